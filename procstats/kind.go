@@ -1,0 +1,222 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+import "fmt"
+
+// Kind says what a measurement is, and so which reductions over a window mean anything.
+type Kind uint8
+
+const (
+	// Gauge is a number that goes up and down: bytes in use, processes alive.
+	Gauge Kind = iota + 1
+	// Counter only grows while its source lives: CPU seconds, bytes written.
+	Counter
+	// Label is a text that says what something is: a command name.
+	Label
+	// Category is a text out of few that changes over time: a process state.
+	Category
+)
+
+// String returns the kind's word as it stands in docs and JSON.
+func (k Kind) String() string {
+	switch k {
+	case Gauge:
+		return "gauge"
+	case Counter:
+		return "counter"
+	case Label:
+		return "label"
+	case Category:
+		return "category"
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// Reduction turns the readings of one measurement over a window into one value.
+type Reduction uint8
+
+const (
+	// Last is the newest reading that was taken.
+	Last Reduction = iota + 1
+	// Min is the smallest reading of a gauge.
+	Min
+	// Max is the largest reading of a gauge.
+	Max
+	// Mean is the arithmetic mean of a gauge's readings.
+	Mean
+	// Delta is how much a counter grew over the window.
+	Delta
+	// Rate is Delta divided by the time between the source's own reads, per second.
+	Rate
+	// Tally counts in how many samples each state of a category was seen.
+	Tally
+)
+
+// String returns the reduction's word as it stands in docs and JSON.
+func (r Reduction) String() string {
+	switch r {
+	case Last:
+		return "last"
+	case Min:
+		return "min"
+	case Max:
+		return "max"
+	case Mean:
+		return "mean"
+	case Delta:
+		return "delta"
+	case Rate:
+		return "rate"
+	case Tally:
+		return "tally"
+	}
+	return fmt.Sprintf("reduction(%d)", uint8(r))
+}
+
+// Reductions lists what may be asked of a measurement of this kind, the customary one first.
+func (k Kind) Reductions() []Reduction {
+	switch k {
+	case Gauge:
+		return []Reduction{Last, Min, Max, Mean}
+	case Counter:
+		return []Reduction{Delta, Rate, Last}
+	case Label:
+		return []Reduction{Last}
+	case Category:
+		return []Reduction{Tally}
+	}
+	return nil
+}
+
+// Allows reports whether r means anything for measurements of this kind.
+func (k Kind) Allows(r Reduction) bool {
+	for _, legal := range k.Reductions() {
+		if legal == r {
+			return true
+		}
+	}
+	return false
+}
+
+// Unit is what a number counts. Numbers are converted to it once, where the kernel file is read.
+type Unit uint8
+
+const (
+	// None is a plain number, or a text.
+	None Unit = iota
+	// Seconds are SI seconds.
+	Seconds
+	// Bytes are octets.
+	Bytes
+	// Cores are CPUs kept busy: 1.0 is one core for the whole time.
+	Cores
+)
+
+// String returns the unit's word as it stands in docs; empty for None.
+func (u Unit) String() string {
+	switch u {
+	case Seconds:
+		return "seconds"
+	case Bytes:
+		return "bytes"
+	case Cores:
+		return "cores"
+	}
+	return ""
+}
+
+// Guarantee says how a value relates to the truth.
+type Guarantee string
+
+const (
+	// Exact values are the kernel's own accounting of the thing that is named.
+	Exact Guarantee = "exact"
+	// LowerBound values can miss something and never count too much.
+	LowerBound Guarantee = "lower_bound"
+	// UpperBound values can count too much and never miss anything.
+	UpperBound Guarantee = "upper_bound"
+	// Sampled values are right at the moments of reading and say nothing about the time between.
+	Sampled Guarantee = "sampled"
+)
+
+// Scope says whose measurement it is.
+type Scope uint8
+
+const (
+	// TaskScope measurements exist once in a sample.
+	TaskScope Scope = iota + 1
+	// ProcessScope measurements exist once in each process row.
+	ProcessScope
+	// HeadlineScope values are chosen from the task's measurements by a documented order of preference.
+	HeadlineScope
+)
+
+// String returns the scope's word as it stands in docs and JSON.
+func (s Scope) String() string {
+	switch s {
+	case TaskScope:
+		return "task"
+	case ProcessScope:
+		return "process"
+	case HeadlineScope:
+		return "headline"
+	}
+	return fmt.Sprintf("scope(%d)", uint8(s))
+}
+
+// SourceID names a group of kernel files that are read together.
+type SourceID uint8
+
+const (
+	// SourceNone is the source of headlines, which are chosen and not read.
+	SourceNone SourceID = iota
+	// SourceCgroup reads the task's control group, version 1 or 2.
+	SourceCgroup
+	// SourcePSI reads the pressure files of the task's control group.
+	SourcePSI
+	// SourceTree reads every process of the task: its CPU clock, stat and statm.
+	SourceTree
+	// SourceSmaps reads smaps_rollup on a slow, budgeted clock.
+	SourceSmaps
+	// SourceIO reads /proc/PID/io.
+	SourceIO
+	// SourceDisk walks the task's own folder on a slow clock.
+	SourceDisk
+	// SourceRusage is the resource usage of processes that the executor reaped, wait4(2).
+	SourceRusage
+	// SourceExecutor is what the measuring itself costs.
+	SourceExecutor
+	// SourcePortable is gopsutil, for systems that have no reader of our own.
+	SourcePortable
+
+	sourceCount
+)
+
+// String returns the source's name as it stands in the table, in JSON and in docs.
+func (s SourceID) String() string {
+	switch s {
+	case SourceNone:
+		return ""
+	case SourceCgroup:
+		return "cgroup"
+	case SourcePSI:
+		return "psi"
+	case SourceTree:
+		return "tree"
+	case SourceSmaps:
+		return "smaps"
+	case SourceIO:
+		return "io"
+	case SourceDisk:
+		return "disk"
+	case SourceRusage:
+		return "rusage"
+	case SourceExecutor:
+		return "executor"
+	case SourcePortable:
+		return "portable"
+	}
+	return fmt.Sprintf("source(%d)", uint8(s))
+}

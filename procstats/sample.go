@@ -1,0 +1,202 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+import (
+	"slices"
+	"time"
+)
+
+// Reading is one measurement in one sample: a value, or the reason why there is none.
+// The zero Reading is neither and is never stored in a sample.
+type Reading struct {
+	id      ID
+	present bool
+	number  float64
+	text    string // the value of labels and categories, else the reason for absence
+}
+
+// NumberReading returns a reading that holds a number in the unit of its row.
+func NumberReading(id ID, number float64) Reading {
+	return Reading{id: id, present: true, number: number}
+}
+
+// TextReading returns a reading that holds the text of a label or a category.
+func TextReading(id ID, text string) Reading {
+	return Reading{id: id, present: true, text: text}
+}
+
+// AbsentReading returns a reading that could not be taken, with the reason in words.
+func AbsentReading(id ID, reason string) Reading {
+	return Reading{id: id, text: reason}
+}
+
+// ID returns the permanent number of the measurement.
+func (r Reading) ID() ID { return r.id }
+
+// Present reports whether a value was read.
+func (r Reading) Present() bool { return r.present }
+
+// Number returns the value of a gauge or counter; ok is false where none was read.
+func (r Reading) Number() (value float64, ok bool) { return r.number, r.present }
+
+// Text returns the value of a label or category; ok is false where none was read.
+func (r Reading) Text() (value string, ok bool) {
+	if !r.present {
+		return "", false
+	}
+	return r.text, true
+}
+
+// Reason returns why no value was read, or the empty string where one was.
+func (r Reading) Reason() string {
+	if r.present {
+		return ""
+	}
+	return r.text
+}
+
+// Readings are the readings of one task or one process, ordered by id, at most one per id.
+type Readings []Reading
+
+// Get returns the reading of a measurement; ok is false where the sample does not mention it.
+func (rs Readings) Get(id ID) (r Reading, ok bool) {
+	i, found := rs.search(id)
+	if !found {
+		return Reading{}, false
+	}
+	return rs[i], true
+}
+
+// Number returns the value of a measurement; ok is false where it is absent or not mentioned.
+func (rs Readings) Number(id ID) (value float64, ok bool) {
+	r, found := rs.Get(id)
+	if !found {
+		return 0, false
+	}
+	return r.Number()
+}
+
+// Put stores a reading, replacing one of the same id.
+func (rs *Readings) Put(r Reading) {
+	// Sources read in table order, so nearly every Put is an append.
+	if n := len(*rs); n == 0 || (*rs)[n-1].id < r.id {
+		*rs = append(*rs, r)
+		return
+	}
+	i, found := rs.search(r.id)
+	if found {
+		(*rs)[i] = r
+		return
+	}
+	*rs = slices.Insert(*rs, i, r)
+}
+
+func (rs Readings) search(id ID) (int, bool) {
+	low, high := 0, len(rs)
+	for low < high {
+		middle := (low + high) / 2
+		if rs[middle].id < id {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low, low < len(rs) && rs[low].id == id
+}
+
+// ProcessID identifies a process for as long as the machine is up: PIDs are used again, pairs of PID and
+// start time are not.
+type ProcessID struct {
+	// PID is the process id in the PID namespace of the proc root that was read.
+	PID int
+	// Start is field 22 of /proc/PID/stat: clock ticks between boot and the start of the process.
+	Start uint64
+}
+
+// ProcessRow is one live process of the task in one sample.
+type ProcessRow struct {
+	ProcessID
+	// PPID is the parent's PID at the time of reading.
+	PPID int
+	// Command is the kernel's comm: at most 15 bytes, any bytes but NUL.
+	Command  string
+	Readings Readings
+}
+
+// Stamp says when a source was read.
+type Stamp struct {
+	// Mono is CLOCK_MONOTONIC: rates divide by its differences, so that a clock that is set, or a suspended
+	// machine, falsifies none. It starts again at 0 with every boot.
+	Mono time.Duration
+	// Wall is the time of day of the same read, for people.
+	Wall time.Time
+}
+
+// Zero reports whether the source was not read.
+func (s Stamp) Zero() bool { return s.Mono == 0 && s.Wall.IsZero() }
+
+// Sample is one collection over all selected sources. A published sample is never changed again.
+type Sample struct {
+	// Stamp is the start of the collection; the sources have stamps of their own.
+	Stamp
+	// Sources holds when each source was read; zero where it was not.
+	Sources [sourceCount]Stamp
+	// Task holds the readings of the task as a whole.
+	Task Readings
+	// Processes are the live processes, ordered by PID, where rows were asked for.
+	Processes []ProcessRow
+	// Omitted counts live processes that have no row because of the upper bound on rows.
+	Omitted int
+}
+
+// SetNumber sets the task's measurement id to a value read by its source.
+func (s *Sample) SetNumber(id ID, value float64) { s.Task.Put(NumberReading(id, value)) }
+
+// SetAbsent sets the task's measurement id to absent, with the reason in words.
+func (s *Sample) SetAbsent(id ID, reason string) { s.Task.Put(AbsentReading(id, reason)) }
+
+// ReadAt returns when the source of a measurement was read; ok is false where it was not.
+func (s *Sample) ReadAt(id ID) (stamp Stamp, ok bool) {
+	row, known := Lookup(id)
+	if !known || row.Source == SourceNone {
+		return s.Stamp, !s.Zero()
+	}
+	stamp = s.Sources[row.Source]
+	return stamp, !stamp.Zero()
+}
+
+// Reset empties the sample and keeps its memory for the next collection.
+func (s *Sample) Reset() {
+	s.Stamp = Stamp{}
+	s.Sources = [sourceCount]Stamp{}
+	s.Task = s.Task[:0]
+	s.Processes = s.Processes[:0]
+	s.Omitted = 0
+}
+
+// AddProcess appends an empty row and returns it for filling; rows that earlier collections into the same
+// sample made are used again.
+func (s *Sample) AddProcess(id ProcessID) *ProcessRow {
+	n := len(s.Processes)
+	if n < cap(s.Processes) {
+		s.Processes = s.Processes[:n+1]
+	} else {
+		s.Processes = append(s.Processes, ProcessRow{})
+	}
+	row := &s.Processes[n]
+	*row = ProcessRow{ProcessID: id, Readings: row.Readings[:0]}
+	return row
+}
+
+// Clone returns a copy that shares nothing with s.
+func (s *Sample) Clone() *Sample {
+	c := *s
+	c.Task = slices.Clone(s.Task)
+	c.Processes = slices.Clone(s.Processes)
+	for i := range c.Processes {
+		c.Processes[i].Readings = slices.Clone(c.Processes[i].Readings)
+	}
+	return &c
+}
