@@ -32,6 +32,8 @@ const (
 // in the answers to ConfigSchema and TaskConfigSchema.
 type Spec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// Which kind of node this is.
+	//
 	// Types that are valid to be assigned to Kind:
 	//
 	//	*Spec_Object
