@@ -1,0 +1,161 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package record is what remains of a task: the final record as it stands in info.json, and the diagnosis of
+// the task's end as a pure function of the evidence.
+package record
+
+import (
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// SchemaVersion is the version of info.json and usage.jsonl. Fields are only added under one major version.
+const SchemaVersion = "1.0"
+
+// State is where a run is in its life.
+type State string
+
+const (
+	// Running runs have a live executor, or were cut off with it: see Lost.
+	Running State = "running"
+	// Exited runs have ended and the record is whole.
+	Exited State = "exited"
+	// Lost runs ended without anybody to write the record to its end.
+	Lost State = "lost"
+)
+
+// Record is everything known of one task, while it runs and after.
+type Record struct {
+	SchemaVersion string `json:"schema_version"`
+	TachoVersion  string `json:"tacho_version"`
+	State         State  `json:"state"`
+	// ID is the task's name in cgroups and folders.
+	ID      string   `json:"id"`
+	Command []string `json:"command"`
+	Dir     string   `json:"dir,omitempty"`
+	User    string   `json:"user,omitempty"`
+	Message string   `json:"message,omitempty"`
+	// PID is the main process's; StartTicks tells it from later processes with the same number.
+	PID        int    `json:"pid,omitempty"`
+	StartTicks uint64 `json:"start_ticks,omitempty"`
+	BootID     string `json:"boot_id,omitempty"`
+	// Executor is who measured; with Socket it can be reached again while the run lives.
+	Executor    *Process  `json:"executor,omitempty"`
+	Socket      string    `json:"socket,omitempty"`
+	StartedAt   time.Time `json:"started_at"`
+	EndedAt     time.Time `json:"ended_at,omitzero"`
+	WallSeconds *float64  `json:"wall_seconds"`
+	ExitCode    *int      `json:"exit_code"`
+	// Signal is the number of the signal that ended the main process; null where none did.
+	Signal    *int      `json:"signal"`
+	Diagnosis Diagnosis `json:"diagnosis"`
+	// Headline maps a headline's name to its value, where it was taken from and what it guarantees.
+	Headline map[string]HeadlineValue `json:"headline"`
+	// Measurements maps a table name to its final value; Absent says why the others have none.
+	Measurements map[string]any    `json:"measurements"`
+	Absent       map[string]string `json:"absent"`
+	Processes    *Processes        `json:"processes,omitempty"`
+	// Peak is when memory was highest among the samples, and who held it.
+	Peak    *Peak    `json:"peak,omitempty"`
+	Limits  []Limit  `json:"limits,omitempty"`
+	Cgroup  *Cgroup  `json:"cgroup,omitempty"`
+	Sources []Source `json:"sources"`
+	// Selection lists the selected measurements by name.
+	Selection []string          `json:"selection"`
+	Interval  float64           `json:"interval_seconds"`
+	Samples   int64             `json:"samples"`
+	Host      Host              `json:"host"`
+	Labels    map[string]string `json:"labels"`
+	// Notes are sentences for the user: what is lost here and why.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Process names a process for as long as the machine is up.
+type Process struct {
+	PID        int    `json:"pid"`
+	StartTicks uint64 `json:"start_ticks"`
+}
+
+// HeadlineValue is one chosen number with where it comes from.
+type HeadlineValue struct {
+	// Value is null where nothing could be chosen; Reason says why.
+	Value *float64 `json:"value"`
+	// Source is the measurement the value was taken from.
+	Source    string              `json:"source,omitempty"`
+	Guarantee procstats.Guarantee `json:"guarantee,omitempty"`
+	Reason    string              `json:"reason,omitempty"`
+}
+
+// Processes is the task's CPU time by process: rows, exited and unattributed add up to the total.
+type Processes struct {
+	// Rows are the processes of the last sample and, after the end, the largest that were seen.
+	Rows []ProcessRow `json:"rows"`
+	// Exited sums what was read of processes that are gone and have no row.
+	Exited ProcessSum `json:"exited"`
+	// UnattributedCPUSeconds closes the sum: processes that came and went unseen. Signed.
+	UnattributedCPUSeconds *float64 `json:"unattributed_cpu_seconds"`
+	TotalCPUSeconds        *float64 `json:"total_cpu_seconds"`
+	Omitted                int      `json:"omitted,omitempty"`
+	// Reason says why there are no rows, where there are none.
+	Reason string `json:"reason,omitempty"`
+}
+
+// ProcessRow is one process over the run.
+type ProcessRow struct {
+	PID        int    `json:"pid"`
+	StartTicks uint64 `json:"start_ticks"`
+	PPID       int    `json:"ppid"`
+	Command    string `json:"command"`
+	// Measurements are the last readings, by table name.
+	Measurements map[string]any `json:"measurements"`
+}
+
+// ProcessSum is a row for several processes.
+type ProcessSum struct {
+	Processes  int64    `json:"processes"`
+	CPUSeconds *float64 `json:"cpu_seconds"`
+}
+
+// Peak is the sample with the highest memory use.
+type Peak struct {
+	At          time.Time    `json:"at"`
+	MemoryBytes float64      `json:"memory_bytes"`
+	Measurement string       `json:"measurement"`
+	Largest     []ProcessRow `json:"largest,omitempty"`
+	Reason      string       `json:"reason,omitempty"`
+}
+
+// Limit is one limit as asked for and as the kernel holds it.
+type Limit struct {
+	Name      string   `json:"name"`
+	Requested *float64 `json:"requested"`
+	Effective *float64 `json:"effective"`
+	Where     string   `json:"where,omitempty"`
+}
+
+// Cgroup says where the task ran.
+type Cgroup struct {
+	Layout    string            `json:"layout"`
+	Placement string            `json:"placement"`
+	V2        string            `json:"v2,omitempty"`
+	V1        map[string]string `json:"v1,omitempty"`
+}
+
+// Source is one source of measurements on this host.
+type Source struct {
+	Name      string `json:"name"`
+	Version   string `json:"version,omitempty"`
+	Available bool   `json:"available"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// Host says what machine it was.
+type Host struct {
+	Name        string `json:"name"`
+	OS          string `json:"os"`
+	Kernel      string `json:"kernel,omitempty"`
+	CPUs        int    `json:"cpus"`
+	MemoryBytes int64  `json:"memory_bytes,omitempty"`
+}

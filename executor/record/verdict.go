@@ -1,0 +1,94 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+// Verdict says how the main process ended.
+type Verdict string
+
+const (
+	// Completed ended with exit code 0.
+	Completed Verdict = "completed"
+	// Failed ended with another exit code.
+	Failed Verdict = "failed"
+	// Signaled was ended by a signal that we did not send.
+	Signaled Verdict = "signaled"
+	// Stopped ended because somebody asked us to stop it.
+	Stopped Verdict = "stopped"
+	// TimedOut ended because its time was up.
+	TimedOut Verdict = "timed_out"
+	// StartFailed never ran.
+	StartFailed Verdict = "start_failed"
+	// ExecutorLost ended with its executor; how the main process ended is not known.
+	ExecutorLost Verdict = "executor_lost"
+)
+
+// Scope says whose memory limit an OOM kill was about.
+type Scope string
+
+const (
+	// Own is the task's own limit.
+	Own Scope = "own"
+	// Descendant is a limit that the task set on a cgroup of its own below.
+	Descendant Scope = "descendant"
+	// Ancestor is a limit on a group that the task is in together with others.
+	Ancestor Scope = "ancestor"
+	// HostScope is the machine's memory.
+	HostScope Scope = "host"
+	// AncestorOrHost is one of the two, where a cgroup namespace hides which.
+	AncestorOrHost Scope = "ancestor_or_host"
+)
+
+// Diagnosis is why a task ended, with the evidence.
+type Diagnosis struct {
+	Verdict Verdict `json:"verdict,omitempty"`
+	// Summary is one sentence for the user.
+	Summary string `json:"summary"`
+	// Operator is one sentence for whoever runs the machine.
+	Operator string `json:"operator,omitempty"`
+	OOM      OOM    `json:"oom"`
+	// Stall is one word for what the run waited for; empty where pressure could not be read.
+	Stall Stall `json:"stall,omitempty"`
+	// Retryable reports that another machine, or another time, could end better: the task is not at fault.
+	Retryable bool `json:"retryable"`
+	// Evidence are the numbers behind the sentences, by name.
+	Evidence map[string]any `json:"evidence,omitempty"`
+}
+
+// OOM is what is known of OOM kills during the run. It is kept apart from the verdict: a task can complete
+// although a child of it was killed.
+type OOM struct {
+	// Kills is null where it could not be counted; Reason says why.
+	Kills  *int64  `json:"kills"`
+	Scope  Scope   `json:"scope,omitempty"`
+	Victim *Victim `json:"victim"`
+	Reason string  `json:"reason,omitempty"`
+}
+
+// Victim is a process that the OOM killer chose.
+type Victim struct {
+	PID     int    `json:"pid"`
+	Command string `json:"command"`
+	// RSSBytes is its last known resident memory; null where not known.
+	RSSBytes *int64 `json:"rss_bytes"`
+	// Source says who told: "kmsg" or "last sample".
+	Source string `json:"source"`
+}
+
+// Stall is one word for what a run waited for.
+type Stall string
+
+const (
+	// CPUStarved runs waited for a CPU that others had.
+	CPUStarved Stall = "cpu-starved"
+	// CPUThrottled runs were held back by their own quota.
+	CPUThrottled Stall = "cpu-throttled"
+	// MemoryThrashing runs waited for memory to be reclaimed or read back.
+	MemoryThrashing Stall = "memory-thrashing"
+	// IOBound runs waited for block I/O.
+	IOBound Stall = "io-bound"
+	// Idle runs neither used nor waited.
+	Idle Stall = "idle"
+	// Fine runs used what they needed.
+	Fine Stall = "fine"
+)
