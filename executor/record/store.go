@@ -1,0 +1,215 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// The files of a run's folder. Both are 0600 in a folder of 0700: command lines and what a task used are its
+// user's own business.
+const (
+	// InfoFile holds the Record, replaced as a whole.
+	InfoFile = "info.json"
+	// UsageFile holds one Usage a line, appended.
+	UsageFile = "usage.jsonl"
+)
+
+// DefaultRoot is where runs are kept unless somebody says otherwise, below the folder tacho was called in.
+const DefaultRoot = ".tacho/runs"
+
+// Store writes the files of one run. Put and Append touch different files: each may be called by one goroutine
+// at a time, both at once.
+type Store struct {
+	dir string
+	// root and usage are descriptors, so that a run writes on where its folder is, even when it was renamed.
+	root  *os.Root
+	usage *os.File
+}
+
+// Create makes the folder of a new run, and the folders above it, with mode 0700, and an empty usage.jsonl.
+// A folder that holds a record already is refused with fs.ErrExist.
+func Create(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create run folder: %w", err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, InfoFile)); err == nil {
+		return nil, fmt.Errorf("create run folder: %s holds a record: %w", dir, fs.ErrExist)
+	}
+	return open(dir, os.O_CREATE)
+}
+
+// Open opens the folder of a run that Create made, to write its record on.
+func Open(dir string) (*Store, error) { return open(dir, 0) }
+
+func open(dir string, create int) (*Store, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open run folder: %w", err)
+	}
+	usage, err := root.OpenFile(UsageFile, os.O_RDWR|os.O_APPEND|create, 0o600)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", filepath.Join(dir, UsageFile), err), root.Close())
+	}
+	return &Store{dir: dir, root: root, usage: usage}, nil
+}
+
+// Dir returns the run's folder as it was given.
+func (s *Store) Dir() string { return s.dir }
+
+// Close gives up the run's files. What was written stays.
+func (s *Store) Close() error { return errors.Join(s.usage.Close(), s.root.Close()) }
+
+// Put replaces info.json as a whole: whoever reads it sees the old record or the new one, also after a crash.
+func (s *Store) Put(r *Record) error {
+	content, err := encode(r, "  ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", s.path(InfoFile), err)
+	}
+	// The writer's PID is in the name because a run's starter writes the record on where its executor was lost.
+	temporary := fmt.Sprintf(".%s.%d", InfoFile, os.Getpid())
+	if err := s.replace(temporary, content); err != nil {
+		// A file that was never made cannot be removed; the first error is the one to tell.
+		_ = s.root.Remove(temporary)
+		return fmt.Errorf("write %s: %w", s.path(InfoFile), err)
+	}
+	return nil
+}
+
+func (s *Store) replace(temporary string, content []byte) error {
+	file, err := s.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := s.root.Rename(temporary, InfoFile); err != nil {
+		return err
+	}
+	return s.syncFolder()
+}
+
+// syncFolder makes the rename last, rename(2). Windows has no fsync of folders.
+func (s *Store) syncFolder() error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	folder, err := s.root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// Append adds one line to usage.jsonl, whole or not at all as far as the disk lets it. It is not synced: a line
+// outlives the process, and a crash of the machine can cost the last ones.
+func (s *Store) Append(u *Usage) error {
+	line, err := encode(u, "")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", s.path(UsageFile), err)
+	}
+	size, err := s.usage.Seek(0, io.SeekEnd)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", s.path(UsageFile), err)
+	}
+	whole, err := s.lastLineWhole(size)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", s.path(UsageFile), err)
+	}
+	if !whole {
+		line = append([]byte{'\n'}, line...)
+	}
+	if _, err := s.usage.Write(line); err != nil {
+		// Half a line on a full disk would make the next one unreadable as well.
+		return fmt.Errorf("write %s: %w", s.path(UsageFile), errors.Join(err, s.usage.Truncate(size)))
+	}
+	return nil
+}
+
+// lastLineWhole reports whether the file ends in a newline: an earlier writer may have been cut off.
+func (s *Store) lastLineWhole(size int64) (bool, error) {
+	if size == 0 {
+		return true, nil
+	}
+	last := make([]byte, 1)
+	if _, err := s.usage.ReadAt(last, size-1); err != nil {
+		return false, err
+	}
+	return last[0] == '\n', nil
+}
+
+func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
+
+// encode leaves <, > and & as they are: command lines are full of them and nobody embeds these files in HTML.
+func encode(value any, indent string) ([]byte, error) {
+	var buffer bytes.Buffer
+	encoder := json.NewEncoder(&buffer)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", indent)
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	return buffer.Bytes(), nil
+}
+
+// Entry is one folder in a root of runs.
+type Entry struct {
+	// Name is the folder's name, by which the run is called.
+	Name string
+	// Dir is the folder's path.
+	Dir string
+	// Record is nil where Err says why it could not be read.
+	Record *Record
+	Err    error
+}
+
+// List reads the records of all runs in a folder of runs, newest start first, unreadable ones after them by
+// name. The error is for the folder itself and wraps fs.ErrNotExist where there is none.
+func List(root string) ([]Entry, error) {
+	folders, err := os.ReadDir(root)
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	var entries []Entry
+	for _, folder := range folders {
+		if !folder.IsDir() {
+			continue
+		}
+		entry := Entry{Name: folder.Name(), Dir: filepath.Join(root, folder.Name())}
+		entry.Record, entry.Err = Read(entry.Dir)
+		entries = append(entries, entry)
+	}
+	slices.SortStableFunc(entries, newestFirst)
+	return entries, nil
+}
+
+func newestFirst(a, b Entry) int {
+	switch {
+	case a.Record == nil && b.Record == nil:
+		return strings.Compare(a.Name, b.Name)
+	case a.Record == nil:
+		return 1
+	case b.Record == nil:
+		return -1
+	}
+	if order := b.Record.StartedAt.Compare(a.Record.StartedAt); order != 0 {
+		return order
+	}
+	return strings.Compare(b.Name, a.Name)
+}

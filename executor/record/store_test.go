@@ -1,0 +1,232 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func number(value float64) *float64 { return &value }
+
+func exampleRecord(id string, started time.Time) *Record {
+	code := 0
+	return &Record{
+		SchemaVersion: SchemaVersion, TachoVersion: "1.2.3", State: Exited, ID: id,
+		Command: []string{"sh", "-c", "a && b > c"}, PID: 42, StartTicks: 7, BootID: "boot",
+		StartedAt: started, EndedAt: started.Add(2 * time.Second), WallSeconds: number(2), ExitCode: &code,
+		Diagnosis:    Diagnosis{Verdict: Completed, Summary: "It ended well.", Stall: Fine},
+		Headline:     map[string]HeadlineValue{"cpu_seconds_total": {Value: number(0), Source: "cgroup_cpu_usage_seconds_total"}},
+		Measurements: map[string]any{"cgroup_cpu_usage_seconds_total": 0.0},
+		Absent:       map[string]string{"cgroup_memory_peak_bytes": "no memory controller"},
+		Sources:      []Source{{Name: "cgroup", Version: "v2", Available: true}},
+		Selection:    []string{"cgroup_cpu_usage_seconds_total"},
+		Labels:       map[string]string{"a": "b"},
+	}
+}
+
+func exampleUsage(from time.Time) *Usage {
+	return &Usage{
+		SchemaVersion: SchemaVersion, From: from, To: from.Add(time.Second), FromMono: 10, ToMono: 11, Samples: 2,
+		Measurements: map[string]Reduced{
+			"cgroup_memory_current_bytes":    {Last: number(0), Min: number(0), Max: number(5), Mean: number(2.5)},
+			"cgroup_cpu_usage_seconds_total": {Last: number(3), Delta: number(1), Rate: number(1)},
+		},
+		Absent:    map[string]string{"cgroup_memory_peak_bytes": "no memory controller"},
+		Processes: &UsageProcesses{Rows: []UsageRow{{PID: 1, Command: "x<y", States: map[string]int64{"R": 2}}}},
+	}
+}
+
+func TestStoreWritesWhatReadReads(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "runs", "one")
+	store, err := Create(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+
+	started := time.Date(2026, 3, 4, 5, 6, 7, 89, time.UTC)
+	first := exampleRecord("one", started)
+	first.State = Running
+	second := exampleRecord("one", started)
+	for _, want := range []*Record{first, second} {
+		if err := store.Put(want); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("record (-written +read):\n%s", diff)
+		}
+	}
+
+	lines := []*Usage{exampleUsage(started), exampleUsage(started.Add(time.Minute))}
+	for _, line := range lines {
+		if err := store.Append(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []*Usage
+	for line, err := range ReadUsage(dir) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, line)
+	}
+	if diff := cmp.Diff(lines, got); diff != "" {
+		t.Errorf("usage (-written +read):\n%s", diff)
+	}
+}
+
+func TestStoreFilesBelongToTheirUserAlone(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "a", "b")
+	store, err := Create(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.Put(exampleRecord("b", time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]fs.FileMode{"a": 0o700, "a/b": 0o700, "a/b/info.json": 0o600, "a/b/usage.jsonl": 0o600}
+	got := map[string]fs.FileMode{}
+	err = fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || path == "." {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		got[path] = info.Mode().Perm()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("files and modes (-want +got):\n%s", diff)
+	}
+}
+
+func TestCreateRefusesAFolderWithARecord(t *testing.T) {
+	dir := t.TempDir()
+	store, err := Create(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Put(exampleRecord("x", time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Create(dir); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("Create over a record: %v, want fs.ErrExist", err)
+	}
+	again, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if err := again.Put(exampleRecord("x", time.Now())); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStoreFollowsARenamedFolder(t *testing.T) {
+	root := t.TempDir()
+	store, err := Create(filepath.Join(root, "before"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	after := filepath.Join(root, "after")
+	if err := os.Rename(store.Dir(), after); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Put(exampleRecord("x", time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(after); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAppendStartsANewLineAfterATornOne(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, UsageFile)
+	if err := os.WriteFile(path, []byte(`{"schema_version":"1.0","fr`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.Append(exampleUsage(time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	var read, damaged int
+	for _, err := range ReadUsage(dir) {
+		if err == nil {
+			read++
+			continue
+		}
+		damaged++
+		if want := path + ": line 1: "; !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not say %q", err, want)
+		}
+	}
+	if read != 1 || damaged != 1 {
+		t.Errorf("%d lines read, %d damaged; want one of each", read, damaged)
+	}
+}
+
+func TestListIsNewestFirstAndKeepsDamagedRuns(t *testing.T) {
+	root := t.TempDir()
+	started := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i, name := range []string{"b", "c", "a"} {
+		store, err := Create(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Put(exampleRecord(name, started.Add(time.Duration(i)*time.Hour))); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(root, "empty"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := List(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name)
+	}
+	if diff := cmp.Diff([]string{"a", "c", "b", "empty"}, names); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	if last := entries[len(entries)-1]; last.Record != nil || !errors.Is(last.Err, fs.ErrNotExist) {
+		t.Errorf("folder without a record: %+v, want fs.ErrNotExist", last)
+	}
+	if _, err := List(filepath.Join(root, "nowhere")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("List of no folder: %v, want fs.ErrNotExist", err)
+	}
+}
