@@ -1,0 +1,108 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// mountCgroups mounts the layout as systemd does, with the options of systemd, except that each
+// v1 controller has a hierarchy of its own.
+func mountCgroups(layout string) error {
+	if layout == "v2" {
+		if err := mountV2(cgroupRoot); err != nil {
+			return err
+		}
+		return enable(cgroupRoot)
+	}
+	if err := mount("tmpfs", cgroupRoot, "tmpfs", "mode=0755"); err != nil {
+		return err
+	}
+	names, err := controllersV1()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		dir := filepath.Join(cgroupRoot, name)
+		err := mount("cgroup", dir, "cgroup", name)
+		if errors.Is(err, unix.EINVAL) {
+			// /proc/cgroups lists it, but this kernel was built without its v1 side
+			// (CONFIG_CPUSETS_V1, CONFIG_MEMCG_V1; since 6.11).
+			err = os.Remove(dir)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if layout == "hybrid" {
+		// All controllers are taken: this one has none.
+		return mountV2(filepath.Join(cgroupRoot, "unified"))
+	}
+	return nil
+}
+
+func mountV2(dir string) error {
+	return mount("cgroup2", dir, "cgroup2", "nsdelegate,memory_recursiveprot")
+}
+
+// controllersV1 lists the controllers that the kernel has for v1 and that are not disabled.
+func controllersV1() ([]string, error) {
+	text, err := os.ReadFile("/proc/cgroups")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		// subsys_name hierarchy num_cgroups enabled
+		if f := strings.Fields(line); len(f) == 4 && f[3] == "1" {
+			names = append(names, f[0])
+		}
+	}
+	return names, nil
+}
+
+// enable gives every controller of the v2 cgroup dir to its children.
+func enable(dir string) error {
+	names, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	for name := range strings.FieldsSeq(string(names)) {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+name), 0); err != nil {
+			return fmt.Errorf("enable %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// delegate gives the user a v2 cgroup to divide, and a leaf in it for the test binary, the way
+// systemd's Delegate=yes does. It returns the leaf.
+func delegate(id int) (string, error) {
+	dir := filepath.Join(cgroupRoot, "delegated")
+	leaf := filepath.Join(dir, "session")
+	if err := os.MkdirAll(leaf, 0o755); err != nil {
+		return "", err
+	}
+	if err := enable(dir); err != nil {
+		return "", err
+	}
+	for _, at := range []string{dir, leaf} {
+		// Limits stay with the parent
+		// (https://docs.kernel.org/admin-guide/cgroup-v2.html#model-of-delegation).
+		for _, name := range []string{"", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"} {
+			if err := os.Chown(filepath.Join(at, name), id, id); err != nil {
+				return "", err
+			}
+		}
+	}
+	return leaf, nil
+}

@@ -1,0 +1,54 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package plan is what the two sides of a guest say to each other: the Plan goes in with the
+// archive, Messages come out over a virtio port.
+package plan
+
+// Path is where the plan lies in the guest, as JSON.
+const Path = "/etc/guest.json"
+
+// Port is the name of the virtio port that carries the messages, one JSON object after another.
+const Port = "tacho.guest"
+
+// Nobody is the number of the unprivileged user and of its group.
+const Nobody = 65534
+
+// Plan is what the guest's init sets up and runs.
+type Plan struct {
+	Argv     []string // the test binary's path in the guest and its arguments
+	Dir      string   // the folder it runs in
+	Env      []string // NAME=value, beside HOME, PATH, TMPDIR and USER
+	Cgroup   string   // "v1", "v2" or "hybrid"
+	User     string   // "root" or "nobody"
+	Delegate bool     // give the user a cgroup of its own to divide further
+	Modules  []string // kernel modules in the guest, in loading order
+	Outputs  []Output // what the test binary writes beside its output, to be sent back
+}
+
+// Output is a file, or a folder with its files, that has the same name on both sides.
+type Output struct {
+	Path   string
+	Folder bool
+}
+
+// Message is one step of a run. Exactly one field is set.
+type Message struct {
+	Started bool    `json:",omitempty"` // the test binary has been started
+	Output  []byte  `json:",omitempty"` // a piece of its stdout or stderr
+	File    *File   `json:",omitempty"` // one of the outputs asked for
+	Result  *Result `json:",omitempty"` // the last message
+}
+
+// File is the content of a file among the outputs.
+type File struct {
+	Path string
+	Data []byte
+}
+
+// Result is how the run ended.
+type Result struct {
+	Exit   int    // status of the test binary; 128 plus the number of the signal that killed it
+	Signal string `json:",omitempty"` // name of that signal
+	Error  string `json:",omitempty"` // why the guest could not run the test binary; Exit means nothing then
+}
