@@ -1,0 +1,106 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package smoke
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestKernel(t *testing.T) {
+	g := here(t)
+	release := strings.TrimSpace(read(t, "/proc/sys/kernel/osrelease"))
+	if !strings.HasPrefix(release, g.series+".") {
+		t.Errorf("kernel is %s, want a %s", release, g.series)
+	}
+}
+
+func TestFolder(t *testing.T) {
+	here(t)
+	if got, want := read(t, "testdata/hello.txt"), "in the package folder\n"; got != want {
+		t.Errorf("testdata/hello.txt is %q, want %q", got, want)
+	}
+}
+
+func TestUser(t *testing.T) {
+	here(t)
+	u, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.Username != os.Getenv("USER") || u.HomeDir != os.Getenv("HOME") {
+		t.Errorf("passwd has %s of %s, environment has %s of %s",
+			u.Username, u.HomeDir, os.Getenv("USER"), os.Getenv("HOME"))
+	}
+	for _, dir := range []string{u.HomeDir, os.TempDir()} {
+		if err := os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	err = os.WriteFile("/etc/mine", nil, 0o600)
+	if os.Getuid() == 0 && err != nil || os.Getuid() != 0 && !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("write to /etc as user %d: %v", os.Getuid(), err)
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	here(t)
+	l, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+func TestTerminal(t *testing.T) {
+	here(t)
+	f, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}
+
+func TestKernelLog(t *testing.T) {
+	here(t)
+	fd, err := syscall.Open("/dev/kmsg", syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatalf("open /dev/kmsg: %v", err)
+	}
+	defer syscall.Close(fd)
+	record := make([]byte, 8192)
+	if n, err := syscall.Read(fd, record); err != nil || n == 0 {
+		t.Errorf("read /dev/kmsg: %d bytes, %v", n, err)
+	}
+}
+
+func TestPressure(t *testing.T) {
+	g := here(t)
+	files := []string{"/proc/pressure/cpu", "/proc/pressure/memory", "/proc/pressure/io"}
+	for _, name := range []string{"cpu.pressure", "memory.pressure", "io.pressure"} {
+		switch g.layout {
+		case "v2":
+			files = append(files, filepath.Join(root, name))
+		case "hybrid":
+			files = append(files, filepath.Join(root, "unified", name))
+		}
+	}
+	for _, file := range files {
+		if text := read(t, file); !strings.HasPrefix(text, "some avg10=") {
+			t.Errorf("%s: %q", file, text)
+		}
+	}
+}
