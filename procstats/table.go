@@ -4,8 +4,8 @@
 package procstats
 
 import (
-	"cmp"
-	"slices"
+	"iter"
+	"strings"
 )
 
 // Measurement is one row of the table: everything there is to say about a number before it is read.
@@ -30,24 +30,81 @@ type Measurement struct {
 	Pitfall string
 }
 
+// sections are the table, one array a file, ordered by ID. They are laid out at build time, so that a process
+// which asks for nothing pays nothing at its start; Table and Lookup hand out copies.
+//
+//nolint:gochecknoglobals // the one table, never written to
+var sections = [...][]Measurement{
+	cgroupRows[:], psiRows[:], treeRows[:], processRows[:], executorRows[:], portableRows[:], headlineRows[:],
+}
+
+// allRows walks the table in the order of IDs.
+func allRows() iter.Seq[*Measurement] {
+	return func(yield func(*Measurement) bool) {
+		for _, section := range sections {
+			for i := range section {
+				if !yield(&section[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// row finds a row by its number, nil where there is none.
+func row(id ID) *Measurement {
+	for _, section := range sections {
+		if id > section[len(section)-1].ID {
+			continue
+		}
+		low, high := 0, len(section)
+		for low < high {
+			middle := (low + high) / 2
+			if section[middle].ID < id {
+				low = middle + 1
+			} else {
+				high = middle
+			}
+		}
+		if section[low].ID == id {
+			return &section[low]
+		}
+		return nil
+	}
+	return nil
+}
+
 // Table returns every measurement there is, ordered by ID.
-func Table() []Measurement { return slices.Clone(rows[:]) }
+func Table() []Measurement {
+	var table []Measurement
+	for m := range allRows() {
+		table = append(table, *m)
+	}
+	return table
+}
 
 // Lookup returns the row of an ID; ok is false for numbers that this build does not know.
-func Lookup(id ID) (row Measurement, ok bool) {
-	i, found := slices.BinarySearchFunc(rows[:], id, func(m Measurement, id ID) int { return cmp.Compare(m.ID, id) })
-	if !found {
+func Lookup(id ID) (m Measurement, ok bool) {
+	found := row(id)
+	if found == nil {
 		return Measurement{}, false
 	}
-	return rows[i], true
+	return *found, true
 }
 
 // LookupName returns the row with a name; ok is false where there is none.
-func LookupName(name string) (row Measurement, ok bool) {
-	for i := range rows {
-		if rows[i].Name == name {
-			return rows[i], true
+func LookupName(name string) (m Measurement, ok bool) {
+	for m := range allRows() {
+		if m.Name == name {
+			return *m, true
 		}
 	}
 	return Measurement{}, false
+}
+
+// hasPrefix reports whether prefix is a whole number of words at the start of name: cgroup_memory is one of
+// cgroup_memory_peak_bytes, cgroup_mem is not.
+func hasPrefix(name, prefix string) bool {
+	rest, found := strings.CutPrefix(name, prefix)
+	return found && prefix != "" && (rest == "" || rest[0] == '_')
 }

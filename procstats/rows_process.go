@@ -1,0 +1,119 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+// processRows are read once for each live process.
+//
+//nolint:gochecknoglobals // part of the one table, never written to
+var processRows = [...]Measurement{
+	{
+		ID: ProcessCPU, Name: "process_cpu_seconds_total",
+		Unit: Seconds, Kind: Counter, Scope: ProcessScope, Source: SourceTree, Guarantee: Exact,
+		File: "clock_gettime(2) on the process's CPU clock",
+		Help: "CPU time of this process, all its threads, in nanoseconds' resolution; not its children's.",
+	},
+	{
+		ID: ProcessChildrenCPU, Name: "process_children_cpu_seconds_total",
+		Unit: Seconds, Kind: Counter, Scope: ProcessScope, Source: SourceTree, Guarantee: Exact,
+		File: "/proc/PID/stat cutime + cstime",
+		Help: "CPU time of the children this process has reaped, in ticks of 10 ms.",
+	},
+	{
+		ID: ProcessRSS, Name: "process_rss_bytes",
+		Unit: Bytes, Kind: Gauge, Scope: ProcessScope, Source: SourceTree, Guarantee: UpperBound,
+		File:    "/proc/PID/statm resident",
+		Help:    "Resident memory of this process.",
+		Pitfall: "Shared pages count in full.",
+	},
+	{
+		ID: ProcessShared, Name: "process_shared_bytes",
+		Unit: Bytes, Kind: Gauge, Scope: ProcessScope, Source: SourceTree, Guarantee: Exact,
+		File: "/proc/PID/statm shared",
+		Help: "The part of the resident memory that is backed by files or shared memory.",
+	},
+	{
+		ID: ProcessVsize, Name: "process_vsize_bytes",
+		Unit: Bytes, Kind: Gauge, Scope: ProcessScope, Source: SourceTree, Guarantee: Exact,
+		File:    "/proc/PID/statm size",
+		Help:    "Address space of this process.",
+		Pitfall: "Says nothing about memory in use.",
+	},
+	{
+		ID: ProcessState, Name: "process_state",
+		Unit: None, Kind: Category, Scope: ProcessScope, Source: SourceTree, Guarantee: Sampled,
+		File: "/proc/PID/stat state",
+		Help: "What the main thread was doing at the moment of reading: R, S, D, T, t, Z, X or I, as in proc_pid_stat(5).",
+	},
+	{
+		ID: ProcessThreads, Name: "process_threads",
+		Unit: None, Kind: Gauge, Scope: ProcessScope, Source: SourceTree, Guarantee: Exact,
+		File: "/proc/PID/stat num_threads",
+		Help: "Threads of this process.",
+	},
+	{
+		ID: ProcessMinflt, Name: "process_minflt_total",
+		Unit: None, Kind: Counter, Scope: ProcessScope, Source: SourceTree, Guarantee: Exact,
+		File: "/proc/PID/stat minflt",
+		Help: "Page faults of this process that needed no storage.",
+	},
+	{
+		ID: ProcessMajflt, Name: "process_majflt_total",
+		Unit: None, Kind: Counter, Scope: ProcessScope, Source: SourceTree, Guarantee: Exact,
+		File: "/proc/PID/stat majflt",
+		Help: "Page faults of this process that waited for storage.",
+	},
+	{
+		ID: ProcessStartTime, Name: "process_start_time_seconds",
+		Unit: Seconds, Kind: Gauge, Scope: ProcessScope, Source: SourceTree, Guarantee: Exact,
+		File: "/proc/PID/stat starttime",
+		Help: "When the process started, in seconds after boot.",
+	},
+	{
+		ID: ProcessCommand, Name: "process_command",
+		Unit: None, Kind: Label, Scope: ProcessScope, Source: SourceTree, Guarantee: Exact,
+		File: "/proc/PID/stat comm",
+		Help: "The kernel's name of the process: at most 15 bytes, settable by the process itself.",
+	},
+	{
+		ID: ProcessPSS, Name: "process_pss_bytes",
+		Unit: Bytes, Kind: Gauge, Scope: ProcessScope, Source: SourceSmaps, Guarantee: Sampled,
+		File: "/proc/PID/smaps_rollup Pss",
+		Help: "Proportional memory of this process.",
+	},
+	{
+		ID: ProcessIORchar, Name: "process_io_rchar_bytes_total",
+		Unit: Bytes, Kind: Counter, Scope: ProcessScope, Source: SourceIO, Guarantee: Exact,
+		File:    "/proc/PID/io rchar",
+		Help:    "Bytes that read system calls returned to this process, and to children it reaped.",
+		Pitfall: "The kernel adds a child's values to its parent's when it is reaped; do not add up rows.",
+	},
+	{
+		ID: ProcessIOWchar, Name: "process_io_wchar_bytes_total",
+		Unit: Bytes, Kind: Counter, Scope: ProcessScope, Source: SourceIO, Guarantee: Exact,
+		File:    "/proc/PID/io wchar",
+		Help:    "Bytes this process handed to write system calls, and children it reaped.",
+		Pitfall: "The kernel adds a child's values to its parent's when it is reaped; do not add up rows.",
+	},
+	{
+		ID: ProcessIORead, Name: "process_io_read_bytes_total",
+		Unit: Bytes, Kind: Counter, Scope: ProcessScope, Source: SourceIO, Guarantee: Exact,
+		File:    "/proc/PID/io read_bytes",
+		Help:    "Bytes this process, and children it reaped, caused to be fetched from storage.",
+		Pitfall: "The kernel adds a child's values to its parent's when it is reaped; do not add up rows.",
+	},
+	{
+		ID: ProcessIOWrite, Name: "process_io_write_bytes_total",
+		Unit: Bytes, Kind: Counter, Scope: ProcessScope, Source: SourceIO, Guarantee: Exact,
+		File:    "/proc/PID/io write_bytes",
+		Help:    "Bytes this process, and children it reaped, caused to be sent to storage.",
+		Pitfall: "The kernel adds a child's values to its parent's when it is reaped; do not add up rows.",
+	},
+	{
+		ID: ProcessIOCancelledWrite, Name: "process_io_cancelled_write_bytes_total",
+		Unit: Bytes, Kind: Counter, Scope: ProcessScope, Source: SourceIO, Guarantee: Exact,
+		File:    "/proc/PID/io cancelled_write_bytes",
+		Help:    "Bytes whose writing was cancelled before they reached storage.",
+		Pitfall: "The kernel adds a child's values to its parent's when it is reaped; do not add up rows.",
+	},
+}

@@ -1,0 +1,52 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+// psiRows are the pressure files of the task's control group.
+//
+//nolint:gochecknoglobals // part of the one table, never written to
+var psiRows = [...]Measurement{
+	{
+		ID: PSICPUSome, Name: "psi_cpu_some_seconds_total",
+		Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourcePSI, Guarantee: Exact,
+		File:    "cpu.pressure some total",
+		Help:    "Time in which at least one process of the task waited for a CPU.",
+		Pitfall: "Weighted by the CPUs that are not idle in this cgroup: a share of 1 means that somebody waited all the time, not that everything did.",
+	},
+	{
+		ID: PSICPUFull, Name: "psi_cpu_full_seconds_total",
+		Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourcePSI, Guarantee: Exact,
+		File:    "cpu.pressure full total",
+		Help:    "Time in which every process of the task that was not idle waited for a CPU.",
+		Pitfall: "Since Linux 5.13, for cgroups; a cgroup is fully stalled on CPU when its quota or its neighbours leave it none.",
+	},
+	{
+		ID: PSIMemorySome, Name: "psi_memory_some_seconds_total",
+		Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourcePSI, Guarantee: Exact,
+		File:    "memory.pressure some total",
+		Help:    "Time in which at least one process of the task waited for memory (reclaim, refaults, swap).",
+		Pitfall: "Weighted by the CPUs that are not idle in this cgroup: a share of 1 means that somebody waited all the time, not that everything did.",
+	},
+	{
+		ID: PSIMemoryFull, Name: "psi_memory_full_seconds_total",
+		Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourcePSI, Guarantee: Exact,
+		File:    "memory.pressure full total",
+		Help:    "Time in which every process of the task that was not idle waited for memory (reclaim, refaults, swap).",
+		Pitfall: "The whole task stood still in that time.",
+	},
+	{
+		ID: PSIIOSome, Name: "psi_io_some_seconds_total",
+		Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourcePSI, Guarantee: Exact,
+		File:    "io.pressure some total",
+		Help:    "Time in which at least one process of the task waited for block I/O.",
+		Pitfall: "Weighted by the CPUs that are not idle in this cgroup: a share of 1 means that somebody waited all the time, not that everything did.",
+	},
+	{
+		ID: PSIIOFull, Name: "psi_io_full_seconds_total",
+		Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourcePSI, Guarantee: Exact,
+		File:    "io.pressure full total",
+		Help:    "Time in which every process of the task that was not idle waited for block I/O.",
+		Pitfall: "The whole task stood still in that time.",
+	},
+}
