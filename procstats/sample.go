@@ -137,6 +137,9 @@ type Stamp struct {
 // Zero reports whether the source was not read.
 func (s Stamp) Zero() bool { return s.Mono == 0 && s.Wall.IsZero() }
 
+// same reports whether two stamps are of one and the same read.
+func (s Stamp) same(other Stamp) bool { return s.Mono == other.Mono && s.Wall.Equal(other.Wall) }
+
 // Sample is one collection over all selected sources. A published sample is never changed again.
 type Sample struct {
 	// Stamp is the start of the collection; the sources have stamps of their own.

@@ -111,3 +111,7 @@ type Target struct {
 	// MaxRows bounds the process rows of a sample; 0 means 1000.
 	MaxRows int
 }
+
+// ReasonNoLimit is the reason for the absence of a limit that is not set: the measurement is available, there
+// is just no number.
+const ReasonNoLimit = "no limit is set"

@@ -1,0 +1,116 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+import "errors"
+
+// Collector reads all sources that a selection needs, in an order in which totals come before the rows that
+// are compared with them. It is used by one goroutine at a time; a Cache sees to that.
+type Collector struct {
+	sel     Selection
+	sources []Source
+	ids     []ID // the selected measurements of the task as a whole
+}
+
+// Open opens the sources that a selection needs for a task, our own readers on Linux and the portable one
+// elsewhere; more are read after them. A source that does not work here is opened all the same: it says why.
+func Open(t Target, sel Selection, more ...Source) *Collector {
+	return NewCollector(sel, append(openSources(t, sel), more...)...)
+}
+
+// NewCollector returns a collector over the given sources, read in the given order.
+func NewCollector(sel Selection, sources ...Source) *Collector {
+	c := &Collector{sel: sel, sources: sources}
+	for _, id := range sel.IDs() {
+		if row(id).Scope == TaskScope {
+			c.ids = append(c.ids, id)
+		}
+	}
+	return c
+}
+
+// Selection returns what was selected.
+func (c *Collector) Selection() Selection { return c.sel }
+
+// Collect reads every source into a sample, whose earlier contents are lost and whose memory is used again.
+// Each selected measurement of the task is in it afterwards, with a value or with a reason.
+func (c *Collector) Collect(into *Sample) {
+	into.Reset()
+	into.Stamp = Now()
+	for _, source := range c.sources {
+		source.Collect(into)
+	}
+	for _, id := range c.ids {
+		if _, found := into.Task.Get(id); !found {
+			into.SetAbsent(id, reasonNoSource)
+		}
+	}
+}
+
+const reasonNoSource = "nothing reads it here"
+
+// Describe says of each source whether it works here, in the order of reading.
+func (c *Collector) Describe() []Description {
+	var list []Description
+	for _, source := range c.sources {
+		list = append(list, source.Describe())
+	}
+	return list
+}
+
+// Unavailable collects once and returns the measurements of sel that cannot be read here, each with the
+// reason. A limit that is not set is not unavailable. A process's measurement is judged by the rows there are:
+// without any, only by whether its source works.
+func (c *Collector) Unavailable(sel Selection) []Reading {
+	var s Sample
+	c.Collect(&s)
+	var list []Reading
+	for _, id := range sel.IDs() {
+		if reason, gone := c.unavailable(&s, row(id)); gone {
+			list = append(list, AbsentReading(id, reason))
+		}
+	}
+	return list
+}
+
+func (c *Collector) unavailable(s *Sample, m *Measurement) (reason string, unavailable bool) {
+	if !c.sel.Has(m.ID) {
+		return "not selected", true
+	}
+	if m.Scope == TaskScope {
+		r, _ := s.Task.Get(m.ID)
+		return r.Reason(), !r.Present() && r.Reason() != ReasonNoLimit
+	}
+	if reason, works := c.sourceWorks(m.Source); !works {
+		return reason, true
+	}
+	for i := range s.Processes {
+		r, found := s.Processes[i].Readings.Get(m.ID)
+		if r.Present() {
+			return "", false
+		}
+		if reason = reasonNoSource; found {
+			reason = r.Reason()
+		}
+	}
+	return reason, len(s.Processes) > 0
+}
+
+func (c *Collector) sourceWorks(id SourceID) (reason string, works bool) {
+	for _, source := range c.sources {
+		if d := source.Describe(); d.ID == id {
+			return d.Reason, d.Available
+		}
+	}
+	return reasonNoSource, false
+}
+
+// Close closes every source and returns their errors, joined.
+func (c *Collector) Close() error {
+	var errs []error
+	for _, source := range c.sources {
+		errs = append(errs, source.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,52 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Explain says in a few lines of plain text what a measurement means: help, pitfall, source file, unit, kind
+// and legal reductions, guarantee, permanent number. An unknown name is an *UnknownError with near misses.
+func Explain(name string) (string, error) {
+	m, ok := LookupName(name)
+	if !ok {
+		return "", &UnknownError{Word: name, Near: near(name)}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n  %s\n", m.Name, m.Help)
+	if m.Pitfall != "" {
+		fmt.Fprintf(&b, "  Mind: %s\n", m.Pitfall)
+	}
+	b.WriteByte('\n')
+	for _, line := range m.facts() {
+		fmt.Fprintf(&b, "  %-10s %s\n", line[0], line[1])
+	}
+	return b.String(), nil
+}
+
+// facts are the row's properties as pairs of word and text.
+func (m *Measurement) facts() [][2]string {
+	unit := m.Unit.String()
+	if unit == "" {
+		unit = "none: a plain number"
+		if m.Kind == Label || m.Kind == Category {
+			unit = "none: a text"
+		}
+	}
+	source, guarantee := m.Source.String(), string(m.Guarantee)
+	if m.Scope == HeadlineScope {
+		source, guarantee = "the first of these that was read", "that of the source, and given with each value"
+	}
+	return [][2]string{
+		{"source", source},
+		{"read from", m.File},
+		{"unit", unit},
+		{"kind", m.Kind.String() + " (over a window: " + legal(m.Kind) + ")"},
+		{"scope", m.Scope.String()},
+		{"guarantee", guarantee},
+		{"number", fmt.Sprint(int(m.ID))},
+	}
+}

@@ -1,0 +1,189 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+import (
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// reasonNotFinite stands for numbers that JSON cannot carry.
+const reasonNotFinite = "not a finite number"
+
+// AppendJSON appends a sample, and headlines where there are any, to b as one JSON object on one line:
+//
+//	{"at": RFC 3339, "measurements": {NAME: value}, "absent": {NAME: reason},
+//	 "processes": {"rows": [{"pid", "start", "ppid", "command", "measurements", "absent"}],
+//	               "exited": {"cpu_seconds_total", "processes"}, "unattributed": {"cpu_seconds"}, "omitted"},
+//	 "headline": {NAME: {"value", "source", "guarantee"}}}
+//
+// Names are those of the table, unknown_ID where a newer build's reading passes through. What is not known is
+// null in fixed places and under "absent" elsewhere, never 0. Bytes of a command that are not UTF-8 become U+FFFD.
+func AppendJSON(b []byte, s *Sample, headlines []HeadlineValue) []byte {
+	b = append(b, `{"at":`...)
+	b = appendTime(b, s.Wall)
+	b = appendReadings(append(b, ','), s.Task)
+	b = appendProcesses(append(b, `,"processes":`...), s)
+	if len(headlines) > 0 {
+		b = AppendHeadlinesJSON(append(b, `,"headline":`...), headlines)
+	}
+	return append(b, '}')
+}
+
+// AppendHeadlinesJSON appends headlines as a JSON object: a value with its source and guarantee, or null with
+// the reason.
+func AppendHeadlinesJSON(b []byte, headlines []HeadlineValue) []byte {
+	b = append(b, '{')
+	for i, h := range headlines {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendKey(b, name(h.ID))
+		b = append(b, `{"value":`...)
+		b = appendValue(b, h.Reading)
+		if h.Reading.Present() {
+			b = appendString(append(b, `,"source":`...), h.Source)
+			b = appendString(append(b, `,"guarantee":`...), string(h.Guarantee))
+		} else {
+			b = appendString(append(b, `,"reason":`...), h.Reading.Reason())
+		}
+		b = append(b, '}')
+	}
+	return append(b, '}')
+}
+
+// name is the name of a measurement in every format, for unknown numbers too.
+func name(id ID) string {
+	if m := row(id); m != nil {
+		return m.Name
+	}
+	return "unknown_" + strconv.Itoa(int(id))
+}
+
+// appendReadings appends the members "measurements" and "absent".
+func appendReadings(b []byte, readings Readings) []byte {
+	b = append(b, `"measurements":{`...)
+	comma := false
+	for _, r := range readings {
+		if _, gap := gapOf(r); !gap {
+			b = appendValue(appendMember(b, &comma, name(r.id)), r)
+		}
+	}
+	b = append(b, `},"absent":{`...)
+	comma = false
+	for _, r := range readings {
+		if reason, gap := gapOf(r); gap {
+			b = appendString(appendMember(b, &comma, name(r.id)), reason)
+		}
+	}
+	return append(b, '}')
+}
+
+// gapOf returns why a reading has no value that can be printed; gap is false where it has one.
+func gapOf(r Reading) (reason string, gap bool) {
+	switch {
+	case !r.present:
+		return r.text, true
+	case math.IsNaN(r.number) || math.IsInf(r.number, 0):
+		return reasonNotFinite, true
+	}
+	return "", false
+}
+
+func appendProcesses(b []byte, s *Sample) []byte {
+	b = append(b, `{"rows":[`...)
+	for i := range s.Processes {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendProcess(b, &s.Processes[i])
+	}
+	b = append(b, `],"exited":{"cpu_seconds_total":`...)
+	b = appendTaskValue(b, s, TreeCPUExited)
+	b = appendTaskValue(append(b, `,"processes":`...), s, TreeProcessesExited)
+	b = appendTaskValue(append(b, `},"unattributed":{"cpu_seconds":`...), s, TreeCPUUnattributed)
+	b = strconv.AppendInt(append(b, `},"omitted":`...), int64(s.Omitted), 10)
+	return append(b, '}')
+}
+
+func appendProcess(b []byte, p *ProcessRow) []byte {
+	b = strconv.AppendInt(append(b, `{"pid":`...), int64(p.PID), 10)
+	b = strconv.AppendUint(append(b, `,"start":`...), p.Start, 10)
+	b = strconv.AppendInt(append(b, `,"ppid":`...), int64(p.PPID), 10)
+	b = appendString(append(b, `,"command":`...), p.Command)
+	return append(appendReadings(append(b, ','), p.Readings), '}')
+}
+
+func appendTaskValue(b []byte, s *Sample, id ID) []byte {
+	r, _ := s.Task.Get(id)
+	return appendValue(b, r)
+}
+
+func appendMember(b []byte, comma *bool, key string) []byte {
+	if *comma {
+		b = append(b, ',')
+	}
+	*comma = true
+	return appendKey(b, key)
+}
+
+func appendKey(b []byte, key string) []byte { return append(appendString(b, key), ':') }
+
+// appendValue appends a number, a text, or null.
+func appendValue(b []byte, r Reading) []byte {
+	if _, gap := gapOf(r); gap {
+		return append(b, "null"...)
+	}
+	if isText(r) {
+		return appendString(b, r.text)
+	}
+	return AppendNumber(b, r.number)
+}
+
+// isText reports whether a present reading holds a text: by its row, and for unknown rows by what it holds.
+func isText(r Reading) bool {
+	if m := row(r.id); m != nil {
+		return m.Kind == Label || m.Kind == Category
+	}
+	return r.text != ""
+}
+
+// AppendNumber appends a finite number as people write it: integers as integers, else at most nine digits
+// after the point, which are nanoseconds and below what any source resolves.
+func AppendNumber(b []byte, value float64) []byte {
+	if rounded := math.Round(value*1e9) / 1e9; !math.IsInf(rounded, 0) {
+		value = rounded
+	}
+	if value == 0 {
+		value = 0 // not the negative one
+	}
+	return strconv.AppendFloat(b, value, 'f', -1, 64)
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(b, "null"...)
+	}
+	b = t.UTC().AppendFormat(append(b, '"'), time.RFC3339Nano)
+	return append(b, '"')
+}
+
+// appendString appends a JSON string (RFC 8259, section 7) of any bytes.
+func appendString(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r < ' ' || r == 0x7f:
+			b = append(b, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
+		default:
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return append(b, '"')
+}

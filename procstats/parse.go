@@ -1,0 +1,196 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+var (
+	// ErrUnknownMeasurement is wrapped by every error about a name that the table does not have.
+	ErrUnknownMeasurement = errors.New("unknown measurement")
+	// ErrUnavailable is wrapped by errors about a measurement that cannot be read on this machine.
+	ErrUnavailable = errors.New("unavailable measurement")
+)
+
+// UnknownError says which word names no measurement, and which names are near. It wraps ErrUnknownMeasurement.
+type UnknownError struct {
+	Word string
+	// Near are names that may have been meant, the likeliest first; where none is near, the names of all groups.
+	Near []string
+}
+
+// Error implements error.
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("%v %q (did you mean %s?)", ErrUnknownMeasurement, e.Word, strings.Join(e.Near, ", "))
+}
+
+// Unwrap returns ErrUnknownMeasurement.
+func (e *UnknownError) Unwrap() error { return ErrUnknownMeasurement }
+
+// ParseSelection reads a comma list of names as the table has them, of groups (whole words from the start of
+// names: cgroup_memory, psi, process), of headlines (which stand for what they can be taken from), all and
+// default. Words are taken from left to right; one with a leading minus takes away what it names, from the
+// default where it comes first. A word that names nothing is an *UnknownError.
+func ParseSelection(expr string) (Selection, error) {
+	var s Selection
+	for i, word := range strings.Split(expr, ",") {
+		word = strings.TrimSpace(word)
+		name, remove := strings.CutPrefix(word, "-")
+		named, err := selectWord(name)
+		if err != nil {
+			return Selection{}, err
+		}
+		switch {
+		case remove && i == 0:
+			s = DefaultSelection().Minus(named)
+		case remove:
+			s = s.Minus(named)
+		default:
+			s = s.Union(named)
+		}
+	}
+	return s, nil
+}
+
+// selectWord resolves one word of a selection, its minus cut off.
+func selectWord(name string) (Selection, error) {
+	switch name {
+	case "all":
+		return AllSelection(), nil
+	case "default":
+		return DefaultSelection(), nil
+	}
+	if m, ok := LookupName(name); ok {
+		return Select(m.ID), nil
+	}
+	var s Selection
+	for m := range allRows() {
+		if hasPrefix(m.Name, name) {
+			s.add(m)
+		}
+	}
+	if s.Empty() {
+		return Selection{}, &UnknownError{Word: name, Near: near(name)}
+	}
+	return s, nil
+}
+
+// CheckSelection refuses an expression of which a word names nothing that can be read: an unavailable
+// measurement by its name, or a group of which every measurement is unavailable. unavailable comes from
+// Collector.Unavailable; the error wraps ErrUnavailable and has the reasons.
+func CheckSelection(expr string, unavailable []Reading) error {
+	absent := Readings{}
+	for _, r := range unavailable {
+		absent.Put(r)
+	}
+	for word := range strings.SplitSeq(expr, ",") {
+		word = strings.TrimSpace(word)
+		if strings.HasPrefix(word, "-") {
+			continue
+		}
+		named, err := selectWord(word)
+		if err != nil {
+			return err
+		}
+		if reason, all := allAbsent(named, absent); all {
+			return fmt.Errorf("%w %q: %s", ErrUnavailable, word, reason)
+		}
+	}
+	return nil
+}
+
+func allAbsent(s Selection, absent Readings) (reason string, all bool) {
+	for _, id := range s.IDs() {
+		r, found := absent.Get(id)
+		if !found {
+			return "", false
+		}
+		reason = cmp.Or(reason, r.Reason())
+	}
+	return reason, true
+}
+
+const nearMisses = 4
+
+// near lists what a mistyped name may have meant: names and groups within a third of its length in edits, or
+// names that have the word in them; else the first words of all names.
+func near(word string) []string {
+	type candidate struct {
+		name  string
+		edits int
+	}
+	limit := max(2, len(word)/3)
+	var found []candidate
+	for _, name := range namesAndGroups() {
+		edits := editDistance(word, name)
+		if edits > limit && len(word) >= 3 && strings.Contains(name, word) {
+			edits = limit
+		}
+		if edits <= limit {
+			found = append(found, candidate{name, edits})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.edits, b.edits) })
+	if len(found) > nearMisses {
+		found = found[:nearMisses]
+	}
+	var names []string
+	for _, c := range found {
+		names = append(names, c.name)
+	}
+	if len(names) == 0 {
+		return groups(1)
+	}
+	return names
+}
+
+// namesAndGroups lists every word that selects something.
+func namesAndGroups() []string {
+	names := slices.Concat([]string{"all", "default"}, groups(1), groups(2))
+	for m := range allRows() {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// groups lists the distinct first words of all names, in the order of the table.
+func groups(words int) []string {
+	var list []string
+	for m := range allRows() {
+		parts := strings.SplitN(m.Name, "_", words+1)
+		if len(parts) <= words {
+			continue
+		}
+		if group := strings.Join(parts[:words], "_"); !slices.Contains(list, group) {
+			list = append(list, group)
+		}
+	}
+	return list
+}
+
+// editDistance counts the insertions, deletions and substitutions of bytes that make b of a.
+func editDistance(a, b string) int {
+	costs := make([]int, len(b)+1)
+	for j := range costs {
+		costs[j] = j
+	}
+	for i := range len(a) {
+		diagonal := costs[0]
+		costs[0] = i + 1
+		for j := range len(b) {
+			substitute := diagonal
+			if a[i] != b[j] {
+				substitute++
+			}
+			diagonal = costs[j+1]
+			costs[j+1] = min(substitute, costs[j]+1, costs[j+1]+1)
+		}
+	}
+	return costs[len(b)]
+}
