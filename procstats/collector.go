@@ -23,7 +23,7 @@ func Open(t Target, sel Selection, more ...Source) *Collector {
 func NewCollector(sel Selection, sources ...Source) *Collector {
 	c := &Collector{sel: sel, sources: sources}
 	for _, id := range sel.IDs() {
-		if row(id).Scope == TaskScope {
+		if rowOf(id).Scope == TaskScope {
 			c.ids = append(c.ids, id)
 		}
 	}
@@ -60,14 +60,15 @@ func (c *Collector) Describe() []Description {
 }
 
 // Unavailable collects once and returns the measurements of sel that cannot be read here, each with the
-// reason. A limit that is not set is not unavailable. A process's measurement is judged by the rows there are:
-// without any, only by whether its source works.
+// reason. A limit that is not set is not unavailable. What has a value only later (a process's measurement
+// before there is a process, a walk that has not come round, the usage of children before one was reaped) is
+// judged by whether its source works.
 func (c *Collector) Unavailable(sel Selection) []Reading {
 	var s Sample
 	c.Collect(&s)
 	var list []Reading
 	for _, id := range sel.IDs() {
-		if reason, gone := c.unavailable(&s, row(id)); gone {
+		if reason, gone := c.unavailable(&s, rowOf(id)); gone {
 			list = append(list, AbsentReading(id, reason))
 		}
 	}
@@ -78,7 +79,7 @@ func (c *Collector) unavailable(s *Sample, m *Measurement) (reason string, unava
 	if !c.sel.Has(m.ID) {
 		return "not selected", true
 	}
-	if m.Scope == TaskScope {
+	if m.Scope == TaskScope && !comesLater(m.Source) {
 		r, _ := s.Task.Get(m.ID)
 		return r.Reason(), !r.Present() && r.Reason() != ReasonNoLimit
 	}
@@ -94,7 +95,12 @@ func (c *Collector) unavailable(s *Sample, m *Measurement) (reason string, unava
 			reason = r.Reason()
 		}
 	}
-	return reason, len(s.Processes) > 0
+	return reason, m.Scope == ProcessScope && !comesLater(m.Source) && len(s.Processes) > 0
+}
+
+// comesLater reports whether the first collection says nothing about what the source can read.
+func comesLater(source SourceID) bool {
+	return source == SourceRusage || source == SourceSmaps || source == SourceDisk
 }
 
 func (c *Collector) sourceWorks(id SourceID) (reason string, works bool) {

@@ -23,7 +23,7 @@ type CSV struct {
 func NewCSV(w io.Writer, sel Selection) *CSV {
 	c := &CSV{out: csv.NewWriter(w)}
 	for _, id := range sel.IDs() {
-		if row(id).Scope == TaskScope {
+		if rowOf(id).Scope == TaskScope {
 			c.ids = append(c.ids, id)
 		}
 	}
@@ -58,7 +58,7 @@ func (c *CSV) header() []string {
 		header = append(header, headlineRows[i].Name)
 	}
 	for _, id := range c.ids {
-		header = append(header, name(id))
+		header = append(header, nameOf(id))
 	}
 	return header
 }

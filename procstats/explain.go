@@ -13,7 +13,7 @@ import (
 func Explain(name string) (string, error) {
 	m, ok := LookupName(name)
 	if !ok {
-		return "", &UnknownError{Word: name, Near: near(name)}
+		return "", &UnknownError{Word: name, Near: nearNames(name)}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n  %s\n", m.Name, m.Help)
@@ -44,7 +44,7 @@ func (m *Measurement) facts() [][2]string {
 		{"source", source},
 		{"read from", m.File},
 		{"unit", unit},
-		{"kind", m.Kind.String() + " (over a window: " + legal(m.Kind) + ")"},
+		{"kind", m.Kind.String() + " (over a window: " + legalReductions(m.Kind) + ")"},
 		{"scope", m.Scope.String()},
 		{"guarantee", guarantee},
 		{"number", fmt.Sprint(int(m.ID))},

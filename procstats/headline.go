@@ -71,51 +71,51 @@ func headlineNeeds(id ID) []ID {
 // reason why there is none.
 func Headlines(s *Sample, h History) []HeadlineValue {
 	return []HeadlineValue{
-		first(s, HeadlineCPU, cpuSources[:]),
-		cores(s, h.Previous),
-		coresAverage(s, h.Elapsed),
-		memory(s),
-		first(s, HeadlineMemoryCharged, cgroupMemory[:1]),
-		memoryPeak(s, h.Peak),
-		first(s, HeadlineIORead, ioReadSources[:]),
-		first(s, HeadlineIOWrite, ioWriteSources[:]),
+		firstRead(s, HeadlineCPU, cpuSources[:]),
+		coresHeadline(s, h.Previous),
+		coresAverageHeadline(s, h.Elapsed),
+		memoryHeadline(s),
+		firstRead(s, HeadlineMemoryCharged, cgroupMemory[:1]),
+		memoryPeakHeadline(s, h.Peak),
+		firstRead(s, HeadlineIORead, ioReadSources[:]),
+		firstRead(s, HeadlineIOWrite, ioWriteSources[:]),
 	}
 }
 
-// taken is a headline's value, from a measurement whose guarantee it shares.
-func taken(id ID, value float64, from ID) HeadlineValue {
-	m := row(from)
+// takenFrom is a headline's value, from a measurement whose guarantee it shares.
+func takenFrom(id ID, value float64, from ID) HeadlineValue {
+	m := rowOf(from)
 	return HeadlineValue{ID: id, Reading: NumberReading(id, value), Source: m.Name, Guarantee: m.Guarantee}
 }
 
-func missing(id ID, reason string) HeadlineValue {
+func noHeadline(id ID, reason string) HeadlineValue {
 	return HeadlineValue{ID: id, Reading: AbsentReading(id, reason)}
 }
 
-// first takes the first measurement that was read.
-func first(s *Sample, id ID, sources []ID) HeadlineValue {
+// firstRead takes the first measurement that was read.
+func firstRead(s *Sample, id ID, sources []ID) HeadlineValue {
 	for _, from := range sources {
 		if value, ok := s.Task.Number(from); ok {
-			return taken(id, value, from)
+			return takenFrom(id, value, from)
 		}
 	}
-	return missing(id, whyNone(s, sources))
+	return noHeadline(id, whyNone(s, sources))
 }
 
 // whyNone is the reason of the most preferred measurement that has one.
 func whyNone(s *Sample, sources []ID) string {
 	for _, from := range sources {
 		if r, found := s.Task.Get(from); found && !r.Present() {
-			return row(from).Name + ": " + r.Reason()
+			return rowOf(from).Name + ": " + r.Reason()
 		}
 	}
 	return "nothing it can be taken from is selected"
 }
 
-// cores is the rate of the first CPU counter that both samples have, over the time between its own reads.
-func cores(s, previous *Sample) HeadlineValue {
+// coresHeadline is the rate of the first CPU counter that both samples have, over the time between its own reads.
+func coresHeadline(s, previous *Sample) HeadlineValue {
 	if previous == nil {
-		return missing(HeadlineCores, "a rate needs an earlier sample")
+		return noHeadline(HeadlineCores, "a rate needs an earlier sample")
 	}
 	for _, from := range cpuSources {
 		now, ok := s.Task.Number(from)
@@ -126,44 +126,44 @@ func cores(s, previous *Sample) HeadlineValue {
 		grown, seconds := now-before, (s.readAt(from).Mono - previous.readAt(from).Mono).Seconds()
 		switch {
 		case seconds <= 0:
-			return missing(HeadlineCores, reasonClock)
+			return noHeadline(HeadlineCores, reasonClock)
 		case grown < 0:
-			return missing(HeadlineCores, reasonRestarted)
+			return noHeadline(HeadlineCores, reasonRestarted)
 		}
-		return taken(HeadlineCores, grown/seconds, from)
+		return takenFrom(HeadlineCores, grown/seconds, from)
 	}
-	return missing(HeadlineCores, whyNone(s, cpuSources[:]))
+	return noHeadline(HeadlineCores, whyNone(s, cpuSources[:]))
 }
 
-// coresAverage is the CPU time over the wall time of the run.
-func coresAverage(s *Sample, elapsed time.Duration) HeadlineValue {
-	cpu := first(s, HeadlineCoresAverage, cpuSources[:])
+// coresAverageHeadline is the CPU time over the wall time of the run.
+func coresAverageHeadline(s *Sample, elapsed time.Duration) HeadlineValue {
+	cpu := firstRead(s, HeadlineCoresAverage, cpuSources[:])
 	value, ok := cpu.Reading.Number()
 	switch {
 	case !ok:
 		return cpu
 	case elapsed <= 0:
-		return missing(HeadlineCoresAverage, "the wall time of the run is not known")
+		return noHeadline(HeadlineCoresAverage, "the wall time of the run is not known")
 	}
 	cpu.Reading = NumberReading(HeadlineCoresAverage, value/elapsed.Seconds())
 	return cpu
 }
 
-// memory is what the kernel cannot take back from the cgroup, else the processes' own memory.
-func memory(s *Sample) HeadlineValue {
+// memoryHeadline is what the kernel cannot take back from the cgroup, else the processes' own memory.
+func memoryHeadline(s *Sample) HeadlineValue {
 	current, ok := s.Task.Number(CgroupMemoryCurrent)
 	active, okActive := s.Task.Number(CgroupMemoryActiveFile)
 	inactive, okInactive := s.Task.Number(CgroupMemoryInactiveFile)
 	if !ok || !okActive || !okInactive {
-		v := first(s, HeadlineMemory, memorySources[:])
+		v := firstRead(s, HeadlineMemory, memorySources[:])
 		if !v.Reading.Present() {
-			v = missing(HeadlineMemory, whyNone(s, memoryNeeds[:]))
+			v = noHeadline(HeadlineMemory, whyNone(s, memoryNeeds[:]))
 		}
 		return v
 	}
 	slab, okSlab := s.Task.Number(CgroupMemorySlabReclaimable)
 	// memory.stat is gathered per CPU and lags behind memory.current, so the difference can fall below 0.
-	v := taken(HeadlineMemory, max(0, current-active-inactive-slab), CgroupMemoryCurrent)
+	v := takenFrom(HeadlineMemory, max(0, current-active-inactive-slab), CgroupMemoryCurrent)
 	if !okSlab {
 		// cgroup v1 has no such key: reclaimable slab stays in the value.
 		v.Guarantee = UpperBound
@@ -171,20 +171,20 @@ func memory(s *Sample) HeadlineValue {
 	return v
 }
 
-// memoryPeak is the kernel's own record, else the largest of the caller's samples, else the largest process.
-func memoryPeak(s *Sample, sampled Reading) HeadlineValue {
+// memoryPeakHeadline is the kernel's own record, else the largest of the caller's samples, else the largest process.
+func memoryPeakHeadline(s *Sample, sampled Reading) HeadlineValue {
 	if value, ok := s.Task.Number(CgroupMemoryPeak); ok {
-		return taken(HeadlineMemoryPeak, value, CgroupMemoryPeak)
+		return takenFrom(HeadlineMemoryPeak, value, CgroupMemoryPeak)
 	}
-	if value, ok := sampled.Number(); ok && row(sampled.id) != nil {
-		v := taken(HeadlineMemoryPeak, value, sampled.id)
+	if value, ok := sampled.Number(); ok && rowOf(sampled.id) != nil {
+		v := takenFrom(HeadlineMemoryPeak, value, sampled.id)
 		v.Guarantee = Sampled
 		return v
 	}
 	if value, ok := s.Task.Number(RusageMaxRSS); ok {
-		return taken(HeadlineMemoryPeak, value, RusageMaxRSS)
+		return takenFrom(HeadlineMemoryPeak, value, RusageMaxRSS)
 	}
-	return missing(HeadlineMemoryPeak, whyNone(s, peakSources[:]))
+	return noHeadline(HeadlineMemoryPeak, whyNone(s, peakSources[:]))
 }
 
 // readAt is the stamp of a measurement's source, or of the sample where the source left none.

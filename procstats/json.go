@@ -15,17 +15,20 @@ const reasonNotFinite = "not a finite number"
 
 // AppendJSON appends a sample, and headlines where there are any, to b as one JSON object on one line:
 //
-//	{"at": RFC 3339, "measurements": {NAME: value}, "absent": {NAME: reason},
+//	{"at": RFC 3339, "measurements": {NAME: value}, "absent": {NAME: reason}, "as_of": {SOURCE: RFC 3339},
 //	 "processes": {"rows": [{"pid", "start", "ppid", "command", "measurements", "absent"}],
 //	               "exited": {"cpu_seconds_total", "processes"}, "unattributed": {"cpu_seconds"}, "omitted"},
 //	 "headline": {NAME: {"value", "source", "guarantee"}}}
 //
+// as_of has the sources that are read on a slow clock of their own, and when their numbers were read.
 // Names are those of the table, unknown_ID where a newer build's reading passes through. What is not known is
 // null in fixed places and under "absent" elsewhere, never 0. Bytes of a command that are not UTF-8 become U+FFFD.
 func AppendJSON(b []byte, s *Sample, headlines []HeadlineValue) []byte {
 	b = append(b, `{"at":`...)
 	b = appendTime(b, s.Wall)
-	b = appendReadings(append(b, ','), s.Task)
+	b, _ = appendMeasurements(append(b, ','), s.Task)
+	b = appendAbsent(b, s.Task)
+	b = appendAsOf(b, s)
 	b = appendProcesses(append(b, `,"processes":`...), s)
 	if len(headlines) > 0 {
 		b = AppendHeadlinesJSON(append(b, `,"headline":`...), headlines)
@@ -41,7 +44,7 @@ func AppendHeadlinesJSON(b []byte, headlines []HeadlineValue) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendKey(b, name(h.ID))
+		b = appendKey(b, nameOf(h.ID))
 		b = append(b, `{"value":`...)
 		b = appendValue(b, h.Reading)
 		if h.Reading.Present() {
@@ -55,31 +58,55 @@ func AppendHeadlinesJSON(b []byte, headlines []HeadlineValue) []byte {
 	return append(b, '}')
 }
 
-// name is the name of a measurement in every format, for unknown numbers too.
-func name(id ID) string {
-	if m := row(id); m != nil {
+// nameOf is the name of a measurement in every format, for unknown numbers too.
+func nameOf(id ID) string {
+	if m := rowOf(id); m != nil {
 		return m.Name
 	}
 	return "unknown_" + strconv.Itoa(int(id))
 }
 
-// appendReadings appends the members "measurements" and "absent".
-func appendReadings(b []byte, readings Readings) []byte {
+// appendMeasurements appends the member "measurements"; gaps says whether any reading has no value.
+func appendMeasurements(b []byte, readings Readings) (out []byte, gaps bool) {
 	b = append(b, `"measurements":{`...)
 	comma := false
 	for _, r := range readings {
-		if _, gap := gapOf(r); !gap {
-			b = appendValue(appendMember(b, &comma, name(r.id)), r)
+		if _, gap := gapOf(r); gap {
+			gaps = true
+			continue
 		}
+		b = appendValue(appendMember(b, &comma, nameOf(r.id)), r)
 	}
-	b = append(b, `},"absent":{`...)
-	comma = false
+	return append(b, '}'), gaps
+}
+
+// appendAbsent appends the member "absent".
+func appendAbsent(b []byte, readings Readings) []byte {
+	b = append(b, `,"absent":{`...)
+	comma := false
 	for _, r := range readings {
 		if reason, gap := gapOf(r); gap {
-			b = appendString(appendMember(b, &comma, name(r.id)), reason)
+			b = appendString(appendMember(b, &comma, nameOf(r.id)), reason)
 		}
 	}
 	return append(b, '}')
+}
+
+// appendAsOf appends the member "as_of" where a slow source was read.
+func appendAsOf(b []byte, s *Sample) []byte {
+	comma := false
+	for _, source := range [...]SourceID{SourceSmaps, SourceDisk} {
+		if stamp := s.Sources[source]; !stamp.Zero() {
+			if !comma {
+				b = append(b, `,"as_of":{`...)
+			}
+			b = appendTime(appendMember(b, &comma, source.String()), stamp.Wall)
+		}
+	}
+	if comma {
+		b = append(b, '}')
+	}
+	return b
 }
 
 // gapOf returns why a reading has no value that can be printed; gap is false where it has one.
@@ -114,7 +141,11 @@ func appendProcess(b []byte, p *ProcessRow) []byte {
 	b = strconv.AppendUint(append(b, `,"start":`...), p.Start, 10)
 	b = strconv.AppendInt(append(b, `,"ppid":`...), int64(p.PPID), 10)
 	b = appendString(append(b, `,"command":`...), p.Command)
-	return append(appendReadings(append(b, ','), p.Readings), '}')
+	b, gaps := appendMeasurements(append(b, ','), p.Readings)
+	if gaps {
+		b = appendAbsent(b, p.Readings)
+	}
+	return append(b, '}')
 }
 
 func appendTaskValue(b []byte, s *Sample, id ID) []byte {
@@ -145,7 +176,7 @@ func appendValue(b []byte, r Reading) []byte {
 
 // isText reports whether a present reading holds a text: by its row, and for unknown rows by what it holds.
 func isText(r Reading) bool {
-	if m := row(r.id); m != nil {
+	if m := rowOf(r.id); m != nil {
 		return m.Kind == Label || m.Kind == Category
 	}
 	return r.text != ""

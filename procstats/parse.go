@@ -21,12 +21,15 @@ var (
 // UnknownError says which word names no measurement, and which names are near. It wraps ErrUnknownMeasurement.
 type UnknownError struct {
 	Word string
-	// Near are names that may have been meant, the likeliest first; where none is near, the names of all groups.
+	// Near are names that may have been meant, the likeliest first.
 	Near []string
 }
 
 // Error implements error.
 func (e *UnknownError) Error() string {
+	if len(e.Near) == 0 {
+		return fmt.Sprintf("%v %q (there are the groups %s)", ErrUnknownMeasurement, e.Word, strings.Join(groupNames(1), ", "))
+	}
 	return fmt.Sprintf("%v %q (did you mean %s?)", ErrUnknownMeasurement, e.Word, strings.Join(e.Near, ", "))
 }
 
@@ -70,13 +73,15 @@ func selectWord(name string) (Selection, error) {
 		return Select(m.ID), nil
 	}
 	var s Selection
+	known := false
 	for m := range allRows() {
 		if hasPrefix(m.Name, name) {
+			known = true
 			s.add(m)
 		}
 	}
-	if s.Empty() {
-		return Selection{}, &UnknownError{Word: name, Near: near(name)}
+	if !known {
+		return Selection{}, &UnknownError{Word: name, Near: nearNames(name)}
 	}
 	return s, nil
 }
@@ -105,7 +110,11 @@ func CheckSelection(expr string, unavailable []Reading) error {
 	return nil
 }
 
+// allAbsent reports whether nothing of a selection can be read, with the first reason.
 func allAbsent(s Selection, absent Readings) (reason string, all bool) {
+	if s.Empty() {
+		return reasonNoSource, true
+	}
 	for _, id := range s.IDs() {
 		r, found := absent.Get(id)
 		if !found {
@@ -116,11 +125,15 @@ func allAbsent(s Selection, absent Readings) (reason string, all bool) {
 	return reason, true
 }
 
-const nearMisses = 4
+// maxNear bounds the names that an error offers.
+const maxNear = 4
 
-// near lists what a mistyped name may have meant: names and groups within a third of its length in edits, or
-// names that have the word in them; else the first words of all names.
-func near(word string) []string {
+// nearNames lists what a mistyped name may have meant: names and groups within a third of its length in edits, or
+// names that have the word in them.
+func nearNames(word string) []string {
+	if word == "" {
+		return nil
+	}
 	type candidate struct {
 		name  string
 		edits int
@@ -137,30 +150,24 @@ func near(word string) []string {
 		}
 	}
 	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.edits, b.edits) })
-	if len(found) > nearMisses {
-		found = found[:nearMisses]
-	}
 	var names []string
-	for _, c := range found {
+	for _, c := range found[:min(len(found), maxNear)] {
 		names = append(names, c.name)
-	}
-	if len(names) == 0 {
-		return groups(1)
 	}
 	return names
 }
 
 // namesAndGroups lists every word that selects something.
 func namesAndGroups() []string {
-	names := slices.Concat([]string{"all", "default"}, groups(1), groups(2))
+	names := slices.Concat([]string{"all", "default"}, groupNames(1), groupNames(2))
 	for m := range allRows() {
 		names = append(names, m.Name)
 	}
 	return names
 }
 
-// groups lists the distinct first words of all names, in the order of the table.
-func groups(words int) []string {
+// groupNames lists the distinct first one or more words of all names, in the order of the table.
+func groupNames(words int) []string {
 	var list []string
 	for m := range allRows() {
 		parts := strings.SplitN(m.Name, "_", words+1)

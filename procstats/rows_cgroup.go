@@ -32,7 +32,7 @@ var cgroupRows = [...]Measurement{
 		Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "cpu.stat nr_periods",
 		Help:    "Enforcement periods of the CPU quota in which the task was runnable.",
-		Pitfall: "Counts only where a quota is set.",
+		Pitfall: "Stays 0 where no quota is set.",
 	},
 	{
 		ID: CgroupCPUThrottledPeriods, Name: "cgroup_cpu_throttled_periods_total",
@@ -52,7 +52,7 @@ var cgroupRows = [...]Measurement{
 		Unit: Cores, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "cpu.max (v2), cpu.cfs_quota_us / cpu.cfs_period_us (v1)",
 		Help:    "The CPU quota of the task's own cgroup, in cores.",
-		Pitfall: "An ancestor's quota can be lower.",
+		Pitfall: "Absent where there is no quota. An ancestor's quota can be lower.",
 	},
 	{
 		ID: CgroupCPUWeight, Name: "cgroup_cpu_weight",
@@ -71,14 +71,14 @@ var cgroupRows = [...]Measurement{
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "memory.current (v2), memory.usage_in_bytes (v1)",
 		Help:    "Memory charged to the task's cgroup now, page cache and kernel memory included.",
-		Pitfall: "Much of it may be page cache that the kernel takes back on demand; memory_bytes leaves that out.",
+		Pitfall: "Much of it may be page cache that the kernel takes back on demand; memory_bytes leaves that out. The kernel charges ahead, up to 64 pages a CPU.",
 	},
 	{
 		ID: CgroupMemoryPeak, Name: "cgroup_memory_peak_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "memory.peak (v2, since Linux 5.19), memory.max_usage_in_bytes (v1)",
 		Help:    "The most memory that was ever charged to the task's cgroup, recorded by the kernel.",
-		Pitfall: "It has the page cache in it. On v1 writing 0 to the file resets it for everyone.",
+		Pitfall: "It has the page cache in it. Writing to the file resets it: on v1 for everyone, on v2 (since Linux 6.12) only for the writer's descriptor.",
 	},
 	{
 		ID: CgroupMemoryAnon, Name: "cgroup_memory_anon_bytes",
@@ -228,7 +228,7 @@ var cgroupRows = [...]Measurement{
 		ID: CgroupMemoryEventsMax, Name: "cgroup_memory_events_max_total",
 		Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File: "memory.events max (v2)",
-		Help: "Times the cgroup was about to go over its hard limit.",
+		Help: "Times the cgroup was about to go over its hard limit, descendants included (since Linux 5.2).",
 	},
 	{
 		ID: CgroupMemoryEventsOOM, Name: "cgroup_memory_events_oom_total",
@@ -260,14 +260,14 @@ var cgroupRows = [...]Measurement{
 		Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "io.stat rbytes (v2), all devices",
 		Help:    "Bytes read from block devices on behalf of the cgroup.",
-		Pitfall: "Reads served by the page cache are not in it.",
+		Pitfall: "Reads served by the page cache and by network file systems are not in it. Stacked devices (device mapper, md) can list the same bytes at each level.",
 	},
 	{
 		ID: CgroupIOWrite, Name: "cgroup_io_write_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "io.stat wbytes (v2), all devices",
 		Help:    "Bytes written to block devices on behalf of the cgroup, writeback included.",
-		Pitfall: "Buffered writes are counted when they reach the device, which can be after the task has ended.",
+		Pitfall: "Buffered writes are counted when they reach the device, which can be after the task has ended. Stacked devices (device mapper, md) can list the same bytes at each level.",
 	},
 	{
 		ID: CgroupIOReadOperations, Name: "cgroup_io_read_operations_total",
@@ -284,15 +284,16 @@ var cgroupRows = [...]Measurement{
 	{
 		ID: CgroupBlkioRead, Name: "cgroup_blkio_read_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceCgroup, Guarantee: LowerBound,
-		File: "blkio.throttle.io_service_bytes Read (v1)",
-		Help: "Bytes read from block devices by processes of the v1 cgroup.",
+		File:    "blkio.throttle.io_service_bytes Read (v1)",
+		Help:    "Bytes read from block devices by processes of the v1 cgroup.",
+		Pitfall: "Stacked devices (device mapper, md) can list the same bytes at each level.",
 	},
 	{
 		ID: CgroupBlkioWrite, Name: "cgroup_blkio_write_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceCgroup, Guarantee: LowerBound,
 		File:    "blkio.throttle.io_service_bytes Write (v1)",
 		Help:    "Bytes written to block devices by processes of the v1 cgroup.",
-		Pitfall: "cgroup v1 misses buffered writeback: only direct and synchronous writes are counted.",
+		Pitfall: "cgroup v1 misses buffered writeback: only direct and synchronous writes are counted. Stacked devices (device mapper, md) can list the same bytes at each level.",
 	},
 	{
 		ID: CgroupBlkioReadOperations, Name: "cgroup_blkio_read_operations_total",

@@ -10,14 +10,14 @@ var headlineRows = [...]Measurement{
 	{
 		ID: HeadlineCPU, Name: "cpu_seconds_total",
 		Unit: Seconds, Kind: Counter, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
-		File: "cgroup_cpu_usage, tree_cpu, rusage_cpu, portable_cpu: the first that was read",
+		File: "cgroup_cpu_usage_seconds_total, else tree_cpu_seconds_total, rusage_cpu_seconds_total, portable_cpu_seconds_total",
 		Help: "CPU time of the task.",
 	},
 	{
 		ID: HeadlineCores, Name: "cpu_cores",
 		Unit: Cores, Kind: Gauge, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
-		File: "the rate of cpu_seconds_total over the window",
-		Help: "CPUs kept busy over the window; 1.0 is one core all the time.",
+		File: "the growth of the measurement behind cpu_seconds_total between two samples, over the time between its reads",
+		Help: "CPUs kept busy between two samples; 1.0 is one core all the time.",
 	},
 	{
 		ID: HeadlineCoresAverage, Name: "cpu_cores_average",
@@ -28,32 +28,32 @@ var headlineRows = [...]Measurement{
 	{
 		ID: HeadlineMemory, Name: "memory_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
-		File: "cgroup current - active_file - inactive_file - slab_reclaimable; else smaps_pss, tree_rss, portable_rss",
-		Help: "Memory the task needs: what the kernel cannot take back from it.",
+		File: "cgroup_memory_current_bytes - cgroup_memory_active_file_bytes - cgroup_memory_inactive_file_bytes - cgroup_memory_slab_reclaimable_bytes (v1 has no slab there: upper_bound), at least 0; else smaps_pss_bytes, tree_rss_bytes, portable_rss_bytes",
+		Help: "Memory the task needs: what the kernel cannot take back from it without swap.",
 	},
 	{
 		ID: HeadlineMemoryCharged, Name: "memory_charged_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
-		File: "cgroup_memory_current",
+		File: "cgroup_memory_current_bytes",
 		Help: "Memory charged to the task, page cache included: what its limit is compared with.",
 	},
 	{
 		ID: HeadlineMemoryPeak, Name: "memory_peak_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
-		File:    "cgroup_memory_peak; else the sampled maximum; else rusage_maxrss",
+		File:    "cgroup_memory_peak_bytes, else the largest of all samples of tree_rss_bytes or portable_rss_bytes (sampled), else rusage_maxrss_bytes",
 		Help:    "The most memory the task ever held.",
-		Pitfall: "From a cgroup it has the page cache in it, like the limit.",
+		Pitfall: "From a cgroup it has the page cache in it, like the limit. From rusage it is that of the largest process, which may have inherited it from its launcher.",
 	},
 	{
 		ID: HeadlineIORead, Name: "io_read_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
-		File: "cgroup_io_read; else tree_io_read, cgroup_blkio_read, rusage_inblock",
+		File: "cgroup_io_read_bytes_total, else tree_io_read_bytes_total, cgroup_blkio_read_bytes_total, rusage_inblock_bytes_total",
 		Help: "Bytes read from storage.",
 	},
 	{
 		ID: HeadlineIOWrite, Name: "io_write_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
-		File: "cgroup_io_write; else tree_io_write, cgroup_blkio_write, rusage_oublock",
+		File: "cgroup_io_write_bytes_total, else tree_io_write_bytes_total, cgroup_blkio_write_bytes_total, rusage_oublock_bytes_total",
 		Help: "Bytes written to storage.",
 	},
 }

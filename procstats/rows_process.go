@@ -15,16 +15,17 @@ var processRows = [...]Measurement{
 	},
 	{
 		ID: ProcessChildrenCPU, Name: "process_children_cpu_seconds_total",
-		Unit: Seconds, Kind: Counter, Scope: ProcessScope, Source: SourceTree, Guarantee: Exact,
-		File: "/proc/PID/stat cutime + cstime",
-		Help: "CPU time of the children this process has reaped, in ticks of 10 ms.",
+		Unit: Seconds, Kind: Counter, Scope: ProcessScope, Source: SourceTree, Guarantee: LowerBound,
+		File:    "/proc/PID/stat cutime + cstime",
+		Help:    "CPU time of the children this process has reaped, and of what they had reaped, cut to ticks of 10 ms.",
+		Pitfall: "Children of a process that ignores SIGCHLD are never counted.",
 	},
 	{
 		ID: ProcessRSS, Name: "process_rss_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: ProcessScope, Source: SourceTree, Guarantee: UpperBound,
 		File:    "/proc/PID/statm resident",
 		Help:    "Resident memory of this process.",
-		Pitfall: "Shared pages count in full.",
+		Pitfall: "Shared pages count in full. The kernel keeps it per CPU or thread and may be some pages off.",
 	},
 	{
 		ID: ProcessShared, Name: "process_shared_bytes",
@@ -66,14 +67,16 @@ var processRows = [...]Measurement{
 	{
 		ID: ProcessStartTime, Name: "process_start_time_seconds",
 		Unit: Seconds, Kind: Gauge, Scope: ProcessScope, Source: SourceTree, Guarantee: Exact,
-		File: "/proc/PID/stat starttime",
-		Help: "When the process started, in seconds after boot.",
+		File:    "/proc/PID/stat starttime",
+		Help:    "When the process started, in seconds after boot, cut to ticks of 10 ms.",
+		Pitfall: "Counted on the boot clock, which goes on while the machine is suspended.",
 	},
 	{
 		ID: ProcessCommand, Name: "process_command",
 		Unit: None, Kind: Label, Scope: ProcessScope, Source: SourceTree, Guarantee: Exact,
-		File: "/proc/PID/stat comm",
-		Help: "The kernel's name of the process: at most 15 bytes, settable by the process itself.",
+		File:    "/proc/PID/stat comm",
+		Help:    "The kernel's name of the process: at most 15 bytes, settable by the process itself.",
+		Pitfall: "Not the command line, and not always text. Every process row carries it, selected or not.",
 	},
 	{
 		ID: ProcessPSS, Name: "process_pss_bytes",

@@ -103,7 +103,7 @@ var treeRows = [...]Measurement{
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceRusage, Guarantee: UpperBound,
 		File:    "wait4(2) ru_maxrss",
 		Help:    "The largest resident memory of any single process among the reaped.",
-		Pitfall: "A child inherits the value of the process that forked it, so it can be its launcher's; it is never a sum over processes.",
+		Pitfall: "A child inherits the value of the process that forked it, so it can be its launcher's. It is the largest one process, never a sum over processes.",
 	},
 	{
 		ID: RusageMinflt, Name: "rusage_minflt_total",

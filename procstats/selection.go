@@ -17,11 +17,11 @@ type Selection struct {
 }
 
 // Select returns the selection of the given measurements. Numbers not in the table are ignored; a headline
-// stands for the measurements it can be taken from.
+// stands for the measurements it can be taken from on this operating system.
 func Select(ids ...ID) Selection {
 	var s Selection
 	for _, id := range ids {
-		if m := row(id); m != nil {
+		if m := rowOf(id); m != nil {
 			s.add(m)
 		}
 	}
@@ -81,7 +81,9 @@ func belongs(source SourceID, goos string) bool {
 func (s *Selection) add(m *Measurement) {
 	if m.Scope == HeadlineScope {
 		for _, id := range headlineNeeds(m.ID) {
-			s.set(id)
+			if belongs(rowOf(id).Source, runtime.GOOS) {
+				s.set(id)
+			}
 		}
 		return
 	}

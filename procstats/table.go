@@ -51,8 +51,8 @@ func allRows() iter.Seq[*Measurement] {
 	}
 }
 
-// row finds a row by its number, nil where there is none.
-func row(id ID) *Measurement {
+// rowOf finds a row by its number, nil where there is none.
+func rowOf(id ID) *Measurement {
 	for _, section := range sections {
 		if id > section[len(section)-1].ID {
 			continue
@@ -85,7 +85,7 @@ func Table() []Measurement {
 
 // Lookup returns the row of an ID; ok is false for numbers that this build does not know.
 func Lookup(id ID) (m Measurement, ok bool) {
-	found := row(id)
+	found := rowOf(id)
 	if found == nil {
 		return Measurement{}, false
 	}

@@ -36,7 +36,7 @@ type ProcessWindow struct {
 // Reduce returns one value of a process's measurement over the window, as Window.Reduce does for the task's.
 // A counter of a process that began within the window is measured from 0.
 func (p *ProcessWindow) Reduce(id ID, r Reduction) (Reading, error) {
-	if m := row(id); m != nil && m.Scope != ProcessScope {
+	if m := rowOf(id); m != nil && m.Scope != ProcessScope {
 		return Reading{}, fmt.Errorf("%s of %s, of scope %s: %w", r, m.Name, m.Scope, ErrIllegalReduction)
 	}
 	return p.series.reduce(id, r)
@@ -142,7 +142,7 @@ func (w *Window) bornSinceLast(id ProcessID) bool {
 // makeRoom forgets processes that ended before now, those with the least CPU time first, until wanted new
 // ones fit, and returns how many fit.
 func (w *Window) makeRoom(wanted int, now Stamp) int {
-	limit := cmp.Or(w.MaxProcesses, defaultMaxProcesses)
+	limit := max(0, cmp.Or(w.MaxProcesses, defaultMaxProcesses))
 	if room := limit - len(w.processes); room >= wanted {
 		return wanted
 	}
@@ -201,7 +201,7 @@ func (p *processSeries) window(id ProcessID, now Stamp) *ProcessWindow {
 // startAtZero sets the base of every counter to 0 at a moment before the first reading.
 func (set *seriesSet) startAtZero(readings Readings, at Stamp) {
 	for _, r := range readings {
-		if m := row(r.id); m != nil && m.Kind == Counter {
+		if m := rowOf(r.id); m != nil && m.Kind == Counter {
 			*set = append(*set, series{id: r.id, kind: Counter, baseAt: at, lastAt: at, based: true})
 		}
 	}
