@@ -138,6 +138,7 @@ func nearNames(word string) []string {
 		name  string
 		edits int
 	}
+	word = strings.ToLower(word)
 	limit := max(2, len(word)/3)
 	var found []candidate
 	for _, name := range namesAndGroups() {
