@@ -1,0 +1,274 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+const (
+	reasonNoLimit       = "no limit is set"
+	reasonCgroupRemoved = "cgroup was removed"
+)
+
+// fieldState says what the last read of a kernel file found for one measurement.
+type fieldState uint8
+
+const (
+	fieldMissing   fieldState = iota // the file does not have the key
+	fieldRead                        // value holds it
+	fieldUnlimited                   // the file says that no limit is set
+	fieldInvalid                     // the file holds something else than a number of the right range
+)
+
+// cgroupField is one measurement in one kernel file.
+type cgroupField struct {
+	id    ID
+	key   string  // the kernel's key; empty where the file has none
+	per   float64 // how many of the kernel's units make one unit of the row
+	file  *cgroupFile
+	state fieldState
+	value float64 // in the kernel's unit, never negative
+	// reasons for absence, in words; invalid is made when it is first needed
+	missing, invalid string
+}
+
+// set takes over the value of the field's key as the kernel printed it: a number, or max for no limit.
+func (f *cgroupField) set(value []byte) {
+	if string(value) == "max" {
+		f.state = fieldUnlimited
+		return
+	}
+	f.setNumber(value)
+}
+
+// setNumber takes over the value of a key that is never max.
+func (f *cgroupField) setNumber(value []byte) {
+	n, ok := parseKernelUint(value)
+	if !ok {
+		f.state = fieldInvalid
+		return
+	}
+	f.value, f.state = float64(n), fieldRead
+}
+
+// add adds to the sum over the devices of a file.
+func (f *cgroupField) add(value []byte) {
+	n, ok := parseKernelUint(value)
+	sum := f.value + float64(n)
+	switch {
+	case f.state == fieldInvalid:
+	case !ok || sum > math.MaxInt64:
+		f.state = fieldInvalid
+	case f.state == fieldMissing:
+		f.value, f.state = float64(n), fieldRead
+	default:
+		f.value = sum
+	}
+}
+
+// reading returns what the last read of the field's file found.
+func (f *cgroupField) reading() Reading {
+	switch {
+	case f.file == nil:
+		return AbsentReading(f.id, f.missing)
+	case f.file.absent != "":
+		return AbsentReading(f.id, f.file.absent)
+	case f.state == fieldRead:
+		return NumberReading(f.id, f.value/f.per)
+	case f.state == fieldUnlimited:
+		return AbsentReading(f.id, reasonNoLimit)
+	case f.state == fieldInvalid:
+		if f.invalid == "" {
+			f.invalid = f.file.name + ": not a number in range"
+			if f.key != "" {
+				f.invalid = f.file.name + ": " + f.key + " is not a number in range"
+			}
+		}
+		return AbsentReading(f.id, f.invalid)
+	}
+	return AbsentReading(f.id, f.missing)
+}
+
+// cgroupParser fills the fields from a file's content. It allocates nothing and leaves alone what it does not find.
+type cgroupParser func(data []byte, fields []cgroupField)
+
+// cgroupFileSpec describes one kernel file: what has to be true for it to exist, and what is read from it.
+type cgroupFileSpec struct {
+	// controller is the one that the file belongs to, under its name in the file's version of cgroups; empty for
+	// the files that every v2 folder has.
+	controller string
+	name       string
+	// second is read behind the file where one value is spread over two (v1 has quota and period apart).
+	second string
+	// since says what else the file needs besides its controller, for people; empty for nothing.
+	since string
+	parse cgroupParser
+	// fields are in the kernel's order.
+	fields []cgroupFieldSpec
+}
+
+// cgroupFieldSpec describes one measurement in a kernel file.
+type cgroupFieldSpec struct {
+	id  ID
+	key string
+	// per is how many of the kernel's units make one unit of the row; 0 means one.
+	per float64
+	// since says why the key may be missing in a file that exists, for people; empty for no known reason.
+	since string
+}
+
+// cgroupFile is one kernel file of the task's cgroup, kept open.
+type cgroupFile struct {
+	dir, name    string
+	kept, second keptFile
+	parse        cgroupParser
+	fields       []cgroupField
+	// absent is why nothing can be read from the file, for all its fields; empty where it can.
+	absent string
+	failed error // the cause of absent where that came from a read
+	// explain words the errors that mean something particular to the files of one source; nil for none.
+	explain func(f *cgroupFile, err error) string
+}
+
+// openCgroupFile opens the file and prepares the selected ones of its fields. It cannot fail: a file that cannot be
+// opened is absent, with the reason.
+func openCgroupFile(dir string, spec *cgroupFileSpec, selected func(ID) bool, explain func(*cgroupFile, error) string) *cgroupFile {
+	f := &cgroupFile{dir: dir, name: spec.name, parse: spec.parse, explain: explain}
+	for _, field := range spec.fields {
+		if !selected(field.id) {
+			continue
+		}
+		f.fields = append(f.fields, cgroupField{
+			id: field.id, key: field.key, per: max(field.per, 1), file: f,
+			missing: missingReason(spec.name, field),
+		})
+	}
+	var err error
+	if f.kept, err = openKept(filepath.Join(dir, spec.name)); err == nil && spec.second != "" {
+		f.second, err = openKept(filepath.Join(dir, spec.second))
+	}
+	if err != nil {
+		f.absent = f.explainOpen(spec, err)
+		_ = f.close()
+	}
+	return f
+}
+
+func missingReason(file string, field cgroupFieldSpec) string {
+	reason := file + " is empty"
+	if field.key != "" {
+		reason = file + " has no " + field.key
+	}
+	if field.since != "" {
+		reason += ": " + field.since
+	}
+	return reason
+}
+
+// explainOpen says in words why a file cannot be opened.
+func (f *cgroupFile) explainOpen(spec *cgroupFileSpec, err error) string {
+	if f.explain != nil {
+		if reason := f.explain(f, err); reason != "" {
+			return reason
+		}
+	}
+	switch {
+	case !gone(err):
+		var errno syscall.Errno
+		if errors.As(err, &errno) {
+			return fmt.Sprintf("open %s: %v", spec.name, errno)
+		}
+		return err.Error()
+	case !f.dirExists():
+		return reasonCgroupRemoved
+	case !f.controllerEnabled(spec.controller):
+		return spec.controller + " controller not available in this cgroup: " + spec.name + " does not exist"
+	case spec.since != "":
+		return spec.name + " does not exist: " + spec.since
+	}
+	return spec.name + " does not exist in this kernel"
+}
+
+// controllerEnabled reports whether the folder has the files of a controller at all. On v1 the folder itself is the
+// controller's; in v2 the file that each controller always brings decides.
+func (f *cgroupFile) controllerEnabled(controller string) bool {
+	var first []string
+	switch controller {
+	case "memory":
+		first = []string{"memory.current", "memory.usage_in_bytes"}
+	case "cpu":
+		first = []string{"cpu.weight", "cpu.shares"}
+	case "io":
+		first = []string{"io.stat"}
+	case "pids":
+		first = []string{"pids.current"}
+	default:
+		return true
+	}
+	for _, name := range first {
+		if _, err := os.Lstat(filepath.Join(f.dir, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *cgroupFile) dirExists() bool {
+	_, err := os.Lstat(f.dir)
+	return err == nil
+}
+
+// collect reads the file into its fields and returns buf for the next file.
+func (f *cgroupFile) collect(buf []byte) []byte {
+	if !f.kept.isOpen() {
+		return buf
+	}
+	data, err := f.kept.readRecord(buf)
+	if err == nil && f.second.isOpen() {
+		var tail []byte
+		tail, err = f.second.readRecord(data[len(data):])
+		data = append(data, tail...)
+	}
+	if err != nil {
+		f.fail(err)
+		return data[:0]
+	}
+	f.absent, f.failed = "", nil
+	for i := range f.fields {
+		f.fields[i].state = fieldMissing
+	}
+	f.parse(data, f.fields)
+	return data
+}
+
+// fail makes the file's fields absent. A file whose cgroup or controller is gone never comes back and is closed; any
+// other error is tried again at the next collection, and worded only when it changes.
+func (f *cgroupFile) fail(err error) {
+	if f.absent != "" && errors.Is(err, f.failed) {
+		return
+	}
+	f.failed, f.absent = err, ""
+	if gone(err) && !f.dirExists() {
+		f.absent = reasonCgroupRemoved
+	} else if f.explain != nil {
+		f.absent = f.explain(f, err)
+	}
+	if f.absent == "" && gone(err) {
+		f.absent = f.name + " was taken away: its controller was disabled for this cgroup"
+	}
+	if f.absent == "" {
+		f.absent = fmt.Sprintf("read %s: %v", f.name, err)
+	}
+	if gone(err) {
+		_ = f.close()
+	}
+}
+
+func (f *cgroupFile) close() error { return errors.Join(f.kept.close(), f.second.close()) }

@@ -1,0 +1,98 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// OpenPSI opens the pressure files of the task's v2 folder (kernel documentation: accounting/psi.rst) that the
+// selected measurements need. They exist without any controller, so also in the v2 folder of a hybrid layout; v1 has
+// none. It cannot fail; Describe says what there is.
+func OpenPSI(t Target, sel Selection) Source {
+	r := newCgroupReader(SourcePSI, t.Cgroup)
+	reason := ""
+	switch {
+	case !t.Cgroup.Exists():
+		reason = reasonNoCgroup
+	case t.Cgroup.Shared:
+		reason = reasonSharedCgroup
+	case t.Cgroup.V2 == "":
+		reason = "the task has no cgroup v2, and only that has pressure files"
+	}
+	if reason != "" {
+		r.addAbsent(SourcePSI, sel, reason)
+		return r.ready()
+	}
+	explain := func(f *cgroupFile, err error) string { return explainPressure(t.FS, f, err) }
+	specs := pressureFiles()
+	for i := range specs {
+		r.open(t.Cgroup.V2, &specs[i], explain, sel.Has)
+	}
+	return r.ready()
+}
+
+// pressureFiles are cpu.pressure, memory.pressure and io.pressure; their totals are in microseconds.
+func pressureFiles() []cgroupFileSpec {
+	return []cgroupFileSpec{
+		{name: "cpu.pressure", parse: parsePressure, fields: []cgroupFieldSpec{
+			{id: PSICPUSome, key: "some", per: 1e6},
+			{id: PSICPUFull, key: "full", per: 1e6, since: "kernels older than 5.13 do not report it for the CPU"},
+		}},
+		{name: "memory.pressure", parse: parsePressure, fields: []cgroupFieldSpec{
+			{id: PSIMemorySome, key: "some", per: 1e6},
+			{id: PSIMemoryFull, key: "full", per: 1e6},
+		}},
+		{name: "io.pressure", parse: parsePressure, fields: []cgroupFieldSpec{
+			{id: PSIIOSome, key: "some", per: 1e6},
+			{id: PSIIOFull, key: "full", per: 1e6},
+		}},
+	}
+}
+
+// parsePressure reads "some avg10=0.00 avg60=0.00 avg300=0.00 total=0" lines for their totals. The averages are left
+// alone: windows of our own over the totals say more.
+func parsePressure(data []byte, fields []cgroupField) {
+	for {
+		line, rest, ok := cutLine(data)
+		if !ok {
+			return
+		}
+		data = rest
+		key, averages, _ := bytes.Cut(line, []byte{' '})
+		for i := range fields {
+			if string(key) != fields[i].key || fields[i].state != fieldMissing {
+				continue
+			}
+			fields[i].state = fieldInvalid // unless there is a total
+			if _, total, found := bytes.Cut(averages, []byte("total=")); found {
+				total, _, _ = bytes.Cut(total, []byte{' '})
+				fields[i].setNumber(total)
+			}
+		}
+	}
+}
+
+// explainPressure words why a pressure file cannot be read. A kernel that was built with PSI and booted without
+// answers EOPNOTSUPP; one without PSI, and since Linux 6.1 a cgroup whose cgroup.pressure is 0, has no such files.
+// Empty where it is none of these.
+func explainPressure(fs FS, f *cgroupFile, err error) string {
+	switch {
+	case errors.Is(err, syscall.EOPNOTSUPP):
+		return "the kernel has PSI switched off: it needs the boot parameter psi=1"
+	case !gone(err) || !f.dirExists():
+		return ""
+	}
+	if content, err := os.ReadFile(filepath.Join(f.dir, "cgroup.pressure")); err == nil && bytes.HasPrefix(content, []byte("0")) {
+		return "pressure accounting is switched off for this cgroup: cgroup.pressure is 0"
+	}
+	if _, err := os.Lstat(filepath.Join(fs.Proc, "pressure")); err != nil {
+		return "the kernel has no PSI: it needs Linux 4.20 with CONFIG_PSI, and the boot parameter psi=1"
+	}
+	return ""
+}
