@@ -79,11 +79,14 @@ func (c *Collector) unavailable(s *Sample, m *Measurement) (reason string, unava
 	if !c.sel.Has(m.ID) {
 		return "not selected", true
 	}
-	if m.Scope == TaskScope && !comesLater(m.Source) {
+	reason, works := c.sourceWorks(m.Source)
+	switch {
+	case comesLater(m.Source):
+		return reason, !works
+	case m.Scope == TaskScope:
 		r, _ := s.Task.Get(m.ID)
 		return r.Reason(), !r.Present() && r.Reason() != ReasonNoLimit
-	}
-	if reason, works := c.sourceWorks(m.Source); !works {
+	case !works:
 		return reason, true
 	}
 	for i := range s.Processes {
@@ -95,7 +98,7 @@ func (c *Collector) unavailable(s *Sample, m *Measurement) (reason string, unava
 			reason = r.Reason()
 		}
 	}
-	return reason, m.Scope == ProcessScope && !comesLater(m.Source) && len(s.Processes) > 0
+	return reason, len(s.Processes) > 0
 }
 
 // comesLater reports whether the first collection says nothing about what the source can read.
