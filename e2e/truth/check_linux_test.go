@@ -1,0 +1,217 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package truth_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// What numbers are held to.
+const (
+	cpuSlack     = 0.020 // seconds
+	cgroupShare  = 0.01
+	treeShare    = 0.03
+	mib          = 1 << 20
+	memorySlack  = 16 * mib // a Go program beside what it allocates, in each of a few processes
+	pageSlack    = 4096
+	storageSlack = 2 * mib // the file system's own blocks
+)
+
+// trueCPU returns the best knowledge of the CPU time: the meter's, where there is one, else the workload's own.
+// The two must agree.
+func (r run) trueCPU(t *testing.T) float64 {
+	t.Helper()
+	own := r.truth.CPU.Total
+	if r.meter == nil {
+		return own
+	}
+	metered, err := r.meter.CPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := metered.Seconds()
+	if before := r.truth.CPU.BeforeMeter; before != nil {
+		all += *before
+	}
+	if math.Abs(all-own) > max(cpuSlack, cgroupShare*all) {
+		t.Errorf("the workload says %.4f s, the cgroup around it %.4f s", own, all)
+	}
+	return all
+}
+
+// checkCPU holds the CPU headline against the truth.
+func (r run) checkCPU(t *testing.T) {
+	t.Helper()
+	l := headline(r.record, "cpu_seconds_total", procstats.Seconds)
+	l.true = r.trueCPU(t)
+	off := math.Abs(l.reported - l.true)
+	fromCgroup := strings.HasPrefix(l.source, "cgroup_")
+	switch {
+	case math.IsNaN(l.reported):
+		l.fault = "not measured: " + r.record.Headline["cpu_seconds_total"].Reason
+	case r.mode.Placement == rig.None && fromCgroup:
+		l.fault = "taken from a cgroup that was not asked for"
+	case fromCgroup:
+		l.bound = "1 % or 20 ms"
+		if off > max(cpuSlack, cgroupShare*l.true) {
+			l.fault = "too far off"
+		}
+	case r.mode.Placement == rig.Below:
+		l.fault = "not taken from the cgroup: " + strings.Join(r.record.Notes, " ")
+	default:
+		l.bound = "3 % or 20 ms"
+		if r.subject.loses {
+			l.bound = "lower_bound with the reason"
+		}
+		l.fault = r.withoutCgroup(l, off)
+	}
+	r.add(t, l)
+}
+
+// withoutCgroup says what is wrong with a CPU total that was counted from the processes.
+func (r run) withoutCgroup(l line, off float64) string {
+	near := off <= max(cpuSlack, treeShare*l.true)
+	switch {
+	case near && !r.subject.loses:
+		return ""
+	case l.reported > l.true+max(cpuSlack, treeShare*l.true):
+		return "more than there was"
+	case !r.subject.loses:
+		return "too far off"
+	case l.guarantee != procstats.LowerBound:
+		return "time is lost and it is not labelled lower_bound"
+	case r.record.Headline[l.what].Reason == "" && !mentions(r.record.Notes, "SIGCHLD"):
+		return "lower_bound without the reason: that SIGCHLD is ignored"
+	}
+	return ""
+}
+
+func mentions(notes []string, word string) bool {
+	for _, note := range notes {
+		if strings.Contains(note, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkRows holds the sum of the rows against the total: in the record, and in every report.
+func (r run) checkRows(t *testing.T) {
+	t.Helper()
+	p := r.record.Processes
+	if p == nil {
+		t.Error("the record has no processes")
+		return
+	}
+	if p.TotalCPUSeconds == nil || p.UnattributedCPUSeconds == nil {
+		t.Errorf("the record has no sum of its processes: %s", p.Reason)
+		return
+	}
+	sum := *p.UnattributedCPUSeconds
+	if p.Exited.CPUSeconds != nil {
+		sum += *p.Exited.CPUSeconds
+	}
+	sum += rowsCPU(t, p.Rows)
+	l := line{
+		what: "rows + exited + unattributed", unit: procstats.Seconds, reported: sum, true: *p.TotalCPUSeconds,
+		bound: "the total", source: fmt.Sprintf("%d rows, %d exited", len(p.Rows), p.Exited.Processes),
+	}
+	if !same(l.reported, l.true) {
+		l.fault = "not the total"
+	}
+	if total := r.record.Headline["cpu_seconds_total"].Value; total != nil && !same(*total, l.true) {
+		l.fault = fmt.Sprintf("the headline says %.6f s", *total)
+	}
+	r.add(t, l)
+	for i, report := range r.lines {
+		r.checkReport(t, i, report)
+	}
+}
+
+func rowsCPU(t *testing.T, rows []record.ProcessRow) float64 {
+	t.Helper()
+	var sum float64
+	for _, row := range rows {
+		used, ok := row.Measurements["process_cpu_seconds_total"].(float64)
+		if !ok {
+			t.Errorf("process %d has no CPU time", row.PID)
+		}
+		sum += used
+	}
+	return sum
+}
+
+// same allows for the rounding of sums.
+func same(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a), math.Abs(b)) }
+
+// checkReport holds one line of usage.jsonl to the same sum.
+func (r run) checkReport(t *testing.T, i int, data json.RawMessage) {
+	t.Helper()
+	var report struct {
+		Processes *record.Processes `json:"processes"`
+	}
+	if err := json.Unmarshal(data, &report); err != nil {
+		t.Errorf("report %d: %v", i, err)
+		return
+	}
+	p := report.Processes
+	if p == nil || p.TotalCPUSeconds == nil || p.UnattributedCPUSeconds == nil {
+		t.Errorf("report %d has no sum of its processes: %s", i, data)
+		return
+	}
+	sum := *p.UnattributedCPUSeconds + rowsCPU(t, p.Rows)
+	if p.Exited.CPUSeconds != nil {
+		sum += *p.Exited.CPUSeconds
+	}
+	if !same(sum, *p.TotalCPUSeconds) {
+		t.Errorf("report %d: rows, exited and unattributed are %.6f s, the total is %.6f s", i, sum, *p.TotalCPUSeconds)
+	}
+}
+
+// unattributed reports how much of the churn no row accounts for.
+func unattributed(t *testing.T, r run) {
+	p := r.record.Processes
+	if p == nil || p.UnattributedCPUSeconds == nil || p.TotalCPUSeconds == nil {
+		t.Error("the record does not say what is unattributed")
+		return
+	}
+	r.add(t, line{
+		what: "unattributed", unit: procstats.Seconds, reported: *p.UnattributedCPUSeconds, true: math.NaN(),
+		source: fmt.Sprintf("%.1f %% of the total", 100**p.UnattributedCPUSeconds / *p.TotalCPUSeconds), bound: "to be told",
+	})
+}
+
+// hundredRows holds the rows of a hundred small processes against the 4 ms that each of them used at least.
+func hundredRows(t *testing.T, r run) {
+	p := r.record.Processes
+	if p == nil || p.Exited.CPUSeconds == nil {
+		t.Error("the record does not say what the exited used")
+		return
+	}
+	l := line{
+		what: "rows + exited", unit: procstats.Seconds, reported: rowsCPU(t, p.Rows) + *p.Exited.CPUSeconds, true: 0.4,
+		bound: "at least 100 x 4 ms", source: fmt.Sprintf("%d rows, %d exited", len(p.Rows), p.Exited.Processes),
+	}
+	if l.reported < l.true {
+		l.fault = "a hundred processes that used 4 ms each were not seen with it"
+	}
+	r.add(t, l)
+}
+
+// oneReport checks that a task shorter than the interval has one report.
+func oneReport(t *testing.T, r run) {
+	l := line{what: "reports", reported: float64(len(r.lines)), true: 1, bound: "1"}
+	if len(r.lines) != 1 {
+		l.fault = "a run shorter than its interval has one line"
+	}
+	r.add(t, l)
+}

@@ -1,0 +1,138 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package truth_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/e2e/truth"
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// subject is a workload under measurement, and what is held against it.
+type subject struct {
+	name string
+	// workload is the name of the workload, where it is not the subject's own.
+	workload string
+	// flags are those of tacho run besides those of the mode.
+	flags []string
+	// launcher is put in front of tacho.
+	launcher []string
+	// loses says what is lost without a cgroup, for a reason that tacho cannot mend.
+	loses bool
+	check func(*testing.T, run)
+}
+
+// run is a measured workload.
+type run struct {
+	mode    rig.Mode
+	subject subject
+	place   *rig.Place
+	// meter is the cgroup that counts beside us; nil where there can be none.
+	meter  *rig.Parent
+	truth  truth.Truth
+	record record.Record
+	lines  []json.RawMessage
+	table  *table
+}
+
+func (r run) add(t *testing.T, l line) {
+	t.Helper()
+	l.mode, l.workload = r.mode.String(), r.subject.name
+	r.table.add(t, l)
+}
+
+func subjects() []subject {
+	fast := []string{"--interval", "200ms", "--report-interval", "1s"}
+	second := []string{"--interval", "1s", "--report-interval", "60s"}
+	all := []string{"--interval", "200ms", "--report-interval", "1s", "--measurements", "all"}
+	return []subject{
+		{name: "churn", flags: fast, check: unattributed},
+		{name: "threads", flags: fast},
+		{name: "hundred", flags: fast, check: hundredRows},
+		{name: "abandon", flags: fast},
+		{name: "ignore", flags: fast, loses: true},
+		{name: "churn, SIGCHLD ignored before", workload: "churn", flags: fast,
+			launcher: []string{rig.Workload(), "launch", "-ignore-sigchld", "--"}},
+		{name: "daemons", flags: fast},
+		{name: "reap-io", flags: all, check: reapedIO},
+		{name: "shared", flags: all, check: sharedOnce},
+		{name: "cache", flags: all, check: cacheApart},
+		{name: "spike", flags: second, check: spikePeak},
+		{name: "io-direct", flags: all, check: storageIO},
+		{name: "io-buffered", flags: all, check: storageIO},
+		{name: "sleep", flags: fast},
+		{name: "short", flags: second, check: oneReport},
+	}
+}
+
+// TestTruth measures workloads that know what they use, and prints reported against true.
+func TestTruth(t *testing.T) {
+	rig.Require(t)
+	tab := &table{}
+	for _, m := range rig.Modes() {
+		t.Run(m.String(), func(t *testing.T) {
+			for _, s := range subjects() {
+				t.Run(s.name, func(t *testing.T) { measure(t, m, s, tab) })
+			}
+			t.Run("launcher", func(t *testing.T) { measureLauncher(t, m, tab) })
+		})
+	}
+	t.Logf("\n%s", tab)
+}
+
+// measure runs one workload under tacho and holds the record against the truth.
+func measure(t *testing.T, m rig.Mode, s subject, tab *table) {
+	r := run{mode: m, subject: s, place: rig.NewPlace(t, m.User), table: tab}
+	flags, meter := m.Place(t)
+	r.meter = meter
+	command := []string{rig.Workload(), "-truth", r.place.Path("truth"), "-dir", r.place.Dir}
+	if meter != nil && m.Placement == rig.None {
+		command = append(command, "-meter", meter.CPUFolder())
+	}
+	name := s.workload
+	if name == "" {
+		name = s.name
+	}
+	r.finish(t, slices.Concat(flags, s.flags, []string{"--"}, command, []string{name}))
+	var err error
+	if r.truth, err = truth.Read(r.place.Path("truth")); err != nil {
+		t.Fatal(err)
+	}
+	r.checkCPU(t)
+	r.checkRows(t)
+	if s.check != nil {
+		s.check(t, r)
+	}
+}
+
+// finish runs tacho to its end and reads what it and the workload have written.
+func (r *run) finish(t *testing.T, args []string) {
+	t.Helper()
+	cmd := r.place.Run(t.Context(), args...)
+	if len(r.subject.launcher) > 0 {
+		cmd = r.place.Command(t.Context(), r.subject.launcher[0], append(r.subject.launcher[1:], cmd.Args...)...)
+	}
+	out := rig.Capture(t, cmd)
+	if out.Code == exitUnsupported {
+		t.Skip(out.Stderr)
+	}
+	if out.Code != 0 {
+		t.Fatalf("exit code %d\nstdout: %s\nstderr: %s", out.Code, out.Stdout, out.Stderr)
+	}
+	if out.Stdout != "" {
+		t.Errorf("stdout has %q of tacho's own", out.Stdout)
+	}
+	r.record = r.place.Record(t)
+	r.lines = r.place.Reports(t)
+	if r.record.State != record.Exited || r.record.Diagnosis.Verdict != record.Completed {
+		t.Errorf("state %q, verdict %q: %s", r.record.State, r.record.Diagnosis.Verdict, r.record.Diagnosis.Summary)
+	}
+	for _, left := range r.place.Leftovers() {
+		t.Errorf("left behind: %s", left)
+	}
+}

@@ -1,0 +1,185 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// churn forks short-lived children that fork short-lived children, two at a time, all busy.
+func (w *workload) churn() error {
+	const lines, shells, commands = 2, 30, 5
+	ended := make(chan error, lines)
+	for range lines {
+		go func() { ended <- churnLine(shells, commands) }()
+	}
+	w.truth.Processes += lines * shells * (1 + commands)
+	return errors.Join(<-ended, <-ended)
+}
+
+func churnLine(shells, commands int) error {
+	for range shells {
+		// The shell's own 2 ms come after those of its commands, so that it has something to report besides.
+		if err := (role{burn: 2 * time.Millisecond, commands: commands}).run(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hundred has a hundred processes alive at once that have used 4 ms each: less than one tick of stat.
+func (w *workload) hundred() error {
+	const count = 100
+	reports, reporter, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer reports.Close()
+	hold, release, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer hold.Close()
+	var children []*os.Process
+	for range count {
+		p, err := role{burn: 4 * time.Millisecond, report: reporter, hold: hold}.start()
+		if err != nil {
+			return err
+		}
+		children = append(children, p)
+	}
+	reporter.Close()
+	w.truth.Processes += count
+	if _, err := readReports(reports, count); err != nil {
+		return err
+	}
+	// Time for a sample that has all of them.
+	time.Sleep(1200 * time.Millisecond)
+	release.Close()
+	return wait(children...)
+}
+
+// abandon starts children and never waits: they stay zombies until it ends itself.
+func (w *workload) abandon() error { return w.unwaited(10, role{burn: 80 * time.Millisecond}) }
+
+// ignore has its children reaped by the kernel: their times reach nobody.
+func (w *workload) ignore() error {
+	signal.Ignore(syscall.SIGCHLD)
+	return w.unwaited(10, role{burn: 80 * time.Millisecond})
+}
+
+// daemons leaves its session and its parent behind, twice, as daemons do.
+func (w *workload) daemons() error {
+	return w.unwaited(4, role{burn: 150 * time.Millisecond, daemon: true})
+}
+
+// unwaited starts children that report for themselves, and goes on when all of them are gone.
+func (w *workload) unwaited(count int, r role) error {
+	reports, reporter, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer reports.Close()
+	r.report = reporter
+	for range count {
+		p, err := r.start()
+		if err != nil {
+			return err
+		}
+		if r.daemon {
+			err = wait(p)
+			w.truth.Processes++ // the one in the middle
+		} else {
+			err = p.Release()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	reporter.Close()
+	w.truth.Processes += count
+	used, err := readReports(reports, count)
+	if err != nil {
+		return err
+	}
+	// The last end of the pipe closes when the last of them exits.
+	if _, err := io.Copy(io.Discard, reports); err != nil {
+		return err
+	}
+	w.truth.CPU.Reported += used.Seconds()
+	// Time for a sample without them.
+	time.Sleep(300 * time.Millisecond)
+	return nil
+}
+
+// readReports sums the first count readings that children wrote.
+func readReports(from io.Reader, count int) (time.Duration, error) {
+	var sum time.Duration
+	lines := bufio.NewScanner(from)
+	for range count {
+		if !lines.Scan() {
+			return 0, fmt.Errorf("read reports: %w", errors.Join(lines.Err(), io.ErrUnexpectedEOF))
+		}
+		ns, err := strconv.ParseInt(lines.Text(), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read reports: %w", err)
+		}
+		sum += time.Duration(ns)
+	}
+	return sum, nil
+}
+
+func wait(children ...*os.Process) error {
+	for _, p := range children {
+		state, err := p.Wait()
+		if err != nil {
+			return err
+		}
+		if !state.Success() {
+			return fmt.Errorf("child %d: %s", p.Pid, state)
+		}
+	}
+	return nil
+}
+
+// launch runs a command as a process of particular circumstances would.
+func launch(args []string) error {
+	flags := newFlags("launch")
+	held := flags.Int64("hold", 0, "hold this many `bytes` of touched memory")
+	ignored := flags.Bool("ignore-sigchld", false, "have SIGCHLD ignored, and become the command")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *ignored {
+		signal.Ignore(syscall.SIGCHLD)
+		return unix.Exec(flags.Arg(0), flags.Args(), os.Environ())
+	}
+	memory, err := touch(*held)
+	if err != nil {
+		return err
+	}
+	p, err := os.StartProcess(flags.Arg(0), flags.Args(), &os.ProcAttr{Files: standard()})
+	if err != nil {
+		return err
+	}
+	state, err := p.Wait()
+	if err != nil {
+		return err
+	}
+	if err := unix.Munmap(memory); err != nil {
+		return fmt.Errorf("munmap: %w", err)
+	}
+	os.Exit(state.ExitCode())
+	return nil
+}

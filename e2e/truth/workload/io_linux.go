@@ -1,0 +1,162 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// writeFile writes so many bytes to a new file, in blocks of 1 MiB, and syncs it.
+func writeFile(name string, size int64, flag int) (err error) {
+	file, err := open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|flag)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	// Pages of a mapping are aligned as O_DIRECT wants it.
+	block, err := touch(mib)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unix.Munmap(block)) }()
+	for left := size; left > 0; left -= min(left, mib) {
+		if _, err := file.Write(block[:min(left, mib)]); err != nil {
+			return err
+		}
+	}
+	return file.Sync()
+}
+
+// readFile reads a whole file in blocks of 1 MiB.
+func readFile(name string, flag int) (err error) {
+	file, err := open(name, os.O_RDONLY|flag)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	block, err := touch(mib)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unix.Munmap(block)) }()
+	for {
+		_, err := file.Read(block)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func open(name string, flag int) (*os.File, error) {
+	file, err := os.OpenFile(name, flag, 0o600)
+	if errors.Is(err, unix.EINVAL) && flag&unix.O_DIRECT != 0 {
+		return nil, fmt.Errorf("this file system has no O_DIRECT: %w", errors.ErrUnsupported)
+	}
+	return file, err
+}
+
+// onDisk fails where the folder has no storage below it that could be written to.
+func (w *workload) onDisk() error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(w.dir, &fs); err != nil {
+		return fmt.Errorf("statfs %s: %w", w.dir, err)
+	}
+	if fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC || fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		return fmt.Errorf("%s is not on a disk: %w", w.dir, errors.ErrUnsupported)
+	}
+	return nil
+}
+
+// ioDirect writes and reads 64 MiB past the page cache.
+func (w *workload) ioDirect() error {
+	const size = 64 * mib
+	if err := w.onDisk(); err != nil {
+		return err
+	}
+	name := filepath.Join(w.dir, "direct")
+	if err := writeFile(name, size, unix.O_DIRECT); err != nil {
+		return err
+	}
+	if err := readFile(name, unix.O_DIRECT); err != nil {
+		return err
+	}
+	w.noteIO(size)
+	return nil
+}
+
+// ioBuffered writes 64 MiB through the page cache, syncs and forgets them, and reads them from storage again.
+func (w *workload) ioBuffered() error {
+	const size = 64 * mib
+	if err := w.onDisk(); err != nil {
+		return err
+	}
+	name := filepath.Join(w.dir, "buffered")
+	if err := writeFile(name, size, 0); err != nil {
+		return err
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		return fmt.Errorf("fadvise: %w", err)
+	}
+	if err := readFile(name, 0); err != nil {
+		return err
+	}
+	w.noteIO(size)
+	return nil
+}
+
+func (w *workload) noteIO(size int64) {
+	w.truth.IO.Read, w.truth.IO.Written = &size, &size
+	w.truth.IO.StorageRead, w.truth.IO.StorageWritten = &size, &size
+}
+
+// reapIO has a child that writes and reads 50 MB, is seen with it, and is reaped by a parent that is seen after it.
+func (w *workload) reapIO() error {
+	const size = 50_000_000
+	if err := w.onDisk(); err != nil {
+		return err
+	}
+	reports, reporter, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer reports.Close()
+	hold, release, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer hold.Close()
+	p, err := role{copied: size, dir: w.dir, report: reporter, hold: hold}.start()
+	if err != nil {
+		return err
+	}
+	reporter.Close()
+	w.truth.Processes++
+	if _, err := readReports(reports, 1); err != nil {
+		return err
+	}
+	time.Sleep(600 * time.Millisecond)
+	release.Close()
+	if err := wait(p); err != nil {
+		return err
+	}
+	w.truth.IO.Read, w.truth.IO.Written = new(int64(size)), new(int64(size))
+	w.truth.IO.StorageWritten = new(int64(size))
+	time.Sleep(600 * time.Millisecond)
+	return nil
+}

@@ -1,0 +1,28 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Command workload uses known amounts of CPU, memory and I/O, and writes down what it truly used.
+//
+//	workload -truth FILE [-dir DIR] [-meter CGROUP] NAME
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+// exitUnsupported is the exit code where the host or the file system cannot carry out a workload.
+const exitUnsupported = 77
+
+func main() {
+	err := run(os.Args[1:])
+	if err == nil {
+		return
+	}
+	fmt.Fprintln(os.Stderr, "workload:", err)
+	if errors.Is(err, errors.ErrUnsupported) {
+		os.Exit(exitUnsupported)
+	}
+	os.Exit(1)
+}
