@@ -73,10 +73,10 @@ func (c *CSV) headline(headlines []HeadlineValue, id ID) string {
 }
 
 func (c *CSV) field(r Reading) string {
-	if _, gap := gapOf(r); gap {
+	if !r.present {
 		return ""
 	}
-	if isText(r) {
+	if r.isText {
 		return r.text
 	}
 	c.number = AppendNumber(c.number[:0], r.number)

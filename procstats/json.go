@@ -10,9 +10,6 @@ import (
 	"unicode/utf8"
 )
 
-// reasonNotFinite stands for numbers that JSON cannot carry.
-const reasonNotFinite = "not a finite number"
-
 // AppendJSON appends a sample, and headlines where there are any, to b as one JSON object on one line:
 //
 //	{"at": RFC 3339, "measurements": {NAME: value}, "absent": {NAME: reason}, "as_of": {SOURCE: RFC 3339},
@@ -71,7 +68,7 @@ func appendMeasurements(b []byte, readings Readings) (out []byte, gaps bool) {
 	b = append(b, `"measurements":{`...)
 	comma := false
 	for _, r := range readings {
-		if _, gap := gapOf(r); gap {
+		if !r.present {
 			gaps = true
 			continue
 		}
@@ -85,8 +82,8 @@ func appendAbsent(b []byte, readings Readings) []byte {
 	b = append(b, `,"absent":{`...)
 	comma := false
 	for _, r := range readings {
-		if reason, gap := gapOf(r); gap {
-			b = appendString(appendMember(b, &comma, nameOf(r.id)), reason)
+		if !r.present {
+			b = appendString(appendMember(b, &comma, nameOf(r.id)), r.text)
 		}
 	}
 	return append(b, '}')
@@ -107,17 +104,6 @@ func appendAsOf(b []byte, s *Sample) []byte {
 		b = append(b, '}')
 	}
 	return b
-}
-
-// gapOf returns why a reading has no value that can be printed; gap is false where it has one.
-func gapOf(r Reading) (reason string, gap bool) {
-	switch {
-	case !r.present:
-		return r.text, true
-	case math.IsNaN(r.number) || math.IsInf(r.number, 0):
-		return reasonNotFinite, true
-	}
-	return "", false
 }
 
 func appendProcesses(b []byte, s *Sample) []byte {
@@ -165,21 +151,13 @@ func appendKey(b []byte, key string) []byte { return append(appendString(b, key)
 
 // appendValue appends a number, a text, or null.
 func appendValue(b []byte, r Reading) []byte {
-	if _, gap := gapOf(r); gap {
+	switch {
+	case !r.present:
 		return append(b, "null"...)
-	}
-	if isText(r) {
+	case r.isText:
 		return appendString(b, r.text)
 	}
 	return AppendNumber(b, r.number)
-}
-
-// isText reports whether a present reading holds a text: by its row, and for unknown rows by what it holds.
-func isText(r Reading) bool {
-	if m := rowOf(r.id); m != nil {
-		return m.Kind == Label || m.Kind == Category
-	}
-	return r.text != ""
 }
 
 // AppendNumber appends a finite number as people write it: integers as integers, else at most nine digits

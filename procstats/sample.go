@@ -4,6 +4,7 @@
 package procstats
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -13,18 +14,26 @@ import (
 type Reading struct {
 	id      ID
 	present bool
+	isText  bool
 	number  float64
 	text    string // the value of labels and categories, else the reason for absence
 }
 
-// NumberReading returns a reading that holds a number in the unit of its row.
+// reasonNotFinite stands for a number that is none: dividing by nothing must not look like a measurement.
+const reasonNotFinite = "not a finite number"
+
+// NumberReading returns a reading that holds a number in the unit of its row; of NaN and the infinities, which
+// are not numbers that anybody measured, an absent one.
 func NumberReading(id ID, number float64) Reading {
+	if math.IsNaN(number) || math.IsInf(number, 0) {
+		return AbsentReading(id, reasonNotFinite)
+	}
 	return Reading{id: id, present: true, number: number}
 }
 
 // TextReading returns a reading that holds the text of a label or a category.
 func TextReading(id ID, text string) Reading {
-	return Reading{id: id, present: true, text: text}
+	return Reading{id: id, present: true, isText: true, text: text}
 }
 
 // AbsentReading returns a reading that could not be taken, with the reason in words.
@@ -38,12 +47,12 @@ func (r Reading) ID() ID { return r.id }
 // Present reports whether a value was read.
 func (r Reading) Present() bool { return r.present }
 
-// Number returns the value of a gauge or counter; ok is false where none was read.
-func (r Reading) Number() (value float64, ok bool) { return r.number, r.present }
+// Number returns the value of a gauge or counter; ok is false where none was read, and for texts.
+func (r Reading) Number() (value float64, ok bool) { return r.number, r.present && !r.isText }
 
-// Text returns the value of a label or category; ok is false where none was read.
+// Text returns the value of a label or category; ok is false where none was read, and for numbers.
 func (r Reading) Text() (value string, ok bool) {
-	if !r.present {
+	if !r.present || !r.isText {
 		return "", false
 	}
 	return r.text, true

@@ -1,0 +1,355 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// noon is an arbitrary time of day; tests add to it.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// at returns the stamp of a number of seconds on both clocks.
+func at(seconds float64) procstats.Stamp {
+	d := time.Duration(seconds * float64(time.Second))
+	return procstats.Stamp{Mono: time.Hour + d, Wall: noon.Add(d)}
+}
+
+// sampleAt returns a sample of which the cgroup and tree sources were read at its own stamp.
+func sampleAt(stamp procstats.Stamp, readings ...procstats.Reading) *procstats.Sample {
+	s := &procstats.Sample{Stamp: stamp}
+	for _, r := range readings {
+		s.Task.Put(r)
+		if m, ok := procstats.Lookup(r.ID()); ok {
+			s.Sources[m.Source] = stamp
+		}
+	}
+	return s
+}
+
+func number(id procstats.ID, value float64) procstats.Reading {
+	return procstats.NumberReading(id, value)
+}
+
+func absent(id procstats.ID, reason string) procstats.Reading {
+	return procstats.AbsentReading(id, reason)
+}
+
+func windowOf(samples ...*procstats.Sample) *procstats.Window {
+	w := &procstats.Window{}
+	for _, s := range samples {
+		w.Add(s)
+	}
+	return w
+}
+
+// show writes a reading in words that tests compare.
+func show(r procstats.Reading) string {
+	if text, ok := r.Text(); ok {
+		return text
+	}
+	if v, ok := r.Number(); ok {
+		return string(procstats.AppendNumber(nil, v))
+	}
+	return "absent: " + r.Reason()
+}
+
+func TestWindowReductions(t *testing.T) {
+	const (
+		gauge, counter = procstats.CgroupMemoryCurrent, procstats.CgroupCPUUsage
+	)
+	boot := at(0)
+	boot.Mono = time.Second
+	tests := []struct {
+		name    string
+		samples []*procstats.Sample
+		id      procstats.ID
+		want    map[procstats.Reduction]string
+	}{
+		{
+			name:    "gauge",
+			samples: []*procstats.Sample{sampleAt(at(0), number(gauge, 5)), sampleAt(at(1), number(gauge, 9)), sampleAt(at(2), number(gauge, 1))},
+			id:      gauge,
+			want:    map[procstats.Reduction]string{procstats.Last: "1", procstats.Min: "1", procstats.Max: "9", procstats.Mean: "5"},
+		},
+		{
+			name:    "gauge that is below zero",
+			samples: []*procstats.Sample{sampleAt(at(0), number(procstats.TreeCPUUnattributed, -5)), sampleAt(at(1), number(procstats.TreeCPUUnattributed, -3))},
+			id:      procstats.TreeCPUUnattributed,
+			want:    map[procstats.Reduction]string{procstats.Min: "-5", procstats.Max: "-3", procstats.Mean: "-4"},
+		},
+		{
+			name:    "gauge with a gap, which is not 0",
+			samples: []*procstats.Sample{sampleAt(at(0), number(gauge, 5)), sampleAt(at(1), absent(gauge, "gone")), sampleAt(at(2), number(gauge, 7))},
+			id:      gauge,
+			want:    map[procstats.Reduction]string{procstats.Last: "7", procstats.Min: "5", procstats.Mean: "6"},
+		},
+		{
+			name:    "gauge that was never read",
+			samples: []*procstats.Sample{sampleAt(at(0), absent(gauge, "no controller")), sampleAt(at(1), absent(gauge, "no controller"))},
+			id:      gauge,
+			want:    map[procstats.Reduction]string{procstats.Last: "absent: no controller", procstats.Mean: "absent: no controller"},
+		},
+		{
+			name:    "not mentioned",
+			samples: []*procstats.Sample{sampleAt(at(0)), sampleAt(at(1))},
+			id:      counter,
+			want:    map[procstats.Reduction]string{procstats.Delta: "absent: not read in the window", procstats.Last: "absent: not read in the window"},
+		},
+		{
+			name:    "counter",
+			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10)), sampleAt(at(1), number(counter, 10)), sampleAt(at(4), number(counter, 12))},
+			id:      counter,
+			want:    map[procstats.Reduction]string{procstats.Last: "12", procstats.Delta: "2", procstats.Rate: "0.5"},
+		},
+		{
+			name:    "counter with a gap at the end",
+			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10)), sampleAt(at(2), number(counter, 11)), sampleAt(at(4), absent(counter, "gone"))},
+			id:      counter,
+			want:    map[procstats.Reduction]string{procstats.Delta: "1", procstats.Rate: "0.5"},
+		},
+		{
+			name:    "one reading",
+			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10))},
+			id:      counter,
+			want: map[procstats.Reduction]string{
+				procstats.Last:  "10",
+				procstats.Delta: "absent: only one reading in the window", procstats.Rate: "absent: only one reading in the window",
+			},
+		},
+		{
+			name:    "restart",
+			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10)), sampleAt(at(1), number(counter, 3)), sampleAt(at(2), number(counter, 14))},
+			id:      counter,
+			want: map[procstats.Reduction]string{
+				procstats.Last:  "14",
+				procstats.Delta: "absent: the counter went down: its source started again",
+				procstats.Rate:  "absent: the counter went down: its source started again",
+			},
+		},
+		{
+			name:    "clock that stands",
+			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10)), sampleAt(procstats.Stamp{Mono: at(0).Mono, Wall: at(9).Wall}, number(counter, 12))},
+			id:      counter,
+			want:    map[procstats.Reduction]string{procstats.Rate: "absent: the clock did not advance between the readings"},
+		},
+		{
+			name:    "clock of another boot",
+			samples: []*procstats.Sample{sampleAt(at(0), number(counter, 10)), sampleAt(boot, number(counter, 12))},
+			id:      counter,
+			want:    map[procstats.Reduction]string{procstats.Delta: "absent: the clock did not advance between the readings"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := windowOf(tt.samples...)
+			if w.Samples() != len(tt.samples) {
+				t.Errorf("Samples %d, want %d", w.Samples(), len(tt.samples))
+			}
+			for reduction, want := range tt.want {
+				got, err := w.Reduce(tt.id, reduction)
+				if err != nil || show(got) != want || got.ID() != tt.id {
+					t.Errorf("%s: %s (%v), want %s", reduction, show(got), err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestWindowTrustsNoWallClock steps the time of day back and forth and suspends the machine: CLOCK_MONOTONIC
+// and CPU counters stand still in a suspend, the time of day does not.
+func TestWindowTrustsNoWallClock(t *testing.T) {
+	for name, wall := range map[string]time.Time{
+		"stepped back":    noon.Add(-time.Hour),
+		"stepped forward": noon.Add(time.Hour),
+		"suspended":       noon.Add(10*time.Hour + 2*time.Second),
+	} {
+		t.Run(name, func(t *testing.T) {
+			end := procstats.Stamp{Mono: at(2).Mono, Wall: wall}
+			w := windowOf(
+				sampleAt(at(0), number(procstats.CgroupCPUUsage, 1)), sampleAt(end, number(procstats.CgroupCPUUsage, 2)),
+			)
+			rate, err := w.Reduce(procstats.CgroupCPUUsage, procstats.Rate)
+			if err != nil || show(rate) != "0.5" {
+				t.Errorf("rate %s, %v, want 0.5", show(rate), err)
+			}
+			if first, last := w.Span(); last.Mono-first.Mono != 2*time.Second {
+				t.Errorf("span from %v to %v", first, last)
+			}
+		})
+	}
+}
+
+// TestWindowUsesEachSourcesOwnClock has a source that was read later than the sample began.
+func TestWindowUsesEachSourcesOwnClock(t *testing.T) {
+	first, second := sampleAt(at(0), number(procstats.CgroupCPUUsage, 1)), sampleAt(at(1), number(procstats.CgroupCPUUsage, 2))
+	second.Sources[procstats.SourceCgroup] = at(2)
+	rate, err := windowOf(first, second).Reduce(procstats.CgroupCPUUsage, procstats.Rate)
+	if err != nil || show(rate) != "0.5" {
+		t.Errorf("rate %s, %v, want 0.5", show(rate), err)
+	}
+}
+
+// TestWindowCountsASlowSourcesReadingOnce has a folder that was walked twice in four samples.
+func TestWindowCountsASlowSourcesReadingOnce(t *testing.T) {
+	w := &procstats.Window{}
+	for i, walk := range []struct {
+		at    procstats.Stamp
+		bytes float64
+	}{{at(0), 100}, {at(0), 100}, {at(0), 100}, {at(3), 400}} {
+		s := sampleAt(at(float64(i)), number(procstats.DiskUsage, walk.bytes))
+		s.Sources[procstats.SourceDisk] = walk.at
+		w.Add(s)
+	}
+	mean, err := w.Reduce(procstats.DiskUsage, procstats.Mean)
+	if err != nil || show(mean) != "250" {
+		t.Errorf("mean %s, %v, want 250", show(mean), err)
+	}
+	if when, ok := w.MaxAt(procstats.DiskUsage); !ok || when != at(3) {
+		t.Errorf("largest at %v, %v, want %v", when, ok, at(3))
+	}
+	w.Advance()
+	again := sampleAt(at(4), number(procstats.DiskUsage, 400))
+	again.Sources[procstats.SourceDisk] = at(3)
+	w.Add(again)
+	if last, err := w.Reduce(procstats.DiskUsage, procstats.Last); err != nil || last.Present() {
+		t.Errorf("last %s, %v: a reading of the window before is not one of this window", show(last), err)
+	}
+}
+
+func TestWindowsLoseNothingBetweenThem(t *testing.T) {
+	w := windowOf(sampleAt(at(0), number(procstats.CgroupCPUUsage, 1), number(procstats.CgroupMemoryCurrent, 50)))
+	total := 0.0
+	for i := 1; i <= 6; i++ {
+		w.Add(sampleAt(at(float64(i)), number(procstats.CgroupCPUUsage, 1+float64(i*i)), number(procstats.CgroupMemoryCurrent, float64(i))))
+		if i%2 == 0 {
+			delta, err := w.Reduce(procstats.CgroupCPUUsage, procstats.Delta)
+			if err != nil {
+				t.Fatal(err)
+			}
+			grown, _ := delta.Number()
+			total += grown
+			if first, last := w.Span(); last.Mono-first.Mono != 2*time.Second {
+				t.Errorf("window from %v to %v", first, last)
+			}
+			w.Advance()
+		}
+	}
+	if total != 36 {
+		t.Errorf("windows add up to %v, want 36", total)
+	}
+	if w.Samples() != 0 {
+		t.Errorf("%d samples in a window just begun", w.Samples())
+	}
+	w.Add(sampleAt(at(7), number(procstats.CgroupMemoryCurrent, 3)))
+	if largest, _ := w.Reduce(procstats.CgroupMemoryCurrent, procstats.Max); show(largest) != "3" {
+		t.Errorf("max %s, want 3: gauges begin anew", show(largest))
+	}
+}
+
+func TestWindowAfterARestartGoesOn(t *testing.T) {
+	w := windowOf(sampleAt(at(0), number(procstats.CgroupCPUUsage, 10)), sampleAt(at(1), number(procstats.CgroupCPUUsage, 1)))
+	w.Advance()
+	w.Add(sampleAt(at(2), number(procstats.CgroupCPUUsage, 4)))
+	if delta, err := w.Reduce(procstats.CgroupCPUUsage, procstats.Delta); err != nil || show(delta) != "3" {
+		t.Errorf("delta %s, %v, want 3", show(delta), err)
+	}
+}
+
+func TestWindowMaxAt(t *testing.T) {
+	w := windowOf(
+		sampleAt(at(0), number(procstats.TreeRSS, 5)), sampleAt(at(1), number(procstats.TreeRSS, 9)),
+		sampleAt(at(2), number(procstats.TreeRSS, 9)), sampleAt(at(3), absent(procstats.TreeRSS, "gone")),
+	)
+	for _, id := range []procstats.ID{procstats.TreeRSS, procstats.HeadlineMemory} {
+		if when, ok := w.MaxAt(id); !ok || when != at(1) {
+			t.Errorf("MaxAt(%d) = %v, %v, want %v", id, when, ok, at(1))
+		}
+	}
+	if when, ok := w.MaxAt(procstats.CgroupMemoryCurrent); ok || !when.Zero() {
+		t.Errorf("largest of nothing at %v", when)
+	}
+}
+
+func TestWindowReducesMemoryOfOneSourceOnly(t *testing.T) {
+	w := windowOf(sampleAt(at(0), number(procstats.TreeRSS, 5)), sampleAt(at(1), number(procstats.TreeRSS, 9)))
+	if largest, err := w.Reduce(procstats.HeadlineMemory, procstats.Max); err != nil || show(largest) != "9" {
+		t.Errorf("max %s, %v, want 9", show(largest), err)
+	}
+	w.Add(sampleAt(at(2), number(procstats.SmapsPSS, 4), number(procstats.TreeRSS, 9)))
+	if largest, err := w.Reduce(procstats.HeadlineMemory, procstats.Max); err != nil || largest.Present() {
+		t.Errorf("max %s, %v: PSS and RSS are not compared", show(largest), err)
+	}
+	w.Advance()
+	w.Add(sampleAt(at(3), number(procstats.SmapsPSS, 3)))
+	if last, err := w.Reduce(procstats.HeadlineMemory, procstats.Last); err != nil || show(last) != "3" {
+		t.Errorf("last %s, %v, want 3", show(last), err)
+	}
+	if _, err := w.Reduce(procstats.HeadlineMemory, procstats.Rate); !errors.Is(err, procstats.ErrIllegalReduction) {
+		t.Errorf("rate of memory: %v", err)
+	}
+}
+
+func TestIllegalReductions(t *testing.T) {
+	w := windowOf(sampleAt(at(0)), sampleAt(at(1)))
+	for _, m := range procstats.Table() {
+		for r := procstats.Last; r <= procstats.Tally; r++ {
+			_, err := w.Reduce(m.ID, r)
+			legal := m.Scope == procstats.TaskScope && m.Kind.Allows(r) && r != procstats.Tally
+			if m.ID == procstats.HeadlineMemory {
+				legal = m.Kind.Allows(r)
+			}
+			if legal && err != nil {
+				t.Errorf("%s of %s: %v", r, m.Name, err)
+			}
+			if !legal && (!errors.Is(err, procstats.ErrIllegalReduction) || !strings.Contains(err.Error(), m.Name)) {
+				t.Errorf("%s of %s: error %v, want illegal", r, m.Name, err)
+			}
+		}
+	}
+	if _, err := w.Reduce(9999, procstats.Last); !errors.Is(err, procstats.ErrUnknownMeasurement) {
+		t.Errorf("number 9999: %v, want unknown", err)
+	}
+}
+
+func TestWindowPassesOverUnknownNumbers(t *testing.T) {
+	w := windowOf(sampleAt(at(0), number(9999, 1), number(procstats.TreeRSS, 2)))
+	if last, err := w.Reduce(procstats.TreeRSS, procstats.Last); err != nil || show(last) != "2" {
+		t.Errorf("last %s, %v, want 2", show(last), err)
+	}
+}
+
+// FuzzWindow feeds counters and clocks of any kind: a delta or a rate is never negative and never not finite.
+func FuzzWindow(f *testing.F) {
+	f.Add([]byte{0, 1, 10, 1, 1, 12, 2, 9, 3})
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		w := &procstats.Window{}
+		mono, value := int64(1000), 100.0
+		for len(steps) >= 3 {
+			mono += int64(int8(steps[0]))
+			value += float64(int8(steps[1]))
+			stamp := procstats.Stamp{Mono: time.Duration(mono), Wall: noon.Add(time.Duration(int8(steps[2])) * time.Hour)}
+			w.Add(sampleAt(stamp, number(procstats.CgroupCPUUsage, value)))
+			if steps[2]%7 == 0 {
+				w.Advance()
+			}
+			steps = steps[3:]
+			for _, r := range []procstats.Reduction{procstats.Delta, procstats.Rate} {
+				got, err := w.Reduce(procstats.CgroupCPUUsage, r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if v, ok := got.Number(); ok && (v < 0 || math.IsInf(v, 0) || math.IsNaN(v)) {
+					t.Fatalf("%s is %v", r, v)
+				}
+			}
+		}
+	})
+}
