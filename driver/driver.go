@@ -1,0 +1,105 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/tachograph/tacho/driver/schema"
+)
+
+// Driver is everything that a host can ask of a task driver. Who needs less takes one of the small interfaces.
+type Driver interface {
+	Describer
+	Starter
+	Lifecycle
+	Observer
+	Execer
+}
+
+// Describer says what a driver is and what it can do.
+type Describer interface {
+	// TaskConfigSchema is the shape of the driver's part of a task: job file, config { … }.
+	TaskConfigSchema(ctx context.Context) (schema.Spec, error)
+	Capabilities(ctx context.Context) (*Capabilities, error)
+	// Fingerprint sends the driver's state at once and then whenever it changes, until ctx ends.
+	Fingerprint(ctx context.Context) (Stream[*Fingerprint], error)
+}
+
+// Starter starts tasks and finds started ones again.
+type Starter interface {
+	// StartTask starts a task. An error that is worth another try has Recoverable() true: see [IsRecoverable].
+	StartTask(ctx context.Context, task *TaskConfig) (*TaskHandle, *NetworkOverride, error)
+	// RecoverTask takes up a task that was started earlier, perhaps by another process. It does nothing for a
+	// task that is known already. After an error nothing of the task is left that the driver could name.
+	RecoverTask(ctx context.Context, handle *TaskHandle) error
+}
+
+// Lifecycle leads a started task to its end. All methods answer [ErrTaskNotFound] for a task that is not known.
+type Lifecycle interface {
+	// WaitTask answers when the task has ended, to any number of callers and also afterwards.
+	WaitTask(ctx context.Context, id string) (*ExitResult, error)
+	// StopTask sends a signal (a name such as SIGTERM; SIGINT where empty), waits up to timeout, kills what is
+	// left, and answers when nothing of the task is left.
+	StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error
+	// DestroyTask forgets a task. A running one is [ErrTaskRunning], or killed with force.
+	DestroyTask(ctx context.Context, id string, force bool) error
+	InspectTask(ctx context.Context, id string) (*TaskStatus, error)
+	// SignalTask sends a signal by name to the task's main process.
+	SignalTask(ctx context.Context, id, signal string) error
+}
+
+// Observer tells what happens in tasks.
+type Observer interface {
+	// TaskStats sends one reading at once and then one every interval. The stream ends with io.EOF when the
+	// task has ended. Errors of opening may come with the first Recv.
+	TaskStats(ctx context.Context, id string, interval time.Duration) (Stream[*TaskStats], error)
+	// TaskEvents sends what happens in any task, until ctx ends.
+	TaskEvents(ctx context.Context) (Stream[*Event], error)
+}
+
+// Execer runs further commands beside a task's main process.
+type Execer interface {
+	// ExecTask runs a command and returns what it wrote. It is killed after timeout; 0 means no limit.
+	ExecTask(ctx context.Context, id string, command []string, timeout time.Duration) (*ExecResult, error)
+	// ExecTaskStreaming runs a command with live streams and answers when it has ended.
+	ExecTaskStreaming(ctx context.Context, id string, options *ExecOptions) (*ExitResult, error)
+}
+
+// Networker makes network namespaces. Few drivers do: see Capabilities.MustCreateNetwork.
+type Networker interface {
+	CreateNetwork(ctx context.Context, allocID, hostname string) (network *NetworkIsolation, created bool, err error)
+	DestroyNetwork(ctx context.Context, allocID string, network *NetworkIsolation) error
+}
+
+// Stream is what a driver sends bit by bit. It lives as long as the context it was opened with.
+type Stream[T any] interface {
+	// Recv blocks until there is something. The end of the stream is io.EOF. It is not called concurrently.
+	Recv() (T, error)
+}
+
+// ExecOptions are the command and the streams of ExecTaskStreaming.
+type ExecOptions struct {
+	Command []string
+	// TTY gives the command a terminal; Stderr then gets nothing.
+	TTY    bool
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	// Resize tells the size of the caller's terminal whenever it changes; nil for never.
+	Resize <-chan TerminalSize
+}
+
+// TerminalSize is a terminal's size in characters.
+type TerminalSize struct {
+	Rows, Columns int
+}
+
+// ExecResult is the outcome of ExecTask.
+type ExecResult struct {
+	Stdout, Stderr []byte
+	Exit           ExitResult
+}

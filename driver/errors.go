@@ -1,0 +1,55 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import "errors"
+
+// The texts of the first two are part of the hosts' contract: over their wire only the text arrives.
+var (
+	// ErrTaskNotFound is returned for the id of a task that the driver does not know.
+	ErrTaskNotFound = errors.New("task not found for given id")
+	// ErrStatsNotImplemented is returned by drivers that have no stats.
+	ErrStatsNotImplemented = errors.New("stats not implemented for driver")
+	// ErrTaskRunning is returned where a task has to have ended first.
+	ErrTaskRunning = errors.New("task is running")
+	// ErrTaskNotRunning is returned where a task must not have ended.
+	ErrTaskNotRunning = errors.New("task is not running")
+	// ErrTaskExists is returned by StartTask for the id of a task that is known already.
+	ErrTaskExists = errors.New("a task with this id was started already")
+	// ErrUnavailable is returned while the process behind a driver is gone; its tasks may well be alive.
+	ErrUnavailable = errors.New("driver is not available")
+	// ErrNotSupported is returned for what a driver does not do.
+	ErrNotSupported = errors.New("not supported by this driver")
+	// ErrInvalid is wrapped where the caller asks for something that cannot be meant: a signal without a name,
+	// a configuration that does not fit its schema.
+	ErrInvalid = errors.New("invalid request")
+)
+
+// Recoverable marks an error of StartTask: with recoverable the host may try again, without it must not.
+func Recoverable(err error, recoverable bool) error {
+	if err == nil {
+		return nil
+	}
+	return &recoverableError{err: err, recoverable: recoverable}
+}
+
+// IsRecoverable reports what an error says of itself; known is false where it says nothing.
+func IsRecoverable(err error) (recoverable, known bool) {
+	if marked, ok := errors.AsType[interface {
+		error
+		Recoverable() bool
+	}](err); ok {
+		return marked.Recoverable(), true
+	}
+	return false, false
+}
+
+type recoverableError struct {
+	err         error
+	recoverable bool
+}
+
+func (e *recoverableError) Error() string     { return e.err.Error() }
+func (e *recoverableError) Unwrap() error     { return e.err }
+func (e *recoverableError) Recoverable() bool { return e.recoverable }

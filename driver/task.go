@@ -1,0 +1,177 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import "time"
+
+// TaskConfig is a task as a host wants it started.
+type TaskConfig struct {
+	// ID names this run of the task; the host makes it up and never uses it again.
+	ID string
+	// Name is the task's name within its group.
+	Name string
+	// AllocID, JobID and the following say where the task belongs.
+	AllocID, JobID, JobName, ParentJobID, TaskGroupName, Namespace string
+	NodeID, NodeName                                               string
+	// DriverConfig is the task's config block as MessagePack, shaped by the driver's schema.
+	DriverConfig []byte
+	Env          map[string]string
+	// DeviceEnv is added to Env and wins.
+	DeviceEnv map[string]string
+	Resources *Resources
+	Mounts    []Mount
+	Devices   []Device
+	// User to run as; empty for the driver's default.
+	User string
+	// AllocDir is the allocation's folder; the task's own is AllocDir/Name.
+	AllocDir string
+	// StdoutPath and StderrPath are FIFOs of the host's log collector, /dev/null where logs are switched off.
+	StdoutPath, StderrPath string
+	// Network is the namespace to join; nil for the host's.
+	Network *NetworkIsolation
+	DNS     *DNS
+}
+
+// Resources is what a task was promised.
+type Resources struct {
+	// CPUShares is the reservation in MHz; MemoryMB and MemoryMaxMB the memory reserved and allowed, in MiB.
+	CPUShares, MemoryMB, MemoryMaxMB int64
+	Networks                         []Network
+	// Linux is nil on other systems.
+	Linux *LinuxResources
+	Ports []PortMapping
+}
+
+// LinuxResources are limits in the kernel's terms.
+type LinuxResources struct {
+	// CPUPeriod and CPUQuota are microseconds, 0 for no quota; CPUShares are those of cgroup v1.
+	CPUPeriod, CPUQuota, CPUShares int64
+	// MemoryLimitBytes is the hard limit, 0 for none.
+	MemoryLimitBytes int64
+	OOMScoreAdj      int64
+	// CpusetCPUs is a list such as 0-3,7.
+	CpusetCPUs string
+	// CpusetCgroup is the cgroup that the host made for the task: the task's own on v2, of the cpuset
+	// controller alone on v1.
+	CpusetCgroup string
+	// PercentTicks is the reserved share of the node's compute.
+	PercentTicks float64
+}
+
+// Network is a network of the node that the task may use.
+type Network struct {
+	Device, CIDR, IP string
+	// MBits is a promise from times when bandwidth was reserved.
+	MBits                       int32
+	ReservedPorts, DynamicPorts []Port
+}
+
+// Port is a port by label.
+type Port struct {
+	Label string
+	Value int32
+}
+
+// PortMapping is a port of the node that leads to one of the task.
+type PortMapping struct {
+	Label     string
+	Value, To int32
+	HostIP    string
+}
+
+// Mount is a folder of the host that the task shall see.
+type Mount struct {
+	TaskPath, HostPath                         string
+	Readonly                                   bool
+	PropagationMode, SELinuxLabel, RequestName string
+}
+
+// Device is a device file of the host that the task shall have.
+type Device struct {
+	TaskPath, HostPath, CgroupPermissions string
+}
+
+// NetworkMode says whose network namespace a task is in.
+type NetworkMode int32
+
+// The hosts' numbers.
+const (
+	NetworkHost  NetworkMode = 0
+	NetworkGroup NetworkMode = 1
+	NetworkTask  NetworkMode = 2
+	NetworkNone  NetworkMode = 3
+)
+
+// NetworkIsolation is a network namespace.
+type NetworkIsolation struct {
+	Mode NetworkMode
+	// Path is the namespace's file, such as /var/run/netns/x.
+	Path   string
+	Labels map[string]string
+	Hosts  *HostsEntry
+}
+
+// HostsEntry is the task's own line of /etc/hosts.
+type HostsEntry struct {
+	Hostname, Address string
+}
+
+// DNS is what /etc/resolv.conf shall say.
+type DNS struct {
+	Servers, Searches, Options []string
+}
+
+// TaskState is where a task is in its life.
+type TaskState int32
+
+// The hosts' numbers.
+const (
+	TaskUnknown TaskState = 0
+	TaskRunning TaskState = 1
+	TaskExited  TaskState = 2
+)
+
+// TaskHandle is what a host keeps of a started task, to give it back to RecoverTask.
+type TaskHandle struct {
+	// Version is the driver's, of State.
+	Version int
+	Config  *TaskConfig
+	State   TaskState
+	// DriverState is the driver's own affair.
+	DriverState []byte
+}
+
+// NetworkOverride is the network of a task that has one of its own.
+type NetworkOverride struct {
+	PortMap       map[string]int32
+	Addr          string
+	AutoAdvertise bool
+}
+
+// ExitResult is how a task ended.
+type ExitResult struct {
+	// Code is the main process's exit code, 128 + Signal where a signal ended it.
+	Code, Signal int
+	// OOMKilled tasks went over their own memory limit.
+	OOMKilled bool
+	// Err says why the exit is not known, or what was wrong beside it; nil otherwise. Over a wire only its
+	// text arrives.
+	Err error
+}
+
+// Successful reports whether the task ended as it should.
+func (r *ExitResult) Successful() bool { return r.Code == 0 && r.Signal == 0 && r.Err == nil }
+
+// TaskStatus is what a driver knows of a task.
+type TaskStatus struct {
+	ID, Name string
+	State    TaskState
+	// StartedAt and CompletedAt are zero where the moment has not come, or is not known.
+	StartedAt, CompletedAt time.Time
+	// Exit is nil while the task runs.
+	Exit *ExitResult
+	// Attributes are the driver's, for people.
+	Attributes map[string]string
+	Network    *NetworkOverride
+}

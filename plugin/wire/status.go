@@ -1,0 +1,133 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package wire
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin/proto/structs"
+)
+
+// byText are the errors that are recognised by their text, since nothing else of them arrives from a driver that is
+// not ours. Hosts do the same.
+func byText() []error {
+	return []error{
+		driver.ErrTaskNotFound, driver.ErrStatsNotImplemented, driver.ErrTaskRunning, driver.ErrTaskNotRunning,
+		driver.ErrTaskExists,
+	}
+}
+
+// Status returns the status that a driver's error goes over the wire as; nil of nil. What a host looks for by its
+// text is of code Unknown, as every plain error is.
+func Status(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, text(err.Error()))
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, text(err.Error()))
+	}
+	for _, sentinel := range byText() {
+		if errors.Is(err, sentinel) {
+			return status.Error(codes.Unknown, text(err.Error()))
+		}
+	}
+	if recoverable, known := driver.IsRecoverable(err); known {
+		return recoverableStatus(err, recoverable)
+	}
+	return status.Error(codeOf(err), text(err.Error()))
+}
+
+func recoverableStatus(err error, recoverable bool) error {
+	s := status.New(codes.FailedPrecondition, text(err.Error()))
+	detailed, detailErr := s.WithDetails(&structs.RecoverableError{Recoverable: recoverable})
+	if detailErr != nil {
+		// Only a message that cannot be encoded gets here, and this one has a single bool.
+		return s.Err()
+	}
+	return detailed.Err()
+}
+
+func codeOf(err error) codes.Code {
+	switch {
+	case errors.Is(err, driver.ErrUnavailable):
+		return codes.Unavailable
+	case errors.Is(err, driver.ErrInvalid):
+		return codes.InvalidArgument
+	case errors.Is(err, driver.ErrNotSupported):
+		return codes.Unimplemented
+	}
+	return codes.Unknown
+}
+
+// Error returns the driver's error for what a call returned; nil of nil. Its text is the peer's own, its kind can
+// be asked with errors.Is, and driver.IsRecoverable says what the peer said of it.
+func Error(err error) error {
+	if err == nil {
+		return nil
+	}
+	s, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	remote := &remoteError{text: s.Message(), kind: kindOf(s)}
+	for _, detail := range s.Details() {
+		if r, ok := detail.(*structs.RecoverableError); ok && s.Code() == codes.FailedPrecondition {
+			return driver.Recoverable(remote, r.GetRecoverable())
+		}
+	}
+	return remote
+}
+
+func kindOf(s *status.Status) error {
+	switch s.Code() {
+	case codes.Canceled:
+		return context.Canceled
+	case codes.DeadlineExceeded:
+		return context.DeadlineExceeded
+	case codes.Unavailable:
+		return driver.ErrUnavailable
+	case codes.InvalidArgument:
+		return driver.ErrInvalid
+	case codes.Unimplemented:
+		return driver.ErrNotSupported
+	}
+	for _, sentinel := range byText() {
+		if strings.Contains(s.Message(), sentinel.Error()) {
+			return sentinel
+		}
+	}
+	return nil
+}
+
+// remoteError is an error of a peer.
+type remoteError struct {
+	text string
+	kind error // for errors.Is; nil where it is of no known kind
+}
+
+func (e *remoteError) Error() string { return e.text }
+func (e *remoteError) Unwrap() error { return e.kind }
+
+// text makes a string that protobuf carries: its strings are UTF-8, while a process's name or a file's path may be
+// any bytes.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func texts(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	valid := make(map[string]string, len(m))
+	for key, value := range m {
+		valid[text(key)] = text(value)
+	}
+	return valid
+}
