@@ -452,7 +452,11 @@ type LaunchRequest struct {
 	// The command line as the user typed it, for the record; empty means command and args.
 	CommandLine []string `protobuf:"bytes,21,rep,name=command_line,json=commandLine,proto3" json:"command_line,omitempty"`
 	// Upper bound on process rows per sample; 0 for the default.
-	MaxRows       uint32 `protobuf:"varint,22,opt,name=max_rows,json=maxRows,proto3" json:"max_rows,omitempty"`
+	MaxRows uint32 `protobuf:"varint,22,opt,name=max_rows,json=maxRows,proto3" json:"max_rows,omitempty"`
+	// End the executor with the task, for a run that nobody may ask about; otherwise it stays until Shutdown.
+	ExitWithTask bool `protobuf:"varint,23,opt,name=exit_with_task,json=exitWithTask,proto3" json:"exit_with_task,omitempty"`
+	// Let processes that outlive the main process run on, and end when the last one does; otherwise they are stopped.
+	WaitForAll    bool `protobuf:"varint,24,opt,name=wait_for_all,json=waitForAll,proto3" json:"wait_for_all,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -639,6 +643,20 @@ func (x *LaunchRequest) GetMaxRows() uint32 {
 		return x.MaxRows
 	}
 	return 0
+}
+
+func (x *LaunchRequest) GetExitWithTask() bool {
+	if x != nil {
+		return x.ExitWithTask
+	}
+	return false
+}
+
+func (x *LaunchRequest) GetWaitForAll() bool {
+	if x != nil {
+		return x.WaitForAll
+	}
+	return false
 }
 
 // How the task's standard streams are made. Descriptors are inherited, never copied over this wire.
@@ -2941,7 +2959,7 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\blaunched\x18\a \x01(\v2#.tachograph.executor.LaunchResponseR\blaunched\"3\n" +
 	"\tProcessID\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x14\n" +
-	"\x05start\x18\x02 \x01(\x04R\x05start\"\xe1\x06\n" +
+	"\x05start\x18\x02 \x01(\x04R\x05start\"\xa9\a\n" +
 	"\rLaunchRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\x12\x12\n" +
@@ -2967,7 +2985,10 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x06labels\x18\x13 \x03(\v2..tachograph.executor.LaunchRequest.LabelsEntryR\x06labels\x12\x18\n" +
 	"\amessage\x18\x14 \x01(\tR\amessage\x12!\n" +
 	"\fcommand_line\x18\x15 \x03(\tR\vcommandLine\x12\x19\n" +
-	"\bmax_rows\x18\x16 \x01(\rR\amaxRows\x1a9\n" +
+	"\bmax_rows\x18\x16 \x01(\rR\amaxRows\x12$\n" +
+	"\x0eexit_with_task\x18\x17 \x01(\bR\fexitWithTask\x12 \n" +
+	"\fwait_for_all\x18\x18 \x01(\bR\n" +
+	"waitForAll\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +

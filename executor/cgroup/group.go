@@ -1,0 +1,173 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package cgroup makes, fills, empties and removes the control groups of one task, on cgroup version 2, on
+// version 1 with a folder per controller, and on hosts that have both mounted.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Placement says how the place of a group was found.
+type Placement string
+
+const (
+	// InParent groups were made below a group that the caller named.
+	InParent Placement = "parent"
+	// InScope groups are a leaf of a systemd scope made for the task, with the controllers delegated.
+	InScope Placement = "systemd"
+	// Sibling groups are leaves beside the executor's own group, with all controllers.
+	Sibling Placement = "sibling"
+	// Nested groups are below the executor's own group. On pure version 2 such a group has no controllers: CPU
+	// time, pressure and kill work, memory does not.
+	Nested Placement = "nested"
+	// Given groups were made by somebody else and are left standing.
+	Given Placement = "given"
+	// Nowhere is no group at all.
+	Nowhere Placement = "none"
+)
+
+// Group is the control groups of one task, one folder per hierarchy.
+type Group struct {
+	procstats.Cgroup
+	// Owned groups are removed by Remove.
+	Owned     bool
+	Placement Placement
+	// Notes are sentences for the user: what is lost in this place and why.
+	Notes []string
+	// home is where the executor itself is: a thread that starts a task moves back there.
+	home procstats.Cgroup
+}
+
+// None returns the group of a task that has none, with the reason.
+func None(reason string) *Group {
+	g := &Group{Placement: Nowhere}
+	if reason != "" {
+		g.Notes = append(g.Notes, reason)
+	}
+	return g
+}
+
+// Use returns a group that somebody else made and will remove.
+func Use(host procstats.FS, folders procstats.Cgroup) (*Group, error) {
+	g := &Group{Cgroup: folders, Placement: Given}
+	for _, dir := range g.Folders() {
+		if _, err := os.Stat(filepath.Join(dir, "cgroup.procs")); err != nil {
+			return nil, fmt.Errorf("use cgroup: %w", err)
+		}
+	}
+	home, err := procstats.FindCgroup(host, os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("find own cgroup: %w", err)
+	}
+	g.home = home
+	return g, nil
+}
+
+// Folders returns the distinct folders of the group, v2 first.
+func (g *Group) Folders() []string {
+	var dirs []string
+	if g.V2 != "" {
+		dirs = append(dirs, g.V2)
+	}
+	return append(dirs, g.v1Folders()...)
+}
+
+func (g *Group) v1Folders() []string {
+	var dirs []string
+	for _, dir := range g.V1 {
+		// Several controllers can be mounted together: cpu,cpuacct.
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	slices.Sort(dirs)
+	return dirs
+}
+
+// Has reports whether a controller's files are there for this group.
+func (g *Group) Has(controller string) bool {
+	if g.V1[controller] != "" {
+		return true
+	}
+	if g.V2 == "" {
+		return false
+	}
+	return slices.Contains(g.v2Controllers(), controller)
+}
+
+func (g *Group) v2Controllers() []string {
+	text, err := os.ReadFile(filepath.Join(g.V2, "cgroup.controllers"))
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text))
+}
+
+// Remove deletes the groups that Create made, nested ones first. Groups that are gone already are no error;
+// a group that still holds processes is.
+func (g *Group) Remove() error {
+	if !g.Owned {
+		return nil
+	}
+	var errs []error
+	for _, dir := range g.Folders() {
+		if err := removeTree(dir); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeTree removes a cgroup folder and those below it: rmdir is the only way, their files cannot be deleted.
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove cgroup: %w", err)
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			if err := removeTree(filepath.Join(dir, entry.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove cgroup: %w", err)
+	}
+	return nil
+}
+
+// write writes one value into a cgroup file; the error names the file and the value.
+func write(dir, file, value string) error {
+	path := filepath.Join(dir, file)
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("write %q: %w", value, err)
+	}
+	_, err = f.WriteString(value)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("write %q: %w", value, err)
+	}
+	return nil
+}
+
+// Of returns a group that was made earlier, for whoever finds it again.
+func Of(folders procstats.Cgroup, owned bool) *Group {
+	return &Group{Cgroup: folders, Owned: owned, Placement: Given}
+}

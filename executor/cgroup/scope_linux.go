@@ -1,0 +1,84 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// errNoSystemd says that systemd does not manage the cgroups here.
+var errNoSystemd = errors.New("systemd is not the cgroup manager here")
+
+// scope is a systemd scope with the controllers delegated: the executor sits in one leaf, the task in the other.
+type scope struct {
+	parent, executor, task string
+}
+
+// enterScope asks systemd for a scope around this process. Since systemd 218 /run/systemd/system exists exactly
+// where systemd is the init, sd_booted(3).
+func enterScope(o Options) (scope, error) {
+	if _, err := os.Stat("/run/systemd/system"); err != nil {
+		return scope{}, errNoSystemd
+	}
+	return newScope(o)
+}
+
+func newScope(o Options) (scope, error) {
+	// systemd answers in milliseconds; a bus that hangs must not hold up the task.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	connect := dbus.NewSystemConnectionContext
+	if os.Geteuid() != 0 {
+		connect = dbus.NewUserConnectionContext
+	}
+	bus, err := connect(ctx)
+	if err != nil {
+		return scope{}, fmt.Errorf("connect to systemd: %w", err)
+	}
+	defer bus.Close()
+	properties := []dbus.Property{
+		dbus.PropDescription("tacho task " + o.ID),
+		dbus.PropPids(uint32(os.Getpid())),
+		{Name: "Delegate", Value: godbus.MakeVariant(true)},
+		{Name: "CollectMode", Value: godbus.MakeVariant("inactive-or-failed")},
+	}
+	done := make(chan string, 1)
+	if _, err := bus.StartTransientUnitContext(ctx, "tacho-"+o.ID+".scope", "fail", properties, done); err != nil {
+		return scope{}, fmt.Errorf("start scope: %w", err)
+	}
+	select {
+	case result := <-done:
+		if result != "done" {
+			return scope{}, fmt.Errorf("start scope: systemd says %q", result)
+		}
+	case <-ctx.Done():
+		return scope{}, fmt.Errorf("start scope: %w", ctx.Err())
+	}
+	return splitScope(o)
+}
+
+// splitScope moves this process into a leaf of its new scope: only a group without processes of its own can hand
+// controllers on to its children.
+func splitScope(o Options) (scope, error) {
+	here, err := procstats.FindCgroup(o.FS, os.Getpid())
+	if err != nil {
+		return scope{}, fmt.Errorf("find own scope: %w", err)
+	}
+	s := scope{parent: here.V2, executor: filepath.Join(here.V2, "executor"), task: "task"}
+	if err := os.Mkdir(s.executor, 0o755); err != nil {
+		return scope{}, fmt.Errorf("create cgroup: %w", err)
+	}
+	return s, write(s.executor, "cgroup.procs", strconv.Itoa(os.Getpid()))
+}

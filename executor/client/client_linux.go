@@ -1,0 +1,299 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Client is one caller's connection to one executor. Its methods may be called concurrently.
+type Client struct {
+	rpc    proto.ExecutorClient
+	conn   *grpc.ClientConn
+	plugin *goplugin.Client // nil where the executor was reattached to
+	hello  *proto.HelloResponse
+	life   *lifeline
+	owner  *os.File // holds the lock
+
+	mu      sync.Mutex // guards following
+	address wire.Address
+}
+
+// Start starts an executor and greets it. Nothing is left behind where it returns an error.
+func Start(ctx context.Context, o Options) (*Client, error) {
+	folder := filepath.Join(o.RuntimeDir, o.ID)
+	if err := makeFolder(o.RuntimeDir, folder); err != nil {
+		return nil, err
+	}
+	c, err := start(ctx, o, folder)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	return c, nil
+}
+
+func start(ctx context.Context, o Options, folder string) (*Client, error) {
+	owner, err := lock(folder)
+	if err != nil {
+		return nil, err
+	}
+	log := o.Logger
+	if log == nil {
+		log = hclog.NewNullLogger()
+	}
+	plugin := goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  wire.Handshake(),
+		Plugins:          goplugin.PluginSet{wire.PluginName: &wire.Plugin{}},
+		Cmd:              executorCommand(o, folder),
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		SkipHostEnv:      true,
+		Logger:           log,
+	})
+	socket, err := plugin.Start()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start executor: %w", err), owner.Close())
+	}
+	c := &Client{plugin: plugin, owner: owner, address: wire.Address{ID: o.ID, Folder: folder, Socket: socket.String()}}
+	if err := c.connect(ctx); err != nil {
+		plugin.Kill()
+		return nil, errors.Join(err, owner.Close())
+	}
+	return c, nil
+}
+
+// executorCommand is how the executor's process is made: in a session of its own, so that a terminal's signals pass
+// it by, and with a small Go runtime, because its memory is paid for by every task.
+func executorCommand(o Options, folder string) *exec.Cmd {
+	binary := o.Binary
+	if binary == "" {
+		binary = "/proc/self/exe"
+	}
+	cmd := exec.Command(binary, "executor")
+	cmd.Dir = "/"
+	cmd.Env = []string{
+		goplugin.EnvUnixSocketDir + "=" + folder,
+		"GOMAXPROCS=1", "GOGC=25", "GOMEMLIMIT=64MiB",
+		"PATH=" + os.Getenv("PATH"),
+		"XDG_RUNTIME_DIR=" + os.Getenv("XDG_RUNTIME_DIR"), // the user's bus, for a systemd scope
+		"DBUS_SESSION_BUS_ADDRESS=" + os.Getenv("DBUS_SESSION_BUS_ADDRESS"),
+	}
+	cmd.ExtraFiles = o.ExtraFiles
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd
+}
+
+// Reattach connects to an executor that was started earlier, perhaps by another process and an older or newer
+// build. The error wraps ErrOtherBoot where the machine was started anew since, ErrLost where the executor is gone,
+// ErrOwned where somebody else holds it.
+func Reattach(ctx context.Context, address wire.Address) (*Client, error) {
+	boot, err := wire.BootID(procstats.HostFS())
+	if err != nil {
+		return nil, err
+	}
+	if boot != address.BootID {
+		return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, ErrOtherBoot)
+	}
+	owner, err := lock(address.Folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, ErrLost)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{owner: owner, address: address}
+	if err := c.connect(ctx); err != nil {
+		return nil, errors.Join(err, owner.Close())
+	}
+	return c, nil
+}
+
+// connect dials the socket and greets the executor. A reattached one must be the process that the address names.
+func (c *Client) connect(ctx context.Context) error {
+	if c.plugin == nil {
+		life, err := watch(c.address.Executor)
+		if err != nil {
+			return fmt.Errorf("reattach to executor of %s: %w", c.address.ID, err)
+		}
+		c.life = life
+	}
+	conn, err := grpc.NewClient("unix:"+c.address.Socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(8<<10), grpc.WithSharedWriteBuffer(true),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+	if err != nil {
+		return errors.Join(fmt.Errorf("connect to executor: %w", err), c.life.close())
+	}
+	c.conn, c.rpc = conn, proto.NewExecutorClient(conn)
+	if err := c.greet(ctx); err != nil {
+		return errors.Join(err, conn.Close(), c.life.close())
+	}
+	return nil
+}
+
+// maxMessage bounds one message: a final record with all its rows stays far below it.
+const maxMessage = 64 << 20
+
+func (c *Client) greet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	hello, err := c.rpc.Hello(ctx, &proto.HelloRequest{
+		ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: "client",
+	})
+	if err != nil {
+		return fmt.Errorf("greet executor: %w", err)
+	}
+	c.hello = hello
+	executor := wire.ToProcessID(hello.GetExecutor())
+	if c.life != nil {
+		if executor != c.address.Executor {
+			return fmt.Errorf("greet executor: %s is served by process %d: %w", c.address.Socket, executor.PID, ErrLost)
+		}
+		return nil
+	}
+	c.address.Executor, c.address.BootID = executor, hello.GetBootId()
+	c.life, err = watch(executor)
+	return err
+}
+
+// Address is how the executor is found again. It is complete after Launch.
+func (c *Client) Address() wire.Address {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.address
+}
+
+// Hello returns what the executor said of itself when this client connected.
+func (c *Client) Hello() *proto.HelloResponse { return c.hello }
+
+// Launch starts the task. A gRPC status of NotFound means there is no such command, PermissionDenied that it cannot
+// be executed, InvalidArgument and FailedPrecondition that the request cannot be carried out here.
+func (c *Client) Launch(ctx context.Context, request *proto.LaunchRequest) (*proto.LaunchResponse, error) {
+	launched, err := c.rpc.Launch(ctx, request)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.address.Main = wire.ToProcessID(launched.GetMain())
+	c.address.Cgroup = procstats.Cgroup{
+		V2: launched.GetCgroup().GetV2(), V1: launched.GetCgroup().GetV1(), Shared: launched.GetCgroup().GetShared(),
+	}
+	c.address.Owned = launched.GetCgroup().GetOwned()
+	c.address.RecordDir = request.GetRecord().GetDir()
+	return launched, nil
+}
+
+// Wait returns how the task ended and its final record. The error wraps ErrLost where the executor is gone.
+func (c *Client) Wait(ctx context.Context) (*proto.Exit, *record.Record, error) {
+	response, err := c.rpc.Wait(ctx, &proto.WaitRequest{})
+	if err != nil {
+		return nil, nil, c.explain(err)
+	}
+	final, err := record.Decode(response.GetRecord())
+	if err != nil {
+		return response.GetExit(), nil, fmt.Errorf("final record: %w", err)
+	}
+	return response.GetExit(), final, nil
+}
+
+// Signal sends a signal to the main process, or to its process group as a terminal would.
+func (c *Client) Signal(ctx context.Context, signal syscall.Signal, group bool) error {
+	_, err := c.rpc.Signal(ctx, &proto.SignalRequest{Signal: int32(signal), Group: group})
+	return c.explain(err)
+}
+
+// Stop asks the task to end with a signal (0: the one of Launch), kills what is left after the grace, and returns
+// when nothing is.
+func (c *Client) Stop(ctx context.Context, signal syscall.Signal, grace time.Duration) error {
+	_, err := c.rpc.Stop(ctx, &proto.StopRequest{Signal: int32(signal), GraceNs: int64(grace)})
+	return c.explain(err)
+}
+
+// Sample returns a sample that is at most maxAge old.
+func (c *Client) Sample(ctx context.Context, maxAge time.Duration, rows bool) (*procstats.Sample, error) {
+	response, err := c.rpc.Sample(ctx, &proto.SampleRequest{MaxAgeNs: int64(maxAge), Rows: rows})
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	return wire.ToSample(response.GetSample()), nil
+}
+
+// Resize tells the task's terminal its size.
+func (c *Client) Resize(ctx context.Context, rows, columns int) error {
+	_, err := c.rpc.Resize(ctx, &proto.ResizeRequest{Rows: uint32(rows), Columns: uint32(columns)})
+	return c.explain(err)
+}
+
+// Exec opens a stream that runs another command in the task.
+func (c *Client) Exec(ctx context.Context) (grpc.BidiStreamingClient[proto.ExecRequest, proto.ExecResponse], error) {
+	stream, err := c.rpc.Exec(ctx)
+	return stream, c.explain(err)
+}
+
+// Shutdown ends an executor whose task is gone, and returns when its process is.
+func (c *Client) Shutdown(ctx context.Context) error {
+	if _, err := c.rpc.Shutdown(ctx, &proto.ShutdownRequest{}); err != nil {
+		if err := c.explain(err); !errors.Is(err, ErrLost) {
+			return err
+		}
+	}
+	select {
+	case <-c.Lost():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("executor of %s does not end: %w", c.address.ID, context.Cause(ctx))
+	}
+}
+
+// Close gives up the connection and the ownership; the executor and its task go on.
+func (c *Client) Close() error {
+	err := errors.Join(c.conn.Close(), c.life.close(), c.owner.Close())
+	select {
+	case <-c.Lost():
+		if c.plugin != nil {
+			c.plugin.Kill() // joins its goroutines; the process is gone
+		}
+	default:
+	}
+	return err
+}
+
+// Lost is closed when the executor's process is gone, for whatever reason.
+func (c *Client) Lost() <-chan struct{} { return c.life.gone }
+
+// explain tells a lost executor from other faults.
+func (c *Client) explain(err error) error {
+	if err == nil || status.Code(err) != codes.Unavailable {
+		return err
+	}
+	// The connection can break a moment before the kernel reports the process's end.
+	select {
+	case <-c.Lost():
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	case <-time.After(lostGrace):
+		return err
+	}
+}
+
+const lostGrace = 500 * time.Millisecond

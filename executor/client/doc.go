@@ -1,0 +1,38 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package client starts executors, finds them again after a restart of their caller, and kills what an executor
+// left behind when it died. An executor is known by its process id together with its start time and the boot it
+// belongs to; nothing is ever signalled on a bare number.
+package client
+
+import (
+	"errors"
+	"os"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+var (
+	// ErrLost says that the executor's process is gone.
+	ErrLost = errors.New("the executor is gone")
+	// ErrOtherBoot says that the machine was started anew since: neither executor nor task can be there.
+	ErrOtherBoot = errors.New("the executor belongs to an earlier boot of this machine")
+	// ErrOwned says that another live process owns the executor.
+	ErrOwned = errors.New("the executor is owned by another process")
+)
+
+// Options say how an executor is started.
+type Options struct {
+	// Binary is the tacho executable; empty for the running one.
+	Binary string
+	// RuntimeDir holds one folder per executor, with its socket: a short path, because a socket's is limited to 107
+	// bytes, unix(7). See DefaultRuntimeDir.
+	RuntimeDir string
+	// ID names the task and its folder.
+	ID string
+	// ExtraFiles become the executor's descriptors 3, 4 and so on, for the task's standard streams and the leash.
+	ExtraFiles []*os.File
+	// Logger gets what go-plugin says; nil for nothing.
+	Logger hclog.Logger
+}

@@ -1,0 +1,121 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// KillTask kills what is left of the task of an executor that died, and removes its cgroup and the executor's folder.
+func (c *Client) KillTask(ctx context.Context) error {
+	select {
+	case <-c.Lost():
+	default:
+		return errors.New("kill task: its executor is alive; ask it to stop")
+	}
+	return KillTask(ctx, c.Address())
+}
+
+// KillTask kills what is left of the task at an address whose executor is gone. With a cgroup nothing can escape;
+// without one the members of the task's session are found in /proc, best effort: a process that made a session of
+// its own is missed. A task of an earlier boot is gone already.
+func KillTask(ctx context.Context, address wire.Address) error {
+	boot, err := wire.BootID(procstats.HostFS())
+	if err != nil {
+		return err
+	}
+	if boot != address.BootID {
+		return os.RemoveAll(address.Folder)
+	}
+	if alive(address.Executor) {
+		return fmt.Errorf("kill task %s: its executor %d is alive; ask it to stop", address.ID, address.Executor.PID)
+	}
+	if address.Cgroup.Exists() {
+		err = cgroup.Of(address.Cgroup, address.Owned).Empty(ctx)
+	} else {
+		err = killSession(ctx, address.Main)
+	}
+	if err != nil {
+		return fmt.Errorf("kill task %s: %w", address.ID, err)
+	}
+	return os.RemoveAll(address.Folder)
+}
+
+// Alive reports whether the executor of an address runs, and is that executor.
+func Alive(address wire.Address) bool {
+	boot, err := wire.BootID(procstats.HostFS())
+	return err == nil && boot == address.BootID && alive(address.Executor)
+}
+
+func alive(id procstats.ProcessID) bool {
+	now, err := procstats.Identify(procstats.HostFS(), id.PID)
+	return err == nil && now.ProcessID == id && !now.Zombie
+}
+
+// killSession kills the processes of a session until none is found. The number of a session cannot be used again
+// while it has members, and no member is older than its leader.
+func killSession(ctx context.Context, leader procstats.ProcessID) error {
+	if leader.PID == 0 {
+		return nil
+	}
+	const pause = 5 * time.Millisecond
+	for {
+		left, err := killMembers(leader)
+		if err != nil || left == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d processes left: %w", left, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
+
+func killMembers(leader procstats.ProcessID) (left int, err error) {
+	host := procstats.HostFS()
+	folders, err := filepath.Glob(filepath.Join(host.Proc, "[0-9]*"))
+	if err != nil {
+		return 0, err
+	}
+	for _, folder := range folders {
+		pid, err := strconv.Atoi(filepath.Base(folder))
+		if err != nil || !isMember(host, pid, leader) {
+			continue
+		}
+		left++
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue
+		}
+		// Looked at again now that the number is held: it may have been used again in between.
+		if isMember(host, pid, leader) {
+			err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		}
+		if closeErr := unix.Close(fd); err == nil {
+			err = closeErr
+		}
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			return left, fmt.Errorf("kill %d: %w", pid, err)
+		}
+	}
+	return left, nil
+}
+
+func isMember(host procstats.FS, pid int, leader procstats.ProcessID) bool {
+	id, err := procstats.Identify(host, pid)
+	return err == nil && id.Session == leader.PID && id.Start >= leader.Start && !id.Zombie
+}

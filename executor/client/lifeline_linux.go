@@ -1,0 +1,72 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package client
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// lifeline is a pidfd that tells when a process ends.
+type lifeline struct {
+	file *os.File
+	// gone is closed when the process has ended, or never where the lifeline is closed first.
+	gone chan struct{}
+	done chan struct{}
+}
+
+// watch takes hold of a process. The error wraps ErrLost where it is gone, and where its number belongs to a
+// process that started at another time.
+func watch(id procstats.ProcessID) (*lifeline, error) {
+	// Non-blocking, since Linux 5.10, so that the runtime's poller waits and no thread does.
+	fd, err := unix.PidfdOpen(id.PID, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.EINVAL) {
+		fd, err = unix.PidfdOpen(id.PID, 0)
+	}
+	if errors.Is(err, unix.ESRCH) {
+		return nil, ErrLost
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pidfd_open %d: %w", id.PID, err)
+	}
+	file := os.NewFile(uintptr(fd), fmt.Sprintf("pidfd of %d", id.PID))
+	now, err := procstats.Identify(procstats.HostFS(), id.PID)
+	if err != nil || now.ProcessID != id {
+		return nil, errors.Join(ErrLost, file.Close())
+	}
+	l := &lifeline{file: file, gone: make(chan struct{}), done: make(chan struct{})}
+	go l.wait()
+	return l, nil
+}
+
+func (l *lifeline) wait() {
+	defer close(l.done)
+	raw, err := l.file.SyscallConn()
+	if err != nil {
+		return
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		events := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(events, 0)
+		return err == nil && n > 0
+	})
+	if err == nil {
+		close(l.gone)
+	}
+}
+
+// close stops watching. Closing nil is fine.
+func (l *lifeline) close() error {
+	if l == nil {
+		return nil
+	}
+	err := l.file.Close()
+	<-l.done
+	return err
+}

@@ -1,0 +1,192 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Executor is the server of executor/proto: it runs one task in its life.
+type Executor struct {
+	proto.UnimplementedExecutorServer
+
+	log      hclog.Logger
+	host     procstats.FS
+	build    string
+	folder   string
+	children *reaper
+	launcher *launcher
+	journal  *journal
+	streams  *streams
+	self     procstats.ProcessID
+	bootID   string
+	// oomScoreAdj is what the executor was started with, and what a task gets that asks for nothing else.
+	oomScoreAdj int
+	umask       int
+
+	ctx    context.Context // ends with the executor
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu       sync.Mutex // guards following
+	task     *task
+	greeted  bool
+	launches bool
+}
+
+// newExecutor returns an executor that has started nothing yet.
+func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
+	e := &Executor{log: log, host: procstats.HostFS(), build: build, folder: folder, journal: newJournal(), launcher: newLauncher()}
+	e.children = newReaper(e.host)
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	identity, err := procstats.Identify(e.host, os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("read own start time: %w", err)
+	}
+	e.self = identity.ProcessID
+	if e.bootID, err = wire.BootID(e.host); err != nil {
+		return nil, err
+	}
+	// Orphans of the task come home to us instead of to init, prctl(2).
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("become a subreaper: %w", err)
+	}
+	return e, e.protectFromOOM()
+}
+
+// protectFromOOM makes the executor the last to be killed when memory runs out, where that is permitted.
+func (e *Executor) protectFromOOM() error {
+	text, err := os.ReadFile(oomScoreFile)
+	if err != nil {
+		return fmt.Errorf("read oom_score_adj: %w", err)
+	}
+	if e.oomScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		return fmt.Errorf("read oom_score_adj: %w", err)
+	}
+	if err := os.WriteFile(oomScoreFile, []byte("-1000"), 0); err != nil {
+		e.log.Debug("not protected from the OOM killer", "error", err)
+	}
+	return nil
+}
+
+// start runs the executor's own goroutines until close.
+func (e *Executor) start() {
+	e.work.Go(func() { e.children.run(e.ctx, e.afterReap) })
+	e.work.Go(func() { e.launcher.run(e.ctx) })
+}
+
+// close ends the executor's goroutines and waits for them; the task is gone by then.
+func (e *Executor) close() {
+	e.cancel()
+	e.work.Wait()
+}
+
+func (e *Executor) afterReap() {
+	if t := e.current(); t != nil {
+		t.orphanHome()
+	}
+}
+
+// current returns the task, nil before Launch.
+func (e *Executor) current() *task {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.task
+}
+
+// live returns the task or the status of a call that came before Launch.
+func (e *Executor) live() (*task, error) {
+	if t := e.current(); t != nil {
+		return t, nil
+	}
+	return nil, status.Error(codes.FailedPrecondition, "no task was launched yet")
+}
+
+// roots returns the live direct children: the main process and adopted orphans.
+func (e *Executor) roots() []int {
+	var pids []int
+	err := eachChild(e.host, os.Getpid(), func(pid int) error {
+		pids = append(pids, pid)
+		return nil
+	})
+	if err != nil {
+		e.log.Error("list children", "error", err)
+	}
+	return pids
+}
+
+func selectionOf(request *proto.LaunchRequest) (procstats.Selection, error) {
+	if len(request.GetSelection()) == 0 {
+		return procstats.DefaultSelection(), nil
+	}
+	var ids []procstats.ID
+	for _, id := range request.GetSelection() {
+		if _, known := procstats.Lookup(procstats.ID(id)); !known || id > 1<<16-1 {
+			return procstats.Selection{}, status.Errorf(codes.InvalidArgument, "selection: measurement %d is not known to this executor", id)
+		}
+		ids = append(ids, procstats.ID(id))
+	}
+	return procstats.Select(ids...), nil
+}
+
+// newRecord returns the record of a task that is about to run.
+func (e *Executor) newRecord(t *task) *record.Record {
+	request := t.request
+	command := request.GetCommandLine()
+	if len(command) == 0 {
+		command = append([]string{request.GetCommand()}, request.GetArgs()...)
+	}
+	return &record.Record{
+		SchemaVersion: record.SchemaVersion, TachoVersion: e.build, State: record.Running,
+		ID: request.GetId(), Command: command, Dir: request.GetDir(), User: request.GetUser(),
+		Message: request.GetMessage(), PID: t.main.PID, StartTicks: t.main.Start, BootID: e.bootID,
+		Executor:  &record.Process{PID: e.self.PID, StartTicks: e.self.Start},
+		StartedAt: t.started, Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
+		Absent:    map[string]string{},
+		Cgroup:    &record.Cgroup{Layout: t.group.Layout(), Placement: string(t.group.Placement), V2: t.group.V2, V1: t.group.V1},
+		Sources:   sources(t.sampler.describe()),
+		Selection: t.sampler.whole.Names(),
+		Interval:  time.Duration(request.GetRecord().GetIntervalNs()).Seconds(),
+		Host:      e.describeHost(), Labels: request.GetLabels(), Notes: t.group.Notes,
+	}
+}
+
+func (e *Executor) describeHost() record.Host {
+	h := record.Host{OS: runtime.GOOS, CPUs: onlineCPUs()}
+	var name unix.Utsname
+	if err := unix.Uname(&name); err == nil {
+		h.Name, h.Kernel = unix.ByteSliceToString(name.Nodename[:]), unix.ByteSliceToString(name.Release[:])
+	}
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err == nil {
+		h.MemoryBytes = int64(info.Totalram) * int64(info.Unit)
+	}
+	return h
+}
+
+// onlineCPUs is the number of CPUs this process may use: GOMAXPROCS is 1 here and says nothing.
+func onlineCPUs() int {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return runtime.NumCPU()
+	}
+	return set.Count()
+}

@@ -1,0 +1,207 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// prepare turns a request into a task that only needs its fork. On an error nothing is left behind.
+func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error) {
+	path, err := findExecutable(request.GetCommand(), request.GetEnv(), request.GetDir())
+	if err != nil {
+		return nil, nil, err
+	}
+	credential, err := lookupUser(request.GetUser())
+	if err != nil {
+		return nil, nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	selection, err := selectionOf(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	group, err := e.makeGroup(request)
+	if err != nil {
+		return nil, nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	streams, err := openStdio(request.GetStdio(), credential)
+	if err != nil {
+		return nil, nil, errors.Join(status.Error(codes.InvalidArgument, err.Error()), group.Remove())
+	}
+	e.streams = streams
+	c := &command{
+		path: path, argv: append([]string{request.GetCommand()}, request.GetArgs()...), env: request.GetEnv(),
+		dir: request.GetDir(), files: streams.task, credential: credential, terminal: streams.terminal, group: group,
+		oomScoreAdj: e.oomScoreAdj, networkNamespace: request.GetNetworkNamespace(),
+	}
+	if request.OomScoreAdj != nil {
+		c.oomScoreAdj = int(request.GetOomScoreAdj())
+	}
+	t := &task{
+		request: request, log: e.log, children: e.children, group: group, journal: e.journal, gone: make(chan struct{}),
+	}
+	t.sampler = newSampler(procstats.Target{
+		FS: e.host, Cgroup: group.Cgroup, Roots: e.roots, Reaped: e.children.reaped, Dir: request.GetDiskDir(),
+		MaxRows: int(request.GetMaxRows()),
+	}, selection)
+	if selection.HasSource(procstats.SourceIO) {
+		e.children.readIO()
+	}
+	return t, c, nil
+}
+
+// launch starts the task: the fork, its identity, its record.
+func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
+	baseline := t.sampler.get(0, false)
+	pid, end, err := e.children.start(func() (int, error) { return e.launcher.fork(ctx, c) })
+	e.streams.started()
+	if err != nil {
+		return errors.Join(startError(c.path, err), t.group.Remove())
+	}
+	t.started, t.mono, t.end = time.Now(), procstats.Now(), end
+	t.main = procstats.ProcessID{PID: pid}
+	if identity, err := procstats.Identify(e.host, pid); err == nil {
+		t.main = identity.ProcessID
+	} else {
+		// The child is not reaped, so its stat is there; without it the task cannot be told from others later.
+		e.log.Error("read the main process's start time", "pid", pid, "error", err)
+	}
+	t.launched = e.launched(t)
+	t.recorder = e.newRecorder(t, baseline)
+	t.recorder.start()
+	e.journal.add("launched", fmt.Sprintf("started process %d", pid), nil)
+	return nil
+}
+
+func (e *Executor) launched(t *task) *proto.LaunchResponse {
+	r := &proto.LaunchResponse{
+		Main: wire.FromProcessID(t.main), StartedAtUnixNs: t.started.UnixNano(), Notes: t.group.Notes,
+		Cgroup: &proto.Cgroup{
+			V2: t.group.V2, V1: t.group.V1, Owned: t.group.Owned, Placement: string(t.group.Placement), Shared: t.group.Shared,
+		},
+	}
+	for _, d := range t.sampler.describe() {
+		r.Sources = append(r.Sources, &proto.Source{
+			Name: d.ID.String(), Version: d.Version, Available: d.Available, Reason: d.Reason,
+		})
+	}
+	return r
+}
+
+func (e *Executor) newRecorder(t *task, baseline *procstats.Sample) *recorder {
+	options := t.request.GetRecord()
+	r := &recorder{
+		log: e.log, interval: time.Duration(options.GetIntervalNs()), report: time.Duration(options.GetReportIntervalNs()),
+		sampler: t.sampler, started: t.started, baseline: baseline, info: e.newRecord(t),
+	}
+	r.report = max(r.report, r.interval)
+	// The baseline opens the window, so that the first report has a delta.
+	r.whole.Add(baseline)
+	r.current.Add(baseline)
+	if dir := options.GetDir(); dir != "" {
+		store, err := record.Open(dir)
+		if err != nil {
+			e.log.Error("open the record", "error", err)
+		} else {
+			r.store = store
+		}
+	}
+	return r
+}
+
+// makeGroup makes or takes the task's cgroup as the request says.
+func (e *Executor) makeGroup(request *proto.LaunchRequest) (*cgroup.Group, error) {
+	placement := request.GetCgroup()
+	switch placement.GetMode() {
+	case proto.CgroupPlacement_MODE_NONE:
+		return cgroup.None("no cgroup was asked for"), nil
+	case proto.CgroupPlacement_MODE_GIVEN:
+		return cgroup.Use(e.host, procstats.Cgroup{V2: placement.GetV2(), V1: placement.GetV1()})
+	case proto.CgroupPlacement_MODE_UNSPECIFIED, proto.CgroupPlacement_MODE_AUTO:
+	}
+	return cgroup.Create(cgroup.Options{
+		FS: e.host, ID: request.GetId(), Parent: placement.GetParent(), Cpuset: request.GetLimits().GetCpuset() != "",
+	})
+}
+
+// findExecutable resolves a command as execvp(3) does, with the PATH of the task's own environment.
+func findExecutable(name string, env []string, dir string) (string, error) {
+	if name == "" {
+		return "", status.Error(codes.InvalidArgument, "no command")
+	}
+	candidates := []string{name}
+	if !strings.Contains(name, "/") {
+		candidates = nil
+		for _, folder := range filepath.SplitList(environment(env, "PATH")) {
+			candidates = append(candidates, filepath.Join(folder, name))
+		}
+	} else if !filepath.IsAbs(name) && dir != "" {
+		candidates = []string{filepath.Join(dir, name)}
+	}
+	notExecutable := ""
+	for _, path := range candidates {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+		case info.IsDir() || info.Mode()&0o111 == 0:
+			notExecutable = path
+		default:
+			return path, nil
+		}
+	}
+	if notExecutable != "" {
+		return "", status.Errorf(codes.PermissionDenied, "%s: not executable", notExecutable)
+	}
+	return "", status.Errorf(codes.NotFound, "%s: command not found", name)
+}
+
+func environment(env []string, key string) string {
+	for i := len(env) - 1; i >= 0; i-- {
+		if value, found := strings.CutPrefix(env[i], key+"="); found {
+			return value
+		}
+	}
+	return ""
+}
+
+// startError says why the fork or exec did not work, with the status that the caller turns into an exit code.
+func startError(path string, err error) error {
+	code := codes.Internal
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		code = codes.NotFound // the interpreter of a script, where the script itself was found
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.ENOEXEC), errors.Is(err, unix.ENOTDIR),
+		errors.Is(err, unix.E2BIG), errors.Is(err, unix.ETXTBSY):
+		code = codes.PermissionDenied
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
+		code = codes.ResourceExhausted
+	}
+	return status.Errorf(code, "start %s: %v", path, err)
+}
+
+// lookupUser returns the credential of "user", "uid", "user:group" or "uid:gid"; nil for the executor's own.
+func lookupUser(name string) (*syscall.Credential, error) {
+	if name == "" {
+		return nil, nil //nolint:nilnil // no credential is what syscall wants for "do not change it"
+	}
+	return credentialOf(name)
+}

@@ -1,0 +1,188 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/cgroup"
+)
+
+// command is what a launcher starts.
+type command struct {
+	path  string
+	argv  []string
+	env   []string
+	dir   string
+	files []uintptr
+	// credential is nil for the executor's own user.
+	credential *syscall.Credential
+	// terminal makes files[0] the controlling terminal of the new session.
+	terminal bool
+	group    *cgroup.Group
+	// oomScoreAdj is the task's; the executor's own is put back after the fork.
+	oomScoreAdj int
+	// networkNamespace is a path to join, or empty.
+	networkNamespace string
+}
+
+// launcher forks on one OS thread that lives as long as the executor. Two things belong to the forking thread and
+// not to the process: its v1 cgroups, and the parent-death signal of its children (prctl(2) PR_SET_PDEATHSIG),
+// which would fire early if the Go runtime ended the thread.
+type launcher struct {
+	requests chan launchRequest
+}
+
+type launchRequest struct {
+	command *command
+	result  chan<- launchResult
+}
+
+type launchResult struct {
+	pid int
+	err error
+}
+
+func newLauncher() *launcher { return &launcher{requests: make(chan launchRequest)} }
+
+// run serves fork requests until ctx ends.
+func (l *launcher) run(ctx context.Context) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for {
+		select {
+		case request := <-l.requests:
+			pid, err := fork(request.command)
+			request.result <- launchResult{pid, err}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// fork starts a command and returns its PID.
+func (l *launcher) fork(ctx context.Context, c *command) (pid int, err error) {
+	result := make(chan launchResult, 1)
+	select {
+	case l.requests <- launchRequest{c, result}:
+		r := <-result
+		return r.pid, r.err
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+func fork(c *command) (pid int, err error) {
+	attributes := &syscall.ProcAttr{Dir: c.dir, Env: c.env, Files: c.files, Sys: &syscall.SysProcAttr{
+		// A session of its own: signals of the caller's terminal do not reach the task twice.
+		Setsid:     true,
+		Setctty:    c.terminal,
+		Ctty:       0,
+		Credential: c.credential,
+	}}
+	if !c.group.Exists() {
+		// The task must not survive its executor unseen; a cgroup has a better way.
+		attributes.Sys.Pdeathsig = syscall.SIGKILL
+	}
+	return enterAndFork(c, attributes)
+}
+
+func enterAndFork(c *command, attributes *syscall.ProcAttr) (pid int, err error) {
+	leave, err := enter(c, attributes.Sys)
+	if err != nil {
+		return 0, err
+	}
+	restore, err := lendOOMScore(c.oomScoreAdj)
+	if err == nil {
+		pid, err = syscall.ForkExec(c.path, c.argv, attributes)
+		err = errors.Join(err, restore())
+	}
+	if leaveErr := leave(); leaveErr != nil {
+		err = errors.Join(err, leaveErr)
+	}
+	if err != nil && pid > 0 {
+		// The task runs although the executor's own affairs are not in order again: that is not the task's fault,
+		// but an executor that may be charged to the task must not go on.
+		err = errors.Join(err, unix.Kill(pid, unix.SIGKILL))
+	}
+	return pid, err
+}
+
+// enter moves the calling thread into what the new process inherits from it, and prepares what clone(2) is told.
+func enter(c *command, sys *syscall.SysProcAttr) (leave func() error, err error) {
+	leaveNetwork, err := enterNetwork(c.networkNamespace)
+	if err != nil {
+		return nil, err
+	}
+	dir, ok, err := c.group.OpenV2()
+	if err != nil {
+		return nil, errors.Join(err, leaveNetwork())
+	}
+	if ok {
+		sys.UseCgroupFD, sys.CgroupFD = true, int(dir.Fd())
+	}
+	leaveGroup, err := c.group.JoinThread(unix.Gettid())
+	if err != nil {
+		return nil, errors.Join(err, closeIf(dir), leaveNetwork())
+	}
+	return func() error { return errors.Join(leaveGroup(), closeIf(dir), leaveNetwork()) }, nil
+}
+
+func closeIf(f *os.File) error {
+	if f == nil {
+		return nil
+	}
+	return f.Close()
+}
+
+// enterNetwork joins a network namespace with this thread only, setns(2).
+func enterNetwork(path string) (leave func() error, err error) {
+	if path == "" {
+		return func() error { return nil }, nil
+	}
+	home, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("join network namespace: %w", err)
+	}
+	leave = func() error {
+		err := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET)
+		return errors.Join(err, home.Close())
+	}
+	target, err := os.Open(path)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("join network namespace: %w", err), home.Close())
+	}
+	defer target.Close()
+	if err := unix.Setns(int(target.Fd()), unix.CLONE_NEWNET); err != nil {
+		return nil, errors.Join(fmt.Errorf("join network namespace %s: %w", path, err), home.Close())
+	}
+	return leave, nil
+}
+
+const oomScoreFile = "/proc/self/oom_score_adj"
+
+// lendOOMScore gives the executor the task's oom_score_adj for the time of the fork, because it is inherited, and
+// returns how to put the executor's own back.
+func lendOOMScore(score int) (restore func() error, err error) {
+	own, err := os.ReadFile(oomScoreFile)
+	if err != nil {
+		return nil, fmt.Errorf("read oom_score_adj: %w", err)
+	}
+	text := strconv.Itoa(score)
+	if string(own) == text+"\n" {
+		return func() error { return nil }, nil
+	}
+	if err := os.WriteFile(oomScoreFile, []byte(text), 0); err != nil {
+		return nil, fmt.Errorf("set oom_score_adj %d: %w", score, err)
+	}
+	return func() error { return os.WriteFile(oomScoreFile, own, 0) }, nil
+}

@@ -1,0 +1,88 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	"github.com/tachograph/tacho/executor/wire"
+)
+
+// Main is the executor process. It returns the exit code when its task and its caller are done with it.
+func Main(build string) int {
+	// Whoever started us may be gone when we write; that is no reason to die.
+	signal.Ignore(unix.SIGPIPE, unix.SIGHUP)
+	folder := os.Getenv(goplugin.EnvUnixSocketDir)
+	log := newLog(folder)
+	e, err := newExecutor(log, build, folder)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tacho executor:", err)
+		return 1
+	}
+	// go-plugin's socket would be open to everybody; see greet.
+	e.umask = unix.Umask(0o177)
+	e.start()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		goplugin.Serve(&goplugin.ServeConfig{
+			HandshakeConfig: wire.Handshake(),
+			Plugins:         goplugin.PluginSet{wire.PluginName: &wire.Plugin{Executor: e}},
+			GRPCServer:      newServer,
+			Logger:          log,
+		})
+	}()
+	select {
+	case <-served:
+	case <-e.ctx.Done():
+	}
+	e.endTask()
+	e.close()
+	if folder != "" {
+		if err := os.RemoveAll(folder); err != nil {
+			log.Error("remove own folder", "error", err)
+		}
+	}
+	return 0
+}
+
+// endTask sees to it that no task is left when the process ends, whatever ended the server.
+func (e *Executor) endTask() {
+	t := e.current()
+	if t == nil {
+		return
+	}
+	select {
+	case <-t.gone:
+	default:
+		t.kill()
+		<-t.gone
+	}
+}
+
+// newServer keeps the buffers of a server with one caller small: the executor's memory is paid for by every task.
+func newServer(options []grpc.ServerOption) *grpc.Server {
+	const buffer = 4 << 10
+	return grpc.NewServer(append(options,
+		grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer), grpc.SharedWriteBuffer(true),
+	)...)
+}
+
+// newLog writes into the executor's own folder: go-plugin's way, over the caller's pipe, blocks once nobody reads.
+func newLog(folder string) hclog.Logger {
+	var out io.Writer = io.Discard
+	if folder != "" {
+		out = &boundedLog{path: filepath.Join(folder, "executor.log")}
+	}
+	return hclog.New(&hclog.LoggerOptions{Name: "executor", Level: hclog.Info, Output: out, JSONFormat: true})
+}

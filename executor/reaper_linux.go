@@ -1,0 +1,183 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// ended is how one child ended.
+type ended struct {
+	status unix.WaitStatus
+	at     time.Time
+}
+
+// reaper waits for every child of the executor: the processes it started and the orphans it inherits as a
+// subreaper. When it has no child left, nothing is left of the task, because every orphan comes home first.
+type reaper struct {
+	host procstats.FS
+	// childless gets a token each time wait4(2) says that there is no child.
+	childless chan struct{}
+
+	mu      sync.Mutex // guards following, and is held over a fork: no status is seen before its owner is known
+	owners  map[int]chan<- ended
+	sum     procstats.Reaped
+	readsIO bool
+}
+
+func newReaper(host procstats.FS) *reaper {
+	return &reaper{host: host, childless: make(chan struct{}, 1), owners: make(map[int]chan<- ended)}
+}
+
+// run reaps until ctx ends, and calls after whenever it has. SIGCHLDs merge, so each one is followed by waiting
+// for all there is.
+func (r *reaper) run(ctx context.Context, after func()) {
+	sigchld := make(chan os.Signal, 1)
+	signal.Notify(sigchld, unix.SIGCHLD)
+	defer signal.Stop(sigchld)
+	for {
+		r.reapAll()
+		after()
+		select {
+		case <-sigchld:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// start forks under the reaper's lock and returns the channel that gets the child's end.
+func (r *reaper) start(fork func() (pid int, err error)) (pid int, end <-chan ended, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.childless: // from before this child
+	default:
+	}
+	pid, err = fork()
+	if err != nil {
+		return 0, nil, err
+	}
+	owner := make(chan ended, 1)
+	r.owners[pid] = owner
+	return pid, owner, nil
+}
+
+// whileUnreaped calls f while a child that start made cannot be reaped: its PID, and a process group of the same
+// number, are its own until then.
+func (r *reaper) whileUnreaped(pid int, f func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, unreaped := r.owners[pid]; !unreaped {
+		return fmt.Errorf("process %d has ended: %w", pid, unix.ESRCH)
+	}
+	return f()
+}
+
+// reaped returns the sum over all children so far.
+func (r *reaper) reaped() procstats.Reaped {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sum
+}
+
+// readIO makes the reaper read each child's /proc/PID/io before the kernel forgets it.
+func (r *reaper) readIO() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.readsIO = true
+}
+
+func (r *reaper) reapAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.reapOneLocked() {
+	}
+}
+
+func (r *reaper) reapOneLocked() bool {
+	if r.readsIO {
+		r.peekIOLocked()
+	}
+	var status unix.WaitStatus
+	var usage unix.Rusage
+	pid, err := unix.Wait4(-1, &status, unix.WNOHANG, &usage)
+	switch {
+	case errors.Is(err, unix.EINTR):
+		return true
+	case errors.Is(err, unix.ECHILD):
+		select {
+		case r.childless <- struct{}{}:
+		default:
+		}
+		return false
+	case err != nil || pid <= 0:
+		return false
+	}
+	r.addLocked(&usage)
+	if owner, mine := r.owners[pid]; mine {
+		delete(r.owners, pid)
+		owner <- ended{status: status, at: time.Now()}
+		close(owner)
+	}
+	return true
+}
+
+// peekIOLocked adds the I/O of the child that wait4 will return next: a zombie's /proc/PID/io is still there.
+func (r *reaper) peekIOLocked() {
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil {
+		return
+	}
+	pid := siginfoPID(&info)
+	if pid == 0 {
+		return
+	}
+	io, err := procstats.ReadProcIO(r.host, pid)
+	if err != nil {
+		r.sum.IOMissed++
+		return
+	}
+	r.sum.IO.Rchar += io.Rchar
+	r.sum.IO.Wchar += io.Wchar
+	r.sum.IO.ReadBytes += io.ReadBytes
+	r.sum.IO.WriteBytes += io.WriteBytes
+	r.sum.IO.CancelledWriteBytes += io.CancelledWriteBytes
+}
+
+func (r *reaper) addLocked(usage *unix.Rusage) {
+	const blockSize, kibibyte = 512, 1024 // units of ru_inblock and ru_maxrss, getrusage(2)
+	user, system := time.Duration(usage.Utime.Nano()), time.Duration(usage.Stime.Nano())
+	r.sum.Processes++
+	r.sum.User += user
+	r.sum.System += system
+	r.sum.CPU += user + system
+	r.sum.MaxRSS = max(r.sum.MaxRSS, usage.Maxrss*kibibyte)
+	r.sum.Minflt += usage.Minflt
+	r.sum.Majflt += usage.Majflt
+	r.sum.Nvcsw += usage.Nvcsw
+	r.sum.Nivcsw += usage.Nivcsw
+	r.sum.Inblock += usage.Inblock * blockSize
+	r.sum.Oublock += usage.Oublock * blockSize
+}
+
+// siginfoPID returns si_pid, which stands first in the union behind the three integers of siginfo_t,
+// sigaction(2). The union holds pointers, so it is aligned like one.
+func siginfoPID(info *unix.Siginfo) int {
+	const integers = 3 * unsafe.Sizeof(int32(0))
+	const alignment = unsafe.Alignof(uintptr(0))
+	offset := (integers + alignment - 1) / alignment * alignment
+	return int(*(*int32)(unsafe.Add(unsafe.Pointer(info), offset)))
+}

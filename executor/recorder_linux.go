@@ -1,0 +1,142 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// recorder keeps the record of a task: it samples where an interval asks for it, and writes the run's files.
+type recorder struct {
+	log      hclog.Logger
+	store    *record.Store // nil where no files are asked for
+	interval time.Duration
+	report   time.Duration
+
+	info     *record.Record
+	sampler  *sampler
+	started  time.Time
+	baseline *procstats.Sample
+	// The whole run and the current report; used by run, and by finish after it.
+	whole, current procstats.Window
+	last           *procstats.Sample
+	reportEnds     time.Duration
+}
+
+// start writes the record of a task that has just been started.
+func (r *recorder) start() {
+	if r.store == nil {
+		return
+	}
+	if err := r.store.Put(r.info); err != nil {
+		r.log.Error("write the record", "error", err)
+	}
+}
+
+// run samples until ctx ends. With an interval of 0 nothing is read.
+func (r *recorder) run(ctx context.Context, s *sampler) {
+	if r.interval <= 0 {
+		<-ctx.Done()
+		return
+	}
+	r.reportEnds = procstats.Now().Mono + r.report
+	ticks(ctx, r.interval, func() bool {
+		if ctx.Err() == nil {
+			r.add(s.get(r.interval/2, true))
+		}
+		return true
+	})
+}
+
+func (r *recorder) add(s *procstats.Sample) {
+	if s == r.last {
+		return
+	}
+	r.last = s
+	r.whole.Add(s)
+	r.current.Add(s)
+	if s.Mono >= r.reportEnds {
+		r.reportEnds += (s.Mono-r.reportEnds)/r.report*r.report + r.report
+		r.writeReport(r.last)
+	}
+}
+
+// writeReport appends one line to usage.jsonl and begins the next window.
+func (r *recorder) writeReport(rows *procstats.Sample) {
+	if r.store != nil && r.current.Samples() > 0 {
+		if err := r.store.Append(usage(&r.current, rows, r.sampler.whole)); err != nil {
+			r.log.Error("write a report", "error", err)
+		}
+	}
+	r.current.Advance()
+}
+
+// finish completes the record with the final totals and writes it.
+func (r *recorder) finish(final *procstats.Sample, end ended, cause record.Verdict) (*record.Record, *proto.Exit) {
+	info := r.info
+	wall := end.at.Sub(r.started)
+	seconds := wall.Seconds()
+	info.State, info.EndedAt, info.WallSeconds = record.Exited, end.at, &seconds
+	exit := &proto.Exit{EndedAtUnixNs: end.at.UnixNano()}
+	if end.status.Signaled() {
+		signal := int(end.status.Signal())
+		info.Signal = &signal
+		exit.Signal, exit.Code = int32(signal), int32(128+signal)
+	} else {
+		exit.Code = int32(end.status.ExitStatus())
+	}
+	code := int(exit.GetCode())
+	info.ExitCode = &code
+	info.Diagnosis = r.diagnose(final, exit, cause, end, wall)
+	exit.Verdict, exit.Summary = string(info.Diagnosis.Verdict), info.Diagnosis.Summary
+
+	rows := r.last
+	merged := mergeFinal(final, rows)
+	r.whole.Add(merged)
+	r.current.Add(merged)
+	r.writeReport(rows)
+	r.fillFinal(merged, wall)
+	if r.store != nil {
+		if err := r.store.Put(info); err != nil {
+			r.log.Error("write the record", "error", err)
+		}
+		if err := r.store.Close(); err != nil {
+			r.log.Error("close the record", "error", err)
+		}
+	}
+	return info, exit
+}
+
+func (r *recorder) diagnose(final *procstats.Sample, exit *proto.Exit, cause record.Verdict, end ended, wall time.Duration) record.Diagnosis {
+	evidence := record.Evidence{
+		Cause: cause, ExitCode: int(exit.GetCode()), Signal: int(exit.GetSignal()), Wall: wall,
+		Before: r.baseline, After: final, Last: r.last,
+	}
+	if r.last != nil {
+		evidence.LastAge = end.at.Sub(r.last.Wall)
+	}
+	return record.Diagnose(evidence)
+}
+
+// fillFinal puts the final numbers into the record.
+func (r *recorder) fillFinal(merged *procstats.Sample, wall time.Duration) {
+	info := r.info
+	info.Samples = r.sampler.cost.collections.Load()
+	info.Measurements, info.Absent = values(merged.Task)
+	history := procstats.History{Elapsed: wall}
+	if peak, err := r.whole.Reduce(procstats.TreeRSS, procstats.Max); err == nil {
+		history.Peak = peak
+	}
+	info.Headline = headlines(procstats.Headlines(merged, history))
+	info.Processes = processes(&r.whole, merged, r.interval > 0)
+	info.Peak = peakMoment(&r.whole, r.last)
+	info.Sources = sources(r.sampler.describe())
+}

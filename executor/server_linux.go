@@ -1,0 +1,293 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/wire"
+)
+
+// minInterval bounds what one caller can cost.
+const minInterval = 10 * time.Millisecond
+
+// Hello implements proto.ExecutorServer.
+func (e *Executor) Hello(_ context.Context, request *proto.HelloRequest) (*proto.HelloResponse, error) {
+	if request.GetProtocolMax() < wire.ProtocolMin || request.GetProtocolMin() > wire.ProtocolMax {
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"this executor (%s) speaks protocol %d to %d, its caller (%s) %d to %d: no version in common",
+			e.build, wire.ProtocolMin, wire.ProtocolMax, request.GetBuild(), request.GetProtocolMin(), request.GetProtocolMax())
+	}
+	e.greet()
+	response := &proto.HelloResponse{
+		ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: e.build, BootId: e.bootID,
+		Executor: wire.FromProcessID(e.self), State: proto.TaskState_TASK_STATE_PENDING,
+	}
+	if t := e.current(); t != nil {
+		response.Launched, response.State = t.launched, proto.TaskState_TASK_STATE_RUNNING
+		select {
+		case <-t.gone:
+			response.State = proto.TaskState_TASK_STATE_EXITED
+		default:
+		}
+	}
+	return response, nil
+}
+
+// greet gives the process its umask back: it was tightened for the socket, which exists once somebody is connected.
+func (e *Executor) greet() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.greeted {
+		e.greeted = true
+		unix.Umask(e.umask)
+	}
+}
+
+// Launch implements proto.ExecutorServer.
+func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*proto.LaunchResponse, error) {
+	e.mu.Lock()
+	again := e.launches
+	e.launches = true
+	e.mu.Unlock()
+	if again {
+		return nil, status.Error(codes.FailedPrecondition, "this executor has launched its task already")
+	}
+	t, c, err := e.prepare(request)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.launch(ctx, t, c); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	e.task = t
+	e.mu.Unlock()
+	if err := e.writeAddress(t); err != nil {
+		e.log.Error("write the address", "error", err)
+	}
+	e.work.Go(func() {
+		t.run(e.ctx)
+		if request.GetExitWithTask() {
+			e.cancel()
+		}
+	})
+	if fd := request.GetLeashFd(); fd > 0 {
+		e.holdLeash(os.NewFile(uintptr(fd), "leash"), t)
+	}
+	return t.launched, nil
+}
+
+// holdLeash stops the task when the caller's end of the pipe is closed, which the kernel does however it died, and
+// ends the executor with it.
+func (e *Executor) holdLeash(leash *os.File, t *task) {
+	// A blocking descriptor would hold a thread; the runtime's poller wakes us instead.
+	if err := unix.SetNonblock(int(leash.Fd()), true); err != nil {
+		e.log.Error("hold the leash", "error", err)
+	}
+	leash = os.NewFile(leash.Fd(), "leash")
+	e.work.Go(func() {
+		<-e.ctx.Done()
+		_ = leash.Close() //nolint:errcheck // only ends the read below
+	})
+	e.work.Go(func() {
+		buffer := make([]byte, 1)
+		for {
+			if _, err := leash.Read(buffer); err != nil {
+				break
+			}
+		}
+		if e.ctx.Err() == nil {
+			t.stop(record.Stopped, 0, t.killGrace())
+			<-t.gone
+			e.cancel()
+		}
+	})
+}
+
+func (e *Executor) writeAddress(t *task) error {
+	if e.folder == "" {
+		return nil
+	}
+	address := &wire.Address{
+		ID: t.request.GetId(), Folder: e.folder, BootID: e.bootID, Executor: e.self, Main: t.main,
+		Cgroup: t.group.Cgroup, Owned: t.group.Owned, RecordDir: t.request.GetRecord().GetDir(),
+		Command: t.request.GetCommandLine(),
+	}
+	sockets, err := filepath.Glob(filepath.Join(e.folder, "plugin*"))
+	if err != nil {
+		return err
+	}
+	if len(sockets) > 0 {
+		address.Socket = sockets[0]
+	}
+	return address.Write()
+}
+
+// Wait implements proto.ExecutorServer.
+func (e *Executor) Wait(ctx context.Context, _ *proto.WaitRequest) (*proto.WaitResponse, error) {
+	t, err := e.live()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-t.gone:
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	text, err := json.Marshal(t.final)
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "encode the record: %v", err)
+	}
+	return &proto.WaitResponse{Exit: t.exit, Record: text}, nil
+}
+
+// Signal implements proto.ExecutorServer.
+func (e *Executor) Signal(_ context.Context, request *proto.SignalRequest) (*proto.SignalResponse, error) {
+	t, err := e.live()
+	if err != nil {
+		return nil, err
+	}
+	signal := unix.Signal(request.GetSignal())
+	if signal <= 0 || signal > 64 {
+		return nil, status.Errorf(codes.InvalidArgument, "signal %d: not a signal number", request.GetSignal())
+	}
+	if err := t.signal(signal, request.GetGroup()); err != nil {
+		if errors.Is(err, unix.ESRCH) {
+			return nil, status.Error(codes.NotFound, err.Error())
+		}
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return &proto.SignalResponse{}, nil
+}
+
+// Stop implements proto.ExecutorServer.
+func (e *Executor) Stop(ctx context.Context, request *proto.StopRequest) (*proto.StopResponse, error) {
+	t, err := e.live()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-t.gone:
+		return &proto.StopResponse{}, nil
+	default:
+	}
+	t.stop(record.Stopped, unix.Signal(request.GetSignal()), time.Duration(max(0, request.GetGraceNs())))
+	select {
+	case <-t.gone:
+		return &proto.StopResponse{}, nil
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// Sample implements proto.ExecutorServer.
+func (e *Executor) Sample(_ context.Context, request *proto.SampleRequest) (*proto.SampleResponse, error) {
+	t, err := e.live()
+	if err != nil {
+		return nil, err
+	}
+	s := t.sampler.get(time.Duration(max(0, request.GetMaxAgeNs())), request.GetRows())
+	return &proto.SampleResponse{Sample: wire.FromSample(s, request.GetRows())}, nil
+}
+
+// Stats implements proto.ExecutorServer.
+func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamingServer[proto.SampleResponse]) error {
+	t, err := e.live()
+	if err != nil {
+		return err
+	}
+	interval := time.Duration(request.GetIntervalNs())
+	if interval < minInterval {
+		return status.Errorf(codes.InvalidArgument, "interval %s: the shortest is %s", interval, minInterval)
+	}
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	stop := context.AfterFunc(e.ctx, cancel)
+	defer stop()
+	go func() { // ends with ctx, which the deferred cancel ends
+		select {
+		case <-t.gone:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	ticks(ctx, interval, func() bool {
+		s := t.sampler.get(interval/2, request.GetRows())
+		err = stream.Send(&proto.SampleResponse{Sample: wire.FromSample(s, request.GetRows())})
+		return err == nil
+	})
+	if err != nil || stream.Context().Err() == nil {
+		return err
+	}
+	return status.FromContextError(stream.Context().Err()).Err()
+}
+
+// Events implements proto.ExecutorServer.
+func (e *Executor) Events(_ *proto.EventsRequest, stream grpc.ServerStreamingServer[proto.Event]) error {
+	var sequence uint64
+	for {
+		events, changed, closed := e.journal.after(sequence)
+		for _, event := range events {
+			if err := stream.Send(event); err != nil {
+				return err
+			}
+			sequence = event.GetSequence()
+		}
+		if closed && len(events) == 0 {
+			return nil
+		}
+		if len(events) > 0 {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return status.FromContextError(stream.Context().Err()).Err()
+		case <-e.ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Resize implements proto.ExecutorServer.
+func (e *Executor) Resize(_ context.Context, request *proto.ResizeRequest) (*proto.ResizeResponse, error) {
+	if _, err := e.live(); err != nil {
+		return nil, err
+	}
+	const most = 1<<16 - 1
+	if request.GetRows() > most || request.GetColumns() > most {
+		return nil, status.Errorf(codes.InvalidArgument, "window of %d rows and %d columns: at most %d", request.GetRows(), request.GetColumns(), most)
+	}
+	if err := e.streams.resize(uint16(request.GetRows()), uint16(request.GetColumns())); err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return &proto.ResizeResponse{}, nil
+}
+
+// Shutdown implements proto.ExecutorServer.
+func (e *Executor) Shutdown(context.Context, *proto.ShutdownRequest) (*proto.ShutdownResponse, error) {
+	if t := e.current(); t != nil {
+		select {
+		case <-t.gone:
+		default:
+			return nil, status.Error(codes.FailedPrecondition, "the task is running: stop it first")
+		}
+	}
+	// The answer must leave before the process does.
+	time.AfterFunc(10*time.Millisecond, e.cancel)
+	return &proto.ShutdownResponse{}, nil
+}

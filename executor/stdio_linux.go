@@ -1,0 +1,151 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/proto"
+)
+
+// streams are the task's standard streams on their way into the fork.
+type streams struct {
+	// task holds the descriptors 0, 1 and 2 of the task.
+	task     []uintptr
+	terminal bool
+	// slave stays open for the window size; nil without a terminal.
+	slave *os.File
+	// files are the executor's copies, closed once the task has its own.
+	files []*os.File
+}
+
+// openStdio makes the task's streams as the request says.
+func openStdio(stdio *proto.Stdio, credential *syscall.Credential) (*streams, error) {
+	s := &streams{}
+	var err error
+	switch stdio.GetMode() {
+	case proto.Stdio_MODE_UNSPECIFIED, proto.Stdio_MODE_NULL:
+		err = s.openPaths("", "", "")
+	case proto.Stdio_MODE_DESCRIPTORS:
+		err = s.inherit(stdio)
+	case proto.Stdio_MODE_TERMINAL:
+		if err = s.inherit(stdio); err == nil {
+			err = s.makeTerminal(credential)
+		}
+	case proto.Stdio_MODE_PATHS:
+		err = s.openPaths(stdio.GetStdinPath(), stdio.GetStdoutPath(), stdio.GetStderrPath())
+	default:
+		err = fmt.Errorf("standard streams: unknown mode %d", stdio.GetMode())
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *streams) add(f *os.File) {
+	s.files = append(s.files, f)
+	s.task = append(s.task, f.Fd())
+}
+
+// inherit takes descriptors that the caller left in this process.
+func (s *streams) inherit(stdio *proto.Stdio) error {
+	for _, fd := range []uint32{stdio.GetStdinFd(), stdio.GetStdoutFd(), stdio.GetStderrFd()} {
+		// Several streams may share one descriptor; each gets a copy of its own, so that all can be closed.
+		copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		if err != nil {
+			return fmt.Errorf("standard streams: descriptor %d: %w", fd, err)
+		}
+		s.files = append(s.files, os.NewFile(uintptr(copied), fmt.Sprintf("descriptor %d", fd)))
+		s.task = append(s.task, uintptr(copied))
+	}
+	for _, fd := range []uint32{stdio.GetStdinFd(), stdio.GetStdoutFd(), stdio.GetStderrFd()} {
+		if fd > 2 {
+			_ = unix.Close(int(fd)) //nolint:errcheck // closed once already where streams share a descriptor
+		}
+	}
+	return nil
+}
+
+// makeTerminal prepares the pseudo terminal's slave as the controlling terminal of the task's user.
+func (s *streams) makeTerminal(credential *syscall.Credential) error {
+	fd, err := unix.FcntlInt(s.task[0], unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return fmt.Errorf("standard streams: %w", err)
+	}
+	s.slave = os.NewFile(uintptr(fd), "terminal")
+	s.terminal = true
+	if credential != nil {
+		if err := s.slave.Chown(int(credential.Uid), -1); err != nil {
+			return fmt.Errorf("standard streams: %w", err)
+		}
+	}
+	return nil
+}
+
+// openPaths opens files or FIFOs; an empty path is /dev/null.
+func (s *streams) openPaths(stdin, stdout, stderr string) error {
+	for i, path := range []string{stdin, stdout, stderr} {
+		f, err := openStream(path, i == 0)
+		if err != nil {
+			return fmt.Errorf("standard streams: %w", err)
+		}
+		s.add(f)
+	}
+	return nil
+}
+
+// openStream opens one stream. A FIFO is opened for both directions: that neither waits for a reader nor ends the
+// task with SIGPIPE when the reader is replaced, fifo(7).
+func openStream(path string, input bool) (*os.File, error) {
+	if path == "" {
+		path = os.DevNull
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.Mode()&os.ModeNamedPipe != 0:
+		// As a plain descriptor: os.OpenFile would make it non-blocking, and the task would inherit that.
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		return os.NewFile(uintptr(fd), path), nil
+	case input:
+		return os.Open(path)
+	}
+	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+}
+
+// started closes the executor's copies: a pipe whose writer ended must come to its end.
+func (s *streams) started() {
+	for _, f := range s.files {
+		_ = f.Close() //nolint:errcheck // the task has its own copy; nothing was written through this one
+	}
+	s.files = nil
+}
+
+func (s *streams) close() {
+	s.started()
+	if s.slave != nil {
+		_ = s.slave.Close() //nolint:errcheck // see started
+		s.slave = nil
+	}
+}
+
+// errNoTerminal says that a task has no window to resize.
+var errNoTerminal = errors.New("the task has no terminal")
+
+// resize tells the terminal its size; its foreground group gets SIGWINCH from the kernel.
+func (s *streams) resize(rows, columns uint16) error {
+	if s == nil || s.slave == nil {
+		return errNoTerminal
+	}
+	return unix.IoctlSetWinsize(int(s.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
+}

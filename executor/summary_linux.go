@@ -1,0 +1,159 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// recordRows bounds the process rows of a final record; the rest is summed in its exited row.
+const recordRows = 50
+
+// trueAfterEnd are gauges that still say something when the task is gone: peaks and limits. The others are taken
+// from the last sample while it lived; a memory.current of an empty cgroup is nobody's memory.
+func trueAfterEnd() procstats.Selection {
+	return procstats.Select(
+		procstats.CgroupMemoryPeak, procstats.CgroupMemorySwapPeak, procstats.CgroupPidsPeak, procstats.RusageMaxRSS,
+		procstats.CgroupMemoryMax, procstats.CgroupMemoryHigh, procstats.CgroupMemorySwapMax, procstats.CgroupPidsMax,
+		procstats.CgroupCPUQuota, procstats.CgroupCPUWeight, procstats.CgroupCPUShares,
+	)
+}
+
+// mergeFinal returns the final totals with the gauges of the last sample while the task lived. rows is nil where
+// nothing was sampled.
+func mergeFinal(final, rows *procstats.Sample) *procstats.Sample {
+	merged := final.Clone()
+	keep := trueAfterEnd()
+	for i := range merged.Task {
+		id := merged.Task[i].ID()
+		row, known := procstats.Lookup(id)
+		if !known || row.Kind != procstats.Gauge || keep.Has(id) {
+			continue
+		}
+		merged.Task[i] = procstats.AbsentReading(id, "nothing was sampled while the task ran")
+	}
+	if rows == nil {
+		return merged
+	}
+	for _, reading := range rows.Task {
+		if row, known := procstats.Lookup(reading.ID()); !known || (row.Kind == procstats.Gauge && !keep.Has(reading.ID())) {
+			merged.Task.Put(reading)
+		} else if _, found := merged.Task.Get(reading.ID()); !found {
+			merged.Task.Put(reading)
+		}
+	}
+	for source, stamp := range rows.Sources {
+		if merged.Sources[source].Zero() {
+			merged.Sources[source] = stamp
+		}
+	}
+	return merged
+}
+
+func values(readings procstats.Readings) (present map[string]any, absent map[string]string) {
+	present, absent = map[string]any{}, map[string]string{}
+	for _, reading := range readings {
+		name := reading.ID().String()
+		row, _ := procstats.Lookup(reading.ID())
+		text, _ := reading.Text()
+		number, _ := reading.Number()
+		switch {
+		case !reading.Present():
+			absent[name] = reading.Reason()
+		case row.Kind == procstats.Label || row.Kind == procstats.Category:
+			present[name] = text
+		default:
+			present[name] = number
+		}
+	}
+	return present, absent
+}
+
+func headlines(list []procstats.HeadlineValue) map[string]record.HeadlineValue {
+	all := make(map[string]record.HeadlineValue, len(list))
+	for _, h := range list {
+		value := record.HeadlineValue{Source: h.Source, Guarantee: h.Guarantee, Reason: h.Reading.Reason()}
+		if number, ok := h.Reading.Number(); ok {
+			value.Value = &number
+		}
+		all[h.ID.String()] = value
+	}
+	return all
+}
+
+// processes lists who used the CPU over the whole run: the largest rows, the rest in exited, and what closes the sum.
+func processes(whole *procstats.Window, merged *procstats.Sample, sampled bool) *record.Processes {
+	if !sampled {
+		return &record.Processes{Rows: []record.ProcessRow{}, Reason: "publishing off: nothing was sampled while the task ran"}
+	}
+	p := &record.Processes{Rows: []record.ProcessRow{}, Omitted: whole.ProcessesOmitted()}
+	var inRows, inExited float64
+	for _, process := range whole.Processes() {
+		cpu, err := process.Reduce(procstats.ProcessCPU, procstats.Last)
+		seconds, ok := cpu.Number()
+		if err != nil || !ok {
+			continue
+		}
+		if len(p.Rows) >= recordRows {
+			p.Exited.Processes++
+			inExited += seconds
+			continue
+		}
+		inRows += seconds
+		p.Rows = append(p.Rows, finalRow(&process))
+	}
+	p.Exited.CPUSeconds = &inExited
+	if total, ok := cpuTotal(merged); ok {
+		unattributed := total - inRows - inExited
+		p.TotalCPUSeconds, p.UnattributedCPUSeconds = &total, &unattributed
+	}
+	return p
+}
+
+// cpuTotal returns the task's CPU seconds by the order of preference of the headline.
+func cpuTotal(s *procstats.Sample) (seconds float64, ok bool) {
+	for _, headline := range procstats.Headlines(s, procstats.History{}) {
+		if headline.ID == procstats.HeadlineCPU {
+			return headline.Reading.Number()
+		}
+	}
+	return 0, false
+}
+
+func finalRow(p *procstats.ProcessWindow) record.ProcessRow {
+	row := record.ProcessRow{
+		PID: p.PID, StartTicks: p.Start, PPID: p.PPID, Command: p.Command, Measurements: map[string]any{},
+	}
+	for _, m := range procstats.Table() {
+		if m.Scope != procstats.ProcessScope || !m.Kind.Allows(procstats.Last) || m.Kind == procstats.Label {
+			continue
+		}
+		if reading, err := p.Reduce(m.ID, procstats.Last); err == nil && reading.Present() {
+			number, _ := reading.Number()
+			row.Measurements[m.Name] = number
+		}
+	}
+	return row
+}
+
+func sources(list []procstats.Description) []record.Source {
+	all := make([]record.Source, 0, len(list))
+	for _, d := range list {
+		all = append(all, record.Source{Name: d.ID.String(), Version: d.Version, Available: d.Available, Reason: d.Reason})
+	}
+	return all
+}
+
+// peakMoment says when the samples saw most memory, and who held it then if that was the last sample.
+func peakMoment(whole *procstats.Window, last *procstats.Sample) *record.Peak {
+	for _, id := range []procstats.ID{procstats.CgroupMemoryCurrent, procstats.TreeRSS} {
+		highest, err := whole.Reduce(id, procstats.Max)
+		at, ok := whole.MaxAt(id)
+		if bytes, present := highest.Number(); err == nil && ok && present && last != nil {
+			return &record.Peak{At: at.Wall, MemoryBytes: bytes, Measurement: id.String()}
+		}
+	}
+	return nil
+}

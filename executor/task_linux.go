@@ -1,0 +1,235 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+const (
+	defaultKillGrace  = 5 * time.Second
+	defaultKillSignal = unix.SIGTERM
+)
+
+// task is the one task of an executor, from its fork until nothing is left of it.
+type task struct {
+	request  *proto.LaunchRequest
+	launched *proto.LaunchResponse
+	log      hclog.Logger
+	children *reaper
+	group    *cgroup.Group
+	sampler  *sampler
+	recorder *recorder
+	journal  *journal
+
+	main    procstats.ProcessID
+	started time.Time
+	mono    procstats.Stamp
+	end     <-chan ended
+
+	// gone is closed when nothing is left of the task and its record is whole; exit and final are set then.
+	gone  chan struct{}
+	exit  *proto.Exit
+	final *record.Record
+
+	mu sync.Mutex // guards following
+	// cause is the first reason for which we ended the task ourselves; empty while nobody did.
+	cause record.Verdict
+	// killTimer is set while a stop is under way.
+	killTimer *time.Timer
+	// killing makes every orphan that comes home be killed too.
+	killing bool
+	mainEnd *ended
+}
+
+// run sees the task to its end. It returns when nothing is left of it and the record is written.
+func (t *task) run(ctx context.Context) {
+	sampling, stopSampling := context.WithCancel(ctx)
+	var recording sync.WaitGroup
+	recording.Go(func() { t.recorder.run(sampling, t.sampler) })
+	if timeout := time.Duration(t.request.GetTimeoutNs()); timeout > 0 {
+		timer := time.AfterFunc(timeout, func() { t.stop(record.TimedOut, 0, t.killGrace()) })
+		defer timer.Stop()
+	}
+	end := <-t.end
+	t.mainEnded(end)
+	t.awaitChildren()
+	stopSampling()
+	recording.Wait()
+	t.finish(end)
+}
+
+func (t *task) mainEnded(end ended) {
+	t.mu.Lock()
+	t.mainEnd = &end
+	t.mu.Unlock()
+	t.journal.add("main_exited", describeStatus(end.status), nil)
+}
+
+// awaitChildren waits until the last process is gone. Processes that outlive the main process are asked to end
+// and then killed, unless the caller waits for all.
+func (t *task) awaitChildren() {
+	if !t.request.GetWaitForAll() {
+		t.children.reapAll() // so that the token below is up to date
+		select {
+		case <-t.children.childless:
+			return
+		default:
+			t.stopLeftovers()
+		}
+	}
+	<-t.children.childless
+}
+
+// stopLeftovers signals what outlived the main process and sees that it is killed after the grace.
+func (t *task) stopLeftovers() {
+	signal := t.killSignal()
+	pids, err := t.members()
+	if err != nil {
+		t.log.Error("list processes left behind", "error", err)
+	}
+	for _, p := range pids {
+		if err := p.signal(signal); err != nil {
+			t.log.Error("stop a process left behind", "pid", p.PID, "error", err)
+		}
+		p.close()
+	}
+	if len(pids) > 0 {
+		t.journal.add("leftovers", fmt.Sprintf("%d processes outlived the main process and are stopped", len(pids)), nil)
+	}
+	t.armKill(t.killGrace())
+}
+
+// stop asks the task to end and kills it after the grace. The first cause is the one that counts.
+func (t *task) stop(cause record.Verdict, signal unix.Signal, grace time.Duration) {
+	t.mu.Lock()
+	first := t.cause == "" && t.mainEnd == nil
+	if first {
+		t.cause = cause
+	}
+	t.mu.Unlock()
+	if first {
+		t.journal.add("stopping", fmt.Sprintf("stopping the task (%s)", cause), nil)
+	}
+	if signal == 0 {
+		signal = t.killSignal()
+	}
+	if grace > 0 {
+		if err := t.signal(signal, false); err != nil && !errors.Is(err, unix.ESRCH) {
+			t.log.Error("stop the main process", "error", err)
+		}
+	}
+	t.armKill(grace)
+}
+
+// armKill sees that everything is killed after the grace; a shorter grace replaces a longer one.
+func (t *task) armKill(grace time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.killTimer != nil && !t.killTimer.Stop() {
+		return // it has fired: the kill is under way
+	}
+	t.killTimer = time.AfterFunc(grace, t.kill)
+}
+
+// signal sends a signal to the main process, or to its process group as a terminal would.
+func (t *task) signal(signal unix.Signal, group bool) error {
+	return t.children.whileUnreaped(t.main.PID, func() error {
+		if group {
+			return unix.Kill(-t.main.PID, signal)
+		}
+		return unix.Kill(t.main.PID, signal)
+	})
+}
+
+// kill ends everything, at once and for good.
+func (t *task) kill() {
+	t.mu.Lock()
+	t.killing = true
+	t.mu.Unlock()
+	if t.group.Exists() {
+		if err := t.group.Kill(); err != nil {
+			t.log.Error("kill the cgroup", "error", err)
+		}
+	}
+	t.killMembers()
+}
+
+// orphanHome is called when a child was reaped: while the task is being killed, orphans that come home to the
+// executor are killed as well. Each round sees the children of those that died in the round before.
+func (t *task) orphanHome() {
+	t.mu.Lock()
+	killing := t.killing
+	t.mu.Unlock()
+	if killing {
+		t.killMembers()
+	}
+}
+
+func (t *task) killMembers() {
+	members, err := t.members()
+	if err != nil {
+		t.log.Error("list processes to kill", "error", err)
+	}
+	for _, p := range members {
+		if err := p.signal(unix.SIGKILL); err != nil {
+			t.log.Error("kill a process", "pid", p.PID, "error", err)
+		}
+		p.close()
+	}
+}
+
+// finish reads the task a last time, writes its record and removes its cgroup.
+func (t *task) finish(end ended) {
+	t.mu.Lock()
+	cause := t.cause
+	if t.killTimer != nil {
+		t.killTimer.Stop()
+	}
+	t.mu.Unlock()
+	final := t.sampler.get(0, false)
+	if err := t.sampler.close(final); err != nil {
+		t.log.Error("close kernel files", "error", err)
+	}
+	t.final, t.exit = t.recorder.finish(final, end, cause)
+	if err := t.group.Empty(context.Background()); err != nil {
+		t.log.Error("remove the cgroup", "error", err)
+	}
+	t.journal.add("exited", t.exit.GetSummary(), nil)
+	t.journal.close()
+	close(t.gone)
+}
+
+func (t *task) killGrace() time.Duration {
+	if grace := time.Duration(t.request.GetKillGraceNs()); grace > 0 {
+		return grace
+	}
+	return defaultKillGrace
+}
+
+func (t *task) killSignal() unix.Signal {
+	if signal := unix.Signal(t.request.GetKillSignal()); signal != 0 {
+		return signal
+	}
+	return defaultKillSignal
+}
+
+func describeStatus(status unix.WaitStatus) string {
+	if status.Signaled() {
+		return fmt.Sprintf("the main process was ended by %s", unix.SignalName(status.Signal()))
+	}
+	return fmt.Sprintf("the main process exited with code %d", status.ExitStatus())
+}

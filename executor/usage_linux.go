@@ -1,0 +1,125 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// usage reduces a report's window to one line of usage.jsonl. rows is its last sample with process rows.
+func usage(w *procstats.Window, rows *procstats.Sample, selection procstats.Selection) *record.Usage {
+	first, last := w.Span()
+	u := &record.Usage{
+		SchemaVersion: record.SchemaVersion,
+		From:          first.Wall, To: last.Wall,
+		FromMono: first.Mono.Seconds(), ToMono: last.Mono.Seconds(),
+		Samples:      int64(w.Samples()),
+		Measurements: map[string]record.Reduced{},
+		Absent:       map[string]string{},
+	}
+	for _, m := range procstats.Table() {
+		if m.Scope != procstats.TaskScope || !selection.Has(m.ID) {
+			continue
+		}
+		reduced, reason := reduce(m, w.Reduce)
+		if reason != "" {
+			u.Absent[m.Name] = reason
+			continue
+		}
+		u.Measurements[m.Name] = reduced
+	}
+	if rows != nil {
+		u.Headline = headlines(procstats.Headlines(rows, procstats.History{}))
+		u.Processes = usageProcesses(w, rows)
+	}
+	return u
+}
+
+// reduce takes every legal reduction of a measurement; reason is set where there is no last value at all.
+func reduce(m procstats.Measurement, of func(procstats.ID, procstats.Reduction) (procstats.Reading, error)) (r record.Reduced, reason string) {
+	for _, reduction := range m.Kind.Reductions() {
+		if reduction == procstats.Tally {
+			continue
+		}
+		reading, err := of(m.ID, reduction)
+		if err != nil {
+			return r, err.Error()
+		}
+		number, present := reading.Number()
+		if !present {
+			if reduction == procstats.Last {
+				return r, reading.Reason()
+			}
+			continue
+		}
+		switch reduction {
+		case procstats.Last:
+			if text, isText := reading.Text(); isText && m.Kind == procstats.Label {
+				r.Text = &text
+				continue
+			}
+			r.Last = &number
+		case procstats.Min:
+			r.Min = &number
+		case procstats.Max:
+			r.Max = &number
+		case procstats.Mean:
+			r.Mean = &number
+		case procstats.Delta:
+			r.Delta = &number
+		case procstats.Rate:
+			r.Rate = &number
+		case procstats.Tally:
+		}
+	}
+	return r, ""
+}
+
+func usageProcesses(w *procstats.Window, rows *procstats.Sample) *record.UsageProcesses {
+	p := &record.UsageProcesses{Rows: []record.UsageRow{}, Omitted: rows.Omitted}
+	live := make(map[procstats.ProcessID]bool, len(rows.Processes))
+	for i := range rows.Processes {
+		live[rows.Processes[i].ProcessID] = true
+	}
+	for _, process := range w.Processes() {
+		if live[process.ProcessID] {
+			p.Rows = append(p.Rows, usageRow(&process))
+		}
+	}
+	if seconds, ok := rows.Task.Number(procstats.TreeCPUExited); ok {
+		p.Exited.CPUSeconds = &seconds
+	}
+	if count, ok := rows.Task.Number(procstats.TreeProcessesExited); ok {
+		p.Exited.Processes = int64(count)
+	}
+	if seconds, ok := rows.Task.Number(procstats.TreeCPUUnattributed); ok {
+		p.UnattributedCPUSeconds = &seconds
+	}
+	if total, ok := cpuTotal(rows); ok {
+		p.TotalCPUSeconds = &total
+	}
+	return p
+}
+
+func usageRow(p *procstats.ProcessWindow) record.UsageRow {
+	row := record.UsageRow{
+		PID: p.PID, StartTicks: p.Start, PPID: p.PPID, Command: p.Command, Measurements: map[string]record.Reduced{},
+	}
+	for _, m := range procstats.Table() {
+		if m.Scope != procstats.ProcessScope || m.Kind == procstats.Category || m.Kind == procstats.Label {
+			continue
+		}
+		if reduced, reason := reduce(m, p.Reduce); reason == "" && reduced.Last != nil {
+			row.Measurements[m.Name] = reduced
+		}
+	}
+	if states := p.Tally(procstats.ProcessState); len(states) > 0 {
+		row.States = make(map[string]int64, len(states))
+		for state, samples := range states {
+			row.States[state] = int64(samples)
+		}
+	}
+	return row
+}

@@ -1,0 +1,81 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package wire
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Address is how a live executor is reached again, and how its task is found where the executor is gone. It is
+// kept in the executor's folder and in the handles of whoever started it.
+type Address struct {
+	// ID is the task's name.
+	ID string `json:"id"`
+	// Folder is the executor's own, mode 0700: socket, log, address, lock.
+	Folder string `json:"folder"`
+	Socket string `json:"socket"`
+	// BootID tells boots apart: process ids of another boot mean nothing.
+	BootID   string              `json:"boot_id"`
+	Executor procstats.ProcessID `json:"executor"`
+	// Main is the task's main process, also the leader of its session.
+	Main procstats.ProcessID `json:"main"`
+	// Cgroup is where the task is; Owned groups are removed with it.
+	Cgroup procstats.Cgroup `json:"cgroup"`
+	Owned  bool             `json:"owned,omitempty"`
+	// RecordDir is where info.json is written; empty for none.
+	RecordDir string `json:"record_dir,omitempty"`
+	// Command is what runs there, for people.
+	Command []string `json:"command,omitempty"`
+}
+
+const addressFile = "executor.json"
+
+// Write puts the address into the executor's folder.
+func (a *Address) Write() error {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("encode address: %w", err)
+	}
+	path := filepath.Join(a.Folder, addressFile)
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		return fmt.Errorf("write address: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("write address: %w", err)
+	}
+	return nil
+}
+
+// ReadAddress returns the address in an executor's folder.
+func ReadAddress(folder string) (*Address, error) {
+	path := filepath.Join(folder, addressFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read address: %w", err)
+	}
+	var a Address
+	if err := json.Unmarshal(text, &a); err != nil {
+		return nil, fmt.Errorf("read address %s: %w", path, err)
+	}
+	return &a, nil
+}
+
+// ErrNoBootID says that the system does not tell its boots apart.
+var ErrNoBootID = errors.New("no boot id on this system")
+
+// BootID returns the random id of this boot, random(4).
+func BootID(fs procstats.FS) (string, error) {
+	text, err := os.ReadFile(filepath.Join(fs.Proc, "sys/kernel/random/boot_id"))
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNoBootID, err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

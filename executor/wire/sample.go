@@ -1,0 +1,117 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package wire turns samples into messages of executor/proto and back. Only cumulative values and gauges cross the
+// wire; an id that this build does not know passes through.
+package wire
+
+import (
+	"time"
+
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// FromSample returns the message of a sample. Without rows the process rows stay behind.
+func FromSample(s *procstats.Sample, rows bool) *proto.Sample {
+	m := &proto.Sample{At: fromStamp(s.Stamp), Task: fromReadings(s.Task), Omitted: uint32(s.Omitted)}
+	for source, stamp := range s.Sources {
+		if !stamp.Zero() {
+			m.Sources = append(m.Sources, &proto.SourceStamp{Source: uint32(source), At: fromStamp(stamp)})
+		}
+	}
+	if !rows {
+		m.Omitted += uint32(len(s.Processes))
+		return m
+	}
+	m.Processes = make([]*proto.Process, len(s.Processes))
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		m.Processes[i] = &proto.Process{
+			Id:       FromProcessID(p.ProcessID),
+			Ppid:     int32(p.PPID),
+			Command:  []byte(p.Command),
+			Readings: fromReadings(p.Readings),
+		}
+	}
+	return m
+}
+
+// ToSample returns the sample of a message.
+func ToSample(m *proto.Sample) *procstats.Sample {
+	s := &procstats.Sample{Stamp: toStamp(m.GetAt()), Task: toReadings(m.GetTask()), Omitted: int(m.GetOmitted())}
+	for _, source := range m.GetSources() {
+		if i := int(source.GetSource()); i < len(s.Sources) {
+			s.Sources[i] = toStamp(source.GetAt())
+		}
+	}
+	for _, p := range m.GetProcesses() {
+		s.Processes = append(s.Processes, procstats.ProcessRow{
+			ProcessID: ToProcessID(p.GetId()),
+			PPID:      int(p.GetPpid()),
+			Command:   string(p.GetCommand()),
+			Readings:  toReadings(p.GetReadings()),
+		})
+	}
+	return s
+}
+
+// FromProcessID returns the message of an identity.
+func FromProcessID(id procstats.ProcessID) *proto.ProcessID {
+	return &proto.ProcessID{Pid: int32(id.PID), Start: id.Start}
+}
+
+// ToProcessID returns the identity of a message.
+func ToProcessID(m *proto.ProcessID) procstats.ProcessID {
+	return procstats.ProcessID{PID: int(m.GetPid()), Start: m.GetStart()}
+}
+
+func fromStamp(s procstats.Stamp) *proto.Stamp {
+	return &proto.Stamp{MonoNs: int64(s.Mono), UnixNs: s.Wall.UnixNano()}
+}
+
+func toStamp(m *proto.Stamp) procstats.Stamp {
+	if m == nil {
+		return procstats.Stamp{}
+	}
+	return procstats.Stamp{Mono: time.Duration(m.GetMonoNs()), Wall: time.Unix(0, m.GetUnixNs())}
+}
+
+func fromReadings(readings procstats.Readings) []*proto.Reading {
+	// One allocation for all messages of a row: a stream sends hundreds of them every second.
+	messages := make([]proto.Reading, len(readings))
+	pointers := make([]*proto.Reading, len(readings))
+	for i, r := range readings {
+		m := &messages[i]
+		m.Id = uint32(r.ID())
+		switch text, isText := r.Text(); {
+		case !r.Present():
+			m.Value = &proto.Reading_Absent{Absent: r.Reason()}
+		case isText && text != "":
+			m.Value = &proto.Reading_Text{Text: []byte(text)}
+		default:
+			number, _ := r.Number()
+			m.Value = &proto.Reading_Number{Number: number}
+		}
+		pointers[i] = m
+	}
+	return pointers
+}
+
+func toReadings(messages []*proto.Reading) procstats.Readings {
+	readings := make(procstats.Readings, 0, len(messages))
+	for _, m := range messages {
+		id := procstats.ID(m.GetId())
+		switch value := m.GetValue().(type) {
+		case *proto.Reading_Number:
+			readings.Put(procstats.NumberReading(id, value.Number))
+		case *proto.Reading_Text:
+			readings.Put(procstats.TextReading(id, string(value.Text)))
+		case *proto.Reading_Absent:
+			readings.Put(procstats.AbsentReading(id, value.Absent))
+		default:
+			readings.Put(procstats.AbsentReading(id, "a value of a kind this build does not know"))
+		}
+	}
+	return readings
+}
