@@ -1,0 +1,220 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tachograph/tacho"
+
+// part is one room of the house: a folder with all below it that is not another room.
+type part struct {
+	dir string
+	// uses are the parts it may import, and whatever those may; itself always.
+	uses []string
+	// modules are the only modules of others it may import, with all their packages; nil allows any.
+	modules []string
+	// avoids are packages it must not import itself, with the reason in why.
+	avoids []string
+	why    string
+}
+
+// house says which way the arrows point. A new folder needs a line here, and so a decision where it stands.
+var house = []part{
+	{
+		dir: "procstats", modules: []string{"golang.org/x/sys", "github.com/shirou/gopsutil/v4"},
+		avoids: []string{"net", "net/http", "os/exec"}, why: "it only reads files below the roots given to it",
+	},
+	{dir: "version", modules: []string{}},
+	{
+		dir: "executor/record", uses: []string{"procstats"}, modules: []string{},
+		avoids: []string{"net", "net/http", "os/exec"}, why: "a diagnosis is a pure function of what was read",
+	},
+	{dir: "plugin/proto"},
+	{dir: "executor/proto"},
+	{dir: "executor/wire", uses: []string{"procstats", "executor/proto"}},
+	{dir: "executor/cgroup", uses: []string{"procstats"}},
+	{dir: "executor", uses: []string{"executor/record", "executor/wire", "executor/cgroup", "version"}},
+	{dir: "executor/client", uses: []string{"executor/record", "executor/wire", "executor/cgroup", "version"}},
+	{dir: "driver", uses: []string{"executor/client"}},
+	{dir: "plugin", uses: []string{"driver", "plugin/proto"}},
+	{
+		dir: "hook", uses: []string{"procstats"},
+		avoids: []string{"net/http"}, why: "an orchestrator can use it alone",
+	},
+	{dir: "agent", uses: []string{"hook", "driver", "plugin"}},
+	{dir: "command", uses: []string{"agent", "executor", "executor/client", "plugin"}},
+	{dir: "e2e", uses: []string{"command"}},
+	{dir: "", uses: []string{"command"}}, // main.go: which of the faces this process is
+}
+
+// listed is what go list says of a package.
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+// TestArrows holds that packages import each other only in the directions of the design, on every system that
+// the house is built for. A package that does not exist yet breaks no rule.
+func TestArrows(t *testing.T) {
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		t.Run(goos, func(t *testing.T) {
+			packages := list(t, goos)
+			if len(packages) == 0 {
+				t.Fatal("go list knows no package of this module")
+			}
+			for _, p := range packages {
+				from, ok := partOf(p.ImportPath)
+				if !ok {
+					t.Errorf("%s stands nowhere in the house: give it a line in this test", p.ImportPath)
+					continue
+				}
+				for _, imported := range p.Imports {
+					if complaint := forbidden(from, imported); complaint != "" {
+						t.Errorf("%s imports %s: %s", p.ImportPath, imported, complaint)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestArrowsPointOneWay holds that the rules themselves have no circle.
+func TestArrowsPointOneWay(t *testing.T) {
+	for _, p := range house {
+		for _, used := range reachable(p.dir) {
+			if used != p.dir && slices.Contains(reachable(used), p.dir) {
+				t.Errorf("%q and %q may import each other", p.dir, used)
+			}
+		}
+	}
+}
+
+func TestForbidden(t *testing.T) {
+	tests := []struct {
+		from, imported string
+		allowed        bool
+	}{
+		{"procstats", module + "/executor", false},
+		{"procstats", "golang.org/x/sys/unix", true},
+		{"procstats", "github.com/hashicorp/go-plugin", false},
+		{"procstats", "net/http", false},
+		{"hook", module + "/procstats", true},
+		{"hook", module + "/driver", false},
+		{"executor", module + "/executor/client", false},
+		{"driver", module + "/procstats", true},
+		{"driver", module + "/agent", false},
+		{"plugin", module + "/plugin/proto/structs", true},
+		{"plugin/proto", module + "/plugin", false},
+		{"agent", module + "/command", false},
+		{"executor/record", "github.com/google/go-cmp/cmp", false},
+		{"executor", module + "/executor/internal/thing", true},
+	}
+	for _, tt := range tests {
+		i := slices.IndexFunc(house, func(p part) bool { return p.dir == tt.from })
+		if complaint := forbidden(house[i], tt.imported); (complaint == "") != tt.allowed {
+			t.Errorf("%s imports %s: %q", tt.from, tt.imported, complaint)
+		}
+	}
+}
+
+// list asks the go command for every package of this module with its imports, tests aside. Packages that do not
+// compile are listed all the same.
+func list(t *testing.T, goos string) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports", "./...")
+	cmd.Env = append(os.Environ(), "GOOS="+goos, "CGO_ENABLED=0")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+	}
+	var packages []listed
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// partOf finds the part with the longest folder that a package of this module is in.
+func partOf(path string) (found part, ok bool) {
+	dir, inside := folder(path)
+	if !inside {
+		return part{}, false
+	}
+	for _, p := range house {
+		if within(dir, p.dir) && (!ok || len(p.dir) > len(found.dir)) {
+			found, ok = p, true
+		}
+	}
+	return found, ok
+}
+
+// folder returns a package's folder in this module; ok is false for packages of others.
+func folder(path string) (dir string, ok bool) {
+	rest, ok := strings.CutPrefix(path, module)
+	if !ok || (rest != "" && rest[0] != '/') {
+		return "", false
+	}
+	return strings.TrimPrefix(rest, "/"), true
+}
+
+// within reports whether a folder is part of another; the root is part of nothing and has no parts.
+func within(dir, of string) bool {
+	return dir == of || (of != "" && strings.HasPrefix(dir, of+"/"))
+}
+
+// reachable lists the parts that a part may import.
+func reachable(dir string) []string {
+	dirs := []string{dir}
+	for i := 0; i < len(dirs); i++ {
+		for _, p := range house {
+			if p.dir != dirs[i] {
+				continue
+			}
+			for _, used := range p.uses {
+				if !slices.Contains(dirs, used) {
+					dirs = append(dirs, used)
+				}
+			}
+		}
+	}
+	return dirs
+}
+
+// forbidden says why a part must not import a package; empty where it may.
+func forbidden(from part, imported string) string {
+	if slices.Contains(from.avoids, imported) {
+		return from.why
+	}
+	if _, inside := folder(imported); inside {
+		to, ok := partOf(imported)
+		if !ok || !slices.Contains(reachable(from.dir), to.dir) {
+			return "the arrow points the other way"
+		}
+		return ""
+	}
+	if from.modules == nil || !strings.Contains(strings.Split(imported, "/")[0], ".") {
+		return "" // any module may be used, or it is the standard library
+	}
+	if !slices.ContainsFunc(from.modules, func(m string) bool { return within(imported, m) }) {
+		return "this part keeps to the standard library and " + strings.Join(from.modules, ", ")
+	}
+	return ""
+}
