@@ -4,44 +4,28 @@
 package main
 
 import (
-	"io"
+	"bytes"
 	"strings"
 	"sync"
 )
 
-// consoleLimit is how much of a console is kept: a crash with its backtraces and what came before.
-const consoleLimit = 64 << 10
-
-// console keeps the end of what the kernel, init and the emulator say.
+// console collects what the firmware, the kernel, init and the emulator say. It may be written to
+// by several goroutines.
 type console struct {
-	tee io.Writer // gets everything at once; nil for nobody
-
 	mu   sync.Mutex
-	text []byte
+	text bytes.Buffer
 }
 
 func (c *console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.tee != nil {
-		if _, err := c.tee.Write(p); err != nil {
-			return 0, err
-		}
-	}
-	c.text = append(c.text, p...)
-	if extra := len(c.text) - consoleLimit; extra > 0 {
-		c.text = append(c.text[:0], c.text[extra:]...)
-	}
-	return len(p), nil
+	return c.text.Write(p)
 }
 
-// String returns what was kept, with plain line ends and without the firmware's screen controls.
+// String returns the text with plain line ends and without the firmware's screen controls.
 func (c *console) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	text := strings.ReplaceAll(string(c.text), "\r\n", "\n")
-	for _, control := range []string{"\x1bc", "\x1b[?7l", "\x1b[2J", "\x1b[0m"} {
-		text = strings.ReplaceAll(text, control, "")
-	}
-	return text
+	controls := strings.NewReplacer("\r\n", "\n", "\x1bc", "", "\x1b[?7l", "", "\x1b[2J", "", "\x1b[0m", "")
+	return controls.Replace(c.text.String())
 }

@@ -7,124 +7,91 @@ import (
 	"context"
 	"debug/elf"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/tachograph/tacho/e2e/guest/plan"
 )
 
-const (
-	initPackage = "github.com/tachograph/tacho/e2e/guest/init"
-	source      = "/src" // the module's root in the guest
-)
+const initPackage = "github.com/tachograph/tacho/e2e/guest/init"
 
-// writeInitramfs writes what the guest boots into: init, its plan, the kernel's drivers, the test
-// binary, the testdata folder of the package folder dir and the files asked for.
-func writeInitramfs(ctx context.Context, w io.Writer, o options, k kernel, cache, dir string) error {
+// initramfs makes what the guest boots into: init, its plan, the kernel's drivers, the test binary,
+// the testdata folder of the package folder dir and the files asked for.
+func initramfs(ctx context.Context, o options, k kernel, cache, dir string) ([]byte, error) {
 	if err := static(o.binary); err != nil {
-		return err
+		return nil, err
 	}
-	root, err := moduleRoot(dir)
+	init, err := buildInit(ctx, cache)
 	if err != nil {
-		return err
-	}
-	inside, err := filepath.Rel(root, dir)
-	if err != nil {
-		return err
-	}
-	drivers, err := k.modules()
-	if err != nil {
-		return err
+		return nil, err
 	}
 	p := plan.Plan{
 		Argv:     append([]string{path.Join("/test", filepath.Base(o.binary))}, o.args...),
-		Dir:      path.Join(source, filepath.ToSlash(inside)),
+		Dir:      path.Join("/src", filepath.ToSlash(dir)),
 		Env:      append(environment(os.Environ()), "TACHO_GUEST="+o.kernel+"/"+o.cgroup),
 		Cgroup:   o.cgroup,
 		User:     o.user,
 		Delegate: o.delegate,
-		Outputs:  outputs(o.args),
+		Outputs:  o.outputs,
 	}
-
-	a := newArchive(w)
-	// Without it init has neither stdin nor stdout: the kernel opens it before devtmpfs is there.
-	a.device("/dev/console", 0o600, 5, 1)
-	if err := addInit(ctx, a, cache); err != nil {
-		return err
+	files := append(mounts{{o.binary, p.Argv[0]}}, o.files...)
+	for _, driver := range k.modules() {
+		inside := path.Join("/modules", filepath.Base(driver))
+		p.Modules = append(p.Modules, inside)
+		files = append(files, mount{driver, inside})
 	}
-	for _, driver := range drivers {
-		p.Modules = append(p.Modules, path.Join("/modules", filepath.Base(driver)))
-		a.copy(driver, p.Modules[len(p.Modules)-1])
-	}
-	a.copy(o.binary, p.Argv[0])
-	a.folder(p.Dir, 0o755)
 	if testdata := filepath.Join(dir, "testdata"); exists(testdata) {
-		a.tree(testdata, path.Join(p.Dir, "testdata"))
-	}
-	for _, f := range o.files {
-		a.tree(f.host, f.guest)
+		// First: a file that is put into it replaces what is there.
+		files = slices.Insert(files, 0, mount{testdata, path.Join(p.Dir, "testdata")})
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	a.file(plan.Path, 0o644, string(text))
-	return a.close()
+
+	var a archive
+	a.console()
+	a.file("/init", 0o755, init)
+	a.file(plan.Path, 0o644, text)
+	a.folder(p.Dir)
+	for _, f := range files {
+		if err := a.tree(f.host, f.guest); err != nil {
+			return nil, err
+		}
+	}
+	return a.bytes(), nil
 }
 
-// addInit builds the guest's init and adds it. The go command knows whether the one in the cache
-// is still right.
-func addInit(ctx context.Context, a *archive, cache string) error {
+// buildInit returns the program that is the guest's init. The one in the cache may be of another
+// state of the sources: the go command knows.
+func buildInit(ctx context.Context, cache string) ([]byte, error) {
 	unlock, err := lock(filepath.Join(cache, "init.lock"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer unlock()
 	file := filepath.Join(cache, "init")
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", file, initPackage)
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the guest's init: %w\n%s", err, text)
+		return nil, fmt.Errorf("build the guest's init: %w\n%s", err, text)
 	}
-	a.copy(file, "/init")
-	return nil
+	return os.ReadFile(file)
 }
 
-// static says why binary cannot run where there is no C library.
+// static returns an error if binary needs a dynamic linker, which a guest has not.
 func static(binary string) error {
 	f, err := elf.Open(binary)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", binary, err)
 	}
 	defer f.Close()
-	if f.Machine != elf.EM_X86_64 {
-		return fmt.Errorf("%s is for %v: guests are x86-64", binary, f.Machine)
-	}
-	for _, program := range f.Progs {
-		if program.Type == elf.PT_INTERP {
-			return fmt.Errorf("%s is not static: build it with CGO_ENABLED=0 and without -race", binary)
-		}
+	if slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		return fmt.Errorf("%s is not static: build it with CGO_ENABLED=0 and without -race", binary)
 	}
 	return nil
-}
-
-func moduleRoot(dir string) (string, error) {
-	for at := dir; ; at = filepath.Dir(at) {
-		if exists(filepath.Join(at, "go.mod")) {
-			return at, nil
-		}
-		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("no go.mod in %s or above", dir)
-		}
-	}
-}
-
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return !errors.Is(err, os.ErrNotExist)
 }

@@ -18,15 +18,12 @@ import (
 	"strings"
 )
 
-const metapackage = "linux-image-cloud-amd64"
-
 // suites says where a kernel series comes from.
 func suites() map[string]string {
-	return map[string]string{
-		"6.1":  "bookworm",
-		"6.12": "bookworm-backports",
-	}
+	return map[string]string{"6.1": "bookworm", "6.12": "bookworm-backports"}
 }
+
+func known() []string { return slices.Sorted(maps.Keys(suites())) }
 
 // drivers are the modules that a guest needs, each after those it depends on. A kernel has some of
 // them built in.
@@ -37,94 +34,83 @@ func drivers() []string {
 	}
 }
 
-// kernel is an unpacked kernel in the cache.
-type kernel struct {
-	series string // "6.1"
-	dir    string
-}
+// kernel is the folder of an unpacked kernel in the cache.
+type kernel string
 
-func (k kernel) image() string { return filepath.Join(k.dir, "vmlinuz") }
+func (k kernel) image() string { return filepath.Join(string(k), "vmlinuz") }
 
 // modules returns the files of the drivers that are not built in, in loading order.
-func (k kernel) modules() ([]string, error) {
+func (k kernel) modules() []string {
 	var files []string
 	for _, name := range drivers() {
-		file := filepath.Join(k.dir, name+".ko")
-		if _, err := os.Stat(file); err == nil {
-			files = append(files, file)
-		} else if !errors.Is(err, os.ErrNotExist) {
-			return nil, err
+		for _, suffix := range []string{".ko", ".ko.xz"} {
+			if file := filepath.Join(string(k), name+suffix); exists(file) {
+				files = append(files, file)
+			}
 		}
 	}
-	return files, nil
+	return files
 }
 
 // findKernel returns the newest fetched kernel of the series.
 func findKernel(cache, series string) (kernel, error) {
-	// The link is resolved once: a fetch at the same time moves it to another folder.
+	// The link is resolved once: a fetch at the same time may move it.
 	dir, err := filepath.EvalSymlinks(filepath.Join(cache, "kernels", series))
 	if errors.Is(err, os.ErrNotExist) {
-		return kernel{}, fmt.Errorf("no kernel %s here: fetch it with \"guest kernels %s\"", series, series)
+		return "", fmt.Errorf("no kernel %s here: fetch it with \"guest kernels %s\"", series, series)
 	}
-	return kernel{series, dir}, err
+	return kernel(dir), err
 }
 
 // fetchKernel brings the newest kernel of the series from the archive at mirror into the cache.
 func fetchKernel(ctx context.Context, cache, mirror, series string) (kernel, error) {
 	suite, ok := suites()[series]
 	if !ok {
-		return kernel{}, fmt.Errorf("unknown kernel %q: there are %s", series, strings.Join(known(), ", "))
+		return "", fmt.Errorf("unknown: there are %s", strings.Join(known(), ", "))
 	}
-	unlock, err := lock(filepath.Join(cache, "kernels.lock"))
-	if err != nil {
-		return kernel{}, err
-	}
-	defer unlock()
-
 	work, err := os.MkdirTemp(cache, "fetch-")
 	if err != nil {
-		return kernel{}, err
+		return "", err
 	}
 	defer os.RemoveAll(work)
 	a, err := newApt(work, mirror, suite)
 	if err != nil {
-		return kernel{}, err
+		return "", err
 	}
-	found, deb, err := a.download(ctx, metapackage)
+	name, version, err := a.kernel(ctx)
 	if err != nil {
-		return kernel{}, fmt.Errorf("kernel %s of %s: %w", series, suite, err)
+		return "", err
 	}
-	if !strings.HasPrefix(found.version, series+".") {
-		return kernel{}, fmt.Errorf("%s of %s is now %s, not a %s", metapackage, suite, found.version, series)
+	if !strings.HasPrefix(version, series+".") {
+		return "", fmt.Errorf("%s of %s is now %s", metapackage, suite, version)
 	}
-
-	dir := filepath.Join(cache, "kernels", strings.TrimPrefix(found.name, "linux-image-")+"_"+found.version)
-	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+	// Guests may be starting from what is there: folders stay, the link changes in one step.
+	dir := filepath.Join(cache, "kernels", version)
+	if !exists(dir) {
+		deb, err := a.download(ctx, name, version)
+		if err != nil {
+			return "", err
+		}
 		fresh := filepath.Join(work, "kernel")
 		if err := unpack(ctx, deb, fresh); err != nil {
-			return kernel{}, err
+			return "", fmt.Errorf("unpack %s: %w", filepath.Base(deb), err)
 		}
 		if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-			return kernel{}, err
+			return "", err
 		}
-		if err := os.Rename(fresh, dir); err != nil {
-			return kernel{}, err
+		if err := os.Rename(fresh, dir); err != nil && !exists(dir) { // somebody else may be faster
+			return "", err
 		}
-	} else if err != nil {
-		return kernel{}, err
 	}
 	link := filepath.Join(work, "link")
-	if err := os.Symlink(filepath.Base(dir), link); err != nil {
-		return kernel{}, err
+	if err := os.Symlink(version, link); err != nil {
+		return "", err
 	}
-	return kernel{series, dir}, os.Rename(link, filepath.Join(cache, "kernels", series))
+	return kernel(dir), os.Rename(link, filepath.Join(cache, "kernels", series))
 }
 
 // unpack takes the kernel and its drivers out of a package into the folder dir.
 func unpack(ctx context.Context, deb, dir string) error {
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
 	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
 	cmd.Stderr = os.Stderr
 	files, err := cmd.StdoutPipe()
@@ -134,72 +120,41 @@ func unpack(ctx context.Context, deb, dir string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	err = errors.Join(extract(ctx, tar.NewReader(files), dir), cmd.Wait())
-	if err != nil {
-		return fmt.Errorf("unpack %s: %w", filepath.Base(deb), err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "vmlinuz")); err != nil {
-		return fmt.Errorf("unpack %s: %w", filepath.Base(deb), err)
-	}
-	return nil
+	return errors.Join(extract(tar.NewReader(files), dir), cmd.Wait())
 }
 
-func extract(ctx context.Context, files *tar.Reader, dir string) error {
+func extract(files *tar.Reader, dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
 	for {
 		header, err := files.Next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			_, err := os.Stat(kernel(dir).image())
+			return err
 		}
 		if err != nil {
 			return err
 		}
 		base := path.Base(header.Name)
-		driver, compressed := strings.CutSuffix(base, ".ko.xz")
-		driver = strings.TrimSuffix(driver, ".ko")
-		var data io.Reader = files
+		driver, module := strings.CutSuffix(strings.TrimSuffix(base, ".xz"), ".ko")
 		switch {
-		case header.Typeflag != tar.TypeReg:
-			continue
 		case strings.HasPrefix(base, "vmlinuz-"):
 			base = "vmlinuz"
-		case driver != base && slices.Contains(drivers(), driver):
-			base = driver + ".ko"
-		default:
+		case !module || !slices.Contains(drivers(), driver):
 			continue
 		}
-		if compressed { // init_module takes plain modules only
-			err = unxz(ctx, data, filepath.Join(dir, base))
-		} else {
-			err = save(data, filepath.Join(dir, base))
-		}
+		data, err := io.ReadAll(files)
 		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, base), data, 0o644); err != nil {
 			return err
 		}
 	}
 }
 
-func unxz(ctx context.Context, data io.Reader, file string) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, "xz", "--decompress", "--stdout")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = data, f, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return errors.Join(fmt.Errorf("xz: %w (package xz-utils)", err), f.Close())
-	}
-	return f.Close()
-}
-
-func save(data io.Reader, file string) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, data)
-	return errors.Join(err, f.Close())
-}
-
-func known() []string {
-	return slices.Sorted(maps.Keys(suites()))
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }

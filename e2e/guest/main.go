@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
@@ -29,15 +30,20 @@ var errDeadline = errors.New("the guest ran over its deadline")
 func main() {
 	// The emulator is to end with the thread that started it: this one lives as long as we do.
 	runtime.LockOSThread()
-	os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
-}
-
-func command(args []string, stdout, stderr io.Writer) int {
 	// SIGQUIT is what go test sends to a test that runs too long.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
-	defer stop()
+	status := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "kernels" {
-		return kernels(ctx, args[1:], stdout, stderr)
+		if err := fetchKernels(ctx, args[1:], stdout); err != nil {
+			fmt.Fprintln(stderr, "guest kernels:", err)
+			return 1
+		}
+		return 0
 	}
 	o, err := parse(args, os.Getenv, stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -47,81 +53,65 @@ func command(args []string, stdout, stderr io.Writer) int {
 		return statusUsage
 	}
 	log := &console{}
-	if o.verbose {
-		log.tee = stderr
-	}
 	status, err := run(ctx, o, log, stdout, stderr)
 	if err != nil {
 		fmt.Fprintf(stderr, "guest %s/%s: %v\n", o.kernel, o.cgroup, err)
-		if text := log.String(); text != "" && !o.verbose {
-			fmt.Fprintf(stderr, "its console:\n%s\n", text)
-		}
-		return statusNothing
+		status = statusNothing
+	}
+	if text := log.String(); text != "" && (o.verbose || err != nil) {
+		fmt.Fprintf(stderr, "console of the guest:\n%s\n", text)
 	}
 	return status
 }
 
-// kernels fetches kernels and prints where they are.
-func kernels(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("guest kernels", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	mirror := flags.String("mirror", "", "`URL` of a Debian archive (default: the one in the system's apt sources)")
-	if err := flags.Parse(args); err != nil {
-		return statusUsage
-	}
-	if *mirror == "" {
-		*mirror = systemMirror(ctx)
-	}
-	wanted := flags.Args()
-	if len(wanted) == 0 {
-		wanted = known()
+// fetchKernels fetches the kernels of the series, of all where none is named, and prints where they
+// are.
+func fetchKernels(ctx context.Context, series []string, stdout io.Writer) error {
+	if len(series) == 0 {
+		series = known()
 	}
 	cache, err := cacheFolder()
-	for _, series := range wanted {
-		if err != nil {
-			break
-		}
-		var k kernel
-		if k, err = fetchKernel(ctx, cache, *mirror, series); err == nil {
-			fmt.Fprintf(stdout, "%s\t%s\n", series, k.dir)
-		}
-	}
 	if err != nil {
-		fmt.Fprintln(stderr, "guest kernels:", err)
-		return 1
+		return err
 	}
-	return 0
+	mirror := systemMirror(ctx)
+	for _, one := range series {
+		k, err := fetchKernel(ctx, cache, mirror, one)
+		if err != nil {
+			return fmt.Errorf("kernel %s: %w", one, err)
+		}
+		fmt.Fprintf(stdout, "%s\t%s\n", one, k)
+	}
+	return nil
 }
 
-// run boots the guest, with the fallback from KVM to emulation, and returns the test binary's status.
+// run boots the guest, by emulation where KVM is not asked for or does not come up, and returns the
+// test binary's status.
 func run(ctx context.Context, o options, log *console, stdout, stderr io.Writer) (int, error) {
-	start := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, testTimeout(o.args)+o.grace, errDeadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout+o.grace, errDeadline)
 	defer cancel()
 	m, err := prepare(ctx, o)
 	if err != nil {
 		return 0, err
 	}
-	defer m.close()
-	if o.verbose {
-		fmt.Fprintf(stderr, "guest: prepared after %v\n", time.Since(start).Round(time.Millisecond))
-	}
-	r := relay{stdout: stdout, stderr: stderr, outputs: outputs(o.args)}
-	err = errBoot
+	defer m.initramfs.Close()
+	defer m.disk.Close()
+	m.console = log
+	started := false
+	r := relay{stdout: stdout, stderr: stderr, outputs: o.outputs, started: func() { started = true }}
 	if o.kvm {
-		err = m.run(ctx, kvm(), min(o.boot, 15*time.Second), log, r.receive)
+		status, err := m.run(ctx, kvm(), min(o.boot, 15*time.Second), r)
+		if err == nil || started || ctx.Err() != nil {
+			return status, err
+		}
+		fmt.Fprintf(log, "\nKVM: %v\n", err)
 	}
-	if !o.kvm || errors.Is(err, errBoot) {
-		err = m.run(ctx, tcg(), o.boot, log, r.receive)
-	}
-	if o.verbose {
-		fmt.Fprintf(stderr, "guest: ended after %v\n", time.Since(start).Round(time.Millisecond))
-	}
-	return r.result.Exit, err
+	return m.run(ctx, tcg(), o.boot, r)
 }
 
 // prepare makes all that a guest is started from.
-func prepare(ctx context.Context, o options) (m machine, err error) {
+func prepare(ctx context.Context, o options) (machine, error) {
+	m := machine{options: o}
 	cache, err := cacheFolder()
 	if err != nil {
 		return m, err
@@ -130,39 +120,35 @@ func prepare(ctx context.Context, o options) (m machine, err error) {
 	if err != nil {
 		return m, err
 	}
-	m = machine{options: o}
 	if m.kernel, err = findKernel(cache, o.kernel); err != nil {
 		return m, err
 	}
-	defer func() {
-		if err != nil {
-			m.close()
-		}
-	}()
-	if m.initramfs, err = unnamed(cache); err != nil {
+	content, err := initramfs(ctx, o, m.kernel, cache, dir)
+	if err != nil {
 		return m, err
 	}
-	if err = writeInitramfs(ctx, m.initramfs, o, m.kernel, cache, dir); err != nil {
-		return m, err
-	}
-	if o.disk > 0 {
-		if m.disk, err = unnamed(cache); err == nil {
-			err = m.disk.Truncate(int64(o.disk) << 20)
-		}
+	if m.initramfs, err = unnamed(content, len(content)); err == nil && o.disk > 0 {
+		m.disk, err = unnamed(nil, o.disk<<20)
 	}
 	return m, err
 }
 
-func (m machine) close() {
-	m.initramfs.Close()
-	m.disk.Close()
-}
-
-// unnamed makes a temporary file that goes away with its last descriptor.
-func unnamed(dir string) (*os.File, error) {
-	f, err := os.CreateTemp(dir, "guest-")
+// unnamed makes a file that goes away with its last descriptor.
+func unnamed(content []byte, size int) (*os.File, error) {
+	f, err := os.CreateTemp("", "guest-")
 	if err != nil {
 		return nil, err
 	}
-	return f, os.Remove(f.Name())
+	_, err = f.Write(content)
+	return f, errors.Join(err, f.Truncate(int64(size)), os.Remove(f.Name()))
+}
+
+// cacheFolder is where kernels and the guest's init are kept.
+func cacheFolder() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(dir, "tacho", "guest")
+	return dir, os.MkdirAll(dir, 0o755)
 }

@@ -8,15 +8,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"iter"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/tachograph/tacho/e2e/guest/plan"
 )
 
 // options is one run, as the command line and the environment ask for it.
@@ -33,8 +29,11 @@ type options struct {
 	files    mounts
 	boot     time.Duration
 	grace    time.Duration
-	binary   string   // the test binary on the host
-	args     []string // its arguments
+
+	binary  string        // the test binary on the host
+	args    []string      // its arguments
+	timeout time.Duration // its own
+	outputs []string      // files that it is to write
 }
 
 // mount is a file or folder of the host and its place in the guest.
@@ -55,7 +54,7 @@ func (m *mounts) Set(text string) error {
 }
 
 const usage = `Usage:
-  guest kernels [-mirror URL] [SERIES ...]    fetch kernels into the cache, all by default
+  guest kernels [SERIES ...]                  fetch kernels into the cache, all by default
   guest [flags] TEST-BINARY [ARGUMENT ...]    run a static test binary in a guest
 
 As a part of go test:
@@ -83,28 +82,25 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.IntVar(&o.cpus, "cpus", 2, "number of CPUs")
 	flags.IntVar(&o.disk, "disk", 0, "size of an empty /dev/vda in `MiB`, 0 for none")
 	flags.StringVar(&o.user, "user", "root", "`user` who runs the test binary: root, nobody")
-	flags.BoolVar(&o.delegate, "delegate", false, "give the user a cgroup to divide further, as systemd's Delegate=yes does")
+	flags.BoolVar(&o.delegate, "delegate", false, "run in a leaf of a v2 cgroup that the user may divide, as with systemd's Delegate=yes")
 	flags.Var(&o.files, "file", "put `FILE:/PATH` into the guest; a folder with everything in it")
 	flags.BoolVar(&o.kvm, "kvm", false, "try KVM first")
 	flags.DurationVar(&o.boot, "boot", time.Minute, "longest `time` until the test binary starts")
 	flags.DurationVar(&o.grace, "grace", 2*time.Minute, "longest `time` beyond the test binary's own -test.timeout")
-	flags.BoolVar(&o.verbose, "v", false, "show the console and the times on stderr")
+	flags.BoolVar(&o.verbose, "v", false, "print the console also where all went well")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	err := o.complete(flags.Args(), getenv)
+	err := o.complete(flags.Args(), getenv("TACHO_GUEST_FILES"))
 	if err != nil {
 		fmt.Fprintln(stderr, "guest:", err)
 	}
 	return o, err
 }
 
-func (o *options) complete(args []string, getenv func(string) string) error {
-	for text := range strings.SplitSeq(getenv("TACHO_GUEST_FILES"), ",") {
-		if text == "" {
-			continue
-		}
-		if err := o.files.Set(text); err != nil {
+func (o *options) complete(args []string, files string) error {
+	for file := range strings.FieldsFuncSeq(files, func(r rune) bool { return r == ',' }) {
+		if err := o.files.Set(file); err != nil {
 			return fmt.Errorf("TACHO_GUEST_FILES: %w", err)
 		}
 	}
@@ -115,82 +111,52 @@ func (o *options) complete(args []string, getenv func(string) string) error {
 		return fmt.Errorf("unknown cgroup layout %q", o.cgroup)
 	case o.user != "root" && o.user != "nobody":
 		return fmt.Errorf("unknown user %q", o.user)
+	case o.delegate && o.cgroup != "v2":
+		return errors.New("-delegate needs -cgroup v2")
 	case o.memory < 128 || o.cpus < 1 || o.disk < 0 || o.boot <= 0 || o.grace <= 0:
 		return errors.New("-memory is at least 128, -cpus 1, -disk 0; -boot and -grace are above 0")
 	case len(args) == 0:
 		return errors.New("no test binary")
 	}
-	o.binary, o.args = args[0], args[1:]
+	o.binary = args[0]
+	o.readArgs(args[1:])
 	return nil
 }
 
-// testTimeout is the test binary's own timeout. No timeout at all is go test's default here:
-// a guest always ends.
-func testTimeout(args []string) time.Duration {
-	timeout := 10 * time.Minute
-	for name, value := range testFlags(args) {
-		if d, err := time.ParseDuration(value); name == "timeout" && err == nil && d > 0 {
-			timeout = d
-		}
-	}
-	return timeout
-}
-
-// outputs are the files and folders that the arguments make the test binary write.
-func outputs(args []string) []plan.Output {
-	profiles := []string{"blockprofile", "coverprofile", "cpuprofile", "memprofile", "mutexprofile", "trace"}
-	var all []plan.Output
+// readArgs takes over the test binary's arguments, with what "-test.name=value", the way in which
+// go test writes them, says to the harness.
+func (o *options) readArgs(args []string) {
+	o.timeout = 10 * time.Minute // also for none at all: a guest always ends
 	dir := ""
-	for name, value := range testFlags(args) {
-		switch {
-		case name == "outputdir":
-			dir = value
-		case name == "gocoverdir":
-			all = append(all, plan.Output{Path: value, Folder: true})
-		case slices.Contains(profiles, name):
-			all = append(all, plan.Output{Path: value})
-		}
-	}
-	for i, out := range all {
-		if !filepath.IsAbs(out.Path) {
-			all[i].Path = filepath.Join(dir, out.Path)
-		}
-	}
-	return all
-}
-
-// testFlags yields name and value of each "-test.name=value" among the arguments: the way in
-// which go test writes them.
-func testFlags(args []string) iter.Seq2[string, string] {
-	return func(yield func(name, value string) bool) {
-		for _, arg := range args {
-			name, value, set := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-			name, ok := strings.CutPrefix(name, "test.")
-			if ok && set && !yield(name, value) {
-				return
+	for _, arg := range args {
+		name, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		switch name {
+		case "test.timeout":
+			if d, err := time.ParseDuration(value); err == nil && d > 0 {
+				o.timeout = d
 			}
+		case "test.outputdir":
+			dir = value
+		case "test.coverprofile", "test.cpuprofile", "test.memprofile", "test.blockprofile", "test.mutexprofile", "test.trace":
+			o.outputs = append(o.outputs, value)
+		case "test.gocoverdir":
+			continue // a scratch folder of the host's; without it the test binary makes one
+		}
+		o.args = append(o.args, arg)
+	}
+	for i, file := range o.outputs {
+		if !filepath.IsAbs(file) {
+			o.outputs[i] = filepath.Join(dir, file)
 		}
 	}
 }
 
 // environment is what the test binary gets of the host's environment.
 func environment(environ []string) []string {
-	runtime := []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK"}
+	settings := []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK"}
 	return slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, "TACHO_") {
-			return name == "TACHO_GUEST" || name == "TACHO_GUEST_FILES"
-		}
-		return !slices.Contains(runtime, name)
+		ours := name == "TACHO_GUEST" || name == "TACHO_GUEST_FILES"
+		return ours || !strings.HasPrefix(name, "TACHO_") && !slices.Contains(settings, name)
 	})
-}
-
-// cacheFolder is where kernels and the guest's init are kept.
-func cacheFolder() (string, error) {
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	dir = filepath.Join(dir, "tacho", "guest")
-	return dir, os.MkdirAll(dir, 0o755)
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/tachograph/tacho/e2e/guest/plan"
@@ -17,61 +16,55 @@ import (
 
 var errNoResult = errors.New("the guest ended without a result")
 
-// read gives the guest's messages to receive, up to and with the result.
-func read(messages io.Reader, receive func(plan.Message) error) error {
-	decoder := json.NewDecoder(messages)
-	for {
-		var message plan.Message
-		err := decoder.Decode(&message)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return errNoResult
-		}
-		if err != nil {
-			return fmt.Errorf("message from the guest: %w", err)
-		}
-		if err := receive(message); err != nil {
-			return err
-		}
-		if message.Result != nil {
-			return nil
-		}
-	}
-}
-
 // relay carries what the test binary does over to the host.
 type relay struct {
 	stdout  io.Writer
 	stderr  io.Writer
-	outputs []plan.Output
-	result  plan.Result
+	outputs []string // files that the guest may send
+	started func()   // called when the test binary has been started
 }
 
-func (r *relay) receive(message plan.Message) error {
-	switch {
-	case message.Output != nil:
-		_, err := r.stdout.Write(message.Output)
-		return err
-	case message.File != nil:
-		return r.save(*message.File)
-	case message.Result != nil:
-		r.result = *message.Result
-		if r.result.Signal != "" {
-			_, err := fmt.Fprintf(r.stderr, "signal: %s\n", r.result.Signal)
-			return err
+// run carries messages out up to the result, and returns the test binary's status.
+func (r relay) run(messages io.Reader) (int, error) {
+	for decoder := json.NewDecoder(messages); ; {
+		var m plan.Message
+		err := decoder.Decode(&m)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return 0, errNoResult
 		}
-		if r.result.Error != "" {
-			return errors.New(r.result.Error)
+		if err != nil {
+			return 0, fmt.Errorf("message from the guest: %w", err)
+		}
+		switch {
+		case m.Started:
+			r.started()
+		case m.File != nil:
+			err = r.save(*m.File)
+		case m.Result != nil:
+			return r.end(*m.Result)
+		default:
+			_, err = r.stdout.Write(m.Output)
+		}
+		if err != nil {
+			return 0, err
 		}
 	}
-	return nil
 }
 
-// save writes a file that the test binary left, if it is one that was asked for.
-func (r *relay) save(f plan.File) error {
-	if !slices.ContainsFunc(r.outputs, func(out plan.Output) bool {
-		return f.Path == out.Path || out.Folder && filepath.Dir(f.Path) == filepath.Clean(out.Path)
-	}) {
+// save writes a file of the test binary's, if it is one that was asked for.
+func (r relay) save(f plan.File) error {
+	if !slices.Contains(r.outputs, f.Path) {
 		return fmt.Errorf("the guest sent %s: not one of its outputs", f.Path)
 	}
 	return os.WriteFile(f.Path, f.Data, 0o644)
+}
+
+func (r relay) end(result plan.Result) (int, error) {
+	if result.Error != "" {
+		return 0, errors.New(result.Error)
+	}
+	if result.Signal != "" {
+		fmt.Fprintf(r.stderr, "signal: %s\n", result.Signal)
+	}
+	return result.Exit, nil
 }

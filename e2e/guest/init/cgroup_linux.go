@@ -15,8 +15,8 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// mountCgroups mounts the layout as systemd does, with the options of systemd, except that each
-// v1 controller has a hierarchy of its own.
+// mountCgroups mounts the layout as systemd does and with its options, except that each v1
+// controller has a hierarchy of its own.
 func mountCgroups(layout string) error {
 	if layout == "v2" {
 		if err := mountV2(cgroupRoot); err != nil {
@@ -24,23 +24,19 @@ func mountCgroups(layout string) error {
 		}
 		return enable(cgroupRoot)
 	}
-	if err := mount("tmpfs", cgroupRoot, "tmpfs", "mode=0755"); err != nil {
+	if err := mount(cgroupRoot, "tmpfs", bare, "mode=0755"); err != nil {
 		return err
 	}
-	names, err := controllersV1()
+	// subsys_name hierarchy num_cgroups enabled
+	table, err := os.ReadFile("/proc/cgroups")
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		dir := filepath.Join(cgroupRoot, name)
-		err := mount("cgroup", dir, "cgroup", name)
-		if errors.Is(err, unix.EINVAL) {
-			// /proc/cgroups lists it, but this kernel was built without its v1 side
-			// (CONFIG_CPUSETS_V1, CONFIG_MEMCG_V1; since 6.11).
-			err = os.Remove(dir)
-		}
-		if err != nil {
-			return err
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); len(f) == 4 && f[3] == "1" {
+			if err := mountV1(f[0]); err != nil {
+				return err
+			}
 		}
 	}
 	if layout == "hybrid" {
@@ -51,23 +47,18 @@ func mountCgroups(layout string) error {
 }
 
 func mountV2(dir string) error {
-	return mount("cgroup2", dir, "cgroup2", "nsdelegate,memory_recursiveprot")
+	return mount(dir, "cgroup2", bare, "nsdelegate,memory_recursiveprot")
 }
 
-// controllersV1 lists the controllers that the kernel has for v1 and that are not disabled.
-func controllersV1() ([]string, error) {
-	text, err := os.ReadFile("/proc/cgroups")
-	if err != nil {
-		return nil, err
+func mountV1(controller string) error {
+	dir := filepath.Join(cgroupRoot, controller)
+	err := mount(dir, "cgroup", bare, controller)
+	if errors.Is(err, unix.EINVAL) {
+		// The table lists it also where the kernel was built without its v1 side
+		// (CONFIG_MEMCG_V1 since 6.11, CONFIG_CPUSETS_V1 since 6.12).
+		return os.Remove(dir)
 	}
-	var names []string
-	for line := range strings.Lines(string(text)) {
-		// subsys_name hierarchy num_cgroups enabled
-		if f := strings.Fields(line); len(f) == 4 && f[3] == "1" {
-			names = append(names, f[0])
-		}
-	}
-	return names, nil
+	return err
 }
 
 // enable gives every controller of the v2 cgroup dir to its children.
@@ -86,7 +77,7 @@ func enable(dir string) error {
 
 // delegate gives the user a v2 cgroup to divide, and a leaf in it for the test binary, the way
 // systemd's Delegate=yes does. It returns the leaf.
-func delegate(id int) (string, error) {
+func delegate(user int) (string, error) {
 	dir := filepath.Join(cgroupRoot, "delegated")
 	leaf := filepath.Join(dir, "session")
 	if err := os.MkdirAll(leaf, 0o755); err != nil {
@@ -99,7 +90,7 @@ func delegate(id int) (string, error) {
 		// Limits stay with the parent
 		// (https://docs.kernel.org/admin-guide/cgroup-v2.html#model-of-delegation).
 		for _, name := range []string{"", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"} {
-			if err := os.Chown(filepath.Join(at, name), id, id); err != nil {
+			if err := os.Chown(filepath.Join(at, name), user, user); err != nil {
 				return "", err
 			}
 		}

@@ -9,7 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,44 +32,33 @@ func main() {
 	fmt.Fprintln(os.Stderr, "init: power off:", err)
 }
 
-// boot sets the system up, runs the plan and reports over the port, errors included. It returns
-// the errors that have no port to go to.
+// boot carries the plan out and reports over the port, errors included. It returns the errors that
+// have no port to go to.
 func boot() error {
-	p, err := readPlan()
+	var p plan.Plan
+	text, err := os.ReadFile(plan.Path)
 	if err != nil {
 		return err
 	}
-	// The port needs its drivers, and these need /proc, /sys and /dev.
-	err = errors.Join(mountKernel(), loadModules(p.Modules))
-	if err != nil {
+	if err := json.Unmarshal(text, &p); err != nil {
+		return fmt.Errorf("read %s: %w", plan.Path, err)
+	}
+	if err := errors.Join(mountSystem(), loadModules(p.Modules)); err != nil {
 		return err
 	}
 	port, err := openPort()
 	if err != nil {
 		return err
 	}
-	defer port.Close()
 	out := &messages{encoder: json.NewEncoder(port)}
-	result, err := runPlan(p, out)
+	result, err := carryOut(p, out)
 	if err != nil {
 		result = plan.Result{Error: err.Error()}
 	}
-	return out.send(plan.Message{Result: &result})
+	return errors.Join(out.send(plan.Message{Result: &result}), port.Close())
 }
 
-func readPlan() (plan.Plan, error) {
-	var p plan.Plan
-	text, err := os.ReadFile(plan.Path)
-	if err != nil {
-		return p, err
-	}
-	if err := json.Unmarshal(text, &p); err != nil {
-		return p, fmt.Errorf("read %s: %w", plan.Path, err)
-	}
-	return p, nil
-}
-
-func runPlan(p plan.Plan, out *messages) (plan.Result, error) {
+func carryOut(p plan.Plan, out *messages) (plan.Result, error) {
 	user, err := setUp(p)
 	if err != nil {
 		return plan.Result{}, err
@@ -75,5 +67,47 @@ func runPlan(p plan.Plan, out *messages) (plan.Result, error) {
 	if err != nil {
 		return plan.Result{}, err
 	}
-	return result, sendOutputs(p.Outputs, out)
+	for _, file := range p.Outputs {
+		data, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) { // the test binary ended before
+			continue
+		}
+		if err == nil {
+			err = out.send(plan.Message{File: &plan.File{Path: file, Data: data}})
+		}
+		if err != nil {
+			return plan.Result{}, err
+		}
+	}
+	return result, nil
+}
+
+// openPort opens the port to the host. Its driver first asks the host which ports there are.
+func openPort() (*os.File, error) {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		port, err := os.OpenFile(plan.Port, os.O_WRONLY, 0)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || time.Now().After(deadline) {
+			return port, err
+		}
+	}
+}
+
+// messages sends to the host. It may be used by several goroutines.
+type messages struct {
+	mu      sync.Mutex
+	encoder *json.Encoder
+}
+
+func (m *messages) send(message plan.Message) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.encoder.Encode(message)
+}
+
+// Write sends output of the test binary. It implements io.Writer.
+func (m *messages) Write(p []byte) (int, error) {
+	if err := m.send(plan.Message{Output: p}); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }

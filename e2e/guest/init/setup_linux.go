@@ -14,45 +14,33 @@ import (
 	"github.com/tachograph/tacho/e2e/guest/plan"
 )
 
-// account is the user who runs the test binary.
-type account struct {
-	name   string
-	id     uint32 // of the user and of its group
-	home   string
-	cgroup string // v2 cgroup to start in, "" for where init is
-}
+// Flags of mounts: programs that a test builds or unpacks run in /tmp, programs in /dev do not.
+const (
+	bare    = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	writing = unix.MS_NOSUID | unix.MS_NODEV
+	devices = unix.MS_NOSUID | unix.MS_NOEXEC
+)
 
-// mountKernel mounts what the kernel shows of itself.
-func mountKernel() error {
+func mountSystem() error {
 	return errors.Join(
-		mount("proc", "/proc", "proc", ""),
-		mount("sysfs", "/sys", "sysfs", ""),
-		mountDev(),
-	)
-}
-
-func mountDev() error {
-	return errors.Join(
-		// Devices and programs have to work here.
-		mountWith("devtmpfs", "/dev", "devtmpfs", unix.MS_NOSUID, "mode=0755"),
-		mountWith("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=0620,ptmxmode=0666,gid=5"),
-		mount("tmpfs", "/dev/shm", "tmpfs", "mode=1777"),
+		mount("/proc", "proc", bare, ""),
+		mount("/sys", "sysfs", bare, ""),
+		mount("/dev", "devtmpfs", devices, "mode=0755"),
+		mount("/dev/pts", "devpts", devices, "mode=0620,ptmxmode=0666,gid=5"),
+		mount("/dev/shm", "tmpfs", bare, "mode=1777"),
+		mount("/run", "tmpfs", writing, "mode=0755"),
+		mount("/tmp", "tmpfs", writing, "mode=1777"),
 		os.Symlink("/proc/self/fd", "/dev/fd"),
 	)
 }
 
-// mount mounts a file system without devices, programs and set-user-ID bits, in a folder that it
-// makes.
-func mount(source, target, fstype, data string) error {
-	return mountWith(source, target, fstype, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, data)
-}
-
-func mountWith(source, target, fstype string, flags uintptr, data string) error {
-	if err := os.MkdirAll(target, 0o755); err != nil {
+// mount mounts a file system in a folder that it makes.
+func mount(dir, fstype string, flags uintptr, data string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := unix.Mount(source, target, fstype, flags, data); err != nil {
-		return fmt.Errorf("mount %s: %w", target, err)
+	if err := unix.Mount(fstype, dir, fstype, flags, data); err != nil {
+		return fmt.Errorf("mount %s: %w", dir, err)
 	}
 	return nil
 }
@@ -60,46 +48,47 @@ func mountWith(source, target, fstype string, flags uintptr, data string) error 
 // loadModules loads kernel modules in the order given.
 func loadModules(files []string) error {
 	for _, file := range files {
-		image, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		if err := unix.InitModule(image, ""); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := loadModule(file); err != nil {
 			return fmt.Errorf("load %s: %w", file, err)
 		}
 	}
 	return nil
 }
 
-// setUp makes the rest of the system: folders, the network, accounts, cgroups.
+func loadModule(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	flags := 0
+	if filepath.Ext(file) != ".ko" {
+		flags = unix.MODULE_INIT_COMPRESSED_FILE // kernels whose modules are compressed know it
+	}
+	return unix.FinitModule(int(f.Fd()), "", flags)
+}
+
+// account is the user who runs the test binary.
+type account struct {
+	name   string
+	id     int // of the user and of its group
+	home   string
+	cgroup string // v2 cgroup to start in, "" for where init is
+}
+
+// setUp makes what the test binary finds beside the file systems: accounts, its folders, the
+// network, cgroups.
 func setUp(p plan.Plan) (account, error) {
 	user := account{name: "root", home: "/root"}
-	if p.User != "root" {
+	if p.User != user.name {
 		user = account{name: p.User, id: plan.Nobody, home: filepath.Join("/home", p.User)}
 	}
-	// Programs that a test builds or unpacks run in /tmp.
-	err := errors.Join(
-		mountWith("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"),
-		mountWith("tmpfs", "/tmp", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"),
-		writeFiles(),
-		own(user.home, user),
-		loopback(),
-	)
-	for _, out := range p.Outputs {
-		dir := out.Path
-		if !out.Folder {
-			dir = filepath.Dir(dir)
-		}
-		err = errors.Join(err, own(dir, user))
+	err := errors.Join(writeFiles(), makeFor(user, user.home), loopback(), mountCgroups(p.Cgroup))
+	for _, file := range p.Outputs {
+		err = errors.Join(err, makeFor(user, filepath.Dir(file)))
 	}
-	if err != nil {
-		return user, err
-	}
-	if err := mountCgroups(p.Cgroup); err != nil {
-		return user, err
-	}
-	if p.Delegate {
-		user.cgroup, err = delegate(int(user.id))
+	if err == nil && p.Delegate {
+		user.cgroup, err = delegate(user.id)
 	}
 	return user, err
 }
@@ -119,15 +108,12 @@ func writeFiles() error {
 	return nil
 }
 
-// own makes a folder that belongs to the user, unless it is there.
-func own(dir string, user account) error {
+// makeFor makes a folder that belongs to the user, unless there is one.
+func makeFor(user account, dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	return os.Chown(dir, int(user.id), int(user.id))
+	return errors.Join(os.MkdirAll(dir, 0o755), os.Chown(dir, user.id, user.id))
 }
 
 func loopback() error {
@@ -140,7 +126,7 @@ func loopback() error {
 	if err != nil {
 		return fmt.Errorf("loopback: %w", err)
 	}
-	lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	lo.SetUint16(unix.IFF_UP)
 	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, lo); err != nil {
 		return fmt.Errorf("loopback: %w", err)
 	}

@@ -8,8 +8,8 @@ package plan
 // Path is where the plan lies in the guest, as JSON.
 const Path = "/etc/guest.json"
 
-// Port is the name of the virtio port that carries the messages, one JSON object after another.
-const Port = "tacho.guest"
+// Port is the device of the virtio port that carries the messages, one JSON object after another.
+const Port = "/dev/vport0p1"
 
 // Nobody is the number of the unprivileged user and of its group.
 const Nobody = 65534
@@ -23,13 +23,7 @@ type Plan struct {
 	User     string   // "root" or "nobody"
 	Delegate bool     // give the user a cgroup of its own to divide further
 	Modules  []string // kernel modules in the guest, in loading order
-	Outputs  []Output // what the test binary writes beside its output, to be sent back
-}
-
-// Output is a file, or a folder with its files, that has the same name on both sides.
-type Output struct {
-	Path   string
-	Folder bool
+	Outputs  []string // files that the test binary writes, to be sent back
 }
 
 // Message is one step of a run. Exactly one field is set.
@@ -40,7 +34,7 @@ type Message struct {
 	Result  *Result `json:",omitempty"` // the last message
 }
 
-// File is the content of a file among the outputs.
+// File is a file that the test binary wrote, under the name it has on both sides.
 type File struct {
 	Path string
 	Data []byte

@@ -18,6 +18,7 @@ import (
 const (
 	roleVariable   = "TACHO_SMOKE_ROLE"
 	cgroupVariable = "TACHO_SMOKE_CGROUP" // entered before
+	fileVariable   = "TACHO_SMOKE_FILE"   // one that was put in beside the testdata
 
 	roleEat   = "eat"   // touch memory twice as large as memoryLimit
 	roleSleep = "sleep" // for ever
@@ -71,11 +72,14 @@ func play(role string) error {
 	case roleLeave:
 		child := copyOf(roleSleep)
 		child.Stdout = os.Stdout
+		fmt.Println("left")
 		return child.Start()
 	case roleCrash:
 		return os.WriteFile("/proc/sysrq-trigger", []byte("c"), 0)
+	default:
+		return fmt.Errorf("unknown role %q", role)
 	}
-	return fmt.Errorf("unknown role %q", role)
+	return nil
 }
 
 // copyOf is a command that runs this binary in a role.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,6 +28,30 @@ func TestFolder(t *testing.T) {
 	here(t)
 	if got, want := read(t, "testdata/hello.txt"), "in the package folder\n"; got != want {
 		t.Errorf("testdata/hello.txt is %q, want %q", got, want)
+	}
+}
+
+func TestFile(t *testing.T) {
+	here(t)
+	file := os.Getenv(fileVariable)
+	if file == "" {
+		t.Skipf("no file was put in: %s is not set", fileVariable)
+	}
+	read(t, file)
+}
+
+func TestDisk(t *testing.T) {
+	here(t)
+	size, err := os.ReadFile("/sys/block/vda/size")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("no disk was asked for (-disk)")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	sectors, err := strconv.Atoi(strings.TrimSpace(string(size)))
+	if err != nil || sectors == 0 {
+		t.Errorf("/sys/block/vda/size is %q", size)
 	}
 }
 
