@@ -16,15 +16,39 @@ func Explain(name string) (string, error) {
 		return "", &UnknownError{Word: name, Near: nearNames(name)}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n  %s\n", m.Name, m.Help)
+	fmt.Fprintf(&b, "%s\n", m.Name)
+	writeWrapped(&b, "  ", m.Help)
 	if m.Pitfall != "" {
-		fmt.Fprintf(&b, "  Mind: %s\n", m.Pitfall)
+		writeWrapped(&b, "  ", "Mind: "+m.Pitfall)
 	}
 	b.WriteByte('\n')
-	for _, line := range m.facts() {
-		fmt.Fprintf(&b, "  %-10s %s\n", line[0], line[1])
+	for _, fact := range m.facts() {
+		writeWrapped(&b, fmt.Sprintf("  %-10s ", fact[0]), fact[1])
 	}
 	return b.String(), nil
+}
+
+// explainWidth is what a terminal shows without wrapping in mid-word.
+const explainWidth = 78
+
+// writeWrapped writes a text after a lead, with later lines indented as far.
+func writeWrapped(b *strings.Builder, lead, text string) {
+	b.WriteString(lead)
+	column := len(lead)
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case column+1+len(word) > explainWidth:
+			fmt.Fprintf(b, "\n%*s", len(lead), "")
+			column = len(lead)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	b.WriteByte('\n')
 }
 
 // facts are the row's properties as pairs of word and text.

@@ -128,8 +128,8 @@ func allAbsent(s Selection, absent Readings) (reason string, all bool) {
 // maxNear bounds the names that an error offers.
 const maxNear = 4
 
-// nearNames lists what a mistyped name may have meant: names and groups within a third of its length in edits, or
-// names that have the word in them.
+// nearNames lists what a mistyped name may have meant: names and groups that are few edits away, and those that
+// have the word in them.
 func nearNames(word string) []string {
 	if word == "" {
 		return nil
@@ -139,7 +139,7 @@ func nearNames(word string) []string {
 		edits int
 	}
 	word = strings.ToLower(word)
-	limit := max(2, len(word)/3)
+	limit := max(2, len(word)/6)
 	var found []candidate
 	for _, name := range namesAndGroups() {
 		edits := editDistance(word, name)
@@ -153,6 +153,9 @@ func nearNames(word string) []string {
 	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(a.edits, b.edits) })
 	var names []string
 	for _, c := range found[:min(len(found), maxNear)] {
+		if c.edits > found[0].edits+1 {
+			break
+		}
 		names = append(names, c.name)
 	}
 	return names

@@ -1,0 +1,165 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+func TestExplain(t *testing.T) {
+	for _, name := range []string{
+		"cgroup_memory_peak_bytes", "psi_memory_full_seconds_total", "process_state", "memory_bytes",
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := procstats.Explain(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "testdata/explain/"+name+".golden.txt", []byte(text))
+		})
+	}
+}
+
+func TestExplainSaysEverythingInTheRow(t *testing.T) {
+	for _, m := range procstats.Table() {
+		text, err := procstats.Explain(m.Name)
+		if err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+		}
+		words := []string{m.Name, m.Help, m.Pitfall, m.File, m.Unit.String(), m.Kind.String(), string(m.Guarantee), fmt.Sprint(int(m.ID))}
+		for _, r := range m.Kind.Reductions() {
+			words = append(words, r.String())
+		}
+		flat := strings.Join(strings.Fields(text), " ")
+		for _, word := range words {
+			if !strings.Contains(flat, word) {
+				t.Errorf("%s: %q is not in\n%s", m.Name, word, text)
+			}
+		}
+	}
+}
+
+func TestExplainOffersNearMisses(t *testing.T) {
+	text, err := procstats.Explain("cgroup_memory_peak")
+	if !errors.Is(err, procstats.ErrUnknownMeasurement) || text != "" || !strings.Contains(err.Error(), "cgroup_memory_peak_bytes") {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// TestMeasurementsPage holds docs/measurements.md to the table; -update writes it.
+func TestMeasurementsPage(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the page marks the default selection of Linux, which is another one here")
+	}
+	golden(t, "../docs/measurements.md", measurementsPage())
+}
+
+const pageHead = `# Measurements
+
+<!-- Generated from the table in procstats by "go generate ./procstats". Edit the table, not this page. -->
+
+Every number that Tachograph can report is a row of one table. Its name is the key in JSON, the column in CSV and
+the word for ` + "`--measurements`" + `; ` + "`tacho explain NAME`" + ` prints the same text as this page.
+
+**Absent is not zero.** A number that could not be read is missing, with the reason next to it.
+
+**Kinds.** What may be asked of a measurement over a window follows from its kind:
+
+| kind | reductions |
+|---|---|
+`
+
+const pageGuarantees = `
+A rate is the growth of a counter over the time between the reads of its own source, on the monotonic clock. Where
+the counter went down, or there is only one reading, there is no rate.
+
+**Guarantees.** How a value relates to the truth:
+
+| guarantee | meaning |
+|---|---|
+| exact | the kernel's own accounting of the thing that is named |
+| lower_bound | can miss something, never counts too much |
+| upper_bound | can count too much, never misses anything |
+| sampled | right at the moments of reading; says nothing about the time between |
+
+**Selecting.** ` + "`--measurements`" + ` takes a comma list of names, of groups (whole words from the start of names:
+` + "`cgroup_memory`, `psi`, `process`" + `), of headlines (which stand for what they can be taken from), ` + "`all`" + ` and
+` + "`default`" + `. A leading minus takes away: ` + "`default,-process,smaps`" + `. The measurements marked with * are in the
+default on Linux.
+`
+
+// measurementsPage is docs/measurements.md.
+func measurementsPage() []byte {
+	var b bytes.Buffer
+	b.WriteString(pageHead)
+	for kind := procstats.Gauge; kind <= procstats.Category; kind++ {
+		var words []string
+		for _, r := range kind.Reductions() {
+			words = append(words, r.String())
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", kind, strings.Join(words, ", "))
+	}
+	b.WriteString(pageGuarantees)
+	writeHeadlines(&b)
+	for source := procstats.SourceCgroup; source <= procstats.SourcePortable; source++ {
+		writeSource(&b, source)
+	}
+	return b.Bytes()
+}
+
+// sourceTitles say in words what each group of measurements is.
+var sourceTitles = map[procstats.SourceID]string{
+	procstats.SourceCgroup:   "the task's control group, version 1 or 2",
+	procstats.SourcePSI:      "pressure: what the task waited for",
+	procstats.SourceTree:     "the task's processes",
+	procstats.SourceSmaps:    "proportional memory, on a slow clock",
+	procstats.SourceIO:       "I/O by process",
+	procstats.SourceDisk:     "the task's folder, on a slow clock",
+	procstats.SourceRusage:   "resource usage of reaped children",
+	procstats.SourceExecutor: "what the measuring costs",
+	procstats.SourcePortable: "systems other than Linux",
+}
+
+func writeHeadlines(b *bytes.Buffer) {
+	b.WriteString("\n## Headlines\n\nThe few numbers to look at first. Each is taken from the first measurement that was read, and carries its name and\nguarantee.\n")
+	for _, m := range procstats.Table() {
+		if m.Scope == procstats.HeadlineScope {
+			writeRow(b, m)
+		}
+	}
+}
+
+func writeSource(b *bytes.Buffer, source procstats.SourceID) {
+	fmt.Fprintf(b, "\n## %s: %s\n", source, sourceTitles[source])
+	for _, m := range procstats.Table() {
+		if m.Source == source {
+			writeRow(b, m)
+		}
+	}
+}
+
+func writeRow(b *bytes.Buffer, m procstats.Measurement) {
+	mark, unit, guarantee := "", m.Unit.String(), string(m.Guarantee)
+	if procstats.DefaultSelection().Has(m.ID) {
+		mark = " *"
+	}
+	if unit == "" {
+		unit = "no unit"
+	}
+	if m.Scope == procstats.HeadlineScope {
+		guarantee = "guarantee of its source"
+	}
+	fmt.Fprintf(b, "\n### %s%s\n\n%s", m.Name, mark, m.Help)
+	if m.Pitfall != "" {
+		fmt.Fprintf(b, " *Mind:* %s", m.Pitfall)
+	}
+	fmt.Fprintf(b, "\n\n%s, %s, %s; scope %s; number %d. From: %s\n", m.Kind, unit, guarantee, m.Scope, int(m.ID), m.File)
+}
