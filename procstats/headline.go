@@ -3,7 +3,10 @@
 
 package procstats
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // HeadlineValue is one of the few numbers that people look at first, with where it was taken from.
 type HeadlineValue struct {
@@ -21,6 +24,8 @@ type HeadlineValue struct {
 type History struct {
 	// Previous is an earlier sample of the same task, for cpu_cores.
 	Previous *Sample
+	// Window has the samples up to this one: cpu_cores is then measured over it. It goes before Previous.
+	Window *Window
 	// Elapsed is the wall time of the run up to the sample, for cpu_cores_average.
 	Elapsed time.Duration
 	// Peak is the largest reading over all samples so far of a gauge of resident memory (tree_rss_bytes,
@@ -72,7 +77,7 @@ func headlineNeeds(id ID) []ID {
 func Headlines(s *Sample, h History) []HeadlineValue {
 	return []HeadlineValue{
 		firstRead(s, HeadlineCPU, cpuSources[:]),
-		coresHeadline(s, h.Previous),
+		coresHeadline(s, h),
 		coresAverageHeadline(s, h.Elapsed),
 		memoryHeadline(s),
 		firstRead(s, HeadlineMemoryCharged, cgroupMemory[:1]),
@@ -112,27 +117,39 @@ func whyNone(s *Sample, sources []ID) string {
 	return "nothing it can be taken from is selected"
 }
 
-// coresHeadline is the rate of the first CPU counter that both samples have, over the time between its own reads.
-func coresHeadline(s, previous *Sample) HeadlineValue {
-	if previous == nil {
+// coresHeadline is the rate of the first CPU counter that was read more than once, over the time between its own
+// reads.
+func coresHeadline(s *Sample, h History) HeadlineValue {
+	if h.Window == nil && h.Previous == nil {
 		return noHeadline(HeadlineCores, "a rate needs an earlier sample")
 	}
+	reason := ""
 	for _, from := range cpuSources {
-		now, ok := s.Task.Number(from)
-		before, had := previous.Task.Number(from)
-		if !ok || !had {
+		if _, ok := s.Task.Number(from); !ok {
 			continue
 		}
-		grown, seconds := now-before, (s.readAt(from).Mono - previous.readAt(from).Mono).Seconds()
-		switch {
-		case seconds <= 0:
-			return noHeadline(HeadlineCores, reasonClock)
-		case grown < 0:
-			return noHeadline(HeadlineCores, reasonRestarted)
+		rate := h.rate(s, from)
+		if value, ok := rate.Number(); ok {
+			return takenFrom(HeadlineCores, value, from)
 		}
-		return takenFrom(HeadlineCores, grown/seconds, from)
+		reason = cmp.Or(reason, rate.Reason())
 	}
-	return noHeadline(HeadlineCores, whyNone(s, cpuSources[:]))
+	return noHeadline(HeadlineCores, cmp.Or(reason, whyNone(s, cpuSources[:])))
+}
+
+// rate is the rate of a counter of the task up to a sample.
+func (h History) rate(s *Sample, id ID) Reading {
+	w := h.Window
+	if w == nil {
+		w = &Window{MaxProcesses: -1}
+		w.task.addOne(h.Previous, id)
+		w.task.addOne(s, id)
+	}
+	r, err := w.Reduce(id, Rate)
+	if err != nil {
+		return AbsentReading(id, err.Error())
+	}
+	return r
 }
 
 // coresAverageHeadline is the CPU time over the wall time of the run.

@@ -113,7 +113,25 @@ func TestHeadlines(t *testing.T) {
 			name:    "the same sample twice",
 			sample:  sampleAt(at(1), number(procstats.CgroupCPUUsage, 1)),
 			history: procstats.History{Previous: sampleAt(at(1), number(procstats.CgroupCPUUsage, 1))},
+			want:    map[procstats.ID]string{procstats.HeadlineCores: "absent: only one reading in the window"},
+		},
+		{
+			name:    "a sample of another boot",
+			sample:  sampleAt(at(1), number(procstats.CgroupCPUUsage, 3)),
+			history: procstats.History{Previous: sampleAt(at(2), number(procstats.CgroupCPUUsage, 2))},
 			want:    map[procstats.ID]string{procstats.HeadlineCores: "absent: the clock did not advance between the readings"},
+		},
+		{
+			name:   "over a window",
+			sample: sampleAt(at(8), number(procstats.CgroupCPUUsage, 6)),
+			history: procstats.History{
+				Previous: sampleAt(at(7), number(procstats.CgroupCPUUsage, 6)),
+				Window: windowOf(
+					sampleAt(at(0), number(procstats.CgroupCPUUsage, 2)), sampleAt(at(7), number(procstats.CgroupCPUUsage, 6)),
+					sampleAt(at(8), number(procstats.CgroupCPUUsage, 6)),
+				),
+			},
+			want: map[procstats.ID]string{procstats.HeadlineCores: "0.5 exact cgroup_cpu_usage_seconds_total"},
 		},
 		{
 			name:    "a cgroup that came later: no rate across two sources",

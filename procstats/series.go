@@ -62,16 +62,27 @@ func (set seriesSet) clone() seriesSet {
 
 func (set *seriesSet) add(s *Sample, readings Readings) {
 	for _, r := range readings {
-		m := rowOf(r.id)
-		if m == nil {
-			continue // of a newer build: it passes through samples, but its kind is not known here
-		}
-		i, found := set.search(r.id)
-		if !found {
-			*set = slices.Insert(*set, i, series{id: r.id, kind: m.Kind})
-		}
-		(*set)[i].add(r, s.readAt(r.id))
+		set.addReading(r, s.readAt(r.id))
 	}
+}
+
+// addOne adds one reading of the task, where the sample has it.
+func (set *seriesSet) addOne(s *Sample, id ID) {
+	if r, found := s.Task.Get(id); found {
+		set.addReading(r, s.readAt(id))
+	}
+}
+
+func (set *seriesSet) addReading(r Reading, at Stamp) {
+	m := rowOf(r.id)
+	if m == nil {
+		return // of a newer build: it passes through samples, but its kind is not known here
+	}
+	i, found := set.search(r.id)
+	if !found {
+		*set = slices.Insert(*set, i, series{id: r.id, kind: m.Kind})
+	}
+	(*set)[i].add(r, at)
 }
 
 func (set seriesSet) advance() {
