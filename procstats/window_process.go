@@ -136,7 +136,11 @@ func (w *Window) addProcesses(s *Sample) {
 // sample had a row for every process, and the process's start is not older. The second condition leaves out
 // processes that were moved into the task's cgroup, whose earlier CPU time is not the task's.
 func (w *Window) bornSinceLast(id ProcessID) bool {
-	return !w.last.Zero() && w.complete && time.Duration(id.Start)*startTick >= w.last.Mono-startTick
+	if w.last.Zero() || !w.complete {
+		return false
+	}
+	// Divided and not multiplied: starts of systems that count them from 1970 would overflow.
+	return id.Start >= uint64(max(0, w.last.Mono/startTick-1))
 }
 
 // makeRoom forgets processes that ended before now, those with the least CPU time first, until wanted new

@@ -89,6 +89,15 @@ func TestWindowDoesNotTakeALateRowForANewProcess(t *testing.T) {
 	}
 }
 
+// TestWindowKnowsANewProcessByAnyClock has starts as other systems give them: milliseconds since 1970.
+func TestWindowKnowsANewProcessByAnyClock(t *testing.T) {
+	zero, one := sampleAt(at(0)), sampleAt(at(1))
+	process(one, procstats.ProcessID{PID: 10, Start: uint64(noon.UnixMilli())}, 0.5, 1, "R")
+	if got := windowOf(zero, one).Processes(); len(got) != 1 || show(got[0].CPU()) != "0.5" {
+		t.Errorf("processes %v, want one with 0.5 s", got)
+	}
+}
+
 func TestWindowBoundsItsProcesses(t *testing.T) {
 	w := &procstats.Window{MaxProcesses: 2}
 	ids := make([]procstats.ProcessID, 5)
