@@ -118,6 +118,19 @@ func TestKindsAllowWhatMeansSomething(t *testing.T) {
 	}
 }
 
+// TestWordsOfUnknownValues holds that a value of a newer build prints as what it is, and never as nothing.
+func TestWordsOfUnknownValues(t *testing.T) {
+	for got, want := range map[string]string{
+		procstats.Kind(99).String(): "kind(99)", procstats.Reduction(99).String(): "reduction(99)",
+		procstats.Scope(99).String(): "scope(99)", procstats.SourceID(99).String(): "source(99)",
+		procstats.Label.String(): "label", procstats.Category.String(): "category",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestNumbersArePermanent holds every row to the one that was once published: nothing may be changed or
 // removed, only added.
 func TestNumbersArePermanent(t *testing.T) {

@@ -87,7 +87,7 @@ func (w *Window) MaxAt(id ID) (at Stamp, ok bool) {
 	if id == HeadlineMemory {
 		s = &w.memory.series
 	}
-	if s == nil || s.count == 0 {
+	if s == nil || s.count == 0 || s.kind != Gauge {
 		return Stamp{}, false
 	}
 	return s.maxAt, true

@@ -273,8 +273,11 @@ func TestWindowMaxAt(t *testing.T) {
 			t.Errorf("MaxAt(%d) = %v, %v, want %v", id, when, ok, at(1))
 		}
 	}
-	if when, ok := w.MaxAt(procstats.CgroupMemoryCurrent); ok || !when.Zero() {
-		t.Errorf("largest of nothing at %v", when)
+	w.Add(sampleAt(at(4), number(procstats.TreeCPU, 1)))
+	for _, id := range []procstats.ID{procstats.CgroupMemoryCurrent, procstats.TreeCPU, procstats.ProcessRSS, 9999} {
+		if when, ok := w.MaxAt(id); ok || !when.Zero() {
+			t.Errorf("MaxAt(%d) = %v, %v, want nothing", id, when, ok)
+		}
 	}
 }
 
