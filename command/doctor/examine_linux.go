@@ -1,0 +1,46 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Examine finds out what can be measured here. For a moment it makes the cgroup that a task would get, empty, and a
+// folder; it leaves nothing behind.
+func Examine(host Host) (*Report, error) {
+	r := &Report{}
+	kernel := readKernel(host)
+	r.Checks = append(r.Checks, kernel.check(), checkContainer(host))
+	group, err := cgroup.Create(cgroup.Options{FS: host.FS, ID: fmt.Sprintf("doctor-%d", os.Getpid())})
+	if err != nil {
+		group = cgroup.None(err.Error())
+	}
+	r.Notes = group.Notes
+	r.Checks = append(r.Checks, checkGroup(host, group)...)
+	r.Checks = append(r.Checks,
+		checkClone(kernel, group), checkPressure(host), checkPidfd(), checkKmsg(host), checkChildren(host),
+		checkOwnProcess(host), checkOtherUsers(host), checkOOMScore(host))
+	return r, errors.Join(r.tryCollect(host, group), group.Remove())
+}
+
+// tryCollect reads everything once: of the group, which is empty, and of this process in place of a task's.
+func (r *Report) tryCollect(host Host, group *cgroup.Group) error {
+	dir, err := os.MkdirTemp("", "tacho-doctor-")
+	if err != nil {
+		return fmt.Errorf("make a folder to measure: %w", err)
+	}
+	c := procstats.Open(procstats.Target{
+		FS: host.FS, Cgroup: group.Cgroup, Dir: dir,
+		Roots:  func() []int { return []int{os.Getpid()} },
+		Reaped: func() procstats.Reaped { return procstats.Reaped{} },
+	}, selection())
+	r.measure(c)
+	return errors.Join(c.Close(), os.Remove(dir))
+}

@@ -1,0 +1,28 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux
+
+package doctor
+
+import (
+	"os"
+	"runtime"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Examine finds out what can be measured here. It leaves nothing behind.
+func Examine(host Host) (*Report, error) {
+	r := &Report{Checks: []Check{{
+		Name: "system", State: Partly, Found: runtime.GOOS,
+		Costs:  "cgroups, pressure, OOM evidence and exact totals: only Linux has them",
+		Enable: "run tacho on Linux",
+	}}}
+	c := procstats.Open(procstats.Target{
+		FS: host.FS, Roots: func() []int { return []int{os.Getpid()} },
+		Reaped: func() procstats.Reaped { return procstats.Reaped{} },
+	}, selection())
+	r.measure(c)
+	return r, c.Close()
+}

@@ -1,0 +1,206 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/cgroup"
+)
+
+// kernel is the release of the running kernel; zeros where it could not be read.
+type kernel struct {
+	release      string
+	major, minor int
+}
+
+func readKernel(host Host) kernel {
+	text, err := os.ReadFile(filepath.Join(host.FS.Proc, "sys/kernel/osrelease"))
+	if err != nil {
+		return kernel{}
+	}
+	k := kernel{release: strings.TrimSpace(string(text))}
+	// Whatever is no release leaves zeros, which is older than anything.
+	_, _ = fmt.Sscanf(k.release, "%d.%d", &k.major, &k.minor)
+	return k
+}
+
+func (k kernel) atLeast(major, minor int) bool {
+	return k.major > major || k.major == major && k.minor >= minor
+}
+
+func (k kernel) check() Check {
+	c := Check{Name: "kernel", State: Works, Found: "Linux " + k.release}
+	switch {
+	case k.major == 0:
+		c.State, c.Found = Partly, "the kernel does not say which it is"
+	case !k.atLeast(4, 20):
+		c.State, c.Costs, c.Enable = Partly, "pressure, and much of cgroup v2", "Linux 4.20 or newer, better 5.19"
+	case !k.atLeast(5, 19):
+		c.State, c.Costs, c.Enable = Partly, "the exact memory peak of cgroup v2", "Linux 5.19 or newer"
+	}
+	return c
+}
+
+// checkContainer looks for signs of a container: there, cgroups are often read-only or out of sight.
+func checkContainer(host Host) Check {
+	var signs []string
+	for _, sign := range []string{".dockerenv", "run/.containerenv", "run/systemd/container"} {
+		if _, err := os.Stat(filepath.Join(host.Root, sign)); err == nil {
+			signs = append(signs, "/"+sign)
+		}
+	}
+	c := Check{Name: "container", State: Works, Found: "no sign of one"}
+	if len(signs) > 0 {
+		c.Found = "this looks like a container: " + strings.Join(signs, ", ")
+	}
+	return c
+}
+
+// checkClone is about CLONE_INTO_CGROUP, clone3(2): a process that is born in its cgroup is counted from its first
+// instruction on.
+func checkClone(k kernel, group *cgroup.Group) Check {
+	c := Check{Name: "start in the cgroup", State: Works, Found: "by descriptor, clone3(2)"}
+	switch {
+	case !group.Exists():
+		c.State, c.Found, c.Costs = Missing, "there is no cgroup", "exact totals from the first instruction on"
+	case len(group.V1) > 0:
+		c.Found = "by a thread that forks inside (cgroup v1)"
+	case !k.atLeast(5, 7):
+		c.State, c.Found, c.Costs = Partly, "the kernel cannot start a process in a cgroup v2", "the first instructions of the task"
+		c.Enable = "Linux 5.7 or newer"
+	}
+	return c
+}
+
+func checkPressure(host Host) Check {
+	c := Check{Name: "pressure (PSI)", State: Works, Found: filepath.Join(host.FS.Proc, "pressure")}
+	_, err := os.ReadFile(filepath.Join(host.FS.Proc, "pressure", "cpu"))
+	if err == nil {
+		return c
+	}
+	c.State, c.Found, c.Costs = Missing, err.Error(), "what a task waited for"
+	c.Enable = "boot with psi=1 (the kernel needs CONFIG_PSI=y)"
+	if errors.Is(err, fs.ErrPermission) {
+		c.Enable = "run as a user who may read " + filepath.Join(host.FS.Proc, "pressure")
+	}
+	return c
+}
+
+func checkPidfd() Check {
+	c := Check{Name: "pidfd", State: Works, Found: "processes are held by descriptor, pidfd_open(2)"}
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		c.State, c.Found, c.Enable = Partly, "pidfd_open: "+err.Error(), "Linux 5.3 or newer"
+		c.Costs = "certainty that a signal goes to the right process"
+		return c
+	}
+	if err := unix.Close(fd); err != nil {
+		c.State, c.Found = Partly, "close pidfd: "+err.Error()
+	}
+	return c
+}
+
+// checkKmsg is about the kernel's log, which names the victim of an OOM kill.
+func checkKmsg(host Host) Check {
+	path := filepath.Join(host.Root, "dev/kmsg")
+	c := Check{Name: "kernel log", State: Works, Found: path + " can be read"}
+	// Opening blocks nowhere, but reading would.
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Close(fd)
+	}
+	if err != nil {
+		c.State, c.Found = Partly, fmt.Sprintf("%s: %v", path, err)
+		c.Costs = "which process an OOM killer chose"
+		c.Enable = "sysctl -w kernel.dmesg_restrict=0, or run as root"
+	}
+	return c
+}
+
+// checkChildren is about /proc/PID/task/TID/children, by which the tree is found where there is no cgroup.
+func checkChildren(host Host) Check {
+	path := filepath.Join(host.FS.Proc, "self/task", strconv.Itoa(os.Getpid()), "children")
+	c := Check{Name: "process tree", State: Works, Found: "/proc/PID/task/TID/children"}
+	if _, err := os.ReadFile(path); err != nil {
+		c.State, c.Found = Partly, err.Error()
+		c.Costs = "finding processes without a cgroup at little cost"
+		c.Enable = "a kernel with CONFIG_PROC_CHILDREN=y"
+	}
+	return c
+}
+
+// checkOwnProcess is about the files of a process that cost or need more than stat.
+func checkOwnProcess(host Host) Check {
+	c := Check{Name: "I/O and PSS", State: Works, Found: "/proc/PID/io and /proc/PID/smaps_rollup can be read"}
+	for _, file := range []struct{ name, costs, enable string }{
+		{"io", "bytes read and written without a cgroup", "a kernel with CONFIG_TASK_IO_ACCOUNTING=y"},
+		{"smaps_rollup", "memory with shared pages split among their users", "Linux 4.14 or newer with CONFIG_PROC_PAGE_MONITOR=y"},
+	} {
+		if _, err := os.ReadFile(filepath.Join(host.FS.Proc, "self", file.name)); err != nil {
+			c.State, c.Found, c.Costs, c.Enable = Partly, err.Error(), file.costs, file.enable
+		}
+	}
+	return c
+}
+
+// Capabilities, capabilities(7).
+const (
+	capSysPtrace   = 19
+	capSysResource = 24
+)
+
+// checkOtherUsers is about a task that changes its user: reading io and smaps_rollup takes the same user or
+// CAP_SYS_PTRACE, proc(5). Yama has no say in it: it restricts attaching only.
+func checkOtherUsers(host Host) Check {
+	c := Check{Name: "processes of other users", State: Works, Found: "their I/O and PSS can be read (CAP_SYS_PTRACE)"}
+	if !capable(host, capSysPtrace) {
+		c.State, c.Found = Partly, "their I/O and PSS cannot be read: no CAP_SYS_PTRACE"
+		c.Costs = "I/O and PSS of processes that change their user, as sudo does"
+		c.Enable = grant("CAP_SYS_PTRACE", "sudo setcap cap_sys_ptrace+ep \"$(command -v tacho)\"")
+	}
+	return c
+}
+
+// checkOOMScore is about shielding the executor from the OOM killer, which needs CAP_SYS_RESOURCE, proc(5).
+func checkOOMScore(host Host) Check {
+	c := Check{Name: "shield from the OOM killer", State: Works, Found: "executors can be spared (CAP_SYS_RESOURCE)"}
+	if !capable(host, capSysResource) {
+		c.State, c.Found = Partly, "executors cannot be spared: no CAP_SYS_RESOURCE"
+		c.Costs = "the record of a run whose executor the kernel chooses when the machine is out of memory"
+		c.Enable = grant("CAP_SYS_RESOURCE", "sudo tacho run -- COMMAND")
+	}
+	return c
+}
+
+// grant says how to get a capability: root that has none of it is in a container.
+func grant(capability, command string) string {
+	if os.Geteuid() == 0 {
+		return "start the container with " + capability + ", as with docker run --cap-add " + strings.TrimPrefix(capability, "CAP_")
+	}
+	return command
+}
+
+// capable reports whether this process has a capability in effect.
+func capable(host Host, capability uint) bool {
+	status, err := os.ReadFile(filepath.Join(host.FS.Proc, "self/status"))
+	if err != nil {
+		return false
+	}
+	_, after, found := strings.Cut(string(status), "CapEff:")
+	if !found {
+		return false
+	}
+	line, _, _ := strings.Cut(after, "\n")
+	set, err := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
+	return err == nil && set&(1<<capability) != 0
+}

@@ -1,0 +1,198 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// waited is the section on pressure and throttling: what the run stood still for.
+func (p *recordPage) waited() {
+	p.section("What it waited for")
+	if stall := p.record.Diagnosis.Stall; stall != "" {
+		fmt.Fprintf(&p.text, "  %s\n", p.palette.bold(string(stall)))
+	}
+	t := table{indent: "  ", header: []string{"", "SOMEBODY WAITED", "", "ALL WAITED", ""}, right: map[int]bool{1: true, 2: true, 3: true, 4: true}}
+	for _, resource := range []struct {
+		word       string
+		some, full procstats.ID
+	}{
+		{"cpu", procstats.PSICPUSome, procstats.PSICPUFull},
+		{"memory", procstats.PSIMemorySome, procstats.PSIMemoryFull},
+		{"io", procstats.PSIIOSome, procstats.PSIIOFull},
+	} {
+		some, someShare := p.stall(resource.some)
+		full, fullShare := p.stall(resource.full)
+		if some != dash || full != dash {
+			t.add(plain(resource.word, some, someShare, full, fullShare)...)
+		}
+	}
+	if len(t.rows) > 0 {
+		p.text.WriteString(t.render(p.palette))
+	} else {
+		fmt.Fprintf(&p.text, "  not known: %s\n", printable(p.whyAbsent(procstats.PSICPUSome)))
+	}
+	if throttled, ok := p.number(procstats.CgroupCPUThrottled); ok && throttled > 0 {
+		fmt.Fprintf(&p.text, "  its CPU quota held it back for %s of CPU time\n", formatSeconds(throttled))
+	}
+}
+
+// stall returns a stall total and its share of the wall time.
+func (p *recordPage) stall(id procstats.ID) (total, share string) {
+	value, ok := p.number(id)
+	if !ok {
+		return dash, ""
+	}
+	if p.record.WallSeconds == nil {
+		return formatSeconds(value), ""
+	}
+	return formatSeconds(value), formatShare(value, *p.record.WallSeconds)
+}
+
+// number returns a final value of the record; ok is false where it was not measured.
+func (p *recordPage) number(id procstats.ID) (value float64, ok bool) {
+	return numberOf(p.record.Measurements, id)
+}
+
+func numberOf(values map[string]any, id procstats.ID) (value float64, ok bool) {
+	m, _ := procstats.Lookup(id)
+	value, ok = values[m.Name].(float64)
+	return value, ok
+}
+
+func (p *recordPage) whyAbsent(id procstats.ID) string {
+	m, _ := procstats.Lookup(id)
+	if reason := p.record.Absent[m.Name]; reason != "" {
+		return reason
+	}
+	if p.record.State == record.Running {
+		return "the record is written at the end"
+	}
+	return "it was not selected"
+}
+
+// ended is the section on how the run ended and what the evidence is.
+func (p *recordPage) ended() {
+	p.section("Why it ended")
+	d := p.record.Diagnosis
+	switch p.record.State {
+	case record.Running:
+		p.text.WriteString("  it is running\n")
+		return
+	case record.Lost:
+		p.text.WriteString("  not known: its executor is gone and nobody wrote the record to its end\n")
+	case record.Exited:
+	}
+	if d.Verdict != "" {
+		verdict := cell{text: string(d.Verdict), paint: p.palette.ofVerdict(d.Verdict)}
+		fmt.Fprintf(&p.text, "  %s: %s\n", paint(verdict, verdict.text), printable(d.Summary))
+	}
+	if d.Operator != "" {
+		fmt.Fprintf(&p.text, "  %s\n", printable(d.Operator))
+	}
+	p.oom(d.OOM)
+	if d.Retryable {
+		p.text.WriteString("  the task is not at fault: another machine, or another time, could end better\n")
+	}
+	p.evidence(d.Evidence)
+}
+
+func (p *recordPage) oom(oom record.OOM) {
+	switch {
+	case oom.Kills == nil && oom.Reason != "":
+		fmt.Fprintf(&p.text, "  OOM kills are not known: %s\n", printable(oom.Reason))
+	case oom.Kills != nil && *oom.Kills > 0:
+		fmt.Fprintf(&p.text, "  %s\n", p.palette.red(oomText(oom)))
+	}
+}
+
+func oomText(oom record.OOM) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "OOM kills: %d", *oom.Kills)
+	if oom.Scope != "" {
+		fmt.Fprintf(&b, ", limit of: %s", printable(string(oom.Scope)))
+	}
+	if v := oom.Victim; v != nil {
+		fmt.Fprintf(&b, ", victim: %s (pid %d", printable(v.Command), v.PID)
+		if v.RSSBytes != nil {
+			fmt.Fprintf(&b, ", %s resident", formatBytes(float64(*v.RSSBytes)))
+		}
+		fmt.Fprintf(&b, "), told by %s", printable(v.Source))
+	}
+	return b.String()
+}
+
+func (p *recordPage) evidence(evidence map[string]any) {
+	if len(evidence) == 0 {
+		return
+	}
+	p.text.WriteString("  evidence:\n")
+	t := table{indent: "    "}
+	for _, name := range slices.Sorted(maps.Keys(evidence)) {
+		t.add(plain(printable(name), valueText(name, evidence[name]))...)
+	}
+	p.text.WriteString(t.render(p.palette))
+}
+
+// peak is the section on when memory was highest and who held it.
+func (p *recordPage) peak() {
+	peak := p.record.Peak
+	if peak == nil {
+		return
+	}
+	p.section("Memory at its highest")
+	if peak.Reason != "" && peak.At.IsZero() {
+		fmt.Fprintf(&p.text, "  not known: %s\n", printable(peak.Reason))
+		return
+	}
+	fmt.Fprintf(&p.text, "  %s among the samples, %s after the start (%s)\n", formatBytes(peak.MemoryBytes),
+		formatSeconds(peak.At.Sub(p.record.StartedAt).Seconds()), printable(peak.Measurement))
+	t := table{indent: "  ", header: []string{"PID", "RSS", "COMMAND"}, right: map[int]bool{0: true, 1: true}}
+	for i := range peak.Largest {
+		row := &peak.Largest[i]
+		t.add(plain(fmt.Sprint(row.PID), rowValue(row, procstats.ProcessRSS, procstats.PortableProcessRSS), printable(row.Command))...)
+	}
+	if len(t.rows) > 0 {
+		p.text.WriteString(t.render(p.palette))
+	}
+}
+
+// rowValue writes the first of some measurements that a process row has.
+func rowValue(row *record.ProcessRow, ids ...procstats.ID) string {
+	for _, id := range ids {
+		if value, ok := numberOf(row.Measurements, id); ok {
+			m, _ := procstats.Lookup(id)
+			return formatValue(m.Unit, value)
+		}
+	}
+	return dash
+}
+
+func (p *recordPage) limits() {
+	if len(p.record.Limits) == 0 {
+		return
+	}
+	p.section("Limits")
+	t := table{indent: "  ", header: []string{"", "ASKED FOR", "IN FORCE", "WHERE"}, right: map[int]bool{1: true, 2: true}}
+	for _, limit := range p.record.Limits {
+		t.add(plain(printable(limit.Name), limitText(limit.Name, limit.Requested), limitText(limit.Name, limit.Effective),
+			printable(limit.Where))...)
+	}
+	p.text.WriteString(t.render(p.palette))
+}
+
+// limitText writes a limit; limits are named as in the kernel, where memory is in bytes and has no unit.
+func limitText(name string, value *float64) string {
+	unit := unitOf(name)
+	if unit == procstats.None && strings.HasPrefix(name, "memory") {
+		unit = procstats.Bytes
+	}
+	return optional(unit, value)
+}

@@ -1,0 +1,98 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package command holds the commands of tacho: flags, text and exit codes. What they show and start is made
+// elsewhere.
+package command
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/version"
+)
+
+// The groups under which the help lists commands.
+const (
+	groupMeasure = "measure"
+	groupRecords = "records"
+	groupHost    = "host"
+)
+
+// commands are all commands, in no order; each says its group.
+func commands() []*cobra.Command {
+	return []*cobra.Command{
+		newDiff(),
+		newDoctor(),
+		newExplain(),
+		newLs(),
+		newPlot(),
+		newShow(),
+		newVersion(),
+	}
+}
+
+// Execute runs tacho with its arguments, without the program's name, and returns the exit code. A fault is told
+// on stderr in one line. Cancelling ctx ends commands that wait for something.
+func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	executed, err := root.ExecuteContextC(ctx)
+	return report(stderr, executed, err)
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tacho",
+		Short: "Measure what a command really uses, what it waits for, and why it ends",
+		Long: `tacho is a recorder for tasks: what did it use, what did it wait for, and why did it end?
+
+Every flag can be set by an environment variable too: TACHO_ and the flag's name in capitals with _ for -,
+as named in the help. A flag on the command line goes before the variable, the variable before the default.
+NO_COLOR is honoured.
+
+Exit codes: 0 done, 1 a fault, 2 wrong usage. The commands that run another command exit with that command's
+code; a fault of their own is 125.`,
+		Example: `  tacho run -- make -j4
+  tacho ls
+  tacho show last
+  tacho explain memory_bytes`,
+		Version:           version.String(),
+		Args:              knownCommand,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: applyEnvironment,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+	}
+	root.AddGroup(
+		&cobra.Group{ID: groupMeasure, Title: "Measure:"},
+		&cobra.Group{ID: groupRecords, Title: "Look at records:"},
+		&cobra.Group{ID: groupHost, Title: "This machine and its numbers:"},
+	)
+	root.PersistentFlags().Var(&choice{value: "auto", allowed: []string{"auto", "always", "never"}}, "color",
+		"colour text: auto, always or never")
+	root.SetFlagErrorFunc(wrongFlag)
+	for _, command := range commands() {
+		root.AddCommand(command)
+	}
+	documentEnvironment(root)
+	completeChoices(root)
+	return root
+}
+
+// knownCommand is the answer to a word that names no command.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := "tacho --help lists the commands"
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean " + orList(near) + "?"
+	}
+	return usagef("there is no command %q: %s", args[0], hint)
+}

@@ -1,0 +1,50 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+func newShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show RUN",
+		Short: "Show one run: what it used, what it waited for, why it ended",
+		Long: `Show the record of one run, with the source and the guarantee of each headline value.
+
+` + runWord + `
+
+The table of processes adds up: the rows, what exited processes used, and what no row accounts for make the total.
+Values that were not measured are shown as ` + dash + `; --all lists every measurement, and for the absent ones the reason.`,
+		Example: `  tacho show last
+  tacho show 2026-03-04 --all
+  tacho show last --format json | jq .headline`,
+		Args:    arguments("RUN"),
+		GroupID: groupRecords,
+	}
+	outputDir := outputDirFlag(cmd.Flags())
+	format := formatFlag(cmd, "text", "json")
+	all := cmd.Flags().Bool("all", false, "show every measurement, and why the absent ones are absent")
+	cmd.ValidArgsFunction = completeRuns(outputDir, 1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		entry, err := findRun(*outputDir, args[0])
+		if err != nil {
+			return err
+		}
+		r := entry.Record
+		r.State = stateOf(r, procstats.HostFS())
+		out := cmd.OutOrStdout()
+		if format.value == "json" {
+			return printJSON(out, r)
+		}
+		page := newRecordPage(paletteFor(cmd, out), entry.Name, r)
+		_, err = io.WriteString(out, page.render(*all))
+		return err
+	}
+	return cmd
+}
