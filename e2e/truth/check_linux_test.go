@@ -4,7 +4,6 @@
 package truth_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -132,7 +131,7 @@ func (r run) checkRows(t *testing.T) {
 		l.fault = fmt.Sprintf("the headline says %.6f s", *total)
 	}
 	r.add(t, l)
-	for i, report := range r.lines {
+	for i, report := range r.reports {
 		r.checkReport(t, i, report)
 	}
 }
@@ -154,23 +153,23 @@ func rowsCPU(t *testing.T, rows []record.ProcessRow) float64 {
 func same(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a), math.Abs(b)) }
 
 // checkReport holds one line of usage.jsonl to the same sum.
-func (r run) checkReport(t *testing.T, i int, data json.RawMessage) {
+func (r run) checkReport(t *testing.T, i int, report *record.Usage) {
 	t.Helper()
-	var report struct {
-		Processes *record.Processes `json:"processes"`
-	}
-	if err := json.Unmarshal(data, &report); err != nil {
-		t.Errorf("report %d: %v", i, err)
-		return
-	}
 	p := report.Processes
 	if p == nil || p.TotalCPUSeconds == nil || p.UnattributedCPUSeconds == nil {
-		t.Errorf("report %d has no sum of its processes: %s", i, data)
+		t.Errorf("report %d has no sum of its processes", i)
 		return
 	}
-	sum := *p.UnattributedCPUSeconds + rowsCPU(t, p.Rows)
+	sum := *p.UnattributedCPUSeconds
 	if p.Exited.CPUSeconds != nil {
 		sum += *p.Exited.CPUSeconds
+	}
+	for _, row := range p.Rows {
+		used, ok := row.Measurements["process_cpu_seconds_total"].Value(procstats.Last)
+		if !ok {
+			t.Errorf("report %d: process %d has no CPU time", i, row.PID)
+		}
+		sum += used
 	}
 	if !same(sum, *p.TotalCPUSeconds) {
 		t.Errorf("report %d: rows, exited and unattributed are %.6f s, the total is %.6f s", i, sum, *p.TotalCPUSeconds)
@@ -209,8 +208,8 @@ func hundredRows(t *testing.T, r run) {
 
 // oneReport checks that a task shorter than the interval has one report.
 func oneReport(t *testing.T, r run) {
-	l := line{what: "reports", reported: float64(len(r.lines)), true: 1, bound: "1"}
-	if len(r.lines) != 1 {
+	l := line{what: "reports", reported: float64(len(r.reports)), true: 1, bound: "1"}
+	if len(r.reports) != 1 {
 		l.fault = "a run shorter than its interval has one line"
 	}
 	r.add(t, l)

@@ -86,7 +86,7 @@ func quantity(value float64, unit procstats.Unit) string {
 }
 
 // headline fills a line with a headline of a record.
-func headline(r record.Record, name string, unit procstats.Unit) line {
+func headline(r *record.Record, name string, unit procstats.Unit) line {
 	h, found := r.Headline[name]
 	l := line{what: name, unit: unit, reported: math.NaN(), true: math.NaN(), source: h.Source, guarantee: h.Guarantee}
 	if found && h.Value != nil {
@@ -96,7 +96,7 @@ func headline(r record.Record, name string, unit procstats.Unit) line {
 }
 
 // measurement fills a line with a final measurement of a record.
-func measurement(r record.Record, name string) line {
+func measurement(r *record.Record, name string) line {
 	row, known := procstats.LookupName(name)
 	l := line{what: name, unit: row.Unit, reported: math.NaN(), true: math.NaN(), guarantee: row.Guarantee}
 	if !known {

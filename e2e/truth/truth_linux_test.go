@@ -4,7 +4,6 @@
 package truth_test
 
 import (
-	"encoding/json"
 	"slices"
 	"testing"
 
@@ -33,11 +32,11 @@ type run struct {
 	subject subject
 	place   *rig.Place
 	// meter is the cgroup that counts beside us; nil where there can be none.
-	meter  *rig.Parent
-	truth  truth.Truth
-	record record.Record
-	lines  []json.RawMessage
-	table  *table
+	meter   *rig.Parent
+	truth   truth.Truth
+	record  *record.Record
+	reports []*record.Usage
+	table   *table
 }
 
 func (r run) add(t *testing.T, l line) {
@@ -127,8 +126,8 @@ func (r *run) finish(t *testing.T, args []string) {
 	if out.Stdout != "" {
 		t.Errorf("stdout has %q of tacho's own", out.Stdout)
 	}
-	r.record = r.place.Record(t)
-	r.lines = r.place.Reports(t)
+	entry := r.place.TheRun(t)
+	r.record, r.reports = entry.Record, rig.Reports(t, entry)
 	if r.record.State != record.Exited || r.record.Diagnosis.Verdict != record.Completed {
 		t.Errorf("state %q, verdict %q: %s", r.record.State, r.record.Diagnosis.Verdict, r.record.Diagnosis.Summary)
 	}

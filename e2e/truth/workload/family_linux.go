@@ -13,8 +13,6 @@ import (
 	"strconv"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // churn forks short-lived children that fork short-lived children, two at a time, all busy.
@@ -150,36 +148,5 @@ func wait(children ...*os.Process) error {
 			return fmt.Errorf("child %d: %s", p.Pid, state)
 		}
 	}
-	return nil
-}
-
-// launch runs a command as a process of particular circumstances would.
-func launch(args []string) error {
-	flags := newFlags("launch")
-	held := flags.Int64("hold", 0, "hold this many `bytes` of touched memory")
-	ignored := flags.Bool("ignore-sigchld", false, "have SIGCHLD ignored, and become the command")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if *ignored {
-		signal.Ignore(syscall.SIGCHLD)
-		return unix.Exec(flags.Arg(0), flags.Args(), os.Environ())
-	}
-	memory, err := touch(*held)
-	if err != nil {
-		return err
-	}
-	p, err := os.StartProcess(flags.Arg(0), flags.Args(), &os.ProcAttr{Files: standard()})
-	if err != nil {
-		return err
-	}
-	state, err := p.Wait()
-	if err != nil {
-		return err
-	}
-	if err := unix.Munmap(memory); err != nil {
-		return fmt.Errorf("munmap: %w", err)
-	}
-	os.Exit(state.ExitCode())
 	return nil
 }

@@ -3,7 +3,9 @@
 
 // Command workload uses known amounts of CPU, memory and I/O, and writes down what it truly used.
 //
-//	workload -truth FILE [-dir DIR] [-meter CGROUP] NAME
+//	workload -truth FILE [-dir DIR] [-meter CGROUP] NAME   use something and say what
+//	workload launch [-hold BYTES | -ignore-sigchld] -- COMMAND   start a command in odd circumstances
+//	workload linger [-stubborn]   say "ready" and stay, with a child and a daemon, until killed
 package main
 
 import (

@@ -41,6 +41,8 @@ type role struct {
 	report *os.File
 	// hold waits until this file ends.
 	hold *os.File
+	// linger waits for something that does not come.
+	linger bool
 }
 
 func standard() []*os.File { return []*os.File{os.Stdin, os.Stdout, os.Stderr} }
@@ -63,6 +65,7 @@ func (r role) start() (*os.Process, error) {
 		"-burn=" + r.burn.String(),
 		"-report=" + strconv.FormatBool(r.report != nil),
 		"-hold=" + strconv.FormatBool(r.hold != nil),
+		"-linger=" + strconv.FormatBool(r.linger),
 	}
 	p, err := os.StartProcess(self, args, &os.ProcAttr{
 		Files: append(standard(), r.report, r.hold, r.share),
@@ -93,6 +96,7 @@ func child(args []string) error {
 	flags.Int64Var(&r.copied, "copy", 0, "")
 	flags.StringVar(&r.dir, "dir", "", "")
 	flags.DurationVar(&r.burn, "burn", 0, "")
+	flags.BoolVar(&r.linger, "linger", false, "")
 	report := flags.Bool("report", false, "")
 	hold := flags.Bool("hold", false, "")
 	if err := flags.Parse(args); err != nil {
@@ -159,6 +163,9 @@ func (r role) finish() error {
 		if _, err := io.Copy(io.Discard, r.hold); err != nil {
 			return fmt.Errorf("hold: %w", err)
 		}
+	}
+	if r.linger {
+		time.Sleep(time.Hour)
 	}
 	return nil
 }

@@ -54,6 +54,8 @@ func run(args []string) error {
 			return child(args[1:])
 		case "launch":
 			return launch(args[1:])
+		case "linger":
+			return linger(args[1:])
 		}
 	}
 	flags := flag.NewFlagSet("workload", flag.ContinueOnError)

@@ -1,0 +1,118 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package lifecycle
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// TestRunRefuses checks wrong input: one line, the right code, nothing started, nothing left behind.
+func TestRunRefuses(t *testing.T) {
+	rig.Require(t)
+	// The command that must not be started leaves a file where it was.
+	touch := []string{"--", "/usr/bin/touch", "started"}
+	tests := []struct {
+		name string
+		args []string
+		code int
+		// mentions is what the line must have in it.
+		mentions string
+	}{
+		{"no command", nil, 125, "command"},
+		{"no command after the dashes", []string{"--"}, 125, "command"},
+		{"unknown flag", slices.Concat([]string{"--no-such-flag"}, touch), 125, "no-such-flag"},
+		{"interval that is none", slices.Concat([]string{"--interval", "banana"}, touch), 125, "banana"},
+		{"interval below zero", slices.Concat([]string{"--interval", "-1s"}, touch), 125, "interval"},
+		{"report interval that is none", slices.Concat([]string{"--report-interval", "banana"}, touch), 125, "banana"},
+		{"report interval below zero", slices.Concat([]string{"--report-interval", "-1s"}, touch), 125, "report-interval"},
+		{"timeout below zero", slices.Concat([]string{"--timeout", "-5s"}, touch), 125, "timeout"},
+		{"label without a value", slices.Concat([]string{"--label", "justakey"}, touch), 125, "justakey"},
+		{"unknown format", slices.Concat([]string{"--format", "xml"}, touch), 125, "xml"},
+		{"unknown placement", slices.Concat([]string{"--cgroup", "v3"}, touch), 125, "v3"},
+		{"cgroup that is not there", slices.Concat([]string{"--cgroup-parent", "/no/such/group"}, touch), 125, "/no/such/group"},
+		{"capture of something else", slices.Concat([]string{"--capture", "stdin"}, touch), 125, "stdin"},
+		{"record to a closed descriptor", slices.Concat([]string{"--format", "json", "--record-fd", "97"}, touch), 125, "97"},
+		{"record to a file in no folder", slices.Concat([]string{"--format", "json", "--record-file", "no/such/folder/r"}, touch), 125, "no/such/folder"},
+		{"folder that cannot be", slices.Concat([]string{"--output-dir", "/proc/none"}, touch), 125, "/proc/none"},
+		{"folder below a file", slices.Concat([]string{"--output-dir", "/etc/passwd/runs"}, touch), 125, "/etc/passwd"},
+		{"unknown measurement", slices.Concat([]string{"--measurements", "cgroup_memory_peek_bytes"}, touch), 125, "cgroup_memory_peak_bytes"},
+		{"no such command", []string{"--", "no-such-command-anywhere"}, 127, "no-such-command-anywhere"},
+		{"no such file", []string{"--", "./no-such-file"}, 127, "no-such-file"},
+		{"file that is not executable", []string{"--", "./plain"}, 126, "plain"},
+		{"file that is no program", []string{"--", "./garbage"}, 126, "garbage"},
+		{"folder as a command", []string{"--", "./folder"}, 126, "folder"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			place := rig.NewPlace(t, rig.Self())
+			give(t, place)
+			out := rig.Capture(t, place.Run(t.Context(), test.args...))
+			if out.Code != test.code {
+				t.Errorf("exit code %d, want %d", out.Code, test.code)
+			}
+			if fault := oneLine(out.Stderr, test.mentions); fault != "" {
+				t.Errorf("%s: stderr %q", fault, out.Stderr)
+			}
+			if out.Stdout != "" {
+				t.Errorf("stdout %q, want nothing", out.Stdout)
+			}
+			if _, err := os.Stat(place.Path("started")); err == nil {
+				t.Error("the command was started")
+			}
+			nothingLeft(t, place, nil)
+			nothingRecorded(t, place, test.code)
+		})
+	}
+}
+
+// TestRunRefusesAFolderOfOthers is the unwritable folder of a user whom permissions bind.
+func TestRunRefusesAFolderOfOthers(t *testing.T) {
+	rig.Require(t)
+	place := rig.NewPlace(t, rig.Unprivileged())
+	if err := os.Mkdir(place.Out, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	out := rig.Capture(t, place.Run(t.Context(), "--", "/usr/bin/touch", "started"))
+	if out.Code != 125 {
+		t.Errorf("exit code %d, want 125", out.Code)
+	}
+	if fault := oneLine(out.Stderr, place.Out); fault != "" {
+		t.Errorf("%s: stderr %q", fault, out.Stderr)
+	}
+	if _, err := os.Stat(place.Path("started")); err == nil {
+		t.Error("the command was started")
+	}
+	nothingLeft(t, place, nil)
+}
+
+// give puts files into a place that look like commands and are none.
+func give(t *testing.T, place *rig.Place) {
+	t.Helper()
+	if err := os.WriteFile(place.Path("plain"), []byte("#!/bin/true\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(place.Path("garbage"), []byte{0x7f, 'E', 'L', 'F', 0, 0, 0, 0}, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(place.Path("folder"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nothingRecorded checks that there is no record of a run that was refused. One of a command that could not be
+// started says so.
+func nothingRecorded(t *testing.T, place *rig.Place, code int) {
+	t.Helper()
+	for _, run := range place.Runs(t) {
+		r := run.Record
+		if code == 125 || r.State != record.Exited || r.Diagnosis.Verdict != record.StartFailed {
+			t.Errorf("left behind: a record with state %q and verdict %q", r.State, r.Diagnosis.Verdict)
+		}
+	}
+}

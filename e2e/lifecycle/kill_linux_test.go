@@ -1,0 +1,202 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package lifecycle
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// soon is how long the end of one process may outlive that of another that it depends on.
+const soon = time.Second
+
+// linger starts a task with a child and a daemon and waits until they are there.
+func linger(t *testing.T, mode rig.Mode, place *rig.Place, args ...string) (*session, *record.Record, *rig.Parent) {
+	t.Helper()
+	flags, parent := mode.Place(t)
+	s := start(t, place.Run(t.Context(), append(append(flags, "--", rig.Workload(), "linger"), args...)...))
+	s.expect(t, "ready")
+	r := running(t, place)
+	if r.Executor == nil || !rig.Alive(r.Executor.PID) || !rig.Alive(r.PID) {
+		t.Fatalf("the record of the running task names no live executor and command: %+v", r.Executor)
+	}
+	return s, r, parent
+}
+
+// gone waits until nothing of a place runs any more, nor in the cgroup around its task.
+func gone(t *testing.T, place *rig.Place, parent *rig.Parent) {
+	t.Helper()
+	took := rig.Eventually(t, deadline, "nothing runs any more", func() bool {
+		return len(place.Strays()) == 0 && (parent == nil || len(parent.Processes()) == 0)
+	})
+	t.Logf("nothing runs after %s", took.Round(time.Millisecond))
+	if took > soon {
+		t.Errorf("it took %s until nothing ran any more, want at most %s", took, soon)
+	}
+}
+
+// closed waits for the record's last word.
+func closed(t *testing.T, place *rig.Place) *record.Record {
+	t.Helper()
+	var r *record.Record
+	rig.Eventually(t, deadline, "the record is closed", func() bool {
+		r = place.TheRun(t).Record
+		return r.State != record.Running
+	})
+	return r
+}
+
+// TestKillRun kills tacho run: the task ends with it, and its record says so.
+func TestKillRun(t *testing.T) {
+	rig.Require(t)
+	for _, mode := range rig.Modes() {
+		for _, args := range [][]string{nil, {"-stubborn"}} {
+			name := mode.String()
+			if len(args) > 0 {
+				name += "/stubborn"
+			}
+			t.Run(name, func(t *testing.T) {
+				place := rig.NewPlace(t, mode.User)
+				s, _, parent := linger(t, mode, place, args...)
+				if err := s.cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				gone(t, place, parent)
+				r := closed(t, place)
+				if r.State != record.Exited || r.Diagnosis.Verdict != record.Stopped || r.Diagnosis.Summary == "" {
+					t.Errorf("state %q, verdict %q (%q), want exited, stopped and a sentence",
+						r.State, r.Diagnosis.Verdict, r.Diagnosis.Summary)
+				}
+				nothingLeft(t, place, parent)
+			})
+		}
+	}
+}
+
+// TestKillExecutor kills the executor: the task ends, tacho run says so.
+func TestKillExecutor(t *testing.T) {
+	rig.Require(t)
+	for _, mode := range rig.Modes() {
+		t.Run(mode.String(), func(t *testing.T) {
+			place := rig.NewPlace(t, mode.User)
+			s, r, parent := linger(t, mode, place)
+			if err := syscall.Kill(r.Executor.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			gone(t, place, parent)
+			code, stderr := s.wait(t, deadline)
+			if code != 125 {
+				t.Errorf("exit code %d, want 125", code)
+			}
+			if stderr == "" {
+				t.Error("nothing was said")
+			}
+			t.Logf("stderr: %s", stderr)
+			end := closed(t, place)
+			if end.Diagnosis.Verdict != record.ExecutorLost || end.Diagnosis.Summary == "" {
+				t.Errorf("state %q, verdict %q (%q), want executor_lost and a sentence",
+					end.State, end.Diagnosis.Verdict, end.Diagnosis.Summary)
+			}
+			nothingLeft(t, place, parent)
+		})
+	}
+}
+
+// TestKillCommand kills the command only: its end is an end like any other, and its family goes with it.
+func TestKillCommand(t *testing.T) {
+	rig.Require(t)
+	for _, mode := range rig.Modes() {
+		t.Run(mode.String(), func(t *testing.T) {
+			place := rig.NewPlace(t, mode.User)
+			s, r, parent := linger(t, mode, place)
+			if err := syscall.Kill(r.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			code, stderr := s.wait(t, deadline)
+			if code != 137 {
+				t.Errorf("exit code %d, want 137: %s", code, stderr)
+			}
+			nothingLeft(t, place, parent)
+			if end := place.TheRun(t).Record; end.Diagnosis.Verdict != record.Signaled {
+				t.Errorf("verdict %q, want signaled", end.Diagnosis.Verdict)
+			}
+		})
+	}
+}
+
+// TestDetach leaves a task running, looks at it, and stops it.
+func TestDetach(t *testing.T) {
+	rig.Require(t)
+	for _, mode := range rig.Modes() {
+		t.Run(mode.String(), func(t *testing.T) {
+			place := rig.NewPlace(t, mode.User)
+			flags, parent := mode.Place(t)
+			flags = append(flags, "--detach", "--", rig.Workload(), "linger")
+			s := start(t, place.Run(t.Context(), flags...))
+			if code, stderr := s.wait(t, deadline); code != 0 {
+				t.Fatalf("exit code %d: %s", code, stderr)
+			}
+			r := running(t, place)
+			if r.Executor == nil || !rig.Alive(r.Executor.PID) || !rig.Alive(r.PID) {
+				t.Fatal("the task did not go on")
+			}
+			dir := place.TheRun(t).Dir
+			attached := start(t, place.Command(t.Context(), rig.Tacho(), "attach", dir))
+			out := rig.Capture(t, place.Command(t.Context(), rig.Tacho(), "stop", dir))
+			if out.Code != 0 {
+				t.Errorf("stop: exit code %d: %s", out.Code, out.Stderr)
+			}
+			// The linger of the workload ends by SIGTERM.
+			if code, stderr := attached.wait(t, deadline); code != 143 {
+				t.Errorf("attach: exit code %d, want 143: %s", code, stderr)
+			}
+			gone(t, place, parent)
+			end := closed(t, place)
+			if end.State != record.Exited || end.Diagnosis.Verdict != record.Stopped {
+				t.Errorf("state %q, verdict %q, want exited and stopped", end.State, end.Diagnosis.Verdict)
+			}
+			nothingLeft(t, place, parent)
+		})
+	}
+}
+
+// TestDetachOutlivesItsCaller kills the session that tacho run --detach was called in.
+func TestDetachOutlivesItsCaller(t *testing.T) {
+	rig.Require(t)
+	place := rig.NewPlace(t, rig.Self())
+	cmd := place.Run(t.Context(), "--detach", "--", rig.Workload(), "linger")
+	cmd.SysProcAttr.Setsid = true
+	s := start(t, cmd)
+	if code, stderr := s.wait(t, deadline); code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	r := running(t, place)
+	// What a terminal that goes away does to those who are still in its session.
+	for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGKILL} {
+		// Nobody is left in the group where all is well.
+		_ = syscall.Kill(-cmd.Process.Pid, signal)
+	}
+	for watch := time.After(300 * time.Millisecond); ; {
+		if !rig.Alive(r.Executor.PID) || !rig.Alive(r.PID) {
+			t.Error("the task went with the session that it was started in")
+			break
+		}
+		select {
+		case <-watch:
+		case <-time.After(10 * time.Millisecond):
+			continue
+		}
+		break
+	}
+	out := rig.Capture(t, place.Command(t.Context(), rig.Tacho(), "stop", place.TheRun(t).Dir))
+	if out.Code != 0 {
+		t.Errorf("stop: exit code %d: %s", out.Code, out.Stderr)
+	}
+	gone(t, place, nil)
+	nothingLeft(t, place, nil)
+}

@@ -1,0 +1,115 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package lifecycle
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+// forwarded are the signals that go through tacho to the command.
+func forwarded() []syscall.Signal {
+	return []syscall.Signal{
+		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+	}
+}
+
+func shortName(signal syscall.Signal) string {
+	return strings.TrimPrefix(unix.SignalName(signal), "SIG")
+}
+
+// TestRunForwardsSignals sends tacho each signal and has a script answer it.
+func TestRunForwardsSignals(t *testing.T) {
+	rig.Require(t)
+	needShell(t)
+	for _, signal := range forwarded() {
+		name := shortName(signal)
+		t.Run(name, func(t *testing.T) {
+			place := rig.NewPlace(t, rig.Self())
+			script := fmt.Sprintf("trap 'echo got %s; exit 7' %s; echo ready; while :; do sleep 0.02; done", name, name)
+			s := start(t, place.Run(t.Context(), "--", "/bin/sh", "-c", script))
+			s.expect(t, "ready")
+			if err := s.cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			s.expect(t, "got "+name)
+			code, stderr := s.wait(t, deadline)
+			if code != 7 {
+				t.Errorf("exit code %d, want 7: %s", code, stderr)
+			}
+			nothingLeft(t, place, nil)
+		})
+	}
+}
+
+// TestRunEndsByAForwardedSignal sends tacho each signal with nobody there to answer it.
+func TestRunEndsByAForwardedSignal(t *testing.T) {
+	rig.Require(t)
+	for _, signal := range forwarded() {
+		t.Run(shortName(signal), func(t *testing.T) {
+			place := rig.NewPlace(t, rig.Self())
+			s := start(t, place.Run(t.Context(), "--", "/bin/sh", "-c", "echo ready; exec sleep 1000"))
+			s.expect(t, "ready")
+			r := running(t, place)
+			if err := s.cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			code, stderr := s.wait(t, deadline)
+			if want := 128 + int(signal); code != want {
+				t.Errorf("exit code %d, want %d: %s", code, want, stderr)
+			}
+			if rig.Alive(r.PID) {
+				t.Errorf("the command (%d) still runs", r.PID)
+			}
+			nothingLeft(t, place, nil)
+		})
+	}
+}
+
+// TestRunKeepsIgnoredSignals checks what nohup and shells rely on: a signal that was ignored before tacho is
+// ignored in the command too.
+func TestRunKeepsIgnoredSignals(t *testing.T) {
+	rig.Require(t)
+	needShell(t)
+	for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		name := shortName(signal)
+		t.Run(name, func(t *testing.T) {
+			place := rig.NewPlace(t, rig.Self())
+			script := fmt.Sprintf(`trap '' %s; exec "$@"`, name)
+			cmd := place.Command(t.Context(), "/bin/sh", "-c", script, "sh",
+				rig.Tacho(), "run", "--output-dir", place.Out, "--", "grep", "SigIgn", "/proc/self/status")
+			out := rig.Capture(t, cmd)
+			if out.Code != 0 {
+				t.Fatalf("exit code %d: %s", out.Code, out.Stderr)
+			}
+			mask, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(out.Stdout, "SigIgn:")), 16, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if mask&(1<<(signal-1)) == 0 {
+				t.Errorf("the command does not ignore SIG%s (mask %#x)", name, mask)
+			}
+		})
+	}
+}
+
+// TestRunBlocksNoSignals checks that the command starts with the signals of a fresh process: none blocked, and
+// ignored only what was ignored before.
+func TestRunBlocksNoSignals(t *testing.T) {
+	rig.Require(t)
+	place := rig.NewPlace(t, rig.Self())
+	masks := []string{"grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"}
+	want := rig.Capture(t, place.Command(t.Context(), masks[0], masks[1:]...))
+	out := rig.Capture(t, place.Run(t.Context(), append([]string{"--"}, masks...)...))
+	if out.Code != 0 || out.Stdout != want.Stdout {
+		t.Errorf("under tacho\n%s\nwithout\n%s\n%s", out.Stdout, want.Stdout, out.Stderr)
+	}
+}

@@ -1,0 +1,137 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package lifecycle
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+// everyByte is each byte there is, many times over: more than a pipe holds.
+func everyByte() []byte {
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	return bytes.Repeat(all, 4096)
+}
+
+// TestRunPassesStreams checks that what the command reads and writes goes through as it is.
+func TestRunPassesStreams(t *testing.T) {
+	rig.Require(t)
+	needShell(t)
+	for _, flags := range [][]string{nil, {"--no-files"}, {"--capture", "stdout,stderr"}} {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			place := rig.NewPlace(t, rig.Self())
+			input := everyByte()
+			cmd := place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", "tee /dev/stderr")...)
+			var stdout, stderr bytes.Buffer
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &stdout, &stderr
+			cmd.WaitDelay = time.Second
+			if err := cmd.Run(); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(stdout.Bytes(), input) {
+				t.Errorf("stdout has %d bytes, want the %d of stdin", stdout.Len(), len(input))
+			}
+			// Behind the command's own, tacho's summary.
+			if !bytes.HasPrefix(stderr.Bytes(), input) {
+				t.Errorf("stderr has %d bytes and does not begin with the %d of the command", stderr.Len(), len(input))
+			}
+			if len(flags) > 0 && flags[0] == "--capture" {
+				captured(t, place, input)
+			}
+			nothingLeft(t, place, nil)
+			if len(flags) > 0 && flags[0] == "--no-files" {
+				if _, err := os.Stat(place.Out); err == nil {
+					t.Error("files were written with --no-files")
+				}
+			}
+		})
+	}
+}
+
+// captured checks that both streams are in files of the run as well.
+func captured(t *testing.T, place *rig.Place, want []byte) {
+	t.Helper()
+	found := 0
+	err := filepath.WalkDir(place.TheRun(t).Dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if bytes.Equal(data, want) {
+			found++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found != 2 {
+		t.Errorf("%d files of the run hold a stream, want 2", found)
+	}
+}
+
+// TestRunGivesItsOwnDescriptors checks that nothing stands between the command and the files of its caller.
+func TestRunGivesItsOwnDescriptors(t *testing.T) {
+	rig.Require(t)
+	needShell(t)
+	place := rig.NewPlace(t, rig.Self())
+	file, err := os.Create(place.Path("output"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd := place.Run(t.Context(), "--", "/bin/sh", "-c", "readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = file, file, file
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Repeat(file.Name()+"\n", 3); !strings.HasPrefix(string(data), want) {
+		t.Errorf("the command's descriptors are\n%s\nwant first\n%s", data, want)
+	}
+}
+
+// TestRunKeepsWhatSurroundsIt checks the folder, the environment and the arguments that the command sees.
+func TestRunKeepsWhatSurroundsIt(t *testing.T) {
+	rig.Require(t)
+	needShell(t)
+	place := rig.NewPlace(t, rig.Unprivileged())
+	cmd := place.Run(t.Context(), "--", "/bin/sh", "-c", `pwd; id -u; umask; env | sort; printf '<%s>' "$@"`, "sh", "", "a b", "--flag", "ü\n")
+	out := rig.Capture(t, cmd)
+	bare := place.Command(t.Context(), "/bin/sh", append([]string{"-c"}, cmd.Args[len(cmd.Args)-6:]...)...)
+	want := rig.Capture(t, bare)
+	if out.Code != 0 || want.Code != 0 {
+		t.Fatalf("exit codes %d and %d: %s", out.Code, want.Code, out.Stderr)
+	}
+	if out.Stdout != want.Stdout {
+		t.Errorf("under tacho\n%s\nwithout\n%s", out.Stdout, want.Stdout)
+	}
+}
+
+// TestRunLetsAReaderLeave checks that a command whose reader has left gets the SIGPIPE of its own writing.
+func TestRunLetsAReaderLeave(t *testing.T) {
+	rig.Require(t)
+	needShell(t)
+	place := rig.NewPlace(t, rig.Self())
+	cmd := place.Command(t.Context(), "/bin/sh", "-c", `{ "$@"; echo "code $?" >&2; } | head -n 1`, "sh",
+		rig.Tacho(), "run", "--output-dir", place.Out, "--", "yes")
+	out := rig.Capture(t, cmd)
+	if out.Stdout != "y\n" || !strings.Contains(out.Stderr, "code 141\n") {
+		t.Errorf("stdout %q, stderr %q, want one y and code 141", out.Stdout, out.Stderr)
+	}
+	nothingLeft(t, place, nil)
+}

@@ -1,0 +1,248 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package lifecycle
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+// shell returns tacho run with a script, in a place of its own.
+func shell(t *testing.T, place *rig.Place, script string) *exec.Cmd {
+	t.Helper()
+	needShell(t)
+	return place.Run(t.Context(), "--", "/bin/sh", "-c", script)
+}
+
+// TestTerminal checks that a command at a terminal has one: by name, for all three streams, and as /dev/tty.
+func TestTerminal(t *testing.T) {
+	rig.Require(t)
+	for _, mode := range rig.Modes() {
+		t.Run(mode.String(), func(t *testing.T) {
+			needShell(t)
+			place := rig.NewPlace(t, mode.User)
+			flags, parent := mode.Place(t)
+			script := `tty; test -t 0 && test -t 1 && test -t 2 && echo streams; echo controlled >/dev/tty; printf 'a\nb\n'; exit 6`
+			c := open(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
+			c.expect(t, "/dev/pts/")
+			c.expect(t, "streams\r\n")
+			c.expect(t, "controlled\r\n")
+			// Each newline is turned once into what a terminal needs.
+			c.expect(t, "a\r\nb\r\n")
+			if code := c.wait(t); code != 6 {
+				t.Errorf("exit code %d, want 6", code)
+			}
+			nothingLeft(t, place, parent)
+		})
+	}
+}
+
+// TestTerminalSize checks that the command knows how large the window is, and learns of it when that changes.
+func TestTerminalSize(t *testing.T) {
+	rig.Require(t)
+	place := rig.NewPlace(t, rig.Self())
+	c := open(t, shell(t, place,
+		`stty size; trap 'stty size; exit 4' WINCH; echo ready; while :; do sleep 0.02; done`))
+	c.expect(t, "30 100\r\n")
+	c.expect(t, "ready\r\n")
+	if err := pty.Setsize(c.ptm, &pty.Winsize{Rows: 41, Cols: 123}); err != nil {
+		t.Fatal(err)
+	}
+	c.expect(t, "41 123\r\n")
+	if code := c.wait(t); code != 4 {
+		t.Errorf("exit code %d, want 4", code)
+	}
+}
+
+// TestTerminalInterrupt types Ctrl-C at a command that answers it, and at one that does not.
+func TestTerminalInterrupt(t *testing.T) {
+	rig.Require(t)
+	tests := []struct {
+		name, script, says string
+		key                string
+		code               int
+	}{
+		{"trapped", "trap 'echo interrupted; exit 9' INT; echo ready; while :; do sleep 0.02; done", "interrupted\r\n", "\x03", 9},
+		{"interrupt", "echo ready; exec sleep 1000", "", "\x03", 130},
+		{"quit", "echo ready; exec sleep 1000", "", "\x1c", 131},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			place := rig.NewPlace(t, rig.Self())
+			c := open(t, shell(t, place, test.script))
+			c.expect(t, "ready\r\n")
+			c.enter(t, test.key)
+			c.expect(t, test.says)
+			if code := c.wait(t); code != test.code {
+				t.Errorf("exit code %d, want %d", code, test.code)
+			}
+			nothingLeft(t, place, nil)
+		})
+	}
+}
+
+// TestTerminalEnd types Ctrl-D at a command that reads.
+func TestTerminalEnd(t *testing.T) {
+	rig.Require(t)
+	place := rig.NewPlace(t, rig.Self())
+	c := open(t, shell(t, place, `echo ready; n=$(cat | wc -c); echo "read $n"`))
+	c.expect(t, "ready\r\n")
+	c.enter(t, "hello\n\x04")
+	c.expect(t, "read 6\r\n")
+	if code := c.wait(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// TestTerminalPassword checks that what is typed while echo is off is not shown.
+func TestTerminalPassword(t *testing.T) {
+	rig.Require(t)
+	place := rig.NewPlace(t, rig.Self())
+	c := open(t, shell(t, place,
+		`stty -echo; printf 'Password: '; read -r p </dev/tty; stty echo; echo; [ "$p" = sesame ] && echo open`))
+	c.expect(t, "Password: ")
+	c.enter(t, "sesame\n")
+	c.expect(t, "open\r\n")
+	if code := c.wait(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if strings.Contains(c.text(), "sesame") {
+		t.Errorf("the password was shown:\n%q", c.text())
+	}
+}
+
+// TestTerminalIsPutBack checks that the terminal has its settings again after every kind of end.
+func TestTerminalIsPutBack(t *testing.T) {
+	rig.Require(t)
+	needShell(t)
+	tests := []struct{ name, script, says string }{
+		{"exit", "stty raw -echo; exit 3", "code 3\r\n"},
+		{"killed", "stty raw -echo; kill -KILL $$", "code 137\r\n"},
+		// The parent of tacho's command line is the shell; tacho itself is told to end.
+		{"terminated", "stty raw -echo; read -r pid <pid; kill -TERM $pid; exec sleep 1000", "code 143\r\n"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			place := rig.NewPlace(t, rig.Self())
+			// The shell around it holds the terminal open while we look; the one in between becomes tacho.
+			outer := `before=$(stty -g); sh -c 'echo $$ >pid; exec "$@"' sh "$@"; code=$?
+				[ "$before" = "$(stty -g)" ] && echo same settings; echo "code $code"`
+			c := open(t, place.Command(t.Context(), "/bin/sh", "-c", outer, "sh",
+				rig.Tacho(), "run", "--output-dir", place.Out, "--", "/bin/sh", "-c", test.script))
+			c.expect(t, "same settings\r\n")
+			c.expect(t, test.says)
+			c.wait(t)
+		})
+	}
+}
+
+// TestTerminalJobControl runs a shell under tacho and stops and continues a job in it.
+func TestTerminalJobControl(t *testing.T) {
+	rig.Require(t)
+	place := rig.NewPlace(t, rig.Self())
+	c := open(t, place.Run(t.Context(), "--", needBash(t), "--norc", "--noprofile", "-i"))
+	// The echo of the line does not look like the prompt.
+	c.enter(t, "PS1='inn''er> '\n")
+	c.expect(t, "inner> ")
+	c.enter(t, "sleep 1000\n")
+	c.expect(t, "sleep 1000\r\n")
+	foreground(t, place, "sleep 1000")
+	c.enter(t, "\x1a")
+	c.expect(t, "Stopped")
+	c.expect(t, "inner> ")
+	c.enter(t, "jobs -r; bg; jobs -r | wc -l\n")
+	c.expect(t, "\r\n1\r\n")
+	c.enter(t, "fg\n")
+	c.expect(t, "sleep 1000\r\n")
+	c.enter(t, "\x03")
+	c.expect(t, "inner> ")
+	c.enter(t, "exit 11\n")
+	if code := c.wait(t); code != 11 {
+		t.Errorf("exit code %d, want 11", code)
+	}
+	nothingLeft(t, place, nil)
+}
+
+// TestTerminalSuspend stops tacho run itself from the shell that it was called in, as any other command.
+func TestTerminalSuspend(t *testing.T) {
+	rig.Require(t)
+	place := rig.NewPlace(t, rig.Self())
+	c := open(t, place.Command(t.Context(), needBash(t), "--norc", "--noprofile", "-i"))
+	c.enter(t, "PS1='out''er> '\n")
+	c.expect(t, "outer> ")
+	c.enter(t, rig.Tacho()+" run --output-dir "+place.Out+" -- /bin/sh -c 'echo ready; read x; echo \"got $x\"; exit 12'\n")
+	c.expect(t, "ready\r\n")
+	c.enter(t, "\x1a")
+	c.expect(t, "Stopped")
+	c.expect(t, "outer> ")
+	c.enter(t, "echo betw''een\n")
+	c.expect(t, "between\r\n")
+	c.enter(t, "fg\n")
+	c.expect(t, "run --output-dir")
+	c.enter(t, "later\n")
+	c.expect(t, "got later\r\n")
+	c.expect(t, "outer> ")
+	c.enter(t, "echo \"code $?\"; exit\n")
+	c.expect(t, "code 12\r\n")
+	c.wait(t)
+	nothingLeft(t, place, nil)
+}
+
+// TestTerminalOnlyWhereThereIsOne checks that a stream that is no terminal does not become one.
+func TestTerminalOnlyWhereThereIsOne(t *testing.T) {
+	rig.Require(t)
+	needShell(t)
+	place := rig.NewPlace(t, rig.Self())
+	c := open(t, place.Command(t.Context(), "/bin/sh", "-c", `"$@" | cat`, "sh",
+		rig.Tacho(), "run", "--output-dir", place.Out, "--", "/bin/sh", "-c",
+		`test -t 1 || echo "no terminal"; readlink /proc/$$/fd/1; printf 'a\tb\n' | od -c | head -n 1`))
+	c.expect(t, "no terminal\r\n")
+	c.expect(t, "pipe:[")
+	if code := c.wait(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// TestTerminalGoesAway closes the window: the command gets the SIGHUP, and nothing is left.
+func TestTerminalGoesAway(t *testing.T) {
+	rig.Require(t)
+	place := rig.NewPlace(t, rig.Self())
+	c := open(t, shell(t, place, `trap 'echo hung up >hup; exit 1' HUP; echo ready; while :; do sleep 0.02; done`))
+	c.expect(t, "ready\r\n")
+	c.ptm.Close()
+	c.wait(t)
+	gone(t, place, nil)
+	if _, err := os.Stat(place.Path("hup")); err != nil {
+		t.Errorf("the command was not told: %v", err)
+	}
+	nothingLeft(t, place, nil)
+}
+
+func needBash(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skipf("job control needs a shell that has it: %v", err)
+	}
+	return path
+}
+
+// foreground waits until a command of the place runs.
+func foreground(t *testing.T, place *rig.Place, command string) {
+	t.Helper()
+	rig.Eventually(t, deadline, command+" runs", func() bool {
+		for _, stray := range place.Strays() {
+			if stray.Command == command {
+				return true
+			}
+		}
+		return false
+	})
+}
