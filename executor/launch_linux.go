@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	}
 	e.streams = streams
 	c := &command{
-		path: path, argv: append([]string{request.GetCommand()}, request.GetArgs()...), env: request.GetEnv(),
+		path: path, argv: append([]string{cmp.Or(request.GetArgv0(), request.GetCommand())}, request.GetArgs()...), env: request.GetEnv(),
 		dir: request.GetDir(), files: streams.task, credential: credential, terminal: streams.terminal, group: group,
 		oomScoreAdj: e.oomScoreAdj, networkNamespace: request.GetNetworkNamespace(),
 	}
@@ -72,6 +73,9 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 // launch starts the task: the fork, its identity, its record.
 func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 	baseline := t.sampler.get(0, false)
+	if err := t.checkRequired(baseline); err != nil {
+		return errors.Join(err, t.sampler.close(baseline), t.group.Remove())
+	}
 	pid, end, err := e.children.start(func() (int, error) { return e.launcher.fork(ctx, c) })
 	e.streams.started()
 	if err != nil {
@@ -89,6 +93,33 @@ func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 	t.recorder = e.newRecorder(t, baseline)
 	t.recorder.start()
 	e.journal.add("launched", fmt.Sprintf("started process %d", pid), nil)
+	return nil
+}
+
+// checkRequired refuses a task of which a measurement that was asked for by name cannot be read here. Sources that
+// have nothing to read yet before the start are judged by whether they work at all.
+func (t *task) checkRequired(baseline *procstats.Sample) error {
+	for _, number := range t.request.GetRequired() {
+		id := procstats.ID(number)
+		m, known := procstats.Lookup(id)
+		if !known {
+			return status.Errorf(codes.InvalidArgument, "measurement %d is not known to this executor", number)
+		}
+		reason := ""
+		for _, d := range t.sampler.describe() {
+			if d.ID == m.Source && !d.Available {
+				reason = d.Reason
+			}
+		}
+		reading, _ := baseline.Task.Get(id)
+		fromFile := m.Source == procstats.SourceCgroup || m.Source == procstats.SourcePSI
+		if fromFile && !reading.Present() && reading.Reason() != procstats.ReasonNoLimit {
+			reason = reading.Reason()
+		}
+		if reason != "" {
+			return status.Errorf(codes.FailedPrecondition, "%s is not available here: %s", m.Name, reason)
+		}
+	}
 	return nil
 }
 

@@ -263,21 +263,6 @@ func (e *Executor) Events(_ *proto.EventsRequest, stream grpc.ServerStreamingSer
 	}
 }
 
-// Resize implements proto.ExecutorServer.
-func (e *Executor) Resize(_ context.Context, request *proto.ResizeRequest) (*proto.ResizeResponse, error) {
-	if _, err := e.live(); err != nil {
-		return nil, err
-	}
-	const most = 1<<16 - 1
-	if request.GetRows() > most || request.GetColumns() > most {
-		return nil, status.Errorf(codes.InvalidArgument, "window of %d rows and %d columns: at most %d", request.GetRows(), request.GetColumns(), most)
-	}
-	if err := e.streams.resize(uint16(request.GetRows()), uint16(request.GetColumns())); err != nil {
-		return nil, status.Error(codes.FailedPrecondition, err.Error())
-	}
-	return &proto.ResizeResponse{}, nil
-}
-
 // Shutdown implements proto.ExecutorServer.
 func (e *Executor) Shutdown(context.Context, *proto.ShutdownRequest) (*proto.ShutdownResponse, error) {
 	if t := e.current(); t != nil {

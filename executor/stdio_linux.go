@@ -4,7 +4,6 @@
 package executor
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -19,8 +18,6 @@ type streams struct {
 	// task holds the descriptors 0, 1 and 2 of the task.
 	task     []uintptr
 	terminal bool
-	// slave stays open for the window size; nil without a terminal.
-	slave *os.File
 	// files are the executor's copies, closed once the task has its own.
 	files []*os.File
 }
@@ -44,7 +41,7 @@ func openStdio(stdio *proto.Stdio, credential *syscall.Credential) (*streams, er
 		err = fmt.Errorf("standard streams: unknown mode %d", stdio.GetMode())
 	}
 	if err != nil {
-		s.close()
+		s.started()
 		return nil, err
 	}
 	return s, nil
@@ -76,14 +73,9 @@ func (s *streams) inherit(stdio *proto.Stdio) error {
 
 // makeTerminal prepares the pseudo terminal's slave as the controlling terminal of the task's user.
 func (s *streams) makeTerminal(credential *syscall.Credential) error {
-	fd, err := unix.FcntlInt(s.task[0], unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return fmt.Errorf("standard streams: %w", err)
-	}
-	s.slave = os.NewFile(uintptr(fd), "terminal")
 	s.terminal = true
 	if credential != nil {
-		if err := s.slave.Chown(int(credential.Uid), -1); err != nil {
+		if err := s.files[0].Chown(int(credential.Uid), -1); err != nil {
 			return fmt.Errorf("standard streams: %w", err)
 		}
 	}
@@ -129,23 +121,4 @@ func (s *streams) started() {
 		_ = f.Close() //nolint:errcheck // the task has its own copy; nothing was written through this one
 	}
 	s.files = nil
-}
-
-func (s *streams) close() {
-	s.started()
-	if s.slave != nil {
-		_ = s.slave.Close() //nolint:errcheck // see started
-		s.slave = nil
-	}
-}
-
-// errNoTerminal says that a task has no window to resize.
-var errNoTerminal = errors.New("the task has no terminal")
-
-// resize tells the terminal its size; its foreground group gets SIGWINCH from the kernel.
-func (s *streams) resize(rows, columns uint16) error {
-	if s == nil || s.slave == nil {
-		return errNoTerminal
-	}
-	return unix.IoctlSetWinsize(int(s.slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
 }

@@ -34,7 +34,7 @@ type Client struct {
 	plugin *goplugin.Client // nil where the executor was reattached to
 	hello  *proto.HelloResponse
 	life   *lifeline
-	owner  *os.File // holds the lock
+	owner  *os.File // holds the lock; nil for a visitor
 
 	mu      sync.Mutex // guards following
 	address wire.Address
@@ -107,6 +107,15 @@ func executorCommand(o Options, folder string) *exec.Cmd {
 // build. The error wraps ErrOtherBoot where the machine was started anew since, ErrLost where the executor is gone,
 // ErrOwned where somebody else holds it.
 func Reattach(ctx context.Context, address wire.Address) (*Client, error) {
+	return reach(ctx, address, true)
+}
+
+// Visit connects to an executor without owning it: for looking at a task, or stopping it, beside its owner.
+func Visit(ctx context.Context, address wire.Address) (*Client, error) {
+	return reach(ctx, address, false)
+}
+
+func reach(ctx context.Context, address wire.Address, own bool) (*Client, error) {
 	boot, err := wire.BootID(procstats.HostFS())
 	if err != nil {
 		return nil, err
@@ -114,18 +123,27 @@ func Reattach(ctx context.Context, address wire.Address) (*Client, error) {
 	if boot != address.BootID {
 		return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, ErrOtherBoot)
 	}
-	owner, err := lock(address.Folder)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, ErrLost)
+	c := &Client{address: address}
+	if own {
+		if c.owner, err = lock(address.Folder); errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, ErrLost)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	c := &Client{owner: owner, address: address}
 	if err := c.connect(ctx); err != nil {
-		return nil, errors.Join(err, owner.Close())
+		return nil, errors.Join(err, c.disown())
 	}
 	return c, nil
+}
+
+// disown gives the lock up, where this client has it.
+func (c *Client) disown() error {
+	if c.owner == nil {
+		return nil
+	}
+	return c.owner.Close()
 }
 
 // connect dials the socket and greets the executor. A reattached one must be the process that the address names.
@@ -239,12 +257,6 @@ func (c *Client) Sample(ctx context.Context, maxAge time.Duration, rows bool) (*
 	return wire.ToSample(response.GetSample()), nil
 }
 
-// Resize tells the task's terminal its size.
-func (c *Client) Resize(ctx context.Context, rows, columns int) error {
-	_, err := c.rpc.Resize(ctx, &proto.ResizeRequest{Rows: uint32(rows), Columns: uint32(columns)})
-	return c.explain(err)
-}
-
 // Exec opens a stream that runs another command in the task.
 func (c *Client) Exec(ctx context.Context) (grpc.BidiStreamingClient[proto.ExecRequest, proto.ExecResponse], error) {
 	stream, err := c.rpc.Exec(ctx)
@@ -268,7 +280,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 
 // Close gives up the connection and the ownership; the executor and its task go on.
 func (c *Client) Close() error {
-	err := errors.Join(c.conn.Close(), c.life.close(), c.owner.Close())
+	err := errors.Join(c.conn.Close(), c.life.close(), c.disown())
 	select {
 	case <-c.Lost():
 		if c.plugin != nil {

@@ -27,7 +27,9 @@ func watch(id procstats.ProcessID) (*lifeline, error) {
 	// Non-blocking, since Linux 5.10, so that the runtime's poller waits and no thread does.
 	fd, err := unix.PidfdOpen(id.PID, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.EINVAL) {
-		fd, err = unix.PidfdOpen(id.PID, 0)
+		if fd, err = unix.PidfdOpen(id.PID, 0); err == nil {
+			err = unix.SetNonblock(fd, true)
+		}
 	}
 	if errors.Is(err, unix.ESRCH) {
 		return nil, ErrLost

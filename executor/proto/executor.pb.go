@@ -456,7 +456,11 @@ type LaunchRequest struct {
 	// End the executor with the task, for a run that nobody may ask about; otherwise it stays until Shutdown.
 	ExitWithTask bool `protobuf:"varint,23,opt,name=exit_with_task,json=exitWithTask,proto3" json:"exit_with_task,omitempty"`
 	// Let processes that outlive the main process run on, and end when the last one does; otherwise they are stopped.
-	WaitForAll    bool `protobuf:"varint,24,opt,name=wait_for_all,json=waitForAll,proto3" json:"wait_for_all,omitempty"`
+	WaitForAll bool `protobuf:"varint,24,opt,name=wait_for_all,json=waitForAll,proto3" json:"wait_for_all,omitempty"`
+	// Measurements of the selection that must be readable here, by number: where one is not, nothing is started.
+	Required []uint32 `protobuf:"varint,25,rep,packed,name=required,proto3" json:"required,omitempty"`
+	// argv[0]; empty means command.
+	Argv0         string `protobuf:"bytes,26,opt,name=argv0,proto3" json:"argv0,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -657,6 +661,20 @@ func (x *LaunchRequest) GetWaitForAll() bool {
 		return x.WaitForAll
 	}
 	return false
+}
+
+func (x *LaunchRequest) GetRequired() []uint32 {
+	if x != nil {
+		return x.Required
+	}
+	return nil
+}
+
+func (x *LaunchRequest) GetArgv0() string {
+	if x != nil {
+		return x.Argv0
+	}
+	return ""
 }
 
 // How the task's standard streams are made. Descriptors are inherited, never copied over this wire.
@@ -2455,7 +2473,8 @@ func (x *Event) GetAnnotations() map[string]string {
 	return nil
 }
 
-type ResizeRequest struct {
+// The size of a terminal, in characters.
+type WindowSize struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rows          uint32                 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
 	Columns       uint32                 `protobuf:"varint,2,opt,name=columns,proto3" json:"columns,omitempty"`
@@ -2463,20 +2482,20 @@ type ResizeRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ResizeRequest) Reset() {
-	*x = ResizeRequest{}
+func (x *WindowSize) Reset() {
+	*x = WindowSize{}
 	mi := &file_executor_proto_executor_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ResizeRequest) String() string {
+func (x *WindowSize) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ResizeRequest) ProtoMessage() {}
+func (*WindowSize) ProtoMessage() {}
 
-func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
+func (x *WindowSize) ProtoReflect() protoreflect.Message {
 	mi := &file_executor_proto_executor_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2488,59 +2507,23 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
-func (*ResizeRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use WindowSize.ProtoReflect.Descriptor instead.
+func (*WindowSize) Descriptor() ([]byte, []int) {
 	return file_executor_proto_executor_proto_rawDescGZIP(), []int{31}
 }
 
-func (x *ResizeRequest) GetRows() uint32 {
+func (x *WindowSize) GetRows() uint32 {
 	if x != nil {
 		return x.Rows
 	}
 	return 0
 }
 
-func (x *ResizeRequest) GetColumns() uint32 {
+func (x *WindowSize) GetColumns() uint32 {
 	if x != nil {
 		return x.Columns
 	}
 	return 0
-}
-
-type ResizeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResizeResponse) Reset() {
-	*x = ResizeResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[32]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResizeResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResizeResponse) ProtoMessage() {}
-
-func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[32]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
-func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{32}
 }
 
 type ExecRequest struct {
@@ -2550,7 +2533,7 @@ type ExecRequest struct {
 	//	*ExecRequest_Setup
 	//	*ExecRequest_Stdin
 	//	*ExecRequest_StdinClose
-	//	*ExecRequest_Resize
+	//	*ExecRequest_Window
 	Message       isExecRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2558,7 +2541,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[33]
+	mi := &file_executor_proto_executor_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2553,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[33]
+	mi := &file_executor_proto_executor_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2566,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{33}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExecRequest) GetMessage() isExecRequest_Message {
@@ -2620,10 +2603,10 @@ func (x *ExecRequest) GetStdinClose() bool {
 	return false
 }
 
-func (x *ExecRequest) GetResize() *ResizeRequest {
+func (x *ExecRequest) GetWindow() *WindowSize {
 	if x != nil {
-		if x, ok := x.Message.(*ExecRequest_Resize); ok {
-			return x.Resize
+		if x, ok := x.Message.(*ExecRequest_Window); ok {
+			return x.Window
 		}
 	}
 	return nil
@@ -2645,8 +2628,8 @@ type ExecRequest_StdinClose struct {
 	StdinClose bool `protobuf:"varint,3,opt,name=stdin_close,json=stdinClose,proto3,oneof"`
 }
 
-type ExecRequest_Resize struct {
-	Resize *ResizeRequest `protobuf:"bytes,4,opt,name=resize,proto3,oneof"`
+type ExecRequest_Window struct {
+	Window *WindowSize `protobuf:"bytes,4,opt,name=window,proto3,oneof"`
 }
 
 func (*ExecRequest_Setup) isExecRequest_Message() {}
@@ -2655,7 +2638,7 @@ func (*ExecRequest_Stdin) isExecRequest_Message() {}
 
 func (*ExecRequest_StdinClose) isExecRequest_Message() {}
 
-func (*ExecRequest_Resize) isExecRequest_Message() {}
+func (*ExecRequest_Window) isExecRequest_Message() {}
 
 type ExecSetup struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -2669,7 +2652,7 @@ type ExecSetup struct {
 
 func (x *ExecSetup) Reset() {
 	*x = ExecSetup{}
-	mi := &file_executor_proto_executor_proto_msgTypes[34]
+	mi := &file_executor_proto_executor_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2681,7 +2664,7 @@ func (x *ExecSetup) String() string {
 func (*ExecSetup) ProtoMessage() {}
 
 func (x *ExecSetup) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[34]
+	mi := &file_executor_proto_executor_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2694,7 +2677,7 @@ func (x *ExecSetup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecSetup.ProtoReflect.Descriptor instead.
 func (*ExecSetup) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{34}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExecSetup) GetCommand() []string {
@@ -2732,7 +2715,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[35]
+	mi := &file_executor_proto_executor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2744,7 +2727,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[35]
+	mi := &file_executor_proto_executor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2757,7 +2740,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{35}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExecResponse) GetMessage() isExecResponse_Message {
@@ -2826,7 +2809,7 @@ type ExecExit struct {
 
 func (x *ExecExit) Reset() {
 	*x = ExecExit{}
-	mi := &file_executor_proto_executor_proto_msgTypes[36]
+	mi := &file_executor_proto_executor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +2821,7 @@ func (x *ExecExit) String() string {
 func (*ExecExit) ProtoMessage() {}
 
 func (x *ExecExit) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[36]
+	mi := &file_executor_proto_executor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +2834,7 @@ func (x *ExecExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecExit.ProtoReflect.Descriptor instead.
 func (*ExecExit) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{36}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExecExit) GetCode() int32 {
@@ -2876,7 +2859,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[37]
+	mi := &file_executor_proto_executor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2888,7 +2871,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[37]
+	mi := &file_executor_proto_executor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2901,7 +2884,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{37}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{36}
 }
 
 type ShutdownResponse struct {
@@ -2912,7 +2895,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[38]
+	mi := &file_executor_proto_executor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2924,7 +2907,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[38]
+	mi := &file_executor_proto_executor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2937,7 +2920,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{38}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{37}
 }
 
 var File_executor_proto_executor_proto protoreflect.FileDescriptor
@@ -2959,7 +2942,7 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\blaunched\x18\a \x01(\v2#.tachograph.executor.LaunchResponseR\blaunched\"3\n" +
 	"\tProcessID\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x14\n" +
-	"\x05start\x18\x02 \x01(\x04R\x05start\"\xa9\a\n" +
+	"\x05start\x18\x02 \x01(\x04R\x05start\"\xdb\a\n" +
 	"\rLaunchRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\x12\x12\n" +
@@ -2988,7 +2971,9 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\bmax_rows\x18\x16 \x01(\rR\amaxRows\x12$\n" +
 	"\x0eexit_with_task\x18\x17 \x01(\bR\fexitWithTask\x12 \n" +
 	"\fwait_for_all\x18\x18 \x01(\bR\n" +
-	"waitForAll\x1a9\n" +
+	"waitForAll\x12\x1a\n" +
+	"\brequired\x18\x19 \x03(\rR\brequired\x12\x14\n" +
+	"\x05argv0\x18\x1a \x01(\tR\x05argv0\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x10\n" +
@@ -3164,17 +3149,17 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\vannotations\x18\x05 \x03(\v2+.tachograph.executor.Event.AnnotationsEntryR\vannotations\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"=\n" +
-	"\rResizeRequest\x12\x12\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\":\n" +
+	"\n" +
+	"WindowSize\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x18\n" +
-	"\acolumns\x18\x02 \x01(\rR\acolumns\"\x10\n" +
-	"\x0eResizeResponse\"\xc9\x01\n" +
+	"\acolumns\x18\x02 \x01(\rR\acolumns\"\xc6\x01\n" +
 	"\vExecRequest\x126\n" +
 	"\x05setup\x18\x01 \x01(\v2\x1e.tachograph.executor.ExecSetupH\x00R\x05setup\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x12!\n" +
 	"\vstdin_close\x18\x03 \x01(\bH\x00R\n" +
-	"stdinClose\x12<\n" +
-	"\x06resize\x18\x04 \x01(\v2\".tachograph.executor.ResizeRequestH\x00R\x06resizeB\t\n" +
+	"stdinClose\x129\n" +
+	"\x06window\x18\x04 \x01(\v2\x1f.tachograph.executor.WindowSizeH\x00R\x06windowB\t\n" +
 	"\amessage\"I\n" +
 	"\tExecSetup\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x12\x10\n" +
@@ -3194,7 +3179,7 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TASK_STATE_PENDING\x10\x01\x12\x16\n" +
 	"\x12TASK_STATE_RUNNING\x10\x02\x12\x15\n" +
-	"\x11TASK_STATE_EXITED\x10\x032\x89\a\n" +
+	"\x11TASK_STATE_EXITED\x10\x032\xb6\x06\n" +
 	"\bExecutor\x12N\n" +
 	"\x05Hello\x12!.tachograph.executor.HelloRequest\x1a\".tachograph.executor.HelloResponse\x12Q\n" +
 	"\x06Launch\x12\".tachograph.executor.LaunchRequest\x1a#.tachograph.executor.LaunchResponse\x12K\n" +
@@ -3203,8 +3188,7 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x04Stop\x12 .tachograph.executor.StopRequest\x1a!.tachograph.executor.StopResponse\x12Q\n" +
 	"\x06Sample\x12\".tachograph.executor.SampleRequest\x1a#.tachograph.executor.SampleResponse\x12Q\n" +
 	"\x05Stats\x12!.tachograph.executor.StatsRequest\x1a#.tachograph.executor.SampleResponse0\x01\x12J\n" +
-	"\x06Events\x12\".tachograph.executor.EventsRequest\x1a\x1a.tachograph.executor.Event0\x01\x12Q\n" +
-	"\x06Resize\x12\".tachograph.executor.ResizeRequest\x1a#.tachograph.executor.ResizeResponse\x12O\n" +
+	"\x06Events\x12\".tachograph.executor.EventsRequest\x1a\x1a.tachograph.executor.Event0\x01\x12O\n" +
 	"\x04Exec\x12 .tachograph.executor.ExecRequest\x1a!.tachograph.executor.ExecResponse(\x010\x01\x12W\n" +
 	"\bShutdown\x12$.tachograph.executor.ShutdownRequest\x1a%.tachograph.executor.ShutdownResponseB,Z*github.com/tachograph/tacho/executor/protob\x06proto3"
 
@@ -3221,7 +3205,7 @@ func file_executor_proto_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_executor_proto_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_executor_proto_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_executor_proto_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_executor_proto_executor_proto_goTypes = []any{
 	(TaskState)(0),            // 0: tachograph.executor.TaskState
 	(Stdio_Mode)(0),           // 1: tachograph.executor.Stdio.Mode
@@ -3257,18 +3241,17 @@ var file_executor_proto_executor_proto_goTypes = []any{
 	(*Process)(nil),           // 31: tachograph.executor.Process
 	(*EventsRequest)(nil),     // 32: tachograph.executor.EventsRequest
 	(*Event)(nil),             // 33: tachograph.executor.Event
-	(*ResizeRequest)(nil),     // 34: tachograph.executor.ResizeRequest
-	(*ResizeResponse)(nil),    // 35: tachograph.executor.ResizeResponse
-	(*ExecRequest)(nil),       // 36: tachograph.executor.ExecRequest
-	(*ExecSetup)(nil),         // 37: tachograph.executor.ExecSetup
-	(*ExecResponse)(nil),      // 38: tachograph.executor.ExecResponse
-	(*ExecExit)(nil),          // 39: tachograph.executor.ExecExit
-	(*ShutdownRequest)(nil),   // 40: tachograph.executor.ShutdownRequest
-	(*ShutdownResponse)(nil),  // 41: tachograph.executor.ShutdownResponse
-	nil,                       // 42: tachograph.executor.LaunchRequest.LabelsEntry
-	nil,                       // 43: tachograph.executor.CgroupPlacement.V1Entry
-	nil,                       // 44: tachograph.executor.Cgroup.V1Entry
-	nil,                       // 45: tachograph.executor.Event.AnnotationsEntry
+	(*WindowSize)(nil),        // 34: tachograph.executor.WindowSize
+	(*ExecRequest)(nil),       // 35: tachograph.executor.ExecRequest
+	(*ExecSetup)(nil),         // 36: tachograph.executor.ExecSetup
+	(*ExecResponse)(nil),      // 37: tachograph.executor.ExecResponse
+	(*ExecExit)(nil),          // 38: tachograph.executor.ExecExit
+	(*ShutdownRequest)(nil),   // 39: tachograph.executor.ShutdownRequest
+	(*ShutdownResponse)(nil),  // 40: tachograph.executor.ShutdownResponse
+	nil,                       // 41: tachograph.executor.LaunchRequest.LabelsEntry
+	nil,                       // 42: tachograph.executor.CgroupPlacement.V1Entry
+	nil,                       // 43: tachograph.executor.Cgroup.V1Entry
+	nil,                       // 44: tachograph.executor.Event.AnnotationsEntry
 }
 var file_executor_proto_executor_proto_depIdxs = []int32{
 	5,  // 0: tachograph.executor.HelloResponse.executor:type_name -> tachograph.executor.ProcessID
@@ -3278,17 +3261,17 @@ var file_executor_proto_executor_proto_depIdxs = []int32{
 	9,  // 4: tachograph.executor.LaunchRequest.limits:type_name -> tachograph.executor.Limits
 	11, // 5: tachograph.executor.LaunchRequest.cgroup:type_name -> tachograph.executor.CgroupPlacement
 	12, // 6: tachograph.executor.LaunchRequest.record:type_name -> tachograph.executor.RecordOptions
-	42, // 7: tachograph.executor.LaunchRequest.labels:type_name -> tachograph.executor.LaunchRequest.LabelsEntry
+	41, // 7: tachograph.executor.LaunchRequest.labels:type_name -> tachograph.executor.LaunchRequest.LabelsEntry
 	1,  // 8: tachograph.executor.Stdio.mode:type_name -> tachograph.executor.Stdio.Mode
 	8,  // 9: tachograph.executor.Stdio.logs:type_name -> tachograph.executor.Logs
 	10, // 10: tachograph.executor.Limits.io:type_name -> tachograph.executor.IOLimit
 	2,  // 11: tachograph.executor.CgroupPlacement.mode:type_name -> tachograph.executor.CgroupPlacement.Mode
-	43, // 12: tachograph.executor.CgroupPlacement.v1:type_name -> tachograph.executor.CgroupPlacement.V1Entry
+	42, // 12: tachograph.executor.CgroupPlacement.v1:type_name -> tachograph.executor.CgroupPlacement.V1Entry
 	5,  // 13: tachograph.executor.LaunchResponse.main:type_name -> tachograph.executor.ProcessID
 	14, // 14: tachograph.executor.LaunchResponse.cgroup:type_name -> tachograph.executor.Cgroup
 	15, // 15: tachograph.executor.LaunchResponse.limits:type_name -> tachograph.executor.EffectiveLimit
 	16, // 16: tachograph.executor.LaunchResponse.sources:type_name -> tachograph.executor.Source
-	44, // 17: tachograph.executor.Cgroup.v1:type_name -> tachograph.executor.Cgroup.V1Entry
+	43, // 17: tachograph.executor.Cgroup.v1:type_name -> tachograph.executor.Cgroup.V1Entry
 	19, // 18: tachograph.executor.WaitResponse.exit:type_name -> tachograph.executor.Exit
 	27, // 19: tachograph.executor.SampleResponse.sample:type_name -> tachograph.executor.Sample
 	28, // 20: tachograph.executor.Sample.at:type_name -> tachograph.executor.Stamp
@@ -3298,10 +3281,10 @@ var file_executor_proto_executor_proto_depIdxs = []int32{
 	28, // 24: tachograph.executor.SourceStamp.at:type_name -> tachograph.executor.Stamp
 	5,  // 25: tachograph.executor.Process.id:type_name -> tachograph.executor.ProcessID
 	30, // 26: tachograph.executor.Process.readings:type_name -> tachograph.executor.Reading
-	45, // 27: tachograph.executor.Event.annotations:type_name -> tachograph.executor.Event.AnnotationsEntry
-	37, // 28: tachograph.executor.ExecRequest.setup:type_name -> tachograph.executor.ExecSetup
-	34, // 29: tachograph.executor.ExecRequest.resize:type_name -> tachograph.executor.ResizeRequest
-	39, // 30: tachograph.executor.ExecResponse.exit:type_name -> tachograph.executor.ExecExit
+	44, // 27: tachograph.executor.Event.annotations:type_name -> tachograph.executor.Event.AnnotationsEntry
+	36, // 28: tachograph.executor.ExecRequest.setup:type_name -> tachograph.executor.ExecSetup
+	34, // 29: tachograph.executor.ExecRequest.window:type_name -> tachograph.executor.WindowSize
+	38, // 30: tachograph.executor.ExecResponse.exit:type_name -> tachograph.executor.ExecExit
 	3,  // 31: tachograph.executor.Executor.Hello:input_type -> tachograph.executor.HelloRequest
 	6,  // 32: tachograph.executor.Executor.Launch:input_type -> tachograph.executor.LaunchRequest
 	17, // 33: tachograph.executor.Executor.Wait:input_type -> tachograph.executor.WaitRequest
@@ -3310,22 +3293,20 @@ var file_executor_proto_executor_proto_depIdxs = []int32{
 	24, // 36: tachograph.executor.Executor.Sample:input_type -> tachograph.executor.SampleRequest
 	25, // 37: tachograph.executor.Executor.Stats:input_type -> tachograph.executor.StatsRequest
 	32, // 38: tachograph.executor.Executor.Events:input_type -> tachograph.executor.EventsRequest
-	34, // 39: tachograph.executor.Executor.Resize:input_type -> tachograph.executor.ResizeRequest
-	36, // 40: tachograph.executor.Executor.Exec:input_type -> tachograph.executor.ExecRequest
-	40, // 41: tachograph.executor.Executor.Shutdown:input_type -> tachograph.executor.ShutdownRequest
-	4,  // 42: tachograph.executor.Executor.Hello:output_type -> tachograph.executor.HelloResponse
-	13, // 43: tachograph.executor.Executor.Launch:output_type -> tachograph.executor.LaunchResponse
-	18, // 44: tachograph.executor.Executor.Wait:output_type -> tachograph.executor.WaitResponse
-	21, // 45: tachograph.executor.Executor.Signal:output_type -> tachograph.executor.SignalResponse
-	23, // 46: tachograph.executor.Executor.Stop:output_type -> tachograph.executor.StopResponse
-	26, // 47: tachograph.executor.Executor.Sample:output_type -> tachograph.executor.SampleResponse
-	26, // 48: tachograph.executor.Executor.Stats:output_type -> tachograph.executor.SampleResponse
-	33, // 49: tachograph.executor.Executor.Events:output_type -> tachograph.executor.Event
-	35, // 50: tachograph.executor.Executor.Resize:output_type -> tachograph.executor.ResizeResponse
-	38, // 51: tachograph.executor.Executor.Exec:output_type -> tachograph.executor.ExecResponse
-	41, // 52: tachograph.executor.Executor.Shutdown:output_type -> tachograph.executor.ShutdownResponse
-	42, // [42:53] is the sub-list for method output_type
-	31, // [31:42] is the sub-list for method input_type
+	35, // 39: tachograph.executor.Executor.Exec:input_type -> tachograph.executor.ExecRequest
+	39, // 40: tachograph.executor.Executor.Shutdown:input_type -> tachograph.executor.ShutdownRequest
+	4,  // 41: tachograph.executor.Executor.Hello:output_type -> tachograph.executor.HelloResponse
+	13, // 42: tachograph.executor.Executor.Launch:output_type -> tachograph.executor.LaunchResponse
+	18, // 43: tachograph.executor.Executor.Wait:output_type -> tachograph.executor.WaitResponse
+	21, // 44: tachograph.executor.Executor.Signal:output_type -> tachograph.executor.SignalResponse
+	23, // 45: tachograph.executor.Executor.Stop:output_type -> tachograph.executor.StopResponse
+	26, // 46: tachograph.executor.Executor.Sample:output_type -> tachograph.executor.SampleResponse
+	26, // 47: tachograph.executor.Executor.Stats:output_type -> tachograph.executor.SampleResponse
+	33, // 48: tachograph.executor.Executor.Events:output_type -> tachograph.executor.Event
+	37, // 49: tachograph.executor.Executor.Exec:output_type -> tachograph.executor.ExecResponse
+	40, // 50: tachograph.executor.Executor.Shutdown:output_type -> tachograph.executor.ShutdownResponse
+	41, // [41:51] is the sub-list for method output_type
+	31, // [31:41] is the sub-list for method input_type
 	31, // [31:31] is the sub-list for extension type_name
 	31, // [31:31] is the sub-list for extension extendee
 	0,  // [0:31] is the sub-list for field type_name
@@ -3345,13 +3326,13 @@ func file_executor_proto_executor_proto_init() {
 		(*Reading_Text)(nil),
 		(*Reading_Absent)(nil),
 	}
-	file_executor_proto_executor_proto_msgTypes[33].OneofWrappers = []any{
+	file_executor_proto_executor_proto_msgTypes[32].OneofWrappers = []any{
 		(*ExecRequest_Setup)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinClose)(nil),
-		(*ExecRequest_Resize)(nil),
+		(*ExecRequest_Window)(nil),
 	}
-	file_executor_proto_executor_proto_msgTypes[35].OneofWrappers = []any{
+	file_executor_proto_executor_proto_msgTypes[34].OneofWrappers = []any{
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
 		(*ExecResponse_Exit)(nil),
@@ -3362,7 +3343,7 @@ func file_executor_proto_executor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_proto_executor_proto_rawDesc), len(file_executor_proto_executor_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   43,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

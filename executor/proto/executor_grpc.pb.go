@@ -34,7 +34,6 @@ const (
 	Executor_Sample_FullMethodName   = "/tachograph.executor.Executor/Sample"
 	Executor_Stats_FullMethodName    = "/tachograph.executor.Executor/Stats"
 	Executor_Events_FullMethodName   = "/tachograph.executor.Executor/Events"
-	Executor_Resize_FullMethodName   = "/tachograph.executor.Executor/Resize"
 	Executor_Exec_FullMethodName     = "/tachograph.executor.Executor/Exec"
 	Executor_Shutdown_FullMethodName = "/tachograph.executor.Executor/Shutdown"
 )
@@ -60,8 +59,6 @@ type ExecutorClient interface {
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SampleResponse], error)
 	// Events sends what happened so far and then everything as it happens.
 	Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
-	// Resize tells the task's terminal the size of the caller's.
-	Resize(ctx context.Context, in *ResizeRequest, opts ...grpc.CallOption) (*ResizeResponse, error)
 	// Exec runs another command beside the main process, in the task's cgroup and namespaces.
 	Exec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecRequest, ExecResponse], error)
 	// Shutdown ends the executor once its task is gone; with a live task it is FAILED_PRECONDITION.
@@ -174,16 +171,6 @@ func (c *executorClient) Events(ctx context.Context, in *EventsRequest, opts ...
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Executor_EventsClient = grpc.ServerStreamingClient[Event]
 
-func (c *executorClient) Resize(ctx context.Context, in *ResizeRequest, opts ...grpc.CallOption) (*ResizeResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ResizeResponse)
-	err := c.cc.Invoke(ctx, Executor_Resize_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func (c *executorClient) Exec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecRequest, ExecResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Executor_ServiceDesc.Streams[2], Executor_Exec_FullMethodName, cOpts...)
@@ -228,8 +215,6 @@ type ExecutorServer interface {
 	Stats(*StatsRequest, grpc.ServerStreamingServer[SampleResponse]) error
 	// Events sends what happened so far and then everything as it happens.
 	Events(*EventsRequest, grpc.ServerStreamingServer[Event]) error
-	// Resize tells the task's terminal the size of the caller's.
-	Resize(context.Context, *ResizeRequest) (*ResizeResponse, error)
 	// Exec runs another command beside the main process, in the task's cgroup and namespaces.
 	Exec(grpc.BidiStreamingServer[ExecRequest, ExecResponse]) error
 	// Shutdown ends the executor once its task is gone; with a live task it is FAILED_PRECONDITION.
@@ -267,9 +252,6 @@ func (UnimplementedExecutorServer) Stats(*StatsRequest, grpc.ServerStreamingServ
 }
 func (UnimplementedExecutorServer) Events(*EventsRequest, grpc.ServerStreamingServer[Event]) error {
 	return status.Error(codes.Unimplemented, "method Events not implemented")
-}
-func (UnimplementedExecutorServer) Resize(context.Context, *ResizeRequest) (*ResizeResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Resize not implemented")
 }
 func (UnimplementedExecutorServer) Exec(grpc.BidiStreamingServer[ExecRequest, ExecResponse]) error {
 	return status.Error(codes.Unimplemented, "method Exec not implemented")
@@ -428,24 +410,6 @@ func _Executor_Events_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Executor_EventsServer = grpc.ServerStreamingServer[Event]
 
-func _Executor_Resize_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ResizeRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(ExecutorServer).Resize(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Executor_Resize_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ExecutorServer).Resize(ctx, req.(*ResizeRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _Executor_Exec_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(ExecutorServer).Exec(&grpc.GenericServerStream[ExecRequest, ExecResponse]{ServerStream: stream})
 }
@@ -501,10 +465,6 @@ var Executor_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Sample",
 			Handler:    _Executor_Sample_Handler,
-		},
-		{
-			MethodName: "Resize",
-			Handler:    _Executor_Resize_Handler,
 		},
 		{
 			MethodName: "Shutdown",

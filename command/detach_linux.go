@@ -1,0 +1,315 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/wire"
+)
+
+// detach leaves the command running and names the run on stdout, for scripts.
+func (s *session) detach(launched *proto.LaunchResponse) error {
+	if !s.options.quiet {
+		s.screen.note(fmt.Sprintf("running as process %d; tacho attach %s follows it, tacho stop %s ends it",
+			launched.GetMain().GetPid(), s.id, s.id))
+	}
+	_, err := fmt.Fprintln(s.cmd.OutOrStdout(), s.id)
+	return errors.Join(err, s.client.Close(), s.streams.close())
+}
+
+func newAttach() *cobra.Command {
+	cmd := launcher(&cobra.Command{
+		Use:   "attach RUN",
+		Short: "Follow a run that was detached, to its end",
+		Long: `Show the output of a detached run from its beginning, follow it to its end, and exit with its code.
+Ctrl-C stops following; the run goes on.
+
+` + runWord,
+		Example: `  tacho attach last`,
+		Args:    arguments("RUN"),
+		GroupID: groupMeasure,
+	})
+	outputDir := outputDirFlag(cmd.Flags())
+	cmd.ValidArgsFunction = completeRuns(outputDir, 1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		entry, err := findRun(*outputDir, args[0])
+		if err != nil {
+			return err
+		}
+		return attach(cmd, entry)
+	}
+	return cmd
+}
+
+func attach(cmd *cobra.Command, entry record.Entry) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	c, err := visit(ctx, entry)
+	switch {
+	case errors.Is(err, client.ErrLost), errors.Is(err, client.ErrOtherBoot):
+	case err != nil:
+		return err
+	default:
+		_, _, waitErr := followOutput(ctx, cmd, c, entry.Dir)
+		if err := c.Close(); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return exitWith(exitOwnFault, errors.New("no longer following; the run goes on"))
+		}
+		if waitErr != nil && !errors.Is(waitErr, client.ErrLost) {
+			return waitErr
+		}
+	}
+	return ended(cmd, entry)
+}
+
+// followOutput copies the run's captured output while it waits for the end.
+func followOutput(ctx context.Context, cmd *cobra.Command, c *client.Client, dir string) (*proto.Exit, *record.Record, error) {
+	following, stop := context.WithCancel(ctx)
+	outputs := make(chan error, 2)
+	for name, to := range map[string]io.Writer{"stdout": cmd.OutOrStdout(), "stderr": cmd.ErrOrStderr()} {
+		go func() { outputs <- tail(following, filepath.Join(dir, name), to) }()
+	}
+	exit, final, err := c.Wait(ctx)
+	stop()
+	return exit, final, errors.Join(err, <-outputs, <-outputs)
+}
+
+// tail copies a growing file until ctx ends, and then what is left of it. A run that keeps no output has none.
+func tail(ctx context.Context, path string, to io.Writer) error {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	const pause = 100 * time.Millisecond
+	for {
+		ended := ctx.Err() != nil
+		if _, err := io.Copy(to, file); err != nil {
+			return fmt.Errorf("follow output: %w", err)
+		}
+		if ended {
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// ended reports a run whose executor is gone by its record, which may be a moment away.
+func ended(cmd *cobra.Command, entry record.Entry) error {
+	const patience = 2 * time.Second
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		r, err := record.Read(entry.Dir)
+		switch {
+		case err != nil:
+			return err
+		case r.State == record.Running && time.Since(began) < patience:
+			continue
+		case r.State != record.Exited || r.ExitCode == nil:
+			return exitWith(exitOwnFault, fmt.Errorf("run %s was lost with its executor", entry.Name))
+		}
+		if err := writeSummary(cmd, false, entry.Name, r); err != nil {
+			return err
+		}
+		return exitOf(&proto.Exit{Code: int32(*r.ExitCode), Verdict: string(r.Diagnosis.Verdict)})
+	}
+}
+
+// visit connects to the executor of a run.
+func visit(ctx context.Context, entry record.Entry) (*client.Client, error) {
+	address, err := addressOf(entry)
+	if err != nil {
+		return nil, err
+	}
+	return client.Visit(ctx, *address)
+}
+
+// addressOf finds the executor that keeps the record in a run's folder; client.ErrLost where there is none.
+func addressOf(entry record.Entry) (*wire.Address, error) {
+	dir, err := filepath.Abs(entry.Dir)
+	if err != nil {
+		return nil, err
+	}
+	all, err := client.List(client.DefaultRuntimeDir())
+	for _, address := range all {
+		if address.RecordDir == dir {
+			return address, nil
+		}
+	}
+	return nil, errors.Join(fmt.Errorf("run %s: %w", entry.Name, client.ErrLost), err)
+}
+
+func newStop() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stop RUN",
+		Short: "Stop a run and everything it started",
+		Long: `Ask a run to end, wait, then kill what is left of it, and return when nothing is.
+
+` + runWord,
+		Example: `  tacho stop last
+  tacho stop last --signal INT --grace 30s`,
+		Args:    arguments("RUN"),
+		GroupID: groupMeasure,
+	}
+	outputDir := outputDirFlag(cmd.Flags())
+	signalName := cmd.Flags().String("signal", "", "the signal that asks for the end (default: the run's --kill-signal)")
+	grace := cmd.Flags().Duration("grace", 5*time.Second, "how long to wait before the kill; 0 kills at once")
+	cmd.ValidArgsFunction = completeRuns(outputDir, 1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		number := unix.Signal(0)
+		if *signalName != "" {
+			var err error
+			if number, err = parseSignal(*signalName); err != nil {
+				return err
+			}
+		}
+		if *grace < 0 {
+			return usagef("--grace %s: it cannot be negative", *grace)
+		}
+		entry, err := findRun(*outputDir, args[0])
+		if err != nil {
+			return err
+		}
+		c, err := visit(cmd.Context(), entry)
+		if errors.Is(err, client.ErrLost) {
+			return fmt.Errorf("run %s is not running", entry.Name)
+		}
+		if err != nil {
+			return err
+		}
+		err = c.Stop(cmd.Context(), number, *grace)
+		if errors.Is(err, client.ErrLost) {
+			err = nil // it ended with its task
+		}
+		return errors.Join(err, c.Close())
+	}
+	return cmd
+}
+
+func newExecutors() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "executors",
+		Short:   "List and kill executors on this machine, strays included",
+		GroupID: groupHost,
+		Args:    knownCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	runtimeDir := cmd.PersistentFlags().String("runtime-dir", client.DefaultRuntimeDir(), "folder of the executors' sockets")
+	cmd.AddCommand(newExecutorsLs(runtimeDir), newExecutorsKill(runtimeDir))
+	return cmd
+}
+
+func newExecutorsLs(runtimeDir *string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Short:   "List executors: id, state, processes, command",
+		Example: `  tacho executors ls`,
+		Args:    arguments(),
+	}
+	format := formatFlag(cmd, "table", "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		all, err := client.List(*runtimeDir)
+		if format.value == "json" {
+			return errors.Join(err, printJSON(cmd.OutOrStdout(), all))
+		}
+		t := table{}
+		t.add(plain("ID", "STATE", "EXECUTOR", "MAIN", "COMMAND")...)
+		for _, address := range all {
+			state := "alive"
+			if !client.Alive(*address) {
+				state = "stray: its executor is gone"
+			}
+			t.add(plain(address.ID, state, fmt.Sprint(address.Executor.PID), fmt.Sprint(address.Main.PID),
+				printable(strings.Join(address.Command, " ")))...)
+		}
+		_, writeErr := io.WriteString(cmd.OutOrStdout(), t.render(paletteFor(cmd, cmd.OutOrStdout())))
+		return errors.Join(err, writeErr)
+	}
+	return cmd
+}
+
+func newExecutorsKill(runtimeDir *string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kill ID...",
+		Short: "Stop the task of an executor and the executor, or what a dead executor left behind",
+		Example: `  tacho executors kill 20260304T050607-4711
+  tacho executors kill --all-strays`,
+	}
+	strays := cmd.Flags().Bool("all-strays", false, "kill what every dead executor left behind")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && !*strays {
+			return usagef("which executor? tacho executors ls lists them")
+		}
+		all, err := client.List(*runtimeDir)
+		errs := []error{err}
+		found := map[string]bool{}
+		for _, address := range all {
+			named := false
+			for _, id := range args {
+				if address.ID == id {
+					named, found[id] = true, true
+				}
+			}
+			if named || (*strays && !client.Alive(*address)) {
+				errs = append(errs, killExecutor(cmd.Context(), *address))
+			}
+		}
+		for _, id := range args {
+			if !found[id] {
+				errs = append(errs, fmt.Errorf("no executor %q (tacho executors ls lists them)", id))
+			}
+		}
+		return errors.Join(errs...)
+	}
+	return cmd
+}
+
+// killExecutor stops a live executor's task and then the executor, or kills what a dead one left.
+func killExecutor(ctx context.Context, address wire.Address) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if !client.Alive(address) {
+		err := client.KillTask(ctx, address)
+		if address.RecordDir != "" {
+			if markErr := markLost(address.RecordDir); !errors.Is(markErr, os.ErrNotExist) {
+				err = errors.Join(err, markErr)
+			}
+		}
+		return err
+	}
+	c, err := client.Visit(ctx, address)
+	if err != nil {
+		return err
+	}
+	err = c.Stop(ctx, 0, 5*time.Second)
+	if err == nil {
+		err = c.Shutdown(ctx)
+	}
+	if errors.Is(err, client.ErrLost) {
+		err = nil
+	}
+	return errors.Join(err, c.Close())
+}

@@ -1,0 +1,78 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+func newPrune() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Delete the records of runs that have ended",
+		Long: `Delete the records of runs that have ended, the newest --keep left alone. Running runs are never deleted,
+nor what cannot be read as a record.`,
+		Example: `  tacho prune --keep 20
+  tacho prune --keep 0 --older-than 168h --dry-run`,
+		Args:    arguments(),
+		GroupID: groupRecords,
+	}
+	outputDir := outputDirFlag(cmd.Flags())
+	keep := cmd.Flags().Int("keep", 10, "how many of the newest ended runs stay")
+	olderThan := cmd.Flags().Duration("older-than", 0, "delete only runs that ended longer ago than this")
+	dryRun := cmd.Flags().Bool("dry-run", false, "only say what would be deleted")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *keep < 0 || *olderThan < 0 {
+			return usagef("--keep and --older-than cannot be negative")
+		}
+		entries, err := listRuns(*outputDir)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, entry := range prunable(entries, *keep, *olderThan, time.Now()) {
+			if !*dryRun {
+				if err := os.RemoveAll(entry.Dir); err != nil {
+					errs = append(errs, fmt.Errorf("prune: %w", err))
+					continue
+				}
+			}
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), printable(entry.Name)); err != nil {
+				return err
+			}
+		}
+		return errors.Join(errs...)
+	}
+	return cmd
+}
+
+// prunable returns the ended runs beyond the newest keep, as far as they are old enough. entries are newest first.
+func prunable(entries []record.Entry, keep int, olderThan time.Duration, now time.Time) []record.Entry {
+	var list []record.Entry
+	for _, entry := range entries {
+		if entry.Err != nil || stateOf(entry.Record, procstats.HostFS()) == record.Running {
+			continue
+		}
+		if keep > 0 {
+			keep--
+			continue
+		}
+		ended := entry.Record.EndedAt
+		if ended.IsZero() {
+			ended = entry.Record.StartedAt
+		}
+		if now.Sub(ended) > olderThan {
+			list = append(list, entry)
+		}
+	}
+	return list
+}

@@ -1,0 +1,181 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Exit codes of tacho run beside the command's own, as env(1), timeout(1) and the shell have them.
+const (
+	exitTimedOut      = 124
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignalBase    = 128
+)
+
+// runOptions are the flags of tacho run.
+type runOptions struct {
+	interval, reportInterval time.Duration
+	outputDir                string
+	noFiles, detach, quiet   bool
+	capture                  []string
+	message                  string
+	labels                   map[string]string
+	measurements             string
+	format                   *choice
+	recordFile               string
+	recordFD                 int
+	timeout, killGrace       time.Duration
+	killSignal               string
+	cgroup                   *choice
+	cgroupParent             string
+	user                     string
+	waitAll                  bool
+	summary                  *choice
+	live                     *choice
+	disk                     string
+	maxRows                  int
+}
+
+func newRun() *cobra.Command {
+	o := &runOptions{}
+	cmd := launcher(&cobra.Command{
+		Use:   "run [flags] -- COMMAND [ARG...]",
+		Short: "Run a command and record what it uses",
+		Long: `Run a command in a small executor process, measure everything it starts, and keep a record.
+
+The command gets the terminal where there is one, and otherwise exactly the descriptors tacho was given. Signals
+are passed on. Nothing but the command's own output goes to stdout; the live line and the summary go to stderr.
+
+Exit codes: the command's own; 128+N where signal N ended it; 124 its time was up (--timeout); 125 a fault of
+tacho; 126 the command cannot be executed; 127 there is no such command.`,
+		Example: `  tacho run -- go build ./...
+  tacho run --interval 100ms --label branch=main -- make -j8
+  tacho run --measurements cgroup_cpu,psi,process_rss_bytes --format json --record-file out.json -- ./job
+  tacho run --detach -- ./server
+  tacho run --timeout 10m --message "nightly import" -- ./import.sh`,
+		GroupID:               groupMeasure,
+		DisableFlagsInUseLine: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("no command: write it behind --, as in: tacho run -- make (see %s --help)", cmd.CommandPath())
+			}
+			return nil
+		},
+	})
+	o.addFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		selection, path, err := o.check(args)
+		if err != nil {
+			return err
+		}
+		return run(cmd, o, selection, path, args)
+	}
+	return cmd
+}
+
+func (o *runOptions) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SetInterspersed(false) // the command's own flags are the command's
+	flags.DurationVarP(&o.interval, "interval", "i", time.Second, "time between two samples")
+	flags.DurationVar(&o.reportInterval, "report-interval", time.Minute, "time between two lines of usage.jsonl")
+	flags.StringVar(&o.measurements, "measurements", "default", "what to measure: names, prefixes, all, default, -NAME to leave out")
+	flags.StringVarP(&o.message, "message", "m", "", "a message for the record")
+	flags.StringToStringVar(&o.labels, "label", nil, "a label for the record, NAME=VALUE; may be repeated")
+	flags.StringVar(&o.outputDir, "output-dir", record.DefaultRoot, "folder in which runs are kept")
+	flags.BoolVar(&o.noFiles, "no-files", false, "keep no record on disk")
+	flags.StringSliceVar(&o.capture, "capture", nil, "also write the command's stdout, stderr into the run's folder")
+	flags.BoolVarP(&o.detach, "detach", "d", false, "leave the command running and return at once")
+	flags.DurationVar(&o.timeout, "timeout", 0, "end the command after this long; 0 for never")
+	flags.DurationVar(&o.killGrace, "kill-grace", 5*time.Second, "how long a command that is stopped may take before it is killed")
+	flags.StringVar(&o.killSignal, "kill-signal", "TERM", "the signal that asks the command to end")
+	flags.BoolVar(&o.waitAll, "wait-all", false, "wait for processes that outlive the command, instead of stopping them")
+	flags.StringVarP(&o.user, "user", "u", "", "run the command as this user, or USER:GROUP")
+	o.cgroup = addChoice(flags, "cgroup", "put the command into a cgroup", "auto", "none")
+	flags.StringVar(&o.cgroupParent, "cgroup-parent", "", "make the command's cgroup below this one, a path within the hierarchies")
+	flags.StringVar(&o.disk, "disk", "", "folder whose size is the command's disk usage")
+	flags.IntVar(&o.maxRows, "max-rows", 1000, "upper bound on process rows per sample")
+	o.format = addChoice(flags, "format", "print the final record", "text", "json")
+	flags.StringVar(&o.recordFile, "record-file", "", "write what --format says into this file instead of stderr")
+	flags.IntVar(&o.recordFD, "record-fd", 0, "write what --format says to this descriptor instead of stderr")
+	o.summary = addChoice(flags, "summary", "the summary at the end", "short", "full", "none")
+	o.live = addChoice(flags, "live", "the live line while the command runs", "auto", "never")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "no live line and no summary")
+}
+
+// addChoice adds a flag that takes one of a few words, the first being the default.
+func addChoice(flags *pflag.FlagSet, name, usage string, allowed ...string) *choice {
+	c := &choice{value: allowed[0], allowed: allowed}
+	flags.Var(c, name, usage+": "+orList(allowed))
+	return c
+}
+
+// check refuses what cannot be carried out before anything is started or written.
+func (o *runOptions) check(args []string) (selection procstats.Selection, path string, err error) {
+	switch {
+	case o.interval < 10*time.Millisecond:
+		return selection, "", usagef("--interval %s: the shortest is 10ms", o.interval)
+	case o.reportInterval < o.interval:
+		o.reportInterval = o.interval
+	}
+	if o.timeout < 0 || o.killGrace < 0 {
+		return selection, "", usagef("--timeout and --kill-grace cannot be negative")
+	}
+	for _, stream := range o.capture {
+		if stream != "stdout" && stream != "stderr" {
+			return selection, "", usagef("--capture %s: it takes stdout, stderr or both", stream)
+		}
+	}
+	if len(o.capture) > 0 && o.noFiles {
+		return selection, "", usagef("--capture needs a run folder: leave out --no-files")
+	}
+	if o.maxRows < 1 {
+		return selection, "", usagef("--max-rows %d: it takes a number from 1", o.maxRows)
+	}
+	if selection, err = procstats.ParseSelection(o.measurements); err != nil {
+		return selection, "", usagef("--measurements: %w", err)
+	}
+	if o.disk != "" {
+		selection = selection.Union(procstats.Select(procstats.DiskUsage, procstats.DiskFiles))
+	}
+	path, err = lookUp(args[0])
+	return selection, path, err
+}
+
+// lookUp finds the command as the shell does, with the shell's exit codes where it cannot.
+func lookUp(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrDot) {
+		err = nil
+	}
+	switch {
+	case err == nil:
+		return filepath.Abs(path)
+	case errors.Is(err, fs.ErrPermission):
+		return "", exitWith(exitNotExecutable, fmt.Errorf("%s: not executable", name))
+	case strings.ContainsRune(name, filepath.Separator):
+		if _, statErr := os.Stat(name); statErr == nil {
+			return "", exitWith(exitNotExecutable, fmt.Errorf("%s: not executable", name))
+		}
+		return "", exitWith(exitNotFound, fmt.Errorf("%s: no such file", name))
+	}
+	return "", exitWith(exitNotFound, fmt.Errorf("%s: command not found in PATH", name))
+}
+
+func (o *runOptions) captures(stream string) bool { return slices.Contains(o.capture, stream) }

@@ -1,0 +1,334 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// session is one tacho run from its start to its exit code.
+type session struct {
+	options   *runOptions
+	cmd       *cobra.Command
+	id        string
+	dir       string // the run's folder; empty with --no-files
+	path      string
+	args      []string
+	selection procstats.Selection
+	// killSignal asks the command to end.
+	killSignal syscall.Signal
+	// output gets what --format asks for; nil for stderr.
+	output *os.File
+
+	streams *sessionStreams
+	client  *client.Client
+	screen  *screen
+}
+
+func run(cmd *cobra.Command, o *runOptions, selection procstats.Selection, path string, args []string) error {
+	s := &session{options: o, cmd: cmd, path: path, args: args, selection: selection}
+	s.id = fmt.Sprintf("%s-%d", time.Now().Format("20060102T150405"), os.Getpid())
+	return s.run(cmd.Context())
+}
+
+func (s *session) run(ctx context.Context) error {
+	var err error
+	if s.killSignal, err = parseSignal(s.options.killSignal); err != nil {
+		return err
+	}
+	if s.output, err = s.options.openOutput(); err != nil {
+		return err
+	}
+	if err := s.makeFolder(); err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded()...)
+	defer signal.Stop(signals)
+	launched, err := s.start(ctx)
+	if err != nil {
+		return errors.Join(err, s.removeFolder())
+	}
+	for _, note := range launched.GetNotes() {
+		s.screen.note(note)
+	}
+	if s.options.detach {
+		return s.detach(launched)
+	}
+	return s.follow(ctx, signals)
+}
+
+// makeFolder makes the run's folder, so that a folder that cannot be written is known before the command starts.
+func (s *session) makeFolder() error {
+	if s.options.noFiles {
+		return nil
+	}
+	dir, err := filepath.Abs(filepath.Join(s.options.outputDir, s.id))
+	if err != nil {
+		return err
+	}
+	store, err := record.Create(dir)
+	if err != nil {
+		return fmt.Errorf("%w (--output-dir names another folder, --no-files keeps none)", err)
+	}
+	s.dir = dir
+	return store.Close()
+}
+
+func (s *session) removeFolder() error {
+	if s.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(s.dir)
+}
+
+// start starts the executor and the command in it.
+func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
+	streams, err := openSessionStreams(s.options, s.dir)
+	if err != nil {
+		return nil, err
+	}
+	s.streams = streams
+	s.screen = newScreen(s.cmd.ErrOrStderr(), streams, s.options)
+	s.client, err = client.Start(ctx, client.Options{
+		RuntimeDir: client.DefaultRuntimeDir(), ID: s.id, ExtraFiles: streams.give,
+	})
+	if err != nil {
+		return nil, errors.Join(err, streams.close())
+	}
+	request, err := s.request()
+	if err != nil {
+		return nil, s.abandon(err)
+	}
+	launched, err := s.client.Launch(ctx, request)
+	if err != nil {
+		return nil, s.abandon(launchFault(s.args[0], err))
+	}
+	return launched, streams.given()
+}
+
+// abandon ends an executor that has no task.
+func (s *session) abandon(err error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return errors.Join(err, s.client.Shutdown(ctx), s.client.Close(), s.streams.close())
+}
+
+func (s *session) request() (*proto.LaunchRequest, error) {
+	o := s.options
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("working directory: %w", err)
+	}
+	request := &proto.LaunchRequest{
+		Id: s.id, Command: s.path, Args: s.args[1:], Env: os.Environ(), Dir: dir, User: o.user,
+		Stdio: s.streams.stdio, LeashFd: s.streams.leashFD,
+		Cgroup: &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_AUTO, Parent: o.cgroupParent},
+		Record: &proto.RecordOptions{
+			Dir: s.dir, IntervalNs: int64(o.interval), ReportIntervalNs: int64(o.reportInterval),
+		},
+		TimeoutNs: int64(o.timeout), KillGraceNs: int64(o.killGrace), KillSignal: int32(s.killSignal),
+		Labels: o.labels, Message: o.message, CommandLine: s.args, MaxRows: uint32(o.maxRows),
+		ExitWithTask: o.detach, WaitForAll: o.waitAll, Argv0: s.args[0],
+	}
+	if o.cgroup.value == "none" {
+		request.Cgroup.Mode = proto.CgroupPlacement_MODE_NONE
+	}
+	if o.disk != "" {
+		if request.DiskDir, err = filepath.Abs(o.disk); err != nil {
+			return nil, fmt.Errorf("--disk: %w", err)
+		}
+	}
+	for _, id := range s.selection.IDs() {
+		request.Selection = append(request.Selection, uint32(id))
+	}
+	for name := range strings.SplitSeq(o.measurements, ",") {
+		// A measurement asked for by its full name must be there; a prefix takes what there is.
+		if m, known := procstats.LookupName(strings.TrimSpace(name)); known && m.Scope != procstats.HeadlineScope {
+			request.Required = append(request.Required, uint32(m.ID))
+		}
+	}
+	return request, nil
+}
+
+// launchFault turns the executor's answer into the exit code that a shell would give.
+func launchFault(name string, err error) error {
+	text := errors.New(status.Convert(err).Message())
+	switch status.Code(err) {
+	case codes.NotFound:
+		return exitWith(exitNotFound, fmt.Errorf("%s: %w", name, text))
+	case codes.PermissionDenied:
+		return exitWith(exitNotExecutable, fmt.Errorf("%s: %w", name, text))
+	}
+	return text
+}
+
+// follow passes on what comes from outside until the command has ended, and then says how.
+func (s *session) follow(ctx context.Context, signals <-chan os.Signal) error {
+	following, stop := context.WithCancel(ctx)
+	proxied := s.streams.proxy(following, s.screen)
+	shown := s.screen.follow(following, s.client, s.options)
+	passed := make(chan struct{})
+	go func() {
+		defer close(passed)
+		s.pass(following, signals)
+	}()
+	exit, final, err := s.client.Wait(context.WithoutCancel(ctx))
+	stop()
+	<-passed
+	<-shown
+	<-proxied
+	if errors.Is(err, client.ErrLost) {
+		return s.lost(err)
+	}
+	if err != nil {
+		return errors.Join(err, s.client.Close(), s.streams.close())
+	}
+	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := errors.Join(s.client.Shutdown(shutdown), s.client.Close(), s.streams.close()); err != nil {
+		s.screen.note(err.Error()) // the command's own result is not touched by it
+	}
+	if err := s.report(final); err != nil {
+		s.screen.note(err.Error())
+	}
+	return exitOf(exit)
+}
+
+// exitOf is the error that gives tacho the command's exit code; nil for 0.
+func exitOf(exit *proto.Exit) error {
+	switch {
+	case exit.GetVerdict() == string(record.TimedOut):
+		return exitWith(exitTimedOut, nil)
+	case exit.GetCode() != 0:
+		return exitWith(int(exit.GetCode()), nil)
+	}
+	return nil
+}
+
+// lost kills what an executor that died left behind and says so in the record.
+func (s *session) lost(cause error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err := s.client.KillTask(ctx)
+	if s.dir != "" {
+		err = errors.Join(err, markLost(s.dir))
+	}
+	err = errors.Join(err, s.client.Close(), s.streams.close())
+	return exitWith(exitOwnFault, errors.Join(fmt.Errorf("the command was killed with its executor: %w", cause), err))
+}
+
+// markLost completes the record of a run whose executor died.
+func markLost(dir string) error {
+	r, err := record.Read(dir)
+	if err != nil {
+		return err
+	}
+	ended := time.Now()
+	wall := ended.Sub(r.StartedAt).Seconds()
+	r.State, r.EndedAt, r.WallSeconds = record.Lost, ended, &wall
+	r.Diagnosis = record.Diagnose(record.Evidence{Cause: record.ExecutorLost})
+	store, err := record.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(store.Put(r), store.Close())
+}
+
+// forwarded lists the signals that are passed on to the command.
+func forwarded() []os.Signal {
+	return []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
+}
+
+// pass sends signals on to the command. What a terminal sends to a whole group goes to the command's whole group.
+func (s *session) pass(ctx context.Context, signals <-chan os.Signal) {
+	for {
+		select {
+		case received := <-signals:
+			number, ok := received.(syscall.Signal)
+			if !ok {
+				continue
+			}
+			group := number == unix.SIGINT || number == unix.SIGQUIT
+			err := s.client.Signal(ctx, number, group)
+			if err != nil && ctx.Err() == nil && status.Code(err) != codes.NotFound {
+				s.screen.note(err.Error())
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// parseSignal reads TERM, SIGTERM or 15.
+func parseSignal(word string) (syscall.Signal, error) {
+	name := strings.ToUpper(strings.TrimSpace(word))
+	if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	if number := unix.SignalNum(name); number != 0 {
+		return number, nil
+	}
+	var number int
+	if _, err := fmt.Sscanf(word, "%d", &number); err == nil && number > 0 && number <= 64 {
+		return syscall.Signal(number), nil
+	}
+	return 0, usagef("%q is no signal: write a name such as TERM or a number from 1 to 64", word)
+}
+
+// report writes what --format and --summary ask for.
+func (s *session) report(final *record.Record) error {
+	if s.options.format.value == "json" {
+		if s.output == nil {
+			return printJSON(s.cmd.ErrOrStderr(), final)
+		}
+		return errors.Join(printJSON(s.output, final), s.output.Close())
+	}
+	if s.options.quiet || s.options.summary.value == "none" {
+		return nil
+	}
+	name := s.id
+	if s.dir == "" {
+		name = ""
+	}
+	return writeSummary(s.cmd, s.options.summary.value == "full", name, final)
+}
+
+// openOutput opens what --record-file or --record-fd name before the command starts, so that a place that cannot be
+// written to is known in time; nil for stderr.
+func (o *runOptions) openOutput() (*os.File, error) {
+	switch {
+	case o.recordFile != "":
+		file, err := os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("--record-file: %w", err)
+		}
+		return file, nil
+	case o.recordFD > 0:
+		if _, err := unix.FcntlInt(uintptr(o.recordFD), unix.F_GETFD, 0); err != nil {
+			return nil, usagef("--record-fd %d: no such descriptor is open", o.recordFD)
+		}
+		unix.CloseOnExec(o.recordFD)
+		return os.NewFile(uintptr(o.recordFD), "record-fd"), nil
+	}
+	return nil, nil //nolint:nilnil // nothing was asked for
+}

@@ -1,0 +1,321 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/tachograph/tacho/executor/proto"
+)
+
+// firstExtraFD is the executor's descriptor for the first file it is given.
+const firstExtraFD = 3
+
+// sessionStreams are the command's standard streams as tacho run arranges them, and the leash.
+type sessionStreams struct {
+	// give are the files that the executor inherits; ours are closed once it has them.
+	give    []*os.File
+	stdio   *proto.Stdio
+	leashFD uint32
+	// leash is our end: when this process dies, however it dies, the kernel closes it and the executor knows.
+	leash *os.File
+	// master is our end of the command's terminal; nil where it has our own descriptors.
+	master *os.File
+	// cooked is our terminal's state to go back to.
+	cooked *term.State
+	tees   []tee
+}
+
+// tee copies one stream of the command into a file on its way to ours.
+type tee struct {
+	from     *os.File
+	to, file *os.File
+}
+
+// openSessionStreams decides what the command gets: a terminal of its own where ours is one, else our descriptors.
+func openSessionStreams(o *runOptions, dir string) (*sessionStreams, error) {
+	s := &sessionStreams{stdio: &proto.Stdio{}}
+	var err error
+	switch {
+	case o.detach:
+		return s, s.detached(dir)
+	case term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())):
+		err = s.terminal(o, dir)
+	default:
+		err = s.descriptors(o, dir)
+	}
+	if err == nil {
+		err = s.hold()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// detached streams go to files in the run's folder: there is nobody else to take them.
+func (s *sessionStreams) detached(dir string) error {
+	s.stdio.Mode = proto.Stdio_MODE_NULL
+	if dir != "" {
+		s.stdio = &proto.Stdio{
+			Mode:       proto.Stdio_MODE_PATHS,
+			StdoutPath: filepath.Join(dir, "stdout"), StderrPath: filepath.Join(dir, "stderr"),
+		}
+	}
+	return nil
+}
+
+// passOn makes a file a descriptor of the executor.
+func (s *sessionStreams) passOn(f *os.File) (fd uint32) {
+	s.give = append(s.give, f)
+	return uint32(firstExtraFD + len(s.give) - 1)
+}
+
+func (s *sessionStreams) descriptors(o *runOptions, dir string) error {
+	s.stdio.Mode = proto.Stdio_MODE_DESCRIPTORS
+	s.stdio.StdinFd = s.passOn(os.Stdin)
+	var err error
+	if s.stdio.StdoutFd, err = s.output(o, dir, "stdout", os.Stdout); err != nil {
+		return err
+	}
+	s.stdio.StderrFd, err = s.output(o, dir, "stderr", os.Stderr)
+	return err
+}
+
+// output passes our own descriptor on, or a pipe where the stream is captured too.
+func (s *sessionStreams) output(o *runOptions, dir, name string, own *os.File) (fd uint32, err error) {
+	if !o.captures(name) {
+		return s.passOn(own), nil
+	}
+	file, err := createCapture(dir, name)
+	if err != nil {
+		return 0, err
+	}
+	from, to, err := os.Pipe()
+	if err != nil {
+		return 0, errors.Join(fmt.Errorf("capture %s: %w", name, err), file.Close())
+	}
+	s.tees = append(s.tees, tee{from: from, to: own, file: file})
+	return s.passOn(to), nil
+}
+
+func createCapture(dir, name string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("capture %s: %w", name, err)
+	}
+	return file, nil
+}
+
+// terminal gives the command a pseudo terminal of the same size and modes, and makes ours raw, so that every key
+// reaches the command's.
+func (s *sessionStreams) terminal(o *runOptions, dir string) error {
+	master, slave, err := pty.Open()
+	if err != nil {
+		return fmt.Errorf("open a terminal for the command: %w", err)
+	}
+	s.master = master
+	s.stdio.Mode = proto.Stdio_MODE_TERMINAL
+	s.stdio.StdinFd = s.passOn(slave)
+	s.stdio.StdoutFd, s.stdio.StderrFd = s.stdio.StdinFd, s.stdio.StdinFd
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		if s.stdio.StderrFd, err = s.output(o, dir, "stderr", os.Stderr); err != nil {
+			return err
+		}
+	}
+	if o.captures("stdout") {
+		file, err := createCapture(dir, "stdout")
+		if err != nil {
+			return err
+		}
+		s.tees = append(s.tees, tee{file: file})
+	}
+	if modes, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil {
+		if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, modes); err != nil {
+			return fmt.Errorf("set up the command's terminal: %w", err)
+		}
+	}
+	s.resize()
+	if s.cooked, err = term.MakeRaw(int(os.Stdin.Fd())); err != nil {
+		return fmt.Errorf("make the terminal raw: %w", err)
+	}
+	return nil
+}
+
+// resize gives the command's terminal the size of ours. A terminal without a size is no fault.
+func (s *sessionStreams) resize() {
+	if size, err := pty.GetsizeFull(os.Stdin); err == nil {
+		_ = pty.Setsize(s.master, size) //nolint:errcheck // the command is gone where this fails
+	}
+}
+
+func (s *sessionStreams) hold() error {
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("make the leash: %w", err)
+	}
+	s.leash, s.leashFD = ours, s.passOn(theirs)
+	return nil
+}
+
+// given closes what the executor has now: a pipe comes to its end only when nobody else holds it.
+func (s *sessionStreams) given() error {
+	var errs []error
+	for _, f := range s.give {
+		if f != os.Stdin && f != os.Stdout && f != os.Stderr {
+			errs = append(errs, f.Close())
+		}
+	}
+	s.give = nil
+	return errors.Join(errs...)
+}
+
+// close restores our terminal and gives everything up.
+func (s *sessionStreams) close() error {
+	errs := []error{s.given()}
+	if s.cooked != nil {
+		errs = append(errs, term.Restore(int(os.Stdin.Fd()), s.cooked))
+		s.cooked = nil
+	}
+	for _, t := range s.tees {
+		errs = append(errs, t.file.Close())
+	}
+	s.tees = nil
+	for _, f := range []*os.File{s.master, s.leash} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	s.master, s.leash = nil, nil
+	return errors.Join(errs...)
+}
+
+// proxy carries what goes through this process until ctx ends and everything has arrived. The channel is closed
+// then.
+func (s *sessionStreams) proxy(ctx context.Context, screen *screen) <-chan struct{} {
+	done := make(chan struct{})
+	var work sync.WaitGroup
+	for _, t := range s.tees {
+		if t.from != nil {
+			work.Go(func() { t.copy(screen) })
+		}
+	}
+	if s.master != nil {
+		work.Go(func() { s.copyInput(ctx) })
+		work.Go(func() { s.copyOutput(ctx, screen) })
+		work.Go(func() { s.followSize(ctx) })
+	}
+	go func() {
+		defer close(done)
+		work.Wait()
+	}()
+	return done
+}
+
+func (t tee) copy(screen *screen) {
+	if _, err := io.Copy(io.MultiWriter(t.to, t.file), t.from); err != nil {
+		screen.note("capture: " + err.Error())
+	}
+	if err := t.from.Close(); err != nil {
+		screen.note("capture: " + err.Error())
+	}
+}
+
+// copyInput carries keys to the command until ctx ends. A read of the terminal cannot be called off, so it is made
+// only when there is something to read.
+func (s *sessionStreams) copyInput(ctx context.Context) {
+	wake, waker, err := os.Pipe()
+	if err != nil {
+		return
+	}
+	defer wake.Close()
+	stop := context.AfterFunc(ctx, func() { _ = waker.Close() }) //nolint:errcheck // closing is the message
+	defer stop()
+	buffer := make([]byte, 4096)
+	for ctx.Err() == nil {
+		fds := []unix.PollFd{{Fd: int32(os.Stdin.Fd()), Events: unix.POLLIN}, {Fd: int32(wake.Fd()), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+		if fds[1].Revents != 0 {
+			return
+		}
+		if fds[0].Revents == 0 {
+			continue
+		}
+		n, err := unix.Read(int(os.Stdin.Fd()), buffer)
+		if n <= 0 || (err != nil && !errors.Is(err, unix.EINTR)) {
+			return
+		}
+		if _, err := s.master.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// copyOutput carries the command's output to the screen until its terminal has no user left, which reading reports
+// as EIO, pty(7). Somebody may hold it for ever: a while after the end of the task it is closed.
+func (s *sessionStreams) copyOutput(ctx context.Context, screen *screen) {
+	const patience = time.Second
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() { // ends with this function
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		}
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			_ = s.master.SetReadDeadline(time.Now()) //nolint:errcheck // it is the end either way
+		}
+	}()
+	var file io.Writer = io.Discard
+	for _, t := range s.tees {
+		if t.from == nil {
+			file = t.file
+		}
+	}
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := s.master.Read(buffer)
+		if n > 0 {
+			screen.output(buffer[:n])
+			if _, err := file.Write(buffer[:n]); err != nil {
+				screen.note("capture: " + err.Error())
+				file = io.Discard
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *sessionStreams) followSize(ctx context.Context) {
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, unix.SIGWINCH)
+	defer signal.Stop(changed)
+	for {
+		select {
+		case <-changed:
+			s.resize()
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,130 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// writeSummary says on stderr how a run ended and what it used; name is empty where no record is kept.
+func writeSummary(cmd *cobra.Command, full bool, name string, r *record.Record) error {
+	out := cmd.ErrOrStderr()
+	p := paletteFor(cmd, out)
+	if full {
+		_, err := io.WriteString(out, newRecordPage(p, name, r).render(false))
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s\n", p.bold("tacho:"), oneLine(r.Diagnosis.Summary))
+	t := table{indent: "  "}
+	for _, line := range summaryLines(r) {
+		if line[1] != "" {
+			t.add(plain(line[0], line[1])...)
+		}
+	}
+	b.WriteString(t.render(p))
+	if name != "" {
+		b.WriteString(p.faint(fmt.Sprintf("  tacho show %s", name)) + "\n")
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func summaryLines(r *record.Record) [][2]string {
+	return [][2]string{
+		{"wall", optional(procstats.Seconds, r.WallSeconds)},
+		{"cpu", cpuSummary(r)},
+		{"memory", memorySummary(r)},
+		{"i/o", ioSummary(r)},
+		{"waited", waitedSummary(r)},
+	}
+}
+
+// headlineText is a headline with its guarantee, empty where it was not measured.
+func headlineText(r *record.Record, id procstats.ID) string {
+	h, given := r.Headline[id.String()]
+	if !given || h.Value == nil {
+		return ""
+	}
+	text := formatValue(unitOf(id.String()), *h.Value)
+	switch h.Guarantee {
+	case procstats.LowerBound, procstats.UpperBound:
+		return guaranteeText(h.Guarantee) + " " + text
+	case procstats.Exact, procstats.Sampled:
+	}
+	return text
+}
+
+func cpuSummary(r *record.Record) string {
+	cpu := headlineText(r, procstats.HeadlineCPU)
+	if cpu == "" {
+		return ""
+	}
+	if cores := headlineText(r, procstats.HeadlineCoresAverage); cores != "" {
+		cpu += ", " + cores + " on average"
+	}
+	return cpu
+}
+
+func memorySummary(r *record.Record) string {
+	h := r.Headline[procstats.HeadlineMemoryPeak.String()]
+	peak := headlineText(r, procstats.HeadlineMemoryPeak)
+	if peak == "" {
+		return ""
+	}
+	what := fmt.Sprintf("%s, %s", guaranteeText(h.Guarantee), h.Source)
+	if h.Source == procstats.CgroupMemoryPeak.String() {
+		what = "exact, page cache included"
+	}
+	text := fmt.Sprintf("peak %s (%s)", peak, what)
+	if limit, ok := r.Measurements[procstats.CgroupMemoryMax.String()].(float64); ok {
+		text += " of " + formatBytes(limit)
+	}
+	return text
+}
+
+func ioSummary(r *record.Record) string {
+	var words []string
+	if read := headlineText(r, procstats.HeadlineIORead); read != "" {
+		words = append(words, "read "+read)
+	}
+	if written := headlineText(r, procstats.HeadlineIOWrite); written != "" {
+		words = append(words, "written "+written)
+	}
+	return strings.Join(words, ", ")
+}
+
+// waitedSummary says for which share of the run some process waited.
+func waitedSummary(r *record.Record) string {
+	if r.WallSeconds == nil || *r.WallSeconds <= 0 {
+		return ""
+	}
+	var words []string
+	for _, pressure := range []struct {
+		id   procstats.ID
+		what string
+	}{{procstats.PSICPUSome, "CPU"}, {procstats.PSIMemorySome, "memory"}, {procstats.PSIIOSome, "I/O"}} {
+		if seconds, ok := r.Measurements[pressure.id.String()].(float64); ok {
+			words = append(words, fmt.Sprintf("%s %.1f %%", pressure.what, 100*seconds / *r.WallSeconds))
+		}
+	}
+	if throttled, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && throttled > 0 {
+		words = append(words, "throttled "+formatSeconds(throttled))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	text := "for " + strings.Join(words, ", ") + " of the time"
+	if r.Diagnosis.Stall != "" {
+		text += ": " + string(r.Diagnosis.Stall)
+	}
+	return text
+}
