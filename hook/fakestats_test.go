@@ -1,0 +1,180 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// statsDriver opens streams by a script, one step per opening; the last step is repeated.
+type statsDriver struct {
+	script []opening
+
+	mu     sync.Mutex // guards following
+	opened []time.Time
+	open   int
+	most   int // streams open at one moment
+}
+
+// opening is what one call of OpenStats does.
+type opening struct {
+	err    error
+	hang   bool // OpenStats blocks until ctx is done
+	deaf   bool // OpenStats blocks for an hour, whatever ctx says
+	stream []message
+}
+
+// message is what one call of Recv does; after the last one the stream is silent.
+type message struct {
+	after time.Duration
+	err   error
+}
+
+func (d *statsDriver) OpenStats(ctx context.Context, _ time.Duration) (hook.StatsStream, error) {
+	d.mu.Lock()
+	step := d.script[min(len(d.opened), len(d.script)-1)]
+	d.opened = append(d.opened, time.Now())
+	d.mu.Unlock()
+	switch {
+	case step.deaf:
+		<-time.After(time.Hour)
+		return nil, ctx.Err()
+	case step.hang:
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case step.err != nil:
+		return nil, step.err
+	}
+	d.count(1)
+	return &stream{ctx: ctx, messages: step.stream, ended: func() { d.count(-1) }}, nil
+}
+
+func (d *statsDriver) count(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open += n
+	d.most = max(d.most, d.open)
+}
+
+func (d *statsDriver) openings() []time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]time.Time(nil), d.opened...)
+}
+
+func (d *statsDriver) openNow() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open
+}
+
+// waits returns the times between the openings.
+func (d *statsDriver) waits() []time.Duration {
+	var waits []time.Duration
+	opened := d.openings()
+	for i := 1; i < len(opened); i++ {
+		waits = append(waits, opened[i].Sub(opened[i-1]))
+	}
+	return waits
+}
+
+type stream struct {
+	ctx      context.Context
+	messages []message
+	ended    func()
+}
+
+func (s *stream) Recv() (*procstats.Sample, error) {
+	m := message{after: 1000 * time.Hour}
+	if len(s.messages) > 0 {
+		m, s.messages = s.messages[0], s.messages[1:]
+	}
+	timer := time.NewTimer(m.after)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.ctx.Done():
+		m.err = s.ctx.Err()
+	}
+	if m.err != nil {
+		s.ended()
+		return nil, m.err
+	}
+	return &procstats.Sample{}, nil
+}
+
+// samples are n samples, one a second, the first at once, and then what follows.
+func samples(n int, then ...message) []message {
+	messages := make([]message, n, n+len(then))
+	for i := 1; i < n; i++ {
+		messages[i].after = time.Second
+	}
+	return append(messages, then...)
+}
+
+var (
+	endOfStream = message{err: io.EOF}
+	errBroken   = errors.New("connection is broken")
+)
+
+// flaw is an error that knows whether trying again can help.
+type flaw bool
+
+func (f flaw) Error() string     { return "flawed" }
+func (f flaw) Recoverable() bool { return bool(f) }
+
+// updates counts samples.
+type updates struct {
+	mu   sync.Mutex // guards following
+	seen int
+	each func()
+}
+
+func (u *updates) UpdateStats(*procstats.Sample) {
+	u.mu.Lock()
+	u.seen++
+	each := u.each
+	u.mu.Unlock()
+	if each != nil {
+		each()
+	}
+}
+
+func (u *updates) count() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.seen
+}
+
+// journal counts log lines by level.
+type journal struct {
+	mu     sync.Mutex // guards following
+	debugs int
+	errors int
+}
+
+func (j *journal) Debug(string, ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.debugs++
+}
+
+func (j *journal) Error(string, ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.errors++
+}
+
+func (j *journal) counts() (debugs, errors int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.debugs, j.errors
+}

@@ -1,0 +1,534 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/hook"
+)
+
+// bench is a stats hook between a scripted driver and a counter. Each test runs in a bubble of fake time, which also
+// fails when a goroutine is left at its end.
+type bench struct {
+	t      *testing.T
+	driver *statsDriver
+	seen   *updates
+	log    *journal
+	*hook.StatsHook
+}
+
+func benchTest(t *testing.T, publish bool, script []opening, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t, driver: &statsDriver{script: script}, seen: &updates{}, log: &journal{}}
+		b.StatsHook = hook.NewStatsHook(hook.StatsConfig{Publish: publish, Updater: b.seen, Logger: b.log})
+		test(t, b)
+	})
+}
+
+func (b *bench) poststart() {
+	b.t.Helper()
+	if err := b.Poststart(b.t.Context(), &hook.PoststartRequest{Stats: b.driver}); err != nil {
+		b.t.Fatalf("Poststart: %v", err)
+	}
+}
+
+// exited ends the task and checks that nothing took time and no stream is left.
+func (b *bench) exited() {
+	b.t.Helper()
+	before := time.Now()
+	if err := b.Exited(b.t.Context(), &hook.ExitedRequest{}); err != nil {
+		b.t.Fatalf("Exited: %v", err)
+	}
+	if took := time.Since(before); took != 0 {
+		b.t.Errorf("Exited took %v, want it at once", took)
+	}
+	synctest.Wait()
+	if n := b.driver.openNow(); n != 0 {
+		b.t.Errorf("%d streams are open after Exited", n)
+	}
+	seen := b.seen.count()
+	after(time.Hour)
+	if n := b.seen.count(); n != seen {
+		b.t.Errorf("%d samples came after Exited", n-seen)
+	}
+	if err := b.Err(); b.driver.script != nil && !errors.Is(err, hook.ErrNotRunning) && !errors.Is(err, hook.ErrNotPublished) {
+		b.t.Errorf("Err after Exited = %v", err)
+	}
+}
+
+func (b *bench) wantWaits(want ...time.Duration) {
+	b.t.Helper()
+	if diff := cmp.Diff(want, b.driver.waits()); diff != "" {
+		b.t.Errorf("times between openings (-want +got):\n%s", diff)
+	}
+}
+
+func (b *bench) wantErrors(want int) {
+	b.t.Helper()
+	if _, got := b.log.counts(); got != want {
+		b.t.Errorf("%d errors in the log, want %d", got, want)
+	}
+}
+
+// after lets fake time pass until everything due at its end has happened.
+func after(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestStatsFlow(t *testing.T) {
+	benchTest(t, true, []opening{{stream: samples(100)}}, func(t *testing.T, b *bench) {
+		if err := b.Err(); !errors.Is(err, hook.ErrNotRunning) {
+			t.Errorf("Err before Poststart = %v, want ErrNotRunning", err)
+		}
+		b.poststart()
+		after(10 * time.Second)
+		if got := b.seen.count(); got != 11 {
+			t.Errorf("%d samples in 10 s, want 11: the first at once", got)
+		}
+		if err := b.Err(); err != nil {
+			t.Errorf("Err of an established stream = %v", err)
+		}
+		b.exited()
+		b.wantWaits()
+		b.wantErrors(0)
+	})
+}
+
+func TestStatsClosedStreamIsOpenedAfterOneInterval(t *testing.T) {
+	script := []opening{{stream: samples(3, endOfStream)}, {stream: samples(1, endOfStream)}, {stream: samples(1)}}
+	benchTest(t, true, script, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(2 * time.Second)
+		if err := b.Err(); !errors.Is(err, io.EOF) {
+			t.Errorf("Err of a closed stream = %v, want io.EOF", err)
+		}
+		after(3 * time.Second)
+		b.wantWaits(3*time.Second, time.Second)
+		b.wantErrors(0)
+		b.exited()
+	})
+}
+
+func TestStatsDriverThatClosesAtOnceMakesNoHotLoop(t *testing.T) {
+	benchTest(t, true, []opening{{stream: []message{endOfStream}}}, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(59*time.Second + time.Second/2)
+		if n := len(b.driver.openings()); n != 60 {
+			t.Errorf("%d openings in a minute, want one per interval", n)
+		}
+		b.wantErrors(0)
+		b.exited()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		driver := &statsDriver{script: []opening{{stream: []message{endOfStream}}}}
+		h := hook.NewStatsHook(hook.StatsConfig{Publish: true, Interval: time.Nanosecond, Updater: &updates{}})
+		_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: driver})
+		after(time.Second)
+		if n := len(driver.openings()); n > 11 {
+			t.Errorf("%d openings in a second of an absurd interval, want at most 11", n)
+		}
+		if err := h.Shutdown(t.Context()); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+	})
+}
+
+func TestStatsBackoff(t *testing.T) {
+	cases := map[string][]opening{
+		"opening fails":    {{err: errBroken}},
+		"first Recv fails": {{stream: []message{{err: errBroken}}}},
+		"recoverable":      {{err: flaw(true)}},
+		"plugin restarts":  {{err: hook.ErrPluginRestarting}},
+	}
+	for name, script := range cases {
+		t.Run(name, func(t *testing.T) {
+			benchTest(t, true, script, func(t *testing.T, b *bench) {
+				b.poststart()
+				after(time.Minute)
+				wantBackoff(t, b.driver.waits(), 1, 2, 4, 5, 5, 5, 5)
+				if err := b.Err(); err == nil {
+					t.Error("Err of a failing stream is nil")
+				}
+				b.exited()
+			})
+		})
+	}
+}
+
+// wantBackoff checks the first waits: at most the seconds given, at most a quarter shorter, and not all the same part.
+func wantBackoff(t *testing.T, waits []time.Duration, seconds ...int) {
+	t.Helper()
+	if len(waits) < len(seconds) {
+		t.Fatalf("%d waits, want at least %d: %v", len(waits), len(seconds), waits)
+	}
+	parts := make(map[string]bool)
+	for i, s := range seconds {
+		most := time.Duration(s) * time.Second
+		if waits[i] > most || waits[i] < most-most/4 {
+			t.Errorf("wait %d = %v, want within a quarter below %v", i, waits[i], most)
+		}
+		parts[fmt.Sprintf("%.6f", float64(waits[i])/float64(most))] = true
+	}
+	if len(parts) == 1 {
+		t.Errorf("waits have no jitter: %v", waits)
+	}
+}
+
+func TestStatsBackoffBeginsAnewAfterASample(t *testing.T) {
+	failing := opening{err: errBroken}
+	script := []opening{failing, failing, failing, {stream: samples(1, endOfStream)}, failing, failing, {stream: samples(1)}}
+	benchTest(t, true, script, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(time.Minute)
+		waits := b.driver.waits()
+		wantBackoff(t, waits, 1, 2, 4)
+		if waits[3] != time.Second {
+			t.Errorf("wait after the closed stream = %v, want one interval", waits[3])
+		}
+		wantBackoff(t, waits[4:], 1, 2)
+		b.exited()
+	})
+}
+
+func TestStatsExitedEndsBackoffAtOnce(t *testing.T) {
+	benchTest(t, true, []opening{{err: errBroken}}, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(20 * time.Second)
+		n := len(b.driver.openings())
+		b.exited() // checks that it takes no time, and waits an hour
+		if got := len(b.driver.openings()); got != n {
+			t.Errorf("%d openings after Exited", got-n)
+		}
+	})
+}
+
+func TestStatsEndsQuietly(t *testing.T) {
+	cases := map[string]struct {
+		script []opening
+		want   error
+	}{
+		"not implemented":               {[]opening{{err: fmt.Errorf("driver: %w", hook.ErrStatsNotImplemented)}}, hook.ErrStatsNotImplemented},
+		"not implemented at first Recv": {[]opening{{stream: []message{{err: hook.ErrStatsNotImplemented}}}}, hook.ErrStatsNotImplemented},
+		"unrecoverable":                 {[]opening{{err: fmt.Errorf("driver: %w", flaw(false))}}, flaw(false)},
+		"unrecoverable later":           {[]opening{{stream: samples(1, message{err: flaw(false)})}}, flaw(false)},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			benchTest(t, true, c.script, func(t *testing.T, b *bench) {
+				b.poststart()
+				after(time.Hour)
+				if n := len(b.driver.openings()); n != 1 {
+					t.Errorf("%d openings, want 1", n)
+				}
+				if err := b.Err(); !errors.Is(err, c.want) {
+					t.Errorf("Err = %v, want %v", err, c.want)
+				}
+				if debugs, errors := b.log.counts(); debugs != 1 || errors != 0 {
+					t.Errorf("log has %d debug lines and %d errors, want 1 and 0", debugs, errors)
+				}
+				b.exited()
+			})
+		})
+	}
+}
+
+func TestStatsDriverWithoutStats(t *testing.T) {
+	benchTest(t, true, nil, func(t *testing.T, b *bench) {
+		if err := b.Poststart(t.Context(), &hook.PoststartRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Err(); !errors.Is(err, hook.ErrStatsNotImplemented) {
+			t.Errorf("Err = %v, want ErrStatsNotImplemented", err)
+		}
+		b.exited()
+	})
+}
+
+func TestStatsErrorsAreLoggedOncePerKind(t *testing.T) {
+	broken := opening{stream: samples(1, message{err: errBroken})}
+	cases := map[string]struct {
+		script []opening
+		want   int
+	}{
+		"restarting plugin is debug": {[]opening{{err: fmt.Errorf("open: %w", hook.ErrPluginRestarting)}}, 0},
+		"broken by restart is debug": {[]opening{{stream: samples(1, message{err: hook.ErrPluginRestarting})}}, 0},
+		"one kind":                   {[]opening{{err: errBroken}}, 1},
+		"texts differ, kind does not": {
+			[]opening{{err: errors.New("try 1")}, {err: errors.New("try 2")}, {err: errors.New("try 3")}}, 1},
+		"flapping":            {[]opening{broken}, 1},
+		"two kinds":           {[]opening{{err: errBroken}, {err: flaw(true)}, {err: errBroken}, {err: flaw(true)}}, 2},
+		"opening and broken":  {[]opening{{err: errBroken}, broken, {err: errBroken}, broken}, 2},
+		"stalled and opening": {[]opening{{stream: samples(1)}, {err: errBroken}, {stream: samples(1)}}, 2},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			benchTest(t, true, c.script, func(t *testing.T, b *bench) {
+				b.poststart()
+				after(5 * time.Minute)
+				b.wantErrors(c.want)
+				if debugs, _ := b.log.counts(); debugs < 10 {
+					t.Errorf("%d debug lines, want one per further try", debugs)
+				}
+				b.exited()
+			})
+		})
+	}
+}
+
+func TestStatsErrorIsToldAgainAfterALongGoodTime(t *testing.T) {
+	broken := message{err: errBroken}
+	script := []opening{{stream: samples(3, broken)}, {stream: samples(3, broken)}, {stream: samples(601, broken)}, {stream: samples(1000)}}
+	benchTest(t, true, script, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(15 * time.Minute)
+		b.wantErrors(2)
+		b.exited()
+	})
+}
+
+func TestStatsSilentStream(t *testing.T) {
+	cases := map[string]struct {
+		script []opening
+		want   time.Duration // between the first two openings
+		backed bool          // the wait after the silence is a backoff of 1 s
+	}{
+		"after samples":       {[]opening{{stream: samples(3)}, {stream: samples(1000)}}, 2*time.Second + 10*time.Second + time.Second, false},
+		"before the first":    {[]opening{{}, {stream: samples(1000)}}, 10*time.Second + time.Second, true},
+		"in the opening":      {[]opening{{hang: true}, {stream: samples(1000)}}, 10*time.Second + time.Second, true},
+		"late is not silent":  {[]opening{{stream: []message{{}, {after: 9 * time.Second}, endOfStream}}, {stream: samples(1000)}}, 10 * time.Second, false},
+		"too late is silence": {[]opening{{stream: []message{{}, {after: 11 * time.Second}, endOfStream}}, {stream: samples(1000)}}, 11 * time.Second, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			benchTest(t, true, c.script, func(t *testing.T, b *bench) {
+				b.poststart()
+				after(time.Minute)
+				waits := b.driver.waits()
+				if len(waits) != 1 {
+					t.Fatalf("%d streams opened again, want 1: %v", len(waits), waits)
+				}
+				slack := time.Duration(0)
+				if c.backed {
+					slack = time.Second / 4
+				}
+				if waits[0] > c.want || waits[0] < c.want-slack {
+					t.Errorf("opened again after %v, want %v", waits[0], c.want)
+				}
+				if b.driver.openNow() != 1 {
+					t.Errorf("%d streams are open, want 1: the silent one is ended", b.driver.openNow())
+				}
+				b.exited()
+			})
+		})
+	}
+}
+
+func TestStatsSilenceFollowsTheInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver := &statsDriver{script: []opening{{stream: samples(1)}}}
+		h := hook.NewStatsHook(hook.StatsConfig{Publish: true, Interval: time.Minute, Updater: &updates{}})
+		_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: driver})
+		after(7 * time.Minute)
+		if diff := cmp.Diff([]time.Duration{6 * time.Minute}, driver.waits()); diff != "" {
+			t.Errorf("opened again after five silent intervals and one more (-want +got):\n%s", diff)
+		}
+		if err := h.Exited(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestStatsSlowUpdaterIsNoSilence(t *testing.T) {
+	benchTest(t, true, []opening{{stream: samples(1000)}}, func(t *testing.T, b *bench) {
+		b.seen.each = func() { <-time.After(15 * time.Second) }
+		b.poststart()
+		after(2 * time.Minute)
+		b.wantWaits()
+		b.seen.mu.Lock()
+		b.seen.each = nil
+		b.seen.mu.Unlock()
+		after(20 * time.Second)
+		b.exited()
+	})
+}
+
+func TestStatsSecondPoststartEndsTheFirstStream(t *testing.T) {
+	benchTest(t, true, []opening{{stream: samples(1000)}}, func(t *testing.T, b *bench) {
+		for range 5 {
+			b.poststart()
+		}
+		after(3 * time.Second)
+		b.poststart()
+		after(3 * time.Second)
+		if b.driver.openNow() != 1 || b.driver.most != 1 {
+			t.Errorf("%d streams open now, %d at once at most, want 1 and 1", b.driver.openNow(), b.driver.most)
+		}
+		b.exited()
+	})
+}
+
+func TestStatsPublishOffOpensNothing(t *testing.T) {
+	benchTest(t, false, []opening{{stream: samples(1000)}}, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(time.Hour)
+		if n := len(b.driver.openings()); n != 0 {
+			t.Errorf("%d openings with publishing off", n)
+		}
+		if err := b.Err(); !errors.Is(err, hook.ErrNotPublished) {
+			t.Errorf("Err = %v, want ErrNotPublished", err)
+		}
+		b.exited()
+	})
+}
+
+func TestStatsPublishIsTurnedWhileRunning(t *testing.T) {
+	benchTest(t, false, []opening{{stream: samples(10000)}}, func(t *testing.T, b *bench) {
+		b.poststart()
+		b.SetPublish(true)
+		b.SetPublish(true)
+		synctest.Wait()
+		if b.driver.openNow() != 1 || b.seen.count() != 1 {
+			t.Errorf("turned on: %d streams, %d samples, want 1 and 1", b.driver.openNow(), b.seen.count())
+		}
+		after(5*time.Second + time.Millisecond)
+		b.SetPublish(false)
+		seen := b.seen.count()
+		after(time.Hour)
+		if b.driver.openNow() != 0 || b.seen.count() != seen {
+			t.Errorf("turned off: %d streams, %d more samples", b.driver.openNow(), b.seen.count()-seen)
+		}
+		for range 10 {
+			b.SetPublish(true)
+			b.SetPublish(false)
+		}
+		b.SetPublish(true)
+		after(time.Second)
+		if b.driver.openNow() != 1 || b.driver.most != 1 {
+			t.Errorf("toggled: %d streams, %d at once at most, want 1 and 1", b.driver.openNow(), b.driver.most)
+		}
+		b.exited()
+		b.SetPublish(false)
+		b.SetPublish(true)
+		after(time.Minute)
+		if b.driver.openNow() != 0 {
+			t.Error("turning on opened a stream of an ended task")
+		}
+	})
+}
+
+func TestStatsPublishOffEndsBackoff(t *testing.T) {
+	benchTest(t, true, []opening{{err: errBroken}}, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(20 * time.Second)
+		b.SetPublish(false)
+		n := len(b.driver.openings())
+		after(time.Hour)
+		if got := len(b.driver.openings()); got != n {
+			t.Errorf("%d openings after publishing was turned off", got-n)
+		}
+		b.exited()
+	})
+}
+
+func TestStatsShutdownIsForGood(t *testing.T) {
+	benchTest(t, true, []opening{{stream: samples(1000)}}, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(time.Second)
+		for range 2 {
+			if err := b.Shutdown(t.Context()); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+		}
+		b.poststart()
+		b.SetPublish(false)
+		b.SetPublish(true)
+		after(time.Minute)
+		if n := len(b.driver.openings()); n != 1 {
+			t.Errorf("%d openings, want the one before Shutdown", n)
+		}
+		b.exited()
+	})
+}
+
+func TestStatsExitedWithoutPoststart(t *testing.T) {
+	benchTest(t, true, []opening{{stream: samples(1)}}, func(t *testing.T, b *bench) {
+		b.exited()
+		b.exited()
+	})
+}
+
+// A driver that breaks its contract and does not listen to ctx must not hold up the task's end.
+func TestStatsDeafDriver(t *testing.T) {
+	benchTest(t, true, []opening{{deaf: true}, {stream: samples(1000)}}, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := b.Exited(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Exited = %v, want the end of its ctx", err)
+		}
+		b.poststart()
+		after(30 * time.Minute)
+		if n := len(b.driver.openings()); n != 1 {
+			t.Errorf("%d openings beside the one that hangs", n-1)
+		}
+		after(time.Hour)
+		if b.driver.openNow() != 1 {
+			t.Error("the stream is not opened when the driver is back")
+		}
+		b.exited()
+	})
+}
+
+// The updater may ask for Err while another goroutine ends the collection and waits for the updater.
+func TestStatsErrFromUpdater(t *testing.T) {
+	benchTest(t, true, []opening{{stream: samples(1000)}}, func(t *testing.T, b *bench) {
+		entered, gate := make(chan struct{}), make(chan struct{})
+		b.seen.each = func() {
+			if b.seen.count() == 1 {
+				close(entered)
+				<-gate
+			}
+			_ = b.Err()
+		}
+		b.poststart()
+		<-entered
+		off := make(chan struct{})
+		go func() {
+			b.SetPublish(false)
+			close(off)
+		}()
+		for !errors.Is(b.Err(), hook.ErrNotPublished) {
+			runtime.Gosched()
+		}
+		select {
+		case <-off:
+			t.Error("SetPublish(false) returned while a sample was passed on")
+		default:
+		}
+		close(gate)
+		<-off
+		if n := b.seen.count(); n != 1 {
+			t.Errorf("%d samples, want 1", n)
+		}
+		b.SetPublish(true)
+		after(time.Second)
+		if err := b.Err(); err != nil {
+			t.Errorf("Err = %v", err)
+		}
+		b.exited()
+	})
+}
