@@ -5,7 +5,6 @@ package driver
 
 import (
 	"context"
-	"io"
 	"time"
 
 	"github.com/tachograph/tacho/driver/schema"
@@ -65,8 +64,8 @@ type Observer interface {
 type Execer interface {
 	// ExecTask runs a command and returns what it wrote. It is killed after timeout; 0 means no limit.
 	ExecTask(ctx context.Context, id string, command []string, timeout time.Duration) (*ExecResult, error)
-	// ExecTaskStreaming runs a command with live streams and answers when it has ended.
-	ExecTaskStreaming(ctx context.Context, id string, options *ExecOptions) (*ExitResult, error)
+	// ExecTaskStreaming runs a command with live streams, as long as ctx lives.
+	ExecTaskStreaming(ctx context.Context, id string, options ExecOptions) (ExecStream, error)
 }
 
 // Networker makes network namespaces. Few drivers do: see Capabilities.MustCreateNetwork.
@@ -81,16 +80,29 @@ type Stream[T any] interface {
 	Recv() (T, error)
 }
 
-// ExecOptions are the command and the streams of ExecTaskStreaming.
+// ExecStream is a command beside a task. Sending and receiving may go on at the same time.
+type ExecStream interface {
+	// Recv returns what the command wrote, and at last its exit; io.EOF after that.
+	Recv() (ExecOutput, error)
+	// Write sends to the command's standard input, CloseWrite ends it.
+	Write(p []byte) (n int, err error)
+	CloseWrite() error
+	// Resize tells the command's terminal the size of the caller's.
+	Resize(size TerminalSize) error
+}
+
+// ExecOptions say which command and how.
 type ExecOptions struct {
 	Command []string
-	// TTY gives the command a terminal; Stderr then gets nothing.
-	TTY    bool
-	Stdin  io.Reader
-	Stdout io.Writer
-	Stderr io.Writer
-	// Resize tells the size of the caller's terminal whenever it changes; nil for never.
-	Resize <-chan TerminalSize
+	// TTY gives the command a terminal, so that all it writes comes as Stdout.
+	TTY bool
+}
+
+// ExecOutput is a piece of what a command wrote, or its end.
+type ExecOutput struct {
+	Stdout, Stderr []byte
+	// Exit is set once, with the last output.
+	Exit *ExitResult
 }
 
 // TerminalSize is a terminal's size in characters.

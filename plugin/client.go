@@ -1,0 +1,145 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/driver/schema"
+	"github.com/tachograph/tacho/plugin/proto/base"
+	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/plugin/wire"
+)
+
+// Remote is a driver behind a connection. Its methods are those of driver.Driver and driver.Configurer.
+type Remote struct {
+	base   base.BasePluginClient
+	driver drivers.DriverClient
+}
+
+// NewRemote returns the driver at the other end of a connection.
+func NewRemote(conn grpc.ClientConnInterface) *Remote {
+	return &Remote{base: base.NewBasePluginClient(conn), driver: drivers.NewDriverClient(conn)}
+}
+
+var (
+	_ driver.Driver     = (*Remote)(nil)
+	_ driver.Configurer = (*Remote)(nil)
+	_ driver.Networker  = (*Remote)(nil)
+)
+
+// Info asks the plugin what it is. A plugin that is no driver is driver.ErrNotSupported.
+func (r *Remote) Info(ctx context.Context) (Info, error) {
+	m, err := r.base.PluginInfo(ctx, &base.PluginInfoRequest{})
+	if err != nil {
+		return Info{}, wire.Error(err)
+	}
+	info := Info{Name: m.GetName(), Version: m.GetPluginVersion(), APIVersions: m.GetPluginApiVersions()}
+	if m.GetType() != base.PluginType_DRIVER {
+		return info, fmt.Errorf("plugin %q is of type %s: %w", info.Name, m.GetType(), driver.ErrNotSupported)
+	}
+	return info, nil
+}
+
+// ConfigSchema asks for the shape of the plugin's own configuration.
+func (r *Remote) ConfigSchema(ctx context.Context) (schema.Spec, error) {
+	m, err := r.base.ConfigSchema(ctx, &base.ConfigSchemaRequest{})
+	if err != nil {
+		return nil, wire.Error(err)
+	}
+	return wire.ToSchema(m.GetSpec())
+}
+
+// SetConfig configures the plugin.
+func (r *Remote) SetConfig(ctx context.Context, msgpack []byte, node *driver.Node) error {
+	_, err := r.base.SetConfig(ctx, &base.SetConfigRequest{
+		MsgpackConfig: msgpack, NomadConfig: wire.FromNode(node), PluginApiVersion: APIVersion,
+	})
+	return wire.Error(err)
+}
+
+// Init prepares the driver. Drivers of before there was this call do without it.
+func (r *Remote) Init(ctx context.Context) error {
+	_, err := r.driver.Init(ctx, &drivers.InitRequest{})
+	if err = wire.Error(err); errors.Is(err, driver.ErrNotSupported) {
+		return nil
+	}
+	return err
+}
+
+// TaskConfigSchema implements driver.Describer.
+func (r *Remote) TaskConfigSchema(ctx context.Context) (schema.Spec, error) {
+	m, err := r.driver.TaskConfigSchema(ctx, &drivers.TaskConfigSchemaRequest{})
+	if err != nil {
+		return nil, wire.Error(err)
+	}
+	return wire.ToSchema(m.GetSpec())
+}
+
+// Capabilities implements driver.Describer.
+func (r *Remote) Capabilities(ctx context.Context) (*driver.Capabilities, error) {
+	m, err := r.driver.Capabilities(ctx, &drivers.CapabilitiesRequest{})
+	if err != nil {
+		return nil, wire.Error(err)
+	}
+	return wire.ToCapabilities(m.GetCapabilities()), nil
+}
+
+// Fingerprint implements driver.Describer.
+func (r *Remote) Fingerprint(ctx context.Context) (driver.Stream[*driver.Fingerprint], error) {
+	stream, err := r.driver.Fingerprint(ctx, &drivers.FingerprintRequest{})
+	if err != nil {
+		return nil, wire.Error(err)
+	}
+	return &received[drivers.FingerprintResponse, *driver.Fingerprint]{stream,
+		func(m *drivers.FingerprintResponse) (*driver.Fingerprint, error) { return wire.ToFingerprint(m), nil }}, nil
+}
+
+// TaskEvents implements driver.Observer.
+func (r *Remote) TaskEvents(ctx context.Context) (driver.Stream[*driver.Event], error) {
+	stream, err := r.driver.TaskEvents(ctx, &drivers.TaskEventsRequest{})
+	if err != nil {
+		return nil, wire.Error(err)
+	}
+	return &received[drivers.DriverTaskEvent, *driver.Event]{stream,
+		func(m *drivers.DriverTaskEvent) (*driver.Event, error) { return wire.ToEvent(m), nil }}, nil
+}
+
+// TaskStats implements driver.Observer. What the driver has against it comes with the first Recv.
+func (r *Remote) TaskStats(ctx context.Context, id string, interval time.Duration) (driver.Stream[*driver.TaskStats], error) {
+	stream, err := r.driver.TaskStats(ctx, &drivers.TaskStatsRequest{
+		TaskId: id, CollectionInterval: durationpb.New(interval),
+	})
+	if err != nil {
+		return nil, wire.Error(err)
+	}
+	return &received[drivers.TaskStatsResponse, *driver.TaskStats]{stream,
+		func(m *drivers.TaskStatsResponse) (*driver.TaskStats, error) { return wire.ToTaskStats(m.GetStats()) }}, nil
+}
+
+// received is a stream of messages M as a stream of what they mean.
+type received[M, T any] struct {
+	stream  grpc.ServerStreamingClient[M]
+	convert func(*M) (T, error)
+}
+
+func (s *received[M, T]) Recv() (T, error) {
+	var none T
+	m, err := s.stream.Recv()
+	if errors.Is(err, io.EOF) {
+		return none, io.EOF
+	}
+	if err != nil {
+		return none, wire.Error(err)
+	}
+	return s.convert(m)
+}

@@ -1,0 +1,234 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// ErrLost says that a plugin process is gone, or that its number belongs to another process now.
+var ErrLost = errors.New("the plugin process is gone")
+
+// Options say how a plugin executable is started.
+type Options struct {
+	// Path is the executable.
+	Path string
+	Args []string
+	// SocketDir is the folder below which the plugin's socket is made; it exists. Empty for the system's own.
+	SocketDir string
+	// Logger gets the plugin's log; nil for nothing.
+	Logger hclog.Logger
+}
+
+// Name is what the operator calls a plugin: its file's name without .exe.
+func (o Options) Name() string { return strings.TrimSuffix(filepath.Base(o.Path), ".exe") }
+
+// Address is how a running plugin is reached again by a later run of its host.
+type Address struct {
+	// Socket is the path of its unix socket.
+	Socket string `json:"socket"`
+	// Process and BootID tell it from later processes with the same number.
+	Process procstats.ProcessID `json:"process"`
+	BootID  string              `json:"boot_id"`
+}
+
+// Process is a running plugin and a connection to it.
+type Process struct {
+	*Remote
+
+	client  *goplugin.Client // nil where the process was reattached to
+	conn    *grpc.ClientConn
+	address Address
+	gone    chan struct{} // closed when the process has ended
+
+	cancel    context.CancelFunc
+	watching  sync.WaitGroup
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Start starts a plugin executable and connects to it. Nothing runs on where it returns an error.
+func Start(o Options) (*Process, error) {
+	logger := o.Logger
+	if logger == nil {
+		logger = hclog.NewNullLogger()
+	}
+	cmd := exec.Command(o.Path, o.Args...)
+	cmd.SysProcAttr = ownSession()
+	config := &goplugin.ClientConfig{
+		HandshakeConfig:  handshake(),
+		Plugins:          goplugin.PluginSet{baseName: &service{}, driverName: &service{}},
+		Cmd:              cmd,
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		Logger:           logger,
+	}
+	if o.SocketDir != "" {
+		config.UnixSocketConfig = &goplugin.UnixSocketConfig{TempDir: o.SocketDir}
+	}
+	client := goplugin.NewClient(config)
+	p, err := connect(client, cmd)
+	if err != nil {
+		client.Kill()
+		return nil, fmt.Errorf("start plugin %s: %w", o.Name(), err)
+	}
+	return p, nil
+}
+
+func connect(client *goplugin.Client, cmd *exec.Cmd) (*Process, error) {
+	socket, err := client.Start()
+	if err != nil {
+		return nil, err
+	}
+	protocol, err := client.Client()
+	if err != nil {
+		return nil, err
+	}
+	dispensed, err := protocol.Dispense(driverName)
+	if err != nil {
+		return nil, err
+	}
+	conn, ok := dispensed.(*grpc.ClientConn)
+	if !ok {
+		return nil, fmt.Errorf("go-plugin dispensed a %T", dispensed)
+	}
+	address, err := identify(socket.String(), cmd.Process.Pid)
+	if err != nil {
+		return nil, err
+	}
+	return newProcess(client, conn, address, func() bool { return !client.Exited() }), nil
+}
+
+// newProcess watches a process that there is a connection to. isAlive says whether it still runs.
+func newProcess(client *goplugin.Client, conn *grpc.ClientConn, address Address, isAlive func() bool) *Process {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Process{
+		Remote: NewRemote(conn), client: client, conn: conn, address: address,
+		gone: make(chan struct{}), cancel: cancel,
+	}
+	p.watching.Go(func() {
+		if awaitEnd(ctx, conn, isAlive) {
+			close(p.gone)
+		}
+	})
+	return p
+}
+
+// awaitEnd returns true when the process has ended, and false when ctx is done. The connection breaks with the
+// process, so that nothing has to be polled while it stands.
+func awaitEnd(ctx context.Context, conn *grpc.ClientConn, isAlive func() bool) bool {
+	const pause = 20 * time.Millisecond
+	for ctx.Err() == nil {
+		state := conn.GetState()
+		if state == connectivity.Ready {
+			conn.WaitForStateChange(ctx, state)
+			continue
+		}
+		if !isAlive() {
+			return true
+		}
+		conn.Connect()
+		wait, cancel := context.WithTimeout(ctx, pause)
+		conn.WaitForStateChange(wait, state)
+		cancel()
+	}
+	return false
+}
+
+// Address is how the plugin is reached again.
+func (p *Process) Address() Address { return p.address }
+
+// Gone is closed when the plugin's process has ended.
+func (p *Process) Gone() <-chan struct{} { return p.gone }
+
+// Close ends the plugin: it is asked to shut down, and killed when it does not. Tasks are not touched by that.
+func (p *Process) Close(ctx context.Context) error {
+	p.closeOnce.Do(func() {
+		if p.client != nil {
+			p.unwatch()
+			p.client.Kill() // closes the connection too
+			return
+		}
+		err := p.end(ctx)
+		p.unwatch()
+		p.closeErr = errors.Join(err, p.conn.Close())
+	})
+	return p.closeErr
+}
+
+// Detach gives up the connection; the plugin runs on and can be reached again by its Address.
+func (p *Process) Detach() error {
+	p.closeOnce.Do(func() {
+		p.unwatch()
+		p.closeErr = p.conn.Close()
+	})
+	return p.closeErr
+}
+
+func (p *Process) unwatch() {
+	p.cancel()
+	p.watching.Wait()
+}
+
+// Discover lists the executables in a plugin folder, as hosts do, by name. A folder that is not there has none.
+func Discover(dir string) ([]Options, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("discover plugins: %w", err)
+	}
+	var found []Options
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		// Stat and not entry.Info: a link to an executable is one.
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("discover plugins: %w", err)
+		}
+		if info.Mode().IsRegular() && isExecutable(info) {
+			found = append(found, Options{Path: path})
+		}
+	}
+	return found, nil
+}
+
+// Describe starts a plugin, asks what it is and what its configuration looks like, and ends it.
+func Describe(ctx context.Context, o Options) (info Info, err error) {
+	p, err := Start(o)
+	if err != nil {
+		return Info{}, err
+	}
+	defer func() { err = errors.Join(err, p.Close(ctx)) }()
+	info, err = p.Info(ctx)
+	if err != nil {
+		return info, fmt.Errorf("plugin %s: %w", o.Name(), err)
+	}
+	if !slices.Contains(info.APIVersions, APIVersion) {
+		return info, fmt.Errorf("plugin %s speaks versions %q of the plugin API, not %s: %w",
+			o.Name(), info.APIVersions, APIVersion, driver.ErrNotSupported)
+	}
+	return info, nil
+}

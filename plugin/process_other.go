@@ -1,0 +1,22 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux
+
+package plugin
+
+import (
+	"io/fs"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+func ownSession() *syscall.SysProcAttr { return nil }
+
+func isExecutable(info fs.FileInfo) bool {
+	if runtime.GOOS == "windows" {
+		return strings.HasSuffix(strings.ToLower(info.Name()), ".exe")
+	}
+	return info.Mode().Perm()&0o111 != 0
+}

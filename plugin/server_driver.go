@@ -1,0 +1,203 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/plugin/wire"
+)
+
+// driverServer serves a driver to a host.
+type driverServer struct {
+	drivers.UnimplementedDriverServer
+	driver driver.Driver
+}
+
+// Init is called by newer hosts before anything else; there is nothing to prepare.
+func (s *driverServer) Init(context.Context, *drivers.InitRequest) (*drivers.InitResponse, error) {
+	return &drivers.InitResponse{}, nil
+}
+
+// Shutdown is called by newer hosts before they end the process. Tasks run on, so there is nothing to do.
+func (s *driverServer) Shutdown(context.Context, *drivers.ShutdownRequest) (*drivers.ShutdownResponse, error) {
+	return &drivers.ShutdownResponse{}, nil
+}
+
+func (s *driverServer) TaskConfigSchema(ctx context.Context, _ *drivers.TaskConfigSchemaRequest) (*drivers.TaskConfigSchemaResponse, error) {
+	spec, err := s.driver.TaskConfigSchema(ctx)
+	if err != nil {
+		return nil, wire.Status(err)
+	}
+	return &drivers.TaskConfigSchemaResponse{Spec: wire.FromSchema(spec)}, nil
+}
+
+func (s *driverServer) Capabilities(ctx context.Context, _ *drivers.CapabilitiesRequest) (*drivers.CapabilitiesResponse, error) {
+	capabilities, err := s.driver.Capabilities(ctx)
+	if err != nil {
+		return nil, wire.Status(err)
+	}
+	return &drivers.CapabilitiesResponse{Capabilities: wire.FromCapabilities(capabilities)}, nil
+}
+
+func (s *driverServer) Fingerprint(_ *drivers.FingerprintRequest, out drivers.Driver_FingerprintServer) error {
+	stream, err := s.driver.Fingerprint(out.Context())
+	if err != nil {
+		return wire.Status(err)
+	}
+	return relay(stream, func(f *driver.Fingerprint) error { return out.Send(wire.FromFingerprint(f)) })
+}
+
+func (s *driverServer) TaskEvents(_ *drivers.TaskEventsRequest, out drivers.Driver_TaskEventsServer) error {
+	stream, err := s.driver.TaskEvents(out.Context())
+	if err != nil {
+		return wire.Status(err)
+	}
+	return relay(stream, func(e *driver.Event) error { return out.Send(wire.FromEvent(e)) })
+}
+
+func (s *driverServer) TaskStats(req *drivers.TaskStatsRequest, out drivers.Driver_TaskStatsServer) error {
+	interval, err := toDuration("collection_interval", req.GetCollectionInterval())
+	if err != nil {
+		return err
+	}
+	stream, err := s.driver.TaskStats(out.Context(), req.GetTaskId(), interval)
+	if err != nil {
+		return wire.Status(err)
+	}
+	return relay(stream, func(stats *driver.TaskStats) error {
+		return out.Send(&drivers.TaskStatsResponse{Stats: wire.FromTaskStats(stats)})
+	})
+}
+
+// relay sends on what comes until the stream ends.
+func relay[T any](stream driver.Stream[T], send func(T) error) error {
+	for {
+		message, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return wire.Status(err)
+		}
+		if err := send(message); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *driverServer) RecoverTask(ctx context.Context, req *drivers.RecoverTaskRequest) (*drivers.RecoverTaskResponse, error) {
+	handle := wire.ToTaskHandle(req.GetHandle())
+	if handle == nil || handle.Config == nil {
+		return nil, wire.Status(fmt.Errorf("recover: no handle with a task in the request: %w", driver.ErrInvalid))
+	}
+	if err := s.driver.RecoverTask(ctx, handle); err != nil {
+		return nil, wire.Status(err)
+	}
+	return &drivers.RecoverTaskResponse{}, nil
+}
+
+func (s *driverServer) StartTask(ctx context.Context, req *drivers.StartTaskRequest) (*drivers.StartTaskResponse, error) {
+	task := wire.ToTaskConfig(req.GetTask())
+	if task == nil {
+		return nil, wire.Status(fmt.Errorf("start: no task in the request: %w", driver.ErrInvalid))
+	}
+	handle, network, err := s.driver.StartTask(ctx, task)
+	if err != nil {
+		return nil, wire.Status(err)
+	}
+	return &drivers.StartTaskResponse{
+		Result:          drivers.StartTaskResponse_SUCCESS,
+		Handle:          wire.FromTaskHandle(handle),
+		NetworkOverride: wire.FromNetworkOverride(network),
+	}, nil
+}
+
+func (s *driverServer) WaitTask(ctx context.Context, req *drivers.WaitTaskRequest) (*drivers.WaitTaskResponse, error) {
+	result, err := s.driver.WaitTask(ctx, req.GetTaskId())
+	if err != nil {
+		return nil, wire.Status(err)
+	}
+	return wire.FromWait(result), nil
+}
+
+func (s *driverServer) StopTask(ctx context.Context, req *drivers.StopTaskRequest) (*drivers.StopTaskResponse, error) {
+	timeout, err := toDuration("timeout", req.GetTimeout())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.driver.StopTask(ctx, req.GetTaskId(), timeout, req.GetSignal()); err != nil {
+		return nil, wire.Status(err)
+	}
+	return &drivers.StopTaskResponse{}, nil
+}
+
+func (s *driverServer) DestroyTask(ctx context.Context, req *drivers.DestroyTaskRequest) (*drivers.DestroyTaskResponse, error) {
+	if err := s.driver.DestroyTask(ctx, req.GetTaskId(), req.GetForce()); err != nil {
+		return nil, wire.Status(err)
+	}
+	return &drivers.DestroyTaskResponse{}, nil
+}
+
+func (s *driverServer) InspectTask(ctx context.Context, req *drivers.InspectTaskRequest) (*drivers.InspectTaskResponse, error) {
+	taskStatus, err := s.driver.InspectTask(ctx, req.GetTaskId())
+	if err != nil {
+		return nil, wire.Status(err)
+	}
+	return wire.FromTaskStatus(taskStatus), nil
+}
+
+func (s *driverServer) SignalTask(ctx context.Context, req *drivers.SignalTaskRequest) (*drivers.SignalTaskResponse, error) {
+	if err := s.driver.SignalTask(ctx, req.GetTaskId(), req.GetSignal()); err != nil {
+		return nil, wire.Status(err)
+	}
+	return &drivers.SignalTaskResponse{}, nil
+}
+
+func (s *driverServer) CreateNetwork(ctx context.Context, req *drivers.CreateNetworkRequest) (*drivers.CreateNetworkResponse, error) {
+	networker, ok := s.driver.(driver.Networker)
+	if !ok {
+		return nil, wire.Status(fmt.Errorf("create network: %w", driver.ErrNotSupported))
+	}
+	network, created, err := networker.CreateNetwork(ctx, req.GetAllocId(), req.GetHostname())
+	if err != nil {
+		return nil, wire.Status(err)
+	}
+	return &drivers.CreateNetworkResponse{IsolationSpec: wire.FromNetworkIsolation(network), Created: created}, nil
+}
+
+func (s *driverServer) DestroyNetwork(ctx context.Context, req *drivers.DestroyNetworkRequest) (*drivers.DestroyNetworkResponse, error) {
+	networker, ok := s.driver.(driver.Networker)
+	if !ok {
+		return nil, wire.Status(fmt.Errorf("destroy network: %w", driver.ErrNotSupported))
+	}
+	network := wire.ToNetworkIsolation(req.GetIsolationSpec())
+	if err := networker.DestroyNetwork(ctx, req.GetAllocId(), network); err != nil {
+		return nil, wire.Status(err)
+	}
+	return &drivers.DestroyNetworkResponse{}, nil
+}
+
+// toDuration reads a duration; a missing one is 0. Negative ones, and those that are none, are refused.
+func toDuration(field string, m *durationpb.Duration) (time.Duration, error) {
+	if m == nil {
+		return 0, nil
+	}
+	if err := m.CheckValid(); err != nil {
+		return 0, wire.Status(fmt.Errorf("%s: %w: %w", field, err, driver.ErrInvalid))
+	}
+	d := m.AsDuration()
+	if d < 0 {
+		return 0, wire.Status(fmt.Errorf("%s %s is negative: %w", field, d, driver.ErrInvalid))
+	}
+	return d, nil
+}
