@@ -1,0 +1,85 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// ReadProcIO reads /proc/PID/io below a proc root. The kernel adds what a process did to its parent's values when
+// the parent waits for it, so whoever reaps a child and wants its I/O reads it just before. The error wraps ENOENT
+// or ESRCH for a process that is gone and EACCES for one of another user.
+func ReadProcIO(root FS, pid int) (ProcIO, error) {
+	path := filepath.Join(root.Proc, strconv.Itoa(pid), "io")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ProcIO{}, err
+	}
+	io, err := parseProcIO(data)
+	if err != nil {
+		return ProcIO{}, fmt.Errorf("parse %s: %w", path, err)
+	}
+	return io, nil
+}
+
+// parseProcIO reads /proc/PID/io, proc_pid_io(5): all five counters or none.
+func parseProcIO(data []byte) (ProcIO, error) {
+	var io ProcIO
+	found := 0
+	for {
+		line, rest, ok := cutLine(data)
+		if !ok {
+			break
+		}
+		data = rest
+		key, value, _ := bytes.Cut(line, []byte(": "))
+		counter := io.counter(key)
+		if counter == nil {
+			continue
+		}
+		n, ok := parseKernelUint(value)
+		if !ok {
+			return ProcIO{}, errFormat
+		}
+		*counter = int64(n)
+		found++
+	}
+	if found != len(ioCounters{}) {
+		return ProcIO{}, errFormat
+	}
+	return io, nil
+}
+
+func (io *ProcIO) counter(key []byte) *int64 {
+	switch string(key) {
+	case "rchar":
+		return &io.Rchar
+	case "wchar":
+		return &io.Wchar
+	case "read_bytes":
+		return &io.ReadBytes
+	case "write_bytes":
+		return &io.WriteBytes
+	case "cancelled_write_bytes":
+		return &io.CancelledWriteBytes
+	}
+	return nil
+}
+
+// ioCounters are the counters of a ProcIO, in the order of ioTreeIDs and ioProcessIDs.
+type ioCounters [5]int64
+
+//nolint:gochecknoglobals // constant
+var (
+	ioTreeIDs    = [...]ID{TreeIORchar, TreeIOWchar, TreeIORead, TreeIOWrite, TreeIOCancelledWrite}
+	ioProcessIDs = [...]ID{ProcessIORchar, ProcessIOWchar, ProcessIORead, ProcessIOWrite, ProcessIOCancelledWrite}
+)
+
+func (io ProcIO) counters() ioCounters {
+	return ioCounters{io.Rchar, io.Wchar, io.ReadBytes, io.WriteBytes, io.CancelledWriteBytes}
+}

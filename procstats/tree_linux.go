@@ -1,0 +1,331 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+import (
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tree reads every process of a task: CPU time by the process's own clock, memory from statm, the rest from stat. It
+// is a Source; see OpenTree.
+type Tree struct {
+	target  Target
+	members *Members
+	task    []ID
+	process []ID
+
+	// stat is whether more than the clock and statm is asked for; lineage whether the time of reaped children is.
+	stat, lineage bool
+	// ticks is set where processes have no CPU clocks: captured files, sandboxes.
+	ticks bool
+
+	total  time.Duration // the most that tree_cpu_seconds_total has said
+	lost   bool
+	closed bool
+}
+
+// treeReading is what the tree source last read of a process.
+type treeReading struct {
+	cpu      time.Duration // never falls
+	before   time.Duration // cpu in the sample before
+	children time.Duration
+	state    byte
+	threads  uint64
+	minflt   uint64
+	majflt   uint64
+	memory   procStatm
+}
+
+// OpenTree returns the source of the tree_ and process_ measurements that are read of every process. m is shared
+// with the other sources that read processes; nil makes one for this source alone. The cgroup source has to be
+// collected before it where there is one: tree_cpu_unattributed_seconds is measured against its total.
+func OpenTree(t Target, sel Selection, m *Members) *Tree {
+	if m == nil {
+		m = NewMembers(t)
+	}
+	tree := &Tree{
+		target:  t,
+		members: m,
+		task:    selected(sel, SourceTree, TaskScope),
+		process: selected(sel, SourceTree, ProcessScope),
+		ticks:   !t.FS.Live,
+	}
+	for _, id := range slices.Concat(tree.task, tree.process) {
+		switch id {
+		case TreeCPU:
+			tree.stat, tree.lineage = true, true
+		case TreeCPUUnattributed:
+			// Where the cgroup has a total, that is the one; it was read by then.
+			if !sel.Has(CgroupCPUUsage) || t.Cgroup.Shared || !t.Cgroup.Exists() {
+				tree.stat, tree.lineage = true, true
+			}
+		case TreeThreads, ProcessChildrenCPU, ProcessState, ProcessThreads, ProcessMinflt, ProcessMajflt:
+			tree.stat = true
+		}
+	}
+	files := []processFile{fileStatm, fileTask, fileChildren}
+	if tree.stat {
+		files = append(files, fileStat)
+	}
+	m.use(files...)
+	m.verified, m.clocks = true, true
+	return tree
+}
+
+// Describe implements Source. The version says where membership comes from: cgroup.procs or children.
+func (t *Tree) Describe() Description { return t.members.describe(SourceTree, "", "") }
+
+// Collect implements Source.
+//
+// The order of reading is what makes the total a lower bound at every moment: first what was reaped, then all
+// parents' cutime and cstime, then the clocks. A process whose clock counts was alive then, so that none of what
+// was read before has it too; one that ends in between is missing until the next sample.
+func (t *Tree) Collect(s *Sample) {
+	var reaped time.Duration
+	if t.lineage && t.target.Reaped != nil {
+		reaped = t.target.Reaped().CPU
+	}
+	m := t.members
+	m.refresh(s)
+	for _, p := range m.procs {
+		p.faulty = !p.identified
+	}
+	if t.stat || t.ticks {
+		for _, p := range m.procs {
+			t.readStat(p)
+		}
+	}
+	s.Sources[SourceTree] = Now()
+	for _, p := range m.procs {
+		t.readClock(p)
+	}
+	m.sweepDead()
+	if m.absent != "" {
+		putAbsent(s, t.task, m.absent)
+		return
+	}
+	t.putTask(s, t.add(reaped))
+	t.putProcesses(s)
+}
+
+// readStat reads what the selection wants of /proc/PID/stat.
+func (t *Tree) readStat(p *process) {
+	if p.dead || !p.identified {
+		return
+	}
+	stat, err := t.members.stat(p)
+	if err != nil {
+		if !p.dead {
+			t.members.setFault(p, err)
+		}
+		return
+	}
+	r := &p.tree
+	r.state, r.threads, r.minflt, r.majflt = stat.state, stat.threads, stat.minflt, stat.majflt
+	r.children = stat.children()
+	if t.ticks {
+		r.before, r.cpu = r.cpu, max(r.cpu, stat.own())
+	}
+	if t.lineage && stat.sigignore&(1<<(unix.SIGCHLD-1)) != 0 {
+		t.lost = true
+	}
+}
+
+// stat reads and parses a process's stat, and takes over what identifies it to people.
+func (m *Members) stat(p *process) (procStat, error) {
+	data, err := m.read(p, fileStat)
+	if err != nil {
+		return procStat{}, err
+	}
+	stat, err := parseProcStat(data)
+	if err != nil {
+		return procStat{}, err
+	}
+	p.setStat(&stat)
+	return stat, nil
+}
+
+// readClock reads the CPU clock and then statm, which proves whose clock it was.
+func (t *Tree) readClock(p *process) {
+	if p.dead || !p.identified {
+		return
+	}
+	m := t.members
+	cpu, clockErr := m.clock(p)
+	data, err := m.read(p, fileStatm)
+	var memory procStatm
+	if err == nil {
+		memory, err = parseProcStatm(data)
+	}
+	if err != nil {
+		if !p.dead {
+			m.setFault(p, err)
+		}
+		return
+	}
+	r := &p.tree
+	exec := memory.size != r.memory.size
+	r.memory = memory
+	switch {
+	case t.ticks:
+	case clockErr == nil:
+		r.before, r.cpu = r.cpu, max(r.cpu, cpu)
+	default:
+		// The process is there and its clock is not.
+		t.ticks = true
+		t.readStat(p)
+	}
+	// Without stat in every sample a new program shows by its new address space, which hardly ever is as large.
+	if exec && !t.stat && !t.ticks {
+		if _, err := m.stat(p); err != nil && !p.dead {
+			m.setFault(p, err)
+		}
+	}
+}
+
+// treeSums are the sums over all live processes.
+type treeSums struct {
+	live, total time.Duration
+	rss         int64
+	threads     uint64
+}
+
+// add makes the sums; every process is in them, those without a row too.
+func (t *Tree) add(reaped time.Duration) treeSums {
+	var sums treeSums
+	total := reaped
+	for _, p := range t.members.procs {
+		p.sampled = true
+		sums.live += p.tree.cpu
+		sums.rss += p.tree.memory.resident
+		sums.threads += p.tree.threads
+		total += p.tree.cpu + p.tree.children
+	}
+	// Both are lower bounds: children's time is kept in ticks, and is lost where a parent ignores SIGCHLD; last
+	// readings miss what came and went between samples. The larger is nearer, and a counter never falls.
+	t.total = max(t.total, total, sums.live+t.members.exitedCPU)
+	sums.total = t.total
+	return sums
+}
+
+func (t *Tree) putTask(s *Sample, sums treeSums) {
+	unreadable, reason := t.members.faults()
+	for _, id := range t.task {
+		switch {
+		case id == TreeProcesses:
+			s.SetNumber(id, float64(t.members.count()))
+		case id == TreeProcessesExited:
+			s.SetNumber(id, float64(t.members.exited))
+		case id == TreeCPUExited:
+			s.SetNumber(id, t.members.exitedCPU.Seconds())
+		case unreadable > 0:
+			s.SetAbsent(id, reason)
+		default:
+			t.putSum(s, id, sums)
+		}
+	}
+}
+
+func (t *Tree) putSum(s *Sample, id ID, sums treeSums) {
+	switch id {
+	case TreeCPU:
+		s.SetNumber(id, sums.total.Seconds())
+	case TreeRSS:
+		s.SetNumber(id, float64(sums.rss*int64(os.Getpagesize())))
+	case TreeThreads:
+		s.SetNumber(id, float64(sums.threads))
+	case TreeCPULive:
+		s.SetNumber(id, sums.live.Seconds())
+	case TreeCPUUnattributed:
+		t.putUnattributed(s, sums)
+	}
+}
+
+// putUnattributed closes the sum of rows, exited and unattributed against the task's total.
+func (t *Tree) putUnattributed(s *Sample, sums treeSums) {
+	total, ok := s.Task.Number(CgroupCPUUsage)
+	switch {
+	case ok && !t.target.Cgroup.Shared:
+	case t.lineage:
+		total = sums.total.Seconds()
+	default:
+		s.SetAbsent(TreeCPUUnattributed, "no total to compare with: cgroup_cpu_usage_seconds_total was not read")
+		return
+	}
+	s.SetNumber(TreeCPUUnattributed, total-sums.live.Seconds()-t.members.exitedCPU.Seconds())
+}
+
+func (t *Tree) putProcesses(s *Sample) {
+	if len(t.process) == 0 {
+		return
+	}
+	for _, p := range t.members.procs {
+		p.rank = [2]int64{int64(p.tree.cpu - p.tree.before), p.tree.memory.resident}
+	}
+	t.members.addRows(s)
+	for i := range s.Processes {
+		row := &s.Processes[i]
+		p := t.members.of(row)
+		for _, id := range t.process {
+			if p == nil {
+				row.Readings.Put(AbsentReading(id, reasonEnded))
+				continue
+			}
+			row.Readings.Put(p.tree.reading(id, p))
+		}
+	}
+}
+
+// reading returns one measurement of a process.
+func (r *treeReading) reading(id ID, p *process) Reading {
+	if p.faulty {
+		return AbsentReading(id, p.fault)
+	}
+	page := int64(os.Getpagesize())
+	switch id {
+	case ProcessCPU:
+		return NumberReading(id, r.cpu.Seconds())
+	case ProcessChildrenCPU:
+		return NumberReading(id, r.children.Seconds())
+	case ProcessRSS:
+		return NumberReading(id, float64(r.memory.resident*page))
+	case ProcessShared:
+		return NumberReading(id, float64(r.memory.shared*page))
+	case ProcessVsize:
+		return NumberReading(id, float64(r.memory.size*page))
+	case ProcessState:
+		return TextReading(id, string([]byte{r.state}))
+	case ProcessThreads:
+		return NumberReading(id, float64(r.threads))
+	case ProcessMinflt:
+		return NumberReading(id, float64(r.minflt))
+	case ProcessMajflt:
+		return NumberReading(id, float64(r.majflt))
+	case ProcessStartTime:
+		return NumberReading(id, p.sinceBoot().Seconds())
+	case ProcessCommand:
+		return TextReading(id, p.command)
+	}
+	return AbsentReading(id, "not read from /proc/PID/stat or statm")
+}
+
+// LostChildren reports whether a process was seen, in any sample so far, that ignores SIGCHLD: the CPU time of
+// children that ended between two samples is lost then, and tree_cpu_seconds_total can miss any share of the truth
+// and not only the last sample's. It is looked for where the task's total comes from the tree. The flag
+// SA_NOCLDWAIT has the same effect and is shown nowhere.
+func (t *Tree) LostChildren() bool { return t.lost }
+
+// Close implements Source.
+func (t *Tree) Close() error {
+	if t.closed {
+		return nil
+	}
+	t.closed = true
+	t.members.verified, t.members.clocks = false, false
+	return t.members.leave()
+}
