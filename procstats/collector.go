@@ -60,9 +60,8 @@ func (c *Collector) Describe() []Description {
 }
 
 // Unavailable collects once and returns the measurements of sel that cannot be read here, each with the
-// reason. A limit that is not set is not unavailable. What has a value only later (a process's measurement
-// before there is a process, a walk that has not come round, the usage of children before one was reaped) is
-// judged by whether its source works.
+// reason. A limit that is not set is not unavailable. What has a value only later (before there is a process, a
+// walk that has not come round, a child that was reaped) is judged by whether its source works.
 func (c *Collector) Unavailable(sel Selection) []Reading {
 	var s Sample
 	c.Collect(&s)
@@ -79,15 +78,13 @@ func (c *Collector) unavailable(s *Sample, m *Measurement) (reason string, unava
 	if !c.sel.Has(m.ID) {
 		return "not selected", true
 	}
-	reason, works := c.sourceWorks(m.Source)
-	switch {
-	case comesLater(m.Source):
-		return reason, !works
-	case m.Scope == TaskScope:
+	if m.Scope == TaskScope && readAtOnce(m.Source) {
 		r, _ := s.Task.Get(m.ID)
 		return r.Reason(), !r.Present() && r.Reason() != ReasonNoLimit
-	case !works:
-		return reason, true
+	}
+	reason, works := c.sourceWorks(m.Source)
+	if !works || m.Scope == TaskScope || m.Source == SourceSmaps {
+		return reason, !works
 	}
 	for i := range s.Processes {
 		r, found := s.Processes[i].Readings.Get(m.ID)
@@ -101,9 +98,10 @@ func (c *Collector) unavailable(s *Sample, m *Measurement) (reason string, unava
 	return reason, len(s.Processes) > 0
 }
 
-// comesLater reports whether the first collection says nothing about what the source can read.
-func comesLater(source SourceID) bool {
-	return source == SourceRusage || source == SourceSmaps || source == SourceDisk
+// readAtOnce reports whether the first collection shows what a source can read. The others wait for a process of
+// the task, or for their own slow clock.
+func readAtOnce(source SourceID) bool {
+	return source == SourceCgroup || source == SourcePSI || source == SourceExecutor
 }
 
 func (c *Collector) sourceWorks(id SourceID) (reason string, works bool) {
@@ -113,6 +111,16 @@ func (c *Collector) sourceWorks(id SourceID) (reason string, works bool) {
 		}
 	}
 	return reasonNoSource, false
+}
+
+// LostChildren reports whether CPU time of the task was lost where no counter has it: see Tree.LostChildren.
+func (c *Collector) LostChildren() bool {
+	for _, source := range c.sources {
+		if tree, ok := source.(*Tree); ok && tree.LostChildren() {
+			return true
+		}
+	}
+	return false
 }
 
 // Close closes every source and returns their errors, joined.

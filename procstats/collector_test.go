@@ -183,6 +183,9 @@ func TestOpen(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	if c.Selection() != sel || c.LostChildren() {
+		t.Error("another selection, or children lost before any were")
+	}
 	var s procstats.Sample
 	c.Collect(&s)
 	for _, id := range sel.IDs() {

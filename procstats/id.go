@@ -126,3 +126,6 @@ const (
 	HeadlineIORead                 ID = 306
 	HeadlineIOWrite                ID = 307
 )
+
+// String returns the name in the table, or unknown_N for a number that a newer build gave.
+func (id ID) String() string { return nameOf(id) }
