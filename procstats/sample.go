@@ -171,11 +171,11 @@ func (s *Sample) SetAbsent(id ID, reason string) { s.Task.Put(AbsentReading(id, 
 
 // ReadAt returns when the source of a measurement was read; ok is false where it was not.
 func (s *Sample) ReadAt(id ID) (stamp Stamp, ok bool) {
-	row, known := Lookup(id)
-	if !known || row.Source == SourceNone {
+	m := rowOf(id)
+	if m == nil || m.Source == SourceNone {
 		return s.Stamp, !s.Zero()
 	}
-	stamp = s.Sources[row.Source]
+	stamp = s.Sources[m.Source]
 	return stamp, !stamp.Zero()
 }
 

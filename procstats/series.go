@@ -61,7 +61,12 @@ func (set seriesSet) clone() seriesSet {
 }
 
 func (set *seriesSet) add(s *Sample, readings Readings) {
-	for _, r := range readings {
+	for i, r := range readings {
+		// Every sample of a task has the same readings, nearly always: both lists are ordered alike.
+		if i < len(*set) && (*set)[i].id == r.id {
+			(*set)[i].add(r, s.readAt(r.id))
+			continue
+		}
 		set.addReading(r, s.readAt(r.id))
 	}
 }
