@@ -28,7 +28,8 @@ type UnknownError struct {
 // Error implements error.
 func (e *UnknownError) Error() string {
 	if len(e.Near) == 0 {
-		return fmt.Sprintf("%v %q (there are the groups %s)", ErrUnknownMeasurement, e.Word, strings.Join(groupNames(1), ", "))
+		groups := strings.Join(groupNames(1), ", ")
+		return fmt.Sprintf("%v %q (there are the groups %s)", ErrUnknownMeasurement, e.Word, groups)
 	}
 	return fmt.Sprintf("%v %q (did you mean %s?)", ErrUnknownMeasurement, e.Word, strings.Join(e.Near, ", "))
 }

@@ -155,7 +155,8 @@ func (set seriesSet) reduce(id ID, r Reduction) (Reading, error) {
 		return Reading{}, fmt.Errorf("%s of number %d: %w", r, id, ErrUnknownMeasurement)
 	}
 	if !m.Kind.Allows(r) {
-		return Reading{}, fmt.Errorf("%s of %s, a %s (legal: %s): %w", r, m.Name, m.Kind, legalReductions(m.Kind), ErrIllegalReduction)
+		return Reading{}, fmt.Errorf("%s of %s, a %s (legal: %s): %w",
+			r, m.Name, m.Kind, legalReductions(m.Kind), ErrIllegalReduction)
 	}
 	if r == Tally {
 		return Reading{}, fmt.Errorf("%s of %s is a table of counts and not one value: %w", r, m.Name, ErrIllegalReduction)

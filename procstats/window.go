@@ -68,9 +68,9 @@ func (w *Window) Advance() {
 }
 
 // Reduce returns one value of a task's measurement, or of memory_bytes, over the window; the other headlines
-// are those of a sample (see Headlines) or reductions of what they are taken from. Where it cannot be measured the reading
-// is absent with the reason. A reduction that its kind does not allow is an ErrIllegalReduction, a number
-// that is not in the table an ErrUnknownMeasurement.
+// are those of a sample (see Headlines) or reductions of what they are taken from. Where it cannot be measured
+// the reading is absent with the reason. A reduction that its kind does not allow is an ErrIllegalReduction, a
+// number that is not in the table an ErrUnknownMeasurement.
 func (w *Window) Reduce(id ID, r Reduction) (Reading, error) {
 	if id == HeadlineMemory {
 		return w.memory.reduce(r)
