@@ -1,16 +1,25 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Tacho measures what a task really uses, what it waits for, and why it ends.
+// Tacho measures what a task really uses, what it waits for, and why it ends. This file only decides which of its
+// faces a process is.
 package main
+
+// The runtime looks for changed CPU limits with a timer; an executor that nobody asks must not wake up.
+//go:debug updatemaxprocs=0
 
 import (
 	"context"
 	"os"
 
 	"github.com/tachograph/tacho/command"
+	"github.com/tachograph/tacho/executor"
+	"github.com/tachograph/tacho/version"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "executor" {
+		os.Exit(executor.Main(version.String()))
+	}
 	os.Exit(command.Execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -89,7 +89,8 @@ func executorCommand(o Options, folder string) *exec.Cmd {
 	if binary == "" {
 		binary = "/proc/self/exe"
 	}
-	cmd := exec.Command(binary, "executor")
+	cmd := exec.Command(binary)
+	cmd.Args = []string{"tacho", "executor", o.ID} // the id is for whoever reads a process list
 	cmd.Dir = "/"
 	cmd.Env = []string{
 		goplugin.EnvUnixSocketDir + "=" + folder,
