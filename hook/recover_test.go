@@ -1,0 +1,224 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/hook"
+)
+
+func TestRunnerShutdownLeavesTheTask(t *testing.T) {
+	stageTest(t, []taskStart{{}}, hook.Config{Restart: service}, func(t *testing.T, s *stage) {
+		s.run()
+		after(time.Minute)
+		s.wantDetached()
+		s.wantSeen("event Task Setup", "prestart 0", "event Started", "poststart", "shutdown")
+		if calls := s.driver.tasks[0].calls; len(calls) != 0 || s.driver.runningNow() != 1 {
+			t.Errorf("a task that is left alone got %v, running: %d", calls, s.driver.runningNow())
+		}
+		if phase := s.State().Phase; phase != hook.PhaseRunning {
+			t.Errorf("phase %s, want running", phase)
+		}
+		s.driver.tasks[0].die(hook.Exit{})
+	})
+}
+
+func TestRunnerShutdownBesidesRunning(t *testing.T) {
+	fails := taskStart{runs: time.Second, exit: hook.Exit{Code: 1}}
+	cases := map[string]struct {
+		script []taskStart
+		want   []string // what happens after 5 s
+	}{
+		"while it starts":       {[]taskStart{{takes: time.Hour}}, []string{"shutdown"}},
+		"while the start waits": {[]taskStart{{err: hook.ErrPluginRestarting}}, []string{"shutdown"}},
+		"during the delay":      {[]taskStart{fails}, []string{"shutdown"}},
+		"while wait fails":      {[]taskStart{{runs: 8 * time.Second, waitErrs: []error{errBroken, errBroken, errBroken}}}, []string{"shutdown"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			stageTest(t, c.script, hook.Config{Restart: service}, func(t *testing.T, s *stage) {
+				s.run()
+				after(5*time.Second + time.Millisecond)
+				before := len(s.record.seen())
+				s.wantDetached()
+				if diff := cmp.Diff(c.want, s.record.seen()[before:]); diff != "" {
+					t.Errorf("what happened (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestRunnerShutdownDuringKill(t *testing.T) {
+	stageTest(t, []taskStart{{obeys: true, ends: time.Hour}}, hook.Config{KillTimeout: 2 * time.Hour}, func(t *testing.T, s *stage) {
+		s.run()
+		after(time.Second)
+		s.Stop("slowly")
+		after(time.Second)
+		s.wantDetached()
+		s.driver.tasks[0].die(hook.Exit{})
+	})
+}
+
+func TestRunnerRecoversARunningTask(t *testing.T) {
+	earlier := hook.State{Phase: hook.PhaseRunning, Restarts: 2, StartedAt: time.Unix(1e9, 0)}
+	fails := taskStart{runs: time.Minute, exit: hook.Exit{Code: 1}}
+	policy := batch
+	policy.Attempts = 2
+	recoverTest(t, fails, hook.Config{Restart: policy, State: earlier}, func(t *testing.T, s *stage) {
+		s.driver.script = []taskStart{{runs: time.Second}}
+		s.run()
+		after(time.Second)
+		if state := s.State(); state.StartedAt != earlier.StartedAt || state.Restarts != 2 || state.Phase != hook.PhaseRunning {
+			t.Errorf("state = %+v, want the earlier one", state)
+		}
+		s.wantDead(hook.EventCompleted, false, 3)
+		s.wantSeen(
+			"event Recovered", "poststart recovered", "event Terminated", "exited 1", "event Restarting",
+			"event Task Setup", "prestart 3", "event Started", "poststart", "event Terminated", "exited 0", "stop", "event Completed",
+		)
+	})
+}
+
+// recoverTest is a stageTest whose task runs before the runner does.
+func recoverTest(t *testing.T, running taskStart, config hook.Config, test func(t *testing.T, s *stage)) {
+	t.Helper()
+	stageTest(t, nil, config, func(t *testing.T, s *stage) {
+		config.Hooks = []hook.Hook{s.record}
+		config.Starter, config.Observer, config.Logger = s.driver, s.record, s.log
+		config.Recovered = s.driver.add(running)
+		s.Runner = hook.New(config)
+		test(t, s)
+	})
+}
+
+func TestRunnerStopsARecoveredTask(t *testing.T) {
+	recoverTest(t, taskStart{obeys: true}, hook.Config{State: hook.State{Phase: hook.PhaseRunning}}, func(t *testing.T, s *stage) {
+		s.Stop("stopped while the agent was away")
+		s.run()
+		s.wantDead(hook.EventKilled, false, 0)
+		s.wantSeen("event Recovered", "poststart recovered", "event Killing", "event Terminated", "exited 143", "stop", "event Killed")
+		if s.driver.startCount() != 0 {
+			t.Error("a recovered task was started")
+		}
+	})
+}
+
+// A restart of the agent must not give a failing task new attempts, nor spare it a delay.
+func TestRunnerKeepsAttemptsOverRestarts(t *testing.T) {
+	fails := taskStart{runs: time.Second, exit: hook.Exit{Code: 1}}
+	stageTest(t, []taskStart{fails}, hook.Config{Restart: service}, func(t *testing.T, s *stage) {
+		s.run()
+		after(3 * time.Second)
+		s.wantDetached()
+		state := s.State()
+		after(2 * time.Second)
+
+		config := hook.Config{Starter: s.driver, Observer: s.record, Hooks: []hook.Hook{s.record}, Restart: service, State: state}
+		s.Runner = hook.New(config)
+		s.run()
+		s.wantDead(hook.EventNotRestarting, true, 2)
+		s.wantStarts(0, 16, 32)
+	})
+}
+
+func TestRunnerStateLeftBehind(t *testing.T) {
+	long := time.Unix(4e9, 0) // the clock of the bubble begins in 2000
+	cases := map[string]struct {
+		state    hook.State
+		last     hook.EventType
+		restarts int
+		starts   int
+		within   time.Duration
+	}{
+		"running and not recovered is lost":   {hook.State{Phase: hook.PhaseRunning}, hook.EventCompleted, 1, 1, 20 * time.Second},
+		"delay from before the clock was set": {hook.State{Restarts: 1, RestartAt: long}, hook.EventCompleted, 1, 1, 25 * time.Hour},
+		"delay that is over":                  {hook.State{Restarts: 1, RestartAt: time.Unix(1, 0)}, hook.EventCompleted, 1, 1, time.Second},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			stageTest(t, []taskStart{{runs: time.Second}}, hook.Config{Restart: batch, State: c.state}, func(t *testing.T, s *stage) {
+				before := time.Now()
+				s.run()
+				s.wantDead(c.last, false, c.restarts)
+				if n := s.driver.startCount(); n != c.starts {
+					t.Errorf("%d starts, want %d", n, c.starts)
+				}
+				if took := time.Since(before); took > c.within {
+					t.Errorf("the task's life took %v, want at most %v", took, c.within)
+				}
+			})
+		})
+	}
+	t.Run("lost", func(t *testing.T) {
+		stageTest(t, nil, hook.Config{State: hook.State{Phase: hook.PhaseRunning}}, func(t *testing.T, s *stage) {
+			s.run()
+			s.wantDead(hook.EventNotRestarting, true, 0)
+			s.wantSeen("event Terminated", "exited 0", "stop", "event Not Restarting")
+			if exit := s.State().Exit; exit.Lost == "" || exit.Successful() {
+				t.Errorf("exit = %+v, want lost", exit)
+			}
+		})
+	})
+	t.Run("dead", func(t *testing.T) {
+		stageTest(t, nil, hook.Config{State: hook.State{Phase: hook.PhaseDead, Failed: true}}, func(t *testing.T, s *stage) {
+			s.run()
+			<-s.done
+			if s.err != nil || len(s.record.seen()) != 0 {
+				t.Errorf("Run of a dead task: %v, %v", s.err, s.record.seen())
+			}
+			if err := s.Restart("no"); !errors.Is(err, hook.ErrNotRunning) {
+				t.Errorf("Restart = %v, want ErrNotRunning", err)
+			}
+		})
+	})
+}
+
+// The stats hook under the runner: one stream per start, none between two, none after the end.
+func TestRunnerWithStatsHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stats := &statsDriver{script: []opening{{stream: samples(10000)}}}
+		tasks := &taskDriver{script: []taskStart{{runs: 10*time.Second - time.Millisecond, exit: hook.Exit{Code: 1}}}}
+		seen, record := &updates{}, &recorder{name: "all"}
+		h := hook.NewStatsHook(hook.StatsConfig{Publish: true, Updater: seen})
+		r := hook.New(hook.Config{Starter: measured{tasks, stats}, Hooks: []hook.Hook{h, record}, Restart: service})
+		if err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(stats.openings()); n != 3 || stats.openNow() != 0 || stats.most != 1 {
+			t.Errorf("%d streams, %d open at the end, %d at once, want 3, 0, 1", n, stats.openNow(), stats.most)
+		}
+		if n := seen.count(); n != 30 {
+			t.Errorf("%d samples in three runs of 10 s, want 30", n)
+		}
+		if err := h.Err(); !errors.Is(err, hook.ErrNotRunning) {
+			t.Errorf("Err = %v, want ErrNotRunning", err)
+		}
+		want := []string{"prestart 0", "poststart with stats", "exited 1"}
+		if diff := cmp.Diff(want, record.seen()[:3]); diff != "" {
+			t.Errorf("what happened (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// measured is a starter of tasks with stats.
+type measured struct {
+	tasks *taskDriver
+	stats *statsDriver
+}
+
+func (m measured) Start(ctx context.Context) (hook.Handle, error) {
+	handle, err := m.tasks.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return measuredTask{handle.(*task), m.stats}, nil
+}

@@ -1,0 +1,501 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/hook"
+)
+
+// stage is a runner between a scripted driver and a recorder.
+type stage struct {
+	t      *testing.T
+	driver *taskDriver
+	record *recorder
+	log    *journal
+	*hook.Runner
+
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	err    error // of Run, after done
+}
+
+// stageTest runs a test in fake time. The bubble fails when a goroutine is left at the end.
+func stageTest(t *testing.T, script []taskStart, config hook.Config, test func(t *testing.T, s *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{t: t, driver: &taskDriver{script: script}, record: &recorder{name: "all"}, log: &journal{}}
+		if config.Hooks == nil {
+			config.Hooks = []hook.Hook{s.record}
+		}
+		config.Starter, config.Observer, config.Logger = s.driver, s.record, s.log
+		s.Runner = hook.New(config)
+		test(t, s)
+	})
+}
+
+var errAgentStops = errors.New("agent stops")
+
+// run starts Run; what the test does not wait for ends with it.
+func (s *stage) run() {
+	ctx, cancel := context.WithCancelCause(s.t.Context())
+	s.cancel, s.done = cancel, make(chan struct{})
+	go func() {
+		defer close(s.done)
+		s.err = s.Run(ctx)
+	}()
+	s.t.Cleanup(func() { cancel(errAgentStops) })
+}
+
+// wantDead waits for the end of Run and checks the last event and its state.
+func (s *stage) wantDead(last hook.EventType, failed bool, restarts int) {
+	s.t.Helper()
+	<-s.done
+	if s.err != nil {
+		s.t.Errorf("Run: %v", s.err)
+	}
+	event, state := s.record.last()
+	if event.Type != last || state.Phase != hook.PhaseDead || state.Failed != failed || state.Restarts != restarts {
+		s.t.Errorf("last event %q with phase %s, failed %t, %d restarts; want %q with dead, %t, %d",
+			event.Type, state.Phase, state.Failed, state.Restarts, last, failed, restarts)
+	}
+	if state.FinishedAt.IsZero() || !state.RestartAt.IsZero() {
+		s.t.Errorf("dead task has FinishedAt %v and RestartAt %v", state.FinishedAt, state.RestartAt)
+	}
+	if n := s.driver.runningNow(); n != 0 {
+		s.t.Errorf("%d tasks outlive the runner", n)
+	}
+	s.wantClean()
+}
+
+// wantDetached ends Run by its context and checks that it says so.
+func (s *stage) wantDetached() {
+	s.t.Helper()
+	before := time.Now()
+	s.cancel(errAgentStops)
+	<-s.done
+	if !errors.Is(s.err, errAgentStops) {
+		s.t.Errorf("Run: %v, want the cause of its context", s.err)
+	}
+	if took := time.Since(before); took != 0 {
+		s.t.Errorf("Run ended %v after its context", took)
+	}
+	if phase := s.State().Phase; phase == hook.PhaseDead {
+		s.t.Error("a task that is left alone is said to be dead")
+	}
+}
+
+// wantClean checks what holds for every life: one task at a time, each freed once it has ended, dead said once.
+func (s *stage) wantClean() {
+	s.t.Helper()
+	if s.driver.most > 1 {
+		s.t.Errorf("%d tasks ran at once", s.driver.most)
+	}
+	for i, task := range s.driver.tasks {
+		if task.destroyed != 1 {
+			s.t.Errorf("task %d was destroyed %d times, want once", i, task.destroyed)
+		}
+	}
+	for i, state := range s.record.states {
+		if dead := state.Phase == hook.PhaseDead; dead != (i == len(s.record.states)-1) {
+			s.t.Errorf("event %d (%s) has phase %s", i, s.record.events[i].Type, state.Phase)
+		}
+	}
+}
+
+func (s *stage) wantSeen(want ...string) {
+	s.t.Helper()
+	if diff := cmp.Diff(want, s.record.seen()); diff != "" {
+		s.t.Errorf("what happened (-want +got):\n%s", diff)
+	}
+}
+
+// wantStarts checks when the task was started, in seconds after the first start. The jitter of a delay is a quarter.
+func (s *stage) wantStarts(seconds ...float64) {
+	s.t.Helper()
+	s.driver.mu.Lock()
+	defer s.driver.mu.Unlock()
+	if len(s.driver.starts) != len(seconds) {
+		s.t.Fatalf("%d starts, want %d", len(s.driver.starts), len(seconds))
+	}
+	for i, least := range seconds {
+		got := s.driver.starts[i].Sub(s.driver.starts[0]).Seconds()
+		if got < least || got > least*1.25 {
+			s.t.Errorf("start %d after %.3f s, want %.3f to a quarter more", i, got, least)
+		}
+	}
+}
+
+var (
+	service = hook.RestartPolicy{Attempts: 2, Interval: 30 * time.Minute, Delay: 15 * time.Second, Mode: hook.RestartModeFail, OnSuccess: true}
+	batch   = hook.RestartPolicy{Attempts: 3, Interval: 24 * time.Hour, Delay: 15 * time.Second, Mode: hook.RestartModeFail}
+)
+
+func TestRunnerOrder(t *testing.T) {
+	script := []taskStart{{runs: time.Second, exit: hook.Exit{Code: 1}}, {runs: time.Second}}
+	stageTest(t, script, hook.Config{Restart: batch}, func(t *testing.T, s *stage) {
+		s.run()
+		s.wantDead(hook.EventCompleted, false, 1)
+		s.wantSeen(
+			"event Task Setup", "prestart 0", "event Started", "poststart",
+			"event Terminated", "exited 1", "event Restarting",
+			"event Task Setup", "prestart 1", "event Started", "poststart",
+			"event Terminated", "exited 0", "stop", "event Completed",
+		)
+		s.wantStarts(0, 16)
+	})
+}
+
+func TestRunnerCallsHooksInOrder(t *testing.T) {
+	first, second := &recorder{name: "first"}, &recorder{name: "second"}
+	second.fails = map[string]error{"prestart": errBroken}
+	third := &recorder{name: "third"}
+	stageTest(t, []taskStart{{}}, hook.Config{Hooks: []hook.Hook{first, named{}, second, third}}, func(t *testing.T, s *stage) {
+		s.run()
+		s.wantDead(hook.EventNotRestarting, true, 0)
+		for _, c := range []struct {
+			hook *recorder
+			want []string
+		}{{first, []string{"prestart 0", "stop"}}, {second, []string{"prestart 0", "stop"}}, {third, []string{"stop"}}} {
+			if diff := cmp.Diff(c.want, c.hook.seen()); diff != "" {
+				t.Errorf("hook %s (-want +got):\n%s", c.hook.name, diff)
+			}
+		}
+		if s.driver.startCount() != 0 {
+			t.Error("the task was started although its prestart hook failed")
+		}
+		s.wantSeen("event Task Setup", "event Task hook failed", "event Not Restarting")
+		if got, want := s.record.events[1].Message, "prestart hook second: connection is broken"; got != want {
+			t.Errorf("message %q, want %q", got, want)
+		}
+	})
+}
+
+// named is a hook without a phase.
+type named struct{}
+
+func (named) Name() string { return "named" }
+
+func TestRunnerHookErrors(t *testing.T) {
+	for _, phase := range []string{"poststart", "exited", "stop"} {
+		t.Run(phase, func(t *testing.T) {
+			stageTest(t, []taskStart{{runs: time.Second}}, hook.Config{Restart: batch}, func(t *testing.T, s *stage) {
+				s.record.fails = map[string]error{phase: errBroken}
+				s.run()
+				s.wantDead(hook.EventCompleted, false, 0)
+				if _, errors := s.log.counts(); errors != 1 {
+					t.Errorf("%d errors in the log, want 1", errors)
+				}
+			})
+		})
+	}
+	t.Run("prestart, recoverable", func(t *testing.T) {
+		stageTest(t, []taskStart{{}}, hook.Config{Restart: batch}, func(t *testing.T, s *stage) {
+			s.record.fails = map[string]error{"prestart": flaw(true)}
+			s.run()
+			s.wantDead(hook.EventNotRestarting, true, 3)
+		})
+	})
+	t.Run("shutdown", func(t *testing.T) {
+		stageTest(t, []taskStart{{}}, hook.Config{}, func(t *testing.T, s *stage) {
+			s.record.fails = map[string]error{"shutdown": errBroken}
+			s.run()
+			after(time.Second)
+			s.wantDetached()
+			if _, errors := s.log.counts(); errors != 1 {
+				t.Errorf("%d errors in the log, want 1", errors)
+			}
+			s.driver.tasks[0].die(hook.Exit{})
+		})
+	})
+}
+
+func TestRunnerRestartPolicy(t *testing.T) {
+	delayMode := batch
+	delayMode.Mode, delayMode.Attempts, delayMode.Interval = hook.RestartModeDelay, 1, time.Minute
+	short := service
+	short.Interval = 30 * time.Second
+	never := hook.RestartPolicy{OnSuccess: true}
+	delayedNever := hook.RestartPolicy{Mode: hook.RestartModeDelay, Interval: time.Minute}
+	fails, ends := taskStart{runs: time.Second, exit: hook.Exit{Code: 1}}, taskStart{runs: time.Second}
+	cases := map[string]struct {
+		policy   hook.RestartPolicy
+		script   []taskStart
+		last     hook.EventType
+		restarts int
+		message  string
+		starts   []float64
+	}{
+		"batch succeeds":        {batch, []taskStart{ends}, hook.EventCompleted, 0, "task completed", []float64{0}},
+		"batch succeeds later":  {batch, []taskStart{fails, fails, ends}, hook.EventCompleted, 2, "task completed", []float64{0, 16, 32}},
+		"batch fails":           {batch, []taskStart{fails}, hook.EventNotRestarting, 3, `exceeded 3 attempts in 24h0m0s, mode is "fail"`, []float64{0, 16, 32, 48}},
+		"service succeeds":      {service, []taskStart{ends}, hook.EventNotRestarting, 2, `exceeded 2 attempts in 30m0s, mode is "fail"`, []float64{0, 16, 32}},
+		"new interval":          {short, []taskStart{fails, fails, fails, {err: errBroken}}, hook.EventNotRestarting, 3, "error was unrecoverable", []float64{0, 16, 32, 48}},
+		"no attempts":           {never, []taskStart{ends}, hook.EventNotRestarting, 0, "policy allows no restarts", []float64{0}},
+		"no attempts, delay":    {delayedNever, []taskStart{fails}, hook.EventNotRestarting, 0, "policy allows no restarts", []float64{0}},
+		"delay mode":            {delayMode, []taskStart{fails, fails, fails, ends}, hook.EventCompleted, 3, "task completed", []float64{0, 16, 60, 76}},
+		"start fails":           {batch, []taskStart{{err: errBroken}}, hook.EventNotRestarting, 0, "error was unrecoverable", []float64{0}},
+		"start may be repeated": {batch, []taskStart{{err: flaw(true)}, ends}, hook.EventCompleted, 1, "task completed", []float64{0, 15}},
+		"start must not":        {batch, []taskStart{{err: flaw(false)}}, hook.EventNotRestarting, 0, "error was unrecoverable", []float64{0}},
+		"signal is no success":  {batch, []taskStart{{runs: time.Second, exit: hook.Exit{Signal: 9}}, ends}, hook.EventCompleted, 1, "task completed", []float64{0, 16}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			stageTest(t, c.script, hook.Config{Restart: c.policy}, func(t *testing.T, s *stage) {
+				s.run()
+				s.wantDead(c.last, c.last == hook.EventNotRestarting, c.restarts)
+				if event, _ := s.record.last(); event.Message != c.message {
+					t.Errorf("message %q, want %q", event.Message, c.message)
+				}
+				s.wantStarts(c.starts...)
+			})
+		})
+	}
+}
+
+func TestRunnerStartWaitsForRestartingPlugin(t *testing.T) {
+	restarting := taskStart{err: hook.ErrPluginRestarting}
+	stageTest(t, []taskStart{restarting, restarting, {runs: time.Second}}, hook.Config{}, func(t *testing.T, s *stage) {
+		s.run()
+		<-s.done
+		if n := s.driver.startCount(); n != 3 {
+			t.Errorf("%d starts, want 3", n)
+		}
+		if state := s.State(); state.Restarts != 0 || state.Exit == nil || !state.Exit.Successful() {
+			t.Errorf("state = %+v, want one run without restarts", state)
+		}
+		if debugs, errors := s.log.counts(); debugs != 2 || errors != 0 {
+			t.Errorf("log has %d debug lines and %d errors, want 2 and 0", debugs, errors)
+		}
+	})
+	stageTest(t, []taskStart{restarting}, hook.Config{}, func(t *testing.T, s *stage) {
+		s.run()
+		after(time.Minute)
+		s.Stop("not wanted")
+		s.wantDead(hook.EventKilled, false, 0)
+	})
+}
+
+func TestRunnerStop(t *testing.T) {
+	killed := []hook.EventType{hook.EventSetup, hook.EventStarted, hook.EventKilling, hook.EventTerminated, hook.EventKilled}
+	escalated := append(append([]hook.EventType(nil), killed[:3]...), hook.EventKillFailed, hook.EventTerminated, hook.EventKilled)
+	cases := map[string]struct {
+		task   taskStart
+		calls  []string
+		events []hook.EventType
+		within time.Duration
+	}{
+		"by the signal":          {taskStart{obeys: true, ends: time.Second}, []string{"stop SIGINT 7s"}, killed, time.Second},
+		"by the driver's kill":   {taskStart{}, []string{"stop SIGINT 7s"}, killed, 7 * time.Second},
+		"signal is refused":      {taskStart{stopErrs: []error{errBroken}}, []string{"stop SIGINT 7s", "stop SIGKILL 0s"}, escalated, time.Second},
+		"kill fails a few times": {taskStart{stopErrs: []error{errBroken, errBroken, errBroken}}, []string{"stop SIGINT 7s", "stop SIGKILL 0s", "stop SIGKILL 0s", "stop SIGKILL 0s"}, escalated, 7 * time.Second},
+		"plugin restarts":        {taskStart{stopErrs: []error{hook.ErrPluginRestarting}}, []string{"stop SIGINT 7s", "stop SIGKILL 0s"}, killed, time.Second},
+		"end is seen late":       {taskStart{stopErrs: []error{nil}}, []string{"stop SIGINT 7s", "stop SIGKILL 0s"}, killed, time.Second},
+		"driver takes too long":  {taskStart{obeys: true, ends: time.Hour}, []string{"stop SIGINT 7s", "stop SIGKILL 0s"}, escalated, 18 * time.Second},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			config := hook.Config{Restart: service, KillSignal: "SIGINT", KillTimeout: 7 * time.Second}
+			stageTest(t, []taskStart{c.task}, config, func(t *testing.T, s *stage) {
+				s.run()
+				after(time.Minute)
+				before := time.Now()
+				s.Stop("job is stopped")
+				s.Stop("again")
+				s.wantDead(hook.EventKilled, false, 0)
+				if took := time.Since(before); took > c.within || took < c.within/2 {
+					t.Errorf("stop took %v, want at most %v", took, c.within)
+				}
+				if diff := cmp.Diff(c.calls, s.driver.tasks[0].calls); diff != "" {
+					t.Errorf("calls (-want +got):\n%s", diff)
+				}
+				if diff := cmp.Diff(c.events, s.record.types()); diff != "" {
+					t.Errorf("events (-want +got):\n%s", diff)
+				}
+				if event, _ := s.record.last(); event.Message != "job is stopped" {
+					t.Errorf("message %q, want the reason of the first Stop", event.Message)
+				}
+			})
+		})
+	}
+}
+
+func TestRunnerStopBesidesRunning(t *testing.T) {
+	fails := taskStart{runs: time.Second, exit: hook.Exit{Code: 1}}
+	cases := map[string]struct {
+		script []taskStart
+		at     time.Duration // -1 is before Run
+		starts int
+	}{
+		"before Run":         {[]taskStart{{}}, -1, 0},
+		"while it starts":    {[]taskStart{{takes: time.Hour}}, time.Minute, 1},
+		"during the delay":   {[]taskStart{fails}, 5 * time.Second, 1},
+		"in the second run":  {[]taskStart{fails, {}}, time.Minute, 2},
+		"start is too quick": {[]taskStart{{}}, 0, 1},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			stageTest(t, c.script, hook.Config{Restart: service}, func(t *testing.T, s *stage) {
+				if c.at < 0 {
+					s.Stop("early")
+					s.run()
+				} else {
+					s.run()
+					after(c.at)
+					s.Stop("now")
+				}
+				before := time.Now()
+				<-s.done
+				s.wantDead(hook.EventKilled, false, s.State().Restarts)
+				if took := time.Since(before); took > 5*time.Second {
+					t.Errorf("stop took %v, want at most the kill timeout of 5 s", took)
+				}
+				if n := s.driver.startCount(); n != c.starts {
+					t.Errorf("%d starts, want %d", n, c.starts)
+				}
+				if err := s.Restart("too late"); !errors.Is(err, hook.ErrNotRunning) {
+					t.Errorf("Restart of a dead task = %v, want ErrNotRunning", err)
+				}
+			})
+		})
+	}
+}
+
+func TestRunnerRestart(t *testing.T) {
+	obeys := taskStart{obeys: true}
+	stageTest(t, []taskStart{obeys}, hook.Config{}, func(t *testing.T, s *stage) {
+		s.run()
+		for range 5 { // more often than any policy allows
+			after(time.Minute)
+			if err := s.Restart("new certificate"); err != nil {
+				t.Errorf("Restart: %v", err)
+			}
+		}
+		after(time.Minute)
+		s.wantStarts(0, 60, 120, 180, 240, 300)
+		want := []hook.EventType{
+			hook.EventSetup, hook.EventStarted, hook.EventRestartSignal, hook.EventKilling, hook.EventTerminated,
+			hook.EventRestarting, hook.EventSetup, hook.EventStarted,
+		}
+		if diff := cmp.Diff(want, s.record.types()[:len(want)]); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		s.Stop("enough")
+		s.wantDead(hook.EventKilled, false, 5)
+	})
+}
+
+func TestRunnerRestartEndsTheDelay(t *testing.T) {
+	fails := taskStart{runs: time.Second, exit: hook.Exit{Code: 1}}
+	stageTest(t, []taskStart{fails, {obeys: true}}, hook.Config{Restart: service}, func(t *testing.T, s *stage) {
+		s.run()
+		after(3 * time.Second)
+		if at := s.State().RestartAt; at.Sub(time.Now()) < 13*time.Second {
+			t.Errorf("RestartAt is in %v, want the rest of the delay", time.Until(at))
+		}
+		for range 3 { // asked for three times, done once
+			if err := s.Restart("impatient"); err != nil {
+				t.Errorf("Restart: %v", err)
+			}
+		}
+		after(time.Minute)
+		s.wantStarts(0, 3)
+		s.Stop("enough")
+		s.wantDead(hook.EventKilled, false, 1)
+	})
+}
+
+func TestRunnerRestartDuringStartIsThatStart(t *testing.T) {
+	stageTest(t, []taskStart{{takes: time.Minute, obeys: true}}, hook.Config{}, func(t *testing.T, s *stage) {
+		s.run()
+		after(time.Second)
+		if err := s.Restart("too early"); err != nil {
+			t.Errorf("Restart: %v", err)
+		}
+		after(time.Hour)
+		s.wantStarts(0)
+		s.Stop("enough")
+		s.wantDead(hook.EventKilled, false, 0)
+	})
+}
+
+func TestRunnerStopDuringRestart(t *testing.T) {
+	stageTest(t, []taskStart{{obeys: true, ends: 4 * time.Second}}, hook.Config{}, func(t *testing.T, s *stage) {
+		s.run()
+		after(time.Second)
+		if err := s.Restart("first"); err != nil {
+			t.Errorf("Restart: %v", err)
+		}
+		after(time.Second)
+		s.Stop("then")
+		s.wantDead(hook.EventKilled, false, 0)
+		s.wantStarts(0)
+	})
+}
+
+func TestRunnerSignal(t *testing.T) {
+	stageTest(t, []taskStart{{obeys: true}}, hook.Config{}, func(t *testing.T, s *stage) {
+		if err := s.Signal(t.Context(), "SIGHUP"); !errors.Is(err, hook.ErrNotRunning) {
+			t.Errorf("Signal before the start = %v, want ErrNotRunning", err)
+		}
+		s.run()
+		after(time.Second)
+		if err := s.Signal(t.Context(), "SIGHUP"); err != nil {
+			t.Errorf("Signal: %v", err)
+		}
+		if err := s.Signal(t.Context(), "SIGNONE"); err == nil || err.Error() != "signal SIGNONE: no such signal" {
+			t.Errorf("Signal = %v, want the driver's error", err)
+		}
+		s.Stop("enough")
+		s.wantDead(hook.EventKilled, false, 0)
+		if diff := cmp.Diff([]string{"signal SIGHUP", "signal SIGNONE", "stop  5s"}, s.driver.tasks[0].calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if err := s.Signal(t.Context(), "SIGHUP"); !errors.Is(err, hook.ErrNotRunning) {
+			t.Errorf("Signal after the end = %v, want ErrNotRunning", err)
+		}
+	})
+}
+
+func TestRunnerWaitErrors(t *testing.T) {
+	cases := map[string]struct {
+		errs       []error
+		lost       bool
+		logErrors  int
+		wantEvents hook.EventType
+	}{
+		"plugin restarts": {[]error{hook.ErrPluginRestarting, hook.ErrPluginRestarting}, false, 0, hook.EventCompleted},
+		"broken":          {[]error{errBroken, errBroken, errBroken}, false, 1, hook.EventCompleted},
+		"unrecoverable":   {[]error{errBroken, flaw(false)}, true, 1, hook.EventNotRestarting},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			script := []taskStart{{runs: time.Minute, waitErrs: c.errs}}
+			stageTest(t, script, hook.Config{}, func(t *testing.T, s *stage) {
+				s.run()
+				<-s.done
+				s.wantDead(c.wantEvents, c.lost, 0)
+				exit := s.State().Exit
+				if exit == nil || (exit.Lost != "") != c.lost || exit.Successful() == c.lost {
+					t.Errorf("exit = %+v, want lost %t", exit, c.lost)
+				}
+				if c.lost { // a task that is not seen must not run beside its successor
+					if diff := cmp.Diff([]string{"stop SIGKILL 0s"}, s.driver.tasks[0].calls); diff != "" {
+						t.Errorf("calls (-want +got):\n%s", diff)
+					}
+				}
+				if _, errors := s.log.counts(); errors != c.logErrors {
+					t.Errorf("%d errors in the log, want %d", errors, c.logErrors)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,98 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import "time"
+
+// Phase is where a task is in its life, in three words.
+type Phase string
+
+const (
+	// PhasePending is before the first start and between an end and the next start.
+	PhasePending Phase = "pending"
+	// PhaseRunning is while the main process runs.
+	PhaseRunning Phase = "running"
+	// PhaseDead is after the last end, when all stop hooks have been called.
+	PhaseDead Phase = "dead"
+)
+
+// State is what is known of a task besides its handle. It is a value: with it and a recovered handle a later run of
+// the agent goes on where an earlier one ended.
+type State struct {
+	Phase Phase
+	// Failed says that the task was given up: it will not be started again and did not complete.
+	Failed bool
+	// Restarts counts the restarts in the task's life, those that were asked for included.
+	Restarts int
+	// LastRestart is when the last of them was decided.
+	LastRestart time.Time
+	// StartedAt is when the task last started, zero before the first start.
+	StartedAt time.Time
+	// FinishedAt is when the task died, zero before.
+	FinishedAt time.Time
+	// Exit is the task's last end, nil before the first.
+	Exit *Exit
+	// RestartAt is when the delay before the next start is over, zero where there is none.
+	RestartAt time.Time
+	Window    RestartWindow
+}
+
+// EventType names an event. Those that Nomad has too have its names, so that its clients know them.
+type EventType string
+
+// The events of a task's life. Every life ends with exactly one of EventCompleted, EventNotRestarting and EventKilled,
+// which is also the only one whose state is dead.
+const (
+	EventSetup         EventType = "Task Setup"
+	EventHookFailed    EventType = "Task hook failed"
+	EventDriverFailure EventType = "Driver Failure"
+	EventStarted       EventType = "Started"
+	EventRecovered     EventType = "Recovered"
+	EventTerminated    EventType = "Terminated"
+	EventRestartSignal EventType = "Restart Signaled"
+	EventRestarting    EventType = "Restarting"
+	EventSignaling     EventType = "Signaling"
+	EventKilling       EventType = "Killing"
+	EventKillFailed    EventType = "Kill Failed"
+	EventKilled        EventType = "Killed"
+	EventNotRestarting EventType = "Not Restarting"
+	EventCompleted     EventType = "Completed"
+)
+
+// Event is one line in a task's history.
+type Event struct {
+	Type    EventType
+	Time    time.Time
+	Message string
+}
+
+// Observer is told of every event with the state it led to: for a list of events, a state store, a live view.
+type Observer interface {
+	// TaskChanged is called for one event after the other, in order. The runner waits for it: what is stored when it
+	// returns is what a later run finds. It must not call Signal of the same runner.
+	TaskChanged(state State, event Event)
+}
+
+// emit changes the state and reports the event that changed it.
+func (r *Runner) emit(kind EventType, message string, change func(*State)) {
+	r.reporting.Lock()
+	defer r.reporting.Unlock()
+	event := Event{Type: kind, Time: time.Now(), Message: message}
+	r.mu.Lock()
+	if change != nil {
+		change(&r.state)
+	}
+	state := r.state
+	r.mu.Unlock()
+	if r.config.Observer != nil {
+		r.config.Observer.TaskChanged(state, event)
+	}
+}
+
+// State returns the task's state now.
+func (r *Runner) State() State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state
+}
