@@ -6,6 +6,7 @@ package command
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/tachograph/tacho/executor/record"
@@ -42,9 +43,7 @@ func compare(a, b record.Entry) *comparison {
 	c.Headline = append(c.Headline, changeOf(comparedRow{Name: "wall_seconds", A: a.Record.WallSeconds, B: b.Record.WallSeconds}))
 	given := map[string]record.HeadlineValue{}
 	for _, r := range []*record.Record{a.Record, b.Record} {
-		for name, value := range r.Headline {
-			given[name] = value
-		}
+		maps.Copy(given, r.Headline)
 	}
 	for _, name := range headlineNames(given) {
 		inA, okA := a.Record.Headline[name]
@@ -57,9 +56,7 @@ func compare(a, b record.Entry) *comparison {
 	}
 	names := map[string]any{}
 	for _, r := range []*record.Record{a.Record, b.Record} {
-		for name, value := range r.Measurements {
-			names[name] = value
-		}
+		maps.Copy(names, r.Measurements)
 	}
 	for _, name := range tableOrder(names) {
 		c.Measurements = append(c.Measurements, compareMeasurement(name, a.Record, b.Record))

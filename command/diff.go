@@ -89,7 +89,11 @@ func (row *comparedRow) cells(p palette) []cell {
 		relative = signed(strconv.FormatFloat(100**row.ChangeRatio, 'f', 1, 64)+" %", *row.ChangeRatio)
 	}
 	return []cell{
-		{text: row.Name}, {text: a}, {text: b}, {text: change, paint: p.bold}, {text: relative},
+		{text: row.Name},
+		{text: a},
+		{text: b},
+		{text: change, paint: p.bold},
+		{text: relative},
 		{text: printable(row.why()), paint: p.faint},
 	}
 }

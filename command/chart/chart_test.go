@@ -19,8 +19,6 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 )
 
-func number(value float64) *float64 { return &value }
-
 // examplePanels are of a run of five minutes that was not measured from 120 to 180 seconds, without pressure.
 func examplePanels() []Panel {
 	r := &record.Record{
@@ -41,18 +39,18 @@ func examplePanels() []Panel {
 		mib := float64(1 << 20)
 		reports = append(reports, &record.Usage{
 			FromMono: from, ToMono: from + 5,
-			Headline: map[string]record.HeadlineValue{"memory_bytes": {Value: number(wave * 100 * mib)}},
+			Headline: map[string]record.HeadlineValue{"memory_bytes": {Value: new(wave * 100 * mib)}},
 			Measurements: map[string]record.Reduced{
-				"cgroup_cpu_usage_seconds_total":  {Rate: number(wave * 1.9)},
-				"cgroup_cpu_user_seconds_total":   {Rate: number(wave * 1.2)},
-				"cgroup_cpu_system_seconds_total": {Rate: number(wave * 0.7)},
-				"cgroup_cpu_quota_cores":          {Last: number(4)},
-				"cgroup_memory_current_bytes":     {Max: number(300 * mib * (1 + float64(i)/120))},
-				"cgroup_memory_anon_bytes":        {Mean: number(wave * 80 * mib)},
-				"cgroup_memory_file_bytes":        {Mean: number(200 * mib)},
-				"cgroup_memory_max_bytes":         {Last: number(512 * mib)},
-				"cgroup_io_read_bytes_total":      {Rate: number(wave * 3e6)},
-				"cgroup_io_write_bytes_total":     {Rate: number(4e6)},
+				"cgroup_cpu_usage_seconds_total":  {Rate: new(wave * 1.9)},
+				"cgroup_cpu_user_seconds_total":   {Rate: new(wave * 1.2)},
+				"cgroup_cpu_system_seconds_total": {Rate: new(wave * 0.7)},
+				"cgroup_cpu_quota_cores":          {Last: new(4.0)},
+				"cgroup_memory_current_bytes":     {Max: new(300 * mib * (1 + float64(i)/120))},
+				"cgroup_memory_anon_bytes":        {Mean: new(wave * 80 * mib)},
+				"cgroup_memory_file_bytes":        {Mean: new(200 * mib)},
+				"cgroup_memory_max_bytes":         {Last: new(512 * mib)},
+				"cgroup_io_read_bytes_total":      {Rate: new(wave * 3e6)},
+				"cgroup_io_write_bytes_total":     {Rate: new(4e6)},
 			},
 		})
 	}
@@ -77,9 +75,9 @@ func TestPanelsKeepGaps(t *testing.T) {
 
 func TestPanelsTakeNoZeroForAbsent(t *testing.T) {
 	reports := []*record.Usage{
-		{FromMono: 0, ToMono: 1, Measurements: map[string]record.Reduced{"cgroup_memory_current_bytes": {Max: number(0)}}},
+		{FromMono: 0, ToMono: 1, Measurements: map[string]record.Reduced{"cgroup_memory_current_bytes": {Max: new(0.0)}}},
 		{FromMono: 1, ToMono: 2, Measurements: map[string]record.Reduced{"cgroup_memory_current_bytes": {}}},
-		{FromMono: 2, ToMono: 3, Measurements: map[string]record.Reduced{"cgroup_memory_current_bytes": {Max: number(7)}}},
+		{FromMono: 2, ToMono: 3, Measurements: map[string]record.Reduced{"cgroup_memory_current_bytes": {Max: new(7.0)}}},
 	}
 	got := Panels(&record.Record{}, reports)[1].Lines[0].Steps
 	if diff := cmp.Diff([]Step{{0, 1, 0}, {2, 3, 7}}, got); diff != "" {

@@ -15,16 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func number(value float64) *float64 { return &value }
-
 func exampleRecord(id string, started time.Time) *Record {
 	code := 0
 	return &Record{
 		SchemaVersion: SchemaVersion, TachoVersion: "1.2.3", State: Exited, ID: id,
 		Command: []string{"sh", "-c", "a && b > c"}, PID: 42, StartTicks: 7, BootID: "boot",
-		StartedAt: started, EndedAt: started.Add(2 * time.Second), WallSeconds: number(2), ExitCode: &code,
+		StartedAt: started, EndedAt: started.Add(2 * time.Second), WallSeconds: new(2.0), ExitCode: &code,
 		Diagnosis:    Diagnosis{Verdict: Completed, Summary: "It ended well.", Stall: Fine},
-		Headline:     map[string]HeadlineValue{"cpu_seconds_total": {Value: number(0), Source: "cgroup_cpu_usage_seconds_total"}},
+		Headline:     map[string]HeadlineValue{"cpu_seconds_total": {Value: new(0.0), Source: "cgroup_cpu_usage_seconds_total"}},
 		Measurements: map[string]any{"cgroup_cpu_usage_seconds_total": 0.0},
 		Absent:       map[string]string{"cgroup_memory_peak_bytes": "no memory controller"},
 		Sources:      []Source{{Name: "cgroup", Version: "v2", Available: true}},
@@ -37,8 +35,8 @@ func exampleUsage(from time.Time) *Usage {
 	return &Usage{
 		SchemaVersion: SchemaVersion, From: from, To: from.Add(time.Second), FromMono: 10, ToMono: 11, Samples: 2,
 		Measurements: map[string]Reduced{
-			"cgroup_memory_current_bytes":    {Last: number(0), Min: number(0), Max: number(5), Mean: number(2.5)},
-			"cgroup_cpu_usage_seconds_total": {Last: number(3), Delta: number(1), Rate: number(1)},
+			"cgroup_memory_current_bytes":    {Last: new(0.0), Min: new(0.0), Max: new(5.0), Mean: new(2.5)},
+			"cgroup_cpu_usage_seconds_total": {Last: new(3.0), Delta: new(1.0), Rate: new(1.0)},
 		},
 		Absent:    map[string]string{"cgroup_memory_peak_bytes": "no memory controller"},
 		Processes: &UsageProcesses{Rows: []UsageRow{{PID: 1, Command: "x<y", States: map[string]int64{"R": 2}}}},
