@@ -20,7 +20,7 @@ import (
 const initPackage = "github.com/tachograph/tacho/e2e/guest/init"
 
 // initramfs makes what the guest boots into: init, its plan, the kernel's drivers, the test binary,
-// the testdata folder of the package folder dir and the files asked for.
+// the package folder dir and the files asked for.
 func initramfs(ctx context.Context, o options, k kernel, cache, dir string) ([]byte, error) {
 	if err := static(o.binary); err != nil {
 		return nil, err
@@ -38,15 +38,15 @@ func initramfs(ctx context.Context, o options, k kernel, cache, dir string) ([]b
 		Delegate: o.delegate,
 		Outputs:  o.outputs,
 	}
-	files := append(mounts{{o.binary, p.Argv[0]}}, o.files...)
+	files, err := packageFiles(dir, p.Dir)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, mount{o.binary, p.Argv[0]})
 	for _, driver := range k.modules() {
 		inside := path.Join("/modules", filepath.Base(driver))
 		p.Modules = append(p.Modules, inside)
 		files = append(files, mount{driver, inside})
-	}
-	if testdata := filepath.Join(dir, "testdata"); exists(testdata) {
-		// First: a file that is put into it replaces what is there.
-		files = slices.Insert(files, 0, mount{testdata, path.Join(p.Dir, "testdata")})
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -58,12 +58,28 @@ func initramfs(ctx context.Context, o options, k kernel, cache, dir string) ([]b
 	a.file("/init", 0o755, init)
 	a.file(plan.Path, 0o644, text)
 	a.folder(p.Dir)
-	for _, f := range files {
+	for _, f := range append(files, o.files...) { // what is asked for replaces what is there
 		if err := a.tree(f.host, f.guest); err != nil {
 			return nil, err
 		}
 	}
 	return a.bytes(), nil
+}
+
+// packageFiles are the files of a package folder and its testdata: what a test may expect to be
+// there. Folders beside it can be asked for.
+func packageFiles(dir, inside string) (mounts, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var files mounts
+	for _, entry := range entries {
+		if name := entry.Name(); entry.Type().IsRegular() || name == "testdata" {
+			files = append(files, mount{filepath.Join(dir, name), path.Join(inside, name)})
+		}
+	}
+	return files, nil
 }
 
 // buildInit returns the program that is the guest's init. The one in the cache may be of another

@@ -60,6 +60,10 @@ const usage = `Usage:
 As a part of go test:
   CGO_ENABLED=0 go test -exec "$PWD/bin/guest -kernel 6.12 -cgroup v2" ./some/package
 
+The test binary runs in its package folder, with the files and the testdata of that folder: a
+folder of the host is below /src in the guest. What else it needs is to be asked for:
+  TACHO_GUEST_FILES=$PWD/docs:/src$PWD/docs,$PWD/bin/tacho:/bin/tacho
+
 Environment: TACHO_GUEST_FILES=FILE:/PATH,... puts more files into the guest, like -file.
 TACHO_* and Go's runtime settings reach the test binary. TACHO_GUEST=SERIES/CGROUP is set there.
 Status: the test binary's; 125 where the guest gave none, 2 for wrong usage.
