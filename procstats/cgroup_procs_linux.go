@@ -22,12 +22,21 @@ type cgroupProcs struct {
 	nested bool
 
 	folder, procs keptFile
+	path          []byte // of cgroup.procs, with the NUL that system calls want
+}
+
+func newCgroupProcs(t Target) *cgroupProcs {
+	dir := t.Cgroup.Procs()
+	if dir == "" || t.Cgroup.Shared {
+		return nil
+	}
+	return &cgroupProcs{dir: dir, v2: dir == t.Cgroup.V2, path: []byte(filepath.Join(dir, "cgroup.procs") + "\x00")}
 }
 
 // list appends the PIDs of all members; unseen counts those that have no PID in this namespace. A cgroup that is
 // gone has none. PIDs can come twice where processes move while they are listed.
 func (c *cgroupProcs) list(m *Members, pids []int) (all []int, unseen int, err error) {
-	if err := c.open(); err != nil {
+	if err := c.open(); err != nil || !c.folder.isOpen() {
 		return pids, 0, err
 	}
 	var folder unix.Stat_t
@@ -37,29 +46,30 @@ func (c *cgroupProcs) list(m *Members, pids []int) (all []int, unseen int, err e
 	if c.v2 {
 		m.buf, err = c.procs.read(m.buf)
 	} else {
-		m.buf, err = readOnce(filepath.Join(c.dir, "cgroup.procs"), m.buf)
+		m.buf, err = readOnce(c.path, m.buf)
 	}
 	if err == nil {
 		pids, unseen, err = appendPIDs(pids, m.buf)
+	}
+	if err != nil && gone(err) {
+		c.nested = false
+		return pids, 0, c.close()
 	}
 	// The link count is the number of folders within plus two, in cgroup file systems (kernfs) as in most others;
 	// some that hold captured trees always say 1.
 	if c.nested = folder.Nlink != 2; c.nested {
 		return c.walk(m, c.dir, pids, unseen, err)
 	}
-	if err != nil && gone(err) {
-		_ = c.close()
-		return pids, 0, nil
-	}
 	return pids, unseen, err
 }
 
+// open opens what is kept open, and leaves it closed where the cgroup is gone.
 func (c *cgroupProcs) open() (err error) {
 	if c.folder.isOpen() {
 		return nil
 	}
 	if c.folder, err = openat(unix.AT_FDCWD, append([]byte(c.dir), 0), unix.O_DIRECTORY); err == nil && c.v2 {
-		c.procs, err = openKept(filepath.Join(c.dir, "cgroup.procs"))
+		c.procs, err = openat(unix.AT_FDCWD, c.path, 0)
 	}
 	if err != nil {
 		_ = c.close()
@@ -83,7 +93,7 @@ func (c *cgroupProcs) walk(m *Members, dir string, pids []int, unseen int, err e
 		nested := filepath.Join(dir, entry.Name())
 		var hidden int
 		var listErr error
-		if m.buf, listErr = readOnce(filepath.Join(nested, "cgroup.procs"), m.buf); listErr == nil {
+		if m.buf, listErr = readOnce([]byte(filepath.Join(nested, "cgroup.procs")+"\x00"), m.buf); listErr == nil {
 			pids, hidden, listErr = appendPIDs(pids, m.buf)
 			unseen += hidden
 		}
@@ -98,12 +108,12 @@ func (c *cgroupProcs) walk(m *Members, dir string, pids []int, unseen int, err e
 
 func (c *cgroupProcs) close() error { return errors.Join(c.folder.close(), c.procs.close()) }
 
-// readOnce opens, reads and closes a file.
-func readOnce(path string, buf []byte) ([]byte, error) {
-	f, err := openKept(path)
+// readOnce opens, reads and closes a file; its path ends in NUL.
+func readOnce(path, buf []byte) ([]byte, error) {
+	f, err := openat(unix.AT_FDCWD, path, 0)
 	if err != nil {
 		return buf[:0], err
 	}
-	defer func() { _ = f.close() }()
-	return f.read(buf)
+	data, err := f.read(buf)
+	return data, errors.Join(err, f.close())
 }

@@ -56,10 +56,7 @@ type Members struct {
 
 // NewMembers prepares the membership of a task; nothing is opened before the first Collect of a source.
 func NewMembers(t Target) *Members {
-	m := &Members{target: t, byPID: make(map[int]*process)}
-	if dir := t.Cgroup.Procs(); dir != "" && !t.Cgroup.Shared {
-		m.cgroup = &cgroupProcs{dir: dir, v2: dir == t.Cgroup.V2}
-	}
+	m := &Members{target: t, cgroup: newCgroupProcs(t), byPID: make(map[int]*process)}
 	if t.FS.Live {
 		m.maxKept = maxKeptFiles()
 	}
@@ -149,7 +146,7 @@ func (m *Members) listCgroup() (listed int, err error) {
 func (m *Members) unknown(listing error) string {
 	switch {
 	case listing != nil:
-		return listing.Error()
+		return "read cgroup.procs: " + listing.Error()
 	case m.cgroup == nil:
 		return "neither a cgroup of its own nor a first process of the task is known"
 	}

@@ -1,0 +1,474 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/procfs"
+	gopsutil "github.com/shirou/gopsutil/v4/process"
+	"golang.org/x/sys/unix"
+)
+
+// helperEnv makes this test binary play a process of a task instead of running tests: see TestHelperProcess.
+const helperEnv = "TACHO_TEST_HELPER"
+
+// played is a process of a task that this binary plays.
+type played struct {
+	*exec.Cmd
+	// hold keeps the process's children waiting at descriptor 3; closing it lets them end.
+	hold *os.File
+	// child is the PID of the child it has started, where it has.
+	child int
+}
+
+// play starts this binary in one of the roles of TestHelperProcess and returns when it is ready. It ends with the
+// test, and with its input.
+func play(tb testing.TB, role string) played {
+	tb.Helper()
+	return playFrom(tb, os.Args[0], role)
+}
+
+func playFrom(tb testing.TB, path, role string) played {
+	tb.Helper()
+	cmd := exec.Command(path, "-test.run=^TestHelperProcess$")
+	cmd.Env = append(os.Environ(), helperEnv+"="+role)
+	cmd.Stderr = os.Stderr
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	held, hold, err := os.Pipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd.ExtraFiles = []*os.File{held}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		_, _ = hold.Close(), input.Close()
+		endOf(tb, cmd)
+	})
+	if err := held.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	p := played{Cmd: cmd, hold: hold}
+	if _, err := fmt.Fscanf(bufio.NewReader(output), "ready %d\n", &p.child); err != nil {
+		tb.Fatalf("the process that plays %s is not ready: %v", role, err)
+	}
+	return p
+}
+
+// TestHelperProcess is not a test: it is what a process of a task does in the tests of this file.
+func TestHelperProcess(t *testing.T) {
+	role := os.Getenv(helperEnv)
+	if role == "" {
+		t.Skip("it is the process that other tests start")
+	}
+	child := 0
+	switch role {
+	case "busy":
+		burn(300 * time.Millisecond)
+	case "ignores-sigchld":
+		signal.Ignore(syscall.SIGCHLD)
+	case "parent":
+		cmd := exec.Command("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo ready; read x <&3")
+		cmd.ExtraFiles = []*os.File{os.NewFile(3, "hold")}
+		output, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := output.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		child = cmd.Process.Pid
+	}
+	fmt.Println("ready", child)
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	os.Exit(0)
+}
+
+// burn uses CPU time.
+func burn(d time.Duration) {
+	begun, err := processCPU(os.Getpid())
+	for now := begun; err == nil && now-begun < d; {
+		now, err = processCPU(os.Getpid())
+	}
+}
+
+// awaitEnd returns once a process has ended, be it as a zombie; it need not be a child.
+func awaitEnd(tb testing.TB, pidfd int) {
+	tb.Helper()
+	const limit = 10_000 // milliseconds
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, limit)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n != 1 || err != nil {
+			tb.Fatalf("the process does not end: %v", err)
+		}
+		return
+	}
+}
+
+func pidfdOf(tb testing.TB, pid int) int {
+	tb.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ENOSYS) {
+		tb.Skip("needs pidfd_open(2), since Linux 5.3")
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
+}
+
+func TestTreeOfLivingProcesses(t *testing.T) {
+	busy := play(t, "busy")
+	pids := append(sleepers(t, 3), busy.Process.Pid)
+	slices.Sort(pids)
+	tree := treeOf(t, rootsOf(pids...))
+	var s Sample
+	collect(&s, tree)
+	if diff := cmp.Diff(pids, pidsOf(&s)); diff != "" {
+		t.Fatalf("PIDs (-want +got)\n%s", diff)
+	}
+	for _, r := range s.Task {
+		if !r.Present() {
+			t.Errorf("%s is absent: %s", rowOf(r.ID()).Name, r.Reason())
+		}
+	}
+	if live := mustNumber(t, &s, TreeCPULive); live < 0.3 {
+		t.Errorf("the processes have used %v s, and one of them alone 0.3", live)
+	}
+	for i := range s.Processes {
+		compareWithLibraries(t, &s.Processes[i])
+	}
+}
+
+// compareWithLibraries holds a row against what two other readers say of the process.
+func compareWithLibraries(t *testing.T, row *ProcessRow) {
+	t.Helper()
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := fs.Proc(row.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := p.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ProcessRow{ProcessID: ProcessID{PID: stat.PID, Start: stat.Starttime}, PPID: stat.PPID, Command: stat.Comm}
+	got := ProcessRow{ProcessID: row.ProcessID, PPID: row.PPID, Command: row.Command}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-procfs +tacho)\n%s", diff)
+	}
+	number := func(id ID) float64 {
+		value, ok := row.Readings.Number(id)
+		if !ok {
+			t.Errorf("process %d: no %s", row.PID, rowOf(id).Name)
+		}
+		return value
+	}
+	const tick = 0.01
+	if cpu := number(ProcessCPU); math.Abs(cpu-stat.CPUTime()) > 2*tick {
+		t.Errorf("process %d used %v s, procfs says %v", row.PID, cpu, stat.CPUTime())
+	}
+	q, err := gopsutil.NewProcess(int32(row.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := q.MemoryInfo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rss := number(ProcessRSS); rss != float64(memory.RSS) && row.Command == "sleep" {
+		t.Errorf("process %d has %v bytes, gopsutil says %v", row.PID, rss, memory.RSS)
+	}
+	if number(ProcessVsize) != float64(memory.VMS) && row.Command == "sleep" {
+		t.Errorf("process %d has %v bytes of addresses, gopsutil says %v", row.PID, number(ProcessVsize), memory.VMS)
+	}
+}
+
+func TestTreeCountsNanoseconds(t *testing.T) {
+	pid := sleepers(t, 1)[0]
+	tree := treeFor(t, rootsOf(pid), Select(ProcessCPU))
+	var s Sample
+	collect(&s, tree)
+	cpu, ok := s.Processes[0].Readings.Number(ProcessCPU)
+	// Starting a program takes a fraction of a tick, which stat shows as 0.
+	if !ok || cpu <= 0 || cpu >= 1 {
+		t.Errorf("a sleeping process used %v s (%v)", cpu, ok)
+	}
+}
+
+// TestTreeWhileProcessesEnd kills a process at every point between two reads of it.
+func TestTreeWhileProcessesEnd(t *testing.T) {
+	end := func(cmd *exec.Cmd) { endOf(t, cmd) }
+	start := func() (*exec.Cmd, *Members, *process) {
+		cmd := exec.Command("sleep", "1000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		m := NewMembers(rootsOf(cmd.Process.Pid))
+		m.use(fileStat, fileStatm, fileIO)
+		t.Cleanup(func() {
+			if err := m.leave(); err != nil {
+				t.Error(err)
+			}
+		})
+		return cmd, m, m.see(cmd.Process.Pid, 0)
+	}
+	for _, file := range []processFile{fileStat, fileStatm, fileIO} {
+		cmd, m, p := start()
+		if _, err := m.read(p, file); err != nil || !p.kept[file].isOpen() {
+			t.Fatalf("%v: %v", file, err)
+		}
+		end(cmd)
+		if _, err := m.read(p, file); !gone(err) || !p.dead {
+			t.Errorf("%v was open: %v, dead %v", file, err, p.dead)
+		}
+
+		cmd, m, p = start()
+		m.maxKept = 0
+		_ = m.release(p)
+		end(cmd)
+		if _, err := m.read(p, file); !gone(err) || !p.dead {
+			t.Errorf("%v was not open: %v, dead %v", file, err, p.dead)
+		}
+	}
+	cmd, m, p := start()
+	end(cmd)
+	if err := m.verify(p); !gone(err) {
+		t.Errorf("verify: %v", err)
+	}
+	if q := m.admit(cmd.Process.Pid, 0); q != nil {
+		t.Errorf("a process that is gone is admitted: %+v", q.ProcessID)
+	}
+}
+
+func TestTreeKeepsTheEndedInTheSum(t *testing.T) {
+	busy, pid := play(t, "busy"), sleepers(t, 1)[0]
+	tree := treeOf(t, rootsOf(busy.Process.Pid, pid))
+	var s Sample
+	collect(&s, tree)
+	before := mustNumber(t, &s, TreeCPU)
+	endOf(t, busy.Cmd)
+	collect(&s, tree)
+	checkNumber(t, &s, TreeProcesses, 1)
+	checkNumber(t, &s, TreeProcessesExited, 1)
+	if exited := mustNumber(t, &s, TreeCPUExited); exited < 0.3 || exited > before {
+		t.Errorf("the ended process had used %v s of %v", exited, before)
+	}
+	if after := mustNumber(t, &s, TreeCPU); after < before {
+		t.Errorf("the total went from %v to %v", before, after)
+	}
+	sum := mustNumber(t, &s, TreeCPULive) + mustNumber(t, &s, TreeCPUExited) + mustNumber(t, &s, TreeCPUUnattributed)
+	checkNumber(t, &s, TreeCPU, sum)
+}
+
+func TestTreeOfHostileNames(t *testing.T) {
+	for _, name := range []string{"a) R 1 (b", ") (", "x\ny\n", "\xff\xfe", "%d", "a b"} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.Symlink(os.Args[0], path); err != nil {
+			t.Fatal(err)
+		}
+		cmd := playFrom(t, path, "idle")
+		tree := treeOf(t, rootsOf(cmd.Process.Pid))
+		var s Sample
+		collect(&s, tree)
+		if len(s.Processes) != 1 || s.Processes[0].Command != name {
+			t.Errorf("%q: %+v", name, s.Processes)
+			continue
+		}
+		if ppid := s.Processes[0].PPID; ppid != os.Getpid() {
+			t.Errorf("%q: parent %d, want %d", name, ppid, os.Getpid())
+		}
+	}
+}
+
+func TestTreeSeesWhoIgnoresSIGCHLD(t *testing.T) {
+	for role, want := range map[string]bool{"idle": false, "ignores-sigchld": true} {
+		cmd := play(t, role)
+		tree := treeFor(t, rootsOf(cmd.Process.Pid), Select(TreeCPU))
+		var s Sample
+		collect(&s, tree)
+		if got := tree.LostChildren(); got != want {
+			t.Errorf("%s: LostChildren is %v, want %v", role, got, want)
+		}
+	}
+}
+
+// TestTreeKeepsOrphans holds that a process stays in the task when its parent has ended and it is somebody else's
+// child, init's in the worst case.
+func TestTreeKeepsOrphans(t *testing.T) {
+	parent := play(t, "parent")
+	roots := []int{parent.Process.Pid}
+	tree := treeOf(t, Target{FS: HostFS(), Roots: func() []int { return roots }})
+	var s Sample
+	collect(&s, tree)
+	if want := []int{parent.Process.Pid, parent.child}; !cmp.Equal(pidsOf(&s), want) {
+		t.Fatalf("PIDs %v, want %v", pidsOf(&s), want)
+	}
+	endOf(t, parent.Cmd)
+	roots = nil
+	collect(&s, tree)
+	if want := []int{parent.child}; !cmp.Equal(pidsOf(&s), want) {
+		t.Fatalf("after the parent's end: PIDs %v, want %v", pidsOf(&s), want)
+	}
+	if ppid := s.Processes[0].PPID; ppid == parent.Process.Pid {
+		t.Errorf("its parent is still %d", ppid)
+	}
+}
+
+func TestTreeCountsZombies(t *testing.T) {
+	targets := map[string]func(*testing.T, played) Target{
+		"children":  func(_ *testing.T, p played) Target { return rootsOf(p.Process.Pid) },
+		"cgroup v1": func(t *testing.T, p played) Target { return inCgroup(t, false, p) },
+		"cgroup v2": func(t *testing.T, p played) Target { return inCgroup(t, true, p) },
+	}
+	for name, target := range targets {
+		t.Run(name, func(t *testing.T) {
+			parent := play(t, "parent")
+			tree := treeOf(t, target(t, parent))
+			var s Sample
+			collect(&s, tree)
+			pidfd := pidfdOf(t, parent.child)
+			if err := parent.hold.Close(); err != nil {
+				t.Fatal(err)
+			}
+			awaitEnd(t, pidfd)
+			collect(&s, tree)
+			if want := []int{parent.Process.Pid, parent.child}; !cmp.Equal(pidsOf(&s), want) {
+				t.Fatalf("PIDs %v, want %v", pidsOf(&s), want)
+			}
+			zombie := s.Processes[1].Readings
+			cpu, _ := zombie.Number(ProcessCPU)
+			rss, ok := zombie.Number(ProcessRSS)
+			state, _ := zombie.Get(ProcessState)
+			if text, _ := state.Text(); text != "Z" || cpu <= 0 || rss != 0 || !ok {
+				t.Errorf("state %q, CPU %v s, RSS %v (%v)", text, cpu, rss, ok)
+			}
+		})
+	}
+}
+
+func inCgroup(tb testing.TB, v2 bool, p played) Target {
+	tb.Helper()
+	cgroup := makeCgroup(tb, v2)
+	enter(tb, cgroup.Procs(), p.Process.Pid, p.child)
+	return Target{FS: HostFS(), Cgroup: cgroup}
+}
+
+// TestTreeFollowsCgroups holds that members are those of this moment: on v1 the kernel gives a descriptor that is
+// read again the old list.
+func TestTreeFollowsCgroups(t *testing.T) {
+	for _, v2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("v2=%v", v2), func(t *testing.T) {
+			cgroup := makeCgroup(t, v2)
+			dir := cgroup.Procs()
+			pids := sleepers(t, 3)
+			slices.Sort(pids)
+			enter(t, dir, pids...)
+			tree := treeOf(t, Target{FS: HostFS(), Cgroup: cgroup})
+			var s Sample
+			check := func(exited float64, want ...int) {
+				t.Helper()
+				collect(&s, tree)
+				if diff := cmp.Diff(want, pidsOf(&s)); diff != "" {
+					t.Errorf("PIDs (-want +got)\n%s", diff)
+				}
+				checkNumber(t, &s, TreeProcessesExited, exited)
+			}
+			check(0, pids...)
+			nested := filepath.Join(dir, "a", "b")
+			if err := os.MkdirAll(nested, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			enter(t, nested, pids[1])
+			check(0, pids...)
+			enter(t, dir, pids[1])
+			check(0, pids...)
+			before := mustNumber(t, &s, TreeCPULive)
+			enter(t, filepath.Dir(dir), pids[0])
+			check(1, pids[1:]...)
+			if sum := mustNumber(t, &s, TreeCPULive) + mustNumber(t, &s, TreeCPUExited); sum < before {
+				t.Errorf("the time of the process that left is lost: %v of %v s are known", sum, before)
+			}
+			enter(t, dir, pids[0])
+			check(1, pids...)
+		})
+	}
+}
+
+func TestTreeAllocatesNothing(t *testing.T) {
+	everything := SelectWhere(func(m Measurement) bool { return m.Source == SourceTree || m.Source == SourceIO })
+	targets := map[string]func(*testing.T) (Target, int){
+		"children": func(t *testing.T) (Target, int) { return rootsOf(sleepers(t, 5)...), defaultMaxKept },
+		"children, nothing kept open": func(t *testing.T) (Target, int) {
+			return rootsOf(sleepers(t, 5)...), 0
+		},
+		"children of threads": func(t *testing.T) (Target, int) { return rootsOf(os.Getpid()), defaultMaxKept },
+		"cgroup v1": func(t *testing.T) (Target, int) {
+			cgroup := makeCgroup(t, false)
+			enter(t, cgroup.Procs(), sleepers(t, 5)...)
+			return Target{FS: HostFS(), Cgroup: cgroup}, defaultMaxKept
+		},
+		"cgroup v2": func(t *testing.T) (Target, int) {
+			cgroup := makeCgroup(t, true)
+			enter(t, cgroup.V2, sleepers(t, 5)...)
+			return Target{FS: HostFS(), Cgroup: cgroup, MaxRows: 3}, defaultMaxKept
+		},
+	}
+	for name, target := range targets {
+		t.Run(name, func(t *testing.T) {
+			where, kept := target(t)
+			m := NewMembers(where)
+			m.maxKept = kept
+			tree, io := OpenTree(where, everything, m), OpenIO(where, everything, m)
+			var s Sample
+			sample := func() { collect(&s, tree, io) }
+			sample()
+			if allocs := testing.AllocsPerRun(20, sample); allocs != 0 {
+				t.Errorf("a sample allocates %v times, want 0", allocs)
+			}
+			if m.keptFiles > kept || kept == 0 && m.keptFiles != 0 {
+				t.Errorf("%d files are kept open, at most %d should be", m.keptFiles, kept)
+			}
+			for _, source := range []Source{tree, io, io} {
+				if err := source.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			if m.keptFiles != 0 {
+				t.Errorf("%d files are open after the last Close", m.keptFiles)
+			}
+		})
+	}
+}
