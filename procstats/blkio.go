@@ -13,31 +13,33 @@ func blkioV1(recursive bool) []cgroupFileSpec {
 	if recursive {
 		bytesName, requestsName = bytesName+suffix, requestsName+suffix
 	}
-	const (
-		needs = "needs CONFIG_BLK_DEV_THROTTLING"
-		// Seen on Linux 5.4 and, for every device, since 6.10.
-		noDevice = "many kernels count block I/O on cgroup v1 only on devices for which a throttle rule was set"
-	)
+	const needs = "needs CONFIG_BLK_DEV_THROTTLING"
 	return []cgroupFileSpec{
 		{
 			controller: "blkio", name: bytesName, since: needs, parse: parseBlkio,
 			fields: []cgroupFieldSpec{
-				{id: CgroupBlkioRead, key: "Read", since: noDevice},
-				{id: CgroupBlkioWrite, key: "Write", since: noDevice},
+				{id: CgroupBlkioRead, key: "Read", missing: blkioCountsNothing(bytesName)},
+				{id: CgroupBlkioWrite, key: "Write", missing: blkioCountsNothing(bytesName)},
 			},
 		},
 		{
 			controller: "blkio", name: requestsName, since: needs, parse: parseBlkio,
 			fields: []cgroupFieldSpec{
-				{id: CgroupBlkioReadOperations, key: "Read", since: noDevice},
-				{id: CgroupBlkioWriteOperations, key: "Write", since: noDevice},
+				{id: CgroupBlkioReadOperations, key: "Read", missing: blkioCountsNothing(requestsName)},
+				{id: CgroupBlkioWriteOperations, key: "Write", missing: blkioCountsNothing(requestsName)},
 			},
 		},
 	}
 }
 
-// parseBlkio sums "MAJOR:MINOR KEY VALUE" lines over all devices. The last line, "Total VALUE", has no device: a
-// file of that line alone counts nothing, and its 0 says nothing about the task.
+// blkioCountsNothing words what a 0 of blk-throttle means. Most kernels pass requests by its counters unless a
+// throttle rule for their device and direction exists: 6.1 shows lines of zeros then, 6.10 and later no line at all.
+func blkioCountsNothing(file string) string {
+	return file + " has counted nothing: most kernels count block I/O on cgroup v1 only where a throttle rule is set"
+}
+
+// parseBlkio sums "MAJOR:MINOR KEY VALUE" lines over all devices and leaves sums of 0 missing: they say nothing about
+// the task. The last line, "Total VALUE", has no device.
 func parseBlkio(data []byte, fields []cgroupField) {
 	for len(data) > 0 {
 		line, rest, ok := cutLine(data)
@@ -51,7 +53,7 @@ func parseBlkio(data []byte, fields []cgroupField) {
 		_, operation, _ := bytes.Cut(line, []byte{' '})
 		key, value, found := bytes.Cut(operation, []byte{' '})
 		for i := range fields {
-			if found && string(key) == fields[i].key {
+			if found && string(key) == fields[i].key && string(value) != "0" {
 				fields[i].add(value)
 			}
 		}

@@ -141,7 +141,7 @@ func (r *cgroupReader) addForeign(spec *cgroupFileSpec, sel Selection, c Cgroup)
 		case 1:
 			reason = "cgroup v1 has no " + what
 			if field.id == CgroupMemoryRefaultAnon || field.id == CgroupMemoryRefaultFile {
-				reason = "it is read on cgroup v2 only"
+				reason = what + " is read on cgroup v2 only"
 			}
 		case 2:
 			reason = "cgroup v2 has no " + what

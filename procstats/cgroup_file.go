@@ -122,6 +122,8 @@ type cgroupFieldSpec struct {
 	per float64
 	// since says why the key may be missing in a file that exists, for people; empty for no known reason.
 	since string
+	// missing is the whole reason for absence, where "FILE has no KEY: SINCE" would not be true.
+	missing string
 }
 
 // cgroupFile is one kernel file of the task's cgroup, kept open.
@@ -162,6 +164,9 @@ func openCgroupFile(dir string, spec *cgroupFileSpec, selected func(ID) bool, ex
 }
 
 func missingReason(file string, field cgroupFieldSpec) string {
+	if field.missing != "" {
+		return field.missing
+	}
 	reason := file + " is empty"
 	if field.key != "" {
 		reason = file + " has no " + field.key

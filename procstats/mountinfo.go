@@ -119,11 +119,12 @@ func (m mountEntry) visible(all []mountEntry) bool {
 			return false
 		}
 	}
-	// A mount that is put on a folder above an older one of the same parent hides it; a younger one would have it
-	// as its parent.
+	// A mount that is put on a folder above an older one of the same parent hides it; a younger one would have it as
+	// its parent. The first of all mounts can be its own parent.
 	for range all { // no chain of parents is longer
 		for _, other := range all {
-			if other.id != m.id && other.parent == m.parent && other.point != m.point && within(other.point, m.point) {
+			sibling := other.parent == m.parent && other.id != m.id && other.id != m.parent
+			if sibling && other.point != m.point && within(other.point, m.point) {
 				return false
 			}
 		}
