@@ -131,7 +131,7 @@ func (r *recorder) fillFinal(merged *procstats.Sample, wall time.Duration) {
 	info := r.info
 	info.Samples = r.sampler.cost.collections.Load()
 	info.Measurements, info.Absent = values(merged.Task)
-	history := procstats.History{Elapsed: wall}
+	history := procstats.History{Elapsed: wall, Window: &r.whole}
 	if peak, err := r.whole.Reduce(procstats.TreeRSS, procstats.Max); err == nil {
 		history.Peak = peak
 	}

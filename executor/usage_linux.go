@@ -31,7 +31,7 @@ func usage(w *procstats.Window, rows *procstats.Sample, selection procstats.Sele
 		u.Measurements[m.Name] = reduced
 	}
 	if rows != nil {
-		u.Headline = headlines(procstats.Headlines(rows, procstats.History{}))
+		u.Headline = headlines(procstats.Headlines(rows, procstats.History{Window: w}))
 		u.Processes = usageProcesses(w, rows)
 	}
 	return u
