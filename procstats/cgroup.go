@@ -73,9 +73,13 @@ func cgroupFilesV2() []cgroupFileSpec {
 
 // cgroupFilesV1 lists every file that is read from the v1 folders.
 func cgroupFilesV1(c Cgroup) []cgroupFileSpec {
-	_, err := os.Lstat(filepath.Join(c.V1["blkio"], "blkio.throttle.io_service_bytes_recursive"))
+	recursive := false
+	if dir := c.V1["blkio"]; dir != "" {
+		_, err := os.Lstat(filepath.Join(dir, "blkio.throttle.io_service_bytes_recursive"))
+		recursive = err == nil
+	}
 	return slices.Concat(cpuacctV1(), cpuStatV1(), memoryCurrentV1(), memoryStatV1(), memoryOOMControlV1(),
-		blkioV1(err == nil), pidsFiles(), cpuMaxV1())
+		blkioV1(recursive), pidsFiles(), cpuMaxV1())
 }
 
 // cgroupController names the v1 controller whose folder decides where a measurement is read.

@@ -41,7 +41,7 @@ func memoryStatV1() []cgroupFileSpec {
 			{id: CgroupMemoryFileMapped, key: "total_mapped_file"},
 			{id: CgroupMemoryFileDirty, key: "total_dirty"},
 			{id: CgroupMemoryFileWriteback, key: "total_writeback"},
-			{id: CgroupMemorySwapCurrent, key: "total_swap", since: "the kernel does not account swap (CONFIG_SWAP, boot parameter swapaccount=1)"},
+			{id: CgroupMemorySwapCurrent, key: "total_swap", since: reasonNoSwapAccounting},
 			{id: CgroupMemoryPgfault, key: "total_pgfault"},
 			{id: CgroupMemoryPgmajfault, key: "total_pgmajfault"},
 			{id: CgroupMemoryInactiveFile, key: "total_inactive_file"},

@@ -3,13 +3,14 @@
 
 package procstats
 
+const reasonNoSwapAccounting = "the kernel does not account swap (CONFIG_SWAP, boot parameter swapaccount=1)"
+
 // memorySwapV2 exist where the kernel accounts swap. On v1, memory.stat total_swap has the use; its limit counts
 // memory and swap together, which is another meaning, and there is no peak.
 func memorySwapV2() []cgroupFileSpec {
-	const accounting = "the kernel does not account swap (CONFIG_SWAP, boot parameter swapaccount=1)"
 	return []cgroupFileSpec{
 		{
-			controller: "memory", name: "memory.swap.current", since: accounting, parse: parseSingleValue,
+			controller: "memory", name: "memory.swap.current", since: reasonNoSwapAccounting, parse: parseSingleValue,
 			fields: []cgroupFieldSpec{{id: CgroupMemorySwapCurrent}},
 		},
 		{
@@ -19,7 +20,7 @@ func memorySwapV2() []cgroupFileSpec {
 			fields: []cgroupFieldSpec{{id: CgroupMemorySwapPeak}},
 		},
 		{
-			controller: "memory", name: "memory.swap.max", since: accounting, parse: parseSingleValue,
+			controller: "memory", name: "memory.swap.max", since: reasonNoSwapAccounting, parse: parseSingleValue,
 			fields: []cgroupFieldSpec{{id: CgroupMemorySwapMax}},
 		},
 	}
