@@ -72,8 +72,12 @@ func (p *recordPage) whyAbsent(id procstats.ID) string {
 	if reason := p.record.Absent[m.Name]; reason != "" {
 		return reason
 	}
-	if p.record.State == record.Running {
+	switch p.record.State {
+	case record.Running:
 		return "the record is written at the end"
+	case record.Lost:
+		return "the record was not written to its end"
+	case record.Exited:
 	}
 	return "it was not selected"
 }

@@ -77,7 +77,7 @@ func (p *recordPage) sum(processes *record.Processes) {
 	// A microsecond is what cpu.stat resolves.
 	switch off := sum - total; {
 	case missing > 0:
-		fmt.Fprintf(&p.text, "  %d values are not known, so the table does not add up\n", missing)
+		fmt.Fprintf(&p.text, "  the table does not add up: values that are not known: %d\n", missing)
 	case math.Abs(off) <= 1e-6+1e-9*math.Abs(total):
 		p.text.WriteString("  rows + exited + unattributed = total\n")
 	default:

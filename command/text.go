@@ -29,7 +29,7 @@ func formatValue(unit procstats.Unit, value float64) string {
 	case procstats.Seconds:
 		return formatSeconds(value)
 	case procstats.Cores:
-		return trimZeros(strconv.FormatFloat(value, 'f', 2, 64)) + " cores"
+		return strconv.FormatFloat(value, 'f', 2, 64) + " cores"
 	case procstats.None:
 	}
 	return trimZeros(strconv.FormatFloat(value, 'f', 2, 64))
@@ -65,13 +65,20 @@ func formatSeconds(value float64) string {
 	case size < 600:
 		return strconv.FormatFloat(value, 'f', 2, 64) + " s"
 	}
-	return (time.Duration(math.Round(value)) * time.Second).String()
+	step := 100 * time.Millisecond
+	if size >= 3600 {
+		step = time.Second
+	}
+	return time.Duration(value * float64(time.Second)).Round(step).String()
 }
 
 // formatShare writes part of whole in percent; the dash where there is no whole.
 func formatShare(part, whole float64) string {
-	if whole == 0 {
+	switch share := part / whole; {
+	case whole == 0:
 		return dash
+	case share > 0 && share < 0.0005:
+		return "<0.1 %"
 	}
 	return strconv.FormatFloat(100*part/whole, 'f', 1, 64) + " %"
 }

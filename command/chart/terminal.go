@@ -36,6 +36,7 @@ func Text(panels []Panel, width, height int, colour bool) string {
 func (p Panel) text(end float64, width, height int, colour bool) string {
 	values := valueTicks(p.Unit, p.highest())
 	top := values[len(values)-1].value
+	height = rowsFor(len(values)-1, height)
 	labels := labelColumns(p.Unit, top, height)
 	lines := slices.DeleteFunc(p.drawable(top), func(line Line) bool { return !line.Main })
 	var data [][]float64
@@ -62,6 +63,10 @@ func (p Panel) text(end float64, width, height int, colour bool) string {
 	options = append(options, asciigraph.SeriesColors(colours...), asciigraph.SeriesChars(chars...))
 	return asciigraph.PlotMany(data, options...) + "\n" + strings.Repeat(" ", labels+1) + legend.String()
 }
+
+// rowsFor is how many rows a panel gets out of so many at most: the same number for each of its steps, so that the
+// rows stand for round values.
+func rowsFor(steps, most int) int { return steps * max(1, most/steps) }
 
 // labelColumns is how wide the labels of the library's lines are.
 func labelColumns(unit Unit, top float64, height int) int {

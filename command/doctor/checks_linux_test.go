@@ -1,0 +1,163 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// hostOf is a host of the given files, by their paths below a root; /proc is in proc.
+func hostOf(t *testing.T, files map[string]string) Host {
+	t.Helper()
+	root := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Host{FS: procstats.FS{Proc: filepath.Join(root, "proc")}, Root: root}
+}
+
+func TestKernel(t *testing.T) {
+	for _, test := range []struct {
+		release string
+		state   State
+		enable  string
+	}{
+		{"6.12.9-cloud-amd64\n", Works, ""},
+		{"5.19.0\n", Works, ""},
+		{"5.10.0-8\n", Partly, "Linux 5.19 or newer"},
+		{"4.18.0-553.el8\n", Partly, "Linux 4.20 or newer, better 5.19"},
+		{"", Partly, ""},
+	} {
+		host := hostOf(t, map[string]string{"proc/sys/kernel/osrelease": test.release})
+		if c := readKernel(host).check(); c.State != test.state || c.Enable != test.enable {
+			t.Errorf("%q: %+v, want %s and %q", test.release, c, test.state, test.enable)
+		}
+	}
+	if c := readKernel(hostOf(t, nil)).check(); c.State != Partly {
+		t.Errorf("no osrelease: %+v, want partly", c)
+	}
+}
+
+func TestChecksOfAPoorHost(t *testing.T) {
+	host := hostOf(t, map[string]string{
+		"run/.containerenv": "", "proc/self/status": "Name:\tx\nCapEff:\t0000000000000000\nThreads:\t1\n",
+	})
+	if c := checkContainer(host); !strings.Contains(c.Found, "/run/.containerenv") {
+		t.Errorf("container: %+v", c)
+	}
+	for _, c := range []Check{checkPressure(host), checkKmsg(host), checkChildren(host), checkOwnProcess(host), checkOtherUsers(host), checkOOMScore(host)} {
+		if c.State == Works || c.Found == "" || c.Costs == "" || c.Enable == "" {
+			t.Errorf("%s: %+v, want what is wrong, what it costs and what enables it", c.Name, c)
+		}
+	}
+}
+
+func TestCapable(t *testing.T) {
+	host := hostOf(t, map[string]string{"proc/self/status": "CapEff:\t0000000001080000\n"})
+	if !capable(host, capSysPtrace) || !capable(host, capSysResource) || capable(host, 0) {
+		t.Error("capabilities of 0x1080000 are 19 and 24")
+	}
+	if capable(hostOf(t, map[string]string{"proc/self/status": "CapEff:\tmany\n"}), capSysPtrace) {
+		t.Error("a set that is no number has a capability in it")
+	}
+}
+
+func TestPlacement(t *testing.T) {
+	v2 := procstats.CgroupMount{Point: "/sys/fs/cgroup", Version: 2}
+	memory := procstats.CgroupMount{Point: "/sys/fs/cgroup/memory", Version: 1, Controllers: []string{"memory"}}
+	devices := procstats.CgroupMount{Point: "/sys/fs/cgroup/devices", Version: 1, Controllers: []string{"devices"}}
+	readOnly := v2
+	readOnly.ReadOnly = true
+	none := cgroup.None("mkdir: permission denied")
+	partly := &cgroup.Group{Cgroup: procstats.Cgroup{V2: "/x"}, Notes: []string{"no memory controller"}}
+	for _, test := range []struct {
+		name   string
+		mounts []procstats.CgroupMount
+		group  *cgroup.Group
+		state  State
+		enable string
+	}{
+		{"all is well", []procstats.CgroupMount{v2}, &cgroup.Group{Cgroup: procstats.Cgroup{V2: "/x"}}, Works, ""},
+		{"nothing is mounted", nil, none, Missing, "mount -t cgroup2 none /sys/fs/cgroup"},
+		{"read-only", []procstats.CgroupMount{readOnly}, none, Missing, "remount,rw"},
+		{"no leave to make groups", []procstats.CgroupMount{v2}, none, Missing, "scope -p Delegate=yes tacho run -- COMMAND"},
+		{"controllers are missing", []procstats.CgroupMount{v2}, partly, Partly, "scope -p Delegate=yes"},
+		{"v1", []procstats.CgroupMount{memory, devices}, none, Missing, "sudo mkdir -p /sys/fs/cgroup/memory/tacho && sudo chown"},
+	} {
+		c := checkPlacement(test.mounts, test.group)
+		if c.State != test.state || !strings.Contains(c.Enable, test.enable) || (test.enable == "") != (c.Enable == "") {
+			t.Errorf("%s: %+v, want %s and %q", test.name, c, test.state, test.enable)
+		}
+	}
+}
+
+func TestController(t *testing.T) {
+	host := hostOf(t, map[string]string{
+		"proc/cgroups":                  "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t0\t1\t1\nmemory\t0\t1\t0\n",
+		"cgroup/cgroup.subtree_control": "cpu pids\n",
+		"task/cgroup.controllers":       "pids\n",
+	})
+	v2 := []procstats.CgroupMount{{Point: filepath.Join(host.Root, "cgroup"), Version: 2}}
+	v1 := []procstats.CgroupMount{{Point: "/sys/fs/cgroup/cpu", Version: 1, Controllers: []string{"cpu"}}}
+	group := &cgroup.Group{Cgroup: procstats.Cgroup{V2: filepath.Join(host.Root, "task")}}
+	for _, test := range []struct {
+		name       string
+		mounts     []procstats.CgroupMount
+		controller string
+		state      State
+		enable     string
+	}{
+		{"there", v2, "pids", Works, ""},
+		{"switched off", v2, "memory", Missing, "boot with cgroup_enable=memory"},
+		{"handed on, not to us", v2, "cpu", Missing, "Delegate=yes"},
+		{"not handed on", v2, "io", Missing, "echo +io | sudo tee " + filepath.Join(host.Root, "cgroup", "cgroup.subtree_control")},
+		{"v1, not mounted", v1, "blkio", Missing, "sudo mount -t cgroup -o blkio none /sys/fs/cgroup/blkio"},
+		{"v1, no leave", v1, "cpu", Missing, "sudo mkdir -p /sys/fs/cgroup/cpu/tacho"},
+	} {
+		c := checkController(host, test.mounts, group, test.controller, "much")
+		if c.State != test.state || !strings.Contains(c.Enable, test.enable) || (test.enable == "") != (c.Enable == "") {
+			t.Errorf("%s: %+v, want %s and %q", test.name, c, test.state, test.enable)
+		}
+	}
+}
+
+func TestExamineLeavesNothingBehind(t *testing.T) {
+	r, err := Examine(Host{FS: procstats.HostFS(), Root: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Usable() || len(r.Checks) < 10 || len(r.Sources) == 0 {
+		t.Errorf("%d checks, %d sources, %d measurements", len(r.Checks), len(r.Sources), len(r.Readable))
+	}
+	for _, name := range r.Readable {
+		if reason, absent := r.Absent[name]; absent {
+			t.Errorf("%s can be read, and cannot: %s", name, reason)
+		}
+	}
+	home, err := procstats.FindCgroup(procstats.HostFS(), os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range append([]string{home.V2}, home.V1["memory"], home.V1["cpu"]) {
+		if dir == "" {
+			continue
+		}
+		left, err := filepath.Glob(filepath.Join(dir, "tacho-doctor-*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v (%v)", left, err)
+		}
+	}
+}

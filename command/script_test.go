@@ -1,0 +1,69 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/tachograph/tacho/command"
+)
+
+var update = flag.Bool("update", false, "write the golden parts of testdata/script anew")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"tacho": func() {
+			os.Exit(command.Execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		},
+	})
+}
+
+// TestScripts runs tacho as its users do. Each script finds the runs of testdata/runs in $WORK/runs.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("TZ", "UTC")
+			env.Setenv("NO_COLOR", "")
+			// The race detector would keep each of some hundred short processes for a second.
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
+			return os.CopyFS(filepath.Join(env.WorkDir, "runs"), os.DirFS(filepath.Join("testdata", "runs")))
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exitcode": exitCode},
+	})
+}
+
+// exitCode runs a program and compares its exit code: exitcode N PROGRAM ARGS.
+func exitCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exitcode N PROGRAM [ARG...]")
+	}
+	got := "0"
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		got = codeOf(err)
+	}
+	if got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}
+
+func codeOf(err error) string {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		return err.Error()
+	}
+	return strconv.Itoa(exit.ExitCode())
+}
