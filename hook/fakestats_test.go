@@ -36,6 +36,7 @@ type opening struct {
 type message struct {
 	after time.Duration
 	err   error
+	deaf  bool // Recv blocks for after, whatever ctx says
 }
 
 func (d *statsDriver) OpenStats(ctx context.Context, _ time.Duration) (hook.StatsStream, error) {
@@ -96,6 +97,10 @@ func (s *stream) Recv() (*procstats.Sample, error) {
 	m := message{after: 1000 * time.Hour}
 	if len(s.messages) > 0 {
 		m, s.messages = s.messages[0], s.messages[1:]
+	}
+	if m.deaf {
+		<-time.After(m.after)
+		return &procstats.Sample{}, nil
 	}
 	timer := time.NewTimer(m.after)
 	defer timer.Stop()

@@ -35,6 +35,7 @@ type taskStart struct {
 	stopErrs []error // returned by the first calls of Stop, which then do nothing
 	obeys    bool    // ends by the kill signal; else only by the kill
 	ends     time.Duration
+	lingers  time.Duration // how long Wait takes to return when ctx is done
 }
 
 func (d *taskDriver) Start(ctx context.Context) (hook.Handle, error) {
@@ -122,6 +123,7 @@ func (t *task) Wait(ctx context.Context) (hook.Exit, error) {
 		defer t.mu.Unlock()
 		return t.exit, nil
 	case <-ctx.Done():
+		<-time.After(t.step.lingers)
 		return hook.Exit{}, ctx.Err()
 	}
 }

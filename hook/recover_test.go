@@ -57,6 +57,20 @@ func TestRunnerShutdownBesidesRunning(t *testing.T) {
 	}
 }
 
+func TestRunnerShutdownJoinsTheWait(t *testing.T) {
+	stageTest(t, []taskStart{{lingers: time.Second}}, hook.Config{}, func(t *testing.T, s *stage) {
+		s.run()
+		after(time.Minute)
+		before := time.Now()
+		s.cancel(errAgentStops)
+		<-s.done
+		if took := time.Since(before); took != time.Second {
+			t.Errorf("Run ended after %v, its Wait after 1s", took)
+		}
+		s.driver.tasks[0].die(hook.Exit{})
+	})
+}
+
 func TestRunnerShutdownDuringKill(t *testing.T) {
 	stageTest(t, []taskStart{{obeys: true, ends: time.Hour}}, hook.Config{KillTimeout: 2 * time.Hour}, func(t *testing.T, s *stage) {
 		s.run()

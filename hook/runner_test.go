@@ -225,6 +225,8 @@ func TestRunnerRestartPolicy(t *testing.T) {
 	short.Interval = 30 * time.Second
 	never := hook.RestartPolicy{OnSuccess: true}
 	delayedNever := hook.RestartPolicy{Mode: hook.RestartModeDelay, Interval: time.Minute}
+	tight := hook.RestartPolicy{Attempts: 1, Interval: 30 * time.Second, Mode: hook.RestartModeFail}
+	longer := taskStart{runs: 20 * time.Second, exit: hook.Exit{Code: 1}}
 	fails, ends := taskStart{runs: time.Second, exit: hook.Exit{Code: 1}}, taskStart{runs: time.Second}
 	cases := map[string]struct {
 		policy   hook.RestartPolicy
@@ -239,6 +241,7 @@ func TestRunnerRestartPolicy(t *testing.T) {
 		"batch fails":           {batch, []taskStart{fails}, hook.EventNotRestarting, 3, `exceeded 3 attempts in 24h0m0s, mode is "fail"`, []float64{0, 16, 32, 48}},
 		"service succeeds":      {service, []taskStart{ends}, hook.EventNotRestarting, 2, `exceeded 2 attempts in 30m0s, mode is "fail"`, []float64{0, 16, 32}},
 		"new interval":          {short, []taskStart{fails, fails, fails, {err: errBroken}}, hook.EventNotRestarting, 3, "error was unrecoverable", []float64{0, 16, 32, 48}},
+		"interval from start":   {tight, []taskStart{longer}, hook.EventNotRestarting, 2, `exceeded 1 attempts in 30s, mode is "fail"`, []float64{0, 20, 40}},
 		"no attempts":           {never, []taskStart{ends}, hook.EventNotRestarting, 0, "policy allows no restarts", []float64{0}},
 		"no attempts, delay":    {delayedNever, []taskStart{fails}, hook.EventNotRestarting, 0, "policy allows no restarts", []float64{0}},
 		"delay mode":            {delayMode, []taskStart{fails, fails, fails, ends}, hook.EventCompleted, 3, "task completed", []float64{0, 16, 60, 76}},
@@ -387,6 +390,9 @@ func TestRunnerRestart(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, s.record.types()[:len(want)]); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		if at := s.State().RestartAt; !at.IsZero() {
+			t.Errorf("RestartAt of a running task = %v", at)
 		}
 		s.Stop("enough")
 		s.wantDead(hook.EventKilled, false, 5)

@@ -493,6 +493,42 @@ func TestStatsDeafDriver(t *testing.T) {
 	})
 }
 
+// What is not wanted any more when a hanging driver comes back is not opened.
+func TestStatsDeafDriverAndNoTask(t *testing.T) {
+	benchTest(t, true, []opening{{deaf: true}}, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(time.Second)
+		b.poststart()
+		b.SetPublish(false)
+		after(2 * time.Hour)
+		if n := len(b.driver.openings()); n != 1 {
+			t.Errorf("%d openings, want 1", n)
+		}
+		b.exited()
+	})
+}
+
+// A sample that comes after its time is dropped, and says nothing about the stream that was opened meanwhile.
+func TestStatsLateSample(t *testing.T) {
+	script := []opening{{stream: []message{{after: time.Minute, deaf: true}}}, {}}
+	benchTest(t, true, script, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(time.Second)
+		b.poststart()
+		after(time.Minute)
+		if n := b.seen.count(); n != 0 {
+			t.Errorf("%d samples of a stream that was ended before", n)
+		}
+		if err := b.Err(); !errors.Is(err, hook.ErrStatsOpening) {
+			t.Errorf("Err = %v, want ErrStatsOpening", err)
+		}
+		if n := len(b.driver.openings()); n != 2 {
+			t.Errorf("%d openings, want 2", n)
+		}
+		b.exited()
+	})
+}
+
 // The updater may ask for Err while another goroutine ends the collection and waits for the updater.
 func TestStatsErrFromUpdater(t *testing.T) {
 	benchTest(t, true, []opening{{stream: samples(1000)}}, func(t *testing.T, b *bench) {
