@@ -14,12 +14,17 @@ import (
 
 	"github.com/tachograph/tacho/command"
 	"github.com/tachograph/tacho/executor"
+	"github.com/tachograph/tacho/plugin"
 	"github.com/tachograph/tacho/version"
 )
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "executor" {
 		os.Exit(executor.Main(version.String()))
+	}
+	// A host starts its plugins without arguments.
+	if len(os.Args) == 1 && plugin.Requested() {
+		os.Exit(plugin.Main(version.String()))
 	}
 	os.Exit(command.Execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -114,6 +114,9 @@ func DecodeConfig(msgpack []byte) (Config, error) {
 	c.RuntimeDir, c.CgroupParent, c.DeniedEnv = raw.RuntimeDir, raw.CgroupParent, raw.DeniedEnvvars
 	if raw.Metrics != nil {
 		c.MetricsAddress = raw.Metrics.Address
+		if err := checkAddress(c.MetricsAddress); err != nil {
+			return c, err
+		}
 	}
 	if c.RuntimeDir != "" && !filepath.IsAbs(c.RuntimeDir) {
 		return c, fmt.Errorf("runtime_dir %q is not absolute: %w", c.RuntimeDir, ErrInvalid)

@@ -20,3 +20,6 @@ func isExecutable(info fs.FileInfo) bool {
 	}
 	return info.Mode().Perm()&0o111 != 0
 }
+
+// surviveBrokenPipe is of use only where plugins have tasks to keep.
+func surviveBrokenPipe() (stop func()) { return func() {} }

@@ -1,0 +1,240 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// sampleAge is how old a sample may be for a reader of the endpoint: however many scrape, a task is read once in
+// that time.
+const sampleAge = time.Second
+
+// endpoint serves the numbers of the driver's tasks, read-only: /metrics, /v1/tasks and /v1/task/ID/stats. Tasks are
+// read when somebody asks, and not otherwise. It is for hosts that ask for no stats themselves.
+type endpoint struct {
+	driver  *Tacho
+	address string // host:port or unix:/path
+	server  *http.Server
+	serving sync.WaitGroup
+
+	mu  sync.Mutex // guards following
+	err error      // why it does not serve
+}
+
+func newEndpoint(d *Tacho, address string) *endpoint {
+	e := &endpoint{driver: d, address: address}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", e.metrics)
+	mux.HandleFunc("GET /v1/tasks", e.tasks)
+	// A task's id has slashes in it.
+	mux.HandleFunc("GET /v1/task/{path...}", e.stats)
+	const patience = 10 * time.Second
+	e.server = &http.Server{
+		Handler: e.guard(mux), ReadHeaderTimeout: patience, ReadTimeout: patience, WriteTimeout: 3 * patience,
+		BaseContext: func(net.Listener) context.Context { return d.ctx },
+	}
+	return e
+}
+
+// open listens, and serves beside.
+func (e *endpoint) open() error {
+	listener, err := listen(e.address)
+	if err != nil {
+		e.fail(err)
+		return err
+	}
+	e.serving.Go(func() {
+		if err := e.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			e.fail(err)
+		}
+	})
+	return nil
+}
+
+func (e *endpoint) close() error {
+	err := e.server.Close()
+	e.serving.Wait()
+	return err
+}
+
+func (e *endpoint) fail(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.err = err
+}
+
+// failure is why nothing is served; nil where it is.
+func (e *endpoint) failure() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}
+
+// checkAddress refuses addresses that others than this machine's users can reach: there is no token here.
+func checkAddress(address string) error {
+	if path, isUnix := strings.CutPrefix(address, "unix:"); isUnix {
+		if !strings.HasPrefix(path, "/") {
+			return fmt.Errorf("metrics: address %q: the path of a socket is absolute: %w", address, ErrInvalid)
+		}
+		return nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("metrics: address %q is neither host:port nor unix:/path: %w: %w", address, err, ErrInvalid)
+	}
+	if !isLoopback(host) {
+		return fmt.Errorf("metrics: address %q is not on the loopback interface: %w", address, ErrInvalid)
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+func listen(address string) (net.Listener, error) {
+	path, isUnix := strings.CutPrefix(address, "unix:")
+	if !isUnix {
+		return net.Listen("tcp", address)
+	}
+	// A socket that a killed process left behind is in the way; anything else there is somebody's file.
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
+		if conn, err := net.Dial("unix", path); err == nil {
+			return nil, errors.Join(fmt.Errorf("listen on %s: somebody serves there", path), conn.Close())
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("listen: %w", err)
+		}
+	}
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen: %w", err), listener.Close())
+	}
+	return listener, nil
+}
+
+// guard refuses requests over TCP that name another host: a web page that was made to resolve to this machine.
+func (e *endpoint) guard(next http.Handler) http.Handler {
+	if strings.HasPrefix(e.address, "unix:") {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		if !isLoopback(strings.Trim(host, "[]")) {
+			http.Error(w, "this address serves the machine itself", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (e *endpoint) metrics(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	if _, err := w.Write(exposition(e.read(r.Context()))); err != nil {
+		e.driver.log.Debug("send metrics", "error", err)
+	}
+}
+
+// read reads all running tasks, a few at a time.
+func (e *endpoint) read(ctx context.Context) []taskSample {
+	const atOnce = 8
+	var mu sync.Mutex
+	var samples []taskSample
+	var reading sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for _, t := range e.driver.list() {
+		slots <- struct{}{}
+		reading.Go(func() {
+			defer func() { <-slots }()
+			s, err := t.sample(ctx, sampleAge, false)
+			if err != nil {
+				e.driver.log.Debug("read task", "task", t.config.Name, "error", err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			samples = append(samples, taskSample{config: t.config, sample: s, startedAt: t.state.StartedAt})
+		})
+	}
+	reading.Wait()
+	return samples
+}
+
+// listedTask is one line of /v1/tasks.
+type listedTask struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"name"`
+	AllocID   string            `json:"alloc_id"`
+	Job       string            `json:"job"`
+	TaskGroup string            `json:"task_group"`
+	Namespace string            `json:"namespace"`
+	Running   bool              `json:"running"`
+	StartedAt time.Time         `json:"started_at"`
+	About     map[string]string `json:"about"`
+}
+
+func (e *endpoint) tasks(w http.ResponseWriter, _ *http.Request) {
+	all := []listedTask{}
+	for _, t := range e.driver.list() {
+		all = append(all, listedTask{
+			ID: t.config.ID, Name: t.config.Name, AllocID: t.config.AllocID, Job: t.config.JobName,
+			TaskGroup: t.config.TaskGroupName, Namespace: t.config.Namespace,
+			Running: t.running(), StartedAt: t.state.StartedAt, About: t.state.Attributes,
+		})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(all); err != nil {
+		e.driver.log.Debug("send tasks", "error", err)
+	}
+}
+
+// stats sends a whole sample. Process rows have names of commands in them, which only the socket serves.
+func (e *endpoint) stats(w http.ResponseWriter, r *http.Request) {
+	id, isStats := strings.CutSuffix(r.PathValue("path"), "/stats")
+	t, err := e.driver.find(id)
+	if !isStats || err != nil {
+		http.Error(w, ErrTaskNotFound.Error(), http.StatusNotFound)
+		return
+	}
+	s, err := t.sample(r.Context(), sampleAge, strings.HasPrefix(e.address, "unix:"))
+	if errors.Is(err, ErrTaskNotRunning) {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	if err != nil {
+		e.driver.log.Error("read task", "task", t.config.Name, "error", err)
+		http.Error(w, "the task could not be read", http.StatusBadGateway)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	history := procstats.History{Elapsed: s.Wall.Sub(t.state.StartedAt)}
+	text := procstats.AppendJSON(nil, s, procstats.Headlines(s, history))
+	if _, err := w.Write(append(text, '\n')); err != nil {
+		e.driver.log.Debug("send stats", "error", err)
+	}
+}

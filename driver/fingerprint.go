@@ -1,0 +1,116 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// fingerprintInterval is how often a driver looks whether anything has changed.
+const fingerprintInterval = 30 * time.Second
+
+// Names of attributes.
+const (
+	attributeDriver  = "driver." + Name
+	attributeVersion = attributeDriver + ".version"
+	attributeCgroup  = attributeDriver + ".cgroup"
+	attributeRoot    = attributeDriver + ".root"
+	attributeSource  = attributeDriver + ".source."
+	attributeMetrics = attributeDriver + ".metrics"
+)
+
+// Fingerprint implements Describer.
+func (d *Tacho) Fingerprint(ctx context.Context) (Stream[*Fingerprint], error) {
+	return &fingerprintStream{ctx: ctx, driver: d}, nil
+}
+
+type fingerprintStream struct {
+	ctx    context.Context
+	driver *Tacho
+	sent   *Fingerprint
+}
+
+func (s *fingerprintStream) Recv() (*Fingerprint, error) {
+	timer := time.NewTimer(fingerprintInterval)
+	defer timer.Stop()
+	for {
+		s.driver.mu.Lock()
+		changed := s.driver.changed
+		s.driver.mu.Unlock()
+		now := s.driver.fingerprint()
+		if !reflect.DeepEqual(now, s.sent) {
+			s.sent = now
+			return now, nil
+		}
+		timer.Reset(fingerprintInterval)
+		select {
+		case <-timer.C:
+		case <-changed:
+		case <-s.ctx.Done():
+			return nil, context.Cause(s.ctx)
+		case <-s.driver.ctx.Done():
+			return nil, io.EOF
+		}
+	}
+}
+
+// fingerprint looks at the machine.
+func (d *Tacho) fingerprint() *Fingerprint {
+	f := &Fingerprint{Health: Healthy, Description: "Healthy", Attributes: map[string]Attribute{
+		attributeDriver:  {Value: true},
+		attributeVersion: {Value: d.version},
+		attributeRoot:    {Value: os.Geteuid() == 0},
+	}}
+	d.describeMetrics(f)
+	if err := d.describeMachine(f); err != nil {
+		f.Health, f.Description = Unhealthy, err.Error()
+		if errors.Is(err, errors.ErrUnsupported) {
+			f.Health = Undetected
+		}
+	}
+	return f
+}
+
+func (d *Tacho) describeMetrics(f *Fingerprint) {
+	d.mu.Lock()
+	endpoint := d.endpoint
+	d.mu.Unlock()
+	if endpoint == nil {
+		return
+	}
+	f.Attributes[attributeMetrics] = Attribute{Value: endpoint.address}
+	if err := endpoint.failure(); err != nil {
+		f.Attributes[attributeMetrics+".reason"] = Attribute{Value: err.Error()}
+	}
+}
+
+// describeSources says what can be measured in a cgroup, and why not what cannot.
+func describeSources(f *Fingerprint, host procstats.FS, own procstats.Cgroup) error {
+	f.Attributes[attributeCgroup] = Attribute{Value: own.Layout()}
+	reader := procstats.Open(procstats.Target{
+		FS: host, Cgroup: own, Roots: func() []int { return []int{os.Getpid()} },
+	}, procstats.DefaultSelection())
+	for _, source := range reader.Describe() {
+		name := attributeSource + source.ID.String()
+		f.Attributes[name] = Attribute{Value: source.Available}
+		if source.Version != "" {
+			f.Attributes[name+".version"] = Attribute{Value: source.Version}
+		}
+		if !source.Available {
+			f.Attributes[name+".reason"] = Attribute{Value: source.Reason}
+		}
+	}
+	if err := reader.Close(); err != nil {
+		return fmt.Errorf("close sources: %w", err)
+	}
+	return nil
+}

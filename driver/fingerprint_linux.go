@@ -1,0 +1,37 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// describeMachine adds what tasks find here. The error says why none can run.
+func (d *Tacho) describeMachine(f *Fingerprint) error {
+	own, err := procstats.FindCgroup(d.host, os.Getpid())
+	if err != nil {
+		return fmt.Errorf("no /proc to read: %w", err)
+	}
+	if err := describeSources(f, d.host, own); err != nil {
+		return err
+	}
+	dir := runtimeDir(d.currentConfig())
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("no place for the sockets of executors: %w", err)
+	}
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("no place for the sockets of executors: %s: %w", dir, err)
+	}
+	if d.binary != "" {
+		if err := unix.Access(d.binary, unix.X_OK); err != nil {
+			return fmt.Errorf("no executable to run as executor: %s: %w", d.binary, err)
+		}
+	}
+	return nil
+}

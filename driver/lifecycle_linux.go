@@ -1,0 +1,121 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tachograph/tacho/executor/client"
+)
+
+// WaitTask implements Lifecycle.
+func (d *Tacho) WaitTask(ctx context.Context, id string) (*ExitResult, error) {
+	t, err := d.find(id)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-t.done:
+		exit := *t.exit
+		return &exit, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-d.ctx.Done():
+		return nil, fmt.Errorf("wait: the driver is closed: %w", ErrUnavailable)
+	}
+}
+
+// StopTask implements Lifecycle.
+func (d *Tacho) StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error {
+	t, err := d.find(id)
+	if err != nil {
+		return err
+	}
+	number := defaultStopSignal
+	if signal != "" {
+		if number, err = parseSignal(signal); err != nil {
+			return err
+		}
+	}
+	return t.stop(ctx, number, timeout)
+}
+
+// DestroyTask implements Lifecycle.
+func (d *Tacho) DestroyTask(ctx context.Context, id string, force bool) error {
+	t, err := d.find(id)
+	if err != nil {
+		return err
+	}
+	t.destroying.Lock()
+	defer t.destroying.Unlock()
+	if _, err := d.find(id); err != nil {
+		return err
+	}
+	if t.running() {
+		if !force {
+			return fmt.Errorf("destroy task %s: %w; stop it first, or use force", t.config.Name, ErrTaskRunning)
+		}
+		kill, cancel := context.WithTimeout(ctx, killTimeout)
+		defer cancel()
+		if err := t.stop(kill, syscall.SIGKILL, 0); err != nil {
+			return err
+		}
+	}
+	if err := t.release(ctx); err != nil {
+		// The task is gone; what is left are an executor without one, and its folder.
+		t.log.Error("release executor", "error", err)
+	}
+	d.mu.Lock()
+	delete(d.tasks, id)
+	d.mu.Unlock()
+	return nil
+}
+
+// InspectTask implements Lifecycle.
+func (d *Tacho) InspectTask(_ context.Context, id string) (*TaskStatus, error) {
+	t, err := d.find(id)
+	if err != nil {
+		return nil, err
+	}
+	s := &TaskStatus{
+		ID: t.config.ID, Name: t.config.Name, State: TaskRunning,
+		StartedAt: t.state.StartedAt, Attributes: maps.Clone(t.state.Attributes),
+	}
+	if !t.running() {
+		exit := *t.exit
+		s.State, s.CompletedAt, s.Exit = TaskExited, t.completedAt, &exit
+	}
+	return s, nil
+}
+
+// SignalTask implements Lifecycle.
+func (d *Tacho) SignalTask(ctx context.Context, id, signal string) error {
+	t, err := d.find(id)
+	if err != nil {
+		return err
+	}
+	number, err := parseSignal(signal)
+	if err != nil {
+		return err
+	}
+	if !t.running() {
+		return fmt.Errorf("signal task %s: %w", t.config.Name, ErrTaskNotRunning)
+	}
+	err = t.client.Signal(ctx, number, false)
+	if status.Code(err) == codes.NotFound || errors.Is(err, client.ErrLost) {
+		return fmt.Errorf("signal task %s: %w", t.config.Name, ErrTaskNotRunning)
+	}
+	if err != nil {
+		return fmt.Errorf("signal task %s: %w", t.config.Name, err)
+	}
+	return nil
+}

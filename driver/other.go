@@ -1,0 +1,78 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// errNoExecutor says why there are no tasks here: an executor needs Linux.
+func errNoExecutor(operation string) error {
+	return fmt.Errorf("%s on %s: %w", operation, runtime.GOOS, errors.ErrUnsupported)
+}
+
+// task never exists here.
+type task struct {
+	config *TaskConfig
+	state  *driverState
+}
+
+func (t *task) running() bool { return false }
+func (t *task) detach() error { return nil }
+
+func (t *task) sample(context.Context, time.Duration, bool) (*procstats.Sample, error) {
+	return nil, errNoExecutor("sample")
+}
+
+func (d *Tacho) describeMachine(*Fingerprint) error { return errNoExecutor("run tasks") }
+
+// StartTask implements Starter.
+func (d *Tacho) StartTask(context.Context, *TaskConfig) (*TaskHandle, *NetworkOverride, error) {
+	return nil, nil, Recoverable(errNoExecutor("start task"), false)
+}
+
+// RecoverTask implements Starter.
+func (d *Tacho) RecoverTask(context.Context, *TaskHandle) error { return errNoExecutor("recover task") }
+
+// WaitTask implements Lifecycle.
+func (d *Tacho) WaitTask(context.Context, string) (*ExitResult, error) { return nil, ErrTaskNotFound }
+
+// StopTask implements Lifecycle.
+func (d *Tacho) StopTask(context.Context, string, time.Duration, string) error {
+	return ErrTaskNotFound
+}
+
+// DestroyTask implements Lifecycle.
+func (d *Tacho) DestroyTask(context.Context, string, bool) error { return ErrTaskNotFound }
+
+// InspectTask implements Lifecycle.
+func (d *Tacho) InspectTask(context.Context, string) (*TaskStatus, error) {
+	return nil, ErrTaskNotFound
+}
+
+// SignalTask implements Lifecycle.
+func (d *Tacho) SignalTask(context.Context, string, string) error { return ErrTaskNotFound }
+
+// TaskStats implements Observer.
+func (d *Tacho) TaskStats(context.Context, string, time.Duration) (Stream[*TaskStats], error) {
+	return nil, ErrTaskNotFound
+}
+
+// ExecTask implements Execer.
+func (d *Tacho) ExecTask(context.Context, string, []string, time.Duration) (*ExecResult, error) {
+	return nil, ErrTaskNotFound
+}
+
+// ExecTaskStreaming implements Execer.
+func (d *Tacho) ExecTaskStreaming(context.Context, string, ExecOptions) (ExecStream, error) {
+	return nil, ErrTaskNotFound
+}

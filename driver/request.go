@@ -1,0 +1,256 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// launchRequest returns what an executor is told to start.
+func (d *Tacho) launchRequest(task *TaskConfig, c *taskConfig, config Config) (*proto.LaunchRequest, error) {
+	if len(task.Mounts) > 0 {
+		return nil, fmt.Errorf("task %s has mounts: a task of this driver sees the host's file system: %w", task.Name, ErrNotSupported)
+	}
+	r := &proto.LaunchRequest{
+		Id:      executorID(task),
+		Args:    c.args,
+		Env:     environment(task, slices.Concat(config.DeniedEnv, c.deniedEnv)),
+		Dir:     c.workDir,
+		User:    task.User,
+		Record:  &proto.RecordOptions{},
+		DiskDir: taskDir(task),
+		MaxRows: uint32(config.ProcessRows),
+		Labels: map[string]string{
+			"alloc_id": task.AllocID, "job": task.JobName, "task_group": task.TaskGroupName, "task": task.Name,
+			"namespace": task.Namespace, "node": task.NodeName,
+		},
+		CommandLine: append([]string{c.command}, c.args...),
+	}
+	if r.Dir == "" {
+		r.Dir = taskDir(task)
+	}
+	hasPath := slices.ContainsFunc(r.Env, func(v string) bool { return strings.HasPrefix(v, "PATH=") })
+	r.Command = findCommand(c.command, taskDir(task), hasPath)
+	// A host's own oom_score_adj, meant for an agent that must survive, is no task's.
+	adj := int32(0)
+	if c.oomScoreAdj != nil {
+		adj = int32(*c.oomScoreAdj)
+	}
+	r.OomScoreAdj = &adj
+	if network := task.Network; network != nil && network.Mode != NetworkHost {
+		r.NetworkNamespace = network.Path
+	}
+	var err error
+	if r.Cgroup, err = placement(d.host, task, c, config); err != nil {
+		return nil, err
+	}
+	if config.Enforce && !c.overridesCgroup() {
+		r.Limits = limits(task.Resources)
+	}
+	r.Stdio = stdio(task, c, config)
+	return r, nil
+}
+
+func (c *taskConfig) overridesCgroup() bool { return c.cgroupV2 != "" || len(c.cgroupV1) > 0 }
+
+// executorID names a task's executor, its folder and its cgroup: short, because the path of a socket is, and still
+// telling people whose it is.
+func executorID(task *TaskConfig) string {
+	const longestName, longestAlloc = 24, 8
+	sum := sha256.Sum256([]byte(task.ID))
+	name, alloc := plain(task.Name), plain(task.AllocID)
+	parts := []string{alloc[:min(len(alloc), longestAlloc)], name[:min(len(name), longestName)], hex.EncodeToString(sum[:5])}
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "-")
+}
+
+// plain keeps what can stand in the name of a cgroup.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_':
+			return r
+		}
+		return '_'
+	}, s)
+}
+
+func taskDir(task *TaskConfig) string {
+	if task.AllocDir == "" {
+		return ""
+	}
+	return filepath.Join(task.AllocDir, task.Name)
+}
+
+// environment is the task's whole environment, sorted, without what is denied.
+func environment(task *TaskConfig, denied []string) []string {
+	vars := maps.Clone(task.Env)
+	if vars == nil {
+		vars = make(map[string]string)
+	}
+	maps.Copy(vars, task.DeviceEnv)
+	var env []string
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		if !slices.ContainsFunc(denied, func(pattern string) bool { return matches(pattern, name) }) {
+			env = append(env, name+"="+vars[name])
+		}
+	}
+	return env
+}
+
+// matches reports whether a pattern stands for a name; * stands for anything.
+func matches(pattern, name string) bool {
+	matched, err := filepath.Match(pattern, name)
+	return err == nil && matched
+}
+
+// findCommand looks for a command where artifacts and templates are put. Else the executor looks for it in the
+// task's PATH, or relative to the working directory; a task without a PATH gets what this process finds in its own.
+func findCommand(command, dir string, hasPath bool) string {
+	if filepath.IsAbs(command) {
+		return command
+	}
+	for _, path := range []string{filepath.Join(dir, "local", command), filepath.Join(dir, command)} {
+		if dir == "" {
+			break
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path
+		}
+	}
+	if strings.Contains(command, "/") || hasPath {
+		return command
+	}
+	for _, folder := range filepath.SplitList(os.Getenv("PATH")) {
+		path := filepath.Join(folder, command)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
+			return path
+		}
+	}
+	return command
+}
+
+// placement is where the task's cgroup is: where the task says, where the host made one, else where the executor
+// finds the best place.
+func placement(host procstats.FS, task *TaskConfig, c *taskConfig, config Config) (*proto.CgroupPlacement, error) {
+	if c.overridesCgroup() {
+		return override(host, c)
+	}
+	p := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_AUTO, Parent: config.CgroupParent}
+	if task.Resources == nil || task.Resources.Linux == nil || task.Resources.Linux.CpusetCgroup == "" {
+		return p, nil
+	}
+	mounts, err := procstats.CgroupMounts(host)
+	if err != nil {
+		return nil, fmt.Errorf("find cgroup mounts: %w", err)
+	}
+	if !pureV2(mounts) {
+		// On v1 it is of the cpuset controller alone, and the host moves cores in it between tasks.
+		if i := mountOf(mounts, "cpuset"); i >= 0 {
+			p.V1 = map[string]string{"cpuset": belowMount(mounts[i].Point, task.Resources.Linux.CpusetCgroup)}
+		}
+		return p, nil
+	}
+	dir := belowMount(mounts[0].Point, task.Resources.Linux.CpusetCgroup)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		// A host without the right to make cgroups names one that is not there.
+		return p, nil
+	}
+	return &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, V2: dir}, nil
+}
+
+func pureV2(mounts []procstats.CgroupMount) bool {
+	return len(mounts) == 1 && mounts[0].Version == 2
+}
+
+// mountOf is the index of the v1 hierarchy of a controller, -1 where there is none.
+func mountOf(mounts []procstats.CgroupMount, controller string) int {
+	return slices.IndexFunc(mounts, func(m procstats.CgroupMount) bool {
+		return m.Version == 1 && slices.Contains(m.Controllers, controller)
+	})
+}
+
+// belowMount is a cgroup's folder, given as a path in the file system or within the hierarchy.
+func belowMount(mount, path string) string {
+	if path == mount || strings.HasPrefix(path, mount+"/") {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(mount, filepath.Clean("/"+path))
+}
+
+// override is the placement that a task's config block asks for: groups that exist.
+func override(host procstats.FS, c *taskConfig) (*proto.CgroupPlacement, error) {
+	mounts, err := procstats.CgroupMounts(host)
+	if err != nil {
+		return nil, fmt.Errorf("find cgroup mounts: %w", err)
+	}
+	p := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN}
+	if c.cgroupV2 != "" {
+		i := slices.IndexFunc(mounts, func(m procstats.CgroupMount) bool { return m.Version == 2 })
+		if i < 0 {
+			return nil, fmt.Errorf("cgroup_v2_override: cgroup v2 is not mounted here: %w", ErrInvalid)
+		}
+		p.V2 = belowMount(mounts[i].Point, c.cgroupV2)
+		return p, nil
+	}
+	p.V1 = make(map[string]string, len(c.cgroupV1))
+	for controller, path := range c.cgroupV1 {
+		i := mountOf(mounts, controller)
+		if i < 0 {
+			return nil, fmt.Errorf("cgroup_v1_override: no hierarchy of the controller %q is mounted here: %w", controller, ErrInvalid)
+		}
+		p.V1[controller] = belowMount(mounts[i].Point, path)
+	}
+	return p, nil
+}
+
+// limits are those of the job. On v2 the host has set the cpuset of its own cgroup already; there the list is the
+// same, and setting it again changes nothing.
+func limits(r *Resources) *proto.Limits {
+	if r == nil || r.Linux == nil {
+		return nil
+	}
+	l := &proto.Limits{Cpuset: r.Linux.CpusetCPUs}
+	if bytes := r.Linux.MemoryLimitBytes; bytes > 0 {
+		l.MemoryMaxBytes = &bytes
+	}
+	if shares := r.Linux.CPUShares; shares > 0 {
+		l.CpuShares = &shares
+	}
+	if r.Linux.CPUQuota > 0 && r.Linux.CPUPeriod > 0 {
+		cores := float64(r.Linux.CPUQuota) / float64(r.Linux.CPUPeriod)
+		l.CpuCores = &cores
+	}
+	return l
+}
+
+// stdio is where the task's output goes.
+func stdio(task *TaskConfig, c *taskConfig, config Config) *proto.Stdio {
+	if config.LogCollection == LogsByHost {
+		return &proto.Stdio{
+			Mode: proto.Stdio_MODE_PATHS, StdoutPath: task.StdoutPath, StderrPath: task.StderrPath,
+		}
+	}
+	// The host's way of saying that the user wants no logs.
+	if task.StdoutPath == os.DevNull || task.AllocDir == "" {
+		return &proto.Stdio{Mode: proto.Stdio_MODE_NULL}
+	}
+	limits := c.logs.or(config.Logs)
+	return &proto.Stdio{Mode: proto.Stdio_MODE_LOGS, Logs: &proto.Logs{
+		Dir:          filepath.Join(task.AllocDir, "alloc", "logs"),
+		Prefix:       task.Name,
+		MaxFileBytes: limits.MaxFileBytes,
+		MaxFiles:     uint32(limits.MaxFiles),
+		DropOnFull:   config.LogOverflow == LogsDrop,
+	}}
+}

@@ -1,0 +1,47 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// speedOfCores returns the mean speed of the machine's cores in MHz as /proc/cpuinfo has it, for a host that says
+// nothing of its topology.
+func speedOfCores(host procstats.FS) (mhz float64, err error) {
+	path := filepath.Join(host.Proc, "cpuinfo")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("read speed of cores: %w", err)
+	}
+	return parseCPUInfo(string(text))
+}
+
+func parseCPUInfo(text string) (mhz float64, err error) {
+	var sum float64
+	var cores int
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(line, ":")
+		if strings.TrimSpace(key) != "cpu MHz" {
+			continue
+		}
+		speed, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if err != nil || speed <= 0 || speed > 1e6 {
+			return 0, fmt.Errorf("cpuinfo: %q is no speed", strings.TrimSpace(line))
+		}
+		sum += speed
+		cores++
+	}
+	if cores == 0 {
+		// As on ARM, where the kernel does not say.
+		return 0, fmt.Errorf("cpuinfo: no line says cpu MHz")
+	}
+	return sum / float64(cores), nil
+}

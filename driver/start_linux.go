@@ -1,0 +1,166 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/proto"
+)
+
+// StartTask implements Starter.
+func (d *Tacho) StartTask(ctx context.Context, config *TaskConfig) (*TaskHandle, *NetworkOverride, error) {
+	if err := d.reserve(config.ID); err != nil {
+		return nil, nil, Recoverable(err, false)
+	}
+	t, err := d.start(ctx, config)
+	if t != nil {
+		t.follow(d.ctx)
+	}
+	d.settle(config.ID, t)
+	if err != nil {
+		return nil, nil, fmt.Errorf("start task %s: %w", config.Name, err)
+	}
+	state, err := t.state.encode()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &TaskHandle{Version: HandleVersion, Config: config, State: TaskRunning, DriverState: state}, nil, nil
+}
+
+func (d *Tacho) start(ctx context.Context, config *TaskConfig) (*task, error) {
+	own := d.currentConfig()
+	parsed, err := decodeTask(config.DriverConfig)
+	if err != nil {
+		return nil, Recoverable(err, false)
+	}
+	if err := checkUser(config.User, own); err != nil {
+		return nil, Recoverable(err, false)
+	}
+	request, err := d.launchRequest(config, parsed, own)
+	if err != nil {
+		return nil, Recoverable(err, false)
+	}
+	c, err := client.Start(ctx, client.Options{
+		Binary: d.binary, RuntimeDir: runtimeDir(own), ID: request.GetId(), Logger: d.log,
+	})
+	if err != nil {
+		// A machine that is out of memory or processes now may have some later.
+		return nil, Recoverable(err, true)
+	}
+	launched, err := c.Launch(ctx, request)
+	if err != nil {
+		return nil, errors.Join(launchError(err), abandon(c))
+	}
+	return d.newTask(config, c, &driverState{
+		Address:       c.Address(),
+		StartedAt:     time.Unix(0, launched.GetStartedAtUnixNs()),
+		LogCollection: own.LogCollection,
+		Attributes:    attributesOf(c.Address().Executor, launched),
+	}), nil
+}
+
+func (d *Tacho) newTask(config *TaskConfig, c *client.Client, state *driverState) *task {
+	return &task{
+		config: config, state: state, client: c, events: d.events, done: make(chan struct{}), passed: make(chan struct{}),
+		log: d.log.With("task", config.Name, "alloc_id", config.AllocID),
+	}
+}
+
+func runtimeDir(c Config) string {
+	if c.RuntimeDir != "" {
+		return c.RuntimeDir
+	}
+	return client.DefaultRuntimeDir()
+}
+
+// abandon ends an executor that has no task.
+func abandon(c *client.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	err := c.Shutdown(ctx)
+	if errors.Is(err, client.ErrLost) {
+		err = nil
+	}
+	return errors.Join(err, c.Close())
+}
+
+// launchError is what the executor has against a task. Only a machine short of something is worth another try.
+func launchError(err error) error {
+	s, ok := status.FromError(err)
+	if !ok || errors.Is(err, client.ErrLost) {
+		return Recoverable(err, true)
+	}
+	text := errors.New(s.Message())
+	switch s.Code() {
+	case codes.ResourceExhausted, codes.Unavailable:
+		return Recoverable(text, true)
+	case codes.Canceled:
+		return context.Canceled
+	case codes.DeadlineExceeded:
+		return context.DeadlineExceeded
+	}
+	return Recoverable(text, false)
+}
+
+// RecoverTask implements Starter.
+func (d *Tacho) RecoverTask(ctx context.Context, handle *TaskHandle) error {
+	config := handle.Config
+	if _, err := d.find(config.ID); err == nil {
+		return nil
+	}
+	state, err := decodeState(handle)
+	if err != nil {
+		return err
+	}
+	if err := d.reserve(config.ID); err != nil {
+		return err
+	}
+	t, err := d.recover(ctx, config, state)
+	if t != nil {
+		t.follow(d.ctx)
+	}
+	d.settle(config.ID, t)
+	if err != nil {
+		return fmt.Errorf("recover task %s: %w", config.Name, err)
+	}
+	return nil
+}
+
+func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverState) (*task, error) {
+	c, err := client.Reattach(ctx, state.Address)
+	switch {
+	case err == nil:
+	case errors.Is(err, client.ErrLost):
+		return d.recoverLost(ctx, config, state), nil
+	case errors.Is(err, client.ErrOtherBoot):
+		// Signals nothing, since all that was is gone: it only removes the folder.
+		return nil, errors.Join(err, client.KillTask(ctx, state.Address))
+	default:
+		return nil, err
+	}
+	t := d.newTask(config, c, state)
+	if c.Hello().GetState() == proto.TaskState_TASK_STATE_RUNNING {
+		t.tell(time.Now(), fmt.Sprintf("recovered: the executor process %d (version %s) still runs process %s",
+			state.Address.Executor.PID, c.Hello().GetBuild(), state.Attributes[attrMain]), state.Attributes, nil)
+	}
+	return t, nil
+}
+
+// recoverLost takes up a task whose executor died while nobody was there: what is left of it is killed, and it has
+// ended.
+func (d *Tacho) recoverLost(ctx context.Context, config *TaskConfig, state *driverState) *task {
+	t := d.newTask(config, nil, state)
+	kill, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	t.endedLost(client.KillTask(kill, state.Address))
+	return t
+}

@@ -1,0 +1,47 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/tachograph/tacho/executor/wire"
+)
+
+// driverState is what a handle keeps of a task for RecoverTask, as JSON. Fields are only added under one
+// HandleVersion.
+type driverState struct {
+	// Address is how the executor is found again.
+	Address   wire.Address `json:"address"`
+	StartedAt time.Time    `json:"started_at"`
+	// LogCollection is the choice that was in force at the start: the other files are somebody else's.
+	LogCollection string `json:"log_collection"`
+	// Attributes are shown to people: limits as read back, cgroup, sources.
+	Attributes map[string]string `json:"attributes,omitempty"`
+}
+
+func (s *driverState) encode() ([]byte, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode driver state: %w", err)
+	}
+	return text, nil
+}
+
+// decodeState reads the state of a handle. Errors wrap ErrInvalid.
+func decodeState(h *TaskHandle) (*driverState, error) {
+	if h.Version != HandleVersion {
+		return nil, fmt.Errorf("handle of version %d, this driver reads %d: %w", h.Version, HandleVersion, ErrInvalid)
+	}
+	var s driverState
+	if err := json.Unmarshal(h.DriverState, &s); err != nil {
+		return nil, fmt.Errorf("read driver state: %w: %w", err, ErrInvalid)
+	}
+	if s.Address.Folder == "" || s.Address.BootID == "" || s.Address.Executor.PID <= 0 {
+		return nil, fmt.Errorf("read driver state: it names no executor: %w", ErrInvalid)
+	}
+	return &s, nil
+}

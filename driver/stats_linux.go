@@ -1,0 +1,82 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// shortestInterval bounds what one reader can cost.
+const shortestInterval = 10 * time.Millisecond
+
+// baselineAge is how old a sample may be for the first rate to be measured from it. An older one would make the
+// first answer an average over a time that nobody asked about.
+const baselineAge = 10 * time.Second
+
+// TaskStats implements Observer.
+func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration) (Stream[*TaskStats], error) {
+	t, err := d.find(id)
+	if err != nil {
+		return nil, err
+	}
+	if interval < shortestInterval {
+		return nil, fmt.Errorf("stats interval %s, the shortest is %s: %w", interval, shortestInterval, ErrInvalid)
+	}
+	if !t.running() {
+		return ended{}, nil
+	}
+	d.mu.Lock()
+	meter := &meter{id: id, coreMHz: d.coreMHz, maxRows: d.config.ProcessRows}
+	d.mu.Unlock()
+	rows := meter.maxRows > 0
+	before, err := t.client.Sample(ctx, baselineAge, rows)
+	if err != nil {
+		return nil, fmt.Errorf("first sample: %w", err)
+	}
+	stream, err := t.client.Stats(ctx, interval, rows)
+	if err != nil {
+		return nil, fmt.Errorf("open stats: %w", err)
+	}
+	meter.before = before
+	return &statsStream{task: t, meter: meter, stream: stream}, nil
+}
+
+type statsStream struct {
+	task   *task
+	meter  *meter
+	stream *client.StatsStream
+}
+
+func (s *statsStream) Recv() (*TaskStats, error) {
+	sample, err := s.stream.Recv()
+	if err != nil {
+		select {
+		case <-s.task.client.Lost():
+			// How the task ended is WaitTask's to say.
+			return nil, io.EOF
+		default:
+			return nil, err
+		}
+	}
+	return s.meter.stats(sample), nil
+}
+
+// ended is the stream of a task that has ended.
+type ended struct{}
+
+func (ended) Recv() (*TaskStats, error) { return nil, io.EOF }
+
+// sample returns a reading of a running task, at most maxAge old.
+func (t *task) sample(ctx context.Context, maxAge time.Duration, rows bool) (*procstats.Sample, error) {
+	if !t.running() {
+		return nil, ErrTaskNotRunning
+	}
+	return t.client.Sample(ctx, maxAge, rows)
+}

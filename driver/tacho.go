@@ -1,0 +1,207 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/driver/schema"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Options say how our driver is made.
+type Options struct {
+	// Config is in force until SetConfig; the zero Config is not a useful one, see DefaultConfig.
+	Config Config
+	// Version is the build's, for the fingerprint.
+	Version string
+	// Binary is the tacho executable that runs as the executor; empty for the running one.
+	Binary string
+	// Logger may be nil.
+	Logger hclog.Logger
+}
+
+// Tacho is the task driver over executors. Its methods may be called concurrently, in the process of an agent as
+// well as behind a plugin's wire.
+type Tacho struct {
+	log     hclog.Logger
+	version string
+	binary  string
+	host    procstats.FS
+	events  *eventLog
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+
+	mu       sync.Mutex // guards following
+	config   Config
+	coreMHz  float64 // the node's mean core speed; 0 where not known
+	tasks    map[string]*task
+	starting map[string]bool // ids that are being started or recovered
+	changed  chan struct{}   // closed and replaced when the configuration changes
+	endpoint *endpoint       // nil where numbers are not served
+}
+
+var (
+	_ Driver     = (*Tacho)(nil)
+	_ Configurer = (*Tacho)(nil)
+)
+
+// New returns a driver that has started nothing.
+func New(o Options) *Tacho {
+	d := &Tacho{
+		log: o.Logger, version: o.Version, binary: o.Binary, host: procstats.HostFS(), events: newEventLog(),
+		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]bool), changed: make(chan struct{}),
+	}
+	if d.log == nil {
+		d.log = hclog.NewNullLogger()
+	}
+	d.coreMHz, _ = speedOfCores(d.host)
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	return d
+}
+
+// Close lets go of all tasks, which run on, and waits for the driver's goroutines.
+func (d *Tacho) Close() error {
+	d.cancel()
+	d.mu.Lock()
+	endpoint := d.endpoint
+	d.endpoint = nil
+	d.mu.Unlock()
+	var errs []error
+	if endpoint != nil {
+		errs = append(errs, endpoint.close())
+	}
+	for _, t := range d.list() {
+		errs = append(errs, t.detach())
+	}
+	return errors.Join(errs...)
+}
+
+// ConfigSchema implements Configurer.
+func (d *Tacho) ConfigSchema(context.Context) (schema.Spec, error) { return ConfigSchema(), nil }
+
+// SetConfig implements Configurer. Tasks that run already keep what they were started with.
+func (d *Tacho) SetConfig(_ context.Context, msgpack []byte, node *Node) error {
+	config, err := DecodeConfig(msgpack)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.config = config
+	if node != nil {
+		if mhz, ok := node.Topology.CoreMHz(); ok {
+			d.coreMHz = mhz
+		}
+	}
+	close(d.changed)
+	d.changed = make(chan struct{})
+	d.mu.Unlock()
+	d.serveNumbers(config.MetricsAddress)
+	return nil
+}
+
+// serveNumbers serves numbers at another address than before. An address that cannot be used is said in the log and
+// in the fingerprint: it is no reason to leave tasks without their driver.
+func (d *Tacho) serveNumbers(address string) {
+	d.mu.Lock()
+	before := d.endpoint
+	if before != nil && before.address == address {
+		d.mu.Unlock()
+		return
+	}
+	d.endpoint = nil
+	d.mu.Unlock()
+	if before != nil {
+		if err := before.close(); err != nil {
+			d.log.Error("stop serving numbers", "address", before.address, "error", err)
+		}
+	}
+	if address == "" {
+		return
+	}
+	endpoint := newEndpoint(d, address)
+	if err := endpoint.open(); err != nil {
+		d.log.Error("serve numbers", "address", address, "error", err)
+	}
+	d.mu.Lock()
+	d.endpoint = endpoint
+	d.mu.Unlock()
+}
+
+// TaskConfigSchema implements Describer.
+func (d *Tacho) TaskConfigSchema(context.Context) (schema.Spec, error) { return TaskSchema(), nil }
+
+// Capabilities implements Describer.
+func (d *Tacho) Capabilities(context.Context) (*Capabilities, error) {
+	return &Capabilities{
+		SendSignals:          true,
+		Exec:                 true,
+		FSIsolation:          FSNone,
+		NetworkModes:         []NetworkMode{NetworkHost, NetworkGroup},
+		NoMounts:             true,
+		DisableLogCollection: d.currentConfig().LogCollection == LogsByExecutor,
+	}, nil
+}
+
+// TaskEvents implements Observer. What happened while nobody listened is sent first.
+func (d *Tacho) TaskEvents(ctx context.Context) (Stream[*Event], error) {
+	return &eventStream{ctx: ctx, log: d.events, closed: d.ctx.Done()}, nil
+}
+
+func (d *Tacho) currentConfig() Config {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.config
+}
+
+// find returns a task by its id.
+func (d *Tacho) find(id string) (*task, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.tasks[id]; t != nil {
+		return t, nil
+	}
+	return nil, ErrTaskNotFound
+}
+
+// list returns all tasks, in no order.
+func (d *Tacho) list() []*task {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make([]*task, 0, len(d.tasks))
+	for _, t := range d.tasks {
+		all = append(all, t)
+	}
+	return all
+}
+
+// reserve takes an id for a task that is about to be started or recovered, so that two calls cannot do it at once.
+func (d *Tacho) reserve(id string) error {
+	if id == "" {
+		return fmt.Errorf("a task without an id: %w", ErrInvalid)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.tasks[id] != nil || d.starting[id] {
+		return fmt.Errorf("task %s: %w", id, ErrTaskExists)
+	}
+	d.starting[id] = true
+	return nil
+}
+
+// settle ends a reservation; t is nil where there is no task after all.
+func (d *Tacho) settle(id string, t *task) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.starting, id)
+	if t != nil {
+		d.tasks[id] = t
+	}
+}

@@ -1,0 +1,273 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+)
+
+const (
+	// shutdownTimeout bounds how long an executor without a task may take to end.
+	shutdownTimeout = 5 * time.Second
+	// killTimeout bounds how long a killed task may take to be gone: the kernel ends no process that waits for a
+	// disk or a network file system that does not answer.
+	killTimeout = 30 * time.Second
+	// callAgain is the pause after a call that failed although the executor lives.
+	callAgain = time.Second
+)
+
+// exitKilled is the exit code of a task that was killed with its lost executor.
+const exitKilled = 128 + int(syscall.SIGKILL)
+
+// task is a started task, or one that was recovered.
+type task struct {
+	config *TaskConfig
+	state  *driverState
+	events *eventLog
+	log    hclog.Logger
+
+	// client is nil for a task whose executor was lost before this process came to it.
+	client *client.Client
+
+	// done is closed when the task has ended; the following are set then.
+	done        chan struct{}
+	exit        *ExitResult
+	final       *record.Record // nil where the executor was lost
+	completedAt time.Time
+
+	cancel context.CancelFunc // ends work
+	work   sync.WaitGroup
+	// passed is closed when all events were passed on, or cannot be any more.
+	passed chan struct{}
+
+	destroying sync.Mutex // held while DestroyTask is at work
+}
+
+// follow waits for the task's end and passes on its events, until ctx is done.
+func (t *task) follow(ctx context.Context) {
+	if t.client == nil {
+		return
+	}
+	ctx, t.cancel = context.WithCancel(ctx)
+	t.work.Go(func() { t.awaitEnd(ctx) })
+	t.work.Go(func() {
+		defer close(t.passed)
+		t.passEvents(ctx)
+	})
+}
+
+// unfollow ends what follow began.
+func (t *task) unfollow() {
+	if t.cancel != nil {
+		t.cancel()
+		t.work.Wait()
+	}
+}
+
+// running reports whether the task has not ended.
+func (t *task) running() bool {
+	select {
+	case <-t.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// awaitEnd closes done when the task has ended, however that came about.
+func (t *task) awaitEnd(ctx context.Context) {
+	for ctx.Err() == nil {
+		exit, final, err := t.client.Wait(ctx)
+		switch {
+		case exit != nil:
+			t.ended(exit, final, err)
+			return
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, client.ErrLost):
+			t.lost(ctx)
+			return
+		}
+		t.log.Error("wait for task", "error", err)
+		pause(ctx, callAgain)
+	}
+}
+
+func (t *task) ended(exit *proto.Exit, final *record.Record, err error) {
+	t.exit = &ExitResult{Code: int(exit.GetCode()), Signal: int(exit.GetSignal()), OOMKilled: exit.GetOomKilled()}
+	t.final, t.completedAt = final, time.Unix(0, exit.GetEndedAtUnixNs())
+	if err != nil {
+		t.log.Error("final record of task", "error", err)
+	}
+	close(t.done)
+}
+
+// lost kills what the executor left behind, and only then says that the task has ended: nothing of it may run when
+// the host starts it anew.
+func (t *task) lost(ctx context.Context) {
+	kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
+	defer cancel()
+	t.endedLost(client.KillTask(kill, t.state.Address))
+}
+
+// endedLost ends a task whose executor is gone; err is why its processes could not be killed, nil where they are
+// gone.
+func (t *task) endedLost(err error) {
+	lost := fmt.Errorf("%s: the executor process %d died; the task was killed with it",
+		record.ExecutorLost, t.state.Address.Executor.PID)
+	if err != nil {
+		lost = fmt.Errorf("%s: the executor process %d died; what it left behind could not be killed: %w",
+			record.ExecutorLost, t.state.Address.Executor.PID, err)
+	}
+	t.exit = &ExitResult{Code: exitKilled, Signal: int(syscall.SIGKILL), Err: lost}
+	t.completedAt = time.Now()
+	close(t.done)
+	t.tell(time.Now(), lost.Error(), map[string]string{"verdict": string(record.ExecutorLost)}, nil)
+}
+
+// stop asks the task to end and returns when nothing is left of it.
+func (t *task) stop(ctx context.Context, signal syscall.Signal, grace time.Duration) error {
+	if t.running() {
+		if err := t.client.Stop(ctx, signal, grace); err != nil && !errors.Is(err, client.ErrLost) {
+			return fmt.Errorf("stop task: %w", err)
+		}
+	}
+	select {
+	case <-t.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop task: %w", context.Cause(ctx))
+	}
+}
+
+// release ends the executor of an ended task and removes what it kept.
+func (t *task) release(ctx context.Context) error {
+	if t.client == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	// Hosts destroy a task as soon as they know of its end; the last events may still be on their way.
+	select {
+	case <-t.passed:
+	case <-ctx.Done():
+	}
+	t.unfollow()
+	err := t.client.Shutdown(ctx)
+	if errors.Is(err, client.ErrLost) {
+		err = nil
+	}
+	return errors.Join(err, t.client.Close(), os.RemoveAll(t.state.Address.Folder))
+}
+
+// detach gives up the connection; the task runs on.
+func (t *task) detach() error {
+	t.unfollow()
+	if t.client == nil {
+		return nil
+	}
+	return t.client.Close()
+}
+
+// tell adds an event. sequence is the executor's, nil for events of the driver's own.
+func (t *task) tell(at time.Time, message string, annotations map[string]string, sequence *uint64) {
+	var onTold func()
+	if sequence != nil {
+		onTold = func() { t.keepTold(*sequence) }
+	}
+	t.events.add(&Event{
+		TaskID: t.config.ID, AllocID: t.config.AllocID, TaskName: t.config.Name,
+		Timestamp: at, Message: message, Annotations: annotations,
+	}, onTold)
+}
+
+// passEvents passes on what the executor says happened, from the first that no host was told.
+func (t *task) passEvents(ctx context.Context) {
+	told := t.readTold()
+	for ctx.Err() == nil {
+		err := t.passStream(ctx, &told)
+		select {
+		case <-t.client.Lost():
+			return
+		case <-t.done:
+			// The stream is whole when the task has ended and nothing came any more.
+			if err == nil {
+				return
+			}
+		default:
+		}
+		pause(ctx, callAgain)
+	}
+}
+
+// passStream passes on one stream of events; nil at its end.
+func (t *task) passStream(ctx context.Context, told *uint64) error {
+	stream, err := t.client.Events(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		event, err := stream.Recv()
+		if err != nil {
+			return endOfStream(err)
+		}
+		if event.GetSequence() <= *told {
+			continue
+		}
+		*told = event.GetSequence()
+		if message, annotations, ok := t.describe(ctx, event); ok {
+			sequence := event.GetSequence()
+			t.tell(time.Unix(0, event.GetUnixNs()), message, annotations, &sequence)
+		}
+	}
+}
+
+// toldFile, in the executor's folder, has the sequence of the last event that a host was told, so that a driver
+// which is started again neither repeats nor loses one. Told twice is possible, where the process died in between.
+const toldFile = "events.told"
+
+func (t *task) readTold() uint64 {
+	text, err := os.ReadFile(filepath.Join(t.state.Address.Folder, toldFile))
+	if err != nil {
+		return 0
+	}
+	sequence, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return sequence
+}
+
+func (t *task) keepTold(sequence uint64) {
+	path := filepath.Join(t.state.Address.Folder, toldFile)
+	text := strconv.AppendUint(nil, sequence, 10)
+	if err := os.WriteFile(path, text, 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.log.Warn("keep which events were told", "error", err)
+	}
+}
+
+// pause waits, or returns early when ctx is done.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

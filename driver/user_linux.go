@@ -1,0 +1,106 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+)
+
+// checkUser refuses users and groups that the operator denies. name is a user name or id with an optional :group;
+// empty is the user of this process.
+func checkUser(name string, c Config) error {
+	if len(c.DeniedUIDs) == 0 && len(c.DeniedGIDs) == 0 {
+		return nil
+	}
+	uid, gids, err := idsOf(name)
+	if err != nil {
+		return err
+	}
+	if c.DeniedUIDs.Has(uid) {
+		return fmt.Errorf("user %q has the uid %d, which the operator denies to tasks: %w", name, uid, ErrInvalid)
+	}
+	for _, gid := range gids {
+		if c.DeniedGIDs.Has(gid) {
+			return fmt.Errorf("user %q has the gid %d, which the operator denies to tasks: %w", name, gid, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// idsOf returns the ids of a user and of all groups the user is in.
+func idsOf(name string) (uid uint32, gids []uint32, err error) {
+	if name == "" {
+		return ownIDs()
+	}
+	userName, group, hasGroup := strings.Cut(name, ":")
+	u, err := lookupUser(userName)
+	if err != nil {
+		return 0, nil, fmt.Errorf("user %q: %w: %w", name, err, ErrInvalid)
+	}
+	groups := []string{u.Gid}
+	if more, err := u.GroupIds(); err == nil {
+		groups = append(groups, more...)
+	}
+	if hasGroup {
+		gid, err := lookupGroup(group)
+		if err != nil {
+			return 0, nil, fmt.Errorf("group of user %q: %w: %w", name, err, ErrInvalid)
+		}
+		groups = append(groups, gid)
+	}
+	if uid, err = parseID(u.Uid); err != nil {
+		return 0, nil, err
+	}
+	for _, group := range groups {
+		gid, err := parseID(group)
+		if err != nil {
+			return 0, nil, err
+		}
+		gids = append(gids, gid)
+	}
+	return uid, gids, nil
+}
+
+func ownIDs() (uid uint32, gids []uint32, err error) {
+	groups, err := os.Getgroups()
+	if err != nil {
+		return 0, nil, fmt.Errorf("own groups: %w", err)
+	}
+	for _, gid := range append(groups, os.Getegid()) {
+		gids = append(gids, uint32(gid))
+	}
+	return uint32(os.Geteuid()), gids, nil
+}
+
+// lookupUser finds a user by name or id. An id that no user has is allowed, as for chown(1).
+func lookupUser(name string) (*user.User, error) {
+	if _, err := parseID(name); err != nil {
+		return user.Lookup(name)
+	}
+	u, err := user.LookupId(name)
+	if err != nil {
+		return &user.User{Uid: name, Gid: name}, nil //nolint:nilerr // see above
+	}
+	return u, nil
+}
+
+func lookupGroup(name string) (gid string, err error) {
+	if _, err := parseID(name); err == nil {
+		return name, nil
+	}
+	group, err := user.LookupGroup(name)
+	if err != nil {
+		return "", err
+	}
+	return group.Gid, nil
+}
+
+func parseID(text string) (uint32, error) {
+	id, err := strconv.ParseUint(text, 10, 32)
+	return uint32(id), err
+}

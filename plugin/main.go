@@ -1,0 +1,29 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/driver"
+)
+
+// Main is the plugin process: it serves our own driver to the host that started it. It returns the exit code when
+// the host is done with it; tasks run on.
+func Main(version string) int {
+	// The host's end of standard error breaks when the host is killed, and a plugin that says something then must
+	// live: a later host takes it up again.
+	defer surviveBrokenPipe()()
+	logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: os.Stderr, JSONFormat: true})
+	tacho := driver.New(driver.Options{Config: driver.DefaultConfig(), Version: version, Logger: logger})
+	Serve(Info{Name: driver.Name, Version: version}, tacho, logger)
+	if err := tacho.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, "tacho plugin:", err)
+		return 1
+	}
+	return 0
+}
