@@ -27,21 +27,21 @@ import (
 // workloadVariable makes a copy of the test binary a workload.
 const workloadVariable = "TACHO_PROCSTATS_WORKLOAD"
 
-// TestCgroupWorkload is no test: a copy of the test binary runs it in a cgroup. It waits for a line on stdin, prints
-// the CPU time that it has used by then, burns some and holds memory, says so and waits for the end of stdin.
+// TestCgroupWorkload is no test: a copy of the test binary runs it in a cgroup. It prints the CPU time that it has
+// used so far, waits for a line on stdin, burns some and holds memory, says so and waits for the end of stdin.
 func TestCgroupWorkload(t *testing.T) {
 	if os.Getenv(workloadVariable) == "" {
 		t.Skip("it is the workload of other tests")
-	}
-	in := bufio.NewReader(os.Stdin)
-	if _, err := in.ReadString('\n'); err != nil {
-		t.Fatal(err)
 	}
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("start", usage.Utime.Nano()+usage.Stime.Nano())
+	in := bufio.NewReader(os.Stdin)
+	if _, err := in.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
 	memory := make([]byte, workloadMemory)
 	for i := 0; i < len(memory); i += os.Getpagesize() {
 		memory[i] = 1
@@ -137,6 +137,11 @@ func runWorkload(t *testing.T, c procstats.Cgroup, busy func(pid int)) time.Dura
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	lines := bufio.NewScanner(stdout)
+	outside, err := time.ParseDuration(awaitLine(t, lines, "start ") + "ns")
+	if err != nil {
+		t.Error(err)
+	}
 	for _, dir := range cgroupDirs(c) {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
 			t.Error(err)
@@ -145,26 +150,26 @@ func runWorkload(t *testing.T, c procstats.Cgroup, busy func(pid int)) time.Dura
 	if _, err := io.WriteString(stdin, "go\n"); err != nil {
 		t.Error(err)
 	}
-	lines := bufio.NewScanner(stdout)
-	var outside time.Duration
-	done := false
-	for !done && lines.Scan() {
-		if n, ok := strings.CutPrefix(lines.Text(), "start "); ok {
-			outside, err = time.ParseDuration(n + "ns")
-		}
-		done = strings.HasPrefix(lines.Text(), "done")
-	}
-	if done && err == nil {
-		busy(cmd.Process.Pid)
-	} else {
-		t.Errorf("the workload ended early (%v)", err)
-	}
+	awaitLine(t, lines, "done ")
+	busy(cmd.Process.Pid)
 	_ = stdin.Close()
 	_, _ = io.Copy(io.Discard, stdout)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("workload: %v", err)
 	}
 	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime() - outside
+}
+
+// awaitLine reads up to the line with a prefix and returns what follows it.
+func awaitLine(t *testing.T, lines *bufio.Scanner, prefix string) string {
+	t.Helper()
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), prefix); ok {
+			return rest
+		}
+	}
+	t.Errorf("the workload ended before it said %q", prefix)
+	return ""
 }
 
 // TestHostCgroup compares the kernel's accounting of a cgroup with its accounting of the one process in it.
