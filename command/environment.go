@@ -74,18 +74,24 @@ func (c *choice) Set(value string) error {
 // Type is left out of the help: the usage text has the words.
 func (c *choice) Type() string { return "WORD" }
 
-// completeChoices lets the shell complete the flags that are choices, in all commands.
-func completeChoices(cmd *cobra.Command) {
+// completeFlags lets the shell complete what flags take, in all commands: words, measurements, folders.
+func completeFlags(cmd *cobra.Command) {
+	// Registering fails for a flag that does not exist or was registered before; neither can be here.
 	complete := func(flag *pflag.Flag) {
 		if c, ok := flag.Value.(*choice); ok {
-			// It fails for a flag that does not exist or was completed before; neither can be here.
 			_ = cmd.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(c.allowed, cobra.ShellCompDirectiveNoFileComp))
+		}
+		switch flag.Name {
+		case "measurements":
+			_ = cmd.RegisterFlagCompletionFunc(flag.Name, completeSelection)
+		case "output-dir":
+			_ = cmd.MarkFlagDirname(flag.Name)
 		}
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(complete)
 	cmd.PersistentFlags().VisitAll(complete)
 	for _, command := range cmd.Commands() {
-		completeChoices(command)
+		completeFlags(command)
 	}
 }
 

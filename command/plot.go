@@ -27,7 +27,8 @@ func newPlot() *cobra.Command {
 ` + runWord + `
 
 Each value holds for one report (see --report-interval of tacho run). Where nothing was measured nothing is drawn: a gap
-is a gap. The memory limit is drawn where it is less than four times of what was used.`,
+is a gap. The memory limit is drawn where it is less than four times of what was used. A line of the record that cannot
+be read is told on stderr and leaves a gap, and the exit code is 1.`,
 		Example: `  tacho plot last
   tacho plot last --output run.svg`,
 		Args:    arguments("RUN"),
@@ -46,14 +47,19 @@ is a gap. The memory limit is drawn where it is less than four times of what was
 		if err != nil {
 			return err
 		}
-		panels, err := readPanels(cmd, entry)
+		panels, damaged, err := readPanels(cmd, entry)
 		if err != nil {
 			return err
 		}
 		if write == nil {
-			return plotText(cmd, entry, panels)
+			err = plotText(cmd, entry, panels)
+		} else {
+			err = plotImage(*output, write, entry, panels)
 		}
-		return plotImage(*output, write, entry, panels)
+		if err == nil && damaged {
+			err = exitWith(exitFault, nil) // told already
+		}
+		return err
 	}
 	return cmd
 }
@@ -74,24 +80,23 @@ func imageWriter(path string) (writeImage, error) {
 }
 
 // readPanels reads the reports of a run. Damaged lines are told and passed over; they leave gaps.
-func readPanels(cmd *cobra.Command, entry record.Entry) ([]chart.Panel, error) {
+func readPanels(cmd *cobra.Command, entry record.Entry) (panels []chart.Panel, damaged bool, err error) {
 	var reports []*record.Usage
-	var fault error
 	for u, err := range record.ReadUsage(entry.Dir) {
 		if err != nil {
 			complain(cmd.ErrOrStderr(), err)
-			fault = err
+			damaged = true
 			continue
 		}
 		reports = append(reports, u)
 	}
-	if len(reports) > 0 {
-		return chart.Panels(entry.Record, reports), nil
+	switch {
+	case len(reports) > 0:
+		return chart.Panels(entry.Record, reports), damaged, nil
+	case damaged:
+		return nil, true, exitWith(exitFault, nil) // told already
 	}
-	if fault != nil {
-		return nil, exitWith(exitFault, nil) // told already
-	}
-	return nil, errors.New("there is nothing to plot: " + filepath.Join(entry.Dir, record.UsageFile) +
+	return nil, false, errors.New("there is nothing to plot: " + filepath.Join(entry.Dir, record.UsageFile) +
 		" has no report yet (a run has one per --report-interval, and one at its end)")
 }
 

@@ -24,12 +24,17 @@ const (
 // commands are all commands, in no order; each says its group.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
+		newAttach(),
 		newDiff(),
 		newDoctor(),
+		newExecutors(),
 		newExplain(),
 		newLs(),
 		newPlot(),
+		newPrune(),
+		newRun(),
 		newShow(),
+		newStop(),
 		newVersion(),
 	}
 }
@@ -66,8 +71,10 @@ code; a fault of their own is 125.`,
 		Args:              knownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: applyEnvironment,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
+		// Two typing errors still find the command that was meant.
+		SuggestionsMinimumDistance: 2,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
 	}
 	root.AddGroup(
 		&cobra.Group{ID: groupMeasure, Title: "Measure:"},
@@ -81,7 +88,7 @@ code; a fault of their own is 125.`,
 		root.AddCommand(command)
 	}
 	documentEnvironment(root)
-	completeChoices(root)
+	completeFlags(root)
 	return root
 }
 

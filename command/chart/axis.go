@@ -71,8 +71,8 @@ var timeSteps = [...]float64{
 	60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400,
 }
 
-// timeTicks returns at most most ticks from 0 to end, with a nameless one at the end where none falls there.
-func timeTicks(end float64, most int) []tick {
+// timeStep is the shortest step of which at most most are needed from 0 to end.
+func timeStep(end float64, most int) float64 {
 	step := 0.0
 	for _, candidate := range timeSteps {
 		if step = candidate; end/step <= float64(most) {
@@ -82,6 +82,12 @@ func timeTicks(end float64, most int) []tick {
 	for end/step > float64(most) {
 		step *= 2
 	}
+	return step
+}
+
+// timeTicks returns at most most steps from 0 to end, with a nameless tick at the end where none falls there.
+func timeTicks(end float64, most int) []tick {
+	step := timeStep(end, most)
 	var ticks []tick
 	for i := 0; float64(i)*step <= end*(1+1e-9); i++ {
 		ticks = append(ticks, tick{float64(i) * step, formatTime(float64(i) * step)})
@@ -92,13 +98,15 @@ func timeTicks(end float64, most int) []tick {
 	return ticks
 }
 
-// formatTime writes a time since the start, leaving out what is zero: 0, 250ms, 90s as 1m30s, 2h.
+// formatTime writes a time since the start, leaving out what is zero: 0, 250ms, 2.5s, 1m30s, 2h.
 func formatTime(seconds float64) string {
-	if seconds < 1 {
-		if seconds == 0 {
-			return "0"
-		}
+	switch {
+	case seconds == 0:
+		return "0"
+	case seconds < 1:
 		return formatDecimal(seconds*1000) + "ms"
+	case seconds < 60:
+		return formatDecimal(seconds) + "s"
 	}
 	whole := int64(math.Round(seconds))
 	var b strings.Builder

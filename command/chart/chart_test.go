@@ -207,6 +207,7 @@ func TestTicks(t *testing.T) {
 		want string
 	}{
 		{0.02, "0 | 2ms | 4ms | 6ms | 8ms | 10ms | 12ms | 14ms | 16ms | 18ms | 20ms"},
+		{2.7, "0 | 500ms | 1s | 1.5s | 2s | 2.5s | "},
 		{95, "0 | 10s | 20s | 30s | 40s | 50s | 1m | 1m10s | 1m20s | 1m30s | "},
 		{86400 * 30, "0 | 4d | 8d | 12d | 16d | 20d | 24d | 28d | "},
 	} {

@@ -15,7 +15,15 @@ import (
 // Text draws the panels below each other with characters, each so many columns wide and lines high, its title and
 // legend not counted. Where nothing was measured there is nothing.
 func Text(panels []Panel, width, height int, colour bool) string {
-	end := End(panels)
+	// The library divides the time axis evenly, so it ends at a whole step.
+	end := max(End(panels), 1e-3)
+	step := timeStep(end, 5)
+	end = math.Ceil(end/step*(1-1e-9)) * step
+	labels := 0
+	for _, panel := range panels {
+		rows, top := panel.rows(height)
+		labels = max(labels, labelColumns(panel.Unit, top, rows))
+	}
 	var b strings.Builder
 	for i, panel := range panels {
 		if i > 0 {
@@ -27,30 +35,41 @@ func Text(panels []Panel, width, height int, colour bool) string {
 			continue
 		}
 		b.WriteByte('\n')
-		b.WriteString(panel.text(end, max(width, 20), max(height, 3), colour))
+		b.WriteString(panel.text(axes{end, step, labels}, max(width, 20), height, colour))
 		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
-func (p Panel) text(end float64, width, height int, colour bool) string {
+// axes are what all panels share: the end of the time axis and its step, in seconds, and the columns of the labels.
+type axes struct {
+	end, step float64
+	labels    int
+}
+
+// rows is how many rows a panel gets out of so many at most, and the value of the highest: the same number for each
+// step of its values, so that the rows stand for round ones.
+func (p Panel) rows(most int) (rows int, top float64) {
 	values := valueTicks(p.Unit, p.highest())
-	top := values[len(values)-1].value
-	height = rowsFor(len(values)-1, height)
-	labels := labelColumns(p.Unit, top, height)
+	steps := len(values) - 1
+	return steps * max(1, most/steps), values[steps].value
+}
+
+func (p Panel) text(a axes, width, most int, colour bool) string {
+	height, top := p.rows(most)
 	lines := slices.DeleteFunc(p.drawable(top), func(line Line) bool { return !line.Main })
 	var data [][]float64
 	for _, line := range lines {
 		// The library puts labels, an axis and a blank before the first column.
-		data = append(data, line.columns(end, max(10, width-labels-4)))
+		data = append(data, line.columns(a.end, max(10, width-a.labels-4)))
 	}
 	options := []asciigraph.Option{
 		asciigraph.Height(height), asciigraph.LowerBound(0), asciigraph.UpperBound(top),
 		asciigraph.YAxisValueFormatter(func(value float64) string {
-			return fmt.Sprintf("%*s", labels, formatTick(p.Unit, value))
+			return fmt.Sprintf("%*s", a.labels, formatTick(p.Unit, value))
 		}),
-		asciigraph.XAxisRange(0, end), asciigraph.XAxisTickCount(5),
-		asciigraph.XAxisValueFormatter(func(value float64) string { return formatTime(roundTime(value, end)) }),
+		asciigraph.XAxisRange(0, a.end), asciigraph.XAxisTickCount(int(math.Round(a.end/a.step)) + 1),
+		asciigraph.XAxisValueFormatter(func(value float64) string { return formatTime(math.Round(value/a.step) * a.step) }),
 	}
 	pens := pensFor(len(lines), colour)
 	var legend strings.Builder
@@ -61,12 +80,8 @@ func (p Panel) text(end float64, width, height int, colour bool) string {
 		fmt.Fprintf(&legend, "  %s %s", pens[i].sample(), line.Name)
 	}
 	options = append(options, asciigraph.SeriesColors(colours...), asciigraph.SeriesChars(chars...))
-	return asciigraph.PlotMany(data, options...) + "\n" + strings.Repeat(" ", labels+1) + legend.String()
+	return asciigraph.PlotMany(data, options...) + "\n" + strings.Repeat(" ", a.labels+1) + legend.String()
 }
-
-// rowsFor is how many rows a panel gets out of so many at most: the same number for each of its steps, so that the
-// rows stand for round values.
-func rowsFor(steps, most int) int { return steps * max(1, most/steps) }
 
 // labelColumns is how wide the labels of the library's lines are.
 func labelColumns(unit Unit, top float64, height int) int {
@@ -105,15 +120,6 @@ func pensFor(n int, colour bool) []pen {
 	return pens
 }
 
-// roundTime rounds a place on the time axis to what can be told apart there.
-func roundTime(value, end float64) float64 {
-	unit := math.Pow(10, math.Floor(math.Log10(max(end, 1e-3)/100)))
-	if unit >= 1 {
-		unit = 1
-	}
-	return math.Round(value/unit) * unit
-}
-
 // columns samples the line at so many places from 0 to end: the largest value of all steps that touch a column, and
 // not a number where there is none.
 func (l Line) columns(end float64, n int) []float64 {
@@ -137,8 +143,5 @@ func (l Line) columns(end float64, n int) []float64 {
 }
 
 func columnOf(at, end float64, n int) int {
-	if end <= 0 {
-		return 0
-	}
 	return min(n-1, max(0, int(at/end*float64(n))))
 }
