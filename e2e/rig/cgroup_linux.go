@@ -193,7 +193,7 @@ func (p *Parent) remove(t testing.TB) {
 	for _, pid := range p.Processes() {
 		if Alive(pid) {
 			t.Errorf("left behind: process %d in cgroup %s", pid, p.Path)
-			kill(pid)
+			Kill(pid)
 		}
 	}
 	for _, folder := range p.Below() {

@@ -146,7 +146,8 @@ func (p *Place) Leftovers() []string {
 		left = append(left, "process "+stray.String())
 	}
 	err := filepath.WalkDir(p.tmp, func(path string, entry os.DirEntry, err error) error {
-		if err == nil && path != p.tmp {
+		// The folder in which a user's executors are to be found stays for the next ones.
+		if err == nil && path != p.tmp && path != filepath.Join(p.tmp, "tacho") {
 			left = append(left, "file "+strings.TrimPrefix(path, p.tmp+"/")+" in the temporary folder")
 		}
 		return nil

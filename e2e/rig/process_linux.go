@@ -61,23 +61,29 @@ func (p *Place) owns(folder string) bool {
 	})
 }
 
+// killStrays reports what still runs in the place and ends it.
 func (p *Place) killStrays(t testing.TB) {
 	t.Helper()
+	told := map[int]bool{}
 	for range 100 {
 		strays := p.Strays()
 		if len(strays) == 0 {
 			return
 		}
 		for _, stray := range strays {
-			t.Errorf("left behind: process %s", stray)
-			kill(stray.PID)
+			if !told[stray.PID] {
+				t.Errorf("left behind: process %s", stray)
+			}
+			told[stray.PID] = true
+			Kill(stray.PID)
 		}
 		<-time.After(20 * time.Millisecond)
 	}
+	t.Error("left behind: processes that cannot be killed")
 }
 
-// kill ends a process that is known by its number only: the pidfd makes sure that it is still there.
-func kill(pid int) {
+// Kill ends a process that is known by its number only: the pidfd makes sure that it is still there.
+func Kill(pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return

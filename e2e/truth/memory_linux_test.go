@@ -56,29 +56,17 @@ func spikePeak(t *testing.T, r run) {
 	r.add(t, l)
 }
 
-// sharedOnce checks that a mapping of many processes is counted once, or the sum labelled as too large.
+// sharedOnce checks that a mapping of many processes is counted once, or the sum labelled as too large. The
+// headline is of the last sample, which may be one of the workload's end; the largest sample is not.
 func sharedOnce(t *testing.T, r run) {
 	l := headline(r.record, "memory_bytes", procstats.Bytes)
-	l.true = float64(*r.truth.Memory.Shared + *r.truth.Memory.Anon)
-	switch {
-	case math.IsNaN(l.reported):
-		l.fault = "not measured: " + r.record.Headline[l.what].Reason
-	case l.guarantee == procstats.UpperBound && !fromCgroup(l):
-		l.bound = "labelled upper_bound"
-		if l.reported < l.true-memorySlack {
-			l.fault = "an upper bound below the truth"
-		}
-	default:
-		// Text and kernel memory of nine processes come on top.
-		l.bound = "counted once"
-		if l.reported < float64(*r.truth.Memory.Shared) || l.reported > l.true+3*memorySlack {
-			l.fault = "not counted once"
-		}
+	r.holdShared(t, l, 0)
+	l.what, l.reported = "memory_bytes, at most", math.NaN()
+	if peak := r.record.Peak; peak != nil {
+		row, _ := procstats.LookupName(peak.Measurement)
+		l.reported, l.source, l.guarantee = peak.MemoryBytes, peak.Measurement, row.Guarantee
 	}
-	if r.mode.Placement == rig.Below && r.meter.HasMemory() && !fromCgroup(l) {
-		l.fault = "not taken from the cgroup: " + strings.Join(r.record.Notes, " ")
-	}
-	r.add(t, l)
+	r.holdShared(t, l, float64(*r.truth.Memory.Shared))
 
 	rss := measurement(r.record, "tree_rss_bytes")
 	rss.true, rss.bound = float64(*r.truth.Memory.Shared)*9+float64(*r.truth.Memory.Anon), "labelled upper_bound"
@@ -89,6 +77,31 @@ func sharedOnce(t *testing.T, r run) {
 		rss.fault = "not labelled upper_bound"
 	}
 	r.add(t, rss)
+}
+
+// holdShared holds a number of bytes against the one mapping and what nine processes have beside it.
+func (r run) holdShared(t *testing.T, l line, least float64) {
+	t.Helper()
+	l.true = float64(*r.truth.Memory.Shared + *r.truth.Memory.Anon)
+	switch {
+	case math.IsNaN(l.reported):
+		l.fault = "not measured: " + r.record.Headline["memory_bytes"].Reason
+	case l.guarantee == procstats.UpperBound && !fromCgroup(l):
+		l.bound = "labelled upper_bound"
+		if l.reported < least {
+			l.fault = "an upper bound below the truth"
+		}
+	default:
+		// Text and kernel memory of nine processes come on top.
+		l.bound = "counted once"
+		if l.reported < least || l.reported > l.true+3*memorySlack {
+			l.fault = "not counted once"
+		}
+	}
+	if r.mode.Placement == rig.Below && r.meter.HasMemory() && !fromCgroup(l) {
+		l.fault = "not taken from the cgroup: " + strings.Join(r.record.Notes, " ")
+	}
+	r.add(t, l)
 }
 
 // cacheApart checks that a flood of page cache is charged and not needed.
