@@ -37,7 +37,7 @@ func TestCgroupWorkload(t *testing.T) {
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Println("start", usage.Utime.Nano()+usage.Stime.Nano())
+	fmt.Fprintln(os.Stdout, "start", usage.Utime.Nano()+usage.Stime.Nano())
 	in := bufio.NewReader(os.Stdin)
 	if _, err := in.ReadString('\n'); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestCgroupWorkload(t *testing.T) {
 	for start := time.Now(); time.Since(start) < workloadBusy; {
 		sum += math.Sqrt(float64(len(memory)))
 	}
-	fmt.Println("done", sum > 0, memory[0])
+	fmt.Fprintln(os.Stdout, "done", sum > 0, memory[0])
 	_, _ = io.Copy(io.Discard, in)
 }
 
