@@ -144,7 +144,7 @@ func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.
 		if previous != nil {
 			line := liveLine(sample, previous, time.Since(began))
 			if s.terminal {
-				s.draw(line)
+				s.draw("tacho " + line)
 			} else {
 				s.note(line)
 			}
@@ -177,5 +177,5 @@ func liveLine(sample, previous *procstats.Sample, elapsed time.Duration) string 
 	if processes, ok := sample.Task.Number(procstats.CgroupPidsCurrent); ok {
 		words = append(words, fmt.Sprintf("%.0f threads", processes))
 	}
-	return "tacho " + strings.Join(words, " · ")
+	return strings.Join(words, " · ")
 }
