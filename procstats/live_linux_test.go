@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -127,33 +126,5 @@ func enter(tb testing.TB, dir string, pids ...int) {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
 			tb.Fatal(err)
 		}
-	}
-}
-
-// collect takes one sample of its own moment.
-func collect(s *Sample, sources ...Source) {
-	s.Reset()
-	s.Stamp = Now()
-	for _, source := range sources {
-		source.Collect(s)
-	}
-}
-
-// mustNumber returns a measurement of the task that has to be there.
-func mustNumber(tb testing.TB, s *Sample, id ID) float64 {
-	tb.Helper()
-	value, ok := s.Task.Number(id)
-	if !ok {
-		r, _ := s.Task.Get(id)
-		tb.Fatalf("%s is absent: %q", rowOf(id).Name, r.Reason())
-	}
-	return value
-}
-
-// isRoot says in words why a test needs it.
-func needRoot(tb testing.TB, why string) {
-	tb.Helper()
-	if syscall.Geteuid() != 0 {
-		tb.Skip("needs root: ", why)
 	}
 }
