@@ -33,7 +33,8 @@ type Poststart interface {
 	Poststart(ctx context.Context, req *PoststartRequest) error
 }
 
-// Exited hooks are called after every end of the task. An error is logged.
+// Exited hooks are called after every end of the task, and again where the agent was killed before the end was dealt
+// with. An error is logged.
 type Exited interface {
 	Hook
 	// Exited has to return soon after ctx is done, 10 s after the call.

@@ -6,6 +6,7 @@ package hook_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,6 +156,9 @@ func TestRunnerStateLeftBehind(t *testing.T) {
 	}{
 		"running and not recovered is lost":   {hook.State{Phase: hook.PhaseRunning}, hook.EventCompleted, 1, 1, 20 * time.Second},
 		"delay from before the clock was set": {hook.State{Restarts: 1, RestartAt: long}, hook.EventCompleted, 1, 1, 25 * time.Hour},
+		"completed, not said so":              {hook.State{Phase: hook.PhasePending, Exit: &hook.Exit{}}, hook.EventCompleted, 0, 0, 0},
+		"ended, not decided over":             {hook.State{Phase: hook.PhasePending, Exit: &hook.Exit{Code: 1}}, hook.EventCompleted, 1, 1, 20 * time.Second},
+		"killed while it was started again":   {hook.State{Restarts: 1, Exit: &hook.Exit{Code: 1}, RestartAt: time.Unix(1, 0)}, hook.EventCompleted, 1, 1, time.Second},
 		"delay that is over":                  {hook.State{Restarts: 1, RestartAt: time.Unix(1, 0)}, hook.EventCompleted, 1, 1, time.Second},
 	}
 	for name, c := range cases {
@@ -235,4 +239,37 @@ func (m measured) Start(ctx context.Context) (hook.Handle, error) {
 		return nil, err
 	}
 	return measuredTask{handle.(*task), m.stats}, nil
+}
+
+// Whatever the moment at which the agent is killed, the next one goes on from the state that the observer got last:
+// the task neither runs once more nor once less, and no restart is counted twice.
+func TestRunnerKilledAfterAnyEvent(t *testing.T) {
+	fails, ends := taskStart{runs: time.Second, exit: hook.Exit{Code: 1}}, taskStart{runs: time.Second}
+	script := []taskStart{fails, fails, ends}
+	var whole *recorder
+	stageTest(t, script, hook.Config{Restart: batch}, func(t *testing.T, s *stage) {
+		s.run()
+		s.wantDead(hook.EventCompleted, false, 2)
+		whole = s.record
+	})
+	started := 0
+	for i, event := range whole.events[:len(whole.events)-1] {
+		if event.Type == hook.EventStarted {
+			started++
+		}
+		config := hook.Config{Restart: batch, State: whole.states[i]}
+		life := func(t *testing.T, s *stage) {
+			s.driver.script = append(slices.Clone(script[started:]), ends)
+			s.run()
+			s.wantDead(hook.EventCompleted, false, 2)
+			if got, want := s.driver.startCount(), len(script)-started; got != want {
+				t.Errorf("killed after event %d (%s): %d more starts, want %d", i, event.Type, got, want)
+			}
+		}
+		if config.State.Phase == hook.PhaseRunning {
+			recoverTest(t, script[started-1], config, life)
+		} else {
+			stageTest(t, nil, config, life)
+		}
+	}
 }

@@ -35,7 +35,7 @@ type Config struct {
 	// Logger takes errors of hooks and of the driver; nil is none.
 	Logger Logger
 
-	// State is the state of a task that an earlier run of the agent left behind.
+	// State is the state of a task that an earlier run of the agent left behind: the one the observer got last.
 	State State
 	// Recovered is the handle of such a task if it runs: the runner then enters at poststart. Without it a State
 	// that says running means that the task is lost.
@@ -134,6 +134,10 @@ func (r *Runner) enter(ctx, life context.Context) (end ending, ended bool) {
 		end.exit = Exit{Lost: "it was running and could not be recovered"}
 		r.terminated(ctx, end.exit)
 		return end, true
+	case state.Exit != nil && state.RestartAt.IsZero():
+		// The end was seen and nothing was decided: a task that has completed must not run again.
+		r.exited(ctx, &ExitedRequest{Exit: *state.Exit})
+		return ending{exit: *state.Exit}, true
 	case !state.RestartAt.IsZero():
 		// The clock may have been set back meanwhile: no wait is longer than the policy's longest.
 		r.pause(life, min(time.Until(state.RestartAt), r.config.Restart.longest()))
@@ -156,7 +160,7 @@ func (r *Runner) start(life context.Context) (Handle, error) {
 	if err := cmp.Or(life.Err(), r.stopped.Err()); err != nil {
 		return nil, err
 	}
-	r.emit(EventSetup, "preparing the task", func(s *State) { s.RestartAt = time.Time{} })
+	r.emit(EventSetup, "preparing the task", nil)
 	if err := r.prestart(life); err != nil {
 		if life.Err() == nil {
 			r.emit(EventHookFailed, err.Error(), nil)
@@ -175,7 +179,7 @@ func (r *Runner) start(life context.Context) (Handle, error) {
 	default:
 	}
 	r.emit(EventStarted, "task started", func(s *State) {
-		s.Phase, s.StartedAt = PhaseRunning, time.Now()
+		s.Phase, s.StartedAt, s.RestartAt = PhaseRunning, time.Now(), time.Time{}
 		if s.Window.Start.IsZero() {
 			s.Window.Start = s.StartedAt
 		}

@@ -33,7 +33,8 @@ type State struct {
 	FinishedAt time.Time
 	// Exit is the task's last end, nil before the first.
 	Exit *Exit
-	// RestartAt is when the delay before the next start is over, zero where there is none.
+	// RestartAt is when the next start is due, zero before the first and while the task runs. An Exit without it is one
+	// that the policy has not decided over.
 	RestartAt time.Time
 	Window    RestartWindow
 }

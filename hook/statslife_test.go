@@ -1,0 +1,219 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tachograph/tacho/hook"
+)
+
+func TestStatsSecondPoststartEndsTheFirstStream(t *testing.T) {
+	benchTest(t, true, []opening{{stream: samples(1000)}}, func(t *testing.T, b *bench) {
+		for range 5 {
+			b.poststart()
+		}
+		after(3 * time.Second)
+		b.poststart()
+		after(3 * time.Second)
+		if b.driver.openNow() != 1 || b.driver.most != 1 {
+			t.Errorf("%d streams open now, %d at once at most, want 1 and 1", b.driver.openNow(), b.driver.most)
+		}
+		b.exited()
+	})
+}
+
+func TestStatsPublishOffOpensNothing(t *testing.T) {
+	benchTest(t, false, []opening{{stream: samples(1000)}}, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(time.Hour)
+		if n := len(b.driver.openings()); n != 0 {
+			t.Errorf("%d openings with publishing off", n)
+		}
+		if err := b.Err(); !errors.Is(err, hook.ErrNotPublished) {
+			t.Errorf("Err = %v, want ErrNotPublished", err)
+		}
+		b.exited()
+	})
+}
+
+func TestStatsPublishIsTurnedWhileRunning(t *testing.T) {
+	benchTest(t, false, []opening{{stream: samples(10000)}}, func(t *testing.T, b *bench) {
+		b.poststart()
+		b.SetPublish(true)
+		b.SetPublish(true)
+		synctest.Wait()
+		if b.driver.openNow() != 1 || b.seen.count() != 1 {
+			t.Errorf("turned on: %d streams, %d samples, want 1 and 1", b.driver.openNow(), b.seen.count())
+		}
+		after(5*time.Second + time.Millisecond)
+		b.SetPublish(false)
+		seen := b.seen.count()
+		after(time.Hour)
+		if b.driver.openNow() != 0 || b.seen.count() != seen {
+			t.Errorf("turned off: %d streams, %d more samples", b.driver.openNow(), b.seen.count()-seen)
+		}
+		for range 10 {
+			b.SetPublish(true)
+			b.SetPublish(false)
+		}
+		b.SetPublish(true)
+		after(time.Second)
+		if b.driver.openNow() != 1 || b.driver.most != 1 {
+			t.Errorf("toggled: %d streams, %d at once at most, want 1 and 1", b.driver.openNow(), b.driver.most)
+		}
+		b.exited()
+		b.SetPublish(false)
+		b.SetPublish(true)
+		after(time.Minute)
+		if b.driver.openNow() != 0 {
+			t.Error("turning on opened a stream of an ended task")
+		}
+	})
+}
+
+func TestStatsPublishOffEndsBackoff(t *testing.T) {
+	benchTest(t, true, []opening{{err: errBroken}}, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(20 * time.Second)
+		b.SetPublish(false)
+		n := len(b.driver.openings())
+		after(time.Hour)
+		if got := len(b.driver.openings()); got != n {
+			t.Errorf("%d openings after publishing was turned off", got-n)
+		}
+		b.exited()
+	})
+}
+
+func TestStatsShutdownIsForGood(t *testing.T) {
+	benchTest(t, true, []opening{{stream: samples(1000)}}, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(time.Second)
+		for range 2 {
+			if err := b.Shutdown(t.Context()); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+		}
+		b.poststart()
+		b.SetPublish(false)
+		b.SetPublish(true)
+		after(time.Minute)
+		if n := len(b.driver.openings()); n != 1 {
+			t.Errorf("%d openings, want the one before Shutdown", n)
+		}
+		b.exited()
+	})
+}
+
+func TestStatsExitedWithoutPoststart(t *testing.T) {
+	benchTest(t, true, []opening{{stream: samples(1)}}, func(t *testing.T, b *bench) {
+		b.exited()
+		b.exited()
+	})
+}
+
+// A driver that breaks its contract and does not listen to ctx must not hold up the task's end.
+func TestStatsDeafDriver(t *testing.T) {
+	benchTest(t, true, []opening{{deaf: true}, {stream: samples(1000)}}, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := b.Exited(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Exited = %v, want the end of its ctx", err)
+		}
+		b.poststart()
+		after(30 * time.Minute)
+		if n := len(b.driver.openings()); n != 1 {
+			t.Errorf("%d openings beside the one that hangs", n-1)
+		}
+		after(time.Hour)
+		if b.driver.openNow() != 1 {
+			t.Error("the stream is not opened when the driver is back")
+		}
+		b.exited()
+	})
+}
+
+// What is not wanted any more when a hanging driver comes back is not opened.
+func TestStatsDeafDriverAndNoTask(t *testing.T) {
+	benchTest(t, true, []opening{{deaf: true}}, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(time.Second)
+		b.poststart()
+		b.SetPublish(false)
+		after(2 * time.Hour)
+		if n := len(b.driver.openings()); n != 1 {
+			t.Errorf("%d openings, want 1", n)
+		}
+		b.exited()
+	})
+}
+
+// A sample that comes after its time is dropped, and says nothing about the stream that was opened meanwhile.
+func TestStatsLateSample(t *testing.T) {
+	script := []opening{{stream: []message{{after: time.Minute, deaf: true}}}, {}}
+	benchTest(t, true, script, func(t *testing.T, b *bench) {
+		b.poststart()
+		after(time.Second)
+		b.poststart()
+		after(time.Minute)
+		if n := b.seen.count(); n != 0 {
+			t.Errorf("%d samples of a stream that was ended before", n)
+		}
+		if err := b.Err(); !errors.Is(err, hook.ErrStatsOpening) {
+			t.Errorf("Err = %v, want ErrStatsOpening", err)
+		}
+		if n := len(b.driver.openings()); n != 2 {
+			t.Errorf("%d openings, want 2", n)
+		}
+		b.exited()
+	})
+}
+
+// The updater may ask for Err while another goroutine ends the collection and waits for the updater.
+func TestStatsErrFromUpdater(t *testing.T) {
+	benchTest(t, true, []opening{{stream: samples(1000)}}, func(t *testing.T, b *bench) {
+		entered, gate := make(chan struct{}), make(chan struct{})
+		b.seen.each = func() {
+			if b.seen.count() == 1 {
+				close(entered)
+				<-gate
+			}
+			_ = b.Err()
+		}
+		b.poststart()
+		<-entered
+		off := make(chan struct{})
+		go func() {
+			b.SetPublish(false)
+			close(off)
+		}()
+		for !errors.Is(b.Err(), hook.ErrNotPublished) {
+			runtime.Gosched()
+		}
+		select {
+		case <-off:
+			t.Error("SetPublish(false) returned while a sample was passed on")
+		default:
+		}
+		close(gate)
+		<-off
+		if n := b.seen.count(); n != 1 {
+			t.Errorf("%d samples, want 1", n)
+		}
+		b.SetPublish(true)
+		after(time.Second)
+		if err := b.Err(); err != nil {
+			t.Errorf("Err = %v", err)
+		}
+		b.exited()
+	})
+}
