@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -67,21 +68,31 @@ func doctorText(p palette, r *doctor.Report) string {
 			cell{text: fmt.Sprintf("%d of %d", s.Readable, s.Measurements)}, cell{text: printable(s.Reason)})
 	}
 	text.WriteString(t.render(p))
-	text.WriteString(absentText(p, r.Absent))
+	text.WriteString(absentText(p, r))
 	fmt.Fprintf(&text, "\n%d measurements can be read here; tacho explain NAME says what each means.\n", len(r.Readable))
 	return text.String()
 }
 
-// absentText lists the measurements that cannot be read, with the reasons.
-func absentText(p palette, absent map[string]string) string {
-	if len(absent) == 0 {
+// absentText lists the measurements that cannot be read, with the reasons. Those of a source of which nothing works
+// share the source's reason, which is told already.
+func absentText(p palette, r *doctor.Report) string {
+	t := table{indent: "  "}
+	for _, name := range tableOrder(r.Absent) {
+		if m, _ := procstats.LookupName(name); !hasReason(r.Sources, m.Source) {
+			t.add(cell{text: name}, cell{text: printable(r.Absent[name]), paint: p.faint})
+		}
+	}
+	if len(t.rows) == 0 {
 		return ""
 	}
-	t := table{indent: "  "}
-	for _, name := range tableOrder(absent) {
-		t.add(cell{text: name}, cell{text: printable(absent[name]), paint: p.faint})
-	}
 	return "\n" + p.bold("Cannot be read here") + "\n" + t.render(p)
+}
+
+// hasReason reports whether nothing of a source works for a reason of its own.
+func hasReason(sources []doctor.Source, id procstats.SourceID) bool {
+	return slices.ContainsFunc(sources, func(s doctor.Source) bool {
+		return s.Name == id.String() && s.State() == doctor.Missing && s.Reason != ""
+	})
 }
 
 func mark(state doctor.State) string {

@@ -21,7 +21,7 @@ func checkGroup(host Host, group *cgroup.Group) []Check {
 	if err != nil {
 		return []Check{{Name: "cgroup", State: Missing, Found: err.Error(), Costs: costsOfNoGroup}}
 	}
-	checks := []Check{checkPlacement(mounts, group)}
+	checks := []Check{checkPlacement(host, mounts, group)}
 	if !group.Exists() {
 		return checks
 	}
@@ -44,14 +44,14 @@ func checkGroup(host Host, group *cgroup.Group) []Check {
 
 const costsOfNoGroup = "exact totals, memory and its peak, pressure, limits and OOM evidence: what is left are the processes' own values"
 
-func checkPlacement(mounts []procstats.CgroupMount, group *cgroup.Group) Check {
+func checkPlacement(host Host, mounts []procstats.CgroupMount, group *cgroup.Group) Check {
 	c := Check{Name: "cgroup", State: Works, Found: fmt.Sprintf("%s, placed: %s", group.Layout(), group.Placement)}
 	switch {
 	case group.Exists() && len(group.Notes) == 0:
 		return c
 	case group.Exists():
 		c.State, c.Costs = Partly, strings.Join(group.Notes, "; ")
-		c.Enable = delegate(mounts)
+		c.Enable = delegate(host, mounts)
 		return c
 	}
 	c.State, c.Found, c.Costs = Missing, strings.Join(group.Notes, "; "), costsOfNoGroup
@@ -61,19 +61,23 @@ func checkPlacement(mounts []procstats.CgroupMount, group *cgroup.Group) Check {
 	case !slices.ContainsFunc(mounts, func(m procstats.CgroupMount) bool { return !m.ReadOnly }):
 		c.Enable = "mount -o remount,rw /sys/fs/cgroup (a container: start it with a writable cgroup mount, as with --privileged or --cgroupns=private)"
 	default:
-		c.Enable = delegate(mounts)
+		c.Enable = delegate(host, mounts)
 	}
 	return c
 }
 
-// delegate is the command that lets this user make cgroups with controllers.
-func delegate(mounts []procstats.CgroupMount) string {
-	if isPureV2(mounts) {
-		scope := "systemd-run --scope -p Delegate=yes"
-		if os.Geteuid() != 0 {
-			scope = "systemd-run --user --scope -p Delegate=yes"
-		}
-		return scope + " tacho run -- COMMAND"
+// delegate is the command that lets this user make cgroups with controllers. Without systemd the shell itself has to be
+// in groups of the user's: moving a process takes write access to where it comes from.
+func delegate(host Host, mounts []procstats.CgroupMount) string {
+	switch pure := isPureV2(mounts); {
+	case pure && isSystemd(host) && os.Geteuid() == 0:
+		return "systemd-run --scope -p Delegate=yes tacho run -- COMMAND"
+	case pure && isSystemd(host):
+		return "systemd-run --user --scope -p Delegate=yes tacho run -- COMMAND"
+	case pure:
+		// A group with processes can hand no controllers on, so the shell gets a group beside the task's.
+		return fmt.Sprintf(`sudo sh -c "mkdir -p %[1]s/shell && chown -R %[2]d %[1]s && echo $$ > %[1]s/shell/cgroup.procs" && tacho run --cgroup-parent tacho -- COMMAND`,
+			filepath.Join(mounts[0].Point, "tacho"), os.Geteuid())
 	}
 	var dirs []string
 	for _, m := range mounts {
@@ -84,8 +88,14 @@ func delegate(mounts []procstats.CgroupMount) string {
 	if len(dirs) == 0 {
 		return ""
 	}
-	list := strings.Join(dirs, " ")
-	return fmt.Sprintf("sudo mkdir -p %s && sudo chown -R %d %s, then tacho run --cgroup-parent tacho -- COMMAND", list, os.Geteuid(), list)
+	return fmt.Sprintf(`sudo sh -c "for d in %s; do mkdir -p \$d && chown -R %d \$d && echo $$ > \$d/cgroup.procs; done" && tacho run -- COMMAND`,
+		strings.Join(dirs, " "), os.Geteuid())
+}
+
+// isSystemd reports whether systemd is the init here, sd_booted(3).
+func isSystemd(host Host) bool {
+	_, err := os.Stat(filepath.Join(host.Root, "run/systemd/system"))
+	return err == nil
 }
 
 // isUsed reports whether tasks are put into a v1 hierarchy.
@@ -111,13 +121,13 @@ func checkController(host Host, mounts []procstats.CgroupMount, group *cgroup.Gr
 	case isPureV2(mounts) && !handedOn(mounts, name):
 		c.Enable = fmt.Sprintf("echo +%s | sudo tee %s", name, filepath.Join(mounts[0].Point, "cgroup.subtree_control"))
 	case isPureV2(mounts):
-		c.Enable = delegate(mounts)
+		c.Enable = delegate(host, mounts)
 	case !mounted(mounts, name):
 		dir := filepath.Join("/sys/fs/cgroup", name)
 		c.Found = "not mounted"
 		c.Enable = fmt.Sprintf("sudo mkdir -p %s && sudo mount -t cgroup -o %s none %s", dir, name, dir)
 	default:
-		c.Enable = delegate(mounts)
+		c.Enable = delegate(host, mounts)
 	}
 	return c
 }

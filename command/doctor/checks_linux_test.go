@@ -76,6 +76,8 @@ func TestCapable(t *testing.T) {
 }
 
 func TestPlacement(t *testing.T) {
+	bare := hostOf(t, nil)
+	systemd := hostOf(t, map[string]string{"run/systemd/system/x": ""})
 	v2 := procstats.CgroupMount{Point: "/sys/fs/cgroup", Version: 2}
 	memory := procstats.CgroupMount{Point: "/sys/fs/cgroup/memory", Version: 1, Controllers: []string{"memory"}}
 	devices := procstats.CgroupMount{Point: "/sys/fs/cgroup/devices", Version: 1, Controllers: []string{"devices"}}
@@ -85,19 +87,21 @@ func TestPlacement(t *testing.T) {
 	partly := &cgroup.Group{Cgroup: procstats.Cgroup{V2: "/x"}, Notes: []string{"no memory controller"}}
 	for _, test := range []struct {
 		name   string
+		host   Host
 		mounts []procstats.CgroupMount
 		group  *cgroup.Group
 		state  State
 		enable string
 	}{
-		{"all is well", []procstats.CgroupMount{v2}, &cgroup.Group{Cgroup: procstats.Cgroup{V2: "/x"}}, Works, ""},
-		{"nothing is mounted", nil, none, Missing, "mount -t cgroup2 none /sys/fs/cgroup"},
-		{"read-only", []procstats.CgroupMount{readOnly}, none, Missing, "remount,rw"},
-		{"no leave to make groups", []procstats.CgroupMount{v2}, none, Missing, "scope -p Delegate=yes tacho run -- COMMAND"},
-		{"controllers are missing", []procstats.CgroupMount{v2}, partly, Partly, "scope -p Delegate=yes"},
-		{"v1", []procstats.CgroupMount{memory, devices}, none, Missing, "sudo mkdir -p /sys/fs/cgroup/memory/tacho && sudo chown"},
+		{"all is well", bare, []procstats.CgroupMount{v2}, &cgroup.Group{Cgroup: procstats.Cgroup{V2: "/x"}}, Works, ""},
+		{"nothing is mounted", bare, nil, none, Missing, "mount -t cgroup2 none /sys/fs/cgroup"},
+		{"read-only", bare, []procstats.CgroupMount{readOnly}, none, Missing, "remount,rw"},
+		{"no leave to make groups", systemd, []procstats.CgroupMount{v2}, none, Missing, "scope -p Delegate=yes tacho run -- COMMAND"},
+		{"controllers are missing", systemd, []procstats.CgroupMount{v2}, partly, Partly, "scope -p Delegate=yes"},
+		{"no systemd", bare, []procstats.CgroupMount{v2}, none, Missing, "> /sys/fs/cgroup/tacho/shell/cgroup.procs\" && tacho run --cgroup-parent tacho"},
+		{"v1", systemd, []procstats.CgroupMount{memory, devices}, none, Missing, "for d in /sys/fs/cgroup/memory/tacho; do mkdir -p"},
 	} {
-		c := checkPlacement(test.mounts, test.group)
+		c := checkPlacement(test.host, test.mounts, test.group)
 		if c.State != test.state || !strings.Contains(c.Enable, test.enable) || (test.enable == "") != (c.Enable == "") {
 			t.Errorf("%s: %+v, want %s and %q", test.name, c, test.state, test.enable)
 		}
@@ -106,6 +110,7 @@ func TestPlacement(t *testing.T) {
 
 func TestController(t *testing.T) {
 	host := hostOf(t, map[string]string{
+		"run/systemd/system/x":          "",
 		"proc/cgroups":                  "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t0\t1\t1\nmemory\t0\t1\t0\n",
 		"cgroup/cgroup.subtree_control": "cpu pids\n",
 		"task/cgroup.controllers":       "pids\n",
@@ -125,7 +130,7 @@ func TestController(t *testing.T) {
 		{"handed on, not to us", v2, "cpu", Missing, "Delegate=yes"},
 		{"not handed on", v2, "io", Missing, "echo +io | sudo tee " + filepath.Join(host.Root, "cgroup", "cgroup.subtree_control")},
 		{"v1, not mounted", v1, "blkio", Missing, "sudo mount -t cgroup -o blkio none /sys/fs/cgroup/blkio"},
-		{"v1, no leave", v1, "cpu", Missing, "sudo mkdir -p /sys/fs/cgroup/cpu/tacho"},
+		{"v1, no leave", v1, "cpu", Missing, "for d in /sys/fs/cgroup/cpu/tacho; do"},
 	} {
 		c := checkController(host, test.mounts, group, test.controller, "much")
 		if c.State != test.state || !strings.Contains(c.Enable, test.enable) || (test.enable == "") != (c.Enable == "") {
