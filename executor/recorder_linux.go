@@ -72,7 +72,7 @@ func (r *recorder) add(s *procstats.Sample) {
 // writeReport appends one line to usage.jsonl and begins the next window.
 func (r *recorder) writeReport(rows *procstats.Sample) {
 	if r.store != nil && r.current.Samples() > 0 {
-		if err := r.store.Append(usage(&r.current, rows, r.sampler.whole)); err != nil {
+		if err := r.store.Append(record.NewUsage(&r.current, rows, r.sampler.whole)); err != nil {
 			r.log.Error("write a report", "error", err)
 		}
 	}
@@ -99,7 +99,7 @@ func (r *recorder) finish(final *procstats.Sample, end ended, cause record.Verdi
 	exit.Verdict, exit.Summary = string(info.Diagnosis.Verdict), info.Diagnosis.Summary
 
 	rows := r.last
-	merged := mergeFinal(final, rows)
+	merged := record.MergeFinal(final, rows)
 	r.whole.Add(merged)
 	r.current.Add(merged)
 	r.writeReport(rows)
@@ -130,13 +130,13 @@ func (r *recorder) diagnose(final *procstats.Sample, exit *proto.Exit, cause rec
 func (r *recorder) fillFinal(merged *procstats.Sample, wall time.Duration) {
 	info := r.info
 	info.Samples = r.sampler.cost.collections.Load()
-	info.Measurements, info.Absent = values(merged.Task)
+	info.Measurements, info.Absent = record.Values(merged.Task)
 	history := procstats.History{Elapsed: wall, Window: &r.whole}
 	if peak, err := r.whole.Reduce(procstats.TreeRSS, procstats.Max); err == nil {
 		history.Peak = peak
 	}
-	info.Headline = headlines(procstats.Headlines(merged, history))
-	info.Processes = processes(&r.whole, merged, r.interval > 0)
-	info.Peak = peakMoment(&r.whole, r.last)
-	info.Sources = sources(r.sampler.describe())
+	info.Headline = record.Headlines(procstats.Headlines(merged, history))
+	info.Processes = record.ProcessesOf(&r.whole, merged, r.interval > 0)
+	info.Peak = record.PeakOf(&r.whole, r.last)
+	info.Sources = record.SourcesOf(r.sampler.describe())
 }

@@ -1,22 +1,19 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package executor
+package record
 
-import (
-	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/procstats"
-)
+import "github.com/tachograph/tacho/procstats"
 
-// usage reduces a report's window to one line of usage.jsonl. rows is its last sample with process rows.
-func usage(w *procstats.Window, rows *procstats.Sample, selection procstats.Selection) *record.Usage {
+// NewUsage reduces a report's window to one line of usage.jsonl. rows is its last sample with process rows.
+func NewUsage(w *procstats.Window, rows *procstats.Sample, selection procstats.Selection) *Usage {
 	first, last := w.Span()
-	u := &record.Usage{
-		SchemaVersion: record.SchemaVersion,
+	u := &Usage{
+		SchemaVersion: SchemaVersion,
 		From:          first.Wall, To: last.Wall,
 		FromMono: first.Mono.Seconds(), ToMono: last.Mono.Seconds(),
 		Samples:      int64(w.Samples()),
-		Measurements: map[string]record.Reduced{},
+		Measurements: map[string]Reduced{},
 		Absent:       map[string]string{},
 	}
 	for _, m := range procstats.Table() {
@@ -31,14 +28,14 @@ func usage(w *procstats.Window, rows *procstats.Sample, selection procstats.Sele
 		u.Measurements[m.Name] = reduced
 	}
 	if rows != nil {
-		u.Headline = headlines(procstats.Headlines(rows, procstats.History{Window: w}))
+		u.Headline = Headlines(procstats.Headlines(rows, procstats.History{Window: w}))
 		u.Processes = usageProcesses(w, rows)
 	}
 	return u
 }
 
 // reduce takes every legal reduction of a measurement; reason is set where there is no last value at all.
-func reduce(m procstats.Measurement, of func(procstats.ID, procstats.Reduction) (procstats.Reading, error)) (r record.Reduced, reason string) {
+func reduce(m procstats.Measurement, of func(procstats.ID, procstats.Reduction) (procstats.Reading, error)) (r Reduced, reason string) {
 	for _, reduction := range m.Kind.Reductions() {
 		if reduction == procstats.Tally {
 			continue
@@ -77,8 +74,8 @@ func reduce(m procstats.Measurement, of func(procstats.ID, procstats.Reduction) 
 	return r, ""
 }
 
-func usageProcesses(w *procstats.Window, rows *procstats.Sample) *record.UsageProcesses {
-	p := &record.UsageProcesses{Rows: []record.UsageRow{}, Omitted: rows.Omitted}
+func usageProcesses(w *procstats.Window, rows *procstats.Sample) *UsageProcesses {
+	p := &UsageProcesses{Rows: []UsageRow{}, Omitted: rows.Omitted}
 	live := make(map[procstats.ProcessID]bool, len(rows.Processes))
 	for i := range rows.Processes {
 		live[rows.Processes[i].ProcessID] = true
@@ -103,9 +100,9 @@ func usageProcesses(w *procstats.Window, rows *procstats.Sample) *record.UsagePr
 	return p
 }
 
-func usageRow(p *procstats.ProcessWindow) record.UsageRow {
-	row := record.UsageRow{
-		PID: p.PID, StartTicks: p.Start, PPID: p.PPID, Command: p.Command, Measurements: map[string]record.Reduced{},
+func usageRow(p *procstats.ProcessWindow) UsageRow {
+	row := UsageRow{
+		PID: p.PID, StartTicks: p.Start, PPID: p.PPID, Command: p.Command, Measurements: map[string]Reduced{},
 	}
 	for _, m := range procstats.Table() {
 		if m.Scope != procstats.ProcessScope || m.Kind == procstats.Category || m.Kind == procstats.Label {

@@ -1,15 +1,12 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package executor
+package record
 
-import (
-	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/procstats"
-)
+import "github.com/tachograph/tacho/procstats"
 
-// recordRows bounds the process rows of a final record; the rest is summed in its exited row.
-const recordRows = 50
+// finalRows bounds the process rows of a final record; the rest is summed in its exited row.
+const finalRows = 50
 
 // trueAfterEnd are gauges that still say something when the task is gone: peaks and limits. The others are taken
 // from the last sample while it lived; a memory.current of an empty cgroup is nobody's memory.
@@ -21,9 +18,9 @@ func trueAfterEnd() procstats.Selection {
 	)
 }
 
-// mergeFinal returns the final totals with the gauges of the last sample while the task lived. rows is nil where
+// MergeFinal returns the final totals with the gauges of the last sample while the task lived. rows is nil where
 // nothing was sampled.
-func mergeFinal(final, rows *procstats.Sample) *procstats.Sample {
+func MergeFinal(final, rows *procstats.Sample) *procstats.Sample {
 	merged := final.Clone()
 	keep := trueAfterEnd()
 	for i := range merged.Task {
@@ -52,7 +49,8 @@ func mergeFinal(final, rows *procstats.Sample) *procstats.Sample {
 	return merged
 }
 
-func values(readings procstats.Readings) (present map[string]any, absent map[string]string) {
+// Values splits readings into values and reasons for absence, by the names of the table.
+func Values(readings procstats.Readings) (present map[string]any, absent map[string]string) {
 	present, absent = map[string]any{}, map[string]string{}
 	for _, reading := range readings {
 		name := reading.ID().String()
@@ -71,10 +69,11 @@ func values(readings procstats.Readings) (present map[string]any, absent map[str
 	return present, absent
 }
 
-func headlines(list []procstats.HeadlineValue) map[string]record.HeadlineValue {
-	all := make(map[string]record.HeadlineValue, len(list))
+// Headlines returns headline values as a record has them.
+func Headlines(list []procstats.HeadlineValue) map[string]HeadlineValue {
+	all := make(map[string]HeadlineValue, len(list))
 	for _, h := range list {
-		value := record.HeadlineValue{Source: h.Source, Guarantee: h.Guarantee, Reason: h.Reading.Reason()}
+		value := HeadlineValue{Source: h.Source, Guarantee: h.Guarantee, Reason: h.Reading.Reason()}
 		if number, ok := h.Reading.Number(); ok {
 			value.Value = &number
 		}
@@ -83,12 +82,12 @@ func headlines(list []procstats.HeadlineValue) map[string]record.HeadlineValue {
 	return all
 }
 
-// processes lists who used the CPU over the whole run: the largest rows, the rest in exited, and what closes the sum.
-func processes(whole *procstats.Window, merged *procstats.Sample, sampled bool) *record.Processes {
+// ProcessesOf lists who used the CPU over the whole run: the largest rows, the rest in exited, and what closes the sum.
+func ProcessesOf(whole *procstats.Window, merged *procstats.Sample, sampled bool) *Processes {
 	if !sampled {
-		return &record.Processes{Rows: []record.ProcessRow{}, Reason: "publishing off: nothing was sampled while the task ran"}
+		return &Processes{Rows: []ProcessRow{}, Reason: "publishing off: nothing was sampled while the task ran"}
 	}
-	p := &record.Processes{Rows: []record.ProcessRow{}, Omitted: whole.ProcessesOmitted()}
+	p := &Processes{Rows: []ProcessRow{}, Omitted: whole.ProcessesOmitted()}
 	var inRows, inExited float64
 	for _, process := range whole.Processes() {
 		cpu, err := process.Reduce(procstats.ProcessCPU, procstats.Last)
@@ -96,7 +95,7 @@ func processes(whole *procstats.Window, merged *procstats.Sample, sampled bool) 
 		if err != nil || !ok {
 			continue
 		}
-		if len(p.Rows) >= recordRows {
+		if len(p.Rows) >= finalRows {
 			p.Exited.Processes++
 			inExited += seconds
 			continue
@@ -122,8 +121,8 @@ func cpuTotal(s *procstats.Sample) (seconds float64, ok bool) {
 	return 0, false
 }
 
-func finalRow(p *procstats.ProcessWindow) record.ProcessRow {
-	row := record.ProcessRow{
+func finalRow(p *procstats.ProcessWindow) ProcessRow {
+	row := ProcessRow{
 		PID: p.PID, StartTicks: p.Start, PPID: p.PPID, Command: p.Command, Measurements: map[string]any{},
 	}
 	for _, m := range procstats.Table() {
@@ -138,21 +137,22 @@ func finalRow(p *procstats.ProcessWindow) record.ProcessRow {
 	return row
 }
 
-func sources(list []procstats.Description) []record.Source {
-	all := make([]record.Source, 0, len(list))
+// SourcesOf returns descriptions of sources as a record has them.
+func SourcesOf(list []procstats.Description) []Source {
+	all := make([]Source, 0, len(list))
 	for _, d := range list {
-		all = append(all, record.Source{Name: d.ID.String(), Version: d.Version, Available: d.Available, Reason: d.Reason})
+		all = append(all, Source{Name: d.ID.String(), Version: d.Version, Available: d.Available, Reason: d.Reason})
 	}
 	return all
 }
 
-// peakMoment says when the samples saw most memory, and who held it then if that was the last sample.
-func peakMoment(whole *procstats.Window, last *procstats.Sample) *record.Peak {
+// PeakOf says when the samples saw most memory, and who held it then if that was the last sample.
+func PeakOf(whole *procstats.Window, last *procstats.Sample) *Peak {
 	for _, id := range []procstats.ID{procstats.CgroupMemoryCurrent, procstats.TreeRSS} {
 		highest, err := whole.Reduce(id, procstats.Max)
 		at, ok := whole.MaxAt(id)
 		if bytes, present := highest.Number(); err == nil && ok && present && last != nil {
-			return &record.Peak{At: at.Wall, MemoryBytes: bytes, Measurement: id.String()}
+			return &Peak{At: at.Wall, MemoryBytes: bytes, Measurement: id.String()}
 		}
 	}
 	return nil
