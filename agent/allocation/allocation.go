@@ -1,0 +1,114 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package allocation
+
+import (
+	"time"
+
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Status is what an allocation comes to, in Nomad's words.
+type Status string
+
+const (
+	// Pending allocations have no task that runs, and one that will.
+	Pending Status = "pending"
+	// Running allocations have a task that runs.
+	Running Status = "running"
+	// Complete allocations have ended, and no task failed.
+	Complete Status = "complete"
+	// Failed allocations have ended, or are about to, because a task was given up.
+	Failed Status = "failed"
+)
+
+// Ended reports whether no task of such an allocation will run again.
+func (s Status) Ended() bool { return s == Complete || s == Failed }
+
+// What an allocation shall do.
+const (
+	DesiredRun  = "run"
+	DesiredStop = "stop"
+)
+
+// Allocation is one run of a group.
+type Allocation struct {
+	// ID is a random UUID.
+	ID         string
+	Namespace  string
+	JobID      string
+	JobType    string
+	JobVersion uint64
+	Group      string
+	// Name is JOB.GROUP[INDEX].
+	Name         string
+	Index        int
+	NodeID       string
+	NodeName     string
+	ClientStatus Status
+	// Description says why, in a sentence.
+	Description   string
+	DesiredStatus string
+	CreateTime    time.Time
+	ModifyTime    time.Time
+	// CreateIndex and ModifyIndex are those of the event feed.
+	CreateIndex uint64
+	ModifyIndex uint64
+	Tasks       map[string]*Task
+}
+
+// Task is the state of one task.
+type Task struct {
+	Name   string
+	Driver string
+	// Lifecycle is nil for main tasks.
+	Lifecycle *job.Lifecycle
+	Resources job.Resources
+	// Cores are the cores the task has for itself, as a list such as 0-3,7; empty for all.
+	Cores string
+	// RunID is the driver's id of the present or last start; empty before the first.
+	RunID string
+	State hook.State
+	// Events are the newest, oldest first; at most MaxEvents.
+	Events []Event
+	// Attributes are what the driver says of the running task: process, cgroup, limits as read back.
+	Attributes map[string]string
+}
+
+// MaxEvents is how many events a task keeps.
+const MaxEvents = 50
+
+// EventDriver is the type of events that a driver tells.
+const EventDriver hook.EventType = "Driver"
+
+// Event is one line in a task's history.
+type Event struct {
+	Type    hook.EventType
+	Time    time.Time
+	Message string
+	// Details are the driver's, by name.
+	Details map[string]string `json:",omitempty"`
+}
+
+// Usage is what a task uses, as it was read last.
+type Usage struct {
+	// Running tells the reading of a running task from the last one of an ended task.
+	Running bool
+	// Stats is nil where nothing was measured; Reason says why.
+	Stats *driver.TaskStats
+	// Sample is the whole reading. From a driver that is not ours it has what Stats has, under the names that mean
+	// the same; nil where nothing was measured.
+	Sample *procstats.Sample
+	// Headlines are those of Sample.
+	Headlines []procstats.HeadlineValue
+	// Reason says in words why there is no reading, or no fresh one; empty where there is.
+	Reason string
+	// Interval is the time between readings.
+	Interval time.Duration
+	// Backlogged counts the readings that came more than an interval late.
+	Backlogged int64
+}

@@ -1,0 +1,120 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package config reads the agent's configuration: HCL files with the stanza names that Nomad's users know.
+package config
+
+import (
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// Config is the agent's whole configuration.
+type Config struct {
+	// Name is the node's; empty for the host name.
+	Name       string
+	Datacenter string
+	Region     string
+	// DataDir holds state, allocations and sockets.
+	DataDir  string
+	BindAddr string
+	Ports    Ports
+	// LogLevel is trace, debug, info, warn or error.
+	LogLevel  string
+	PluginDir string
+	// Plugins are the operator's configurations of drivers, by name.
+	Plugins   map[string]*Plugin
+	Telemetry Telemetry
+	History   History
+	Client    Client
+	ACL       ACL
+	TLS       TLS
+	// Dev keeps nothing: a data folder of its own is removed at the end, and tasks are stopped.
+	Dev bool
+	// Files are what it was read from.
+	Files []string
+}
+
+// Ports are TCP ports.
+type Ports struct {
+	// HTTP is 4656 where not set; -1 listens on the unix socket only.
+	HTTP int
+}
+
+// Plugin is a plugin block.
+type Plugin struct {
+	Name string
+	Args []string
+	// Body is its config block; nil where there is none.
+	Body hcl.Body
+	// Range is where it stands.
+	Range hcl.Range
+}
+
+// Telemetry says what is measured and published. Names and defaults are Nomad's where it has them.
+type Telemetry struct {
+	CollectionInterval time.Duration
+	// PublishAllocationMetrics collects what tasks use; without it no task is read at all.
+	PublishAllocationMetrics bool
+	PublishNodeMetrics       bool
+	PrometheusMetrics        bool
+	DisableHostname          bool
+	UseNodeName              bool
+	// PrefixFilter are prefixes of metric names, + lets in and - keeps out; FilterDefault is for all others.
+	PrefixFilter  []string
+	FilterDefault bool
+	// AllocationDetail is none, job, task or alloc.
+	AllocationDetail string
+	// NomadNames adds the metric names that dashboards and autoscalers for Nomad read.
+	NomadNames bool
+	// StatsdAddress is host:port, empty for none.
+	StatsdAddress                string
+	IncludeAllocMetadata         bool
+	AllowedMetadataKeysInMetrics []string
+}
+
+// History bounds what is kept of a task's past.
+type History struct {
+	Span     time.Duration
+	Interval time.Duration
+}
+
+// Points is how many readings are kept of a task.
+func (h History) Points() int { return int((h.Span + h.Interval - 1) / h.Interval) }
+
+// Client says when ended allocations are removed.
+type Client struct {
+	// GCAge is how long an ended allocation is kept at least, unless there are more than GCMaxAllocs of them.
+	GCAge       time.Duration
+	GCInterval  time.Duration
+	GCMaxAllocs int
+	Meta        map[string]string
+}
+
+// ACL says who may do more than read numbers over TCP.
+type ACL struct {
+	// TokenFile holds the token; empty for none.
+	TokenFile string
+}
+
+// TLS are files in PEM form; empty for none.
+type TLS struct {
+	CertFile, KeyFile, CAFile string
+	// VerifyClient asks clients for a certificate of CAFile.
+	VerifyClient bool
+}
+
+// DefaultPort is where HTTP is served unless somebody says otherwise.
+const DefaultPort = 4656
+
+// Default is what empty files mean.
+func Default() Config {
+	return Config{
+		Datacenter: "dc1", Region: "global", DataDir: "/var/lib/tacho", BindAddr: "127.0.0.1", Ports: Ports{HTTP: DefaultPort},
+		LogLevel: "info", Plugins: map[string]*Plugin{},
+		Telemetry: Telemetry{CollectionInterval: time.Second, FilterDefault: true, AllocationDetail: "alloc"},
+		History:   History{Span: 15 * time.Minute, Interval: time.Second},
+		Client:    Client{GCAge: 24 * time.Hour, GCInterval: time.Minute, GCMaxAllocs: 500},
+	}
+}

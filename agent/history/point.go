@@ -1,0 +1,64 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package history keeps the numbers of a task's past readings: a ring of fixed size in a file, which outlives the
+// agent, with gaps kept as gaps.
+package history
+
+import (
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Point is one reading, or a mark that there was none.
+type Point struct {
+	procstats.Stamp
+	// Run counts the starts of the task: counters begin anew with each.
+	Run int
+	// Gap says why nothing was read between the point before and the one after; such a point has no values.
+	Gap Gap
+	// Values are the numbers of the task by measurement; what is absent was not measured.
+	Values map[procstats.ID]float64
+}
+
+// Gap says why there are no readings.
+type Gap uint8
+
+const (
+	// NoGap is a reading.
+	NoGap Gap = iota
+	// GapAgent is a time without the agent.
+	GapAgent
+	// GapPublishing is a time in which publishing was off.
+	GapPublishing
+	// GapTask is a time in which the task did not run.
+	GapTask
+	// GapSilent is a time in which the driver sent nothing.
+	GapSilent
+)
+
+// String returns the gap in words.
+func (g Gap) String() string {
+	switch g {
+	case NoGap:
+		return ""
+	case GapAgent:
+		return "the agent was not running"
+	case GapPublishing:
+		return "publishing was off"
+	case GapTask:
+		return "the task was not running"
+	case GapSilent:
+		return "the driver sent nothing"
+	}
+	return "unknown"
+}
+
+// Query selects points.
+type Query struct {
+	// Since and Until bound the time; zero for no bound.
+	Since, Until time.Time
+	// Step thins out: at most one reading in each step, its last; 0 for all. Gaps are always kept.
+	Step time.Duration
+}

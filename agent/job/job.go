@@ -1,0 +1,161 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package job
+
+import (
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// The types of jobs.
+const (
+	// TypeService jobs run until they are stopped.
+	TypeService = "service"
+	// TypeBatch jobs run until they have succeeded, or were given up.
+	TypeBatch = "batch"
+	// TypeSysbatch jobs run once on every node, of which there is one.
+	TypeSysbatch = "sysbatch"
+)
+
+// Job is a job file as it was read. The keys of its JSON are Nomad's; durations are nanoseconds there.
+type Job struct {
+	ID          string
+	Name        string
+	Namespace   string
+	Region      string
+	Type        string
+	Priority    int
+	Datacenters []string
+	Meta        map[string]string `json:",omitempty"`
+	Groups      []*Group          `json:"TaskGroups"`
+
+	// Source is the text of the job file and what its variables were set to.
+	Source Source `json:"-"`
+}
+
+// Source is what a job is read from.
+type Source struct {
+	// Filename is for messages.
+	Filename string
+	Text     string
+	// Variables are the values of input variables, as text, by name.
+	Variables map[string]string `json:",omitempty"`
+}
+
+// Group returns the group with a name; nil where there is none.
+func (j *Job) Group(name string) *Group {
+	for _, g := range j.Groups {
+		if g.Name == name {
+			return g
+		}
+	}
+	return nil
+}
+
+// Group is a set of tasks that are started together, Count times.
+type Group struct {
+	Name  string
+	Count int
+	Meta  map[string]string `json:",omitempty"`
+	Tasks []*Task
+	// Restart is the policy for tasks that have none of their own.
+	Restart Restart `json:"RestartPolicy"`
+
+	// Digest tells whether two groups mean the same.
+	Digest string `json:"-"`
+}
+
+// Task returns the task with a name; nil where there is none.
+func (g *Group) Task(name string) *Task {
+	for _, t := range g.Tasks {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// Task is one command and everything about it.
+type Task struct {
+	Name   string
+	Driver string
+	User   string
+	// Config is the config block for people: expressions that have a value only at the start stand as in the file.
+	Config      map[string]any    `json:",omitempty"`
+	Env         map[string]string `json:",omitempty"`
+	Meta        map[string]string `json:",omitempty"`
+	Resources   Resources
+	Restart     Restart `json:"RestartPolicy"`
+	KillTimeout time.Duration
+	KillSignal  string      `json:",omitempty"`
+	Leader      bool        `json:",omitempty"`
+	Logs        *Logs       `json:"LogConfig,omitempty"`
+	Lifecycle   *Lifecycle  `json:",omitempty"`
+	Templates   []*Template `json:",omitempty"`
+
+	// ConfigBody is the config block; nil where there is none. It is evaluated with the variables of a start.
+	ConfigBody hcl.Body `json:"-"`
+	// Variables are what every expression may refer to: functions and the file's own variables and locals.
+	Variables *hcl.EvalContext `json:"-"`
+	// env are the expressions of the env block.
+	env map[string]hcl.Expression
+}
+
+// Resources are what a task is promised and held to.
+type Resources struct {
+	// CPU is MHz, by which tasks share cores when there are not enough; 0 where Cores is set.
+	CPU int
+	// Cores is how many cores the task has for itself; 0 for a share of all.
+	Cores int `json:",omitempty"`
+	// MemoryMB is in MiB, as is MemoryMaxMB, which is 0 where memory is also the limit.
+	MemoryMB    int
+	MemoryMaxMB int `json:",omitempty"`
+}
+
+// MemoryLimitBytes is the hard limit on the task's memory.
+func (r Resources) MemoryLimitBytes() int64 { return int64(max(r.MemoryMB, r.MemoryMaxMB)) << 20 }
+
+// Restart is the restart block: see hook.RestartPolicy.
+type Restart struct {
+	Attempts int
+	Interval time.Duration
+	Delay    time.Duration
+	Mode     string
+}
+
+// Logs bound the log files of each of a task's two streams.
+type Logs struct {
+	Disabled      bool `json:",omitempty"`
+	MaxFiles      int
+	MaxFileSizeMB int
+}
+
+// The hooks of a lifecycle block.
+const (
+	HookPrestart  = "prestart"
+	HookPoststart = "poststart"
+	HookPoststop  = "poststop"
+)
+
+// Lifecycle says when a task runs beside its group's main tasks.
+type Lifecycle struct {
+	Hook    string
+	Sidecar bool
+}
+
+// Template is a file with inline data, rendered before every start.
+type Template struct {
+	Data         string `json:"EmbeddedTmpl"`
+	Destination  string `json:"DestPath"`
+	Permissions  string `json:"Perms"`
+	LeftDelim    string
+	RightDelim   string
+	ChangeMode   string
+	ChangeSignal string `json:",omitempty"`
+	// Env reads the rendered file's NAME=value lines into the task's environment.
+	Env bool `json:"Envvars"`
+	// Range is where the template stands in the job file.
+	Range hcl.Range `json:"-"`
+}

@@ -1,0 +1,82 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package node says what machine the agent runs on and what the machine as a whole uses.
+package node
+
+import (
+	"time"
+
+	"github.com/tachograph/tacho/driver"
+)
+
+// Node is the one machine of this agent.
+type Node struct {
+	// ID is a UUID, made once and kept in the data folder.
+	ID         string
+	Name       string
+	Datacenter string
+	Region     string
+	// Attributes are facts by dotted names, as constraints of jobs call them: cpu.arch, kernel.name, os.name.
+	Attributes map[string]string
+	Resources  Resources
+	Drivers    map[string]Driver
+	StartedAt  time.Time
+}
+
+// Resources is what the machine has.
+type Resources struct {
+	// Cores are those that this process may run on.
+	Cores []int
+	// CoreMHz is the mean speed of a core; 0 where not known.
+	CoreMHz float64
+	// MemoryBytes and DiskBytes are 0 where not known. The disk is that of the data folder.
+	MemoryBytes, DiskBytes int64
+}
+
+// TotalMHz is the speed of all cores together, 0 where not known.
+func (r Resources) TotalMHz() float64 { return r.CoreMHz * float64(len(r.Cores)) }
+
+// Driver is what is known of a task driver.
+type Driver struct {
+	Name string
+	// Plugin is the executable's path; empty for the driver in this process.
+	Plugin     string
+	Version    string
+	Detected   bool
+	Healthy    bool
+	Reason     string
+	Attributes map[string]driver.Attribute
+	UpdatedAt  time.Time
+}
+
+// Stats is what the machine uses.
+type Stats struct {
+	Time   time.Time
+	Uptime time.Duration
+	Memory Memory
+	CPU    []CPU
+	Disks  []Disk
+	// DataDisk is the file system of the data folder.
+	DataDisk *Disk
+	// CPUTicksConsumed is the use of all cores in MHz; 0 where the speed is not known.
+	CPUTicksConsumed float64
+	// Reasons say by part (memory, cpu, disk, uptime) what could not be read.
+	Reasons map[string]string
+}
+
+// Memory is in bytes.
+type Memory struct{ Total, Available, Used, Free uint64 }
+
+// CPU is one core since the reading before, in percent of it.
+type CPU struct {
+	Name                             string
+	User, System, Idle, TotalPercent float64
+}
+
+// Disk is a file system; sizes are bytes.
+type Disk struct {
+	Device, Mountpoint             string
+	Size, Used, Available          uint64
+	UsedPercent, InodesUsedPercent float64
+}
