@@ -56,13 +56,6 @@ func (l *eventLog) next(after uint64) (e *loggedEvent, changed <-chan struct{}) 
 	return nil, l.changed
 }
 
-// begin returns where a new listener begins: behind what anybody was told.
-func (l *eventLog) begin() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.told
-}
-
 // tell notes that a listener gets an event.
 func (l *eventLog) tell(e *loggedEvent) {
 	l.mu.Lock()
@@ -79,15 +72,17 @@ type eventStream struct {
 	ctx    context.Context
 	log    *eventLog
 	closed <-chan struct{} // closed when the driver is
+	at     uint64          // sequence of the last event that was received
+}
 
-	started bool
-	at      uint64
+// listen returns a new listener, who begins behind what anybody was told.
+func (l *eventLog) listen(ctx context.Context, closed <-chan struct{}) *eventStream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return &eventStream{ctx: ctx, log: l, closed: closed, at: l.told}
 }
 
 func (s *eventStream) Recv() (*Event, error) {
-	if !s.started {
-		s.started, s.at = true, s.log.begin()
-	}
 	for {
 		e, changed := s.log.next(s.at)
 		if e != nil {

@@ -33,7 +33,7 @@ func parseCPUInfo(text string) (mhz float64, err error) {
 			continue
 		}
 		speed, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-		if err != nil || speed <= 0 || speed > 1e6 {
+		if err != nil || !(speed > 0 && speed <= 1e6) { // NaN is neither
 			return 0, fmt.Errorf("cpuinfo: %q is no speed", strings.TrimSpace(line))
 		}
 		sum += speed

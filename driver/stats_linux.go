@@ -36,7 +36,8 @@ func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration
 	meter := &meter{id: id, coreMHz: d.coreMHz, maxRows: d.config.ProcessRows}
 	d.mu.Unlock()
 	rows := meter.maxRows > 0
-	before, err := t.client.Sample(ctx, baselineAge, rows)
+	// Totals alone: of a young task they are those that the executor read before the start.
+	before, err := t.client.Sample(ctx, baselineAge, false)
 	if err != nil {
 		return nil, fmt.Errorf("first sample: %w", err)
 	}
@@ -52,20 +53,33 @@ type statsStream struct {
 	task   *task
 	meter  *meter
 	stream *client.StatsStream
+	sent   bool
 }
 
+// Recv returns the next reading. Ticks are the same for all tasks of a host, so the second can come so soon after
+// the first that the executor answers with the same sample; a reading is sent once.
 func (s *statsStream) Recv() (*TaskStats, error) {
-	sample, err := s.stream.Recv()
-	if err != nil {
-		select {
-		case <-s.task.client.Lost():
-			// How the task ended is WaitTask's to say.
-			return nil, io.EOF
-		default:
-			return nil, err
+	for {
+		sample, err := s.stream.Recv()
+		if err != nil {
+			return nil, s.endOr(err)
 		}
+		if s.sent && sample.Mono <= s.meter.before.Mono {
+			continue
+		}
+		s.sent = true
+		return s.meter.stats(sample), nil
 	}
-	return s.meter.stats(sample), nil
+}
+
+// endOr is the end of the stream where the executor is gone: how the task ended is WaitTask's to say.
+func (s *statsStream) endOr(err error) error {
+	select {
+	case <-s.task.client.Lost():
+		return io.EOF
+	default:
+		return err
+	}
 }
 
 // ended is the stream of a task that has ended.

@@ -152,7 +152,7 @@ func (d *Tacho) Capabilities(context.Context) (*Capabilities, error) {
 
 // TaskEvents implements Observer. What happened while nobody listened is sent first.
 func (d *Tacho) TaskEvents(ctx context.Context) (Stream[*Event], error) {
-	return &eventStream{ctx: ctx, log: d.events, closed: d.ctx.Done()}, nil
+	return d.events.listen(ctx, d.ctx.Done()), nil
 }
 
 func (d *Tacho) currentConfig() Config {

@@ -20,6 +20,9 @@ type meter struct {
 	before  *procstats.Sample
 }
 
+// shortestWindow is the time in seconds over which a rate means anything.
+const shortestWindow = 0.02
+
 // cpuReadings are the task's CPU counters in their order of preference, as for the headline.
 func cpuReadings() []procstats.ID {
 	return []procstats.ID{procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU, procstats.PortableCPU}
@@ -87,7 +90,7 @@ func rate(s, before *procstats.Sample, id procstats.ID) (cores float64, ok bool)
 		return 0, false
 	}
 	seconds := elapsed(s, before, id)
-	return (now - then) / seconds, seconds > 0
+	return (now - then) / seconds, seconds >= shortestWindow
 }
 
 // elapsed is the time between the reads of a measurement's source, in seconds.
@@ -182,7 +185,7 @@ func processRate(s, before *procstats.Sample, p *procstats.ProcessRow) (cores fl
 			return 0, false
 		}
 		seconds := elapsed(s, before, id)
-		return (now - then) / seconds, seconds > 0 && now >= then
+		return (now - then) / seconds, seconds >= shortestWindow && now >= then
 	}
 	return 0, false
 }
@@ -198,8 +201,9 @@ func earlier(before *procstats.Sample, id procstats.ProcessID, counter procstats
 	return before.Processes[i].Readings.Number(counter)
 }
 
-// bornSince reports whether a process started after a sample. Start times count ticks of 10 ms since boot, which
-// CLOCK_MONOTONIC does too but for the time the machine was suspended; where that makes it unsure, the answer is no.
+// bornSince reports whether a process that an earlier sample does not have started after it; else it was moved into
+// the task, and what it used before is not the task's. Start times count ticks of 10 ms since boot, as
+// CLOCK_MONOTONIC does but for the time that the machine was suspended.
 func bornSince(before *procstats.Sample, id procstats.ProcessID) bool {
 	const tick = 10 * time.Millisecond
 	return before.Omitted == 0 && len(before.Processes) > 0 && time.Duration(id.Start)*tick >= before.Mono-tick

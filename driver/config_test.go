@@ -1,0 +1,190 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-msgpack/v2/codec"
+)
+
+func msgpack(t testing.TB, value any) []byte {
+	t.Helper()
+	var encoded []byte
+	if err := codec.NewEncoderBytes(&encoded, &codec.MsgpackHandle{}).Encode(value); err != nil {
+		t.Fatal(err)
+	}
+	return encoded
+}
+
+func TestDecodeConfig(t *testing.T) {
+	changed := func(change func(*Config)) Config {
+		c := DefaultConfig()
+		change(&c)
+		return c
+	}
+	for _, test := range []struct {
+		name string
+		in   map[string]any
+		want Config
+	}{
+		{"nothing", nil, DefaultConfig()},
+		{"nulls, as a host sends what is not said", map[string]any{
+			"enforce": nil, "log_collection": nil, "logs": nil, "metrics": nil, "denied_envvars": nil, "process_rows": nil,
+		}, DefaultConfig()},
+		{"everything", map[string]any{
+			"enforce": false, "log_collection": "host", "log_overflow": "drop", "process_rows": 0,
+			"logs": map[string]any{"max_files": 3, "max_file_size": 2}, "runtime_dir": "/run/x", "cgroup_parent": "/tasks",
+			"denied_host_uids": "0, 10-15", "denied_host_gids": "7", "denied_envvars": []string{"AWS_*"},
+			"metrics": map[string]any{"address": "127.0.0.1:9"},
+		}, Config{
+			LogCollection: "host", LogOverflow: "drop", Logs: LogLimits{MaxFiles: 3, MaxFileBytes: 2 << 20},
+			RuntimeDir: "/run/x", CgroupParent: "/tasks", DeniedUIDs: IDRanges{{0, 0}, {10, 15}},
+			DeniedGIDs: IDRanges{{7, 7}}, DeniedEnv: []string{"AWS_*"}, MetricsAddress: "127.0.0.1:9",
+		}},
+		{"keys of a later version", map[string]any{"unheard_of": 1}, DefaultConfig()},
+		{"one limit of logs", map[string]any{"logs": map[string]any{"max_files": 2}},
+			changed(func(c *Config) { c.Logs.MaxFiles = 2 })},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var encoded []byte
+			if test.in != nil {
+				encoded = msgpack(t, test.in)
+			}
+			got, err := DecodeConfig(encoded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(test.want, got); d != "" {
+				t.Errorf("config (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestDecodeConfigRefuses(t *testing.T) {
+	for name, in := range map[string]map[string]any{
+		"word":             {"log_collection": "nobody"},
+		"overflow":         {"log_overflow": "spill"},
+		"rows":             {"process_rows": -1},
+		"fraction":         {"process_rows": 1.5},
+		"type":             {"enforce": "perhaps"},
+		"ids":              {"denied_host_uids": "root"},
+		"ids backwards":    {"denied_host_gids": "9-3"},
+		"pattern":          {"denied_envvars": []string{"["}},
+		"relative":         {"runtime_dir": "here"},
+		"no files":         {"logs": map[string]any{"max_files": 0}},
+		"everybody":        {"metrics": map[string]any{"address": "0.0.0.0:80"}},
+		"another machine":  {"metrics": map[string]any{"address": "192.0.2.1:80"}},
+		"no address":       {"metrics": map[string]any{"address": ""}},
+		"socket, relative": {"metrics": map[string]any{"address": "unix:here"}},
+	} {
+		if _, err := DecodeConfig(msgpack(t, in)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v, want %v", name, err, ErrInvalid)
+		}
+	}
+}
+
+func TestDecodeTask(t *testing.T) {
+	adj := -5
+	want := &taskConfig{
+		command: "sh", args: []string{"-c", "true"}, workDir: "/tmp", deniedEnv: []string{"A*"}, oomScoreAdj: &adj,
+		cgroupV1: map[string]string{"memory": "/a", "cpu": "/b"}, logs: LogLimits{MaxFiles: 1, MaxFileBytes: 1 << 20},
+	}
+	got, err := decodeTask(msgpack(t, map[string]any{
+		"command": "sh", "args": []string{"-c", "true"}, "work_dir": "/tmp", "denied_envvars": []string{"A*"},
+		"oom_score_adj": -5, "cgroup_v1_override": []map[string]string{{"memory": "/a"}, {"cpu": "/b"}},
+		"logs": map[string]any{"max_files": 1, "max_file_size": 1},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(taskConfig{})); d != "" {
+		t.Errorf("task config (-want +got):\n%s", d)
+	}
+	for name, in := range map[string]map[string]any{
+		"no command":    {},
+		"relative":      {"command": "x", "work_dir": "here"},
+		"adj":           {"command": "x", "oom_score_adj": 1001},
+		"two overrides": {"command": "x", "cgroup_v2_override": "a", "cgroup_v1_override": []map[string]string{{"cpu": "b"}}},
+		"type":          {"command": []string{"x"}},
+	} {
+		if _, err := decodeTask(msgpack(t, in)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v, want %v", name, err, ErrInvalid)
+		}
+	}
+}
+
+// Strings arrive as the old raw kind and as the new one.
+func TestDecodeStrings(t *testing.T) {
+	for name, in := range map[string]string{
+		"raw":   "\x81\xa7command\xa2sh",
+		"str8":  "\x81\xd9\x07command\xd9\x02sh",
+		"bytes": "\x81\xa7command\xc4\x02sh",
+	} {
+		got, err := decodeTask([]byte(in))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got.command != "sh" {
+			t.Errorf("%s: command %q", name, got.command)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(nil))
+	f.Add([]byte("\x81\xa7command\xa2sh"))
+	f.Add([]byte("\xdf\xff\xff\xff\xff"))
+	f.Add([]byte("\x81\xa4args\xdd\xff\xff\xff\xff"))
+	f.Add(msgpack(f, map[string]any{"command": "x", "logs": map[string]any{"max_files": 1}, "oom_score_adj": 3}))
+	f.Add(msgpack(f, map[string]any{"denied_host_uids": "1-2", "metrics": map[string]any{"address": "unix:/x"}}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if c, err := DecodeConfig(data); err == nil {
+			if c.Logs.MaxFiles < 1 || c.Logs.MaxFileBytes < 1 || c.ProcessRows < 0 {
+				t.Errorf("accepted %+v", c)
+			}
+		} else if !errors.Is(err, ErrInvalid) {
+			t.Errorf("config: %v does not wrap %v", err, ErrInvalid)
+		}
+		if c, err := decodeTask(data); err == nil {
+			if c.command == "" {
+				t.Error("accepted a task without a command")
+			}
+		} else if !errors.Is(err, ErrInvalid) {
+			t.Errorf("task: %v does not wrap %v", err, ErrInvalid)
+		}
+	})
+}
+
+func FuzzState(f *testing.F) {
+	f.Add(1, []byte(`{"address":{"folder":"/x","boot_id":"b","executor":{"PID":1,"Start":2}}}`))
+	f.Add(2, []byte(`{}`))
+	f.Fuzz(func(t *testing.T, version int, data []byte) {
+		s, err := decodeState(&TaskHandle{Version: version, DriverState: data})
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("%v does not wrap %v", err, ErrInvalid)
+			}
+			return
+		}
+		if s.Address.Folder == "" || s.Address.Executor.PID <= 0 {
+			t.Errorf("accepted %+v", s)
+		}
+		encoded, err := s.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := decodeState(&TaskHandle{Version: HandleVersion, DriverState: encoded})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(s, again); d != "" {
+			t.Errorf("state (-before +after):\n%s", d)
+		}
+	})
+}

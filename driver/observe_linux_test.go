@@ -1,0 +1,247 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/driver"
+)
+
+func TestStats(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("while :; do :; done")
+	f.start(config)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	const interval = 200 * time.Millisecond
+	stream, err := f.TaskStats(ctx, config.ID, interval)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := time.Now()
+	first, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(opened); took >= interval {
+		t.Errorf("the first reading came after %s, want it at once", took)
+	}
+	before := first
+	for range 5 {
+		stats, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkStats(t, config, stats)
+		if !stats.Timestamp.After(before.Timestamp) {
+			t.Errorf("read at %s, not after %s", stats.Timestamp, before.Timestamp)
+		}
+		before = stats
+	}
+	if err := f.StopTask(ctx, config.ID, 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err = stream.Recv(); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Errorf("the stream ended with %v, want EOF", err)
+	}
+}
+
+// checkStats looks at a reading of a task with one busy process. How busy depends on the machine's other work.
+func checkStats(t *testing.T, config *driver.TaskConfig, stats *driver.TaskStats) {
+	t.Helper()
+	if stats.ID != config.ID || stats.Sample == nil {
+		t.Errorf("reading of %q with sample %v", stats.ID, stats.Sample)
+	}
+	cpu := stats.Aggregate.CPU
+	if !cpu.Has(driver.CPUPercent) || cpu.Percent <= 5 || cpu.Percent > 130 {
+		t.Errorf("%f %% of a core (measured %v), want a busy one", cpu.Percent, cpu.Measured)
+	}
+	if cpu.Has(driver.CPUTotalTicks) != (cpu.TotalTicks != 0) {
+		t.Errorf("%f MHz, measured %v", cpu.TotalTicks, cpu.Measured)
+	}
+	memory := stats.Aggregate.Memory
+	if !memory.Has(driver.MemoryRSS) || memory.RSS == 0 {
+		t.Errorf("RSS %d, measured %v", memory.RSS, memory.Measured)
+	}
+	if len(stats.ByPID) != 1 {
+		t.Fatalf("rows %v, want one process", stats.ByPID)
+	}
+	for pid, row := range stats.ByPID {
+		if _, err := strconv.Atoi(pid); err != nil {
+			t.Errorf("row of process %q", pid)
+		}
+		if !row.CPU.Has(driver.CPUPercent) || math.Abs(row.CPU.Percent-cpu.Percent) > 40 {
+			t.Errorf("the only process uses %f %%, its task %f %%", row.CPU.Percent, cpu.Percent)
+		}
+		if !row.Memory.Has(driver.MemoryRSS) || row.Memory.RSS == 0 {
+			t.Errorf("RSS of the process: %+v", row.Memory)
+		}
+	}
+}
+
+func TestStatsRefused(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("true")
+	f.start(config)
+	if _, err := f.TaskStats(t.Context(), config.ID, 0); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("interval 0: %v", err)
+	}
+	f.wait(config.ID)
+	stream, err := f.TaskStats(t.Context(), config.ID, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("stats of an ended task: %v, want EOF", err)
+	}
+}
+
+// collect reads events until one has a text.
+func collect(t *testing.T, stream driver.Stream[*driver.Event], last string) []*driver.Event {
+	t.Helper()
+	var events []*driver.Event
+	for {
+		event, err := stream.Recv()
+		if err != nil {
+			t.Fatalf("no event with %q: %v; so far %v", last, err, texts(events))
+		}
+		events = append(events, event)
+		if strings.Contains(event.Message, last) {
+			return events
+		}
+	}
+}
+
+func texts(events []*driver.Event) []string {
+	var all []string
+	for _, e := range events {
+		all = append(all, e.Message)
+	}
+	return all
+}
+
+func TestEvents(t *testing.T) {
+	f := newFixture(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	stream, err := f.TaskEvents(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := f.shell("exit 3")
+	f.start(config)
+	events := collect(t, stream, "exit code 3")
+	if len(events) != 2 || !strings.HasPrefix(events[0].Message, "started process ") {
+		t.Errorf("events %q", texts(events))
+	}
+	for _, event := range events {
+		if event.TaskID != config.ID || event.AllocID != config.AllocID || event.TaskName != config.Name || event.Timestamp.IsZero() {
+			t.Errorf("event %+v is not of the task", event)
+		}
+	}
+	if end := events[len(events)-1]; end.Annotations["verdict"] != "failed" || !strings.Contains(end.Message, "CPU s") {
+		t.Errorf("last event %q with %v", end.Message, end.Annotations)
+	}
+}
+
+// Nobody listens while the driver is away; afterwards nothing is told twice and nothing is lost.
+func TestEventsOverRestart(t *testing.T) {
+	f := newFixture(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	stream, err := f.TaskEvents(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := f.shell("sleep 1000")
+	handle := f.start(config)
+	collect(t, stream, "started")
+	f.restart()
+	if err := f.RecoverTask(ctx, handle); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.StopTask(ctx, config.ID, 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	if stream, err = f.TaskEvents(ctx); err != nil {
+		t.Fatal(err)
+	}
+	events := collect(t, stream, "stopped")
+	if len(events) != 2 || !strings.HasPrefix(events[0].Message, "recovered") {
+		t.Errorf("events after the restart: %q", texts(events))
+	}
+}
+
+func TestExecutorLost(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		away bool // the driver is away when the executor dies
+	}{{"driver there", false}, {"driver away", true}} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			config := f.shell("echo ready; sleep 1000")
+			handle := f.start(config)
+			f.awaitOutput(config, "ready")
+			status, err := f.InspectTask(t.Context(), config.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			executor, main := number(t, status.Attributes["executor.pid"]), number(t, status.Attributes["pid"])
+			if test.away {
+				if err := f.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := syscall.Kill(executor, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if test.away {
+				f.await("end of the executor", func() bool { return !runs(executor) })
+				f.open()
+				if err := f.RecoverTask(t.Context(), handle); err != nil {
+					t.Fatal(err)
+				}
+			}
+			exit := f.wait(config.ID)
+			if exit.Err == nil || !strings.Contains(exit.Err.Error(), "executor_lost") || exit.Signal != int(syscall.SIGKILL) {
+				t.Errorf("exit %+v, want executor_lost", exit)
+			}
+			f.await("end of the task", func() bool { return !runs(main) })
+		})
+	}
+}
+
+func number(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// runs reports whether a process lives; a zombie does not.
+func runs(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+}

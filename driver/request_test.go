@@ -1,0 +1,203 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// hostWith is a /proc with the given mounts.
+func hostWith(t *testing.T, mountinfo string) procstats.FS {
+	t.Helper()
+	proc := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(proc, "self"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(proc, "self", "mountinfo"), []byte(mountinfo), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return procstats.FS{Proc: proc}
+}
+
+// mountPoint makes a folder that a mountinfo line can name: mounts that cannot be reached are left out.
+func mountPoint(t *testing.T, dirs ...string) string {
+	t.Helper()
+	point := t.TempDir()
+	for _, dir := range dirs {
+		if err := os.MkdirAll(filepath.Join(point, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return point
+}
+
+func TestPlacement(t *testing.T) {
+	v2 := mountPoint(t, "nomad.slice/share.slice/x.web.scope", "own")
+	pure := hostWith(t, "30 23 0:26 / "+v2+" rw,nosuid - cgroup2 cgroup2 rw\n")
+	cpuset, memory := mountPoint(t, "nomad"), mountPoint(t, "own")
+	hybrid := hostWith(t, "31 23 0:27 / "+cpuset+" rw - cgroup cgroup rw,cpuset\n"+
+		"32 23 0:28 / "+memory+" rw - cgroup cgroup rw,memory\n")
+	task := func(group string) *TaskConfig {
+		return &TaskConfig{Resources: &Resources{Linux: &LinuxResources{CpusetCgroup: group}}}
+	}
+	auto := proto.CgroupPlacement_MODE_AUTO
+	given := proto.CgroupPlacement_MODE_GIVEN
+	for _, test := range []struct {
+		name string
+		host procstats.FS
+		task *TaskConfig
+		own  taskConfig
+		want *proto.CgroupPlacement
+	}{
+		{"nothing said", pure, &TaskConfig{}, taskConfig{}, &proto.CgroupPlacement{Mode: auto, Parent: "/tasks"}},
+		{"v2, by the host", pure, task("nomad.slice/share.slice/x.web.scope"), taskConfig{},
+			&proto.CgroupPlacement{Mode: given, V2: v2 + "/nomad.slice/share.slice/x.web.scope"}},
+		{"v2, the whole path", pure, task(v2 + "/nomad.slice/share.slice/x.web.scope"), taskConfig{},
+			&proto.CgroupPlacement{Mode: given, V2: v2 + "/nomad.slice/share.slice/x.web.scope"}},
+		{"v2, not made", pure, task("nomad.slice/share.slice/y.web.scope"), taskConfig{},
+			&proto.CgroupPlacement{Mode: auto, Parent: "/tasks"}},
+		{"v1", hybrid, task("/nomad"), taskConfig{},
+			&proto.CgroupPlacement{Mode: auto, Parent: "/tasks", V1: map[string]string{"cpuset": cpuset + "/nomad"}}},
+		{"v2 override", pure, task("nomad.slice/share.slice/x.web.scope"), taskConfig{cgroupV2: "own"},
+			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own"}},
+		{"nowhere but below the mount", pure, &TaskConfig{}, taskConfig{cgroupV2: "../../own"},
+			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own"}},
+		{"v1 override", hybrid, task("/nomad"), taskConfig{cgroupV1: map[string]string{"memory": "own"}},
+			&proto.CgroupPlacement{Mode: given, V1: map[string]string{"memory": memory + "/own"}}},
+		{"v2 override, not mounted", hybrid, &TaskConfig{}, taskConfig{cgroupV2: "own"}, nil},
+		{"v1 override, not mounted", pure, &TaskConfig{}, taskConfig{cgroupV1: map[string]string{"memory": "own"}}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := placement(test.host, test.task, &test.own, Config{CgroupParent: "/tasks"})
+			if (err == nil) != (test.want != nil) {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(test.want, got, protocmp.Transform()); d != "" {
+				t.Errorf("placement (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestLimits(t *testing.T) {
+	memory, shares, cores := int64(1<<20), int64(500), 1.5
+	got := limits(&Resources{Linux: &LinuxResources{
+		MemoryLimitBytes: memory, CPUShares: shares, CPUPeriod: 100_000, CPUQuota: 150_000, CpusetCPUs: "0-1",
+	}})
+	want := &proto.Limits{MemoryMaxBytes: &memory, CpuShares: &shares, CpuCores: &cores, Cpuset: "0-1"}
+	if d := cmp.Diff(want, got, protocmp.Transform()); d != "" {
+		t.Errorf("limits (-want +got):\n%s", d)
+	}
+	if got := limits(&Resources{Linux: &LinuxResources{}}); got.MemoryMaxBytes != nil || got.CpuShares != nil {
+		t.Errorf("limits of nothing: %v", got)
+	}
+	if got := limits(nil); got != nil {
+		t.Errorf("limits of no resources: %v", got)
+	}
+}
+
+func TestStdio(t *testing.T) {
+	task := &TaskConfig{Name: "web", AllocDir: "/alloc", StdoutPath: "/fifo1", StderrPath: "/fifo2"}
+	config := DefaultConfig()
+	want := &proto.Stdio{Mode: proto.Stdio_MODE_LOGS, Logs: &proto.Logs{
+		Dir: "/alloc/alloc/logs", Prefix: "web", MaxFileBytes: 10 << 20, MaxFiles: 3,
+	}}
+	if d := cmp.Diff(want, stdio(task, &taskConfig{logs: LogLimits{MaxFiles: 3}}, config), protocmp.Transform()); d != "" {
+		t.Errorf("by the executor (-want +got):\n%s", d)
+	}
+	config.LogCollection = LogsByHost
+	want = &proto.Stdio{Mode: proto.Stdio_MODE_PATHS, StdoutPath: "/fifo1", StderrPath: "/fifo2"}
+	if d := cmp.Diff(want, stdio(task, &taskConfig{}, config), protocmp.Transform()); d != "" {
+		t.Errorf("by the host (-want +got):\n%s", d)
+	}
+	config.LogCollection = LogsByExecutor
+	task.StdoutPath = os.DevNull
+	if got := stdio(task, &taskConfig{}, config); got.GetMode() != proto.Stdio_MODE_NULL {
+		t.Errorf("logs switched off: %v", got)
+	}
+}
+
+func TestExecutorID(t *testing.T) {
+	long := &TaskConfig{
+		ID: strings.Repeat("x", 200), Name: strings.Repeat("ä", 40) + "/..", AllocID: "11111111-2222-3333-4444-555555555555",
+	}
+	id := executorID(long)
+	if len(id) > 48 || strings.ContainsAny(id, "/.ä") || !strings.HasPrefix(id, "11111111-") {
+		t.Errorf("id %q", id)
+	}
+	if other := executorID(&TaskConfig{ID: "y", Name: long.Name, AllocID: long.AllocID}); other == id {
+		t.Error("two tasks have one id")
+	}
+	if id := executorID(&TaskConfig{ID: "x"}); id == "" || strings.HasPrefix(id, "-") {
+		t.Errorf("id of a task without names: %q", id)
+	}
+}
+
+func TestFindCommand(t *testing.T) {
+	dir := mountPoint(t, "local")
+	for _, name := range []string{"local/tool", "script"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir)
+	for _, test := range []struct {
+		command string
+		hasPath bool
+		want    string
+	}{
+		{"/bin/true", true, "/bin/true"},
+		{"tool", true, dir + "/local/tool"},
+		{"script", true, dir + "/script"},
+		{"local/tool", true, dir + "/local/tool"},
+		{"nothing", true, "nothing"},
+		{"nothing", false, "nothing"},
+	} {
+		if got := findCommand(test.command, dir, test.hasPath); got != test.want {
+			t.Errorf("%s: %s, want %s", test.command, got, test.want)
+		}
+	}
+	if got := findCommand("script", "", false); got != dir+"/script" {
+		t.Errorf("by this process's PATH: %s", got)
+	}
+}
+
+func TestIDRanges(t *testing.T) {
+	ranges, err := parseIDRanges("denied_host_uids", " 0, 10-15 ,22,")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[uint32]bool{0: true, 1: false, 10: true, 15: true, 16: false, 22: true} {
+		if ranges.Has(id) != want {
+			t.Errorf("%d: %t", id, !want)
+		}
+	}
+	for _, list := range []string{"x", "1-", "-1", "5-2", "1-2-3", "4294967296"} {
+		if ranges, err := parseIDRanges("denied_host_uids", list); err == nil {
+			t.Errorf("%q: %v", list, ranges)
+		}
+	}
+}
+
+func TestParseSignal(t *testing.T) {
+	for _, name := range []string{"SIGTERM", "term", " SigTerm "} {
+		if signal, err := parseSignal(name); err != nil || signal != 15 {
+			t.Errorf("%q: %d, %v", name, signal, err)
+		}
+	}
+	for _, name := range []string{"", "SIG", "SIGNULL", "15", "SIGTERM2"} {
+		if signal, err := parseSignal(name); err == nil {
+			t.Errorf("%q: %d", name, signal)
+		}
+	}
+}

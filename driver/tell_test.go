@@ -1,0 +1,122 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+func TestSentence(t *testing.T) {
+	number := func(f float64) *float64 { return &f }
+	one := int64(1)
+	whole := &record.Record{
+		WallSeconds: number(100),
+		Diagnosis:   record.Diagnosis{Verdict: record.Failed, Summary: "failed with exit code 1", OOM: record.OOM{Kills: &one}},
+		Headline: map[string]record.HeadlineValue{
+			"memory_peak_bytes": {Value: number(203 << 20), Guarantee: procstats.Exact},
+			"cpu_seconds_total": {Value: number(341.2), Guarantee: procstats.Exact},
+		},
+		Measurements: map[string]any{
+			"cgroup_memory_max_bytes":       float64(400 << 20),
+			"psi_memory_some_seconds_total": 12.0, "psi_cpu_some_seconds_total": 3.0,
+		},
+	}
+	for _, test := range []struct {
+		name   string
+		record *record.Record
+		want   string
+	}{
+		{"everything", whole, "failed with exit code 1: peak 203 MiB of 400 MiB (exact), 341 CPU s, " +
+			"waited 12 % of the time for memory, 1 OOM kill"},
+		{"nothing measured", &record.Record{Diagnosis: record.Diagnosis{Summary: "completed"}}, "completed"},
+		{"a bound, no limit, a little CPU", &record.Record{
+			Diagnosis: record.Diagnosis{Summary: "completed"},
+			Headline: map[string]record.HeadlineValue{
+				"memory_peak_bytes": {Value: number(1.5 * (1 << 20)), Guarantee: procstats.UpperBound},
+				"cpu_seconds_total": {Value: number(0.1234)},
+			},
+		}, "completed: peak 1.5 MiB (upper bound), 0.12 CPU s"},
+	} {
+		if d := cmp.Diff(test.want, sentence(test.record)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, d)
+		}
+	}
+	if a := recordAnnotations(whole); a["verdict"] != "failed" || a["oom.kills"] != "1" || a["memory_peak_bytes.guarantee"] != "exact" {
+		t.Errorf("annotations %v", a)
+	}
+}
+
+func TestEventLog(t *testing.T) {
+	log := newEventLog()
+	var told []string
+	add := func(message string) { log.add(&Event{Message: message}, func() { told = append(told, message) }) }
+	add("before anybody listens")
+	closed := make(chan struct{})
+	listen := func() *eventStream { return log.listen(t.Context(), closed) }
+	receive := func(s *eventStream, want string) {
+		t.Helper()
+		event, err := s.Recv()
+		if err != nil || event.Message != want {
+			t.Fatalf("%v, %v; want %q", event, err, want)
+		}
+	}
+	first := listen()
+	receive(first, "before anybody listens")
+	second := listen() // begins behind what was told
+	add("to both")
+	receive(first, "to both")
+	receive(second, "to both")
+	if d := cmp.Diff([]string{"before anybody listens", "to both"}, told); d != "" {
+		t.Errorf("told (-want +got):\n%s", d)
+	}
+	close(closed)
+	if _, err := first.Recv(); err != io.EOF {
+		t.Errorf("after the end: %v", err)
+	}
+
+	for range maxEvents + 10 {
+		add("many")
+	}
+	if n := len(log.events); n != maxEvents {
+		t.Errorf("%d events are kept, want %d", n, maxEvents)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	waiting := newEventLog().listen(ctx, make(chan struct{}))
+	if _, err := waiting.Recv(); err != context.Canceled {
+		t.Errorf("with a cancelled context: %v", err)
+	}
+}
+
+func TestExposition(t *testing.T) {
+	sample := at(time.Second, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1.5, procstats.CgroupMemoryCurrent: 4096})
+	sample.SetAbsent(procstats.CgroupMemoryPeak, "not here")
+	page := string(exposition([]taskSample{
+		{&TaskConfig{ID: "2", Name: "b\"\\\n", JobName: "j"}, sample, time.Unix(1000, 0)},
+		{&TaskConfig{ID: "1", Name: "a", JobName: "j"}, sample, time.Unix(1000, 0)},
+	}))
+	for _, want := range []string{
+		"# TYPE tacho_task_cgroup_cpu_usage_seconds_total counter\n" +
+			`tacho_task_cgroup_cpu_usage_seconds_total{alloc_id="",job="j",namespace="",task="a",task_group=""} 1.5` + "\n" +
+			`tacho_task_cgroup_cpu_usage_seconds_total{alloc_id="",job="j",namespace="",task="b\"\\\n",task_group=""} 1.5` + "\n",
+		"# TYPE tacho_task_memory_charged_bytes gauge\n",
+		`tacho_task_cpu_cores_average{alloc_id="",job="j",namespace="",task="a",task_group=""} 1.5`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no\n%s\nin\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "peak") {
+		t.Errorf("a series for what is absent:\n%s", page)
+	}
+}
