@@ -23,6 +23,11 @@ import (
 	"github.com/tachograph/tacho/executor/wire"
 )
 
+// platformCommands are the commands that need an executor process.
+func platformCommands() []*cobra.Command {
+	return []*cobra.Command{newAttach(), newExecutors(), newStop()}
+}
+
 // detach leaves the command running and names the run on stdout, for scripts.
 func (s *session) detach(launched *proto.LaunchResponse) error {
 	if !s.options.quiet {

@@ -124,7 +124,7 @@ func plotImage(path string, write writeImage, entry record.Entry, panels []chart
 	if err := write(&image, plotTitle(entry), panels); err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, image.Bytes(), 0o644); err != nil { //nolint:gosec // an image to be shown around
+	if err := os.WriteFile(path, image.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("write image: %w", err)
 	}
 	return nil

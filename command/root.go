@@ -24,17 +24,14 @@ const (
 // commands are all commands, in no order; each says its group.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
-		newAttach(),
 		newDiff(),
 		newDoctor(),
-		newExecutors(),
 		newExplain(),
 		newLs(),
 		newPlot(),
 		newPrune(),
 		newRun(),
 		newShow(),
-		newStop(),
 		newVersion(),
 	}
 }
@@ -84,7 +81,7 @@ code; a fault of their own is 125.`,
 	root.PersistentFlags().Var(&choice{value: "auto", allowed: []string{"auto", "always", "never"}}, "color",
 		"colour text: auto, always or never")
 	root.SetFlagErrorFunc(wrongFlag)
-	for _, command := range commands() {
+	for _, command := range append(commands(), platformCommands()...) {
 		root.AddCommand(command)
 	}
 	documentEnvironment(root)
