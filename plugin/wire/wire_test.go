@@ -71,7 +71,7 @@ func overWire[M proto.Message](t *testing.T, m M) M {
 
 func same[T any](t *testing.T, want, got T) {
 	t.Helper()
-	if d := cmp.Diff(want, got, cmpopts.EquateErrors(), cmp.Comparer(func(a, b *procstats.Sample) bool {
+	if d := cmp.Diff(want, got, cmpopts.EquateErrors(), cmpopts.EquateEmpty(), cmpopts.EquateNaNs(), cmp.Comparer(func(a, b *procstats.Sample) bool {
 		return string(driver.MarshalSample(a)) == string(driver.MarshalSample(b))
 	})); d != "" {
 		t.Errorf("%T (-sent +received):\n%s", want, d)
