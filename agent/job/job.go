@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
 // The types of jobs.
@@ -99,8 +100,9 @@ type Task struct {
 	ConfigBody hcl.Body `json:"-"`
 	// Variables are what every expression may refer to: functions and the file's own variables and locals.
 	Variables *hcl.EvalContext `json:"-"`
-	// env are the expressions of the env block.
-	env map[string]hcl.Expression
+	// env are the expressions of the env block, text the file they stand in.
+	env  map[string]hclsyntax.Expression
+	text string
 }
 
 // Resources are what a task is promised and held to.

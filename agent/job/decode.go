@@ -1,0 +1,247 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package job
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+	"github.com/zclconf/go-cty/cty/gocty"
+)
+
+// fields says what a block may hold and what is done with it.
+type fields struct {
+	attributes map[string]func(*hclsyntax.Attribute)
+	// blocks without labels, each at most once, besides those in labelled and repeated.
+	blocks   map[string]func(*hclsyntax.Block)
+	labelled []string
+	repeated []string
+	// elsewhere are names that Nomad has and this agent does not carry out.
+	elsewhere []string
+}
+
+// decoder walks a file and gathers what is wrong with it, instead of giving up at the first mistake.
+type decoder struct {
+	text  string
+	vars  *hcl.EvalContext
+	diags hcl.Diagnostics
+}
+
+func (d *decoder) complain(at hcl.Range, summary, format string, args ...any) {
+	d.diags = append(d.diags, &hcl.Diagnostic{
+		Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, args...), Subject: at.Ptr(),
+	})
+}
+
+// body hands every attribute and block of a body to its field. where names the body for people.
+func (d *decoder) body(where string, body *hclsyntax.Body, f fields) {
+	for _, name := range slices.Sorted(maps.Keys(body.Attributes)) {
+		attribute := body.Attributes[name]
+		switch set := f.attributes[name]; {
+		case set != nil:
+			set(attribute)
+		case f.blocks[name] != nil:
+			d.complain(attribute.NameRange, "Not an attribute", "%s is a block: %s { … }", name, name)
+		default:
+			d.unknown(attribute.NameRange, name, "attribute", where, f)
+		}
+	}
+	seen := make(map[string]hcl.Range)
+	for _, block := range body.Blocks {
+		set := f.blocks[block.Type]
+		switch first, twice := seen[block.Type]; {
+		case set == nil && f.attributes[block.Type] != nil:
+			d.complain(block.TypeRange, "Not a block", "%s is an attribute: %s = …", block.Type, block.Type)
+		case set == nil:
+			d.unknown(block.TypeRange, block.Type, "block", where, f)
+		case slices.Contains(f.labelled, block.Type) != (len(block.Labels) == 1) || len(block.Labels) > 1:
+			d.labels(block, slices.Contains(f.labelled, block.Type))
+		case twice && !slices.Contains(f.labelled, block.Type) && !slices.Contains(f.repeated, block.Type):
+			d.complain(block.TypeRange, "Duplicate block", "%s may stand in %s once; it was said at line %d already",
+				block.Type, where, first.Start.Line)
+		default:
+			set(block)
+		}
+		seen[block.Type] = block.TypeRange
+	}
+}
+
+func (d *decoder) labels(block *hclsyntax.Block, wanted bool) {
+	if wanted {
+		d.complain(block.TypeRange, "Wrong labels", "%s has one name: %s \"NAME\" { … }", block.Type, block.Type)
+		return
+	}
+	d.complain(block.TypeRange, "Wrong labels", "%s has no name: %s { … }", block.Type, block.Type)
+}
+
+func (d *decoder) unknown(at hcl.Range, name, kind, where string, f fields) {
+	if slices.Contains(f.elsewhere, name) {
+		d.complain(at, "Not carried out", "%s is not carried out by the embedded agent; run this job on a Nomad cluster", name)
+		return
+	}
+	known := slices.Concat(slices.Collect(maps.Keys(f.attributes)), slices.Collect(maps.Keys(f.blocks)), f.elsewhere)
+	hint := ""
+	if near := Near(name, known); near != "" {
+		hint = fmt.Sprintf("; did you mean %q?", near)
+	}
+	d.complain(at, "Unknown "+kind, "there is no %s %q in %s%s", kind, name, where, hint)
+}
+
+// value evaluates an expression to a type. ok is false where that is not possible, which has been said then.
+func (d *decoder) value(attribute *hclsyntax.Attribute, want cty.Type) (v cty.Value, ok bool) {
+	v, diags := attribute.Expr.Value(d.vars)
+	d.diags = append(d.diags, diags...)
+	if diags.HasErrors() {
+		return v, false
+	}
+	v, err := convert.Convert(v, want)
+	if err == nil && (v.IsNull() || !v.IsWhollyKnown()) {
+		err = fmt.Errorf("a value is needed")
+	}
+	if err != nil {
+		d.complain(attribute.Expr.Range(), "Wrong value", "%s: %s", attribute.Name, err)
+		return v, false
+	}
+	return v, true
+}
+
+func (d *decoder) str(into *string) func(*hclsyntax.Attribute) {
+	return func(a *hclsyntax.Attribute) {
+		if v, ok := d.value(a, cty.String); ok {
+			*into = v.AsString()
+		}
+	}
+}
+
+// word takes one of some words.
+func (d *decoder) word(into *string, words ...string) func(*hclsyntax.Attribute) {
+	return func(a *hclsyntax.Attribute) {
+		v, ok := d.value(a, cty.String)
+		if !ok {
+			return
+		}
+		if *into = v.AsString(); !slices.Contains(words, *into) {
+			d.complain(a.Expr.Range(), "Wrong value", "%s is %s, not %q", a.Name, strings.Join(words, " or "), *into)
+		}
+	}
+}
+
+func (d *decoder) flag(into *bool) func(*hclsyntax.Attribute) {
+	return func(a *hclsyntax.Attribute) {
+		if v, ok := d.value(a, cty.Bool); ok {
+			*into = v.True()
+		}
+	}
+}
+
+// number takes a whole number from least to most.
+func (d *decoder) number(into *int, least, most int) func(*hclsyntax.Attribute) {
+	return func(a *hclsyntax.Attribute) {
+		v, ok := d.value(a, cty.Number)
+		if !ok {
+			return
+		}
+		var n int
+		if err := gocty.FromCtyValue(v, &n); err != nil || n < least || n > most {
+			d.complain(a.Expr.Range(), "Wrong value", "%s is a whole number from %d to %d", a.Name, least, most)
+			return
+		}
+		*into = n
+	}
+}
+
+// duration takes "10s" and the like, and a bare number as nanoseconds, as Nomad does.
+func (d *decoder) duration(into *time.Duration) func(*hclsyntax.Attribute) {
+	return func(a *hclsyntax.Attribute) {
+		v, ok := d.value(a, cty.String)
+		if !ok {
+			return
+		}
+		text := v.AsString()
+		if strings.Trim(text, "0123456789") == "" {
+			text += "ns"
+		}
+		parsed, err := time.ParseDuration(text)
+		if err != nil || parsed < 0 {
+			d.complain(a.Expr.Range(), "Wrong value", "%s is a time such as \"10s\" or \"1h30m\"", a.Name)
+			return
+		}
+		*into = parsed
+	}
+}
+
+func (d *decoder) list(into *[]string) func(*hclsyntax.Attribute) {
+	return func(a *hclsyntax.Attribute) {
+		v, ok := d.value(a, cty.List(cty.String))
+		if !ok {
+			return
+		}
+		*into = nil
+		for _, element := range v.AsValueSlice() {
+			*into = append(*into, element.AsString())
+		}
+	}
+}
+
+// pairs takes name = value, from an attribute that is a map or from a block.
+func (d *decoder) pairs(into *map[string]string) (func(*hclsyntax.Attribute), func(*hclsyntax.Block)) {
+	put := func(name string, a *hclsyntax.Attribute) {
+		if v, ok := d.value(a, cty.String); ok {
+			if *into == nil {
+				*into = make(map[string]string)
+			}
+			(*into)[name] = v.AsString()
+		}
+	}
+	asAttribute := func(a *hclsyntax.Attribute) {
+		d.eachPair(a, func(name string, expr hclsyntax.Expression) {
+			put(name, &hclsyntax.Attribute{Name: name, Expr: expr})
+		})
+	}
+	asBlock := func(b *hclsyntax.Block) {
+		d.noBlocks(b)
+		for name, a := range b.Body.Attributes {
+			put(name, a)
+		}
+	}
+	return asAttribute, asBlock
+}
+
+// eachPair takes an object apart without evaluating what is in it.
+func (d *decoder) eachPair(a *hclsyntax.Attribute, pair func(string, hclsyntax.Expression)) {
+	object, ok := a.Expr.(*hclsyntax.ObjectConsExpr)
+	if !ok {
+		d.complain(a.Expr.Range(), "Wrong value", "%s is { NAME = VALUE … }", a.Name)
+		return
+	}
+	for _, item := range object.Items {
+		key, diags := item.KeyExpr.Value(d.vars)
+		if d.diags = append(d.diags, diags...); diags.HasErrors() {
+			continue
+		}
+		if key, err := convert.Convert(key, cty.String); err == nil && !key.IsNull() {
+			pair(key.AsString(), item.ValueExpr)
+		}
+	}
+}
+
+func (d *decoder) noBlocks(b *hclsyntax.Block) {
+	for _, inner := range b.Body.Blocks {
+		d.complain(inner.TypeRange, "Unknown block", "%s holds NAME = VALUE only", b.Type)
+	}
+}
+
+// need says that something is missing.
+func (d *decoder) need(present bool, at hcl.Range, where, name string) {
+	if !present {
+		d.complain(at, "Missing", "%s has no %s", where, name)
+	}
+}

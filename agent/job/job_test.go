@@ -1,0 +1,115 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package job
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/zclconf/go-cty/cty"
+)
+
+const good = `
+variable "greeting" { default = "hello" }
+locals { who = upper("world") }
+job "demo" {
+  datacenters = ["dc1"]
+  type = "batch"
+  meta { team = "a" }
+  group "g" {
+    count = 2
+    restart {
+ attempts = 1
+ interval = "1m"
+ delay = "1s"
+ mode = "fail"
+}
+    task "t" {
+      driver = "tacho"
+      config {
+        command = "sh"
+        args = ["-c", "echo ${var.greeting} ${local.who} ${NOMAD_ALLOC_ID} ${HOME} ${env["A"]} ${meta.team} ${attr.cpu.arch}"]
+      }
+      env { A = "x${NOMAD_ALLOC_INDEX}" }
+      resources {
+ cpu = 500
+ memory = 64
+ memory_max = 128
+}
+      template {
+ data = "{{ env \"A\" }} ${X}"
+ destination = "local/f"
+}
+      logs { max_files = 2 }
+      kill_timeout = "3s"
+    }
+  }
+}
+`
+
+func TestParse(t *testing.T) {
+	j, err := Parse(Source{Filename: "x.hcl", Text: good, Variables: map[string]string{"greeting": "hi"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := j.Group("g").Task("t")
+	env, diags := task.Environment(map[string]cty.Value{"NOMAD_ALLOC_INDEX": cty.StringVal("1")})
+	if diags.HasErrors() || env["A"] != "x1" {
+		t.Errorf("env %v, %v", env, diags)
+	}
+	if got, want := task.Templates[0].Data, "{{ env \"A\" }} ${X}"; got != want {
+		t.Errorf("template %q, want %q", got, want)
+	}
+	scope := task.ConfigScope(map[string]cty.Value{
+		"NOMAD_ALLOC_ID": cty.StringVal("ID"), "env": cty.ObjectVal(map[string]cty.Value{"B": cty.StringVal("b")}),
+		"meta": cty.ObjectVal(map[string]cty.Value{"team": cty.StringVal("a")}),
+	})
+	attributes, _ := task.ConfigBody.JustAttributes()
+	v, diags := attributes["args"].Expr.Value(scope)
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	want := `echo hi WORLD ID ${HOME} ${env["A"]} a ${attr.cpu.arch}`
+	if got := v.AsValueSlice()[1].AsString(); got != want {
+		t.Errorf("args %q, want %q", got, want)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	wrap := func(group, task string) string {
+		return "job \"j\" {\n group \"g\" {\n" + group + "\n task \"t\" {\n driver = \"tacho\"\n" + task + "\n }\n }\n}"
+	}
+	tests := map[string]struct{ text, want string }{
+		"network":       {wrap("network {}", ""), "f.hcl:3,1-8: Not carried out; network is not carried out by the embedded agent; run this job on a Nomad cluster"},
+		"near miss":     {wrap("", "resouces {}"), `f.hcl:6,1-9: Unknown block; there is no block "resouces" in a task; did you mean "resources"?`},
+		"wrong type":    {wrap("", "kill_timeout = \"soon\""), "f.hcl:6,16-22: Wrong value"},
+		"outside":       {wrap("", "template {\ndata=\"\"\ndestination=\"../../x\"\n}"), "not within the task's folder"},
+		"no driver":     {"job \"j\" {\n group \"g\" {\n task \"t\" {}\n}\n}", "has no driver"},
+		"slash":         {"job \"j\" {\n group \"g\" {\n task \"a/b\" {\ndriver=\"x\"\n}\n}\n}", "no slash"},
+		"no job":        {"", "the file has no job"},
+		"syntax":        {"job \"j\" {", "f.hcl:1,9-10"},
+		"unknown var":   {wrap("count = var.n", ""), "f.hcl:3,12-14"},
+		"system":        {"job \"j\" {\ntype = \"system\"\ngroup \"g\" {\n task \"t\" {\ndriver=\"x\"\n}\n}\n}", "type is service or batch or sysbatch"},
+		"cpu and cores": {wrap("", "resources {\ncpu = 1\ncores = 1\n}"), "cpu or cores"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse(Source{Filename: "f.hcl", Text: tt.text})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(good)
+	f.Add("job \"j\" {")
+	f.Fuzz(func(t *testing.T, text string) {
+		j, err := Parse(Source{Filename: "f", Text: text})
+		if (err == nil) != (j != nil) {
+			t.Errorf("job %v, error %v", j, err)
+		}
+	})
+}
