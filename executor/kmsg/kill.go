@@ -1,0 +1,236 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kmsg
+
+import (
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Constraint says what memory had run out.
+type Constraint string
+
+const (
+	// None is the whole machine's.
+	None Constraint = "CONSTRAINT_NONE"
+	// Cpuset is that of the nodes which a cpuset allows.
+	Cpuset Constraint = "CONSTRAINT_CPUSET"
+	// MemoryPolicy is that of the nodes which a memory policy allows.
+	MemoryPolicy Constraint = "CONSTRAINT_MEMORY_POLICY"
+	// Memcg is that of a memory cgroup.
+	Memcg Constraint = "CONSTRAINT_MEMCG"
+)
+
+// Kill is one process that the OOM killer ended, as the log has it.
+type Kill struct {
+	// Sequence and Time are of the record that says "Killed process".
+	Sequence uint64
+	Time     time.Duration
+	// PID is the number in the initial PID namespace.
+	PID int
+	// Command is the kernel's comm.
+	Command string
+	// RSS is anonymous, file and shared memory that was resident; HasRSS says whether the log told.
+	RSS    int64
+	HasRSS bool
+	// Constraint is empty where the kernel left out, or rate-limited, the line that has it.
+	Constraint Constraint
+	// OOMCgroup is the group whose limit it was, empty for the machine's memory or where not told; TaskCgroup the
+	// killed process's own, or one above it. Both are paths from the real root of the hierarchy.
+	OOMCgroup, TaskCgroup string
+	// Group is the cgroup that was killed as a whole, memory.oom.group; empty where one process was chosen.
+	Group string
+}
+
+// Parser puts the records of one log together. A kill takes several: since Linux 5.0 "oom-kill:…" with the groups,
+// then "… Killed process N (COMM) …" with the sizes, then, with memory.oom.group, "Tasks in … are going to be
+// killed" and one "Killed process" for each. Up to Linux 4.20 the groups stand in "Task in … killed as a result of
+// limit of …". The kernel prints at most ten of the first kind in five seconds, and the others always. The zero
+// Parser is ready for use.
+type Parser struct {
+	dump *Kill // from the line before "Killed process"
+	// group is the cgroup that is being killed as a whole, since groupAt.
+	group   string
+	groupAt time.Duration
+	// told is the process of the last "Killed process": a group's first victim can be named again.
+	told int
+}
+
+// groupSpan is how long after its announcement a group's processes are killed: another kill that comes without an
+// announcement of its own is none of them.
+const groupSpan = time.Second
+
+// Add takes the next record. ok reports that it completes a kill. What programs wrote into the log is passed over.
+func (p *Parser) Add(r Record) (kill Kill, ok bool) {
+	if facility := r.Priority >> 3; facility != 0 {
+		return Kill{}, false
+	}
+	switch text := r.Text; {
+	case strings.HasPrefix(text, "oom-kill:"):
+		dump, ok := parseDump(text)
+		p.dump, p.group, p.told = nil, "", 0
+		if ok {
+			p.dump = &dump
+		}
+	case strings.HasPrefix(text, "Task in "):
+		// Up to Linux 4.20.
+		task, limit, ok := strings.Cut(strings.TrimPrefix(text, "Task in "), " killed as a result of limit of ")
+		if ok {
+			p.dump, p.group, p.told = &Kill{Constraint: Memcg, TaskCgroup: task, OOMCgroup: limit}, "", 0
+		}
+	case strings.HasPrefix(text, "Tasks in "):
+		group, ok := strings.CutSuffix(strings.TrimPrefix(text, "Tasks in "), " are going to be killed due to memory.oom.group set")
+		if ok {
+			p.group, p.groupAt = group, r.Time
+		}
+	default:
+		kill, ok = parseKilled(text)
+		if !ok {
+			return Kill{}, false
+		}
+		kill.Sequence, kill.Time = r.Sequence, r.Time
+		if r.Time-p.groupAt > groupSpan {
+			p.group = ""
+		}
+		return p.complete(kill)
+	}
+	return Kill{}, false
+}
+
+// complete adds what the lines before said.
+func (p *Parser) complete(kill Kill) (Kill, bool) {
+	again := kill.PID == p.told
+	switch {
+	case p.group != "":
+		if again {
+			return Kill{}, false
+		}
+		kill.Group, kill.TaskCgroup = p.group, p.group
+		if p.dump != nil {
+			kill.Constraint, kill.OOMCgroup = p.dump.Constraint, p.dump.OOMCgroup
+		}
+	case p.dump != nil && (p.dump.PID == kill.PID || p.dump.PID == 0):
+		kill.Constraint, kill.OOMCgroup, kill.TaskCgroup = p.dump.Constraint, p.dump.OOMCgroup, p.dump.TaskCgroup
+		p.dump.PID, p.told = kill.PID, kill.PID
+	default:
+		// Another kill, of which the first lines were left out.
+		p.dump, p.told = nil, kill.PID
+	}
+	return kill, true
+}
+
+// parseDump reads
+//
+//	oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a,task_memcg=/a/b,task=tail,pid=7,uid=0
+//
+// where global_oom stands instead of oom_memcg=… if no cgroup's limit was the reason. Names of groups and processes
+// may have commas in them: what surrounds them is looked for from the outside.
+func parseDump(text string) (Kill, bool) {
+	text = strings.TrimPrefix(text, "oom-kill:")
+	constraint, rest, ok := strings.Cut(strings.TrimPrefix(text, "constraint="), ",")
+	if !ok {
+		return Kill{}, false
+	}
+	kill := Kill{Constraint: Constraint(constraint)}
+	if rest, _, ok = cutLast(rest, ",uid="); !ok {
+		return Kill{}, false
+	}
+	var pid string
+	if rest, pid, ok = cutLast(rest, ",pid="); !ok {
+		return Kill{}, false
+	}
+	if kill.PID, ok = number(pid); !ok {
+		return Kill{}, false
+	}
+	if rest, kill.Command, ok = cutLast(rest, ",task="); !ok {
+		return Kill{}, false
+	}
+	var before string
+	if before, kill.TaskCgroup, ok = strings.Cut(rest, ",task_memcg="); !ok {
+		return kill, true // a kernel without memory cgroups
+	}
+	if _, limit, ok := strings.Cut(before, ",oom_memcg="); ok {
+		// Until Linux 5.1 the constraint of a cgroup could be printed as none.
+		kill.OOMCgroup, kill.Constraint = limit, Memcg
+	}
+	return kill, true
+}
+
+// parseKilled reads
+//
+//	Memory cgroup out of memory: Killed process 7 (tail) total-vm:46872kB, anon-rss:44032kB, file-rss:1596kB, shmem-rss:0kB, UID:0 …
+//
+// "Out of memory: …" where it was the machine's, and without anything before "Killed process" up to Linux 5.0.
+func parseKilled(text string) (Kill, bool) {
+	before, rest, ok := strings.Cut(text, "Killed process ")
+	if !ok || before != "" && !strings.Contains(before, "ut of memory") {
+		return Kill{}, false
+	}
+	pid, rest, ok := strings.Cut(rest, " (")
+	if !ok {
+		return Kill{}, false
+	}
+	var kill Kill
+	if kill.PID, ok = number(pid); !ok {
+		return Kill{}, false
+	}
+	// The name may have parentheses in it; the sizes do not.
+	command, sizes, ok := cutLast(rest, ")")
+	if !ok {
+		return Kill{}, false
+	}
+	kill.Command = command
+	kill.RSS, kill.HasRSS = resident(sizes)
+	if strings.HasPrefix(before, "Out of memory") {
+		kill.Constraint = None
+	}
+	return kill, true
+}
+
+// resident adds up anon-rss, file-rss and, since Linux 4.5, shmem-rss, which are in KiB.
+func resident(sizes string) (bytes int64, ok bool) {
+	for field := range strings.FieldsSeq(sizes) {
+		name, value, found := strings.Cut(strings.TrimSuffix(field, ","), ":")
+		if !found || name != "anon-rss" && name != "file-rss" && name != "shmem-rss" {
+			continue
+		}
+		const kibibyte, most = 1024, 1 << 50
+		n, err := strconv.ParseInt(strings.TrimSuffix(value, "kB"), 10, 64)
+		if err != nil || n < 0 || n > most {
+			return 0, false
+		}
+		bytes, ok = bytes+n*kibibyte, true
+	}
+	return bytes, ok
+}
+
+func number(text string) (int, bool) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	return int(n), err == nil && n > 0
+}
+
+func cutLast(s, separator string) (before, after string, found bool) {
+	i := strings.LastIndex(s, separator)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(separator):], true
+}
+
+// In reports whether the process was in a cgroup or below it, and returns the real path of that cgroup. group is its
+// path as far as it is visible: in a cgroup namespace the first part is missing.
+func (k Kill) In(group string) (real string, ok bool) {
+	group = strings.Trim(path.Clean("/"+group), "/")
+	if group == "" || k.TaskCgroup == "" {
+		return "", false
+	}
+	inner := "/" + group + "/"
+	i := strings.Index(strings.TrimSuffix(k.TaskCgroup, "/")+"/", inner)
+	if i < 0 {
+		return "", false
+	}
+	return k.TaskCgroup[:i] + strings.TrimSuffix(inner, "/"), true
+}

@@ -1,0 +1,52 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kmsg
+
+import (
+	"errors"
+	"io/fs"
+	"testing"
+	"time"
+)
+
+// TestReader goes through this machine's log twice: the second time there is hardly anything left.
+func TestReader(t *testing.T) {
+	r, err := Open()
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("the kernel's log cannot be read here: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	began := time.Now()
+	first, err := r.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d kills in the log, read in %s", len(first), time.Since(began))
+	var sequence uint64
+	for _, kill := range first {
+		if kill.Sequence <= sequence {
+			t.Errorf("record %d comes after %d", kill.Sequence, sequence)
+		}
+		sequence = kill.Sequence
+	}
+	if err := r.Wait(time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	again, err := r.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kill := range again {
+		if kill.Sequence <= sequence {
+			t.Errorf("record %d was read twice", kill.Sequence)
+		}
+	}
+}
