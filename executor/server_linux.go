@@ -86,19 +86,20 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 		}
 	})
 	if fd := request.GetLeashFd(); fd > 0 {
-		e.holdLeash(os.NewFile(uintptr(fd), "leash"), t)
+		e.holdLeash(int(fd), t)
 	}
 	return t.launched, nil
 }
 
 // holdLeash stops the task when the caller's end of the pipe is closed, which the kernel does however it died, and
 // ends the executor with it.
-func (e *Executor) holdLeash(leash *os.File, t *task) {
+func (e *Executor) holdLeash(fd int, t *task) {
 	// A blocking descriptor would hold a thread; the runtime's poller wakes us instead.
-	if err := unix.SetNonblock(int(leash.Fd()), true); err != nil {
+	if err := unix.SetNonblock(fd, true); err != nil {
 		e.log.Error("hold the leash", "error", err)
 	}
-	leash = os.NewFile(leash.Fd(), "leash")
+	// The one File of the descriptor: another would close it when it is collected.
+	leash := os.NewFile(uintptr(fd), "leash")
 	e.work.Go(func() {
 		<-e.ctx.Done()
 		_ = leash.Close() //nolint:errcheck // only ends the read below
