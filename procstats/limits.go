@@ -64,6 +64,28 @@ func hierarchicalLimitV1() []cgroupFileSpec {
 	}}
 }
 
+// EffectiveMemoryHigh returns the lowest memory.high that holds for a v2 cgroup, in bytes, and the folder that sets it:
+// the group's own or that of a visible ancestor. ok is false where none is known, and always on v1, which has no such
+// limit.
+func EffectiveMemoryHigh(c Cgroup, mounts []CgroupMount) (limit int64, dir string, ok bool) {
+	return lowestMemoryV2(c, mounts, memoryCurrentV2(), CgroupMemoryHigh)
+}
+
+// EffectiveMemorySwapMax returns the lowest limit on swap space that holds for a v2 cgroup, in bytes, and the folder
+// that sets it: the group's own or that of a visible ancestor. ok is false where none is known, and always on v1, which
+// limits swap together with memory.
+func EffectiveMemorySwapMax(c Cgroup, mounts []CgroupMount) (limit int64, dir string, ok bool) {
+	return lowestMemoryV2(c, mounts, memorySwapV2(), CgroupMemorySwapMax)
+}
+
+func lowestMemoryV2(c Cgroup, mounts []CgroupMount, specs []cgroupFileSpec, id ID) (limit int64, dir string, ok bool) {
+	if c.V1["memory"] != "" {
+		return 0, "", false
+	}
+	lowest, dir, ok := lowestLimit(cgroupAndAncestors(c.V2, mounts), specs, id)
+	return int64(lowest), dir, ok
+}
+
 // EffectiveCPUQuota returns the lowest CPU quota that holds for a cgroup, in cores, and the folder that sets it: the
 // group's own or that of a visible ancestor. ok is false where no quota is known.
 func EffectiveCPUQuota(c Cgroup, mounts []CgroupMount) (cores float64, dir string, ok bool) {

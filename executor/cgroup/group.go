@@ -25,7 +25,8 @@ const (
 	InParent Placement = "parent"
 	// InScope groups are a leaf of a systemd scope made for the task, with the controllers delegated.
 	InScope Placement = "systemd"
-	// Sibling groups are leaves beside the executor's own group, with all controllers.
+	// Sibling groups are leaves of the real root, or leaves beside the executor's own group where the group above
+	// was delegated to its user; with all controllers that the group above can hand on.
 	Sibling Placement = "sibling"
 	// Nested groups are below the executor's own group. On pure version 2 such a group has no controllers: CPU
 	// time, pressure and kill work, memory does not.
@@ -55,6 +56,10 @@ func None(reason string) *Group {
 		g.Notes = append(g.Notes, reason)
 	}
 	return g
+}
+
+func (g *Group) note(format string, args ...any) {
+	g.Notes = append(g.Notes, fmt.Sprintf(format, args...))
 }
 
 // Use returns a group that somebody else made and will remove.
@@ -106,7 +111,12 @@ func (g *Group) Has(controller string) bool {
 }
 
 func (g *Group) v2Controllers() []string {
-	text, err := os.ReadFile(filepath.Join(g.V2, "cgroup.controllers"))
+	return readWords(g.V2, "cgroup.controllers")
+}
+
+// readWords reads a file of words; one that cannot be read has none.
+func readWords(dir, file string) []string {
+	text, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		return nil
 	}

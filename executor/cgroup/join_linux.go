@@ -6,43 +6,114 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"math"
 	"os"
+	"path/filepath"
 	"strconv"
+	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// OpenV2 opens the v2 folder for clone3(2) with CLONE_INTO_CGROUP, since Linux 5.7. ok is false where the group
-// has no v2 folder.
-func (g *Group) OpenV2() (dir *os.File, ok bool, err error) {
-	if g.V2 == "" {
-		return nil, false, nil
+// Enter prepares the calling thread, which must be locked, and what clone(2) is told, so that what the thread forks is
+// in the task's groups from its first instruction. leave undoes it. With visit it does without clone3(2), where
+// CanClone says that it must.
+func (g *Group) Enter(attributes *syscall.SysProcAttr, visit bool) (leave func() error, err error) {
+	leaveV2, err := g.enterV2(attributes, visit)
+	if err != nil {
+		return nil, err
+	}
+	leaveV1, err := g.joinThread(unix.Gettid())
+	if err != nil {
+		return nil, errors.Join(err, leaveV2())
+	}
+	return func() error { return errors.Join(leaveV1(), leaveV2()) }, nil
+}
+
+func (g *Group) enterV2(attributes *syscall.SysProcAttr, visit bool) (leave func() error, err error) {
+	attributes.UseCgroupFD = false
+	switch {
+	case g.V2 == "":
+		return func() error { return nil }, nil
+	case visit:
+		return g.visitV2()
 	}
 	fd, err := unix.Open(g.V2, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, false, fmt.Errorf("open cgroup %s: %w", g.V2, err)
+		return nil, fmt.Errorf("open cgroup %s: %w", g.V2, err)
 	}
-	return os.NewFile(uintptr(fd), g.V2), true, nil
+	attributes.UseCgroupFD, attributes.CgroupFD = true, fd
+	return func() error { return unix.Close(fd) }, nil
 }
 
-// JoinThread moves one thread of the executor into the v1 folders, so that what it forks starts there. Version 1
+// visitV2 moves the whole executor into the task's group for as long as it takes to fork there, for kernels and
+// sandboxes without clone3(2). What the executor touches meanwhile is charged to the task: a few pages.
+func (g *Group) visitV2() (leave func() error, err error) {
+	if g.home.V2 == "" {
+		return nil, errors.New("join cgroup: the executor's own group cannot be seen here")
+	}
+	self := strconv.Itoa(os.Getpid())
+	if err := write(g.V2, procsFile, self); err != nil {
+		return nil, fmt.Errorf("join cgroup: %w", err)
+	}
+	return func() error { return write(g.home.V2, procsFile, self) }, nil
+}
+
+// cloneArgs is struct clone_args of linux/sched.h as it is since Linux 5.7.
+type cloneArgs struct {
+	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+}
+
+// CanClone reports as nil that a process can be started in a v2 group, clone3(2) with CLONE_INTO_CGROUP, since Linux
+// 5.7. Sandboxes deny it: older ones of containers with EPERM, newer ones with ENOSYS. It starts nothing: the
+// descriptor it names is none, which is the last thing that the kernel looks at; it costs as much as a fork.
+func CanClone() error {
+	args := cloneArgs{flags: unix.CLONE_INTO_CGROUP, exitSignal: uint64(unix.SIGCHLD), cgroup: math.MaxInt32}
+	pid, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
+	if pid == 0 && errno == 0 {
+		// A child after all, of something that is no Linux.
+		unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+	switch errno {
+	case unix.ENOSYS, unix.EPERM, unix.EACCES, unix.EINVAL, unix.E2BIG:
+		return fmt.Errorf("clone3 into a cgroup: %w", errno)
+	}
+	// EBADF; or what has to do with something else, and is for the true start to tell.
+	return nil
+}
+
+// joinThread moves one thread of the executor into the v1 folders, so that what it forks starts there. Version 1
 // allows threads of one process in different groups; memory is charged by the process, so nothing of the
 // executor is charged to the task. leave moves the thread back home.
-func (g *Group) JoinThread(tid int) (leave func() error, err error) {
+func (g *Group) joinThread(tid int) (leave func() error, err error) {
 	text := strconv.Itoa(tid)
 	leave = func() error {
 		var errs []error
-		for controller := range g.V1 {
-			if home := g.home.V1[controller]; home != "" {
-				errs = append(errs, write(home, "tasks", text))
-			}
+		for controller, dir := range g.V1 {
+			errs = append(errs, g.leaveV1(controller, dir, text))
 		}
 		return errors.Join(errs...)
 	}
 	for _, dir := range g.v1Folders() {
-		if err := write(dir, "tasks", text); err != nil {
+		if err := write(dir, tasksFile, text); err != nil {
 			return nil, errors.Join(fmt.Errorf("join cgroup: %w", err), leave())
 		}
 	}
 	return leave, nil
+}
+
+// leaveV1 moves a thread home from a v1 folder. A user to whom a part of the hierarchy was delegated may not write
+// there: then the thread goes to the folder above the task's, and stays.
+func (g *Group) leaveV1(controller, dir, tid string) error {
+	home := g.home.V1[controller]
+	if home == "" {
+		home = filepath.Dir(dir)
+	}
+	err := write(home, tasksFile, tid)
+	if errors.Is(err, fs.ErrPermission) && write(filepath.Dir(dir), tasksFile, tid) == nil {
+		return nil
+	}
+	return err
 }

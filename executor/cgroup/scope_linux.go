@@ -26,24 +26,20 @@ type scope struct {
 	parent, executor, task string
 }
 
-// enterScope asks systemd for a scope around this process. Since systemd 218 /run/systemd/system exists exactly
-// where systemd is the init, sd_booted(3).
+// enterScope asks systemd for a scope around this process.
 func enterScope(o Options) (scope, error) {
-	if _, err := os.Stat("/run/systemd/system"); err != nil {
+	if !systemdRuns() {
 		return scope{}, errNoSystemd
 	}
 	return newScope(o)
 }
 
+// newScope has a scope made, with this process in it.
 func newScope(o Options) (scope, error) {
 	// systemd answers in milliseconds; a bus that hangs must not hold up the task.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	connect := dbus.NewSystemConnectionContext
-	if os.Geteuid() != 0 {
-		connect = dbus.NewUserConnectionContext
-	}
-	bus, err := connect(ctx)
+	bus, err := connectSystemd(ctx)
 	if err != nil {
 		return scope{}, fmt.Errorf("connect to systemd: %w", err)
 	}
@@ -81,4 +77,45 @@ func splitScope(o Options) (scope, error) {
 		return scope{}, fmt.Errorf("create cgroup: %w", err)
 	}
 	return s, write(s.executor, "cgroup.procs", strconv.Itoa(os.Getpid()))
+}
+
+// connectSystemd connects to the manager that our groups belong to: the system's for root, the user's own for others;
+// over the bus, or directly where no bus runs. Nothing is started for it: not a bus either.
+func connectSystemd(ctx context.Context) (*dbus.Conn, error) {
+	bus, direct := godbus.SystemBusPrivate, "/run/systemd/private"
+	if os.Geteuid() != 0 {
+		bus = godbus.SessionBusPrivateNoAutoStartup
+		direct = filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "systemd/private")
+	}
+	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) {
+		conn, err := authenticated(bus(godbus.WithContext(ctx)))
+		if err != nil {
+			return nil, err
+		}
+		if err := conn.Hello(); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return conn, nil
+	})
+	if err == nil {
+		return conn, nil
+	}
+	conn, errDirect := dbus.NewConnection(func() (*godbus.Conn, error) {
+		return authenticated(godbus.Dial("unix:path="+direct, godbus.WithContext(ctx)))
+	})
+	if errDirect != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// authenticated proves who we are by the socket's credentials; the number needs no look-up of names.
+func authenticated(conn *godbus.Conn, err error) (*godbus.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
 }

@@ -1,0 +1,146 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	controllersFile = "cgroup.controllers"
+	subtreeControl  = "cgroup.subtree_control"
+	procsFile       = "cgroup.procs"
+	tasksFile       = "tasks"
+)
+
+// createV2 makes the v2 group below parent or in a better place.
+func (m *maker) createV2(parent string) error {
+	g, name := m.group, m.name()
+	// Beside v1 hierarchies v2 has no controllers to hand on, and systemd manages those.
+	pure := isPureV2(m.mounts)
+	if pure && m.Parent == "" {
+		parent, name = m.place(parent, name)
+	}
+	if pure {
+		m.enableControllers(parent)
+	}
+	dir := filepath.Join(parent, name)
+	err := os.Mkdir(dir, 0o755)
+	if m.isRefused("v2", err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("create cgroup: %w", err)
+	}
+	g.V2 = dir
+	if reason := g.unusable(); reason != "" {
+		g.V2 = ""
+		m.refused[reason] = append(m.refused[reason], "v2")
+		return removeTree(dir)
+	}
+	if pure {
+		m.noteLostControllers()
+	}
+	return nil
+}
+
+// place finds the best place for a v2 group that has no parent by the caller's will: home is where we are.
+func (m *maker) place(home, name string) (parent, leaf string) {
+	g := m.group
+	scope, err := enterScope(m.Options)
+	switch {
+	case err == nil:
+		g.Placement, g.home.V2 = InScope, scope.executor
+		return scope.parent, scope.task
+	case !errors.Is(err, errNoSystemd):
+		g.note("no systemd scope: %v", err)
+	}
+	switch above := filepath.Dir(home); {
+	case isRoot(home):
+		g.Placement = Sibling
+	case isDelegated(above) && !holdsProcesses(above) && g.reason(above) == "":
+		g.Placement = Sibling
+		return above, name
+	}
+	return home, name
+}
+
+// enableControllers hands the parent's controllers on to its children as far as the kernel lets us.
+func (m *maker) enableControllers(parent string) {
+	have, handed := readWords(parent, controllersFile), readWords(parent, subtreeControl)
+	var missing []string
+	for _, controller := range v2Controllers(m.Cpuset) {
+		if slices.Contains(have, controller) && !slices.Contains(handed, controller) {
+			missing = append(missing, controller)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	// A group other than the root that holds processes can hand none on, cgroups(7) "no internal processes". Some
+	// could be tried (cpu, pids), but that makes its children invalid for processes, "thread root".
+	if !isRoot(parent) && holdsProcesses(parent) {
+		m.group.note("%s holds processes, and such a group cannot hand on controllers", parent)
+		return
+	}
+	reasons := map[string]bool{}
+	for _, controller := range missing {
+		if err := write(parent, subtreeControl, "+"+controller); err != nil && !reasons[errors.Unwrap(err).Error()] {
+			reasons[errors.Unwrap(err).Error()] = true
+			m.group.note("controller %s cannot be handed on: %v", controller, err)
+		}
+	}
+}
+
+// holdsProcesses reports whether there are processes in a v2 group itself; where that cannot be read it may.
+func holdsProcesses(dir string) bool {
+	text, err := os.ReadFile(filepath.Join(dir, procsFile))
+	return err != nil || len(text) > 0
+}
+
+func (m *maker) noteLostControllers() {
+	have := m.group.v2Controllers()
+	var lost []string
+	for _, controller := range v2Controllers(false) {
+		if !slices.Contains(have, controller) {
+			lost = append(lost, controller)
+		}
+	}
+	if len(lost) > 0 {
+		m.group.note("the cgroup %s is without %s: their measurements and limits are not available", m.group.V2, strings.Join(lost, ", "))
+	}
+}
+
+// unusable says why no process of ours can be started in the new v2 group; empty where it can.
+func (g *Group) unusable() string {
+	// Below a group with threads ("thread root") a new one takes no processes, cgroups(7) "Thread mode".
+	if kind := readWords(g.V2, "cgroup.type"); slices.Contains(kind, "invalid") {
+		return "groups in " + filepath.Dir(g.V2) + " take no processes: it is in thread mode"
+	}
+	return g.reason(filepath.Dir(g.V2))
+}
+
+// reason says why no process of ours can be started in groups below a v2 folder. Without privilege the kernel wants
+// write access to cgroup.procs of the common ancestor of both groups, cgroups(7) "Delegation".
+func (g *Group) reason(dir string) string {
+	if g.home.V2 == "" {
+		return "the executor's own group cannot be seen here"
+	}
+	ancestor := dir
+	for ancestor != "/" && ancestor != g.home.V2 && !strings.HasPrefix(g.home.V2, ancestor+"/") {
+		ancestor = filepath.Dir(ancestor)
+	}
+	file := filepath.Join(ancestor, procsFile)
+	if err := unix.Access(file, unix.W_OK); err != nil {
+		return fmt.Sprintf("%s is not writable: %v", file, err)
+	}
+	return ""
+}

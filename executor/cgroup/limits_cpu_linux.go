@@ -1,0 +1,190 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+func (s *setter) quota() error {
+	if cores := s.limits.CPUQuota; cores != nil {
+		dir, version, err := s.folder("cpu", fmt.Sprintf("CPU quota of %v cores", *cores))
+		if err == nil && version == 2 {
+			err = setQuotaV2(dir, *cores)
+		} else if err == nil {
+			err = s.setQuotaV1(dir, *cores)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	lowest, where, set := procstats.EffectiveCPUQuota(s.group.Cgroup, s.mounts)
+	s.add(procstats.CgroupCPUQuota.String(), s.limits.CPUQuota, lowest, where, set)
+	return nil
+}
+
+func setQuotaV2(dir string, cores float64) error {
+	const file = "cpu.max"
+	quota, period := quota(cores)
+	value := fmt.Sprintf("%d %d", quota, period)
+	if err := write(dir, file, value); err != nil {
+		return fmt.Errorf("set limit: %w", err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return fmt.Errorf("read limit back: %w", err)
+	}
+	if held := strings.TrimSpace(string(text)); held != value {
+		return cannotHold("set limit: %s was told %q and says %q", filepath.Join(dir, file), value, held)
+	}
+	return nil
+}
+
+// setQuotaV1 sets quota and period, which have a file each on v1. There the kernel refuses a quota above that of an
+// ancestor; v2 takes it and holds to the ancestor's, and so do we.
+func (s *setter) setQuotaV1(dir string, cores float64) error {
+	quota, period := quota(cores)
+	// Without a quota any period is taken.
+	if err := write(dir, "cpu.cfs_quota_us", "-1"); err != nil {
+		return fmt.Errorf("set limit: %w", err)
+	}
+	if err := setNumber(dir, "cpu.cfs_period_us", period, 1); err != nil {
+		return err
+	}
+	err := setNumber(dir, "cpu.cfs_quota_us", quota, 1)
+	if lowest, _, set := procstats.EffectiveCPUQuota(s.group.Cgroup, s.mounts); refusedBy(err) && set && lowest <= cores {
+		return nil
+	}
+	return err
+}
+
+// weight sets the share of contended CPU, on the scale of the version that there is.
+func (s *setter) weight() error {
+	if s.limits.CPUWeight == nil && s.limits.CPUShares == nil {
+		return nil
+	}
+	dir, version, err := s.folder("cpu", "CPU weight")
+	if err != nil {
+		return err
+	}
+	file, row := "cpu.weight", procstats.CgroupCPUWeight
+	asked, value, _ := s.limits.weight()
+	if version == 1 {
+		file, row = "cpu.shares", procstats.CgroupCPUShares
+		asked, value, _ = s.limits.shares()
+	}
+	if err := setNumber(dir, file, value, 1); err != nil {
+		return err
+	}
+	s.add(row.String(), &asked, float64(value), dir, true)
+	return nil
+}
+
+const cpusetFile = "cpuset.cpus"
+
+// cpuset binds the task to CPUs. On v1 Create has filled the group from its parent already: it takes no process
+// without CPUs and memory nodes.
+func (s *setter) cpuset() error {
+	if s.limits.Cpuset == "" {
+		return nil
+	}
+	wanted, err := parseCPUs(s.limits.Cpuset)
+	if err != nil {
+		return err
+	}
+	dir, version, err := s.folder("cpuset", "cpuset "+s.limits.Cpuset)
+	if err != nil {
+		return err
+	}
+	// The kernel's own answer to a foreign CPU is EACCES on v1, and on v2 to take it and to use others.
+	effectiveFile := "cpuset.cpus.effective"
+	if version == 1 {
+		effectiveFile = "cpuset.effective_cpus"
+	}
+	parent := filepath.Dir(dir)
+	there, err := readCPUs(parent, effectiveFile)
+	if err != nil {
+		return fmt.Errorf("set limit: %w", err)
+	}
+	if foreign := slices.DeleteFunc(slices.Clone(wanted), func(cpu int) bool { return slices.Contains(there, cpu) }); len(foreign) > 0 {
+		return cannotHold("cpuset %s cannot be held here: %s has only the CPUs %s", s.limits.Cpuset, parent, formatCPUs(there))
+	}
+	if err := write(dir, cpusetFile, formatCPUs(wanted)); err != nil {
+		return fmt.Errorf("set limit: %w", err)
+	}
+	held, err := readCPUs(dir, effectiveFile)
+	if err != nil {
+		return fmt.Errorf("read limit back: %w", err)
+	}
+	if !slices.Equal(held, wanted) {
+		return cannotHold("set limit: %s was told %s and has %s", filepath.Join(dir, cpusetFile), formatCPUs(wanted), formatCPUs(held))
+	}
+	requested, effective := float64(len(wanted)), float64(len(held))
+	s.held = append(s.held, Limit{
+		Name: cpusetFile, Requested: &requested, Effective: &effective, Where: dir,
+		RequestedText: s.limits.Cpuset, EffectiveText: formatCPUs(held),
+	})
+	return nil
+}
+
+func readCPUs(dir, file string) ([]int, error) {
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return nil, err
+	}
+	cpus, err := parseCPUs(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, file), err)
+	}
+	return cpus, nil
+}
+
+// maxCPU bounds a list that nobody means: the kernel's own bound (NR_CPUS) is 8192 where it is highest.
+const maxCPU = 1 << 16
+
+// parseCPUs reads a list such as "0-3,7", cpuset(7) "List format", into ascending numbers.
+func parseCPUs(list string) ([]int, error) {
+	var cpus []int
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if !isRange {
+			last = first
+		}
+		from, err := strconv.ParseUint(first, 10, 32)
+		to, errTo := strconv.ParseUint(last, 10, 32)
+		if err != nil || errTo != nil || to < from || to >= maxCPU {
+			return nil, fmt.Errorf("cpuset %q: it takes a list of CPUs such as 0-3,7", list)
+		}
+		for cpu := from; cpu <= to; cpu++ {
+			cpus = append(cpus, int(cpu))
+		}
+	}
+	slices.Sort(cpus)
+	return slices.Compact(cpus), nil
+}
+
+// formatCPUs writes ascending numbers as the kernel does.
+func formatCPUs(cpus []int) string {
+	var parts []string
+	for i := 0; i < len(cpus); {
+		last := i
+		for last+1 < len(cpus) && cpus[last+1] == cpus[last]+1 {
+			last++
+		}
+		part := strconv.Itoa(cpus[i])
+		if last > i {
+			part += "-" + strconv.Itoa(cpus[last])
+		}
+		parts = append(parts, part)
+		i = last + 1
+	}
+	return strings.Join(parts, ",")
+}

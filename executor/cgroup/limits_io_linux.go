@@ -1,0 +1,138 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+const ioMax = "io.max"
+
+// io sets the limits of block devices.
+func (s *setter) io() error {
+	for i := range s.limits.IO {
+		limit := &s.limits.IO[i]
+		dir, version, err := s.folder("io", "I/O limit of "+limit.Device)
+		if err != nil {
+			return err
+		}
+		if version == 2 {
+			err = s.ioV2(dir, limit)
+		} else {
+			err = s.ioV1(dir, limit)
+		}
+		if err != nil {
+			return explainDevice(limit.Device, err)
+		}
+	}
+	return nil
+}
+
+func (s *setter) ioV2(dir string, limit *IOLimit) error {
+	line := limit.Device
+	for _, key := range limit.keys() {
+		if key.value != nil {
+			line += fmt.Sprintf(" %s=%d", key.name, *key.value)
+		}
+	}
+	if err := write(dir, ioMax, line); err != nil {
+		return fmt.Errorf("set limit: %w", err)
+	}
+	for _, key := range limit.keys() {
+		if key.value == nil {
+			continue
+		}
+		held, ok := readIOMax(dir, limit.Device, key.name)
+		if !ok || held != *key.value {
+			return cannotHold("set limit: %s was told %q and does not say so", filepath.Join(dir, ioMax), line)
+		}
+		where := dir
+		for _, ancestor := range procstats.CgroupAncestors(dir, s.mounts) {
+			if theirs, ok := readIOMax(ancestor, limit.Device, key.name); ok && theirs < held {
+				held, where = theirs, ancestor
+			}
+		}
+		s.add(fmt.Sprintf("%s %s %s", ioMax, limit.Device, key.name), number(key.value), float64(held), where, true)
+	}
+	return nil
+}
+
+// ioV1 sets a file for each key. On v1 groups are throttled side by side: what an ancestor has does not hold.
+func (s *setter) ioV1(dir string, limit *IOLimit) error {
+	for _, key := range limit.keys() {
+		if key.value == nil {
+			continue
+		}
+		if err := write(dir, key.fileV1, fmt.Sprintf("%s %d", limit.Device, *key.value)); err != nil {
+			return fmt.Errorf("set limit: %w", err)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, key.fileV1))
+		if err != nil {
+			return fmt.Errorf("read limit back: %w", err)
+		}
+		held, ok := deviceValue(string(text), limit.Device)
+		if !ok || held != strconv.FormatInt(*key.value, 10) {
+			return cannotHold("set limit: %s was told %d and says %q", filepath.Join(dir, key.fileV1), *key.value, held)
+		}
+		s.add(key.fileV1+" "+limit.Device, number(key.value), float64(*key.value), dir, true)
+	}
+	if limit.WriteBytesPerSecond != nil || limit.WriteOperationsPerSecond != nil {
+		s.group.note("I/O limit of %s: cgroup v1 does not hold back writes through the page cache, only direct and synchronous ones", limit.Device)
+	}
+	return nil
+}
+
+// readIOMax reads one key of one device from lines such as "8:16 rbps=2097152 wbps=max riops=max wiops=120"; ok is
+// false where there is no limit.
+func readIOMax(dir, device, key string) (limit int64, ok bool) {
+	text, err := os.ReadFile(filepath.Join(dir, ioMax))
+	if err != nil {
+		return 0, false
+	}
+	values, _ := deviceValue(string(text), device)
+	for field := range strings.FieldsSeq(values) {
+		if value, found := strings.CutPrefix(field, key+"="); found {
+			limit, err := strconv.ParseInt(value, 10, 64)
+			return limit, err == nil
+		}
+	}
+	return 0, false
+}
+
+// deviceValue returns what stands behind a device in a file with one line a device.
+func deviceValue(text, device string) (value string, ok bool) {
+	for line := range strings.Lines(text) {
+		if value, ok = strings.CutPrefix(line, device+" "); ok {
+			return strings.TrimSpace(value), true
+		}
+	}
+	return "", false
+}
+
+// explainDevice says what is wrong with a device of which the kernel only says ENODEV.
+func explainDevice(device string, err error) error {
+	if !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	sys := filepath.Join("/sys/dev/block", device)
+	if _, statErr := os.Stat(sys); statErr != nil {
+		return fmt.Errorf("I/O limit of %s cannot be held here: there is no such block device, lsblk lists those there are: %w", device, err)
+	}
+	if _, statErr := os.Stat(filepath.Join(sys, "partition")); statErr == nil {
+		// Not by filepath.Join: sys is a symbolic link, and the folder above is its target's.
+		whole, _ := os.ReadFile(sys + "/../dev")
+		return fmt.Errorf("I/O limit of %s cannot be held here: it is a partition, and the kernel limits whole devices, here %s: %w",
+			device, strings.TrimSpace(string(whole)), err)
+	}
+	return err
+}

@@ -1,0 +1,305 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// setter writes the limits of one task.
+type setter struct {
+	group  *Group
+	host   procstats.FS
+	mounts []procstats.CgroupMount
+	limits Limits
+	held   []Limit
+}
+
+// SetLimits writes limits into the task's groups, before anything runs there, and reads them back. It returns those
+// that were asked for and those that an ancestor sets. A limit that cannot be held here is an error that says what to
+// do and wraps errors.ErrUnsupported where that is the host's doing; what was written before it stays in the group,
+// which is to be removed then.
+func (g *Group) SetLimits(host procstats.FS, l Limits) ([]Limit, error) {
+	if err := l.check(int64(os.Getpagesize())); err != nil {
+		return nil, err
+	}
+	if !g.Exists() && l.empty() {
+		return nil, nil
+	}
+	mounts, err := procstats.CgroupMounts(host)
+	if err != nil {
+		return nil, err
+	}
+	s := &setter{group: g, host: host, mounts: mounts, limits: l}
+	for _, set := range []func() error{s.memory, s.memoryHigh, s.swap, s.oomGroup, s.quota, s.weight, s.cpuset, s.pids, s.io} {
+		if err := set(); err != nil {
+			return nil, err
+		}
+	}
+	return s.held, nil
+}
+
+// folder returns where a controller's files for the task are, and of which version of cgroups they are. what is the
+// limit that needs them, for the error.
+func (s *setter) folder(controller, what string) (dir string, version int, err error) {
+	v1 := controller
+	if controller == "io" {
+		v1 = "blkio"
+	}
+	switch {
+	case s.group.V1[v1] != "":
+		return s.group.V1[v1], 1, nil
+	case s.group.V2 != "" && s.group.Has(controller):
+		return s.group.V2, 2, nil
+	}
+	lack := fmt.Sprintf("the task's cgroup has no %s controller", controller)
+	if !s.group.Exists() {
+		lack = "the task has no cgroup"
+	}
+	if len(s.group.Notes) > 0 {
+		lack += " (" + strings.Join(s.group.Notes, "; ") + ")"
+	}
+	if !s.group.home.Exists() { // nobody looked for a place
+		return "", 0, cannotHold("%s cannot be held here: %s", what, lack)
+	}
+	found, enable := Lack(s.host, s.mounts, controller)
+	if found != "" {
+		lack += ": " + found
+	}
+	if enable != "" {
+		lack += "; to get it: " + enable
+	}
+	return "", 0, cannotHold("%s cannot be held here: %s", what, lack)
+}
+
+// hostError is a limit that this host cannot hold. It wraps errors.ErrUnsupported and says so in better words.
+type hostError struct{ text string }
+
+func (e *hostError) Error() string { return e.text }
+
+func (e *hostError) Unwrap() error { return errors.ErrUnsupported }
+
+func cannotHold(format string, args ...any) error { return &hostError{fmt.Sprintf(format, args...)} }
+
+// onV2 is the error of a limit that only v2 has.
+func onV2(what, instead string) error {
+	return cannotHold("%s cannot be held here: cgroup v1 has no such limit; %s, or boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2)",
+		what, instead)
+}
+
+// add takes down what holds. It is left out where nobody asked and nothing is set.
+func (s *setter) add(name string, requested *float64, effective float64, where string, set bool) {
+	limit := Limit{Name: name, Requested: requested}
+	if set {
+		limit.Effective, limit.Where = &effective, where
+	}
+	if requested != nil || set {
+		s.held = append(s.held, limit)
+	}
+}
+
+func number(value *int64) *float64 {
+	if value == nil {
+		return nil
+	}
+	f := float64(*value)
+	return &f
+}
+
+func (s *setter) memory() error {
+	if limit := s.limits.MemoryMax; limit != nil {
+		what := "memory limit " + bytesText(*limit)
+		dir, version, err := s.folder("memory", what)
+		if err == nil && version == 2 {
+			err = setBytes(dir, "memory.max", *limit)
+		} else if err == nil {
+			err = s.memoryV1(dir, *limit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	lowest, where, set := procstats.EffectiveMemoryMax(s.group.Cgroup, s.mounts)
+	s.add(procstats.CgroupMemoryMax.String(), number(s.limits.MemoryMax), float64(lowest), where, set)
+	return nil
+}
+
+const swapLimitV1 = "memory.memsw.limit_in_bytes"
+
+// memoryV1 sets the limit on memory and, where swap is limited too, the one on both together. The kernel wants the
+// second to be at least the first at any time.
+func (s *setter) memoryV1(dir string, limit int64) error {
+	const file = "memory.limit_in_bytes"
+	if s.limits.MemorySwapMax == nil {
+		return setBytes(dir, file, limit)
+	}
+	both := limit + *s.limits.MemorySwapMax
+	if now, err := readNumber(dir, swapLimitV1); err == nil && now < limit {
+		if err := setBytes(dir, swapLimitV1, both); err != nil {
+			return err
+		}
+	}
+	return setBytes(dir, file, limit)
+}
+
+func (s *setter) memoryHigh() error {
+	if limit := s.limits.MemoryHigh; limit != nil {
+		what := "memory.high " + bytesText(*limit)
+		dir, version, err := s.folder("memory", what)
+		if err != nil {
+			return err
+		}
+		if version == 1 {
+			return onV2(what, "use the hard limit")
+		}
+		if err := setBytes(dir, "memory.high", *limit); err != nil {
+			return err
+		}
+	}
+	lowest, where, set := procstats.EffectiveMemoryHigh(s.group.Cgroup, s.mounts)
+	s.add(procstats.CgroupMemoryHigh.String(), number(s.limits.MemoryHigh), float64(lowest), where, set)
+	return nil
+}
+
+// swap limits swap space; on v1 memory has its limit by now.
+func (s *setter) swap() error {
+	limit := s.limits.MemorySwapMax
+	if limit == nil {
+		lowest, where, set := procstats.EffectiveMemorySwapMax(s.group.Cgroup, s.mounts)
+		s.add(procstats.CgroupMemorySwapMax.String(), nil, float64(lowest), where, set)
+		return nil
+	}
+	what := "swap limit " + bytesText(*limit)
+	dir, version, err := s.folder("memory", what)
+	if err != nil {
+		return err
+	}
+	file := "memory.swap.max"
+	if version == 1 {
+		file = swapLimitV1
+	}
+	if _, err := os.Lstat(filepath.Join(dir, file)); err != nil {
+		return cannotHold("%s cannot be held here: the kernel does not account swap (no %s); boot with swapaccount=1", what, file)
+	}
+	if version == 2 {
+		if err := setBytes(dir, file, *limit); err != nil {
+			return err
+		}
+		lowest, where, set := procstats.EffectiveMemorySwapMax(s.group.Cgroup, s.mounts)
+		s.add(procstats.CgroupMemorySwapMax.String(), number(limit), float64(lowest), where, set)
+		return nil
+	}
+	if s.limits.MemoryMax == nil {
+		return cannotHold("%s cannot be held here: cgroup v1 limits memory and swap together; give a memory limit too", what)
+	}
+	both := *s.limits.MemoryMax + *limit
+	if err := setBytes(dir, file, both); err != nil {
+		return err
+	}
+	held, err := readNumber(dir, file)
+	s.add(file, number(&both), float64(held), dir, err == nil)
+	return err
+}
+
+func (s *setter) oomGroup() error {
+	if s.limits.MemoryOOMGroup == nil {
+		return nil
+	}
+	const file = "memory.oom.group"
+	dir, version, err := s.folder("memory", file)
+	switch {
+	case err != nil:
+		return err
+	case version == 1 && *s.limits.MemoryOOMGroup:
+		return onV2(file, "do without it")
+	case version == 1:
+		return nil
+	}
+	on := int64(0)
+	if *s.limits.MemoryOOMGroup {
+		on = 1
+	}
+	if err := setNumber(dir, file, on, 1); err != nil {
+		return fmt.Errorf("%w (it is there since Linux 4.19)", err)
+	}
+	s.add(file, number(&on), float64(on), dir, true)
+	return nil
+}
+
+func (s *setter) pids() error {
+	if limit := s.limits.PidsMax; limit != nil {
+		dir, version, err := s.folder("pids", fmt.Sprintf("limit of %d processes", *limit))
+		if err != nil {
+			return err
+		}
+		if version == 1 && *limit < 2 {
+			// The thread that starts the task is a member while it forks.
+			return cannotHold("limit of 1 process cannot be held here: on cgroup v1 the least is 2")
+		}
+		if err := setNumber(dir, "pids.max", *limit, 1); err != nil {
+			return err
+		}
+	}
+	lowest, where, set := procstats.EffectivePidsMax(s.group.Cgroup, s.mounts)
+	s.add(procstats.CgroupPidsMax.String(), number(s.limits.PidsMax), float64(lowest), where, set)
+	return nil
+}
+
+// setBytes sets a limit on memory, which the kernel keeps in whole pages.
+func setBytes(dir, file string, value int64) error {
+	return setNumber(dir, file, value, int64(os.Getpagesize()))
+}
+
+// setNumber writes a number into a file and reads it back; the kernel may round it down to a multiple of grain.
+func setNumber(dir, file string, value, grain int64) error {
+	if err := write(dir, file, strconv.FormatInt(value, 10)); err != nil {
+		return fmt.Errorf("set limit: %w", err)
+	}
+	held, err := readNumber(dir, file)
+	if err != nil {
+		return fmt.Errorf("read limit back: %w", err)
+	}
+	if held != value-value%grain {
+		return cannotHold("set limit: %s was told %d and says %d", filepath.Join(dir, file), value, held)
+	}
+	return nil
+}
+
+// readNumber reads a file of one number; "max" is the largest.
+func readNumber(dir, file string) (int64, error) {
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0, err
+	}
+	word := strings.TrimSpace(string(text))
+	if word == "max" {
+		return math.MaxInt64, nil
+	}
+	n, err := strconv.ParseInt(word, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", filepath.Join(dir, file), err)
+	}
+	return n, nil
+}
+
+// bytesText writes a number of bytes for errors, in MiB where it is whole.
+func bytesText(n int64) string {
+	if n > 0 && n%(1<<20) == 0 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// refusedBy reports whether the kernel does not take a value, unlike a file that is not there or not ours.
+func refusedBy(err error) bool { return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ERANGE) }
