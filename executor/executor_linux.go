@@ -162,6 +162,7 @@ func (e *Executor) newRecord(t *task) *record.Record {
 		StartedAt: t.started, Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
 		Absent:    map[string]string{},
 		Cgroup:    &record.Cgroup{Layout: t.group.Layout(), Placement: string(t.group.Placement), V2: t.group.V2, V1: t.group.V1},
+		Limits:    limitsToRecord(t.limits),
 		Sources:   record.SourcesOf(t.sampler.describe()),
 		Selection: t.sampler.whole.Names(),
 		Interval:  time.Duration(request.GetRecord().GetIntervalNs()).Seconds(),

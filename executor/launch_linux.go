@@ -44,9 +44,13 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	if err != nil {
 		return nil, nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
+	limits, err := group.SetLimits(e.host, limitsOf(request.GetLimits()))
+	if err != nil {
+		return nil, nil, refuse(codes.FailedPrecondition, err, group.Remove())
+	}
 	streams, err := openStdio(request.GetStdio(), credential)
 	if err != nil {
-		return nil, nil, errors.Join(status.Error(codes.InvalidArgument, err.Error()), group.Remove())
+		return nil, nil, refuse(codes.InvalidArgument, err, group.Remove())
 	}
 	e.streams = streams
 	c := &command{
@@ -59,6 +63,7 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	}
 	t := &task{
 		request: request, log: e.log, children: e.children, group: group, journal: e.journal, gone: make(chan struct{}),
+		limits: limits,
 	}
 	t.sampler = newSampler(procstats.Target{
 		FS: e.host, Cgroup: group.Cgroup, Roots: e.roots, Reaped: e.children.reaped, Dir: request.GetDiskDir(),
@@ -70,16 +75,30 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	return t, c, nil
 }
 
+// refuse is the answer to a request that cannot be carried out, with what else went wrong when it was taken back.
+// Errors that are a status already give only their words: joined to others they would show their code as text.
+func refuse(code codes.Code, err error, cleaning ...error) error {
+	text := err.Error()
+	if own, ok := status.FromError(err); ok {
+		text = own.Message()
+	}
+	if err := errors.Join(cleaning...); err != nil {
+		text += "; " + err.Error()
+	}
+	return status.Error(code, text)
+}
+
 // launch starts the task: the fork, its identity, its record.
 func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 	baseline := t.sampler.get(0, false)
 	if err := t.checkRequired(baseline); err != nil {
-		return errors.Join(err, t.sampler.close(baseline), t.group.Remove())
+		return refuse(status.Code(err), err, t.sampler.close(baseline), t.group.Remove())
 	}
 	pid, end, err := e.children.start(func() (int, error) { return e.launcher.fork(ctx, c) })
 	e.streams.started()
 	if err != nil {
-		return errors.Join(startError(c.path, err), t.group.Remove())
+		err = startError(c.path, err)
+		return refuse(status.Code(err), err, t.group.Remove())
 	}
 	t.started, t.mono, t.end = time.Now(), procstats.Now(), end
 	t.main = procstats.ProcessID{PID: pid}
@@ -125,7 +144,7 @@ func (t *task) checkRequired(baseline *procstats.Sample) error {
 
 func (e *Executor) launched(t *task) *proto.LaunchResponse {
 	r := &proto.LaunchResponse{
-		Main: wire.FromProcessID(t.main), StartedAtUnixNs: t.started.UnixNano(), Notes: t.group.Notes,
+		Main: wire.FromProcessID(t.main), StartedAtUnixNs: t.started.UnixNano(), Notes: t.group.Notes, Limits: limitsToWire(t.limits),
 		Cgroup: &proto.Cgroup{
 			V2: t.group.V2, V1: t.group.V1, Owned: t.group.Owned, Placement: string(t.group.Placement), Shared: t.group.Shared,
 		},

@@ -93,11 +93,15 @@ func fork(c *command) (pid int, err error) {
 		// The task must not survive its executor unseen; a cgroup has a better way.
 		attributes.Sys.Pdeathsig = syscall.SIGKILL
 	}
-	return enterAndFork(c, attributes)
+	pid, err = enterAndFork(c, attributes, false)
+	if err != nil && pid <= 0 && c.group.V2 != "" && cgroup.CanClone() != nil {
+		return enterAndFork(c, attributes, true)
+	}
+	return pid, err
 }
 
-func enterAndFork(c *command, attributes *syscall.ProcAttr) (pid int, err error) {
-	leave, err := enter(c, attributes.Sys)
+func enterAndFork(c *command, attributes *syscall.ProcAttr, visit bool) (pid int, err error) {
+	leave, err := enter(c, attributes.Sys, visit)
 	if err != nil {
 		return 0, err
 	}
@@ -118,30 +122,16 @@ func enterAndFork(c *command, attributes *syscall.ProcAttr) (pid int, err error)
 }
 
 // enter moves the calling thread into what the new process inherits from it, and prepares what clone(2) is told.
-func enter(c *command, sys *syscall.SysProcAttr) (leave func() error, err error) {
+func enter(c *command, sys *syscall.SysProcAttr, visit bool) (leave func() error, err error) {
 	leaveNetwork, err := enterNetwork(c.networkNamespace)
 	if err != nil {
 		return nil, err
 	}
-	dir, ok, err := c.group.OpenV2()
+	leaveGroup, err := c.group.Enter(sys, visit)
 	if err != nil {
 		return nil, errors.Join(err, leaveNetwork())
 	}
-	if ok {
-		sys.UseCgroupFD, sys.CgroupFD = true, int(dir.Fd())
-	}
-	leaveGroup, err := c.group.JoinThread(unix.Gettid())
-	if err != nil {
-		return nil, errors.Join(err, closeIf(dir), leaveNetwork())
-	}
-	return func() error { return errors.Join(leaveGroup(), closeIf(dir), leaveNetwork()) }, nil
-}
-
-func closeIf(f *os.File) error {
-	if f == nil {
-		return nil
-	}
-	return f.Close()
+	return func() error { return errors.Join(leaveGroup(), leaveNetwork()) }, nil
 }
 
 // enterNetwork joins a network namespace with this thread only, setns(2).

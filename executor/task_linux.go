@@ -31,6 +31,7 @@ type task struct {
 	log      hclog.Logger
 	children *reaper
 	group    *cgroup.Group
+	limits   []cgroup.Limit
 	sampler  *sampler
 	recorder *recorder
 	journal  *journal

@@ -873,7 +873,7 @@ type Limits struct {
 	Io      []*IOLimit `protobuf:"bytes,8,rep,name=io,proto3" json:"io,omitempty"`
 	// Kill the whole task when one of its processes is OOM-killed (v2).
 	MemoryOomGroup *bool `protobuf:"varint,9,opt,name=memory_oom_group,json=memoryOomGroup,proto3,oneof" json:"memory_oom_group,omitempty"`
-	// v1 shares as an orchestrator gives them; excludes cpu_weight.
+	// v1 shares as an orchestrator gives them (v2: weight = shares * 100 / 1024); excludes cpu_weight.
 	CpuShares     *int64 `protobuf:"varint,10,opt,name=cpu_shares,json=cpuShares,proto3,oneof" json:"cpu_shares,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1358,12 +1358,16 @@ func (x *Cgroup) GetShared() bool {
 type EffectiveLimit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The row of the table that reads it back, such as cgroup_memory_max_bytes; or the kernel file's name.
-	Name      string   `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Unset where nobody asked and an ancestor has a limit.
 	Requested *float64 `protobuf:"fixed64,2,opt,name=requested,proto3,oneof" json:"requested,omitempty"`
 	// The lowest of the task's own limit and those of its visible ancestors; unset for none.
 	Effective *float64 `protobuf:"fixed64,3,opt,name=effective,proto3,oneof" json:"effective,omitempty"`
-	// The folder whose limit that is.
-	Where         string `protobuf:"bytes,4,opt,name=where,proto3" json:"where,omitempty"`
+	// The folder whose limit that is; empty where it is out of sight.
+	Where string `protobuf:"bytes,4,opt,name=where,proto3" json:"where,omitempty"`
+	// The lists of a cpuset, of which requested and effective are the number of CPUs.
+	RequestedText string `protobuf:"bytes,5,opt,name=requested_text,json=requestedText,proto3" json:"requested_text,omitempty"`
+	EffectiveText string `protobuf:"bytes,6,opt,name=effective_text,json=effectiveText,proto3" json:"effective_text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1422,6 +1426,20 @@ func (x *EffectiveLimit) GetEffective() float64 {
 func (x *EffectiveLimit) GetWhere() string {
 	if x != nil {
 		return x.Where
+	}
+	return ""
+}
+
+func (x *EffectiveLimit) GetRequestedText() string {
+	if x != nil {
+		return x.RequestedText
+	}
+	return ""
+}
+
+func (x *EffectiveLimit) GetEffectiveText() string {
+	if x != nil {
+		return x.EffectiveText
 	}
 	return ""
 }
@@ -3072,12 +3090,14 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x06shared\x18\x05 \x01(\bR\x06shared\x1a5\n" +
 	"\aV1Entry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xea\x01\n" +
 	"\x0eEffectiveLimit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\trequested\x18\x02 \x01(\x01H\x00R\trequested\x88\x01\x01\x12!\n" +
 	"\teffective\x18\x03 \x01(\x01H\x01R\teffective\x88\x01\x01\x12\x14\n" +
-	"\x05where\x18\x04 \x01(\tR\x05whereB\f\n" +
+	"\x05where\x18\x04 \x01(\tR\x05where\x12%\n" +
+	"\x0erequested_text\x18\x05 \x01(\tR\rrequestedText\x12%\n" +
+	"\x0eeffective_text\x18\x06 \x01(\tR\reffectiveTextB\f\n" +
 	"\n" +
 	"_requestedB\f\n" +
 	"\n" +

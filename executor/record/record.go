@@ -129,10 +129,17 @@ type Peak struct {
 
 // Limit is one limit as asked for and as the kernel holds it.
 type Limit struct {
-	Name      string   `json:"name"`
+	// Name is the row of the table that reads it back; the kernel's file, with device and key, where there is none.
+	Name string `json:"name"`
+	// Requested is null where nobody asked and an ancestor has a limit.
 	Requested *float64 `json:"requested"`
+	// Effective is the lowest of the task's own limit and those of its visible ancestors; null for none.
 	Effective *float64 `json:"effective"`
-	Where     string   `json:"where,omitempty"`
+	// RequestedText and EffectiveText are the lists of a cpuset, of which the numbers are the number of CPUs.
+	RequestedText string `json:"requested_text,omitempty"`
+	EffectiveText string `json:"effective_text,omitempty"`
+	// Where is the folder whose limit that is; empty where it is out of sight.
+	Where string `json:"where,omitempty"`
 }
 
 // Cgroup says where the task ran.
