@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -45,12 +46,15 @@ type runOptions struct {
 	killSignal               string
 	cgroup                   *choice
 	cgroupParent             string
-	user                     string
-	waitAll                  bool
-	summary                  *choice
-	live                     *choice
-	disk                     string
-	maxRows                  int
+	limits                   limitFlags
+	// limited are the limits that were asked for, nil for none.
+	limited *proto.Limits
+	user    string
+	waitAll bool
+	summary *choice
+	live    *choice
+	disk    string
+	maxRows int
 }
 
 func newRun() *cobra.Command {
@@ -63,11 +67,15 @@ func newRun() *cobra.Command {
 The command gets the terminal where there is one, and otherwise exactly the descriptors tacho was given. Signals
 are passed on. Nothing but the command's own output goes to stdout; the live line and the summary go to stderr.
 
+Limits hold from the command's first instruction, for everything it starts. A limit that this machine cannot hold is
+an error, and nothing is started.
+
 Exit codes: the command's own; 128+N where signal N ended it; 124 its time was up (--timeout); 125 a fault of
 tacho; 126 the command cannot be executed; 127 there is no such command.`,
 		Example: `  tacho run -- go build ./...
   tacho run --interval 100ms --label branch=main -- make -j8
   tacho run --measurements cgroup_cpu,psi,process_rss_bytes --format json --record-file out.json -- ./job
+  tacho run --memory 400M --swap-max 0 --cpu 1.5 --pids 200 -- ./job
   tacho run --detach -- ./server
   tacho run --timeout 10m --message "nightly import" -- ./import.sh`,
 		GroupID:               groupMeasure,
@@ -109,6 +117,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVarP(&o.user, "user", "u", "", "run the command as this user, or USER:GROUP")
 	o.cgroup = addChoice(flags, "cgroup", "put the command into a cgroup", "auto", "none")
 	flags.StringVar(&o.cgroupParent, "cgroup-parent", "", "make the command's cgroup below this one, a path within the hierarchies")
+	o.limits.add(flags)
 	flags.StringVar(&o.disk, "disk", "", "folder whose size is the command's disk usage")
 	flags.IntVar(&o.maxRows, "max-rows", 1000, "upper bound on process rows per sample")
 	o.format = addChoice(flags, "format", "print the final record", "text", "json")
@@ -147,6 +156,9 @@ func (o *runOptions) check(args []string) (selection procstats.Selection, path s
 	}
 	if o.maxRows < 1 {
 		return selection, "", usagef("--max-rows %d: it takes a number from 1", o.maxRows)
+	}
+	if o.limited, err = o.limits.request(); err != nil {
+		return selection, "", err
 	}
 	if selection, err = procstats.ParseSelection(o.measurements); err != nil {
 		return selection, "", usagef("--measurements: %w", err)

@@ -141,7 +141,7 @@ func (s *session) request() (*proto.LaunchRequest, error) {
 	}
 	request := &proto.LaunchRequest{
 		Id: s.id, Command: s.path, Args: s.args[1:], Env: os.Environ(), Dir: dir, User: o.user,
-		Stdio: s.streams.stdio, LeashFd: s.streams.leashFD,
+		Stdio: s.streams.stdio, LeashFd: s.streams.leashFD, Limits: o.limited,
 		Cgroup: &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_AUTO, Parent: o.cgroupParent},
 		Record: &proto.RecordOptions{
 			Dir: s.dir, IntervalNs: int64(o.interval), ReportIntervalNs: int64(o.reportInterval),

@@ -68,7 +68,7 @@ func run(cmd *cobra.Command, o *runOptions, selection procstats.Selection, path 
 func (o *runOptions) checkPortable() error {
 	for flag, given := range map[string]bool{
 		"--detach": o.detach, "--cgroup-parent": o.cgroupParent != "", "--user": o.user != "",
-		"--capture": len(o.capture) > 0, "--wait-all": o.waitAll,
+		"--capture": len(o.capture) > 0, "--wait-all": o.waitAll, "a limit such as --memory": o.limited != nil,
 	} {
 		if given {
 			return usagef("%s needs Linux", flag)
