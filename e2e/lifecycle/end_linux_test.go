@@ -120,3 +120,16 @@ func TestRunIsQuick(t *testing.T) {
 		t.Errorf("took %s", took)
 	}
 }
+
+// TestRunAgainAndAgain checks that nothing goes wrong now and then.
+func TestRunAgainAndAgain(t *testing.T) {
+	rig.Require(t)
+	place := rig.NewPlace(t, rig.Self())
+	for i := range 40 {
+		out := rig.Capture(t, place.Run(t.Context(), "--no-files", "--interval", "10ms", "--", rig.Workload(), "short"))
+		if out.Code != 0 {
+			t.Fatalf("run %d: exit code %d: %s", i, out.Code, out.Stderr)
+		}
+	}
+	nothingLeft(t, place, nil)
+}

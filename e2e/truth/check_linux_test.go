@@ -19,7 +19,7 @@ const (
 	cpuSlack     = 0.020 // seconds
 	cgroupShare  = 0.01
 	treeShare    = 0.03
-	meterShare   = 0.05 // exits of processes that report for themselves are in the meter only
+	meterShare   = 0.05 // what a process that reports for itself uses to exit is known from another one
 	mib          = 1 << 20
 	memorySlack  = 16 * mib // a Go program beside what it allocates, in each of a few processes
 	pageSlack    = 4096

@@ -69,21 +69,57 @@ func (w *workload) hundred() error {
 }
 
 // abandon starts children and never waits: they stay zombies until it ends itself.
-func (w *workload) abandon() error { return w.unwaited(10, role{burn: 80 * time.Millisecond}) }
+func (w *workload) abandon() error {
+	last, err := w.lastWords()
+	if err != nil {
+		return err
+	}
+	return w.unwaited(10, role{burn: 80 * time.Millisecond}, last)
+}
 
 // ignore has its children reaped by the kernel: their times reach nobody.
 func (w *workload) ignore() error {
+	last, err := w.lastWords()
+	if err != nil {
+		return err
+	}
 	signal.Ignore(syscall.SIGCHLD)
-	return w.unwaited(10, role{burn: 80 * time.Millisecond})
+	return w.unwaited(10, role{burn: 80 * time.Millisecond}, last)
 }
 
 // daemons leaves its session and its parent behind, twice, as daemons do.
 func (w *workload) daemons() error {
-	return w.unwaited(4, role{burn: 150 * time.Millisecond, daemon: true})
+	last, err := w.lastWords()
+	if err != nil {
+		return err
+	}
+	return w.unwaited(4, role{burn: 150 * time.Millisecond, daemon: true}, last)
 }
 
-// unwaited starts children that report for themselves, and goes on when all of them are gone.
-func (w *workload) unwaited(count int, r role) error {
+// lastWords measures what a child uses after its report, to exit: by one that is waited for.
+func (w *workload) lastWords() (time.Duration, error) {
+	reports, reporter, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer reports.Close()
+	p, err := role{burn: 5 * time.Millisecond, report: reporter}.start()
+	reporter.Close()
+	if err != nil {
+		return 0, err
+	}
+	w.truth.Processes++
+	state, err := p.Wait()
+	if err != nil {
+		return 0, err
+	}
+	reported, err := readReports(reports, 1)
+	return state.UserTime() + state.SystemTime() - reported, err
+}
+
+// unwaited starts children that report for themselves, and goes on when all of them are gone. Each of them uses a
+// last bit after its report.
+func (w *workload) unwaited(count int, r role, last time.Duration) error {
 	reports, reporter, err := os.Pipe()
 	if err != nil {
 		return err
@@ -115,7 +151,7 @@ func (w *workload) unwaited(count int, r role) error {
 	if _, err := io.Copy(io.Discard, reports); err != nil {
 		return err
 	}
-	w.truth.CPU.Reported += used.Seconds()
+	w.truth.CPU.Reported += (used + time.Duration(count)*last).Seconds()
 	// Time for a sample without them.
 	time.Sleep(300 * time.Millisecond)
 	return nil

@@ -202,6 +202,10 @@ func (w *workload) noteAnon(of []*os.Process) error {
 // cache needs 9 MiB of its own and reads a file of 200 MiB again and again.
 func (w *workload) cache() error {
 	const need, size, rounds = 9 * mib, 200 * mib, 3
+	// Where a file is kept in memory there is nothing to take its pages back to.
+	if err := w.onDisk(); err != nil {
+		return err
+	}
 	memory, err := touch(need)
 	if err != nil {
 		return err
