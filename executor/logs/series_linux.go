@@ -1,0 +1,187 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package logs
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// slack is how much longer than its limit a file may get to hold the end of its last line.
+const slack = 16 << 10
+
+// series is the files of one stream. It belongs to one goroutine.
+type series struct {
+	folder   *folder
+	stem     string
+	maxBytes int64
+	maxFiles int
+	// odd is told of each file that is not written to because it cannot be trusted, and that cannot be removed.
+	odd func(name string, err error)
+
+	file   *os.File
+	number int64
+	size   int64
+	// inLine is set while the last line in the file has no end yet.
+	inLine bool
+	// full asks for the next file before anything more is written.
+	full bool
+	// kept are the numbers of the files that are there, ascending.
+	kept []int64
+}
+
+// openSeries opens the newest file of a series, or makes its first or next one.
+func openSeries(f *folder, stem string, o Options, odd func(name string, err error)) (*series, error) {
+	s := &series{folder: f, stem: stem, maxBytes: o.MaxFileBytes, maxFiles: o.MaxFiles, odd: odd, number: -1}
+	if err := s.list(); err != nil {
+		return nil, err
+	}
+	if err := s.takeNewest(); err != nil {
+		return nil, err
+	}
+	if s.file == nil {
+		return s, s.next()
+	}
+	return s, nil
+}
+
+// list finds the newest file and removes those that are too many.
+func (s *series) list() error {
+	s.kept = s.kept[:0]
+	err := s.folder.each(func(name string) {
+		if number, ok := fileNumber(s.stem, name); ok {
+			s.keep(number)
+		}
+	})
+	if len(s.kept) > 0 {
+		s.number = max(s.number, s.kept[len(s.kept)-1])
+	}
+	return err
+}
+
+// keep adds a file to those that are kept, and removes the oldest where they are too many then.
+func (s *series) keep(number int64) {
+	at, found := slices.BinarySearch(s.kept, number)
+	if found {
+		return
+	}
+	s.kept = slices.Insert(s.kept, at, number)
+	if len(s.kept) <= s.maxFiles {
+		return
+	}
+	oldest := fileName(s.stem, s.kept[0])
+	s.kept = slices.Delete(s.kept, 0, 1)
+	if err := s.folder.remove(oldest); err != nil {
+		s.odd(oldest, err)
+	}
+}
+
+// takeNewest opens the newest file, where there is one that has room.
+func (s *series) takeNewest() error {
+	if len(s.kept) == 0 {
+		return nil
+	}
+	name := fileName(s.stem, s.number)
+	file, size, err := s.folder.append(name)
+	switch {
+	case errors.Is(err, errRefused):
+		s.odd(name, err)
+		return nil
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case err != nil:
+		return err
+	case size >= s.maxBytes:
+		return file.Close()
+	}
+	s.file, s.size = file, size
+	return nil
+}
+
+// next goes over to a new file, and removes the oldest where they are too many then. Where no file can be made the
+// series stays as it is and can be asked again.
+func (s *series) next() error {
+	number := s.number + 1
+	file, err := s.folder.create(fileName(s.stem, number))
+	for errors.Is(err, unix.EEXIST) {
+		s.odd(fileName(s.stem, number), err)
+		// The task made it, and perhaps many more: what is there is looked up, not tried one after the other.
+		if err := s.list(); err != nil {
+			return err
+		}
+		number = max(number, s.number) + 1
+		file, err = s.folder.create(fileName(s.stem, number))
+	}
+	if err != nil {
+		return err
+	}
+	if s.file != nil {
+		err = s.file.Close() // tells late of a write that did not reach the disk
+	}
+	s.file, s.number, s.size, s.inLine, s.full = file, number, 0, false, false
+	s.keep(number)
+	return err
+}
+
+// write writes the part of p that belongs into the current file, or the next one if that is due, and returns how
+// long it was. Without an error it is not 0.
+func (s *series) write(p []byte) (n int, err error) {
+	length, full := s.fit(p)
+	if length == 0 {
+		s.full = true
+	}
+	if s.full {
+		if err := s.next(); err != nil {
+			return 0, err
+		}
+		length, full = s.fit(p)
+	}
+	n, err = s.file.Write(p[:length])
+	if n > 0 {
+		s.size += int64(n)
+		s.inLine = p[n-1] != '\n'
+	}
+	s.full = full && n == length
+	return n, err
+}
+
+// fit returns how much of p the current file takes, and whether it is full then. A file ends with the last line
+// that is within its limit; a line that began in it may go beyond, as far as the slack allows.
+func (s *series) fit(p []byte) (length int, full bool) {
+	room := max(0, s.maxBytes-s.size)
+	if int64(len(p)) <= room {
+		return len(p), false
+	}
+	if end := bytes.LastIndexByte(p[:room], '\n'); end >= 0 {
+		return end + 1, true
+	}
+	if !s.inLine && s.size > 0 {
+		return 0, true
+	}
+	most := int(min(int64(len(p)), max(0, s.maxBytes+slack-s.size)))
+	if end := bytes.IndexByte(p[room:most], '\n'); end >= 0 {
+		return int(room) + end + 1, true
+	}
+	return most, most < len(p)
+}
+
+// endLine ends the last line in the file, if it has no end yet.
+func (s *series) endLine() error {
+	if !s.inLine {
+		return nil
+	}
+	_, err := s.write([]byte{'\n'})
+	return err
+}
+
+func (s *series) close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}

@@ -1,0 +1,331 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package logs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// newSeries opens the series "t.stdout" in a folder, and returns what it finds odd there.
+func newSeries(t testing.TB, dir string, maxBytes int64, maxFiles int) (*series, *[]string) {
+	t.Helper()
+	f, err := openFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var odd []string
+	s, err := openSeries(f, "t.stdout", Options{MaxFileBytes: maxBytes, MaxFiles: maxFiles}, func(name string, _ error) {
+		odd = append(odd, name)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+		if err := f.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, &odd
+}
+
+func put(t testing.TB, s *series, text string) {
+	t.Helper()
+	for p := []byte(text); len(p) > 0; {
+		n, err := s.write(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			t.Fatalf("nothing of %q was written, and no error", p)
+		}
+		p = p[n:]
+	}
+}
+
+// files returns the texts of the files of "t.stdout", by number; for what is no regular file its kind.
+func files(t testing.TB, dir string) map[int64]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[int64]string{}
+	for _, entry := range entries {
+		number, ok := fileNumber("t.stdout", entry.Name())
+		if !ok {
+			continue
+		}
+		if !entry.Type().IsRegular() {
+			texts[number] = entry.Type().String()
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[number] = string(text)
+	}
+	return texts
+}
+
+func TestRotation(t *testing.T) {
+	long := strings.Repeat("x", slack)
+	tests := []struct {
+		name     string
+		max      int64
+		maxFiles int
+		chunks   []string
+		want     map[int64]string
+	}{
+		{"an empty file at once", 10, 3, nil, map[int64]string{0: ""}},
+		{"one file", 10, 3, []string{"abc\n", "def\n"}, map[int64]string{0: "abc\ndef\n"}},
+		{"exactly full", 8, 3, []string{"abc\n", "def\n"}, map[int64]string{0: "abc\ndef\n"}},
+		{"full, and more", 8, 3, []string{"abc\n", "def\n", "g"}, map[int64]string{0: "abc\ndef\n", 1: "g"}},
+		{"the line that does not fit begins the next", 10, 3, []string{"abc\n", "def\nghi\n"}, map[int64]string{0: "abc\ndef\n", 1: "ghi\n"}},
+		{"the oldest goes", 4, 2, []string{"abc\ndef\nghi\njkl\n"}, map[int64]string{2: "ghi\n", 3: "jkl\n"}},
+		{"only one file", 4, 1, []string{"abc\ndef\n"}, map[int64]string{1: "def\n"}},
+		{"a line that began here ends here", 6, 3, []string{"abc\nd", "efgh\nij\n"}, map[int64]string{0: "abc\ndefgh\n", 1: "ij\n"}},
+		{"in pieces", 6, 3, []string{"abc\nd", "ef", "gh", "i\nj\n"}, map[int64]string{0: "abc\ndefghi\n", 1: "j\n"}},
+		{"no lines at all", 4, 9, []string{long, long, "end\n"}, map[int64]string{0: long + "xxxx", 1: long[4:] + "end\n"}},
+		{"a line longer than the slack", 4, 9, []string{long + long + "\nab\n"}, map[int64]string{0: long + "xxxx", 1: long[4:] + "\n", 2: "ab\n"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, odd := newSeries(t, dir, tt.max, tt.maxFiles)
+			for _, chunk := range tt.chunks {
+				put(t, s, chunk)
+			}
+			if d := cmp.Diff(tt.want, files(t, dir)); d != "" {
+				t.Errorf("files (-want +got):\n%s", d)
+			}
+			if len(*odd) > 0 {
+				t.Errorf("odd: %q", *odd)
+			}
+		})
+	}
+}
+
+func TestContinuation(t *testing.T) {
+	tests := []struct {
+		name string
+		have map[string]string
+		want map[int64]string
+	}{
+		{"the newest has room", map[string]string{"t.stdout.0": "old\n", "t.stdout.7": "ab\n"}, map[int64]string{0: "old\n", 7: "ab\nnew\n"}},
+		{"the newest is full", map[string]string{"t.stdout.7": "12345678\n"}, map[int64]string{7: "12345678\n", 8: "new\n"}},
+		{"numbers are no text", map[string]string{"t.stdout.9": "9\n", "t.stdout.10": "10\n"}, map[int64]string{9: "9\n", 10: "10\nnew\n"}},
+		{"too many", map[string]string{
+			"t.stdout.3": "3\n", "t.stdout.4": "4\n", "t.stdout.5": "5\n", "t.stdout.6": "6\n", "t.stdout.1": "1\n",
+		}, map[int64]string{4: "4\n", 5: "5\n", 6: "6\nnew\n"}},
+		{"files of others", map[string]string{
+			"t.stderr.5": "x", "other.stdout.9": "x", "t.stdout.x": "x", "t.stdout.05": "x",
+		}, map[int64]string{0: "new\n"}},
+		{"the highest number there is", map[string]string{"t.stdout.9007199254740992": "12345678\n"},
+			map[int64]string{maxNumber: "12345678\n"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range tt.have {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, _ := newSeries(t, dir, 8, 3)
+			put(t, s, "new\n")
+			if d := cmp.Diff(tt.want, files(t, dir)); d != "" {
+				t.Errorf("files (-want +got):\n%s", d)
+			}
+			for name, text := range tt.have {
+				if _, ours := fileNumber("t.stdout", name); ours {
+					continue
+				}
+				if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != text {
+					t.Errorf("%s, which is none of the series: %q, %v", name, got, err)
+				}
+			}
+		})
+	}
+}
+
+// What the task puts into the folder must never be written through.
+func TestAttacks(t *testing.T) {
+	const precious = "precious\n"
+	attacks := map[string]func(path, victim string) error{
+		"symbolic link":           func(path, victim string) error { return os.Symlink(victim, path) },
+		"symbolic link, dead":     func(path, victim string) error { return os.Symlink(victim+".new", path) },
+		"symbolic link, relative": func(path, victim string) error { return os.Symlink("../"+filepath.Base(victim), path) },
+		"symbolic link to itself": func(path, _ string) error { return os.Symlink(filepath.Base(path), path) },
+		"hard link":               func(path, victim string) error { return os.Link(victim, path) },
+		"FIFO":                    func(path, _ string) error { return unix.Mkfifo(path, 0o666) },
+		"folder":                  func(path, _ string) error { return os.Mkdir(path, 0o777) },
+		"socket": func(path, _ string) error {
+			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(fd)
+			return unix.Bind(fd, &unix.SockaddrUnix{Name: path})
+		},
+	}
+	for name, attack := range attacks {
+		for _, moment := range []string{"before the start", "before the rotation", "in the way of many"} {
+			t.Run(name+", "+moment, func(t *testing.T) {
+				top, err := os.MkdirTemp("/tmp", "logs") // the path of a socket is limited to 107 bytes
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					if err := os.RemoveAll(top); err != nil {
+						t.Error(err)
+					}
+				})
+				dir, victim := filepath.Join(top, "logs"), filepath.Join(top, "victim")
+				if err := os.Mkdir(dir, 0o777); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(victim, []byte(precious), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				do := func(number int64) {
+					if err := attack(filepath.Join(dir, fileName("t.stdout", number)), victim); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ours := int64(1)
+				if moment == "before the start" {
+					do(0)
+				}
+				s, odd := newSeries(t, dir, 4, 9)
+				switch moment {
+				case "before the rotation":
+					put(t, s, "one\n")
+					do(1)
+					ours = 2
+				case "in the way of many":
+					put(t, s, "one\n")
+					for number := range int64(5) {
+						do(number + 1)
+					}
+					ours = 6
+				}
+				put(t, s, "mine")
+				if got, err := os.ReadFile(victim); err != nil || string(got) != precious {
+					t.Errorf("the file outside of the folder: %q, %v", got, err)
+				}
+				if entries, err := os.ReadDir(top); err != nil || len(entries) != 2 {
+					t.Errorf("beside the folder: %v, %v", entries, err)
+				}
+				if got := files(t, dir)[ours]; got != "mine" {
+					t.Errorf("file %d has %q, want what was written; all: %v", ours, got, files(t, dir))
+				}
+				if len(*odd) == 0 {
+					t.Error("nothing was said of what stood in the way")
+				}
+			})
+		}
+	}
+}
+
+func TestFolderIsNoLink(t *testing.T) {
+	top := t.TempDir()
+	if err := os.Symlink("/etc", filepath.Join(top, "logs")); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := openFolder(filepath.Join(top, "logs")); err == nil {
+		t.Errorf("opened %s through a symbolic link", f.path)
+	}
+}
+
+// Whatever the path of the folder leads to later, files are made where it was.
+func TestFolderIsHeld(t *testing.T) {
+	top := t.TempDir()
+	dir, elsewhere := filepath.Join(top, "logs"), filepath.Join(top, "elsewhere")
+	for _, d := range []string{dir, elsewhere} {
+		if err := os.Mkdir(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, _ := newSeries(t, dir, 4, 9)
+	put(t, s, "one\n")
+	if err := os.Rename(dir, dir+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, dir); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, "two\n")
+	if d := cmp.Diff(map[int64]string{0: "one\n", 1: "two\n"}, files(t, dir+".moved")); d != "" {
+		t.Errorf("files in the folder (-want +got):\n%s", d)
+	}
+	if got := files(t, elsewhere); len(got) > 0 {
+		t.Errorf("files elsewhere: %v", got)
+	}
+}
+
+// A folder that the task removed while it runs is an error to write to, and not to be made again by path.
+func TestFolderIsGone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "logs")
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := newSeries(t, dir, 4, 9)
+	put(t, s, "one\n")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.write([]byte("two\n")); err == nil {
+		t.Errorf("%d bytes were written into a folder that is gone", n)
+	}
+}
+
+// FuzzSeries holds what the files of a series are, whatever is written in whatever pieces.
+func FuzzSeries(f *testing.F) {
+	f.Add([]byte("one\ntwo\nthree\n"), uint16(4), uint16(3))
+	f.Add(bytes.Repeat([]byte("x"), 40000), uint16(100), uint16(16384))
+	f.Add([]byte("\n\n\n\n"), uint16(1), uint16(1))
+	f.Add(bytes.Repeat([]byte("line\n"), 500), uint16(64), uint16(777))
+	f.Fuzz(func(t *testing.T, text []byte, limit, chunk uint16) {
+		if limit == 0 || chunk == 0 || len(text)/int(limit) > 500 {
+			t.Skip("nothing to try")
+		}
+		dir := t.TempDir()
+		s, _ := newSeries(t, dir, int64(limit), 1<<20)
+		for piece := range slices.Chunk(text, int(chunk)) {
+			put(t, s, string(piece))
+		}
+		got := files(t, dir)
+		var all []byte
+		for number := range int64(len(got)) {
+			file, ok := got[number]
+			if !ok {
+				t.Fatalf("%d files, and none has number %d", len(got), number)
+			}
+			if len(file) > int(limit)+slack {
+				t.Errorf("file %d has %d bytes, with a limit of %d", number, len(file), limit)
+			}
+			torn := number > 0 && !bytes.HasSuffix(all, []byte("\n"))
+			if torn && len(got[number-1]) < int(limit)+slack {
+				t.Errorf("file %d begins within a line, although the one before has only %d bytes", number, len(got[number-1]))
+			}
+			all = append(all, file...)
+		}
+		if !bytes.Equal(all, text) {
+			t.Errorf("%d files have other bytes than were written: %s", len(got), cmp.Diff(fmt.Sprintf("%q", text), fmt.Sprintf("%q", all)))
+		}
+	})
+}

@@ -1,0 +1,184 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package logs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// firstPause and longestPause are the pauses between two tries to write while a disk is full.
+	firstPause   = 50 * time.Millisecond
+	longestPause = 5 * time.Second
+	// dropPause is how long bytes are dropped before the next try: a try can be slow on a full file system.
+	dropPause = 200 * time.Millisecond
+)
+
+// target is where bytes go, a part of them with each call.
+type target interface {
+	write(p []byte) (n int, err error)
+	endLine() error
+}
+
+// sink writes to a target, and decides what becomes of bytes that cannot be written. It belongs to one goroutine.
+type sink struct {
+	name string
+	to   target
+	tell func(Event)
+	// dropOnFull makes a full disk a reason to drop bytes.
+	dropOnFull bool
+
+	// dropped counts all bytes that were lost, untold those of them that no event spoke of; reason is the last one.
+	dropped, untold int64
+	reason          error
+	// dropping is set from a loss to the next try, which is made at nextTry.
+	dropping bool
+	nextTry  time.Time
+	// cutLine is set while the line that lost bytes goes on.
+	cutLine bool
+
+	tellDrops, tellBlocks limiter
+}
+
+// put writes bytes. It waits where they cannot be written now, until hard is done, or drops them.
+func (s *sink) put(hard context.Context, p []byte) {
+	if s.dropping {
+		p = s.resume(p)
+	}
+	for len(p) > 0 {
+		n, err := s.to.write(p)
+		p = p[n:]
+		if err != nil && !s.dropOnFull && isFull(err) {
+			p, err = s.wait(hard, p, err)
+		}
+		if err != nil {
+			s.drop(p, err)
+			return
+		}
+	}
+}
+
+// isFull reports whether an error may go away by waiting: a full disk or quota, or a machine short of memory or of
+// file descriptors.
+func isFull(err error) bool {
+	return slices.ContainsFunc([]error{unix.ENOSPC, unix.EDQUOT, unix.ENOMEM, unix.EMFILE, unix.ENFILE}, func(full error) bool {
+		return errors.Is(err, full)
+	})
+}
+
+// wait tries again, after pauses that grow, until something could be written. It returns what is left to write, and
+// an error where that cannot be.
+func (s *sink) wait(hard context.Context, p []byte, why error) (rest []byte, err error) {
+	began, told := time.Now(), s.tellBlocks.pass()
+	if told {
+		s.tellBlocked(why)
+	}
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		select {
+		case <-time.After(pause):
+		case <-hard.Done():
+			return p, why
+		}
+		if pause == longestPause && !told {
+			told = true
+			s.tellBlocked(why)
+		}
+		var n int
+		n, err = s.to.write(p)
+		p = p[n:]
+		if err == nil {
+			break
+		}
+		if !isFull(err) {
+			return p, err
+		}
+		why = err
+	}
+	if told {
+		seconds := time.Since(began).Seconds()
+		s.say(KindUnblocked, fmt.Sprintf("%s is written again after %.1f s; nothing was lost", s.name, seconds),
+			"seconds", strconv.FormatFloat(seconds, 'f', 3, 64))
+	}
+	return p, nil
+}
+
+func (s *sink) tellBlocked(why error) {
+	s.say(KindBlocked, fmt.Sprintf("%s cannot be written: %v; the task waits when it writes more", s.name, why))
+}
+
+// resume returns what is to be written of p after a loss: all from the beginning of the next line on.
+func (s *sink) resume(p []byte) []byte {
+	if time.Now().Before(s.nextTry) {
+		s.lose(p)
+		return nil
+	}
+	if s.cutLine {
+		end := bytes.IndexByte(p, '\n') + 1
+		if end == 0 {
+			end = len(p)
+		}
+		s.lose(p[:end])
+		p = p[end:]
+	}
+	if s.cutLine || len(p) == 0 {
+		return nil
+	}
+	// The line that is cut in the file must not go on with the next one's bytes.
+	if err := s.to.endLine(); err != nil {
+		s.drop(p, err)
+		return nil
+	}
+	s.dropping = false
+	return p
+}
+
+// drop gives bytes up, because of an error.
+func (s *sink) drop(p []byte, why error) {
+	s.reason, s.dropping, s.nextTry = why, true, time.Now().Add(dropPause)
+	s.lose(p)
+}
+
+// lose counts bytes that are dropped.
+func (s *sink) lose(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	s.cutLine = p[len(p)-1] != '\n'
+	s.count(len(p))
+}
+
+func (s *sink) count(bytes int) {
+	s.dropped += int64(bytes)
+	s.untold += int64(bytes)
+	if s.tellDrops.pass() {
+		s.tellDropped()
+	}
+}
+
+// tellDropped tells of losses that no event spoke of yet.
+func (s *sink) tellDropped() {
+	if s.untold == 0 {
+		return
+	}
+	s.say(KindDropped, fmt.Sprintf("%s lost %d bytes, %d in all: %v", s.name, s.untold, s.dropped, s.reason),
+		"bytes", strconv.FormatInt(s.untold, 10), "bytes_total", strconv.FormatInt(s.dropped, 10))
+	s.untold = 0
+}
+
+// say makes an event of the stream, with pairs of annotations.
+func (s *sink) say(kind, message string, pairs ...string) {
+	annotations := map[string]string{"stream": s.name}
+	for pair := range slices.Chunk(pairs, 2) {
+		annotations[pair[0]] = pair[1]
+	}
+	s.tell(Event{Kind: kind, Message: message, Annotations: annotations})
+}

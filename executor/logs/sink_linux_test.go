@@ -1,0 +1,206 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package logs
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// fakeDisk takes bytes as long as it has room.
+type fakeDisk struct {
+	text   bytes.Buffer
+	room   int
+	reason error
+	tries  int
+	inLine bool
+}
+
+func (d *fakeDisk) write(p []byte) (int, error) {
+	d.tries++
+	n := min(len(p), d.room)
+	d.room -= n
+	d.text.Write(p[:n])
+	if n > 0 {
+		d.inLine = p[n-1] != '\n'
+	}
+	if n < len(p) {
+		return n, d.reason
+	}
+	return n, nil
+}
+
+func (d *fakeDisk) endLine() error {
+	if !d.inLine {
+		return nil
+	}
+	_, err := d.write([]byte("\n"))
+	return err
+}
+
+const plenty = 1 << 30
+
+// newSink returns a sink on a disk, and what it tells.
+func newSink(room int, reason error, dropOnFull bool) (*sink, *fakeDisk, *[]Event) {
+	disk := &fakeDisk{room: room, reason: reason}
+	var told []Event
+	return &sink{
+		name: "stdout", to: disk, dropOnFull: dropOnFull, tell: func(e Event) { told = append(told, e) },
+	}, disk, &told
+}
+
+func kinds(events []Event) string {
+	var all []string
+	for _, e := range events {
+		all = append(all, strings.TrimPrefix(e.Kind, "log_"))
+	}
+	return strings.Join(all, " ")
+}
+
+func TestSinkWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, disk, told := newSink(8, unix.ENOSPC, false)
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			s.put(t.Context(), []byte("one\ntwo\nthree\nfour\n"))
+		}()
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if got := kinds(*told); got != "blocked" {
+			t.Errorf("told %q while the disk is full, want blocked", got)
+		}
+		// 50 ms, doubled up to 5 s: some twenty tries in a minute, and not thousands.
+		if disk.tries < 10 || disk.tries > 30 {
+			t.Errorf("%d tries in a minute", disk.tries)
+		}
+		disk.room = 3
+		<-time.After(longestPause)
+		disk.room = plenty
+		<-written
+		if got, want := disk.text.String(), "one\ntwo\nthree\nfour\n"; got != want {
+			t.Errorf("written %q, want %q", got, want)
+		}
+		if got := kinds(*told); got != "blocked unblocked" {
+			t.Errorf("told %q, want blocked unblocked", got)
+		}
+		if s.dropped != 0 {
+			t.Errorf("%d bytes dropped", s.dropped)
+		}
+	})
+}
+
+// A disk that is full again and again must not fill the journal.
+func TestSinkTellsRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, disk, told := newSink(0, unix.EDQUOT, false)
+		for range 100 {
+			disk.room = 0
+			time.AfterFunc(10*time.Millisecond, func() { disk.room = 4 })
+			s.put(t.Context(), []byte("abc\n"))
+		}
+		if got := kinds(*told); got != "blocked unblocked" {
+			t.Errorf("told %q of a hundred short waits in some seconds", got)
+		}
+		if disk.text.Len() != 400 {
+			t.Errorf("%d bytes written, want 400", disk.text.Len())
+		}
+		<-time.After(tellEvery)
+		disk.room = 0
+		time.AfterFunc(10*time.Millisecond, func() { disk.room = 4 })
+		s.put(t.Context(), []byte("abc\n"))
+		if got := kinds(*told); got != "blocked unblocked blocked unblocked" {
+			t.Errorf("told %q after a minute", got)
+		}
+	})
+}
+
+func TestSinkGivesUpAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, disk, told := newSink(2, unix.ENOSPC, false)
+		hard, giveUp := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, giveUp)
+		s.put(hard, []byte("abcdef\n"))
+		if disk.text.String() != "ab" || s.dropped != 5 {
+			t.Errorf("written %q, dropped %d; want ab and 5", disk.text.String(), s.dropped)
+		}
+		if got := kinds(*told); got != "blocked dropped" {
+			t.Errorf("told %q", got)
+		}
+	})
+}
+
+func TestSinkDropsWholeLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, disk, told := newSink(6, unix.ENOSPC, true)
+		s.put(t.Context(), []byte("one\ntwo\nthree\nfo")) // cuts "two" and ends in a line
+		s.put(t.Context(), []byte("ur\nfive\n"))
+		disk.room = plenty
+		s.put(t.Context(), []byte("six\n")) // too early for another try
+		<-time.After(dropPause)
+		s.put(t.Context(), []byte("seven\neig"))
+		s.put(t.Context(), []byte("ht\n"))
+		if got, want := disk.text.String(), "one\ntw\nseven\neight\n"; got != want {
+			t.Errorf("written %q, want %q", got, want)
+		}
+		want := int64(len("one\ntwo\nthree\nfour\nfive\nsix\n") - len("one\ntw"))
+		if s.dropped != want {
+			t.Errorf("%d bytes dropped, want %d", s.dropped, want)
+		}
+		s.tellDropped()
+		s.tellDropped() // nothing is left to tell
+		wantTold := []Event{
+			{
+				Kind: KindDropped, Message: "stdout lost 10 bytes, 10 in all: no space left on device",
+				Annotations: map[string]string{"stream": "stdout", "bytes": "10", "bytes_total": "10"},
+			},
+			{
+				Kind: KindDropped, Message: "stdout lost 12 bytes, 22 in all: no space left on device",
+				Annotations: map[string]string{"stream": "stdout", "bytes": "12", "bytes_total": "22"},
+			},
+		}
+		if d := cmp.Diff(wantTold, *told); d != "" {
+			t.Errorf("told (-want +got):\n%s", d)
+		}
+	})
+}
+
+func TestSinkResumesInTheMiddleOfALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, disk, _ := newSink(0, unix.ENOSPC, true)
+		s.put(t.Context(), []byte("lost without an end"))
+		disk.room = plenty
+		<-time.After(dropPause)
+		s.put(t.Context(), []byte(" still the same line"))
+		s.put(t.Context(), []byte(" and its end\n"))
+		s.put(t.Context(), []byte("whole\n"))
+		if got := disk.text.String(); got != "whole\n" {
+			t.Errorf("written %q, want the one whole line", got)
+		}
+	})
+}
+
+// Where waiting would not help a task must not stand still for ever, whatever the policy.
+func TestSinkDropsWhereWaitingDoesNotHelp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, disk, told := newSink(0, unix.EIO, false)
+		s.put(t.Context(), []byte("lost\n"))
+		disk.room = plenty
+		<-time.After(dropPause)
+		s.put(t.Context(), []byte("kept\n"))
+		if got := disk.text.String(); got != "kept\n" {
+			t.Errorf("written %q", got)
+		}
+		if got := kinds(*told); got != "dropped" {
+			t.Errorf("told %q, want dropped", got)
+		}
+	})
+}

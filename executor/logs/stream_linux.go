@@ -1,0 +1,168 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bufferSize is what one stream holds in memory. Its pipe holds another 64 KiB, pipe(7).
+const bufferSize = 16 << 10
+
+// errHeld says that the pipe of an ended task has a writer.
+var errHeld = errors.New("a process outside of the task holds it")
+
+// stream is one of a task's streams on its way from the pipe into the files. It belongs to one goroutine.
+type stream struct {
+	sink
+	// files is the sink's target.
+	files *series
+	pipe  *os.File
+	// task is the pipe's other end, until it is the task's.
+	task *os.File
+	odds limiter
+}
+
+func openStream(f *folder, name string, o Options) (*stream, error) {
+	s := &stream{sink: sink{name: name, tell: o.Tell, dropOnFull: o.DropOnFull}}
+	var err error
+	if s.files, err = openSeries(f, o.Prefix+"."+name, o, s.odd); err != nil {
+		return nil, err
+	}
+	s.to = s.files
+	if s.pipe, s.task, err = pipe(name); err != nil {
+		return nil, errors.Join(err, s.files.close())
+	}
+	return s, nil
+}
+
+// pipe makes a pipe whose reader waits in the runtime's poller and not in a thread, and whose writer blocks, as a
+// task expects of its standard streams.
+func pipe(name string) (reader, writer *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, fmt.Errorf("make pipe: %w", err)
+	}
+	writer = os.NewFile(uintptr(fds[1]), name)
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("make pipe: %w", err), unix.Close(fds[0]), writer.Close())
+	}
+	return os.NewFile(uintptr(fds[0]), name), writer, nil
+}
+
+// odd tells of a file that is not written to, or cannot be removed.
+func (s *stream) odd(name string, err error) {
+	if !s.odds.pass() {
+		return
+	}
+	if errors.Is(err, errRefused) || errors.Is(err, unix.EEXIST) {
+		s.say(KindSkipped, fmt.Sprintf("%s does not use %s: %v", s.name, name, err), "file", name)
+		return
+	}
+	s.say(KindRemains, fmt.Sprintf("%s leaves %s: %v", s.name, name, err), "file", name)
+}
+
+// run passes bytes on until the pipe has no writer any more. When ending is done nobody of the task writes any more
+// and what is in the pipe is the rest; when hard is done it ends at once.
+func (s *stream) run(ending, hard context.Context) {
+	buffer := make([]byte, bufferSize)
+	var err error
+	for err == nil && ending.Err() == nil {
+		var n int
+		n, err = s.pipe.Read(buffer)
+		s.put(hard, buffer[:n])
+	}
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) { // ending woke us
+		err = s.drain(hard, buffer)
+	}
+	if !errors.Is(err, io.EOF) {
+		s.reason = err
+		s.count(s.left())
+		s.say(KindAbandoned, fmt.Sprintf("%s is given up: %v", s.name, err))
+	}
+	s.tellDropped()
+	// Whoever still writes must not wait for a reader that will not come.
+	_ = s.pipe.Close() //nolint:errcheck // a reader has nothing to lose
+}
+
+// drain passes on what is in the pipe, without waiting for more.
+func (s *stream) drain(hard context.Context, buffer []byte) error {
+	for hard.Err() == nil {
+		n, err := s.readReady(buffer)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded): // it was set a moment after we looked
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			return errHeld
+		case err != nil:
+			return fmt.Errorf("read pipe: %w", err)
+		case n <= 0:
+			return io.EOF
+		}
+		s.put(hard, buffer[:n])
+	}
+	return context.Cause(hard)
+}
+
+// readReady reads what is there; EAGAIN where nothing is, and 0 at the end.
+func (s *stream) readReady(p []byte) (n int, err error) {
+	// The deadline that woke us would end this read as well.
+	if err := s.pipe.SetReadDeadline(time.Time{}); err != nil {
+		return 0, err
+	}
+	raw, err := s.pipe.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	rawErr := raw.Read(func(fd uintptr) bool {
+		n, err = ignoringEINTR(int(fd), p)
+		return true
+	})
+	return n, errors.Join(rawErr, err)
+}
+
+func ignoringEINTR(fd int, p []byte) (n int, err error) {
+	for {
+		n, err = unix.Read(fd, p)
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+// left is the number of bytes in the pipe.
+func (s *stream) left() (bytes int) {
+	raw, err := s.pipe.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	err = raw.Control(func(fd uintptr) {
+		if n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ); err == nil {
+			bytes = n
+		}
+	})
+	if err != nil {
+		return 0
+	}
+	return bytes
+}
+
+// close gives up pipe and files.
+func (s *stream) close() error {
+	err := s.files.close()
+	if closeErr := s.pipe.Close(); !errors.Is(closeErr, os.ErrClosed) { // which it is after run
+		err = errors.Join(err, closeErr)
+	}
+	if s.task != nil {
+		err = errors.Join(err, s.task.Close())
+	}
+	return err
+}
