@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,14 +18,31 @@ import (
 
 // fakeDisk takes bytes as long as it has room.
 type fakeDisk struct {
+	reason error
+
+	mu     sync.Mutex // guards following
 	text   bytes.Buffer
 	room   int
-	reason error
 	tries  int
 	inLine bool
 }
 
+// makeRoom sets how much the disk takes from now on.
+func (d *fakeDisk) makeRoom(bytes int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.room = bytes
+}
+
+func (d *fakeDisk) triesSoFar() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.tries
+}
+
 func (d *fakeDisk) write(p []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.tries++
 	n := min(len(p), d.room)
 	d.room -= n
@@ -79,12 +97,12 @@ func TestSinkWaitsForRoom(t *testing.T) {
 			t.Errorf("told %q while the disk is full, want blocked", got)
 		}
 		// 50 ms, doubled up to 5 s: some twenty tries in a minute, and not thousands.
-		if disk.tries < 10 || disk.tries > 30 {
-			t.Errorf("%d tries in a minute", disk.tries)
+		if tries := disk.triesSoFar(); tries < 10 || tries > 30 {
+			t.Errorf("%d tries in a minute", tries)
 		}
-		disk.room = 3
+		disk.makeRoom(3)
 		<-time.After(longestPause)
-		disk.room = plenty
+		disk.makeRoom(plenty)
 		<-written
 		if got, want := disk.text.String(), "one\ntwo\nthree\nfour\n"; got != want {
 			t.Errorf("written %q, want %q", got, want)
@@ -103,8 +121,8 @@ func TestSinkTellsRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, disk, told := newSink(0, unix.EDQUOT, false)
 		for range 100 {
-			disk.room = 0
-			time.AfterFunc(10*time.Millisecond, func() { disk.room = 4 })
+			disk.makeRoom(0)
+			time.AfterFunc(10*time.Millisecond, func() { disk.makeRoom(4) })
 			s.put(t.Context(), []byte("abc\n"))
 		}
 		if got := kinds(*told); got != "blocked unblocked" {
@@ -114,8 +132,8 @@ func TestSinkTellsRarely(t *testing.T) {
 			t.Errorf("%d bytes written, want 400", disk.text.Len())
 		}
 		<-time.After(tellEvery)
-		disk.room = 0
-		time.AfterFunc(10*time.Millisecond, func() { disk.room = 4 })
+		disk.makeRoom(0)
+		time.AfterFunc(10*time.Millisecond, func() { disk.makeRoom(4) })
 		s.put(t.Context(), []byte("abc\n"))
 		if got := kinds(*told); got != "blocked unblocked blocked unblocked" {
 			t.Errorf("told %q after a minute", got)
@@ -143,7 +161,7 @@ func TestSinkDropsWholeLines(t *testing.T) {
 		s, disk, told := newSink(6, unix.ENOSPC, true)
 		s.put(t.Context(), []byte("one\ntwo\nthree\nfo")) // cuts "two" and ends in a line
 		s.put(t.Context(), []byte("ur\nfive\n"))
-		disk.room = plenty
+		disk.makeRoom(plenty)
 		s.put(t.Context(), []byte("six\n")) // too early for another try
 		<-time.After(dropPause)
 		s.put(t.Context(), []byte("seven\neig"))
@@ -177,7 +195,7 @@ func TestSinkResumesInTheMiddleOfALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, disk, _ := newSink(0, unix.ENOSPC, true)
 		s.put(t.Context(), []byte("lost without an end"))
-		disk.room = plenty
+		disk.makeRoom(plenty)
 		<-time.After(dropPause)
 		s.put(t.Context(), []byte(" still the same line"))
 		s.put(t.Context(), []byte(" and its end\n"))
@@ -193,7 +211,7 @@ func TestSinkDropsWhereWaitingDoesNotHelp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, disk, told := newSink(0, unix.EIO, false)
 		s.put(t.Context(), []byte("lost\n"))
-		disk.room = plenty
+		disk.makeRoom(plenty)
 		<-time.After(dropPause)
 		s.put(t.Context(), []byte("kept\n"))
 		if got := disk.text.String(); got != "kept\n" {
