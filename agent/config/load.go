@@ -1,0 +1,144 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// maxFile bounds one file in bytes.
+const maxFile = 1 << 20
+
+// Load reads files, and of folders their files *.hcl by name, one over the other. What no file says is as Default
+// has it. Errors have file, line and column.
+func Load(paths ...string) (Config, error) {
+	c := Default()
+	for _, path := range paths {
+		files, err := filesOf(path)
+		if err != nil {
+			return c, err
+		}
+		for _, file := range files {
+			if err := c.merge(file); err != nil {
+				return c, err
+			}
+			c.Files = append(c.Files, file)
+		}
+	}
+	return c, c.Check()
+}
+
+// filesOf is a file itself, or the files of a folder.
+func filesOf(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	var files []string
+	for _, entry := range entries {
+		// Editors leave hidden files beside those they edit.
+		if name := entry.Name(); !entry.IsDir() && strings.HasSuffix(name, ".hcl") && !strings.HasPrefix(name, ".") {
+			files = append(files, filepath.Join(path, name))
+		}
+	}
+	return files, nil
+}
+
+// merge lays one file over the configuration.
+func (c *Config) merge(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	if len(text) > maxFile {
+		return fmt.Errorf("read configuration: %s: more than 1 MiB", path)
+	}
+	return c.Merge(path, text)
+}
+
+// Merge lays the text of a file over the configuration. Errors are hcl.Diagnostics.
+func (c *Config) Merge(filename string, text []byte) error {
+	parsed, diags := hclsyntax.ParseConfig(text, filename, hcl.InitialPos)
+	if diags.HasErrors() {
+		return diags
+	}
+	var f file
+	if diags := gohcl.DecodeBody(parsed.Body, nil, &f); diags.HasErrors() {
+		return diags
+	}
+	if diags := c.apply(&f); diags.HasErrors() {
+		return diags
+	}
+	return nil
+}
+
+// Check refuses what no agent can run with.
+func (c *Config) Check() error {
+	var errs []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("configuration: "+format, args...))
+		}
+	}
+	refuse(!filepath.IsAbs(c.DataDir), "data_dir %q is not an absolute path", c.DataDir)
+	refuse(c.PluginDir != "" && !filepath.IsAbs(c.PluginDir), "plugin_dir %q is not an absolute path", c.PluginDir)
+	refuse(c.Ports.HTTP < -1 || c.Ports.HTTP > 65535, "ports http %d is not a port", c.Ports.HTTP)
+	refuse(!slices.Contains(logLevels, c.LogLevel), "log_level %q is not one of %s", c.LogLevel, strings.Join(logLevels, ", "))
+	refuse(c.Telemetry.CollectionInterval < shortestInterval, "telemetry collection_interval %s is less than %s",
+		c.Telemetry.CollectionInterval, shortestInterval)
+	refuse(!slices.Contains(details, c.Telemetry.AllocationDetail), "telemetry allocation_detail %q is not one of %s",
+		c.Telemetry.AllocationDetail, strings.Join(details, ", "))
+	refuse(c.History.Interval < shortestInterval, "history interval %s is less than %s", c.History.Interval, shortestInterval)
+	refuse(c.History.Span < c.History.Interval, "history span %s is less than its interval %s", c.History.Span, c.History.Interval)
+	refuse(c.History.Interval > 0 && c.History.Span/max(1, c.History.Interval) > maxPoints,
+		"history of %s every %s is more than %d readings a task", c.History.Span, c.History.Interval, maxPoints)
+	refuse((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), "tls needs cert_file and key_file")
+	refuse(c.TLS.VerifyClient && c.TLS.CAFile == "", "tls verify_https_client needs ca_file")
+	refuse(c.Client.GCMaxAllocs < 0, "client gc_max_allocs %d is negative", c.Client.GCMaxAllocs)
+	return errors.Join(errs...)
+}
+
+// Token reads the token of the file that the configuration names, or takes it from the environment, where it is
+// TACHO_TOKEN. Empty is none. The file must be readable for its owner only.
+func (c *Config) Token() (string, error) {
+	if c.ACL.TokenFile == "" {
+		return os.Getenv("TACHO_TOKEN"), nil
+	}
+	info, err := os.Stat(c.ACL.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("read token: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("read token: %s can be read by others: %w", c.ACL.TokenFile, fs.ErrPermission)
+	}
+	text, err := os.ReadFile(c.ACL.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("read token: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("read token: %s is empty", c.ACL.TokenFile)
+	}
+	return token, nil
+}
+
+// Socket is the path of the unix socket on which everything is served.
+func (c *Config) Socket() string { return filepath.Join(c.DataDir, "tacho.sock") }

@@ -1,0 +1,83 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLoadMergesFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a.hcl", "name = \"one\"\ntelemetry {\n  collection_interval = \"5s\"\n  publish_allocation_metrics = true\n}\n"+
+		"plugin \"x\" {\n  config {\n    a = 1\n  }\n}\nclient {\n meta = { a = \"1\" }\n}\n")
+	write("b.hcl", "name = \"two\"\nports {\n  http = 1234\n}\n")
+	write(".b.hcl.swp.hcl", "broken {")
+	write("README", "broken {")
+	c, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Name != "two" || c.Ports.HTTP != 1234 || !c.Telemetry.PublishAllocationMetrics || c.Plugins["x"].Body == nil {
+		t.Errorf("loaded %+v", c)
+	}
+	if c.Telemetry.CollectionInterval != 5*time.Second || c.History.Interval != 5*time.Second {
+		t.Errorf("intervals %s, %s", c.Telemetry.CollectionInterval, c.History.Interval)
+	}
+	if len(c.Files) != 2 {
+		t.Errorf("files %v", c.Files)
+	}
+}
+
+func TestMergeSaysWhere(t *testing.T) {
+	tests := map[string]struct{ text, want string }{
+		"unknown":  {"nmae = \"x\"", `f.hcl:1,1-5: Unsupported argument; An argument named "nmae" is not expected here. Did you mean "name"?`},
+		"type":     {"telemetry {\n publish_allocation_metrics = \"often\"\n}", "f.hcl:2,32"},
+		"duration": {"history {\n span = \"long\"\n}", "f.hcl:1,1-8: Wrong value"},
+		"syntax":   {"x = ", "f.hcl:1"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := Default()
+			if err := c.Merge("f.hcl", []byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestCheckRefusesTheAbsurd(t *testing.T) {
+	tests := map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"default":         {func(*Config) {}, ""},
+		"relative folder": {func(c *Config) { c.DataDir = "data" }, "absolute"},
+		"history":         {func(c *Config) { c.History.Span = 1000 * time.Hour }, "more than 86400 readings"},
+		"short history":   {func(c *Config) { c.History.Span = time.Millisecond }, "less than its interval"},
+		"interval":        {func(c *Config) { c.Telemetry.CollectionInterval = 0 }, "collection_interval"},
+		"port":            {func(c *Config) { c.Ports.HTTP = 1 << 20 }, "not a port"},
+		"detail":          {func(c *Config) { c.Telemetry.AllocationDetail = "all" }, "none, job, task, alloc"},
+		"tls":             {func(c *Config) { c.TLS.CertFile = "/x" }, "key_file"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := Default()
+			tt.change(&c)
+			err := c.Check()
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
