@@ -41,6 +41,10 @@ func (r *recorder) start() {
 	}
 }
 
+// firstLook is when a task is sampled first: a process that has just been forked has nothing to show, and a task
+// that is over before is spared the cost.
+const firstLook = 20 * time.Millisecond
+
 // run samples until ctx ends. With an interval of 0 nothing is read.
 func (r *recorder) run(ctx context.Context, s *sampler) {
 	if r.interval <= 0 {
@@ -48,6 +52,11 @@ func (r *recorder) run(ctx context.Context, s *sampler) {
 		return
 	}
 	r.reportEnds = procstats.Now().Mono + r.report
+	select {
+	case <-time.After(min(firstLook, r.interval)):
+	case <-ctx.Done():
+		return
+	}
 	ticks(ctx, r.interval, func() bool {
 		if ctx.Err() == nil {
 			r.add(s.get(r.interval/2, true))

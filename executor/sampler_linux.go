@@ -13,24 +13,21 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// sampler reads the task for whoever asks. It opens its sources at the first question and reads nothing on its
-// own; readers share collections through caches. Totals are kept apart from whole samples, so that a reader who
-// wants no process rows pays for none.
+// sampler reads the task for whoever asks. It reads nothing on its own; readers share collections through caches.
+// Totals are kept apart from whole samples, so that a reader who wants no process rows pays for none.
 type sampler struct {
 	target procstats.Target
 	whole  procstats.Selection
-	totals procstats.Selection
 
 	// final is the task's last sample, once it has ended.
 	final atomic.Pointer[procstats.Sample]
 	cost  cost
 
-	opened       sync.Once
-	wholeCache   *procstats.Cache
-	totalsCache  *procstats.Cache
-	collectors   sync.Mutex // guards following: one collection at a time
-	wholeReader  *procstats.Collector
-	totalsReader *procstats.Collector
+	wholeCache  *procstats.Cache
+	totalsCache *procstats.Cache
+	collecting  sync.Mutex // guards following: one collection at a time
+	totals      *procstats.Collector
+	rows        *procstats.Collector
 }
 
 // cost counts what the sampling itself takes.
@@ -40,37 +37,33 @@ type cost struct {
 }
 
 func newSampler(target procstats.Target, selection procstats.Selection) *sampler {
-	totals := selection.Minus(procstats.SelectWhere(func(m procstats.Measurement) bool {
+	s := &sampler{target: target, whole: selection}
+	rows := procstats.SelectWhere(func(m procstats.Measurement) bool {
 		return m.Scope == procstats.ProcessScope || m.Source == procstats.SourceSmaps ||
 			(m.Source == procstats.SourceTree || m.Source == procstats.SourceIO) && target.Cgroup.Exists()
-	}))
-	return &sampler{target: target, whole: selection, totals: totals}
-}
-
-func (s *sampler) open() {
-	s.opened.Do(func() {
-		s.wholeReader = s.collector(s.whole)
-		s.totalsReader = s.collector(s.totals)
-		s.wholeCache = procstats.NewCache(s.timed(s.wholeReader), nil)
-		s.totalsCache = procstats.NewCache(s.timed(s.totalsReader), nil)
 	})
-}
-
-func (s *sampler) collector(selection procstats.Selection) *procstats.Collector {
-	return procstats.Open(s.target, selection, &selfSource{selection: selection, cost: &s.cost})
+	totals := selection.Minus(rows)
+	s.totals = procstats.Open(target, totals, &selfSource{selection: selection, cost: &s.cost})
+	s.rows = procstats.Open(target, selection.Minus(totals))
+	s.totalsCache = procstats.NewCache(s.timed(s.totals.Collect), nil)
+	s.wholeCache = procstats.NewCache(s.timed(func(into *procstats.Sample) {
+		s.totals.Collect(into)
+		s.rows.CollectMore(into)
+	}), nil)
+	return s
 }
 
 // timed collects and counts what it took.
-func (s *sampler) timed(c *procstats.Collector) func(*procstats.Sample) {
+func (s *sampler) timed(collect func(*procstats.Sample)) func(*procstats.Sample) {
 	return func(into *procstats.Sample) {
-		s.collectors.Lock()
-		defer s.collectors.Unlock()
+		s.collecting.Lock()
+		defer s.collecting.Unlock()
 		if final := s.final.Load(); final != nil {
 			*into = *final
 			return
 		}
 		began := time.Now()
-		c.Collect(into)
+		collect(into)
 		s.cost.collections.Add(1)
 		s.cost.nanoseconds.Add(int64(time.Since(began)))
 	}
@@ -78,7 +71,6 @@ func (s *sampler) timed(c *procstats.Collector) func(*procstats.Sample) {
 
 // get returns a sample that is not older than maxAge.
 func (s *sampler) get(maxAge time.Duration, rows bool) *procstats.Sample {
-	s.open()
 	if final := s.final.Load(); final != nil {
 		return final
 	}
@@ -91,25 +83,17 @@ func (s *sampler) get(maxAge time.Duration, rows bool) *procstats.Sample {
 	return s.totalsCache.Get(maxAge)
 }
 
-// latest returns the newest whole sample, nil where there is none.
-func (s *sampler) latest() *procstats.Sample {
-	s.open()
-	return s.wholeCache.Latest()
-}
-
 // describe says what each selected source can do here.
 func (s *sampler) describe() []procstats.Description {
-	s.open()
-	return s.wholeReader.Describe()
+	return append(s.totals.Describe(), s.rows.Describe()...)
 }
 
 // close gives up the kernel files; readers that still ask get the final sample.
 func (s *sampler) close(final *procstats.Sample) error {
-	s.open()
-	s.collectors.Lock()
-	defer s.collectors.Unlock()
+	s.collecting.Lock()
+	defer s.collecting.Unlock()
 	s.final.Store(final)
-	return errors.Join(s.wholeReader.Close(), s.totalsReader.Close())
+	return errors.Join(s.totals.Close(), s.rows.Close())
 }
 
 // ticks calls yield at once and then at every multiple of the interval on CLOCK_MONOTONIC, which all executors of

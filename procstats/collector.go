@@ -38,6 +38,11 @@ func (c *Collector) Selection() Selection { return c.sel }
 func (c *Collector) Collect(into *Sample) {
 	into.Reset()
 	into.Stamp = Now()
+	c.CollectMore(into)
+}
+
+// CollectMore adds what this collector reads to a sample that another one has filled: rows to totals.
+func (c *Collector) CollectMore(into *Sample) {
 	for _, source := range c.sources {
 		source.Collect(into)
 	}
