@@ -1,0 +1,324 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// A file is a header and a fixed number of slots, all numbers little-endian:
+//
+//	header  8 bytes magic, u32 slots, u32 columns, then a u16 measurement for each column, 0 where it is free
+//	slot    u64 sequence, i64 wall ns, i64 mono ns, u32 run, u8 kind, 3 bytes zero, a float64 for each column
+//
+// A point's slot is its sequence modulo the slots, and sequences begin at 1: an empty slot has 0. A slot is written by
+// one pwrite(2), which a kill of this process does not tear; a crash of the machine can, and such a slot is left out.
+const (
+	magic      = "tachoh1\n"
+	headerSize = 16
+	slotHead   = 32
+	// spare columns take measurements that begin later.
+	spare = 16
+	// maxColumns is more than the table has rows.
+	maxColumns = 512
+)
+
+// absent is how a column without a value is kept.
+var absent = math.Float64bits(math.NaN())
+
+// Ring is the history of one task. Its methods may be called concurrently.
+type Ring struct {
+	mu       sync.Mutex // guards following
+	file     *os.File
+	path     string
+	slots    int
+	ids      []procstats.ID // of the columns; 0 where free
+	sequence uint64         // of the newest point
+	newest   time.Time      // its wall time
+	buffer   []byte
+}
+
+// Open opens the file of a ring, which is made with the first point where there is none. A file that is no ring, or
+// one of another size, is begun anew.
+func Open(path string, slots int) (*Ring, error) {
+	r := &Ring{path: path, slots: max(1, slots)}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open history: %w", err)
+	}
+	r.file = file
+	if err := r.load(); err != nil {
+		if !errors.Is(err, errForeign) {
+			return nil, errors.Join(fmt.Errorf("open history: %w", err), file.Close())
+		}
+		r.file, r.ids, r.sequence = nil, nil, 0
+		if err := errors.Join(file.Close(), os.Remove(path)); err != nil {
+			return nil, fmt.Errorf("open history: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// errForeign says that a file is not a ring of this size.
+var errForeign = errors.New("not a history of this size")
+
+// load reads the header and finds the newest point.
+func (r *Ring) load() error {
+	head := make([]byte, headerSize)
+	if _, err := r.file.ReadAt(head, 0); err != nil {
+		return fmt.Errorf("%w: %w", errForeign, err)
+	}
+	columns := int(binary.LittleEndian.Uint32(head[12:]))
+	if string(head[:8]) != magic || int(binary.LittleEndian.Uint32(head[8:])) != r.slots || columns > maxColumns {
+		return errForeign
+	}
+	names := make([]byte, 2*columns)
+	if _, err := r.file.ReadAt(names, headerSize); err != nil {
+		return fmt.Errorf("%w: %w", errForeign, err)
+	}
+	r.ids = make([]procstats.ID, columns)
+	for i := range r.ids {
+		r.ids[i] = procstats.ID(binary.LittleEndian.Uint16(names[2*i:]))
+	}
+	return r.each(func(slot []byte) {
+		if sequence := binary.LittleEndian.Uint64(slot); sequence > r.sequence {
+			r.sequence = sequence
+			r.newest = time.Unix(0, int64(binary.LittleEndian.Uint64(slot[8:])))
+		}
+	})
+}
+
+func (r *Ring) slotSize() int { return slotHead + 8*len(r.ids) }
+
+func (r *Ring) slotOffset(i int) int64 {
+	return int64(headerSize+2*len(r.ids)) + int64(i)*int64(r.slotSize())
+}
+
+// each calls f with every slot that was written, in the order of the file.
+func (r *Ring) each(f func(slot []byte)) error {
+	if r.file == nil {
+		return nil
+	}
+	all := make([]byte, r.slots*r.slotSize())
+	n, err := r.file.ReadAt(all, r.slotOffset(0))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read history: %w", err)
+	}
+	for size := r.slotSize(); n >= size; n, all = n-size, all[size:] {
+		if binary.LittleEndian.Uint64(all) != 0 {
+			f(all[:size])
+		}
+	}
+	return nil
+}
+
+// Add keeps the numbers of a sample.
+func (r *Ring) Add(s *procstats.Sample, run int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.prepare(s); err != nil {
+		return err
+	}
+	slot := r.slot(s.Stamp, run, NoGap)
+	for i, id := range r.ids {
+		bits := absent
+		if v, ok := s.Task.Number(id); ok && id != 0 {
+			bits = math.Float64bits(v)
+		}
+		binary.LittleEndian.PutUint64(slot[slotHead+8*i:], bits)
+	}
+	return r.write(slot)
+}
+
+// Mark keeps a gap: from the newest point to at nothing was read. It does nothing in an empty ring, and behind another
+// gap.
+func (r *Ring) Mark(at procstats.Stamp, run int, why Gap) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sequence == 0 || r.lastIsGap() {
+		return nil
+	}
+	slot := r.slot(at, run, why)
+	for i := range r.ids {
+		binary.LittleEndian.PutUint64(slot[slotHead+8*i:], absent)
+	}
+	return r.write(slot)
+}
+
+func (r *Ring) lastIsGap() bool {
+	head := make([]byte, slotHead)
+	_, err := r.file.ReadAt(head, r.slotOffset(int(r.sequence%uint64(r.slots))))
+	return err == nil && head[28] != 0
+}
+
+// Newest returns the time of the newest point; zero where there is none.
+func (r *Ring) Newest() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.newest
+}
+
+// slot is the next slot with its head filled in.
+func (r *Ring) slot(at procstats.Stamp, run int, why Gap) []byte {
+	if len(r.buffer) != r.slotSize() {
+		r.buffer = make([]byte, r.slotSize())
+	}
+	// Times are in order, also where somebody set the clock back.
+	if at.Wall.Before(r.newest) {
+		at.Wall = r.newest
+	}
+	b := r.buffer
+	binary.LittleEndian.PutUint64(b, r.sequence+1)
+	binary.LittleEndian.PutUint64(b[8:], uint64(at.Wall.UnixNano()))
+	binary.LittleEndian.PutUint64(b[16:], uint64(at.Mono))
+	binary.LittleEndian.PutUint32(b[24:], uint32(run))
+	b[28] = byte(why)
+	return b
+}
+
+func (r *Ring) write(slot []byte) error {
+	sequence := binary.LittleEndian.Uint64(slot)
+	if _, err := r.file.WriteAt(slot, r.slotOffset(int(sequence%uint64(r.slots)))); err != nil {
+		return fmt.Errorf("write history: %w", err)
+	}
+	r.sequence, r.newest = sequence, time.Unix(0, int64(binary.LittleEndian.Uint64(slot[8:])))
+	return nil
+}
+
+// prepare sees to a column for every number of a sample.
+func (r *Ring) prepare(s *procstats.Sample) error {
+	if r.file == nil {
+		return r.create(numbers(s, nil))
+	}
+	var missing []procstats.ID
+	for _, id := range numbers(s, nil) {
+		if !r.has(id) {
+			missing = append(missing, id)
+		}
+	}
+	for _, id := range missing {
+		free := r.index(0)
+		if free < 0 || free >= len(r.ids) {
+			return r.widen(missing)
+		}
+		if _, err := r.file.WriteAt(binary.LittleEndian.AppendUint16(nil, uint16(id)), headerSize+2*int64(free)); err != nil {
+			return fmt.Errorf("write history: %w", err)
+		}
+		r.ids[free] = id
+	}
+	return nil
+}
+
+func (r *Ring) index(id procstats.ID) int {
+	for i, other := range r.ids {
+		if other == id {
+			return i
+		}
+	}
+	return -1
+}
+
+func (r *Ring) has(id procstats.ID) bool { return r.index(id) >= 0 }
+
+// numbers lists the measurements of a sample that have a number.
+func numbers(s *procstats.Sample, ids []procstats.ID) []procstats.ID {
+	for _, reading := range s.Task {
+		if _, ok := reading.Number(); ok {
+			ids = append(ids, reading.ID())
+		}
+	}
+	return ids
+}
+
+// create makes the file with a column for each measurement, and some more.
+func (r *Ring) create(ids []procstats.ID) error {
+	if len(ids)+spare > maxColumns {
+		return fmt.Errorf("write history: %d measurements are too many", len(ids))
+	}
+	r.ids = append(ids, make([]procstats.ID, spare)...)
+	head := append([]byte(magic), make([]byte, headerSize-len(magic))...)
+	binary.LittleEndian.PutUint32(head[8:], uint32(r.slots))
+	binary.LittleEndian.PutUint32(head[12:], uint32(len(r.ids)))
+	for _, id := range r.ids {
+		head = binary.LittleEndian.AppendUint16(head, uint16(id))
+	}
+	if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
+		return fmt.Errorf("write history: %w", err)
+	}
+	file, err := os.OpenFile(r.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("write history: %w", err)
+	}
+	if _, err := file.WriteAt(head, 0); err != nil {
+		return errors.Join(fmt.Errorf("write history: %w", err), file.Close())
+	}
+	r.file = file
+	return nil
+}
+
+// widen makes the file anew with more columns and the points it had.
+func (r *Ring) widen(more []procstats.ID) error {
+	points, err := r.read(Query{})
+	if err != nil {
+		return err
+	}
+	var ids []procstats.ID
+	for _, id := range r.ids {
+		if id != 0 {
+			ids = append(ids, id)
+		}
+	}
+	for _, id := range more {
+		if !r.has(id) {
+			ids = append(ids, id)
+		}
+	}
+	if err := r.file.Close(); err != nil {
+		return fmt.Errorf("write history: %w", err)
+	}
+	r.file, r.sequence, r.newest = nil, 0, time.Time{}
+	if err := r.create(ids); err != nil {
+		return err
+	}
+	for _, p := range points {
+		slot := r.slot(p.Stamp, p.Run, p.Gap)
+		for i, id := range r.ids {
+			bits := absent
+			if v, ok := p.Values[id]; ok && id != 0 {
+				bits = math.Float64bits(v)
+			}
+			binary.LittleEndian.PutUint64(slot[slotHead+8*i:], bits)
+		}
+		if err := r.write(slot); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close gives up the file, which stays.
+func (r *Ring) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
+}

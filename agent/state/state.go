@@ -1,0 +1,65 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package state keeps what an agent has to know after it was killed: jobs, allocations, the states of tasks, their
+// drivers' handles, and final records. What a method has stored is on disk when it returns.
+package state
+
+import (
+	"time"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/hook"
+)
+
+// Version is that of the stored form. Fields are only added under one version.
+const Version = 1
+
+// Job is one version of a job.
+type Job struct {
+	ID         string
+	Version    uint64
+	Source     job.Source
+	SubmitTime time.Time
+	// Current is false for versions that only allocations of old still refer to.
+	Current     bool
+	Stopped     bool
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// Allocation is what is kept of an allocation beside its tasks.
+type Allocation struct {
+	ID         string
+	Namespace  string
+	JobID      string
+	JobType    string
+	JobVersion uint64
+	Group      string
+	Index      int
+	// Digest is that of the group when the allocation was made.
+	Digest      string
+	Desired     string
+	Description string
+	CreateTime  time.Time
+	ModifyTime  time.Time
+	CreateIndex uint64
+	ModifyIndex uint64
+	// Cores are the cores of tasks that have some for themselves, by task.
+	Cores map[string][]int
+}
+
+// Task is what is kept of a task.
+type Task struct {
+	State  hook.State
+	Events []allocation.Event
+	// Starts counts the starts of the task.
+	Starts int
+	// Handle is the driver's of the last start; nil before the first and once the driver was told to forget it.
+	Handle *driver.TaskHandle
+	// Ended says that the handle's task has ended and was dealt with, but for its end in the driver.
+	Ended      bool
+	Attributes map[string]string
+}
