@@ -152,6 +152,8 @@ func measureLauncher(t *testing.T, m rig.Mode, tab *table) {
 		}
 	case math.IsNaN(l.reported):
 		l.bound = "labelled, never exact"
+	case l.reported == 0:
+		l.bound, l.fault = "labelled, never exact", "0 for what was not measured"
 	default:
 		l.bound = "labelled, never exact"
 		if l.guarantee == procstats.Exact || l.guarantee == "" {
