@@ -61,16 +61,15 @@ func (o *ioSource) Collect(s *Sample) {
 		reaped = o.target.Reaped().IO.counters()
 	}
 	m := o.members
-	m.refresh(s)
+	if m.refresh(s); m.absent != "" {
+		putAbsent(s, o.task, m.absent)
+		return
+	}
 	s.Sources[SourceIO] = Now()
 	for _, p := range m.byAge {
 		o.read(p)
 	}
 	m.sweepDead()
-	if m.absent != "" {
-		putAbsent(s, o.task, m.absent)
-		return
-	}
 	o.putTask(s, reaped)
 	o.putProcesses(s)
 }

@@ -5,10 +5,10 @@ package procstats
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,12 +17,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleepers starts n processes that sleep until the test ends.
+// sleepers starts n processes that wait for the end of the test, or of this process.
 func sleepers(tb testing.TB, n int) []int {
 	tb.Helper()
+	input, hold, err := os.Pipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _, _ = input.Close(), hold.Close() })
 	pids := make([]int, 0, n)
 	for range n {
-		cmd := exec.Command("sleep", "1000")
+		cmd := exec.Command("cat")
+		cmd.Stdin = input
 		if err := cmd.Start(); err != nil {
 			tb.Fatal(err)
 		}
@@ -49,41 +55,48 @@ func rootsOf(pids ...int) Target {
 	return Target{FS: HostFS(), Roots: func() []int { return pids }}
 }
 
-// makeCgroup makes a cgroup below one that is mounted, and removes it at the end with what is in it. Tests that need
-// one are skipped where that is not permitted.
+// makeCgroup makes a cgroup in the unified hierarchy, or in the first of version 1, and removes it at the end. Tests
+// that need one are skipped where that is not permitted.
 func makeCgroup(tb testing.TB, v2 bool) Cgroup {
 	tb.Helper()
-	mount, err := cgroupMount(v2)
-	if err != nil {
-		tb.Skip("needs a mounted cgroup hierarchy: ", err)
+	all := makeCgroups(tb)
+	if v2 && all.V2 != "" {
+		return Cgroup{V2: all.V2}
 	}
-	dir, err := os.MkdirTemp(mount, "tacho-test-")
-	if err != nil {
-		tb.Skip("needs a cgroup that may be written to: ", err)
+	if dir := (Cgroup{V1: all.V1}).Procs(); !v2 && dir != "" {
+		return Cgroup{V1: map[string]string{"freezer": dir}}
 	}
-	tb.Cleanup(func() { removeCgroup(tb, dir, mount) })
-	if v2 {
-		return Cgroup{V2: dir}
-	}
-	return Cgroup{V1: map[string]string{"freezer": dir}}
+	tb.Skipf("needs a mounted cgroup hierarchy: none of version 2: %v", v2)
+	return Cgroup{}
 }
 
-// cgroupMount finds where the unified hierarchy, or the freezer of version 1, is mounted.
-func cgroupMount(v2 bool) (string, error) {
-	mounts, err := os.ReadFile("/proc/self/mounts")
+// makeCgroups makes a cgroup in every hierarchy that is mounted, but for the cpuset of version 1, which takes nobody in
+// before it has been told its CPUs.
+func makeCgroups(tb testing.TB) Cgroup {
+	tb.Helper()
+	mounts, err := CgroupMounts(HostFS())
 	if err != nil {
-		return "", err
+		tb.Skip("needs cgroups: ", err)
 	}
-	for line := range strings.Lines(string(mounts)) {
-		fields := strings.Fields(line)
-		if v2 && fields[2] == "cgroup2" {
-			return fields[1], nil
+	c := Cgroup{V1: map[string]string{}}
+	for _, mount := range mounts {
+		if mount.Version == 1 && slices.Contains(mount.Controllers, "cpuset") {
+			continue
 		}
-		if !v2 && fields[2] == "cgroup" && strings.Contains(","+fields[3]+",", ",freezer,") {
-			return fields[1], nil
+		dir, err := os.MkdirTemp(mount.Point, "tacho-test-")
+		if err != nil {
+			tb.Skip("needs cgroups that may be made: ", err)
+		}
+		tb.Cleanup(func() { removeCgroup(tb, dir, mount.Point) })
+		if mount.Version == 2 {
+			c.V2 = dir
+			continue
+		}
+		for _, controller := range mount.Controllers {
+			c.V1[controller] = dir
 		}
 	}
-	return "", fmt.Errorf("none of version 2: %v", v2)
+	return c
 }
 
 // removeCgroup moves what is still in a cgroup to its parent and removes it.

@@ -309,12 +309,17 @@ func (m *Members) forget(p *process) {
 
 // tidy makes procs and byAge again out of the processes that are left.
 func (m *Members) tidy() {
-	left := m.procs[:0]
+	left, ended := m.procs[:0], len(m.spare)
 	for _, p := range m.procs {
 		if p.forgotten {
 			m.spare = append(m.spare, p)
 		} else {
 			left = append(left, p)
+		}
+	}
+	for _, parent := range m.spare[ended:] {
+		for _, p := range left {
+			p.orphaned = p.orphaned || p.ppid == parent.PID
 		}
 	}
 	clear(m.procs[len(left):])

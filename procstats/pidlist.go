@@ -14,26 +14,28 @@ import (
 // namespace. An error is found before anything is appended.
 func appendPIDs(pids []int, data []byte) (all []int, unseen int, err error) {
 	all = pids
-	for {
-		data = bytes.TrimLeft(data, " \n")
-		if len(data) == 0 {
-			return all, unseen, nil
+	n, digits := 0, 0
+	for i := 0; i <= len(data); i++ {
+		if i < len(data) && data[i] >= '0' && data[i] <= '9' {
+			n, digits = n*10+int(data[i]-'0'), digits+1
+			if n > math.MaxInt32 {
+				return pids, 0, errFormat
+			}
+			continue
 		}
-		end := bytes.IndexAny(data, " \n")
-		if end < 0 {
-			end = len(data)
-		}
-		n, ok := parseKernelUint(data[:end])
-		switch {
-		case !ok || n > math.MaxInt32:
+		if i < len(data) && data[i] != '\n' && data[i] != ' ' {
 			return pids, 0, errFormat
+		}
+		switch {
+		case digits == 0:
 		case n == 0:
 			unseen++
 		default:
-			all = append(all, int(n))
+			all = append(all, n)
 		}
-		data = data[end:]
+		n, digits = 0, 0
 	}
+	return all, unseen, nil
 }
 
 // appendNumericNames appends the names in a buffer of getdents64(2) that are numbers: PIDs in /proc, TIDs in

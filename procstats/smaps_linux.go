@@ -75,8 +75,7 @@ func (q *smapsSource) Describe() Description {
 // Collect implements Source.
 func (q *smapsSource) Collect(s *Sample) {
 	m := q.members
-	m.refresh(s)
-	if m.absent != "" {
+	if m.refresh(s); m.absent != "" {
 		putAbsent(s, q.task, m.absent)
 		return
 	}

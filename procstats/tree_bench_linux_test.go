@@ -36,10 +36,10 @@ func BenchmarkSample100(b *testing.B) {
 	b.Run("gopsutil", func(b *testing.B) { run(b, gopsutilSampler(b, sleepers(b, benchProcesses))) })
 }
 
-// BenchmarkSample100Beside takes turns of a few samples with each of the three, on the same processes, and reports
+// BenchmarkBesideLibraries takes turns of a few samples with each of the three, on the same processes, and reports
 // the median of each and how many times as long the others take: on a machine that others use too, only figures of
 // one moment can be compared. Nobody pays for another's garbage.
-func BenchmarkSample100Beside(b *testing.B) {
+func BenchmarkBesideLibraries(b *testing.B) {
 	target := cgroupOf(b, true)
 	pids := readPIDs(b, target.Cgroup.V2)
 	samplers := []func(){

@@ -21,8 +21,8 @@ type Tree struct {
 
 	// stat is whether more than the clock and statm is asked for; lineage whether the time of reaped children is.
 	stat, lineage bool
-	// ticks is set where processes have no CPU clocks: captured files, sandboxes.
-	ticks bool
+	// ticks is set where processes have no CPU clocks: captured files, sandboxes. clocked is set once one was read.
+	ticks, clocked bool
 
 	total  time.Duration // the most that tree_cpu_seconds_total has said
 	lost   bool
@@ -91,7 +91,10 @@ func (t *Tree) Collect(s *Sample) {
 		reaped = t.target.Reaped().CPU
 	}
 	m := t.members
-	m.refresh(s)
+	if m.refresh(s); m.absent != "" {
+		putAbsent(s, t.task, m.absent)
+		return
+	}
 	for _, p := range m.procs {
 		p.faulty = !p.identified
 	}
@@ -105,10 +108,6 @@ func (t *Tree) Collect(s *Sample) {
 		t.readClock(p)
 	}
 	m.sweepDead()
-	if m.absent != "" {
-		putAbsent(s, t.task, m.absent)
-		return
-	}
 	t.putTask(s, t.add(reaped))
 	t.putProcesses(s)
 }
@@ -147,6 +146,7 @@ func (m *Members) stat(p *process) (procStat, error) {
 		return procStat{}, err
 	}
 	p.setStat(&stat)
+	p.orphaned = false
 	return stat, nil
 }
 
@@ -169,22 +169,23 @@ func (t *Tree) readClock(p *process) {
 		return
 	}
 	r := &p.tree
-	exec := memory.size != r.memory.size
+	// Without stat in every sample a new program shows by its address space, which hardly ever is as large.
+	renamed := memory.size != r.memory.size
 	r.memory = memory
 	switch {
 	case t.ticks:
 	case clockErr == nil:
 		r.before, r.cpu = r.cpu, max(r.cpu, cpu)
+		t.clocked = true
+		if !t.stat && (renamed || p.orphaned) {
+			t.readStat(p)
+		}
 	default:
-		// The process is there and its clock is not.
+		// The process is there and its clock is not: not now, while a thread of it takes its place in an exec, or
+		// not ever.
 		t.ticks = true
 		t.readStat(p)
-	}
-	// Without stat in every sample a new program shows by its new address space, which hardly ever is as large.
-	if exec && !t.stat && !t.ticks {
-		if _, err := m.stat(p); err != nil && !p.dead {
-			m.setFault(p, err)
-		}
+		t.ticks = !t.clocked
 	}
 }
 

@@ -276,6 +276,24 @@ func TestTreeClosesTheSum(t *testing.T) {
 	}
 }
 
+// TestTreeWithoutWaiting has a parent that ignores SIGCHLD: the kernel forgets its children, and what was seen of them
+// is the total.
+func TestTreeWithoutWaiting(t *testing.T) {
+	root := FS{Proc: t.TempDir()}
+	tree := treeOf(t, Target{FS: root, Roots: func() []int { return []int{10} }})
+	setCPU(t, root, 10, 1, 100, 50, 0)
+	var s Sample
+	for i := range 5 {
+		pid := 11 + i
+		setCPU(t, root, pid, 10, 110+i, 100, 0)
+		setChildren(t, root, pid, "")
+		setChildren(t, root, 10, fmt.Sprint(pid, " "))
+		collect(&s, tree)
+		removeProc(t, root, fmt.Sprint(pid))
+		checkNumber(t, &s, TreeCPU, 0.5+float64(i+1))
+	}
+}
+
 func TestTreeComparesWithTheCgroup(t *testing.T) {
 	root := FS{Proc: t.TempDir()}
 	setCPU(t, root, 10, 1, 100, 50, 500)

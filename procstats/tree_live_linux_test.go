@@ -166,7 +166,7 @@ func TestTreeOfLivingProcesses(t *testing.T) {
 	}
 	for i := range s.Processes {
 		// A program that is still starting grows between two readings.
-		for began := time.Now(); s.Processes[i].Command == "sleep" && !sameMemory(t, &s.Processes[i]); collect(&s, tree) {
+		for began := time.Now(); s.Processes[i].Command == "cat" && !sameMemory(t, &s.Processes[i]); collect(&s, tree) {
 			if time.Since(began) > 10*time.Second {
 				t.Fatalf("process %d never has the memory that gopsutil says", s.Processes[i].PID)
 			}
@@ -348,6 +348,111 @@ func TestTreeKeepsOrphans(t *testing.T) {
 	}
 }
 
+// TestTreeSeesWhatChanges holds that name and parent are right also where stat is not read in every sample.
+func TestTreeSeesWhatChanges(t *testing.T) {
+	parent := play(t, "parent")
+	roots := []int{parent.Process.Pid}
+	tree := treeFor(t, Target{FS: HostFS(), Roots: func() []int { return roots }}, Select(ProcessCPU))
+	var s Sample
+	collect(&s, tree)
+	endOf(t, parent.Cmd)
+	roots = nil
+	collect(&s, tree)
+	collect(&s, tree)
+	if len(s.Processes) != 1 || s.Processes[0].PPID == parent.Process.Pid {
+		t.Errorf("after the end of %d: %+v", parent.Process.Pid, s.Processes)
+	}
+
+	cmd := exec.Command("sh", "-c", "read x; exec cat")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { endOf(t, cmd) })
+	roots = []int{cmd.Process.Pid}
+	command := func() string {
+		collect(&s, tree)
+		for _, row := range s.Processes {
+			if row.PID == cmd.Process.Pid {
+				return row.Command
+			}
+		}
+		return ""
+	}
+	if got := command(); got != "sh" {
+		t.Errorf("before the exec: %q", got)
+	}
+	if _, err := fmt.Fprint(input, "to the shell\nto cat\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := output.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if got := command(); got != "cat" {
+		t.Errorf("after the exec: %q", got)
+	}
+}
+
+// TestTreeTotalUnderChurn holds, against what wait4(2) says in the end, that no time is ever counted twice, and that
+// the total does not fall while children go over into their parents.
+func TestTreeTotalUnderChurn(t *testing.T) {
+	cmd := exec.Command("sh", "-c", `for i in 1 2 3 4 5 6 7 8 9 10; do
+		for j in 1 2 3 4; do ( n=0; while [ $n -lt 4000 ]; do n=$((n+1)); done; exec true ) & done; wait
+	done`)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { endOf(t, cmd) })
+	pidfd := pidfdOf(t, cmd.Process.Pid)
+	roots, reaped := []int{cmd.Process.Pid}, Reaped{}
+	tree := treeOf(t, Target{
+		FS: HostFS(), Roots: func() []int { return roots }, Reaped: func() Reaped { return reaped },
+	})
+	var s Sample
+	var last, lastExited float64
+	check := func() {
+		t.Helper()
+		collect(&s, tree)
+		total, exited := mustNumber(t, &s, TreeCPU), mustNumber(t, &s, TreeCPUExited)
+		if total < last || exited < lastExited {
+			t.Fatalf("from %v to %v s, exited from %v to %v", last, total, lastExited, exited)
+		}
+		last, lastExited = total, exited
+		checkNumber(t, &s, TreeCPU, mustNumber(t, &s, TreeCPULive)+exited+mustNumber(t, &s, TreeCPUUnattributed))
+	}
+	for ended := 0; ended == 0; {
+		check()
+		var err error
+		ended, err = unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			t.Fatal(err)
+		}
+	}
+	check()
+	seen := last
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	truth := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	// The kernel keeps microseconds here.
+	if seen > truth.Seconds()+1e-5 {
+		t.Errorf("%v s were seen before the end, and %v s used in all", seen, truth)
+	}
+	if seen < 0.97*truth.Seconds()-0.02 {
+		t.Errorf("%v s were seen of the zombie and what it had waited for, and %v s used in all", seen, truth)
+	}
+	roots, reaped.CPU = nil, truth
+	check()
+	checkNumber(t, &s, TreeCPU, max(seen, truth.Seconds()))
+}
+
 func TestTreeCountsZombies(t *testing.T) {
 	targets := map[string]func(*testing.T, played) Target{
 		"children":  func(_ *testing.T, p played) Target { return rootsOf(p.Process.Pid) },
@@ -419,7 +524,7 @@ func TestTreeFollowsCgroups(t *testing.T) {
 			before := mustNumber(t, &s, TreeCPULive)
 			enter(t, filepath.Dir(dir), pids[0])
 			check(1, pids[1:]...)
-			if sum := mustNumber(t, &s, TreeCPULive) + mustNumber(t, &s, TreeCPUExited); sum < before {
+			if sum := mustNumber(t, &s, TreeCPULive) + mustNumber(t, &s, TreeCPUExited); sum < before-1e-9 { // rounding
 				t.Errorf("the time of the process that left is lost: %v of %v s are known", sum, before)
 			}
 			enter(t, dir, pids[0])
