@@ -50,7 +50,7 @@ func (d *Tacho) start(ctx context.Context, config *TaskConfig) (*task, error) {
 		return nil, Recoverable(err, false)
 	}
 	c, err := client.Start(ctx, client.Options{
-		Binary: d.binary, RuntimeDir: runtimeDir(own), ID: request.GetId(), Logger: d.log,
+		Binary: d.binary, RuntimeDir: runtimeDir(own), ID: request.GetId(),
 	})
 	if err != nil {
 		// A machine that is out of memory or processes now may have some later.

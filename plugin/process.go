@@ -156,6 +156,9 @@ func awaitEnd(ctx context.Context, conn *grpc.ClientConn, isAlive func() bool) b
 // Address is how the plugin is reached again.
 func (p *Process) Address() Address { return p.address }
 
+// Conn is the connection itself, for who wants to say more on it than a driver does.
+func (p *Process) Conn() grpc.ClientConnInterface { return p.conn }
+
 // Gone is closed when the plugin's process has ended.
 func (p *Process) Gone() <-chan struct{} { return p.gone }
 

@@ -1,0 +1,119 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/e2e/conformance/suite"
+	"github.com/tachograph/tacho/plugin"
+	"github.com/tachograph/tacho/plugin/config"
+)
+
+// binary is what "make build" leaves behind.
+func binary(t *testing.T) string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("executors need Linux")
+	}
+	path, err := filepath.Abs(filepath.Join("..", "..", "bin", "tacho"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("%s is not there: build it first, make build", path)
+	}
+	return path
+}
+
+// shortDir is a folder in which the paths of sockets fit into their 107 bytes.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func logger(t *testing.T) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: testLog{t}})
+}
+
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(p []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// conform runs every case as a test of its own.
+func conform(t *testing.T, subject suite.Subject) {
+	for _, c := range suite.Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			err := suite.Run(t.Context(), subject, []suite.Case{c}, func(r suite.Result) {
+				switch r.Outcome {
+				case suite.Failed:
+					t.Error(r.Detail)
+				case suite.Skipped:
+					t.Skip(r.Detail)
+				case suite.Passed:
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestInProcess(t *testing.T) {
+	path := binary(t)
+	c := driver.DefaultConfig()
+	c.RuntimeDir = filepath.Join(shortDir(t), "run")
+	conform(t, &suite.InProcess{Options: driver.Options{
+		Config: c, Version: "0.0.0-test", Binary: path, Logger: logger(t),
+	}})
+}
+
+func TestPlugin(t *testing.T) {
+	path := binary(t)
+	msgpack, diags := config.Encode(driver.ConfigSchema(), nil, nil)
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	conform(t, &suite.Plugin{
+		Options: plugin.Options{Path: path, Logger: logger(t)}, Config: msgpack,
+		Node: &driver.Node{Topology: &driver.Topology{Cores: []driver.Core{{BaseSpeed: 2000}}}},
+	})
+}
+
+// The table says so where a plugin is none.
+func TestNoPlugin(t *testing.T) {
+	path, err := exec.LookPath("true")
+	if err != nil {
+		t.Skip("there is no true(1) here")
+	}
+	for _, args := range [][]string{{}, {"-plugin", path}, {"-plugin", path, "-run", "("}} {
+		if failed, err := run(context.Background(), args, testLog{t}); err == nil {
+			t.Errorf("%q: %d failed, and no error", args, failed)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin"
+	"github.com/tachograph/tacho/plugin/config"
+)
+
+func describeCases() []Case {
+	return []Case{
+		{"plugin info", pluginInfo},
+		{"schemas are well formed", schemas},
+		{"bad config is refused", badConfig},
+		{"capabilities", capabilities},
+		{"fingerprint comes at once and is healthy", fingerprint},
+	}
+}
+
+// semver is enough of semver.org to refuse what hosts refuse.
+var semver = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`) //nolint:gochecknoglobals // constant
+
+// informer is a driver that says what plugin it is; one in this process does not.
+type informer interface {
+	Info(ctx context.Context) (plugin.Info, error)
+}
+
+func pluginInfo(ctx context.Context, e *Env) error {
+	d, ok := e.Driver.(informer)
+	if !ok {
+		return skip("not behind a plugin")
+	}
+	info, err := d.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if info.Name == "" || !semver.MatchString(info.Version) || len(info.APIVersions) == 0 {
+		return fmt.Errorf("info %+v: want a name, a semantic version and API versions", info)
+	}
+	return nil
+}
+
+func schemas(ctx context.Context, e *Env) error {
+	task, err := e.TaskConfigSchema(ctx)
+	if err != nil {
+		return err
+	}
+	if err := config.Check(task); err != nil {
+		return fmt.Errorf("task config: %w", err)
+	}
+	d, ok := e.Driver.(driver.Configurer)
+	if !ok {
+		return nil
+	}
+	own, err := d.ConfigSchema(ctx)
+	if err != nil {
+		return err
+	}
+	if own == nil { // a plugin without a configuration
+		return nil
+	}
+	if err := config.Check(own); err != nil {
+		return fmt.Errorf("plugin config: %w", err)
+	}
+	return nil
+}
+
+func badConfig(ctx context.Context, e *Env) error {
+	d, ok := e.Driver.(driver.Configurer)
+	if !ok {
+		return skip("takes no configuration")
+	}
+	for _, garbage := range [][]byte{{0xc1}, []byte("garbage"), {0xdf, 0xff, 0xff, 0xff, 0xff}} {
+		if err := d.SetConfig(ctx, garbage, nil); err == nil {
+			return fmt.Errorf("the config %x is taken", garbage)
+		}
+	}
+	if _, err := e.Capabilities(ctx); err != nil {
+		return fmt.Errorf("after that: %w", err)
+	}
+	return nil
+}
+
+func capabilities(ctx context.Context, e *Env) error {
+	c, err := e.Capabilities(ctx)
+	if err != nil {
+		return err
+	}
+	for _, mode := range c.NetworkModes {
+		if mode < driver.NetworkHost || mode > driver.NetworkNone {
+			return fmt.Errorf("network mode %d", mode)
+		}
+	}
+	if c.FSIsolation < driver.FSNone || c.FSIsolation > driver.FSUnveil {
+		return fmt.Errorf("file system isolation %d", c.FSIsolation)
+	}
+	return nil
+}
+
+func fingerprint(ctx context.Context, e *Env) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Second, errors.New("not in 5 s"))
+	defer cancel()
+	stream, err := e.Fingerprint(ctx)
+	if err != nil {
+		return err
+	}
+	f, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	if f.Err != nil {
+		return f.Err
+	}
+	if f.Health != driver.Healthy {
+		return fmt.Errorf("health %d: %s", f.Health, f.Description)
+	}
+	if len(f.Attributes) == 0 {
+		return errors.New("no attributes")
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package suite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/driver"
+)
+
+func execCases() []Case {
+	return []Case{
+		{"exec", exec},
+		{"exec gives the exit code", execExitCode},
+		{"exec is ended in time", execTimeout},
+		{"exec streams", execStreams},
+		{"exec with a terminal", execTerminal},
+		{"exec is cancelled", execCancelled},
+		{"exec of no command", execNothing},
+	}
+}
+
+// sleeper starts a task to run commands in.
+func sleeper(ctx context.Context, e *Env) (*task, error) {
+	c, err := e.Capabilities(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Exec {
+		return nil, skip("does not run commands in tasks")
+	}
+	return e.run(ctx, "exec sleep 1000")
+}
+
+func exec(ctx context.Context, e *Env) error {
+	t, err := sleeper(ctx, e)
+	if err != nil {
+		return err
+	}
+	result, err := e.ExecTask(ctx, t.ID, []string{"/bin/sh", "-c", "echo out; echo err >&2; echo $" + markerName}, 20*time.Second)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		expect("stdout", string(result.Stdout), "out\n"+e.marker+"\n"),
+		expect("stderr", string(result.Stderr), "err\n"),
+		expect("exit code", result.Exit.Code, 0),
+	)
+}
+
+func execExitCode(ctx context.Context, e *Env) error {
+	t, err := sleeper(ctx, e)
+	if err != nil {
+		return err
+	}
+	result, err := e.ExecTask(ctx, t.ID, []string{"/bin/sh", "-c", "exit 9"}, 20*time.Second)
+	if err != nil {
+		return err
+	}
+	return expect("exit code", result.Exit.Code, 9)
+}
+
+func execTimeout(ctx context.Context, e *Env) error {
+	t, err := sleeper(ctx, e)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	result, err := e.ExecTask(ctx, t.ID, []string{"/bin/sh", "-c", "sleep 77777 & wait"}, 300*time.Millisecond)
+	if err == nil && result.Exit.Successful() {
+		return fmt.Errorf("a command that was ended says %+v", result.Exit)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		return fmt.Errorf("ended after %s", took)
+	}
+	if err := await(ctx, 5*time.Second, func() bool { return len(e.processes()) == 1 }); err != nil {
+		return fmt.Errorf("processes of the command are left: %v", e.processes())
+	}
+	return nil
+}
+
+// collected is what an exec stream brought.
+type collected struct {
+	stdout, stderr bytes.Buffer
+	exit           *driver.ExitResult
+}
+
+func collect(stream driver.ExecStream) (*collected, error) {
+	c := &collected{}
+	for {
+		output, err := stream.Recv()
+		if errors.Is(err, io.EOF) && c.exit != nil {
+			return c, nil
+		}
+		if err != nil {
+			return c, fmt.Errorf("after stdout %q: %w", c.stdout.String(), err)
+		}
+		c.stdout.Write(output.Stdout)
+		c.stderr.Write(output.Stderr)
+		if output.Exit != nil {
+			c.exit = output.Exit
+		}
+	}
+}
+
+func execStreams(ctx context.Context, e *Env) error {
+	t, err := sleeper(ctx, e)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := e.ExecTaskStreaming(ctx, t.ID, driver.ExecOptions{
+		Command: []string{"/bin/sh", "-c", "cat; echo err >&2; exit 4"}})
+	if err != nil {
+		return err
+	}
+	input := strings.Repeat("0123456789abcdef", 8<<10) // more than a pipe holds
+	sent := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(stream, strings.NewReader(input))
+		sent <- errors.Join(err, stream.CloseWrite())
+	}()
+	got, err := collect(stream)
+	if err := errors.Join(err, <-sent); err != nil {
+		return err
+	}
+	if got.stdout.String() != input {
+		return fmt.Errorf("%d bytes came back of %d", got.stdout.Len(), len(input))
+	}
+	return errors.Join(
+		expect("stderr", got.stderr.String(), "err\n"),
+		expect("exit code", got.exit.Code, 4),
+	)
+}
+
+func execTerminal(ctx context.Context, e *Env) error {
+	t, err := sleeper(ctx, e)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := e.ExecTaskStreaming(ctx, t.ID, driver.ExecOptions{
+		Command: []string{"/bin/sh", "-c", "test -t 0 && test -t 1 && read line && stty size && echo \"got $line\""}, TTY: true})
+	if err != nil {
+		return err
+	}
+	if err := stream.Resize(driver.TerminalSize{Rows: 33, Columns: 101}); err != nil {
+		return err
+	}
+	if _, err := stream.Write([]byte("hello\n")); err != nil {
+		return err
+	}
+	got, err := collect(stream)
+	if err != nil {
+		return err
+	}
+	text := strings.ReplaceAll(got.stdout.String(), "\r\n", "\n")
+	if got.exit.Code != 0 || !strings.Contains(text, "33 101\n") || !strings.Contains(text, "got hello\n") {
+		return fmt.Errorf("exit %+v, the terminal showed %q", *got.exit, text)
+	}
+	return nil
+}
+
+func execCancelled(ctx context.Context, e *Env) error {
+	t, err := sleeper(ctx, e)
+	if err != nil {
+		return err
+	}
+	short, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := e.ExecTaskStreaming(short, t.ID, driver.ExecOptions{
+		Command: []string{"/bin/sh", "-c", "echo started; sleep 77777 & wait"}})
+	if err != nil {
+		return err
+	}
+	if output, err := stream.Recv(); err != nil || string(output.Stdout) != "started\n" {
+		return fmt.Errorf("%q, %w", output.Stdout, err)
+	}
+	cancel()
+	if err := await(ctx, 10*time.Second, func() bool { return len(e.processes()) == 1 }); err != nil {
+		return fmt.Errorf("processes of a command that nobody listens to are left: %v", e.processes())
+	}
+	return nil
+}
+
+func execNothing(ctx context.Context, e *Env) error {
+	t, err := sleeper(ctx, e)
+	if err != nil {
+		return err
+	}
+	for _, command := range [][]string{nil, {""}, {"/no/such/command"}} {
+		result, err := e.ExecTask(ctx, t.ID, command, 5*time.Second)
+		if err == nil && result.Exit.Successful() {
+			return fmt.Errorf("the command %q ended well", command)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,293 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/tachograph/tacho/driver"
+)
+
+func recoverCases() []Case {
+	return []Case{
+		{"recover what is known", recoverKnown},
+		{"recover a running task", recoverRunning},
+		{"recover a task that ended meanwhile", recoverEnded},
+		{"recover a task that was ended before", recoverWaited},
+		{"recover again and again", recoverOften},
+		{"recover while waited for, watched and used", recoverInUse},
+		{"recover garbage", recoverGarbage},
+		{"recover a destroyed task", recoverDestroyed},
+		{"counters go on after a recovery", recoverCounters},
+		{"the executor is killed", executorKilled},
+	}
+}
+
+func recoverKnown(ctx context.Context, e *Env) error {
+	t, err := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 6")
+	if err != nil {
+		return err
+	}
+	for range 3 {
+		if err := e.RecoverTask(ctx, t.handle); err != nil {
+			return err
+		}
+	}
+	return errors.Join(e.touch(t, "go"), e.wantExit(ctx, t, driver.ExitResult{Code: 6}))
+}
+
+// recrash crashes the driver and recovers a task with the new one.
+func (e *Env) recrash(ctx context.Context, t *task) error {
+	if err := e.crash(ctx); err != nil {
+		return err
+	}
+	if _, err := e.InspectTask(ctx, t.ID); err == nil {
+		return errors.New("the new driver knows the task: it did not crash")
+	}
+	if err := e.RecoverTask(ctx, t.handle); err != nil {
+		return fmt.Errorf("recover: %w", err)
+	}
+	return nil
+}
+
+func recoverRunning(ctx context.Context, e *Env) error {
+	t, err := e.run(ctx, "echo $$ > pid; while ! [ -e go ]; do sleep 0.05; done; exit 6")
+	if err != nil {
+		return err
+	}
+	pid, err := e.awaitFile(ctx, t, "pid")
+	if err != nil {
+		return err
+	}
+	if err := e.recrash(ctx, t); err != nil {
+		return err
+	}
+	if _, err := os.Stat("/proc/" + pid); err != nil {
+		return fmt.Errorf("the task's process: %w", err)
+	}
+	status, err := e.InspectTask(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	if err := expect("state", status.State, driver.TaskRunning); err != nil {
+		return err
+	}
+	return errors.Join(e.touch(t, "go"), e.wantExit(ctx, t, driver.ExitResult{Code: 6}))
+}
+
+func recoverEnded(ctx context.Context, e *Env) error {
+	t, err := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 6")
+	if err != nil {
+		return err
+	}
+	if err := e.subject.Crash(ctx); err != nil {
+		return err
+	}
+	if err := e.touch(t, "go"); err != nil {
+		return err
+	}
+	if err := await(ctx, 10*time.Second, func() bool { return len(e.processes()) == 0 }); err != nil {
+		return fmt.Errorf("the task does not end without its driver: %w", err)
+	}
+	if err := e.open(ctx); err != nil {
+		return err
+	}
+	if err := e.RecoverTask(ctx, t.handle); err != nil {
+		return fmt.Errorf("recover: %w", err)
+	}
+	return e.wantExit(ctx, t, driver.ExitResult{Code: 6})
+}
+
+func recoverWaited(ctx context.Context, e *Env) error {
+	t, err := e.run(ctx, "exit 6")
+	if err != nil {
+		return err
+	}
+	if err := e.wantExit(ctx, t, driver.ExitResult{Code: 6}); err != nil {
+		return err
+	}
+	if err := e.recrash(ctx, t); err != nil {
+		return err
+	}
+	return e.wantExit(ctx, t, driver.ExitResult{Code: 6})
+}
+
+func recoverOften(ctx context.Context, e *Env) error {
+	t, err := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 6")
+	if err != nil {
+		return err
+	}
+	for range 5 {
+		if err := e.recrash(ctx, t); err != nil {
+			return err
+		}
+	}
+	return errors.Join(e.touch(t, "go"), e.wantExit(ctx, t, driver.ExitResult{Code: 6}))
+}
+
+// recoverInUse crashes the driver below open calls, which must all come back, and not well.
+func recoverInUse(ctx context.Context, e *Env) error {
+	t, err := e.run(ctx, "while ! [ -e go ]; do sleep 0.05; done; exit 6")
+	if err != nil {
+		return err
+	}
+	errs := make(chan error, 2)
+	go func() {
+		if exit, err := e.WaitTask(ctx, t.ID); err == nil {
+			errs <- fmt.Errorf("wait said %+v of a task that runs on", exit)
+			return
+		}
+		errs <- nil
+	}()
+	stream, err := e.TaskStats(ctx, t.ID, 100*time.Millisecond)
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	go func() {
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		errs <- nil
+	}()
+	old := e.Driver
+	if err := e.recrash(ctx, t); err != nil {
+		return err
+	}
+	for range 2 {
+		select {
+		case err := <-errs:
+			if err != nil {
+				return err
+			}
+		case <-time.After(10 * time.Second):
+			return fmt.Errorf("a call of the crashed %T does not come back", old)
+		}
+	}
+	return errors.Join(e.touch(t, "go"), e.wantExit(ctx, t, driver.ExitResult{Code: 6}))
+}
+
+func recoverGarbage(ctx context.Context, e *Env) error {
+	t, err := e.run(ctx, "sleep 1000")
+	if err != nil {
+		return err
+	}
+	if err := e.crash(ctx); err != nil {
+		return err
+	}
+	for name, change := range map[string]func(*driver.TaskHandle){
+		"no state":        func(h *driver.TaskHandle) { h.DriverState = nil },
+		"garbage":         func(h *driver.TaskHandle) { h.DriverState = []byte("\xc1garbage") },
+		"half a state":    func(h *driver.TaskHandle) { h.DriverState = h.DriverState[:len(h.DriverState)/2] },
+		"another version": func(h *driver.TaskHandle) { h.Version = 1 << 20 },
+	} {
+		bad := *t.handle
+		change(&bad)
+		if err := e.RecoverTask(ctx, &bad); err == nil {
+			// A driver with one version of its state need not look at the number.
+			if name != "another version" {
+				return fmt.Errorf("recovered from %s", name)
+			}
+			return nil
+		}
+	}
+	if len(e.processes()) == 0 {
+		return errors.New("the task is gone after that")
+	}
+	if err := e.RecoverTask(ctx, t.handle); err != nil {
+		return fmt.Errorf("recover after that: %w", err)
+	}
+	return nil
+}
+
+func recoverDestroyed(ctx context.Context, e *Env) error {
+	t, err := e.run(ctx, "sleep 1000")
+	if err != nil {
+		return err
+	}
+	if err := e.DestroyTask(ctx, t.ID, true); err != nil {
+		return err
+	}
+	err = e.RecoverTask(ctx, t.handle)
+	if err != nil {
+		return nil //nolint:nilerr // that is what it is to say
+	}
+	// As good: it is known again, and has ended.
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err = e.wait(ctx, t)
+	return err
+}
+
+func recoverCounters(ctx context.Context, e *Env) error {
+	t, err := e.run(ctx, "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo > done; exec sleep 1000")
+	if err != nil {
+		return err
+	}
+	if _, err := e.awaitFile(ctx, t, "done"); err != nil {
+		return err
+	}
+	_, before, err := openStats(ctx, e, t, time.Second)
+	if err != nil {
+		return err
+	}
+	if err := e.recrash(ctx, t); err != nil {
+		return err
+	}
+	_, after, err := openStats(ctx, e, t, time.Second)
+	if err != nil {
+		return err
+	}
+	if after.Aggregate.CPU.Percent > 50 {
+		return fmt.Errorf("an idle task is said to use %f %% after the recovery", after.Aggregate.CPU.Percent)
+	}
+	if after.Aggregate.Memory.MaxUsage < before.Aggregate.Memory.MaxUsage {
+		return fmt.Errorf("the peak fell from %d to %d", before.Aggregate.Memory.MaxUsage, after.Aggregate.Memory.MaxUsage)
+	}
+	if after.Aggregate.CPU.ThrottledTime < before.Aggregate.CPU.ThrottledTime {
+		return fmt.Errorf("the throttled time fell from %s to %s", before.Aggregate.CPU.ThrottledTime, after.Aggregate.CPU.ThrottledTime)
+	}
+	return nil
+}
+
+// executorAttribute is where a driver with one helper process a task says which it is.
+const executorAttribute = "executor.pid"
+
+func executorKilled(ctx context.Context, e *Env) error {
+	t, err := e.run(ctx, "sleep 1000 & setsid sleep 1000 & wait")
+	if err != nil {
+		return err
+	}
+	status, err := e.InspectTask(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(status.Attributes[executorAttribute])
+	if err != nil {
+		return skip("names no executor (attribute %s)", executorAttribute)
+	}
+	executor, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(executor.Kill(), executor.Release()); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := await(ctx, time.Second, func() bool { return len(e.processes()) == 0 }); err != nil {
+		return fmt.Errorf("processes outlive their executor: %v", e.processes())
+	}
+	exit, err := e.wait(ctx, t)
+	if err != nil {
+		return err
+	}
+	if exit.Successful() || time.Since(began) > 5*time.Second {
+		return fmt.Errorf("exit %+v after %s", *exit, time.Since(began))
+	}
+	return nil
+}
