@@ -55,8 +55,10 @@ func subjects() []subject {
 		{name: "hundred", flags: fast, check: hundredRows},
 		{name: "abandon", flags: fast},
 		{name: "ignore", flags: fast, loses: true},
-		{name: "churn, SIGCHLD ignored before", workload: "churn", flags: fast,
-			launcher: []string{rig.Workload(), "launch", "-ignore-sigchld", "--"}},
+		{
+			name: "churn, SIGCHLD ignored before", workload: "churn", flags: fast,
+			launcher: []string{rig.Workload(), "launch", "-ignore-sigchld", "--"},
+		},
 		{name: "daemons", flags: fast},
 		{name: "reap-io", flags: all, check: reapedIO},
 		{name: "shared", flags: all, check: sharedOnce},
