@@ -35,7 +35,6 @@ type Executor struct {
 	children *reaper
 	launcher *launcher
 	journal  *journal
-	streams  *streams
 	self     procstats.ProcessID
 	bootID   string
 	// oomScoreAdj is what the executor was started with, and what a task gets that asks for nothing else.

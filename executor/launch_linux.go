@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -48,14 +49,13 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	if err != nil {
 		return nil, nil, refuse(codes.FailedPrecondition, err, group.Remove())
 	}
-	streams, err := openStdio(request.GetStdio(), credential)
+	streams, err := openStdio(request.GetStdio(), credential, e.tellLogs)
 	if err != nil {
-		return nil, nil, refuse(codes.InvalidArgument, err, group.Remove())
+		return nil, nil, refuse(stdioCode(err), err, group.Remove())
 	}
-	e.streams = streams
 	c := &command{
 		path: path, argv: append([]string{cmp.Or(request.GetArgv0(), request.GetCommand())}, request.GetArgs()...), env: request.GetEnv(),
-		dir: request.GetDir(), files: streams.task, credential: credential, terminal: streams.terminal, group: group,
+		dir: request.GetDir(), streams: streams, credential: credential, group: group,
 		oomScoreAdj: e.oomScoreAdj, networkNamespace: request.GetNetworkNamespace(),
 	}
 	if request.OomScoreAdj != nil {
@@ -63,7 +63,7 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	}
 	t := &task{
 		request: request, log: e.log, children: e.children, group: group, journal: e.journal, gone: make(chan struct{}),
-		limits: limits,
+		limits: limits, base: c, logs: streams.logs,
 	}
 	t.sampler = newSampler(procstats.Target{
 		FS: e.host, Cgroup: group.Cgroup, Roots: e.roots, Reaped: e.children.reaped, Dir: request.GetDiskDir(),
@@ -92,27 +92,37 @@ func refuse(code codes.Code, err error, cleaning ...error) error {
 func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 	baseline := t.sampler.get(0, false)
 	if err := t.checkRequired(baseline); err != nil {
-		return refuse(status.Code(err), err, t.sampler.close(baseline), t.group.Remove())
+		return refuse(status.Code(err), err, c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
 	}
-	pid, end, err := e.children.start(func() (int, error) { return e.launcher.fork(ctx, c) })
-	e.streams.started()
+	pid, end, err := e.children.start(func() (int, error) {
+		pid, err := e.launcher.fork(ctx, c)
+		if err == nil {
+			t.main = e.identify(pid)
+		}
+		return pid, err
+	})
 	if err != nil {
 		err = startError(c.path, err)
-		return refuse(status.Code(err), err, t.group.Remove())
+		return refuse(status.Code(err), err, c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
 	}
+	c.streams.started()
 	t.started, t.mono, t.end = time.Now(), procstats.Now(), end
-	t.main = procstats.ProcessID{PID: pid}
-	if identity, err := procstats.Identify(e.host, pid); err == nil {
-		t.main = identity.ProcessID
-	} else {
-		// The child is not reaped, so its stat is there; without it the task cannot be told from others later.
-		e.log.Error("read the main process's start time", "pid", pid, "error", err)
-	}
 	t.launched = e.launched(t)
 	t.recorder = e.newRecorder(t, baseline)
 	t.recorder.start()
 	e.journal.add("launched", fmt.Sprintf("started process %d", pid), nil)
 	return nil
+}
+
+// identify returns the identity of a child that cannot be reaped meanwhile.
+func (e *Executor) identify(pid int) procstats.ProcessID {
+	identity, err := procstats.Identify(e.host, pid)
+	if err != nil {
+		// Its stat is there even if it has ended; without it the task cannot be told from others later.
+		e.log.Error("read the main process's start time", "pid", pid, "error", err)
+		return procstats.ProcessID{PID: pid}
+	}
+	return identity.ProcessID
 }
 
 // checkRequired refuses a task of which a measurement that was asked for by name cannot be read here. Sources that
@@ -201,7 +211,7 @@ func findExecutable(name string, env []string, dir string) (string, error) {
 	candidates := []string{name}
 	if !strings.Contains(name, "/") {
 		candidates = nil
-		for _, folder := range filepath.SplitList(environment(env, "PATH")) {
+		for _, folder := range filepath.SplitList(searchPath(env)) {
 			candidates = append(candidates, filepath.Join(folder, name))
 		}
 	} else if !filepath.IsAbs(name) && dir != "" {
@@ -224,13 +234,24 @@ func findExecutable(name string, env []string, dir string) (string, error) {
 	return "", status.Errorf(codes.NotFound, "%s: command not found", name)
 }
 
-func environment(env []string, key string) string {
-	for i := len(env) - 1; i >= 0; i-- {
-		if value, found := strings.CutPrefix(env[i], key+"="); found {
+// stdioCode is the status of streams that cannot be opened: some machines have room again later.
+func stdioCode(err error) codes.Code {
+	for _, short := range []error{unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
+		if errors.Is(err, short) {
+			return codes.ResourceExhausted
+		}
+	}
+	return codes.InvalidArgument
+}
+
+// searchPath is the PATH of an environment; without one it is what execvp(3) takes instead.
+func searchPath(env []string) string {
+	for _, pair := range slices.Backward(env) {
+		if value, found := strings.CutPrefix(pair, "PATH="); found {
 			return value
 		}
 	}
-	return ""
+	return "/bin:/usr/bin"
 }
 
 // startError says why the fork or exec did not work, with the status that the caller turns into an exit code.
@@ -244,6 +265,8 @@ func startError(path string, err error) error {
 		code = codes.PermissionDenied
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
 		code = codes.ResourceExhausted
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(err).Err()
 	}
 	return status.Errorf(code, "start %s: %v", path, err)
 }

@@ -19,16 +19,15 @@ import (
 
 // command is what a launcher starts.
 type command struct {
-	path  string
-	argv  []string
-	env   []string
-	dir   string
-	files []uintptr
+	path string
+	argv []string
+	env  []string
+	dir  string
+	// streams are the descriptors 0, 1 and 2; a terminal among them becomes the controlling one of the new session.
+	streams *streams
 	// credential is nil for the executor's own user.
 	credential *syscall.Credential
-	// terminal makes files[0] the controlling terminal of the new session.
-	terminal bool
-	group    *cgroup.Group
+	group      *cgroup.Group
 	// oomScoreAdj is the task's; the executor's own is put back after the fork.
 	oomScoreAdj int
 	// networkNamespace is a path to join, or empty.
@@ -40,6 +39,8 @@ type command struct {
 // which would fire early if the Go runtime ended the thread.
 type launcher struct {
 	requests chan launchRequest
+	// done is closed when no request will be served any more.
+	done chan struct{}
 }
 
 type launchRequest struct {
@@ -52,12 +53,18 @@ type launchResult struct {
 	err error
 }
 
-func newLauncher() *launcher { return &launcher{requests: make(chan launchRequest)} }
+func newLauncher() *launcher {
+	return &launcher{requests: make(chan launchRequest), done: make(chan struct{})}
+}
+
+// errEnding says that the executor ends and starts nothing any more.
+var errEnding = errors.New("the executor is ending")
 
 // run serves fork requests until ctx ends.
 func (l *launcher) run(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	defer close(l.done)
 	for {
 		select {
 		case request := <-l.requests:
@@ -76,16 +83,18 @@ func (l *launcher) fork(ctx context.Context, c *command) (pid int, err error) {
 	case l.requests <- launchRequest{c, result}:
 		r := <-result
 		return r.pid, r.err
+	case <-l.done:
+		return 0, errEnding
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
 }
 
 func fork(c *command) (pid int, err error) {
-	attributes := &syscall.ProcAttr{Dir: c.dir, Env: c.env, Files: c.files, Sys: &syscall.SysProcAttr{
+	attributes := &syscall.ProcAttr{Dir: c.dir, Env: c.env, Files: c.streams.task, Sys: &syscall.SysProcAttr{
 		// A session of its own: signals of the caller's terminal do not reach the task twice.
 		Setsid:     true,
-		Setctty:    c.terminal,
+		Setctty:    c.streams.terminal,
 		Ctty:       0,
 		Credential: c.credential,
 	}}

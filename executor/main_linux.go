@@ -6,9 +6,11 @@ package executor
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
@@ -22,6 +24,7 @@ import (
 func Main(build string) int {
 	// Whoever started us may be gone when we write; that is no reason to die.
 	signal.Ignore(unix.SIGPIPE, unix.SIGHUP)
+	keepDescriptors()
 	folder := os.Getenv(goplugin.EnvUnixSocketDir)
 	log := newLog(folder)
 	e, err := newExecutor(log, build, folder)
@@ -56,6 +59,24 @@ func Main(build string) int {
 	return 0
 }
 
+// keepDescriptors keeps what this process inherited from its task, which gets its standard streams and nothing else:
+// neither the leash nor what a shell above the caller left open.
+func keepDescriptors() {
+	const first = 3
+	if unix.CloseRange(first, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil { // since Linux 5.11
+		return
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd >= first {
+			unix.CloseOnExec(fd)
+		}
+	}
+}
+
 // endTask sees to it that no task is left when the process ends, whatever ended the server.
 func (e *Executor) endTask() {
 	t := e.current()
@@ -75,6 +96,8 @@ func newServer(options []grpc.ServerOption) *grpc.Server {
 	const buffer = 4 << 10
 	return grpc.NewServer(append(options,
 		grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer), grpc.SharedWriteBuffer(true),
+		// What a caller may send ahead of a command that does not read its input; it would grow up to 16 MiB.
+		grpc.StaticStreamWindowSize(wire.Window), grpc.StaticConnWindowSize(wire.Window),
 	)...)
 }
 

@@ -75,6 +75,20 @@ func (r *reaper) start(fork func() (pid int, err error)) (pid int, end <-chan en
 	return pid, owner, nil
 }
 
+// errNotRunning says that a child has been reaped.
+var errNotRunning = errors.New("the process has ended")
+
+// startBeside is start where another child has not been reaped yet: as long as that is so the task has not ended, and
+// its end waits for the new child too.
+func (r *reaper) startBeside(other int, fork func() (pid int, err error)) (pid int, end <-chan ended, err error) {
+	return r.start(func() (int, error) {
+		if _, unreaped := r.owners[other]; !unreaped {
+			return 0, errNotRunning
+		}
+		return fork()
+	})
+}
+
 // whileUnreaped calls f while a child that start made cannot be reaped: its PID, and a process group of the same
 // number, are its own until then.
 func (r *reaper) whileUnreaped(pid int, f func() error) error {

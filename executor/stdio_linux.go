@@ -4,26 +4,30 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/executor/logs"
 	"github.com/tachograph/tacho/executor/proto"
 )
 
-// streams are the task's standard streams on their way into the fork.
+// streams are standard streams on their way into the fork.
 type streams struct {
-	// task holds the descriptors 0, 1 and 2 of the task.
+	// task holds the descriptors 0, 1 and 2 of the new process.
 	task     []uintptr
 	terminal bool
-	// files are the executor's copies, closed once the task has its own.
+	// files are the executor's copies, closed once the new process has its own.
 	files []*os.File
+	// logs reads the other ends, where the output goes to log files.
+	logs *logs.Collector
 }
 
-// openStdio makes the task's streams as the request says.
-func openStdio(stdio *proto.Stdio, credential *syscall.Credential) (*streams, error) {
+// openStdio makes the task's streams as the request says. Where the output goes to log files, tell hears of it.
+func openStdio(stdio *proto.Stdio, credential *syscall.Credential, tell func(logs.Event)) (*streams, error) {
 	s := &streams{}
 	var err error
 	switch stdio.GetMode() {
@@ -32,17 +36,19 @@ func openStdio(stdio *proto.Stdio, credential *syscall.Credential) (*streams, er
 	case proto.Stdio_MODE_DESCRIPTORS:
 		err = s.inherit(stdio)
 	case proto.Stdio_MODE_TERMINAL:
+		s.terminal = true
 		if err = s.inherit(stdio); err == nil {
-			err = s.makeTerminal(credential)
+			err = giveTo(credential, s.files[0])
 		}
 	case proto.Stdio_MODE_PATHS:
 		err = s.openPaths(stdio.GetStdinPath(), stdio.GetStdoutPath(), stdio.GetStderrPath())
+	case proto.Stdio_MODE_LOGS:
+		err = s.openLogs(stdio, credential, tell)
 	default:
 		err = fmt.Errorf("standard streams: unknown mode %d", stdio.GetMode())
 	}
 	if err != nil {
-		s.started()
-		return nil, err
+		return nil, errors.Join(err, s.abandon())
 	}
 	return s, nil
 }
@@ -71,17 +77,6 @@ func (s *streams) inherit(stdio *proto.Stdio) error {
 	return nil
 }
 
-// makeTerminal prepares the pseudo terminal's slave as the controlling terminal of the task's user.
-func (s *streams) makeTerminal(credential *syscall.Credential) error {
-	s.terminal = true
-	if credential != nil {
-		if err := s.files[0].Chown(int(credential.Uid), -1); err != nil {
-			return fmt.Errorf("standard streams: %w", err)
-		}
-	}
-	return nil
-}
-
 // openPaths opens files or FIFOs; an empty path is /dev/null.
 func (s *streams) openPaths(stdin, stdout, stderr string) error {
 	for i, path := range []string{stdin, stdout, stderr} {
@@ -90,6 +85,41 @@ func (s *streams) openPaths(stdin, stdout, stderr string) error {
 			return fmt.Errorf("standard streams: %w", err)
 		}
 		s.add(f)
+	}
+	return nil
+}
+
+// openLogs makes pipes that are read into log files.
+func (s *streams) openLogs(stdio *proto.Stdio, credential *syscall.Credential, tell func(logs.Event)) error {
+	stdin, err := openStream(stdio.GetStdinPath(), true)
+	if err != nil {
+		return fmt.Errorf("standard streams: %w", err)
+	}
+	s.add(stdin)
+	o := stdio.GetLogs()
+	s.logs, err = logs.Open(logs.Options{
+		Dir: o.GetDir(), Prefix: o.GetPrefix(), MaxFileBytes: o.GetMaxFileBytes(), MaxFiles: int(o.GetMaxFiles()),
+		DropOnFull: o.GetDropOnFull(), Tell: tell,
+	})
+	if err != nil {
+		return fmt.Errorf("standard streams: %w", err)
+	}
+	stdout, stderr := s.logs.TakeWriters()
+	s.add(stdout)
+	s.add(stderr)
+	return giveTo(credential, stdout, stderr)
+}
+
+// giveTo makes a user the owner of their streams, pipes or terminals: without that /dev/stdout and /dev/tty cannot be
+// opened, because they belong to whoever made them.
+func giveTo(credential *syscall.Credential, files ...*os.File) error {
+	if credential == nil {
+		return nil
+	}
+	for _, f := range files {
+		if err := f.Chown(int(credential.Uid), -1); err != nil { // a terminal keeps its group, which is tty
+			return fmt.Errorf("standard streams: %w", err)
+		}
 	}
 	return nil
 }
@@ -121,4 +151,13 @@ func (s *streams) started() {
 		_ = f.Close() //nolint:errcheck // the task has its own copy; nothing was written through this one
 	}
 	s.files = nil
+}
+
+// abandon closes everything, for a task that is not started.
+func (s *streams) abandon() error {
+	s.started()
+	if s.logs == nil {
+		return nil
+	}
+	return s.logs.Close()
 }

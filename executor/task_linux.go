@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/executor/logs"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
@@ -35,6 +36,10 @@ type task struct {
 	sampler  *sampler
 	recorder *recorder
 	journal  *journal
+	// base is how the main process was started, and what further commands in the task have in common with it.
+	base *command
+	// logs writes the task's output to files; nil where it goes elsewhere.
+	logs *logs.Collector
 
 	main    procstats.ProcessID
 	started time.Time
@@ -65,11 +70,13 @@ func (t *task) run(ctx context.Context) {
 		timer := time.AfterFunc(timeout, func() { t.stop(record.TimedOut, 0, t.killGrace()) })
 		defer timer.Stop()
 	}
+	finishLogs := t.collectLogs()
 	end := <-t.end
 	t.mainEnded(end)
 	t.awaitChildren()
 	stopSampling()
 	recording.Wait()
+	finishLogs()
 	t.finish(end)
 }
 
