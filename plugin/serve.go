@@ -42,14 +42,24 @@ func Serve(info Info, served Served, logger hclog.Logger) {
 	})
 }
 
+// Register puts both services of a driver on a server of any kind.
+func Register(server *grpc.Server, info Info, served Served) {
+	registerBase(server, info, served)
+	registerDriver(server, served)
+}
+
+func registerBase(server *grpc.Server, info Info, served Served) {
+	base.RegisterBasePluginServer(server, &baseServer{info: info, driver: served})
+}
+
+func registerDriver(server *grpc.Server, served Served) {
+	drivers.RegisterDriverServer(server, &driverServer{driver: served})
+}
+
 func plugins(info Info, served Served) goplugin.PluginSet {
 	return goplugin.PluginSet{
-		baseName: &service{register: func(s *grpc.Server) {
-			base.RegisterBasePluginServer(s, &baseServer{info: info, driver: served})
-		}},
-		driverName: &service{register: func(s *grpc.Server) {
-			drivers.RegisterDriverServer(s, &driverServer{driver: served})
-		}},
+		baseName:   &service{register: func(s *grpc.Server) { registerBase(s, info, served) }},
+		driverName: &service{register: func(s *grpc.Server) { registerDriver(s, served) }},
 	}
 }
 

@@ -1,0 +1,335 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin"
+)
+
+// TestMain lets the test binary be a plugin executable.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 1 && plugin.Requested() {
+		plugin.Serve(plugin.Info{Name: "fake", Version: "1.2.3"}, newFake(), hclog.NewNullLogger())
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func options(t *testing.T) plugin.Options {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Short: the path of a unix socket is limited to 107 bytes.
+	dir, err := os.MkdirTemp("/tmp", "tacho")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return plugin.Options{Path: self, SocketDir: dir}
+}
+
+func within(t *testing.T, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s: not in 20 s", what)
+	}
+}
+
+func kill(t *testing.T, address plugin.Address) {
+	t.Helper()
+	if err := syscall.Kill(address.Process.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStartAndClose(t *testing.T) {
+	o := options(t)
+	p, err := plugin.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := p.Info(t.Context())
+	if err != nil || info.Name != "fake" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Errorf("close again: %v", err)
+	}
+	if err := syscall.Kill(p.Address().Process.PID, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the plugin's process is left: %v", err)
+	}
+	if entries, err := os.ReadDir(o.SocketDir); err != nil || len(entries) > 0 {
+		t.Errorf("left in the folder of sockets: %v, %v", entries, err)
+	}
+}
+
+func TestGone(t *testing.T) {
+	p, err := plugin.Start(options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan error, 1)
+	go func() {
+		_, err := p.WaitTask(context.Background(), "long")
+		waited <- err
+	}()
+	kill(t, p.Address())
+	within(t, "the end of the plugin", p.Gone())
+	if err := <-waited; !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("a call in flight: %v, want %v", err, driver.ErrUnavailable)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	o := options(t)
+	info, err := plugin.Describe(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(plugin.Info{Name: "fake", Version: "1.2.3", APIVersions: []string{"v0.1.0"}}, info); d != "" {
+		t.Errorf("info (-want +got):\n%s", d)
+	}
+	o.Path = "/bin/true"
+	if _, err := plugin.Describe(t.Context(), o); err == nil {
+		t.Error("/bin/true is a plugin")
+	}
+	o.Path = "/no/such/plugin"
+	if _, err := plugin.Describe(t.Context(), o); err == nil {
+		t.Error("a file that is not there is a plugin")
+	}
+}
+
+func TestDiscover(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"b": 0o755, "a": 0o700, "readme": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for link, to := range map[string]string{"link": filepath.Join(dir, "a"), "broken": filepath.Join(dir, "nothing")} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := plugin.Discover(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, o := range found {
+		names = append(names, o.Name())
+	}
+	if d := cmp.Diff([]string{"a", "b", "link"}, names); d != "" {
+		t.Errorf("found (-want +got):\n%s", d)
+	}
+	if found, err := plugin.Discover(filepath.Join(dir, "nothing")); err != nil || found != nil {
+		t.Errorf("in a folder that is not there: %v, %v", found, err)
+	}
+}
+
+func TestReattach(t *testing.T) {
+	first, err := plugin.Start(options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := first.Address()
+	// go-plugin has a goroutine that waits for the process; the process itself must not notice.
+	if err := first.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := plugin.Reattach(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := second.Info(t.Context()); err != nil || info.Name != "fake" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if err := second.Detach(); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, change := range map[string]func(*plugin.Address){
+		"start time": func(a *plugin.Address) { a.Process.Start++ },
+		"boot":       func(a *plugin.Address) { a.BootID = "another" },
+		"process":    func(a *plugin.Address) { a.Process.PID = 1 << 22 },
+	} {
+		wrong := address
+		change(&wrong)
+		if p, err := plugin.Reattach(t.Context(), wrong); !errors.Is(err, plugin.ErrLost) {
+			t.Errorf("another %s: %v, %v", name, p, err)
+		}
+	}
+
+	third, err := plugin.Reattach(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := third.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the end of the plugin", third.Gone())
+	if p, err := plugin.Reattach(t.Context(), address); !errors.Is(err, plugin.ErrLost) {
+		t.Errorf("after its end: %v, %v", p, err)
+	}
+}
+
+// A reattached plugin that does not end when it is asked is killed, and that one only.
+func TestReattachedIsKilled(t *testing.T) {
+	first, err := plugin.Start(options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := plugin.Reattach(t.Context(), first.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(p.Address().Process.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the end of the plugin", p.Gone())
+}
+
+// hosted is a host with one good and one lost task.
+type hosted struct {
+	*plugin.Host
+	moved chan plugin.Address
+
+	mu        sync.Mutex // guards following
+	abandoned []string
+}
+
+func newHosted(t *testing.T) *hosted {
+	t.Helper()
+	h := &hosted{moved: make(chan plugin.Address, 10)}
+	handle := func(id string) *driver.TaskHandle {
+		return &driver.TaskHandle{Config: &driver.TaskConfig{ID: id}, DriverState: []byte("state")}
+	}
+	h.Host = plugin.NewHost(plugin.HostConfig{
+		Options: options(t), Config: []byte{0x80},
+		Handles: func() []*driver.TaskHandle { return []*driver.TaskHandle{handle("lost"), handle("recovered")} },
+		Abandoned: func(handle *driver.TaskHandle, err error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.abandoned = append(h.abandoned, handle.Config.ID)
+		},
+		Moved: func(a plugin.Address) { h.moved <- a },
+	})
+	return h
+}
+
+func TestHost(t *testing.T) {
+	h := newHosted(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := h.Driver().Capabilities(ctx); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("before Open: %v", err)
+	}
+	if err := h.Open(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	ran := make(chan error, 1)
+	go func() { ran <- h.Run(ctx) }()
+	d := h.Driver()
+	first := <-h.moved
+	for range 3 {
+		if _, err := d.InspectTask(ctx, "recovered"); err != nil {
+			t.Fatal(err)
+		}
+		address, ok := h.Address()
+		if !ok {
+			t.Fatal("no address of a plugin that runs")
+		}
+		kill(t, address)
+		if next := <-h.moved; next.Process == address.Process {
+			t.Errorf("moved from %v to %v", address, next)
+		}
+		// Nobody sees the new process before it has recovered its tasks.
+		if _, err := d.InspectTask(ctx, "recovered"); err != nil {
+			t.Fatalf("after a restart: %v", err)
+		}
+	}
+	cancel()
+	if err := <-ran; err != nil {
+		t.Error(err)
+	}
+	if d := cmp.Diff([]string{"lost", "lost", "lost", "lost"}, h.abandoned); d != "" {
+		t.Errorf("abandoned (-want +got):\n%s", d)
+	}
+	address, _ := h.Address()
+	if address.Process == first.Process {
+		t.Error("the plugin was not started again")
+	}
+	if err := h.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if _, ok := h.Address(); ok {
+		t.Error("an address after Close")
+	}
+}
+
+func TestHostReattaches(t *testing.T) {
+	h := newHosted(t)
+	if err := h.Open(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	address := <-h.moved
+	if err := h.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	next := newHosted(t)
+	if err := next.Open(t.Context(), &address); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-next.moved; got != address {
+		t.Errorf("another plugin: %v, want %v", got, address)
+	}
+	if err := next.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	last := newHosted(t)
+	if err := last.Open(t.Context(), &address); err != nil {
+		t.Fatalf("where the plugin is gone: %v", err)
+	}
+	if got := <-last.moved; got == address {
+		t.Error("reattached to a plugin that is gone")
+	}
+	if err := last.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
