@@ -14,10 +14,10 @@ import (
 // namespace. An error is found before anything is appended.
 func appendPIDs(pids []int, data []byte) (all []int, unseen int, err error) {
 	all = pids
-	n, digits := 0, 0
+	n, digits := int64(0), 0
 	for i := 0; i <= len(data); i++ {
 		if i < len(data) && data[i] >= '0' && data[i] <= '9' {
-			n, digits = n*10+int(data[i]-'0'), digits+1
+			n, digits = n*10+int64(data[i]-'0'), digits+1
 			if n > math.MaxInt32 {
 				return pids, 0, errFormat
 			}
@@ -31,7 +31,7 @@ func appendPIDs(pids []int, data []byte) (all []int, unseen int, err error) {
 		case n == 0:
 			unseen++
 		default:
-			all = append(all, n)
+			all = append(all, int(n))
 		}
 		n, digits = 0, 0
 	}

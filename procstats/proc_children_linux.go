@@ -76,7 +76,7 @@ func (m *Members) findChildren(p *process) {
 	if oneThread := err == nil && folder.Nlink == 3 && m.target.FS.Live; oneThread {
 		err = m.appendChildren(p)
 	} else {
-		err = m.appendThreadsChildren(p, task)
+		err = m.appendThreadsChildren(task)
 	}
 	if errors.Is(err, unix.ENOENT) && m.verify(p) == nil {
 		m.tree.scans = true
@@ -98,7 +98,7 @@ func (m *Members) appendChildren(p *process) error {
 
 // appendThreadsChildren reads the children of every thread into m.pids. It goes through the process's own folder:
 // that cannot become another's. ENOENT is returned where no thread has a children file.
-func (m *Members) appendThreadsChildren(p *process, task keptFile) error {
+func (m *Members) appendThreadsChildren(task keptFile) error {
 	if err := m.listThreads(task); err != nil {
 		return err
 	}
