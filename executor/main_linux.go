@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/hashicorp/go-hclog"
@@ -22,8 +23,8 @@ import (
 
 // Main is the executor process. It returns the exit code when its task and its caller are done with it.
 func Main(build string) int {
-	// Whoever started us may be gone when we write; that is no reason to die.
-	signal.Ignore(unix.SIGPIPE, unix.SIGHUP)
+	inherited := ignoredSignals()
+	surviveSignals(inherited)
 	keepDescriptors()
 	folder := os.Getenv(goplugin.EnvUnixSocketDir)
 	log := newLog(folder)
@@ -32,6 +33,7 @@ func Main(build string) int {
 		fmt.Fprintln(os.Stderr, "tacho executor:", err)
 		return 1
 	}
+	e.inherited = inherited
 	// go-plugin's socket would be open to everybody; see greet.
 	e.umask = unix.Umask(0o177)
 	e.start()
@@ -75,6 +77,30 @@ func keepDescriptors() {
 			unix.CloseOnExec(fd)
 		}
 	}
+}
+
+// ignoredSignals lists the signals that whoever started us ignores, which the task is to ignore as well: nohup(1), and
+// the shell's background jobs. The Go runtime keeps only SIGHUP and SIGINT as they were found; a shell ignores SIGQUIT
+// together with SIGINT.
+func ignoredSignals() []os.Signal {
+	var list []os.Signal
+	if signal.Ignored(unix.SIGHUP) {
+		list = append(list, unix.SIGHUP)
+	}
+	if signal.Ignored(unix.SIGINT) {
+		list = append(list, unix.SIGINT, unix.SIGQUIT)
+	}
+	return list
+}
+
+// surviveSignals keeps the executor alive when its caller's terminal or pipe is gone. The signals are caught and not
+// ignored, because a task inherits what is ignored.
+func surviveSignals(inherited []os.Signal) {
+	caught := []os.Signal{unix.SIGPIPE}
+	if !slices.Contains(inherited, os.Signal(unix.SIGHUP)) {
+		caught = append(caught, unix.SIGHUP)
+	}
+	signal.Notify(make(chan os.Signal, 1), caught...) // nobody reads it: what does not fit is dropped
 }
 
 // endTask sees to it that no task is left when the process ends, whatever ended the server.
