@@ -140,6 +140,8 @@ func (o *runOptions) check(args []string) (selection procstats.Selection, path s
 	switch {
 	case o.interval < 10*time.Millisecond:
 		return selection, "", usagef("--interval %s: the shortest is 10ms", o.interval)
+	case o.reportInterval <= 0:
+		return selection, "", usagef("--report-interval %s: it takes a time above 0", o.reportInterval)
 	case o.reportInterval < o.interval:
 		o.reportInterval = o.interval
 	}

@@ -63,6 +63,9 @@ func (s *session) run(ctx context.Context) error {
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded()...)
+	if signal.Ignored(unix.SIGINT) {
+		signal.Ignore(unix.SIGQUIT) // a shell ignores both for its background jobs; Go keeps only the one
+	}
 	defer signal.Stop(signals)
 	launched, err := s.start(ctx)
 	if err != nil {
@@ -254,9 +257,17 @@ func markLost(dir string) error {
 	return errors.Join(store.Put(r), store.Close())
 }
 
-// forwarded lists the signals that are passed on to the command.
+// forwarded lists the signals that are passed on to the command: those that were ignored when we started, as nohup
+// does, stay ignored, here and in the command.
 func forwarded() []os.Signal {
-	return []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
+	list := []os.Signal{unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2}
+	if !signal.Ignored(unix.SIGHUP) {
+		list = append(list, unix.SIGHUP)
+	}
+	if !signal.Ignored(unix.SIGINT) {
+		list = append(list, unix.SIGINT, unix.SIGQUIT)
+	}
+	return list
 }
 
 // pass sends signals on to the command. What a terminal sends to a whole group goes to the command's whole group.

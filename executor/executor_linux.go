@@ -40,6 +40,8 @@ type Executor struct {
 	// oomScoreAdj is what the executor was started with, and what a task gets that asks for nothing else.
 	oomScoreAdj int
 	umask       int
+	// inherited are the signals that the task is to ignore, because our caller does.
+	inherited []os.Signal
 
 	ctx    context.Context // ends with the executor
 	cancel context.CancelFunc
@@ -156,9 +158,9 @@ func (e *Executor) newRecord(t *task) *record.Record {
 	return &record.Record{
 		SchemaVersion: record.SchemaVersion, TachoVersion: e.build, State: record.Running,
 		ID: request.GetId(), Command: command, Dir: request.GetDir(), User: request.GetUser(),
-		Message: request.GetMessage(), PID: t.main.PID, StartTicks: t.main.Start, BootID: e.bootID,
+		Message: request.GetMessage(), BootID: e.bootID,
 		Executor:  &record.Process{PID: e.self.PID, StartTicks: e.self.Start},
-		StartedAt: t.started, Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
+		StartedAt: time.Now(), Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
 		Absent:    map[string]string{},
 		Cgroup:    &record.Cgroup{Layout: t.group.Layout(), Placement: string(t.group.Placement), V2: t.group.V2, V1: t.group.V1},
 		Limits:    limitsToRecord(t.limits),

@@ -94,6 +94,8 @@ func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 	if err := t.checkRequired(baseline); err != nil {
 		return refuse(status.Code(err), err, c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
 	}
+	t.recorder = e.newRecorder(t, baseline)
+	t.recorder.start() // before the fork: whatever happens then, there is a record
 	pid, end, err := e.children.start(func() (int, error) {
 		pid, err := e.launcher.fork(ctx, c)
 		if err == nil {
@@ -106,10 +108,9 @@ func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 		return refuse(status.Code(err), err, c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
 	}
 	c.streams.started()
-	t.started, t.mono, t.end = time.Now(), procstats.Now(), end
+	t.started, t.end = c.forked, end
 	t.launched = e.launched(t)
-	t.recorder = e.newRecorder(t, baseline)
-	t.recorder.start()
+	t.recorder.started(t.main, t.started)
 	e.journal.add("launched", fmt.Sprintf("started process %d", pid), nil)
 	return nil
 }
@@ -171,12 +172,12 @@ func (e *Executor) newRecorder(t *task, baseline *procstats.Sample) *recorder {
 	options := t.request.GetRecord()
 	r := &recorder{
 		log: e.log, interval: time.Duration(options.GetIntervalNs()), report: time.Duration(options.GetReportIntervalNs()),
-		sampler: t.sampler, started: t.started, baseline: baseline, info: e.newRecord(t),
+		sampler: t.sampler, baseline: baseline, info: e.newRecord(t),
 	}
 	r.report = max(r.report, r.interval)
 	// The baseline opens the window, so that the first report has a delta.
-	r.whole.Add(baseline)
-	r.current.Add(baseline)
+	r.whole.Add(record.Baseline(baseline))
+	r.current.Add(record.Baseline(baseline))
 	if dir := options.GetDir(); dir != "" {
 		store, err := record.Open(dir)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,6 +33,8 @@ type command struct {
 	oomScoreAdj int
 	// networkNamespace is a path to join, or empty.
 	networkNamespace string
+	// forked is set just before the fork.
+	forked time.Time
 }
 
 // launcher forks on one OS thread that lives as long as the executor. Two things belong to the forking thread and
@@ -116,6 +119,7 @@ func enterAndFork(c *command, attributes *syscall.ProcAttr, visit bool) (pid int
 	}
 	restore, err := lendOOMScore(c.oomScoreAdj)
 	if err == nil {
+		c.forked = time.Now() // joining cgroups can take long, and is not the task's time
 		pid, err = syscall.ForkExec(c.path, c.argv, attributes)
 		err = errors.Join(err, restore())
 	}

@@ -23,7 +23,7 @@ type recorder struct {
 
 	info     *record.Record
 	sampler  *sampler
-	started  time.Time
+	forked   time.Time
 	baseline *procstats.Sample
 	// The whole run and the current report; used by run, and by finish after it.
 	whole, current procstats.Window
@@ -31,8 +31,17 @@ type recorder struct {
 	reportEnds     time.Duration
 }
 
-// start writes the record of a task that has just been started.
-func (r *recorder) start() {
+// start writes the record of a task that is about to be started.
+func (r *recorder) start() { r.put() }
+
+// started completes it with the main process.
+func (r *recorder) started(main procstats.ProcessID, forked time.Time) {
+	r.forked = forked
+	r.info.PID, r.info.StartTicks, r.info.StartedAt = main.PID, main.Start, forked
+	r.put()
+}
+
+func (r *recorder) put() {
 	if r.store == nil {
 		return
 	}
@@ -91,7 +100,7 @@ func (r *recorder) writeReport(rows *procstats.Sample) {
 // finish completes the record with the final totals and writes it.
 func (r *recorder) finish(final *procstats.Sample, end ended, cause record.Verdict) (*record.Record, *proto.Exit) {
 	info := r.info
-	wall := end.at.Sub(r.started)
+	wall := end.at.Sub(r.forked)
 	seconds := wall.Seconds()
 	info.State, info.EndedAt, info.WallSeconds = record.Exited, end.at, &seconds
 	exit := &proto.Exit{EndedAtUnixNs: end.at.UnixNano()}
@@ -113,10 +122,8 @@ func (r *recorder) finish(final *procstats.Sample, end ended, cause record.Verdi
 	r.current.Add(merged)
 	r.writeReport(rows)
 	r.fillFinal(merged, wall)
+	r.put()
 	if r.store != nil {
-		if err := r.store.Put(info); err != nil {
-			r.log.Error("write the record", "error", err)
-		}
 		if err := r.store.Close(); err != nil {
 			r.log.Error("close the record", "error", err)
 		}
@@ -148,4 +155,8 @@ func (r *recorder) fillFinal(merged *procstats.Sample, wall time.Duration) {
 	info.Processes = record.ProcessesOf(&r.whole, merged, r.interval > 0)
 	info.Peak = record.PeakOf(&r.whole, r.last)
 	info.Sources = record.SourcesOf(r.sampler.describe())
+	if r.sampler.lostChildren() {
+		info.Notes = append(info.Notes,
+			"a process ignored SIGCHLD and there is no cgroup: what its children used is only known as far as they were sampled")
+	}
 }

@@ -83,6 +83,11 @@ func (s *sampler) get(maxAge time.Duration, rows bool) *procstats.Sample {
 	return s.totalsCache.Get(maxAge)
 }
 
+// lostChildren reports that processes of the task were not waited for, so that without a cgroup their time is lost.
+func (s *sampler) lostChildren() bool {
+	return !s.target.Cgroup.Exists() && (s.totals.LostChildren() || s.rows.LostChildren())
+}
+
 // describe says what each selected source can do here.
 func (s *sampler) describe() []procstats.Description {
 	return append(s.totals.Describe(), s.rows.Describe()...)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"time"
 
@@ -54,6 +55,9 @@ func (e *Executor) greet() {
 	if !e.greeted {
 		e.greeted = true
 		unix.Umask(e.umask)
+		if len(e.inherited) > 0 {
+			signal.Ignore(e.inherited...) // go-plugin has begun to catch SIGINT
+		}
 	}
 }
 

@@ -43,7 +43,6 @@ type task struct {
 
 	main    procstats.ProcessID
 	started time.Time
-	mono    procstats.Stamp
 	end     <-chan ended
 
 	// gone is closed when nothing is left of the task and its record is whole; exit and final are set then.
@@ -208,7 +207,7 @@ func (t *task) finish(end ended) {
 		t.killTimer.Stop()
 	}
 	t.mu.Unlock()
-	final := t.sampler.get(0, false)
+	final := t.sampler.get(0, true)
 	if err := t.sampler.close(final); err != nil {
 		t.log.Error("close kernel files", "error", err)
 	}

@@ -38,7 +38,8 @@ type History struct {
 //nolint:gochecknoglobals // constant lists
 var (
 	cpuSources     = [...]ID{CgroupCPUUsage, TreeCPU, RusageCPU, PortableCPU}
-	memorySources  = [...]ID{SmapsPSS, TreeRSS, PortableRSS}
+	// smaps_pss_bytes is truer and not among them: it has a slow clock of its own, and an old reading is no reading.
+	memorySources  = [...]ID{TreeRSS, PortableRSS}
 	peakSources    = [...]ID{CgroupMemoryPeak, TreeRSS, PortableRSS, RusageMaxRSS}
 	ioReadSources  = [...]ID{CgroupIORead, TreeIORead, CgroupBlkioRead, RusageInblock}
 	ioWriteSources = [...]ID{CgroupIOWrite, TreeIOWrite, CgroupBlkioWrite, RusageOublock}
@@ -46,7 +47,6 @@ var (
 	cgroupMemory = [...]ID{
 		CgroupMemoryCurrent, CgroupMemoryActiveFile, CgroupMemoryInactiveFile, CgroupMemorySlabReclaimable,
 	}
-	// memoryNeeds has no smaps_pss_bytes: it is taken where it is selected, and too costly to be selected unasked.
 	memoryNeeds = [...]ID{
 		CgroupMemoryCurrent, CgroupMemoryActiveFile, CgroupMemoryInactiveFile, CgroupMemorySlabReclaimable,
 		TreeRSS, PortableRSS,
@@ -188,18 +188,20 @@ func memoryHeadline(s *Sample) HeadlineValue {
 	return v
 }
 
-// memoryPeakHeadline is the kernel's own record, else the largest of the caller's samples, else the largest process.
+// memoryPeakHeadline is the kernel's own record, else the larger of the caller's samples and of the largest process
+// that was reaped: where that is larger, the samples missed it.
 func memoryPeakHeadline(s *Sample, sampled Reading) HeadlineValue {
 	if value, ok := s.Task.Number(CgroupMemoryPeak); ok {
 		return takenFrom(HeadlineMemoryPeak, value, CgroupMemoryPeak)
 	}
-	if value, ok := sampled.Number(); ok && rowOf(sampled.id) != nil {
+	largest, reaped := s.Task.Number(RusageMaxRSS)
+	if value, ok := sampled.Number(); ok && value >= largest && rowOf(sampled.id) != nil {
 		v := takenFrom(HeadlineMemoryPeak, value, sampled.id)
 		v.Guarantee = Sampled
 		return v
 	}
-	if value, ok := s.Task.Number(RusageMaxRSS); ok {
-		return takenFrom(HeadlineMemoryPeak, value, RusageMaxRSS)
+	if reaped {
+		return takenFrom(HeadlineMemoryPeak, largest, RusageMaxRSS)
 	}
 	return noHeadline(HeadlineMemoryPeak, whyNone(s, peakSources[:]))
 }

@@ -20,6 +20,7 @@ type ioSource struct {
 	// most holds what each total has said at most: the order of reading never counts twice, but what was read of a
 	// process that is then reaped is missing until its parent is read again.
 	most   ioCounters
+	missed int64 // reaped processes whose last values could not be read
 	closed bool
 }
 
@@ -58,7 +59,8 @@ func (o *ioSource) Describe() Description {
 func (o *ioSource) Collect(s *Sample) {
 	var reaped ioCounters
 	if o.target.Reaped != nil {
-		reaped = o.target.Reaped().IO.counters()
+		sum := o.target.Reaped()
+		reaped, o.missed = sum.IO.counters(), sum.IOMissed
 	}
 	m := o.members
 	if m.refresh(s); m.absent != "" {
@@ -115,7 +117,13 @@ func (o *ioSource) putTask(s *Sample, sum ioCounters) {
 			s.SetAbsent(id, reason)
 			continue
 		}
-		s.SetNumber(id, float64(o.most[slices.Index(ioTreeIDs[:], id)]))
+		most := o.most[slices.Index(ioTreeIDs[:], id)]
+		if most == 0 && o.missed > 0 {
+			// A zombie's file belongs to root: without privilege nothing is known of who came and went unseen.
+			s.SetAbsent(id, fmt.Sprintf("%d processes ended before their io could be read", o.missed))
+			continue
+		}
+		s.SetNumber(id, float64(most))
 	}
 }
 

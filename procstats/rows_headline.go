@@ -28,7 +28,7 @@ var headlineRows = [...]Measurement{
 	{
 		ID: HeadlineMemory, Name: "memory_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
-		File: "cgroup_memory_current_bytes - cgroup_memory_active_file_bytes - cgroup_memory_inactive_file_bytes - cgroup_memory_slab_reclaimable_bytes (v1 has no slab there: upper_bound), at least 0; else smaps_pss_bytes, tree_rss_bytes, portable_rss_bytes",
+		File: "cgroup_memory_current_bytes - cgroup_memory_active_file_bytes - cgroup_memory_inactive_file_bytes - cgroup_memory_slab_reclaimable_bytes (v1 has no slab there: upper_bound), at least 0; else tree_rss_bytes, portable_rss_bytes",
 		Help: "Memory the task needs: what the kernel cannot take back from it without swap.",
 	},
 	{
@@ -40,7 +40,7 @@ var headlineRows = [...]Measurement{
 	{
 		ID: HeadlineMemoryPeak, Name: "memory_peak_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
-		File:    "cgroup_memory_peak_bytes, else the largest of all samples of tree_rss_bytes or portable_rss_bytes (sampled), else rusage_maxrss_bytes",
+		File:    "cgroup_memory_peak_bytes, else the larger of all samples of tree_rss_bytes or portable_rss_bytes (sampled) and of rusage_maxrss_bytes",
 		Help:    "The most memory the task ever held.",
 		Pitfall: "From a cgroup it has the page cache in it, like the limit. From rusage it is that of the largest process, which may have inherited it from its launcher.",
 	},

@@ -18,6 +18,19 @@ func trueAfterEnd() procstats.Selection {
 	)
 }
 
+// Baseline returns what a sample from before the start of a task says of it: its counters. The gauges are those of an
+// empty cgroup, nobody's memory.
+func Baseline(before *procstats.Sample) *procstats.Sample {
+	counters := *before
+	counters.Task = nil
+	for _, reading := range before.Task {
+		if m, known := procstats.Lookup(reading.ID()); known && m.Kind == procstats.Counter {
+			counters.Task.Put(reading)
+		}
+	}
+	return &counters
+}
+
 // MergeFinal returns the final totals with the gauges of the last sample while the task lived. rows is nil where
 // nothing was sampled.
 func MergeFinal(final, rows *procstats.Sample) *procstats.Sample {

@@ -76,14 +76,14 @@ func reduce(m procstats.Measurement, of func(procstats.ID, procstats.Reduction) 
 
 func usageProcesses(w *procstats.Window, rows *procstats.Sample) *UsageProcesses {
 	p := &UsageProcesses{Rows: []UsageRow{}, Omitted: rows.Omitted}
-	live := make(map[procstats.ProcessID]bool, len(rows.Processes))
-	for i := range rows.Processes {
-		live[rows.Processes[i].ProcessID] = true
-	}
+	seen := make(map[procstats.ProcessID]*procstats.ProcessWindow)
 	for _, process := range w.Processes() {
-		if live[process.ProcessID] {
-			p.Rows = append(p.Rows, usageRow(&process))
-		}
+		seen[process.ProcessID] = &process
+	}
+	// The rows are those of the last sample, so that they add up with its own exited and unattributed; the window
+	// only adds what it reduced of them.
+	for i := range rows.Processes {
+		p.Rows = append(p.Rows, usageRow(&rows.Processes[i], seen[rows.Processes[i].ProcessID]))
 	}
 	if seconds, ok := rows.Task.Number(procstats.TreeCPUExited); ok {
 		p.Exited.CPUSeconds = &seconds
@@ -100,19 +100,27 @@ func usageProcesses(w *procstats.Window, rows *procstats.Sample) *UsageProcesses
 	return p
 }
 
-func usageRow(p *procstats.ProcessWindow) UsageRow {
+func usageRow(p *procstats.ProcessRow, w *procstats.ProcessWindow) UsageRow {
 	row := UsageRow{
 		PID: p.PID, StartTicks: p.Start, PPID: p.PPID, Command: p.Command, Measurements: map[string]Reduced{},
 	}
-	for _, m := range procstats.Table() {
-		if m.Scope != procstats.ProcessScope || m.Kind == procstats.Category || m.Kind == procstats.Label {
+	for _, reading := range p.Readings {
+		m, known := procstats.Lookup(reading.ID())
+		number, present := reading.Number()
+		if !known || !present || m.Kind == procstats.Category || m.Kind == procstats.Label {
 			continue
 		}
-		if reduced, reason := reduce(m, p.Reduce); reason == "" && reduced.Last != nil {
-			row.Measurements[m.Name] = reduced
+		var reduced Reduced
+		if w != nil {
+			reduced, _ = reduce(m, w.Reduce)
 		}
+		reduced.Last = &number
+		row.Measurements[m.Name] = reduced
 	}
-	if states := p.Tally(procstats.ProcessState); len(states) > 0 {
+	if w == nil {
+		return row
+	}
+	if states := w.Tally(procstats.ProcessState); len(states) > 0 {
 		row.States = make(map[string]int64, len(states))
 		for state, samples := range states {
 			row.States[state] = int64(samples)
