@@ -18,8 +18,10 @@ func processCPUClock(pid int) int32 {
 }
 
 // processCPU reads the CPU time of all threads a process has or had, zombies included, in nanoseconds. EINVAL says
-// that there is no such process, or that there are no such clocks (sandboxes). The clock goes by the bare PID:
-// only a read through the process's own descriptor, afterwards, proves whose it was.
+// that there is no such process, or that there are no such clocks (sandboxes). A thread that is running is counted up
+// to its last tick or switch: another process's clock lags by a few milliseconds while it is busy.
+//
+// The clock goes by the bare PID: only a read through the process's own descriptor, afterwards, proves whose it was.
 func processCPU(pid int) (time.Duration, error) {
 	var ts unix.Timespec
 	// Raw: the call cannot sleep, and telling the scheduler about it costs a tenth of it.

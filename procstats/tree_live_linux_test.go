@@ -92,14 +92,12 @@ func compareWithLibraries(t *testing.T, row *ProcessRow) {
 }
 
 func TestTreeCountsNanoseconds(t *testing.T) {
-	pid := sleepers(t, 1)[0]
-	tree := treeFor(t, rootsOf(pid), Select(ProcessCPU))
+	tree := treeFor(t, rootsOf(play(t, "idle").Process.Pid), Select(ProcessCPU))
 	var s Sample
 	collect(&s, tree)
 	cpu, ok := s.Processes[0].Readings.Number(ProcessCPU)
-	// Starting a program takes a fraction of a tick, which stat shows as 0.
-	if !ok || cpu <= 0 || cpu >= 1 {
-		t.Errorf("a sleeping process used %v s (%v)", cpu, ok)
+	if ns := time.Duration(cpu * float64(time.Second)); !ok || ns <= 0 || ns%startTick == 0 {
+		t.Errorf("a process that has started used %v (%v): whole ticks are what stat shows", ns, ok)
 	}
 }
 
