@@ -4,35 +4,35 @@
 package record
 
 import (
-	"fmt"
-	"syscall"
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Evidence is everything a diagnosis may look at. It is gathered by the executor; Diagnose reads nothing else.
-type Evidence struct {
-	// Cause is why we ended the task: Stopped, TimedOut, StartFailed, ExecutorLost; empty where we did not.
-	Cause Verdict
-	// ExitCode is the main process's exit code, 128 + Signal where a signal ended it.
-	ExitCode int
-	// Signal is the number of the signal that ended the main process; 0 where none did.
-	Signal int
-	Wall   time.Duration
-	// Before and After are the totals at the start and at the end; nil where they could not be read.
-	Before, After *procstats.Sample
-	// Last is the last sample while the main process lived; nil where nothing was sampled.
-	Last *procstats.Sample
-	// LastAge is how old Last was when the main process ended.
-	LastAge time.Duration
-}
+const sigkill = 9
 
-// Diagnose says why a task ended.
+// deathDelay is how long a process may take from its SIGKILL to its end where nobody said who was chosen: giving
+// back a large memory takes seconds.
+const deathDelay = 10 * time.Second
+
+// Diagnose says why a task ended. The rules are in docs/diagnosis.md.
 func Diagnose(e Evidence) Diagnosis {
-	d := Diagnosis{Verdict: verdict(e), Evidence: map[string]any{}}
-	d.OOM = oom(e)
-	d.Summary = summary(e, d)
+	d := Diagnosis{Verdict: verdict(e), Stall: StallOf(WaitsBetween(e.Before, e.After, e.Wall))}
+	decisive, killedMain := decisiveKill(e)
+	d.OOM = oom(e, decisive)
+	if decisive != nil {
+		failed := killedMain || failedByItself(e)
+		switch decisive.Scope {
+		case Own, Descendant:
+			d.OOMKilled = failed
+		case Ancestor, HostScope, AncestorOrHost:
+			d.Retryable = failed
+		}
+	}
+	t := telling{e: e, d: &d, kill: decisive, killedMain: killedMain}
+	d.Summary, d.Operator = t.user(), t.operator()
+	d.Evidence = numbers(e)
 	return d
 }
 
@@ -48,52 +48,108 @@ func verdict(e Evidence) Verdict {
 	return Completed
 }
 
-func oom(e Evidence) OOM {
-	if e.After == nil {
-		return OOM{Reason: "the counters at the end were not read"}
-	}
-	after, found := e.After.Task.Get(procstats.CgroupMemoryEventsOOMKill)
-	if !after.Present() {
-		reason := "OOM kills are counted by a memory cgroup, and the task has none"
-		if found {
-			reason = after.Reason()
-		}
-		return OOM{Reason: reason}
-	}
-	kills, _ := after.Number()
-	if e.Before != nil {
-		if before, ok := e.Before.Task.Number(procstats.CgroupMemoryEventsOOMKill); ok {
-			kills -= before
-		}
-	}
-	count := int64(kills)
-	return OOM{Kills: &count}
+// failedByItself reports that nobody ended the main process and it ended badly. A SIGKILL is never its own doing.
+func failedByItself(e Evidence) bool {
+	return e.Cause == "" && e.Signal != sigkill && (e.ExitCode != 0 || e.Signal != 0)
 }
 
-func summary(e Evidence, d Diagnosis) string {
-	var text string
-	switch d.Verdict {
-	case Completed:
-		text = "completed with exit code 0"
-	case Failed:
-		text = fmt.Sprintf("failed with exit code %d", e.ExitCode)
-	case Signaled:
-		text = "ended by signal " + signalName(e.Signal)
-	case Stopped:
-		text = "stopped on request"
-	case TimedOut:
-		text = "stopped because its time was up"
-	case StartFailed:
-		text = "could not be started"
-	case ExecutorLost:
-		text = "lost its executor; how the main process ended is not known"
+// decisiveKill returns the kill that ended the main process, else the last one; nil where there was none.
+//
+// Where it is not known whom a kill chose, a main process that ended by SIGKILL soon after it is taken for the one:
+// unless we sent that signal ourselves.
+func decisiveKill(e Evidence) (kill *Kill, killedMain bool) {
+	if len(e.Kills) == 0 {
+		return nil, false
 	}
-	if d.OOM.Kills != nil && *d.OOM.Kills > 0 {
-		text += fmt.Sprintf("; OOM kills: %d", *d.OOM.Kills)
+	for i := range e.Kills {
+		if e.Kills[i].Main {
+			return &e.Kills[i], true
+		}
 	}
-	return text
+	last := &e.Kills[len(e.Kills)-1]
+	unsent := e.Signal == sigkill && e.PassedOn != sigkill && e.Cause == ""
+	return last, unsent && !last.Others && e.EndedAt.Sub(last.At) <= deathDelay
 }
 
-func signalName(signal int) string {
-	return fmt.Sprintf("%d (%s)", signal, syscall.Signal(signal))
+func oom(e Evidence, decisive *Kill) OOM {
+	o := OOM{Reason: e.OOMAfter.Reason, Notices: e.Kills}
+	if decisive != nil {
+		o.Scope = decisive.Scope
+		o.Victim = victim(decisive)
+		o.Group = slices.ContainsFunc(e.Kills, func(k Kill) bool { return k.Group })
+	}
+	var noticed int64
+	for _, kill := range e.Kills {
+		noticed += max(kill.Kills, 1)
+	}
+	counted := e.OOMAfter.Counted() && e.OOMBefore.Counted()
+	switch {
+	case counted && !o.Group:
+		kills := e.OOMAfter.Kills - e.OOMBefore.Kills
+		o.Kills = &kills
+	case counted || noticed > 0:
+		o.Kills = &noticed
+	case o.Reason == "":
+		o.Reason = e.OOMBefore.Reason
+	}
+	if o.Kills != nil && o.Victim == nil && decisive != nil {
+		o.Reason = decisive.Reason
+	}
+	return o
+}
+
+// victim returns the main process if it is among the victims, else the first of them; nil where none is known.
+func victim(kill *Kill) *Victim {
+	if len(kill.Victims) == 0 {
+		return nil
+	}
+	return &kill.Victims[0]
+}
+
+// numbers are the evidence by name. Measurements have their names in the table, with _before and _after.
+func numbers(e Evidence) map[string]any {
+	n := map[string]any{}
+	for _, id := range []procstats.ID{
+		procstats.CgroupMemoryEventsHigh, procstats.CgroupMemoryEventsMax, procstats.CgroupMemoryEventsOOM,
+		procstats.CgroupMemoryFailcnt,
+	} {
+		putNumber(n, id.String()+"_before", e.Before, id)
+		putNumber(n, id.String()+"_after", e.After, id)
+	}
+	for _, id := range []procstats.ID{
+		procstats.CgroupMemoryMax, procstats.CgroupMemoryHigh, procstats.CgroupMemoryPeak, procstats.CgroupPidsMax,
+		procstats.CgroupCPUQuota,
+	} {
+		putNumber(n, id.String(), e.After, id)
+	}
+	if e.Last != nil {
+		n["last_sample_age_seconds"] = e.LastAge.Seconds()
+		for _, id := range []procstats.ID{procstats.CgroupMemoryCurrent, procstats.TreeRSS, procstats.TreeProcesses} {
+			putNumber(n, "last_sample_"+id.String(), e.Last, id)
+		}
+	}
+	if e.OOMBefore.Counted() && e.OOMAfter.Counted() {
+		n["oom_kill_before"], n["oom_kill_after"] = e.OOMBefore.Kills, e.OOMAfter.Kills
+		n["oom_group_kill_before"], n["oom_group_kill_after"] = e.OOMBefore.GroupKills, e.OOMAfter.GroupKills
+		n["oom_own_limit"] = e.OOMAfter.Own - e.OOMBefore.Own
+		n["oom_limits_below"] = e.OOMAfter.Below - e.OOMBefore.Below
+		n["oom_limits_above"] = sum(e.OOMAfter.Above) - sum(e.OOMBefore.Above)
+	}
+	return n
+}
+
+func putNumber(into map[string]any, name string, s *procstats.Sample, id procstats.ID) {
+	if s == nil {
+		return
+	}
+	if value, ok := s.Task.Number(id); ok {
+		into[name] = value
+	}
+}
+
+func sum(counts []int64) (total int64) {
+	for _, count := range counts {
+		total += count
+	}
+	return total
 }

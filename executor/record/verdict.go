@@ -47,6 +47,9 @@ type Diagnosis struct {
 	// Operator is one sentence for whoever runs the machine.
 	Operator string `json:"operator,omitempty"`
 	OOM      OOM    `json:"oom"`
+	// OOMKilled is what orchestrators ask: the task's own limit, or one that it set below, killed the main process,
+	// or the main process failed after such a kill.
+	OOMKilled bool `json:"oom_killed"`
 	// Stall is one word for what the run waited for; empty where pressure could not be read.
 	Stall Stall `json:"stall,omitempty"`
 	// Retryable reports that another machine, or another time, could end better: the task is not at fault.
@@ -58,22 +61,39 @@ type Diagnosis struct {
 // OOM is what is known of OOM kills during the run. It is kept apart from the verdict: a task can complete
 // although a child of it was killed.
 type OOM struct {
-	// Kills is null where it could not be counted; Reason says why.
-	Kills  *int64  `json:"kills"`
+	// Kills counts the killed processes, or, where Group is set, how often a whole cgroup was killed. It is null
+	// where it could not be counted; Reason says why.
+	Kills *int64 `json:"kills"`
+	// Group reports that memory.oom.group was on: the kernel's counter is not the number of processes then.
+	Group bool `json:"group,omitempty"`
+	// Scope and Victim are of the kill that ended the main process, else of the last one.
 	Scope  Scope   `json:"scope,omitempty"`
 	Victim *Victim `json:"victim"`
 	Reason string  `json:"reason,omitempty"`
+	// Notices are the kills one by one, as they were noticed; of very many some are summed up.
+	Notices []Kill `json:"notices,omitempty"`
 }
 
 // Victim is a process that the OOM killer chose.
 type Victim struct {
-	PID     int    `json:"pid"`
-	Command string `json:"command"`
+	PID int `json:"pid"`
+	// Namespace is "host" where PID is a number of the host's PID namespace and the executor lives in another one,
+	// in which it cannot be translated any more; empty where PID is the executor's own view.
+	Namespace string `json:"pid_namespace,omitempty"`
+	Command   string `json:"command"`
 	// RSSBytes is its last known resident memory; null where not known.
 	RSSBytes *int64 `json:"rss_bytes"`
-	// Source says who told: "kmsg" or "last sample".
+	// Source says who told: FromKmsg or FromSample.
 	Source string `json:"source"`
 }
+
+// Who names a victim.
+const (
+	// FromKmsg is the kernel's log.
+	FromKmsg = "kmsg"
+	// FromSample is the last sample: a process in it that was gone after the kill.
+	FromSample = "last sample"
+)
 
 // Stall is one word for what a run waited for.
 type Stall string

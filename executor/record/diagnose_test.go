@@ -1,0 +1,332 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+func ended() time.Time { return time.Date(2026, 3, 4, 11, 0, 0, 0, time.UTC) }
+
+func ptr(n int64) *int64 { return &n }
+
+// killOf returns a kill shortly before the end, with what the kernel's log says of it.
+func killOf(scope Scope, change func(*Kill)) Kill {
+	k := Kill{
+		At: ended().Add(-20 * time.Millisecond), Kills: 1, Scope: scope, PeakBytes: ptr(108 << 20),
+		Victims: []Victim{{PID: 79699, Command: "php-fpm", RSSBytes: ptr(90 << 20), Source: FromKmsg}},
+	}
+	if scope == Own || scope == Descendant || scope == Ancestor {
+		k.LimitBytes, k.Where = ptr(108<<20), "/sys/fs/cgroup/web"
+	}
+	if change != nil {
+		change(&k)
+	}
+	return k
+}
+
+func ofMain(k *Kill) { k.Main = true }
+
+func ofOthers(k *Kill) { k.Others = true }
+
+func unnamed(k *Kill) { k.Victims, k.Reason = nil, "the kernel's log cannot be read" }
+
+func counted(kills int64) (before, after OOMCounters) {
+	return OOMCounters{Kills: 7, Own: 2, Above: []int64{1, 0}}, OOMCounters{Kills: 7 + kills, Own: 2 + kills, Above: []int64{1, 0}}
+}
+
+// evidenceOf returns evidence with as many counted kills as were noticed.
+func evidenceOf(e Evidence, kills ...Kill) Evidence {
+	e.EndedAt, e.Wall, e.Kills = ended(), 10*time.Second, kills
+	if e.OOMAfter.Reason == "" {
+		var n int64
+		for _, k := range kills {
+			n += k.Kills
+		}
+		e.OOMBefore, e.OOMAfter = counted(n)
+	}
+	return e
+}
+
+// TestVerdicts holds how the main process ended against the sentence about it, without any OOM kill.
+func TestVerdicts(t *testing.T) {
+	noCounters := OOMCounters{Reason: "the task has no memory cgroup"}
+	tests := []struct {
+		name    string
+		e       Evidence
+		verdict Verdict
+		summary string
+	}{
+		{"completed", Evidence{}, Completed, "completed with exit code 0"},
+		{"failed", Evidence{ExitCode: 3}, Failed, "failed with exit code 3"},
+		{"signaled", Evidence{ExitCode: 139, Signal: 11}, Signaled, "ended by signal 11 (SIGSEGV)"},
+		{"a real-time signal", Evidence{ExitCode: 170, Signal: 42}, Signaled, "ended by signal 42"},
+		{
+			"passed on", Evidence{ExitCode: 143, Signal: 15, PassedOn: 15}, Signaled,
+			"ended by signal 15 (SIGTERM), passed on for somebody who asked",
+		},
+		{
+			"SIGKILL from outside", Evidence{ExitCode: 137, Signal: 9}, Signaled,
+			"ended by signal 9 (SIGKILL), which the kernel's OOM killer did not send",
+		},
+		{
+			"SIGKILL where earlyoom runs", Evidence{ExitCode: 137, Signal: 9, Killers: []string{"earlyoom"}}, Signaled,
+			"ended by signal 9 (SIGKILL), which the kernel's OOM killer did not send; earlyoom may have: it runs here",
+		},
+		{
+			"SIGKILL where two run", Evidence{ExitCode: 137, Signal: 9, Killers: []string{"earlyoom", "systemd-oomd"}}, Signaled,
+			"ended by signal 9 (SIGKILL), which the kernel's OOM killer did not send; earlyoom and systemd-oomd may have: they run here",
+		},
+		{
+			"SIGKILL where nothing is counted", Evidence{ExitCode: 137, Signal: 9, OOMBefore: noCounters, OOMAfter: noCounters}, Signaled,
+			"ended by signal 9 (SIGKILL); whether the kernel's OOM killer sent it is not known: the task has no memory cgroup",
+		},
+		{"stopped", Evidence{Cause: Stopped, ExitCode: 143, Signal: 15}, Stopped, "stopped on request"},
+		{
+			"its caller died", Evidence{Cause: Stopped, Reason: "whoever started it is gone", ExitCode: 143, Signal: 15}, Stopped,
+			"stopped because whoever started it is gone",
+		},
+		{"stopped and exited well", Evidence{Cause: Stopped}, Stopped, "stopped on request"},
+		{"timed out", Evidence{Cause: TimedOut, ExitCode: 137, Signal: 9}, TimedOut, "stopped because its time was up"},
+		{"not started", Evidence{Cause: StartFailed, Reason: "no such file"}, StartFailed, "could not be started: no such file"},
+		{
+			"executor lost", Evidence{Cause: ExecutorLost}, ExecutorLost,
+			"lost its executor; how the main process ended is not known",
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			d := Diagnose(evidenceOf(test.e))
+			if d.Verdict != test.verdict || d.Summary != test.summary {
+				t.Errorf("%s: %q, want %s: %q", d.Verdict, d.Summary, test.verdict, test.summary)
+			}
+			if d.OOMKilled || d.Retryable || d.OOM.Scope != "" || d.OOM.Victim != nil {
+				t.Errorf("an OOM kill from nowhere: %+v", d)
+			}
+			if test.e.OOMAfter.Reason == "" && (d.OOM.Kills == nil || *d.OOM.Kills != 0) {
+				t.Errorf("kills %v, want 0", d.OOM.Kills)
+			}
+		})
+	}
+}
+
+// TestOOM goes through every scope with every end that a kill can lead to.
+func TestOOM(t *testing.T) {
+	ends := []struct {
+		name   string
+		e      Evidence
+		change func(*Kill)
+		// to blame reports that the kill is why the task ended badly.
+		blamed  bool
+		verdict Verdict
+	}{
+		{"main killed", Evidence{ExitCode: 137, Signal: 9}, ofMain, true, Signaled},
+		{"somebody killed, main ends by SIGKILL", Evidence{ExitCode: 137, Signal: 9}, unnamed, true, Signaled},
+		{"child killed, main fails", Evidence{ExitCode: 1}, ofOthers, true, Failed},
+		{"child killed, main aborts", Evidence{ExitCode: 134, Signal: 6}, ofOthers, true, Signaled},
+		{"child killed, main goes on", Evidence{}, ofOthers, false, Completed},
+		{"child killed, main killed from outside", Evidence{ExitCode: 137, Signal: 9}, ofOthers, false, Signaled},
+		{"child killed, main killed on request", Evidence{ExitCode: 137, Signal: 9, PassedOn: 9}, unnamed, false, Signaled},
+		{"child killed, stopped", Evidence{Cause: Stopped, ExitCode: 137, Signal: 9}, unnamed, false, Stopped},
+		{"main killed while it is stopped", Evidence{Cause: Stopped, ExitCode: 137, Signal: 9}, ofMain, true, Stopped},
+		{"child killed, timed out", Evidence{Cause: TimedOut, ExitCode: 143, Signal: 15}, ofOthers, false, TimedOut},
+		{
+			"somebody killed long before", Evidence{ExitCode: 137, Signal: 9},
+			func(k *Kill) { unnamed(k); k.At = ended().Add(-time.Minute) }, false, Signaled,
+		},
+	}
+	for _, scope := range []Scope{Own, Descendant, Ancestor, HostScope, AncestorOrHost} {
+		foreign := scope != Own && scope != Descendant
+		for _, end := range ends {
+			t.Run(string(scope)+"/"+end.name, func(t *testing.T) {
+				kill := killOf(scope, end.change)
+				d := Diagnose(evidenceOf(end.e, kill))
+				if d.Verdict != end.verdict || d.OOM.Scope != scope || *d.OOM.Kills != 1 {
+					t.Errorf("verdict %s, OOM %+v, want %s and one kill of scope %s", d.Verdict, d.OOM, end.verdict, scope)
+				}
+				if want := end.blamed && !foreign; d.OOMKilled != want {
+					t.Errorf("OOM killed %v, want %v", d.OOMKilled, want)
+				}
+				if want := end.blamed && foreign; d.Retryable != want {
+					t.Errorf("retryable %v, want %v", d.Retryable, want)
+				}
+				if (d.OOM.Victim == nil) != (kill.Victims == nil) || d.OOM.Reason != kill.Reason {
+					t.Errorf("victim %+v, reason %q, want %+v, %q", d.OOM.Victim, d.OOM.Reason, kill.Victims, kill.Reason)
+				}
+				if !strings.Contains(d.Summary, kill.why()) || d.Operator == "" {
+					t.Errorf("summary %q, operator %q, want both, and %q in the first", d.Summary, d.Operator, kill.why())
+				}
+			})
+		}
+	}
+}
+
+func TestSentences(t *testing.T) {
+	tests := []struct {
+		name string
+		got  string
+		want string
+	}{
+		{
+			"main", Diagnose(evidenceOf(Evidence{ExitCode: 137, Signal: 9}, killOf(Own, ofMain))).Summary,
+			"killed by the kernel's OOM killer at the task's own memory limit of 108 MiB (peak 108 MiB)",
+		},
+		{
+			"child", Diagnose(evidenceOf(Evidence{}, killOf(Ancestor, ofOthers))).Summary,
+			"completed with exit code 0; process php-fpm[79699] was killed by the kernel's OOM killer at the memory limit of 108 MiB of a group that the task shares with others (peak 108 MiB)",
+		},
+		{
+			"several", Diagnose(evidenceOf(Evidence{ExitCode: 1}, killOf(HostScope, unnamed), killOf(HostScope, unnamed))).Summary,
+			"failed with exit code 1; 2 processes were killed by the kernel's OOM killer, the last because the host ran out of memory (peak 108 MiB)",
+		},
+		{
+			"a worker", sentence(killOf(Own, ofOthers)),
+			"worker php-fpm[79699] was killed at the task's own memory limit of 108 MiB (peak 108 MiB) while the main process runs on",
+		},
+		{
+			"the main process", sentence(killOf(Descendant, ofMain)),
+			"the main process php-fpm[79699] was killed at a memory limit of 108 MiB that the task set below its own (peak 108 MiB)",
+		},
+		{"nobody known", sentence(killOf(AncestorOrHost, func(k *Kill) { unnamed(k); k.PeakBytes = nil })),
+			"a process of the task was killed because a group above the task, or the host, ran out of memory"},
+		{"three at once", sentence(killOf(HostScope, func(k *Kill) { k.Kills, k.PeakBytes = 3, nil })),
+			"3 processes were killed, php-fpm[79699] among them, because the host ran out of memory"},
+		{"a group", sentence(killOf(Own, func(k *Kill) { k.Group, k.LimitBytes, k.PeakBytes = true, nil, nil })),
+			"a whole cgroup of the task was killed at the task's own memory limit"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, test.got); diff != "" {
+				t.Errorf("sentence (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func sentence(k Kill) string { return k.Sentence() }
+
+// TestKills counts kills: with memory.oom.group the kernel's counter is not the number of processes.
+func TestKills(t *testing.T) {
+	group := func(k *Kill) { k.Group = true }
+	before, after := counted(3)
+	after.GroupKills = 1
+	tests := []struct {
+		name  string
+		e     Evidence
+		kills *int64
+		group bool
+	}{
+		{"none", evidenceOf(Evidence{}), ptr(0), false},
+		{"two", evidenceOf(Evidence{}, killOf(Own, nil), killOf(Own, nil)), ptr(2), false},
+		{"noticed at once", evidenceOf(Evidence{}, killOf(Own, func(k *Kill) { k.Kills = 3 })), ptr(3), false},
+		{"a group of two", Evidence{Kills: []Kill{killOf(Own, group)}, OOMBefore: before, OOMAfter: after}, ptr(1), true},
+		{
+			"a group after another", Evidence{Kills: []Kill{killOf(Own, nil), killOf(Own, group)}, OOMBefore: before, OOMAfter: after},
+			ptr(2), true,
+		},
+		{
+			"only the log knows", Evidence{
+				Kills:     []Kill{killOf(HostScope, func(k *Kill) { k.Kills, k.Main = 0, true })},
+				OOMBefore: OOMCounters{Reason: "none"}, OOMAfter: OOMCounters{Reason: "none"},
+			}, ptr(1), false,
+		},
+		{"nothing counts", Evidence{OOMBefore: OOMCounters{Reason: "none"}, OOMAfter: OOMCounters{Reason: "none"}}, nil, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			o := Diagnose(test.e).OOM
+			if diff := cmp.Diff(test.kills, o.Kills); diff != "" || o.Group != test.group {
+				t.Errorf("group %v, kills (-want +got):\n%s", o.Group, diff)
+			}
+			if test.kills == nil && o.Reason == "" {
+				t.Error("no reason")
+			}
+		})
+	}
+}
+
+// TestDecisive holds that the kill of the main process counts, whenever it came.
+func TestDecisive(t *testing.T) {
+	kills := []Kill{killOf(HostScope, ofMain), killOf(Own, ofOthers)}
+	d := Diagnose(evidenceOf(Evidence{ExitCode: 137, Signal: 9}, kills...))
+	if d.OOM.Scope != HostScope || !d.Retryable || d.OOMKilled {
+		t.Errorf("scope %s, retryable %v, want the main process's: %+v", d.OOM.Scope, d.Retryable, d.OOM)
+	}
+	if diff := cmp.Diff(kills, d.OOM.Notices); diff != "" {
+		t.Errorf("notices (-want +got):\n%s", diff)
+	}
+}
+
+func TestScopeOf(t *testing.T) {
+	before := OOMCounters{Own: 1, Below: 1, Above: []int64{4, 5}}
+	moved := func(own, below int64, above ...int64) OOMCounters {
+		return OOMCounters{Own: own, Below: below, Above: above}
+	}
+	tests := []struct {
+		name   string
+		after  OOMCounters
+		logged Scope
+		root   bool
+		want   Scope
+	}{
+		{"own limit", moved(2, 1, 4, 5), "", true, Own},
+		{"own limit before all others", moved(2, 2, 5, 6), "", true, Own},
+		{"a limit below", moved(1, 2, 4, 5), "", false, Descendant},
+		{"the parent's", moved(1, 1, 5, 5), "", true, Ancestor},
+		{"one further up", moved(1, 1, 4, 6), "", false, Ancestor},
+		{"nobody's, all visible", moved(1, 1, 4, 5), "", true, HostScope},
+		{"nobody's, some hidden", moved(1, 1, 4, 5), "", false, AncestorOrHost},
+		{"the log knows better", moved(2, 1, 4, 5), Ancestor, true, Ancestor},
+		{"the log says host", moved(1, 1, 4, 5), HostScope, false, HostScope},
+		{"an ancestor that was not there before", moved(1, 1, 4, 5, 9), "", true, HostScope},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if got := ScopeOf(before, test.after, test.logged, test.root); got != test.want {
+				t.Errorf("scope %s, want %s", got, test.want)
+			}
+		})
+	}
+	if i, ok := HitAbove(before, moved(1, 1, 4, 6)); !ok || i != 1 {
+		t.Errorf("hit above: %d, %v, want the second", i, ok)
+	}
+}
+
+// TestEvidence holds that the numbers go with the sentences, and absent ones stay away.
+func TestEvidence(t *testing.T) {
+	before, after, last := &procstats.Sample{}, &procstats.Sample{}, &procstats.Sample{}
+	before.SetNumber(procstats.CgroupMemoryEventsMax, 0)
+	after.SetNumber(procstats.CgroupMemoryEventsMax, 43)
+	after.SetNumber(procstats.CgroupMemoryMax, 108<<20)
+	after.SetNumber(procstats.CgroupMemoryPeak, 108<<20)
+	after.SetAbsent(procstats.CgroupMemoryHigh, procstats.ReasonNoLimit)
+	last.SetNumber(procstats.CgroupMemoryCurrent, 100<<20)
+	e := evidenceOf(Evidence{ExitCode: 137, Signal: 9, Before: before, After: after, Last: last, LastAge: 300 * time.Millisecond}, killOf(Own, ofMain))
+	want := map[string]any{
+		"cgroup_memory_events_max_total_before": 0.0, "cgroup_memory_events_max_total_after": 43.0,
+		"cgroup_memory_max_bytes": float64(108 << 20), "cgroup_memory_peak_bytes": float64(108 << 20),
+		"last_sample_age_seconds": 0.3, "last_sample_cgroup_memory_current_bytes": float64(100 << 20),
+		"oom_kill_before": int64(7), "oom_kill_after": int64(8), "oom_group_kill_before": int64(0), "oom_group_kill_after": int64(0),
+		"oom_own_limit": int64(1), "oom_limits_below": int64(0), "oom_limits_above": int64(0),
+	}
+	if diff := cmp.Diff(want, Diagnose(e).Evidence); diff != "" {
+		t.Errorf("evidence (-want +got):\n%s", diff)
+	}
+}
+
+func TestBytesText(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0 B", 1023: "1023 B", 1024: "1 KiB", 108 << 20: "108 MiB", 1536: "1.5 KiB", 1 << 40: "1 TiB", 10<<30 + 100<<20: "10.1 GiB",
+	} {
+		if got := bytesText(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}

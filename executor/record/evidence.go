@@ -1,0 +1,119 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Evidence is everything a diagnosis may look at. It is gathered by the executor; Diagnose reads nothing else.
+type Evidence struct {
+	// Cause is why we ended the task: Stopped, TimedOut, StartFailed, ExecutorLost; empty where we did not.
+	Cause Verdict
+	// Reason says in words why Cause came about, such as "whoever started it is gone"; may be empty.
+	Reason string
+	// ExitCode is the main process's exit code, 128 + Signal where a signal ended it.
+	ExitCode int
+	// Signal is the number of the signal that ended the main process; 0 where none did.
+	Signal int
+	// PassedOn is the last signal that somebody sent to the main process through us; 0 for none.
+	PassedOn int
+	// EndedAt is when the main process ended.
+	EndedAt time.Time
+	Wall    time.Duration
+	// Before and After are the totals at the start and at the end; nil where they could not be read.
+	Before, After *procstats.Sample
+	// Last is the last sample while the main process lived; nil where nothing was sampled.
+	Last *procstats.Sample
+	// LastAge is how old Last was when the main process ended.
+	LastAge time.Duration
+	// OOMBefore and OOMAfter are the kernel's OOM counters at the start and at the end.
+	OOMBefore, OOMAfter OOMCounters
+	// Kills are the OOM kills that were noticed, oldest first.
+	Kills []Kill
+	// Killers are programs that run on this host and send SIGKILL where memory is short: systemd-oomd, earlyoom.
+	Killers []string
+}
+
+// OOMCounters are the kernel's counters of OOM events at one moment: those of the task's memory cgroup, of the
+// groups below it and of the visible groups above it. On version 1, which has no such counters for limits, they
+// count notifications.
+type OOMCounters struct {
+	// Reason says why nothing is counted; empty where it is. The numbers mean nothing where it is not.
+	Reason string
+	// Kills counts the task's processes that any OOM killer has ended. Where GroupKills grew, or Grouped is set,
+	// it is not the number of processes: the kernel counts the chosen one twice.
+	Kills int64
+	// GroupKills counts how often a cgroup of the task was killed as a whole, memory.oom.group.
+	GroupKills int64
+	// Grouped reports that a visible group above the task has memory.oom.group on.
+	Grouped bool
+	// Own counts how often the task's own limit left the kernel no way but the OOM killer, Below the same for
+	// limits that the task set on groups below its own, Above for the groups above it, the nearest first.
+	Own, Below int64
+	Above      []int64
+}
+
+// Counted reports whether there are counters at all.
+func (c OOMCounters) Counted() bool { return c.Reason == "" }
+
+// Kill is one notice of an OOM kill: several processes can be killed before anybody looks.
+type Kill struct {
+	At time.Time `json:"at"`
+	// Kills is by how much the kernel's counter rose; 0 where only the kernel's log tells of the kill.
+	Kills int64 `json:"kills"`
+	// Group reports that a whole cgroup was killed: Kills is not the number of processes then.
+	Group bool  `json:"group,omitempty"`
+	Scope Scope `json:"scope"`
+	// Victims are the processes that are known to have been chosen.
+	Victims []Victim `json:"victims,omitempty"`
+	// Main reports that the main process is known to be one of them, Others that it is known to have lived on.
+	Main   bool `json:"main,omitempty"`
+	Others bool `json:"others,omitempty"`
+	// LimitBytes is the limit that was hit and Where the group that has it; nil where not known.
+	LimitBytes *int64 `json:"limit_bytes"`
+	Where      string `json:"where,omitempty"`
+	// PeakBytes is the most that the task's own group was ever charged, until then.
+	PeakBytes *int64 `json:"peak_bytes"`
+	// HeadroomBytes is what was left between PeakBytes and the task's own limit; nil where it has none.
+	HeadroomBytes *int64 `json:"headroom_bytes"`
+	// Reason says why no victim is known, where none is.
+	Reason string `json:"reason,omitempty"`
+}
+
+// ScopeOf says whose limit led to OOM kills, from the counters before and after them.
+//
+// The kernel's log goes first where it told of the kill (logged is what it said, empty where it did not): it names
+// the group. Else the counter that moved says it, the nearest to the task first. Where none moved although every
+// group up to the real root of the hierarchy is visible, it was the machine's memory; where ancestors are hidden it
+// was one of the two.
+func ScopeOf(before, after OOMCounters, logged Scope, rootVisible bool) Scope {
+	_, above := HitAbove(before, after)
+	switch {
+	case logged != "":
+		return logged
+	case after.Own > before.Own:
+		return Own
+	case after.Below > before.Below:
+		return Descendant
+	case above:
+		return Ancestor
+	case rootVisible:
+		return HostScope
+	}
+	return AncestorOrHost
+}
+
+// HitAbove returns the index in Above of the nearest group whose limit was hit between two moments; ok is false
+// where none was.
+func HitAbove(before, after OOMCounters) (i int, ok bool) {
+	for i, count := range after.Above {
+		if i < len(before.Above) && count > before.Above[i] {
+			return i, true
+		}
+	}
+	return 0, false
+}

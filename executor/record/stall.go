@@ -1,0 +1,139 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Shares of the wall time from which on a wait is worth a word.
+const (
+	// stalledShare is how much of its time a task may lose to one resource before that names the run.
+	stalledShare = 0.10
+	// idleCores is how much CPU a task may use and still be called idle, and idleShare how much it may wait.
+	idleCores = 0.05
+	idleShare = 0.05
+)
+
+// Waits is what a task waited for, and did, over a run or a window. All are growths of counters in seconds; nil
+// where they were not measured.
+//
+// The pressure totals are time of the wall clock, so that divided by it they are a share from 0 to 1. The kernel
+// averages them over the CPUs, each weighted by the time in which the task kept it from being idle: a share of 0.5
+// means that during half of the time the task wanted to run, at least one process waited (some). One process that
+// waits while others run on other CPUs counts in part only. Throttled counts CPU-seconds, one for each CPU that was
+// held back, and may exceed the wall time.
+type Waits struct {
+	Wall               time.Duration
+	CPU, Throttled     *float64
+	CPUSome            *float64
+	MemorySome, IOSome *float64
+}
+
+// WaitsIn gathers Waits from whatever knows growths of counters; ok is false where one was not measured.
+func WaitsIn(wall time.Duration, growth func(procstats.ID) (seconds float64, ok bool)) Waits {
+	first := func(ids ...procstats.ID) *float64 {
+		for _, id := range ids {
+			if seconds, ok := growth(id); ok {
+				return &seconds
+			}
+		}
+		return nil
+	}
+	return Waits{
+		Wall:      wall,
+		CPU:       first(procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU),
+		Throttled: first(procstats.CgroupCPUThrottled), CPUSome: first(procstats.PSICPUSome),
+		MemorySome: first(procstats.PSIMemorySome), IOSome: first(procstats.PSIIOSome),
+	}
+}
+
+// WaitsBetween gathers Waits from two samples; either may be nil, and nothing is known then.
+func WaitsBetween(before, after *procstats.Sample, wall time.Duration) Waits {
+	if before == nil || after == nil {
+		return Waits{Wall: wall}
+	}
+	return WaitsIn(wall, func(id procstats.ID) (float64, bool) {
+		first, ok := before.Task.Number(id)
+		if !ok {
+			// Nothing had run before the baseline: what has no counter yet starts at 0.
+			if m, known := procstats.Lookup(id); !known || m.Source == procstats.SourceCgroup || m.Source == procstats.SourcePSI {
+				return 0, false
+			}
+		}
+		last, read := after.Task.Number(id)
+		return last - first, read && last >= first
+	})
+}
+
+// WaitsOf gathers Waits from a window of samples.
+func WaitsOf(w *procstats.Window) Waits {
+	first, last := w.Span()
+	return WaitsIn(last.Mono-first.Mono, func(id procstats.ID) (float64, bool) {
+		growth, err := w.Reduce(id, procstats.Delta)
+		if err != nil {
+			return 0, false
+		}
+		return growth.Number()
+	})
+}
+
+// StallOf returns one word for what a run or a window waited for; empty where too little was measured to say.
+//
+// The word is that of the resource which cost the largest share of the wall time, from a tenth on:
+// memory-thrashing (memory some), io-bound (io some), cpu-throttled (throttled CPU-seconds of the wall time, or of
+// the CPU time that was wanted where several CPUs were held back at once), cpu-starved (cpu some without the
+// throttled share, because a throttled process waits for a CPU too). Pages that are read back after they were
+// reclaimed count as I/O and as memory: both are memory's where its own is at least half of the I/O. Below a tenth the task was idle where it used less than a twentieth of a core and waited less than a
+// twentieth of the time, and fine otherwise; both only where all three pressures were measured.
+func StallOf(w Waits) Stall {
+	if w.Wall <= 0 {
+		return ""
+	}
+	throttled := w.throttledShare()
+	memory, io, cpu := w.share(w.MemorySome), w.share(w.IOSome), max(0, w.share(w.CPUSome)-throttled)
+	if memory > 0 && memory >= io/2 {
+		memory, io = max(memory, io), 0
+	}
+	word, largest := Fine, stalledShare
+	for _, wait := range []struct {
+		share float64
+		word  Stall
+	}{{memory, MemoryThrashing}, {io, IOBound}, {throttled, CPUThrottled}, {cpu, CPUStarved}} {
+		if wait.share >= largest && (word == Fine || wait.share > largest) {
+			word, largest = wait.word, wait.share
+		}
+	}
+	if word != Fine {
+		return word
+	}
+	if w.CPUSome == nil || w.MemorySome == nil || w.IOSome == nil {
+		return ""
+	}
+	waited := max(w.share(w.CPUSome), w.share(w.MemorySome), w.share(w.IOSome))
+	if w.CPU != nil && w.share(w.CPU) < idleCores && waited < idleShare {
+		return Idle
+	}
+	return Fine
+}
+
+// throttledShare is the share of the wall time that the quota cost. Several CPUs that are held back at once cost it
+// once: then it is the part that is missing of the CPU time that was wanted.
+func (w Waits) throttledShare() float64 {
+	share := min(1, w.share(w.Throttled))
+	if w.CPU == nil || share == 0 {
+		return share
+	}
+	return min(share, *w.Throttled/(*w.Throttled+*w.CPU))
+}
+
+// share returns seconds as a share of the wall time; 0 where they were not measured.
+func (w Waits) share(seconds *float64) float64 {
+	if seconds == nil {
+		return 0
+	}
+	return *seconds / w.Wall.Seconds()
+}

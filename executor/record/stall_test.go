@@ -1,0 +1,103 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+func TestStallOf(t *testing.T) {
+	s := func(seconds float64) *float64 { return &seconds }
+	// waits over 100 seconds, so that seconds are percent.
+	waits := func(cpu, throttled, cpuSome, memorySome, ioSome float64) Waits {
+		return Waits{
+			Wall: 100 * time.Second, CPU: s(cpu), Throttled: s(throttled), CPUSome: s(cpuSome),
+			MemorySome: s(memorySome), IOSome: s(ioSome),
+		}
+	}
+	without := func(w Waits, change func(*Waits)) Waits { change(&w); return w }
+	tests := []struct {
+		name string
+		w    Waits
+		want Stall
+	}{
+		{"sleeps", waits(0.1, 0, 0.1, 0, 0), Idle},
+		{"works and waits for nothing", waits(99, 0, 1, 0, 0), Fine},
+		{"works on many cores", waits(800, 0, 9, 0, 0), Fine},
+		{"works a little", waits(5, 0, 0, 0, 0), Fine},
+		{"waits a little for storage", waits(1, 0, 0, 0, 6), Fine},
+		{"shares its CPU with another", waits(50, 0, 50, 0, 0), CPUStarved},
+		{"a tenth of the time is enough", waits(90, 0, 10, 0, 0), CPUStarved},
+		{"half a core by quota", waits(50, 50, 50, 0, 0), CPUThrottled},
+		{"throttled in bursts only", waits(5, 11, 11, 0, 0), CPUThrottled},
+		{"four cores held back at once cost the time once", waits(360, 40, 10, 0, 0), CPUThrottled},
+		{"four cores held back a little", waits(396, 16, 4, 0, 0), Fine},
+		{"throttled and starved, more of the second", waits(30, 20, 70, 0, 0), CPUStarved},
+		{"throttled and starved, more of the first", waits(30, 40, 60, 0, 0), CPUThrottled},
+		{"reads from storage", waits(20, 0, 2, 0, 80), IOBound},
+		{"reads back what was reclaimed", waits(20, 0, 2, 75, 80), MemoryThrashing},
+		{"half of its I/O is memory's", waits(20, 0, 2, 8, 16), MemoryThrashing},
+		{"a little of its I/O is memory's", waits(20, 0, 2, 3, 16), IOBound},
+		{"reclaims", waits(60, 0, 5, 40, 0), MemoryThrashing},
+		{"the largest wait has the word", waits(20, 0, 60, 0, 40), CPUStarved},
+		{"equal waits: memory, storage, quota, CPU", waits(20, 0, 40, 0, 40), IOBound},
+		{"no pressure, throttled", Waits{Wall: 100 * time.Second, CPU: s(50), Throttled: s(50)}, CPUThrottled},
+		{"no pressure, not throttled", Waits{Wall: 100 * time.Second, CPU: s(50), Throttled: s(0)}, ""},
+		{"no pressure of storage, sleeps", without(waits(0, 0, 0, 0, 0), func(w *Waits) { w.IOSome = nil }), ""},
+		{"no pressure of storage, starved", without(waits(50, 0, 50, 0, 0), func(w *Waits) { w.IOSome = nil }), CPUStarved},
+		{"CPU time not known, no waits", without(waits(0, 0, 0, 0, 0), func(w *Waits) { w.CPU = nil }), Fine},
+		{"no time", Waits{CPU: s(0), CPUSome: s(0), MemorySome: s(0), IOSome: s(0)}, ""},
+		{"nothing known", Waits{Wall: time.Second}, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if got := StallOf(test.w); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWaits(t *testing.T) {
+	sample := func(at time.Duration, cpu, some float64) *procstats.Sample {
+		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: at, Wall: time.Unix(0, int64(at))}}
+		s.Sources[procstats.SourceCgroup], s.Sources[procstats.SourcePSI] = s.Stamp, s.Stamp
+		s.SetNumber(procstats.CgroupCPUUsage, cpu)
+		s.SetNumber(procstats.PSICPUSome, some)
+		s.SetAbsent(procstats.PSIIOSome, "no PSI")
+		return s
+	}
+	first, last := sample(10*time.Second, 3, 1), sample(20*time.Second, 8, 6)
+	five := 5.0
+	want := Waits{Wall: 10 * time.Second, CPU: &five, CPUSome: &five}
+	if diff := cmp.Diff(want, WaitsBetween(first, last, 10*time.Second)); diff != "" {
+		t.Errorf("between two samples (-want +got):\n%s", diff)
+	}
+	var w procstats.Window
+	w.Add(first)
+	w.Add(last)
+	if diff := cmp.Diff(want, WaitsOf(&w)); diff != "" {
+		t.Errorf("of a window (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(Waits{Wall: time.Second}, WaitsBetween(nil, last, time.Second)); diff != "" {
+		t.Errorf("without a baseline (-want +got):\n%s", diff)
+	}
+	// What is reaped or walked has no counter before the task has started.
+	late := sample(20*time.Second, 8, 6)
+	late.SetAbsent(procstats.CgroupCPUUsage, "no cgroup")
+	late.SetNumber(procstats.TreeCPU, 2)
+	two := 2.0
+	if got := WaitsBetween(first, late, time.Second).CPU; got == nil || *got != two {
+		t.Errorf("CPU time of a tree: %v, want 2", got)
+	}
+	restarted := sample(20*time.Second, 1, 6)
+	if got := WaitsBetween(first, restarted, time.Second).CPU; got != nil {
+		t.Errorf("a counter that went down: %v, want none", *got)
+	}
+}
