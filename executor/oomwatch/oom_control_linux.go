@@ -1,0 +1,135 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package oomwatch
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// oomControl are the events of cgroup version 1, Documentation/admin-guide/cgroup-v1/memory.rst sections 9 to 11.
+//
+// An eventfd that is registered on memory.oom_control fires when the limit of that group, or of one above it, leaves
+// the kernel no way but the OOM killer, just before it acts: so the task's own limit fires the task's alone, an
+// ancestor's the ancestor's too. The oom_kill of memory.oom_control counts processes of that very group, not of
+// groups below. Limits below the task's group fire nothing here; neither does the machine's memory. What can be
+// heard of those is memory.pressure_level: "critical", of groups below by hierarchy, is sent before the kernel gives
+// up reclaiming.
+type oomControl struct {
+	control eventsFile
+	// fired counts the events of the task's group and of those above, which are the same as the events above them.
+	descriptors []int
+	fired       []int64
+	// pressure are eventfds that only say that it is time to look.
+	pressure []int
+	nested   *nestedKills
+}
+
+// openOOMControl registers on the task's group and on every one above it that lets us.
+func openOOMControl(g groups) (layout, []*watch, error) {
+	o := &oomControl{nested: newNestedV1(g.own)}
+	var err error
+	if o.control, err = openEvents(g.own, "memory.oom_control"); err != nil {
+		return nil, nil, err
+	}
+	var watches []*watch
+	for i, dir := range append([]string{g.own}, g.above...) {
+		fd, err := register(dir, "memory.oom_control", "")
+		if err != nil {
+			if i == 0 {
+				return nil, nil, errors.Join(err, o.close())
+			}
+			break // nothing is known of this one and those above
+		}
+		o.descriptors = append(o.descriptors, fd)
+		watches = append(watches, newWatch(fd, unix.EPOLLIN, taskPause))
+	}
+	o.fired = make([]int64, len(o.descriptors))
+	if fd, err := register(g.own, "memory.pressure_level", "critical,hierarchy"); err == nil {
+		o.pressure = append(o.pressure, fd)
+		watches = append(watches, newWatch(fd, unix.EPOLLIN, taskPause))
+	}
+	if g.root && len(g.above) > 0 {
+		if fd, err := register(g.above[len(g.above)-1], "memory.pressure_level", "critical,local"); err == nil {
+			o.pressure = append(o.pressure, fd)
+			watches = append(watches, newWatch(fd, unix.EPOLLIN, taskPause))
+		}
+	}
+	return o, watches, nil
+}
+
+// register returns an eventfd that the kernel writes to when the event of a control file happens.
+func register(dir, file, argument string) (fd int, err error) {
+	control, err := os.Open(filepath.Join(dir, file))
+	if err != nil {
+		return -1, err
+	}
+	defer control.Close() // it names the event, and is not needed for it
+	if fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return -1, fmt.Errorf("eventfd: %w", err)
+	}
+	text := fmt.Sprintf("%d %d %s", fd, control.Fd(), argument)
+	err = os.WriteFile(filepath.Join(dir, "cgroup.event_control"), []byte(text), 0)
+	if err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// look implements layout. Eventfds are read from the task upwards: the kernel fires an ancestor's before the task's,
+// so that what is seen of the task's has been seen of the ancestor's.
+func (o *oomControl) look() (record.OOMCounters, bool, error) {
+	for i, fd := range o.descriptors {
+		o.fired[i] += drain(fd)
+	}
+	for _, fd := range o.pressure {
+		drain(fd)
+	}
+	values, err := o.control.read("oom_kill", "under_oom")
+	if err != nil {
+		return record.OOMCounters{}, false, err
+	}
+	own, above := limitHits(o.fired)
+	o.nested.look(o.fired[0])
+	return record.OOMCounters{
+		Kills: values[0] + o.nested.kills, Own: own, Above: above, Below: o.nested.atLimit,
+	}, values[1] > 0, nil
+}
+
+// limitHits turns the events of each group, which those above it are part of, into those of its own limit.
+func limitHits(fired []int64) (own int64, above []int64) {
+	hits := make([]int64, len(fired))
+	for i := range fired {
+		hits[i] = fired[i]
+		if i+1 < len(fired) {
+			hits[i] = max(0, fired[i]-fired[i+1])
+		}
+	}
+	return hits[0], hits[1:]
+}
+
+// drain reads how often an eventfd was written to since the last time.
+func drain(fd int) int64 {
+	var buffer [8]byte
+	if n, err := unix.Read(fd, buffer[:]); err != nil || n != len(buffer) {
+		return 0
+	}
+	return int64(binary.NativeEndian.Uint64(buffer[:]))
+}
+
+// close implements layout. The kernel forgets an event with its eventfd.
+func (o *oomControl) close() error {
+	errs := []error{o.control.close()}
+	for _, fd := range append(o.descriptors, o.pressure...) {
+		errs = append(errs, unix.Close(fd))
+	}
+	return errors.Join(errs...)
+}

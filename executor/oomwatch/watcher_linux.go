@@ -1,0 +1,421 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package oomwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+const (
+	// firstPause is for how long a descriptor is left alone after it woke us. The kernel itself lets 10 ms pass
+	// between two notifications of one file, CGROUP_FILE_NOTIFY_MIN_INTV.
+	firstPause = 10 * time.Millisecond
+	// taskPause is the longest such pause for the task's own group: a task that lives at its limit fires all the
+	// time, and a kill in the midst of it is still to be noticed at once.
+	taskPause = 40 * time.Millisecond
+	// abovePause is the longest for the groups above, which fire for everybody in them.
+	abovePause = time.Second
+	// hitSpan is how long after a limit was hit a kill is held to be its doing: the kernel writes to its log in
+	// between, which takes seconds on a slow console.
+	hitSpan = 5 * time.Second
+	// costShare bounds the time spent in looking: the pause is at least this many times as long as the look took.
+	costShare = 50
+)
+
+// Watcher watches one task. Only Run and Look read anything.
+type Watcher struct {
+	groups groups
+	layout layout
+	epoll  int
+	// poll is the epoll descriptor in the runtime's own poller: waiting takes no thread.
+	poll    *os.File
+	watches []*watch
+
+	mu sync.Mutex // guards following, and the layout
+	// last is what the last look found, and base what the next kill is judged against.
+	last, base record.OOMCounters
+	hitAt      time.Time // when a limit was last seen to be hit without a kill
+	// settling is the pause before the next look while a kill is under way; 0 where none is.
+	settling time.Duration
+}
+
+// layout reads the counters of one version of cgroups.
+type layout interface {
+	// look reads all there is. underway reports that the OOM killer is at work: the counters are about to change.
+	look() (counters record.OOMCounters, underway bool, err error)
+	close() error
+}
+
+// watch is a descriptor that tells of events. After each it is left alone for a pause, which grows as long as it is
+// found to have fired again.
+type watch struct {
+	fd      int
+	events  uint32
+	longest time.Duration
+
+	pause   time.Duration
+	armed   time.Time
+	armNext time.Time // zero while it is armed
+}
+
+func newWatch(fd int, events uint32, longest time.Duration) *watch {
+	return &watch{fd: fd, events: events, longest: longest, pause: firstPause}
+}
+
+// fired notes an event and sets when to listen again.
+func (w *watch) fired(now time.Time) {
+	if now.Sub(w.armed) < 2*w.pause {
+		w.pause = min(2*w.pause, w.longest)
+	} else {
+		w.pause = firstPause
+	}
+	w.armNext = now.Add(w.pause)
+}
+
+// groups are the folders that matter for a task's memory, and what is visible of them.
+type groups struct {
+	version int
+	own     string
+	above   []string // the nearest first
+	path    string   // of own in its hierarchy
+	root    bool     // top is the real root of the hierarchy
+	// top is the folder at which the hierarchy is mounted, and topPath what it shows.
+	top, topPath string
+}
+
+// Open finds the task's memory cgroup and registers for its events. It cannot fail: where nothing can be watched the
+// counters say why, and Run waits for its context.
+func Open(host procstats.FS, cgroup procstats.Cgroup) *Watcher {
+	w := &Watcher{epoll: -1}
+	reason := w.open(host, cgroup)
+	if reason != "" {
+		w.last.Reason = reason
+		return w
+	}
+	var err error
+	if w.last, _, err = w.layout.look(); err != nil {
+		w.last.Reason = err.Error()
+	}
+	w.base = w.last
+	return w
+}
+
+func (w *Watcher) open(host procstats.FS, cgroup procstats.Cgroup) (reason string) {
+	var err error
+	if w.groups, reason = findGroups(host, cgroup); reason != "" {
+		return reason
+	}
+	if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return "watch memory events: " + err.Error()
+	}
+	if w.groups.version == 2 {
+		w.layout, w.watches, err = openMemoryEvents(w.groups, localEvents(host))
+	} else {
+		w.layout, w.watches, err = openOOMControl(w.groups)
+	}
+	if err != nil {
+		return "watch memory events: " + err.Error()
+	}
+	for i, each := range w.watches {
+		event := unix.EpollEvent{Events: each.events | unix.EPOLLONESHOT, Fd: int32(i)}
+		if err := unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, each.fd, &event); err != nil {
+			return "watch memory events: " + err.Error()
+		}
+	}
+	if err := unix.SetNonblock(w.epoll, true); err != nil {
+		return "watch memory events: " + err.Error()
+	}
+	w.poll = os.NewFile(uintptr(w.epoll), "memory events")
+	return ""
+}
+
+// findGroups says which folders are to be watched, or why none can be.
+func findGroups(host procstats.FS, cgroup procstats.Cgroup) (g groups, reason string) {
+	g = groups{version: 1, own: cgroup.V1["memory"]}
+	file := "memory.oom_control"
+	if g.own == "" {
+		g = groups{version: 2, own: cgroup.V2}
+		file = "memory.events"
+	}
+	switch {
+	case !cgroup.Exists():
+		return g, "OOM kills are counted by a memory cgroup, and the task has none"
+	case cgroup.Shared:
+		return g, "other processes live in the task's cgroup: its OOM kills are not the task's"
+	case g.own == "":
+		return g, "the task has no memory cgroup"
+	}
+	if _, err := os.Lstat(filepath.Join(g.own, file)); err != nil {
+		return g, "the memory controller is not available in the task's cgroup"
+	}
+	mounts, err := procstats.CgroupMounts(host)
+	if err != nil {
+		return g, err.Error()
+	}
+	g.above = procstats.CgroupAncestors(g.own, mounts)
+	g.top, g.topPath = g.own, "/"
+	if len(g.above) > 0 {
+		g.top = g.above[len(g.above)-1]
+	}
+	g.root = realRoot(g.version, g.top)
+	for _, mount := range mounts {
+		if mount.Point == g.top {
+			g.topPath = mount.Root
+		}
+	}
+	if below, err := filepath.Rel(g.top, g.own); err == nil {
+		g.path = filepath.Join(g.topPath, below)
+	}
+	return g, ""
+}
+
+// realRoot reports whether a folder is the root of its hierarchy and not only the top of what a namespace or a bind
+// mount shows: release_agent is only in the one, cgroup.type in all but it.
+func realRoot(version int, dir string) bool {
+	if version == 1 {
+		_, err := os.Lstat(filepath.Join(dir, "release_agent"))
+		return err == nil
+	}
+	_, err := os.Lstat(filepath.Join(dir, "cgroup.type"))
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// Run waits for events and calls notice for each rise of the number of kills, with the counters before and after,
+// until ctx ends. It has to be running for Look to know how often limits were hit on version 1.
+func (w *Watcher) Run(ctx context.Context, notice func(before, after record.OOMCounters)) error {
+	if w.poll == nil {
+		<-ctx.Done()
+		return nil
+	}
+	stop := context.AfterFunc(ctx, func() { _ = w.poll.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	ready := make([]unix.EpollEvent, len(w.watches))
+	for {
+		fired, err := w.wait(ctx, ready)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("wait for memory events: %w", err)
+		}
+		began := time.Now()
+		for _, event := range fired {
+			w.watches[event.Fd].fired(began)
+		}
+		w.Look(notice)
+		if err := w.arm(time.Now(), time.Since(began)); err != nil {
+			return fmt.Errorf("wait for memory events: %w", err)
+		}
+	}
+}
+
+// wait blocks until something fires, or until a descriptor that was left alone is due again.
+func (w *Watcher) wait(ctx context.Context, ready []unix.EpollEvent) ([]unix.EpollEvent, error) {
+	if err := w.poll.SetReadDeadline(w.next()); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil { // the deadline above may have replaced the one that ends us
+		return nil, nil
+	}
+	conn, err := w.poll.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var n int
+	var failed error
+	err = conn.Read(func(fd uintptr) bool {
+		n, failed = unix.EpollWait(int(fd), ready, 0)
+		return n > 0 || failed != nil && !errors.Is(failed, unix.EINTR)
+	})
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, nil
+	}
+	return ready[:max(n, 0)], errors.Join(err, failed)
+}
+
+// next is when to look without an event; zero for never.
+func (w *Watcher) next() time.Time {
+	var next time.Time
+	for _, each := range w.watches {
+		if !each.armNext.IsZero() && (next.IsZero() || each.armNext.Before(next)) {
+			next = each.armNext
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.settling > 0 {
+		if soon := time.Now().Add(w.settling); next.IsZero() || soon.Before(next) {
+			next = soon
+		}
+	}
+	return next
+}
+
+// arm listens again to descriptors whose pause is over. A look that took long makes the pauses longer.
+func (w *Watcher) arm(now time.Time, cost time.Duration) error {
+	for i, each := range w.watches {
+		if each.armNext.IsZero() {
+			continue
+		}
+		if after := each.armNext.Add(-each.pause).Add(costShare * cost); after.After(each.armNext) && each.armNext.After(now) {
+			each.armNext = after
+		}
+		if each.armNext.After(now) {
+			continue
+		}
+		event := unix.EpollEvent{Events: each.events | unix.EPOLLONESHOT, Fd: int32(i)}
+		if err := unix.EpollCtl(w.epoll, unix.EPOLL_CTL_MOD, each.fd, &event); err != nil {
+			return err
+		}
+		each.armed, each.armNext = now, time.Time{}
+	}
+	return nil
+}
+
+// Look reads the counters now and calls notice if the number of kills has risen.
+func (w *Watcher) Look(notice func(before, after record.OOMCounters)) {
+	if w.layout == nil {
+		return
+	}
+	before, after, ok := w.step()
+	if ok && after.Kills > before.Kills {
+		notice(before, after)
+	}
+}
+
+// step reads the counters. before are those against which a rise of the kills is to be judged: the kernel counts at
+// the limit before it counts the kill, and a look may fall between the two.
+func (w *Watcher) step() (before, after record.OOMCounters, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	if now.Sub(w.hitAt) > hitSpan {
+		w.base = w.last
+	}
+	before = w.base
+	after, underway, err := w.layout.look()
+	if err != nil {
+		// The group was removed, or may not be read any more: what was counted stays.
+		w.settling = 0
+		return before, before, false
+	}
+	if hits(after) != hits(w.last) {
+		w.hitAt = now
+	}
+	killed := after.Kills > before.Kills
+	switch {
+	case !underway || killed:
+		w.settling = 0
+	case w.settling == 0:
+		w.settling = settlePause
+	default:
+		w.settling = min(2*w.settling, taskPause)
+	}
+	if killed {
+		after.Grouped = w.grouped()
+		w.base, w.hitAt = after, time.Time{}
+	}
+	w.last = after
+	return before, after, true
+}
+
+// hits counts how often a limit was hit, whoever's it was.
+func hits(c record.OOMCounters) int64 { return c.Own + c.Below + sum(c.Above) }
+
+// settlePause is the first pause before another look while the OOM killer is at work.
+const settlePause = 2 * time.Millisecond
+
+// grouped reports whether a visible group above the task is killed as a whole.
+func (w *Watcher) grouped() bool {
+	for _, dir := range w.groups.above {
+		if data, err := os.ReadFile(filepath.Join(dir, "memory.oom.group")); err == nil && len(data) > 0 && data[0] == '1' {
+			return true
+		}
+	}
+	return false
+}
+
+// Counters returns what the last look found.
+func (w *Watcher) Counters() record.OOMCounters {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
+}
+
+// RootVisible reports whether every group above the task is visible, up to the real root of the hierarchy.
+func (w *Watcher) RootVisible() bool { return w.groups.root }
+
+// Path is the task's path in the memory hierarchy as far as it is visible; empty where there is none.
+func (w *Watcher) Path() string { return w.groups.path }
+
+// Own is the folder of the task's memory cgroup, and Above those of the visible groups above it, the nearest first.
+func (w *Watcher) Own() string { return w.groups.own }
+
+// Above returns the folders of the visible groups above the task's, the nearest first.
+func (w *Watcher) Above() []string { return w.groups.above }
+
+// Folder returns the folder of a path in the memory hierarchy; empty where it is not visible.
+func (w *Watcher) Folder(path string) string {
+	if path == "" || w.groups.path == "" {
+		return ""
+	}
+	below, ok := strings.CutPrefix(path, strings.TrimSuffix(w.groups.topPath, "/"))
+	if !ok || below != "" && below[0] != '/' {
+		return ""
+	}
+	return filepath.Join(w.groups.top, below)
+}
+
+// Limit reads the hard memory limit of a folder; ok is false where it has none.
+func (w *Watcher) Limit(dir string) (bytes int64, ok bool) {
+	if w.groups.version == 1 {
+		return readLimit(dir, "memory.limit_in_bytes")
+	}
+	return readLimit(dir, "memory.max")
+}
+
+// Peak reads the most memory that was ever charged to the task's group; ok is false where the kernel does not tell.
+func (w *Watcher) Peak() (bytes int64, ok bool) {
+	if w.groups.version == 1 {
+		return readLimit(w.groups.own, "memory.max_usage_in_bytes")
+	}
+	return readLimit(w.groups.own, "memory.peak")
+}
+
+func readLimit(dir, name string) (bytes int64, ok bool) {
+	if dir == "" {
+		return 0, false
+	}
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return 0, false
+	}
+	return parseLimit(data)
+}
+
+// Close gives up every descriptor. Run has returned before.
+func (w *Watcher) Close() error {
+	var errs []error
+	if w.layout != nil {
+		errs = append(errs, w.layout.close())
+	}
+	if w.poll != nil {
+		errs = append(errs, w.poll.Close())
+	} else if w.epoll >= 0 {
+		errs = append(errs, unix.Close(w.epoll))
+	}
+	return errors.Join(errs...)
+}
