@@ -96,6 +96,7 @@ func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 	}
 	t.recorder = e.newRecorder(t, baseline)
 	t.recorder.start() // before the fork: whatever happens then, there is a record
+	t.oom = newOOMKeeper(t, e.host)
 	pid, end, err := e.children.start(func() (int, error) {
 		pid, err := e.launcher.fork(ctx, c)
 		if err == nil {
@@ -105,10 +106,11 @@ func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 	})
 	if err != nil {
 		err = startError(c.path, err)
-		return refuse(status.Code(err), err, c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
+		return refuse(status.Code(err), err, c.streams.abandon(), t.oom.close(), t.sampler.close(baseline), t.group.Remove())
 	}
 	c.streams.started()
 	t.started, t.end = c.forked, end
+	t.oom.started(t.main)
 	t.launched = e.launched(t)
 	t.recorder.started(t.main, t.started)
 	e.journal.add("launched", fmt.Sprintf("started process %d", pid), nil)

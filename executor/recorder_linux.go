@@ -98,30 +98,30 @@ func (r *recorder) writeReport(rows *procstats.Sample) {
 }
 
 // finish completes the record with the final totals and writes it.
-func (r *recorder) finish(final *procstats.Sample, end ended, cause record.Verdict) (*record.Record, *proto.Exit) {
+func (r *recorder) finish(final *procstats.Sample, evidence record.Evidence) (*record.Record, *proto.Exit) {
 	info := r.info
-	wall := end.at.Sub(r.forked)
-	seconds := wall.Seconds()
-	info.State, info.EndedAt, info.WallSeconds = record.Exited, end.at, &seconds
-	exit := &proto.Exit{EndedAtUnixNs: end.at.UnixNano()}
-	if end.status.Signaled() {
-		signal := int(end.status.Signal())
-		info.Signal = &signal
-		exit.Signal, exit.Code = int32(signal), int32(128+signal)
-	} else {
-		exit.Code = int32(end.status.ExitStatus())
+	seconds := evidence.Wall.Seconds()
+	info.State, info.EndedAt, info.WallSeconds = record.Exited, evidence.EndedAt, &seconds
+	info.ExitCode = &evidence.ExitCode
+	if evidence.Signal != 0 {
+		info.Signal = &evidence.Signal
 	}
-	code := int(exit.GetCode())
-	info.ExitCode = &code
-	info.Diagnosis = r.diagnose(final, exit, cause, end, wall)
-	exit.Verdict, exit.Summary = string(info.Diagnosis.Verdict), info.Diagnosis.Summary
-
+	evidence.Before, evidence.After, evidence.Last = r.baseline, final, r.last
+	if r.last != nil {
+		evidence.LastAge = evidence.EndedAt.Sub(r.last.Wall)
+	}
+	d := record.Diagnose(evidence)
+	info.Diagnosis = d
+	exit := &proto.Exit{
+		Code: int32(evidence.ExitCode), Signal: int32(evidence.Signal), OomKilled: d.OOMKilled,
+		Verdict: string(d.Verdict), Summary: d.Summary, EndedAtUnixNs: evidence.EndedAt.UnixNano(),
+	}
 	rows := r.last
 	merged := record.MergeFinal(final, rows)
 	r.whole.Add(merged)
 	r.current.Add(merged)
 	r.writeReport(rows)
-	r.fillFinal(merged, wall)
+	r.fillFinal(merged, evidence.Wall)
 	r.put()
 	if r.store != nil {
 		if err := r.store.Close(); err != nil {
@@ -129,17 +129,6 @@ func (r *recorder) finish(final *procstats.Sample, end ended, cause record.Verdi
 		}
 	}
 	return info, exit
-}
-
-func (r *recorder) diagnose(final *procstats.Sample, exit *proto.Exit, cause record.Verdict, end ended, wall time.Duration) record.Diagnosis {
-	evidence := record.Evidence{
-		Cause: cause, ExitCode: int(exit.GetCode()), Signal: int(exit.GetSignal()), Wall: wall,
-		Before: r.baseline, After: final, Last: r.last,
-	}
-	if r.last != nil {
-		evidence.LastAge = end.at.Sub(r.last.Wall)
-	}
-	return record.Diagnose(evidence)
 }
 
 // fillFinal puts the final numbers into the record.

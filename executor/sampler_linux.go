@@ -88,6 +88,11 @@ func (s *sampler) lostChildren() bool {
 	return !s.target.Cgroup.Exists() && (s.totals.LostChildren() || s.rows.LostChildren())
 }
 
+// latest returns the newest whole sample without taking one; nil where there is none.
+func (s *sampler) latest() *procstats.Sample {
+	return s.wholeCache.Latest()
+}
+
 // describe says what each selected source can do here.
 func (s *sampler) describe() []procstats.Description {
 	return append(s.totals.Describe(), s.rows.Describe()...)

@@ -116,7 +116,7 @@ func (e *Executor) holdLeash(fd int, t *task) {
 			}
 		}
 		if e.ctx.Err() == nil {
-			t.stop(record.Stopped, 0, t.killGrace())
+			t.stop(record.Stopped, "whoever started it is gone", 0, t.killGrace())
 			<-t.gone
 			e.cancel()
 		}
@@ -170,7 +170,7 @@ func (e *Executor) Signal(_ context.Context, request *proto.SignalRequest) (*pro
 	if signal <= 0 || signal > 64 {
 		return nil, status.Errorf(codes.InvalidArgument, "signal %d: not a signal number", request.GetSignal())
 	}
-	if err := t.signal(signal, request.GetGroup()); err != nil {
+	if err := t.pass(signal, request.GetGroup()); err != nil {
 		if errors.Is(err, unix.ESRCH) {
 			return nil, status.Error(codes.NotFound, err.Error())
 		}
@@ -190,7 +190,7 @@ func (e *Executor) Stop(ctx context.Context, request *proto.StopRequest) (*proto
 		return &proto.StopResponse{}, nil
 	default:
 	}
-	t.stop(record.Stopped, unix.Signal(request.GetSignal()), time.Duration(max(0, request.GetGraceNs())))
+	t.stop(record.Stopped, "", unix.Signal(request.GetSignal()), time.Duration(max(0, request.GetGraceNs())))
 	select {
 	case <-t.gone:
 		return &proto.StopResponse{}, nil

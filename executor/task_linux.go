@@ -36,6 +36,7 @@ type task struct {
 	sampler  *sampler
 	recorder *recorder
 	journal  *journal
+	oom      *oomKeeper
 	// base is how the main process was started, and what further commands in the task have in common with it.
 	base *command
 	// logs writes the task's output to files; nil where it goes elsewhere.
@@ -51,8 +52,11 @@ type task struct {
 	final *record.Record
 
 	mu sync.Mutex // guards following
-	// cause is the first reason for which we ended the task ourselves; empty while nobody did.
-	cause record.Verdict
+	// cause is why we ended the task ourselves, the first time, and reason the same in words; empty while nobody did.
+	cause  record.Verdict
+	reason string
+	// passedOn is the last signal that was sent on request; 0 for none.
+	passedOn unix.Signal
 	// killTimer is set while a stop is under way.
 	killTimer *time.Timer
 	// killing makes every orphan that comes home be killed too.
@@ -65,8 +69,9 @@ func (t *task) run(ctx context.Context) {
 	sampling, stopSampling := context.WithCancel(ctx)
 	var recording sync.WaitGroup
 	recording.Go(func() { t.recorder.run(sampling, t.sampler) })
+	recording.Go(func() { t.oom.run(sampling) })
 	if timeout := time.Duration(t.request.GetTimeoutNs()); timeout > 0 {
-		timer := time.AfterFunc(timeout, func() { t.stop(record.TimedOut, 0, t.killGrace()) })
+		timer := time.AfterFunc(timeout, func() { t.stop(record.TimedOut, "", 0, t.killGrace()) })
 		defer timer.Stop()
 	}
 	finishLogs := t.collectLogs()
@@ -120,16 +125,21 @@ func (t *task) stopLeftovers() {
 	t.armKill(t.killGrace())
 }
 
-// stop asks the task to end and kills it after the grace. The first cause is the one that counts.
-func (t *task) stop(cause record.Verdict, signal unix.Signal, grace time.Duration) {
+// stop asks the task to end and kills it after the grace. The first cause is the one that counts; reason says in
+// words how it came about, as in "stopped because REASON", and may be empty.
+func (t *task) stop(cause record.Verdict, reason string, signal unix.Signal, grace time.Duration) {
 	t.mu.Lock()
 	first := t.cause == "" && t.mainEnd == nil
 	if first {
-		t.cause = cause
+		t.cause, t.reason = cause, reason
 	}
 	t.mu.Unlock()
 	if first {
-		t.journal.add("stopping", fmt.Sprintf("stopping the task (%s)", cause), nil)
+		text := fmt.Sprintf("stopping the task (%s)", cause)
+		if reason != "" {
+			text += " because " + reason
+		}
+		t.journal.add("stopping", text, nil)
 	}
 	if signal == 0 {
 		signal = t.killSignal()
@@ -160,6 +170,14 @@ func (t *task) signal(signal unix.Signal, group bool) error {
 		}
 		return unix.Kill(t.main.PID, signal)
 	})
+}
+
+// pass sends a signal on for somebody who asked.
+func (t *task) pass(signal unix.Signal, group bool) error {
+	t.mu.Lock()
+	t.passedOn = signal
+	t.mu.Unlock()
+	return t.signal(signal, group)
 }
 
 // kill ends everything, at once and for good.
@@ -202,16 +220,18 @@ func (t *task) killMembers() {
 // finish reads the task a last time, writes its record and removes its cgroup.
 func (t *task) finish(end ended) {
 	t.mu.Lock()
-	cause := t.cause
+	evidence := record.Evidence{Cause: t.cause, Reason: t.reason, PassedOn: int(t.passedOn), EndedAt: end.at, Wall: end.at.Sub(t.started)}
 	if t.killTimer != nil {
 		t.killTimer.Stop()
 	}
 	t.mu.Unlock()
+	evidence.ExitCode, evidence.Signal = exitCode(end.status)
+	t.oom.finish(&evidence)
 	final := t.sampler.get(0, true)
 	if err := t.sampler.close(final); err != nil {
 		t.log.Error("close kernel files", "error", err)
 	}
-	t.final, t.exit = t.recorder.finish(final, end, cause)
+	t.final, t.exit = t.recorder.finish(final, evidence)
 	if err := t.group.Empty(context.Background()); err != nil {
 		t.log.Error("remove the cgroup", "error", err)
 	}
@@ -232,6 +252,15 @@ func (t *task) killSignal() unix.Signal {
 		return signal
 	}
 	return defaultKillSignal
+}
+
+// exitCode returns the exit code as a shell counts it, and the signal that ended the process, 0 for none.
+func exitCode(status unix.WaitStatus) (code, signal int) {
+	if status.Signaled() {
+		signal = int(status.Signal())
+		return 128 + signal, signal
+	}
+	return status.ExitStatus(), 0
 }
 
 func describeStatus(status unix.WaitStatus) string {

@@ -1,0 +1,348 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/kmsg"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+const sigkill = int(unix.SIGKILL)
+
+const (
+	// logDelay is how long the line that names the victim may come after the notification: the kernel notifies first.
+	logDelay = 25 * time.Millisecond
+	// deathDelay is how long a victim may take until it is seen to be dying.
+	deathDelay = 20 * time.Millisecond
+)
+
+// victimFinder says who was killed: from the kernel's log, where that may be read, else from the processes of the
+// last sample that are gone. It is used by one goroutine at a time.
+type victimFinder struct {
+	host   procstats.FS
+	path   string // of the task's memory cgroup
+	latest func() *procstats.Sample
+	main   procstats.ProcessID
+	// since is CLOCK_MONOTONIC at the task's start.
+	since time.Duration
+
+	reader *kmsg.Reader
+	denied error // why there is no reader
+	// foreign reports that our PID namespace is not the one that the log's numbers are from.
+	foreign bool
+}
+
+// found is what is known of the victims of one notice.
+type found struct {
+	victims []record.Victim
+	// main reports that the main process is among them; it stands first then.
+	main bool
+	// scope and limitPath are what the log says of the limit; empty where it does not.
+	scope     record.Scope
+	limitPath string
+	reason    string
+}
+
+// find looks for the given number of victims.
+func (v *victimFinder) find(number int64) found {
+	kills, err := v.logged(number)
+	if len(kills) > 0 {
+		return v.fromLog(kills)
+	}
+	f := v.fromSample(number)
+	if len(f.victims) == 0 {
+		f.reason = "the kernel's log does not name it; " + f.reason
+		if err != nil {
+			f.reason = fmt.Sprintf("the kernel's log cannot be read (%v); %s", err, strings.TrimPrefix(f.reason, "the kernel's log does not name it; "))
+		}
+	}
+	return f
+}
+
+// findMain looks for the main process only, in a log that may have been silent for long.
+func (v *victimFinder) findMain() found {
+	if err := v.open(); err != nil || v.foreign {
+		return found{}
+	}
+	kills, err := v.reader.Next()
+	if err != nil {
+		return found{}
+	}
+	kills = slices.DeleteFunc(kills, func(k kmsg.Kill) bool { return k.PID != v.main.PID || !v.young(k) })
+	if len(kills) == 0 {
+		return found{}
+	}
+	f := v.fromLog(kills[len(kills)-1:])
+	if f.scope == "" && kills[0].OOMCgroup != "" {
+		// The task has no group of its own there: it was in the one that had no memory left, or below it.
+		f.scope, f.limitPath = record.Ancestor, kills[0].OOMCgroup
+	}
+	return f
+}
+
+// logged returns what the log has said since the last time about processes of the task. It waits a moment for lines
+// that are still to come.
+func (v *victimFinder) logged(number int64) ([]kmsg.Kill, error) {
+	if err := v.open(); err != nil {
+		return nil, err
+	}
+	var ours []kmsg.Kill
+	for late := time.Now().Add(logDelay); ; {
+		kills, err := v.reader.Next()
+		for _, kill := range kills {
+			if v.concerns(kill) {
+				ours = append(ours, kill)
+			}
+		}
+		left := time.Until(late)
+		if err != nil || int64(len(ours)) >= number || left <= 0 {
+			return ours, err
+		}
+		if err := v.reader.Wait(left); err != nil {
+			return ours, err
+		}
+	}
+}
+
+// open opens the log at the first kill: until then it costs nothing.
+func (v *victimFinder) open() error {
+	if v.reader != nil || v.denied != nil {
+		return v.denied
+	}
+	v.foreign = !initialPIDNamespace(v.host)
+	v.reader, v.denied = kmsg.Open()
+	return v.denied
+}
+
+// concerns reports whether a kill was of a process of the task. Where the log does not say in which group it was,
+// the number decides.
+func (v *victimFinder) concerns(kill kmsg.Kill) bool {
+	if !v.young(kill) {
+		return false
+	}
+	if kill.TaskCgroup != "" {
+		if _, in := kill.In(v.path); in {
+			return true
+		}
+		// A group above the task that is killed as a whole takes the task with it.
+		return kill.Group != "" && v.knows(kill)
+	}
+	return v.knows(kill)
+}
+
+// knows reports whether the killed process is one that we have seen.
+func (v *victimFinder) knows(kill kmsg.Kill) bool {
+	if v.foreign {
+		return false
+	}
+	if kill.PID == v.main.PID {
+		return true
+	}
+	s := v.latest()
+	return s != nil && slices.ContainsFunc(s.Processes, func(p procstats.ProcessRow) bool { return p.PID == kill.PID })
+}
+
+// young reports whether a line was logged after the task's start, by the log's own clock: it is not steered as
+// CLOCK_MONOTONIC is, and drifts from it by some 10 parts in a million.
+func (v *victimFinder) young(kill kmsg.Kill) bool {
+	now := procstats.Now().Mono
+	const slack, drift = 2 * time.Second, 20_000
+	return kill.Time >= v.since-slack-now/drift
+}
+
+// fromLog turns the log's words into ours.
+func (v *victimFinder) fromLog(kills []kmsg.Kill) found {
+	var f found
+	for _, kill := range kills {
+		victim := record.Victim{PID: kill.PID, Command: kill.Command, Source: record.FromKmsg}
+		if kill.HasRSS {
+			victim.RSSBytes = &kill.RSS
+		}
+		if v.foreign {
+			v.translate(&victim)
+		}
+		if victim.Namespace == "" && victim.PID == v.main.PID {
+			f.main = true
+			f.victims = slices.Insert(f.victims, 0, victim)
+		} else {
+			f.victims = append(f.victims, victim)
+		}
+		if scope, path := v.scopeOf(kill); scope != "" {
+			f.scope, f.limitPath = scope, path
+		}
+	}
+	return f
+}
+
+// scopeOf says what a line of the log means for this task; empty where it does not say.
+func (v *victimFinder) scopeOf(kill kmsg.Kill) (scope record.Scope, limitPath string) {
+	switch {
+	case kill.Constraint == kmsg.None, kill.Constraint == kmsg.Cpuset, kill.Constraint == kmsg.MemoryPolicy:
+		return record.HostScope, ""
+	case kill.OOMCgroup == "":
+		return "", ""
+	}
+	own, in := kill.In(v.path)
+	if !in {
+		return "", ""
+	}
+	hidden := strings.TrimSuffix(own, v.path)
+	visible, ok := strings.CutPrefix(kill.OOMCgroup, hidden)
+	if !ok {
+		visible = ""
+	}
+	switch {
+	case kill.OOMCgroup == own:
+		return record.Own, visible
+	case strings.HasPrefix(kill.OOMCgroup, own+"/"):
+		return record.Descendant, visible
+	}
+	return record.Ancestor, visible
+}
+
+// translate gives a victim the number that it had for us: that of the one process of its name that is gone. A dead
+// process's numbers in other namespaces are not known any more.
+func (v *victimFinder) translate(victim *record.Victim) {
+	victim.Namespace = "host"
+	var match []procstats.ProcessRow
+	for _, row := range v.vanished() {
+		if row.Command == victim.Command {
+			match = append(match, row)
+		}
+	}
+	if len(match) == 1 {
+		victim.PID, victim.Namespace = match[0].PID, ""
+	}
+}
+
+// fromSample takes the processes of the last sample that are gone for the victims, the largest first.
+func (v *victimFinder) fromSample(number int64) found {
+	const looks = 8
+	gone := v.vanished()
+	for i := 0; i < looks && len(gone) == 0; i++ {
+		<-time.After(deathDelay / looks) // nothing tells when the signal has arrived
+		gone = v.vanished()
+	}
+	if s := v.latest(); s == nil || len(s.Processes) == 0 {
+		return found{reason: "nothing was sampled while the task ran"}
+	}
+	slices.SortFunc(gone, func(a, b procstats.ProcessRow) int { return cmp.Compare(rss(b), rss(a)) })
+	if int64(len(gone)) > number {
+		gone = gone[:number]
+	}
+	f := found{}
+	for _, row := range gone {
+		victim := record.Victim{PID: row.PID, Command: row.Command, Source: record.FromSample}
+		if bytes, ok := row.Readings.Number(procstats.ProcessRSS); ok {
+			resident := int64(bytes)
+			victim.RSSBytes = &resident
+		}
+		if row.ProcessID == v.main {
+			f.main = true
+			f.victims = slices.Insert(f.victims, 0, victim)
+			continue
+		}
+		f.victims = append(f.victims, victim)
+	}
+	if len(f.victims) == 0 {
+		f.reason = "no process of the last sample is gone"
+	}
+	return f
+}
+
+// vanished returns the rows of the last sample whose processes are gone or dying.
+func (v *victimFinder) vanished() []procstats.ProcessRow {
+	s := v.latest()
+	if s == nil {
+		return nil
+	}
+	var gone []procstats.ProcessRow
+	for _, row := range s.Processes {
+		if !alive(v.host, row.ProcessID) {
+			gone = append(gone, row)
+		}
+	}
+	return gone
+}
+
+func rss(row procstats.ProcessRow) float64 {
+	bytes, _ := row.Readings.Number(procstats.ProcessRSS)
+	return bytes
+}
+
+func (v *victimFinder) close() error {
+	if v.reader == nil {
+		return nil
+	}
+	return v.reader.Close()
+}
+
+// alive reports whether a process runs and is not being killed: a SIGKILL that waits for it counts as its end.
+func alive(host procstats.FS, id procstats.ProcessID) bool {
+	identity, err := procstats.Identify(host, id.PID)
+	if err != nil || identity.Zombie || identity.Start != id.Start {
+		return false
+	}
+	status, err := os.ReadFile(filepath.Join(host.Proc, strconv.Itoa(id.PID), "status"))
+	if err != nil {
+		return false
+	}
+	for line := range bytes.Lines(status) {
+		name, mask, _ := strings.Cut(strings.TrimSpace(string(line)), ":\t")
+		if name != "SigPnd" && name != "ShdPnd" {
+			continue
+		}
+		pending, err := strconv.ParseUint(mask, 16, 64)
+		if err == nil && pending&(1<<(sigkill-1)) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// initialPIDNamespace reports whether our PIDs are those that the kernel logs: the first PID namespace has a fixed
+// number, PROC_PID_INIT_INO in include/linux/proc_ns.h.
+func initialPIDNamespace(host procstats.FS) bool {
+	name, err := os.Readlink(filepath.Join(host.Proc, "self", "ns", "pid"))
+	return err == nil && name == "pid:[4026531836]"
+}
+
+// userspaceKillers lists the running programs that are known to send SIGKILL where memory is short.
+func userspaceKillers(host procstats.FS) []string {
+	entries, err := os.ReadDir(host.Proc)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, entry := range entries {
+		if _, err := strconv.Atoi(entry.Name()); err != nil {
+			continue
+		}
+		comm, err := os.ReadFile(filepath.Join(host.Proc, entry.Name(), "comm"))
+		if errors.Is(err, fs.ErrPermission) || err != nil {
+			continue
+		}
+		name := strings.TrimSpace(string(comm))
+		if slices.Contains([]string{"systemd-oomd", "earlyoom", "nohang", "oomd"}, name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
