@@ -118,7 +118,7 @@ func (o *oomKeeper) finish(e *record.Evidence) {
 	o.watcher.Look(o.notice)
 	after := o.watcher.Counters()
 	unexplained := e.Signal == sigkill && e.Cause == "" && e.PassedOn != sigkill
-	if unexplained && !after.Counted() {
+	if unexplained && !after.Read {
 		o.askForMain(e)
 	}
 	if err := o.close(); err != nil {

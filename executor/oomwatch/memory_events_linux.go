@@ -95,7 +95,7 @@ func openMemoryEvents(g groups, local bool) (layout, []*watch, error) {
 
 // look implements layout. The files above are read first: the kernel counts at the limit before it counts the kill.
 func (m *memoryEvents) look() (record.OOMCounters, bool, error) {
-	c := record.OOMCounters{Above: make([]int64, len(m.above))}
+	c := record.OOMCounters{Read: true, Above: make([]int64, len(m.above))}
 	for i, f := range m.above {
 		if !f.isOpen() {
 			continue

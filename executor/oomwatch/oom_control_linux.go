@@ -100,7 +100,7 @@ func (o *oomControl) look() (record.OOMCounters, bool, error) {
 	own, above := limitHits(o.fired)
 	o.nested.look(o.fired[0])
 	return record.OOMCounters{
-		Kills: values[0] + o.nested.kills, Own: own, Above: above, Below: o.nested.atLimit,
+		Read: true, Kills: values[0] + o.nested.kills, Own: own, Above: above, Below: o.nested.atLimit,
 	}, values[1] > 0, nil
 }
 

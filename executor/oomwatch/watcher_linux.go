@@ -107,7 +107,7 @@ func Open(host procstats.FS, cgroup procstats.Cgroup) *Watcher {
 	}
 	var err error
 	if w.last, _, err = w.layout.look(); err != nil {
-		w.last.Reason = err.Error()
+		w.last = record.OOMCounters{Reason: err.Error()}
 	}
 	w.base = w.last
 	return w

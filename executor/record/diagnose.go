@@ -4,6 +4,7 @@
 package record
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -82,7 +83,7 @@ func oom(e Evidence, decisive *Kill) OOM {
 	for _, kill := range e.Kills {
 		noticed += max(kill.Kills, 1)
 	}
-	counted := e.OOMAfter.Counted() && e.OOMBefore.Counted()
+	counted := e.OOMAfter.Read && e.OOMBefore.Read
 	switch {
 	case counted && !o.Group:
 		kills := e.OOMAfter.Kills - e.OOMBefore.Kills
@@ -90,7 +91,7 @@ func oom(e Evidence, decisive *Kill) OOM {
 	case counted || noticed > 0:
 		o.Kills = &noticed
 	case o.Reason == "":
-		o.Reason = e.OOMBefore.Reason
+		o.Reason = cmp.Or(e.OOMBefore.Reason, "nothing was counted")
 	}
 	if o.Kills != nil && o.Victim == nil && decisive != nil {
 		o.Reason = decisive.Reason
@@ -128,7 +129,7 @@ func numbers(e Evidence) map[string]any {
 			putNumber(n, "last_sample_"+id.String(), e.Last, id)
 		}
 	}
-	if e.OOMBefore.Counted() && e.OOMAfter.Counted() {
+	if e.OOMBefore.Read && e.OOMAfter.Read {
 		n["oom_kill_before"], n["oom_kill_after"] = e.OOMBefore.Kills, e.OOMAfter.Kills
 		n["oom_group_kill_before"], n["oom_group_kill_after"] = e.OOMBefore.GroupKills, e.OOMAfter.GroupKills
 		n["oom_own_limit"] = e.OOMAfter.Own - e.OOMBefore.Own

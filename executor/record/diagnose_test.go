@@ -39,7 +39,8 @@ func ofOthers(k *Kill) { k.Others = true }
 func unnamed(k *Kill) { k.Victims, k.Reason = nil, "the kernel's log cannot be read" }
 
 func counted(kills int64) (before, after OOMCounters) {
-	return OOMCounters{Kills: 7, Own: 2, Above: []int64{1, 0}}, OOMCounters{Kills: 7 + kills, Own: 2 + kills, Above: []int64{1, 0}}
+	return OOMCounters{Read: true, Kills: 7, Own: 2, Above: []int64{1, 0}},
+		OOMCounters{Read: true, Kills: 7 + kills, Own: 2 + kills, Above: []int64{1, 0}}
 }
 
 // evidenceOf returns evidence with as many counted kills as were noticed.
@@ -237,6 +238,7 @@ func TestKills(t *testing.T) {
 				OOMBefore: OOMCounters{Reason: "none"}, OOMAfter: OOMCounters{Reason: "none"},
 			}, ptr(1), false,
 		},
+		{"lost", Evidence{Cause: ExecutorLost}, nil, false},
 		{"nothing counts", Evidence{OOMBefore: OOMCounters{Reason: "none"}, OOMAfter: OOMCounters{Reason: "none"}}, nil, false},
 	}
 	for _, test := range tests {

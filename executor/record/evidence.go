@@ -42,7 +42,8 @@ type Evidence struct {
 // groups below it and of the visible groups above it. On version 1, which has no such counters for limits, they
 // count notifications.
 type OOMCounters struct {
-	// Reason says why nothing is counted; empty where it is. The numbers mean nothing where it is not.
+	// Read reports that the counters were read: the numbers mean nothing where they were not, and Reason says why.
+	Read   bool
 	Reason string
 	// Kills counts the task's processes that any OOM killer has ended. Where GroupKills grew, or Grouped is set,
 	// it is not the number of processes: the kernel counts the chosen one twice.
@@ -56,9 +57,6 @@ type OOMCounters struct {
 	Own, Below int64
 	Above      []int64
 }
-
-// Counted reports whether there are counters at all.
-func (c OOMCounters) Counted() bool { return c.Reason == "" }
 
 // Kill is one notice of an OOM kill: several processes can be killed before anybody looks.
 type Kill struct {
