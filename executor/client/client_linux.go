@@ -62,10 +62,11 @@ func start(ctx context.Context, o Options, folder string) (*Client, error) {
 	if log == nil {
 		log = hclog.NewNullLogger()
 	}
+	cmd := executorCommand(o, folder)
 	plugin := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  wire.Handshake(),
 		Plugins:          goplugin.PluginSet{wire.PluginName: &wire.Plugin{}},
-		Cmd:              executorCommand(o, folder),
+		Cmd:              cmd,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		SkipHostEnv:      true,
 		Logger:           log,
@@ -76,10 +77,25 @@ func start(ctx context.Context, o Options, folder string) (*Client, error) {
 	}
 	c := &Client{plugin: plugin, owner: owner, address: wire.Address{ID: o.ID, Folder: folder, Socket: socket.String()}}
 	if err := c.connect(ctx); err != nil {
-		plugin.Kill()
+		if killErr := cmd.Process.Kill(); !errors.Is(killErr, os.ErrProcessDone) {
+			err = errors.Join(err, killErr)
+		}
+		c.join()
 		return nil, errors.Join(err, owner.Close())
 	}
 	return c, nil
+}
+
+// join waits for go-plugin's goroutines, which end with the executor's process. Its Kill does so too, but dials the
+// socket of the dead process first, and never gives that connection up.
+func (c *Client) join() {
+	if c.plugin == nil {
+		return
+	}
+	const pause, limit = time.Millisecond, time.Second
+	for began := time.Now(); !c.plugin.Exited() && time.Since(began) < limit; {
+		<-time.After(pause)
+	}
 }
 
 // executorCommand is how the executor's process is made: in a session of its own, so that a terminal's signals pass
@@ -286,9 +302,7 @@ func (c *Client) Close() error {
 	err := errors.Join(c.conn.Close(), c.life.close(), c.disown())
 	select {
 	case <-c.Lost():
-		if c.plugin != nil {
-			c.plugin.Kill() // joins its goroutines; the process is gone
-		}
+		c.join()
 	default:
 	}
 	return err
