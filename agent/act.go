@@ -5,36 +5,105 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
-	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/hook"
 )
 
-// Validate reads a job file and checks it as RunJob would, and changes nothing. Errors have file, line and column.
-func (a *Agent) Validate(ctx context.Context, source job.Source) (*job.Job, error) { return nil, errNotReady }
-
-// RunJob registers a job and starts its allocations. Allocations of an earlier version go on where their group means
-// the same, and are stopped where it does not. changed is false where the very same job is there already.
-func (a *Agent) RunJob(ctx context.Context, source job.Source) (status JobStatus, changed bool, err error) {
-	return JobStatus{}, false, errNotReady
+// find returns an allocation by its full id.
+func (a *Agent) find(id string) (*alloc, error) {
+	if err := a.isReady(); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if l := a.allocs[id]; l != nil {
+		return l, nil
+	}
+	return nil, fmt.Errorf("allocation %q: %w", id, allocation.ErrNotFound)
 }
 
-// StopJob stops all allocations of a job; with purge the job is forgotten too.
-func (a *Agent) StopJob(id string, purge bool) error { return errNotReady }
+// findTask returns a task of an allocation by their full names.
+func (a *Agent) findTask(allocID, name string) (*task, error) {
+	l, err := a.find(allocID)
+	if err != nil {
+		return nil, err
+	}
+	return l.task(name)
+}
 
 // StopAlloc stops an allocation for good, by its full id.
-func (a *Agent) StopAlloc(id string) error { return errNotReady }
-
-// RestartAlloc restarts the running tasks of an allocation, or the one that is named.
-func (a *Agent) RestartAlloc(id, task string) error { return errNotReady }
-
-// SignalAlloc sends a signal by name (SIGHUP) to the running tasks of an allocation, or to the one that is named.
-func (a *Agent) SignalAlloc(ctx context.Context, id, task, signal string) error { return errNotReady }
-
-// ExecTask runs a command beside a running task, as long as ctx lives. task may be empty where there is only one.
-func (a *Agent) ExecTask(ctx context.Context, id, task string, o driver.ExecOptions) (driver.ExecStream, error) {
-	return nil, errNotReady
+func (a *Agent) StopAlloc(id string) error {
+	l, err := a.find(id)
+	if err != nil {
+		return err
+	}
+	return l.stop("it was stopped by a user")
 }
 
-// CollectGarbage removes all ended allocations now and returns how many.
-func (a *Agent) CollectGarbage() (removed int, err error) { return 0, errNotReady }
+// RestartAlloc restarts the running tasks of an allocation, or the one that is named.
+func (a *Agent) RestartAlloc(id, name string) error {
+	return a.eachRunning(id, name, func(t *task) error { return t.runner.Restart("a user asked for it") })
+}
+
+// SignalAlloc sends a signal by name (SIGHUP) to the running tasks of an allocation, or to the one that is named.
+func (a *Agent) SignalAlloc(ctx context.Context, id, name, signal string) error {
+	return a.eachRunning(id, name, func(t *task) error { return t.runner.Signal(ctx, signal) })
+}
+
+// eachRunning does something to the tasks of an allocation that run, or to the one that is named.
+func (a *Agent) eachRunning(id, name string, do func(*task) error) error {
+	l, err := a.find(id)
+	if err != nil {
+		return err
+	}
+	if name != "" {
+		t, err := l.task(name)
+		if err != nil {
+			return err
+		}
+		return do(t)
+	}
+	var errs []error
+	done := 0
+	for _, t := range l.tasks {
+		if _, err := t.running(); err == nil {
+			errs = append(errs, do(t))
+			done++
+		}
+	}
+	if done == 0 {
+		return fmt.Errorf("allocation %s: %w", id, hook.ErrNotRunning)
+	}
+	return errors.Join(errs...)
+}
+
+// ExecTask runs a command beside a running task, as long as ctx lives. name may be empty where there is only one.
+func (a *Agent) ExecTask(ctx context.Context, id, name string, o driver.ExecOptions) (driver.ExecStream, error) {
+	t, err := a.findTask(id, name)
+	if err != nil {
+		return nil, err
+	}
+	h, err := t.running()
+	if err != nil {
+		return nil, err
+	}
+	return h.entry.Driver().ExecTaskStreaming(ctx, h.id, o)
+}
+
+// publish turns the reading of all tasks on or off.
+func (a *Agent) publish(on bool) {
+	for _, l := range a.list() {
+		for _, t := range l.tasks {
+			t.stats.SetPublish(on)
+			if !on {
+				t.usage.mark(history.GapPublishing)
+			}
+		}
+	}
+	a.log.Info("publishing of allocation metrics was switched", "on", on)
+}

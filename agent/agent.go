@@ -3,42 +3,259 @@
 
 // Package agent is the embedded agent: it runs the jobs of one machine, keeps what they use, and finds them again
 // after it was killed.
+//
+//	job file ──RunJob──► allocations ──plan──► tasks, each with a hook.Runner
+//	                                              ├── Starter: folders, templates, environment, driver
+//	                                              ├── Observer: the state store first, then the event feed
+//	                                              └── StatsHook ──► usage: newest reading, history
+//	kill -9 ──► Run again: handles are recovered, gaps marked, what nobody knows is killed
 package agent
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/registry"
+	"github.com/tachograph/tacho/agent/state"
 )
 
-// errNotReady is returned before Run.
-var errNotReady = errors.New("the agent is not running")
+const (
+	// callTimeout bounds a call to a driver that nothing else bounds.
+	callTimeout = 10 * time.Second
+	// feedSize is how many events are kept for those who come late.
+	feedSize = 1000
+)
 
-// Agent runs jobs. Its methods may be called concurrently.
+// errNotReady is returned before Run has opened the state.
+var errNotReady = errors.New("the agent is not ready")
+
+// Agent runs jobs. Its methods may be called concurrently; before Ready is closed they return nothing and errors.
 type Agent struct {
+	log     hclog.Logger
+	ready   chan struct{}
+	started time.Time
+	counts  counts
+	meter   node.Meter
+
+	// Set by Run before ready is closed.
+	ctx     context.Context
+	store   *state.Store
+	feed    *feed.Feed
+	drivers *registry.Registry
+	node    node.Node
+	work    sync.WaitGroup
+
+	// registering keeps changes of jobs apart from each other.
+	registering sync.Mutex
+
+	mu     sync.Mutex // guards following
 	config config.Config
-	log    hclog.Logger
-	ready  chan struct{}
+	jobs   map[string]*registered
+	allocs map[string]*alloc
 }
 
 // New returns an agent that has touched nothing.
 func New(c config.Config, logger hclog.Logger) *Agent {
-	return &Agent{config: c, log: logger, ready: make(chan struct{})}
+	if logger == nil {
+		logger = hclog.NewNullLogger()
+	}
+	return &Agent{
+		log: logger, ready: make(chan struct{}), started: time.Now(), config: c, feed: feed.New(feedSize, 0),
+		jobs: make(map[string]*registered), allocs: make(map[string]*alloc),
+	}
 }
-
-// Run recovers what an earlier run left behind and runs jobs until ctx is done; tasks run on then, unless the agent
-// is a development one.
-func (a *Agent) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 
 // Ready is closed when Run has opened the state and taken up its tasks.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Reload takes over what can change while tasks run, and returns what cannot, in words.
-func (a *Agent) Reload(c config.Config) (ignored []string, err error) { return nil, errNotReady }
+// isReady reports whether jobs can be run.
+func (a *Agent) isReady() error {
+	select {
+	case <-a.ready:
+		return a.ctx.Err()
+	default:
+		return errNotReady
+	}
+}
 
-// cost is how long a call to a driver may take.
-const callTimeout = 10 * time.Second
+// current is the configuration in force.
+func (a *Agent) current() config.Config {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.config
+}
+
+func (a *Agent) dataDir() string  { return a.current().DataDir }
+func (a *Agent) allocDir() string { return filepath.Join(a.dataDir(), "alloc") }
+
+// Run recovers what an earlier run left behind and runs jobs until ctx is done; tasks run on then, unless the agent
+// is a development one.
+func (a *Agent) Run(ctx context.Context) (err error) {
+	if err := a.makeFolders(); err != nil {
+		return err
+	}
+	if err := a.openStore(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.store.Close()) }()
+	// Everything of the agent ends with this context; tasks of a development agent are stopped before.
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	a.ctx = inner
+	if err := a.open(inner); err != nil {
+		return err
+	}
+	close(a.ready)
+	a.log.Info("agent is ready", "node", a.node.Name, "data_dir", a.dataDir())
+	<-ctx.Done()
+	dev := a.current().Dev
+	if dev {
+		a.stopAll()
+	}
+	cancel()
+	a.work.Wait()
+	end, cancelEnd := context.WithTimeout(context.Background(), callTimeout)
+	defer cancelEnd()
+	return errors.Join(a.closeAllocs(), a.drivers.Close(end, dev))
+}
+
+// open opens the drivers and takes up the tasks.
+func (a *Agent) open(ctx context.Context) error {
+	kept, err := a.load()
+	if err != nil {
+		return err
+	}
+	c := a.current()
+	a.drivers, err = registry.Open(ctx, registry.Options{
+		PluginDir: c.PluginDir, Plugins: c.Plugins, RuntimeDir: runtimeDir(c.DataDir), Version: buildVersion(),
+		Logger: a.log.Named("driver"), Handles: kept.handles, Abandoned: a.abandoned, Address: a.pluginAddress,
+		Moved: a.pluginMoved, Told: a.driverTold, Changed: a.driverChanged,
+	})
+	if err != nil {
+		return fmt.Errorf("open drivers: %w", err)
+	}
+	a.recover(ctx, kept)
+	killed, err := a.drivers.KillStrays(ctx)
+	if err != nil {
+		a.log.Error("tasks that nobody knows could not all be killed", "error", err)
+		a.counts.fail("strays")
+	}
+	for _, id := range killed {
+		a.log.Warn("a task that nobody knows was killed: the agent was killed before it kept its handle", "executor", id)
+	}
+	a.work.Go(func() { a.drivers.Run(ctx) })
+	for _, l := range a.list() {
+		a.launch(l)
+	}
+	a.work.Go(func() { a.collect(ctx) })
+	return nil
+}
+
+// makeFolders makes the data folder. Users of tasks pass through it to theirs.
+func (a *Agent) makeFolders() error {
+	for _, dir := range []string{a.dataDir(), a.allocDir()} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return fmt.Errorf("make data folder: %w", err)
+		}
+	}
+	return nil
+}
+
+func (a *Agent) openStore() error {
+	store, err := state.Open(filepath.Join(a.dataDir(), "state.db"))
+	if err != nil {
+		return err
+	}
+	if store.Moved != "" {
+		a.log.Error("the state was damaged and moved aside: the agent begins anew, and kills what runs", "moved", store.Moved)
+		a.counts.fail("state")
+	}
+	a.store = store
+	stored, err := store.Index(func() uint64 { return a.feed.Index() })
+	if err != nil {
+		return errors.Join(fmt.Errorf("read state: %w", err), store.Close())
+	}
+	a.feed = feed.New(feedSize, stored)
+	id, err := store.NodeID(newNodeID)
+	if err != nil {
+		return errors.Join(fmt.Errorf("read state: %w", err), store.Close())
+	}
+	a.node = a.describeNode(id)
+	return nil
+}
+
+// launch lets an allocation begin.
+func (a *Agent) launch(l *alloc) {
+	a.work.Go(func() { l.run(a.ctx) })
+}
+
+// list returns all allocations, in no order.
+func (a *Agent) list() []*alloc {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := make([]*alloc, 0, len(a.allocs))
+	for _, l := range a.allocs {
+		all = append(all, l)
+	}
+	return all
+}
+
+// stopAll stops all allocations and waits for their ends.
+func (a *Agent) stopAll() {
+	for _, l := range a.list() {
+		if err := l.stop("the development agent ends"); err != nil {
+			a.log.Error("state is not kept", "error", err)
+		}
+	}
+	const longest = 30 * time.Second
+	deadline := time.NewTimer(longest)
+	defer deadline.Stop()
+	for _, l := range a.list() {
+		select {
+		case <-l.done:
+		case <-deadline.C:
+			a.log.Error("tasks did not end in time", "after", longest)
+			return
+		}
+	}
+}
+
+func (a *Agent) closeAllocs() error {
+	var errs []error
+	for _, l := range a.list() {
+		errs = append(errs, l.close())
+	}
+	return errors.Join(errs...)
+}
+
+// Reload takes over what can change while tasks run, and returns what cannot, in words.
+func (a *Agent) Reload(c config.Config) (ignored []string, err error) {
+	if err := a.isReady(); err != nil {
+		return nil, err
+	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	before := a.config
+	a.config, ignored = before.Reloaded(c)
+	on := a.config.Telemetry.PublishAllocationMetrics
+	a.mu.Unlock()
+	if level := hclog.LevelFromString(c.LogLevel); level != hclog.NoLevel {
+		a.log.SetLevel(level)
+	}
+	if on != before.Telemetry.PublishAllocationMetrics {
+		a.publish(on)
+	}
+	return ignored, nil
+}

@@ -65,6 +65,12 @@ func (f *Feed) Publish(e Event) uint64 {
 	defer f.mu.Unlock()
 	f.index++
 	e.Index = f.index
+	if a := e.Allocation; a != nil { // nobody else has the snapshot yet
+		a.ModifyIndex = f.index
+		if a.CreateIndex == 0 {
+			a.CreateIndex = f.index
+		}
+	}
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}

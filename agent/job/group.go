@@ -5,6 +5,7 @@ package job
 
 import (
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -129,8 +130,8 @@ func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 		},
 	})
 	d.name(b.LabelRanges[0], "task", t.Name)
-	if t.Name == "alloc" {
-		d.complain(b.LabelRanges[0], "Wrong name", "a task cannot be called alloc: that is the folder its group shares")
+	if t.Name == "alloc" || strings.HasPrefix(t.Name, ".") {
+		d.complain(b.LabelRanges[0], "Wrong name", "a task cannot be called %q: that is a folder of its group", t.Name)
 	}
 	d.need(t.Driver != "", b.TypeRange, "task \""+t.Name+"\"", "driver")
 	t.Meta = mergedMeta(j.Meta, g.Meta, t.Meta)

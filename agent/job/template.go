@@ -51,7 +51,7 @@ func (d *decoder) template(b *hclsyntax.Block, t *Task) {
 }
 
 // fromFolder are destinations that begin with one of the task's own folders by its variable.
-var fromFolder = regexp.MustCompile(`^\$\{NOMAD_(TASK|SECRETS|ALLOC)_DIR\}/`)
+var fromFolder = regexp.MustCompile(`^\$\{NOMAD_(TASK|SECRETS)_DIR\}/`)
 
 // lenient evaluates a text in which variables that only a start knows stand as they are.
 func (d *decoder) lenient(expr hclsyntax.Expression) (string, bool) {

@@ -1,0 +1,285 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/state"
+	"github.com/tachograph/tacho/hook"
+)
+
+// alloc runs one allocation: it launches and ends its tasks in the order of their lifecycle.
+type alloc struct {
+	agent *Agent
+	id    string
+	job   *job.Job
+	group *job.Group
+	dir   folder.Allocation
+	log   hclog.Logger
+	tasks []*task // in the order of the job file
+	// woken holds a token when something has changed.
+	woken chan struct{}
+
+	mu       sync.Mutex // guards following, and what is stored of it
+	kept     state.Allocation
+	stopping string // why all tasks must end; empty where they must not
+	done     chan struct{}
+}
+
+// newAlloc makes an allocation from what is kept of it, and of its tasks by name.
+func (a *Agent) newAlloc(kept state.Allocation, j *job.Job, tasks map[string]*state.Task) (*alloc, error) {
+	group := j.Group(kept.Group)
+	if group == nil {
+		return nil, fmt.Errorf("allocation %s: job %s has no group %s", kept.ID, j.ID, kept.Group)
+	}
+	l := &alloc{
+		agent: a, id: kept.ID, job: j, group: group, dir: folder.In(a.allocDir(), kept.ID),
+		log: a.log.With("alloc_id", kept.ID, "job", j.ID), woken: make(chan struct{}, 1), kept: kept, done: make(chan struct{}),
+	}
+	if kept.Desired == allocation.DesiredStop {
+		l.stopping = cmp.Or(kept.Description, "it was stopped")
+	}
+	for _, spec := range group.Tasks {
+		var own state.Task
+		if tasks[spec.Name] != nil {
+			own = *tasks[spec.Name]
+		}
+		t, err := l.newTask(spec, own)
+		if err != nil {
+			return nil, errors.Join(err, l.close())
+		}
+		l.tasks = append(l.tasks, t)
+	}
+	return l, nil
+}
+
+// close gives up the allocation's files.
+func (a *alloc) close() error {
+	errs := make([]error, 0, len(a.tasks))
+	for _, t := range a.tasks {
+		errs = append(errs, t.usage.ring.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (a *alloc) name() string { return fmt.Sprintf("%s.%s[%d]", a.job.ID, a.group.Name, a.kept.Index) }
+
+// task returns a task by its name, or the only one where no name is given.
+func (a *alloc) task(name string) (*task, error) {
+	if name == "" && len(a.tasks) == 1 {
+		return a.tasks[0], nil
+	}
+	for _, t := range a.tasks {
+		if t.spec.Name == name {
+			return t, nil
+		}
+	}
+	if name == "" {
+		return nil, fmt.Errorf("allocation %s has several tasks: name one: %w", a.id, allocation.ErrNotFound)
+	}
+	return nil, fmt.Errorf("task %q of allocation %s: %w", name, a.id, allocation.ErrNotFound)
+}
+
+// run runs the allocation to its end, or until ctx is done: its tasks run on then.
+func (a *alloc) run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		next := plan(a.progress(), a.stopReason())
+		if next.done {
+			a.finish()
+			return
+		}
+		for _, name := range next.skip {
+			a.launch(ctx, &running, name, next.reason)
+		}
+		for _, name := range next.launch {
+			a.launch(ctx, &running, name, "")
+		}
+		for _, name := range next.stop {
+			if t, err := a.task(name); err == nil {
+				t.runner.Stop(next.reason)
+			}
+		}
+		select {
+		case <-a.woken:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// launch lets a task's runner begin. With a reason the task ends without having begun.
+func (a *alloc) launch(ctx context.Context, running *sync.WaitGroup, name, skip string) {
+	t, err := a.task(name)
+	if err != nil {
+		return
+	}
+	if skip != "" {
+		t.runner.Stop(skip)
+	}
+	t.mu.Lock()
+	t.launched = true
+	t.mu.Unlock()
+	running.Go(func() { t.run(ctx) })
+}
+
+func (a *alloc) progress() []progress {
+	all := make([]progress, 0, len(a.tasks))
+	for _, t := range a.tasks {
+		all = append(all, t.progress())
+	}
+	return all
+}
+
+// wake lets run look again.
+func (a *alloc) wake() {
+	select {
+	case a.woken <- struct{}{}:
+	default:
+	}
+}
+
+func (a *alloc) stopReason() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stopping
+}
+
+// stop ends all tasks for good. It is kept before anything ends.
+func (a *alloc) stop(reason string) error {
+	a.mu.Lock()
+	if a.stopping != "" {
+		a.mu.Unlock()
+		return nil
+	}
+	a.stopping = reason
+	a.mu.Unlock()
+	err := a.change("AllocationUpdateDesiredStatus", func(kept *state.Allocation) {
+		kept.Desired, kept.Description = allocation.DesiredStop, reason
+	})
+	a.wake()
+	return err
+}
+
+// finish is called when all tasks are dead.
+func (a *alloc) finish() {
+	err := a.change("AllocationUpdated", func(*state.Allocation) {})
+	if err != nil {
+		a.log.Error("state is not kept", "error", err)
+	}
+	select {
+	case <-a.done:
+	default:
+		close(a.done)
+	}
+	a.agent.ended(a)
+}
+
+// told is called when something has happened to a task.
+func (a *alloc) told(t *task, e allocation.Event) {
+	a.mu.Lock()
+	a.kept.ModifyTime = e.Time
+	a.mu.Unlock()
+	snapshot := a.snapshot()
+	index := a.agent.feed.Publish(feed.Event{
+		Time: e.Time, Topic: feed.TopicAllocation, Type: "TaskEvent", Key: a.id, FilterKeys: []string{a.job.ID},
+		Namespace: a.job.Namespace, Task: t.spec.Name, TaskEvent: &e, Allocation: snapshot,
+	})
+	a.mu.Lock()
+	a.kept.ModifyIndex = index
+	a.mu.Unlock()
+	a.log.Info("task event", "task", t.spec.Name, "type", e.Type, "message", e.Message)
+	a.wake()
+}
+
+// change changes what is kept of the allocation, in memory and on disk, and tells the feed.
+func (a *alloc) change(eventType string, change func(*state.Allocation)) error {
+	a.mu.Lock()
+	change(&a.kept)
+	a.kept.ModifyTime = time.Now()
+	kept := a.kept
+	err := a.agent.store.PutAllocation(&kept)
+	a.mu.Unlock()
+	snapshot := a.snapshot()
+	index := a.agent.feed.Publish(feed.Event{
+		Topic: feed.TopicAllocation, Type: eventType, Key: a.id, FilterKeys: []string{a.job.ID},
+		Namespace: a.job.Namespace, Allocation: snapshot,
+	})
+	a.mu.Lock()
+	a.kept.ModifyIndex = index
+	if a.kept.CreateIndex == 0 {
+		a.kept.CreateIndex = index
+	}
+	a.mu.Unlock()
+	return err
+}
+
+// snapshot is the allocation for whoever asks.
+func (a *alloc) snapshot() *allocation.Allocation {
+	tasks := make(map[string]*allocation.Task, len(a.tasks))
+	for _, t := range a.tasks {
+		tasks[t.spec.Name] = t.snapshot()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := &allocation.Allocation{
+		ID: a.id, Namespace: a.kept.Namespace, JobID: a.kept.JobID, JobType: a.kept.JobType, JobVersion: a.kept.JobVersion,
+		Group: a.kept.Group, Name: a.name(), Index: a.kept.Index, NodeID: a.agent.node.ID, NodeName: a.agent.node.Name,
+		DesiredStatus: a.kept.Desired, Description: a.kept.Description, CreateTime: a.kept.CreateTime,
+		ModifyTime: a.kept.ModifyTime, CreateIndex: a.kept.CreateIndex, ModifyIndex: a.kept.ModifyIndex, Tasks: tasks,
+	}
+	s.ClientStatus = statusOf(tasks)
+	if s.Description == "" {
+		s.Description = describe(s.ClientStatus, tasks)
+	}
+	return s
+}
+
+// statusOf is what tasks come to together.
+func statusOf(tasks map[string]*allocation.Task) allocation.Status {
+	failed, running, dead := false, false, true
+	for _, t := range tasks {
+		failed = failed || t.State.Failed
+		running = running || t.State.Phase == hook.PhaseRunning
+		dead = dead && t.State.Phase == hook.PhaseDead
+	}
+	switch {
+	case failed:
+		return allocation.Failed
+	case dead:
+		return allocation.Complete
+	case running:
+		return allocation.Running
+	}
+	return allocation.Pending
+}
+
+func describe(s allocation.Status, tasks map[string]*allocation.Task) string {
+	switch s {
+	case allocation.Running:
+		return "Tasks are running"
+	case allocation.Complete:
+		return "All tasks have completed"
+	case allocation.Failed:
+		for name, t := range tasks {
+			if t.State.Failed {
+				return fmt.Sprintf("Task %s was given up", name)
+			}
+		}
+	}
+	return "No task runs yet"
+}

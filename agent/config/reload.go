@@ -1,0 +1,45 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import "reflect"
+
+// Reloaded returns the configuration with what may change while tasks run taken from next, and names what next
+// says differently and was not taken.
+func (c Config) Reloaded(next Config) (merged Config, ignored []string) {
+	merged = c
+	interval := c.Telemetry.CollectionInterval
+	merged.LogLevel, merged.Client, merged.Telemetry, merged.ACL, merged.TLS = next.LogLevel, next.Client, next.Telemetry, next.ACL, next.TLS
+	merged.Telemetry.CollectionInterval = interval
+	for _, other := range []struct {
+		name    string
+		changed bool
+	}{
+		{"name", c.Name != next.Name}, {"datacenter", c.Datacenter != next.Datacenter}, {"region", c.Region != next.Region},
+		{"data_dir", c.DataDir != next.DataDir}, {"bind_addr", c.BindAddr != next.BindAddr}, {"ports", c.Ports != next.Ports},
+		{"plugin_dir", c.PluginDir != next.PluginDir}, {"plugin", !samePlugins(c.Plugins, next.Plugins)},
+		{"history", c.History != next.History},
+		{"telemetry collection_interval", interval != next.Telemetry.CollectionInterval},
+		{"client meta", !reflect.DeepEqual(c.Client.Meta, next.Client.Meta)},
+	} {
+		if other.changed {
+			ignored = append(ignored, other.name)
+		}
+	}
+	merged.Client.Meta = c.Client.Meta
+	return merged, ignored
+}
+
+// samePlugins compares the blocks' places and arguments; what is in a config block has no equality.
+func samePlugins(a, b map[string]*Plugin) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, p := range a {
+		if q := b[name]; q == nil || !reflect.DeepEqual(p.Args, q.Args) || p.Range != q.Range {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,108 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package folder makes the folders of allocations and reads the log files in them. Tasks own much of what is in them,
+// so nothing is followed out of them: a task's symbolic link to a file of the host's is not read for anybody.
+//
+//	ID/alloc/{data,logs,tmp}         shared by the allocation's tasks
+//	ID/TASK/{local,secrets,tmp}      the task's own; it runs in ID/TASK
+package folder
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Allocation is one allocation's folder.
+type Allocation string
+
+// In returns an allocation's folder below the folder of all.
+func In(dir, allocID string) Allocation { return Allocation(filepath.Join(dir, allocID)) }
+
+// Task is the folder in which a task runs.
+func (a Allocation) Task(name string) string { return filepath.Join(string(a), name) }
+
+// Shared is the folder that all tasks of the allocation see.
+func (a Allocation) Shared() string { return filepath.Join(string(a), "alloc") }
+
+// Logs is where the tasks' log files are.
+func (a Allocation) Logs() string { return filepath.Join(a.Shared(), "logs") }
+
+// History is a task's history file. It is beside the folders that tasks can write to.
+func (a Allocation) History(task string) string {
+	return filepath.Join(string(a), ".history", task)
+}
+
+// Owner is whose a task's folders are.
+type Owner struct{ UID, GID int }
+
+// Make makes the folders of an allocation and one of its tasks, where they are not there. owner is nil for tasks that
+// run as this process does.
+func (a Allocation) Make(task string, owner *Owner) error {
+	// Users of tasks pass through, and list nothing.
+	const passing, shared, own, secret = 0o711, 0o777, 0o755, 0o700
+	dirs := []struct {
+		path string
+		mode fs.FileMode
+	}{
+		{string(a), passing}, {a.Shared(), passing},
+		{filepath.Join(a.Shared(), "data"), shared}, {a.Logs(), own}, {filepath.Join(a.Shared(), "tmp"), shared},
+		{a.Task(task), own}, {filepath.Join(a.Task(task), "local"), own},
+		{filepath.Join(a.Task(task), "secrets"), secret}, {filepath.Join(a.Task(task), "tmp"), own},
+	}
+	for i, dir := range dirs {
+		err := os.Mkdir(dir.path, dir.mode)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err == nil {
+			err = os.Chmod(dir.path, dir.mode) // whatever the umask says
+		}
+		if firstOwn := 5; err == nil && owner != nil && i >= firstOwn {
+			err = os.Lchown(dir.path, owner.UID, owner.GID)
+		}
+		if err != nil {
+			return fmt.Errorf("make folder: %w", err)
+		}
+	}
+	return nil
+}
+
+// WriteFile writes a file within a task's folder, by a path from there. The task cannot lead it elsewhere.
+func (a Allocation) WriteFile(task, path string, text []byte, mode fs.FileMode, owner *Owner) (err error) {
+	root, err := os.OpenRoot(a.Task(task))
+	if err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if err := root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	if err := root.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("write file: %w", err)
+	}
+	f, err := root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Chmod(mode))
+	if owner != nil {
+		err = errors.Join(err, f.Chown(owner.UID, owner.GID))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	return nil
+}
+
+// Remove removes everything of an allocation.
+func (a Allocation) Remove() error {
+	if err := os.RemoveAll(string(a)); err != nil {
+		return fmt.Errorf("remove allocation folder: %w", err)
+	}
+	return nil
+}

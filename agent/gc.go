@@ -1,0 +1,134 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/tachograph/tacho/agent/feed"
+)
+
+// collect removes ended allocations that are old, or too many, until ctx is done.
+func (a *Agent) collect(ctx context.Context) {
+	for {
+		timer := time.NewTimer(max(time.Second, a.current().Client.GCInterval))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		c := a.current().Client
+		if _, err := a.remove(garbage(a.endedAllocs(), c.GCAge, c.GCMaxAllocs, time.Now())); err != nil {
+			a.log.Error("ended allocations were not removed", "error", err)
+			a.counts.fail("gc")
+		}
+	}
+}
+
+// endedAlloc is an allocation that has ended.
+type endedAlloc struct {
+	alloc *alloc
+	at    time.Time
+}
+
+func (a *Agent) endedAllocs() []endedAlloc {
+	var ended []endedAlloc
+	for _, l := range a.list() {
+		select {
+		case <-l.done:
+		default:
+			continue
+		}
+		var at time.Time
+		for _, t := range l.snapshot().Tasks {
+			if t.State.FinishedAt.After(at) {
+				at = t.State.FinishedAt
+			}
+		}
+		ended = append(ended, endedAlloc{l, at})
+	}
+	return ended
+}
+
+// garbage are the ended allocations that are older than age, and of the others the oldest beyond a number.
+func garbage(ended []endedAlloc, age time.Duration, most int, now time.Time) []endedAlloc {
+	slices.SortFunc(ended, func(a, b endedAlloc) int {
+		return cmp.Or(b.at.Compare(a.at), cmp.Compare(a.alloc.id, b.alloc.id))
+	})
+	for i, e := range ended {
+		if i >= most || now.Sub(e.at) > age {
+			return ended[i:]
+		}
+	}
+	return nil
+}
+
+// remove forgets allocations: first their state, so that a kill of the agent leaves a folder at worst.
+func (a *Agent) remove(garbage []endedAlloc) (removed int, err error) {
+	var errs []error
+	for _, e := range garbage {
+		if err := a.store.DeleteAllocation(e.alloc.id); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		a.mu.Lock()
+		delete(a.allocs, e.alloc.id)
+		a.mu.Unlock()
+		errs = append(errs, e.alloc.close(), e.alloc.dir.Remove())
+		a.feed.Publish(feed.Event{
+			Topic: feed.TopicAllocation, Type: "AllocationRemoved", Key: e.alloc.id, FilterKeys: []string{e.alloc.job.ID},
+			Namespace: e.alloc.job.Namespace,
+		})
+		removed++
+	}
+	return removed, errors.Join(append(errs, a.forgetVersions())...)
+}
+
+// forgetVersions forgets versions of jobs that nothing refers to.
+func (a *Agent) forgetVersions() error {
+	type version struct {
+		id string
+		n  uint64
+	}
+	used := make(map[version]bool)
+	for _, l := range a.list() {
+		used[version{l.kept.JobID, l.kept.JobVersion}] = true
+	}
+	var unused []version
+	a.mu.Lock()
+	for id, r := range a.jobs {
+		for n := range r.versions {
+			v := version{id, n}
+			if used[v] || r.current.Current && r.current.Version == n {
+				continue
+			}
+			unused = append(unused, v)
+			delete(r.versions, n)
+		}
+		if len(r.versions) == 0 {
+			delete(a.jobs, id)
+		}
+	}
+	a.mu.Unlock()
+	var errs []error
+	for _, v := range unused {
+		errs = append(errs, a.store.DeleteJob(v.id, v.n))
+	}
+	return errors.Join(errs...)
+}
+
+// CollectGarbage removes all ended allocations now and returns how many.
+func (a *Agent) CollectGarbage() (removed int, err error) {
+	if err := a.isReady(); err != nil {
+		return 0, err
+	}
+	a.registering.Lock()
+	defer a.registering.Unlock()
+	return a.remove(a.endedAllocs())
+}

@@ -1,0 +1,156 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tachograph/tacho/agent/registry"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// handle is one start of a task, as the runner sees it.
+type handle struct {
+	id    string
+	entry *registry.Entry
+	usage *usage
+}
+
+var (
+	_ hook.Handle      = (*handle)(nil)
+	_ hook.StatsOpener = (*handle)(nil)
+)
+
+// Wait implements hook.Handle.
+func (h *handle) Wait(ctx context.Context) (hook.Exit, error) {
+	result, err := h.entry.Driver().WaitTask(ctx, h.id)
+	if err != nil {
+		return hook.Exit{}, forRunner(err)
+	}
+	exit := hook.Exit{Code: result.Code, Signal: result.Signal, OOMKilled: result.OOMKilled}
+	if result.Err != nil {
+		exit.Lost = result.Err.Error()
+	}
+	status, err := h.entry.Driver().InspectTask(ctx, h.id)
+	if err == nil {
+		exit.At = status.CompletedAt
+	}
+	return exit, nil
+}
+
+// Stop implements hook.Handle.
+func (h *handle) Stop(ctx context.Context, signal string, timeout time.Duration) error {
+	err := h.entry.Driver().StopTask(ctx, h.id, timeout, signal)
+	if errors.Is(err, driver.ErrTaskNotFound) || errors.Is(err, driver.ErrTaskNotRunning) {
+		return nil
+	}
+	return forRunner(err)
+}
+
+// Signal implements hook.Handle.
+func (h *handle) Signal(ctx context.Context, signal string) error {
+	return forRunner(h.entry.Driver().SignalTask(ctx, h.id, signal))
+}
+
+// Destroy implements hook.Handle.
+func (h *handle) Destroy(ctx context.Context) error {
+	err := h.entry.Driver().DestroyTask(ctx, h.id, true)
+	if errors.Is(err, driver.ErrTaskNotFound) {
+		return nil
+	}
+	return forRunner(err)
+}
+
+// OpenStats implements hook.StatsOpener.
+func (h *handle) OpenStats(ctx context.Context, interval time.Duration) (hook.StatsStream, error) {
+	stream, err := h.entry.Driver().TaskStats(ctx, h.id, interval)
+	if err != nil {
+		return nil, forRunner(err)
+	}
+	return &statsStream{stream: stream, usage: h.usage}, nil
+}
+
+// statsStream hands the samples to the hook, and what hosts want of them to the task's usage.
+type statsStream struct {
+	stream driver.Stream[*driver.TaskStats]
+	usage  *usage
+}
+
+// Recv implements hook.StatsStream.
+func (s *statsStream) Recv() (*procstats.Sample, error) {
+	stats, err := s.stream.Recv()
+	if err != nil {
+		return nil, forRunner(err)
+	}
+	sample := stats.Sample
+	if sample == nil {
+		sample = sampleOf(stats)
+	}
+	s.usage.receive(stats)
+	return sample, nil
+}
+
+// permanent marks an error after which trying again cannot help.
+type permanent struct{ error }
+
+// Recoverable implements hook.Recoverable.
+func (permanent) Recoverable() bool { return false }
+
+// Unwrap returns the error that is marked.
+func (p permanent) Unwrap() error { return p.error }
+
+// forRunner returns a driver's error in the runner's words.
+func forRunner(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, driver.ErrUnavailable):
+		return fmt.Errorf("%w: %w", hook.ErrPluginRestarting, err)
+	case errors.Is(err, driver.ErrStatsNotImplemented):
+		return fmt.Errorf("%w: %w", hook.ErrStatsNotImplemented, err)
+	case errors.Is(err, driver.ErrTaskNotFound):
+		return permanent{err}
+	case errors.Is(err, driver.ErrTaskNotRunning):
+		return fmt.Errorf("%w: %w", hook.ErrNotRunning, err)
+	}
+	return err
+}
+
+// sampleOf is what a driver that is not ours measured, under the names that mean the same.
+func sampleOf(stats *driver.TaskStats) *procstats.Sample {
+	s := &procstats.Sample{Stamp: procstats.Now()}
+	s.Wall = stats.Timestamp
+	memory, cpu := &stats.Aggregate.Memory, &stats.Aggregate.CPU
+	for _, field := range []struct {
+		field driver.MemoryField
+		id    procstats.ID
+		value uint64
+	}{
+		{driver.MemoryUsageNow, procstats.CgroupMemoryCurrent, memory.Usage},
+		{driver.MemoryMaxUsage, procstats.CgroupMemoryPeak, memory.MaxUsage},
+		{driver.MemoryRSS, procstats.CgroupMemoryAnon, memory.RSS},
+		{driver.MemoryCache, procstats.CgroupMemoryFile, memory.Cache},
+		{driver.MemorySwap, procstats.CgroupMemorySwapCurrent, memory.Swap},
+	} {
+		if memory.Has(field.field) {
+			s.SetNumber(field.id, float64(field.value))
+		}
+	}
+	if cpu.Has(driver.CPUPercent) {
+		s.SetNumber(procstats.HeadlineCores, cpu.Percent/100)
+	}
+	if cpu.Has(driver.CPUThrottledPeriods) {
+		s.SetNumber(procstats.CgroupCPUThrottledPeriods, float64(cpu.ThrottledPeriods))
+	}
+	if cpu.Has(driver.CPUThrottledTime) {
+		s.SetNumber(procstats.CgroupCPUThrottled, cpu.ThrottledTime.Seconds())
+	}
+	s.Sources[procstats.SourceCgroup] = s.Stamp
+	return s
+}

@@ -1,0 +1,291 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/state"
+)
+
+// registered is a job with its versions: the current one, and those that allocations still refer to.
+type registered struct {
+	current  state.Job
+	versions map[uint64]*job.Job // nil where a version cannot be read
+}
+
+// remember adds a version of a job.
+func (a *Agent) remember(v state.Job, j *job.Job) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.jobs[v.ID]
+	if r == nil {
+		r = &registered{versions: make(map[uint64]*job.Job)}
+		a.jobs[v.ID] = r
+	}
+	r.versions[v.Version] = j
+	// The current version of a job that was purged is none.
+	if v.Current || !r.current.Current && v.Version >= r.current.Version {
+		r.current = v
+	}
+}
+
+// version returns a version of a job; nil where there is none that can be read.
+func (a *Agent) version(id string, version uint64) *job.Job {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r := a.jobs[id]; r != nil {
+		return r.versions[version]
+	}
+	return nil
+}
+
+// Validate reads a job file and checks it as RunJob would, and changes nothing. Errors have file, line and column.
+func (a *Agent) Validate(ctx context.Context, source job.Source) (*job.Job, error) {
+	if err := a.isReady(); err != nil {
+		return nil, err
+	}
+	j, err := job.Parse(source)
+	if err != nil {
+		return nil, err
+	}
+	matches := func(pattern string) bool {
+		ok, err := path.Match(pattern, a.node.Datacenter)
+		return err == nil && ok
+	}
+	if !slices.ContainsFunc(j.Datacenters, matches) {
+		return nil, fmt.Errorf("job %s is for datacenters %q, this agent is in %q", j.ID, j.Datacenters, a.node.Datacenter)
+	}
+	if j.Region != a.node.Region {
+		return nil, fmt.Errorf("job %s is for region %q, this agent is in %q", j.ID, j.Region, a.node.Region)
+	}
+	for _, g := range j.Groups {
+		for _, t := range g.Tasks {
+			if err := a.checkTask(ctx, j, g, t); err != nil {
+				return nil, fmt.Errorf("task %s of group %s: %w", t.Name, g.Name, err)
+			}
+		}
+	}
+	return j, nil
+}
+
+// checkTask does what a start would do, with an allocation that there is not.
+func (a *Agent) checkTask(_ context.Context, j *job.Job, g *job.Group, t *job.Task) error {
+	entry, err := a.drivers.Get(t.Driver)
+	if err != nil {
+		return err
+	}
+	if _, err := ownerOf(t.User); err != nil {
+		return err
+	}
+	const nobody = "00000000-0000-4000-8000-000000000000"
+	s := &start{job: j, group: g, task: t, allocID: nobody, allocName: j.ID + "." + g.Name + "[0]", node: a.node}
+	env, err := s.environment()
+	if err != nil {
+		return err
+	}
+	for _, template := range t.Templates {
+		if _, err := expand(template, env); err != nil {
+			return fmt.Errorf("%s:%d: template %s: %w", template.Range.Filename, template.Range.Start.Line, template.Destination, err)
+		}
+	}
+	if _, err := s.encode(entry, env); err != nil {
+		return err
+	}
+	if t.Resources.Cores > len(a.node.Resources.Cores) {
+		return fmt.Errorf("it asks for %d cores, this machine has %d", t.Resources.Cores, len(a.node.Resources.Cores))
+	}
+	return nil
+}
+
+// RunJob registers a job and starts its allocations. Allocations of an earlier version go on where their group means
+// the same, and are stopped where it does not. changed is false where nothing had to be done.
+func (a *Agent) RunJob(ctx context.Context, source job.Source) (status JobStatus, changed bool, err error) {
+	j, err := a.Validate(ctx, source)
+	if err != nil {
+		return JobStatus{}, false, err
+	}
+	a.registering.Lock()
+	defer a.registering.Unlock()
+	surplus, missing := a.compare(j)
+	a.mu.Lock()
+	before, known := a.jobs[j.ID]
+	var was state.Job
+	if known {
+		was = before.current
+	}
+	a.mu.Unlock()
+	if known && was.Current && !was.Stopped && len(surplus)+len(missing) == 0 && was.Source.Text == source.Text &&
+		maps.Equal(was.Source.Variables, source.Variables) {
+		status, err = a.Job(j.ID)
+		return status, false, err
+	}
+	now := state.Job{ID: j.ID, Source: source, SubmitTime: time.Now(), Current: true}
+	if known {
+		now.Version, now.CreateIndex = was.Version+1, was.CreateIndex
+	}
+	if err := a.register(now, j, was); err != nil {
+		return JobStatus{}, false, err
+	}
+	for _, l := range surplus {
+		if err := l.stop("a newer version of the job takes its place"); err != nil {
+			return JobStatus{}, true, err
+		}
+	}
+	for _, m := range missing {
+		if err := a.place(j, m.group, m.index, now.Version); err != nil {
+			return JobStatus{}, true, err
+		}
+	}
+	status, err = a.Job(j.ID)
+	return status, true, err
+}
+
+// register keeps a new version of a job, and that the one before is not current any more.
+func (a *Agent) register(now state.Job, j *job.Job, was state.Job) error {
+	now.ModifyIndex = a.feed.Publish(feed.Event{
+		Topic: feed.TopicJob, Type: "JobRegistered", Key: j.ID, Namespace: j.Namespace,
+	})
+	now.CreateIndex = cmp.Or(now.CreateIndex, now.ModifyIndex)
+	if err := a.store.PutJob(&now); err != nil {
+		return err
+	}
+	if was.Current {
+		was.Current = false
+		if err := a.store.PutJob(&was); err != nil {
+			return err
+		}
+	}
+	a.remember(now, j)
+	return nil
+}
+
+// vacancy is an allocation that a job lacks.
+type vacancy struct {
+	group *job.Group
+	index int
+}
+
+// compare says which live allocations a job has too many, and which it lacks.
+func (a *Agent) compare(j *job.Job) (surplus []*alloc, missing []vacancy) {
+	live := make(map[string]map[int]*alloc)
+	for _, l := range a.list() {
+		if l.job.ID != j.ID || l.stopReason() != "" || statusOf(l.snapshot().Tasks).Ended() {
+			continue
+		}
+		g := j.Group(l.group.Name)
+		if g == nil || l.kept.Digest != g.Digest || g.Digest == "" || l.kept.Index >= g.Count || live[g.Name][l.kept.Index] != nil {
+			surplus = append(surplus, l)
+			continue
+		}
+		if live[g.Name] == nil {
+			live[g.Name] = make(map[int]*alloc)
+		}
+		live[g.Name][l.kept.Index] = l
+	}
+	for _, g := range j.Groups {
+		for index := range g.Count {
+			if live[g.Name][index] == nil {
+				missing = append(missing, vacancy{g, index})
+			}
+		}
+	}
+	return surplus, missing
+}
+
+// place makes an allocation and starts it.
+func (a *Agent) place(j *job.Job, g *job.Group, index int, version uint64) error {
+	now := time.Now()
+	kept := state.Allocation{
+		ID: allocation.NewID(), Namespace: j.Namespace, JobID: j.ID, JobType: j.Type, JobVersion: version, Group: g.Name,
+		Index: index, Digest: g.Digest, Desired: allocation.DesiredRun, CreateTime: now, ModifyTime: now,
+	}
+	cores, err := a.reserve(g)
+	if err != nil {
+		return fmt.Errorf("allocation %d of group %s: %w", index, g.Name, err)
+	}
+	kept.Cores = cores
+	l, err := a.newAlloc(kept, j, nil)
+	if err != nil {
+		return err
+	}
+	for _, t := range l.tasks {
+		t.prepare(nil)
+	}
+	if err := l.change("AllocationCreated", func(*state.Allocation) {}); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.allocs[l.id] = l
+	a.mu.Unlock()
+	a.launch(l)
+	return nil
+}
+
+// reserve finds cores for the tasks of a group that want some for themselves.
+func (a *Agent) reserve(g *job.Group) (map[string][]int, error) {
+	taken := make(map[int]bool)
+	for _, l := range a.list() {
+		// Those of an allocation that is being stopped go to the one that takes its place.
+		if l.stopReason() != "" || statusOf(l.snapshot().Tasks).Ended() {
+			continue
+		}
+		for _, cores := range l.kept.Cores {
+			for _, core := range cores {
+				taken[core] = true
+			}
+		}
+	}
+	reserved := make(map[string][]int)
+	for _, t := range g.Tasks {
+		for _, core := range a.node.Resources.Cores {
+			if len(reserved[t.Name]) < t.Resources.Cores && !taken[core] {
+				reserved[t.Name], taken[core] = append(reserved[t.Name], core), true
+			}
+		}
+		if len(reserved[t.Name]) < t.Resources.Cores {
+			return nil, fmt.Errorf("task %s asks for %d cores, %d are free", t.Name, t.Resources.Cores, len(reserved[t.Name]))
+		}
+	}
+	return reserved, nil
+}
+
+// StopJob stops all allocations of a job; with purge the job is forgotten too.
+func (a *Agent) StopJob(id string, purge bool) error {
+	if err := a.isReady(); err != nil {
+		return err
+	}
+	a.registering.Lock()
+	defer a.registering.Unlock()
+	a.mu.Lock()
+	r := a.jobs[id]
+	if r == nil || !r.current.Current {
+		a.mu.Unlock()
+		return fmt.Errorf("job %q: %w", id, allocation.ErrNotFound)
+	}
+	r.current.Stopped, r.current.Current = true, !purge
+	kept := r.current
+	a.mu.Unlock()
+	kept.ModifyIndex = a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobDeregistered", Key: id})
+	errs := []error{a.store.PutJob(&kept)}
+	for _, l := range a.list() {
+		if l.job.ID == id && !statusOf(l.snapshot().Tasks).Ended() {
+			errs = append(errs, l.stop("the job was stopped"))
+		}
+	}
+	a.mu.Lock()
+	r.current = kept
+	a.mu.Unlock()
+	return errors.Join(errs...)
+}

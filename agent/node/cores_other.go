@@ -1,0 +1,10 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux
+
+package node
+
+import "runtime"
+
+func usableCores() []int { return firstCores(runtime.NumCPU()) }

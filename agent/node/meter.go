@@ -1,0 +1,120 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/cpu"
+	"github.com/shirou/gopsutil/v4/disk"
+	"github.com/shirou/gopsutil/v4/host"
+	"github.com/shirou/gopsutil/v4/mem"
+)
+
+// firstCores are the cores from 0.
+func firstCores(n int) []int {
+	cores := make([]int, n)
+	for i := range cores {
+		cores[i] = i
+	}
+	return cores
+}
+
+// freshness is how long a reading serves further readers: a rate over less time means little.
+const freshness = time.Second
+
+// Meter reads what the machine uses. The zero Meter is ready for use.
+type Meter struct {
+	mu     sync.Mutex // guards following
+	before []cpu.TimesStat
+	latest *Stats
+}
+
+// Read returns a reading that is at most a second old. CPU use is since the reading before; of the first there is none.
+func (m *Meter) Read(ctx context.Context, dataDir string, r Resources) *Stats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.latest != nil && time.Since(m.latest.Time) < freshness {
+		return m.latest
+	}
+	s := &Stats{Time: time.Now(), Reasons: make(map[string]string)}
+	m.cores(ctx, s, r)
+	if memory, err := mem.VirtualMemoryWithContext(ctx); err != nil {
+		s.Reasons["memory"] = err.Error()
+	} else {
+		s.Memory = Memory{Total: memory.Total, Available: memory.Available, Used: memory.Used, Free: memory.Free}
+	}
+	if seconds, err := host.UptimeWithContext(ctx); err != nil {
+		s.Reasons["uptime"] = err.Error()
+	} else {
+		s.Uptime = time.Duration(seconds) * time.Second
+	}
+	disks(ctx, s, dataDir)
+	m.latest = s
+	return s
+}
+
+func (m *Meter) cores(ctx context.Context, s *Stats, r Resources) {
+	now, err := cpu.TimesWithContext(ctx, true)
+	if err != nil {
+		s.Reasons["cpu"] = err.Error()
+		return
+	}
+	before := m.before
+	m.before = now
+	if len(before) != len(now) {
+		s.Reasons["cpu"] = "there is no reading before this one yet"
+		return
+	}
+	for i := range now {
+		c := coreUse(before[i], now[i])
+		s.CPU = append(s.CPU, c)
+		s.CPUTicksConsumed += c.TotalPercent / 100 * r.CoreMHz
+	}
+}
+
+// coreUse is one core's use between two readings, in percent of it.
+func coreUse(a, b cpu.TimesStat) CPU {
+	busy := func(t cpu.TimesStat) float64 { return t.User + t.Nice + t.System + t.Irq + t.Softirq + t.Steal }
+	idle := func(t cpu.TimesStat) float64 { return t.Idle + t.Iowait }
+	c := CPU{Name: b.CPU}
+	total := busy(b) + idle(b) - busy(a) - idle(a)
+	if total <= 0 {
+		return c
+	}
+	percent := func(d float64) float64 { return max(0, min(100, 100*d/total)) }
+	c.User = percent(b.User + b.Nice - a.User - a.Nice)
+	c.System = percent(b.System + b.Irq + b.Softirq - a.System - a.Irq - a.Softirq)
+	c.Idle = percent(idle(b) - idle(a))
+	c.TotalPercent = percent(busy(b) - busy(a))
+	return c
+}
+
+func disks(ctx context.Context, s *Stats, dataDir string) {
+	if usage, err := disk.UsageWithContext(ctx, dataDir); err == nil {
+		d := diskOf("", usage)
+		s.DataDisk = &d
+	} else {
+		s.Reasons["disk"] = err.Error()
+	}
+	partitions, err := disk.PartitionsWithContext(ctx, false)
+	if err != nil {
+		s.Reasons["disk"] = err.Error()
+		return
+	}
+	for _, p := range partitions {
+		if usage, err := disk.UsageWithContext(ctx, p.Mountpoint); err == nil && usage.Total > 0 {
+			s.Disks = append(s.Disks, diskOf(p.Device, usage))
+		}
+	}
+}
+
+func diskOf(device string, u *disk.UsageStat) Disk {
+	return Disk{
+		Device: device, Mountpoint: u.Path, Size: u.Total, Used: u.Used, Available: u.Free,
+		UsedPercent: u.UsedPercent, InodesUsedPercent: u.InodesUsedPercent,
+	}
+}

@@ -1,0 +1,36 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package agent
+
+import (
+	"fmt"
+	"os/user"
+	"strconv"
+
+	"github.com/tachograph/tacho/agent/folder"
+)
+
+// ownerOf is whose a task's folders are; nil where the task runs as this process does.
+func ownerOf(name string) (*folder.Owner, error) {
+	if name == "" {
+		return nil, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		if u, err = user.LookupId(name); err != nil {
+			return nil, fmt.Errorf("user %s: %w", name, err)
+		}
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return nil, fmt.Errorf("user %s: %w", name, err)
+	}
+	gid, err := strconv.Atoi(u.Gid)
+	if err != nil {
+		return nil, fmt.Errorf("user %s: %w", name, err)
+	}
+	return &folder.Owner{UID: uid, GID: gid}, nil
+}

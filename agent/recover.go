@@ -1,0 +1,206 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/state"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/plugin"
+	"github.com/tachograph/tacho/version"
+)
+
+func newNodeID() string { return allocation.NewID() }
+
+func buildVersion() string { return version.String() }
+
+// longestRuntime is how long the path of the folder may be in which executors have theirs: a socket's path has
+// 107 bytes, unix(7), and its folder's name and its own need some.
+const longestRuntime = 45
+
+// runtimeDir is where this agent's executors are and nobody else's. It is within the data folder, or, where that
+// would be too long, below the user's own runtime folder under a name made of the data folder's.
+func runtimeDir(dataDir string) string {
+	dir := filepath.Join(dataDir, "run")
+	if len(dir) <= longestRuntime {
+		return dir
+	}
+	sum := sha256.Sum256([]byte(dataDir))
+	return filepath.Join(client.DefaultRuntimeDir(), "agent-"+hex.EncodeToString(sum[:4]))
+}
+
+// leftovers are what an earlier run of the agent kept.
+type leftovers struct {
+	allocs []*state.Allocation
+	tasks  map[string]map[string]*state.Task
+	// drivers has the driver of each handle's task, by the handle.
+	drivers map[*driver.TaskHandle]string
+}
+
+// load reads the state, and the jobs as far as they can be read.
+func (a *Agent) load() (*leftovers, error) {
+	versions, err := a.store.Jobs()
+	if err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	for _, v := range versions {
+		j, err := job.Parse(v.Source)
+		if err != nil {
+			a.log.Error("a job of an earlier run cannot be read", "job", v.ID, "version", v.Version, "error", err)
+			a.counts.fail("recovery")
+		}
+		a.remember(*v, j)
+	}
+	kept := &leftovers{drivers: make(map[*driver.TaskHandle]string)}
+	if kept.allocs, err = a.store.Allocations(); err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	if kept.tasks, err = a.store.Tasks(); err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	for _, l := range kept.allocs {
+		j := a.version(l.JobID, l.JobVersion)
+		if j == nil || j.Group(l.Group) == nil {
+			continue
+		}
+		for name, t := range kept.tasks[l.ID] {
+			if spec := j.Group(l.Group).Task(name); spec != nil && t.Handle != nil {
+				kept.drivers[t.Handle] = spec.Driver
+			}
+		}
+	}
+	return kept, nil
+}
+
+// handles returns the handles of a driver's tasks.
+func (l *leftovers) handles(driverName string) []*driver.TaskHandle {
+	var handles []*driver.TaskHandle
+	for h, name := range l.drivers {
+		if name == driverName {
+			handles = append(handles, h)
+		}
+	}
+	return handles
+}
+
+// recover makes the allocations of an earlier run again, and takes up their running tasks.
+func (a *Agent) recover(ctx context.Context, kept *leftovers) {
+	for _, own := range kept.allocs {
+		j := a.version(own.JobID, own.JobVersion)
+		if j == nil {
+			a.log.Error("an allocation is given up: its job cannot be read", "alloc_id", own.ID, "job", own.JobID)
+			a.counts.fail("recovery")
+			continue
+		}
+		l, err := a.newAlloc(*own, j, kept.tasks[own.ID])
+		if err != nil {
+			a.log.Error("an allocation is given up", "alloc_id", own.ID, "error", err)
+			a.counts.fail("recovery")
+			continue
+		}
+		for _, t := range l.tasks {
+			t.prepare(a.recoverTask(ctx, t))
+		}
+		a.mu.Lock()
+		a.allocs[l.id] = l
+		a.mu.Unlock()
+	}
+}
+
+// recoverTask takes up a task that an earlier run started; nil where it does not run any more.
+func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
+	kept := t.kept.Handle
+	if kept == nil {
+		return nil
+	}
+	entry, err := a.drivers.Get(t.spec.Driver)
+	if err != nil {
+		t.log.Error("task is not recovered", "error", err)
+		return nil
+	}
+	h := &handle{id: kept.Config.ID, entry: entry, usage: t.usage}
+	err = entry.Driver().RecoverTask(ctx, kept)
+	if err != nil && !errors.Is(err, driver.ErrUnavailable) {
+		t.log.Error("task is not recovered", "error", err)
+		t.agent.counts.fail("recovery")
+		return nil
+	}
+	if t.kept.Ended {
+		a.finishEnd(ctx, t, h)
+		return nil
+	}
+	// The agent may have been killed between keeping the handle and learning that the task had started.
+	if t.kept.State.Phase != hook.PhaseRunning {
+		t.kept.State.Phase, t.kept.State.Exit = hook.PhaseRunning, nil
+		if status, err := entry.Driver().InspectTask(ctx, h.id); err == nil {
+			t.kept.State.StartedAt = status.StartedAt
+		}
+	}
+	return h
+}
+
+// finishEnd does what was left to do for a task whose end was kept: its record, and its end in the driver.
+func (a *Agent) finishEnd(ctx context.Context, t *task, h *handle) {
+	if exit := t.kept.State.Exit; exit != nil {
+		if final, err := h.entry.FinalRecord(h.id); err == nil && final != nil {
+			if err := a.store.PutRecord(t.alloc.id, t.spec.Name, final); err != nil {
+				t.log.Error("final record is not kept", "error", err)
+			}
+		}
+	}
+	if err := h.Destroy(ctx); err != nil {
+		t.log.Error("ended task was not freed", "error", err)
+	}
+}
+
+// abandoned is told of tasks that a plugin which was started again does not know any more. Their runners learn it by
+// their wait.
+func (a *Agent) abandoned(h *driver.TaskHandle, err error) {
+	a.log.Error("task is lost: its driver does not know it any more", "alloc_id", h.Config.AllocID, "task", h.Config.Name, "error", err)
+	a.counts.fail("plugin")
+}
+
+func (a *Agent) pluginAddress(name string) *plugin.Address {
+	address, err := a.store.Plugin(name)
+	if err != nil {
+		a.log.Error("where a plugin is cannot be read", "plugin", name, "error", err)
+	}
+	return address
+}
+
+func (a *Agent) pluginMoved(name string, address plugin.Address) {
+	if err := a.store.PutPlugin(name, address); err != nil {
+		a.log.Error("where a plugin is was not kept", "plugin", name, "error", err)
+	}
+}
+
+// driverTold passes a driver's event on to its task.
+func (a *Agent) driverTold(e *driver.Event) {
+	a.mu.Lock()
+	l := a.allocs[e.AllocID]
+	a.mu.Unlock()
+	if l == nil {
+		return
+	}
+	if t, err := l.task(e.TaskName); err == nil {
+		t.driverTold(e)
+	}
+}
+
+func (a *Agent) driverChanged(d node.Driver) {
+	a.log.Debug("driver changed", "driver", d.Name, "healthy", d.Healthy, "reason", d.Reason)
+	a.feed.Publish(feed.Event{Topic: feed.TopicNode, Type: "NodeUpdated", Key: a.node.ID})
+}

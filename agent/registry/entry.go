@@ -1,0 +1,223 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/driver/schema"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/plugin"
+	pluginconfig "github.com/tachograph/tacho/plugin/config"
+)
+
+const (
+	firstRetry   = 500 * time.Millisecond
+	longestRetry = 5 * time.Second
+)
+
+// Entry is one driver.
+type Entry struct {
+	name       string
+	block      *config.Plugin
+	hostConfig plugin.HostConfig
+	host       *plugin.Host // nil for our own driver, and before a plugin was started
+
+	mu         sync.Mutex // guards following
+	driver     driver.Driver
+	opened     bool
+	schema     schema.Spec
+	logsItself bool
+	about      node.Driver
+}
+
+// Name is what a job file calls it.
+func (e *Entry) Name() string { return e.name }
+
+// Driver returns the driver. That of a plugin which is not there returns driver.ErrUnavailable.
+func (e *Entry) Driver() driver.Driver {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.driver
+}
+
+// About returns what is known of the driver.
+func (e *Entry) About() node.Driver {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.about
+}
+
+// LogsItself reports that the driver writes and rotates its tasks' log files.
+func (e *Entry) LogsItself() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.logsItself
+}
+
+// EncodeConfig turns a task's config block into what the driver is sent.
+func (e *Entry) EncodeConfig(body hcl.Body, vars *hcl.EvalContext) ([]byte, error) {
+	e.mu.Lock()
+	spec, reason := e.schema, e.about.Reason
+	e.mu.Unlock()
+	if spec == nil {
+		return nil, fmt.Errorf("driver %s: %s: %w", e.name, reason, driver.ErrUnavailable)
+	}
+	encoded, diags := pluginconfig.Encode(spec, body, vars)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return encoded, nil
+}
+
+// FinalRecord returns the driver's own record of an ended task; nil where it keeps none.
+func (e *Entry) FinalRecord(id string) (*record.Record, error) {
+	if own, ok := e.Driver().(*driver.Tacho); ok {
+		return own.FinalRecord(id)
+	}
+	return nil, nil
+}
+
+// current returns the plugin's host once it was opened.
+func (e *Entry) current() *plugin.Host {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.opened {
+		return nil
+	}
+	return e.host
+}
+
+func (e *Entry) fail(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.about.Healthy, e.about.Reason, e.about.UpdatedAt = false, err.Error(), time.Now()
+}
+
+// open starts a plugin, or takes up the one at an address.
+func (e *Entry) open(ctx context.Context, address *plugin.Address) error {
+	if err := e.describe(ctx); err != nil {
+		return err
+	}
+	if e.host == nil {
+		host := plugin.NewHost(e.hostConfig)
+		e.mu.Lock()
+		e.host, e.driver = host, host.Driver()
+		e.mu.Unlock()
+	}
+	if err := e.host.Open(ctx, address); err != nil {
+		return err
+	}
+	remote := e.host.Driver()
+	info, err := remote.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("plugin %s: %w", e.name, err)
+	}
+	spec, err := remote.TaskConfigSchema(ctx)
+	if err != nil {
+		return fmt.Errorf("plugin %s: %w", e.name, err)
+	}
+	capabilities, err := remote.Capabilities(ctx)
+	if err != nil {
+		return fmt.Errorf("plugin %s: %w", e.name, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.schema, e.logsItself, e.opened = spec, capabilities.DisableLogCollection, true
+	e.about.Version, e.about.Reason = info.Version, ""
+	return nil
+}
+
+// describe encodes the operator's configuration, for which the plugin is started once to ask for its schema.
+func (e *Entry) describe(ctx context.Context) error {
+	if e.hostConfig.Config != nil || e.host != nil {
+		return nil
+	}
+	p, err := plugin.Start(e.hostConfig.Options)
+	if err != nil {
+		return err
+	}
+	spec, err := p.ConfigSchema(ctx)
+	if err = errors.Join(err, p.Close(ctx)); err != nil {
+		return fmt.Errorf("plugin %s: %w", e.name, err)
+	}
+	var body hcl.Body
+	if e.block != nil {
+		body = e.block.Body
+	}
+	encoded, diags := pluginconfig.Encode(spec, body, nil)
+	if diags.HasErrors() {
+		return fmt.Errorf("plugin %s: %w", e.name, diags)
+	}
+	e.hostConfig.Config = encoded
+	return nil
+}
+
+// listen follows a driver's health and events until ctx is done.
+func (r *Registry) listen(ctx context.Context, e *Entry) {
+	r.work.Go(func() {
+		follow(ctx, func() (driver.Stream[*driver.Fingerprint], error) { return e.Driver().Fingerprint(ctx) },
+			func(f *driver.Fingerprint) { r.options.Changed(e.health(f)) },
+			func(err error) { e.fail(err) })
+	})
+	r.work.Go(func() {
+		follow(ctx, func() (driver.Stream[*driver.Event], error) { return e.Driver().TaskEvents(ctx) },
+			r.options.Told, func(error) {})
+	})
+}
+
+// health takes over a fingerprint.
+func (e *Entry) health(f *driver.Fingerprint) node.Driver {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.about.Attributes = f.Attributes
+	e.about.Detected, e.about.Healthy = f.Health != driver.Undetected, f.Health == driver.Healthy
+	e.about.Reason, e.about.UpdatedAt = f.Description, time.Now()
+	if f.Err != nil {
+		e.about.Healthy, e.about.Reason = false, f.Err.Error()
+	}
+	return e.about
+}
+
+// follow reads a stream, and opens it again when it breaks.
+func follow[T any](ctx context.Context, open func() (driver.Stream[T], error), got func(T), broken func(error)) {
+	for ctx.Err() == nil {
+		stream, err := open()
+		for err == nil {
+			var v T
+			if v, err = stream.Recv(); err == nil {
+				got(v)
+			}
+		}
+		if errors.Is(err, driver.ErrNotSupported) {
+			return
+		}
+		if ctx.Err() == nil && !errors.Is(err, io.EOF) {
+			broken(err)
+		}
+		pause(ctx, time.Second)
+	}
+}
+
+// pause waits, or returns false when ctx is done.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

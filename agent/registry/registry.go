@@ -1,0 +1,216 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package registry has the agent's task drivers: our own in this process, and those of other people's plugin
+// executables.
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin"
+	pluginconfig "github.com/tachograph/tacho/plugin/config"
+)
+
+// Options say which drivers there are.
+type Options struct {
+	PluginDir string
+	Plugins   map[string]*config.Plugin
+	// RuntimeDir is where executors of our own driver are, and nobody else's.
+	RuntimeDir string
+	Version    string
+	Logger     hclog.Logger
+	// Handles returns the tasks that a driver has to recover.
+	Handles func(driverName string) []*driver.TaskHandle
+	// Abandoned is told of each task that could not be recovered.
+	Abandoned func(handle *driver.TaskHandle, err error)
+	// Address returns where a plugin's process was, and Moved is told where it is.
+	Address func(name string) *plugin.Address
+	Moved   func(name string, address plugin.Address)
+	// Told gets what drivers tell of their tasks; Changed is called when a driver's health changes.
+	Told    func(*driver.Event)
+	Changed func(node.Driver)
+}
+
+// Registry has the drivers by name.
+type Registry struct {
+	options Options
+	log     hclog.Logger
+	tacho   *driver.Tacho
+	entries map[string]*Entry
+	work    sync.WaitGroup
+}
+
+// Open makes our own driver and starts the plugins of the folder. A plugin that does not start is kept as unhealthy:
+// its tasks may well run.
+func Open(ctx context.Context, o Options) (*Registry, error) {
+	r := &Registry{options: o, log: o.Logger, entries: make(map[string]*Entry)}
+	if err := r.openTacho(ctx); err != nil {
+		return nil, err
+	}
+	if o.PluginDir == "" {
+		return r, r.unknownPlugins()
+	}
+	found, err := plugin.Discover(o.PluginDir)
+	if err != nil {
+		return nil, errors.Join(err, r.tacho.Close())
+	}
+	for _, options := range found {
+		r.openPlugin(ctx, options)
+	}
+	return r, r.unknownPlugins()
+}
+
+// unknownPlugins refuses the configuration of a plugin that is not there: a spelling mistake must not go unseen.
+func (r *Registry) unknownPlugins() error {
+	for _, name := range slices.Sorted(maps.Keys(r.options.Plugins)) {
+		if r.entries[name] == nil {
+			at := r.options.Plugins[name].Range
+			return errors.Join(fmt.Errorf("%s:%d,%d: plugin %q is not in plugin_dir", at.Filename, at.Start.Line, at.Start.Column, name),
+				r.tacho.Close())
+		}
+	}
+	return nil
+}
+
+func (r *Registry) openTacho(ctx context.Context) error {
+	own := driver.DefaultConfig()
+	if block := r.options.Plugins[driver.Name]; block != nil {
+		encoded, diags := pluginconfig.Encode(driver.ConfigSchema(), block.Body, nil)
+		if diags.HasErrors() {
+			return diags
+		}
+		decoded, err := driver.DecodeConfig(encoded)
+		if err != nil {
+			return fmt.Errorf("plugin %s: %w", driver.Name, err)
+		}
+		own = decoded
+	}
+	if own.RuntimeDir == "" {
+		own.RuntimeDir = r.options.RuntimeDir
+	}
+	r.tacho = driver.New(driver.Options{Config: own, Version: r.options.Version, Logger: r.log.Named(driver.Name)})
+	schema, err := r.tacho.TaskConfigSchema(ctx)
+	if err != nil {
+		return fmt.Errorf("driver %s: %w", driver.Name, err)
+	}
+	r.entries[driver.Name] = &Entry{
+		driver: r.tacho, name: driver.Name, schema: schema, logsItself: own.LogCollection == driver.LogsByExecutor,
+		about: node.Driver{Name: driver.Name, Version: r.options.Version},
+	}
+	return nil
+}
+
+// openPlugin starts one plugin. Where that fails it is tried again in the background.
+func (r *Registry) openPlugin(ctx context.Context, o plugin.Options) {
+	name := o.Name()
+	if name == driver.Name {
+		r.log.Info("plugin is not used: the driver is in this process", "path", o.Path)
+		return
+	}
+	o.Logger = r.log.Named(name)
+	none := plugin.NewHost(plugin.HostConfig{Options: o})
+	e := &Entry{name: name, driver: none.Driver(), about: node.Driver{Name: name, Plugin: o.Path, Reason: "it is being started"}}
+	hostConfig := plugin.HostConfig{Options: o, Abandoned: r.options.Abandoned}
+	hostConfig.Handles = func() []*driver.TaskHandle { return r.options.Handles(name) }
+	hostConfig.Moved = func(a plugin.Address) { r.options.Moved(name, a) }
+	if block := r.options.Plugins[name]; block != nil {
+		hostConfig.Args = block.Args
+		e.block = block
+	}
+	e.hostConfig = hostConfig
+	r.entries[name] = e
+	if err := e.open(ctx, r.options.Address(name)); err != nil {
+		e.fail(err)
+		r.log.Error("plugin does not start", "plugin", name, "error", err)
+	}
+}
+
+// Run keeps plugins alive and listens to all drivers until ctx is done.
+func (r *Registry) Run(ctx context.Context) {
+	for _, name := range r.Names() {
+		e := r.entries[name]
+		if e.about.Plugin != "" {
+			r.work.Go(func() { r.keep(ctx, e) })
+			continue
+		}
+		r.listen(ctx, e)
+	}
+	r.work.Wait()
+}
+
+// keep opens a plugin until that succeeds, and then keeps it alive.
+func (r *Registry) keep(ctx context.Context, e *Entry) {
+	for wait := firstRetry; e.current() == nil; wait = min(2*wait, longestRetry) {
+		if !pause(ctx, wait) {
+			return
+		}
+		if err := e.open(ctx, nil); err != nil {
+			e.fail(err)
+			r.log.Debug("plugin does not start", "plugin", e.name, "error", err)
+		}
+	}
+	r.listen(ctx, e)
+	if err := e.host.Run(ctx); err != nil {
+		r.log.Error("plugin is not kept", "plugin", e.name, "error", err)
+	}
+}
+
+// Close lets go of all drivers. Their tasks run on; with end their plugins are ended too.
+func (r *Registry) Close(ctx context.Context, end bool) error {
+	errs := []error{r.tacho.Close()}
+	for _, e := range r.entries {
+		switch {
+		case e.host == nil:
+		case end:
+			errs = append(errs, e.host.Close(ctx))
+		default:
+			errs = append(errs, e.host.Detach())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Names returns the drivers' names, sorted.
+func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.entries)) }
+
+// Get returns a driver. The error says what there is instead.
+func (r *Registry) Get(name string) (*Entry, error) {
+	if e := r.entries[name]; e != nil {
+		return e, nil
+	}
+	hint := "there are " + strings.Join(r.Names(), ", ")
+	if near := job.Near(name, r.Names()); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	where := "no plugin_dir is set"
+	if r.options.PluginDir != "" {
+		where = filepath.Join(r.options.PluginDir, name) + " is not there"
+	}
+	return nil, fmt.Errorf("driver %q is not known (%s): %s", name, where, hint)
+}
+
+// KillStrays kills tasks of our own driver that nobody knows.
+func (r *Registry) KillStrays(ctx context.Context) ([]string, error) { return r.tacho.KillStrays(ctx) }
+
+// All returns what is known of every driver.
+func (r *Registry) All() map[string]node.Driver {
+	all := make(map[string]node.Driver, len(r.entries))
+	for name, e := range r.entries {
+		all[name] = e.About()
+	}
+	return all
+}

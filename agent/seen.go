@@ -1,0 +1,88 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"os"
+	"runtime"
+
+	"github.com/tachograph/tacho/agent/state"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/version"
+)
+
+// seenRecord is the final record of a task whose driver keeps none, or whose executor was lost: what the agent itself
+// saw of it.
+func (t *task) seenRecord(exit hook.Exit, kept state.Task) *record.Record {
+	t.usage.mu.Lock()
+	stats, sample, headlines := t.usage.stats, t.usage.sample, t.usage.headlines
+	t.usage.mu.Unlock()
+	evidence := record.Evidence{ExitCode: exit.Code, Signal: exit.Signal}
+	r := &record.Record{
+		SchemaVersion: record.SchemaVersion, TachoVersion: version.String(), State: record.Exited, ID: t.alloc.id,
+		StartedAt: kept.State.StartedAt, EndedAt: exit.At, Headline: map[string]record.HeadlineValue{},
+		Measurements: map[string]any{}, Absent: map[string]string{}, Sources: []record.Source{}, Selection: []string{},
+		Labels: map[string]string{
+			"alloc_id": t.alloc.id, "job": t.alloc.job.Name, "task_group": t.alloc.group.Name, "task": t.spec.Name,
+			"namespace": t.alloc.job.Namespace, "node": t.agent.node.Name,
+		},
+		Host:  record.Host{Name: t.agent.node.Name, OS: runtime.GOOS, CPUs: runtime.NumCPU()},
+		Notes: []string{"the driver has no final record of this task: these are the last readings that the agent saw"},
+	}
+	if h := kept.Handle; h != nil {
+		r.ID = h.Config.ID
+	}
+	if exit.Lost != "" {
+		r.State, evidence.Cause = record.Lost, record.ExecutorLost
+		r.Message = exit.Lost
+	} else {
+		r.ExitCode = &exit.Code
+		if exit.Signal != 0 {
+			r.Signal = &exit.Signal
+		}
+	}
+	if !exit.At.IsZero() && !kept.State.StartedAt.IsZero() {
+		evidence.Wall = exit.At.Sub(kept.State.StartedAt)
+		seconds := evidence.Wall.Seconds()
+		r.WallSeconds = &seconds
+	}
+	if stats != nil && sample != nil && !stats.Timestamp.Before(kept.State.StartedAt) {
+		evidence.Last, r.Samples = sample, 1
+		putReadings(r, sample, headlines)
+	}
+	r.Diagnosis = record.Diagnose(evidence)
+	return r
+}
+
+// putReadings puts a sample's readings and headlines into a record.
+func putReadings(r *record.Record, s *procstats.Sample, headlines []procstats.HeadlineValue) {
+	for _, reading := range s.Task {
+		name := reading.ID().String()
+		if v, ok := reading.Number(); ok {
+			r.Measurements[name] = v
+		} else if text, ok := reading.Text(); ok {
+			r.Measurements[name] = text
+		} else {
+			r.Absent[name] = reading.Reason()
+		}
+	}
+	for _, h := range headlines {
+		value := record.HeadlineValue{Source: h.Source, Guarantee: h.Guarantee, Reason: h.Reading.Reason()}
+		if v, ok := h.Reading.Number(); ok {
+			value.Value = &v
+		}
+		r.Headline[h.ID.String()] = value
+	}
+}
+
+// hostName is the machine's name; empty where it has none.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}

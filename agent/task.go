@@ -1,0 +1,314 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/state"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/hook"
+)
+
+// task is one task of an allocation: what starts it, what is kept of it, and who runs it.
+type task struct {
+	agent *Agent
+	alloc *alloc
+	spec  *job.Task
+	log   hclog.Logger
+	usage *usage
+	stats *hook.StatsHook
+	// runner runs the task; its Run is called once.
+	runner *hook.Runner
+
+	// saving keeps what is stored in the order in which it happened.
+	saving sync.Mutex
+
+	mu       sync.Mutex // guards following
+	kept     state.Task
+	launched bool
+	over     bool // the runner's Run has returned with the task dead
+	handle   *handle
+}
+
+var (
+	_ hook.Starter  = (*task)(nil)
+	_ hook.Observer = (*task)(nil)
+)
+
+// newTask makes a task of an allocation, from what an earlier run of the agent kept of it.
+func (a *alloc) newTask(spec *job.Task, kept state.Task) (*task, error) {
+	agent := a.agent
+	t := &task{
+		agent: agent, alloc: a, spec: spec, kept: kept,
+		log: a.log.With("task", spec.Name),
+	}
+	c := agent.current()
+	ring, err := history.Open(a.dir.History(spec.Name), c.History.Points())
+	if err != nil {
+		return nil, err
+	}
+	t.usage = &usage{
+		log: t.log, ring: ring, interval: c.Telemetry.CollectionInterval, keep: c.History.Interval, counts: &agent.counts,
+		run: kept.Starts,
+	}
+	t.stats = hook.NewStatsHook(hook.StatsConfig{
+		Interval: c.Telemetry.CollectionInterval, Publish: c.Telemetry.PublishAllocationMetrics, Updater: t.usage,
+		Logger: t.log,
+	})
+	t.usage.err = t.stats.Err
+	// What was read before is not continued: nobody looked meanwhile.
+	if !ring.Newest().IsZero() {
+		t.usage.mark(history.GapAgent)
+	}
+	return t, nil
+}
+
+// prepare makes the runner. recovered is the handle of a task that was started by an earlier run of the agent.
+func (t *task) prepare(recovered *handle) {
+	config := hook.Config{
+		Starter: t, Hooks: []hook.Hook{t.stats, (*recorder)(t)}, Restart: t.spec.Policy(t.alloc.job.Type),
+		KillSignal: t.spec.KillSignal, KillTimeout: t.spec.KillTimeout, Observer: t, Logger: t.log, State: t.kept.State,
+	}
+	if recovered != nil {
+		config.Recovered = recovered
+		t.handle = recovered
+	}
+	t.runner = hook.New(config)
+}
+
+// progress is how far the task is.
+func (t *task) progress() progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return progress{
+		name: t.spec.Name, lifecycle: t.spec.Lifecycle, leader: t.spec.Leader, launched: t.launched,
+		started: !t.kept.State.StartedAt.IsZero(), dead: t.over || t.kept.State.Phase == hook.PhaseDead,
+		failed: t.kept.State.Failed,
+	}
+}
+
+// run runs the task until it is dead or ctx is done.
+func (t *task) run(ctx context.Context) {
+	err := t.runner.Run(ctx)
+	if err == nil {
+		t.mu.Lock()
+		t.over = true
+		t.mu.Unlock()
+	}
+	t.alloc.wake()
+}
+
+// Start implements hook.Starter: it starts the task and keeps the handle before anybody learns of it.
+func (t *task) Start(ctx context.Context) (hook.Handle, error) {
+	entry, err := t.agent.drivers.Get(t.spec.Driver)
+	if err != nil {
+		return nil, err
+	}
+	config, err := t.taskConfig(entry)
+	if err != nil {
+		return nil, forRunner(err)
+	}
+	started, _, err := entry.Driver().StartTask(ctx, config)
+	if err != nil {
+		return nil, forStart(err)
+	}
+	h := &handle{id: config.ID, entry: entry, usage: t.usage}
+	attributes := t.inspect(ctx, h)
+	err = t.update(func(kept *state.Task) {
+		kept.Handle, kept.Ended, kept.Attributes = started, false, attributes
+		kept.Starts++
+	})
+	if err != nil {
+		// What is not kept would be lost at the next crash.
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		return nil, errors.Join(err, h.Stop(undo, "SIGKILL", 0), h.Destroy(undo))
+	}
+	t.mu.Lock()
+	t.handle = h
+	run := t.kept.Starts
+	t.mu.Unlock()
+	t.usage.begin(run, time.Now())
+	return h, nil
+}
+
+// inspect returns what the driver says of a started task, for people.
+func (t *task) inspect(ctx context.Context, h *handle) map[string]string {
+	status, err := h.entry.Driver().InspectTask(ctx, h.id)
+	if err != nil {
+		t.log.Debug("inspect task", "error", err)
+		return nil
+	}
+	return status.Attributes
+}
+
+// startError has what the driver says of trying again.
+type startError struct {
+	error
+	recoverable bool
+}
+
+// Recoverable implements hook.Recoverable.
+func (e startError) Recoverable() bool { return e.recoverable }
+
+// Unwrap returns the driver's error.
+func (e startError) Unwrap() error { return e.error }
+
+func forStart(err error) error {
+	if errors.Is(err, driver.ErrUnavailable) {
+		return forRunner(err)
+	}
+	if recoverable, known := driver.IsRecoverable(err); known {
+		return startError{err, recoverable}
+	}
+	return err
+}
+
+// TaskChanged implements hook.Observer: what happened is on disk when it returns.
+func (t *task) TaskChanged(s hook.State, e hook.Event) {
+	err := t.update(func(kept *state.Task) {
+		kept.State = s
+		if e.Type == hook.EventTerminated {
+			kept.Ended = true
+		}
+		if s.Phase == hook.PhaseDead {
+			kept.Handle, kept.Ended = nil, false
+		}
+		kept.Events = appendEvent(kept.Events, allocation.Event{Type: e.Type, Time: e.Time, Message: e.Message})
+	})
+	if err != nil {
+		t.log.Error("state is not kept", "error", err)
+		t.agent.counts.fail("state")
+	}
+	switch {
+	case e.Type == hook.EventRecovered:
+		t.usage.begin(t.starts(), s.StartedAt)
+	case e.Type == hook.EventTerminated:
+		t.mu.Lock()
+		t.handle = nil
+		t.mu.Unlock()
+	}
+	t.alloc.told(t, allocation.Event{Type: e.Type, Time: e.Time, Message: e.Message})
+}
+
+func (t *task) starts() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.kept.Starts
+}
+
+// driverTold takes an event of the driver's.
+func (t *task) driverTold(e *driver.Event) {
+	event := allocation.Event{Type: allocation.EventDriver, Time: e.Timestamp, Message: e.Message, Details: e.Annotations}
+	err := t.update(func(kept *state.Task) { kept.Events = appendEvent(kept.Events, event) })
+	if err != nil {
+		t.log.Error("state is not kept", "error", err)
+		t.agent.counts.fail("state")
+	}
+	t.alloc.told(t, event)
+}
+
+// appendEvent adds the newest event; the oldest leave.
+func appendEvent(events []allocation.Event, e allocation.Event) []allocation.Event {
+	if len(events) >= allocation.MaxEvents {
+		events = events[len(events)-allocation.MaxEvents+1:]
+	}
+	return append(slices.Clone(events), e)
+}
+
+// update changes what is kept of the task, in memory and on disk.
+func (t *task) update(change func(*state.Task)) error {
+	t.saving.Lock()
+	defer t.saving.Unlock()
+	t.mu.Lock()
+	change(&t.kept)
+	kept := t.kept
+	t.mu.Unlock()
+	return t.agent.store.PutTask(t.alloc.id, t.spec.Name, &kept)
+}
+
+// snapshot is the task for whoever asks.
+func (t *task) snapshot() *allocation.Task {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := &allocation.Task{
+		Name: t.spec.Name, Driver: t.spec.Driver, Lifecycle: t.spec.Lifecycle, Resources: t.spec.Resources,
+		Cores: coreList(t.alloc.kept.Cores[t.spec.Name]), State: t.kept.State, Events: t.kept.Events,
+		Attributes: t.kept.Attributes,
+	}
+	if t.kept.Handle != nil {
+		s.RunID = t.kept.Handle.Config.ID
+	}
+	return s
+}
+
+// running returns the handle of the running task.
+func (t *task) running() (*handle, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.handle == nil {
+		return nil, fmt.Errorf("task %s: %w", t.spec.Name, hook.ErrNotRunning)
+	}
+	return t.handle, nil
+}
+
+// newRunID names a start of a task for its driver.
+func newRunID(allocID, name string) string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return allocID + "/" + name + "/" + hex.EncodeToString(b[:])
+}
+
+// recorder is the hook that keeps the final record of every end.
+type recorder task
+
+// Name implements hook.Hook.
+func (r *recorder) Name() string { return "record" }
+
+// Exited implements hook.Exited. It is called after the stats hook: no reading comes any more.
+func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
+	t := (*task)(r)
+	final, err := t.finalRecord(req.Exit)
+	t.usage.end()
+	if err != nil {
+		return err
+	}
+	return t.agent.store.PutRecord(t.alloc.id, t.spec.Name, final)
+}
+
+// finalRecord is the driver's, or what the agent saw where the driver has none.
+func (t *task) finalRecord(exit hook.Exit) (*record.Record, error) {
+	t.mu.Lock()
+	h, kept := t.kept.Handle, t.kept
+	t.mu.Unlock()
+	if h == nil {
+		return t.seenRecord(exit, kept), nil
+	}
+	entry, err := t.agent.drivers.Get(t.spec.Driver)
+	if err != nil {
+		return nil, err
+	}
+	final, err := entry.FinalRecord(h.Config.ID)
+	if err != nil && !errors.Is(err, driver.ErrTaskNotFound) {
+		return nil, fmt.Errorf("final record: %w", err)
+	}
+	if final != nil {
+		return final, nil
+	}
+	return t.seenRecord(exit, kept), nil
+}

@@ -1,0 +1,148 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/go-msgpack/v2/codec"
+
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/registry"
+	"github.com/tachograph/tacho/driver"
+)
+
+// taskConfig makes the task's folders and files and says what the driver shall start.
+func (t *task) taskConfig(entry *registry.Entry) (*driver.TaskConfig, error) {
+	a := t.alloc
+	s := a.start(t.spec)
+	owner, err := ownerOf(t.spec.User)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.dir.Make(t.spec.Name, owner); err != nil {
+		return nil, err
+	}
+	env, err := s.environment()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.renderAll(env, owner); err != nil {
+		return nil, err
+	}
+	encoded, err := s.encode(entry, env)
+	if err != nil {
+		return nil, err
+	}
+	config := &driver.TaskConfig{
+		ID: newRunID(a.id, t.spec.Name), Name: t.spec.Name, AllocID: a.id, JobID: a.job.ID, JobName: a.job.Name,
+		TaskGroupName: a.group.Name, Namespace: a.job.Namespace, NodeID: t.agent.node.ID, NodeName: t.agent.node.Name,
+		DriverConfig: encoded, Env: env, Resources: resources(t.spec.Resources, s.cores, t.agent.node.Resources.TotalMHz()),
+		User: t.spec.User, AllocDir: string(a.dir),
+	}
+	config.StdoutPath, config.StderrPath, err = t.logPaths(entry)
+	return config, err
+}
+
+// logPaths are files, one for each start, for drivers that leave logs to their host. They are written by the task
+// itself and so whole whatever becomes of the agent, and not rotated while it runs.
+func (t *task) logPaths(entry *registry.Entry) (stdout, stderr string, err error) {
+	switch {
+	case t.spec.Logs != nil && t.spec.Logs.Disabled:
+		return os.DevNull, os.DevNull, nil
+	case entry.LogsItself():
+		return "", "", nil
+	}
+	paths := make([]string, 0, 2)
+	for _, stream := range []string{"stdout", "stderr"} {
+		path, err := t.alloc.dir.NextLog(t.spec.Name, stream)
+		if err != nil {
+			return "", "", err
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err == nil {
+			err = f.Close()
+		}
+		if err != nil {
+			return "", "", fmt.Errorf("make log file: %w", err)
+		}
+		paths = append(paths, path)
+	}
+	return paths[0], paths[1], nil
+}
+
+// encode turns the config block into what the driver is sent.
+func (s *start) encode(entry *registry.Entry, env map[string]string) ([]byte, error) {
+	encoded, err := entry.EncodeConfig(s.task.ConfigBody, s.task.ConfigScope(s.scope(env)))
+	if err != nil {
+		return nil, err
+	}
+	if s.task.Logs == nil || entry.Name() != driver.Name {
+		return encoded, nil
+	}
+	return withLogs(encoded, s.task.Logs)
+}
+
+// withLogs puts a task's logs block into the config of our own driver, which has no other way to learn of it.
+func withLogs(encoded []byte, l *job.Logs) ([]byte, error) {
+	handle := &codec.MsgpackHandle{WriteExt: true}
+	handle.RawToString = true
+	var config map[string]any
+	if err := codec.NewDecoderBytes(encoded, handle).Decode(&config); err != nil {
+		return nil, fmt.Errorf("logs block: %w", err)
+	}
+	if config["logs"] != nil {
+		return encoded, nil
+	}
+	config["logs"] = map[string]any{"max_files": l.MaxFiles, "max_file_size": l.MaxFileSizeMB}
+	var out []byte
+	if err := codec.NewEncoderBytes(&out, handle).Encode(config); err != nil {
+		return nil, fmt.Errorf("logs block: %w", err)
+	}
+	return out, nil
+}
+
+// resources are a task's limits in the kernel's terms. MHz are v1's shares, one for one, as hosts have it.
+func resources(r job.Resources, cores string, totalMHz float64) *driver.Resources {
+	linux := &driver.LinuxResources{
+		CPUShares: int64(r.CPU), MemoryLimitBytes: r.MemoryLimitBytes(), CpusetCPUs: cores,
+	}
+	if totalMHz > 0 {
+		linux.PercentTicks = float64(r.CPU) / totalMHz
+	}
+	return &driver.Resources{
+		CPUShares: int64(r.CPU), MemoryMB: int64(r.MemoryMB), MemoryMaxMB: int64(r.MemoryMaxMB), Linux: linux,
+	}
+}
+
+// coreList writes cores as 0-3,7.
+func coreList(cores []int) string {
+	sorted := slices.Sorted(slices.Values(cores))
+	var parts []string
+	for i := 0; i < len(sorted); {
+		j := i
+		for j+1 < len(sorted) && sorted[j+1] == sorted[j]+1 {
+			j++
+		}
+		part := strconv.Itoa(sorted[i])
+		if j > i {
+			part += "-" + strconv.Itoa(sorted[j])
+		}
+		parts = append(parts, part)
+		i = j + 1
+	}
+	return strings.Join(parts, ",")
+}
+
+// start is what a start of a task is made of.
+func (a *alloc) start(spec *job.Task) *start {
+	return &start{
+		job: a.job, group: a.group, task: spec, allocID: a.id, allocName: a.name(), index: a.kept.Index,
+		cores: coreList(a.kept.Cores[spec.Name]), dir: a.dir, node: a.agent.node,
+	}
+}

@@ -1,0 +1,125 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/agent/job"
+)
+
+// maxRendered bounds a rendered template in bytes.
+const maxRendered = 16 << 20
+
+// renderAll writes a task's templates. Those that are environment files add to env.
+func (s *start) renderAll(env map[string]string, owner *folder.Owner) error {
+	for _, t := range s.task.Templates {
+		if err := s.render(t, env, owner); err != nil {
+			return fmt.Errorf("%s:%d: template %s: %w", t.Range.Filename, t.Range.Start.Line, t.Destination, err)
+		}
+	}
+	return nil
+}
+
+func (s *start) render(t *job.Template, env map[string]string, owner *folder.Owner) error {
+	text, err := expand(t, env)
+	if err != nil {
+		return err
+	}
+	mode, err := strconv.ParseUint(t.Permissions, 8, 32)
+	if err != nil {
+		return err
+	}
+	path, err := s.destination(t.Destination)
+	if err != nil {
+		return err
+	}
+	if err := s.dir.WriteFile(s.task.Name, path, text, fs.FileMode(mode), owner); err != nil {
+		return err
+	}
+	if t.Env {
+		return readEnv(text, env)
+	}
+	return nil
+}
+
+// expand executes a template. Its functions are those that need nothing but this machine.
+func expand(t *job.Template, env map[string]string) ([]byte, error) {
+	parsed, err := template.New(t.Destination).Delims(t.LeftDelim, t.RightDelim).Option("missingkey=error").
+		Funcs(template.FuncMap{
+			"env": func(name string) string { return env[name] },
+			"envOrDefault": func(name, otherwise string) string {
+				if value := env[name]; value != "" {
+					return value
+				}
+				return otherwise
+			},
+			"toLower": strings.ToLower, "toUpper": strings.ToUpper, "trimSpace": strings.TrimSpace,
+			"split":      func(separator, text string) []string { return strings.Split(text, separator) },
+			"join":       func(separator string, parts []string) string { return strings.Join(parts, separator) },
+			"contains":   func(part, text string) bool { return strings.Contains(text, part) },
+			"replaceAll": func(from, to, text string) string { return strings.ReplaceAll(text, from, to) },
+		}).Parse(t.Data)
+	if err != nil {
+		return nil, err
+	}
+	w := &boundedBuffer{left: maxRendered}
+	if err := parsed.Execute(w, nil); err != nil {
+		return nil, err
+	}
+	return w.Bytes(), nil
+}
+
+// boundedBuffer refuses what a template that runs wild writes.
+type boundedBuffer struct {
+	bytes.Buffer
+	left int
+}
+
+func (b *boundedBuffer) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, fmt.Errorf("more than %d bytes", maxRendered)
+	}
+	return b.Buffer.Write(p)
+}
+
+// destination is the path of a rendered file within the task's folder.
+func (s *start) destination(path string) (string, error) {
+	for name, dir := range map[string]string{"TASK": "local", "SECRETS": "secrets"} {
+		path = strings.Replace(path, "${NOMAD_"+name+"_DIR}", dir, 1)
+	}
+	if strings.HasPrefix(path, "${NOMAD_ALLOC_DIR}") {
+		return "", fmt.Errorf("files are rendered into the task's own folders")
+	}
+	if !filepath.IsLocal(path) {
+		return "", fmt.Errorf("not within the task's folder")
+	}
+	return filepath.Clean(path), nil
+}
+
+// readEnv reads NAME=value lines; quotes around a value are taken off.
+func readEnv(text []byte, env map[string]string) error {
+	for i, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
+		if !ok || strings.TrimSpace(name) == "" {
+			return fmt.Errorf("line %d is not NAME=value", i+1)
+		}
+		if len(value) >= 2 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0] {
+			value = value[1 : len(value)-1]
+		}
+		env[strings.TrimSpace(name)] = value
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// usage takes the readings of one task: the newest for whoever asks, and all into the history.
+type usage struct {
+	log      hclog.Logger
+	ring     *history.Ring
+	interval time.Duration // between readings
+	keep     time.Duration // between readings that are kept
+	counts   *counts
+
+	// err is why there are no readings: that of the stats hook.
+	err func() error
+
+	mu         sync.Mutex // guards following
+	run        int        // counts the starts of the task
+	startedAt  time.Time
+	running    bool
+	received   *driver.TaskStats // the reading that the hook is about to pass on
+	stats      *driver.TaskStats
+	sample     *procstats.Sample
+	previous   *procstats.Sample // that rates are measured from; nil behind a gap
+	headlines  []procstats.HeadlineValue
+	peak       procstats.Reading // the largest resident memory of this run
+	kept       time.Duration     // when the newest kept reading was taken, on the monotonic clock
+	backlogged int64
+	failing    bool // the history cannot be written, which was said
+}
+
+var _ hook.StatsUpdater = (*usage)(nil)
+
+// begin is called when the task runs.
+func (u *usage) begin(run int, startedAt time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.run, u.startedAt, u.running = run, startedAt, true
+	u.stats, u.sample, u.headlines = nil, nil, nil
+	u.previous, u.peak, u.kept = nil, procstats.Reading{}, 0
+}
+
+// end is called when the task does not run any more. Its last reading stays.
+func (u *usage) end() {
+	u.mu.Lock()
+	u.running = false
+	u.mu.Unlock()
+	u.mark(history.GapTask)
+}
+
+// mark says in the history that nothing is read from now on.
+func (u *usage) mark(why history.Gap) {
+	u.mu.Lock()
+	run := u.run
+	u.previous, u.kept = nil, 0
+	u.mu.Unlock()
+	if err := u.ring.Mark(procstats.Now(), run, why); err != nil {
+		u.log.Warn("history is not written", "error", err)
+	}
+}
+
+// receive takes a reading as it comes from the driver, just before the hook passes its sample on.
+func (u *usage) receive(stats *driver.TaskStats) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.received = stats
+}
+
+// UpdateStats implements hook.StatsUpdater.
+func (u *usage) UpdateStats(s *procstats.Sample) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.counts.samples.Add(1)
+	if before := u.previous; before != nil && s.Mono-before.Mono > 2*u.interval {
+		if u.counts.backlogged.Add(1); u.backlogged == 0 {
+			u.log.Warn("readings come late: a collection takes longer than its interval, or the machine is overloaded",
+				"interval", u.interval, "after", s.Mono-before.Mono)
+		}
+		u.backlogged++
+	}
+	u.keepPeak(s)
+	past := procstats.History{Previous: u.previous, Peak: u.peak}
+	if !u.startedAt.IsZero() {
+		past.Elapsed = s.Wall.Sub(u.startedAt)
+	}
+	u.headlines = procstats.Headlines(s, past)
+	u.previous, u.sample, u.stats = s, s, u.received
+	// A reading a little early is the next one all the same.
+	if u.kept == 0 || s.Mono-u.kept >= u.keep-u.interval/2 {
+		u.kept = s.Mono
+		u.store(s)
+	}
+}
+
+// store puts the sample and its headlines into the history.
+func (u *usage) store(s *procstats.Sample) {
+	kept := *s
+	kept.Task = append(make(procstats.Readings, 0, len(s.Task)+len(u.headlines)), s.Task...)
+	for _, h := range u.headlines {
+		if v, ok := h.Reading.Number(); ok {
+			kept.Task.Put(procstats.NumberReading(h.ID, v))
+		}
+	}
+	err := u.ring.Add(&kept, u.run)
+	if err != nil && !u.failing {
+		u.log.Warn("history is not written", "error", err)
+		u.counts.fail("history")
+	}
+	u.failing = err != nil
+}
+
+// keepPeak remembers the largest resident memory, where no counter of the kernel does.
+func (u *usage) keepPeak(s *procstats.Sample) {
+	for _, id := range []procstats.ID{procstats.TreeRSS, procstats.SmapsPSS, procstats.PortableRSS} {
+		v, ok := s.Task.Number(id)
+		if !ok {
+			continue
+		}
+		if before, has := u.peak.Number(); !has || u.peak.ID() == id && v > before {
+			u.peak = procstats.NumberReading(id, v)
+		}
+		return
+	}
+}
+
+// snapshot is what whoever asks gets.
+func (u *usage) snapshot(publishing string) allocation.Usage {
+	err := u.err()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s := allocation.Usage{Running: u.running, Interval: u.interval, Backlogged: u.backlogged}
+	switch {
+	case publishing != "":
+		s.Reason = publishing
+		return s
+	case !u.running:
+		s.Reason = "the task is not running"
+	case err != nil:
+		s.Reason = fmt.Sprintf("no fresh reading: %s", err)
+	}
+	if u.stats != nil {
+		s.Stats, s.Sample, s.Headlines = u.stats, u.sample, u.headlines
+	}
+	return s
+}
