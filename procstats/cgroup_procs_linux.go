@@ -18,7 +18,7 @@ type cgroupProcs struct {
 	// read again within a second of the last time gets the old list again, for as long as that goes on
 	// (CGROUP_PIDLIST_DESTROY_DELAY in kernel/cgroup/cgroup-v1.c).
 	v2 bool
-	// nested is whether the last reading found cgroups within this one.
+	// nested is set once a reading has found cgroups within this one.
 	nested bool
 
 	folder, procs keptFile
@@ -39,10 +39,6 @@ func (c *cgroupProcs) list(m *Members, pids []int) (all []int, unseen int, err e
 	if err := c.open(); err != nil || !c.folder.isOpen() {
 		return pids, 0, err
 	}
-	var folder unix.Stat_t
-	if err := unix.Fstat(c.folder.number-1, &folder); err != nil {
-		return pids, 0, err
-	}
 	if c.v2 {
 		m.buf, err = c.procs.read(m.buf)
 	} else {
@@ -52,15 +48,19 @@ func (c *cgroupProcs) list(m *Members, pids []int) (all []int, unseen int, err e
 		pids, unseen, err = appendPIDs(pids, m.buf)
 	}
 	if err != nil && gone(err) {
-		c.nested = false
 		return pids, 0, c.close()
+	}
+	var folder unix.Stat_t
+	if err := unix.Fstat(c.folder.number-1, &folder); err != nil {
+		return pids, 0, err
 	}
 	// The link count is the number of folders within plus two, in cgroup file systems (kernfs) as in most others;
 	// some that hold captured trees always say 1.
-	if c.nested = folder.Nlink != 2; c.nested {
-		return c.walk(m, c.dir, pids, unseen, err)
+	if folder.Nlink == 2 {
+		return pids, unseen, err
 	}
-	return pids, unseen, err
+	c.nested = true
+	return c.walk(m, c.dir, pids, unseen, err)
 }
 
 // open opens what is kept open, and leaves it closed where the cgroup is gone.

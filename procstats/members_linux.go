@@ -130,7 +130,7 @@ func (m *Members) listCgroup() (listed int, err error) {
 		m.see(pid, 0)
 	}
 	if m.cgroup.nested && m.missing() {
-		// A process that moves from one nested cgroup to another can be in neither list.
+		// A process that moves among nested cgroups while they are listed can be in none of the lists.
 		var again int
 		if m.pids, again, err = m.cgroup.list(m, m.pids[:0]); again > m.unseen {
 			m.unseen = again

@@ -8,15 +8,16 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
+	"time"
 )
 
 // BenchmarkTotals reads the totals of a task from its cgroup, with few processes in it and with many: the cost is
 // the same, because no process is looked at. BenchmarkTotalsWithRows shows what it would be.
 func BenchmarkTotals(b *testing.B) {
-	totals := SelectWhere(func(m Measurement) bool { return m.Source == SourceCgroup || m.Source == SourcePSI })
 	for _, n := range []int{10, 5000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) { benchCrowd(b, n, totals) })
+		b.Run(fmt.Sprint(n), func(b *testing.B) { benchCrowd(b, n, totals()) })
 	}
 }
 
@@ -26,7 +27,33 @@ func BenchmarkTotalsWithRows(b *testing.B) {
 	}
 }
 
-func benchCrowd(b *testing.B, n int, sel Selection) {
+// BenchmarkTotalsBeside takes turns with a small and a large task and reports the medians and their ratio.
+func BenchmarkTotalsBeside(b *testing.B) {
+	var few, many []time.Duration
+	small, large := collectorOf(b, 10, totals()), collectorOf(b, 5000, totals())
+	var s Sample
+	for b.Loop() {
+		for range 10 {
+			began := time.Now()
+			small.Collect(&s)
+			middle := time.Now()
+			large.Collect(&s)
+			few, many = append(few, middle.Sub(began)), append(many, time.Since(middle))
+		}
+	}
+	slices.Sort(few)
+	slices.Sort(many)
+	few, many = few[len(few)/2:], many[len(many)/2:]
+	b.ReportMetric(float64(few[0]), "ns-10")
+	b.ReportMetric(float64(many[0]), "ns-5000")
+	b.ReportMetric(float64(many[0])/float64(few[0]), "5000/10")
+}
+
+func totals() Selection {
+	return SelectWhere(func(m Measurement) bool { return m.Source == SourceCgroup || m.Source == SourcePSI })
+}
+
+func collectorOf(b *testing.B, n int, sel Selection) *Collector {
 	b.Helper()
 	c := Open(Target{FS: HostFS(), Cgroup: crowd(b, n)}, sel)
 	b.Cleanup(func() {
@@ -34,6 +61,12 @@ func benchCrowd(b *testing.B, n int, sel Selection) {
 			b.Error(err)
 		}
 	})
+	return c
+}
+
+func benchCrowd(b *testing.B, n int, sel Selection) {
+	b.Helper()
+	c := collectorOf(b, n, sel)
 	var s Sample
 	c.Collect(&s)
 	b.ReportAllocs()
