@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -106,6 +107,10 @@ func (s *session) removeFolder() error {
 
 // start starts the executor and the command in it.
 func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
+	// Where the executor dies and there is no cgroup, the command's processes come home to us and can be killed.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("become a subreaper: %w", err)
+	}
 	streams, err := openSessionStreams(s.options, s.dir)
 	if err != nil {
 		return nil, err
@@ -190,14 +195,12 @@ func (s *session) follow(ctx context.Context, signals <-chan os.Signal) error {
 	following, stop := context.WithCancel(ctx)
 	proxied := s.streams.proxy(following, s.screen)
 	shown := s.screen.follow(following, s.client, s.options)
-	passed := make(chan struct{})
-	go func() {
-		defer close(passed)
-		s.pass(following, signals)
-	}()
+	var passing sync.WaitGroup
+	passing.Go(func() { s.pass(following, signals) })
+	passing.Go(func() { s.followStops(following) })
 	exit, final, err := s.client.Wait(context.WithoutCancel(ctx))
 	stop()
-	<-passed
+	passing.Wait()
 	<-shown
 	<-proxied
 	if errors.Is(err, client.ErrLost) {
@@ -236,7 +239,7 @@ func (s *session) lost(cause error) error {
 	if s.dir != "" {
 		err = errors.Join(err, markLost(s.dir))
 	}
-	err = errors.Join(err, s.client.Close(), s.streams.close())
+	err = errors.Join(err, s.client.Close(), s.streams.close(), killOrphans(ctx))
 	return exitWith(exitOwnFault, errors.Join(fmt.Errorf("the command was killed with its executor: %w", cause), err))
 }
 

@@ -162,6 +162,15 @@ func (s *sessionStreams) resize() {
 	}
 }
 
+// giveBack restores our terminal for the shell, takeAgain makes it raw again.
+func (s *sessionStreams) giveBack() error { return term.Restore(int(os.Stdin.Fd()), s.cooked) }
+
+func (s *sessionStreams) takeAgain() error {
+	s.resize()
+	_, err := term.MakeRaw(int(os.Stdin.Fd()))
+	return err
+}
+
 func (s *sessionStreams) hold() error {
 	theirs, ours, err := os.Pipe()
 	if err != nil {
@@ -214,9 +223,12 @@ func (s *sessionStreams) proxy(ctx context.Context, screen *screen) <-chan struc
 		}
 	}
 	if s.master != nil {
+		changed := make(chan os.Signal, 1)
+		signal.Notify(changed, unix.SIGWINCH)
+		s.resize() // in case it changed before
 		work.Go(func() { s.copyInput(ctx) })
 		work.Go(func() { s.copyOutput(ctx, screen) })
-		work.Go(func() { s.followSize(ctx) })
+		work.Go(func() { s.followSize(ctx, changed) })
 	}
 	go func() {
 		defer close(done)
@@ -306,9 +318,7 @@ func (s *sessionStreams) copyOutput(ctx context.Context, screen *screen) {
 	}
 }
 
-func (s *sessionStreams) followSize(ctx context.Context) {
-	changed := make(chan os.Signal, 1)
-	signal.Notify(changed, unix.SIGWINCH)
+func (s *sessionStreams) followSize(ctx context.Context, changed chan os.Signal) {
 	defer signal.Stop(changed)
 	for {
 		select {

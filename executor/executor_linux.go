@@ -57,6 +57,7 @@ type Executor struct {
 func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 	e := &Executor{log: log, host: procstats.HostFS(), build: build, folder: folder, journal: newJournal(), launcher: newLauncher()}
 	e.children = newReaper(e.host)
+	e.children.stopped = e.taskStopped
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	identity, err := procstats.Identify(e.host, os.Getpid())
 	if err != nil {
@@ -104,6 +105,12 @@ func (e *Executor) afterReap() {
 	if t := e.current(); t != nil {
 		t.orphanHome()
 	}
+}
+
+// taskStopped tells that the main process was stopped, by a key of its terminal perhaps: whoever has the real terminal
+// suspends itself then, and sends SIGCONT later.
+func (e *Executor) taskStopped(pid int, signal unix.Signal) {
+	e.journal.add("stopped", fmt.Sprintf("process %d was stopped by %s", pid, unix.SignalName(signal)), nil)
 }
 
 // current returns the task, nil before Launch.

@@ -101,6 +101,10 @@ func fork(c *command) (pid int, err error) {
 		Ctty:       0,
 		Credential: c.credential,
 	}}
+	if c.streams.shared {
+		attributes.Sys.Setsid, attributes.Sys.Setctty = false, false
+		attributes.Sys.Foreground, attributes.Sys.Ctty = true, int(c.streams.task[0])
+	}
 	if !c.group.Exists() {
 		// The task must not survive its executor unseen; a cgroup has a better way.
 		attributes.Sys.Pdeathsig = syscall.SIGKILL

@@ -31,6 +31,9 @@ type reaper struct {
 	// childless gets a token each time wait4(2) says that there is no child.
 	childless chan struct{}
 
+	// stopped is called when a child that start made was stopped by a signal; it must not call back.
+	stopped func(pid int, signal unix.Signal)
+
 	mu      sync.Mutex // guards following, and is held over a fork: no status is seen before its owner is known
 	owners  map[int]chan<- ended
 	sum     procstats.Reaped
@@ -122,12 +125,13 @@ func (r *reaper) reapAll() {
 }
 
 func (r *reaper) reapOneLocked() bool {
+	which := -1
 	if r.readsIO {
-		r.peekIOLocked()
+		which = r.peekIOLocked()
 	}
 	var status unix.WaitStatus
 	var usage unix.Rusage
-	pid, err := unix.Wait4(-1, &status, unix.WNOHANG, &usage)
+	pid, err := unix.Wait4(which, &status, unix.WNOHANG|unix.WUNTRACED, &usage)
 	switch {
 	case errors.Is(err, unix.EINTR):
 		return true
@@ -140,8 +144,15 @@ func (r *reaper) reapOneLocked() bool {
 	case err != nil || pid <= 0:
 		return false
 	}
+	owner, mine := r.owners[pid]
+	if status.Stopped() {
+		if mine && r.stopped != nil {
+			r.stopped(pid, status.StopSignal())
+		}
+		return true
+	}
 	r.addLocked(&usage)
-	if owner, mine := r.owners[pid]; mine {
+	if mine {
 		delete(r.owners, pid)
 		owner <- ended{status: status, at: time.Now()}
 		close(owner)
@@ -149,26 +160,27 @@ func (r *reaper) reapOneLocked() bool {
 	return true
 }
 
-// peekIOLocked adds the I/O of the child that wait4 will return next: a zombie's /proc/PID/io is still there.
-func (r *reaper) peekIOLocked() {
+// peekIOLocked adds the I/O of a child that has ended, while its /proc/PID/io is still there, and returns its PID, or
+// -1 where none has.
+func (r *reaper) peekIOLocked() (pid int) {
 	var info unix.Siginfo
 	if err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil {
-		return
+		return -1
 	}
-	pid := siginfoPID(&info)
-	if pid == 0 {
-		return
+	if pid = siginfoPID(&info); pid == 0 {
+		return -1
 	}
 	io, err := procstats.ReadProcIO(r.host, pid)
 	if err != nil {
 		r.sum.IOMissed++
-		return
+		return pid
 	}
 	r.sum.IO.Rchar += io.Rchar
 	r.sum.IO.Wchar += io.Wchar
 	r.sum.IO.ReadBytes += io.ReadBytes
 	r.sum.IO.WriteBytes += io.WriteBytes
 	r.sum.IO.CancelledWriteBytes += io.CancelledWriteBytes
+	return pid
 }
 
 func (r *reaper) addLocked(usage *unix.Rusage) {

@@ -20,6 +20,9 @@ type streams struct {
 	// task holds the descriptors 0, 1 and 2 of the new process.
 	task     []uintptr
 	terminal bool
+	// shared terminals belong to the executor's session, and the task is the foreground group in it. A task that led a
+	// session of its own could not be stopped by a key: the kernel stops no group without a parent in its session.
+	shared bool
 	// files are the executor's copies, closed once the new process has its own.
 	files []*os.File
 	// logs reads the other ends, where the output goes to log files.
@@ -36,9 +39,9 @@ func openStdio(stdio *proto.Stdio, credential *syscall.Credential, tell func(log
 	case proto.Stdio_MODE_DESCRIPTORS:
 		err = s.inherit(stdio)
 	case proto.Stdio_MODE_TERMINAL:
-		s.terminal = true
+		s.terminal, s.shared = true, true
 		if err = s.inherit(stdio); err == nil {
-			err = giveTo(credential, s.files[0])
+			err = errors.Join(giveTo(credential, s.files[0]), control(s.files[0]))
 		}
 	case proto.Stdio_MODE_PATHS:
 		err = s.openPaths(stdio.GetStdinPath(), stdio.GetStdoutPath(), stdio.GetStderrPath())
@@ -51,6 +54,14 @@ func openStdio(stdio *proto.Stdio, credential *syscall.Credential, tell func(log
 		return nil, errors.Join(err, s.abandon())
 	}
 	return s, nil
+}
+
+// control makes a terminal the controlling one of the executor's session, which has none yet, ioctl_tty(2).
+func control(terminal *os.File) error {
+	if err := unix.IoctlSetInt(int(terminal.Fd()), unix.TIOCSCTTY, 0); err != nil {
+		return fmt.Errorf("standard streams: make the terminal the controlling one: %w", err)
+	}
+	return nil
 }
 
 func (s *streams) add(f *os.File) {

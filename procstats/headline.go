@@ -37,7 +37,7 @@ type History struct {
 //
 //nolint:gochecknoglobals // constant lists
 var (
-	cpuSources     = [...]ID{CgroupCPUUsage, TreeCPU, RusageCPU, PortableCPU}
+	cpuSources = [...]ID{CgroupCPUUsage, TreeCPU, RusageCPU, PortableCPU}
 	// smaps_pss_bytes is truer and not among them: it has a slow clock of its own, and an old reading is no reading.
 	memorySources  = [...]ID{TreeRSS, PortableRSS}
 	peakSources    = [...]ID{CgroupMemoryPeak, TreeRSS, PortableRSS, RusageMaxRSS}

@@ -30,9 +30,6 @@ func linger(t *testing.T, mode rig.Mode, place *rig.Place, command ...string) (*
 	return s, r, parent
 }
 
-// withoutCgroup reports whether a task runs where only its processes can be followed, one by one.
-func withoutCgroup(r *record.Record) bool { return r.Cgroup == nil || r.Cgroup.Placement == "none" }
-
 // gone waits until nothing of a place runs any more, nor in the cgroup around its task.
 func gone(t *testing.T, place *rig.Place, parent *rig.Parent) {
 	t.Helper()
@@ -42,18 +39,6 @@ func gone(t *testing.T, place *rig.Place, parent *rig.Parent) {
 	t.Logf("nothing runs after %s", took.Round(time.Millisecond))
 	if took > soon {
 		t.Errorf("it took %s until nothing ran any more, want at most %s", took, soon)
-	}
-}
-
-// bestEffort is what can be had where a task has no cgroup and its executor is gone: the command and its children
-// end. A daemon of theirs cannot be found any more by anybody.
-func bestEffort(t *testing.T, place *rig.Place, r *record.Record) {
-	t.Helper()
-	rig.Eventually(t, soon, "the command has ended", func() bool { return !rig.Alive(r.PID) })
-	rig.Eventually(t, soon, "at most the daemon runs", func() bool { return len(place.Strays()) <= 1 })
-	for _, stray := range place.Strays() {
-		t.Logf("outlives its executor, without a cgroup: %s", stray)
-		rig.Kill(stray.PID)
 	}
 }
 
@@ -105,11 +90,7 @@ func TestKillExecutor(t *testing.T) {
 			if err := syscall.Kill(r.Executor.PID, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			if withoutCgroup(r) {
-				bestEffort(t, place, r)
-			} else {
-				gone(t, place, parent)
-			}
+			gone(t, place, parent)
 			code, stderr := s.wait(t, deadline)
 			if code != 125 {
 				t.Errorf("exit code %d, want 125", code)

@@ -46,7 +46,8 @@ func KillTask(ctx context.Context, address wire.Address) error {
 	if address.Cgroup.Exists() {
 		err = cgroup.Of(address.Cgroup, address.Owned).Empty(ctx)
 	} else {
-		err = killSession(ctx, address.Main)
+		// A task with a terminal is in its executor's session, every other leads its own.
+		err = errors.Join(killSession(ctx, address.Main), killSession(ctx, address.Executor))
 	}
 	if err != nil {
 		return fmt.Errorf("kill task %s: %w", address.ID, err)
