@@ -318,3 +318,16 @@ func killExecutor(ctx context.Context, address wire.Address) error {
 	}
 	return errors.Join(err, c.Close())
 }
+
+// clearStrays kills what dead executors left whose callers are gone as well. What somebody still owns is theirs.
+func clearStrays(ctx context.Context) error {
+	all, err := client.List(client.DefaultRuntimeDir())
+	errs := []error{err}
+	for _, address := range all {
+		if client.Alive(*address) || client.Owned(*address) {
+			continue
+		}
+		errs = append(errs, killExecutor(ctx, *address))
+	}
+	return errors.Join(errs...)
+}

@@ -20,7 +20,8 @@ func newPrune() *cobra.Command {
 		Use:   "prune",
 		Short: "Delete the records of runs that have ended",
 		Long: `Delete the records of runs that have ended, the newest --keep left alone. Running runs are never deleted,
-nor what cannot be read as a record.`,
+nor what cannot be read as a record. What executors left behind that died together with their callers is cleared
+away too.`,
 		Example: `  tacho prune --keep 20
   tacho prune --keep 0 --older-than 168h --dry-run`,
 		Args:    arguments(),
@@ -39,6 +40,9 @@ nor what cannot be read as a record.`,
 			return err
 		}
 		var errs []error
+		if !*dryRun {
+			errs = append(errs, clearStrays(cmd.Context()))
+		}
 		for _, entry := range prunable(entries, *keep, *olderThan, time.Now()) {
 			if !*dryRun {
 				if err := os.RemoveAll(entry.Dir); err != nil {

@@ -28,6 +28,9 @@ import (
 // platformCommands are the commands that need an executor process: none here.
 func platformCommands() []*cobra.Command { return nil }
 
+// clearStrays has nothing to do: there are no executors here.
+func clearStrays(context.Context) error { return nil }
+
 // errTimeUp is the cause of the end of a run that --timeout ended.
 var errTimeUp = errors.New("its time was up")
 

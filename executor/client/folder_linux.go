@@ -64,6 +64,16 @@ func lock(folder string) (*os.File, error) {
 	return f, nil
 }
 
+// Owned reports whether a live process owns an executor, or what it left behind.
+func Owned(address wire.Address) bool {
+	f, err := lock(address.Folder)
+	if err != nil {
+		return errors.Is(err, ErrOwned)
+	}
+	_ = f.Close() //nolint:errcheck // gives the lock up again
+	return false
+}
+
 // List returns the addresses of all executors in a runtime folder, live ones and strays. Folders without an
 // address, of executors that never launched a task, are passed over.
 func List(runtimeDir string) ([]*wire.Address, error) {
