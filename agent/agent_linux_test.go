@@ -1,0 +1,282 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// running is an agent at work in a test.
+type running struct {
+	*Agent
+	t      *testing.T
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func testConfig(dir string) config.Config {
+	c := config.Default()
+	c.DataDir, c.Name = dir, "here"
+	c.Telemetry.PublishAllocationMetrics = true
+	c.Telemetry.CollectionInterval, c.History.Interval = 100*time.Millisecond, 100*time.Millisecond
+	c.History.Span = time.Minute
+	return c
+}
+
+// shortDir is a folder for an agent: the path of a unix socket is limited to 107 bytes.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "tacho")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// begin runs an agent in a folder.
+func begin(t *testing.T, c config.Config) *running {
+	t.Helper()
+	log := hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: testWriter{t}})
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Agent: New(c, log), t: t, cancel: cancel, ended: make(chan error, 1)}
+	go func() { r.ended <- r.Run(ctx) }()
+	select {
+	case <-r.Ready():
+	case err := <-r.ended:
+		t.Fatalf("agent: %v", err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("agent is not ready")
+	}
+	return r
+}
+
+// end ends the agent; its tasks run on, unless stop says otherwise.
+func (r *running) end(stop bool) {
+	r.t.Helper()
+	if stop {
+		for _, l := range r.Allocations() {
+			if err := r.StopAlloc(l.ID); err != nil {
+				r.t.Error(err)
+			}
+			r.await(l.ID, "dead", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
+		}
+	}
+	r.cancel()
+	if err := <-r.ended; err != nil {
+		r.t.Errorf("agent: %v", err)
+	}
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSuffix(string(p), "\n"))
+	return len(p), nil
+}
+
+// submit runs a job and returns its allocations.
+func (r *running) submit(text string) []*allocation.Allocation {
+	r.t.Helper()
+	status, _, err := r.RunJob(r.t.Context(), job.Source{Filename: "test.hcl", Text: text})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var own []*allocation.Allocation
+	for _, l := range r.Allocations() {
+		if l.JobID == status.ID {
+			own = append(own, l)
+		}
+	}
+	return own
+}
+
+// await waits for an allocation to be as wanted, by the event feed.
+func (r *running) await(id, what string, is func(*allocation.Allocation) bool) *allocation.Allocation {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	defer cancel()
+	events := r.Subscribe(r.Index())
+	for {
+		l, err := r.Allocation(id)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if is(l) {
+			return l
+		}
+		if _, err := events.Next(ctx); err != nil {
+			r.t.Fatalf("allocation did not become %s: %+v", what, l)
+		}
+	}
+}
+
+// eventually polls what has no events.
+func (r *running) eventually(what string, is func() bool) {
+	r.t.Helper()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	deadline := time.After(30 * time.Second)
+	for !is() {
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			r.t.Fatalf("%s did not come", what)
+		}
+	}
+}
+
+// oneTask is a job of one task that runs a shell command.
+func oneTask(jobType, more, command string) string {
+	return fmt.Sprintf("job \"test\" {\n type = %q\n group \"g\" {\n task \"t\" {\n driver = \"tacho\"\n config {\n"+
+		" command = \"/bin/sh\"\n args = [\"-c\", %q]\n }\n resources {\n memory = 64\n }\n%s\n }\n }\n}", jobType, command, more)
+}
+
+func isRunning(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Running }
+
+func TestBatchJobRunsToItsEnd(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	l := r.submit(oneTask("batch", "env {\n A = \"${NOMAD_TASK_NAME}\"\n}\ntemplate {\n data = \"{{ env `A` }}!\"\n destination = \"local/f\"\n}",
+		"echo out $A; cat local/f; echo err >&2; pwd"))[0]
+	l = r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
+	if l.ClientStatus != allocation.Complete || l.Tasks["t"].State.Exit == nil || l.Tasks["t"].State.Exit.Code != 0 {
+		t.Fatalf("allocation %+v, task %+v", l, l.Tasks["t"])
+	}
+	final, err := r.Record(l.ID, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if final.Diagnosis.Verdict != "completed" || final.ExitCode == nil || *final.ExitCode != 0 {
+		t.Errorf("record %+v", final)
+	}
+	log, err := r.OpenLog(l.ID, "t", "stdout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(log)
+	if err != nil || !strings.HasPrefix(string(text), "out t\nt!/") {
+		t.Errorf("log %q, error %v", text, err)
+	}
+	if err := log.Close(); err != nil {
+		t.Error(err)
+	}
+	status, err := r.Job("test")
+	if err != nil || status.Status != "dead" {
+		t.Errorf("job %+v, error %v", status, err)
+	}
+}
+
+func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
+	c := testConfig(shortDir(t))
+	r := begin(t, c)
+	l := r.submit(oneTask("service", "", "i=0; while :; do i=$((i+1)); done"))[0]
+	l = r.await(l.ID, "running", isRunning)
+	samples := func(n int) func() bool {
+		return func() bool {
+			points, err := r.History(l.ID, "t", history.Query{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(points) >= n
+		}
+	}
+	r.eventually("history", samples(5))
+	usage, err := r.Stats(l.ID)
+	if err != nil || usage["t"].Stats == nil || usage["t"].Sample == nil || usage["t"].Reason != "" {
+		t.Fatalf("usage %+v, error %v", usage["t"], err)
+	}
+	pid := l.Tasks["t"].Attributes["pid"]
+	before, err := r.At(l.ID, "t", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.end(false)
+
+	r = begin(t, c)
+	defer r.end(true)
+	l = r.await(l.ID, "running", isRunning)
+	if got := l.Tasks["t"].Attributes["pid"]; got != pid {
+		t.Errorf("process %s, was %s", got, pid)
+	}
+	if got := l.Tasks["t"].State.Restarts; got != 0 {
+		t.Errorf("%d restarts", got)
+	}
+	r.eventually("history goes on", func() bool {
+		points, err := r.History(l.ID, "t", history.Query{Since: before.Wall})
+		return err == nil && len(points) > 4
+	})
+	points, err := r.History(l.ID, "t", history.Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gaps, last := 0, 0.0
+	for _, p := range points {
+		if p.Gap != history.NoGap {
+			gaps++
+			continue
+		}
+		v, ok := p.Values[procstats.HeadlineCPU]
+		if !ok || v < last {
+			t.Errorf("CPU time %v (measured: %v) after %v", v, ok, last)
+		}
+		last = v
+	}
+	if gaps != 1 {
+		t.Errorf("%d gaps, want 1", gaps)
+	}
+}
+
+func TestFailedTaskIsRestartedByItsPolicy(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	l := r.submit(oneTask("batch", "restart {\n attempts = 2\n interval = \"1h\"\n delay = \"10ms\"\n mode = \"fail\"\n}", "exit 3"))[0]
+	l = r.await(l.ID, "failed", func(l *allocation.Allocation) bool { return l.Tasks["t"].State.Phase == hook.PhaseDead })
+	if l.ClientStatus != allocation.Failed || l.Tasks["t"].State.Restarts != 2 || l.Tasks["t"].State.Exit.Code != 3 {
+		t.Errorf("status %s, task %+v", l.ClientStatus, l.Tasks["t"].State)
+	}
+}
+
+func TestPublishingOffReadsNothing(t *testing.T) {
+	c := testConfig(shortDir(t))
+	c.Telemetry.PublishAllocationMetrics = false
+	r := begin(t, c)
+	defer r.end(true)
+	l := r.submit(oneTask("service", "", "sleep 1000"))[0]
+	r.await(l.ID, "running", isRunning)
+	usage, err := r.Stats(l.ID)
+	if err != nil || usage["t"].Stats != nil || !strings.Contains(usage["t"].Reason, "publishing is off") {
+		t.Errorf("usage %+v, error %v", usage["t"], err)
+	}
+	c.Telemetry.PublishAllocationMetrics = true
+	if ignored, err := r.Reload(c); err != nil || len(ignored) > 0 {
+		t.Fatalf("ignored %q, error %v", ignored, err)
+	}
+	r.eventually("reading", func() bool {
+		usage, err := r.Stats(l.ID)
+		return err == nil && usage["t"].Stats != nil
+	})
+	if got := r.Cost().Samples; got == 0 {
+		t.Error("no samples counted")
+	}
+}
