@@ -138,6 +138,12 @@ func (m *maker) parent() (procstats.Cgroup, error) {
 	if !base.Exists() {
 		return base, fmt.Errorf("cgroup parent %s: no such group in any hierarchy; make it first with mkdir", m.Parent)
 	}
+	for _, controller := range v1Controllers(m.Cpuset) {
+		if base.V1[controller] == "" && mounted(m.mounts, controller) && !isPureV2(m.mounts) {
+			reason := "there is no " + path + " in that hierarchy"
+			m.refused[reason] = append(m.refused[reason], controller)
+		}
+	}
 	return base, nil
 }
 

@@ -29,9 +29,6 @@ func (m *maker) createV2(parent string) error {
 	if pure && m.Parent == "" {
 		parent, name = m.place(parent, name)
 	}
-	if pure {
-		m.enableControllers(parent)
-	}
 	dir := filepath.Join(parent, name)
 	err := os.Mkdir(dir, 0o755)
 	if m.isRefused("v2", err) {
@@ -47,6 +44,7 @@ func (m *maker) createV2(parent string) error {
 		return removeTree(dir)
 	}
 	if pure {
+		m.enableControllers(parent)
 		m.noteLostControllers()
 	}
 	return nil

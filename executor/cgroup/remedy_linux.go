@@ -34,6 +34,9 @@ func Lack(host procstats.FS, mounts []procstats.CgroupMount, controller string) 
 		dir := filepath.Join("/sys/fs/cgroup", nameV1)
 		return "not mounted", fmt.Sprintf("sudo mkdir -p %s && sudo mount -t cgroup -o %s none %s", dir, nameV1, dir)
 	}
+	if !pure && len(mounts) > 0 {
+		return "", delegationV1(mounts, nameV1)
+	}
 	return "", Delegation(host, mounts)
 }
 
@@ -45,7 +48,7 @@ func Delegation(host procstats.FS, mounts []procstats.CgroupMount) string {
 	case !slices.ContainsFunc(mounts, func(m procstats.CgroupMount) bool { return !m.ReadOnly }):
 		return "mount -o remount,rw /sys/fs/cgroup (in a container: start it with a writable cgroup mount, as --privileged does)"
 	case !isPureV2(mounts):
-		return delegationV1(mounts)
+		return delegationV1(mounts, "")
 	case systemdRuns() && os.Geteuid() != 0:
 		return fmt.Sprintf("a systemd user manager: sudo loginctl enable-linger %d, and XDG_RUNTIME_DIR=/run/user/%[1]d", os.Geteuid())
 	case systemdRuns():
@@ -63,11 +66,12 @@ func Delegation(host procstats.FS, mounts []procstats.CgroupMount) string {
 		home.V2, pathWithin(home.V2, mounts))
 }
 
-// delegationV1 is a folder of the user's own in every hierarchy that tasks are put into.
-func delegationV1(mounts []procstats.CgroupMount) string {
+// delegationV1 is a folder of the user's own in every v1 hierarchy that tasks are put into, and in that of one more
+// controller. In v2 beside them it would be of no use: moving a process there takes write access to the root.
+func delegationV1(mounts []procstats.CgroupMount, controller string) string {
 	var dirs []string
 	for _, m := range mounts {
-		if !m.ReadOnly && (m.Version == 2 || slices.ContainsFunc(m.Controllers, isOurs)) {
+		if m.Version == 1 && !m.ReadOnly && (slices.ContainsFunc(m.Controllers, isOurs) || slices.Contains(m.Controllers, controller)) {
 			dirs = append(dirs, filepath.Join(m.Point, "tacho"))
 		}
 	}

@@ -1,0 +1,265 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// isIn reports whether /proc/PID/cgroup says that a process is where the groups are.
+func (o *outcome) isIn(t *testing.T) {
+	t.Helper()
+	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for controller, dir := range o.Group.V1 {
+		path := pathWithin(dir, mounts)
+		if !strings.Contains(o.Task, controller+":"+path+"\n") && !strings.Contains(o.Task, controller+",cpuacct:"+path+"\n") {
+			t.Errorf("%s: the task is not in %s but in\n%s", controller, path, o.Task)
+		}
+	}
+	if o.Group.V2 != "" && !strings.Contains(o.Task, "0::"+pathWithin(o.Group.V2, mounts)+"\n") {
+		t.Errorf("the task is not in %s but in\n%s", o.Group.V2, o.Task)
+	}
+}
+
+func (o *outcome) has(controller string) bool {
+	g := &Group{Cgroup: o.Group}
+	if g.V1[controller] != "" {
+		return true
+	}
+	// The group is gone by now; those of its parent that it was given are the same.
+	return g.V2 != "" && slices.Contains(readWords(filepath.Dir(g.V2), subtreeControl), controller)
+}
+
+func noted(notes []string, words string) bool {
+	return slices.ContainsFunc(notes, func(note string) bool { return strings.Contains(note, words) })
+}
+
+// TestCreateInRoot makes the groups of a process that is in the root of v2 and may do everything.
+func TestCreateInRoot(t *testing.T) {
+	needRoot(t)
+	kind := layout(t)
+	o := execute(t, plan{}, 0, "/")
+	if o.Error != "" || len(o.Notes) > 0 {
+		t.Fatalf("%s, notes: %q", o.Error, o.Notes)
+	}
+	o.isIn(t)
+	if o.Group.Layout() != kind {
+		t.Errorf("layout %s, want %s", o.Group.Layout(), kind)
+	}
+	if want := map[string]Placement{"v1": Nested, "hybrid": Nested, "v2": Sibling}[kind]; o.Place != want {
+		t.Errorf("placed %s, want %s", o.Place, want)
+	}
+	for _, controller := range []string{"memory", "cpu", "pids"} {
+		if !o.has(controller) {
+			t.Errorf("no %s controller in %+v", controller, o.Group)
+		}
+	}
+}
+
+// TestCreateInGroup makes the groups of a process that shares its group with others, as in a container or a session.
+func TestCreateInGroup(t *testing.T) {
+	needRoot(t)
+	path := newPath(t, "/holds")
+	o := execute(t, plan{}, 0, path)
+	if o.Error != "" || o.Place != Nested {
+		t.Fatalf("placed %s, %s", o.Place, o.Error)
+	}
+	o.isIn(t)
+	if layout(t) != "v2" {
+		if len(o.Notes) > 0 || !o.has("memory") {
+			t.Errorf("notes %q, memory: %v", o.Notes, o.has("memory"))
+		}
+		return
+	}
+	// The task is there, with what every v2 group has, and nothing was done to the group of the others.
+	if !noted(o.Notes, "holds processes") || !noted(o.Notes, "without memory, cpu, io, pids") {
+		t.Errorf("notes %q", o.Notes)
+	}
+	dir := filepath.Join(roots(t)[""], path)
+	if kind, handed := readWords(dir, "cgroup.type"), readWords(dir, subtreeControl); !slices.Equal(kind, []string{"domain"}) || len(handed) > 0 {
+		t.Errorf("%s has become %v and hands on %v", dir, kind, handed)
+	}
+}
+
+func TestCreateInParent(t *testing.T) {
+	needRoot(t)
+	path := newPath(t, "/parent")
+	o := execute(t, plan{Parent: path}, 0, "/")
+	if o.Error != "" || o.Place != InParent || len(o.Notes) > 0 {
+		t.Fatalf("placed %s, %s, notes %q", o.Place, o.Error, o.Notes)
+	}
+	o.isIn(t)
+	for _, dir := range (&Group{Cgroup: o.Group}).Folders() {
+		if !strings.Contains(dir, path+"/tacho-") {
+			t.Errorf("%s is not below %s", dir, path)
+		}
+	}
+	if layout(t) == "v2" && !o.has("memory") {
+		t.Error("the parent did not hand on its memory controller")
+	}
+	if o := execute(t, plan{Parent: path + "/nothing"}, 0, "/"); !strings.Contains(o.Error, "no such group in any hierarchy") {
+		t.Errorf("a parent that is not there: %q", o.Error)
+	}
+}
+
+// TestCreateInParentWithProcesses names a parent that cannot hand on controllers.
+func TestCreateInParentWithProcesses(t *testing.T) {
+	needRoot(t)
+	path := newPath(t, "/busy")
+	o := execute(t, plan{Parent: path}, 0, path)
+	if o.Error != "" || o.Place != InParent {
+		t.Fatalf("placed %s, %s", o.Place, o.Error)
+	}
+	o.isIn(t)
+	if want := layout(t) == "v2"; noted(o.Notes, "holds processes") != want {
+		t.Errorf("notes %q", o.Notes)
+	}
+}
+
+// TestCreateUnprivileged is about a user who was given nothing.
+func TestCreateUnprivileged(t *testing.T) {
+	needRoot(t)
+	path := newPath(t, "/session")
+	o := execute(t, plan{}, nobody, path)
+	if o.Error != "" || o.Place != Nowhere || o.Group.Exists() {
+		t.Fatalf("placed %s in %+v, %s", o.Place, o.Group, o.Error)
+	}
+	if len(o.Notes) != 1 || !strings.Contains(o.Notes[0], "permission denied") {
+		t.Errorf("notes %q, want one with the reason", o.Notes)
+	}
+	o = execute(t, plan{Limits: Limits{MemoryMax: new(int64(1 << 20))}}, nobody, path)
+	if !o.Refused || !strings.Contains(o.Error, "memory limit 1 MiB cannot be held here: the task has no cgroup") || !strings.Contains(o.Error, "to get it: ") {
+		t.Errorf("a limit without a group: %q (refused %v)", o.Error, o.Refused)
+	}
+}
+
+// TestCreateDelegated is about a user who was given the group above his own, as systemd's Delegate=yes does with a
+// leaf in it.
+func TestCreateDelegated(t *testing.T) {
+	needRoot(t)
+	if layout(t) != "v2" {
+		t.Skip("a group above one's own is delegated on v2 only: v1 has a group per controller")
+	}
+	path := newPath(t, "/delegated")
+	dir := filepath.Join(roots(t)[""], path)
+	if err := os.Mkdir(filepath.Join(dir, "leaf"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	give(t, path, nobody)
+	give(t, path+"/leaf", nobody)
+	limit := int64(64 << 20)
+	o := execute(t, plan{Limits: Limits{MemoryMax: &limit, PidsMax: new(int64(10))}}, nobody, path+"/leaf")
+	if o.Error != "" || o.Place != Sibling || len(o.Notes) > 0 {
+		t.Fatalf("placed %s, %s, notes %q", o.Place, o.Error, o.Notes)
+	}
+	o.isIn(t)
+	if filepath.Dir(o.Group.V2) != dir || !o.has("memory") || *o.Limits[0].Effective != float64(limit) {
+		t.Errorf("%s, limits %+v", o.Group.V2, o.Limits)
+	}
+	// A leaf with others in the group above it is no such place.
+	o = execute(t, plan{Parent: path}, nobody, path+"/leaf")
+	if o.Error != "" || o.Place != InParent || !o.has("memory") {
+		t.Errorf("below the delegated group: placed %s, %s, notes %q", o.Place, o.Error, o.Notes)
+	}
+}
+
+// TestCreateInDelegatedParent is about a user who owns a group elsewhere: on v1 the forking thread can enter it and not
+// get home; on v2 nothing can enter it.
+func TestCreateInDelegatedParent(t *testing.T) {
+	needRoot(t)
+	path := newPath(t, "/owned")
+	give(t, path, nobody)
+	o := execute(t, plan{Parent: path}, nobody, "")
+	if o.Error != "" {
+		t.Fatal(o.Error)
+	}
+	if o.Group.V2 != "" || roots(t)[""] != "" && !noted(o.Notes, "cgroup.procs is not writable") {
+		t.Errorf("%+v, notes %q", o.Group, o.Notes)
+	}
+	if layout(t) == "v2" {
+		if o.Place != Nowhere {
+			t.Errorf("placed %s", o.Place)
+		}
+		return
+	}
+	o.isIn(t)
+	if o.Place != InParent || !o.has("memory") || !strings.Contains(o.Home, ":memory:"+path+"\n") {
+		t.Errorf("placed %s, memory %v, the thread is in\n%s", o.Place, o.has("memory"), o.Home)
+	}
+}
+
+func TestCreateReadOnly(t *testing.T) {
+	needRoot(t)
+	o := execute(t, plan{Before: []string{"read-only"}}, 0, "")
+	if o.Error != "" || o.Place != Nowhere || len(o.Notes) != 1 || !noted(o.Notes, "read-only file system") {
+		t.Errorf("placed %s, %s, notes %q", o.Place, o.Error, o.Notes)
+	}
+}
+
+// TestCreateInNamespace is about a container: the group of its processes is the root that they see.
+func TestCreateInNamespace(t *testing.T) {
+	needRoot(t)
+	path := newPath(t, "/container")
+	o := execute(t, plan{Before: []string{"cgroup-namespace", "new-mounts"}}, 0, path)
+	if o.Error != "" || o.Place != Nested || o.Group.Layout() != layout(t) {
+		t.Errorf("placed %s in %+v, %s, notes %q", o.Place, o.Group, o.Error, o.Notes)
+	}
+	if !strings.Contains(o.Task, ":/tacho-") {
+		t.Errorf("the task is in\n%s", o.Task)
+	}
+	// The mounts of the host show groups that have no name in the namespace.
+	o = execute(t, plan{Before: []string{"cgroup-namespace"}}, 0, path)
+	if o.Error != "" || o.Place != Nowhere || !noted(o.Notes, "cgroup namespace") {
+		t.Errorf("placed %s in %+v, %s, notes %q", o.Place, o.Group, o.Error, o.Notes)
+	}
+}
+
+// TestEnterWithoutClone3 starts a task where a sandbox does not allow it to be born in its group.
+func TestEnterWithoutClone3(t *testing.T) {
+	needRoot(t)
+	if layout(t) == "v1" {
+		t.Skip("groups of v1 are entered without clone3")
+	}
+	path := newPath(t, "/sandbox")
+	o := execute(t, plan{Before: []string{"no-clone3"}, Visit: true}, 0, path)
+	if o.Error != "" || o.Group.V2 == "" {
+		t.Fatalf("%+v, %s", o.Group, o.Error)
+	}
+	o.isIn(t)
+	if !strings.Contains(o.Home, "0::"+path+"\n") {
+		t.Errorf("the process that started it has not come home, it is in\n%s", o.Home)
+	}
+}
+
+func TestCanClone(t *testing.T) {
+	if err := CanClone(); err != nil {
+		t.Skipf("this kernel or sandbox cannot start a process in a group: %v", err)
+	}
+	before, err := os.ReadFile("/proc/thread-self/children")
+	if err != nil {
+		t.Skipf("children cannot be listed here: %v", err)
+	}
+	if err := CanClone(); err != nil {
+		t.Error(err)
+	}
+	if after, err := os.ReadFile("/proc/thread-self/children"); err != nil || string(after) != string(before) {
+		t.Errorf("the question started a process: children %q, before %q (%v)", after, before, err)
+	}
+}
+
+func TestCreateWithoutHierarchies(t *testing.T) {
+	g, err := Create(Options{FS: procstats.FS{Proc: t.TempDir()}, ID: "x"})
+	if err != nil || g.Exists() || g.Placement != Nowhere || !noted(g.Notes, "no cgroup: ") {
+		t.Errorf("%+v, %v", g, err)
+	}
+}

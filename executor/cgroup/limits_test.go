@@ -1,0 +1,91 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cgroup
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestCheckLimits(t *testing.T) {
+	for name, test := range map[string]struct {
+		limits Limits
+		want   string // in the error; empty for none
+	}{
+		"nothing":                {},
+		"all":                    {limits: Limits{MemoryMax: new(int64(1 << 20)), MemoryHigh: new(int64(1 << 20)), MemorySwapMax: new(int64(0)), CPUQuota: new(1.5), CPUWeight: new(int64(1)), PidsMax: new(int64(1))}},
+		"memory below a page":    {Limits{MemoryMax: new(int64(4095))}, "memory limit 4095: it takes at least 4096 bytes"},
+		"high below a page":      {Limits{MemoryHigh: new(int64(0))}, "memory.high 0"},
+		"negative swap":          {Limits{MemorySwapMax: new(int64(-1))}, "swap limit -1"},
+		"quota below the range":  {Limits{CPUQuota: new(0.0009)}, "begins at 0.001 cores"},
+		"quota that is none":     {Limits{CPUQuota: new(math.NaN())}, "begins at 0.001 cores"},
+		"quota above the range":  {Limits{CPUQuota: new(1e9)}, "ends at 175921860 cores"},
+		"infinite quota":         {Limits{CPUQuota: new(math.Inf(1))}, "ends at"},
+		"weight below the range": {Limits{CPUWeight: new(int64(0))}, "it takes 1 to 10000"},
+		"weight above the range": {Limits{CPUWeight: new(int64(10001))}, "it takes 1 to 10000"},
+		"shares below the range": {Limits{CPUShares: new(int64(1))}, "they take 2 to 262144"},
+		"weight and shares":      {Limits{CPUWeight: new(int64(1)), CPUShares: new(int64(2))}, "give one of them"},
+		"no process at all":      {Limits{PidsMax: new(int64(0))}, "at least one process"},
+		"device that is none":    {Limits{IO: []IOLimit{{Device: "sda", ReadBytesPerSecond: new(int64(1))}}}, `"sda" is not major:minor`},
+		"device with more":       {Limits{IO: []IOLimit{{Device: "8:0 rbps=1", ReadBytesPerSecond: new(int64(1))}}}, "is not major:minor"},
+		"device with zeros":      {Limits{IO: []IOLimit{{Device: "08:0", ReadBytesPerSecond: new(int64(1))}}}, "is not major:minor"},
+		"device without limits":  {Limits{IO: []IOLimit{{Device: "8:0"}}}, "neither rbps, wbps, riops nor wiops"},
+		"device with limit zero": {Limits{IO: []IOLimit{{Device: "8:0", WriteOperationsPerSecond: new(int64(0))}}}, "wiops 0: it takes at least 1"},
+		"device":                 {Limits{IO: []IOLimit{{Device: "254:16", WriteOperationsPerSecond: new(int64(1))}}}, ""},
+	} {
+		err := test.limits.check(4096)
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+		if test.limits.empty() != (name == "nothing") {
+			t.Errorf("%s: empty is %v", name, test.limits.empty())
+		}
+	}
+}
+
+func TestWeightsKeepTheirRatio(t *testing.T) {
+	for _, test := range []struct {
+		limits         Limits
+		weight, shares int64
+	}{
+		{Limits{CPUWeight: new(int64(100))}, 100, 1024},
+		{Limits{CPUShares: new(int64(1024))}, 100, 1024},
+		{Limits{CPUWeight: new(int64(50))}, 50, 512},
+		{Limits{CPUShares: new(int64(512))}, 50, 512},
+		{Limits{CPUWeight: new(int64(1))}, 1, 10},
+		{Limits{CPUWeight: new(int64(10000))}, 10000, 102400},
+		{Limits{CPUShares: new(int64(2))}, 1, 2},               // 0.2 on v2's scale
+		{Limits{CPUShares: new(int64(262144))}, 10000, 262144}, // 25600 on v2's scale
+	} {
+		asked, weight, ok := test.limits.weight()
+		if weight != test.weight || !ok || math.Abs(asked*1024/100-float64(test.shares)) > 0.5 {
+			t.Errorf("shares %d: weight %d (asked %v), want %d", test.shares, weight, asked, test.weight)
+		}
+		if _, shares, ok := test.limits.shares(); shares != test.shares || !ok {
+			t.Errorf("weight %d: shares %d, want %d", test.weight, shares, test.shares)
+		}
+	}
+	none := Limits{}
+	if _, _, ok := none.weight(); ok {
+		t.Error("no weight was asked for, and there is one")
+	}
+	if _, _, ok := none.shares(); ok {
+		t.Error("no shares were asked for, and there are some")
+	}
+}
+
+func TestQuota(t *testing.T) {
+	for _, test := range []struct {
+		cores         float64
+		quota, period int64
+	}{
+		{1, 100_000, 100_000}, {0.5, 50_000, 100_000}, {1.5, 150_000, 100_000}, {64, 6_400_000, 100_000},
+		{1.0 / 3, 33_333, 100_000}, {0.01, 1000, 100_000}, {0.009, 9000, 1_000_000}, {0.001, 1000, 1_000_000},
+	} {
+		if quota, period := quota(test.cores); quota != test.quota || period != test.period {
+			t.Errorf("%v cores: %d per %d, want %d per %d", test.cores, quota, period, test.quota, test.period)
+		}
+	}
+}

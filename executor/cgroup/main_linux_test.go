@@ -1,0 +1,443 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cgroup
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Where a process is decides what groups it can make, so tests about that are carried out by a process of their own:
+// this binary again, in a place that the test made.
+const planVariable = "CGROUP_TEST_PLAN"
+
+// plan is what such a process does.
+type plan struct {
+	// Before are done first: see prepare.
+	Before []string
+	Parent string
+	Limits Limits
+	// Empty starts nothing in the groups.
+	Empty bool
+	// Visit enters groups as if there were no clone3.
+	Visit bool
+	// Scope asks a systemd for the place, whether one runs the system or not.
+	Scope bool
+}
+
+// outcome is what came of it.
+type outcome struct {
+	// Error is that of Create or SetLimits, Refused that it is the host's.
+	Error   string
+	Refused bool
+
+	Group  procstats.Cgroup
+	Place  Placement
+	Notes  []string
+	Limits []Limit
+	// Files are the limits as the kernel shows them, by file.
+	Files map[string]string
+	// Home is where the process itself was at the end.
+	Home string
+	// Task is /proc/PID/cgroup of what was started in the groups.
+	Task string
+}
+
+func TestMain(m *testing.M) {
+	switch text := os.Getenv(planVariable); text {
+	case "":
+		os.Exit(m.Run())
+	case "task":
+		// The process in the group: it says where it is and waits to be killed.
+		content, err := os.ReadFile("/proc/self/cgroup")
+		fmt.Printf("%s%v\n\n", content, err)
+		select {}
+	default:
+		var p plan
+		if err := json.Unmarshal([]byte(text), &p); err != nil {
+			panic(err)
+		}
+		result, err := p.carryOut()
+		if err == nil {
+			err = json.NewEncoder(os.Stdout).Encode(result)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+}
+
+func (p plan) carryOut() (*outcome, error) {
+	runtime.LockOSThread()
+	if len(p.Before) > 0 {
+		return nil, p.prepare()
+	}
+	host := procstats.HostFS()
+	g, err := Create(Options{FS: host, ID: fmt.Sprint(os.Getpid()), Parent: p.Parent, Cpuset: p.Limits.Cpuset != ""})
+	if err != nil {
+		return &outcome{Error: err.Error()}, nil
+	}
+	defer g.Remove()
+	result := &outcome{Group: g.Cgroup, Place: g.Placement}
+	result.Limits, err = g.SetLimits(host, p.Limits)
+	result.Notes = g.Notes
+	if err != nil {
+		result.Error, result.Refused = err.Error(), errors.Is(err, errors.ErrUnsupported)
+		return result, nil
+	}
+	result.Files = readFiles(g)
+	if p.Empty {
+		return result, nil
+	}
+	if result.Task, err = runTask(g, p.Visit); err != nil {
+		return nil, err
+	}
+	home, err := os.ReadFile("/proc/thread-self/cgroup")
+	result.Home = string(home)
+	return result, err
+}
+
+func readFiles(g *Group) map[string]string {
+	files := map[string]string{}
+	for _, name := range []string{
+		"memory.max", "memory.high", "memory.swap.max", "memory.oom.group", "cpu.max", "cpu.weight", "cpuset.cpus", "pids.max", "io.max",
+		"memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares",
+		"blkio.throttle.write_bps_device", "blkio.throttle.read_iops_device",
+	} {
+		for _, dir := range g.Folders() {
+			if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+				files[name] = strings.TrimSpace(string(text))
+			}
+		}
+	}
+	return files
+}
+
+// runTask starts a process in the groups, as the launcher does, and empties them again.
+func runTask(g *Group, visit bool) (string, error) {
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	defer reader.Close()
+	attributes := &syscall.ProcAttr{
+		Env: []string{planVariable + "=task"}, Files: []uintptr{0, writer.Fd(), 2},
+		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+	}
+	leave, err := g.Enter(attributes.Sys, visit)
+	if err != nil {
+		return "", err
+	}
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{"task"}, attributes)
+	err = errors.Join(err, leave(), writer.Close())
+	if err != nil {
+		return "", err
+	}
+	var text bytes.Buffer
+	for !strings.HasSuffix(text.String(), "\n\n") {
+		if _, err := io.CopyN(&text, reader, 1); err != nil {
+			return "", err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if g.Exists() {
+		if err := g.Kill(); err != nil {
+			return "", err
+		}
+	} else if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		return "", err
+	}
+	if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
+		return "", err
+	}
+	return text.String(), g.Empty(ctx)
+}
+
+// prepare changes what this thread sees and may do, and carries out the rest of the plan as a new program, of which all
+// threads are like it.
+func (p plan) prepare() error {
+	for _, step := range p.Before {
+		var err error
+		switch step {
+		case "read-only":
+			err = remountReadOnly()
+		case "cgroup-namespace":
+			err = unix.Unshare(unix.CLONE_NEWCGROUP)
+		case "new-mounts":
+			err = remountCgroups()
+		case "no-clone3":
+			err = deny(unix.SYS_CLONE3)
+		default:
+			err = errors.New("no such step")
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", step, err)
+		}
+	}
+	p.Before = nil
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	if err := os.Setenv(planVariable, string(text)); err != nil {
+		return err
+	}
+	return unix.Exec("/proc/self/exe", os.Args, os.Environ())
+}
+
+// privateMounts gives the thread mounts of its own.
+func privateMounts() error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+}
+
+// remountReadOnly does to cgroup mounts what container runtimes do.
+func remountReadOnly() error {
+	if err := privateMounts(); err != nil {
+		return err
+	}
+	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	for _, mount := range mounts {
+		err = errors.Join(err, unix.Mount("", mount.Point, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+	}
+	return err
+}
+
+// remountCgroups mounts the hierarchies anew: in a cgroup namespace nothing above its root can be seen then.
+func remountCgroups() error {
+	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	if err == nil {
+		err = privateMounts()
+	}
+	for _, mount := range mounts {
+		kind, data := "cgroup2", ""
+		if mount.Version == 1 {
+			kind, data = "cgroup", strings.Join(mount.Controllers, ",")
+		}
+		// The same file system is not mounted on itself.
+		err = errors.Join(err, unix.Unmount(mount.Point, unix.MNT_DETACH), unix.Mount("none", mount.Point, kind, 0, data))
+	}
+	return err
+}
+
+// deny makes a system call fail with ENOSYS, as the filters of container runtimes do, seccomp(2).
+func deny(call uint32) error {
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: call, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0, 0)
+}
+
+// execute carries a plan out as a user (0 for root), in the groups at a path of all hierarchies ("" for those of the
+// test), with the environment added.
+func execute(t *testing.T, p plan, uid int, path string, env ...string) *outcome {
+	t.Helper()
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(t.TempDir(), "test")
+	// Every user has to reach it.
+	for dir := filepath.Dir(binary); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copyFile(t, "/proc/self/exe", binary)
+	cmd := exec.Command(binary)
+	cmd.Dir = "/"
+	cmd.Env = append([]string{planVariable + "=" + string(text)}, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if uid != os.Geteuid() {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	startIn(t, cmd, path)
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, stderr.String())
+	}
+	result := &outcome{}
+	if err := json.Unmarshal(stdout.Bytes(), result); err != nil {
+		t.Fatalf("%v\n%s", err, stdout.String())
+	}
+	return result
+}
+
+// startIn starts a command in the groups at a path of all hierarchies.
+func startIn(t *testing.T, cmd *exec.Cmd, path string) {
+	t.Helper()
+	if path == "" {
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	g := &Group{Cgroup: procstats.Cgroup{V1: map[string]string{}}}
+	var err error
+	if g.home, err = procstats.FindCgroup(procstats.HostFS(), os.Getpid()); err != nil {
+		t.Fatal(err)
+	}
+	for controller, root := range roots(t) {
+		if controller == "" {
+			g.V2 = filepath.Join(root, path)
+		} else {
+			g.V1[controller] = filepath.Join(root, path)
+		}
+	}
+	leave, err := g.Enter(cmd.SysProcAttr, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(cmd.Start(), leave()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, content, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// roots maps the v1 controllers that tasks are put into, and "" for v2, to where they are mounted.
+func roots(t *testing.T) map[string]string {
+	t.Helper()
+	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := map[string]string{}
+	for _, mount := range mounts {
+		if mount.Version == 2 {
+			points[""] = mount.Point
+		}
+		for _, controller := range mount.Controllers {
+			if mount.Version == 1 && isOurs(controller) {
+				points[controller] = mount.Point
+			}
+		}
+	}
+	return points
+}
+
+// layout is "v1", "v2" or "hybrid".
+func layout(t *testing.T) string {
+	t.Helper()
+	points := roots(t)
+	_, v2 := points[""]
+	switch {
+	case v2 && len(points) == 1:
+		return "v2"
+	case v2:
+		return "hybrid"
+	case len(points) > 0:
+		return "v1"
+	}
+	t.Skip("no cgroup hierarchy is mounted here")
+	return ""
+}
+
+// needRoot skips where the test may not make groups.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("making groups and entering them takes root")
+	}
+	for controller, root := range roots(t) {
+		if err := unix.Access(root, unix.W_OK); err != nil {
+			t.Skipf("groups cannot be made in %s (%s): %v", root, cmp.Or(controller, "v2"), err)
+		}
+	}
+}
+
+// newPath makes a group in all hierarchies and returns its path within them. With the test it is removed, and it is an
+// error if anything was left in it.
+func newPath(t *testing.T, path string) string {
+	t.Helper()
+	path = fmt.Sprintf("%s-%d-%d", path, os.Getpid(), time.Now().UnixNano()%1e6)
+	points := roots(t)
+	if mounts, err := procstats.CgroupMounts(procstats.HostFS()); err == nil {
+		// Processes are not put there unless they ask for it.
+		for _, mount := range mounts {
+			if mount.Version == 1 && slices.Contains(mount.Controllers, "cpuset") {
+				points["cpuset"] = mount.Point
+			}
+		}
+	}
+	for controller, root := range points {
+		dir := filepath.Join(root, path)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if controller == "cpuset" {
+			if err := inheritCpuset(root, dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Cleanup(func() {
+			left, _ := filepath.Glob(filepath.Join(dir, "tacho-*"))
+			if len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+			if err := removeTree(dir); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return path
+}
+
+// give hands the groups at a path to a user, as delegation does.
+func give(t *testing.T, path string, uid int) {
+	t.Helper()
+	for _, root := range roots(t) {
+		for _, name := range []string{".", procsFile, tasksFile, "cgroup.threads", subtreeControl} {
+			err := os.Chown(filepath.Join(root, path, name), uid, uid)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+const nobody = 65534
