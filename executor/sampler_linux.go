@@ -38,18 +38,24 @@ type cost struct {
 
 func newSampler(target procstats.Target, selection procstats.Selection) *sampler {
 	s := &sampler{target: target, whole: selection}
-	rows := procstats.SelectWhere(func(m procstats.Measurement) bool {
-		return m.Scope == procstats.ProcessScope || m.Source == procstats.SourceSmaps ||
-			(m.Source == procstats.SourceTree || m.Source == procstats.SourceIO) && target.Cgroup.Exists()
-	})
-	totals := selection.Minus(rows)
+	totals := selection
+	if target.Cgroup.Exists() {
+		totals = selection.Minus(procstats.SelectWhere(func(m procstats.Measurement) bool {
+			return m.Scope == procstats.ProcessScope ||
+				m.Source == procstats.SourceSmaps || m.Source == procstats.SourceTree || m.Source == procstats.SourceIO
+		}))
+	}
+	// Without a cgroup the totals come from the processes, and one reader must see both.
 	s.totals = procstats.Open(target, totals, &selfSource{selection: selection, cost: &s.cost})
 	s.rows = procstats.Open(target, selection.Minus(totals))
-	s.totalsCache = procstats.NewCache(s.timed(s.totals.Collect), nil)
 	s.wholeCache = procstats.NewCache(s.timed(func(into *procstats.Sample) {
 		s.totals.Collect(into)
 		s.rows.CollectMore(into)
 	}), nil)
+	s.totalsCache = s.wholeCache
+	if target.Cgroup.Exists() {
+		s.totalsCache = procstats.NewCache(s.timed(s.totals.Collect), nil)
+	}
 	return s
 }
 
