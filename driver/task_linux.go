@@ -212,7 +212,24 @@ func (t *task) passEvents(ctx context.Context) {
 			}
 		default:
 		}
+		t.pauseOrEnd(ctx)
+	}
+}
+
+// pauseOrEnd waits before events are asked for again; not longer than until the task has ended.
+func (t *task) pauseOrEnd(ctx context.Context) {
+	select {
+	case <-t.done:
+		// Seen already: what failed since must not be tried without a pause.
 		pause(ctx, callAgain)
+		return
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, callAgain)
+	defer cancel()
+	select {
+	case <-t.done:
+	case <-ctx.Done():
 	}
 }
 
