@@ -1,0 +1,80 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// trustKey is under which a request's context says whether it is trusted.
+type trustKey struct{}
+
+// Trusted reports whether a request came over the unix socket or with the token.
+func Trusted(ctx context.Context) bool {
+	trusted, _ := ctx.Value(trustKey{}).(bool)
+	return trusted
+}
+
+// checkToken reports whether the request has the token. A wrong one is an error, so that nobody takes what is left
+// out for what is not there.
+func (s *Server) checkToken(r *http.Request) (trusted bool, err error) {
+	given := r.Header.Get("X-Nomad-Token")
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); given == "" && ok {
+		given = strings.TrimSpace(bearer)
+	}
+	if given == "" || s.options.Token == "" {
+		return false, nil
+	}
+	// Of sums, so that the time says nothing about the length either.
+	want, got := sha256.Sum256([]byte(s.options.Token)), sha256.Sum256([]byte(given))
+	if subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
+		return false, &problem{http.StatusForbidden, "the token is not the agent's"}
+	}
+	return true, nil
+}
+
+// needsTrust refuses requests that are not trusted.
+func (s *Server) needsTrust(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !Trusted(r.Context()) {
+			s.fail(w, r, errUntrusted)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// hostsOf are the names in Host headers that are answered: a page of a stranger that resolves its own name to this
+// machine (DNS rebinding) sends that name. Where the agent listens on all addresses, any literal address is right.
+func hostsOf(bind string, names []string) map[string]bool {
+	hosts := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}
+	for _, name := range append([]string{bind}, names...) {
+		if name != "" {
+			hosts[strings.ToLower(name)] = true
+		}
+	}
+	if address, err := netip.ParseAddr(bind); err == nil && address.IsUnspecified() {
+		hosts["*"] = true
+	}
+	return hosts
+}
+
+func (s *Server) knownHost(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.TrimSuffix(strings.ToLower(strings.Trim(name, "[]")), ".")
+	if s.hosts[name] || strings.HasSuffix(name, ".localhost") {
+		return name != "*"
+	}
+	_, err := netip.ParseAddr(name)
+	return err == nil && s.hosts["*"]
+}

@@ -1,0 +1,151 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/tachograph/tacho/agent/allocation"
+)
+
+// listAllocations is GET /v1/allocations.
+func (s *Server) listAllocations(r *http.Request) (any, error) {
+	list := []*allocationJSON{}
+	prefix := strings.ToLower(r.URL.Query().Get("prefix"))
+	for _, a := range s.agent.Allocations() {
+		if inNamespace(r, a.Namespace) && strings.HasPrefix(a.ID, prefix) {
+			list = append(list, newAllocationJSON(a, Trusted(r.Context())))
+		}
+	}
+	return list, nil
+}
+
+// allocation returns the allocation of a request's path; prefixes are taken too.
+func (s *Server) allocation(r *http.Request) (*allocation.Allocation, error) {
+	id := r.PathValue("id")
+	if id == "" {
+		return nil, badRequest("the path has no allocation id")
+	}
+	return s.agent.Allocation(strings.ToLower(id))
+}
+
+// readAllocation is GET /v1/allocation/ID.
+func (s *Server) readAllocation(r *http.Request) (any, error) {
+	a, err := s.allocation(r)
+	if err != nil {
+		return nil, err
+	}
+	shown := newAllocationJSON(a, Trusted(r.Context()))
+	if j, err := s.agent.Job(a.JobID); err == nil {
+		shown.Job = newJobJSON(&j, Trusted(r.Context()))
+		shown.EvalID = evaluationID(registered, &j)
+	}
+	return shown, nil
+}
+
+// allocationNothing answers for an allocation what none here has.
+func (s *Server) allocationNothing(nothing any) answer {
+	return func(r *http.Request) (any, error) {
+		if _, err := s.allocation(r); err != nil {
+			return nil, err
+		}
+		return nothing, nil
+	}
+}
+
+// nodeAllocations is GET /v1/node/ID/allocations.
+func (s *Server) nodeAllocations(r *http.Request) (any, error) {
+	if err := s.checkNode(r); err != nil {
+		return nil, err
+	}
+	list := []*allocationJSON{}
+	for _, a := range s.agent.Allocations() {
+		if !inNamespace(r, a.Namespace) {
+			continue
+		}
+		shown := newAllocationJSON(a, Trusted(r.Context()))
+		if j, err := s.agent.Job(a.JobID); err == nil {
+			shown.Job = newJobJSON(&j, Trusted(r.Context()))
+		}
+		list = append(list, shown)
+	}
+	return list, nil
+}
+
+// stopAllocation is PUT /v1/allocation/ID/stop.
+func (s *Server) stopAllocation(r *http.Request) (any, error) {
+	a, err := s.allocation(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.agent.StopAlloc(a.ID); err != nil {
+		return nil, err
+	}
+	return map[string]any{"EvalID": stopID(a), "Index": s.index()}, nil
+}
+
+// restartAllocation is PUT /v1/client/allocation/ID/restart.
+func (s *Server) restartAllocation(r *http.Request) (any, error) {
+	var body struct {
+		TaskName string
+		AllTasks bool
+	}
+	if err := readBody(r, &body); err != nil {
+		return nil, err
+	}
+	a, err := s.allocation(r)
+	if err != nil {
+		return nil, err
+	}
+	if body.AllTasks {
+		return nil, badRequest("tasks that have ended are not started again; without AllTasks the running ones are restarted")
+	}
+	if err := checkTask(a, body.TaskName); err != nil {
+		return nil, err
+	}
+	return map[string]any{"Index": s.index()}, s.agent.RestartAlloc(a.ID, body.TaskName)
+}
+
+// signalAllocation is PUT /v1/client/allocation/ID/signal.
+func (s *Server) signalAllocation(r *http.Request) (any, error) {
+	var body struct{ Signal, Task string }
+	if err := readBody(r, &body); err != nil {
+		return nil, err
+	}
+	a, err := s.allocation(r)
+	if err != nil {
+		return nil, err
+	}
+	if body.Signal == "" {
+		return nil, badRequest("the body names no signal")
+	}
+	if err := checkTask(a, body.Task); err != nil {
+		return nil, err
+	}
+	return map[string]any{"Index": s.index()}, s.agent.SignalAlloc(r.Context(), a.ID, body.Task, body.Signal)
+}
+
+// checkTask refuses a name that no task of the allocation has; empty is all tasks.
+func checkTask(a *allocation.Allocation, task string) error {
+	if _, ok := a.Tasks[task]; !ok && task != "" {
+		return notFound(fmt.Sprintf("allocation %s has no task %q", a.ID, task))
+	}
+	return nil
+}
+
+// onlyTask returns the task that a request names, or the only one there is.
+func onlyTask(r *http.Request, a *allocation.Allocation) (string, error) {
+	task := r.URL.Query().Get("task")
+	if task == "" && len(a.Tasks) == 1 {
+		for task = range a.Tasks {
+			return task, nil
+		}
+	}
+	if task == "" {
+		return "", badRequest("the allocation has several tasks: name one, ?task=NAME")
+	}
+	return task, checkTask(a, task)
+}

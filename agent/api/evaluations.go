@@ -1,0 +1,137 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tachograph/tacho/agent"
+	"github.com/tachograph/tacho/agent/allocation"
+)
+
+// trigger is why something was decided, in Nomad's words.
+type trigger string
+
+const (
+	registered   trigger = "job-register"
+	deregistered trigger = "job-deregister"
+	allocStopped trigger = "alloc-stop"
+)
+
+// evaluation is a decision over a job in Nomad's shape. This agent decides at once, so that every evaluation is
+// complete; none is stored: its id follows from what was decided.
+type evaluation struct {
+	ID                string
+	Priority          int
+	Type              string
+	TriggeredBy       trigger
+	Namespace         string
+	JobID             string
+	JobModifyIndex    uint64
+	NodeID            string `json:",omitempty"`
+	DeploymentID      string
+	Status            string
+	StatusDescription string
+	QueuedAllocations map[string]int
+	FailedTGAllocs    map[string]any
+	CreateIndex       uint64
+	ModifyIndex       uint64
+	CreateTime        int64
+	ModifyTime        int64
+}
+
+// evaluationID is the id of a decision over a job's present version.
+func evaluationID(t trigger, j *agent.JobStatus) string {
+	return stableID(string(t), j.Job.Namespace, j.Job.ID, fmt.Sprint(j.Version), fmt.Sprint(j.SubmitTime.UnixNano()))
+}
+
+func stopID(a *allocation.Allocation) string { return stableID(string(allocStopped), a.ID) }
+
+// stableID is a UUID of version 8 (RFC 9562), the same for the same parts.
+func stableID(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+}
+
+// evaluations lists the decisions over the jobs and allocations that are kept.
+func (s *Server) evaluations() []*evaluation {
+	list := []*evaluation{}
+	jobs := map[string]agent.JobStatus{}
+	for _, j := range s.agent.Jobs() {
+		jobs[j.Job.ID] = j
+		list = append(list, newEvaluation(registered, &j))
+		if j.Stopped {
+			list = append(list, newEvaluation(deregistered, &j))
+		}
+	}
+	for _, a := range s.agent.Allocations() {
+		if j, ok := jobs[a.JobID]; ok && !j.Stopped && a.DesiredStatus == allocation.DesiredStop {
+			e := newEvaluation(allocStopped, &j)
+			e.ID, e.CreateIndex, e.ModifyIndex = stopID(a), a.ModifyIndex, a.ModifyIndex
+			e.CreateTime, e.ModifyTime = a.ModifyTime.UnixNano(), a.ModifyTime.UnixNano()
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+func newEvaluation(t trigger, j *agent.JobStatus) *evaluation {
+	return &evaluation{
+		ID: evaluationID(t, j), Priority: j.Job.Priority, Type: j.Job.Type, TriggeredBy: t, Namespace: j.Job.Namespace,
+		JobID: j.Job.ID, JobModifyIndex: j.ModifyIndex, Status: "complete", QueuedAllocations: map[string]int{},
+		CreateIndex: j.ModifyIndex, ModifyIndex: j.ModifyIndex,
+		CreateTime: j.SubmitTime.UnixNano(), ModifyTime: j.SubmitTime.UnixNano(),
+	}
+}
+
+// listEvaluations is GET /v1/evaluations.
+func (s *Server) listEvaluations(r *http.Request) (any, error) {
+	query := r.URL.Query()
+	return slices.DeleteFunc(s.evaluations(), func(e *evaluation) bool {
+		return !inNamespace(r, e.Namespace) || !strings.HasPrefix(e.ID, query.Get("prefix")) ||
+			(query.Get("job") != "" && query.Get("job") != e.JobID) ||
+			(query.Get("status") != "" && query.Get("status") != e.Status)
+	}), nil
+}
+
+// jobEvaluations is GET /v1/job/ID/evaluations.
+func (s *Server) jobEvaluations(r *http.Request) (any, error) {
+	j, err := s.job(r)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(s.evaluations(), func(e *evaluation) bool { return e.JobID != j.Job.ID }), nil
+}
+
+func (s *Server) evaluation(r *http.Request) (*evaluation, error) {
+	list := s.evaluations()
+	i := slices.IndexFunc(list, func(e *evaluation) bool { return e.ID == r.PathValue("id") })
+	if i < 0 {
+		return nil, notFound("evaluation not found: it was of a version of a job that is not kept any more, or never was")
+	}
+	return list[i], nil
+}
+
+// readEvaluation is GET /v1/evaluation/ID.
+func (s *Server) readEvaluation(r *http.Request) (any, error) { return s.evaluation(r) }
+
+// evaluationAllocations is GET /v1/evaluation/ID/allocations.
+func (s *Server) evaluationAllocations(r *http.Request) (any, error) {
+	e, err := s.evaluation(r)
+	if err != nil {
+		return nil, err
+	}
+	list := []*allocationJSON{}
+	for _, a := range s.agent.Allocations() {
+		if a.JobID == e.JobID {
+			list = append(list, newAllocationJSON(a, Trusted(r.Context())))
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,134 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/agent/feed"
+)
+
+// eventJSON is an event in Nomad's shape.
+type eventJSON struct {
+	Topic, Type, Key, Namespace string
+	FilterKeys                  []string
+	Index                       uint64
+	Payload                     map[string]any
+}
+
+// topics is what a caller wants to hear of: keys by topic, * for all.
+type topics map[string][]string
+
+// readTopics reads ?topic=Topic:key, given any number of times; none is everything.
+func readTopics(r *http.Request) (topics, error) {
+	list := topics{}
+	for _, text := range r.URL.Query()["topic"] {
+		topic, key, ok := strings.Cut(text, ":")
+		if !ok || key == "" {
+			key = "*"
+		}
+		if topic == "" {
+			return nil, badRequest("topic is a topic, or a topic and a key such as Allocation:ID")
+		}
+		list[topic] = append(list[topic], key)
+	}
+	if len(list) == 0 {
+		list["*"] = []string{"*"}
+	}
+	return list, nil
+}
+
+func (t topics) want(e *feed.Event) bool {
+	for _, topic := range []string{e.Topic, "*"} {
+		for _, key := range t[topic] {
+			if key == "*" || key == e.Key || slices.Contains(e.FilterKeys, key) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// events is GET /v1/event/stream: one JSON object a line, {} as a sign of life.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	wanted, err := readTopics(r)
+	var index uint64
+	if text := r.URL.Query().Get("index"); text != "" && err == nil {
+		if index, err = strconv.ParseUint(text, 10, 64); err != nil {
+			err = badRequest("index is a number")
+		}
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	ctx, end, err := s.begin(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	defer end()
+	after := s.agent.Index() // without an index only what happens from now on
+	if r.URL.Query().Has("index") {
+		after = max(index, 1) - 1 // Nomad's index is that of the first event
+	}
+	subscription := s.agent.Subscribe(after)
+	w.Header().Set("Content-Type", "application/json")
+	out := newStreamWriter(w)
+	if out.write([]byte("{}\n")) != nil {
+		return
+	}
+	for {
+		e, err := nextEvent(ctx, subscription, s.heartbeat)
+		text := []byte("{}")
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, context.DeadlineExceeded):
+		case err != nil:
+			s.log.Error("event stream ended", "error", err)
+			return
+		case !wanted.want(&e) || !inNamespace(r, e.Namespace) && e.Namespace != "":
+			continue
+		default:
+			if text, err = json.Marshal(map[string]any{"Index": e.Index, "Events": []eventJSON{newEventJSON(&e, Trusted(r.Context()))}}); err != nil {
+				s.log.Error("event has no JSON", "error", err)
+				return
+			}
+		}
+		if out.write(append(text, '\n')) != nil {
+			return
+		}
+	}
+}
+
+func nextEvent(ctx context.Context, s *feed.Subscription, wait time.Duration) (feed.Event, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return s.Next(ctx)
+}
+
+func newEventJSON(e *feed.Event, trusted bool) eventJSON {
+	shown := eventJSON{
+		Topic: e.Topic, Type: e.Type, Key: e.Key, Namespace: e.Namespace, FilterKeys: e.FilterKeys, Index: e.Index,
+		Payload: map[string]any{"Tacho": map[string]any{"Time": e.Time, "Task": e.Task}},
+	}
+	if shown.FilterKeys == nil {
+		shown.FilterKeys = []string{}
+	}
+	if e.Allocation != nil {
+		shown.Payload["Allocation"] = newAllocationJSON(e.Allocation, trusted)
+	}
+	if e.TaskEvent != nil {
+		shown.Payload["TaskEvent"] = newTaskEvent(e.TaskEvent, trusted)
+	}
+	return shown
+}

@@ -1,0 +1,203 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// pointJSON is one reading of the past, or a gap.
+type pointJSON struct {
+	At time.Time `json:"at"`
+	// Mono is the monotonic clock in seconds: rates divide by its differences.
+	Mono float64 `json:"mono_seconds"`
+	// Run counts the starts of the task; counters begin anew with each.
+	Run int `json:"run"`
+	// Gap says why there are no measurements until the next point.
+	Gap          string             `json:"gap,omitempty"`
+	Measurements map[string]float64 `json:"measurements,omitempty"`
+}
+
+// history is GET /v1/client/allocation/ID/stats/history?since=&until=&step=&task=&measurements=, or with ?at= the
+// one reading nearest to a time. Times are RFC 3339, seconds since the epoch, or a duration ago, such as 5m.
+func (s *Server) history(r *http.Request) (any, error) {
+	a, err := s.allocation(r)
+	if err != nil {
+		return nil, err
+	}
+	task := r.URL.Query().Get("task")
+	if err := checkTask(a, task); err != nil {
+		return nil, err
+	}
+	wanted, err := wantedMeasurements(r)
+	if err != nil {
+		return nil, err
+	}
+	tasks := slices.Sorted(maps.Keys(a.Tasks))
+	if task != "" {
+		tasks = []string{task}
+	}
+	if r.URL.Query().Has("at") {
+		return s.at(r, a, tasks, wanted)
+	}
+	query, err := historyQuery(r, s.now())
+	if err != nil {
+		return nil, err
+	}
+	shown := map[string][]pointJSON{}
+	for _, name := range tasks {
+		points, err := s.agent.History(a.ID, name, query)
+		if err != nil {
+			return nil, err
+		}
+		shown[name] = make([]pointJSON, 0, len(points))
+		for i := range points {
+			shown[name] = append(shown[name], newPointJSON(&points[i], wanted))
+		}
+	}
+	return map[string]any{"alloc_id": a.ID, "interval_seconds": s.agent.Self().History.Interval.Seconds(), "tasks": shown}, nil
+}
+
+// at answers with the reading of each task that is nearest to a time.
+func (s *Server) at(r *http.Request, a *allocation.Allocation, tasks []string, wanted func(procstats.ID) bool) (any, error) {
+	at, err := readTime(r, "at", s.now())
+	if err != nil {
+		return nil, err
+	}
+	if at.IsZero() {
+		return nil, badRequest("at needs a time")
+	}
+	shown := map[string]*pointJSON{}
+	for _, name := range tasks {
+		point, err := s.agent.At(a.ID, name, at)
+		if err != nil && statusOf(err) == http.StatusNotFound {
+			shown[name] = nil // a task without history beside one that has some
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		p := newPointJSON(&point, wanted)
+		shown[name] = &p
+	}
+	return map[string]any{"alloc_id": a.ID, "asked": at, "tasks": shown}, nil
+}
+
+func newPointJSON(p *history.Point, wanted func(procstats.ID) bool) pointJSON {
+	shown := pointJSON{At: p.Wall, Mono: p.Mono.Seconds(), Run: p.Run}
+	if p.Gap != history.NoGap {
+		shown.Gap = p.Gap.String()
+		return shown
+	}
+	shown.Measurements = make(map[string]float64, len(p.Values))
+	for id, v := range p.Values {
+		if wanted(id) && !math.IsNaN(v) && !math.IsInf(v, 0) {
+			shown.Measurements[id.String()] = v
+		}
+	}
+	return shown
+}
+
+// wantedMeasurements reads ?measurements=, a list of names and groups; none is all.
+func wantedMeasurements(r *http.Request) (func(procstats.ID) bool, error) {
+	text := r.URL.Query().Get("measurements")
+	if text == "" {
+		return func(procstats.ID) bool { return true }, nil
+	}
+	headlines := map[procstats.ID]bool{}
+	rest := []string{}
+	for name := range strings.SplitSeq(text, ",") {
+		if m, ok := procstats.LookupName(name); ok && m.Scope == procstats.HeadlineScope {
+			headlines[m.ID] = true // a selection would take it for what it is taken from
+		} else {
+			rest = append(rest, name)
+		}
+	}
+	selection := procstats.Selection{}
+	if len(rest) > 0 {
+		var err error
+		if selection, err = procstats.ParseSelection(strings.Join(rest, ",")); err != nil {
+			return nil, badRequest(err.Error())
+		}
+	}
+	return func(id procstats.ID) bool { return headlines[id] || selection.Has(id) }, nil
+}
+
+func historyQuery(r *http.Request, now time.Time) (q history.Query, err error) {
+	if q.Since, err = readTime(r, "since", now); err != nil {
+		return q, err
+	}
+	if q.Until, err = readTime(r, "until", now); err != nil {
+		return q, err
+	}
+	if !q.Since.IsZero() && !q.Until.IsZero() && q.Until.Before(q.Since) {
+		return q, badRequest("until is before since")
+	}
+	if text := r.URL.Query().Get("step"); text != "" {
+		if q.Step, err = readDuration(text); err != nil || q.Step < 0 {
+			return q, badRequest("step is a duration such as 10s")
+		}
+	}
+	return q, nil
+}
+
+// readTime reads a time of the query; zero where there is none.
+func readTime(r *http.Request, name string, now time.Time) (time.Time, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return at, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return now.Add(-d.Abs()), nil
+	}
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds > 0 && seconds < 1<<33 {
+		return time.UnixMicro(int64(seconds * 1e6)), nil
+	}
+	return time.Time{}, badRequest(name + " is a time: RFC 3339, seconds since 1970, or how long ago, such as 5m")
+}
+
+// readDuration reads a duration, or seconds.
+func readDuration(text string) (time.Duration, error) {
+	if d, err := time.ParseDuration(text); err == nil {
+		return d, nil
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(math.Abs(seconds) < 1e9) {
+		return 0, badRequest("not a duration")
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// record is GET /v1/client/allocation/ID/record?task=: the final record of the task's last ended start.
+func (s *Server) record(r *http.Request) (any, error) {
+	a, err := s.allocation(r)
+	if err != nil {
+		return nil, err
+	}
+	task, err := onlyTask(r, a)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := s.agent.Record(a.ID, task)
+	if err != nil {
+		return nil, err
+	}
+	if !Trusted(r.Context()) {
+		rec = recordWithoutSecrets(rec)
+	}
+	return rec, nil
+}

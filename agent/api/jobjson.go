@@ -1,0 +1,126 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"github.com/tachograph/tacho/agent"
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/job"
+)
+
+// jobJSON is a job in Nomad's shape.
+type jobJSON struct {
+	*job.Job
+	Status            string
+	StatusDescription string
+	Stop              bool
+	Stable            bool
+	Version           uint64
+	NodePool          string
+	SubmitTime        int64
+	CreateIndex       uint64
+	ModifyIndex       uint64
+	JobModifyIndex    uint64
+}
+
+// newJobJSON returns a job; without trust its names, numbers and states only.
+func newJobJSON(j *agent.JobStatus, trusted bool) *jobJSON {
+	shown := j.Job
+	if !trusted {
+		shown = withoutSecrets(j.Job)
+	}
+	return &jobJSON{
+		Job: shown, Status: j.Status, Stop: j.Stopped, Version: j.Version, NodePool: "default",
+		SubmitTime: j.SubmitTime.UnixNano(), CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
+		JobModifyIndex: j.ModifyIndex,
+	}
+}
+
+// withoutSecrets returns a copy with the fields that everybody may see. New fields are left out until they stand here.
+func withoutSecrets(j *job.Job) *job.Job {
+	c := &job.Job{
+		ID: j.ID, Name: j.Name, Namespace: j.Namespace, Region: j.Region, Type: j.Type, Priority: j.Priority,
+		Datacenters: j.Datacenters,
+	}
+	for _, g := range j.Groups {
+		group := &job.Group{Name: g.Name, Count: g.Count, Restart: g.Restart}
+		for _, t := range g.Tasks {
+			group.Tasks = append(group.Tasks, &job.Task{
+				Name: t.Name, Driver: t.Driver, Resources: t.Resources, Restart: t.Restart, KillTimeout: t.KillTimeout,
+				Leader: t.Leader, Lifecycle: t.Lifecycle,
+			})
+		}
+		c.Groups = append(c.Groups, group)
+	}
+	return c
+}
+
+// jobStub is a line of Nomad's list of jobs.
+type jobStub struct {
+	ID, ParentID, Name, Namespace string
+	Datacenters                   []string
+	NodePool                      string
+	Type                          string
+	Priority                      int
+	Periodic                      bool
+	ParameterizedJob              bool
+	Stop                          bool
+	Status                        string
+	StatusDescription             string
+	JobSummary                    *summary
+	CreateIndex                   uint64
+	ModifyIndex                   uint64
+	JobModifyIndex                uint64
+	SubmitTime                    int64
+	Version                       uint64
+}
+
+func newJobStub(j *agent.JobStatus, allocations []*allocation.Allocation) jobStub {
+	return jobStub{
+		ID: j.Job.ID, Name: j.Job.Name, Namespace: j.Job.Namespace, Datacenters: j.Job.Datacenters, NodePool: "default",
+		Type: j.Job.Type, Priority: j.Job.Priority, Stop: j.Stopped, Status: j.Status,
+		JobSummary: newSummary(j, allocations), CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
+		JobModifyIndex: j.ModifyIndex, SubmitTime: j.SubmitTime.UnixNano(), Version: j.Version,
+	}
+}
+
+// summary counts a job's allocations by group and status.
+type summary struct {
+	JobID, Namespace string
+	Summary          map[string]groupSummary
+	Children         *struct{} // of periodic jobs, which there are none of
+	CreateIndex      uint64
+	ModifyIndex      uint64
+}
+
+type groupSummary struct {
+	Queued, Complete, Failed, Running, Starting, Lost, Unknown int
+}
+
+func newSummary(j *agent.JobStatus, allocations []*allocation.Allocation) *summary {
+	groups := map[string]groupSummary{}
+	for _, g := range j.Job.Groups {
+		groups[g.Name] = groupSummary{}
+	}
+	for _, a := range allocations {
+		if a.JobID != j.Job.ID {
+			continue
+		}
+		g := groups[a.Group]
+		switch a.ClientStatus {
+		case allocation.Pending:
+			g.Starting++
+		case allocation.Running:
+			g.Running++
+		case allocation.Complete:
+			g.Complete++
+		case allocation.Failed:
+			g.Failed++
+		}
+		groups[a.Group] = g
+	}
+	return &summary{
+		JobID: j.Job.ID, Namespace: j.Job.Namespace, Summary: groups, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
+	}
+}

@@ -1,0 +1,275 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tachograph/tacho/hook"
+)
+
+// logRequest is the query of GET /v1/client/fs/logs/ID.
+type logRequest struct {
+	alloc, task, stream string
+	follow, plain       bool
+	fromEnd             bool
+	offset              int64
+}
+
+func (s *Server) logRequest(r *http.Request) (*logRequest, error) {
+	a, err := s.allocation(r)
+	if err != nil {
+		return nil, err
+	}
+	q := &logRequest{alloc: a.ID, stream: r.URL.Query().Get("type")}
+	if q.task, err = onlyTask(r, a); err != nil {
+		return nil, err
+	}
+	if q.stream != "stdout" && q.stream != "stderr" {
+		return nil, badRequest("type is stdout or stderr")
+	}
+	if q.follow, err = flag(r, "follow"); err != nil {
+		return nil, err
+	}
+	if q.plain, err = flag(r, "plain"); err != nil {
+		return nil, err
+	}
+	switch r.URL.Query().Get("origin") {
+	case "", "start":
+	case "end":
+		q.fromEnd = true
+	default:
+		return nil, badRequest("origin is start or end")
+	}
+	if text := r.URL.Query().Get("offset"); text != "" {
+		if q.offset, err = strconv.ParseInt(text, 10, 64); err != nil || q.offset < 0 {
+			return nil, badRequest("offset is a number of bytes")
+		}
+	}
+	return q, nil
+}
+
+// logs is GET /v1/client/fs/logs/ID?task=&type=&follow=&origin=&offset=&plain=.
+func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
+	q, err := s.logRequest(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	ctx, end, err := s.begin(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	defer end()
+	t := &tail{server: s, query: q}
+	if err := t.open(0); err != nil && !(errors.Is(err, fs.ErrNotExist) && q.follow) {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = notFound("the task has written nothing to " + q.stream + " yet")
+		}
+		s.fail(w, r, err)
+		return
+	}
+	defer t.close()
+	out := &logWriter{out: newStreamWriter(w), plain: q.plain}
+	if q.plain {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	} else {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	s.copyLog(ctx, t, out)
+}
+
+// copyLog sends what is there and, where it is followed, what comes until the task has ended.
+func (s *Server) copyLog(ctx context.Context, t *tail, out *logWriter) {
+	buffer := make([]byte, 32<<10)
+	silent := time.Now()
+	for {
+		ended := t.ended() // before the read: what was written by then is read now
+		n, err := t.read(buffer)
+		switch {
+		case n > 0:
+			if out.write(buffer[:n], t.last()) != nil {
+				return
+			}
+			silent = time.Now()
+			if ctx.Err() != nil {
+				return
+			}
+			continue
+		case err != nil || !t.query.follow || ended:
+			return
+		case time.Since(silent) >= s.heartbeat:
+			if out.heartbeat() != nil {
+				return
+			}
+			silent = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(s.poll):
+		}
+	}
+}
+
+// tail reads a task's log files on and on, over their rotation.
+type tail struct {
+	server *Server
+	query  *logRequest
+	log    io.ReadSeekCloser
+	files  []string
+}
+
+// open opens the files as one and goes to where the query says, or, where skip is set, behind the files up to and
+// with that many of them.
+func (t *tail) open(skip int) error {
+	a, q := t.server.agent, t.query
+	files, err := a.LogFiles(q.alloc, q.task, q.stream)
+	if err != nil {
+		return err
+	}
+	log, err := a.OpenLog(q.alloc, q.task, q.stream)
+	if err != nil {
+		return err
+	}
+	offset, whence := q.offset, io.SeekStart
+	if skip > 0 {
+		if offset, err = sizeOfFiles(files[:skip]); err != nil {
+			return errors.Join(err, log.Close())
+		}
+	} else if end, err := log.Seek(0, io.SeekEnd); err != nil {
+		return errors.Join(err, log.Close())
+	} else if q.fromEnd {
+		offset = max(0, end-offset)
+	} else {
+		offset = min(offset, end)
+	}
+	if _, err := log.Seek(offset, whence); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	t.log, t.files = log, files
+	return nil
+}
+
+// sizeOfFiles sums the sizes of files that nobody writes to any more.
+func sizeOfFiles(files []string) (size int64, err error) {
+	for _, name := range files {
+		info, err := os.Stat(name)
+		if err != nil {
+			return 0, fmt.Errorf("read logs: %w", err)
+		}
+		size += info.Size()
+	}
+	return size, nil
+}
+
+// read returns what there is, 0 bytes at the end. When the last file has been followed by another it goes on there.
+func (t *tail) read(p []byte) (int, error) {
+	if t.log == nil {
+		if err := t.open(0); errors.Is(err, fs.ErrNotExist) {
+			return 0, nil
+		} else if err != nil {
+			return 0, err
+		}
+	}
+	if n, err := t.readOnce(p); n > 0 || err != nil || !t.query.follow {
+		return n, err
+	}
+	files, err := t.server.agent.LogFiles(t.query.alloc, t.query.task, t.query.stream)
+	if err != nil || len(files) == 0 || len(t.files) == 0 {
+		return 0, err
+	}
+	old := t.files[len(t.files)-1]
+	if files[len(files)-1] == old {
+		return 0, nil
+	}
+	// The old file is whole now: what was written to it between the last read and the rotation comes first.
+	if n, err := t.readOnce(p); n > 0 || err != nil {
+		return n, err
+	}
+	t.close()
+	if err := t.open(slices.Index(files, old) + 1); err != nil {
+		return 0, err
+	}
+	return t.readOnce(p)
+}
+
+func (t *tail) readOnce(p []byte) (int, error) {
+	n, err := t.log.Read(p)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
+}
+
+// ended reports whether the task will write nothing more.
+func (t *tail) ended() bool {
+	a, err := t.server.agent.Allocation(t.query.alloc)
+	if err != nil {
+		return true
+	}
+	task := a.Tasks[t.query.task]
+	return task == nil || task.State.Phase == hook.PhaseDead
+}
+
+// last is the name of the newest file, as Nomad's clients show it.
+func (t *tail) last() string {
+	if len(t.files) == 0 {
+		return ""
+	}
+	return filepath.Base(t.files[len(t.files)-1])
+}
+
+func (t *tail) close() {
+	if t.log != nil {
+		_ = t.log.Close() // it was only read
+		t.log = nil
+	}
+}
+
+// logWriter sends pieces of a log as they are, or in Nomad's frames: JSON objects one behind the other.
+type logWriter struct {
+	out   *streamWriter
+	plain bool
+	sent  int64
+}
+
+// frame is Nomad's StreamFrame; an empty one is a sign of life.
+type frame struct {
+	Offset    int64  `json:",omitempty"`
+	Data      []byte `json:",omitempty"`
+	File      string `json:",omitempty"`
+	FileEvent string `json:",omitempty"`
+}
+
+func (l *logWriter) write(p []byte, file string) error {
+	if l.plain {
+		return l.out.write(p)
+	}
+	l.sent += int64(len(p))
+	text, err := json.Marshal(frame{Offset: l.sent, Data: p, File: "alloc/logs/" + file})
+	if err != nil {
+		return err
+	}
+	return l.out.write(text)
+}
+
+func (l *logWriter) heartbeat() error {
+	if l.plain {
+		return nil // nothing that is not the log may be in it
+	}
+	return l.out.write([]byte("{}"))
+}

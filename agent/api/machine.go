@@ -1,0 +1,181 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"net"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/tachograph/tacho/version"
+)
+
+// health is GET /v1/agent/health.
+func (s *Server) health(*http.Request) (any, error) {
+	ok := map[string]any{"ok": true, "message": "ok"}
+	return map[string]any{"client": ok, "server": ok}, nil
+}
+
+// address is where the agent listens, as clients reach it from this machine; empty where it listens on its socket only.
+func (s *Server) address() string {
+	c := s.agent.Self()
+	if c.Ports.HTTP < 0 {
+		return ""
+	}
+	host := c.BindAddr
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(c.Ports.HTTP))
+}
+
+// self is GET /v1/agent/self: with trust the configuration, without it the switches that explain the numbers.
+func (s *Server) self(r *http.Request) (any, error) {
+	c, n := s.agent.Self(), s.agent.Node()
+	on, reason := s.agent.Publishing()
+	config := map[string]any{
+		"Name": n.Name, "Datacenter": c.Datacenter, "Region": c.Region,
+		"Version": map[string]any{"Version": version.String()}, "Telemetry": telemetryJSON(s),
+		"Server": map[string]any{"Enabled": false}, "Client": map[string]any{"Enabled": true},
+	}
+	if Trusted(r.Context()) {
+		config["DataDir"], config["BindAddr"], config["Ports"] = c.DataDir, c.BindAddr, c.Ports
+		config["LogLevel"], config["PluginDir"], config["Files"], config["DevMode"] = c.LogLevel, c.PluginDir, c.Files, c.Dev
+	}
+	cost := s.agent.Cost()
+	return map[string]any{
+		"config": config,
+		"member": s.member(),
+		"stats": map[string]map[string]string{
+			"client":  {"node_id": n.ID, "known_servers": "", "num_allocations": strconv.Itoa(len(s.agent.Allocations()))},
+			"runtime": {"arch": runtime.GOARCH, "kernel.name": runtime.GOOS, "goroutines": strconv.Itoa(cost.Goroutines), "version": runtime.Version()},
+		},
+		"Tacho": map[string]any{
+			"publishing": on, "reason": reason, "trusted": Trusted(r.Context()), "version": version.String(),
+			"history": map[string]any{"span_seconds": c.History.Span.Seconds(), "interval_seconds": c.History.Interval.Seconds()},
+			"cost": map[string]any{
+				"cpu_seconds_total": cost.CPUSeconds, "resident_memory_bytes": nullIfZero(cost.RSSBytes), "goroutines": cost.Goroutines,
+				"uptime_seconds": cost.Uptime.Seconds(), "samples_total": cost.Samples, "samples_late_total": cost.Backlogged,
+				"errors_total": cost.Errors,
+			},
+		},
+	}, nil
+}
+
+// nullIfZero is the JSON of a number that is 0 where it is not known.
+func nullIfZero(v int64) any {
+	if v == 0 {
+		return nil
+	}
+	return v
+}
+
+func telemetryJSON(s *Server) map[string]any {
+	t := s.agent.Self().Telemetry
+	return map[string]any{
+		"CollectionInterval": t.CollectionInterval.String(), "PublishAllocationMetrics": t.PublishAllocationMetrics,
+		"PublishNodeMetrics": t.PublishNodeMetrics, "PrometheusMetrics": t.PrometheusMetrics,
+		"AllocationDetail": t.AllocationDetail, "NomadNames": t.NomadNames,
+	}
+}
+
+func (s *Server) member() map[string]any {
+	n, c := s.agent.Node(), s.agent.Self()
+	return map[string]any{
+		"Name": n.Name, "Addr": c.BindAddr, "Port": c.Ports.HTTP, "Status": "alive",
+		"Tags":        map[string]string{"dc": c.Datacenter, "region": c.Region, "build": version.String(), "role": "tacho"},
+		"ProtocolMin": 1, "ProtocolMax": 5, "ProtocolCur": 2, "DelegateMin": 2, "DelegateMax": 5, "DelegateCur": 4,
+	}
+}
+
+// members is GET /v1/agent/members: this agent.
+func (s *Server) members(*http.Request) (any, error) {
+	c := s.agent.Self()
+	return map[string]any{
+		"ServerName": s.agent.Node().Name, "ServerRegion": c.Region, "ServerDC": c.Datacenter, "Members": []any{s.member()},
+	}, nil
+}
+
+// servers is GET /v1/agent/servers.
+func (s *Server) servers(*http.Request) (any, error) { return []string{s.address()}, nil }
+
+// leader is GET /v1/status/leader: who decides here is this agent.
+func (s *Server) leader(*http.Request) (any, error) { return s.address(), nil }
+
+// peers is GET /v1/status/peers.
+func (s *Server) peers(*http.Request) (any, error) { return []string{s.address()}, nil }
+
+// regions is GET /v1/regions.
+func (s *Server) regions(*http.Request) (any, error) { return []string{s.agent.Self().Region}, nil }
+
+func namespaceJSON(name string) map[string]any {
+	return map[string]any{"Name": name, "Description": "", "Quota": "", "CreateIndex": 1, "ModifyIndex": 1}
+}
+
+// namespaces is GET /v1/namespaces: default, and whatever the job files name.
+func (s *Server) namespaces(r *http.Request) (any, error) {
+	list := []any{}
+	for _, name := range s.namespaceNames() {
+		if strings.HasPrefix(name, r.URL.Query().Get("prefix")) {
+			list = append(list, namespaceJSON(name))
+		}
+	}
+	return list, nil
+}
+
+func (s *Server) namespaceNames() []string {
+	names := []string{"default"}
+	seen := map[string]bool{"default": true, "": true}
+	for _, j := range s.agent.Jobs() {
+		if !seen[j.Job.Namespace] {
+			seen[j.Job.Namespace] = true
+			names = append(names, j.Job.Namespace)
+		}
+	}
+	return names
+}
+
+// namespace is GET /v1/namespace/NAME.
+func (s *Server) namespace(r *http.Request) (any, error) {
+	for _, name := range s.namespaceNames() {
+		if name == r.PathValue("name") {
+			return namespaceJSON(name), nil
+		}
+	}
+	return nil, notFound("no job is in this namespace")
+}
+
+// nodePools is GET /v1/node/pools.
+func (s *Server) nodePools(*http.Request) (any, error) {
+	return []any{map[string]any{"Name": "default", "Description": "this machine", "CreateIndex": 1, "ModifyIndex": 1}}, nil
+}
+
+// collectGarbage is PUT /v1/system/gc: all ended allocations are removed.
+func (s *Server) collectGarbage(*http.Request) (any, error) {
+	removed, err := s.agent.CollectGarbage()
+	return map[string]any{"Tacho": map[string]any{"Removed": removed}}, err
+}
+
+// readMetrics is GET /v1/metrics.
+func (s *Server) readMetrics(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Query().Get("format") {
+	case "":
+		s.metrics.ServeJSON(w, r)
+	case "prometheus":
+		s.prometheus(w, r)
+	default:
+		s.fail(w, r, badRequest("format is prometheus, or not there for JSON"))
+	}
+}
+
+// prometheus is GET /metrics, and /v1/metrics?format=prometheus.
+func (s *Server) prometheus(w http.ResponseWriter, r *http.Request) {
+	if !s.agent.Self().Telemetry.PrometheusMetrics {
+		s.fail(w, r, &problem{http.StatusUnsupportedMediaType, "Prometheus is not enabled: telemetry { prometheus_metrics = true }"})
+		return
+	}
+	s.metrics.ServeHTTP(w, r)
+}

@@ -1,0 +1,158 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/hook"
+)
+
+// problem is an error that is the caller's, with the status to answer.
+type problem struct {
+	status int
+	text   string
+}
+
+// Error returns what the caller is told.
+func (p *problem) Error() string { return p.text }
+
+//nolint:gochecknoglobals // constant
+var errUntrusted error = &problem{
+	http.StatusForbidden,
+	"this needs the agent's unix socket or its token (X-Nomad-Token, or Authorization: Bearer)",
+}
+
+func badRequest(text string) error { return &problem{http.StatusBadRequest, text} }
+
+func notFound(text string) error { return &problem{http.StatusNotFound, text} }
+
+// answer is what most paths do: look something up and return it as a value with a JSON form.
+type answer func(r *http.Request) (any, error)
+
+// json serves an answer.
+func (s *Server) json(a answer) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := s.block(w, r); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		index := s.index() // before the state is read: whoever waits for a later one misses nothing
+		value, err := a(r)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		if _, pretty := r.URL.Query()["pretty"]; pretty {
+			var indented bytes.Buffer
+			if json.Indent(&indented, text, "", "    ") == nil {
+				text = indented.Bytes()
+			}
+		}
+		header := w.Header()
+		header.Set("Content-Type", "application/json")
+		header.Set("X-Nomad-Index", strconv.FormatUint(index, 10))
+		header.Set("X-Nomad-Knownleader", "true")
+		header.Set("X-Nomad-Lastcontact", "0")
+		_, _ = w.Write(append(text, '\n')) // a client that went away is not an error of ours
+	}
+}
+
+// trustedJSON serves an answer to trusted callers only.
+func (s *Server) trustedJSON(a answer) http.HandlerFunc { return s.needsTrust(s.json(a)) }
+
+// index is that of the newest event, at least 1: clients take 0 for no index at all and ask again at once.
+func (s *Server) index() uint64 { return max(1, s.agent.Index()) }
+
+// fail answers with an error, as text. What is the agent's fault is logged too.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status := statusOf(err)
+	if status == http.StatusInternalServerError {
+		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	http.Error(w, textOf(err), status)
+}
+
+func statusOf(err error) int {
+	var p *problem
+	var diagnostics hcl.Diagnostics
+	var size *http.MaxBytesError
+	switch {
+	case errors.As(err, &p):
+		return p.status
+	case errors.As(err, &size):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, allocation.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, driver.ErrTaskNotFound):
+		return http.StatusNotFound
+	case errors.As(err, &diagnostics), errors.Is(err, allocation.ErrAmbiguous), errors.Is(err, hook.ErrNotRunning),
+		errors.Is(err, driver.ErrTaskNotRunning), errors.Is(err, driver.ErrInvalid):
+		return http.StatusBadRequest
+	case errors.Is(err, driver.ErrNotSupported), errors.Is(err, errors.ErrUnsupported):
+		return http.StatusNotImplemented
+	case errors.Is(err, driver.ErrUnavailable):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// textOf is an error for people; of a job file's errors each has a line.
+func textOf(err error) string {
+	var diagnostics hcl.Diagnostics
+	if !errors.As(err, &diagnostics) || len(diagnostics) == 0 {
+		return err.Error()
+	}
+	lines := make([]string, len(diagnostics))
+	for i, d := range diagnostics {
+		lines[i] = d.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// readBody decodes a request's JSON body.
+func readBody(r *http.Request, into any) error {
+	decoder := json.NewDecoder(r.Body)
+	err := decoder.Decode(into)
+	var size *http.MaxBytesError
+	switch {
+	case errors.As(err, &size):
+		return size
+	case errors.Is(err, io.EOF):
+		return badRequest("the request has no body")
+	case err != nil:
+		return badRequest("the body is not the JSON that is asked for here: " + err.Error())
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return badRequest("the body has something behind its JSON")
+	}
+	return nil
+}
+
+// flag reads a boolean of the query; absent is false.
+func flag(r *http.Request, name string) (bool, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return false, nil
+	}
+	value, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, badRequest(name + " is true or false")
+	}
+	return value, nil
+}

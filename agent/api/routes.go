@@ -1,0 +1,117 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"net/http"
+)
+
+// routes fills the table of paths. Methods other than those that stand here are answered with 405.
+func (s *Server) routes() {
+	s.jobRoutes()
+	s.allocationRoutes()
+	s.machineRoutes()
+	s.absentRoutes()
+	s.mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, r, notFound("there is no such path in this API"))
+	})
+	if s.options.Page != nil {
+		s.mux.Handle("/", s.options.Page)
+	}
+}
+
+func (s *Server) jobRoutes() {
+	s.mux.HandleFunc("GET /v1/jobs", s.json(s.listJobs))
+	s.post("/v1/jobs", s.trustedJSON(s.runJob))
+	s.post("/v1/jobs/parse", s.trustedJSON(s.parseJob))
+	s.post("/v1/validate/job", s.trustedJSON(s.validateJob))
+	s.mux.HandleFunc("GET /v1/job/{id}", s.json(s.readJob))
+	s.post("/v1/job/{id}", s.trustedJSON(s.runJob))
+	s.mux.HandleFunc("DELETE /v1/job/{id}", s.trustedJSON(s.stopJob))
+	s.mux.HandleFunc("GET /v1/job/{id}/allocations", s.json(s.jobAllocations))
+	s.mux.HandleFunc("GET /v1/job/{id}/summary", s.json(s.jobSummary))
+	s.mux.HandleFunc("GET /v1/job/{id}/evaluations", s.json(s.jobEvaluations))
+	s.mux.HandleFunc("GET /v1/job/{id}/deployment", s.json(s.jobNothing(nil)))
+	s.mux.HandleFunc("GET /v1/job/{id}/deployments", s.json(s.jobNothing([]any{})))
+	s.mux.HandleFunc("GET /v1/job/{id}/actions", s.json(s.jobNothing([]any{})))
+	s.mux.HandleFunc("GET /v1/job/{id}/services", s.json(s.jobNothing([]any{})))
+	s.mux.HandleFunc("GET /v1/job/{id}/scale", s.json(s.jobScale))
+	s.mux.HandleFunc("GET /v1/job/{id}/versions", s.json(s.jobVersions))
+	s.mux.HandleFunc("GET /v1/job/{id}/submission", s.trustedJSON(s.jobSubmission))
+	s.post("/v1/job/{id}/plan", s.needsTrust(s.notHere("plans are not made by the embedded agent; validate the job file instead")))
+	s.mux.HandleFunc("GET /v1/evaluations", s.json(s.listEvaluations))
+	s.mux.HandleFunc("GET /v1/evaluation/{id}", s.json(s.readEvaluation))
+	s.mux.HandleFunc("GET /v1/evaluation/{id}/allocations", s.json(s.evaluationAllocations))
+	s.post("/v1/search", s.json(s.search))
+}
+
+func (s *Server) allocationRoutes() {
+	const client = "/v1/client/allocation/{id}/"
+	s.mux.HandleFunc("GET /v1/allocations", s.json(s.listAllocations))
+	s.mux.HandleFunc("GET /v1/allocation/{id}", s.json(s.readAllocation))
+	s.post("/v1/allocation/{id}/stop", s.trustedJSON(s.stopAllocation))
+	s.mux.HandleFunc("GET /v1/allocation/{id}/services", s.json(s.allocationNothing([]any{})))
+	s.mux.HandleFunc("GET /v1/allocation/{id}/checks", s.json(s.allocationNothing(map[string]any{})))
+	s.mux.HandleFunc("GET "+client+"checks", s.json(s.allocationNothing(map[string]any{})))
+	s.mux.HandleFunc("GET "+client+"stats", s.json(s.stats))
+	s.mux.HandleFunc("GET "+client+"stats/history", s.json(s.history))
+	s.mux.HandleFunc("GET "+client+"history", s.json(s.history))
+	s.mux.HandleFunc("GET "+client+"stats/stream", s.statsStream)
+	s.mux.HandleFunc("GET "+client+"record", s.json(s.record))
+	s.post(client+"restart", s.trustedJSON(s.restartAllocation))
+	s.post(client+"signal", s.trustedJSON(s.signalAllocation))
+	s.mux.HandleFunc("GET "+client+"exec", s.needsTrust(s.exec))
+	s.mux.HandleFunc("GET /v1/client/fs/logs/{id}", s.needsTrust(s.logs))
+	for _, call := range []string{"ls", "stat", "cat", "readat", "stream"} {
+		s.mux.HandleFunc("GET /v1/client/fs/"+call+"/{id}", s.needsTrust(s.notHere("files of allocations are not served; logs are, at /v1/client/fs/logs/ID")))
+	}
+	s.mux.HandleFunc("GET /v1/event/stream", s.events)
+}
+
+func (s *Server) machineRoutes() {
+	s.mux.HandleFunc("GET /v1/agent/health", s.json(s.health))
+	s.mux.HandleFunc("GET /v1/agent/self", s.json(s.self))
+	s.mux.HandleFunc("GET /v1/agent/members", s.json(s.members))
+	s.mux.HandleFunc("GET /v1/agent/servers", s.json(s.servers))
+	s.mux.HandleFunc("GET /v1/nodes", s.json(s.listNodes))
+	s.mux.HandleFunc("GET /v1/node/{id}", s.json(s.readNode))
+	s.mux.HandleFunc("GET /v1/node/{id}/allocations", s.json(s.nodeAllocations))
+	s.mux.HandleFunc("GET /v1/client/stats", s.json(s.nodeStats))
+	s.mux.HandleFunc("GET /v1/metrics", s.readMetrics)
+	s.mux.HandleFunc("GET /metrics", s.prometheus)
+	s.mux.HandleFunc("GET /v1/status/leader", s.json(s.leader))
+	s.mux.HandleFunc("GET /v1/status/peers", s.json(s.peers))
+	s.mux.HandleFunc("GET /v1/regions", s.json(s.regions))
+	s.mux.HandleFunc("GET /v1/namespaces", s.json(s.namespaces))
+	s.mux.HandleFunc("GET /v1/namespace/{name}", s.json(s.namespace))
+	s.post("/v1/system/gc", s.trustedJSON(s.collectGarbage))
+	s.mux.HandleFunc("GET /v1/client/gc", s.trustedJSON(s.collectGarbage))
+}
+
+// absentRoutes are lists of what the embedded agent has none of: empty, and well formed.
+func (s *Server) absentRoutes() {
+	for _, path := range []string{
+		"deployments", "volumes", "volumes/external", "volumes/snapshots", "plugins", "services", "vars", "recommendations",
+		"scaling/policies", "acl/policies", "acl/tokens", "quotas", "sentinel/policies",
+	} {
+		s.mux.HandleFunc("GET /v1/"+path, s.json(func(*http.Request) (any, error) { return []any{}, nil }))
+	}
+	s.mux.HandleFunc("GET /v1/node/pools", s.json(s.nodePools))
+	for path, what := range map[string]string{"deployment": "deployment", "volume/csi": "volume", "volume/host": "volume", "plugin/csi": "plugin", "service": "service"} {
+		s.mux.HandleFunc("GET /v1/"+path+"/{id}", s.json(func(*http.Request) (any, error) {
+			return nil, notFound(what + " not found: the embedded agent has none")
+		}))
+	}
+}
+
+// post serves PUT and POST, which Nomad takes for the same.
+func (s *Server) post(path string, h http.HandlerFunc) {
+	s.mux.HandleFunc("PUT "+path, h)
+	s.mux.HandleFunc("POST "+path, h)
+}
+
+// notHere answers what Nomad does and this agent does not.
+func (s *Server) notHere(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, &problem{http.StatusNotImplemented, text}) }
+}

@@ -1,0 +1,190 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/agent"
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/metrics"
+	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// Jobs knows the jobs, and runs and stops them.
+type Jobs interface {
+	Jobs() []agent.JobStatus
+	Job(id string) (agent.JobStatus, error)
+	Validate(ctx context.Context, source job.Source) (*job.Job, error)
+	RunJob(ctx context.Context, source job.Source) (status agent.JobStatus, changed bool, err error)
+	StopJob(id string, purge bool) error
+}
+
+// Allocations knows the allocations, and acts on them.
+type Allocations interface {
+	Allocations() []*allocation.Allocation
+	Allocation(prefix string) (*allocation.Allocation, error)
+	StopAlloc(id string) error
+	RestartAlloc(id, task string) error
+	SignalAlloc(ctx context.Context, id, task, signal string) error
+}
+
+// Measurements knows what tasks use and used.
+type Measurements interface {
+	Stats(allocID string) (map[string]allocation.Usage, error)
+	History(allocID, task string, q history.Query) ([]history.Point, error)
+	At(allocID, task string, at time.Time) (history.Point, error)
+	Record(allocID, task string) (*record.Record, error)
+	Publishing() (on bool, reason string)
+}
+
+// Streams has what goes on while somebody looks.
+type Streams interface {
+	LogFiles(allocID, task, stream string) ([]string, error)
+	OpenLog(allocID, task, stream string) (io.ReadSeekCloser, error)
+	ExecTask(ctx context.Context, id, task string, o driver.ExecOptions) (driver.ExecStream, error)
+	Subscribe(after uint64) *feed.Subscription
+	Index() uint64
+}
+
+// Machine knows the node and the agent itself.
+type Machine interface {
+	Node() node.Node
+	NodeStats(ctx context.Context) (*node.Stats, error)
+	Self() config.Config
+	Cost() agent.Cost
+	CollectGarbage() (removed int, err error)
+}
+
+// Agent is all that is served.
+type Agent interface {
+	Jobs
+	Allocations
+	Measurements
+	Streams
+	Machine
+}
+
+// Options say who may do what. The zero value trusts nobody on TCP.
+type Options struct {
+	// Logger takes what goes wrong in the agent; nil is none.
+	Logger hclog.Logger
+	// Token is the secret that is asked for in X-Nomad-Token or Authorization: Bearer; empty where there is none.
+	Token string
+	// Hosts are names by which clients reach the agent over TCP, besides localhost and the bind address.
+	Hosts []string
+	// Page answers everything outside /v1 and /metrics; nil is 404. It may ask Trusted.
+	Page http.Handler
+	// Metrics is what /v1/metrics shows; nil makes one. Whoever sends to statsd too shares it.
+	Metrics *metrics.Collector
+	// MaxStreams bounds how many logs, event streams and blocking queries are served at a time; 0 means 256.
+	MaxStreams int
+}
+
+// Server answers requests. Its methods may be called concurrently.
+type Server struct {
+	agent   Agent
+	options Options
+	log     hclog.Logger
+	metrics *metrics.Collector
+	hosts   map[string]bool
+	streams chan struct{}
+	mux     *http.ServeMux
+	// blockFor is how long a blocking query waits unless it says so, heartbeat the time between signs of life of
+	// a stream, poll the time between looks at a growing log.
+	blockFor, heartbeat, poll time.Duration
+	now                       func() time.Time
+}
+
+// Bounds on a request. Streams extend the time to write with every write.
+const (
+	maxHeader    = 32 << 10
+	maxBody      = 2 * job.MaxSource
+	readHeader   = 5 * time.Second
+	readTimeout  = 30 * time.Second
+	writeTimeout = 60 * time.Second
+	idleTimeout  = 2 * time.Minute
+	// writeStall is how long one write of a stream may take before the client is dropped.
+	writeStall = 10 * time.Second
+)
+
+// New returns a server that listens nowhere.
+func New(a Agent, o Options) *Server {
+	s := &Server{
+		agent: a, options: o, log: o.Logger, metrics: o.Metrics, mux: http.NewServeMux(),
+		blockFor: 5 * time.Minute, heartbeat: 10 * time.Second, poll: 250 * time.Millisecond, now: time.Now,
+	}
+	if s.log == nil {
+		s.log = hclog.NewNullLogger()
+	}
+	if s.metrics == nil {
+		s.metrics = metrics.New(a, a)
+	}
+	if o.MaxStreams <= 0 {
+		o.MaxStreams = 256
+	}
+	s.streams = make(chan struct{}, o.MaxStreams)
+	s.hosts = hostsOf(a.Self().BindAddr, o.Hosts)
+	s.routes()
+	return s
+}
+
+// Handler serves requests. local says that they come over the unix socket, whose mode has checked who asks: they are
+// trusted, and their Host header means nothing.
+func (s *Server) Handler(local bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Cache-Control", "no-store")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+		trusted := local
+		if !local {
+			if !s.knownHost(r.Host) {
+				s.fail(w, r, &problem{http.StatusMisdirectedRequest, "unknown Host header: ask for localhost or the address the agent listens on"})
+				return
+			}
+			var err error
+			if trusted, err = s.checkToken(r); err != nil {
+				s.fail(w, r, err)
+				return
+			}
+		}
+		r = r.WithContext(context.WithValue(r.Context(), trustKey{}, trusted))
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		s.mux.ServeHTTP(w, r)
+	})
+}
+
+// HTTPServer returns a server for one listener, with bounds on time and size. Its Shutdown ends streams.
+func (s *Server) HTTPServer(local bool) *http.Server {
+	ending, end := context.WithCancel(context.Background())
+	handler := s.Handler(local)
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), endingKey{}, ending)))
+		}),
+		ReadHeaderTimeout: readHeader,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
+	server.RegisterOnShutdown(end)
+	return server
+}
+
+// endingKey is under which a request's context has the context that ends when the server shuts down.
+type endingKey struct{}

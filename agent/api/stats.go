@@ -1,0 +1,132 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/tachograph/tacho/agent/allocation"
+)
+
+// usage returns what the tasks of an allocation use, or the one that the request names.
+func (s *Server) usage(r *http.Request, a *allocation.Allocation) (*allocationUsage, error) {
+	task := r.URL.Query().Get("task")
+	if err := checkTask(a, task); err != nil {
+		return nil, err
+	}
+	usages, err := s.agent.Stats(a.ID)
+	if err != nil {
+		return nil, err
+	}
+	if task != "" {
+		u, ok := usages[task]
+		usages = map[string]allocation.Usage{}
+		if ok {
+			usages[task] = u
+		}
+	}
+	publishing, reason := s.agent.Publishing()
+	return newAllocationUsage(usages, publishing, reason, s.now()), nil
+}
+
+// stats is GET /v1/client/allocation/ID/stats. With ?at= it is the reading nearest to a time.
+func (s *Server) stats(r *http.Request) (any, error) {
+	if r.URL.Query().Has("at") {
+		return s.history(r)
+	}
+	a, err := s.allocation(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.usage(r, a)
+}
+
+// statsStream is GET /v1/client/allocation/ID/stats/stream: server-sent events (HTML standard, 9.2). Each reading is
+// an event "stats" with the same JSON as a single request, and the end of the allocation an event "end".
+func (s *Server) statsStream(w http.ResponseWriter, r *http.Request) {
+	a, err := s.allocation(r)
+	if err == nil {
+		err = checkTask(a, r.URL.Query().Get("task"))
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	ctx, end, err := s.begin(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	defer end()
+	header := w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("X-Accel-Buffering", "no")
+	out := newStreamWriter(w)
+	var last []byte
+	silent := time.Now()
+	for {
+		a, err := s.agent.Allocation(a.ID)
+		if err != nil {
+			_ = out.write([]byte("event: end\ndata: {\"reason\":\"the allocation was removed\"}\n\n"))
+			return
+		}
+		u, err := s.usage(r, a)
+		if err != nil {
+			return
+		}
+		mark, wait := markOf(u, a), s.tick(u)
+		switch {
+		case !bytes.Equal(mark, last):
+			text, err := json.Marshal(u)
+			if err != nil || out.write(fmt.Appendf(nil, "event: stats\nid: %d\ndata: %s\n\n", u.Timestamp, text)) != nil {
+				return
+			}
+			last, silent = mark, time.Now()
+		case time.Since(silent) >= s.heartbeat:
+			if out.write([]byte(": nothing new\n\n")) != nil {
+				return
+			}
+			silent = time.Now()
+		}
+		if a.ClientStatus.Ended() {
+			_ = out.write(fmt.Appendf(nil, "event: end\ndata: {\"status\":%q}\n\n", a.ClientStatus))
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// tick is how often to look for a new reading: four times in the shortest interval.
+func (s *Server) tick(u *allocationUsage) time.Duration {
+	tick := time.Second
+	for _, t := range u.Tacho.Tasks {
+		if t.IntervalSeconds > 0 {
+			tick = min(tick, time.Duration(t.IntervalSeconds*float64(time.Second))/4)
+		}
+	}
+	return max(tick, 50*time.Millisecond)
+}
+
+// markOf tells one state from the next: which readings there are, and why there are no others.
+func markOf(u *allocationUsage, a *allocation.Allocation) []byte {
+	mark := fmt.Appendf(nil, "%v %s %s", u.Tacho.Publishing, u.Tacho.Reason, a.ClientStatus)
+	for _, name := range slices.Sorted(maps.Keys(u.Tacho.Tasks)) {
+		t := u.Tacho.Tasks[name]
+		mark = fmt.Appendf(mark, " %s %v %s", name, t.Running, t.Reason)
+		if reading := u.Tasks[name]; reading != nil {
+			mark = fmt.Appendf(mark, " %d", reading.Timestamp)
+		}
+	}
+	return mark
+}

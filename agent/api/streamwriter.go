@@ -1,0 +1,27 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"net/http"
+	"time"
+)
+
+// streamWriter sends each piece at once. A client that takes longer than writeStall for one is dropped.
+type streamWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func newStreamWriter(w http.ResponseWriter) *streamWriter {
+	return &streamWriter{w: w, control: http.NewResponseController(w)}
+}
+
+func (s *streamWriter) write(p []byte) error {
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeStall)) // writers without deadlines are those of tests
+	if _, err := s.w.Write(p); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}

@@ -1,0 +1,95 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package metrics
+
+import (
+	"strings"
+)
+
+// Type is what a metric is.
+type Type uint8
+
+const (
+	// Gauge goes up and down.
+	Gauge Type = iota
+	// Counter only grows, from 0 at the start of what it counts.
+	Counter
+)
+
+// String returns the type's word in the exposition formats.
+func (t Type) String() string {
+	if t == Counter {
+		return "counter"
+	}
+	return "gauge"
+}
+
+// Family is all samples of one metric.
+type Family struct {
+	Name string
+	Help string
+	Type Type
+	// Samples may be empty: nothing was measured then.
+	Samples []Sample
+}
+
+// Sample is one number.
+type Sample struct {
+	Labels *Labels
+	Value  float64
+}
+
+// add appends one number.
+func (f *Family) add(labels *Labels, value float64) {
+	f.Samples = append(f.Samples, Sample{labels, value})
+}
+
+// Label is a name with its value.
+type Label struct {
+	Name, Value string
+}
+
+// Labels are the labels of a sample, which many samples share.
+type Labels struct {
+	// Pairs have no empty value.
+	Pairs []Label
+	// text is the exposition form, braces included; empty without labels.
+	text string
+}
+
+// NewLabels returns labels of the pairs that have a value, in the given order.
+func NewLabels(pairs ...Label) *Labels {
+	l := &Labels{Pairs: make([]Label, 0, len(pairs))}
+	var text strings.Builder
+	for _, p := range pairs {
+		if p.Value == "" {
+			continue // in Prometheus an empty label is no label
+		}
+		p.Value = strings.ToValidUTF8(p.Value, "\uFFFD")
+		l.Pairs = append(l.Pairs, p)
+		text.WriteByte("{,"[min(len(l.Pairs)-1, 1)])
+		text.WriteString(p.Name)
+		text.WriteString(`="`)
+		text.WriteString(escape(p.Value))
+		text.WriteByte('"')
+	}
+	if len(l.Pairs) > 0 {
+		text.WriteByte('}')
+	}
+	l.text = text.String()
+	return l
+}
+
+// With returns the labels with more behind them.
+func (l *Labels) With(pairs ...Label) *Labels {
+	return NewLabels(append(append([]Label(nil), l.Pairs...), pairs...)...)
+}
+
+// escape quotes a label value; both exposition formats agree on it.
+func escape(s string) string {
+	if !strings.ContainsAny(s, "\\\"\n") {
+		return s
+	}
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
+}

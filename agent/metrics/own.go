@@ -1,0 +1,118 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package metrics
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/version"
+)
+
+// own numbers the families that are neither a column nor one of Nomad's.
+type own int
+
+const (
+	taskInfo own = iota
+	agentBuild
+	agentPublishing
+	agentCPU
+	agentRSS
+	agentGoroutines
+	agentUptime
+	agentSamples
+	agentLate
+	agentErrors
+	agentAllocations
+	agentTasks
+	agentSeries
+	agentScrape
+	nodeUptime
+	nodeMemoryTotal
+	nodeMemoryAvailable
+	nodeMemoryUsed
+	nodeMemoryFree
+	nodeCPU
+	nodeDiskSize
+	nodeDiskUsed
+	nodeDiskAvailable
+	ownCount
+)
+
+// family returns the empty family of a number.
+func family(n own) Family { return ownFamilies()[n] }
+
+// ownFamilies are the empty families, by number.
+func ownFamilies() [ownCount]Family {
+	return [...]Family{
+		taskInfo:   {Name: "tacho_task_info", Help: "A task and what it is, always 1. Only with allocation_detail alloc."},
+		agentBuild: {Name: "tacho_build_info", Help: "The version of the agent, always 1."},
+		agentPublishing: {
+			Name: "tacho_agent_publishing", Help: "1 while tasks are read, 0 while publish_allocation_metrics is off.",
+		},
+		agentCPU:        {Name: "tacho_agent_cpu_seconds_total", Type: Counter, Help: "CPU time of the agent's own process, without the executors."},
+		agentRSS:        {Name: "tacho_agent_resident_memory_bytes", Help: "Resident memory of the agent's own process."},
+		agentGoroutines: {Name: "tacho_agent_goroutines", Help: "Goroutines of the agent's own process."},
+		agentUptime:     {Name: "tacho_agent_uptime_seconds", Help: "How long the agent has run."},
+		agentSamples:    {Name: "tacho_agent_samples_total", Type: Counter, Help: "Samples taken of all tasks."},
+		agentLate:       {Name: "tacho_agent_samples_late_total", Type: Counter, Help: "Samples of all tasks that came more than an interval late."},
+		agentErrors:     {Name: "tacho_agent_errors_total", Type: Counter, Help: "Failures by what failed."},
+		agentAllocations: {
+			Name: "tacho_agent_allocations", Help: "Allocations that are kept, by status.",
+		},
+		agentTasks:          {Name: "tacho_agent_tasks", Help: "Tasks that are kept, by state."},
+		agentSeries:         {Name: "tacho_agent_series", Help: "Samples of this page, without those of tacho_agent_series and tacho_agent_scrape_seconds, and before prefix_filter."},
+		agentScrape:         {Name: "tacho_agent_scrape_seconds", Help: "How long the page before this one took to gather."},
+		nodeUptime:          {Name: "tacho_node_uptime_seconds", Help: "How long the machine has been up."},
+		nodeMemoryTotal:     {Name: "tacho_node_memory_total_bytes", Help: "Memory of the machine."},
+		nodeMemoryAvailable: {Name: "tacho_node_memory_available_bytes", Help: "Memory that can be had without swapping."},
+		nodeMemoryUsed:      {Name: "tacho_node_memory_used_bytes", Help: "Memory in use."},
+		nodeMemoryFree:      {Name: "tacho_node_memory_free_bytes", Help: "Memory in use for nothing at all."},
+		nodeCPU:             {Name: "tacho_node_cpu_ratio", Help: "The share of each core's time since the reading before, 0 to 1, by mode."},
+		nodeDiskSize:        {Name: "tacho_node_disk_size_bytes", Help: "Size of a file system."},
+		nodeDiskUsed:        {Name: "tacho_node_disk_used_bytes", Help: "What is used of a file system."},
+		nodeDiskAvailable:   {Name: "tacho_node_disk_available_bytes", Help: "What ordinary users can still use of a file system."},
+	}
+}
+
+// agentFamilies are the agent's own cost and what it keeps.
+func (c *Collector) agentFamilies(allocations []*allocation.Allocation, common *Labels) []Family {
+	all := ownFamilies()
+	list := all[agentBuild:agentSeries]
+	at := func(n own) *Family { return &list[n-agentBuild] }
+	at(agentBuild).add(common.With(Label{"version", version.String()}), 1)
+	publishing := 0.0
+	if on, _ := c.host.Publishing(); on {
+		publishing = 1
+	}
+	at(agentPublishing).add(common, publishing)
+	cost := c.host.Cost()
+	at(agentCPU).add(common, cost.CPUSeconds)
+	if cost.RSSBytes > 0 {
+		at(agentRSS).add(common, float64(cost.RSSBytes))
+	}
+	at(agentGoroutines).add(common, float64(cost.Goroutines))
+	at(agentUptime).add(common, cost.Uptime.Seconds())
+	at(agentSamples).add(common, float64(cost.Samples))
+	at(agentLate).add(common, float64(cost.Backlogged))
+	for _, source := range slices.Sorted(maps.Keys(cost.Errors)) {
+		at(agentErrors).add(common.With(Label{"source", source}), float64(cost.Errors[source]))
+	}
+	statuses, states := map[allocation.Status]int{}, map[hook.Phase]int{}
+	for _, a := range allocations {
+		statuses[a.ClientStatus]++
+		for _, t := range a.Tasks {
+			states[t.State.Phase]++
+		}
+	}
+	for _, s := range []allocation.Status{allocation.Pending, allocation.Running, allocation.Complete, allocation.Failed} {
+		at(agentAllocations).add(common.With(Label{"status", string(s)}), float64(statuses[s]))
+	}
+	for _, s := range []hook.Phase{hook.PhasePending, hook.PhaseRunning, hook.PhaseDead} {
+		at(agentTasks).add(common.With(Label{"state", string(s)}), float64(states[s]))
+	}
+	return list
+}

@@ -1,0 +1,229 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package metrics
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// How far series are told apart: the words of telemetry { allocation_detail }.
+const (
+	DetailNone  = "none"
+	DetailJob   = "job"
+	DetailTask  = "task"
+	DetailAlloc = "alloc"
+)
+
+// row is what is known of one task at one scrape.
+type row struct {
+	alloc *allocation.Allocation
+	task  *allocation.Task
+	usage allocation.Usage
+	// at is the moment of the scrape.
+	at time.Time
+	// labels are those of the configured detail.
+	labels *Labels
+	// values are by column; NaN where nothing was measured.
+	values []float64
+}
+
+// readTasks reads every task, ordered by its labels.
+func (c *Collector) readTasks(allocations []*allocation.Allocation, common *Labels, detail string) []row {
+	if detail == DetailNone {
+		return nil
+	}
+	var rows []row
+	for _, a := range allocations {
+		stats, err := c.tasks.Stats(a.ID)
+		if err != nil {
+			continue // it was removed a moment ago
+		}
+		for name, t := range a.Tasks {
+			r := row{alloc: a, task: t, usage: stats[name], at: c.now(), labels: labelsOf(a, name, common, detail)}
+			r.values = c.valuesOf(&r)
+			rows = append(rows, r)
+		}
+	}
+	slices.SortFunc(rows, func(x, y row) int { return strings.Compare(x.labels.text, y.labels.text) })
+	return rows
+}
+
+// labelsOf are the five labels that Nomad's metrics have, as many of them as the detail lets through.
+func labelsOf(a *allocation.Allocation, task string, common *Labels, detail string) *Labels {
+	id, group := a.ID, a.Group
+	switch detail {
+	case DetailJob:
+		id, group, task = "", "", ""
+	case DetailTask:
+		id = ""
+	}
+	return common.With(
+		Label{"alloc_id", id}, Label{"job", a.JobID}, Label{"namespace", a.Namespace},
+		Label{"task", task}, Label{"task_group", group})
+}
+
+// valuesOf fills the columns of a task. What is not fresh is not there: the usage's Reason says why.
+func (c *Collector) valuesOf(r *row) []float64 {
+	values := make([]float64, len(c.columns))
+	for i := range values {
+		values[i] = math.NaN()
+	}
+	if s := r.usage.Sample; s != nil && r.usage.Running && r.usage.Reason == "" {
+		c.fill(values, s.Task)
+		for _, h := range r.usage.Headlines {
+			c.fill(values, procstats.Readings{h.Reading})
+		}
+	}
+	for i := range c.columns {
+		if own := c.columns[i].own; own != nil {
+			values[i] = own(r)
+		}
+	}
+	return values
+}
+
+// fill takes over readings; both they and the columns are ordered by id.
+func (c *Collector) fill(values []float64, readings procstats.Readings) {
+	at := 0
+	for _, reading := range readings {
+		for at < len(c.columns) && c.columns[at].id < reading.ID() && c.columns[at].own == nil {
+			at++
+		}
+		if at == len(c.columns) {
+			return
+		}
+		if c.columns[at].id != reading.ID() {
+			continue // a newer build's measurement
+		}
+		if v, ok := reading.Number(); ok {
+			values[at] = v
+		}
+	}
+}
+
+// ownColumns are what the agent knows of a task besides the table. The counters among them stay when it has ended.
+func ownColumns() []column {
+	return []column{
+		{
+			name: Prefix + "exits_total", kind: Counter, combine: Sum, stays: true, own: exits,
+			help: "How often the task ended, starts that failed included.",
+		},
+		{
+			name: Prefix + "memory_limit_bytes", combine: Sum, own: memoryLimit,
+			help: "The hard memory limit that the job file sets.",
+		},
+		{
+			name: Prefix + "oom_kills_total", kind: Counter, combine: Sum, own: oomKills,
+			help: "OOM kills in the present or last start of the task, as the kernel counted them, or 1 where only its end is known.",
+		},
+		{
+			name: Prefix + "restarts_total", kind: Counter, combine: Sum, stays: true, own: restarts,
+			help: "How often the task was started again.",
+		},
+		{
+			name: Prefix + "sample_age_seconds", combine: Largest, own: sampleAge,
+			help: "How long ago the task was read, also where that is too long ago for the other gauges.",
+		},
+		{
+			name: Prefix + "samples_late_total", kind: Counter, combine: Sum, own: late,
+			help: "Samples that came more than an interval late.",
+		},
+		{
+			name: Prefix + "start_time_seconds", combine: NoCombination, own: startTime,
+			help: "When the task last started, since the epoch.",
+		},
+	}
+}
+
+func exits(r *row) float64 {
+	n := r.task.State.Restarts
+	if r.task.State.Phase == hook.PhaseDead && !r.task.State.StartedAt.IsZero() {
+		n++
+	}
+	return float64(n)
+}
+
+func restarts(r *row) float64 { return float64(r.task.State.Restarts) }
+
+func memoryLimit(r *row) float64 {
+	limit := r.task.Resources.MemoryLimitBytes()
+	if limit <= 0 || r.task.State.Phase != hook.PhaseRunning {
+		return math.NaN()
+	}
+	return float64(limit)
+}
+
+// oomKills is known from the last reading, and from the end where that came later.
+func oomKills(r *row) float64 {
+	kills := math.NaN()
+	if s := r.usage.Sample; s != nil {
+		if v, ok := s.Task.Number(procstats.CgroupMemoryEventsOOMKill); ok {
+			kills = v
+		}
+	}
+	if exit := r.task.State.Exit; exit != nil && r.task.State.Phase != hook.PhaseRunning {
+		switch {
+		case exit.OOMKilled && !(kills >= 1):
+			return 1
+		case math.IsNaN(kills) && exit.Lost == "":
+			return 0
+		}
+	}
+	return kills
+}
+
+func sampleAge(r *row) float64 {
+	if r.usage.Sample == nil || !r.usage.Running {
+		return math.NaN()
+	}
+	return max(0, r.at.Sub(r.usage.Sample.Wall).Seconds())
+}
+
+func late(r *row) float64 {
+	if !r.usage.Running {
+		return math.NaN()
+	}
+	return float64(r.usage.Backlogged)
+}
+
+func startTime(r *row) float64 {
+	if r.task.State.Phase != hook.PhaseRunning || r.task.State.StartedAt.IsZero() {
+		return math.NaN()
+	}
+	return float64(r.task.State.StartedAt.UnixNano()) / 1e9
+}
+
+// taskFamilies is one family per column, and tacho_task_info.
+func (c *Collector) taskFamilies(rows []row, detail string) []Family {
+	info := family(taskInfo)
+	if detail == DetailAlloc {
+		for i := range rows {
+			r := &rows[i]
+			info.add(r.labels.With(Label{"driver", r.task.Driver}, Label{"state", string(r.task.State.Phase)},
+				Label{"type", r.alloc.JobType}), 1)
+		}
+	} else {
+		rows = c.combineRows(rows)
+	}
+	families := make([]Family, 0, len(c.columns)+1)
+	families = append(families, info)
+	for i := range c.columns {
+		f := Family{Name: c.columns[i].name, Help: c.columns[i].help, Type: c.columns[i].kind}
+		f.Samples = make([]Sample, 0, len(rows))
+		for j := range rows {
+			if v := rows[j].values[i]; !math.IsNaN(v) {
+				f.add(rows[j].labels, v)
+			}
+		}
+		families = append(families, f)
+	}
+	return families
+}

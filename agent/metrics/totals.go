@@ -1,0 +1,142 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package metrics
+
+import (
+	"math"
+	"time"
+)
+
+// totals are the counters of tasks that share their labels. A sum of counters falls when a task ends or starts
+// anew; what is added up here is what each has grown, from the collector's start on.
+type totals struct {
+	tasks  map[taskKey]*lastRead
+	groups map[string][]float64
+}
+
+type taskKey struct{ alloc, task string }
+
+// lastRead is a task at the scrape before.
+type lastRead struct {
+	run     string
+	values  []float64
+	visited bool
+}
+
+// combineRows returns one row for all that share their labels. rows are ordered by labels.
+func (c *Collector) combineRows(rows []row) []row {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.totals.tasks == nil {
+		c.totals = totals{tasks: map[taskKey]*lastRead{}, groups: map[string][]float64{}}
+	}
+	for _, last := range c.totals.tasks {
+		last.visited = false
+	}
+	var combined []row
+	for i := range rows {
+		r := &rows[i]
+		if len(combined) == 0 || combined[len(combined)-1].labels.text != r.labels.text {
+			combined = append(combined, row{labels: r.labels, values: absent(len(c.columns))})
+		}
+		c.addGauges(combined[len(combined)-1].values, r.values)
+		c.grow(r)
+	}
+	for key, last := range c.totals.tasks {
+		if !last.visited {
+			delete(c.totals.tasks, key)
+		}
+	}
+	groups := make(map[string][]float64, len(combined))
+	for _, r := range combined {
+		sums := c.totals.groups[r.labels.text]
+		groups[r.labels.text] = sums
+		for i := range c.columns {
+			if c.columns[i].kind == Counter && sums != nil {
+				r.values[i] = sums[i]
+			}
+		}
+	}
+	c.totals.groups = groups // jobs without an allocation are forgotten
+	return combined
+}
+
+// addGauges combines the gauges of one more task.
+func (c *Collector) addGauges(into, values []float64) {
+	for i, v := range values {
+		if math.IsNaN(v) || c.columns[i].kind == Counter {
+			continue
+		}
+		switch {
+		case c.columns[i].combine == NoCombination:
+		case math.IsNaN(into[i]):
+			into[i] = v
+		case c.columns[i].combine == Largest:
+			into[i] = max(into[i], v)
+		default:
+			into[i] += v
+		}
+	}
+}
+
+// grow adds what the counters of a task grew since the scrape before. What a task had used when the collector
+// began is not counted: after a restart of the agent the totals begin again at 0, as a reader expects of a counter
+// that went down.
+func (c *Collector) grow(r *row) {
+	sums := c.totals.groups[r.labels.text]
+	if sums == nil {
+		sums = absent(len(c.columns))
+		c.totals.groups[r.labels.text] = sums
+	}
+	key := taskKey{r.alloc.ID, r.task.Name}
+	last, known := c.totals.tasks[key]
+	if !known {
+		last = &lastRead{values: absent(len(c.columns))}
+		c.totals.tasks[key] = last
+	}
+	for i, v := range r.values {
+		if math.IsNaN(v) || c.columns[i].kind != Counter {
+			continue
+		}
+		began := r.task.State.StartedAt
+		if c.columns[i].stays {
+			began = r.alloc.CreateTime
+		}
+		if math.IsNaN(sums[i]) {
+			sums[i] = 0
+		}
+		sums[i] += growth(last.values[i], v, known && last.run != r.task.RunID && !c.columns[i].stays, c.older(began))
+	}
+	last.run, last.visited = r.task.RunID, true
+	for i, v := range r.values {
+		if !math.IsNaN(v) {
+			last.values[i] = v
+		}
+	}
+}
+
+// older reports whether something began before the collector.
+func (c *Collector) older(t time.Time) bool { return t.Before(c.began) }
+
+// growth is how much a counter grew from before, NaN where it was never read.
+func growth(before, now float64, anew, older bool) float64 {
+	switch {
+	case anew || now < before:
+		return now
+	case !math.IsNaN(before):
+		return now - before
+	case older:
+		return 0
+	}
+	return now
+}
+
+// absent is n values that were not measured.
+func absent(n int) []float64 {
+	values := make([]float64, n)
+	for i := range values {
+		values[i] = math.NaN()
+	}
+	return values
+}
