@@ -82,8 +82,8 @@ func Headlines(s *Sample, h History) []HeadlineValue {
 		memoryHeadline(s),
 		firstRead(s, HeadlineMemoryCharged, cgroupMemory[:1]),
 		memoryPeakHeadline(s, h.Peak),
-		firstRead(s, HeadlineIORead, ioReadSources[:]),
-		firstRead(s, HeadlineIOWrite, ioWriteSources[:]),
+		ioHeadline(s, HeadlineIORead, ioReadSources[:]),
+		ioHeadline(s, HeadlineIOWrite, ioWriteSources[:]),
 	}
 }
 
@@ -105,6 +105,22 @@ func firstRead(s *Sample, id ID, sources []ID) HeadlineValue {
 		}
 	}
 	return noHeadline(id, whyNone(s, sources))
+}
+
+// ioHeadline takes the exact counter where there is one, and otherwise the largest of the lower bounds: each misses
+// something else, and none counts too much.
+func ioHeadline(s *Sample, id ID, sources []ID) HeadlineValue {
+	best := firstRead(s, id, sources)
+	if best.Guarantee == Exact {
+		return best
+	}
+	for _, from := range sources {
+		value, ok := s.Task.Number(from)
+		if most, _ := best.Reading.Number(); ok && value > most {
+			best = takenFrom(id, value, from)
+		}
+	}
+	return best
 }
 
 // whyNone is the reason of the most preferred measurement that has one.

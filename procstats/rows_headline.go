@@ -47,13 +47,13 @@ var headlineRows = [...]Measurement{
 	{
 		ID: HeadlineIORead, Name: "io_read_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
-		File: "cgroup_io_read_bytes_total, else tree_io_read_bytes_total, cgroup_blkio_read_bytes_total, rusage_inblock_bytes_total",
+		File: "cgroup_io_read_bytes_total, else the largest of the lower bounds tree_io_read_bytes_total, cgroup_blkio_read_bytes_total, rusage_inblock_bytes_total",
 		Help: "Bytes read from storage.",
 	},
 	{
 		ID: HeadlineIOWrite, Name: "io_write_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
-		File: "cgroup_io_write_bytes_total, else tree_io_write_bytes_total, cgroup_blkio_write_bytes_total, rusage_oublock_bytes_total",
+		File: "cgroup_io_write_bytes_total, else the largest of the lower bounds tree_io_write_bytes_total, cgroup_blkio_write_bytes_total, rusage_oublock_bytes_total",
 		Help: "Bytes written to storage.",
 	},
 }
