@@ -95,6 +95,11 @@ type fixture struct {
 // start starts an executor. At the end of the test nothing may be left of it and its task.
 func start(t testing.TB) *fixture {
 	t.Helper()
+	return startWith(t, func(*client.Options) {})
+}
+
+func startWith(t testing.TB, change func(*client.Options)) *fixture {
+	t.Helper()
 	// Short: the path of a unix socket is limited to 107 bytes. For everybody: tasks have other users.
 	dir, err := os.MkdirTemp("/tmp", "tacho")
 	if err != nil {
@@ -112,20 +117,13 @@ func start(t testing.TB) *fixture {
 		t: t, dir: dir, mark: fmt.Sprintf("%d-%d", os.Getpid(), fixtures.Add(1)),
 		out: filepath.Join(dir, "out"), err: filepath.Join(dir, "err"),
 	}
-	f.Client = f.startClient()
+	options := client.Options{Binary: binary, RuntimeDir: filepath.Join(f.dir, "run"), ID: "test-" + f.mark}
+	change(&options)
+	if f.Client, err = client.Start(t.Context(), options); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(f.close)
 	return f
-}
-
-func (f *fixture) startClient() *client.Client {
-	f.t.Helper()
-	c, err := client.Start(f.t.Context(), client.Options{
-		Binary: binary, RuntimeDir: filepath.Join(f.dir, "run"), ID: "test-" + f.mark,
-	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return c
 }
 
 // close ends the executor and whatever it still runs, and holds that nothing is left.

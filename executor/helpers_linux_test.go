@@ -120,3 +120,6 @@ func needRoot(t testing.TB, why string) {
 		t.Skipf("%s takes root", why)
 	}
 }
+
+// str is a number in words of digits.
+func str[N int32 | uint64](n N) string { return strconv.FormatInt(int64(n), 10) }

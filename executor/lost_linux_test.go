@@ -1,0 +1,351 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/wire"
+)
+
+// killExecutor is what the OOM killer, or an operator, does to an executor.
+func (f *fixture) killExecutor() {
+	f.t.Helper()
+	if err := unix.Kill(f.Address().Executor.PID, unix.SIGKILL); err != nil {
+		f.t.Fatal(err)
+	}
+	select {
+	case <-f.Lost():
+	case <-time.After(soon):
+		f.t.Fatalf("the end of the executor was not noticed in %s", soon)
+	}
+}
+
+// withinSecond bounds what whoever holds an executor's pidfd may take to end its task.
+const withinSecond = time.Second
+
+func TestKillTask(t *testing.T) {
+	t.Run("in a cgroup", func(t *testing.T) {
+		needCgroup(t)
+		f := start(t)
+		f.run(family + "while :; do sleep 1000; done")
+		f.expect("daemon")
+		f.expect("ready")
+		if err := f.KillTask(t.Context()); err == nil {
+			t.Fatal("the task of a live executor was killed behind its back")
+		}
+		began := time.Now()
+		f.killExecutor()
+		if _, _, err := f.Wait(t.Context()); !errors.Is(err, client.ErrLost) {
+			t.Errorf("Wait: %v, want that the executor is lost", err)
+		}
+		if err := f.KillTask(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > withinSecond {
+			t.Errorf("it took %s until the cgroup was empty", took)
+		} else {
+			t.Logf("empty %s after the executor was killed", took)
+		}
+		f.noneLeftButExecutor()
+	})
+	t.Run("without a cgroup", func(t *testing.T) {
+		f := start(t)
+		f.run("trap '' TERM HUP INT; (trap '' TERM HUP INT; echo child; while :; do sleep 1000; done) & while :; do sleep 1000; done", withoutCgroup)
+		f.expect("child")
+		began := time.Now()
+		f.killExecutor()
+		if err := f.KillTask(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.eventually(withinSecond, "nothing is left of the session", func() bool { return len(f.processes()) == 0 })
+		t.Logf("empty %s after the executor was killed", time.Since(began))
+	})
+	t.Run("again", func(t *testing.T) {
+		f := start(t)
+		f.runSleeper()
+		f.killExecutor()
+		for range 2 {
+			if err := f.KillTask(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// Nobody is there to kill the task: its main process ends with the executor all the same.
+func TestExecutorDiesAlone(t *testing.T) {
+	f := start(t)
+	f.runSleeper(withoutCgroup)
+	f.killExecutor()
+	f.eventually(withinSecond, "the main process is gone", func() bool { return len(f.processes()) == 0 })
+	if err := f.KillTask(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// exec'ed commands end with a lost executor too.
+func TestExecDiesWithExecutor(t *testing.T) {
+	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
+		f := start(t)
+		f.runSleeper(place)
+		x := f.shell("echo running; exec sleep 1000")
+		x.expect("running")
+		f.killExecutor()
+		if err := f.KillTask(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.eventually(withinSecond, "the command is gone too", func() bool { return len(f.processes()) == 0 })
+		if err := x.finish(); err == nil {
+			t.Error("the stream of a lost executor ended well")
+		}
+	})
+}
+
+// leashed starts an executor whose task ends with the returned file.
+func leashed(t *testing.T) (*fixture, *os.File) {
+	t.Helper()
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := startWith(t, func(o *client.Options) { o.ExtraFiles = []*os.File{reader} })
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { writer.Close() })
+	return f, writer
+}
+
+func TestLeash(t *testing.T) {
+	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
+		f, leash := leashed(t)
+		dir := filepath.Join(f.dir, "record")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		store, err := record.Create(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f.run(family+"while :; do sleep 1000; done", place, func(r *proto.LaunchRequest) {
+			r.LeashFd, r.KillGraceNs = 3, int64(100*time.Millisecond)
+			r.Record = &proto.RecordOptions{Dir: dir}
+		})
+		f.expect("ready")
+		f.expect("daemon")
+		if err := leash.Close(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-f.Lost():
+		case <-time.After(soon):
+			t.Fatal("the executor has not ended with its leash")
+		}
+		f.noneLeftButExecutor()
+		final, err := record.Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if final.State != record.Exited || final.Diagnosis.Verdict != record.Stopped {
+			t.Errorf("the record says %s, %s", final.State, final.Diagnosis.Verdict)
+		}
+	})
+}
+
+// An executor that is to end with its task does, and takes its folder along.
+func TestExitWithTask(t *testing.T) {
+	f := start(t)
+	f.run("exit 0", func(r *proto.LaunchRequest) { r.ExitWithTask = true })
+	select {
+	case <-f.Lost():
+	case <-time.After(soon):
+		t.Fatal("the executor has not ended with its task")
+	}
+	if _, err := os.Stat(f.Address().Folder); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its folder: %v", err)
+	}
+}
+
+func TestReattach(t *testing.T) {
+	f := start(t)
+	f.run("mkfifo go; echo ready; read x < go; exit 9")
+	f.expect("ready")
+	address := f.Address()
+	kept, err := wire.ReadAddress(address.Folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept.Executor != address.Executor || kept.Main != address.Main || kept.Socket != address.Socket || kept.BootID != address.BootID {
+		t.Errorf("the address on disk is %+v, the client's %+v", kept, address)
+	}
+	if _, err := client.Reattach(t.Context(), address); !errors.Is(err, client.ErrOwned) {
+		t.Errorf("reattach to what another one owns: %v", err)
+	}
+	visitor := f.visit() // which is no owner
+	if _, err := visitor.Sample(t.Context(), 0, true); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := client.Reattach(t.Context(), *kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Client = again
+	if got := again.Hello().GetLaunched().GetMain().GetPid(); got != f.launched.GetMain().GetPid() {
+		t.Errorf("the task's main process is %d, was %d", got, f.launched.GetMain().GetPid())
+	}
+	f.write("go", "\n")
+	if exit, _ := f.wait(); exit.GetCode() != 9 {
+		t.Errorf("exit %v, want 9", exit)
+	}
+	if err := visitor.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReattachRefused(t *testing.T) {
+	f := start(t)
+	f.runSleeper()
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name   string
+		change func(*wire.Address)
+		want   error
+	}{
+		{"another boot", func(a *wire.Address) { a.BootID = "00000000-0000-0000-0000-000000000000" }, client.ErrOtherBoot},
+		{"another start time", func(a *wire.Address) { a.Executor.Start++ }, client.ErrLost},
+		{"another process", func(a *wire.Address) { a.Executor.PID = os.Getpid() }, client.ErrLost},
+		{"no process", func(a *wire.Address) { a.Executor.PID = 1<<22 - 1 }, client.ErrLost},
+		{"no folder", func(a *wire.Address) { a.Folder += "-gone" }, client.ErrLost},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			address := f.Address()
+			tt.change(&address)
+			if c, err := client.Reattach(t.Context(), address); !errors.Is(err, tt.want) {
+				t.Errorf("%v, want %v", err, tt.want)
+				if err == nil {
+					c.Close()
+				}
+			}
+			if tt.name == "no folder" {
+				return // a visitor needs none
+			}
+			if c, err := client.Visit(t.Context(), address); !errors.Is(err, tt.want) {
+				t.Errorf("visit: %v, want %v", err, tt.want)
+				if err == nil {
+					c.Close()
+				}
+			}
+		})
+	}
+	// None of them has kept the lock, nor done anything to the task.
+	again, err := client.Reattach(t.Context(), f.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Client = again
+	if len(f.processes()) != 1 {
+		t.Errorf("processes %v", f.processes())
+	}
+}
+
+// A socket that another process serves is not taken for the executor.
+func TestReattachToAnotherSocket(t *testing.T) {
+	f, other := start(t), start(t)
+	f.runSleeper()
+	other.runSleeper()
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	address := f.Address()
+	address.Socket = other.Address().Socket
+	if c, err := client.Reattach(t.Context(), address); !errors.Is(err, client.ErrLost) {
+		t.Errorf("%v, want that it is lost", err)
+		if err == nil {
+			c.Close()
+		}
+	}
+	again, err := client.Reattach(t.Context(), f.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Client = again
+}
+
+// A task of an earlier boot is gone; nothing is signalled by numbers that belong to others now.
+func TestKillTaskOfAnotherBoot(t *testing.T) {
+	f := start(t)
+	f.runSleeper()
+	address := f.Address()
+	address.BootID = "00000000-0000-0000-0000-000000000000"
+	address.Folder = filepath.Join(f.dir, "folder")
+	if err := os.Mkdir(address.Folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.KillTask(t.Context(), address); err != nil {
+		t.Error(err)
+	}
+	if len(f.processes()) != 1 {
+		t.Errorf("processes %v", f.processes())
+	}
+	if _, err := os.Stat(address.Folder); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder: %v", err)
+	}
+}
+
+// The owner's death gives the executor free for the next one.
+func TestOwnerDies(t *testing.T) {
+	f := start(t)
+	f.runSleeper()
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	addresses, err := client.List(filepath.Join(f.dir, "run"))
+	if err != nil || len(addresses) != 1 {
+		t.Fatalf("listed %v, %v", addresses, err)
+	}
+	if !client.Alive(*addresses[0]) {
+		t.Error("the executor is not alive")
+	}
+	again, err := client.Reattach(t.Context(), *addresses[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Client = again
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	if err := f.Stop(ctx, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := f.Stats(ctx, time.Second, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Errorf("stats of an ended task: %v", err)
+	}
+}

@@ -1,0 +1,217 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// file makes a file in the fixture's folder and returns its path.
+func (f *fixture) file(name, text string, mode os.FileMode) string {
+	f.t.Helper()
+	path := filepath.Join(f.dir, name)
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		f.t.Fatal(err)
+	}
+	return path
+}
+
+func TestStartFailures(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*fixture, *proto.LaunchRequest)
+		want   codes.Code
+	}{
+		{"no command", func(_ *fixture, r *proto.LaunchRequest) { r.Command = "" }, codes.InvalidArgument},
+		{"not found in PATH", func(_ *fixture, r *proto.LaunchRequest) { r.Command = "no-such-command" }, codes.NotFound},
+		{"not found", func(_ *fixture, r *proto.LaunchRequest) { r.Command = "/no/such/command" }, codes.NotFound},
+		{"not found in the folder", func(_ *fixture, r *proto.LaunchRequest) { r.Command = "./command" }, codes.NotFound},
+		{"no mode", func(f *fixture, r *proto.LaunchRequest) {
+			r.Command = f.file("script", "#!/bin/sh\n", 0o644)
+		}, codes.PermissionDenied},
+		{"a folder", func(f *fixture, r *proto.LaunchRequest) { r.Command = f.dir }, codes.PermissionDenied},
+		{"no format", func(f *fixture, r *proto.LaunchRequest) {
+			r.Command = f.file("garbage", "\x01\x02\x03\x04", 0o755)
+		}, codes.PermissionDenied},
+		{"an empty file", func(f *fixture, r *proto.LaunchRequest) { r.Command = f.file("empty", "", 0o755) }, codes.PermissionDenied},
+		{"no interpreter", func(f *fixture, r *proto.LaunchRequest) {
+			r.Command = f.file("script", "#!/no/such/interpreter\n", 0o755)
+		}, codes.NotFound},
+		{"too many arguments", func(_ *fixture, r *proto.LaunchRequest) {
+			r.Args = []string{strings.Repeat("x", 3<<20)}
+		}, codes.PermissionDenied},
+		{"no folder to work in", func(_ *fixture, r *proto.LaunchRequest) { r.Dir = "/no/such/folder" }, codes.NotFound},
+		{"no such user", func(_ *fixture, r *proto.LaunchRequest) { r.User = "nobody-of-that-name" }, codes.InvalidArgument},
+		{"no such group", func(_ *fixture, r *proto.LaunchRequest) { r.User = "nobody:no-such-group" }, codes.InvalidArgument},
+		{"no such descriptor", func(_ *fixture, r *proto.LaunchRequest) {
+			r.Stdio = &proto.Stdio{Mode: proto.Stdio_MODE_DESCRIPTORS, StdinFd: 400, StdoutFd: 401, StderrFd: 402}
+		}, codes.InvalidArgument},
+		{"no such stream", func(_ *fixture, r *proto.LaunchRequest) { r.Stdio.StdoutPath = "/no/such/folder/out" }, codes.InvalidArgument},
+		{"no such mode", func(_ *fixture, r *proto.LaunchRequest) { r.Stdio = &proto.Stdio{Mode: 99} }, codes.InvalidArgument},
+		{"no such cgroup", func(_ *fixture, r *proto.LaunchRequest) {
+			r.Cgroup = &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, V2: "/no/such/cgroup"}
+		}, codes.FailedPrecondition},
+		{"no such parent", func(_ *fixture, r *proto.LaunchRequest) { r.Cgroup.Parent = "/no-such-parent" }, codes.FailedPrecondition},
+		{"no such namespace", func(_ *fixture, r *proto.LaunchRequest) { r.NetworkNamespace = "/no/such/namespace" }, codes.NotFound},
+		{"unknown selection", func(_ *fixture, r *proto.LaunchRequest) { r.Selection = []uint32{60000} }, codes.InvalidArgument},
+		{"unknown and required", func(_ *fixture, r *proto.LaunchRequest) { r.Required = []uint32{60000} }, codes.InvalidArgument},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := start(t)
+			request := f.request("echo never")
+			tt.change(f, request)
+			_, err := f.Launch(t.Context(), request)
+			if status.Code(err) != tt.want {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+			if s, _ := status.FromError(err); strings.Contains(s.Message(), "rpc error") || strings.Contains(s.Message(), "\n") {
+				t.Errorf("the message is not one sentence: %q", s.Message())
+			}
+			if left := f.processes(); len(left) > 0 {
+				t.Errorf("left behind: processes %v", left)
+			}
+			f.noCgroupLeft()
+		})
+	}
+}
+
+// What was asked for by name and cannot be read here is refused before anything runs.
+func TestRequiredMeasurements(t *testing.T) {
+	t.Run("refused", func(t *testing.T) {
+		f := start(t)
+		request := f.request("echo never")
+		withoutCgroup(request)
+		request.Required = []uint32{uint32(procstats.CgroupMemoryPeak)}
+		request.Selection = request.Required
+		_, err := f.Launch(t.Context(), request)
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "cgroup_memory_peak_bytes") {
+			t.Errorf("%v, want a refusal that names the measurement", err)
+		}
+		if f.stdout() != "" || len(f.processes()) > 0 {
+			t.Errorf("it ran: %q, %v", f.stdout(), f.processes())
+		}
+	})
+	t.Run("readable", func(t *testing.T) {
+		f := start(t)
+		f.run("echo ran", withoutCgroup, func(r *proto.LaunchRequest) {
+			r.Required = []uint32{uint32(procstats.TreeRSS), uint32(procstats.TreeCPU)}
+			r.Selection = r.Required
+		})
+		f.wait()
+		if f.stdout() != "ran\n" {
+			t.Errorf("output %q", f.stdout())
+		}
+	})
+}
+
+// A task gets three streams, no descriptor more, and nothing of the executor's own state.
+func TestTaskStartsClean(t *testing.T) {
+	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
+		f := start(t)
+		f.run("ls /proc/self/fd | tr '\\n' ' '; grep -E '^Sig(Blk|Ign)' /proc/self/status | tr '\\n\\t' '  '; umask; ulimit -n; env | sort", place)
+		f.wait()
+		var own strings.Builder
+		for _, line := range strings.Split(f.stdout(), "\n") {
+			if !strings.HasPrefix(line, markVariable) && !strings.HasPrefix(line, "PWD") {
+				own.WriteString(line + "\n")
+			}
+		}
+		// ls itself has the folder open as number 3.
+		for _, want := range []string{"0 1 2 3 ", "SigBlk: 0000000000000000", "PATH=/usr/local/bin"} {
+			if !strings.Contains(own.String(), want) {
+				t.Errorf("no %q in:\n%s", want, own.String())
+			}
+		}
+		for _, foreign := range []string{"PLUGIN", "TACHO", "GOGC", "GOMAXPROCS", "GOMEMLIMIT"} {
+			if strings.Contains(own.String(), foreign) {
+				t.Errorf("the task sees the executor's %s:\n%s", foreign, own.String())
+			}
+		}
+	})
+}
+
+func TestTaskIdentity(t *testing.T) {
+	f := start(t)
+	// The shortest life there is: its start time must be known although it may have ended before anybody looks.
+	for range 3 {
+		again := start(t)
+		launched := again.run("", func(r *proto.LaunchRequest) { r.Command, r.Args = "/bin/true", nil })
+		if launched.GetMain().GetPid() <= 0 || launched.GetMain().GetStart() == 0 {
+			t.Errorf("identity %v", launched.GetMain())
+		}
+		again.wait()
+	}
+	launched := f.run("cut -d' ' -f1,5,6,22 /proc/$$/stat; exec sleep 1000")
+	f.expect("\n")
+	id := launched.GetMain()
+	want := strings.Join([]string{str(id.GetPid()), str(id.GetPid()), str(id.GetPid()), str(id.GetStart())}, " ")
+	if got := strings.TrimSpace(f.stdout()); got != want {
+		t.Errorf("pid, group, session and start time %q, want %q", got, want)
+	}
+}
+
+func TestUser(t *testing.T) {
+	needRoot(t, "a task of another user")
+	for user, want := range map[string]string{
+		"":            "0 0",
+		"nobody":      "65534 65534",
+		"65534":       "65534 65534",
+		"nobody:root": "65534 0",
+		"12345:54321": "12345 54321",
+		"12345":       "12345 12345",
+	} {
+		f := start(t)
+		if err := os.Chmod(f.dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		f.run("echo $(id -u) $(id -g)", func(r *proto.LaunchRequest) { r.User = user })
+		f.wait()
+		if got := strings.TrimSpace(f.stdout()); got != want {
+			t.Errorf("user %q runs as %q, want %q", user, got, want)
+		}
+	}
+}
+
+func TestOOMScore(t *testing.T) {
+	f := start(t)
+	score := int32(500)
+	f.run("cat /proc/self/oom_score_adj", func(r *proto.LaunchRequest) { r.OomScoreAdj = &score })
+	f.wait()
+	if f.stdout() != "500\n" {
+		t.Errorf("oom_score_adj %q, want 500", f.stdout())
+	}
+	own, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		t.Fatal(err)
+	}
+	executors, err := os.ReadFile("/proc/" + str(int32(f.Address().Executor.PID)) + "/oom_score_adj")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "-1000\n"
+	if err := exec.Command("sh", "-c", "echo -1000 > /proc/self/oom_score_adj").Run(); err != nil {
+		want = string(own) // it takes CAP_SYS_RESOURCE, which root may lack
+	}
+	if string(executors) != want {
+		t.Errorf("the executor's own oom_score_adj is %q, want %q", executors, want)
+	}
+	inherits := start(t)
+	inherits.run("cat /proc/self/oom_score_adj")
+	inherits.wait()
+	if d := cmp.Diff(string(own), inherits.stdout()); d != "" {
+		t.Errorf("a task that asks for nothing (-caller's +task's):\n%s", d)
+	}
+}
