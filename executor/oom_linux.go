@@ -79,9 +79,8 @@ func (o *oomKeeper) fillLimits(kill *record.Kill, before, after record.OOMCounte
 		kill.Where = o.watcher.Folder(limitPath)
 	case record.Ancestor:
 		kill.Where = o.watcher.Folder(limitPath)
-		above := o.watcher.Above()
-		if i, ok := record.HitAbove(before, after); ok && i < len(above) {
-			kill.Where = above[i]
+		if i, ok := record.HitAbove(before, after); ok && kill.Where == "" {
+			kill.Where = o.watcher.Above(i)
 		}
 	case record.HostScope, record.AncestorOrHost:
 	}

@@ -361,11 +361,18 @@ func (w *Watcher) RootVisible() bool { return w.groups.root }
 // Path is the task's path in the memory hierarchy as far as it is visible; empty where there is none.
 func (w *Watcher) Path() string { return w.groups.path }
 
-// Own is the folder of the task's memory cgroup, and Above those of the visible groups above it, the nearest first.
+// Own is the folder of the task's memory cgroup; empty where there is none.
 func (w *Watcher) Own() string { return w.groups.own }
 
-// Above returns the folders of the visible groups above the task's, the nearest first.
-func (w *Watcher) Above() []string { return w.groups.above }
+// Above returns the folder of a group above the task's, counted as in the counters; empty where it may be another
+// one: on version 1 the last visible group fires for those above it too.
+func (w *Watcher) Above(i int) string {
+	last := len(w.groups.above) - 1
+	if i < 0 || i > last || i == last && w.groups.version == 1 && !w.groups.root {
+		return ""
+	}
+	return w.groups.above[i]
+}
 
 // Folder returns the folder of a path in the memory hierarchy; empty where it is not visible.
 func (w *Watcher) Folder(path string) string {
