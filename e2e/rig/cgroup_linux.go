@@ -147,6 +147,15 @@ func (p *Parent) MemoryPeak() (int64, error) {
 	return readNumber(filepath.Join(p.folders[""], "memory.peak"))
 }
 
+// LimitMemory sets the hard memory limit of everything in and below the cgroup.
+func (p *Parent) LimitMemory(bytes int64) error {
+	file := filepath.Join(p.folders[""], "memory.max")
+	if folder, v1 := p.folders["memory"]; v1 {
+		file = filepath.Join(folder, "memory.limit_in_bytes")
+	}
+	return os.WriteFile(file, []byte(strconv.FormatInt(bytes, 10)), 0)
+}
+
 // CPUFolder is the folder that a process moves into to have its CPU time counted.
 func (p *Parent) CPUFolder() string {
 	if folder, v1 := p.folders["cpuacct"]; v1 {

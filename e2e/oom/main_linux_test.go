@@ -1,0 +1,149 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package oom
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/executor/record"
+)
+
+func TestMain(m *testing.M) {
+	if code, ok := play(os.Args[1:]); ok {
+		os.Exit(code)
+	}
+	os.Exit(rig.Main(m))
+}
+
+const (
+	mib = 1 << 20
+	// deadline is how long anything may take that is expected to happen at all.
+	deadline = 30 * time.Second
+)
+
+// needMemory skips where tasks can be given no memory limits.
+func needMemory(t *testing.T) *rig.Parent {
+	t.Helper()
+	rig.Require(t)
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes groups with memory limits everywhere")
+	}
+	parent, err := rig.NewParent(t, rig.Self())
+	if err != nil {
+		t.Skip(err)
+	}
+	if _, err := parent.MemoryPeak(); err != nil {
+		t.Skipf("no memory can be limited here: %v", err)
+	}
+	return parent
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// versionTwo reports whether memory is limited by version 2.
+func versionTwo() bool {
+	_, err := os.Stat("/sys/fs/cgroup/memory.stat")
+	if err == nil {
+		return true
+	}
+	_, err = os.Stat("/sys/fs/cgroup/memory")
+	return err != nil
+}
+
+// end is what a record says of an OOM kill.
+type end struct {
+	Code      int
+	Verdict   record.Verdict
+	Kills     int64
+	Group     bool
+	Scope     record.Scope
+	OOMKilled bool
+	Retryable bool
+	// MainVictim reports that the victim is the main process.
+	MainVictim bool
+}
+
+// endOf reads it, and holds what every such record has to have.
+func endOf(t *testing.T, r *record.Record) end {
+	t.Helper()
+	d := r.Diagnosis
+	e := end{Verdict: d.Verdict, Group: d.OOM.Group, Scope: d.OOM.Scope, OOMKilled: d.OOMKilled, Retryable: d.Retryable, Kills: -1}
+	if r.ExitCode != nil {
+		e.Code = *r.ExitCode
+	}
+	if d.OOM.Kills != nil {
+		e.Kills = *d.OOM.Kills
+	}
+	if v := d.OOM.Victim; v != nil {
+		e.MainVictim = v.PID == r.PID
+	}
+	t.Logf("%s: %s", d.Verdict, d.Summary)
+	return e
+}
+
+// hold compares the end with what it should be. A kill has to come with its victim and with the evidence.
+func hold(t *testing.T, r *record.Record, want end) {
+	t.Helper()
+	if diff := cmp.Diff(want, endOf(t, r)); diff != "" {
+		t.Errorf("end (-want +got):\n%s", diff)
+	}
+	d := r.Diagnosis
+	if d.Summary == "" {
+		t.Error("no sentence for the user")
+	}
+	if want.Scope == "" {
+		return
+	}
+	if d.Operator == "" || len(d.Evidence) == 0 || len(d.OOM.Notices) == 0 {
+		t.Errorf("operator %q, evidence %v, notices %v: want all of them", d.Operator, d.Evidence, d.OOM.Notices)
+	}
+	v := d.OOM.Victim
+	if v == nil {
+		t.Errorf("no victim: %s", d.OOM.Reason)
+		return
+	}
+	// A child has the name under which it was started.
+	if main := filepath.Base(self(t)); v.Command != main && v.Command != "exe" {
+		t.Errorf("victim %q, want %q or exe", v.Command, main)
+	}
+	switch {
+	case v.RSSBytes == nil:
+		t.Error("the victim's memory is not known")
+	case v.Source == record.FromKmsg && *v.RSSBytes < 16*mib, *v.RSSBytes <= 0:
+		t.Errorf("the victim had %d bytes", *v.RSSBytes)
+	}
+}
+
+// run has tacho run a role to its end.
+func run(t *testing.T, parent *rig.Parent, flags []string, role ...string) *record.Record {
+	t.Helper()
+	place := rig.NewPlace(t, rig.Self())
+	args := append([]string{"--cgroup-parent", parent.Path, "--interval", "100ms", "--live", "never"}, flags...)
+	args = append(append(args, "--", self(t)), role...)
+	out := rig.Capture(t, place.Run(t.Context(), args...))
+	r := place.TheRun(t).Record
+	if r.State != record.Exited || r.ExitCode == nil || out.Code != *r.ExitCode {
+		t.Errorf("exit code %d, state %s\nstdout: %s\nstderr: %s", out.Code, r.State, out.Stdout, out.Stderr)
+	}
+	if out.Code >= 100 && out.Code < 128 {
+		t.Errorf("the role failed: %s", out.Stderr)
+	}
+	for _, left := range place.Leftovers() {
+		t.Errorf("left behind: %s", left)
+	}
+	return r
+}

@@ -1,0 +1,190 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package oom
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/executor/record"
+)
+
+const (
+	limitFlag  = "48M"
+	limitBytes = 48 * mib
+	tooMuch    = 160 * mib
+)
+
+func text(n int) string { return strconv.Itoa(n) }
+
+// TestOwnLimit has the task go over its own limit: its main process, a child, all at once.
+func TestOwnLimit(t *testing.T) {
+	limit := []string{"--memory", limitFlag}
+	tests := []struct {
+		name  string
+		flags []string
+		role  []string
+		want  end
+		v2    bool
+	}{
+		{
+			"main", limit, []string{roleEat, text(tooMuch)},
+			end{Code: 137, Verdict: record.Signaled, Kills: 1, Scope: record.Own, OOMKilled: true, MainVictim: true}, false,
+		},
+		{
+			"child, main goes on", limit, []string{roleParent, "1", text(tooMuch), "0"},
+			end{Code: 0, Verdict: record.Completed, Kills: 1, Scope: record.Own}, false,
+		},
+		{
+			"child, main fails", limit, []string{roleParent, "1", text(tooMuch), "3"},
+			end{Code: 3, Verdict: record.Failed, Kills: 1, Scope: record.Own, OOMKilled: true}, false,
+		},
+		{
+			"three children, main goes on", limit, []string{roleParent, "3", text(tooMuch), "0"},
+			end{Code: 0, Verdict: record.Completed, Kills: 3, Scope: record.Own}, false,
+		},
+		{
+			"all at once", append([]string{"--oom-group"}, limit...), []string{roleParent, "1", text(tooMuch), "0"},
+			end{Code: 137, Verdict: record.Signaled, Kills: 1, Group: true, Scope: record.Own, OOMKilled: true, MainVictim: true}, true,
+		},
+		{
+			"grandchild in a nested group with a limit", nil, []string{roleNested, text(limitBytes), text(tooMuch), "0"},
+			end{Code: 0, Verdict: record.Completed, Kills: 1, Scope: record.Descendant}, false,
+		},
+		{
+			"the same, and main fails", nil, []string{roleNested, text(limitBytes), text(tooMuch), "4"},
+			end{Code: 4, Verdict: record.Failed, Kills: 1, Scope: record.Descendant, OOMKilled: true}, false,
+		},
+		{
+			"grandchild in a nested group without one", limit, []string{roleNested, text(2 * tooMuch), text(tooMuch), "0"},
+			end{Code: 0, Verdict: record.Completed, Kills: 1, Scope: record.Own}, false,
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			parent := needMemory(t)
+			if test.v2 && !versionTwo() {
+				t.Skip("memory.oom.group is version 2's")
+			}
+			r := run(t, parent, test.flags, test.role...)
+			hold(t, r, test.want)
+			if limit := r.Diagnosis.OOM.Notices; len(limit) > 0 && (limit[0].LimitBytes == nil || *limit[0].LimitBytes != limitBytes && test.want.Scope == record.Own) {
+				t.Errorf("limit %v, want %d", limit[0].LimitBytes, limitBytes)
+			}
+		})
+	}
+}
+
+// TestAncestor has a group above the task run out of memory.
+func TestAncestor(t *testing.T) {
+	parent := needMemory(t)
+	if err := parent.LimitMemory(limitBytes); err != nil {
+		t.Fatal(err)
+	}
+	hold(t, run(t, parent, nil, roleEat, text(tooMuch)),
+		end{Code: 137, Verdict: record.Signaled, Kills: 1, Scope: record.Ancestor, Retryable: true, MainVictim: true})
+	hold(t, run(t, parent, []string{"--memory", "4G"}, roleParent, "1", text(tooMuch), "0"),
+		end{Code: 0, Verdict: record.Completed, Kills: 1, Scope: record.Ancestor})
+	// The own limit is lower: the ancestor's is not to blame.
+	hold(t, run(t, parent, []string{"--memory", "24M"}, roleEat, text(tooMuch)),
+		end{Code: 137, Verdict: record.Signaled, Kills: 1, Scope: record.Own, OOMKilled: true, MainVictim: true})
+}
+
+// TestHiddenAncestor has a group run out of memory that a cgroup namespace hides from tacho.
+func TestHiddenAncestor(t *testing.T) {
+	const limit = 192 * mib // tacho itself is in it too
+	// On version 1 every group below fires, which the machine's memory never does.
+	quiet := record.Ancestor
+	if versionTwo() {
+		quiet = record.AncestorOrHost
+	}
+	tests := []struct {
+		name, log string
+		want      record.Scope
+	}{
+		{"nobody tells", "", quiet},
+		{"the kernel's log tells", "log", record.Ancestor},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			parent := needMemory(t)
+			if err := parent.LimitMemory(limit); err != nil {
+				t.Fatal(err)
+			}
+			place := rig.NewPlace(t, rig.Self())
+			run := place.Run(t.Context(), "--cgroup-parent", hidden, "--interval", "100ms", "--live", "never", "--", self(t), roleEat, text(2*limit))
+			cmd := place.Command(t.Context(), self(t), append([]string{roleUnshare, parent.Path, test.log}, run.Args...)...)
+			out := rig.Capture(t, cmd)
+			t.Cleanup(func() {
+				for _, dir := range parent.Below() {
+					if err := os.Remove(dir); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			if out.Code != 137 {
+				t.Fatalf("exit code %d\nstderr: %s", out.Code, out.Stderr)
+			}
+			r := place.TheRun(t).Record
+			hold(t, r, end{Code: 137, Verdict: record.Signaled, Kills: 1, Scope: test.want, Retryable: true, MainVictim: true})
+			if source := r.Diagnosis.OOM.Victim.Source; (source == record.FromKmsg) != (test.log != "") {
+				t.Errorf("the victim was told by %s", source)
+			}
+		})
+	}
+}
+
+// TestHost has the machine run out of memory. It is for a machine of its own: a guest with -memory 256.
+func TestHost(t *testing.T) {
+	parent := needMemory(t)
+	meminfo, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := integer(strings.Fields(string(meminfo))[1])
+	if os.Getenv("TACHO_GUEST") == "" || total > 300<<10 {
+		t.Skipf("not in a guest with -memory 256: this machine of %d MiB is not to run out of memory", total>>10)
+	}
+	hold(t, run(t, parent, nil, roleEat, text(1024*mib)),
+		end{Code: 137, Verdict: record.Signaled, Kills: 1, Scope: record.HostScope, Retryable: true, MainVictim: true})
+	hold(t, run(t, parent, []string{"--memory", "900M"}, roleParent, "1", text(1024*mib), "0"),
+		end{Code: 0, Verdict: record.Completed, Kills: 1, Scope: record.HostScope})
+}
+
+// TestKilledFromOutside kills a task that lives close to its limit: that is no OOM kill.
+func TestKilledFromOutside(t *testing.T) {
+	parent := needMemory(t)
+	place := rig.NewPlace(t, rig.Self())
+	cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--memory", limitFlag, "--interval", "100ms", "--live", "never",
+		"--", self(t), roleHold, text(limitBytes*8/10))
+	r := startRole(t, place, cmd)
+	if err := syscall.Kill(r.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r = closed(t, place, cmd)
+	hold(t, r, end{Code: 137, Verdict: record.Signaled, Kills: 0})
+	if !strings.Contains(r.Diagnosis.Summary, "did not send") {
+		t.Errorf("summary %q, want it to say that it was no OOM kill", r.Diagnosis.Summary)
+	}
+}
+
+// TestCallerDied kills tacho run: the record says why the task was stopped.
+func TestCallerDied(t *testing.T) {
+	parent := needMemory(t)
+	place := rig.NewPlace(t, rig.Self())
+	cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--live", "never", "--", self(t), roleHold, "0")
+	startRole(t, place, cmd)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r := closed(t, place, cmd)
+	rig.Eventually(t, deadline, "the executor has ended", func() bool { return len(place.Strays()) == 0 })
+	if want := "stopped because whoever started it is gone"; r.Diagnosis.Verdict != record.Stopped || r.Diagnosis.Summary != want {
+		t.Errorf("%s: %q, want stopped: %q", r.Diagnosis.Verdict, r.Diagnosis.Summary, want)
+	}
+}

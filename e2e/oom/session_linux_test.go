@@ -1,0 +1,103 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package oom
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// startRole starts tacho with a role that says ready, waits until it does and returns the record of the running task.
+func startRole(t *testing.T, place *rig.Place, cmd *exec.Cmd) *record.Record {
+	t.Helper()
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = writer, &stderr
+	cmd.WaitDelay = 2 * time.Second
+	err = cmd.Start()
+	writer.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			// It has ended by itself where the test went well.
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	if err := reader.SetReadDeadline(time.Now().Add(deadline)); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(reader).ReadString('\n')
+	if line != "ready\n" {
+		t.Fatalf("%q, %v, want ready", line, err)
+	}
+	return running(t, place)
+}
+
+// running waits until the record says that the command runs, and returns it.
+func running(t *testing.T, place *rig.Place) *record.Record {
+	t.Helper()
+	var found *record.Record
+	rig.Eventually(t, deadline, "a record says that the command runs", func() bool {
+		runs := place.Runs(t)
+		if len(runs) == 1 && runs[0].Record.State == record.Running && runs[0].Record.PID != 0 {
+			found = runs[0].Record
+		}
+		return found != nil
+	})
+	return found
+}
+
+// closed waits for the end of tacho and for the record's last word.
+func closed(t *testing.T, place *rig.Place, cmd *exec.Cmd) *record.Record {
+	t.Helper()
+	_ = cmd.Wait() // how it ended is told by the record
+	var r *record.Record
+	rig.Eventually(t, deadline, "the record is closed", func() bool {
+		r = place.TheRun(t).Record
+		return r.State != record.Running
+	})
+	return r
+}
+
+// visit connects to the executor of a running task.
+func visit(t *testing.T, place *rig.Place) *client.Client {
+	t.Helper()
+	addresses, err := client.List(client.DefaultRuntimeDir())
+	if err != nil {
+		t.Log(err) // of others
+	}
+	for _, address := range addresses {
+		if filepath.Dir(address.RecordDir) != place.Out {
+			continue
+		}
+		c, err := client.Visit(t.Context(), *address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return c
+	}
+	t.Fatal("no executor keeps a record here")
+	return nil
+}
