@@ -1,0 +1,206 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+var origin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// sample is a reading n seconds after the origin.
+func sample(n int, values map[procstats.ID]float64) *procstats.Sample {
+	s := &procstats.Sample{Stamp: stamp(n)}
+	for id, v := range values {
+		s.SetNumber(id, v)
+	}
+	return s
+}
+
+func stamp(n int) procstats.Stamp {
+	at := time.Duration(n) * time.Second
+	return procstats.Stamp{Mono: at, Wall: origin.Add(at)}
+}
+
+func open(t *testing.T, path string, slots int) *Ring {
+	t.Helper()
+	r, err := Open(path, slots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// seconds lists when the points were taken, gaps negative.
+func seconds(t *testing.T, r *Ring, q Query) []int {
+	t.Helper()
+	points, err := r.Points(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []int
+	for _, p := range points {
+		n := int(p.Wall.Sub(origin) / time.Second)
+		if p.Gap != NoGap {
+			n = -n
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+func add(t *testing.T, r *Ring, from, to int) {
+	t.Helper()
+	for n := from; n <= to; n++ {
+		if err := r.Add(sample(n, map[procstats.ID]float64{procstats.CgroupCPUUsage: float64(n)}), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRingKeepsTheNewest(t *testing.T) {
+	r := open(t, filepath.Join(t.TempDir(), "h"), 5)
+	if got := seconds(t, r, Query{}); got != nil {
+		t.Errorf("points of an empty ring: %v", got)
+	}
+	add(t, r, 1, 12)
+	if diff := cmp.Diff([]int{8, 9, 10, 11, 12}, seconds(t, r, Query{})); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]int{9, 10}, seconds(t, r, Query{Since: origin.Add(9 * time.Second), Until: origin.Add(10 * time.Second)})); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]int{8, 10, 12}, seconds(t, r, Query{Step: 2 * time.Second})); diff != "" {
+		t.Error(diff)
+	}
+	p, ok, err := r.At(origin.Add(10400 * time.Millisecond))
+	if err != nil || !ok || p.Values[procstats.CgroupCPUUsage] != 10 {
+		t.Errorf("nearest %+v, %v, %v", p, ok, err)
+	}
+}
+
+func TestRingOutlivesItsProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "h")
+	r, err := Open(path, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, r, 1, 3)
+	// Nothing is closed: that is how a killed process leaves it.
+	again := open(t, path, 10)
+	if got := again.Newest(); !got.Equal(origin.Add(3 * time.Second)) {
+		t.Errorf("newest %v", got)
+	}
+	if err := again.Mark(stamp(7), 1, GapAgent); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Mark(stamp(8), 1, GapTask); err != nil {
+		t.Fatal(err)
+	}
+	add(t, again, 9, 10)
+	if diff := cmp.Diff([]int{1, 2, 3, -7, 9, 10}, seconds(t, again, Query{Step: time.Nanosecond})); diff != "" {
+		t.Error(diff)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRingTellsAbsentFromZero(t *testing.T) {
+	r := open(t, filepath.Join(t.TempDir(), "h"), 4)
+	if err := r.Add(sample(1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 0}), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Add(sample(2, map[procstats.ID]float64{procstats.CgroupMemoryCurrent: 0}), 2); err != nil {
+		t.Fatal(err)
+	}
+	points, err := r.Points(Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Point{
+		{Stamp: stamp(1), Run: 1, Values: map[procstats.ID]float64{procstats.CgroupCPUUsage: 0}},
+		{Stamp: stamp(2), Run: 2, Values: map[procstats.ID]float64{procstats.CgroupMemoryCurrent: 0}},
+	}
+	if diff := cmp.Diff(want, points); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRingWidens(t *testing.T) {
+	r := open(t, filepath.Join(t.TempDir(), "h"), 4)
+	add(t, r, 1, 2)
+	many := make(map[procstats.ID]float64)
+	for id := range procstats.ID(3 * spare) {
+		many[id+1] = float64(id)
+	}
+	if err := r.Add(sample(3, many), 1); err != nil {
+		t.Fatal(err)
+	}
+	points, err := r.Points(Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(points) != 3 || points[0].Values[procstats.CgroupCPUUsage] != 1 {
+		t.Fatalf("points %+v", points)
+	}
+	if diff := cmp.Diff(many, points[2].Values); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRingKeepsTimesInOrder(t *testing.T) {
+	r := open(t, filepath.Join(t.TempDir(), "h"), 4)
+	add(t, r, 5, 5)
+	add(t, r, 3, 3)
+	if diff := cmp.Diff([]int{5, 5}, seconds(t, r, Query{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRingBeginsAnewWhereTheFileIsForeign(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty": "", "other": "something else entirely", "cut": magic, "wide": magic + "\x04\x00\x00\x00\xff\xff\xff\xff",
+		"other size": magic + "\x09\x00\x00\x00\x00\x00\x00\x00",
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "h")
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := open(t, path, 4)
+			add(t, r, 1, 1)
+			if diff := cmp.Diff([]int{1}, seconds(t, r, Query{})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	f.Add([]byte(magic + "\x04\x00\x00\x00\x01\x00\x00\x00\x01\x00"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := filepath.Join(t.TempDir(), "h")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := open(t, path, 4)
+		add(t, r, 1, 5)
+		if got := seconds(t, r, Query{}); len(got) == 0 {
+			t.Error("no points")
+		}
+	})
+}

@@ -1,0 +1,197 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/hook"
+)
+
+func mustOpen(t *testing.T, path string) *Store {
+	t.Helper()
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestStoreGivesBackWhatItKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := mustOpen(t, path)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	j := &Job{ID: "a/b", Version: 3, Source: job.Source{Filename: "f", Text: "job", Variables: map[string]string{"x": "y"}}, SubmitTime: at, Current: true}
+	l := &Allocation{ID: "one", JobID: "a/b", Index: 2, CreateTime: at, Cores: map[string][]int{"t": {1, 2}}}
+	task := &Task{
+		State:  hook.State{Phase: hook.PhaseRunning, StartedAt: at, Exit: &hook.Exit{Code: 3}, Window: hook.RestartWindow{Start: at, Used: 1}},
+		Events: []allocation.Event{{Type: hook.EventStarted, Time: at, Message: "m"}}, Starts: 2,
+		Handle: &driver.TaskHandle{Version: 1, Config: &driver.TaskConfig{ID: "i", DriverConfig: []byte{0, 255}}, DriverState: []byte("s")},
+	}
+	index := uint64(41)
+	if _, err := s.Index(func() uint64 { return index }); err != nil {
+		t.Fatal(err)
+	}
+	id, err := s.NodeID(func() string { return "node" })
+	if err != nil || id != "node" {
+		t.Fatal(id, err)
+	}
+	index++
+	for _, err := range []error{
+		s.PutJob(j), s.PutAllocation(l), s.PutTask("one", "t", task), s.PutTask("two", "t", task),
+		s.PutRecord("one", "t", &record.Record{ID: "r"}), s.Close(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	s = mustOpen(t, path)
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	jobs, err := s.Jobs()
+	if diff := cmp.Diff([]*Job{j}, jobs); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	allocs, err := s.Allocations()
+	if diff := cmp.Diff([]*Allocation{l}, allocs); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	tasks, err := s.Tasks()
+	if diff := cmp.Diff(map[string]map[string]*Task{"one": {"t": task}, "two": {"t": task}}, tasks); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if got, err := s.Index(func() uint64 { return 0 }); got != 42 || err != nil {
+		t.Error(got, err)
+	}
+	if got, err := s.NodeID(func() string { return "other" }); got != "node" || err != nil {
+		t.Error(got, err)
+	}
+	if err := s.DeleteAllocation("one"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Record("one", "t"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if tasks, err = s.Tasks(); len(tasks) != 1 || err != nil {
+		t.Error(tasks, err)
+	}
+}
+
+func TestStoreMovesADamagedFileAside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := mustOpen(t, path)
+	// More than fits into the first pages.
+	for i := range 100 {
+		if err := s.PutAllocation(&Allocation{ID: strconv.Itoa(i), Description: strings.Repeat("x", 1000)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damages := map[string]func([]byte) []byte{
+		"text":     func([]byte) []byte { return []byte("not a database at all, whatever it was") },
+		"zeros":    func(b []byte) []byte { return make([]byte, len(b)) },
+		"half":     func(b []byte) []byte { return b[:len(b)/2] },
+		"one page": func(b []byte) []byte { return append(append([]byte{}, b[:3*4096]...), make([]byte, len(b)-3*4096)...) },
+		"all ones": func(b []byte) []byte {
+			c := append([]byte{}, b...)
+			for i := 8192; i < len(c); i++ {
+				c[i] = 0xff
+			}
+			return c
+		},
+	}
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "state.db")
+			if err := os.WriteFile(path, damage(whole), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := mustOpen(t, path)
+			defer func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			if s.Moved == "" {
+				t.Error("nothing was said")
+			}
+			if err := s.PutAllocation(&Allocation{ID: "two"}); err != nil {
+				t.Error(err)
+			}
+			if moved, err := filepath.Glob(path + ".damaged-*"); len(moved) != 1 || err != nil {
+				t.Errorf("moved %q, error %v", moved, err)
+			}
+		})
+	}
+}
+
+// TestStoreBearsAnyDamage turns bytes over wherever they are: the file is usable afterwards, moved aside or not.
+func TestStoreBearsAnyDamage(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state.db")
+	s := mustOpen(t, path)
+	for i := range 20 {
+		if err := s.PutAllocation(&Allocation{ID: strconv.Itoa(i), Description: strings.Repeat("x", 500)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 100 {
+		damaged := bytes.Clone(whole)
+		for range 1 + random.IntN(8) {
+			damaged[random.IntN(len(damaged))] ^= byte(1 + random.IntN(255))
+		}
+		path := filepath.Join(dir, strconv.Itoa(i))
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := mustOpen(t, path)
+		if err := errors.Join(s.PutAllocation(&Allocation{ID: "new"}), s.Close()); err != nil {
+			t.Errorf("damage %d: %v (moved: %s)", i, err, s.Moved)
+		}
+	}
+}
+
+func TestStoreIsOneAgents(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := mustOpen(t, path)
+	if other, err := Open(path); !errors.Is(err, ErrInUse) {
+		t.Errorf("opened twice: %v, %v", other, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
