@@ -1,0 +1,319 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// checks has one check for each job of e2e/jobs.
+func checks() map[string]func(t *testing.T, al *allocation) {
+	return map[string]func(t *testing.T, al *allocation){
+		"hello":        checkHello,
+		"exit-code":    checkExitCode,
+		"environment":  checkEnvironment,
+		"busy":         checkBusy,
+		"memory":       checkMemory,
+		"memory-child": checkMemoryChild,
+		"signals":      checkSignals,
+		"exec":         checkExec,
+		"user":         checkUser,
+		"denied-user":  checkDeniedUser,
+		"no-network":   checkNoNetwork,
+		"logs-rotated": checkLogsRotated,
+		"logs-off":     checkLogsOff,
+		"limits":       checkLimits,
+		"counts":       checkCounts,
+		"bad-config":   checkBadConfig,
+	}
+}
+
+func TestJobs(t *testing.T) {
+	requireNomad(t)
+	files, err := filepath.Glob(filepath.Join("..", "jobs", "*.nomad.hcl"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("jobs %v, %v", files, err)
+	}
+	a := start(t, true)
+	version, err := a.cli("version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(version)
+	for _, file := range files {
+		job := strings.TrimSuffix(filepath.Base(file), ".nomad.hcl")
+		check := checks()[job]
+		if check == nil {
+			t.Errorf("%s: nobody checks what this job does", job)
+			continue
+		}
+		t.Run(job, func(t *testing.T) {
+			outer := a.t
+			a.t = t
+			defer func() { a.t = outer }()
+			check(t, a.submit(job))
+			if _, err := a.cli("job", "stop", "-detach", job); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func checkHello(t *testing.T, al *allocation) {
+	al.awaitStatus("complete")
+	if got := al.logs("stdout"); got != "hello from hello\n" {
+		t.Errorf("stdout %q", got)
+	}
+	if got := al.logs("stderr"); got != "and its errors\n" {
+		t.Errorf("stderr %q", got)
+	}
+	al.awaitEvent("Driver", "started process ")
+	al.awaitEvent("Driver", "completed")
+	al.awaitEvent("Terminated", "Exit Code: 0")
+}
+
+func checkExitCode(t *testing.T, al *allocation) {
+	al.awaitStatus("failed")
+	al.awaitEvent("Terminated", "Exit Code: 42")
+	al.awaitEvent("Driver", "exit code 42")
+	if !al.state().TaskStates[al.task].Failed {
+		t.Error("the task has not failed")
+	}
+}
+
+func checkEnvironment(t *testing.T, al *allocation) {
+	al.awaitStatus("complete")
+	got := al.logs("stdout")
+	for _, want := range []string{"GREETING=hello\n", "rendered for looks\n", "NOMAD_ALLOC_ID=" + al.id + "\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "SECRET=") || !strings.HasSuffix(got, "\n/tmp\n") {
+		t.Errorf("a denied variable, or not in /tmp:\n%s", got)
+	}
+}
+
+func checkBusy(t *testing.T, al *allocation) {
+	al.awaitStatus("running")
+	// What raw_exec says of such a task is next to nothing. How busy it is depends on the machine's other work.
+	al.agent.await("stats of a busy task", 20*time.Second, func() bool {
+		s, ok := al.stats()
+		return ok && s.ResourceUsage.CPUStats.Percent > 25
+	})
+	s, _ := al.stats()
+	cpu, memory := s.ResourceUsage.CPUStats, s.ResourceUsage.MemoryStats
+	if cpu.Percent > 130 || cpu.TotalTicks <= 0 || !slices.Contains(cpu.Measured, "Percent") {
+		t.Errorf("CPU %+v", cpu)
+	}
+	if memory.RSS == 0 || !slices.Contains(memory.Measured, "RSS") || slices.Contains(memory.Measured, "Kernel Max Usage") {
+		t.Errorf("memory %+v", memory)
+	}
+	if len(s.Pids) == 0 {
+		t.Error("no process rows")
+	}
+	if age := time.Since(time.Unix(0, s.Timestamp)); age > 5*time.Second {
+		t.Errorf("read %s ago", age)
+	}
+	page, err := al.agent.read(al.agent.address + "/v1/metrics?format=prometheus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "nomad_client_allocs_cpu_total_percent{alloc_id=\""+al.id) {
+		t.Error("no series of the task on the agent's page")
+	}
+	own, err := al.agent.read("http://" + al.agent.metrics + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(own), "tacho_task_cpu_seconds_total{alloc_id=\""+al.id) {
+		t.Errorf("no series of the task on our own page:\n%s", own)
+	}
+	text, err := al.agent.cli("alloc", "status", "-stats", al.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text, "CPU Stats") {
+		t.Errorf("alloc status -stats:\n%s", text)
+	}
+	t.Log(text)
+}
+
+// hasMemoryCgroup skips where the task has no memory cgroup, with the plugin's reason.
+func hasMemoryCgroup(t *testing.T, al *allocation) {
+	t.Helper()
+	al.awaitEvent("Driver", "started process ")
+	if limit := al.attributes()["limit.cgroup_memory_max_bytes"]; limit == "" || limit == "none" {
+		t.Skipf("no memory limit here: %s", al.attributes()["notes"])
+	}
+}
+
+func checkMemory(t *testing.T, al *allocation) {
+	hasMemoryCgroup(t, al)
+	al.awaitStatus("failed")
+	event := al.awaitEvent("Terminated", "Exit Code: 137")
+	if event.Details["oom_killed"] != "true" {
+		t.Errorf("the host does not know of the OOM kill: %v", event.Details)
+	}
+	end := al.awaitEvent("Driver", "OOM")
+	if end.Details["oom.scope"] != "own" || !strings.Contains(end.DisplayMessage, "of 32 MiB") {
+		t.Errorf("final record %q, %v", end.DisplayMessage, end.Details)
+	}
+}
+
+func checkMemoryChild(t *testing.T, al *allocation) {
+	hasMemoryCgroup(t, al)
+	al.awaitLog("child ended with 137")
+	event := al.awaitEvent("Driver", "OOM")
+	if state := al.state().TaskStates[al.task]; state.State != "running" || state.Restarts != 0 {
+		t.Errorf("the parent is %+v after its child's end", state)
+	}
+	t.Log(event.DisplayMessage, event.Details)
+}
+
+func checkSignals(t *testing.T, al *allocation) {
+	al.awaitLog("ready")
+	if _, err := al.agent.cli("alloc", "signal", "-s", "SIGHUP", al.id, al.task); err != nil {
+		t.Fatal(err)
+	}
+	al.awaitLog("noted")
+	if _, err := al.agent.cli("job", "stop", "-detach", "signals"); err != nil {
+		t.Fatal(err)
+	}
+	al.awaitStatus("complete")
+	al.awaitEvent("Terminated", "Exit Code: 0")
+	if got := al.logs("stdout"); !strings.HasSuffix(got, "goodbye\n") {
+		t.Errorf("its last words: %q", got)
+	}
+}
+
+func checkExec(t *testing.T, al *allocation) {
+	al.awaitStatus("running")
+	run := func(input string, args ...string) (string, error) {
+		return al.agent.cliInput(input, append([]string{"alloc", "exec", "-task", al.task}, args...)...)
+	}
+	got, err := run("", "-i=false", "-t=false", al.id, "sh", "-c", "echo $GREETING; echo oops >&2")
+	if err != nil || !strings.Contains(got, "hello\n") || !strings.Contains(got, "oops\n") {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := run("", "-i=false", "-t=false", al.id, "sh", "-c", "exit 7"); err == nil || !strings.Contains(err.Error(), "exit status 7") {
+		t.Errorf("exit code 7: %v", err)
+	}
+	if got, err := run("what goes in\n", "-i=true", "-t=false", al.id, "cat"); err != nil || got != "what goes in\n" {
+		t.Errorf("through cat: %q, %v", got, err)
+	}
+	if _, err := al.agent.cli("alloc", "restart", al.id); err != nil {
+		t.Error(err)
+	}
+	al.agent.await("restart", 20*time.Second, func() bool {
+		state := al.state().TaskStates[al.task]
+		return state.Restarts == 1 && state.State == "running"
+	})
+}
+
+func checkUser(t *testing.T, al *allocation) {
+	al.awaitStatus("complete")
+	if got := al.logs("stdout"); got != "nobody\n" {
+		t.Errorf("runs as %q", got)
+	}
+}
+
+func checkDeniedUser(t *testing.T, al *allocation) {
+	al.awaitStatus("failed")
+	al.awaitEvent("Driver Failure", "denies")
+}
+
+func checkNoNetwork(t *testing.T, al *allocation) {
+	al.agent.await("end", 40*time.Second, func() bool {
+		for _, event := range al.state().TaskStates[al.task].Events {
+			if event.Type == "Setup Failure" {
+				t.Skipf("this host cannot make network namespaces: %s", event.DisplayMessage)
+			}
+		}
+		return al.state().ClientStatus == "complete"
+	})
+	if got := strings.Fields(al.logs("stdout")); len(got) == 0 || slices.ContainsFunc(got, func(name string) bool {
+		return strings.HasPrefix(name, "eth") || strings.HasPrefix(name, "en")
+	}) {
+		t.Errorf("interfaces %q", got)
+	}
+}
+
+func checkLogsRotated(t *testing.T, al *allocation) {
+	al.awaitStatus("complete")
+	files, err := filepath.Glob(filepath.Join(al.dir(), "alloc", "logs", "talks.stdout.*"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("log files %v, %v; want two", files, err)
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err != nil || info.Size() > 1<<20 {
+			t.Errorf("%s: %v, %v", file, info, err)
+		}
+	}
+	text, err := al.agent.cli("alloc", "logs", "-task", al.task, "-tail", "-n", "1", al.id)
+	if err != nil || !strings.HasSuffix(text, "line 300000\n") {
+		t.Errorf("the last line is %q, %v", text, err)
+	}
+}
+
+func checkLogsOff(t *testing.T, al *allocation) {
+	al.awaitStatus("complete")
+	if files, err := filepath.Glob(filepath.Join(al.dir(), "alloc", "logs", "talks.*")); err != nil || len(files) > 0 {
+		t.Errorf("log files %v, %v; want none", files, err)
+	}
+}
+
+func checkLimits(t *testing.T, al *allocation) {
+	hasMemoryCgroup(t, al)
+	attributes := al.attributes()
+	if got := attributes["limit.cgroup_memory_max_bytes"]; got != "40 MiB" {
+		t.Errorf("memory limit %q, want memory_max", got)
+	}
+	pid := attributes["pid"]
+	if got := strings.TrimSpace(readFile("/proc/" + pid + "/oom_score_adj")); got != "300" {
+		t.Errorf("oom_score_adj %q", got)
+	}
+	if executor := attributes["executor.pid"]; sharesCgroup(executor, pid) {
+		t.Error("the executor is charged to the task")
+	}
+}
+
+// sharesCgroup reports whether two processes are in the same group of a hierarchy that counts.
+func sharesCgroup(a, b string) bool {
+	theirs := strings.Split(readFile("/proc/"+b+"/cgroup"), "\n")
+	for line := range strings.Lines(readFile("/proc/" + a + "/cgroup")) {
+		line = strings.TrimSpace(line)
+		if strings.Contains(line, "memory") && slices.Contains(theirs, line) {
+			return true
+		}
+	}
+	return false
+}
+
+func checkCounts(t *testing.T, al *allocation) {
+	al.awaitLog("10\n")
+	followed, err := al.agent.cli("alloc", "logs", "-task", al.task, "-tail", "-n", "3", al.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(followed)
+	for i := 1; i < len(lines); i++ {
+		before, errBefore := strconv.Atoi(lines[i-1])
+		n, err := strconv.Atoi(lines[i])
+		if err != nil || errBefore != nil || n != before+1 {
+			t.Errorf("lines %q do not count", lines)
+		}
+	}
+}
+
+func checkBadConfig(t *testing.T, al *allocation) {
+	al.awaitStatus("failed")
+	al.awaitEvent("Failed Validation", "comand")
+}
