@@ -40,7 +40,7 @@ func commands() []*cobra.Command {
 // on stderr in one line. Cancelling ctx ends commands that wait for something.
 func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot()
-	root.SetArgs(args)
+	root.SetArgs(longDashes(args))
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
