@@ -24,6 +24,7 @@ const (
 // commands are all commands, in no order; each says its group.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
+		newAgent(),
 		newDiff(),
 		newDoctor(),
 		newExplain(),
