@@ -1,0 +1,247 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package client talks to an agent over HTTP: through its unix socket, which may do everything, or over TCP, where
+// the token decides. It knows the JSON of package api and nothing else of the agent, so that linking it costs little.
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Options say which agent and as whom.
+type Options struct {
+	// Address is unix:/path, http://host:port or https://host:port.
+	Address string
+	// Token is sent over every transport; empty for none.
+	Token string
+	// CAFile has the certificates that an https address is trusted by; empty for those of the system.
+	CAFile string
+}
+
+// Client asks one agent. Its methods may be called concurrently.
+type Client struct {
+	address string
+	base    url.URL
+	token   string
+	http    *http.Client
+}
+
+// Bounds on one answer, streams aside.
+const (
+	maxAnswer = 64 << 20
+	maxError  = 64 << 10
+	timeout   = 30 * time.Second
+)
+
+// ErrUnreachable is wrapped where no agent answers at the address.
+var ErrUnreachable = errors.New("no agent answers")
+
+// StatusError is an answer that is not a success.
+type StatusError struct {
+	// Status is HTTP's.
+	Status int
+	// Text is the agent's own; it can have several lines.
+	Text string
+}
+
+// Error returns the agent's text.
+func (e *StatusError) Error() string {
+	if e.Text == "" {
+		return fmt.Sprintf("the agent answered %d %s", e.Status, http.StatusText(e.Status))
+	}
+	return e.Text
+}
+
+// IsNotFound reports whether the agent says that there is no such thing.
+func IsNotFound(err error) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && status.Status == http.StatusNotFound
+}
+
+// New returns a client that has not connected yet.
+func New(o Options) (*Client, error) {
+	c := &Client{address: o.Address, token: o.Token}
+	transport := &http.Transport{MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, DisableCompression: true}
+	if path, ok := strings.CutPrefix(o.Address, "unix:"); ok {
+		if path = "/" + strings.TrimLeft(path, "/"); path == "/" {
+			return nil, fmt.Errorf("address %q has no path", o.Address)
+		}
+		c.base = url.URL{Scheme: "http", Host: "localhost"}
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}
+	} else {
+		base, err := url.Parse(o.Address)
+		if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+			return nil, fmt.Errorf("address %q is neither unix:/path nor http://host:port nor https://host:port", o.Address)
+		}
+		c.base = url.URL{Scheme: base.Scheme, Host: base.Host}
+	}
+	if o.CAFile != "" {
+		roots, err := readRoots(o.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	}
+	c.http = &http.Client{Transport: transport}
+	return c, nil
+}
+
+func readRoots(path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read certificates: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("read certificates: %s has none in PEM form", path)
+	}
+	return roots, nil
+}
+
+// Close gives up the connections that wait for further requests.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Address is where the agent is, as it was given to New.
+func (c *Client) Address() string { return c.address }
+
+// Answer is what the agent said.
+type Answer[T any] struct {
+	Value T
+	// JSON is the answer as it came.
+	JSON json.RawMessage
+	// Index is that of the agent's newest event when it answered: what Wait begins behind.
+	Index uint64
+}
+
+// Wait lets the agent hold an answer back until something happened after Index, at most For. The zero value waits
+// for nothing.
+type Wait struct {
+	Index uint64
+	For   time.Duration
+}
+
+func (w Wait) add(query url.Values) url.Values {
+	if w.For > 0 {
+		query.Set("index", strconv.FormatUint(w.Index, 10))
+		query.Set("wait", w.For.String())
+	}
+	return query
+}
+
+// call is one request.
+type call struct {
+	method string
+	path   string
+	query  url.Values
+	body   any
+	// patience is how long the answer may take beyond what is usual.
+	patience time.Duration
+}
+
+// get asks for a value.
+func get[T any](ctx context.Context, c *Client, path string, query url.Values) (Answer[T], error) {
+	return do[T](ctx, c, call{method: http.MethodGet, path: path, query: query})
+}
+
+// do makes a request and decodes the answer.
+func do[T any](ctx context.Context, c *Client, r call) (answer Answer[T], err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout+r.patience)
+	defer cancel()
+	response, err := c.send(ctx, r)
+	if err != nil {
+		return answer, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err != nil {
+		return answer, fmt.Errorf("read answer of %s: %w", r.path, err)
+	}
+	if len(text) > maxAnswer {
+		return answer, fmt.Errorf("read answer of %s: more than %d bytes", r.path, maxAnswer)
+	}
+	if err := json.Unmarshal(text, &answer.Value); err != nil {
+		return answer, fmt.Errorf("read answer of %s: %w", r.path, err)
+	}
+	answer.JSON = text
+	answer.Index, _ = strconv.ParseUint(response.Header.Get("X-Nomad-Index"), 10, 64) // absent is no index
+	return answer, nil
+}
+
+// send makes a request; the caller closes the body. Answers that are no success are a StatusError.
+func (c *Client) send(ctx context.Context, r call) (*http.Response, error) {
+	target := c.base
+	target.RawPath, target.RawQuery = r.path, r.query.Encode()
+	target.Path, _ = url.PathUnescape(r.path) // pathOf escaped it
+	var body io.Reader
+	if r.body != nil {
+		text, err := json.Marshal(r.body)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(text)
+	}
+	request, err := http.NewRequestWithContext(ctx, r.method, target.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	c.sign(request.Header)
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	if response.StatusCode/100 != 2 {
+		defer response.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(response.Body, maxError)) // what came of it is better than nothing
+		return nil, &StatusError{response.StatusCode, strings.TrimSpace(string(text))}
+	}
+	return response, nil
+}
+
+// sign adds the token.
+func (c *Client) sign(header http.Header) {
+	if c.token != "" {
+		header.Set("X-Nomad-Token", c.token)
+	}
+}
+
+// unreachable says where nobody answered. The URL that net/http puts before its errors is of no use to anybody whose
+// agent is behind a socket.
+func (c *Client) unreachable(ctx context.Context, err error) error {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err
+	}
+	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w at %s: %w", ErrUnreachable, c.address, err)
+}
+
+// pathOf joins words to a path; each is escaped.
+func pathOf(words ...string) string {
+	var b strings.Builder
+	for _, word := range words {
+		b.WriteByte('/')
+		b.WriteString(url.PathEscape(word))
+	}
+	return b.String()
+}

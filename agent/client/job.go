@@ -1,0 +1,131 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// JobStub is a line of the list of jobs.
+type JobStub struct {
+	ID, Name, Namespace, Type, Status string
+	Priority                          int
+	Stop                              bool
+	Version                           uint64
+	// SubmitTime is in nanoseconds since 1970.
+	SubmitTime int64
+	JobSummary struct{ Summary map[string]GroupSummary }
+}
+
+// GroupSummary counts a group's allocations.
+type GroupSummary struct {
+	Queued, Complete, Failed, Running, Starting, Lost, Unknown int
+}
+
+// Job is a job as its file says, and what became of it.
+type Job struct {
+	ID, Name, Namespace, Type, Status string
+	Priority                          int
+	Stop                              bool
+	Version                           uint64
+	// SubmitTime is in nanoseconds since 1970.
+	SubmitTime int64
+	TaskGroups []Group
+}
+
+// Group is a set of tasks that are started together, Count times.
+type Group struct {
+	Name  string
+	Count int
+	Tasks []Task
+}
+
+// Task is one command.
+type Task struct {
+	Name, Driver string
+	Resources    Resources
+	Lifecycle    *struct {
+		Hook    string
+		Sidecar bool
+	}
+}
+
+// Resources are what a task is promised: MHz, or whole cores, and MiB.
+type Resources struct {
+	CPU, Cores, MemoryMB, MemoryMaxMB int
+}
+
+// Source is a job file.
+type Source struct {
+	// Text is HCL, Filename is for messages.
+	Text     string `json:"Source"`
+	Filename string
+	// Variables are the values of input variables, by name.
+	Variables map[string]string `json:",omitempty"`
+}
+
+// Registration is what came of running a job file.
+type Registration struct {
+	Warnings string
+	Tacho    struct {
+		JobID   string
+		Version uint64
+		// Changed is false where the job ran already as the file says.
+		Changed bool
+	}
+}
+
+// Validation says what is wrong with a job file.
+type Validation struct {
+	// ValidationErrors have file, line and column each; empty for a good file.
+	ValidationErrors []string
+	Warnings         string
+}
+
+// registering may take long: templates are read, drivers asked.
+const registering = time.Minute
+
+// Jobs lists the jobs whose id begins with prefix.
+func (c *Client) Jobs(ctx context.Context, prefix string) (Answer[[]JobStub], error) {
+	query := url.Values{}
+	if prefix != "" {
+		query.Set("prefix", prefix)
+	}
+	return get[[]JobStub](ctx, c, "/v1/jobs", query)
+}
+
+// Job returns a job by its exact id.
+func (c *Client) Job(ctx context.Context, id string) (Answer[Job], error) {
+	return get[Job](ctx, c, pathOf("v1", "job", id), nil)
+}
+
+// RunJob registers a job file, and starts what it asks for.
+func (c *Client) RunJob(ctx context.Context, source Source) (Answer[Registration], error) {
+	return do[Registration](ctx, c, call{method: http.MethodPut, path: "/v1/jobs", body: source, patience: registering})
+}
+
+// ValidateJob checks a job file and changes nothing.
+func (c *Client) ValidateJob(ctx context.Context, source Source) (Answer[Validation], error) {
+	return do[Validation](ctx, c, call{method: http.MethodPut, path: "/v1/validate/job", body: source, patience: registering})
+}
+
+// StopJob stops a job's allocations; with purge the job is forgotten too.
+func (c *Client) StopJob(ctx context.Context, id string, purge bool) error {
+	query := url.Values{}
+	if purge {
+		query.Set("purge", "true")
+	}
+	_, err := do[any](ctx, c, call{method: http.MethodDelete, path: pathOf("v1", "job", id), query: query})
+	return err
+}
+
+// JobAllocations lists a job's allocations, newest first.
+func (c *Client) JobAllocations(ctx context.Context, id string, w Wait) (Answer[[]Allocation], error) {
+	return do[[]Allocation](ctx, c, call{
+		method: http.MethodGet, path: pathOf("v1", "job", id, "allocations"), query: w.add(url.Values{}), patience: w.For,
+	})
+}
