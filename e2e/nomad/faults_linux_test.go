@@ -1,0 +1,202 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// kills is how often a process is killed in one test.
+const kills = 5
+
+// TestPluginKilled kills the plugin again and again while a task counts to its log.
+func TestPluginKilled(t *testing.T) {
+	a := start(t, true)
+	al := a.submit("counts")
+	al.awaitLog("10\n")
+	before := al.attributes()
+	total := al.cpuTotal()
+	for range kills {
+		plugin := a.pluginProcess()
+		if err := syscall.Kill(plugin, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		a.await("another plugin", 30*time.Second, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
+		a.await("counters that go on", 30*time.Second, func() bool { return al.cpuTotal() > 0 })
+		if now := al.cpuTotal(); now < total {
+			t.Errorf("CPU seconds went down from %f to %f", total, now)
+		} else {
+			total = now
+		}
+	}
+	al.checkUndisturbed(before["pid"])
+}
+
+// TestAgentKilled kills the agent again and again, and once the plugin with it.
+func TestAgentKilled(t *testing.T) {
+	a := start(t, false)
+	al := a.submit("counts")
+	al.awaitLog("10\n")
+	before := al.attributes()
+	for i := range kills {
+		plugin := a.pluginProcess()
+		a.kill()
+		if i == kills-1 {
+			if err := syscall.Kill(plugin, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		count := al.count()
+		a.run()
+		a.await("counting", 30*time.Second, func() bool { return al.count() > count })
+	}
+	al.checkUndisturbed(before["pid"])
+}
+
+// TestExecutorKilled kills the executor of a task: the task goes with it, and its end says so.
+func TestExecutorKilled(t *testing.T) {
+	a := start(t, true)
+	al := a.submit("counts")
+	al.awaitLog("10\n")
+	attributes := al.attributes()
+	executor, err := strconv.Atoi(attributes["executor.pid"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(executor, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	a.await("end of the task", 5*time.Second, func() bool { return !runs(attributes["pid"]) })
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("the task outlived its executor for %s", took)
+	}
+	al.awaitEvent("Terminated", "executor_lost")
+}
+
+// TestBinaryReplaced puts another binary in the place of the running one, as an upgrade does: tasks go on, and a
+// plugin that is started from it serves them.
+func TestBinaryReplaced(t *testing.T) {
+	a := start(t, true)
+	al := a.submit("counts")
+	al.awaitLog("10\n")
+	before := al.attributes()
+	path := filepath.Join(a.dir, "plugins", "tacho")
+	a.copyFile(path, path+".new")
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	plugin := a.pluginProcess()
+	if err := syscall.Kill(plugin, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	a.await("another plugin", 30*time.Second, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
+	al.awaitEvent("Driver", "recovered")
+	al.checkUndisturbed(before["pid"])
+}
+
+// pluginProcess is the agent's plugin, 0 while there is none.
+func (a *agent) pluginProcess() int {
+	stats, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for _, exe := range stats {
+		target, err := os.Readlink(exe)
+		if err != nil || strings.TrimSuffix(target, " (deleted)") != filepath.Join(a.dir, "plugins", "tacho") {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(exe)))
+		// An executor has an argument, a plugin none.
+		if err == nil && strings.Count(readFile("/proc/"+strconv.Itoa(pid)+"/cmdline"), "\x00") == 1 {
+			return pid
+		}
+	}
+	return 0
+}
+
+// cpuTotal is the task's CPU time by our plugin's own endpoint, 0 while nobody answers there.
+func (al *allocation) cpuTotal() float64 {
+	page, err := al.agent.read("http://" + al.agent.metrics + "/metrics")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(page)) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), "} "); strings.HasPrefix(name, "tacho_task_cpu_seconds_total{alloc_id=\""+al.id) {
+			seconds, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				al.agent.t.Fatal(err)
+			}
+			return seconds
+		}
+	}
+	return 0
+}
+
+// count is how far the task has counted, by the file that it keeps.
+func (al *allocation) count() int {
+	n, err := strconv.Atoi(strings.TrimSpace(readFile(filepath.Join(al.dir(), al.task, "local", "count"))))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// checkUndisturbed looks whether the same process still counts, was never restarted, and has every number in its log.
+func (al *allocation) checkUndisturbed(pid string) {
+	t := al.agent.t
+	t.Helper()
+	count := al.count()
+	al.agent.await("counting", 30*time.Second, func() bool { return al.count() > count+10 })
+	if !runs(pid) {
+		t.Errorf("process %s of the task is gone", pid)
+	}
+	if state := al.state().TaskStates[al.task]; state.Restarts != 0 || state.State != "running" {
+		t.Errorf("the task is %s after %d restarts", state.State, state.Restarts)
+	}
+	count = al.count()
+	// A line is on its way for a moment.
+	var lines []string
+	al.agent.await("all lines in the log", 10*time.Second, func() bool {
+		lines = al.logLines()
+		return len(lines) >= count
+	})
+	for i, line := range lines {
+		if line != strconv.Itoa(i+1) {
+			t.Fatalf("line %d of the log is %q", i+1, line)
+		}
+	}
+}
+
+// logLines are all whole lines of the task's log files.
+func (al *allocation) logLines() []string {
+	t := al.agent.t
+	t.Helper()
+	var text strings.Builder
+	for n := 0; ; n++ {
+		content, err := os.ReadFile(filepath.Join(al.dir(), "alloc", "logs", al.task+".stdout."+strconv.Itoa(n)))
+		if errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.Write(content)
+	}
+	whole := text.String()
+	return strings.Fields(whole[:strings.LastIndexByte(whole, '\n')+1])
+}
+
+// runs reports whether a process lives; a zombie does not.
+func runs(pid string) bool {
+	_, rest, found := strings.Cut(readFile("/proc/"+pid+"/stat"), ") ")
+	return found && !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+}
