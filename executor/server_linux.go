@@ -20,6 +20,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // minInterval bounds what one caller can cost.
@@ -230,8 +231,13 @@ func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamin
 		case <-ctx.Done():
 		}
 	}()
+	var last *procstats.Sample
 	ticks(ctx, interval, func() bool {
 		s := t.sampler.get(interval/2, request.GetRows())
+		if s == last {
+			return true // the stream began shortly before this tick
+		}
+		last = s
 		err = stream.Send(&proto.SampleResponse{Sample: wire.FromSample(s, request.GetRows())})
 		return err == nil
 	})

@@ -62,17 +62,19 @@ func TestStatsCadence(t *testing.T) {
 	if took := time.Since(began); took > interval {
 		t.Errorf("the first sample came after %s", took)
 	}
-	last := first
+	last, late := first, 0
 	for range 10 {
 		s := receive(t, stream)
 		if s.Mono <= last.Mono {
 			t.Errorf("a sample at %s comes after one at %s", s.Mono, last.Mono)
 		}
-		late := s.Mono % interval
-		if late > interval/2 {
-			t.Errorf("a sample %s after its tick", late)
+		if s.Mono%interval > interval/4 {
+			late++ // the machine may be busy
 		}
 		last = s
+	}
+	if late > 3 {
+		t.Errorf("%d of ten samples were taken long after their ticks", late)
 	}
 	if span := last.Mono - first.Mono; span < 9*interval || span > 20*interval {
 		t.Errorf("ten intervals of %s took %s", interval, span)
