@@ -38,12 +38,14 @@ type plan struct {
 	Before []string
 	Parent string
 	Limits Limits
+	// Become is a program that is executed in place of the rest.
+	Become []string
 	// Empty starts nothing in the groups.
 	Empty bool
 	// Visit enters groups as if there were no clone3.
 	Visit bool
-	// Scope asks a systemd for the place, whether one runs the system or not.
-	Scope bool
+	// Scope asks a systemd for a scope, for so long, and makes no group in it.
+	Scope time.Duration
 }
 
 // outcome is what came of it.
@@ -95,6 +97,9 @@ func (p plan) carryOut() (*outcome, error) {
 		return nil, p.prepare()
 	}
 	host := procstats.HostFS()
+	if p.Scope > 0 {
+		return p.enterScope(host)
+	}
 	g, err := Create(Options{FS: host, ID: fmt.Sprint(os.Getpid()), Parent: p.Parent, Cpuset: p.Limits.Cpuset != ""})
 	if err != nil {
 		return &outcome{Error: err.Error()}, nil
@@ -115,6 +120,19 @@ func (p plan) carryOut() (*outcome, error) {
 		return nil, err
 	}
 	home, err := os.ReadFile("/proc/thread-self/cgroup")
+	result.Home = string(home)
+	return result, err
+}
+
+func (p plan) enterScope(host procstats.FS) (*outcome, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), p.Scope)
+	defer cancel()
+	s, err := newScope(ctx, Options{FS: host, ID: fmt.Sprint(os.Getpid())})
+	result := &outcome{Group: procstats.Cgroup{V2: filepath.Join(s.parent, s.task)}}
+	if err != nil {
+		result.Error = err.Error()
+	}
+	home, err := os.ReadFile("/proc/self/cgroup")
 	result.Home = string(home)
 	return result, err
 }
@@ -188,6 +206,10 @@ func (p plan) prepare() error {
 			err = unix.Unshare(unix.CLONE_NEWCGROUP)
 		case "new-mounts":
 			err = remountCgroups()
+		case "container":
+			err = containerMounts()
+		case "cgroup-namespace-of-init":
+			err = joinCgroupNamespace()
 		case "no-clone3":
 			err = deny(unix.SYS_CLONE3)
 		default:
@@ -196,6 +218,9 @@ func (p plan) prepare() error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", step, err)
 		}
+	}
+	if len(p.Become) > 0 {
+		return unix.Exec(p.Become[0], p.Become, os.Environ())
 	}
 	p.Before = nil
 	text, err := json.Marshal(p)
@@ -264,6 +289,23 @@ func deny(call uint32) error {
 // test), with the environment added.
 func execute(t *testing.T, p plan, uid int, path string, env ...string) *outcome {
 	t.Helper()
+	cmd := p.command(t, uid, env)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	startIn(t, cmd, path)
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, stderr.String())
+	}
+	result := &outcome{}
+	if err := json.Unmarshal(stdout.Bytes(), result); err != nil {
+		t.Fatalf("%v\n%s", err, stdout.String())
+	}
+	return result
+}
+
+// command is this binary that carries out the plan.
+func (p plan) command(t *testing.T, uid int, env []string) *exec.Cmd {
+	t.Helper()
 	text, err := json.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
@@ -283,17 +325,7 @@ func execute(t *testing.T, p plan, uid int, path string, env ...string) *outcome
 	if uid != os.Geteuid() {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
 	}
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	startIn(t, cmd, path)
-	if err := cmd.Wait(); err != nil {
-		t.Fatalf("%v\n%s", err, stderr.String())
-	}
-	result := &outcome{}
-	if err := json.Unmarshal(stdout.Bytes(), result); err != nil {
-		t.Fatalf("%v\n%s", err, stdout.String())
-	}
-	return result
+	return cmd
 }
 
 // startIn starts a command in the groups at a path of all hierarchies.

@@ -31,14 +31,14 @@ func enterScope(o Options) (scope, error) {
 	if !systemdRuns() {
 		return scope{}, errNoSystemd
 	}
-	return newScope(o)
-}
-
-// newScope has a scope made, with this process in it.
-func newScope(o Options) (scope, error) {
 	// systemd answers in milliseconds; a bus that hangs must not hold up the task.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	return newScope(ctx, o)
+}
+
+// newScope has a scope made, with this process in it.
+func newScope(ctx context.Context, o Options) (scope, error) {
 	bus, err := connectSystemd(ctx)
 	if err != nil {
 		return scope{}, fmt.Errorf("connect to systemd: %w", err)

@@ -1,0 +1,284 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cgroup
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const systemd = "/lib/systemd/systemd"
+
+// machine is a systemd that runs a container of its own: PID 1 of a PID namespace, in the root of a cgroup namespace.
+type machine struct {
+	path string // of its root within the hierarchy
+	cmd  *exec.Cmd
+	log  bytes.Buffer
+}
+
+// startSystemd boots a container.
+func startSystemd(t *testing.T) *machine {
+	t.Helper()
+	needRoot(t)
+	if layout(t) != "v2" {
+		t.Skip("systemd takes v1 hierarchies as a whole: it is started on v2 only")
+	}
+	if _, err := os.Stat(systemd); err != nil {
+		t.Skipf("systemd is not installed here: %v", err)
+	}
+	enableInRoot(t)
+	m := &machine{path: newPath(t, "/machine")}
+	p := plan{
+		Before: []string{"cgroup-namespace", "new-mounts", "container"},
+		Become: []string{systemd, "--system", "--log-target=console", "--show-status=no"},
+	}
+	m.cmd = p.command(t, 0, []string{"container=test", "PATH=/usr/bin:/bin"})
+	m.cmd.Stdout, m.cmd.Stderr = &m.log, &m.log
+	m.cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
+	startIn(t, m.cmd, m.path)
+	ended := make(chan error, 1)
+	go func() { ended <- m.cmd.Wait() }()
+	t.Cleanup(func() {
+		// All of its PID namespace ends with it.
+		_ = m.cmd.Process.Kill()
+		<-ended
+	})
+	// The socket by which it is reached without a bus.
+	awaitFile(t, fmt.Sprintf("/proc/%d/root/run/systemd/private", m.cmd.Process.Pid), ended, &m.log)
+	return m
+}
+
+// awaitFile waits until a manager has made a file.
+func awaitFile(t *testing.T, path string, ended chan error, log *bytes.Buffer) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(time.Minute); ; {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("systemd ended: %v\n%s", err, log.String())
+		case <-deadline:
+			t.Fatalf("systemd does not come up\n%s", log.String())
+		}
+	}
+}
+
+// containerMounts makes the file systems of a container, and the one unit that systemd cannot do without.
+func containerMounts() error {
+	const units = "/run/systemd/system"
+	return errors.Join(
+		unix.Mount("proc", "/proc", "proc", 0, ""),
+		unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=0755"),
+		os.MkdirAll(units, 0o755),
+		os.WriteFile(filepath.Join(units, "default.target"), []byte("[Unit]\nDefaultDependencies=no\n"), 0o644),
+	)
+}
+
+// execute carries a plan out as root within the machine, beside its units.
+func (m *machine) execute(t *testing.T, p plan) *outcome {
+	t.Helper()
+	path := m.path + "/visitor"
+	if err := os.MkdirAll(filepath.Join(roots(t)[""], path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	group, err := os.Open(filepath.Join(roots(t)[""], path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer group.Close()
+	// Done from within the group: nothing is started across the border of a namespace.
+	p.Before = []string{"cgroup-namespace-of-init"}
+	cmd := p.command(t, 0, nil)
+	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.Fd())
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	started := make(chan error)
+	go func() {
+		// Without an unlock the thread, which is in foreign namespaces, ends with the goroutine.
+		runtime.LockOSThread()
+		err := m.enter()
+		if err == nil {
+			err = cmd.Start()
+		}
+		started <- err
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s\nsystemd:\n%s", err, stderr.String(), m.log.String())
+	}
+	result := &outcome{}
+	if err := json.Unmarshal(stdout.Bytes(), result); err != nil {
+		t.Fatalf("%v\n%s", err, stdout.String())
+	}
+	return result
+}
+
+// enter puts what this thread forks into the machine's namespaces.
+func (m *machine) enter() error {
+	// A thread that shares its root and working directory with others cannot change its mounts.
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return err
+	}
+	var files []*os.File
+	for _, kind := range []string{"pid", "mnt"} {
+		file, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", m.cmd.Process.Pid, kind))
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		files = append(files, file)
+	}
+	for _, file := range files {
+		if err := unix.Setns(int(file.Fd()), 0); err != nil {
+			return fmt.Errorf("%s: %w", file.Name(), err)
+		}
+	}
+	return nil
+}
+
+func joinCgroupNamespace() error {
+	file, err := os.Open("/proc/1/ns/cgroup")
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return unix.Setns(int(file.Fd()), unix.CLONE_NEWCGROUP)
+}
+
+func TestCreateInSystemdScope(t *testing.T) {
+	m := startSystemd(t)
+	limit := int64(64 << 20)
+	o := m.execute(t, plan{Limits: Limits{MemoryMax: &limit, PidsMax: new(int64(10)), CPUQuota: new(0.5), Cpuset: "0"}})
+	if o.Error != "" || o.Place != InScope || len(o.Notes) > 0 {
+		t.Fatalf("placed %s, %s, notes %q\nsystemd:\n%s", o.Place, o.Error, o.Notes, m.log.String())
+	}
+	o.isIn(t)
+	scope := filepath.Dir(o.Group.V2)
+	if !strings.HasPrefix(scope, filepath.Join(roots(t)[""], "system.slice/tacho-")) || filepath.Base(o.Group.V2) != "task" {
+		t.Errorf("the group is %s", o.Group.V2)
+	}
+	if !strings.Contains(o.Home, strings.TrimPrefix(scope, roots(t)[""])+"/executor\n") {
+		t.Errorf("the executor is in\n%s", o.Home)
+	}
+	o.holds(t, "cgroup_memory_max_bytes", float64(limit), float64(limit), "own")
+	o.holds(t, "cgroup_cpu_quota_cores", 0.5, 0.5, "own")
+	// systemd takes the scope away when its last process has ended.
+	inside := strings.Replace(scope, roots(t)[""], filepath.Join(roots(t)[""], m.path), 1)
+	gone := func() bool { _, err := os.Stat(inside); return err != nil }
+	for range 500 {
+		if gone() {
+			return
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	t.Errorf("%s is still there, with %v", inside, slices.Collect(strings.Lines(string(mustRead(inside)))))
+}
+
+func mustRead(dir string) []byte {
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return text
+}
+
+// TestCreateInScopeOfUserManager is about a user without privileges whose own systemd was given a part of the hierarchy.
+func TestCreateInScopeOfUserManager(t *testing.T) {
+	needRoot(t)
+	if _, err := os.Stat(systemd); err != nil || layout(t) != "v2" {
+		t.Skipf("it takes systemd and cgroup v2 alone: %v", err)
+	}
+	// Where systemd is not the init, its user manager does not start.
+	if err := os.Mkdir("/run/systemd", 0o755); err != nil {
+		t.Skipf("there is a systemd here already: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll("/run/systemd"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Mkdir("/run/systemd/system", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	enableInRoot(t)
+	path := newPath(t, "/user")
+	for _, leaf := range []string{"/manager", "/session"} {
+		if err := os.Mkdir(filepath.Join(roots(t)[""], path+leaf), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		give(t, path+leaf, nobody)
+	}
+	give(t, path, nobody)
+	for _, controller := range []string{"memory", "pids"} {
+		if err := write(filepath.Join(roots(t)[""], path), subtreeControl, "+"+controller); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtimeDir := userManager(t, path+"/manager")
+	limit := int64(64 << 20)
+	o := execute(t, plan{Limits: Limits{MemoryMax: &limit}}, nobody, path+"/session", "XDG_RUNTIME_DIR="+runtimeDir)
+	if o.Error != "" || o.Place != InScope || !noted(o.Notes, "without cpu, io") {
+		t.Fatalf("placed %s in %s, %s, notes %q", o.Place, o.Group.V2, o.Error, o.Notes)
+	}
+	o.isIn(t)
+	o.holds(t, "cgroup_memory_max_bytes", float64(limit), float64(limit), "own")
+	if !strings.HasPrefix(o.Group.V2, filepath.Join(roots(t)[""], path, "manager")+"/") {
+		t.Errorf("the group is %s", o.Group.V2)
+	}
+}
+
+// userManager starts a systemd for the user nobody in a group and returns its XDG_RUNTIME_DIR.
+func userManager(t *testing.T, path string) (runtimeDir string) {
+	t.Helper()
+	runtimeDir, err := os.MkdirTemp("", "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(runtimeDir); err != nil {
+			t.Error(err)
+		}
+	})
+	units := filepath.Join(runtimeDir, "systemd/user")
+	err = errors.Join(os.MkdirAll(units, 0o755), os.Chown(runtimeDir, nobody, nobody),
+		os.Chown(filepath.Join(runtimeDir, "systemd"), nobody, nobody), os.Chown(units, nobody, nobody),
+		os.WriteFile(filepath.Join(units, "default.target"), []byte("[Unit]\nDefaultDependencies=no\n"), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(systemd, "--user", "--log-target=console")
+	cmd.Env = []string{"XDG_RUNTIME_DIR=" + runtimeDir, "HOME=" + runtimeDir, "PATH=/usr/bin:/bin"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Setsid: true}
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	startIn(t, cmd, path)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	})
+	awaitFile(t, filepath.Join(runtimeDir, "systemd/private"), ended, &log)
+	return runtimeDir
+}
