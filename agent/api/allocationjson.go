@@ -4,8 +4,10 @@
 package api
 
 import (
-	"fmt"
 	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
@@ -118,7 +120,7 @@ func newAllocationJSON(a *allocation.Allocation, trusted bool) *allocationJSON {
 	shown := &allocationJSON{
 		ID: a.ID, Name: a.Name, Namespace: a.Namespace, NodeID: a.NodeID, NodeName: a.NodeName,
 		JobID: a.JobID, JobType: a.JobType, JobVersion: a.JobVersion, TaskGroup: a.Group,
-		EvalID:    stableID(string(registered), a.Namespace, a.JobID, fmt.Sprint(a.JobVersion), fmt.Sprint(a.CreateTime.UnixNano())),
+		EvalID:    versionID(registered, a.Namespace, a.JobID, a.JobVersion),
 		Resources: &resourcesJSON{}, TaskResources: map[string]resourcesJSON{},
 		AllocatedResources: &allocatedJSON{Tasks: map[string]allocatedTask{}},
 		DesiredStatus:      a.DesiredStatus, ClientStatus: string(a.ClientStatus),
@@ -171,12 +173,32 @@ func newTaskState(t *allocation.Task, trusted bool) *taskState {
 	return shown
 }
 
-// newTaskEvent returns an event; without trust its type and time, because messages can have commands in them.
+// hidden stands for a message. Empty would not do: clients make one up then.
+const hidden = "(shown over the unix socket and with the token)"
+
+// newTaskEvent returns an event. Messages can have commands in them: without trust only exits are told.
 func newTaskEvent(e *allocation.Event, trusted bool) taskEvent {
 	shown := taskEvent{Type: string(e.Type), Time: e.Time.UnixNano(), Details: map[string]string{}}
-	if trusted {
-		shown.Message, shown.DisplayMessage = e.Message, e.Message
+	switch {
+	case trusted:
+		shown.Message = e.Message
 		maps.Copy(shown.Details, e.Details)
+	case e.Type == hook.EventTerminated && isExit(e.Message):
+		shown.Message = e.Message
+	case e.Message != "":
+		shown.Message = hidden
 	}
+	shown.DisplayMessage = shown.Message
 	return shown
+}
+
+// isExit reports whether a message has nothing but what hook.Exit says of an end that was seen.
+func isExit(message string) bool {
+	for word := range strings.FieldsSeq(message) {
+		word = strings.TrimSuffix(word, ",")
+		if _, err := strconv.Atoi(word); err != nil && !slices.Contains([]string{"exit", "code", "signal", "OOM", "killed"}, word) {
+			return false
+		}
+	}
+	return true
 }

@@ -41,7 +41,6 @@ func (s *Server) readAllocation(r *http.Request) (any, error) {
 	shown := newAllocationJSON(a, Trusted(r.Context()))
 	if j, err := s.agent.Job(a.JobID); err == nil {
 		shown.Job = newJobJSON(&j, Trusted(r.Context()))
-		shown.EvalID = evaluationID(registered, &j)
 	}
 	return shown, nil
 }

@@ -47,7 +47,11 @@ type evaluation struct {
 
 // evaluationID is the id of a decision over a job's present version.
 func evaluationID(t trigger, j *agent.JobStatus) string {
-	return stableID(string(t), j.Job.Namespace, j.Job.ID, fmt.Sprint(j.Version), fmt.Sprint(j.SubmitTime.UnixNano()))
+	return versionID(t, j.Job.Namespace, j.Job.ID, j.Version)
+}
+
+func versionID(t trigger, namespace, jobID string, version uint64) string {
+	return stableID(string(t), namespace, jobID, fmt.Sprint(version))
 }
 
 func stopID(a *allocation.Allocation) string { return stableID(string(allocStopped), a.ID) }
@@ -72,10 +76,7 @@ func (s *Server) evaluations() []*evaluation {
 	}
 	for _, a := range s.agent.Allocations() {
 		if j, ok := jobs[a.JobID]; ok && !j.Stopped && a.DesiredStatus == allocation.DesiredStop {
-			e := newEvaluation(allocStopped, &j)
-			e.ID, e.CreateIndex, e.ModifyIndex = stopID(a), a.ModifyIndex, a.ModifyIndex
-			e.CreateTime, e.ModifyTime = a.ModifyTime.UnixNano(), a.ModifyTime.UnixNano()
-			list = append(list, e)
+			list = append(list, newStop(a, &j))
 		}
 	}
 	return list
@@ -88,6 +89,13 @@ func newEvaluation(t trigger, j *agent.JobStatus) *evaluation {
 		CreateIndex: j.ModifyIndex, ModifyIndex: j.ModifyIndex,
 		CreateTime: j.SubmitTime.UnixNano(), ModifyTime: j.SubmitTime.UnixNano(),
 	}
+}
+
+func newStop(a *allocation.Allocation, j *agent.JobStatus) *evaluation {
+	e := newEvaluation(allocStopped, j)
+	e.ID, e.CreateIndex, e.ModifyIndex = stopID(a), a.ModifyIndex, a.ModifyIndex
+	e.CreateTime, e.ModifyTime = a.ModifyTime.UnixNano(), a.ModifyTime.UnixNano()
+	return e
 }
 
 // listEvaluations is GET /v1/evaluations.
@@ -109,13 +117,23 @@ func (s *Server) jobEvaluations(r *http.Request) (any, error) {
 	return slices.DeleteFunc(s.evaluations(), func(e *evaluation) bool { return e.JobID != j.Job.ID }), nil
 }
 
+// evaluation finds a decision by its id. One that was asked for is known at once, also while what it was about has
+// not got there yet.
 func (s *Server) evaluation(r *http.Request) (*evaluation, error) {
-	list := s.evaluations()
-	i := slices.IndexFunc(list, func(e *evaluation) bool { return e.ID == r.PathValue("id") })
-	if i < 0 {
-		return nil, notFound("evaluation not found: it was of a version of a job that is not kept any more, or never was")
+	id := r.PathValue("id")
+	for _, j := range s.agent.Jobs() {
+		for _, t := range []trigger{registered, deregistered} {
+			if evaluationID(t, &j) == id {
+				return newEvaluation(t, &j), nil
+			}
+		}
+		for _, a := range s.agent.Allocations() {
+			if a.JobID == j.Job.ID && stopID(a) == id {
+				return newStop(a, &j), nil
+			}
+		}
 	}
-	return list[i], nil
+	return nil, notFound("evaluation not found: it was of a version of a job that is not kept any more, or never was")
 }
 
 // readEvaluation is GET /v1/evaluation/ID.

@@ -3,6 +3,214 @@
 
 package api
 
-import "net/http"
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
 
-func (s *Server) exec(w http.ResponseWriter, r *http.Request) { s.notHere("later")(w, r) }
+	"github.com/coder/websocket"
+
+	"github.com/tachograph/tacho/driver"
+)
+
+// execInput is a message from Nomad's clients, api.ExecStreamingInput.
+type execInput struct {
+	Stdin   *execData `json:"stdin,omitempty"`
+	TTYSize *struct {
+		Height int `json:"height"`
+		Width  int `json:"width"`
+	} `json:"tty_size,omitempty"`
+}
+
+// execOutput is a message to them, api.ExecStreamingOutput.
+type execOutput struct {
+	Stdout *execData   `json:"stdout,omitempty"`
+	Stderr *execData   `json:"stderr,omitempty"`
+	Exited bool        `json:"exited,omitempty"`
+	Result *execResult `json:"result,omitempty"`
+}
+
+type execData struct {
+	Data  []byte `json:"data,omitempty"`
+	Close bool   `json:"close,omitempty"`
+}
+
+type execResult struct {
+	ExitCode int `json:"exit_code"`
+}
+
+// execHandshake is the first message of clients that cannot send headers: browsers.
+type execHandshake struct {
+	Version   int    `json:"version"`
+	AuthToken string `json:"auth_token"`
+}
+
+// handshakeWait bounds the time for the first message, and of sending any.
+const handshakeWait = 10 * time.Second
+
+// exec is GET /v1/client/allocation/ID/exec?task=&command=&tty=, a WebSocket.
+func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
+	handshake, err := flag(r, "ws_handshake")
+	if err == nil && !handshake && !Trusted(r.Context()) {
+		err = errUntrusted
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	ctx, end, err := s.begin(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	defer end()
+	// Accept refuses an Origin that is not the Host, which has been checked before.
+	conn, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		return // it has answered
+	}
+	defer conn.CloseNow() //nolint:errcheck // closed already, or broken
+	conn.SetReadLimit(1 << 20)
+	if err := s.runExec(ctx, conn, r, handshake); err != nil {
+		status := statusOf(err)
+		_ = conn.Close(websocket.StatusCode(4000+status), closeText(textOf(err)))
+		return
+	}
+	_ = conn.Close(websocket.StatusNormalClosure, "")
+}
+
+// closeText cuts a reason to what a close frame takes, RFC 6455, section 5.5.
+func closeText(text string) string { return text[:min(len(text), 120)] }
+
+func (s *Server) runExec(ctx context.Context, conn *websocket.Conn, r *http.Request, handshake bool) error {
+	if handshake {
+		if err := s.execHandshake(ctx, conn, r); err != nil {
+			return err
+		}
+	}
+	var command []string
+	if err := json.Unmarshal([]byte(r.URL.Query().Get("command")), &command); err != nil || len(command) == 0 {
+		return badRequest("command is a JSON list of words")
+	}
+	tty, err := flag(r, "tty")
+	if err != nil {
+		return err
+	}
+	a, err := s.allocation(r)
+	if err != nil {
+		return err
+	}
+	task, err := onlyTask(r, a)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := s.agent.ExecTask(ctx, a.ID, task, driver.ExecOptions{Command: command, TTY: tty})
+	if err != nil {
+		cancel()
+		return err
+	}
+	// Whoever ends first ends the other: the command's end closes the input's context, the client's the command's.
+	input := make(chan struct{})
+	go func() {
+		defer close(input)
+		defer cancel()
+		copyInput(ctx, conn, stream)
+	}()
+	err = copyOutput(ctx, conn, stream)
+	cancel()
+	<-input
+	return err
+}
+
+// execHandshake takes the token of a client that could not send it before.
+func (s *Server) execHandshake(ctx context.Context, conn *websocket.Conn, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(ctx, handshakeWait)
+	defer cancel()
+	_, text, err := conn.Read(ctx)
+	if err != nil {
+		return badRequest("no handshake")
+	}
+	var hello execHandshake
+	if err := json.Unmarshal(text, &hello); err != nil || hello.Version != 1 {
+		return badRequest("the handshake is not of version 1")
+	}
+	if Trusted(r.Context()) {
+		return nil
+	}
+	probe := &http.Request{Header: http.Header{"X-Nomad-Token": {hello.AuthToken}}}
+	trusted, err := s.checkToken(probe)
+	if err == nil && !trusted {
+		err = errUntrusted
+	}
+	return err
+}
+
+// copyInput passes on what the client types, until it goes away.
+func copyInput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStream) {
+	for {
+		_, text, err := conn.Read(ctx)
+		if err != nil {
+			return
+		}
+		var message execInput
+		if json.Unmarshal(text, &message) != nil {
+			return
+		}
+		if size := message.TTYSize; size != nil && stream.Resize(driver.TerminalSize{Rows: size.Height, Columns: size.Width}) != nil {
+			return
+		}
+		if in := message.Stdin; in != nil {
+			if len(in.Data) > 0 {
+				if _, err := stream.Write(in.Data); err != nil {
+					continue // the command does not read any more; its output may still come
+				}
+			}
+			if in.Close && stream.CloseWrite() != nil {
+				continue
+			}
+		}
+	}
+}
+
+// copyOutput passes on what the command writes, until its end.
+func copyOutput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStream) error {
+	for {
+		out, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var message execOutput
+		if len(out.Stdout) > 0 {
+			message.Stdout = &execData{Data: out.Stdout}
+		}
+		if len(out.Stderr) > 0 {
+			message.Stderr = &execData{Data: out.Stderr}
+		}
+		if out.Exit != nil {
+			if out.Exit.Err != nil {
+				return out.Exit.Err
+			}
+			message.Exited, message.Result = true, &execResult{out.Exit.Code}
+		}
+		if err := send(ctx, conn, &message); err != nil {
+			return nil // the client is gone: there is nobody to tell
+		}
+	}
+}
+
+func send(ctx context.Context, conn *websocket.Conn, message *execOutput) error {
+	text, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, handshakeWait)
+	defer cancel()
+	return conn.Write(ctx, websocket.MessageText, text)
+}

@@ -32,13 +32,15 @@ type resourceUsage struct {
 	DeviceStats []struct{}
 }
 
-// memoryStats are bytes. Only what stands in Measured is real.
+// memoryStats are bytes. Only what stands in Measured is real, and MappedFile where it is not 0: Nomad's command line
+// prints a column for every word in Measured, and a number only for those it knows.
 type memoryStats struct {
 	RSS, Cache, Swap, MappedFile, Usage, MaxUsage, KernelUsage, KernelMaxUsage uint64
 	Measured                                                                   []string
 }
 
-// cpuStats are percentages of one core, MHz, nanoseconds. Only what stands in Measured is real.
+// cpuStats are percentages of one core, MHz, nanoseconds. Only what stands in Measured is real, and TotalTicks where it
+// is not 0, for the reason above.
 type cpuStats struct {
 	SystemMode, UserMode, TotalTicks float64
 	ThrottledPeriods, ThrottledTime  uint64
@@ -87,14 +89,11 @@ func newAllocationUsage(usages map[string]allocation.Usage, publishing bool, rea
 	mapped, anyMapped := uint64(0), true
 	for name, u := range usages {
 		shown.Tacho.Tasks[name] = newTaskTacho(&u, now)
-		if u.Stats == nil {
-			continue
+		if u.Stats == nil || !u.Running || u.Reason != "" {
+			continue // an old reading is not what a task uses; it is in Tacho, with its age
 		}
 		task := newTaskUsage(&u)
 		shown.Tasks[name] = task
-		if !u.Running {
-			continue
-		}
 		shown.Timestamp = max(shown.Timestamp, task.Timestamp)
 		addUsage(&sum, &u.Stats.Aggregate, first)
 		first = false
@@ -104,7 +103,7 @@ func newAllocationUsage(usages map[string]allocation.Usage, publishing bool, rea
 	if !first {
 		shown.ResourceUsage = newResourceUsage(&sum)
 		if anyMapped {
-			shown.ResourceUsage.MemoryStats.setMapped(mapped)
+			shown.ResourceUsage.MemoryStats.MappedFile = mapped
 		}
 	}
 	return shown
@@ -118,7 +117,7 @@ func newTaskUsage(u *allocation.Usage) *taskUsage {
 		Pids: make(map[string]resourceUsage, len(u.Stats.ByPID)),
 	}
 	if file, ok := mappedFile(u); ok {
-		shown.ResourceUsage.MemoryStats.setMapped(file)
+		shown.ResourceUsage.MemoryStats.MappedFile = file
 	}
 	for pid, p := range u.Stats.ByPID {
 		shown.Pids[pid] = newResourceUsage(&p)
@@ -132,10 +131,6 @@ func mappedFile(u *allocation.Usage) (bytes uint64, ok bool) {
 	}
 	v, ok := u.Sample.Task.Number(procstats.CgroupMemoryFileMapped)
 	return uint64(v), ok
-}
-
-func (m *memoryStats) setMapped(bytes uint64) {
-	m.MappedFile, m.Measured = bytes, append(m.Measured, "Mapped File")
 }
 
 // newResourceUsage turns the driver's form into Nomad's JSON. What is not measured is 0 there, and not in Measured.
@@ -172,7 +167,7 @@ func newCPUStats(u *driver.CPUUsage) *cpuStats {
 		case driver.CPUUser:
 			shown.UserMode, shown.Measured = u.User, append(shown.Measured, "User Mode")
 		case driver.CPUTotalTicks:
-			shown.TotalTicks, shown.Measured = u.TotalTicks, append(shown.Measured, "Total Ticks")
+			shown.TotalTicks = u.TotalTicks
 		case driver.CPUThrottledPeriods:
 			shown.ThrottledPeriods, shown.Measured = u.ThrottledPeriods, append(shown.Measured, "Throttled Periods")
 		case driver.CPUThrottledTime:

@@ -1,0 +1,354 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/tachograph/tacho/agent"
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
+)
+
+const (
+	webID   = "11111111-2222-4333-8444-555555555555"
+	batchID = "11aaaaaa-2222-4333-8444-555555555555"
+	nodeID  = "99999999-8888-4777-8666-555555555555"
+	// secret stands in everything that only trusted callers may see.
+	secret = "hunter2"
+)
+
+// epoch is the fake's present.
+var epoch = time.Date(2026, 8, 12, 10, 0, 0, 0, time.UTC)
+
+// fakeAgent has a service that runs and a batch job that failed, and writes down what it is told to do.
+type fakeAgent struct {
+	mu         sync.Mutex
+	publishing bool
+	jobs       []agent.JobStatus
+	allocs     []*allocation.Allocation
+	logs       map[string]string
+	feed       *feed.Feed
+	calls      []string
+	err        error
+	port       int
+	exec       *fakeExec
+}
+
+func newFake() *fakeAgent {
+	f := &fakeAgent{publishing: true, logs: map[string]string{"web.stdout": "one\ntwo\nthree\n"}, feed: feed.New(100, 40), port: 4656}
+	web, batch := fakeJob("web", job.TypeService), fakeJob("nightly", job.TypeBatch)
+	f.jobs = []agent.JobStatus{
+		{Job: batch, Status: "dead", SubmitTime: epoch.Add(-2 * time.Hour), CreateIndex: 5, ModifyIndex: 9},
+		{Job: web, Version: 2, Status: "running", SubmitTime: epoch.Add(-time.Hour), CreateIndex: 10, ModifyIndex: 20},
+	}
+	f.allocs = []*allocation.Allocation{fakeAlloc(webID, web, true), fakeAlloc(batchID, batch, false)}
+	return f
+}
+
+func fakeJob(id, kind string) *job.Job {
+	return &job.Job{
+		ID: id, Name: id, Namespace: "default", Region: "global", Type: kind, Priority: 50, Datacenters: []string{"dc1"},
+		Meta: map[string]string{"owner": secret},
+		Groups: []*job.Group{{
+			Name: "cache", Count: 1, Meta: map[string]string{"x": secret},
+			Restart: job.Restart{Attempts: 2, Interval: 30 * time.Minute, Delay: 15 * time.Second, Mode: "fail"},
+			Tasks: []*job.Task{{
+				Name: "web", Driver: "tacho", User: secret, Config: map[string]any{"command": "/bin/" + secret},
+				Env: map[string]string{"PASSWORD": secret}, Meta: map[string]string{"y": secret},
+				Resources: job.Resources{CPU: 500, MemoryMB: 256}, KillTimeout: 5 * time.Second,
+				Templates: []*job.Template{{Data: secret, Destination: "local/x"}},
+			}},
+		}},
+		Source: job.Source{Filename: id + ".nomad.hcl", Text: "job \"" + id + "\" { # " + secret},
+	}
+}
+
+func fakeAlloc(id string, j *job.Job, running bool) *allocation.Allocation {
+	started := epoch.Add(-10 * time.Minute)
+	t := &allocation.Task{
+		Name: "web", Driver: "tacho", Resources: j.Groups[0].Tasks[0].Resources, RunID: "run-" + secret,
+		State: hook.State{Phase: hook.PhaseRunning, Restarts: 1, LastRestart: started, StartedAt: started},
+		Events: []allocation.Event{
+			{Type: hook.EventSetup, Time: started.Add(-time.Second), Message: "Building the folder of " + secret},
+			{Type: hook.EventTerminated, Time: started.Add(-time.Minute), Message: "lost: " + secret},
+			{Type: hook.EventStarted, Time: started, Message: "Started /bin/" + secret, Details: map[string]string{"command": secret}},
+		},
+		Attributes: map[string]string{"pid": "4711", "cgroup": "/sys/fs/cgroup/" + secret},
+	}
+	a := &allocation.Allocation{
+		ID: id, Namespace: "default", JobID: j.ID, JobType: j.Type, Group: "cache", Name: j.ID + ".cache[0]",
+		NodeID: nodeID, NodeName: "node1", ClientStatus: allocation.Running, Description: "Tasks are running " + secret,
+		DesiredStatus: allocation.DesiredRun, CreateTime: started.Add(-time.Minute), ModifyTime: started,
+		CreateIndex: 11, ModifyIndex: 21, Tasks: map[string]*allocation.Task{"web": t},
+	}
+	if !running {
+		end := epoch.Add(-5 * time.Minute)
+		a.ClientStatus = allocation.Failed
+		t.State.Phase, t.State.Failed, t.State.FinishedAt = hook.PhaseDead, true, end
+		t.State.Exit = &hook.Exit{Code: 137, Signal: 9, OOMKilled: true, At: end}
+		t.Events = append(t.Events, allocation.Event{Type: hook.EventTerminated, Time: end, Message: t.State.Exit.String()})
+	}
+	return a
+}
+
+// fakeUsage is a reading one second old.
+func fakeUsage(running bool) allocation.Usage {
+	at := procstats.Stamp{Mono: 1000 * time.Second, Wall: epoch.Add(-time.Second)}
+	s := &procstats.Sample{Stamp: at}
+	s.Sources[procstats.SourceCgroup], s.Sources[procstats.SourcePSI] = at, at
+	for id, v := range map[procstats.ID]float64{
+		procstats.CgroupCPUUsage: 12.5, procstats.CgroupCPUUser: 10, procstats.CgroupCPUSystem: 2.5,
+		procstats.CgroupMemoryCurrent: 64 << 20, procstats.CgroupMemoryPeak: 96 << 20, procstats.CgroupMemoryAnon: 32 << 20,
+		procstats.CgroupMemoryActiveFile: 1 << 20, procstats.CgroupMemoryInactiveFile: 15 << 20,
+		procstats.CgroupMemoryFileMapped: 4 << 20, procstats.CgroupMemoryEventsOOMKill: 3, procstats.PSIMemoryFull: 0.25,
+		procstats.PSIMemorySome: 0.5, procstats.TreeProcesses: 2, procstats.CgroupCPUWeight: 100,
+	} {
+		s.SetNumber(id, v)
+	}
+	s.SetAbsent(procstats.CgroupMemoryMax, procstats.ReasonNoLimit)
+	p := s.AddProcess(procstats.ProcessID{PID: 4711, Start: 12345})
+	p.PPID, p.Command = 1, "server"
+	p.Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 12))
+	before := s.Clone()
+	before.Mono, before.Wall = at.Mono-time.Second, at.Wall.Add(-time.Second)
+	before.Sources[procstats.SourceCgroup] = before.Stamp
+	before.SetNumber(procstats.CgroupCPUUsage, 12)
+	stats := &driver.TaskStats{
+		Timestamp: at.Wall, Sample: s,
+		Aggregate: driver.ResourceUsage{
+			CPU: driver.CPUUsage{
+				Percent: 50, System: 10, User: 40, TotalTicks: 1250,
+				Measured: []driver.CPUField{driver.CPUSystem, driver.CPUUser, driver.CPUTotalTicks, driver.CPUPercent},
+			},
+			Memory: driver.MemoryUsage{
+				RSS: 32 << 20, Cache: 16 << 20, Usage: 64 << 20, MaxUsage: 96 << 20,
+				Measured: []driver.MemoryField{driver.MemoryRSS, driver.MemoryCache, driver.MemoryUsageNow, driver.MemoryMaxUsage},
+			},
+		},
+		ByPID: map[string]driver.ResourceUsage{"4711": {CPU: driver.CPUUsage{Percent: 50, Measured: []driver.CPUField{driver.CPUPercent}}}},
+	}
+	return allocation.Usage{
+		Running: running, Stats: stats, Sample: s, Interval: time.Second, Backlogged: 1,
+		Headlines: procstats.Headlines(s, procstats.History{Previous: before, Elapsed: 10 * time.Minute}),
+	}
+}
+
+func (f *fakeAgent) note(format string, args ...any) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, fmt.Sprintf(format, args...))
+	return f.err
+}
+
+func (f *fakeAgent) called() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string(nil), f.calls...)
+}
+
+func (f *fakeAgent) Jobs() []agent.JobStatus { return f.jobs }
+
+func (f *fakeAgent) Job(id string) (agent.JobStatus, error) {
+	for _, j := range f.jobs {
+		if j.Job.ID == id {
+			return j, nil
+		}
+	}
+	return agent.JobStatus{}, fmt.Errorf("job %q: %w", id, allocation.ErrNotFound)
+}
+
+func (f *fakeAgent) Validate(_ context.Context, source job.Source) (*job.Job, error) {
+	if source.Text == "broken" {
+		return nil, hcl.Diagnostics{{
+			Severity: hcl.DiagError, Summary: "Unsupported block", Detail: "network is not carried out.",
+			Subject: &hcl.Range{Filename: source.Filename, Start: hcl.Pos{Line: 3, Column: 5}},
+		}}
+	}
+	return f.jobs[1].Job, nil
+}
+
+func (f *fakeAgent) RunJob(ctx context.Context, source job.Source) (agent.JobStatus, bool, error) {
+	if _, err := f.Validate(ctx, source); err != nil {
+		return agent.JobStatus{}, false, err
+	}
+	return f.jobs[1], true, f.note("run %s %v", source.Filename, source.Variables)
+}
+
+func (f *fakeAgent) StopJob(id string, purge bool) error { return f.note("stop job %s %v", id, purge) }
+
+func (f *fakeAgent) Allocations() []*allocation.Allocation { return f.allocs }
+
+func (f *fakeAgent) Allocation(prefix string) (*allocation.Allocation, error) {
+	ids := make([]string, len(f.allocs))
+	for i, a := range f.allocs {
+		ids[i] = a.ID
+	}
+	id, err := allocation.Find(ids, prefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range f.allocs {
+		if a.ID == id {
+			return a, nil
+		}
+	}
+	return nil, allocation.ErrNotFound
+}
+
+func (f *fakeAgent) StopAlloc(id string) error { return f.note("stop %s", id) }
+
+func (f *fakeAgent) RestartAlloc(id, task string) error { return f.note("restart %s %s", id, task) }
+
+func (f *fakeAgent) SignalAlloc(_ context.Context, id, task, signal string) error {
+	return f.note("signal %s %s %s", id, task, signal)
+}
+
+func (f *fakeAgent) Stats(id string) (map[string]allocation.Usage, error) {
+	if on, reason := f.Publishing(); !on {
+		return map[string]allocation.Usage{"web": {Running: id == webID, Reason: reason}}, nil
+	}
+	return map[string]allocation.Usage{"web": fakeUsage(id == webID)}, nil
+}
+
+func (f *fakeAgent) History(_, _ string, q history.Query) ([]history.Point, error) {
+	if err := f.note("history %v %v %v", q.Since.IsZero(), q.Until.IsZero(), q.Step); err != nil {
+		return nil, err
+	}
+	at := procstats.Stamp{Mono: time.Minute, Wall: epoch.Add(-time.Minute)}
+	return []history.Point{
+		{Stamp: at, Run: 1, Values: map[procstats.ID]float64{procstats.HeadlineCores: 0.5, procstats.CgroupCPUUsage: 12}},
+		{Stamp: at, Run: 1, Gap: history.GapAgent},
+	}, nil
+}
+
+func (f *fakeAgent) At(_, _ string, at time.Time) (history.Point, error) {
+	return history.Point{Stamp: procstats.Stamp{Wall: at}, Run: 1, Values: map[procstats.ID]float64{procstats.HeadlineMemory: 1024}}, nil
+}
+
+func (f *fakeAgent) Record(id, _ string) (*record.Record, error) {
+	if id != batchID {
+		return nil, fmt.Errorf("record: %w", allocation.ErrNotFound)
+	}
+	code, signal := 137, 9
+	return &record.Record{
+		SchemaVersion: "1", State: record.Exited, ID: "x", Command: []string{"/bin/" + secret}, Dir: "/" + secret, User: secret,
+		Message: secret, ExitCode: &code, Signal: &signal, StartedAt: epoch.Add(-10 * time.Minute), EndedAt: epoch,
+		Diagnosis: record.Diagnosis{Verdict: record.Signaled, Summary: "ended " + secret, Evidence: map[string]any{"x": secret}, OOMKilled: true},
+		Labels:    map[string]string{"x": secret}, Notes: []string{secret}, Host: record.Host{},
+	}, nil
+}
+
+func (f *fakeAgent) Publishing() (on bool, reason string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.publishing {
+		return false, "publish_allocation_metrics is off"
+	}
+	return true, ""
+}
+
+func (f *fakeAgent) LogFiles(_, task, stream string) ([]string, error) {
+	return []string{"/alloc/logs/" + task + "." + stream + ".0"}, nil
+}
+
+// logReader reads a log that may grow.
+type logReader struct {
+	f      *fakeAgent
+	key    string
+	offset int64
+}
+
+func (f *fakeAgent) OpenLog(_, task, stream string) (io.ReadSeekCloser, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.logs[task+"."+stream]; !ok {
+		return nil, fs.ErrNotExist
+	}
+	return &logReader{f: f, key: task + "." + stream}, nil
+}
+
+func (l *logReader) text() string {
+	l.f.mu.Lock()
+	defer l.f.mu.Unlock()
+	return l.f.logs[l.key]
+}
+
+func (l *logReader) Read(p []byte) (int, error) {
+	n, err := bytes.NewReader([]byte(l.text())).ReadAt(p, l.offset)
+	l.offset += int64(n)
+	return n, err
+}
+
+func (l *logReader) Seek(offset int64, whence int) (int64, error) {
+	if whence == io.SeekEnd {
+		offset += int64(len(l.text()))
+	}
+	l.offset = offset
+	return offset, nil
+}
+
+func (l *logReader) Close() error { return nil }
+
+func (f *fakeAgent) ExecTask(ctx context.Context, id, task string, o driver.ExecOptions) (driver.ExecStream, error) {
+	if err := f.note("exec %s %s %q %v", id, task, o.Command, o.TTY); err != nil {
+		return nil, err
+	}
+	f.exec.ctx = ctx
+	return f.exec, nil
+}
+
+func (f *fakeAgent) Subscribe(after uint64) *feed.Subscription { return f.feed.Subscribe(after) }
+
+func (f *fakeAgent) Index() uint64 { return f.feed.Index() }
+
+func (f *fakeAgent) Node() node.Node {
+	return node.Node{
+		ID: nodeID, Name: "node1", Datacenter: "dc1", Region: "global", StartedAt: epoch.Add(-time.Hour),
+		Attributes: map[string]string{"cpu.arch": "amd64", "kernel.name": "linux", "unique.hostname": "host1", "unique.storage.volume": "/dev/sda1"},
+		Resources:  node.Resources{Cores: []int{0, 1}, CoreMHz: 2500, MemoryBytes: 8 << 30, DiskBytes: 100 << 30},
+		Drivers: map[string]node.Driver{"tacho": {
+			Name: "tacho", Plugin: "/" + secret, Detected: true, Healthy: true, UpdatedAt: epoch,
+			Attributes: map[string]driver.Attribute{"driver.tacho.version": {Value: "1.0"}},
+		}},
+	}
+}
+
+func (f *fakeAgent) NodeStats(context.Context) (*node.Stats, error) {
+	disk := node.Disk{Device: "/dev/sda1", Mountpoint: "/", Size: 100 << 30, Used: 40 << 30, Available: 60 << 30, UsedPercent: 40, InodesUsedPercent: 5}
+	return &node.Stats{
+		Time: epoch, Uptime: time.Hour, Memory: node.Memory{Total: 8 << 30, Available: 6 << 30, Used: 2 << 30, Free: 1 << 30},
+		CPU:   []node.CPU{{Name: "cpu0", User: 10, System: 5, Idle: 85, TotalPercent: 15}},
+		Disks: []node.Disk{disk}, DataDisk: &disk, CPUTicksConsumed: 375, Reasons: map[string]string{},
+	}, nil
+}
+
+func (f *fakeAgent) Self() config.Config {
+	c := config.Default()
+	c.Telemetry.PrometheusMetrics, c.DataDir, c.Ports.HTTP = true, "/"+secret, f.port
+	c.Client.Meta = map[string]string{"rack": secret}
+	return c
+}
+
+func (f *fakeAgent) Cost() agent.Cost {
+	return agent.Cost{CPUSeconds: 1.5, RSSBytes: 20 << 20, Goroutines: 12, Uptime: time.Hour, Samples: 100, Errors: map[string]int64{"stats": 2}}
+}
+
+func (f *fakeAgent) CollectGarbage() (int, error) { return 1, f.note("gc") }
