@@ -123,24 +123,19 @@ func tail(ctx context.Context, path string, to io.Writer) error {
 	}
 }
 
-// ended reports a run whose executor is gone by its record, which may be a moment away.
+// ended reports a run whose executor is gone: it writes the record before it goes.
 func ended(cmd *cobra.Command, entry record.Entry) error {
-	const patience = 2 * time.Second
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		r, err := record.Read(entry.Dir)
-		switch {
-		case err != nil:
-			return err
-		case r.State == record.Running && time.Since(began) < patience:
-			continue
-		case r.State != record.Exited || r.ExitCode == nil:
-			return exitWith(exitOwnFault, fmt.Errorf("run %s was lost with its executor", entry.Name))
-		}
-		if err := writeSummary(cmd, false, entry.Name, r); err != nil {
-			return err
-		}
-		return exitOf(&proto.Exit{Code: int32(*r.ExitCode), Verdict: string(r.Diagnosis.Verdict)})
+	r, err := record.Read(entry.Dir)
+	if err != nil {
+		return err
 	}
+	if r.State != record.Exited || r.ExitCode == nil {
+		return exitWith(exitOwnFault, fmt.Errorf("run %s was lost with its executor", entry.Name))
+	}
+	if err := writeSummary(cmd, false, entry.Name, r); err != nil {
+		return err
+	}
+	return exitOf(&proto.Exit{Code: int32(*r.ExitCode), Verdict: string(r.Diagnosis.Verdict)})
 }
 
 // visit connects to the executor of a run.

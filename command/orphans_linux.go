@@ -54,7 +54,7 @@ func killChildren() error {
 		if err != nil {
 			continue // the thread is gone, and its children are another's
 		}
-		for _, word := range strings.Fields(string(text)) {
+		for word := range strings.FieldsSeq(string(text)) {
 			pid, err := strconv.Atoi(word)
 			if err != nil {
 				return fmt.Errorf("%s: %q is no PID", path, word)

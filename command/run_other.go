@@ -82,7 +82,7 @@ func (o *runOptions) checkPortable() error {
 
 func portableRecord(o *runOptions, id string, args []string, selection procstats.Selection) *record.Record {
 	host := record.Host{OS: runtime.GOOS, CPUs: runtime.NumCPU()}
-	host.Name, _ = os.Hostname() //nolint:errcheck // a host without a name has none in the record
+	host.Name, _ = os.Hostname() // a host without a name has none in the record
 	return &record.Record{
 		SchemaVersion: record.SchemaVersion, TachoVersion: version.String(), State: record.Running, ID: id,
 		Command: args, Message: o.message, Labels: o.labels, Host: host, Interval: o.interval.Seconds(),
@@ -131,7 +131,7 @@ func (r *portableRun) sample(ctx context.Context, pid int) {
 	collector := procstats.Open(procstats.Target{
 		FS: procstats.HostFS(), Roots: func() []int { return []int{pid} }, MaxRows: r.options.maxRows,
 	}, r.selection)
-	defer collector.Close() //nolint:errcheck // nothing is kept open on these systems
+	defer collector.Close() // nothing is kept open on these systems
 	ticker := time.NewTicker(r.options.interval)
 	defer ticker.Stop()
 	reported := time.Now()

@@ -28,7 +28,6 @@ type screen struct {
 	master   *os.File
 	terminal bool
 	silent   bool
-	palette  palette
 
 	mu      sync.Mutex // guards following
 	drawn   bool
@@ -57,7 +56,7 @@ func (s *screen) note(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.eraseLocked()
-	_, _ = fmt.Fprintf(s.errors, "tacho: %s%s", oneLine(text), s.newline()) //nolint:errcheck // nowhere to tell
+	_, _ = fmt.Fprintf(s.errors, "tacho: %s%s", oneLine(text), s.newline()) // nowhere to tell of a fault
 }
 
 // newline is what ends a line: a raw terminal needs the carriage return too.
@@ -70,7 +69,7 @@ func (s *screen) newline() string {
 
 func (s *screen) eraseLocked() {
 	if s.drawn {
-		_, _ = io.WriteString(s.errors, "\r\x1b[K") //nolint:errcheck // nowhere to tell
+		_, _ = io.WriteString(s.errors, "\r\x1b[K") // nowhere to tell of a fault
 		s.drawn = false
 	}
 }
@@ -86,7 +85,7 @@ func (s *screen) draw(line string) {
 	if columns, _ := terminalSize(s.errors); columns > 0 && len([]rune(line)) > columns-1 {
 		line = string([]rune(line)[:columns-1])
 	}
-	_, _ = fmt.Fprintf(s.errors, "\r%s\x1b[K\r", line) //nolint:errcheck // nowhere to tell
+	_, _ = fmt.Fprintf(s.errors, "\r%s\x1b[K\r", line) // nowhere to tell of a fault
 	s.drawn = true
 }
 

@@ -51,7 +51,8 @@ func openSessionStreams(o *runOptions, dir string) (*sessionStreams, error) {
 	var err error
 	switch {
 	case o.detach:
-		return s, s.detached(dir)
+		s.detached(dir)
+		return s, nil
 	case term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())):
 		err = s.terminal(o, dir)
 	default:
@@ -67,7 +68,7 @@ func openSessionStreams(o *runOptions, dir string) (*sessionStreams, error) {
 }
 
 // detached streams go to files in the run's folder: there is nobody else to take them.
-func (s *sessionStreams) detached(dir string) error {
+func (s *sessionStreams) detached(dir string) {
 	s.stdio.Mode = proto.Stdio_MODE_NULL
 	if dir != "" {
 		s.stdio = &proto.Stdio{
@@ -75,7 +76,6 @@ func (s *sessionStreams) detached(dir string) error {
 			StdoutPath: filepath.Join(dir, "stdout"), StderrPath: filepath.Join(dir, "stderr"),
 		}
 	}
-	return nil
 }
 
 // passOn makes a file a descriptor of the executor.
@@ -158,7 +158,7 @@ func (s *sessionStreams) terminal(o *runOptions, dir string) error {
 // resize gives the command's terminal the size of ours. A terminal without a size is no fault.
 func (s *sessionStreams) resize() {
 	if size, err := pty.GetsizeFull(os.Stdin); err == nil {
-		_ = pty.Setsize(s.master, size) //nolint:errcheck // the command is gone where this fails
+		_ = pty.Setsize(s.master, size) // the command is gone where this fails
 	}
 }
 
@@ -254,7 +254,7 @@ func (s *sessionStreams) copyInput(ctx context.Context) {
 		return
 	}
 	defer wake.Close()
-	stop := context.AfterFunc(ctx, func() { _ = waker.Close() }) //nolint:errcheck // closing is the message
+	stop := context.AfterFunc(ctx, func() { _ = waker.Close() }) // closing is the message
 	defer stop()
 	buffer := make([]byte, 4096)
 	for ctx.Err() == nil {
@@ -293,7 +293,7 @@ func (s *sessionStreams) copyOutput(ctx context.Context, screen *screen) {
 		select {
 		case <-ended:
 		case <-time.After(patience):
-			_ = s.master.SetReadDeadline(time.Now()) //nolint:errcheck // it is the end either way
+			_ = s.master.SetReadDeadline(time.Now()) // it is the end either way
 		}
 	}()
 	var file io.Writer = io.Discard

@@ -108,7 +108,7 @@ func (x *execStdio) openTerminal() error {
 
 // writeInput gives the command input. One that does not want it any more is no error.
 func (x *execStdio) writeInput(p []byte) {
-	_, _ = x.stdin.Write(p) //nolint:errcheck // as said
+	_, _ = x.stdin.Write(p) // as said
 }
 
 // closeInput says that no input comes any more.
@@ -117,7 +117,7 @@ func (x *execStdio) closeInput() {
 		x.writeInput([]byte{endOfInput})
 		return
 	}
-	_ = x.stdin.Close() //nolint:errcheck // it may be closed already
+	_ = x.stdin.Close() // it may be closed already
 }
 
 // resize sets the size of the terminal; the kernel tells the command by SIGWINCH. Without one it does nothing.
@@ -146,7 +146,7 @@ func (x *execStdio) pass(from *os.File, send func([]byte) error) {
 		n, err := from.Read(buffer)
 		if n > 0 {
 			if err := send(buffer[:n]); err != nil {
-				_ = from.Close() //nolint:errcheck // a reader has nothing to lose
+				_ = from.Close() // a reader has nothing to lose
 				return
 			}
 		}
@@ -172,13 +172,13 @@ func (x *execStdio) isOver() {
 
 func (x *execStdio) readUntilQuiet(f *os.File) {
 	// It can only have been closed, and then reads end anyway.
-	_ = f.SetReadDeadline(time.Now().Add(execQuiet)) //nolint:errcheck // as said
+	_ = f.SetReadDeadline(time.Now().Add(execQuiet)) // as said
 }
 
 func (x *execStdio) close() {
 	for _, f := range []*os.File{x.stdin, x.stdout, x.stderr} {
 		if f != nil {
-			_ = f.Close() //nolint:errcheck // some are closed already; nothing can be lost
+			_ = f.Close() // some are closed already; nothing can be lost
 		}
 	}
 }

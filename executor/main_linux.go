@@ -121,7 +121,7 @@ func (e *Executor) endTask() {
 func newServer(options []grpc.ServerOption) *grpc.Server {
 	const buffer = 4 << 10
 	return grpc.NewServer(append(options,
-		grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer), grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer),
 		// What a caller may send ahead of a command that does not read its input; it would grow up to 16 MiB.
 		grpc.StaticStreamWindowSize(wire.Window), grpc.StaticConnWindowSize(wire.Window),
 	)...)

@@ -31,7 +31,7 @@ func (m member) signal(signal unix.Signal) error {
 	return err
 }
 
-func (m member) close() { _ = unix.Close(m.pidfd) } //nolint:errcheck // a pidfd holds nothing that could be lost
+func (m member) close() { _ = unix.Close(m.pidfd) } // a pidfd holds nothing that could be lost
 
 // members returns every process below the executor. As a subreaper it is the ancestor of all of the task, whatever
 // sessions, groups and cgroups the processes made for themselves.
@@ -80,7 +80,7 @@ func eachChild(host procstats.FS, pid int, visit func(child int) error) error {
 		if err != nil {
 			continue // the thread is gone; its children have another parent now and are found there
 		}
-		for _, word := range strings.Fields(string(text)) {
+		for word := range strings.FieldsSeq(string(text)) {
 			child, err := strconv.Atoi(word)
 			if err != nil {
 				return fmt.Errorf("%s: %q is no PID", path, word)

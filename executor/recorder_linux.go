@@ -82,7 +82,8 @@ func (r *recorder) add(s *procstats.Sample) {
 	r.whole.Add(s)
 	r.current.Add(s)
 	if s.Mono >= r.reportEnds {
-		r.reportEnds += (s.Mono-r.reportEnds)/r.report*r.report + r.report
+		late := (s.Mono - r.reportEnds) % r.report
+		r.reportEnds = s.Mono - late + r.report
 		r.writeReport(r.last)
 	}
 }

@@ -107,7 +107,7 @@ func (e *Executor) holdLeash(fd int, t *task) {
 	leash := os.NewFile(uintptr(fd), "leash")
 	e.work.Go(func() {
 		<-e.ctx.Done()
-		_ = leash.Close() //nolint:errcheck // only ends the read below
+		_ = leash.Close() // only ends the read below
 	})
 	e.work.Go(func() {
 		buffer := make([]byte, 1)

@@ -124,7 +124,7 @@ func TestTaskStartsClean(t *testing.T) {
 		f.run("ls /proc/self/fd | tr '\\n' ' '; grep -E '^Sig(Blk|Ign)' /proc/self/status | tr '\\n\\t' '  '; umask; ulimit -n; env | sort", place)
 		f.wait()
 		var own strings.Builder
-		for _, line := range strings.Split(f.stdout(), "\n") {
+		for line := range strings.SplitSeq(f.stdout(), "\n") {
 			if !strings.HasPrefix(line, markVariable) && !strings.HasPrefix(line, "PWD") {
 				own.WriteString(line + "\n")
 			}

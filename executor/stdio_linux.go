@@ -82,7 +82,7 @@ func (s *streams) inherit(stdio *proto.Stdio) error {
 	}
 	for _, fd := range []uint32{stdio.GetStdinFd(), stdio.GetStdoutFd(), stdio.GetStderrFd()} {
 		if fd > 2 {
-			_ = unix.Close(int(fd)) //nolint:errcheck // closed once already where streams share a descriptor
+			_ = unix.Close(int(fd)) // closed once already where streams share a descriptor
 		}
 	}
 	return nil
@@ -159,7 +159,7 @@ func openStream(path string, input bool) (*os.File, error) {
 // started closes the executor's copies: a pipe whose writer ended must come to its end.
 func (s *streams) started() {
 	for _, f := range s.files {
-		_ = f.Close() //nolint:errcheck // the task has its own copy; nothing was written through this one
+		_ = f.Close() // the task has its own copy; nothing was written through this one
 	}
 	s.files = nil
 }

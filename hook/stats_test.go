@@ -265,7 +265,8 @@ func TestStatsErrorsAreLoggedOncePerKind(t *testing.T) {
 		"broken by restart is debug": {[]opening{{stream: samples(1, message{err: hook.ErrPluginRestarting})}}, 0},
 		"one kind":                   {[]opening{{err: errBroken}}, 1},
 		"texts differ, kind does not": {
-			[]opening{{err: errors.New("try 1")}, {err: errors.New("try 2")}, {err: errors.New("try 3")}}, 1},
+			[]opening{{err: errors.New("try 1")}, {err: errors.New("try 2")}, {err: errors.New("try 3")}}, 1,
+		},
 		"flapping":            {[]opening{broken}, 1},
 		"two kinds":           {[]opening{{err: errBroken}, {err: flaw(true)}, {err: errBroken}, {err: flaw(true)}}, 2},
 		"opening and broken":  {[]opening{{err: errBroken}, broken, {err: errBroken}, broken}, 2},

@@ -130,7 +130,7 @@ func TestRunnerRestartEndsTheDelay(t *testing.T) {
 	stageTest(t, []taskStart{fails, {obeys: true}}, hook.Config{Restart: service}, func(t *testing.T, s *stage) {
 		s.run()
 		after(3 * time.Second)
-		if at := s.State().RestartAt; at.Sub(time.Now()) < 13*time.Second {
+		if at := s.State().RestartAt; time.Until(at) < 13*time.Second {
 			t.Errorf("RestartAt is in %v, want the rest of the delay", time.Until(at))
 		}
 		for range 3 { // asked for three times, done once

@@ -100,8 +100,10 @@ func (r *Remote) Fingerprint(ctx context.Context) (driver.Stream[*driver.Fingerp
 	if err != nil {
 		return nil, wire.Error(err)
 	}
-	return &received[drivers.FingerprintResponse, *driver.Fingerprint]{stream,
-		func(m *drivers.FingerprintResponse) (*driver.Fingerprint, error) { return wire.ToFingerprint(m), nil }}, nil
+	return &received[drivers.FingerprintResponse, *driver.Fingerprint]{
+		stream,
+		func(m *drivers.FingerprintResponse) (*driver.Fingerprint, error) { return wire.ToFingerprint(m), nil },
+	}, nil
 }
 
 // TaskEvents implements driver.Observer.
@@ -110,8 +112,10 @@ func (r *Remote) TaskEvents(ctx context.Context) (driver.Stream[*driver.Event], 
 	if err != nil {
 		return nil, wire.Error(err)
 	}
-	return &received[drivers.DriverTaskEvent, *driver.Event]{stream,
-		func(m *drivers.DriverTaskEvent) (*driver.Event, error) { return wire.ToEvent(m), nil }}, nil
+	return &received[drivers.DriverTaskEvent, *driver.Event]{
+		stream,
+		func(m *drivers.DriverTaskEvent) (*driver.Event, error) { return wire.ToEvent(m), nil },
+	}, nil
 }
 
 // TaskStats implements driver.Observer. What the driver has against it comes with the first Recv.
@@ -122,8 +126,10 @@ func (r *Remote) TaskStats(ctx context.Context, id string, interval time.Duratio
 	if err != nil {
 		return nil, wire.Error(err)
 	}
-	return &received[drivers.TaskStatsResponse, *driver.TaskStats]{stream,
-		func(m *drivers.TaskStatsResponse) (*driver.TaskStats, error) { return wire.ToTaskStats(m.GetStats()) }}, nil
+	return &received[drivers.TaskStatsResponse, *driver.TaskStats]{
+		stream,
+		func(m *drivers.TaskStatsResponse) (*driver.TaskStats, error) { return wire.ToTaskStats(m.GetStats()) },
+	}, nil
 }
 
 // received is a stream of messages M as a stream of what they mean.

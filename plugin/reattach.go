@@ -94,7 +94,7 @@ func (p *Process) end(ctx context.Context) error {
 	defer cancel()
 	// go-plugin's own service. An answer is not waited for: the plugin may end before it has sent one.
 	const method = "/plugin.GRPCController/Shutdown"
-	_ = p.conn.Invoke(asked, method, &emptypb.Empty{}, &emptypb.Empty{}) //nolint:errcheck // what counts is the end
+	_ = p.conn.Invoke(asked, method, &emptypb.Empty{}, &emptypb.Empty{}) // what counts is the end
 	select {
 	case <-p.gone:
 		return nil

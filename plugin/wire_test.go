@@ -62,17 +62,25 @@ func TestCalls(t *testing.T) {
 		call  func() answer
 		want  answer
 	}{
-		{"ConfigSchema", func() answer { v, err := r.ConfigSchema(ctx); return answer{v, err} },
-			answer{schema.Object{"a": schema.Attr{Name: "a", Type: "string"}}, nil}},
+		{
+			"ConfigSchema", func() answer { v, err := r.ConfigSchema(ctx); return answer{v, err} },
+			answer{schema.Object{"a": schema.Attr{Name: "a", Type: "string"}}, nil},
+		},
 		{"SetConfig 80 &{MinPort:1 MaxPort:2 Topology:<nil>}", func() answer {
 			return answer{r.SetConfig(ctx, []byte{0x80}, &driver.Node{MinPort: 1, MaxPort: 2})}
 		}, answer{nil}},
-		{"TaskConfigSchema", func() answer { v, err := r.TaskConfigSchema(ctx); return answer{v, err} },
-			answer{schema.Object{"b": schema.Attr{Name: "b", Type: "number"}}, nil}},
-		{"Capabilities", func() answer { v, err := r.Capabilities(ctx); return answer{v, err} },
-			answer{&driver.Capabilities{Exec: true}, nil}},
-		{"StartTask t", func() answer { h, n, err := r.StartTask(ctx, task); return answer{h, n, err} },
-			answer{handle, &driver.NetworkOverride{Addr: "10.0.0.1"}, nil}},
+		{
+			"TaskConfigSchema", func() answer { v, err := r.TaskConfigSchema(ctx); return answer{v, err} },
+			answer{schema.Object{"b": schema.Attr{Name: "b", Type: "number"}}, nil},
+		},
+		{
+			"Capabilities", func() answer { v, err := r.Capabilities(ctx); return answer{v, err} },
+			answer{&driver.Capabilities{Exec: true}, nil},
+		},
+		{
+			"StartTask t", func() answer { h, n, err := r.StartTask(ctx, task); return answer{h, n, err} },
+			answer{handle, &driver.NetworkOverride{Addr: "10.0.0.1"}, nil},
+		},
 		{"RecoverTask t state", func() answer { return answer{r.RecoverTask(ctx, handle)} }, answer{nil}},
 		{"WaitTask t", func() answer {
 			v, err := r.WaitTask(ctx, "t")
@@ -83,8 +91,10 @@ func TestCalls(t *testing.T) {
 		}, answer{137, 9, "lost", nil}},
 		{"StopTask t 5s SIGTERM", func() answer { return answer{r.StopTask(ctx, "t", 5*time.Second, "SIGTERM")} }, answer{nil}},
 		{"DestroyTask t true", func() answer { return answer{r.DestroyTask(ctx, "t", true)} }, answer{nil}},
-		{"InspectTask t", func() answer { v, err := r.InspectTask(ctx, "t"); return answer{v, err} },
-			answer{&driver.TaskStatus{ID: "t", State: driver.TaskRunning}, nil}},
+		{
+			"InspectTask t", func() answer { v, err := r.InspectTask(ctx, "t"); return answer{v, err} },
+			answer{&driver.TaskStatus{ID: "t", State: driver.TaskRunning}, nil},
+		},
 		{"SignalTask t SIGHUP", func() answer { return answer{r.SignalTask(ctx, "t", "SIGHUP")} }, answer{nil}},
 		{`ExecTask t ["ls" "-l"] 1s`, func() answer {
 			v, err := r.ExecTask(ctx, "t", []string{"ls", "-l"}, time.Second)

@@ -186,8 +186,7 @@ func (f *cgroupFile) explainOpen(spec *cgroupFileSpec, err error) string {
 	}
 	switch {
 	case !gone(err):
-		var errno syscall.Errno
-		if errors.As(err, &errno) {
+		if errno, ok := errors.AsType[syscall.Errno](err); ok {
 			return fmt.Sprintf("open %s: %v", spec.name, errno)
 		}
 		return err.Error()

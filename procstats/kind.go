@@ -3,7 +3,10 @@
 
 package procstats
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Kind says what a measurement is, and so which reductions over a window mean anything.
 type Kind uint8
@@ -92,12 +95,7 @@ func (k Kind) Reductions() []Reduction {
 
 // Allows reports whether r means anything for measurements of this kind.
 func (k Kind) Allows(r Reduction) bool {
-	for _, legal := range k.Reductions() {
-		if legal == r {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(k.Reductions(), r)
 }
 
 // Unit is what a number counts. Numbers are converted to it once, where the kernel file is read.

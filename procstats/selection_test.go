@@ -83,7 +83,7 @@ func TestUnknownMeasurements(t *testing.T) {
 		{"cgroup_memory_peek_bytes", "cgroup_memory_peek_bytes", "cgroup_memory_peak_bytes"},
 		{"psi,cgroup_mem", "cgroup_mem", "cgroup_memory"},
 		{"defalt", "defalt", "default"},
-		{"psi,-proces", "proces", "process"},
+		{"psi,-proces", "proces", "process"}, //nolint:misspell // a near miss
 		{"oom_kill", "oom_kill", "cgroup_memory_events_oom_kill_total"},
 		{"psi_", "psi_", "psi"},
 		{"something entirely else", "something entirely else", ""},

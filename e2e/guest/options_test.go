@@ -76,8 +76,11 @@ func TestReadArgs(t *testing.T) {
 		{"-test.timeout=0s", 10 * time.Minute, nil},
 		{"-test.timeout=soon", 10 * time.Minute, nil},
 		{"-test.run=timeout -timeout=1s x", 10 * time.Minute, nil},
-		{"-test.coverprofile=/b/c.out -test.cpuprofile=cpu.out -test.outputdir=/m -test.run=trace",
-			10 * time.Minute, []string{"/b/c.out", "/m/cpu.out"}},
+		{
+			"-test.coverprofile=/b/c.out -test.cpuprofile=cpu.out -test.outputdir=/m -test.run=trace",
+			10 * time.Minute,
+			[]string{"/b/c.out", "/m/cpu.out"},
+		},
 	} {
 		var o options
 		o.readArgs(append(strings.Fields(test.args), "-test.gocoverdir=/b/cover"))

@@ -99,7 +99,7 @@ func (m machine) run(ctx context.Context, accel accelerator, boot time.Duration,
 	}
 
 	var copying sync.WaitGroup
-	copying.Go(func() { io.Copy(m.console, console) })
+	copying.Go(func() { _, _ = io.Copy(m.console, console) }) // it ends with the guest
 	watch := time.AfterFunc(boot, func() { cancel(errBoot) })
 	started := r.started
 	r.started = func() {

@@ -74,7 +74,7 @@ func CanClone() error {
 	pid, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
 	if pid == 0 && errno == 0 {
 		// A child after all, of something that is no Linux.
-		unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 	}
 	switch errno {
 	case unix.ENOSYS, unix.EPERM, unix.EACCES, unix.EINVAL, unix.E2BIG:

@@ -54,7 +54,7 @@ func readPIDs(path string) ([]int, error) {
 		return nil, err
 	}
 	var pids []int
-	for _, word := range strings.Fields(string(text)) {
+	for word := range strings.FieldsSeq(string(text)) {
 		pid, err := strconv.Atoi(word)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %q is no PID", path, word)

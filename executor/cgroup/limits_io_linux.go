@@ -39,13 +39,14 @@ func (s *setter) io() error {
 }
 
 func (s *setter) ioV2(dir string, limit *IOLimit) error {
-	line := limit.Device
+	var line strings.Builder
+	line.WriteString(limit.Device)
 	for _, key := range limit.keys() {
 		if key.value != nil {
-			line += fmt.Sprintf(" %s=%d", key.name, *key.value)
+			line.WriteString(fmt.Sprintf(" %s=%d", key.name, *key.value))
 		}
 	}
-	if err := write(dir, ioMax, line); err != nil {
+	if err := write(dir, ioMax, line.String()); err != nil {
 		return fmt.Errorf("set limit: %w", err)
 	}
 	for _, key := range limit.keys() {
@@ -54,7 +55,7 @@ func (s *setter) ioV2(dir string, limit *IOLimit) error {
 		}
 		held, ok := readIOMax(dir, limit.Device, key.name)
 		if !ok || held != *key.value {
-			return cannotHold("set limit: %s was told %q and does not say so", filepath.Join(dir, ioMax), line)
+			return cannotHold("set limit: %s was told %q and does not say so", filepath.Join(dir, ioMax), line.String())
 		}
 		where := dir
 		for _, ancestor := range procstats.CgroupAncestors(dir, s.mounts) {

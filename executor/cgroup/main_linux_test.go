@@ -91,7 +91,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func (p plan) carryOut() (*outcome, error) {
+func (p plan) carryOut() (done *outcome, err error) {
 	runtime.LockOSThread()
 	if len(p.Before) > 0 {
 		return nil, p.prepare()
@@ -104,7 +104,7 @@ func (p plan) carryOut() (*outcome, error) {
 	if err != nil {
 		return &outcome{Error: err.Error()}, nil
 	}
-	defer g.Remove()
+	defer func() { err = errors.Join(err, g.Remove()) }()
 	result := &outcome{Group: g.Cgroup, Place: g.Placement}
 	result.Limits, err = g.SetLimits(host, p.Limits)
 	result.Notes = g.Notes

@@ -174,7 +174,7 @@ func (c *Client) connect(ctx context.Context) error {
 	}
 	conn, err := grpc.NewClient("unix:"+c.address.Socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(8<<10), grpc.WithSharedWriteBuffer(true),
+		grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(8<<10),
 		// A slow reader of samples should get the newest, and not those that wait here.
 		grpc.WithStaticStreamWindowSize(wire.Window), grpc.WithStaticConnWindowSize(wire.Window),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))

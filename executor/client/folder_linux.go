@@ -70,7 +70,7 @@ func Owned(address wire.Address) bool {
 	if err != nil {
 		return errors.Is(err, ErrOwned)
 	}
-	_ = f.Close() //nolint:errcheck // gives the lock up again
+	_ = f.Close() // gives the lock up again
 	return false
 }
 

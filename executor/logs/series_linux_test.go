@@ -134,8 +134,11 @@ func TestContinuation(t *testing.T) {
 		{"files of others", map[string]string{
 			"t.stderr.5": "x", "other.stdout.9": "x", "t.stdout.x": "x", "t.stdout.05": "x",
 		}, map[int64]string{0: "new\n"}},
-		{"the highest number there is", map[string]string{"t.stdout.9007199254740992": "12345678\n"},
-			map[int64]string{maxNumber: "12345678\n"}},
+		{
+			"the highest number there is",
+			map[string]string{"t.stdout.9007199254740992": "12345678\n"},
+			map[int64]string{maxNumber: "12345678\n"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

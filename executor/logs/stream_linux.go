@@ -90,7 +90,7 @@ func (s *stream) run(ending, hard context.Context) {
 	}
 	s.tellDropped()
 	// Whoever still writes must not wait for a reader that will not come.
-	_ = s.pipe.Close() //nolint:errcheck // a reader has nothing to lose
+	_ = s.pipe.Close() // a reader has nothing to lose
 }
 
 // drain passes on what is in the pipe, without waiting for more.

@@ -292,10 +292,10 @@ func TestLimitHits(t *testing.T) {
 func TestPause(t *testing.T) {
 	w := newWatch(0, 0, 40*time.Millisecond)
 	now := time.Now()
-	for i, want := range []time.Duration{10, 20, 40, 40} {
+	for i, want := range []time.Duration{10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond, 40 * time.Millisecond} {
 		w.fired(now.Add(time.Millisecond))
-		if w.pause != want*time.Millisecond {
-			t.Errorf("event %d: pause %s, want %s", i+1, w.pause, want*time.Millisecond)
+		if w.pause != want {
+			t.Errorf("event %d: pause %s, want %s", i+1, w.pause, want)
 		}
 		now = w.armNext
 		w.armed = now

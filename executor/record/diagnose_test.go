@@ -15,7 +15,8 @@ import (
 
 func ended() time.Time { return time.Date(2026, 3, 4, 11, 0, 0, 0, time.UTC) }
 
-func ptr(n int64) *int64 { return &n }
+//go:fix inline
+func ptr(n int64) *int64 { return new(n) }
 
 // killOf returns a kill shortly before the end, with what the kernel's log says of it.
 func killOf(scope Scope, change func(*Kill)) Kill {
@@ -70,35 +71,49 @@ func TestVerdicts(t *testing.T) {
 		{"signaled", Evidence{ExitCode: 139, Signal: 11}, Signaled, "ended by signal 11 (SIGSEGV)"},
 		{"a real-time signal", Evidence{ExitCode: 170, Signal: 42}, Signaled, "ended by signal 42"},
 		{
-			"passed on", Evidence{ExitCode: 143, Signal: 15, PassedOn: 15}, Signaled,
+			"passed on",
+			Evidence{ExitCode: 143, Signal: 15, PassedOn: 15},
+			Signaled,
 			"ended by signal 15 (SIGTERM), passed on for somebody who asked",
 		},
 		{
-			"SIGKILL from outside", Evidence{ExitCode: 137, Signal: 9}, Signaled,
+			"SIGKILL from outside",
+			Evidence{ExitCode: 137, Signal: 9},
+			Signaled,
 			"ended by signal 9 (SIGKILL), which the kernel's OOM killer did not send",
 		},
 		{
-			"SIGKILL where earlyoom runs", Evidence{ExitCode: 137, Signal: 9, Killers: []string{"earlyoom"}}, Signaled,
+			"SIGKILL where earlyoom runs",
+			Evidence{ExitCode: 137, Signal: 9, Killers: []string{"earlyoom"}},
+			Signaled,
 			"ended by signal 9 (SIGKILL), which the kernel's OOM killer did not send; earlyoom may have: it runs here",
 		},
 		{
-			"SIGKILL where two run", Evidence{ExitCode: 137, Signal: 9, Killers: []string{"earlyoom", "systemd-oomd"}}, Signaled,
+			"SIGKILL where two run",
+			Evidence{ExitCode: 137, Signal: 9, Killers: []string{"earlyoom", "systemd-oomd"}},
+			Signaled,
 			"ended by signal 9 (SIGKILL), which the kernel's OOM killer did not send; earlyoom and systemd-oomd may have: they run here",
 		},
 		{
-			"SIGKILL where nothing is counted", Evidence{ExitCode: 137, Signal: 9, OOMBefore: noCounters, OOMAfter: noCounters}, Signaled,
+			"SIGKILL where nothing is counted",
+			Evidence{ExitCode: 137, Signal: 9, OOMBefore: noCounters, OOMAfter: noCounters},
+			Signaled,
 			"ended by signal 9 (SIGKILL); whether the kernel's OOM killer sent it is not known: the task has no memory cgroup",
 		},
 		{"stopped", Evidence{Cause: Stopped, ExitCode: 143, Signal: 15}, Stopped, "stopped on request"},
 		{
-			"its caller died", Evidence{Cause: Stopped, Reason: "whoever started it is gone", ExitCode: 143, Signal: 15}, Stopped,
+			"its caller died",
+			Evidence{Cause: Stopped, Reason: "whoever started it is gone", ExitCode: 143, Signal: 15},
+			Stopped,
 			"stopped because whoever started it is gone",
 		},
 		{"stopped and exited well", Evidence{Cause: Stopped}, Stopped, "stopped on request"},
 		{"timed out", Evidence{Cause: TimedOut, ExitCode: 137, Signal: 9}, TimedOut, "stopped because its time was up"},
 		{"not started", Evidence{Cause: StartFailed, Reason: "no such file"}, StartFailed, "could not be started: no such file"},
 		{
-			"executor lost", Evidence{Cause: ExecutorLost}, ExecutorLost,
+			"executor lost",
+			Evidence{Cause: ExecutorLost},
+			ExecutorLost,
 			"lost its executor; how the main process ended is not known",
 		},
 	}
@@ -139,7 +154,8 @@ func TestOOM(t *testing.T) {
 		{"main killed while it is stopped", Evidence{Cause: Stopped, ExitCode: 137, Signal: 9}, ofMain, true, Stopped},
 		{"child killed, timed out", Evidence{Cause: TimedOut, ExitCode: 143, Signal: 15}, ofOthers, false, TimedOut},
 		{
-			"somebody killed long before", Evidence{ExitCode: 137, Signal: 9},
+			"somebody killed long before",
+			Evidence{ExitCode: 137, Signal: 9},
 			func(k *Kill) { unnamed(k); k.At = ended().Add(-time.Minute) }, false, Signaled,
 		},
 	}
@@ -195,12 +211,18 @@ func TestSentences(t *testing.T) {
 			"the main process", sentence(killOf(Descendant, ofMain)),
 			"the main process php-fpm[79699] was killed at a memory limit of 108 MiB that the task set below its own (peak 108 MiB)",
 		},
-		{"nobody known", sentence(killOf(AncestorOrHost, func(k *Kill) { unnamed(k); k.PeakBytes = nil })),
-			"a process of the task was killed because a group above the task, or the host, ran out of memory"},
-		{"three at once", sentence(killOf(HostScope, func(k *Kill) { k.Kills, k.PeakBytes = 3, nil })),
-			"3 processes were killed, php-fpm[79699] among them, because the host ran out of memory"},
-		{"a group", sentence(killOf(Own, func(k *Kill) { k.Group, k.LimitBytes, k.PeakBytes = true, nil, nil })),
-			"a whole cgroup of the task was killed at the task's own memory limit"},
+		{
+			"nobody known", sentence(killOf(AncestorOrHost, func(k *Kill) { unnamed(k); k.PeakBytes = nil })),
+			"a process of the task was killed because a group above the task, or the host, ran out of memory",
+		},
+		{
+			"three at once", sentence(killOf(HostScope, func(k *Kill) { k.Kills, k.PeakBytes = 3, nil })),
+			"3 processes were killed, php-fpm[79699] among them, because the host ran out of memory",
+		},
+		{
+			"a group", sentence(killOf(Own, func(k *Kill) { k.Group, k.LimitBytes, k.PeakBytes = true, nil, nil })),
+			"a whole cgroup of the task was killed at the task's own memory limit",
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -229,7 +251,8 @@ func TestKills(t *testing.T) {
 		{"noticed at once", evidenceOf(Evidence{}, killOf(Own, func(k *Kill) { k.Kills = 3 })), ptr(3), false},
 		{"a group of two", Evidence{Kills: []Kill{killOf(Own, group)}, OOMBefore: before, OOMAfter: after}, ptr(1), true},
 		{
-			"a group after another", Evidence{Kills: []Kill{killOf(Own, nil), killOf(Own, group)}, OOMBefore: before, OOMAfter: after},
+			"a group after another",
+			Evidence{Kills: []Kill{killOf(Own, nil), killOf(Own, group)}, OOMBefore: before, OOMAfter: after},
 			ptr(2), true,
 		},
 		{

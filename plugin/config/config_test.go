@@ -5,6 +5,7 @@ package config_test
 
 import (
 	"errors"
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -53,8 +54,10 @@ func everyKind() schema.Spec {
 		"one":  schema.Block{Name: "one", Nested: schema.Object{"n": schema.Attr{Name: "n", Type: "number"}}},
 		"many": schema.BlockList{Name: "many", Max: 2, Nested: schema.Attr{Name: "n", Type: "number"}},
 		"set":  schema.BlockSet{Name: "set", Nested: schema.Attr{Name: "n", Type: "number"}},
-		"named": schema.BlockMap{Name: "named", Labels: []string{"name"},
-			Nested: schema.Attr{Name: "n", Type: "number"}},
+		"named": schema.BlockMap{
+			Name: "named", Labels: []string{"name"},
+			Nested: schema.Attr{Name: "n", Type: "number"},
+		},
 		"pair": schema.Array{schema.Literal("true"), schema.Attr{Name: "word", Type: "string"}},
 	}
 }
@@ -66,9 +69,7 @@ func TestEncode(t *testing.T) {
 	}
 	with := func(key string, value any) map[string]any {
 		m := make(map[string]any, len(nothing))
-		for k, v := range nothing {
-			m[k] = v
-		}
+		maps.Copy(m, nothing)
 		m[key] = value
 		return m
 	}
@@ -88,10 +89,14 @@ func TestEncode(t *testing.T) {
 		{"a set", "word = \"x\"\nset {\n n = 1\n}\nset {\n n = 1\n}", with("set", []any{int64(1)})},
 		{"labels", "word = \"x\"\nnamed \"a\" {\n n = 1\n}", with("named", map[string]any{"a": int64(1)})},
 		{"a list of maps", "word = \"x\"\nmaps = [{ a = \"b\" }]", with("maps", []any{map[string]any{"a": "b"}})},
-		{"the same as blocks", "word = \"x\"\nmaps {\n a = \"b\"\n}\nmaps {\n c = \"d\"\n}",
-			with("maps", []any{map[string]any{"a": "b"}, map[string]any{"c": "d"}})},
-		{"text with a template's signs in the loose way", "word = \"x\"\nenv = { A = \"$${x}\" }",
-			with("env", map[string]any{"A": "${x}"})},
+		{
+			"the same as blocks", "word = \"x\"\nmaps {\n a = \"b\"\n}\nmaps {\n c = \"d\"\n}",
+			with("maps", []any{map[string]any{"a": "b"}, map[string]any{"c": "d"}}),
+		},
+		{
+			"text with a template's signs in the loose way", "word = \"x\"\nenv = { A = \"$${x}\" }",
+			with("env", map[string]any{"A": "${x}"}),
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			vars := &hcl.EvalContext{Variables: map[string]cty.Value{"x": cty.StringVal("x")}}

@@ -6,6 +6,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hcldec"
@@ -114,8 +115,8 @@ func looseTree(body *hclsyntax.Body, vars *hcl.EvalContext) (cty.Value, error) {
 		if err != nil {
 			return cty.NilVal, err
 		}
-		for i := len(block.Labels) - 1; i >= 0; i-- {
-			value = cty.ObjectVal(map[string]cty.Value{block.Labels[i]: value})
+		for _, v := range slices.Backward(block.Labels) {
+			value = cty.ObjectVal(map[string]cty.Value{v: value})
 		}
 		lists[block.Type] = append(lists[block.Type], value)
 	}

@@ -34,36 +34,59 @@ func TestEncoding(t *testing.T) {
 		want string
 	}{
 		{"bool", &structs.RecoverableError{Recoverable: true}, "0801"},
-		{"oneof double and unit",
+		{
+			"oneof double and unit",
 			&structs.Attribute{Value: &structs.Attribute_FloatVal{FloatVal: 1}, Unit: "s"},
-			"09000000000000f03f" + "2a0173"},
-		{"zero in a oneof is sent",
-			&structs.Attribute{Value: &structs.Attribute_BoolVal{}}, "2000"},
-		{"numbers out of order",
+			"09000000000000f03f" + "2a0173",
+		},
+		{
+			"zero in a oneof is sent",
+			&structs.Attribute{Value: &structs.Attribute_BoolVal{}}, "2000",
+		},
+		{
+			"numbers out of order",
 			&drivers.LinuxResources{CpusetCgroup: "/c", PercentTicks: 0.5},
-			"41000000000000e03f" + "4a022f63"},
-		{"packed enum",
+			"41000000000000e03f" + "4a022f63",
+		},
+		{
+			"packed enum",
 			&drivers.MemoryUsage{Rss: 1, Usage: 300, MeasuredFields: []drivers.MemoryUsage_Fields{
-				drivers.MemoryUsage_RSS, drivers.MemoryUsage_USAGE}},
-			"0801" + "32020005" + "38ac02"},
-		{"duration and signal",
+				drivers.MemoryUsage_RSS, drivers.MemoryUsage_USAGE,
+			}},
+			"0801" + "32020005" + "38ac02",
+		},
+		{
+			"duration and signal",
 			&drivers.StopTaskRequest{TaskId: "t", Timeout: durationpb.New(5e9), Signal: "SIGINT"},
-			"0a0174" + "12020805" + "1a06534947494e54"},
-		{"map",
+			"0a0174" + "12020805" + "1a06534947494e54",
+		},
+		{
+			"map",
 			&drivers.NetworkOverride{PortMap: map[string]int32{"http": 80}},
-			"0a080a0468747470" + "1050"},
-		{"alias of zero is not sent",
-			&drivers.DriverCapabilities{MountConfigs: drivers.DriverCapabilities_ANY_MOUNTS}, ""},
-		{"default of a default",
+			"0a080a0468747470" + "1050",
+		},
+		{
+			"alias of zero is not sent",
+			&drivers.DriverCapabilities{MountConfigs: drivers.DriverCapabilities_ANY_MOUNTS}, "",
+		},
+		{
+			"default of a default",
 			&hclspec.Spec{Kind: &hclspec.Spec_Default{Default: &hclspec.Default{
-				Default: &hclspec.Spec{Kind: &hclspec.Spec_Literal{Literal: &hclspec.Literal{Value: "5"}}}}}},
-			"4a07" + "1205" + "5203" + "0a0135"},
-		{"topology",
+				Default: &hclspec.Spec{Kind: &hclspec.Spec_Literal{Literal: &hclspec.Literal{Value: "5"}}},
+			}}},
+			"4a07" + "1205" + "5203" + "0a0135",
+		},
+		{
+			"topology",
 			&base.NomadDriverConfig{ClientMaxPort: 1, ClientMinPort: 2, Topology: &base.ClientTopology{
-				NodeIds: []uint32{0}, OverrideWitholdCompute: 3}},
-			"0801" + "1002" + "1a05" + "0a0100" + "2803"},
-		{"our own field",
-			&drivers.TaskStats{TachoSample: []byte{0xff}}, "c23e01ff"},
+				NodeIds: []uint32{0}, OverrideWitholdCompute: 3,
+			}},
+			"0801" + "1002" + "1a05" + "0a0100" + "2803",
+		},
+		{
+			"our own field",
+			&drivers.TaskStats{TachoSample: []byte{0xff}}, "c23e01ff",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -111,7 +134,8 @@ func TestTachoSampleIsSkipped(t *testing.T) {
 	sent := &drivers.TaskStats{
 		Id: "t",
 		AggResourceUsage: &drivers.TaskResourceUsage{Cpu: &drivers.CPUUsage{
-			Percent: 12.5, MeasuredFields: []drivers.CPUUsage_Fields{drivers.CPUUsage_PERCENT}}},
+			Percent: 12.5, MeasuredFields: []drivers.CPUUsage_Fields{drivers.CPUUsage_PERCENT},
+		}},
 		TachoSample: []byte("sample"),
 	}
 	encoded, err := proto.Marshal(sent)

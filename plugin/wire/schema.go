@@ -29,27 +29,34 @@ func FromSchema(spec schema.Spec) *hclspec.Spec {
 		return &hclspec.Spec{Kind: &hclspec.Spec_Array{Array: array}}
 	case schema.Attr:
 		return &hclspec.Spec{Kind: &hclspec.Spec_Attr{Attr: &hclspec.Attr{
-			Name: spec.Name, Type: spec.Type, Required: spec.Required}}}
+			Name: spec.Name, Type: spec.Type, Required: spec.Required,
+		}}}
 	case schema.Block:
 		return &hclspec.Spec{Kind: &hclspec.Spec_BlockValue{BlockValue: &hclspec.Block{
-			Name: spec.Name, Required: spec.Required, Nested: FromSchema(spec.Nested)}}}
+			Name: spec.Name, Required: spec.Required, Nested: FromSchema(spec.Nested),
+		}}}
 	case schema.BlockAttrs:
 		return &hclspec.Spec{Kind: &hclspec.Spec_BlockAttrs{BlockAttrs: &hclspec.BlockAttrs{
-			Name: spec.Name, Type: spec.Type, Required: spec.Required}}}
+			Name: spec.Name, Type: spec.Type, Required: spec.Required,
+		}}}
 	case schema.BlockList:
 		return &hclspec.Spec{Kind: &hclspec.Spec_BlockList{BlockList: &hclspec.BlockList{
-			Name: spec.Name, MinItems: spec.Min, MaxItems: spec.Max, Nested: FromSchema(spec.Nested)}}}
+			Name: spec.Name, MinItems: spec.Min, MaxItems: spec.Max, Nested: FromSchema(spec.Nested),
+		}}}
 	case schema.BlockSet:
 		return &hclspec.Spec{Kind: &hclspec.Spec_BlockSet{BlockSet: &hclspec.BlockSet{
-			Name: spec.Name, MinItems: spec.Min, MaxItems: spec.Max, Nested: FromSchema(spec.Nested)}}}
+			Name: spec.Name, MinItems: spec.Min, MaxItems: spec.Max, Nested: FromSchema(spec.Nested),
+		}}}
 	case schema.BlockMap:
 		return &hclspec.Spec{Kind: &hclspec.Spec_BlockMap{BlockMap: &hclspec.BlockMap{
-			Name: spec.Name, Labels: spec.Labels, Nested: FromSchema(spec.Nested)}}}
+			Name: spec.Name, Labels: spec.Labels, Nested: FromSchema(spec.Nested),
+		}}}
 	case schema.Literal:
 		return &hclspec.Spec{Kind: &hclspec.Spec_Literal{Literal: &hclspec.Literal{Value: string(spec)}}}
 	case schema.Default:
 		return &hclspec.Spec{Kind: &hclspec.Spec_Default{Default: &hclspec.Default{
-			Primary: FromSchema(spec.Primary), Default: FromSchema(spec.Default)}}}
+			Primary: FromSchema(spec.Primary), Default: FromSchema(spec.Default),
+		}}}
 	}
 	return nil
 }

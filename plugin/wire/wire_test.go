@@ -42,12 +42,16 @@ func wholeTask() *driver.TaskConfig {
 			},
 			Ports: []driver.PortMapping{{Label: "http", Value: 20000, To: 80, HostIP: "::1"}},
 		},
-		Mounts: []driver.Mount{{TaskPath: "/a", HostPath: "/b", Readonly: true, PropagationMode: "private",
-			SELinuxLabel: "z", RequestName: "v"}},
+		Mounts: []driver.Mount{{
+			TaskPath: "/a", HostPath: "/b", Readonly: true, PropagationMode: "private",
+			SELinuxLabel: "z", RequestName: "v",
+		}},
 		Devices: []driver.Device{{TaskPath: "/dev/a", HostPath: "/dev/b", CgroupPermissions: "rwm"}},
 		User:    "nobody", AllocDir: "/alloc", StdoutPath: "/out", StderrPath: "/err",
-		Network: &driver.NetworkIsolation{Mode: driver.NetworkGroup, Path: "/var/run/netns/x",
-			Labels: map[string]string{"k": "v"}, Hosts: &driver.HostsEntry{Hostname: "h", Address: "10.0.0.2"}},
+		Network: &driver.NetworkIsolation{
+			Mode: driver.NetworkGroup, Path: "/var/run/netns/x",
+			Labels: map[string]string{"k": "v"}, Hosts: &driver.HostsEntry{Hostname: "h", Address: "10.0.0.2"},
+		},
 		DNS: &driver.DNS{Servers: []string{"1.1.1.1"}, Searches: []string{"local"}, Options: []string{"ndots:2"}},
 	}
 }
@@ -94,8 +98,10 @@ func TestRoundTrips(t *testing.T) {
 	same(t, inspected, ToTaskStatus(overWire(t, FromTaskStatus(inspected))))
 	same(t, &driver.TaskStatus{ID: "id"}, ToTaskStatus(overWire(t, FromTaskStatus(&driver.TaskStatus{ID: "id"}))))
 
-	event := &driver.Event{TaskID: "t", AllocID: "a", TaskName: "n", Timestamp: at, Message: "m",
-		Annotations: map[string]string{"k": "v"}}
+	event := &driver.Event{
+		TaskID: "t", AllocID: "a", TaskName: "n", Timestamp: at, Message: "m",
+		Annotations: map[string]string{"k": "v"},
+	}
 	same(t, event, ToEvent(overWire(t, FromEvent(event))))
 
 	capabilities := &driver.Capabilities{
@@ -112,8 +118,10 @@ func TestRoundTrips(t *testing.T) {
 
 	node := &driver.Node{MinPort: 1, MaxPort: 2, Topology: &driver.Topology{
 		NodeIDs: []uint32{0, 1}, Distances: &driver.Distances{Dimension: 2, Values: []uint32{10, 20, 20, 10}},
-		Cores: []driver.Core{{SocketID: 1, NodeID: 2, CoreID: 3, Grade: driver.EfficiencyCore, Disabled: true,
-			BaseSpeed: 4, MaxSpeed: 5, GuessedSpeed: 6}},
+		Cores: []driver.Core{{
+			SocketID: 1, NodeID: 2, CoreID: 3, Grade: driver.EfficiencyCore, Disabled: true,
+			BaseSpeed: 4, MaxSpeed: 5, GuessedSpeed: 6,
+		}},
 		OverrideTotalCompute: 7, OverrideWithheldCompute: 8,
 	}}
 	same(t, node, ToNode(overWire(t, FromNode(node))))
@@ -126,10 +134,14 @@ func TestRoundTripStats(t *testing.T) {
 	stats := &driver.TaskStats{
 		ID: "t", Timestamp: time.Unix(1700000000, 5).UTC(), Sample: sample,
 		Aggregate: driver.ResourceUsage{
-			CPU: driver.CPUUsage{Percent: 150, System: 50, User: 100, TotalTicks: 3000, ThrottledPeriods: 3,
-				ThrottledTime: time.Second, Measured: []driver.CPUField{driver.CPUSystem, driver.CPUPercent}},
-			Memory: driver.MemoryUsage{RSS: 1, Cache: 2, Swap: 3, Usage: 4, MaxUsage: 5, KernelUsage: 6, KernelMaxUsage: 7,
-				Measured: []driver.MemoryField{driver.MemoryRSS, driver.MemorySwap}},
+			CPU: driver.CPUUsage{
+				Percent: 150, System: 50, User: 100, TotalTicks: 3000, ThrottledPeriods: 3,
+				ThrottledTime: time.Second, Measured: []driver.CPUField{driver.CPUSystem, driver.CPUPercent},
+			},
+			Memory: driver.MemoryUsage{
+				RSS: 1, Cache: 2, Swap: 3, Usage: 4, MaxUsage: 5, KernelUsage: 6, KernelMaxUsage: 7,
+				Measured: []driver.MemoryField{driver.MemoryRSS, driver.MemorySwap},
+			},
 		},
 		ByPID: map[string]driver.ResourceUsage{"7": {CPU: driver.CPUUsage{Percent: 1}}},
 	}
@@ -143,7 +155,8 @@ func TestRoundTripStats(t *testing.T) {
 		t.Errorf("a sample that is none: %v", err)
 	}
 	long, err := ToTaskStats(&drivers.TaskStats{AggResourceUsage: &drivers.TaskResourceUsage{
-		Cpu: &drivers.CPUUsage{ThrottledTime: math.MaxUint64}}})
+		Cpu: &drivers.CPUUsage{ThrottledTime: math.MaxUint64},
+	}})
 	if err != nil || long.Aggregate.CPU.ThrottledTime < 0 {
 		t.Errorf("throttled for longer than a duration can be: %v, %v", long, err)
 	}
