@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -53,7 +54,7 @@ const handshakeWait = 10 * time.Second
 
 // exec is GET /v1/client/allocation/ID/exec?task=&command=&tty=, a WebSocket.
 func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
-	handshake, err := flag(r, "ws_handshake")
+	handshake, err := boolean(r, "ws_handshake")
 	if err == nil && !handshake && !Trusted(r.Context()) {
 		err = errUntrusted
 	}
@@ -72,58 +73,56 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // it has answered
 	}
-	defer conn.CloseNow() //nolint:errcheck // closed already, or broken
 	conn.SetReadLimit(1 << 20)
-	if err := s.runExec(ctx, conn, r, handshake); err != nil {
-		status := statusOf(err)
-		_ = conn.Close(websocket.StatusCode(4000+status), closeText(textOf(err)))
-		return
+	input, err := s.runExec(ctx, conn, r, handshake)
+	status, reason := websocket.StatusNormalClosure, ""
+	if err != nil {
+		status, reason = websocket.StatusCode(4000+statusOf(err)), closeText(textOf(err))
 	}
-	_ = conn.Close(websocket.StatusNormalClosure, "")
+	_ = conn.Close(status, reason) // fails where the client is gone
+	_ = conn.CloseNow()
+	input.Wait()
 }
 
 // closeText cuts a reason to what a close frame takes, RFC 6455, section 5.5.
 func closeText(text string) string { return text[:min(len(text), 120)] }
 
-func (s *Server) runExec(ctx context.Context, conn *websocket.Conn, r *http.Request, handshake bool) error {
+// runExec runs a command until its end, or until the client goes away. input is done when nobody reads from the
+// connection any more, which is after it was closed.
+func (s *Server) runExec(ctx context.Context, conn *websocket.Conn, r *http.Request, handshake bool) (input *sync.WaitGroup, err error) {
+	input = new(sync.WaitGroup)
 	if handshake {
 		if err := s.execHandshake(ctx, conn, r); err != nil {
-			return err
+			return input, err
 		}
 	}
 	var command []string
 	if err := json.Unmarshal([]byte(r.URL.Query().Get("command")), &command); err != nil || len(command) == 0 {
-		return badRequest("command is a JSON list of words")
+		return input, badRequest("command is a JSON list of words")
 	}
-	tty, err := flag(r, "tty")
+	tty, err := boolean(r, "tty")
 	if err != nil {
-		return err
+		return input, err
 	}
 	a, err := s.allocation(r)
 	if err != nil {
-		return err
+		return input, err
 	}
 	task, err := onlyTask(r, a)
 	if err != nil {
-		return err
+		return input, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	stream, err := s.agent.ExecTask(ctx, a.ID, task, driver.ExecOptions{Command: command, TTY: tty})
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := s.agent.ExecTask(running, a.ID, task, driver.ExecOptions{Command: command, TTY: tty})
 	if err != nil {
-		cancel()
-		return err
+		return input, err
 	}
-	// Whoever ends first ends the other: the command's end closes the input's context, the client's the command's.
-	input := make(chan struct{})
-	go func() {
-		defer close(input)
-		defer cancel()
+	input.Go(func() {
+		defer cancel() // a client that goes away ends the command
 		copyInput(ctx, conn, stream)
-	}()
-	err = copyOutput(ctx, conn, stream)
-	cancel()
-	<-input
-	return err
+	})
+	return input, copyOutput(ctx, conn, stream)
 }
 
 // execHandshake takes the token of a client that could not send it before.

@@ -106,7 +106,7 @@ func (s *Server) runJob(r *http.Request) (any, error) {
 
 // stopJob is DELETE /v1/job/ID.
 func (s *Server) stopJob(r *http.Request) (any, error) {
-	purge, err := flag(r, "purge")
+	purge, err := boolean(r, "purge")
 	if err != nil {
 		return nil, err
 	}

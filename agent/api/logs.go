@@ -40,10 +40,10 @@ func (s *Server) logRequest(r *http.Request) (*logRequest, error) {
 	if q.stream != "stdout" && q.stream != "stderr" {
 		return nil, badRequest("type is stdout or stderr")
 	}
-	if q.follow, err = flag(r, "follow"); err != nil {
+	if q.follow, err = boolean(r, "follow"); err != nil {
 		return nil, err
 	}
-	if q.plain, err = flag(r, "plain"); err != nil {
+	if q.plain, err = boolean(r, "plain"); err != nil {
 		return nil, err
 	}
 	switch r.URL.Query().Get("origin") {
@@ -83,7 +83,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer t.close()
-	out := &logWriter{out: newStreamWriter(w), plain: q.plain}
+	out := &logWriter{out: s.newStreamWriter(w), plain: q.plain}
 	if q.plain {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	} else {

@@ -144,8 +144,8 @@ func readBody(r *http.Request, into any) error {
 	return nil
 }
 
-// flag reads a boolean of the query; absent is false.
-func flag(r *http.Request, name string) (bool, error) {
+// boolean reads a boolean of the query; absent is false.
+func boolean(r *http.Request, name string) (bool, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
 		return false, nil

@@ -5,6 +5,7 @@ package api
 
 import (
 	"net/http"
+	"strings"
 )
 
 // routes fills the table of paths. Methods other than those that stand here are answered with 405.
@@ -13,12 +14,32 @@ func (s *Server) routes() {
 	s.allocationRoutes()
 	s.machineRoutes()
 	s.absentRoutes()
-	s.mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, notFound("there is no such path in this API"))
-	})
+	s.mux.HandleFunc(everythingElse, s.unknown)
 	if s.options.Page != nil {
 		s.mux.Handle("/", s.options.Page)
 	}
+}
+
+// everythingElse is the pattern of paths below /v1 that stand nowhere.
+const everythingElse = "/v1/"
+
+// unknown answers what no other pattern matches: 405 where another method would, 404 else.
+func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete} {
+		probe := r.Clone(r.Context())
+		probe.Method = method
+		if _, pattern := s.mux.Handler(probe); pattern != everythingElse {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 {
+		s.fail(w, r, notFound("there is no such path in this API"))
+		return
+	}
+	methods := strings.Join(allowed, ", ")
+	w.Header().Set("Allow", methods)
+	s.fail(w, r, &problem{http.StatusMethodNotAllowed, "this path takes " + methods})
 }
 
 func (s *Server) jobRoutes() {

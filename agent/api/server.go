@@ -103,9 +103,9 @@ type Server struct {
 	streams chan struct{}
 	mux     *http.ServeMux
 	// blockFor is how long a blocking query waits unless it says so, heartbeat the time between signs of life of
-	// a stream, poll the time between looks at a growing log.
-	blockFor, heartbeat, poll time.Duration
-	now                       func() time.Time
+	// a stream, poll the time between looks at a growing log, stall how long one write of a stream may take.
+	blockFor, heartbeat, poll, stall time.Duration
+	now                              func() time.Time
 }
 
 // Bounds on a request. Streams extend the time to write with every write.
@@ -124,7 +124,7 @@ const (
 func New(a Agent, o Options) *Server {
 	s := &Server{
 		agent: a, options: o, log: o.Logger, metrics: o.Metrics, mux: http.NewServeMux(),
-		blockFor: 5 * time.Minute, heartbeat: 10 * time.Second, poll: 250 * time.Millisecond, now: time.Now,
+		blockFor: 5 * time.Minute, heartbeat: 10 * time.Second, poll: 250 * time.Millisecond, stall: writeStall, now: time.Now,
 	}
 	if s.log == nil {
 		s.log = hclog.NewNullLogger()

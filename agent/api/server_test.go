@@ -5,12 +5,29 @@ package api
 
 import (
 	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/hook"
 )
 
 const testToken = "a-token-for-tests"
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newTestServer(f *fakeAgent) *Server {
 	s := New(f, Options{Token: testToken, Hosts: []string{"Tacho.Example"}})
@@ -18,7 +35,265 @@ func newTestServer(f *fakeAgent) *Server {
 	return s
 }
 
-type fakeExec struct {
-	driver.ExecStream
-	ctx context.Context
+// ask sends one request over TCP without the token, unless edits say otherwise.
+func ask(t *testing.T, h http.Handler, method, path, body string, edits ...func(*http.Request)) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:4656"+path, strings.NewReader(body))
+	for _, edit := range edits {
+		edit(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func withToken(r *http.Request) { r.Header.Set("X-Nomad-Token", testToken) }
+
+// reads are paths that everybody may read, each with the name of its golden file.
+var reads = map[string]string{
+	"jobs":              "/v1/jobs?pretty",
+	"job":               "/v1/job/web?pretty",
+	"job_allocations":   "/v1/job/web/allocations?pretty",
+	"job_summary":       "/v1/job/web/summary?pretty",
+	"job_evaluations":   "/v1/job/web/evaluations?pretty",
+	"job_deployment":    "/v1/job/web/deployment?pretty",
+	"job_deployments":   "/v1/job/web/deployments?pretty",
+	"job_versions":      "/v1/job/web/versions?pretty",
+	"job_scale":         "/v1/job/web/scale?pretty",
+	"allocations":       "/v1/allocations?prefix=1111&pretty",
+	"allocation":        "/v1/allocation/" + webID + "?pretty",
+	"allocation_failed": "/v1/allocation/" + batchID + "?pretty",
+	"checks":            "/v1/client/allocation/" + webID + "/checks?pretty",
+	"stats":             "/v1/client/allocation/" + webID + "/stats?pretty",
+	"stats_failed":      "/v1/client/allocation/" + batchID + "/stats?task=web&pretty",
+	"stats_at":          "/v1/client/allocation/" + webID + "/stats?at=2026-08-12T09:00:00Z&pretty",
+	"history":           "/v1/client/allocation/" + webID + "/stats/history?since=5m&step=10s&pretty",
+	"record":            "/v1/client/allocation/" + batchID + "/record?pretty",
+	"client_stats":      "/v1/client/stats?pretty",
+	"node":              "/v1/node/" + nodeID + "?pretty",
+	"node_allocations":  "/v1/node/" + nodeID + "/allocations?pretty",
+	"evaluations":       "/v1/evaluations?pretty",
+	"leader":            "/v1/status/leader",
+	"regions":           "/v1/regions",
+	"namespaces":        "/v1/namespaces",
+	"volumes":           "/v1/volumes?type=csi",
+	"health":            "/v1/agent/health?pretty",
+}
+
+// TestReads holds the answers to their golden files, and to tell no secrets; with the token they do.
+func TestReads(t *testing.T) {
+	h := newTestServer(newFake()).Handler(false)
+	for name, path := range reads {
+		t.Run(name, func(t *testing.T) {
+			w := ask(t, h, "GET", path, "")
+			if w.Code != http.StatusOK || w.Header().Get("X-Nomad-Index") != "40" || w.Header().Get("Content-Type") != "application/json" {
+				t.Errorf("%d, %v", w.Code, w.Header())
+			}
+			if strings.Contains(w.Body.String(), secret) {
+				t.Error("a secret is told without the token")
+			}
+			golden(t, name+".json", w.Body.String())
+		})
+	}
+	for _, path := range []string{"/v1/nodes", "/v1/agent/self", "/v1/agent/members", "/v1/metrics", "/v1/metrics?format=prometheus", "/metrics"} {
+		if w := ask(t, h, "GET", path, ""); w.Code != http.StatusOK || strings.Contains(w.Body.String(), secret) {
+			t.Errorf("%s: %d\n%s", path, w.Code, w.Body)
+		}
+	}
+	for _, path := range []string{
+		reads["job"], reads["job_versions"], reads["allocation"], reads["node_allocations"], reads["record"], reads["node"], "/v1/agent/self",
+		"/v1/job/web/submission",
+	} {
+		if w := ask(t, h, "GET", path, "", withToken); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), secret) {
+			t.Errorf("%s with the token: %d, or what is left out without it is left out here too", path, w.Code)
+		}
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPublishingOff(t *testing.T) {
+	f := newFake()
+	f.publishing = false
+	w := ask(t, newTestServer(f).Handler(false), "GET", reads["stats"], "")
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"reason": "publish_allocation_metrics is off"`) {
+		t.Errorf("%d\n%s", w.Code, w.Body)
+	}
+	golden(t, "stats_off.json", w.Body.String())
+}
+
+// TestStatuses is what is refused, and how.
+func TestStatuses(t *testing.T) {
+	h := newTestServer(newFake()).Handler(false)
+	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
+	bearer := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+testToken) }
+	wrong := func(r *http.Request) { r.Header.Set("X-Nomad-Token", testToken+"x") }
+	client := "/v1/client/allocation/" + webID + "/"
+	tests := []struct {
+		method, path, body string
+		edit               func(*http.Request)
+		status             int
+		text               string
+	}{
+		{"GET", "/v1/nothing", "", nil, 404, "no such path"},
+		{"GET", "/", "", nil, 404, ""},
+		{"GET", "/v1/job/none", "", nil, 404, "not found"},
+		{"GET", "/v1/job/web?namespace=other", "", nil, 404, "namespace"},
+		{"GET", "/v1/allocation/1111", "", nil, 200, webID},
+		{"GET", "/v1/allocation/11", "", nil, 400, "ambiguous"},
+		{"GET", "/v1/allocation/ff", "", nil, 404, "not found"},
+		{"GET", "/v1/node/ff", "", nil, 404, "there is one"},
+		{"GET", "/v1/evaluation/ff", "", nil, 404, "not found"},
+		{"GET", "/v1/deployment/ff", "", nil, 404, "has none"},
+		{"DELETE", "/v1/jobs", "", withToken, 405, ""},
+		{"POST", "/v1/nodes", "", nil, 405, ""},
+		{"GET", "/v1/jobs?index=x", "", nil, 400, "index is a number"},
+		{"GET", "/v1/jobs?index=40&wait=x", "", nil, 400, "wait is a duration"},
+		{"GET", "/v1/jobs?filter=x", "", nil, 400, "filter"},
+		{"GET", client + "stats?task=none", "", nil, 404, `no task "none"`},
+		{"GET", client + "stats?at=noon", "", nil, 400, "at is a time"},
+		{"GET", client + "stats/history?since=x", "", nil, 400, "since is a time"},
+		{"GET", client + "stats/history?since=1m&until=2m", "", nil, 400, "until is before since"},
+		{"GET", client + "stats/history?step=-1s", "", nil, 400, "step is a duration"},
+		{"GET", client + "stats/history?measurements=cpu_corse", "", nil, 400, "cpu_cores"},
+		{"GET", client + "record", "", nil, 404, "not found"},
+		{"GET", "/v1/metrics?format=x", "", nil, 400, "format"},
+		{"GET", "/v1/event/stream?index=x", "", nil, 400, "index is a number"},
+
+		{"PUT", "/v1/jobs", `{"Source":"x"}`, nil, 403, "token"},
+		{"PUT", "/v1/jobs", `{"Source":"x"}`, wrong, 403, "not the agent's"},
+		{"GET", "/v1/jobs", "", wrong, 403, "not the agent's"},
+		{"PUT", "/v1/jobs", `{"Source":"x"}`, bearer, 200, "EvalID"},
+		{"DELETE", "/v1/job/web", "", nil, 403, "token"},
+		{"PUT", "/v1/allocation/" + webID + "/stop", "", nil, 403, "token"},
+		{"PUT", client + "restart", "{}", nil, 403, "token"},
+		{"PUT", client + "signal", "{}", nil, 403, "token"},
+		{"GET", client + "exec?command=[%22ls%22]", "", nil, 403, "token"},
+		{"GET", "/v1/client/fs/logs/" + webID + "?type=stdout", "", nil, 403, "token"},
+		{"GET", "/v1/job/web/submission", "", nil, 403, "token"},
+		{"PUT", "/v1/system/gc", "", nil, 403, "token"},
+
+		{"PUT", "/v1/jobs", `{"Job":{"ID":"x"}}`, withToken, 400, "jobs in JSON are not taken"},
+		{"PUT", "/v1/jobs", `{}`, withToken, 400, "text of a job file"},
+		{"PUT", "/v1/jobs", ``, withToken, 400, "no body"},
+		{"PUT", "/v1/jobs", `[`, withToken, 400, "not the JSON"},
+		{"PUT", "/v1/jobs", `{"Source":"x"} x`, withToken, 400, "behind its JSON"},
+		{"PUT", "/v1/jobs", `{"Source":"` + strings.Repeat("x", maxBody) + `"}`, withToken, 413, "too large"},
+		{"PUT", "/v1/jobs", `{"Source":"broken","Filename":"a.hcl"}`, withToken, 400, "a.hcl:3,5-0,0: Unsupported block"},
+		{"PUT", "/v1/job/other", `{"Source":"x"}`, withToken, 400, "path"},
+		{"POST", "/v1/validate/job", `{"Source":"broken"}`, withToken, 200, "Unsupported block"},
+		{"POST", "/v1/jobs/parse", `{"JobHCL":"x"}`, withToken, 200, `"ID":"web"`},
+		{"PUT", client + "signal", "{}", withToken, 400, "no signal"},
+		{"PUT", client + "signal", `{"Signal":"SIGHUP","Task":"none"}`, withToken, 404, "no task"},
+		{"PUT", client + "restart", `{"AllTasks":true}`, withToken, 400, "ended"},
+		{"PUT", "/v1/job/web/plan", `{}`, withToken, 501, "validate"},
+		{"GET", "/v1/client/fs/ls/" + webID, "", withToken, 501, "logs"},
+		{"GET", "/v1/client/fs/logs/" + webID + "?type=x", "", withToken, 400, "stdout or stderr"},
+		{"GET", "/v1/client/fs/logs/" + webID + "?type=stderr", "", withToken, 404, "written nothing"},
+		{"GET", "/v1/client/fs/logs/" + webID + "?type=stdout&task=../x", "", withToken, 404, "no task"},
+		{"GET", "/v1/client/fs/logs/" + webID + "?type=stdout&offset=-1", "", withToken, 400, "offset"},
+
+		{"GET", "/v1/jobs", "", host("evil.example"), 421, "Host"},
+		{"GET", "/v1/jobs", "", host("evil.example:4656"), 421, "Host"},
+		{"GET", "/v1/jobs", "", host("192.0.2.1"), 421, "Host"},
+		{"GET", "/v1/jobs", "", host("*"), 421, "Host"},
+		{"GET", "/v1/jobs", "", host("localhost"), 200, ""},
+		{"GET", "/v1/jobs", "", host("LOCALHOST:1"), 200, ""},
+		{"GET", "/v1/jobs", "", host("[::1]:4656"), 200, ""},
+		{"GET", "/v1/jobs", "", host("tacho.example:80"), 200, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
+			edit := tt.edit
+			if edit == nil {
+				edit = func(*http.Request) {}
+			}
+			w := ask(t, h, tt.method, tt.path, tt.body, edit)
+			if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.text) {
+				t.Errorf("%d, want %d with %q:\n%.300s", w.Code, tt.status, tt.text, w.Body)
+			}
+			if w.Header().Get("Access-Control-Allow-Origin") != "" || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%v", w.Header())
+			}
+		})
+	}
+}
+
+func TestLocalIsTrusted(t *testing.T) {
+	f := newFake()
+	h := newTestServer(f).Handler(true)
+	for _, request := range [][3]string{
+		{"DELETE", "/v1/job/web?purge=true", ""},
+		{"PUT", "/v1/allocation/" + webID + "/stop", ""},
+		{"PUT", "/v1/client/allocation/" + webID + "/restart", `{"TaskName":"web"}`},
+		{"PUT", "/v1/client/allocation/" + webID + "/signal", `{"Signal":"SIGHUP"}`},
+		{"PUT", "/v1/jobs", `{"Source":"x","Filename":"a.hcl","Variables":{"a":"b"}}`},
+		{"PUT", "/v1/system/gc", ""},
+	} {
+		w := ask(t, h, request[0], request[1], request[2], func(r *http.Request) { r.Host = "whatever" })
+		if w.Code != http.StatusOK {
+			t.Errorf("%v: %d %s", request, w.Code, w.Body)
+		}
+	}
+	want := []string{
+		"stop job web true", "stop " + webID, "restart " + webID + " web", "signal " + webID + "  SIGHUP", "run a.hcl map[a:b]", "gc",
+	}
+	if diff := cmp.Diff(want, f.called()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestWithoutToken holds that an agent without a token trusts nobody on TCP, whatever they send.
+func TestWithoutToken(t *testing.T) {
+	h := New(newFake(), Options{}).Handler(false)
+	for _, token := range []string{"", "x"} {
+		w := ask(t, h, "PUT", "/v1/system/gc", "", func(r *http.Request) { r.Header.Set("X-Nomad-Token", token) })
+		if w.Code != http.StatusForbidden {
+			t.Errorf("token %q: %d", token, w.Code)
+		}
+	}
+}
+
+func TestHosts(t *testing.T) {
+	all := &Server{hosts: hostsOf("0.0.0.0", nil)}
+	for host, want := range map[string]bool{
+		"192.0.2.1": true, "192.0.2.1:80": true, "[2001:db8::1]:80": true, "localhost": true, "a.localhost:80": true,
+		"evil.example": false, "": false, "*": false, "*:80": false, "192.0.2.1.evil.example": false, "localhost.evil.example": false,
+	} {
+		if got := all.knownHost(host); got != want {
+			t.Errorf("%q: %v", host, got)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{hook.ErrNotRunning, 400}, {driver.ErrInvalid, 400}, {driver.ErrNotSupported, 501}, {driver.ErrUnavailable, 503},
+		{driver.ErrTaskNotFound, 404}, {errors.New("disk is full"), 500}, {context.Canceled, 500},
+	} {
+		f := newFake()
+		f.err = fmt.Errorf("stop: %w", tt.err)
+		w := ask(t, newTestServer(f).Handler(true), "PUT", "/v1/allocation/"+webID+"/stop", "")
+		if w.Code != tt.want || !strings.Contains(w.Body.String(), tt.err.Error()) {
+			t.Errorf("%v: %d %s", tt.err, w.Code, w.Body)
+		}
+	}
 }

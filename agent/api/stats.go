@@ -68,7 +68,7 @@ func (s *Server) statsStream(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Accel-Buffering", "no")
-	out := newStreamWriter(w)
+	out := s.newStreamWriter(w)
 	var last []byte
 	silent := time.Now()
 	for {

@@ -8,18 +8,19 @@ import (
 	"time"
 )
 
-// streamWriter sends each piece at once. A client that takes longer than writeStall for one is dropped.
+// streamWriter sends each piece at once. A client that takes longer than stall for one is dropped.
 type streamWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	stall   time.Duration
 }
 
-func newStreamWriter(w http.ResponseWriter) *streamWriter {
-	return &streamWriter{w: w, control: http.NewResponseController(w)}
+func (s *Server) newStreamWriter(w http.ResponseWriter) *streamWriter {
+	return &streamWriter{w: w, control: http.NewResponseController(w), stall: s.stall}
 }
 
 func (s *streamWriter) write(p []byte) error {
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeStall)) // writers without deadlines are those of tests
+	_ = s.control.SetWriteDeadline(time.Now().Add(s.stall)) // writers without deadlines are those of tests
 	if _, err := s.w.Write(p); err != nil {
 		return err
 	}

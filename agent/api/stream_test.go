@@ -1,0 +1,374 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/hook"
+)
+
+// serve listens on a port until the test ends.
+func serve(t *testing.T, s *Server) (url string, server *http.Server) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = s.HTTPServer(false)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		<-done
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return "http://" + listener.Addr().String(), server
+}
+
+// open sends a request with the token and returns the body of the answer.
+func open(t *testing.T, ctx context.Context, url string) *http.Response { //nolint:revive // as in testing's own helpers
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withToken(r)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+func TestEventStream(t *testing.T) {
+	f := newFake()
+	s := newTestServer(f)
+	s.heartbeat = 20 * time.Millisecond
+	url, _ := serve(t, s)
+	f.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobRegistered", Key: "nightly", Namespace: "default"})
+	f.feed.Publish(feed.Event{Topic: feed.TopicAllocation, Type: "TaskEvent", Key: webID, FilterKeys: []string{"web"}, Namespace: "default", Allocation: f.allocs[0]})
+
+	lines := bufio.NewScanner(open(t, t.Context(), url+"/v1/event/stream?index=41&topic=Allocation:web").Body)
+	lines.Buffer(nil, 1<<20)
+	beats := 0
+	for lines.Scan() {
+		if lines.Text() == "{}" {
+			if beats++; beats > 100 {
+				t.Fatal("the event does not come")
+			}
+			continue
+		}
+		var got struct {
+			Index  uint64
+			Events []struct {
+				Topic, Type, Key string
+				Payload          struct{ Allocation struct{ ID string } }
+			}
+		}
+		if err := json.Unmarshal(lines.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Index != 42 || len(got.Events) != 1 || got.Events[0].Payload.Allocation.ID != webID {
+			t.Errorf("%s", lines.Text())
+		}
+		return
+	}
+	t.Error("the stream ended", lines.Err())
+}
+
+func TestStatsStream(t *testing.T) {
+	f := newFake()
+	url, _ := serve(t, newTestServer(f))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	resp := open(t, ctx, url+"/v1/client/allocation/"+webID+"/stats/stream")
+	if resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("%v", resp.Header)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	seen := []string{}
+	for len(seen) < 2 && lines.Scan() {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			var u allocationUsage
+			if err := json.Unmarshal([]byte(data), &u); err != nil {
+				t.Fatal(err)
+			}
+			seen = append(seen, u.Tacho.Reason)
+			f.mu.Lock()
+			f.publishing = false // a change that the stream has to tell
+			f.mu.Unlock()
+		}
+	}
+	if diff := cmp.Diff([]string{"", "publish_allocation_metrics is off"}, seen); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestStatsStreamEnds(t *testing.T) {
+	url, _ := serve(t, newTestServer(newFake()))
+	text, err := io.ReadAll(open(t, t.Context(), url+"/v1/client/allocation/"+batchID+"/stats/stream").Body)
+	if err != nil || !strings.Contains(string(text), "event: end\ndata: {\"status\":\"failed\"}") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	f := newFake()
+	s := newTestServer(f)
+	s.poll, s.heartbeat = 5*time.Millisecond, 10*time.Millisecond
+	url, _ := serve(t, s)
+	logs := url + "/v1/client/fs/logs/" + webID + "?task=web&type=stdout"
+	for query, want := range map[string]string{
+		"&plain=true":                     "one\ntwo\nthree\n",
+		"&plain=true&offset=4":            "two\nthree\n",
+		"&plain=true&offset=6&origin=end": "three\n",
+		"&plain=true&offset=99":           "",
+	} {
+		text, err := io.ReadAll(open(t, t.Context(), logs+query).Body)
+		if err != nil || string(text) != want {
+			t.Errorf("%s: %q, %v", query, text, err)
+		}
+	}
+
+	decoder := json.NewDecoder(open(t, t.Context(), logs+"&follow=true").Body)
+	got := ""
+	for !strings.HasSuffix(got, "four\n") {
+		var fr frame
+		if err := decoder.Decode(&fr); err != nil {
+			t.Fatal(err)
+		}
+		if len(fr.Data) > 0 && (fr.File != "alloc/logs/web.stdout.0" || fr.Offset != int64(len(got)+len(fr.Data))) {
+			t.Errorf("%+v", fr)
+		}
+		if got += string(fr.Data); got == "one\ntwo\nthree\n" && len(fr.Data) == 0 { // a sign of life: all was read
+			f.mu.Lock()
+			f.logs["web.stdout"] += "four\n"
+			f.mu.Unlock()
+		}
+	}
+}
+
+// TestShutdownEndsStreams holds that a server with open streams goes down at once.
+func TestShutdownEndsStreams(t *testing.T) {
+	s := newTestServer(newFake())
+	url, server := serve(t, s)
+	first := open(t, t.Context(), url+"/v1/event/stream")
+	second := open(t, t.Context(), url+"/v1/client/allocation/"+webID+"/stats/stream")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	for _, resp := range []*http.Response{first, second} {
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil && ctx.Err() != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	s := New(newFake(), Options{Token: testToken, MaxStreams: 1})
+	url, _ := serve(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	open(t, ctx, url+"/v1/event/stream")
+	if resp := open(t, t.Context(), url+"/v1/event/stream"); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("%d", resp.StatusCode)
+	}
+}
+
+// TestSlowClientIsDropped has a client that asks for a stream and never reads. The log that it does not read is
+// without end.
+func TestSlowClientIsDropped(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits until a client counts as too slow")
+	}
+	f := newFake()
+	f.logs["web.stdout"] = strings.Repeat("x", 64<<20)
+	s := newTestServer(f)
+	s.stall = 200 * time.Millisecond
+	url, _ := serve(t, s)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /v1/client/fs/logs/"+webID+"?type=stdout&follow=true HTTP/1.1\r\nHost: localhost\r\nX-Nomad-Token: "+testToken+"\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	began := false
+	for {
+		select {
+		case <-deadline:
+			t.Fatalf("the stream is still served; begun: %v", began)
+		case <-tick.C:
+		}
+		if len(s.streams) == 1 {
+			began = true
+		} else if began {
+			return
+		}
+	}
+}
+
+// TestBlockingQuery waits for an event, and for nothing.
+func TestBlockingQuery(t *testing.T) {
+	f := newFake()
+	s := newTestServer(f)
+	h := s.Handler(false)
+	if w := ask(t, h, "GET", "/v1/jobs?index=40&wait=20ms", ""); w.Code != http.StatusOK || w.Header().Get("X-Nomad-Index") != "40" {
+		t.Errorf("%d, %v", w.Code, w.Header())
+	}
+	done := make(chan string)
+	go func() {
+		done <- ask(t, h, "GET", "/v1/jobs?index=40&wait=1m", "").Header().Get("X-Nomad-Index")
+	}()
+	f.feed.Publish(feed.Event{Topic: feed.TopicJob, Key: "web"})
+	if index := <-done; index != "41" {
+		t.Errorf("index %s", index)
+	}
+	if w := ask(t, h, "GET", "/v1/jobs?index=1&wait=1m", ""); w.Code != http.StatusOK {
+		t.Errorf("%d", w.Code)
+	}
+}
+
+// fakeExec echoes what it gets, and ends when its input does.
+type fakeExec struct {
+	ctx   context.Context //nolint:containedctx // the command's own
+	input chan []byte
+	sizes []driver.TerminalSize
+	ended bool
+}
+
+func (e *fakeExec) Recv() (driver.ExecOutput, error) {
+	if e.ended {
+		return driver.ExecOutput{}, io.EOF
+	}
+	select {
+	case p, ok := <-e.input:
+		if !ok {
+			e.ended = true
+			return driver.ExecOutput{Stderr: []byte("bye"), Exit: &driver.ExitResult{Code: 3}}, nil
+		}
+		return driver.ExecOutput{Stdout: p}, nil
+	case <-e.ctx.Done():
+		return driver.ExecOutput{}, e.ctx.Err()
+	}
+}
+
+func (e *fakeExec) Write(p []byte) (int, error) {
+	e.input <- p
+	return len(p), nil
+}
+
+func (e *fakeExec) CloseWrite() error {
+	close(e.input)
+	return nil
+}
+
+func (e *fakeExec) Resize(size driver.TerminalSize) error {
+	e.sizes = append(e.sizes, size)
+	return nil
+}
+
+func TestExec(t *testing.T) {
+	f := newFake()
+	f.exec = &fakeExec{input: make(chan []byte, 8)}
+	url, _ := serve(t, newTestServer(f))
+	path := url + "/v1/client/allocation/" + webID + `/exec?task=web&tty=true&ws_handshake=true&command=["cat","-"]`
+	conn, _, err := websocket.Dial(t.Context(), path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	for _, message := range []string{
+		`{"version":1,"auth_token":"` + testToken + `"}`, `{"tty_size":{"height":24,"width":80}}`, `{"stdin":{"data":"aGk="}}`, `{}`,
+		`{"stdin":{"close":true}}`,
+	} {
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(message)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for {
+		_, text, err := conn.Read(t.Context())
+		if websocket.CloseStatus(err) == websocket.StatusNormalClosure {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(text))
+	}
+	want := []string{`{"stdout":{"data":"aGk="}}`, `{"stderr":{"data":"Ynll"},"exited":true,"result":{"exit_code":3}}`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]driver.TerminalSize{{Rows: 24, Columns: 80}}, f.exec.sizes); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestExecRefused is what a client is told when nothing is run.
+func TestExecRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		hello, query string
+		err          error
+		want         websocket.StatusCode
+	}{
+		"wrong token":   {`{"version":1,"auth_token":"x"}`, `command=["ls"]`, nil, 4403},
+		"no token":      {`{"version":1}`, `command=["ls"]`, nil, 4403},
+		"version":       {`{"version":2}`, `command=["ls"]`, nil, 4400},
+		"no command":    {`{"version":1,"auth_token":"` + testToken + `"}`, `command=ls`, nil, 4400},
+		"no such task":  {`{"version":1,"auth_token":"` + testToken + `"}`, `command=["ls"]&task=x`, nil, 4404},
+		"not running":   {`{"version":1,"auth_token":"` + testToken + `"}`, `command=["ls"]`, hook.ErrNotRunning, 4400},
+		"not supported": {`{"version":1,"auth_token":"` + testToken + `"}`, `command=["ls"]`, driver.ErrNotSupported, 4501},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake()
+			f.err = tt.err
+			url, _ := serve(t, newTestServer(f))
+			conn, _, err := websocket.Dial(t.Context(), url+"/v1/client/allocation/"+webID+"/exec?ws_handshake=true&"+tt.query, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.CloseNow()
+			if err := conn.Write(t.Context(), websocket.MessageText, []byte(tt.hello)); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != tt.want {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	f := newFake()
+	url, _ := serve(t, newTestServer(f))
+	_, resp, err := websocket.Dial(t.Context(), url+"/v1/client/allocation/"+webID+"/exec?ws_handshake=true", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://evil.example"}}})
+	if err == nil || resp.StatusCode != http.StatusForbidden {
+		t.Errorf("a page of a stranger: %v", err)
+	}
+}
