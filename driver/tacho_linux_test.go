@@ -92,7 +92,8 @@ func (f *fixture) shell(script string) *driver.TaskConfig {
 		}
 	}
 	return &driver.TaskConfig{
-		ID: "alloc/" + name + "/1", Name: name, AllocID: "alloc", AllocDir: alloc,
+		// Names of cgroups are made of it: they must not be those of another run.
+		ID: filepath.Base(f.dir) + "/" + name, Name: name, AllocID: "alloc", AllocDir: alloc,
 		Env:          map[string]string{"PATH": os.Getenv("PATH"), "SECRET_TOKEN": "hush", "GREETING": "hello"},
 		DriverConfig: encode(f.t, map[string]any{"command": "sh", "args": []string{"-c", script}}),
 		StdoutPath:   filepath.Join(alloc, name, "stdout"), StderrPath: filepath.Join(alloc, name, "stderr"),

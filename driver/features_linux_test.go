@@ -1,0 +1,256 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/driver"
+)
+
+func TestExec(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("exec sleep 1000")
+	f.start(config)
+	result, err := f.ExecTask(t.Context(), config.ID, []string{"sh", "-c", "echo $GREETING; echo oops >&2; exit 3"}, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(result.Stdout) != "hello\n" || string(result.Stderr) != "oops\n" || result.Exit.Code != 3 {
+		t.Errorf("stdout %q, stderr %q, exit %+v", result.Stdout, result.Stderr, result.Exit)
+	}
+	_, err = f.ExecTask(t.Context(), config.ID, []string{"sleep", "1000"}, 100*time.Millisecond)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a command that takes too long: %v, want %v", err, context.DeadlineExceeded)
+	}
+	if _, err := f.ExecTask(t.Context(), config.ID, []string{"no-such-command"}, time.Second); err == nil {
+		t.Error("a command that is not there was run")
+	}
+	// A check that prints without end must not eat the driver's memory.
+	result, err = f.ExecTask(t.Context(), config.ID, []string{"head", "-c", "3000000", "/dev/zero"}, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(result.Stdout) != 1<<20 {
+		t.Errorf("%d bytes of 3 MB are kept, want 1 MiB", len(result.Stdout))
+	}
+}
+
+func TestLogsByExecutor(t *testing.T) {
+	f := newFixture(t, func(c *driver.Config) {
+		c.LogCollection = driver.LogsByExecutor
+		c.Logs = driver.LogLimits{MaxFiles: 2, MaxFileBytes: 1 << 20}
+	})
+	config := f.shell("i=0; while [ $i -lt 150000 ]; do i=$((i+1)); echo line $i of many; done; echo done >&2")
+	f.start(config)
+	if exit := f.wait(config.ID); !exit.Successful() {
+		t.Fatalf("exit %+v", exit)
+	}
+	logs := filepath.Join(config.AllocDir, "alloc", "logs")
+	files, err := filepath.Glob(filepath.Join(logs, config.Name+".stdout.*"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("log files %v, %v; want two", files, err)
+	}
+	last, err := os.ReadFile(files[1])
+	if err != nil || !strings.HasSuffix(string(last), "line 150000 of many\n") || len(last) > 1<<20 {
+		t.Errorf("the last of %v has %d bytes and ends with %q, %v", files, len(last), last[max(0, len(last)-30):], err)
+	}
+	if text, err := os.ReadFile(filepath.Join(logs, config.Name+".stderr.0")); err != nil || string(text) != "done\n" {
+		t.Errorf("stderr %q, %v", text, err)
+	}
+	capabilities, err := f.Capabilities(t.Context())
+	if err != nil || !capabilities.DisableLogCollection {
+		t.Errorf("the host is not told that it need not collect logs: %+v, %v", capabilities, err)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	f := newFixture(t, func(c *driver.Config) { c.Enforce = true })
+	resources := &driver.Resources{Linux: &driver.LinuxResources{MemoryLimitBytes: 40 << 20, CPUShares: 200}}
+	config := f.shell("exec sleep 1000")
+	config.Resources = resources
+	if _, _, err := f.StartTask(t.Context(), config); err != nil {
+		t.Skipf("limits cannot be held here: %v", err)
+	}
+	status, err := f.InspectTask(t.Context(), config.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := status.Attributes["limit.cgroup_memory_max_bytes"]; got != "40 MiB" {
+		t.Errorf("memory limit as read back %q in %v", got, status.Attributes)
+	}
+	if err := f.DestroyTask(t.Context(), config.ID, true); err != nil {
+		t.Fatal(err)
+	}
+
+	unlimited := newFixture(t, nil) // enforce = false
+	config = unlimited.shell("exec sleep 1000")
+	config.Resources = resources
+	unlimited.start(config)
+	if status, err = unlimited.InspectTask(t.Context(), config.ID); err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range status.Attributes {
+		if strings.HasPrefix(key, "limit.") && value == "40 MiB" {
+			t.Errorf("a limit although none is to be enforced: %v", status.Attributes)
+		}
+	}
+}
+
+func TestNetworkNamespace(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("making a network namespace needs root")
+	}
+	ip, err := exec.LookPath("ip")
+	if err != nil {
+		t.Skip("there is no ip(8) here to make a network namespace with")
+	}
+	const name = "tacho-driver-test"
+	if text, err := exec.Command(ip, "netns", "add", name).CombinedOutput(); err != nil {
+		t.Skipf("cannot make a network namespace: %v: %s", err, text)
+	}
+	t.Cleanup(func() {
+		if text, err := exec.Command(ip, "netns", "del", name).CombinedOutput(); err != nil {
+			t.Errorf("remove the network namespace: %v: %s", err, text)
+		}
+	})
+	f := newFixture(t, nil)
+	config := f.shell("readlink /proc/self/ns/net; exec sleep 1000")
+	config.Network = &driver.NetworkIsolation{Mode: driver.NetworkGroup, Path: "/var/run/netns/" + name}
+	f.start(config)
+	f.awaitOutput(config, "net:")
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := f.output(config)
+	if theirs == own+"\n" {
+		t.Errorf("the task is in the host's namespace %s", own)
+	}
+	result, err := f.ExecTask(t.Context(), config.ID, []string{"readlink", "/proc/self/ns/net"}, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(result.Stdout) != theirs {
+		t.Errorf("a command in the task is in %s, the task in %s", result.Stdout, theirs)
+	}
+}
+
+func TestFingerprint(t *testing.T) {
+	f := newFixture(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	stream, err := f.Fingerprint(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	print, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if print.Health != driver.Healthy || print.Attributes["driver.tacho.version"].Value != "0.0.0-test" {
+		t.Errorf("health %d (%s), attributes %v", print.Health, print.Description, print.Attributes)
+	}
+	if _, ok := print.Attributes["driver.tacho.cgroup"]; !ok {
+		t.Errorf("nothing is said of cgroups: %v", print.Attributes)
+	}
+	// A configuration under which no task can run is told without waiting.
+	blocked := filepath.Join(f.dir, "file")
+	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.SetConfig(ctx, encode(t, map[string]any{"runtime_dir": filepath.Join(blocked, "run")}), nil); err != nil {
+		t.Fatal(err)
+	}
+	if print, err = stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if print.Health != driver.Unhealthy || !strings.Contains(print.Description, "sockets") {
+		t.Errorf("health %d (%s), want unhealthy", print.Health, print.Description)
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("exec sleep 1000")
+	f.start(config)
+	socket := filepath.Join(f.dir, "metrics.sock")
+	if err := f.SetConfig(t.Context(), encode(t, map[string]any{
+		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": "unix:" + socket},
+	}), nil); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("socket %v, %v; want it for its owner alone", info, err)
+	}
+	client := &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+		DisableKeepAlives: true,
+	}}
+	get := func(path string, status int) string {
+		t.Helper()
+		response, err := client.Get("http://tacho" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		if err := errors.Join(err, response.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if response.StatusCode != status {
+			t.Fatalf("%s: %s: %s", path, response.Status, text)
+		}
+		return string(text)
+	}
+	if page := get("/metrics", 200); !strings.Contains(page, `tacho_task_cpu_seconds_total{alloc_id="alloc"`) {
+		t.Errorf("no CPU seconds in\n%s", page)
+	}
+	var tasks []struct {
+		ID      string
+		Running bool
+	}
+	if err := json.Unmarshal([]byte(get("/v1/tasks", 200)), &tasks); err != nil || len(tasks) != 1 || tasks[0].ID != config.ID || !tasks[0].Running {
+		t.Errorf("tasks %+v, %v", tasks, err)
+	}
+	var sample struct {
+		Measurements map[string]any
+		Processes    struct{ Rows []struct{ Command string } }
+	}
+	if err := json.Unmarshal([]byte(get("/v1/task/"+config.ID+"/stats", 200)), &sample); err != nil {
+		t.Fatal(err)
+	}
+	if len(sample.Measurements) == 0 || len(sample.Processes.Rows) != 1 || sample.Processes.Rows[0].Command != "sleep" {
+		t.Errorf("sample %+v", sample)
+	}
+	get("/v1/task/unknown/stats", 404)
+	get("/v1/task/"+config.ID, 404)
+	if err := f.StopTask(t.Context(), config.ID, 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	get("/v1/task/"+config.ID+"/stats", 409)
+	if page := get("/metrics", 200); strings.Contains(page, "tacho_task_cpu") {
+		t.Errorf("gauges of an ended task:\n%s", page)
+	}
+
+	// Over TCP nobody may come by another name, which is what a web page could do.
+	if err := f.SetConfig(t.Context(), encode(t, map[string]any{"metrics": map[string]any{"address": "127.0.0.1:0"}}), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is left: %v", err)
+	}
+}
