@@ -55,7 +55,7 @@ func TestChecksOfAPoorHost(t *testing.T) {
 	host := hostOf(t, map[string]string{
 		"run/.containerenv": "", "proc/self/status": "Name:\tx\nCapEff:\t0000000000000000\nThreads:\t1\n",
 	})
-	if c := checkContainer(host); !strings.Contains(c.Found, "/run/.containerenv") {
+	if c := checkWhere(host); !strings.Contains(c.Found, "/run/.containerenv") {
 		t.Errorf("container: %+v", c)
 	}
 	for _, c := range []Check{checkPressure(host), checkKmsg(host), checkChildren(host), checkOwnProcess(host), checkOtherUsers(host), checkOOMScore(host)} {
@@ -129,7 +129,7 @@ func TestController(t *testing.T) {
 		{"switched off", v2, "memory", Missing, "boot with cgroup_enable=memory"},
 		{"handed on, not to us", v2, "cpu", Missing, "Delegate=yes"},
 		{"not handed on", v2, "io", Missing, "echo +io | sudo tee " + filepath.Join(host.Root, "cgroup", "cgroup.subtree_control")},
-		{"v1, not mounted", v1, "blkio", Missing, "sudo mount -t cgroup -o blkio none /sys/fs/cgroup/blkio"},
+		{"v1, not mounted", v1, "io", Missing, "sudo mount -t cgroup -o blkio none /sys/fs/cgroup/blkio"},
 		{"v1, no leave", v1, "cpu", Missing, "for d in /sys/fs/cgroup/cpu/tacho; do"},
 	} {
 		c := checkController(host, test.mounts, group, test.controller, "much")

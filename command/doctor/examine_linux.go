@@ -17,7 +17,7 @@ import (
 func Examine(host Host) (*Report, error) {
 	r := &Report{}
 	kernel := readKernel(host)
-	r.Checks = append(r.Checks, kernel.check(), checkContainer(host))
+	r.Checks = append(r.Checks, checkWhere(host), kernel.check(), checkNamespaces(host), checkHidden(host))
 	group, err := cgroup.Create(cgroup.Options{FS: host.FS, ID: fmt.Sprintf("doctor-%d", os.Getpid())})
 	if err != nil {
 		group = cgroup.None(err.Error())
@@ -25,7 +25,7 @@ func Examine(host Host) (*Report, error) {
 	r.Notes = group.Notes
 	r.Checks = append(r.Checks, checkGroup(host, group)...)
 	r.Checks = append(r.Checks,
-		checkClone(kernel, group), checkPressure(host), checkPidfd(), checkKmsg(host), checkChildren(host),
+		checkClone(group), checkSeccomp(host), checkSecurityModule(host, group), checkPressure(host), checkPidfd(), checkKmsg(host), checkChildren(host),
 		checkOwnProcess(host), checkOtherUsers(host), checkOOMScore(host))
 	return r, errors.Join(r.tryCollect(host, group), group.Remove())
 }

@@ -51,33 +51,22 @@ func (k kernel) check() Check {
 	return c
 }
 
-// checkContainer looks for signs of a container: there, cgroups are often read-only or out of sight.
-func checkContainer(host Host) Check {
-	var signs []string
-	for _, sign := range []string{".dockerenv", "run/.containerenv", "run/systemd/container"} {
-		if _, err := os.Stat(filepath.Join(host.Root, sign)); err == nil {
-			signs = append(signs, "/"+sign)
-		}
-	}
-	c := Check{Name: "container", State: Works, Found: "no sign of one"}
-	if len(signs) > 0 {
-		c.Found = "this looks like a container: " + strings.Join(signs, ", ")
-	}
-	return c
-}
-
 // checkClone is about CLONE_INTO_CGROUP, clone3(2): a process that is born in its cgroup is counted from its first
 // instruction on.
-func checkClone(k kernel, group *cgroup.Group) Check {
+func checkClone(group *cgroup.Group) Check {
 	c := Check{Name: "start in the cgroup", State: Works, Found: "by descriptor, clone3(2)"}
 	switch {
 	case !group.Exists():
 		c.State, c.Found, c.Costs = Missing, "there is no cgroup", "exact totals from the first instruction on"
-	case len(group.V1) > 0:
+		return c
+	case group.V2 == "":
 		c.Found = "by a thread that forks inside (cgroup v1)"
-	case !k.atLeast(5, 7):
-		c.State, c.Found, c.Costs = Partly, "the kernel cannot start a process in a cgroup v2", "the first instructions of the task"
-		c.Enable = "Linux 5.7 or newer"
+		return c
+	}
+	if err := cgroup.CanClone(); err != nil {
+		c.State, c.Found = Partly, fmt.Sprintf("by a visit of the executor: %v", err)
+		c.Costs = "a few pages that are the executor's are counted as the task's"
+		c.Enable = "Linux 5.7 or newer, and no system call filter that denies clone3"
 	}
 	return c
 }
@@ -155,6 +144,7 @@ func checkOwnProcess(host Host) Check {
 
 // Capabilities, capabilities(7).
 const (
+	capDACOverride = 1
 	capSysPtrace   = 19
 	capSysResource = 24
 )
@@ -174,8 +164,11 @@ func checkOtherUsers(host Host) Check {
 // checkOOMScore is about shielding the executor from the OOM killer, which needs CAP_SYS_RESOURCE, proc(5).
 func checkOOMScore(host Host) Check {
 	c := Check{Name: "shield from the OOM killer", State: Works, Found: "executors can be spared (CAP_SYS_RESOURCE)"}
-	if !capable(host, capSysResource) {
-		c.State, c.Found = Partly, "executors cannot be spared: no CAP_SYS_RESOURCE"
+	if lack := "no CAP_SYS_RESOURCE"; !capable(host, capSysResource) || host.namespaced("user") {
+		if host.namespaced("user") {
+			lack += " outside this user namespace"
+		}
+		c.State, c.Found = Partly, "executors cannot be spared: "+lack
 		c.Costs = "the record of a run whose executor the kernel chooses when the machine is out of memory"
 		c.Enable = grant("CAP_SYS_RESOURCE", "sudo tacho run -- COMMAND")
 	}
@@ -192,15 +185,6 @@ func grant(capability, command string) string {
 
 // capable reports whether this process has a capability in effect.
 func capable(host Host, capability uint) bool {
-	status, err := os.ReadFile(filepath.Join(host.FS.Proc, "self/status"))
-	if err != nil {
-		return false
-	}
-	_, after, found := strings.Cut(string(status), "CapEff:")
-	if !found {
-		return false
-	}
-	line, _, _ := strings.Cut(after, "\n")
-	set, err := strconv.ParseUint(strings.TrimSpace(line), 16, 64)
+	set, err := strconv.ParseUint(statusField(host, "CapEff"), 16, 64)
 	return err == nil && set&(1<<capability) != 0
 }

@@ -147,6 +147,19 @@ func (m *maker) parent() (procstats.Cgroup, error) {
 	return base, nil
 }
 
+// makeFolder makes a group. One of the same name without processes is what an executor left that was killed; it is
+// made anew, so that its counters begin at 0.
+func makeFolder(dir string) error {
+	err := os.Mkdir(dir, 0o755)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := removeTree(dir); err != nil {
+		return fmt.Errorf("it is in use: %w", err)
+	}
+	return os.Mkdir(dir, 0o755)
+}
+
 func (m *maker) createV1(controller, parent string) error {
 	if parent == "" {
 		return nil
@@ -156,7 +169,7 @@ func (m *maker) createV1(controller, parent string) error {
 		m.group.V1[controller] = dir
 		return nil
 	}
-	err := os.Mkdir(dir, 0o755)
+	err := makeFolder(dir)
 	if m.isRefused(controller, err) {
 		return nil
 	}

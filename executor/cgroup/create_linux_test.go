@@ -44,6 +44,16 @@ func noted(notes []string, words string) bool {
 	return slices.ContainsFunc(notes, func(note string) bool { return strings.Contains(note, words) })
 }
 
+// pathWithin is a folder's path within its hierarchy.
+func pathWithin(dir string, mounts []procstats.CgroupMount) string {
+	for _, m := range mounts {
+		if below, ok := strings.CutPrefix(dir, strings.TrimSuffix(m.Point, "/")); ok && (below == "" || below[0] == '/') {
+			return filepath.Join("/", below)
+		}
+	}
+	return dir
+}
+
 // TestCreateInRoot makes the groups of a process that is in the root of v2 and may do everything.
 func TestCreateInRoot(t *testing.T) {
 	needRoot(t)

@@ -30,7 +30,7 @@ func (m *maker) createV2(parent string) error {
 		parent, name = m.place(parent, name)
 	}
 	dir := filepath.Join(parent, name)
-	err := os.Mkdir(dir, 0o755)
+	err := makeFolder(dir)
 	if m.isRefused("v2", err) {
 		return nil
 	}

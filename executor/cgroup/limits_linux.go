@@ -73,7 +73,7 @@ func (s *setter) folder(controller, what string) (dir string, version int, err e
 	if !s.group.home.Exists() { // nobody looked for a place
 		return "", 0, cannotHold("%s cannot be held here: %s", what, lack)
 	}
-	found, enable := Lack(s.host, s.mounts, controller)
+	found, enable := Remedy{FS: s.host, Root: "/", Mounts: s.mounts}.Lack(controller)
 	if found != "" {
 		lack += ": " + found
 	}

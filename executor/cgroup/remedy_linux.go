@@ -17,79 +17,99 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Lack says why tasks of this process get no groups with a controller (memory, cpu, io, pids, cpuset), as far as more
-// is known than that, and what would give them some: a command or a boot parameter.
-func Lack(host procstats.FS, mounts []procstats.CgroupMount, controller string) (found, enable string) {
+// Remedy knows what would give tasks of this process the groups that they lack.
+type Remedy struct {
+	FS procstats.FS
+	// Root is the folder that /run is in.
+	Root   string
+	Mounts []procstats.CgroupMount
+}
+
+// Lack says why tasks get no groups with a controller (memory, cpu, io, pids, cpuset), as far as more is known than
+// that, and what would give them some: a command or a boot parameter.
+func (r Remedy) Lack(controller string) (found, enable string) {
 	nameV1 := controller
 	if controller == "io" {
 		nameV1 = "blkio"
 	}
-	pure := isPureV2(mounts)
+	pure := isPureV2(r.Mounts)
 	switch {
-	case isDisabled(host, nameV1):
+	case len(r.Mounts) == 0 || r.readOnly():
+		return "", r.Delegation()
+	case r.isDisabled(nameV1):
 		return "switched off in the kernel", "boot with cgroup_enable=" + nameV1
-	case pure && !handedOn(mounts, controller):
-		return "not handed on by the root", fmt.Sprintf("echo +%s | sudo tee %s", controller, filepath.Join(mounts[0].Point, subtreeControl))
-	case !pure && len(mounts) > 0 && !mounted(mounts, nameV1):
+	case pure && !handedOn(r.Mounts, controller) && !mustMoveAway(r.v2()):
+		return "not handed on by the root", fmt.Sprintf("echo +%s | sudo tee %s", controller, filepath.Join(r.v2(), subtreeControl))
+	case pure:
+		return "", r.Delegation()
+	case !mounted(r.Mounts, nameV1):
 		dir := filepath.Join("/sys/fs/cgroup", nameV1)
 		return "not mounted", fmt.Sprintf("sudo mkdir -p %s && sudo mount -t cgroup -o %s none %s", dir, nameV1, dir)
+	case controller == "cpuset":
+		// A delegated group would need its CPUs and nodes filled in first; root is given one that has them.
+		return "", "sudo tacho run -- COMMAND"
 	}
-	if !pure && len(mounts) > 0 {
-		return "", delegationV1(mounts, nameV1)
-	}
-	return "", Delegation(host, mounts)
+	return "", r.Delegation()
 }
 
-// Delegation is what lets this user have groups with controllers here: a command, or words where it takes several.
-func Delegation(host procstats.FS, mounts []procstats.CgroupMount) string {
+// Delegation is a command that lets this user have groups with controllers. Without systemd the shell itself has to be
+// in groups of the user's: moving a process takes write access to where it comes from.
+func (r Remedy) Delegation() string {
+	uid := os.Geteuid()
 	switch {
-	case len(mounts) == 0:
+	case len(r.Mounts) == 0:
 		return "mount -t cgroup2 none /sys/fs/cgroup"
-	case !slices.ContainsFunc(mounts, func(m procstats.CgroupMount) bool { return !m.ReadOnly }):
-		return "mount -o remount,rw /sys/fs/cgroup (in a container: start it with a writable cgroup mount, as --privileged does)"
-	case !isPureV2(mounts):
-		return delegationV1(mounts, "")
-	case systemdRuns() && os.Geteuid() != 0:
-		return fmt.Sprintf("a systemd user manager: sudo loginctl enable-linger %d, and XDG_RUNTIME_DIR=/run/user/%[1]d", os.Geteuid())
-	case systemdRuns():
+	case r.readOnly():
+		return "mount -o remount,rw /sys/fs/cgroup (a container: start it with a writable cgroup mount, as docker run --privileged does)"
+	case !isPureV2(r.Mounts):
+		return delegationV1(r.Mounts)
+	case r.systemdRuns() && uid == 0:
 		return "systemd-run --scope -p Delegate=yes tacho run -- COMMAND"
-	case os.Geteuid() != 0:
-		dir := filepath.Join(mounts[0].Point, "delegated")
-		return fmt.Sprintf("sudo mkdir -p %s/session && sudo chown -R %d %[1]s && echo $$ | sudo tee %[1]s/session/cgroup.procs, then tacho run -- COMMAND",
-			dir, os.Geteuid())
+	case r.systemdRuns() && os.Getenv("XDG_RUNTIME_DIR") == "":
+		return fmt.Sprintf("sudo loginctl enable-linger %d && XDG_RUNTIME_DIR=/run/user/%[1]d tacho run -- COMMAND", uid)
+	case r.systemdRuns():
+		return "systemd-run --user --scope -p Delegate=yes tacho run -- COMMAND"
+	case uid == 0 && mustMoveAway(r.v2()):
+		return fmt.Sprintf(`sh -c "mkdir -p %[1]s/init; for p in \$(cat %[1]s/cgroup.procs); do echo \$p > %[1]s/init/cgroup.procs; done"; tacho run --cgroup-parent / -- COMMAND`,
+			r.v2())
 	}
-	home, err := procstats.FindCgroup(host, os.Getpid())
-	if err != nil || home.V2 == "" {
-		return ""
-	}
-	return fmt.Sprintf("cd %s && mkdir -p init && xargs -n1 < cgroup.procs sh -c 'echo $0 > init/cgroup.procs', then tacho run --cgroup-parent %s -- COMMAND",
-		home.V2, pathWithin(home.V2, mounts))
+	// A group with processes can hand no controllers on, so the shell gets a group beside the task's.
+	return fmt.Sprintf(`sudo sh -c "mkdir -p %[1]s/shell && chown -R %[2]d %[1]s && echo $$ > %[1]s/shell/cgroup.procs" && tacho run --cgroup-parent tacho -- COMMAND`,
+		filepath.Join(r.v2(), "tacho"), uid)
 }
 
-// delegationV1 is a folder of the user's own in every v1 hierarchy that tasks are put into, and in that of one more
-// controller. In v2 beside them it would be of no use: moving a process there takes write access to the root.
-func delegationV1(mounts []procstats.CgroupMount, controller string) string {
+// readOnly reports that no hierarchy can be written to.
+func (r Remedy) readOnly() bool {
+	return !slices.ContainsFunc(r.Mounts, func(m procstats.CgroupMount) bool { return !m.ReadOnly })
+}
+
+// v2 is where the v2 hierarchy is mounted.
+func (r Remedy) v2() string {
+	for _, m := range r.Mounts {
+		if m.Version == 2 {
+			return m.Point
+		}
+	}
+	return "/sys/fs/cgroup"
+}
+
+// mustMoveAway reports whether the group at a v2 mount is kept from handing on controllers by its processes, as that of
+// a container is.
+func mustMoveAway(point string) bool { return !isRoot(point) && holdsProcesses(point) }
+
+// delegationV1 is a folder of the user's own in every hierarchy that tasks are put into.
+func delegationV1(mounts []procstats.CgroupMount) string {
 	var dirs []string
 	for _, m := range mounts {
-		if m.Version == 1 && !m.ReadOnly && (slices.ContainsFunc(m.Controllers, isOurs) || slices.Contains(m.Controllers, controller)) {
+		if !m.ReadOnly && (m.Version == 2 || slices.ContainsFunc(m.Controllers, isOurs)) {
 			dirs = append(dirs, filepath.Join(m.Point, "tacho"))
 		}
 	}
 	if len(dirs) == 0 {
 		return ""
 	}
-	list := strings.Join(dirs, " ")
-	return fmt.Sprintf("sudo mkdir -p %s && sudo chown -R %d %s, then tacho run --cgroup-parent tacho -- COMMAND", list, os.Geteuid(), list)
-}
-
-// pathWithin is a folder's path within its hierarchy, as --cgroup-parent takes it.
-func pathWithin(dir string, mounts []procstats.CgroupMount) string {
-	for _, m := range mounts {
-		if below, ok := strings.CutPrefix(dir, strings.TrimSuffix(m.Point, "/")); ok && (below == "" || below[0] == '/') {
-			return filepath.Join("/", below)
-		}
-	}
-	return dir
+	return fmt.Sprintf(`sudo sh -c "for d in %s; do mkdir -p \$d && chown -R %d \$d && echo $$ > \$d/cgroup.procs; done" && tacho run -- COMMAND`,
+		strings.Join(dirs, " "), os.Geteuid())
 }
 
 // isOurs reports whether tasks are put into the hierarchy of a v1 controller.
@@ -114,8 +134,8 @@ func mounted(mounts []procstats.CgroupMount, controller string) bool {
 
 // isDisabled reports whether the last column of /proc/cgroups, enabled, is 0 for a controller, cgroups(7). Some kernels
 // leave out of the file what they have for v2 only.
-func isDisabled(host procstats.FS, controller string) bool {
-	text, err := os.ReadFile(filepath.Join(host.Proc, "cgroups"))
+func (r Remedy) isDisabled(controller string) bool {
+	text, err := os.ReadFile(filepath.Join(r.FS.Proc, "cgroups"))
 	if err != nil {
 		return false
 	}
@@ -148,7 +168,9 @@ func isDelegated(dir string) bool {
 }
 
 // systemdRuns reports whether systemd is the init here, sd_booted(3).
-func systemdRuns() bool {
-	_, err := os.Lstat("/run/systemd/system")
+func systemdRuns() bool { return Remedy{Root: "/"}.systemdRuns() }
+
+func (r Remedy) systemdRuns() bool {
+	_, err := os.Lstat(filepath.Join(r.Root, "run/systemd/system"))
 	return err == nil
 }
