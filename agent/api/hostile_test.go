@@ -1,0 +1,153 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// answers are the statuses that a request can lead to when the agent itself is well.
+var answers = []int{200, 301, 307, 400, 403, 404, 405, 413, 415, 421, 426, 501, 503}
+
+// paths are those that there are, with {} for a part that can be anything.
+var paths = []string{
+	"", "jobs", "jobs/parse", "validate/job", "job/{}", "job/{}/allocations", "job/{}/summary", "job/{}/submission", "job/{}/versions",
+	"job/{}/{}", "allocations", "allocation/{}", "allocation/{}/stop", "client/allocation/{}/stats", "client/allocation/{}/stats/history",
+	"client/allocation/{}/record", "client/allocation/{}/restart", "client/allocation/{}/signal", "client/allocation/{}/exec",
+	"client/allocation/{}/{}", "client/fs/logs/{}", "client/fs/{}/{}", "client/stats", "nodes", "node/{}", "node/{}/allocations", "evaluations",
+	"evaluation/{}", "metrics", "agent/self", "search", "volumes", "namespace/{}", "system/gc", "{}/{}",
+}
+
+// words are what hostile requests are made of.
+var words = []string{
+	"v1", "jobs", "job", "web", "nightly", "allocation", "allocations", "client", "stats", "history", "record", "logs", "fs",
+	"exec", "node", "nodes", "event", "stream", "metrics", "evaluation", "evaluations", "search", "agent", "self", "stop", "restart",
+	"signal", webID, batchID, nodeID, "..", ".", "%2e%2e", "%2f", "%00", "%ff", "", "etc", "passwd", "\u202e", "🦀", strings.Repeat("a", 3000),
+	"task=web", "task=../../x", "type=stdout", "type=%2e%2e%2fetc", "offset=-1", "offset=9223372036854775807", "offset=18446744073709551616",
+	"origin=end", "plain=true", "at=0", "at=-1", "at=1e309", "at=9999-12-31T23:59:59Z", "since=1ns", "until=-9223372036s", "step=1ns",
+	"step=1e308", "measurements=all", "measurements=,,,", "pretty", "namespace=*", "prefix=1", "filter=x", "format=prometheus",
+	"command=[]", "command=[%22x%22]", "tty=true", "ws_handshake=true", "purge=x", "topic=:", "topic=*:*", "index=1", "index=18446744073709551615",
+	"wait=-1s", "wait=1ms", "status=complete", "job=web",
+}
+
+var bodies = []string{
+	"", "{}", "[]", "null", "0", `"`, `{"Source":`, `{"Source":"x","Filename":"../../../etc/passwd"}`, `{"Job":{}}`, `{"Job":null}`,
+	`{"Signal":"SIGKILL"}`, `{"Prefix":"1","Context":"all"}`, `{"Prefix":1}`, strings.Repeat("[", 100000), "\x00\xff", `{"TaskName":"web"}`,
+	`{"JobHCL":"x","Variables":"a=1"}`,
+}
+
+func pick(r *rand.Rand, list []string) string { return list[r.IntN(len(list))] }
+
+// hostile makes a request out of words.
+func hostile(t *testing.T, r *rand.Rand) *http.Request {
+	t.Helper()
+	path := "/v1/" + pick(r, paths)
+	if r.IntN(3) == 0 {
+		for range r.IntN(4) {
+			path += "/" + pick(r, words)
+		}
+	}
+	for strings.Contains(path, "{}") {
+		path = strings.Replace(path, "{}", pick(r, append([]string{webID, batchID, nodeID, "web", "11"}, words...)), 1)
+	}
+	query := make([]string, r.IntN(5))
+	for i := range query {
+		query[i] = pick(r, words)
+	}
+	u := &url.URL{Scheme: "http", Host: "127.0.0.1", RawQuery: strings.Join(query, "&")}
+	if plain, err := url.PathUnescape(path); err == nil {
+		u.Path, u.RawPath = plain, path
+	} else {
+		u.Path = path
+	}
+	request := httptest.NewRequestWithContext(t.Context(), pick(r, []string{"GET", "GET", "GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS", "X"}), "/", strings.NewReader(pick(r, bodies)))
+	request.URL, request.Host = u, pick(r, []string{"127.0.0.1", "localhost:1", "localhost", "[::1]:80", "evil", "", "a:b:c"})
+	if r.IntN(2) == 0 {
+		request.Header.Set("X-Nomad-Token", pick(r, []string{testToken, testToken, "x", "\xff"}))
+	}
+	return request
+}
+
+// TestHostileRequests asks ten thousand times. Streams end because the request's context does.
+func TestHostileRequests(t *testing.T) {
+	f := newFake()
+	f.exec = &fakeExec{}
+	s := newTestServer(f)
+	s.blockFor = time.Millisecond
+	// Nothing that streams is asked for: without a connection there is nobody to end it.
+	handlers := []http.Handler{s.Handler(false), s.Handler(true)}
+	r := rand.New(rand.NewPCG(1, 2))
+	seen := map[int]int{}
+	for i := range 10000 {
+		request := hostile(t, r)
+		if path := request.URL.Path; strings.HasSuffix(path, "/stream") || request.URL.Query().Get("follow") != "" {
+			continue
+		}
+		w := httptest.NewRecorder()
+		handlers[i%2].ServeHTTP(w, request)
+		seen[w.Code]++
+		if !slices.Contains(answers, w.Code) {
+			t.Errorf("%s %s: %d %.200s", request.Method, request.URL, w.Code, w.Body)
+		}
+		if trusted := i%2 == 1 || request.Header.Get("X-Nomad-Token") == testToken; !trusted && strings.Contains(w.Body.String(), secret) {
+			t.Errorf("%s %s tells a secret", request.Method, request.URL)
+		}
+	}
+	t.Log(seen)
+}
+
+// TestHostilePaths asks for every path that there is, with hostile values in it.
+func TestHostilePaths(t *testing.T) {
+	s := newTestServer(newFake())
+	h := s.Handler(false)
+	for _, id := range []string{"..%2f..%2fetc%2fpasswd", "%00", "%ff%fe", strings.Repeat("x", 5000), "%F0%9F%A6%80", "*", "-", "%20"} {
+		for _, path := range []string{
+			"/v1/job/" + id, "/v1/job/" + id + "/allocations", "/v1/allocation/" + id, "/v1/client/allocation/" + id + "/stats",
+			"/v1/client/allocation/" + id + "/record", "/v1/client/fs/logs/" + id + "?type=stdout", "/v1/node/" + id, "/v1/evaluation/" + id,
+			"/v1/namespace/" + id, "/v1/client/allocation/" + webID + "/stats?task=" + id, "/v1/client/fs/logs/" + webID + "?type=stdout&task=" + id,
+			"/v1/client/fs/logs/" + webID + "?type=" + id,
+		} {
+			w := ask(t, h, "GET", path, "", withToken)
+			if w.Code != http.StatusNotFound && w.Code != http.StatusBadRequest {
+				t.Errorf("%s: %d", path, w.Code)
+			}
+		}
+	}
+}
+
+// FuzzRequest looks for a request that makes the server fail.
+func FuzzRequest(f *testing.F) {
+	f.Add("GET", "/v1/client/allocation/"+webID+"/stats", "task=web", "")
+	f.Add("GET", "/v1/client/allocation/"+webID+"/stats/history", "since=5m&step=1s&measurements=cpu_cores,psi", "")
+	f.Add("GET", "/v1/client/fs/logs/"+webID, "task=web&type=stdout&offset=3&origin=end", "")
+	f.Add("PUT", "/v1/jobs", "", `{"Source":"x","Filename":"y","Variables":{"a":"b"}}`)
+	f.Add("GET", "/v1/jobs", "index=40&wait=1ms", "")
+	f.Add("PUT", "/v1/search", "", `{"Prefix":"1","Context":"all"}`)
+	f.Fuzz(func(t *testing.T, method, path, query, body string) {
+		if strings.HasSuffix(path, "/stream") || strings.Contains(query, "follow") || strings.HasSuffix(path, "/exec") {
+			t.Skip("streams need somebody to end them")
+		}
+		fake := newFake()
+		s := newTestServer(fake)
+		s.blockFor = time.Millisecond
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", strings.NewReader(body))
+		r.Method, r.Host = method, "localhost"
+		r.URL = &url.URL{Path: "/" + strings.TrimPrefix(path, "/"), RawQuery: query}
+		if r.URL.Query().Get("wait") != "" {
+			t.Skip("waits as long as it is asked to")
+		}
+		w := httptest.NewRecorder()
+		s.Handler(true).ServeHTTP(w, r)
+		if w.Code >= 500 && w.Code != http.StatusNotImplemented {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	})
+}
