@@ -19,6 +19,9 @@ import (
 	"github.com/tachograph/tacho/e2e/guest/plan"
 )
 
+// farewell is how long the host may take to read what was sent.
+const farewell = 20 * time.Second
+
 func main() {
 	if os.Getpid() != 1 {
 		fmt.Fprintln(os.Stderr, "init: this is the first process of a guest")
@@ -26,6 +29,10 @@ func main() {
 	}
 	if err := boot(); err != nil {
 		fmt.Fprintln(os.Stderr, "init:", err) // the console
+	} else {
+		// The host ends the machine when it has read the result; a guest that powers off first can take what is still
+		// under way with it.
+		time.Sleep(farewell)
 	}
 	unix.Sync()
 	err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
@@ -85,11 +92,21 @@ func carryOut(p plan.Plan, out *messages) (plan.Result, error) {
 // openPort opens the port to the host. Its driver first asks the host which ports there are.
 func openPort() (*os.File, error) {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		port, err := os.OpenFile(plan.Port, os.O_WRONLY, 0)
+		port, err := openBlocking(plan.Port)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) || time.Now().After(deadline) {
 			return port, err
 		}
 	}
+}
+
+// openBlocking opens a device so that a write returns when the host has taken all of it. os.OpenFile would make it
+// non-blocking, and its driver then drops what does not fit.
+func openBlocking(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // messages sends to the host. It may be used by several goroutines.
