@@ -7,8 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
+	"path/filepath"
+	"slices"
 	"syscall"
+	"time"
 
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/record"
@@ -31,7 +36,7 @@ func (d *Tacho) FinalRecord(id string) (*record.Record, error) {
 // their names. It is for a host that has the folder for itself and was killed between the start of a task and
 // keeping its handle; it is called when all tasks are recovered and before one is started.
 func (d *Tacho) KillStrays(ctx context.Context) (killed []string, err error) {
-	addresses, err := client.List(runtimeDir(d.currentConfig()))
+	addresses, err := d.listStrays(ctx)
 	errs := []error{err}
 	known := make(map[string]bool)
 	for _, t := range d.list() {
@@ -48,6 +53,54 @@ func (d *Tacho) KillStrays(ctx context.Context) (killed []string, err error) {
 		killed = append(killed, address.ID)
 	}
 	return killed, errors.Join(errs...)
+}
+
+// listStrays lists the runtime folder once no executor in it is about to launch its task: one whose caller was killed
+// meanwhile has a moment to end by itself.
+func (d *Tacho) listStrays(ctx context.Context) ([]*wire.Address, error) {
+	const patience, interval = 5 * time.Second, 20 * time.Millisecond
+	dir := runtimeDir(d.currentConfig())
+	for began := time.Now(); ; pause(ctx, interval) {
+		addresses, err := client.List(dir)
+		folders, readErr := os.ReadDir(dir)
+		if errors.Is(readErr, fs.ErrNotExist) {
+			readErr = nil
+		}
+		if err = errors.Join(err, readErr); err != nil || ctx.Err() != nil {
+			return addresses, err
+		}
+		if len(addresses) == len(folders) {
+			return addresses, nil
+		}
+		if time.Since(began) > patience {
+			return addresses, sweep(dir, folders, addresses)
+		}
+	}
+}
+
+// sweep removes the folders of executors that have no address and do not answer.
+func sweep(dir string, folders []os.DirEntry, addresses []*wire.Address) error {
+	var errs []error
+	for _, folder := range folders {
+		path := filepath.Join(dir, folder.Name())
+		if slices.ContainsFunc(addresses, func(a *wire.Address) bool { return a.Folder == path }) || answers(path) {
+			continue
+		}
+		errs = append(errs, os.RemoveAll(path))
+	}
+	return errors.Join(errs...)
+}
+
+// answers reports whether a process listens on a socket in an executor's folder.
+func answers(folder string) bool {
+	sockets, err := filepath.Glob(filepath.Join(folder, "plugin*"))
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(sockets, func(path string) bool {
+		conn, err := net.DialTimeout("unix", path, time.Second)
+		return err == nil && conn.Close() == nil
+	})
 }
 
 func killStray(ctx context.Context, address wire.Address) error {

@@ -93,6 +93,7 @@ func (e *Executor) protectFromOOM() error {
 func (e *Executor) start() {
 	e.work.Go(func() { e.children.run(e.ctx, e.afterReap) })
 	e.work.Go(func() { e.launcher.run(e.ctx) })
+	e.work.Go(e.endUnlaunched)
 }
 
 // close ends the executor's goroutines and waits for them; the task is gone by then.

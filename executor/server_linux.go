@@ -93,6 +93,7 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 	if fd := request.GetLeashFd(); fd > 0 {
 		e.holdLeash(int(fd), t)
 	}
+	e.killUnclaimed(ctx, t)
 	return t.launched, nil
 }
 
