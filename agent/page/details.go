@@ -1,0 +1,209 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// ended adds the final record of the last ended start; most tasks that run have none.
+func (p *Page) ended(t task, body *taskView, trusted bool) {
+	if t.dead() {
+		r := p.past.record(t)
+		body.End = endingOf(t, r)
+		if r != nil {
+			body.End.details(r, trusted)
+		}
+		return
+	}
+	if t.state.State.Exit == nil {
+		return
+	}
+	if r, err := p.agent.Record(t.allocation.ID, t.state.Name); err == nil {
+		body.End = endingOf(t, r)
+		body.End.details(r, trusted)
+	}
+}
+
+// limitAttribute begins the driver's attributes that are limits as the kernel holds them.
+const limitAttribute = "limit."
+
+// askedOf lists what the job asked for beside what holds.
+func askedOf(t task) []limitRow {
+	r := t.state.Resources
+	var rows []limitRow
+	held := map[string]string{}
+	for key, value := range t.state.Attributes {
+		if name, ok := strings.CutPrefix(key, limitAttribute); ok {
+			held[name] = value
+		}
+	}
+	if s := t.usage.Sample; s != nil && t.usage.Running {
+		for _, id := range []procstats.ID{
+			procstats.CgroupMemoryMax, procstats.CgroupMemoryHigh, procstats.CgroupCPUQuota, procstats.CgroupCPUWeight,
+			procstats.CgroupCPUShares, procstats.CgroupPidsMax,
+		} {
+			if found, ok := s.Task.Get(id); ok && found.Present() {
+				held[id.String()] = reading(s, found).Text
+			}
+		}
+	}
+	asked := map[string]string{}
+	memory := []string{procstats.CgroupMemoryMax.String(), "memory_max", "memory"}
+	if limit := r.MemoryLimitBytes(); limit > 0 {
+		asked[keyIn(held, memory)] = formatBytes(float64(limit))
+	}
+	if r.CPU > 0 {
+		shares := []string{procstats.CgroupCPUWeight.String(), procstats.CgroupCPUShares.String(), "cpu_shares"}
+		asked[keyIn(held, shares)] = strconv.Itoa(r.CPU) + " MHz, by weight"
+	}
+	if r.Cores > 0 {
+		asked["cpuset"] = strconv.Itoa(r.Cores) + " cores"
+	}
+	if t.state.Cores != "" {
+		held["cpuset"] = "cores " + t.state.Cores
+	}
+	names := map[string]bool{}
+	for name := range asked {
+		names[name] = true
+	}
+	for name := range held {
+		names[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		rows = append(rows, limitRow{Name: printable(name), Requested: orDash(asked[name]), Effective: orDash(printable(held[name]))})
+	}
+	return rows
+}
+
+// keyIn is the first of some names that is a key, else the first.
+func keyIn(m map[string]string, names []string) string {
+	for _, name := range names {
+		if _, ok := m[name]; ok {
+			return name
+		}
+	}
+	return names[0]
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return dash
+	}
+	return s
+}
+
+// eventsOf lists a task's events, the newest first. Messages of drivers and failures can name files and arguments, so
+// only trusted readers see them.
+func eventsOf(t task, trusted bool) []eventRow {
+	rows := make([]eventRow, 0, len(t.state.Events))
+	for _, e := range slices.Backward(t.state.Events) {
+		row := eventRow{When: e.Time, Type: printable(string(e.Type)), Message: printable(e.Message)}
+		switch e.Type {
+		case hook.EventDriverFailure, hook.EventHookFailed, hook.EventKillFailed, hook.EventNotRestarting:
+			row.Class = "bad"
+		case hook.EventTerminated, hook.EventRestarting, hook.EventRestartSignal:
+			row.Class = "warn"
+		}
+		if !trusted && !harmless(e.Type) {
+			row.Message = ""
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// harmless reports whether messages of a type are the agent's own words and nothing else.
+func harmless(e hook.EventType) bool {
+	switch e {
+	case hook.EventStarted, hook.EventRecovered, hook.EventTerminated, hook.EventRestarting, hook.EventKilled,
+		hook.EventKilling, hook.EventCompleted, hook.EventNotRestarting, hook.EventRestartSignal, hook.EventSignaling:
+		return true
+	}
+	return false
+}
+
+// logTail is the end of what a task wrote.
+type logTail struct {
+	Stream, Text string
+	// Cut says that there is more before it.
+	Cut bool
+}
+
+// mostLog is how many bytes of a log a page shows.
+const mostLog = 8 << 10
+
+// logs reads the ends of a task's logs.
+func (p *Page) logs(t task) []logTail {
+	var tails []logTail
+	for _, stream := range []string{"stdout", "stderr"} {
+		tail, err := p.tail(t, stream)
+		if err != nil {
+			p.log.Debug("read log", "task", t.state.Name, "stream", stream, "error", err)
+			continue
+		}
+		tails = append(tails, tail)
+	}
+	return tails
+}
+
+func (p *Page) tail(t task, stream string) (tail logTail, err error) {
+	f, err := p.agent.OpenLog(t.allocation.ID, t.state.Name, stream)
+	if err != nil {
+		return tail, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return tail, fmt.Errorf("seek in %s: %w", stream, err)
+	}
+	tail = logTail{Stream: stream, Cut: size > mostLog}
+	if _, err := f.Seek(max(0, size-mostLog), io.SeekStart); err != nil {
+		return tail, fmt.Errorf("seek in %s: %w", stream, err)
+	}
+	content, err := io.ReadAll(io.LimitReader(f, mostLog))
+	if err != nil {
+		return tail, fmt.Errorf("read %s: %w", stream, err)
+	}
+	if tail.Cut { // begin with a whole line
+		if _, rest, ok := strings.Cut(string(content), "\n"); ok {
+			content = []byte(rest)
+		}
+	}
+	tail.Text = logText(content)
+	return tail, nil
+}
+
+// logText is output as text: what is not printable, such as colours of a terminal, is left out.
+func logText(content []byte) string {
+	var b strings.Builder
+	for len(content) > 0 {
+		if content[0] == 0x1b && len(content) > 1 && content[1] == '[' {
+			i := 2
+			for i < len(content) && (content[i] < 0x40 || content[i] > 0x7e) {
+				i++
+			}
+			content = content[min(i+1, len(content)):]
+			continue
+		}
+		r, size := utf8.DecodeRune(content)
+		content = content[size:]
+		if r == '\n' {
+			b.WriteByte('\n')
+		} else if r != '\r' && r != 0x1b {
+			b.WriteString(printable(string(r)))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,241 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// ending is how a start of a task ended, with its totals.
+type ending struct {
+	Verdict, Class string
+	Summary        string
+	Operator       string
+	At, Started    string
+	Wall           string
+	CPU, Peak      number
+	OOM            string
+	Stall          string
+	Headlines      []fact
+	Evidence       []fact
+	Notes          []string
+	Limits         []limitRow
+	Command, Dir   string
+	Host           string
+	Samples        string
+	PeakAt         string
+	Absent         []fact
+	Processes      []processRow
+	ProcessesSum   *processSum
+	at             time.Time
+}
+
+// fact is a name with a value.
+type fact struct {
+	Name  string
+	Value number
+}
+
+// limitRow is a limit as it was asked for and as the kernel holds it.
+type limitRow struct{ Name, Requested, Effective, Where string }
+
+// endingOf says how a task ended; without a record it says what the task's state knows.
+func endingOf(t task, r *record.Record) *ending {
+	if r == nil {
+		return endingWithoutRecord(t)
+	}
+	e := &ending{
+		Verdict: strings.ReplaceAll(string(r.Diagnosis.Verdict), "_", " "), Summary: printable(r.Diagnosis.Summary),
+		Operator: printable(r.Diagnosis.Operator), Stall: string(r.Diagnosis.Stall), at: r.EndedAt,
+		At: formatTime(r.EndedAt), Started: formatTime(r.StartedAt), Wall: dash,
+		OOM: oomText(r.Diagnosis.OOM), Class: verdictClass(r.Diagnosis),
+	}
+	if e.Verdict == "" {
+		e.Verdict = string(r.State)
+	}
+	if r.WallSeconds != nil {
+		e.Wall = formatSpan(time.Duration(*r.WallSeconds * float64(time.Second)))
+	}
+	e.CPU = recorded(r, procstats.HeadlineCPU)
+	e.Peak = recorded(r, procstats.HeadlineMemoryPeak)
+	return e
+}
+
+func endingWithoutRecord(t task) *ending {
+	s := t.state.State
+	e := &ending{
+		Verdict: t.condition().Word, Class: t.condition().Class, Summary: t.condition().Hint, at: s.FinishedAt,
+		At: formatTime(s.FinishedAt), Started: formatTime(s.StartedAt), Wall: dash,
+		CPU:  absent("cpu_seconds_total", "there is no final record"),
+		Peak: absent("memory_peak_bytes", "there is no final record"),
+	}
+	if !s.StartedAt.IsZero() && s.FinishedAt.After(s.StartedAt) {
+		e.Wall = formatSpan(s.FinishedAt.Sub(s.StartedAt))
+	}
+	return e
+}
+
+// details adds what only the task's own page shows; trusted readers see what was run, too.
+func (e *ending) details(r *record.Record, trusted bool) {
+	for _, id := range headlineIDs() {
+		if _, given := r.Headline[id.String()]; given {
+			e.Headlines = append(e.Headlines, fact{Name: id.String(), Value: recorded(r, id)})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Diagnosis.Evidence)) {
+		e.Evidence = append(e.Evidence, fact{Name: printable(name), Value: number{Text: evidenceText(name, r.Diagnosis.Evidence[name])}})
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Absent)) {
+		e.Absent = append(e.Absent, fact{Name: printable(name), Value: absent(name, r.Absent[name])})
+	}
+	for _, l := range r.Limits {
+		e.Limits = append(e.Limits, limitOf(l, trusted))
+	}
+	for _, note := range r.Notes {
+		e.Notes = append(e.Notes, printable(note))
+	}
+	e.Samples = strconv.FormatInt(r.Samples, 10)
+	if r.Interval > 0 {
+		e.Samples += ", every " + formatSeconds(r.Interval)
+	}
+	if r.Peak != nil && !r.Peak.At.IsZero() {
+		e.PeakAt = formatBytes(r.Peak.MemoryBytes) + " (" + r.Peak.Measurement + ") at " + formatTime(r.Peak.At)
+		var largest []string
+		for _, row := range r.Peak.Largest[:min(3, len(r.Peak.Largest))] {
+			largest = append(largest, fmt.Sprintf("%s (%d)", printable(row.Command), row.PID))
+		}
+		if len(largest) > 0 {
+			e.PeakAt += ", held by " + strings.Join(largest, ", ")
+		}
+	}
+	if r.Processes != nil {
+		e.Processes, e.ProcessesSum = recordedProcesses(r.Processes)
+	}
+	if trusted {
+		e.Command, e.Dir = printable(commandLine(r.Command)), printable(r.Dir)
+	}
+}
+
+// headlineIDs are the headlines in the order of the table.
+func headlineIDs() []procstats.ID {
+	var ids []procstats.ID
+	for _, m := range procstats.Table() {
+		if m.Scope == procstats.HeadlineScope {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+// recorded is a headline of a record.
+func recorded(r *record.Record, id procstats.ID) number {
+	name := id.String()
+	h, ok := r.Headline[name]
+	switch {
+	case !ok:
+		return absent(name, "it is not in the record")
+	case h.Value == nil:
+		return absent(name, h.Reason)
+	}
+	m, _ := procstats.Lookup(id)
+	text := formatValue(m.Unit, *h.Value)
+	if m.Unit == procstats.Cores {
+		text += " cores"
+	}
+	return numberOf(name, text, h.Source, h.Guarantee, r.EndedAt)
+}
+
+func limitOf(l record.Limit, trusted bool) limitRow {
+	m, _ := procstats.LookupName(l.Name)
+	text := func(value *float64, list string) string {
+		switch {
+		case list != "":
+			return printable(list)
+		case value == nil:
+			return "none"
+		}
+		return formatValue(m.Unit, *value)
+	}
+	row := limitRow{
+		Name: printable(l.Name), Requested: text(l.Requested, l.RequestedText), Effective: text(l.Effective, l.EffectiveText),
+	}
+	if trusted {
+		row.Where = printable(l.Where)
+	}
+	return row
+}
+
+func verdictClass(d record.Diagnosis) string {
+	if d.OOM.Kills != nil && *d.OOM.Kills > 0 {
+		return "bad"
+	}
+	switch d.Verdict {
+	case record.Failed, record.Signaled, record.StartFailed, record.ExecutorLost:
+		return "bad"
+	case record.TimedOut:
+		return "warn"
+	case record.Completed, record.Stopped:
+	}
+	return "quiet"
+}
+
+func oomText(o record.OOM) string {
+	if o.Kills == nil || *o.Kills == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("OOM kills: %d", *o.Kills)
+	if o.Scope != "" {
+		text += ", at the limit of: " + strings.ReplaceAll(string(o.Scope), "_", " ")
+	}
+	if v := o.Victim; v != nil {
+		text += fmt.Sprintf(", victim %s (process %d", printable(v.Command), v.PID)
+		if v.RSSBytes != nil {
+			text += ", " + formatBytes(float64(*v.RSSBytes)) + " resident"
+		}
+		text += ", told by " + printable(v.Source) + ")"
+	}
+	return text
+}
+
+// evidenceText writes what a diagnosis rests on: numbers in the unit that their names end in, all else as JSON.
+func evidenceText(name string, value any) string {
+	if n, ok := value.(float64); ok {
+		switch {
+		case strings.HasSuffix(name, "_bytes"):
+			return formatBytes(n)
+		case strings.HasSuffix(name, "seconds") || strings.HasSuffix(name, "seconds_total"):
+			return formatSeconds(n)
+		}
+		return formatValue(procstats.None, n)
+	}
+	if s, ok := value.(string); ok {
+		return printable(s)
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return printable(fmt.Sprint(value))
+	}
+	return printable(string(text))
+}
+
+// commandLine quotes arguments that would not read as one.
+func commandLine(args []string) string {
+	quoted := make([]string, len(args))
+	for i, arg := range args {
+		quoted[i] = arg
+		if arg == "" || strings.ContainsAny(arg, " \t\n\"'\\$`;&|<>()*?[]#~") {
+			quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}

@@ -1,0 +1,123 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// number is a value as people see it, with where it comes from.
+type number struct {
+	// Text is the value with its unit; a dash where it is absent.
+	Text string
+	// Mark is ≥, ≤ or ~ where the value is not exact; Words are the same for those who hear it.
+	Mark, Words string
+	// Hint says source, guarantee and age, or why there is no value.
+	Hint string
+	// Name is the row of the table that explains it.
+	Name   string
+	Absent bool
+}
+
+// absent is a number that was not measured.
+func absent(name, reason string) number {
+	return number{
+		Text: dash, Absent: true, Name: name,
+		Words: "not measured", Hint: name + ": not measured: " + cmp.Or(printable(reason), "nobody says why"),
+	}
+}
+
+// markOf is how a guarantee is written before a number, in a sign and in words.
+func markOf(g procstats.Guarantee) (mark, words string) {
+	switch g {
+	case procstats.LowerBound:
+		return "≥", "at least"
+	case procstats.UpperBound:
+		return "≤", "at most"
+	case procstats.Sampled:
+		return "~", "sampled"
+	case procstats.Exact:
+	}
+	return "", ""
+}
+
+// guaranteeWords says a guarantee in full.
+func guaranteeWords(g procstats.Guarantee) string {
+	switch g {
+	case procstats.Exact:
+		return "exact: the kernel's own accounting"
+	case procstats.LowerBound:
+		return "lower bound: can miss something, never counts too much"
+	case procstats.UpperBound:
+		return "upper bound: can count too much, never misses anything"
+	case procstats.Sampled:
+		return "sampled: right at the moments of reading"
+	}
+	return string(g)
+}
+
+// numberOf is a value of a measurement that was taken from source.
+func numberOf(name, text, source string, g procstats.Guarantee, at time.Time) number {
+	n := number{Text: text, Name: name}
+	n.Mark, n.Words = markOf(g)
+	parts := []string{name}
+	if source != "" && source != name {
+		parts = append(parts, "from "+source)
+	}
+	if g != "" {
+		parts = append(parts, guaranteeWords(g))
+	}
+	if !at.IsZero() {
+		parts = append(parts, "read at "+at.Format("15:04:05.000"))
+	}
+	n.Hint = strings.Join(parts, " · ")
+	return n
+}
+
+// headline writes one of the headlines of a reading, in its own unit.
+func headline(list []procstats.HeadlineValue, id procstats.ID, at time.Time, write func(float64) string) number {
+	for _, h := range list {
+		if h.ID != id {
+			continue
+		}
+		value, ok := h.Reading.Number()
+		if !ok {
+			return absent(id.String(), h.Reading.Reason())
+		}
+		return numberOf(id.String(), write(value), h.Source, h.Guarantee, at)
+	}
+	return absent(id.String(), "it is not among what was read")
+}
+
+// headlineValue is the number behind a headline.
+func headlineValue(list []procstats.HeadlineValue, id procstats.ID) (value float64, ok bool) {
+	for _, h := range list {
+		if h.ID == id {
+			return h.Reading.Number()
+		}
+	}
+	return 0, false
+}
+
+// reading writes one reading with everything the table says of it.
+func reading(s *procstats.Sample, r procstats.Reading) number {
+	m, known := procstats.Lookup(r.ID())
+	name := r.ID().String()
+	if !r.Present() {
+		return absent(name, r.Reason())
+	}
+	at, _ := s.ReadAt(r.ID())
+	if text, ok := r.Text(); ok {
+		return numberOf(name, printable(text), "", m.Guarantee, at.Wall)
+	}
+	value, _ := r.Number()
+	if !known {
+		return numberOf(name, formatValue(procstats.None, value), "", "", at.Wall)
+	}
+	return numberOf(name, formatValue(m.Unit, value), m.File, m.Guarantee, at.Wall)
+}

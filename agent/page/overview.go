@@ -1,0 +1,238 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// overview is the page of all tasks.
+type overview struct {
+	Rows, Ended []row
+	Query, Sort string
+	// Columns can be sorted by.
+	Columns map[string]column
+	Total   int
+}
+
+// column is how a column's header leads to the page sorted by it.
+type column struct{ Link, Order string }
+
+// row is one task in a table.
+type row struct {
+	Key, Path, Name, Job, Group, Allocation, ID string
+	Index                                       int
+	Condition                                   condition
+	Restarts                                    int
+	CPU, Read, Write                            number
+	Spark                                       spark
+	Memory                                      memory
+	Pressure                                    pressure
+	Age                                         age
+	End                                         *ending
+
+	sort sortKeys
+}
+
+// sortKeys are a row's numbers in the order of people; absent ones are below all.
+type sortKeys struct{ cpu, memory, io, pressure float64 }
+
+// age is how old a row's numbers are.
+type age struct {
+	Text, Hint string
+	Stale      bool
+}
+
+// shared is the newest table of tasks, made once for all who look.
+type shared struct {
+	mu   sync.Mutex // guards following
+	at   time.Time
+	rows []row
+}
+
+// rows returns a row for every task, at most half an interval old.
+func (p *Page) rows(now time.Time) []row {
+	s := &p.overview
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.at.IsZero() && now.Sub(s.at) < p.options.Interval/2 && !now.Before(s.at) {
+		return s.rows
+	}
+	p.past.begin(now)
+	rows := []row{}
+	for _, t := range p.tasks(p.agent.Allocations()) {
+		rows = append(rows, p.row(t, now))
+	}
+	s.at, s.rows = now, rows
+	return rows
+}
+
+func (p *Page) row(t task, now time.Time) row {
+	a := t.allocation
+	r := row{
+		Key: t.key(), Path: t.path(), Name: printable(t.state.Name), Job: printable(a.JobID), Group: printable(a.Group),
+		Index: a.Index, ID: a.ID, Allocation: short(a.ID), Condition: t.condition(), Restarts: t.state.State.Restarts,
+	}
+	if t.dead() {
+		r.End = endingOf(t, p.past.record(t))
+		return r
+	}
+	before, newest, recent := p.past.of(t, now)
+	list, at := t.usage.Headlines, time.Time{}
+	if t.usage.Sample != nil {
+		at = t.usage.Sample.Wall
+	}
+	if t.usage.Sample == nil || !t.usage.Running {
+		why := t.absentReason()
+		r.CPU, r.Read, r.Write = absent("cpu_cores", why), absent("io_read_bytes_total", why), absent("io_write_bytes_total", why)
+		r.Memory, r.Pressure = memory{Needed: absent("memory_bytes", why)}, pressure{Hint: why}
+	} else {
+		r.CPU = headline(list, procstats.HeadlineCores, at, formatCores)
+		r.Read = rateNumber(list, procstats.HeadlineIORead, rateSince(&newest, before, ioRead), at)
+		r.Write = rateNumber(list, procstats.HeadlineIOWrite, rateSince(&newest, before, ioWrite), at)
+		r.Memory = memoryOf(t, at)
+		r.Pressure = pressureOf(&newest, before)
+	}
+	r.Spark = sparkOf(recent, now)
+	r.Age = ageOf(t, now)
+	r.sort = sortKeysOf(t, &newest, before)
+	return r
+}
+
+func ageOf(t task, now time.Time) age {
+	d, ok := t.age(now)
+	if !ok {
+		return age{Text: dash, Hint: t.absentReason(), Stale: true}
+	}
+	limit := max(5*time.Second, 3*t.usage.Interval)
+	a := age{Text: formatAge(d), Hint: "read at " + formatTime(t.usage.Sample.Wall), Stale: d > limit || t.usage.Reason != ""}
+	if t.usage.Reason != "" {
+		a.Hint += ": " + printable(t.usage.Reason)
+	}
+	if t.usage.Backlogged > 0 {
+		a.Hint += "; readings that came late: " + formatValue(procstats.None, float64(t.usage.Backlogged))
+	}
+	return a
+}
+
+func sortKeysOf(t task, newest, before *moment) sortKeys {
+	k := sortKeys{cpu: -1, memory: -1, io: -1, pressure: -1}
+	if v, ok := headlineValue(t.usage.Headlines, procstats.HeadlineCores); ok {
+		k.cpu = v
+	}
+	if v, ok := headlineValue(t.usage.Headlines, procstats.HeadlineMemory); ok {
+		k.memory = v
+	}
+	if read, write := rateSince(newest, before, ioRead), rateSince(newest, before, ioWrite); !math.IsNaN(read + write) {
+		k.io = read + write
+	}
+	for _, q := range []quantity{stallCPU, stallMemory, stallIO} {
+		if v := rateSince(newest, before, q); !math.IsNaN(v) {
+			k.pressure = max(k.pressure, v)
+		}
+	}
+	return k
+}
+
+// rateSince is the rate of a counter since an earlier moment, NaN where there is none.
+func rateSince(newest, before *moment, q quantity) float64 {
+	if before == nil {
+		return math.NaN()
+	}
+	return newest.rate(before, q)
+}
+
+// rateNumber is the rate of a headline that is a counter.
+func rateNumber(list []procstats.HeadlineValue, id procstats.ID, rate float64, at time.Time) number {
+	n := headline(list, id, at, formatBytes)
+	switch {
+	case n.Absent:
+		return n
+	case math.IsNaN(rate):
+		return absent(n.Name, "a rate needs an earlier reading")
+	}
+	n.Text = formatRate(rate)
+	return n
+}
+
+// overviewPage fills the page of all tasks.
+func (p *Page) overviewPage(v *view) error {
+	values := v.request.URL.Query()
+	o := overview{Query: values.Get("q"), Sort: values.Get("sort"), Columns: map[string]column{}}
+	for _, r := range p.rows(v.Now) {
+		o.Total++
+		if o.Query != "" && !r.matches(o.Query) {
+			continue
+		}
+		if r.End != nil {
+			o.Ended = append(o.Ended, r)
+		} else {
+			o.Rows = append(o.Rows, r)
+		}
+	}
+	sortRows(o.Rows, o.Sort)
+	slices.SortStableFunc(o.Ended, func(a, b row) int { return b.End.at.Compare(a.End.at) })
+	for _, name := range []string{"name", "cpu", "memory", "io", "pressure"} {
+		values.Set("sort", name)
+		c := column{Link: "/?" + values.Encode()}
+		if o.Sort == name {
+			c.Order = "descending"
+			if name == "name" {
+				c.Order = "ascending"
+			}
+		}
+		o.Columns[name] = c
+	}
+	v.Title, v.Template, v.Body = "Tasks", "overview", o
+	v.Live, v.Shape = "/page/stream/", o.shape()
+	if v.request.URL.RawQuery != "" {
+		v.Live += "?" + v.request.URL.RawQuery
+	}
+	return nil
+}
+
+// shape tells tables with other rows apart.
+func (o overview) shape() string {
+	parts := make([]string, 0, len(o.Rows)+len(o.Ended))
+	for _, r := range o.Rows {
+		parts = append(parts, r.Key)
+	}
+	slices.Sort(parts)
+	for _, r := range o.Ended {
+		parts = append(parts, r.Key+" ended")
+	}
+	return digest(parts)
+}
+
+func (r *row) matches(query string) bool {
+	query = strings.ToLower(query)
+	for _, text := range []string{r.Name, r.Job, r.Group, r.ID, r.Condition.Word} {
+		if strings.Contains(strings.ToLower(text), query) {
+			return true
+		}
+	}
+	return false
+}
+
+func sortRows(rows []row, by string) {
+	value := map[string]func(*row) float64{
+		"cpu": func(r *row) float64 { return r.sort.cpu }, "memory": func(r *row) float64 { return r.sort.memory },
+		"io": func(r *row) float64 { return r.sort.io }, "pressure": func(r *row) float64 { return r.sort.pressure },
+	}[by]
+	slices.SortStableFunc(rows, func(a, b row) int {
+		if value != nil {
+			if c := cmp.Compare(value(&b), value(&a)); c != 0 {
+				return c
+			}
+		}
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Index, b.Index), cmp.Compare(a.Name, b.Name))
+	})
+}

@@ -1,0 +1,239 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/agent"
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// Allocations are the runs of groups that the agent knows.
+type Allocations interface {
+	// Allocations returns all, newest first.
+	Allocations() []*allocation.Allocation
+	// Allocation returns the one whose id begins with prefix; errors wrap allocation.ErrNotFound or ErrAmbiguous.
+	Allocation(prefix string) (*allocation.Allocation, error)
+}
+
+// Readings are what tasks use and used.
+type Readings interface {
+	Stats(allocID string) (map[string]allocation.Usage, error)
+	History(allocID, task string, q history.Query) ([]history.Point, error)
+	// Record returns the final record of the last ended start; the error wraps allocation.ErrNotFound before that.
+	Record(allocID, task string) (*record.Record, error)
+}
+
+// Machine is what the agent runs on.
+type Machine interface {
+	Node() node.Node
+	NodeStats(ctx context.Context) (*node.Stats, error)
+	// Publishing reports whether tasks are read; reason says why not.
+	Publishing() (on bool, reason string)
+	Cost() agent.Cost
+}
+
+// Logs are what tasks wrote.
+type Logs interface {
+	// OpenLog opens what is kept of a task's stdout or stderr.
+	OpenLog(allocID, task, stream string) (io.ReadSeekCloser, error)
+}
+
+// Agent is everything a page is made from; *agent.Agent is one.
+type Agent interface {
+	Allocations
+	Readings
+	Machine
+	Logs
+}
+
+// Options are a page's settings.
+type Options struct {
+	// Logger takes errors; nil is none.
+	Logger hclog.Logger
+	// Token lets readers see command lines and logs over connections that are not trusted: as the header X-Nomad-Token,
+	// as a bearer token, or as the password that a browser asks for at /unlock. Empty for none.
+	Token string
+	// Interval is the time between readings, and so between changes of a page that is looked at; 0 means 1 s.
+	Interval time.Duration
+	// MaxStreams bounds the pages that are looked at live at the same time; 0 means 64.
+	MaxStreams int
+	// WriteTimeout drops readers that take longer to accept one change; 0 means 5 s.
+	WriteTimeout time.Duration
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Page serves the web page. Its methods may be called concurrently.
+type Page struct {
+	agent     Agent
+	options   Options
+	log       hclog.Logger
+	templates *template.Template
+	assets    *assets
+	streams   chan struct{} // one token a live page
+	closed    chan struct{}
+	closeOnce sync.Once
+	past      *past
+	overview  shared
+}
+
+// New returns a page over an agent. It starts nothing and asks nothing.
+func New(a Agent, o Options) *Page {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Interval <= 0 {
+		o.Interval = time.Second
+	}
+	if o.MaxStreams <= 0 {
+		o.MaxStreams = 64
+	}
+	if o.WriteTimeout <= 0 {
+		o.WriteTimeout = 5 * time.Second
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	files := newAssets()
+	return &Page{
+		agent: a, options: o, log: o.Logger, templates: parseTemplates(files), assets: files,
+		streams: make(chan struct{}, o.MaxStreams), closed: make(chan struct{}), past: newPast(a),
+	}
+}
+
+// Close ends the live pages: a server that is shut down would wait for them.
+func (p *Page) Close() { p.closeOnce.Do(func() { close(p.closed) }) }
+
+// Handler returns the page for one listener. On a trusted one, such as a unix socket of mode 0600, everybody sees
+// command lines and logs; on others only who has the token. It answers every path that it is given.
+func (p *Page) Handler(trusted bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", p.serve(trusted, p.overviewPage))
+	mux.HandleFunc("GET /alloc/{id}", p.allocation)
+	mux.HandleFunc("GET /alloc/{id}/{task}", p.serve(trusted, p.taskPage))
+	mux.HandleFunc("GET /measurements", p.serve(trusted, p.measurementsPage))
+	mux.HandleFunc("GET /page/stream/{$}", p.stream(trusted, p.overviewCells))
+	mux.HandleFunc("GET /page/stream/alloc/{id}/{task}", p.stream(trusted, p.taskCells))
+	mux.HandleFunc("GET /page/assets/{name}", p.assets.serve)
+	mux.HandleFunc("GET /unlock", p.unlock(trusted))
+	mux.HandleFunc("GET /ui", p.moved)
+	mux.HandleFunc("GET /ui/{rest...}", p.moved)
+	mux.HandleFunc("/", p.serve(trusted, func(*view) error { return errNoPage }))
+	return secured(mux)
+}
+
+var errNoPage = fmt.Errorf("there is no such page: %w", allocation.ErrNotFound)
+
+// view is one page that is being made.
+type view struct {
+	request *http.Request
+	// Trusted readers see command lines and logs.
+	Trusted bool
+	// CanUnlock says that there is a token that would let them.
+	CanUnlock bool
+	Now       time.Time
+	Title     string
+	// Template is the name of the page's main part, Body its data.
+	Template string
+	Body     any
+	// Live is the path of the stream for this page; empty for pages that do not change.
+	Live string
+	// Shape changes whenever the page has other elements than before; the script then loads it anew.
+	Shape string
+	// Notice says what concerns the whole page, such as that publishing is off.
+	Notice string
+	// Machine is the line about the machine.
+	Machine machine
+	Status  int
+}
+
+// ShapeWord is the shape with what concerns every page.
+func (v *view) ShapeWord() string { return shapeWord(v.Shape, v.Notice) }
+
+// Zone is how many seconds the agent's clock is ahead of UTC.
+func (v *view) Zone() int {
+	_, offset := v.Now.Zone()
+	return offset
+}
+
+// serve renders a page that a function fills.
+func (p *Page) serve(trusted bool, fill func(*view) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v := p.newView(r, trusted)
+		if err := fill(v); err != nil {
+			p.fail(v, err)
+		}
+		v.Machine = p.machine(r.Context())
+		p.render(w, v)
+	}
+}
+
+func (p *Page) newView(r *http.Request, trusted bool) *view {
+	v := &view{
+		request: r, Trusted: trusted || p.authorized(r), Now: p.options.Now(), Status: http.StatusOK,
+	}
+	v.CanUnlock = !v.Trusted && p.options.Token != ""
+	if on, reason := p.agent.Publishing(); !on {
+		v.Notice = reason
+		if reason == "" {
+			v.Notice = "publishing of allocation metrics is off"
+		}
+	}
+	return v
+}
+
+// fail makes a page of an error.
+func (p *Page) fail(v *view, err error) {
+	v.Status = http.StatusInternalServerError
+	v.Title = "Not available"
+	switch {
+	case errors.Is(err, allocation.ErrNotFound):
+		v.Status, v.Title = http.StatusNotFound, "Not found"
+	case errors.Is(err, allocation.ErrAmbiguous):
+		v.Status, v.Title = http.StatusBadRequest, "Several match"
+	default:
+		p.log.Error("make page", "path", v.request.URL.Path, "error", err)
+	}
+	v.Template, v.Body, v.Live = "error", printable(err.Error()), ""
+}
+
+// render writes a page as a whole or, where a template fails, not at all.
+func (p *Page) render(w http.ResponseWriter, v *view) {
+	var b bytes.Buffer
+	if err := p.templates.ExecuteTemplate(&b, "page", v); err != nil {
+		p.log.Error("render page", "path", v.request.URL.Path, "error", err)
+		http.Error(w, "the page could not be made", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(v.Status)
+	if _, err := w.Write(b.Bytes()); err != nil {
+		p.log.Debug("write page", "path", v.request.URL.Path, "error", err)
+	}
+}
+
+// fragment renders one template alone.
+func (p *Page) fragment(name string, data any) (string, error) {
+	var b bytes.Buffer
+	if err := p.templates.ExecuteTemplate(&b, name, data); err != nil {
+		return "", fmt.Errorf("render %s: %w", name, err)
+	}
+	return b.String(), nil
+}

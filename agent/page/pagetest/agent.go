@@ -1,0 +1,209 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package pagetest has an agent that runs nothing, for tests of the page: its tasks are functions of time.
+package pagetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tachograph/tacho/agent"
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Agent is a stage with tasks on it. Its methods may be called concurrently.
+type Agent struct {
+	now func() time.Time
+
+	mu      sync.Mutex // guards following
+	actors  []*Actor
+	off     string
+	history int
+}
+
+// New returns an agent without tasks.
+func New(now func() time.Time) *Agent { return &Agent{now: now} }
+
+// Add puts tasks on the stage.
+func (a *Agent) Add(actors ...*Actor) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.actors = append(a.actors, actors...)
+}
+
+// SetPublishing turns reading on, with an empty reason, or off.
+func (a *Agent) SetPublishing(reason string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.off = reason
+}
+
+// HistoryReads counts how often a history was asked for.
+func (a *Agent) HistoryReads() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.history
+}
+
+// Publishing reports what SetPublishing set.
+func (a *Agent) Publishing() (bool, string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.off == "", a.off
+}
+
+// Allocations returns one allocation for each actor.
+func (a *Agent) Allocations() []*allocation.Allocation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := make([]*allocation.Allocation, 0, len(a.actors))
+	for _, x := range a.actors {
+		list = append(list, x.allocation(a.now()))
+	}
+	return list
+}
+
+// Allocation finds by prefix.
+func (a *Agent) Allocation(prefix string) (*allocation.Allocation, error) {
+	x, err := a.actor(prefix)
+	if err != nil {
+		return nil, err
+	}
+	return x.allocation(a.now()), nil
+}
+
+func (a *Agent) actor(prefix string) (*Actor, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ids := make([]string, 0, len(a.actors))
+	for _, x := range a.actors {
+		ids = append(ids, x.ID)
+	}
+	id, err := allocation.Find(ids, prefix)
+	if err != nil {
+		return nil, err
+	}
+	return a.actors[slices.Index(ids, id)], nil
+}
+
+// Stats returns the newest reading.
+func (a *Agent) Stats(id string) (map[string]allocation.Usage, error) {
+	x, err := a.actor(id)
+	if err != nil {
+		return nil, err
+	}
+	if on, reason := a.Publishing(); !on {
+		return map[string]allocation.Usage{x.Name: {Running: x.Ended == nil, Reason: reason}}, nil
+	}
+	return map[string]allocation.Usage{x.Name: x.usage(a.now())}, nil
+}
+
+// History returns a reading a second, or one a step.
+func (a *Agent) History(id, _ string, q history.Query) ([]history.Point, error) {
+	a.mu.Lock()
+	a.history++
+	a.mu.Unlock()
+	x, err := a.actor(id)
+	if err != nil {
+		return nil, err
+	}
+	if on, _ := a.Publishing(); !on {
+		return nil, nil
+	}
+	return x.points(q, a.now()), nil
+}
+
+// Record returns the record of an actor that has one.
+func (a *Agent) Record(id, _ string) (*record.Record, error) {
+	x, err := a.actor(id)
+	if err != nil {
+		return nil, err
+	}
+	if x.Record == nil {
+		return nil, fmt.Errorf("record of %s: %w", id, allocation.ErrNotFound)
+	}
+	return x.Record, nil
+}
+
+// OpenLog returns what the actor wrote to stdout.
+func (a *Agent) OpenLog(id, _, stream string) (io.ReadSeekCloser, error) {
+	x, err := a.actor(id)
+	if err != nil {
+		return nil, err
+	}
+	text := x.Output
+	if stream != "stdout" {
+		text = ""
+	}
+	return log{bytes.NewReader([]byte(text))}, nil
+}
+
+type log struct{ *bytes.Reader }
+
+// Close does nothing.
+func (log) Close() error { return nil }
+
+// Node is a machine with two drivers, one of which does not work.
+func (a *Agent) Node() node.Node {
+	return node.Node{
+		ID: "7c7f5b1e-0000-4000-8000-000000000001", Name: "node-1", Datacenter: "dc1", Region: "global",
+		Attributes: map[string]string{"kernel.name": "linux", "kernel.version": "6.12.0", "cpu.arch": "amd64"},
+		Resources:  node.Resources{Cores: []int{0, 1, 2, 3}, MemoryBytes: 16 * gib},
+		Drivers: map[string]node.Driver{
+			"tacho": {Name: "tacho", Version: "1.0.0", Detected: true, Healthy: true},
+			"java":  {Name: "java", Detected: false, Reason: "no java was found"},
+		},
+		StartedAt: a.now().Add(-26 * time.Hour),
+	}
+}
+
+// NodeStats are those of a machine that is half busy.
+func (a *Agent) NodeStats(context.Context) (*node.Stats, error) {
+	s := &node.Stats{
+		Time: a.now(), Uptime: 50 * time.Hour, Memory: node.Memory{Total: 16 * gib, Available: 9 * gib, Used: 6 * gib, Free: 4 * gib},
+	}
+	for i := range 4 {
+		s.CPU = append(s.CPU, node.CPU{Name: fmt.Sprintf("cpu%d", i), TotalPercent: 40 + 10*wave(float64(a.now().Unix()), float64(7+i))})
+	}
+	return s, nil
+}
+
+// Cost is a little.
+func (a *Agent) Cost() agent.Cost {
+	return agent.Cost{CPUSeconds: 312, RSSBytes: 34 * mib, Uptime: 26 * time.Hour, Samples: 93_600}
+}
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+// ID returns a UUID that is easy to tell apart.
+func ID(n int) string { return fmt.Sprintf("%08x-aaaa-4aaa-8aaa-%012x", n*0x1f3d5b79&0xffffffff, n) }
+
+// number sets a measurement where it is not negative.
+func number(s *procstats.Sample, id procstats.ID, value float64) {
+	if value >= 0 {
+		s.SetNumber(id, value)
+	}
+}
+
+// words are lines for an output.
+func words(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "level=info msg=\"request served\" n=%d duration=%dms\n", i, 3+i%9)
+	}
+	return b.String()
+}

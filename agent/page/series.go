@@ -1,0 +1,188 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"math"
+	"time"
+
+	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// quantity is one of the numbers that charts are drawn from.
+type quantity int
+
+const (
+	cpuSeconds quantity = iota
+	memoryNeeded
+	memoryCharged
+	ioRead
+	ioWrite
+	stallCPU
+	stallMemory
+	stallMemoryFull
+	stallIO
+	throttled
+	oomKills
+	memoryMax
+	cpuQuota
+	quantities
+)
+
+// plain are the quantities that are one measurement each; the others are headlines.
+//
+//nolint:gochecknoglobals // a constant table
+var plain = [quantities]procstats.ID{
+	stallCPU: procstats.PSICPUSome, stallMemory: procstats.PSIMemorySome, stallMemoryFull: procstats.PSIMemoryFull,
+	stallIO: procstats.PSIIOSome, throttled: procstats.CgroupCPUThrottled, oomKills: procstats.CgroupMemoryEventsOOMKill,
+	memoryMax: procstats.CgroupMemoryMax, cpuQuota: procstats.CgroupCPUQuota,
+}
+
+// chosen are the quantities that are headlines.
+//
+//nolint:gochecknoglobals // a constant table
+var chosen = [...]struct {
+	quantity quantity
+	id       procstats.ID
+}{
+	{cpuSeconds, procstats.HeadlineCPU},
+	{memoryNeeded, procstats.HeadlineMemory},
+	{memoryCharged, procstats.HeadlineMemoryCharged},
+	{ioRead, procstats.HeadlineIORead},
+	{ioWrite, procstats.HeadlineIOWrite},
+}
+
+// moment is what charts need of one reading. Absent quantities are NaN.
+type moment struct {
+	procstats.Stamp
+	run    int
+	gap    history.Gap
+	values [quantities]float64
+	// sources are what the headlines were taken from: counters of two sources have no difference.
+	sources [len(chosen)]string
+}
+
+// condenser makes moments. It is used by one goroutine at a time.
+type condenser struct {
+	needs  []procstats.ID
+	sample procstats.Sample
+}
+
+func newCondenser() *condenser {
+	return &condenser{needs: procstats.Select(
+		procstats.HeadlineCPU, procstats.HeadlineMemory, procstats.HeadlineMemoryCharged,
+		procstats.HeadlineIORead, procstats.HeadlineIOWrite,
+	).IDs()}
+}
+
+// point condenses a point of the history.
+func (c *condenser) point(p history.Point) moment {
+	if p.Gap != history.NoGap {
+		return moment{Stamp: p.Stamp, run: p.Run, gap: p.Gap}
+	}
+	c.sample.Reset()
+	c.sample.Stamp = p.Stamp
+	for _, id := range c.needs {
+		if v, ok := p.Values[id]; ok {
+			c.sample.SetNumber(id, v)
+		}
+	}
+	m := c.headlines(procstats.Headlines(&c.sample, procstats.History{}))
+	m.Stamp, m.run = p.Stamp, p.Run
+	for q, id := range plain {
+		if v, ok := p.Values[id]; ok && id != 0 {
+			m.values[q] = v
+		}
+	}
+	return m
+}
+
+// live condenses the newest reading.
+func (c *condenser) live(s *procstats.Sample, headlines []procstats.HeadlineValue, run int) moment {
+	m := c.headlines(headlines)
+	m.Stamp, m.run = s.Stamp, run
+	for q, id := range plain {
+		if v, ok := s.Task.Number(id); ok && id != 0 {
+			m.values[q] = v
+		}
+	}
+	return m
+}
+
+func (c *condenser) headlines(list []procstats.HeadlineValue) (m moment) {
+	for q := range m.values {
+		m.values[q] = math.NaN()
+	}
+	for i, from := range chosen {
+		for _, h := range list {
+			if v, ok := h.Reading.Number(); ok && h.ID == from.id {
+				m.values[from.quantity], m.sources[i] = v, h.Source
+			}
+		}
+	}
+	return m
+}
+
+// follows reports whether counters went on from an earlier moment to this one.
+func (m *moment) follows(earlier *moment) bool {
+	return earlier.gap == history.NoGap && m.gap == history.NoGap && earlier.run == m.run && m.Mono > earlier.Mono
+}
+
+// rate is the growth of a counter a second since an earlier moment; NaN where there is none.
+func (m *moment) rate(earlier *moment, q quantity) float64 {
+	if !m.follows(earlier) {
+		return math.NaN()
+	}
+	for i, from := range chosen {
+		if from.quantity == q && m.sources[i] != earlier.sources[i] {
+			return math.NaN()
+		}
+	}
+	growth := m.values[q] - earlier.values[q]
+	if growth < 0 {
+		return math.NaN()
+	}
+	return growth / (m.Mono - earlier.Mono).Seconds()
+}
+
+// track is the recent past of a task, oldest first, with one moment a step.
+type track struct {
+	moments []moment
+	// run is how many starts the task had when the track was read; another number makes it stale.
+	restarts int
+	// readAt is when the history was asked.
+	readAt time.Time
+	seen   time.Time
+}
+
+// before returns the youngest moment that counters go on from and that is at least a span older than now.
+func (t *track) before(now *moment, span time.Duration) *moment {
+	for i := len(t.moments) - 1; i >= 0; i-- {
+		m := &t.moments[i]
+		if !now.follows(m) {
+			return nil
+		}
+		if now.Mono-m.Mono >= span {
+			return m
+		}
+	}
+	return nil
+}
+
+// add appends a reading once a step has gone by.
+func (t *track) add(m moment, step time.Duration) {
+	if n := len(t.moments); n == 0 || m.Wall.Sub(t.moments[n-1].Wall) >= step {
+		t.moments = append(t.moments, m)
+	}
+}
+
+// forget drops what is older than a moment.
+func (t *track) forget(before time.Time) {
+	i := 0
+	for i < len(t.moments) && t.moments[i].Wall.Before(before) {
+		i++
+	}
+	t.moments = t.moments[i:]
+}

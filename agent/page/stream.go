@@ -1,0 +1,148 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// cells are the elements of a page that change, by what they carry in data-live.
+type cells map[string]string
+
+// cellsOf makes the cells of a page, and a word that changes when the page as a whole has to be loaded anew.
+type cellsOf func(v *view) (shape string, c cells, err error)
+
+// manyRows is how many tasks make a page change half as often.
+const manyRows = 100
+
+// stream serves the changes of a page for as long as somebody looks:
+//
+//	event: cells    data: {"NAME": "HTML", …}   what has changed since the event before
+//	event: shape    data: {"shape": "…"}        the page has other elements now: load it again
+//
+// A reader that does not take an event in time is dropped; browsers come back by themselves.
+func (p *Page) stream(trusted bool, make cellsOf) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case p.streams <- struct{}{}:
+			defer func() { <-p.streams }()
+		default:
+			w.Header().Set("Retry-After", "10")
+			http.Error(w, "too many pages are looked at live", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Cache-Control", "no-store")
+		s := &streamer{
+			page: p, request: r, trusted: trusted, make: make, shown: cells{},
+			events: &eventWriter{w: w, control: http.NewResponseController(w), timeout: p.options.WriteTimeout},
+		}
+		if err := s.run(); err != nil {
+			p.log.Debug("stream page", "path", r.URL.Path, "error", err)
+		}
+	}
+}
+
+// streamer is one live page.
+type streamer struct {
+	page    *Page
+	request *http.Request
+	trusted bool
+	make    cellsOf
+	events  *eventWriter
+	shape   string
+	shown   cells
+}
+
+func (s *streamer) run() error {
+	ticker := time.NewTicker(s.page.options.Interval)
+	defer ticker.Stop()
+	if err := s.events.write("retry: 2000\n\n"); err != nil { // browsers wait for a first byte
+		return err
+	}
+	for i := 0; ; i++ {
+		if len(s.shown) < manyRows*cellsPerRow || i%2 == 0 {
+			if err := s.send(); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-s.request.Context().Done():
+			return nil
+		case <-s.page.closed:
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// send sends what has changed.
+func (s *streamer) send() error {
+	v := s.page.newView(s.request, s.trusted)
+	shape, now, err := s.make(v)
+	if err != nil {
+		shape, now = "gone", nil // the page that is loaded then says why
+	}
+	if shape = shapeWord(shape, v.Notice); s.shape != shape {
+		s.shape = shape
+		if err := s.events.send("shape", map[string]string{"shape": shape}); err != nil {
+			return err
+		}
+	}
+	changed := cells{}
+	for name, html := range now {
+		if s.shown[name] != html {
+			changed[name] = html
+		}
+	}
+	s.shown = now
+	// Sent also where nothing has changed: whoever hears nothing knows that the connection is broken.
+	return s.events.send("cells", changed)
+}
+
+// eventWriter writes server-sent events, https://html.spec.whatwg.org/multipage/server-sent-events.html.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+}
+
+func (e *eventWriter) send(event string, data any) error {
+	text, err := json.Marshal(data) // has no line ends
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", event, err)
+	}
+	return e.write("event: " + event + "\ndata: " + string(text) + "\n\n")
+}
+
+func (e *eventWriter) write(text string) error {
+	if err := e.control.SetWriteDeadline(time.Now().Add(e.timeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("set write deadline: %w", err)
+	}
+	if _, err := e.w.Write([]byte(text)); err != nil {
+		return fmt.Errorf("write event: %w", err)
+	}
+	if err := e.control.Flush(); err != nil {
+		return fmt.Errorf("flush event: %w", err)
+	}
+	return nil
+}
+
+// shapeWord is the word for a page's shape, in the page and in its stream.
+func shapeWord(shape, notice string) string { return digest([]string{shape, notice}) }
+
+// digest is a short word that differs where the parts do.
+func digest(parts []string) string {
+	h := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(h, "%d %s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}

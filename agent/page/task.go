@@ -1,0 +1,130 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/hook"
+)
+
+// task is one task with what it uses.
+type task struct {
+	allocation *allocation.Allocation
+	state      *allocation.Task
+	usage      allocation.Usage
+}
+
+// tasks returns every task of some allocations, in order of names; a failure to read one leaves its numbers absent.
+func (p *Page) tasks(allocations []*allocation.Allocation) []task {
+	var all []task
+	for _, a := range allocations {
+		usages, err := p.agent.Stats(a.ID)
+		for _, name := range slices.Sorted(maps.Keys(a.Tasks)) {
+			usage, ok := usages[name]
+			switch {
+			case err != nil:
+				usage = allocation.Usage{Reason: err.Error()}
+			case !ok:
+				usage = allocation.Usage{Reason: "nothing was read yet"}
+			}
+			all = append(all, task{a, a.Tasks[name], usage})
+		}
+	}
+	return all
+}
+
+// find returns the one task that a path names.
+func (p *Page) find(r *http.Request) (task, error) {
+	a, err := p.agent.Allocation(r.PathValue("id"))
+	if err != nil {
+		return task{}, err
+	}
+	name := r.PathValue("task")
+	if a.Tasks[name] == nil {
+		return task{}, fmt.Errorf("task %q of allocation %s: %w", name, short(a.ID), allocation.ErrNotFound)
+	}
+	for _, t := range p.tasks([]*allocation.Allocation{a}) {
+		if t.state.Name == name {
+			return t, nil
+		}
+	}
+	return task{}, allocation.ErrNotFound
+}
+
+// allocation leads to the only task of an allocation, or to the list of its tasks.
+func (p *Page) allocation(w http.ResponseWriter, r *http.Request) {
+	a, err := p.agent.Allocation(r.PathValue("id"))
+	if err != nil {
+		p.serve(false, func(*view) error { return err })(w, r)
+		return
+	}
+	target := "/?q=" + url.QueryEscape(a.ID)
+	if len(a.Tasks) == 1 {
+		for name := range a.Tasks {
+			target = taskPath(a.ID, name)
+		}
+	}
+	http.Redirect(w, r, target, http.StatusFound)
+}
+
+// path is the task's page.
+func (t task) path() string { return taskPath(t.allocation.ID, t.state.Name) }
+
+func taskPath(id, name string) string {
+	return "/alloc/" + url.PathEscape(id) + "/" + url.PathEscape(name)
+}
+
+// key names the task in the elements of a page; ids are UUIDs, names are anything.
+func (t task) key() string { return t.allocation.ID + "/" + t.state.Name }
+
+// dead reports whether the task will not run again.
+func (t task) dead() bool { return t.state.State.Phase == hook.PhaseDead }
+
+// age is how old the newest reading is; ok is false where there is none.
+func (t task) age(now time.Time) (age time.Duration, ok bool) {
+	if t.usage.Sample == nil {
+		return 0, false
+	}
+	return max(0, now.Sub(t.usage.Sample.Wall)), true
+}
+
+// condition is a task's state in a word, with the class of its colour and a sentence.
+type condition struct{ Word, Class, Hint string }
+
+func (t task) condition() condition {
+	s := t.state.State
+	switch {
+	case s.Phase == hook.PhaseRunning:
+		return condition{"running", "good", "since " + formatTime(s.StartedAt)}
+	case s.Phase == hook.PhasePending && s.Exit != nil && !s.RestartAt.IsZero():
+		return condition{"waiting to restart", "warn", "the next start is due at " + formatTime(s.RestartAt)}
+	case s.Phase == hook.PhasePending:
+		return condition{"pending", "quiet", cmp.Or(t.allocation.Description, "not started yet")}
+	case s.Exit != nil && s.Exit.OOMKilled:
+		return condition{"out of memory", "bad", s.Exit.String()}
+	case s.Failed && s.Exit == nil:
+		return condition{"never ran", "bad", cmp.Or(t.allocation.Description, "the task could not be started")}
+	case s.Failed:
+		return condition{"failed", "bad", s.Exit.String()}
+	case s.Exit != nil && !s.Exit.Successful():
+		return condition{"ended", "quiet", s.Exit.String()}
+	}
+	return condition{"complete", "quiet", "ended at " + formatTime(s.FinishedAt)}
+}
+
+// short is the part of an id that people read.
+func short(id string) string { return id[:min(8, len(id))] }
+
+// absentReason says why a task has no numbers.
+func (t task) absentReason() string {
+	return cmp.Or(t.usage.Reason, "nothing was read yet")
+}

@@ -1,0 +1,317 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// taskView is the page of one task.
+type taskView struct {
+	Name, Job, Group, Allocation, ID, Driver string
+	Index                                    int
+	Condition                                condition
+	Description                              string
+	Restarts                                 int
+	Started, Up                              string
+	// Reason says why there are no fresh numbers.
+	Reason   string
+	Figures  []figure
+	Age      age
+	Memory   memory
+	Pressure pressure
+	// Read says that there is a reading of the running task.
+	Read   bool
+	Spans  []span
+	Path   string
+	Charts []chart
+	Step   string
+	// Happened are gaps, restarts and OOM kills in words.
+	Happened     []happening
+	Processes    []processRow
+	ProcessesSum *processSum
+	Measurements []fact
+	Asked        []limitRow
+	Attributes   []fact
+	Events       []eventRow
+	End          *ending
+	Logs         []logTail
+}
+
+// figure is one of the numbers at the top.
+type figure struct {
+	Key, Label string
+	Value      number
+	Detail     string
+}
+
+// happening is something that the charts mark.
+type happening struct{ When, What, Class string }
+
+// eventRow is an event of the task.
+type eventRow struct {
+	When    time.Time
+	Type    string
+	Message string
+	Class   string
+}
+
+// mostPoints bounds the readings in a chart.
+const mostPoints = 300
+
+// taskPage fills the page of one task.
+func (p *Page) taskPage(v *view) error {
+	t, err := p.find(v.request)
+	if err != nil {
+		return err
+	}
+	body := p.taskView(t, v.Now, v.request.URL.Query().Get("span"), v.Trusted)
+	v.Title, v.Template, v.Body = body.Name+" · "+body.Job, "task", body
+	v.Shape = body.shape()
+	v.Live = "/page/stream" + t.path()
+	if v.request.URL.RawQuery != "" {
+		v.Live += "?" + url.Values{"span": {v.request.URL.Query().Get("span")}}.Encode()
+	}
+	return nil
+}
+
+func (p *Page) taskView(t task, now time.Time, chosenSpan string, trusted bool) *taskView {
+	a, s := t.allocation, t.state.State
+	body := &taskView{
+		Name: printable(t.state.Name), Job: printable(a.JobID), Group: printable(a.Group), Index: a.Index, ID: a.ID,
+		Allocation: short(a.ID), Driver: printable(t.state.Driver), Condition: t.condition(),
+		Description: printable(a.Description), Restarts: s.Restarts, Started: formatTime(s.StartedAt), Path: t.path(),
+		Age: ageOf(t, now), Reason: printable(t.usage.Reason), Asked: askedOf(t),
+	}
+	if !s.StartedAt.IsZero() && !t.dead() {
+		body.Up = formatSpan(now.Sub(s.StartedAt))
+	}
+	until := now
+	if t.dead() && !s.FinishedAt.IsZero() {
+		until = s.FinishedAt
+	}
+	f := p.charts(t, body, until, chosenSpan)
+	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() {
+		body.Read = true
+		p.readings(t, body, f)
+		body.Processes, body.ProcessesSum = processesOf(sample)
+		for _, r := range sample.Task {
+			body.Measurements = append(body.Measurements, fact{Name: r.ID().String(), Value: reading(sample, r)})
+		}
+	}
+	p.ended(t, body, trusted)
+	body.Events = eventsOf(t, trusted)
+	if trusted {
+		for _, key := range slices.Sorted(maps.Keys(t.state.Attributes)) {
+			body.Attributes = append(body.Attributes, fact{Name: printable(key), Value: number{Text: printable(t.state.Attributes[key])}})
+		}
+		body.Logs = p.logs(t)
+	}
+	return body
+}
+
+// readings fills the numbers at the top.
+func (p *Page) readings(t task, body *taskView, f *frame) {
+	list, at := t.usage.Headlines, t.usage.Sample.Wall
+	var newest moment
+	var before *moment
+	if n := len(f.moments); n > 1 {
+		newest = f.moments[n-1]
+		before = (&track{moments: f.moments[:n-1]}).before(&newest, trackStep-time.Second)
+	}
+	body.Memory, body.Pressure = memoryOf(t, at), pressureOf(&newest, before)
+	cpu := headline(list, procstats.HeadlineCores, at, func(v float64) string { return formatCores(v) + " cores" })
+	total := headline(list, procstats.HeadlineCPU, at, formatSeconds)
+	body.Figures = []figure{
+		{Key: "cpu", Label: "CPU", Value: cpu, Detail: total.Mark + total.Text + " since the start"},
+		{Key: "memory", Label: "Memory needed", Value: body.Memory.Needed, Detail: memoryDetail(body.Memory)},
+		{Key: "peak", Label: "Memory peak", Value: body.Memory.Peak, Detail: "limit " + body.Memory.Limit.Text},
+		{
+			Key: "read", Label: "Read from storage", Value: rateNumber(list, procstats.HeadlineIORead, rateSince(&newest, before, ioRead), at),
+			Detail: headline(list, procstats.HeadlineIORead, at, formatBytes).Text + " since the start",
+		},
+		{
+			Key: "write", Label: "Written to storage", Value: rateNumber(list, procstats.HeadlineIOWrite, rateSince(&newest, before, ioWrite), at),
+			Detail: headline(list, procstats.HeadlineIOWrite, at, formatBytes).Text + " since the start",
+		},
+	}
+}
+
+func memoryDetail(m memory) string {
+	if m.Cache.Absent {
+		return "page cache not known"
+	}
+	return "and " + m.Cache.Text + " page cache"
+}
+
+// charts draws the history of a task and says what happened in it.
+func (p *Page) charts(t task, body *taskView, until time.Time, chosenSpan string) *frame {
+	list := spans()
+	chosen := 1
+	for i := range list {
+		if list[i].Word == chosenSpan {
+			chosen = i
+		}
+	}
+	list[chosen].On = true
+	body.Spans = list
+	s := list[chosen]
+	step := max(p.options.Interval, (s.size / mostPoints).Truncate(time.Second))
+	query := history.Query{Since: until.Add(-s.size - 2*step), Until: until.Add(time.Minute)}
+	if step > p.options.Interval {
+		query.Step = step
+	}
+	f := &frame{since: until.Add(-s.size), until: until, xTicks: s.ticks(endWord(t))}
+	points, err := p.agent.History(t.allocation.ID, t.state.Name, query)
+	if err != nil && !errors.Is(err, allocation.ErrNotFound) {
+		p.log.Warn("read history", "allocation", t.allocation.ID, "task", t.state.Name, "error", err)
+	}
+	c := newCondenser()
+	for _, point := range points {
+		f.moments = append(f.moments, c.point(point))
+	}
+	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() {
+		p.appendLive(f, c, t)
+	}
+	body.Step = "one point is " + formatSpan(step)
+	body.Happened = f.happened(t)
+	body.Charts = f.all()
+	return f
+}
+
+// appendLive puts the newest reading behind a history that does not have it yet.
+func (p *Page) appendLive(f *frame, c *condenser, t task) {
+	run := 0
+	if n := len(f.moments); n > 0 {
+		if !t.usage.Sample.Wall.After(f.moments[n-1].Wall) {
+			return
+		}
+		run = f.moments[n-1].run
+	}
+	f.moments = append(f.moments, c.live(t.usage.Sample, t.usage.Headlines, run))
+}
+
+func endWord(t task) string {
+	if t.dead() {
+		return "end"
+	}
+	return "now"
+}
+
+// all draws the four charts.
+func (f *frame) all() []chart {
+	var quota, limit []limitLine
+	if v, ok := lastOf(f.moments, cpuQuota); ok {
+		quota = append(quota, limitLine{"quota", v})
+	}
+	if v, ok := lastOf(f.moments, memoryMax); ok {
+		limit = append(limit, limitLine{"limit", v})
+	}
+	return []chart{
+		f.draw(chart{Key: "chart-cpu", Title: "CPU, in cores", Name: "cpu_cores", Scale: scaleCores},
+			[]trace{{label: "used", class: "cpu", area: true, values: ratesOf(f.moments, cpuSeconds)}}, quota...),
+		f.draw(chart{Key: "chart-memory", Title: "Memory", Name: "memory_bytes", Scale: scaleBytes}, []trace{
+			{label: "with page cache", class: "cache", area: true, values: valuesOf(f.moments, memoryCharged)},
+			{label: "needed", class: "memory", area: true, values: valuesOf(f.moments, memoryNeeded)},
+		}, limit...),
+		f.draw(chart{Key: "chart-io", Title: "Storage, in bytes a second", Name: "io_read_bytes_total", Scale: scaleRate}, []trace{
+			{label: "read", class: "read", values: ratesOf(f.moments, ioRead)},
+			{label: "written", class: "write", values: ratesOf(f.moments, ioWrite)},
+		}),
+		f.draw(chart{Key: "chart-pressure", Title: "Pressure, share of the time that some process waited", Name: "psi_cpu_some_seconds_total", Scale: scaleShare}, []trace{
+			{label: "for a CPU", class: "cpu", values: ratesOf(f.moments, stallCPU)},
+			{label: "for memory", class: "memory", values: ratesOf(f.moments, stallMemory)},
+			{label: "for I/O", class: "io", values: ratesOf(f.moments, stallIO)},
+		}),
+	}
+}
+
+// lastOf is the newest value of a gauge.
+func lastOf(moments []moment, q quantity) (float64, bool) {
+	for i := len(moments) - 1; i >= 0; i-- {
+		if v := moments[i].values[q]; moments[i].gap == history.NoGap && v == v {
+			return v, true
+		}
+	}
+	return 0, false
+}
+
+// happened finds gaps, restarts and OOM kills, and marks them in the charts.
+func (f *frame) happened(t task) []happening {
+	type dated struct {
+		at time.Time
+		h  happening
+	}
+	var all []dated
+	add := func(at time.Time, class, what string) {
+		all = append(all, dated{at, happening{When: formatClock(at), What: what, Class: class}})
+		if class != "gap" && !at.Before(f.since) && !at.After(f.until) {
+			f.marks = append(f.marks, mark{X: coordinate(f.x(at)), Class: class, Title: what + " at " + formatClock(at)})
+		}
+	}
+	for i := range f.moments {
+		m := &f.moments[i]
+		if m.gap != history.NoGap {
+			from, to := f.since, f.until
+			if i > 0 {
+				from = f.moments[i-1].Wall
+			}
+			if i+1 < len(f.moments) {
+				to = f.moments[i+1].Wall
+			}
+			if to.Before(f.since) {
+				continue
+			}
+			what := "no readings for " + formatSpan(to.Sub(from)) + ": " + m.gap.String()
+			x, end := max(0, f.x(from)), min(chartWidth, f.x(to))
+			f.gaps = append(f.gaps, hole{X: coordinate(x), Width: coordinate(max(2, end-x)), Title: what})
+			add(from, "gap", what)
+			continue
+		}
+		if m.Wall.Before(f.since) || i == 0 {
+			continue
+		}
+		if kills := m.values[oomKills] - f.moments[i-1].values[oomKills]; m.follows(&f.moments[i-1]) && kills > 0 {
+			add(m.Wall, "oom", fmt.Sprintf("OOM kills: %.0f", kills))
+		}
+	}
+	for _, e := range t.state.Events {
+		if e.Time.Before(f.since) || e.Time.After(f.until.Add(time.Second)) {
+			continue
+		}
+		switch {
+		case e.Type == hook.EventStarted:
+			add(e.Time, "start", "started")
+		case e.Type == hook.EventTerminated && strings.Contains(strings.ToLower(e.Message), "oom"):
+			add(e.Time, "oom", "ended by the OOM killer")
+		case e.Type == hook.EventTerminated:
+			add(e.Time, "end", "ended")
+		}
+	}
+	slices.SortStableFunc(all, func(a, b dated) int { return b.at.Compare(a.at) })
+	list := make([]happening, 0, len(all))
+	for _, d := range all {
+		list = append(list, d.h)
+	}
+	return list
+}
+
+// shape tells pages with other parts apart.
+func (b *taskView) shape() string {
+	return digest([]string{
+		b.Condition.Word, b.Started, fmt.Sprint(b.Read), fmt.Sprint(len(b.Events)), fmt.Sprint(b.End != nil), fmt.Sprint(b.Restarts),
+		fmt.Sprint(len(b.Measurements)),
+	})
+}
