@@ -19,20 +19,25 @@ const (
 	groupMeasure = "measure"
 	groupRecords = "records"
 	groupHost    = "host"
+	groupAgent   = "agent"
 )
 
 // commands are all commands, in no order; each says its group.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		newAgent(),
+		newAlloc(),
 		newDiff(),
 		newDoctor(),
+		newEvents(),
 		newExplain(),
+		newJob(),
 		newLs(),
 		newPlot(),
 		newPrune(),
 		newRun(),
 		newShow(),
+		newTop(),
 		newVersion(),
 	}
 }
@@ -77,6 +82,7 @@ code; a fault of their own is 125.`,
 	root.AddGroup(
 		&cobra.Group{ID: groupMeasure, Title: "Measure:"},
 		&cobra.Group{ID: groupRecords, Title: "Look at records:"},
+		&cobra.Group{ID: groupAgent, Title: "Run jobs and watch them:"},
 		&cobra.Group{ID: groupHost, Title: "This machine and its numbers:"},
 	)
 	root.PersistentFlags().Var(&choice{value: "auto", allowed: []string{"auto", "always", "never"}}, "color",
@@ -95,7 +101,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	hint := "tacho --help lists the commands"
+	hint := cmd.CommandPath() + " --help lists the commands"
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = "did you mean " + orList(near) + "?"
 	}

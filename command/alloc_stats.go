@@ -1,0 +1,303 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// statsOptions are the flags of tacho alloc stats.
+type statsOptions struct {
+	all     bool
+	history bool
+	at      string
+	past    client.Range
+	answers *answerFlags
+}
+
+func newAllocStats() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stats ID [TASK]",
+		Short: "Show what tasks use, where each number is from, and what it guarantees",
+		Long: allocWord + `
+
+Values that were not measured are shown as ` + dash + `, with the reason; --all shows every measurement. With --history it shows past
+readings, gaps as gaps; with --at the reading nearest to a time. Times are RFC 3339, seconds since 1970, or how long
+ago, such as 5m.`,
+		Example: `  tacho alloc stats 5f3a
+  tacho alloc stats 5f3a web --history --since 10m --step 30s
+  tacho alloc stats 5f3a --at 90s
+  tacho alloc stats --json 5f3a | jq .Tacho.tasks`,
+		Args: allocArguments(true),
+	}
+	o := &statsOptions{answers: answerFlag(cmd)}
+	f := cmd.Flags()
+	f.BoolVar(&o.all, "all", false, "show every measurement, and why the absent ones are absent")
+	f.BoolVar(&o.history, "history", false, "show past readings")
+	f.StringVar(&o.past.Since, "since", "", "begin the history at this `TIME`")
+	f.StringVar(&o.past.Until, "until", "", "end the history at this `TIME`")
+	f.StringVar(&o.past.Step, "step", "", "show at most one reading in each `DURATION`")
+	f.StringVar(&o.at, "at", "", "show the reading nearest to this `TIME`")
+	cmd.MarkFlagsMutuallyExclusive("history", "at")
+	flags := connectionFlags(cmd)
+	cmd.ValidArgsFunction = completeTasks(flags)
+	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+		if err := o.answers.check(); err != nil {
+			return err
+		}
+		if !o.history && (o.past != client.Range{}) {
+			return usagef("--since, --until and --step belong to --history (see %s --help)", cmd.CommandPath())
+		}
+		switch {
+		case o.history:
+			return o.printHistory(cmd, agent, args[0], taskOf(args))
+		case o.at != "":
+			return o.printMoment(cmd, agent, args[0], taskOf(args))
+		}
+		return o.printNow(cmd, agent, args[0], taskOf(args))
+	})
+	return cmd
+}
+
+func (o *statsOptions) printNow(cmd *cobra.Command, agent *client.Client, id, task string) error {
+	stats, err := agent.Stats(cmd.Context(), id, task)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if o.answers.asked() {
+		return o.answers.print(out, stats.JSON)
+	}
+	page := &usagePage{palette: paletteFor(cmd, out), all: o.all}
+	if !stats.Value.Tacho.Publishing {
+		fmt.Fprintf(&page.text, "%s\n", page.palette.yellow(oneLine(stats.Value.Tacho.Reason)))
+	}
+	tasks := stats.Value.Tacho.Tasks
+	for _, name := range slices.Sorted(maps.Keys(tasks)) {
+		page.task(name, tasks[name])
+	}
+	_, err = io.WriteString(out, page.text.String())
+	return err
+}
+
+// usagePage is what tasks use, as text for people.
+type usagePage struct {
+	palette palette
+	all     bool
+	text    strings.Builder
+}
+
+func (p *usagePage) task(name string, r *client.Reading) {
+	if p.text.Len() > 0 {
+		p.text.WriteByte('\n')
+	}
+	fmt.Fprintf(&p.text, "%s  %s\n", p.palette.bold("Task "+printable(name)), ageText(r))
+	if r.Reason != "" {
+		fmt.Fprintf(&p.text, "  %s\n", p.palette.yellow(oneLine(r.Reason)))
+	}
+	if r.Sample == nil {
+		return
+	}
+	p.headlines(r.Sample.Headline)
+	p.pressure(r.Sample)
+	p.processes(r.Sample)
+	if p.all {
+		p.measurements(r)
+	}
+}
+
+// ageText says how old a reading is.
+func ageText(r *client.Reading) string {
+	switch {
+	case r.AgeSeconds == nil:
+		return "nothing was measured"
+	case !r.Running:
+		return "has ended; read last " + formatSeconds(*r.AgeSeconds) + " ago"
+	}
+	text := "read " + formatSeconds(*r.AgeSeconds) + " ago"
+	if r.IntervalSeconds > 0 {
+		text += ", every " + formatSeconds(r.IntervalSeconds)
+	}
+	if r.Backlogged > 0 {
+		text += fmt.Sprintf(", late readings: %d", r.Backlogged)
+	}
+	return text
+}
+
+func (p *usagePage) headlines(values map[string]record.HeadlineValue) {
+	t := table{indent: "  ", right: map[int]bool{1: true}}
+	for _, name := range headlineNames(values) {
+		value, given := values[name]
+		switch {
+		case !given:
+			continue
+		case value.Value == nil:
+			t.add(plain(name, dash, "", printable(value.Reason))...)
+		default:
+			t.add(cell{text: name}, cell{text: formatValue(unitOf(name), *value.Value), paint: p.palette.bold},
+				cell{text: guaranteeText(value.Guarantee), paint: p.palette.ofGuarantee(value.Guarantee)},
+				cell{text: value.Source, paint: p.palette.faint})
+		}
+	}
+	p.text.WriteString(t.render(p.palette))
+}
+
+// pressure shows how long the task waited since its start.
+func (p *usagePage) pressure(s *client.Sample) {
+	t := table{indent: "  ", header: []string{"waited for", "somebody", "all"}, right: map[int]bool{1: true, 2: true}}
+	for _, row := range []struct {
+		what       string
+		some, full procstats.ID
+	}{
+		{"cpu", procstats.PSICPUSome, procstats.PSICPUFull},
+		{"memory", procstats.PSIMemorySome, procstats.PSIMemoryFull},
+		{"io", procstats.PSIIOSome, procstats.PSIIOFull},
+	} {
+		if some, ok := s.Number(row.some); ok {
+			full := dash
+			if value, ok := s.Number(row.full); ok {
+				full = formatSeconds(value)
+			}
+			t.add(plain(row.what, formatSeconds(some), full)...)
+		}
+	}
+	if len(t.rows) > 0 {
+		p.text.WriteString(t.render(p.palette))
+	}
+}
+
+// processes shows the live processes, and what makes their sum the task's total.
+func (p *usagePage) processes(s *client.Sample) {
+	if s.Processes == nil || len(s.Processes.Rows) == 0 {
+		return
+	}
+	t := table{indent: "  ", header: []string{"PID", "PARENT", "CPU", "RSS", "COMMAND"}, right: map[int]bool{0: true, 1: true, 2: true, 3: true}}
+	for _, line := range processTree(s.Processes.Rows) {
+		row := line.process
+		t.add(plain(fmt.Sprint(row.PID), fmt.Sprint(row.PPID), processValue(row, procstats.Seconds, procstats.ProcessCPU, procstats.PortableProcessCPU),
+			processValue(row, procstats.Bytes, procstats.ProcessRSS, procstats.PortableProcessRSS), line.indent+printable(row.Command))...)
+	}
+	exited := "exited"
+	if n := s.Processes.Exited.Processes; n != nil {
+		exited = fmt.Sprintf("exited (%.0f seen)", *n)
+	}
+	t.add(plain("", "", optional(procstats.Seconds, s.Processes.Exited.CPUSeconds), "", exited)...)
+	t.add(plain("", "", optional(procstats.Seconds, s.Processes.Unattributed.CPUSeconds), "", "unattributed")...)
+	if n := s.Processes.Omitted; n > 0 {
+		t.add(plain("", "", "", "", fmt.Sprintf("%d more, without a row", n))...)
+	}
+	p.text.WriteString(t.render(p.palette))
+}
+
+// processValue is the first of some measurements that a process has.
+func processValue(row *client.Process, unit procstats.Unit, ids ...procstats.ID) string {
+	for _, id := range ids {
+		if value, ok := row.Number(id); ok {
+			return formatValue(unit, value)
+		}
+	}
+	return dash
+}
+
+func (p *usagePage) measurements(r *client.Reading) {
+	t := table{indent: "  ", right: map[int]bool{1: true}}
+	for _, name := range tableOrder(r.Sample.Measurements) {
+		guarantee := r.Guarantees[name]
+		t.add(cell{text: name}, cell{text: valueText(name, r.Sample.Measurements[name])},
+			cell{text: guaranteeText(guarantee), paint: p.palette.ofGuarantee(guarantee)})
+	}
+	for _, name := range tableOrder(r.Sample.Absent) {
+		t.add(cell{text: name}, cell{text: dash}, cell{text: printable(r.Sample.Absent[name]), paint: p.palette.faint})
+	}
+	p.text.WriteString(t.render(p.palette))
+}
+
+func (o *statsOptions) printHistory(cmd *cobra.Command, agent *client.Client, id, task string) error {
+	past, err := agent.History(cmd.Context(), id, task, o.past)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if o.answers.asked() {
+		return o.answers.print(out, past.JSON)
+	}
+	p := paletteFor(cmd, out)
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(past.Value.Tasks)) {
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "%s\n", p.bold("Task "+printable(name)))
+		b.WriteString(historyTable(p, past.Value.Tasks[name]))
+	}
+	_, err = io.WriteString(out, b.String())
+	return err
+}
+
+// historyTable shows readings with the rates between them. There is no rate over a gap or a restart.
+func historyTable(p palette, points []client.Point) string {
+	if len(points) == 0 {
+		return "  nothing was measured in this time\n"
+	}
+	t := table{
+		indent: "  ", header: []string{"TIME", "CPU", "MEMORY", "CHARGED", "PEAK", "READ/s", "WRITTEN/s", "PRESSURE"},
+		right: map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true},
+	}
+	var before *client.Point
+	for i := range points {
+		point := &points[i]
+		at := cell{text: point.At.Local().Format(time.DateTime), paint: p.faint}
+		if point.Gap != "" {
+			t.add(at, cell{text: ""}, cell{text: ""}, cell{text: ""}, cell{text: ""}, cell{text: ""}, cell{text: ""},
+				cell{text: "no readings: " + oneLine(point.Gap), paint: p.yellow})
+			before = nil
+			continue
+		}
+		now := figuresOf(pointReading(point), pointReading(before))
+		t.add(at, cell{text: coresText(now.cores)}, cell{text: optional(procstats.Bytes, now.memory)}, cell{text: optional(procstats.Bytes, now.charged)},
+			cell{text: optional(procstats.Bytes, now.peak)}, cell{text: optional(procstats.Bytes, now.read)},
+			cell{text: optional(procstats.Bytes, now.written)}, cell{text: pressureText(now)})
+		before = point
+	}
+	return t.render(p)
+}
+
+func (o *statsOptions) printMoment(cmd *cobra.Command, agent *client.Client, id, task string) error {
+	moment, err := agent.At(cmd.Context(), id, task, o.at)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if o.answers.asked() {
+		return o.answers.print(out, moment.JSON)
+	}
+	p := paletteFor(cmd, out)
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(moment.Value.Tasks)) {
+		point := moment.Value.Tasks[name]
+		if point == nil {
+			fmt.Fprintf(&b, "%s  has no readings\n", p.bold("Task "+printable(name)))
+			continue
+		}
+		fmt.Fprintf(&b, "%s  read %s\n", p.bold("Task "+printable(name)), timeText(point.At))
+		t := table{indent: "  ", right: map[int]bool{1: true}}
+		for _, m := range tableOrder(point.Measurements) {
+			t.add(plain(m, valueText(m, point.Measurements[m]))...)
+		}
+		b.WriteString(t.render(p))
+	}
+	_, err = io.WriteString(out, b.String())
+	return err
+}
