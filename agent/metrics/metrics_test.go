@@ -1,0 +1,484 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package metrics
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/tachograph/tacho/agent"
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
+)
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+var epoch = time.Date(2026, 8, 12, 10, 0, 0, 0, time.UTC)
+
+// fakeAgent has tasks that a test can change.
+type fakeAgent struct {
+	telemetry config.Telemetry
+	allocs    []*allocation.Allocation
+	usages    map[string]map[string]allocation.Usage
+	noNode    bool
+}
+
+func newFake() *fakeAgent {
+	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]map[string]allocation.Usage{}}
+	f.add("aaaaaaaa", 1)
+	f.add("bbbbbbbb", 10)
+	ended := f.add("cccccccc", 100)
+	end(ended, true)
+	u := f.usages["cccccccc"]["web"]
+	u.Running = false
+	f.usages["cccccccc"]["web"] = u
+	return f
+}
+
+// end has the task of an allocation end.
+func end(a *allocation.Allocation, oom bool) {
+	a.ClientStatus = allocation.Failed
+	state := &a.Tasks["web"].State
+	state.Phase, state.Failed, state.Exit = hook.PhaseDead, true, &hook.Exit{Code: 137, Signal: 9, OOMKilled: oom}
+}
+
+func (f *fakeAgent) add(id string, scale float64) *allocation.Allocation {
+	a := &allocation.Allocation{
+		ID: id, Namespace: "default", JobID: "example", JobType: "service", Group: "cache", ClientStatus: allocation.Running,
+		CreateTime: epoch, Tasks: map[string]*allocation.Task{"web": {
+			Name: "web", Driver: "tacho", Resources: job.Resources{CPU: 500, MemoryMB: 256}, RunID: id + "-1",
+			State: hook.State{Phase: hook.PhaseRunning, Restarts: 1, StartedAt: epoch},
+		}},
+	}
+	f.allocs = append(f.allocs, a)
+	f.usages[id] = map[string]allocation.Usage{"web": usage(scale)}
+	return a
+}
+
+// usage is a reading one second old in which every measurement of the task has a value.
+func usage(scale float64) allocation.Usage {
+	at := procstats.Stamp{Mono: 1000 * time.Second, Wall: epoch.Add(-time.Second)}
+	s, before := &procstats.Sample{Stamp: at}, &procstats.Sample{}
+	for _, m := range procstats.Table() {
+		switch {
+		case m.Scope != procstats.TaskScope:
+		case m.ID == procstats.CgroupMemoryMax:
+			s.SetAbsent(m.ID, procstats.ReasonNoLimit)
+		default:
+			s.SetNumber(m.ID, scale*float64(m.ID))
+			s.Sources[m.Source] = at
+		}
+	}
+	*before = *s.Clone()
+	for i := range before.Sources {
+		before.Sources[i].Mono -= time.Second
+	}
+	before.SetNumber(procstats.CgroupCPUUsage, scale/2)
+	return allocation.Usage{
+		Running: true, Sample: s, Interval: time.Second, Backlogged: 2,
+		Headlines: procstats.Headlines(s, procstats.History{Previous: before, Elapsed: time.Minute}),
+		Stats: &driver.TaskStats{Timestamp: at.Wall, Sample: s, Aggregate: driver.ResourceUsage{
+			CPU: driver.CPUUsage{Percent: 50, TotalTicks: 1250, ThrottledTime: time.Second, Measured: []driver.CPUField{
+				driver.CPUPercent, driver.CPUTotalTicks, driver.CPUThrottledTime,
+			}},
+			Memory: driver.MemoryUsage{RSS: 1 << 20, Usage: 0, Swap: 5, Measured: []driver.MemoryField{driver.MemoryRSS, driver.MemoryUsageNow}},
+		}},
+	}
+}
+
+func (f *fakeAgent) Allocations() []*allocation.Allocation { return f.allocs }
+
+func (f *fakeAgent) Stats(id string) (map[string]allocation.Usage, error) {
+	u, ok := f.usages[id]
+	if !ok {
+		return nil, allocation.ErrNotFound
+	}
+	return u, nil
+}
+
+func (f *fakeAgent) Self() config.Config {
+	c := config.Default()
+	c.Telemetry = f.telemetry
+	return c
+}
+
+func (f *fakeAgent) Cost() agent.Cost {
+	return agent.Cost{
+		CPUSeconds: 1.5, RSSBytes: 20 << 20, Goroutines: 12, Uptime: time.Hour, Samples: 100, Backlogged: 3,
+		Errors: map[string]int64{"stats": 2, `a "quoted\" word` + "\n": 1},
+	}
+}
+
+func (f *fakeAgent) Publishing() (bool, string) { return true, "" }
+
+func (f *fakeAgent) Node() node.Node {
+	return node.Node{ID: "n1", Name: "node1", Datacenter: "dc1", Attributes: map[string]string{"unique.hostname": "host1"}, Resources: node.Resources{CoreMHz: 2500}}
+}
+
+func (f *fakeAgent) NodeStats(context.Context) (*node.Stats, error) {
+	if f.noNode {
+		return nil, errors.New("no /proc")
+	}
+	return &node.Stats{
+		Uptime: time.Hour, Memory: node.Memory{Total: 8, Available: 6, Used: 2, Free: 1},
+		CPU:     []node.CPU{{Name: "cpu0", User: 10, System: 5, Idle: 85, TotalPercent: 15}, {Name: "cpu1", Idle: 100}},
+		Disks:   []node.Disk{{Device: "/dev/sda1", Mountpoint: "/", Size: 100, Used: 40, Available: 60}},
+		Reasons: map[string]string{},
+	}, nil
+}
+
+func newTestCollector(f *fakeAgent) *Collector {
+	c := New(f, f)
+	c.now = func() time.Time { return epoch }
+	c.began = epoch.Add(-time.Hour)
+	return c
+}
+
+// page gathers and writes one page, without what differs from one run to the next.
+func page(c *Collector) string {
+	families := c.Gather(context.Background())
+	for i := range families {
+		if families[i].Name == "tacho_agent_scrape_seconds" || families[i].Name == "tacho_build_info" {
+			families[i].Samples = nil
+		}
+	}
+	return string(AppendText(nil, families))
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func parse(t *testing.T, text string) map[string]*dto.MetricFamily {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+func TestPage(t *testing.T) {
+	for _, detail := range []string{DetailAlloc, DetailTask, DetailJob, DetailNone} {
+		t.Run(detail, func(t *testing.T) {
+			f := newFake()
+			f.telemetry.AllocationDetail = detail
+			f.telemetry.PublishNodeMetrics = detail == DetailAlloc
+			got := page(newTestCollector(f))
+			golden(t, filepath.Join("testdata", detail+".prom"), got)
+			parse(t, got)
+			problems, err := promlint.New(strings.NewReader(got)).Lint()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range problems {
+				t.Errorf("promlint: %s: %s", p.Metric, p.Text)
+			}
+		})
+	}
+}
+
+// TestEndedTask holds that the gauges of an ended task leave and its exits and OOM kills stay.
+func TestEndedTask(t *testing.T) {
+	got := parse(t, page(newTestCollector(newFake())))
+	for name, family := range got {
+		for _, m := range family.GetMetric() {
+			if slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == "cccccccc" }) {
+				switch name {
+				case "tacho_task_exits_total", "tacho_task_oom_kills_total", "tacho_task_restarts_total", "tacho_task_info":
+				default:
+					t.Errorf("%s is still there", name)
+				}
+			}
+		}
+	}
+	if n := len(got["tacho_task_exits_total"].GetMetric()); n != 3 {
+		t.Errorf("%d", n)
+	}
+}
+
+// TestStaleReading holds that numbers which are not fresh are not shown; how old they are is.
+func TestStaleReading(t *testing.T) {
+	f := newFake()
+	u := f.usages["aaaaaaaa"]["web"]
+	u.Reason = "the stream is silent"
+	f.usages["aaaaaaaa"]["web"] = u
+	got := parse(t, page(newTestCollector(f)))
+	if n := len(got["tacho_task_memory_bytes"].GetMetric()); n != 1 {
+		t.Errorf("memory of %d tasks", n)
+	}
+	if n := len(got["tacho_task_sample_age_seconds"].GetMetric()); n != 2 {
+		t.Errorf("ages of %d tasks", n)
+	}
+}
+
+func TestOpenMetrics(t *testing.T) {
+	f := newFake()
+	f.telemetry.NomadNames, f.telemetry.PublishNodeMetrics = true, true
+	r := httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil)
+	r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0, text/plain;q=0.5")
+	w := httptest.NewRecorder()
+	newTestCollector(f).ServeHTTP(w, r)
+	text := w.Body.String()
+	if w.Header().Get("Content-Type") != OpenMetricsType || !strings.HasSuffix(text, "\n# EOF\n") || strings.Count(text, "# EOF") != 1 {
+		t.Errorf("%v", w.Header())
+	}
+	kinds, family := map[string]string{}, ""
+	for line := range strings.Lines(strings.TrimSuffix(text, "# EOF\n")) {
+		words := strings.Fields(line)
+		switch {
+		case words[1] == "HELP":
+			if _, twice := kinds[words[2]]; twice {
+				t.Errorf("family %s comes twice", words[2])
+			}
+			family, kinds[words[2]] = words[2], ""
+		case words[1] == "TYPE":
+			kinds[words[2]] = words[3]
+		default:
+			name, _, _ := strings.Cut(words[0], "{")
+			want := family
+			if kinds[family] == "counter" {
+				want += "_total"
+			}
+			if name != want {
+				t.Errorf("%s in family %s of type %s", name, family, kinds[family])
+			}
+		}
+	}
+	if kinds["tacho_task_exits"] != "counter" || kinds["nomad_client_allocs_restart"] != "unknown" {
+		t.Errorf("%v", kinds)
+	}
+	// What the formats share parses as the older one.
+	parse(t, strings.ReplaceAll(strings.TrimSuffix(text, "# EOF\n"), " unknown\n", " untyped\n"))
+}
+
+func TestNomadNames(t *testing.T) {
+	f := newFake()
+	f.telemetry.NomadNames, f.telemetry.PublishNodeMetrics, f.telemetry.UseNodeName = true, true, true
+	f.telemetry.PrefixFilter, f.telemetry.FilterDefault = []string{"+nomad", "-nomad.client.host.disk"}, false
+	got := page(newTestCollector(f))
+	golden(t, "testdata/nomad.prom", got)
+	parse(t, got)
+}
+
+func TestFilter(t *testing.T) {
+	for _, tt := range []struct {
+		rules     []string
+		byDefault bool
+		kept      []string
+	}{
+		{nil, true, []string{"a_b", "a_c", "d"}},
+		{nil, false, nil},
+		{[]string{"-a.b"}, true, []string{"a_c", "d"}},
+		{[]string{"-a", "+a_b"}, true, []string{"a_b", "d"}},
+		{[]string{"+a"}, false, []string{"a_b", "a_c"}},
+		{[]string{"+a", "-a"}, true, []string{"d"}},
+	} {
+		var kept []string
+		for _, f := range newFilter(config.Telemetry{PrefixFilter: tt.rules, FilterDefault: tt.byDefault}).apply([]Family{{Name: "a_b"}, {Name: "a_c"}, {Name: "d"}}) {
+			kept = append(kept, f.Name)
+		}
+		if diff := cmp.Diff(tt.kept, kept); diff != "" {
+			t.Errorf("%v: %s", tt.rules, diff)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	w := httptest.NewRecorder()
+	newTestCollector(newFake()).ServeJSON(w, httptest.NewRequestWithContext(t.Context(), "GET", "/v1/metrics", nil))
+	var got struct {
+		Timestamp string
+		Gauges    []struct {
+			Name   string
+			Value  float64
+			Labels map[string]string
+		}
+		Counters []struct {
+			Name   string
+			Sum    float64
+			Labels map[string]string
+		}
+		Points, Samples []any
+	}
+	if err := json.NewDecoder(w.Body).Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Gauges) < 50 || len(got.Counters) < 50 || got.Points == nil || got.Samples == nil || got.Timestamp == "" {
+		t.Errorf("%d gauges, %d counters", len(got.Gauges), len(got.Counters))
+	}
+	if !slices.ContainsFunc(got.Counters, func(c struct {
+		Name   string
+		Sum    float64
+		Labels map[string]string
+	}) bool { return c.Labels["source"] == `a "quoted\" word`+"\n" }) {
+		t.Error("a label has changed on its way")
+	}
+}
+
+// total reads the one sample of a metric.
+func total(t *testing.T, c *Collector, name string) float64 {
+	t.Helper()
+	m := parse(t, page(c))[name].GetMetric()
+	if len(m) != 1 {
+		t.Fatalf("%s has %d samples", name, len(m))
+	}
+	return m[0].GetCounter().GetValue()
+}
+
+// TestTotals holds that counters by job never go down: not when a task ends, starts anew, or is forgotten.
+func TestTotals(t *testing.T) {
+	const cpu = "tacho_task_cgroup_cpu_usage_seconds_total"
+	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]map[string]allocation.Usage{}}
+	f.telemetry.AllocationDetail = DetailJob
+	f.add("aaaaaaaa", 10)
+	f.add("bbbbbbbb", 20)
+	c := newTestCollector(f)
+	check := func(why string, want float64) {
+		t.Helper()
+		for range 2 { // a second reader sees the same
+			if got := total(t, c, cpu); got != want {
+				t.Errorf("%s: %v, want %v", why, got, want)
+			}
+		}
+	}
+	check("two tasks", 30)
+	f.usages["aaaaaaaa"]["web"] = usage(15)
+	check("one grew by 5", 35)
+	end(f.allocs[1], false)
+	u := f.usages["bbbbbbbb"]["web"]
+	u.Running = false
+	f.usages["bbbbbbbb"]["web"] = u
+	check("one ended", 35)
+	f.allocs[0].Tasks["web"].RunID = "a-2"
+	f.usages["aaaaaaaa"]["web"] = usage(20)
+	check("one started anew and used 20", 55)
+	f.allocs = f.allocs[:1]
+	check("the ended one was removed", 55)
+	delete(f.usages, "aaaaaaaa")
+	f.add("dddddddd", 1)
+	check("another came", 56)
+
+	late := newTestCollector(f)
+	late.began = epoch.Add(time.Hour)
+	if got := total(t, late, cpu); got != 0 {
+		t.Errorf("a collector that began after the tasks counts %v", got)
+	}
+}
+
+func TestNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, m := range procstats.Table() {
+		name, ok := Name(m)
+		if !ok {
+			continue
+		}
+		if seen[name] || strings.Contains(name, "_some_") || strings.Contains(name, "_full_") {
+			t.Errorf("%s", name)
+		}
+		seen[name] = true
+		if (m.Kind == procstats.Counter) != strings.HasSuffix(name, "_total") {
+			t.Errorf("%s is a %s", name, m.Kind)
+		}
+	}
+	for _, c := range ownColumns() {
+		if seen[c.name] {
+			t.Errorf("%s is there twice", c.name)
+		}
+		seen[c.name] = true
+	}
+	if !seen["tacho_task_psi_memory_waiting_seconds_total"] || !seen["tacho_task_psi_memory_stalled_seconds_total"] {
+		t.Error("pressure is missing")
+	}
+}
+
+func many(n int) *fakeAgent {
+	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]map[string]allocation.Usage{}}
+	selection := procstats.DefaultSelection()
+	for i := range n {
+		id := fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)
+		f.add(id, 1.234567*float64(i+1))
+		u := f.usages[id]["web"]
+		kept := procstats.Readings{}
+		for _, r := range u.Sample.Task {
+			if selection.Has(r.ID()) {
+				kept.Put(r)
+			}
+		}
+		u.Sample.Task = kept
+		f.usages[id]["web"] = u
+	}
+	return f
+}
+
+// TestSeries logs what the README says of 500 tasks.
+func TestSeries(t *testing.T) {
+	for _, n := range []int{50, 200, 500} {
+		families := newTestCollector(many(n)).Gather(t.Context())
+		series := 0
+		for i := range families {
+			series += len(families[i].Samples)
+		}
+		size := len(AppendText(nil, families))
+		t.Logf("%d tasks: %d series (%d a task), %d bytes (%d a task)", n, series, series/n, size, size/n)
+		if series/n < 40 {
+			t.Errorf("only %d series a task", series/n)
+		}
+	}
+}
+
+func BenchmarkPage(b *testing.B) {
+	for _, detail := range []string{DetailAlloc, DetailJob} {
+		b.Run(detail, func(b *testing.B) {
+			f := many(500)
+			f.telemetry.AllocationDetail = detail
+			c := newTestCollector(f)
+			var times []time.Duration
+			for b.Loop() {
+				began := time.Now()
+				w := httptest.NewRecorder()
+				c.ServeHTTP(w, httptest.NewRequestWithContext(b.Context(), "GET", "/metrics", nil))
+				_, _ = io.Copy(io.Discard, w.Body)
+				times = append(times, time.Since(began))
+			}
+			slices.Sort(times)
+			b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "p99-ms")
+		})
+	}
+}
