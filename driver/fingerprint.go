@@ -98,6 +98,7 @@ func describeSources(f *Fingerprint, host procstats.FS, own procstats.Cgroup) er
 	f.Attributes[attributeCgroup] = Attribute{Value: own.Layout()}
 	reader := procstats.Open(procstats.Target{
 		FS: host, Cgroup: own, Roots: func() []int { return []int{os.Getpid()} },
+		Reaped: func() procstats.Reaped { return procstats.Reaped{} },
 	}, procstats.DefaultSelection())
 	for _, source := range reader.Describe() {
 		name := attributeSource + source.ID.String()

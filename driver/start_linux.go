@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -82,11 +83,16 @@ func runtimeDir(c Config) string {
 	return client.DefaultRuntimeDir()
 }
 
-// abandon ends an executor that has no task.
+// abandon ends an executor whose task was not started, or was without anybody knowing: a call that was cancelled
+// may have done its work.
 func abandon(c *client.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
-	err := c.Shutdown(ctx)
+	err := c.Stop(ctx, syscall.SIGKILL, 0)
+	if status.Code(err) == codes.FailedPrecondition {
+		err = nil // there is no task
+	}
+	err = errors.Join(err, c.Shutdown(ctx))
 	if errors.Is(err, client.ErrLost) {
 		err = nil
 	}
@@ -149,8 +155,8 @@ func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverSt
 	}
 	t := d.newTask(config, c, state)
 	if c.Hello().GetState() == proto.TaskState_TASK_STATE_RUNNING {
-		t.tell(time.Now(), fmt.Sprintf("recovered: the executor process %d (version %s) still runs process %s",
-			state.Address.Executor.PID, c.Hello().GetBuild(), state.Attributes[attrMain]), state.Attributes, nil)
+		t.recovered = fmt.Sprintf("recovered: the executor process %d (version %s) still runs process %s",
+			state.Address.Executor.PID, c.Hello().GetBuild(), state.Attributes[attrMain])
 	}
 	return t, nil
 }

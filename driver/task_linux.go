@@ -28,6 +28,8 @@ const (
 	// killTimeout bounds how long a killed task may take to be gone: the kernel ends no process that waits for a
 	// disk or a network file system that does not answer.
 	killTimeout = 30 * time.Second
+	// recoveredAfter is how long after a recovery a host is told of it.
+	recoveredAfter = 3 * time.Second
 	// callAgain is the pause after a call that failed although the executor lives.
 	callAgain = time.Second
 )
@@ -41,6 +43,9 @@ type task struct {
 	state  *driverState
 	events *eventLog
 	log    hclog.Logger
+
+	// recovered says that the task was found again; empty where it was not lost.
+	recovered string
 
 	// client is nil for a task whose executor was lost before this process came to it.
 	client *client.Client
@@ -70,6 +75,17 @@ func (t *task) follow(ctx context.Context) {
 		defer close(t.passed)
 		t.passEvents(ctx)
 	})
+	if t.recovered != "" {
+		t.work.Go(func() { t.tellRecovered(ctx) })
+	}
+}
+
+// tellRecovered waits a little first: a host that has just started drops events of tasks that it has recovered and
+// does not follow yet.
+func (t *task) tellRecovered(ctx context.Context) {
+	if pause(ctx, recoveredAfter); ctx.Err() == nil && t.running() {
+		t.tell(time.Now(), t.recovered, t.state.Attributes, nil)
+	}
 }
 
 // unfollow ends what follow began.

@@ -240,11 +240,16 @@ func stopDescendants(ctx context.Context, e *Env) error {
 			return err
 		}
 	}
+	began := time.Now()
 	if err := e.StopTask(ctx, t.ID, 100*time.Millisecond, "SIGTERM"); err != nil {
 		return err
 	}
 	if left := e.processes(); len(left) > 0 {
 		return fmt.Errorf("stop answered while processes are left: %v", left)
+	}
+	// What outlives the main process has the same time, and no more.
+	if took := time.Since(began); took > 3*time.Second {
+		return fmt.Errorf("stopped after %s, its time was 100 ms", took)
 	}
 	return nil
 }
