@@ -46,8 +46,11 @@ func TestDecodeConfig(t *testing.T) {
 			DeniedGIDs: IDRanges{{7, 7}}, DeniedEnv: []string{"AWS_*"}, MetricsAddress: "127.0.0.1:9",
 		}},
 		{"keys of a later version", map[string]any{"unheard_of": 1}, DefaultConfig()},
-		{"one limit of logs", map[string]any{"logs": map[string]any{"max_files": 2}},
-			changed(func(c *Config) { c.Logs.MaxFiles = 2 })},
+		{
+			"one limit of logs",
+			map[string]any{"logs": map[string]any{"max_files": 2}},
+			changed(func(c *Config) { c.Logs.MaxFiles = 2 }),
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var encoded []byte

@@ -60,20 +60,41 @@ func TestPlacement(t *testing.T) {
 		want *proto.CgroupPlacement
 	}{
 		{"nothing said", pure, &TaskConfig{}, taskConfig{}, &proto.CgroupPlacement{Mode: auto, Parent: "/tasks"}},
-		{"v2, by the host", pure, task("nomad.slice/share.slice/x.web.scope"), taskConfig{},
-			&proto.CgroupPlacement{Mode: given, V2: v2 + "/nomad.slice/share.slice/x.web.scope"}},
-		{"v2, the whole path", pure, task(v2 + "/nomad.slice/share.slice/x.web.scope"), taskConfig{},
-			&proto.CgroupPlacement{Mode: given, V2: v2 + "/nomad.slice/share.slice/x.web.scope"}},
-		{"v2, not made", pure, task("nomad.slice/share.slice/y.web.scope"), taskConfig{},
-			&proto.CgroupPlacement{Mode: auto, Parent: "/tasks"}},
-		{"v1", hybrid, task("/nomad"), taskConfig{},
-			&proto.CgroupPlacement{Mode: auto, Parent: "/tasks", V1: map[string]string{"cpuset": cpuset + "/nomad"}}},
-		{"v2 override", pure, task("nomad.slice/share.slice/x.web.scope"), taskConfig{cgroupV2: "own"},
-			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own"}},
-		{"nowhere but below the mount", pure, &TaskConfig{}, taskConfig{cgroupV2: "../../own"},
-			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own"}},
-		{"v1 override", hybrid, task("/nomad"), taskConfig{cgroupV1: map[string]string{"memory": "own"}},
-			&proto.CgroupPlacement{Mode: given, V1: map[string]string{"memory": memory + "/own"}}},
+		{
+			"v2, by the host", pure, task("nomad.slice/share.slice/x.web.scope"),
+			taskConfig{},
+			&proto.CgroupPlacement{Mode: given, V2: v2 + "/nomad.slice/share.slice/x.web.scope"},
+		},
+		{
+			"v2, the whole path", pure, task(v2 + "/nomad.slice/share.slice/x.web.scope"),
+			taskConfig{},
+			&proto.CgroupPlacement{Mode: given, V2: v2 + "/nomad.slice/share.slice/x.web.scope"},
+		},
+		{
+			"v2, not made", pure, task("nomad.slice/share.slice/y.web.scope"),
+			taskConfig{},
+			&proto.CgroupPlacement{Mode: auto, Parent: "/tasks"},
+		},
+		{
+			"v1", hybrid, task("/nomad"),
+			taskConfig{},
+			&proto.CgroupPlacement{Mode: auto, Parent: "/tasks", V1: map[string]string{"cpuset": cpuset + "/nomad"}},
+		},
+		{
+			"v2 override", pure, task("nomad.slice/share.slice/x.web.scope"),
+			taskConfig{cgroupV2: "own"},
+			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own"},
+		},
+		{
+			"nowhere but below the mount", pure, &TaskConfig{},
+			taskConfig{cgroupV2: "../../own"},
+			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own"},
+		},
+		{
+			"v1 override", hybrid, task("/nomad"),
+			taskConfig{cgroupV1: map[string]string{"memory": "own"}},
+			&proto.CgroupPlacement{Mode: given, V1: map[string]string{"memory": memory + "/own"}},
+		},
 		{"v2 override, not mounted", hybrid, &TaskConfig{}, taskConfig{cgroupV2: "own"}, nil},
 		{"v1 override, not mounted", pure, &TaskConfig{}, taskConfig{cgroupV1: map[string]string{"memory": "own"}}, nil},
 	} {

@@ -321,9 +321,7 @@ func TestDestroy(t *testing.T) {
 
 func TestRecover(t *testing.T) {
 	f := newFixture(t, nil)
-	config := f.shell("echo ready; read line < /var/tmp/gate; exit 7")
-	config.DriverConfig = encode(t, map[string]any{"command": "sh", "args": []string{
-		"-c", "mkfifo go; echo ready; read line < go; exit 7"}})
+	config := f.shell("mkfifo go; echo ready; read line < go; exit 7")
 	handle := f.start(config)
 	f.awaitOutput(config, "ready")
 	f.restart()

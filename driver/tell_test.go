@@ -5,6 +5,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -80,7 +81,7 @@ func TestEventLog(t *testing.T) {
 		t.Errorf("told (-want +got):\n%s", d)
 	}
 	close(closed)
-	if _, err := first.Recv(); err != io.EOF {
+	if _, err := first.Recv(); !errors.Is(err, io.EOF) {
 		t.Errorf("after the end: %v", err)
 	}
 
@@ -93,7 +94,7 @@ func TestEventLog(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	waiting := newEventLog().listen(ctx, make(chan struct{}))
-	if _, err := waiting.Recv(); err != context.Canceled {
+	if _, err := waiting.Recv(); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a cancelled context: %v", err)
 	}
 }

@@ -63,10 +63,13 @@ func TestMeter(t *testing.T) {
 		ID: "t", Timestamp: time.Unix(1012, 0),
 		Aggregate: ResourceUsage{
 			// 3 CPU seconds in 2 seconds; the system mode's counter is new and so has no rate.
-			CPU: CPUUsage{Percent: 150, TotalTicks: 3000, User: 50, ThrottledPeriods: 6, ThrottledTime: 1500 * time.Millisecond,
-				Measured: []CPUField{CPUUser, CPUTotalTicks, CPUThrottledPeriods, CPUThrottledTime, CPUPercent}},
+			CPU: CPUUsage{
+				Percent: 150, TotalTicks: 3000, User: 50, ThrottledPeriods: 6, ThrottledTime: 1500 * time.Millisecond,
+				Measured: []CPUField{CPUUser, CPUTotalTicks, CPUThrottledPeriods, CPUThrottledTime, CPUPercent},
+			},
 			Memory: MemoryUsage{RSS: 100, Cache: 50, MaxUsage: 200, KernelUsage: 10, Usage: 160, Measured: []MemoryField{
-				MemoryRSS, MemoryCache, MemoryMaxUsage, MemoryKernelUsage, MemoryUsageNow}},
+				MemoryRSS, MemoryCache, MemoryMaxUsage, MemoryKernelUsage, MemoryUsageNow,
+			}},
 		},
 		ByPID: map[string]ResourceUsage{
 			"7": {CPU: CPUUsage{Percent: 50, TotalTicks: 1000, Measured: cpu}, Memory: MemoryUsage{RSS: 64, Measured: rss}},

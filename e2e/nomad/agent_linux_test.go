@@ -217,7 +217,7 @@ func (a *agent) kill() {
 		a.t.Fatal(err)
 	}
 	// It was killed: the error says only that.
-	_ = a.process.Wait() //nolint:errcheck // see above
+	_ = a.process.Wait()
 }
 
 // clean ends everything, and shows the agent's last words where the test failed.
@@ -227,7 +227,7 @@ func (a *agent) clean() {
 		if err := a.process.Process.Signal(os.Interrupt); err != nil {
 			a.t.Error(err)
 		}
-		_ = a.process.Wait() //nolint:errcheck // the exit code of an interrupted agent says nothing
+		_ = a.process.Wait() // the exit code of an interrupted agent says nothing
 	}
 	if a.t.Failed() {
 		if text, err := os.ReadFile(filepath.Join(a.dir, "agent.log")); err == nil {

@@ -233,8 +233,11 @@ func expect[T comparable](what string, got, want T) error {
 
 // expectError is an error where err is not of a kind.
 func expectError(what string, err, want error) error {
-	if !errors.Is(err, want) {
-		return fmt.Errorf("%s: %v, want %q", what, err, want)
+	switch {
+	case errors.Is(err, want):
+		return nil
+	case err == nil:
+		return fmt.Errorf("%s: no error, want %q", what, want.Error())
 	}
-	return nil
+	return fmt.Errorf("%s: %w, want %q", what, err, want.Error())
 }

@@ -118,7 +118,8 @@ func execStreams(ctx context.Context, e *Env) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := e.ExecTaskStreaming(ctx, t.ID, driver.ExecOptions{
-		Command: []string{"/bin/sh", "-c", "cat; echo err >&2; exit 4"}})
+		Command: []string{"/bin/sh", "-c", "cat; echo err >&2; exit 4"},
+	})
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,8 @@ func execTerminal(ctx context.Context, e *Env) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := e.ExecTaskStreaming(ctx, t.ID, driver.ExecOptions{
-		Command: []string{"/bin/sh", "-c", "test -t 0 && test -t 1 && read line && stty size && echo \"got $line\""}, TTY: true})
+		Command: []string{"/bin/sh", "-c", "test -t 0 && test -t 1 && read line && stty size && echo \"got $line\""}, TTY: true,
+	})
 	if err != nil {
 		return err
 	}
@@ -178,7 +180,8 @@ func execCancelled(ctx context.Context, e *Env) error {
 	short, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := e.ExecTaskStreaming(short, t.ID, driver.ExecOptions{
-		Command: []string{"/bin/sh", "-c", "echo started; sleep 77777 & wait"}})
+		Command: []string{"/bin/sh", "-c", "echo started; sleep 77777 & wait"},
+	})
 	if err != nil {
 		return err
 	}
