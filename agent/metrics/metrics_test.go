@@ -165,7 +165,14 @@ func page(c *Collector) string {
 			families[i].Samples = nil
 		}
 	}
-	return string(AppendText(nil, families))
+	return text(families)
+}
+
+// text is families as a page.
+func text(families []Family) string {
+	var b strings.Builder
+	_ = WriteText(&b, families) // a builder takes everything
+	return b.String()
 }
 
 func golden(t *testing.T, name, got string) {
@@ -347,7 +354,9 @@ func TestJSON(t *testing.T) {
 		Name   string
 		Sum    float64
 		Labels map[string]string
-	}) bool { return c.Labels["source"] == `a "quoted\" word`+"\n" }) {
+	}) bool {
+		return c.Labels["source"] == `a "quoted\" word`+"\n"
+	}) {
 		t.Error("a label has changed on its way")
 	}
 }
@@ -455,7 +464,7 @@ func TestSeries(t *testing.T) {
 		for i := range families {
 			series += len(families[i].Samples)
 		}
-		size := len(AppendText(nil, families))
+		size := len(text(families))
 		t.Logf("%d tasks: %d series (%d a task), %d bytes (%d a task)", n, series, series/n, size, size/n)
 		if series/n < 40 {
 			t.Errorf("only %d series a task", series/n)
@@ -472,9 +481,9 @@ func BenchmarkPage(b *testing.B) {
 			var times []time.Duration
 			for b.Loop() {
 				began := time.Now()
-				w := httptest.NewRecorder()
-				c.ServeHTTP(w, httptest.NewRequestWithContext(b.Context(), "GET", "/metrics", nil))
-				_, _ = io.Copy(io.Discard, w.Body)
+				if err := WriteText(io.Discard, c.Gather(b.Context())); err != nil {
+					b.Fatal(err)
+				}
 				times = append(times, time.Since(began))
 			}
 			slices.Sort(times)

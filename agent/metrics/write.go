@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -17,21 +18,32 @@ const (
 	OpenMetricsType = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 )
 
-// AppendText appends families in the Prometheus text format 0.0.4.
-func AppendText(b []byte, families []Family) []byte {
+// chunk is how much is written at a time: a page of many tasks has megabytes, which nobody needs at once.
+const chunk = 64 << 10
+
+// WriteText writes families in the Prometheus text format 0.0.4.
+func WriteText(w io.Writer, families []Family) error {
+	escapes := strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+	b := make([]byte, 0, chunk+chunk/8)
+	var err error
 	for i := range families {
 		f := &families[i]
 		if len(f.Samples) == 0 {
 			continue
 		}
-		b = appendHead(b, f.Name, f.Type.String(), strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(f.Help))
-		b = appendSamples(b, f)
+		b = appendHead(b, f.Name, f.Type.String(), escapes.Replace(f.Help))
+		if b, err = writeSamples(w, b, f); err != nil {
+			return err
+		}
 	}
-	return b
+	_, err = w.Write(b)
+	return err
 }
 
-// AppendOpenMetrics appends families in OpenMetrics 1.0. A counter whose name does not end in _total is none there.
-func AppendOpenMetrics(b []byte, families []Family) []byte {
+// WriteOpenMetrics writes families in OpenMetrics 1.0. A counter whose name does not end in _total is none there.
+func WriteOpenMetrics(w io.Writer, families []Family) error {
+	b := make([]byte, 0, chunk+chunk/8)
+	var err error
 	for i := range families {
 		f := &families[i]
 		if len(f.Samples) == 0 {
@@ -45,9 +57,12 @@ func AppendOpenMetrics(b []byte, families []Family) []byte {
 			}
 		}
 		b = appendHead(b, name, kind, escape(f.Help))
-		b = appendSamples(b, f)
+		if b, err = writeSamples(w, b, f); err != nil {
+			return err
+		}
 	}
-	return append(b, "# EOF\n"...)
+	_, err = w.Write(append(b, "# EOF\n"...))
+	return err
 }
 
 func appendHead(b []byte, name, kind, help string) []byte {
@@ -57,13 +72,21 @@ func appendHead(b []byte, name, kind, help string) []byte {
 	return append(b, '\n')
 }
 
-func appendSamples(b []byte, f *Family) []byte {
+// writeSamples appends the samples of a family to b, and writes and empties b whenever it is full.
+func writeSamples(w io.Writer, b []byte, f *Family) ([]byte, error) {
 	for _, s := range f.Samples {
 		b = append(append(b, f.Name...), s.Labels.text...)
 		b = procstats.AppendNumber(append(b, ' '), s.Value)
 		b = append(b, '\n')
+		if len(b) < chunk {
+			continue
+		}
+		if _, err := w.Write(b); err != nil {
+			return nil, err
+		}
+		b = b[:0]
 	}
-	return b
+	return b, nil
 }
 
 // AppendJSON appends families as one JSON object with the keys of Nomad's /v1/metrics. There every counter is a
