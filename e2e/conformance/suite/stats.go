@@ -255,7 +255,7 @@ func (e *Env) timesUsed(t *task) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		for _, word := range strings.FieldsSeq(string(content)) {
+		for word := range strings.FieldsSeq(string(content)) {
 			d, err := time.ParseDuration(word)
 			if err != nil {
 				return 0, fmt.Errorf("times says %q: %w", word, err)
