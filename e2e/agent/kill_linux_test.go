@@ -1,0 +1,178 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// load is a job whose tasks witness what becomes of them: steady ones beat with their process id and use some CPU,
+// brief ones are started again and again. A lock tells where one runs twice at the same time.
+const load = `
+job "load" {
+  group "steady" {
+    count = %d
+    task "t" {
+      driver = "tacho"
+      config {
+        command = "/bin/sh"
+        args = ["-c", <<-EOT
+          cd $NOMAD_ALLOC_DIR/data
+          exec 9>lock; flock -n 9 || echo doubled >> doubled
+          while :; do echo $$ >> beats; i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; sleep 0.1; done
+        EOT
+        ]
+      }
+      resources {
+        memory = 32
+      }
+    }
+  }
+  group "brief" {
+    count = %d
+    restart {
+      attempts = 100000
+      interval = "24h"
+      delay    = "20ms"
+      mode     = "delay"
+    }
+    task "t" {
+      driver = "tacho"
+      config {
+        command = "/bin/sh"
+        args = ["-c", <<-EOT
+          cd $NOMAD_ALLOC_DIR/data
+          exec 9>lock; flock -n 9 || echo doubled >> doubled
+          echo $$ >> starts; sleep 0.15; echo $$ >> ends
+        EOT
+        ]
+      }
+      resources {
+        memory = 32
+      }
+    }
+  }
+}
+`
+
+// TestKilledAgentLosesNothing kills the agent again and again, at any moment of its life.
+func TestKilledAgentLosesNothing(t *testing.T) {
+	const steady, brief = 6, 4
+	kills := 50
+	if testing.Short() {
+		kills = 10
+	}
+	h := newHost(t, publishing)
+	h.begin()
+	h.run(fmt.Sprintf(load, steady, brief))
+	h.eventually("all tasks", func() bool {
+		beating := 0
+		for _, a := range h.allocations() {
+			if len(h.lines(a.ID, "beats"))+len(h.lines(a.ID, "starts")) > 0 {
+				beating++
+			}
+		}
+		return beating == steady+brief
+	})
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	h.end(syscall.SIGKILL)
+	for i := range kills - 1 {
+		// From before it has opened its state; every other time not before it has got on with its work.
+		if h.launch(); i%2 == 0 {
+			h.awaitAnswer()
+		}
+		pause(time.Duration(random.Int64N(int64(400 * time.Millisecond))))
+		h.end(syscall.SIGKILL)
+	}
+	h.begin()
+	all := h.allocations()
+	if len(all) != steady+brief {
+		t.Errorf("%d allocations, want %d", len(all), steady+brief)
+	}
+	for _, a := range all {
+		h.checkWitnesses(a)
+	}
+	if moved, err := filepath.Glob(filepath.Join(h.data(), "state.db.*")); len(moved) > 0 || err != nil {
+		t.Errorf("state was moved: %q, %v", moved, err)
+	}
+	if _, err := h.call(http.MethodDelete, "/v1/job/load", nil); err != nil {
+		t.Error(err)
+	}
+	h.eventually("the end of all tasks", func() bool {
+		return !slices.ContainsFunc(h.allocations(), func(a allocation) bool { return a.ClientStatus == "running" || a.ClientStatus == "pending" })
+	})
+	h.eventually("the end of all processes", func() bool { return len(h.processes()) <= 1 }) // the agent itself
+}
+
+// checkWitnesses holds what an allocation's tasks have written against what the agent says.
+func (h *host) checkWitnesses(a allocation) {
+	h.t.Helper()
+	if doubled := h.lines(a.ID, "doubled"); len(doubled) > 0 {
+		h.t.Errorf("%s ran %d times beside itself", a.Name, len(doubled))
+	}
+	state := a.TaskStates["t"]
+	if a.TaskGroup == "steady" {
+		pids := slices.Compact(h.lines(a.ID, "beats"))
+		if len(pids) != 1 || a.ClientStatus != "running" || state.Restarts != 0 {
+			h.t.Errorf("%s: processes %v, %s, %d restarts", a.Name, pids, a.ClientStatus, state.Restarts)
+		}
+		before := len(h.lines(a.ID, "beats"))
+		h.eventually("the next beat", func() bool { return len(h.lines(a.ID, "beats")) > before })
+		h.checkHistory(a)
+		return
+	}
+	h.eventually("a restart", func() bool {
+		i := slices.IndexFunc(h.allocations(), func(other allocation) bool { return other.ID == a.ID })
+		a = h.allocations()[i]
+		state = a.TaskStates["t"]
+		return state.Restarts > 0
+	})
+	// A start whose handle was not kept is killed and not counted: it can only be that there were more.
+	starts, ends := len(h.lines(a.ID, "starts")), len(h.lines(a.ID, "ends"))
+	if state.Failed || state.Restarts == 0 || starts < state.Restarts || ends > starts {
+		h.t.Errorf("%s: %d starts, %d ends, %d restarts, failed: %v", a.Name, starts, ends, state.Restarts, state.Failed)
+	}
+}
+
+// checkHistory holds that the CPU time of a task that was never restarted only grows, and that gaps are marked.
+func (h *host) checkHistory(a allocation) {
+	h.t.Helper()
+	points, gaps, last := 0, 0, -1.0
+	var answer struct {
+		Tasks map[string][]struct {
+			Gap          string             `json:"gap"`
+			Measurements map[string]float64 `json:"measurements"`
+		} `json:"tasks"`
+	}
+	h.get("/v1/client/allocation/"+a.ID+"/stats/history", &answer)
+	for _, p := range answer.Tasks["t"] {
+		if p.Gap != "" {
+			gaps++
+			continue
+		}
+		points++
+		cpu, ok := p.Measurements["cpu_seconds_total"]
+		if !ok || cpu < last {
+			h.t.Errorf("%s: CPU time went from %v down to %v (measured: %v)", a.Name, last, cpu, ok)
+		}
+		last = cpu
+	}
+	if points == 0 || gaps == 0 {
+		h.t.Errorf("%s: %d readings and %d gaps in its history", a.Name, points, gaps)
+	}
+}
+
+func pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	<-timer.C
+}
