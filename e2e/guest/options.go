@@ -26,6 +26,7 @@ type options struct {
 	delegate bool
 	kvm      bool
 	verbose  bool
+	append   string // to the kernel's command line
 	files    mounts
 	boot     time.Duration
 	grace    time.Duration
@@ -87,6 +88,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.IntVar(&o.disk, "disk", 0, "size of an empty /dev/vda in `MiB`, 0 for none")
 	flags.StringVar(&o.user, "user", "root", "`user` who runs the test binary: root, nobody")
 	flags.BoolVar(&o.delegate, "delegate", false, "run in a leaf of a v2 cgroup that the user may divide, as with systemd's Delegate=yes")
+	flags.StringVar(&o.append, "append", "", "more `parameters` for the kernel, such as psi=0; of two settings of one the later holds")
 	flags.Var(&o.files, "file", "put `FILE:/PATH` into the guest; a folder with everything in it")
 	flags.BoolVar(&o.kvm, "kvm", false, "try KVM first")
 	flags.DurationVar(&o.boot, "boot", time.Minute, "longest `time` until the test binary starts")

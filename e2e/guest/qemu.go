@@ -55,7 +55,7 @@ func (m machine) command(ctx context.Context, accel accelerator) *exec.Cmd {
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", m.kernel.image(),
 		"-initrd", initramfsFD,
-		"-append", "console=ttyS0 panic=-1 psi=1 mitigations=off nokaslr tsc=reliable no_timer_check apparmor=0 audit=0 quiet",
+		"-append", "console=ttyS0 panic=-1 psi=1 mitigations=off nokaslr tsc=reliable no_timer_check apparmor=0 audit=0 quiet " + m.append,
 		"-chardev", "file,id=console,path=" + consoleFD,
 		"-serial", "chardev:console",
 		"-device", "virtio-serial-pci",

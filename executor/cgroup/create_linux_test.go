@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tachograph/tacho/e2e/confine"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -210,7 +211,7 @@ func TestCreateInDelegatedParent(t *testing.T) {
 
 func TestCreateReadOnly(t *testing.T) {
 	needRoot(t)
-	o := execute(t, plan{Before: []string{"read-only"}}, 0, "")
+	o := execute(t, plan{Before: []confine.Step{confine.ReadOnlyCgroups}}, 0, "")
 	if o.Error != "" || o.Place != Nowhere || len(o.Notes) != 1 || !noted(o.Notes, "read-only file system") {
 		t.Errorf("placed %s, %s, notes %q", o.Place, o.Error, o.Notes)
 	}
@@ -220,7 +221,7 @@ func TestCreateReadOnly(t *testing.T) {
 func TestCreateInNamespace(t *testing.T) {
 	needRoot(t)
 	path := newPath(t, "/container")
-	o := execute(t, plan{Before: []string{"cgroup-namespace", "new-mounts"}}, 0, path)
+	o := execute(t, plan{Before: []confine.Step{confine.CgroupNamespace, confine.CgroupMounts}}, 0, path)
 	if o.Error != "" || o.Place != Nested || o.Group.Layout() != layout(t) {
 		t.Errorf("placed %s in %+v, %s, notes %q", o.Place, o.Group, o.Error, o.Notes)
 	}
@@ -228,7 +229,7 @@ func TestCreateInNamespace(t *testing.T) {
 		t.Errorf("the task is in\n%s", o.Task)
 	}
 	// The mounts of the host show groups that have no name in the namespace.
-	o = execute(t, plan{Before: []string{"cgroup-namespace"}}, 0, path)
+	o = execute(t, plan{Before: []confine.Step{confine.CgroupNamespace}}, 0, path)
 	if o.Error != "" || o.Place != Nowhere || !noted(o.Notes, "cgroup namespace") {
 		t.Errorf("placed %s in %+v, %s, notes %q", o.Place, o.Group, o.Error, o.Notes)
 	}
@@ -241,7 +242,7 @@ func TestEnterWithoutClone3(t *testing.T) {
 		t.Skip("groups of v1 are entered without clone3")
 	}
 	path := newPath(t, "/sandbox")
-	o := execute(t, plan{Before: []string{"no-clone3"}, Visit: true}, 0, path)
+	o := execute(t, plan{Before: []confine.Step{confine.NoClone3}, Visit: true}, 0, path)
 	if o.Error != "" || o.Group.V2 == "" {
 		t.Fatalf("%+v, %s", o.Group, o.Error)
 	}

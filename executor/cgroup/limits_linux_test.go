@@ -13,6 +13,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/e2e/confine"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -184,7 +185,7 @@ func TestLimitsThatCannotBeHeld(t *testing.T) {
 		}
 		p := plan{Limits: test.limits, Parent: newPath(t, "/no")}
 		if test.name == "no group" {
-			p.Before, p.Parent = []string{"read-only"}, ""
+			p.Before, p.Parent = []confine.Step{confine.ReadOnlyCgroups}, ""
 		}
 		o := execute(t, p, 0, "/")
 		if !strings.Contains(o.Error, test.want) || !o.Refused && test.name != "no such device" {

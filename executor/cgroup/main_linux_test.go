@@ -21,10 +21,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/e2e/confine"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -34,12 +34,10 @@ const planVariable = "CGROUP_TEST_PLAN"
 
 // plan is what such a process does.
 type plan struct {
-	// Before are done first: see prepare.
-	Before []string
+	// Before are done first.
+	Before []confine.Step
 	Parent string
 	Limits Limits
-	// Become is a program that is executed in place of the rest.
-	Become []string
 	// Empty starts nothing in the groups.
 	Empty bool
 	// Visit enters groups as if there were no clone3.
@@ -67,6 +65,7 @@ type outcome struct {
 }
 
 func TestMain(m *testing.M) {
+	confine.Main()
 	switch text := os.Getenv(planVariable); text {
 	case "":
 		os.Exit(m.Run())
@@ -93,9 +92,6 @@ func TestMain(m *testing.M) {
 
 func (p plan) carryOut() (done *outcome, err error) {
 	runtime.LockOSThread()
-	if len(p.Before) > 0 {
-		return nil, p.prepare()
-	}
 	host := procstats.HostFS()
 	if p.Scope > 0 {
 		return p.enterScope(host)
@@ -194,97 +190,6 @@ func runTask(g *Group, visit bool) (string, error) {
 	return text.String(), g.Empty(ctx)
 }
 
-// prepare changes what this thread sees and may do, and carries out the rest of the plan as a new program, of which all
-// threads are like it.
-func (p plan) prepare() error {
-	for _, step := range p.Before {
-		var err error
-		switch step {
-		case "read-only":
-			err = remountReadOnly()
-		case "cgroup-namespace":
-			err = unix.Unshare(unix.CLONE_NEWCGROUP)
-		case "new-mounts":
-			err = remountCgroups()
-		case "container":
-			err = containerMounts()
-		case "cgroup-namespace-of-init":
-			err = joinCgroupNamespace()
-		case "no-clone3":
-			err = deny(unix.SYS_CLONE3)
-		default:
-			err = errors.New("no such step")
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", step, err)
-		}
-	}
-	if len(p.Become) > 0 {
-		return unix.Exec(p.Become[0], p.Become, os.Environ())
-	}
-	p.Before = nil
-	text, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	if err := os.Setenv(planVariable, string(text)); err != nil {
-		return err
-	}
-	return unix.Exec("/proc/self/exe", os.Args, os.Environ())
-}
-
-// privateMounts gives the thread mounts of its own.
-func privateMounts() error {
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return err
-	}
-	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-}
-
-// remountReadOnly does to cgroup mounts what container runtimes do.
-func remountReadOnly() error {
-	if err := privateMounts(); err != nil {
-		return err
-	}
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
-	for _, mount := range mounts {
-		err = errors.Join(err, unix.Mount("", mount.Point, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
-	}
-	return err
-}
-
-// remountCgroups mounts the hierarchies anew: in a cgroup namespace nothing above its root can be seen then.
-func remountCgroups() error {
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
-	if err == nil {
-		err = privateMounts()
-	}
-	for _, mount := range mounts {
-		kind, data := "cgroup2", ""
-		if mount.Version == 1 {
-			kind, data = "cgroup", strings.Join(mount.Controllers, ",")
-		}
-		// The same file system is not mounted on itself.
-		err = errors.Join(err, unix.Unmount(mount.Point, unix.MNT_DETACH), unix.Mount("none", mount.Point, kind, 0, data))
-	}
-	return err
-}
-
-// deny makes a system call fail with ENOSYS, as the filters of container runtimes do, seccomp(2).
-func deny(call uint32) error {
-	program := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the call
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: call, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0, 0)
-}
-
 // execute carries a plan out as a user (0 for root), in the groups at a path of all hierarchies ("" for those of the
 // test), with the environment added.
 func execute(t *testing.T, p plan, uid int, path string, env ...string) *outcome {
@@ -310,22 +215,38 @@ func (p plan) command(t *testing.T, uid int, env []string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
+	binary := copySelf(t)
+	cmd := exec.Command(binary)
+	cmd.Dir = "/"
+	cmd.Env = append([]string{planVariable + "=" + string(text)}, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if len(p.Before) > 0 {
+		if err := confine.Wrap(cmd, binary, confine.Options{Steps: p.Before, UID: uid, GID: uid}); err != nil {
+			t.Fatal(err)
+		}
+	} else if uid != os.Geteuid() {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	}
+	return cmd
+}
+
+// copySelf puts this binary where every user can reach it.
+func copySelf(t *testing.T) string {
+	t.Helper()
 	binary := filepath.Join(t.TempDir(), "test")
-	// Every user has to reach it.
 	for dir := filepath.Dir(binary); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	copyFile(t, "/proc/self/exe", binary)
-	cmd := exec.Command(binary)
-	cmd.Dir = "/"
-	cmd.Env = append([]string{planVariable + "=" + string(text)}, env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if uid != os.Geteuid() {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
+	content, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = os.WriteFile(binary, content, 0o755)
 	}
-	return cmd
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
 }
 
 // startIn starts a command in the groups at a path of all hierarchies.
@@ -356,17 +277,6 @@ func startIn(t *testing.T, cmd *exec.Cmd, path string) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(cmd.Start(), leave()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	content, err := os.ReadFile(from)
-	if err == nil {
-		err = os.WriteFile(to, content, 0o755)
-	}
-	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -41,7 +41,7 @@ func enterScope(o Options) (scope, error) {
 func newScope(ctx context.Context, o Options) (scope, error) {
 	bus, err := connectSystemd(ctx)
 	if err != nil {
-		return scope{}, fmt.Errorf("connect to systemd: %w", err)
+		return scope{}, fmt.Errorf("connect to systemd: %w", inTime(ctx, err))
 	}
 	defer bus.Close()
 	properties := []dbus.Property{
@@ -52,7 +52,7 @@ func newScope(ctx context.Context, o Options) (scope, error) {
 	}
 	done := make(chan string, 1)
 	if _, err := bus.StartTransientUnitContext(ctx, "tacho-"+o.ID+".scope", "fail", properties, done); err != nil {
-		return scope{}, fmt.Errorf("start scope: %w", err)
+		return scope{}, fmt.Errorf("start scope: %w", inTime(ctx, err))
 	}
 	select {
 	case result := <-done:
@@ -63,6 +63,14 @@ func newScope(ctx context.Context, o Options) (scope, error) {
 		return scope{}, fmt.Errorf("start scope: %w", ctx.Err())
 	}
 	return splitScope(o)
+}
+
+// inTime returns the error of a call on the bus; where the time is up, that, and not what became of the connection.
+func inTime(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
 }
 
 // splitScope moves this process into a leaf of its new scope: only a group without processes of its own can hand

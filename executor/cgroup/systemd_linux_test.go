@@ -6,7 +6,6 @@ package cgroup
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/e2e/confine"
 )
 
 const systemd = "/lib/systemd/systemd"
@@ -42,13 +43,14 @@ func startSystemd(t *testing.T) *machine {
 	}
 	enableInRoot(t)
 	m := &machine{path: newPath(t, "/machine")}
-	p := plan{
-		Before: []string{"cgroup-namespace", "new-mounts", "container"},
-		Become: []string{systemd, "--system", "--log-target=console", "--show-status=no"},
-	}
-	m.cmd = p.command(t, 0, []string{"container=test", "PATH=/usr/bin:/bin"})
+	m.cmd = exec.Command(systemd, "--system", "--log-target=console", "--show-status=no")
+	m.cmd.Env = []string{"container=test", "PATH=/usr/bin:/bin", "SYSTEMD_UNIT_PATH=" + quietUnits(t)}
 	m.cmd.Stdout, m.cmd.Stderr = &m.log, &m.log
-	m.cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC}
+	steps := []confine.Step{confine.CgroupNamespace, confine.CgroupMounts, confine.Proc, confine.EmptyRun}
+	if err := confine.Wrap(m.cmd, copySelf(t), confine.Options{Steps: steps}); err != nil {
+		t.Fatal(err)
+	}
 	startIn(t, m.cmd, m.path)
 	ended := make(chan error, 1)
 	go func() { ended <- m.cmd.Wait() }()
@@ -82,15 +84,19 @@ func awaitFile(t *testing.T, path string, ended chan error, log *bytes.Buffer) {
 	}
 }
 
-// containerMounts makes the file systems of a container, and the one unit that systemd cannot do without.
-func containerMounts() error {
-	const units = "/run/systemd/system"
-	return errors.Join(
-		unix.Mount("proc", "/proc", "proc", 0, ""),
-		unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=0755"),
-		os.MkdirAll(units, 0o755),
-		os.WriteFile(filepath.Join(units, "default.target"), []byte("[Unit]\nDefaultDependencies=no\n"), 0o644),
-	)
+// quietUnits is a folder with the one unit that systemd cannot do without.
+func quietUnits(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, folder := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "default.target"), []byte("[Unit]\nDefaultDependencies=no\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // execute carries a plan out as root within the machine, beside its units.
@@ -106,7 +112,7 @@ func (m *machine) execute(t *testing.T, p plan) *outcome {
 	}
 	defer group.Close()
 	// Done from within the group: nothing is started across the border of a namespace.
-	p.Before = []string{"cgroup-namespace-of-init"}
+	p.Before = []confine.Step{confine.InitCgroupNamespace}
 	cmd := p.command(t, 0, nil)
 	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.Fd())
 	var stdout, stderr bytes.Buffer
@@ -155,15 +161,6 @@ func (m *machine) enter() error {
 		}
 	}
 	return nil
-}
-
-func joinCgroupNamespace() error {
-	file, err := os.Open("/proc/1/ns/cgroup")
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	return unix.Setns(int(file.Fd()), unix.CLONE_NEWCGROUP)
 }
 
 func TestCreateInSystemdScope(t *testing.T) {
@@ -260,15 +257,11 @@ func userManager(t *testing.T, path string) (runtimeDir string) {
 			t.Error(err)
 		}
 	})
-	units := filepath.Join(runtimeDir, "systemd/user")
-	err = errors.Join(os.MkdirAll(units, 0o755), os.Chown(runtimeDir, nobody, nobody),
-		os.Chown(filepath.Join(runtimeDir, "systemd"), nobody, nobody), os.Chown(units, nobody, nobody),
-		os.WriteFile(filepath.Join(units, "default.target"), []byte("[Unit]\nDefaultDependencies=no\n"), 0o644))
-	if err != nil {
+	if err := os.Chown(runtimeDir, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(systemd, "--user", "--log-target=console")
-	cmd.Env = []string{"XDG_RUNTIME_DIR=" + runtimeDir, "HOME=" + runtimeDir, "PATH=/usr/bin:/bin"}
+	cmd.Env = []string{"XDG_RUNTIME_DIR=" + runtimeDir, "HOME=" + runtimeDir, "PATH=/usr/bin:/bin", "SYSTEMD_UNIT_PATH=" + quietUnits(t)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Setsid: true}
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
