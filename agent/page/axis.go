@@ -57,7 +57,7 @@ func (s scale) axis(highest float64) (top float64, labels []string) {
 		steps++
 	}
 	for i := steps; i >= 0; i-- {
-		labels = append(labels, s.tick(float64(i)*step))
+		labels = append(labels, s.tick(clean(float64(i)*step)))
 	}
 	return float64(steps) * step, labels
 }
@@ -102,7 +102,7 @@ func (s scale) step(highest float64) float64 {
 
 // clean takes off what powers of ten leave behind.
 func clean(v float64) float64 {
-	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 12, 64), 64)
 	if err != nil {
 		return v
 	}

@@ -161,6 +161,9 @@ type track struct {
 func (t *track) before(now *moment, span time.Duration) *moment {
 	for i := len(t.moments) - 1; i >= 0; i-- {
 		m := &t.moments[i]
+		if m.Mono >= now.Mono && m.run == now.run && m.gap == history.NoGap {
+			continue // the same reading, looked at twice
+		}
 		if !now.follows(m) {
 			return nil
 		}

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
@@ -57,9 +56,6 @@ type figure struct {
 	Detail     string
 }
 
-// happening is something that the charts mark.
-type happening struct{ When, What, Class string }
-
 // eventRow is an event of the task.
 type eventRow struct {
 	When    time.Time
@@ -93,9 +89,12 @@ func (p *Page) taskView(t task, now time.Time, chosenSpan string, trusted bool) 
 		Name: printable(t.state.Name), Job: printable(a.JobID), Group: printable(a.Group), Index: a.Index, ID: a.ID,
 		Allocation: short(a.ID), Driver: printable(t.state.Driver), Condition: t.condition(),
 		Description: printable(a.Description), Restarts: s.Restarts, Started: formatTime(s.StartedAt), Path: t.path(),
-		Age: ageOf(t, now), Reason: printable(t.usage.Reason), Asked: askedOf(t),
+		Age: ageOf(t, now), Asked: askedOf(t),
 	}
-	if !s.StartedAt.IsZero() && !t.dead() {
+	if s.Phase == hook.PhaseRunning {
+		body.Reason = printable(t.usage.Reason)
+	}
+	if !s.StartedAt.IsZero() && s.Phase == hook.PhaseRunning {
 		body.Up = formatSpan(now.Sub(s.StartedAt))
 	}
 	until := now
@@ -185,7 +184,7 @@ func (p *Page) charts(t task, body *taskView, until time.Time, chosenSpan string
 	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() {
 		p.appendLive(f, c, t)
 	}
-	body.Step = "one point is " + formatSpan(step)
+	body.Step = "Each point stands for " + formatAge(step)
 	body.Happened = f.happened(t)
 	body.Charts = f.all()
 	return f
@@ -246,66 +245,6 @@ func lastOf(moments []moment, q quantity) (float64, bool) {
 		}
 	}
 	return 0, false
-}
-
-// happened finds gaps, restarts and OOM kills, and marks them in the charts.
-func (f *frame) happened(t task) []happening {
-	type dated struct {
-		at time.Time
-		h  happening
-	}
-	var all []dated
-	add := func(at time.Time, class, what string) {
-		all = append(all, dated{at, happening{When: formatClock(at), What: what, Class: class}})
-		if class != "gap" && !at.Before(f.since) && !at.After(f.until) {
-			f.marks = append(f.marks, mark{X: coordinate(f.x(at)), Class: class, Title: what + " at " + formatClock(at)})
-		}
-	}
-	for i := range f.moments {
-		m := &f.moments[i]
-		if m.gap != history.NoGap {
-			from, to := f.since, f.until
-			if i > 0 {
-				from = f.moments[i-1].Wall
-			}
-			if i+1 < len(f.moments) {
-				to = f.moments[i+1].Wall
-			}
-			if to.Before(f.since) {
-				continue
-			}
-			what := "no readings for " + formatSpan(to.Sub(from)) + ": " + m.gap.String()
-			x, end := max(0, f.x(from)), min(chartWidth, f.x(to))
-			f.gaps = append(f.gaps, hole{X: coordinate(x), Width: coordinate(max(2, end-x)), Title: what})
-			add(from, "gap", what)
-			continue
-		}
-		if m.Wall.Before(f.since) || i == 0 {
-			continue
-		}
-		if kills := m.values[oomKills] - f.moments[i-1].values[oomKills]; m.follows(&f.moments[i-1]) && kills > 0 {
-			add(m.Wall, "oom", fmt.Sprintf("OOM kills: %.0f", kills))
-		}
-	}
-	for _, e := range t.state.Events {
-		if e.Time.Before(f.since) || e.Time.After(f.until.Add(time.Second)) {
-			continue
-		}
-		switch {
-		case e.Type == hook.EventStarted:
-			add(e.Time, "start", "started")
-		case e.Type == hook.EventTerminated && strings.Contains(strings.ToLower(e.Message), "oom"):
-			add(e.Time, "oom", "ended by the OOM killer")
-		case e.Type == hook.EventTerminated:
-			add(e.Time, "end", "ended")
-		}
-	}
-	slices.SortStableFunc(all, func(a, b dated) int { return b.at.Compare(a.at) })
-	list := make([]happening, 0, len(all))
-	for _, d := range all {
-		list = append(list, d.h)
-	}
-	return list
 }
 
 // shape tells pages with other parts apart.

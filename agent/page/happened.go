@@ -1,0 +1,81 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/hook"
+)
+
+// happening is something that the charts mark.
+type happening struct {
+	When, What, Class string
+	at                time.Time
+}
+
+// happened finds gaps, restarts and OOM kills, marks them in the charts, and lists them, the newest first.
+func (f *frame) happened(t task) []happening {
+	var all []happening
+	for i := range f.moments {
+		switch m := &f.moments[i]; {
+		case m.gap != history.NoGap:
+			if h, ok := f.gapAt(i); ok {
+				all = append(all, h)
+			}
+		case i > 0 && m.follows(&f.moments[i-1]):
+			if kills := m.values[oomKills] - f.moments[i-1].values[oomKills]; kills > 0 {
+				all = append(all, happening{at: m.Wall, What: fmt.Sprintf("OOM kills: %.0f", kills), Class: "oom"})
+			}
+		}
+	}
+	for _, e := range t.state.Events {
+		h := happening{at: e.Time}
+		switch {
+		case e.Type == hook.EventStarted:
+			h.What, h.Class = "started", "start"
+		case e.Type == hook.EventTerminated && strings.Contains(strings.ToLower(e.Message), "oom"):
+			h.What, h.Class = "ended by the OOM killer", "oom"
+		case e.Type == hook.EventTerminated:
+			h.What, h.Class = "ended", "end"
+		default:
+			continue
+		}
+		all = append(all, h)
+	}
+	all = slices.DeleteFunc(all, func(h happening) bool {
+		return h.Class != "gap" && (h.at.Before(f.since) || h.at.After(f.until.Add(time.Second)))
+	})
+	slices.SortStableFunc(all, func(a, b happening) int { return b.at.Compare(a.at) })
+	for i := range all {
+		h := &all[i]
+		h.When = formatClock(h.at)
+		if h.Class != "gap" {
+			f.marks = append(f.marks, mark{X: coordinate(min(chartWidth, f.x(h.at))), Class: h.Class, Title: h.What + " at " + h.When})
+		}
+	}
+	return all
+}
+
+// gapAt is the gap that a moment stands for, from the reading before it to the one behind it.
+func (f *frame) gapAt(i int) (h happening, ok bool) {
+	from, to := f.since, f.until
+	if i > 0 {
+		from = f.moments[i-1].Wall
+	}
+	if i+1 < len(f.moments) {
+		to = f.moments[i+1].Wall
+	}
+	if !to.After(f.since) || from.After(f.until) {
+		return h, false
+	}
+	what := "no readings for " + formatSpan(to.Sub(from)) + ": " + f.moments[i].gap.String()
+	x, end := max(0, f.x(from)), min(chartWidth, f.x(to))
+	f.gaps = append(f.gaps, hole{X: coordinate(x), Width: coordinate(max(2, end-x)), Title: what})
+	return happening{at: from, What: what, Class: "gap"}, true
+}
