@@ -22,6 +22,14 @@ func Trusted(ctx context.Context) bool {
 	return trusted
 }
 
+// localKey is under which a request's context says whether it came over the unix socket.
+type localKey struct{}
+
+func isLocal(ctx context.Context) bool {
+	local, _ := ctx.Value(localKey{}).(bool)
+	return local
+}
+
 // checkToken reports whether the request has the token. A wrong one is an error, so that nobody takes what is left
 // out for what is not there.
 func (s *Server) checkToken(r *http.Request) (trusted bool, err error) {

@@ -322,7 +322,7 @@ func (f *fakeAgent) Index() uint64 { return f.feed.Index() }
 func (f *fakeAgent) Node() node.Node {
 	return node.Node{
 		ID: nodeID, Name: "node1", Datacenter: "dc1", Region: "global", StartedAt: epoch.Add(-time.Hour),
-		Attributes: map[string]string{"cpu.arch": "amd64", "kernel.name": "linux", "unique.hostname": "host1", "unique.storage.volume": "/dev/sda1"},
+		Attributes: map[string]string{"cpu.arch": "amd64", "kernel.name": "linux", "unique.hostname": "host1", "unique.storage.volume": "/data"},
 		Resources:  node.Resources{Cores: []int{0, 1}, CoreMHz: 2500, MemoryBytes: 8 << 30, DiskBytes: 100 << 30},
 		Drivers: map[string]node.Driver{"tacho": {
 			Name: "tacho", Plugin: "/" + secret, Detected: true, Healthy: true, UpdatedAt: epoch,
@@ -336,7 +336,7 @@ func (f *fakeAgent) NodeStats(context.Context) (*node.Stats, error) {
 	return &node.Stats{
 		Time: epoch, Uptime: time.Hour, Memory: node.Memory{Total: 8 << 30, Available: 6 << 30, Used: 2 << 30, Free: 1 << 30},
 		CPU:   []node.CPU{{Name: "cpu0", User: 10, System: 5, Idle: 85, TotalPercent: 15}},
-		Disks: []node.Disk{disk}, DataDisk: &disk, CPUTicksConsumed: 375, Reasons: map[string]string{},
+		Disks: []node.Disk{{Device: "/dev/sdb", Mountpoint: "/data2"}, disk}, DataDisk: &node.Disk{Mountpoint: "/data", Size: 100 << 30}, CPUTicksConsumed: 375, Reasons: map[string]string{},
 	}, nil
 }
 

@@ -72,10 +72,14 @@ type nodeEvent struct {
 	Timestamp          time.Time
 }
 
-func (s *Server) node(trusted bool) nodeJSON {
+func (s *Server) node(r *http.Request) nodeJSON {
 	n, c := s.agent.Node(), s.agent.Self()
+	address := s.address()
+	if isLocal(r.Context()) {
+		address = "" // clients would leave the socket for it, and not be trusted there
+	}
 	shown := nodeJSON{
-		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, HTTPAddr: s.address(), Address: c.BindAddr,
+		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, HTTPAddr: address, Address: c.BindAddr,
 		TLSEnabled: c.TLS.CertFile != "", Attributes: map[string]string{}, Meta: map[string]string{}, Links: map[string]string{},
 		NodePool: "default", Version: version.String(), Drivers: map[string]driverJSON{},
 		SchedulingEligibility: "eligible", Status: "ready", StatusUpdatedAt: n.StartedAt.Unix(),
@@ -85,7 +89,8 @@ func (s *Server) node(trusted bool) nodeJSON {
 		CreateIndex: 1, ModifyIndex: s.index(),
 	}
 	maps.Copy(shown.Attributes, n.Attributes)
-	if trusted {
+	delete(shown.Attributes, volumeAttribute) // a folder; readNode puts the device there
+	if Trusted(r.Context()) {
 		maps.Copy(shown.Meta, c.Client.Meta)
 	}
 	shown.setResources(&n.Resources)
@@ -126,7 +131,7 @@ func newDriverJSON(d *node.Driver) driverJSON {
 
 // listNodes is GET /v1/nodes: the one there is.
 func (s *Server) listNodes(r *http.Request) (any, error) {
-	n := s.node(Trusted(r.Context()))
+	n := s.node(r)
 	if !strings.HasPrefix(n.ID, strings.ToLower(r.URL.Query().Get("prefix"))) {
 		return []nodeJSON{}, nil
 	}
@@ -146,7 +151,32 @@ func (s *Server) readNode(r *http.Request) (any, error) {
 	if err := s.checkNode(r); err != nil {
 		return nil, err
 	}
-	return s.node(Trusted(r.Context())), nil
+	n := s.node(r)
+	// Nomad's command line finds the node's disk among those of client/stats by this attribute.
+	if stats, err := s.agent.NodeStats(r.Context()); err == nil {
+		if device := deviceOf(stats.DataDisk, stats.Disks); device != "" {
+			n.Attributes[volumeAttribute] = device
+		}
+	}
+	return n, nil
+}
+
+// volumeAttribute is the device that the data folder is on.
+const volumeAttribute = "unique.storage.volume"
+
+// deviceOf is the device of the disk that a folder is on: that of the mount point nearest to it.
+func deviceOf(folder *node.Disk, disks []node.Disk) string {
+	if folder == nil {
+		return ""
+	}
+	device, nearest := folder.Device, -1
+	for _, d := range disks {
+		inside := d.Mountpoint == folder.Mountpoint || strings.HasPrefix(folder.Mountpoint, strings.TrimSuffix(d.Mountpoint, "/")+"/")
+		if inside && len(d.Mountpoint) > nearest {
+			device, nearest = d.Device, len(d.Mountpoint)
+		}
+	}
+	return device
 }
 
 // hostStats is Nomad's client/stats, and what could not be read beside it.
@@ -180,8 +210,16 @@ func (s *Server) nodeStats(r *http.Request) (any, error) {
 		return nil, err
 	}
 	shown := hostStats{
-		CPU: []hostCPU{}, DiskStats: stats.Disks, AllocDirStats: stats.DataDisk, DeviceStats: []struct{}{},
+		CPU: []hostCPU{}, DiskStats: stats.Disks, DeviceStats: []struct{}{},
 		Uptime: uint64(max(0, stats.Uptime).Seconds()), CPUTicksConsumed: stats.CPUTicksConsumed, Timestamp: stats.Time.UnixNano(),
+	}
+	if stats.DataDisk != nil {
+		folder := *stats.DataDisk
+		folder.Device = deviceOf(stats.DataDisk, stats.Disks)
+		if !Trusted(r.Context()) {
+			folder.Mountpoint = ""
+		}
+		shown.AllocDirStats = &folder
 	}
 	if _, missing := stats.Reasons["memory"]; !missing {
 		shown.Memory = &stats.Memory

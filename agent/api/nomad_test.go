@@ -20,9 +20,10 @@ func TestNomadCommandLine(t *testing.T) {
 	}
 	f := newFake()
 	s := newTestServer(f)
-	server := httptest.NewServer(s.Handler(false))
-	defer server.Close()
+	server := httptest.NewUnstartedServer(s.Handler(false))
 	f.port = server.Listener.Addr().(*net.TCPAddr).Port
+	server.Start()
+	defer server.Close()
 
 	tests := []struct {
 		args  string
@@ -55,7 +56,7 @@ func TestNomadCommandLine(t *testing.T) {
 		{"job stop -yes web", testToken, []string{"complete"}},
 		{"job stop -detach -yes web", testToken, nil},
 		{"node status", "", []string{nodeID[:8], "node1", "ready", "eligible"}},
-		{"node status -stats 99999999", "", []string{"node1", "tacho", "375/5000 MHz", "Memory", "2.0 GiB/8.0 GiB", "11111111"}},
+		{"node status -stats 99999999", "", []string{"node1", "tacho", "375/5000 MHz", "2.0 GiB/8.0 GiB", "40 GiB/100 GiB", "11111111"}},
 		{"node status -self", "", []string{"node1"}},
 		{"node status -verbose 99999999", "", []string{"cpu.arch", "amd64"}},
 		{"node status -allocs", "", []string{"node1"}},

@@ -161,7 +161,7 @@ func (s *Server) Handler(local bool) http.Handler {
 				return
 			}
 		}
-		r = r.WithContext(context.WithValue(r.Context(), trustKey{}, trusted))
+		r = r.WithContext(context.WithValue(context.WithValue(r.Context(), trustKey{}, trusted), localKey{}, local))
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		s.mux.ServeHTTP(w, r)
 	})
