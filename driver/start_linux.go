@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -50,16 +51,9 @@ func (d *Tacho) start(ctx context.Context, config *TaskConfig) (*task, error) {
 	if err != nil {
 		return nil, Recoverable(err, false)
 	}
-	c, err := client.Start(ctx, client.Options{
-		Binary: d.binary, RuntimeDir: runtimeDir(own), ID: request.GetId(),
-	})
+	c, launched, err := d.launch(ctx, own, request)
 	if err != nil {
-		// A machine that is out of memory or processes now may have some later.
-		return nil, Recoverable(err, true)
-	}
-	launched, err := c.Launch(ctx, request)
-	if err != nil {
-		return nil, errors.Join(launchError(err), abandon(c))
+		return nil, err
 	}
 	return d.newTask(config, c, &driverState{
 		Address:       c.Address(),
@@ -67,6 +61,39 @@ func (d *Tacho) start(ctx context.Context, config *TaskConfig) (*task, error) {
 		LogCollection: own.LogCollection,
 		Attributes:    attributesOf(c.Address().Executor, launched),
 	}), nil
+}
+
+// launch starts an executor with a task. Who may not make cgroups, anybody but root mostly, gets the task without its
+// limits, and is told so; to root a limit that cannot be held is an error.
+func (d *Tacho) launch(ctx context.Context, own Config, request *proto.LaunchRequest) (*client.Client, *proto.LaunchResponse, error) {
+	c, launched, err := d.launchOnce(ctx, own, request)
+	if status.Code(err) != codes.FailedPrecondition || request.GetLimits() == nil || os.Geteuid() == 0 {
+		return c, launched, launchError(err)
+	}
+	request.Limits = nil
+	c, launched, again := d.launchOnce(ctx, own, request)
+	if again != nil {
+		return nil, nil, launchError(again)
+	}
+	launched.Notes = append(launched.Notes, "limits are not held: "+status.Convert(err).Message())
+	return c, launched, nil
+}
+
+// launchOnce returns the executor's own status where it refuses.
+func (d *Tacho) launchOnce(ctx context.Context, own Config, request *proto.LaunchRequest) (*client.Client, *proto.LaunchResponse, error) {
+	c, err := client.Start(ctx, client.Options{Binary: d.binary, RuntimeDir: runtimeDir(own), ID: request.GetId()})
+	if err != nil {
+		// A machine that is out of memory or processes now may have some later.
+		return nil, nil, Recoverable(err, true)
+	}
+	launched, err := c.Launch(ctx, request)
+	if err == nil {
+		return c, launched, nil
+	}
+	if left := abandon(c); left != nil {
+		d.log.Error("end an executor without a task", "error", left)
+	}
+	return nil, nil, err
 }
 
 func (d *Tacho) newTask(config *TaskConfig, c *client.Client, state *driverState) *task {
@@ -101,6 +128,9 @@ func abandon(c *client.Client) error {
 
 // launchError is what the executor has against a task. Only a machine short of something is worth another try.
 func launchError(err error) error {
+	if _, known := IsRecoverable(err); err == nil || known {
+		return err
+	}
 	s, ok := status.FromError(err)
 	if !ok || errors.Is(err, client.ErrLost) {
 		return Recoverable(err, true)
