@@ -11,10 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -46,6 +48,7 @@ type Executor struct {
 	ctx    context.Context // ends with the executor
 	cancel context.CancelFunc
 	work   sync.WaitGroup
+	server atomic.Pointer[grpc.Server]
 
 	mu       sync.Mutex // guards following
 	task     *task

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
@@ -43,7 +44,7 @@ func Main(build string) int {
 		goplugin.Serve(&goplugin.ServeConfig{
 			HandshakeConfig: wire.Handshake(),
 			Plugins:         goplugin.PluginSet{wire.PluginName: &wire.Plugin{Executor: e}},
-			GRPCServer:      newServer,
+			GRPCServer:      e.newServer,
 			Logger:          log,
 		})
 	}()
@@ -52,6 +53,7 @@ func Main(build string) int {
 	case <-e.ctx.Done():
 	}
 	e.endTask()
+	e.stopServing()
 	e.close()
 	if folder != "" {
 		if err := os.RemoveAll(folder); err != nil {
@@ -62,9 +64,14 @@ func Main(build string) int {
 }
 
 // keepDescriptors keeps what this process inherited from its task, which gets its standard streams and nothing else:
-// neither the leash nor what a shell above the caller left open.
+// neither the leash nor what a shell above the caller left open. It gives up its caller's standard input, which whoever
+// writes there must see the end of.
 func keepDescriptors() {
 	const first = 3
+	if null, err := os.Open(os.DevNull); err == nil {
+		_ = unix.Dup3(int(null.Fd()), 0, 0) //nolint:errcheck // what it would be good for works without
+		_ = null.Close()                    //nolint:errcheck // nothing was read
+	}
 	if unix.CloseRange(first, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil { // since Linux 5.11
 		return
 	}
@@ -117,14 +124,30 @@ func (e *Executor) endTask() {
 	}
 }
 
+// answerLimit is how long the executor's end waits for answers that are on their way.
+const answerLimit = time.Second
+
+// stopServing lets the answers leave that the end of the task, or of the executor, has brought about.
+func (e *Executor) stopServing() {
+	server := e.server.Load()
+	if server == nil {
+		return
+	}
+	limit := time.AfterFunc(answerLimit, server.Stop)
+	defer limit.Stop()
+	server.GracefulStop()
+}
+
 // newServer keeps the buffers of a server with one caller small: the executor's memory is paid for by every task.
-func newServer(options []grpc.ServerOption) *grpc.Server {
+func (e *Executor) newServer(options []grpc.ServerOption) *grpc.Server {
 	const buffer = 4 << 10
-	return grpc.NewServer(append(options,
+	server := grpc.NewServer(append(options,
 		grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer),
 		// What a caller may send ahead of a command that does not read its input; it would grow up to 16 MiB.
 		grpc.StaticStreamWindowSize(wire.Window), grpc.StaticConnWindowSize(wire.Window),
 	)...)
+	e.server.Store(server)
+	return server
 }
 
 // newLog writes into the executor's own folder: go-plugin's way, over the caller's pipe, blocks once nobody reads.
