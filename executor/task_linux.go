@@ -57,8 +57,9 @@ type task struct {
 	reason string
 	// passedOn is the last signal that was sent on request; 0 for none.
 	passedOn unix.Signal
-	// killTimer is set while a stop is under way.
+	// killTimer is set while a stop is under way, and fires at killAt.
 	killTimer *time.Timer
+	killAt    time.Time
 	// killing makes every orphan that comes home be killed too.
 	killing bool
 	mainEnd *ended
@@ -156,9 +157,11 @@ func (t *task) stop(cause record.Verdict, reason string, signal unix.Signal, gra
 func (t *task) armKill(grace time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.killTimer != nil && !t.killTimer.Stop() {
-		return // it has fired: the kill is under way
+	at := time.Now().Add(grace)
+	if t.killTimer != nil && (at.After(t.killAt) || !t.killTimer.Stop()) {
+		return // it fires sooner, or has fired: the kill is under way
 	}
+	t.killAt = at
 	t.killTimer = time.AfterFunc(grace, t.kill)
 }
 
