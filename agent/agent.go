@@ -27,6 +27,7 @@ import (
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/agent/registry"
 	"github.com/tachograph/tacho/agent/state"
+	"github.com/tachograph/tacho/driver"
 )
 
 const (
@@ -136,8 +137,13 @@ func (a *Agent) open(ctx context.Context) error {
 		return err
 	}
 	c := a.current()
+	// Without root there often is no cgroup to hold a limit in. A first try must not end there.
+	unlimited := c.Dev && os.Geteuid() != 0 && c.Plugins[driver.Name] == nil
+	if unlimited {
+		a.log.Warn("limits of jobs are not enforced: this development agent does not run as root")
+	}
 	a.drivers, err = registry.Open(ctx, registry.Options{
-		PluginDir: c.PluginDir, Plugins: c.Plugins, RuntimeDir: runtimeDir(c.DataDir), Version: buildVersion(),
+		PluginDir: c.PluginDir, Plugins: c.Plugins, RuntimeDir: runtimeDir(c.DataDir), Unlimited: unlimited, Version: buildVersion(),
 		Logger: a.log.Named("driver"), Handles: kept.handles, Abandoned: a.abandoned, Address: a.pluginAddress,
 		Moved: a.pluginMoved, Told: a.driverTold, Changed: a.driverChanged,
 	})

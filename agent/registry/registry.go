@@ -31,7 +31,9 @@ type Options struct {
 	Plugins   map[string]*config.Plugin
 	// RuntimeDir is where executors of our own driver are, and nobody else's.
 	RuntimeDir string
-	Version    string
+	// Unlimited leaves the limits of jobs alone, unless the operator says something about our own driver.
+	Unlimited bool
+	Version   string
 	Logger     hclog.Logger
 	// Handles returns the tasks that a driver has to recover.
 	Handles func(driverName string) []*driver.TaskHandle
@@ -88,6 +90,7 @@ func (r *Registry) unknownPlugins() error {
 
 func (r *Registry) openTacho(ctx context.Context) error {
 	own := driver.DefaultConfig()
+	own.Enforce = !r.options.Unlimited
 	if block := r.options.Plugins[driver.Name]; block != nil {
 		encoded, diags := pluginconfig.Encode(driver.ConfigSchema(), block.Body, nil)
 		if diags.HasErrors() {

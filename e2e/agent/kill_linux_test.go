@@ -111,7 +111,7 @@ func TestKilledAgentLosesNothing(t *testing.T) {
 	h.eventually("the end of all tasks", func() bool {
 		return !slices.ContainsFunc(h.allocations(), func(a allocation) bool { return a.ClientStatus == "running" || a.ClientStatus == "pending" })
 	})
-	h.eventually("the end of all processes", func() bool { return len(h.processes()) <= 1 }) // the agent itself
+	h.eventually("the end of all processes", func() bool { return len(h.processes()) == 0 })
 }
 
 // checkWitnesses holds what an allocation's tasks have written against what the agent says.

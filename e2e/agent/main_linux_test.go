@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -84,7 +85,7 @@ func (h *host) clean() {
 				h.t.Log(err)
 			}
 		}
-		h.eventually("the end of all tasks", func() bool { return len(h.processes()) <= 1 })
+		h.eventually("the end of all tasks", func() bool { return len(h.processes()) == 0 })
 		h.end(syscall.SIGTERM)
 	}
 	for _, pid := range h.processes() {
@@ -103,10 +104,14 @@ func (h *host) clean() {
 }
 
 // processes lists those that have this data folder in their environment or command line: executors and tasks.
-func (h *host) processes() (pids []int) {
+func (h *host) processes() (pids []int) { return processesWith(h.t, h.data()) }
+
+// processesWith lists the processes that have a text in their environment or command line.
+func processesWith(t *testing.T, text string) (pids []int) {
+	t.Helper()
 	folders, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
 	for _, folder := range folders {
 		var pid int
@@ -115,7 +120,7 @@ func (h *host) processes() (pids []int) {
 		}
 		environment, _ := os.ReadFile(filepath.Join(folder, "environ")) // of a process that ends: none
 		line, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
-		if len(line) > 0 && bytes.Contains(append(environment, line...), []byte(h.data())) {
+		if len(line) > 0 && bytes.Contains(append(environment, line...), []byte(text)) {
 			pids = append(pids, pid)
 		}
 	}
@@ -259,4 +264,23 @@ func (h *host) lines(allocID, name string) []string {
 		return nil
 	}
 	return strings.Fields(string(text))
+}
+
+// lockedBuffer takes the output of a process that is looked at while it runs.
+type lockedBuffer struct {
+	mu   sync.Mutex // guards following
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }

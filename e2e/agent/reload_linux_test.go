@@ -1,0 +1,194 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+const sleeper = `
+job "sleeper" {
+  group "g" {
+    task "t" {
+      driver = "tacho"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "exec sleep 1000"]
+      }
+      resources {
+        memory = 32
+      }
+    }
+  }
+}
+`
+
+// stats is what these tests look at of /v1/client/allocation/ID/stats.
+type stats struct {
+	Tasks map[string]struct {
+		Timestamp int64
+	}
+}
+
+func (h *host) running(job string) (id string) {
+	h.t.Helper()
+	h.run(job)
+	h.eventually("the running task", func() bool {
+		for _, a := range h.allocations() {
+			if a.ClientStatus == "running" {
+				id = a.ID
+			}
+		}
+		return id != ""
+	})
+	return id
+}
+
+// TestHangupTurnsPublishing turns publishing on and off for a task that runs on all the while.
+func TestHangupTurnsPublishing(t *testing.T) {
+	h := newHost(t, "")
+	h.begin()
+	id := h.running(sleeper)
+	timestamp := func() int64 {
+		var s stats
+		h.get("/v1/client/allocation/"+id+"/stats", &s)
+		return s.Tasks["t"].Timestamp
+	}
+	if at := timestamp(); at != 0 {
+		t.Errorf("read at %d with publishing off", at)
+	}
+	h.configure(publishing)
+	h.hangup()
+	h.eventually("a reading", func() bool { return timestamp() != 0 })
+	h.configure("history {")
+	h.hangup()
+	h.eventually("the complaint", func() bool { return h.logged("the configuration is not reloaded") })
+	if timestamp() == 0 {
+		t.Error("a broken configuration turned publishing off")
+	}
+	h.configure("")
+	h.hangup()
+	h.eventually("no reading", func() bool { return timestamp() == 0 })
+	if _, err := h.call(http.MethodDelete, "/v1/job/sleeper", nil); err != nil {
+		t.Error(err)
+	}
+	h.eventually("the end of the task", func() bool { return h.allocations()[0].ClientStatus == "complete" })
+}
+
+func (h *host) hangup() {
+	h.t.Helper()
+	if err := h.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) logged(text string) bool {
+	all, err := os.ReadFile(h.log.Name())
+	return err == nil && bytes.Contains(all, []byte(text))
+}
+
+// TestTerminatedAgentLeavesTasks ends the agent as a service manager does, and starts the next one.
+func TestTerminatedAgentLeavesTasks(t *testing.T) {
+	h := newHost(t, publishing)
+	h.begin()
+	id := h.running(sleeper)
+	before := h.processes()
+	h.end(syscall.SIGTERM)
+	if left := h.processes(); len(before) == 0 || !slices.Equal(left, before) {
+		t.Errorf("processes of the task: %v, were %v with the agent", left, before)
+	}
+	if _, err := os.Stat(h.socket()); err == nil {
+		t.Error("the socket is still there")
+	}
+	h.begin()
+	all := h.allocations()
+	if len(all) != 1 || all[0].ID != id || all[0].ClientStatus != "running" || all[0].TaskStates["t"].Restarts != 0 {
+		t.Errorf("allocations %+v", all)
+	}
+	if _, err := h.call(http.MethodDelete, "/v1/job/sleeper", nil); err != nil {
+		t.Error(err)
+	}
+	h.eventually("the end of the task", func() bool { return h.allocations()[0].ClientStatus == "complete" })
+}
+
+// TestDevAgentLeavesNothing ends a development agent in the midst of a job: no process and no file stay behind.
+func TestDevAgentLeavesNothing(t *testing.T) {
+	rig.Require(t)
+	run := func(t *testing.T, as *syscall.Credential) {
+		// Everything is below the folder for temporary files.
+		tmp, err := os.MkdirTemp("/tmp", "dev")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(tmp)
+		job := filepath.Join(tmp, "job.hcl")
+		if err := os.WriteFile(job, []byte(sleeper), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		config := filepath.Join(tmp, "config.hcl")
+		if err := os.WriteFile(config, []byte("ports {\n  http = -1\n}\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if as != nil {
+			if err := os.Chown(tmp, int(as.Uid), int(as.Gid)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.Command(rig.Tacho(), "agent", "-dev", "-config="+config, "--job", job)
+		cmd.Env = append(os.Environ(), "TMPDIR="+tmp, "XDG_RUNTIME_DIR=")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+		var stderr lockedBuffer
+		cmd.Stderr = &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = cmd.Process.Kill() }() // where the test went wrong
+		h := &host{t: t, dir: tmp}
+		defer func() {
+			if t.Failed() {
+				t.Log(stderr.String())
+			}
+		}()
+		h.eventually("the start of the task", func() bool { return strings.Contains(stderr.String(), "type=Started") })
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("agent: %v\n%s", err, stderr.String())
+		}
+		if left, err := filepath.Glob(filepath.Join(tmp, "tacho-dev-*")); len(left) > 0 || err != nil {
+			t.Errorf("left behind: %q, %v", left, err)
+		}
+		for _, folder := range processesWith(t, tmp) {
+			t.Errorf("process %d is still there", folder)
+		}
+	}
+	t.Run("as itself", func(t *testing.T) { run(t, nil) })
+	t.Run("as nobody", func(t *testing.T) {
+		if os.Geteuid() != 0 {
+			t.Skip("only root can run as somebody else")
+		}
+		nobody, err := user.Lookup("nobody")
+		if err != nil {
+			t.Skipf("there is no user nobody here: %v", err)
+		}
+		uid, err := strconv.ParseUint(nobody.Uid, 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)})
+	})
+}
