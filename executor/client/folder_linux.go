@@ -18,30 +18,45 @@ import (
 )
 
 // DefaultRuntimeDir returns where executors' folders are kept for this user: /run/tacho for root, below
-// XDG_RUNTIME_DIR for a logged-in user, else in the folder for temporary files.
+// XDG_RUNTIME_DIR for a logged-in user, else in the folder for temporary files. Root of a user namespace may have no
+// say in /run, and the variable may be another user's: then it is the next of them.
 func DefaultRuntimeDir() string {
+	var dirs []string
 	if os.Geteuid() == 0 {
-		return "/run/tacho"
+		dirs = append(dirs, "/run/tacho")
 	}
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		return filepath.Join(dir, "tacho")
+		dirs = append(dirs, filepath.Join(dir, "tacho"))
+	}
+	for _, dir := range dirs {
+		if err := checkOwn(dir); err == nil || errors.Is(err, fs.ErrNotExist) && unix.Access(filepath.Dir(dir), unix.W_OK) == nil {
+			return dir
+		}
 	}
 	return filepath.Join(os.TempDir(), "tacho-"+strconv.Itoa(os.Geteuid()))
 }
 
-// makeFolder makes an executor's folder. A runtime folder that others can write to, or that is not ours, is refused:
-// whoever owns it could put a socket of their own there.
+// checkOwn refuses a folder that others can write to, or that is not ours: whoever owns it could put a socket of their
+// own there.
+func checkOwn(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("runtime folder: %w", err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("runtime folder %s: must be a folder of our own that nobody else can write to", dir)
+	}
+	return nil
+}
+
+// makeFolder makes an executor's folder.
 func makeFolder(runtimeDir, folder string) error {
 	if err := os.MkdirAll(runtimeDir, 0o700); err != nil {
 		return fmt.Errorf("make runtime folder: %w", err)
 	}
-	info, err := os.Lstat(runtimeDir)
-	if err != nil {
-		return fmt.Errorf("make runtime folder: %w", err)
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() || int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("runtime folder %s: must be a folder of our own that nobody else can write to", runtimeDir)
+	if err := checkOwn(runtimeDir); err != nil {
+		return err
 	}
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return fmt.Errorf("make executor folder: %w", err)
