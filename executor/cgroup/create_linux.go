@@ -70,7 +70,7 @@ func Create(o Options) (*Group, error) {
 		return None("no cgroup: " + err.Error()), nil
 	}
 	m := &maker{Options: o, mounts: mounts, refused: map[string][]string{}}
-	m.group = &Group{home: home, Owned: true, Placement: Nested, Cgroup: procstats.Cgroup{V1: map[string]string{}}}
+	m.group = &Group{home: home, sought: true, Owned: true, Placement: Nested, Cgroup: procstats.Cgroup{V1: map[string]string{}}}
 	if err := m.make(); err != nil {
 		// Nothing is left behind.
 		return nil, errors.Join(err, m.group.Remove())

@@ -47,6 +47,8 @@ type Group struct {
 	Notes []string
 	// home is where the executor itself is: a thread that starts a task moves back there.
 	home procstats.Cgroup
+	// sought groups were looked for by Create: more could be had with other rights, or on another host.
+	sought bool
 }
 
 // None returns the group of a task that has none, with the reason.

@@ -70,7 +70,7 @@ func (s *setter) folder(controller, what string) (dir string, version int, err e
 	if len(s.group.Notes) > 0 {
 		lack += " (" + strings.Join(s.group.Notes, "; ") + ")"
 	}
-	if !s.group.home.Exists() { // nobody looked for a place
+	if !s.group.sought {
 		return "", 0, cannotHold("%s cannot be held here: %s", what, lack)
 	}
 	found, enable := Remedy{FS: s.host, Root: "/", Mounts: s.mounts}.Lack(controller)
