@@ -78,7 +78,12 @@ func (t *table) line(cells []cell, widths []int) string {
 			gap = "  "
 		}
 		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text))
-		text := cut(c.text, t.room(column+len(gap)))
+		room := t.room(column + len(gap))
+		if t.right[i] && room >= 0 {
+			pad = pad[:min(len(pad), room)]
+			room -= len(pad)
+		}
+		text := cut(c.text, room)
 		if t.right[i] {
 			b.WriteString(gap + pad + paint(c, text))
 		} else {

@@ -186,9 +186,6 @@ func do[T any](ctx context.Context, c *Client, r call) (answer Answer[T], err er
 
 // send makes a request; the caller closes the body. Answers that are no success are a StatusError.
 func (c *Client) send(ctx context.Context, r call) (*http.Response, error) {
-	target := c.base
-	target.RawPath, target.RawQuery = r.path, r.query.Encode()
-	target.Path, _ = url.PathUnescape(r.path) // pathOf escaped it
 	var body io.Reader
 	if r.body != nil {
 		text, err := json.Marshal(r.body)
@@ -197,7 +194,7 @@ func (c *Client) send(ctx context.Context, r call) (*http.Response, error) {
 		}
 		body = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, r.method, target.String(), body)
+	request, err := http.NewRequestWithContext(ctx, r.method, c.target(r.path, r.query), body)
 	if err != nil {
 		return nil, err
 	}
@@ -215,6 +212,14 @@ func (c *Client) send(ctx context.Context, r call) (*http.Response, error) {
 		return nil, &StatusError{response.StatusCode, strings.TrimSpace(string(text))}
 	}
 	return response, nil
+}
+
+// target is the URL of a path that pathOf made.
+func (c *Client) target(path string, query url.Values) string {
+	target := c.base
+	target.RawPath, target.RawQuery = path, query.Encode()
+	target.Path, _ = url.PathUnescape(path)
+	return target.String()
 }
 
 // sign adds the token.

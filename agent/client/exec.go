@@ -1,0 +1,140 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/coder/websocket"
+)
+
+// ExecOptions say what to run beside a task.
+type ExecOptions struct {
+	// Task may be empty where there is only one.
+	Task    string
+	Command []string
+	// TTY gives the command a terminal; all it writes is its standard output then.
+	TTY bool
+}
+
+// Exec is a command that runs beside a task. Sending and receiving may go on at the same time.
+type Exec struct {
+	ctx  context.Context
+	conn *websocket.Conn
+}
+
+// ExecOutput is a piece of what a command wrote, or its end.
+type ExecOutput struct {
+	Stdout, Stderr []byte
+	Exited         bool
+	// Code is the exit code, set with Exited.
+	Code int
+}
+
+// The messages are Nomad's, api.ExecStreamingInput and api.ExecStreamingOutput.
+type (
+	execData struct {
+		Data  []byte `json:"data,omitempty"`
+		Close bool   `json:"close,omitempty"`
+	}
+	execSize struct {
+		Height int `json:"height"`
+		Width  int `json:"width"`
+	}
+	execInput struct {
+		Stdin   *execData `json:"stdin,omitempty"`
+		TTYSize *execSize `json:"tty_size,omitempty"`
+	}
+	execOutput struct {
+		Stdout, Stderr execData
+		Exited         bool
+		Result         struct {
+			ExitCode int `json:"exit_code"`
+		}
+	}
+)
+
+// maxMessage bounds one piece of output in bytes.
+const maxMessage = 4 << 20
+
+// statusBase is what an agent adds to HTTP's status in its reason to close.
+const statusBase = 4000
+
+// Exec runs a command beside a running task for as long as ctx lives. The caller closes it.
+func (c *Client) Exec(ctx context.Context, id string, o ExecOptions) (*Exec, error) {
+	command, err := json.Marshal(o.Command)
+	if err != nil {
+		return nil, err
+	}
+	query := taskQuery(o.Task)
+	query.Set("command", string(command))
+	query.Set("tty", strconv.FormatBool(o.TTY))
+	target := c.target(pathOf("v1", "client", "allocation", id, "exec"), query)
+	header := http.Header{}
+	c.sign(header)
+	conn, response, err := websocket.Dial(ctx, target, &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header})
+	if response != nil && response.Body != nil {
+		defer response.Body.Close()
+	}
+	switch {
+	case err == nil:
+	case response != nil && response.StatusCode/100 != 1:
+		text, _ := io.ReadAll(io.LimitReader(response.Body, maxError)) // what came of it is better than nothing
+		return nil, &StatusError{response.StatusCode, strings.TrimSpace(string(text))}
+	default:
+		return nil, c.unreachable(ctx, err)
+	}
+	conn.SetReadLimit(maxMessage)
+	return &Exec{ctx: ctx, conn: conn}, nil
+}
+
+// Recv returns what the command wrote, or its end.
+func (e *Exec) Recv() (ExecOutput, error) {
+	_, text, err := e.conn.Read(e.ctx)
+	if closed, ok := errors.AsType[websocket.CloseError](err); ok && closed.Code > statusBase {
+		return ExecOutput{}, &StatusError{int(closed.Code) - statusBase, closed.Reason}
+	}
+	if err != nil {
+		return ExecOutput{}, fmt.Errorf("the connection ended before the command did: %w", err)
+	}
+	var m execOutput
+	if err := json.Unmarshal(text, &m); err != nil {
+		return ExecOutput{}, fmt.Errorf("read output: %w", err)
+	}
+	return ExecOutput{Stdout: m.Stdout.Data, Stderr: m.Stderr.Data, Exited: m.Exited, Code: m.Result.ExitCode}, nil
+}
+
+// Write sends to the command's standard input.
+func (e *Exec) Write(p []byte) (int, error) {
+	if err := e.send(execInput{Stdin: &execData{Data: p}}); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// CloseWrite ends the command's standard input.
+func (e *Exec) CloseWrite() error { return e.send(execInput{Stdin: &execData{Close: true}}) }
+
+// Resize tells the command's terminal its size.
+func (e *Exec) Resize(rows, columns int) error {
+	return e.send(execInput{TTYSize: &execSize{Height: rows, Width: columns}})
+}
+
+func (e *Exec) send(m execInput) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return e.conn.Write(e.ctx, websocket.MessageText, text)
+}
+
+// Close gives the connection up; a command that still runs is killed.
+func (e *Exec) Close() { _ = e.conn.CloseNow() } // there is nothing left to lose
