@@ -89,6 +89,10 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	} else {
 		w.Header().Set("Content-Type", "application/json")
 	}
+	// The answer begins now, whatever there is to read: clients wait for it before they show anything of another stream.
+	if out.out.write(nil) != nil {
+		return
+	}
 	s.copyLog(ctx, t, out)
 }
 

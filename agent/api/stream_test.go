@@ -169,6 +169,17 @@ func TestLogs(t *testing.T) {
 	}
 }
 
+// TestLogsBeginAtOnce follows a stream that nothing was written to: the answer has to begin all the same.
+func TestLogsBeginAtOnce(t *testing.T) {
+	s := newTestServer(newFake())
+	s.heartbeat = time.Hour
+	url, _ := serve(t, s)
+	resp := open(t, t.Context(), url+"/v1/client/fs/logs/"+webID+"?type=stderr&follow=true")
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("%d, %v", resp.StatusCode, resp.Header)
+	}
+}
+
 // TestShutdownEndsStreams holds that a server with open streams goes down at once.
 func TestShutdownEndsStreams(t *testing.T) {
 	s := newTestServer(newFake())
