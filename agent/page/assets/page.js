@@ -9,6 +9,7 @@ const connection = document.getElementById("connection");
 let source = null;
 let lastHeard = Date.now();
 let loading = false;
+let again = false;
 
 function listen() {
   const main = document.getElementById("main");
@@ -54,6 +55,7 @@ function put(cells) {
 
 // load fetches the page anew where rows came or went, and keeps place and focus.
 async function load() {
+  again = loading;
   if (loading) return;
   loading = true;
   try {
@@ -74,7 +76,7 @@ async function load() {
     say();
   } finally {
     // Not at once again: a page that changes all the time shall not be loaded all the time.
-    setTimeout(() => { loading = false; }, 1000);
+    setTimeout(() => { loading = false; if (again) load(); }, 1000);
   }
 }
 

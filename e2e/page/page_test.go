@@ -1,0 +1,295 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package page_test looks at the agent's page with a real browser.
+package page_test
+
+import (
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/agent/page"
+	"github.com/tachograph/tacho/agent/page/pagetest"
+)
+
+var update = flag.Bool("update", false, "write the pictures in docs/images")
+
+// serve serves a page over an agent on loopback.
+func serve(t *testing.T, a page.Agent, o page.Options) string {
+	t.Helper()
+	p := page.New(a, o)
+	server := httptest.NewServer(p.Handler(false))
+	t.Cleanup(func() {
+		p.Close()
+		server.Close()
+	})
+	return server.URL
+}
+
+func TestOverview(t *testing.T) {
+	stage := pagetest.Stage(time.Now)
+	site := serve(t, stage, page.Options{Interval: 200 * time.Millisecond})
+	tab := startBrowser(t).open(t)
+	tab.visit(t, site+"/")
+
+	t.Run("a value changes by itself", func(t *testing.T) {
+		cell := `document.querySelector('[data-live$="api cpu"]').innerHTML`
+		var before string
+		tab.eval(t, cell, &before)
+		tab.waitFor(t, cell+" !== "+quote(before))
+	})
+	t.Run("an ended task has its verdict", func(t *testing.T) {
+		tab.waitFor(t, `document.querySelector('table.ended').innerText.includes('memory limit')`)
+		tab.waitFor(t, `document.querySelector('table.ended').innerText.includes('signaled')`)
+	})
+	t.Run("a task that ends moves, and the focus stays", func(t *testing.T) {
+		tab.eval(t, `document.querySelector('a.task[href*="extract"]').focus()`, nil)
+		x := &pagetest.Actor{
+			ID: pagetest.ID(50), Job: "late", Group: "g", Name: "arrives", Started: time.Now().Add(-time.Minute), Cores: 0.5, Memory: 1 << 24,
+		}
+		stage.Add(x)
+		tab.waitFor(t, `document.querySelector('a.task[href*="arrives"]') !== null`)
+		tab.waitFor(t, `document.activeElement.matches('a.task[href*="extract"]')`)
+		var page string
+		tab.eval(t, `document.querySelector('table.ended').innerText`, &page)
+		if strings.Contains(page, "arrives") {
+			t.Error("a task that runs stands among the ended ones")
+		}
+	})
+	t.Run("publishing off is said", func(t *testing.T) {
+		stage.SetPublishing("publish_allocation_metrics is false")
+		defer stage.SetPublishing("")
+		tab.waitFor(t, `document.getElementById('notice')?.innerText.includes('publish_allocation_metrics is false')`)
+		tab.waitFor(t, `document.querySelector('[data-live$="api cpu"]').innerText.includes('–')`)
+	})
+	t.Run("and on again", func(t *testing.T) {
+		tab.waitFor(t, `document.getElementById('notice') === null`)
+	})
+}
+
+func TestTask(t *testing.T) {
+	stage := pagetest.Stage(time.Now)
+	site := serve(t, stage, page.Options{Interval: 200 * time.Millisecond})
+	tab := startBrowser(t).open(t)
+	tab.visit(t, site+"/alloc/"+pagetest.ID(3)+"/extract")
+
+	t.Run("a gap is a gap", func(t *testing.T) {
+		tab.waitFor(t, `document.querySelectorAll('[data-live="chart-cpu"] .gap').length === 1`)
+		tab.waitFor(t, `document.querySelector('.happened').innerText.includes('the agent was not running')`)
+		// The line has two parts.
+		tab.waitFor(t, `document.querySelector('[data-live="chart-cpu"] .line').getAttribute('d').match(/M/g).length === 2`)
+	})
+	t.Run("the charts move", func(t *testing.T) {
+		value := `document.querySelector('[data-live="chart-cpu"] svg').dataset.chart`
+		var before string
+		tab.eval(t, value, &before)
+		tab.waitFor(t, value+" !== "+quote(before))
+	})
+	t.Run("the process table adds up", func(t *testing.T) {
+		tab.waitFor(t, `document.querySelector('.processes tfoot').innerText.includes('unattributed')`)
+		tab.waitFor(t, `document.body.innerText.includes('add up to the total')`)
+	})
+	t.Run("arrow keys read a chart out", func(t *testing.T) {
+		tab.eval(t, `document.querySelector('.chart').focus()`, nil)
+		tab.key(t, "ArrowLeft", 37)
+		tab.waitFor(t, `/\d\d:\d\d:\d\d\s+used \d/.test(document.querySelector('.chart .read-out').textContent)`)
+		var first, second string
+		tab.eval(t, `document.querySelector('.chart .read-out').textContent`, &first)
+		tab.key(t, "Home", 36)
+		tab.eval(t, `document.querySelector('.chart .read-out').textContent`, &second)
+		if first == second {
+			t.Errorf("the chart reads %q at both ends", first)
+		}
+		tab.key(t, "Escape", 27)
+		tab.waitFor(t, `document.querySelector('.cross').hidden`)
+	})
+	t.Run("an OOM kill is marked", func(t *testing.T) {
+		tab.visit(t, site+"/alloc/"+pagetest.ID(2)+"/redis")
+		tab.waitFor(t, `document.querySelector('[data-live="chart-memory"] .event.oom') !== null`)
+		tab.waitFor(t, `document.querySelector('[data-live="chart-memory"] .rule.limit') !== null`)
+	})
+	t.Run("the end of an ended task is told", func(t *testing.T) {
+		tab.visit(t, site+"/alloc/"+pagetest.ID(9)+"/fit")
+		tab.waitFor(t, `document.querySelector('.ending').innerText.includes('OOM kills: 1')`)
+		tab.waitFor(t, `document.querySelector('.ending').innerText.includes('last_sample_age_seconds')`)
+		tab.waitFor(t, `!document.documentElement.innerHTML.includes('s3cret')`)
+	})
+}
+
+func TestKeyboard(t *testing.T) {
+	site := serve(t, pagetest.Stage(time.Now), page.Options{})
+	tab := startBrowser(t).open(t)
+	tab.visit(t, site+"/")
+	tab.key(t, "Tab", 9)
+	tab.waitFor(t, `document.activeElement.classList.contains('skip')`)
+	tab.waitFor(t, `getComputedStyle(document.activeElement).outlineStyle !== 'none'`)
+	for range 40 {
+		tab.key(t, "Tab", 9)
+		var task bool
+		tab.eval(t, `document.activeElement.classList.contains('task')`, &task)
+		if task {
+			tab.key(t, "Enter", 13)
+			tab.waitFor(t, `location.pathname.startsWith('/alloc/')`)
+			tab.waitFor(t, `document.querySelector('h1') !== null`)
+			return
+		}
+	}
+	t.Error("no task is reached by the tab key")
+}
+
+// TestWithoutScripts holds that a page says the same without scripts.
+func TestWithoutScripts(t *testing.T) {
+	site := serve(t, pagetest.Stage(time.Now), page.Options{})
+	tab := startBrowser(t).open(t)
+	tab.call(t, "Emulation.setScriptExecutionDisabled", object{"value": true})
+	address := site + "/alloc/" + pagetest.ID(1) + "/api"
+	tab.call(t, "Page.navigate", object{"url": address})
+	// Nothing in the page can wait here, so it is asked over and over.
+	whole := false
+	for end := time.Now().Add(patience); !whole && time.Now().Before(end); {
+		tab.eval(t, "location.href === "+quote(address)+" && document.readyState === 'complete'", &whole)
+	}
+	var lines int
+	tab.eval(t, `document.querySelectorAll('.chart svg .line').length`, &lines)
+	if lines < 6 {
+		t.Errorf("the charts have %d lines", lines)
+	}
+	var figures string
+	tab.eval(t, `document.querySelector('.figures').innerText`, &figures)
+	if !strings.Contains(figures, "MiB") {
+		t.Errorf("the numbers are %q", figures)
+	}
+}
+
+// TestConnectionLost holds that a page says when its numbers are old, and goes on by itself.
+func TestConnectionLost(t *testing.T) {
+	stage := pagetest.Stage(time.Now)
+	p := page.New(stage, page.Options{Interval: 100 * time.Millisecond})
+	handler := p.Handler(false)
+	down := make(chan bool, 1)
+	down <- false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		isDown := <-down
+		down <- isDown
+		if isDown {
+			http.Error(w, "down", http.StatusServiceUnavailable)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	b := startBrowser(t)
+	tab := b.open(t)
+	tab.visit(t, server.URL+"/")
+	tab.waitFor(t, `source?.readyState === EventSource.OPEN`)
+	<-down
+	down <- true
+	p.Close()
+	tab.waitFor(t, `document.getElementById('connection').textContent.includes('lost')`)
+	// The browser writes refused connections into its console: they are what this test is about.
+	tab.mu.Lock()
+	tab.problems = nil
+	tab.mu.Unlock()
+}
+
+// TestFits holds that no page is wider than its window, from a telephone to a wall.
+func TestFits(t *testing.T) {
+	site := serve(t, pagetest.Stage(time.Now), page.Options{})
+	tab := startBrowser(t).open(t)
+	for _, width := range []int{360, 768, 1280, 1920, 3840} {
+		for _, path := range []string{"/", "/alloc/" + pagetest.ID(1) + "/api", "/alloc/" + pagetest.ID(9) + "/fit", "/measurements"} {
+			tab.window(t, width, 900, "light")
+			tab.visit(t, site+path)
+			var wide int
+			tab.eval(t, "document.documentElement.scrollWidth", &wide)
+			if wide > width {
+				t.Errorf("%s is %d wide in a window of %d", path, wide, width)
+			}
+		}
+	}
+}
+
+// TestContrast holds that text can be read: WCAG 2.2, 1.4.3, in both schemes.
+func TestContrast(t *testing.T) {
+	site := serve(t, pagetest.Stage(time.Now), page.Options{})
+	tab := startBrowser(t).open(t)
+	for _, scheme := range []string{"light", "dark"} {
+		for _, path := range []string{"/", "/alloc/" + pagetest.ID(1) + "/api", "/alloc/" + pagetest.ID(9) + "/fit"} {
+			tab.window(t, 1280, 900, scheme)
+			tab.visit(t, site+path)
+			var low []string
+			tab.eval(t, lowContrast, &low)
+			for _, text := range low {
+				t.Errorf("%s, %s: %s", path, scheme, text)
+			}
+		}
+	}
+}
+
+// lowContrast lists texts of less contrast than 4.5 to what is behind them.
+const lowContrast = `(() => {
+	const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+	const parse = (c) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1); const d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255]; };
+	const light = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+	const behind = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] > 0.9) return c.slice(0, 3); } return [255, 255, 255]; };
+	const found = new Set();
+	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (walk.nextNode()) {
+		const e = walk.currentNode.parentElement;
+		if (!walk.currentNode.textContent.trim() || e.closest('.hear, .skip, svg') || !e.getClientRects().length) continue;
+		const a = light(parse(getComputedStyle(e).color).slice(0, 3)), b = light(behind(e));
+		const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+		if (ratio < 4.5) found.add(e.className + ' "' + walk.currentNode.textContent.trim().slice(0, 30) + '" ' + ratio.toFixed(2));
+	}
+	return [...found];
+})()`
+
+// TestPictures takes the pictures of the docs with -update, and holds that they can be taken.
+func TestPictures(t *testing.T) {
+	stage := pagetest.Stage(time.Now)
+	site := serve(t, stage, page.Options{})
+	tab := startBrowser(t).open(t)
+	pictures := []struct {
+		name, path, scheme string
+		width, height      int
+		off                bool
+	}{
+		{name: "page-light", path: "/", scheme: "light", width: 1440, height: 1400},
+		{name: "page-dark", path: "/", scheme: "dark", width: 1440, height: 1400},
+		{name: "page-narrow", path: "/", scheme: "light", width: 360, height: 1500},
+		{name: "page-4k", path: "/", scheme: "light", width: 3840, height: 2160},
+		{name: "page-off", path: "/", scheme: "light", width: 1440, height: 1400, off: true},
+		{name: "task-light", path: "/alloc/" + pagetest.ID(3) + "/extract", scheme: "light", width: 1440, height: 2000},
+		{name: "task-dark", path: "/alloc/" + pagetest.ID(2) + "/redis", scheme: "dark", width: 1440, height: 2000},
+		{name: "task-narrow", path: "/alloc/" + pagetest.ID(2) + "/redis", scheme: "dark", width: 360, height: 2600},
+		{name: "task-4k", path: "/alloc/" + pagetest.ID(1) + "/api", scheme: "dark", width: 3840, height: 2160},
+		{name: "task-ended", path: "/alloc/" + pagetest.ID(9) + "/fit", scheme: "light", width: 1440, height: 2000},
+	}
+	for _, picture := range pictures {
+		stage.SetPublishing("")
+		if picture.off {
+			stage.SetPublishing("publish_allocation_metrics is false in the agent's configuration")
+		}
+		tab.window(t, picture.width, 900, picture.scheme)
+		tab.visit(t, site+picture.path)
+		png := tab.screenshot(t, true, picture.height)
+		if len(png) < 10_000 {
+			t.Errorf("%s has only %d bytes", picture.name, len(png))
+		}
+		if *update {
+			path := filepath.Join("..", "..", "docs", "images", picture.name+".png")
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, png, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
