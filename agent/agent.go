@@ -63,6 +63,8 @@ type Agent struct {
 	config config.Config
 	jobs   map[string]*registered
 	allocs map[string]*alloc
+	// recovered says that allocs has what an earlier run left behind.
+	recovered bool
 }
 
 // New returns an agent that has touched nothing.
@@ -144,7 +146,8 @@ func (a *Agent) open(ctx context.Context) error {
 	}
 	a.drivers, err = registry.Open(ctx, registry.Options{
 		PluginDir: c.PluginDir, Plugins: c.Plugins, RuntimeDir: runtimeDir(c.DataDir), Unlimited: unlimited, Version: buildVersion(),
-		Logger: a.log.Named("driver"), Handles: kept.handles, Abandoned: a.abandoned, Address: a.pluginAddress,
+		Handles: func(name string) []*driver.TaskHandle { return a.handles(kept, name) },
+		Logger:  a.log.Named("driver"), Abandoned: a.abandoned, Address: a.pluginAddress,
 		Moved: a.pluginMoved, Told: a.driverTold, Changed: a.driverChanged,
 	})
 	if err != nil {

@@ -8,11 +8,15 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/executor"
+	"github.com/tachograph/tacho/plugin"
 	"github.com/tachograph/tacho/version"
 )
 
-// TestMain lets the test binary be the executor of the tests' tasks.
+// TestMain lets the test binary be the executor of the tests' tasks, and a driver plugin.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 1 && plugin.Requested() {
+		os.Exit(plugin.Main("1.2.3"))
+	}
 	if len(os.Args) > 1 && os.Args[1] == "executor" {
 		os.Exit(executor.Main(version.String()))
 	}

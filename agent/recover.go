@@ -85,12 +85,25 @@ func (a *Agent) load() (*leftovers, error) {
 	return kept, nil
 }
 
-// handles returns the handles of a driver's tasks.
-func (l *leftovers) handles(driverName string) []*driver.TaskHandle {
+// handles returns the handles of a driver's tasks, which may have been started since.
+func (a *Agent) handles(l *leftovers, driverName string) []*driver.TaskHandle {
 	var handles []*driver.TaskHandle
-	for h, name := range l.drivers {
-		if name == driverName {
-			handles = append(handles, h)
+	a.mu.Lock()
+	recovered := a.recovered
+	a.mu.Unlock()
+	if !recovered {
+		for h, name := range l.drivers {
+			if name == driverName {
+				handles = append(handles, h)
+			}
+		}
+		return handles
+	}
+	for _, l := range a.list() {
+		for _, t := range l.tasks {
+			if h := t.keptHandle(); h != nil && t.spec.Driver == driverName {
+				handles = append(handles, h)
+			}
 		}
 	}
 	return handles
@@ -118,6 +131,9 @@ func (a *Agent) recover(ctx context.Context, kept *leftovers) {
 		a.allocs[l.id] = l
 		a.mu.Unlock()
 	}
+	a.mu.Lock()
+	a.recovered = true
+	a.mu.Unlock()
 }
 
 // recoverTask takes up a task that an earlier run started; nil where it does not run any more.

@@ -257,6 +257,16 @@ func (t *task) snapshot() *allocation.Task {
 	return s
 }
 
+// keptHandle is the driver's handle of a start that has not ended.
+func (t *task) keptHandle() *driver.TaskHandle {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.kept.Ended {
+		return nil
+	}
+	return t.kept.Handle
+}
+
 // running returns the handle of the running task.
 func (t *task) running() (*handle, error) {
 	t.mu.Lock()

@@ -74,8 +74,12 @@ func (c *Config) merge(path string) error {
 	return c.Merge(path, text)
 }
 
-// Merge lays the text of a file over the configuration. Errors are hcl.Diagnostics.
+// Merge lays the text of a file over the configuration. The error names every mistake, a line each.
 func (c *Config) Merge(filename string, text []byte) error {
+	return errors.Join(c.mergeText(filename, text).Errs()...)
+}
+
+func (c *Config) mergeText(filename string, text []byte) hcl.Diagnostics {
 	parsed, diags := hclsyntax.ParseConfig(text, filename, hcl.InitialPos)
 	if diags.HasErrors() {
 		return diags
@@ -84,10 +88,7 @@ func (c *Config) Merge(filename string, text []byte) error {
 	if diags := gohcl.DecodeBody(parsed.Body, nil, &f); diags.HasErrors() {
 		return diags
 	}
-	if diags := c.apply(&f); diags.HasErrors() {
-		return diags
-	}
-	return nil
+	return c.apply(&f)
 }
 
 // Check refuses what no agent can run with.

@@ -5,9 +5,10 @@ package job
 
 // Near returns the one of the names that a misspelt name most probably stands for; empty where none is near.
 func Near(name string, names []string) string {
-	best, found := max(1, len(name)/3)+1, ""
+	best, found := max(2, len(name)/3), ""
 	for _, candidate := range names {
-		if n := distance(name, candidate); n < best || n == best && candidate < found {
+		n := distance(name, candidate)
+		if n < len(name) && (n < best || n == best && (found == "" || candidate < found)) {
 			best, found = n, candidate
 		}
 	}

@@ -23,8 +23,16 @@ const (
 	maxInt = 1 << 30
 )
 
-// Parse reads a job file. The error is a hcl.Diagnostics: each has file, line and column.
+// Parse reads a job file. The error names every mistake, a line each, with file, line and column.
 func Parse(source Source) (*Job, error) {
+	j, diags := parse(source)
+	if diags.HasErrors() {
+		return nil, Mistakes(diags)
+	}
+	return j, nil
+}
+
+func parse(source Source) (*Job, hcl.Diagnostics) {
 	if len(source.Text) > MaxSource {
 		return nil, hcl.Diagnostics{{
 			Severity: hcl.DiagError, Summary: "Too long", Detail: "a job file has at most 1 MiB",

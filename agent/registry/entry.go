@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/driver/schema"
@@ -76,7 +77,7 @@ func (e *Entry) EncodeConfig(body hcl.Body, vars *hcl.EvalContext) ([]byte, erro
 	}
 	encoded, diags := pluginconfig.Encode(spec, body, vars)
 	if diags.HasErrors() {
-		return nil, diags
+		return nil, job.Mistakes(diags)
 	}
 	return encoded, nil
 }

@@ -34,7 +34,7 @@ type Options struct {
 	// Unlimited leaves the limits of jobs alone, unless the operator says something about our own driver.
 	Unlimited bool
 	Version   string
-	Logger     hclog.Logger
+	Logger    hclog.Logger
 	// Handles returns the tasks that a driver has to recover.
 	Handles func(driverName string) []*driver.TaskHandle
 	// Abandoned is told of each task that could not be recovered.
