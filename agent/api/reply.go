@@ -29,7 +29,6 @@ type problem struct {
 // Error returns what the caller is told.
 func (p *problem) Error() string { return p.text }
 
-//nolint:gochecknoglobals // constant
 var errUntrusted error = &problem{
 	http.StatusForbidden,
 	"this needs the agent's unix socket or its token (X-Nomad-Token, or Authorization: Bearer)",

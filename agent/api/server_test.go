@@ -286,8 +286,13 @@ func TestErrors(t *testing.T) {
 		err  error
 		want int
 	}{
-		{hook.ErrNotRunning, 400}, {driver.ErrInvalid, 400}, {driver.ErrNotSupported, 501}, {driver.ErrUnavailable, 503},
-		{driver.ErrTaskNotFound, 404}, {errors.New("disk is full"), 500}, {context.Canceled, 500},
+		{hook.ErrNotRunning, 400},
+		{driver.ErrInvalid, 400},
+		{driver.ErrNotSupported, 501},
+		{driver.ErrUnavailable, 503},
+		{driver.ErrTaskNotFound, 404},
+		{errors.New("disk is full"), 500},
+		{context.Canceled, 500},
 	} {
 		f := newFake()
 		f.err = fmt.Errorf("stop: %w", tt.err)

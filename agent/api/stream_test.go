@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -38,14 +39,23 @@ func serve(t *testing.T, s *Server) (url string, server *http.Server) {
 		if err := server.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
 		}
-		<-done
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("serve: %v", err)
+		}
 		http.DefaultClient.CloseIdleConnections()
 	})
 	return "http://" + listener.Addr().String(), server
 }
 
-// open sends a request with the token and returns the body of the answer.
-func open(t *testing.T, ctx context.Context, url string) *http.Response { //nolint:revive // as in testing's own helpers
+// stream is an answer that goes on.
+type stream struct {
+	status int
+	header http.Header
+	body   io.Reader
+}
+
+// open sends a request with the token; the answer is closed when the test ends.
+func open(ctx context.Context, t *testing.T, url string) stream {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -56,8 +66,19 @@ func open(t *testing.T, ctx context.Context, url string) *http.Response { //noli
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { resp.Body.Close() })
-	return resp
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return stream{resp.StatusCode, resp.Header, resp.Body}
+}
+
+// dial opens a WebSocket, which is closed when the test ends.
+func dial(t *testing.T, url string) *websocket.Conn {
+	t.Helper()
+	conn, _, err := websocket.Dial(t.Context(), url, nil) //nolint:bodyclose // the library's
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.CloseNow() })
+	return conn
 }
 
 func TestEventStream(t *testing.T) {
@@ -68,7 +89,7 @@ func TestEventStream(t *testing.T) {
 	f.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobRegistered", Key: "nightly", Namespace: "default"})
 	f.feed.Publish(feed.Event{Topic: feed.TopicAllocation, Type: "TaskEvent", Key: webID, FilterKeys: []string{"web"}, Namespace: "default", Allocation: f.allocs[0]})
 
-	lines := bufio.NewScanner(open(t, t.Context(), url+"/v1/event/stream?index=41&topic=Allocation:web").Body)
+	lines := bufio.NewScanner(open(t.Context(), t, url+"/v1/event/stream?index=41&topic=Allocation:web").body)
 	lines.Buffer(nil, 1<<20)
 	beats := 0
 	for lines.Scan() {
@@ -101,11 +122,11 @@ func TestStatsStream(t *testing.T) {
 	url, _ := serve(t, newTestServer(f))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	resp := open(t, ctx, url+"/v1/client/allocation/"+webID+"/stats/stream")
-	if resp.Header.Get("Content-Type") != "text/event-stream" {
-		t.Errorf("%v", resp.Header)
+	resp := open(ctx, t, url+"/v1/client/allocation/"+webID+"/stats/stream")
+	if resp.header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("%v", resp.header)
 	}
-	lines := bufio.NewScanner(resp.Body)
+	lines := bufio.NewScanner(resp.body)
 	lines.Buffer(nil, 1<<20)
 	seen := []string{}
 	for len(seen) < 2 && lines.Scan() {
@@ -127,7 +148,7 @@ func TestStatsStream(t *testing.T) {
 
 func TestStatsStreamEnds(t *testing.T) {
 	url, _ := serve(t, newTestServer(newFake()))
-	text, err := io.ReadAll(open(t, t.Context(), url+"/v1/client/allocation/"+batchID+"/stats/stream").Body)
+	text, err := io.ReadAll(open(t.Context(), t, url+"/v1/client/allocation/"+batchID+"/stats/stream").body)
 	if err != nil || !strings.Contains(string(text), "event: end\ndata: {\"status\":\"failed\"}") {
 		t.Errorf("%v\n%s", err, text)
 	}
@@ -145,13 +166,13 @@ func TestLogs(t *testing.T) {
 		"&plain=true&offset=6&origin=end": "three\n",
 		"&plain=true&offset=99":           "",
 	} {
-		text, err := io.ReadAll(open(t, t.Context(), logs+query).Body)
+		text, err := io.ReadAll(open(t.Context(), t, logs+query).body)
 		if err != nil || string(text) != want {
 			t.Errorf("%s: %q, %v", query, text, err)
 		}
 	}
 
-	decoder := json.NewDecoder(open(t, t.Context(), logs+"&follow=true").Body)
+	decoder := json.NewDecoder(open(t.Context(), t, logs+"&follow=true").body)
 	got := ""
 	for !strings.HasSuffix(got, "four\n") {
 		var fr frame
@@ -174,9 +195,9 @@ func TestLogsBeginAtOnce(t *testing.T) {
 	s := newTestServer(newFake())
 	s.heartbeat = time.Hour
 	url, _ := serve(t, s)
-	resp := open(t, t.Context(), url+"/v1/client/fs/logs/"+webID+"?type=stderr&follow=true")
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/json" {
-		t.Errorf("%d, %v", resp.StatusCode, resp.Header)
+	resp := open(t.Context(), t, url+"/v1/client/fs/logs/"+webID+"?type=stderr&follow=true")
+	if resp.status != http.StatusOK || resp.header.Get("Content-Type") != "application/json" {
+		t.Errorf("%d, %v", resp.status, resp.header)
 	}
 }
 
@@ -184,15 +205,15 @@ func TestLogsBeginAtOnce(t *testing.T) {
 func TestShutdownEndsStreams(t *testing.T) {
 	s := newTestServer(newFake())
 	url, server := serve(t, s)
-	first := open(t, t.Context(), url+"/v1/event/stream")
-	second := open(t, t.Context(), url+"/v1/client/allocation/"+webID+"/stats/stream")
+	first := open(t.Context(), t, url+"/v1/event/stream")
+	second := open(t.Context(), t, url+"/v1/client/allocation/"+webID+"/stats/stream")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
 		t.Error(err)
 	}
-	for _, resp := range []*http.Response{first, second} {
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil && ctx.Err() != nil {
+	for _, resp := range []stream{first, second} {
+		if _, err := io.Copy(io.Discard, resp.body); err != nil && ctx.Err() != nil {
 			t.Error(err)
 		}
 	}
@@ -203,9 +224,9 @@ func TestStreamsAreBounded(t *testing.T) {
 	url, _ := serve(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	open(t, ctx, url+"/v1/event/stream")
-	if resp := open(t, t.Context(), url+"/v1/event/stream"); resp.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("%d", resp.StatusCode)
+	open(ctx, t, url+"/v1/event/stream")
+	if resp := open(t.Context(), t, url+"/v1/event/stream"); resp.status != http.StatusServiceUnavailable {
+		t.Errorf("%d", resp.status)
 	}
 }
 
@@ -311,11 +332,7 @@ func TestExec(t *testing.T) {
 	f.exec = &fakeExec{input: make(chan []byte, 8)}
 	url, _ := serve(t, newTestServer(f))
 	path := url + "/v1/client/allocation/" + webID + `/exec?task=web&tty=true&ws_handshake=true&command=["cat","-"]`
-	conn, _, err := websocket.Dial(t.Context(), path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.CloseNow()
+	conn := dial(t, path)
 	for _, message := range []string{
 		`{"version":1,"auth_token":"` + testToken + `"}`, `{"tty_size":{"height":24,"width":80}}`, `{"stdin":{"data":"aGk="}}`, `{}`,
 		`{"stdin":{"close":true}}`,
@@ -363,11 +380,7 @@ func TestExecRefused(t *testing.T) {
 			f := newFake()
 			f.err = tt.err
 			url, _ := serve(t, newTestServer(f))
-			conn, _, err := websocket.Dial(t.Context(), url+"/v1/client/allocation/"+webID+"/exec?ws_handshake=true&"+tt.query, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.CloseNow()
+			conn := dial(t, url+"/v1/client/allocation/"+webID+"/exec?ws_handshake=true&"+tt.query)
 			if err := conn.Write(t.Context(), websocket.MessageText, []byte(tt.hello)); err != nil {
 				t.Fatal(err)
 			}
@@ -378,7 +391,8 @@ func TestExecRefused(t *testing.T) {
 	}
 	f := newFake()
 	url, _ := serve(t, newTestServer(f))
-	_, resp, err := websocket.Dial(t.Context(), url+"/v1/client/allocation/"+webID+"/exec?ws_handshake=true", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://evil.example"}}})
+	stranger := &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://evil.example"}}}
+	_, resp, err := websocket.Dial(t.Context(), url+"/v1/client/allocation/"+webID+"/exec?ws_handshake=true", stranger) //nolint:bodyclose // the library's
 	if err == nil || resp.StatusCode != http.StatusForbidden {
 		t.Errorf("a page of a stranger: %v", err)
 	}

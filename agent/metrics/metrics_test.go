@@ -269,13 +269,13 @@ func TestOpenMetrics(t *testing.T) {
 	kinds, family := map[string]string{}, ""
 	for line := range strings.Lines(strings.TrimSuffix(text, "# EOF\n")) {
 		words := strings.Fields(line)
-		switch {
-		case words[1] == "HELP":
+		switch words[1] {
+		case "HELP":
 			if _, twice := kinds[words[2]]; twice {
 				t.Errorf("family %s comes twice", words[2])
 			}
 			family, kinds[words[2]] = words[2], ""
-		case words[1] == "TYPE":
+		case "TYPE":
 			kinds[words[2]] = words[3]
 		default:
 			name, _, _ := strings.Cut(words[0], "{")
@@ -354,7 +354,8 @@ func TestJSON(t *testing.T) {
 		Name   string
 		Sum    float64
 		Labels map[string]string
-	}) bool {
+	},
+	) bool {
 		return c.Labels["source"] == `a "quoted\" word`+"\n"
 	}) {
 		t.Error("a label has changed on its way")
