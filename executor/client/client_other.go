@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 )
 
 // Client is a connection to an executor, which there is on Linux only.
@@ -18,3 +20,6 @@ type Client struct{}
 func Start(context.Context, Options) (*Client, error) {
 	return nil, fmt.Errorf("start executor: %w on this system", errors.ErrUnsupported)
 }
+
+// DefaultRuntimeDir returns where executors' folders would be kept.
+func DefaultRuntimeDir() string { return filepath.Join(os.TempDir(), "tacho") }
