@@ -183,6 +183,9 @@ func (r *reaper) peekIOLocked() (pid int) {
 	return pid
 }
 
+// addLocked sums up what the kernel gave for a child; its numbers are as wide as the machine's long.
+//
+//nolint:unconvert // they are int64 already where the linter looks
 func (r *reaper) addLocked(usage *unix.Rusage) {
 	const blockSize, kibibyte = 512, 1024 // units of ru_inblock and ru_maxrss, getrusage(2)
 	user, system := time.Duration(usage.Utime.Nano()), time.Duration(usage.Stime.Nano())
@@ -190,13 +193,13 @@ func (r *reaper) addLocked(usage *unix.Rusage) {
 	r.sum.User += user
 	r.sum.System += system
 	r.sum.CPU += user + system
-	r.sum.MaxRSS = max(r.sum.MaxRSS, usage.Maxrss*kibibyte)
-	r.sum.Minflt += usage.Minflt
-	r.sum.Majflt += usage.Majflt
-	r.sum.Nvcsw += usage.Nvcsw
-	r.sum.Nivcsw += usage.Nivcsw
-	r.sum.Inblock += usage.Inblock * blockSize
-	r.sum.Oublock += usage.Oublock * blockSize
+	r.sum.MaxRSS = max(r.sum.MaxRSS, int64(usage.Maxrss)*kibibyte)
+	r.sum.Minflt += int64(usage.Minflt)
+	r.sum.Majflt += int64(usage.Majflt)
+	r.sum.Nvcsw += int64(usage.Nvcsw)
+	r.sum.Nivcsw += int64(usage.Nivcsw)
+	r.sum.Inblock += int64(usage.Inblock) * blockSize
+	r.sum.Oublock += int64(usage.Oublock) * blockSize
 }
 
 // siginfoPID returns si_pid, which stands first in the union behind the three integers of siginfo_t,
