@@ -17,6 +17,7 @@ import (
 	"github.com/tachograph/tacho/agent/feed"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/state"
+	"github.com/tachograph/tacho/driver"
 )
 
 // registered is a job with its versions: the current one, and those that allocations still refer to.
@@ -60,24 +61,41 @@ func (a *Agent) Validate(ctx context.Context, source job.Source) (*job.Job, erro
 	if err != nil {
 		return nil, err
 	}
+	if err := a.check(ctx, j); err != nil {
+		return nil, refused{err}
+	}
+	return j, nil
+}
+
+// refused marks what is wrong with a job, and not with the agent.
+type refused struct{ error }
+
+// Is says that it is an invalid request.
+func (refused) Is(target error) bool { return target == driver.ErrInvalid }
+
+// Unwrap returns what is wrong.
+func (r refused) Unwrap() error { return r.error }
+
+// check refuses a job that this machine cannot run.
+func (a *Agent) check(ctx context.Context, j *job.Job) error {
 	matches := func(pattern string) bool {
 		ok, err := path.Match(pattern, a.node.Datacenter)
 		return err == nil && ok
 	}
 	if !slices.ContainsFunc(j.Datacenters, matches) {
-		return nil, fmt.Errorf("job %s is for datacenters %q, this agent is in %q", j.ID, j.Datacenters, a.node.Datacenter)
+		return fmt.Errorf("job %s is for datacenters %q, this agent is in %q", j.ID, j.Datacenters, a.node.Datacenter)
 	}
 	if j.Region != a.node.Region {
-		return nil, fmt.Errorf("job %s is for region %q, this agent is in %q", j.ID, j.Region, a.node.Region)
+		return fmt.Errorf("job %s is for region %q, this agent is in %q", j.ID, j.Region, a.node.Region)
 	}
 	for _, g := range j.Groups {
 		for _, t := range g.Tasks {
 			if err := a.checkTask(ctx, j, g, t); err != nil {
-				return nil, fmt.Errorf("task %s of group %s: %w", t.Name, g.Name, err)
+				return fmt.Errorf("task %s of group %s: %w", t.Name, g.Name, err)
 			}
 		}
 	}
-	return j, nil
+	return nil
 }
 
 // checkTask does what a start would do, with an allocation that there is not.
@@ -131,6 +149,9 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status JobStatus
 		status, err = a.Job(j.ID)
 		return status, false, err
 	}
+	if err := a.reserve(missing); err != nil {
+		return JobStatus{}, false, refused{err}
+	}
 	now := state.Job{ID: j.ID, Source: source, SubmitTime: time.Now(), Current: true}
 	if known {
 		now.Version, now.CreateIndex = was.Version+1, was.CreateIndex
@@ -144,7 +165,7 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status JobStatus
 		}
 	}
 	for _, m := range missing {
-		if err := a.place(j, m.group, m.index, now.Version); err != nil {
+		if err := a.place(j, m, now.Version); err != nil {
 			return JobStatus{}, true, err
 		}
 	}
@@ -175,6 +196,8 @@ func (a *Agent) register(now state.Job, j *job.Job, was state.Job) error {
 type vacancy struct {
 	group *job.Group
 	index int
+	// cores are those reserved for tasks that want some for themselves, by task.
+	cores map[string][]int
 }
 
 // compare says which live allocations a job has too many, and which it lacks.
@@ -197,7 +220,7 @@ func (a *Agent) compare(j *job.Job) (surplus []*alloc, missing []vacancy) {
 	for _, g := range j.Groups {
 		for index := range g.Count {
 			if live[g.Name][index] == nil {
-				missing = append(missing, vacancy{g, index})
+				missing = append(missing, vacancy{group: g, index: index})
 			}
 		}
 	}
@@ -205,18 +228,13 @@ func (a *Agent) compare(j *job.Job) (surplus []*alloc, missing []vacancy) {
 }
 
 // place makes an allocation and starts it.
-func (a *Agent) place(j *job.Job, g *job.Group, index int, version uint64) error {
+func (a *Agent) place(j *job.Job, v vacancy, version uint64) error {
 	now := time.Now()
-	kept := state.Allocation{
-		ID: allocation.NewID(), Namespace: j.Namespace, JobID: j.ID, JobType: j.Type, JobVersion: version, Group: g.Name,
-		Index: index, Digest: g.Digest, Desired: allocation.DesiredRun, CreateTime: now, ModifyTime: now,
-	}
-	cores, err := a.reserve(g)
-	if err != nil {
-		return fmt.Errorf("allocation %d of group %s: %w", index, g.Name, err)
-	}
-	kept.Cores = cores
-	l, err := a.newAlloc(kept, j, nil)
+	l, err := a.newAlloc(state.Allocation{
+		ID: allocation.NewID(), Namespace: j.Namespace, JobID: j.ID, JobType: j.Type, JobVersion: version,
+		Group: v.group.Name, Index: v.index, Digest: v.group.Digest, Desired: allocation.DesiredRun, CreateTime: now,
+		ModifyTime: now, Cores: v.cores,
+	}, j, nil)
 	if err != nil {
 		return err
 	}
@@ -224,7 +242,7 @@ func (a *Agent) place(j *job.Job, g *job.Group, index int, version uint64) error
 		t.prepare(nil)
 	}
 	if err := l.change("AllocationCreated", func(*state.Allocation) {}); err != nil {
-		return err
+		return errors.Join(err, l.close())
 	}
 	a.mu.Lock()
 	a.allocs[l.id] = l
@@ -233,8 +251,8 @@ func (a *Agent) place(j *job.Job, g *job.Group, index int, version uint64) error
 	return nil
 }
 
-// reserve finds cores for the tasks of a group that want some for themselves.
-func (a *Agent) reserve(g *job.Group) (map[string][]int, error) {
+// reserve finds cores for the tasks that want some for themselves.
+func (a *Agent) reserve(missing []vacancy) error {
 	taken := make(map[int]bool)
 	for _, l := range a.list() {
 		// Those of an allocation that is being stopped go to the one that takes its place.
@@ -247,18 +265,21 @@ func (a *Agent) reserve(g *job.Group) (map[string][]int, error) {
 			}
 		}
 	}
-	reserved := make(map[string][]int)
-	for _, t := range g.Tasks {
-		for _, core := range a.node.Resources.Cores {
-			if len(reserved[t.Name]) < t.Resources.Cores && !taken[core] {
-				reserved[t.Name], taken[core] = append(reserved[t.Name], core), true
+	for i := range missing {
+		v := &missing[i]
+		v.cores = make(map[string][]int)
+		for _, t := range v.group.Tasks {
+			for _, core := range a.node.Resources.Cores {
+				if len(v.cores[t.Name]) < t.Resources.Cores && !taken[core] {
+					v.cores[t.Name], taken[core] = append(v.cores[t.Name], core), true
+				}
+			}
+			if free := len(v.cores[t.Name]); free < t.Resources.Cores {
+				return fmt.Errorf("task %s of group %s asks for %d cores, %d are free", t.Name, v.group.Name, t.Resources.Cores, free)
 			}
 		}
-		if len(reserved[t.Name]) < t.Resources.Cores {
-			return nil, fmt.Errorf("task %s asks for %d cores, %d are free", t.Name, t.Resources.Cores, len(reserved[t.Name]))
-		}
 	}
-	return reserved, nil
+	return nil
 }
 
 // StopJob stops all allocations of a job; with purge the job is forgotten too.

@@ -1,0 +1,230 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/hook"
+)
+
+// shell is a task that runs a shell command, with more in its block.
+func shell(name, more, command string) string {
+	return fmt.Sprintf("task %q {\n driver = \"tacho\"\n kill_timeout = \"1s\"\n config {\n command = \"/bin/sh\"\n args = [\"-c\", %q]\n }\n%s\n}\n",
+		name, command, more)
+}
+
+func inGroup(count int, tasks ...string) string {
+	return fmt.Sprintf("job \"test\" {\n group \"g\" {\n count = %d\n%s\n }\n}", count, strings.Join(tasks, ""))
+}
+
+// TestLifecycleOrder lets tasks write when they begin and end, into the folder that they share.
+func TestLifecycleOrder(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	say := func(what, then string) string {
+		return fmt.Sprintf("echo %s >> $NOMAD_ALLOC_DIR/data/order; %s", what, then)
+	}
+	lifecycle := func(hook string, sidecar bool) string {
+		return fmt.Sprintf("lifecycle {\n hook = %q\n sidecar = %v\n}", hook, sidecar)
+	}
+	wait := "while [ ! -e $NOMAD_ALLOC_DIR/data/go ]; do sleep 0.02; done"
+	l := r.submit("job \"test\" {\n type = \"batch\"\n group \"g\" {\n" +
+		shell("main", "", say("main", wait)) +
+		shell("first", lifecycle("prestart", false), say("first", "sleep 0.2; echo first-end >> $NOMAD_ALLOC_DIR/data/order")) +
+		shell("beside", lifecycle("prestart", true), "exec sleep 1000") +
+		shell("then", lifecycle("poststart", false), say("then", "touch $NOMAD_ALLOC_DIR/data/go")) +
+		shell("last", lifecycle("poststop", false), say("last", "true")) + " }\n}")[0]
+	l = r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
+	if l.ClientStatus != allocation.Complete {
+		t.Errorf("status %s: %s", l.ClientStatus, l.Description)
+	}
+	text, err := os.ReadFile(filepath.Join(r.allocDir(), l.ID, "alloc", "data", "order"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"first", "first-end", "main", "then", "last"}, strings.Fields(string(text))); diff != "" {
+		t.Error(diff)
+	}
+	if got := l.Tasks["beside"].State; got.Failed || got.Phase != hook.PhaseDead {
+		t.Errorf("sidecar %+v", got)
+	}
+}
+
+func TestJobIsUpdatedInPlace(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	live := func() (ids []string) {
+		for _, l := range r.Allocations() {
+			if l.DesiredStatus == allocation.DesiredRun {
+				ids = append(ids, l.Name+" "+l.ID)
+			}
+		}
+		return ids
+	}
+	run := func(text string) bool {
+		t.Helper()
+		_, changed, err := r.RunJob(t.Context(), job.Source{Filename: "f", Text: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return changed
+	}
+	sleep := shell("t", "", "exec sleep 1000")
+	run(inGroup(2, sleep))
+	before := live()
+	if len(before) != 2 {
+		t.Fatalf("allocations %q", before)
+	}
+	if run(inGroup(2, sleep)) {
+		t.Error("the same job changed something")
+	}
+	run("# said in other words\n" + inGroup(3, sleep))
+	if after := live(); len(after) != 3 || len(intersection(before, after)) != 2 {
+		t.Errorf("allocations %q, were %q", after, before)
+	}
+	run(inGroup(1, sleep))
+	if after := live(); len(after) != 1 {
+		t.Errorf("allocations %q", after)
+	}
+	before = live()
+	run(inGroup(1, shell("t", "", "exec sleep 1001")))
+	if after := live(); len(after) != 1 || len(intersection(before, after)) != 0 {
+		t.Errorf("allocations %q, were %q", after, before)
+	}
+	if err := r.StopJob("test", true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Job("test"); !errors.Is(err, allocation.ErrNotFound) {
+		t.Errorf("job after its purge: %v", err)
+	}
+	for _, l := range r.Allocations() {
+		r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
+	}
+	r.eventually("garbage", func() bool { return len(r.endedAllocs()) == 4 })
+	if removed, err := r.CollectGarbage(); removed != 4 || err != nil {
+		t.Errorf("%d removed, %v", removed, err)
+	}
+	if left, err := os.ReadDir(r.allocDir()); len(left) != 0 || err != nil {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if versions, err := r.store.Jobs(); len(versions) != 0 || err != nil {
+		t.Errorf("versions left: %v, %v", versions, err)
+	}
+}
+
+func intersection(a, b []string) (both []string) {
+	for _, s := range a {
+		for _, other := range b {
+			if s == other {
+				both = append(both, s)
+			}
+		}
+	}
+	return both
+}
+
+func TestCoresAreReserved(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	all := len(r.Node().Resources.Cores)
+	text := func(id string, cores int) string {
+		return strings.Replace(inGroup(1, shell("t", fmt.Sprintf("resources {\n cores = %d\n}", cores), "exec sleep 1000")), "test", id, 1)
+	}
+	l := r.submit(text("one", all))[0]
+	if got := l.Tasks["t"].Cores; got != coreList(r.Node().Resources.Cores) {
+		t.Errorf("cores %q of %v", got, r.Node().Resources.Cores)
+	}
+	_, _, err := r.RunJob(t.Context(), job.Source{Text: text("two", 1)})
+	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "0 are free") {
+		t.Errorf("error %v", err)
+	}
+	if jobs := r.Jobs(); len(jobs) != 1 {
+		t.Errorf("jobs %+v", jobs)
+	}
+}
+
+func TestActsOnTasks(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	l := r.submit(inGroup(1, shell("t", "", "trap 'echo got' HUP; echo up; while :; do sleep 0.05; done")))[0]
+	r.await(l.ID, "running", isRunning)
+	logged := func(text string) func() bool {
+		return func() bool {
+			paths, err := r.LogFiles(l.ID, "t", "stdout")
+			if err != nil || len(paths) == 0 {
+				return false
+			}
+			content, err := os.ReadFile(paths[0])
+			return err == nil && strings.Contains(string(content), text)
+		}
+	}
+	r.eventually("the trap", logged("up"))
+	if err := r.SignalAlloc(t.Context(), l.ID, "", "SIGHUP"); err != nil {
+		t.Error(err)
+	}
+	r.eventually("the signal", logged("got"))
+	stream, err := r.ExecTask(t.Context(), l.ID, "t", driver.ExecOptions{Command: []string{"/bin/sh", "-c", "echo $NOMAD_TASK_NAME"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for {
+		piece, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(piece.Stdout)
+		if piece.Exit != nil {
+			break
+		}
+	}
+	if out.String() != "t\n" {
+		t.Errorf("exec wrote %q", out.String())
+	}
+	if err := r.RestartAlloc(l.ID, "t"); err != nil {
+		t.Error(err)
+	}
+	r.await(l.ID, "restarted", func(l *allocation.Allocation) bool { return l.Tasks["t"].State.Restarts == 1 && isRunning(l) })
+	if _, err := r.Allocation(l.ID[:6]); err != nil {
+		t.Error(err)
+	}
+	if err := r.SignalAlloc(t.Context(), l.ID, "nobody", "SIGHUP"); !errors.Is(err, allocation.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestGarbage(t *testing.T) {
+	now := time.Now()
+	var ended []endedAlloc
+	for i, age := range []time.Duration{5, 1, 3, 100} {
+		ended = append(ended, endedAlloc{&alloc{id: fmt.Sprint(i)}, now.Add(-age * time.Minute)})
+	}
+	ids := func(list []endedAlloc) (ids []string) {
+		for _, e := range list {
+			ids = append(ids, e.alloc.id)
+		}
+		return ids
+	}
+	if diff := cmp.Diff([]string{"3"}, ids(garbage(ended, time.Hour, 10, now))); diff != "" {
+		t.Error("by age:", diff)
+	}
+	if diff := cmp.Diff([]string{"0", "3"}, ids(garbage(ended, time.Hour, 2, now))); diff != "" {
+		t.Error("by number:", diff)
+	}
+	if got := garbage(ended, 200*time.Minute, 4, now); len(got) != 0 {
+		t.Errorf("nothing is due: %v", ids(got))
+	}
+}
