@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 const (
@@ -135,6 +136,8 @@ type cgroupFile struct {
 	// absent is why nothing can be read from the file, for all its fields; empty where it can.
 	absent string
 	failed error // the cause of absent where that came from a read
+	// worked reports that the file was read before: when it failed is part of the reason then.
+	worked bool
 	// explain words the errors that mean something particular to the files of one source; nil for none.
 	explain func(f *cgroupFile, err error) string
 }
@@ -244,7 +247,7 @@ func (f *cgroupFile) collect(buf []byte) []byte {
 		f.fail(err)
 		return data[:0]
 	}
-	f.absent, f.failed = "", nil
+	f.absent, f.failed, f.worked = "", nil, true
 	for i := range f.fields {
 		f.fields[i].state = fieldMissing
 	}
@@ -269,6 +272,9 @@ func (f *cgroupFile) fail(err error) {
 	}
 	if f.absent == "" {
 		f.absent = fmt.Sprintf("read %s: %v", f.name, err)
+	}
+	if f.worked {
+		f.absent += ", noticed at " + Now().Wall.UTC().Format(time.RFC3339)
 	}
 	if gone(err) {
 		_ = f.close()
