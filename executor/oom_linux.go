@@ -36,7 +36,7 @@ type oomKeeper struct {
 func newOOMKeeper(t *task, host procstats.FS) *oomKeeper {
 	o := &oomKeeper{log: t.log, watcher: oomwatch.Open(host, t.group.Cgroup), journal: t.journal}
 	o.before = o.watcher.Counters()
-	o.victims = &victimFinder{host: host, path: o.watcher.Path(), latest: t.sampler.latest}
+	o.victims = &victimFinder{host: host, own: o.watcher.Own(), path: o.watcher.Path(), latest: t.sampler.latest}
 	return o
 }
 
@@ -64,7 +64,7 @@ func (o *oomKeeper) notice(before, after record.OOMCounters) {
 	} else if after.Grouped && kill.Scope == record.Ancestor {
 		kill.Group, kill.Kills = true, 1
 	}
-	kill.Others = !kill.Main && alive(o.victims.host, o.victims.main)
+	kill.Others = !kill.Main && fateOf(o.victims.host, o.victims.main) == lives
 	o.fillLimits(&kill, before, after, found.limitPath)
 	o.add(kill)
 	o.journal.add("oom_kill", kill.Sentence(), annotations(&kill))

@@ -4,26 +4,19 @@
 package executor
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/kmsg"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
-
-const sigkill = int(unix.SIGKILL)
 
 const (
 	// logDelay is how long the line that names the victim may come after the notification: the kernel notifies first.
@@ -35,10 +28,11 @@ const (
 // victimFinder says who was killed: from the kernel's log, where that may be read, else from the processes of the
 // last sample that are gone. It is used by one goroutine at a time.
 type victimFinder struct {
-	host   procstats.FS
-	path   string // of the task's memory cgroup
-	latest func() *procstats.Sample
-	main   procstats.ProcessID
+	host procstats.FS
+	// own is the folder of the task's memory cgroup, and path the same in its hierarchy.
+	own, path string
+	latest    func() *procstats.Sample
+	main      procstats.ProcessID
 	// since is CLOCK_MONOTONIC at the task's start.
 	since time.Duration
 
@@ -46,6 +40,8 @@ type victimFinder struct {
 	denied error // why there is no reader
 	// foreign reports that our PID namespace is not the one that the log's numbers are from.
 	foreign bool
+	// buried are processes of the last sample that were dead at an earlier kill.
+	buried map[procstats.ProcessID]bool
 }
 
 // found is what is known of the victims of one notice.
@@ -59,8 +55,19 @@ type found struct {
 	reason    string
 }
 
+// add adds a victim; the main process stands first.
+func (f *found) add(victim record.Victim, main bool) {
+	if main {
+		f.main = true
+		f.victims = slices.Insert(f.victims, 0, victim)
+		return
+	}
+	f.victims = append(f.victims, victim)
+}
+
 // find looks for the given number of victims.
 func (v *victimFinder) find(number int64) found {
+	defer v.bury()
 	kills, err := v.logged(number)
 	if len(kills) > 0 {
 		return v.fromLog(kills)
@@ -103,15 +110,20 @@ func (v *victimFinder) logged(number int64) ([]kmsg.Kill, error) {
 		return nil, err
 	}
 	var ours []kmsg.Kill
+	anonymous := 0
 	for late := time.Now().Add(logDelay); ; {
 		kills, err := v.reader.Next()
 		for _, kill := range kills {
-			if v.concerns(kill) {
+			switch {
+			case !v.young(kill):
+			case v.concerns(kill):
 				ours = append(ours, kill)
+			case kill.TaskCgroup == "":
+				anonymous++ // rate-limited: it may have been ours, and then there is nothing more to come
 			}
 		}
 		left := time.Until(late)
-		if err != nil || int64(len(ours)) >= number || left <= 0 {
+		if err != nil || int64(len(ours)+anonymous) >= number || left <= 0 {
 			return ours, err
 		}
 		if err := v.reader.Wait(left); err != nil {
@@ -133,9 +145,6 @@ func (v *victimFinder) open() error {
 // concerns reports whether a kill was of a process of the task. Where the log does not say in which group it was,
 // the number decides.
 func (v *victimFinder) concerns(kill kmsg.Kill) bool {
-	if !v.young(kill) {
-		return false
-	}
 	if kill.TaskCgroup != "" {
 		if _, in := kill.In(v.path); in {
 			return true
@@ -146,7 +155,7 @@ func (v *victimFinder) concerns(kill kmsg.Kill) bool {
 	return v.knows(kill)
 }
 
-// knows reports whether the killed process is one that we have seen.
+// knows reports whether the killed process is one of ours that is not quite gone yet, or one that we have seen.
 func (v *victimFinder) knows(kill kmsg.Kill) bool {
 	if v.foreign {
 		return false
@@ -154,8 +163,18 @@ func (v *victimFinder) knows(kill kmsg.Kill) bool {
 	if kill.PID == v.main.PID {
 		return true
 	}
+	if c, err := procstats.FindCgroup(v.host, kill.PID); err == nil && v.own != "" {
+		for _, dir := range append(slices.Collect(maps.Values(c.V1)), c.V2) {
+			if dir == v.own || strings.HasPrefix(dir, v.own+"/") {
+				return true
+			}
+		}
+		return false
+	}
 	s := v.latest()
-	return s != nil && slices.ContainsFunc(s.Processes, func(p procstats.ProcessRow) bool { return p.PID == kill.PID })
+	return s != nil && slices.ContainsFunc(s.Processes, func(p procstats.ProcessRow) bool {
+		return p.PID == kill.PID && p.Command == kill.Command
+	})
 }
 
 // young reports whether a line was logged after the task's start, by the log's own clock: it is not steered as
@@ -177,12 +196,7 @@ func (v *victimFinder) fromLog(kills []kmsg.Kill) found {
 		if v.foreign {
 			v.translate(&victim)
 		}
-		if victim.Namespace == "" && victim.PID == v.main.PID {
-			f.main = true
-			f.victims = slices.Insert(f.victims, 0, victim)
-		} else {
-			f.victims = append(f.victims, victim)
-		}
+		f.add(victim, victim.Namespace == "" && victim.PID == v.main.PID)
 		if scope, path := v.scopeOf(kill); scope != "" {
 			f.scope, f.limitPath = scope, path
 		}
@@ -220,65 +234,88 @@ func (v *victimFinder) scopeOf(kill kmsg.Kill) (scope record.Scope, limitPath st
 // process's numbers in other namespaces are not known any more.
 func (v *victimFinder) translate(victim *record.Victim) {
 	victim.Namespace = "host"
-	var match []procstats.ProcessRow
-	for _, row := range v.vanished() {
-		if row.Command == victim.Command {
-			match = append(match, row)
-		}
-	}
+	killed, gone := v.dead()
+	match := slices.DeleteFunc(append(killed, gone...), func(row procstats.ProcessRow) bool { return row.Command != victim.Command })
 	if len(match) == 1 {
 		victim.PID, victim.Namespace = match[0].PID, ""
 	}
 }
 
-// fromSample takes the processes of the last sample that are gone for the victims, the largest first.
+// fromSample looks through the processes of the last sample: those that are being killed, the largest first, or else
+// the one that is gone. Several that are gone may have ended by themselves.
 func (v *victimFinder) fromSample(number int64) found {
 	const looks = 8
-	gone := v.vanished()
-	for i := 0; i < looks && len(gone) == 0; i++ {
+	killed, gone := v.dead()
+	for i := 0; i < looks && len(killed)+len(gone) == 0; i++ {
 		<-time.After(deathDelay / looks) // nothing tells when the signal has arrived
-		gone = v.vanished()
+		killed, gone = v.dead()
 	}
 	if s := v.latest(); s == nil || len(s.Processes) == 0 {
 		return found{reason: "nothing was sampled while the task ran"}
 	}
-	slices.SortFunc(gone, func(a, b procstats.ProcessRow) int { return cmp.Compare(rss(b), rss(a)) })
-	if int64(len(gone)) > number {
-		gone = gone[:number]
+	// How the main process ended is known for certain later; that it is gone proves nothing.
+	gone = slices.DeleteFunc(gone, func(row procstats.ProcessRow) bool { return row.ProcessID == v.main })
+	if len(killed) == 0 && len(gone) == 1 {
+		killed = gone
 	}
-	f := found{}
-	for _, row := range gone {
+	if len(killed) == 0 {
+		return found{reason: "no process of the last sample is known to have been killed"}
+	}
+	slices.SortFunc(killed, func(a, b procstats.ProcessRow) int { return cmp.Compare(rss(b), rss(a)) })
+	if int64(len(killed)) > number {
+		killed = killed[:number]
+	}
+	var f found
+	for _, row := range killed {
 		victim := record.Victim{PID: row.PID, Command: row.Command, Source: record.FromSample}
 		if bytes, ok := row.Readings.Number(procstats.ProcessRSS); ok {
 			resident := int64(bytes)
 			victim.RSSBytes = &resident
 		}
-		if row.ProcessID == v.main {
-			f.main = true
-			f.victims = slices.Insert(f.victims, 0, victim)
-			continue
-		}
-		f.victims = append(f.victims, victim)
-	}
-	if len(f.victims) == 0 {
-		f.reason = "no process of the last sample is gone"
+		f.add(victim, row.ProcessID == v.main)
 	}
 	return f
 }
 
-// vanished returns the rows of the last sample whose processes are gone or dying.
-func (v *victimFinder) vanished() []procstats.ProcessRow {
+// dead returns the rows of the last sample whose processes are being killed, and those whose processes are gone,
+// without the ones of earlier kills.
+func (v *victimFinder) dead() (killed, gone []procstats.ProcessRow) {
 	s := v.latest()
 	if s == nil {
-		return nil
+		return nil, nil
 	}
-	var gone []procstats.ProcessRow
+	seen := map[procstats.ProcessID]bool{}
 	for _, row := range s.Processes {
-		if !alive(v.host, row.ProcessID) {
+		if v.buried[row.ProcessID] {
+			seen[row.ProcessID] = true
+			continue
+		}
+		switch fateOf(v.host, row.ProcessID) {
+		case killedBySignal:
+			killed = append(killed, row)
+		case vanished:
 			gone = append(gone, row)
+		case lives:
 		}
 	}
-	return gone
+	v.buried = seen
+	return killed, gone
+}
+
+// bury forgets everybody in the last sample who is dead by now: the next kill is not theirs.
+func (v *victimFinder) bury() {
+	s := v.latest()
+	if s == nil {
+		return
+	}
+	if v.buried == nil {
+		v.buried = map[procstats.ProcessID]bool{}
+	}
+	for _, row := range s.Processes {
+		if fateOf(v.host, row.ProcessID) != lives {
+			v.buried[row.ProcessID] = true
+		}
+	}
 }
 
 func rss(row procstats.ProcessRow) float64 {
@@ -293,56 +330,9 @@ func (v *victimFinder) close() error {
 	return v.reader.Close()
 }
 
-// alive reports whether a process runs and is not being killed: a SIGKILL that waits for it counts as its end.
-func alive(host procstats.FS, id procstats.ProcessID) bool {
-	identity, err := procstats.Identify(host, id.PID)
-	if err != nil || identity.Zombie || identity.Start != id.Start {
-		return false
-	}
-	status, err := os.ReadFile(filepath.Join(host.Proc, strconv.Itoa(id.PID), "status"))
-	if err != nil {
-		return false
-	}
-	for line := range bytes.Lines(status) {
-		name, mask, _ := strings.Cut(strings.TrimSpace(string(line)), ":\t")
-		if name != "SigPnd" && name != "ShdPnd" {
-			continue
-		}
-		pending, err := strconv.ParseUint(mask, 16, 64)
-		if err == nil && pending&(1<<(sigkill-1)) != 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // initialPIDNamespace reports whether our PIDs are those that the kernel logs: the first PID namespace has a fixed
 // number, PROC_PID_INIT_INO in include/linux/proc_ns.h.
 func initialPIDNamespace(host procstats.FS) bool {
 	name, err := os.Readlink(filepath.Join(host.Proc, "self", "ns", "pid"))
 	return err == nil && name == "pid:[4026531836]"
-}
-
-// userspaceKillers lists the running programs that are known to send SIGKILL where memory is short.
-func userspaceKillers(host procstats.FS) []string {
-	entries, err := os.ReadDir(host.Proc)
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, entry := range entries {
-		if _, err := strconv.Atoi(entry.Name()); err != nil {
-			continue
-		}
-		comm, err := os.ReadFile(filepath.Join(host.Proc, entry.Name(), "comm"))
-		if errors.Is(err, fs.ErrPermission) || err != nil {
-			continue
-		}
-		name := strings.TrimSpace(string(comm))
-		if slices.Contains([]string{"systemd-oomd", "earlyoom", "nohang", "oomd"}, name) && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }

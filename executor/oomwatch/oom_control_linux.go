@@ -28,14 +28,20 @@ type oomControl struct {
 	// fired counts the events of the task's group and of those above, which are the same as the events above them.
 	descriptors []int
 	fired       []int64
-	// pressure are eventfds that only say that it is time to look.
-	pressure []int
-	nested   *nestedKills
+	// pressure (of the task's group and those below) and rootPressure (of the machine) are eventfds that only say that
+	// it may soon be time to look; -1 for none.
+	pressure, rootPressure int
+	// looks is how many more are due after such an event.
+	looks  int
+	nested *nestedKills
 }
+
+// pressureLooks covers what may lie between the pressure and the kill, with pauses from settlePause to taskPause.
+const pressureLooks = 8
 
 // openOOMControl registers on the task's group and on every one above it that lets us.
 func openOOMControl(g groups) (layout, []*watch, error) {
-	o := &oomControl{nested: newNestedV1(g.own)}
+	o := &oomControl{nested: newNestedV1(g.own), pressure: -1, rootPressure: -1}
 	var err error
 	if o.control, err = openEvents(g.own, "memory.oom_control"); err != nil {
 		return nil, nil, err
@@ -50,16 +56,16 @@ func openOOMControl(g groups) (layout, []*watch, error) {
 			break // nothing is known of this one and those above
 		}
 		o.descriptors = append(o.descriptors, fd)
-		watches = append(watches, newWatch(fd, unix.EPOLLIN, taskPause))
+		watches = append(watches, newWatch(fd, unix.EPOLLIN, firstPause)) // it fires for OOM only
 	}
 	o.fired = make([]int64, len(o.descriptors))
 	if fd, err := register(g.own, "memory.pressure_level", "critical,hierarchy"); err == nil {
-		o.pressure = append(o.pressure, fd)
+		o.pressure = fd
 		watches = append(watches, newWatch(fd, unix.EPOLLIN, taskPause))
 	}
 	if g.root && len(g.above) > 0 {
 		if fd, err := register(g.above[len(g.above)-1], "memory.pressure_level", "critical,local"); err == nil {
-			o.pressure = append(o.pressure, fd)
+			o.rootPressure = fd
 			watches = append(watches, newWatch(fd, unix.EPOLLIN, taskPause))
 		}
 	}
@@ -90,8 +96,10 @@ func (o *oomControl) look() (record.OOMCounters, bool, error) {
 	for i, fd := range o.descriptors {
 		o.fired[i] += drain(fd)
 	}
-	for _, fd := range o.pressure {
-		drain(fd)
+	o.looks = max(0, o.looks-1)
+	pressed := drain(o.pressure) > 0
+	if drain(o.rootPressure) > 0 {
+		o.looks = pressureLooks
 	}
 	values, err := o.control.read("oom_kill", "under_oom")
 	if err != nil {
@@ -99,9 +107,12 @@ func (o *oomControl) look() (record.OOMCounters, bool, error) {
 	}
 	own, above := limitHits(o.fired)
 	o.nested.look(o.fired[0])
+	if pressed && len(o.nested.seen) > 0 {
+		o.looks = pressureLooks
+	}
 	return record.OOMCounters{
 		Read: true, Kills: values[0] + o.nested.kills, Own: own, Above: above, Below: o.nested.atLimit,
-	}, values[1] > 0, nil
+	}, values[1] > 0 || o.looks > 0, nil
 }
 
 // limitHits turns the events of each group, which those above it are part of, into those of its own limit.
@@ -116,8 +127,11 @@ func limitHits(fired []int64) (own int64, above []int64) {
 	return hits[0], hits[1:]
 }
 
-// drain reads how often an eventfd was written to since the last time.
+// drain reads how often an eventfd was written to since the last time; 0 where there is none.
 func drain(fd int) int64 {
+	if fd < 0 {
+		return 0
+	}
 	var buffer [8]byte
 	if n, err := unix.Read(fd, buffer[:]); err != nil || n != len(buffer) {
 		return 0
@@ -128,8 +142,10 @@ func drain(fd int) int64 {
 // close implements layout. The kernel forgets an event with its eventfd.
 func (o *oomControl) close() error {
 	errs := []error{o.control.close()}
-	for _, fd := range append(o.descriptors, o.pressure...) {
-		errs = append(errs, unix.Close(fd))
+	for _, fd := range append(o.descriptors, o.pressure, o.rootPressure) {
+		if fd >= 0 {
+			errs = append(errs, unix.Close(fd))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -31,11 +31,13 @@ const (
 	// hitSpan is how long after a limit was hit a kill is held to be its doing: the kernel writes to its log in
 	// between, which takes seconds on a slow console.
 	hitSpan = 5 * time.Second
-	// costShare bounds the time spent in looking: the pause is at least this many times as long as the look took.
+	// costShare bounds the time spent in looking: the pause is this many times as long as the look took, but at most
+	// costPause, because a look can be long for others' sake.
 	costShare = 50
+	costPause = 200 * time.Millisecond
 )
 
-// Watcher watches one task. Only Run and Look read anything.
+// Watcher watches one task. Only Run and Look read anything; Look is for before Run and for after it.
 type Watcher struct {
 	groups groups
 	layout layout
@@ -44,12 +46,16 @@ type Watcher struct {
 	poll    *os.File
 	watches []*watch
 
-	mu sync.Mutex // guards following, and the layout
-	// last is what the last look found, and base what the next kill is judged against.
-	last, base record.OOMCounters
-	hitAt      time.Time // when a limit was last seen to be hit without a kill
+	// base is what the next kill is judged against, and hitAt when a limit was last seen to be hit without a kill.
+	base  record.OOMCounters
+	hitAt time.Time
+	// cost is how long the last look took.
+	cost time.Duration
 	// settling is the pause before the next look while a kill is under way; 0 where none is.
 	settling time.Duration
+
+	mu   sync.Mutex // guards last
+	last record.OOMCounters
 }
 
 // layout reads the counters of one version of cgroups.
@@ -75,14 +81,14 @@ func newWatch(fd int, events uint32, longest time.Duration) *watch {
 	return &watch{fd: fd, events: events, longest: longest, pause: firstPause}
 }
 
-// fired notes an event and sets when to listen again.
-func (w *watch) fired(now time.Time) {
+// fired notes an event, and what it cost to look, and sets when to listen again.
+func (w *watch) fired(now time.Time, cost time.Duration) {
 	if now.Sub(w.armed) < 2*w.pause {
 		w.pause = min(2*w.pause, w.longest)
 	} else {
 		w.pause = firstPause
 	}
-	w.armNext = now.Add(w.pause)
+	w.armNext = now.Add(max(w.pause, min(costShare*cost, costPause)))
 }
 
 // groups are the folders that matter for a task's memory, and what is visible of them.
@@ -211,12 +217,14 @@ func (w *Watcher) Run(ctx context.Context, notice func(before, after record.OOMC
 		if err != nil {
 			return fmt.Errorf("wait for memory events: %w", err)
 		}
-		began := time.Now()
-		for _, event := range fired {
-			w.watches[event.Fd].fired(began)
+		if len(fired) > 0 || w.settling > 0 {
+			began := time.Now()
+			w.Look(notice)
+			for _, event := range fired {
+				w.watches[event.Fd].fired(began, w.cost)
+			}
 		}
-		w.Look(notice)
-		if err := w.arm(time.Now(), time.Since(began)); err != nil {
+		if err := w.arm(time.Now()); err != nil {
 			return fmt.Errorf("wait for memory events: %w", err)
 		}
 	}
@@ -254,8 +262,6 @@ func (w *Watcher) next() time.Time {
 			next = each.armNext
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.settling > 0 {
 		if soon := time.Now().Add(w.settling); next.IsZero() || soon.Before(next) {
 			next = soon
@@ -264,16 +270,10 @@ func (w *Watcher) next() time.Time {
 	return next
 }
 
-// arm listens again to descriptors whose pause is over. A look that took long makes the pauses longer.
-func (w *Watcher) arm(now time.Time, cost time.Duration) error {
+// arm listens again to descriptors whose pause is over; one that has fired meanwhile does so at once.
+func (w *Watcher) arm(now time.Time) error {
 	for i, each := range w.watches {
-		if each.armNext.IsZero() {
-			continue
-		}
-		if after := each.armNext.Add(-each.pause).Add(costShare * cost); after.After(each.armNext) && each.armNext.After(now) {
-			each.armNext = after
-		}
-		if each.armNext.After(now) {
+		if each.armNext.IsZero() || each.armNext.After(now) {
 			continue
 		}
 		event := unix.EpollEvent{Events: each.events | unix.EPOLLONESHOT, Fd: int32(i)}
@@ -299,20 +299,19 @@ func (w *Watcher) Look(notice func(before, after record.OOMCounters)) {
 // step reads the counters. before are those against which a rise of the kills is to be judged: the kernel counts at
 // the limit before it counts the kill, and a look may fall between the two.
 func (w *Watcher) step() (before, after record.OOMCounters, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := time.Now()
+	now, last := time.Now(), w.Counters()
 	if now.Sub(w.hitAt) > hitSpan {
-		w.base = w.last
+		w.base = last
 	}
 	before = w.base
 	after, underway, err := w.layout.look()
+	w.cost = time.Since(now)
 	if err != nil {
 		// The group was removed, or may not be read any more: what was counted stays.
 		w.settling = 0
 		return before, before, false
 	}
-	if hits(after) != hits(w.last) {
+	if hits(after) != hits(last) {
 		w.hitAt = now
 	}
 	killed := after.Kills > before.Kills
@@ -328,7 +327,9 @@ func (w *Watcher) step() (before, after record.OOMCounters, ok bool) {
 		after.Grouped = w.grouped()
 		w.base, w.hitAt = after, time.Time{}
 	}
+	w.mu.Lock()
 	w.last = after
+	w.mu.Unlock()
 	return before, after, true
 }
 

@@ -293,15 +293,24 @@ func TestPause(t *testing.T) {
 	w := newWatch(0, 0, 40*time.Millisecond)
 	now := time.Now()
 	for i, want := range []time.Duration{10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond, 40 * time.Millisecond} {
-		w.fired(now.Add(time.Millisecond))
+		w.fired(now.Add(time.Millisecond), 0)
 		if w.pause != want {
 			t.Errorf("event %d: pause %s, want %s", i+1, w.pause, want)
 		}
 		now = w.armNext
 		w.armed = now
 	}
-	w.fired(now.Add(time.Second))
+	w.fired(now.Add(time.Second), 0)
 	if w.pause != firstPause {
 		t.Errorf("after a quiet second: pause %s, want %s", w.pause, firstPause)
+	}
+	for cost, want := range map[time.Duration]time.Duration{
+		time.Microsecond: firstPause, time.Millisecond: 50 * time.Millisecond, time.Second: costPause,
+	} {
+		w.armed = now.Add(-time.Hour)
+		w.fired(now, cost)
+		if got := w.armNext.Sub(now); got != want {
+			t.Errorf("after a look of %s: pause %s, want %s", cost, got, want)
+		}
 	}
 }
