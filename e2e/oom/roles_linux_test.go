@@ -4,17 +4,21 @@
 package oom
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -23,12 +27,16 @@ import (
 
 // What the test binary does instead of testing: its first argument is the role, the others are the role's.
 const (
-	roleEat     = "play-eat"     // touch this many bytes and exit
-	roleHold    = "play-hold"    // touch this many bytes, say ready and sleep
-	roleParent  = "play-parent"  // have this many children, each in turn, eat this many bytes; exit with this code
+	roleEat  = "play-eat"  // touch this many bytes and exit
+	roleHold = "play-hold" // touch this many bytes, say ready and sleep
+	// Have this many children, each in turn, eat this many bytes; exit with this code. With one argument more, say ready
+	// and wait for a line before the first and after the last, and pause between them.
+	roleParent  = "play-parent"
+	roleSleep   = "play-sleep"   // sleep for this long
 	roleNested  = "play-nested"  // the same with one child, in a nested group with this limit
 	roleEnter   = "play-enter"   // enter a cgroup and eat
-	roleBusy    = "play-busy"    // use a CPU on this many threads for this long, and write run delays to a file
+	roleBusy    = "play-busy"    // use the CPUs with this many processes for this long
+	roleAlone   = "play-alone"   // use CPU 0 with one thread for this long, and write to a file what the scheduler says
 	roleRead    = "play-read"    // read this file again and again for this long
 	roleWander  = "play-wander"  // leave the own cgroup, remove it, say ready and sleep
 	roleUnshare = "play-unshare" // run a command below a cgroup namespace that hides everything above
@@ -58,12 +66,7 @@ func playRole(role string, args []string) (code int, err error) {
 		fmt.Println("ready")
 		return 0, unix.Pause()
 	case roleParent:
-		for range integer(args[0]) {
-			if err := child("", args[1]); err != nil {
-				return 0, err
-			}
-		}
-		return integer(args[2]), nil
+		return parent(integer(args[0]), args[1], args[2], len(args) > 3)
 	case roleNested:
 		return integer(args[2]), nested(args[0], args[1])
 	case roleEnter:
@@ -71,8 +74,14 @@ func playRole(role string, args []string) (code int, err error) {
 			return 0, err
 		}
 		return 0, eat(integer(args[1]))
+	case roleSleep:
+		d, err := time.ParseDuration(args[0])
+		<-time.After(d)
+		return 0, err
 	case roleBusy:
-		return 0, busy(integer(args[0]), args[1], args[2])
+		return 0, busy(args[0], args[1])
+	case roleAlone:
+		return 0, alone(args[0], args[1])
 	case roleRead:
 		return 0, readAgain(args[0], args[1])
 	case roleWander:
@@ -91,8 +100,12 @@ func integer(text string) int {
 	return n
 }
 
-// eat touches memory piece by piece: one large mapping may be refused at once.
+// eat touches memory piece by piece: one large mapping may be refused at once. It offers itself to the OOM killer, so
+// that nobody else is chosen while the memory of one that was killed before is still given back.
 func eat(bytes int) error {
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0); err != nil {
+		return err
+	}
 	const piece = 1 << 20
 	for total := 0; total < bytes; total += piece {
 		memory, err := unix.Mmap(-1, 0, piece, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
@@ -104,6 +117,33 @@ func eat(bytes int) error {
 		}
 	}
 	return nil
+}
+
+// pause is how much time lies between two kills: the kernel says only ten times in five seconds in which group.
+const pause = 600 * time.Millisecond
+
+func parent(children int, bytes, code string, waits bool) (int, error) {
+	lines := bufio.NewReader(os.Stdin)
+	if waits {
+		fmt.Println("ready")
+		if _, err := lines.ReadString('\n'); err != nil {
+			return 0, err
+		}
+	}
+	for range children {
+		if err := child("", bytes); err != nil {
+			return 0, err
+		}
+		if waits {
+			<-time.After(pause)
+		}
+	}
+	if waits {
+		if _, err := lines.ReadString('\n'); err != nil {
+			return 0, err
+		}
+	}
+	return integer(code), nil
 }
 
 // child has a child eat in a cgroup, or in ours, and expects it to be killed.
@@ -147,40 +187,81 @@ func nested(limit, bytes string) error {
 	return child(dir, bytes)
 }
 
-// busy spins on threads and adds up what the scheduler made them wait, /proc/PID/task/TID/schedstat.
-func busy(threads int, duration, report string) error {
+// busy has processes spin, and waits for them.
+func busy(processes, duration string) error {
 	d, err := time.ParseDuration(duration)
 	if err != nil {
 		return err
 	}
-	runtime.GOMAXPROCS(threads)
-	var wait sync.WaitGroup
-	end := time.Now().Add(d)
-	for range threads {
-		wait.Go(func() {
-			for n := 0; n%1000 != 0 || time.Now().Before(end); n++ {
-			}
-		})
-	}
-	wait.Wait()
-	if report == "" {
-		return nil
-	}
-	files, err := filepath.Glob("/proc/self/task/*/schedstat")
-	if err != nil {
-		return err
-	}
-	var run, delay int64
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	var pids []int
+	for range integer(processes) {
+		pid, err := spin(d)
 		if err != nil {
 			return err
 		}
-		f := strings.Fields(string(text))
-		run += int64(integer(f[0]))
-		delay += int64(integer(f[1]))
+		pids = append(pids, pid)
 	}
-	return os.WriteFile(report, fmt.Appendf(nil, "%d %d\n", run, delay), 0o644)
+	for _, pid := range pids {
+		if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alone spins on CPU 0 and writes /proc/PID/schedstat of the end: nanoseconds on the CPU, and waiting for it.
+func alone(duration, report string) error {
+	d, err := time.ParseDuration(duration)
+	if err != nil {
+		return err
+	}
+	runtime.LockOSThread()
+	var first unix.CPUSet
+	first.Set(0)
+	if err := unix.SchedSetaffinity(0, &first); err != nil {
+		return err
+	}
+	pid, err := spin(d)
+	if err != nil {
+		return err
+	}
+	// A process that has ended keeps its numbers until it is waited for.
+	if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+	if err != nil {
+		return err
+	}
+	if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
+		return err
+	}
+	return os.WriteFile(report, text, 0o644)
+}
+
+// spin forks a process that does nothing but use a CPU. It has a single thread: the Go runtime's own would wait for
+// the CPU too, and nothing of the runtime may be used in it.
+func spin(d time.Duration) (pid int, err error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return 0, err
+	}
+	end := now.Nano() + int64(d)
+	child, _, errno := syscall.RawSyscall(syscall.SYS_FORK, 0, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	if child != 0 {
+		return int(child), nil
+	}
+	for {
+		for range 1 << 16 {
+		}
+		syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&now)), 0)
+		if now.Sec*1e9+now.Nsec >= end {
+			syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+	}
 }
 
 // readAgain reads a file from its beginning to its end, over and over.
@@ -195,6 +276,7 @@ func readAgain(file, duration string) error {
 	}
 	defer f.Close()
 	buffer := make([]byte, 256<<10)
+	fmt.Println("ready")
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		if _, err := f.Read(buffer); errors.Is(err, io.EOF) {
 			_, err = f.Seek(0, io.SeekStart)
@@ -215,11 +297,10 @@ func wander() error {
 		return err
 	}
 	dirs := map[string]bool{}
-	for _, dir := range here.V1 {
-		dirs[dir] = true
-	}
-	if here.V2 != "" {
-		dirs[here.V2] = true
+	for _, dir := range append(slices.Collect(maps.Values(here.V1)), here.V2) {
+		if strings.HasPrefix(filepath.Base(dir), "tacho-") {
+			dirs[dir] = true
+		}
 	}
 	root := "/sys/fs/cgroup"
 	for dir := range dirs {
@@ -233,10 +314,21 @@ func wander() error {
 		}
 	}
 	for dir := range dirs {
-		if err := os.Remove(dir); err != nil {
+		if err := removeSoon(dir); err != nil {
 			return err
 		}
 	}
 	fmt.Println("ready")
 	return unix.Pause()
+}
+
+// removeSoon removes a group as soon as whoever was in it is quite gone.
+func removeSoon(dir string) (err error) {
+	for range 200 {
+		if err = os.Remove(dir); !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	return err
 }

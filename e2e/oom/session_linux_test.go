@@ -15,6 +15,7 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/wire"
 )
 
 // startRole starts tacho with a role that says ready, waits until it does and returns the record of the running task.
@@ -34,10 +35,22 @@ func startRole(t *testing.T, place *rig.Place, cmd *exec.Cmd) *record.Record {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		defer func() {
+			if t.Failed() && stderr.Len() > 0 {
+				t.Logf("stderr: %s", &stderr)
+			}
+		}()
 		if cmd.ProcessState == nil {
 			// It has ended by itself where the test went well.
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
+			for late := time.After(deadline); len(place.Strays()) > 0; {
+				select {
+				case <-late:
+					return
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
 		}
 	})
 	if err := reader.SetReadDeadline(time.Now().Add(deadline)); err != nil {
@@ -79,25 +92,25 @@ func closed(t *testing.T, place *rig.Place, cmd *exec.Cmd) *record.Record {
 // visit connects to the executor of a running task.
 func visit(t *testing.T, place *rig.Place) *client.Client {
 	t.Helper()
-	addresses, err := client.List(client.DefaultRuntimeDir())
-	if err != nil {
-		t.Log(err) // of others
-	}
-	for _, address := range addresses {
-		if filepath.Dir(address.RecordDir) != place.Out {
-			continue
-		}
-		c, err := client.Visit(t.Context(), *address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := c.Close(); err != nil {
-				t.Error(err)
+	var found *wire.Address
+	rig.Eventually(t, deadline, "an executor keeps a record here", func() bool {
+		// What is wrong with other executors is none of our business.
+		addresses, _ := client.List(client.DefaultRuntimeDir())
+		for _, address := range addresses {
+			if filepath.Dir(address.RecordDir) == place.Out {
+				found = address
 			}
-		})
-		return c
+		}
+		return found != nil
+	})
+	c, err := client.Visit(t.Context(), *found)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no executor keeps a record here")
-	return nil
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
 }

@@ -1,0 +1,233 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package oom
+
+import (
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// number returns a measurement of a record; the test is skipped where this system does not have it.
+func number(t *testing.T, r *record.Record, id procstats.ID) float64 {
+	t.Helper()
+	value, ok := r.Measurements[id.String()].(float64)
+	if !ok {
+		t.Skipf("no %s here: %s", id, r.Absent[id.String()])
+	}
+	return value
+}
+
+// TestStallWords has tasks wait for one thing each.
+func TestStallWords(t *testing.T) {
+	tests := []struct {
+		name  string
+		flags []string
+		role  []string
+		v2    bool
+		want  record.Stall
+	}{
+		// A quota that holds also where others want the CPUs.
+		{"a twentieth of a core by quota", []string{"--cpu", "0.05"}, []string{roleBusy, "1", "3s"}, false, record.CPUThrottled},
+		{"above memory.high", []string{"--memory-high", "16M"}, []string{roleEat, text(40 * mib)}, true, record.MemoryThrashing},
+		{"sleeps", nil, []string{roleSleep, "2s"}, false, record.Idle},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			parent := needMemory(t)
+			if test.v2 && !versionTwo() {
+				t.Skip("memory.high is version 2's")
+			}
+			r := run(t, parent, test.flags, test.role...)
+			t.Logf("%q: in %v s cpu %v, throttled %v, waited for cpu %v, memory %v, io %v", r.Diagnosis.Stall, *r.WallSeconds,
+				r.Measurements[procstats.CgroupCPUUsage.String()], r.Measurements[procstats.CgroupCPUThrottled.String()],
+				r.Measurements[procstats.PSICPUSome.String()], r.Measurements[procstats.PSIMemorySome.String()],
+				r.Measurements[procstats.PSIIOSome.String()])
+			if test.want != record.CPUThrottled {
+				number(t, r, procstats.PSICPUSome)
+			}
+			if r.Diagnosis.Stall != test.want {
+				t.Errorf("%q, want %q", r.Diagnosis.Stall, test.want)
+			}
+		})
+	}
+}
+
+// TestStarved puts two busy processes onto one CPU, each in a cgroup of its own, and holds the pressure of each
+// against what the scheduler says that the process has waited.
+func TestStarved(t *testing.T) {
+	const tolerance = 0.05
+	records := make([]*record.Record, 2)
+	waits := make([]float64, 2)
+	parent := needMemory(t)
+	var both sync.WaitGroup
+	for i := range records {
+		place := rig.NewPlace(t, rig.Self())
+		cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--live", "never", "--", self(t), roleAlone, "5s", place.Path("schedstat"))
+		both.Go(func() {
+			out := rig.Capture(t, cmd)
+			if out.Code != 0 {
+				t.Errorf("exit code %d: %s", out.Code, out.Stderr)
+				return
+			}
+			records[i] = place.TheRun(t).Record
+			text, err := os.ReadFile(place.Path("schedstat"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			waits[i] = float64(integer(strings.Fields(string(text))[1])) / 1e9
+		})
+	}
+	both.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	for i, r := range records {
+		some := number(t, r, procstats.PSICPUSome)
+		t.Logf("waited %.3f s of %.3f s by schedstat, %.3f s by pressure (%+.1f %%); %s", waits[i], *r.WallSeconds, some,
+			100*(some/waits[i]-1), r.Diagnosis.Stall)
+		if math.Abs(some/waits[i]-1) > tolerance {
+			t.Errorf("pressure %.3f s, want %.3f s and at most %.0f %% off", some, waits[i], 100*tolerance)
+		}
+		if r.Diagnosis.Stall != record.CPUStarved {
+			t.Errorf("%q, want %q", r.Diagnosis.Stall, record.CPUStarved)
+		}
+	}
+}
+
+// TestSamplingGoesOn has tasks take everything there is for 20 seconds, and holds that they are sampled all the same:
+// no sample is missed, and hardly any is late.
+func TestSamplingGoesOn(t *testing.T) {
+	const interval = 100 * time.Millisecond
+	span := 20 * time.Second
+	if testing.Short() || os.Getenv("TACHO_GUEST") != "" {
+		span = 5 * time.Second
+	}
+	const limit = 24 * mib
+	tests := []struct {
+		name  string
+		flags []string
+		role  func(place *rig.Place) []string
+	}{
+		{"four busy processes a CPU", nil, func(*rig.Place) []string {
+			return []string{roleBusy, text(4 * runtime.NumCPU()), span.String()}
+		}},
+		{"at its limit", []string{"--memory", text(limit)}, func(place *rig.Place) []string {
+			return []string{roleRead, bigFile(t, place, 4*limit), span.String()}
+		}},
+		{"over its limit again and again", []string{"--memory", limitFlag}, func(*rig.Place) []string {
+			return []string{roleParent, text(int(span / time.Second * 4)), text(limitBytes * 5 / 4), "0"}
+		}},
+		{"four busy processes a CPU, no cgroup", []string{"--cgroup", "none"}, func(*rig.Place) []string {
+			return []string{roleBusy, text(4 * runtime.NumCPU()), span.String()}
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			parent := needMemory(t)
+			place := rig.NewPlace(t, rig.Self())
+			args := []string{"--cgroup-parent", parent.Path, "--interval", interval.String(), "--report-interval", interval.String(), "--live", "never"}
+			if slices.Contains(test.flags, "--cgroup") {
+				args = args[2:]
+			}
+			args = append(append(append(args, test.flags...), "--", self(t)), test.role(place)...)
+			out := rig.Capture(t, place.Run(t.Context(), args...))
+			if out.Code != 0 {
+				t.Fatalf("exit code %d: %s", out.Code, out.Stderr)
+			}
+			entry := place.TheRun(t)
+			checkIntervals(t, rig.Reports(t, entry), interval, entry.Record)
+		})
+	}
+}
+
+// checkIntervals holds the times between samples against the interval; the first and the last are those of the task's
+// own start and end.
+func checkIntervals(t *testing.T, reports []*record.Usage, interval time.Duration, r *record.Record) {
+	t.Helper()
+	if len(reports) < 10 {
+		t.Fatalf("%d reports", len(reports))
+	}
+	var off []float64
+	missed := 0
+	for _, report := range reports[1 : len(reports)-1] {
+		between := report.ToMono - report.FromMono
+		off = append(off, math.Abs(between/interval.Seconds()-1))
+		if between > 1.5*interval.Seconds() {
+			missed++
+		}
+	}
+	slices.Sort(off)
+	p99 := off[len(off)*99/100]
+	t.Logf("%d samples in %.1f s: interval off by %.1f %% (median), %.1f %% (p99), %.1f %% at most; %d missed; %s",
+		len(reports), *r.WallSeconds, 100*off[len(off)/2], 100*p99, 100*off[len(off)-1], missed, r.Diagnosis.Stall)
+	// Wall-clock times are the emulator's in a guest.
+	if (p99 > 0.20 || missed > 0) && os.Getenv("TACHO_GUEST") == "" {
+		t.Error("the task delays its samples")
+	}
+}
+
+// TestCgroupRemoved has somebody take the task's processes out of its cgroup and remove it while it runs: what was
+// read there is absent from then on, with the reason and the time, and what is read elsewhere goes on.
+func TestCgroupRemoved(t *testing.T) {
+	parent := needMemory(t)
+	place := rig.NewPlace(t, rig.Self())
+	began := time.Now()
+	cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--interval", "50ms", "--live", "never", "--", self(t), roleWander)
+	startRole(t, place, cmd)
+	c := visit(t, place)
+	var cpu, rss procstats.Reading
+	rig.Eventually(t, deadline, "the cgroup is seen to be gone", func() bool {
+		s, err := c.Sample(t.Context(), 0, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cpu, _ = s.Task.Get(procstats.CgroupCPUUsage)
+		rss, _ = s.Task.Get(procstats.TreeRSS)
+		return !cpu.Present()
+	})
+	removed(t, cpu.Reason(), began)
+	if bytes, ok := rss.Number(); !ok || bytes <= 0 {
+		t.Errorf("resident memory %v (%s), want it to be read on", bytes, rss.Reason())
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	r := closed(t, place, cmd)
+	removed(t, r.Absent[procstats.CgroupCPUUsage.String()], began)
+	if h := r.Headline[procstats.HeadlineCPU.String()]; h.Value == nil || h.Source == procstats.CgroupCPUUsage.String() {
+		t.Errorf("CPU time %+v, want it from elsewhere", h)
+	}
+	if r.Diagnosis.Verdict != record.Signaled {
+		t.Errorf("verdict %s", r.Diagnosis.Verdict)
+	}
+}
+
+// removed checks a reason for the cgroup's name and the time.
+func removed(t *testing.T, reason string, after time.Time) {
+	t.Helper()
+	t.Logf("reason: %q", reason)
+	if !strings.Contains(reason, "removed") {
+		t.Errorf("reason %q, want it to say that the cgroup was removed", reason)
+	}
+	for field := range strings.FieldsSeq(reason) {
+		if at, err := time.Parse(time.RFC3339, field); err == nil {
+			if at.Before(after.Truncate(time.Second)) || at.After(time.Now()) {
+				t.Errorf("time %s, want one since %s", at, after)
+			}
+			return
+		}
+	}
+	t.Errorf("reason %q, want it to say when", reason)
+}
