@@ -99,7 +99,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		case !wanted.want(&e) || !inNamespace(r, e.Namespace) && e.Namespace != "":
 			continue
 		default:
-			if text, err = json.Marshal(map[string]any{"Index": e.Index, "Events": []eventJSON{newEventJSON(&e, Trusted(r.Context()))}}); err != nil {
+			if text, err = json.Marshal(map[string]any{"Index": e.Index, "Events": []eventJSON{s.newEventJSON(&e, Trusted(r.Context()))}}); err != nil {
 				s.log.Error("event has no JSON", "error", err)
 				return
 			}
@@ -116,13 +116,18 @@ func nextEvent(ctx context.Context, s *feed.Subscription, wait time.Duration) (f
 	return s.Next(ctx)
 }
 
-func newEventJSON(e *feed.Event, trusted bool) eventJSON {
+func (s *Server) newEventJSON(e *feed.Event, trusted bool) eventJSON {
 	shown := eventJSON{
 		Topic: e.Topic, Type: e.Type, Key: e.Key, Namespace: e.Namespace, FilterKeys: e.FilterKeys, Index: e.Index,
 		Payload: map[string]any{"Tacho": map[string]any{"Time": e.Time, "Task": e.Task}},
 	}
 	if shown.FilterKeys == nil {
 		shown.FilterKeys = []string{}
+	}
+	if e.Topic == feed.TopicJob {
+		if j, err := s.agent.Job(e.Key); err == nil { // as it is now; the feed does not keep what it was
+			shown.Payload["Job"] = newJobJSON(&j, trusted)
+		}
 	}
 	if e.Allocation != nil {
 		shown.Payload["Allocation"] = newAllocationJSON(e.Allocation, trusted)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/node"
@@ -50,6 +52,8 @@ type fakeAgent struct {
 	err        error
 	port       int
 	exec       *fakeExec
+	// folder has real log files, where it is set.
+	folder folder.Allocation
 }
 
 func newFake() *fakeAgent {
@@ -182,17 +186,22 @@ func (f *fakeAgent) Validate(_ context.Context, source job.Source) (*job.Job, er
 			Subject: &hcl.Range{Filename: source.Filename, Start: hcl.Pos{Line: 3, Column: 5}},
 		}}
 	}
-	return f.jobs[1].Job, nil
+	return f.jobs[len(f.jobs)-1].Job, nil
 }
 
 func (f *fakeAgent) RunJob(ctx context.Context, source job.Source) (agent.JobStatus, bool, error) {
 	if _, err := f.Validate(ctx, source); err != nil {
 		return agent.JobStatus{}, false, err
 	}
-	return f.jobs[1], true, f.note("run %s %v", source.Filename, source.Variables)
+	return f.jobs[len(f.jobs)-1], true, f.note("run %s %v", source.Filename, source.Variables)
 }
 
-func (f *fakeAgent) StopJob(id string, purge bool) error { return f.note("stop job %s %v", id, purge) }
+func (f *fakeAgent) StopJob(id string, purge bool) error {
+	if purge {
+		f.jobs = slices.DeleteFunc(slices.Clone(f.jobs), func(j agent.JobStatus) bool { return j.Job.ID == id })
+	}
+	return f.note("stop job %s %v", id, purge)
+}
 
 func (f *fakeAgent) Allocations() []*allocation.Allocation { return f.allocs }
 
@@ -266,6 +275,9 @@ func (f *fakeAgent) Publishing() (on bool, reason string) {
 }
 
 func (f *fakeAgent) LogFiles(_, task, stream string) ([]string, error) {
+	if f.folder != "" {
+		return f.folder.LogFiles(task, stream)
+	}
 	return []string{"/alloc/logs/" + task + "." + stream + ".0"}, nil
 }
 
@@ -279,6 +291,9 @@ type logReader struct {
 func (f *fakeAgent) OpenLog(_, task, stream string) (io.ReadSeekCloser, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.folder != "" {
+		return f.folder.OpenLog(task, stream)
+	}
 	if _, ok := f.logs[task+"."+stream]; !ok {
 		return nil, fs.ErrNotExist
 	}

@@ -171,7 +171,7 @@ func (t *tail) open(skip int) error {
 // sizeOfFiles sums the sizes of files that nobody writes to any more.
 func sizeOfFiles(files []string) (size int64, err error) {
 	for _, name := range files {
-		info, err := os.Stat(name)
+		info, err := os.Lstat(name) // the task owns the folder: links are not followed
 		if err != nil {
 			return 0, fmt.Errorf("read logs: %w", err)
 		}

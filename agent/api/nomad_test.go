@@ -72,6 +72,7 @@ func TestNomadCommandLine(t *testing.T) {
 		{"operator metrics", "", []string{"tacho_agent_cpu_seconds_total"}},
 		{"operator api /v1/regions", "", []string{"global"}},
 		{"system gc", testToken, nil},
+		{"job stop -purge -yes nightly", testToken, nil},
 	}
 	for _, tt := range tests {
 		t.Run(strings.ReplaceAll(tt.args, " ", "_"), func(t *testing.T) {

@@ -238,7 +238,7 @@ func TestLocalIsTrusted(t *testing.T) {
 	f := newFake()
 	h := newTestServer(f).Handler(true)
 	for _, request := range [][3]string{
-		{"DELETE", "/v1/job/web?purge=true", ""},
+		{"DELETE", "/v1/job/nightly?purge=true", ""},
 		{"PUT", "/v1/allocation/" + webID + "/stop", ""},
 		{"PUT", "/v1/client/allocation/" + webID + "/restart", `{"TaskName":"web"}`},
 		{"PUT", "/v1/client/allocation/" + webID + "/signal", `{"Signal":"SIGHUP"}`},
@@ -251,7 +251,7 @@ func TestLocalIsTrusted(t *testing.T) {
 		}
 	}
 	want := []string{
-		"stop job web true", "stop " + webID, "restart " + webID + " web", "signal " + webID + "  SIGHUP", "run a.hcl map[a:b]", "gc",
+		"stop job nightly true", "stop " + webID, "restart " + webID + " web", "signal " + webID + "  SIGHUP", "run a.hcl map[a:b]", "gc",
 	}
 	if diff := cmp.Diff(want, f.called()); diff != "" {
 		t.Error(diff)

@@ -8,9 +8,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/hook"
 )
@@ -199,6 +203,50 @@ func TestLogsBeginAtOnce(t *testing.T) {
 	if resp.status != http.StatusOK || resp.header.Get("Content-Type") != "application/json" {
 		t.Errorf("%d, %v", resp.status, resp.header)
 	}
+}
+
+// TestLogsOverRotation follows real files, of which the first is followed by others and removed.
+func TestLogsOverRotation(t *testing.T) {
+	f := newFake()
+	f.folder = folder.In(t.TempDir(), webID)
+	file := func(n int) string { return filepath.Join(f.folder.Logs(), fmt.Sprintf("web.stdout.%d", n)) }
+	add := func(n int, text string) {
+		t.Helper()
+		out, err := os.OpenFile(file(n), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err == nil {
+			_, err = out.WriteString(text)
+		}
+		if err = errors.Join(err, out.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(f.folder.Logs(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := newTestServer(f)
+	s.poll = time.Millisecond
+	url, _ := serve(t, s)
+	add(0, "a")
+	add(1, "b")
+	lines := bufio.NewReader(open(t.Context(), t, url+"/v1/client/fs/logs/"+webID+"?type=stdout&follow=true&plain=true").body)
+	expect := func(want string) {
+		t.Helper()
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(lines, got); err != nil || string(got) != want {
+			t.Fatalf("%q, want %q, %v", got, want, err)
+		}
+	}
+	expect("ab")
+	add(1, "c")
+	add(2, "d")
+	add(3, "e")
+	expect("cde")
+	if err := os.Remove(file(0)); err != nil {
+		t.Fatal(err)
+	}
+	add(3, "f")
+	add(4, "g")
+	expect("fg")
 }
 
 // TestShutdownEndsStreams holds that a server with open streams goes down at once.
