@@ -53,7 +53,9 @@ func openServices(a *agent.Agent, c config.Config, log hclog.Logger) (*services,
 	collector := metrics.New(a, a)
 	s := &services{
 		log: log.Named("http"), statsd: metrics.NewStatsd(collector),
-		page: page.New(a, page.Options{Logger: log.Named("page"), Token: token, Interval: c.Telemetry.CollectionInterval}),
+		page: page.New(a, page.Options{
+			Logger: log.Named("page"), Token: token, Interval: c.Telemetry.CollectionInterval, HistorySpan: c.History.Span,
+		}),
 	}
 	trusted, others := s.page.Handler(true), s.page.Handler(false)
 	served := api.New(a, api.Options{

@@ -6,7 +6,6 @@ package page
 import (
 	"math"
 	"strconv"
-	"time"
 )
 
 // scale is what a chart's values are.
@@ -107,37 +106,4 @@ func clean(v float64) float64 {
 		return v
 	}
 	return rounded
-}
-
-// span is how much time a page's charts show.
-type span struct {
-	Word  string
-	Label string
-	Ticks int
-	size  time.Duration
-	On    bool
-}
-
-// spans are those that can be chosen, the customary one second.
-func spans() []span {
-	return []span{
-		{Word: "5m", Label: "5 min", size: 5 * time.Minute, Ticks: 5},
-		{Word: "15m", Label: "15 min", size: 15 * time.Minute, Ticks: 5},
-		{Word: "1h", Label: "1 h", size: time.Hour, Ticks: 6},
-		{Word: "6h", Label: "6 h", size: 6 * time.Hour, Ticks: 6},
-	}
-}
-
-// ticks are the labels of the time axis at even distances, the oldest first.
-func (s span) ticks(end string) []string {
-	labels := make([]string, 0, s.Ticks+1)
-	for i := s.Ticks; i > 0; i-- {
-		at := s.size * time.Duration(i) / time.Duration(s.Ticks)
-		text := strconv.Itoa(int(at.Minutes())) + " min"
-		if s.size > time.Hour {
-			text = strconv.Itoa(int(at.Hours())) + " h"
-		}
-		labels = append(labels, "−"+text)
-	}
-	return append(labels, end)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,10 +105,9 @@ func orDash(s string) string {
 	return s
 }
 
-// eventsOf lists a task's events, the newest first. Messages of drivers and failures can name files and arguments, so
-// only trusted readers see them.
-func eventsOf(t task, trusted bool) []eventRow {
-	rows := make([]eventRow, 0, len(t.state.Events))
+// eventsOf lists a task's events, the newest first. Messages can name commands and files, so that without trust only
+// exits are told; hidden says that something was left out.
+func eventsOf(t task, trusted bool) (rows []eventRow, hidden bool) {
 	for _, e := range slices.Backward(t.state.Events) {
 		row := eventRow{When: e.Time, Type: printable(string(e.Type)), Message: printable(e.Message)}
 		switch e.Type {
@@ -116,23 +116,21 @@ func eventsOf(t task, trusted bool) []eventRow {
 		case hook.EventTerminated, hook.EventRestarting, hook.EventRestartSignal:
 			row.Class = "warn"
 		}
-		if !trusted && !harmless(e.Type) {
-			row.Message = ""
+		if !trusted && (e.Type != hook.EventTerminated || !isExit(e.Message)) {
+			row.Message, hidden = "", hidden || e.Message != ""
 		}
 		rows = append(rows, row)
 	}
-	return rows
+	return rows, hidden
 }
 
-// harmless reports whether messages of a type are the agent's own words and nothing else.
-func harmless(e hook.EventType) bool {
-	switch e {
-	case hook.EventStarted, hook.EventRecovered, hook.EventTerminated, hook.EventRestarting, hook.EventKilled,
-		hook.EventKilling, hook.EventCompleted, hook.EventNotRestarting, hook.EventRestartSignal, hook.EventSignaling:
-		return true
-	}
-	return false
+// isExit reports whether a message has nothing but the numbers and words of a hook.Exit that was seen.
+func isExit(message string) bool {
+	return exitPattern.MatchString(message)
 }
+
+// exitPattern is what hook.Exit.String returns.
+var exitPattern = regexp.MustCompile(`^exit code \d+(, signal \d+)?(, OOM killed)?$`)
 
 // logTail is the end of what a task wrote.
 type logTail struct {

@@ -19,25 +19,20 @@ import (
 // ending is how a start of a task ended, with its totals.
 type ending struct {
 	Verdict, Class string
-	Summary        string
-	Operator       string
-	At, Started    string
-	Wall           string
-	CPU, Peak      number
-	OOM            string
-	Stall          string
-	Headlines      []fact
-	Evidence       []fact
-	Notes          []string
-	Limits         []limitRow
-	Command, Dir   string
-	Host           string
-	Samples        string
-	PeakAt         string
-	Absent         []fact
-	Processes      []processRow
-	ProcessesSum   *processSum
-	at             time.Time
+	// Summary has numbers only; Full and Operator are the record's own sentences, which can name what was run.
+	Summary, Full, Operator string
+	At, Started, Wall       string
+	CPU, Peak               number
+	OOM, Stall              string
+	Headlines, Evidence     []fact
+	Absent                  []fact
+	Notes                   []string
+	Limits                  []limitRow
+	Command, Dir            string
+	Samples, PeakAt         string
+	Processes               []processRow
+	ProcessesSum            *processSum
+	at                      time.Time
 }
 
 // fact is a name with a value.
@@ -55,8 +50,8 @@ func endingOf(t task, r *record.Record) *ending {
 		return endingWithoutRecord(t)
 	}
 	e := &ending{
-		Verdict: strings.ReplaceAll(string(r.Diagnosis.Verdict), "_", " "), Summary: printable(r.Diagnosis.Summary),
-		Operator: printable(r.Diagnosis.Operator), Stall: string(r.Diagnosis.Stall), at: r.EndedAt,
+		Verdict: strings.ReplaceAll(string(r.Diagnosis.Verdict), "_", " "), Summary: plainSummary(r),
+		Full: printable(r.Diagnosis.Summary), Operator: printable(r.Diagnosis.Operator), Stall: string(r.Diagnosis.Stall), at: r.EndedAt,
 		At: formatTime(r.EndedAt), Started: formatTime(r.StartedAt), Wall: dash,
 		OOM: oomText(r.Diagnosis.OOM), Class: verdictClass(r.Diagnosis),
 	}
@@ -92,17 +87,11 @@ func (e *ending) details(r *record.Record, trusted bool) {
 			e.Headlines = append(e.Headlines, fact{Name: id.String(), Value: recorded(r, id)})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Diagnosis.Evidence)) {
-		e.Evidence = append(e.Evidence, fact{Name: printable(name), Value: number{Text: evidenceText(name, r.Diagnosis.Evidence[name])}})
-	}
 	for _, name := range slices.Sorted(maps.Keys(r.Absent)) {
 		e.Absent = append(e.Absent, fact{Name: printable(name), Value: absent(name, r.Absent[name])})
 	}
 	for _, l := range r.Limits {
 		e.Limits = append(e.Limits, limitOf(l, trusted))
-	}
-	for _, note := range r.Notes {
-		e.Notes = append(e.Notes, printable(note))
 	}
 	e.Samples = strconv.FormatInt(r.Samples, 10)
 	if r.Interval > 0 {
@@ -122,8 +111,42 @@ func (e *ending) details(r *record.Record, trusted bool) {
 		e.Processes, e.ProcessesSum = recordedProcesses(r.Processes)
 	}
 	if trusted {
-		e.Command, e.Dir = printable(commandLine(r.Command)), printable(r.Dir)
+		e.secrets(r)
+	} else {
+		e.Full, e.Operator = "", ""
 	}
+}
+
+// secrets adds what names commands and files, or may.
+func (e *ending) secrets(r *record.Record) {
+	e.Command, e.Dir = printable(commandLine(r.Command)), printable(r.Dir)
+	for _, name := range slices.Sorted(maps.Keys(r.Diagnosis.Evidence)) {
+		e.Evidence = append(e.Evidence, fact{Name: printable(name), Value: number{Text: evidenceText(name, r.Diagnosis.Evidence[name])}})
+	}
+	for _, note := range r.Notes {
+		e.Notes = append(e.Notes, printable(note))
+	}
+}
+
+// plainSummary says how the main process ended, in numbers.
+func plainSummary(r *record.Record) string {
+	switch d := r.Diagnosis; {
+	case d.Verdict == record.Completed:
+		return "completed with exit code 0"
+	case d.Verdict == record.Signaled && r.Signal != nil:
+		return "ended by signal " + strconv.Itoa(*r.Signal) + ", which the agent did not send"
+	case d.Verdict == record.Failed && r.ExitCode != nil:
+		return "failed with exit code " + strconv.Itoa(*r.ExitCode)
+	case d.Verdict == record.Stopped:
+		return "stopped on request"
+	case d.Verdict == record.TimedOut:
+		return "stopped because its time was up"
+	case d.Verdict == record.StartFailed:
+		return "could not be started"
+	case d.Verdict == record.ExecutorLost:
+		return "lost its executor: how the main process ended is not known"
+	}
+	return "the record has no end"
 }
 
 // headlineIDs are the headlines in the order of the table.

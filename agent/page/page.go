@@ -71,6 +71,8 @@ type Options struct {
 	Token string
 	// Interval is the time between readings, and so between changes of a page that is looked at; 0 means 1 s.
 	Interval time.Duration
+	// HistorySpan is how much of a task's past the agent keeps; 0 means 15 min.
+	HistorySpan time.Duration
 	// MaxStreams bounds the pages that are looked at live at the same time; 0 means 64.
 	MaxStreams int
 	// WriteTimeout drops readers that take longer to accept one change; 0 means 5 s.
@@ -100,6 +102,9 @@ func New(a Agent, o Options) *Page {
 	}
 	if o.Interval <= 0 {
 		o.Interval = time.Second
+	}
+	if o.HistorySpan <= 0 {
+		o.HistorySpan = customary
 	}
 	if o.MaxStreams <= 0 {
 		o.MaxStreams = 64

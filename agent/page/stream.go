@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -115,11 +116,13 @@ type eventWriter struct {
 }
 
 func (e *eventWriter) send(event string, data any) error {
-	text, err := json.Marshal(data) // has no line ends
-	if err != nil {
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // it would double what is sent, and nothing here is read as HTML before it is decoded
+	if err := encoder.Encode(data); err != nil {
 		return fmt.Errorf("encode %s: %w", event, err)
 	}
-	return e.write("event: " + event + "\ndata: " + string(text) + "\n\n")
+	return e.write("event: " + event + "\ndata: " + text.String() + "\n") // the encoder ended the line
 }
 
 func (e *eventWriter) write(text string) error {

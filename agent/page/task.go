@@ -108,17 +108,25 @@ func (t task) condition() condition {
 	case s.Phase == hook.PhasePending && s.Exit != nil && !s.RestartAt.IsZero():
 		return condition{"waiting to restart", "warn", "the next start is due at " + formatTime(s.RestartAt)}
 	case s.Phase == hook.PhasePending:
-		return condition{"pending", "quiet", cmp.Or(t.allocation.Description, "not started yet")}
+		return condition{"pending", "quiet", "not started yet"}
 	case s.Exit != nil && s.Exit.OOMKilled:
-		return condition{"out of memory", "bad", s.Exit.String()}
+		return condition{"out of memory", "bad", exitText(s.Exit)}
 	case s.Failed && s.Exit == nil:
-		return condition{"never ran", "bad", cmp.Or(t.allocation.Description, "the task could not be started")}
+		return condition{"never ran", "bad", "the task could not be started"}
 	case s.Failed:
-		return condition{"failed", "bad", s.Exit.String()}
+		return condition{"failed", "bad", exitText(s.Exit)}
 	case s.Exit != nil && !s.Exit.Successful():
-		return condition{"ended", "quiet", s.Exit.String()}
+		return condition{"ended", "quiet", exitText(s.Exit)}
 	}
 	return condition{"complete", "quiet", "ended at " + formatTime(s.FinishedAt)}
+}
+
+// exitText says how a task ended, in numbers: why an end was not seen is for trusted readers.
+func exitText(e *hook.Exit) string {
+	if e.Lost != "" {
+		return "the end was not seen"
+	}
+	return e.String()
 }
 
 // short is the part of an id that people read.

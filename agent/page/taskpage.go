@@ -45,8 +45,10 @@ type taskView struct {
 	Asked        []limitRow
 	Attributes   []fact
 	Events       []eventRow
-	End          *ending
-	Logs         []logTail
+	// Hidden says that messages of events are left out.
+	Hidden bool
+	End    *ending
+	Logs   []logTail
 }
 
 // figure is one of the numbers at the top.
@@ -88,7 +90,7 @@ func (p *Page) taskView(t task, now time.Time, chosenSpan string, trusted bool) 
 	body := &taskView{
 		Name: printable(t.state.Name), Job: printable(a.JobID), Group: printable(a.Group), Index: a.Index, ID: a.ID,
 		Allocation: short(a.ID), Driver: printable(t.state.Driver), Condition: t.condition(),
-		Description: printable(a.Description), Restarts: s.Restarts, Started: formatTime(s.StartedAt), Path: t.path(),
+		Restarts: s.Restarts, Started: formatTime(s.StartedAt), Path: t.path(),
 		Age: ageOf(t, now), Asked: askedOf(t),
 	}
 	if s.Phase == hook.PhaseRunning {
@@ -111,8 +113,9 @@ func (p *Page) taskView(t task, now time.Time, chosenSpan string, trusted bool) 
 		}
 	}
 	p.ended(t, body, trusted)
-	body.Events = eventsOf(t, trusted)
+	body.Events, body.Hidden = eventsOf(t, trusted)
 	if trusted {
+		body.Description = printable(a.Description)
 		for _, key := range slices.Sorted(maps.Keys(t.state.Attributes)) {
 			body.Attributes = append(body.Attributes, fact{Name: printable(key), Value: number{Text: printable(t.state.Attributes[key])}})
 		}
@@ -157,16 +160,8 @@ func memoryDetail(m memory) string {
 
 // charts draws the history of a task and says what happened in it.
 func (p *Page) charts(t task, body *taskView, until time.Time, chosenSpan string) *frame {
-	list := spans()
-	chosen := 1
-	for i := range list {
-		if list[i].Word == chosenSpan {
-			chosen = i
-		}
-	}
-	list[chosen].On = true
-	body.Spans = list
-	s := list[chosen]
+	body.Spans = spansOf(t, until, p.options.HistorySpan)
+	s := choose(body.Spans, chosenSpan)
 	step := max(p.options.Interval, (s.size / mostPoints).Truncate(time.Second))
 	query := history.Query{Since: until.Add(-s.size - 2*step), Until: until.Add(time.Minute)}
 	if step > p.options.Interval {
