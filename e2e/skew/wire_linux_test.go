@@ -1,0 +1,222 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package skew
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats"
+)
+
+const deadline = 20 * time.Second
+
+// Nothing of the first protocol's wire is gone or means something else.
+func TestWireOnlyGrows(t *testing.T) {
+	rig.Require(t)
+	const golden = "executor/proto/testdata/wire.golden"
+	if _, err := git("rev-parse", "--verify", "--quiet", "refs/tags/"+tag+"^{commit}"); err != nil {
+		t.Skip(errNoTag)
+	}
+	before, err := git("show", tag+":"+golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := git("rev-parse", "--show-toplevel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(top)), golden))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(now), "\n")
+	for line := range strings.SplitSeq(string(before), "\n") {
+		if !slices.Contains(lines, line) {
+			t.Errorf("gone, or changed: %s", line)
+		}
+	}
+}
+
+// TestOldExecutor has today's client talk to an executor of the other build, and to one of its own.
+func TestOldExecutor(t *testing.T) {
+	for name, binary := range map[string]func(testing.TB) string{
+		"today's": func(t testing.TB) string { rig.Require(t); return rig.Tacho() },
+		tag:       other,
+	} {
+		t.Run(name, func(t *testing.T) { converse(t, binary(t)) })
+	}
+}
+
+// converse is everything that a client says to an executor.
+func converse(t *testing.T, binary string) {
+	place := rig.NewPlace(t, rig.Self())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := client.Start(ctx, client.Options{Binary: binary, RuntimeDir: place.Path("run"), ID: "skew"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("executor %s", c.Hello().GetBuild())
+	launch(ctx, t, c, place)
+	watch(ctx, t, c)
+	command(ctx, t, c)
+	// Its caller goes and comes back, as after an upgrade.
+	address, err := wire.ReadAddress(c.Address().Folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = client.Reattach(ctx, *address); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Signal(ctx, unix.SIGUSR1, false); err != nil {
+		t.Error(err)
+	}
+	rig.Eventually(t, deadline, "the signal has come", func() bool {
+		text, err := os.ReadFile(filepath.Join(place.Path("logs"), "skew.stdout.0"))
+		return err == nil && strings.Contains(string(text), "got it")
+	})
+	if err := c.Stop(ctx, 0, deadline); err != nil {
+		t.Error(err)
+	}
+	end(ctx, t, c)
+}
+
+func launch(ctx context.Context, t *testing.T, c *client.Client, place *rig.Place) {
+	t.Helper()
+	if err := os.Mkdir(place.Path("logs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	launched, err := c.Launch(ctx, &proto.LaunchRequest{
+		Id: "skew", Command: "/bin/sh", Env: place.Env(), Dir: place.Dir,
+		Args: []string{"-c", "trap 'echo got it' USR1; trap 'exit 3' TERM; echo ready; while :; do sleep 0.02; done"},
+		Stdio: &proto.Stdio{Mode: proto.Stdio_MODE_LOGS, Logs: &proto.Logs{
+			Dir: place.Path("logs"), Prefix: "skew", MaxFileBytes: 1 << 20, MaxFiles: 2,
+		}},
+		Cgroup: &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_AUTO},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if launched.GetMain().GetPid() <= 0 || launched.GetMain().GetStart() == 0 {
+		t.Errorf("launched %v", launched)
+	}
+	rig.Eventually(t, deadline, "the task is ready", func() bool {
+		text, err := os.ReadFile(filepath.Join(place.Path("logs"), "skew.stdout.0"))
+		return err == nil && strings.Contains(string(text), "ready")
+	})
+}
+
+// watch reads samples, one by one and as a stream, and the events so far.
+func watch(ctx context.Context, t *testing.T, c *client.Client) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.Stats(ctx, 50*time.Millisecond, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var window procstats.Window
+	for range 4 {
+		sample, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		window.Add(sample)
+	}
+	sample, err := c.Sample(ctx, 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range procstats.Headlines(sample, procstats.History{Window: &window}) {
+		if h.ID == procstats.HeadlineCPU || h.ID == procstats.HeadlineMemory {
+			if !h.Reading.Present() {
+				t.Errorf("no %s: %s", h.ID, h.Reading.Reason())
+			}
+		}
+	}
+	if len(sample.Processes) == 0 {
+		t.Error("a sample without rows")
+	}
+	events, err := c.Events(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, err := events.Recv(); err != nil || first.GetKind() != "launched" {
+		t.Errorf("first event %v, %v", first, err)
+	}
+}
+
+// command runs another command in the task.
+func command(ctx context.Context, t *testing.T, c *client.Client) {
+	t.Helper()
+	stream, err := c.Exec(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*proto.ExecRequest{
+		{Message: &proto.ExecRequest_Setup{Setup: &proto.ExecSetup{Command: []string{"sh", "-c", "cat; exit 5"}}}},
+		{Message: &proto.ExecRequest_Stdin{Stdin: []byte("there and back")}},
+		{Message: &proto.ExecRequest_StdinClose{StdinClose: true}},
+	} {
+		if err := stream.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var output strings.Builder
+	var code int32 = -1
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		output.Write(m.GetStdout())
+		if m.GetExit() != nil {
+			code = m.GetExit().GetCode()
+		}
+	}
+	if output.String() != "there and back" || code != 5 {
+		t.Errorf("command: output %q, code %d", output.String(), code)
+	}
+}
+
+func end(ctx context.Context, t *testing.T, c *client.Client) {
+	t.Helper()
+	exit, final, err := c.Wait(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exit.GetCode() != 3 || exit.GetVerdict() != string(record.Stopped) {
+		t.Errorf("exit %v", exit)
+	}
+	if final.State != record.Exited || final.Headline[procstats.HeadlineCPU.String()].Value == nil {
+		t.Errorf("record: state %s, headlines %v", final.State, final.Headline)
+	}
+	if err := c.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
