@@ -8,7 +8,7 @@ job "busy" {
         args    = ["-c", "while :; do sh -c 'i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done'; done"]
       }
       resources {
-        cpu    = 100
+        cpu    = 1000
         memory = 64
       }
     }

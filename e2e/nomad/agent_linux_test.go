@@ -119,7 +119,8 @@ func start(t *testing.T, dev bool) *agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // for tasks of other users
+	// For tasks of other users; the agent itself would make its folder for root alone.
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "data"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	a := &agent{t: t, nomad: nomad, dir: dir, dev: dev, config: filepath.Join(dir, "agent.hcl")}

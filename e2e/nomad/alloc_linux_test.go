@@ -70,12 +70,31 @@ func (al *allocation) state() allocState {
 // awaitStatus waits until the allocation has a status: running, complete or failed.
 func (al *allocation) awaitStatus(want string) {
 	al.agent.t.Helper()
+	al.tellEvents()
 	al.agent.await("status "+want+" of "+al.task, 40*time.Second, func() bool { return al.state().ClientStatus == want })
+}
+
+// tellEvents shows what happened to the task where the test fails.
+func (al *allocation) tellEvents() {
+	t := al.agent.t
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		var state allocState
+		if err := al.agent.get("/v1/allocation/"+al.id, &state); err != nil {
+			t.Log(err)
+		}
+		for _, event := range state.TaskStates[al.task].Events {
+			t.Logf("%s: %s %v", event.Type, event.DisplayMessage, event.Details)
+		}
+	})
 }
 
 // awaitEvent waits for an event of a type with a text, and returns it.
 func (al *allocation) awaitEvent(kind, text string) taskEvent {
 	al.agent.t.Helper()
+	al.tellEvents()
 	var found taskEvent
 	al.agent.await(kind+" event with "+text, 40*time.Second, func() bool {
 		for _, event := range al.state().TaskStates[al.task].Events {
