@@ -156,15 +156,21 @@ func isRoot(dir string) bool {
 
 // isDelegated reports whether a v2 folder was handed to this user to divide. Ownership says so, but below a systemd
 // manager all groups are its user's, and only those marked so are not the manager's own to change,
-// https://systemd.io/CGROUP_DELEGATION. Root owns everything and is given nothing by that.
+// https://systemd.io/CGROUP_DELEGATION. The machine's root owns everything and is given nothing by that.
 func isDelegated(dir string) bool {
 	var stat unix.Stat_t
-	if os.Geteuid() == 0 || unix.Stat(dir, &stat) != nil || int(stat.Uid) != os.Geteuid() {
+	if os.Geteuid() == 0 && !inUserNamespace() || unix.Stat(dir, &stat) != nil || int(stat.Uid) != os.Geteuid() {
 		return false
 	}
 	mark := make([]byte, 8)
 	n, err := unix.Getxattr(dir, "user.delegate", mark) // since systemd 251
 	return !systemdRuns() || err == nil && string(mark[:n]) == "1"
+}
+
+// inUserNamespace reports whether the users seen here are not all those of the machine, user_namespaces(7).
+func inUserNamespace() bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && !slices.Equal(strings.Fields(string(text)), []string{"0", "0", "4294967295"})
 }
 
 // systemdRuns reports whether systemd is the init here, sd_booted(3).

@@ -1,0 +1,220 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package where
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/command/doctor"
+	"github.com/tachograph/tacho/e2e/confine"
+	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/executor/record"
+)
+
+func noted(r *record.Record, words string) bool {
+	return slices.ContainsFunc(r.Notes, func(note string) bool { return strings.Contains(note, words) })
+}
+
+// TestHere is the place as it is, for whoever runs the tests: the machine, a guest, a delegated group.
+func TestHere(t *testing.T) {
+	rig.Require(t)
+	s := spot{user: rig.Self()}
+	r, out := s.run(t)
+	d := s.doctor(t)
+	t.Logf("%s; placed %s in %s, notes %q", check(t, d, "place").Found, r.Cgroup.Placement, r.Cgroup.Layout, r.Notes)
+	if strings.Contains(out.Stderr, "\ntacho: warning") {
+		t.Error(out.Stderr)
+	}
+	// What the doctor says and what happens are the same.
+	if c := check(t, d, "cgroup"); (c.State == doctor.Missing) != (r.Cgroup.Placement == "none") || (c.State == doctor.Works) != (len(r.Notes) == 0) {
+		t.Errorf("the doctor says %+v, and the task was placed %s, notes %q", c, r.Cgroup.Placement, r.Notes)
+	}
+	const stalled = "psi_cpu_some_seconds_total"
+	if _, measured := r.Measurements[stalled]; measured != (check(t, d, "pressure (PSI)").State == doctor.Works && r.Cgroup.V2 != "") {
+		t.Errorf("the doctor says %+v; %s: measured %v, absent %q", check(t, d, "pressure (PSI)"), stalled, measured, r.Absent[stalled])
+	}
+	holds := slices.ContainsFunc(d.Checks, func(c doctor.Check) bool { return c.Name == "cgroup memory" && c.State == doctor.Works })
+	if !holds {
+		s.refuses(t, "memory limit 64 MiB cannot be held here: ", "--memory", "64M")
+		return
+	}
+	r, _ = s.run(t, "--memory", "64M")
+	if len(r.Limits) == 0 || r.Limits[0].Effective == nil || *r.Limits[0].Effective != 64<<20 {
+		t.Errorf("limits %+v", r.Limits)
+	}
+}
+
+func TestUnprivileged(t *testing.T) {
+	needRoot(t)
+	s := spot{user: rig.Unprivileged()}
+	r, _ := s.run(t)
+	if r.Cgroup.Placement != "none" || len(r.Notes) != 1 || !noted(r, "permission denied") {
+		t.Errorf("placed %s, notes %q", r.Cgroup.Placement, r.Notes)
+	}
+	s.refuses(t, "the task has no cgroup", "--pids", "100")
+	if c := check(t, s.doctor(t), "cgroup"); c.State != doctor.Missing || c.Enable == "" {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestReadOnlyCgroups(t *testing.T) {
+	needRoot(t)
+	s := spot{steps: []confine.Step{confine.ReadOnlyCgroups}, user: rig.Self()}
+	r, _ := s.run(t)
+	if r.Cgroup.Placement != "none" || !noted(r, "read-only file system") {
+		t.Errorf("placed %s, notes %q", r.Cgroup.Placement, r.Notes)
+	}
+	s.refuses(t, "remount,rw", "--cpu", "1")
+	if c := check(t, s.doctor(t), "cgroup"); c.State != doctor.Missing || !strings.Contains(c.Enable, "remount,rw") {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestNoCgroups(t *testing.T) {
+	needRoot(t)
+	s := spot{steps: []confine.Step{confine.NoCgroups}, user: rig.Self()}
+	r, _ := s.run(t)
+	if r.Cgroup.Placement != "none" || !noted(r, "no cgroup hierarchy is mounted here") {
+		t.Errorf("placed %s, notes %q", r.Cgroup.Placement, r.Notes)
+	}
+	s.refuses(t, "mount -t cgroup2", "--memory", "64M")
+	s.doctor(t)
+}
+
+// TestContainer is root in a container with cgroups to write to: groups, processes and mounts of its own.
+func TestContainer(t *testing.T) {
+	needRoot(t)
+	_, groups := newGroups(t, rig.Self())
+	s := spot{
+		steps:      []confine.Step{confine.CgroupNamespace, confine.CgroupMounts, confine.Proc},
+		namespaces: unix.CLONE_NEWPID, user: rig.Self(), groups: groups,
+	}
+	r, _ := s.run(t)
+	if r.Cgroup.Placement != "nested" || r.PID > 100 {
+		t.Errorf("placed %s, process %d", r.Cgroup.Placement, r.PID)
+	}
+	d := s.doctor(t)
+	if c := check(t, d, "namespaces"); c.State != doctor.Partly || !strings.Contains(c.Found, "cgroup, pid") {
+		t.Errorf("%+v", c)
+	}
+	if !isPureV2() {
+		if len(r.Notes) > 0 {
+			t.Errorf("notes %q", r.Notes)
+		}
+		return
+	}
+	// All processes of the container are in the one group: nothing can be handed on before they are moved.
+	if !noted(r, "holds processes") {
+		t.Errorf("notes %q", r.Notes)
+	}
+	s.refuses(t, "has no memory controller", "--memory", "64M")
+	if c := check(t, d, "cgroup memory"); c.State != doctor.Missing || !strings.Contains(c.Enable, "tacho run --cgroup-parent / ") {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestCgroupNamespace shows the mounts of the machine, of which nothing has a name in the namespace.
+func TestCgroupNamespace(t *testing.T) {
+	needRoot(t)
+	_, groups := newGroups(t, rig.Self())
+	s := spot{steps: []confine.Step{confine.CgroupNamespace}, user: rig.Self(), groups: groups}
+	r, _ := s.run(t)
+	if r.Cgroup.Placement != "none" || !noted(r, "cgroup namespace") {
+		t.Errorf("placed %s, notes %q", r.Cgroup.Placement, r.Notes)
+	}
+	s.doctor(t)
+}
+
+func TestPIDNamespace(t *testing.T) {
+	needRoot(t)
+	s := spot{steps: []confine.Step{confine.Proc}, namespaces: unix.CLONE_NEWPID, user: rig.Self()}
+	r, _ := s.run(t)
+	if r.Cgroup.Placement == "none" || r.PID > 100 {
+		t.Errorf("placed %s, process %d", r.Cgroup.Placement, r.PID)
+	}
+	if c := check(t, s.doctor(t), "namespaces"); !strings.Contains(c.Found, "pid") {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestUserNamespace(t *testing.T) {
+	needRoot(t)
+	s := spot{namespaces: unix.CLONE_NEWUSER, user: rig.Unprivileged()}
+	r, _ := s.run(t)
+	if r.Cgroup.Placement != "none" {
+		t.Errorf("placed %s, notes %q", r.Cgroup.Placement, r.Notes)
+	}
+	d := s.doctor(t)
+	if c := check(t, d, "place"); !strings.Contains(c.Found, "rootless") {
+		t.Errorf("%+v", c)
+	}
+	if c := check(t, d, "shield from the OOM killer"); c.State == doctor.Works {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestRootless is root of a user namespace who was given a group, as a rootless container with delegation.
+func TestRootless(t *testing.T) {
+	needRoot(t)
+	if !isPureV2() {
+		t.Skip("delegation to users is a matter of v2")
+	}
+	_, groups := newGroups(t, rig.Unprivileged())
+	s := spot{namespaces: unix.CLONE_NEWUSER, user: rig.Unprivileged(), born: groups[0]}
+	r, _ := s.run(t)
+	if r.Cgroup.Placement != "nested" || filepath.Dir(r.Cgroup.V2) != groups[0] {
+		t.Errorf("in the group: placed %s in %s, notes %q", r.Cgroup.Placement, r.Cgroup.V2, r.Notes)
+	}
+	// In a leaf of the group, there is room for others beside it.
+	s.born = filepath.Join(groups[0], "leaf")
+	makeGroup(t, s.born, s.user)
+	r, _ = s.run(t, "--pids", "50")
+	if r.Cgroup.Placement != "sibling" || filepath.Dir(r.Cgroup.V2) != groups[0] || len(r.Notes) > 0 {
+		t.Errorf("in a leaf: placed %s in %s, notes %q", r.Cgroup.Placement, r.Cgroup.V2, r.Notes)
+	}
+}
+
+func TestHiddenProcesses(t *testing.T) {
+	needRoot(t)
+	s := spot{
+		steps: []confine.Step{confine.HiddenProcesses}, namespaces: unix.CLONE_NEWPID, user: rig.Unprivileged(),
+	}
+	s.run(t)
+	if c := check(t, s.doctor(t), "hidden processes"); c.State != doctor.Partly || !strings.Contains(c.Enable, "hidepid=0") {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestNoPressure(t *testing.T) {
+	needRoot(t)
+	s := spot{steps: []confine.Step{confine.NoPressure}, user: rig.Self()}
+	s.run(t)
+	if c := check(t, s.doctor(t), "pressure (PSI)"); c.State != doctor.Missing {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestFilter denies system calls that tacho can do without.
+func TestFilter(t *testing.T) {
+	rig.Require(t)
+	s := spot{steps: []confine.Step{confine.NoClone3}, user: rig.Self()}
+	before, _ := spot{user: rig.Self()}.run(t)
+	r, _ := s.run(t)
+	if r.Cgroup.Placement != before.Cgroup.Placement {
+		t.Errorf("placed %s, without a filter %s", r.Cgroup.Placement, before.Cgroup.Placement)
+	}
+	if c := check(t, s.doctor(t), "system call filter"); c.State != doctor.Partly || !strings.Contains(c.Found, "clone3") {
+		t.Errorf("%+v", c)
+	}
+	s.steps = []confine.Step{confine.NoPidfd}
+	s.run(t)
+	if c := check(t, s.doctor(t), "system call filter"); c.State != doctor.Partly || !strings.Contains(c.Found, "pidfd_open") {
+		t.Errorf("%+v", c)
+	}
+}
