@@ -1,0 +1,9 @@
+#!/bin/sh
+# A purge takes the agent's state with it, a removal does not.
+set -e
+if [ "$1" = purge ]; then
+  rm -rf /var/lib/tacho
+fi
+if [ -d /run/systemd/system ]; then
+  systemctl daemon-reload
+fi
