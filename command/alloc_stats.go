@@ -50,7 +50,6 @@ ago, such as 5m.`,
 	f.StringVar(&o.past.Until, "until", "", "end the history at this `TIME`")
 	f.StringVar(&o.past.Step, "step", "", "show at most one reading in each `DURATION`")
 	f.StringVar(&o.at, "at", "", "show the reading nearest to this `TIME`")
-	cmd.MarkFlagsMutuallyExclusive("history", "at")
 	flags := connectionFlags(cmd)
 	cmd.ValidArgsFunction = completeTasks(flags)
 	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
@@ -61,6 +60,8 @@ ago, such as 5m.`,
 			return usagef("--since, --until and --step belong to --history (see %s --help)", cmd.CommandPath())
 		}
 		switch {
+		case o.history && o.at != "":
+			return usagef("--history and --at: only one of them can be shown")
 		case o.history:
 			return o.printHistory(cmd, agent, args[0], taskOf(args))
 		case o.at != "":

@@ -25,15 +25,17 @@ func answerFlag(cmd *cobra.Command) *answerFlags {
 	o := &answerFlags{}
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the agent's JSON")
 	cmd.Flags().StringVarP(&o.template, "template", "t", "", "print the agent's JSON through this Go `TEMPLATE` (text/template)")
-	cmd.MarkFlagsMutuallyExclusive("json", "template")
 	return o
 }
 
 // asked reports whether either flag was given.
 func (o *answerFlags) asked() bool { return o.json || o.template != "" }
 
-// check refuses a template that does not parse, before anything is asked or done.
+// check refuses what cannot be printed, before anything is asked or done.
 func (o *answerFlags) check() error {
+	if o.json && o.template != "" {
+		return usagef("--json and --template: only one of them can be printed")
+	}
 	_, err := o.parse()
 	return err
 }

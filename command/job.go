@@ -26,6 +26,8 @@ func group(use, short string, below ...*cobra.Command) *cobra.Command {
 		Use: use, Short: short, GroupID: groupAgent,
 		Args: knownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		SuggestionsMinimumDistance: 2,
 	}
 	cmd.AddCommand(below...)
 	return cmd

@@ -18,7 +18,7 @@ func (m *topModel) view(width, height int) []string {
 	room := max(0, height-len(head))
 	switch {
 	case m.help:
-		return append(head, m.window(helpLines(), room)...)
+		return append(head, m.window(helpLines(width), room)...)
 	case m.tree:
 		return append(head, m.window(m.treeLines(width), room)...)
 	}
@@ -237,8 +237,8 @@ func (m *topModel) treeLines(width int) []string {
 }
 
 // helpLines is the page of keys.
-func helpLines() []string {
-	return []string{
+func helpLines(width int) []string {
+	lines := []string{
 		"  q          end (on another page: back)",
 		"  h ?        this page",
 		"  c          sort by CPU",
@@ -259,4 +259,8 @@ func helpLines() []string {
 		"  Pressure is the share of the time in which somebody waited, and for what most.",
 		"  " + dash + " was not measured.",
 	}
+	for i := range lines {
+		lines[i] = cut(lines[i], width)
+	}
+	return lines
 }
