@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -51,6 +52,8 @@ const (
 type Options struct {
 	// Steps are taken in their order, in mounts of the program's own, before its user is changed.
 	Steps []Step
+	// Cgroups are the folders of groups to move into first.
+	Cgroups []string
 	// UID and GID are taken before the program is executed, where they are not those of the caller.
 	UID, GID int
 }
@@ -92,6 +95,11 @@ func confine(text string) error {
 	var o Options
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
+	}
+	for _, dir := range o.Cgroups {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
+			return err
+		}
 	}
 	if slices.ContainsFunc(o.Steps, Step.mounts) {
 		if err := privateMounts(); err != nil {
