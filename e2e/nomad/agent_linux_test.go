@@ -81,6 +81,7 @@ telemetry {
 }
 plugin "tacho" {
   config {
+    {{ .Extra }}
     denied_host_uids = "5"
     runtime_dir      = "{{ .Dir }}/run"
     metrics {
@@ -113,6 +114,12 @@ func requireNomad(t *testing.T) (nomad, tacho string) {
 // start starts an agent; dev is its development mode, which keeps no state.
 func start(t *testing.T, dev bool) *agent {
 	t.Helper()
+	return startWith(t, dev, "")
+}
+
+// startWith starts an agent with more in the plugin's config block.
+func startWith(t *testing.T, dev bool, extra string) *agent {
+	t.Helper()
 	nomad, tacho := requireNomad(t)
 	// Short: the paths of sockets are limited to 107 bytes.
 	dir, err := os.MkdirTemp("/tmp", "nomad")
@@ -132,6 +139,7 @@ func start(t *testing.T, dev bool) *agent {
 	var text bytes.Buffer
 	err = template.Must(template.New("").Parse(configuration)).Execute(&text, map[string]any{
 		"Dir": dir, "HTTP": ports[0], "RPC": ports[1], "Serf": ports[2], "Metrics": a.metrics,
+		"Extra": extra,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -111,21 +111,29 @@ func (al *allocation) awaitEvent(kind, text string) taskEvent {
 // logs are what the agent says a stream of the task wrote.
 func (al *allocation) logs(stream string) string {
 	al.agent.t.Helper()
-	args := []string{"alloc", "logs", "-task", al.task}
-	if stream == "stderr" {
-		args = append(args, "-stderr")
-	}
-	text, err := al.agent.cli(append(args, al.id)...)
+	text, err := al.readLogs(stream)
 	if err != nil {
 		al.agent.t.Fatal(err)
 	}
 	return text
 }
 
-// awaitLog waits until a task has written something.
+func (al *allocation) readLogs(stream string) (string, error) {
+	args := []string{"alloc", "logs", "-task", al.task}
+	if stream == "stderr" {
+		args = append(args, "-stderr")
+	}
+	return al.agent.cli(append(args, al.id)...)
+}
+
+// awaitLog waits until a task has written something; before its start there is no log to read.
 func (al *allocation) awaitLog(want string) {
 	al.agent.t.Helper()
-	al.agent.await("line "+want+" in the log", 40*time.Second, func() bool { return strings.Contains(al.logs("stdout"), want) })
+	al.tellEvents()
+	al.agent.await("line "+want+" in the log", 40*time.Second, func() bool {
+		text, err := al.readLogs("stdout")
+		return err == nil && strings.Contains(text, want)
+	})
 }
 
 // dir is the allocation's folder.

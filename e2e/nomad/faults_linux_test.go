@@ -5,6 +5,7 @@ package nomad_test
 
 import (
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,7 +16,7 @@ import (
 )
 
 // kills is how often a process is killed in one test.
-const kills = 5
+var kills = flag.Int("kills", 5, "how often a process is killed in one test")
 
 // TestPluginKilled kills the plugin again and again while a task counts to its log.
 func TestPluginKilled(t *testing.T) {
@@ -24,7 +25,7 @@ func TestPluginKilled(t *testing.T) {
 	al.awaitLog("10\n")
 	before := al.attributes()
 	total := al.cpuTotal()
-	for range kills {
+	for range *kills {
 		plugin := a.pluginProcess()
 		if err := syscall.Kill(plugin, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -40,16 +41,40 @@ func TestPluginKilled(t *testing.T) {
 	al.checkUndisturbed(before["pid"])
 }
 
+// TestLogsByHost has the host's own collector write the logs, through FIFOs, and nothing enforced.
+func TestLogsByHost(t *testing.T) {
+	a := startWith(t, true, "log_collection = \"host\"\n    enforce = false")
+	hello := a.submit("hello")
+	hello.awaitStatus("complete")
+	if got := hello.logs("stdout"); got != "hello from hello\n" {
+		t.Errorf("stdout %q", got)
+	}
+	al := a.submit("counts")
+	al.awaitLog("10\n")
+	before := al.attributes()
+	for key, value := range before {
+		if strings.HasPrefix(key, "limit.") && value == "64 MiB" {
+			t.Errorf("a limit although none is to be enforced: %v", before)
+		}
+	}
+	plugin := a.pluginProcess()
+	if err := syscall.Kill(plugin, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	a.await("another plugin", 30*time.Second, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
+	al.checkUndisturbed(before["pid"])
+}
+
 // TestAgentKilled kills the agent again and again, and once the plugin with it.
 func TestAgentKilled(t *testing.T) {
 	a := start(t, false)
 	al := a.submit("counts")
 	al.awaitLog("10\n")
 	before := al.attributes()
-	for i := range kills {
+	for i := range *kills {
 		plugin := a.pluginProcess()
 		a.kill()
-		if i == kills-1 {
+		if i == *kills-1 {
 			if err := syscall.Kill(plugin, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
