@@ -16,29 +16,41 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// member is a process of the task that a pidfd holds on to.
+// member is a process of the task that a pidfd holds on to; or, where there are none, a child of the executor, which
+// nothing but the executor can reap.
 type member struct {
 	procstats.ProcessID
-	pidfd int
+	pidfd    int // -1 for none
+	children *reaper
 }
 
 // signal sends a signal; a process that is gone is no error.
 func (m member) signal(signal unix.Signal) error {
-	err := unix.PidfdSendSignal(m.pidfd, signal, nil, 0)
+	var err error
+	if m.pidfd >= 0 {
+		err = unix.PidfdSendSignal(m.pidfd, signal, nil, 0)
+	} else {
+		err = m.children.signalChild(m.ProcessID, signal)
+	}
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
 	return err
 }
 
-func (m member) close() { _ = unix.Close(m.pidfd) } // a pidfd holds nothing that could be lost
+func (m member) close() {
+	if m.pidfd >= 0 {
+		_ = unix.Close(m.pidfd) // it holds nothing that could be lost
+	}
+}
 
 // members returns every process below the executor. As a subreaper it is the ancestor of all of the task, whatever
-// sessions, groups and cgroups the processes made for themselves.
+// sessions, groups and cgroups the processes made for themselves. Without pidfds it is the executor's children only;
+// when those end, theirs come home to it.
 func (t *task) members() ([]member, error) {
 	var list []member
 	err := walkChildren(t.children.host, os.Getpid(), func(pid, parent int) {
-		if m, ok := hold(t.children.host, pid, parent); ok {
+		if m, ok := t.children.hold(pid, parent); ok {
 			list = append(list, m)
 		}
 	})
@@ -47,17 +59,34 @@ func (t *task) members() ([]member, error) {
 
 // hold takes a pidfd and then looks again whether it is the process that was listed: still a child of the same
 // parent, or adopted by us in between.
-func hold(host procstats.FS, pid, parent int) (member, bool) {
+func (r *reaper) hold(pid, parent int) (member, bool) {
 	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
+	denied := errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)
+	if err != nil && (!denied || parent != os.Getpid()) {
 		return member{}, false
 	}
-	identity, err := procstats.Identify(host, pid)
+	if denied { // before Linux 5.3, or by a filter of system calls
+		fd = -1
+	}
+	m := member{pidfd: fd, children: r}
+	identity, err := procstats.Identify(r.host, pid)
 	if err != nil || (identity.PPID != parent && identity.PPID != os.Getpid()) {
-		_ = unix.Close(fd)
+		m.close()
 		return member{}, false
 	}
-	return member{identity.ProcessID, fd}, true
+	m.ProcessID = identity.ProcessID
+	return m, true
+}
+
+// signalChild signals a child of the executor while it cannot be reaped.
+func (r *reaper) signalChild(id procstats.ProcessID, signal unix.Signal) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, err := procstats.Identify(r.host, id.PID)
+	if err != nil || now.ProcessID != id || now.PPID != os.Getpid() {
+		return unix.ESRCH
+	}
+	return unix.Kill(id.PID, signal)
 }
 
 // walkChildren visits every descendant of a process.

@@ -132,6 +132,10 @@ func (g *Group) killMember(pid int) error {
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
+	if (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) && g.V1["freezer"] != "" {
+		// Before Linux 5.3, or behind a filter of system calls. What is frozen cannot end, and so keeps its number.
+		return killFrozenMember(g.V1["freezer"], pid)
+	}
 	if err != nil {
 		return fmt.Errorf("pidfd_open %d: %w", pid, err)
 	}
@@ -144,6 +148,25 @@ func (g *Group) killMember(pid int) error {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill %d: %w", pid, err)
+	}
+	return nil
+}
+
+// killFrozenMember kills a member of a v1 group once it is frozen, which takes a moment.
+func killFrozenMember(dir string, pid int) error {
+	const rounds, pause = 100, time.Millisecond
+	for round := 0; !slices.Contains(readWords(dir, "freezer.state"), "FROZEN"); round++ {
+		if round == rounds {
+			return fmt.Errorf("kill %d: %s does not freeze, and there are no pidfds", pid, dir)
+		}
+		<-time.After(pause)
+	}
+	members, err := readPIDs(filepath.Join(dir, procsFile))
+	if err != nil || !slices.Contains(members, pid) {
+		return err
+	}
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill %d: %w", pid, err)
 	}
 	return nil

@@ -7,19 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats"
 )
 
-// lifeline is a pidfd that tells when a process ends.
+// lifeline tells when a process ends, by a pidfd.
 type lifeline struct {
+	// file is nil where there are no pidfds.
 	file *os.File
+	// stop ends the watch of a process without one.
+	stop chan struct{}
 	// gone is closed when the process has ended, or never where the lifeline is closed first.
 	gone chan struct{}
 	done chan struct{}
 }
+
+// lookInterval is how often a process is looked at where there is no pidfd to wait for.
+const lookInterval = 100 * time.Millisecond
 
 // watch takes hold of a process. The error wraps ErrLost where it is gone, and where its number belongs to a
 // process that started at another time.
@@ -34,6 +41,10 @@ func watch(id procstats.ProcessID) (*lifeline, error) {
 	if errors.Is(err, unix.ESRCH) {
 		return nil, ErrLost
 	}
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+		// Before Linux 5.3, or behind a filter of system calls.
+		return lookAfter(id)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("pidfd_open %d: %w", id.PID, err)
 	}
@@ -44,6 +55,31 @@ func watch(id procstats.ProcessID) (*lifeline, error) {
 	}
 	l := &lifeline{file: file, gone: make(chan struct{}), done: make(chan struct{})}
 	go l.wait()
+	return l, nil
+}
+
+// lookAfter is watch without a pidfd: the start time tells the process from later ones with its number.
+func lookAfter(id procstats.ProcessID) (*lifeline, error) {
+	if !alive(id) {
+		return nil, ErrLost
+	}
+	l := &lifeline{stop: make(chan struct{}), gone: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		tick := time.NewTicker(lookInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if !alive(id) {
+					close(l.gone)
+					return
+				}
+			case <-l.stop:
+				return
+			}
+		}
+	}()
 	return l, nil
 }
 
@@ -68,7 +104,12 @@ func (l *lifeline) close() error {
 	if l == nil {
 		return nil
 	}
-	err := l.file.Close()
+	var err error
+	if l.file != nil {
+		err = l.file.Close()
+	} else {
+		close(l.stop)
+	}
 	<-l.done
 	return err
 }
