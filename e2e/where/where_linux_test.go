@@ -203,18 +203,31 @@ func TestNoPressure(t *testing.T) {
 // TestFilter denies system calls that tacho can do without.
 func TestFilter(t *testing.T) {
 	rig.Require(t)
-	s := spot{steps: []confine.Step{confine.NoClone3}, user: rig.Self()}
 	before, _ := spot{user: rig.Self()}.run(t)
-	r, _ := s.run(t)
-	if r.Cgroup.Placement != before.Cgroup.Placement {
-		t.Errorf("placed %s, without a filter %s", r.Cgroup.Placement, before.Cgroup.Placement)
+	for step, call := range map[confine.Step]string{confine.NoClone3: "clone3", confine.NoPidfd: "pidfd_open"} {
+		s := spot{steps: []confine.Step{step}, user: rig.Self()}
+		r, _ := s.run(t)
+		if r.Cgroup.Placement != before.Cgroup.Placement {
+			t.Errorf("placed %s, without a filter %s", r.Cgroup.Placement, before.Cgroup.Placement)
+		}
+		if c := check(t, s.doctor(t), "system call filter"); c.State != doctor.Partly || !strings.Contains(c.Found, call) {
+			t.Errorf("%+v", c)
+		}
 	}
-	if c := check(t, s.doctor(t), "system call filter"); c.State != doctor.Partly || !strings.Contains(c.Found, "clone3") {
-		t.Errorf("%+v", c)
-	}
-	s.steps = []confine.Step{confine.NoPidfd}
-	s.run(t)
-	if c := check(t, s.doctor(t), "system call filter"); c.State != doctor.Partly || !strings.Contains(c.Found, "pidfd_open") {
-		t.Errorf("%+v", c)
+}
+
+// TestFilterStop stops a task that does not want to, with its children, where no process can be held by descriptor.
+func TestFilterStop(t *testing.T) {
+	rig.Require(t)
+	for _, placement := range []string{"auto", "none"} {
+		s := spot{steps: []confine.Step{confine.NoPidfd}, user: rig.Self()}
+		p := rig.NewPlace(t, s.user)
+		cmd := s.command(t, p, "run", "--no-files", "--cgroup", placement, "--timeout", "300ms", "--kill-grace", "100ms", "--", p.Path("self"))
+		cmd.Env = append(cmd.Env, taskVariable+"=stubborn")
+		out := rig.Capture(t, cmd)
+		if out.Code != 124 {
+			t.Errorf("cgroup %s: code %d, said\n%s", placement, out.Code, out.Stderr)
+		}
+		// What is left of the task is told by the place.
 	}
 }
