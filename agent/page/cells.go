@@ -51,9 +51,13 @@ func (p *Page) taskCells(v *view) (string, cells, error) {
 	b, _ := v.Body.(*taskView)
 	list := []cell{
 		{"machine", "machine", p.machine(v.request.Context())},
-		{"age", "age", b.Age}, {"up", "text", b.Up}, {"reason", "reason", b},
+		{"reason", "reason", b},
+	}
+	if b.Up != "" {
+		list = append(list, cell{"up", "text", b.Up})
 	}
 	if b.Read {
+		list = append(list, cell{"age", "age", b.Age})
 		for _, f := range b.Figures {
 			list = append(list, cell{"figure-" + f.Key, "figure", f})
 		}

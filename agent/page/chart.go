@@ -102,7 +102,7 @@ func (f *frame) draw(c chart, traces []trace, limits ...limitLine) chart {
 			if !math.IsNaN(last) {
 				value = c.Scale.format(last)
 			}
-			told = append(told, fmt.Sprintf("%s now %s, between %s and %s.", t.label, value, c.Scale.format(low), c.Scale.format(high)))
+			told = append(told, fmt.Sprintf("%s: %s, between %s and %s.", t.label, value, c.Scale.format(low), c.Scale.format(high)))
 		}
 		c.Legend = append(c.Legend, legend{Class: t.class, Label: t.label, Value: value})
 	}

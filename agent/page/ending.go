@@ -50,13 +50,13 @@ func endingOf(t task, r *record.Record) *ending {
 		return endingWithoutRecord(t)
 	}
 	e := &ending{
-		Verdict: strings.ReplaceAll(string(r.Diagnosis.Verdict), "_", " "), Summary: plainSummary(r),
-		Full: printable(r.Diagnosis.Summary), Operator: printable(r.Diagnosis.Operator), Stall: string(r.Diagnosis.Stall), at: r.EndedAt,
+		Verdict: strings.ReplaceAll(printable(string(r.Diagnosis.Verdict)), "_", " "), Summary: plainSummary(r),
+		Full: printable(r.Diagnosis.Summary), Operator: printable(r.Diagnosis.Operator), Stall: printable(string(r.Diagnosis.Stall)), at: r.EndedAt,
 		At: formatTime(r.EndedAt), Started: formatTime(r.StartedAt), Wall: dash,
 		OOM: oomText(r.Diagnosis.OOM), Class: verdictClass(r.Diagnosis),
 	}
 	if e.Verdict == "" {
-		e.Verdict = string(r.State)
+		e.Verdict = printable(string(r.State))
 	}
 	if r.WallSeconds != nil {
 		e.Wall = formatSpan(time.Duration(*r.WallSeconds * float64(time.Second)))
@@ -98,7 +98,7 @@ func (e *ending) details(r *record.Record, trusted bool) {
 		e.Samples += ", every " + formatSeconds(r.Interval)
 	}
 	if r.Peak != nil && !r.Peak.At.IsZero() {
-		e.PeakAt = formatBytes(r.Peak.MemoryBytes) + " (" + r.Peak.Measurement + ") at " + formatTime(r.Peak.At)
+		e.PeakAt = formatBytes(r.Peak.MemoryBytes) + " (" + printable(r.Peak.Measurement) + ") at " + formatTime(r.Peak.At)
 		var largest []string
 		for _, row := range r.Peak.Largest[:min(3, len(r.Peak.Largest))] {
 			largest = append(largest, fmt.Sprintf("%s (%d)", printable(row.Command), row.PID))
@@ -218,7 +218,7 @@ func oomText(o record.OOM) string {
 	}
 	text := fmt.Sprintf("OOM kills: %d", *o.Kills)
 	if o.Scope != "" {
-		text += ", at the limit of: " + strings.ReplaceAll(string(o.Scope), "_", " ")
+		text += ", at the limit of: " + strings.ReplaceAll(printable(string(o.Scope)), "_", " ")
 	}
 	if v := o.Victim; v != nil {
 		text += fmt.Sprintf(", victim %s (process %d", printable(v.Command), v.PID)

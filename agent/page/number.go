@@ -28,7 +28,7 @@ type number struct {
 func absent(name, reason string) number {
 	return number{
 		Text: dash, Absent: true, Name: name,
-		Words: "not measured", Hint: name + ": not measured: " + cmp.Or(printable(reason), "nobody says why"),
+		Words: "not measured", Hint: printable(name + ": not measured: " + cmp.Or(reason, "nobody says why")),
 	}
 }
 
@@ -61,7 +61,8 @@ func guaranteeWords(g procstats.Guarantee) string {
 	return string(g)
 }
 
-// numberOf is a value of a measurement that was taken from source.
+// numberOf is a value of a measurement that was taken from source. The time is that of sources that are read more
+// seldom than others, else zero: a page says once how old it is, and what stays the same is not sent again.
 func numberOf(name, text, source string, g procstats.Guarantee, at time.Time) number {
 	n := number{Text: text, Name: name}
 	n.Mark, n.Words = markOf(g)
@@ -75,12 +76,12 @@ func numberOf(name, text, source string, g procstats.Guarantee, at time.Time) nu
 	if !at.IsZero() {
 		parts = append(parts, "read at "+at.Format("15:04:05.000"))
 	}
-	n.Hint = strings.Join(parts, " · ")
+	n.Hint = printable(strings.Join(parts, " · "))
 	return n
 }
 
 // headline writes one of the headlines of a reading, in its own unit.
-func headline(list []procstats.HeadlineValue, id procstats.ID, at time.Time, write func(float64) string) number {
+func headline(list []procstats.HeadlineValue, id procstats.ID, write func(float64) string) number {
 	for _, h := range list {
 		if h.ID != id {
 			continue
@@ -89,10 +90,13 @@ func headline(list []procstats.HeadlineValue, id procstats.ID, at time.Time, wri
 		if !ok {
 			return absent(id.String(), h.Reading.Reason())
 		}
-		return numberOf(id.String(), write(value), h.Source, h.Guarantee, at)
+		return numberOf(id.String(), write(value), h.Source, h.Guarantee, time.Time{})
 	}
 	return absent(id.String(), "it is not among what was read")
 }
+
+// slowSource is how much older than its sample a reading has to be for its time to be told.
+const slowSource = 2 * time.Second
 
 // headlineValue is the number behind a headline.
 func headlineValue(list []procstats.HeadlineValue, id procstats.ID) (value float64, ok bool) {
@@ -111,13 +115,16 @@ func reading(s *procstats.Sample, r procstats.Reading) number {
 	if !r.Present() {
 		return absent(name, r.Reason())
 	}
-	at, _ := s.ReadAt(r.ID())
+	var at time.Time
+	if stamp, ok := s.ReadAt(r.ID()); ok && (s.Mono-stamp.Mono).Abs() > slowSource {
+		at = stamp.Wall
+	}
 	if text, ok := r.Text(); ok {
-		return numberOf(name, printable(text), "", m.Guarantee, at.Wall)
+		return numberOf(name, printable(text), "", m.Guarantee, at)
 	}
 	value, _ := r.Number()
 	if !known {
-		return numberOf(name, formatValue(procstats.None, value), "", "", at.Wall)
+		return numberOf(name, formatValue(procstats.None, value), "", "", at)
 	}
-	return numberOf(name, formatValue(m.Unit, value), m.File, m.Guarantee, at.Wall)
+	return numberOf(name, formatValue(m.Unit, value), m.File, m.Guarantee, at)
 }

@@ -86,19 +86,16 @@ func (p *Page) row(t task, now time.Time) row {
 		return r
 	}
 	before, newest, recent := p.past.of(t, now)
-	list, at := t.usage.Headlines, time.Time{}
-	if t.usage.Sample != nil {
-		at = t.usage.Sample.Wall
-	}
+	list := t.usage.Headlines
 	if t.usage.Sample == nil || !t.usage.Running {
 		why := t.absentReason()
 		r.CPU, r.Read, r.Write = absent("cpu_cores", why), absent("io_read_bytes_total", why), absent("io_write_bytes_total", why)
 		r.Memory, r.Pressure = memory{Needed: absent("memory_bytes", why)}, pressure{Hint: why}
 	} else {
-		r.CPU = headline(list, procstats.HeadlineCores, at, formatCores)
-		r.Read = rateNumber(list, procstats.HeadlineIORead, rateSince(&newest, before, ioRead), at)
-		r.Write = rateNumber(list, procstats.HeadlineIOWrite, rateSince(&newest, before, ioWrite), at)
-		r.Memory = memoryOf(t, at)
+		r.CPU = headline(list, procstats.HeadlineCores, formatCores)
+		r.Read = rateNumber(list, procstats.HeadlineIORead, rateSince(&newest, before, ioRead))
+		r.Write = rateNumber(list, procstats.HeadlineIOWrite, rateSince(&newest, before, ioWrite))
+		r.Memory = memoryOf(t)
 		r.Pressure = pressureOf(&newest, before)
 	}
 	r.Spark = sparkOf(recent, now)
@@ -113,7 +110,7 @@ func ageOf(t task, now time.Time) age {
 		return age{Text: dash, Hint: t.absentReason(), Stale: true}
 	}
 	limit := max(5*time.Second, 3*t.usage.Interval)
-	a := age{Text: formatAge(d), Hint: "read at " + formatTime(t.usage.Sample.Wall), Stale: d > limit || t.usage.Reason != ""}
+	a := age{Text: formatAge(d), Hint: "since the newest reading", Stale: d > limit || t.usage.Reason != ""}
 	if t.usage.Reason != "" {
 		a.Hint += ": " + printable(t.usage.Reason)
 	}
@@ -151,8 +148,8 @@ func rateSince(newest, before *moment, q quantity) float64 {
 }
 
 // rateNumber is the rate of a headline that is a counter.
-func rateNumber(list []procstats.HeadlineValue, id procstats.ID, rate float64, at time.Time) number {
-	n := headline(list, id, at, formatBytes)
+func rateNumber(list []procstats.HeadlineValue, id procstats.ID, rate float64) number {
+	n := headline(list, id, formatBytes)
 	switch {
 	case n.Absent:
 		return n
@@ -166,7 +163,7 @@ func rateNumber(list []procstats.HeadlineValue, id procstats.ID, rate float64, a
 // overviewPage fills the page of all tasks.
 func (p *Page) overviewPage(v *view) error {
 	values := v.request.URL.Query()
-	o := overview{Query: values.Get("q"), Sort: values.Get("sort"), Columns: map[string]column{}}
+	o := overview{Query: printable(values.Get("q")), Sort: values.Get("sort"), Columns: map[string]column{}}
 	for _, r := range p.rows(v.Now) {
 		o.Total++
 		if o.Query != "" && !r.matches(o.Query) {

@@ -99,7 +99,7 @@ func (s *streamer) send() error {
 	}
 	changed := cells{}
 	for name, html := range now {
-		if s.shown[name] != html {
+		if shown, known := s.shown[name]; !known || shown != html {
 			changed[name] = html
 		}
 	}

@@ -134,5 +134,5 @@ func short(id string) string { return id[:min(8, len(id))] }
 
 // absentReason says why a task has no numbers.
 func (t task) absentReason() string {
-	return cmp.Or(t.usage.Reason, "nothing was read yet")
+	return printable(cmp.Or(t.usage.Reason, "nothing was read yet"))
 }

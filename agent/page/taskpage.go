@@ -126,27 +126,27 @@ func (p *Page) taskView(t task, now time.Time, chosenSpan string, trusted bool) 
 
 // readings fills the numbers at the top.
 func (p *Page) readings(t task, body *taskView, f *frame) {
-	list, at := t.usage.Headlines, t.usage.Sample.Wall
+	list := t.usage.Headlines
 	var newest moment
 	var before *moment
 	if n := len(f.moments); n > 1 {
 		newest = f.moments[n-1]
 		before = (&track{moments: f.moments[:n-1]}).before(&newest, trackStep-time.Second)
 	}
-	body.Memory, body.Pressure = memoryOf(t, at), pressureOf(&newest, before)
-	cpu := headline(list, procstats.HeadlineCores, at, func(v float64) string { return formatCores(v) + " cores" })
-	total := headline(list, procstats.HeadlineCPU, at, formatSeconds)
+	body.Memory, body.Pressure = memoryOf(t), pressureOf(&newest, before)
+	cpu := headline(list, procstats.HeadlineCores, func(v float64) string { return formatCores(v) + " cores" })
+	total := headline(list, procstats.HeadlineCPU, formatSeconds)
 	body.Figures = []figure{
 		{Key: "cpu", Label: "CPU", Value: cpu, Detail: total.Mark + total.Text + " since the start"},
 		{Key: "memory", Label: "Memory needed", Value: body.Memory.Needed, Detail: memoryDetail(body.Memory)},
 		{Key: "peak", Label: "Memory peak", Value: body.Memory.Peak, Detail: "limit " + body.Memory.Limit.Text},
 		{
-			Key: "read", Label: "Read from storage", Value: rateNumber(list, procstats.HeadlineIORead, rateSince(&newest, before, ioRead), at),
-			Detail: headline(list, procstats.HeadlineIORead, at, formatBytes).Text + " since the start",
+			Key: "read", Label: "Read from storage", Value: rateNumber(list, procstats.HeadlineIORead, rateSince(&newest, before, ioRead)),
+			Detail: headline(list, procstats.HeadlineIORead, formatBytes).Text + " since the start",
 		},
 		{
-			Key: "write", Label: "Written to storage", Value: rateNumber(list, procstats.HeadlineIOWrite, rateSince(&newest, before, ioWrite), at),
-			Detail: headline(list, procstats.HeadlineIOWrite, at, formatBytes).Text + " since the start",
+			Key: "write", Label: "Written to storage", Value: rateNumber(list, procstats.HeadlineIOWrite, rateSince(&newest, before, ioWrite)),
+			Detail: headline(list, procstats.HeadlineIOWrite, formatBytes).Text + " since the start",
 		},
 	}
 }

@@ -32,12 +32,12 @@ type bar struct {
 }
 
 // memoryOf splits what is charged to a task into what it needs and what the kernel can take back.
-func memoryOf(t task, at time.Time) memory {
+func memoryOf(t task) memory {
 	list, sample := t.usage.Headlines, t.usage.Sample
 	m := memory{
-		Needed:  headline(list, procstats.HeadlineMemory, at, formatBytes),
-		Charged: headline(list, procstats.HeadlineMemoryCharged, at, formatBytes),
-		Peak:    headline(list, procstats.HeadlineMemoryPeak, at, formatBytes),
+		Needed:  headline(list, procstats.HeadlineMemory, formatBytes),
+		Charged: headline(list, procstats.HeadlineMemoryCharged, formatBytes),
+		Peak:    headline(list, procstats.HeadlineMemoryPeak, formatBytes),
 		Cache:   absent("memory_charged_bytes", "only a memory cgroup tells page cache apart"),
 		Limit:   absent("cgroup_memory_max_bytes", "no limit was read"),
 	}
@@ -46,7 +46,7 @@ func memoryOf(t task, at time.Time) memory {
 	peak, okPeak := headlineValue(list, procstats.HeadlineMemoryPeak)
 	if okNeeded && okCharged {
 		m.Cache = numberOf("memory_charged_bytes", formatBytes(max(0, charged-needed)),
-			"memory_charged_bytes − memory_bytes", procstats.Exact, at)
+			"memory_charged_bytes − memory_bytes", procstats.Exact, time.Time{})
 	}
 	limit, limited := sample.Task.Number(procstats.CgroupMemoryMax)
 	if r, found := sample.Task.Get(procstats.CgroupMemoryMax); found {
