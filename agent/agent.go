@@ -166,6 +166,7 @@ func (a *Agent) open(ctx context.Context) error {
 	for _, l := range a.list() {
 		a.launch(l)
 	}
+	a.resume()
 	a.work.Go(func() { a.collect(ctx) })
 	return nil
 }

@@ -159,18 +159,63 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status JobStatus
 	if err := a.register(now, j, was); err != nil {
 		return JobStatus{}, false, err
 	}
-	for _, l := range surplus {
-		if err := l.stop("a newer version of the job takes its place"); err != nil {
-			return JobStatus{}, true, err
-		}
-	}
-	for _, m := range missing {
-		if err := a.place(j, m, now.Version); err != nil {
-			return JobStatus{}, true, err
-		}
+	if err := a.carryOut(j, now.Version, surplus, missing); err != nil {
+		return JobStatus{}, true, err
 	}
 	status, err = a.Job(j.ID)
 	return status, true, err
+}
+
+// carryOut stops what a version of a job has too much and makes what it lacks, and keeps that this was done.
+func (a *Agent) carryOut(j *job.Job, version uint64, surplus []*alloc, missing []vacancy) error {
+	for _, l := range surplus {
+		if err := l.stop("a newer version of the job takes its place"); err != nil {
+			return err
+		}
+	}
+	for _, m := range missing {
+		if err := a.place(j, m, version); err != nil {
+			return err
+		}
+	}
+	a.mu.Lock()
+	r := a.jobs[j.ID]
+	r.current.Placed = true
+	kept := r.current
+	a.mu.Unlock()
+	return a.store.PutJob(&kept)
+}
+
+// resume carries out the jobs that an earlier run was killed over.
+func (a *Agent) resume() {
+	a.registering.Lock()
+	defer a.registering.Unlock()
+	a.mu.Lock()
+	var unplaced []state.Job
+	for _, r := range a.jobs {
+		if r.current.Current && !r.current.Placed && !r.current.Stopped && r.versions[r.current.Version] != nil {
+			unplaced = append(unplaced, r.current)
+		}
+	}
+	a.mu.Unlock()
+	for _, kept := range unplaced {
+		j := a.version(kept.ID, kept.Version)
+		surplus, missing := a.compare(j)
+		// What was made of this version before, and has ended since, is not made again.
+		missing = slices.DeleteFunc(missing, func(v vacancy) bool {
+			return slices.ContainsFunc(a.list(), func(l *alloc) bool {
+				return l.job.ID == j.ID && l.kept.JobVersion == kept.Version && l.group.Name == v.group.Name && l.kept.Index == v.index
+			})
+		})
+		err := a.reserve(missing)
+		if err == nil {
+			err = a.carryOut(j, kept.Version, surplus, missing)
+		}
+		if err != nil {
+			a.log.Error("a job is not carried out", "job", j.ID, "error", err)
+			a.counts.fail("recovery")
+		}
+	}
 }
 
 // register keeps a new version of a job, and that the one before is not current any more.

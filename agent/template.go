@@ -116,6 +116,7 @@ func readEnv(text []byte, env map[string]string) error {
 		if !ok || strings.TrimSpace(name) == "" {
 			return fmt.Errorf("line %d is not NAME=value", i+1)
 		}
+		value = strings.TrimSpace(value)
 		if len(value) >= 2 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0] {
 			value = value[1 : len(value)-1]
 		}

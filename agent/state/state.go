@@ -24,7 +24,9 @@ type Job struct {
 	Source     job.Source
 	SubmitTime time.Time
 	// Current is false for versions that only allocations of old still refer to.
-	Current     bool
+	Current bool
+	// Placed says that all its allocations have been made; without it the agent was killed before it got that far.
+	Placed      bool
 	Stopped     bool
 	CreateIndex uint64
 	ModifyIndex uint64

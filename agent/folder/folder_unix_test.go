@@ -1,0 +1,141 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package folder
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func made(t *testing.T) Allocation {
+	t.Helper()
+	a := In(t.TempDir(), "id")
+	if err := a.Make("t", nil); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMakeSetsModesWhateverTheUmask(t *testing.T) {
+	a := made(t)
+	for path, want := range map[string]fs.FileMode{
+		string(a): 0o711, a.Shared(): 0o711, filepath.Join(a.Shared(), "data"): 0o777, a.Logs(): 0o755,
+		filepath.Join(a.Task("t"), "secrets"): 0o700,
+	} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has mode %o, want %o", path, got, want)
+		}
+	}
+	if err := a.Make("t", nil); err != nil {
+		t.Error("again:", err)
+	}
+}
+
+// TestWriteFileStaysInside is about a task that leads its agent astray by symbolic links.
+func TestWriteFileStaysInside(t *testing.T) {
+	a := made(t)
+	outside := t.TempDir()
+	if err := os.Symlink(outside, filepath.Join(a.Task("t"), "local", "out")); err != nil {
+		t.Fatal(err)
+	}
+	target := filepath.Join(outside, "file")
+	write(t, target, "precious")
+	if err := os.Symlink(target, filepath.Join(a.Task("t"), "local", "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.WriteFile("t", "local/out/file", []byte("x"), 0o644, nil); err == nil {
+		t.Error("written through a linked folder")
+	}
+	if err := a.WriteFile("t", "../../x", []byte("x"), 0o644, nil); err == nil {
+		t.Error("written outside")
+	}
+	if err := a.WriteFile("t", "local/link", []byte("x"), 0o604, nil); err != nil {
+		t.Error(err)
+	}
+	if err := a.WriteFile("t", "local/new/file", []byte("y"), 0o644, nil); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(target); string(text) != "precious" || err != nil {
+		t.Errorf("outside there is %q, %v", text, err)
+	}
+	if info, err := os.Lstat(filepath.Join(a.Task("t"), "local", "link")); err != nil || info.Mode() != 0o604 {
+		t.Errorf("file %v, %v", info, err)
+	}
+}
+
+func TestLogIsReadAsOne(t *testing.T) {
+	a := made(t)
+	if _, err := a.OpenLog("t", "stdout"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a file: %v", err)
+	}
+	for name, text := range map[string]string{
+		"t.stdout.9": "nine ", "t.stdout.10": "ten ", "t.stdout.11": "", "t.stderr.0": "other", "t.stdout.x": "no", "tt.stdout.1": "no",
+	} {
+		write(t, filepath.Join(a.Logs(), name), text)
+	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	write(t, secret, "secret")
+	if err := os.Symlink(secret, filepath.Join(a.Logs(), "t.stdout.12")); err != nil {
+		t.Fatal(err)
+	}
+	log, err := a.OpenLog("t", "stdout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	read := func() string {
+		text, err := io.ReadAll(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if got := read(); got != "nine ten " {
+		t.Errorf("read %q", got)
+	}
+	write(t, filepath.Join(a.Logs(), "t.stdout.11"), "eleven")
+	if got := read(); got != "eleven" {
+		t.Errorf("then %q", got)
+	}
+	if at, err := log.Seek(-8, io.SeekEnd); at != 7 || err != nil {
+		t.Errorf("at %d, %v", at, err)
+	}
+	if got := read(); got != "n eleven" {
+		t.Errorf("the end is %q", got)
+	}
+	if _, err := log.Seek(-100, io.SeekCurrent); err == nil {
+		t.Error("before the beginning")
+	}
+	next, err := a.NextLog("t", "stderr")
+	if err != nil || filepath.Base(next) != "t.stderr.1" {
+		t.Errorf("next %s, %v", next, err)
+	}
+	files, err := a.LogFiles("t", "stderr")
+	if diff := cmp.Diff([]string{filepath.Join(a.Logs(), "t.stderr.0")}, files); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+}
