@@ -178,25 +178,3 @@ func rowValue(row *record.ProcessRow, ids ...procstats.ID) string {
 	}
 	return dash
 }
-
-func (p *recordPage) limits() {
-	if len(p.record.Limits) == 0 {
-		return
-	}
-	p.section("Limits")
-	t := table{indent: "  ", header: []string{"", "ASKED FOR", "IN FORCE", "WHERE"}, right: map[int]bool{1: true, 2: true}}
-	for _, limit := range p.record.Limits {
-		t.add(plain(printable(limit.Name), limitText(limit.Name, limit.Requested), limitText(limit.Name, limit.Effective),
-			printable(limit.Where))...)
-	}
-	p.text.WriteString(t.render(p.palette))
-}
-
-// limitText writes a limit; limits are named as in the kernel, where memory is in bytes and has no unit.
-func limitText(name string, value *float64) string {
-	unit := unitOf(name)
-	if unit == procstats.None && strings.HasPrefix(name, "memory") {
-		unit = procstats.Bytes
-	}
-	return optional(unit, value)
-}

@@ -45,6 +45,7 @@ func summaryLines(r *record.Record) [][2]string {
 		{"memory", memorySummary(r)},
 		{"i/o", ioSummary(r)},
 		{"waited", waitedSummary(r)},
+		{"limits", limitsSummary(r)},
 	}
 }
 
@@ -81,11 +82,11 @@ func memorySummary(r *record.Record) string {
 		return ""
 	}
 	what := fmt.Sprintf("%s, %s", guaranteeText(h.Guarantee), h.Source)
-	if h.Source == procstats.CgroupMemoryPeak.String() {
+	if h.Source == procstats.CgroupMemoryPeak.String() && h.Guarantee == procstats.Exact {
 		what = "exact, page cache included"
 	}
 	text := fmt.Sprintf("peak %s (%s)", peak, what)
-	if limit, ok := r.Measurements[procstats.CgroupMemoryMax.String()].(float64); ok {
+	if limit, ok := effectiveLimit(r, procstats.CgroupMemoryMax); ok {
 		text += " of " + formatBytes(limit)
 	}
 	return text
