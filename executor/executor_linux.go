@@ -58,7 +58,7 @@ type Executor struct {
 
 // newExecutor returns an executor that has started nothing yet.
 func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
-	e := &Executor{log: log, host: procstats.HostFS(), build: build, folder: folder, journal: newJournal(), launcher: newLauncher()}
+	e := &Executor{log: log, host: procstats.HostFS(), build: build, folder: folder, journal: newJournal()}
 	e.children = newReaper(e.host)
 	e.children.stopped = e.taskStopped
 	e.ctx, e.cancel = context.WithCancel(context.Background())
@@ -67,6 +67,11 @@ func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 		return nil, fmt.Errorf("read own start time: %w", err)
 	}
 	e.self = identity.ProcessID
+	started, err := goBefore()
+	if err != nil {
+		log.Debug("not before others", "error", err)
+	}
+	e.launcher = newLauncher(started)
 	if e.bootID, err = wire.BootID(e.host); err != nil {
 		return nil, err
 	}

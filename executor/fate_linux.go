@@ -36,9 +36,10 @@ func fateOf(host procstats.FS, id procstats.ProcessID) fate {
 	if err != nil {
 		return vanished
 	}
-	// The name may have any bytes in it, so the last parenthesis counts, proc_pid_stat(5).
+	// The name may have any bytes in it, so the last parenthesis counts; behind it stands field 3, proc_pid_stat(5).
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	const state, flags, startTime, exitCode = 3 - 3, 9 - 3, 22 - 3, 52 - 3
+	const first = 3
+	const state, flags, startTime, exitCode = 0, 9 - first, 22 - first, 52 - first
 	if len(fields) <= exitCode || fields[startTime] != strconv.FormatUint(id.Start, 10) {
 		return vanished
 	}

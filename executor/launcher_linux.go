@@ -44,6 +44,8 @@ type launcher struct {
 	requests chan launchRequest
 	// done is closed when no request will be served any more.
 	done chan struct{}
+	// nice is the value that tasks inherit.
+	nice int
 }
 
 type launchRequest struct {
@@ -56,8 +58,8 @@ type launchResult struct {
 	err error
 }
 
-func newLauncher() *launcher {
-	return &launcher{requests: make(chan launchRequest), done: make(chan struct{})}
+func newLauncher(nice int) *launcher {
+	return &launcher{requests: make(chan launchRequest), done: make(chan struct{}), nice: nice}
 }
 
 // errEnding says that the executor ends and starts nothing any more.
@@ -68,10 +70,14 @@ func (l *launcher) run(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(l.done)
+	unwilling := stepBack(l.nice)
 	for {
 		select {
 		case request := <-l.requests:
-			pid, err := fork(request.command)
+			pid, err := 0, unwilling
+			if err == nil {
+				pid, err = fork(request.command)
+			}
 			request.result <- launchResult{pid, err}
 		case <-ctx.Done():
 			return

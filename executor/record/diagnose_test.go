@@ -15,17 +15,16 @@ import (
 
 func ended() time.Time { return time.Date(2026, 3, 4, 11, 0, 0, 0, time.UTC) }
 
-//go:fix inline
-func ptr(n int64) *int64 { return new(n) }
-
 // killOf returns a kill shortly before the end, with what the kernel's log says of it.
+//
+//go:fix inline
 func killOf(scope Scope, change func(*Kill)) Kill {
 	k := Kill{
-		At: ended().Add(-20 * time.Millisecond), Kills: 1, Scope: scope, PeakBytes: ptr(108 << 20),
-		Victims: []Victim{{PID: 79699, Command: "php-fpm", RSSBytes: ptr(90 << 20), Source: FromKmsg}},
+		At: ended().Add(-20 * time.Millisecond), Kills: 1, Scope: scope, PeakBytes: new(int64(108 << 20)),
+		Victims: []Victim{{PID: 79699, Command: "php-fpm", RSSBytes: new(int64(90 << 20)), Source: FromKmsg}},
 	}
 	if scope == Own || scope == Descendant || scope == Ancestor {
-		k.LimitBytes, k.Where = ptr(108<<20), "/sys/fs/cgroup/web"
+		k.LimitBytes, k.Where = new(int64(108<<20)), "/sys/fs/cgroup/web"
 	}
 	if change != nil {
 		change(&k)
@@ -246,20 +245,20 @@ func TestKills(t *testing.T) {
 		kills *int64
 		group bool
 	}{
-		{"none", evidenceOf(Evidence{}), ptr(0), false},
-		{"two", evidenceOf(Evidence{}, killOf(Own, nil), killOf(Own, nil)), ptr(2), false},
-		{"noticed at once", evidenceOf(Evidence{}, killOf(Own, func(k *Kill) { k.Kills = 3 })), ptr(3), false},
-		{"a group of two", Evidence{Kills: []Kill{killOf(Own, group)}, OOMBefore: before, OOMAfter: after}, ptr(1), true},
+		{"none", evidenceOf(Evidence{}), new(int64(0)), false},
+		{"two", evidenceOf(Evidence{}, killOf(Own, nil), killOf(Own, nil)), new(int64(2)), false},
+		{"noticed at once", evidenceOf(Evidence{}, killOf(Own, func(k *Kill) { k.Kills = 3 })), new(int64(3)), false},
+		{"a group of two", Evidence{Kills: []Kill{killOf(Own, group)}, OOMBefore: before, OOMAfter: after}, new(int64(1)), true},
 		{
 			"a group after another",
 			Evidence{Kills: []Kill{killOf(Own, nil), killOf(Own, group)}, OOMBefore: before, OOMAfter: after},
-			ptr(2), true,
+			new(int64(2)), true,
 		},
 		{
 			"only the log knows", Evidence{
 				Kills:     []Kill{killOf(HostScope, func(k *Kill) { k.Kills, k.Main = 0, true })},
 				OOMBefore: OOMCounters{Reason: "none"}, OOMAfter: OOMCounters{Reason: "none"},
-			}, ptr(1), false,
+			}, new(int64(1)), false,
 		},
 		{"lost", Evidence{Cause: ExecutorLost}, nil, false},
 		{"nothing counts", Evidence{OOMBefore: OOMCounters{Reason: "none"}, OOMAfter: OOMCounters{Reason: "none"}}, nil, false},
