@@ -33,36 +33,52 @@ func TestOwnLimit(t *testing.T) {
 		v2    bool
 	}{
 		{
-			"main", limit, []string{roleEat, text(tooMuch)},
-			end{Code: 137, Verdict: record.Signaled, Kills: 1, Scope: record.Own, OOMKilled: true, MainVictim: true}, false,
+			"main", limit,
+			[]string{roleEat, text(tooMuch)},
+			end{Code: 137, Verdict: record.Signaled, Kills: 1, Scope: record.Own, OOMKilled: true, MainVictim: true},
+			false,
 		},
 		{
-			"child, main goes on", limit, []string{roleParent, "1", text(tooMuch), "0"},
-			end{Code: 0, Verdict: record.Completed, Kills: 1, Scope: record.Own}, false,
+			"child, main goes on", limit,
+			[]string{roleParent, "1", text(tooMuch), "0"},
+			end{Code: 0, Verdict: record.Completed, Kills: 1, Scope: record.Own},
+			false,
 		},
 		{
-			"child, main fails", limit, []string{roleParent, "1", text(tooMuch), "3"},
-			end{Code: 3, Verdict: record.Failed, Kills: 1, Scope: record.Own, OOMKilled: true}, false,
+			"child, main fails", limit,
+			[]string{roleParent, "1", text(tooMuch), "3"},
+			end{Code: 3, Verdict: record.Failed, Kills: 1, Scope: record.Own, OOMKilled: true},
+			false,
 		},
 		{
-			"three children, main goes on", limit, []string{roleParent, "3", text(tooMuch), "0"},
-			end{Code: 0, Verdict: record.Completed, Kills: 3, Scope: record.Own}, false,
+			"three children, main goes on", limit,
+			[]string{roleParent, "3", text(tooMuch), "0"},
+			end{Code: 0, Verdict: record.Completed, Kills: 3, Scope: record.Own},
+			false,
 		},
 		{
-			"all at once", append([]string{"--oom-group"}, limit...), []string{roleParent, "1", text(tooMuch), "0"},
-			end{Code: 137, Verdict: record.Signaled, Kills: 1, Group: true, Scope: record.Own, OOMKilled: true, MainVictim: true}, true,
+			"all at once", append([]string{"--oom-group"}, limit...),
+			[]string{roleParent, "1", text(tooMuch), "0"},
+			end{Code: 137, Verdict: record.Signaled, Kills: 1, Group: true, Scope: record.Own, OOMKilled: true, MainVictim: true},
+			true,
 		},
 		{
-			"grandchild in a nested group with a limit", nil, []string{roleNested, text(limitBytes), text(tooMuch), "0"},
-			end{Code: 0, Verdict: record.Completed, Kills: 1, Scope: record.Descendant}, false,
+			"grandchild in a nested group with a limit", nil,
+			[]string{roleNested, text(limitBytes), text(tooMuch), "0"},
+			end{Code: 0, Verdict: record.Completed, Kills: 1, Scope: record.Descendant},
+			false,
 		},
 		{
-			"the same, and main fails", nil, []string{roleNested, text(limitBytes), text(tooMuch), "4"},
-			end{Code: 4, Verdict: record.Failed, Kills: 1, Scope: record.Descendant, OOMKilled: true}, false,
+			"the same, and main fails", nil,
+			[]string{roleNested, text(limitBytes), text(tooMuch), "4"},
+			end{Code: 4, Verdict: record.Failed, Kills: 1, Scope: record.Descendant, OOMKilled: true},
+			false,
 		},
 		{
-			"grandchild in a nested group without one", limit, []string{roleNested, text(2 * tooMuch), text(tooMuch), "0"},
-			end{Code: 0, Verdict: record.Completed, Kills: 1, Scope: record.Own}, false,
+			"grandchild in a nested group without one", limit,
+			[]string{roleNested, text(2 * tooMuch), text(tooMuch), "0"},
+			end{Code: 0, Verdict: record.Completed, Kills: 1, Scope: record.Own},
+			false,
 		},
 	}
 	for _, test := range tests {

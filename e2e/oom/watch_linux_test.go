@@ -37,7 +37,7 @@ func TestEventLatency(t *testing.T) {
 	}
 	defer output.Close()
 	cmd.Stdin = input
-	r := startRole(t, place, cmd)
+	startRole(t, place, cmd)
 	input.Close()
 	log := openLog(t)
 	events, err := visit(t, place).Events(t.Context())
@@ -83,7 +83,7 @@ func TestEventLatency(t *testing.T) {
 	if late[len(late)/2] > time.Second {
 		t.Error("that is not at once")
 	}
-	r = closed(t, place, cmd)
+	r := closed(t, place, cmd)
 	if got := endOf(t, r); got.Kills != kills {
 		t.Errorf("%d kills, want %d", got.Kills, kills)
 	}
