@@ -1,0 +1,281 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
+
+// patience is how long anything may take that is expected to happen at all.
+const patience = 30 * time.Second
+
+// devAgent is a development agent with a folder of its own for temporary files, where its socket is.
+type devAgent struct {
+	temp string
+	cmd  *exec.Cmd
+	log  *os.File
+}
+
+func startAgent() (a *devAgent, err error) {
+	// Short: the path of a unix socket is limited to 107 bytes.
+	a = &devAgent{}
+	if a.temp, err = os.MkdirTemp("/tmp", "cli"); err != nil {
+		return nil, err
+	}
+	config := filepath.Join(a.temp, "config.hcl")
+	if err := os.WriteFile(config, []byte("ports {\n  http = -1\n}\ntelemetry {\n  collection_interval = \"200ms\"\n}\n"), 0o600); err != nil {
+		return nil, err
+	}
+	if a.log, err = os.Create(filepath.Join(a.temp, "log")); err != nil {
+		return nil, err
+	}
+	a.cmd = exec.Command(rig.Tacho(), "agent", "--dev", "--config", config)
+	a.cmd.Env = append(os.Environ(), "TMPDIR="+a.temp)
+	a.cmd.Stdout, a.cmd.Stderr = a.log, a.log
+	if err := a.cmd.Start(); err != nil {
+		return nil, err
+	}
+	return a, a.answers()
+}
+
+// answers waits until the agent answers.
+func (a *devAgent) answers() error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	var err error
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
+		if err = a.run("alloc", "status").Run(); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("the agent does not answer: %w\n%s", err, a.said())
+}
+
+func (a *devAgent) said() []byte {
+	text, _ := os.ReadFile(a.log.Name()) // what there is of it
+	return text
+}
+
+// run is a command that finds the agent by itself.
+func (a *devAgent) run(args ...string) *exec.Cmd {
+	cmd := exec.Command(rig.Tacho(), args...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+a.temp, "NO_COLOR=1")
+	return cmd
+}
+
+// end stops the agent, and with it all tasks.
+func (a *devAgent) end() error {
+	ended := make(chan error, 1)
+	go func() { ended <- a.cmd.Wait() }()
+	err := a.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case waitErr := <-ended:
+		err = errors.Join(err, waitErr)
+	case <-time.After(patience):
+		err = errors.Join(err, errors.New("the agent does not end"), a.cmd.Process.Kill(), <-ended)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, a.said())
+	}
+	return errors.Join(err, a.log.Close(), os.RemoveAll(a.temp))
+}
+
+// TestScripts runs each script against an agent of its own.
+func TestScripts(t *testing.T) {
+	rig.Require(t)
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			a, err := startAgent()
+			if err != nil {
+				return err
+			}
+			env.Defer(func() {
+				if err := a.end(); err != nil {
+					t.Error(err)
+				}
+			})
+			env.Setenv("TMPDIR", a.temp)
+			env.Setenv("NO_COLOR", "1")
+			env.Setenv("PATH", filepath.Dir(rig.Tacho())+string(os.PathListSeparator)+os.Getenv("PATH"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"eventually": eventually},
+	})
+}
+
+// eventually runs a program again and again until its output has a text in it: eventually TEXT PROGRAM ARGS.
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: eventually TEXT PROGRAM [ARG...]")
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
+		if ts.Exec(args[1], args[2:]...) == nil && strings.Contains(ts.ReadFile("stdout"), args[0]) {
+			return
+		}
+	}
+	ts.Fatalf("%q did not come; last:\n%s", args[0], ts.ReadFile("stdout"))
+}
+
+// screenText collects what a program writes to its terminal.
+type screenText struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (s *screenText) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// take waits for a text, and drops everything up to it.
+func (s *screenText) take(t *testing.T, want string) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
+		s.mu.Lock()
+		at := bytes.Index(s.text.Bytes(), []byte(want))
+		if at >= 0 {
+			s.text.Next(at + len(want))
+		}
+		s.mu.Unlock()
+		if at >= 0 {
+			return
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.Fatalf("%q did not come; the terminal has\n%q", want, s.text.String())
+}
+
+// onTerminal starts a command on a terminal of its own.
+func onTerminal(t *testing.T, cmd *exec.Cmd) (terminal *os.File, screen *screenText) {
+	t.Helper()
+	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 120})
+	if err != nil {
+		t.Fatal(err)
+	}
+	screen = &screenText{}
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		_, _ = terminal.WriteTo(screen) // EIO at the end
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // where it is still there
+		<-copied
+		terminal.Close()
+	})
+	return terminal, screen
+}
+
+func typeKeys(t *testing.T, terminal *os.File, keys string) {
+	t.Helper()
+	if _, err := terminal.WriteString(keys); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTerminal watches a task and runs a shell beside it, as somebody at a terminal does.
+func TestTerminal(t *testing.T) {
+	rig.Require(t)
+	a, err := startAgent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.end(); err != nil {
+			t.Error(err)
+		}
+	})
+	file := filepath.Join(a.temp, "job.nomad.hcl")
+	job := `job "sleepy" {
+  group "g" {
+    task "main" {
+      driver = "tacho"
+      config {
+        command = "sleep"
+        args    = ["1000"]
+      }
+      resources {
+        cpu    = 50
+        memory = 32
+      }
+    }
+  }
+}
+`
+	if err := os.WriteFile(file, []byte(job), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := a.run("job", "run", file).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	t.Run("top", func(t *testing.T) {
+		cmd := a.run("top", "--delay", "300ms")
+		terminal, screen := onTerminal(t, cmd)
+		screen.take(t, "sleepy.g[0]/main")
+		typeKeys(t, terminal, "h")
+		screen.take(t, "sort by memory")
+		typeKeys(t, terminal, "h\r")
+		screen.take(t, "unattributed")
+		typeKeys(t, terminal, "\x1b")
+		screen.take(t, "PRESSURE")
+		typeKeys(t, terminal, "/nothing")
+		screen.take(t, "no task fits the filter")
+		typeKeys(t, terminal, "\x1b")
+		screen.take(t, "sleepy.g[0]/main")
+		typeKeys(t, terminal, "q")
+		screen.take(t, "\x1b[?1049l") // back on the screen from before
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("exec", func(t *testing.T) {
+		id, err := a.run("alloc", "status", "-t", "{{(index . 0).ID}}").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := a.run("alloc", "exec", string(id[:8]), "sh")
+		terminal, screen := onTerminal(t, cmd)
+		typeKeys(t, terminal, "stty size; echo in:$NOMAD_TASK_NAME\n")
+		screen.take(t, "24 120")
+		screen.take(t, "in:main")
+		if err := pty.Setsize(terminal, &pty.Winsize{Rows: 30, Cols: 90}); err != nil {
+			t.Fatal(err)
+		}
+		typeKeys(t, terminal, "echo now; sleep 1000\n")
+		screen.take(t, "\nnow")
+		typeKeys(t, terminal, "\x03") // for the command; the terminal drops what was typed before it
+		screen.take(t, "^C")
+		typeKeys(t, terminal, "stty size; exit 9\n")
+		screen.take(t, "30 90")
+		exit, ok := errors.AsType[*exec.ExitError](cmd.Wait())
+		if !ok || exit.ExitCode() != 9 {
+			t.Errorf("%v, want exit code 9", exit)
+		}
+	})
+}
