@@ -198,6 +198,10 @@ func (c *Client) greet(ctx context.Context) error {
 		ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: "client",
 	})
 	if err != nil {
+		if c.life != nil {
+			// A reattached one may be dying: its socket still takes connections.
+			err = c.explain(err)
+		}
 		return fmt.Errorf("greet executor: %w", err)
 	}
 	c.hello = hello
