@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/procstats"
 )
 
 func TestExec(t *testing.T) {
@@ -107,6 +108,59 @@ func TestLimits(t *testing.T) {
 			t.Errorf("a limit although none is to be enforced: %v", status.Attributes)
 		}
 	}
+}
+
+// TestGivenCgroup starts a task in the cgroup that the host made for it, as on pure v2.
+func TestGivenCgroup(t *testing.T) {
+	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(mounts) != 1 || mounts[0].Version != 2 {
+		t.Skip("cgroup v2 is not the only layout here; hosts make groups for tasks only then")
+	}
+	name := "given-" + filepath.Base(t.TempDir())
+	group := filepath.Join(mounts[0].Point, name)
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Skipf("cannot make a cgroup: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(group); err != nil {
+			t.Errorf("the host's cgroup is not the driver's to remove, and has to be empty: %v", err)
+		}
+	})
+	f := newFixture(t, func(c *driver.Config) { c.Enforce = true })
+	config := f.shell("exec sleep 1000")
+	config.Resources = &driver.Resources{Linux: &driver.LinuxResources{
+		MemoryLimitBytes: 40 << 20, CPUShares: 200, CpusetCgroup: group,
+	}}
+	f.start(config)
+	status, err := f.InspectTask(t.Context(), config.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cgroupOf(t, status.Attributes["pid"]); got != "/"+name {
+		t.Errorf("the task is in %s, want /%s", got, name)
+	}
+	if got := cgroupOf(t, status.Attributes["executor.pid"]); got == "/"+name {
+		t.Error("the executor is charged to the task")
+	}
+	limit, err := os.ReadFile(filepath.Join(group, "memory.max"))
+	if err != nil || string(limit) != "41943040\n" {
+		t.Errorf("memory.max is %q, %v", limit, err)
+	}
+	if err := f.DestroyTask(t.Context(), config.ID, true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func cgroupOf(t *testing.T, pid string) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + pid + "/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimPrefix(strings.TrimSpace(string(text)), "0::")
 }
 
 func TestNetworkNamespace(t *testing.T) {
