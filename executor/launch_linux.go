@@ -65,10 +65,15 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 		request: request, log: e.log, children: e.children, group: group, journal: e.journal, gone: make(chan struct{}),
 		limits: limits, base: c, logs: streams.logs,
 	}
+	peaks := group.ResetPeaks()
 	t.sampler = newSampler(procstats.Target{
 		FS: e.host, Cgroup: group.Cgroup, Roots: e.roots, Reaped: e.children.reaped, Dir: request.GetDiskDir(),
-		MaxRows: int(request.GetMaxRows()),
+		MaxRows: int(request.GetMaxRows()), Opened: peaks,
 	}, selection)
+	t.inheritsPeak = !group.Owned && peaks["memory.peak"] == nil
+	for _, file := range peaks {
+		_ = file.Close() // the sampler has descriptors of its own
+	}
 	if selection.HasSource(procstats.SourceIO) {
 		e.children.readIO()
 	}
@@ -174,7 +179,7 @@ func (e *Executor) newRecorder(t *task, baseline *procstats.Sample) *recorder {
 	options := t.request.GetRecord()
 	r := &recorder{
 		log: e.log, interval: time.Duration(options.GetIntervalNs()), report: time.Duration(options.GetReportIntervalNs()),
-		sampler: t.sampler, baseline: baseline, info: e.newRecord(t),
+		sampler: t.sampler, baseline: baseline, info: e.newRecord(t), inheritsPeak: t.inheritsPeak,
 	}
 	r.report = max(r.report, r.interval)
 	// The baseline opens the window, so that the first report has a delta.

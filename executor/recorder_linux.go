@@ -25,6 +25,8 @@ type recorder struct {
 	sampler  *sampler
 	forked   time.Time
 	baseline *procstats.Sample
+	// inheritsPeak is the task's.
+	inheritsPeak bool
 	// The whole run and the current report; used by run, and by finish after it.
 	whole, current procstats.Window
 	last           *procstats.Sample
@@ -142,6 +144,11 @@ func (r *recorder) fillFinal(merged *procstats.Sample, wall time.Duration) {
 		history.Peak = peak
 	}
 	info.Headline = record.Headlines(procstats.Headlines(merged, history))
+	if r.inheritsPeak {
+		if reason := record.InheritedPeak(info.Headline, r.baseline, merged); reason != "" {
+			info.Notes = append(info.Notes, "memory peak: "+reason)
+		}
+	}
 	info.Processes = record.ProcessesOf(&r.whole, merged, r.interval > 0)
 	info.Peak = record.PeakOf(&r.whole, r.last)
 	info.Sources = record.SourcesOf(r.sampler.describe())

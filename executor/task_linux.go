@@ -33,10 +33,12 @@ type task struct {
 	children *reaper
 	group    *cgroup.Group
 	limits   []cgroup.Limit
-	sampler  *sampler
-	recorder *recorder
-	journal  *journal
-	oom      *oomKeeper
+	// inheritsPeak is set where the group's memory peak has in it what was there before the task.
+	inheritsPeak bool
+	sampler      *sampler
+	recorder     *recorder
+	journal      *journal
+	oom          *oomKeeper
 	// base is how the main process was started, and what further commands in the task have in common with it.
 	base *command
 	// logs writes the task's output to files; nil where it goes elsewhere.

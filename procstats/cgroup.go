@@ -55,6 +55,7 @@ func OpenCgroup(t Target, sel Selection) Source {
 			return sel.Has(id) && cgroupVersion(t.Cgroup, id) == 2
 		})
 	}
+	r.takeOver(t.Opened)
 	for i := range v1 {
 		r.addForeign(&v1[i], sel, t.Cgroup)
 	}
@@ -126,6 +127,20 @@ func (r *cgroupReader) open(dir string, spec *cgroupFileSpec, explain func(*cgro
 	r.files = append(r.files, f)
 	for i := range f.fields {
 		r.fields = append(r.fields, &f.fields[i])
+	}
+}
+
+// takeOver reads files that were opened before in place of the group's. One that cannot be taken over is left alone.
+func (r *cgroupReader) takeOver(opened map[string]*os.File) {
+	for _, f := range r.files {
+		file, given := opened[f.name]
+		if !given {
+			continue
+		}
+		if kept, err := dupKept(file); err == nil {
+			_ = f.kept.close()
+			f.kept, f.absent = kept, ""
+		}
 	}
 }
 

@@ -7,7 +7,9 @@ package procstats
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +37,20 @@ func openKept(path string) (keptFile, error) {
 		}
 		return keptFile{number: fd + 1}, nil
 	}
+}
+
+// dupKept takes over what the descriptor of a file stands for; the file stays its owner's.
+func dupKept(file *os.File) (keptFile, error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return keptFile{}, err
+	}
+	fd := -1
+	controlErr := raw.Control(func(number uintptr) { fd, err = unix.FcntlInt(number, unix.F_DUPFD_CLOEXEC, 0) })
+	if err := errors.Join(controlErr, err); err != nil {
+		return keptFile{}, fmt.Errorf("duplicate %s: %w", file.Name(), err)
+	}
+	return keptFile{number: fd + 1}, nil
 }
 
 // isOpen reports whether there is something to read.

@@ -8,6 +8,7 @@ package procstats
 import (
 	"errors"
 	"io/fs"
+	"os"
 )
 
 // keptFile stands for the kernel files that this system does not have.
@@ -17,6 +18,8 @@ type keptFile struct{}
 func openKept(path string) (keptFile, error) {
 	return keptFile{}, &fs.PathError{Op: "open", Path: path, Err: errors.ErrUnsupported}
 }
+
+func dupKept(*os.File) (keptFile, error) { return keptFile{}, errors.ErrUnsupported }
 
 func (*keptFile) isOpen() bool { return false }
 

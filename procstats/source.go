@@ -3,6 +3,8 @@
 
 package procstats
 
+import "os"
+
 import "time"
 
 // Source reads one group of kernel files for one task. It is used by one goroutine at a time and starts none.
@@ -110,6 +112,9 @@ type Target struct {
 	Dir string
 	// MaxRows bounds the process rows of a sample; 0 means 1000.
 	MaxRows int
+	// Opened are files of the v2 group, by name, that the caller has opened and that are read in place of the group's
+	// own: a memory.peak that was reset counts for its own descriptor only, since Linux 6.12. The caller closes them.
+	Opened map[string]*os.File
 }
 
 // ReasonNoLimit is the reason for the absence of a limit that is not set: the measurement is available, there
