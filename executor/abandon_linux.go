@@ -12,22 +12,14 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 )
 
-// launchLimit is how long an executor waits for its task. A caller that was killed meanwhile asks for none.
+// launchLimit is how long an executor waits for its task, and for its end where the task was refused. A caller that was
+// killed meanwhile asks for neither.
 const launchLimit = 30 * time.Second
 
-// endUnlaunched ends an executor that nobody has asked for a task.
+// endUnlaunched ends an executor that nobody wants anything from. Its timer runs while there is no task only: with one
+// the executor sets none.
 func (e *Executor) endUnlaunched() {
-	timer := time.NewTimer(launchLimit)
-	defer timer.Stop()
-	select {
-	case <-e.ctx.Done():
-		return
-	case <-timer.C:
-	}
-	e.mu.Lock()
-	launched := e.launches
-	e.mu.Unlock()
-	if !launched {
+	if e.current() == nil {
 		e.log.Warn("nobody asked for a task; this executor ends", "after", launchLimit)
 		e.cancel()
 	}

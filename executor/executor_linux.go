@@ -49,6 +49,8 @@ type Executor struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 	server atomic.Pointer[grpc.Server]
+	// unlaunched runs until Launch, and after one that failed.
+	unlaunched *time.Timer
 
 	mu       sync.Mutex // guards following
 	task     *task
@@ -101,11 +103,12 @@ func (e *Executor) protectFromOOM() error {
 func (e *Executor) start() {
 	e.work.Go(func() { e.children.run(e.ctx, e.afterReap) })
 	e.work.Go(func() { e.launcher.run(e.ctx) })
-	e.work.Go(e.endUnlaunched)
+	e.unlaunched = time.AfterFunc(launchLimit, e.endUnlaunched)
 }
 
 // close ends the executor's goroutines and waits for them; the task is gone by then.
 func (e *Executor) close() {
+	e.unlaunched.Stop()
 	e.cancel()
 	e.work.Wait()
 }

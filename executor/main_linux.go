@@ -54,6 +54,7 @@ func Main(build string) int {
 	}
 	e.endTask()
 	e.stopServing()
+	e.endTask() // of a Launch that was on its way
 	e.close()
 	if folder != "" {
 		if err := os.RemoveAll(folder); err != nil {

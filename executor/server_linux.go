@@ -72,11 +72,15 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 	if again {
 		return nil, status.Error(codes.FailedPrecondition, "this executor has launched its task already")
 	}
-	t, c, err := e.prepare(request)
-	if err != nil {
-		return nil, err
+	if !e.unlaunched.Stop() {
+		return nil, status.Errorf(codes.Unavailable, "this executor has waited for a task longer than %s, and ends", launchLimit)
 	}
-	if err := e.launch(ctx, t, c); err != nil {
+	t, c, err := e.prepare(request)
+	if err == nil {
+		err = e.launch(ctx, t, c)
+	}
+	if err != nil {
+		e.unlaunched.Reset(launchLimit)
 		return nil, err
 	}
 	e.mu.Lock()
