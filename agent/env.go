@@ -19,16 +19,15 @@ import (
 
 // start is one start of a task: what its environment and its expressions are made of.
 type start struct {
-	job        *job.Job
-	group      *job.Group
-	task       *job.Task
-	allocID    string
-	allocName  string
-	index      int
-	cores      string
-	dir        folder.Allocation
-	node       node.Node
-	clientMeta map[string]string
+	job       *job.Job
+	group     *job.Group
+	task      *job.Task
+	allocID   string
+	allocName string
+	index     int
+	cores     string
+	dir       folder.Allocation
+	node      node.Node
 }
 
 // environment returns the task's whole environment. What the env block says goes before everything, and may refer to

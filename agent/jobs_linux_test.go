@@ -209,8 +209,8 @@ func TestActsOnTasks(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	now := time.Now()
 	var ended []endedAlloc
-	for i, age := range []time.Duration{5, 1, 3, 100} {
-		ended = append(ended, endedAlloc{&alloc{id: fmt.Sprint(i)}, now.Add(-age * time.Minute)})
+	for i, minutes := range []int{5, 1, 3, 100} {
+		ended = append(ended, endedAlloc{&alloc{id: fmt.Sprint(i)}, now.Add(time.Duration(-minutes) * time.Minute)})
 	}
 	ids := func(list []endedAlloc) (ids []string) {
 		for _, e := range list {

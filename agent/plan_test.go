@@ -40,26 +40,31 @@ func TestPlan(t *testing.T) {
 		},
 		"poststart": {[]progress{up("m", nil), fresh("x", post)}, "", steps{launch: []string{"x"}}},
 		"sidecars end with the mains": {
-			[]progress{dead("m", nil, false), up("s", side)}, "",
+			[]progress{dead("m", nil, false), up("s", side)},
+			"",
 			steps{stop: []string{"s"}, reason: "the main tasks have ended"},
 		},
 		"a failed prestart ends all": {
-			[]progress{fresh("m", nil), dead("p", pre, true), up("s", side)}, "",
+			[]progress{fresh("m", nil), dead("p", pre, true), up("s", side)},
+			"",
 			steps{stop: []string{"s"}, skip: []string{"m"}, reason: "task p failed"},
 		},
 		"a leader takes all with it": {
-			[]progress{leader(dead("m", nil, false)), up("n", nil)}, "",
+			[]progress{leader(dead("m", nil, false)), up("n", nil)},
+			"",
 			steps{stop: []string{"n"}, reason: "the leader m has ended"},
 		},
 		"poststop comes last": {
-			[]progress{dead("m", nil, false), up("s", side), fresh("z", stop)}, "",
+			[]progress{dead("m", nil, false), up("s", side), fresh("z", stop)},
+			"",
 			steps{stop: []string{"s"}, reason: "the main tasks have ended"},
 		},
 		"poststop": {
 			[]progress{dead("m", nil, true), fresh("z", stop)}, "", steps{launch: []string{"z"}, reason: "task m failed"},
 		},
 		"a stop": {
-			[]progress{up("m", nil), fresh("x", post)}, "asked",
+			[]progress{up("m", nil), fresh("x", post)},
+			"asked",
 			steps{stop: []string{"m"}, skip: []string{"x"}, reason: "asked"},
 		},
 		"done": {[]progress{dead("m", nil, false), dead("z", stop, false)}, "", steps{done: true, reason: "the main tasks have ended"}},

@@ -24,7 +24,7 @@ import (
 
 // JobStatus is a job with what became of it.
 type JobStatus struct {
-	// Job is nil where the job's file cannot be read by this version of tacho.
+	// Job has nothing but its id where the job's file cannot be read by this version of tacho.
 	Job     *job.Job
 	ID      string
 	Version uint64
@@ -60,6 +60,9 @@ func (a *Agent) Job(id string) (JobStatus, error) {
 	}
 	kept, parsed := r.current, r.versions[r.current.Version]
 	a.mu.Unlock()
+	if parsed == nil {
+		parsed = &job.Job{ID: id, Name: id, Namespace: "default", Type: job.TypeService, Source: kept.Source}
+	}
 	s := JobStatus{
 		Job: parsed, ID: id, Version: kept.Version, Stopped: kept.Stopped, SubmitTime: kept.SubmitTime,
 		CreateIndex: kept.CreateIndex, ModifyIndex: kept.ModifyIndex, Status: "dead",

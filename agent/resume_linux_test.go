@@ -35,7 +35,7 @@ func TestJobIsCarriedOutAfterAKill(t *testing.T) {
 	if n := len(r.Allocations()); n != 2 {
 		t.Errorf("%d allocations", n)
 	}
-	if s, err := r.Job("old"); err != nil || s.Job != nil || s.ID != "old" {
+	if s, err := r.Job("old"); err != nil || s.Job.ID != "old" || len(s.Job.Groups) > 0 || s.ID != "old" {
 		t.Errorf("a job that cannot be read: %+v, %v", s, err)
 	}
 	r.end(false)

@@ -195,10 +195,10 @@ func (t *task) TaskChanged(s hook.State, e hook.Event) {
 		t.log.Error("state is not kept", "error", err)
 		t.agent.counts.fail("state")
 	}
-	switch {
-	case e.Type == hook.EventRecovered:
+	switch e.Type {
+	case hook.EventRecovered:
 		t.usage.begin(t.starts(), s.StartedAt)
-	case e.Type == hook.EventTerminated:
+	case hook.EventTerminated:
 		t.mu.Lock()
 		t.handle = nil
 		t.mu.Unlock()

@@ -17,10 +17,9 @@ const (
 	maxPoints = 86_400
 )
 
-var (
-	logLevels = []string{"trace", "debug", "info", "warn", "error"}
-	details   = []string{"none", "job", "task", "alloc"}
-)
+func logLevels() []string { return []string{"trace", "debug", "info", "warn", "error"} }
+
+func details() []string { return []string{"none", "job", "task", "alloc"} }
 
 // file is a configuration file. Pointers tell what is not said from zero.
 type file struct {

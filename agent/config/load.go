@@ -102,11 +102,11 @@ func (c *Config) Check() error {
 	refuse(!filepath.IsAbs(c.DataDir), "data_dir %q is not an absolute path", c.DataDir)
 	refuse(c.PluginDir != "" && !filepath.IsAbs(c.PluginDir), "plugin_dir %q is not an absolute path", c.PluginDir)
 	refuse(c.Ports.HTTP < -1 || c.Ports.HTTP > 65535, "ports http %d is not a port", c.Ports.HTTP)
-	refuse(!slices.Contains(logLevels, c.LogLevel), "log_level %q is not one of %s", c.LogLevel, strings.Join(logLevels, ", "))
+	refuse(!slices.Contains(logLevels(), c.LogLevel), "log_level %q is not one of %s", c.LogLevel, strings.Join(logLevels(), ", "))
 	refuse(c.Telemetry.CollectionInterval < shortestInterval, "telemetry collection_interval %s is less than %s",
 		c.Telemetry.CollectionInterval, shortestInterval)
-	refuse(!slices.Contains(details, c.Telemetry.AllocationDetail), "telemetry allocation_detail %q is not one of %s",
-		c.Telemetry.AllocationDetail, strings.Join(details, ", "))
+	refuse(!slices.Contains(details(), c.Telemetry.AllocationDetail), "telemetry allocation_detail %q is not one of %s",
+		c.Telemetry.AllocationDetail, strings.Join(details(), ", "))
 	refuse(c.History.Interval < shortestInterval, "history interval %s is less than %s", c.History.Interval, shortestInterval)
 	refuse(c.History.Span < c.History.Interval, "history span %s is less than its interval %s", c.History.Span, c.History.Interval)
 	refuse(c.History.Interval > 0 && c.History.Span/max(1, c.History.Interval) > maxPoints,

@@ -41,7 +41,7 @@ func TestLoadMergesFiles(t *testing.T) {
 
 func TestMergeSaysWhere(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"unknown":  {"nmae = \"x\"", `f.hcl:1,1-5: Unsupported argument; An argument named "nmae" is not expected here. Did you mean "name"?`},
+		"unknown":  {"name_ = \"x\"", `f.hcl:1,1-6: Unsupported argument; An argument named "name_" is not expected here. Did you mean "name"?`},
 		"type":     {"telemetry {\n publish_allocation_metrics = \"often\"\n}", "f.hcl:2,32"},
 		"duration": {"history {\n span = \"long\"\n}", "f.hcl:1,1-8: Wrong value"},
 		"syntax":   {"x = ", "f.hcl:1"},

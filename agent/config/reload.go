@@ -16,9 +16,14 @@ func (c Config) Reloaded(next Config) (merged Config, ignored []string) {
 		name    string
 		changed bool
 	}{
-		{"name", c.Name != next.Name}, {"datacenter", c.Datacenter != next.Datacenter}, {"region", c.Region != next.Region},
-		{"data_dir", c.DataDir != next.DataDir}, {"bind_addr", c.BindAddr != next.BindAddr}, {"ports", c.Ports != next.Ports},
-		{"plugin_dir", c.PluginDir != next.PluginDir}, {"plugin", !samePlugins(c.Plugins, next.Plugins)},
+		{"name", c.Name != next.Name},
+		{"datacenter", c.Datacenter != next.Datacenter},
+		{"region", c.Region != next.Region},
+		{"data_dir", c.DataDir != next.DataDir},
+		{"bind_addr", c.BindAddr != next.BindAddr},
+		{"ports", c.Ports != next.Ports},
+		{"plugin_dir", c.PluginDir != next.PluginDir},
+		{"plugin", !samePlugins(c.Plugins, next.Plugins)},
 		{"history", c.History != next.History},
 		{"telemetry collection_interval", interval != next.Telemetry.CollectionInterval},
 		{"client meta", !reflect.DeepEqual(c.Client.Meta, next.Client.Meta)},

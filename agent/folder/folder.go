@@ -48,10 +48,15 @@ func (a Allocation) Make(task string, owner *Owner) error {
 		path string
 		mode fs.FileMode
 	}{
-		{string(a), passing}, {a.Shared(), passing},
-		{filepath.Join(a.Shared(), "data"), shared}, {a.Logs(), own}, {filepath.Join(a.Shared(), "tmp"), shared},
-		{a.Task(task), own}, {filepath.Join(a.Task(task), "local"), own},
-		{filepath.Join(a.Task(task), "secrets"), secret}, {filepath.Join(a.Task(task), "tmp"), own},
+		{string(a), passing},
+		{a.Shared(), passing},
+		{filepath.Join(a.Shared(), "data"), shared},
+		{a.Logs(), own},
+		{filepath.Join(a.Shared(), "tmp"), shared},
+		{a.Task(task), own},
+		{filepath.Join(a.Task(task), "local"), own},
+		{filepath.Join(a.Task(task), "secrets"), secret},
+		{filepath.Join(a.Task(task), "tmp"), own},
 	}
 	for i, dir := range dirs {
 		err := os.Mkdir(dir.path, dir.mode)

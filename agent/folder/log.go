@@ -131,11 +131,11 @@ func (a Allocation) OpenLog(task, stream string) (log *Log, err error) {
 
 // Read implements io.Reader.
 func (l *Log) Read(p []byte) (int, error) {
-	for i := len(l.files) - 1; i >= 0; i-- {
-		if l.offset < l.starts[i] {
+	for i, start := range slices.Backward(l.starts) {
+		if l.offset < start {
 			continue
 		}
-		n, err := l.files[i].ReadAt(p, l.offset-l.starts[i])
+		n, err := l.files[i].ReadAt(p, l.offset-start)
 		l.offset += int64(n)
 		l.size = max(l.size, l.offset)
 		if n > 0 && errors.Is(err, io.EOF) {

@@ -35,8 +35,8 @@ const (
 	maxColumns = 512
 )
 
-// absent is how a column without a value is kept.
-var absent = math.Float64bits(math.NaN())
+// absent is how a column without a value is kept: a NaN, of which the sign and the rest say nothing.
+const absent = 0x7ff8000000000001
 
 // Ring is the history of one task. Its methods may be called concurrently.
 type Ring struct {
@@ -136,7 +136,7 @@ func (r *Ring) Add(s *procstats.Sample, run int) error {
 	}
 	slot := r.slot(s.Stamp, run, NoGap)
 	for i, id := range r.ids {
-		bits := absent
+		bits := uint64(absent)
 		if v, ok := s.Task.Number(id); ok && id != 0 {
 			bits = math.Float64bits(v)
 		}
@@ -298,7 +298,7 @@ func (r *Ring) widen(more []procstats.ID) error {
 	for _, p := range points {
 		slot := r.slot(p.Stamp, p.Run, p.Gap)
 		for i, id := range r.ids {
-			bits := absent
+			bits := uint64(absent)
 			if v, ok := p.Values[id]; ok && id != 0 {
 				bits = math.Float64bits(v)
 			}

@@ -50,8 +50,8 @@ func (d *decoder) loose(body *hclsyntax.Body, vars *hcl.EvalContext) map[string]
 	}
 	for _, b := range body.Blocks {
 		inner := d.loose(b.Body, vars)
-		for i := len(b.Labels) - 1; i >= 0; i-- {
-			inner = map[string]any{b.Labels[i]: inner}
+		for _, label := range slices.Backward(b.Labels) {
+			inner = map[string]any{label: inner}
 		}
 		list, _ := tree[b.Type].([]any)
 		tree[b.Type] = append(list, inner)

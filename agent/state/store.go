@@ -4,7 +4,6 @@
 package state
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -32,17 +31,20 @@ var (
 )
 
 // The buckets of the file. Keys of things below an allocation are its id, a slash, and the task.
-var (
-	bucketMeta    = []byte("meta")
-	bucketJobs    = []byte("jobs")
-	bucketAllocs  = []byte("allocations")
-	bucketTasks   = []byte("tasks")
-	bucketRecords = []byte("records")
-	bucketPlugins = []byte("plugins")
+const (
+	bucketMeta    = "meta"
+	bucketJobs    = "jobs"
+	bucketAllocs  = "allocations"
+	bucketTasks   = "tasks"
+	bucketRecords = "records"
+	bucketPlugins = "plugins"
+)
 
-	keyVersion = []byte("version")
-	keyNode    = []byte("node")
-	keyIndex   = []byte("index")
+// The keys of bucketMeta.
+const (
+	keyVersion = "version"
+	keyNode    = "node"
+	keyIndex   = "index"
 )
 
 // Store is the open file. Its methods may be called concurrently.
@@ -117,16 +119,16 @@ func prepare(db *bolt.DB) error {
 		return err
 	}
 	return db.Update(func(tx *bolt.Tx) error {
-		for _, name := range [][]byte{bucketMeta, bucketJobs, bucketAllocs, bucketTasks, bucketRecords, bucketPlugins} {
-			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+		for _, name := range []string{bucketMeta, bucketJobs, bucketAllocs, bucketTasks, bucketRecords, bucketPlugins} {
+			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
 				return err
 			}
 		}
-		meta := tx.Bucket(bucketMeta)
-		if version := meta.Get(keyVersion); len(version) == 8 && binary.BigEndian.Uint64(version) > Version {
+		meta := tx.Bucket([]byte(bucketMeta))
+		if version := meta.Get([]byte(keyVersion)); len(version) == 8 && binary.BigEndian.Uint64(version) > Version {
 			return ErrNewer
 		}
-		return meta.Put(keyVersion, binary.BigEndian.AppendUint64(nil, Version))
+		return meta.Put([]byte(keyVersion), binary.BigEndian.AppendUint64(nil, Version))
 	})
 }
 
@@ -134,7 +136,7 @@ func prepare(db *bolt.DB) error {
 func walk(tx *bolt.Tx) error {
 	return tx.ForEach(func(name []byte, b *bolt.Bucket) error {
 		return b.ForEach(func(key, value []byte) error {
-			if bytes.Equal(name, bucketMeta) || json.Valid(value) {
+			if string(name) == bucketMeta || json.Valid(value) {
 				return nil
 			}
 			return fmt.Errorf("%w: %s %s is no JSON", errDamaged, name, key)
@@ -148,13 +150,13 @@ func (s *Store) Close() error { return s.db.Close() }
 // NodeID returns the node's id, which makeID makes the first time.
 func (s *Store) NodeID(makeID func() string) (id string, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
-		meta := tx.Bucket(bucketMeta)
-		if kept := meta.Get(keyNode); kept != nil {
+		meta := tx.Bucket([]byte(bucketMeta))
+		if kept := meta.Get([]byte(keyNode)); kept != nil {
 			id = string(kept)
 			return nil
 		}
 		id = makeID()
-		return meta.Put(keyNode, []byte(id))
+		return meta.Put([]byte(keyNode), []byte(id))
 	})
 	return id, err
 }
@@ -162,7 +164,7 @@ func (s *Store) NodeID(makeID func() string) (id string, err error) {
 // Index returns the newest index that was stored, and takes the function that knows it from now on.
 func (s *Store) Index(index func() uint64) (stored uint64, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
-		if kept := tx.Bucket(bucketMeta).Get(keyIndex); len(kept) == 8 {
+		if kept := tx.Bucket([]byte(bucketMeta)).Get([]byte(keyIndex)); len(kept) == 8 {
 			stored = binary.BigEndian.Uint64(kept)
 		}
 		return nil
@@ -172,16 +174,16 @@ func (s *Store) Index(index func() uint64) (stored uint64, err error) {
 }
 
 // put stores values as JSON. Several callers share one write to the disk.
-func (s *Store) put(bucket []byte, key string, value any) error {
+func (s *Store) put(bucket string, key string, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("store %s %s: %w", bucket, key, err)
 	}
 	err = s.db.Batch(func(tx *bolt.Tx) error {
-		if err := tx.Bucket(bucketMeta).Put(keyIndex, binary.BigEndian.AppendUint64(nil, s.index())); err != nil {
+		if err := tx.Bucket([]byte(bucketMeta)).Put([]byte(keyIndex), binary.BigEndian.AppendUint64(nil, s.index())); err != nil {
 			return err
 		}
-		return tx.Bucket(bucket).Put([]byte(key), text)
+		return tx.Bucket([]byte(bucket)).Put([]byte(key), text)
 	})
 	if err != nil {
 		return fmt.Errorf("store %s %s: %w", bucket, key, err)
@@ -190,9 +192,9 @@ func (s *Store) put(bucket []byte, key string, value any) error {
 }
 
 // each calls f with every value of a bucket.
-func each[T any](s *Store, bucket []byte, f func(key string, value *T)) error {
+func each[T any](s *Store, bucket string, f func(key string, value *T)) error {
 	return s.db.View(func(tx *bolt.Tx) error {
-		return tx.Bucket(bucket).ForEach(func(key, text []byte) error {
+		return tx.Bucket([]byte(bucket)).ForEach(func(key, text []byte) error {
 			value := new(T)
 			if err := json.Unmarshal(text, value); err != nil {
 				return fmt.Errorf("read %s %s: %w", bucket, key, err)
@@ -203,9 +205,9 @@ func each[T any](s *Store, bucket []byte, f func(key string, value *T)) error {
 	})
 }
 
-func get[T any](s *Store, bucket []byte, key string) (value *T, err error) {
+func get[T any](s *Store, bucket string, key string) (value *T, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
-		text := tx.Bucket(bucket).Get([]byte(key))
+		text := tx.Bucket([]byte(bucket)).Get([]byte(key))
 		if text == nil {
 			return fmt.Errorf("read %s %s: %w", bucket, key, fs.ErrNotExist)
 		}
@@ -228,7 +230,7 @@ func (s *Store) PutJob(j *Job) error { return s.put(bucketJobs, jobKey(j.ID, j.V
 
 // DeleteJob forgets a version of a job.
 func (s *Store) DeleteJob(id string, version uint64) error {
-	return s.db.Batch(func(tx *bolt.Tx) error { return tx.Bucket(bucketJobs).Delete([]byte(jobKey(id, version))) })
+	return s.db.Batch(func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketJobs)).Delete([]byte(jobKey(id, version))) })
 }
 
 // Jobs returns all versions of all jobs.
@@ -249,15 +251,15 @@ func (s *Store) Allocations() (all []*Allocation, err error) {
 // DeleteAllocation forgets an allocation with its tasks and records.
 func (s *Store) DeleteAllocation(id string) error {
 	return s.db.Batch(func(tx *bolt.Tx) error {
-		for _, bucket := range [][]byte{bucketTasks, bucketRecords} {
-			cursor := tx.Bucket(bucket).Cursor()
+		for _, bucket := range []string{bucketTasks, bucketRecords} {
+			cursor := tx.Bucket([]byte(bucket)).Cursor()
 			for key, _ := cursor.Seek([]byte(id + "/")); strings.HasPrefix(string(key), id+"/"); key, _ = cursor.Next() {
 				if err := cursor.Delete(); err != nil {
 					return err
 				}
 			}
 		}
-		return tx.Bucket(bucketAllocs).Delete([]byte(id))
+		return tx.Bucket([]byte(bucketAllocs)).Delete([]byte(id))
 	})
 }
 

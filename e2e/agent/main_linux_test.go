@@ -173,8 +173,7 @@ func (h *host) end(signal syscall.Signal) {
 		}
 	case <-time.After(patience):
 		h.t.Error("the agent does not end")
-		_ = h.cmd.Process.Kill()
-		<-h.ended
+		h.t.Log(h.cmd.Process.Kill(), <-h.ended)
 	}
 	h.cmd = nil
 }
