@@ -1,5 +1,5 @@
-# A batch of compilations, as it looks from outside: for ever some ten processes that live for a moment, and one that
-# writes. Most of the CPU time here is of processes that have ended when somebody looks.
+# Work as a build does it: four processes at a time that live for a moment, for ever, and a sidecar that writes. Most of
+# the CPU time here is of processes that have ended when somebody looks; the task's total has it all the same.
 job "busy" {
   type = "service"
 

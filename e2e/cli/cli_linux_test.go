@@ -268,7 +268,7 @@ func TestTerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 		typeKeys(t, terminal, "echo now; sleep 1000\n")
-		screen.take(t, "\nnow")
+		screen.take(t, "now\r\n")
 		typeKeys(t, terminal, "\x03") // for the command; the terminal drops what was typed before it
 		screen.take(t, "^C")
 		typeKeys(t, terminal, "stty size; exit 9\n")
