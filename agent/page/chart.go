@@ -93,9 +93,7 @@ func (f *frame) draw(c chart, traces []trace, limits ...limitLine) chart {
 	c.YTicks, c.XTicks, c.Gaps, c.Marks = labels, f.xTicks, f.gaps, f.marks
 	var told []string
 	for _, t := range traces {
-		for _, path := range f.paths(t, top) {
-			c.Shapes = append(c.Shapes, path)
-		}
+		c.Shapes = append(c.Shapes, f.paths(t, top)...)
 		last, low, high, ok := extent(t.values)
 		value := dash
 		if ok {

@@ -128,8 +128,16 @@ func (e *ending) secrets(r *record.Record) {
 	}
 }
 
-// plainSummary says how the main process ended, in numbers.
+// plainSummary says how the task ended, in numbers.
 func plainSummary(r *record.Record) string {
+	if kills := r.Diagnosis.OOM.Kills; kills != nil && *kills > 0 {
+		return plainVerdict(r) + "; the kernel killed a process of the task for want of memory"
+	}
+	return plainVerdict(r)
+}
+
+// plainVerdict says how the main process ended.
+func plainVerdict(r *record.Record) string {
 	switch d := r.Diagnosis; {
 	case d.Verdict == record.Completed:
 		return "completed with exit code 0"

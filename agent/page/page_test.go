@@ -4,6 +4,7 @@
 package page_test
 
 import (
+	"errors"
 	"flag"
 	"io"
 	"net/http"
@@ -169,7 +170,7 @@ func checkWellFormed(t *testing.T, name, content string) {
 	for {
 		switch z.Next() {
 		case html.ErrorToken:
-			if len(open) > 0 || z.Err() != io.EOF {
+			if len(open) > 0 || !errors.Is(z.Err(), io.EOF) {
 				t.Errorf("%s: left open: %v (%v)", name, open, z.Err())
 			}
 			return

@@ -93,7 +93,7 @@ func rounded(life time.Duration) (size time.Duration, steps int) {
 			return s.size, s.steps
 		}
 	}
-	return (life/day + 1) * day, 4
+	return life.Truncate(day) + day, 4
 }
 
 // ticks are the labels of the time axis at even distances, the oldest first.

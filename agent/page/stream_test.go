@@ -5,6 +5,7 @@ package page_test
 
 import (
 	"bufio"
+	"compress/gzip"
 	"encoding/json"
 	"io"
 	"net"
@@ -220,7 +221,17 @@ func TestManyTasks(t *testing.T) {
 	if len(content) > 3<<20 {
 		t.Errorf("%d bytes", len(content))
 	}
-	t.Logf("%d bytes", len(content))
+	compressed := get(t, h, "/", "Accept-Encoding", "gzip").Body
+	size := compressed.Len()
+	z, err := gzip.NewReader(compressed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := io.ReadAll(z)
+	if err != nil || strings.Count(string(whole), `class="task"`) != 500 {
+		t.Errorf("compressed, it is another page: %v", err)
+	}
+	t.Logf("%d bytes, %d compressed", len(content), size)
 }
 
 func BenchmarkManyTasks(b *testing.B) {

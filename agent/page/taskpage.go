@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/url"
 	"slices"
 	"time"
@@ -234,8 +235,8 @@ func (f *frame) all() []chart {
 
 // lastOf is the newest value of a gauge.
 func lastOf(moments []moment, q quantity) (float64, bool) {
-	for i := len(moments) - 1; i >= 0; i-- {
-		if v := moments[i].values[q]; moments[i].gap == history.NoGap && v == v {
+	for _, m := range slices.Backward(moments) {
+		if v := m.values[q]; m.gap == history.NoGap && !math.IsNaN(v) {
 			return v, true
 		}
 	}
