@@ -28,9 +28,9 @@ func TestFiguresAreRatesOfTheSameStart(t *testing.T) {
 		now                   *client.Point
 		cores, pressure, read *float64
 	}{
-		{"two seconds later", point(102, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4, procstats.PSICPUSome: 3}), number(1.5), number(0.5), nil},
+		{"two seconds later", point(102, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4, procstats.PSICPUSome: 3}), new(1.5), new(0.5), nil},
 		{"after a restart", point(102, 2, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4}), nil, nil, nil},
-		{"a counter went down", point(102, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 0.5, procstats.CgroupIORead: 8}), nil, nil, number(4)},
+		{"a counter went down", point(102, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 0.5, procstats.CgroupIORead: 8}), nil, nil, new(4.0)},
 		{"at the same time", point(100, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4}), nil, nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -51,9 +51,9 @@ func TestPressureText(t *testing.T) {
 		want    string
 	}{
 		{figures{}, dash},
-		{figures{cpuPressure: number(0)}, "0 %"},
-		{figures{cpuPressure: number(0.1), ioPressure: number(0.5)}, "50 % io"},
-		{figures{memoryPressure: number(1.02)}, "100 % memory"},
+		{figures{cpuPressure: new(0.0)}, "0 %"},
+		{figures{cpuPressure: new(0.1), ioPressure: new(0.5)}, "50 % io"},
+		{figures{memoryPressure: new(1.02)}, "100 % memory"},
 	} {
 		if got := pressureText(test.figures); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
@@ -63,7 +63,10 @@ func TestPressureText(t *testing.T) {
 
 func TestProcessTree(t *testing.T) {
 	rows := []client.Process{
-		{PID: 30, PPID: 10, Command: "c"}, {PID: 10, PPID: 1, Command: "a"}, {PID: 40, PPID: 30, Command: "d"}, {PID: 20, PPID: 10, Command: "b"},
+		{PID: 30, PPID: 10, Command: "c"},
+		{PID: 10, PPID: 1, Command: "a"},
+		{PID: 40, PPID: 30, Command: "d"},
+		{PID: 20, PPID: 10, Command: "b"},
 		{PID: 50, PPID: 50, Command: "own parent"},
 	}
 	var got []string
@@ -103,10 +106,10 @@ func TestLastLines(t *testing.T) {
 }
 
 func TestSparkText(t *testing.T) {
-	if got := sparkText([]*float64{number(0), nil, number(1), number(2)}, 6); got != "  ▁ ▅█" {
+	if got := sparkText([]*float64{new(0.0), nil, new(1.0), new(2.0)}, 6); got != "  ▁ ▅█" {
 		t.Errorf("%q", got)
 	}
-	if got := sparkText([]*float64{number(9), number(0.01), number(0.05)}, 2); got != "▁▅" {
+	if got := sparkText([]*float64{new(9.0), new(0.01), new(0.05)}, 2); got != "▁▅" {
 		t.Errorf("little CPU is shown as little: %q", got)
 	}
 }

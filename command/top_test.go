@@ -14,8 +14,6 @@ import (
 	"github.com/tachograph/tacho/agent/client"
 )
 
-func number(v float64) *float64 { return &v }
-
 // exampleTop has a busy task, an idle one near its limit, and one that nothing is known of.
 func exampleTop() *topModel {
 	m := &topModel{delay: 2 * time.Second, sort: byCPU}
@@ -23,14 +21,14 @@ func exampleTop() *topModel {
 		{
 			alloc: "aaaaaaaa-1", name: "web.app[0]", job: "web", task: "server", state: "running",
 			figures: figures{
-				cores: number(1.5), memory: number(10 << 20), limit: number(100 << 20), peak: number(20 << 20), read: number(1 << 20),
-				written: number(0), cpuPressure: number(0.25), memoryPressure: number(0), ioPressure: number(0.1), processes: number(3),
+				cores: new(1.5), memory: new(float64(10 << 20)), limit: new(float64(100 << 20)), peak: new(float64(20 << 20)), read: new(float64(1 << 20)),
+				written: new(0.0), cpuPressure: new(0.25), memoryPressure: new(0.0), ioPressure: new(0.1), processes: new(3.0),
 			},
-			past: []*float64{number(0), nil, number(0.75), number(1.5)},
+			past: []*float64{new(0.0), nil, new(0.75), new(1.5)},
 		},
 		{
 			alloc: "bbbbbbbb-1", name: "db.data[0]", job: "db", task: "store", state: "running", restarts: 2,
-			figures: figures{cores: number(0.01), memory: number(95 << 20), limit: number(100 << 20), processes: number(9)},
+			figures: figures{cores: new(0.01), memory: new(float64(95 << 20)), limit: new(float64(100 << 20)), processes: new(9.0)},
 		},
 		{alloc: "cccccccc-1", name: "new.x[0]", job: "new", task: "main\x1b[2J", state: "pending", reason: "publishing is off"},
 	}, nil)

@@ -80,7 +80,7 @@ func (c *Client) Events(ctx context.Context, index uint64, live bool, topics ...
 	for _, topic := range topics {
 		query.Add("topic", topic)
 	}
-	response, err := c.send(ctx, call{method: http.MethodGet, path: "/v1/event/stream", query: query})
+	response, err := c.send(ctx, call{method: http.MethodGet, path: "/v1/event/stream", query: query}) //nolint:bodyclose // Events.Close does
 	if err != nil {
 		return nil, err
 	}
