@@ -318,7 +318,7 @@ func attribute(n *html.Node, key string) string {
 }
 
 func TestAccess(t *testing.T) {
-	secrets := []string{"s3cret", "/srv/", "served", "cgroup/tacho", "started process", "because the task reached"}
+	secrets := []string{"--epochs", "/srv/", "served", "cgroup/tacho", "started process", "because the task reached"}
 	tests := []struct {
 		name    string
 		trusted bool

@@ -118,7 +118,7 @@ func TestTask(t *testing.T) {
 		tab.visit(t, site+"/alloc/"+pagetest.ID(9)+"/fit")
 		tab.waitFor(t, `document.querySelector('.ending').innerText.includes('OOM kills: 1')`)
 		tab.waitFor(t, `document.querySelector('.ending').innerText.includes('for want of memory')`)
-		tab.waitFor(t, `!document.documentElement.innerHTML.includes('s3cret')`)
+		tab.waitFor(t, `!document.documentElement.innerHTML.includes('--epochs')`)
 	})
 }
 

@@ -159,7 +159,7 @@ func recordOf(x *Actor, d record.Diagnosis) *record.Record {
 	requested, effective := x.Limit, x.Limit
 	code, signal := x.Ended.Code, x.Ended.Signal
 	r := &record.Record{
-		SchemaVersion: record.SchemaVersion, State: record.Exited, ID: x.ID, Command: []string{"/usr/bin/" + x.Name, "--token", "s3cret"},
+		SchemaVersion: record.SchemaVersion, State: record.Exited, ID: x.ID, Command: []string{"/usr/bin/" + x.Name, "--epochs", "40"},
 		Dir: "/srv/" + x.Job, StartedAt: x.Started, EndedAt: end, WallSeconds: &wall, ExitCode: &code, Signal: &signal, Diagnosis: d,
 		Headline:     record.Headlines(procstats.Headlines(s, procstats.History{Elapsed: end.Sub(x.Started)})),
 		Measurements: measurements, Absent: missing, Interval: 1, Samples: int64(wall),
