@@ -30,8 +30,13 @@ func TestPriority(t *testing.T) {
 		seen[niceOf(t, thread)]++
 	}
 	// The thread that forks is as everybody.
-	if seen[0] != 1 || seen[-10] != len(threads)-1 || len(threads) < 2 {
-		t.Errorf("threads by nice value: %v, want one at 0 and the others at -10", seen)
+	if seen[0] != 1 || seen[-20] != len(threads)-1 || len(threads) < 2 {
+		t.Errorf("threads by nice value: %v, want one at 0 and the others at -20", seen)
+	}
+	// Where the kernel groups by session, that of the executor goes before others.
+	group, err := os.ReadFile("/proc/" + strconv.Itoa(f.Address().Executor.PID) + "/autogroup")
+	if err == nil && !strings.HasSuffix(strings.TrimSpace(string(group)), "nice -20") {
+		t.Errorf("autogroup %q, want it at -20", group)
 	}
 	f.write("go", "go\n")
 	f.wait()
