@@ -70,8 +70,9 @@ func Main(build string) int {
 func keepDescriptors() {
 	const first = 3
 	if null, err := os.Open(os.DevNull); err == nil {
-		_ = unix.Dup3(int(null.Fd()), 0, 0) //nolint:errcheck // what it would be good for works without
-		_ = null.Close()                    //nolint:errcheck // nothing was read
+		// What it is good for works without; and nothing was read from it.
+		_ = unix.Dup3(int(null.Fd()), 0, 0)
+		_ = null.Close()
 	}
 	if unix.CloseRange(first, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil { // since Linux 5.11
 		return
