@@ -131,6 +131,9 @@ func (s *series) next() error {
 // write writes the part of p that belongs into the current file, or the next one if that is due, and returns how
 // long it was. Without an error it is not 0.
 func (s *series) write(p []byte) (n int, err error) {
+	if err := s.look(); err != nil {
+		return 0, err
+	}
 	length, full := s.fit(p)
 	if length == 0 {
 		s.full = true
@@ -143,11 +146,23 @@ func (s *series) write(p []byte) (n int, err error) {
 	}
 	n, err = s.file.Write(p[:length])
 	if n > 0 {
-		s.size += int64(n)
 		s.inLine = p[n-1] != '\n'
 	}
 	s.full = full && n == length
 	return n, err
+}
+
+// look sees what others have done to the current file: one that was deleted is followed by the next, so that nobody
+// misses what is written from then on, and one that was emptied has room again.
+func (s *series) look() error {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(s.file.Fd()), &stat); err != nil {
+		return &os.PathError{Op: "stat", Path: s.file.Name(), Err: err}
+	}
+	s.size = stat.Size
+	s.full = s.full || stat.Nlink == 0
+	s.inLine = s.inLine && stat.Size > 0
+	return nil
 }
 
 // fit returns how much of p the current file takes, and whether it is full then. A file ends with the last line

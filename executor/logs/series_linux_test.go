@@ -280,6 +280,28 @@ func TestFolderIsHeld(t *testing.T) {
 	}
 }
 
+// Whoever deletes a log file, or empties it, finds what is written from then on.
+func TestChangedByOthers(t *testing.T) {
+	dir := t.TempDir()
+	s, _ := newSeries(t, dir, 8, 9)
+	put(t, s, "one\n")
+	if err := os.Remove(filepath.Join(dir, "t.stdout.0")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, "two\n")
+	if d := cmp.Diff(map[int64]string{1: "two\n"}, files(t, dir)); d != "" {
+		t.Errorf("after a file was deleted (-want +got):\n%s", d)
+	}
+	put(t, s, "34\n")
+	if err := os.Truncate(filepath.Join(dir, "t.stdout.1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, "five\n")
+	if d := cmp.Diff(map[int64]string{1: "five\n"}, files(t, dir)); d != "" {
+		t.Errorf("after a file was emptied (-want +got):\n%s", d)
+	}
+}
+
 // A folder that the task removed while it runs is an error to write to, and not to be made again by path.
 func TestFolderIsGone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logs")
