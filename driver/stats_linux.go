@@ -5,6 +5,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -46,10 +47,11 @@ func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration
 		return nil, fmt.Errorf("open stats: %w", err)
 	}
 	meter.before = before
-	return &statsStream{task: t, meter: meter, stream: stream}, nil
+	return &statsStream{ctx: ctx, task: t, meter: meter, stream: stream}, nil
 }
 
 type statsStream struct {
+	ctx    context.Context
 	task   *task
 	meter  *meter
 	stream *client.StatsStream
@@ -61,6 +63,9 @@ type statsStream struct {
 func (s *statsStream) Recv() (*TaskStats, error) {
 	for {
 		sample, err := s.stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil, io.EOF
+		}
 		if err != nil {
 			return nil, s.endOr(err)
 		}
@@ -72,8 +77,12 @@ func (s *statsStream) Recv() (*TaskStats, error) {
 	}
 }
 
-// endOr is the end of the stream where the executor is gone: how the task ended is WaitTask's to say.
+// endOr is why the stream ended: its reader did, or the executor is gone, and then how the task ended is WaitTask's
+// to say; else err.
 func (s *statsStream) endOr(err error) error {
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
+	}
 	select {
 	case <-s.task.client.Lost():
 		return io.EOF
