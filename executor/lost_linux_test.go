@@ -306,8 +306,8 @@ func TestKillTaskOfAnotherBoot(t *testing.T) {
 	if err := client.KillTask(t.Context(), address); err != nil {
 		t.Error(err)
 	}
-	if len(f.processes()) != 1 {
-		t.Errorf("processes %v", f.processes())
+	if len(f.processes()) == 0 {
+		t.Error("the task was killed")
 	}
 	if _, err := os.Stat(address.Folder); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder: %v", err)

@@ -3,9 +3,10 @@
 
 package procstats
 
-import "os"
-
-import "time"
+import (
+	"os"
+	"time"
+)
 
 // Source reads one group of kernel files for one task. It is used by one goroutine at a time and starts none.
 type Source interface {

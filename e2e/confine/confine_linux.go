@@ -43,7 +43,8 @@ const (
 	EmptyRun Step = "empty-run"
 	// NoClone3 and NoPidfd make system calls fail with ENOSYS, as filters of container runtimes do.
 	NoClone3 Step = "no-clone3"
-	NoPidfd  Step = "no-pidfd"
+	// NoPidfd is the same for pidfd_open(2).
+	NoPidfd Step = "no-pidfd"
 	// NoPressure hides /proc/pressure behind an empty folder, as container runtimes mask files.
 	NoPressure Step = "no-pressure"
 )

@@ -43,7 +43,7 @@ func (s *setter) ioV2(dir string, limit *IOLimit) error {
 	line.WriteString(limit.Device)
 	for _, key := range limit.keys() {
 		if key.value != nil {
-			line.WriteString(fmt.Sprintf(" %s=%d", key.name, *key.value))
+			fmt.Fprintf(&line, " %s=%d", key.name, *key.value)
 		}
 	}
 	if err := write(dir, ioMax, line.String()); err != nil {

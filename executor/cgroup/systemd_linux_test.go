@@ -57,7 +57,7 @@ func startSystemd(t *testing.T) *machine {
 	t.Cleanup(func() {
 		// All of its PID namespace ends with it.
 		_ = m.cmd.Process.Kill()
-		<-ended
+		<-ended //nolint:errcheck // it was killed
 	})
 	// The socket by which it is reached without a bus.
 	awaitFile(t, fmt.Sprintf("/proc/%d/root/run/systemd/private", m.cmd.Process.Pid), ended, &m.log)
@@ -270,7 +270,7 @@ func userManager(t *testing.T, path string) (runtimeDir string) {
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		<-ended
+		<-ended //nolint:errcheck // it was killed
 	})
 	awaitFile(t, filepath.Join(runtimeDir, "systemd/private"), ended, &log)
 	return runtimeDir
