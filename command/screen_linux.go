@@ -129,7 +129,7 @@ func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) <-
 // showStats draws every sample of a stream. A stream that fails only ends the line: the command goes on, and its end
 // tells the rest.
 func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.Duration) {
-	stream, err := c.Stats(ctx, interval, false)
+	stream, err := c.Stats(ctx, interval, true)
 	if err != nil {
 		return
 	}

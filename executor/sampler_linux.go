@@ -84,9 +84,26 @@ func (s *sampler) get(maxAge time.Duration, rows bool) *procstats.Sample {
 		return s.wholeCache.Get(maxAge)
 	}
 	if latest := s.wholeCache.Latest(); latest != nil && procstats.Now().Mono-latest.Mono <= maxAge {
-		return latest
+		return s.totalsOf(latest)
 	}
 	return s.totalsCache.Get(maxAge)
+}
+
+// totalsOf returns of a whole sample what a reader of totals always gets: a stream that had more in it now and then
+// would have headlines that jump from one source to another.
+func (s *sampler) totalsOf(whole *procstats.Sample) *procstats.Sample {
+	selection := s.totals.Selection()
+	if selection == s.whole {
+		return whole
+	}
+	totals := *whole
+	totals.Task, totals.Processes, totals.Omitted = nil, nil, 0
+	for _, reading := range whole.Task {
+		if selection.Has(reading.ID()) {
+			totals.Task.Put(reading)
+		}
+	}
+	return &totals
 }
 
 // lostChildren reports that processes of the task were not waited for, so that without a cgroup their time is lost.
