@@ -258,7 +258,7 @@ func spin(d time.Duration) (pid int, err error) {
 		for range 1 << 16 {
 		}
 		_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&now)), 0)
-		if now.Sec*1e9+now.Nsec >= end {
+		if now.Nano() >= end {
 			_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
 		}
 	}

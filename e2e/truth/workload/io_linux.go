@@ -72,7 +72,8 @@ func (w *workload) onDisk() error {
 	if err := unix.Statfs(w.dir, &fs); err != nil {
 		return fmt.Errorf("statfs %s: %w", w.dir, err)
 	}
-	if fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC || fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
+	switch uint32(fs.Type) { // the numbers have 32 bits, statfs(2); the field is as wide as the machine's long
+	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC:
 		return fmt.Errorf("%s is not on a disk: %w", w.dir, errors.ErrUnsupported)
 	}
 	return nil
