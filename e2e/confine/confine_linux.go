@@ -98,7 +98,7 @@ func confine(text string) error {
 		return err
 	}
 	for _, dir := range o.Cgroups {
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
+		if err := enter(dir); err != nil {
 			return err
 		}
 	}
@@ -116,6 +116,17 @@ func confine(text string) error {
 		return nil
 	}
 	return errors.Join(syscall.Setgroups(nil), syscall.Setgid(o.GID), syscall.Setuid(o.UID))
+}
+
+// enter moves this process into a group.
+func enter(dir string) error {
+	// Without O_CREATE: in a folder that is no group there is nothing to write to.
+	procs, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = procs.WriteString("0")
+	return errors.Join(err, procs.Close())
 }
 
 func (s Step) take() error {

@@ -197,7 +197,7 @@ func needRoot(t *testing.T) {
 
 // isPureV2 reports whether v2 alone is mounted.
 func isPureV2() bool {
-	_, err := os.Stat("/sys/fs/cgroup/cgroup.procs")
+	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	return err == nil
 }
 

@@ -1,0 +1,140 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package limits
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+// inGuest reports whether the machine is emulated: its clocks are right and its times mean little.
+func inGuest() bool { return os.Getenv("TACHO_GUEST") != "" }
+
+// TestQuota holds one busy thread to half a core.
+func TestQuota(t *testing.T) {
+	needLimits(t)
+	// Before all others, so that nothing but its quota keeps it from running.
+	r, told := run(t, "burn 4s", "--cpu", "0.5", "--cpu-weight", "10000")
+	holds(t, r, "cgroup_cpu_quota_cores", 0.5, 0.5)
+	throttled := number(t, r, "cgroup_cpu_throttled_seconds_total")
+	periods, all := number(t, r, "cgroup_cpu_throttled_periods_total"), number(t, r, "cgroup_cpu_periods_total")
+	kept := (told.Wall - told.CPU).Seconds()
+	t.Logf("wall %s, cpu %s: kept from running %.3f s, run delay %s; throttled %.3f s (%+.1f %%), %v of %v periods; %s",
+		told.Wall, told.CPU, kept, told.RunDelay, throttled, 100*(throttled/kept-1), periods, all, r.Diagnosis.Stall)
+	// A period more or less, and what the kernel lets a CPU take at once (sched_cfs_bandwidth_slice_us).
+	if got, most := told.CPU.Seconds(), 0.5*told.Wall.Seconds()+0.1; got > most {
+		t.Errorf("it used %.3f s, and may use %.3f s", got, most)
+	}
+	if periods < 20 || periods > all {
+		t.Errorf("%v of %v periods were throttled in 4 s", periods, all)
+	}
+	tolerance := 0.03
+	if inGuest() {
+		tolerance = 0.15
+	}
+	if math.Abs(throttled-kept) > tolerance*kept {
+		t.Errorf("throttled for %.3f s, and kept from running for %.3f s", throttled, kept)
+	}
+	if r.Diagnosis.Stall != "cpu-throttled" {
+		t.Errorf("it waited for %q", r.Diagnosis.Stall)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	needLimits(t)
+	r, _ := run(t, "touch 20971520", "--memory", "64M")
+	holds(t, r, "cgroup_memory_max_bytes", 64<<20, 64<<20)
+	if peak := number(t, r, "cgroup_memory_peak_bytes"); peak < 20<<20 || peak > 64<<20 {
+		t.Errorf("peak %v", peak)
+	}
+	if limit := number(t, r, "cgroup_memory_max_bytes"); limit != 64<<20 {
+		t.Errorf("the row says %v", limit)
+	}
+}
+
+// TestPids lets forks fail, and counts them.
+func TestPids(t *testing.T) {
+	needLimits(t)
+	r, told := run(t, "start 200", "--pids", "40")
+	holds(t, r, "cgroup_pids_max", 40, 40)
+	failed := number(t, r, "cgroup_pids_events_max_total")
+	t.Logf("%d children, then %s; %v forks failed by pids.events", told.Started, told.Error, failed)
+	if told.Started < 2 || told.Started >= 40 || !strings.Contains(told.Error, unix.EAGAIN.Error()) || failed < 1 {
+		t.Errorf("%d children, then %q; %v forks failed", told.Started, told.Error, failed)
+	}
+}
+
+func TestCpuset(t *testing.T) {
+	needLimits(t)
+	r, told := run(t, "cpus", "--cpuset", "0")
+	l := holds(t, r, "cpuset.cpus", 1, 1)
+	if !slices.Equal(told.CPUs, []int{0}) || l.RequestedText != "0" || l.EffectiveText != "0" {
+		t.Errorf("it may run on %v, limit %+v", told.CPUs, l)
+	}
+}
+
+// TestWeight lets two tasks compete for one CPU.
+func TestWeight(t *testing.T) {
+	needLimits(t)
+	p := rig.NewPlace(t, rig.Self())
+	outs := map[string]func() told{}
+	for _, weight := range []string{"100", "300"} {
+		outs[weight] = start(t, p, "burn 4s", "--cpu-weight", weight, "--cpuset", "0")
+	}
+	light, heavy := outs["100"](), outs["300"]()
+	ratio := heavy.CPU.Seconds() / light.CPU.Seconds()
+	t.Logf("%s at 300, %s at 100: ratio %.2f", heavy.CPU, light.CPU, ratio)
+	// They do not start and end together, and others may take their part of the CPU.
+	if ratio < 1.8 || ratio > 4 {
+		t.Errorf("ratio %.2f, want about 3", ratio)
+	}
+}
+
+// TestLowerAncestor shows the limit that holds, and whose it is.
+func TestLowerAncestor(t *testing.T) {
+	needLimits(t)
+	parent, err := rig.NewParent(t, rig.Self())
+	if err != nil {
+		t.Skip(err)
+	}
+	file := "memory.limit_in_bytes"
+	if isPureV2() {
+		file = "memory.max"
+		if err := os.WriteFile(folder("", "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := folder("memory", parent.Path)
+	if err := os.WriteFile(filepath.Join(dir, file), fmt.Append(nil, 48<<20), 0); err != nil {
+		t.Fatal(err)
+	}
+	r, _ := run(t, "touch 4096", "--memory", "100M", "--cgroup-parent", parent.Path)
+	if l := holds(t, r, "cgroup_memory_max_bytes", 100<<20, 48<<20); l.Where != dir {
+		t.Errorf("the limit is said to be that of %s, and is that of %s", l.Where, dir)
+	}
+}
+
+// TestIO writes to a disk of the guest's.
+func TestIO(t *testing.T) {
+	needLimits(t)
+	const disk = "/dev/vda"
+	if _, err := os.Stat(disk); err != nil || !inGuest() {
+		t.Skip("it writes over a disk: guests have one to spare (-disk 64)")
+	}
+	r, told := run(t, "write "+disk+" 8388608", "--io-max", disk+":wbps=4M")
+	rate := float64(told.Bytes) / told.Wall.Seconds()
+	t.Logf("%.2f MiB/s of 4 MiB/s; limits %+v", rate/(1<<20), r.Limits)
+	if len(r.Limits) == 0 || *r.Limits[0].Effective != 4<<20 || rate > 1.3*(4<<20) {
+		t.Errorf("%.0f bytes a second", rate)
+	}
+}

@@ -1,0 +1,183 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package limits
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// told is what the task knows of itself, on its own clocks.
+type told struct {
+	Wall, CPU, RunDelay time.Duration
+	// Started is how many children it could start, and Error why not more.
+	Started int
+	Error   string
+	CPUs    []int
+	// Bytes were written in Wall.
+	Bytes int64
+}
+
+// task does what its arguments say and tells what it knows.
+func task(role, argument string) error {
+	var t told
+	var err error
+	switch role {
+	case "burn":
+		t, err = burn(argument)
+	case "start":
+		t, err = startChildren(argument)
+	case "sleep":
+		select {}
+	case "cpus":
+		t, err = cpus()
+	case "touch":
+		t, err = touch(argument)
+	case "write":
+		t, err = writeDirect(argument)
+	default:
+		err = errors.New("no such role")
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", role, argument, err)
+	}
+	return json.NewEncoder(os.Stdout).Encode(t)
+}
+
+// burn uses one CPU for some time, in one thread.
+func burn(argument string) (t told, err error) {
+	length, err := time.ParseDuration(argument)
+	if err != nil {
+		return t, err
+	}
+	runtime.LockOSThread()
+	began, used, delayed := time.Now(), cpuClock(), runDelay()
+	for time.Since(began) < length {
+		for range 1000 {
+			runtime.KeepAlive(began)
+		}
+	}
+	return told{Wall: time.Since(began), CPU: cpuClock() - used, RunDelay: runDelay() - delayed}, nil
+}
+
+func cpuClock() time.Duration {
+	var at unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &at); err != nil {
+		panic(err)
+	}
+	return time.Duration(at.Nano())
+}
+
+// runDelay is how long this thread has waited for a CPU, https://docs.kernel.org/scheduler/sched-stats.html.
+func runDelay() time.Duration {
+	text, err := os.ReadFile("/proc/thread-self/schedstat")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) != 3 {
+		return 0
+	}
+	ns, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(ns)
+}
+
+// startChildren starts children that stay, as many as it can up to a number.
+func startChildren(argument string) (t told, err error) {
+	wanted, err := strconv.Atoi(argument)
+	if err != nil {
+		return t, err
+	}
+	var children []*exec.Cmd
+	for range wanted {
+		// A single thread, so that the number of children is the number of tasks that the kernel counts.
+		child := exec.Command("/bin/true")
+		child.Path = "/proc/self/exe"
+		child.Args = []string{"self"}
+		child.Env = []string{taskVariable + "=sleep", "GOMAXPROCS=1"}
+		if err := child.Start(); err != nil {
+			t.Error = err.Error()
+			if !errors.Is(err, unix.EAGAIN) {
+				return t, err
+			}
+			break
+		}
+		children = append(children, child)
+	}
+	t.Started = len(children)
+	for _, child := range children {
+		err = errors.Join(err, child.Process.Kill())
+		_ = child.Wait() // killed
+	}
+	return t, err
+}
+
+func cpus() (t told, err error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return t, err
+	}
+	for cpu := range 1024 {
+		if set.IsSet(cpu) {
+			t.CPUs = append(t.CPUs, cpu)
+		}
+	}
+	return t, nil
+}
+
+func touch(argument string) (t told, err error) {
+	size, err := strconv.Atoi(argument)
+	if err != nil {
+		return t, err
+	}
+	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return t, err
+	}
+	for i := 0; i < size; i += os.Getpagesize() {
+		memory[i] = 1
+	}
+	return told{Bytes: int64(size)}, unix.Munmap(memory)
+}
+
+// writeDirect writes "PATH BYTES" past the page cache.
+func writeDirect(argument string) (t told, err error) {
+	path, text, _ := strings.Cut(argument, " ")
+	size, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return t, err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_DIRECT, 0o600)
+	if err != nil {
+		return t, err
+	}
+	defer file.Close()
+	const block = 64 << 10
+	buffer := make([]byte, 2*block)
+	// Direct I/O wants memory at a multiple of the device's block.
+	buffer = buffer[block-int(uintptr(unsafe.Pointer(&buffer[0])))&(block-1):][:block]
+	began := time.Now()
+	for t.Bytes < size {
+		n, err := file.Write(buffer)
+		if err != nil {
+			return t, err
+		}
+		t.Bytes += int64(n)
+	}
+	t.Wall = time.Since(began)
+	return t, nil
+}
