@@ -247,7 +247,7 @@ func bigFile(t *testing.T, place *rig.Place, size int64) string {
 	if err := unix.Statfs(place.Dir, &fs); err != nil {
 		t.Fatal(err)
 	}
-	if fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC {
+	if kind := uint32(fs.Type); kind == unix.TMPFS_MAGIC || kind == unix.RAMFS_MAGIC {
 		t.Skip("no disk here: a guest needs -disk 128")
 	}
 	f, err := os.Create(place.Path("big"))
