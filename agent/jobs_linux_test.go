@@ -172,9 +172,8 @@ func TestActsOnTasks(t *testing.T) {
 		}
 	}
 	r.eventually("the trap", logged("up"))
-	if err := r.SignalAlloc(t.Context(), l.ID, "", "SIGHUP"); err != nil {
-		t.Error(err)
-	}
+	// The task's first words can be there before its start has been reported.
+	r.eventually("the task takes a signal", func() bool { return r.SignalAlloc(t.Context(), l.ID, "", "SIGHUP") == nil })
 	r.eventually("the signal", logged("got"))
 	stream, err := r.ExecTask(t.Context(), l.ID, "t", driver.ExecOptions{Command: []string{"/bin/sh", "-c", "echo $NOMAD_TASK_NAME"}})
 	if err != nil {
