@@ -4,8 +4,12 @@
 package driver_test
 
 import (
+	"fmt"
 	"os"
+	"runtime"
+	"runtime/pprof"
 	"testing"
+	"time"
 
 	"github.com/tachograph/tacho/executor"
 )
@@ -15,5 +19,29 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "executor" {
 		os.Exit(executor.Main("test"))
 	}
-	os.Exit(m.Run())
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	if code == 0 && !settled(before) {
+		fmt.Fprintln(os.Stderr, "goroutines are left after all drivers were closed:")
+		if err := pprof.Lookup("goroutine").WriteTo(os.Stderr, 1); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// settled waits until no more goroutines are left than there were.
+func settled(before int) bool {
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for runtime.NumGoroutine() > before {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			return false
+		}
+	}
+	return true
 }

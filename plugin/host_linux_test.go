@@ -6,8 +6,11 @@ package plugin_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/pprof"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,7 +29,31 @@ func TestMain(m *testing.M) {
 		plugin.Serve(plugin.Info{Name: "fake", Version: "1.2.3"}, newFake(), hclog.NewNullLogger())
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	if code == 0 && !settled(before) {
+		fmt.Fprintln(os.Stderr, "goroutines are left after all plugins were closed:")
+		if err := pprof.Lookup("goroutine").WriteTo(os.Stderr, 1); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// settled waits until no more goroutines are left than there were.
+func settled(before int) bool {
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for runtime.NumGoroutine() > before {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			return false
+		}
+	}
+	return true
 }
 
 func options(t *testing.T) plugin.Options {

@@ -1,0 +1,77 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// A web page can be made to resolve to this machine; its requests still name the page's host.
+func TestEndpointGuard(t *testing.T) {
+	d := New(Options{Config: DefaultConfig()})
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, test := range []struct {
+		address, host string
+		want          int
+	}{
+		{"127.0.0.1:80", "127.0.0.1:80", http.StatusOK},
+		{"127.0.0.1:80", "localhost", http.StatusOK},
+		{"[::1]:80", "[::1]:80", http.StatusOK},
+		{"127.0.0.1:80", "evil.example:80", http.StatusForbidden},
+		{"127.0.0.1:80", "192.0.2.1", http.StatusForbidden},
+		{"unix:/x", "anything", http.StatusOK},
+	} {
+		request := httptest.NewRequest(http.MethodGet, "/v1/tasks", nil)
+		request.Host = test.host
+		answer := httptest.NewRecorder()
+		newEndpoint(d, test.address).server.Handler.ServeHTTP(answer, request)
+		if answer.Code != test.want {
+			t.Errorf("%s asked for %s: %d, want %d", test.host, test.address, answer.Code, test.want)
+		}
+	}
+	answer := httptest.NewRecorder()
+	newEndpoint(d, "unix:/x").server.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/v1/tasks", nil))
+	if answer.Code != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %d, want that it is not allowed", answer.Code)
+	}
+}
+
+// An address that cannot be used is said in the fingerprint, and the driver works on.
+func TestEndpointFails(t *testing.T) {
+	d := New(Options{Config: DefaultConfig()})
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	d.serveNumbers("unix:/no/such/folder/socket")
+	f := &Fingerprint{Attributes: make(map[string]Attribute)}
+	d.describeMetrics(f)
+	if f.Attributes["driver.tacho.metrics.reason"].Value == nil {
+		t.Errorf("attributes %v do not say why nothing is served", f.Attributes)
+	}
+	d.serveNumbers("")
+	f = &Fingerprint{Attributes: make(map[string]Attribute)}
+	if d.describeMetrics(f); len(f.Attributes) > 0 {
+		t.Errorf("attributes %v of an endpoint that is switched off", f.Attributes)
+	}
+}
+
+func TestCheckAddress(t *testing.T) {
+	for address, ok := range map[string]bool{
+		"127.0.0.1:9100": true, "[::1]:9100": true, "localhost:0": true, "unix:/run/x.sock": true,
+		"": false, "9100": false, ":9100": false, "0.0.0.0:9100": false, "example.com:80": false, "unix:x": false,
+	} {
+		if err := checkAddress(address); (err == nil) != ok || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"testing"
+)
+
+func TestCheckUser(t *testing.T) {
+	me := uint32(os.Geteuid())
+	for _, test := range []struct {
+		name   string
+		user   string
+		uids   IDRanges
+		gids   IDRanges
+		denied bool
+	}{
+		{"nothing is denied", "no such user, and nobody looks", nil, nil, false},
+		{"by number", "1234", IDRanges{{1000, 2000}}, nil, true},
+		{"another number", "999", IDRanges{{1000, 2000}}, nil, false},
+		{"the number's own group", "1234", nil, IDRanges{{1234, 1234}}, true},
+		{"a group that was asked for", "1234:77", nil, IDRanges{{77, 77}}, true},
+		{"this process's user", "", IDRanges{{me, me}}, nil, true},
+		{"this process's group", "", nil, IDRanges{{uint32(os.Getegid()), uint32(os.Getegid())}}, true},
+		{"root by name", "root", IDRanges{{0, 0}}, nil, true},
+		{"unknown", "no such user", IDRanges{{0, 0}}, nil, true},
+		{"unknown group", strconv.Itoa(1234) + ":no such group", IDRanges{{0, 0}}, nil, true},
+	} {
+		err := checkUser(test.user, Config{DeniedUIDs: test.uids, DeniedGIDs: test.gids})
+		if (err != nil) != test.denied || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
