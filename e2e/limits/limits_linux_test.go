@@ -5,16 +5,17 @@ package limits
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/executor/record"
 )
 
 // inGuest reports whether the machine is emulated: its clocks are right and its times mean little.
@@ -23,14 +24,15 @@ func inGuest() bool { return os.Getenv("TACHO_GUEST") != "" }
 // TestQuota holds one busy thread to half a core.
 func TestQuota(t *testing.T) {
 	needLimits(t)
-	// Before all others, so that nothing but its quota keeps it from running.
-	r, told := run(t, "burn 4s", "--cpu", "0.5", "--cpu-weight", "10000")
+	// Before all others, so that nothing but its quota keeps it from running; and on one CPU, because the kernel counts
+	// for each that has something to run.
+	r, told := run(t, "burn 4s", "--cpu", "0.5", "--cpu-weight", "10000", "--cpuset", "0")
 	holds(t, r, "cgroup_cpu_quota_cores", 0.5, 0.5)
 	throttled := number(t, r, "cgroup_cpu_throttled_seconds_total")
 	periods, all := number(t, r, "cgroup_cpu_throttled_periods_total"), number(t, r, "cgroup_cpu_periods_total")
 	kept := (told.Wall - told.CPU).Seconds()
-	t.Logf("wall %s, cpu %s: kept from running %.3f s, run delay %s; throttled %.3f s (%+.1f %%), %v of %v periods; %s",
-		told.Wall, told.CPU, kept, told.RunDelay, throttled, 100*(throttled/kept-1), periods, all, r.Diagnosis.Stall)
+	t.Logf("wall %s, cpu %s: kept from running %.3f s, others ran %s; throttled %.3f s (%+.1f %%), %v of %v periods; %s",
+		told.Wall, told.CPU, kept, told.Others, throttled, 100*(throttled/kept-1), periods, all, r.Diagnosis.Stall)
 	// A period more or less, and what the kernel lets a CPU take at once (sched_cfs_bandwidth_slice_us).
 	if got, most := told.CPU.Seconds(), 0.5*told.Wall.Seconds()+0.1; got > most {
 		t.Errorf("it used %.3f s, and may use %.3f s", got, most)
@@ -38,14 +40,19 @@ func TestQuota(t *testing.T) {
 	if periods < 20 || periods > all {
 		t.Errorf("%v of %v periods were throttled in 4 s", periods, all)
 	}
-	tolerance := 0.03
-	if inGuest() {
-		tolerance = 0.15
+	low, high := 0.97*kept, 1.03*kept
+	switch {
+	case inGuest():
+		// There starting takes its time too, and is throttled.
+		low, high = 0.6*kept, 1.05*(*r.WallSeconds-number(t, r, "cgroup_cpu_usage_seconds_total"))
+	case told.Others.Seconds() > 0.03*kept:
+		// Who is let run again waits for those who run meanwhile, up to a tick, and that is not the quota's doing.
+		low -= 0.01 * all
 	}
-	if math.Abs(throttled-kept) > tolerance*kept {
-		t.Errorf("throttled for %.3f s, and kept from running for %.3f s", throttled, kept)
+	if throttled < low || throttled > high {
+		t.Errorf("throttled for %.3f s, and kept from running for %.3f s: want %.3f to %.3f s", throttled, kept, low, high)
 	}
-	if r.Diagnosis.Stall != "cpu-throttled" {
+	if r.Diagnosis.Stall != record.CPUThrottled {
 		t.Errorf("it waited for %q", r.Diagnosis.Stall)
 	}
 }
@@ -88,14 +95,18 @@ func TestWeight(t *testing.T) {
 	needLimits(t)
 	p := rig.NewPlace(t, rig.Self())
 	outs := map[string]func() told{}
+	together := time.Now().Add(2 * time.Second)
+	if inGuest() {
+		together = together.Add(8 * time.Second)
+	}
 	for _, weight := range []string{"100", "300"} {
-		outs[weight] = start(t, p, "burn 4s", "--cpu-weight", weight, "--cpuset", "0")
+		outs[weight] = start(t, p, fmt.Sprintf("burn 4s %d", together.UnixMilli()), "--cpu-weight", weight, "--cpuset", "0")
 	}
 	light, heavy := outs["100"](), outs["300"]()
 	ratio := heavy.CPU.Seconds() / light.CPU.Seconds()
 	t.Logf("%s at 300, %s at 100: ratio %.2f", heavy.CPU, light.CPU, ratio)
-	// They do not start and end together, and others may take their part of the CPU.
-	if ratio < 1.8 || ratio > 4 {
+	// Others may take their part of the CPU.
+	if ratio < 2.3 || ratio > 4 {
 		t.Errorf("ratio %.2f, want about 3", ratio)
 	}
 }

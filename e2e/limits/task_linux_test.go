@@ -20,7 +20,9 @@ import (
 
 // told is what the task knows of itself, on its own clocks.
 type told struct {
-	Wall, CPU, RunDelay time.Duration
+	Wall, CPU time.Duration
+	// Others used the first CPU for so long meanwhile.
+	Others time.Duration
 	// Started is how many children it could start, and Error why not more.
 	Started int
 	Error   string
@@ -55,20 +57,31 @@ func task(role, argument string) error {
 	return json.NewEncoder(os.Stdout).Encode(t)
 }
 
-// burn uses one CPU for some time, in one thread.
+// burn uses one CPU for some time, in one thread: "LENGTH", or "LENGTH START" to begin at a time, in Unix
+// milliseconds.
 func burn(argument string) (t told, err error) {
-	length, err := time.ParseDuration(argument)
+	text, at, _ := strings.Cut(argument, " ")
+	length, err := time.ParseDuration(text)
 	if err != nil {
 		return t, err
 	}
+	if ms, err := strconv.ParseInt(at, 10, 64); err == nil {
+		late := time.Since(time.UnixMilli(ms))
+		if late > 0 {
+			return t, fmt.Errorf("too late by %s", late)
+		}
+		<-time.After(-late)
+	}
 	runtime.LockOSThread()
-	began, used, delayed := time.Now(), cpuClock(), runDelay()
+	began, used, busy := time.Now(), cpuClock(), firstCPU()
 	for time.Since(began) < length {
 		for range 1000 {
 			runtime.KeepAlive(began)
 		}
 	}
-	return told{Wall: time.Since(began), CPU: cpuClock() - used, RunDelay: runDelay() - delayed}, nil
+	t.Wall, t.CPU = time.Since(began), cpuClock()-used
+	t.Others = max(0, firstCPU()-busy-t.CPU)
+	return t, nil
 }
 
 func cpuClock() time.Duration {
@@ -79,21 +92,25 @@ func cpuClock() time.Duration {
 	return time.Duration(at.Nano())
 }
 
-// runDelay is how long this thread has waited for a CPU, https://docs.kernel.org/scheduler/sched-stats.html.
-func runDelay() time.Duration {
-	text, err := os.ReadFile("/proc/thread-self/schedstat")
+// firstCPU is how long CPU 0 has been busy, proc_stat(5).
+func firstCPU() (busy time.Duration) {
+	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return 0
 	}
-	fields := strings.Fields(string(text))
-	if len(fields) != 3 {
-		return 0
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 9 || fields[0] != "cpu0" {
+			continue
+		}
+		for i, field := range fields[1:9] {
+			ticks, err := strconv.Atoi(field)
+			if idle := i == 3 || i == 4; err == nil && !idle {
+				busy += time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100
+			}
+		}
 	}
-	ns, err := strconv.ParseInt(fields[1], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(ns)
+	return busy
 }
 
 // startChildren starts children that stay, as many as it can up to a number.

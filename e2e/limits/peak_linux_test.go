@@ -1,0 +1,122 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package limits
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/e2e/rig"
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// givenGroup makes a group in every hierarchy, as an orchestrator does for several tasks one after the other.
+func givenGroup(t *testing.T) *proto.CgroupPlacement {
+	t.Helper()
+	parent, err := rig.NewParent(t, rig.Self())
+	if err != nil {
+		t.Skip(err)
+	}
+	if isPureV2() {
+		if err := os.WriteFile(folder("", "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, V1: map[string]string{}}
+	for _, mount := range mounts {
+		dir := filepath.Join(mount.Point, parent.Path)
+		if _, err := os.Stat(dir); err != nil {
+			continue
+		}
+		if mount.Version == 2 {
+			given.V2 = dir
+		}
+		for _, controller := range mount.Controllers {
+			if mount.Version == 1 {
+				given.V1[controller] = dir
+			}
+		}
+	}
+	return given
+}
+
+// touchIn runs a task that touches memory in a given group and returns its peak.
+func touchIn(t *testing.T, given *proto.CgroupPlacement, number, bytes int) (record.HeadlineValue, *record.Record) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "peak")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	c, err := client.Start(t.Context(), client.Options{Binary: rig.Tacho(), RuntimeDir: dir, ID: fmt.Sprint(number)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = c.Launch(t.Context(), &proto.LaunchRequest{
+		Id: fmt.Sprintf("peak-%d-%d", os.Getpid(), number), Command: self(t), Cgroup: given,
+		Env: []string{fmt.Sprintf("%s=touch %d", taskVariable, bytes)}, Stdio: &proto.Stdio{Mode: proto.Stdio_MODE_NULL},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exit, r, err := c.Wait(t.Context())
+	if err != nil || exit.GetCode() != 0 {
+		t.Fatalf("%v, %v", exit, err)
+	}
+	if err := c.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	peak := r.Headline["memory_peak_bytes"]
+	if peak.Value == nil {
+		t.Fatalf("no peak: %+v", peak)
+	}
+	t.Logf("touched %d MiB: peak %.1f MiB, %s %s", bytes>>20, *peak.Value/(1<<20), peak.Guarantee, peak.Reason)
+	return peak, r
+}
+
+// TestPeakOfGivenGroup runs a small task where a large one was before.
+func TestPeakOfGivenGroup(t *testing.T) {
+	needLimits(t)
+	given := givenGroup(t)
+	if first, _ := touchIn(t, given, 1, 60<<20); first.Guarantee != procstats.Exact || *first.Value < 60<<20 {
+		t.Errorf("the first task: %+v", first)
+	}
+	small, r := touchIn(t, given, 2, 1<<20)
+	if canReset(given) {
+		if small.Guarantee != procstats.Exact || *small.Value > 40<<20 {
+			t.Errorf("a small one after it, with a peak of its own: %+v", small)
+		}
+	} else if small.Guarantee != procstats.UpperBound || *small.Value < 60<<20 || small.Reason == "" || len(r.Notes) == 0 {
+		t.Errorf("a small one after it: %+v, notes %q", small, r.Notes)
+	}
+	if large, _ := touchIn(t, given, 3, 100<<20); large.Guarantee != procstats.Exact || *large.Value < 100<<20 {
+		t.Errorf("a larger one after it: %+v", large)
+	}
+}
+
+// canReset reports whether each open memory.peak counts for itself, since Linux 6.12.
+func canReset(given *proto.CgroupPlacement) bool {
+	if given.GetV1()["memory"] != "" {
+		return false
+	}
+	file, err := os.OpenFile(filepath.Join(given.GetV2(), "memory.peak"), unix.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	_, err = file.WriteString("reset")
+	return err == nil
+}
