@@ -69,6 +69,9 @@ func (s *session) run(ctx context.Context) error {
 	}
 	defer signal.Stop(signals)
 	launched, err := s.start(ctx)
+	if errors.Is(err, client.ErrLost) && s.client != nil {
+		return s.lost(err) // the command may have run
+	}
 	if err != nil {
 		return errors.Join(err, s.removeFolder())
 	}
@@ -128,6 +131,9 @@ func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
 		return nil, s.abandon(err)
 	}
 	launched, err := s.client.Launch(ctx, request)
+	if errors.Is(err, client.ErrLost) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, s.abandon(launchFault(s.args[0], err))
 	}
@@ -237,7 +243,11 @@ func (s *session) lost(cause error) error {
 	defer cancel()
 	err := s.client.KillTask(ctx)
 	if s.dir != "" {
-		err = errors.Join(err, markLost(s.dir))
+		markErr := markLost(s.dir)
+		if errors.Is(markErr, os.ErrNotExist) { // nothing had been started
+			markErr = s.removeFolder()
+		}
+		err = errors.Join(err, markErr)
 	}
 	err = errors.Join(err, s.client.Close(), s.streams.close(), killOrphans(ctx))
 	return exitWith(exitOwnFault, errors.Join(fmt.Errorf("the command was killed with its executor: %w", cause), err))

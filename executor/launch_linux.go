@@ -100,7 +100,9 @@ func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 		return refuse(status.Code(err), err, c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
 	}
 	t.recorder = e.newRecorder(t, baseline)
-	t.recorder.start() // before the fork: whatever happens then, there is a record
+	// Before the fork: whatever happens then, there is a record, and whoever finds us dead finds the cgroup.
+	t.recorder.start()
+	e.writeAddress(t)
 	t.oom = newOOMKeeper(t, e.host)
 	pid, end, err := e.children.start(func() (int, error) {
 		pid, err := e.launcher.fork(ctx, c)
@@ -113,6 +115,7 @@ func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 		err = startError(c.path, err)
 		return refuse(status.Code(err), err, c.streams.abandon(), t.oom.close(), t.sampler.close(baseline), t.group.Remove())
 	}
+	e.writeAddress(t)
 	c.streams.started()
 	t.started, t.end = c.forked, end
 	t.oom.started(t.main)

@@ -96,6 +96,33 @@ func TestExecutorDiesAlone(t *testing.T) {
 	}
 }
 
+// An executor that dies before it has answered Launch may have started the task.
+func TestExecutorDiesInLaunch(t *testing.T) {
+	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
+		unanswered := 0
+		for range 10 {
+			f := start(t)
+			request := f.request("kill -KILL $PPID; exec sleep 1000")
+			place(request)
+			_, err := f.Launch(t.Context(), request)
+			switch {
+			case err == nil: // it was quick
+				<-f.Lost()
+				if err := f.KillTask(t.Context()); err != nil {
+					t.Error(err)
+				}
+			case errors.Is(err, client.ErrLost):
+				unanswered++
+			default:
+				t.Fatal(err)
+			}
+			f.eventually(withinSecond, "nothing is left", func() bool { return len(f.processes()) == 0 })
+			f.noCgroupLeft()
+		}
+		t.Logf("%d of 10 executors died before they answered", unanswered)
+	})
+}
+
 // exec'ed commands end with a lost executor too.
 func TestExecDiesWithExecutor(t *testing.T) {
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {

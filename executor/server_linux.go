@@ -86,9 +86,6 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 	e.mu.Lock()
 	e.task = t
 	e.mu.Unlock()
-	if err := e.writeAddress(t); err != nil {
-		e.log.Error("write the address", "error", err)
-	}
 	e.work.Go(func() {
 		t.run(e.ctx)
 		if request.GetExitWithTask() {
@@ -136,9 +133,10 @@ func (e *Executor) holdLeash(fd int, t *task) {
 	})
 }
 
-func (e *Executor) writeAddress(t *task) error {
+// writeAddress says where the task is found, by whoever comes later.
+func (e *Executor) writeAddress(t *task) {
 	if e.folder == "" {
-		return nil
+		return
 	}
 	address := &wire.Address{
 		ID: t.request.GetId(), Folder: e.folder, BootID: e.bootID, Executor: e.self, Main: t.main,
@@ -146,13 +144,12 @@ func (e *Executor) writeAddress(t *task) error {
 		Command: t.request.GetCommandLine(),
 	}
 	sockets, err := filepath.Glob(filepath.Join(e.folder, "plugin*"))
-	if err != nil {
-		return err
-	}
-	if len(sockets) > 0 {
+	if err == nil && len(sockets) > 0 {
 		address.Socket = sockets[0]
 	}
-	return address.Write()
+	if err := errors.Join(err, address.Write()); err != nil {
+		e.log.Error("write the address", "error", err)
+	}
 }
 
 // Wait implements proto.ExecutorServer.

@@ -228,11 +228,15 @@ func (c *Client) Address() wire.Address {
 func (c *Client) Hello() *proto.HelloResponse { return c.hello }
 
 // Launch starts the task. A gRPC status of NotFound means there is no such command, PermissionDenied that it cannot
-// be executed, InvalidArgument and FailedPrecondition that the request cannot be carried out here.
+// be executed, InvalidArgument and FailedPrecondition that the request cannot be carried out here. Where the executor
+// dies over it the error wraps ErrLost, and what it had started is killed.
 func (c *Client) Launch(ctx context.Context, request *proto.LaunchRequest) (*proto.LaunchResponse, error) {
 	launched, err := c.rpc.Launch(ctx, request)
 	if err != nil {
-		return nil, c.explain(err)
+		if err = c.explain(err); errors.Is(err, ErrLost) {
+			err = errors.Join(err, c.killUnanswered(ctx))
+		}
+		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,6 +248,26 @@ func (c *Client) Launch(ctx context.Context, request *proto.LaunchRequest) (*pro
 	c.address.RecordDir = request.GetRecord().GetDir()
 	return launched, nil
 }
+
+// killUnanswered kills the task of an executor that died in Launch: it may have started it, and nobody else knows.
+func (c *Client) killUnanswered(ctx context.Context) error {
+	address, err := wire.ReadAddress(c.Address().Folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // it had not come to that
+	}
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.address = *address
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unansweredLimit)
+	defer cancel()
+	return KillTask(ctx, *address)
+}
+
+// unansweredLimit bounds how long the end of a killed task is waited for.
+const unansweredLimit = 10 * time.Second
 
 // Wait returns how the task ended and its final record. The error wraps ErrLost where the executor is gone.
 func (c *Client) Wait(ctx context.Context) (*proto.Exit, *record.Record, error) {
