@@ -84,7 +84,7 @@ type Stream[T any] interface {
 type ExecStream interface {
 	// Recv returns what the command wrote, and at last its exit; io.EOF after that.
 	Recv() (ExecOutput, error)
-	// Write sends to the command's standard input, CloseWrite ends it.
+	// Write sends to the command's standard input, CloseWrite ends it; once more does nothing.
 	Write(p []byte) (n int, err error)
 	CloseWrite() error
 	// Resize tells the command's terminal the size of the caller's.

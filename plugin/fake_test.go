@@ -130,7 +130,7 @@ func (f *fake) ExecTask(_ context.Context, id string, command []string, timeout 
 }
 
 func (f *fake) ExecTaskStreaming(ctx context.Context, id string, options driver.ExecOptions) (driver.ExecStream, error) {
-	return &echo{ctx: ctx, wrote: make(chan []byte), fake: f}, f.ask("ExecTaskStreaming %s %q %t", id, options.Command, options.TTY)
+	return &echo{ctx: ctx, wrote: make(chan []byte), closed: make(chan struct{})}, f.ask("ExecTaskStreaming %s %q %t", id, options.Command, options.TTY)
 }
 
 // stream is a list that ends with io.EOF, or goes on without another message where the fake is not stopped.
@@ -159,9 +159,10 @@ func (s *stream[T]) Recv() (message T, err error) {
 
 // echo is a command that repeats its input and then exits with its terminal's rows.
 type echo struct {
-	ctx   context.Context
-	fake  *fake
-	wrote chan []byte
+	ctx    context.Context
+	wrote  chan []byte
+	closed chan struct{}
+	once   sync.Once
 
 	mu     sync.Mutex // guards following
 	rows   int
@@ -170,10 +171,9 @@ type echo struct {
 
 func (e *echo) Recv() (driver.ExecOutput, error) {
 	select {
-	case p, more := <-e.wrote:
-		if more {
-			return driver.ExecOutput{Stdout: p, Stderr: bytes.ToUpper(p)}, nil
-		}
+	case p := <-e.wrote:
+		return driver.ExecOutput{Stdout: p, Stderr: bytes.ToUpper(p)}, nil
+	case <-e.closed:
 	case <-e.ctx.Done():
 		return driver.ExecOutput{}, context.Cause(e.ctx)
 	}
@@ -190,13 +190,15 @@ func (e *echo) Write(p []byte) (int, error) {
 	select {
 	case e.wrote <- bytes.Clone(p):
 		return len(p), nil
+	case <-e.closed:
+		return 0, io.EOF
 	case <-e.ctx.Done():
 		return 0, io.EOF
 	}
 }
 
 func (e *echo) CloseWrite() error {
-	close(e.wrote)
+	e.once.Do(func() { close(e.closed) })
 	return nil
 }
 

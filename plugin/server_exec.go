@@ -60,12 +60,12 @@ func (s *driverServer) ExecTaskStreaming(client drivers.Driver_ExecTaskStreaming
 	return passOutput(ctx, stream, client)
 }
 
-// passInputs relays input until the client has no more, which is no error.
+// passInputs relays input until the client has no more, which is the end of the command's input too.
 func passInputs(stream driver.ExecStream, client drivers.Driver_ExecTaskStreamingServer) error {
 	for {
 		message, err := client.Recv()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return closeInput(stream)
 		}
 		if err != nil {
 			return err
@@ -74,6 +74,14 @@ func passInputs(stream driver.ExecStream, client drivers.Driver_ExecTaskStreamin
 			return err
 		}
 	}
+}
+
+// closeInput ends the command's input; that the command has ended is no error.
+func closeInput(stream driver.ExecStream) error {
+	if err := stream.CloseWrite(); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("close stdin: %w", err)
+	}
+	return nil
 }
 
 func passInput(stream driver.ExecStream, m *drivers.ExecTaskStreamingRequest) error {
@@ -92,9 +100,7 @@ func passInput(stream driver.ExecStream, m *drivers.ExecTaskStreamingRequest) er
 		}
 	}
 	if m.GetStdin().GetClose() {
-		if err := stream.CloseWrite(); err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("close stdin: %w", err)
-		}
+		return closeInput(stream)
 	}
 	return nil
 }
