@@ -36,11 +36,14 @@ const (
 	roleNested  = "play-nested"  // the same with one child, in a nested group with this limit
 	roleEnter   = "play-enter"   // enter a cgroup and eat
 	roleBusy    = "play-busy"    // use the CPUs with this many processes for this long
-	roleAlone   = "play-alone"   // use CPU 0 with one thread for this long, and write to a file what the scheduler says
+	roleAlone   = "play-alone"   // say ready and use CPU 0 with one process for this long
 	roleRead    = "play-read"    // read this file again and again for this long
 	roleWander  = "play-wander"  // leave the own cgroup, remove it, say ready and sleep
 	roleUnshare = "play-unshare" // run a command below a cgroup namespace that hides everything above
 )
+
+// roleFailed is the exit code of a role that could not be played.
+const roleFailed = 111
 
 // play plays a role and returns the exit code; ok is false where the arguments name none.
 func play(args []string) (code int, ok bool) {
@@ -50,7 +53,7 @@ func play(args []string) (code int, ok bool) {
 	code, err := playRole(args[0], args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, args[0]+":", err)
-		return max(code, 100), true
+		return roleFailed, true
 	}
 	return code, true
 }
@@ -81,7 +84,7 @@ func playRole(role string, args []string) (code int, err error) {
 	case roleBusy:
 		return 0, busy(args[0], args[1])
 	case roleAlone:
-		return 0, alone(args[0], args[1])
+		return 0, alone(args[0])
 	case roleRead:
 		return 0, readAgain(args[0], args[1])
 	case roleWander:
@@ -209,8 +212,8 @@ func busy(processes, duration string) error {
 	return nil
 }
 
-// alone spins on CPU 0 and writes /proc/PID/schedstat of the end: nanoseconds on the CPU, and waiting for it.
-func alone(duration, report string) error {
+// alone has a process spin on CPU 0, and waits for it.
+func alone(duration string) error {
 	d, err := time.ParseDuration(duration)
 	if err != nil {
 		return err
@@ -225,18 +228,9 @@ func alone(duration, report string) error {
 	if err != nil {
 		return err
 	}
-	// A process that has ended keeps its numbers until it is waited for.
-	if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
-	if err != nil {
-		return err
-	}
-	if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
-		return err
-	}
-	return os.WriteFile(report, text, 0o644)
+	fmt.Println("ready")
+	_, err = unix.Wait4(pid, nil, 0, nil)
+	return err
 }
 
 // spin forks a process that does nothing but use a CPU. It has a single thread: the Go runtime's own would wait for

@@ -4,15 +4,19 @@
 package oom
 
 import (
+	"fmt"
 	"math"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
@@ -40,8 +44,8 @@ func TestStallWords(t *testing.T) {
 	}{
 		// A quota that holds also where others want the CPUs.
 		{"a twentieth of a core by quota", []string{"--cpu", "0.05"}, []string{roleBusy, "1", "3s"}, false, record.CPUThrottled},
-		{"above memory.high", []string{"--memory-high", "16M"}, []string{roleEat, text(40 * mib)}, true, record.MemoryThrashing},
-		{"sleeps", nil, []string{roleSleep, "2s"}, false, record.Idle},
+		{"above memory.high", []string{"--memory-high", "16M", "--timeout", "5s"}, []string{roleEat, text(40 * mib)}, true, record.MemoryThrashing},
+		{"sleeps", nil, []string{roleSleep, "10s"}, false, record.Idle},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -68,42 +72,82 @@ func TestStallWords(t *testing.T) {
 // against what the scheduler says that the process has waited.
 func TestStarved(t *testing.T) {
 	const tolerance = 0.05
-	records := make([]*record.Record, 2)
-	waits := make([]float64, 2)
 	parent := needMemory(t)
-	var both sync.WaitGroup
-	for i := range records {
+	type starved struct {
+		place *rig.Place
+		cmd   *exec.Cmd
+		look  func() (some, waited float64)
+	}
+	tasks := make([]starved, 2)
+	for i := range tasks {
 		place := rig.NewPlace(t, rig.Self())
-		cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--live", "never", "--", self(t), roleAlone, "5s", place.Path("schedstat"))
-		both.Go(func() {
-			out := rig.Capture(t, cmd)
-			if out.Code != 0 {
-				t.Errorf("exit code %d: %s", out.Code, out.Stderr)
-				return
-			}
-			records[i] = place.TheRun(t).Record
-			text, err := os.ReadFile(place.Path("schedstat"))
+		cmd := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--live", "never", "--", self(t), roleAlone, "1m")
+		r := startRole(t, place, cmd)
+		c := visit(t, place)
+		schedstat := schedstatOfChild(t, r.PID)
+		tasks[i] = starved{place, cmd, func() (some, waited float64) {
+			before := schedstat()
+			s, err := c.Sample(t.Context(), 0, false)
 			if err != nil {
-				t.Error(err)
-				return
+				t.Fatal(err)
 			}
-			waits[i] = float64(integer(strings.Fields(string(text))[1])) / 1e9
-		})
+			some, ok := s.Task.Number(procstats.PSICPUSome)
+			if !ok {
+				reading, _ := s.Task.Get(procstats.PSICPUSome)
+				t.Skip(reading.Reason())
+			}
+			return some, (before + schedstat()) / 2
+		}}
 	}
-	both.Wait()
-	if t.Failed() {
-		t.FailNow()
+	const span = 8 * time.Second
+	some, waited := make([]float64, len(tasks)), make([]float64, len(tasks))
+	for i := range tasks {
+		some[i], waited[i] = tasks[i].look()
 	}
-	for i, r := range records {
-		some := number(t, r, procstats.PSICPUSome)
-		t.Logf("waited %.3f s of %.3f s by schedstat, %.3f s by pressure (%+.1f %%); %s", waits[i], *r.WallSeconds, some,
-			100*(some/waits[i]-1), r.Diagnosis.Stall)
-		if math.Abs(some/waits[i]-1) > tolerance {
-			t.Errorf("pressure %.3f s, want %.3f s and at most %.0f %% off", some, waits[i], 100*tolerance)
+	<-time.After(span)
+	for i := range tasks {
+		someNow, waitedNow := tasks[i].look()
+		some[i], waited[i] = someNow-some[i], waitedNow-waited[i]
+	}
+	for i, task := range tasks {
+		if err := task.cmd.Process.Signal(unix.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		r := closed(t, task.place, task.cmd)
+		t.Logf("in %s it waited %.3f s by schedstat and %.3f s by pressure (%+.1f %%); %s", span, waited[i], some[i],
+			100*(some[i]/waited[i]-1), r.Diagnosis.Stall)
+		if math.Abs(some[i]/waited[i]-1) > tolerance {
+			t.Errorf("pressure %.3f s, want %.3f s and at most %.0f %% off", some[i], waited[i], 100*tolerance)
 		}
 		if r.Diagnosis.Stall != record.CPUStarved {
 			t.Errorf("%q, want %q", r.Diagnosis.Stall, record.CPUStarved)
 		}
+	}
+}
+
+// schedstatOfChild returns how to read for how many seconds the only child of a process has waited for a CPU, the
+// second number of /proc/PID/schedstat.
+func schedstatOfChild(t *testing.T, pid int) func() float64 {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var children []string
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil {
+			children = append(children, strings.Fields(string(text))...)
+		}
+	}
+	if len(children) != 1 {
+		t.Fatalf("process %d has the children %q, want one", pid, children)
+	}
+	return func() float64 {
+		text, err := os.ReadFile("/proc/" + children[0] + "/schedstat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return float64(integer(strings.Fields(string(text))[1])) / 1e9
 	}
 }
 
@@ -225,7 +269,7 @@ func TestCgroupRemoved(t *testing.T) {
 	if bytes, ok := rss.Number(); !ok || bytes <= 0 {
 		t.Errorf("resident memory %v (%s), want it to be read on", bytes, rss.Reason())
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+	if err := cmd.Process.Signal(unix.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	r := closed(t, place, cmd)
