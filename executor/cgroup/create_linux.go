@@ -98,7 +98,9 @@ func (m *maker) make() error {
 		}
 	}
 	m.noteRefused()
-	if !m.group.Exists() {
+	if m.group.Exists() {
+		m.noteLost()
+	} else {
 		m.group.Placement = Nowhere
 		if len(m.group.Notes) == 0 {
 			m.group.note("no cgroup: %s", m.whyNone())
@@ -139,7 +141,7 @@ func (m *maker) parent() (procstats.Cgroup, error) {
 		return base, fmt.Errorf("cgroup parent %s: no such group in any hierarchy; make it first with mkdir", m.Parent)
 	}
 	for _, controller := range v1Controllers(m.Cpuset) {
-		if base.V1[controller] == "" && mounted(m.mounts, controller) && !isPureV2(m.mounts) {
+		if base.V1[controller] == "" && mountedV1(m.mounts, controller) {
 			reason := "there is no " + path + " in that hierarchy"
 			m.refused[reason] = append(m.refused[reason], controller)
 		}
@@ -228,6 +230,20 @@ func (m *maker) noteRefused() {
 	}
 	for _, reason := range reasons {
 		m.group.note("%s in %s: %s", what, strings.Join(m.refused[reason], ", "), reason)
+	}
+}
+
+// noteLost says which controllers no group of the task has; where a v1 hierarchy refused, that is told.
+func (m *maker) noteLost() {
+	var lost []string
+	for _, controller := range v2Controllers(false) {
+		v1 := nameV1(controller)
+		if m.group.V1[v1] == "" && !m.group.Has(controller) && !mountedV1(m.mounts, v1) {
+			lost = append(lost, controller)
+		}
+	}
+	if len(lost) > 0 {
+		m.group.note("no cgroup with %s: their measurements and limits are not available", strings.Join(lost, ", "))
 	}
 }
 

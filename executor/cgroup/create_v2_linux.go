@@ -24,9 +24,8 @@ const (
 // createV2 makes the v2 group below parent or in a better place.
 func (m *maker) createV2(parent string) error {
 	g, name := m.group, m.name()
-	// Beside v1 hierarchies v2 has no controllers to hand on, and systemd manages those.
-	pure := isPureV2(m.mounts)
-	if pure && m.Parent == "" {
+	// Beside v1 hierarchies the group is where those are.
+	if isPureV2(m.mounts) && m.Parent == "" {
 		parent, name = m.place(parent, name)
 	}
 	dir := filepath.Join(parent, name)
@@ -43,10 +42,7 @@ func (m *maker) createV2(parent string) error {
 		m.refused[reason] = append(m.refused[reason], "v2")
 		return removeTree(dir)
 	}
-	if pure {
-		m.enableControllers(parent)
-		m.noteLostControllers()
-	}
+	m.enableControllers(parent)
 	return nil
 }
 
@@ -104,17 +100,12 @@ func holdsProcesses(dir string) bool {
 	return err != nil || len(text) > 0
 }
 
-func (m *maker) noteLostControllers() {
-	have := m.group.v2Controllers()
-	var lost []string
-	for _, controller := range v2Controllers(false) {
-		if !slices.Contains(have, controller) {
-			lost = append(lost, controller)
-		}
+// nameV1 is what a controller of v2 is called on v1.
+func nameV1(controller string) string {
+	if controller == "io" {
+		return "blkio"
 	}
-	if len(lost) > 0 {
-		m.group.note("the cgroup %s is without %s: their measurements and limits are not available", m.group.V2, strings.Join(lost, ", "))
-	}
+	return controller
 }
 
 // unusable says why no process of ours can be started in the new v2 group; empty where it can.

@@ -53,10 +53,7 @@ func (g *Group) SetLimits(host procstats.FS, l Limits) ([]Limit, error) {
 // folder returns where a controller's files for the task are, and of which version of cgroups they are. what is the
 // limit that needs them, for the error.
 func (s *setter) folder(controller, what string) (dir string, version int, err error) {
-	v1 := controller
-	if controller == "io" {
-		v1 = "blkio"
-	}
+	v1 := nameV1(controller)
 	switch {
 	case s.group.V1[v1] != "":
 		return s.group.V1[v1], 1, nil

@@ -14,7 +14,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/e2e/confine"
-	"github.com/tachograph/tacho/procstats"
 )
 
 // limit finds one of the limits that hold.
@@ -58,15 +57,14 @@ func TestSetLimits(t *testing.T) {
 	limits := Limits{
 		MemoryMax: new(int64(100<<20 + 1)), CPUQuota: new(0.5), CPUWeight: new(int64(50)), PidsMax: new(int64(20)), Cpuset: "0",
 	}
-	v2 := layout(t) == "v2"
-	swap := hasSwapLimit(t)
+	needController(t, "memory")
+	needController(t, "cpuset")
+	v2, swap := version(t, "memory") == 2, hasSwapLimit(t)
 	if swap {
 		limits.MemorySwapMax = new(int64(1 << 20))
 	}
 	if v2 {
 		limits.MemoryHigh, limits.MemoryOOMGroup = new(int64(80<<20)), new(true)
-	} else {
-		needController(t, "cpuset")
 	}
 	o := execute(t, plan{Limits: limits, Parent: newPath(t, "/limits")}, 0, "/")
 	if o.Error != "" {
@@ -82,15 +80,18 @@ func TestSetLimits(t *testing.T) {
 	}
 	want := map[string]string{"pids.max": "20", "cpuset.cpus": "0"}
 	if v2 {
-		o.holds(t, "cgroup_cpu_weight", 50, 50, "own")
 		o.holds(t, "cgroup_memory_high_bytes", 80<<20, 80<<20, "own")
 		o.holds(t, "memory.oom.group", 1, 1, "own")
 		want["memory.max"], want["memory.high"], want["memory.oom.group"] = "104857600", "83886080", "1"
+	} else {
+		want["memory.limit_in_bytes"] = "104857600"
+	}
+	if version(t, "cpu") == 2 {
+		o.holds(t, "cgroup_cpu_weight", 50, 50, "own")
 		want["cpu.max"], want["cpu.weight"] = "50000 100000", "50"
 	} else {
 		o.holds(t, "cgroup_cpu_shares", 512, 512, "own")
-		want["memory.limit_in_bytes"], want["cpu.shares"] = "104857600", "512"
-		want["cpu.cfs_quota_us"], want["cpu.cfs_period_us"] = "50000", "100000"
+		want["cpu.shares"], want["cpu.cfs_quota_us"], want["cpu.cfs_period_us"] = "512", "50000", "100000"
 	}
 	switch {
 	case swap && v2:
@@ -111,7 +112,7 @@ func TestSetSlowQuota(t *testing.T) {
 		t.Fatal(o.Error)
 	}
 	o.holds(t, "cgroup_cpu_quota_cores", 0.005, 0.005, "own")
-	if layout(t) == "v2" {
+	if version(t, "cpu") == 2 {
 		o.shows(t, map[string]string{"cpu.max": "5000 1000000"})
 	} else {
 		o.shows(t, map[string]string{"cpu.cfs_quota_us": "5000", "cpu.cfs_period_us": "1000000"})
@@ -121,6 +122,7 @@ func TestSetSlowQuota(t *testing.T) {
 // TestSetLimitsBelowLowerOnes shows the limit of the group above, whether somebody asked for another or not.
 func TestSetLimitsBelowLowerOnes(t *testing.T) {
 	needRoot(t)
+	needController(t, "memory")
 	path := newPath(t, "/low")
 	points := roots(t)
 	dir := func(controller string) string { return filepath.Join(cmp.Or(points[controller], points[""]), path) }
@@ -130,13 +132,18 @@ func TestSetLimitsBelowLowerOnes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if layout(t) == "v2" {
+	if roots(t)[""] != "" {
 		enableInRoot(t)
+	}
+	if version(t, "memory") == 2 {
 		set("memory", "memory.max", "67108864")
 		set("memory", "memory.high", "33554432")
-		set("cpu", "cpu.max", "25000 100000")
 	} else {
 		set("memory", "memory.limit_in_bytes", "67108864")
+	}
+	if version(t, "cpu") == 2 {
+		set("cpu", "cpu.max", "25000 100000")
+	} else {
 		set("cpu", "cpu.cfs_quota_us", "25000")
 	}
 	set("pids", "pids.max", "50")
@@ -154,7 +161,7 @@ func TestSetLimitsBelowLowerOnes(t *testing.T) {
 			t.Errorf("%s, for which nobody asked: %+v", name, l)
 		}
 	}
-	if layout(t) == "v2" {
+	if version(t, "memory") == 2 {
 		if l := o.limit(t, "cgroup_memory_high_bytes"); l.Where != dir("memory") {
 			t.Errorf("memory.high: %+v", l)
 		}
@@ -164,7 +171,8 @@ func TestSetLimitsBelowLowerOnes(t *testing.T) {
 // TestLimitsThatCannotBeHeld are errors that say what to do.
 func TestLimitsThatCannotBeHeld(t *testing.T) {
 	needRoot(t)
-	v2 := layout(t) == "v2"
+	needController(t, "memory")
+	v2, pids := version(t, "memory") == 2, version(t, "pids")
 	one := new(int64(1))
 	for _, test := range []struct {
 		name   string
@@ -177,10 +185,10 @@ func TestLimitsThatCannotBeHeld(t *testing.T) {
 		{"memory.high", Limits{MemoryHigh: new(int64(1 << 20))}, v2, "cgroup v1 has no such limit; use the hard limit"},
 		{"oom group", Limits{MemoryOOMGroup: new(true)}, v2, "cgroup v1 has no such limit"},
 		{"swap alone", Limits{MemorySwapMax: one}, v2 || !hasSwapLimit(t), "give a memory limit too"},
-		{"one process", Limits{PidsMax: one}, v2, "on cgroup v1 the least is 2"},
+		{"one process", Limits{PidsMax: one}, pids == 2, "on cgroup v1 the least is 2"},
 		{"no group", Limits{CPUQuota: new(1.0)}, false, "CPU quota of 1 cores cannot be held here: the task has no cgroup"},
 	} {
-		if test.skip || test.limits.Cpuset != "" && !mountedHere(t, "cpuset") {
+		if test.skip || test.limits.Cpuset != "" && version(t, "cpuset") == 0 {
 			continue
 		}
 		p := plan{Limits: test.limits, Parent: newPath(t, "/no")}
@@ -203,7 +211,7 @@ func TestSetIOLimits(t *testing.T) {
 	if o.Error != "" {
 		t.Fatal(o.Error)
 	}
-	if layout(t) == "v2" {
+	if version(t, "io") == 2 {
 		o.holds(t, "io.max "+device+" wbps", 1<<20, 1<<20, "own")
 		o.holds(t, "io.max "+device+" riops", 50, 50, "own")
 		o.shows(t, map[string]string{"io.max": device + " rbps=max wbps=1048576 riops=50 wiops=max"})
@@ -254,20 +262,10 @@ func wholeDevice(t *testing.T) string {
 	return ""
 }
 
-func mountedHere(t *testing.T, controller string) bool {
-	t.Helper()
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
-	return err == nil && mounted(mounts, controller)
-}
-
 func needController(t *testing.T, controller string) {
 	t.Helper()
-	name := controller
-	if controller == "io" && layout(t) != "v2" {
-		name = "blkio"
-	}
-	if !mountedHere(t, name) {
-		t.Skipf("this kernel has no %s controller, or it is not mounted", name)
+	if version(t, controller) == 0 {
+		t.Skipf("this kernel has no %s controller, or it is not mounted", controller)
 	}
 }
 
@@ -288,6 +286,9 @@ func hasSwapLimit(t *testing.T) bool {
 func enableInRoot(t *testing.T) {
 	t.Helper()
 	for _, controller := range v2Controllers(true) {
+		if version(t, controller) != 2 {
+			continue
+		}
 		if err := write(roots(t)[""], subtreeControl, "+"+controller); err != nil {
 			t.Skipf("controllers are not handed on here: %v", err)
 		}

@@ -319,6 +319,21 @@ func layout(t *testing.T) string {
 	return ""
 }
 
+// version says on which version of cgroups a controller is to be had here: 1, 2, or 0 for neither.
+func version(t *testing.T, controller string) int {
+	t.Helper()
+	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case mountedV1(mounts, nameV1(controller)):
+		return 1
+	case availableV2(mounts, controller):
+		return 2
+	}
+	return 0
+}
+
 // needRoot skips where the test may not make groups.
 func needRoot(t *testing.T) {
 	t.Helper()

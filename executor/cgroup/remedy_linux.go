@@ -28,23 +28,21 @@ type Remedy struct {
 // Lack says why tasks get no groups with a controller (memory, cpu, io, pids, cpuset), as far as more is known than
 // that, and what would give them some: a command or a boot parameter.
 func (r Remedy) Lack(controller string) (found, enable string) {
-	nameV1 := controller
-	if controller == "io" {
-		nameV1 = "blkio"
-	}
-	pure := isPureV2(r.Mounts)
+	v1 := nameV1(controller)
+	// With v1 hierarchies beside it, v2 has the controllers that those do not have.
+	onV2 := isPureV2(r.Mounts) || availableV2(r.Mounts, controller)
 	switch {
 	case len(r.Mounts) == 0 || r.readOnly():
 		return "", r.Delegation()
-	case r.isDisabled(nameV1):
-		return "switched off in the kernel", "boot with cgroup_enable=" + nameV1
-	case pure && !handedOn(r.Mounts, controller) && !mustMoveAway(r.v2()):
+	case r.isDisabled(v1):
+		return "switched off in the kernel", "boot with cgroup_enable=" + v1
+	case onV2 && !handedOn(r.Mounts, controller) && !mustMoveAway(r.v2()):
 		return "not handed on by the root", fmt.Sprintf("echo +%s | sudo tee %s", controller, filepath.Join(r.v2(), subtreeControl))
-	case pure:
+	case onV2:
 		return "", r.Delegation()
-	case !mounted(r.Mounts, nameV1):
-		dir := filepath.Join("/sys/fs/cgroup", nameV1)
-		return "not mounted", fmt.Sprintf("sudo mkdir -p %s && sudo mount -t cgroup -o %s none %s", dir, nameV1, dir)
+	case !mountedV1(r.Mounts, v1):
+		dir := filepath.Join("/sys/fs/cgroup", v1)
+		return "not mounted", fmt.Sprintf("sudo mkdir -p %s && sudo mount -t cgroup -o %s none %s", dir, v1, dir)
 	case controller == "cpuset":
 		// A delegated group would need its CPUs and nodes filled in first; root is given one that has them.
 		return "", "sudo tacho run -- COMMAND"
@@ -128,8 +126,18 @@ func handedOn(mounts []procstats.CgroupMount, controller string) bool {
 	})
 }
 
-func mounted(mounts []procstats.CgroupMount, controller string) bool {
-	return slices.ContainsFunc(mounts, func(m procstats.CgroupMount) bool { return slices.Contains(m.Controllers, controller) })
+// mountedV1 reports whether a controller has a v1 hierarchy.
+func mountedV1(mounts []procstats.CgroupMount, controller string) bool {
+	return slices.ContainsFunc(mounts, func(m procstats.CgroupMount) bool {
+		return m.Version == 1 && slices.Contains(m.Controllers, controller)
+	})
+}
+
+// availableV2 reports whether v2 has a controller that it could hand on.
+func availableV2(mounts []procstats.CgroupMount, controller string) bool {
+	return slices.ContainsFunc(mounts, func(m procstats.CgroupMount) bool {
+		return m.Version == 2 && slices.Contains(m.Controllers, controller)
+	})
 }
 
 // isDisabled reports whether the last column of /proc/cgroups, enabled, is 0 for a controller, cgroups(7). Some kernels
