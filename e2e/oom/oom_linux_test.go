@@ -112,6 +112,40 @@ func TestAncestor(t *testing.T) {
 }
 
 // TestHiddenAncestor has a group run out of memory that a cgroup namespace hides from tacho.
+// hiddenKill lets a task run into the limit of a group that a cgroup namespace hides from it.
+func hiddenKill(t *testing.T, limit int, log string) (*rig.Place, rig.Output) {
+	t.Helper()
+	parent := needMemory(t)
+	if err := parent.LimitMemory(int64(limit)); err != nil {
+		t.Fatal(err)
+	}
+	place := rig.NewPlace(t, rig.Self())
+	run := place.Run(t.Context(), "--cgroup-parent", hidden, "--interval", "100ms", "--live", "never", "--", self(t), roleEat, text(2*limit))
+	cmd := place.Command(t.Context(), self(t), append([]string{roleUnshare, parent.Path, log}, run.Args...)...)
+	out := rig.Capture(t, cmd)
+	t.Cleanup(func() {
+		for _, dir := range parent.Below() {
+			if err := os.Remove(dir); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return place, out
+}
+
+// mayProtect reports whether a process here may make itself the last to be killed.
+func mayProtect(t *testing.T) bool {
+	t.Helper()
+	own, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0); err != nil {
+		return false
+	}
+	return os.WriteFile("/proc/self/oom_score_adj", own, 0) == nil
+}
+
 func TestHiddenAncestor(t *testing.T) {
 	const limit = 192 * mib // tacho itself is in it too
 	// On version 1 every group below fires, which the machine's memory never does.
@@ -128,21 +162,13 @@ func TestHiddenAncestor(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			parent := needMemory(t)
-			if err := parent.LimitMemory(limit); err != nil {
-				t.Fatal(err)
+			place, out := hiddenKill(t, limit, test.log)
+			// While the chosen process gives its memory back, the group is still full, and the kernel chooses again. Where
+			// the executor may not protect itself (no CAP_SYS_RESOURCE) that can be the executor, which is in it too.
+			for tries := 1; out.Code == 125 && !mayProtect(t) && tries < 10; tries++ {
+				t.Log("the executor was chosen as well; once more")
+				place, out = hiddenKill(t, limit, test.log)
 			}
-			place := rig.NewPlace(t, rig.Self())
-			run := place.Run(t.Context(), "--cgroup-parent", hidden, "--interval", "100ms", "--live", "never", "--", self(t), roleEat, text(2*limit))
-			cmd := place.Command(t.Context(), self(t), append([]string{roleUnshare, parent.Path, test.log}, run.Args...)...)
-			out := rig.Capture(t, cmd)
-			t.Cleanup(func() {
-				for _, dir := range parent.Below() {
-					if err := os.Remove(dir); err != nil {
-						t.Error(err)
-					}
-				}
-			})
 			if out.Code != 137 {
 				t.Fatalf("exit code %d\nstderr: %s", out.Code, out.Stderr)
 			}

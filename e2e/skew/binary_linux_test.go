@@ -26,8 +26,16 @@ func today(t testing.TB) string { rig.Require(t); return rig.Tacho() }
 
 // pairs are who starts a task, and who deals with it then.
 func pairs() [][2]build {
-	a, b := build{"today's", today}, build{tag, other}
+	a, b := build{"today's", today}, build{firstName, other}
 	return [][2]build{{a, a}, {a, b}, {b, a}}
+}
+
+// need builds both, so that a test that has to be skipped has started nothing.
+func need(t *testing.T, pair [2]build) {
+	t.Helper()
+	for _, b := range pair {
+		b.binary(t)
+	}
 }
 
 // detached starts a task that runs on without its caller, and returns its record.
@@ -69,6 +77,7 @@ func ended(t *testing.T, place *rig.Place, run record.Entry) {
 func TestStop(t *testing.T) {
 	for _, pair := range pairs() {
 		t.Run(pair[0].name+" is stopped by "+pair[1].name, func(t *testing.T) {
+			need(t, pair)
 			place := rig.NewPlace(t, rig.Self())
 			run := detached(t, place, pair[0].binary(t))
 			out := rig.Capture(t, place.Command(t.Context(), pair[1].binary(t), "stop", "--output-dir", place.Out, "last"))
@@ -87,6 +96,7 @@ func TestStop(t *testing.T) {
 func TestExecutors(t *testing.T) {
 	for _, pair := range pairs() {
 		t.Run(pair[0].name+" is killed by "+pair[1].name, func(t *testing.T) {
+			need(t, pair)
 			place := rig.NewPlace(t, rig.Self())
 			run := detached(t, place, pair[0].binary(t))
 			list := rig.Capture(t, place.Command(t.Context(), pair[1].binary(t), "executors", "ls"))
@@ -106,6 +116,7 @@ func TestExecutors(t *testing.T) {
 func TestStrays(t *testing.T) {
 	for _, pair := range pairs() {
 		t.Run(pair[0].name+" is cleared up by "+pair[1].name, func(t *testing.T) {
+			need(t, pair)
 			place := rig.NewPlace(t, rig.Self())
 			run := detached(t, place, pair[0].binary(t))
 			rig.Kill(run.Record.Executor.PID)
@@ -140,6 +151,7 @@ func lineWith(text string, words ...string) bool {
 func TestReplacedBinary(t *testing.T) {
 	for _, pair := range pairs() {
 		t.Run(pair[0].name+" becomes "+pair[1].name, func(t *testing.T) {
+			need(t, pair)
 			place := rig.NewPlace(t, rig.Self())
 			path := place.Path("tacho")
 			install(t, pair[0].binary(t), path)

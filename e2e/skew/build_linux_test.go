@@ -19,8 +19,12 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 )
 
-// tag names the first build that speaks protocol 1.
-const tag = "protocol-1"
+// first is the build that others are held against: one of the first that speak protocol 1. It is named by its commit,
+// which every clone with a history has, and never changes until the protocol does.
+const first = "826f50a26df7ccc0c61d4e736b88760d41f4036d"
+
+// firstName is what the tests call it.
+const firstName = "protocol-1"
 
 // otherDir is where the other build's source and binary are, for as long as the tests run.
 var otherDir string
@@ -39,15 +43,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// errNoTag says why there is no other build.
-var errNoTag = errors.New("this repository has no tag " + tag + " (a shallow clone has none: git fetch --tags)")
+// errNoFirst says why there is no other build.
+var errNoFirst = errors.New("this repository does not hold commit " + first + " (a shallow clone does not: git fetch --unshallow)")
 
 // other returns the path of the other build's binary.
 func other(t testing.TB) string {
 	t.Helper()
 	rig.Require(t)
 	binary, err := buildOther()
-	if errors.Is(err, errNoTag) {
+	if errors.Is(err, errNoFirst) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -68,7 +72,7 @@ var buildOther = sync.OnceValues(func() (string, error) {
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".")
 	build.Dir, build.Env = source, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", tag, err, out)
+		return "", fmt.Errorf("build %s: %w\n%s", first, err, out)
 	}
 	return binary, nil
 })
@@ -85,16 +89,16 @@ func git(args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// unpack puts the tagged source into a folder, without touching the repository as a work tree of it would.
+// unpack puts its source into a folder, without touching the repository as a work tree of it would.
 func unpack(folder string) error {
-	if _, err := git("rev-parse", "--verify", "--quiet", "refs/tags/"+tag+"^{commit}"); err != nil {
-		return errNoTag
+	if _, err := git("rev-parse", "--verify", "--quiet", first+"^{commit}"); err != nil {
+		return errNoFirst
 	}
 	top, err := git("rev-parse", "--show-toplevel")
 	if err != nil {
 		return err
 	}
-	archive, err := git("-C", strings.TrimSpace(string(top)), "archive", "--format=tar", tag)
+	archive, err := git("-C", strings.TrimSpace(string(top)), "archive", "--format=tar", first)
 	if err != nil {
 		return err
 	}

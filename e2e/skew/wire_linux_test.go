@@ -30,10 +30,10 @@ const deadline = 20 * time.Second
 func TestWireOnlyGrows(t *testing.T) {
 	rig.Require(t)
 	const golden = "executor/proto/testdata/wire.golden"
-	if _, err := git("rev-parse", "--verify", "--quiet", "refs/tags/"+tag+"^{commit}"); err != nil {
-		t.Skip(errNoTag)
+	if _, err := git("rev-parse", "--verify", "--quiet", first+"^{commit}"); err != nil {
+		t.Skip(errNoFirst)
 	}
-	before, err := git("show", tag+":"+golden)
+	before, err := git("show", first+":"+golden)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestWireOnlyGrows(t *testing.T) {
 func TestOldExecutor(t *testing.T) {
 	for name, binary := range map[string]func(testing.TB) string{
 		"today's": func(t testing.TB) string { rig.Require(t); return rig.Tacho() },
-		tag:       other,
+		firstName: other,
 	} {
 		t.Run(name, func(t *testing.T) { converse(t, binary(t)) })
 	}
