@@ -73,11 +73,12 @@ func (v *victimFinder) find(number int64) found {
 		return v.fromLog(kills)
 	}
 	f := v.fromSample(number)
-	if len(f.victims) == 0 {
+	switch {
+	case len(f.victims) > 0:
+	case err != nil:
+		f.reason = fmt.Sprintf("the kernel's log cannot be read (%v); %s", err, f.reason)
+	default:
 		f.reason = "the kernel's log does not name it; " + f.reason
-		if err != nil {
-			f.reason = fmt.Sprintf("the kernel's log cannot be read (%v); %s", err, strings.TrimPrefix(f.reason, "the kernel's log does not name it; "))
-		}
 	}
 	return f
 }

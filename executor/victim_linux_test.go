@@ -1,0 +1,284 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/kmsg"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// child starts a command and returns its identity; it is killed and waited for with the test.
+func child(t *testing.T, name string, args ...string) procstats.ProcessID {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// It may have ended by itself.
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	identity, err := procstats.Identify(procstats.HostFS(), cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity.ProcessID
+}
+
+// dies waits until a child is a zombie.
+func dies(t *testing.T, id procstats.ProcessID) {
+	t.Helper()
+	for {
+		err := unix.Waitid(unix.P_PID, id.PID, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+}
+
+func kill(t *testing.T, id procstats.ProcessID, signal unix.Signal) {
+	t.Helper()
+	if err := unix.Kill(id.PID, signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFate(t *testing.T) {
+	host := procstats.HostFS()
+	sleeper := child(t, "sleep", "1000")
+	if got := fateOf(host, sleeper); got != lives {
+		t.Errorf("a process that sleeps: %v, want that it lives", got)
+	}
+	other := sleeper
+	other.Start++
+	if got := fateOf(host, other); got != vanished {
+		t.Errorf("another process under the same number: %v, want that it has vanished", got)
+	}
+	kill(t, sleeper, unix.SIGKILL)
+	dies(t, sleeper)
+	if got := fateOf(host, sleeper); got != killedBySignal {
+		t.Errorf("a process that was killed: %v, want that", got)
+	}
+	ended := child(t, "sleep", "0")
+	dies(t, ended)
+	if got := fateOf(host, ended); got != vanished {
+		t.Errorf("a process that ended by itself: %v, want that it has vanished", got)
+	}
+	terminated := child(t, "sleep", "1000")
+	kill(t, terminated, unix.SIGTERM)
+	dies(t, terminated)
+	if got := fateOf(host, terminated); got != vanished {
+		t.Errorf("a process that was asked to end: %v, want that it has vanished", got)
+	}
+}
+
+func TestSigkillPending(t *testing.T) {
+	for text, want := range map[string]bool{
+		"Name:\tx\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n": true,
+		"Name:\tx\nSigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n": true,
+		"Name:\tx\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000004000\n": false, // SIGTERM
+		"Name:\tx\nSigBlk:\t0000000000000100\nSigCgt:\t0000000000000100\n": false,
+		"SigPnd:\tx\n": false,
+		"":             false,
+	} {
+		if got := sigkillPending([]byte(text)); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestScopeFromLog(t *testing.T) {
+	const path = "/tasks/tacho-1"
+	tests := []struct {
+		name     string
+		kill     kmsg.Kill
+		scope    record.Scope
+		limitsAt string
+	}{
+		{"own", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: path, TaskCgroup: path}, record.Own, path},
+		{"own, victim below", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: path, TaskCgroup: path + "/x"}, record.Own, path},
+		{"below", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: path + "/x", TaskCgroup: path + "/x/y"}, record.Descendant, path + "/x"},
+		{"above", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: "/tasks", TaskCgroup: path}, record.Ancestor, "/tasks"},
+		{"the root's", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: "/", TaskCgroup: path}, record.Ancestor, "/"},
+		{"the host's", kmsg.Kill{Constraint: kmsg.None, TaskCgroup: path}, record.HostScope, ""},
+		{"that of some nodes", kmsg.Kill{Constraint: kmsg.Cpuset, TaskCgroup: path}, record.HostScope, ""},
+		{"own, in a namespace", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: "/box" + path, TaskCgroup: "/box" + path}, record.Own, path},
+		{"visible above, in a namespace", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: "/box/tasks", TaskCgroup: "/box" + path}, record.Ancestor, "/tasks"},
+		{"hidden above, in a namespace", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: "/box", TaskCgroup: "/box" + path}, record.Ancestor, ""},
+		{"a group of a like name", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: path + "2", TaskCgroup: path + "2"}, "", ""},
+		{"rate-limited", kmsg.Kill{PID: 7}, "", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			v := &victimFinder{path: path}
+			scope, at := v.scopeOf(test.kill)
+			if scope != test.scope || at != test.limitsAt {
+				t.Errorf("%q at %q, want %q at %q", scope, at, test.scope, test.limitsAt)
+			}
+		})
+	}
+}
+
+// sampleOf is a sample with a row for each process, the later ones larger.
+func sampleOf(ids ...procstats.ProcessID) func() *procstats.Sample {
+	s := &procstats.Sample{}
+	for i, id := range ids {
+		row := s.AddProcess(id)
+		row.Command = "worker"
+		row.Readings.Put(procstats.NumberReading(procstats.ProcessRSS, float64((i+1)<<20)))
+	}
+	return func() *procstats.Sample { return s }
+}
+
+func victimOf(id procstats.ProcessID, rss int64) record.Victim {
+	return record.Victim{PID: id.PID, Command: "worker", RSSBytes: new(rss), Source: record.FromSample}
+}
+
+// TestVictimsFromSample holds that a process is called a victim only on proof, and only once.
+func TestVictimsFromSample(t *testing.T) {
+	main, first, second, third := child(t, "sleep", "1000"), child(t, "sleep", "1000"), child(t, "sleep", "1000"), child(t, "sleep", "1000")
+	v := &victimFinder{
+		host: procstats.HostFS(), main: main, latest: sampleOf(main, first, second, third), denied: errors.New("not here"),
+	}
+	if f := v.find(1); len(f.victims) != 0 || !strings.Contains(f.reason, "not here") || !strings.Contains(f.reason, "known to have been killed") {
+		t.Errorf("everybody lives: %+v", f)
+	}
+	kill(t, first, unix.SIGKILL)
+	kill(t, second, unix.SIGKILL)
+	dies(t, first)
+	dies(t, second)
+	if diff := cmp.Diff([]record.Victim{victimOf(second, 3<<20)}, v.find(1).victims); diff != "" {
+		t.Errorf("two were killed, and one is asked for: the larger (-want +got):\n%s", diff)
+	}
+	if f := v.find(1); len(f.victims) != 0 {
+		t.Errorf("nobody else was killed: %+v", f)
+	}
+	kill(t, third, unix.SIGTERM)
+	dies(t, third)
+	if diff := cmp.Diff([]record.Victim{victimOf(third, 4<<20)}, v.find(1).victims); diff != "" {
+		t.Errorf("the only one that is missing (-want +got):\n%s", diff)
+	}
+	kill(t, main, unix.SIGKILL)
+	dies(t, main)
+	f := v.find(1)
+	if diff := cmp.Diff([]record.Victim{victimOf(main, 1<<20)}, f.victims); diff != "" || !f.main {
+		t.Errorf("the main process, %v (-want +got):\n%s", f.main, diff)
+	}
+	if err := v.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestVictimsAreNotGuessed holds that of several that are gone nobody is named, and never the main process.
+func TestVictimsAreNotGuessed(t *testing.T) {
+	main, first, second := child(t, "sleep", "0"), child(t, "sleep", "0"), child(t, "sleep", "0")
+	for _, id := range []procstats.ProcessID{main, first, second} {
+		dies(t, id)
+	}
+	v := &victimFinder{host: procstats.HostFS(), main: main, latest: sampleOf(main, first, second), denied: errors.New("not here")}
+	if f := v.find(1); len(f.victims) != 0 || f.main {
+		t.Errorf("several are gone: %+v", f)
+	}
+	alone := &victimFinder{host: procstats.HostFS(), main: main, latest: sampleOf(main), denied: errors.New("not here")}
+	if f := alone.find(1); len(f.victims) != 0 || f.main {
+		t.Errorf("the main process is gone: %+v", f)
+	}
+	unsampled := &victimFinder{host: procstats.HostFS(), main: main, latest: func() *procstats.Sample { return nil }, denied: errors.New("not here")}
+	if f := unsampled.find(1); !strings.Contains(f.reason, "nothing was sampled") {
+		t.Errorf("nothing was sampled: %+v", f)
+	}
+}
+
+// TestForeignNumbers holds that the log's numbers are taken for ours only in the first PID namespace.
+func TestForeignNumbers(t *testing.T) {
+	id := child(t, "sleep", "1000")
+	kill(t, id, unix.SIGKILL)
+	dies(t, id)
+	logged := []kmsg.Kill{{PID: 4711, Command: "worker", RSS: 8 << 20, HasRSS: true}}
+	v := &victimFinder{host: procstats.HostFS(), main: id, latest: sampleOf(id), foreign: true}
+	f := v.fromLog(logged)
+	want := []record.Victim{{PID: id.PID, Command: "worker", RSSBytes: new(int64(8 << 20)), Source: record.FromKmsg}}
+	if diff := cmp.Diff(want, f.victims); diff != "" || !f.main {
+		t.Errorf("the one process of that name that is gone, main %v (-want +got):\n%s", f.main, diff)
+	}
+	logged[0].Command = "somebody"
+	f = v.fromLog(logged)
+	want = []record.Victim{{PID: 4711, Namespace: "host", Command: "somebody", RSSBytes: new(int64(8 << 20)), Source: record.FromKmsg}}
+	if diff := cmp.Diff(want, f.victims); diff != "" || f.main {
+		t.Errorf("nobody of that name, main %v (-want +got):\n%s", f.main, diff)
+	}
+	v.foreign = false
+	logged[0].PID = id.PID
+	if f = v.fromLog(logged); !f.main || f.victims[0].Namespace != "" {
+		t.Errorf("the first namespace: %+v", f)
+	}
+}
+
+func TestYoung(t *testing.T) {
+	v := &victimFinder{since: procstats.Now().Mono - time.Minute}
+	for age, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, time.Hour: false} {
+		kill := kmsg.Kill{Time: procstats.Now().Mono - age}
+		if got := v.young(kill); got != want && kill.Time > 0 {
+			t.Errorf("a line of %s ago: young %v, want %v", age, got, want)
+		}
+	}
+}
+
+// fakeProc makes a proc root with links and files.
+func fakeProc(t *testing.T, links, files map[string]string) procstats.FS {
+	t.Helper()
+	root := t.TempDir()
+	write := func(entries map[string]string, make func(content, path string) error) {
+		for name, content := range entries {
+			path := filepath.Join(root, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), make(content, path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write(links, os.Symlink)
+	write(files, func(content, path string) error { return os.WriteFile(path, []byte(content), 0o644) })
+	return procstats.FS{Proc: root}
+}
+
+func TestInitialPIDNamespace(t *testing.T) {
+	for link, want := range map[string]bool{"pid:[4026531836]": true, "pid:[4026532000]": false} {
+		if got := initialPIDNamespace(fakeProc(t, map[string]string{"self/ns/pid": link}, nil)); got != want {
+			t.Errorf("%s: %v, want %v", link, got, want)
+		}
+	}
+	if initialPIDNamespace(fakeProc(t, nil, nil)) {
+		t.Error("unknown is taken for the first namespace")
+	}
+}
+
+func TestUserspaceKillers(t *testing.T) {
+	host := fakeProc(t, nil, map[string]string{
+		"1/comm": "systemd\n", "200/comm": "systemd-oomd\n", "300/comm": "earlyoom\n", "301/comm": "earlyoom\n",
+		"400/comm": "my-earlyoom\n", "self/comm": "nohang\n", "500/stat": "no comm",
+	})
+	if diff := cmp.Diff([]string{"earlyoom", "systemd-oomd"}, userspaceKillers(host)); diff != "" {
+		t.Errorf("killers (-want +got):\n%s", diff)
+	}
+	if got := userspaceKillers(procstats.FS{Proc: filepath.Join(host.Proc, "none")}); got != nil {
+		t.Errorf("without a proc: %q", got)
+	}
+}
