@@ -181,6 +181,25 @@ func TestHiddenAncestor(t *testing.T) {
 	}
 }
 
+// TestPIDNamespace has tacho and its task in a PID namespace of their own: the kernel's log has other numbers.
+func TestPIDNamespace(t *testing.T) {
+	parent := needMemory(t)
+	place := rig.NewPlace(t, rig.Self())
+	run := place.Run(t.Context(), "--cgroup-parent", parent.Path, "--memory", limitFlag, "--interval", "10ms", "--live", "never",
+		"--", self(t), roleEat, text(tooMuch))
+	cmd := place.Command(t.Context(), self(t), append([]string{roleFirst}, run.Args...)...)
+	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS
+	out := rig.Capture(t, cmd)
+	if out.Code != 137 {
+		t.Fatalf("exit code %d\nstderr: %s", out.Code, out.Stderr)
+	}
+	r := place.TheRun(t).Record
+	hold(t, r, end{Code: 137, Verdict: record.Signaled, Kills: 1, Scope: record.Own, OOMKilled: true, MainVictim: true})
+	if v := r.Diagnosis.OOM.Victim; v != nil && v.Namespace != "" {
+		t.Errorf("victim %+v, want it with its number here", v)
+	}
+}
+
 // TestHost has the machine run out of memory. It is for a machine of its own: a guest with -memory 256.
 func TestHost(t *testing.T) {
 	parent := needMemory(t)

@@ -40,6 +40,7 @@ const (
 	roleRead    = "play-read"    // read this file again and again for this long
 	roleWander  = "play-wander"  // leave the own cgroup, remove it, say ready and sleep
 	roleUnshare = "play-unshare" // run a command below a cgroup namespace that hides everything above
+	roleFirst   = "play-first"   // run a command as the first process of a PID namespace
 )
 
 // roleFailed is the exit code of a role that could not be played.
@@ -91,6 +92,8 @@ func playRole(role string, args []string) (code int, err error) {
 		return 0, wander()
 	case roleUnshare:
 		return unshare(args)
+	case roleFirst:
+		return 0, first(args)
 	}
 	return 0, errors.New("unknown role")
 }

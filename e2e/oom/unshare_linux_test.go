@@ -110,3 +110,14 @@ func enableAll(dir string) error {
 	}
 	return nil
 }
+
+// first runs a command as the first process of a PID namespace that this process was started in.
+func first(args []string) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
+	}
+	return unix.Exec(args[0], args, os.Environ())
+}
