@@ -21,11 +21,11 @@ const (
 // Waits is what a task waited for, and did, over a run or a window. All are growths of counters in seconds; nil
 // where they were not measured.
 //
-// The pressure totals are time of the wall clock, so that divided by it they are a share from 0 to 1. The kernel
-// averages them over the CPUs, each weighted by the time in which the task kept it from being idle: a share of 0.5
-// means that during half of the time the task wanted to run, at least one process waited (some). One process that
-// waits while others run on other CPUs counts in part only. Throttled counts CPU-seconds, one for each CPU that was
-// held back, and may exceed the wall time.
+// The pressure totals are time of the wall clock, so that divided by it they are a share from 0 to 1: at 0.5 at least
+// one process waited during half of the time (some). Where the task used several CPUs the kernel averages over them,
+// each weighted by the time in which the task kept it from being idle: one process that waits while others run on
+// other CPUs counts in part only. Throttled counts CPU-seconds, one for each CPU that was held back, and may exceed
+// the wall time.
 type Waits struct {
 	Wall               time.Duration
 	CPU, Throttled     *float64
