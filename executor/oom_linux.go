@@ -57,7 +57,7 @@ func (o *oomKeeper) notice(before, after record.OOMCounters) {
 	found := o.victims.find(after.Kills - before.Kills)
 	kill := record.Kill{
 		At: time.Now(), Kills: after.Kills - before.Kills, Victims: found.victims, Main: found.main, Reason: found.reason,
-		Scope: record.ScopeOf(before, after, found.scope, o.watcher.RootVisible()),
+		Scope: record.ScopeOf(before, after, found.scope, o.watcher.SeesAll()),
 	}
 	if groups := after.GroupKills - before.GroupKills; groups > 0 {
 		kill.Group, kill.Kills = true, groups

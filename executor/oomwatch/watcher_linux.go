@@ -356,8 +356,10 @@ func (w *Watcher) Counters() record.OOMCounters {
 	return w.last
 }
 
-// RootVisible reports whether every group above the task is visible, up to the real root of the hierarchy.
-func (w *Watcher) RootVisible() bool { return w.groups.root }
+// SeesAll reports whether no limit can be hit unseen: every group above the task is visible, up to the real root of
+// the hierarchy, or it is version 1, where a hidden group's limit fires every group below it. A kill for which no
+// limit was hit is the machine's then.
+func (w *Watcher) SeesAll() bool { return w.groups.root || w.groups.version == 1 }
 
 // Path is the task's path in the memory hierarchy as far as it is visible; empty where there is none.
 func (w *Watcher) Path() string { return w.groups.path }

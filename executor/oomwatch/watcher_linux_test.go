@@ -136,10 +136,10 @@ type notices struct {
 	come chan struct{}
 }
 
-func (n *notices) add(before, after record.OOMCounters, root bool) {
+func (n *notices) add(before, after record.OOMCounters, seesAll bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.list = append(n.list, fmt.Sprintf("%s %d", record.ScopeOf(before, after, "", root), after.Kills-before.Kills))
+	n.list = append(n.list, fmt.Sprintf("%s %d", record.ScopeOf(before, after, "", seesAll), after.Kills-before.Kills))
 	n.come <- struct{}{}
 }
 
@@ -163,7 +163,7 @@ func TestWatcher(t *testing.T) {
 	n := &notices{come: make(chan struct{}, 64)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	notice := func(before, after record.OOMCounters) { n.add(before, after, w.RootVisible()) }
+	notice := func(before, after record.OOMCounters) { n.add(before, after, w.SeesAll()) }
 	go func() { done <- w.Run(ctx, notice) }()
 	var want []string
 	for _, test := range tests {

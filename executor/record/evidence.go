@@ -85,10 +85,10 @@ type Kill struct {
 // ScopeOf says whose limit led to OOM kills, from the counters before and after them.
 //
 // The kernel's log goes first where it told of the kill (logged is what it said, empty where it did not): it names
-// the group. Else the counter that moved says it, the nearest to the task first. Where none moved although every
-// group up to the real root of the hierarchy is visible, it was the machine's memory; where ancestors are hidden it
-// was one of the two.
-func ScopeOf(before, after OOMCounters, logged Scope, rootVisible bool) Scope {
+// the group. Else the counter that moved says it, the nearest to the task first. Where none moved although no limit
+// can be hit unseen (seesAll: every group up to the real root of the hierarchy is visible, or all would have been
+// told) it was the machine's memory; where ancestors are hidden it was one of the two.
+func ScopeOf(before, after OOMCounters, logged Scope, seesAll bool) Scope {
 	_, above := HitAbove(before, after)
 	switch {
 	case logged != "":
@@ -99,7 +99,7 @@ func ScopeOf(before, after OOMCounters, logged Scope, rootVisible bool) Scope {
 		return Descendant
 	case above:
 		return Ancestor
-	case rootVisible:
+	case seesAll:
 		return HostScope
 	}
 	return AncestorOrHost
