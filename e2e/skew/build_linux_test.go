@@ -21,7 +21,7 @@ import (
 
 // first is the build that others are held against: one of the first that speak protocol 1. It is named by its commit,
 // which every clone with a history has, and never changes until the protocol does.
-const first = "826f50a26df7ccc0c61d4e736b88760d41f4036d"
+const first = "fabfa52bc40314981d1883dd9b40f8295f54142c"
 
 // firstName is what the tests call it.
 const firstName = "protocol-1"
