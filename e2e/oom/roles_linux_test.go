@@ -244,7 +244,7 @@ func spin(d time.Duration) (pid int, err error) {
 		return 0, err
 	}
 	end := now.Nano() + int64(d)
-	child, _, errno := syscall.RawSyscall(syscall.SYS_FORK, 0, 0, 0)
+	child, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}
