@@ -174,6 +174,9 @@ func TestHiddenAncestor(t *testing.T) {
 			}
 			r := place.TheRun(t).Record
 			hold(t, r, end{Code: 137, Verdict: record.Signaled, Kills: 1, Scope: test.want, Retryable: true, MainVictim: true})
+			if r.Diagnosis.OOM.Victim == nil {
+				t.Fatalf("no victim: %+v", r.Diagnosis.OOM)
+			}
 			if source := r.Diagnosis.OOM.Victim.Source; (source == record.FromKmsg) != (test.log != "") {
 				t.Errorf("the victim was told by %s", source)
 			}
