@@ -23,7 +23,7 @@ func inGuest() bool { return os.Getenv("TACHO_GUEST") != "" }
 
 // TestQuota holds one busy thread to half a core.
 func TestQuota(t *testing.T) {
-	needLimits(t)
+	needControllers(t, "cpu", "cpuset")
 	// Before all others, so that nothing but its quota keeps it from running; and on one CPU, because the kernel counts
 	// for each that has something to run.
 	r, told := run(t, "burn 4s", "--cpu", "0.5", "--cpu-weight", "10000", "--cpuset", "0")
@@ -58,7 +58,7 @@ func TestQuota(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	needLimits(t)
+	needControllers(t, "memory")
 	r, _ := run(t, "touch 20971520", "--memory", "64M")
 	holds(t, r, "cgroup_memory_max_bytes", 64<<20, 64<<20)
 	if peak := number(t, r, "cgroup_memory_peak_bytes"); peak < 20<<20 || peak > 64<<20 {
@@ -71,7 +71,7 @@ func TestMemory(t *testing.T) {
 
 // TestPids lets forks fail, and counts them.
 func TestPids(t *testing.T) {
-	needLimits(t)
+	needControllers(t, "pids")
 	r, told := run(t, "start 200", "--pids", "40")
 	holds(t, r, "cgroup_pids_max", 40, 40)
 	failed := number(t, r, "cgroup_pids_events_max_total")
@@ -82,7 +82,7 @@ func TestPids(t *testing.T) {
 }
 
 func TestCpuset(t *testing.T) {
-	needLimits(t)
+	needControllers(t, "cpuset")
 	r, told := run(t, "cpus", "--cpuset", "0")
 	l := holds(t, r, "cpuset.cpus", 1, 1)
 	if !slices.Equal(told.CPUs, []int{0}) || l.RequestedText != "0" || l.EffectiveText != "0" {
@@ -92,7 +92,7 @@ func TestCpuset(t *testing.T) {
 
 // TestWeight lets two tasks compete for one CPU.
 func TestWeight(t *testing.T) {
-	needLimits(t)
+	needControllers(t, "cpu", "cpuset")
 	p := rig.NewPlace(t, rig.Self())
 	outs := map[string]func() told{}
 	together := time.Now().Add(2 * time.Second)
@@ -113,19 +113,17 @@ func TestWeight(t *testing.T) {
 
 // TestLowerAncestor shows the limit that holds, and whose it is.
 func TestLowerAncestor(t *testing.T) {
-	needLimits(t)
+	needControllers(t, "memory")
 	parent, err := rig.NewParent(t, rig.Self())
 	if err != nil {
 		t.Skip(err)
 	}
-	file := "memory.limit_in_bytes"
-	if isPureV2() {
+	v, mount := version(t, "memory")
+	dir, file := filepath.Join(mount, parent.Path), "memory.limit_in_bytes"
+	if v == 2 {
 		file = "memory.max"
-		if err := os.WriteFile(folder("", "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
-			t.Fatal(err)
-		}
+		enableInRoot(t, "memory")
 	}
-	dir := folder("memory", parent.Path)
 	if err := os.WriteFile(filepath.Join(dir, file), fmt.Append(nil, 48<<20), 0); err != nil {
 		t.Fatal(err)
 	}

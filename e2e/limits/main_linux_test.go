@@ -14,6 +14,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // taskVariable makes this binary the command that is held to limits.
@@ -101,16 +102,37 @@ func needLimits(t *testing.T) {
 	}
 }
 
-// isPureV2 reports whether v2 is alone; a file of cgroups, where others are mounted below.
-func isPureV2() bool {
-	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
-	return err == nil
+// version says on which version of cgroups a controller is to be had here, and where that is mounted; 0 for neither.
+func version(t *testing.T, controller string) (version int, mount string) {
+	t.Helper()
+	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mounts {
+		if slices.Contains(m.Controllers, controller) {
+			return m.Version, m.Point
+		}
+	}
+	return 0, ""
 }
 
-// folder is where a group of a controller is, for a path within the hierarchies.
-func folder(controller, path string) string {
-	if isPureV2() {
-		return filepath.Join("/sys/fs/cgroup", path)
+// needControllers skips where a kernel or a layout does not have what the test is about.
+func needControllers(t *testing.T, controllers ...string) {
+	t.Helper()
+	needLimits(t)
+	for _, controller := range controllers {
+		if v, _ := version(t, controller); v == 0 {
+			t.Skipf("there is no %s controller here", controller)
+		}
 	}
-	return filepath.Join("/sys/fs/cgroup", controller, path)
+}
+
+// enableInRoot has the root of v2 hand a controller on.
+func enableInRoot(t *testing.T, controller string) {
+	t.Helper()
+	_, mount := version(t, controller)
+	if err := os.WriteFile(filepath.Join(mount, "cgroup.subtree_control"), []byte("+"+controller), 0); err != nil {
+		t.Fatal(err)
+	}
 }

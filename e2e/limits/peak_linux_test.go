@@ -25,10 +25,8 @@ func givenGroup(t *testing.T) *proto.CgroupPlacement {
 	if err != nil {
 		t.Skip(err)
 	}
-	if isPureV2() {
-		if err := os.WriteFile(folder("", "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
-			t.Fatal(err)
-		}
+	if v, _ := version(t, "memory"); v == 2 {
+		enableInRoot(t, "memory")
 	}
 	mounts, err := procstats.CgroupMounts(procstats.HostFS())
 	if err != nil {
@@ -89,7 +87,7 @@ func touchIn(t *testing.T, given *proto.CgroupPlacement, number, bytes int) (rec
 
 // TestPeakOfGivenGroup runs a small task where a large one was before.
 func TestPeakOfGivenGroup(t *testing.T) {
-	needLimits(t)
+	needControllers(t, "memory")
 	given := givenGroup(t)
 	if first, _ := touchIn(t, given, 1, 60<<20); first.Guarantee != procstats.Exact || *first.Value < 60<<20 {
 		t.Errorf("the first task: %+v", first)

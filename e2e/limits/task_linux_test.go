@@ -41,7 +41,10 @@ func task(role, argument string) error {
 	case "start":
 		t, err = startChildren(argument)
 	case "sleep":
-		select {}
+		for {
+			// Without a signal to wait for, the Go runtime would take a wait for a deadlock.
+			_ = unix.Pause()
+		}
 	case "cpus":
 		t, err = cpus()
 	case "touch":

@@ -53,7 +53,10 @@ func task() {
 				os.Exit(1)
 			}
 		}
-		select {}
+		for {
+			// Without a signal to wait for, the Go runtime would take a wait for a deadlock.
+			_ = unix.Pause()
+		}
 	}
 	if os.Getenv(taskVariable) == "parent" {
 		child := exec.Command("/proc/self/exe")
@@ -199,6 +202,18 @@ func needRoot(t *testing.T) {
 func isPureV2() bool {
 	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	return err == nil
+}
+
+// isOnV1 reports whether a controller has a v1 hierarchy.
+func isOnV1(t *testing.T, controller string) bool {
+	t.Helper()
+	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(mounts, func(m procstats.CgroupMount) bool {
+		return m.Version == 1 && slices.Contains(m.Controllers, controller)
+	})
 }
 
 // makeGroup makes a v2 group that belongs to a user; whoever made the one above removes it.

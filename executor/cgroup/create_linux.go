@@ -243,7 +243,7 @@ func (m *maker) noteLost() {
 		}
 	}
 	if len(lost) > 0 {
-		m.group.note("no cgroup with %s: their measurements and limits are not available", strings.Join(lost, ", "))
+		m.group.note("no cgroup with %s: measurements and limits of these are not available", strings.Join(lost, ", "))
 	}
 }
 

@@ -42,7 +42,12 @@ func (r Remedy) Lack(controller string) (found, enable string) {
 		return "", r.Delegation()
 	case !mountedV1(r.Mounts, v1):
 		dir := filepath.Join("/sys/fs/cgroup", v1)
-		return "not mounted", fmt.Sprintf("sudo mkdir -p %s && sudo mount -t cgroup -o %s none %s", dir, v1, dir)
+		enable = fmt.Sprintf("sudo mkdir -p %s && sudo mount -t cgroup -o %s none %s", dir, v1, dir)
+		if v1 == "memory" || v1 == "cpuset" {
+			// CONFIG_MEMCG_V1 since Linux 6.11, CONFIG_CPUSETS_V1 since 6.12; /proc/cgroups does not tell.
+			enable += "; a kernel that refuses this has it on cgroup v2 only: boot with systemd.unified_cgroup_hierarchy=1"
+		}
+		return "not mounted", enable
 	case controller == "cpuset":
 		// A delegated group would need its CPUs and nodes filled in first; root is given one that has them.
 		return "", "sudo tacho run -- COMMAND"
