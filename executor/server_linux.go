@@ -98,8 +98,16 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 	e.killUnclaimed(ctx, t)
 	// What starting up and launching left on the heap goes back to the kernel once: from here on an idle executor
 	// allocates nothing, and every task pays for what it keeps. A task that is over before is spared the work.
-	time.AfterFunc(settleAfter, debug.FreeOSMemory)
+	time.AfterFunc(settleAfter, settle)
 	return t.launched, nil
+}
+
+// settle makes the heap small, and keeps it small: collecting early and often is cheap where little is allocated, and
+// was not while starting up.
+func settle() {
+	const percent = 25
+	debug.SetGCPercent(percent)
+	debug.FreeOSMemory()
 }
 
 // settleAfter is how long after its start a task is taken to be one that stays.

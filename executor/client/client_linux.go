@@ -110,7 +110,7 @@ func executorCommand(o Options, folder string) *exec.Cmd {
 	cmd.Dir = "/"
 	cmd.Env = []string{
 		goplugin.EnvUnixSocketDir + "=" + folder,
-		"GOMAXPROCS=1", "GOGC=25", "GOMEMLIMIT=64MiB",
+		"GOMAXPROCS=1", "GOGC=400", "GOMEMLIMIT=64MiB", // the executor lowers GOGC once its task stays
 		"PATH=" + os.Getenv("PATH"),
 		"XDG_RUNTIME_DIR=" + os.Getenv("XDG_RUNTIME_DIR"), // the user's bus, for a systemd scope
 		"DBUS_SESSION_BUS_ADDRESS=" + os.Getenv("DBUS_SESSION_BUS_ADDRESS"),
