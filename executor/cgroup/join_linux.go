@@ -25,7 +25,7 @@ func (g *Group) Enter(attributes *syscall.SysProcAttr, visit bool) (leave func()
 	if err != nil {
 		return nil, err
 	}
-	leaveV1, err := g.joinThread(unix.Gettid())
+	leaveV1, err := g.joinThread()
 	if err != nil {
 		return nil, errors.Join(err, leaveV2())
 	}
@@ -87,8 +87,10 @@ func CanClone() error {
 // joinThread moves one thread of the executor into the v1 folders, so that what it forks starts there. Version 1
 // allows threads of one process in different groups; memory is charged by the process, so nothing of the
 // executor is charged to the task. leave moves the thread back home.
-func (g *Group) joinThread(tid int) (leave func() error, err error) {
-	text := strconv.Itoa(tid)
+func (g *Group) joinThread() (leave func() error, err error) {
+	// 0 is the calling thread. Since Linux 5.6 the kernel needs no lock against forks and exits for it; for a thread that
+	// is named it waits for an RCU grace period, 10 to 25 ms.
+	const text = "0"
 	leave = func() error {
 		var errs []error
 		for controller, dir := range g.V1 {
