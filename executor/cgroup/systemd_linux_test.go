@@ -235,7 +235,7 @@ func TestCreateInScopeOfUserManager(t *testing.T) {
 	runtimeDir := userManager(t, path+"/manager")
 	limit := int64(64 << 20)
 	o := execute(t, plan{Limits: Limits{MemoryMax: &limit}}, nobody, path+"/session", "XDG_RUNTIME_DIR="+runtimeDir)
-	if o.Error != "" || o.Place != InScope || !noted(o.Notes, "without cpu, io") {
+	if o.Error != "" || o.Place != InScope || !noted(o.Notes, "no cgroup with cpu, io") {
 		t.Fatalf("placed %s in %s, %s, notes %q", o.Place, o.Group.V2, o.Error, o.Notes)
 	}
 	o.isIn(t)
