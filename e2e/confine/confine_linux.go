@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,6 +34,8 @@ const (
 	CgroupNamespace Step = "cgroup-namespace"
 	// CgroupMounts mounts the hierarchies anew: in a cgroup namespace nothing above its root can be seen then.
 	CgroupMounts Step = "cgroup-mounts"
+	// Leaf moves into a group named init below the v2 root that is seen, which has no processes then.
+	Leaf Step = "leaf"
 	// Proc mounts /proc anew, for a new PID namespace.
 	Proc Step = "proc"
 	// HiddenProcesses mounts /proc anew with hidepid=2: the processes of other users are out of sight.
@@ -141,6 +144,8 @@ func (s Step) take() error {
 		return unix.Unshare(unix.CLONE_NEWCGROUP)
 	case CgroupMounts:
 		return eachCgroupMount(remount)
+	case Leaf:
+		return enterLeaf()
 	case Proc:
 		return unix.Mount("proc", "/proc", "proc", 0, "")
 	case HiddenProcesses:
@@ -161,7 +166,15 @@ func (s Step) take() error {
 
 // mounts reports whether the step changes mounts.
 func (s Step) mounts() bool {
-	return !slices.Contains([]Step{CgroupNamespace, InitCgroupNamespace, NoClone3, NoPidfd}, s)
+	return !slices.Contains([]Step{CgroupNamespace, InitCgroupNamespace, Leaf, NoClone3, NoPidfd}, s)
+}
+
+func enterLeaf() error {
+	const leaf = "/sys/fs/cgroup/init"
+	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return enter(leaf)
 }
 
 // privateMounts gives this thread mounts of its own.

@@ -64,6 +64,20 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
+// TestDelegatedHierarchies is a user whose shell is in groups of his own on every hierarchy, as the doctor advises on v1.
+func TestDelegatedHierarchies(t *testing.T) {
+	needRoot(t)
+	if isPureV2() {
+		t.Skip("it is about hierarchies of v1; for v2 see TestRootless")
+	}
+	_, groups := newGroups(t, rig.Unprivileged())
+	s := spot{user: rig.Unprivileged(), groups: groups}
+	r, _ := s.run(t, "--pids", "50")
+	if r.Cgroup.Placement != "nested" || (len(r.Notes) == 0) != isOnV1(t, "memory") || len(r.Limits) == 0 || *r.Limits[0].Effective != 50 {
+		t.Errorf("placed %s, notes %q, limits %+v", r.Cgroup.Placement, r.Notes, r.Limits)
+	}
+}
+
 func TestReadOnlyCgroups(t *testing.T) {
 	needRoot(t)
 	s := spot{steps: []confine.Step{confine.ReadOnlyCgroups}, user: rig.Self()}
@@ -118,6 +132,17 @@ func TestContainer(t *testing.T) {
 	s.refuses(t, "has no memory controller", "--memory", "64M")
 	if c := check(t, d, "cgroup memory"); c.State != doctor.Missing || !strings.Contains(c.Enable, "tacho run --cgroup-parent / ") {
 		t.Errorf("%+v", c)
+	}
+	// What the doctor says helps.
+	s.steps, s.args = append(s.steps, confine.Leaf), []string{"--cgroup-parent", "/"}
+	t.Cleanup(func() {
+		if err := os.Remove(filepath.Join(groups[0], "init")); err != nil {
+			t.Error(err)
+		}
+	})
+	r, _ = s.run(t, "--memory", "64M")
+	if r.Cgroup.Placement != "parent" || len(r.Notes) > 0 || len(r.Limits) == 0 || *r.Limits[0].Effective != 64<<20 {
+		t.Errorf("placed %s, notes %q, limits %+v", r.Cgroup.Placement, r.Notes, r.Limits)
 	}
 }
 
