@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/executor/client"
 )
 
 // checkWhere says in which kind of place tacho runs: on the machine itself, or in what kind of container, with whose
@@ -108,6 +109,12 @@ func checkNamespaces(host Host) Check {
 // checkHidden is about proc mounted with hidepid, proc(5): processes of other users are out of sight.
 func checkHidden(host Host) Check {
 	c := Check{Name: "hidden processes", State: Works, Found: "none: /proc shows everybody's"}
+	if err := client.CheckProc(host.FS); err != nil {
+		return Check{
+			Name: c.Name, State: Missing, Found: err.Error(), Costs: "everything: processes cannot be told apart, and nothing is started",
+			Enable: "mount -t proc proc /proc, as unshare --mount-proc does",
+		}
+	}
 	mode, group := hidepid(host)
 	if mode == "" || mode == "0" || mode == "off" {
 		return c

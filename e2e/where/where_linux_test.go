@@ -170,6 +170,16 @@ func TestPIDNamespace(t *testing.T) {
 	}
 }
 
+// TestForeignProc has the /proc of the machine in a PID namespace, as unshare --pid leaves it.
+func TestForeignProc(t *testing.T) {
+	needRoot(t)
+	s := spot{namespaces: unix.CLONE_NEWPID, user: rig.Self()}
+	s.refuses(t, "/proc is that of another PID namespace")
+	if c := check(t, s.doctor(t), "hidden processes"); c.State != doctor.Missing || !strings.Contains(c.Enable, "mount -t proc") {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestUserNamespace(t *testing.T) {
 	needRoot(t)
 	s := spot{namespaces: unix.CLONE_NEWUSER, user: rig.Unprivileged()}

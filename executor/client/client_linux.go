@@ -42,6 +42,9 @@ type Client struct {
 
 // Start starts an executor and greets it. Nothing is left behind where it returns an error.
 func Start(ctx context.Context, o Options) (*Client, error) {
+	if err := CheckProc(procstats.HostFS()); err != nil {
+		return nil, err
+	}
 	folder := filepath.Join(o.RuntimeDir, o.ID)
 	if err := makeFolder(o.RuntimeDir, folder); err != nil {
 		return nil, err
