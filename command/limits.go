@@ -23,7 +23,7 @@ func (p *recordPage) limits() {
 	t := table{indent: "  ", header: []string{"", "ASKED FOR", "IN FORCE", "WHERE"}, right: map[int]bool{1: true, 2: true}}
 	for _, limit := range p.record.Limits {
 		where := limit.Where
-		if where == "" && limit.Effective != nil {
+		if where == "" && limit.Effective != nil && limit.Name != "cpuset.cpus" {
 			where = "an ancestor out of sight"
 		}
 		t.add(plain(printable(limit.Name), limitText(limit.Name, limit.Requested, limit.RequestedText),
@@ -55,8 +55,8 @@ func limitsSummary(r *record.Record) string {
 			continue
 		}
 		word := limitWord(limit.Name) + " " + limitText(limit.Name, limit.Requested, limit.RequestedText)
-		if limit.Effective != nil && !isOwn(r.Cgroup, limit.Where) {
-			word += fmt.Sprintf(" (%s by %s)", limitText(limit.Name, limit.Effective, limit.EffectiveText), cmp.Or(printable(limit.Where), "an ancestor"))
+		if limit.Effective != nil && limit.EffectiveText == "" && !isOwn(r.Cgroup, limit.Where) {
+			word += fmt.Sprintf(" (%s by %s)", limitText(limit.Name, limit.Effective, ""), cmp.Or(printable(limit.Where), "an ancestor"))
 		}
 		words = append(words, word)
 	}

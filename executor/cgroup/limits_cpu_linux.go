@@ -102,6 +102,11 @@ func (s *setter) cpuset() error {
 	}
 	dir, version, err := s.folder("cpuset", "cpuset "+s.limits.Cpuset)
 	if err != nil {
+		// Orchestrators name all CPUs where a task may use any: that needs no group.
+		if online, onlineErr := readCPUs("/sys/devices/system/cpu", "online"); onlineErr == nil && slices.Equal(online, wanted) {
+			s.addCpuset(wanted, "")
+			return nil
+		}
 		return err
 	}
 	// The kernel's own answer to a foreign CPU is EACCES on v1, and on v2 to take it and to use others.
@@ -127,12 +132,17 @@ func (s *setter) cpuset() error {
 	if !slices.Equal(held, wanted) {
 		return cannotHold("set limit: %s was told %s and has %s", filepath.Join(dir, cpusetFile), formatCPUs(wanted), formatCPUs(held))
 	}
-	requested, effective := float64(len(wanted)), float64(len(held))
-	s.held = append(s.held, Limit{
-		Name: cpusetFile, Requested: &requested, Effective: &effective, Where: dir,
-		RequestedText: s.limits.Cpuset, EffectiveText: formatCPUs(held),
-	})
+	s.addCpuset(held, dir)
 	return nil
+}
+
+// addCpuset takes down a cpuset that holds as it was asked for.
+func (s *setter) addCpuset(cpus []int, dir string) {
+	number := float64(len(cpus))
+	s.held = append(s.held, Limit{
+		Name: cpusetFile, Requested: &number, Effective: &number, Where: dir,
+		RequestedText: s.limits.Cpuset, EffectiveText: formatCPUs(cpus),
+	})
 }
 
 func readCPUs(dir, file string) ([]int, error) {
