@@ -34,16 +34,36 @@ func TestKernelsThatLackLimits(t *testing.T) {
 		limits Limits
 		want   string
 	}{
-		{"v2 without swap accounting", false, map[string]string{"cgroup.controllers": "memory\n", "memory.max": "max\n"},
-			Limits{MemorySwapMax: new(int64(0))}, "the kernel does not account swap (no memory.swap.max); boot with swapaccount=1"},
-		{"v1 without swap accounting", true, map[string]string{"memory.limit_in_bytes": "8192\n"},
-			Limits{MemoryMax: new(int64(4096)), MemorySwapMax: new(int64(0))}, "no memory.memsw.limit_in_bytes"},
-		{"v2 without group kills", false, map[string]string{"cgroup.controllers": "memory\n"},
-			Limits{MemoryOOMGroup: new(true)}, "memory.oom.group: no such file or directory (it is there since Linux 4.19)"},
-		{"v2 without the controller", false, map[string]string{"cgroup.controllers": "cpu pids\n"},
-			Limits{MemoryHigh: new(int64(4096))}, "memory.high 4096 bytes cannot be held here: the task's cgroup has no memory controller"},
-		{"a limit that is not kept", true, map[string]string{"memory.limit_in_bytes": "9223372036854771712\n"},
-			Limits{MemoryMax: new(int64(4096))}, "was told 4096 and says 4096372036854771712"},
+		{
+			"v2 without swap accounting", false,
+			map[string]string{"cgroup.controllers": "memory\n", "memory.max": "max\n"},
+			Limits{MemorySwapMax: new(int64(0))},
+			"the kernel does not account swap (no memory.swap.max); boot with swapaccount=1",
+		},
+		{
+			"v1 without swap accounting", true,
+			map[string]string{"memory.limit_in_bytes": "8192\n"},
+			Limits{MemoryMax: new(int64(4096)), MemorySwapMax: new(int64(0))},
+			"no memory.memsw.limit_in_bytes",
+		},
+		{
+			"v2 without group kills", false,
+			map[string]string{"cgroup.controllers": "memory\n"},
+			Limits{MemoryOOMGroup: new(true)},
+			"memory.oom.group: no such file or directory (it is there since Linux 4.19)",
+		},
+		{
+			"v2 without the controller", false,
+			map[string]string{"cgroup.controllers": "cpu pids\n"},
+			Limits{MemoryHigh: new(int64(4096))},
+			"memory.high 4096 bytes cannot be held here: the task's cgroup has no memory controller",
+		},
+		{
+			"a limit that is not kept", true,
+			map[string]string{"memory.limit_in_bytes": "9223372036854771712\n"},
+			Limits{MemoryMax: new(int64(4096))},
+			"was told 4096 and says 4096372036854771712",
+		},
 	} {
 		dir := captured(t, test.files)
 		g := &Group{Cgroup: procstats.Cgroup{V2: dir}}
@@ -82,8 +102,12 @@ func TestReadIOMax(t *testing.T) {
 		want        int64
 		ok          bool
 	}{
-		{"8:16", "rbps", 2097152, true}, {"8:16", "wiops", 120, true}, {"8:16", "wbps", 0, false},
-		{"254:1", "wbps", 2, true}, {"54:1", "wbps", 0, false}, {"8:1", "rbps", 0, false},
+		{"8:16", "rbps", 2097152, true},
+		{"8:16", "wiops", 120, true},
+		{"8:16", "wbps", 0, false},
+		{"254:1", "wbps", 2, true},
+		{"54:1", "wbps", 0, false},
+		{"8:1", "rbps", 0, false},
 	} {
 		if got, ok := readIOMax(dir, test.device, test.key); got != test.want || ok != test.ok {
 			t.Errorf("%s %s: %d %v, want %d %v", test.device, test.key, got, ok, test.want, test.ok)
