@@ -44,8 +44,8 @@ type launcher struct {
 	requests chan launchRequest
 	// done is closed when no request will be served any more.
 	done chan struct{}
-	// nice is the value that tasks inherit.
-	nice int
+	// inherited is what tasks get from their executor's caller, and not from their executor.
+	inherited scheduling
 }
 
 type launchRequest struct {
@@ -58,8 +58,8 @@ type launchResult struct {
 	err error
 }
 
-func newLauncher(nice int) *launcher {
-	return &launcher{requests: make(chan launchRequest), done: make(chan struct{}), nice: nice}
+func newLauncher(inherited scheduling) *launcher {
+	return &launcher{requests: make(chan launchRequest), done: make(chan struct{}), inherited: inherited}
 }
 
 // errEnding says that the executor ends and starts nothing any more.
@@ -70,7 +70,7 @@ func (l *launcher) run(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(l.done)
-	unwilling := stepBack(l.nice)
+	unwilling := stepBack(l.inherited)
 	for {
 		select {
 		case request := <-l.requests:

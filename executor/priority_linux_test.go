@@ -15,11 +15,12 @@ import (
 // TestPriority holds that an executor goes before others where it may, and that its task does not.
 func TestPriority(t *testing.T) {
 	own := niceOf(t, "/proc/self/stat")
-	if err := exec.Command("nice", "-n", "-1", "true").Run(); err != nil || own != 0 {
+	// nice(1) without a command prints its nice value; where it may not lower it, it only warns.
+	if nice, err := exec.Command("nice", "-n", "-1", "nice").Output(); err != nil || own != 0 || string(nice) != "-1\n" {
 		t.Skipf("no process may go before others here: %v (nice value %d)", err, own)
 	}
 	f := start(t)
-	f.run("mkfifo go; cat /proc/self/stat; echo ready; read x < go")
+	f.run("mkfifo go; cat /proc/self/stat; cat /proc/$$/timerslack_ns; echo ready; read x < go")
 	f.expect("ready")
 	threads, err := filepath.Glob("/proc/" + strconv.Itoa(f.Address().Executor.PID) + "/task/*/stat")
 	if err != nil {
@@ -38,11 +39,43 @@ func TestPriority(t *testing.T) {
 	if err == nil && !strings.HasSuffix(strings.TrimSpace(string(group)), "nice -20") {
 		t.Errorf("autogroup %q, want it at -20", group)
 	}
+	if patient := patientThreads(t, f.Address().Executor.PID); patient != len(threads)-1 {
+		t.Errorf("%d of %d threads have the executor's timer slack, want all but the one that forks", patient, len(threads))
+	}
 	f.write("go", "go\n")
 	f.wait()
-	if nice := parseNice(t, strings.TrimSuffix(f.stdout(), "ready\n")); nice != own {
+	stat, slack, _ := strings.Cut(f.stdout(), "\n")
+	if nice := parseNice(t, stat); nice != own {
 		t.Errorf("the task has nice value %d, want %d", nice, own)
 	}
+	slack, _, _ = strings.Cut(slack, "\n")
+	if ours := timerSlack(t, "self"); slack != ours {
+		t.Errorf("the task has a timer slack of %s ns, want ours: %s", slack, ours)
+	}
+}
+
+func patientThreads(t *testing.T, pid int) int {
+	t.Helper()
+	threads, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	patient := 0
+	for _, thread := range threads {
+		if timerSlack(t, thread.Name()) == "500000" {
+			patient++
+		}
+	}
+	return patient
+}
+
+func timerSlack(t *testing.T, process string) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + process + "/timerslack_ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
 }
 
 func niceOf(t *testing.T, stat string) int {
