@@ -238,7 +238,9 @@ func TestFingerprint(t *testing.T) {
 
 func TestEndpoint(t *testing.T) {
 	f := newFixture(t, nil)
-	config := f.shell("exec sleep 1000")
+	config := f.shell("")
+	// Not by way of a shell: it would be seen until it has become the command.
+	config.DriverConfig = encode(t, map[string]any{"command": "sleep", "args": []string{"1000"}})
 	f.start(config)
 	socket := filepath.Join(f.dir, "metrics.sock")
 	if err := f.SetConfig(t.Context(), encode(t, map[string]any{
