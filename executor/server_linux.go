@@ -249,13 +249,14 @@ func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamin
 		}
 	}()
 	var last *procstats.Sample
+	writer := wire.Writer{Rows: request.GetRows(), Changes: request.GetChanges()}
 	ticks(ctx, interval, func() bool {
 		s := t.sampler.get(interval/2, request.GetRows())
 		if s == last {
 			return true // the stream began shortly before this tick
 		}
 		last = s
-		err = stream.Send(&proto.SampleResponse{Sample: wire.FromSample(s, request.GetRows())})
+		err = stream.Send(writer.Write(s))
 		return err == nil
 	})
 	if err != nil || stream.Context().Err() == nil {

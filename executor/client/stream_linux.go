@@ -18,12 +18,13 @@ import (
 type StatsStream struct {
 	client *Client
 	stream grpc.ServerStreamingClient[proto.SampleResponse]
+	reader wire.Reader
 }
 
 // Stats opens a stream: the first sample at once, then one per interval. An executor that refuses says so at the
 // first Recv.
 func (c *Client) Stats(ctx context.Context, interval time.Duration, rows bool) (*StatsStream, error) {
-	stream, err := c.rpc.Stats(ctx, &proto.StatsRequest{IntervalNs: int64(interval), Rows: rows})
+	stream, err := c.rpc.Stats(ctx, &proto.StatsRequest{IntervalNs: int64(interval), Rows: rows, Changes: true})
 	if err != nil {
 		return nil, c.explain(err)
 	}
@@ -36,7 +37,7 @@ func (s *StatsStream) Recv() (*procstats.Sample, error) {
 	if err != nil {
 		return nil, s.client.explain(err)
 	}
-	return wire.ToSample(response.GetSample()), nil
+	return s.reader.Read(response), nil
 }
 
 // EventStream is a running stream of events; it ends with the context it was opened with.

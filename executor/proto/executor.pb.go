@@ -1923,9 +1923,11 @@ func (x *SampleRequest) GetRows() bool {
 }
 
 type StatsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	IntervalNs    int64                  `protobuf:"varint,1,opt,name=interval_ns,json=intervalNs,proto3" json:"interval_ns,omitempty"`
-	Rows          bool                   `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	IntervalNs int64                  `protobuf:"varint,1,opt,name=interval_ns,json=intervalNs,proto3" json:"interval_ns,omitempty"`
+	Rows       bool                   `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	// The caller keeps the sample before, and a response may be the changes to it.
+	Changes       bool `protobuf:"varint,3,opt,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1974,9 +1976,19 @@ func (x *StatsRequest) GetRows() bool {
 	return false
 }
 
+func (x *StatsRequest) GetChanges() bool {
+	if x != nil {
+		return x.Changes
+	}
+	return false
+}
+
 type SampleResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sample        *Sample                `protobuf:"bytes,1,opt,name=sample,proto3" json:"sample,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Sample *Sample                `protobuf:"bytes,1,opt,name=sample,proto3" json:"sample,omitempty"`
+	// The readings that are not in the sample are those of the sample before: of the task, and of each process that was
+	// in it. Everything else is whole.
+	Changes       bool `protobuf:"varint,2,opt,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2016,6 +2028,13 @@ func (x *SampleResponse) GetSample() *Sample {
 		return x.Sample
 	}
 	return nil
+}
+
+func (x *SampleResponse) GetChanges() bool {
+	if x != nil {
+		return x.Changes
+	}
+	return false
 }
 
 type Sample struct {
@@ -3130,13 +3149,15 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\rSampleRequest\x12\x1c\n" +
 	"\n" +
 	"max_age_ns\x18\x01 \x01(\x03R\bmaxAgeNs\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\bR\x04rows\"C\n" +
+	"\x04rows\x18\x02 \x01(\bR\x04rows\"]\n" +
 	"\fStatsRequest\x12\x1f\n" +
 	"\vinterval_ns\x18\x01 \x01(\x03R\n" +
 	"intervalNs\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\bR\x04rows\"E\n" +
+	"\x04rows\x18\x02 \x01(\bR\x04rows\x12\x18\n" +
+	"\achanges\x18\x03 \x01(\bR\achanges\"_\n" +
 	"\x0eSampleResponse\x123\n" +
-	"\x06sample\x18\x01 \x01(\v2\x1b.tachograph.executor.SampleR\x06sample\"\xf8\x01\n" +
+	"\x06sample\x18\x01 \x01(\v2\x1b.tachograph.executor.SampleR\x06sample\x12\x18\n" +
+	"\achanges\x18\x02 \x01(\bR\achanges\"\xf8\x01\n" +
 	"\x06Sample\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.tachograph.executor.StampR\x02at\x12:\n" +
 	"\asources\x18\x02 \x03(\v2 .tachograph.executor.SourceStampR\asources\x120\n" +

@@ -14,11 +14,8 @@ import (
 
 // FromSample returns the message of a sample. Without rows the process rows stay behind.
 func FromSample(s *procstats.Sample, rows bool) *proto.Sample {
-	m := &proto.Sample{At: fromStamp(s.Stamp), Task: fromReadings(s.Task), Omitted: uint32(s.Omitted)}
-	for source, stamp := range s.Sources {
-		if !stamp.Zero() {
-			m.Sources = append(m.Sources, &proto.SourceStamp{Source: uint32(source), At: fromStamp(stamp)})
-		}
+	m := &proto.Sample{
+		At: fromStamp(s.Stamp), Sources: fromStamps(s), Task: fromReadings(s.Task), Omitted: uint32(s.Omitted),
 	}
 	if !rows {
 		m.Omitted += uint32(len(s.Processes))
@@ -26,15 +23,37 @@ func FromSample(s *procstats.Sample, rows bool) *proto.Sample {
 	}
 	m.Processes = make([]*proto.Process, len(s.Processes))
 	for i := range s.Processes {
-		p := &s.Processes[i]
-		m.Processes[i] = &proto.Process{
-			Id:       FromProcessID(p.ProcessID),
-			Ppid:     int32(p.PPID),
-			Command:  []byte(p.Command),
-			Readings: fromReadings(p.Readings),
-		}
+		m.Processes[i] = fromProcess(&s.Processes[i], s.Processes[i].Readings)
 	}
 	return m
+}
+
+func fromProcess(p *procstats.ProcessRow, readings procstats.Readings) *proto.Process {
+	return &proto.Process{
+		Id:       FromProcessID(p.ProcessID),
+		Ppid:     int32(p.PPID),
+		Command:  []byte(p.Command),
+		Readings: fromReadings(readings),
+	}
+}
+
+func fromStamps(s *procstats.Sample) []*proto.SourceStamp {
+	type message struct {
+		stamp proto.SourceStamp
+		at    proto.Stamp
+	}
+	messages := make([]message, len(s.Sources)) // in one piece, as the readings
+	stamps := make([]*proto.SourceStamp, 0, len(s.Sources))
+	for source, stamp := range s.Sources {
+		if stamp.Zero() {
+			continue
+		}
+		m := &messages[source]
+		m.at.MonoNs, m.at.UnixNs = int64(stamp.Mono), stamp.Wall.UnixNano()
+		m.stamp.Source, m.stamp.At = uint32(source), &m.at
+		stamps = append(stamps, &m.stamp)
+	}
+	return stamps
 }
 
 // ToSample returns the sample of a message.
@@ -87,7 +106,7 @@ func fromReadings(readings procstats.Readings) []*proto.Reading {
 		switch text, isText := r.Text(); {
 		case !r.Present():
 			m.Value = &proto.Reading_Absent{Absent: r.Reason()}
-		case isText && text != "":
+		case isText:
 			m.Value = &proto.Reading_Text{Text: []byte(text)}
 		default:
 			number, _ := r.Number()
