@@ -19,11 +19,26 @@ import (
 )
 
 const (
-	// logDelay is how long the line that names the victim may come after the notification: the kernel notifies first.
-	logDelay = 25 * time.Millisecond
+	// logDelay is how long the first line that names a victim may come after the notification: the kernel notifies
+	// first, and a hypervisor may keep the CPU that does from running in between. The line always comes: the kernel
+	// limits the rate of those around it only.
+	logDelay = 250 * time.Millisecond
+	// restDelay is how long each further line may take. A group that is killed as a whole has one less than it has kills.
+	restDelay = 25 * time.Millisecond
+	// earlySpan is for how long a line waits for its notification, by the log's own clock.
+	earlySpan = 5 * time.Second
 	// deathDelay is how long a victim may take until it is seen to be dying.
 	deathDelay = 20 * time.Millisecond
 )
+
+// killLog is the kernel's log.
+type killLog interface {
+	// Next returns the kills that were logged since the last call.
+	Next() ([]kmsg.Kill, error)
+	// Wait blocks until something is logged or the time is up.
+	Wait(timeout time.Duration) error
+	Close() error
+}
 
 // victimFinder says who was killed: from the kernel's log, where that may be read, else from the processes of the
 // last sample that are gone. It is used by one goroutine at a time.
@@ -36,8 +51,10 @@ type victimFinder struct {
 	// since is CLOCK_MONOTONIC at the task's start.
 	since time.Duration
 
-	reader *kmsg.Reader
+	reader killLog
 	denied error // why there is no reader
+	// early are kills of the task that were logged and not yet notified of, oldest first.
+	early []kmsg.Kill
 	// foreign reports that our PID namespace is not the one that the log's numbers are from.
 	foreign bool
 	// buried are processes of the last sample that were dead at an earlier kill.
@@ -104,13 +121,14 @@ func (v *victimFinder) findMain() found {
 	return f
 }
 
-// logged returns what the log has said since the last time about processes of the task. It waits a moment for lines
-// that are still to come.
+// logged returns what the log says of a number of kills of the task's processes, or of fewer. It waits a moment for
+// lines that are still to come.
 func (v *victimFinder) logged(number int64) ([]kmsg.Kill, error) {
 	if err := v.open(); err != nil {
 		return nil, err
 	}
-	var ours []kmsg.Kill
+	ours := v.early
+	v.early = nil
 	anonymous := 0
 	for late := time.Now().Add(logDelay); ; {
 		kills, err := v.reader.Next()
@@ -119,18 +137,36 @@ func (v *victimFinder) logged(number int64) ([]kmsg.Kill, error) {
 			case !v.young(kill):
 			case v.concerns(kill):
 				ours = append(ours, kill)
+				late = time.Now().Add(restDelay)
 			case kill.TaskCgroup == "":
 				anonymous++ // rate-limited: it may have been ours, and then there is nothing more to come
 			}
 		}
+		if err != nil {
+			return v.take(ours, number), err
+		}
 		left := time.Until(late)
-		if err != nil || int64(len(ours)+anonymous) >= number || left <= 0 {
-			return ours, err
+		if int64(len(ours)+anonymous) >= number || left <= 0 {
+			return v.take(ours, number), nil
 		}
 		if err := v.reader.Wait(left); err != nil {
-			return ours, err
+			return v.take(ours, number), err
 		}
 	}
+}
+
+// take keeps what is beyond the number for the next time: the notification of it is still to come.
+func (v *victimFinder) take(kills []kmsg.Kill, number int64) []kmsg.Kill {
+	if len(kills) == 0 {
+		return nil
+	}
+	newest := kills[len(kills)-1].Time
+	kills = slices.DeleteFunc(kills, func(k kmsg.Kill) bool { return newest-k.Time > earlySpan })
+	if int64(len(kills)) > number {
+		v.early = slices.Clone(kills[number:])
+		kills = kills[:number]
+	}
+	return kills
 }
 
 // open opens the log at the first kill: until then it costs nothing.
@@ -139,8 +175,13 @@ func (v *victimFinder) open() error {
 		return v.denied
 	}
 	v.foreign = !initialPIDNamespace(v.host)
-	v.reader, v.denied = kmsg.Open()
-	return v.denied
+	reader, err := kmsg.Open()
+	if err != nil {
+		v.denied = err
+		return err
+	}
+	v.reader = reader
+	return nil
 }
 
 // concerns reports whether a kill was of a process of the task. Where the log does not say in which group it was,

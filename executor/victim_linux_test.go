@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -204,6 +205,80 @@ func TestVictimsAreNotGuessed(t *testing.T) {
 	unsampled := &victimFinder{host: procstats.HostFS(), main: main, latest: func() *procstats.Sample { return nil }, denied: errors.New("not here")}
 	if f := unsampled.find(1); !strings.Contains(f.reason, "nothing was sampled") {
 		t.Errorf("nothing was sampled: %+v", f)
+	}
+}
+
+// slowLog says of a kill whenever its time, from the start of a test, has come.
+type slowLog struct {
+	began time.Time
+	kills []kmsg.Kill
+}
+
+func (l *slowLog) Next() (said []kmsg.Kill, err error) {
+	for len(l.kills) > 0 && l.kills[0].Time <= time.Since(l.began) {
+		said, l.kills = append(said, l.kills[0]), l.kills[1:]
+	}
+	return said, nil
+}
+
+func (l *slowLog) Wait(timeout time.Duration) error {
+	if len(l.kills) > 0 {
+		timeout = min(timeout, l.kills[0].Time-time.Since(l.began))
+	}
+	<-time.After(timeout)
+	return nil
+}
+
+func (l *slowLog) Close() error { return nil }
+
+// TestLogged holds for how long lines of the log are waited for, and that none is lost.
+func TestLogged(t *testing.T) {
+	const path, ms = "/jobs/one", time.Millisecond
+	ours := func(pid int, at time.Duration) kmsg.Kill { return kmsg.Kill{PID: pid, Time: at, TaskCgroup: path} }
+	other := kmsg.Kill{PID: 99, Time: ms, TaskCgroup: "/jobs/two"}
+	tests := []struct {
+		name string
+		log  []kmsg.Kill
+		asks []int64 // how many kills each notification tells of
+		want [][]int // the numbers of the processes
+		took time.Duration
+	}{
+		{"at once", []kmsg.Kill{ours(1, 0)}, []int64{1}, [][]int{{1}}, 0},
+		{"after the killing CPU was kept from running", []kmsg.Kill{other, ours(1, 200*ms)}, []int64{1}, [][]int{{1}}, 200 * ms},
+		{"nothing comes", []kmsg.Kill{other}, []int64{1}, [][]int{nil}, logDelay},
+		{"another's that may be ours", []kmsg.Kill{{PID: 98, Time: ms}}, []int64{1}, [][]int{nil}, ms},
+		{"a group, with one kill more than processes", []kmsg.Kill{ours(1, 9*ms), ours(2, 30*ms)}, []int64{3}, [][]int{{1, 2}}, 30*ms + restDelay},
+		{"before its notification", []kmsg.Kill{ours(1, ms), ours(2, ms)}, []int64{1, 1}, [][]int{{1}, {2}}, ms},
+		{"one before and one after", []kmsg.Kill{ours(1, ms), ours(2, ms), ours(3, 200*ms)}, []int64{1, 2}, [][]int{{1}, {2, 3}}, 200 * ms},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				v := &victimFinder{
+					host: procstats.FS{Proc: t.TempDir()}, path: path, reader: &slowLog{began, test.log},
+					latest: func() *procstats.Sample { return nil },
+				}
+				var got [][]int
+				for _, number := range test.asks {
+					kills, err := v.logged(number)
+					if err != nil {
+						t.Fatal(err)
+					}
+					var pids []int
+					for _, kill := range kills {
+						pids = append(pids, kill.PID)
+					}
+					got = append(got, pids)
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("victims (-want +got):\n%s", diff)
+				}
+				if took := time.Since(began); took != test.took {
+					t.Errorf("it took %s, want %s", took, test.took)
+				}
+			})
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ package kmsg
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"time"
 
@@ -50,7 +51,8 @@ func (r *Reader) Next() ([]Kill, error) {
 		case err != nil:
 			return kills, fmt.Errorf("read %s: %w", Path, err)
 		case n == 0:
-			return kills, nil
+			// The log has no end: a sandbox has put another file in its place.
+			return kills, fmt.Errorf("read %s: %w", Path, io.ErrUnexpectedEOF)
 		}
 		record, err := ParseRecord(r.buffer[:n])
 		if err != nil {
