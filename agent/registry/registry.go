@@ -34,7 +34,9 @@ type Options struct {
 	// Unlimited leaves the limits of jobs alone, unless the operator says something about our own driver.
 	Unlimited bool
 	Version   string
-	Logger    hclog.Logger
+	// Node is what plugins are told of the machine. There are some that do not run without.
+	Node   *driver.Node
+	Logger hclog.Logger
 	// Handles returns the tasks that a driver has to recover.
 	Handles func(driverName string) []*driver.TaskHandle
 	// Abandoned is told of each task that could not be recovered.
@@ -127,7 +129,7 @@ func (r *Registry) openPlugin(ctx context.Context, o plugin.Options) {
 	o.Logger = r.log.Named(name)
 	none := plugin.NewHost(plugin.HostConfig{Options: o})
 	e := &Entry{name: name, driver: none.Driver(), about: node.Driver{Name: name, Plugin: o.Path, Reason: "it is being started"}}
-	hostConfig := plugin.HostConfig{Options: o, Abandoned: r.options.Abandoned}
+	hostConfig := plugin.HostConfig{Options: o, Node: r.options.Node, Abandoned: r.options.Abandoned}
 	hostConfig.Handles = func() []*driver.TaskHandle { return r.options.Handles(name) }
 	hostConfig.Moved = func(a plugin.Address) { r.options.Moved(name, a) }
 	if block := r.options.Plugins[name]; block != nil {

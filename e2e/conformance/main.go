@@ -25,6 +25,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclparse"
 
+	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/e2e/conformance/suite"
 	"github.com/tachograph/tacho/plugin"
 	"github.com/tachograph/tacho/plugin/config"
@@ -64,7 +66,8 @@ func run(ctx context.Context, args []string, out io.Writer) (failed int, err err
 	if err != nil {
 		return 0, err
 	}
-	subject := &suite.Plugin{Options: plugin.Options{
+	_, resources := node.Describe(os.TempDir())
+	subject := &suite.Plugin{Node: &driver.Node{Topology: node.Topology("/sys", resources)}, Options: plugin.Options{
 		Path:   absolute,
 		Logger: hclog.New(&hclog.LoggerOptions{Name: filepath.Base(absolute), Level: hclog.LevelFromString(*logLevel), Output: os.Stderr}),
 	}}
