@@ -111,7 +111,6 @@ func TestAncestor(t *testing.T) {
 		end{Code: 137, Verdict: record.Signaled, Kills: 1, Scope: record.Own, OOMKilled: true, MainVictim: true})
 }
 
-// TestHiddenAncestor has a group run out of memory that a cgroup namespace hides from tacho.
 // hiddenKill lets a task run into the limit of a group that a cgroup namespace hides from it.
 func hiddenKill(t *testing.T, limit int, log string) (*rig.Place, rig.Output) {
 	t.Helper()
@@ -146,6 +145,7 @@ func mayProtect(t *testing.T) bool {
 	return os.WriteFile("/proc/self/oom_score_adj", own, 0) == nil
 }
 
+// TestHiddenAncestor has a group run out of memory that a cgroup namespace hides from tacho.
 func TestHiddenAncestor(t *testing.T) {
 	const limit = 192 * mib // tacho itself is in it too
 	// On version 1 every group below fires, which the machine's memory never does.
@@ -162,11 +162,13 @@ func TestHiddenAncestor(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			letLogTell(t)
 			place, out := hiddenKill(t, limit, test.log)
 			// While the chosen process gives its memory back, the group is still full, and the kernel chooses again. Where
 			// the executor may not protect itself (no CAP_SYS_RESOURCE) that can be the executor, which is in it too.
 			for tries := 1; out.Code == 125 && !mayProtect(t) && tries < 10; tries++ {
 				t.Log("the executor was chosen as well; once more")
+				letLogTell(t)
 				place, out = hiddenKill(t, limit, test.log)
 			}
 			if out.Code != 137 {

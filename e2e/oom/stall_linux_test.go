@@ -45,7 +45,7 @@ func TestStallWords(t *testing.T) {
 		// A quota that holds also where others want the CPUs.
 		{"a twentieth of a core by quota", []string{"--cpu", "0.05"}, []string{roleBusy, "1", "3s"}, false, record.CPUThrottled},
 		{"above memory.high", []string{"--memory-high", "16M", "--timeout", "5s"}, []string{roleEat, text(40 * mib)}, true, record.MemoryThrashing},
-		{"sleeps", nil, []string{roleSleep, "10s"}, false, record.Idle},
+		{"sleeps", nil, []string{roleSleep, "6s"}, false, record.Idle},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestSamplingGoesOn(t *testing.T) {
 	const interval = 100 * time.Millisecond
 	span := 20 * time.Second
 	if testing.Short() || os.Getenv("TACHO_GUEST") != "" {
-		span = 5 * time.Second
+		span = 3 * time.Second
 	}
 	const limit = 24 * mib
 	tests := []struct {
