@@ -97,7 +97,7 @@ func TestWeight(t *testing.T) {
 	outs := map[string]func() told{}
 	together := time.Now().Add(2 * time.Second)
 	if inGuest() {
-		together = together.Add(8 * time.Second)
+		together = together.Add(3 * time.Second)
 	}
 	for _, weight := range []string{"100", "300"} {
 		outs[weight] = start(t, p, fmt.Sprintf("burn 4s %d", together.UnixMilli()), "--cpu-weight", weight, "--cpuset", "0")

@@ -42,7 +42,7 @@ func run(t *testing.T, task string, flags ...string) (*record.Record, told) {
 // start starts a task in a place; wait returns what it told.
 func start(t *testing.T, p *rig.Place, task string, flags ...string) (wait func() told) {
 	t.Helper()
-	cmd := p.Run(t.Context(), slices.Concat(flags, []string{"--interval", "100ms", "--", self(t)})...)
+	cmd := p.Run(t.Context(), slices.Concat([]string{"--interval", "100ms"}, flags, []string{"--", self(t)})...)
 	cmd.Env = append(cmd.Env, taskVariable+"="+task)
 	ended := make(chan rig.Output, 1)
 	go func() { ended <- rig.Capture(t, cmd) }()

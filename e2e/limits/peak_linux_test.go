@@ -5,6 +5,7 @@ package limits
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -83,6 +84,24 @@ func touchIn(t *testing.T, given *proto.CgroupPlacement, number, bytes int) (rec
 	}
 	t.Logf("touched %d MiB: peak %.1f MiB, %s %s", bytes>>20, *peak.Value/(1<<20), peak.Guarantee, peak.Reason)
 	return peak, r
+}
+
+// TestPeakOfSpike has a task use much memory for a tenth of the interval, and holds its peak against what the kernel
+// told the task itself.
+func TestPeakOfSpike(t *testing.T) {
+	needControllers(t, "memory")
+	const spike = 150 << 20
+	r, told := run(t, fmt.Sprint("spike ", spike), "--interval", "1s")
+	peak := r.Headline["memory_peak_bytes"]
+	if peak.Value == nil {
+		t.Fatalf("no peak: %+v", peak)
+	}
+	off := *peak.Value - float64(told.Peak)
+	t.Logf("touched %d bytes: peak %.0f, the kernel's own %d: %+.0f bytes; %s, %s", told.Bytes, *peak.Value, told.Peak, off,
+		peak.Source, peak.Guarantee)
+	if math.Abs(off) > float64(os.Getpagesize()) || peak.Guarantee != procstats.Exact || told.Peak < spike {
+		t.Errorf("peak %.0f (%s), the kernel's own %d", *peak.Value, peak.Guarantee, told.Peak)
+	}
 }
 
 // TestPeakOfGivenGroup runs a small task where a large one was before.

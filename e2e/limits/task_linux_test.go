@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
 )
 
 // told is what the task knows of itself, on its own clocks.
@@ -29,6 +32,8 @@ type told struct {
 	CPUs    []int
 	// Bytes were written in Wall.
 	Bytes int64
+	// Peak is that of the task's own group.
+	Peak int64
 }
 
 // task does what its arguments say and tells what it knows.
@@ -49,6 +54,8 @@ func task(role, argument string) error {
 		t, err = cpus()
 	case "touch":
 		t, err = touch(argument)
+	case "spike":
+		t, err = spike(argument)
 	case "write":
 		t, err = writeDirect(argument)
 	default:
@@ -159,7 +166,31 @@ func cpus() (t told, err error) {
 	return t, nil
 }
 
-func touch(argument string) (t told, err error) {
+func touch(argument string) (t told, err error) { return held(argument, 0) }
+
+// spike has memory for 100 ms, and reads what the kernel has as its group's peak then.
+func spike(argument string) (t told, err error) {
+	if t, err = held(argument, 100*time.Millisecond); err != nil {
+		return t, err
+	}
+	here, err := procstats.FindCgroup(procstats.HostFS(), os.Getpid())
+	if err != nil {
+		return t, err
+	}
+	file := filepath.Join(here.V2, "memory.peak")
+	if v1 := here.V1["memory"]; v1 != "" {
+		file = filepath.Join(v1, "memory.max_usage_in_bytes")
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return t, err
+	}
+	t.Peak, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return t, err
+}
+
+// held touches memory, keeps it for some time and gives it back.
+func held(argument string, length time.Duration) (t told, err error) {
 	size, err := strconv.Atoi(argument)
 	if err != nil {
 		return t, err
@@ -171,6 +202,7 @@ func touch(argument string) (t told, err error) {
 	for i := 0; i < size; i += os.Getpagesize() {
 		memory[i] = 1
 	}
+	<-time.After(length)
 	return told{Bytes: int64(size)}, unix.Munmap(memory)
 }
 
