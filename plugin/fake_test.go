@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -80,6 +81,9 @@ func (f *fake) RecoverTask(_ context.Context, handle *driver.TaskHandle) error {
 		return errors.New("there is no such process")
 	}
 	f.mu.Lock()
+	if handle.Config.ID == "fatal" && f.known["fatal"] {
+		os.Exit(2) // as a plugin does that has nobody to log to
+	}
 	f.known[handle.Config.ID] = true
 	f.mu.Unlock()
 	return f.ask("RecoverTask %s %s", handle.Config.ID, handle.DriverState)

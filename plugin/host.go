@@ -59,11 +59,16 @@ func NewHost(config HostConfig) *Host {
 func (h *Host) Driver() *Remote { return h.remote }
 
 // Open starts the plugin, or takes up the one at address where it still runs (nil for none), and configures it.
+//
+// A plugin whose host was killed has nobody any more to read what it logs. Many die of that with the first line
+// (SIGPIPE), which comes when they are taken up; such a one is started anew.
 func (h *Host) Open(ctx context.Context, address *Address) error {
 	if address != nil {
 		p, err := Reattach(ctx, *address)
 		if err == nil {
-			return h.adopt(ctx, p)
+			if err = h.adopt(ctx, p); !errors.Is(err, driver.ErrUnavailable) {
+				return err
+			}
 		}
 		h.log.Info("plugin is started anew", "plugin", h.config.Name(), "reason", err)
 	}

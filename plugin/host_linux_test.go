@@ -362,3 +362,35 @@ func TestHostReattaches(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestHostStartsAnewWhatDiesWhenTakenUp(t *testing.T) {
+	var address plugin.Address
+	config := plugin.HostConfig{
+		Options: options(t),
+		Handles: func() []*driver.TaskHandle {
+			return []*driver.TaskHandle{{Config: &driver.TaskConfig{ID: "fatal"}}}
+		},
+		Moved: func(a plugin.Address) { address = a },
+	}
+	first := plugin.NewHost(config)
+	if err := first.Open(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	before := address
+	next := plugin.NewHost(config)
+	if err := next.Open(t.Context(), &before); err != nil {
+		t.Fatal(err)
+	}
+	if address.Process == before.Process {
+		t.Error("the plugin was not started anew")
+	}
+	if _, err := next.Driver().InspectTask(t.Context(), "fatal"); err != nil {
+		t.Errorf("after the start: %v", err)
+	}
+	if err := next.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
