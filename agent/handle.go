@@ -122,7 +122,8 @@ func forRunner(err error) error {
 	return err
 }
 
-// sampleOf is what a driver that is not ours measured, under the names that mean the same.
+// sampleOf is what a driver that is not ours measured, under the names that mean the same or promise less. Where such a
+// driver reads its resident memory it does not say: often it is a sum over processes, and shared pages then count once in each.
 func sampleOf(stats *driver.TaskStats) *procstats.Sample {
 	s := &procstats.Sample{Stamp: procstats.Now()}
 	s.Wall = stats.Timestamp
@@ -134,7 +135,7 @@ func sampleOf(stats *driver.TaskStats) *procstats.Sample {
 	}{
 		{driver.MemoryUsageNow, procstats.CgroupMemoryCurrent, memory.Usage},
 		{driver.MemoryMaxUsage, procstats.CgroupMemoryPeak, memory.MaxUsage},
-		{driver.MemoryRSS, procstats.CgroupMemoryAnon, memory.RSS},
+		{driver.MemoryRSS, procstats.PortableRSS, memory.RSS},
 		{driver.MemoryCache, procstats.CgroupMemoryFile, memory.Cache},
 		{driver.MemorySwap, procstats.CgroupMemorySwapCurrent, memory.Swap},
 	} {
@@ -151,6 +152,6 @@ func sampleOf(stats *driver.TaskStats) *procstats.Sample {
 	if cpu.Has(driver.CPUThrottledTime) {
 		s.SetNumber(procstats.CgroupCPUThrottled, cpu.ThrottledTime.Seconds())
 	}
-	s.Sources[procstats.SourceCgroup] = s.Stamp
+	s.Sources[procstats.SourceCgroup], s.Sources[procstats.SourcePortable] = s.Stamp, s.Stamp
 	return s
 }

@@ -97,13 +97,25 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 	if !u.startedAt.IsZero() {
 		past.Elapsed = s.Wall.Sub(u.startedAt)
 	}
-	u.headlines = procstats.Headlines(s, past)
+	u.headlines = withDriversOwn(procstats.Headlines(s, past), s)
 	u.previous, u.sample, u.stats = s, s, u.received
 	// A reading a little early is the next one all the same.
 	if u.kept == 0 || s.Mono-u.kept >= u.keep-u.interval/2 {
 		u.kept = s.Mono
 		u.store(s)
 	}
+}
+
+// withDriversOwn puts in what a driver that is not ours computed itself: it sends a percentage, and no counter from
+// which one could be computed.
+func withDriversOwn(headlines []procstats.HeadlineValue, s *procstats.Sample) []procstats.HeadlineValue {
+	for i := range headlines {
+		h := &headlines[i]
+		if v, ok := s.Task.Number(h.ID); ok && !h.Reading.Present() {
+			h.Reading, h.Source, h.Guarantee = procstats.NumberReading(h.ID, v), "the driver", procstats.Sampled
+		}
+	}
+	return headlines
 }
 
 // store puts the sample and its headlines into the history.
