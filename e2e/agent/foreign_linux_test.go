@@ -1,0 +1,181 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const (
+	// foreignVariable names the executable of somebody else's driver plugin, whose tasks have a command and args and
+	// see the host's /bin/sh.
+	foreignVariable = "TACHO_FOREIGN_PLUGIN"
+	// foreignConfigVariable has the inside of its config block.
+	foreignConfigVariable = "TACHO_FOREIGN_CONFIG"
+)
+
+const foreignJob = `
+job "foreign" {
+  group "g" {
+    task "t" {
+      driver = %q
+      config {
+        command = "/bin/sh"
+        args = ["-c", <<-EOT
+          cd $NOMAD_ALLOC_DIR/data
+          echo $$ >> starts; echo here; echo there >&2
+          i=0; while :; do i=$((i+1)); echo $i >> beats; echo line $i; sleep 0.1; done
+        EOT
+        ]
+      }
+      logs {
+        max_files     = 2
+        max_file_size = 1
+      }
+      resources {
+        memory = 64
+      }
+    }
+  }
+}
+`
+
+// foreign is a host with somebody else's plugin.
+type foreign struct {
+	*host
+	name string
+}
+
+func newForeign(t *testing.T) *foreign {
+	t.Helper()
+	path := os.Getenv(foreignVariable)
+	if path == "" {
+		t.Skipf("no driver plugin to try: %s is not set", foreignVariable)
+	}
+	name := filepath.Base(path)
+	f := &foreign{host: newHost(t, ""), name: name}
+	if err := os.Mkdir(f.plugins(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(path, filepath.Join(f.plugins(), name)); err != nil {
+		t.Fatal(err)
+	}
+	f.configure(publishing + fmt.Sprintf("plugin_dir = %q\nplugin %q {\n  config {\n%s\n  }\n}\n", f.plugins(), name,
+		cmp.Or(os.Getenv(foreignConfigVariable), "")))
+	// The plugin is left for the next agent, and so after the last one.
+	t.Cleanup(func() {
+		for _, pid := range f.pluginProcesses() {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return f
+}
+
+func (f *foreign) plugins() string { return filepath.Join(f.dir, "plugins") }
+
+// pluginProcesses are those of the plugin itself, without the ones that it starts for tasks.
+func (f *foreign) pluginProcesses() (pids []int) {
+	for _, pid := range processesWith(f.t, f.plugins()) {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // of a process that ends: none
+		if strings.TrimRight(string(line), "\x00") == filepath.Join(f.plugins(), f.name) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// log reads a stream of the task's.
+func (f *foreign) log(id, stream string) string {
+	f.t.Helper()
+	text, err := f.call("GET", "/v1/client/fs/logs/"+id+"?task=t&plain=true&origin=start&type="+stream, nil)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// goesOn waits for more of all that comes from the task: what it does, what it writes, what is read of it.
+func (f *foreign) goesOn(id, after string) {
+	f.t.Helper()
+	beats := len(f.lines(id, "beats"))
+	f.eventually("the next beat after "+after, func() bool { return len(f.lines(id, "beats")) > beats+1 })
+	all := f.lines(id, "beats")
+	newest := "line " + all[len(all)-1] + "\n"
+	f.eventually("the log after "+after, func() bool { return strings.Contains(f.log(id, "stdout"), newest) })
+	var before stats
+	f.get("/v1/client/allocation/"+id+"/stats", &before)
+	f.eventually("a reading after "+after, func() bool {
+		var now stats
+		f.get("/v1/client/allocation/"+id+"/stats", &now)
+		return now.Tasks["t"].Timestamp > before.Tasks["t"].Timestamp
+	})
+	a := f.allocations()[0]
+	if starts := f.lines(id, "starts"); len(starts) != 1 || a.ClientStatus != "running" || a.TaskStates["t"].Restarts != 0 {
+		f.t.Fatalf("after %s: processes %v, allocation %+v", after, starts, a)
+	}
+}
+
+// TestForeignPlugin runs a task by a driver that is not ours, and kills all that can be killed without it.
+func TestForeignPlugin(t *testing.T) {
+	f := newForeign(t)
+	f.begin()
+	id := f.running(fmt.Sprintf(foreignJob, f.name))
+	f.goesOn(id, "the start")
+	if text := f.log(id, "stderr"); text != "there\n" {
+		t.Errorf("stderr is %q", text)
+	}
+
+	f.end(syscall.SIGKILL)
+	f.begin()
+	f.goesOn(id, "a kill of the agent")
+
+	before := f.pluginProcesses()
+	for _, pid := range before {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.eventually("another plugin process", func() bool {
+		now := f.pluginProcesses()
+		return len(now) == 1 && !slices.Contains(before, now[0])
+	})
+	f.goesOn(id, "a kill of the plugin")
+
+	f.end(syscall.SIGTERM)
+	f.begin()
+	f.goesOn(id, "a restart of the agent")
+
+	f.end(syscall.SIGKILL)
+	for _, pid := range f.pluginProcesses() {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.begin()
+	f.goesOn(id, "a kill of both")
+
+	// Every line is there, once and in order.
+	want := []string{"here"}
+	lines := strings.Split(strings.TrimSuffix(f.log(id, "stdout"), "\n"), "\n")
+	for i := range lines[1:] {
+		want = append(want, fmt.Sprintf("line %d", i+1))
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("the log is\n%s", strings.Join(lines, "\n"))
+	}
+	if _, err := f.call("DELETE", "/v1/job/foreign", nil); err != nil {
+		t.Error(err)
+	}
+	f.eventually("the end of the task", func() bool { return f.allocations()[0].ClientStatus == "complete" })
+	f.eventually("the end of all processes", func() bool { return len(f.processes()) == 0 })
+}
