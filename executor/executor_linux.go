@@ -37,6 +37,7 @@ type Executor struct {
 	children *reaper
 	launcher *launcher
 	journal  *journal
+	settler  settler
 	self     procstats.ProcessID
 	bootID   string
 	// oomScoreAdj is what the executor was started with, and what a task gets that asks for nothing else.
@@ -109,6 +110,7 @@ func (e *Executor) start() {
 // close ends the executor's goroutines and waits for them; the task is gone by then.
 func (e *Executor) close() {
 	e.unlaunched.Stop()
+	e.settler.close()
 	e.cancel()
 	e.work.Wait()
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -96,22 +95,9 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 		e.holdLeash(int(fd), t)
 	}
 	e.killUnclaimed(ctx, t)
-	// What starting up and launching left on the heap goes back to the kernel once: from here on an idle executor
-	// allocates nothing, and every task pays for what it keeps. A task that is over before is spared the work.
-	time.AfterFunc(settleAfter, settle)
+	e.settler.launched()
 	return t.launched, nil
 }
-
-// settle makes the heap small, and keeps it small: collecting early and often is cheap where little is allocated, and
-// was not while starting up.
-func settle() {
-	const percent = 25
-	debug.SetGCPercent(percent)
-	debug.FreeOSMemory()
-}
-
-// settleAfter is how long after its start a task is taken to be one that stays.
-const settleAfter = 500 * time.Millisecond
 
 // holdLeash stops the task when the caller's end of the pipe is closed, which the kernel does however it died, and
 // ends the executor with it.
@@ -248,6 +234,7 @@ func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamin
 		case <-ctx.Done():
 		}
 	}()
+	defer e.settler.streaming()()
 	var last *procstats.Sample
 	writer := wire.Writer{Rows: request.GetRows(), Changes: request.GetChanges()}
 	ticks(ctx, interval, func() bool {

@@ -181,7 +181,8 @@ func TestNothingIsSampled(t *testing.T) {
 func TestStatsSlowReader(t *testing.T) {
 	const interval = 10 * time.Millisecond
 	f := start(t)
-	f.run("for i in $(seq 50); do sleep 1000 & done; echo ready; wait")
+	// Messages of which each has something in it, though nothing changes.
+	f.run("for i in $(seq 300); do sleep 1000 & done; echo ready; wait")
 	f.expect("ready")
 	stream := f.stream(interval, true)
 	receive(t, stream)
@@ -191,7 +192,7 @@ func TestStatsSlowReader(t *testing.T) {
 	for receive(t, stream).Mono < now {
 		held++
 	}
-	// 200 were due. What the two ends of the connection hold are at most 64 KiB each, and one on each side.
+	// 200 were due. The two ends of the connection hold at most 64 KiB each, and one on each side.
 	t.Logf("%d samples were on their way", held)
 	if held > 60 {
 		t.Errorf("%d old samples before a new one", held)
