@@ -93,22 +93,33 @@ func TestCpuset(t *testing.T) {
 // TestWeight lets two tasks compete for one CPU.
 func TestWeight(t *testing.T) {
 	needControllers(t, "cpu", "cpuset")
-	p := rig.NewPlace(t, rig.Self())
-	outs := map[string]func() told{}
-	together := time.Now().Add(2 * time.Second)
-	if inGuest() {
-		together = together.Add(3 * time.Second)
+	light, heavy := compete(t)
+	// While the machine itself stood still, whoever had the CPU is held to have used it.
+	for tries := 1; max(light.Gap, heavy.Gap) > 250*time.Millisecond && tries < 4; tries++ {
+		t.Logf("disturbed: neither ran for up to %s; once more", max(light.Gap, heavy.Gap))
+		light, heavy = compete(t)
 	}
-	for _, weight := range []string{"100", "300"} {
-		outs[weight] = start(t, p, fmt.Sprintf("burn 4s %d", together.UnixMilli()), "--cpu-weight", weight, "--cpuset", "0")
-	}
-	light, heavy := outs["100"](), outs["300"]()
 	ratio := heavy.CPU.Seconds() / light.CPU.Seconds()
 	t.Logf("%s at 300, %s at 100: ratio %.2f", heavy.CPU, light.CPU, ratio)
 	// Others may take their part of the CPU.
 	if ratio < 2.3 || ratio > 4 {
 		t.Errorf("ratio %.2f, want about 3", ratio)
 	}
+}
+
+// compete has tasks of weight 100 and 300 use one CPU at the same time.
+func compete(t *testing.T) (light, heavy told) {
+	t.Helper()
+	p := rig.NewPlace(t, rig.Self())
+	outs := map[string]func() told{}
+	together := time.Now().Add(2 * time.Second)
+	if inGuest() {
+		together = together.Add(4 * time.Second)
+	}
+	for _, weight := range []string{"100", "300"} {
+		outs[weight] = start(t, p, fmt.Sprintf("burn 4s %d", together.UnixMilli()), "--cpu-weight", weight, "--cpuset", "0")
+	}
+	return outs["100"](), outs["300"]()
 }
 
 // TestLowerAncestor shows the limit that holds, and whose it is.

@@ -24,6 +24,8 @@ import (
 // told is what the task knows of itself, on its own clocks.
 type told struct {
 	Wall, CPU time.Duration
+	// Gap is the longest time in which it could not run.
+	Gap time.Duration
 	// Others used the first CPU for so long meanwhile.
 	Others time.Duration
 	// Started is how many children it could start, and Error why not more.
@@ -84,12 +86,15 @@ func burn(argument string) (t told, err error) {
 	}
 	runtime.LockOSThread()
 	began, used, busy := time.Now(), cpuClock(), firstCPU()
-	for time.Since(began) < length {
+	for now := began; t.Wall < length; {
 		for range 1000 {
 			runtime.KeepAlive(began)
 		}
+		before := now
+		now = time.Now()
+		t.Wall, t.Gap = now.Sub(began), max(t.Gap, now.Sub(before))
 	}
-	t.Wall, t.CPU = time.Since(began), cpuClock()-used
+	t.CPU = cpuClock() - used
 	t.Others = max(0, firstCPU()-busy-t.CPU)
 	return t, nil
 }

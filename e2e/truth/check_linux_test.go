@@ -6,6 +6,7 @@ package truth_test
 import (
 	"fmt"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
@@ -42,7 +43,12 @@ func (r run) trueCPU(t *testing.T) float64 {
 	if before := r.truth.CPU.BeforeMeter; before != nil {
 		all += *before
 	}
-	if math.Abs(all-own) > cpuSlack+meterShare*all {
+	slack := cpuSlack + meterShare*all
+	if os.Getenv("TACHO_GUEST") != "" {
+		// An exit takes milliseconds under an emulator, and a process that reports for itself does not know of them.
+		slack += 0.1 + 0.01*float64(r.truth.Processes)
+	}
+	if math.Abs(all-own) > slack {
 		t.Errorf("the workload says %.4f s, the cgroup around it %.4f s", own, all)
 	}
 	return all
