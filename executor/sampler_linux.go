@@ -6,6 +6,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -129,13 +130,14 @@ func (s *sampler) close(final *procstats.Sample) error {
 	return errors.Join(s.totals.Close(), s.rows.Close())
 }
 
-// ticks calls yield at once and then at every multiple of the interval on CLOCK_MONOTONIC, which all executors of
-// a host share, so that they wake a sleeping CPU together. It returns when ctx ends or yield returns false.
+// ticks calls yield at once and then once per interval, at times that the executors of a host share, so that they wake a
+// sleeping CPU together. It returns when ctx ends or yield returns false.
 func ticks(ctx context.Context, interval time.Duration, yield func() bool) {
 	if !yield() {
 		return
 	}
-	timer := time.NewTimer(untilTick(procstats.Now().Mono, interval))
+	phase := tickPhase(os.Getpid(), interval)
+	timer := time.NewTimer(untilTick(procstats.Now().Mono, interval, phase))
 	defer timer.Stop()
 	for {
 		select {
@@ -146,14 +148,27 @@ func ticks(ctx context.Context, interval time.Duration, yield func() bool) {
 		if !yield() {
 			return
 		}
-		timer.Reset(untilTick(procstats.Now().Mono, interval))
+		timer.Reset(untilTick(procstats.Now().Mono, interval, phase))
 	}
 }
 
-// untilTick is the time to the next multiple of interval; a tick that is less than a tenth of an interval away is
-// left to the one before it, so that a timer which fired early does not fire twice.
-func untilTick(now, interval time.Duration) time.Duration {
-	left := interval - now%interval
+// tickPhases is how many groups the executors of a host tick in. All at once, five hundred of them, would keep everybody
+// else waiting for tens of milliseconds each time: whoever reads the metrics, and the tasks.
+const tickPhases = 4
+
+// tickPhase is how long after the multiples of the interval an executor ticks. PIDs of executors that were started one
+// after the other have a pattern; it is multiplied away, by 2^32 over the golden ratio.
+func tickPhase(pid int, interval time.Duration) time.Duration {
+	const golden = 2654435769
+	group := uint64(uint32(pid)*golden) * tickPhases >> 32 //nolint:gosec // PIDs have 22 bits
+	return interval / tickPhases * time.Duration(group)
+}
+
+// untilTick is the time to the next multiple of interval on CLOCK_MONOTONIC, or rather to phase after it; a tick that is
+// less than a tenth of an interval away is left to the one before it, so that a timer which fired early does not fire
+// twice.
+func untilTick(now, interval, phase time.Duration) time.Duration {
+	left := interval - (now+interval-phase)%interval
 	if left < interval/10 {
 		left += interval
 	}
