@@ -157,7 +157,10 @@ func placement(host procstats.FS, task *TaskConfig, c *taskConfig, config Config
 	if !pureV2(mounts) {
 		// On v1 it is of the cpuset controller alone, and the host moves cores in it between tasks.
 		if i := mountOf(mounts, "cpuset"); i >= 0 {
-			p.V1 = map[string]string{"cpuset": belowMount(mounts[i].Point, task.Resources.Linux.CpusetCgroup)}
+			dir := belowMount(mounts[i].Point, task.Resources.Linux.CpusetCgroup)
+			if info, err := os.Stat(dir); err == nil && info.IsDir() {
+				p.V1 = map[string]string{"cpuset": dir}
+			}
 		}
 		return p, nil
 	}

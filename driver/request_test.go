@@ -81,6 +81,11 @@ func TestPlacement(t *testing.T) {
 			&proto.CgroupPlacement{Mode: auto, Parent: "/tasks", V1: map[string]string{"cpuset": cpuset + "/nomad"}},
 		},
 		{
+			"v1, not made", hybrid, task("/gone"),
+			taskConfig{},
+			&proto.CgroupPlacement{Mode: auto, Parent: "/tasks"},
+		},
+		{
 			"v2 override", pure, task("nomad.slice/share.slice/x.web.scope"),
 			taskConfig{cgroupV2: "own"},
 			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own"},

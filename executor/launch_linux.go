@@ -211,6 +211,7 @@ func (e *Executor) makeGroup(request *proto.LaunchRequest) (*cgroup.Group, error
 	}
 	return cgroup.Create(cgroup.Options{
 		FS: e.host, ID: request.GetId(), Parent: placement.GetParent(), Cpuset: request.GetLimits().GetCpuset() != "",
+		CpusetDir: placement.GetV1()["cpuset"],
 	})
 }
 

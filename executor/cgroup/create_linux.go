@@ -27,6 +27,9 @@ type Options struct {
 	Parent string
 	// Cpuset asks for the cpuset controller too: on version 1 such a group needs CPUs and nodes written first.
 	Cpuset bool
+	// CpusetDir is a group of the v1 cpuset hierarchy that the host keeps, perhaps for many tasks: the task joins it, and
+	// has none of its own there, in which it would not notice when the host moves CPUs. Absolute in the file system.
+	CpusetDir string
 }
 
 // v1Controllers are the version 1 hierarchies a task is put into.
@@ -79,6 +82,9 @@ func Create(o Options) (*Group, error) {
 }
 
 func (m *maker) make() error {
+	if err := m.joinCpuset(); err != nil {
+		return err
+	}
 	base := m.group.home
 	if m.Parent != "" {
 		var err error
@@ -106,6 +112,18 @@ func (m *maker) make() error {
 			m.group.note("no cgroup: %s", m.whyNone())
 		}
 	}
+	return nil
+}
+
+// joinCpuset takes the host's cpuset instead of one of the task's own.
+func (m *maker) joinCpuset() error {
+	if m.CpusetDir == "" {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(m.CpusetDir, tasksFile)); err != nil {
+		return fmt.Errorf("use the host's cpuset: %w", err)
+	}
+	m.group.cpuset, m.Cpuset = m.CpusetDir, false
 	return nil
 }
 

@@ -128,6 +128,49 @@ func TestCreateInParent(t *testing.T) {
 }
 
 // TestCreateInParentWithProcesses names a parent that cannot hand on controllers.
+// TestCreateWithCpusetOfHost joins a cpuset that the host keeps for several tasks and in which it moves CPUs.
+func TestCreateWithCpusetOfHost(t *testing.T) {
+	needRoot(t)
+	if version(t, "cpuset") != 1 {
+		t.Skip("the cpuset controller is not on cgroup v1 here")
+	}
+	const online = "/sys/devices/system/cpu/online"
+	all, err := os.ReadFile(online)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := newPath(t, "/shared")
+	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(mounts, func(m procstats.CgroupMount) bool { return slices.Contains(m.Controllers, "cpuset") })
+	shared := filepath.Join(mounts[i].Point, path)
+	if err := write(shared, cpusetFile, "0"); err != nil {
+		t.Fatal(err)
+	}
+	o := execute(t, plan{CpusetDir: shared, Limits: Limits{Cpuset: strings.TrimSpace(string(all))}}, 0, "/")
+	if o.Error != "" {
+		t.Fatal(o.Error)
+	}
+	if !strings.Contains(o.Task, "cpuset:"+path+"\n") || o.Group.V1["cpuset"] != "" {
+		t.Errorf("the task is not in the host's %s but in\n%s", path, o.Task)
+	}
+	if strings.Contains(o.Home, path) {
+		t.Errorf("the executor's thread has stayed in\n%s", o.Home)
+	}
+	if l := o.limit(t, cpusetFile); l.EffectiveText != "0" || l.Where != shared {
+		t.Errorf("limit %+v, want the host's CPU 0", l)
+	}
+	if _, err := os.Stat(shared); err != nil {
+		t.Errorf("the host's group is gone: %v", err)
+	}
+	o = execute(t, plan{CpusetDir: shared + "/none"}, 0, "/")
+	if !strings.Contains(o.Error, "use the host's cpuset") {
+		t.Errorf("a cpuset that is not there: %q", o.Error)
+	}
+}
+
 func TestCreateInParentWithProcesses(t *testing.T) {
 	needRoot(t)
 	path := newPath(t, "/busy")

@@ -45,6 +45,9 @@ type Group struct {
 	Placement Placement
 	// Notes are sentences for the user: what is lost in this place and why.
 	Notes []string
+	// cpuset is a folder of the v1 cpuset hierarchy that the host made, perhaps for many tasks, and in which it moves CPUs
+	// while they run: what starts joins it, but it is not this group's. Empty where there is none.
+	cpuset string
 	// home is where the executor itself is: a thread that starts a task moves back there.
 	home procstats.Cgroup
 	// sought groups were looked for by Create: more could be had with other rights, or on another host.

@@ -96,9 +96,16 @@ func (g *Group) joinThread() (leave func() error, err error) {
 		for controller, dir := range g.V1 {
 			errs = append(errs, g.leaveV1(controller, dir, text))
 		}
+		if g.cpuset != "" {
+			errs = append(errs, g.leaveV1("cpuset", g.cpuset, text))
+		}
 		return errors.Join(errs...)
 	}
-	for _, dir := range g.v1Folders() {
+	dirs := g.v1Folders()
+	if g.cpuset != "" {
+		dirs = append(dirs, g.cpuset)
+	}
+	for _, dir := range dirs {
 		if err := write(dir, tasksFile, text); err != nil {
 			return nil, errors.Join(fmt.Errorf("join cgroup: %w", err), leave())
 		}

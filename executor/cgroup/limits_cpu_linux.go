@@ -100,11 +100,19 @@ func (s *setter) cpuset() error {
 	if err != nil {
 		return err
 	}
+	if s.group.cpuset != "" {
+		held, err := readCPUs(s.group.cpuset, "cpuset.effective_cpus")
+		if err != nil {
+			return fmt.Errorf("read the host's cpuset: %w", err)
+		}
+		s.addCpuset(wanted, held, s.group.cpuset)
+		return nil
+	}
 	dir, version, err := s.folder("cpuset", "cpuset "+s.limits.Cpuset)
 	if err != nil {
 		// Orchestrators name all CPUs where a task may use any: that needs no group.
 		if online, onlineErr := readCPUs("/sys/devices/system/cpu", "online"); onlineErr == nil && slices.Equal(online, wanted) {
-			s.addCpuset(wanted, "")
+			s.addCpuset(wanted, wanted, "")
 			return nil
 		}
 		return err
@@ -132,16 +140,15 @@ func (s *setter) cpuset() error {
 	if !slices.Equal(held, wanted) {
 		return cannotHold("set limit: %s was told %s and has %s", filepath.Join(dir, cpusetFile), formatCPUs(wanted), formatCPUs(held))
 	}
-	s.addCpuset(held, dir)
+	s.addCpuset(wanted, held, dir)
 	return nil
 }
 
-// addCpuset takes down a cpuset that holds as it was asked for.
-func (s *setter) addCpuset(cpus []int, dir string) {
-	number := float64(len(cpus))
+func (s *setter) addCpuset(wanted, held []int, dir string) {
+	requested, effective := float64(len(wanted)), float64(len(held))
 	s.held = append(s.held, Limit{
-		Name: cpusetFile, Requested: &number, Effective: &number, Where: dir,
-		RequestedText: s.limits.Cpuset, EffectiveText: formatCPUs(cpus),
+		Name: cpusetFile, Requested: &requested, Effective: &effective, Where: dir,
+		RequestedText: s.limits.Cpuset, EffectiveText: formatCPUs(held),
 	})
 }
 

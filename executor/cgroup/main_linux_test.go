@@ -37,7 +37,9 @@ type plan struct {
 	// Before are done first.
 	Before []confine.Step
 	Parent string
-	Limits Limits
+	// CpusetDir is the host's.
+	CpusetDir string
+	Limits    Limits
 	// Empty starts nothing in the groups.
 	Empty bool
 	// Visit enters groups as if there were no clone3.
@@ -99,7 +101,7 @@ func (p plan) carryOut() (done *outcome, err error) {
 	if p.Scope > 0 {
 		return p.enterScope(host)
 	}
-	g, err := Create(Options{FS: host, ID: fmt.Sprint(os.Getpid()), Parent: p.Parent, Cpuset: p.Limits.Cpuset != ""})
+	g, err := Create(Options{FS: host, ID: fmt.Sprint(os.Getpid()), Parent: p.Parent, Cpuset: p.Limits.Cpuset != "", CpusetDir: p.CpusetDir})
 	if err != nil {
 		return &outcome{Error: err.Error()}, nil
 	}

@@ -1063,7 +1063,8 @@ type CgroupPlacement struct {
 	Parent string `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`
 	// For GIVEN: the folder on the v2 hierarchy, absolute in the file system.
 	V2 string `protobuf:"bytes,3,opt,name=v2,proto3" json:"v2,omitempty"`
-	// For GIVEN: controller to folder, absolute in the file system.
+	// For GIVEN: controller to folder, absolute in the file system. For AUTO only "cpuset", of a group that the host keeps
+	// for many tasks: the task joins it.
 	V1            map[string]string `protobuf:"bytes,4,rep,name=v1,proto3" json:"v1,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
