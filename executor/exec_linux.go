@@ -78,7 +78,7 @@ func (e *Executor) startExec(ctx context.Context, t *task, setup *proto.ExecSetu
 		return nil, status.Error(codes.FailedPrecondition, "exec: the task's main process has ended")
 	case err != nil:
 		stdio.close()
-		return nil, startError(c.path, err)
+		return nil, startError(&c, err)
 	}
 	return &execution{task: t, pid: pid, end: end, execStdio: stdio}, nil
 }

@@ -112,7 +112,7 @@ func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 		return pid, err
 	})
 	if err != nil {
-		err = startError(c.path, err)
+		err = startError(c, err)
 		return refuse(status.Code(err), err, c.streams.abandon(), t.oom.close(), t.sampler.close(baseline), t.group.Remove())
 	}
 	e.writeAddress(t)
@@ -267,7 +267,8 @@ func searchPath(env []string) string {
 }
 
 // startError says why the fork or exec did not work, with the status that the caller turns into an exit code.
-func startError(path string, err error) error {
+func startError(c *command, err error) error {
+	what := c.path
 	code := codes.Internal
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -280,7 +281,11 @@ func startError(path string, err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
 	}
-	return status.Errorf(code, "start %s: %v", path, err)
+	if c.dir != "" && code != codes.ResourceExhausted {
+		// One error stands for both: that of chdir(2), as the task's user, and that of execve(2).
+		what += " in the folder " + c.dir
+	}
+	return status.Errorf(code, "start %s: %v", what, err)
 }
 
 // lookupUser returns the credential of "user", "uid", "user:group" or "uid:gid"; nil for the executor's own.

@@ -88,6 +88,24 @@ func TestStartFailures(t *testing.T) {
 	}
 }
 
+// One error of the start stands for the command and for the folder it starts in, so it names both.
+func TestFolderOfAnother(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("starting a task as another user takes root")
+	}
+	f := start(t)
+	request := f.request("echo never")
+	secret := filepath.Join(f.dir, "secret")
+	if err := os.Mkdir(secret, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	request.Dir, request.User = secret, "nobody"
+	_, err := f.Launch(t.Context(), request)
+	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "in the folder "+secret+":") {
+		t.Errorf("%v, want a refusal that names %s", err, secret)
+	}
+}
+
 // What was asked for by name and cannot be read here is refused before anything runs.
 func TestRequiredMeasurements(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
