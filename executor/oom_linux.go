@@ -127,6 +127,9 @@ func (o *oomKeeper) finish(e *record.Evidence) {
 	o.mu.Lock()
 	e.Kills = o.kills
 	o.mu.Unlock()
+	if kill, main := record.DecisiveKill(*e); main && len(kill.Victims) == 0 {
+		o.victims.nameMain(kill)
+	}
 	if unexplained && len(e.Kills) == 0 {
 		e.Killers = userspaceKillers(o.victims.host)
 	}

@@ -57,6 +57,8 @@ type victimFinder struct {
 	early []kmsg.Kill
 	// foreign reports that our PID namespace is not the one that the log's numbers are from.
 	foreign bool
+	// mainRow is the main process as it was in the last sample before a kill; nil where it was in none.
+	mainRow *procstats.ProcessRow
 	// buried are processes of the last sample that were dead at an earlier kill.
 	buried map[procstats.ProcessID]bool
 }
@@ -292,8 +294,12 @@ func (v *victimFinder) fromSample(number int64) found {
 		<-time.After(deathDelay / looks) // nothing tells when the signal has arrived
 		killed, gone = v.dead()
 	}
-	if s := v.latest(); s == nil || len(s.Processes) == 0 {
+	s := v.latest()
+	if s == nil || len(s.Processes) == 0 {
 		return found{reason: "nothing was sampled while the task ran"}
+	}
+	if i := slices.IndexFunc(s.Processes, func(row procstats.ProcessRow) bool { return row.ProcessID == v.main }); i >= 0 {
+		v.mainRow = new(s.Processes[i])
 	}
 	// How the main process ended is known for certain later; that it is gone proves nothing.
 	gone = slices.DeleteFunc(gone, func(row procstats.ProcessRow) bool { return row.ProcessID == v.main })
@@ -309,14 +315,26 @@ func (v *victimFinder) fromSample(number int64) found {
 	}
 	var f found
 	for _, row := range killed {
-		victim := record.Victim{PID: row.PID, Command: row.Command, Source: record.FromSample}
-		if bytes, ok := row.Readings.Number(procstats.ProcessRSS); ok {
-			resident := int64(bytes)
-			victim.RSSBytes = &resident
-		}
-		f.add(victim, row.ProcessID == v.main)
+		f.add(victimOf(row), row.ProcessID == v.main)
 	}
 	return f
+}
+
+func victimOf(row procstats.ProcessRow) record.Victim {
+	victim := record.Victim{PID: row.PID, Command: row.Command, Source: record.FromSample}
+	if bytes, ok := row.Readings.Number(procstats.ProcessRSS); ok {
+		victim.RSSBytes = new(int64(bytes))
+	}
+	return victim
+}
+
+// nameMain makes the main process the victim of a kill of which nobody could say whose it was: by then it was gone,
+// and only now it is known that SIGKILL ended it.
+func (v *victimFinder) nameMain(kill *record.Kill) {
+	if v.mainRow == nil {
+		return
+	}
+	kill.Main, kill.Victims, kill.Reason = true, []record.Victim{victimOf(*v.mainRow)}, ""
 }
 
 // dead returns the rows of the last sample whose processes are being killed, and those whose processes are gone,

@@ -149,7 +149,7 @@ func sampleOf(ids ...procstats.ProcessID) func() *procstats.Sample {
 	return func() *procstats.Sample { return s }
 }
 
-func victimOf(id procstats.ProcessID, rss int64) record.Victim {
+func workerOf(id procstats.ProcessID, rss int64) record.Victim {
 	return record.Victim{PID: id.PID, Command: "worker", RSSBytes: new(rss), Source: record.FromSample}
 }
 
@@ -166,7 +166,7 @@ func TestVictimsFromSample(t *testing.T) {
 	kill(t, second, unix.SIGKILL)
 	dies(t, first)
 	dies(t, second)
-	if diff := cmp.Diff([]record.Victim{victimOf(second, 3<<20)}, v.find(1).victims); diff != "" {
+	if diff := cmp.Diff([]record.Victim{workerOf(second, 3<<20)}, v.find(1).victims); diff != "" {
 		t.Errorf("two were killed, and one is asked for: the larger (-want +got):\n%s", diff)
 	}
 	if f := v.find(1); len(f.victims) != 0 {
@@ -174,13 +174,13 @@ func TestVictimsFromSample(t *testing.T) {
 	}
 	kill(t, third, unix.SIGTERM)
 	dies(t, third)
-	if diff := cmp.Diff([]record.Victim{victimOf(third, 4<<20)}, v.find(1).victims); diff != "" {
+	if diff := cmp.Diff([]record.Victim{workerOf(third, 4<<20)}, v.find(1).victims); diff != "" {
 		t.Errorf("the only one that is missing (-want +got):\n%s", diff)
 	}
 	kill(t, main, unix.SIGKILL)
 	dies(t, main)
 	f := v.find(1)
-	if diff := cmp.Diff([]record.Victim{victimOf(main, 1<<20)}, f.victims); diff != "" || !f.main {
+	if diff := cmp.Diff([]record.Victim{workerOf(main, 1<<20)}, f.victims); diff != "" || !f.main {
 		t.Errorf("the main process, %v (-want +got):\n%s", f.main, diff)
 	}
 	if err := v.close(); err != nil {
@@ -197,6 +197,12 @@ func TestVictimsAreNotGuessed(t *testing.T) {
 	v := &victimFinder{host: procstats.HostFS(), main: main, latest: sampleOf(main, first, second), denied: errors.New("not here")}
 	if f := v.find(1); len(f.victims) != 0 || f.main {
 		t.Errorf("several are gone: %+v", f)
+	}
+	// Once it is known how it ended, it is.
+	named := record.Kill{Reason: "nobody says"}
+	v.nameMain(&named)
+	if diff := cmp.Diff(record.Kill{Main: true, Victims: []record.Victim{workerOf(main, 1<<20)}}, named); diff != "" {
+		t.Errorf("the main process was killed (-want +got):\n%s", diff)
 	}
 	alone := &victimFinder{host: procstats.HostFS(), main: main, latest: sampleOf(main), denied: errors.New("not here")}
 	if f := alone.find(1); len(f.victims) != 0 || f.main {

@@ -20,7 +20,7 @@ const deathDelay = 10 * time.Second
 // Diagnose says why a task ended. The rules are in docs/diagnosis.md.
 func Diagnose(e Evidence) Diagnosis {
 	d := Diagnosis{Verdict: verdict(e), Stall: StallOf(WaitsBetween(e.Before, e.After, e.Wall))}
-	decisive, killedMain := decisiveKill(e)
+	decisive, killedMain := DecisiveKill(e)
 	d.OOM = oom(e, decisive)
 	if decisive != nil {
 		failed := killedMain || failedByItself(e)
@@ -54,11 +54,11 @@ func failedByItself(e Evidence) bool {
 	return e.Cause == "" && e.Signal != sigkill && (e.ExitCode != 0 || e.Signal != 0)
 }
 
-// decisiveKill returns the kill that ended the main process, else the last one; nil where there was none.
+// DecisiveKill returns the kill that ended the main process, else the last one; nil where there was none.
 //
 // Where it is not known whom a kill chose, a main process that ended by SIGKILL soon after it is taken for the one:
 // unless we sent that signal ourselves.
-func decisiveKill(e Evidence) (kill *Kill, killedMain bool) {
+func DecisiveKill(e Evidence) (kill *Kill, killedMain bool) {
 	if len(e.Kills) == 0 {
 		return nil, false
 	}
