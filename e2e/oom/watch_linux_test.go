@@ -24,8 +24,7 @@ import (
 )
 
 // TestEventLatency lets workers be killed one after another while their parent lives on, and holds that each is told
-// at once: the time of the kernel's line in its log against that of the event. The numbers are printed; what is held
-// is only that they are not those of a poll.
+// at once: the time of the kernel's line in its log against that of the event.
 func TestEventLatency(t *testing.T) {
 	parent := needMemory(t)
 	const kills = 12
@@ -81,8 +80,12 @@ func TestEventLatency(t *testing.T) {
 	}
 	slices.Sort(late)
 	t.Logf("from the kernel's line to the event: median %s, from %s to %s", late[len(late)/2], late[0], late[len(late)-1])
-	if late[len(late)/2] > time.Second {
-		t.Error("that is not at once")
+	atOnce := 50 * time.Millisecond
+	if os.Getenv("TACHO_GUEST") != "" {
+		atOnce = time.Second // times are the emulator's
+	}
+	if late[len(late)/2] > atOnce {
+		t.Errorf("that is not at once: want less than %s", atOnce)
 	}
 	r := closed(t, place, cmd)
 	if got := endOf(t, r); got.Kills != kills {
