@@ -53,7 +53,7 @@ var house = []part{
 		dir: "hook", uses: []string{"procstats"},
 		avoids: []string{"net/http"}, why: "an orchestrator can use it alone",
 	},
-	{dir: "agent", uses: []string{"hook", "driver", "plugin"}},
+	{dir: "agent", uses: []string{"hook", "driver", "plugin", "executor/logs"}},
 	{dir: "command", uses: []string{"agent", "executor", "executor/client", "plugin"}},
 	{dir: "e2e", uses: []string{"command"}},
 	{dir: "", uses: []string{"command"}}, // main.go: which of the faces this process is

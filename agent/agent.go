@@ -144,6 +144,7 @@ func (a *Agent) open(ctx context.Context) error {
 	if unlimited {
 		a.log.Warn("limits of jobs are not enforced: this development agent does not run as root")
 	}
+	a.reviveLogs(kept)
 	a.drivers, err = registry.Open(ctx, registry.Options{
 		PluginDir: c.PluginDir, Plugins: c.Plugins, RuntimeDir: runtimeDir(c.DataDir), Unlimited: unlimited, Version: buildVersion(),
 		Handles: func(name string) []*driver.TaskHandle { return a.handles(kept, name) },

@@ -177,6 +177,9 @@ func (a *alloc) stop(reason string) error {
 
 // finish is called when all tasks are dead.
 func (a *alloc) finish() {
+	for _, t := range a.tasks {
+		t.endLogs(a.agent.ctx) // where the agent was killed in the midst of a start
+	}
 	err := a.change("AllocationUpdated", func(*state.Allocation) {})
 	if err != nil {
 		a.log.Error("state is not kept", "error", err)

@@ -20,6 +20,8 @@ type handle struct {
 	id    string
 	entry *registry.Entry
 	usage *usage
+	// endLogs is called when nothing of the task is left.
+	endLogs func(context.Context)
 }
 
 var (
@@ -61,10 +63,11 @@ func (h *handle) Signal(ctx context.Context, signal string) error {
 // Destroy implements hook.Handle.
 func (h *handle) Destroy(ctx context.Context) error {
 	err := h.entry.Driver().DestroyTask(ctx, h.id, true)
-	if errors.Is(err, driver.ErrTaskNotFound) {
-		return nil
+	if err != nil && !errors.Is(err, driver.ErrTaskNotFound) {
+		return forRunner(err)
 	}
-	return forRunner(err)
+	h.endLogs(ctx)
+	return nil
 }
 
 // OpenStats implements hook.StatsOpener.

@@ -5,8 +5,10 @@ package agent
 
 import (
 	"os"
+	"slices"
 	"testing"
 
+	"github.com/tachograph/tacho/agent/collector"
 	"github.com/tachograph/tacho/executor"
 	"github.com/tachograph/tacho/plugin"
 	"github.com/tachograph/tacho/version"
@@ -19,6 +21,9 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.Args) > 1 && os.Args[1] == "executor" {
 		os.Exit(executor.Main(version.String()))
+	}
+	if len(os.Args) > 2 && slices.Equal(os.Args[1:3], collector.Command) {
+		os.Exit(collector.Main(os.Args[3:]))
 	}
 	os.Exit(m.Run())
 }

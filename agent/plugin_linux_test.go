@@ -11,13 +11,16 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 )
 
-// withPlugin is a configuration with this test binary as the driver plugin "other".
-func withPlugin(t *testing.T, dir string) config.Config {
+// withPlugin is a configuration with this test binary as the driver plugin "other", configured with more.
+func withPlugin(t *testing.T, dir, more string) config.Config {
 	t.Helper()
 	c := testConfig(filepath.Join(dir, "data"))
 	c.PluginDir = filepath.Join(dir, "plugins")
@@ -31,7 +34,7 @@ func withPlugin(t *testing.T, dir string) config.Config {
 	if err := os.Symlink(self, filepath.Join(c.PluginDir, "other")); err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("plugin \"other\" {\n config {\n runtime_dir = %q\n enforce = false\n }\n}\n", filepath.Join(dir, "run"))
+	text := fmt.Sprintf("plugin \"other\" {\n config {\n runtime_dir = %q\n enforce = false\n %s\n }\n}\n", filepath.Join(dir, "run"), more)
 	if err := c.Merge("test.hcl", []byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +46,7 @@ func otherTask(command string) string {
 }
 
 func TestPluginRunsTasksAndIsStartedAgain(t *testing.T) {
-	c := withPlugin(t, shortDir(t))
+	c := withPlugin(t, shortDir(t), "")
 	r := begin(t, c)
 	if d := r.Node().Drivers["other"]; d.Version != "1.2.3" || d.Plugin == "" {
 		t.Errorf("driver %+v", d)
@@ -84,15 +87,60 @@ func TestPluginRunsTasksAndIsStartedAgain(t *testing.T) {
 	if final, err := r.Record(l.ID, "t"); err != nil || final.Diagnosis.Summary == "" {
 		t.Errorf("record %+v, error %v", final, err)
 	}
-	address, err = r.store.Plugin("other")
+	r.endWithPlugin()
+}
+
+// endWithPlugin ends the agent and its plugin, which is left for the next agent otherwise.
+func (r *running) endWithPlugin() {
+	r.t.Helper()
+	address, err := r.store.Plugin("other")
 	r.end(false)
 	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := syscall.Kill(address.Process.PID, syscall.SIGKILL); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// TestLogsAreRotatedForOtherDrivers is about a driver that leaves log files to its host, over a restart of that.
+func TestLogsAreRotatedForOtherDrivers(t *testing.T) {
+	c := withPlugin(t, shortDir(t), "log_collection = \"host\"")
+	r := begin(t, c)
+	text := strings.Replace(otherTask("yes 0123456789abcde | head -c 1500000; while ! [ -e local/go ]; do sleep 0.05; done; "+
+		"yes 0123456789abcde | head -c 1500000; echo end; echo bad >&2"), "\n resources {", "\n logs {\n max_files = 2\n max_file_size = 1\n }\n resources {", 1)
+	l := r.submit(strings.Replace(text, "\"service\"", "\"batch\"", 1))[0]
+	l = r.await(l.ID, "running", isRunning)
+	r.end(false)
+
+	r = begin(t, c)
+	dir := folder.In(r.allocDir(), l.ID)
+	if err := os.WriteFile(filepath.Join(dir.Task("t"), "local", "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The plugin itself is left for the next agent.
-	if err := syscall.Kill(address.Process.PID, syscall.SIGKILL); err != nil {
-		t.Error(err)
+	l = r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
+	if l.ClientStatus != allocation.Complete || l.Tasks["t"].State.Restarts != 0 {
+		t.Errorf("allocation %+v, task %+v", l, l.Tasks["t"].State)
 	}
+	sizes := map[string]int{}
+	for _, stream := range []string{"stdout", "stderr"} {
+		paths, err := dir.LogFiles("t", stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			content, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sizes[filepath.Base(path)] = len(content)
+		}
+	}
+	want := map[string]int{"t.stdout.1": 1 << 20, "t.stdout.2": 3000004 - 2<<20, "t.stderr.0": 4}
+	if diff := cmp.Diff(want, sizes); diff != "" {
+		t.Error(diff)
+	}
+	r.endWithPlugin()
 }
 
 func TestUnknownDriversAreRefused(t *testing.T) {

@@ -147,7 +147,7 @@ func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
 		t.log.Error("task is not recovered", "error", err)
 		return nil
 	}
-	h := &handle{id: kept.Config.ID, entry: entry, usage: t.usage}
+	h := &handle{id: kept.Config.ID, entry: entry, usage: t.usage, endLogs: t.endLogs}
 	err = entry.Driver().RecoverTask(ctx, kept)
 	if err != nil && !errors.Is(err, driver.ErrUnavailable) {
 		t.log.Error("task is not recovered", "error", err)

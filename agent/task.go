@@ -125,9 +125,12 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 	}
 	started, _, err := entry.Driver().StartTask(ctx, config)
 	if err != nil {
+		if !errors.Is(err, driver.ErrUnavailable) {
+			t.endLogs(ctx)
+		}
 		return nil, forStart(err)
 	}
-	h := &handle{id: config.ID, entry: entry, usage: t.usage}
+	h := &handle{id: config.ID, entry: entry, usage: t.usage, endLogs: t.endLogs}
 	attributes := t.inspect(ctx, h)
 	err = t.update(func(kept *state.Task) {
 		kept.Handle, kept.Ended, kept.Attributes = started, false, attributes

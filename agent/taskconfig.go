@@ -5,7 +5,6 @@ package agent
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,33 +46,6 @@ func (t *task) taskConfig(entry *registry.Entry) (*driver.TaskConfig, error) {
 	}
 	config.StdoutPath, config.StderrPath, err = t.logPaths(entry)
 	return config, err
-}
-
-// logPaths are files, one for each start, for drivers that leave logs to their host. They are written by the task
-// itself and so whole whatever becomes of the agent, and not rotated while it runs.
-func (t *task) logPaths(entry *registry.Entry) (stdout, stderr string, err error) {
-	switch {
-	case t.spec.Logs != nil && t.spec.Logs.Disabled:
-		return os.DevNull, os.DevNull, nil
-	case entry.LogsItself():
-		return "", "", nil
-	}
-	paths := make([]string, 0, 2)
-	for _, stream := range []string{"stdout", "stderr"} {
-		path, err := t.alloc.dir.NextLog(t.spec.Name, stream)
-		if err != nil {
-			return "", "", err
-		}
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if err == nil {
-			err = f.Close()
-		}
-		if err != nil {
-			return "", "", fmt.Errorf("make log file: %w", err)
-		}
-		paths = append(paths, path)
-	}
-	return paths[0], paths[1], nil
 }
 
 // encode turns the config block into what the driver is sent.

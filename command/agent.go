@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/agent"
+	"github.com/tachograph/tacho/agent/collector"
 	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/agent/job"
 )
@@ -57,7 +58,24 @@ folder is a temporary one.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return runAgent(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
+	cmd.AddCommand(newCollectLogs())
 	return cmd
+}
+
+// newCollectLogs is the process that the agent starts beside a task whose driver leaves the log files to its host.
+func newCollectLogs() *cobra.Command {
+	return &cobra.Command{
+		Use:                collector.Command[1],
+		Short:              "Write a task's output to rotated files; started by the agent",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if code := collector.Main(args); code != 0 {
+				return exitWith(code, nil) // it has said why
+			}
+			return nil
+		},
+	}
 }
 
 // longDashes lets tacho agent be called as Nomad's agent is: with -config and -dev.

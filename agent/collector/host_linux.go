@@ -1,0 +1,171 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+const (
+	// startLimit bounds the start of a process.
+	startLimit = 10 * time.Second
+	// endLimit bounds its end; it gives up what is held open after drainLimit.
+	endLimit = drainLimit + 3*time.Second
+)
+
+// Ensure returns the paths of two FIFOs that somebody reads: a collector is started where none runs.
+func Ensure(o Options) (stdout, stderr string, err error) {
+	lock, err := os.OpenFile(o.lock(), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return "", "", fmt.Errorf("collect logs: %w", err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	free, err := take(lock)
+	if err != nil {
+		return "", "", fmt.Errorf("collect logs: %w", err)
+	}
+	if free {
+		if err := o.start(lock); err != nil {
+			return "", "", fmt.Errorf("collect logs: %w", err)
+		}
+	}
+	return o.stdout(), o.stderr(), nil
+}
+
+// take locks the file of a collector; false where one holds it.
+func take(lock *os.File) (bool, error) {
+	err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	return true, nil
+}
+
+// start starts a collector that takes over the lock, and waits until it reads.
+func (o Options) start(lock *os.File) error {
+	for _, path := range []string{o.stdout(), o.stderr()} {
+		if err := makeFIFO(path); err != nil {
+			return err
+		}
+	}
+	log, err := os.OpenFile(o.log(), os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	ready, started, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	self, err := os.Executable()
+	if err != nil {
+		return errors.Join(err, started.Close())
+	}
+	cmd := exec.Command(self, slices.Concat(Command, o.arguments())...)
+	cmd.Dir, cmd.Stderr = "/", log
+	cmd.ExtraFiles = []*os.File{lock, started}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// A small heap: there is one such process a task.
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=25")
+	err = errors.Join(cmd.Start(), started.Close())
+	if err != nil {
+		return err
+	}
+	// It is waited for at its end, by whichever agent there is then.
+	if err := cmd.Process.Release(); err != nil {
+		return err
+	}
+	if err := ready.SetReadDeadline(time.Now().Add(startLimit)); err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(ready)
+	if text := strings.TrimSpace(string(answer)); err == nil && text != readyWord {
+		err = fmt.Errorf("the collector ended: %s", text)
+	}
+	return err
+}
+
+func makeFIFO(path string) error {
+	err := unix.Mkfifo(path, 0o600)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode().Type() != fs.ModeNamedPipe {
+		err = fmt.Errorf("%s is no FIFO", path)
+	}
+	return err
+}
+
+// End ends a task's collector, where there is one, when it has written what the task wrote. The task has ended before.
+func End(ctx context.Context, o Options) (err error) {
+	lock, err := os.OpenFile(o.lock(), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("end log collector: %w", err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	ctx, cancel := context.WithTimeoutCause(ctx, endLimit, fmt.Errorf("not in %s", endLimit))
+	defer cancel()
+	var id procstats.ProcessID
+	if _, err := fmt.Fscan(lock, &id.PID, &id.Start); err != nil {
+		return nil //nolint:nilerr // it was never ready
+	}
+	// It holds a pidfd: once the identity is found right, no signal reaches another process.
+	process, err := os.FindProcess(id.PID)
+	if err != nil {
+		return fmt.Errorf("end log collector: %w", err)
+	}
+	defer func() {
+		if isProcess(id) {
+			_, _ = process.Wait() // one that an earlier agent started is not our child
+		}
+		_ = process.Release() // of what was waited for there is nothing left
+	}()
+	for signal := os.Signal(syscall.SIGTERM); ; signal = nil {
+		free, err := take(lock)
+		if free || err != nil {
+			return err
+		}
+		if signal != nil && isProcess(id) {
+			err = process.Signal(signal)
+		}
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("end log collector: %w", err)
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			if isProcess(id) {
+				err = process.Kill()
+			}
+			return errors.Join(fmt.Errorf("end log collector: %w", context.Cause(ctx)), err)
+		}
+	}
+}
+
+func isProcess(id procstats.ProcessID) bool {
+	now, err := procstats.Identify(procstats.HostFS(), id.PID)
+	return err == nil && now.ProcessID == id
+}
