@@ -6,7 +6,10 @@ package executor
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,6 +46,9 @@ func newOOMKeeper(t *task, host procstats.FS) *oomKeeper {
 // started says which process is the task's main one; it was just forked.
 func (o *oomKeeper) started(main procstats.ProcessID) {
 	o.victims.main, o.victims.since = main, procstats.Now().Mono
+	if name, err := os.ReadFile(filepath.Join(o.victims.host.Proc, strconv.Itoa(main.PID), "comm")); err == nil {
+		o.victims.command = strings.TrimSuffix(string(name), "\n")
+	}
 }
 
 // run watches until ctx ends.
@@ -127,11 +133,16 @@ func (o *oomKeeper) finish(e *record.Evidence) {
 	o.mu.Lock()
 	e.Kills = o.kills
 	o.mu.Unlock()
-	if kill, main := record.DecisiveKill(*e); main && len(kill.Victims) == 0 {
-		o.victims.nameMain(kill)
-	}
 	if unexplained && len(e.Kills) == 0 {
 		e.Killers = userspaceKillers(o.victims.host)
+	}
+}
+
+// nameMain completes the evidence about a main process that was gone when its kill was noticed: that SIGKILL ended it
+// is known only now.
+func (o *oomKeeper) nameMain(e *record.Evidence, final *procstats.Sample) {
+	if kill, main := record.DecisiveKill(*e); main {
+		o.victims.nameMain(kill, final)
 	}
 }
 

@@ -57,8 +57,10 @@ type victimFinder struct {
 	early []kmsg.Kill
 	// foreign reports that our PID namespace is not the one that the log's numbers are from.
 	foreign bool
-	// mainRow is the main process as it was in the last sample before a kill; nil where it was in none.
-	mainRow *procstats.ProcessRow
+	// command is the main process's name, at first as it was at the start.
+	command string
+	// resident is the main process's memory in the last sample before a kill that has it; nil where none has.
+	resident *int64
 	// buried are processes of the last sample that were dead at an earlier kill.
 	buried map[procstats.ProcessID]bool
 }
@@ -87,6 +89,7 @@ func (f *found) add(victim record.Victim, main bool) {
 // find looks for the given number of victims.
 func (v *victimFinder) find(number int64) found {
 	defer v.bury()
+	v.remember()
 	kills, err := v.logged(number)
 	if len(kills) > 0 {
 		return v.fromLog(kills)
@@ -100,6 +103,22 @@ func (v *victimFinder) find(number int64) found {
 		f.reason = "the kernel's log does not name it; " + f.reason
 	}
 	return f
+}
+
+// remember notes what the last sample has of the main process: soon it has nothing.
+func (v *victimFinder) remember() {
+	s := v.latest()
+	if s == nil {
+		return
+	}
+	i := slices.IndexFunc(s.Processes, func(row procstats.ProcessRow) bool { return row.ProcessID == v.main })
+	if i < 0 {
+		return
+	}
+	v.command = s.Processes[i].Command
+	if bytes := rss(s.Processes[i]); bytes > 0 {
+		v.resident = new(int64(bytes))
+	}
 }
 
 // findMain looks for the main process only, in a log that may have been silent for long.
@@ -294,12 +313,8 @@ func (v *victimFinder) fromSample(number int64) found {
 		<-time.After(deathDelay / looks) // nothing tells when the signal has arrived
 		killed, gone = v.dead()
 	}
-	s := v.latest()
-	if s == nil || len(s.Processes) == 0 {
+	if s := v.latest(); s == nil || len(s.Processes) == 0 {
 		return found{reason: "nothing was sampled while the task ran"}
-	}
-	if i := slices.IndexFunc(s.Processes, func(row procstats.ProcessRow) bool { return row.ProcessID == v.main }); i >= 0 {
-		v.mainRow = new(s.Processes[i])
 	}
 	// How the main process ended is known for certain later; that it is gone proves nothing.
 	gone = slices.DeleteFunc(gone, func(row procstats.ProcessRow) bool { return row.ProcessID == v.main })
@@ -322,19 +337,34 @@ func (v *victimFinder) fromSample(number int64) found {
 
 func victimOf(row procstats.ProcessRow) record.Victim {
 	victim := record.Victim{PID: row.PID, Command: row.Command, Source: record.FromSample}
-	if bytes, ok := row.Readings.Number(procstats.ProcessRSS); ok {
+	// Who is on the way out has given the memory back.
+	if bytes := rss(row); bytes > 0 {
 		victim.RSSBytes = new(int64(bytes))
 	}
 	return victim
 }
 
-// nameMain makes the main process the victim of a kill of which nobody could say whose it was: by then it was gone,
-// and only now it is known that SIGKILL ended it.
-func (v *victimFinder) nameMain(kill *record.Kill) {
-	if v.mainRow == nil {
+// nameMain makes the main process the victim of a kill of which nobody could say whose it was, or only by a number of
+// another PID namespace. Of its memory is told what it had in the last sample, else, from wait4(2), at most.
+func (v *victimFinder) nameMain(kill *record.Kill, final *procstats.Sample) {
+	var victim record.Victim
+	switch {
+	case len(kill.Victims) == 0:
+		victim = record.Victim{Command: v.command, Source: record.FromSample}
+	case kill.Main, len(kill.Victims) == 1 && kill.Victims[0].Namespace != "" && kill.Victims[0].Command == v.command:
+		victim = kill.Victims[0]
+	default:
 		return
 	}
-	kill.Main, kill.Victims, kill.Reason = true, []record.Victim{victimOf(*v.mainRow)}, ""
+	victim.PID, victim.Namespace = v.main.PID, ""
+	if victim.RSSBytes == nil {
+		victim.RSSBytes = v.resident
+	}
+	if most, ok := final.Task.Number(procstats.RusageMaxRSS); ok && victim.RSSBytes == nil {
+		victim.RSSBytes = new(int64(most))
+	}
+	kill.Main, kill.Reason = true, ""
+	kill.Victims = append([]record.Victim{victim}, kill.Victims[min(1, len(kill.Victims)):]...)
 }
 
 // dead returns the rows of the last sample whose processes are being killed, and those whose processes are gone,

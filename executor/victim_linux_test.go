@@ -198,12 +198,6 @@ func TestVictimsAreNotGuessed(t *testing.T) {
 	if f := v.find(1); len(f.victims) != 0 || f.main {
 		t.Errorf("several are gone: %+v", f)
 	}
-	// Once it is known how it ended, it is.
-	named := record.Kill{Reason: "nobody says"}
-	v.nameMain(&named)
-	if diff := cmp.Diff(record.Kill{Main: true, Victims: []record.Victim{workerOf(main, 1<<20)}}, named); diff != "" {
-		t.Errorf("the main process was killed (-want +got):\n%s", diff)
-	}
 	alone := &victimFinder{host: procstats.HostFS(), main: main, latest: sampleOf(main), denied: errors.New("not here")}
 	if f := alone.find(1); len(f.victims) != 0 || f.main {
 		t.Errorf("the main process is gone: %+v", f)
@@ -211,6 +205,43 @@ func TestVictimsAreNotGuessed(t *testing.T) {
 	unsampled := &victimFinder{host: procstats.HostFS(), main: main, latest: func() *procstats.Sample { return nil }, denied: errors.New("not here")}
 	if f := unsampled.find(1); !strings.Contains(f.reason, "nothing was sampled") {
 		t.Errorf("nothing was sampled: %+v", f)
+	}
+}
+
+// TestMainIsNamed completes kills of which it turned out later that they ended the main process.
+func TestMainIsNamed(t *testing.T) {
+	final := &procstats.Sample{}
+	final.Task.Put(procstats.NumberReading(procstats.RusageMaxRSS, 9<<20))
+	main := procstats.ProcessID{PID: 7, Start: 1}
+	abroad := record.Victim{PID: 4007, Command: "worker", RSSBytes: new(int64(3 << 20)), Source: record.FromKmsg, Namespace: "host"}
+	home, other, small := abroad, abroad, workerOf(main, 0)
+	home.PID, home.Namespace, other.Command, small.RSSBytes = main.PID, "", "other", nil
+	tests := []struct {
+		name       string
+		seen       func() *procstats.Sample
+		kill, want record.Kill
+	}{
+		{"nobody says", sampleOf(main), record.Kill{Reason: "none"}, record.Kill{Main: true, Victims: []record.Victim{workerOf(main, 1<<20)}}},
+		{"nor was it sampled", sampleOf(), record.Kill{Reason: "none"}, record.Kill{Main: true, Victims: []record.Victim{workerOf(main, 9<<20)}}},
+		{
+			"its memory was given back", sampleOf(main),
+			record.Kill{Main: true, Victims: []record.Victim{small}}, record.Kill{Main: true, Victims: []record.Victim{workerOf(main, 1<<20)}},
+		},
+		{
+			"a number of another namespace", sampleOf(),
+			record.Kill{Victims: []record.Victim{abroad}}, record.Kill{Main: true, Victims: []record.Victim{home}},
+		},
+		{"another's", sampleOf(main), record.Kill{Victims: []record.Victim{other}}, record.Kill{Victims: []record.Victim{other}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			v := &victimFinder{main: main, command: "worker", latest: test.seen}
+			v.remember()
+			v.nameMain(&test.kill, final)
+			if diff := cmp.Diff(test.want, test.kill); diff != "" {
+				t.Errorf("kill (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
