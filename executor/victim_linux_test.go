@@ -225,11 +225,13 @@ func TestMainIsNamed(t *testing.T) {
 		{"nor was it sampled", sampleOf(), record.Kill{Reason: "none"}, record.Kill{Main: true, Victims: []record.Victim{workerOf(main, 9<<20)}}},
 		{
 			"its memory was given back", sampleOf(main),
-			record.Kill{Main: true, Victims: []record.Victim{small}}, record.Kill{Main: true, Victims: []record.Victim{workerOf(main, 1<<20)}},
+			record.Kill{Main: true, Victims: []record.Victim{small}},
+			record.Kill{Main: true, Victims: []record.Victim{workerOf(main, 1<<20)}},
 		},
 		{
 			"a number of another namespace", sampleOf(),
-			record.Kill{Victims: []record.Victim{abroad}}, record.Kill{Main: true, Victims: []record.Victim{home}},
+			record.Kill{Victims: []record.Victim{abroad}},
+			record.Kill{Main: true, Victims: []record.Victim{home}},
 		},
 		{"another's", sampleOf(main), record.Kill{Victims: []record.Victim{other}}, record.Kill{Victims: []record.Victim{other}}},
 	}
