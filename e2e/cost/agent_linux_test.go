@@ -1,0 +1,349 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cost
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+const (
+	tasksVariable = "TACHO_COST_TASKS"
+	// taskKiB is what an agent and an executor hold for each of many tasks.
+	taskKiB = 6 << 10
+	// offPercent of a core is what all of them take while nothing is published.
+	offPercent = 0.2
+	// cacheLife is how old a reading may be that the statistics answer with.
+	cacheLife = time.Second
+)
+
+// fleet is an agent with a job of many sleeping tasks.
+type fleet struct {
+	t     *testing.T
+	place *rig.Place
+	agent *exec.Cmd
+	// executors are their PIDs.
+	executors []int
+	http      *http.Client
+}
+
+const fleetJob = `job "sleepers" {
+  group "g" {
+    count = %d
+    task "t" {
+      driver = "tacho"
+      config {
+        command = "/bin/sleep"
+        args    = ["100000"]
+      }
+      resources {
+        memory = 10
+      }
+    }
+  }
+}
+`
+
+func (f *fleet) path(name string) string { return f.place.Path(name) }
+func (f *fleet) socket() string          { return f.path("d/tacho.sock") }
+
+// newFleet starts the agent and its tasks, which end with the test.
+func newFleet(t *testing.T, tasks int) *fleet {
+	t.Helper()
+	f := &fleet{t: t, place: place(t)}
+	f.http = &http.Client{Timeout: deadline, Transport: &http.Transport{
+		MaxIdleConnsPerHost: 64,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", f.socket())
+		},
+	}}
+	f.publish(true)
+	f.write("job.nomad.hcl", fmt.Sprintf(fleetJob, tasks))
+	f.agent = f.place.Command(context.Background(), rig.Tacho(), "agent", "--config", f.path("agent.hcl"))
+	if err := f.agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.end)
+	rig.Eventually(t, deadline, "the agent answers", func() bool {
+		_, _, err := f.get("/v1/agent/health")
+		return err == nil
+	})
+	f.tacho("job", "run", "--detach", f.path("job.nomad.hcl"))
+	rig.Eventually(t, time.Minute, "all tasks run", func() bool {
+		f.executors = children(t, f.agent.Process.Pid)
+		return len(f.executors) == tasks && len(f.running()) == tasks
+	})
+	return f
+}
+
+// end stops the tasks and the agent.
+func (f *fleet) end() {
+	f.http.CloseIdleConnections()
+	f.tacho("job", "stop", "sleepers")
+	rig.Eventually(f.t, time.Minute, "no executor is left", func() bool { return len(children(f.t, f.agent.Process.Pid)) == 0 })
+	if err := errors.Join(f.agent.Process.Signal(os.Interrupt), f.agent.Wait()); err != nil {
+		f.t.Error(err)
+	}
+}
+
+func (f *fleet) tacho(args ...string) {
+	f.t.Helper()
+	cmd := f.place.Command(context.Background(), rig.Tacho(), args...)
+	cmd.Env = append(cmd.Env, "TACHO_ADDR=unix:"+f.socket())
+	if text, err := cmd.CombinedOutput(); err != nil {
+		f.t.Fatalf("tacho %v: %v\n%s", args, err, text)
+	}
+}
+
+func (f *fleet) write(name, text string) {
+	f.t.Helper()
+	if err := os.WriteFile(f.path(name), []byte(text), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// publish writes the agent's configuration, and has it read where the agent runs.
+func (f *fleet) publish(on bool) {
+	f.t.Helper()
+	f.write("agent.hcl", fmt.Sprintf("data_dir = %q\nports {\n  http = -1\n}\ntelemetry {\n  publish_allocation_metrics = %t\n"+
+		"  prometheus_metrics = true\n  collection_interval = \"1s\"\n}\n", f.path("d"), on))
+	if f.agent != nil {
+		if err := f.agent.Process.Signal(syscall.SIGHUP); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// get returns the size of an answer and how long it took.
+func (f *fleet) get(path string) (body []byte, took time.Duration, err error) {
+	began := time.Now()
+	response, err := f.http.Get("http://agent" + path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer response.Body.Close()
+	body, err = io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(response.Status)
+	}
+	return body, time.Since(began), err
+}
+
+// running lists the allocations whose task runs.
+func (f *fleet) running() (ids []string) {
+	body, _, err := f.get("/v1/allocations")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var all []struct{ ID, ClientStatus string }
+	if err := json.Unmarshal(body, &all); err != nil {
+		f.t.Fatal(err)
+	}
+	for _, a := range all {
+		if a.ClientStatus == "running" {
+			ids = append(ids, a.ID)
+		}
+	}
+	return ids
+}
+
+// percent is how much of a core the agent, and all executors, take in a time.
+func (f *fleet) percent(over time.Duration) (agent, executors float64) {
+	f.t.Helper()
+	sum := func() (agent, executors time.Duration) {
+		for _, pid := range f.executors {
+			executors += cpuTime(f.t, pid)
+		}
+		return cpuTime(f.t, f.agent.Process.Pid), executors
+	}
+	agentBefore, executorsBefore := sum()
+	began := time.Now()
+	time.Sleep(over)
+	agentAfter, executorsAfter := sum()
+	share := func(d time.Duration) float64 { return 100 * float64(d) / float64(time.Since(began)) }
+	return share(agentAfter - agentBefore), share(executorsAfter - executorsBefore)
+}
+
+// reads counts the read calls of all executors so far.
+func (f *fleet) reads() (count int) {
+	f.t.Helper()
+	for _, pid := range f.executors {
+		count += procNumbers(f.t, pid, "io")["syscr"]
+	}
+	return count
+}
+
+// children are the executors that an agent has started.
+func children(t *testing.T, parent int) (pids []int) {
+	t.Helper()
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // of a thread that has ended: none
+		for _, field := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// TestAgent measures an agent with many sleeping tasks: what it and the executors hold and take, how long the metrics
+// and the statistics take to answer, and what is left of it all while nothing is published.
+func TestAgent(t *testing.T) {
+	for _, text := range strings.SplitSeq(cmp.Or(os.Getenv(tasksVariable), "50"), ",") {
+		tasks, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("%s: %v", tasksVariable, err)
+		}
+		t.Run(text, func(t *testing.T) {
+			f := newFleet(t, tasks)
+			time.Sleep(10 * time.Second) // what starting took is given back
+			f.memory()
+			agent, executors := f.percent(streamingTime(t) / 2)
+			t.Logf("publishing: %.2f %% of a core for the agent, %.2f %% for %d executors", agent, executors, tasks)
+			f.metrics()
+			f.statistics()
+			f.memory()
+			f.publish(false)
+			time.Sleep(5 * time.Second)
+			reads := f.reads()
+			agent, executors = f.percent(streamingTime(t))
+			reads = f.reads() - reads
+			t.Logf("not publishing: %.3f %% for the agent, %.3f %% for the executors, %d reads of theirs", agent, executors, reads)
+			if agent+executors > offPercent || reads > 0 {
+				t.Errorf("want below %.1f %% in all, and no read", offPercent)
+			}
+		})
+	}
+}
+
+func (f *fleet) memory() {
+	f.t.Helper()
+	var all []int
+	for _, pid := range f.executors {
+		all = append(all, usageOf(f.t, pid).dirtyKiB)
+	}
+	slices.Sort(all)
+	agent := usageOf(f.t, f.agent.Process.Pid).dirtyKiB
+	median, each := all[len(all)/2], agent/len(all)
+	f.t.Logf("private memory: %.2f MiB an executor (at most %.2f), agent %.1f MiB, %.2f MiB a task",
+		mib(median), mib(all[len(all)-1]), mib(agent), mib(median+each))
+	if median+each > taskKiB {
+		f.t.Errorf("want at most %.0f MiB a task", mib(taskKiB))
+	}
+}
+
+func mib(kib int) float64 { return float64(kib) / (1 << 10) }
+
+// metrics scrapes every 50 ms, which is at all times of a collection interval.
+func (f *fleet) metrics() {
+	f.t.Helper()
+	const scrapes = 300
+	var times []time.Duration
+	size, series := 0, 0
+	for range scrapes {
+		body, took, err := f.get("/v1/metrics?format=prometheus")
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		times, size, series = append(times, took), len(body), strings.Count(string(body), "\ntacho_task_")
+		time.Sleep(50 * time.Millisecond)
+	}
+	f.t.Logf("metrics: %s; %d bytes, %d and %d series a task", spread(times), size, size/len(f.executors), series/len(f.executors))
+}
+
+// statistics asks a thousand times a second.
+func (f *fleet) statistics() {
+	f.t.Helper()
+	const rate, span, askers = 1000, 10 * time.Second, 32
+	ids := f.running()
+	before, began := f.collections(ids[0]), time.Now()
+	type answer struct {
+		took time.Duration
+		err  error
+	}
+	due, answers := make(chan string), make(chan answer, rate*int(span/time.Second))
+	for range askers {
+		go func() {
+			for id := range due {
+				_, took, err := f.get("/v1/client/allocation/" + id + "/stats")
+				answers <- answer{took, err}
+			}
+		}()
+	}
+	for i := range cap(answers) {
+		time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / rate)))
+		due <- ids[i%len(ids)]
+	}
+	close(due)
+	var times []time.Duration
+	for range cap(answers) {
+		a := <-answers
+		if a.err != nil {
+			f.t.Fatal(a.err)
+		}
+		times = append(times, a.took)
+	}
+	took := time.Since(began)
+	made := f.collections(ids[0]) - before
+	f.t.Logf("statistics: %d in %.1f s, no error, %s; %d collections of one task", len(times), took.Seconds(), spread(times), made)
+	// One for each tick of the stream, and one that was due before and after.
+	if most := 2 + int(took/cacheLife); made > most {
+		f.t.Errorf("%d collections in %s, want at most %d", made, took, most)
+	}
+}
+
+// collections is how often the executor of an allocation has read its task.
+func (f *fleet) collections(id string) int {
+	f.t.Helper()
+	body, _, err := f.get("/v1/client/allocation/" + id + "/stats")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var answer struct {
+		Tacho struct {
+			Tasks map[string]struct {
+				Sample struct {
+					Measurements map[string]json.Number `json:"measurements"`
+				} `json:"sample"`
+			} `json:"tasks"`
+		}
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		f.t.Fatal(err)
+	}
+	n, err := answer.Tacho.Tasks["t"].Sample.Measurements["executor_collections_total"].Int64()
+	if err != nil {
+		f.t.Fatalf("no number of collections in %s", body)
+	}
+	return int(n)
+}
+
+// spread says how times are spread.
+func spread(times []time.Duration) string {
+	slices.Sort(times)
+	at := func(percent int) float64 { return float64(times[len(times)*percent/100].Microseconds()) / 1000 }
+	return fmt.Sprintf("median %.1f ms, p99 %.1f ms", at(50), at(99))
+}
