@@ -200,7 +200,7 @@ func children(t *testing.T, parent int) (pids []int) {
 	}
 	for _, list := range lists {
 		text, _ := os.ReadFile(list) // of a thread that has ended: none
-		for _, field := range strings.FieldsSeq(string(text)) {
+		for field := range strings.FieldsSeq(string(text)) {
 			if pid, err := strconv.Atoi(field); err == nil {
 				pids = append(pids, pid)
 			}
@@ -212,7 +212,7 @@ func children(t *testing.T, parent int) (pids []int) {
 // TestAgent measures an agent with many sleeping tasks: what it and the executors hold and take, how long the metrics
 // and the statistics take to answer, and what is left of it all while nothing is published.
 func TestAgent(t *testing.T) {
-	for _, text := range strings.SplitSeq(cmp.Or(os.Getenv(tasksVariable), "50"), ",") {
+	for text := range strings.SplitSeq(cmp.Or(os.Getenv(tasksVariable), "50"), ",") {
 		tasks, err := strconv.Atoi(text)
 		if err != nil {
 			t.Fatalf("%s: %v", tasksVariable, err)
