@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/agent/client"
-	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -111,7 +110,7 @@ func (p *usagePage) task(name string, r *client.Reading) {
 	if r.Sample == nil {
 		return
 	}
-	p.headlines(r.Sample.Headline)
+	p.text.WriteString(headlineTable(r.Sample.Headline, p.palette).render(p.palette))
 	p.pressure(r.Sample)
 	p.processes(r.Sample)
 	if p.all {
@@ -135,24 +134,6 @@ func ageText(r *client.Reading) string {
 		text += fmt.Sprintf(", late readings: %d", r.Backlogged)
 	}
 	return text
-}
-
-func (p *usagePage) headlines(values map[string]record.HeadlineValue) {
-	t := table{indent: "  ", right: map[int]bool{1: true}}
-	for _, name := range headlineNames(values) {
-		value, given := values[name]
-		switch {
-		case !given:
-			continue
-		case value.Value == nil:
-			t.add(plain(name, dash, "", printable(value.Reason))...)
-		default:
-			t.add(cell{text: name}, cell{text: formatValue(unitOf(name), *value.Value), paint: p.palette.bold},
-				cell{text: guaranteeText(value.Guarantee), paint: p.palette.ofGuarantee(value.Guarantee)},
-				cell{text: value.Source, paint: p.palette.faint})
-		}
-	}
-	p.text.WriteString(t.render(p.palette))
 }
 
 // pressure shows how long the task waited since its start.

@@ -107,24 +107,30 @@ func samplesText(r *record.Record) string {
 
 func (p *recordPage) used() {
 	p.section("What it used")
-	t := table{indent: "  ", right: map[int]bool{1: true}}
-	for _, name := range headlineNames(p.record.Headline) {
-		value, given := p.record.Headline[name]
+	t := headlineTable(p.record.Headline, p.palette)
+	if len(t.rows) == 0 {
+		p.text.WriteString("  nothing is recorded yet\n")
+	}
+	p.text.WriteString(t.render(p.palette))
+}
+
+// headlineTable shows each headline with its guarantee and its source, or why there is none.
+func headlineTable(values map[string]record.HeadlineValue, palette palette) *table {
+	t := &table{indent: "  ", right: map[int]bool{1: true}}
+	for _, name := range headlineNames(values) {
+		value, given := values[name]
 		switch {
 		case !given:
 			continue
 		case value.Value == nil:
 			t.add(plain(name, dash, "", printable(value.Reason))...)
 		default:
-			t.add(cell{text: name}, cell{text: formatValue(unitOf(name), *value.Value), paint: p.palette.bold},
-				cell{text: guaranteeText(value.Guarantee), paint: p.palette.ofGuarantee(value.Guarantee)},
-				cell{text: value.Source, paint: p.palette.faint})
+			t.add(cell{text: name}, cell{text: formatValue(unitOf(name), *value.Value), paint: palette.bold},
+				cell{text: guaranteeText(value.Guarantee), paint: palette.ofGuarantee(value.Guarantee)},
+				cell{text: value.Source, paint: palette.faint})
 		}
 	}
-	if len(t.rows) == 0 {
-		p.text.WriteString("  nothing is recorded yet\n")
-	}
-	p.text.WriteString(t.render(p.palette))
+	return t
 }
 
 // headlineNames lists the headlines in the order of the table, and after them those a later version added.
