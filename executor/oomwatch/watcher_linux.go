@@ -31,6 +31,9 @@ const (
 	// hitSpan is how long after a limit was hit a kill is held to be its doing: the kernel writes to its log in
 	// between, which takes seconds on a slow console.
 	hitSpan = 5 * time.Second
+	// groupSpan is for how long the kernel's count of a group is waited for: a hypervisor may keep the CPU that kills from
+	// running, and before Linux 5.17 there is none.
+	groupSpan = 250 * time.Millisecond
 	// costShare bounds the time spent in looking: the pause is this many times as long as the look took, but at most
 	// costPause, because a look can be long for others' sake.
 	costShare = 50
@@ -51,6 +54,9 @@ type Watcher struct {
 	hitAt time.Time
 	// cost is how long the last look took.
 	cost time.Duration
+	// awaited is since when a kill is known that is to take a whole group with it, of which the kernel has not counted
+	// the group yet; zero where none is.
+	awaited time.Time
 	// settling is the pause before the next look while a kill is under way; 0 where none is.
 	settling time.Duration
 
@@ -219,7 +225,9 @@ func (w *Watcher) Run(ctx context.Context, notice func(before, after record.OOMC
 		}
 		if len(fired) > 0 || w.settling > 0 {
 			began := time.Now()
-			w.Look(notice)
+			if before, after, ok := w.step(); ok && after.Kills > before.Kills && !w.awaitsGroup(before, after) {
+				w.tell(before, after, notice)
+			}
 			for _, event := range fired {
 				w.watches[event.Fd].fired(began, w.cost)
 			}
@@ -290,10 +298,33 @@ func (w *Watcher) Look(notice func(before, after record.OOMCounters)) {
 	if w.layout == nil {
 		return
 	}
-	before, after, ok := w.step()
-	if ok && after.Kills > before.Kills {
-		notice(before, after)
+	if before, after, ok := w.step(); ok && after.Kills > before.Kills {
+		w.tell(before, after, notice)
 	}
+}
+
+// tell gives notice of kills; the next ones are judged against these.
+func (w *Watcher) tell(before, after record.OOMCounters, notice func(before, after record.OOMCounters)) {
+	after.Grouped = grouped(w.groups.above)
+	w.base, w.hitAt, w.awaited = after, time.Time{}, time.Time{}
+	notice(before, after)
+}
+
+// awaitsGroup reports whether a kill is the first of a group that is killed as a whole, because of memory.oom.group: the
+// kernel counts the chosen process, then the group, then all of its processes. It is looked at again soon.
+func (w *Watcher) awaitsGroup(before, after record.OOMCounters) bool {
+	if w.groups.version == 1 || after.GroupKills > before.GroupKills || hits(after)-after.Below == hits(before)-before.Below ||
+		!grouped([]string{w.groups.own}) {
+		return false
+	}
+	if w.awaited.IsZero() {
+		w.awaited = time.Now()
+	}
+	if time.Since(w.awaited) > groupSpan {
+		return false
+	}
+	w.settling = settlePause
+	return true
 }
 
 // step reads the counters. before are those against which a rise of the kills is to be judged: the kernel counts at
@@ -323,10 +354,6 @@ func (w *Watcher) step() (before, after record.OOMCounters, ok bool) {
 	default:
 		w.settling = min(2*w.settling, taskPause)
 	}
-	if killed {
-		after.Grouped = w.grouped()
-		w.base, w.hitAt = after, time.Time{}
-	}
 	w.mu.Lock()
 	w.last = after
 	w.mu.Unlock()
@@ -339,9 +366,9 @@ func hits(c record.OOMCounters) int64 { return c.Own + c.Below + sum(c.Above) }
 // settlePause is the first pause before another look while the OOM killer is at work.
 const settlePause = 2 * time.Millisecond
 
-// grouped reports whether a visible group above the task is killed as a whole.
-func (w *Watcher) grouped() bool {
-	for _, dir := range w.groups.above {
+// grouped reports whether one of the groups is killed as a whole.
+func grouped(dirs []string) bool {
+	for _, dir := range dirs {
 		if data, err := os.ReadFile(filepath.Join(dir, "memory.oom.group")); err == nil && len(data) > 0 && data[0] == '1' {
 			return true
 		}

@@ -287,6 +287,45 @@ func TestLimitHits(t *testing.T) {
 	}
 }
 
+// script is a layout that is read again and again while its counters change.
+type script []record.OOMCounters
+
+func (s *script) look() (record.OOMCounters, bool, error) {
+	c := (*s)[0]
+	*s = (*s)[1:]
+	return c, false, nil
+}
+
+func (*script) close() error { return nil }
+
+// TestGroupIsAwaited looks between the kernel's count of the chosen process and that of the group that goes with it.
+func TestGroupIsAwaited(t *testing.T) {
+	own := t.TempDir()
+	if err := os.WriteFile(filepath.Join(own, "memory.oom.group"), []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	chosen := record.OOMCounters{Read: true, Own: 1, Kills: 1}
+	all := record.OOMCounters{Read: true, Own: 1, Kills: 3, GroupKills: 1}
+	below := record.OOMCounters{Read: true, Own: 1, Below: 1, Kills: 4, GroupKills: 1}
+	w := &Watcher{layout: &script{chosen, chosen, all, below}, groups: groups{version: 2, own: own}}
+	for i, awaits := range []bool{true, true, false, false} {
+		before, after, ok := w.step()
+		if !ok || after.Kills <= before.Kills {
+			t.Fatalf("look %d: %+v, %+v, %v, want a kill", i, before, after, ok)
+		}
+		if got := w.awaitsGroup(before, after); got != awaits || got && w.settling == 0 {
+			t.Errorf("look %d: %v, and again in %s; want %v", i, got, w.settling, awaits)
+		}
+		if !awaits {
+			w.tell(before, after, func(_, _ record.OOMCounters) {})
+		}
+	}
+	w.awaited = time.Now().Add(-groupSpan)
+	if w.awaitsGroup(record.OOMCounters{}, chosen) {
+		t.Error("the group is awaited for ever")
+	}
+}
+
 // TestPause holds that a descriptor which fires again and again is left alone for longer and longer, and one that
 // was quiet is not.
 func TestPause(t *testing.T) {
