@@ -31,13 +31,14 @@ type oomControl struct {
 	// pressure (of the task's group and those below) and rootPressure (of the machine) are eventfds that only say that
 	// it may soon be time to look; -1 for none.
 	pressure, rootPressure int
-	// looks is how many more are due after such an event.
+	// looks is how many more are due after an event.
 	looks  int
 	nested *nestedKills
 }
 
-// pressureLooks covers what may lie between the pressure and the kill, with pauses from settlePause to taskPause.
-const pressureLooks = 8
+// eventLooks covers what may lie between an event and the count of the kill, with pauses from settlePause to taskPause:
+// a quarter of a second, because a hypervisor may keep the CPU that kills from running.
+const eventLooks = 10
 
 // openOOMControl registers on the task's group and on every one above it that lets us.
 func openOOMControl(g groups) (layout, []*watch, error) {
@@ -93,13 +94,16 @@ func register(dir, file, argument string) (fd int, err error) {
 // look implements layout. Eventfds are read from the task upwards: the kernel fires an ancestor's before the task's,
 // so that what is seen of the task's has been seen of the ancestor's.
 func (o *oomControl) look() (record.OOMCounters, bool, error) {
-	for i, fd := range o.descriptors {
-		o.fired[i] += drain(fd)
-	}
 	o.looks = max(0, o.looks-1)
+	for i, fd := range o.descriptors {
+		if events := drain(fd); events > 0 {
+			o.fired[i] += events
+			o.looks = eventLooks // under_oom is taken back before the kill
+		}
+	}
 	pressed := drain(o.pressure) > 0
 	if drain(o.rootPressure) > 0 {
-		o.looks = pressureLooks
+		o.looks = eventLooks
 	}
 	values, err := o.control.read("oom_kill", "under_oom")
 	if err != nil {
@@ -108,7 +112,7 @@ func (o *oomControl) look() (record.OOMCounters, bool, error) {
 	own, above := limitHits(o.fired)
 	o.nested.look(o.fired[0])
 	if pressed && len(o.nested.seen) > 0 {
-		o.looks = pressureLooks
+		o.looks = eventLooks
 	}
 	return record.OOMCounters{
 		Read: true, Kills: values[0] + o.nested.kills, Own: own, Above: above, Below: o.nested.atLimit,
