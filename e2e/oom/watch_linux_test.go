@@ -5,6 +5,7 @@ package oom
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -40,7 +41,9 @@ func TestEventLatency(t *testing.T) {
 	startRole(t, place, cmd)
 	input.Close()
 	log := openLog(t)
-	events, err := visit(t, place).Events(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 2*deadline)
+	defer cancel()
+	events, err := visit(t, place).Events(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +54,12 @@ func TestEventLatency(t *testing.T) {
 	for len(told) < kills {
 		event, err := events.Recv()
 		if err != nil {
-			t.Fatalf("after %d of %d events: %v", len(told), kills, err)
+			t.Fatalf("after %d of %d events: %v; the log has %+v", len(told), kills, err, log.kills(t))
 		}
 		if event.GetKind() != "oom_kill" {
 			continue
 		}
+		t.Logf("%s: %v", event.GetMessage(), event.GetAnnotations())
 		told[event.GetAnnotations()["victim_pid"]] = event
 		if !strings.Contains(event.GetMessage(), "while the main process runs on") {
 			t.Errorf("event %q", event.GetMessage())
