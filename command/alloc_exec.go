@@ -32,7 +32,7 @@ func newAllocExec() *cobra.Command {
 		Long: allocWord + `
 
 The command gets a terminal where standard input and output are one. The exit code is the command's; a fault of tacho's
-own is 125. When tacho ends, so does the command.`,
+own is 125; 126 the command cannot be executed; 127 there is no such command. When tacho ends, so does the command.`,
 		Example: `  tacho alloc exec 5f3a sh
   tacho alloc exec --task web 5f3a cat /proc/self/cgroup
   tacho alloc exec 5f3a sh -c 'cat > local/config' < config`,

@@ -17,6 +17,9 @@ var (
 	ErrTaskNotRunning = errors.New("task is not running")
 	// ErrTaskExists is returned by StartTask for the id of a task that is known already.
 	ErrTaskExists = errors.New("a task with this id was started already")
+	// ErrCommandNotFound and ErrNotExecutable are of commands that run beside a task; shells exit with 127 and 126.
+	ErrCommandNotFound = errors.New("command not found")
+	ErrNotExecutable   = errors.New("command cannot be executed")
 	// ErrUnavailable is returned while the process behind a driver is gone; its tasks may well be alive.
 	ErrUnavailable = errors.New("driver is not available")
 	// ErrNotSupported is returned for what a driver does not do.

@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/proto"
 )
@@ -111,6 +114,12 @@ func (e *execStream) Recv() (ExecOutput, error) {
 func launchStatus(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.EOF
+	}
+	switch text := status.Convert(err).Message(); status.Code(err) {
+	case codes.NotFound:
+		return fmt.Errorf("%w: %s", ErrCommandNotFound, strings.TrimSuffix(text, ": command not found"))
+	case codes.PermissionDenied:
+		return fmt.Errorf("%w: %s", ErrNotExecutable, strings.TrimSuffix(text, ": not executable"))
 	}
 	return Recoverable(launchError(err), false)
 }

@@ -36,8 +36,10 @@ func TestExec(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a command that takes too long: %v, want %v", err, context.DeadlineExceeded)
 	}
-	if _, err := f.ExecTask(t.Context(), config.ID, []string{"no-such-command"}, time.Second); err == nil {
-		t.Error("a command that is not there was run")
+	for command, want := range map[string]error{"no-such-command": driver.ErrCommandNotFound, "/etc": driver.ErrNotExecutable} {
+		if _, err := f.ExecTask(t.Context(), config.ID, []string{command}, 5*time.Second); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", command, err, want)
+		}
 	}
 	// A check that prints without end must not eat the driver's memory.
 	result, err = f.ExecTask(t.Context(), config.ID, []string{"head", "-c", "3000000", "/dev/zero"}, 20*time.Second)

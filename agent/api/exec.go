@@ -182,6 +182,13 @@ func copyOutput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStr
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		if code := notStarted(err); code != 0 {
+			// As a shell has it: to the command's own standard error, and with its exit codes.
+			_ = send(ctx, conn, &execOutput{
+				Stderr: &execData{Data: []byte(err.Error() + "\n")}, Exited: true, Result: &execResult{code},
+			}) // where the client is gone there is nobody to tell
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -202,6 +209,17 @@ func copyOutput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStr
 			return nil // the client is gone: there is nobody to tell
 		}
 	}
+}
+
+// notStarted is a shell's exit code for a command that could not be started; 0 for other errors and for none.
+func notStarted(err error) int {
+	switch {
+	case errors.Is(err, driver.ErrCommandNotFound):
+		return 127
+	case errors.Is(err, driver.ErrNotExecutable):
+		return 126
+	}
+	return 0
 }
 
 func send(ctx context.Context, conn *websocket.Conn, message *execOutput) error {

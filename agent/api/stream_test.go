@@ -338,6 +338,7 @@ func TestBlockingQuery(t *testing.T) {
 
 // fakeExec echoes what it gets, and ends when its input does.
 type fakeExec struct {
+	err   error           // what Recv fails with
 	ctx   context.Context //nolint:containedctx // the command's own
 	input chan []byte
 	sizes []driver.TerminalSize
@@ -347,6 +348,9 @@ type fakeExec struct {
 func (e *fakeExec) Recv() (driver.ExecOutput, error) {
 	if e.ended {
 		return driver.ExecOutput{}, io.EOF
+	}
+	if e.err != nil {
+		return driver.ExecOutput{}, e.err
 	}
 	select {
 	case p, ok := <-e.input:
@@ -406,6 +410,31 @@ func TestExec(t *testing.T) {
 	}
 	if diff := cmp.Diff([]driver.TerminalSize{{Rows: 24, Columns: 80}}, f.exec.sizes); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestExecOfNoCommand is what a client is told of a command that cannot be started: as by a shell.
+func TestExecOfNoCommand(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{driver.ErrCommandNotFound, `{"stderr":{"data":"Y29tbWFuZCBub3QgZm91bmQK"},"exited":true,"result":{"exit_code":127}}`},
+		{driver.ErrNotExecutable, `{"stderr":{"data":"Y29tbWFuZCBjYW5ub3QgYmUgZXhlY3V0ZWQK"},"exited":true,"result":{"exit_code":126}}`},
+	} {
+		f := newFake()
+		f.exec = &fakeExec{input: make(chan []byte, 8), err: tt.err}
+		url, _ := serve(t, newTestServer(f))
+		conn := dial(t, url+"/v1/client/allocation/"+webID+`/exec?task=web&ws_handshake=true&command=["x"]`)
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(`{"version":1,"auth_token":"`+testToken+`"}`)); err != nil {
+			t.Fatal(err)
+		}
+		if _, text, err := conn.Read(t.Context()); string(text) != tt.want || err != nil {
+			t.Errorf("%s, %v", text, err)
+		}
+		if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
+			t.Error(err)
+		}
 	}
 }
 

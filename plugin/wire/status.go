@@ -20,7 +20,7 @@ import (
 func byText() []error {
 	return []error{
 		driver.ErrTaskNotFound, driver.ErrStatsNotImplemented, driver.ErrTaskRunning, driver.ErrTaskNotRunning,
-		driver.ErrTaskExists,
+		driver.ErrTaskExists, driver.ErrCommandNotFound, driver.ErrNotExecutable,
 	}
 }
 
