@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,9 @@ import (
 
 // maxKills bounds the kills that a record lists one by one; later ones are added to the last.
 const maxKills = 32
+
+// groupSpan is how long it may take until all processes of a group are killed that is killed as a whole.
+const groupSpan = time.Second
 
 // oomKeeper turns what the kernel tells of OOM kills into events at once and into evidence for the end.
 type oomKeeper struct {
@@ -61,6 +65,9 @@ func (o *oomKeeper) run(ctx context.Context) {
 // notice is called for each rise of the number of kills, by one goroutine at a time.
 func (o *oomKeeper) notice(before, after record.OOMCounters) {
 	found := o.victims.find(after.Kills - before.Kills)
+	if after.GroupKills == before.GroupKills && o.extend(found) {
+		return
+	}
 	kill := record.Kill{
 		At: time.Now(), Kills: after.Kills - before.Kills, Victims: found.victims, Main: found.main, Reason: found.reason,
 		Scope: record.ScopeOf(before, after, found.scope, o.watcher.SeesAll()),
@@ -100,6 +107,28 @@ func (o *oomKeeper) fillLimits(kill *record.Kill, before, after record.OOMCounte
 			kill.HeadroomBytes = &headroom
 		}
 	}
+}
+
+// extend adds victims to the last kill where that was of a group as a whole, which the kernel counts one process after
+// the other. It reports whether it was.
+func (o *oomKeeper) extend(found found) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.kills) == 0 {
+		return false
+	}
+	last := &o.kills[len(o.kills)-1]
+	if !last.Group || time.Since(last.At) > groupSpan || !o.watcher.KilledAsOne() {
+		return false
+	}
+	last.Others = last.Others && fateOf(o.victims.host, o.victims.main) == lives
+	if found.main {
+		last.Main, last.Others = true, false
+		last.Victims = slices.Concat(found.victims, last.Victims)
+	} else {
+		last.Victims = append(last.Victims, found.victims...)
+	}
+	return true
 }
 
 func (o *oomKeeper) add(kill record.Kill) {

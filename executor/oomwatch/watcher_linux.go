@@ -366,6 +366,11 @@ func hits(c record.OOMCounters) int64 { return c.Own + c.Below + sum(c.Above) }
 // settlePause is the first pause before another look while the OOM killer is at work.
 const settlePause = 2 * time.Millisecond
 
+// KilledAsOne reports whether the task's group, or a visible one above it, is killed as a whole.
+func (w *Watcher) KilledAsOne() bool {
+	return grouped([]string{w.groups.own}) || grouped(w.groups.above)
+}
+
 // grouped reports whether one of the groups is killed as a whole.
 func grouped(dirs []string) bool {
 	for _, dir := range dirs {

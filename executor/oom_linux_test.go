@@ -1,0 +1,65 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/executor/oomwatch"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// TestExtend counts processes of a group that is killed as a whole to the one kill of it.
+func TestExtend(t *testing.T) {
+	first, second := record.Victim{PID: 1}, record.Victim{PID: 2}
+	group := record.Kill{At: time.Now(), Kills: 1, Group: true, Victims: []record.Victim{first}, Others: true}
+	single, old, extended, withMain := group, group, group, group
+	single.Group = false
+	old.At = old.At.Add(-2 * groupSpan)
+	extended.Others, extended.Victims = false, []record.Victim{first, second}
+	withMain.Others, withMain.Main, withMain.Victims = false, true, []record.Victim{second, first}
+	tests := []struct {
+		name  string
+		group string // memory.oom.group
+		last  []record.Kill
+		found found
+		want  []record.Kill
+		ok    bool
+	}{
+		{"one more", "1\n", []record.Kill{group}, found{victims: []record.Victim{second}}, []record.Kill{extended}, true},
+		{"the main process", "1\n", []record.Kill{group}, found{victims: []record.Victim{second}, main: true}, []record.Kill{withMain}, true},
+		{"the first", "1\n", nil, found{}, nil, false},
+		{"not of a group", "1\n", []record.Kill{single}, found{}, []record.Kill{single}, false},
+		{"of one long ago", "1\n", []record.Kill{old}, found{}, []record.Kill{old}, false},
+		{"of a group below", "0\n", []record.Kill{group}, found{}, []record.Kill{group}, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			own := t.TempDir()
+			for name, text := range map[string]string{"memory.events": "oom_kill 0\n", "memory.oom.group": test.group} {
+				if err := os.WriteFile(filepath.Join(own, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			host := fakeProc(t, nil, map[string]string{"self/mountinfo": ""})
+			watcher := oomwatch.Open(host, procstats.Cgroup{V2: own})
+			o := &oomKeeper{watcher: watcher, victims: &victimFinder{host: host}, kills: test.last}
+			if ok := o.extend(test.found); ok != test.ok {
+				t.Errorf("extended: %v, want %v", ok, test.ok)
+			}
+			if diff := cmp.Diff(test.want, o.kills); diff != "" {
+				t.Errorf("kills (-want +got):\n%s", diff)
+			}
+			if err := watcher.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
