@@ -213,6 +213,10 @@ func (f *fakeAgent) advance(looks int) {
 	}
 	a.ClientStatus, state.State = "running", "running"
 	state.Events = append(state.Events, client.TaskEvent{Type: "Started", Time: at, DisplayMessage: "task started"})
+	if f.outcome == "crashes" && looks > 3 {
+		state.State, state.Restarts = "pending", 1
+		state.Events = append(state.Events, client.TaskEvent{Type: "Terminated", Time: at + 1, DisplayMessage: "exit code 3"})
+	}
 	if f.outcome == "completes" {
 		a.ClientStatus, state.State = "complete", "dead"
 	}

@@ -28,6 +28,7 @@ func TestAgentScripts(t *testing.T) {
 			env.Setenv("TACHO_ADDR", open.URL)
 			env.Setenv("LOCKED", locked.URL)
 			env.Setenv("TZ", "UTC")
+			env.Setenv("TACHO_SETTLE", "20ms")
 			env.Setenv("NO_COLOR", "")
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil

@@ -25,14 +25,16 @@ func newJobRun() *cobra.Command {
 		Long: `Register the job of a file and start what it asks for. Allocations of an earlier version go on where their group
 means the same, and are stopped where it does not. FILE - is the standard input.
 
-It waits until every allocation runs or has ended, and shows what happens meanwhile; the exit code is 1 where one
-failed. With --detach it does not wait. With --json or --template it prints the registration and waits for nothing.`,
+It waits until every allocation has run for a while (--settle) or has ended, and shows what happens meanwhile; the exit
+code is 1 where a task failed or had to be started again, with the reason. With --detach it does not wait. With --json
+or --template it prints the registration and waits for nothing.`,
 		Example: `  tacho job run web.nomad.hcl
   tacho job run --detach --var count=3 web.nomad.hcl`,
 		Args: arguments("FILE"),
 	}
 	file := jobFileFlags(cmd.Flags())
 	detach := cmd.Flags().Bool("detach", false, "do not wait for the tasks to run")
+	settle := cmd.Flags().Duration("settle", 2*time.Second, "how long tasks have to run before the job is said to")
 	answers := answerFlag(cmd)
 	cmd.RunE = withAgent(connectionFlags(cmd), func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		if err := answers.check(); err != nil {
@@ -64,7 +66,7 @@ failed. With --detach it does not wait. With --json or --template it prints the 
 		if err := w.tellPlan(&registered.Value, before.Value); err != nil || *detach {
 			return err
 		}
-		return w.untilRunning(cmd.Context())
+		return w.untilRunning(cmd.Context(), *settle)
 	})
 	return cmd
 }
@@ -143,7 +145,9 @@ type watch struct {
 	told map[string]bool
 	// past are the allocations that had ended before.
 	past map[string]bool
-	last client.Answer[[]client.Allocation]
+	// restarts are those of before, by allocation and task.
+	restarts map[string]int
+	last     client.Answer[[]client.Allocation]
 }
 
 // newWatch looks at a job as it is now. What happened before is not told.
@@ -153,7 +157,7 @@ func newWatch(cmd *cobra.Command, agent *client.Client, id string) (*watch, erro
 		return nil, err
 	}
 	out := cmd.OutOrStdout()
-	w := &watch{agent: agent, out: out, palette: paletteFor(cmd, out), job: job.Value, told: map[string]bool{}, past: map[string]bool{}}
+	w := &watch{agent: agent, out: out, palette: paletteFor(cmd, out), job: job.Value, told: map[string]bool{}, past: map[string]bool{}, restarts: map[string]int{}}
 	if w.last, err = agent.JobAllocations(cmd.Context(), id, client.Wait{}); err != nil {
 		return nil, err
 	}
@@ -184,6 +188,9 @@ func (w *watch) tellPlan(r *client.Registration, before []client.Allocation) err
 		was := had[a.ID]
 		if was != nil {
 			w.skip(a)
+			for name, s := range was.TaskStates {
+				w.restarts[a.ID+"/"+name] = s.Restarts
+			}
 		}
 		mark := cell{text: "- stop", paint: w.palette.red}
 		switch {
@@ -220,36 +227,83 @@ func (w *watch) skip(a *client.Allocation) {
 	}
 }
 
-// untilRunning waits until each allocation that shall run does, or has ended.
-func (w *watch) untilRunning(ctx context.Context) error {
+// untilRunning waits until each allocation that shall run has run for a while, or has ended.
+func (w *watch) untilRunning(ctx context.Context, settle time.Duration) error {
 	err := w.follow(ctx, func(a *client.Allocation) bool {
-		return a.DesiredStatus != "run" || a.Ended() || a.ClientStatus == "running" && w.started(a)
+		return !w.concerns(a) || a.Ended() || a.ClientStatus == "running" && w.started(a) || w.trouble() != ""
 	})
+	if err == nil {
+		err = w.settle(ctx, settle)
+	}
 	if err != nil {
 		return err
 	}
-	var failed, running, ended int
+	if reason := w.trouble(); reason != "" {
+		return fmt.Errorf("job %s: %s (tacho alloc status ID has more)", w.job.ID, reason)
+	}
+	text := fmt.Sprintf("job %s is complete", w.job.ID)
 	for i := range w.last.Value {
-		a := &w.last.Value[i]
-		switch {
-		case w.past[a.ID], a.DesiredStatus != "run":
-		case a.ClientStatus == "failed":
-			failed++
-		case a.Ended():
-			ended++
-		default:
-			running++
+		if a := &w.last.Value[i]; w.concerns(a) && !a.Ended() {
+			text = fmt.Sprintf("job %s runs", w.job.ID)
 		}
-	}
-	if failed > 0 {
-		return fmt.Errorf("job %s: %d of %d allocations failed (tacho alloc status ID says why)", w.job.ID, failed, failed+running+ended)
-	}
-	text := fmt.Sprintf("job %s runs", w.job.ID)
-	if running == 0 {
-		text = fmt.Sprintf("job %s is complete", w.job.ID)
 	}
 	_, err = fmt.Fprintln(w.out, w.palette.green(printable(text)))
 	return err
+}
+
+// settle follows the tasks for a time, or until there is nothing more to wait for.
+func (w *watch) settle(ctx context.Context, d time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	err := w.follow(limited, func(a *client.Allocation) bool { return !w.concerns(a) || a.Ended() || w.trouble() != "" })
+	if limited.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
+
+// concerns reports whether an allocation is one that this job asks for now.
+func (w *watch) concerns(a *client.Allocation) bool { return !w.past[a.ID] && a.DesiredStatus == "run" }
+
+// trouble is why the job does not run as it should; empty where it does.
+func (w *watch) trouble() string {
+	failed, all, reason := 0, 0, ""
+	for i := range w.last.Value {
+		a := &w.last.Value[i]
+		if !w.concerns(a) {
+			continue
+		}
+		all++
+		bad := a.ClientStatus == "failed"
+		for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
+			s := a.TaskStates[name]
+			again := s.Restarts > w.restarts[a.ID+"/"+name]
+			if bad = bad || again; (again || s.Failed) && reason == "" {
+				reason = fmt.Sprintf("task %s of allocation %s: %s", name, shortID(a.ID), lastFault(s.Events))
+			}
+		}
+		if bad {
+			failed++
+		}
+	}
+	switch {
+	case failed == 0:
+		return ""
+	case reason == "":
+		return fmt.Sprintf("%d of %d allocations failed", failed, all)
+	}
+	return fmt.Sprintf("%d of %d allocations failed; %s", failed, all, reason)
+}
+
+// lastFault is what the newest event says that tells of an end.
+func lastFault(events []client.TaskEvent) string {
+	for _, e := range slices.Backward(events) {
+		switch e.Type {
+		case "Terminated", "Driver Failure", "Task hook failed":
+			return oneLine(e.DisplayMessage)
+		}
+	}
+	return "it failed"
 }
 
 // started reports whether every task has begun whose turn comes while the main tasks run.
@@ -298,10 +352,11 @@ func (w *watch) follow(ctx context.Context, done func(*client.Allocation) bool) 
 		if all {
 			return nil
 		}
-		var err error
-		if w.last, err = w.agent.JobAllocations(ctx, w.job.ID, client.Wait{Index: w.last.Index, For: held}); err != nil {
+		next, err := w.agent.JobAllocations(ctx, w.job.ID, client.Wait{Index: w.last.Index, For: held})
+		if err != nil {
 			return err
 		}
+		w.last = next
 	}
 }
 
