@@ -4,10 +4,11 @@
 package history
 
 import (
-	"cmp"
 	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -21,37 +22,113 @@ func (r *Ring) Points(q Query) ([]Point, error) {
 }
 
 func (r *Ring) read(q Query) ([]Point, error) {
-	type numbered struct {
-		sequence uint64
-		point    Point
+	if r.file == nil {
+		return nil, nil
 	}
-	var all []numbered
-	err := r.each(func(slot []byte) {
-		sequence := binary.LittleEndian.Uint64(slot)
-		// What is older than a round was torn by a crash of the machine, or belongs to nothing.
-		if sequence > r.sequence || r.sequence-sequence >= uint64(r.slots) {
-			return
-		}
-		at := time.Unix(0, int64(binary.LittleEndian.Uint64(slot[8:])))
-		if !q.Since.IsZero() && at.Before(q.Since) || !q.Until.IsZero() && at.After(q.Until) {
-			return
-		}
-		all = append(all, numbered{sequence, r.point(slot, at)})
-	})
+	first, last, err := r.bounds(q)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all, func(a, b numbered) int { return cmp.Compare(a.sequence, b.sequence) })
-	points := make([]Point, 0, len(all))
-	for _, n := range all {
-		points = append(points, n.point)
+	points := make([]Point, 0, max(0, int64(last)-int64(first)+1))
+	err = r.between(first, last, func(slot []byte) { points = append(points, r.point(slot)) })
+	if err != nil {
+		return nil, err
 	}
 	return thin(points, q.Step), nil
 }
 
-func (r *Ring) point(slot []byte, at time.Time) Point {
+// oldest is the sequence of the oldest point that there may be.
+func (r *Ring) oldest() uint64 {
+	if r.sequence < uint64(r.slots) {
+		return 1
+	}
+	return r.sequence - uint64(r.slots) + 1
+}
+
+// bounds are the sequences of the first and the last point within the times of a query; last is before first where
+// there is none. Times are in the order of the sequences, so that most slots need not be looked at.
+func (r *Ring) bounds(q Query) (first, last uint64, err error) {
+	first, last = r.oldest(), r.sequence
+	if !q.Since.IsZero() {
+		first, err = r.search(first, last+1, func(at time.Time) bool { return !at.Before(q.Since) })
+	}
+	if err == nil && !q.Until.IsZero() {
+		last, err = r.search(first, last+1, func(at time.Time) bool { return at.After(q.Until) })
+		last--
+	}
+	return first, last, err
+}
+
+// search returns the first sequence from low on and before high whose time is as wanted, and high where there is none.
+func (r *Ring) search(low, high uint64, wanted func(time.Time) bool) (uint64, error) {
+	head := make([]byte, slotHead)
+	for low < high {
+		middle := low + (high-low)/2
+		found, err := r.slotFrom(middle, high, head)
+		if err != nil {
+			return 0, err
+		}
+		if found == high || wanted(timeOf(head)) {
+			high = middle
+		} else {
+			low = found + 1
+		}
+	}
+	return low, nil
+}
+
+// slotFrom reads into slot as much as it takes of the first slot from a sequence on that is whole, and returns its
+// sequence; high where there is none before that.
+func (r *Ring) slotFrom(sequence, high uint64, slot []byte) (uint64, error) {
+	for ; sequence < high; sequence++ {
+		ok, err := r.readSlot(sequence, slot)
+		if ok || err != nil {
+			return sequence, err
+		}
+	}
+	return high, nil
+}
+
+// readSlot reads into slot as much as it takes of a point's; false where another is there: it was torn by a crash of
+// the machine.
+func (r *Ring) readSlot(sequence uint64, slot []byte) (bool, error) {
+	_, err := r.file.ReadAt(slot, r.slotOffset(int(sequence%uint64(r.slots))))
+	if errors.Is(err, io.EOF) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read history: %w", err)
+	}
+	return binary.LittleEndian.Uint64(slot) == sequence, nil
+}
+
+// between calls f with the slots of the points from first to last, in their order.
+func (r *Ring) between(first, last uint64, f func(slot []byte)) error {
+	size := uint64(r.slotSize())
+	for first <= last {
+		// The ring is read in two pieces where it is closed in between.
+		index := first % uint64(r.slots)
+		count := min(last-first+1, uint64(r.slots)-index)
+		piece := make([]byte, count*size)
+		n, err := r.file.ReadAt(piece, r.slotOffset(int(index)))
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read history: %w", err)
+		}
+		for i := range min(count, uint64(n)/size) {
+			if slot := piece[i*size : (i+1)*size]; binary.LittleEndian.Uint64(slot) == first+i {
+				f(slot)
+			}
+		}
+		first += count
+	}
+	return nil
+}
+
+func timeOf(slot []byte) time.Time { return time.Unix(0, int64(binary.LittleEndian.Uint64(slot[8:]))) }
+
+func (r *Ring) point(slot []byte) Point {
 	p := Point{
-		Stamp: procstats.Stamp{Mono: time.Duration(binary.LittleEndian.Uint64(slot[16:])), Wall: at},
+		Stamp: procstats.Stamp{Mono: time.Duration(binary.LittleEndian.Uint64(slot[16:])), Wall: timeOf(slot)},
 		Run:   int(binary.LittleEndian.Uint32(slot[24:])), Gap: Gap(slot[28]),
 	}
 	if p.Gap != NoGap {
@@ -83,17 +160,44 @@ func thin(points []Point, step time.Duration) []Point {
 	return kept
 }
 
-// At returns the reading nearest to a time; ok is false where there is none.
+// At returns the reading nearest to a time, of two that are as near the earlier one; ok is false where there is none.
 func (r *Ring) At(at time.Time) (nearest Point, ok bool, err error) {
-	points, err := r.Points(Query{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file == nil {
+		return nearest, false, nil
+	}
+	behind, err := r.search(r.oldest(), r.sequence+1, func(t time.Time) bool { return !t.Before(at) })
 	if err != nil {
 		return nearest, false, err
 	}
-	best := time.Duration(math.MaxInt64)
-	for _, p := range points {
-		if d := p.Wall.Sub(at).Abs(); p.Gap == NoGap && d < best {
-			nearest, best, ok = p, d, true
+	slot := make([]byte, r.slotSize())
+	for sequence := behind - 1; sequence >= r.oldest() && !ok; sequence-- {
+		if nearest, ok, err = r.reading(sequence, slot); err != nil {
+			return nearest, false, err
 		}
 	}
+	for sequence := behind; sequence <= r.sequence; sequence++ {
+		p, found, err := r.reading(sequence, slot)
+		switch {
+		case err != nil:
+			return nearest, false, err
+		case !found:
+			continue
+		case !ok || p.Wall.Sub(at) < at.Sub(nearest.Wall):
+			nearest = p
+		}
+		return nearest, true, nil
+	}
 	return nearest, ok, nil
+}
+
+// reading returns a point that is no gap; ok is false for others.
+func (r *Ring) reading(sequence uint64, slot []byte) (p Point, ok bool, err error) {
+	whole, err := r.readSlot(sequence, slot)
+	if !whole || err != nil {
+		return p, false, err
+	}
+	p = r.point(slot)
+	return p, p.Gap == NoGap, nil
 }

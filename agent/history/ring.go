@@ -31,6 +31,8 @@ const (
 	slotHead   = 32
 	// spare columns take measurements that begin later.
 	spare = 16
+	// maxSequence is never reached; what is above it was not written by us.
+	maxSequence = 1 << 62
 	// maxColumns is more than the table has rows.
 	maxColumns = 512
 )
@@ -96,7 +98,7 @@ func (r *Ring) load() error {
 		r.ids[i] = procstats.ID(binary.LittleEndian.Uint16(names[2*i:]))
 	}
 	return r.each(func(slot []byte) {
-		if sequence := binary.LittleEndian.Uint64(slot); sequence > r.sequence {
+		if sequence := binary.LittleEndian.Uint64(slot); sequence > r.sequence && sequence <= maxSequence {
 			r.sequence = sequence
 			r.newest = time.Unix(0, int64(binary.LittleEndian.Uint64(slot[8:])))
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tachograph/tacho/procstats"
 )
@@ -187,6 +188,76 @@ func TestRingBeginsAnewWhereTheFileIsForeign(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestQueriesSeeWhatAScanSees compares searches with a look at every point, over rings that are empty, half full, and
+// closed at every place, with gaps, with points of the same time, and with torn ones.
+func TestQueriesSeeWhatAScanSees(t *testing.T) {
+	const slots = 7
+	for written := range 3 * slots {
+		r := open(t, filepath.Join(t.TempDir(), "ring"), slots)
+		for n := range written {
+			at := 2 * (n - n%3) // three of the same time
+			if n%4 == 3 {
+				if err := r.Mark(stamp(at), 1, GapSilent); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			add(t, r, at, at)
+		}
+		if written > 4 {
+			tear(t, r, r.sequence-2)
+		}
+		all, err := r.Points(Query{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for from := -1; from < 6*slots; from++ {
+			for _, to := range []int{from - 1, from, from + 1, from + 6} {
+				q := Query{Since: stamp(from).Wall, Until: stamp(to).Wall}
+				got, err := r.Points(q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(within(all, q), got, cmpopts.EquateEmpty()); diff != "" {
+					t.Fatalf("%d points written, from %d to %d: %s", written, from, to, diff)
+				}
+			}
+			checkNearest(t, r, all, stamp(from).Wall)
+		}
+	}
+}
+
+// tear makes of a point what a crash of the machine may.
+func tear(t *testing.T, r *Ring, sequence uint64) {
+	t.Helper()
+	if _, err := r.file.WriteAt([]byte{0xff}, r.slotOffset(int(sequence%uint64(r.slots)))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func within(points []Point, q Query) (some []Point) {
+	for _, p := range points {
+		if !p.Wall.Before(q.Since) && !p.Wall.After(q.Until) {
+			some = append(some, p)
+		}
+	}
+	return some
+}
+
+func checkNearest(t *testing.T, r *Ring, points []Point, at time.Time) {
+	t.Helper()
+	best, any := time.Duration(0), false
+	for _, p := range points {
+		if d := p.Wall.Sub(at).Abs(); p.Gap == NoGap && (!any || d < best) {
+			best, any = d, true
+		}
+	}
+	p, ok, err := r.At(at)
+	if err != nil || ok != any || ok && (p.Gap != NoGap || p.Wall.Sub(at).Abs() != best) {
+		t.Fatalf("nearest to %s is %+v (%v, %v), want one %s away (%v)", at, p, ok, err, best, any)
 	}
 }
 
