@@ -51,6 +51,7 @@ func newFakeAgent(t testing.TB, token string) http.Handler {
 	mux.HandleFunc("GET /v1/allocations", f.file("allocations.json"))
 	mux.HandleFunc("GET /v1/allocation/{id}", f.allocation)
 	mux.HandleFunc("PUT /v1/allocation/{id}/stop", f.stop)
+	mux.HandleFunc("GET /v1/client/allocations/stats", f.allStats)
 	const c = "/v1/client/allocation/{id}/"
 	mux.HandleFunc("GET "+c+"stats", f.stats)
 	mux.HandleFunc("GET "+c+"stats/history", f.history)
@@ -258,6 +259,32 @@ func (f *fakeAgent) allocation(w http.ResponseWriter, r *http.Request) {
 }
 
 // stats are those of two moments: the first time of one, from then on of the other.
+// allStats are those of all allocations that have not ended.
+func (f *fakeAgent) allStats(w http.ResponseWriter, _ *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looks["all stats"]++
+	all := map[string]json.RawMessage{}
+	for _, a := range f.captured() {
+		if a.Ended() {
+			continue
+		}
+		text, err := os.ReadFile(statsFile(&a, f.looks["all stats"]))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		all[a.ID] = text
+	}
+	answer(w, all)
+}
+
+// statsFile has a captured answer: the first time of one moment, from then on of another.
+func statsFile(a *client.Allocation, looks int) string {
+	name := strings.NewReplacer("leak.app[0]", "leak", "busy.work[", "busy", "]", "").Replace(a.Name)
+	return filepath.Join("testdata", "agent", fmt.Sprintf("stats-%s.%d.json", name, min(2, looks)))
+}
+
 func (f *fakeAgent) stats(w http.ResponseWriter, r *http.Request) {
 	a, ok := f.find(w, r)
 	if !ok {
@@ -265,9 +292,9 @@ func (f *fakeAgent) stats(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Lock()
 	f.looks[r.URL.Path]++
-	n := min(2, f.looks[r.URL.Path])
+	looks := f.looks[r.URL.Path]
 	f.mu.Unlock()
-	f.file(fmt.Sprintf("stats-%s.%d.json", strings.NewReplacer("leak.app[0]", "leak", "busy.work[", "busy", "]", "").Replace(a.Name), n))(w, r)
+	f.file(filepath.Base(statsFile(&a, looks)))(w, r)
 }
 
 func (f *fakeAgent) history(w http.ResponseWriter, r *http.Request) {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tachograph/tacho/agent/client"
@@ -44,9 +43,6 @@ func newTaskPoll(agent *client.Client) *taskPoll {
 	return &taskPoll{agent: agent, known: map[string]*topRow{}}
 }
 
-// askers is how many allocations are asked for at a time.
-const askers = 4
-
 // pastReadings is how many readings of a task are kept for its sparkline.
 const pastReadings = 120
 
@@ -62,15 +58,15 @@ func (p *taskPoll) read(ctx context.Context) ([]*topRow, error) {
 			wanted = append(wanted, a)
 		}
 	}
-	readings, err := p.readings(ctx, wanted)
+	readings, err := p.agent.AllStats(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var rows []*topRow
 	known := make(map[string]*topRow, len(p.known))
-	for i, a := range wanted {
+	for _, a := range wanted {
 		for _, task := range slices.Sorted(maps.Keys(a.TaskStates)) {
-			row := p.row(a, task, readings[i])
+			row := p.row(a, task, readings.Value[a.ID])
 			known[row.key()] = row
 			rows = append(rows, row)
 		}
@@ -85,33 +81,6 @@ func endedLately(a *client.Allocation) bool {
 	return time.Since(time.Unix(0, a.ModifyTime)) < lately
 }
 
-// readings asks for the readings of allocations; nil for those that were removed meanwhile.
-func (p *taskPoll) readings(ctx context.Context, of []*client.Allocation) ([]*client.Stats, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	readings := make([]*client.Stats, len(of))
-	next := make(chan int)
-	var work sync.WaitGroup
-	for range min(askers, len(of)) {
-		work.Go(func() {
-			for i := range next {
-				stats, err := p.agent.Stats(ctx, of[i].ID, "")
-				if err == nil {
-					readings[i] = &stats.Value
-				} else if !client.IsNotFound(err) {
-					cancel(err)
-				}
-			}
-		})
-	}
-	for i := range of {
-		next <- i
-	}
-	close(next)
-	work.Wait()
-	return readings, context.Cause(ctx)
-}
-
 // row puts together what is known of a task.
 func (p *taskPoll) row(a *client.Allocation, task string, stats *client.Stats) *topRow {
 	s := a.TaskStates[task]
@@ -121,9 +90,12 @@ func (p *taskPoll) row(a *client.Allocation, task string, stats *client.Stats) *
 		row.past = old.past
 	}
 	var reading *client.Reading
-	if stats != nil {
+	switch {
+	case stats != nil:
 		reading = stats.Tacho.Tasks[task]
 		row.reason = stats.Tacho.Reason
+	case a.Ended():
+		row.reason = "the task is not running"
 	}
 	if reading != nil && reading.Reason != "" {
 		row.reason = reading.Reason

@@ -20,7 +20,7 @@ var answers = []int{200, 301, 307, 400, 403, 404, 405, 413, 415, 421, 426, 501, 
 // paths are those that there are, with {} for a part that can be anything.
 var paths = []string{
 	"", "jobs", "jobs/parse", "validate/job", "job/{}", "job/{}/allocations", "job/{}/summary", "job/{}/submission", "job/{}/versions",
-	"job/{}/{}", "allocations", "allocation/{}", "allocation/{}/stop", "client/allocation/{}/stats", "client/allocation/{}/stats/history",
+	"job/{}/{}", "allocations", "allocation/{}", "allocation/{}/stop", "client/allocations/stats", "client/allocation/{}/stats", "client/allocation/{}/stats/history",
 	"client/allocation/{}/record", "client/allocation/{}/restart", "client/allocation/{}/signal", "client/allocation/{}/exec",
 	"client/allocation/{}/{}", "client/fs/logs/{}", "client/fs/{}/{}", "client/stats", "nodes", "node/{}", "node/{}/allocations", "evaluations",
 	"evaluation/{}", "metrics", "agent/self", "search", "volumes", "namespace/{}", "system/gc", "{}/{}",

@@ -75,6 +75,7 @@ func (s *Server) allocationRoutes() {
 	s.mux.HandleFunc("GET /v1/allocation/{id}/services", s.json(s.allocationNothing([]any{})))
 	s.mux.HandleFunc("GET /v1/allocation/{id}/checks", s.json(s.allocationNothing(map[string]any{})))
 	s.mux.HandleFunc("GET "+client+"checks", s.json(s.allocationNothing(map[string]any{})))
+	s.mux.HandleFunc("GET /v1/client/allocations/stats", s.json(s.allStats))
 	s.mux.HandleFunc("GET "+client+"stats", s.json(s.stats))
 	s.mux.HandleFunc("GET "+client+"stats/history", s.json(s.history))
 	s.mux.HandleFunc("GET "+client+"history", s.json(s.history))

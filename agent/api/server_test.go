@@ -5,6 +5,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -124,6 +125,34 @@ func golden(t *testing.T, name, got string) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestAllStats holds that what is answered for all is what is answered for each that has not ended.
+func TestAllStats(t *testing.T) {
+	f := newFake()
+	h := newTestServer(f).Handler(false)
+	w := ask(t, h, "GET", "/v1/client/allocations/stats", "")
+	var all map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &all); w.Code != http.StatusOK || err != nil {
+		t.Fatal(w.Code, err, w.Body)
+	}
+	if strings.Contains(w.Body.String(), secret) {
+		t.Error("a secret is told without the token")
+	}
+	want := map[string]any{}
+	for _, a := range f.Allocations() {
+		if a.ClientStatus.Ended() {
+			continue
+		}
+		var one any
+		if err := json.Unmarshal(ask(t, h, "GET", "/v1/client/allocation/"+a.ID+"/stats", "").Body.Bytes(), &one); err != nil {
+			t.Fatal(err)
+		}
+		want[a.ID] = one
+	}
+	if diff := cmp.Diff(want, all); diff != "" || len(want) == 0 || len(want) == len(f.Allocations()) {
+		t.Errorf("%d of %d allocations: %s", len(want), len(f.Allocations()), diff)
 	}
 }
 

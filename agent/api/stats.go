@@ -6,6 +6,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -46,6 +47,27 @@ func (s *Server) stats(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return s.usage(r, a)
+}
+
+// allStats is GET /v1/client/allocations/stats: what stats answers for each allocation that has not ended, by its id.
+// Whoever looks at all of them need not ask for each.
+func (s *Server) allStats(r *http.Request) (any, error) {
+	publishing, reason := s.agent.Publishing()
+	all := map[string]*allocationUsage{}
+	for _, a := range s.agent.Allocations() {
+		if a.ClientStatus.Ended() || !inNamespace(r, a.Namespace) {
+			continue
+		}
+		usages, err := s.agent.Stats(a.ID)
+		if errors.Is(err, allocation.ErrNotFound) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		all[a.ID] = newAllocationUsage(usages, publishing, reason, s.now())
+	}
+	return all, nil
 }
 
 // statsStream is GET /v1/client/allocation/ID/stats/stream: server-sent events (HTML standard, 9.2). Each reading is

@@ -127,6 +127,11 @@ func (c *Client) Stats(ctx context.Context, id, task string) (Answer[Stats], err
 	return get[Stats](ctx, c, pathOf("v1", "client", "allocation", id, "stats"), taskQuery(task))
 }
 
+// AllStats returns what the tasks of all allocations use that have not ended, by the allocation's id.
+func (c *Client) AllStats(ctx context.Context) (Answer[map[string]*Stats], error) {
+	return get[map[string]*Stats](ctx, c, "/v1/client/allocations/stats", nil)
+}
+
 // Range selects from the history. Times are RFC 3339, seconds since 1970, or how long ago, such as 5m; empty for no
 // bound. Step is a duration: at most one reading in each.
 type Range struct {
