@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +28,13 @@ type journal struct {
 func newJournal() *journal { return &journal{changed: make(chan struct{})} }
 
 // add appends an event; the oldest gives way where there are too many.
+//
+// Names of processes are in it, which may have any bytes; a caller of an older build takes none but UTF-8.
 func (j *journal) add(kind, message string, annotations map[string]string) {
+	message = readable(message)
+	for key, text := range annotations {
+		annotations[key] = readable(text)
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
@@ -71,3 +78,6 @@ func (j *journal) after(sequence uint64) (events []*proto.Event, changed <-chan 
 	}
 	return events, j.changed, j.closed
 }
+
+// readable is a text without bytes that are no UTF-8.
+func readable(text string) string { return strings.ToValidUTF8(text, "\ufffd") }

@@ -106,6 +106,26 @@ func TestFolderOfAnother(t *testing.T) {
 	}
 }
 
+// Arguments, environments and folders are any bytes, and so are the names that processes give themselves.
+func TestAnyBytes(t *testing.T) {
+	f := start(t)
+	odd := filepath.Join(f.dir, "d\xff")
+	if err := os.Mkdir(odd, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f.run(`printf '%s %s ' "$ODD" "$(pwd)"; printf 'a\377' > /proc/self/comm; echo "$0"`, func(r *proto.LaunchRequest) {
+		r.Dir = odd
+		r.Env = append(r.Env, "ODD=caf\xe9")
+		r.Args = append(r.Args, "zero\xfe")
+	})
+	if exit, _ := f.wait(); exit.GetCode() != 0 {
+		t.Errorf("exit %v", exit)
+	}
+	if got, want := f.stdout(), "caf\xe9 "+odd+" zero\xfe\n"; got != want {
+		t.Errorf("the task saw %q, want %q", got, want)
+	}
+}
+
 // What was asked for by name and cannot be read here is refused before anything runs.
 func TestRequiredMeasurements(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {

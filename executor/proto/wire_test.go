@@ -93,7 +93,7 @@ func kind(f protoreflect.FieldDescriptor) string {
 	switch {
 	case f.IsMap():
 		return fmt.Sprintf("map<%s, %s>", singular(f.MapKey()), singular(f.MapValue()))
-	case f.HasOptionalKeyword():
+	case isOptional(f):
 		return "optional " + singular(f)
 	case f.ContainingOneof() != nil:
 		return fmt.Sprintf("oneof %s %s", f.ContainingOneof().Name(), singular(f))
@@ -116,4 +116,9 @@ func only(yes bool, text string) string {
 		return text
 	}
 	return ""
+}
+
+// isOptional reports whether a number or text that is 0 or empty is told from one that is not there.
+func isOptional(f protoreflect.FieldDescriptor) bool {
+	return f.HasPresence() && f.Message() == nil && f.ContainingOneof() == nil
 }

@@ -1,0 +1,23 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import "testing"
+
+// TestJournalIsReadable holds that a name of a process, which may be any bytes, does not break the wire for callers that
+// take texts.
+func TestJournalIsReadable(t *testing.T) {
+	j := newJournal()
+	j.add("oom_kill", "process a\xffb was killed", map[string]string{"command": "a\xff", "limit": "1"})
+	events, _, _ := j.after(0)
+	if len(events) != 1 {
+		t.Fatalf("events %v", events)
+	}
+	if got, want := events[0].GetMessage(), "process a\ufffdb was killed"; got != want {
+		t.Errorf("message %q, want %q", got, want)
+	}
+	if got := events[0].GetAnnotations(); got["command"] != "a\ufffd" || got["limit"] != "1" {
+		t.Errorf("annotations %q", got)
+	}
+}
