@@ -117,7 +117,7 @@ func (r *recorder) finish(final *procstats.Sample, evidence record.Evidence) (*r
 	info.Diagnosis = d
 	exit := &proto.Exit{
 		Code: int32(evidence.ExitCode), Signal: int32(evidence.Signal), OomKilled: d.OOMKilled,
-		Verdict: string(d.Verdict), Summary: d.Summary, EndedAtUnixNs: evidence.EndedAt.UnixNano(),
+		Verdict: string(d.Verdict), Summary: readable(d.Summary), EndedAtUnixNs: evidence.EndedAt.UnixNano(),
 	}
 	rows := r.last
 	merged := record.MergeFinal(final, rows)
