@@ -112,12 +112,18 @@ func compete(t *testing.T) (light, heavy told) {
 	t.Helper()
 	p := rig.NewPlace(t, rig.Self())
 	outs := map[string]func() told{}
-	together := time.Now().Add(2 * time.Second)
-	if inGuest() {
-		together = together.Add(4 * time.Second)
+	weights := []string{"100", "300"}
+	for _, weight := range weights {
+		outs[weight] = start(t, p, "burn 4s "+weight, "--cpu-weight", weight, "--cpuset", "0")
 	}
-	for _, weight := range []string{"100", "300"} {
-		outs[weight] = start(t, p, fmt.Sprintf("burn 4s %d", together.UnixMilli()), "--cpu-weight", weight, "--cpuset", "0")
+	rig.Eventually(t, 30*time.Second, "both are ready", func() bool {
+		return !slices.ContainsFunc(weights, func(weight string) bool {
+			_, err := os.Stat(p.Path(weight))
+			return err != nil
+		})
+	})
+	if err := os.WriteFile(p.Path(goFile), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	return outs["100"](), outs["300"]()
 }

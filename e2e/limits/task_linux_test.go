@@ -69,20 +69,23 @@ func task(role, argument string) error {
 	return json.NewEncoder(os.Stdout).Encode(t)
 }
 
-// burn uses one CPU for some time, in one thread: "LENGTH", or "LENGTH START" to begin at a time, in Unix
-// milliseconds.
+// goFile is what tasks that are to begin together wait for.
+const goFile = "go"
+
+// burn uses one CPU for some time, in one thread: "LENGTH", or "LENGTH FILE" to make a file and wait for goFile before.
 func burn(argument string) (t told, err error) {
-	text, at, _ := strings.Cut(argument, " ")
+	text, ready, together := strings.Cut(argument, " ")
 	length, err := time.ParseDuration(text)
 	if err != nil {
 		return t, err
 	}
-	if ms, err := strconv.ParseInt(at, 10, 64); err == nil {
-		late := time.Since(time.UnixMilli(ms))
-		if late > 0 {
-			return t, fmt.Errorf("too late by %s", late)
+	if together {
+		if err := os.WriteFile(ready, nil, 0o600); err != nil {
+			return t, err
 		}
-		<-time.After(-late)
+		for _, err := os.Stat(goFile); err != nil; _, err = os.Stat(goFile) {
+			<-time.After(time.Millisecond)
+		}
 	}
 	runtime.LockOSThread()
 	began, used, busy := time.Now(), cpuClock(), firstCPU()
