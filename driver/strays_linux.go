@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -34,13 +33,19 @@ func (d *Tacho) FinalRecord(id string) (*record.Record, error) {
 
 // KillStrays kills every task in the runtime folder that this driver does not know, with its executor, and returns
 // their names. It is for a host that has the folder for itself and was killed between the start of a task and
-// keeping its handle; it is called when all tasks are recovered and before one is started.
-func (d *Tacho) KillStrays(ctx context.Context) (killed []string, err error) {
+// keeping its handle; it is called when all tasks are recovered and before one is started. Those of the spared handles
+// are left alone: the host could not recover them and may later.
+func (d *Tacho) KillStrays(ctx context.Context, spared ...*TaskHandle) (killed []string, err error) {
 	addresses, err := d.listStrays(ctx)
 	errs := []error{err}
 	known := make(map[string]bool)
 	for _, t := range d.list() {
 		known[t.state.Address.Folder] = true
+	}
+	for _, handle := range spared {
+		if state, err := decodeState(handle); err == nil { // others are of another driver
+			known[state.Address.Folder] = true
+		}
 	}
 	for _, address := range addresses {
 		if known[address.Folder] {
@@ -61,32 +66,33 @@ func (d *Tacho) listStrays(ctx context.Context) ([]*wire.Address, error) {
 	const patience, interval = 5 * time.Second, 20 * time.Millisecond
 	dir := runtimeDir(d.currentConfig())
 	for began := time.Now(); ; pause(ctx, interval) {
+		folders, foldersErr := client.Folders(dir)
 		addresses, err := client.List(dir)
-		folders, readErr := os.ReadDir(dir)
-		if errors.Is(readErr, fs.ErrNotExist) {
-			readErr = nil
-		}
-		if err = errors.Join(err, readErr); err != nil || ctx.Err() != nil {
+		if err = errors.Join(err, foldersErr); err != nil || ctx.Err() != nil {
 			return addresses, err
 		}
-		if len(addresses) == len(folders) {
+		silent := slices.DeleteFunc(folders, func(folder string) bool {
+			return slices.ContainsFunc(addresses, func(a *wire.Address) bool { return a.Folder == folder })
+		})
+		if len(silent) == 0 {
 			return addresses, nil
 		}
 		if time.Since(began) > patience {
-			return addresses, sweep(dir, folders, addresses)
+			return addresses, sweep(silent)
 		}
 	}
 }
 
-// sweep removes the folders of executors that have no address and do not answer.
-func sweep(dir string, folders []os.DirEntry, addresses []*wire.Address) error {
+// sweep removes folders of executors without an address that do not answer and that nobody owns.
+func sweep(folders []string) error {
 	var errs []error
 	for _, folder := range folders {
-		path := filepath.Join(dir, folder.Name())
-		if slices.ContainsFunc(addresses, func(a *wire.Address) bool { return a.Folder == path }) || answers(path) {
+		if answers(folder) {
 			continue
 		}
-		errs = append(errs, os.RemoveAll(path))
+		if err := client.RemoveAbandoned(folder); !errors.Is(err, client.ErrOwned) {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -64,9 +65,14 @@ func makeFolder(runtimeDir, folder string) error {
 	return nil
 }
 
+// lockFile is what an executor's owner locks; by it the folder is known for one of an executor.
+const lockFile = "owner.lock"
+
 // lock makes this process the one owner of an executor, flock(2); the kernel gives the lock up with the process.
-func lock(folder string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(folder, "owner.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+func lock(folder string) (*os.File, error) { return lockWith(folder, os.O_CREATE) }
+
+func lockWith(folder string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(folder, lockFile), os.O_RDWR|unix.O_NOFOLLOW|flags, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock executor: %w", err)
 	}
@@ -90,19 +96,16 @@ func Owned(address wire.Address) bool {
 }
 
 // List returns the addresses of all executors in a runtime folder, live ones and strays. Folders without an
-// address, of executors that never launched a task, are passed over.
+// address, of executors that never launched a task, are passed over, and so is what is no folder.
 func List(runtimeDir string) ([]*wire.Address, error) {
-	entries, err := os.ReadDir(runtimeDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	folders, err := listFolders(runtimeDir)
 	if err != nil {
-		return nil, fmt.Errorf("list executors: %w", err)
+		return nil, err
 	}
 	var all []*wire.Address
 	var errs []error
-	for _, entry := range entries {
-		address, err := wire.ReadAddress(filepath.Join(runtimeDir, entry.Name()))
+	for _, folder := range folders {
+		address, err := wire.ReadAddress(folder)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -113,4 +116,45 @@ func List(runtimeDir string) ([]*wire.Address, error) {
 		all = append(all, address)
 	}
 	return all, errors.Join(errs...)
+}
+
+// Folders returns the paths of the executors' folders in a runtime folder, with an address or without. Others may keep
+// theirs beside them: an executor's belongs to this user alone and has the file that its owner locks.
+func Folders(runtimeDir string) ([]string, error) {
+	folders, err := listFolders(runtimeDir)
+	return slices.DeleteFunc(folders, func(folder string) bool {
+		info, err := os.Lstat(filepath.Join(folder, lockFile))
+		return err != nil || !info.Mode().IsRegular() || checkOwn(folder) != nil
+	}), err
+}
+
+// listFolders returns the paths of the folders in a runtime folder. A symbolic link is none.
+func listFolders(runtimeDir string) ([]string, error) {
+	entries, err := os.ReadDir(runtimeDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list executors: %w", err)
+	}
+	var folders []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			folders = append(folders, filepath.Join(runtimeDir, entry.Name()))
+		}
+	}
+	return folders, nil
+}
+
+// RemoveAbandoned removes one of Folders, of an executor that is gone. The error wraps ErrOwned where a live process
+// owns it; a folder that is gone is no error.
+func RemoveAbandoned(folder string) error {
+	owner, err := lockWith(folder, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.RemoveAll(folder), owner.Close())
 }

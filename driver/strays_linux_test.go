@@ -1,0 +1,79 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// In a runtime folder that others use as well, only what our executors left behind is removed.
+func TestKillStrays(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("sleep 1000")
+	f.start(config)
+	f.restart() // it does not know the task any more
+
+	run := f.options.Config.RuntimeDir
+	strays, err := filepath.Glob(filepath.Join(run, "*"))
+	if err != nil || len(strays) != 1 {
+		t.Fatalf("the runtime folder has %v, %v; want the folder of one executor", strays, err)
+	}
+	file := func(path string) string {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	abandoned := filepath.Dir(file(filepath.Join(run, "abandoned", "owner.lock")))
+	owned := file(filepath.Join(run, "owned", "owner.lock"))
+	kept := []string{
+		file(filepath.Join(run, "plain")),
+		file(filepath.Join(run, "agent-1", "state")),
+		file(filepath.Join(run, "nested", "owner.lock", "file")),
+		file(filepath.Join(f.dir, "outside", "owner.lock")),
+		owned, filepath.Join(run, "link"), filepath.Join(run, "linked", "owner.lock"),
+	}
+	if err := os.Symlink(filepath.Join(f.dir, "outside"), filepath.Join(run, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(run, "linked"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(f.dir, "outside", "owner.lock"), filepath.Join(run, "linked", "owner.lock")); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Open(owned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+
+	killed, err := f.KillStrays(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{filepath.Base(strays[0])}, killed); diff != "" {
+		t.Errorf("killed (-want +got):\n%s", diff)
+	}
+	for _, path := range kept {
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("not ours to remove: %v", err)
+		}
+	}
+	if _, err := os.Lstat(abandoned); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder of a start that was given up is left: %v", err)
+	}
+}
