@@ -155,8 +155,7 @@ func (a *Agent) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open drivers: %w", err)
 	}
-	a.recover(ctx, kept)
-	killed, err := a.drivers.KillStrays(ctx)
+	killed, err := a.drivers.KillStrays(ctx, a.recover(ctx, kept)...)
 	if err != nil {
 		a.log.Error("tasks that nobody knows could not all be killed", "error", err)
 		a.counts.fail("strays")

@@ -57,11 +57,7 @@ func (a *Agent) newAlloc(kept state.Allocation, j *job.Job, tasks map[string]*st
 		if tasks[spec.Name] != nil {
 			own = *tasks[spec.Name]
 		}
-		t, err := l.newTask(spec, own)
-		if err != nil {
-			return nil, errors.Join(err, l.close())
-		}
-		l.tasks = append(l.tasks, t)
+		l.tasks = append(l.tasks, l.newTask(spec, own))
 	}
 	return l, nil
 }

@@ -105,7 +105,8 @@ func (a *Agent) forgetVersions() error {
 	for id, r := range a.jobs {
 		for n := range r.versions {
 			v := version{id, n}
-			if used[v] || r.current.Current && r.current.Version == n {
+			// An allocation that was left alone may refer to one that cannot be read.
+			if used[v] || r.versions[n] == nil || r.current.Current && r.current.Version == n {
 				continue
 			}
 			unused = append(unused, v)

@@ -42,6 +42,8 @@ func runtimeDir(dataDir string) string {
 	return filepath.Join(client.DefaultRuntimeDir(), "agent-"+hex.EncodeToString(sum[:4]))
 }
 
+var errUnreadable = errors.New("its job cannot be read")
+
 // leftovers are what an earlier run of the agent kept.
 type leftovers struct {
 	allocs []*state.Allocation
@@ -109,19 +111,23 @@ func (a *Agent) handles(l *leftovers, driverName string) []*driver.TaskHandle {
 	return handles
 }
 
-// recover makes the allocations of an earlier run again, and takes up their running tasks.
-func (a *Agent) recover(ctx context.Context, kept *leftovers) {
+// recover makes the allocations of an earlier run again, and takes up their running tasks. It returns the handles
+// of tasks that it could not make again: they run on, for an agent that can read their jobs.
+func (a *Agent) recover(ctx context.Context, kept *leftovers) (spared []*driver.TaskHandle) {
 	for _, own := range kept.allocs {
-		j := a.version(own.JobID, own.JobVersion)
-		if j == nil {
-			a.log.Error("an allocation is given up: its job cannot be read", "alloc_id", own.ID, "job", own.JobID)
-			a.counts.fail("recovery")
-			continue
+		j, err := a.version(own.JobID, own.JobVersion), errUnreadable
+		var l *alloc
+		if j != nil {
+			l, err = a.newAlloc(*own, j, kept.tasks[own.ID])
 		}
-		l, err := a.newAlloc(*own, j, kept.tasks[own.ID])
 		if err != nil {
-			a.log.Error("an allocation is given up", "alloc_id", own.ID, "error", err)
+			a.log.Error("an allocation is left alone: its tasks run on unwatched", "alloc_id", own.ID, "job", own.JobID, "error", err)
 			a.counts.fail("recovery")
+			for _, t := range kept.tasks[own.ID] {
+				if t.Handle != nil {
+					spared = append(spared, t.Handle)
+				}
+			}
 			continue
 		}
 		for _, t := range l.tasks {
@@ -134,6 +140,7 @@ func (a *Agent) recover(ctx context.Context, kept *leftovers) {
 	a.mu.Lock()
 	a.recovered = true
 	a.mu.Unlock()
+	return spared
 }
 
 // recoverTask takes up a task that an earlier run started; nil where it does not run any more.

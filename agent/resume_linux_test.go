@@ -4,9 +4,13 @@
 package agent
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/state"
 )
@@ -47,4 +51,69 @@ func TestJobIsCarriedOutAfterAKill(t *testing.T) {
 	if _, err := r.Allocation(r.Allocations()[0].ID[:8]); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestTasksOutliveWhatCannotBeRead lets an agent find a running task whose history does not open, and then one whose
+// job cannot be read.
+func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
+	c := testConfig(shortDir(t))
+	r := begin(t, c)
+	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
+	l = r.await(l.ID, "running", isRunning)
+	pid := l.Tasks["t"].Attributes["pid"]
+	goesOn := func() {
+		t.Helper()
+		l = r.await(l.ID, "running", isRunning)
+		if got := l.Tasks["t"].Attributes["pid"]; got != pid || l.Tasks["t"].State.Restarts != 0 {
+			t.Errorf("process %s, was %s; %d restarts", got, pid, l.Tasks["t"].State.Restarts)
+		}
+	}
+	path := folder.In(r.allocDir(), l.ID).History("t")
+	r.end(false)
+	if err := errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	r = begin(t, c)
+	goesOn()
+	if got := r.Cost().Errors["history"]; got != 1 {
+		t.Errorf("%d failures of the history counted, want 1", got)
+	}
+	r.end(false)
+
+	store := openState(t, c)
+	versions, err := store.Jobs()
+	if err != nil || len(versions) != 1 {
+		t.Fatal(versions, err)
+	}
+	stricter := *versions[0]
+	stricter.Source.Text = "job {"
+	if err := errors.Join(store.PutJob(&stricter), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r = begin(t, c)
+	if all := r.Allocations(); len(all) != 0 {
+		t.Errorf("allocations %+v", all)
+	}
+	if _, err := r.CollectGarbage(); err != nil {
+		t.Error(err)
+	}
+	r.end(false)
+
+	store = openState(t, c)
+	if err := errors.Join(store.PutJob(versions[0]), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r = begin(t, c)
+	defer r.end(true)
+	goesOn()
+}
+
+// openState opens the state of an agent that does not run.
+func openState(t *testing.T, c config.Config) *state.Store {
+	t.Helper()
+	store, err := state.Open(filepath.Join(c.DataDir, "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
 }

@@ -51,7 +51,7 @@ var (
 )
 
 // newTask makes a task of an allocation, from what an earlier run of the agent kept of it.
-func (a *alloc) newTask(spec *job.Task, kept state.Task) (*task, error) {
+func (a *alloc) newTask(spec *job.Task, kept state.Task) *task {
 	agent := a.agent
 	t := &task{
 		agent: agent, alloc: a, spec: spec, kept: kept,
@@ -60,7 +60,9 @@ func (a *alloc) newTask(spec *job.Task, kept state.Task) (*task, error) {
 	c := agent.current()
 	ring, err := history.Open(a.dir.History(spec.Name), c.History.Points())
 	if err != nil {
-		return nil, err
+		t.log.Error("history is not kept", "error", err)
+		agent.counts.fail("history")
+		ring = history.None()
 	}
 	t.usage = &usage{
 		log: t.log, ring: ring, interval: c.Telemetry.CollectionInterval, keep: c.History.Interval, counts: &agent.counts,
@@ -75,7 +77,7 @@ func (a *alloc) newTask(spec *job.Task, kept state.Task) (*task, error) {
 	if !ring.Newest().IsZero() {
 		t.usage.mark(history.GapAgent)
 	}
-	return t, nil
+	return t
 }
 
 // prepare makes the runner. recovered is the handle of a task that was started by an earlier run of the agent.

@@ -15,4 +15,4 @@ import (
 func (d *Tacho) FinalRecord(string) (*record.Record, error) { return nil, ErrTaskNotFound }
 
 // KillStrays finds none: there are no executors here.
-func (d *Tacho) KillStrays(context.Context) ([]string, error) { return nil, nil }
+func (d *Tacho) KillStrays(context.Context, ...*TaskHandle) ([]string, error) { return nil, nil }
