@@ -39,6 +39,7 @@ type usage struct {
 	headlines  []procstats.HeadlineValue
 	peak       procstats.Reading // the largest resident memory of this run
 	kept       time.Duration     // when the newest kept reading was taken, on the monotonic clock
+	arrived    time.Time         // when the newest reading came
 	backlogged int64
 	failing    bool // the history cannot be written, which was said
 }
@@ -65,13 +66,20 @@ func (u *usage) end() {
 // mark says in the history that nothing is read from now on.
 func (u *usage) mark(why history.Gap) {
 	u.mu.Lock()
-	run := u.run
+	defer u.mu.Unlock()
+	u.gap(procstats.Now(), why)
+}
+
+// gap marks that nothing was read until a time; no rate is measured over it.
+func (u *usage) gap(until procstats.Stamp, why history.Gap) {
 	u.previous, u.kept = nil, 0
-	u.mu.Unlock()
-	if err := u.ring.Mark(procstats.Now(), run, why); err != nil {
+	if err := u.ring.Mark(until, u.run, why); err != nil {
 		u.log.Warn("history is not written", "error", err)
 	}
 }
+
+// silence is the time without readings from which on it is a gap: a collection or two that take long are none.
+func (u *usage) silence() time.Duration { return max(5*u.interval, 10*time.Second) }
 
 // receive takes a reading as it comes from the driver, just before the hook passes its sample on.
 func (u *usage) receive(stats *driver.TaskStats) {
@@ -91,6 +99,9 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 				"interval", u.interval, "after", s.Mono-before.Mono)
 		}
 		u.backlogged++
+		if s.Mono-before.Mono > u.silence() {
+			u.gap(s.Stamp, history.GapSilent)
+		}
 	}
 	u.keepPeak(s)
 	past := procstats.History{Previous: u.previous, Peak: u.peak}
@@ -98,7 +109,7 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 		past.Elapsed = s.Wall.Sub(u.startedAt)
 	}
 	u.headlines = withDriversOwn(procstats.Headlines(s, past), s)
-	u.previous, u.sample, u.stats = s, s, u.received
+	u.previous, u.sample, u.stats, u.arrived = s, s, u.received, time.Now()
 	// A reading a little early is the next one all the same.
 	if u.kept == 0 || s.Mono-u.kept >= u.keep-u.interval/2 {
 		u.kept = s.Mono
@@ -163,6 +174,8 @@ func (u *usage) snapshot(publishing string) allocation.Usage {
 		s.Reason = "the task is not running"
 	case err != nil:
 		s.Reason = fmt.Sprintf("no fresh reading: %s", err)
+	case u.sample != nil && time.Since(u.arrived) > u.silence():
+		s.Reason = "no fresh reading: " + history.GapSilent.String()
 	}
 	if u.stats != nil {
 		s.Stats, s.Sample, s.Headlines = u.stats, u.sample, u.headlines

@@ -4,9 +4,15 @@
 package agent
 
 import (
+	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -37,5 +43,70 @@ func TestForeignReading(t *testing.T) {
 		if ok != wanted || v != w.value || h.Source != w.source || h.Guarantee != w.guarantee {
 			t.Errorf("%s is %v (read: %v) from %s, %s", h.ID, v, ok, h.Source, h.Guarantee)
 		}
+	}
+}
+
+// TestSilence is about a driver that stops sending, as one does whose executor is stopped.
+func TestSilence(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		interval time.Duration
+		silence  time.Duration
+		reason   string
+		gaps     []history.Gap
+	}{
+		{"a collection that takes long is none", time.Second, 9 * time.Second, "", []history.Gap{history.NoGap, history.NoGap}},
+		{"longer", time.Second, 18 * time.Second, "no fresh reading: the driver sent nothing", []history.Gap{history.NoGap, history.GapSilent, history.NoGap}},
+		{"of a long interval", 10 * time.Second, 45 * time.Second, "", []history.Gap{history.NoGap, history.NoGap}},
+		{"longer than five of them", 10 * time.Second, 60 * time.Second, "no fresh reading: the driver sent nothing", []history.Gap{history.NoGap, history.GapSilent, history.NoGap}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ring, err := history.Open(filepath.Join(t.TempDir(), "history"), 10)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = ring.Close() }()
+				u := &usage{
+					log: hclog.NewNullLogger(), ring: ring, interval: test.interval, keep: test.interval, counts: &counts{},
+					err: func() error { return nil },
+				}
+				start := time.Now()
+				u.begin(1, start)
+				read := func(cpu float64) {
+					s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Hour + time.Since(start), Wall: time.Now()}}
+					s.Sources[procstats.SourceCgroup] = s.Stamp
+					s.SetNumber(procstats.CgroupCPUUsage, cpu)
+					u.receive(&driver.TaskStats{Timestamp: s.Wall, Sample: s})
+					u.UpdateStats(s)
+				}
+				read(1)
+				time.Sleep(test.silence) //nolint:forbidigo // in a bubble of synctest
+				if reason := u.snapshot("").Reason; reason != test.reason {
+					t.Errorf("before it ends: %q, want %q", reason, test.reason)
+				}
+				read(2)
+				got := u.snapshot("")
+				if got.Reason != "" {
+					t.Errorf("behind it: %q", got.Reason)
+				}
+				for _, h := range got.Headlines {
+					if v, ok := h.Reading.Number(); h.ID == procstats.HeadlineCores && ok != (test.reason == "") {
+						t.Errorf("a rate (known: %v) of %v", ok, v)
+					}
+				}
+				points, err := ring.Points(history.Query{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var gaps []history.Gap
+				for _, p := range points {
+					gaps = append(gaps, p.Gap)
+				}
+				if diff := cmp.Diff(test.gaps, gaps); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
 	}
 }

@@ -100,7 +100,7 @@ func (p *taskPoll) row(a *client.Allocation, task string, stats *client.Stats) *
 	if reading != nil && reading.Reason != "" {
 		row.reason = reading.Reason
 	}
-	if reading == nil || reading.Sample == nil || !reading.Running {
+	if reading == nil || reading.Sample == nil || !reading.Running || reading.Reason != "" { // of old ones there are no figures
 		row.past = remember(row.past, nil)
 		return row
 	}

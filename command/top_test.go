@@ -221,3 +221,43 @@ func FuzzParseKeys(f *testing.F) {
 		}
 	})
 }
+
+// TestTopShowsNoOldReadings is about readings that stand where fresh ones do not come any more.
+func TestTopShowsNoOldReadings(t *testing.T) {
+	a := &client.Allocation{ID: "aaaaaaaa-1", Name: "web.app[0]", JobID: "web", TaskStates: map[string]*client.TaskState{"server": {State: "running"}}}
+	at := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
+	p := newTaskPoll(nil)
+	look := func(seconds int, cpu float64, reason string) *topRow {
+		reading := &client.Reading{Running: true, Reason: reason, Sample: &client.Sample{
+			At:           at.Add(time.Duration(seconds) * time.Second),
+			Measurements: map[string]any{"cgroup_cpu_usage_seconds_total": cpu, "cgroup_memory_current_bytes": 4096.0},
+		}}
+		stats := &client.Stats{}
+		stats.Tacho.Tasks = map[string]*client.Reading{"server": reading}
+		row := p.row(a, "server", stats)
+		p.known = map[string]*topRow{row.key(): row}
+		return row
+	}
+	const reason = "no fresh reading: the driver sent nothing"
+	for _, step := range []struct {
+		seconds int
+		cpu     float64
+		reason  string
+		cores   *float64
+		fresh   bool
+	}{
+		{0, 1, "", nil, true},
+		{1, 2, "", new(1.0), true},
+		{1, 2, reason, nil, false},
+		{20, 3, "", nil, true},
+		{21, 5, "", new(2.0), true},
+	} {
+		row := look(step.seconds, step.cpu, step.reason)
+		if diff := cmp.Diff(step.cores, row.figures.cores); diff != "" {
+			t.Errorf("after %d s, %q: %s", step.seconds, step.reason, diff)
+		}
+		if fresh := row.sample != nil && row.figures.charged != nil; fresh != step.fresh || row.reason != step.reason {
+			t.Errorf("after %d s: figures (shown: %v) and %q, want %q", step.seconds, fresh, row.reason, step.reason)
+		}
+	}
+}
