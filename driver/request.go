@@ -191,13 +191,13 @@ func belowMount(mount, path string) string {
 	return filepath.Join(mount, filepath.Clean("/"+path))
 }
 
-// override is the placement that a task's config block asks for: groups that exist.
+// override is the placement that a task's config block asks for: groups that exist, and that other tasks may name too.
 func override(host procstats.FS, c *taskConfig) (*proto.CgroupPlacement, error) {
 	mounts, err := procstats.CgroupMounts(host)
 	if err != nil {
 		return nil, fmt.Errorf("find cgroup mounts: %w", err)
 	}
-	p := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN}
+	p := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, Shared: true}
 	if c.cgroupV2 != "" {
 		i := slices.IndexFunc(mounts, func(m procstats.CgroupMount) bool { return m.Version == 2 })
 		if i < 0 {

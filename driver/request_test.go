@@ -88,17 +88,17 @@ func TestPlacement(t *testing.T) {
 		{
 			"v2 override", pure, task("nomad.slice/share.slice/x.web.scope"),
 			taskConfig{cgroupV2: "own"},
-			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own"},
+			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own", Shared: true},
 		},
 		{
 			"nowhere but below the mount", pure, &TaskConfig{},
 			taskConfig{cgroupV2: "../../own"},
-			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own"},
+			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own", Shared: true},
 		},
 		{
 			"v1 override", hybrid, task("/nomad"),
 			taskConfig{cgroupV1: map[string]string{"memory": "own"}},
-			&proto.CgroupPlacement{Mode: given, V1: map[string]string{"memory": memory + "/own"}},
+			&proto.CgroupPlacement{Mode: given, V1: map[string]string{"memory": memory + "/own"}, Shared: true},
 		},
 		{"v2 override, not mounted", hybrid, &TaskConfig{}, taskConfig{cgroupV2: "own"}, nil},
 		{"v1 override, not mounted", pure, &TaskConfig{}, taskConfig{cgroupV1: map[string]string{"memory": "own"}}, nil},

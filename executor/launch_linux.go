@@ -206,7 +206,9 @@ func (e *Executor) makeGroup(request *proto.LaunchRequest) (*cgroup.Group, error
 	case proto.CgroupPlacement_MODE_NONE:
 		return cgroup.None("no cgroup was asked for"), nil
 	case proto.CgroupPlacement_MODE_GIVEN:
-		return cgroup.Use(e.host, procstats.Cgroup{V2: placement.GetV2(), V1: placement.GetV1()})
+		return cgroup.Use(e.host, procstats.Cgroup{
+			V2: placement.GetV2(), V1: placement.GetV1(), Shared: placement.GetShared(),
+		})
 	case proto.CgroupPlacement_MODE_UNSPECIFIED, proto.CgroupPlacement_MODE_AUTO:
 	}
 	return cgroup.Create(cgroup.Options{

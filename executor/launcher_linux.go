@@ -111,7 +111,7 @@ func fork(c *command) (pid int, err error) {
 		attributes.Sys.Setsid, attributes.Sys.Setctty = false, false
 		attributes.Sys.Foreground, attributes.Sys.Ctty = true, int(c.streams.task[0])
 	}
-	if !c.group.Exists() {
+	if !c.group.Encloses() {
 		// The task must not survive its executor unseen; a cgroup has a better way.
 		attributes.Sys.Pdeathsig = syscall.SIGKILL
 	}

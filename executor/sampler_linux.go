@@ -40,7 +40,7 @@ type cost struct {
 func newSampler(target procstats.Target, selection procstats.Selection) *sampler {
 	s := &sampler{target: target, whole: selection}
 	totals := selection
-	if target.Cgroup.Exists() {
+	if target.Cgroup.Encloses() {
 		totals = selection.Minus(procstats.SelectWhere(func(m procstats.Measurement) bool {
 			return m.Scope == procstats.ProcessScope ||
 				m.Source == procstats.SourceSmaps || m.Source == procstats.SourceTree || m.Source == procstats.SourceIO
@@ -54,7 +54,7 @@ func newSampler(target procstats.Target, selection procstats.Selection) *sampler
 		s.rows.CollectMore(into)
 	}), nil)
 	s.totalsCache = s.wholeCache
-	if target.Cgroup.Exists() {
+	if target.Cgroup.Encloses() {
 		s.totalsCache = procstats.NewCache(s.timed(s.totals.Collect), nil)
 	}
 	return s
@@ -109,7 +109,7 @@ func (s *sampler) totalsOf(whole *procstats.Sample) *procstats.Sample {
 
 // lostChildren reports that processes of the task were not waited for, so that without a cgroup their time is lost.
 func (s *sampler) lostChildren() bool {
-	return !s.target.Cgroup.Exists() && (s.totals.LostChildren() || s.rows.LostChildren())
+	return !s.target.Cgroup.Encloses() && (s.totals.LostChildren() || s.rows.LostChildren())
 }
 
 // latest returns the newest whole sample without taking one; nil where there is none.

@@ -190,7 +190,7 @@ func (t *task) kill() {
 	t.mu.Lock()
 	t.killing = true
 	t.mu.Unlock()
-	if t.group.Exists() {
+	if t.group.Encloses() {
 		if err := t.group.Kill(); err != nil {
 			t.log.Error("kill the cgroup", "error", err)
 		}
@@ -238,12 +238,22 @@ func (t *task) finish(end ended) {
 		t.log.Error("close kernel files", "error", err)
 	}
 	t.final, t.exit = t.recorder.finish(final, evidence)
-	if err := t.group.Empty(context.Background()); err != nil {
-		t.log.Error("remove the cgroup", "error", err)
-	}
+	t.removeGroup()
 	t.journal.add("exited", t.exit.GetSummary(), nil)
 	t.journal.close()
 	close(t.gone)
+}
+
+// removeLimit is how long the end of a task waits for processes that it has no part in: somebody else put them into its
+// cgroup, and they cannot be killed from here.
+const removeLimit = 5 * time.Second
+
+func (t *task) removeGroup() {
+	ctx, cancel := context.WithTimeout(context.Background(), removeLimit)
+	defer cancel()
+	if err := t.group.Empty(ctx); err != nil {
+		t.log.Error("remove the cgroup", "error", err)
+	}
 }
 
 func (t *task) killGrace() time.Duration {

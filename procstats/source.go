@@ -57,6 +57,9 @@ type Cgroup struct {
 // Exists reports whether there is a cgroup on any hierarchy.
 func (c Cgroup) Exists() bool { return c.V2 != "" || len(c.V1) > 0 }
 
+// Encloses reports whether the task has a cgroup to itself: its totals are the task's, and so is every process in it.
+func (c Cgroup) Encloses() bool { return c.Exists() && !c.Shared }
+
 // Layout returns "v2", "v1", "hybrid" or "none".
 func (c Cgroup) Layout() string {
 	switch {

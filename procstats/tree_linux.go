@@ -61,7 +61,7 @@ func OpenTree(t Target, sel Selection, m *Members) *Tree {
 			tree.stat, tree.lineage = true, true
 		case TreeCPUUnattributed:
 			// Where the cgroup has a total, that is the one; it was read by then.
-			if !sel.Has(CgroupCPUUsage) || t.Cgroup.Shared || !t.Cgroup.Exists() {
+			if !sel.Has(CgroupCPUUsage) || !t.Cgroup.Encloses() {
 				tree.stat, tree.lineage = true, true
 			}
 		case TreeThreads, ProcessChildrenCPU, ProcessState, ProcessThreads, ProcessMinflt, ProcessMajflt:

@@ -67,9 +67,18 @@ func (g *Group) note(format string, args ...any) {
 	g.Notes = append(g.Notes, fmt.Sprintf(format, args...))
 }
 
-// Use returns a group that somebody else made and will remove.
+// Use returns a group that somebody else made and will remove. The root of a hierarchy can only be shared.
 func Use(host procstats.FS, folders procstats.Cgroup) (*Group, error) {
 	g := &Group{Cgroup: folders, Placement: Given}
+	mounts, err := procstats.CgroupMounts(host)
+	if err != nil {
+		return nil, fmt.Errorf("use cgroup: %w", err)
+	}
+	for _, mount := range mounts {
+		if g.Encloses() && slices.Contains(g.Folders(), filepath.Clean(mount.Point)) {
+			return nil, fmt.Errorf("use cgroup: %s is the root of its hierarchy, with all processes of the host in it", mount.Point)
+		}
+	}
 	for _, dir := range g.Folders() {
 		if _, err := os.Stat(filepath.Join(dir, "cgroup.procs")); err != nil {
 			return nil, fmt.Errorf("use cgroup: %w", err)

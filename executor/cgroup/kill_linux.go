@@ -18,14 +18,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PIDs returns the processes in the group and in groups below it. A group that is gone has none.
+// PIDs returns the processes in the group and in groups below it, in any hierarchy: a process can be moved in one and stay
+// in another. A group that is gone has none.
 func (g *Group) PIDs() ([]int, error) {
-	dir := g.Procs()
-	if dir == "" {
-		return nil, nil
-	}
 	var pids []int
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	for _, dir := range g.Folders() {
+		more, err := pidsBelow(dir)
+		if err != nil {
+			return nil, fmt.Errorf("list cgroup processes: %w", err)
+		}
+		pids = append(pids, more...)
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids), nil
+}
+
+func pidsBelow(dir string) (pids []int, err error) {
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case vanished(err):
 			return nil
@@ -38,11 +47,7 @@ func (g *Group) PIDs() ([]int, error) {
 		pids = append(pids, members...)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list cgroup processes: %w", err)
-	}
-	slices.Sort(pids)
-	return slices.Compact(pids), nil
+	return pids, err
 }
 
 func readPIDs(path string) ([]int, error) {
@@ -72,15 +77,19 @@ func vanished(err error) bool {
 }
 
 // Kill sends SIGKILL to every process of the group and of groups below it, forks that race included.
-// It does not wait for them to be gone.
+// It does not wait for them to be gone. In a shared group it kills nobody.
 func (g *Group) Kill() error {
+	if !g.Encloses() {
+		return nil
+	}
 	if g.V2 != "" {
 		// cgroup.kill, since Linux 5.14: the kernel takes care of forks that race.
 		err := write(g.V2, "cgroup.kill", "1")
 		if err == nil || vanishedFolder(g.V2) {
-			return nil
-		}
-		if !errors.Is(err, unix.ENOENT) {
+			if len(g.V1) == 0 {
+				return nil
+			}
+		} else if !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 	}
@@ -175,7 +184,7 @@ func killFrozenMember(dir string, pid int) error {
 // Empty kills what is left, waits until nothing is, and removes the group if it is ours. It is for whoever finds
 // the task of an executor that died; a live executor sees the end of its children itself.
 func (g *Group) Empty(ctx context.Context) error {
-	if !g.Exists() {
+	if !g.Encloses() {
 		return nil
 	}
 	const pause = 2 * time.Millisecond

@@ -43,7 +43,7 @@ func KillTask(ctx context.Context, address wire.Address) error {
 	if alive(address.Executor) {
 		return fmt.Errorf("kill task %s: its executor %d is alive; ask it to stop", address.ID, address.Executor.PID)
 	}
-	if address.Cgroup.Exists() {
+	if address.Cgroup.Encloses() {
 		err = cgroup.Of(address.Cgroup, address.Owned).Empty(ctx)
 	} else {
 		// A task with a terminal is in its executor's session, every other leads its own.
@@ -67,7 +67,8 @@ func alive(id procstats.ProcessID) bool {
 }
 
 // killSession kills the processes of a session until none is found. The number of a session cannot be used again
-// while it has members, and no member is older than its leader.
+// while it has members, and no member is older than its leader. Where another process has the leader's PID, the session
+// was empty before, and another may have its number now.
 func killSession(ctx context.Context, leader procstats.ProcessID) error {
 	if leader.PID == 0 {
 		return nil
@@ -88,6 +89,9 @@ func killSession(ctx context.Context, leader procstats.ProcessID) error {
 
 func killMembers(leader procstats.ProcessID) (left int, err error) {
 	host := procstats.HostFS()
+	if now, err := procstats.Identify(host, leader.PID); err == nil && now.ProcessID != leader {
+		return 0, nil
+	}
 	folders, err := filepath.Glob(filepath.Join(host.Proc, "[0-9]*"))
 	if err != nil {
 		return 0, err

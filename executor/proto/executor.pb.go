@@ -1058,7 +1058,9 @@ type CgroupPlacement struct {
 	V2 string `protobuf:"bytes,3,opt,name=v2" json:"v2,omitempty"`
 	// For GIVEN: controller to folder, absolute in the file system. For AUTO only "cpuset", of a group that the host keeps
 	// for many tasks: the task joins it.
-	V1            map[string]string `protobuf:"bytes,4,rep,name=v1" json:"v1,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	V1 map[string]string `protobuf:"bytes,4,rep,name=v1" json:"v1,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// For GIVEN: others may live in the groups. Their totals are not the task's, and nobody is killed by them.
+	Shared        bool `protobuf:"varint,5,opt,name=shared" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1119,6 +1121,13 @@ func (x *CgroupPlacement) GetV1() map[string]string {
 		return x.V1
 	}
 	return nil
+}
+
+func (x *CgroupPlacement) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
 }
 
 type RecordOptions struct {
@@ -3054,12 +3063,13 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x15read_bytes_per_second\x18\x02 \x01(\x03B\x05\xaa\x01\x02\b\x01R\x12readBytesPerSecond\x12:\n" +
 	"\x16write_bytes_per_second\x18\x03 \x01(\x03B\x05\xaa\x01\x02\b\x01R\x13writeBytesPerSecond\x12B\n" +
 	"\x1aread_operations_per_second\x18\x04 \x01(\x03B\x05\xaa\x01\x02\b\x01R\x17readOperationsPerSecond\x12D\n" +
-	"\x1bwrite_operations_per_second\x18\x05 \x01(\x03B\x05\xaa\x01\x02\b\x01R\x18writeOperationsPerSecond\"\xb9\x02\n" +
+	"\x1bwrite_operations_per_second\x18\x05 \x01(\x03B\x05\xaa\x01\x02\b\x01R\x18writeOperationsPerSecond\"\xd1\x02\n" +
 	"\x0fCgroupPlacement\x12=\n" +
 	"\x04mode\x18\x01 \x01(\x0e2).tachograph.executor.CgroupPlacement.ModeR\x04mode\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x0e\n" +
 	"\x02v2\x18\x03 \x01(\tR\x02v2\x12<\n" +
-	"\x02v1\x18\x04 \x03(\v2,.tachograph.executor.CgroupPlacement.V1EntryR\x02v1\x1a5\n" +
+	"\x02v1\x18\x04 \x03(\v2,.tachograph.executor.CgroupPlacement.V1EntryR\x02v1\x12\x16\n" +
+	"\x06shared\x18\x05 \x01(\bR\x06shared\x1a5\n" +
 	"\aV1Entry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"J\n" +
