@@ -90,6 +90,10 @@ func (s *sampler) get(maxAge time.Duration, rows bool) *procstats.Sample {
 	return s.totalsCache.Get(maxAge)
 }
 
+// getFinal returns a whole sample that was begun after the call, when nothing is left of the task: a collection for
+// somebody else may be under way that has read some of the totals before.
+func (s *sampler) getFinal() *procstats.Sample { return s.wholeCache.GetNew() }
+
 // totalsOf returns of a whole sample what a reader of totals always gets: a stream that had more in it now and then
 // would have headlines that jump from one source to another.
 func (s *sampler) totalsOf(whole *procstats.Sample) *procstats.Sample {

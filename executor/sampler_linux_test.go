@@ -4,9 +4,45 @@
 package executor
 
 import (
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/tachograph/tacho/procstats"
 )
+
+// TestFinalSampleIsNew ends a task while its numbers are being read for somebody else, who has read them in part.
+func TestFinalSampleIsNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended, proceed := false, make(chan struct{})
+		s := newSampler(procstats.Target{
+			FS: procstats.HostFS(), Roots: func() []int { return nil },
+			Reaped: func() procstats.Reaped {
+				if ended {
+					return procstats.Reaped{CPU: time.Second, Processes: 1}
+				}
+				<-proceed
+				return procstats.Reaped{}
+			},
+		}, procstats.Select(procstats.RusageCPU))
+		var readers sync.WaitGroup
+		readers.Go(func() { s.get(0, true) })
+		synctest.Wait()
+		ended = true
+		var final *procstats.Sample
+		readers.Go(func() { final = s.getFinal() })
+		synctest.Wait()
+		close(proceed)
+		readers.Wait()
+		if cpu, ok := final.Task.Number(procstats.RusageCPU); cpu != 1 || !ok {
+			t.Errorf("the final sample has %v s of CPU, want what was read after the end", cpu)
+		}
+		if err := s.close(final); err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 func TestUntilTick(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond

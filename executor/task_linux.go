@@ -232,7 +232,7 @@ func (t *task) finish(end ended) {
 	t.mu.Unlock()
 	evidence.ExitCode, evidence.Signal = exitCode(end.status)
 	t.oom.finish(&evidence)
-	final := t.sampler.get(0, true)
+	final := t.sampler.getFinal()
 	t.oom.nameMain(&evidence, final)
 	if err := t.sampler.close(final); err != nil {
 		t.log.Error("close kernel files", "error", err)

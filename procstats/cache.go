@@ -61,6 +61,17 @@ func (c *Cache) Get(maxAge time.Duration) *Sample {
 	}
 }
 
+// GetNew returns a sample whose collection began after the call: not one under way, which may have read some of
+// what it reads already.
+func (c *Cache) GetNew() *Sample {
+	asked := c.now().Mono
+	sample := c.Get(0)
+	if sample.Mono < asked {
+		sample = c.Get(0) // if this one is shared too, it began after the other ended
+	}
+	return sample
+}
+
 // join returns a collection to wait for, or a new one that the caller is to make.
 func (c *Cache) join(maxAge time.Duration) (run *collection, mine bool) {
 	c.mu.Lock()

@@ -97,6 +97,33 @@ func TestCacheSharesACollectionUnderWay(t *testing.T) {
 	})
 }
 
+func TestCacheCollectsAnewForWhoeverWantsNoOlder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := bubbleClock()
+		var over atomic.Bool
+		c := procstats.NewCache(func(s *procstats.Sample) {
+			s.Stamp = clock()
+			if over.Load() {
+				s.SetNumber(procstats.CgroupCPUUsage, 1)
+			}
+			wait(time.Second)
+		}, clock)
+		var reader sync.WaitGroup
+		reader.Go(func() { c.Get(0) })
+		wait(time.Millisecond)
+		over.Store(true)
+		asked := clock()
+		s := c.GetNew()
+		if _, ok := s.Task.Number(procstats.CgroupCPUUsage); !ok || s.Mono < asked.Mono || c.Collections() != 2 {
+			t.Errorf("asked at %s, got a sample of %s after %d collections", asked.Mono, s.Mono, c.Collections())
+		}
+		if c.GetNew(); c.Collections() != 3 {
+			t.Errorf("%d collections, want one more where none is under way", c.Collections())
+		}
+		reader.Wait()
+	})
+}
+
 func TestCacheOutlivesACollectionThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
