@@ -51,7 +51,9 @@ type fakeAgent struct {
 	calls      []string
 	err        error
 	port       int
-	exec       *fakeExec
+	// reason is why there are no fresh readings, and why the driver is not healthy.
+	reason string
+	exec   *fakeExec
 	// folder has real log files, where it is set.
 	folder folder.Allocation
 }
@@ -234,7 +236,9 @@ func (f *fakeAgent) Stats(id string) (map[string]allocation.Usage, error) {
 	if on, reason := f.Publishing(); !on {
 		return map[string]allocation.Usage{"web": {Running: id == webID, Reason: reason}}, nil
 	}
-	return map[string]allocation.Usage{"web": fakeUsage(id == webID)}, nil
+	u := fakeUsage(id == webID)
+	u.Reason = f.reason
+	return map[string]allocation.Usage{"web": u}, nil
 }
 
 func (f *fakeAgent) History(_, _ string, q history.Query) ([]history.Point, error) {
@@ -260,8 +264,11 @@ func (f *fakeAgent) Record(id, _ string) (*record.Record, error) {
 	return &record.Record{
 		SchemaVersion: "1", State: record.Exited, ID: "x", Command: []string{"/bin/" + secret}, Dir: "/" + secret, User: secret,
 		Message: secret, ExitCode: &code, Signal: &signal, StartedAt: epoch.Add(-10 * time.Minute), EndedAt: epoch,
-		Diagnosis: record.Diagnosis{Verdict: record.Signaled, Summary: "ended " + secret, Evidence: map[string]any{"x": secret}, OOMKilled: true},
-		Labels:    map[string]string{"x": secret}, Notes: []string{secret}, Host: record.Host{},
+		Diagnosis: record.Diagnosis{
+			Verdict: record.Signaled, Summary: "ended " + secret, Evidence: map[string]any{"x": secret}, OOMKilled: true,
+			OOM: record.OOM{Kills: new(int64(1)), Reason: "open /sys/fs/cgroup/" + secret, Notices: []record.Kill{{At: epoch, Kills: 1, Scope: record.Own, Where: "/sys/fs/cgroup/" + secret}}},
+		},
+		Labels: map[string]string{"x": secret}, Notes: []string{secret}, Host: record.Host{},
 	}, nil
 }
 
@@ -340,7 +347,7 @@ func (f *fakeAgent) Node() node.Node {
 		Attributes: map[string]string{"cpu.arch": "amd64", "kernel.name": "linux", "unique.hostname": "host1", "unique.storage.volume": "/data"},
 		Resources:  node.Resources{Cores: []int{0, 1}, CoreMHz: 2500, MemoryBytes: 8 << 30, DiskBytes: 100 << 30},
 		Drivers: map[string]node.Driver{"tacho": {
-			Name: "tacho", Plugin: "/" + secret, Detected: true, Healthy: true, UpdatedAt: epoch,
+			Name: "tacho", Plugin: "/" + secret, Detected: true, Healthy: f.reason == "", Reason: f.reason, UpdatedAt: epoch,
 			Attributes: map[string]driver.Attribute{"driver.tacho.version": {Value: "1.0"}},
 		}},
 	}

@@ -95,6 +95,9 @@ func (s *Server) node(r *http.Request) nodeJSON {
 	}
 	shown.setResources(&n.Resources)
 	for name, d := range n.Drivers {
+		if !Trusted(r.Context()) {
+			d.Reason = "" // the driver's own words can have anything in them
+		}
 		shown.Drivers[name] = newDriverJSON(&d)
 		if d.Detected {
 			shown.Attributes["driver."+name] = "1"
@@ -123,8 +126,11 @@ func newDriverJSON(d *node.Driver) driverJSON {
 	for name, a := range d.Attributes {
 		shown.Attributes[name] = strings.TrimSpace(fmt.Sprint(a.Value) + " " + a.Unit)
 	}
-	if shown.HealthDescription == "" && d.Healthy {
-		shown.HealthDescription = "Healthy"
+	if shown.HealthDescription == "" {
+		shown.HealthDescription = "Unhealthy"
+		if d.Healthy {
+			shown.HealthDescription = "Healthy"
+		}
 	}
 	return shown
 }

@@ -4,6 +4,8 @@
 package api
 
 import (
+	"slices"
+
 	"github.com/tachograph/tacho/executor/record"
 )
 
@@ -19,5 +21,13 @@ func recordWithoutSecrets(r *record.Record) *record.Record {
 	}
 	// The sentences can have the command in them, and evidence is whatever somebody found worth keeping.
 	c.Diagnosis.Summary, c.Diagnosis.Operator, c.Diagnosis.Evidence = "", "", nil
+	// Of a kill everybody hears the limit, and only who is trusted the folder that has it.
+	c.Diagnosis.OOM.Notices = slices.Clone(r.Diagnosis.OOM.Notices)
+	if c.Diagnosis.OOM.Reason != "" {
+		c.Diagnosis.OOM.Reason = "it could not be read" // an error has its file in it
+	}
+	for i := range c.Diagnosis.OOM.Notices {
+		c.Diagnosis.OOM.Notices[i].Where = ""
+	}
 	return c
 }

@@ -34,7 +34,23 @@ func (s *Server) usage(r *http.Request, a *allocation.Allocation) (*allocationUs
 		}
 	}
 	publishing, reason := s.agent.Publishing()
-	return newAllocationUsage(usages, publishing, reason, s.now()), nil
+	return newAllocationUsage(told(r, publishing, usages), publishing, reason, s.now()), nil
+}
+
+// told returns usages as they may be told: why a task that runs has no fresh reading are the driver's own words, which
+// can have anything in them.
+func told(r *http.Request, publishing bool, usages map[string]allocation.Usage) map[string]allocation.Usage {
+	if Trusted(r.Context()) || !publishing {
+		return usages
+	}
+	usages = maps.Clone(usages)
+	for name, u := range usages {
+		if u.Running && u.Reason != "" {
+			u.Reason = "no fresh reading"
+			usages[name] = u
+		}
+	}
+	return usages
 }
 
 // stats is GET /v1/client/allocation/ID/stats. With ?at= it is the reading nearest to a time.
@@ -65,7 +81,7 @@ func (s *Server) allStats(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		all[a.ID] = newAllocationUsage(usages, publishing, reason, s.now())
+		all[a.ID] = newAllocationUsage(told(r, publishing, usages), publishing, reason, s.now())
 	}
 	return all, nil
 }
