@@ -186,18 +186,28 @@ func (a *Agent) carryOut(j *job.Job, version uint64, surplus []*alloc, missing [
 	return a.store.PutJob(&kept)
 }
 
-// resume carries out the jobs that an earlier run was killed over.
+// resume carries out the jobs and the stops of jobs that an earlier run was killed over.
 func (a *Agent) resume() {
 	a.registering.Lock()
 	defer a.registering.Unlock()
 	a.mu.Lock()
 	var unplaced []state.Job
-	for _, r := range a.jobs {
-		if r.current.Current && !r.current.Placed && !r.current.Stopped && r.versions[r.current.Version] != nil {
+	var stopped []string
+	for id, r := range a.jobs {
+		switch {
+		case r.current.Stopped || !r.current.Current:
+			stopped = append(stopped, id)
+		case !r.current.Placed && r.versions[r.current.Version] != nil:
 			unplaced = append(unplaced, r.current)
 		}
 	}
 	a.mu.Unlock()
+	for _, id := range stopped {
+		if err := a.stopAllocs(id); err != nil {
+			a.log.Error("a job is not stopped", "job", id, "error", err)
+			a.counts.fail("recovery")
+		}
+	}
 	for _, kept := range unplaced {
 		j := a.version(kept.ID, kept.Version)
 		surplus, missing := a.compare(j)
@@ -344,14 +354,20 @@ func (a *Agent) StopJob(id string, purge bool) error {
 	kept := r.current
 	a.mu.Unlock()
 	kept.ModifyIndex = a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobDeregistered", Key: id})
-	errs := []error{a.store.PutJob(&kept)}
+	err := errors.Join(a.store.PutJob(&kept), a.stopAllocs(id))
+	a.mu.Lock()
+	r.current = kept
+	a.mu.Unlock()
+	return err
+}
+
+// stopAllocs stops the allocations of a job that was stopped.
+func (a *Agent) stopAllocs(id string) error {
+	var errs []error
 	for _, l := range a.list() {
 		if l.job.ID == id && !statusOf(l.snapshot().Tasks).Ended() {
 			errs = append(errs, l.stop("the job was stopped"))
 		}
 	}
-	a.mu.Lock()
-	r.current = kept
-	a.mu.Unlock()
 	return errors.Join(errs...)
 }

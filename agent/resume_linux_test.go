@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
@@ -116,4 +117,35 @@ func openState(t *testing.T, c config.Config) *state.Store {
 		t.Fatal(err)
 	}
 	return store
+}
+
+// TestJobIsStoppedAfterAKill begins with a state in which a job was stopped and its allocation was not.
+func TestJobIsStoppedAfterAKill(t *testing.T) {
+	for name, change := range map[string]func(*state.Job){
+		"stopped": func(j *state.Job) { j.Stopped = true },
+		"purged":  func(j *state.Job) { j.Stopped, j.Current = true, false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := testConfig(shortDir(t))
+			r := begin(t, c)
+			l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
+			r.await(l.ID, "running", isRunning)
+			r.end(false)
+			store := openState(t, c)
+			versions, err := store.Jobs()
+			if err != nil || len(versions) != 1 {
+				t.Fatal(versions, err)
+			}
+			change(versions[0])
+			if err := errors.Join(store.PutJob(versions[0]), store.Close()); err != nil {
+				t.Fatal(err)
+			}
+			r = begin(t, c)
+			defer r.end(true)
+			if l, err = r.Allocation(l.ID); err != nil || l.DesiredStatus != allocation.DesiredStop {
+				t.Fatalf("allocation %+v, error %v", l, err)
+			}
+			r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
+		})
+	}
 }
