@@ -233,6 +233,59 @@ func TestWaitForAll(t *testing.T) {
 	})
 }
 
+// Where all are waited for, those that outlive the main process are asked to end as it would have been, and the task
+// has not ended by itself then.
+func TestWaitForAllEnded(t *testing.T) {
+	const grace = soon / 2
+	const script = `mkfifo ready
+(trap 'echo got TERM; exit' TERM; echo > ready; while :; do sleep 0.02; done) &
+read x < ready; exit 0`
+	tests := []struct {
+		name    string
+		timeout time.Duration
+		verdict record.Verdict
+	}{
+		{"by its timeout", time.Second, record.TimedOut},
+		{"by a stop", 0, record.Stopped},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
+				f := start(t)
+				f.run(script, place, func(r *proto.LaunchRequest) {
+					r.WaitForAll, r.TimeoutNs, r.KillGraceNs = true, int64(tt.timeout), int64(grace)
+				})
+				f.expectEvent("main_exited")
+				if tt.timeout == 0 {
+					if err := f.Stop(t.Context(), 0, grace); err != nil {
+						t.Fatal(err)
+					}
+				}
+				exit, _ := f.wait()
+				if exit.GetCode() != 0 || exit.GetVerdict() != string(tt.verdict) {
+					t.Errorf("exit %v, want code 0 and %s", exit, tt.verdict)
+				}
+				if got, want := f.stdout(), "got TERM\n"; got != want {
+					t.Errorf("output %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A stop that comes while leftovers are stopped does not change how the task ended.
+func TestStopOfLeftovers(t *testing.T) {
+	f := start(t)
+	f.run(family+"exit 4", func(r *proto.LaunchRequest) { r.KillGraceNs = int64(soon) })
+	f.expectEvent("leftovers")
+	if err := f.Stop(t.Context(), 0, time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if exit, _ := f.wait(); exit.GetCode() != 4 || exit.GetVerdict() != string(record.Failed) {
+		t.Errorf("exit %v, want the code of the main process", exit)
+	}
+}
+
 // Forks that race with the kill cannot get away.
 func TestStopForkStorm(t *testing.T) {
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {

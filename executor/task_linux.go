@@ -64,7 +64,8 @@ type task struct {
 	killAt    time.Time
 	// killing makes every orphan that comes home be killed too.
 	killing bool
-	mainEnd *ended
+	// over is set once nobody can be the cause of the task's end any more.
+	over bool
 }
 
 // run sees the task to its end. It returns when nothing is left of it and the record is written.
@@ -81,6 +82,7 @@ func (t *task) run(ctx context.Context) {
 	end := <-t.end
 	t.mainEnded(end)
 	t.awaitChildren()
+	t.isOver()
 	stopSampling()
 	recording.Wait()
 	finishLogs()
@@ -88,10 +90,16 @@ func (t *task) run(ctx context.Context) {
 }
 
 func (t *task) mainEnded(end ended) {
-	t.mu.Lock()
-	t.mainEnd = &end
-	t.mu.Unlock()
+	if !t.request.GetWaitForAll() {
+		t.isOver()
+	}
 	t.journal.add("main_exited", describeStatus(end.status), nil)
+}
+
+func (t *task) isOver() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
 }
 
 // awaitChildren waits until the last process is gone. Processes that outlive the main process are asked to end
@@ -111,28 +119,32 @@ func (t *task) awaitChildren() {
 
 // stopLeftovers signals what outlived the main process and sees that it is killed after the grace.
 func (t *task) stopLeftovers() {
-	signal := t.killSignal()
-	pids, err := t.members()
+	if n := t.signalMembers(t.killSignal()); n > 0 {
+		t.journal.add("leftovers", fmt.Sprintf("%d processes outlived the main process and are stopped", n), nil)
+	}
+	t.armKill(t.killGrace())
+}
+
+// signalMembers signals every process of the task, and returns how many there were.
+func (t *task) signalMembers(signal unix.Signal) int {
+	members, err := t.members()
 	if err != nil {
 		t.log.Error("list processes left behind", "error", err)
 	}
-	for _, p := range pids {
+	for _, p := range members {
 		if err := p.signal(signal); err != nil {
 			t.log.Error("stop a process left behind", "pid", p.PID, "error", err)
 		}
 		p.close()
 	}
-	if len(pids) > 0 {
-		t.journal.add("leftovers", fmt.Sprintf("%d processes outlived the main process and are stopped", len(pids)), nil)
-	}
-	t.armKill(t.killGrace())
+	return len(members)
 }
 
-// stop asks the task to end and kills it after the grace. The first cause is the one that counts; reason says in
-// words how it came about, as in "stopped because REASON", and may be empty.
+// stop asks the task to end and kills it after the grace: its main process, or those that outlived it. The first cause
+// is the one that counts; reason says in words how it came about, as in "stopped because REASON", and may be empty.
 func (t *task) stop(cause record.Verdict, reason string, signal unix.Signal, grace time.Duration) {
 	t.mu.Lock()
-	first := t.cause == "" && t.mainEnd == nil
+	first := t.cause == "" && !t.over
 	if first {
 		t.cause, t.reason = cause, reason
 	}
@@ -148,7 +160,10 @@ func (t *task) stop(cause record.Verdict, reason string, signal unix.Signal, gra
 		signal = t.killSignal()
 	}
 	if grace > 0 {
-		if err := t.signal(signal, false); err != nil && !errors.Is(err, unix.ESRCH) {
+		switch err := t.signal(signal, false); {
+		case errors.Is(err, unix.ESRCH):
+			t.signalMembers(signal)
+		case err != nil:
 			t.log.Error("stop the main process", "error", err)
 		}
 	}
