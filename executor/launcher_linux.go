@@ -75,6 +75,9 @@ func (l *launcher) run(ctx context.Context) {
 		select {
 		case request := <-l.requests:
 			pid, err := 0, unwilling
+			if err == nil && request.command.streams.shared {
+				err = l.inherited.lowerAutogroup()
+			}
 			if err == nil {
 				pid, err = fork(request.command)
 			}

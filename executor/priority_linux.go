@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +28,8 @@ const patience = 500 * time.Microsecond
 type scheduling struct {
 	nice       int
 	timerSlack time.Duration
+	// autogroup is the nice value of the session's autogroup; nil where it was left as it was.
+	autogroup *int
 }
 
 // goBefore raises the priority of all threads of this process, makes their timers patient, and returns what it was
@@ -50,7 +53,8 @@ func goBefore() (started scheduling, err error) {
 	if err != nil {
 		return started, err
 	}
-	return started, raiseAutogroup(nice)
+	started.autogroup, err = raiseAutogroup(nice)
+	return started, err
 }
 
 // eachThread changes all threads of this process. One that is made meanwhile may come from one that was not changed yet,
@@ -101,18 +105,56 @@ func setTimerSlack(tid int, slack time.Duration) (changed bool, err error) {
 	return true, nil
 }
 
+const autogroupFile = "/proc/self/autogroup"
+
 // raiseAutogroup does the same for our autogroup, sched(7): in the root of the cpu hierarchy all processes of a session
-// share one weight, and their nice values count only among themselves. The session is our own, the task has another.
-func raiseAutogroup(nice int) error {
-	const file = "/proc/self/autogroup"
+// share one weight, and their nice values count only among themselves. The session is our own; a task that comes to
+// share it is not to have what we took, see lowerAutogroup.
+func raiseAutogroup(nice int) (before *int, err error) {
 	if session, err := unix.Getsid(0); err != nil || session != os.Getpid() {
-		return nil //nolint:nilerr // others are in it, or nobody can say
+		return nil, nil //nolint:nilerr,nilnil // others are in it, or nobody can say
 	}
-	err := os.WriteFile(file, []byte(strconv.Itoa(nice)), 0)
+	text, err := os.ReadFile(autogroupFile)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // a kernel without autogroups
+		return nil, nil //nolint:nilnil // a kernel without autogroups
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	_, number, found := strings.Cut(strings.TrimSpace(string(text)), " nice ")
+	if !found {
+		return nil, nil //nolint:nilnil // we are in none
+	}
+	old, err := strconv.Atoi(number)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", autogroupFile, err)
+	}
+	if err := writeAutogroup(nice); err != nil {
+		return nil, err
+	}
+	return &old, nil
+}
+
+// lowerAutogroup gives our autogroup back the nice value it had, for a task that is about to share our session.
+func (started scheduling) lowerAutogroup() error {
+	if started.autogroup == nil {
+		return nil
+	}
+	// Without CAP_SYS_ADMIN the kernel takes one change in 100 ms, of all that ask, and refuses others with EAGAIN.
+	const limit, pause = 2 * time.Second, 10 * time.Millisecond
+	for began := time.Now(); ; <-time.After(pause) {
+		err := writeAutogroup(*started.autogroup)
+		if !errors.Is(err, unix.EAGAIN) || time.Since(began) > limit {
+			return err
+		}
+	}
+}
+
+func writeAutogroup(nice int) error {
+	if err := os.WriteFile(autogroupFile, []byte(strconv.Itoa(nice)), 0); err != nil {
+		return fmt.Errorf("set nice value %d of the autogroup: %w", nice, err)
+	}
+	return nil
 }
 
 // niceOf returns the nice value of a thread. The system call returns 20 minus that, getpriority(2).

@@ -10,15 +10,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/creack/pty"
+
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/proto"
 )
 
 // TestPriority holds that an executor goes before others where it may, and that its task does not.
 func TestPriority(t *testing.T) {
-	own := niceOf(t, "/proc/self/stat")
-	// nice(1) without a command prints its nice value; where it may not lower it, it only warns.
-	if nice, err := exec.Command("nice", "-n", "-1", "nice").Output(); err != nil || own != 0 || string(nice) != "-1\n" {
-		t.Skipf("no process may go before others here: %v (nice value %d)", err, own)
-	}
+	own := needPriority(t)
 	f := start(t)
 	f.run("mkfifo go; cat /proc/self/stat; cat /proc/$$/timerslack_ns; echo ready; read x < go")
 	f.expect("ready")
@@ -52,6 +53,44 @@ func TestPriority(t *testing.T) {
 	if ours := timerSlack(t, "self"); slack != ours {
 		t.Errorf("the task has a timer slack of %s ns, want ours: %s", slack, ours)
 	}
+}
+
+// A task on a shared terminal is in its executor's session and autogroup, which does not go before others then.
+func TestPriorityOnATerminal(t *testing.T) {
+	needPriority(t)
+	if _, err := os.Stat("/proc/self/autogroup"); err != nil {
+		t.Skipf("the kernel does not group processes by session: %v", err)
+	}
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	defer slave.Close()
+	f := startWith(t, func(o *client.Options) { o.ExtraFiles = []*os.File{slave} })
+	f.run("exec > out; cat /proc/self/autogroup /proc/$PPID/autogroup",
+		func(r *proto.LaunchRequest) {
+			const terminal = 3
+			r.Stdio = &proto.Stdio{
+				Mode: proto.Stdio_MODE_TERMINAL, StdinFd: terminal, StdoutFd: terminal, StderrFd: terminal,
+			}
+		})
+	f.wait()
+	lines := strings.Split(strings.TrimSpace(f.stdout()), "\n")
+	if len(lines) != 2 || lines[0] != lines[1] || !strings.HasSuffix(lines[0], " nice 0") {
+		t.Errorf("%q, want the autogroups of task and executor to be one, at nice 0", lines)
+	}
+}
+
+// needPriority skips where no process may go before others, and returns our nice value.
+func needPriority(t *testing.T) (own int) {
+	t.Helper()
+	own = niceOf(t, "/proc/self/stat")
+	// nice(1) without a command prints its nice value; where it may not lower it, it only warns.
+	if nice, err := exec.Command("nice", "-n", "-1", "nice").Output(); err != nil || own != 0 || string(nice) != "-1\n" {
+		t.Skipf("no process may go before others here: %v (nice value %d)", err, own)
+	}
+	return own
 }
 
 func patientThreads(t *testing.T, pid int) int {
