@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/config"
@@ -147,5 +150,55 @@ func TestJobIsStoppedAfterAKill(t *testing.T) {
 			}
 			r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
 		})
+	}
+}
+
+// TestEndIsToldOnce is about a task that waits for its next start: nothing of the last one is left to be recovered, and
+// an agent that was killed before it had decided over the end does not lose the record of it.
+func TestEndIsToldOnce(t *testing.T) {
+	c := testConfig(shortDir(t))
+	r := begin(t, c)
+	l := r.submit(oneTask("batch", "restart {\n attempts = 1\n interval = \"2h\"\n delay = \"1h\"\n mode = \"delay\"\n}",
+		"while ! [ -e local/go ]; do sleep 0.05; done; exit 3"))[0]
+	l = r.await(l.ID, "running", isRunning)
+	tasks, err := r.store.Tasks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	handle, runID := tasks[l.ID]["t"].Handle, l.Tasks["t"].RunID
+	dir := folder.In(r.allocDir(), l.ID)
+	if err := os.WriteFile(filepath.Join(dir.Task("t"), "local", "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	waits := func(l *allocation.Allocation) bool { return !l.Tasks["t"].State.RestartAt.IsZero() }
+	l = r.await(l.ID, "waiting for its restart", waits)
+	if got := l.Tasks["t"].RunID; got != runID || got == "" {
+		t.Errorf("run id %q, was %q", got, runID)
+	}
+	want, err := r.Record(l.ID, "t")
+	if err != nil || len(want.Sources) == 0 {
+		t.Fatalf("record %+v, error %v", want, err)
+	}
+	if tasks, err = r.store.Tasks(); err != nil || tasks[l.ID]["t"].Handle != nil {
+		t.Errorf("a handle of a task that was destroyed: %+v, error %v", tasks[l.ID]["t"], err)
+	}
+	r.end(false)
+
+	store := openState(t, c)
+	kept := tasks[l.ID]["t"]
+	kept.Handle, kept.Ended = handle, true
+	kept.State.RestartAt, kept.State.LastRestart, kept.State.Restarts = time.Time{}, time.Time{}, 0
+	if err := errors.Join(store.PutTask(l.ID, "t", kept), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r = begin(t, c)
+	defer r.end(true)
+	r.await(l.ID, "waiting for its restart", waits)
+	got, err := r.Record(l.ID, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"os"
 	"runtime"
 
@@ -32,9 +33,7 @@ func (t *task) seenRecord(exit hook.Exit, kept state.Task) *record.Record {
 		Host:  record.Host{Name: t.agent.node.Name, OS: runtime.GOOS, CPUs: runtime.NumCPU()},
 		Notes: []string{"the driver has no final record of this task: these are the last readings that the agent saw"},
 	}
-	if h := kept.Handle; h != nil {
-		r.ID = h.Config.ID
-	}
+	r.ID = cmp.Or(kept.RunID, r.ID)
 	if exit.Lost != "" {
 		r.State, evidence.Cause = record.Lost, record.ExecutorLost
 		r.Message = exit.Lost

@@ -135,7 +135,7 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 	h := &handle{id: config.ID, entry: entry, usage: t.usage, endLogs: t.endLogs}
 	attributes := t.inspect(ctx, h)
 	err = t.update(func(kept *state.Task) {
-		kept.Handle, kept.Ended, kept.Attributes = started, false, attributes
+		kept.RunID, kept.Handle, kept.Ended, kept.Attributes = config.ID, started, false, attributes
 		kept.Starts++
 	})
 	if err != nil {
@@ -188,10 +188,10 @@ func forStart(err error) error {
 func (t *task) TaskChanged(s hook.State, e hook.Event) {
 	err := t.update(func(kept *state.Task) {
 		kept.State = s
-		if e.Type == hook.EventTerminated {
+		switch {
+		case e.Type == hook.EventTerminated:
 			kept.Ended = true
-		}
-		if s.Phase == hook.PhaseDead {
+		case e.Type == hook.EventRestarting, s.Phase == hook.PhaseDead: // it was destroyed before
 			kept.Handle, kept.Ended = nil, false
 		}
 		kept.Events = appendEvent(kept.Events, allocation.Event{Type: e.Type, Time: e.Time, Message: e.Message})
@@ -254,9 +254,9 @@ func (t *task) snapshot() *allocation.Task {
 	s := &allocation.Task{
 		Name: t.spec.Name, Driver: t.spec.Driver, Lifecycle: t.spec.Lifecycle, Resources: t.spec.Resources,
 		Cores: coreList(t.alloc.kept.Cores[t.spec.Name]), State: t.kept.State, Events: t.kept.Events,
-		Attributes: t.kept.Attributes,
+		Attributes: t.kept.Attributes, RunID: t.kept.RunID,
 	}
-	if t.kept.Handle != nil {
+	if s.RunID == "" && t.kept.Handle != nil { // kept by an earlier version
 		s.RunID = t.kept.Handle.Config.ID
 	}
 	return s
@@ -295,24 +295,31 @@ type recorder task
 // Name implements hook.Hook.
 func (r *recorder) Name() string { return "record" }
 
-// Exited implements hook.Exited. It is called after the stats hook: no reading comes any more.
+// Exited implements hook.Exited. It is called after the stats hook: no reading comes any more. An agent that was killed
+// meanwhile calls it again for the same end.
 func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 	t := (*task)(r)
-	final, err := t.finalRecord(req.Exit)
+	t.mu.Lock()
+	kept := t.kept
+	t.mu.Unlock()
+	final, err := t.driversRecord(kept.Handle)
 	t.usage.end()
 	if err != nil {
 		return err
 	}
+	if final == nil {
+		if t.recorded(kept.State) {
+			return nil
+		}
+		final = t.seenRecord(req.Exit, kept)
+	}
 	return t.agent.store.PutRecord(t.alloc.id, t.spec.Name, final)
 }
 
-// finalRecord is the driver's, or what the agent saw where the driver has none.
-func (t *task) finalRecord(exit hook.Exit) (*record.Record, error) {
-	t.mu.Lock()
-	h, kept := t.kept.Handle, t.kept
-	t.mu.Unlock()
+// driversRecord is the driver's final record of an ended start; nil where the driver has none.
+func (t *task) driversRecord(h *driver.TaskHandle) (*record.Record, error) {
 	if h == nil {
-		return t.seenRecord(exit, kept), nil
+		return nil, nil
 	}
 	entry, err := t.agent.drivers.Get(t.spec.Driver)
 	if err != nil {
@@ -322,8 +329,11 @@ func (t *task) finalRecord(exit hook.Exit) (*record.Record, error) {
 	if err != nil && !errors.Is(err, driver.ErrTaskNotFound) {
 		return nil, fmt.Errorf("final record: %w", err)
 	}
-	if final != nil {
-		return final, nil
-	}
-	return t.seenRecord(exit, kept), nil
+	return final, nil
+}
+
+// recorded reports whether the record that is kept is that of the last start, and not of one before it.
+func (t *task) recorded(s hook.State) bool {
+	r, err := t.agent.store.Record(t.alloc.id, t.spec.Name)
+	return err == nil && !r.StartedAt.Before(s.LastRestart)
 }
