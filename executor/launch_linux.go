@@ -68,7 +68,7 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	peaks := group.ResetPeaks()
 	t.sampler = newSampler(procstats.Target{
 		FS: e.host, Cgroup: group.Cgroup, Roots: e.roots, Reaped: e.children.reaped, Dir: request.GetDiskDir(),
-		MaxRows: int(request.GetMaxRows()), Opened: peaks,
+		MaxRows: int(request.GetMaxRows()), Used: !group.Owned, Opened: peaks,
 	}, selection)
 	t.inheritsPeak = !group.Owned && peaks["memory.peak"] == nil
 	for _, file := range peaks {

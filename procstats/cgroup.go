@@ -22,6 +22,8 @@ type cgroupReader struct {
 	files       []*cgroupFile  // in the order of reading
 	fields      []*cgroupField // of all files and of none, in the order of the table
 	buf         []byte
+	// used is the target's.
+	used bool
 }
 
 // OpenCgroup opens the files of the task's cgroup that the selected measurements of SourceCgroup need, on any layout:
@@ -31,7 +33,7 @@ type cgroupReader struct {
 // CPU time comes from cpuacct.usage where there is one and from cpu.stat else; its split into user and system from
 // cpu.stat wherever there is a v2 folder, because cpuacct.stat counts in steps of 10 ms.
 func OpenCgroup(t Target, sel Selection) Source {
-	r := newCgroupReader(SourceCgroup, t.Cgroup)
+	r := newCgroupReader(SourceCgroup, t)
 	reason := ""
 	switch {
 	case !t.Cgroup.Exists():
@@ -114,8 +116,8 @@ func cgroupVersion(c Cgroup, id ID) int {
 	return 0
 }
 
-func newCgroupReader(id SourceID, c Cgroup) *cgroupReader {
-	return &cgroupReader{description: Description{ID: id, Version: c.Layout()}}
+func newCgroupReader(id SourceID, t Target) *cgroupReader {
+	return &cgroupReader{description: Description{ID: id, Version: t.Cgroup.Layout()}, used: t.Used}
 }
 
 // open opens a file if any of its measurements is wanted.
@@ -189,6 +191,9 @@ func (r *cgroupReader) ready() *cgroupReader {
 	slices.SortFunc(r.fields, func(a, b *cgroupField) int { return cmp.Compare(a.id, b.id) })
 	for _, f := range r.files {
 		r.buf = f.collect(r.buf)
+		if r.used {
+			_ = f.countFromHere() // closing what is only read
+		}
 		if f.absent == "" {
 			r.description.Available = true
 		}

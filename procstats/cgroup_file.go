@@ -36,6 +36,8 @@ type cgroupField struct {
 	file  *cgroupFile
 	state fieldState
 	value float64 // in the kernel's unit, never negative
+	// before is what a counter said when its file was opened, in a group that had tasks before; 0 elsewhere.
+	before float64
 	// reasons for absence, in words; invalid is made when it is first needed
 	missing, invalid string
 }
@@ -74,6 +76,13 @@ func (f *cgroupField) add(value []byte) {
 	}
 }
 
+// ofTask is the task's part of the value. A counter that has fallen below what it said before the task was set back
+// meanwhile (some files of version 1 can be written to), and goes on from there.
+func (f *cgroupField) ofTask() float64 {
+	f.before = min(f.before, f.value)
+	return f.value - f.before
+}
+
 // reading returns what the last read of the field's file found.
 func (f *cgroupField) reading() Reading {
 	switch {
@@ -82,7 +91,7 @@ func (f *cgroupField) reading() Reading {
 	case f.file.absent != "":
 		return AbsentReading(f.id, f.file.absent)
 	case f.state == fieldRead:
-		return NumberReading(f.id, f.value/f.per)
+		return NumberReading(f.id, f.ofTask()/f.per)
 	case f.state == fieldUnlimited:
 		return AbsentReading(f.id, reasonNoLimit)
 	case f.state == fieldInvalid:
@@ -253,6 +262,22 @@ func (f *cgroupFile) collect(buf []byte) []byte {
 	}
 	f.parse(data, f.fields)
 	return data
+}
+
+// countFromHere makes the counters of the file, which has just been read, begin at 0. A file of counters that could not
+// be read is closed: whatever it says later, nobody knows how much of that is the task's.
+func (f *cgroupFile) countFromHere() error {
+	for i := range f.fields {
+		field := &f.fields[i]
+		switch {
+		case rowOf(field.id).Kind != Counter:
+		case f.absent != "":
+			return f.close()
+		case field.state == fieldRead: // a key that is missing now will begin at 0 by itself
+			field.before = field.value
+		}
+	}
+	return nil
 }
 
 // fail makes the file's fields absent. A file whose cgroup or controller is gone never comes back and is closed; any

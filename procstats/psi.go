@@ -15,7 +15,7 @@ import (
 // selected measurements need. They exist without any controller, so also in the v2 folder of a hybrid layout; v1 has
 // none. It cannot fail; Describe says what there is.
 func OpenPSI(t Target, sel Selection) Source {
-	r := newCgroupReader(SourcePSI, t.Cgroup)
+	r := newCgroupReader(SourcePSI, t)
 	reason := ""
 	switch {
 	case !t.Cgroup.Exists():

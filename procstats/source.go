@@ -116,6 +116,9 @@ type Target struct {
 	Dir string
 	// MaxRows bounds the process rows of a sample; 0 means 1000.
 	MaxRows int
+	// Used reports that the group had tasks before this one: what its counters said when the sources were opened is
+	// taken from them. No process of the task may run before that.
+	Used bool
 	// Opened are files of the v2 group, by name, that the caller has opened and that are read in place of the group's
 	// own: a memory.peak that was reset counts for its own descriptor only, since Linux 6.12. The caller closes them.
 	Opened map[string]*os.File
