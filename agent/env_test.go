@@ -74,8 +74,25 @@ func TestTemplates(t *testing.T) {
 		"default":   {data: `{{ envOrDefault "EMPTY" "d" }}`, want: "d"},
 		"functions": {data: `{{ range split "," "x,y" }}<{{ . | toUpper }}>{{ end }}`, want: "<X><Y>"},
 		"unknown":   {data: `{{ secret "x" }}`, fault: `function "secret" not defined`},
-		"endless":   {data: `{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`, fault: "exceeded maximum template depth"},
-		"huge":      {data: `{{ range 100000000 }}0123456789{{ end }}`, fault: "more than 16777216 bytes"},
+		"endless":   {data: `{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`, fault: "execute each other without end"},
+		"huge":      {data: `{{ range 100000 }}` + strings.Repeat("0123456789", 100) + `{{ end }}`, fault: "more than 16777216 bytes"},
+		"loop":      {data: `{{ range 1000000000000 }}{{ end }}`, fault: "takes too long"},
+		"loops":     {data: `{{ $l := split "" "0123456789" }}` + strings.Repeat("{{ range $l }}", 20) + strings.Repeat("{{ end }}", 20), fault: "takes too long"},
+		"tree": {
+			data:  `{{ define "x" }}{{ if . }}{{ template "x" (slice . 1) }}{{ template "x" (slice . 1) }}{{ end }}{{ end }}{{ template "x" "` + strings.Repeat("a", 60) + `" }}`,
+			fault: "takes too long",
+		},
+		"doubled":  {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = print $x $x }}{{ end }}", fault: "larger than 67108864 bytes"},
+		"replaced": {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = replaceAll `x` $x $x }}{{ end }}", fault: "larger than 67108864 bytes"},
+		"escaped":  {data: "{{ $x := `\\` }}{{ range 64 }}{{ $x = js $x }}{{ end }}", fault: "larger than 67108864 bytes"},
+		"joined":   {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = join $x (split `` $x) }}{{ end }}", fault: "larger than 67108864 bytes"},
+		"wide":     {data: `{{ printf "` + strings.Repeat("%999999d", 100) + `" 1 }}`, fault: "larger than 67108864 bytes"},
+		"starred":  {data: `{{ printf "` + strings.Repeat("%[1]*[2]d", 100) + `" 999999 1 }}`, fault: "larger than 67108864 bytes"},
+		"repeated": {data: "{{ $x := printf `%100000d` 1 }}{{ printf `" + strings.Repeat("%[1]s", 1000) + "` $x }}", fault: "larger than 67108864 bytes"},
+		"deep":     {data: strings.Repeat("{{ if 1 }}", 1000) + strings.Repeat("{{ end }}", 1000), fault: "within each other"},
+		"counters": {data: `{{ leave }}`, fault: `function "leave" not defined`},
+		"printed":  {data: `{{ printf "%-5s|%03d|%q" "a" 7 "b" }} {{ print 1 2 "x" }} {{ html "<" }} {{ js "'" }} {{ urlquery "a b" }}{{ println "z" }}`, want: "a    |007|\"b\" 1 2x &lt; \\' a+bz\n"},
+		"defined":  {data: `{{ define "x" }}<{{ . }}>{{ end }}{{ range $i := 3 }}{{ if $i }}{{ template "x" $i }}{{ else }}-{{ end }}{{ end }}`, want: "-<1><2>"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

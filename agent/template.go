@@ -4,20 +4,15 @@
 package agent
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"text/template"
 
 	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 )
-
-// maxRendered bounds a rendered template in bytes.
-const maxRendered = 16 << 20
 
 // renderAll writes a task's templates. Those that are environment files add to env.
 func (s *start) renderAll(env map[string]string, owner *folder.Owner) error {
@@ -49,46 +44,6 @@ func (s *start) render(t *job.Template, env map[string]string, owner *folder.Own
 		return readEnv(text, env)
 	}
 	return nil
-}
-
-// expand executes a template. Its functions are those that need nothing but this machine.
-func expand(t *job.Template, env map[string]string) ([]byte, error) {
-	parsed, err := template.New(t.Destination).Delims(t.LeftDelim, t.RightDelim).Option("missingkey=error").
-		Funcs(template.FuncMap{
-			"env": func(name string) string { return env[name] },
-			"envOrDefault": func(name, otherwise string) string {
-				if value := env[name]; value != "" {
-					return value
-				}
-				return otherwise
-			},
-			"toLower": strings.ToLower, "toUpper": strings.ToUpper, "trimSpace": strings.TrimSpace,
-			"split":      func(separator, text string) []string { return strings.Split(text, separator) },
-			"join":       func(separator string, parts []string) string { return strings.Join(parts, separator) },
-			"contains":   func(part, text string) bool { return strings.Contains(text, part) },
-			"replaceAll": func(from, to, text string) string { return strings.ReplaceAll(text, from, to) },
-		}).Parse(t.Data)
-	if err != nil {
-		return nil, err
-	}
-	w := &boundedBuffer{left: maxRendered}
-	if err := parsed.Execute(w, nil); err != nil {
-		return nil, err
-	}
-	return w.Bytes(), nil
-}
-
-// boundedBuffer refuses what a template that runs wild writes.
-type boundedBuffer struct {
-	bytes.Buffer
-	left int
-}
-
-func (b *boundedBuffer) Write(p []byte) (int, error) {
-	if b.left -= len(p); b.left < 0 {
-		return 0, fmt.Errorf("more than %d bytes", maxRendered)
-	}
-	return b.Buffer.Write(p)
 }
 
 // destination is the path of a rendered file within the task's folder.
