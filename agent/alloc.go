@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -139,6 +140,11 @@ func (a *alloc) progress() []progress {
 		all = append(all, t.progress())
 	}
 	return all
+}
+
+// dead reports whether no task runs or will run again.
+func (a *alloc) dead() bool {
+	return !slices.ContainsFunc(a.progress(), func(p progress) bool { return !p.dead })
 }
 
 // wake lets run look again.

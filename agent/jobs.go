@@ -259,11 +259,12 @@ type vacancy struct {
 func (a *Agent) compare(j *job.Job) (surplus []*alloc, missing []vacancy) {
 	live := make(map[string]map[int]*alloc)
 	for _, l := range a.list() {
-		if l.job.ID != j.ID || l.stopReason() != "" || statusOf(l.snapshot().Tasks).Ended() {
+		if l.job.ID != j.ID || l.stopReason() != "" || l.dead() {
 			continue
 		}
 		g := j.Group(l.group.Name)
-		if g == nil || l.kept.Digest != g.Digest || g.Digest == "" || l.kept.Index >= g.Count || live[g.Name][l.kept.Index] != nil {
+		failed := statusOf(l.snapshot().Tasks).Ended() // and its other tasks are being ended
+		if g == nil || failed || l.kept.Digest != g.Digest || g.Digest == "" || l.kept.Index >= g.Count || live[g.Name][l.kept.Index] != nil {
 			surplus = append(surplus, l)
 			continue
 		}
@@ -311,7 +312,7 @@ func (a *Agent) reserve(missing []vacancy) error {
 	taken := make(map[int]bool)
 	for _, l := range a.list() {
 		// Those of an allocation that is being stopped go to the one that takes its place.
-		if l.stopReason() != "" || statusOf(l.snapshot().Tasks).Ended() {
+		if l.stopReason() != "" || l.dead() {
 			continue
 		}
 		for _, cores := range l.kept.Cores {
@@ -365,7 +366,7 @@ func (a *Agent) StopJob(id string, purge bool) error {
 func (a *Agent) stopAllocs(id string) error {
 	var errs []error
 	for _, l := range a.list() {
-		if l.job.ID == id && !statusOf(l.snapshot().Tasks).Ended() {
+		if l.job.ID == id && !l.dead() {
 			errs = append(errs, l.stop("the job was stopped"))
 		}
 	}

@@ -227,3 +227,40 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("nothing is due: %v", ids(got))
 	}
 }
+
+// TestFailedAllocationEndsWithItsLastTask has a task that goes on for a while after another one has failed.
+func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	all := len(r.Node().Resources.Cores)
+	text := func(id, more string) string {
+		return fmt.Sprintf("job %q {\n group \"g\" {\n%s%s }\n}", id, more,
+			shell("b", fmt.Sprintf("kill_signal = \"SIGUSR1\"\nresources {\n cores = %d\n}", all),
+				"trap '' USR1; touch $NOMAD_ALLOC_DIR/data/up; while ! [ -e $NOMAD_ALLOC_DIR/data/go ]; do sleep 0.02; done"))
+	}
+	bad := strings.ReplaceAll(text("bad", "restart {\n attempts = 0\n mode = \"fail\"\n}\n"+
+		shell("a", "", "while ! [ -e $NOMAD_ALLOC_DIR/data/up ]; do sleep 0.02; done; exit 3")), "\"1s\"", "\"1m\"")
+	l := r.submit(bad)[0]
+	l = r.await(l.ID, "failed", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Failed })
+	if l.Tasks["b"].State.Phase == hook.PhaseDead {
+		t.Fatal("the other task did not go on")
+	}
+	_, _, err := r.RunJob(t.Context(), job.Source{Text: text("other", "")})
+	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "0 are free") {
+		t.Errorf("cores of a running task were given away: %v", err)
+	}
+	if err := r.StopJob("bad", false); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = r.Allocation(l.ID); err != nil || l.DesiredStatus != allocation.DesiredStop {
+		t.Errorf("allocation %+v, error %v", l, err)
+	}
+	data := filepath.Join(r.allocDir(), l.ID, "alloc", "data", "go")
+	if err := os.WriteFile(data, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.await(l.ID, "dead", func(l *allocation.Allocation) bool { return l.Tasks["b"].State.Phase == hook.PhaseDead })
+	if _, _, err := r.RunJob(t.Context(), job.Source{Text: text("other", "")}); err != nil {
+		t.Error(err)
+	}
+}

@@ -24,8 +24,15 @@ type Allocation struct {
 	CreateTime, ModifyTime int64
 }
 
-// Ended reports whether no task of the allocation will run again.
-func (a *Allocation) Ended() bool { return a.ClientStatus == "complete" || a.ClientStatus == "failed" }
+// Ended reports whether no task of the allocation runs or will run again. One that failed may still be ending others.
+func (a *Allocation) Ended() bool {
+	for _, s := range a.TaskStates {
+		if s != nil && s.State != "dead" {
+			return false
+		}
+	}
+	return a.ClientStatus == "complete" || a.ClientStatus == "failed"
+}
 
 // TaskState is what a task has come to.
 type TaskState struct {

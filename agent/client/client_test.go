@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -123,6 +124,29 @@ func TestWaitsForWhatComesNext(t *testing.T) {
 	got, err := c.JobAllocations(t.Context(), "x", Wait{Index: 7, For: 20 * time.Second})
 	if err != nil || got.Index != 9 || len(got.Value) != 1 || !got.Value[0].Ended() {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestAllocationEndsWithItsLastTask(t *testing.T) {
+	for name, test := range map[string]struct {
+		status string
+		states []string
+		want   bool
+	}{
+		"none began":         {"failed", nil, true},
+		"all dead":           {"complete", []string{"dead", "dead"}, true},
+		"one is being ended": {"failed", []string{"dead", "running"}, false},
+		"one is dead":        {"running", []string{"dead", "running"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := Allocation{ClientStatus: test.status, TaskStates: map[string]*TaskState{}}
+			for i, state := range test.states {
+				a.TaskStates[fmt.Sprint(i)] = &TaskState{State: state}
+			}
+			if got := a.Ended(); got != test.want {
+				t.Errorf("Ended is %t", got)
+			}
+		})
 	}
 }
 
