@@ -54,7 +54,13 @@ func (s *start) encode(entry *registry.Entry, env map[string]string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	if s.task.Logs == nil || entry.Name() != driver.Name {
+	if entry.Name() != driver.Name {
+		return encoded, nil // what signals another driver knows is not known here
+	}
+	if err := driver.CheckSignal(s.task.KillSignal); err != nil {
+		return nil, fmt.Errorf("kill_signal: %w", err)
+	}
+	if s.task.Logs == nil {
 		return encoded, nil
 	}
 	return withLogs(encoded, s.task.Logs)
