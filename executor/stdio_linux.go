@@ -90,8 +90,13 @@ func (s *streams) inherit(stdio *proto.Stdio) error {
 
 // openPaths opens files or FIFOs; an empty path is /dev/null.
 func (s *streams) openPaths(stdin, stdout, stderr string) error {
-	for i, path := range []string{stdin, stdout, stderr} {
-		f, err := openStream(path, i == 0)
+	opening := []func() (*os.File, error){
+		func() (*os.File, error) { return openInput(stdin) },
+		func() (*os.File, error) { return openOutput(stdout) },
+		func() (*os.File, error) { return openOutput(stderr) },
+	}
+	for _, open := range opening {
+		f, err := open()
 		if err != nil {
 			return fmt.Errorf("standard streams: %w", err)
 		}
@@ -102,7 +107,7 @@ func (s *streams) openPaths(stdin, stdout, stderr string) error {
 
 // openLogs makes pipes that are read into log files.
 func (s *streams) openLogs(stdio *proto.Stdio, credential *syscall.Credential, tell func(logs.Event)) error {
-	stdin, err := openStream(stdio.GetStdinPath(), true)
+	stdin, err := openInput(stdio.GetStdinPath())
 	if err != nil {
 		return fmt.Errorf("standard streams: %w", err)
 	}
@@ -133,27 +138,6 @@ func giveTo(credential *syscall.Credential, files ...*os.File) error {
 		}
 	}
 	return nil
-}
-
-// openStream opens one stream. A FIFO is opened for both directions: that neither waits for a reader nor ends the
-// task with SIGPIPE when the reader is replaced, fifo(7).
-func openStream(path string, input bool) (*os.File, error) {
-	if path == "" {
-		path = os.DevNull
-	}
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && info.Mode()&os.ModeNamedPipe != 0:
-		// As a plain descriptor: os.OpenFile would make it non-blocking, and the task would inherit that.
-		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return nil, &os.PathError{Op: "open", Path: path, Err: err}
-		}
-		return os.NewFile(uintptr(fd), path), nil
-	case input:
-		return os.Open(path)
-	}
-	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 }
 
 // started closes the executor's copies: a pipe whose writer ended must come to its end.
