@@ -149,7 +149,7 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status JobStatus
 		status, err = a.Job(j.ID)
 		return status, false, err
 	}
-	if err := a.reserve(missing); err != nil {
+	if err := a.reserve(j.ID, missing, surplus); err != nil {
 		return JobStatus{}, false, refused{err}
 	}
 	now := state.Job{ID: j.ID, Source: source, SubmitTime: time.Now(), Current: true}
@@ -217,7 +217,7 @@ func (a *Agent) resume() {
 				return l.job.ID == j.ID && l.kept.JobVersion == kept.Version && l.group.Name == v.group.Name && l.kept.Index == v.index
 			})
 		})
-		err := a.reserve(missing)
+		err := a.reserve(j.ID, missing, surplus)
 		if err == nil {
 			err = a.carryOut(j, kept.Version, surplus, missing)
 		}
@@ -307,12 +307,12 @@ func (a *Agent) place(j *job.Job, v vacancy, version uint64) error {
 	return nil
 }
 
-// reserve finds cores for the tasks that want some for themselves.
-func (a *Agent) reserve(missing []vacancy) error {
+// reserve finds cores for the tasks of a job that want some for themselves. Cores of its own allocations that are being
+// stopped, or will be, go to those that take their places.
+func (a *Agent) reserve(jobID string, missing []vacancy, surplus []*alloc) error {
 	taken := make(map[int]bool)
 	for _, l := range a.list() {
-		// Those of an allocation that is being stopped go to the one that takes its place.
-		if l.stopReason() != "" || l.dead() {
+		if l.dead() || l.job.ID == jobID && (l.stopReason() != "" || slices.Contains(surplus, l)) {
 			continue
 		}
 		for _, cores := range l.kept.Cores {

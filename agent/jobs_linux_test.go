@@ -264,3 +264,38 @@ func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestJobWithCoresIsUpdated(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	all := len(r.Node().Resources.Cores)
+	text := func(id, env string) string {
+		return strings.Replace(inGroup(1, shell("t", fmt.Sprintf("env {\n A = %q\n}\nresources {\n cores = %d\n}", env, all),
+			"trap '' USR1; touch $NOMAD_ALLOC_DIR/data/up; while ! [ -e $NOMAD_ALLOC_DIR/data/go ]; do sleep 0.02; done")), "test", id, 1)
+	}
+	slow := strings.NewReplacer("\"1s\"", "\"1m\"\nkill_signal = \"SIGUSR1\"")
+	old := r.submit(slow.Replace(text("one", "a")))[0]
+	data := filepath.Join(r.allocDir(), old.ID, "alloc", "data")
+	r.eventually("the task's first word", func() bool {
+		_, err := os.Stat(filepath.Join(data, "up"))
+		return err == nil
+	})
+	if _, _, err := r.RunJob(t.Context(), job.Source{Text: text("one", "b")}); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range r.Allocations() {
+		if got := l.Tasks["t"].Cores; got != old.Tasks["t"].Cores || (l.DesiredStatus == allocation.DesiredRun) == (l.ID == old.ID) {
+			t.Errorf("allocation %+v, cores %q", l, got)
+		}
+	}
+	if err := r.StopJob("one", false); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := r.RunJob(t.Context(), job.Source{Text: text("two", "a")})
+	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "0 are free") {
+		t.Errorf("cores of tasks that are being stopped were given to another job: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(data, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
