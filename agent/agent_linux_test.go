@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -278,5 +280,37 @@ func TestPublishingOffReadsNothing(t *testing.T) {
 	})
 	if got := r.Cost().Samples; got == 0 {
 		t.Error("no samples counted")
+	}
+}
+
+// TestPublishingIsSwitchedWhileAJobIsPlaced switches between the making of an allocation and its entry into the list.
+func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		t.Run(fmt.Sprint(on), func(t *testing.T) {
+			c := testConfig(shortDir(t))
+			c.Telemetry.PublishAllocationMetrics = !on
+			r := begin(t, c)
+			defer r.end(true)
+			first := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
+			l, err := r.newAlloc(state.Allocation{ID: allocation.NewID(), JobID: "test", Group: "g"}, r.version("test", first.JobVersion), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Telemetry.PublishAllocationMetrics = on
+			if _, err := r.Reload(c); err != nil {
+				t.Fatal(err)
+			}
+			r.admit(l)
+			if got := !errors.Is(l.tasks[0].stats.Err(), hook.ErrNotPublished); got != on {
+				t.Errorf("publishing is %t, want %t", got, on)
+			}
+			// It was never launched: nobody must wait for its end.
+			r.mu.Lock()
+			delete(r.allocs, l.id)
+			r.mu.Unlock()
+			if err := l.close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

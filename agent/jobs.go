@@ -300,11 +300,19 @@ func (a *Agent) place(j *job.Job, v vacancy, version uint64) error {
 	if err := l.change("AllocationCreated", func(*state.Allocation) {}); err != nil {
 		return errors.Join(err, l.close())
 	}
-	a.mu.Lock()
-	a.allocs[l.id] = l
-	a.mu.Unlock()
+	a.admit(l)
 	a.launch(l)
 	return nil
+}
+
+// admit puts an allocation that does not run yet into the list. Publishing may have been switched since it was made.
+func (a *Agent) admit(l *alloc) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.allocs[l.id] = l
+	for _, t := range l.tasks {
+		t.stats.SetPublish(a.config.Telemetry.PublishAllocationMetrics)
+	}
 }
 
 // reserve finds cores for the tasks of a job that want some for themselves. Cores of its own allocations that are being
