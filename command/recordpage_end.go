@@ -44,16 +44,17 @@ func (p *recordPage) waited() {
 	}
 }
 
-// stall returns a stall total and its share of the wall time.
+// stall returns a stall total and its share of the run.
 func (p *recordPage) stall(id procstats.ID) (total, share string) {
 	value, ok := p.number(id)
 	if !ok {
 		return dash, ""
 	}
-	if p.record.WallSeconds == nil {
+	span, ok := p.record.Span()
+	if !ok {
 		return formatSeconds(value), ""
 	}
-	return formatSeconds(value), formatShare(value, *p.record.WallSeconds)
+	return formatSeconds(value), formatShare(value, span)
 }
 
 // number returns a final value of the record; ok is false where it was not measured.

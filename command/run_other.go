@@ -180,7 +180,7 @@ func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 	wall, code := ended.Sub(r.began), state.ExitCode()
 	seconds := wall.Seconds()
 	info.State, info.EndedAt, info.WallSeconds, info.ExitCode = record.Exited, ended, &seconds, &code
-	evidence := record.Evidence{ExitCode: code, Wall: wall, Last: r.last}
+	evidence := record.Evidence{ExitCode: code, Wall: wall, Span: wall, Last: r.last}
 	if errors.Is(cause, errTimeUp) {
 		evidence.Cause, code = record.TimedOut, exitTimedOut
 	}

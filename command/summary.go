@@ -105,7 +105,8 @@ func ioSummary(r *record.Record) string {
 
 // waitedSummary says for which share of the run some process waited.
 func waitedSummary(r *record.Record) string {
-	if r.WallSeconds == nil || *r.WallSeconds <= 0 {
+	span, ok := r.Span()
+	if !ok {
 		return ""
 	}
 	var words []string
@@ -114,7 +115,7 @@ func waitedSummary(r *record.Record) string {
 		what string
 	}{{procstats.PSICPUSome, "CPU"}, {procstats.PSIMemorySome, "memory"}, {procstats.PSIIOSome, "I/O"}} {
 		if seconds, ok := r.Measurements[pressure.id.String()].(float64); ok {
-			words = append(words, fmt.Sprintf("%s %.1f %%", pressure.what, 100*seconds / *r.WallSeconds))
+			words = append(words, fmt.Sprintf("%s %.1f %%", pressure.what, 100*seconds/span))
 		}
 	}
 	if throttled, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && throttled > 0 {

@@ -58,7 +58,8 @@ func cpuText(r *record.Record) string {
 
 // waitText names what the task waited for longest, from one percent of its time on.
 func waitText(r *record.Record) string {
-	if r.WallSeconds == nil || *r.WallSeconds <= 0 {
+	span, ok := r.Span()
+	if !ok {
 		return ""
 	}
 	longest, what := 0.01, ""
@@ -67,7 +68,7 @@ func waitText(r *record.Record) string {
 		what string
 	}{{procstats.PSIMemorySome, "memory"}, {procstats.PSIIOSome, "I/O"}, {procstats.PSICPUSome, "a CPU"}} {
 		waited, ok := r.Measurements[stall.id.String()].(float64)
-		if share := waited / *r.WallSeconds; ok && share >= longest {
+		if share := waited / span; ok && share >= longest {
 			longest, what = share, stall.what
 		}
 	}

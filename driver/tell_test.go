@@ -39,6 +39,11 @@ func TestSentence(t *testing.T) {
 	}{
 		{"everything", whole, "failed with exit code 1: peak 203 MiB of 400 MiB (exact), 341 CPU s, " +
 			"waited 12 % of the time for memory, 1 OOM kill"},
+		{"processes that outlived the main one", &record.Record{
+			WallSeconds: number(0.01), SpanSeconds: number(10),
+			Diagnosis:    record.Diagnosis{Summary: "completed"},
+			Measurements: map[string]any{"psi_cpu_some_seconds_total": 3.0},
+		}, "completed: waited 30 % of the time for a CPU"},
 		{"nothing measured", &record.Record{Diagnosis: record.Diagnosis{Summary: "completed"}}, "completed"},
 		{"a bound, no limit, a little CPU", &record.Record{
 			Diagnosis: record.Diagnosis{Summary: "completed"},

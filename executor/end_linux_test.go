@@ -4,6 +4,8 @@
 package executor_test
 
 import (
+	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
 )
 
 func TestExit(t *testing.T) {
@@ -300,5 +303,23 @@ echo ready; wait`, place)
 		}
 		t.Logf("nothing was left after %s", time.Since(began))
 		f.noneLeftButExecutor()
+	})
+}
+
+// TestAveragesOfOutliving holds that what the last process used is averaged over its time, and not over that of a main
+// process which was gone at once.
+func TestAveragesOfOutliving(t *testing.T) {
+	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
+		f := start(t)
+		f.run("timeout 1 sh -c 'while :; do :; done' & exit 0", place, func(r *proto.LaunchRequest) { r.WaitForAll = true })
+		_, final := f.wait()
+		span, ok := final.Span()
+		if !ok || span < 0.9 || final.WallSeconds == nil || *final.WallSeconds >= span {
+			t.Fatalf("the last process ended after %v s, the main one not before: %+v", span, final)
+		}
+		cpu, average := headline(t, final, procstats.HeadlineCPU), headline(t, final, procstats.HeadlineCoresAverage)
+		if most := float64(runtime.NumCPU()); average > most || math.Abs(average*span-cpu) > 1e-6 {
+			t.Errorf("%v s of CPU in %v s: %v cores on average, of %v", cpu, span, average, most)
+		}
 	})
 }

@@ -103,8 +103,8 @@ func (r *recorder) writeReport(rows *procstats.Sample) {
 // finish completes the record with the final totals and writes it.
 func (r *recorder) finish(final *procstats.Sample, evidence record.Evidence) (*record.Record, *proto.Exit) {
 	info := r.info
-	seconds := evidence.Wall.Seconds()
-	info.State, info.EndedAt, info.WallSeconds = record.Exited, evidence.EndedAt, &seconds
+	seconds, span := evidence.Wall.Seconds(), evidence.Span.Seconds()
+	info.State, info.EndedAt, info.WallSeconds, info.SpanSeconds = record.Exited, evidence.EndedAt, &seconds, &span
 	info.ExitCode = &evidence.ExitCode
 	if evidence.Signal != 0 {
 		info.Signal = &evidence.Signal
@@ -124,7 +124,7 @@ func (r *recorder) finish(final *procstats.Sample, evidence record.Evidence) (*r
 	r.whole.Add(merged)
 	r.current.Add(merged)
 	r.writeReport(rows)
-	r.fillFinal(merged, evidence.Wall)
+	r.fillFinal(merged, evidence.Span)
 	r.put()
 	if r.store != nil {
 		if err := r.store.Close(); err != nil {
@@ -135,11 +135,11 @@ func (r *recorder) finish(final *procstats.Sample, evidence record.Evidence) (*r
 }
 
 // fillFinal puts the final numbers into the record.
-func (r *recorder) fillFinal(merged *procstats.Sample, wall time.Duration) {
+func (r *recorder) fillFinal(merged *procstats.Sample, span time.Duration) {
 	info := r.info
 	info.Samples = r.sampler.cost.collections.Load()
 	info.Measurements, info.Absent = record.Values(merged.Task)
-	history := procstats.History{Elapsed: wall, Window: &r.whole}
+	history := procstats.History{Elapsed: span, Window: &r.whole}
 	if peak, err := r.whole.Reduce(procstats.TreeRSS, procstats.Max); err == nil {
 		history.Peak = peak
 	}

@@ -82,11 +82,12 @@ func (t *task) run(ctx context.Context) {
 	end := <-t.end
 	t.mainEnded(end)
 	t.awaitChildren()
+	last := time.Now()
 	t.isOver()
 	stopSampling()
 	recording.Wait()
 	finishLogs()
-	t.finish(end)
+	t.finish(end, last)
 }
 
 func (t *task) mainEnded(end ended) {
@@ -237,10 +238,13 @@ func (t *task) killMembers() {
 	}
 }
 
-// finish reads the task a last time, writes its record and removes its cgroup.
-func (t *task) finish(end ended) {
+// finish reads the task a last time, writes its record and removes its cgroup. Its last process ended at last.
+func (t *task) finish(end ended, last time.Time) {
 	t.mu.Lock()
-	evidence := record.Evidence{Cause: t.cause, Reason: t.reason, PassedOn: int(t.passedOn), EndedAt: end.at, Wall: end.at.Sub(t.started)}
+	evidence := record.Evidence{
+		Cause: t.cause, Reason: t.reason, PassedOn: int(t.passedOn),
+		EndedAt: end.at, Wall: end.at.Sub(t.started), Span: last.Sub(t.started),
+	}
 	if t.killTimer != nil {
 		t.killTimer.Stop()
 	}

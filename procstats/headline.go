@@ -26,7 +26,7 @@ type History struct {
 	Previous *Sample
 	// Window has the samples up to this one: cpu_cores is then measured over it. It goes before Previous.
 	Window *Window
-	// Elapsed is the wall time of the run up to the sample, for cpu_cores_average.
+	// Elapsed is the time of the run up to the sample, or to the end of its last process, for cpu_cores_average.
 	Elapsed time.Duration
 	// Peak is the largest reading over all samples so far of a gauge of resident memory (tree_rss_bytes,
 	// smaps_pss_bytes, portable_rss_bytes), as Window.Reduce(id, Max) gives it.
@@ -168,7 +168,7 @@ func (h History) rate(s *Sample, id ID) Reading {
 	return r
 }
 
-// coresAverageHeadline is the CPU time over the wall time of the run.
+// coresAverageHeadline is the CPU time over the time of the run.
 func coresAverageHeadline(s *Sample, elapsed time.Duration) HeadlineValue {
 	cpu := firstRead(s, HeadlineCoresAverage, cpuSources[:])
 	value, ok := cpu.Reading.Number()

@@ -22,7 +22,7 @@ var headlineRows = [...]Measurement{
 	{
 		ID: HeadlineCoresAverage, Name: "cpu_cores_average",
 		Unit: Cores, Kind: Gauge, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
-		File: "cpu_seconds_total over the wall time of the run",
+		File: "cpu_seconds_total over the time from the start of the run to the end of its last process",
 		Help: "CPUs kept busy, averaged over the whole run.",
 	},
 	{

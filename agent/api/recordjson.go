@@ -15,7 +15,7 @@ func recordWithoutSecrets(r *record.Record) *record.Record {
 	c := &record.Record{
 		SchemaVersion: r.SchemaVersion, TachoVersion: r.TachoVersion, State: r.State, ID: r.ID, PID: r.PID,
 		StartTicks: r.StartTicks, BootID: r.BootID, StartedAt: r.StartedAt, EndedAt: r.EndedAt, WallSeconds: r.WallSeconds,
-		ExitCode: r.ExitCode, Signal: r.Signal, Diagnosis: r.Diagnosis, Headline: r.Headline,
+		SpanSeconds: r.SpanSeconds, ExitCode: r.ExitCode, Signal: r.Signal, Diagnosis: r.Diagnosis, Headline: r.Headline,
 		Measurements: r.Measurements, Absent: r.Absent, Processes: r.Processes, Peak: r.Peak, Sources: r.Sources,
 		Selection: r.Selection, Interval: r.Interval, Samples: r.Samples,
 	}

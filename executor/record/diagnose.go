@@ -19,7 +19,7 @@ const deathDelay = 10 * time.Second
 
 // Diagnose says why a task ended. The rules are in docs/diagnosis.md.
 func Diagnose(e Evidence) Diagnosis {
-	d := Diagnosis{Verdict: verdict(e), Stall: StallOf(WaitsBetween(e.Before, e.After, e.Wall))}
+	d := Diagnosis{Verdict: verdict(e), Stall: StallOf(WaitsBetween(e.Before, e.After, e.Span))}
 	decisive, killedMain := DecisiveKill(e)
 	d.OOM = oom(e, decisive)
 	if decisive != nil {

@@ -45,7 +45,7 @@ func counted(kills int64) (before, after OOMCounters) {
 
 // evidenceOf returns evidence with as many counted kills as were noticed.
 func evidenceOf(e Evidence, kills ...Kill) Evidence {
-	e.EndedAt, e.Wall, e.Kills = ended(), 10*time.Second, kills
+	e.EndedAt, e.Wall, e.Span, e.Kills = ended(), 10*time.Second, 10*time.Second, kills
 	if e.OOMAfter.Reason == "" {
 		var n int64
 		for _, k := range kills {

@@ -23,7 +23,9 @@ type Evidence struct {
 	PassedOn int
 	// EndedAt is when the main process ended.
 	EndedAt time.Time
-	Wall    time.Duration
+	// Wall is the time from the start to EndedAt, Span to the end of the last process, which may be later: what was
+	// counted until After was counted in that time.
+	Wall, Span time.Duration
 	// Before and After are the totals at the start and at the end; nil where they could not be read.
 	Before, After *procstats.Sample
 	// Last is the last sample while the main process lived; nil where nothing was sampled.

@@ -42,12 +42,16 @@ type Record struct {
 	StartTicks uint64 `json:"start_ticks,omitempty"`
 	BootID     string `json:"boot_id,omitempty"`
 	// Executor is who measured; with Socket it can be reached again while the run lives.
-	Executor    *Process  `json:"executor,omitempty"`
-	Socket      string    `json:"socket,omitempty"`
-	StartedAt   time.Time `json:"started_at"`
-	EndedAt     time.Time `json:"ended_at,omitzero"`
-	WallSeconds *float64  `json:"wall_seconds"`
-	ExitCode    *int      `json:"exit_code"`
+	Executor  *Process  `json:"executor,omitempty"`
+	Socket    string    `json:"socket,omitempty"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
+	// WallSeconds is the time from the start to the end of the main process.
+	WallSeconds *float64 `json:"wall_seconds"`
+	// SpanSeconds is the time from the start to the end of the last process: counters grew in it, and averages and
+	// shares are of it. Older records and those of lost runs have none; see Span.
+	SpanSeconds *float64 `json:"span_seconds,omitempty"`
+	ExitCode    *int     `json:"exit_code"`
 	// Signal is the number of the signal that ended the main process; null where none did.
 	Signal    *int      `json:"signal"`
 	Diagnosis Diagnosis `json:"diagnosis"`
@@ -70,6 +74,19 @@ type Record struct {
 	Labels    map[string]string `json:"labels"`
 	// Notes are sentences for the user: what is lost here and why.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// Span returns the seconds in which the run's counters grew: to the end of its last process where that is known, else
+// of the main one; ok is false where neither is, and for a run that took no time.
+func (r *Record) Span() (seconds float64, ok bool) {
+	span := r.SpanSeconds
+	if span == nil {
+		span = r.WallSeconds
+	}
+	if span == nil || *span <= 0 {
+		return 0, false
+	}
+	return *span, true
 }
 
 // Process names a process for as long as the machine is up.

@@ -101,3 +101,19 @@ func TestWaits(t *testing.T) {
 		t.Errorf("a counter that went down: %v, want none", *got)
 	}
 }
+
+// TestStallOfOutliving holds that pressure in the time of processes which outlived the main one is a share of their
+// time.
+func TestStallOfOutliving(t *testing.T) {
+	before, after := &procstats.Sample{}, &procstats.Sample{}
+	for _, id := range []procstats.ID{procstats.PSICPUSome, procstats.PSIMemorySome, procstats.PSIIOSome, procstats.CgroupCPUUsage} {
+		before.SetNumber(id, 0)
+		after.SetNumber(id, 0)
+	}
+	after.SetNumber(procstats.CgroupCPUUsage, 9)
+	after.SetNumber(procstats.PSICPUSome, 0.5)
+	d := Diagnose(Evidence{Before: before, After: after, Wall: time.Millisecond, Span: 10 * time.Second})
+	if d.Stall != Fine {
+		t.Errorf("half a second of ten: %q, want %q", d.Stall, Fine)
+	}
+}
