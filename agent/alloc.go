@@ -94,6 +94,11 @@ func (a *alloc) task(name string) (*task, error) {
 func (a *alloc) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
+	if a.dead() { // it was when it was loaded
+		a.endLogs()
+		close(a.done)
+		return
+	}
 	for {
 		next := plan(a.progress(), a.stopReason())
 		if next.done {
@@ -179,9 +184,7 @@ func (a *alloc) stop(reason string) error {
 
 // finish is called when all tasks are dead.
 func (a *alloc) finish() {
-	for _, t := range a.tasks {
-		t.endLogs(a.agent.ctx) // where the agent was killed in the midst of a start
-	}
+	a.endLogs()
 	err := a.change("AllocationUpdated", func(*state.Allocation) {})
 	if err != nil {
 		a.log.Error("state is not kept", "error", err)
@@ -192,6 +195,13 @@ func (a *alloc) finish() {
 		close(a.done)
 	}
 	a.agent.ended(a)
+}
+
+// endLogs is for tasks in the midst of whose start the agent was killed.
+func (a *alloc) endLogs() {
+	for _, t := range a.tasks {
+		t.endLogs(a.agent.ctx)
+	}
 }
 
 // told is called when something has happened to a task.

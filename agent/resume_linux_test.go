@@ -202,3 +202,31 @@ func TestEndIsToldOnce(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestEndedAllocationStaysAsItIs stops a task that waits for its next start, and begins another agent.
+func TestEndedAllocationStaysAsItIs(t *testing.T) {
+	c := testConfig(shortDir(t))
+	r := begin(t, c)
+	l := r.submit(oneTask("batch", "restart {\n attempts = 1\n interval = \"2h\"\n delay = \"1h\"\n mode = \"delay\"\n}", "exit 3"))[0]
+	r.await(l.ID, "waiting for its restart", func(l *allocation.Allocation) bool { return !l.Tasks["t"].State.RestartAt.IsZero() })
+	if err := r.StopAlloc(l.ID); err != nil {
+		t.Fatal(err)
+	}
+	ended := func() bool { return len(r.endedAllocs()) == 1 }
+	r.eventually("the end", ended)
+	l, err := r.Allocation(l.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.end(false)
+	r = begin(t, c)
+	defer r.end(false)
+	r.eventually("the end", ended)
+	again, err := r.Allocation(l.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !again.ModifyTime.Equal(l.ModifyTime) {
+		t.Errorf("modified at %v, was %v", again.ModifyTime, l.ModifyTime)
+	}
+}
