@@ -229,4 +229,7 @@ func TestEndedAllocationStaysAsItIs(t *testing.T) {
 	if !again.ModifyTime.Equal(l.ModifyTime) {
 		t.Errorf("modified at %v, was %v", again.ModifyTime, l.ModifyTime)
 	}
+	if before, after := l.Tasks["t"].Ends, again.Tasks["t"].Ends; before != 1 || after != 1 {
+		t.Errorf("%d ends, then %d, want 1", before, after)
+	}
 }

@@ -188,6 +188,10 @@ func forStart(err error) error {
 func (t *task) TaskChanged(s hook.State, e hook.Event) {
 	err := t.update(func(kept *state.Task) {
 		kept.State = s
+		switch e.Type {
+		case hook.EventTerminated, hook.EventDriverFailure, hook.EventHookFailed:
+			kept.Ends++
+		}
 		switch {
 		case e.Type == hook.EventTerminated:
 			kept.Ended = true
@@ -254,7 +258,7 @@ func (t *task) snapshot() *allocation.Task {
 	s := &allocation.Task{
 		Name: t.spec.Name, Driver: t.spec.Driver, Lifecycle: t.spec.Lifecycle, Resources: t.spec.Resources,
 		Cores: coreList(t.alloc.kept.Cores[t.spec.Name]), State: t.kept.State, Events: t.kept.Events,
-		Attributes: t.kept.Attributes, RunID: t.kept.RunID,
+		Attributes: t.kept.Attributes, RunID: t.kept.RunID, Ends: t.kept.Ends,
 	}
 	if s.RunID == "" && t.kept.Handle != nil { // kept by an earlier version
 		s.RunID = t.kept.Handle.Config.ID

@@ -73,6 +73,8 @@ type Task struct {
 	// RunID is the driver's id of the present or last start; empty before the first.
 	RunID string
 	State hook.State
+	// Ends counts the ends of the task, starts that failed included.
+	Ends int
 	// Events are the newest, oldest first; at most MaxEvents.
 	Events []Event
 	// Attributes are what the driver says of the running task: process, cgroup, limits as read back.

@@ -61,6 +61,7 @@ func newFake() *fakeAgent {
 // end has the task of an allocation end.
 func end(a *allocation.Allocation, oom bool) {
 	a.ClientStatus = allocation.Failed
+	a.Tasks["web"].Ends++
 	state := &a.Tasks["web"].State
 	state.Phase, state.Failed, state.Exit = hook.PhaseDead, true, &hook.Exit{Code: 137, Signal: 9, OOMKilled: oom}
 }
@@ -70,7 +71,7 @@ func (f *fakeAgent) add(id string, scale float64) *allocation.Allocation {
 		ID: id, Namespace: "default", JobID: "example", JobType: "service", Group: "cache", ClientStatus: allocation.Running,
 		CreateTime: epoch, Tasks: map[string]*allocation.Task{"web": {
 			Name: "web", Driver: "tacho", Resources: job.Resources{CPU: 500, MemoryMB: 256}, RunID: id + "-1",
-			State: hook.State{Phase: hook.PhaseRunning, Restarts: 1, StartedAt: epoch},
+			State: hook.State{Phase: hook.PhaseRunning, Restarts: 1, StartedAt: epoch}, Ends: 1,
 		}},
 	}
 	f.allocs = append(f.allocs, a)
@@ -237,6 +238,20 @@ func TestEndedTask(t *testing.T) {
 	}
 	if n := len(got["tacho_task_exits_total"].GetMetric()); n != 3 {
 		t.Errorf("%d", n)
+	}
+}
+
+// TestExitsAreCountedOnce is about a task that was stopped while it waited for its next start: there were no two ends.
+func TestExitsAreCountedOnce(t *testing.T) {
+	f := newFake()
+	end(f.allocs[0], false)
+	f.allocs[0].Tasks["web"].State.Restarts = 1
+	f.allocs[0].Tasks["web"].Ends = 1
+	for _, m := range parse(t, page(newTestCollector(f)))["tacho_task_exits_total"].GetMetric() {
+		ours := slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == "aaaaaaaa" })
+		if got := m.GetCounter().GetValue(); ours && got != 1 {
+			t.Errorf("%v exits, want 1", got)
+		}
 	}
 }
 

@@ -143,13 +143,7 @@ func ownColumns() []column {
 	}
 }
 
-func exits(r *row) float64 {
-	n := r.task.State.Restarts
-	if r.task.State.Phase == hook.PhaseDead && !r.task.State.StartedAt.IsZero() {
-		n++
-	}
-	return float64(n)
-}
+func exits(r *row) float64 { return float64(r.task.Ends) }
 
 func restarts(r *row) float64 { return float64(r.task.State.Restarts) }
 

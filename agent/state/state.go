@@ -59,6 +59,8 @@ type Task struct {
 	Events []allocation.Event
 	// Starts counts the starts of the task.
 	Starts int
+	// Ends counts the ends of the task, starts that failed included.
+	Ends int
 	// RunID is the driver's id of the last start; empty before the first.
 	RunID string
 	// Handle is the driver's of the last start; nil before the first and once the driver was told to forget it.
