@@ -229,6 +229,15 @@ func TestEndedAllocationStaysAsItIs(t *testing.T) {
 	if !again.ModifyTime.Equal(l.ModifyTime) {
 		t.Errorf("modified at %v, was %v", again.ModifyTime, l.ModifyTime)
 	}
+	final, err := r.Record(l.ID, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range []*allocation.Task{l.Tasks["t"], again.Tasks["t"]} {
+		if diff := cmp.Diff(final.Diagnosis.OOM.Kills, task.OOMKills); diff != "" {
+			t.Error("OOM kills:", diff)
+		}
+	}
 	if before, after := l.Tasks["t"].Ends, again.Tasks["t"].Ends; before != 1 || after != 1 {
 		t.Errorf("%d ends, then %d, want 1", before, after)
 	}

@@ -136,6 +136,7 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 	attributes := t.inspect(ctx, h)
 	err = t.update(func(kept *state.Task) {
 		kept.RunID, kept.Handle, kept.Ended, kept.Attributes = config.ID, started, false, attributes
+		kept.OOMKills = nil
 		kept.Starts++
 	})
 	if err != nil {
@@ -258,7 +259,7 @@ func (t *task) snapshot() *allocation.Task {
 	s := &allocation.Task{
 		Name: t.spec.Name, Driver: t.spec.Driver, Lifecycle: t.spec.Lifecycle, Resources: t.spec.Resources,
 		Cores: coreList(t.alloc.kept.Cores[t.spec.Name]), State: t.kept.State, Events: t.kept.Events,
-		Attributes: t.kept.Attributes, RunID: t.kept.RunID, Ends: t.kept.Ends,
+		Attributes: t.kept.Attributes, RunID: t.kept.RunID, Ends: t.kept.Ends, OOMKills: t.kept.OOMKills,
 	}
 	if s.RunID == "" && t.kept.Handle != nil { // kept by an earlier version
 		s.RunID = t.kept.Handle.Config.ID
@@ -312,11 +313,14 @@ func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 		return err
 	}
 	if final == nil {
-		if t.recorded(kept.State) {
-			return nil
-		}
+		final = t.recorded(kept.State)
+	}
+	if final == nil {
 		final = t.seenRecord(req.Exit, kept)
 	}
+	t.mu.Lock()
+	t.kept.OOMKills = final.Diagnosis.OOM.Kills // stored with the next event: without one this is called again
+	t.mu.Unlock()
 	return t.agent.store.PutRecord(t.alloc.id, t.spec.Name, final)
 }
 
@@ -336,8 +340,11 @@ func (t *task) driversRecord(h *driver.TaskHandle) (*record.Record, error) {
 	return final, nil
 }
 
-// recorded reports whether the record that is kept is that of the last start, and not of one before it.
-func (t *task) recorded(s hook.State) bool {
+// recorded is the final record that is kept of the last start; nil where there is none, or only of a start before it.
+func (t *task) recorded(s hook.State) *record.Record {
 	r, err := t.agent.store.Record(t.alloc.id, t.spec.Name)
-	return err == nil && !r.StartedAt.Before(s.LastRestart)
+	if err != nil || r.StartedAt.Before(s.LastRestart) {
+		return nil
+	}
+	return r
 }

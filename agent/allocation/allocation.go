@@ -75,6 +75,8 @@ type Task struct {
 	State hook.State
 	// Ends counts the ends of the task, starts that failed included.
 	Ends int
+	// OOMKills is how often the last start was hit by an OOM killer; nil where that is not known, and while it runs.
+	OOMKills *int64
 	// Events are the newest, oldest first; at most MaxEvents.
 	Events []Event
 	// Attributes are what the driver says of the running task: process, cgroup, limits as read back.

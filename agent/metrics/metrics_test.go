@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -252,6 +253,35 @@ func TestExitsAreCountedOnce(t *testing.T) {
 		if got := m.GetCounter().GetValue(); ours && got != 1 {
 			t.Errorf("%v exits, want 1", got)
 		}
+	}
+}
+
+// TestOOMKills is about ended tasks of which the agent has no reading, as after its restart, or one of before the kill.
+func TestOOMKills(t *testing.T) {
+	sample := &procstats.Sample{}
+	sample.SetNumber(procstats.CgroupMemoryEventsOOMKill, 2)
+	running := hook.State{Phase: hook.PhaseRunning, Exit: &hook.Exit{OOMKilled: true}}
+	for name, test := range map[string]struct {
+		state  hook.State
+		kills  *int64
+		sample *procstats.Sample
+		want   float64
+	}{
+		"recorded":             {hook.State{Phase: hook.PhaseDead, Exit: &hook.Exit{}}, new(int64(3)), nil, 3},
+		"recorded as none":     {hook.State{Phase: hook.PhaseDead, Exit: &hook.Exit{}}, new(int64(0)), nil, 0},
+		"more than was read":   {hook.State{Phase: hook.PhasePending, Exit: &hook.Exit{}}, new(int64(3)), sample, 3},
+		"read":                 {hook.State{Phase: hook.PhaseDead, Exit: &hook.Exit{}}, nil, sample, 2},
+		"only the end is told": {hook.State{Phase: hook.PhaseDead, Exit: &hook.Exit{OOMKilled: true}}, nil, nil, 1},
+		"not known":            {hook.State{Phase: hook.PhaseDead, Exit: &hook.Exit{}}, nil, nil, math.NaN()},
+		"runs again":           {running, nil, sample, 2},
+		"runs again, unread":   {running, nil, nil, math.NaN()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := row{task: &allocation.Task{State: test.state, OOMKills: test.kills}, usage: allocation.Usage{Sample: test.sample}}
+			if got := oomKills(&r); got != test.want && !(math.IsNaN(got) && math.IsNaN(test.want)) {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
 	}
 }
 

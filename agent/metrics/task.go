@@ -155,7 +155,7 @@ func memoryLimit(r *row) float64 {
 	return float64(limit)
 }
 
-// oomKills is known from the last reading, and from the end where that came later.
+// oomKills is known from the last reading, and of an ended start from its record. An end that none has counted is no 0.
 func oomKills(r *row) float64 {
 	kills := math.NaN()
 	if s := r.usage.Sample; s != nil {
@@ -163,13 +163,15 @@ func oomKills(r *row) float64 {
 			kills = v
 		}
 	}
-	if exit := r.task.State.Exit; exit != nil && r.task.State.Phase != hook.PhaseRunning {
-		switch {
-		case exit.OOMKilled && !(kills >= 1):
-			return 1
-		case math.IsNaN(kills) && exit.Lost == "":
-			return 0
-		}
+	exit := r.task.State.Exit
+	if exit == nil || r.task.State.Phase == hook.PhaseRunning {
+		return kills
+	}
+	if recorded := r.task.OOMKills; recorded != nil {
+		kills = float64(*recorded)
+	}
+	if exit.OOMKilled && !(kills >= 1) {
+		return 1
 	}
 	return kills
 }

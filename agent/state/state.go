@@ -61,6 +61,8 @@ type Task struct {
 	Starts int
 	// Ends counts the ends of the task, starts that failed included.
 	Ends int
+	// OOMKills is what the final record of the last start says of it; nil where that is not known.
+	OOMKills *int64
 	// RunID is the driver's id of the last start; empty before the first.
 	RunID string
 	// Handle is the driver's of the last start; nil before the first and once the driver was told to forget it.
