@@ -56,8 +56,12 @@ func (s *Server) block(w http.ResponseWriter, r *http.Request) error {
 // begin takes one of the places for requests that last, and returns a context that ends with the request and with
 // the server.
 func (s *Server) begin(r *http.Request) (ctx context.Context, end func(), err error) {
+	places := s.strangers
+	if Trusted(r.Context()) {
+		places = s.streams
+	}
 	select {
-	case s.streams <- struct{}{}:
+	case places <- struct{}{}:
 	default:
 		return nil, nil, &problem{http.StatusServiceUnavailable, "too many streams are open"}
 	}
@@ -69,7 +73,7 @@ func (s *Server) begin(r *http.Request) (ctx context.Context, end func(), err er
 	return ctx, func() {
 		stop()
 		cancel()
-		<-s.streams
+		<-places
 	}, nil
 }
 

@@ -82,7 +82,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	subscription := s.agent.Subscribe(after)
 	w.Header().Set("Content-Type", "application/json")
-	out := s.newStreamWriter(w)
+	out := s.newStreamWriter(w, r)
 	if out.write([]byte("{}\n")) != nil {
 		return
 	}

@@ -83,7 +83,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer t.close()
-	out := &logWriter{out: s.newStreamWriter(w), plain: q.plain}
+	out := &logWriter{out: s.newStreamWriter(w, r), plain: q.plain}
 	if q.plain {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	} else {

@@ -89,7 +89,8 @@ type Options struct {
 	Page http.Handler
 	// Metrics is what /v1/metrics shows; nil makes one. Whoever sends to statsd too shares it.
 	Metrics *metrics.Collector
-	// MaxStreams bounds how many logs, event streams and blocking queries are served at a time; 0 means 256.
+	// MaxStreams bounds how many logs, event streams and blocking queries are served at a time to requests that are
+	// trusted, and as many to others; 0 means 256.
 	MaxStreams int
 }
 
@@ -100,12 +101,14 @@ type Server struct {
 	log     hclog.Logger
 	metrics *metrics.Collector
 	hosts   map[string]bool
-	streams chan struct{}
-	mux     *http.ServeMux
+	// streams are the places of trusted requests that last, strangers those of others, who cannot take all.
+	streams, strangers chan struct{}
+	mux                *http.ServeMux
 	// blockFor is how long a blocking query waits unless it says so, heartbeat the time between signs of life of
-	// a stream, poll the time between looks at a growing log, stall how long one write of a stream may take.
-	blockFor, heartbeat, poll, stall time.Duration
-	now                              func() time.Time
+	// a stream, poll the time between looks at a growing log, stall how long one write of a stream may take, patience
+	// the same for trusted requests.
+	blockFor, heartbeat, poll, stall, patience time.Duration
+	now                                        func() time.Time
 }
 
 // Bounds on a request. Streams extend the time to write with every write.
@@ -116,15 +119,17 @@ const (
 	readTimeout  = 30 * time.Second
 	writeTimeout = 60 * time.Second
 	idleTimeout  = 2 * time.Minute
-	// writeStall is how long one write of a stream may take before the client is dropped.
-	writeStall = 10 * time.Second
+	// writeStall is how long one write of a stream may take before the client is dropped, writePatience that of a
+	// trusted one: somebody may read a log page by page.
+	writeStall    = 10 * time.Second
+	writePatience = 10 * time.Minute
 )
 
 // New returns a server that listens nowhere.
 func New(a Agent, o Options) *Server {
 	s := &Server{
 		agent: a, options: o, log: o.Logger, metrics: o.Metrics, mux: http.NewServeMux(),
-		blockFor: 5 * time.Minute, heartbeat: 10 * time.Second, poll: 250 * time.Millisecond, stall: writeStall, now: time.Now,
+		blockFor: 5 * time.Minute, heartbeat: 10 * time.Second, poll: 250 * time.Millisecond, stall: writeStall, patience: writePatience, now: time.Now,
 	}
 	if s.log == nil {
 		s.log = hclog.NewNullLogger()
@@ -135,7 +140,7 @@ func New(a Agent, o Options) *Server {
 	if o.MaxStreams <= 0 {
 		o.MaxStreams = 256
 	}
-	s.streams = make(chan struct{}, o.MaxStreams)
+	s.streams, s.strangers = make(chan struct{}, o.MaxStreams), make(chan struct{}, o.MaxStreams)
 	s.hosts = hostsOf(a.Self().BindAddr, o.Hosts)
 	s.routes()
 	return s

@@ -106,7 +106,7 @@ func (s *Server) statsStream(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Accel-Buffering", "no")
-	out := s.newStreamWriter(w)
+	out := s.newStreamWriter(w, r)
 	var last []byte
 	silent := time.Now()
 	for {

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -278,6 +279,40 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
+// TestStrangersLeaveRoom has strangers take every place that they can get.
+func TestStrangersLeaveRoom(t *testing.T) {
+	s := New(newFake(), Options{Token: testToken, MaxStreams: 1})
+	url, _ := serve(t, s)
+	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/client/allocation/"+webID+"/stats/stream", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Fatalf("a stranger gets %d, want %d", resp.StatusCode, want)
+		}
+	}
+	if resp := open(t.Context(), t, url+"/v1/event/stream"); resp.status != http.StatusOK {
+		t.Errorf("with the token: %d", resp.status)
+	}
+}
+
+// TestPatience is about how long one write of a stream may take.
+func TestPatience(t *testing.T) {
+	s := newTestServer(newFake())
+	for trusted, want := range map[bool]time.Duration{false: 10 * time.Second, true: 10 * time.Minute} {
+		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), trustKey{}, trusted), http.MethodGet, "/", nil)
+		if got := s.newStreamWriter(httptest.NewRecorder(), r).stall; got != want {
+			t.Errorf("trusted: %v: %s, want %s", trusted, got, want)
+		}
+	}
+}
+
 // TestSlowClientIsDropped has a client that asks for a stream and never reads. The log that it does not read is
 // without end.
 func TestSlowClientIsDropped(t *testing.T) {
@@ -287,7 +322,7 @@ func TestSlowClientIsDropped(t *testing.T) {
 	f := newFake()
 	f.logs["web.stdout"] = strings.Repeat("x", 64<<20)
 	s := newTestServer(f)
-	s.stall = 200 * time.Millisecond
+	s.patience = 200 * time.Millisecond
 	url, _ := serve(t, s)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {

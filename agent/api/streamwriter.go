@@ -15,8 +15,12 @@ type streamWriter struct {
 	stall   time.Duration
 }
 
-func (s *Server) newStreamWriter(w http.ResponseWriter) *streamWriter {
-	return &streamWriter{w: w, control: http.NewResponseController(w), stall: s.stall}
+func (s *Server) newStreamWriter(w http.ResponseWriter, r *http.Request) *streamWriter {
+	stall := s.stall
+	if Trusted(r.Context()) {
+		stall = s.patience
+	}
+	return &streamWriter{w: w, control: http.NewResponseController(w), stall: stall}
 }
 
 func (s *streamWriter) write(p []byte) error {

@@ -75,7 +75,7 @@ type Options struct {
 	Interval time.Duration
 	// HistorySpan is how much of a task's past the agent keeps; 0 means 15 min.
 	HistorySpan time.Duration
-	// MaxStreams bounds the pages that are looked at live at the same time; 0 means 64.
+	// MaxStreams bounds the pages that trusted readers look at live at the same time, and those of others; 0 means 64.
 	MaxStreams int
 	// WriteTimeout drops readers that take longer to accept one change; 0 means 5 s.
 	WriteTimeout time.Duration
@@ -90,11 +90,12 @@ type Page struct {
 	log       hclog.Logger
 	templates *template.Template
 	assets    *assets
-	streams   chan struct{} // one token a live page
-	closed    chan struct{}
-	closeOnce sync.Once
-	past      *past
-	overview  shared
+	// streams has one token a live page of a trusted reader, strangers one a page of others, who cannot take all.
+	streams, strangers chan struct{}
+	closed             chan struct{}
+	closeOnce          sync.Once
+	past               *past
+	overview           shared
 }
 
 // New returns a page over an agent. It starts nothing and asks nothing.
@@ -120,7 +121,7 @@ func New(a Agent, o Options) *Page {
 	files := newAssets()
 	return &Page{
 		agent: a, options: o, log: o.Logger, templates: parseTemplates(files), assets: files,
-		streams: make(chan struct{}, o.MaxStreams), closed: make(chan struct{}), past: newPast(a),
+		streams: make(chan struct{}, o.MaxStreams), strangers: make(chan struct{}, o.MaxStreams), closed: make(chan struct{}), past: newPast(a),
 	}
 }
 

@@ -31,9 +31,13 @@ const manyRows = 100
 // A reader that does not take an event in time is dropped; browsers come back by themselves.
 func (p *Page) stream(trusted bool, make cellsOf) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		places := p.strangers
+		if trusted || p.authorized(r) {
+			places = p.streams
+		}
 		select {
-		case p.streams <- struct{}{}:
-			defer func() { <-p.streams }()
+		case places <- struct{}{}:
+			defer func() { <-places }()
 		default:
 			w.Header().Set("Retry-After", "10")
 			http.Error(w, "too many pages are looked at live", http.StatusServiceUnavailable)

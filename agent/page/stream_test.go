@@ -143,6 +143,10 @@ func TestStreamsEnd(t *testing.T) {
 	if w := get(t, p.Handler(false), "/page/stream/"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("one too many gets %d", w.Code)
 	}
+	trusted := httptest.NewServer(p.Handler(true))
+	defer trusted.Close()
+	defer p.Close()
+	listen(t, trusted.URL+"/page/stream/").next(t) // has a place that strangers cannot take
 	p.Close()
 	p.Close()
 	for {
