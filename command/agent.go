@@ -183,14 +183,14 @@ func serveAgent(ctx context.Context, a *agent.Agent, c config.Config, log hclog.
 			return err
 		case <-hangups:
 			tellManager(log, managerReloading)
-			reload(a, o, log)
+			reload(a, services.keys, o, log)
 			tellManager(log, managerReady)
 		}
 	}
 }
 
 // reload reads the configuration again. A mistake in it changes nothing.
-func reload(a *agent.Agent, o agentOptions, log hclog.Logger) {
+func reload(a *agent.Agent, keys *keyring, o agentOptions, log hclog.Logger) {
 	c, err := o.load()
 	if err != nil {
 		log.Error("the configuration is not reloaded", "error", err)
@@ -199,11 +199,17 @@ func reload(a *agent.Agent, o agentOptions, log hclog.Logger) {
 	if o.dev && o.dataDir == "" {
 		c.DataDir = a.Self().DataDir
 	}
+	now, err := readSecrets(c)
+	if err != nil {
+		log.Error("the configuration is not reloaded", "error", err)
+		return
+	}
 	ignored, err := a.Reload(c)
 	if err != nil {
 		log.Error("the configuration is not reloaded", "error", err)
 		return
 	}
+	keys.replace(now)
 	for _, name := range ignored {
 		log.Warn("this takes effect when the agent is started again", "changed", name)
 	}

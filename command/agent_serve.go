@@ -6,7 +6,6 @@ package command
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,6 +33,7 @@ const shutdownTimeout = 3 * time.Second
 // services are what an agent serves: HTTP on its listeners, and numbers to a statsd server.
 type services struct {
 	log       hclog.Logger
+	keys      *keyring
 	page      *page.Page
 	statsd    *metrics.Statsd
 	listeners []net.Listener
@@ -46,20 +46,21 @@ func tcpAddress(c config.Config) string {
 
 // openServices listens on the unix socket, where everything is served, and on TCP.
 func openServices(a *agent.Agent, c config.Config, log hclog.Logger) (*services, error) {
-	token, err := c.Token()
+	secrets, err := readSecrets(c)
 	if err != nil {
 		return nil, err
 	}
+	kept := &keyring{secrets: secrets}
 	collector := metrics.New(a, a)
 	s := &services{
-		log: log.Named("http"), statsd: metrics.NewStatsd(collector),
+		log: log.Named("http"), keys: kept, statsd: metrics.NewStatsd(collector),
 		page: page.New(a, page.Options{
-			Logger: log.Named("page"), Token: token, Interval: c.Telemetry.CollectionInterval, HistorySpan: c.History.Span,
+			Logger: log.Named("page"), Token: kept.token, Interval: c.Telemetry.CollectionInterval, HistorySpan: c.History.Span,
 		}),
 	}
 	trusted, others := s.page.Handler(true), s.page.Handler(false)
 	served := api.New(a, api.Options{
-		Logger: s.log, Token: token, Metrics: collector,
+		Logger: s.log, Token: kept.token, Metrics: collector,
 		Page: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if api.Trusted(r.Context()) {
 				trusted.ServeHTTP(w, r)
@@ -80,12 +81,9 @@ func openServices(a *agent.Agent, c config.Config, log hclog.Logger) (*services,
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("listen: %w", err), s.close())
 	}
-	if c.TLS.CertFile != "" {
-		settings, err := tlsSettings(c.TLS)
-		if err != nil {
-			return nil, errors.Join(err, tcp.Close(), s.close())
-		}
-		tcp = tls.NewListener(tcp, settings)
+	if secrets.tls != nil {
+		// Asked for at each connection: a certificate is renewed while tasks run.
+		tcp = tls.NewListener(tcp, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: kept.forClient})
 	}
 	s.add(tcp, served.HTTPServer(false))
 	return s, nil
@@ -163,28 +161,6 @@ func listenSocket(path string) (net.Listener, error) {
 		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
 	}
 	return &socketListener{l, path}, nil
-}
-
-func tlsSettings(c config.TLS) (*tls.Config, error) {
-	certificate, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("read certificate: %w", err)
-	}
-	settings := &tls.Config{
-		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-	}
-	if !c.VerifyClient {
-		return settings, nil
-	}
-	text, err := os.ReadFile(c.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("read ca_file: %w", err)
-	}
-	settings.ClientCAs, settings.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-	if !settings.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("read ca_file: %s has no certificate", c.CAFile)
-	}
-	return settings, nil
 }
 
 // What a service manager is told, sd_notify(3).

@@ -81,8 +81,9 @@ type Agent interface {
 type Options struct {
 	// Logger takes what goes wrong in the agent; nil is none.
 	Logger hclog.Logger
-	// Token is the secret that is asked for in X-Nomad-Token or Authorization: Bearer; empty where there is none.
-	Token string
+	// Token returns the secret that is asked for in X-Nomad-Token or Authorization: Bearer, which can change; empty
+	// where there is none, as is nil.
+	Token func() string
 	// Hosts are names by which clients reach the agent over TCP, besides localhost and the bind address.
 	Hosts []string
 	// Page answers everything outside /v1 and /metrics; nil is 404. It may ask Trusted.
@@ -130,6 +131,9 @@ func New(a Agent, o Options) *Server {
 	s := &Server{
 		agent: a, options: o, log: o.Logger, metrics: o.Metrics, mux: http.NewServeMux(),
 		blockFor: 5 * time.Minute, heartbeat: 10 * time.Second, poll: 250 * time.Millisecond, stall: writeStall, patience: writePatience, now: time.Now,
+	}
+	if s.options.Token == nil {
+		s.options.Token = func() string { return "" }
 	}
 	if s.log == nil {
 		s.log = hclog.NewNullLogger()

@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "write golden files anew")
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newTestServer(f *fakeAgent) *Server {
-	s := New(f, Options{Token: testToken, Hosts: []string{"Tacho.Example"}})
+	s := New(f, Options{Token: theToken, Hosts: []string{"Tacho.Example"}})
 	s.now = func() time.Time { return epoch }
 	return s
 }
@@ -47,6 +47,8 @@ func ask(t *testing.T, h http.Handler, method, path, body string, edits ...func(
 	h.ServeHTTP(w, r)
 	return w
 }
+
+func theToken() string { return testToken }
 
 func withToken(r *http.Request) { r.Header.Set("X-Nomad-Token", testToken) }
 

@@ -269,7 +269,7 @@ func TestShutdownEndsStreams(t *testing.T) {
 }
 
 func TestStreamsAreBounded(t *testing.T) {
-	s := New(newFake(), Options{Token: testToken, MaxStreams: 1})
+	s := New(newFake(), Options{Token: theToken, MaxStreams: 1})
 	url, _ := serve(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -281,7 +281,7 @@ func TestStreamsAreBounded(t *testing.T) {
 
 // TestStrangersLeaveRoom has strangers take every place that they can get.
 func TestStrangersLeaveRoom(t *testing.T) {
-	s := New(newFake(), Options{Token: testToken, MaxStreams: 1})
+	s := New(newFake(), Options{Token: theToken, MaxStreams: 1})
 	url, _ := serve(t, s)
 	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/client/allocation/"+webID+"/stats/stream", nil)

@@ -26,6 +26,7 @@ func (c Config) Reloaded(next Config) (merged Config, ignored []string) {
 		{"plugin", !samePlugins(c.Plugins, next.Plugins)},
 		{"history", c.History != next.History},
 		{"telemetry collection_interval", interval != next.Telemetry.CollectionInterval},
+		{"tls", (c.TLS.CertFile == "") != (next.TLS.CertFile == "")}, // on or off; certificates are read again
 		{"client meta", !reflect.DeepEqual(c.Client.Meta, next.Client.Meta)},
 	} {
 		if other.changed {
@@ -33,6 +34,9 @@ func (c Config) Reloaded(next Config) (merged Config, ignored []string) {
 		}
 	}
 	merged.Client.Meta = c.Client.Meta
+	if (c.TLS.CertFile == "") != (next.TLS.CertFile == "") {
+		merged.TLS = c.TLS
+	}
 	return merged, ignored
 }
 

@@ -29,7 +29,8 @@ func secured(next http.Handler) http.Handler {
 
 // authorized reports whether a request carries the token.
 func (p *Page) authorized(r *http.Request) bool {
-	if p.options.Token == "" {
+	token := p.options.Token()
+	if token == "" {
 		return false
 	}
 	given := r.Header.Get("X-Nomad-Token")
@@ -40,7 +41,7 @@ func (p *Page) authorized(r *http.Request) bool {
 		given = password
 	}
 	// Hashes have one length, so that the time of the comparison says nothing.
-	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(p.options.Token))
+	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
@@ -48,7 +49,7 @@ func (p *Page) authorized(r *http.Request) bool {
 // page that changes anything, so a request that another site makes it send does no harm.
 func (p *Page) unlock(trusted bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if trusted || p.authorized(r) || p.options.Token == "" {
+		if trusted || p.authorized(r) || p.options.Token() == "" {
 			http.Redirect(w, r, "/", http.StatusSeeOther)
 			return
 		}

@@ -68,9 +68,9 @@ type Agent interface {
 type Options struct {
 	// Logger takes errors; nil is none.
 	Logger hclog.Logger
-	// Token lets readers see command lines and logs over connections that are not trusted: as the header X-Nomad-Token,
-	// as a bearer token, or as the password that a browser asks for at /unlock. Empty for none.
-	Token string
+	// Token returns what lets readers see command lines and logs over connections that are not trusted: as the header X-Nomad-Token,
+	// as a bearer token, or as the password that a browser asks for at /unlock. It can change; empty is none, as is nil.
+	Token func() string
 	// Interval is the time between readings, and so between changes of a page that is looked at; 0 means 1 s.
 	Interval time.Duration
 	// HistorySpan is how much of a task's past the agent keeps; 0 means 15 min.
@@ -102,6 +102,9 @@ type Page struct {
 func New(a Agent, o Options) *Page {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Token == nil {
+		o.Token = func() string { return "" }
 	}
 	if o.Interval <= 0 {
 		o.Interval = time.Second
@@ -196,7 +199,7 @@ func (p *Page) newView(r *http.Request, trusted bool) *view {
 	v := &view{
 		request: r, Trusted: trusted || p.authorized(r), Now: p.options.Now(), Status: http.StatusOK,
 	}
-	v.CanUnlock = !v.Trusted && p.options.Token != ""
+	v.CanUnlock = !v.Trusted && p.options.Token() != ""
 	if on, reason := p.agent.Publishing(); !on {
 		v.Notice = reason
 		if reason == "" {

@@ -35,7 +35,7 @@ func moment() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) 
 func stage() *pagetest.Agent { return pagetest.Stage(moment) }
 
 func serve(a page.Agent, trusted bool) http.Handler {
-	return page.New(a, page.Options{Token: "t0ken", Now: moment}).Handler(trusted)
+	return page.New(a, page.Options{Token: func() string { return "t0ken" }, Now: moment}).Handler(trusted)
 }
 
 // get returns a page.

@@ -1,0 +1,29 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReloaded(t *testing.T) {
+	one, other := TLS{CertFile: "/a", KeyFile: "/a.key"}, TLS{CertFile: "/b", KeyFile: "/b.key"}
+	for name, test := range map[string]struct {
+		before, next, want Config
+		ignored            []string
+	}{
+		"token":       {Config{ACL: ACL{"/a"}}, Config{ACL: ACL{"/b"}}, Config{ACL: ACL{"/b"}}, nil},
+		"certificate": {Config{TLS: one}, Config{TLS: other}, Config{TLS: other}, nil},
+		"tls on":      {Config{}, Config{TLS: one}, Config{}, []string{"tls"}},
+		"tls off":     {Config{TLS: one}, Config{}, Config{TLS: one}, []string{"tls"}},
+		"name":        {Config{Name: "a"}, Config{Name: "b"}, Config{Name: "a"}, []string{"name"}},
+	} {
+		merged, ignored := test.before.Reloaded(test.next)
+		if diff := cmp.Diff(test.want, merged) + cmp.Diff(test.ignored, ignored); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
