@@ -8,8 +8,16 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// functions are those of Nomad's job files that need nothing but their arguments.
+// functions are those of Nomad's job files that need nothing but their arguments, and whose results have bounds.
 func functions() map[string]function.Function {
+	all := unbounded()
+	for name, f := range all {
+		all[name] = bounded(name, f)
+	}
+	return all
+}
+
+func unbounded() map[string]function.Function {
 	return map[string]function.Function{
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "chomp": stdlib.ChompFunc, "chunklist": stdlib.ChunklistFunc,
 		"coalesce": stdlib.CoalesceFunc, "coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc,

@@ -104,6 +104,10 @@ func (d *decoder) locals(body *hclsyntax.Body) {
 		progress := false
 		for _, name := range slices.Sorted(maps.Keys(waiting)) {
 			if v, diags := waiting[name].Expr.Value(d.vars); !diags.HasErrors() {
+				if sizeOf(v) > maxValue {
+					d.complain(waiting[name].Expr.Range(), "Too large", "local %q is larger than %d bytes", name, maxValue)
+					return
+				}
 				known[name], progress = v, true
 				delete(waiting, name)
 			}

@@ -4,6 +4,7 @@
 package job
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -100,6 +101,36 @@ func TestParseRefuses(t *testing.T) {
 				t.Errorf("error %v, want %q in it", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestValuesAreBounded has files of a few lines that would take all memory.
+func TestValuesAreBounded(t *testing.T) {
+	chain := func(step string) string {
+		var b strings.Builder
+		b.WriteString("locals {\n l0 = \"xxxxxxxx\"\n")
+		for i := range 30 {
+			fmt.Fprintf(&b, " l%d = %s\n", i+1, strings.ReplaceAll(step, "L", fmt.Sprintf("local.l%d", i)))
+		}
+		return b.String() + "}\n" + good[strings.Index(good, "job"):]
+	}
+	for step, want := range map[string]string{
+		`replace(L, "x", L)`:                   "the result of replace can be larger",
+		`regex_replace(L, "x", L)`:             "the result of regex_replace can be larger",
+		`join(L, split("", L))`:                "the result of join can be larger",
+		`format("%s%s%s%s", L, L, L, L)`:       "the result of format can be larger",
+		`format("%99999999d", 1)`:              "the result of format can be larger",
+		`format("%*d", 99999999, 1)`:           "the result of format can be larger",
+		`indent(99999999, "a\nb")`:             "the result of indent can be larger",
+		`setproduct(range(1000), range(1000))`: "the result of setproduct can be larger",
+		`"${L}${L}"`:                           "is larger than 1048576 bytes",
+		`[L, L]`:                               "is larger than 1048576 bytes",
+		`1e99999999`:                           "is larger than 1048576 bytes",
+	} {
+		_, err := Parse(Source{Filename: "f.hcl", Text: chain(step)})
+		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 10_000 {
+			t.Errorf("%s: %.300v, want %q in it", step, err, want)
+		}
 	}
 }
 
