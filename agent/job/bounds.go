@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 )
@@ -16,8 +18,24 @@ import (
 // would take all memory of the machine.
 const maxValue = MaxSource
 
+// results is what functions may return together while a file is read, in bytes. A start evaluates nothing else.
+type results struct {
+	left int
+	read bool // the file has been read: nothing is counted any more
+}
+
+func (r *results) count(v cty.Value) error {
+	if r.read {
+		return nil
+	}
+	if r.left -= sizeOf(v); r.left < 0 {
+		return fmt.Errorf("the results of functions come to more than %d bytes", maxResults)
+	}
+	return nil
+}
+
 // bounded is a function that is not called where its result can be larger than maxValue.
-func bounded(name string, f function.Function) function.Function {
+func bounded(name string, f function.Function, all *results) function.Function {
 	check := func(args []cty.Value) error {
 		if resultSize(name, args) > maxValue {
 			return fmt.Errorf("the result of %s can be larger than %d bytes", name, maxValue)
@@ -36,7 +54,11 @@ func bounded(name string, f function.Function) function.Function {
 			if err := check(args); err != nil {
 				return cty.DynamicVal, err
 			}
-			return f.Call(args)
+			v, err := f.Call(args)
+			if err == nil {
+				err = all.count(v)
+			}
+			return v, err
 		},
 	})
 }
@@ -141,4 +163,90 @@ func formatted(format string, largest int) int {
 		return maxValue + 1 // a width that is an argument
 	}
 	return size
+}
+
+const (
+	// maxLocals bounds their number: they are evaluated again and again until all that they need is known.
+	maxLocals = 1000
+	// maxCost bounds what the values of all expressions of a file come to, in bytes.
+	maxCost = 256 << 20
+	// maxResults bounds what functions return while a file is read, all together, in bytes.
+	maxResults = 32 << 20
+	// callElements is how many elements the result of a function counts for.
+	callElements = 1024
+)
+
+// affordable reports whether an expression is evaluated; that it is not has been said then.
+func (d *decoder) affordable(expr hclsyntax.Expression) bool {
+	cost := costOf(expr, d.vars)
+	if d.cost += min(cost, maxCost+1); d.cost <= maxCost {
+		return true
+	}
+	d.complain(expr.Range(), "Too large", "the values of this file can come to more than %d bytes", maxCost)
+	return false
+}
+
+// affordAll does so for all that is in a body.
+func (d *decoder) affordAll(body *hclsyntax.Body) bool {
+	for _, a := range body.Attributes {
+		if !d.affordable(a.Expr) {
+			return false
+		}
+	}
+	for _, b := range body.Blocks {
+		if b.Type != "locals" && b.Type != "variable" && !d.affordAll(b.Body) {
+			return false
+		}
+	}
+	return true
+}
+
+// costOf is about what evaluating an expression takes in bytes: its own text and the values that it refers to, as often
+// as for expressions go through them.
+func costOf(node hclsyntax.Node, scope *hcl.EvalContext) int {
+	c := costs{scope: scope}
+	_ = hclsyntax.Walk(node, &c)
+	r := node.Range()
+	cost := c.size + r.End.Byte - r.Start.Byte
+	elements := c.size/elementSize + 1
+	if c.calls {
+		elements += callElements
+	}
+	for range c.deepest {
+		cost = min(cost, maxCost+1) * elements
+	}
+	return min(cost, maxCost+1)
+}
+
+// costs walks an expression.
+type costs struct {
+	scope                *hcl.EvalContext
+	size, depth, deepest int
+	calls                bool
+}
+
+// Enter implements hclsyntax.Walker.
+func (c *costs) Enter(node hclsyntax.Node) hcl.Diagnostics {
+	switch n := node.(type) {
+	case *hclsyntax.ForExpr:
+		c.depth++
+		c.deepest = max(c.deepest, c.depth)
+		if call, ok := n.CollExpr.(*hclsyntax.FunctionCallExpr); ok && call != nil {
+			c.calls = true
+		}
+	case *hclsyntax.ScopeTraversalExpr:
+		if v, diags := n.Traversal.TraverseAbs(c.scope); !diags.HasErrors() {
+			c.size += sizeOf(v)
+		}
+	}
+	c.size = min(c.size, maxCost+1)
+	return nil
+}
+
+// Exit implements hclsyntax.Walker.
+func (c *costs) Exit(node hclsyntax.Node) hcl.Diagnostics {
+	if _, ok := node.(*hclsyntax.ForExpr); ok {
+		c.depth--
+	}
+	return nil
 }

@@ -30,9 +30,11 @@ type fields struct {
 
 // decoder walks a file and gathers what is wrong with it, instead of giving up at the first mistake.
 type decoder struct {
-	text  string
-	vars  *hcl.EvalContext
-	diags hcl.Diagnostics
+	text    string
+	vars    *hcl.EvalContext
+	cost    int // of what was evaluated, as in costOf
+	results results
+	diags   hcl.Diagnostics
 }
 
 func (d *decoder) complain(at hcl.Range, summary, format string, args ...any) {

@@ -16,7 +16,7 @@ import (
 
 // inputs evaluates the variable and locals blocks and makes the scope of everything else.
 func (d *decoder) inputs(body *hclsyntax.Body, source Source) {
-	scope := &hcl.EvalContext{Functions: functions(), Variables: make(map[string]cty.Value)}
+	scope := &hcl.EvalContext{Functions: functions(&d.results), Variables: make(map[string]cty.Value)}
 	d.vars = scope
 	variables := make(map[string]cty.Value)
 	for _, b := range body.Blocks {
@@ -46,7 +46,10 @@ func (d *decoder) input(b *hclsyntax.Block, source Source) cty.Value {
 			}
 		},
 		"default": func(a *hclsyntax.Attribute) {
-			v, diags := a.Expr.Value(&hcl.EvalContext{Functions: functions()})
+			if !d.affordable(a.Expr) {
+				return
+			}
+			v, diags := a.Expr.Value(&hcl.EvalContext{Functions: functions(&d.results)})
 			if d.diags = append(d.diags, diags...); !diags.HasErrors() {
 				value = v
 			}
@@ -75,7 +78,7 @@ func (d *decoder) given(b *hclsyntax.Block, text string, want cty.Type) cty.Valu
 		return cty.StringVal(text)
 	}
 	expr, diags := hclsyntax.ParseExpression([]byte(text), "variable "+b.Labels[0], hcl.InitialPos)
-	if diags.HasErrors() {
+	if diags.HasErrors() || !d.affordable(expr) {
 		d.diags = append(d.diags, diags...)
 		return cty.NilVal
 	}
@@ -98,12 +101,22 @@ func (d *decoder) locals(body *hclsyntax.Body) {
 			waiting[name] = a
 		}
 	}
+	if len(waiting) > maxLocals {
+		d.complain(body.Range(), "Too many", "a job file has at most %d locals", maxLocals)
+		return
+	}
 	known := make(map[string]cty.Value)
 	for len(waiting) > 0 {
 		d.vars.Variables["local"] = cty.ObjectVal(known)
 		progress := false
 		for _, name := range slices.Sorted(maps.Keys(waiting)) {
+			if costOf(waiting[name].Expr, d.vars) > maxCost && !d.affordable(waiting[name].Expr) {
+				return
+			}
 			if v, diags := waiting[name].Expr.Value(d.vars); !diags.HasErrors() {
+				if !d.affordable(waiting[name].Expr) {
+					return
+				}
 				if sizeOf(v) > maxValue {
 					d.complain(waiting[name].Expr.Range(), "Too large", "local %q is larger than %d bytes", name, maxValue)
 					return

@@ -134,6 +134,32 @@ func TestValuesAreBounded(t *testing.T) {
 	}
 }
 
+// TestExpressionsAreBounded is about what grows within one expression.
+func TestExpressionsAreBounded(t *testing.T) {
+	locals := "locals {\n who = \"w\"\n all = range(1000)\n some = replace(format(\"%9000d\", 1), \" \", \"x\")\n long = format(\"%900000d\", 1)\n}\nvariable \"greeting\" { default = \"g\" }\n"
+	rest := good[strings.Index(good, "job"):]
+	for expr, want := range map[string]string{
+		`"${join(",", [for i in range(100) : format("%d", i)])}"`:                                     "",
+		`"${join(",", [for i in local.all : "x${i}"])}"`:                                              "",
+		`"${length([for a in local.all : [for b in local.all : [for c in local.all : [a, b, c]]]])}"`: "values of this file can come to more than",
+		`"${length([for a in local.all : "${local.long}${a}"])}"`:                                     "values of this file can come to more than",
+		`"` + strings.Repeat("${local.long}", 400) + `"`:                                              "values of this file can come to more than",
+		`"${length([for a in range(1000) : [a, replace(local.some, "x", "yyyy")]])}"`:                 "results of functions come to more than",
+	} {
+		if strings.Contains(want, "this file") && !strings.Contains(expr, "long") {
+			_, err := Parse(Source{Filename: "f.hcl", Text: "variable \"greeting\" { default = " +
+				strings.ReplaceAll(expr, "local.all", "range(1000)") + " }\nlocals {\n who = \"w\"\n}\n" + rest})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("as a default: %.300v", err)
+			}
+		}
+		_, err := Parse(Source{Filename: "f.hcl", Text: locals + strings.Replace(rest, `"x${NOMAD_ALLOC_INDEX}"`, expr, 1)})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%.100s: %.300v, want %q in it", expr, err, want)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(good)
 	f.Add("job \"j\" {")

@@ -47,8 +47,9 @@ func parse(source Source) (*Job, hcl.Diagnostics) {
 	if !ok {
 		return nil, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Not native syntax"}}
 	}
-	d := &decoder{text: source.Text}
+	d := &decoder{text: source.Text, results: results{left: maxResults}}
 	j := d.file(body, source)
+	d.results.read = true
 	if d.diags.HasErrors() {
 		return nil, d.diags
 	}
@@ -58,6 +59,9 @@ func parse(source Source) (*Job, hcl.Diagnostics) {
 // file reads the top of a job file: inputs first, then the job that refers to them.
 func (d *decoder) file(body *hclsyntax.Body, source Source) *Job {
 	d.inputs(body, source)
+	if !d.affordAll(body) {
+		return nil
+	}
 	var j *Job
 	ignore := func(*hclsyntax.Block) {}
 	d.body("a job file", body, fields{
