@@ -35,9 +35,9 @@ type gauge struct {
 type driverState struct{ Name, Version, Class, Hint string }
 
 // machine reads what the machine uses.
-func (p *Page) machine(ctx context.Context) machine {
+func (p *Page) machine(ctx context.Context, trusted bool) machine {
 	n := p.agent.Node()
-	m := machine{Name: printable(n.Name), Drivers: driversOf(n.Drivers)}
+	m := machine{Name: printable(n.Name), Drivers: driversOf(n.Drivers, trusted)}
 	if cores := len(n.Resources.Cores); cores > 0 {
 		m.Cores = strconv.Itoa(cores)
 	}
@@ -91,10 +91,14 @@ func memoryGauge(s *node.Stats) gauge {
 	}
 }
 
-func driversOf(drivers map[string]node.Driver) []driverState {
+// driversOf tells trusted readers why a driver is as it is: the driver's own words.
+func driversOf(drivers map[string]node.Driver, trusted bool) []driverState {
 	var list []driverState
 	for _, name := range slices.Sorted(maps.Keys(drivers)) {
 		d := drivers[name]
+		if !trusted {
+			d.Reason = ""
+		}
 		s := driverState{Name: printable(name), Version: printable(d.Version), Class: "good", Hint: printable(cmp.Or(d.Reason, "healthy"))}
 		switch {
 		case !d.Detected:
@@ -102,6 +106,7 @@ func driversOf(drivers map[string]node.Driver) []driverState {
 			s.Hint = printable(cmp.Or(d.Reason, "not usable here"))
 		case !d.Healthy:
 			s.Class = "bad"
+			s.Hint = printable(cmp.Or(d.Reason, "unhealthy"))
 		}
 		list = append(list, s)
 	}

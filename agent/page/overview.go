@@ -68,7 +68,7 @@ func (p *Page) rows(now time.Time) []row {
 	}
 	p.past.begin(now)
 	rows := []row{}
-	for _, t := range p.tasks(p.agent.Allocations()) {
+	for _, t := range p.tasks(p.agent.Allocations(), false) { // all readers share them
 		rows = append(rows, p.row(t, now))
 	}
 	s.at, s.rows = now, rows

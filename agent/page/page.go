@@ -190,7 +190,7 @@ func (p *Page) serve(trusted bool, fill func(*view) error) http.HandlerFunc {
 		if err := fill(v); err != nil {
 			p.fail(v, err)
 		}
-		v.Machine = p.machine(r.Context())
+		v.Machine = p.machine(r.Context(), v.Trusted)
 		p.render(w, v)
 	}
 }

@@ -23,9 +23,11 @@ type task struct {
 	usage      allocation.Usage
 }
 
-// tasks returns every task of some allocations, in order of names; a failure to read one leaves its numbers absent.
-func (p *Page) tasks(allocations []*allocation.Allocation) []task {
+// tasks returns every task of some allocations, in order of names; a failure to read one leaves its numbers absent. Why
+// a task that runs has no fresh reading are the driver's own words, which can have anything in them: for trusted readers.
+func (p *Page) tasks(allocations []*allocation.Allocation, trusted bool) []task {
 	var all []task
+	publishing, _ := p.agent.Publishing()
 	for _, a := range allocations {
 		usages, err := p.agent.Stats(a.ID)
 		for _, name := range slices.Sorted(maps.Keys(a.Tasks)) {
@@ -35,6 +37,8 @@ func (p *Page) tasks(allocations []*allocation.Allocation) []task {
 				usage = allocation.Usage{Reason: err.Error()}
 			case !ok:
 				usage = allocation.Usage{Reason: "nothing was read yet"}
+			case publishing && !trusted && usage.Running && usage.Reason != "":
+				usage.Reason = "no fresh reading"
 			}
 			all = append(all, task{a, a.Tasks[name], usage})
 		}
@@ -43,7 +47,7 @@ func (p *Page) tasks(allocations []*allocation.Allocation) []task {
 }
 
 // find returns the one task that a path names.
-func (p *Page) find(r *http.Request) (task, error) {
+func (p *Page) find(r *http.Request, trusted bool) (task, error) {
 	a, err := p.agent.Allocation(r.PathValue("id"))
 	if err != nil {
 		return task{}, err
@@ -52,7 +56,7 @@ func (p *Page) find(r *http.Request) (task, error) {
 	if a.Tasks[name] == nil {
 		return task{}, fmt.Errorf("task %q of allocation %s: %w", name, short(a.ID), allocation.ErrNotFound)
 	}
-	for _, t := range p.tasks([]*allocation.Allocation{a}) {
+	for _, t := range p.tasks([]*allocation.Allocation{a}, trusted) {
 		if t.state.Name == name {
 			return t, nil
 		}
