@@ -123,6 +123,9 @@ func (r *recorder) finish(final *procstats.Sample, evidence record.Evidence) (*r
 	merged := record.MergeFinal(final, rows)
 	r.whole.Add(merged)
 	r.current.Add(merged)
+	if rows == nil && r.interval > 0 {
+		rows = merged // it was over before anybody looked: no row, but a sum
+	}
 	r.writeReport(rows)
 	r.fillFinal(merged, evidence.Span)
 	r.put()

@@ -96,6 +96,14 @@ func usageProcesses(w *procstats.Window, rows *procstats.Sample) *UsageProcesses
 	}
 	if total, ok := cpuTotal(rows); ok {
 		p.TotalCPUSeconds = &total
+		if p.UnattributedCPUSeconds == nil && len(rows.Processes) == 0 {
+			// Nobody was there to be read: all of it is what closes the sum.
+			rest := total
+			if p.Exited.CPUSeconds != nil {
+				rest -= *p.Exited.CPUSeconds
+			}
+			p.UnattributedCPUSeconds = &rest
+		}
 	}
 	return p
 }
