@@ -158,7 +158,7 @@ func ticks(ctx context.Context, interval time.Duration, yield func() bool) {
 
 // tickPhases is how many groups the executors of a host tick in. All at once, five hundred of them, would keep everybody
 // else waiting for tens of milliseconds each time: whoever reads the metrics, and the tasks.
-const tickPhases = 4
+const tickPhases = 10
 
 // tickPhase is how long after the multiples of the interval an executor ticks. PIDs of executors that were started one
 // after the other have a pattern; it is multiplied away, by 2^32 over the golden ratio.
