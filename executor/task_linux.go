@@ -206,10 +206,8 @@ func (t *task) kill() {
 	t.mu.Lock()
 	t.killing = true
 	t.mu.Unlock()
-	if t.group.Encloses() {
-		if err := t.group.Kill(); err != nil {
-			t.log.Error("kill the cgroup", "error", err)
-		}
+	if err := t.group.Kill(); err != nil {
+		t.log.Error("kill the cgroup", "error", err)
 	}
 	t.killMembers()
 }

@@ -29,23 +29,7 @@ func (w *Writer) Write(s *procstats.Sample) *proto.SampleResponse {
 	if !w.Changes || before == nil || !w.sameRows(s, before) {
 		return &proto.SampleResponse{Sample: FromSample(s, w.Rows)}
 	}
-	m := &proto.Sample{
-		At: fromStamp(s.Stamp), Sources: fromStamps(s), Omitted: uint32(s.Omitted),
-		Task: fromReadings(changed(s.Task, before.Task)),
-	}
-	if !w.Rows {
-		m.Omitted += uint32(len(s.Processes))
-		return &proto.SampleResponse{Sample: m, Changes: true}
-	}
-	m.Processes = make([]*proto.Process, len(s.Processes))
-	for i := range s.Processes {
-		readings := s.Processes[i].Readings
-		if row, ok := process(before, s.Processes[i].ProcessID); ok {
-			readings = changed(readings, row.Readings)
-		}
-		m.Processes[i] = fromProcess(&s.Processes[i], readings)
-	}
-	return &proto.SampleResponse{Sample: m, Changes: true}
+	return &proto.SampleResponse{Sample: fromSample(s, before, w.Rows), Changes: true}
 }
 
 // sameRows reports whether the readings of a sample have the ids of those before. What is no longer mentioned cannot be
@@ -81,8 +65,11 @@ func changed(now, before procstats.Readings) procstats.Readings {
 	return list
 }
 
-// process finds a row of a sample, whose rows are ordered by PID.
+// process finds a row of a sample, whose rows are ordered by PID; of no sample there is none.
 func process(s *procstats.Sample, id procstats.ProcessID) (*procstats.ProcessRow, bool) {
+	if s == nil {
+		return nil, false
+	}
 	i, found := slices.BinarySearchFunc(s.Processes, id.PID, func(row procstats.ProcessRow, pid int) int {
 		return cmp.Compare(row.PID, pid)
 	})

@@ -14,27 +14,35 @@ import (
 
 // FromSample returns the message of a sample. Without rows the process rows stay behind.
 func FromSample(s *procstats.Sample, rows bool) *proto.Sample {
-	m := &proto.Sample{
-		At: fromStamp(s.Stamp), Sources: fromStamps(s), Task: fromReadings(s.Task), Omitted: uint32(s.Omitted),
+	return fromSample(s, nil, rows)
+}
+
+// fromSample leaves out the readings that are as in the sample before; nil for none before.
+func fromSample(s, before *procstats.Sample, rows bool) *proto.Sample {
+	task := s.Task
+	if before != nil {
+		task = changed(task, before.Task)
 	}
+	m := &proto.Sample{At: fromStamp(s.Stamp), Sources: fromStamps(s), Task: fromReadings(task), Omitted: uint32(s.Omitted)}
 	if !rows {
 		m.Omitted += uint32(len(s.Processes))
 		return m
 	}
 	m.Processes = make([]*proto.Process, len(s.Processes))
 	for i := range s.Processes {
-		m.Processes[i] = fromProcess(&s.Processes[i], s.Processes[i].Readings)
+		p := &s.Processes[i]
+		readings := p.Readings
+		if row, ok := process(before, p.ProcessID); ok {
+			readings = changed(readings, row.Readings)
+		}
+		m.Processes[i] = &proto.Process{
+			Id:       FromProcessID(p.ProcessID),
+			Ppid:     int32(p.PPID),
+			Command:  []byte(p.Command),
+			Readings: fromReadings(readings),
+		}
 	}
 	return m
-}
-
-func fromProcess(p *procstats.ProcessRow, readings procstats.Readings) *proto.Process {
-	return &proto.Process{
-		Id:       FromProcessID(p.ProcessID),
-		Ppid:     int32(p.PPID),
-		Command:  []byte(p.Command),
-		Readings: fromReadings(readings),
-	}
 }
 
 func fromStamps(s *procstats.Sample) []*proto.SourceStamp {
