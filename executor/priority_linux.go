@@ -34,7 +34,7 @@ type scheduling struct {
 
 // goBefore raises the priority of all threads of this process, makes their timers patient, and returns what it was
 // started with. Threads that are made later inherit it; the one that forks tasks gives it up again, see launcher.run.
-// Both need CAP_SYS_NICE, for threads other than the calling one.
+// Patience needs CAP_SYS_NICE, for threads other than the calling one.
 func goBefore() (started scheduling, err error) {
 	if started.nice, err = niceOf(os.Getpid()); err != nil {
 		return started, err
@@ -46,15 +46,13 @@ func goBefore() (started scheduling, err error) {
 	started.timerSlack = time.Duration(slack)
 	const lowest = -20
 	nice := max(started.nice-niceLead, lowest)
-	err = errors.Join(
-		eachThread(func(tid int) (bool, error) { return setNice(tid, nice) }),
-		eachThread(func(tid int) (bool, error) { return setTimerSlack(tid, patience) }),
-	)
-	if err != nil {
-		return started, err
+	// The one can be permitted without the other, by RLIMIT_NICE.
+	patient := eachThread(func(tid int) (bool, error) { return setTimerSlack(tid, patience) })
+	if err := eachThread(func(tid int) (bool, error) { return setNice(tid, nice) }); err != nil {
+		return started, errors.Join(err, patient)
 	}
 	started.autogroup, err = raiseAutogroup(nice)
-	return started, err
+	return started, errors.Join(err, patient)
 }
 
 // eachThread changes all threads of this process. One that is made meanwhile may come from one that was not changed yet,
