@@ -68,6 +68,8 @@ type Task struct {
 	// Lifecycle is nil for main tasks.
 	Lifecycle *job.Lifecycle
 	Resources job.Resources
+	// Meta is the task's meta data, with that of its group and its job.
+	Meta map[string]string
 	// Cores are the cores the task has for itself, as a list such as 0-3,7; empty for all.
 	Cores string
 	// RunID is the driver's id of the present or last start; empty before the first.

@@ -55,7 +55,7 @@ func (c *Collector) Gather(ctx context.Context) []Family {
 	telemetry := c.host.Self().Telemetry
 	allocations := c.tasks.Allocations()
 	common := c.commonLabels(telemetry)
-	rows := c.readTasks(allocations, common, telemetry.AllocationDetail)
+	rows := c.readTasks(allocations, common, telemetry)
 
 	families := c.taskFamilies(rows, telemetry.AllocationDetail)
 	families = append(families, c.agentFamilies(allocations, common)...)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -36,7 +37,8 @@ type row struct {
 }
 
 // readTasks reads every task, ordered by its labels.
-func (c *Collector) readTasks(allocations []*allocation.Allocation, common *Labels, detail string) []row {
+func (c *Collector) readTasks(allocations []*allocation.Allocation, common *Labels, telemetry config.Telemetry) []row {
+	detail, meta := telemetry.AllocationDetail, newMetadata(telemetry)
 	if detail == DetailNone {
 		return nil
 	}
@@ -47,7 +49,8 @@ func (c *Collector) readTasks(allocations []*allocation.Allocation, common *Labe
 			continue // it was removed a moment ago
 		}
 		for name, t := range a.Tasks {
-			r := row{alloc: a, task: t, usage: stats[name], at: c.now(), labels: labelsOf(a, name, common, detail)}
+			labels := labelsOf(a, name, common, detail, meta.labels(t.Meta))
+			r := row{alloc: a, task: t, usage: stats[name], at: c.now(), labels: labels}
 			r.values = c.valuesOf(&r)
 			rows = append(rows, r)
 		}
@@ -56,8 +59,8 @@ func (c *Collector) readTasks(allocations []*allocation.Allocation, common *Labe
 	return rows
 }
 
-// labelsOf are the five labels that Nomad's metrics have, as many of them as the detail lets through.
-func labelsOf(a *allocation.Allocation, task string, common *Labels, detail string) *Labels {
+// labelsOf are the five labels that Nomad's metrics have, as many of them as the detail lets through, and more.
+func labelsOf(a *allocation.Allocation, task string, common *Labels, detail string, more []Label) *Labels {
 	id, group := a.ID, a.Group
 	switch detail {
 	case DetailJob:
@@ -65,9 +68,9 @@ func labelsOf(a *allocation.Allocation, task string, common *Labels, detail stri
 	case DetailTask:
 		id = ""
 	}
-	return common.With(
-		Label{"alloc_id", id}, Label{"job", a.JobID}, Label{"namespace", a.Namespace},
-		Label{"task", task}, Label{"task_group", group})
+	return common.With(append([]Label{
+		{"alloc_id", id}, {"job", a.JobID}, {"namespace", a.Namespace}, {"task", task}, {"task_group", group},
+	}, more...)...)
 }
 
 // valuesOf fills the columns of a task. What is not fresh is not there: the usage's Reason says why.
