@@ -146,7 +146,7 @@ func (a *Agent) open(ctx context.Context) error {
 	}
 	a.reviveLogs(kept)
 	a.drivers, err = registry.Open(ctx, registry.Options{
-		PluginDir: c.PluginDir, Plugins: c.Plugins, RuntimeDir: runtimeDir(c.DataDir), Unlimited: unlimited, Version: buildVersion(),
+		PluginDir: c.PluginDir, Plugins: c.Plugins, DataDir: c.DataDir, Unlimited: unlimited, Version: buildVersion(),
 		Handles: func(name string) []*driver.TaskHandle { return a.handles(kept, name) },
 		Node:    &driver.Node{Topology: node.Topology("/sys", a.node.Resources)},
 		Logger:  a.log.Named("driver"), Abandoned: a.abandoned, Address: a.pluginAddress,

@@ -5,11 +5,8 @@ package agent
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/feed"
@@ -17,7 +14,6 @@ import (
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/plugin"
 	"github.com/tachograph/tacho/version"
@@ -26,21 +22,6 @@ import (
 func newNodeID() string { return allocation.NewID() }
 
 func buildVersion() string { return version.String() }
-
-// longestRuntime is how long the path of the folder may be in which executors have theirs: a socket's path has
-// 107 bytes, unix(7), and its folder's name and its own need some.
-const longestRuntime = 45
-
-// runtimeDir is where this agent's executors are and nobody else's. It is within the data folder, or, where that
-// would be too long, below the user's own runtime folder under a name made of the data folder's.
-func runtimeDir(dataDir string) string {
-	dir := filepath.Join(dataDir, "run")
-	if len(dir) <= longestRuntime {
-		return dir
-	}
-	sum := sha256.Sum256([]byte(dataDir))
-	return filepath.Join(client.DefaultRuntimeDir(), "agent-"+hex.EncodeToString(sum[:4]))
-}
 
 var errUnreadable = errors.New("its job cannot be read")
 

@@ -29,8 +29,8 @@ import (
 type Options struct {
 	PluginDir string
 	Plugins   map[string]*config.Plugin
-	// RuntimeDir is where executors of our own driver are, and nobody else's.
-	RuntimeDir string
+	// DataDir is the agent's; it says where executors of our own driver are, and nobody else's.
+	DataDir string
 	// Unlimited leaves the limits of jobs alone, unless the operator says something about our own driver.
 	Unlimited bool
 	Version   string
@@ -104,9 +104,7 @@ func (r *Registry) openTacho(ctx context.Context) error {
 		}
 		own = decoded
 	}
-	if own.RuntimeDir == "" {
-		own.RuntimeDir = r.options.RuntimeDir
-	}
+	own.RuntimeDir = runtimeDir(own.RuntimeDir, r.options.DataDir)
 	r.tacho = driver.New(driver.Options{Config: own, Version: r.options.Version, Logger: r.log.Named(driver.Name)})
 	schema, err := r.tacho.TaskConfigSchema(ctx)
 	if err != nil {

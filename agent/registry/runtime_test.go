@@ -1,0 +1,31 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package registry
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tachograph/tacho/executor/client"
+)
+
+// No two agents have one folder, and none has that of `tacho run`: what an agent does not know in it is killed.
+func TestRuntimeDir(t *testing.T) {
+	long := "/var/lib/" + strings.Repeat("long/", 10)
+	cases := []struct{ name, chosen, dataDir, want string }{
+		{"short", "", "/var/lib/tacho", "/var/lib/tacho/run"},
+		{"long", "", long, filepath.Join(client.DefaultRuntimeDir(), "agent-bd0f1374")},
+		{"chosen", "/run/x", "/var/lib/tacho", "/run/x/agent-b11f931c"},
+		{"chosen by another", "/run/x", "/var/lib/other", "/run/x/agent-31000cb0"},
+		{"chosen, the default", client.DefaultRuntimeDir(), "/var/lib/tacho", filepath.Join(client.DefaultRuntimeDir(), "agent-b11f931c")},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if got := runtimeDir(c.chosen, c.dataDir); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
