@@ -54,7 +54,7 @@ func (a *Address) Write() error {
 	return nil
 }
 
-// ReadAddress returns the address in an executor's folder.
+// ReadAddress returns the address in an executor's folder. One that names another folder is refused.
 func ReadAddress(folder string) (*Address, error) {
 	path := filepath.Join(folder, addressFile)
 	text, err := os.ReadFile(path)
@@ -65,7 +65,20 @@ func ReadAddress(folder string) (*Address, error) {
 	if err := json.Unmarshal(text, &a); err != nil {
 		return nil, fmt.Errorf("read address %s: %w", path, err)
 	}
+	if !same(a.Folder, folder) {
+		return nil, fmt.Errorf("read address %s: it is of another folder, %q", path, a.Folder)
+	}
 	return &a, nil
+}
+
+// same reports whether two paths are of one folder: what an address names is removed with its task.
+func same(a, b string) bool {
+	if a == b {
+		return true
+	}
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
 // ErrNoBootID says that the system does not tell its boots apart.

@@ -1,0 +1,53 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package wire
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What an address names is killed and removed: one that was put elsewhere is not believed.
+func TestReadAddress(t *testing.T) {
+	dir := t.TempDir()
+	own, other, link := filepath.Join(dir, "own"), filepath.Join(dir, "other"), filepath.Join(dir, "link")
+	for _, folder := range []string{own, other} {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	cases := []struct{ name, text, want string }{
+		{"own", `{"id":"a","folder":"` + own + `"}`, ""},
+		{"own, another way", `{"id":"a","folder":"` + filepath.Join(link, "own") + `"}`, ""},
+		{"another", `{"id":"a","folder":"` + other + `"}`, "it is of another folder"},
+		{"gone", `{"id":"a","folder":"/nowhere"}`, "it is of another folder"},
+		{"none", `{"id":"a"}`, "it is of another folder"},
+		{"cut short", `{"id":"a","folder":"`, "unexpected end of JSON"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(own, addressFile), []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			address, err := ReadAddress(own)
+			if c.want == "" {
+				if err != nil || address.ID != "a" {
+					t.Errorf("got %+v, %v", address, err)
+				}
+				return
+			}
+			// A folder without an address is passed over in lists, this is not.
+			if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("got %+v, %v; want an error with %q", address, err, c.want)
+			}
+		})
+	}
+}
