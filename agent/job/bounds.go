@@ -234,6 +234,10 @@ func (c *costs) Enter(node hclsyntax.Node) hcl.Diagnostics {
 		if call, ok := n.CollExpr.(*hclsyntax.FunctionCallExpr); ok && call != nil {
 			c.calls = true
 		}
+	case *hclsyntax.LiteralValueExpr:
+		if size := sizeOf(n.Val); size > maxValue {
+			c.size = maxCost + 1 // 1e99999999: what is made of it is written out more than once
+		}
 	case *hclsyntax.ScopeTraversalExpr:
 		if v, diags := n.Traversal.TraverseAbs(c.scope); !diags.HasErrors() {
 			c.size += sizeOf(v)
