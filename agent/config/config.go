@@ -34,6 +34,9 @@ type Config struct {
 	Dev bool
 	// Files are what it was read from.
 	Files []string
+
+	// places are for what Check finds.
+	places places
 }
 
 // Ports are TCP ports.

@@ -4,7 +4,7 @@
 package config
 
 import (
-	"fmt"
+	"errors"
 	"maps"
 	"time"
 
@@ -66,15 +66,11 @@ type telemetry struct {
 	StatsdAddress            *string  `hcl:"statsd_address"`
 	IncludeAllocMetadata     *bool    `hcl:"include_alloc_metadata_in_metrics"`
 	AllowedMetadataKeys      []string `hcl:"allowed_metadata_keys_in_metrics,optional"`
-
-	Range hcl.Range `hcl:",def_range"`
 }
 
 type history struct {
 	Span     *string `hcl:"span"`
 	Interval *string `hcl:"interval"`
-
-	Range hcl.Range `hcl:",def_range"`
 }
 
 type client struct {
@@ -82,8 +78,6 @@ type client struct {
 	GCInterval  *string           `hcl:"gc_interval"`
 	GCMaxAllocs *int              `hcl:"gc_max_allocs"`
 	Meta        map[string]string `hcl:"meta,optional"`
-
-	Range hcl.Range `hcl:",def_range"`
 }
 
 type acl struct {
@@ -105,8 +99,8 @@ func put[T any](into *T, value *T) {
 }
 
 // apply lays what a file says over the configuration.
-func (c *Config) apply(f *file) hcl.Diagnostics {
-	var diags hcl.Diagnostics
+func (c *Config) apply(f *file) error {
+	var errs []error
 	put(&c.Name, f.Name)
 	put(&c.Datacenter, f.Datacenter)
 	put(&c.Region, f.Region)
@@ -125,15 +119,15 @@ func (c *Config) apply(f *file) hcl.Diagnostics {
 		c.Plugins[p.Name] = own
 	}
 	if f.Telemetry != nil {
-		diags = append(diags, c.Telemetry.apply(f.Telemetry, &c.History)...)
+		errs = append(errs, c.applyTelemetry(f.Telemetry))
 	}
 	if f.History != nil {
-		diags = append(diags, duration(&c.History.Span, f.History.Span, "history span", f.History.Range)...)
-		diags = append(diags, duration(&c.History.Interval, f.History.Interval, "history interval", f.History.Range)...)
+		errs = append(errs, c.duration(&c.History.Span, f.History.Span, "history.span"))
+		errs = append(errs, c.duration(&c.History.Interval, f.History.Interval, "history.interval"))
 	}
 	if f.Client != nil {
-		diags = append(diags, duration(&c.Client.GCAge, f.Client.GCAge, "gc_age", f.Client.Range)...)
-		diags = append(diags, duration(&c.Client.GCInterval, f.Client.GCInterval, "gc_interval", f.Client.Range)...)
+		errs = append(errs, c.duration(&c.Client.GCAge, f.Client.GCAge, "client.gc_age"))
+		errs = append(errs, c.duration(&c.Client.GCInterval, f.Client.GCInterval, "client.gc_interval"))
 		put(&c.Client.GCMaxAllocs, f.Client.GCMaxAllocs)
 		if c.Client.Meta == nil {
 			c.Client.Meta = make(map[string]string)
@@ -149,15 +143,16 @@ func (c *Config) apply(f *file) hcl.Diagnostics {
 		put(&c.TLS.CAFile, f.TLS.CAFile)
 		put(&c.TLS.VerifyClient, f.TLS.VerifyClient)
 	}
-	return diags
+	return errors.Join(errs...)
 }
 
-// apply lays a telemetry block over this one. A history without an interval of its own follows the collection.
-func (t *Telemetry) apply(f *telemetry, h *History) hcl.Diagnostics {
-	follows := h.Interval == t.CollectionInterval
-	diags := duration(&t.CollectionInterval, f.CollectionInterval, "collection_interval", f.Range)
+// applyTelemetry lays a telemetry block over this one. A history without an interval of its own follows the collection.
+func (c *Config) applyTelemetry(f *telemetry) error {
+	t := &c.Telemetry
+	follows := c.History.Interval == t.CollectionInterval
+	err := c.duration(&t.CollectionInterval, f.CollectionInterval, "telemetry.collection_interval")
 	if follows {
-		h.Interval = t.CollectionInterval
+		c.History.Interval = t.CollectionInterval
 	}
 	put(&t.PublishAllocationMetrics, f.PublishAllocationMetrics)
 	put(&t.PublishNodeMetrics, f.PublishNodeMetrics)
@@ -175,20 +170,17 @@ func (t *Telemetry) apply(f *telemetry, h *History) hcl.Diagnostics {
 	if f.AllowedMetadataKeys != nil {
 		t.AllowedMetadataKeysInMetrics = f.AllowedMetadataKeys
 	}
-	return diags
+	return err
 }
 
 // duration reads a time such as "10s".
-func duration(into *time.Duration, text *string, name string, at hcl.Range) hcl.Diagnostics {
+func (c *Config) duration(into *time.Duration, text *string, key string) error {
 	if text == nil {
 		return nil
 	}
 	parsed, err := time.ParseDuration(*text)
 	if err != nil || parsed < 0 {
-		return hcl.Diagnostics{{
-			Severity: hcl.DiagError, Summary: "Wrong value", Subject: &at,
-			Detail: fmt.Sprintf("%s is a time such as \"10s\" or \"1h30m\", not %q", name, *text),
-		}}
+		return c.places.wrong(key, "is a time such as \"10s\" or \"1h30m\", not %q", *text)
 	}
 	*into = parsed
 	return nil

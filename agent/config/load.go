@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,45 +77,55 @@ func (c *Config) merge(path string) error {
 
 // Merge lays the text of a file over the configuration. The error names every mistake, a line each.
 func (c *Config) Merge(filename string, text []byte) error {
-	return errors.Join(c.mergeText(filename, text).Errs()...)
-}
-
-func (c *Config) mergeText(filename string, text []byte) hcl.Diagnostics {
 	parsed, diags := hclsyntax.ParseConfig(text, filename, hcl.InitialPos)
 	if diags.HasErrors() {
-		return diags
+		return errors.Join(diags.Errs()...)
 	}
 	var f file
 	if diags := gohcl.DecodeBody(parsed.Body, nil, &f); diags.HasErrors() {
-		return diags
+		return errors.Join(diags.Errs()...)
 	}
+	c.places = c.places.with(parsed.Body)
 	return c.apply(&f)
 }
 
-// Check refuses what no agent can run with.
+// Check refuses what no agent can run with. Errors have file, line and column of what a file says.
 func (c *Config) Check() error {
 	var errs []error
-	refuse := func(bad bool, format string, args ...any) {
+	refuse := func(bad bool, key, format string, args ...any) {
 		if bad {
-			errs = append(errs, fmt.Errorf("configuration: "+format, args...))
+			errs = append(errs, c.places.wrong(key, format, args...))
 		}
 	}
-	refuse(!filepath.IsAbs(c.DataDir), "data_dir %q is not an absolute path", c.DataDir)
-	refuse(c.PluginDir != "" && !filepath.IsAbs(c.PluginDir), "plugin_dir %q is not an absolute path", c.PluginDir)
-	refuse(c.Ports.HTTP < -1 || c.Ports.HTTP > 65535, "ports http %d is not a port", c.Ports.HTTP)
-	refuse(!slices.Contains(logLevels(), c.LogLevel), "log_level %q is not one of %s", c.LogLevel, strings.Join(logLevels(), ", "))
-	refuse(c.Telemetry.CollectionInterval < shortestInterval, "telemetry collection_interval %s is less than %s",
-		c.Telemetry.CollectionInterval, shortestInterval)
-	refuse(!slices.Contains(details(), c.Telemetry.AllocationDetail), "telemetry allocation_detail %q is not one of %s",
-		c.Telemetry.AllocationDetail, strings.Join(details(), ", "))
-	refuse(c.History.Interval < shortestInterval, "history interval %s is less than %s", c.History.Interval, shortestInterval)
-	refuse(c.History.Span < c.History.Interval, "history span %s is less than its interval %s", c.History.Span, c.History.Interval)
-	refuse(c.History.Interval > 0 && c.History.Span/max(1, c.History.Interval) > maxPoints,
-		"history of %s every %s is more than %d readings a task", c.History.Span, c.History.Interval, maxPoints)
-	refuse((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), "tls needs cert_file and key_file")
-	refuse(c.TLS.VerifyClient && c.TLS.CAFile == "", "tls verify_https_client needs ca_file")
-	refuse(c.Client.GCMaxAllocs < 0, "client gc_max_allocs %d is negative", c.Client.GCMaxAllocs)
+	oneOf := func(key, word string, words []string) {
+		refuse(!slices.Contains(words, word), key, "is one of %s, not %q", strings.Join(words, ", "), word)
+	}
+	refuse(!filepath.IsAbs(c.DataDir), "data_dir", "is an absolute path, not %q", c.DataDir)
+	refuse(c.PluginDir != "" && !filepath.IsAbs(c.PluginDir), "plugin_dir", "is an absolute path, not %q", c.PluginDir)
+	refuse(c.Ports.HTTP < -1 || c.Ports.HTTP > 65535, "ports.http", "%d is not a port", c.Ports.HTTP)
+	oneOf("log_level", c.LogLevel, logLevels())
+	refuse((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), "tls.cert_file", "and key_file need each other")
+	refuse(c.TLS.VerifyClient && c.TLS.CAFile == "", "tls.verify_https_client", "needs ca_file")
+	refuse(c.Client.GCMaxAllocs < 0, "client.gc_max_allocs", "%d is negative", c.Client.GCMaxAllocs)
+
+	t, h := c.Telemetry, c.History
+	refuse(t.CollectionInterval < shortestInterval, "telemetry.collection_interval", "%s is less than %s", t.CollectionInterval, shortestInterval)
+	oneOf("telemetry.allocation_detail", t.AllocationDetail, details())
+	for _, rule := range t.PrefixFilter {
+		refuse(!strings.HasPrefix(rule, "+") && !strings.HasPrefix(rule, "-"), "telemetry.prefix_filter",
+			"has %q, which begins with neither + (let in) nor - (keep out)", rule)
+	}
+	refuse(t.StatsdAddress != "" && !isAddress(t.StatsdAddress), "telemetry.statsd_address", "is host:port, not %q", t.StatsdAddress)
+	refuse(h.Interval < shortestInterval, "history.interval", "%s is less than %s", h.Interval, shortestInterval)
+	refuse(h.Span < h.Interval, "history.span", "%s is less than its interval %s", h.Span, h.Interval)
+	refuse(h.Interval > 0 && h.Span/max(1, h.Interval) > maxPoints, "history.span",
+		"%s every %s is more than %d readings a task", h.Span, h.Interval, maxPoints)
 	return errors.Join(errs...)
+}
+
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	return err == nil && port != ""
 }
 
 // Token reads the token of the file that the configuration names, or takes it from the environment, where it is

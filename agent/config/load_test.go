@@ -43,7 +43,7 @@ func TestMergeSaysWhere(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"unknown":  {"name_ = \"x\"", `f.hcl:1,1-6: Unsupported argument; An argument named "name_" is not expected here. Did you mean "name"?`},
 		"type":     {"telemetry {\n publish_allocation_metrics = \"often\"\n}", "f.hcl:2,32"},
-		"duration": {"history {\n span = \"long\"\n}", "f.hcl:1,1-8: Wrong value"},
+		"duration": {"history {\n span = \"long\"\n}", `f.hcl:2,9-15: Wrong value; history.span is a time such as "10s" or "1h30m", not "long"`},
 		"syntax":   {"x = ", "f.hcl:1"},
 	}
 	for name, tt := range tests {
@@ -69,6 +69,8 @@ func TestCheckRefusesTheAbsurd(t *testing.T) {
 		"port":            {func(c *Config) { c.Ports.HTTP = 1 << 20 }, "not a port"},
 		"detail":          {func(c *Config) { c.Telemetry.AllocationDetail = "all" }, "none, job, task, alloc"},
 		"tls":             {func(c *Config) { c.TLS.CertFile = "/x" }, "key_file"},
+		"prefix":          {func(c *Config) { c.Telemetry.PrefixFilter = []string{"+a", "b"} }, `"b"`},
+		"statsd":          {func(c *Config) { c.Telemetry.StatsdAddress = "localhost" }, "host:port"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -76,6 +78,30 @@ func TestCheckRefusesTheAbsurd(t *testing.T) {
 			tt.change(&c)
 			err := c.Check()
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
+
+// What no agent can run with is told with its place, in whichever file it stands.
+func TestCheckSaysWhere(t *testing.T) {
+	tests := map[string]struct{ text, want string }{
+		"top":            {"data_dir = \"data\"", `b.hcl:1,12-18: Wrong value; data_dir is an absolute path, not "data"`},
+		"block":          {"telemetry {\n  allocation_detail = \"all\"\n}", "b.hcl:2,23-28: Wrong value; telemetry.allocation_detail is one of"},
+		"the other file": {"history {\n  interval = \"2m\"\n}", "a.hcl:2,10-14: Wrong value; history.span 1m0s is less than its interval 2m0s"},
+		"nowhere":        {"tls {\n  key_file = \"/k\"\n}", "configuration: tls.cert_file and key_file need each other"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := Default()
+			if err := c.Merge("a.hcl", []byte("history {\n  span = \"1m\"\n}")); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Merge("b.hcl", []byte(tt.text)); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Check(); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q in it", err, tt.want)
 			}
 		})

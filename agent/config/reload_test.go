@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestReloaded(t *testing.T) {
@@ -22,7 +23,7 @@ func TestReloaded(t *testing.T) {
 		"name":        {Config{Name: "a"}, Config{Name: "b"}, Config{Name: "a"}, []string{"name"}},
 	} {
 		merged, ignored := test.before.Reloaded(test.next)
-		if diff := cmp.Diff(test.want, merged) + cmp.Diff(test.ignored, ignored); diff != "" {
+		if diff := cmp.Diff(test.want, merged, cmpopts.IgnoreUnexported(Config{})) + cmp.Diff(test.ignored, ignored); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
