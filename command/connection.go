@@ -106,26 +106,30 @@ func absolute(path string) string {
 	return path
 }
 
-// devSocket finds the socket of the youngest development agent of this user that listens; empty where there is none.
-// Anybody can make a folder of that name, so it must be the user's own.
-func devSocket(ctx context.Context) string {
-	sockets, _ := filepath.Glob(filepath.Join(os.TempDir(), devFolders, socketName)) // the pattern is well formed
-	type found struct {
-		path string
-		made time.Time
-	}
-	var ours []found
-	for _, path := range sockets {
-		folder, err := os.Lstat(filepath.Dir(path))
-		if err == nil && folder.IsDir() && isOurs(folder) {
-			ours = append(ours, found{path, folder.ModTime()})
+// devDataDirs returns the data folders of development agents of this user, the youngest first. Anybody can make a folder
+// of that name, so it must be the user's own.
+func devDataDirs() []string {
+	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), devFolders)) // fails for malformed patterns only
+	made := map[string]time.Time{}
+	folders = slices.DeleteFunc(folders, func(path string) bool {
+		folder, err := os.Lstat(path)
+		if err != nil || !folder.IsDir() || !isOurs(folder) {
+			return true
 		}
-	}
-	slices.SortFunc(ours, func(a, b found) int { return b.made.Compare(a.made) })
-	for _, f := range ours {
-		if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", f.path); err == nil {
+		made[path] = folder.ModTime()
+		return false
+	})
+	slices.SortFunc(folders, func(a, b string) int { return made[b].Compare(made[a]) })
+	return folders
+}
+
+// devSocket finds the socket of the youngest development agent of this user that listens; empty where there is none.
+func devSocket(ctx context.Context) string {
+	for _, folder := range devDataDirs() {
+		socket := filepath.Join(folder, socketName)
+		if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", socket); err == nil {
 			_ = conn.Close() // nothing was said
-			return f.path
+			return socket
 		}
 	}
 	return ""

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -207,111 +206,6 @@ func newStop() *cobra.Command {
 		return errors.Join(err, c.Close())
 	}
 	return cmd
-}
-
-func newExecutors() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "executors",
-		Short:   "List and kill executors on this machine, strays included",
-		GroupID: groupHost,
-		Args:    knownCommand,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	runtimeDir := cmd.PersistentFlags().String("runtime-dir", client.DefaultRuntimeDir(), "folder of the executors' sockets")
-	cmd.AddCommand(newExecutorsLs(runtimeDir), newExecutorsKill(runtimeDir))
-	return cmd
-}
-
-func newExecutorsLs(runtimeDir *string) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "ls",
-		Short:   "List executors: id, state, processes, command",
-		Example: `  tacho executors ls`,
-		Args:    arguments(),
-	}
-	format := formatFlag(cmd, "table", "json")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		all, err := client.List(*runtimeDir)
-		if format.value == "json" {
-			return errors.Join(err, printJSON(cmd.OutOrStdout(), all))
-		}
-		t := table{}
-		t.add(plain("ID", "STATE", "EXECUTOR", "MAIN", "COMMAND")...)
-		for _, address := range all {
-			state := "alive"
-			if !client.Alive(*address) {
-				state = "stray: its executor is gone"
-			}
-			t.add(plain(address.ID, state, fmt.Sprint(address.Executor.PID), fmt.Sprint(address.Main.PID),
-				printable(strings.Join(address.Command, " ")))...)
-		}
-		_, writeErr := io.WriteString(cmd.OutOrStdout(), t.render(paletteFor(cmd, cmd.OutOrStdout())))
-		return errors.Join(err, writeErr)
-	}
-	return cmd
-}
-
-func newExecutorsKill(runtimeDir *string) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "kill ID...",
-		Short: "Stop the task of an executor and the executor, or what a dead executor left behind",
-		Example: `  tacho executors kill 20260304T050607-4711
-  tacho executors kill --all-strays`,
-	}
-	strays := cmd.Flags().Bool("all-strays", false, "kill what every dead executor left behind")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && !*strays {
-			return usagef("which executor? tacho executors ls lists them")
-		}
-		all, err := client.List(*runtimeDir)
-		errs := []error{err}
-		found := map[string]bool{}
-		for _, address := range all {
-			named := false
-			for _, id := range args {
-				if address.ID == id {
-					named, found[id] = true, true
-				}
-			}
-			if named || (*strays && !client.Alive(*address)) {
-				errs = append(errs, killExecutor(cmd.Context(), *address))
-			}
-		}
-		for _, id := range args {
-			if !found[id] {
-				errs = append(errs, fmt.Errorf("no executor %q (tacho executors ls lists them)", id))
-			}
-		}
-		return errors.Join(errs...)
-	}
-	return cmd
-}
-
-// killExecutor stops a live executor's task and then the executor, or kills what a dead one left.
-func killExecutor(ctx context.Context, address wire.Address) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	if !client.Alive(address) {
-		err := client.KillTask(ctx, address)
-		if address.RecordDir != "" {
-			if markErr := markLost(address.RecordDir); !errors.Is(markErr, os.ErrNotExist) {
-				err = errors.Join(err, markErr)
-			}
-		}
-		return err
-	}
-	c, err := client.Visit(ctx, address)
-	if err != nil {
-		return err
-	}
-	err = c.Stop(ctx, 0, 5*time.Second)
-	if err == nil {
-		err = c.Shutdown(ctx)
-	}
-	if errors.Is(err, client.ErrLost) {
-		err = nil
-	}
-	return errors.Join(err, c.Close())
 }
 
 // clearStrays kills what dead executors left whose callers are gone as well. What somebody still owns is theirs.
