@@ -1,0 +1,71 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package job
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/docs"
+)
+
+// TestDocs holds docs/configuration.md against the program: a job that says every default is the one that says none.
+func TestDocs(t *testing.T) {
+	said := []any{}
+	for _, heading := range []string{`job "NAME"`, `group "NAME"`, "restart", `task "NAME"`} {
+		text := docs.Configuration(heading).HCL()
+		if text == "" {
+			t.Errorf("no defaults of %s", heading)
+		}
+		said = append(said, strings.NewReplacer(
+			"lifecycle {", "lifecycle {\n  hook = \"poststart\"", "template {", "template {\n  data = \"x\"\n  destination = \"local/x\"",
+		).Replace(text))
+	}
+	short := []any{"", "", "", `lifecycle { hook = "poststart" }
+		template {
+			data = "x"
+			destination = "local/x"
+		}
+		logs {}`}
+	want, got := parsed(t, short), parsed(t, said)
+	if diff := cmp.Diff(want.Groups[0].Digest, got.Groups[0].Digest); diff != "" {
+		t.Errorf("%s\nwant %+v\ngot  %+v\nof\n%s", diff, want.Groups[0].Tasks[0], got.Groups[0].Tasks[0], said)
+	}
+	for _, j := range []*Job{want, got} {
+		j.Groups, j.Source = nil, Source{}
+		if j.Meta == nil {
+			j.Meta = map[string]string{}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// parsed is a job with texts in it, in its group, in the group's restart block and in its task.
+func parsed(t *testing.T, texts []any) *Job {
+	t.Helper()
+	text := fmt.Sprintf(`job "j" {
+%s
+group "g" {
+%s
+restart {
+%s
+}
+task "t" {
+driver = "tacho"
+%s
+}
+task "main" { driver = "tacho" }
+}
+}`, texts...)
+	j, err := Parse(Source{Filename: "f.hcl", Text: text})
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return j
+}
