@@ -1,0 +1,156 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/hook"
+)
+
+// fakeExec echoes what it gets, and ends when its input does.
+type fakeExec struct {
+	err   error           // what Recv fails with
+	ctx   context.Context //nolint:containedctx // the command's own
+	input chan []byte
+	sizes []driver.TerminalSize
+	ended bool
+}
+
+func (e *fakeExec) Recv() (driver.ExecOutput, error) {
+	if e.ended {
+		return driver.ExecOutput{}, io.EOF
+	}
+	if e.err != nil {
+		return driver.ExecOutput{}, e.err
+	}
+	select {
+	case p, ok := <-e.input:
+		if !ok {
+			e.ended = true
+			return driver.ExecOutput{Stderr: []byte("bye"), Exit: &driver.ExitResult{Code: 3}}, nil
+		}
+		return driver.ExecOutput{Stdout: p}, nil
+	case <-e.ctx.Done():
+		return driver.ExecOutput{}, e.ctx.Err()
+	}
+}
+
+func (e *fakeExec) Write(p []byte) (int, error) {
+	e.input <- p
+	return len(p), nil
+}
+
+func (e *fakeExec) CloseWrite() error {
+	close(e.input)
+	return nil
+}
+
+func (e *fakeExec) Resize(size driver.TerminalSize) error {
+	e.sizes = append(e.sizes, size)
+	return nil
+}
+
+func TestExec(t *testing.T) {
+	f := newFake()
+	f.exec = &fakeExec{input: make(chan []byte, 8)}
+	url, _ := serve(t, newTestServer(f))
+	path := url + "/v1/client/allocation/" + webID + `/exec?task=web&tty=true&ws_handshake=true&command=["cat","-"]`
+	conn := dial(t, path)
+	for _, message := range []string{
+		`{"version":1,"auth_token":"` + testToken + `"}`, `{"tty_size":{"height":24,"width":80}}`, `{"stdin":{"data":"aGk="}}`, `{}`,
+		`{"stdin":{"close":true}}`,
+	} {
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(message)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for {
+		_, text, err := conn.Read(t.Context())
+		if websocket.CloseStatus(err) == websocket.StatusNormalClosure {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(text))
+	}
+	want := []string{`{"stdout":{"data":"aGk="}}`, `{"stderr":{"data":"Ynll"},"exited":true,"result":{"exit_code":3}}`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]driver.TerminalSize{{Rows: 24, Columns: 80}}, f.exec.sizes); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestExecOfNoCommand is what a client is told of a command that cannot be started: as by a shell.
+func TestExecOfNoCommand(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{driver.ErrCommandNotFound, `{"stderr":{"data":"Y29tbWFuZCBub3QgZm91bmQK"},"exited":true,"result":{"exit_code":127}}`},
+		{driver.ErrNotExecutable, `{"stderr":{"data":"Y29tbWFuZCBjYW5ub3QgYmUgZXhlY3V0ZWQK"},"exited":true,"result":{"exit_code":126}}`},
+	} {
+		f := newFake()
+		f.exec = &fakeExec{input: make(chan []byte, 8), err: tt.err}
+		url, _ := serve(t, newTestServer(f))
+		conn := dial(t, url+"/v1/client/allocation/"+webID+`/exec?task=web&ws_handshake=true&command=["x"]`)
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(`{"version":1,"auth_token":"`+testToken+`"}`)); err != nil {
+			t.Fatal(err)
+		}
+		if _, text, err := conn.Read(t.Context()); string(text) != tt.want || err != nil {
+			t.Errorf("%s, %v", text, err)
+		}
+		if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
+			t.Error(err)
+		}
+	}
+}
+
+// TestExecRefused is what a client is told when nothing is run.
+func TestExecRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		hello, query string
+		err          error
+		want         websocket.StatusCode
+	}{
+		"wrong token":   {`{"version":1,"auth_token":"x"}`, `command=["ls"]`, nil, 4403},
+		"no token":      {`{"version":1}`, `command=["ls"]`, nil, 4403},
+		"version":       {`{"version":2}`, `command=["ls"]`, nil, 4400},
+		"no command":    {`{"version":1,"auth_token":"` + testToken + `"}`, `command=ls`, nil, 4400},
+		"no such task":  {`{"version":1,"auth_token":"` + testToken + `"}`, `command=["ls"]&task=x`, nil, 4404},
+		"not running":   {`{"version":1,"auth_token":"` + testToken + `"}`, `command=["ls"]`, hook.ErrNotRunning, 4400},
+		"not supported": {`{"version":1,"auth_token":"` + testToken + `"}`, `command=["ls"]`, driver.ErrNotSupported, 4501},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake()
+			f.err = tt.err
+			url, _ := serve(t, newTestServer(f))
+			conn := dial(t, url+"/v1/client/allocation/"+webID+"/exec?ws_handshake=true&"+tt.query)
+			if err := conn.Write(t.Context(), websocket.MessageText, []byte(tt.hello)); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != tt.want {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	f := newFake()
+	url, _ := serve(t, newTestServer(f))
+	stranger := &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://evil.example"}}}
+	_, resp, err := websocket.Dial(t.Context(), url+"/v1/client/allocation/"+webID+"/exec?ws_handshake=true", stranger) //nolint:bodyclose // the library's
+	if err == nil || resp.StatusCode != http.StatusForbidden {
+		t.Errorf("a page of a stranger: %v", err)
+	}
+}
