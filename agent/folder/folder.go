@@ -59,21 +59,39 @@ func (a Allocation) Make(task string, owner *Owner) error {
 		{filepath.Join(a.Task(task), "tmp"), own},
 	}
 	for i, dir := range dirs {
-		err := os.Mkdir(dir.path, dir.mode)
-		if errors.Is(err, fs.ErrExist) {
-			continue
+		of := owner
+		if firstOwn := 5; i < firstOwn {
+			of = nil
 		}
-		if err == nil {
-			err = os.Chmod(dir.path, dir.mode) // whatever the umask says
-		}
-		if firstOwn := 5; err == nil && owner != nil && i >= firstOwn {
-			err = os.Lchown(dir.path, owner.UID, owner.GID)
-		}
-		if err != nil {
+		if err := makeDir(dir.path, dir.mode, of); err != nil {
 			return fmt.Errorf("make folder: %w", err)
 		}
 	}
 	return nil
+}
+
+// makeDir makes a folder where there is none. What is done to it is done within its parent: where that is a task's own,
+// the task may have put a link there meanwhile.
+func makeDir(path string, mode fs.FileMode, owner *Owner) (err error) {
+	parent, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, parent.Close()) }()
+	name := filepath.Base(path)
+	if err := parent.Mkdir(name, mode); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return nil
+		}
+		return err
+	}
+	if err := parent.Chmod(name, mode); err != nil { // whatever the umask says
+		return err
+	}
+	if owner == nil {
+		return nil
+	}
+	return parent.Lchown(name, owner.UID, owner.GID)
 }
 
 // WriteFile writes a file within a task's folder, by a path from there. The task cannot lead it elsewhere.
