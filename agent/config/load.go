@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,6 +104,8 @@ func (c *Config) Check() error {
 	refuse(!filepath.IsAbs(c.DataDir), "data_dir", "is an absolute path, not %q", c.DataDir)
 	refuse(c.PluginDir != "" && !filepath.IsAbs(c.PluginDir), "plugin_dir", "is an absolute path, not %q", c.PluginDir)
 	refuse(c.Ports.HTTP < -1 || c.Ports.HTTP > 65535, "ports.http", "%d is not a port", c.Ports.HTTP)
+	refuse(c.Ports.HTTP != -1 && c.TLS.CertFile == "" && !isLoopback(c.BindAddr), "bind_addr",
+		"%q is open to the network: that takes tls { cert_file key_file }", c.BindAddr)
 	oneOf("log_level", c.LogLevel, logLevels())
 	refuse((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), "tls.cert_file", "and key_file need each other")
 	refuse(c.TLS.VerifyClient && c.TLS.CAFile == "", "tls.verify_https_client", "needs ca_file")
@@ -121,6 +124,12 @@ func (c *Config) Check() error {
 	refuse(h.Interval > 0 && h.Span/max(1, h.Interval) > maxPoints, "history.span",
 		"%s every %s is more than %d readings a task", h.Span, h.Interval, maxPoints)
 	return errors.Join(errs...)
+}
+
+// isLoopback reports whether only this machine can reach an address to listen on.
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 func isAddress(text string) bool {

@@ -69,6 +69,13 @@ func TestCheckRefusesTheAbsurd(t *testing.T) {
 		"port":            {func(c *Config) { c.Ports.HTTP = 1 << 20 }, "not a port"},
 		"detail":          {func(c *Config) { c.Telemetry.AllocationDetail = "all" }, "none, job, task, alloc"},
 		"tls":             {func(c *Config) { c.TLS.CertFile = "/x" }, "key_file"},
+		"all addresses":   {func(c *Config) { c.BindAddr = "0.0.0.0" }, "open to the network"},
+		"every address":   {func(c *Config) { c.BindAddr = "" }, "open to the network"},
+		"a name":          {func(c *Config) { c.BindAddr = "example.com" }, "open to the network"},
+		"loopback":        {func(c *Config) { c.BindAddr = "::1" }, ""},
+		"localhost":       {func(c *Config) { c.BindAddr = "localhost" }, ""},
+		"open with tls":   {func(c *Config) { c.BindAddr, c.TLS = "0.0.0.0", TLS{CertFile: "/c", KeyFile: "/k"} }, ""},
+		"socket only":     {func(c *Config) { c.BindAddr, c.Ports.HTTP = "", -1 }, ""},
 		"prefix":          {func(c *Config) { c.Telemetry.PrefixFilter = []string{"+a", "b"} }, `"b"`},
 		"statsd":          {func(c *Config) { c.Telemetry.StatsdAddress = "localhost" }, "host:port"},
 	}
