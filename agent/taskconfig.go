@@ -6,14 +6,13 @@ package agent
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
 
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/registry"
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/cgroup"
 )
 
 // taskConfig makes the task's folders and files and says what the driver shall start.
@@ -99,23 +98,7 @@ func resources(r job.Resources, cores string, totalMHz float64) *driver.Resource
 }
 
 // coreList writes cores as 0-3,7.
-func coreList(cores []int) string {
-	sorted := slices.Sorted(slices.Values(cores))
-	var parts []string
-	for i := 0; i < len(sorted); {
-		j := i
-		for j+1 < len(sorted) && sorted[j+1] == sorted[j]+1 {
-			j++
-		}
-		part := strconv.Itoa(sorted[i])
-		if j > i {
-			part += "-" + strconv.Itoa(sorted[j])
-		}
-		parts = append(parts, part)
-		i = j + 1
-	}
-	return strings.Join(parts, ",")
-}
+func coreList(cores []int) string { return cgroup.FormatCPUs(slices.Sorted(slices.Values(cores))) }
 
 // start is what a start of a task is made of.
 func (a *alloc) start(spec *job.Task) *start {

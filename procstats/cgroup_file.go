@@ -13,10 +13,7 @@ import (
 	"time"
 )
 
-const (
-	reasonNoLimit       = "no limit is set"
-	reasonCgroupRemoved = "cgroup was removed"
-)
+const reasonCgroupRemoved = "cgroup was removed"
 
 // fieldState says what the last read of a kernel file found for one measurement.
 type fieldState uint8
@@ -93,7 +90,7 @@ func (f *cgroupField) reading() Reading {
 	case f.state == fieldRead:
 		return NumberReading(f.id, f.ofTask()/f.per)
 	case f.state == fieldUnlimited:
-		return AbsentReading(f.id, reasonNoLimit)
+		return AbsentReading(f.id, ReasonNoLimit)
 	case f.state == fieldInvalid:
 		if f.invalid == "" {
 			f.invalid = f.file.name + ": not a number in range"

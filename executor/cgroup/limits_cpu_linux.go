@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tachograph/tacho/procstats"
@@ -96,7 +95,7 @@ func (s *setter) cpuset() error {
 	if s.limits.Cpuset == "" {
 		return nil
 	}
-	wanted, err := parseCPUs(s.limits.Cpuset)
+	wanted, err := ParseCPUs(s.limits.Cpuset)
 	if err != nil {
 		return err
 	}
@@ -128,9 +127,9 @@ func (s *setter) cpuset() error {
 		return fmt.Errorf("set limit: %w", err)
 	}
 	if foreign := slices.DeleteFunc(slices.Clone(wanted), func(cpu int) bool { return slices.Contains(there, cpu) }); len(foreign) > 0 {
-		return cannotHold("cpuset %s cannot be held here: %s has only the CPUs %s", s.limits.Cpuset, parent, formatCPUs(there))
+		return cannotHold("cpuset %s cannot be held here: %s has only the CPUs %s", s.limits.Cpuset, parent, FormatCPUs(there))
 	}
-	if err := write(dir, cpusetFile, formatCPUs(wanted)); err != nil {
+	if err := write(dir, cpusetFile, FormatCPUs(wanted)); err != nil {
 		return fmt.Errorf("set limit: %w", err)
 	}
 	held, err := readCPUs(dir, effectiveFile)
@@ -138,7 +137,7 @@ func (s *setter) cpuset() error {
 		return fmt.Errorf("read limit back: %w", err)
 	}
 	if !slices.Equal(held, wanted) {
-		return cannotHold("set limit: %s was told %s and has %s", filepath.Join(dir, cpusetFile), formatCPUs(wanted), formatCPUs(held))
+		return cannotHold("set limit: %s was told %s and has %s", filepath.Join(dir, cpusetFile), FormatCPUs(wanted), FormatCPUs(held))
 	}
 	s.addCpuset(wanted, held, dir)
 	return nil
@@ -148,7 +147,7 @@ func (s *setter) addCpuset(wanted, held []int, dir string) {
 	requested, effective := float64(len(wanted)), float64(len(held))
 	s.held = append(s.held, Limit{
 		Name: cpusetFile, Requested: &requested, Effective: &effective, Where: dir,
-		RequestedText: s.limits.Cpuset, EffectiveText: formatCPUs(held),
+		RequestedText: s.limits.Cpuset, EffectiveText: FormatCPUs(held),
 	})
 }
 
@@ -157,51 +156,9 @@ func readCPUs(dir, file string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	cpus, err := parseCPUs(strings.TrimSpace(string(text)))
+	cpus, err := ParseCPUs(strings.TrimSpace(string(text)))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, file), err)
 	}
 	return cpus, nil
-}
-
-// maxCPU bounds a list that nobody means: the kernel's own bound (NR_CPUS) is 8192 where it is highest.
-const maxCPU = 1 << 16
-
-// parseCPUs reads a list such as "0-3,7", cpuset(7) "List format", into ascending numbers.
-func parseCPUs(list string) ([]int, error) {
-	var cpus []int
-	for part := range strings.SplitSeq(list, ",") {
-		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
-		if !isRange {
-			last = first
-		}
-		from, err := strconv.ParseUint(first, 10, 32)
-		to, errTo := strconv.ParseUint(last, 10, 32)
-		if err != nil || errTo != nil || to < from || to >= maxCPU {
-			return nil, fmt.Errorf("cpuset %q: it takes a list of CPUs such as 0-3,7", list)
-		}
-		for cpu := from; cpu <= to; cpu++ {
-			cpus = append(cpus, int(cpu))
-		}
-	}
-	slices.Sort(cpus)
-	return slices.Compact(cpus), nil
-}
-
-// formatCPUs writes ascending numbers as the kernel does.
-func formatCPUs(cpus []int) string {
-	var parts []string
-	for i := 0; i < len(cpus); {
-		last := i
-		for last+1 < len(cpus) && cpus[last+1] == cpus[last]+1 {
-			last++
-		}
-		part := strconv.Itoa(cpus[i])
-		if last > i {
-			part += "-" + strconv.Itoa(cpus[last])
-		}
-		parts = append(parts, part)
-		i = last + 1
-	}
-	return strings.Join(parts, ",")
 }

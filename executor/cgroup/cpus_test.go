@@ -12,13 +12,13 @@ func TestParseCPUs(t *testing.T) {
 	for text, want := range map[string]string{
 		"0": "0", "0-3": "0-3", "3,1,2": "1-3", "0-1,7": "0-1,7", "5,5,4-6": "4-6", "0, 2": "0,2",
 	} {
-		cpus, err := parseCPUs(text)
-		if err != nil || formatCPUs(cpus) != want {
+		cpus, err := ParseCPUs(text)
+		if err != nil || FormatCPUs(cpus) != want {
 			t.Errorf("%q: %v (%v), want %s", text, cpus, err, want)
 		}
 	}
 	for _, text := range []string{"", "a", "1-", "-1", "3-1", "0-3:2", "1,,2", "0-99999999", "4294967296"} {
-		if cpus, err := parseCPUs(text); err == nil {
+		if cpus, err := ParseCPUs(text); err == nil {
 			t.Errorf("%q: %v, want an error", text, cpus)
 		}
 	}
@@ -29,11 +29,11 @@ func FuzzParseCPUs(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		cpus, err := parseCPUs(text)
+		cpus, err := ParseCPUs(text)
 		if err != nil {
 			return
 		}
-		again, err := parseCPUs(formatCPUs(cpus))
+		again, err := ParseCPUs(FormatCPUs(cpus))
 		if err != nil || !slices.Equal(again, cpus) || !slices.IsSorted(cpus) || len(cpus) == 0 {
 			t.Errorf("%q is %v, and read again %v (%v)", text, cpus, again, err)
 		}

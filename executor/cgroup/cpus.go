@@ -1,0 +1,53 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cgroup
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxCPU bounds a list that nobody means: the kernel's own bound (NR_CPUS) is 8192 where it is highest.
+const maxCPU = 1 << 16
+
+// ParseCPUs reads a list such as "0-3,7", cpuset(7) "List format", into ascending numbers.
+func ParseCPUs(list string) ([]int, error) {
+	var cpus []int
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if !isRange {
+			last = first
+		}
+		from, err := strconv.ParseUint(first, 10, 32)
+		to, errTo := strconv.ParseUint(last, 10, 32)
+		if err != nil || errTo != nil || to < from || to >= maxCPU {
+			return nil, fmt.Errorf("cpuset %q: it takes a list of CPUs such as 0-3,7", list)
+		}
+		for cpu := from; cpu <= to; cpu++ {
+			cpus = append(cpus, int(cpu))
+		}
+	}
+	slices.Sort(cpus)
+	return slices.Compact(cpus), nil
+}
+
+// FormatCPUs writes ascending numbers as the kernel does.
+func FormatCPUs(cpus []int) string {
+	var parts []string
+	for i := 0; i < len(cpus); {
+		last := i
+		for last+1 < len(cpus) && cpus[last+1] == cpus[last]+1 {
+			last++
+		}
+		part := strconv.Itoa(cpus[i])
+		if last > i {
+			part += "-" + strconv.Itoa(cpus[last])
+		}
+		parts = append(parts, part)
+		i = last + 1
+	}
+	return strings.Join(parts, ",")
+}
