@@ -171,27 +171,29 @@ func TestWithoutScripts(t *testing.T) {
 func TestConnectionLost(t *testing.T) {
 	stage := pagetest.Stage(time.Now)
 	p := page.New(stage, page.Options{Interval: 100 * time.Millisecond})
-	handler := p.Handler(false)
-	down := make(chan bool, 1)
-	down <- false
+	handler := make(chan http.Handler, 1)
+	handler <- p.Handler(false)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		isDown := <-down
-		down <- isDown
-		if isDown {
-			http.Error(w, "down", http.StatusServiceUnavailable)
-			return
-		}
-		handler.ServeHTTP(w, r)
+		now := <-handler
+		handler <- now
+		now.ServeHTTP(w, r)
 	}))
 	defer server.Close()
 	b := startBrowser(t)
 	tab := b.open(t)
 	tab.visit(t, server.URL+"/")
 	tab.waitFor(t, `source?.readyState === EventSource.OPEN`)
-	<-down
-	down <- true
+	<-handler
+	handler <- http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "down", http.StatusServiceUnavailable)
+	})
 	p.Close()
 	tab.waitFor(t, `document.getElementById('connection').textContent.includes('lost')`)
+	again := page.New(stage, page.Options{Interval: 100 * time.Millisecond})
+	defer again.Close()
+	<-handler
+	handler <- again.Handler(false)
+	tab.waitFor(t, `document.getElementById('connection').textContent === '' && source.readyState === EventSource.OPEN`)
 	// The browser writes refused connections into its console: they are what this test is about.
 	tab.mu.Lock()
 	tab.problems = nil
