@@ -57,7 +57,7 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 }
 
 func start(ctx context.Context, o Options, folder string) (*Client, error) {
-	owner, err := lock(folder)
+	owner, err := lock(ctx, folder)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func reach(ctx context.Context, address wire.Address, own bool) (*Client, error)
 	}
 	c := &Client{address: address}
 	if own {
-		if c.owner, err = lock(address.Folder); errors.Is(err, os.ErrNotExist) {
+		if c.owner, err = lock(ctx, address.Folder); errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, ErrLost)
 		}
 		if err != nil {

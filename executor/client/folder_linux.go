@@ -4,6 +4,7 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -68,8 +70,22 @@ func makeFolder(runtimeDir, folder string) error {
 // lockFile is what an executor's owner locks; by it the folder is known for one of an executor.
 const lockFile = "owner.lock"
 
-// lock makes this process the one owner of an executor, flock(2); the kernel gives the lock up with the process.
-func lock(folder string) (*os.File, error) { return lockWith(folder, os.O_CREATE) }
+// lock makes this process the one owner of an executor, flock(2); the kernel gives the lock up with the process. An owner
+// that is about to end, or somebody who only asks whether there is one, is waited for.
+func lock(ctx context.Context, folder string) (*os.File, error) {
+	const pause, limit = 10 * time.Millisecond, 2 * time.Second
+	for began := time.Now(); ; {
+		f, err := lockWith(folder, os.O_CREATE)
+		if !errors.Is(err, ErrOwned) || time.Since(began) > limit {
+			return f, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
 
 func lockWith(folder string, flags int) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(folder, lockFile), os.O_RDWR|unix.O_NOFOLLOW|flags, 0o600)
@@ -87,7 +103,7 @@ func lockWith(folder string, flags int) (*os.File, error) {
 
 // Owned reports whether a live process owns an executor, or what it left behind.
 func Owned(address wire.Address) bool {
-	f, err := lock(address.Folder)
+	f, err := lockWith(address.Folder, 0)
 	if err != nil {
 		return errors.Is(err, ErrOwned)
 	}
