@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -142,7 +143,7 @@ func (t *task) checkRequired(baseline *procstats.Sample) error {
 	for _, number := range t.request.GetRequired() {
 		id := procstats.ID(number)
 		m, known := procstats.Lookup(id)
-		if !known {
+		if !known || number > math.MaxUint16 {
 			return status.Errorf(codes.InvalidArgument, "measurement %d is not known to this executor", number)
 		}
 		reason := ""

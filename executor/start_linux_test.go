@@ -67,6 +67,9 @@ func TestStartFailures(t *testing.T) {
 		{"no such namespace", func(_ *fixture, r *proto.LaunchRequest) { r.NetworkNamespace = "/no/such/namespace" }, codes.NotFound},
 		{"unknown selection", func(_ *fixture, r *proto.LaunchRequest) { r.Selection = []uint32{60000} }, codes.InvalidArgument},
 		{"unknown and required", func(_ *fixture, r *proto.LaunchRequest) { r.Required = []uint32{60000} }, codes.InvalidArgument},
+		{"required, beyond all numbers", func(_ *fixture, r *proto.LaunchRequest) {
+			r.Required = []uint32{1<<16 | uint32(procstats.TreeRSS)} // its lower half is one that is known
+		}, codes.InvalidArgument},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

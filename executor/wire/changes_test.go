@@ -133,6 +133,21 @@ func TestChangesToNothing(t *testing.T) {
 	}
 }
 
+// TestNumbersBeyondAll holds that a number that no build can have as an id is passed over, and not taken for its lower
+// half.
+func TestNumbersBeyondAll(t *testing.T) {
+	of := func(id uint32, n float64) *proto.Reading {
+		return &proto.Reading{Id: id, Value: &proto.Reading_Number{Number: n}}
+	}
+	list := []*proto.Reading{of(1, 1), of(1<<16-1, 2), of(1<<16+1, 3), of(1<<32-1, 4)}
+	got := wire.ToSample(&proto.Sample{Task: list, Processes: []*proto.Process{{Readings: list}}})
+	var want procstats.Sample
+	want.Task.Put(procstats.NumberReading(1, 1))
+	want.Task.Put(procstats.NumberReading(1<<16-1, 2))
+	want.AddProcess(procstats.ProcessID{}).Readings = want.Task
+	equal(t, got, &want)
+}
+
 // FuzzReader holds that no message, and no sequence of two, makes a reader fall over.
 func FuzzReader(f *testing.F) {
 	random := rand.New(rand.NewPCG(2, 2))

@@ -6,6 +6,7 @@
 package wire
 
 import (
+	"math"
 	"time"
 
 	"github.com/tachograph/tacho/executor/proto"
@@ -128,6 +129,9 @@ func fromReadings(readings procstats.Readings) []*proto.Reading {
 func toReadings(messages []*proto.Reading) procstats.Readings {
 	readings := make(procstats.Readings, 0, len(messages))
 	for _, m := range messages {
+		if m.GetId() > math.MaxUint16 {
+			continue // no id that a build can pass on: it would become another's
+		}
 		id := procstats.ID(m.GetId())
 		switch value := m.GetValue().(type) {
 		case *proto.Reading_Number:
