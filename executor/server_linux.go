@@ -69,7 +69,7 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 	e.launches = true
 	e.mu.Unlock()
 	if again {
-		return nil, status.Error(codes.FailedPrecondition, "this executor has launched its task already")
+		return nil, status.Error(codes.FailedPrecondition, "this executor was asked to launch its task before")
 	}
 	if !e.unlaunched.Stop() {
 		return nil, status.Errorf(codes.Unavailable, "this executor has waited for a task longer than %s, and ends", launchLimit)

@@ -91,6 +91,20 @@ func TestStartFailures(t *testing.T) {
 	}
 }
 
+// An executor takes one request, and does not say of one that it refused that the task was started.
+func TestLaunchAfterRefusal(t *testing.T) {
+	f := start(t)
+	refused := f.request("echo never")
+	refused.Command = "/no/such/command"
+	if _, err := f.Launch(t.Context(), refused); status.Code(err) != codes.NotFound {
+		t.Fatalf("%v, want NotFound", err)
+	}
+	_, err := f.Launch(t.Context(), f.request("echo never"))
+	if status.Code(err) != codes.FailedPrecondition || strings.Contains(err.Error(), "has launched") {
+		t.Errorf("%v, want a refusal that does not speak of a task", err)
+	}
+}
+
 // One error of the start stands for the command and for the folder it starts in, so it names both.
 func TestFolderOfAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
