@@ -218,7 +218,8 @@ func (e *Executor) makeGroup(request *proto.LaunchRequest) (*cgroup.Group, error
 	})
 }
 
-// findExecutable resolves a command as execvp(3) does, with the PATH of the task's own environment.
+// findExecutable resolves a command as execvp(3) does in the task's folder, with the PATH of the task's own
+// environment. An empty name in it stands for the folder itself.
 func findExecutable(name string, env []string, dir string) (string, error) {
 	if name == "" {
 		return "", status.Error(codes.InvalidArgument, "no command")
@@ -226,14 +227,15 @@ func findExecutable(name string, env []string, dir string) (string, error) {
 	candidates := []string{name}
 	if !strings.Contains(name, "/") {
 		candidates = nil
-		for _, folder := range filepath.SplitList(searchPath(env)) {
+		for folder := range strings.SplitSeq(searchPath(env), ":") {
 			candidates = append(candidates, filepath.Join(folder, name))
 		}
-	} else if !filepath.IsAbs(name) && dir != "" {
-		candidates = []string{filepath.Join(dir, name)}
 	}
 	notExecutable := ""
 	for _, path := range candidates {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:

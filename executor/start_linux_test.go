@@ -91,6 +91,26 @@ func TestStartFailures(t *testing.T) {
 	}
 }
 
+// A PATH may have folders relative to the task's own; that itself is an empty one.
+func TestRelativePath(t *testing.T) {
+	for _, path := range []string{"tools", "", ":/bin", "/no/such/folder:tools", ".//tools"} {
+		t.Run("PATH="+path, func(t *testing.T) {
+			f := start(t)
+			if err := os.Mkdir(filepath.Join(f.dir, "tools"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			f.file("probe", "#!/bin/sh\necho found\n", 0o755)
+			f.file("tools/probe", "#!/bin/sh\necho found\n", 0o755)
+			f.run("", func(r *proto.LaunchRequest) {
+				r.Command, r.Args, r.Env = "probe", nil, append(r.Env, "PATH="+path)
+			})
+			if exit, _ := f.wait(); exit.GetCode() != 0 || f.stdout() != "found\n" {
+				t.Errorf("exit %v, output %q", exit, f.stdout())
+			}
+		})
+	}
+}
+
 // An executor takes one request, and does not say of one that it refused that the task was started.
 func TestLaunchAfterRefusal(t *testing.T) {
 	f := start(t)
