@@ -134,10 +134,11 @@ func (v *victimFinder) findMain() found {
 	if len(kills) == 0 {
 		return found{}
 	}
-	f := v.fromLog(kills[len(kills)-1:])
-	if f.scope == "" && kills[0].OOMCgroup != "" {
+	last := kills[len(kills)-1] // one before may be of another process that had the number
+	f := v.fromLog([]kmsg.Kill{last})
+	if f.scope == "" && last.OOMCgroup != "" {
 		// The task has no group of its own there: it was in the one that had no memory left, or below it.
-		f.scope, f.limitPath = record.Ancestor, kills[0].OOMCgroup
+		f.scope, f.limitPath = record.Ancestor, last.OOMCgroup
 	}
 	return f
 }

@@ -346,6 +346,19 @@ func TestForeignNumbers(t *testing.T) {
 	}
 }
 
+// TestMainInAnOldLog holds that limit and victim are of one line: a number may be in the log twice.
+func TestMainInAnOldLog(t *testing.T) {
+	log := &slowLog{time.Now(), []kmsg.Kill{
+		{PID: 7, Command: "earlier", Constraint: kmsg.Memcg, OOMCgroup: "/earlier", TaskCgroup: "/earlier"},
+		{PID: 7, Command: "worker", Constraint: kmsg.Memcg, OOMCgroup: "/jobs", TaskCgroup: "/jobs"},
+	}}
+	v := &victimFinder{main: procstats.ProcessID{PID: 7}, reader: log}
+	f := v.findMain()
+	if !f.main || f.victims[0].Command != "worker" || f.scope != record.Ancestor || f.limitPath != "/jobs" {
+		t.Errorf("%+v, want the last line's worker and its limit at /jobs", f)
+	}
+}
+
 func TestYoung(t *testing.T) {
 	v := &victimFinder{since: procstats.Now().Mono - time.Minute}
 	for age, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, time.Hour: false} {
