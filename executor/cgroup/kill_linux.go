@@ -101,11 +101,13 @@ func vanishedFolder(dir string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// killFrozen kills process by process. A frozen group cannot fork, so one round finds everybody; where there is
-// no freezer, rounds are repeated until a list is empty.
+// killFrozen kills process by process. A frozen group cannot fork, so one round finds everybody; where it does not
+// freeze, rounds are repeated until a list is empty.
 func (g *Group) killFrozen() error {
-	thaw := g.freeze()
-	defer thaw()
+	frozen := g.freeze()
+	if frozen {
+		defer g.thaw()
+	}
 	const rounds = 20
 	for range rounds {
 		pids, err := g.PIDs()
@@ -117,21 +119,23 @@ func (g *Group) killFrozen() error {
 				return err
 			}
 		}
-		if g.V1["freezer"] != "" {
+		if frozen {
 			return nil
 		}
 	}
 	return nil
 }
 
-// freeze stops the group's processes where a freezer is at hand and returns how to let them go on (a frozen
-// process on v1 dies of its SIGKILL only once it is thawed).
-func (g *Group) freeze() (thaw func()) {
-	if dir := g.V1["freezer"]; dir != "" && write(dir, "freezer.state", "FROZEN") == nil {
-		// A group that is gone needs no thawing; nothing else can be done about an error here.
-		return func() { _ = write(dir, "freezer.state", "THAWED") }
-	}
-	return func() {}
+// freeze stops the group's processes where a freezer is at hand, and reports whether it was.
+func (g *Group) freeze() (frozen bool) {
+	dir := g.V1["freezer"]
+	return dir != "" && write(dir, "freezer.state", "FROZEN") == nil
+}
+
+// thaw lets them go on: on version 1 a frozen process dies of its SIGKILL only then.
+func (g *Group) thaw() {
+	// A group that is gone needs no thawing; nothing else can be done about an error here.
+	_ = write(g.V1["freezer"], "freezer.state", "THAWED")
 }
 
 // killMember kills one process if it still is a member once a pidfd holds on to it: the number alone could have

@@ -1,0 +1,84 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cgroup
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// TestKillWhatDoesNotFreeze kills a process that forks all the time, where there is a freezer's folder and the freezer
+// is not ours to use: what was forked after the first look must not survive.
+func TestKillWhatDoesNotFreeze(t *testing.T) {
+	needRoot(t)
+	parent := ""
+	for controller, root := range roots(t) {
+		if controller != "freezer" && controller != "cpuset" && controller != "" {
+			parent = root
+		}
+	}
+	if parent == "" {
+		t.Skip("there is no hierarchy of version 1 without a freezer")
+	}
+	dir := filepath.Join(parent, fmt.Sprint("unfrozen-", os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	g := Of(procstats.Cgroup{V1: map[string]string{"freezer": dir}}, true)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := g.Empty(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	cmd := exec.Command("/bin/sh", "-c", "read go; while :; do sleep 1000 & done")
+	cmd.Env = []string{"PATH=/bin:/usr/bin"}
+	begin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(dir, procsFile, strconv.Itoa(cmd.Process.Pid)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := begin.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	members := func(what string, enough func(n int) bool) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		for {
+			pids, err := g.PIDs()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if enough(len(pids)) {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("%s: %d processes", what, len(pids))
+			}
+		}
+	}
+	members("before", func(n int) bool { return n >= 10 })
+	if err := g.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("it has ended by itself")
+	}
+	members("after", func(n int) bool { return n == 0 })
+}
