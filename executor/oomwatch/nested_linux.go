@@ -45,7 +45,8 @@ func (n *nestedKills) look(hits int64) {
 	elsewhere := time.Since(n.hitAt) < hitSpan
 	before := n.kills
 	now := map[string]int64{}
-	n.walk(n.own, false, func(dir string, limited bool) {
+	budget := mostNested
+	n.walk(n.own, false, &budget, func(dir string, limited bool) {
 		data, err := os.ReadFile(filepath.Join(dir, n.file))
 		if err != nil {
 			return
@@ -70,23 +71,26 @@ func (n *nestedKills) look(hits int64) {
 	}
 }
 
-// walk visits every group below dir. limited says whether its own limit, or one between it and the task's group, was
-// ever hit.
-func (n *nestedKills) walk(dir string, limited bool, visit func(dir string, limited bool)) (visited int) {
+// walk visits every group below dir until the budget is used up. limited says whether its own limit, or one between it
+// and the task's group, was ever hit.
+func (n *nestedKills) walk(dir string, limited bool, budget *int, visit func(dir string, limited bool)) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return 0 // it is gone
+		return // it is gone
 	}
 	for _, entry := range entries {
-		if !entry.IsDir() || visited >= mostNested {
+		if !entry.IsDir() {
 			continue
 		}
+		if *budget == 0 {
+			return
+		}
+		*budget--
 		child := filepath.Join(dir, entry.Name())
 		hit := limited || n.hit(child)
 		visit(child, hit)
-		visited += 1 + n.walk(child, hit, visit)
+		n.walk(child, hit, budget, visit)
 	}
-	return visited
 }
 
 func (n *nestedKills) hit(dir string) bool {
