@@ -125,5 +125,11 @@ const maxDiskDepth = 1024
 // diskChunk is how many entries of a folder are looked at between two looks at the clock.
 const diskChunk = 64
 
+// maxDiskHeld is how many bytes a walk may remember: some 400,000 folders and files with several names.
+const maxDiskHeld = 16 << 20
+
+// inodeSize is about what one in a map takes, in bytes, and the header of a path.
+const inodeSize = 40
+
 // inode identifies a file, whatever its names.
 type inode struct{ device, number uint64 }

@@ -26,10 +26,15 @@ type diskWalk struct {
 	seen map[inode]struct{}
 	// pending are the folders still to be read, relative to the root, the deepest last.
 	pending []string
+	// room is how many bytes more may be remembered: the task chooses how many folders and names there are.
+	room int
 	// current is the folder that is being read, at path.
 	current *os.File
 	path    string
 }
+
+// errTooManyNames ends a walk that has no room left.
+var errTooManyNames = errors.New("too many folders, or files with several names, to remember")
 
 func startDiskWalk(dir string) (*diskWalk, error) {
 	root, err := openFolderAt(unix.AT_FDCWD, dir, 0)
@@ -40,9 +45,22 @@ func startDiskWalk(dir string) (*diskWalk, error) {
 	if err := unix.Fstat(root, &stat); err != nil {
 		return nil, errors.Join(&os.PathError{Op: "fstat", Path: dir, Err: err}, unix.Close(root))
 	}
-	return &diskWalk{
-		root: root, device: uint64(stat.Dev), seen: make(map[inode]struct{}), pending: []string{"."},
-	}, nil
+	w := &diskWalk{root: root, device: uint64(stat.Dev), seen: make(map[inode]struct{}), room: maxDiskHeld}
+	w.push(".")
+	return w, nil
+}
+
+func (w *diskWalk) push(path string) {
+	w.pending = append(w.pending, path)
+	w.room -= inodeSize + len(path)
+}
+
+func (w *diskWalk) pop() (path string) {
+	last := len(w.pending) - 1
+	path, w.pending[last] = w.pending[last], ""
+	w.pending = w.pending[:last]
+	w.room += inodeSize + len(path)
+	return path
 }
 
 // step looks at a few more entries and reports whether anything is left.
@@ -51,14 +69,17 @@ func (w *diskWalk) step() (more bool) {
 		if len(w.pending) == 0 {
 			return false
 		}
-		w.path = w.pending[len(w.pending)-1]
-		w.pending = w.pending[:len(w.pending)-1]
+		w.path = w.pop()
 		w.enter()
 		return true
 	}
 	names, err := w.current.Readdirnames(diskChunk)
 	for _, name := range names {
 		w.look(name)
+	}
+	if w.room < 0 {
+		w.fail("walk", w.path, errTooManyNames)
+		return false
 	}
 	if err != nil {
 		if !errors.Is(err, io.EOF) {
@@ -145,7 +166,7 @@ func (w *diskWalk) look(name string) {
 			w.fail("open", path, fmt.Errorf("nested more than %d deep", maxDiskDepth))
 			return
 		}
-		w.pending = append(w.pending, path)
+		w.push(path)
 		return
 	}
 	if stat.Nlink < 2 || !w.again(&stat) {
@@ -158,7 +179,10 @@ func (w *diskWalk) look(name string) {
 func (w *diskWalk) again(stat *unix.Stat_t) bool {
 	key := inode{device: uint64(stat.Dev), number: stat.Ino}
 	_, found := w.seen[key]
-	w.seen[key] = struct{}{}
+	if !found {
+		w.seen[key] = struct{}{}
+		w.room -= inodeSize
+	}
 	return found
 }
 

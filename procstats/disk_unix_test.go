@@ -6,6 +6,7 @@
 package procstats
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -247,6 +248,67 @@ func TestDiskThatCannotBeRead(t *testing.T) {
 		if r.Present() || !strings.Contains(r.Reason(), "open closed: permission denied") {
 			t.Errorf("a sum over what could be read is shown as whole: %+v", r)
 		}
+	}
+}
+
+// TestDiskOfTooManyNames holds that a walk that would have to remember too much ends, and says so.
+func TestDiskOfTooManyNames(t *testing.T) {
+	tests := []struct {
+		name string
+		make func(dir string, i int) error
+	}{
+		{"files with two names", func(dir string, i int) error {
+			path := filepath.Join(dir, fmt.Sprint(i))
+			return errors.Join(os.WriteFile(path, nil, 0o644), os.Link(path, path+"b"))
+		}},
+		{"folders", func(dir string, i int) error { return os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o755) }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for i := range 2 * diskChunk {
+				if err := test.make(dir, i); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w, err := startDiskWalk(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.room = diskChunk * inodeSize
+			for w.step() {
+				if held := len(w.seen) + len(w.pending); held > 2*diskChunk {
+					t.Fatalf("%d names are held", held)
+				}
+			}
+			if w.sums.unread != 1 || !strings.Contains(w.sums.reason, "too many") {
+				t.Errorf("%+v, want one reason", w.sums)
+			}
+			if err := w.close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDiskHoldsNoMoreThanItMust holds that what a walk need not remember takes no room.
+func TestDiskHoldsNoMoreThanItMust(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 2 * diskChunk {
+		writeFile(t, dir, fmt.Sprint(i), 0)
+	}
+	writeFile(t, dir, "a/b/c/d", 0)
+	w, err := startDiskWalk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for w.step() {
+	}
+	if held, want := maxDiskHeld-w.room, 4*inodeSize; held != want {
+		t.Errorf("at the end %d bytes are held, want the %d of the four folders", held, want)
+	}
+	if err := w.close(); err != nil {
+		t.Error(err)
 	}
 }
 
