@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,8 +85,8 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	input.Wait()
 }
 
-// closeText cuts a reason to what a close frame takes, RFC 6455, section 5.5.
-func closeText(text string) string { return text[:min(len(text), 120)] }
+// closeText cuts a reason to what a close frame takes: few bytes, and of UTF-8, RFC 6455, section 5.5.
+func closeText(text string) string { return strings.ToValidUTF8(text[:min(len(text), 120)], "") }
 
 // runExec runs a command until its end, or until the client goes away. input is done when nobody reads from the
 // connection any more, which is after it was closed.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -152,5 +153,17 @@ func TestExecRefused(t *testing.T) {
 	_, resp, err := websocket.Dial(t.Context(), url+"/v1/client/allocation/"+webID+"/exec?ws_handshake=true", stranger) //nolint:bodyclose // the library's
 	if err == nil || resp.StatusCode != http.StatusForbidden {
 		t.Errorf("a page of a stranger: %v", err)
+	}
+}
+
+// TestCloseText cuts reasons to what a close frame takes: UTF-8, RFC 6455, section 5.5.1.
+func TestCloseText(t *testing.T) {
+	for text, want := range map[string]string{
+		"short": "short", strings.Repeat("x", 119) + "é": strings.Repeat("x", 119), "a\xffb": "ab",
+		strings.Repeat("x", 118) + "é!": strings.Repeat("x", 118) + "é",
+	} {
+		if got := closeText(text); got != want {
+			t.Errorf("of %q is left %q, want %q", text, got, want)
+		}
 	}
 }
