@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -290,8 +291,8 @@ func describe(s allocation.Status, tasks map[string]*allocation.Task) string {
 	case allocation.Complete:
 		return "All tasks have completed"
 	case allocation.Failed:
-		for name, t := range tasks {
-			if t.State.Failed {
+		for _, name := range slices.Sorted(maps.Keys(tasks)) {
+			if tasks[name].State.Failed {
 				return fmt.Sprintf("Task %s was given up", name)
 			}
 		}

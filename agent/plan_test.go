@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/hook"
 )
 
 func TestPlan(t *testing.T) {
@@ -78,5 +80,16 @@ func TestPlan(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestDescriptionStays names the same task each time: maps have no order.
+func TestDescriptionStays(t *testing.T) {
+	failed := &allocation.Task{State: hook.State{Phase: hook.PhaseDead, Failed: true}}
+	tasks := map[string]*allocation.Task{"d": failed, "b": failed, "c": failed, "a": {}}
+	for range 50 {
+		if got := describe(allocation.Failed, tasks); got != "Task b was given up" {
+			t.Fatal(got)
+		}
 	}
 }
