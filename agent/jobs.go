@@ -62,6 +62,9 @@ func (a *Agent) Validate(ctx context.Context, source job.Source) (*job.Job, erro
 		return nil, err
 	}
 	if err := a.check(ctx, j); err != nil {
+		if ctx.Err() != nil { // which says nothing of the job
+			return nil, err
+		}
 		return nil, refused{err}
 	}
 	return j, nil
@@ -99,7 +102,7 @@ func (a *Agent) check(ctx context.Context, j *job.Job) error {
 }
 
 // checkTask does what a start would do, with an allocation that there is not.
-func (a *Agent) checkTask(_ context.Context, j *job.Job, g *job.Group, t *job.Task) error {
+func (a *Agent) checkTask(ctx context.Context, j *job.Job, g *job.Group, t *job.Task) error {
 	entry, err := a.drivers.Get(t.Driver)
 	if err != nil {
 		return err
@@ -114,6 +117,9 @@ func (a *Agent) checkTask(_ context.Context, j *job.Job, g *job.Group, t *job.Ta
 		return err
 	}
 	for _, template := range t.Templates {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if _, err := expand(template, env); err != nil {
 			return fmt.Errorf("%s:%d: template %s: %w", template.Range.Filename, template.Range.Start.Line, template.Destination, err)
 		}

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -297,5 +298,20 @@ func TestJobWithCoresIsUpdated(t *testing.T) {
 	}
 	if err := os.WriteFile(filepath.Join(data, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestValidateEndsWithItsCaller has nobody who waits for the answer: templates may take long.
+func TestValidateEndsWithItsCaller(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	text := inGroup(1, shell("t", "template {\n data = \"x\"\n destination = \"local/x\"\n}", "true"))
+	if _, err := r.Validate(ctx, job.Source{Text: text}); !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := r.Validate(t.Context(), job.Source{Text: text}); err != nil {
+		t.Error(err)
 	}
 }
