@@ -23,12 +23,20 @@ func (a *Agent) collect(ctx context.Context) {
 			timer.Stop()
 			return
 		}
-		c := a.current().Client
-		if _, err := a.remove(garbage(a.endedAllocs(), c.GCAge, c.GCMaxAllocs, time.Now())); err != nil {
+		if err := a.collectDue(time.Now()); err != nil {
 			a.log.Error("ended allocations were not removed", "error", err)
 			a.counts.fail("gc")
 		}
 	}
+}
+
+// collectDue removes the ended allocations that are old, or too many.
+func (a *Agent) collectDue(now time.Time) error {
+	a.registering.Lock() // a version that is being registered is one that nothing refers to yet
+	defer a.registering.Unlock()
+	c := a.current().Client
+	_, err := a.remove(garbage(a.endedAllocs(), c.GCAge, c.GCMaxAllocs, now))
+	return err
 }
 
 // endedAlloc is an allocation that has ended.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -226,6 +227,28 @@ func TestGarbage(t *testing.T) {
 	}
 	if got := garbage(ended, 200*time.Minute, 4, now); len(got) != 0 {
 		t.Errorf("nothing is due: %v", ids(got))
+	}
+}
+
+// TestGarbageIsCollectedBetweenRegistrations holds that a job's versions are not forgotten while one is registered.
+func TestGarbageIsCollectedBetweenRegistrations(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	done := make(chan error, 1)
+	r.mu.Lock() // keeps the collection from its end
+	unlock := sync.OnceFunc(r.mu.Unlock)
+	defer unlock()
+	go func() { done <- r.collectDue(time.Now()) }()
+	r.eventually("the lock of registrations", func() bool {
+		free := r.registering.TryLock()
+		if free {
+			r.registering.Unlock()
+		}
+		return !free
+	})
+	unlock()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 
