@@ -33,7 +33,8 @@ type Starter interface {
 	// StartTask starts a task. An error that is worth another try has Recoverable() true: see [IsRecoverable].
 	StartTask(ctx context.Context, task *TaskConfig) (*TaskHandle, *NetworkOverride, error)
 	// RecoverTask takes up a task that was started earlier, perhaps by another process. It does nothing for a
-	// task that is known already. After an error nothing of the task is left that the driver could name.
+	// task that is known already. After [ErrUnavailable] the task may be alive, and it is tried again; after any other
+	// error the handle leads to no task.
 	RecoverTask(ctx context.Context, handle *TaskHandle) error
 }
 

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tachograph/tacho/exposition"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -154,8 +155,8 @@ func (e *endpoint) guard(next http.Handler) http.Handler {
 }
 
 func (e *endpoint) metrics(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	if _, err := w.Write(exposition(e.read(r.Context()))); err != nil {
+	w.Header().Set("Content-Type", exposition.TextType)
+	if err := exposition.WriteText(w, families(e.read(r.Context()))); err != nil {
 		e.driver.log.Debug("send metrics", "error", err)
 	}
 }

@@ -181,10 +181,14 @@ func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverSt
 		// Signals nothing, since all that was is gone: it only removes the folder.
 		return nil, errors.Join(err, client.KillTask(ctx, state.Address))
 	default:
-		return nil, err
+		// The executor may be alive, and its task too.
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	t := d.newTask(config, c, state)
-	if c.Hello().GetState() == proto.TaskState_TASK_STATE_RUNNING {
+	switch {
+	case c.Hello() == nil:
+		t.recovered = fmt.Sprintf("recovered: the executor process %d is alive and does not answer", state.Address.Executor.PID)
+	case c.Hello().GetState() == proto.TaskState_TASK_STATE_RUNNING:
 		t.recovered = fmt.Sprintf("recovered: the executor process %d (version %s) still runs process %s",
 			state.Address.Executor.PID, c.Hello().GetBuild(), state.Attributes[attrMain])
 	}

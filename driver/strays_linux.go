@@ -118,6 +118,8 @@ func killStray(ctx context.Context, address wire.Address) error {
 		return client.KillTask(ctx, address)
 	case err != nil:
 		return err
+	case c.Hello() == nil: // it cannot be asked
+		return errors.Join(c.Kill(ctx), c.Close())
 	}
 	// Stop fails where the task has ended, and Shutdown where it has not.
 	if err := errors.Join(c.Stop(ctx, syscall.SIGKILL, 0), c.Shutdown(ctx)); err != nil && client.Alive(address) {

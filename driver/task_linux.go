@@ -108,6 +108,7 @@ func (t *task) running() bool {
 
 // awaitEnd closes done when the task has ended, however that came about.
 func (t *task) awaitEnd(ctx context.Context) {
+	report := t.log.Error
 	for ctx.Err() == nil {
 		exit, final, err := t.client.Wait(ctx)
 		switch {
@@ -120,7 +121,8 @@ func (t *task) awaitEnd(ctx context.Context) {
 			t.lost(ctx)
 			return
 		}
-		t.log.Error("wait for task", "error", err)
+		report("wait for task", "error", err)
+		report = t.log.Debug
 		pause(ctx, callAgain)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/exposition"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -104,19 +105,25 @@ func TestEventLog(t *testing.T) {
 	}
 }
 
-func TestExposition(t *testing.T) {
+func TestFamilies(t *testing.T) {
 	sample := at(time.Second, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1.5, procstats.CgroupMemoryCurrent: 4096})
 	sample.SetAbsent(procstats.CgroupMemoryPeak, "not here")
-	page := string(exposition([]taskSample{
+	sample.SetNumber(procstats.PSICPUSome, 3)
+	var written strings.Builder
+	if err := exposition.WriteText(&written, families([]taskSample{
 		{&TaskConfig{ID: "2", Name: "b\"\\\n", JobName: "j"}, sample, time.Unix(1000, 0)},
 		{&TaskConfig{ID: "1", Name: "a", JobName: "j"}, sample, time.Unix(1000, 0)},
-	}))
+	})); err != nil {
+		t.Fatal(err)
+	}
+	page := written.String()
 	for _, want := range []string{
 		"# TYPE tacho_task_cgroup_cpu_usage_seconds_total counter\n" +
-			`tacho_task_cgroup_cpu_usage_seconds_total{alloc_id="",job="j",namespace="",task="a",task_group=""} 1.5` + "\n" +
-			`tacho_task_cgroup_cpu_usage_seconds_total{alloc_id="",job="j",namespace="",task="b\"\\\n",task_group=""} 1.5` + "\n",
+			`tacho_task_cgroup_cpu_usage_seconds_total{job="j",task="a"} 1.5` + "\n" +
+			`tacho_task_cgroup_cpu_usage_seconds_total{job="j",task="b\"\\\n"} 1.5` + "\n",
 		"# TYPE tacho_task_memory_charged_bytes gauge\n",
-		`tacho_task_cpu_cores_average{alloc_id="",job="j",namespace="",task="a",task_group=""} 1.5`,
+		"# TYPE tacho_task_psi_cpu_waiting_seconds_total counter\n",
+		`tacho_task_cpu_cores_average{job="j",task="a"} 1.5`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no\n%s\nin\n%s", want, page)

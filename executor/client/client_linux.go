@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
@@ -125,7 +126,8 @@ func executorCommand(o Options, folder string) *exec.Cmd {
 
 // Reattach connects to an executor that was started earlier, perhaps by another process and an older or newer
 // build. The error wraps ErrOtherBoot where the machine was started anew since, ErrLost where the executor is gone,
-// ErrOwned where somebody else holds it.
+// ErrOwned where somebody else holds it. One that lives and does not answer soon is no error, because its task lives
+// too: there is no Hello of it then.
 func Reattach(ctx context.Context, address wire.Address) (*Client, error) {
 	return reach(ctx, address, true)
 }
@@ -180,22 +182,45 @@ func (c *Client) connect(ctx context.Context) error {
 		grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(8<<10),
 		// A slow reader of samples should get the newest, and not those that wait here.
 		grpc.WithStaticStreamWindowSize(wire.Window), grpc.WithStaticConnWindowSize(wire.Window),
+		// One that was silent is heard soon after it goes on; by default it can be two minutes.
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{
+			BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second,
+		}, MinConnectTimeout: greetLimit}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return errors.Join(fmt.Errorf("connect to executor: %w", err), c.life.close())
 	}
 	c.conn, c.rpc = conn, proto.NewExecutorClient(conn)
-	if err := c.greet(ctx); err != nil {
+	if err := c.greet(ctx); err != nil && (ctx.Err() != nil || !c.isSilent(err)) {
 		return errors.Join(err, conn.Close(), c.life.close())
 	}
 	return nil
 }
 
+// isSilent tells an executor that was stopped, or that has no processor time, from one that refuses. Its process is the
+// right one: connect has made sure of that.
+func (c *Client) isSilent(err error) bool {
+	code := status.Code(err)
+	return c.owner != nil && c.plugin == nil && !errors.Is(err, ErrLost) &&
+		(code == codes.DeadlineExceeded || code == codes.Unavailable)
+}
+
 // maxMessage bounds one message: a final record with all its rows stays far below it.
 const maxMessage = 64 << 20
 
+const (
+	// greetLimit bounds how long an answer is waited for that there has to be.
+	greetLimit = 10 * time.Second
+	// silenceLimit is after what time an executor is taken for silent: a host waits to begin meanwhile.
+	silenceLimit = 3 * time.Second
+)
+
 func (c *Client) greet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	limit := greetLimit
+	if c.owner != nil && c.plugin == nil {
+		limit = silenceLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	hello, err := c.rpc.Hello(ctx, &proto.HelloRequest{
 		ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: "client",
@@ -227,7 +252,7 @@ func (c *Client) Address() wire.Address {
 	return c.address
 }
 
-// Hello returns what the executor said of itself when this client connected.
+// Hello returns what the executor said of itself when this client connected; nil where it did not answer.
 func (c *Client) Hello() *proto.HelloResponse { return c.hello }
 
 // Launch starts the task. A gRPC status of NotFound means there is no such command, PermissionDenied that it cannot

@@ -29,6 +29,19 @@ func (c *Client) KillTask(ctx context.Context) error {
 	return KillTask(ctx, c.Address())
 }
 
+// Kill kills an executor that does not answer, and what is left of its task then.
+func (c *Client) Kill(ctx context.Context) error {
+	if err := c.life.kill(); err != nil {
+		return fmt.Errorf("kill executor of %s: %w", c.address.ID, err)
+	}
+	select {
+	case <-c.Lost():
+		return c.KillTask(ctx)
+	case <-ctx.Done():
+		return fmt.Errorf("executor of %s does not end: %w", c.address.ID, context.Cause(ctx))
+	}
+}
+
 // KillTask kills what is left of the task at an address whose executor is gone. With a cgroup nothing can escape;
 // without one the members of the task's session are found in /proc, best effort: a process that made a session of
 // its own is missed. A task of an earlier boot is gone already.

@@ -99,6 +99,23 @@ func (l *lifeline) wait() {
 	}
 }
 
+// kill kills the process. Without a pidfd the signal could reach another one.
+func (l *lifeline) kill() error {
+	if l.file == nil {
+		return fmt.Errorf("there are no pidfds: %w", errors.ErrUnsupported)
+	}
+	raw, err := l.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var killErr error
+	err = raw.Control(func(fd uintptr) { killErr = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) })
+	if errors.Is(killErr, unix.ESRCH) {
+		killErr = nil
+	}
+	return errors.Join(err, killErr)
+}
+
 // close stops watching. Closing nil is fine.
 func (l *lifeline) close() error {
 	if l == nil {

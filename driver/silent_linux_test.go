@@ -1,0 +1,102 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/wire"
+)
+
+// executor is the address of the one executor there is.
+func (f *fixture) executor() *wire.Address {
+	f.t.Helper()
+	all, err := client.List(f.options.Config.RuntimeDir)
+	if err != nil || len(all) != 1 {
+		f.t.Fatalf("executors %v, %v; want one", all, err)
+	}
+	return all[0]
+}
+
+func signal(t *testing.T, pid int, signal syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An executor that is alive and does not answer has its task: a host that is told of a failure starts a second one.
+func TestRecoverSilent(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("mkfifo go; echo ready; read line < go; exit 7")
+	handle := f.start(config)
+	f.awaitOutput(config, "ready")
+	pid := f.executor().Executor.PID
+	f.restart()
+	signal(t, pid, syscall.SIGSTOP)
+	err := f.RecoverTask(t.Context(), handle)
+	if err == nil {
+		var status *driver.TaskStatus
+		if status, err = f.InspectTask(t.Context(), config.ID); err == nil && status.State != driver.TaskRunning {
+			t.Errorf("state %v, want running", status.State)
+		}
+	}
+	signal(t, pid, syscall.SIGCONT)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(config.AllocDir, config.Name, "go"), []byte("\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if exit := f.wait(config.ID); exit.Code != 7 || exit.Err != nil {
+		t.Errorf("exit %+v, want 7", exit)
+	}
+}
+
+func TestRecoverOwned(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("sleep 1000")
+	handle := f.start(config)
+	f.restart()
+	lock, err := os.Open(filepath.Join(f.executor().Folder, "owner.lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.RecoverTask(t.Context(), handle); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("recover what another process owns: %v, want %v", err, driver.ErrUnavailable)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.RecoverTask(t.Context(), handle); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who does not answer cannot be asked to stop.
+func TestKillSilentStray(t *testing.T) {
+	f := newFixture(t, nil)
+	f.start(f.shell("sleep 1000"))
+	address := f.executor()
+	f.restart()
+	signal(t, address.Executor.PID, syscall.SIGSTOP)
+	if killed, err := f.KillStrays(t.Context()); err != nil || len(killed) != 1 {
+		t.Errorf("killed %v, %v; want the one", killed, err)
+	}
+	for _, pid := range []int{address.Executor.PID, address.Main.PID} {
+		f.await("end of process", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+	}
+	if _, err := os.Lstat(address.Folder); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the executor's folder: %v", err)
+	}
+}
