@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tachograph/tacho/agent/registry"
@@ -22,6 +23,10 @@ type handle struct {
 	usage *usage
 	// endLogs is called when nothing of the task is left.
 	endLogs func(context.Context)
+
+	missing sync.Mutex // guards missed
+	// missed is what the driver could not take up yet; nil where it knows the task.
+	missed *driver.TaskHandle
 }
 
 var (
@@ -29,8 +34,26 @@ var (
 	_ hook.StatsOpener = (*handle)(nil)
 )
 
+// takeUp lets the driver take up a task that it could not before. Whether it knows it then is said by the next call.
+func (h *handle) takeUp(ctx context.Context) error {
+	h.missing.Lock()
+	defer h.missing.Unlock()
+	if h.missed == nil {
+		return nil
+	}
+	err := h.entry.Driver().RecoverTask(ctx, h.missed)
+	if err != nil && (errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil) {
+		return forRunner(err)
+	}
+	h.missed = nil
+	return nil
+}
+
 // Wait implements hook.Handle.
 func (h *handle) Wait(ctx context.Context) (hook.Exit, error) {
+	if err := h.takeUp(ctx); err != nil {
+		return hook.Exit{}, err
+	}
 	result, err := h.entry.Driver().WaitTask(ctx, h.id)
 	if err != nil {
 		return hook.Exit{}, forRunner(err)
@@ -72,6 +95,9 @@ func (h *handle) Destroy(ctx context.Context) error {
 
 // OpenStats implements hook.StatsOpener.
 func (h *handle) OpenStats(ctx context.Context, interval time.Duration) (hook.StatsStream, error) {
+	if err := h.takeUp(ctx); err != nil {
+		return nil, err
+	}
 	stream, err := h.entry.Driver().TaskStats(ctx, h.id, interval)
 	if err != nil {
 		return nil, forRunner(err)

@@ -93,7 +93,8 @@ func (a *Agent) handles(l *leftovers, driverName string) []*driver.TaskHandle {
 }
 
 // recover makes the allocations of an earlier run again, and takes up their running tasks. It returns the handles
-// of tasks that it could not make again: they run on, for an agent that can read their jobs.
+// of tasks that it could not make again or take up: they run on, for an agent that can read their jobs, and for the
+// next try.
 func (a *Agent) recover(ctx context.Context, kept *leftovers) (spared []*driver.TaskHandle) {
 	for _, own := range kept.allocs {
 		j, err := a.version(own.JobID, own.JobVersion), errUnreadable
@@ -112,7 +113,11 @@ func (a *Agent) recover(ctx context.Context, kept *leftovers) (spared []*driver.
 			continue
 		}
 		for _, t := range l.tasks {
-			t.prepare(a.recoverTask(ctx, t))
+			h := a.recoverTask(ctx, t)
+			if h != nil && h.missed != nil {
+				spared = append(spared, h.missed)
+			}
+			t.prepare(h)
 		}
 		a.mu.Lock()
 		a.allocs[l.id] = l
@@ -137,10 +142,13 @@ func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
 	}
 	h := &handle{id: kept.Config.ID, entry: entry, usage: t.usage, endLogs: t.endLogs}
 	err = entry.Driver().RecoverTask(ctx, kept)
-	if err != nil && !errors.Is(err, driver.ErrUnavailable) {
+	if err != nil {
 		t.log.Error("task is not recovered", "error", err)
 		t.agent.counts.fail("recovery")
-		return nil
+		if !errors.Is(err, driver.ErrUnavailable) {
+			return nil
+		}
+		h.missed = kept
 	}
 	if t.kept.Ended {
 		a.finishEnd(ctx, t, h)
