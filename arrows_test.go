@@ -41,6 +41,7 @@ var house = []part{
 		dir: "executor/record", uses: []string{"procstats"}, modules: []string{},
 		avoids: []string{"net", "net/http", "os/exec"}, why: "a diagnosis is a pure function of what was read",
 	},
+	{dir: "exposition", uses: []string{"procstats"}, modules: []string{}},
 	{dir: "plugin/proto"},
 	{dir: "executor/proto"},
 	{dir: "executor/wire", uses: []string{"procstats", "executor/proto"}},
@@ -48,7 +49,7 @@ var house = []part{
 	{dir: "executor/logs", modules: []string{"golang.org/x/sys"}},
 	{dir: "executor", uses: []string{"executor/record", "executor/wire", "executor/cgroup", "executor/logs", "version"}},
 	{dir: "executor/client", uses: []string{"executor/record", "executor/wire", "executor/cgroup", "version"}},
-	{dir: "driver", uses: []string{"executor/client"}},
+	{dir: "driver", uses: []string{"executor/client", "exposition"}},
 	{dir: "plugin", uses: []string{"driver", "plugin/proto"}},
 	{
 		dir: "hook", uses: []string{"procstats"},

@@ -12,6 +12,7 @@ import (
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/exposition"
 )
 
 // Tasks knows what runs and what it uses.
@@ -50,7 +51,7 @@ func New(tasks Tasks, host Host) *Collector {
 
 // Gather reads the present state of everything that the configuration lets through, in a fixed order. Families
 // without a sample are among them.
-func (c *Collector) Gather(ctx context.Context) []Family {
+func (c *Collector) Gather(ctx context.Context) []exposition.Family {
 	began := time.Now()
 	telemetry := c.host.Self().Telemetry
 	allocations := c.tasks.Allocations()
@@ -70,20 +71,20 @@ func (c *Collector) Gather(ctx context.Context) []Family {
 }
 
 // commonLabels is the host's name, unless it is not wanted.
-func (c *Collector) commonLabels(t config.Telemetry) *Labels {
+func (c *Collector) commonLabels(t config.Telemetry) *exposition.Labels {
 	if t.DisableHostname {
-		return NewLabels()
+		return exposition.NewLabels()
 	}
 	n := c.host.Node()
 	name := n.Attributes["unique.hostname"]
 	if t.UseNodeName || name == "" {
 		name = n.Name
 	}
-	return NewLabels(Label{"host", name})
+	return exposition.NewLabels(exposition.Label{Name: "host", Value: name})
 }
 
 // scrapeFamilies say what this page costs. The duration is that of the page before: this one is not finished.
-func (c *Collector) scrapeFamilies(families []Family, common *Labels, began time.Time) []Family {
+func (c *Collector) scrapeFamilies(families []exposition.Family, common *exposition.Labels, began time.Time) []exposition.Family {
 	series := 0
 	for i := range families {
 		series += len(families[i].Samples)
@@ -92,10 +93,10 @@ func (c *Collector) scrapeFamilies(families []Family, common *Labels, began time
 	before := c.scrape
 	c.scrape = time.Since(began)
 	c.mu.Unlock()
-	list := []Family{family(agentSeries), family(agentScrape)}
-	list[0].add(common, float64(series))
+	list := []exposition.Family{family(agentSeries), family(agentScrape)}
+	list[0].Add(common, float64(series))
 	if before > 0 {
-		list[1].add(common, before.Seconds())
+		list[1].Add(common, before.Seconds())
 	}
 	return list
 }

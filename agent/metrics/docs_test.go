@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tachograph/tacho/exposition"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -75,7 +76,7 @@ func TestDocs(t *testing.T) {
 	page.WriteString(docsHead)
 	for _, c := range append(columns(), ownColumns()...) {
 		combine := string(c.combine)
-		if c.kind == Counter {
+		if c.kind == exposition.Counter {
 			combine = string(Sum)
 		}
 		fmt.Fprintf(&page, "| %s | %s | %s | %s |\n", c.name, c.kind, combine, c.help)
@@ -111,7 +112,7 @@ func TestDocsHaveEveryMetric(t *testing.T) {
 		}
 	}
 	for _, m := range procstats.Table() {
-		if name, ok := Name(m); ok && !documented[name] {
+		if name, ok := exposition.Name(m); ok && !documented[name] {
 			t.Errorf("%s is not documented", name)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/exposition"
 )
 
 // filter is telemetry { prefix_filter filter_default }: the longest prefix of a name decides, and of two equal ones
@@ -30,7 +31,7 @@ func newFilter(t config.Telemetry) filter {
 	return f
 }
 
-func (f filter) apply(families []Family) []Family {
+func (f filter) apply(families []exposition.Family) []exposition.Family {
 	if f.byDefault && len(f.blocked) == 0 {
 		return families
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/exposition"
 )
 
 // ownLabels are the names that labels of ours have; meta data cannot take them.
@@ -28,21 +29,21 @@ func newMetadata(t config.Telemetry) metadata {
 }
 
 // labels are a task's meta data by name. Of two keys that become one name the first in order has it.
-func (m metadata) labels(meta map[string]string) []Label {
+func (m metadata) labels(meta map[string]string) []exposition.Label {
 	if !m.wanted {
 		return nil
 	}
-	var labels []Label
+	var labels []exposition.Label
 	for _, key := range slices.Sorted(maps.Keys(meta)) {
 		if len(m.allowed) > 0 && !slices.Contains(m.allowed, key) {
 			continue
 		}
 		name := labelName(key)
-		taken := func(l Label) bool { return l.Name == name }
+		taken := func(l exposition.Label) bool { return l.Name == name }
 		if slices.Contains(ownLabels(), name) || slices.ContainsFunc(labels, taken) {
 			continue
 		}
-		labels = append(labels, Label{name, meta[key]})
+		labels = append(labels, exposition.Label{Name: name, Value: meta[key]})
 	}
 	return labels
 }

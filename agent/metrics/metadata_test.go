@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/exposition"
 )
 
 func TestMetadataLabels(t *testing.T) {
@@ -16,16 +17,16 @@ func TestMetadataLabels(t *testing.T) {
 	cases := []struct {
 		name      string
 		telemetry config.Telemetry
-		want      []Label
+		want      []exposition.Label
 	}{
 		{"not asked for", config.Telemetry{AllocationDetail: DetailAlloc}, nil},
 		{"series of several", config.Telemetry{AllocationDetail: DetailTask, IncludeAllocMetadata: true}, nil},
-		{"all", config.Telemetry{AllocationDetail: DetailAlloc, IncludeAllocMetadata: true}, []Label{
-			{"_4k", "yes"}, {"_name__", "x"}, {"cost_center", "7"}, {"gr__e", "L"}, {"team", "web"},
+		{"all", config.Telemetry{AllocationDetail: DetailAlloc, IncludeAllocMetadata: true}, []exposition.Label{
+			{Name: "_4k", Value: "yes"}, {Name: "_name__", Value: "x"}, {Name: "cost_center", Value: "7"}, {Name: "gr__e", Value: "L"}, {Name: "team", Value: "web"},
 		}},
 		{"some", config.Telemetry{
 			AllocationDetail: DetailAlloc, IncludeAllocMetadata: true, AllowedMetadataKeysInMetrics: []string{"cost.center", "job", "none"},
-		}, []Label{{"cost_center", "8"}}},
+		}, []exposition.Label{{Name: "cost_center", Value: "8"}}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

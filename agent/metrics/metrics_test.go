@@ -26,6 +26,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/exposition"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -44,9 +45,9 @@ func page(c *Collector) string {
 }
 
 // text is families as a page.
-func text(families []Family) string {
+func text(families []exposition.Family) string {
 	var b strings.Builder
-	_ = WriteText(&b, families) // a builder takes everything
+	_ = exposition.WriteText(&b, families) // a builder takes everything
 	return b.String()
 }
 
@@ -181,7 +182,7 @@ func TestOpenMetrics(t *testing.T) {
 	w := httptest.NewRecorder()
 	newTestCollector(f).ServeHTTP(w, r)
 	text := w.Body.String()
-	if w.Header().Get("Content-Type") != OpenMetricsType || !strings.HasSuffix(text, "\n# EOF\n") || strings.Count(text, "# EOF") != 1 {
+	if w.Header().Get("Content-Type") != exposition.OpenMetricsType || !strings.HasSuffix(text, "\n# EOF\n") || strings.Count(text, "# EOF") != 1 {
 		t.Errorf("%v", w.Header())
 	}
 	kinds, family := map[string]string{}, ""
@@ -236,7 +237,7 @@ func TestFilter(t *testing.T) {
 		{[]string{"+a", "-a"}, true, []string{"d"}},
 	} {
 		var kept []string
-		for _, f := range newFilter(config.Telemetry{PrefixFilter: tt.rules, FilterDefault: tt.byDefault}).apply([]Family{{Name: "a_b"}, {Name: "a_c"}, {Name: "d"}}) {
+		for _, f := range newFilter(config.Telemetry{PrefixFilter: tt.rules, FilterDefault: tt.byDefault}).apply([]exposition.Family{{Name: "a_b"}, {Name: "a_c"}, {Name: "d"}}) {
 			kept = append(kept, f.Name)
 		}
 		if diff := cmp.Diff(tt.kept, kept); diff != "" {
@@ -333,7 +334,7 @@ func TestTotals(t *testing.T) {
 func TestNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, m := range procstats.Table() {
-		name, ok := Name(m)
+		name, ok := exposition.Name(m)
 		if !ok {
 			continue
 		}
@@ -400,7 +401,7 @@ func BenchmarkPage(b *testing.B) {
 			var times []time.Duration
 			for b.Loop() {
 				began := time.Now()
-				if err := WriteText(io.Discard, c.Gather(b.Context())); err != nil {
+				if err := exposition.WriteText(io.Discard, c.Gather(b.Context())); err != nil {
 					b.Fatal(err)
 				}
 				times = append(times, time.Since(began))

@@ -4,27 +4,9 @@
 package metrics
 
 import (
-	"strings"
-
+	"github.com/tachograph/tacho/exposition"
 	"github.com/tachograph/tacho/procstats"
 )
-
-// Prefix begins the names of all metrics of a task.
-const Prefix = "tacho_task_"
-
-// Name is the metric name of a measurement: tacho_task_ and its name in the table. The kernel's words for
-// pressure are replaced by those that node_exporter and the kubelet have in metrics: some is waiting, full is
-// stalled. ok is false for what is no metric: texts, and what exists once per process.
-func Name(m procstats.Measurement) (name string, ok bool) {
-	if m.Scope == procstats.ProcessScope || (m.Kind != procstats.Gauge && m.Kind != procstats.Counter) {
-		return "", false
-	}
-	name = m.Name
-	if m.Source == procstats.SourcePSI {
-		name = strings.NewReplacer("_some_", "_waiting_", "_full_", "_stalled_").Replace(name)
-	}
-	return Prefix + name, true
-}
 
 // Combination says how the numbers of several tasks become one, where series are kept by job or by task.
 type Combination string
@@ -55,7 +37,7 @@ type column struct {
 	id      procstats.ID
 	name    string
 	help    string
-	kind    Type
+	kind    exposition.Type
 	combine Combination
 	// own computes the columns that are not of the table.
 	own func(*row) float64
@@ -67,13 +49,13 @@ type column struct {
 func columns() []column {
 	var list []column
 	for _, m := range procstats.Table() {
-		name, ok := Name(m)
+		name, ok := exposition.Name(m)
 		if !ok {
 			continue
 		}
 		c := column{id: m.ID, name: name, help: m.Help, combine: Combine(m)}
 		if m.Kind == procstats.Counter {
-			c.kind = Counter
+			c.kind = exposition.Counter
 		}
 		list = append(list, c)
 	}

@@ -6,6 +6,7 @@ package metrics
 import (
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/exposition"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -13,23 +14,23 @@ import (
 // are those of its docs: reference/metrics, allocation metrics.
 type nomadFamily struct {
 	name, help string
-	kind       Type
+	kind       exposition.Type
 	// value is ok only where something was measured. Nomad has 0 there for CPU.
 	value func(r *row) (v float64, ok bool)
 }
 
 // nomadFamilies are a task's metrics under Nomad's names. They exist per allocation only.
-func (c *Collector) nomadFamilies(rows []row, detail string) []Family {
+func (c *Collector) nomadFamilies(rows []row, detail string) []exposition.Family {
 	if detail != DetailAlloc {
 		return nil
 	}
 	list := nomadTable(c.host.Node().Resources.CoreMHz)
-	families := make([]Family, len(list))
+	families := make([]exposition.Family, len(list))
 	for i, n := range list {
-		families[i] = Family{Name: n.name, Help: n.help, Type: n.kind}
+		families[i] = exposition.Family{Name: n.name, Help: n.help, Type: n.kind}
 		for j := range rows {
 			if v, ok := n.value(&rows[j]); ok {
-				families[i].add(rows[j].labels, v)
+				families[i].Add(rows[j].labels, v)
 			}
 		}
 	}
@@ -39,29 +40,29 @@ func (c *Collector) nomadFamilies(rows []row, detail string) []Family {
 func nomadTable(coreMHz float64) []nomadFamily {
 	const p = "nomad_client_allocs_"
 	return []nomadFamily{
-		{p + "cpu_total_percent", "CPU use in percent of one core.", Gauge, cpu(driver.CPUPercent, func(u *driver.CPUUsage) float64 { return u.Percent })},
-		{p + "cpu_system", "CPU use in the kernel in percent of one core.", Gauge, cpu(driver.CPUSystem, func(u *driver.CPUUsage) float64 { return u.System })},
-		{p + "cpu_user", "CPU use in user mode in percent of one core.", Gauge, cpu(driver.CPUUser, func(u *driver.CPUUsage) float64 { return u.User })},
-		{p + "cpu_throttled_time", "Nanoseconds held back by the quota, since the start.", Gauge, cpu(driver.CPUThrottledTime, func(u *driver.CPUUsage) float64 { return float64(u.ThrottledTime) })},
-		{p + "cpu_throttled_periods", "Periods held back by the quota, since the start.", Gauge, cpu(driver.CPUThrottledPeriods, func(u *driver.CPUUsage) float64 { return float64(u.ThrottledPeriods) })},
-		{p + "cpu_total_ticks", "CPU use in MHz.", Gauge, cpu(driver.CPUTotalTicks, func(u *driver.CPUUsage) float64 { return u.TotalTicks })},
-		{p + "cpu_total_ticks_count", "MHz-seconds used since the start.", Counter, ticksCount(coreMHz)},
-		{p + "cpu_allocated", "MHz that the job file promises.", Gauge, running(func(r *row) float64 { return float64(r.task.Resources.CPU) })},
-		{p + "memory_rss", "Anonymous memory in bytes.", Gauge, memory(driver.MemoryRSS, func(u *driver.MemoryUsage) uint64 { return u.RSS })},
-		{p + "memory_cache", "Page cache in bytes.", Gauge, memory(driver.MemoryCache, func(u *driver.MemoryUsage) uint64 { return u.Cache })},
-		{p + "memory_swap", "Swapped bytes.", Gauge, memory(driver.MemorySwap, func(u *driver.MemoryUsage) uint64 { return u.Swap })},
-		{p + "memory_mapped_file", "Mapped page cache in bytes.", Gauge, measured(procstats.CgroupMemoryFileMapped)},
-		{p + "memory_usage", "Charged bytes.", Gauge, memory(driver.MemoryUsageNow, func(u *driver.MemoryUsage) uint64 { return u.Usage })},
-		{p + "memory_max_usage", "The most bytes ever charged.", Gauge, memory(driver.MemoryMaxUsage, func(u *driver.MemoryUsage) uint64 { return u.MaxUsage })},
-		{p + "memory_kernel_usage", "Kernel memory in bytes.", Gauge, memory(driver.MemoryKernelUsage, func(u *driver.MemoryUsage) uint64 { return u.KernelUsage })},
-		{p + "memory_kernel_max_usage", "The most kernel memory in bytes.", Gauge, memory(driver.MemoryKernelMaxUsage, func(u *driver.MemoryUsage) uint64 { return u.KernelMaxUsage })},
-		{p + "memory_allocated", "Bytes that the job file promises.", Gauge, running(func(r *row) float64 { return float64(r.task.Resources.MemoryMB) * (1 << 20) })},
-		{p + "memory_max_allocated", "Bytes that the job file allows.", Gauge, running(func(r *row) float64 { return float64(r.task.Resources.MemoryMaxMB) * (1 << 20) })},
-		{p + "restart", "Restarts of the task.", Counter, func(r *row) (float64, bool) { return restarts(r), true }},
-		{p + "oom_killed", "OOM kills of the task.", Counter, func(r *row) (float64, bool) { v := oomKills(r); return v, v == v }},
-		{p + "running", "1 for an allocation that runs.", Counter, status(allocation.Running)},
-		{p + "complete", "1 for an allocation that has completed.", Counter, status(allocation.Complete)},
-		{p + "failed", "1 for an allocation that has failed.", Counter, status(allocation.Failed)},
+		{p + "cpu_total_percent", "CPU use in percent of one core.", exposition.Gauge, cpu(driver.CPUPercent, func(u *driver.CPUUsage) float64 { return u.Percent })},
+		{p + "cpu_system", "CPU use in the kernel in percent of one core.", exposition.Gauge, cpu(driver.CPUSystem, func(u *driver.CPUUsage) float64 { return u.System })},
+		{p + "cpu_user", "CPU use in user mode in percent of one core.", exposition.Gauge, cpu(driver.CPUUser, func(u *driver.CPUUsage) float64 { return u.User })},
+		{p + "cpu_throttled_time", "Nanoseconds held back by the quota, since the start.", exposition.Gauge, cpu(driver.CPUThrottledTime, func(u *driver.CPUUsage) float64 { return float64(u.ThrottledTime) })},
+		{p + "cpu_throttled_periods", "Periods held back by the quota, since the start.", exposition.Gauge, cpu(driver.CPUThrottledPeriods, func(u *driver.CPUUsage) float64 { return float64(u.ThrottledPeriods) })},
+		{p + "cpu_total_ticks", "CPU use in MHz.", exposition.Gauge, cpu(driver.CPUTotalTicks, func(u *driver.CPUUsage) float64 { return u.TotalTicks })},
+		{p + "cpu_total_ticks_count", "MHz-seconds used since the start.", exposition.Counter, ticksCount(coreMHz)},
+		{p + "cpu_allocated", "MHz that the job file promises.", exposition.Gauge, running(func(r *row) float64 { return float64(r.task.Resources.CPU) })},
+		{p + "memory_rss", "Anonymous memory in bytes.", exposition.Gauge, memory(driver.MemoryRSS, func(u *driver.MemoryUsage) uint64 { return u.RSS })},
+		{p + "memory_cache", "Page cache in bytes.", exposition.Gauge, memory(driver.MemoryCache, func(u *driver.MemoryUsage) uint64 { return u.Cache })},
+		{p + "memory_swap", "Swapped bytes.", exposition.Gauge, memory(driver.MemorySwap, func(u *driver.MemoryUsage) uint64 { return u.Swap })},
+		{p + "memory_mapped_file", "Mapped page cache in bytes.", exposition.Gauge, measured(procstats.CgroupMemoryFileMapped)},
+		{p + "memory_usage", "Charged bytes.", exposition.Gauge, memory(driver.MemoryUsageNow, func(u *driver.MemoryUsage) uint64 { return u.Usage })},
+		{p + "memory_max_usage", "The most bytes ever charged.", exposition.Gauge, memory(driver.MemoryMaxUsage, func(u *driver.MemoryUsage) uint64 { return u.MaxUsage })},
+		{p + "memory_kernel_usage", "Kernel memory in bytes.", exposition.Gauge, memory(driver.MemoryKernelUsage, func(u *driver.MemoryUsage) uint64 { return u.KernelUsage })},
+		{p + "memory_kernel_max_usage", "The most kernel memory in bytes.", exposition.Gauge, memory(driver.MemoryKernelMaxUsage, func(u *driver.MemoryUsage) uint64 { return u.KernelMaxUsage })},
+		{p + "memory_allocated", "Bytes that the job file promises.", exposition.Gauge, running(func(r *row) float64 { return float64(r.task.Resources.MemoryMB) * (1 << 20) })},
+		{p + "memory_max_allocated", "Bytes that the job file allows.", exposition.Gauge, running(func(r *row) float64 { return float64(r.task.Resources.MemoryMaxMB) * (1 << 20) })},
+		{p + "restart", "Restarts of the task.", exposition.Counter, func(r *row) (float64, bool) { return restarts(r), true }},
+		{p + "oom_killed", "OOM kills of the task.", exposition.Counter, func(r *row) (float64, bool) { v := oomKills(r); return v, v == v }},
+		{p + "running", "1 for an allocation that runs.", exposition.Counter, status(allocation.Running)},
+		{p + "complete", "1 for an allocation that has completed.", exposition.Counter, status(allocation.Complete)},
+		{p + "failed", "1 for an allocation that has failed.", exposition.Counter, status(allocation.Failed)},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/exposition"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/version"
 )
@@ -43,23 +44,23 @@ const (
 )
 
 // family returns the empty family of a number.
-func family(n own) Family { return ownFamilies()[n] }
+func family(n own) exposition.Family { return ownFamilies()[n] }
 
 // ownFamilies are the empty families, by number.
-func ownFamilies() [ownCount]Family {
-	return [...]Family{
+func ownFamilies() [ownCount]exposition.Family {
+	return [...]exposition.Family{
 		taskInfo:   {Name: "tacho_task_info", Help: "A task and what it is, always 1. Only with allocation_detail alloc."},
 		agentBuild: {Name: "tacho_build_info", Help: "The version of the agent, always 1."},
 		agentPublishing: {
 			Name: "tacho_agent_publishing", Help: "1 while tasks are read, 0 while publish_allocation_metrics is off.",
 		},
-		agentCPU:        {Name: "tacho_agent_cpu_seconds_total", Type: Counter, Help: "CPU time of the agent's own process, without the executors."},
+		agentCPU:        {Name: "tacho_agent_cpu_seconds_total", Type: exposition.Counter, Help: "CPU time of the agent's own process, without the executors."},
 		agentRSS:        {Name: "tacho_agent_resident_memory_bytes", Help: "Resident memory of the agent's own process."},
 		agentGoroutines: {Name: "tacho_agent_goroutines", Help: "Goroutines of the agent's own process."},
 		agentUptime:     {Name: "tacho_agent_uptime_seconds", Help: "How long the agent has run."},
-		agentSamples:    {Name: "tacho_agent_samples_total", Type: Counter, Help: "Samples taken of all tasks."},
-		agentLate:       {Name: "tacho_agent_samples_late_total", Type: Counter, Help: "Samples of all tasks that came more than an interval late."},
-		agentErrors:     {Name: "tacho_agent_errors_total", Type: Counter, Help: "Failures by what failed."},
+		agentSamples:    {Name: "tacho_agent_samples_total", Type: exposition.Counter, Help: "Samples taken of all tasks."},
+		agentLate:       {Name: "tacho_agent_samples_late_total", Type: exposition.Counter, Help: "Samples of all tasks that came more than an interval late."},
+		agentErrors:     {Name: "tacho_agent_errors_total", Type: exposition.Counter, Help: "Failures by what failed."},
 		agentAllocations: {
 			Name: "tacho_agent_allocations", Help: "Allocations that are kept, by status.",
 		},
@@ -79,27 +80,27 @@ func ownFamilies() [ownCount]Family {
 }
 
 // agentFamilies are the agent's own cost and what it keeps.
-func (c *Collector) agentFamilies(allocations []*allocation.Allocation, common *Labels) []Family {
+func (c *Collector) agentFamilies(allocations []*allocation.Allocation, common *exposition.Labels) []exposition.Family {
 	all := ownFamilies()
 	list := all[agentBuild:agentSeries]
-	at := func(n own) *Family { return &list[n-agentBuild] }
-	at(agentBuild).add(common.With(Label{"version", version.String()}), 1)
+	at := func(n own) *exposition.Family { return &list[n-agentBuild] }
+	at(agentBuild).Add(common.With(exposition.Label{Name: "version", Value: version.String()}), 1)
 	publishing := 0.0
 	if on, _ := c.host.Publishing(); on {
 		publishing = 1
 	}
-	at(agentPublishing).add(common, publishing)
+	at(agentPublishing).Add(common, publishing)
 	cost := c.host.Cost()
-	at(agentCPU).add(common, cost.CPUSeconds)
+	at(agentCPU).Add(common, cost.CPUSeconds)
 	if cost.RSSBytes > 0 {
-		at(agentRSS).add(common, float64(cost.RSSBytes))
+		at(agentRSS).Add(common, float64(cost.RSSBytes))
 	}
-	at(agentGoroutines).add(common, float64(cost.Goroutines))
-	at(agentUptime).add(common, cost.Uptime.Seconds())
-	at(agentSamples).add(common, float64(cost.Samples))
-	at(agentLate).add(common, float64(cost.Backlogged))
+	at(agentGoroutines).Add(common, float64(cost.Goroutines))
+	at(agentUptime).Add(common, cost.Uptime.Seconds())
+	at(agentSamples).Add(common, float64(cost.Samples))
+	at(agentLate).Add(common, float64(cost.Backlogged))
 	for _, source := range slices.Sorted(maps.Keys(cost.Errors)) {
-		at(agentErrors).add(common.With(Label{"source", source}), float64(cost.Errors[source]))
+		at(agentErrors).Add(common.With(exposition.Label{Name: "source", Value: source}), float64(cost.Errors[source]))
 	}
 	statuses, states := map[allocation.Status]int{}, map[hook.Phase]int{}
 	for _, a := range allocations {
@@ -109,10 +110,10 @@ func (c *Collector) agentFamilies(allocations []*allocation.Allocation, common *
 		}
 	}
 	for _, s := range []allocation.Status{allocation.Pending, allocation.Running, allocation.Complete, allocation.Failed} {
-		at(agentAllocations).add(common.With(Label{"status", string(s)}), float64(statuses[s]))
+		at(agentAllocations).Add(common.With(exposition.Label{Name: "status", Value: string(s)}), float64(statuses[s]))
 	}
 	for _, s := range []hook.Phase{hook.PhasePending, hook.PhaseRunning, hook.PhaseDead} {
-		at(agentTasks).add(common.With(Label{"state", string(s)}), float64(states[s]))
+		at(agentTasks).Add(common.With(exposition.Label{Name: "state", Value: string(s)}), float64(states[s]))
 	}
 	return list
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tachograph/tacho/exposition"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -64,7 +65,7 @@ func (s *Statsd) send(ctx context.Context, address string) error {
 }
 
 // packets returns the lines of all samples, in packets of at most maxPacket bytes.
-func (s *Statsd) packets(families []Family) [][]byte {
+func (s *Statsd) packets(families []exposition.Family) [][]byte {
 	var list [][]byte
 	var packet []byte
 	seen := make(map[string]float64, len(s.last))
@@ -84,10 +85,10 @@ func (s *Statsd) packets(families []Family) [][]byte {
 	return list
 }
 
-func (s *Statsd) line(f *Family, sample Sample, seen map[string]float64) []byte {
+func (s *Statsd) line(f *exposition.Family, sample exposition.Sample, seen map[string]float64) []byte {
 	key := statsdKey(f.Name, sample.Labels)
 	value, kind := sample.Value, "|g\n"
-	if f.Type == Counter {
+	if f.Type == exposition.Counter {
 		kind = "|c\n"
 		seen[key] = value
 		if before, ok := s.last[key]; !ok {
@@ -106,7 +107,7 @@ func (s *Statsd) line(f *Family, sample Sample, seen map[string]float64) []byte 
 }
 
 // statsdKey is tacho.task.NAME.VALUE.VALUE, with nothing in it that means something to statsd.
-func statsdKey(name string, labels *Labels) string {
+func statsdKey(name string, labels *exposition.Labels) string {
 	var key strings.Builder
 	key.WriteString(strings.Replace(strings.Replace(name, "_", ".", 1), "_", ".", 1))
 	for _, p := range labels.Pairs {

@@ -11,15 +11,17 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/exposition"
 )
 
 func TestStatsdLines(t *testing.T) {
 	s := NewStatsd(newTestCollector(newFake()))
-	labels := NewLabels(Label{"host", "a.b:c"}, Label{"task", "web"}, Label{"empty", ""})
+	labels := exposition.NewLabels(exposition.Label{Name: "host", Value: "a.b:c"}, exposition.Label{Name: "task", Value: "web"}, exposition.Label{Name: "empty", Value: ""})
 	lines := func(counter, gauge float64) string {
-		packets := s.packets([]Family{
-			{Name: "tacho_task_exits_total", Type: Counter, Samples: []Sample{{labels, counter}}},
-			{Name: "tacho_task_memory_bytes", Samples: []Sample{{labels, gauge}}},
+		packets := s.packets([]exposition.Family{
+			{Name: "tacho_task_exits_total", Type: exposition.Counter, Samples: []exposition.Sample{{Labels: labels, Value: counter}}},
+			{Name: "tacho_task_memory_bytes", Samples: []exposition.Sample{{Labels: labels, Value: gauge}}},
 		})
 		if len(packets) != 1 {
 			t.Fatalf("%d packets", len(packets))

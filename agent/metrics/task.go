@@ -11,6 +11,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/exposition"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -31,13 +32,13 @@ type row struct {
 	// at is the moment of the scrape.
 	at time.Time
 	// labels are those of the configured detail.
-	labels *Labels
+	labels *exposition.Labels
 	// values are by column; NaN where nothing was measured.
 	values []float64
 }
 
 // readTasks reads every task, ordered by its labels.
-func (c *Collector) readTasks(allocations []*allocation.Allocation, common *Labels, telemetry config.Telemetry) []row {
+func (c *Collector) readTasks(allocations []*allocation.Allocation, common *exposition.Labels, telemetry config.Telemetry) []row {
 	detail, meta := telemetry.AllocationDetail, newMetadata(telemetry)
 	if detail == DetailNone {
 		return nil
@@ -55,12 +56,12 @@ func (c *Collector) readTasks(allocations []*allocation.Allocation, common *Labe
 			rows = append(rows, r)
 		}
 	}
-	slices.SortFunc(rows, func(x, y row) int { return strings.Compare(x.labels.text, y.labels.text) })
+	slices.SortFunc(rows, func(x, y row) int { return strings.Compare(x.labels.Text(), y.labels.Text()) })
 	return rows
 }
 
 // labelsOf are the five labels that Nomad's metrics have, as many of them as the detail lets through, and more.
-func labelsOf(a *allocation.Allocation, task string, common *Labels, detail string, more []Label) *Labels {
+func labelsOf(a *allocation.Allocation, task string, common *exposition.Labels, detail string, more []exposition.Label) *exposition.Labels {
 	id, group := a.ID, a.Group
 	switch detail {
 	case DetailJob:
@@ -68,8 +69,8 @@ func labelsOf(a *allocation.Allocation, task string, common *Labels, detail stri
 	case DetailTask:
 		id = ""
 	}
-	return common.With(append([]Label{
-		{"alloc_id", id}, {"job", a.JobID}, {"namespace", a.Namespace}, {"task", task}, {"task_group", group},
+	return common.With(append([]exposition.Label{
+		{Name: "alloc_id", Value: id}, {Name: "job", Value: a.JobID}, {Name: "namespace", Value: a.Namespace}, {Name: "task", Value: task}, {Name: "task_group", Value: group},
 	}, more...)...)
 }
 
@@ -116,31 +117,31 @@ func (c *Collector) fill(values []float64, readings procstats.Readings) {
 func ownColumns() []column {
 	return []column{
 		{
-			name: Prefix + "exits_total", kind: Counter, combine: Sum, stays: true, own: exits,
+			name: exposition.Prefix + "exits_total", kind: exposition.Counter, combine: Sum, stays: true, own: exits,
 			help: "How often the task ended, starts that failed included.",
 		},
 		{
-			name: Prefix + "memory_limit_bytes", combine: Sum, own: memoryLimit,
+			name: exposition.Prefix + "memory_limit_bytes", combine: Sum, own: memoryLimit,
 			help: "The hard memory limit that the job file sets.",
 		},
 		{
-			name: Prefix + "oom_kills_total", kind: Counter, combine: Sum, own: oomKills,
+			name: exposition.Prefix + "oom_kills_total", kind: exposition.Counter, combine: Sum, own: oomKills,
 			help: "OOM kills in the present or last start of the task, as the kernel counted them, or 1 where only its end is known.",
 		},
 		{
-			name: Prefix + "restarts_total", kind: Counter, combine: Sum, stays: true, own: restarts,
+			name: exposition.Prefix + "restarts_total", kind: exposition.Counter, combine: Sum, stays: true, own: restarts,
 			help: "How often the task was started again.",
 		},
 		{
-			name: Prefix + "sample_age_seconds", combine: Largest, own: sampleAge,
+			name: exposition.Prefix + "sample_age_seconds", combine: Largest, own: sampleAge,
 			help: "How long ago the task was read, also where that is too long ago for the other gauges.",
 		},
 		{
-			name: Prefix + "samples_late_total", kind: Counter, combine: Sum, own: late,
+			name: exposition.Prefix + "samples_late_total", kind: exposition.Counter, combine: Sum, own: late,
 			help: "Samples that came more than an interval late.",
 		},
 		{
-			name: Prefix + "start_time_seconds", combine: NoCombination, own: startTime,
+			name: exposition.Prefix + "start_time_seconds", combine: NoCombination, own: startTime,
 			help: "When the task last started, since the epoch.",
 		},
 	}
@@ -201,25 +202,25 @@ func startTime(r *row) float64 {
 }
 
 // taskFamilies is one family per column, and tacho_task_info.
-func (c *Collector) taskFamilies(rows []row, detail string) []Family {
+func (c *Collector) taskFamilies(rows []row, detail string) []exposition.Family {
 	info := family(taskInfo)
 	if detail == DetailAlloc {
 		for i := range rows {
 			r := &rows[i]
-			info.add(r.labels.With(Label{"driver", r.task.Driver}, Label{"state", string(r.task.State.Phase)},
-				Label{"type", r.alloc.JobType}), 1)
+			info.Add(r.labels.With(exposition.Label{Name: "driver", Value: r.task.Driver}, exposition.Label{Name: "state", Value: string(r.task.State.Phase)},
+				exposition.Label{Name: "type", Value: r.alloc.JobType}), 1)
 		}
 	} else {
 		rows = c.combineRows(rows)
 	}
-	families := make([]Family, 0, len(c.columns)+1)
+	families := make([]exposition.Family, 0, len(c.columns)+1)
 	families = append(families, info)
 	for i := range c.columns {
-		f := Family{Name: c.columns[i].name, Help: c.columns[i].help, Type: c.columns[i].kind}
-		f.Samples = make([]Sample, 0, len(rows))
+		f := exposition.Family{Name: c.columns[i].name, Help: c.columns[i].help, Type: c.columns[i].kind}
+		f.Samples = make([]exposition.Sample, 0, len(rows))
 		for j := range rows {
 			if v := rows[j].values[i]; !math.IsNaN(v) {
-				f.add(rows[j].labels, v)
+				f.Add(rows[j].labels, v)
 			}
 		}
 		families = append(families, f)

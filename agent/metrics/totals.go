@@ -6,6 +6,8 @@ package metrics
 import (
 	"math"
 	"time"
+
+	"github.com/tachograph/tacho/exposition"
 )
 
 // totals are the counters of tasks that share their labels. A sum of counters falls when a task ends or starts
@@ -37,7 +39,7 @@ func (c *Collector) combineRows(rows []row) []row {
 	var combined []row
 	for i := range rows {
 		r := &rows[i]
-		if len(combined) == 0 || combined[len(combined)-1].labels.text != r.labels.text {
+		if len(combined) == 0 || combined[len(combined)-1].labels.Text() != r.labels.Text() {
 			combined = append(combined, row{labels: r.labels, values: absent(len(c.columns))})
 		}
 		c.addGauges(combined[len(combined)-1].values, r.values)
@@ -50,10 +52,10 @@ func (c *Collector) combineRows(rows []row) []row {
 	}
 	groups := make(map[string][]float64, len(combined))
 	for _, r := range combined {
-		sums := c.totals.groups[r.labels.text]
-		groups[r.labels.text] = sums
+		sums := c.totals.groups[r.labels.Text()]
+		groups[r.labels.Text()] = sums
 		for i := range c.columns {
-			if c.columns[i].kind == Counter && sums != nil {
+			if c.columns[i].kind == exposition.Counter && sums != nil {
 				r.values[i] = sums[i]
 			}
 		}
@@ -65,7 +67,7 @@ func (c *Collector) combineRows(rows []row) []row {
 // addGauges combines the gauges of one more task.
 func (c *Collector) addGauges(into, values []float64) {
 	for i, v := range values {
-		if math.IsNaN(v) || c.columns[i].kind == Counter {
+		if math.IsNaN(v) || c.columns[i].kind == exposition.Counter {
 			continue
 		}
 		switch {
@@ -84,10 +86,10 @@ func (c *Collector) addGauges(into, values []float64) {
 // began is not counted: after a restart of the agent the totals begin again at 0, as a reader expects of a counter
 // that went down.
 func (c *Collector) grow(r *row) {
-	sums := c.totals.groups[r.labels.text]
+	sums := c.totals.groups[r.labels.Text()]
 	if sums == nil {
 		sums = absent(len(c.columns))
-		c.totals.groups[r.labels.text] = sums
+		c.totals.groups[r.labels.Text()] = sums
 	}
 	key := taskKey{r.alloc.ID, r.task.Name}
 	last, known := c.totals.tasks[key]
@@ -96,7 +98,7 @@ func (c *Collector) grow(r *row) {
 		c.totals.tasks[key] = last
 	}
 	for i, v := range r.values {
-		if math.IsNaN(v) || c.columns[i].kind != Counter {
+		if math.IsNaN(v) || c.columns[i].kind != exposition.Counter {
 			continue
 		}
 		began := r.task.State.StartedAt

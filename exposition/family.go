@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package metrics
+package exposition
 
 import (
 	"strings"
@@ -40,8 +40,8 @@ type Sample struct {
 	Value  float64
 }
 
-// add appends one number.
-func (f *Family) add(labels *Labels, value float64) {
+// Add appends one number.
+func (f *Family) Add(labels *Labels, value float64) {
 	f.Samples = append(f.Samples, Sample{labels, value})
 }
 
@@ -80,6 +80,9 @@ func NewLabels(pairs ...Label) *Labels {
 	l.text = text.String()
 	return l
 }
+
+// Text is the labels as they stand in a page, braces included; empty without labels.
+func (l *Labels) Text() string { return l.text }
 
 // With returns the labels with more behind them.
 func (l *Labels) With(pairs ...Label) *Labels {

@@ -1,0 +1,68 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tachograph/tacho/exposition"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// taskSample is a task with one reading of it.
+type taskSample struct {
+	config    *TaskConfig
+	sample    *procstats.Sample
+	startedAt time.Time
+}
+
+// families are the tasks' metrics, under the names that the agent has for them. What is absent has no sample.
+func families(tasks []taskSample) []exposition.Family {
+	slices.SortFunc(tasks, func(a, b taskSample) int { return cmp.Compare(a.config.ID, b.config.ID) })
+	headlines := make([][]procstats.HeadlineValue, len(tasks))
+	labels := make([]*exposition.Labels, len(tasks))
+	for i, t := range tasks {
+		headlines[i] = procstats.Headlines(t.sample, procstats.History{Elapsed: t.sample.Wall.Sub(t.startedAt)})
+		labels[i] = labelsOf(t.config)
+	}
+	var all []exposition.Family
+	for _, m := range procstats.Table() {
+		name, ok := exposition.Name(m)
+		if !ok {
+			continue
+		}
+		f := exposition.Family{Name: name, Help: m.Help}
+		if m.Kind == procstats.Counter {
+			f.Type = exposition.Counter
+		}
+		for i, t := range tasks {
+			if value, ok := valueOf(t.sample, headlines[i], m); ok {
+				f.Add(labels[i], value)
+			}
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+func valueOf(s *procstats.Sample, headlines []procstats.HeadlineValue, m procstats.Measurement) (float64, bool) {
+	if m.Scope != procstats.HeadlineScope {
+		return s.Task.Number(m.ID)
+	}
+	for _, h := range headlines {
+		if h.ID == m.ID {
+			return h.Reading.Number()
+		}
+	}
+	return 0, false
+}
+
+func labelsOf(c *TaskConfig) *exposition.Labels {
+	return exposition.NewLabels([]exposition.Label{
+		{Name: "alloc_id", Value: c.AllocID}, {Name: "job", Value: c.JobName}, {Name: "namespace", Value: c.Namespace},
+		{Name: "task", Value: c.Name}, {Name: "task_group", Value: c.TaskGroupName},
+	}...)
+}
