@@ -16,13 +16,18 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/tachograph/tacho/command"
+	"github.com/tachograph/tacho/executor"
+	"github.com/tachograph/tacho/version"
 )
 
 var update = flag.Bool("update", false, "write the golden parts of testdata/script anew")
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"tacho": func() {
+		"tacho": func() { // as in main.go
+			if len(os.Args) > 1 && os.Args[1] == "executor" {
+				os.Exit(executor.Main(version.String()))
+			}
 			os.Exit(command.Execute(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		},
 	})

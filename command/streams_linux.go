@@ -219,7 +219,7 @@ func (s *sessionStreams) proxy(ctx context.Context, screen *screen) <-chan struc
 	var work sync.WaitGroup
 	for _, t := range s.tees {
 		if t.from != nil {
-			work.Go(func() { t.copy(screen) })
+			work.Go(func() { t.copy(ctx, screen) })
 		}
 	}
 	if s.master != nil {
@@ -237,13 +237,52 @@ func (s *sessionStreams) proxy(ctx context.Context, screen *screen) <-chan struc
 	return done
 }
 
-func (t tee) copy(screen *screen) {
-	if _, err := io.Copy(io.MultiWriter(t.to, t.file), t.from); err != nil {
+// capture writes to a file for as long as that works: a copy that is not whole is no fault of the command.
+type capture struct {
+	file   io.Writer
+	screen *screen
+}
+
+// Write implements io.Writer; it never fails.
+func (c *capture) Write(text []byte) (int, error) {
+	if _, err := c.file.Write(text); err != nil {
+		c.screen.note("capture: " + err.Error())
+		c.file = io.Discard
+	}
+	return len(text), nil
+}
+
+// endReads ends the reads of a file a while after the end of ctx, which is the task's: somebody else may hold the other
+// end for ever.
+func endReads(ctx context.Context, file *os.File) (stop func() bool) {
+	const patience = time.Second
+	return context.AfterFunc(ctx, func() { _ = file.SetReadDeadline(time.Now().Add(patience)) }) // it is the end either way
+}
+
+// copy carries what the task writes until nobody can write any more, or a while after the end of ctx.
+func (t tee) copy(ctx context.Context, screen *screen) {
+	defer endReads(ctx, t.from)()
+	out := io.MultiWriter(t.to, &capture{t.file, screen})
+	_, err := io.Copy(out, t.from)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = t.drain(out)
+	}
+	if err = errors.Join(err, t.from.Close()); err != nil {
 		screen.note("capture: " + err.Error())
 	}
-	if err := t.from.Close(); err != nil {
-		screen.note("capture: " + err.Error())
+}
+
+// drain carries what is in the pipe by now: whoever reads our output may have been slower than the task.
+func (t tee) drain(out io.Writer) error {
+	if err := t.from.SetReadDeadline(time.Time{}); err != nil {
+		return err
 	}
+	left, err := unix.IoctlGetInt(int(t.from.Fd()), unix.TIOCINQ) // the other name of FIONREAD
+	if err != nil {
+		return fmt.Errorf("bytes in the pipe: %w", err)
+	}
+	_, err = io.CopyN(out, t.from, int64(left))
+	return err
 }
 
 // copyInput carries keys to the command until ctx ends. A read of the terminal cannot be called off, so it is made
@@ -281,25 +320,11 @@ func (s *sessionStreams) copyInput(ctx context.Context) {
 // copyOutput carries the command's output to the screen until its terminal has no user left, which reading reports
 // as EIO, pty(7). Somebody may hold it for ever: a while after the end of the task it is closed.
 func (s *sessionStreams) copyOutput(ctx context.Context, screen *screen) {
-	const patience = time.Second
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() { // ends with this function
-		select {
-		case <-ended:
-			return
-		case <-ctx.Done():
-		}
-		select {
-		case <-ended:
-		case <-time.After(patience):
-			_ = s.master.SetReadDeadline(time.Now()) // it is the end either way
-		}
-	}()
-	var file io.Writer = io.Discard
+	defer endReads(ctx, s.master)()
+	file := &capture{io.Discard, screen}
 	for _, t := range s.tees {
 		if t.from == nil {
-			file = t.file
+			file.file = t.file
 		}
 	}
 	buffer := make([]byte, 32<<10)
@@ -307,10 +332,7 @@ func (s *sessionStreams) copyOutput(ctx context.Context, screen *screen) {
 		n, err := s.master.Read(buffer)
 		if n > 0 {
 			screen.output(buffer[:n])
-			if _, err := file.Write(buffer[:n]); err != nil {
-				screen.note("capture: " + err.Error())
-				file = io.Discard
-			}
+			_, _ = file.Write(buffer[:n]) // never fails
 		}
 		if err != nil {
 			return
