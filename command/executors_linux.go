@@ -134,7 +134,7 @@ func killExecutor(ctx context.Context, address wire.Address) error {
 	if !client.Alive(address) {
 		err := client.KillTask(ctx, address)
 		if address.RecordDir != "" {
-			if markErr := markLost(address.RecordDir); !errors.Is(markErr, os.ErrNotExist) {
+			if markErr := markLost(address.RecordDir, time.Time{}); !errors.Is(markErr, os.ErrNotExist) {
 				err = errors.Join(err, markErr)
 			}
 		}

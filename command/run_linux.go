@@ -241,9 +241,10 @@ func exitOf(exit *proto.Exit) error {
 func (s *session) lost(cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
+	ended := time.Now()
 	err := s.client.KillTask(ctx)
 	if s.dir != "" {
-		markErr := markLost(s.dir)
+		markErr := markLost(s.dir, ended)
 		if errors.Is(markErr, os.ErrNotExist) { // nothing had been started
 			markErr = s.removeFolder()
 		}
@@ -253,15 +254,18 @@ func (s *session) lost(cause error) error {
 	return exitWith(exitOwnFault, errors.Join(fmt.Errorf("the command was killed with its executor: %w", cause), err))
 }
 
-// markLost completes the record of a run whose executor died.
-func markLost(dir string) error {
+// markLost completes the record of a run whose executor died, unless it had written it to its end. Where nobody saw
+// when that was, ended is zero.
+func markLost(dir string, ended time.Time) error {
 	r, err := record.Read(dir)
-	if err != nil {
+	if err != nil || r.State != record.Running {
 		return err
 	}
-	ended := time.Now()
-	wall := ended.Sub(r.StartedAt).Seconds()
-	r.State, r.EndedAt, r.WallSeconds = record.Lost, ended, &wall
+	r.State, r.EndedAt = record.Lost, ended
+	if !ended.IsZero() {
+		wall := ended.Sub(r.StartedAt).Seconds()
+		r.WallSeconds = &wall
+	}
 	r.Diagnosis = record.Diagnose(record.Evidence{Cause: record.ExecutorLost})
 	store, err := record.Open(dir)
 	if err != nil {

@@ -1,0 +1,72 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// TestMarkLost holds that a record that was written to its end stays, and that no end is made up.
+func TestMarkLost(t *testing.T) {
+	began := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
+	ended := began.Add(90 * time.Second)
+	exited := record.Record{
+		State: record.Exited, StartedAt: began, EndedAt: began.Add(time.Second), WallSeconds: new(1.0), ExitCode: new(3),
+		Diagnosis: record.Diagnosis{Verdict: record.Failed},
+	}
+	lost := record.Record{State: record.Lost, StartedAt: began, Diagnosis: record.Diagnosis{Verdict: record.ExecutorLost}}
+	for _, test := range []struct {
+		name         string
+		before, want record.Record
+		ended        time.Time
+	}{
+		{"it was written to its end", exited, exited, ended},
+		{"it is marked already", lost, lost, ended},
+		{"it ran, and the end was seen", record.Record{State: record.Running, StartedAt: began}, record.Record{
+			State: record.Lost, StartedAt: began, EndedAt: ended, WallSeconds: new(90.0), Diagnosis: lost.Diagnosis,
+		}, ended},
+		{"it ran, and nobody saw the end", record.Record{State: record.Running, StartedAt: began}, lost, time.Time{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "run")
+			store, err := record.Create(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.before.SchemaVersion = record.SchemaVersion
+			if err := store.Put(&test.before); err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := markLost(dir, test.ended); err != nil {
+				t.Fatal(err)
+			}
+			got, err := record.Read(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			type told struct {
+				State   record.State
+				Ended   time.Time
+				Wall    *float64
+				Code    *int
+				Verdict record.Verdict
+			}
+			of := func(r *record.Record) told {
+				return told{r.State, r.EndedAt, r.WallSeconds, r.ExitCode, r.Diagnosis.Verdict}
+			}
+			if diff := cmp.Diff(of(&test.want), of(got)); diff != "" {
+				t.Errorf("record (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
