@@ -192,11 +192,11 @@ func (a *Agent) openStore() error {
 		a.counts.fail("state")
 	}
 	a.store = store
-	stored, err := store.Index(func() uint64 { return a.feed.Index() })
+	next, err := store.Index(feedSize, func() uint64 { return a.feed.Index() })
 	if err != nil {
 		return errors.Join(fmt.Errorf("read state: %w", err), store.Close())
 	}
-	a.feed = feed.New(feedSize, stored)
+	a.feed = feed.New(feedSize, next)
 	id, err := store.NodeID(newNodeID)
 	if err != nil {
 		return errors.Join(fmt.Errorf("read state: %w", err), store.Close())

@@ -35,7 +35,10 @@ type alloc struct {
 	// woken holds a token when something has changed.
 	woken chan struct{}
 
-	mu       sync.Mutex // guards following, and what is stored of it
+	// saving keeps what is stored in the order in which it happened.
+	saving sync.Mutex
+
+	mu       sync.Mutex // guards following
 	kept     state.Allocation
 	stopping string // why all tasks must end; empty where they must not
 	done     chan struct{}
@@ -208,40 +211,38 @@ func (a *alloc) endLogs() {
 // told is called when something has happened to a task.
 func (a *alloc) told(t *task, e allocation.Event) {
 	a.mu.Lock()
-	a.kept.ModifyTime = e.Time
+	if e.Time.After(a.kept.ModifyTime) { // the end of the allocation may overtake its last event
+		a.kept.ModifyTime = e.Time
+	}
 	a.mu.Unlock()
-	snapshot := a.snapshot()
-	index := a.agent.feed.Publish(feed.Event{
-		Time: e.Time, Topic: feed.TopicAllocation, Type: "TaskEvent", Key: a.id, FilterKeys: []string{a.job.ID},
-		Namespace: a.job.Namespace, Task: t.spec.Name, TaskEvent: &e, Allocation: snapshot,
-	})
-	a.mu.Lock()
-	a.kept.ModifyIndex = index
-	a.mu.Unlock()
+	a.publish(feed.Event{Time: e.Time, Type: "TaskEvent", Task: t.spec.Name, TaskEvent: &e})
 	a.log.Info("task event", "task", t.spec.Name, "type", e.Type, "message", e.Message)
 	a.wake()
 }
 
-// change changes what is kept of the allocation, in memory and on disk, and tells the feed.
+// change changes what is kept of the allocation, in memory, in the feed and on disk.
 func (a *alloc) change(eventType string, change func(*state.Allocation)) error {
+	a.saving.Lock()
+	defer a.saving.Unlock()
 	a.mu.Lock()
 	change(&a.kept)
 	a.kept.ModifyTime = time.Now()
-	kept := a.kept
-	err := a.agent.store.PutAllocation(&kept)
 	a.mu.Unlock()
-	snapshot := a.snapshot()
-	index := a.agent.feed.Publish(feed.Event{
-		Topic: feed.TopicAllocation, Type: eventType, Key: a.id, FilterKeys: []string{a.job.ID},
-		Namespace: a.job.Namespace, Allocation: snapshot,
-	})
+	// Before it is stored: the event's index is.
+	kept := a.publish(feed.Event{Type: eventType})
+	return a.agent.store.PutAllocation(&kept)
+}
+
+// publish tells the feed of the allocation as it is now, and returns what is kept of it, with the event's index.
+func (a *alloc) publish(e feed.Event) state.Allocation {
+	e.Topic, e.Key, e.FilterKeys, e.Namespace = feed.TopicAllocation, a.id, []string{a.job.ID}, a.job.Namespace
+	e.Allocation = a.snapshot()
+	index := a.agent.feed.Publish(e)
 	a.mu.Lock()
-	a.kept.ModifyIndex = index
-	if a.kept.CreateIndex == 0 {
-		a.kept.CreateIndex = index
-	}
-	a.mu.Unlock()
-	return err
+	defer a.mu.Unlock()
+	a.kept.ModifyIndex = max(a.kept.ModifyIndex, index) // somebody else may have published meanwhile
+	a.kept.CreateIndex = cmp.Or(a.kept.CreateIndex, index)
+	return a.kept
 }
 
 // snapshot is the allocation for whoever asks.

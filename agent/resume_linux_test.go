@@ -242,3 +242,27 @@ func TestEndedAllocationStaysAsItIs(t *testing.T) {
 		t.Errorf("%d ends, then %d, want 1", before, after)
 	}
 }
+
+// TestIndexesGoOn ends an agent, as which the state cannot tell from a kill: no event has the index of an earlier one,
+// and what an allocation was made with stays.
+func TestIndexesGoOn(t *testing.T) {
+	c := testConfig(shortDir(t))
+	r := begin(t, c)
+	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
+	before := r.await(l.ID, "running", isRunning)
+	r.end(false)
+	newest := r.feed.Index()
+
+	r = begin(t, c)
+	defer r.end(true)
+	first := r.Index() + 1
+	if events, _, _ := r.feed.After(0); len(events) > 0 {
+		first = events[0].Index
+	}
+	if first <= newest {
+		t.Errorf("event %d after %d", first, newest)
+	}
+	if l, err := r.Allocation(l.ID); err != nil || l.CreateIndex != before.CreateIndex || l.CreateIndex == 0 {
+		t.Errorf("made with index %d, was %d, error %v", l.CreateIndex, before.CreateIndex, err)
+	}
+}

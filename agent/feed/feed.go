@@ -21,7 +21,7 @@ const (
 
 // Event is one thing that happened.
 type Event struct {
-	// Index grows by one with every event, over restarts of the agent too.
+	// Index grows with every event, over restarts of the agent too: by one, and by more at a restart.
 	Index uint64
 	Time  time.Time
 	Topic string

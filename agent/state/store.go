@@ -161,30 +161,41 @@ func (s *Store) NodeID(makeID func() string) (id string, err error) {
 	return id, err
 }
 
-// Index returns the newest index that was stored, and takes the function that knows it from now on.
-func (s *Store) Index(index func() uint64) (stored uint64, err error) {
-	err = s.db.View(func(tx *bolt.Tx) error {
+// Index returns an index that no event has had yet, if fewer than unstored have happened since something was stored,
+// and takes the function that knows the newest from now on.
+func (s *Store) Index(unstored uint64, index func() uint64) (next uint64, err error) {
+	err = s.db.Update(func(tx *bolt.Tx) error {
 		if kept := tx.Bucket([]byte(bucketMeta)).Get([]byte(keyIndex)); len(kept) == 8 {
-			stored = binary.BigEndian.Uint64(kept)
+			next = binary.BigEndian.Uint64(kept)
 		}
-		return nil
+		next += unstored
+		return putIndex(tx, next)
 	})
 	s.index = index
-	return stored, err
+	return next, err
 }
 
-// put stores values as JSON. Several callers share one write to the disk.
+func putIndex(tx *bolt.Tx, index uint64) error {
+	return tx.Bucket([]byte(bucketMeta)).Put([]byte(keyIndex), binary.BigEndian.AppendUint64(nil, index))
+}
+
+// change carries out a change together with the feed's index. Several callers share one write to the disk.
+func (s *Store) change(f func(*bolt.Tx) error) error {
+	return s.db.Batch(func(tx *bolt.Tx) error {
+		if err := putIndex(tx, s.index()); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
+
+// put stores values as JSON.
 func (s *Store) put(bucket string, key string, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("store %s %s: %w", bucket, key, err)
 	}
-	err = s.db.Batch(func(tx *bolt.Tx) error {
-		if err := tx.Bucket([]byte(bucketMeta)).Put([]byte(keyIndex), binary.BigEndian.AppendUint64(nil, s.index())); err != nil {
-			return err
-		}
-		return tx.Bucket([]byte(bucket)).Put([]byte(key), text)
-	})
+	err = s.change(func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucket)).Put([]byte(key), text) })
 	if err != nil {
 		return fmt.Errorf("store %s %s: %w", bucket, key, err)
 	}
@@ -230,7 +241,7 @@ func (s *Store) PutJob(j *Job) error { return s.put(bucketJobs, jobKey(j.ID, j.V
 
 // DeleteJob forgets a version of a job.
 func (s *Store) DeleteJob(id string, version uint64) error {
-	return s.db.Batch(func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketJobs)).Delete([]byte(jobKey(id, version))) })
+	return s.change(func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketJobs)).Delete([]byte(jobKey(id, version))) })
 }
 
 // Jobs returns all versions of all jobs.
@@ -250,7 +261,7 @@ func (s *Store) Allocations() (all []*Allocation, err error) {
 
 // DeleteAllocation forgets an allocation with its tasks and records.
 func (s *Store) DeleteAllocation(id string) error {
-	return s.db.Batch(func(tx *bolt.Tx) error {
+	return s.change(func(tx *bolt.Tx) error {
 		for _, bucket := range []string{bucketTasks, bucketRecords} {
 			cursor := tx.Bucket([]byte(bucket)).Cursor()
 			for key, _ := cursor.Seek([]byte(id + "/")); strings.HasPrefix(string(key), id+"/"); key, _ = cursor.Next() {

@@ -45,7 +45,7 @@ func TestStoreGivesBackWhatItKept(t *testing.T) {
 		Handle: &driver.TaskHandle{Version: 1, Config: &driver.TaskConfig{ID: "i", DriverConfig: []byte{0, 255}}, DriverState: []byte("s")},
 	}
 	index := uint64(41)
-	if _, err := s.Index(func() uint64 { return index }); err != nil {
+	if _, err := s.Index(100, func() uint64 { return index }); err != nil {
 		t.Fatal(err)
 	}
 	id, err := s.NodeID(func() string { return "node" })
@@ -80,7 +80,7 @@ func TestStoreGivesBackWhatItKept(t *testing.T) {
 	if diff := cmp.Diff(map[string]map[string]*Task{"one": {"t": task}, "two": {"t": task}}, tasks); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	if got, err := s.Index(func() uint64 { return 0 }); got != 42 || err != nil {
+	if got, err := s.Index(100, func() uint64 { return 0 }); got != 142 || err != nil {
 		t.Error(got, err)
 	}
 	if got, err := s.NodeID(func() string { return "other" }); got != "node" || err != nil {
@@ -94,6 +94,40 @@ func TestStoreGivesBackWhatItKept(t *testing.T) {
 	}
 	if tasks, err = s.Tasks(); len(tasks) != 1 || err != nil {
 		t.Error(tasks, err)
+	}
+}
+
+// TestStoreIndexNeverGoesBack opens a file again and again, without anything that is stored in between and with what
+// only forgets.
+func TestStoreIndexNeverGoesBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	last := uint64(0)
+	forget := []func(*Store) error{
+		func(*Store) error { return nil }, func(*Store) error { return nil },
+		func(s *Store) error { return s.DeleteAllocation("x") }, func(s *Store) error { return s.DeleteJob("x", 0) },
+	}
+	for i, change := range forget {
+		s := mustOpen(t, path)
+		newest := uint64(0)
+		first, err := s.Index(10, func() uint64 { return newest })
+		if first < last+10 || err != nil {
+			t.Errorf("opened %d times: %d after %d, error %v", i, first, last, err)
+		}
+		newest = first + 50
+		last = first
+		if i > 1 {
+			last = newest // it is stored with what is forgotten
+		}
+		if err := errors.Join(change(s), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := mustOpen(t, path)
+	if first, err := s.Index(10, nil); first != last+10 || err != nil {
+		t.Errorf("at the end: %d after %d, error %v", first, last, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 
