@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -313,4 +314,36 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReadersDoNotWaitForTheDisk looks at an allocation while a change of it is being stored.
+func TestReadersDoNotWaitForTheDisk(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	id := r.submit(oneTask("service", "", "exec sleep 1000"))[0].ID
+	r.await(id, "running", isRunning)
+	l, err := r.find(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	storing, goOn, stored := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	meet, release := sync.OnceFunc(func() { close(storing) }), sync.OnceFunc(func() { close(goOn) })
+	defer release()
+	if _, err := r.store.Index(0, func() uint64 { meet(); <-goOn; return r.feed.Index() }); err != nil {
+		t.Fatal(err)
+	}
+	go func() { stored <- l.change("AllocationUpdated", func(*state.Allocation) {}) }()
+	<-storing
+	read := make(chan struct{})
+	go func() { defer close(read); l.snapshot() }()
+	select {
+	case <-read:
+	case <-time.After(5 * time.Second):
+		t.Error("the reader waits")
+	}
+	release()
+	if err := <-stored; err != nil {
+		t.Error(err)
+	}
+	<-read
 }
