@@ -50,6 +50,7 @@ type Ring struct {
 	sequence uint64         // of the newest point
 	newest   time.Time      // its wall time
 	buffer   []byte
+	closed   bool
 }
 
 // Open opens the file of a ring, which is made with the first point where there is none. A file that is no ring, or
@@ -139,6 +140,9 @@ func (r *Ring) Add(s *procstats.Sample, run int) error {
 	if r.slots == 0 {
 		return nil
 	}
+	if r.closed {
+		return fmt.Errorf("write history: %w", fs.ErrClosed)
+	}
 	if err := r.prepare(s); err != nil {
 		return err
 	}
@@ -158,7 +162,13 @@ func (r *Ring) Add(s *procstats.Sample, run int) error {
 func (r *Ring) Mark(at procstats.Stamp, run int, why Gap) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.sequence == 0 || r.lastIsGap() {
+	if r.sequence == 0 {
+		return nil
+	}
+	if r.closed {
+		return fmt.Errorf("write history: %w", fs.ErrClosed)
+	}
+	if r.lastIsGap() {
 		return nil
 	}
 	slot := r.slot(at, run, why)
@@ -268,19 +278,43 @@ func (r *Ring) create(ids []procstats.ID) error {
 	if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
 		return fmt.Errorf("write history: %w", err)
 	}
-	file, err := os.OpenFile(r.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := os.OpenFile(r.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("write history: %w", err)
 	}
 	if _, err := file.WriteAt(head, 0); err != nil {
-		return errors.Join(fmt.Errorf("write history: %w", err), file.Close())
+		// Without its head it would be in the way of the next try.
+		return errors.Join(fmt.Errorf("write history: %w", err), file.Close(), os.Remove(r.path))
 	}
 	r.file = file
 	return nil
 }
 
-// widen makes the file anew with more columns and the points it had.
+// widen makes the file anew with more columns and the points it had. The old file is the only copy: it stays until the
+// new one is whole.
 func (r *Ring) widen(more []procstats.ID) error {
+	wide := &Ring{path: r.path + ".new", slots: r.slots}
+	err := os.Remove(wide.path) // of a run that was killed over it
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = r.copyTo(wide, more)
+	}
+	if err = errors.Join(err, wide.Close()); err != nil {
+		_ = os.Remove(wide.path) // or the next time
+		return fmt.Errorf("widen history: %w", err)
+	}
+	// Both are closed: not every system replaces a file that is open.
+	if err = errors.Join(r.file.Close(), os.Rename(wide.path, r.path)); err == nil {
+		r.ids, r.sequence, r.newest = wide.ids, wide.sequence, wide.newest
+	}
+	var again error
+	if r.file, again = os.OpenFile(r.path, os.O_RDWR, 0); err != nil || again != nil {
+		return fmt.Errorf("widen history: %w", errors.Join(err, again))
+	}
+	return nil
+}
+
+// copyTo makes the file of another ring, with the columns of this one and more, and the points of this one.
+func (r *Ring) copyTo(wide *Ring, more []procstats.ID) error {
 	points, err := r.read(Query{})
 	if err != nil {
 		return err
@@ -296,33 +330,30 @@ func (r *Ring) widen(more []procstats.ID) error {
 			ids = append(ids, id)
 		}
 	}
-	if err := r.file.Close(); err != nil {
-		return fmt.Errorf("write history: %w", err)
-	}
-	r.file, r.sequence, r.newest = nil, 0, time.Time{}
-	if err := r.create(ids); err != nil {
+	if err := wide.create(ids); err != nil {
 		return err
 	}
 	for _, p := range points {
-		slot := r.slot(p.Stamp, p.Run, p.Gap)
-		for i, id := range r.ids {
+		slot := wide.slot(p.Stamp, p.Run, p.Gap)
+		for i, id := range wide.ids {
 			bits := uint64(absent)
 			if v, ok := p.Values[id]; ok && id != 0 {
 				bits = math.Float64bits(v)
 			}
 			binary.LittleEndian.PutUint64(slot[slotHead+8*i:], bits)
 		}
-		if err := r.write(slot); err != nil {
+		if err := wide.write(slot); err != nil {
 			return err
 		}
 	}
-	return nil
+	return wide.file.Sync() // a crash of the machine must not find the name without the points
 }
 
-// Close gives up the file, which stays.
+// Close gives up the file, which stays; nothing is kept from now on.
 func (r *Ring) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.closed = true
 	if r.file == nil {
 		return nil
 	}

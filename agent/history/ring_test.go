@@ -4,6 +4,8 @@
 package history
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -160,6 +162,74 @@ func TestRingWidens(t *testing.T) {
 	}
 	if diff := cmp.Diff(many, points[2].Values); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestRingKeepsWhatItHasWhereItCannotWiden holds that the only copy is there until the wider one is whole.
+func TestRingKeepsWhatItHasWhereItCannotWiden(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "h")
+	r := open(t, path, 4)
+	add(t, r, 1, 2)
+	tooMany := make(map[procstats.ID]float64)
+	for id := range procstats.ID(maxColumns) {
+		tooMany[id+1] = 1
+	}
+	if err := r.Add(sample(3, tooMany), 1); err == nil {
+		t.Error("there is no bound")
+	}
+	// As a full disk would have it.
+	if err := os.MkdirAll(filepath.Join(path+".new", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	many := make(map[procstats.ID]float64)
+	for id := range procstats.ID(3 * spare) {
+		many[id+1] = 1
+	}
+	if err := r.Add(sample(3, many), 1); err == nil {
+		t.Error("written where there is no room")
+	}
+	add(t, r, 4, 4)
+	if diff := cmp.Diff([]int{1, 2, 4}, seconds(t, r, Query{})); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]int{1, 2, 4}, seconds(t, open(t, path, 4), Query{})); diff != "" {
+		t.Error("opened again:", diff)
+	}
+	// As a kill in the midst of it leaves it.
+	if err := errors.Join(os.RemoveAll(path+".new"), os.WriteFile(path+".new", []byte(magic+"half"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Add(sample(5, many), 1); err != nil {
+		t.Fatal(err)
+	}
+	for name, ring := range map[string]*Ring{"wide": r, "opened again": open(t, path, 4)} {
+		if diff := cmp.Diff([]int{1, 2, 4, 5}, seconds(t, ring, Query{})); diff != "" {
+			t.Error(name, diff)
+		}
+	}
+	if left, err := filepath.Glob(path + "?*"); len(left) > 0 || err != nil {
+		t.Errorf("left %q, %v", left, err)
+	}
+}
+
+func TestRingIsNotWrittenAfterItsEnd(t *testing.T) {
+	dir := t.TempDir()
+	r := open(t, filepath.Join(dir, "h"), 4)
+	add(t, r, 1, 1)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Add(sample(2, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1}), 1); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("a reading: %v", err)
+	}
+	if err := r.Mark(stamp(3), 1, GapTask); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("a gap: %v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its folder is there again: %v", err)
 	}
 }
 
