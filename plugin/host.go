@@ -113,7 +113,7 @@ func (h *Host) restart(ctx context.Context) bool {
 }
 
 func (h *Host) start(ctx context.Context) error {
-	p, err := Start(h.config.Options)
+	p, err := Start(ctx, h.config.Options)
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func kill(t *testing.T, address plugin.Address) {
 
 func TestStartAndClose(t *testing.T) {
 	o := options(t)
-	p, err := plugin.Start(o)
+	p, err := plugin.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestStartAndClose(t *testing.T) {
 }
 
 func TestGone(t *testing.T) {
-	p, err := plugin.Start(options(t))
+	p, err := plugin.Start(t.Context(), options(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestDiscover(t *testing.T) {
 }
 
 func TestReattach(t *testing.T) {
-	first, err := plugin.Start(options(t))
+	first, err := plugin.Start(t.Context(), options(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestReattach(t *testing.T) {
 
 // A reattached plugin that does not end when it is asked is killed, and that one only.
 func TestReattachedIsKilled(t *testing.T) {
-	first, err := plugin.Start(options(t))
+	first, err := plugin.Start(t.Context(), options(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,6 +391,44 @@ func TestHostStartsAnewWhatDiesWhenTakenUp(t *testing.T) {
 		t.Errorf("after the start: %v", err)
 	}
 	if err := next.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A plugin that never says where it listens does not hold up whoever gives its start up.
+func TestStartIsGivenUp(t *testing.T) {
+	o := options(t)
+	o.Path, o.Args = "/bin/sleep", []string{"1000"}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if _, err := plugin.Start(ctx, o); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("start of what is no plugin: %v", err)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("given up after %s", took)
+	}
+	p, err := plugin.Start(t.Context(), options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The context is that of the start: the plugin runs on when it ends.
+func TestStartedOutlivesItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p, err := plugin.Start(ctx, options(t))
+	cancel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Info(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := p.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -66,13 +66,16 @@ type Process struct {
 	closeErr  error
 }
 
-// Start starts a plugin executable and connects to it. Nothing runs on where it returns an error.
-func Start(o Options) (*Process, error) {
+// Start starts a plugin executable and connects to it; the plugin outlives ctx. Nothing runs on where it returns an
+// error.
+func Start(ctx context.Context, o Options) (*Process, error) {
 	logger := o.Logger
 	if logger == nil {
 		logger = hclog.NewNullLogger()
 	}
-	cmd := exec.Command(o.Path, o.Args...)
+	// go-plugin's start takes no context; the end of its process ends it.
+	life, kill := context.WithCancel(context.WithoutCancel(ctx))
+	cmd := exec.CommandContext(life, o.Path, o.Args...)
 	cmd.SysProcAttr = ownSession()
 	config := &goplugin.ClientConfig{
 		HandshakeConfig:  handshake(),
@@ -85,8 +88,15 @@ func Start(o Options) (*Process, error) {
 		config.UnixSocketConfig = &goplugin.UnixSocketConfig{TempDir: o.SocketDir}
 	}
 	client := goplugin.NewClient(config)
+	release := context.AfterFunc(ctx, kill)
 	p, err := connect(client, cmd)
+	if !release() { // the process was killed
+		err = errors.Join(context.Cause(ctx), err)
+	}
 	if err != nil {
+		if p != nil {
+			p.unwatch()
+		}
 		client.Kill()
 		return nil, fmt.Errorf("start plugin %s: %w", o.Name(), err)
 	}
@@ -220,7 +230,7 @@ func Discover(dir string) ([]Options, error) {
 
 // Describe starts a plugin, asks what it is and what its configuration looks like, and ends it.
 func Describe(ctx context.Context, o Options) (info Info, err error) {
-	p, err := Start(o)
+	p, err := Start(ctx, o)
 	if err != nil {
 		return Info{}, err
 	}

@@ -145,7 +145,7 @@ func (e *Entry) describe(ctx context.Context) error {
 	if e.hostConfig.Config != nil || e.host != nil {
 		return nil
 	}
-	p, err := plugin.Start(e.hostConfig.Options)
+	p, err := plugin.Start(ctx, e.hostConfig.Options)
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func table(ctx context.Context, subject suite.Subject, cases []suite.Case, out i
 
 // encodeConfig asks the plugin for its schema, as a host does first, and encodes the operator's file by it.
 func encodeConfig(ctx context.Context, o plugin.Options, file string) (encoded []byte, err error) {
-	process, err := plugin.Start(o)
+	process, err := plugin.Start(ctx, o)
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,9 @@ func start(ctx context.Context, o Options, folder string) (*Client, error) {
 	if log == nil {
 		log = hclog.NewNullLogger()
 	}
-	cmd := executorCommand(o, folder)
+	// go-plugin's start takes no context; the end of its process ends it. Once started, the executor outlives ctx.
+	life, kill := context.WithCancel(context.WithoutCancel(ctx))
+	cmd := executorCommand(life, o, folder)
 	plugin := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  wire.Handshake(),
 		Plugins:          goplugin.PluginSet{wire.PluginName: &wire.Plugin{}},
@@ -75,9 +77,11 @@ func start(ctx context.Context, o Options, folder string) (*Client, error) {
 		SkipHostEnv:      true,
 		Logger:           log,
 	})
+	release := context.AfterFunc(ctx, kill)
 	socket, err := plugin.Start()
+	release()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start executor: %w", err), owner.Close())
+		return nil, errors.Join(fmt.Errorf("start executor: %w", errors.Join(context.Cause(ctx), err)), owner.Close())
 	}
 	c := &Client{plugin: plugin, owner: owner, address: wire.Address{ID: o.ID, Folder: folder, Socket: socket.String()}}
 	if err := c.connect(ctx); err != nil {
@@ -104,12 +108,12 @@ func (c *Client) join() {
 
 // executorCommand is how the executor's process is made: in a session of its own, so that a terminal's signals pass
 // it by, and with a small Go runtime, because its memory is paid for by every task.
-func executorCommand(o Options, folder string) *exec.Cmd {
+func executorCommand(life context.Context, o Options, folder string) *exec.Cmd {
 	binary := o.Binary
 	if binary == "" {
 		binary = "/proc/self/exe"
 	}
-	cmd := exec.Command(binary)
+	cmd := exec.CommandContext(life, binary)
 	cmd.Args = []string{"tacho", "executor", o.ID} // the id is for whoever reads a process list
 	cmd.Dir = "/"
 	cmd.Env = []string{

@@ -28,7 +28,7 @@ type Plugin struct {
 
 // Open implements Subject.
 func (p *Plugin) Open(ctx context.Context) (driver.Driver, error) {
-	process, err := plugin.Start(p.Options)
+	process, err := plugin.Start(ctx, p.Options)
 	if err != nil {
 		return nil, err
 	}
