@@ -28,6 +28,10 @@ type usage struct {
 	// err is why there are no readings: that of the stats hook.
 	err func() error
 
+	// saving keeps what goes into the history in the order in which it happened, and guards failing.
+	saving  sync.Mutex
+	failing bool // the history cannot be written, which was said
+
 	mu         sync.Mutex // guards following
 	run        int        // counts the starts of the task
 	startedAt  time.Time
@@ -41,7 +45,6 @@ type usage struct {
 	kept       time.Duration     // when the newest kept reading was taken, on the monotonic clock
 	arrived    time.Time         // when the newest reading came
 	backlogged int64
-	failing    bool // the history cannot be written, which was said
 }
 
 var _ hook.StatsUpdater = (*usage)(nil)
@@ -65,15 +68,21 @@ func (u *usage) end() {
 
 // mark says in the history that nothing is read from now on.
 func (u *usage) mark(why history.Gap) {
+	u.saving.Lock()
+	defer u.saving.Unlock()
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.gap(procstats.Now(), why)
+	u.forget()
+	run := u.run
+	u.mu.Unlock()
+	u.gap(procstats.Now(), run, why)
 }
 
-// gap marks that nothing was read until a time; no rate is measured over it.
-func (u *usage) gap(until procstats.Stamp, why history.Gap) {
-	u.previous, u.kept = nil, 0
-	if err := u.ring.Mark(until, u.run, why); err != nil {
+// forget sees to it that no rate is measured over a gap, and that the reading behind it is kept.
+func (u *usage) forget() { u.previous, u.kept = nil, 0 }
+
+// gap marks that nothing was read until a time.
+func (u *usage) gap(until procstats.Stamp, run int, why history.Gap) {
+	if err := u.ring.Mark(until, run, why); err != nil {
 		u.log.Warn("history is not written", "error", err)
 	}
 }
@@ -90,6 +99,20 @@ func (u *usage) receive(stats *driver.TaskStats) {
 
 // UpdateStats implements hook.StatsUpdater.
 func (u *usage) UpdateStats(s *procstats.Sample) {
+	u.saving.Lock()
+	defer u.saving.Unlock()
+	run, silent, due, headlines := u.take(s)
+	// Without the lock that readers take: a disk may hang.
+	if silent {
+		u.gap(s.Stamp, run, history.GapSilent)
+	}
+	if due {
+		u.store(s, run, headlines)
+	}
+}
+
+// take makes a sample the newest. silent says that nothing came for a while before it, due that it is to be kept.
+func (u *usage) take(s *procstats.Sample) (run int, silent, due bool, headlines []procstats.HeadlineValue) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.counts.samples.Add(1)
@@ -99,8 +122,8 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 				"interval", u.interval, "after", s.Mono-before.Mono)
 		}
 		u.backlogged++
-		if s.Mono-before.Mono > u.silence() {
-			u.gap(s.Stamp, history.GapSilent)
+		if silent = s.Mono-before.Mono > u.silence(); silent {
+			u.forget()
 		}
 	}
 	u.keepPeak(s)
@@ -111,10 +134,10 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 	u.headlines = withDriversOwn(procstats.Headlines(s, past), s)
 	u.previous, u.sample, u.stats, u.arrived = s, s, u.received, time.Now()
 	// A reading a little early is the next one all the same.
-	if u.kept == 0 || s.Mono-u.kept >= u.keep-u.interval/2 {
+	if due = u.kept == 0 || s.Mono-u.kept >= u.keep-u.interval/2; due {
 		u.kept = s.Mono
-		u.store(s)
 	}
+	return u.run, silent, due, u.headlines
 }
 
 // withDriversOwn puts in what a driver that is not ours computed itself: it sends a percentage, and no counter from
@@ -130,15 +153,15 @@ func withDriversOwn(headlines []procstats.HeadlineValue, s *procstats.Sample) []
 }
 
 // store puts the sample and its headlines into the history.
-func (u *usage) store(s *procstats.Sample) {
+func (u *usage) store(s *procstats.Sample, run int, headlines []procstats.HeadlineValue) {
 	kept := *s
-	kept.Task = append(make(procstats.Readings, 0, len(s.Task)+len(u.headlines)), s.Task...)
-	for _, h := range u.headlines {
+	kept.Task = append(make(procstats.Readings, 0, len(s.Task)+len(headlines)), s.Task...)
+	for _, h := range headlines {
 		if v, ok := h.Reading.Number(); ok {
 			kept.Task.Put(procstats.NumberReading(h.ID, v))
 		}
 	}
-	err := u.ring.Add(&kept, u.run)
+	err := u.ring.Add(&kept, run)
 	if err != nil && !u.failing {
 		u.log.Warn("history is not written", "error", err)
 		u.counts.fail("history")

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -43,6 +44,51 @@ func TestForeignReading(t *testing.T) {
 		if ok != wanted || v != w.value || h.Source != w.source || h.Guarantee != w.guarantee {
 			t.Errorf("%s is %v (read: %v) from %s, %s", h.ID, v, ok, h.Source, h.Guarantee)
 		}
+	}
+}
+
+// blockedWriter blocks whoever writes to it, and says so first.
+type blockedWriter struct{ entered, goOn chan struct{} }
+
+func (w blockedWriter) Write(p []byte) (int, error) {
+	w.entered <- struct{}{}
+	<-w.goOn
+	return len(p), nil
+}
+
+// TestReadersDoNotWaitForTheHistory has a history that is not written any more, and a log that hangs when it says so,
+// as a disk can.
+func TestReadersDoNotWaitForTheHistory(t *testing.T) {
+	ring, err := history.Open(filepath.Join(t.TempDir(), "history"), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &procstats.Sample{Stamp: procstats.Now()}
+	s.SetNumber(procstats.CgroupCPUUsage, 1)
+	if err := errors.Join(ring.Add(s, 1), ring.Close()); err != nil {
+		t.Fatal(err)
+	}
+	w := blockedWriter{make(chan struct{}), make(chan struct{})}
+	u := &usage{
+		log: hclog.New(&hclog.LoggerOptions{Output: w}), ring: ring, interval: time.Second, counts: &counts{},
+		err: func() error { return nil },
+	}
+	u.begin(1, time.Now())
+	for name, write := range map[string]func(){
+		"a reading": func() { u.UpdateStats(s) }, "a gap": func() { u.mark(history.GapTask) },
+	} {
+		written, read := make(chan struct{}), make(chan struct{})
+		go func() { defer close(written); write() }()
+		<-w.entered
+		go func() { defer close(read); u.snapshot("") }()
+		select {
+		case <-read:
+		case <-time.After(5 * time.Second):
+			t.Errorf("while %s is written the reader waits", name)
+		}
+		w.goOn <- struct{}{}
+		<-written
+		<-read
 	}
 }
 
