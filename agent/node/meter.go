@@ -26,11 +26,25 @@ func firstCores(n int) []int {
 // freshness is how long a reading serves further readers: a rate over less time means little.
 const freshness = time.Second
 
+// patience is how long the file systems may take to answer.
+const patience = time.Second
+
 // Meter reads what the machine uses. The zero Meter is ready for use.
 type Meter struct {
 	mu     sync.Mutex // guards following
 	before []cpu.TimesStat
 	latest *Stats
+	// asking gets the answer of the file systems, where one is awaited.
+	asking chan diskUse
+	// askDisks stands in for usesOf in tests.
+	askDisks func(ctx context.Context, dataDir string) diskUse
+}
+
+// diskUse is the use of the file systems.
+type diskUse struct {
+	data   *Disk
+	disks  []Disk
+	reason string // why something is missing
 }
 
 // Read returns a reading that is at most a second old. CPU use is since the reading before; of the first there is none.
@@ -52,9 +66,41 @@ func (m *Meter) Read(ctx context.Context, dataDir string, r Resources) *Stats {
 	} else {
 		s.Uptime = time.Duration(seconds) * time.Second
 	}
-	disks(ctx, s, dataDir)
+	m.disks(ctx, s, dataDir)
 	m.latest = s
 	return s
+}
+
+// disks reads the use of the file systems. One whose server is gone may keep statfs(2) for good, which nothing ends:
+// then the others are not waited for any longer either, and nobody is asked again until it has answered.
+func (m *Meter) disks(ctx context.Context, s *Stats, dataDir string) {
+	ask := usesOf
+	if m.askDisks != nil {
+		ask = m.askDisks
+	}
+	use := diskUse{reason: "a file system does not answer"}
+	if m.asking != nil {
+		select {
+		case <-m.asking: // too late: it is of an earlier reading
+			m.asking = nil
+		default:
+		}
+	}
+	if m.asking == nil {
+		answer := make(chan diskUse, 1)
+		go func() { answer <- ask(context.WithoutCancel(ctx), dataDir) }()
+		late := time.NewTimer(patience)
+		defer late.Stop()
+		select {
+		case use = <-answer:
+		case <-late.C:
+			m.asking = answer
+		}
+	}
+	s.DataDisk, s.Disks = use.data, use.disks
+	if use.reason != "" {
+		s.Reasons["disk"] = use.reason
+	}
 }
 
 func (m *Meter) cores(ctx context.Context, s *Stats, r Resources) {
@@ -93,23 +139,24 @@ func coreUse(a, b cpu.TimesStat) CPU {
 	return c
 }
 
-func disks(ctx context.Context, s *Stats, dataDir string) {
+func usesOf(ctx context.Context, dataDir string) (use diskUse) {
 	if usage, err := disk.UsageWithContext(ctx, dataDir); err == nil {
 		d := diskOf("", usage)
-		s.DataDisk = &d
+		use.data = &d
 	} else {
-		s.Reasons["disk"] = err.Error()
+		use.reason = err.Error()
 	}
 	partitions, err := disk.PartitionsWithContext(ctx, false)
 	if err != nil {
-		s.Reasons["disk"] = err.Error()
-		return
+		use.reason = err.Error()
+		return use
 	}
 	for _, p := range partitions {
 		if usage, err := disk.UsageWithContext(ctx, p.Mountpoint); err == nil && usage.Total > 0 {
-			s.Disks = append(s.Disks, diskOf(p.Device, usage))
+			use.disks = append(use.disks, diskOf(p.Device, usage))
 		}
 	}
+	return use
 }
 
 func diskOf(device string, u *disk.UsageStat) Disk {
