@@ -6,6 +6,7 @@
 package plugin
 
 import (
+	"errors"
 	"io/fs"
 	"runtime"
 	"strings"
@@ -23,3 +24,6 @@ func isExecutable(info fs.FileInfo) bool {
 
 // surviveBrokenPipe is of use only where plugins have tasks to keep.
 func surviveBrokenPipe() (stop func()) { return func() {} }
+
+// kill is not called: nothing is reattached to here.
+func kill(Address) error { return errors.ErrUnsupported }

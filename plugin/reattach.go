@@ -110,20 +110,3 @@ func (p *Process) end(ctx context.Context) error {
 		return fmt.Errorf("plugin process %d does not end: %w", p.address.Process.PID, context.Cause(ctx))
 	}
 }
-
-// kill kills the process of an address. os.FindProcess holds a pidfd since Go 1.23 (Linux 5.3), so once the
-// identity is found right the signal cannot reach another process.
-func kill(address Address) error {
-	process, err := os.FindProcess(address.Process.PID)
-	if err != nil {
-		return err
-	}
-	if !alive(address) {
-		return process.Release()
-	}
-	err = process.Kill()
-	if errors.Is(err, os.ErrProcessDone) {
-		err = nil
-	}
-	return errors.Join(err, process.Release())
-}
