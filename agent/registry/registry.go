@@ -61,30 +61,33 @@ type Registry struct {
 // Open makes our own driver and starts the plugins of the folder. A plugin that does not start is kept as unhealthy:
 // its tasks may well run.
 func Open(ctx context.Context, o Options) (*Registry, error) {
+	var found []plugin.Options
+	if o.PluginDir != "" {
+		var err error
+		if found, err = plugin.Discover(o.PluginDir); err != nil {
+			return nil, err
+		}
+	}
+	if err := unknownPlugins(o.Plugins, found); err != nil {
+		return nil, err
+	}
 	r := &Registry{options: o, log: o.Logger, entries: make(map[string]*Entry)}
 	if err := r.openTacho(ctx); err != nil {
 		return nil, err
 	}
-	if o.PluginDir == "" {
-		return r, r.unknownPlugins()
-	}
-	found, err := plugin.Discover(o.PluginDir)
-	if err != nil {
-		return nil, errors.Join(err, r.tacho.Close())
-	}
 	for _, options := range found {
 		r.openPlugin(ctx, options)
 	}
-	return r, r.unknownPlugins()
+	return r, nil
 }
 
 // unknownPlugins refuses the configuration of a plugin that is not there: a spelling mistake must not go unseen.
-func (r *Registry) unknownPlugins() error {
-	for _, name := range slices.Sorted(maps.Keys(r.options.Plugins)) {
-		if r.entries[name] == nil {
-			at := r.options.Plugins[name].Range
-			return errors.Join(fmt.Errorf("%s:%d,%d: plugin %q is not in plugin_dir", at.Filename, at.Start.Line, at.Start.Column, name),
-				r.tacho.Close())
+func unknownPlugins(configured map[string]*config.Plugin, found []plugin.Options) error {
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		isIt := func(o plugin.Options) bool { return o.Name() == name }
+		if name != driver.Name && !slices.ContainsFunc(found, isIt) {
+			at := configured[name].Range
+			return fmt.Errorf("%s:%d,%d: plugin %q is not in plugin_dir", at.Filename, at.Start.Line, at.Start.Column, name)
 		}
 	}
 	return nil
