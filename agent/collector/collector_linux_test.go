@@ -19,9 +19,15 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
+// muteVariable in its environment makes a collector never say that it reads.
+const muteVariable = "TEST_COLLECTOR_MUTE"
+
 // TestMain lets the test binary be the collector's process.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && slices.Equal(os.Args[1:3], Command) {
+		for os.Getenv(muteVariable) != "" {
+			_ = unix.Pause() // until it is killed
+		}
 		os.Exit(Main(os.Args[3:]))
 	}
 	os.Exit(m.Run())
@@ -196,6 +202,7 @@ func TestEnsureSaysWhyNot(t *testing.T) {
 	if _, _, err := Ensure(o); err == nil || !strings.Contains(err.Error(), "0 files of 0 bytes") {
 		t.Errorf("without limits: %v", err)
 	}
+	noChildren(t)
 	if err := End(t.Context(), o); err != nil {
 		t.Error(err)
 	}
@@ -205,5 +212,32 @@ func TestEnsureSaysWhyNot(t *testing.T) {
 	}
 	if _, _, err := Ensure(o); err == nil || !strings.Contains(err.Error(), "is no FIFO") {
 		t.Errorf("with a file in the way: %v", err)
+	}
+}
+
+// noChildren holds that no process is left to be waited for.
+func noChildren(t *testing.T) {
+	t.Helper()
+	if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); !errors.Is(err, unix.ECHILD) {
+		t.Errorf("a process is left: %d, %v", pid, err)
+	}
+}
+
+// TestMuteCollectorIsReplaced is about one that does not come to reading in time: it must not be taken for one that does.
+func TestMuteCollectorIsReplaced(t *testing.T) {
+	o := Options{Dir: t.TempDir(), Task: "t", MaxFiles: 2, MaxFileBytes: 1 << 20}
+	t.Setenv(muteVariable, "yes")
+	if _, _, err := Ensure(o); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a mute collector: %v", err)
+	}
+	noChildren(t)
+	t.Setenv(muteVariable, "")
+	ensure(t, o)
+	say(t, o.stdout(), "heard\n")
+	if err := End(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if got := files(t, o)["t.stdout.0"]; got != "heard\n" {
+		t.Errorf("log %q", got)
 	}
 }

@@ -90,10 +90,20 @@ func (o Options) start(lock *os.File) error {
 	if err != nil {
 		return err
 	}
-	// It is waited for at its end, by whichever agent there is then.
-	if err := cmd.Process.Release(); err != nil {
+	if err := awaitReady(ready); err != nil {
+		// One that lived on would keep the lock, and be taken for one that reads.
+		if killErr := cmd.Process.Kill(); !errors.Is(killErr, os.ErrProcessDone) {
+			err = errors.Join(err, killErr)
+		}
+		_ = cmd.Wait() // it was killed, or has said why it failed
 		return err
 	}
+	// It is waited for at its end, by whichever agent there is then.
+	return cmd.Process.Release()
+}
+
+// awaitReady reads what a collector says of its start.
+func awaitReady(ready *os.File) error {
 	if err := ready.SetReadDeadline(time.Now().Add(startLimit)); err != nil {
 		return err
 	}
