@@ -196,18 +196,25 @@ func (a *Agent) LogFiles(allocID, name, stream string) ([]string, error) {
 // fs.ErrNotExist where nothing was written yet. A reader at the end sees what is appended, until the file is
 // rotated: then it stays at the end, and the log has to be opened again.
 func (a *Agent) OpenLog(allocID, name, stream string) (io.ReadSeekCloser, error) {
+	log, _, err := a.OpenLogAfter(allocID, name, stream, "")
+	return log, err
+}
+
+// OpenLogAfter is OpenLog for the files that follow one of them, which may be gone meanwhile; empty for all. It returns
+// the paths of those that it opened too, oldest first.
+func (a *Agent) OpenLogAfter(allocID, name, stream, path string) (io.ReadSeekCloser, []string, error) {
 	t, err := a.findTask(allocID, name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := streamOf(stream); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	log, err := t.alloc.dir.OpenLog(t.spec.Name, stream)
+	log, err := t.alloc.dir.OpenLogAfter(t.spec.Name, stream, path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return log, nil
+	return log, log.Files(), nil
 }
 
 // Subscribe begins to read the event feed behind an index; 0 begins with the oldest event that is kept. It is called

@@ -295,16 +295,20 @@ type logReader struct {
 	offset int64
 }
 
-func (f *fakeAgent) OpenLog(_, task, stream string) (io.ReadSeekCloser, error) {
+func (f *fakeAgent) OpenLogAfter(_, task, stream, path string) (io.ReadSeekCloser, []string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.folder != "" {
-		return f.folder.OpenLog(task, stream)
+		log, err := f.folder.OpenLogAfter(task, stream, path)
+		if err != nil {
+			return nil, nil, err
+		}
+		return log, log.Files(), nil
 	}
 	if _, ok := f.logs[task+"."+stream]; !ok {
-		return nil, fs.ErrNotExist
+		return nil, nil, fs.ErrNotExist
 	}
-	return &logReader{f: f, key: task + "." + stream}, nil
+	return &logReader{f: f, key: task + "." + stream}, []string{"/alloc/logs/" + task + "." + stream + ".0"}, nil
 }
 
 func (l *logReader) text() string {

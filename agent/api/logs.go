@@ -7,13 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
-	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -75,7 +72,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	}
 	defer end()
 	t := &tail{server: s, query: q}
-	if err := t.open(0); err != nil && !(errors.Is(err, fs.ErrNotExist) && q.follow) {
+	if err := t.open(); err != nil && !(errors.Is(err, fs.ErrNotExist) && q.follow) {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = notFound("the task has written nothing to " + q.stream + " yet")
 		}
@@ -105,7 +102,7 @@ func (s *Server) copyLog(ctx context.Context, t *tail, out *logWriter) {
 		n, err := t.read(buffer)
 		switch {
 		case n > 0:
-			if out.write(buffer[:n], t.last()) != nil {
+			if out.write(buffer[:n], filepath.Base(t.newest())) != nil {
 				return
 			}
 			silent = time.Now()
@@ -137,53 +134,42 @@ type tail struct {
 	files  []string
 }
 
-// open opens the files as one and goes to where the query says, or, where skip is set, behind the files up to and
-// with that many of them.
-func (t *tail) open(skip int) error {
+// open opens the files as one and goes to where the query says, or, where some were read before, opens those that
+// follow them.
+func (t *tail) open() error {
 	a, q := t.server.agent, t.query
-	files, err := a.LogFiles(q.alloc, q.task, q.stream)
+	before := t.newest()
+	log, files, err := a.OpenLogAfter(q.alloc, q.task, q.stream, before)
 	if err != nil {
 		return err
 	}
-	log, err := a.OpenLog(q.alloc, q.task, q.stream)
-	if err != nil {
-		return err
-	}
-	offset, whence := q.offset, io.SeekStart
-	if skip > 0 {
-		if offset, err = sizeOfFiles(files[:skip]); err != nil {
+	if before == "" {
+		if err := q.seek(log); err != nil {
 			return errors.Join(err, log.Close())
 		}
-	} else if end, err := log.Seek(0, io.SeekEnd); err != nil {
-		return errors.Join(err, log.Close())
-	} else if q.fromEnd {
-		offset = max(0, end-offset)
-	} else {
-		offset = min(offset, end)
-	}
-	if _, err := log.Seek(offset, whence); err != nil {
-		return errors.Join(err, log.Close())
 	}
 	t.log, t.files = log, files
 	return nil
 }
 
-// sizeOfFiles sums the sizes of files that nobody writes to any more.
-func sizeOfFiles(files []string) (size int64, err error) {
-	for _, name := range files {
-		info, err := os.Lstat(name) // the task owns the folder: links are not followed
-		if err != nil {
-			return 0, fmt.Errorf("read logs: %w", err)
-		}
-		size += info.Size()
+// seek goes to where the query says.
+func (q *logRequest) seek(log io.Seeker) error {
+	end, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
 	}
-	return size, nil
+	offset := min(q.offset, end)
+	if q.fromEnd {
+		offset = max(0, end-q.offset)
+	}
+	_, err = log.Seek(offset, io.SeekStart)
+	return err
 }
 
 // read returns what there is, 0 bytes at the end. When the last file has been followed by another it goes on there.
 func (t *tail) read(p []byte) (int, error) {
 	if t.log == nil {
-		if err := t.open(0); errors.Is(err, fs.ErrNotExist) {
+		if err := t.open(); errors.Is(err, fs.ErrNotExist) {
 			return 0, nil
 		} else if err != nil {
 			return 0, err
@@ -193,11 +179,10 @@ func (t *tail) read(p []byte) (int, error) {
 		return n, err
 	}
 	files, err := t.server.agent.LogFiles(t.query.alloc, t.query.task, t.query.stream)
-	if err != nil || len(files) == 0 || len(t.files) == 0 {
+	if err != nil || len(files) == 0 {
 		return 0, err
 	}
-	old := t.files[len(t.files)-1]
-	if files[len(files)-1] == old {
+	if files[len(files)-1] == t.newest() {
 		return 0, nil
 	}
 	// The old file is whole now: what was written to it between the last read and the rotation comes first.
@@ -205,7 +190,9 @@ func (t *tail) read(p []byte) (int, error) {
 		return n, err
 	}
 	t.close()
-	if err := t.open(slices.Index(files, old) + 1); err != nil {
+	if err := t.open(); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // rotated away meanwhile: others follow
+	} else if err != nil {
 		return 0, err
 	}
 	return t.readOnce(p)
@@ -229,12 +216,12 @@ func (t *tail) ended() bool {
 	return task == nil || task.State.Phase == hook.PhaseDead
 }
 
-// last is the name of the newest file, as Nomad's clients show it.
-func (t *tail) last() string {
+// newest is the path of the newest file that was opened; empty where none was.
+func (t *tail) newest() string {
 	if len(t.files) == 0 {
 		return ""
 	}
-	return filepath.Base(t.files[len(t.files)-1])
+	return t.files[len(t.files)-1]
 }
 
 func (t *tail) close() {

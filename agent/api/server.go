@@ -53,7 +53,7 @@ type Measurements interface {
 // Streams has what goes on while somebody looks.
 type Streams interface {
 	LogFiles(allocID, task, stream string) ([]string, error)
-	OpenLog(allocID, task, stream string) (io.ReadSeekCloser, error)
+	OpenLogAfter(allocID, task, stream, path string) (log io.ReadSeekCloser, files []string, err error)
 	ExecTask(ctx context.Context, id, task string, o driver.ExecOptions) (driver.ExecStream, error)
 	Subscribe(after uint64) *feed.Subscription
 	Index() uint64

@@ -75,21 +75,24 @@ func (a Allocation) NextLog(task, stream string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	next := 0
+	last := -1
 	if len(paths) > 0 {
-		last := paths[len(paths)-1]
-		n, err := strconv.Atoi(last[strings.LastIndexByte(last, '.')+1:])
-		if err != nil {
+		if last, err = numberOf(paths[len(paths)-1]); err != nil {
 			return "", fmt.Errorf("name log file: %w", err)
 		}
-		next = n + 1
 	}
-	return filepath.Join(a.Logs(), fmt.Sprintf("%s.%s.%d", task, stream, next)), nil
+	return filepath.Join(a.Logs(), fmt.Sprintf("%s.%s.%d", task, stream, last+1)), nil
+}
+
+// numberOf is the number at the end of a log file's name.
+func numberOf(path string) (int, error) {
+	return strconv.Atoi(path[strings.LastIndexByte(path, '.')+1:])
 }
 
 // Log is a stream's files read as one. It ends where they ended when it was opened, and goes on with what the last
 // file has got since.
 type Log struct {
+	paths  []string
 	files  []*os.File
 	starts []int64 // of each file within the whole
 	size   int64
@@ -97,7 +100,18 @@ type Log struct {
 }
 
 // OpenLog opens a stream's files. The error wraps fs.ErrNotExist where there is none.
-func (a Allocation) OpenLog(task, stream string) (log *Log, err error) {
+func (a Allocation) OpenLog(task, stream string) (*Log, error) {
+	return a.OpenLogAfter(task, stream, "")
+}
+
+// OpenLogAfter opens those of a stream's files that follow one of them, which may be gone meanwhile; empty for all.
+func (a Allocation) OpenLogAfter(task, stream, path string) (log *Log, err error) {
+	after := -1
+	if path != "" {
+		if after, err = numberOf(path); err != nil {
+			return nil, fmt.Errorf("open log: %w", err)
+		}
+	}
 	root, err := os.OpenRoot(a.Logs())
 	if err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
@@ -109,6 +123,9 @@ func (a Allocation) OpenLog(task, stream string) (log *Log, err error) {
 	}
 	l := new(Log)
 	for _, f := range files {
+		if f.number <= after {
+			continue
+		}
 		file, err := root.Open(f.name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -120,7 +137,7 @@ func (a Allocation) OpenLog(task, stream string) (log *Log, err error) {
 		if err != nil || !info.Mode().IsRegular() {
 			return nil, errors.Join(fmt.Errorf("open log: %s is no file", f.name), err, file.Close(), l.Close())
 		}
-		l.files, l.starts = append(l.files, file), append(l.starts, l.size)
+		l.paths, l.files, l.starts = append(l.paths, filepath.Join(a.Logs(), f.name)), append(l.files, file), append(l.starts, l.size)
 		l.size += info.Size()
 	}
 	if len(l.files) == 0 {
@@ -128,6 +145,9 @@ func (a Allocation) OpenLog(task, stream string) (log *Log, err error) {
 	}
 	return l, nil
 }
+
+// Files returns the paths of the files that were opened, oldest first; there is one at least.
+func (l *Log) Files() []string { return l.paths }
 
 // Read implements io.Reader.
 func (l *Log) Read(p []byte) (int, error) {
