@@ -51,6 +51,8 @@ type Plugin struct {
 	Args []string
 	// Body is its config block; nil where there is none.
 	Body hcl.Body
+	// Text is the whole block as it stands in its file.
+	Text string
 	// Range is where it stands.
 	Range hcl.Range
 }

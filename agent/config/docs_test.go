@@ -4,6 +4,8 @@
 package config
 
 import (
+	"errors"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/docs"
 )
 
@@ -71,4 +74,34 @@ func keysOf(block reflect.Type, own bool) []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// TestExamples reads the files that the pages show.
+func TestExamples(t *testing.T) {
+	read := 0
+	for _, page := range []string{"../../README.md", "../../docs/operating.md", "../../docs/configuration.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, part := range strings.Split(string(text), "```") {
+			example, ok := strings.CutPrefix(part, "hcl\n")
+			if i%2 == 0 || !ok {
+				continue
+			}
+			read++
+			if strings.HasPrefix(example, "job ") {
+				_, err = job.Parse(job.Source{Filename: page, Text: example})
+			} else {
+				c := Default()
+				err = errors.Join(c.Merge(page, []byte(example)), c.Check())
+			}
+			if err != nil {
+				t.Errorf("%v in\n%s", err, example)
+			}
+		}
+	}
+	if read < 3 {
+		t.Errorf("the pages have %d examples", read)
+	}
 }

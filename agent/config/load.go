@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -87,7 +88,15 @@ func (c *Config) Merge(filename string, text []byte) error {
 		return errors.Join(diags.Errs()...)
 	}
 	c.places = c.places.with(parsed.Body)
-	return c.apply(&f)
+	err := c.apply(&f)
+	if native, ok := parsed.Body.(*hclsyntax.Body); ok {
+		for _, block := range native.Blocks {
+			if block.Type == "plugin" {
+				c.Plugins[block.Labels[0]].Text = string(block.Body.SrcRange.SliceBytes(text))
+			}
+		}
+	}
+	return err
 }
 
 // Check refuses what no agent can run with. Errors have file, line and column of what a file says.
@@ -107,8 +116,10 @@ func (c *Config) Check() error {
 	refuse(c.Ports.HTTP != -1 && c.TLS.CertFile == "" && !isLoopback(c.BindAddr), "bind_addr",
 		"%q is open to the network: that takes tls { cert_file key_file }", c.BindAddr)
 	oneOf("log_level", c.LogLevel, logLevels())
-	refuse((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), "tls.cert_file", "and key_file need each other")
+	refuse((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), c.places.said("tls.cert_file", "tls.key_file"),
+		"is one of two: cert_file and key_file need each other")
 	refuse(c.TLS.VerifyClient && c.TLS.CAFile == "", "tls.verify_https_client", "needs ca_file")
+	refuse(!c.TLS.VerifyClient && c.TLS.CAFile != "", "tls.ca_file", "is for verify_https_client, which is off")
 	refuse(c.Client.GCMaxAllocs < 0, "client.gc_max_allocs", "%d is negative", c.Client.GCMaxAllocs)
 
 	t, h := c.Telemetry, c.History
@@ -120,9 +131,10 @@ func (c *Config) Check() error {
 	}
 	refuse(t.StatsdAddress != "" && !isAddress(t.StatsdAddress), "telemetry.statsd_address", "is host:port, not %q", t.StatsdAddress)
 	refuse(h.Interval < shortestInterval, "history.interval", "%s is less than %s", h.Interval, shortestInterval)
-	refuse(h.Span < h.Interval, "history.span", "%s is less than its interval %s", h.Span, h.Interval)
-	refuse(h.Interval > 0 && h.Span/max(1, h.Interval) > maxPoints, "history.span",
-		"%s every %s is more than %d readings a task", h.Span, h.Interval, maxPoints)
+	span := c.places.said("history.span", "history.interval", "telemetry.collection_interval")
+	refuse(h.Span < h.Interval, span, "makes a history of %s with a reading every %s", h.Span, h.Interval)
+	refuse(h.Interval > 0 && h.Span/max(1, h.Interval) > maxPoints, span,
+		"makes a history of %s every %s, which is more than %d readings a task", h.Span, h.Interval, maxPoints)
 	return errors.Join(errs...)
 }
 
@@ -134,7 +146,11 @@ func isLoopback(host string) bool {
 
 func isAddress(text string) bool {
 	_, port, err := net.SplitHostPort(text)
-	return err == nil && port != ""
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
 }
 
 // Token reads the token of the file that the configuration names, or takes it from the environment, where it is
@@ -143,20 +159,28 @@ func (c *Config) Token() (string, error) {
 	if c.ACL.TokenFile == "" {
 		return os.Getenv("TACHO_TOKEN"), nil
 	}
-	info, err := os.Stat(c.ACL.TokenFile)
+	token, err := readToken(c.ACL.TokenFile)
+	if err != nil {
+		return "", c.places.fault("acl.token_file", err)
+	}
+	return token, nil
+}
+
+func readToken(path string) (string, error) {
+	info, err := os.Stat(path)
 	if err != nil {
 		return "", fmt.Errorf("read token: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return "", fmt.Errorf("read token: %s can be read by others: %w", c.ACL.TokenFile, fs.ErrPermission)
+		return "", fmt.Errorf("read token: %s can be read by others: %w", path, fs.ErrPermission)
 	}
-	text, err := os.ReadFile(c.ACL.TokenFile)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("read token: %w", err)
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" {
-		return "", fmt.Errorf("read token: %s is empty", c.ACL.TokenFile)
+		return "", fmt.Errorf("read token: %s is empty", path)
 	}
 	return token, nil
 }

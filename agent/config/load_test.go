@@ -64,7 +64,7 @@ func TestCheckRefusesTheAbsurd(t *testing.T) {
 		"default":         {func(*Config) {}, ""},
 		"relative folder": {func(c *Config) { c.DataDir = "data" }, "absolute"},
 		"history":         {func(c *Config) { c.History.Span = 1000 * time.Hour }, "more than 86400 readings"},
-		"short history":   {func(c *Config) { c.History.Span = time.Millisecond }, "less than its interval"},
+		"short history":   {func(c *Config) { c.History.Span = time.Millisecond }, "makes a history of 1ms with a reading every 1s"},
 		"interval":        {func(c *Config) { c.Telemetry.CollectionInterval = 0 }, "collection_interval"},
 		"port":            {func(c *Config) { c.Ports.HTTP = 1 << 20 }, "not a port"},
 		"detail":          {func(c *Config) { c.Telemetry.AllocationDetail = "all" }, "none, job, task, alloc"},
@@ -77,6 +77,8 @@ func TestCheckRefusesTheAbsurd(t *testing.T) {
 		"open with tls":   {func(c *Config) { c.BindAddr, c.TLS = "0.0.0.0", TLS{CertFile: "/c", KeyFile: "/k"} }, ""},
 		"socket only":     {func(c *Config) { c.BindAddr, c.Ports.HTTP = "", -1 }, ""},
 		"prefix":          {func(c *Config) { c.Telemetry.PrefixFilter = []string{"+a", "b"} }, `"b"`},
+		"ca without use":  {func(c *Config) { c.TLS = TLS{CertFile: "/c", KeyFile: "/k", CAFile: "/a"} }, "verify_https_client, which is off"},
+		"statsd port":     {func(c *Config) { c.Telemetry.StatsdAddress = "localhost:99999" }, "host:port"},
 		"statsd":          {func(c *Config) { c.Telemetry.StatsdAddress = "localhost" }, "host:port"},
 	}
 	for name, tt := range tests {
@@ -96,8 +98,8 @@ func TestCheckSaysWhere(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"top":            {"data_dir = \"data\"", `b.hcl:1,12-18: Wrong value; data_dir is an absolute path, not "data"`},
 		"block":          {"telemetry {\n  allocation_detail = \"all\"\n}", "b.hcl:2,23-28: Wrong value; telemetry.allocation_detail is one of"},
-		"the other file": {"history {\n  interval = \"2m\"\n}", "a.hcl:2,10-14: Wrong value; history.span 1m0s is less than its interval 2m0s"},
-		"nowhere":        {"tls {\n  key_file = \"/k\"\n}", "configuration: tls.cert_file and key_file need each other"},
+		"the other file": {"history {\n  interval = \"2m\"\n}", "a.hcl:2,10-14: Wrong value; history.span makes a history of 1m0s with a reading every 2m0s"},
+		"the other key":  {"tls {\n  key_file = \"/k\"\n}", "b.hcl:2,14-18: Wrong value; tls.key_file is one of two"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -37,6 +37,24 @@ func (p places) add(prefix string, body *hclsyntax.Body) {
 	}
 }
 
+// said returns the first of the keys that a file says; the first of all where none does.
+func (p places) said(keys ...string) string {
+	for _, key := range keys {
+		if _, ok := p[key]; ok {
+			return key
+		}
+	}
+	return keys[0]
+}
+
+// fault is what came of a value, with its place where a file says it.
+func (p places) fault(key string, err error) error {
+	if at, said := p[key]; said {
+		return fmt.Errorf("%s: %s: %w", at, key, err)
+	}
+	return fmt.Errorf("configuration: %s: %w", key, err)
+}
+
 // wrong is the mistake in a value, with its place where a file says it.
 func (p places) wrong(key, format string, args ...any) error {
 	detail := key + " " + fmt.Sprintf(format, args...)

@@ -3,7 +3,10 @@
 
 package config
 
-import "reflect"
+import (
+	"maps"
+	"reflect"
+)
 
 // Reloaded returns the configuration with what may change while tasks run taken from next, and names what next
 // says differently and was not taken.
@@ -40,15 +43,7 @@ func (c Config) Reloaded(next Config) (merged Config, ignored []string) {
 	return merged, ignored
 }
 
-// samePlugins compares the blocks' places and arguments; what is in a config block has no equality.
+// samePlugins compares the blocks as they are written: what is in a config block has no equality.
 func samePlugins(a, b map[string]*Plugin) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, p := range a {
-		if q := b[name]; q == nil || !reflect.DeepEqual(p.Args, q.Args) || p.Range != q.Range {
-			return false
-		}
-	}
-	return true
+	return maps.EqualFunc(a, b, func(p, q *Plugin) bool { return p.Text == q.Text })
 }

@@ -4,6 +4,8 @@
 package config
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +27,31 @@ func TestReloaded(t *testing.T) {
 		merged, ignored := test.before.Reloaded(test.next)
 		if diff := cmp.Diff(test.want, merged, cmpopts.IgnoreUnexported(Config{})) + cmp.Diff(test.ignored, ignored); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// A plugin has changed when its block has, wherever the block stands.
+func TestReloadedPlugins(t *testing.T) {
+	read := func(text string) Config {
+		c := Default()
+		if err := c.Merge("f.hcl", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	const block = "plugin \"x\" {\n  config {\n    rows = 1\n  }\n}\n"
+	before := read(block)
+	for text, changed := range map[string]bool{
+		block:                             false,
+		"# moved\nname = \"a\"\n" + block: false,
+		strings.Replace(block, "rows = 1", "rows = 2", 1):                   true,
+		strings.Replace(block, "config {", "args = [\"-v\"]\n config {", 1): true,
+		strings.Replace(block, `"x"`, `"y"`, 1):                             true,
+		"":                                                                  true,
+	} {
+		if _, ignored := before.Reloaded(read(text)); slices.Contains(ignored, "plugin") != changed {
+			t.Errorf("%q: ignored %v", text, ignored)
 		}
 	}
 }
