@@ -61,4 +61,6 @@ type Query struct {
 	Since, Until time.Time
 	// Step thins out: at most one reading in each step, its last; 0 for all. Gaps are always kept.
 	Step time.Duration
+	// Most is about how many readings are wanted; 0 is all. Where there are more, the step is as long as that needs.
+	Most int
 }

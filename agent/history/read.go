@@ -4,11 +4,13 @@
 package history
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -17,11 +19,21 @@ import (
 // Points returns what a query selects, oldest first.
 func (r *Ring) Points(q Query) ([]Point, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.read(q)
+	slots, err := r.read(q)
+	ids := slices.Clone(r.ids)
+	r.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	points := make([]Point, 0, len(slots))
+	for _, slot := range slots {
+		points = append(points, pointOf(ids, slot))
+	}
+	return points, nil
 }
 
-func (r *Ring) read(q Query) ([]Point, error) {
+// read returns the slots of the points that a query selects.
+func (r *Ring) read(q Query) (slots [][]byte, err error) {
 	if r.file == nil {
 		return nil, nil
 	}
@@ -29,12 +41,45 @@ func (r *Ring) read(q Query) ([]Point, error) {
 	if err != nil {
 		return nil, err
 	}
-	points := make([]Point, 0, max(0, int64(last)-int64(first)+1))
-	err = r.between(first, last, func(slot []byte) { points = append(points, r.point(slot)) })
+	step, err := r.step(q, first, last)
 	if err != nil {
 		return nil, err
 	}
-	return thin(points, q.Step), nil
+	var held []byte // the slot before, of which its follower says whether it is kept
+	err = r.between(first, last, func(slot []byte) {
+		if len(held) > 0 && !thinned(held, slot, step) {
+			slots = append(slots, bytes.Clone(held))
+		}
+		held = append(held[:0], slot...)
+	})
+	if err == nil && len(held) > 0 {
+		slots = append(slots, held)
+	}
+	return slots, err
+}
+
+// step is how long the steps have to be for points from first to last, of which a query wants only so many.
+func (r *Ring) step(q Query, first, last uint64) (time.Duration, error) {
+	if q.Most <= 0 || last < first || last-first < uint64(q.Most) {
+		return q.Step, nil
+	}
+	head := make([]byte, slotHead)
+	found, err := r.slotFrom(first, last, head)
+	if err != nil || found == last {
+		return q.Step, err
+	}
+	end := r.newest
+	if !q.Until.IsZero() && q.Until.Before(end) {
+		end = q.Until
+	}
+	return max(q.Step, end.Sub(timeOf(head))/time.Duration(q.Most)+1), nil
+}
+
+// thinned reports whether a point is left out because the one after it stands for the same step: the last reading of
+// each is kept, which begins at a whole multiple of the step, and every gap.
+func thinned(slot, next []byte, step time.Duration) bool {
+	return step > 0 && gapOf(slot) == NoGap && gapOf(next) == NoGap && runOf(slot) == runOf(next) &&
+		timeOf(slot).Truncate(step).Equal(timeOf(next).Truncate(step))
 }
 
 // oldest is the sequence of the oldest point that there may be.
@@ -102,13 +147,16 @@ func (r *Ring) readSlot(sequence uint64, slot []byte) (bool, error) {
 	return binary.LittleEndian.Uint64(slot) == sequence, nil
 }
 
+// pieceSlots bounds what is read at once.
+const pieceSlots = 1024
+
 // between calls f with the slots of the points from first to last, in their order.
 func (r *Ring) between(first, last uint64, f func(slot []byte)) error {
 	size := uint64(r.slotSize())
 	for first <= last {
-		// The ring is read in two pieces where it is closed in between.
+		// In pieces: not all at once, and not over where the ring is closed.
 		index := first % uint64(r.slots)
-		count := min(last-first+1, uint64(r.slots)-index)
+		count := min(last-first+1, uint64(r.slots)-index, pieceSlots)
 		piece := make([]byte, count*size)
 		n, err := r.file.ReadAt(piece, r.slotOffset(int(index)))
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -125,39 +173,26 @@ func (r *Ring) between(first, last uint64, f func(slot []byte)) error {
 }
 
 func timeOf(slot []byte) time.Time { return time.Unix(0, int64(binary.LittleEndian.Uint64(slot[8:]))) }
+func runOf(slot []byte) int        { return int(binary.LittleEndian.Uint32(slot[24:])) }
+func gapOf(slot []byte) Gap        { return Gap(slot[28]) }
 
-func (r *Ring) point(slot []byte) Point {
+// pointOf is the point in a slot whose columns are of ids.
+func pointOf(ids []procstats.ID, slot []byte) Point {
 	p := Point{
 		Stamp: procstats.Stamp{Mono: time.Duration(binary.LittleEndian.Uint64(slot[16:])), Wall: timeOf(slot)},
-		Run:   int(binary.LittleEndian.Uint32(slot[24:])), Gap: Gap(slot[28]),
+		Run:   runOf(slot), Gap: gapOf(slot),
 	}
 	if p.Gap != NoGap {
 		return p
 	}
-	p.Values = make(map[procstats.ID]float64, len(r.ids))
-	for i, id := range r.ids {
+	p.Values = make(map[procstats.ID]float64, len(ids))
+	for i, id := range ids {
 		v := math.Float64frombits(binary.LittleEndian.Uint64(slot[slotHead+8*i:]))
 		if id != 0 && !math.IsNaN(v) {
 			p.Values[id] = v
 		}
 	}
 	return p
-}
-
-// thin keeps the last reading of each step, which begins at a whole multiple of the step, and every gap.
-func thin(points []Point, step time.Duration) []Point {
-	if step <= 0 {
-		return points
-	}
-	kept := points[:0]
-	for i, p := range points {
-		last := i+1 == len(points) || points[i+1].Gap != NoGap || points[i+1].Run != p.Run ||
-			points[i+1].Wall.Truncate(step) != p.Wall.Truncate(step)
-		if p.Gap != NoGap || last {
-			kept = append(kept, p)
-		}
-	}
-	return kept
 }
 
 // At returns the reading nearest to a time, of two that are as near the earlier one; ok is false where there is none.
@@ -198,6 +233,6 @@ func (r *Ring) reading(sequence uint64, slot []byte) (p Point, ok bool, err erro
 	if !whole || err != nil {
 		return p, false, err
 	}
-	p = r.point(slot)
+	p = pointOf(r.ids, slot)
 	return p, p.Gap == NoGap, nil
 }

@@ -315,7 +315,7 @@ func (r *Ring) widen(more []procstats.ID) error {
 
 // copyTo makes the file of another ring, with the columns of this one and more, and the points of this one.
 func (r *Ring) copyTo(wide *Ring, more []procstats.ID) error {
-	points, err := r.read(Query{})
+	slots, err := r.read(Query{})
 	if err != nil {
 		return err
 	}
@@ -333,7 +333,8 @@ func (r *Ring) copyTo(wide *Ring, more []procstats.ID) error {
 	if err := wide.create(ids); err != nil {
 		return err
 	}
-	for _, p := range points {
+	for _, old := range slots {
+		p := pointOf(r.ids, old)
 		slot := wide.slot(p.Stamp, p.Run, p.Gap)
 		for i, id := range wide.ids {
 			bits := uint64(absent)

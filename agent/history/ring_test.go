@@ -165,6 +165,47 @@ func TestRingWidens(t *testing.T) {
 	}
 }
 
+// TestRingIsReadInPieces has more points than are read at once, closed in the midst of them.
+func TestRingIsReadInPieces(t *testing.T) {
+	const slots = 2*pieceSlots + 100
+	r := open(t, filepath.Join(t.TempDir(), "h"), slots)
+	add(t, r, 1, slots+pieceSlots)
+	want := make([]int, 0, slots)
+	for n := range slots {
+		want = append(want, pieceSlots+1+n)
+	}
+	if diff := cmp.Diff(want, seconds(t, r, Query{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestQueryOfMost thins out where there is more than is wanted, and only there.
+func TestQueryOfMost(t *testing.T) {
+	r := open(t, filepath.Join(t.TempDir(), "h"), 100)
+	add(t, r, 1, 40)
+	if err := r.Mark(stamp(60), 1, GapSilent); err != nil {
+		t.Fatal(err)
+	}
+	add(t, r, 61, 70)
+	for _, tt := range []struct {
+		name string
+		q    Query
+		want []int
+	}{
+		{"of all", Query{Most: 5}, []int{10, 24, 38, 40, -60, 65, 70}},
+		{"as many as there are", Query{Most: 51}, seconds(t, r, Query{})},
+		{"within a time", Query{Most: 2, Since: stamp(5).Wall, Until: stamp(10).Wall}, []int{5, 8, 10}},
+		{"of few within a time", Query{Most: 6, Since: stamp(5).Wall, Until: stamp(10).Wall}, []int{5, 6, 7, 8, 9, 10}},
+		{"with a larger step", Query{Most: 49, Step: 20 * time.Second}, seconds(t, r, Query{Step: 20 * time.Second})},
+		{"with a smaller step", Query{Most: 5, Step: time.Second}, []int{10, 24, 38, 40, -60, 65, 70}},
+		{"of none", Query{Most: 5, Since: stamp(80).Wall}, nil},
+	} {
+		if diff := cmp.Diff(tt.want, seconds(t, r, tt.q)); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
+}
+
 // TestRingKeepsWhatItHasWhereItCannotWiden holds that the only copy is there until the wider one is whole.
 func TestRingKeepsWhatItHasWhereItCannotWiden(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h")
