@@ -164,14 +164,22 @@ func (e *endpoint) metrics(w http.ResponseWriter, r *http.Request) {
 // read reads all running tasks, a few at a time.
 func (e *endpoint) read(ctx context.Context) []taskSample {
 	const atOnce = 8
+	// An executor that was stopped does not answer: its task is left out.
+	const patience = 2 * time.Second
 	var mu sync.Mutex
 	var samples []taskSample
 	var reading sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
 	for _, t := range e.driver.list() {
-		slots <- struct{}{}
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			continue
+		}
 		reading.Go(func() {
 			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
 			s, err := t.sample(ctx, sampleAge, false)
 			if err != nil {
 				e.driver.log.Debug("read task", "task", t.config.Name, "error", err)

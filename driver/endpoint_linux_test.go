@@ -1,0 +1,52 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Of a frozen executor nothing comes; the other tasks' numbers do.
+func TestEndpointBesideAFrozenExecutor(t *testing.T) {
+	f := newFixture(t, nil)
+	frozen := f.shell("exec sleep 1000")
+	f.start(frozen)
+	pid := f.executor().Executor.PID
+	fine := f.shell("exec sleep 1000")
+	f.start(fine)
+	socket := filepath.Join(f.dir, "metrics.sock")
+	if err := f.SetConfig(t.Context(), encode(t, map[string]any{
+		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": "unix:" + socket},
+	}), nil); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+		DisableKeepAlives: true,
+	}}
+	signal(t, pid, syscall.SIGSTOP)
+	defer signal(t, pid, syscall.SIGCONT)
+	response, err := client.Get("http://tacho/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), fine.Name) || strings.Contains(string(page), frozen.Name) {
+		t.Errorf("not the numbers of %s alone:\n%s", fine.Name, page)
+	}
+}
