@@ -5,8 +5,12 @@ package driver
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -62,6 +66,44 @@ func TestEndpointFails(t *testing.T) {
 	f = &Fingerprint{Attributes: make(map[string]Attribute)}
 	if d.describeMetrics(f); len(f.Attributes) > 0 {
 		t.Errorf("attributes %v of an endpoint that is switched off", f.Attributes)
+	}
+}
+
+// A folder that was missing at the first try may be there at the next.
+func TestEndpointIsTriedAgain(t *testing.T) {
+	d := New(Options{Config: DefaultConfig()})
+	dir := filepath.Join(t.TempDir(), "later")
+	address := "unix:" + filepath.Join(dir, "socket")
+	d.serveNumbers(address)
+	if err := d.endpoint.failure(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a folder: %v", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d.serveNumbers(address)
+	if err := d.endpoint.failure(); err != nil {
+		t.Errorf("with one: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEndpointsAreNotLeft(t *testing.T) {
+	d := New(Options{Config: DefaultConfig()})
+	dir := t.TempDir()
+	var changing sync.WaitGroup
+	for i := range 8 {
+		changing.Go(func() { d.serveNumbers(fmt.Sprintf("unix:%s/%d", dir, i)) })
+	}
+	changing.Wait()
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	d.serveNumbers("unix:" + dir + "/late")
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("sockets are left: %v, %v", left, err)
 	}
 }
 

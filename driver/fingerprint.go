@@ -81,9 +81,7 @@ func (d *Tacho) fingerprint() *Fingerprint {
 }
 
 func (d *Tacho) describeMetrics(f *Fingerprint) {
-	d.mu.Lock()
-	endpoint := d.endpoint
-	d.mu.Unlock()
+	endpoint := d.currentEndpoint()
 	if endpoint == nil {
 		return
 	}

@@ -39,6 +39,8 @@ type Tacho struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
+	serving sync.Mutex // held while endpoint is changed
+
 	mu       sync.Mutex // guards following
 	config   Config
 	coreMHz  float64 // the node's mean core speed; 0 where not known
@@ -70,14 +72,9 @@ func New(o Options) *Tacho {
 // Close lets go of all tasks, which run on, and waits for the driver's goroutines.
 func (d *Tacho) Close() error {
 	d.cancel()
-	d.mu.Lock()
-	endpoint := d.endpoint
-	d.endpoint = nil
-	d.mu.Unlock()
-	var errs []error
-	if endpoint != nil {
-		errs = append(errs, endpoint.close())
-	}
+	d.serving.Lock()
+	errs := []error{d.serveNothing()}
+	d.serving.Unlock()
 	for _, t := range d.list() {
 		errs = append(errs, t.detach())
 	}
@@ -107,21 +104,17 @@ func (d *Tacho) SetConfig(_ context.Context, msgpack []byte, node *Node) error {
 	return nil
 }
 
-// serveNumbers serves numbers at another address than before. An address that cannot be used is said in the log and
-// in the fingerprint: it is no reason to leave tasks without their driver.
+// serveNumbers serves numbers at another address than before, or tries again. An address that cannot be used is said in
+// the log and in the fingerprint: it is no reason to leave tasks without their driver.
 func (d *Tacho) serveNumbers(address string) {
-	d.mu.Lock()
-	before := d.endpoint
-	if before != nil && before.address == address {
-		d.mu.Unlock()
+	d.serving.Lock()
+	defer d.serving.Unlock()
+	before := d.currentEndpoint()
+	if d.ctx.Err() != nil || before != nil && before.address == address && before.failure() == nil {
 		return
 	}
-	d.endpoint = nil
-	d.mu.Unlock()
-	if before != nil {
-		if err := before.close(); err != nil {
-			d.log.Error("stop serving numbers", "address", before.address, "error", err)
-		}
+	if err := d.serveNothing(); err != nil {
+		d.log.Error("stop serving numbers", "address", before.address, "error", err)
 	}
 	if address == "" {
 		return
@@ -133,6 +126,24 @@ func (d *Tacho) serveNumbers(address string) {
 	d.mu.Lock()
 	d.endpoint = endpoint
 	d.mu.Unlock()
+}
+
+// serveNothing closes the endpoint, where there is one. It is called with d.serving held.
+func (d *Tacho) serveNothing() error {
+	d.mu.Lock()
+	before := d.endpoint
+	d.endpoint = nil
+	d.mu.Unlock()
+	if before == nil {
+		return nil
+	}
+	return before.close()
+}
+
+func (d *Tacho) currentEndpoint() *endpoint {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.endpoint
 }
 
 // TaskConfigSchema implements Describer.
