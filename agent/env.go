@@ -107,7 +107,7 @@ func variableRune(r rune) rune {
 // scope is what expressions of the job file may refer to at this start.
 func (s *start) scope(env map[string]string) map[string]cty.Value {
 	variables := map[string]cty.Value{
-		"env": stringsObject(env), "meta": stringsObject(s.task.Meta), "attr": tree(s.node.Attributes),
+		"env": stringsObject(env), "meta": tree(s.node.Meta), "attr": tree(s.node.Attributes),
 		"node": cty.ObjectVal(map[string]cty.Value{
 			"unique": cty.ObjectVal(map[string]cty.Value{
 				"id": cty.StringVal(s.node.ID), "name": cty.StringVal(s.node.Name),

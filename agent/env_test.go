@@ -26,6 +26,7 @@ func aStart(t *testing.T, task string) *start {
 		job: j, group: j.Groups[0], task: j.Groups[0].Tasks[0], allocID: "0123-4567", allocName: "j.g[3]", index: 3,
 		dir: folder.In("/data/alloc", "0123-4567"), node: node.Node{
 			ID: "n", Name: "here", Datacenter: "dc1", Region: "global", Attributes: map[string]string{"cpu.arch": "amd64", "cpu": "x"},
+			Meta: map[string]string{"rack": "r1", "rack.row": "7"},
 		},
 	}
 }
@@ -41,7 +42,7 @@ func TestEnvironment(t *testing.T) {
   memory_max = 40
  }
  env {
-  OWN = "${NOMAD_TASK_DIR}/x ${node.unique.name} ${attr.cpu.arch} ${meta.team} ${env["PATH"]} ${UNKNOWN}"
+  OWN = "${NOMAD_TASK_DIR}/x ${node.unique.name} ${attr.cpu.arch} ${meta.rack.row} ${meta.team} ${env["PATH"]} ${UNKNOWN}"
   PATH = "/mine"
  }`)
 	env, err := s.environment()
@@ -49,7 +50,7 @@ func TestEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		"PATH": "/mine", "OWN": "/data/alloc/0123-4567/t/local/x here amd64 a /bin ${UNKNOWN}",
+		"PATH": "/mine", "OWN": "/data/alloc/0123-4567/t/local/x here amd64 7 ${meta.team} /bin ${UNKNOWN}",
 		"NOMAD_ALLOC_ID": "0123-4567", "NOMAD_SHORT_ALLOC_ID": "0123", "NOMAD_ALLOC_NAME": "j.g[3]", "NOMAD_ALLOC_INDEX": "3",
 		"NOMAD_MEMORY_LIMIT": "20", "NOMAD_MEMORY_MAX_LIMIT": "40", "NOMAD_CPU_LIMIT": "50", "NOMAD_META_team": "a",
 		"NOMAD_META_TEAM": "a", "TACHO_ALLOC_ID": "0123-4567", "TMPDIR": "/data/alloc/0123-4567/t/tmp",

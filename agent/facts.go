@@ -19,7 +19,8 @@ import (
 func (a *Agent) describeNode(id string) node.Node {
 	c := a.current()
 	n := node.Node{
-		ID: id, Name: cmp.Or(c.Name, hostName(), "node"), Datacenter: c.Datacenter, Region: c.Region, StartedAt: a.started,
+		ID: id, Name: cmp.Or(c.Name, hostName(), "node"), Datacenter: c.Datacenter, Region: c.Region,
+		Meta: c.Client.Meta, StartedAt: a.started,
 	}
 	n.Attributes, n.Resources = node.Describe(c.DataDir)
 	n.Attributes["tacho.version"] = buildVersion()

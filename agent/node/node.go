@@ -19,9 +19,11 @@ type Node struct {
 	Region     string
 	// Attributes are facts by dotted names, as constraints of jobs call them: cpu.arch, kernel.name, os.name.
 	Attributes map[string]string
-	Resources  Resources
-	Drivers    map[string]Driver
-	StartedAt  time.Time
+	// Meta is the operator's.
+	Meta      map[string]string
+	Resources Resources
+	Drivers   map[string]Driver
+	StartedAt time.Time
 }
 
 // Resources is what the machine has.
