@@ -160,24 +160,32 @@ func (d *decoder) number(into *int, least, most int) func(*hclsyntax.Attribute) 
 	}
 }
 
-// duration takes "10s" and the like, and a bare number as nanoseconds, as Nomad does.
+// duration takes "10s" and the like, and a number as nanoseconds, as Nomad does. A text without a unit is no time.
 func (d *decoder) duration(into *time.Duration) func(*hclsyntax.Attribute) {
 	return func(a *hclsyntax.Attribute) {
-		v, ok := d.value(a, cty.String)
+		v, ok := d.value(a, cty.DynamicPseudoType)
 		if !ok {
 			return
 		}
-		text := v.AsString()
-		if strings.Trim(text, "0123456789") == "" {
-			text += "ns"
-		}
-		parsed, err := time.ParseDuration(text)
-		if err != nil || parsed < 0 {
-			d.complain(a.Expr.Range(), "Wrong value", "%s is a time such as \"10s\" or \"1h30m\"", a.Name)
+		if parsed, err := durationOf(v); err == nil && parsed >= 0 {
+			*into = parsed
 			return
 		}
-		*into = parsed
+		d.complain(a.Expr.Range(), "Wrong value", "%s is a time such as \"10s\" or \"1h30m\"", a.Name)
 	}
+}
+
+func durationOf(v cty.Value) (d time.Duration, err error) {
+	if v.Type() == cty.Number {
+		var nanoseconds int64
+		err = gocty.FromCtyValue(v, &nanoseconds)
+		return time.Duration(nanoseconds), err
+	}
+	var text string
+	if err := gocty.FromCtyValue(v, &text); err != nil {
+		return 0, err
+	}
+	return time.ParseDuration(text)
 }
 
 func (d *decoder) list(into *[]string) func(*hclsyntax.Attribute) {

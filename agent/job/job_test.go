@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zclconf/go-cty/cty"
 )
@@ -77,6 +78,18 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A number is nanoseconds: that is what Nomad's own JSON has.
+func TestNanoseconds(t *testing.T) {
+	text := strings.Replace(good, `kill_timeout = "3s"`, "kill_timeout = 3000000000", 1)
+	j, err := Parse(Source{Filename: "x.hcl", Text: text, Variables: map[string]string{"greeting": "hi"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := j.Group("g").Task("t").KillTimeout; got != 3*time.Second {
+		t.Errorf("kill_timeout is %s", got)
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	wrap := func(group, task string) string {
 		return "job \"j\" {\n group \"g\" {\n" + group + "\n task \"t\" {\n driver = \"tacho\"\n" + task + "\n }\n }\n}"
@@ -85,6 +98,9 @@ func TestParseRefuses(t *testing.T) {
 		"network":       {wrap("network {}", ""), "f.hcl:3,1-8: Not carried out; network is not carried out by the embedded agent; run this job on a Nomad cluster"},
 		"near miss":     {wrap("", "resouces {}"), `f.hcl:6,1-9: Unknown block; there is no block "resouces" in a task; did you mean "resources"?`},
 		"wrong type":    {wrap("", "kill_timeout = \"soon\""), "f.hcl:6,16-22: Wrong value"},
+		"no unit":       {wrap("", "kill_timeout = \"5\""), "f.hcl:6,16-19: Wrong value; kill_timeout is a time"},
+		"half a ns":     {wrap("", "kill_timeout = 0.5"), "f.hcl:6,16-19: Wrong value"},
+		"before":        {wrap("", "kill_timeout = -1"), "f.hcl:6,16-18: Wrong value"},
 		"outside":       {wrap("", "template {\ndata=\"\"\ndestination=\"../../x\"\n}"), "not within the task's folder"},
 		"no driver":     {"job \"j\" {\n group \"g\" {\n task \"t\" {}\n}\n}", "has no driver"},
 		"slash":         {"job \"j\" {\n group \"g\" {\n task \"a/b\" {\ndriver=\"x\"\n}\n}\n}", "no slash"},
