@@ -242,7 +242,7 @@ func (f *fakeAgent) Stats(id string) (map[string]allocation.Usage, error) {
 }
 
 func (f *fakeAgent) History(_, _ string, q history.Query) ([]history.Point, error) {
-	if err := f.note("history %v %v %v", q.Since.IsZero(), q.Until.IsZero(), q.Step); err != nil {
+	if err := f.note("history %v %v %v %d", q.Since.IsZero(), q.Until.IsZero(), q.Step, q.Most); err != nil {
 		return nil, err
 	}
 	at := procstats.Stamp{Mono: time.Minute, Wall: epoch.Add(-time.Minute)}

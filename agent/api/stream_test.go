@@ -300,6 +300,30 @@ func TestStrangersLeaveRoom(t *testing.T) {
 	}
 }
 
+// TestHistoryIsBounded holds that nobody has all that is kept without asking for it, nor strangers at all, and that the
+// answers that are made at a time are bounded.
+func TestHistoryIsBounded(t *testing.T) {
+	f := newFake()
+	s := New(f, Options{Token: theToken, MaxStreams: 1})
+	h := s.Handler(false)
+	path := "/v1/client/allocation/" + webID + "/stats/history"
+	ask(t, h, "GET", path, "")
+	ask(t, h, "GET", path+"?step=1s", "")
+	ask(t, h, "GET", path, "", withToken)
+	ask(t, h, "GET", path+"?step=1s", "", withToken)
+	want := []string{"history true true 0s 2000", "history true true 1s 2000", "history true true 0s 2000", "history true true 1s 0"}
+	if diff := cmp.Diff(want, f.called()); diff != "" {
+		t.Error(diff)
+	}
+	s.strangers <- struct{}{} // another stranger's
+	if w := ask(t, h, "GET", path, ""); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("one more: %d", w.Code)
+	}
+	if w := ask(t, h, "GET", path, "", withToken); w.Code != http.StatusOK {
+		t.Errorf("with the token: %d", w.Code)
+	}
+}
+
 // TestPatience is about how long one write of a stream may take.
 func TestPatience(t *testing.T) {
 	s := newTestServer(newFake())
