@@ -60,7 +60,7 @@ func openServices(a *agent.Agent, c config.Config, log hclog.Logger) (*services,
 	}
 	trusted, others := s.page.Handler(true), s.page.Handler(false)
 	served := api.New(a, api.Options{
-		Logger: s.log, Token: kept.token, Metrics: collector,
+		Logger: s.log, Token: kept.token, Metrics: collector, Hosts: hostNames(c),
 		Page: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if api.Trusted(r.Context()) {
 				trusted.ServeHTTP(w, r)
@@ -87,6 +87,15 @@ func openServices(a *agent.Agent, c config.Config, log hclog.Logger) (*services,
 	}
 	s.add(tcp, served.HTTPServer(false))
 	return s, nil
+}
+
+// hostNames are the names by which clients reach the agent where it does not listen on the loopback only.
+func hostNames(c config.Config) []string {
+	names := []string{c.Name}
+	if name, err := os.Hostname(); err == nil { // without one it is not reached by it
+		names = append(names, name)
+	}
+	return names
 }
 
 func (s *services) add(l net.Listener, server *http.Server) {
@@ -182,7 +191,7 @@ func tellManager(log hclog.Logger, message string) {
 }
 
 // watchdog tells the service manager that the agent is alive, as often as it wants to know, until ctx is done. An
-// agent whose locks are stuck does not answer, and is started again.
+// agent whose allocations are stuck does not answer, and is started again.
 func watchdog(ctx context.Context, a *agent.Agent, log hclog.Logger) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || interval <= 0 {
@@ -195,7 +204,7 @@ func watchdog(ctx context.Context, a *agent.Agent, log hclog.Logger) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			_ = a.Allocations() // takes every lock there is
+			_ = a.Allocations() // takes the locks that most requests take: of the list, and of each allocation and task
 			tellManager(log, daemon.SdNotifyWatchdog)
 		}
 	}
