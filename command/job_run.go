@@ -267,32 +267,38 @@ func (w *watch) concerns(a *client.Allocation) bool { return !w.past[a.ID] && a.
 
 // trouble is why the job does not run as it should; empty where it does.
 func (w *watch) trouble() string {
-	failed, all, reason := 0, 0, ""
+	failed, restarted, all, reason := 0, 0, 0, ""
 	for i := range w.last.Value {
 		a := &w.last.Value[i]
 		if !w.concerns(a) {
 			continue
 		}
 		all++
-		bad := a.ClientStatus == "failed"
+		again := false
 		for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
 			s := a.TaskStates[name]
-			again := s.Restarts > w.restarts[a.ID+"/"+name]
-			if bad = bad || again; (again || s.Failed) && reason == "" {
-				reason = fmt.Sprintf("task %s of allocation %s: %s", name, shortID(a.ID), lastFault(s.Events))
+			anew := s.Restarts > w.restarts[a.ID+"/"+name]
+			if again = again || anew; (anew || s.Failed) && reason == "" {
+				reason = fmt.Sprintf("; task %s of allocation %s: %s", name, shortID(a.ID), lastFault(s.Events))
 			}
 		}
-		if bad {
+		if a.ClientStatus == "failed" {
 			failed++
+		} else if again {
+			restarted++
 		}
 	}
-	switch {
-	case failed == 0:
-		return ""
-	case reason == "":
-		return fmt.Sprintf("%d of %d allocations failed", failed, all)
+	var words []string
+	if failed > 0 {
+		words = append(words, fmt.Sprintf("%d of %d allocations failed", failed, all))
 	}
-	return fmt.Sprintf("%d of %d allocations failed; %s", failed, all, reason)
+	if restarted > 0 {
+		words = append(words, fmt.Sprintf("%d of %d allocations had to start a task again", restarted, all))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return strings.Join(words, ", ") + reason
 }
 
 // lastFault is what the newest event says that tells of an end.
