@@ -131,7 +131,7 @@ func ended(cmd *cobra.Command, entry record.Entry) error {
 	if r.State != record.Exited || r.ExitCode == nil {
 		return exitWith(exitOwnFault, fmt.Errorf("run %s was lost with its executor", entry.Name))
 	}
-	if err := writeSummary(cmd, false, entry.Name, r); err != nil {
+	if err := writeSummary(cmd, cmd.ErrOrStderr(), false, entry.Name, r); err != nil {
 		return err
 	}
 	return exitOf(&proto.Exit{Code: int32(*r.ExitCode), Verdict: string(r.Diagnosis.Verdict)})

@@ -121,8 +121,8 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.disk, "disk", "", "folder whose size is the command's disk usage")
 	flags.IntVar(&o.maxRows, "max-rows", 1000, "upper bound on process rows per sample")
 	o.format = addChoice(flags, "format", "print the final record", "text", "json")
-	flags.StringVar(&o.recordFile, "record-file", "", "write what --format says into this file instead of stderr")
-	flags.IntVar(&o.recordFD, "record-fd", 0, "write what --format says to this descriptor instead of stderr")
+	flags.StringVar(&o.recordFile, "record-file", "", "write the final record or summary, as --format says, into this file instead of stderr")
+	flags.IntVar(&o.recordFD, "record-fd", 0, "write it to this descriptor, from 1, instead of stderr")
 	o.summary = addChoice(flags, "summary", "the summary at the end", "short", "full", "none")
 	o.live = addChoice(flags, "live", "the live line while the command runs", "auto", "never")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "no live line and no summary")
@@ -159,6 +159,9 @@ func (o *runOptions) check(args []string) (selection procstats.Selection, path s
 	if o.maxRows < 1 {
 		return selection, "", usagef("--max-rows %d: it takes a number from 1", o.maxRows)
 	}
+	if err := o.checkOutput(); err != nil {
+		return selection, "", err
+	}
 	if o.limited, err = o.limits.request(); err != nil {
 		return selection, "", err
 	}
@@ -170,6 +173,23 @@ func (o *runOptions) check(args []string) (selection procstats.Selection, path s
 	}
 	path, err = lookUp(args[0])
 	return selection, path, err
+}
+
+// checkOutput refuses a place for the record that nothing would be written to.
+func (o *runOptions) checkOutput() error {
+	hasFD := o.limits.flags.Changed("record-fd")
+	switch {
+	case o.recordFile == "" && !hasFD:
+	case o.recordFile != "" && hasFD:
+		return usagef("--record-file and --record-fd: only one of them can be written to")
+	case hasFD && o.recordFD < 1:
+		return usagef("--record-fd %d: it takes a number from 1", o.recordFD)
+	case o.detach:
+		return usagef("--record-file and --record-fd: nobody is left to write there with --detach; the record is in the run's folder")
+	case o.format.value == "text" && o.summary.value == "none":
+		return usagef("--record-file and --record-fd: nothing is to be written: leave out --summary none, or add --format json")
+	}
+	return nil
 }
 
 // lookUp finds the command as the shell does, with the shell's exit codes where it cannot.

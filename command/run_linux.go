@@ -38,7 +38,7 @@ type session struct {
 	// killSignal asks the command to end.
 	killSignal syscall.Signal
 	// output gets what --format asks for; nil for stderr.
-	output *os.File
+	output *recordOutput
 
 	streams *sessionStreams
 	client  *client.Client
@@ -60,7 +60,7 @@ func (s *session) run(ctx context.Context) error {
 		return err
 	}
 	if err := s.makeFolder(); err != nil {
-		return err
+		return errors.Join(err, s.output.discard())
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded()...)
@@ -73,7 +73,10 @@ func (s *session) run(ctx context.Context) error {
 		return s.lost(err) // the command may have run
 	}
 	if err != nil {
-		return errors.Join(err, s.removeFolder())
+		return errors.Join(err, s.output.discard(), s.removeFolder())
+	}
+	if err := s.output.empty(); err != nil {
+		s.screen.note(err.Error())
 	}
 	for _, note := range launched.GetNotes() {
 		s.screen.note(note)
@@ -321,42 +324,4 @@ func parseSignal(word string) (syscall.Signal, error) {
 		return syscall.Signal(number), nil
 	}
 	return 0, usagef("%q is no signal: write a name such as TERM or a number from 1 to 64", word)
-}
-
-// report writes what --format and --summary ask for.
-func (s *session) report(final *record.Record) error {
-	if s.options.format.value == "json" {
-		if s.output == nil {
-			return printJSON(s.cmd.ErrOrStderr(), final)
-		}
-		return errors.Join(printJSON(s.output, final), s.output.Close())
-	}
-	if s.options.quiet || s.options.summary.value == "none" {
-		return nil
-	}
-	name := s.id
-	if s.dir == "" {
-		name = ""
-	}
-	return writeSummary(s.cmd, s.options.summary.value == "full", name, final)
-}
-
-// openOutput opens what --record-file or --record-fd name before the command starts, so that a place that cannot be
-// written to is known in time; nil for stderr.
-func (o *runOptions) openOutput() (*os.File, error) {
-	switch {
-	case o.recordFile != "":
-		file, err := os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("--record-file: %w", err)
-		}
-		return file, nil
-	case o.recordFD > 0:
-		if _, err := unix.FcntlInt(uintptr(o.recordFD), unix.F_GETFD, 0); err != nil {
-			return nil, usagef("--record-fd %d: no such descriptor is open", o.recordFD)
-		}
-		unix.CloseOnExec(o.recordFD)
-		return os.NewFile(uintptr(o.recordFD), "record-fd"), nil
-	}
-	return nil, nil //nolint:nilnil // nothing was asked for
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -71,7 +72,7 @@ func run(cmd *cobra.Command, o *runOptions, selection procstats.Selection, path 
 func (o *runOptions) checkPortable() error {
 	for flag, given := range map[string]bool{
 		"--detach": o.detach, "--cgroup-parent": o.cgroupParent != "", "--user": o.user != "",
-		"--capture": len(o.capture) > 0, "--wait-all": o.waitAll, "a limit such as --memory": o.limited != nil,
+		"--capture": len(o.capture) > 0, "--record-fd": o.recordFD > 0, "--wait-all": o.waitAll, "a limit such as --memory": o.limited != nil,
 	} {
 		if given {
 			return usagef("%s needs Linux", flag)
@@ -204,21 +205,26 @@ func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 // tell prints what --format and --summary ask for.
 func (r *portableRun) tell() error {
 	o := r.options
-	switch {
-	case o.format.value == "json" && o.recordFile != "":
+	if o.recordFile != "" {
 		file, err := os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
 			return err
 		}
-		return errors.Join(printJSON(file, r.info), file.Close())
-	case o.format.value == "json":
-		return printJSON(r.cmd.ErrOrStderr(), r.info)
-	case o.quiet || o.summary.value == "none":
+		return errors.Join(r.write(file), file.Close())
+	}
+	if o.format.value != "json" && (o.quiet || o.summary.value == "none") {
 		return nil
+	}
+	return r.write(r.cmd.ErrOrStderr())
+}
+
+func (r *portableRun) write(out io.Writer) error {
+	if r.options.format.value == "json" {
+		return printJSON(out, r.info)
 	}
 	name := r.info.ID
 	if r.store == nil {
 		name = ""
 	}
-	return writeSummary(r.cmd, o.summary.value == "full", name, r.info)
+	return writeSummary(r.cmd, out, r.options.summary.value == "full", name, r.info)
 }

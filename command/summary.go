@@ -14,9 +14,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// writeSummary says on stderr how a run ended and what it used; name is empty where no record is kept.
-func writeSummary(cmd *cobra.Command, full bool, name string, r *record.Record) error {
-	out := cmd.ErrOrStderr()
+// writeSummary says how a run ended and what it used; name is empty where no record is kept.
+func writeSummary(cmd *cobra.Command, out io.Writer, full bool, name string, r *record.Record) error {
 	p := paletteFor(cmd, out)
 	if full {
 		_, err := io.WriteString(out, newRecordPage(p, name, r).render(false))
