@@ -96,7 +96,7 @@ func refuse(code codes.Code, err error, cleaning ...error) error {
 
 // launch starts the task: the fork, its identity, its record.
 func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
-	baseline := t.sampler.get(0, false)
+	baseline := t.sampler.before()
 	if err := t.checkRequired(baseline); err != nil {
 		return refuse(status.Code(err), err, c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
 	}

@@ -12,23 +12,76 @@ import (
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
 )
+
+// record makes a folder for the record of the fixture's task.
+func (f *fixture) record() string {
+	f.t.Helper()
+	dir := filepath.Join(f.dir, "record")
+	store, err := record.Create(dir)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		f.t.Fatal(err)
+	}
+	return dir
+}
+
+// TestGaugesOfShortRun holds that the sample from before the start is nobody's: a task that is over before the second
+// tick was alone, and did not have no memory; one that nobody looked at has no gauges.
+func TestGaugesOfShortRun(t *testing.T) {
+	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
+		for name, script := range map[string]string{"looked at once": "sleep 0.4", "not looked at": "exit 0"} {
+			t.Run(name, func(t *testing.T) {
+				f := start(t)
+				dir := f.record()
+				f.run(script, place, func(r *proto.LaunchRequest) {
+					r.Record = &proto.RecordOptions{Dir: dir, IntervalNs: int64(time.Hour), ReportIntervalNs: int64(time.Hour)}
+				})
+				_, final := f.wait()
+				if h := final.Headline[procstats.HeadlineMemory.String()]; h.Value != nil && *h.Value == 0 {
+					t.Errorf("memory_bytes is 0 by %s, want its memory or none", h.Source)
+				}
+				if p := final.Peak; p != nil && (p.At.Before(final.StartedAt) || p.MemoryBytes == 0) {
+					t.Errorf("memory was highest %s after the start, with %v bytes", p.At.Sub(final.StartedAt), p.MemoryBytes)
+				}
+				for usage, err := range record.ReadUsage(dir) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, id := range []procstats.ID{procstats.TreeProcesses, procstats.TreeRSS, procstats.CgroupMemoryCurrent} {
+						if least := usage.Measurements[id.String()].Min; least != nil && *least == 0 {
+							t.Errorf("at its lowest %s was 0 in the report", id)
+						}
+					}
+				}
+			})
+		}
+	})
+}
+
+// TestFirstSample holds that whoever is content with an old sample gets none from before the start.
+func TestFirstSample(t *testing.T) {
+	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
+		f := start(t)
+		f.runSleeper(place)
+		sample, err := f.Sample(t.Context(), time.Hour, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, ok := sample.Task.Number(procstats.TreeProcesses); !ok || n < 1 || len(sample.Processes) < 1 {
+			t.Errorf("%v processes (measured: %t) and %d rows while the task runs", n, ok, len(sample.Processes))
+		}
+	})
+}
 
 // TestReportOfShortRun holds that the one report of a task that is over before anybody looks adds up too.
 func TestReportOfShortRun(t *testing.T) {
 	eachPlacement(t, func(t *testing.T, place func(*proto.LaunchRequest)) {
 		f := start(t)
-		dir := filepath.Join(f.dir, "record")
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		store, err := record.Create(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		dir := f.record()
 		f.run("exit 0", place, func(r *proto.LaunchRequest) {
 			r.Record = &proto.RecordOptions{Dir: dir, IntervalNs: int64(time.Second), ReportIntervalNs: int64(time.Minute)}
 		})

@@ -26,6 +26,8 @@ type sampler struct {
 
 	wholeCache  *procstats.Cache
 	totalsCache *procstats.Cache
+	// collectTotals is what totalsCache calls.
+	collectTotals func(*procstats.Sample)
 	collecting  sync.Mutex // guards following: one collection at a time
 	totals      *procstats.Collector
 	rows        *procstats.Collector
@@ -49,15 +51,25 @@ func newSampler(target procstats.Target, selection procstats.Selection) *sampler
 	// Without a cgroup the totals come from the processes, and one reader must see both.
 	s.totals = procstats.Open(target, totals, &selfSource{selection: selection, cost: &s.cost})
 	s.rows = procstats.Open(target, selection.Minus(totals))
-	s.wholeCache = procstats.NewCache(s.timed(func(into *procstats.Sample) {
+	collectWhole := s.timed(func(into *procstats.Sample) {
 		s.totals.Collect(into)
 		s.rows.CollectMore(into)
-	}), nil)
-	s.totalsCache = s.wholeCache
+	})
+	s.wholeCache = procstats.NewCache(collectWhole, nil)
+	s.totalsCache, s.collectTotals = s.wholeCache, collectWhole
 	if target.Cgroup.Encloses() {
-		s.totalsCache = procstats.NewCache(s.timed(s.totals.Collect), nil)
+		s.collectTotals = s.timed(s.totals.Collect)
+		s.totalsCache = procstats.NewCache(s.collectTotals, nil)
 	}
 	return s
+}
+
+// before reads what the task's counters start from, before anybody else asks. No cache gets it: a reader who is served
+// something young would take gauges of nobody for those of the task.
+func (s *sampler) before() *procstats.Sample {
+	baseline := &procstats.Sample{}
+	s.collectTotals(baseline)
+	return baseline
 }
 
 // timed collects and counts what it took.
