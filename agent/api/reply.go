@@ -80,10 +80,10 @@ func (s *Server) trustedJSON(a answer) http.HandlerFunc { return s.needsTrust(s.
 // index is that of the newest event, at least 1: clients take 0 for no index at all and ask again at once.
 func (s *Server) index() uint64 { return max(1, s.agent.Index()) }
 
-// fail answers with an error, as text. What is the agent's fault is logged too.
+// fail answers with an error, as text. What is the agent's fault is logged too, and not that a client went away.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status := statusOf(err)
-	if status == http.StatusInternalServerError {
+	if status == http.StatusInternalServerError && r.Context().Err() == nil {
 		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
 	http.Error(w, textOf(err), status)

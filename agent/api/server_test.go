@@ -4,6 +4,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
 
 	"github.com/tachograph/tacho/driver"
@@ -330,6 +332,27 @@ func TestErrors(t *testing.T) {
 		w := ask(t, newTestServer(f).Handler(true), "PUT", "/v1/allocation/"+webID+"/stop", "")
 		if w.Code != tt.want || !strings.Contains(w.Body.String(), tt.err.Error()) {
 			t.Errorf("%v: %d %s", tt.err, w.Code, w.Body)
+		}
+	}
+}
+
+// TestFailuresAreLogged tells what is the agent's fault from a client that went away.
+func TestFailuresAreLogged(t *testing.T) {
+	for gone, want := range map[bool]bool{false: true, true: false} {
+		var log bytes.Buffer
+		f := newFake()
+		f.err = context.Canceled
+		h := New(f, Options{Token: theToken, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})}).Handler(false)
+		ask(t, h, "PUT", "/v1/jobs", `{"Source": "x"}`, withToken, func(r *http.Request) {
+			ctx, cancel := context.WithCancel(r.Context())
+			if gone {
+				cancel()
+			}
+			t.Cleanup(cancel)
+			*r = *r.WithContext(ctx)
+		})
+		if got := strings.Contains(log.String(), "request failed"); got != want {
+			t.Errorf("client gone: %v, logged: %v", gone, got)
 		}
 	}
 }
