@@ -31,6 +31,7 @@ func checks() map[string]func(t *testing.T, al *allocation) {
 		"logs-off":     checkLogsOff,
 		"limits":       checkLimits,
 		"counts":       checkCounts,
+		"cores":        checkCores,
 		"bad-config":   checkBadConfig,
 	}
 }
@@ -316,6 +317,14 @@ func checkCounts(t *testing.T, al *allocation) {
 		if err != nil || errBefore != nil || n != before+1 {
 			t.Errorf("lines %q do not count", lines)
 		}
+	}
+}
+
+func checkCores(t *testing.T, al *allocation) {
+	al.awaitStatus("complete")
+	list := strings.TrimSpace(strings.TrimPrefix(al.logs("stdout"), "Cpus_allowed_list:"))
+	if _, err := strconv.Atoi(list); err != nil {
+		t.Errorf("it may run on %q, want one CPU", list)
 	}
 }
 

@@ -123,6 +123,11 @@ func (m *maker) joinCpuset() error {
 	if _, err := os.Stat(filepath.Join(m.CpusetDir, tasksFile)); err != nil {
 		return fmt.Errorf("use the host's cpuset: %w", err)
 	}
+	if !m.Cpuset && isBlank(m.CpusetDir, cpusetFile) {
+		// Whoever has no limits held does not say which either.
+		m.group.note("not in the host's cpuset %s: it has no CPUs", m.CpusetDir)
+		return nil
+	}
 	m.group.cpuset, m.Cpuset = m.CpusetDir, false
 	return nil
 }
@@ -267,7 +272,7 @@ func (m *maker) noteLost() {
 
 // inheritCpuset fills a new v1 cpuset group: it is empty at first and takes no process before it has CPUs and nodes.
 func inheritCpuset(parent, dir string) error {
-	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+	for _, file := range []string{cpusetFile, memsFile} {
 		text, err := os.ReadFile(filepath.Join(parent, file))
 		if err != nil {
 			return fmt.Errorf("create cgroup: %w", err)

@@ -165,9 +165,36 @@ func TestCreateWithCpusetOfHost(t *testing.T) {
 	if _, err := os.Stat(shared); err != nil {
 		t.Errorf("the host's group is gone: %v", err)
 	}
+	fillsBlankCpuset(t, filepath.Join(shared, "task"))
 	o = execute(t, plan{CpusetDir: shared + "/none"}, 0, "/")
 	if !strings.Contains(o.Error, "use the host's cpuset") {
 		t.Errorf("a cpuset that is not there: %q", o.Error)
+	}
+}
+
+// fillsBlankCpuset makes a host's group that has neither CPUs nor memory nodes yet.
+func fillsBlankCpuset(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := execute(t, plan{CpusetDir: dir}, 0, "/")
+	if o.Error != "" || !noted(o.Notes, "it has no CPUs") {
+		t.Errorf("without a list of CPUs: %q, notes %q", o.Error, o.Notes)
+	}
+	o = execute(t, plan{CpusetDir: dir, Limits: Limits{Cpuset: "0"}}, 0, "/")
+	if o.Error != "" {
+		t.Fatal(o.Error)
+	}
+	if l := o.limit(t, cpusetFile); l.EffectiveText != "0" || l.Where != dir {
+		t.Errorf("limit %+v, want CPU 0 of the task's", l)
+	}
+	if !strings.Contains(o.Task, filepath.Base(dir)+"\n") {
+		t.Errorf("the task is not in %s but in\n%s", dir, o.Task)
+	}
+	o = execute(t, plan{CpusetDir: dir, Limits: Limits{Cpuset: "4000"}}, 0, "/")
+	if l := o.limit(t, cpusetFile); o.Error != "" || l.EffectiveText != "0" {
+		t.Errorf("what the host has filled is its own to change: %q, %+v", o.Error, l)
 	}
 }
 

@@ -87,7 +87,11 @@ func (s *setter) weight() error {
 	return nil
 }
 
-const cpusetFile = "cpuset.cpus"
+// Files of the cpuset controller on both versions, cpuset(7).
+const (
+	cpusetFile = "cpuset.cpus"
+	memsFile   = "cpuset.mems"
+)
 
 // cpuset binds the task to CPUs. On v1 Create has filled the group from its parent already: it takes no process
 // without CPUs and memory nodes.
@@ -100,6 +104,9 @@ func (s *setter) cpuset() error {
 		return err
 	}
 	if s.group.cpuset != "" {
+		if err := fillCpuset(s.group.cpuset, wanted); err != nil {
+			return fmt.Errorf("fill the host's cpuset: %w", err)
+		}
 		held, err := readCPUs(s.group.cpuset, "cpuset.effective_cpus")
 		if err != nil {
 			return fmt.Errorf("read the host's cpuset: %w", err)
@@ -141,6 +148,31 @@ func (s *setter) cpuset() error {
 	}
 	s.addCpuset(wanted, held, dir)
 	return nil
+}
+
+// fillCpuset gives a host's v1 group what it lacks of CPUs and memory nodes, without which it takes no process: a host
+// makes the group of a task with cores of its own, and leaves them to whoever starts the task. What is there is the
+// host's to change.
+func fillCpuset(dir string, cpus []int) error {
+	if isBlank(dir, cpusetFile) {
+		if err := write(dir, cpusetFile, FormatCPUs(cpus)); err != nil {
+			return err
+		}
+	}
+	if !isBlank(dir, memsFile) {
+		return nil
+	}
+	nodes, err := os.ReadFile(filepath.Join(filepath.Dir(dir), memsFile))
+	if err != nil {
+		return err
+	}
+	return write(dir, memsFile, strings.TrimSpace(string(nodes)))
+}
+
+// isBlank reports whether a file is there and says nothing.
+func isBlank(dir, file string) bool {
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	return err == nil && strings.TrimSpace(string(text)) == ""
 }
 
 func (s *setter) addCpuset(wanted, held []int, dir string) {
