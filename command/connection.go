@@ -5,6 +5,7 @@ package command
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -137,6 +138,9 @@ func devSocket(ctx context.Context) string {
 
 // explain adds what to do to errors of an agent that does not answer.
 func explain(err error) error {
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+		return fmt.Errorf("%w (--ca-file names the certificate to trust)", err)
+	}
 	switch {
 	case err == nil || !errors.Is(err, client.ErrUnreachable):
 		return err

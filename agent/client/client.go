@@ -229,14 +229,17 @@ func (c *Client) sign(header http.Header) {
 	}
 }
 
-// unreachable says where nobody answered. The URL that net/http puts before its errors is of no use to anybody whose
-// agent is behind a socket.
+// unreachable says where nobody answered, or somebody whose certificate is not trusted. The URL that net/http puts
+// before its errors is of no use to anybody whose agent is behind a socket.
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
+	}
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+		return fmt.Errorf("the agent at %s: %w", c.address, err)
 	}
 	return fmt.Errorf("%w at %s: %w", ErrUnreachable, c.address, err)
 }

@@ -5,6 +5,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -182,7 +183,8 @@ func TestEventsOfSeveralLines(t *testing.T) {
 func TestTrustsTheGivenCertificates(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
 	t.Cleanup(server.Close)
-	if _, err := open(t, Options{Address: server.URL}).Self(t.Context()); !errors.Is(err, ErrUnreachable) {
+	_, err := open(t, Options{Address: server.URL}).Self(t.Context())
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); !untrusted || errors.Is(err, ErrUnreachable) {
 		t.Errorf("a stranger's certificate: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "ca.pem")
