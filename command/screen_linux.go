@@ -94,7 +94,11 @@ func (s *screen) free() bool {
 	if s.master == nil {
 		return true
 	}
-	modes, err := unix.IoctlGetTermios(int(s.master.Fd()), unix.TCGETS)
+	var modes *unix.Termios
+	err := ioctl(s.master, func(fd int) (err error) {
+		modes, err = unix.IoctlGetTermios(fd, unix.TCGETS)
+		return err
+	})
 	return err == nil && modes.Lflag&unix.ICANON != 0 && modes.Lflag&unix.ECHO != 0
 }
 

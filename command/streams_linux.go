@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
@@ -118,57 +117,6 @@ func createCapture(dir, name string) (*os.File, error) {
 		return nil, fmt.Errorf("capture %s: %w", name, err)
 	}
 	return file, nil
-}
-
-// terminal gives the command a pseudo terminal of the same size and modes, and makes ours raw, so that every key
-// reaches the command's.
-func (s *sessionStreams) terminal(o *runOptions, dir string) error {
-	master, slave, err := pty.Open()
-	if err != nil {
-		return fmt.Errorf("open a terminal for the command: %w", err)
-	}
-	s.master = master
-	s.stdio.Mode = proto.Stdio_MODE_TERMINAL
-	s.stdio.StdinFd = s.passOn(slave)
-	s.stdio.StdoutFd, s.stdio.StderrFd = s.stdio.StdinFd, s.stdio.StdinFd
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		if s.stdio.StderrFd, err = s.output(o, dir, "stderr", os.Stderr); err != nil {
-			return err
-		}
-	}
-	if o.captures("stdout") {
-		file, err := createCapture(dir, "stdout")
-		if err != nil {
-			return err
-		}
-		s.tees = append(s.tees, tee{file: file})
-	}
-	if modes, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil {
-		if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, modes); err != nil {
-			return fmt.Errorf("set up the command's terminal: %w", err)
-		}
-	}
-	s.resize()
-	if s.cooked, err = term.MakeRaw(int(os.Stdin.Fd())); err != nil {
-		return fmt.Errorf("make the terminal raw: %w", err)
-	}
-	return nil
-}
-
-// resize gives the command's terminal the size of ours. A terminal without a size is no fault.
-func (s *sessionStreams) resize() {
-	if size, err := pty.GetsizeFull(os.Stdin); err == nil {
-		_ = pty.Setsize(s.master, size) // the command is gone where this fails
-	}
-}
-
-// giveBack restores our terminal for the shell, takeAgain makes it raw again.
-func (s *sessionStreams) giveBack() error { return term.Restore(int(os.Stdin.Fd()), s.cooked) }
-
-func (s *sessionStreams) takeAgain() error {
-	s.resize()
-	_, err := term.MakeRaw(int(os.Stdin.Fd()))
-	return err
 }
 
 func (s *sessionStreams) hold() error {
@@ -283,71 +231,4 @@ func (t tee) drain(out io.Writer) error {
 	}
 	_, err = io.CopyN(out, t.from, int64(left))
 	return err
-}
-
-// copyInput carries keys to the command until ctx ends. A read of the terminal cannot be called off, so it is made
-// only when there is something to read.
-func (s *sessionStreams) copyInput(ctx context.Context) {
-	wake, waker, err := os.Pipe()
-	if err != nil {
-		return
-	}
-	defer wake.Close()
-	stop := context.AfterFunc(ctx, func() { _ = waker.Close() }) // closing is the message
-	defer stop()
-	buffer := make([]byte, 4096)
-	for ctx.Err() == nil {
-		fds := []unix.PollFd{{Fd: int32(os.Stdin.Fd()), Events: unix.POLLIN}, {Fd: int32(wake.Fd()), Events: unix.POLLIN}}
-		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
-			return
-		}
-		if fds[1].Revents != 0 {
-			return
-		}
-		if fds[0].Revents == 0 {
-			continue
-		}
-		n, err := unix.Read(int(os.Stdin.Fd()), buffer)
-		if n <= 0 || (err != nil && !errors.Is(err, unix.EINTR)) {
-			return
-		}
-		if _, err := s.master.Write(buffer[:n]); err != nil {
-			return
-		}
-	}
-}
-
-// copyOutput carries the command's output to the screen until its terminal has no user left, which reading reports
-// as EIO, pty(7). Somebody may hold it for ever: a while after the end of the task it is closed.
-func (s *sessionStreams) copyOutput(ctx context.Context, screen *screen) {
-	defer endReads(ctx, s.master)()
-	file := &capture{io.Discard, screen}
-	for _, t := range s.tees {
-		if t.from == nil {
-			file.file = t.file
-		}
-	}
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := s.master.Read(buffer)
-		if n > 0 {
-			screen.output(buffer[:n])
-			_, _ = file.Write(buffer[:n]) // never fails
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-func (s *sessionStreams) followSize(ctx context.Context, changed chan os.Signal) {
-	defer signal.Stop(changed)
-	for {
-		select {
-		case <-changed:
-			s.resize()
-		case <-ctx.Done():
-			return
-		}
-	}
 }

@@ -1,0 +1,59 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package lifecycle
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+// TestTerminalUnreadInput types more than the command's terminal takes at a command that reads none of it.
+func TestTerminalUnreadInput(t *testing.T) {
+	rig.Require(t)
+	place := rig.NewPlace(t, rig.Self())
+	c := open(t, shell(t, place, "echo ready; sleep 1; exit 5"))
+	c.expect(t, "ready\r\n")
+	const full = 300 * time.Millisecond // our own terminal takes no more either once tacho does not read
+	if err := c.ptm.SetWriteDeadline(time.Now().Add(full)); err != nil {
+		t.Fatal(err)
+	}
+	line := strings.Repeat("x", 1000) + "\n"
+	if _, err := c.ptm.WriteString(strings.Repeat(line, 30)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if code := c.wait(t); code != 5 {
+		t.Errorf("exit code %d, want 5", code)
+	}
+	nothingLeft(t, place, nil)
+}
+
+// TestTerminalHeldByAnother holds that tacho ends with its command, and shows all that it wrote, where somebody else
+// has its terminal open.
+func TestTerminalHeldByAnother(t *testing.T) {
+	rig.Require(t)
+	place := rig.NewPlace(t, rig.Self())
+	c := open(t, shell(t, place, "tty >name; echo ready; read -r go; seq 20000; exit 5"))
+	c.expect(t, "ready\r\n")
+	name, err := os.ReadFile(place.Path("name"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder, err := os.OpenFile(strings.TrimSpace(string(name)), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	c.enter(t, "go\n")
+	c.expect(t, "20000\r\n")
+	if code := c.wait(t); code != 5 {
+		t.Errorf("exit code %d, want 5", code)
+	}
+}
