@@ -68,6 +68,9 @@ func (s *session) run(ctx context.Context) error {
 		signal.Ignore(unix.SIGQUIT) // a shell ignores both for its background jobs; Go keeps only the one
 	}
 	defer signal.Stop(signals)
+	// Whoever hears what we say of the command may leave: then writing fails, and the command goes on. It has the
+	// signal's default, because it is caught and not ignored. To the end, for an error is told then.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // nobody reads it: what does not fit is dropped
 	launched, err := s.start(ctx)
 	if errors.Is(err, client.ErrLost) && s.client != nil {
 		return s.lost(err) // the command may have run

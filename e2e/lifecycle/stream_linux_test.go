@@ -135,3 +135,35 @@ func TestRunLetsAReaderLeave(t *testing.T) {
 	}
 	nothingLeft(t, place, nil)
 }
+
+// TestRunOutlivesItsListener checks that it costs the command nothing when nobody hears what tacho says of it.
+func TestRunOutlivesItsListener(t *testing.T) {
+	rig.Require(t)
+	needShell(t)
+	tests := []struct {
+		name, script string
+		flags        []string
+	}{
+		{"live line", "sleep 1; touch done; exit 3", []string{"--report-interval", "200ms", "--interval", "100ms"}},
+		{"summary", "echo first; sleep 0.5; touch done; exit 3", []string{"--live", "never"}},
+		{"record", "echo first; sleep 0.5; touch done; exit 3", []string{"--live", "never", "--format", "json"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			place := rig.NewPlace(t, rig.Self())
+			args := append([]string{"-c", `{ "$@"; echo $? >code; } 2>&1 | head -n 1`, "sh", rig.Tacho(), "run",
+				"--output-dir", place.Out}, test.flags...)
+			cmd := place.Command(t.Context(), "/bin/sh", append(args, "--", "/bin/sh", "-c", test.script)...)
+			if out := rig.Capture(t, cmd); out.Code != 0 {
+				t.Fatalf("exit code %d: %s", out.Code, out.Stderr)
+			}
+			if _, err := os.Stat(place.Path("done")); err != nil {
+				t.Errorf("the command did not come to its end: %v", err)
+			}
+			if code, err := os.ReadFile(place.Path("code")); string(code) != "3\n" {
+				t.Errorf("exit code %q, %v, want 3", code, err)
+			}
+			nothingLeft(t, place, nil)
+		})
+	}
+}
