@@ -168,11 +168,29 @@ func (o *runOptions) check(args []string) (selection procstats.Selection, path s
 	if selection, err = procstats.ParseSelection(o.measurements); err != nil {
 		return selection, "", usagef("--measurements: %w", err)
 	}
+	if selection.Empty() {
+		return selection, "", usagef("--measurements %s: nothing is left to measure", o.measurements)
+	}
 	if o.disk != "" {
+		if err := checkFolder(o.disk); err != nil {
+			return selection, "", usagef("--disk %s: %w", o.disk, err)
+		}
 		selection = selection.Union(procstats.Select(procstats.DiskUsage, procstats.DiskFiles))
 	}
 	path, err = lookUp(args[0])
 	return selection, path, err
+}
+
+// checkFolder refuses what is certainly no folder. One that cannot be looked at may be readable for the command's user.
+func checkFolder(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("there is no such folder")
+	case err == nil && !info.IsDir():
+		return errors.New("it is no folder")
+	}
+	return nil
 }
 
 // checkOutput refuses a place for the record that nothing would be written to.

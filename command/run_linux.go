@@ -28,10 +28,12 @@ import (
 
 // session is one tacho run from its start to its exit code.
 type session struct {
-	options   *runOptions
-	cmd       *cobra.Command
-	id        string
-	dir       string // the run's folder; empty with --no-files
+	options *runOptions
+	cmd     *cobra.Command
+	id      string
+	dir     string // the run's folder; empty with --no-files
+	// above are the folders that were made for it, the innermost first.
+	above     []string
 	path      string
 	args      []string
 	selection procstats.Selection
@@ -99,6 +101,7 @@ func (s *session) makeFolder() error {
 	if err != nil {
 		return err
 	}
+	s.above = missingAbove(dir)
 	store, err := record.Create(dir)
 	if err != nil {
 		return fmt.Errorf("%w (--output-dir names another folder, --no-files keeps none)", err)
@@ -111,7 +114,24 @@ func (s *session) removeFolder() error {
 	if s.dir == "" {
 		return nil
 	}
-	return os.RemoveAll(s.dir)
+	err := os.RemoveAll(s.dir)
+	for _, dir := range s.above {
+		if os.Remove(dir) != nil {
+			break // somebody else has a run in it by now
+		}
+	}
+	return err
+}
+
+// missingAbove lists the folders above a path that are not there yet, the innermost first.
+func missingAbove(path string) []string {
+	var missing []string
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+			return missing
+		}
+		missing = append(missing, dir)
+	}
 }
 
 // start starts the executor and the command in it.
@@ -182,9 +202,15 @@ func (s *session) request() (*proto.LaunchRequest, error) {
 		request.Selection = append(request.Selection, uint32(id))
 	}
 	for name := range strings.SplitSeq(o.measurements, ",") {
-		// A measurement asked for by its full name must be there; a prefix takes what there is.
-		if m, known := procstats.LookupName(strings.TrimSpace(name)); known && m.Scope != procstats.HeadlineScope {
+		// A measurement asked for by its full name must be there; a group takes what there is, if there is anything.
+		name = strings.TrimSpace(name)
+		m, known := procstats.LookupName(name)
+		switch {
+		case name == "all", name == "default", strings.HasPrefix(name, "-"):
+		case known && m.Scope != procstats.HeadlineScope:
 			request.Required = append(request.Required, uint32(m.ID))
+		default:
+			request.RequiredGroups = append(request.RequiredGroups, name)
 		}
 	}
 	return request, nil

@@ -137,8 +137,8 @@ func (e *Executor) identify(pid int) procstats.ProcessID {
 	return identity.ProcessID
 }
 
-// checkRequired refuses a task of which a measurement that was asked for by name cannot be read here. Sources that
-// have nothing to read yet before the start are judged by whether they work at all.
+// checkRequired refuses a task of which a measurement that was asked for by name cannot be read here, or nothing of a
+// group.
 func (t *task) checkRequired(baseline *procstats.Sample) error {
 	for _, number := range t.request.GetRequired() {
 		id := procstats.ID(number)
@@ -146,22 +146,50 @@ func (t *task) checkRequired(baseline *procstats.Sample) error {
 		if !known || number > math.MaxUint16 {
 			return status.Errorf(codes.InvalidArgument, "measurement %d is not known to this executor", number)
 		}
-		reason := ""
-		for _, d := range t.sampler.describe() {
-			if d.ID == m.Source && !d.Available {
-				reason = d.Reason
-			}
-		}
-		reading, _ := baseline.Task.Get(id)
-		fromFile := m.Source == procstats.SourceCgroup || m.Source == procstats.SourcePSI
-		if fromFile && !reading.Present() && reading.Reason() != procstats.ReasonNoLimit {
-			reason = reading.Reason()
-		}
-		if reason != "" {
+		if reason := t.whyAbsent(m, baseline); reason != "" {
 			return status.Errorf(codes.FailedPrecondition, "%s is not available here: %s", m.Name, reason)
 		}
 	}
+	for _, name := range t.request.GetRequiredGroups() {
+		group, err := procstats.ParseSelection(name)
+		if err != nil {
+			return status.Errorf(codes.InvalidArgument, "selection: %v", err)
+		}
+		if reason := t.whyAllAbsent(group, baseline); reason != "" {
+			return status.Errorf(codes.FailedPrecondition, "nothing of %s is available here: %s", name, reason)
+		}
+	}
 	return nil
+}
+
+// whyAllAbsent says why nothing of a group can be read here; empty where something can.
+func (t *task) whyAllAbsent(group procstats.Selection, baseline *procstats.Sample) (reason string) {
+	for _, id := range group.IDs() {
+		m, _ := procstats.Lookup(id)
+		why := t.whyAbsent(m, baseline)
+		if why == "" {
+			return ""
+		}
+		reason = cmp.Or(reason, why)
+	}
+	return reason
+}
+
+// whyAbsent says why a measurement cannot be read here; empty where it can. Sources that have nothing to read yet before
+// the start are judged by whether they work at all.
+func (t *task) whyAbsent(m procstats.Measurement, baseline *procstats.Sample) string {
+	reason := ""
+	for _, d := range t.sampler.describe() {
+		if d.ID == m.Source && !d.Available {
+			reason = d.Reason
+		}
+	}
+	reading, _ := baseline.Task.Get(m.ID)
+	fromFile := m.Source == procstats.SourceCgroup || m.Source == procstats.SourcePSI
+	if fromFile && !reading.Present() && reading.Reason() != procstats.ReasonNoLimit {
+		reason = reading.Reason()
+	}
+	return reason
 }
 
 func (e *Executor) launched(t *task) *proto.LaunchResponse {

@@ -66,6 +66,7 @@ func TestStartFailures(t *testing.T) {
 		{"no such parent", func(_ *fixture, r *proto.LaunchRequest) { r.Cgroup.Parent = "/no-such-parent" }, codes.FailedPrecondition},
 		{"no such namespace", func(_ *fixture, r *proto.LaunchRequest) { r.NetworkNamespace = "/no/such/namespace" }, codes.NotFound},
 		{"unknown selection", func(_ *fixture, r *proto.LaunchRequest) { r.Selection = []uint32{60000} }, codes.InvalidArgument},
+		{"unknown group and required", func(_ *fixture, r *proto.LaunchRequest) { r.RequiredGroups = []string{"nonsense"} }, codes.InvalidArgument},
 		{"unknown and required", func(_ *fixture, r *proto.LaunchRequest) { r.Required = []uint32{60000} }, codes.InvalidArgument},
 		{"required, beyond all numbers", func(_ *fixture, r *proto.LaunchRequest) {
 			r.Required = []uint32{1<<16 | uint32(procstats.TreeRSS)} // its lower half is one that is known
@@ -179,9 +180,23 @@ func TestRequiredMeasurements(t *testing.T) {
 			t.Errorf("it ran: %q, %v", f.stdout(), f.processes())
 		}
 	})
+	t.Run("a group of which nothing is readable", func(t *testing.T) {
+		f := start(t)
+		request := f.request("echo never")
+		withoutCgroup(request)
+		request.RequiredGroups = []string{"tree", "psi_cpu"}
+		_, err := f.Launch(t.Context(), request)
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "nothing of psi_cpu") {
+			t.Errorf("%v, want a refusal that names the group", err)
+		}
+		if f.stdout() != "" || len(f.processes()) > 0 {
+			t.Errorf("it ran: %q, %v", f.stdout(), f.processes())
+		}
+	})
 	t.Run("readable", func(t *testing.T) {
 		f := start(t)
 		f.run("echo ran", withoutCgroup, func(r *proto.LaunchRequest) {
+			r.RequiredGroups = []string{"memory", "tree"} // as headline, from what there is
 			r.Required = []uint32{uint32(procstats.TreeRSS), uint32(procstats.TreeCPU)}
 			r.Selection = r.Required
 		})

@@ -453,9 +453,11 @@ type LaunchRequest struct {
 	// Measurements of the selection that must be readable here, by number: where one is not, nothing is started.
 	Required []uint32 `protobuf:"varint,25,rep,packed,name=required" json:"required,omitempty"`
 	// argv[0]; empty means command.
-	Argv0         string `protobuf:"bytes,26,opt,name=argv0" json:"argv0,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Argv0 string `protobuf:"bytes,26,opt,name=argv0" json:"argv0,omitempty"`
+	// Groups of the selection by name, such as psi, of each of which something must be readable here.
+	RequiredGroups []string `protobuf:"bytes,27,rep,name=required_groups,json=requiredGroups" json:"required_groups,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *LaunchRequest) Reset() {
@@ -668,6 +670,13 @@ func (x *LaunchRequest) GetArgv0() string {
 		return x.Argv0
 	}
 	return ""
+}
+
+func (x *LaunchRequest) GetRequiredGroups() []string {
+	if x != nil {
+		return x.RequiredGroups
+	}
+	return nil
 }
 
 // How the task's standard streams are made. Descriptors are inherited, never copied over this wire.
@@ -2982,7 +2991,7 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\blaunched\x18\a \x01(\v2#.tachograph.executor.LaunchResponseR\blaunched\"3\n" +
 	"\tProcessID\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x14\n" +
-	"\x05start\x18\x02 \x01(\x04R\x05start\"\xcb\a\n" +
+	"\x05start\x18\x02 \x01(\x04R\x05start\"\xf4\a\n" +
 	"\rLaunchRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\x12\x12\n" +
@@ -3013,7 +3022,8 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\fwait_for_all\x18\x18 \x01(\bR\n" +
 	"waitForAll\x12\x1a\n" +
 	"\brequired\x18\x19 \x03(\rR\brequired\x12\x14\n" +
-	"\x05argv0\x18\x1a \x01(\tR\x05argv0\x1a9\n" +
+	"\x05argv0\x18\x1a \x01(\tR\x05argv0\x12'\n" +
+	"\x0frequired_groups\x18\x1b \x03(\tR\x0erequiredGroups\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x96\x03\n" +
