@@ -5,6 +5,9 @@ package executor
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,10 +28,68 @@ func (e *Executor) endUnlaunched() {
 	}
 }
 
+// watchCaller ends an executor whose caller dies before it asks for a task, or while it is refused one. Until the task
+// is there nothing else tells: the caller reads our standard output through a pipe as long as it lives, and the kernel
+// reports an error for a pipe that nobody reads. One that is started by hand has none, and waits for launchLimit.
+func (e *Executor) watchCaller() error {
+	var stdout unix.Stat_t
+	if err := unix.Fstat(unix.Stdout, &stdout); err != nil || stdout.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return nil
+	}
+	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, unix.Stderr+1)
+	if err != nil {
+		return fmt.Errorf("watch the caller: %w", err)
+	}
+	// The runtime's poller waits only for what does not block.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return fmt.Errorf("watch the caller: %w", errors.Join(err, unix.Close(fd)))
+	}
+	e.caller = os.NewFile(uintptr(fd), "stdout")
+	raw, err := e.caller.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("watch the caller: %w", errors.Join(err, e.caller.Close()))
+	}
+	context.AfterFunc(e.ctx, e.forgetCaller)
+	e.work.Go(func() {
+		// An error is that of a file that was closed: the caller has its task.
+		if raw.Read(unread) != nil {
+			return
+		}
+		e.callerGone.Store(true)
+		if e.unlaunched.Stop() {
+			e.log.Warn("the caller is gone before it asked for a task; this executor ends")
+			e.cancel()
+		}
+	})
+	return nil
+}
+
+// unread reports whether nobody reads a pipe any more, without waiting.
+func unread(fd uintptr) bool {
+	events := []unix.PollFd{{Fd: int32(fd)}}
+	n, err := unix.Poll(events, 0)
+	return err == nil && n > 0
+}
+
+// forgetCaller ends the watch: the task is there, and outlives its caller unless it is on a leash.
+func (e *Executor) forgetCaller() {
+	if e.caller != nil {
+		_ = e.caller.Close() // only ends the read
+	}
+}
+
+// refused waits for the caller of a Launch that failed to end the executor.
+func (e *Executor) refused() {
+	e.unlaunched.Reset(launchLimit)
+	if e.callerGone.Load() {
+		e.cancel()
+	}
+}
+
 // killUnclaimed kills a task whose caller went away while it was started: nobody knows of it, and whoever comes next
 // starts another in its place.
 func (e *Executor) killUnclaimed(ctx context.Context, t *task) {
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && !e.callerGone.Load() {
 		return
 	}
 	e.work.Go(func() {

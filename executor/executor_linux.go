@@ -52,6 +52,9 @@ type Executor struct {
 	server atomic.Pointer[grpc.Server]
 	// unlaunched runs until Launch, and after one that failed.
 	unlaunched *time.Timer
+	// caller is read by whoever started us, until Launch; nil where it is no pipe.
+	caller     *os.File
+	callerGone atomic.Bool
 
 	mu       sync.Mutex // guards following
 	task     *task
@@ -105,6 +108,9 @@ func (e *Executor) start() {
 	e.work.Go(func() { e.children.run(e.ctx, e.afterReap) })
 	e.work.Go(func() { e.launcher.run(e.ctx) })
 	e.unlaunched = time.AfterFunc(launchLimit, e.endUnlaunched)
+	if err := e.watchCaller(); err != nil {
+		e.log.Error("an executor whose caller dies before Launch stays for a while", "after", launchLimit, "error", err)
+	}
 }
 
 // close ends the executor's goroutines and waits for them; the task is gone by then.

@@ -79,7 +79,7 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 		err = e.launch(ctx, t, c)
 	}
 	if err != nil {
-		e.unlaunched.Reset(launchLimit)
+		e.refused()
 		return nil, err
 	}
 	e.mu.Lock()
@@ -95,6 +95,7 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 		e.holdLeash(int(fd), t)
 	}
 	e.killUnclaimed(ctx, t)
+	e.forgetCaller()
 	e.settler.launched()
 	return t.launched, nil
 }

@@ -1,0 +1,61 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	goplugin "github.com/hashicorp/go-plugin"
+
+	"github.com/tachograph/tacho/executor/wire"
+)
+
+// TestCallerDiesBeforeLaunch takes an executor's caller away before it has asked for a task, as the kernel does with
+// one that is killed: by closing what it read from.
+func TestCallerDiesBeforeLaunch(t *testing.T) {
+	for name, greeted := range map[string]bool{"at once": false, "once it listens": true} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "e")
+			if err := os.Mkdir(folder, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(binary, "executor", "test")
+			cmd.Env = []string{
+				wire.Handshake().MagicCookieKey + "=" + wire.Handshake().MagicCookieValue,
+				goplugin.EnvUnixSocketDir + "=" + folder,
+			}
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer cmd.Process.Kill() // it has ended where the test went well
+			if greeted {
+				if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := stdout.Close(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			select {
+			case <-ended:
+			case <-time.After(5 * time.Second):
+				t.Fatal("the executor of a dead caller is still there after 5 s")
+			}
+			if _, err := os.Stat(folder); err == nil {
+				t.Errorf("it left its folder behind")
+			}
+		})
+	}
+}
