@@ -63,6 +63,10 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	entries, unbegun := splitUnbegun(entries)
+	if len(unbegun) > 0 {
+		complain(cmd.ErrOrStderr(), unbegunText(unbegun))
+	}
 	var runs []listedRun
 	damaged := 0
 	for _, entry := range entries {

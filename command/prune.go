@@ -6,6 +6,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -20,8 +21,8 @@ func newPrune() *cobra.Command {
 		Use:   "prune",
 		Short: "Delete the records of runs that have ended",
 		Long: `Delete the records of runs that have ended, the newest --keep left alone. Running runs are never deleted,
-nor what cannot be read as a record. What executors left behind that died together with their callers is cleared
-away too.`,
+nor what cannot be read as a record. What runs left behind that never began, and executors that died together with
+their callers, is cleared away too.`,
 		Example: `  tacho prune --keep 20
   tacho prune --keep 0 --older-than 168h --dry-run`,
 		Args:    arguments(),
@@ -43,20 +44,35 @@ away too.`,
 		if !*dryRun {
 			errs = append(errs, clearStrays(cmd.Context()))
 		}
-		for _, entry := range prunable(entries, *keep, *olderThan, time.Now()) {
-			if !*dryRun {
-				if err := os.RemoveAll(entry.Dir); err != nil {
-					errs = append(errs, fmt.Errorf("prune: %w", err))
-					continue
-				}
-			}
-			if _, err := fmt.Fprintln(cmd.OutOrStdout(), printable(entry.Name)); err != nil {
-				return err
-			}
-		}
-		return errors.Join(errs...)
+		entries, unbegun := splitUnbegun(entries)
+		p := pruning{out: cmd.OutOrStdout(), dry: *dryRun}
+		return errors.Join(append(errs,
+			p.delete(prunable(entries, *keep, *olderThan, time.Now()), os.RemoveAll),
+			p.delete(oldUnbegun(unbegun, *olderThan, time.Now()), removeUnbegun))...)
 	}
 	return cmd
+}
+
+// pruning deletes folders of runs and says which.
+type pruning struct {
+	out io.Writer
+	dry bool
+}
+
+func (p pruning) delete(entries []record.Entry, remove func(dir string) error) error {
+	var errs []error
+	for _, entry := range entries {
+		if !p.dry {
+			if err := remove(entry.Dir); err != nil {
+				errs = append(errs, fmt.Errorf("prune: %w", err))
+				continue
+			}
+		}
+		if _, err := fmt.Fprintln(p.out, printable(entry.Name)); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // prunable returns the ended runs beyond the newest keep, as far as they are old enough. entries are newest first.

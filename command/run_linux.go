@@ -42,6 +42,9 @@ type session struct {
 	// output gets what --format asks for; nil for stderr.
 	output *recordOutput
 
+	// held is open until the run has begun; nil with --no-files.
+	held *os.File
+
 	streams *sessionStreams
 	client  *client.Client
 	screen  *screen
@@ -74,6 +77,9 @@ func (s *session) run(ctx context.Context) error {
 	// signal's default, because it is caught and not ignored. To the end, for an error is told then.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // nobody reads it: what does not fit is dropped
 	launched, err := s.start(ctx)
+	if s.held != nil {
+		_ = s.held.Close() // only gives the folder up
+	}
 	if errors.Is(err, client.ErrLost) && s.client != nil {
 		return s.lost(err) // the command may have run
 	}
@@ -107,7 +113,11 @@ func (s *session) makeFolder() error {
 		return fmt.Errorf("%w (--output-dir names another folder, --no-files keeps none)", err)
 	}
 	s.dir = dir
-	return store.Close()
+	if err := store.Close(); err != nil {
+		return err
+	}
+	s.held, err = hold(dir)
+	return err
 }
 
 func (s *session) removeFolder() error {
