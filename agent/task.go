@@ -207,7 +207,7 @@ func (t *task) TaskChanged(s hook.State, e hook.Event) {
 	}
 	switch e.Type {
 	case hook.EventRecovered:
-		t.usage.begin(t.starts(), s.StartedAt)
+		t.usage.takeUp(t.starts(), s.StartedAt)
 	case hook.EventTerminated:
 		t.mu.Lock()
 		t.handle = nil
@@ -318,6 +318,7 @@ func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 	if final == nil {
 		final = t.seenRecord(req.Exit, kept)
 	}
+	t.usage.record(final)
 	t.mu.Lock()
 	t.kept.OOMKills = final.Diagnosis.OOM.Kills // stored with the next event: without one this is called again
 	t.mu.Unlock()

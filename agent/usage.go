@@ -13,6 +13,7 @@ import (
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -45,6 +46,7 @@ type usage struct {
 	kept       time.Duration     // when the newest kept reading was taken, on the monotonic clock
 	arrived    time.Time         // when the newest reading came
 	backlogged int64
+	used       used
 }
 
 var _ hook.StatsUpdater = (*usage)(nil)
@@ -56,6 +58,15 @@ func (u *usage) begin(run int, startedAt time.Time) {
 	u.run, u.startedAt, u.running = run, startedAt, true
 	u.stats, u.sample, u.headlines = nil, nil, nil
 	u.previous, u.peak, u.kept = nil, procstats.Reading{}, 0
+	u.used.begin()
+}
+
+// takeUp is called when the task of an earlier agent runs.
+func (u *usage) takeUp(run int, startedAt time.Time) {
+	u.begin(run, startedAt)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.used.takeUp()
 }
 
 // end is called when the task does not run any more. Its last reading stays.
@@ -64,6 +75,13 @@ func (u *usage) end() {
 	u.running = false
 	u.mu.Unlock()
 	u.mark(history.GapTask)
+}
+
+// record takes the final record of the present start.
+func (u *usage) record(final *record.Record) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.used.end(final)
 }
 
 // mark says in the history that nothing is read from now on.
@@ -132,6 +150,7 @@ func (u *usage) take(s *procstats.Sample) (run int, silent, due bool, headlines 
 		past.Elapsed = s.Wall.Sub(u.startedAt)
 	}
 	u.headlines = withDriversOwn(procstats.Headlines(s, past), s)
+	u.used.read(s, u.headlines)
 	u.previous, u.sample, u.stats, u.arrived = s, s, u.received, time.Now()
 	// A reading a little early is the next one all the same.
 	if due = u.kept == 0 || s.Mono-u.kept >= u.keep-u.interval/2; due {
@@ -188,7 +207,9 @@ func (u *usage) snapshot(publishing string) allocation.Usage {
 	err := u.err()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	s := allocation.Usage{Running: u.running, Interval: u.interval, Backlogged: u.backlogged}
+	s := allocation.Usage{
+		Running: u.running, Interval: u.interval, Backlogged: u.backlogged, Ended: u.used.ended, Base: u.used.base,
+	}
 	switch {
 	case publishing != "":
 		s.Reason = publishing

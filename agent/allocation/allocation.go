@@ -113,6 +113,9 @@ type Usage struct {
 	Headlines []procstats.HeadlineValue
 	// Reason says in words why there is no reading, or no fresh one; empty where there is.
 	Reason string
+	// Ended is what the starts that have ended since the agent runs have used under it, and Base what the present start
+	// had used before; by counter.
+	Ended, Base map[procstats.ID]float64
 	// Interval is the time between readings.
 	Interval time.Duration
 	// Backlogged counts the readings that came more than an interval late.

@@ -35,7 +35,8 @@ func newFake() *fakeAgent {
 	ended := f.add("cccccccc", 100)
 	end(ended, true)
 	u := f.usages["cccccccc"]["web"]
-	u.Running = false
+	kills, _ := u.Sample.Task.Number(procstats.CgroupMemoryEventsOOMKill)
+	u.Running, u.Ended = false, map[procstats.ID]float64{procstats.CgroupMemoryEventsOOMKill: kills}
 	f.usages["cccccccc"]["web"] = u
 	return f
 }

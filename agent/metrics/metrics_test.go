@@ -315,20 +315,30 @@ func TestTotals(t *testing.T) {
 	u.Running = false
 	f.usages["bbbbbbbb"]["web"] = u
 	check("one ended", 35)
-	f.allocs[0].Tasks["web"].RunID = "a-2"
-	f.usages["aaaaaaaa"]["web"] = usage(20)
-	check("one started anew and used 20", 55)
+	u.Ended = map[procstats.ID]float64{procstats.CgroupCPUUsage: 24}
+	f.usages["bbbbbbbb"]["web"] = u
+	check("and had used 4 more", 39)
+	u = usage(20)
+	u.Ended = map[procstats.ID]float64{procstats.CgroupCPUUsage: 17}
+	f.usages["aaaaaaaa"]["web"] = u
+	check("one started anew after 2 more, and used 20", 61)
+	u.Reason = "no fresh reading"
+	f.usages["aaaaaaaa"]["web"] = u
+	check("it was not read", 61)
 	f.allocs = f.allocs[:1]
-	check("the ended one was removed", 55)
-	delete(f.usages, "aaaaaaaa")
+	check("the ended one was removed", 61)
 	f.add("dddddddd", 1)
-	check("another came", 56)
-
-	late := newTestCollector(f)
-	late.began = epoch.Add(time.Hour)
-	if got := total(t, late, cpu); got != 0 {
-		t.Errorf("a collector that began after the tasks counts %v", got)
-	}
+	check("another came", 62)
+	short := usage(0)
+	short.Running, short.Ended = false, map[procstats.ID]float64{procstats.CgroupCPUUsage: 3}
+	f.add("eeeeeeee", 1)
+	f.usages["eeeeeeee"]["web"] = short
+	check("one came and ended between two readings", 65)
+	of := usage(100)
+	of.Base = map[procstats.ID]float64{procstats.CgroupCPUUsage: 99}
+	f.add("ffffffff", 1)
+	f.usages["ffffffff"]["web"] = of
+	check("one of before the agent used 1 under it", 66)
 }
 
 func TestNames(t *testing.T) {

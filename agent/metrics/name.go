@@ -41,8 +41,8 @@ type column struct {
 	combine Combination
 	// own computes the columns that are not of the table.
 	own func(*row) float64
-	// stays says of a counter that it goes on over the starts of a task.
-	stays bool
+	// used is the counter in the table that says what ended starts used; 0 where the column itself goes on over them.
+	used procstats.ID
 }
 
 // columns lists the table's measurements that are metrics, ordered by id.
@@ -55,7 +55,7 @@ func columns() []column {
 		}
 		c := column{id: m.ID, name: name, help: m.Help, combine: Combine(m)}
 		if m.Kind == procstats.Counter {
-			c.kind = exposition.Counter
+			c.kind, c.used = exposition.Counter, m.ID
 		}
 		list = append(list, c)
 	}

@@ -117,7 +117,7 @@ func (c *Collector) fill(values []float64, readings procstats.Readings) {
 func ownColumns() []column {
 	return []column{
 		{
-			name: exposition.Prefix + "exits_total", kind: exposition.Counter, combine: Sum, stays: true, own: exits,
+			name: exposition.Prefix + "exits_total", kind: exposition.Counter, combine: Sum, own: exits,
 			help: "How often the task ended, starts that failed included.",
 		},
 		{
@@ -125,11 +125,11 @@ func ownColumns() []column {
 			help: "The hard memory limit that the job file sets.",
 		},
 		{
-			name: exposition.Prefix + "oom_kills_total", kind: exposition.Counter, combine: Sum, own: oomKills,
+			name: exposition.Prefix + "oom_kills_total", kind: exposition.Counter, combine: Sum, own: oomKills, used: procstats.CgroupMemoryEventsOOMKill,
 			help: "OOM kills in the present or last start of the task, as the kernel counted them, or 1 where only its end is known.",
 		},
 		{
-			name: exposition.Prefix + "restarts_total", kind: exposition.Counter, combine: Sum, stays: true, own: restarts,
+			name: exposition.Prefix + "restarts_total", kind: exposition.Counter, combine: Sum, own: restarts,
 			help: "How often the task was started again.",
 		},
 		{

@@ -5,13 +5,12 @@ package metrics
 
 import (
 	"math"
-	"time"
 
 	"github.com/tachograph/tacho/exposition"
 )
 
 // totals are the counters of tasks that share their labels. A sum of counters falls when a task ends or starts
-// anew; what is added up here is what each has grown, from the collector's start on.
+// anew; what is added up here is what each has grown under this agent.
 type totals struct {
 	tasks  map[taskKey]*lastRead
 	groups map[string][]float64
@@ -21,7 +20,6 @@ type taskKey struct{ alloc, task string }
 
 // lastRead is a task at the scrape before.
 type lastRead struct {
-	run     string
 	values  []float64
 	visited bool
 }
@@ -82,9 +80,9 @@ func (c *Collector) addGauges(into, values []float64) {
 	}
 }
 
-// grow adds what the counters of a task grew since the scrape before. What a task had used when the collector
-// began is not counted: after a restart of the agent the totals begin again at 0, as a reader expects of a counter
-// that went down.
+// grow adds what the counters of a task grew since the scrape before, what ended in between included. What a task had
+// used before the agent ran is not counted: after a restart of the agent the totals begin again at 0, as a reader
+// expects of a counter that went down.
 func (c *Collector) grow(r *row) {
 	sums := c.totals.groups[r.labels.Text()]
 	if sums == nil {
@@ -97,41 +95,43 @@ func (c *Collector) grow(r *row) {
 		last = &lastRead{values: absent(len(c.columns))}
 		c.totals.tasks[key] = last
 	}
-	for i, v := range r.values {
-		if math.IsNaN(v) || c.columns[i].kind != exposition.Counter {
+	last.visited = true
+	for i := range c.columns {
+		if c.columns[i].kind != exposition.Counter {
 			continue
 		}
-		began := r.task.State.StartedAt
-		if c.columns[i].stays {
-			began = r.alloc.CreateTime
+		now := c.usedSince(r, i)
+		if math.IsNaN(now) {
+			continue
 		}
 		if math.IsNaN(sums[i]) {
 			sums[i] = 0
 		}
-		sums[i] += growth(last.values[i], v, known && last.run != r.task.RunID && !c.columns[i].stays, c.older(began))
-	}
-	last.run, last.visited = r.task.RunID, true
-	for i, v := range r.values {
-		if !math.IsNaN(v) {
-			last.values[i] = v
+		switch before := last.values[i]; {
+		case !math.IsNaN(before):
+			now = max(now, before)
+			sums[i] += now - before
+		case c.columns[i].used != 0 || !r.alloc.CreateTime.Before(c.began):
+			sums[i] += now
 		}
+		last.values[i] = now
 	}
 }
 
-// older reports whether something began before the collector.
-func (c *Collector) older(t time.Time) bool { return t.Before(c.began) }
-
-// growth is how much a counter grew from before, NaN where it was never read.
-func growth(before, now float64, anew, older bool) float64 {
-	switch {
-	case anew || now < before:
+// usedSince is a counter of a task over all its starts under this agent; NaN where it is not known now.
+func (c *Collector) usedSince(r *row, column int) float64 {
+	id, now := c.columns[column].used, r.values[column]
+	if id == 0 {
 		return now
-	case !math.IsNaN(before):
-		return now - before
-	case older:
-		return 0
 	}
-	return now
+	ended, some := r.usage.Ended[id]
+	switch {
+	case r.usage.Running:
+		return ended + now - r.usage.Base[id]
+	case some:
+		return ended
+	}
+	return math.NaN()
 }
 
 // absent is n values that were not measured.
