@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // platformCommands are the commands that need an executor process.
@@ -29,10 +31,11 @@ func platformCommands() []*cobra.Command {
 
 // detach leaves the command running and names the run on stdout, for scripts.
 func (s *session) detach(launched *proto.LaunchResponse) error {
-	if !s.options.quiet {
-		s.screen.note(fmt.Sprintf("running as process %d; tacho attach %s follows it, tacho stop %s ends it",
-			launched.GetMain().GetPid(), s.id, s.id))
+	how := fmt.Sprintf("tacho attach %s follows it, tacho stop %s ends it", s.id, s.id)
+	if s.dir == "" {
+		how = fmt.Sprintf("it keeps no record and its output goes nowhere; tacho executors kill %s ends it", s.id)
 	}
+	s.screen.note(fmt.Sprintf("running as process %d; %s", launched.GetMain().GetPid(), how))
 	_, err := fmt.Fprintln(s.cmd.OutOrStdout(), s.id)
 	return errors.Join(err, s.client.Close(), s.streams.close())
 }
@@ -66,7 +69,10 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 	defer stop()
 	c, err := visit(ctx, entry)
 	switch {
-	case errors.Is(err, client.ErrLost), errors.Is(err, client.ErrOtherBoot):
+	case isGone(err):
+		if err := printOutput(cmd, entry.Dir); err != nil {
+			return err
+		}
 	case err != nil:
 		return err
 	default:
@@ -88,12 +94,28 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 func followOutput(ctx context.Context, cmd *cobra.Command, c *client.Client, dir string) (*proto.Exit, *record.Record, error) {
 	following, stop := context.WithCancel(ctx)
 	outputs := make(chan error, 2)
-	for name, to := range map[string]io.Writer{"stdout": cmd.OutOrStdout(), "stderr": cmd.ErrOrStderr()} {
+	for name, to := range outputsOf(cmd) {
 		go func() { outputs <- tail(following, filepath.Join(dir, name), to) }()
 	}
 	exit, final, err := c.Wait(ctx)
 	stop()
 	return exit, final, errors.Join(err, <-outputs, <-outputs)
+}
+
+// outputsOf says where the files of a run's output are shown.
+func outputsOf(cmd *cobra.Command) map[string]io.Writer {
+	return map[string]io.Writer{"stdout": cmd.OutOrStdout(), "stderr": cmd.ErrOrStderr()}
+}
+
+// printOutput shows the captured output of a run that has ended.
+func printOutput(cmd *cobra.Command, dir string) error {
+	ended, end := context.WithCancel(cmd.Context())
+	end()
+	var errs []error
+	for name, to := range outputsOf(cmd) {
+		errs = append(errs, tail(ended, filepath.Join(dir, name), to))
+	}
+	return errors.Join(errs...)
 }
 
 // tail copies a growing file until ctx ends, and then what is left of it. A run that keeps no output has none.
@@ -146,26 +168,55 @@ func visit(ctx context.Context, entry record.Entry) (*client.Client, error) {
 	return client.Visit(ctx, *address)
 }
 
-// addressOf finds the executor that keeps the record in a run's folder; client.ErrLost where there is none.
+// isGone reports whether an error of visit says that the executor is not there any more.
+func isGone(err error) bool {
+	return errors.Is(err, client.ErrLost) || errors.Is(err, client.ErrOtherBoot)
+}
+
+// addressOf finds the executor that a record names, or what it left behind; client.ErrLost where there is neither. The
+// folder of the record says nothing: it has other paths too, and may have been moved.
 func addressOf(entry record.Entry) (*wire.Address, error) {
-	dir, err := filepath.Abs(entry.Dir)
-	if err != nil {
-		return nil, err
+	r := entry.Record
+	if r.Executor == nil {
+		return nil, fmt.Errorf("run %s: %w", entry.Name, client.ErrLost)
 	}
 	all, err := client.List(client.DefaultRuntimeDir())
+	if address := keptAddress(r.Socket); address != nil {
+		all = append(all, address)
+	}
+	who := procstats.ProcessID{PID: r.Executor.PID, Start: r.Executor.StartTicks}
 	for _, address := range all {
-		if address.RecordDir == dir {
+		if address.Executor == who && address.BootID == r.BootID {
 			return address, nil
 		}
 	}
+	if stateOf(r, procstats.HostFS()) == record.Running {
+		return nil, errors.Join(fmt.Errorf("run %s is running, but its executor, process %d, is not found in %s: is it another user's?",
+			entry.Name, who.PID, client.DefaultRuntimeDir()), err)
+	}
 	return nil, errors.Join(fmt.Errorf("run %s: %w", entry.Name, client.ErrLost), err)
+}
+
+// keptAddress reads the address beside a socket, which is not in our runtime folder where XDG_RUNTIME_DIR or TMPDIR was
+// another one then. It is nil where there is none, or not in a folder of our own.
+func keptAddress(socket string) *wire.Address {
+	folder := filepath.Dir(socket)
+	if folders, err := client.Folders(filepath.Dir(folder)); err != nil || !slices.Contains(folders, folder) {
+		return nil
+	}
+	address, err := wire.ReadAddress(folder)
+	if err != nil {
+		return nil
+	}
+	return address
 }
 
 func newStop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop RUN",
 		Short: "Stop a run and everything it started",
-		Long: `Ask a run to end, wait, then kill what is left of it, and return when nothing is.
+		Long: `Ask a run to end, wait, then kill what is left of it, and return when nothing is. What is left of a run whose
+executor and tacho run have died is killed at once.
 
 ` + runWord,
 		Example: `  tacho stop last
@@ -193,8 +244,8 @@ func newStop() *cobra.Command {
 			return err
 		}
 		c, err := visit(cmd.Context(), entry)
-		if errors.Is(err, client.ErrLost) {
-			return fmt.Errorf("run %s is not running", entry.Name)
+		if isGone(err) {
+			return stopRemains(cmd, entry)
 		}
 		if err != nil {
 			return err
@@ -206,6 +257,22 @@ func newStop() *cobra.Command {
 		return errors.Join(err, c.Close())
 	}
 	return cmd
+}
+
+// stopRemains kills what is left of a run whose executor is gone. Where its tacho run is there, that does it.
+func stopRemains(cmd *cobra.Command, entry record.Entry) error {
+	address, err := addressOf(entry)
+	if errors.Is(err, client.ErrLost) || err == nil && client.Owned(*address) {
+		return fmt.Errorf("run %s is not running", entry.Name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := killExecutor(cmd.Context(), *address); err != nil {
+		return err
+	}
+	complain(cmd.ErrOrStderr(), fmt.Errorf("run %s had lost its executor; what was left of it is killed", entry.Name))
+	return nil
 }
 
 // clearStrays kills what dead executors left whose callers are gone as well. What somebody still owns is theirs.

@@ -187,6 +187,7 @@ func (e *Executor) newRecord(t *task) *record.Record {
 		ID: request.GetId(), Command: command, Dir: request.GetDir(), User: request.GetUser(),
 		Message: request.GetMessage(), BootID: e.bootID,
 		Executor:  &record.Process{PID: e.self.PID, StartTicks: e.self.Start},
+		Socket:    e.socket(),
 		StartedAt: time.Now(), Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
 		Absent:    map[string]string{},
 		Cgroup:    &record.Cgroup{Layout: t.group.Layout(), Placement: string(t.group.Placement), V2: t.group.V2, V1: t.group.V1},

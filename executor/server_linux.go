@@ -134,17 +134,25 @@ func (e *Executor) writeAddress(t *task) {
 		return
 	}
 	address := &wire.Address{
-		ID: t.request.GetId(), Folder: e.folder, BootID: e.bootID, Executor: e.self, Main: t.main,
+		ID: t.request.GetId(), Folder: e.folder, Socket: e.socket(), BootID: e.bootID, Executor: e.self, Main: t.main,
 		Cgroup: t.group.Cgroup, Owned: t.group.Owned, RecordDir: t.request.GetRecord().GetDir(),
 		Command: t.request.GetCommandLine(),
 	}
-	sockets, err := filepath.Glob(filepath.Join(e.folder, "plugin*"))
-	if err == nil && len(sockets) > 0 {
-		address.Socket = sockets[0]
-	}
-	if err := errors.Join(err, address.Write()); err != nil {
+	if err := address.Write(); err != nil {
 		e.log.Error("write the address", "error", err)
 	}
+}
+
+// socket is where the executor is reached, as go-plugin named it; empty where it has no folder.
+func (e *Executor) socket() string {
+	if e.folder == "" {
+		return ""
+	}
+	sockets, err := filepath.Glob(filepath.Join(e.folder, "plugin*"))
+	if err != nil || len(sockets) == 0 {
+		return ""
+	}
+	return sockets[0]
 }
 
 // Wait implements proto.ExecutorServer.

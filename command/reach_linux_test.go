@@ -1,0 +1,170 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// user is how tacho is called in a test: from which folder, and with which environment beside the usual.
+type user struct {
+	dir string
+	env []string
+	// stranger is in a user namespace that has no root, so that the runtime folder is where the environment says.
+	stranger bool
+}
+
+// tacho runs a command of tacho and returns its exit code and what it wrote.
+func (u user) tacho(t *testing.T, args ...string) (code, stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = append([]string{"tacho"}, args...)
+	cmd.Dir = u.dir
+	// A shell has PWD from its user, who may have come by a symbolic link.
+	cmd.Env = append(os.Environ(), append(u.env, "GORACE=atexit_sleep_ms=0", "PWD="+u.dir)...)
+	if u.stranger && os.Getuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: os.Getuid(), Size: 1}},
+		}
+	}
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	if u.stranger && errors.Is(err, unix.EPERM) {
+		t.Skipf("no user namespace can be made here: %v", err)
+	}
+	if err == nil {
+		return "0", out.String(), said.String()
+	}
+	return codeOf(err), out.String(), said.String()
+}
+
+// detached starts a detached run.
+func (u user) detached(t *testing.T, script string) (dir string) {
+	t.Helper()
+	code, id, said := u.tacho(t, "run", "--detach", "--quiet", "--cgroup", "none", "--", "sh", "-c", script)
+	if code != "0" {
+		t.Fatalf("exit code %s: %s", code, said)
+	}
+	return filepath.Join(u.dir, record.DefaultRoot, strings.TrimSpace(id))
+}
+
+// TestStopByAnotherWay holds that a run is found whatever the path of its folder, and wherever its user's runtime folder
+// is by now.
+func TestStopByAnotherWay(t *testing.T) {
+	base := t.TempDir()
+	straight, linked := filepath.Join(base, "straight"), filepath.Join(base, "linked")
+	if err := errors.Join(os.Mkdir(straight, 0o700), os.Symlink(straight, linked)); err != nil {
+		t.Fatal(err)
+	}
+	runtimeDir := func(name string) []string {
+		dir, err := os.MkdirTemp("", name) // short: the path of a socket is limited
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		return []string{"XDG_RUNTIME_DIR=" + dir}
+	}
+	for name, users := range map[string][2]user{
+		"by a symbolic link":          {{dir: linked}, {dir: straight}},
+		"with another runtime folder": {{straight, runtimeDir("a"), true}, {straight, runtimeDir("b"), true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := users[0].detached(t, "exec sleep 60")
+			if code, _, said := users[1].tacho(t, "stop", "last"); code != "0" {
+				t.Fatalf("stop: exit code %s: %s", code, said)
+			}
+			r, err := record.Read(dir)
+			if err != nil || r.State != record.Exited || r.Diagnosis.Verdict != record.Stopped {
+				t.Errorf("the record says %+v, %v, want that it was stopped", r, err)
+			}
+		})
+	}
+}
+
+// hold opens a process that is there.
+func hold(t *testing.T, pid int) (pidfd int) {
+	t.Helper()
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Skipf("pidfd_open: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Close(pidfd) })
+	return pidfd
+}
+
+// hasEnded waits for the end of a process; nobody may have taken note of it yet.
+func hasEnded(t *testing.T, pidfd int) bool {
+	t.Helper()
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
+	return err == nil && n == 1
+}
+
+// TestStopRemains holds that stop kills what a dead executor left.
+func TestStopRemains(t *testing.T) {
+	u := user{dir: t.TempDir()}
+	dir := u.detached(t, "exec sleep 60")
+	before, err := record.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	main, executor := hold(t, before.PID), hold(t, before.Executor.PID)
+	if err := unix.PidfdSendSignal(executor, unix.SIGKILL, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if !hasEnded(t, executor) {
+		t.Fatal("the executor does not end")
+	}
+	code, _, said := u.tacho(t, "stop", "last")
+	if want := fmt.Sprintf("tacho: run %s had lost its executor; what was left of it is killed\n", before.ID); code != "0" || said != want {
+		t.Errorf("exit code %s: %q, want 0 and %q", code, said, want)
+	}
+	if !hasEnded(t, main) {
+		t.Error("the command is still there")
+	}
+	if code, _, said := u.tacho(t, "stop", "last"); code != "1" || !strings.Contains(said, "is not running") {
+		t.Errorf("again: exit code %s: %s, want 1 and that it is not running", code, said)
+	}
+}
+
+// TestAttachToTheEnded holds that the output of a detached run is shown after its end too.
+func TestAttachToTheEnded(t *testing.T) {
+	u := user{dir: t.TempDir()}
+	u.detached(t, "echo out; echo err >&2; exit 3")
+	for range 2 { // the first may still find it running
+		code, out, said := u.tacho(t, "attach", "last")
+		if code != "3" || out != "out\n" || !strings.HasPrefix(said, "err\ntacho: failed with exit code 3\n") {
+			t.Errorf("exit code %s, output %q, %q", code, out, said)
+		}
+	}
+}
+
+// TestDetachWithoutFiles holds that nothing is named that would not work.
+func TestDetachWithoutFiles(t *testing.T) {
+	u := user{dir: t.TempDir()}
+	code, id, said := u.tacho(t, "run", "--detach", "--no-files", "--", "sleep", "60")
+	id = strings.TrimSpace(id)
+	if code != "0" || strings.Contains(said, "attach") || !strings.Contains(said, "tacho executors kill "+id+" ends it") {
+		t.Errorf("exit code %s: %s", code, said)
+	}
+	if code, _, said := u.tacho(t, "executors", "kill", id); code != "0" {
+		t.Errorf("executors kill: exit code %s: %s", code, said)
+	}
+}
