@@ -285,5 +285,28 @@ func clearStrays(ctx context.Context) error {
 		}
 		errs = append(errs, killExecutor(ctx, *address))
 	}
+	return errors.Join(append(errs, sweep(client.DefaultRuntimeDir(), time.Now()))...)
+}
+
+// unlaunchedAge is how old the folder of an executor without a task is when it is taken for abandoned: by itself none
+// waits as long for one.
+const unlaunchedAge = time.Minute
+
+// sweep removes the folders of executors whose callers were killed before there was a task.
+func sweep(runtimeDir string, now time.Time) error {
+	folders, err := client.Folders(runtimeDir)
+	errs := []error{err}
+	for _, folder := range folders {
+		info, err := os.Stat(folder)
+		if err != nil || now.Sub(info.ModTime()) < unlaunchedAge {
+			continue
+		}
+		if _, err := wire.ReadAddress(folder); !errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err := client.RemoveAbandoned(folder); !errors.Is(err, client.ErrOwned) {
+			errs = append(errs, err)
+		}
+	}
 	return errors.Join(errs...)
 }
