@@ -15,6 +15,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/driver"
@@ -86,10 +87,11 @@ func (a *Agent) check(ctx context.Context, j *job.Job) error {
 		return err == nil && ok
 	}
 	if !slices.ContainsFunc(j.Datacenters, matches) {
-		return fmt.Errorf("job %s is for datacenters %q, this agent is in %q", j.ID, j.Datacenters, a.node.Datacenter)
+		err := fmt.Errorf("job %s is for %q, this agent is in %q", j.ID, j.Datacenters, a.node.Datacenter)
+		return j.Places.Fault("datacenters", err)
 	}
 	if j.Region != a.node.Region {
-		return fmt.Errorf("job %s is for region %q, this agent is in %q", j.ID, j.Region, a.node.Region)
+		return j.Places.Fault("region", fmt.Errorf("job %s is for %q, this agent is in %q", j.ID, j.Region, a.node.Region))
 	}
 	for _, g := range j.Groups {
 		for _, t := range g.Tasks {
@@ -105,32 +107,28 @@ func (a *Agent) check(ctx context.Context, j *job.Job) error {
 func (a *Agent) checkTask(ctx context.Context, j *job.Job, g *job.Group, t *job.Task) error {
 	entry, err := a.drivers.Get(t.Driver)
 	if err != nil {
-		return err
+		return t.Places.Fault("driver", err)
 	}
 	if _, err := ownerOf(t.User); err != nil {
-		return err
+		return t.Places.Fault("user", err)
+	}
+	if wanted, there := t.Resources.Cores, len(a.node.Resources.Cores); wanted > there {
+		return t.Places.Fault("resources.cores", fmt.Errorf("it asks for %d cores, this machine has %d", wanted, there))
 	}
 	const nobody = "00000000-0000-4000-8000-000000000000"
-	s := &start{job: j, group: g, task: t, allocID: nobody, allocName: j.ID + "." + g.Name + "[0]", node: a.node}
+	s := &start{
+		job: j, group: g, task: t, allocID: nobody, allocName: j.ID + "." + g.Name + "[0]", node: a.node,
+		dir: folder.In(a.allocDir(), nobody),
+	}
 	env, err := s.environment()
 	if err != nil {
 		return err
 	}
-	for _, template := range t.Templates {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if _, err := expand(template, env); err != nil {
-			return fmt.Errorf("%s:%d: template %s: %w", template.Range.Filename, template.Range.Start.Line, template.Destination, err)
-		}
-	}
-	if _, err := s.encode(entry, env); err != nil {
+	if err := s.checkTemplates(ctx, env); err != nil {
 		return err
 	}
-	if t.Resources.Cores > len(a.node.Resources.Cores) {
-		return fmt.Errorf("it asks for %d cores, this machine has %d", t.Resources.Cores, len(a.node.Resources.Cores))
-	}
-	return nil
+	_, err = s.encode(entry, env)
+	return err
 }
 
 // RunJob registers a job and starts its allocations. Allocations of an earlier version go on where their group means

@@ -338,3 +338,27 @@ func TestValidateEndsWithItsCaller(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestValidateSaysWhere has what only this machine knows to be wrong, each with its place.
+func TestValidateSaysWhere(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	const shape = "job \"j\" {\n%s\ngroup \"g\" {\ntask \"t\" {\ndriver = \"tacho\"\nconfig {\ncommand = \"true\"\n%s\n}\n%s\n}\n}\n}"
+	for name, tt := range map[string]struct{ job, config, task, want string }{
+		"datacenter":  {job: `datacenters = ["moon"]`, want: "f:2,15-23: Wrong value; datacenters: "},
+		"region":      {job: `region = "moon"`, want: "f:2,10-16: Wrong value; region: "},
+		"user":        {task: `user = "nosuchuser"`, want: "f:10,8-20: Wrong value; user: user nosuchuser: user: unknown user nosuchuser"},
+		"cores":       {task: "resources {\ncores = 1000\n}", want: "f:11,9-13: Wrong value; resources.cores: it asks for 1000 cores"},
+		"kill_signal": {task: `kill_signal = "SIGFOO"`, want: "f:10,15-23: Wrong value; kill_signal: "},
+		"work_dir":    {config: `work_dir = "rel"`, want: `f:6,1-7: Wrong value; config: work_dir "rel" is not absolute`},
+		"adj":         {config: "oom_score_adj = 2000", want: "f:6,1-7: Wrong value; config: oom_score_adj 2000"},
+		"environment": {task: "template {\ndata = \"noequals\"\ndestination = \"local/x\"\nenv = true\n}", want: "f:10: template local/x: "},
+		"fine":        {config: `work_dir = "${NOMAD_TASK_DIR}"`},
+	} {
+		text := fmt.Sprintf(shape, tt.job, tt.config, tt.task)
+		_, err := r.Validate(t.Context(), job.Source{Filename: "f", Text: text})
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: error %v, want %q in it", name, err, tt.want)
+		}
+	}
+}

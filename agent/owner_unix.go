@@ -20,7 +20,8 @@ func ownerOf(name string) (*folder.Owner, error) {
 	}
 	u, err := user.Lookup(name)
 	if err != nil {
-		if u, err = user.LookupId(name); err != nil {
+		var byID error
+		if u, byID = user.LookupId(name); byID != nil {
 			return nil, fmt.Errorf("user %s: %w", name, err)
 		}
 	}

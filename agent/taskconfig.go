@@ -57,7 +57,10 @@ func (s *start) encode(entry *registry.Entry, env map[string]string) ([]byte, er
 		return encoded, nil // what signals another driver knows is not known here
 	}
 	if err := driver.CheckSignal(s.task.KillSignal); err != nil {
-		return nil, fmt.Errorf("kill_signal: %w", err)
+		return nil, s.task.Places.Fault("kill_signal", err)
+	}
+	if err := driver.CheckTask(encoded); err != nil {
+		return nil, s.task.Places.Fault("config", err)
 	}
 	if s.task.Logs == nil {
 		return encoded, nil

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -18,10 +19,31 @@ import (
 func (s *start) renderAll(env map[string]string, owner *folder.Owner) error {
 	for _, t := range s.task.Templates {
 		if err := s.render(t, env, owner); err != nil {
-			return fmt.Errorf("%s:%d: template %s: %w", t.Range.Filename, t.Range.Start.Line, t.Destination, err)
+			return templateFault(t, err)
 		}
 	}
 	return nil
+}
+
+// checkTemplates expands a task's templates and writes nothing.
+func (s *start) checkTemplates(ctx context.Context, env map[string]string) error {
+	for _, t := range s.task.Templates {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		text, err := expand(t, env)
+		if err == nil && t.Env {
+			err = readEnv(text, env)
+		}
+		if err != nil {
+			return templateFault(t, err)
+		}
+	}
+	return nil
+}
+
+func templateFault(t *job.Template, err error) error {
+	return fmt.Errorf("%s:%d: template %s: %w", t.Range.Filename, t.Range.Start.Line, t.Destination, err)
 }
 
 func (s *start) render(t *job.Template, env map[string]string, owner *folder.Owner) error {

@@ -188,6 +188,13 @@ func decodeTask(msgpack []byte) (*taskConfig, error) {
 	return c, err
 }
 
+// CheckTask refuses a task's config block, shaped by TaskSchema, that no task can be started with. Errors wrap
+// ErrInvalid.
+func CheckTask(msgpack []byte) error {
+	_, err := decodeTask(msgpack)
+	return err
+}
+
 func (l *rawLogs) limits() (LogLimits, error) {
 	var limits LogLimits
 	if l == nil {

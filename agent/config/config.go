@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/tachograph/tacho/agent/places"
 )
 
 // Config is the agent's whole configuration.
@@ -36,7 +38,7 @@ type Config struct {
 	Files []string
 
 	// places are for what Check finds.
-	places places
+	places places.Places
 }
 
 // Ports are TCP ports.

@@ -87,7 +87,7 @@ func (c *Config) Merge(filename string, text []byte) error {
 	if diags := gohcl.DecodeBody(parsed.Body, nil, &f); diags.HasErrors() {
 		return errors.Join(diags.Errs()...)
 	}
-	c.places = c.places.with(parsed.Body)
+	c.places = c.places.With(parsed.Body)
 	err := c.apply(&f)
 	if native, ok := parsed.Body.(*hclsyntax.Body); ok {
 		for _, block := range native.Blocks {
@@ -104,7 +104,7 @@ func (c *Config) Check() error {
 	var errs []error
 	refuse := func(bad bool, key, format string, args ...any) {
 		if bad {
-			errs = append(errs, c.places.wrong(key, format, args...))
+			errs = append(errs, c.places.Wrong(key, format, args...))
 		}
 	}
 	oneOf := func(key, word string, words []string) {
@@ -116,7 +116,7 @@ func (c *Config) Check() error {
 	refuse(c.Ports.HTTP != -1 && c.TLS.CertFile == "" && !isLoopback(c.BindAddr), "bind_addr",
 		"%q is open to the network: that takes tls { cert_file key_file }", c.BindAddr)
 	oneOf("log_level", c.LogLevel, logLevels())
-	refuse((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), c.places.said("tls.cert_file", "tls.key_file"),
+	refuse((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), c.places.Said("tls.cert_file", "tls.key_file"),
 		"is one of two: cert_file and key_file need each other")
 	refuse(c.TLS.VerifyClient && c.TLS.CAFile == "", "tls.verify_https_client", "needs ca_file")
 	refuse(!c.TLS.VerifyClient && c.TLS.CAFile != "", "tls.ca_file", "is for verify_https_client, which is off")
@@ -131,7 +131,7 @@ func (c *Config) Check() error {
 	}
 	refuse(t.StatsdAddress != "" && !isAddress(t.StatsdAddress), "telemetry.statsd_address", "is host:port, not %q", t.StatsdAddress)
 	refuse(h.Interval < shortestInterval, "history.interval", "%s is less than %s", h.Interval, shortestInterval)
-	span := c.places.said("history.span", "history.interval", "telemetry.collection_interval")
+	span := c.places.Said("history.span", "history.interval", "telemetry.collection_interval")
 	refuse(h.Span < h.Interval, span, "makes a history of %s with a reading every %s", h.Span, h.Interval)
 	refuse(h.Interval > 0 && h.Span/max(1, h.Interval) > maxPoints, span,
 		"makes a history of %s every %s, which is more than %d readings a task", h.Span, h.Interval, maxPoints)
@@ -161,7 +161,7 @@ func (c *Config) Token() (string, error) {
 	}
 	token, err := readToken(c.ACL.TokenFile)
 	if err != nil {
-		return "", c.places.fault("acl.token_file", err)
+		return "", c.places.Fault("acl.token_file", err)
 	}
 	return token, nil
 }

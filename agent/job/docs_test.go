@@ -36,7 +36,7 @@ func TestDocs(t *testing.T) {
 		t.Errorf("%s\nwant %+v\ngot  %+v\nof\n%s", diff, want.Groups[0].Tasks[0], got.Groups[0].Tasks[0], said)
 	}
 	for _, j := range []*Job{want, got} {
-		j.Groups, j.Source = nil, Source{}
+		j.Groups, j.Source, j.Places = nil, Source{}, nil
 		if j.Meta == nil {
 			j.Meta = map[string]string{}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
+	"github.com/tachograph/tacho/agent/places"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -103,7 +104,7 @@ func (d *decoder) restart(b *hclsyntax.Block, r *Restart) {
 func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 	t := &Task{
 		Name: b.Labels[0], KillTimeout: 5 * time.Second, Resources: Resources{CPU: 100, MemoryMB: 300}, Variables: d.vars,
-		Restart: g.Restart, text: d.text,
+		Restart: g.Restart, text: d.text, Places: places.Places{}.With(b.Body),
 	}
 	metaAttribute, metaBlock := d.pairs(&t.Meta)
 	d.body("a task", b.Body, fields{

@@ -8,6 +8,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/tachograph/tacho/agent/places"
 )
 
 // The types of jobs.
@@ -34,6 +36,8 @@ type Job struct {
 
 	// Source is the text of the job file and what its variables were set to.
 	Source Source `json:"-"`
+	// Places are where its own values stand.
+	Places places.Places `json:"-"`
 }
 
 // Source is what a job is read from.
@@ -98,6 +102,8 @@ type Task struct {
 
 	// ConfigBody is the config block; nil where there is none. It is evaluated with the variables of a start.
 	ConfigBody hcl.Body `json:"-"`
+	// Places are where its values stand.
+	Places places.Places `json:"-"`
 	// Variables are what every expression may refer to: functions and the file's own variables and locals.
 	Variables *hcl.EvalContext `json:"-"`
 	// env are the expressions of the env block, text the file they stand in.

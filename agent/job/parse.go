@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/tachograph/tacho/agent/places"
 )
 
 const (
@@ -89,7 +91,7 @@ func (d *decoder) file(body *hclsyntax.Body, source Source) *Job {
 
 func (d *decoder) job(b *hclsyntax.Block) *Job {
 	j := &Job{
-		ID: b.Labels[0], Name: b.Labels[0], Namespace: "default", Region: "global", Type: TypeService, Priority: 50,
+		Places: places.Places{}.With(b.Body), ID: b.Labels[0], Name: b.Labels[0], Namespace: "default", Region: "global", Type: TypeService, Priority: 50,
 		Datacenters: []string{"*"},
 	}
 	metaAttribute, metaBlock := d.pairs(&j.Meta)

@@ -1,0 +1,68 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package places remembers where HCL files say what they say, for mistakes that are found when they have been read.
+package places
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// Places are where values stand, by key: "telemetry.collection_interval" is in a block. The zero value has none.
+type Places map[string]hcl.Range
+
+// With returns the places with those in a body: later ones stand for earlier ones. Blocks with labels are not among
+// them.
+func (p Places) With(body hcl.Body) Places {
+	all := maps.Clone(p)
+	if all == nil {
+		all = Places{}
+	}
+	if native, ok := body.(*hclsyntax.Body); ok {
+		all.add("", native)
+	}
+	return all
+}
+
+func (p Places) add(prefix string, body *hclsyntax.Body) {
+	for name, attribute := range body.Attributes {
+		p[prefix+name] = attribute.Expr.Range()
+	}
+	for _, block := range body.Blocks {
+		if len(block.Labels) == 0 {
+			p[prefix+block.Type] = block.DefRange()
+			p.add(prefix+block.Type+".", block.Body)
+		}
+	}
+}
+
+// Said returns the first of the keys that a file says; the first of all where none does.
+func (p Places) Said(keys ...string) string {
+	for _, key := range keys {
+		if _, ok := p[key]; ok {
+			return key
+		}
+	}
+	return keys[0]
+}
+
+// Fault is what came of a value, with its place where a file says it.
+func (p Places) Fault(key string, err error) error {
+	if at, said := p[key]; said {
+		return fmt.Errorf("%s: Wrong value; %s: %w", at, key, err)
+	}
+	return fmt.Errorf("%s: %w", key, err)
+}
+
+// Wrong is the mistake in a value, with its place where a file says it.
+func (p Places) Wrong(key, format string, args ...any) error {
+	detail := key + " " + fmt.Sprintf(format, args...)
+	if at, said := p[key]; said {
+		return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Wrong value", Detail: detail, Subject: &at}
+	}
+	return fmt.Errorf("configuration: %s", detail)
+}
