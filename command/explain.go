@@ -19,9 +19,11 @@ func newExplain() *cobra.Command {
 		Use:   "explain [NAME]",
 		Short: "Say what a measurement means, where it is read and what it guarantees",
 		Long: `Say of one measurement what the number means, how it is commonly misread, which kernel file it is read from, its unit,
-and what it guarantees. Without a name, list every measurement there is by source.`,
+and what it guarantees. Without a name, list every measurement there is by source; the name of a group, such as
+cgroup_memory, lists what is in it.`,
 		Example: `  tacho explain
   tacho explain memory_bytes
+  tacho explain psi
   tacho explain cgroup_memory_peak_bytes --format json`,
 		GroupID:           groupHost,
 		ValidArgsFunction: completeMeasurements,
@@ -34,25 +36,36 @@ and what it guarantees. Without a name, list every measurement there is by sourc
 		return arguments("NAME")(cmd, args)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		rows := procstats.Table()
+		rows, one := procstats.Table(), false
 		if len(args) > 0 {
-			m, known := procstats.LookupName(args[0])
-			if !known {
+			if rows, one = measurementsOf(args[0]); len(rows) == 0 {
 				return unknownMeasurement(args[0])
 			}
-			rows = []procstats.Measurement{m}
 		}
 		out := cmd.OutOrStdout()
 		switch {
 		case format.value == "json":
-			return explainJSON(out, rows, len(args) > 0)
-		case len(args) > 0:
+			return explainJSON(out, rows, one)
+		case one:
 			return explainOne(out, args[0])
 		}
 		_, err := io.WriteString(out, measurementList(paletteFor(cmd, out), rows))
 		return err
 	}
 	return cmd
+}
+
+// measurementsOf returns the measurement of a name, or those of a group: whole words from the start of their names.
+func measurementsOf(name string) (rows []procstats.Measurement, one bool) {
+	if m, known := procstats.LookupName(name); known {
+		return []procstats.Measurement{m}, true
+	}
+	for _, m := range procstats.Table() {
+		if strings.HasPrefix(m.Name, name+"_") {
+			rows = append(rows, m)
+		}
+	}
+	return rows, false
 }
 
 func explainOne(out io.Writer, name string) error {
@@ -77,6 +90,9 @@ func unknownMeasurement(name string) error {
 func measurementList(p palette, rows []procstats.Measurement) string {
 	var text strings.Builder
 	for _, group := range bySource(rows) {
+		if len(group) == 0 {
+			continue
+		}
 		if text.Len() > 0 {
 			text.WriteByte('\n')
 		}

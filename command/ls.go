@@ -42,7 +42,7 @@ A record that cannot be read is told on stderr, the others are listed all the sa
 		GroupID: groupRecords,
 	}
 	o := &lsOptions{outputDir: outputDirFlag(cmd.Flags()), format: formatFlag(cmd, "table", "json", "csv")}
-	cmd.Flags().StringSliceVar(&o.labels, "label", nil, "list only runs with this `KEY=VALUE`, or with this KEY; all of them must fit")
+	cmd.Flags().StringArrayVar(&o.labels, "label", nil, "list only runs with this `KEY=VALUE`, or with this KEY; all of them must fit")
 	cmd.Flags().StringSliceVar(&o.states, "state", nil, "list only runs in this `STATE`: running, exited or lost")
 	cmd.Flags().IntVar(&o.limit, "limit", 0, "list at most so many runs; 0 for all")
 	states := cobra.FixedCompletions([]string{"running", "exited", "lost"}, cobra.ShellCompDirectiveNoFileComp)
@@ -58,6 +58,9 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 		default:
 			return usagef("there is no state %q: running, exited or lost", state)
 		}
+	}
+	if o.limit < 0 {
+		return usagef("--limit %d: it cannot be negative", o.limit)
 	}
 	entries, err := listRuns(*o.outputDir)
 	if err != nil {

@@ -50,6 +50,7 @@ func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	knowShells(root)
 	executed, err := root.ExecuteContextC(ctx)
 	return report(stderr, executed, err)
 }
@@ -94,6 +95,15 @@ code; a fault of their own is 125.`,
 	documentEnvironment(root)
 	completeFlags(root)
 	return root
+}
+
+// knowShells makes cobra's own completion command refuse a shell that it does not know, instead of helping with it.
+func knowShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args = knownCommand
+		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 }
 
 // knownCommand is the answer to a word that names no command.

@@ -37,7 +37,7 @@ type runOptions struct {
 	noFiles, detach, quiet   bool
 	capture                  []string
 	message                  string
-	labels                   map[string]string
+	labels                   labels
 	measurements             string
 	format                   *choice
 	recordFile               string
@@ -105,7 +105,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&o.reportInterval, "report-interval", time.Minute, "time between two lines of usage.jsonl")
 	flags.StringVar(&o.measurements, "measurements", "default", "what to measure: names, prefixes, all, default, -NAME to leave out")
 	flags.StringVarP(&o.message, "message", "m", "", "a message for the record")
-	flags.StringToStringVar(&o.labels, "label", nil, "a label for the record, NAME=VALUE; may be repeated")
+	flags.Var(&o.labels, "label", "a label for the record; may be repeated")
 	flags.StringVar(&o.outputDir, "output-dir", record.DefaultRoot, "folder in which runs are kept")
 	flags.BoolVar(&o.noFiles, "no-files", false, "keep no record on disk")
 	flags.StringSliceVar(&o.capture, "capture", nil, "also write the command's stdout, stderr into the run's folder")
@@ -127,6 +127,28 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	o.live = addChoice(flags, "live", "the live line while the command runs", "auto", "never")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "no live line and no summary")
 }
+
+// labels is a flag that may be repeated, each time for one label: a value may have commas and equals signs of its own.
+type labels map[string]string
+
+// String implements pflag.Value.
+func (l *labels) String() string { return labelsText(*l) }
+
+// Set implements pflag.Value.
+func (l *labels) Set(text string) error {
+	name, value, found := strings.Cut(text, "=")
+	if !found || name == "" {
+		return errors.New("it takes NAME=VALUE")
+	}
+	if *l == nil {
+		*l = labels{}
+	}
+	(*l)[name] = value
+	return nil
+}
+
+// Type implements pflag.Value.
+func (l *labels) Type() string { return "NAME=VALUE" }
 
 // addChoice adds a flag that takes one of a few words, the first being the default.
 func addChoice(flags *pflag.FlagSet, name, usage string, allowed ...string) *choice {
@@ -152,6 +174,9 @@ func (o *runOptions) check(args []string) (selection procstats.Selection, path s
 		if stream != "stdout" && stream != "stderr" {
 			return selection, "", usagef("--capture %s: it takes stdout, stderr or both", stream)
 		}
+	}
+	if o.cgroupParent != "" && o.cgroup.value == "none" {
+		return selection, "", usagef("--cgroup-parent %s: there is no cgroup with --cgroup none", o.cgroupParent)
 	}
 	if len(o.capture) > 0 && o.noFiles {
 		return selection, "", usagef("--capture needs a run folder: leave out --no-files")
@@ -212,6 +237,9 @@ func (o *runOptions) checkOutput() error {
 
 // lookUp finds the command as the shell does, with the shell's exit codes where it cannot.
 func lookUp(name string) (string, error) {
+	if name == "" {
+		return "", exitWith(exitNotFound, errors.New("the name of the command is empty"))
+	}
 	path, err := exec.LookPath(name)
 	if errors.Is(err, exec.ErrDot) {
 		err = nil

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -358,8 +359,7 @@ func parseSignal(word string) (syscall.Signal, error) {
 	if number := unix.SignalNum(name); number != 0 {
 		return number, nil
 	}
-	var number int
-	if _, err := fmt.Sscanf(word, "%d", &number); err == nil && number > 0 && number <= 64 {
+	if number, err := strconv.Atoi(strings.TrimSpace(word)); err == nil && number > 0 && number <= 64 {
 		return syscall.Signal(number), nil
 	}
 	return 0, usagef("%q is no signal: write a name such as TERM or a number from 1 to 64", word)
