@@ -76,7 +76,10 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 	case err != nil:
 		return err
 	default:
-		_, _, waitErr := followOutput(ctx, cmd, c, entry.Dir)
+		_, final, waitErr := followOutput(ctx, cmd, c, entry.Dir)
+		if final != nil {
+			tellIncomplete(cmd, final)
+		}
 		if err := c.Close(); err != nil {
 			return err
 		}

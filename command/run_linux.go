@@ -266,7 +266,15 @@ func (s *session) follow(ctx context.Context, signals <-chan os.Signal) error {
 	if err := s.report(final); err != nil {
 		s.screen.note(err.Error())
 	}
+	tellIncomplete(s.cmd, final)
 	return exitOf(exit)
+}
+
+// tellIncomplete says why the files of a run lack something, which nobody else does once its executor is gone.
+func tellIncomplete(cmd *cobra.Command, final *record.Record) {
+	if final.Incomplete != "" {
+		complain(cmd.ErrOrStderr(), fmt.Errorf("the record is not whole: %s", final.Incomplete))
+	}
 }
 
 // exitOf is the error that gives tacho the command's exit code; nil for 0.

@@ -220,7 +220,7 @@ func (e *Executor) newRecorder(t *task, baseline *procstats.Sample) *recorder {
 	if dir := options.GetDir(); dir != "" {
 		store, err := record.Open(dir)
 		if err != nil {
-			e.log.Error("open the record", "error", err)
+			r.fault("open the record", err)
 		} else {
 			r.store = store
 		}

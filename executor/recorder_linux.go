@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -48,8 +49,14 @@ func (r *recorder) put() {
 		return
 	}
 	if err := r.store.Put(r.info); err != nil {
-		r.log.Error("write the record", "error", err)
+		r.fault("write the record", err)
 	}
+}
+
+// fault keeps the first reason why the run's files lack something, for whoever gets the record from us.
+func (r *recorder) fault(operation string, err error) {
+	r.log.Error(operation, "error", err)
+	r.info.Incomplete = cmp.Or(r.info.Incomplete, err.Error())
 }
 
 // firstLook is when a task is sampled first: a process that has just been forked has nothing to show, and a task
@@ -94,7 +101,7 @@ func (r *recorder) add(s *procstats.Sample) {
 func (r *recorder) writeReport(rows *procstats.Sample) {
 	if r.store != nil && r.current.Samples() > 0 {
 		if err := r.store.Append(record.NewUsage(&r.current, rows, r.sampler.whole)); err != nil {
-			r.log.Error("write a report", "error", err)
+			r.fault("write a report", err)
 		}
 	}
 	r.current.Advance()
@@ -131,7 +138,7 @@ func (r *recorder) finish(final *procstats.Sample, evidence record.Evidence) (*r
 	r.put()
 	if r.store != nil {
 		if err := r.store.Close(); err != nil {
-			r.log.Error("close the record", "error", err)
+			r.fault("close the record", err)
 		}
 	}
 	return info, exit

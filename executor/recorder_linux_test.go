@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,4 +103,16 @@ func TestReportOfShortRun(t *testing.T) {
 			t.Errorf("the report tells nothing: %s", text)
 		}
 	})
+}
+
+// TestIncompleteRecord holds that the caller is told of a record that could not be written, and of the first cause.
+func TestIncompleteRecord(t *testing.T) {
+	f := start(t)
+	dir := f.record()
+	f.run("rm record/info.json; mkdir -p record/info.json/in-the-way", func(r *proto.LaunchRequest) {
+		r.Record = &proto.RecordOptions{Dir: dir}
+	})
+	if _, final := f.wait(); !strings.HasPrefix(final.Incomplete, "write "+filepath.Join(dir, "info.json")) {
+		t.Errorf("the record says %q of what could not be written", final.Incomplete)
+	}
 }

@@ -74,6 +74,8 @@ type Record struct {
 	Labels    map[string]string `json:"labels"`
 	// Notes are sentences for the user: what is lost here and why.
 	Notes []string `json:"notes,omitempty"`
+	// Incomplete says why something of the run is missing in its files, such as a full disk; empty where nothing is.
+	Incomplete string `json:"incomplete,omitempty"`
 }
 
 // Span returns the seconds in which the run's counters grew: to the end of its last process where that is known, else
