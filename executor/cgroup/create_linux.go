@@ -143,6 +143,7 @@ func (m *maker) whyNone() string {
 func (m *maker) parent() (procstats.Cgroup, error) {
 	path := filepath.Clean("/" + m.Parent)
 	base := procstats.Cgroup{V1: map[string]string{}}
+	m.group.missing = map[string]string{}
 	for _, mount := range m.mounts {
 		dir := filepath.Join(mount.Point, path)
 		// A mount can show a part of the hierarchy only.
@@ -150,6 +151,9 @@ func (m *maker) parent() (procstats.Cgroup, error) {
 			dir = filepath.Join(mount.Point, below)
 		}
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			for _, controller := range mount.Controllers {
+				m.group.missing[controller] = dir
+			}
 			continue
 		}
 		if mount.Version == 2 {

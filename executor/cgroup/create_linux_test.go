@@ -5,6 +5,7 @@ package cgroup
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -124,6 +125,39 @@ func TestCreateInParent(t *testing.T) {
 	}
 	if o := execute(t, plan{Parent: path + "/nothing"}, 0, "/"); !strings.Contains(o.Error, "no such group in any hierarchy") {
 		t.Errorf("a parent that is not there: %q", o.Error)
+	}
+}
+
+// TestParentMissingInAHierarchy names a parent that does not have the limit's controller; what the error says to do helps.
+func TestParentMissingInAHierarchy(t *testing.T) {
+	needRoot(t)
+	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for controller, limits := range map[string]Limits{"cpu": {CPUQuota: new(0.5)}, "cpuset": {Cpuset: "0"}} {
+		i := slices.IndexFunc(mounts, func(m procstats.CgroupMount) bool {
+			return m.Version == 1 && slices.Contains(m.Controllers, controller) && !slices.Contains(m.Controllers, "memory")
+		})
+		if i < 0 {
+			t.Skip("there is no v1 hierarchy of ", controller)
+		}
+		path := newPath(t, "/parent")
+		dir := filepath.Join(mounts[i].Point, path)
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		o := execute(t, plan{Parent: path, Limits: limits}, 0, "/")
+		_, remedy, _ := strings.Cut(o.Error, "; to get it: ")
+		if !strings.Contains(remedy, "mkdir -p "+dir) {
+			t.Fatalf("%s: %q names no %s", controller, o.Error, dir)
+		}
+		if out, err := exec.Command("sh", "-c", remedy).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", remedy, err, out)
+		}
+		if o := execute(t, plan{Parent: path, Limits: limits}, 0, "/"); o.Error != "" {
+			t.Errorf("%s: after %s: %s", controller, remedy, o.Error)
+		}
 	}
 }
 

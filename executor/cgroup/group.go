@@ -52,6 +52,8 @@ type Group struct {
 	home procstats.Cgroup
 	// sought groups were looked for by Create: more could be had with other rights, or on another host.
 	sought bool
+	// missing are the folders that the named parent lacks, by v1 controller: with them there would be groups.
+	missing map[string]string
 }
 
 // None returns the group of a task that has none, with the reason.

@@ -71,6 +71,9 @@ func (s *setter) folder(controller, what string) (dir string, version int, err e
 		return "", 0, cannotHold("%s cannot be held here: %s", what, lack)
 	}
 	found, enable := Remedy{FS: s.host, Root: "/", Mounts: s.mounts}.Lack(controller)
+	if dir := s.group.missing[v1]; dir != "" {
+		found, enable = "", makeParent(dir, v1)
+	}
 	if found != "" {
 		lack += ": " + found
 	}
