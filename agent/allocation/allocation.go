@@ -70,6 +70,8 @@ type Task struct {
 	Resources job.Resources
 	// Meta is the task's meta data, with that of its group and its job.
 	Meta map[string]string
+	// NoLogs says that the job wants none.
+	NoLogs bool
 	// Cores are the cores the task has for itself, as a list such as 0-3,7; empty for all.
 	Cores string
 	// RunID is the driver's id of the present or last start; empty before the first.

@@ -27,6 +27,14 @@ type eventJSON struct {
 // topics is what a caller wants to hear of: keys by topic, * for all.
 type topics map[string][]string
 
+// allTopics are the topics of this agent and those that only a cluster has something to say of.
+func allTopics() []string {
+	return []string{
+		"*", feed.TopicAllocation, feed.TopicJob, feed.TopicNode,
+		"ACLPolicy", "ACLRole", "ACLToken", "Deployment", "Evaluation", "HostVolume", "NodeDrain", "NodePool", "Operator", "Service",
+	}
+}
+
 // readTopics reads ?topic=Topic:key, given any number of times; none is everything.
 func readTopics(r *http.Request) (topics, error) {
 	list := topics{}
@@ -37,6 +45,9 @@ func readTopics(r *http.Request) (topics, error) {
 		}
 		if topic == "" {
 			return nil, badRequest("topic is a topic, or a topic and a key such as Allocation:ID")
+		}
+		if !slices.Contains(allTopics(), topic) {
+			return nil, badRequest("there is no topic " + topic + ", but Allocation, Job and Node")
 		}
 		list[topic] = append(list[topic], key)
 	}

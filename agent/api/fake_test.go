@@ -107,7 +107,7 @@ func fakeAlloc(id string, j *job.Job, running bool) *allocation.Allocation {
 	}
 	if !running {
 		end := epoch.Add(-5 * time.Minute)
-		a.ClientStatus = allocation.Failed
+		a.ClientStatus, t.NoLogs = allocation.Failed, true
 		t.State.Phase, t.State.Failed, t.State.FinishedAt = hook.PhaseDead, true, end
 		t.State.Exit = &hook.Exit{Code: 137, Signal: 9, OOMKilled: true, At: end}
 		t.Events = append(t.Events, allocation.Event{Type: hook.EventTerminated, Time: end, Message: t.State.Exit.String()})

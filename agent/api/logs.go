@@ -34,6 +34,9 @@ func (s *Server) logRequest(r *http.Request) (*logRequest, error) {
 	if q.task, err = onlyTask(r, a); err != nil {
 		return nil, err
 	}
+	if t := a.Tasks[q.task]; t != nil && t.NoLogs {
+		return nil, notFound("the job disables the logs of task " + q.task)
+	}
 	if q.stream != "stdout" && q.stream != "stderr" {
 		return nil, badRequest("type is stdout or stderr")
 	}

@@ -238,6 +238,8 @@ func TestStatuses(t *testing.T) {
 		{"GET", "/v1/client/fs/ls/" + webID, "", withToken, 501, "logs"},
 		{"GET", "/v1/client/fs/logs/" + webID + "?type=x", "", withToken, 400, "stdout or stderr"},
 		{"GET", "/v1/client/fs/logs/" + webID + "?type=stderr", "", withToken, 404, "written nothing"},
+		{"GET", "/v1/client/fs/logs/" + batchID + "?type=stdout&follow=true", "", withToken, 404, "the job disables the logs"},
+		{"GET", "/v1/event/stream?topic=Foo", "", nil, 400, "no topic Foo"},
 		{"GET", "/v1/client/fs/logs/" + webID + "?type=stdout&task=../x", "", withToken, 404, "no task"},
 		{"GET", "/v1/client/fs/logs/" + webID + "?type=stdout&offset=-1", "", withToken, 400, "offset"},
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/hook"
 )
 
 // usage returns what the tasks of an allocation use, or the one that the request names.
@@ -133,7 +134,7 @@ func (s *Server) statsStream(w http.ResponseWriter, r *http.Request) {
 			}
 			silent = time.Now()
 		}
-		if a.ClientStatus.Ended() {
+		if isOver(a, r.URL.Query().Get("task")) {
 			_ = out.write(fmt.Appendf(nil, "event: end\ndata: {\"status\":%q}\n\n", a.ClientStatus))
 			return
 		}
@@ -143,6 +144,12 @@ func (s *Server) statsStream(w http.ResponseWriter, r *http.Request) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// isOver reports whether nothing of an allocation is read any more, or of the one task of it that is named.
+func isOver(a *allocation.Allocation, task string) bool {
+	t := a.Tasks[task]
+	return a.ClientStatus.Ended() || t != nil && t.State.Phase == hook.PhaseDead
 }
 
 // tick is how often to look for a new reading: four times in the shortest interval.

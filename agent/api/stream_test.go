@@ -22,8 +22,10 @@ import (
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/feed"
 	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/hook"
 )
 
 // serve listens on a port until the test ends.
@@ -150,9 +152,16 @@ func TestStatsStream(t *testing.T) {
 }
 
 func TestStatsStreamEnds(t *testing.T) {
-	url, _ := serve(t, newTestServer(newFake()))
+	f := newFake()
+	url, _ := serve(t, newTestServer(f))
 	text, err := io.ReadAll(open(t.Context(), t, url+"/v1/client/allocation/"+batchID+"/stats/stream").body)
 	if err != nil || !strings.Contains(string(text), "event: end\ndata: {\"status\":\"failed\"}") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	// One task of an allocation that runs.
+	f.allocs[0].Tasks["before"] = &allocation.Task{Name: "before", State: hook.State{Phase: hook.PhaseDead}}
+	text, err = io.ReadAll(open(t.Context(), t, url+"/v1/client/allocation/"+webID+"/stats/stream?task=before").body)
+	if err != nil || !strings.Contains(string(text), "event: end\ndata: {\"status\":\"running\"}") {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
