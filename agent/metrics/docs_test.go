@@ -32,7 +32,7 @@ units: seconds, bytes, cores, ratios from 0 to 1. Counters of a task begin at 0 
 ` + "`tacho_task_info`" + ` has ` + "`driver`, `state` and `type`" + `.
 With ` + "`include_alloc_metadata_in_metrics = true`" + ` a task's series also have its ` + "`meta`" + `, or what of it is among the
 ` + "`allowed_metadata_keys_in_metrics`" + `, where series are told apart by ` + "`alloc`" + `. An underscore stands for what the name of a label
-cannot hold; the labels above are never replaced.
+cannot hold. The labels above are never replaced, and of two keys that become one name the first by the alphabet is there.
 
 **Fewer series.** ` + "`allocation_detail`" + ` says how far series are told apart:
 

@@ -4,7 +4,9 @@
 package metrics
 
 import (
+	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/tachograph/tacho/exposition"
@@ -14,11 +16,34 @@ import (
 func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	families := c.Gather(r.Context())
 	kind, write := exposition.TextType, exposition.WriteText
-	if strings.Contains(r.Header.Get("Accept"), "application/openmetrics-text") {
+	if wantsOpenMetrics(r.Header.Get("Accept")) {
 		kind, write = exposition.OpenMetricsType, exposition.WriteOpenMetrics
 	}
 	w.Header().Set("Content-Type", kind)
 	_ = write(w, families) // a client that went away is not an error of ours
+}
+
+// wantsOpenMetrics reports whether a client would have OpenMetrics rather than text, RFC 9110, 12.5.1. One that takes
+// anything gets text.
+func wantsOpenMetrics(accept string) bool {
+	text, open := 0.0, 0.0
+	for part := range strings.SplitSeq(accept, ",") {
+		kind, parameters, err := mime.ParseMediaType(part)
+		if err != nil {
+			continue
+		}
+		quality := 1.0
+		if q, err := strconv.ParseFloat(parameters["q"], 64); err == nil {
+			quality = q
+		}
+		switch kind {
+		case "application/openmetrics-text":
+			open = max(open, quality)
+		case "text/plain":
+			text = max(text, quality)
+		}
+	}
+	return open > 0 && open >= text
 }
 
 // ServeJSON answers with the keys of Nomad's /v1/metrics.

@@ -214,6 +214,19 @@ func TestOpenMetrics(t *testing.T) {
 	parse(t, strings.ReplaceAll(strings.TrimSuffix(text, "# EOF\n"), " unknown\n", " untyped\n"))
 }
 
+func TestWantsOpenMetrics(t *testing.T) {
+	for accept, want := range map[string]bool{
+		"": false, "*/*": false, "text/plain": false, "application/openmetrics-text": true,
+		"application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2": true,
+		"text/plain;version=0.0.4;q=0.5,application/openmetrics-text;version=1.0.0;q=0.4,*/*;q=0.1":                                                  false,
+		"application/openmetrics-text;q=0": false, "application/openmetrics-text;q=x": true, ";;,": false,
+	} {
+		if got := wantsOpenMetrics(accept); got != want {
+			t.Errorf("%q: %v", accept, got)
+		}
+	}
+}
+
 func TestNomadNames(t *testing.T) {
 	f := newFake()
 	f.telemetry.NomadNames, f.telemetry.PublishNodeMetrics, f.telemetry.UseNodeName = true, true, true

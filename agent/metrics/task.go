@@ -130,7 +130,7 @@ func ownColumns() []column {
 		},
 		{
 			name: exposition.Prefix + "restarts_total", kind: exposition.Counter, combine: Sum, own: restarts,
-			help: "How often the task was started again.",
+			help: "How often it was decided to start the task again, whether asked for or not.",
 		},
 		{
 			name: exposition.Prefix + "sample_age_seconds", combine: Largest, own: sampleAge,
