@@ -52,7 +52,14 @@ func (a *Agent) RestartAlloc(id, name string) error {
 
 // SignalAlloc sends a signal by name (SIGHUP) to the running tasks of an allocation, or to the one that is named.
 func (a *Agent) SignalAlloc(ctx context.Context, id, name, signal string) error {
-	return a.eachRunning(id, name, func(t *task) error { return t.runner.Signal(ctx, signal) })
+	return a.eachRunning(id, name, func(t *task) error {
+		if t.spec.Driver == driver.Name {
+			if err := driver.CheckSignal(signal); err != nil { // before the task's events tell of it
+				return err
+			}
+		}
+		return t.runner.Signal(ctx, signal)
+	})
 }
 
 // eachRunning does something to the tasks of an allocation that run, or to the one that is named.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -100,7 +101,9 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 // arguments checks the number of arguments; names say what they are, in the help's words.
 func arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		switch {
+		switch empty := slices.Index(args, ""); {
+		case empty >= 0 && empty < len(names):
+			return usagef("%s is empty (see %s --help)", names[empty], cmd.CommandPath())
 		case len(args) == len(names):
 			return nil
 		case len(args) > len(names):

@@ -98,6 +98,9 @@ func mib(bytes float64) string {
 }
 
 func seconds(s float64) string {
+	if s < 0.01 {
+		return strconv.FormatFloat(s, 'g', 2, 64) // something that was measured is not 0
+	}
 	if s < 10 {
 		return strconv.FormatFloat(math.Round(100*s)/100, 'f', -1, 64)
 	}

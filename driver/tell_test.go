@@ -53,6 +53,10 @@ func TestSentence(t *testing.T) {
 				"cpu_seconds_total": {Value: number(0.1234)},
 			},
 		}, "completed: peak 1.5 MiB (upper bound), 0.12 CPU s"},
+		{"hardly any CPU", &record.Record{
+			Diagnosis: record.Diagnosis{Summary: "completed"},
+			Headline:  map[string]record.HeadlineValue{"cpu_seconds_total": {Value: number(0.002178)}},
+		}, "completed: 0.0022 CPU s"},
 	} {
 		if d := cmp.Diff(test.want, sentence(test.record)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, d)
@@ -64,7 +68,7 @@ func TestSentence(t *testing.T) {
 }
 
 func TestEventLog(t *testing.T) {
-	log := newEventLog()
+	log := newEventLog(0)
 	var told []string
 	add := func(message string) { log.add(&Event{Message: message}, func() { told = append(told, message) }) }
 	add("before anybody listens")
@@ -99,7 +103,7 @@ func TestEventLog(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	waiting := newEventLog().listen(ctx, make(chan struct{}))
+	waiting := newEventLog(0).listen(ctx, make(chan struct{}))
 	if _, err := waiting.Recv(); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a cancelled context: %v", err)
 	}
