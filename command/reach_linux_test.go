@@ -175,3 +175,18 @@ func TestDetachWithoutFiles(t *testing.T) {
 		t.Errorf("the command is still there: %s", said)
 	}
 }
+
+// TestRunAsAnother holds that a user who may not become another is told so, and not that the command cannot be executed.
+func TestRunAsAnother(t *testing.T) {
+	u := user{dir: t.TempDir(), stranger: true}
+	runtimeDir, err := os.MkdirTemp("", "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(runtimeDir) })
+	u.env = []string{"XDG_RUNTIME_DIR=" + runtimeDir}
+	code, _, said := u.tacho(t, "run", "--no-files", "--user", "root", "--", "true")
+	if code != "125" || !strings.Contains(said, "as another user, 0:0: operation not permitted: that takes root") {
+		t.Errorf("exit code %s: %s", code, said)
+	}
+}

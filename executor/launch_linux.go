@@ -304,6 +304,10 @@ func startError(c *command, err error) error {
 	what := c.path
 	code := codes.Internal
 	switch {
+	case c.credential != nil && errors.Is(err, unix.EPERM):
+		// execve(2) says EACCES of a file that may not be executed; this is setgroups(2), setgid(2) or setuid(2).
+		return status.Errorf(codes.FailedPrecondition, "start %s as another user, %d:%d: %v: that takes root (CAP_SETUID and CAP_SETGID)",
+			what, c.credential.Uid, c.credential.Gid, err)
 	case errors.Is(err, fs.ErrNotExist):
 		code = codes.NotFound // the interpreter of a script, where the script itself was found
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.ENOEXEC), errors.Is(err, unix.ENOTDIR),
