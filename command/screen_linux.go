@@ -89,8 +89,12 @@ func (s *screen) draw(line string) {
 	s.drawn = true
 }
 
-// free reports whether the command reads its terminal line by line with echo, as it was given it.
+// free reports whether the command reads its terminal line by line with echo, as it was given it, and no shell reads
+// ours, because we are its background job.
 func (s *screen) free() bool {
+	if file, ok := s.errors.(*os.File); ok && !foreground(file) {
+		return false
+	}
 	if s.master == nil {
 		return true
 	}

@@ -33,9 +33,14 @@ type sessionStreams struct {
 	leash *os.File
 	// master is our end of the command's terminal; nil where it has our own descriptors.
 	master *os.File
-	// cooked is our terminal's state to go back to.
-	cooked *term.State
-	tees   []tee
+	// wake is read beside our terminal, so that its reader can be called by way of waker.
+	wake, waker *os.File
+	tees        []tee
+
+	mu sync.Mutex // guards following
+	// raw is whether our terminal is raw, away whether it was given back, cooked its state to go back to.
+	raw, away bool
+	cooked    *term.State
 }
 
 // tee copies one stream of the command into a file on its way to ours.
@@ -142,21 +147,20 @@ func (s *sessionStreams) given() error {
 
 // close restores our terminal and gives everything up.
 func (s *sessionStreams) close() error {
-	errs := []error{s.given()}
-	if s.cooked != nil {
-		errs = append(errs, term.Restore(int(os.Stdin.Fd()), s.cooked))
-		s.cooked = nil
-	}
+	errs := []error{s.given(), s.giveBack()}
 	for _, t := range s.tees {
 		errs = append(errs, t.file.Close())
 	}
 	s.tees = nil
-	for _, f := range []*os.File{s.master, s.leash} {
-		if f != nil {
-			errs = append(errs, f.Close())
+	for _, f := range []*os.File{s.master, s.wake, s.waker, s.leash} {
+		if f == nil {
+			continue
+		}
+		if err := f.Close(); !errors.Is(err, os.ErrClosed) {
+			errs = append(errs, err)
 		}
 	}
-	s.master, s.leash = nil, nil
+	s.master, s.wake, s.waker, s.leash = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -172,11 +176,11 @@ func (s *sessionStreams) proxy(ctx context.Context, screen *screen) <-chan struc
 	}
 	if s.master != nil {
 		changed := make(chan os.Signal, 1)
-		signal.Notify(changed, unix.SIGWINCH)
+		signal.Notify(changed, unix.SIGWINCH, unix.SIGCONT)
 		s.resize() // in case it changed before
 		work.Go(func() { s.copyInput(ctx) })
 		work.Go(func() { s.copyOutput(ctx, screen) })
-		work.Go(func() { s.followSize(ctx, changed) })
+		work.Go(func() { s.followTerminal(ctx, changed) })
 	}
 	go func() {
 		defer close(done)

@@ -70,16 +70,25 @@ func (s *sessionStreams) terminal(o *runOptions, dir string) error {
 		}
 		s.tees = append(s.tees, tee{file: file})
 	}
-	if modes, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil {
+	if s.wake, s.waker, err = os.Pipe(); err != nil {
+		return fmt.Errorf("read the terminal: %w", err)
+	}
+	// In the background our terminal is as the shell has it while it reads a line: that is nothing for the command's.
+	if modes, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil && foreground(os.Stdin) {
 		if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, modes); err != nil {
 			return fmt.Errorf("set up the command's terminal: %w", err)
 		}
 	}
 	s.resize()
-	if s.cooked, err = term.MakeRaw(int(os.Stdin.Fd())); err != nil {
-		return fmt.Errorf("make the terminal raw: %w", err)
-	}
-	return nil
+	_, err = s.take()
+	return err
+}
+
+// foreground reports whether this process may use a terminal: it stops a shell's background job that reads it or sets
+// it up. What is not our controlling terminal stops nobody.
+func foreground(terminal *os.File) bool {
+	group, err := unix.IoctlGetUint32(int(terminal.Fd()), unix.TIOCGPGRP)
+	return err != nil || int(group) == unix.Getpgrp()
 }
 
 // resize gives the command's terminal the size of ours. A terminal without a size is no fault.
@@ -90,38 +99,65 @@ func (s *sessionStreams) resize() {
 	}
 }
 
-// giveBack restores our terminal for the shell, takeAgain makes it raw again.
-func (s *sessionStreams) giveBack() error { return term.Restore(int(os.Stdin.Fd()), s.cooked) }
+// take makes our terminal raw, where it may be used now, and reports whether it may.
+func (s *sessionStreams) take() (taken bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away || !foreground(os.Stdin) {
+		s.raw = false
+		return false, nil
+	}
+	if s.raw {
+		return true, nil
+	}
+	before, err := term.MakeRaw(int(os.Stdin.Fd()))
+	if err != nil {
+		return false, fmt.Errorf("make the terminal raw: %w", err)
+	}
+	if s.cooked == nil {
+		s.cooked = before
+	}
+	s.raw = true
+	return true, nil
+}
 
+// takeAgain takes our terminal after this process was stopped: a shell has set it up for itself meanwhile.
 func (s *sessionStreams) takeAgain() error {
+	s.mu.Lock()
+	s.raw, s.away = false, false
+	s.mu.Unlock()
 	s.resize()
-	_, err := term.MakeRaw(int(os.Stdin.Fd()))
+	_, err := s.take()
 	return err
 }
 
-// copyInput carries keys to the command until ctx ends. A read of the terminal cannot be called off, so it is made
-// only when there is something to read.
-func (s *sessionStreams) copyInput(ctx context.Context) {
-	wake, waker, err := os.Pipe()
-	if err != nil {
-		return
+// giveBack restores our terminal for the shell, until takeAgain.
+func (s *sessionStreams) giveBack() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away = true
+	if !s.raw || !foreground(os.Stdin) {
+		return nil
 	}
-	defer wake.Close()
+	s.raw = false
+	return term.Restore(int(os.Stdin.Fd()), s.cooked)
+}
+
+// copyInput carries keys to the command until ctx ends. A read of the terminal cannot be called off, so it is made
+// only when there is something to read, and in the foreground. A shell tells nobody that this is where they are now.
+func (s *sessionStreams) copyInput(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
-		_ = waker.Close()                         // closing is the message
+		_ = s.waker.Close()                       // closing is the message
 		_ = s.master.SetWriteDeadline(time.Now()) // nobody reads what is still to be written
 	})
 	defer stop()
 	buffer := make([]byte, 4096)
 	for ctx.Err() == nil {
-		fds := []unix.PollFd{{Fd: int32(os.Stdin.Fd()), Events: unix.POLLIN}, {Fd: int32(wake.Fd()), Events: unix.POLLIN}}
-		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
+		ready, err := s.awaitInput()
+		if err != nil {
 			return
 		}
-		if fds[1].Revents != 0 {
-			return
-		}
-		if fds[0].Revents == 0 {
+		if !ready {
 			continue
 		}
 		n, err := unix.Read(int(os.Stdin.Fd()), buffer)
@@ -132,6 +168,31 @@ func (s *sessionStreams) copyInput(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// awaitInput waits until there is something to read on our terminal, or something else to look at.
+func (s *sessionStreams) awaitInput() (ready bool, err error) {
+	const pause = 200 // milliseconds in the background
+	fds := []unix.PollFd{{Fd: int32(s.wake.Fd()), Events: unix.POLLIN}}
+	limit := pause
+	taken, err := s.take()
+	if err != nil {
+		return false, err
+	}
+	if taken {
+		fds, limit = append(fds, unix.PollFd{Fd: int32(os.Stdin.Fd()), Events: unix.POLLIN}), -1
+	}
+	if _, err := unix.Poll(fds, limit); err != nil && !errors.Is(err, unix.EINTR) {
+		return false, err
+	}
+	if fds[0].Revents != 0 {
+		_, err := s.wake.Read(make([]byte, 16))
+		return false, err
+	}
+	if !taken || fds[1].Revents == 0 {
+		return false, nil
+	}
+	return s.take() // the shell may have it by now
 }
 
 // copyOutput carries the command's output to the screen until its terminal has no user left, which reading reports
@@ -178,12 +239,17 @@ func (s *sessionStreams) drain(pass func() (int, error)) {
 	}
 }
 
-func (s *sessionStreams) followSize(ctx context.Context, changed chan os.Signal) {
+// followTerminal follows the size of our terminal, and our way back to it, until ctx ends.
+func (s *sessionStreams) followTerminal(ctx context.Context, changed chan os.Signal) {
 	defer signal.Stop(changed)
 	for {
 		select {
-		case <-changed:
+		case received := <-changed:
 			s.resize()
+			if received == unix.SIGCONT {
+				_ = s.takeAgain()               // whoever reads it is told
+				_, _ = s.waker.Write([]byte{0}) // in vain at the end
+			}
 		case <-ctx.Done():
 			return
 		}

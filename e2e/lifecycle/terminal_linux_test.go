@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/rig"
 )
@@ -174,9 +175,7 @@ func TestTerminalJobControl(t *testing.T) {
 func TestTerminalSuspend(t *testing.T) {
 	rig.Require(t)
 	place := rig.NewPlace(t, rig.Self())
-	c := open(t, place.Command(t.Context(), needBash(t), "--norc", "--noprofile", "-i"))
-	c.enter(t, "PS1='out''er> '\n")
-	c.expect(t, "outer> ")
+	c := atPrompt(t, place)
 	c.enter(t, rig.Tacho()+" run --output-dir "+place.Out+" -- /bin/sh -c 'echo ready; read x; echo \"got $x\"; exit 12'\n")
 	c.expect(t, "ready\r\n")
 	c.enter(t, "\x1a")
@@ -193,6 +192,73 @@ func TestTerminalSuspend(t *testing.T) {
 	c.expect(t, "code 12\r\n")
 	c.wait(t)
 	nothingLeft(t, place, nil)
+}
+
+// TestTerminalBackground starts tacho run as a background job, which leaves the terminal to the shell until it is called.
+func TestTerminalBackground(t *testing.T) {
+	rig.Require(t)
+	place := rig.NewPlace(t, rig.Self())
+	c := atPrompt(t, place)
+	c.enter(t, rig.Tacho()+" run --interval 100ms --output-dir "+place.Out+
+		" -- /bin/sh -c 'stty -a >modes; echo ready; read x; echo \"got $x\"; exit 12' &\n")
+	c.expect(t, "ready\r")
+	modes, err := os.ReadFile(place.Path("modes"))
+	if err != nil || !strings.Contains(string(modes), " icanon ") || !strings.Contains(string(modes), " echo ") {
+		t.Errorf("the command's terminal is not set up for lines: %v %s", err, modes)
+	}
+	c.enter(t, "echo \"jobs $(jobs -r | wc -l)\"\n")
+	c.expect(t, "jobs 1\r\n")
+	c.expect(t, "outer> ")
+	c.enter(t, "fg\n")
+	c.expect(t, "run --interval")
+	c.enter(t, "later\n")
+	c.expect(t, "got later\r\n")
+	c.expect(t, "outer> ")
+	c.enter(t, "echo \"code $?\"; exit\n")
+	c.expect(t, "code 12\r\n")
+	c.wait(t)
+	nothingLeft(t, place, nil)
+}
+
+// TestTerminalSentToBackground stops tacho run and lets it go on in the background, to its end and as a foreground job.
+func TestTerminalSentToBackground(t *testing.T) {
+	rig.Require(t)
+	tests := []struct{ name, then string }{{"ends there", "wait %1"}, {"comes back", "fg %1"}}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			place := rig.NewPlace(t, rig.Self())
+			for _, name := range []string{"go", "end"} {
+				if err := unix.Mkfifo(place.Path(name), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := atPrompt(t, place)
+			c.enter(t, rig.Tacho()+" run --output-dir "+place.Out+
+				" -- /bin/sh -c 'echo ready; read x <go; : >gone; read x <end; exit 4'\n")
+			c.expect(t, "ready\r\n")
+			c.enter(t, "\x1a")
+			c.expect(t, "Stopped")
+			c.expect(t, "outer> ")
+			c.enter(t, "bg; echo >go\n")
+			rig.Eventually(t, deadline, "the command goes on", func() bool {
+				_, err := os.Stat(place.Path("gone"))
+				return err == nil
+			})
+			c.enter(t, "(sleep 0.5; echo >end) & "+test.then+"; echo \"code $?\"; exit\n")
+			c.expect(t, "code 4\r\n")
+			c.wait(t)
+			nothingLeft(t, place, nil)
+		})
+	}
+}
+
+// atPrompt is an interactive shell that waits for a line.
+func atPrompt(t *testing.T, place *rig.Place) *console {
+	t.Helper()
+	c := open(t, place.Command(t.Context(), needBash(t), "--norc", "--noprofile", "-i"))
+	c.enter(t, "PS1='out''er> '\n")
+	c.expect(t, "outer> ")
+	return c
 }
 
 // TestTerminalOnlyWhereThereIsOne checks that a stream that is no terminal does not become one.
