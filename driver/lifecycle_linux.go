@@ -17,22 +17,28 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 )
 
-// WaitTask implements Lifecycle.
+// WaitTask implements Lifecycle. A host that listens to events is told of the end when it has those of the task:
+// what comes later it drops.
 func (d *Tacho) WaitTask(ctx context.Context, id string) (*ExitResult, error) {
 	t, err := d.find(id)
 	if err != nil {
 		return nil, err
 	}
 	select {
-	case <-t.done:
-		exit := *t.exit
-		return &exit, nil
+	case <-t.announced:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-d.ctx.Done():
-		return nil, fmt.Errorf("wait: the driver is closed: %w", ErrUnavailable)
+		return nil, errClosedWait()
 	}
+	if t.running() {
+		return nil, errClosedWait()
+	}
+	exit := *t.exit
+	return &exit, nil
 }
+
+func errClosedWait() error { return fmt.Errorf("wait: the driver is closed: %w", ErrUnavailable) }
 
 // StopTask implements Lifecycle.
 func (d *Tacho) StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error {

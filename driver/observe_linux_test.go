@@ -162,6 +162,33 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestEndWaitsForEvents is about a host that drops events of tasks that it knows to have ended.
+func TestEndWaitsForEvents(t *testing.T) {
+	f := newFixture(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	stream, err := f.TaskEvents(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := f.shell("exit 3")
+	f.start(config)
+	f.await("end of the task", func() bool {
+		status, err := f.InspectTask(ctx, config.ID)
+		return err == nil && status.State == driver.TaskExited
+	})
+	short, cancelShort := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancelShort()
+	if exit, err := f.WaitTask(short, config.ID); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the end was told before its events: %+v, %v", exit, err)
+	}
+	// A host that takes no events learns of the end all the same.
+	if exit, err := f.WaitTask(ctx, config.ID); err != nil || exit.Code != 3 {
+		t.Errorf("the end: %+v, %v", exit, err)
+	}
+	collect(t, stream, "exit code 3")
+}
+
 // Nobody listens while the driver is away; afterwards nothing is told twice and nothing is lost.
 func TestEventsOverRestart(t *testing.T) {
 	f := newFixture(t, nil)

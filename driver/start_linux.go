@@ -98,7 +98,8 @@ func (d *Tacho) launchOnce(ctx context.Context, own Config, request *proto.Launc
 
 func (d *Tacho) newTask(config *TaskConfig, c *client.Client, state *driverState) *task {
 	return &task{
-		config: config, state: state, client: c, events: d.events, done: make(chan struct{}), passed: make(chan struct{}),
+		config: config, state: state, client: c, events: d.events,
+		done: make(chan struct{}), passed: make(chan struct{}), announced: make(chan struct{}),
 		log: d.log.With("task", config.Name, "alloc_id", config.AllocID),
 	}
 }

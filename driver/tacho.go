@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -23,6 +24,8 @@ type Options struct {
 	Version string
 	// Binary is the tacho executable that runs as the executor; empty for the running one.
 	Binary string
+	// Remote says that hosts are behind a wire, on which nobody knows when they have handled an event.
+	Remote bool
 	// Logger may be nil.
 	Logger hclog.Logger
 }
@@ -57,8 +60,12 @@ var (
 
 // New returns a driver that has started nothing.
 func New(o Options) *Tacho {
+	var handling time.Duration
+	if o.Remote {
+		handling = wireHandling
+	}
 	d := &Tacho{
-		log: o.Logger, version: o.Version, binary: o.Binary, host: procstats.HostFS(), events: newEventLog(),
+		log: o.Logger, version: o.Version, binary: o.Binary, host: procstats.HostFS(), events: newEventLog(handling),
 		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]bool), changed: make(chan struct{}),
 	}
 	if d.log == nil {

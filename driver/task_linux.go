@@ -30,6 +30,8 @@ const (
 	killTimeout = 30 * time.Second
 	// recoveredAfter is how long after a recovery a host is told of it.
 	recoveredAfter = 3 * time.Second
+	// announceLimit bounds how long the end of a task is kept back for a host that is slow to take the task's events.
+	announceLimit = 2 * time.Second
 	// callAgain is the pause after a call that failed although the executor lives.
 	callAgain = time.Second
 )
@@ -60,16 +62,20 @@ type task struct {
 	work   sync.WaitGroup
 	// passed is closed when all events were passed on, or cannot be any more.
 	passed chan struct{}
+	// announced is closed when the task has ended and whoever listens to events has them.
+	announced chan struct{}
 
 	destroying sync.Mutex // held while DestroyTask is at work
 }
 
 // follow waits for the task's end and passes on its events, until ctx is done.
 func (t *task) follow(ctx context.Context) {
+	ctx, t.cancel = context.WithCancel(ctx)
+	t.work.Go(func() { t.announce(ctx) })
 	if t.client == nil {
+		close(t.passed)
 		return
 	}
-	ctx, t.cancel = context.WithCancel(ctx)
 	t.work.Go(func() { t.awaitEnd(ctx) })
 	t.work.Go(func() {
 		defer close(t.passed)
@@ -78,6 +84,24 @@ func (t *task) follow(ctx context.Context) {
 	if t.recovered != "" {
 		t.work.Go(func() { t.tellRecovered(ctx) })
 	}
+}
+
+// announce closes announced after the task's end.
+func (t *task) announce(ctx context.Context) {
+	defer close(t.announced)
+	select {
+	case <-t.done:
+	case <-ctx.Done():
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, announceLimit)
+	defer cancel()
+	select {
+	case <-t.passed:
+	case <-ctx.Done():
+		return
+	}
+	t.events.awaitHandled(ctx)
 }
 
 // tellRecovered waits a little first: a host that has just started drops events of tasks that it has recovered and
@@ -155,8 +179,8 @@ func (t *task) endedLost(err error) {
 	}
 	t.exit = &ExitResult{Code: exitKilled, Signal: int(syscall.SIGKILL), Err: lost}
 	t.completedAt = time.Now()
+	t.tell(t.completedAt, lost.Error(), map[string]string{"verdict": string(record.ExecutorLost)}, nil)
 	close(t.done)
-	t.tell(time.Now(), lost.Error(), map[string]string{"verdict": string(record.ExecutorLost)}, nil)
 }
 
 // stop asks the task to end and returns when nothing is left of it.
@@ -177,6 +201,7 @@ func (t *task) stop(ctx context.Context, signal syscall.Signal, grace time.Durat
 // release ends the executor of an ended task and removes what it kept.
 func (t *task) release(ctx context.Context) error {
 	if t.client == nil {
+		t.unfollow()
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
@@ -294,15 +319,5 @@ func (t *task) keepTold(sequence uint64) {
 	text := strconv.AppendUint(nil, sequence, 10)
 	if err := os.WriteFile(path, text, 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.log.Warn("keep which events were told", "error", err)
-	}
-}
-
-// pause waits, or returns early when ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

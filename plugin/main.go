@@ -19,7 +19,7 @@ func Main(version string) int {
 	// live: a later host takes it up again.
 	defer surviveBrokenPipe()()
 	logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: os.Stderr, JSONFormat: true})
-	tacho := driver.New(driver.Options{Config: driver.DefaultConfig(), Version: version, Logger: logger})
+	tacho := driver.New(driver.Options{Config: driver.DefaultConfig(), Version: version, Remote: true, Logger: logger})
 	Serve(Info{Name: driver.Name, Version: version}, tacho, logger)
 	if err := tacho.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, "tacho plugin:", err)
