@@ -158,7 +158,7 @@ func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
 	s.streams = streams
 	s.screen = newScreen(s.cmd.ErrOrStderr(), streams, s.options)
 	s.client, err = client.Start(ctx, client.Options{
-		RuntimeDir: client.DefaultRuntimeDir(), ID: s.id, ExtraFiles: streams.give,
+		RuntimeDir: client.DefaultRuntimeDir(), ID: s.id, ExtraFiles: streams.give, KeepIgnored: true,
 	})
 	if err != nil {
 		return nil, errors.Join(err, streams.close())
@@ -313,6 +313,7 @@ func markLost(dir string, ended time.Time) error {
 		return err
 	}
 	r.State, r.EndedAt = record.Lost, ended
+	r.FillFromReports(record.ReadUsage(dir))
 	if !ended.IsZero() {
 		wall := ended.Sub(r.StartedAt).Seconds()
 		r.WallSeconds = &wall

@@ -43,7 +43,7 @@ type Executor struct {
 	// oomScoreAdj is what the executor was started with, and what a task gets that asks for nothing else.
 	oomScoreAdj int
 	umask       int
-	// inherited are the signals that the task is to ignore, because our caller does.
+	// inherited are the signals that the task is to ignore, because our caller does and wants it so.
 	inherited []os.Signal
 
 	ctx    context.Context // ends with the executor

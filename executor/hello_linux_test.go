@@ -6,11 +6,14 @@ package executor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -217,6 +220,22 @@ func TestStartRefused(t *testing.T) {
 			}
 			if entries, err := os.ReadDir(tt.options.RuntimeDir); err != nil || len(entries) > 0 {
 				t.Errorf("left behind: %v, %v", entries, err)
+			}
+		})
+	}
+}
+
+// TestIgnoredSignals is about a caller that ignores SIGHUP, as below nohup(1).
+func TestIgnoredSignals(t *testing.T) {
+	signal.Ignore(unix.SIGHUP)
+	defer signal.Reset(unix.SIGHUP)
+	for _, keep := range []bool{false, true} {
+		t.Run(fmt.Sprintf("kept %v", keep), func(t *testing.T) {
+			f := startWith(t, func(o *client.Options) { o.KeepIgnored = keep })
+			f.run("kill -HUP $$; echo lives")
+			exit, _ := f.wait()
+			if lives := f.stdout() == "lives\n"; lives != keep {
+				t.Errorf("the task's SIGHUP: it wrote %q and ended with signal %d", f.stdout(), exit.GetSignal())
 			}
 		})
 	}

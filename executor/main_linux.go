@@ -24,7 +24,10 @@ import (
 
 // Main is the executor process. It returns the exit code when its task and its caller are done with it.
 func Main(build string) int {
-	inherited := ignoredSignals()
+	var inherited []os.Signal
+	if os.Getenv(wire.KeepIgnored) != "" {
+		inherited = ignoredSignals()
+	}
 	surviveSignals(inherited)
 	keepDescriptors()
 	folder := os.Getenv(goplugin.EnvUnixSocketDir)

@@ -123,6 +123,9 @@ func executorCommand(life context.Context, o Options, folder string) *exec.Cmd {
 		"XDG_RUNTIME_DIR=" + os.Getenv("XDG_RUNTIME_DIR"), // the user's bus, for a systemd scope
 		"DBUS_SESSION_BUS_ADDRESS=" + os.Getenv("DBUS_SESSION_BUS_ADDRESS"),
 	}
+	if o.KeepIgnored {
+		cmd.Env = append(cmd.Env, wire.KeepIgnored+"=1")
+	}
 	cmd.ExtraFiles = o.ExtraFiles
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd

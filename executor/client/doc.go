@@ -33,6 +33,9 @@ type Options struct {
 	ID string
 	// ExtraFiles become the executor's descriptors 3, 4 and so on, for the task's standard streams and the leash.
 	ExtraFiles []*os.File
+	// KeepIgnored says that the task ignores the signals that this process was started with ignored, as below nohup(1);
+	// otherwise it starts with every signal's default. Of SIGHUP, SIGINT and SIGQUIT: no others are kept.
+	KeepIgnored bool
 	// Logger gets what go-plugin says; nil for nothing.
 	Logger hclog.Logger
 }

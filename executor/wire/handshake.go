@@ -25,6 +25,9 @@ const Window = 64 << 10
 // PluginName is the name under which go-plugin dispenses the executor.
 const PluginName = "executor"
 
+// KeepIgnored is the variable in an executor's environment by which its task is to ignore what its caller ignores.
+const KeepIgnored = "TACHO_EXECUTOR_KEEP_IGNORED"
+
 // Handshake is go-plugin's: it tells an executor that was started by us from one that a user started by hand.
 func Handshake() goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{
