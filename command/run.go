@@ -65,7 +65,8 @@ func newRun() *cobra.Command {
 		Long: `Run a command in a small executor process, measure everything it starts, and keep a record.
 
 The command gets the terminal where there is one, and otherwise exactly the descriptors tacho was given. Signals
-are passed on. Nothing but the command's own output goes to stdout; the live line and the summary go to stderr.
+are passed on. Nothing but the command's own output goes to stdout; the live line, OOM kills as they happen and the
+summary go to stderr.
 
 Limits hold from the command's first instruction, for everything it starts. A limit that this machine cannot hold is
 an error, and nothing is started.
@@ -125,7 +126,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&o.recordFD, "record-fd", 0, "write it to this descriptor, from 1, instead of stderr")
 	o.summary = addChoice(flags, "summary", "the summary at the end", "short", "full", "none")
 	o.live = addChoice(flags, "live", "the live line while the command runs", "auto", "never")
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "no live line and no summary")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing while the command runs, and no summary")
 }
 
 // labels is a flag that may be repeated, each time for one label: a value may have commas and equals signs of its own.

@@ -247,6 +247,7 @@ func (s *session) follow(ctx context.Context, signals <-chan os.Signal) error {
 	var passing sync.WaitGroup
 	passing.Go(func() { s.pass(following, signals) })
 	passing.Go(func() { s.followStops(following) })
+	passing.Go(func() { s.tellKills(following) })
 	exit, final, err := s.client.Wait(context.WithoutCancel(ctx))
 	stop()
 	passing.Wait()

@@ -1,0 +1,47 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command_test
+
+import (
+	"bufio"
+	"io"
+	"strings"
+	"testing"
+)
+
+// TestTellsOfAKillAtOnce holds that the kill of a child is told while the command goes on.
+func TestTellsOfAKillAtOnce(t *testing.T) {
+	// Without a line's end, tail(1) has to keep everything.
+	const script = `head -c 300M /dev/zero | tail; read go`
+	cmd := tachoRun(t, t.TempDir(), "--memory", "30M", "--live", "never", "--", "sh", "-c", script)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, told := bufio.NewScanner(said), ""
+	for told == "" && lines.Scan() {
+		switch line := lines.Text(); {
+		case strings.Contains(line, "cannot be held here"):
+			t.Skip(line)
+		case strings.HasPrefix(line, "tacho: OOM kill: "):
+			told = line
+		}
+	}
+	if !strings.Contains(told, "tail[") || !strings.Contains(told, "while the main process runs on") {
+		t.Errorf("%q, want that tail was killed while the main process runs on", told)
+	}
+	if _, err := io.WriteString(in, "go\n"); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
