@@ -33,7 +33,8 @@ func newLs() *cobra.Command {
 		Long: `List the runs in a folder of runs, newest first.
 
 A run whose record says running and whose executor is gone is shown as lost: it was cut off, by a crash of the
-machine for instance, and nobody wrote its record to the end. Values that were not measured are shown as ` + dash + `.
+machine for instance, and nobody wrote its record to the end. Values that were not measured are shown as ` + dash + `,
+those that are bounds with ≥ or ≤.
 A record that cannot be read is told on stderr, the others are listed all the same, and the exit code is 1.`,
 		Example: `  tacho ls
   tacho ls --state exited --label team=db
@@ -116,27 +117,31 @@ func (o *lsOptions) wants(run listedRun) bool {
 
 // listedRun is one run in the list, and the shape of --format json.
 type listedRun struct {
-	Name        string            `json:"name"`
-	Path        string            `json:"path"`
-	State       record.State      `json:"state"`
-	StartedAt   time.Time         `json:"started_at"`
-	WallSeconds *float64          `json:"wall_seconds"`
-	ExitCode    *int              `json:"exit_code"`
-	Signal      *int              `json:"signal"`
-	CPUSeconds  *float64          `json:"cpu_seconds_total"`
-	PeakBytes   *float64          `json:"memory_peak_bytes"`
-	Verdict     record.Verdict    `json:"verdict,omitempty"`
-	Command     []string          `json:"command"`
-	Message     string            `json:"message,omitempty"`
-	Labels      map[string]string `json:"labels"`
+	Name        string       `json:"name"`
+	Path        string       `json:"path"`
+	State       record.State `json:"state"`
+	StartedAt   time.Time    `json:"started_at"`
+	WallSeconds *float64     `json:"wall_seconds"`
+	ExitCode    *int         `json:"exit_code"`
+	Signal      *int         `json:"signal"`
+	CPUSeconds  *float64     `json:"cpu_seconds_total"`
+	PeakBytes   *float64     `json:"memory_peak_bytes"`
+	// What the two numbers guarantee; empty where there is none.
+	CPUGuarantee  procstats.Guarantee `json:"cpu_seconds_total_guarantee,omitempty"`
+	PeakGuarantee procstats.Guarantee `json:"memory_peak_bytes_guarantee,omitempty"`
+	Verdict       record.Verdict      `json:"verdict,omitempty"`
+	Command       []string            `json:"command"`
+	Message       string              `json:"message,omitempty"`
+	Labels        map[string]string   `json:"labels"`
 }
 
 func list(entry record.Entry) listedRun {
 	r := entry.Record
+	cpu, peak := headline(r, procstats.HeadlineCPU), headline(r, procstats.HeadlineMemoryPeak)
 	return listedRun{
 		Name: entry.Name, Path: entry.Dir, State: stateOf(r, procstats.HostFS()), StartedAt: r.StartedAt,
 		WallSeconds: r.WallSeconds, ExitCode: r.ExitCode, Signal: r.Signal,
-		CPUSeconds: headline(r, procstats.HeadlineCPU).Value, PeakBytes: headline(r, procstats.HeadlineMemoryPeak).Value,
+		CPUSeconds: cpu.Value, PeakBytes: peak.Value, CPUGuarantee: cpu.Guarantee, PeakGuarantee: peak.Guarantee,
 		Verdict: r.Diagnosis.Verdict, Command: r.Command, Message: r.Message, Labels: r.Labels,
 	}
 }
@@ -178,8 +183,8 @@ func printRunsTable(out io.Writer, p palette, runs []listedRun) error {
 			cell{text: run.StartedAt.Local().Format("2006-01-02 15:04:05")},
 			cell{text: optional(procstats.Seconds, run.WallSeconds)},
 			cell{text: exitText(run.ExitCode, run.Signal)},
-			cell{text: optional(procstats.Seconds, run.CPUSeconds)},
-			cell{text: optional(procstats.Bytes, run.PeakBytes)},
+			cell{text: bounded(run.CPUGuarantee, optional(procstats.Seconds, run.CPUSeconds))},
+			cell{text: bounded(run.PeakGuarantee, optional(procstats.Bytes, run.PeakBytes))},
 			cell{text: orDash(string(run.Verdict)), paint: p.ofVerdict(run.Verdict)},
 			cell{text: commandLine(run.Command)},
 		)
@@ -218,6 +223,18 @@ func optional(unit procstats.Unit, value *float64) string {
 	return formatValue(unit, *value)
 }
 
+// bounded marks the text of a value that is only a bound.
+func bounded(g procstats.Guarantee, text string) string {
+	switch g {
+	case procstats.LowerBound:
+		return "≥ " + text
+	case procstats.UpperBound:
+		return "≤ " + text
+	case procstats.Exact, procstats.Sampled:
+	}
+	return text
+}
+
 func orDash(text string) string {
 	if text == "" {
 		return dash
@@ -241,13 +258,14 @@ func printRunsCSV(out io.Writer, runs []listedRun) error {
 	w := csv.NewWriter(out)
 	lines := [][]string{{
 		"name", "path", "state", "started_at", "wall_seconds", "exit_code", "signal", "cpu_seconds_total",
-		"memory_peak_bytes", "verdict", "command", "message",
+		"memory_peak_bytes", "verdict", "command", "message", "cpu_seconds_total_guarantee", "memory_peak_bytes_guarantee",
 	}}
 	for _, run := range runs {
 		lines = append(lines, []string{
 			run.Name, run.Path, string(run.State), run.StartedAt.UTC().Format(time.RFC3339Nano),
 			exactly(run.WallSeconds), exactInt(run.ExitCode), exactInt(run.Signal), exactly(run.CPUSeconds),
 			exactly(run.PeakBytes), string(run.Verdict), commandLine(run.Command), run.Message,
+			string(run.CPUGuarantee), string(run.PeakGuarantee),
 		})
 	}
 	return w.WriteAll(lines)
