@@ -115,14 +115,17 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	a.ctx = inner
-	if err := a.open(inner); err != nil {
+	ready, err := a.open(ctx)
+	if err != nil {
 		return err
 	}
-	close(a.ready)
-	a.log.Info("agent is ready", "node", a.node.Name, "data_dir", a.dataDir())
-	<-ctx.Done()
+	if ready {
+		close(a.ready)
+		a.log.Info("agent is ready", "node", a.node.Name, "data_dir", a.dataDir())
+		<-ctx.Done()
+	}
 	dev := a.current().Dev
-	if dev {
+	if ready && dev {
 		a.stopAll()
 	}
 	cancel()
@@ -132,11 +135,12 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	return errors.Join(a.closeAllocs(), a.drivers.Close(end, dev))
 }
 
-// open opens the drivers and takes up the tasks.
-func (a *Agent) open(ctx context.Context) error {
+// open opens the drivers and takes up the tasks. It returns false when ctx is done before everything is taken up: what
+// runs is left for the next agent then.
+func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	kept, err := a.load()
 	if err != nil {
-		return err
+		return false, err
 	}
 	c := a.current()
 	// Without root there often is no cgroup to hold a limit in. A first try must not end there.
@@ -153,23 +157,31 @@ func (a *Agent) open(ctx context.Context) error {
 		Moved: a.pluginMoved, Told: a.driverTold, Changed: a.driverChanged,
 	})
 	if err != nil {
-		return fmt.Errorf("open drivers: %w", err)
+		return false, fmt.Errorf("open drivers: %w", err)
 	}
-	killed, err := a.drivers.KillStrays(ctx, a.recover(ctx, kept)...)
+	spared := a.recover(ctx, kept)
+	if ctx.Err() != nil {
+		return false, nil // who is not known by now need not be a stray
+	}
+	killed, err := a.drivers.KillStrays(ctx, spared...)
 	if err != nil {
 		a.log.Error("tasks that nobody knows could not all be killed", "error", err)
 		a.counts.fail("strays")
 	}
 	for _, id := range killed {
-		a.log.Warn("a task that nobody knows was killed: the agent was killed before it kept its handle", "executor", id)
+		a.log.Warn("a task that nobody knows was killed: the state has no handle of it", "executor", id)
 	}
-	a.work.Go(func() { a.drivers.Run(ctx) })
+	if err := a.endLostLogs(ctx); err != nil {
+		a.log.Error("log collectors of tasks that nobody knows could not all be ended", "error", err)
+		a.counts.fail("strays")
+	}
+	a.work.Go(func() { a.drivers.Run(a.ctx) })
 	for _, l := range a.list() {
 		a.launch(l)
 	}
 	a.resume()
-	a.work.Go(func() { a.collect(ctx) })
-	return nil
+	a.work.Go(func() { a.collect(a.ctx) })
+	return true, nil
 }
 
 // makeFolders makes the data folder. Users of tasks pass through it to theirs.
@@ -188,7 +200,8 @@ func (a *Agent) openStore() error {
 		return err
 	}
 	if store.Moved != "" {
-		a.log.Error("the state was damaged and moved aside: the agent begins anew, and kills what runs", "moved", store.Moved)
+		a.log.Error("the state was damaged and moved aside: the agent begins anew, and kills what runs",
+			"moved", store.Moved, "reason", store.Damage)
 		a.counts.fail("state")
 	}
 	a.store = store

@@ -36,7 +36,8 @@ func (a *Agent) collectDue(now time.Time) error {
 	defer a.registering.Unlock()
 	c := a.current().Client
 	_, err := a.remove(garbage(a.endedAllocs(), c.GCAge, c.GCMaxAllocs, now))
-	return err
+	_, lostErr := a.removeLost(c.GCAge, now)
+	return errors.Join(err, lostErr)
 }
 
 // endedAlloc is an allocation that has ended.
@@ -139,5 +140,7 @@ func (a *Agent) CollectGarbage() (removed int, err error) {
 	}
 	a.registering.Lock()
 	defer a.registering.Unlock()
-	return a.remove(a.endedAllocs())
+	removed, err = a.remove(a.endedAllocs())
+	lost, lostErr := a.removeLost(0, time.Now())
+	return removed + lost, errors.Join(err, lostErr)
 }

@@ -259,7 +259,7 @@ func (t *task) snapshot() *allocation.Task {
 	s := &allocation.Task{
 		Name: t.spec.Name, Driver: t.spec.Driver, Lifecycle: t.spec.Lifecycle, Resources: t.spec.Resources, Meta: t.spec.Meta,
 		NoLogs: t.spec.Logs != nil && t.spec.Logs.Disabled,
-		Cores: coreList(t.alloc.kept.Cores[t.spec.Name]), State: t.kept.State, Events: t.kept.Events,
+		Cores:  coreList(t.alloc.kept.Cores[t.spec.Name]), State: t.kept.State, Events: t.kept.Events,
 		Attributes: t.kept.Attributes, RunID: t.kept.RunID, Ends: t.kept.Ends, OOMKills: t.kept.OOMKills,
 	}
 	if s.RunID == "" && t.kept.Handle != nil { // kept by an earlier version

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -44,3 +45,8 @@ func Find(ids []string, prefix string) (string, error) {
 	}
 	return "", fmt.Errorf("allocation %q stands for %s: %w", prefix, strings.Join(found, ", "), ErrAmbiguous)
 }
+
+// IsID reports whether a text has the form of an id.
+func IsID(text string) bool { return idForm.MatchString(text) }
+
+var idForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)

@@ -20,6 +20,9 @@ func Ensure(Options) (stdout, stderr string, err error) {
 // End does nothing: there never is a collector.
 func End(context.Context, Options) error { return nil }
 
+// EndAll does nothing either.
+func EndAll(context.Context, string) error { return nil }
+
 // Main is not started here.
 func Main(args []string) int {
 	_, err := parse(args)

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -173,6 +174,17 @@ func End(ctx context.Context, o Options) (err error) {
 			return errors.Join(fmt.Errorf("end log collector: %w", context.Cause(ctx)), err)
 		}
 	}
+}
+
+// EndAll ends the collectors of all tasks that write into a folder.
+func EndAll(ctx context.Context, dir string) error {
+	locks, err := filepath.Glob(filepath.Join(dir, Options{Task: "*"}.lock()))
+	errs := []error{err}
+	for _, lock := range locks {
+		task := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(lock), "."), ".collector")
+		errs = append(errs, End(ctx, Options{Dir: dir, Task: task}))
+	}
+	return errors.Join(errs...)
 }
 
 func isProcess(id procstats.ProcessID) bool {

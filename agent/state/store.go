@@ -50,8 +50,9 @@ const (
 // Store is the open file. Its methods may be called concurrently.
 type Store struct {
 	db *bolt.DB
-	// Moved is where a damaged file was moved, with the reason; empty where none was.
-	Moved string
+	// Moved is where a damaged file was moved, and Damage what was wrong with it; empty where none was.
+	Moved  string
+	Damage error
 	// index is asked for the feed's newest index whenever something is stored.
 	index func() uint64
 }
@@ -65,7 +66,7 @@ func Open(path string) (*Store, error) {
 		if err := os.Rename(path, aside); err != nil {
 			return nil, fmt.Errorf("move damaged state aside: %w", err)
 		}
-		s.Moved = fmt.Sprintf("%s: %v", aside, err)
+		s.Moved, s.Damage = aside, err
 		db, err = open(path)
 	}
 	if err != nil {
