@@ -4,6 +4,7 @@
 package command
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // TestMarkLost holds that a record that was written to its end stays, and that no end is made up.
@@ -68,5 +70,35 @@ func TestMarkLost(t *testing.T) {
 				t.Errorf("record (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestMarkLostKeepsReports holds that what was measured until the executor died is in the record.
+func TestMarkLostKeepsReports(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	store, err := record.Create(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
+	reported := began.Add(3 * time.Second)
+	err = errors.Join(
+		store.Put(&record.Record{SchemaVersion: record.SchemaVersion, State: record.Running, StartedAt: began}),
+		store.Append(&record.Usage{
+			SchemaVersion: record.SchemaVersion, From: began, To: reported, ToMono: 3, Samples: 4,
+			Measurements: map[string]record.Reduced{procstats.TreeCPU.String(): {Last: new(1.5), Delta: new(1.5)}},
+		}),
+		store.Close(), markLost(dir, began.Add(4*time.Second)),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := record.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpu := headline(r, procstats.HeadlineCPU)
+	if r.Samples != 4 || !r.AsOf.Equal(reported) || cpu.Value == nil || *cpu.Value != 1.5 {
+		t.Errorf("%d samples as of %s, CPU time %+v; want 4 as of %s, 1.5 s", r.Samples, r.AsOf, cpu, reported)
 	}
 }

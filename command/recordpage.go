@@ -80,6 +80,7 @@ func (p *recordPage) head() {
 		[2]string{"wall time", optional(procstats.Seconds, r.WallSeconds)},
 		[2]string{"exit code", exit},
 		[2]string{"samples", samplesText(r)},
+		[2]string{"numbers of", timeText(r.AsOf)},
 	)
 }
 
@@ -99,19 +100,38 @@ func timeText(t time.Time) string {
 }
 
 func samplesText(r *record.Record) string {
-	if r.Interval <= 0 {
-		return fmt.Sprint(r.Samples)
+	count := fmt.Sprint(r.Samples)
+	switch {
+	case r.Samples == 0:
+		count = "not known"
+	case !r.AsOf.IsZero():
+		count += " reported"
 	}
-	return fmt.Sprintf("%d, every %s", r.Samples, formatSeconds(r.Interval))
+	if r.Interval <= 0 {
+		return count
+	}
+	return fmt.Sprintf("%s, every %s", count, formatSeconds(r.Interval))
 }
 
 func (p *recordPage) used() {
 	p.section("What it used")
 	t := headlineTable(p.record.Headline, p.palette)
 	if len(t.rows) == 0 {
-		p.text.WriteString("  nothing is recorded yet\n")
+		fmt.Fprintf(&p.text, "  not known: %s\n", whyUnknown(p.record.State))
 	}
 	p.text.WriteString(t.render(p.palette))
+}
+
+// whyUnknown says why a record has no numbers.
+func whyUnknown(state record.State) string {
+	switch state {
+	case record.Running:
+		return "there is no report yet, and the record is written at the end"
+	case record.Lost:
+		return "the record was not written to its end, and there is no report"
+	case record.Exited:
+	}
+	return "nothing is recorded"
 }
 
 // headlineTable shows each headline with its guarantee and its source, or why there is none.

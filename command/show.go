@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -20,7 +21,8 @@ func newShow() *cobra.Command {
 ` + runWord + `
 
 The table of processes adds up: the rows, what exited processes used, and what no row accounts for make the total.
-Values that were not measured are shown as ` + dash + `; --all lists every measurement, and for the absent ones the reason.`,
+Values that were not measured are shown as ` + dash + `; --all lists every measurement, and for the absent ones the reason.
+Of a run that goes on, or was lost, the numbers are those of its last report.`,
 		Example: `  tacho show last
   tacho show 2026-03-04 --all
   tacho show last --format json | jq .headline`,
@@ -38,6 +40,7 @@ Values that were not measured are shown as ` + dash + `; --all lists every measu
 		}
 		r := entry.Record
 		r.State = stateOf(r, procstats.HostFS())
+		r.FillFromReports(record.ReadUsage(entry.Dir))
 		out := cmd.OutOrStdout()
 		if format.value == "json" {
 			return printJSON(out, r)

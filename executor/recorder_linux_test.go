@@ -109,7 +109,7 @@ func TestReportOfShortRun(t *testing.T) {
 func TestIncompleteRecord(t *testing.T) {
 	f := start(t)
 	dir := f.record()
-	f.run("rm record/info.json; mkdir -p record/info.json/in-the-way", func(r *proto.LaunchRequest) {
+	f.run("sleep 0.3; rm record/info.json; mkdir -p record/info.json/in-the-way", func(r *proto.LaunchRequest) {
 		r.Record = &proto.RecordOptions{Dir: dir}
 	})
 	if _, final := f.wait(); !strings.HasPrefix(final.Incomplete, "write "+filepath.Join(dir, "info.json")) {

@@ -67,11 +67,15 @@ type Record struct {
 	Cgroup  *Cgroup  `json:"cgroup,omitempty"`
 	Sources []Source `json:"sources"`
 	// Selection lists the selected measurements by name.
-	Selection []string          `json:"selection"`
-	Interval  float64           `json:"interval_seconds"`
-	Samples   int64             `json:"samples"`
-	Host      Host              `json:"host"`
-	Labels    map[string]string `json:"labels"`
+	Selection []string `json:"selection"`
+	Interval  float64  `json:"interval_seconds"`
+	// Samples counts the collections; absent, and 0, where that is not known, as while the run goes on.
+	Samples int64 `json:"samples,omitzero"`
+	// AsOf is until when Samples, Headline, Measurements and Absent go where the record was not written to its end:
+	// they are from the reports. Zero in a whole record, and where there are no reports.
+	AsOf   time.Time         `json:"as_of,omitzero"`
+	Host   Host              `json:"host"`
+	Labels map[string]string `json:"labels"`
 	// Notes are sentences for the user: what is lost here and why.
 	Notes []string `json:"notes,omitempty"`
 	// Incomplete says why something of the run is missing in its files, such as a full disk; empty where nothing is.
@@ -79,11 +83,15 @@ type Record struct {
 }
 
 // Span returns the seconds in which the run's counters grew: to the end of its last process where that is known, else
-// of the main one; ok is false where neither is, and for a run that took no time.
+// of the main one, and to AsOf where they are from there; ok is false where none is, and for a run that took no time.
 func (r *Record) Span() (seconds float64, ok bool) {
 	span := r.SpanSeconds
 	if span == nil {
 		span = r.WallSeconds
+	}
+	if !r.AsOf.IsZero() {
+		known := r.AsOf.Sub(r.StartedAt).Seconds()
+		span = &known
 	}
 	if span == nil || *span <= 0 {
 		return 0, false
