@@ -15,6 +15,8 @@ import (
 	"slices"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
+
+	"github.com/tachograph/tacho/executor/client"
 )
 
 // Config is the driver's own configuration, once for all tasks.
@@ -100,7 +102,7 @@ func DecodeConfig(msgpack []byte) (Config, error) {
 	if raw.Enforce != nil {
 		c.Enforce = *raw.Enforce
 	}
-	var errs [7]error
+	var errs [8]error
 	c.LogCollection, errs[0] = oneOf("log_collection", raw.LogCollection, LogsByExecutor, LogsByHost)
 	c.LogOverflow, errs[1] = oneOf("log_overflow", raw.LogOverflow, LogsBlock, LogsDrop)
 	limits, err := raw.Logs.limits()
@@ -118,10 +120,23 @@ func DecodeConfig(msgpack []byte) (Config, error) {
 			return c, err
 		}
 	}
-	if c.RuntimeDir != "" && !filepath.IsAbs(c.RuntimeDir) {
-		return c, fmt.Errorf("runtime_dir %q is not absolute: %w", c.RuntimeDir, ErrInvalid)
-	}
+	errs[7] = checkRuntimeDir(c.RuntimeDir)
 	return c, errors.Join(errs[:]...)
+}
+
+// LongestRuntimeDir is how many bytes the path of a runtime folder may have, so that any task's socket can be in it.
+func LongestRuntimeDir() int { return client.LongestRuntimeDir(longestID) }
+
+// checkRuntimeDir refuses a folder in which not every task can be started; an empty one is the default's.
+func checkRuntimeDir(dir string) error {
+	if dir != "" && !filepath.IsAbs(dir) {
+		return fmt.Errorf("runtime_dir %q is not absolute: %w", dir, ErrInvalid)
+	}
+	if longest := LongestRuntimeDir(); len(dir) > longest {
+		return fmt.Errorf("runtime_dir %q has %d bytes, and may have %d: the path of a socket in it has 107 at most, unix(7): %w",
+			dir, len(dir), longest, ErrInvalid)
+	}
+	return nil
 }
 
 // taskConfig is what a task's config block says.

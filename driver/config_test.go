@@ -5,6 +5,7 @@ package driver
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -79,6 +80,7 @@ func TestDecodeConfigRefuses(t *testing.T) {
 		"ids backwards":    {"denied_host_gids": "9-3"},
 		"pattern":          {"denied_envvars": []string{"["}},
 		"relative":         {"runtime_dir": "here"},
+		"too long":         {"runtime_dir": "/" + strings.Repeat("x", 45)},
 		"no files":         {"logs": map[string]any{"max_files": 0}},
 		"everybody":        {"metrics": map[string]any{"address": "0.0.0.0:80"}},
 		"another machine":  {"metrics": map[string]any{"address": "192.0.2.1:80"}},

@@ -22,6 +22,9 @@ func (d *Tacho) describeMachine(f *Fingerprint) error {
 		return err
 	}
 	dir := runtimeDir(d.currentConfig())
+	if err := checkRuntimeDir(dir); err != nil {
+		return fmt.Errorf("no place for the sockets of executors: %w", err)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("no place for the sockets of executors: %w", err)
 	}

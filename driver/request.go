@@ -64,13 +64,18 @@ func (d *Tacho) launchRequest(task *TaskConfig, c *taskConfig, config Config) (*
 
 func (c *taskConfig) overridesCgroup() bool { return c.cgroupV2 != "" || len(c.cgroupV1) > 0 }
 
+// The longest parts of an executor's id, and the id.
+const (
+	longestName, longestAlloc, hashBytes = 24, 8, 5
+	longestID                            = longestAlloc + len("-") + longestName + len("-") + 2*hashBytes
+)
+
 // executorID names a task's executor, its folder and its cgroup: short, because the path of a socket is, and still
 // telling people whose it is.
 func executorID(task *TaskConfig) string {
-	const longestName, longestAlloc = 24, 8
 	sum := sha256.Sum256([]byte(task.ID))
 	name, alloc := plain(task.Name), plain(task.AllocID)
-	parts := []string{alloc[:min(len(alloc), longestAlloc)], name[:min(len(name), longestName)], hex.EncodeToString(sum[:5])}
+	parts := []string{alloc[:min(len(alloc), longestAlloc)], name[:min(len(name), longestName)], hex.EncodeToString(sum[:hashBytes])}
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "-")
 }
 

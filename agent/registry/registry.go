@@ -107,7 +107,10 @@ func (r *Registry) openTacho(ctx context.Context) error {
 		}
 		own = decoded
 	}
-	own.RuntimeDir = runtimeDir(own.RuntimeDir, r.options.DataDir)
+	var err error
+	if own.RuntimeDir, err = runtimeDir(own.RuntimeDir, r.options.DataDir); err != nil {
+		return fmt.Errorf("plugin %s: %w", driver.Name, err)
+	}
 	r.tacho = driver.New(driver.Options{Config: own, Version: r.options.Version, Logger: r.log.Named(driver.Name)})
 	schema, err := r.tacho.TaskConfigSchema(ctx)
 	if err != nil {

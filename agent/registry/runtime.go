@@ -7,8 +7,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"path/filepath"
 
+	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/client"
 )
 
@@ -18,20 +20,21 @@ const (
 	below  = "agent-"
 )
 
-// longestRuntime is how long the path of the folder may be in which executors have theirs: a socket's path has
-// 107 bytes, unix(7), and its folder's name and its own need some.
-const longestRuntime = 45
-
 // runtimeDir is where this agent's executors are and nobody else's: what is in there and unknown to the agent is
 // killed. It is within the data folder, or, where that would be too long or the operator chose a folder, below that
 // or the user's own under a name made of the data folder's: `tacho run` and other agents may have theirs beside it.
-func runtimeDir(chosen, dataDir string) string {
-	dir := filepath.Join(dataDir, inData)
-	if chosen == "" && len(dir) <= longestRuntime {
-		return dir
+func runtimeDir(chosen, dataDir string) (string, error) {
+	dir, longest := filepath.Join(dataDir, inData), driver.LongestRuntimeDir()
+	if chosen == "" && len(dir) <= longest {
+		return dir, nil
 	}
 	sum := sha256.Sum256([]byte(dataDir))
-	return filepath.Join(cmp.Or(chosen, client.DefaultRuntimeDir()), below+hex.EncodeToString(sum[:4]))
+	name := below + hex.EncodeToString(sum[:4])
+	if longest -= len("/" + name); len(chosen) > longest {
+		return "", fmt.Errorf("runtime_dir %q has %d bytes, and may have %d: the agent's own folder is in it, and the path of a socket in that has 107 at most, unix(7)",
+			chosen, len(chosen), longest)
+	}
+	return filepath.Join(cmp.Or(chosen, client.DefaultRuntimeDir()), name), nil
 }
 
 // RuntimeDirs returns the folders in which executors of agents may be: in their data folders, and those below a

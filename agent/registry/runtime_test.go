@@ -23,9 +23,13 @@ func TestRuntimeDir(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := runtimeDir(c.chosen, c.dataDir); got != c.want {
-				t.Errorf("got %s, want %s", got, c.want)
+			if got, err := runtimeDir(c.chosen, c.dataDir); got != c.want || err != nil {
+				t.Errorf("got %s (%v), want %s", got, err, c.want)
 			}
 		})
+	}
+	chosen := "/run/" + strings.Repeat("x", 26)
+	if dir, err := runtimeDir(chosen, "/var/lib/tacho"); err == nil || !strings.Contains(err.Error(), "has 31 bytes, and may have 30") {
+		t.Errorf("a folder without room for sockets in it: %s, %v", dir, err)
 	}
 }

@@ -46,6 +46,10 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 	if err := CheckProc(procstats.HostFS()); err != nil {
 		return nil, err
 	}
+	if longest := LongestRuntimeDir(len(o.ID)); len(o.RuntimeDir) > longest {
+		return nil, fmt.Errorf("start executor: the path of the runtime folder %s has %d bytes, at most %d leave room for that of the socket of %s, which has 107 at most, unix(7)",
+			o.RuntimeDir, len(o.RuntimeDir), longest, o.ID)
+	}
 	folder := filepath.Join(o.RuntimeDir, o.ID)
 	if err := makeFolder(o.RuntimeDir, folder); err != nil {
 		return nil, err

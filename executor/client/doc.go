@@ -26,8 +26,8 @@ var (
 type Options struct {
 	// Binary is the tacho executable; empty for the running one.
 	Binary string
-	// RuntimeDir holds one folder per executor, with its socket: a short path, because a socket's is limited to 107
-	// bytes, unix(7). See DefaultRuntimeDir.
+	// RuntimeDir holds one folder per executor, with its socket: a short path, see LongestRuntimeDir. See also
+	// DefaultRuntimeDir.
 	RuntimeDir string
 	// ID names the task and its folder.
 	ID string
@@ -39,3 +39,7 @@ type Options struct {
 	// Logger gets what go-plugin says; nil for nothing.
 	Logger hclog.Logger
 }
+
+// LongestRuntimeDir returns how many bytes the path of a runtime folder may have for IDs of so many: the path of a
+// socket has 107 at most, unix(7), and go-plugin names it after a number of up to ten digits.
+func LongestRuntimeDir(id int) int { return 107 - len("/") - id - len("/plugin0123456789") }

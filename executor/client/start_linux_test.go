@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -31,5 +32,18 @@ func TestStartIsGivenUp(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(run); err != nil || len(entries) > 0 {
 		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+// A folder whose sockets would have no names is refused in words, and not left behind.
+func TestStartInLongFolder(t *testing.T) {
+	const id = "0123456789"
+	run := filepath.Join(t.TempDir(), strings.Repeat("x", 107))[:LongestRuntimeDir(len(id))+1]
+	_, err := Start(t.Context(), Options{Binary: "/bin/true", RuntimeDir: run, ID: id})
+	if err == nil || !strings.Contains(err.Error(), "has 80 bytes, at most 79 leave room") {
+		t.Errorf("error %v, want one about the length", err)
+	}
+	if _, err := os.Lstat(run); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
 	}
 }
