@@ -38,12 +38,12 @@ func newScreen(stderr io.Writer, streams *sessionStreams, o *runOptions) *screen
 	return &screen{errors: stderr, master: streams.master, terminal: isTerminal(stderr), silent: o.quiet}
 }
 
-// output shows what the command wrote to its terminal.
-func (s *screen) output(text []byte) {
+// output shows what the command wrote to a terminal of its own on one of ours.
+func (s *screen) output(to *os.File, text []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.eraseLocked()
-	if _, err := os.Stdout.Write(text); err == nil {
+	if _, err := to.Write(text); err == nil {
 		s.midLine = !bytes.HasSuffix(text, []byte("\n"))
 	}
 }

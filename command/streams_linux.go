@@ -33,9 +33,11 @@ type sessionStreams struct {
 	leash *os.File
 	// master is our end of the command's terminal; nil where it has our own descriptors.
 	master *os.File
+	tees   []tee
+	// shown are the command's terminals, of which the first is the controlling one.
+	shown []tee
 	// wake is read beside our terminal, so that its reader can be called by way of waker.
 	wake, waker *os.File
-	tees        []tee
 
 	mu sync.Mutex // guards following
 	// raw is whether our terminal is raw, away whether it was given back, cooked its state to go back to.
@@ -43,7 +45,7 @@ type sessionStreams struct {
 	cooked    *term.State
 }
 
-// tee copies one stream of the command into a file on its way to ours.
+// tee copies one stream of the command into a file on its way to ours. Without a file it only carries it.
 type tee struct {
 	from     *os.File
 	to, file *os.File
@@ -148,11 +150,14 @@ func (s *sessionStreams) given() error {
 // close restores our terminal and gives everything up.
 func (s *sessionStreams) close() error {
 	errs := []error{s.given(), s.giveBack()}
+	files := []*os.File{s.wake, s.waker, s.leash}
 	for _, t := range s.tees {
-		errs = append(errs, t.file.Close())
+		files = append(files, t.file)
 	}
-	s.tees = nil
-	for _, f := range []*os.File{s.master, s.wake, s.waker, s.leash} {
+	for _, t := range s.shown {
+		files = append(files, t.from, t.file)
+	}
+	for _, f := range files {
 		if f == nil {
 			continue
 		}
@@ -160,7 +165,7 @@ func (s *sessionStreams) close() error {
 			errs = append(errs, err)
 		}
 	}
-	s.master, s.wake, s.waker, s.leash = nil, nil, nil, nil
+	s.tees, s.shown, s.master, s.wake, s.waker, s.leash = nil, nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -170,16 +175,16 @@ func (s *sessionStreams) proxy(ctx context.Context, screen *screen) <-chan struc
 	done := make(chan struct{})
 	var work sync.WaitGroup
 	for _, t := range s.tees {
-		if t.from != nil {
-			work.Go(func() { t.copy(ctx, screen) })
-		}
+		work.Go(func() { t.copy(ctx, screen) })
+	}
+	for _, t := range s.shown {
+		work.Go(func() { t.show(ctx, screen) })
 	}
 	if s.master != nil {
 		changed := make(chan os.Signal, 1)
 		signal.Notify(changed, unix.SIGWINCH, unix.SIGCONT)
 		s.resize() // in case it changed before
 		work.Go(func() { s.copyInput(ctx) })
-		work.Go(func() { s.copyOutput(ctx, screen) })
 		work.Go(func() { s.followTerminal(ctx, changed) })
 	}
 	go func() {

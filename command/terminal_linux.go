@@ -48,40 +48,56 @@ func ioctl(terminal *os.File, call func(fd int) error) error {
 }
 
 // terminal gives the command a pseudo terminal of the same size and modes, and makes ours raw, so that every key
-// reaches the command's.
+// reaches the command's. Where a stream is captured stderr is a terminal of its own: what two write to one cannot be
+// told apart.
 func (s *sessionStreams) terminal(o *runOptions, dir string) error {
-	master, slave, err := openTerminal()
+	slave, err := s.addTerminal(o, dir, "stdout", os.Stdout)
 	if err != nil {
 		return err
 	}
-	s.master = master
+	s.master = s.shown[0].from
 	s.stdio.Mode = proto.Stdio_MODE_TERMINAL
 	s.stdio.StdinFd = s.passOn(slave)
 	s.stdio.StdoutFd, s.stdio.StderrFd = s.stdio.StdinFd, s.stdio.StdinFd
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		if s.stdio.StderrFd, err = s.output(o, dir, "stderr", os.Stderr); err != nil {
-			return err
+	switch {
+	case !term.IsTerminal(int(os.Stderr.Fd())):
+		s.stdio.StderrFd, err = s.output(o, dir, "stderr", os.Stderr)
+	case len(o.capture) > 0:
+		if slave, err = s.addTerminal(o, dir, "stderr", os.Stderr); err == nil {
+			s.stdio.StderrFd = s.passOn(slave)
 		}
 	}
-	if o.captures("stdout") {
-		file, err := createCapture(dir, "stdout")
-		if err != nil {
-			return err
-		}
-		s.tees = append(s.tees, tee{file: file})
+	if err != nil {
+		return err
 	}
 	if s.wake, s.waker, err = os.Pipe(); err != nil {
 		return fmt.Errorf("read the terminal: %w", err)
 	}
-	// In the background our terminal is as the shell has it while it reads a line: that is nothing for the command's.
-	if modes, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil && foreground(os.Stdin) {
-		if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, modes); err != nil {
-			return fmt.Errorf("set up the command's terminal: %w", err)
-		}
-	}
 	s.resize()
 	_, err = s.take()
 	return err
+}
+
+// addTerminal makes a terminal for a stream of the command, set up as ours.
+func (s *sessionStreams) addTerminal(o *runOptions, dir, name string, own *os.File) (slave *os.File, err error) {
+	t := tee{to: own}
+	if o.captures(name) {
+		if t.file, err = createCapture(dir, name); err != nil {
+			return nil, err
+		}
+	}
+	t.from, slave, err = openTerminal()
+	s.shown = append(s.shown, t) // to be closed in any case
+	if err != nil {
+		return nil, err
+	}
+	// In the background our terminal is as the shell has it while it reads a line: that is nothing for the command's.
+	if modes, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil && foreground(os.Stdin) {
+		if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, modes); err != nil {
+			return nil, errors.Join(fmt.Errorf("set up the command's terminal: %w", err), slave.Close())
+		}
+	}
+	return slave, nil
 }
 
 // foreground reports whether this process may use a terminal: it stops a shell's background job that reads it or sets
@@ -91,11 +107,13 @@ func foreground(terminal *os.File) bool {
 	return err != nil || int(group) == unix.Getpgrp()
 }
 
-// resize gives the command's terminal the size of ours. A terminal without a size is no fault.
+// resize gives the command's terminals the size of ours. A terminal without a size is no fault.
 func (s *sessionStreams) resize() {
 	if size, err := unix.IoctlGetWinsize(int(os.Stdin.Fd()), unix.TIOCGWINSZ); err == nil {
-		// The command is gone where this fails.
-		_ = ioctl(s.master, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size) })
+		for _, t := range s.shown {
+			// The command is gone where this fails.
+			_ = ioctl(t.from, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size) })
+		}
 	}
 }
 
@@ -195,21 +213,19 @@ func (s *sessionStreams) awaitInput() (ready bool, err error) {
 	return s.take() // the shell may have it by now
 }
 
-// copyOutput carries the command's output to the screen until its terminal has no user left, which reading reports
-// as EIO, pty(7). Somebody may hold it for ever: a while after the end of the task that is the end too.
-func (s *sessionStreams) copyOutput(ctx context.Context, screen *screen) {
-	defer endReads(ctx, s.master)()
+// show carries what the command writes to a terminal of its own to ours until the former has no user left, which
+// reading reports as EIO, pty(7). Somebody may hold it for ever: a while after the end of the task that is the end too.
+func (t tee) show(ctx context.Context, screen *screen) {
+	defer endReads(ctx, t.from)()
 	file := &capture{io.Discard, screen}
-	for _, t := range s.tees {
-		if t.from == nil {
-			file.file = t.file
-		}
+	if t.file != nil {
+		file.file = t.file
 	}
 	buffer := make([]byte, 32<<10)
 	pass := func() (n int, err error) {
-		n, err = s.master.Read(buffer)
+		n, err = t.from.Read(buffer)
 		if n > 0 {
-			screen.output(buffer[:n])
+			screen.output(t.to, buffer[:n])
 			_, _ = file.Write(buffer[:n]) // never fails
 		}
 		return n, err
@@ -219,18 +235,18 @@ func (s *sessionStreams) copyOutput(ctx context.Context, screen *screen) {
 		_, err = pass()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		s.drain(pass)
+		t.showRest(pass)
 	}
 }
 
-// drain passes what the command's terminal holds by now: whoever reads our output may have been slower than the task.
-func (s *sessionStreams) drain(pass func() (int, error)) {
+// showRest passes what the terminal holds by now: whoever reads our output may have been slower than the task.
+func (t tee) showRest(pass func() (int, error)) {
 	const (
 		most  = 128 << 10             // of 64 KiB in the driver's buffers and 4 KiB behind them, tty_buffer.c
 		pause = 50 * time.Millisecond // in which the kernel moves it on from the one place to the other
 	)
 	for left := most; left > 0; {
-		_ = s.master.SetReadDeadline(time.Now().Add(pause)) // the read tells
+		_ = t.from.SetReadDeadline(time.Now().Add(pause)) // the read tells
 		n, err := pass()
 		if err != nil {
 			return

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -41,7 +42,7 @@ func openStdio(stdio *proto.Stdio, credential *syscall.Credential, tell func(log
 	case proto.Stdio_MODE_TERMINAL:
 		s.terminal, s.shared = true, true
 		if err = s.inherit(stdio); err == nil {
-			err = errors.Join(giveTo(credential, s.files[0]), control(s.files[0]))
+			err = errors.Join(giveTo(credential, s.terminals()...), control(s.files[0]))
 		}
 	case proto.Stdio_MODE_PATHS:
 		err = s.openPaths(stdio.GetStdinPath(), stdio.GetStdoutPath(), stdio.GetStderrPath())
@@ -62,6 +63,14 @@ func control(terminal *os.File) error {
 		return fmt.Errorf("standard streams: make the terminal the controlling one: %w", err)
 	}
 	return nil
+}
+
+// terminals are the streams of a task on a terminal that are one. The caller made them for it.
+func (s *streams) terminals() []*os.File {
+	return slices.DeleteFunc(slices.Clone(s.files), func(f *os.File) bool {
+		_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+		return err != nil
+	})
 }
 
 func (s *streams) add(f *os.File) {

@@ -6,6 +6,7 @@ package lifecycle
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -55,5 +56,46 @@ func TestTerminalHeldByAnother(t *testing.T) {
 	c.expect(t, "20000\r\n")
 	if code := c.wait(t); code != 5 {
 		t.Errorf("exit code %d, want 5", code)
+	}
+}
+
+// TestTerminalCapture checks that a stream captured at a terminal is in its file, alone, and both stay terminals.
+func TestTerminalCapture(t *testing.T) {
+	rig.Require(t)
+	const script = `test -t 1 && test -t 2 && stty size <&2; echo out; echo err >/dev/stderr; exit 5`
+	tests := []struct {
+		flag  string
+		files map[string]string
+	}{
+		{"stdout", map[string]string{"stdout": "30 100\r\nout\r\n"}},
+		{"stderr", map[string]string{"stderr": "err\r\n"}},
+		{"stdout,stderr", map[string]string{"stdout": "30 100\r\nout\r\n", "stderr": "err\r\n"}},
+	}
+	for _, test := range tests {
+		for _, user := range [][]string{nil, {"--user", "nobody"}} {
+			t.Run(strings.Join(append(user, test.flag), " "), func(t *testing.T) {
+				needShell(t)
+				if user != nil && os.Geteuid() != 0 {
+					t.Skip("only root can run a command as somebody else")
+				}
+				place := rig.NewPlace(t, rig.Self())
+				if err := os.Chmod(place.Dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				c := open(t, place.Run(t.Context(), append(user, "--capture", test.flag, "--", "/bin/sh", "-c", script)...))
+				if code := c.wait(t); code != 5 {
+					t.Errorf("exit code %d, want 5", code)
+				}
+				if text := c.text(); !strings.Contains(text, "out\r\n") || !strings.Contains(text, "err\r\n") {
+					t.Errorf("the terminal shows %q", text)
+				}
+				for _, name := range []string{"stdout", "stderr"} {
+					text, err := os.ReadFile(filepath.Join(place.TheRun(t).Dir, name))
+					if want, captured := test.files[name]; string(text) != want || captured != (err == nil) {
+						t.Errorf("%s is %q, %v, want %q", name, text, err, want)
+					}
+				}
+			})
+		}
 	}
 }
