@@ -190,3 +190,12 @@ func TestRunAsAnother(t *testing.T) {
 		t.Errorf("exit code %s: %s", code, said)
 	}
 }
+
+// TestLosesItsExecutor holds that the end of an executor is told in words.
+func TestLosesItsExecutor(t *testing.T) {
+	u := user{dir: t.TempDir()}
+	code, _, said := u.tacho(t, "run", "--no-files", "--cgroup", "none", "--", "sh", "-c", "kill -9 $PPID; exec sleep 60")
+	if want := "tacho: the command was killed: the executor is gone\n"; code != "125" || !strings.HasSuffix(said, "\n"+want) {
+		t.Errorf("exit code %s: %q, want 125 and %q", code, said, want)
+	}
+}

@@ -82,7 +82,7 @@ func (s *session) run(ctx context.Context) error {
 		_ = s.held.Close() // only gives the folder up
 	}
 	if errors.Is(err, client.ErrLost) && s.client != nil {
-		return s.lost(err) // the command may have run
+		return s.lost() // the command may have run
 	}
 	if err != nil {
 		return errors.Join(err, s.output.discard(), s.removeFolder())
@@ -254,7 +254,7 @@ func (s *session) follow(ctx context.Context, signals <-chan os.Signal) error {
 	<-shown
 	<-proxied
 	if errors.Is(err, client.ErrLost) {
-		return s.lost(err)
+		return s.lost()
 	}
 	if err != nil {
 		return errors.Join(err, s.client.Close(), s.streams.close())
@@ -290,7 +290,7 @@ func exitOf(exit *proto.Exit) error {
 }
 
 // lost kills what an executor that died left behind and says so in the record.
-func (s *session) lost(cause error) error {
+func (s *session) lost() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	ended := time.Now()
@@ -303,7 +303,7 @@ func (s *session) lost(cause error) error {
 		err = errors.Join(err, markErr)
 	}
 	err = errors.Join(err, s.client.Close(), s.streams.close(), killOrphans(ctx))
-	return exitWith(exitOwnFault, errors.Join(fmt.Errorf("the command was killed with its executor: %w", cause), err))
+	return exitWith(exitOwnFault, errors.Join(fmt.Errorf("the command was killed: %w", client.ErrLost), err))
 }
 
 // markLost completes the record of a run whose executor died, unless it had written it to its end. Where nobody saw

@@ -80,7 +80,12 @@ func memorySummary(r *record.Record) string {
 	if peak == "" {
 		return ""
 	}
-	what := fmt.Sprintf("%s, %s", guaranteeText(h.Guarantee), h.Source)
+	what := h.Source // of a bound, peak says which
+	switch h.Guarantee {
+	case procstats.Exact, procstats.Sampled:
+		what = string(h.Guarantee) + ", " + what
+	case procstats.LowerBound, procstats.UpperBound:
+	}
 	if h.Source == procstats.CgroupMemoryPeak.String() && h.Guarantee == procstats.Exact {
 		what = "exact, page cache included"
 	}
@@ -117,13 +122,17 @@ func waitedSummary(r *record.Record) string {
 			words = append(words, fmt.Sprintf("%s %.1f %%", pressure.what, 100*seconds/span))
 		}
 	}
-	if throttled, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && throttled > 0 {
-		words = append(words, "throttled "+formatSeconds(throttled))
+	var parts []string
+	if len(words) > 0 {
+		parts = append(parts, "for "+strings.Join(words, ", ")+" of the time")
 	}
-	if len(words) == 0 {
+	if throttled, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && throttled > 0 {
+		parts = append(parts, fmt.Sprintf("held back by its CPU quota for %s of CPU time", formatSeconds(throttled)))
+	}
+	if len(parts) == 0 {
 		return ""
 	}
-	text := "for " + strings.Join(words, ", ") + " of the time"
+	text := strings.Join(parts, "; ")
 	if r.Diagnosis.Stall != "" {
 		text += ": " + string(r.Diagnosis.Stall)
 	}
