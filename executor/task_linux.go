@@ -57,6 +57,8 @@ type task struct {
 	// cause is why we ended the task ourselves, the first time, and reason the same in words; empty while nobody did.
 	cause  record.Verdict
 	reason string
+	// mainOver is set once the main process has ended, and afterMain where that was before cause.
+	mainOver, afterMain bool
 	// passedOn is the last signal that was sent on request; 0 for none.
 	passedOn unix.Signal
 	// killTimer is set while a stop is under way, and fires at killAt.
@@ -91,9 +93,10 @@ func (t *task) run(ctx context.Context) {
 }
 
 func (t *task) mainEnded(end ended) {
-	if !t.request.GetWaitForAll() {
-		t.isOver()
-	}
+	t.mu.Lock()
+	t.mainOver = true
+	t.over = t.over || !t.request.GetWaitForAll()
+	t.mu.Unlock()
 	t.journal.add("main_exited", describeStatus(end.status), nil)
 }
 
@@ -147,7 +150,7 @@ func (t *task) stop(cause record.Verdict, reason string, signal unix.Signal, gra
 	t.mu.Lock()
 	first := t.cause == "" && !t.over
 	if first {
-		t.cause, t.reason = cause, reason
+		t.cause, t.reason, t.afterMain = cause, reason, t.mainOver
 	}
 	t.mu.Unlock()
 	if first {
@@ -240,7 +243,7 @@ func (t *task) killMembers() {
 func (t *task) finish(end ended, last time.Time) {
 	t.mu.Lock()
 	evidence := record.Evidence{
-		Cause: t.cause, Reason: t.reason, PassedOn: int(t.passedOn),
+		Cause: t.cause, Reason: t.reason, AfterMain: t.afterMain, PassedOn: int(t.passedOn),
 		EndedAt: end.at, Wall: end.at.Sub(t.started), Span: last.Sub(t.started),
 	}
 	if t.killTimer != nil {

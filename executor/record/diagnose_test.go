@@ -108,6 +108,24 @@ func TestVerdicts(t *testing.T) {
 		},
 		{"stopped and exited well", Evidence{Cause: Stopped}, Stopped, "stopped on request"},
 		{"timed out", Evidence{Cause: TimedOut, ExitCode: 137, Signal: 9}, TimedOut, "stopped because its time was up"},
+		{
+			"timed out after the main process",
+			Evidence{Cause: TimedOut, AfterMain: true},
+			TimedOut,
+			"stopped because its time was up; the main process had completed with exit code 0 before",
+		},
+		{
+			"stopped after the main process failed",
+			Evidence{Cause: Stopped, AfterMain: true, ExitCode: 3},
+			Stopped,
+			"stopped on request; the main process had failed with exit code 3 before",
+		},
+		{
+			"stopped after the main process was killed",
+			Evidence{Cause: Stopped, AfterMain: true, ExitCode: 137, Signal: 9, Reason: "whoever started it is gone"},
+			Stopped,
+			"stopped because whoever started it is gone; the main process had ended by signal 9 (SIGKILL) before",
+		},
 		{"not started", Evidence{Cause: StartFailed, Reason: "no such file"}, StartFailed, "could not be started: no such file"},
 		{
 			"executor lost",

@@ -15,6 +15,8 @@ type Evidence struct {
 	Cause Verdict
 	// Reason says in words why Cause came about, such as "whoever started it is gone"; may be empty.
 	Reason string
+	// AfterMain reports that the main process had ended by itself when Cause came, to which only what it left behind ended.
+	AfterMain bool
 	// ExitCode is the main process's exit code, 128 + Signal where a signal ended it.
 	ExitCode int
 	// Signal is the number of the signal that ended the main process; 0 where none did.

@@ -39,11 +39,11 @@ func (t telling) ending() string {
 		return "ended by signal " + signalName(t.e.Signal) + t.sender()
 	case Stopped:
 		if t.e.Reason != "" {
-			return "stopped because " + t.e.Reason
+			return "stopped because " + t.e.Reason + t.before()
 		}
-		return "stopped on request"
+		return "stopped on request" + t.before()
 	case TimedOut:
-		return "stopped because its time was up"
+		return "stopped because its time was up" + t.before()
 	case StartFailed:
 		if t.e.Reason != "" {
 			return "could not be started: " + t.e.Reason
@@ -53,6 +53,19 @@ func (t telling) ending() string {
 		return "lost its executor; how the main process ended is not known"
 	}
 	return ""
+}
+
+// before says how the main process had ended where only what it left behind was stopped.
+func (t telling) before() string {
+	switch {
+	case !t.e.AfterMain:
+		return ""
+	case t.e.Signal != 0:
+		return "; the main process had ended by signal " + signalName(t.e.Signal) + " before"
+	case t.e.ExitCode != 0:
+		return fmt.Sprintf("; the main process had failed with exit code %d before", t.e.ExitCode)
+	}
+	return "; the main process had completed with exit code 0 before"
 }
 
 // sender says of a SIGKILL where it did not come from; nobody can say where it did.
