@@ -236,6 +236,16 @@ func TestFingerprint(t *testing.T) {
 	if print.Health != driver.Unhealthy || !strings.Contains(print.Description, "sockets") {
 		t.Errorf("health %d (%s), want unhealthy", print.Health, print.Description)
 	}
+	config := map[string]any{"runtime_dir": f.options.Config.RuntimeDir, "cgroup_parent": "/no-such-group"}
+	if err := f.SetConfig(ctx, encode(t, config), nil); err != nil {
+		t.Fatal(err)
+	}
+	if print, err = stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if print.Health != driver.Unhealthy || !strings.Contains(print.Description, "/no-such-group: no such group in any hierarchy") {
+		t.Errorf("health %d (%s), want unhealthy", print.Health, print.Description)
+	}
 }
 
 func TestEndpoint(t *testing.T) {

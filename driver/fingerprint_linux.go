@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -31,10 +32,27 @@ func (d *Tacho) describeMachine(f *Fingerprint) error {
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return fmt.Errorf("no place for the sockets of executors: %s: %w", dir, err)
 	}
+	if err := d.checkCgroupParent(); err != nil {
+		return err
+	}
 	if d.binary != "" {
 		if err := unix.Access(d.binary, unix.X_OK); err != nil {
 			return fmt.Errorf("no executable to run as executor: %s: %w", d.binary, err)
 		}
 	}
 	return nil
+}
+
+// checkCgroupParent says why tasks cannot be put below cgroup_parent. All tasks have limits of memory and CPU, which are
+// dropped where they cannot be held, but not for root.
+func (d *Tacho) checkCgroupParent() error {
+	own := d.currentConfig()
+	if own.CgroupParent == "" {
+		return nil
+	}
+	var controllers []string
+	if own.Enforce && os.Geteuid() == 0 {
+		controllers = []string{"memory", "cpu"}
+	}
+	return cgroup.CheckParent(d.host, own.CgroupParent, controllers...)
 }

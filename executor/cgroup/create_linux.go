@@ -87,11 +87,17 @@ func (m *maker) make() error {
 	}
 	base := m.group.home
 	if m.Parent != "" {
-		var err error
-		if base, err = m.parent(); err != nil {
+		p, err := findParent(m.mounts, m.Parent)
+		if err != nil {
 			return err
 		}
-		m.group.Placement = InParent
+		for _, controller := range v1Controllers(m.Cpuset) {
+			if p.missing[controller] != "" && mountedV1(m.mounts, controller) {
+				reason := "there is no " + p.path + " in that hierarchy"
+				m.refused[reason] = append(m.refused[reason], controller)
+			}
+		}
+		base, m.group.missing, m.group.Placement = p.Cgroup, p.missing, InParent
 	}
 	for _, controller := range v1Controllers(m.Cpuset) {
 		if err := m.createV1(controller, base.V1[controller]); err != nil {
@@ -137,43 +143,6 @@ func (m *maker) whyNone() string {
 		return "no cgroup hierarchy is mounted here"
 	}
 	return "this process is in no cgroup that can be seen here (a cgroup namespace, or only a part is mounted)"
-}
-
-// parent returns the folders of the group that the caller named.
-func (m *maker) parent() (procstats.Cgroup, error) {
-	path := filepath.Clean("/" + m.Parent)
-	base := procstats.Cgroup{V1: map[string]string{}}
-	m.group.missing = map[string]string{}
-	for _, mount := range m.mounts {
-		dir := filepath.Join(mount.Point, path)
-		// A mount can show a part of the hierarchy only.
-		if below, ok := strings.CutPrefix(path, strings.TrimSuffix(mount.Root, "/")+"/"); ok {
-			dir = filepath.Join(mount.Point, below)
-		}
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			for _, controller := range mount.Controllers {
-				m.group.missing[controller] = dir
-			}
-			continue
-		}
-		if mount.Version == 2 {
-			base.V2 = dir
-			continue
-		}
-		for _, controller := range mount.Controllers {
-			base.V1[controller] = dir
-		}
-	}
-	if !base.Exists() {
-		return base, fmt.Errorf("cgroup parent %s: no such group in any hierarchy; make it first with mkdir", m.Parent)
-	}
-	for _, controller := range v1Controllers(m.Cpuset) {
-		if base.V1[controller] == "" && mountedV1(m.mounts, controller) {
-			reason := "there is no " + path + " in that hierarchy"
-			m.refused[reason] = append(m.refused[reason], controller)
-		}
-	}
-	return base, nil
 }
 
 // makeFolder makes a group. One of the same name without processes is what an executor left that was killed; it is

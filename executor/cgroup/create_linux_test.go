@@ -147,6 +147,9 @@ func TestParentMissingInAHierarchy(t *testing.T) {
 		if err := os.Remove(dir); err != nil {
 			t.Fatal(err)
 		}
+		if err := CheckParent(procstats.HostFS(), path, "pids", controller); err == nil || !strings.Contains(err.Error(), "hierarchy of "+controller) {
+			t.Errorf("%s: the check says %v", controller, err)
+		}
 		o := execute(t, plan{Parent: path, Limits: limits}, 0, "/")
 		_, remedy, _ := strings.Cut(o.Error, "; to get it: ")
 		if !strings.Contains(remedy, "mkdir -p "+dir) {
@@ -158,10 +161,12 @@ func TestParentMissingInAHierarchy(t *testing.T) {
 		if o := execute(t, plan{Parent: path, Limits: limits}, 0, "/"); o.Error != "" {
 			t.Errorf("%s: after %s: %s", controller, remedy, o.Error)
 		}
+		if err := CheckParent(procstats.HostFS(), path, "pids", controller); err != nil {
+			t.Errorf("%s: after %s the check says %v", controller, remedy, err)
+		}
 	}
 }
 
-// TestCreateInParentWithProcesses names a parent that cannot hand on controllers.
 // TestCreateWithCpusetOfHost joins a cpuset that the host keeps for several tasks and in which it moves CPUs.
 func TestCreateWithCpusetOfHost(t *testing.T) {
 	needRoot(t)
@@ -232,6 +237,7 @@ func fillsBlankCpuset(t *testing.T, dir string) {
 	}
 }
 
+// TestCreateInParentWithProcesses names a parent that cannot hand on controllers.
 func TestCreateInParentWithProcesses(t *testing.T) {
 	needRoot(t)
 	path := newPath(t, "/busy")

@@ -1,0 +1,76 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// parent is a group that a caller named for those of tasks to be below.
+type parent struct {
+	procstats.Cgroup
+	// path is within the hierarchies.
+	path string
+	// missing are the folders that it lacks, by v1 controller.
+	missing map[string]string
+}
+
+// findParent finds a group by its path. One that no hierarchy has is an error.
+func findParent(mounts []procstats.CgroupMount, path string) (parent, error) {
+	p := parent{
+		Cgroup: procstats.Cgroup{V1: map[string]string{}}, path: filepath.Clean("/" + path), missing: map[string]string{},
+	}
+	for _, mount := range mounts {
+		dir := filepath.Join(mount.Point, p.path)
+		// A mount can show a part of the hierarchy only.
+		if below, ok := strings.CutPrefix(p.path, strings.TrimSuffix(mount.Root, "/")+"/"); ok {
+			dir = filepath.Join(mount.Point, below)
+		}
+		info, err := os.Stat(dir)
+		isThere := err == nil && info.IsDir()
+		if isThere && mount.Version == 2 {
+			p.V2 = dir
+			continue
+		}
+		for _, controller := range mount.Controllers {
+			if isThere {
+				p.V1[controller] = dir
+			} else {
+				p.missing[nameV1(controller)] = dir
+			}
+		}
+	}
+	if !p.Exists() {
+		return p, fmt.Errorf("cgroup parent %s: no such group in any hierarchy; make it first with mkdir", path)
+	}
+	return p, nil
+}
+
+// CheckParent says why no task's groups can be made below a group, or none with some controllers (memory, cpu, io,
+// pids), as far as that can be told without making any; nil where nothing is known against it.
+func CheckParent(host procstats.FS, path string, controllers ...string) error {
+	mounts, err := procstats.CgroupMounts(host)
+	if err != nil {
+		return fmt.Errorf("find cgroup mounts: %w", err)
+	}
+	p, err := findParent(mounts, path)
+	if err != nil {
+		return err
+	}
+	var lacks []string
+	for _, controller := range controllers {
+		if dir := p.missing[nameV1(controller)]; dir != "" {
+			lacks = append(lacks, fmt.Sprintf("no such group in the hierarchy of %s; to get it: %s", controller, makeParent(dir, nameV1(controller))))
+		}
+	}
+	if len(lacks) > 0 {
+		return fmt.Errorf("cgroup parent %s: %s", path, strings.Join(lacks, "; "))
+	}
+	return nil
+}
