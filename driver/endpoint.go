@@ -230,7 +230,8 @@ func (e *endpoint) stats(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, ErrTaskNotFound.Error(), http.StatusNotFound)
 		return
 	}
-	s, err := t.sample(r.Context(), sampleAge, strings.HasPrefix(e.address, "unix:"))
+	rows := strings.HasPrefix(e.address, "unix:")
+	s, err := t.sample(r.Context(), sampleAge, rows)
 	if errors.Is(err, ErrTaskNotRunning) {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
@@ -243,7 +244,24 @@ func (e *endpoint) stats(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	history := procstats.History{Elapsed: s.Wall.Sub(t.state.StartedAt)}
 	text := procstats.AppendJSON(nil, s, procstats.Headlines(s, history))
+	if !rows {
+		text = withoutProcesses(text)
+	}
 	if _, err := w.Write(append(text, '\n')); err != nil {
 		e.driver.log.Debug("send stats", "error", err)
 	}
+}
+
+// withoutProcesses leaves out the member that would say that there are none.
+func withoutProcesses(sample []byte) []byte {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(sample, &members); err != nil {
+		return sample // it is our own
+	}
+	delete(members, "processes")
+	text, err := json.Marshal(members)
+	if err != nil {
+		return sample
+	}
+	return text
 }

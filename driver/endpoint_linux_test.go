@@ -5,6 +5,7 @@ package driver_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -48,5 +49,38 @@ func TestEndpointBesideAFrozenExecutor(t *testing.T) {
 	}
 	if !strings.Contains(string(page), fine.Name) || strings.Contains(string(page), frozen.Name) {
 		t.Errorf("not the numbers of %s alone:\n%s", fine.Name, page)
+	}
+}
+
+// Rows of processes are for the owner of a socket; over TCP nothing says that a task has none.
+func TestEndpointOverTCP(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("exec sleep 1000")
+	f.start(config)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.SetConfig(t.Context(), encode(t, map[string]any{
+		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": address},
+	}), nil); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get("http://" + address + "/v1/task/" + config.ID + "/stats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sample map[string]any
+	err = json.NewDecoder(response.Body).Decode(&sample)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := sample["processes"]; ok || sample["measurements"] == nil || sample["headline"] == nil {
+		t.Errorf("sample %v", sample)
 	}
 }
