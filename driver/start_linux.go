@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/wire"
 )
 
 // StartTask implements Starter.
@@ -176,6 +178,10 @@ func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverSt
 	c, err := client.Reattach(ctx, state.Address)
 	switch {
 	case err == nil:
+	case errors.Is(err, client.ErrLost) && wasShutDown(state.Address):
+		// Hosts keep handles of tasks that they have destroyed.
+		return nil, fmt.Errorf("its executor was shut down, %s is gone: %w", state.Address.Folder,
+			errors.Join(ErrTaskNotFound, client.KillTask(ctx, state.Address)))
 	case errors.Is(err, client.ErrLost):
 		return d.recoverLost(ctx, config, state), nil
 	case errors.Is(err, client.ErrOtherBoot):
@@ -194,6 +200,13 @@ func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverSt
 			state.Address.Executor.PID, c.Hello().GetBuild(), state.Attributes[attrMain])
 	}
 	return t, nil
+}
+
+// wasShutDown reports whether an executor has ended as it should: it takes its folder with it, and one that was killed
+// leaves it behind.
+func wasShutDown(address wire.Address) bool {
+	_, err := os.Lstat(address.Folder)
+	return errors.Is(err, fs.ErrNotExist) && !client.Alive(address)
 }
 
 // recoverLost takes up a task whose executor died while nobody was there: what is left of it is killed, and it has

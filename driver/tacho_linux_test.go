@@ -355,6 +355,35 @@ func TestRecover(t *testing.T) {
 	}
 }
 
+// TestRecoverDestroyed is about a host that keeps the handle of a task that it has destroyed.
+func TestRecoverDestroyed(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("exit 0")
+	handle := f.start(config)
+	f.wait(config.ID)
+	if err := f.DestroyTask(t.Context(), config.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	f.restart()
+	if err := f.RecoverTask(t.Context(), handle); !errors.Is(err, driver.ErrTaskNotFound) {
+		t.Errorf("recovered: %v", err)
+	}
+	if status, err := f.InspectTask(t.Context(), config.ID); !errors.Is(err, driver.ErrTaskNotFound) {
+		t.Errorf("it is known again: %+v, %v", status, err)
+	}
+	stream, err := f.TaskEvents(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := f.shell("exit 3")
+	f.start(other)
+	for _, event := range collect(t, stream, "exit code 3") {
+		if event.TaskID == config.ID {
+			t.Errorf("told of the destroyed task: %s", event.Message)
+		}
+	}
+}
+
 func TestRecoverRefuses(t *testing.T) {
 	f := newFixture(t, nil)
 	config := f.shell("sleep 1000")
