@@ -123,7 +123,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&o.maxRows, "max-rows", 1000, "upper bound on process rows per sample")
 	o.format = addChoice(flags, "format", "print the final record", "text", "json")
 	flags.StringVar(&o.recordFile, "record-file", "", "write the final record or summary, as --format says, into this file instead of stderr")
-	flags.IntVar(&o.recordFD, "record-fd", 0, "write it to this descriptor, from 1, instead of stderr")
+	flags.IntVar(&o.recordFD, "record-fd", 0, "write the final record or summary to this descriptor instead of stderr")
 	o.summary = addChoice(flags, "summary", "the summary at the end", "short", "full", "none")
 	o.live = addChoice(flags, "live", "the live line while the command runs", "auto", "never")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing while the command runs, and no summary")
