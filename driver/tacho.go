@@ -111,6 +111,9 @@ func (d *Tacho) SetConfig(_ context.Context, msgpack []byte, node *Node) error {
 	return nil
 }
 
+// Serve serves numbers where the configuration says, for a driver that is told so by [Options] and not by SetConfig.
+func (d *Tacho) Serve() { d.serveNumbers(d.currentConfig().MetricsAddress) }
+
 // serveNumbers serves numbers at another address than before, or tries again. An address that cannot be used is said in
 // the log and in the fingerprint: it is no reason to leave tasks without their driver.
 func (d *Tacho) serveNumbers(address string) {

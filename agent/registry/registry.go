@@ -86,30 +86,16 @@ func unknownPlugins(configured map[string]*config.Plugin, found []plugin.Options
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
 		isIt := func(o plugin.Options) bool { return o.Name() == name }
 		if name != driver.Name && !slices.ContainsFunc(found, isIt) {
-			at := configured[name].Range
-			return fmt.Errorf("%s:%d,%d: plugin %q is not in plugin_dir", at.Filename, at.Start.Line, at.Start.Column, name)
+			return fmt.Errorf("%s: plugin %q is not in plugin_dir", placeOf(configured[name]), name)
 		}
 	}
 	return nil
 }
 
 func (r *Registry) openTacho(ctx context.Context) error {
-	own := driver.DefaultConfig()
-	own.Enforce = !r.options.Unlimited
-	if block := r.options.Plugins[driver.Name]; block != nil {
-		encoded, diags := pluginconfig.Encode(driver.ConfigSchema(), block.Body, nil)
-		if diags.HasErrors() {
-			return diags
-		}
-		decoded, err := driver.DecodeConfig(encoded)
-		if err != nil {
-			return fmt.Errorf("plugin %s: %w", driver.Name, err)
-		}
-		own = decoded
-	}
-	var err error
-	if own.RuntimeDir, err = runtimeDir(own.RuntimeDir, r.options.DataDir); err != nil {
-		return fmt.Errorf("plugin %s: %w", driver.Name, err)
+	own, err := r.ownConfig()
+	if err != nil {
+		return err
 	}
 	r.tacho = driver.New(driver.Options{Config: own, Version: r.options.Version, Logger: r.log.Named(driver.Name)})
 	schema, err := r.tacho.TaskConfigSchema(ctx)
@@ -120,7 +106,40 @@ func (r *Registry) openTacho(ctx context.Context) error {
 		driver: r.tacho, name: driver.Name, schema: schema, logsItself: own.LogCollection == driver.LogsByExecutor,
 		about: node.Driver{Name: driver.Name, Version: r.options.Version},
 	}
+	r.tacho.Serve()
 	return nil
+}
+
+// ownConfig is that of the driver in this process. Its errors have the place of the operator's block.
+func (r *Registry) ownConfig() (driver.Config, error) {
+	own := driver.DefaultConfig()
+	own.Enforce = !r.options.Unlimited
+	place := "plugin " + driver.Name
+	if block := r.options.Plugins[driver.Name]; block != nil {
+		place = fmt.Sprintf("%s: plugin %q", placeOf(block), driver.Name)
+		if len(block.Args) > 0 {
+			return own, fmt.Errorf("%s: args: the driver is in this process, there is no executable that would get them", place)
+		}
+		encoded, diags := pluginconfig.Encode(driver.ConfigSchema(), block.Body, nil)
+		if diags.HasErrors() {
+			return own, diags
+		}
+		var err error
+		if own, err = driver.DecodeConfig(encoded); err != nil {
+			return own, fmt.Errorf("%s: %w", place, err)
+		}
+	}
+	var err error
+	if own.RuntimeDir, err = runtimeDir(own.RuntimeDir, r.options.DataDir); err != nil {
+		return own, fmt.Errorf("%s: %w", place, err)
+	}
+	return own, nil
+}
+
+// placeOf is where a plugin's block begins.
+func placeOf(block *config.Plugin) string {
+	at := block.Range
+	return fmt.Sprintf("%s:%d,%d", at.Filename, at.Start.Line, at.Start.Column)
 }
 
 // openPlugin starts one plugin. Where that fails it is tried again in the background.

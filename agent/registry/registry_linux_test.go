@@ -5,7 +5,9 @@ package registry
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,5 +47,53 @@ func TestMisspeltPluginStartsNothing(t *testing.T) {
 				t.Errorf("a plugin was started: %v", err)
 			}
 		})
+	}
+}
+
+// open opens a registry with what a configuration file says of plugins.
+func open(t *testing.T, text string) (*Registry, error) {
+	t.Helper()
+	c := config.Default()
+	if err := c.Merge("agent.hcl", []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return Open(t.Context(), Options{DataDir: t.TempDir(), Plugins: c.Plugins, Logger: hclog.NewNullLogger()})
+}
+
+func TestOwnDriverServesNumbers(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "metrics")
+	r, err := open(t, fmt.Sprintf("plugin \"tacho\" {\n config {\n metrics {\n address = %q\n }\n }\n}\n", "unix:"+socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Errorf("nobody serves: %v", err)
+	} else if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := r.Close(t.Context(), false); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOwnDriverRefuses is about configurations that are wrong, and where they stand.
+func TestOwnDriverRefuses(t *testing.T) {
+	for name, test := range map[string]struct{ block, want string }{
+		"arguments": {`args = ["-x"]`, "args: "},
+		"a value":   {"config {\n log_collection = \"nobody\"\n }", `log_collection "nobody"`},
+		"a folder":  {"config {\n runtime_dir = \"/run/" + strings.Repeat("x", 40) + "\"\n }", "may have 30"},
+	} {
+		r, err := open(t, "\n  plugin \"tacho\" {\n "+test.block+"\n}\n")
+		if err == nil {
+			t.Errorf("%s: accepted", name)
+			if err := r.Close(t.Context(), false); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		if !strings.HasPrefix(err.Error(), `agent.hcl:2,3: plugin "tacho": `) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
