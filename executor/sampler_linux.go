@@ -24,13 +24,14 @@ type sampler struct {
 	final atomic.Pointer[procstats.Sample]
 	cost  cost
 
-	wholeCache  *procstats.Cache
-	totalsCache *procstats.Cache
 	// collectTotals is what totalsCache calls.
 	collectTotals func(*procstats.Sample)
-	collecting  sync.Mutex // guards following: one collection at a time
-	totals      *procstats.Collector
-	rows        *procstats.Collector
+	wholeCache    *procstats.Cache
+	totalsCache   *procstats.Cache
+
+	collecting sync.Mutex // guards following: one collection at a time
+	totals     *procstats.Collector
+	rows       *procstats.Collector
 }
 
 // cost counts what the sampling itself takes.
