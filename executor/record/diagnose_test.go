@@ -107,7 +107,20 @@ func TestVerdicts(t *testing.T) {
 			"stopped because whoever started it is gone",
 		},
 		{"stopped and exited well", Evidence{Cause: Stopped}, Stopped, "stopped on request"},
-		{"timed out", Evidence{Cause: TimedOut, ExitCode: 137, Signal: 9}, TimedOut, "stopped because its time was up"},
+		{"timed out", Evidence{Cause: TimedOut, ExitCode: 143, Signal: 15}, TimedOut, "stopped because its time was up"},
+		{
+			"stopped, and did not end",
+			Evidence{Cause: Stopped, ExitCode: 137, Signal: 9},
+			Stopped,
+			"stopped on request, and killed before it had ended by itself",
+		},
+		{
+			"timed out, and did not end",
+			Evidence{Cause: TimedOut, ExitCode: 137, Signal: 9},
+			TimedOut,
+			"stopped because its time was up, and killed before it had ended by itself",
+		},
+		{"stopped with a SIGKILL passed on", Evidence{Cause: Stopped, ExitCode: 137, Signal: 9, PassedOn: 9}, Stopped, "stopped on request"},
 		{
 			"timed out after the main process",
 			Evidence{Cause: TimedOut, AfterMain: true},

@@ -55,9 +55,12 @@ func (t telling) ending() string {
 	return ""
 }
 
-// before says how the main process had ended where only what it left behind was stopped.
+// before says how the main process had ended where only what it left behind was stopped, and that it was killed where
+// it did not end when it was asked to.
 func (t telling) before() string {
 	switch {
+	case !t.e.AfterMain && t.e.Signal == sigkill && t.e.PassedOn != sigkill && !t.killedMain:
+		return ", and killed before it had ended by itself"
 	case !t.e.AfterMain:
 		return ""
 	case t.e.Signal != 0:
