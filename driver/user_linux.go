@@ -37,7 +37,7 @@ func idsOf(name string) (uid uint32, gids []uint32, err error) {
 	if name == "" {
 		return ownIDs()
 	}
-	userName, group, hasGroup := strings.Cut(name, ":")
+	userName, group, _ := strings.Cut(name, ":")
 	u, err := lookupUser(userName)
 	if err != nil {
 		return 0, nil, fmt.Errorf("user %q: %w: %w", name, err, ErrInvalid)
@@ -46,7 +46,7 @@ func idsOf(name string) (uid uint32, gids []uint32, err error) {
 	if more, err := u.GroupIds(); err == nil {
 		groups = append(groups, more...)
 	}
-	if hasGroup {
+	if group != "" {
 		gid, err := lookupGroup(group)
 		if err != nil {
 			return 0, nil, fmt.Errorf("group of user %q: %w: %w", name, err, ErrInvalid)
@@ -77,12 +77,17 @@ func ownIDs() (uid uint32, gids []uint32, err error) {
 	return uint32(os.Geteuid()), gids, nil
 }
 
-// lookupUser finds a user by name or id. An id that no user has is allowed, as for chown(1).
+// lookupUser finds a user by name or id, as executors do: a name may be of digits alone. An id that no user has is
+// allowed, as for chown(1).
 func lookupUser(name string) (*user.User, error) {
-	if _, err := parseID(name); err != nil {
-		return user.Lookup(name)
+	u, err := user.Lookup(name)
+	if err == nil {
+		return u, nil
 	}
-	u, err := user.LookupId(name)
+	if _, numeric := parseID(name); numeric != nil {
+		return nil, err
+	}
+	u, err = user.LookupId(name)
 	if err != nil {
 		return &user.User{Uid: name, Gid: name}, nil //nolint:nilerr // see above
 	}
@@ -90,14 +95,14 @@ func lookupUser(name string) (*user.User, error) {
 }
 
 func lookupGroup(name string) (gid string, err error) {
-	if _, err := parseID(name); err == nil {
-		return name, nil
-	}
 	group, err := user.LookupGroup(name)
-	if err != nil {
+	if err == nil {
+		return group.Gid, nil
+	}
+	if _, numeric := parseID(name); numeric != nil {
 		return "", err
 	}
-	return group.Gid, nil
+	return name, nil
 }
 
 func parseID(text string) (uint32, error) {

@@ -27,6 +27,8 @@ func TestCheckUser(t *testing.T) {
 		{"this process's user", "", IDRanges{{me, me}}, nil, true},
 		{"this process's group", "", nil, IDRanges{{uint32(os.Getegid()), uint32(os.Getegid())}}, true},
 		{"root by name", "root", IDRanges{{0, 0}}, nil, true},
+		{"no group after the colon", "1234:", nil, IDRanges{{77, 77}}, false},
+		{"no group after the colon, and denied", "1234:", IDRanges{{1234, 1234}}, nil, true},
 		{"unknown", "no such user", IDRanges{{0, 0}}, nil, true},
 		{"unknown group", strconv.Itoa(1234) + ":no such group", IDRanges{{0, 0}}, nil, true},
 	} {
