@@ -62,7 +62,10 @@ func valueOf(s *procstats.Sample, headlines []procstats.HeadlineValue, m procsta
 
 func labelsOf(c *TaskConfig) *exposition.Labels {
 	return exposition.NewLabels([]exposition.Label{
-		{Name: "alloc_id", Value: c.AllocID}, {Name: "job", Value: c.JobName}, {Name: "namespace", Value: c.Namespace},
-		{Name: "task", Value: c.Name}, {Name: "task_group", Value: c.TaskGroupName},
+		{Name: "alloc_id", Value: c.AllocID},
+		{Name: "job", Value: c.JobName},
+		{Name: "namespace", Value: c.Namespace},
+		{Name: "task", Value: c.Name},
+		{Name: "task_group", Value: c.TaskGroupName},
 	}...)
 }

@@ -151,8 +151,10 @@ func TestRunOutlivesItsListener(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			place := rig.NewPlace(t, rig.Self())
-			args := append([]string{"-c", `{ "$@"; echo $? >code; } 2>&1 | head -n 1`, "sh", rig.Tacho(), "run",
-				"--output-dir", place.Out}, test.flags...)
+			args := append([]string{
+				"-c", `{ "$@"; echo $? >code; } 2>&1 | head -n 1`, "sh", rig.Tacho(), "run",
+				"--output-dir", place.Out,
+			}, test.flags...)
 			cmd := place.Command(t.Context(), "/bin/sh", append(args, "--", "/bin/sh", "-c", test.script)...)
 			if out := rig.Capture(t, cmd); out.Code != 0 {
 				t.Fatalf("exit code %d: %s", out.Code, out.Stderr)
