@@ -240,11 +240,14 @@ func launchFault(name string, err error) error {
 }
 
 // follow passes on what comes from outside until the command has ended, and then says how.
-func (s *session) follow(ctx context.Context, signals <-chan os.Signal) error {
+func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	following, stop := context.WithCancel(ctx)
 	proxied := s.streams.proxy(following, s.screen)
 	shown := s.screen.follow(following, s.client, s.options)
 	var passing sync.WaitGroup
+	if s.streams.master == nil {
+		signal.Notify(signals, unix.SIGTSTP) // a command with a terminal of its own gets that key there
+	}
 	passing.Go(func() { s.pass(following, signals) })
 	passing.Go(func() { s.followStops(following) })
 	passing.Go(func() { s.tellKills(following) })
@@ -347,6 +350,10 @@ func (s *session) pass(ctx context.Context, signals <-chan os.Signal) {
 		case received := <-signals:
 			number, ok := received.(syscall.Signal)
 			if !ok {
+				continue
+			}
+			if number == unix.SIGTSTP {
+				s.pause(ctx)
 				continue
 			}
 			group := number == unix.SIGINT || number == unix.SIGQUIT
