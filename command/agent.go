@@ -137,8 +137,9 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 	case err := <-ended:
 		return err
 	case <-a.Ready():
+		err = serveAgent(ctx, a, c, log, o, stdout, ended)
+	case <-ctx.Done(): // it is still taking up what an earlier one left
 	}
-	err = serveAgent(ctx, a, c, log, o, stdout, ended)
 	endAgent()
 	select {
 	case runErr := <-ended:

@@ -1,0 +1,133 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// until waits until a file has a text.
+func until(t *testing.T, path, text string) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		content, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(content, []byte(text)) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s has no %q, %v:\n%s", path, text, err, content)
+		}
+	}
+}
+
+// agentIn is tacho agent with a configuration; what it says goes to a file, which is made anew.
+func agentIn(t *testing.T, log, config string, args ...string) *exec.Cmd {
+	t.Helper()
+	file, err := os.Create(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Args = append([]string{"tacho", "agent", "--config", config}, args...)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	cmd.Stderr = file
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+// terminate ends an agent by SIGTERM, and returns how long that took.
+func terminate(t *testing.T, agent *exec.Cmd) time.Duration {
+	t.Helper()
+	began := time.Now()
+	if err := agent.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Wait(); err != nil {
+		t.Errorf("the agent ended with %v", err)
+	}
+	return time.Since(began)
+}
+
+// TestAgentEndsBeforeItIsReady holds that an agent that is still taking things up ends when it is told to, and leaves the
+// tasks of the one before for the one after.
+func TestAgentEndsBeforeItIsReady(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "tacho") // short: the path of a unix socket is limited to 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	in := func(name string) string { return filepath.Join(dir, name) }
+	log, started, entered := in("log"), in("started"), in("entered")
+	job := fmt.Sprintf("job \"j\" {\n group \"g\" {\n task \"t\" {\n driver = \"tacho\"\n config {\n command = \"/bin/sh\"\n"+
+		" args = [\"-c\", \"echo $$ >> %s; exec sleep 1000\"]\n }\n }\n }\n}\n", started)
+	config := fmt.Sprintf("data_dir = %q\nplugin_dir = %q\nports {\n http = -1\n}\nplugin \"tacho\" {\n config {\n enforce = false\n }\n}\n",
+		in("data"), in("plugins"))
+	hanging := fmt.Sprintf("#!/bin/sh\necho here > %s\nexec sleep 1000\n", entered)
+	for name, text := range map[string]string{"config.hcl": config, "job.hcl": job, "plugins/hanging": hanging} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(in(name)), 0o755), os.WriteFile(in(name), []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	agent := agentIn(t, log, in("config.hcl"), "--job", in("job.hcl"))
+	until(t, started, "\n")
+	until(t, log, "task started")
+	terminate(t, agent)
+
+	if err := os.Chmod(in("plugins/hanging"), 0o755); err != nil { // now it is a plugin
+		t.Fatal(err)
+	}
+	agent = agentIn(t, log, in("config.hcl"))
+	until(t, entered, "here")
+	if took := terminate(t, agent); took > patience {
+		t.Errorf("it took %s to end", took)
+	}
+	if said, err := os.ReadFile(log); err != nil || strings.Contains(string(said), "agent is ready") {
+		t.Errorf("it was ready before it ended, %v:\n%s", err, said)
+	}
+
+	if err := os.Remove(in("plugins/hanging")); err != nil {
+		t.Fatal(err)
+	}
+	pid, err := os.ReadFile(started)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proc := filepath.Join("/proc", strings.TrimSpace(string(pid)))
+	if _, err := os.Stat(proc); err != nil {
+		t.Errorf("the task of the agent before: %v", err)
+	}
+	agent = agentIn(t, log, in("config.hcl"), "--dev", "--data-dir", in("data")) // ends its tasks
+	until(t, log, "agent is ready")
+	terminate(t, agent)
+	if _, err := os.Stat(proc); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the task was not taken up again: %v", err)
+	}
+	if again, err := os.ReadFile(started); err != nil || !bytes.Equal(again, pid) {
+		t.Errorf("started as %q, %v, and before as %q", again, err, pid)
+	}
+}
