@@ -83,6 +83,8 @@ func (s *session) report(final *record.Record) error {
 	out, silent := s.cmd.ErrOrStderr(), s.options.quiet || s.options.summary.value == "none"
 	if s.output != nil {
 		out, silent = s.output.file, false
+	} else if !silent || s.options.format.value == "json" {
+		s.screen.endLine()
 	}
 	var err error
 	switch {

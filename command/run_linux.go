@@ -306,6 +306,7 @@ func (s *session) lost() error {
 		err = errors.Join(err, markErr)
 	}
 	err = errors.Join(err, s.client.Close(), s.streams.close(), killOrphans(ctx))
+	s.screen.endLine()
 	return exitWith(exitOwnFault, errors.Join(fmt.Errorf("the command was killed: %w", client.ErrLost), err))
 }
 

@@ -55,13 +55,30 @@ func (s *screen) note(text string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.eraseLocked()
+	s.endLineLocked()
 	_, _ = fmt.Fprintf(s.errors, "tacho: %s%s", oneLine(text), s.newline()) // nowhere to tell of a fault
+}
+
+// endLine ends what the command wrote last without a newline, for what follows to stand alone. The terminal has been
+// given back.
+func (s *screen) endLine() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.master = nil
+	s.endLineLocked()
+}
+
+func (s *screen) endLineLocked() {
+	s.eraseLocked()
+	if s.midLine && s.terminal {
+		_, _ = io.WriteString(s.errors, s.newline()) // nowhere to tell of a fault
+		s.midLine = false
+	}
 }
 
 // newline is what ends a line: a raw terminal needs the carriage return too.
 func (s *screen) newline() string {
-	if s.master != nil {
+	if s.master != nil && s.terminal {
 		return "\r\n"
 	}
 	return "\n"

@@ -99,3 +99,29 @@ func TestTerminalCapture(t *testing.T) {
 		}
 	}
 }
+
+// TestTerminalLines checks that what tacho says stands on lines of its own: behind output that ends in the middle of
+// one, and in a file.
+func TestTerminalLines(t *testing.T) {
+	rig.Require(t)
+	needShell(t)
+	place := rig.NewPlace(t, rig.Self())
+	c := open(t, place.Run(t.Context(), "--", "printf", "abc"))
+	c.expect(t, "abc\r\n")
+	c.expect(t, "tacho:")
+	if code := c.wait(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+
+	place = rig.NewPlace(t, rig.Self())
+	c = open(t, place.Command(t.Context(), "/bin/sh", "-c", `"$@" 2>notes`, "sh", rig.Tacho(), "run", "--output-dir", place.Out,
+		"--interval", "100ms", "--report-interval", "100ms", "--", "/bin/sh", "-c", "sleep 0.5; printf abc"))
+	c.wait(t)
+	notes, err := os.ReadFile(place.Path("notes"))
+	if err != nil || !strings.Contains(string(notes), "cores") || strings.Contains(string(notes), "\r") {
+		t.Errorf("%v, the notes are %q", err, notes)
+	}
+	if strings.Contains(string(notes), "\n\n") || strings.HasPrefix(string(notes), "\n") {
+		t.Errorf("an empty line in the notes: %q", notes)
+	}
+}
