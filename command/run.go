@@ -64,9 +64,9 @@ func newRun() *cobra.Command {
 		Short: "Run a command and record what it uses",
 		Long: `Run a command in a small executor process, measure everything it starts, and keep a record.
 
-The command gets the terminal where there is one, and otherwise exactly the descriptors tacho was given. Signals
-are passed on. Nothing but the command's own output goes to stdout; the live line, OOM kills as they happen and the
-summary go to stderr.
+Where stdin and stdout are a terminal the command gets one of its own, and otherwise exactly the descriptors tacho was
+given: it has no controlling terminal then, and cannot ask for a password at /dev/tty. Signals are passed on. Nothing
+but the command's own output goes to stdout; the live line, OOM kills as they happen and the summary go to stderr.
 
 Limits hold from the command's first instruction, for everything it starts. A limit that this machine cannot hold is
 an error, and nothing is started.
