@@ -8,13 +8,12 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
 )
 
 func TestStateOf(t *testing.T) {
 	host := procstats.HostFS()
-	boot, err := wire.BootID(host)
+	boot, err := procstats.BootID(host)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,6 @@ import (
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -78,7 +77,7 @@ func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 		log.Debug("not before others", "error", err)
 	}
 	e.launcher = newLauncher(started)
-	if e.bootID, err = wire.BootID(e.host); err != nil {
+	if e.bootID, err = procstats.BootID(e.host); err != nil {
 		return nil, err
 	}
 	// Orphans of the task come home to us instead of to init, prctl(2).

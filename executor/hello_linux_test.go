@@ -43,7 +43,7 @@ func (f *fixture) raw() proto.ExecutorClient {
 func TestHello(t *testing.T) {
 	f := start(t)
 	hello := f.Hello()
-	boot, err := wire.BootID(procstats.HostFS())
+	boot, err := procstats.BootID(procstats.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}

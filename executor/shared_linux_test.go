@@ -116,7 +116,7 @@ func TestKillTaskOfUsedNumber(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	boot, err := wire.BootID(procstats.HostFS())
+	boot, err := procstats.BootID(procstats.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}

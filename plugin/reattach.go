@@ -7,15 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
-	"strings"
-	"time"
-
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/emptypb"
+	"runtime"
+	"time"
 
 	"github.com/tachograph/tacho/procstats"
 )
@@ -64,7 +60,7 @@ func identify(socket string, pid int) (Address, error) {
 	if err != nil {
 		return address, fmt.Errorf("identify plugin process %d: %w", pid, err)
 	}
-	boot, err := bootID()
+	boot, err := procstats.BootID(procstats.HostFS())
 	if err != nil {
 		return address, fmt.Errorf("identify plugin process %d: %w", pid, err)
 	}
@@ -72,20 +68,10 @@ func identify(socket string, pid int) (Address, error) {
 	return address, nil
 }
 
-// bootID is the random id of this boot, random(4): process ids and start times of another mean nothing.
-func bootID() (string, error) {
-	text, err := os.ReadFile(filepath.Join(procstats.HostFS().Proc, "sys/kernel/random/boot_id"))
-	return strings.TrimSpace(string(text)), err
-}
-
 // alive reports whether the process of an address runs, and is that process.
 func alive(address Address) bool {
-	boot, err := bootID()
-	if err != nil || boot != address.BootID {
-		return false
-	}
-	id, err := procstats.Identify(procstats.HostFS(), address.Process.PID)
-	return err == nil && id.ProcessID == address.Process && !id.Zombie
+	boot, err := procstats.BootID(procstats.HostFS())
+	return err == nil && boot == address.BootID && address.Process.Alive(procstats.HostFS())
 }
 
 // end asks a reattached plugin to shut down and kills it when it does not.

@@ -4,10 +4,12 @@
 package procstats
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // Identity is who a process is and whose child.
@@ -36,4 +38,23 @@ func Identify(root FS, pid int) (Identity, error) {
 		ProcessID: ProcessID{PID: pid, Start: stat.start}, PPID: stat.ppid, Session: stat.session,
 		Zombie: stat.state == 'Z' || stat.state == 'X',
 	}, nil
+}
+
+// Alive reports whether a process runs and is still the same one: its number may be another's by now. A zombie does not
+// run.
+func (id ProcessID) Alive(root FS) bool {
+	now, err := Identify(root, id.PID)
+	return err == nil && now.ProcessID == id && !now.Zombie
+}
+
+// ErrNoBootID says that the system does not tell its boots apart.
+var ErrNoBootID = errors.New("no boot id on this system")
+
+// BootID returns the random id of this boot, random(4): process ids and start times of another mean nothing.
+func BootID(root FS) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root.Proc, "sys/kernel/random/boot_id"))
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNoBootID, err)
+	}
+	return strings.TrimSpace(string(text)), nil
 }

@@ -149,7 +149,7 @@ func Visit(ctx context.Context, address wire.Address) (*Client, error) {
 }
 
 func reach(ctx context.Context, address wire.Address, own bool) (*Client, error) {
-	boot, err := wire.BootID(procstats.HostFS())
+	boot, err := procstats.BootID(procstats.HostFS())
 	if err != nil {
 		return nil, err
 	}

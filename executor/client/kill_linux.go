@@ -46,14 +46,14 @@ func (c *Client) Kill(ctx context.Context) error {
 // without one the members of the task's session are found in /proc, best effort: a process that made a session of
 // its own is missed. A task of an earlier boot is gone already.
 func KillTask(ctx context.Context, address wire.Address) error {
-	boot, err := wire.BootID(procstats.HostFS())
+	boot, err := procstats.BootID(procstats.HostFS())
 	if err != nil {
 		return err
 	}
 	if boot != address.BootID {
 		return os.RemoveAll(address.Folder)
 	}
-	if alive(address.Executor) {
+	if address.Executor.Alive(procstats.HostFS()) {
 		return fmt.Errorf("kill task %s: its executor %d is alive; ask it to stop", address.ID, address.Executor.PID)
 	}
 	if address.Cgroup.Encloses() {
@@ -70,13 +70,8 @@ func KillTask(ctx context.Context, address wire.Address) error {
 
 // Alive reports whether the executor of an address runs, and is that executor.
 func Alive(address wire.Address) bool {
-	boot, err := wire.BootID(procstats.HostFS())
-	return err == nil && boot == address.BootID && alive(address.Executor)
-}
-
-func alive(id procstats.ProcessID) bool {
-	now, err := procstats.Identify(procstats.HostFS(), id.PID)
-	return err == nil && now.ProcessID == id && !now.Zombie
+	boot, err := procstats.BootID(procstats.HostFS())
+	return err == nil && boot == address.BootID && address.Executor.Alive(procstats.HostFS())
 }
 
 // killSession kills the processes of a session until none is found. The number of a session cannot be used again

@@ -60,7 +60,7 @@ func watch(id procstats.ProcessID) (*lifeline, error) {
 
 // lookAfter is watch without a pidfd: the start time tells the process from later ones with its number.
 func lookAfter(id procstats.ProcessID) (*lifeline, error) {
-	if !alive(id) {
+	if !id.Alive(procstats.HostFS()) {
 		return nil, ErrLost
 	}
 	l := &lifeline{stop: make(chan struct{}), gone: make(chan struct{}), done: make(chan struct{})}
@@ -71,7 +71,7 @@ func lookAfter(id procstats.ProcessID) (*lifeline, error) {
 		for {
 			select {
 			case <-tick.C:
-				if !alive(id) {
+				if !id.Alive(procstats.HostFS()) {
 					close(l.gone)
 					return
 				}

@@ -5,11 +5,9 @@ package wire
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/tachograph/tacho/procstats"
 )
@@ -79,16 +77,4 @@ func same(a, b string) bool {
 	infoA, errA := os.Stat(a)
 	infoB, errB := os.Stat(b)
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
-}
-
-// ErrNoBootID says that the system does not tell its boots apart.
-var ErrNoBootID = errors.New("no boot id on this system")
-
-// BootID returns the random id of this boot, random(4).
-func BootID(fs procstats.FS) (string, error) {
-	text, err := os.ReadFile(filepath.Join(fs.Proc, "sys/kernel/random/boot_id"))
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrNoBootID, err)
-	}
-	return strings.TrimSpace(string(text)), nil
 }
