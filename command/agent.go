@@ -236,7 +236,12 @@ func printWhere(w io.Writer, c config.Config) error {
 			scheme = "https"
 		}
 		base := fmt.Sprintf("%s://%s", scheme, tcpAddress(c))
-		where = fmt.Sprintf("page     %s/\nAPI      %s/v1/allocations\nmetrics  %s/v1/metrics?format=prometheus\n", base, base, base)
+		where = fmt.Sprintf("page     %s/\nAPI      %s/v1/allocations\n", base, base)
+		if c.Telemetry.PrometheusMetrics {
+			where += fmt.Sprintf("metrics  %s/v1/metrics?format=prometheus\n", base)
+		} else {
+			where += "metrics  telemetry { prometheus_metrics } is off\n"
+		}
 	}
 	_, err := fmt.Fprintf(w, "%ssocket   %s\n", where, c.Socket())
 	return err
