@@ -7,11 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"time"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/emptypb"
-	"runtime"
-	"time"
 
 	"github.com/tachograph/tacho/procstats"
 )
