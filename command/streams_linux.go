@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -54,10 +55,14 @@ type tee struct {
 // openSessionStreams decides what the command gets: a terminal of its own where ours is one, else our descriptors.
 func openSessionStreams(o *runOptions, dir string) (*sessionStreams, error) {
 	s := &sessionStreams{stdio: &proto.Stdio{}}
-	var err error
+	given, err := givenDescriptors()
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case o.detach:
 		s.detached(dir)
+		s.passOnAll(given)
 		return s, nil
 	case term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())):
 		err = s.terminal(o, dir)
@@ -70,7 +75,39 @@ func openSessionStreams(o *runOptions, dir string) (*sessionStreams, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
+	s.passOnAll(given)
 	return s, nil
+}
+
+// givenDescriptors are those above 2 that tacho was started with: all that it opens itself are closed by execve(2).
+func givenDescriptors() ([]int, error) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil, fmt.Errorf("list descriptors: %w", err)
+	}
+	var given []int
+	for _, entry := range entries {
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil || fd <= 2 {
+			continue
+		}
+		// An error is that of the descriptor that the list was read with.
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			given = append(given, fd)
+		}
+	}
+	return given, nil
+}
+
+// passOnAll gives descriptors to the command under their own numbers. By these the executor must not inherit them too:
+// it would keep them open.
+func (s *sessionStreams) passOnAll(given []int) {
+	for _, fd := range given {
+		unix.CloseOnExec(fd)
+		s.stdio.Descriptors = append(s.stdio.Descriptors, &proto.Descriptor{
+			Fd: s.passOn(os.NewFile(uintptr(fd), "descriptor "+strconv.Itoa(fd))), Number: uint32(fd),
+		})
+	}
 }
 
 // detached streams go to files in the run's folder: there is nobody else to take them.

@@ -67,9 +67,9 @@ func Main(build string) int {
 	return 0
 }
 
-// keepDescriptors keeps what this process inherited from its task, which gets its standard streams and nothing else:
-// neither the leash nor what a shell above the caller left open. It gives up its caller's standard input, which whoever
-// writes there must see the end of.
+// keepDescriptors keeps what this process inherited from its task, which gets what its caller names in Launch and nothing
+// else: neither the leash nor what a shell above an agent left open. It gives up its caller's standard input, which
+// whoever writes there must see the end of.
 func keepDescriptors() {
 	const first = 3
 	if null, err := os.Open(os.DevNull); err == nil {

@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -18,7 +19,7 @@ import (
 
 // streams are standard streams on their way into the fork.
 type streams struct {
-	// task holds the descriptors 0, 1 and 2 of the new process.
+	// task holds the descriptors of the new process, by their number there: 0, 1, 2, and what its caller adds.
 	task     []uintptr
 	terminal bool
 	// shared terminals belong to the executor's session, and the task is the foreground group in it. A task that led a
@@ -50,6 +51,9 @@ func openStdio(stdio *proto.Stdio, credential *syscall.Credential, tell func(log
 		err = s.openLogs(stdio, credential, tell)
 	default:
 		err = fmt.Errorf("standard streams: unknown mode %d", stdio.GetMode())
+	}
+	if err == nil {
+		err = s.addOthers(stdio.GetDescriptors())
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.abandon())
@@ -93,6 +97,26 @@ func (s *streams) inherit(stdio *proto.Stdio) error {
 		if fd > 2 {
 			_ = unix.Close(int(fd)) // closed once already where streams share a descriptor
 		}
+	}
+	return nil
+}
+
+// addOthers takes the descriptors above 2 that the caller left in this process.
+func (s *streams) addOthers(descriptors []*proto.Descriptor) error {
+	const (
+		most   = 1 << 20     // fs.nr_open, as the kernel has it
+		closed = ^uintptr(0) // what syscall.ProcAttr closes
+	)
+	for _, d := range descriptors {
+		fd, number := uintptr(d.GetFd()), int(d.GetNumber())
+		if _, err := unix.FcntlInt(fd, unix.F_GETFD, 0); err != nil || number <= 2 || number > most {
+			return fmt.Errorf("descriptor %d as %d: %w", fd, number, cmp.Or(err, error(unix.EBADF)))
+		}
+		s.files = append(s.files, os.NewFile(fd, fmt.Sprintf("descriptor %d", number)))
+		for len(s.task) <= number {
+			s.task = append(s.task, closed)
+		}
+		s.task[number] = fd
 	}
 	return nil
 }

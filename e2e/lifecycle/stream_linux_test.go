@@ -5,12 +5,17 @@ package lifecycle
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/rig"
 )
@@ -166,6 +171,78 @@ func TestRunOutlivesItsListener(t *testing.T) {
 				t.Errorf("exit code %q, %v, want 3", code, err)
 			}
 			nothingLeft(t, place, nil)
+		})
+	}
+}
+
+// TestRunPassesDescriptorsOn checks that the command has the descriptors above 2 that tacho was given, as they were, and
+// no other.
+func TestRunPassesDescriptorsOn(t *testing.T) {
+	rig.Require(t)
+	place := rig.NewPlace(t, rig.Self())
+	if err := os.WriteFile(place.Path("words"), []byte("words\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := `exec 3<words 4>&3 17<words 200>written
+		list='cat <&3; echo more >/dev/fd/200; for fd in /proc/$$/fd/*; do echo ${fd##*/} $(readlink $fd); done | grep -v pipe:'
+		"$@" -- /bin/sh -c "$list"
+		cat <("$@" -- echo substituted)
+		"$@" -- cat <(echo read)`
+	args := []string{"-c", script, "sh", rig.Tacho(), "run", "--summary", "none", "--output-dir", place.Out}
+	out := rig.Capture(t, place.Command(t.Context(), needBash(t), args...))
+	want := "words\n"
+	for _, fd := range []string{"17", "200", "3", "4"} {
+		name := "words"
+		if fd == "200" {
+			name = "written"
+		}
+		want += fd + " " + place.Path(name) + "\n"
+	}
+	want += "substituted\nread\n"
+	lines := strings.SplitAfter(out.Stdout, "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasSuffix(line, "/dev/null\n") })
+	if got := strings.Join(lines, ""); got != want || out.Stderr != "" {
+		t.Errorf("it says\n%s%s\nwant\n%s", got, out.Stderr, want)
+	}
+}
+
+// TestRunHoldsNoDescriptor checks that the reader of what the command was given comes to its end although tacho and the
+// executor still run, also where the command is left running.
+func TestRunHoldsNoDescriptor(t *testing.T) {
+	rig.Require(t)
+	needShell(t)
+	for _, flags := range [][]string{nil, {"--detach"}} {
+		t.Run(strings.Join(flags, ""), func(t *testing.T) {
+			place := rig.NewPlace(t, rig.Self())
+			if err := unix.Mkfifo(place.Path("go"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			signal, err := os.OpenFile(place.Path("go"), os.O_RDWR, 0) // which waits for no reader
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer signal.Close()
+			reader, writer, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reader.Close()
+			cmd := place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", "echo word >&3; exec 3>&-; read -r x <go")...)
+			cmd.ExtraFiles = []*os.File{writer}
+			err = errors.Join(cmd.Start(), writer.Close(), reader.SetReadDeadline(time.Now().Add(deadline)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text, err := io.ReadAll(reader); string(text) != "word\n" || err != nil {
+				t.Errorf("read %q, %v", text, err)
+			}
+			if _, err := signal.WriteString("\n"); err != nil {
+				t.Error(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+			rig.Eventually(t, deadline, "the run ends", func() bool { return len(place.Strays()) == 0 })
 		})
 	}
 }

@@ -190,7 +190,7 @@ func (x CgroupPlacement_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CgroupPlacement_Mode.Descriptor instead.
 func (CgroupPlacement_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{8, 0}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{9, 0}
 }
 
 type HelloRequest struct {
@@ -681,15 +681,17 @@ func (x *LaunchRequest) GetRequiredGroups() []string {
 
 // How the task's standard streams are made. Descriptors are inherited, never copied over this wire.
 type Stdio struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Mode          Stdio_Mode             `protobuf:"varint,1,opt,name=mode,enum=tachograph.executor.Stdio_Mode" json:"mode,omitempty"`
-	StdinFd       uint32                 `protobuf:"varint,2,opt,name=stdin_fd,json=stdinFd" json:"stdin_fd,omitempty"`
-	StdoutFd      uint32                 `protobuf:"varint,3,opt,name=stdout_fd,json=stdoutFd" json:"stdout_fd,omitempty"`
-	StderrFd      uint32                 `protobuf:"varint,4,opt,name=stderr_fd,json=stderrFd" json:"stderr_fd,omitempty"`
-	StdinPath     string                 `protobuf:"bytes,5,opt,name=stdin_path,json=stdinPath" json:"stdin_path,omitempty"`
-	StdoutPath    string                 `protobuf:"bytes,6,opt,name=stdout_path,json=stdoutPath" json:"stdout_path,omitempty"`
-	StderrPath    string                 `protobuf:"bytes,7,opt,name=stderr_path,json=stderrPath" json:"stderr_path,omitempty"`
-	Logs          *Logs                  `protobuf:"bytes,8,opt,name=logs" json:"logs,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Mode       Stdio_Mode             `protobuf:"varint,1,opt,name=mode,enum=tachograph.executor.Stdio_Mode" json:"mode,omitempty"`
+	StdinFd    uint32                 `protobuf:"varint,2,opt,name=stdin_fd,json=stdinFd" json:"stdin_fd,omitempty"`
+	StdoutFd   uint32                 `protobuf:"varint,3,opt,name=stdout_fd,json=stdoutFd" json:"stdout_fd,omitempty"`
+	StderrFd   uint32                 `protobuf:"varint,4,opt,name=stderr_fd,json=stderrFd" json:"stderr_fd,omitempty"`
+	StdinPath  string                 `protobuf:"bytes,5,opt,name=stdin_path,json=stdinPath" json:"stdin_path,omitempty"`
+	StdoutPath string                 `protobuf:"bytes,6,opt,name=stdout_path,json=stdoutPath" json:"stdout_path,omitempty"`
+	StderrPath string                 `protobuf:"bytes,7,opt,name=stderr_path,json=stderrPath" json:"stderr_path,omitempty"`
+	Logs       *Logs                  `protobuf:"bytes,8,opt,name=logs" json:"logs,omitempty"`
+	// What the task has above descriptor 2, whatever the mode.
+	Descriptors   []*Descriptor `protobuf:"bytes,9,rep,name=descriptors" json:"descriptors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -780,6 +782,68 @@ func (x *Stdio) GetLogs() *Logs {
 	return nil
 }
 
+func (x *Stdio) GetDescriptors() []*Descriptor {
+	if x != nil {
+		return x.Descriptors
+	}
+	return nil
+}
+
+// A descriptor that the executor inherited for its task. The executor's own copy is closed once the task has it.
+type Descriptor struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number in the executor.
+	Fd uint32 `protobuf:"varint,1,opt,name=fd" json:"fd,omitempty"`
+	// The number in the task, from 3.
+	Number        uint32 `protobuf:"varint,2,opt,name=number" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Descriptor) Reset() {
+	*x = Descriptor{}
+	mi := &file_executor_proto_executor_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Descriptor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Descriptor) ProtoMessage() {}
+
+func (x *Descriptor) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_proto_executor_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Descriptor.ProtoReflect.Descriptor instead.
+func (*Descriptor) Descriptor() ([]byte, []int) {
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Descriptor) GetFd() uint32 {
+	if x != nil {
+		return x.Fd
+	}
+	return 0
+}
+
+func (x *Descriptor) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // Rotated log files, one series per stream: <dir>/<prefix>.stdout.<N> and <dir>/<prefix>.stderr.<N>.
 type Logs struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -796,7 +860,7 @@ type Logs struct {
 
 func (x *Logs) Reset() {
 	*x = Logs{}
-	mi := &file_executor_proto_executor_proto_msgTypes[5]
+	mi := &file_executor_proto_executor_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +872,7 @@ func (x *Logs) String() string {
 func (*Logs) ProtoMessage() {}
 
 func (x *Logs) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[5]
+	mi := &file_executor_proto_executor_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +885,7 @@ func (x *Logs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Logs.ProtoReflect.Descriptor instead.
 func (*Logs) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{5}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Logs) GetDir() string {
@@ -883,7 +947,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_executor_proto_executor_proto_msgTypes[6]
+	mi := &file_executor_proto_executor_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +959,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[6]
+	mi := &file_executor_proto_executor_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +972,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{6}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Limits) GetMemoryMaxBytes() int64 {
@@ -995,7 +1059,7 @@ type IOLimit struct {
 
 func (x *IOLimit) Reset() {
 	*x = IOLimit{}
-	mi := &file_executor_proto_executor_proto_msgTypes[7]
+	mi := &file_executor_proto_executor_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1071,7 @@ func (x *IOLimit) String() string {
 func (*IOLimit) ProtoMessage() {}
 
 func (x *IOLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[7]
+	mi := &file_executor_proto_executor_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1084,7 @@ func (x *IOLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IOLimit.ProtoReflect.Descriptor instead.
 func (*IOLimit) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{7}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *IOLimit) GetDevice() string {
@@ -1076,7 +1140,7 @@ type CgroupPlacement struct {
 
 func (x *CgroupPlacement) Reset() {
 	*x = CgroupPlacement{}
-	mi := &file_executor_proto_executor_proto_msgTypes[8]
+	mi := &file_executor_proto_executor_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1152,7 @@ func (x *CgroupPlacement) String() string {
 func (*CgroupPlacement) ProtoMessage() {}
 
 func (x *CgroupPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[8]
+	mi := &file_executor_proto_executor_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1165,7 @@ func (x *CgroupPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CgroupPlacement.ProtoReflect.Descriptor instead.
 func (*CgroupPlacement) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{8}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CgroupPlacement) GetMode() CgroupPlacement_Mode {
@@ -1152,7 +1216,7 @@ type RecordOptions struct {
 
 func (x *RecordOptions) Reset() {
 	*x = RecordOptions{}
-	mi := &file_executor_proto_executor_proto_msgTypes[9]
+	mi := &file_executor_proto_executor_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1164,7 +1228,7 @@ func (x *RecordOptions) String() string {
 func (*RecordOptions) ProtoMessage() {}
 
 func (x *RecordOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[9]
+	mi := &file_executor_proto_executor_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1177,7 +1241,7 @@ func (x *RecordOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordOptions.ProtoReflect.Descriptor instead.
 func (*RecordOptions) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{9}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RecordOptions) GetDir() string {
@@ -1217,7 +1281,7 @@ type LaunchResponse struct {
 
 func (x *LaunchResponse) Reset() {
 	*x = LaunchResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[10]
+	mi := &file_executor_proto_executor_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1293,7 @@ func (x *LaunchResponse) String() string {
 func (*LaunchResponse) ProtoMessage() {}
 
 func (x *LaunchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[10]
+	mi := &file_executor_proto_executor_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1306,7 @@ func (x *LaunchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchResponse.ProtoReflect.Descriptor instead.
 func (*LaunchResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{10}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LaunchResponse) GetMain() *ProcessID {
@@ -1304,7 +1368,7 @@ type Cgroup struct {
 
 func (x *Cgroup) Reset() {
 	*x = Cgroup{}
-	mi := &file_executor_proto_executor_proto_msgTypes[11]
+	mi := &file_executor_proto_executor_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1380,7 @@ func (x *Cgroup) String() string {
 func (*Cgroup) ProtoMessage() {}
 
 func (x *Cgroup) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[11]
+	mi := &file_executor_proto_executor_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1393,7 @@ func (x *Cgroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cgroup.ProtoReflect.Descriptor instead.
 func (*Cgroup) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{11}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Cgroup) GetV2() string {
@@ -1386,7 +1450,7 @@ type EffectiveLimit struct {
 
 func (x *EffectiveLimit) Reset() {
 	*x = EffectiveLimit{}
-	mi := &file_executor_proto_executor_proto_msgTypes[12]
+	mi := &file_executor_proto_executor_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1462,7 @@ func (x *EffectiveLimit) String() string {
 func (*EffectiveLimit) ProtoMessage() {}
 
 func (x *EffectiveLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[12]
+	mi := &file_executor_proto_executor_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1475,7 @@ func (x *EffectiveLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectiveLimit.ProtoReflect.Descriptor instead.
 func (*EffectiveLimit) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{12}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EffectiveLimit) GetName() string {
@@ -1468,7 +1532,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_executor_proto_executor_proto_msgTypes[13]
+	mi := &file_executor_proto_executor_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1544,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[13]
+	mi := &file_executor_proto_executor_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1557,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{13}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Source) GetName() string {
@@ -1532,7 +1596,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[14]
+	mi := &file_executor_proto_executor_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +1608,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[14]
+	mi := &file_executor_proto_executor_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1557,7 +1621,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{14}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{15}
 }
 
 type WaitResponse struct {
@@ -1571,7 +1635,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[15]
+	mi := &file_executor_proto_executor_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1647,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[15]
+	mi := &file_executor_proto_executor_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1660,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{15}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WaitResponse) GetExit() *Exit {
@@ -1631,7 +1695,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_executor_proto_executor_proto_msgTypes[16]
+	mi := &file_executor_proto_executor_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1707,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[16]
+	mi := &file_executor_proto_executor_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1720,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{16}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -1712,7 +1776,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[17]
+	mi := &file_executor_proto_executor_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +1788,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[17]
+	mi := &file_executor_proto_executor_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +1801,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{17}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SignalRequest) GetSignal() int32 {
@@ -1762,7 +1826,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[18]
+	mi := &file_executor_proto_executor_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +1838,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[18]
+	mi := &file_executor_proto_executor_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +1851,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{18}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{19}
 }
 
 type StopRequest struct {
@@ -1802,7 +1866,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[19]
+	mi := &file_executor_proto_executor_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +1878,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[19]
+	mi := &file_executor_proto_executor_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1891,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{19}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StopRequest) GetSignal() int32 {
@@ -1852,7 +1916,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[20]
+	mi := &file_executor_proto_executor_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1864,7 +1928,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[20]
+	mi := &file_executor_proto_executor_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1877,7 +1941,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{20}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{21}
 }
 
 type SampleRequest struct {
@@ -1892,7 +1956,7 @@ type SampleRequest struct {
 
 func (x *SampleRequest) Reset() {
 	*x = SampleRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[21]
+	mi := &file_executor_proto_executor_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +1968,7 @@ func (x *SampleRequest) String() string {
 func (*SampleRequest) ProtoMessage() {}
 
 func (x *SampleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[21]
+	mi := &file_executor_proto_executor_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +1981,7 @@ func (x *SampleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleRequest.ProtoReflect.Descriptor instead.
 func (*SampleRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{21}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SampleRequest) GetMaxAgeNs() int64 {
@@ -1946,7 +2010,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[22]
+	mi := &file_executor_proto_executor_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2022,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[22]
+	mi := &file_executor_proto_executor_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2035,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{22}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StatsRequest) GetIntervalNs() int64 {
@@ -2007,7 +2071,7 @@ type SampleResponse struct {
 
 func (x *SampleResponse) Reset() {
 	*x = SampleResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[23]
+	mi := &file_executor_proto_executor_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2083,7 @@ func (x *SampleResponse) String() string {
 func (*SampleResponse) ProtoMessage() {}
 
 func (x *SampleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[23]
+	mi := &file_executor_proto_executor_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2096,7 @@ func (x *SampleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleResponse.ProtoReflect.Descriptor instead.
 func (*SampleResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{23}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SampleResponse) GetSample() *Sample {
@@ -2062,7 +2126,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_executor_proto_executor_proto_msgTypes[24]
+	mi := &file_executor_proto_executor_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2138,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[24]
+	mi := &file_executor_proto_executor_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2151,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{24}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Sample) GetAt() *Stamp {
@@ -2136,7 +2200,7 @@ type Stamp struct {
 
 func (x *Stamp) Reset() {
 	*x = Stamp{}
-	mi := &file_executor_proto_executor_proto_msgTypes[25]
+	mi := &file_executor_proto_executor_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +2212,7 @@ func (x *Stamp) String() string {
 func (*Stamp) ProtoMessage() {}
 
 func (x *Stamp) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[25]
+	mi := &file_executor_proto_executor_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +2225,7 @@ func (x *Stamp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stamp.ProtoReflect.Descriptor instead.
 func (*Stamp) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{25}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Stamp) GetMonoNs() int64 {
@@ -2188,7 +2252,7 @@ type SourceStamp struct {
 
 func (x *SourceStamp) Reset() {
 	*x = SourceStamp{}
-	mi := &file_executor_proto_executor_proto_msgTypes[26]
+	mi := &file_executor_proto_executor_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2264,7 @@ func (x *SourceStamp) String() string {
 func (*SourceStamp) ProtoMessage() {}
 
 func (x *SourceStamp) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[26]
+	mi := &file_executor_proto_executor_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2277,7 @@ func (x *SourceStamp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStamp.ProtoReflect.Descriptor instead.
 func (*SourceStamp) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{26}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SourceStamp) GetSource() uint32 {
@@ -2246,7 +2310,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_executor_proto_executor_proto_msgTypes[27]
+	mi := &file_executor_proto_executor_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2322,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[27]
+	mi := &file_executor_proto_executor_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2335,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{27}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Reading) GetId() uint32 {
@@ -2351,7 +2415,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_executor_proto_executor_proto_msgTypes[28]
+	mi := &file_executor_proto_executor_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2363,7 +2427,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[28]
+	mi := &file_executor_proto_executor_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2376,7 +2440,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{28}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Process) GetId() *ProcessID {
@@ -2415,7 +2479,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[29]
+	mi := &file_executor_proto_executor_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2427,7 +2491,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[29]
+	mi := &file_executor_proto_executor_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2440,7 +2504,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{29}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{30}
 }
 
 type Event struct {
@@ -2459,7 +2523,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_executor_proto_executor_proto_msgTypes[30]
+	mi := &file_executor_proto_executor_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2471,7 +2535,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[30]
+	mi := &file_executor_proto_executor_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2484,7 +2548,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{30}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Event) GetSequence() uint64 {
@@ -2533,7 +2597,7 @@ type WindowSize struct {
 
 func (x *WindowSize) Reset() {
 	*x = WindowSize{}
-	mi := &file_executor_proto_executor_proto_msgTypes[31]
+	mi := &file_executor_proto_executor_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +2609,7 @@ func (x *WindowSize) String() string {
 func (*WindowSize) ProtoMessage() {}
 
 func (x *WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[31]
+	mi := &file_executor_proto_executor_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +2622,7 @@ func (x *WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowSize.ProtoReflect.Descriptor instead.
 func (*WindowSize) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{31}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WindowSize) GetRows() uint32 {
@@ -2590,7 +2654,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[32]
+	mi := &file_executor_proto_executor_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2602,7 +2666,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[32]
+	mi := &file_executor_proto_executor_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2615,7 +2679,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{32}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExecRequest) GetMessage() isExecRequest_Message {
@@ -2701,7 +2765,7 @@ type ExecSetup struct {
 
 func (x *ExecSetup) Reset() {
 	*x = ExecSetup{}
-	mi := &file_executor_proto_executor_proto_msgTypes[33]
+	mi := &file_executor_proto_executor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2713,7 +2777,7 @@ func (x *ExecSetup) String() string {
 func (*ExecSetup) ProtoMessage() {}
 
 func (x *ExecSetup) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[33]
+	mi := &file_executor_proto_executor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2726,7 +2790,7 @@ func (x *ExecSetup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecSetup.ProtoReflect.Descriptor instead.
 func (*ExecSetup) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{33}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExecSetup) GetCommand() []string {
@@ -2764,7 +2828,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[34]
+	mi := &file_executor_proto_executor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2776,7 +2840,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[34]
+	mi := &file_executor_proto_executor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2789,7 +2853,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{34}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExecResponse) GetMessage() isExecResponse_Message {
@@ -2858,7 +2922,7 @@ type ExecExit struct {
 
 func (x *ExecExit) Reset() {
 	*x = ExecExit{}
-	mi := &file_executor_proto_executor_proto_msgTypes[35]
+	mi := &file_executor_proto_executor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2870,7 +2934,7 @@ func (x *ExecExit) String() string {
 func (*ExecExit) ProtoMessage() {}
 
 func (x *ExecExit) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[35]
+	mi := &file_executor_proto_executor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2883,7 +2947,7 @@ func (x *ExecExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecExit.ProtoReflect.Descriptor instead.
 func (*ExecExit) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{35}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExecExit) GetCode() int32 {
@@ -2908,7 +2972,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[36]
+	mi := &file_executor_proto_executor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2920,7 +2984,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[36]
+	mi := &file_executor_proto_executor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2933,7 +2997,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{36}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{37}
 }
 
 type ShutdownResponse struct {
@@ -2944,7 +3008,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[37]
+	mi := &file_executor_proto_executor_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2956,7 +3020,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[37]
+	mi := &file_executor_proto_executor_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2969,7 +3033,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{37}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{38}
 }
 
 var File_executor_proto_executor_proto protoreflect.FileDescriptor
@@ -3026,7 +3090,7 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x0frequired_groups\x18\x1b \x03(\tR\x0erequiredGroups\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x96\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x03\n" +
 	"\x05Stdio\x123\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1f.tachograph.executor.Stdio.ModeR\x04mode\x12\x19\n" +
 	"\bstdin_fd\x18\x02 \x01(\rR\astdinFd\x12\x1b\n" +
@@ -3038,7 +3102,8 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"stdoutPath\x12\x1f\n" +
 	"\vstderr_path\x18\a \x01(\tR\n" +
 	"stderrPath\x12-\n" +
-	"\x04logs\x18\b \x01(\v2\x19.tachograph.executor.LogsR\x04logs\"s\n" +
+	"\x04logs\x18\b \x01(\v2\x19.tachograph.executor.LogsR\x04logs\x12A\n" +
+	"\vdescriptors\x18\t \x03(\v2\x1f.tachograph.executor.DescriptorR\vdescriptors\"s\n" +
 	"\x04Mode\x12\x14\n" +
 	"\x10MODE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tMODE_NULL\x10\x01\x12\x14\n" +
@@ -3046,7 +3111,11 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\rMODE_TERMINAL\x10\x03\x12\x0e\n" +
 	"\n" +
 	"MODE_PATHS\x10\x04\x12\r\n" +
-	"\tMODE_LOGS\x10\x05\"\x95\x01\n" +
+	"\tMODE_LOGS\x10\x05\"4\n" +
+	"\n" +
+	"Descriptor\x12\x0e\n" +
+	"\x02fd\x18\x01 \x01(\rR\x02fd\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\"\x95\x01\n" +
 	"\x04Logs\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x16\n" +
 	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12$\n" +
@@ -3242,7 +3311,7 @@ func file_executor_proto_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_executor_proto_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_executor_proto_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_executor_proto_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_executor_proto_executor_proto_goTypes = []any{
 	(TaskState)(0),            // 0: tachograph.executor.TaskState
 	(Stdio_Mode)(0),           // 1: tachograph.executor.Stdio.Mode
@@ -3252,101 +3321,103 @@ var file_executor_proto_executor_proto_goTypes = []any{
 	(*ProcessID)(nil),         // 5: tachograph.executor.ProcessID
 	(*LaunchRequest)(nil),     // 6: tachograph.executor.LaunchRequest
 	(*Stdio)(nil),             // 7: tachograph.executor.Stdio
-	(*Logs)(nil),              // 8: tachograph.executor.Logs
-	(*Limits)(nil),            // 9: tachograph.executor.Limits
-	(*IOLimit)(nil),           // 10: tachograph.executor.IOLimit
-	(*CgroupPlacement)(nil),   // 11: tachograph.executor.CgroupPlacement
-	(*RecordOptions)(nil),     // 12: tachograph.executor.RecordOptions
-	(*LaunchResponse)(nil),    // 13: tachograph.executor.LaunchResponse
-	(*Cgroup)(nil),            // 14: tachograph.executor.Cgroup
-	(*EffectiveLimit)(nil),    // 15: tachograph.executor.EffectiveLimit
-	(*Source)(nil),            // 16: tachograph.executor.Source
-	(*WaitRequest)(nil),       // 17: tachograph.executor.WaitRequest
-	(*WaitResponse)(nil),      // 18: tachograph.executor.WaitResponse
-	(*Exit)(nil),              // 19: tachograph.executor.Exit
-	(*SignalRequest)(nil),     // 20: tachograph.executor.SignalRequest
-	(*SignalResponse)(nil),    // 21: tachograph.executor.SignalResponse
-	(*StopRequest)(nil),       // 22: tachograph.executor.StopRequest
-	(*StopResponse)(nil),      // 23: tachograph.executor.StopResponse
-	(*SampleRequest)(nil),     // 24: tachograph.executor.SampleRequest
-	(*StatsRequest)(nil),      // 25: tachograph.executor.StatsRequest
-	(*SampleResponse)(nil),    // 26: tachograph.executor.SampleResponse
-	(*Sample)(nil),            // 27: tachograph.executor.Sample
-	(*Stamp)(nil),             // 28: tachograph.executor.Stamp
-	(*SourceStamp)(nil),       // 29: tachograph.executor.SourceStamp
-	(*Reading)(nil),           // 30: tachograph.executor.Reading
-	(*Process)(nil),           // 31: tachograph.executor.Process
-	(*EventsRequest)(nil),     // 32: tachograph.executor.EventsRequest
-	(*Event)(nil),             // 33: tachograph.executor.Event
-	(*WindowSize)(nil),        // 34: tachograph.executor.WindowSize
-	(*ExecRequest)(nil),       // 35: tachograph.executor.ExecRequest
-	(*ExecSetup)(nil),         // 36: tachograph.executor.ExecSetup
-	(*ExecResponse)(nil),      // 37: tachograph.executor.ExecResponse
-	(*ExecExit)(nil),          // 38: tachograph.executor.ExecExit
-	(*ShutdownRequest)(nil),   // 39: tachograph.executor.ShutdownRequest
-	(*ShutdownResponse)(nil),  // 40: tachograph.executor.ShutdownResponse
-	nil,                       // 41: tachograph.executor.LaunchRequest.LabelsEntry
-	nil,                       // 42: tachograph.executor.CgroupPlacement.V1Entry
-	nil,                       // 43: tachograph.executor.Cgroup.V1Entry
-	nil,                       // 44: tachograph.executor.Event.AnnotationsEntry
+	(*Descriptor)(nil),        // 8: tachograph.executor.Descriptor
+	(*Logs)(nil),              // 9: tachograph.executor.Logs
+	(*Limits)(nil),            // 10: tachograph.executor.Limits
+	(*IOLimit)(nil),           // 11: tachograph.executor.IOLimit
+	(*CgroupPlacement)(nil),   // 12: tachograph.executor.CgroupPlacement
+	(*RecordOptions)(nil),     // 13: tachograph.executor.RecordOptions
+	(*LaunchResponse)(nil),    // 14: tachograph.executor.LaunchResponse
+	(*Cgroup)(nil),            // 15: tachograph.executor.Cgroup
+	(*EffectiveLimit)(nil),    // 16: tachograph.executor.EffectiveLimit
+	(*Source)(nil),            // 17: tachograph.executor.Source
+	(*WaitRequest)(nil),       // 18: tachograph.executor.WaitRequest
+	(*WaitResponse)(nil),      // 19: tachograph.executor.WaitResponse
+	(*Exit)(nil),              // 20: tachograph.executor.Exit
+	(*SignalRequest)(nil),     // 21: tachograph.executor.SignalRequest
+	(*SignalResponse)(nil),    // 22: tachograph.executor.SignalResponse
+	(*StopRequest)(nil),       // 23: tachograph.executor.StopRequest
+	(*StopResponse)(nil),      // 24: tachograph.executor.StopResponse
+	(*SampleRequest)(nil),     // 25: tachograph.executor.SampleRequest
+	(*StatsRequest)(nil),      // 26: tachograph.executor.StatsRequest
+	(*SampleResponse)(nil),    // 27: tachograph.executor.SampleResponse
+	(*Sample)(nil),            // 28: tachograph.executor.Sample
+	(*Stamp)(nil),             // 29: tachograph.executor.Stamp
+	(*SourceStamp)(nil),       // 30: tachograph.executor.SourceStamp
+	(*Reading)(nil),           // 31: tachograph.executor.Reading
+	(*Process)(nil),           // 32: tachograph.executor.Process
+	(*EventsRequest)(nil),     // 33: tachograph.executor.EventsRequest
+	(*Event)(nil),             // 34: tachograph.executor.Event
+	(*WindowSize)(nil),        // 35: tachograph.executor.WindowSize
+	(*ExecRequest)(nil),       // 36: tachograph.executor.ExecRequest
+	(*ExecSetup)(nil),         // 37: tachograph.executor.ExecSetup
+	(*ExecResponse)(nil),      // 38: tachograph.executor.ExecResponse
+	(*ExecExit)(nil),          // 39: tachograph.executor.ExecExit
+	(*ShutdownRequest)(nil),   // 40: tachograph.executor.ShutdownRequest
+	(*ShutdownResponse)(nil),  // 41: tachograph.executor.ShutdownResponse
+	nil,                       // 42: tachograph.executor.LaunchRequest.LabelsEntry
+	nil,                       // 43: tachograph.executor.CgroupPlacement.V1Entry
+	nil,                       // 44: tachograph.executor.Cgroup.V1Entry
+	nil,                       // 45: tachograph.executor.Event.AnnotationsEntry
 }
 var file_executor_proto_executor_proto_depIdxs = []int32{
 	5,  // 0: tachograph.executor.HelloResponse.executor:type_name -> tachograph.executor.ProcessID
 	0,  // 1: tachograph.executor.HelloResponse.state:type_name -> tachograph.executor.TaskState
-	13, // 2: tachograph.executor.HelloResponse.launched:type_name -> tachograph.executor.LaunchResponse
+	14, // 2: tachograph.executor.HelloResponse.launched:type_name -> tachograph.executor.LaunchResponse
 	7,  // 3: tachograph.executor.LaunchRequest.stdio:type_name -> tachograph.executor.Stdio
-	9,  // 4: tachograph.executor.LaunchRequest.limits:type_name -> tachograph.executor.Limits
-	11, // 5: tachograph.executor.LaunchRequest.cgroup:type_name -> tachograph.executor.CgroupPlacement
-	12, // 6: tachograph.executor.LaunchRequest.record:type_name -> tachograph.executor.RecordOptions
-	41, // 7: tachograph.executor.LaunchRequest.labels:type_name -> tachograph.executor.LaunchRequest.LabelsEntry
+	10, // 4: tachograph.executor.LaunchRequest.limits:type_name -> tachograph.executor.Limits
+	12, // 5: tachograph.executor.LaunchRequest.cgroup:type_name -> tachograph.executor.CgroupPlacement
+	13, // 6: tachograph.executor.LaunchRequest.record:type_name -> tachograph.executor.RecordOptions
+	42, // 7: tachograph.executor.LaunchRequest.labels:type_name -> tachograph.executor.LaunchRequest.LabelsEntry
 	1,  // 8: tachograph.executor.Stdio.mode:type_name -> tachograph.executor.Stdio.Mode
-	8,  // 9: tachograph.executor.Stdio.logs:type_name -> tachograph.executor.Logs
-	10, // 10: tachograph.executor.Limits.io:type_name -> tachograph.executor.IOLimit
-	2,  // 11: tachograph.executor.CgroupPlacement.mode:type_name -> tachograph.executor.CgroupPlacement.Mode
-	42, // 12: tachograph.executor.CgroupPlacement.v1:type_name -> tachograph.executor.CgroupPlacement.V1Entry
-	5,  // 13: tachograph.executor.LaunchResponse.main:type_name -> tachograph.executor.ProcessID
-	14, // 14: tachograph.executor.LaunchResponse.cgroup:type_name -> tachograph.executor.Cgroup
-	15, // 15: tachograph.executor.LaunchResponse.limits:type_name -> tachograph.executor.EffectiveLimit
-	16, // 16: tachograph.executor.LaunchResponse.sources:type_name -> tachograph.executor.Source
-	43, // 17: tachograph.executor.Cgroup.v1:type_name -> tachograph.executor.Cgroup.V1Entry
-	19, // 18: tachograph.executor.WaitResponse.exit:type_name -> tachograph.executor.Exit
-	27, // 19: tachograph.executor.SampleResponse.sample:type_name -> tachograph.executor.Sample
-	28, // 20: tachograph.executor.Sample.at:type_name -> tachograph.executor.Stamp
-	29, // 21: tachograph.executor.Sample.sources:type_name -> tachograph.executor.SourceStamp
-	30, // 22: tachograph.executor.Sample.task:type_name -> tachograph.executor.Reading
-	31, // 23: tachograph.executor.Sample.processes:type_name -> tachograph.executor.Process
-	28, // 24: tachograph.executor.SourceStamp.at:type_name -> tachograph.executor.Stamp
-	5,  // 25: tachograph.executor.Process.id:type_name -> tachograph.executor.ProcessID
-	30, // 26: tachograph.executor.Process.readings:type_name -> tachograph.executor.Reading
-	44, // 27: tachograph.executor.Event.annotations:type_name -> tachograph.executor.Event.AnnotationsEntry
-	36, // 28: tachograph.executor.ExecRequest.setup:type_name -> tachograph.executor.ExecSetup
-	34, // 29: tachograph.executor.ExecRequest.window:type_name -> tachograph.executor.WindowSize
-	38, // 30: tachograph.executor.ExecResponse.exit:type_name -> tachograph.executor.ExecExit
-	3,  // 31: tachograph.executor.Executor.Hello:input_type -> tachograph.executor.HelloRequest
-	6,  // 32: tachograph.executor.Executor.Launch:input_type -> tachograph.executor.LaunchRequest
-	17, // 33: tachograph.executor.Executor.Wait:input_type -> tachograph.executor.WaitRequest
-	20, // 34: tachograph.executor.Executor.Signal:input_type -> tachograph.executor.SignalRequest
-	22, // 35: tachograph.executor.Executor.Stop:input_type -> tachograph.executor.StopRequest
-	24, // 36: tachograph.executor.Executor.Sample:input_type -> tachograph.executor.SampleRequest
-	25, // 37: tachograph.executor.Executor.Stats:input_type -> tachograph.executor.StatsRequest
-	32, // 38: tachograph.executor.Executor.Events:input_type -> tachograph.executor.EventsRequest
-	35, // 39: tachograph.executor.Executor.Exec:input_type -> tachograph.executor.ExecRequest
-	39, // 40: tachograph.executor.Executor.Shutdown:input_type -> tachograph.executor.ShutdownRequest
-	4,  // 41: tachograph.executor.Executor.Hello:output_type -> tachograph.executor.HelloResponse
-	13, // 42: tachograph.executor.Executor.Launch:output_type -> tachograph.executor.LaunchResponse
-	18, // 43: tachograph.executor.Executor.Wait:output_type -> tachograph.executor.WaitResponse
-	21, // 44: tachograph.executor.Executor.Signal:output_type -> tachograph.executor.SignalResponse
-	23, // 45: tachograph.executor.Executor.Stop:output_type -> tachograph.executor.StopResponse
-	26, // 46: tachograph.executor.Executor.Sample:output_type -> tachograph.executor.SampleResponse
-	26, // 47: tachograph.executor.Executor.Stats:output_type -> tachograph.executor.SampleResponse
-	33, // 48: tachograph.executor.Executor.Events:output_type -> tachograph.executor.Event
-	37, // 49: tachograph.executor.Executor.Exec:output_type -> tachograph.executor.ExecResponse
-	40, // 50: tachograph.executor.Executor.Shutdown:output_type -> tachograph.executor.ShutdownResponse
-	41, // [41:51] is the sub-list for method output_type
-	31, // [31:41] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	9,  // 9: tachograph.executor.Stdio.logs:type_name -> tachograph.executor.Logs
+	8,  // 10: tachograph.executor.Stdio.descriptors:type_name -> tachograph.executor.Descriptor
+	11, // 11: tachograph.executor.Limits.io:type_name -> tachograph.executor.IOLimit
+	2,  // 12: tachograph.executor.CgroupPlacement.mode:type_name -> tachograph.executor.CgroupPlacement.Mode
+	43, // 13: tachograph.executor.CgroupPlacement.v1:type_name -> tachograph.executor.CgroupPlacement.V1Entry
+	5,  // 14: tachograph.executor.LaunchResponse.main:type_name -> tachograph.executor.ProcessID
+	15, // 15: tachograph.executor.LaunchResponse.cgroup:type_name -> tachograph.executor.Cgroup
+	16, // 16: tachograph.executor.LaunchResponse.limits:type_name -> tachograph.executor.EffectiveLimit
+	17, // 17: tachograph.executor.LaunchResponse.sources:type_name -> tachograph.executor.Source
+	44, // 18: tachograph.executor.Cgroup.v1:type_name -> tachograph.executor.Cgroup.V1Entry
+	20, // 19: tachograph.executor.WaitResponse.exit:type_name -> tachograph.executor.Exit
+	28, // 20: tachograph.executor.SampleResponse.sample:type_name -> tachograph.executor.Sample
+	29, // 21: tachograph.executor.Sample.at:type_name -> tachograph.executor.Stamp
+	30, // 22: tachograph.executor.Sample.sources:type_name -> tachograph.executor.SourceStamp
+	31, // 23: tachograph.executor.Sample.task:type_name -> tachograph.executor.Reading
+	32, // 24: tachograph.executor.Sample.processes:type_name -> tachograph.executor.Process
+	29, // 25: tachograph.executor.SourceStamp.at:type_name -> tachograph.executor.Stamp
+	5,  // 26: tachograph.executor.Process.id:type_name -> tachograph.executor.ProcessID
+	31, // 27: tachograph.executor.Process.readings:type_name -> tachograph.executor.Reading
+	45, // 28: tachograph.executor.Event.annotations:type_name -> tachograph.executor.Event.AnnotationsEntry
+	37, // 29: tachograph.executor.ExecRequest.setup:type_name -> tachograph.executor.ExecSetup
+	35, // 30: tachograph.executor.ExecRequest.window:type_name -> tachograph.executor.WindowSize
+	39, // 31: tachograph.executor.ExecResponse.exit:type_name -> tachograph.executor.ExecExit
+	3,  // 32: tachograph.executor.Executor.Hello:input_type -> tachograph.executor.HelloRequest
+	6,  // 33: tachograph.executor.Executor.Launch:input_type -> tachograph.executor.LaunchRequest
+	18, // 34: tachograph.executor.Executor.Wait:input_type -> tachograph.executor.WaitRequest
+	21, // 35: tachograph.executor.Executor.Signal:input_type -> tachograph.executor.SignalRequest
+	23, // 36: tachograph.executor.Executor.Stop:input_type -> tachograph.executor.StopRequest
+	25, // 37: tachograph.executor.Executor.Sample:input_type -> tachograph.executor.SampleRequest
+	26, // 38: tachograph.executor.Executor.Stats:input_type -> tachograph.executor.StatsRequest
+	33, // 39: tachograph.executor.Executor.Events:input_type -> tachograph.executor.EventsRequest
+	36, // 40: tachograph.executor.Executor.Exec:input_type -> tachograph.executor.ExecRequest
+	40, // 41: tachograph.executor.Executor.Shutdown:input_type -> tachograph.executor.ShutdownRequest
+	4,  // 42: tachograph.executor.Executor.Hello:output_type -> tachograph.executor.HelloResponse
+	14, // 43: tachograph.executor.Executor.Launch:output_type -> tachograph.executor.LaunchResponse
+	19, // 44: tachograph.executor.Executor.Wait:output_type -> tachograph.executor.WaitResponse
+	22, // 45: tachograph.executor.Executor.Signal:output_type -> tachograph.executor.SignalResponse
+	24, // 46: tachograph.executor.Executor.Stop:output_type -> tachograph.executor.StopResponse
+	27, // 47: tachograph.executor.Executor.Sample:output_type -> tachograph.executor.SampleResponse
+	27, // 48: tachograph.executor.Executor.Stats:output_type -> tachograph.executor.SampleResponse
+	34, // 49: tachograph.executor.Executor.Events:output_type -> tachograph.executor.Event
+	38, // 50: tachograph.executor.Executor.Exec:output_type -> tachograph.executor.ExecResponse
+	41, // 51: tachograph.executor.Executor.Shutdown:output_type -> tachograph.executor.ShutdownResponse
+	42, // [42:52] is the sub-list for method output_type
+	32, // [32:42] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_executor_proto_executor_proto_init() }
@@ -3354,18 +3425,18 @@ func file_executor_proto_executor_proto_init() {
 	if File_executor_proto_executor_proto != nil {
 		return
 	}
-	file_executor_proto_executor_proto_msgTypes[27].OneofWrappers = []any{
+	file_executor_proto_executor_proto_msgTypes[28].OneofWrappers = []any{
 		(*Reading_Number)(nil),
 		(*Reading_Text)(nil),
 		(*Reading_Absent)(nil),
 	}
-	file_executor_proto_executor_proto_msgTypes[32].OneofWrappers = []any{
+	file_executor_proto_executor_proto_msgTypes[33].OneofWrappers = []any{
 		(*ExecRequest_Setup)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinClose)(nil),
 		(*ExecRequest_Window)(nil),
 	}
-	file_executor_proto_executor_proto_msgTypes[34].OneofWrappers = []any{
+	file_executor_proto_executor_proto_msgTypes[35].OneofWrappers = []any{
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
 		(*ExecResponse_Exit)(nil),
@@ -3376,7 +3447,7 @@ func file_executor_proto_executor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_proto_executor_proto_rawDesc), len(file_executor_proto_executor_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
