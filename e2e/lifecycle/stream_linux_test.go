@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -200,7 +201,11 @@ func TestRunPassesDescriptorsOn(t *testing.T) {
 	}
 	want += "substituted\nread\n"
 	lines := strings.SplitAfter(out.Stdout, "\n")
-	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasSuffix(line, "/dev/null\n") })
+	lines = slices.DeleteFunc(lines, func(line string) bool {
+		// What the shell has closed by the time of the readlink is nobody's.
+		_, err := strconv.Atoi(strings.TrimSpace(line))
+		return err == nil || strings.HasSuffix(line, "/dev/null\n")
+	})
 	if got := strings.Join(lines, ""); got != want || out.Stderr != "" {
 		t.Errorf("it says\n%s%s\nwant\n%s", got, out.Stderr, want)
 	}
