@@ -41,8 +41,8 @@ func TestKillWhatDoesNotFreeze(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	cmd := exec.Command("/bin/sh", "-c", "read go; while :; do sleep 1000 & done")
-	cmd.Env = []string{"PATH=/bin:/usr/bin"}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{planVariable + "=forks"}
 	begin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

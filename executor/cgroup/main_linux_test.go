@@ -79,6 +79,15 @@ func TestMain(m *testing.M) {
 			// Without a signal to wait for, the Go runtime would take a wait for a deadlock.
 			_ = unix.Pause()
 		}
+	case "forks":
+		// When it is told to begin it starts others all the time.
+		_, _ = os.Stdin.Read(make([]byte, 1)) // an end is a beginning too
+		for {
+			attributes := &syscall.ProcAttr{Env: []string{planVariable + "=task"}}
+			if _, err := syscall.ForkExec("/proc/self/exe", []string{"task"}, attributes); err != nil {
+				panic(err)
+			}
+		}
 	default:
 		var p plan
 		if err := json.Unmarshal([]byte(text), &p); err != nil {
