@@ -249,8 +249,7 @@ func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 		signal.Notify(signals, unix.SIGTSTP) // a command with a terminal of its own gets that key there
 	}
 	passing.Go(func() { s.pass(following, signals) })
-	passing.Go(func() { s.followStops(following) })
-	passing.Go(func() { s.tellKills(following) })
+	passing.Go(func() { s.followEvents(following) })
 	exit, final, err := s.client.Wait(context.WithoutCancel(ctx))
 	stop()
 	passing.Wait()

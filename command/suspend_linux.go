@@ -16,27 +16,6 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// followStops suspends this process whenever the command was stopped by a key of its terminal (Ctrl-Z), as the shell
-// expects of its job, and lets both go on together. It returns when ctx ends.
-func (s *session) followStops(ctx context.Context) {
-	if s.streams.master == nil {
-		return
-	}
-	events, err := s.client.Events(ctx)
-	if err != nil {
-		return // the end of the executor tells the rest
-	}
-	for {
-		event, err := events.Recv()
-		if err != nil {
-			return
-		}
-		if event.GetKind() == "stopped" {
-			s.suspend(ctx)
-		}
-	}
-}
-
 // suspend gives the terminal back, stops this process's group, and takes the terminal again when the shell lets it go
 // on.
 func (s *session) suspend(ctx context.Context) {
