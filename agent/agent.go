@@ -161,19 +161,19 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	}
 	spared := a.recover(ctx, kept)
 	if ctx.Err() != nil {
-		return false, nil // who is not known by now need not be a stray
+		return false, nil // who is not known by now need not be an orphan
 	}
-	killed, err := a.drivers.KillStrays(ctx, spared...)
+	killed, err := a.drivers.KillOrphans(ctx, spared...)
 	if err != nil {
-		a.log.Error("tasks that nobody knows could not all be killed", "error", err)
-		a.counts.fail("strays")
+		a.log.Error("kill orphaned tasks", "error", err)
+		a.counts.fail("orphans")
 	}
 	for _, id := range killed {
-		a.log.Warn("a task that nobody knows was killed: the state has no handle of it", "executor", id)
+		a.log.Warn("killed an orphaned task: the state has no handle of it", "executor", id)
 	}
-	if err := a.endLostLogs(ctx); err != nil {
-		a.log.Error("log collectors of tasks that nobody knows could not all be ended", "error", err)
-		a.counts.fail("strays")
+	if err := a.endOrphanLogs(ctx); err != nil {
+		a.log.Error("end orphaned log collectors", "error", err)
+		a.counts.fail("orphans")
 	}
 	a.work.Go(func() { a.drivers.Run(a.ctx) })
 	for _, l := range a.list() {

@@ -36,8 +36,8 @@ func (a *Agent) collectDue(now time.Time) error {
 	defer a.registering.Unlock()
 	c := a.current().Client
 	_, err := a.remove(garbage(a.endedAllocs(), c.GCAge, c.GCMaxAllocs, now))
-	_, lostErr := a.removeLost(c.GCAge, now)
-	return errors.Join(err, lostErr)
+	_, orphansErr := a.removeOrphans(c.GCAge, now)
+	return errors.Join(err, orphansErr)
 }
 
 // endedAlloc is an allocation that has ended.
@@ -141,6 +141,6 @@ func (a *Agent) CollectGarbage() (removed int, err error) {
 	a.registering.Lock()
 	defer a.registering.Unlock()
 	removed, err = a.remove(a.endedAllocs())
-	lost, lostErr := a.removeLost(0, time.Now())
-	return removed + lost, errors.Join(err, lostErr)
+	orphans, orphansErr := a.removeOrphans(0, time.Now())
+	return removed + orphans, errors.Join(err, orphansErr)
 }

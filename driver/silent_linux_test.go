@@ -84,13 +84,13 @@ func TestRecoverOwned(t *testing.T) {
 }
 
 // Who does not answer cannot be asked to stop.
-func TestKillSilentStray(t *testing.T) {
+func TestKillSilentOrphan(t *testing.T) {
 	f := newFixture(t, nil)
 	f.start(f.shell("sleep 1000"))
 	address := f.executor()
 	f.restart()
 	signal(t, address.Executor.PID, syscall.SIGSTOP)
-	if killed, err := f.KillStrays(t.Context()); err != nil || len(killed) != 1 {
+	if killed, err := f.KillOrphans(t.Context()); err != nil || len(killed) != 1 {
 		t.Errorf("killed %v, %v; want the one", killed, err)
 	}
 	for _, pid := range []int{address.Executor.PID, address.Main.PID} {

@@ -231,9 +231,9 @@ func (r *Registry) Get(name string) (*Entry, error) {
 	return nil, fmt.Errorf("driver %q is not known (%s): %s", name, where, hint)
 }
 
-// KillStrays kills tasks of our own driver that nobody knows, but for the spared ones.
-func (r *Registry) KillStrays(ctx context.Context, spared ...*driver.TaskHandle) ([]string, error) {
-	return r.tacho.KillStrays(ctx, spared...)
+// KillOrphans kills tasks of our own driver that nobody knows, but for the spared ones.
+func (r *Registry) KillOrphans(ctx context.Context, spared ...*driver.TaskHandle) ([]string, error) {
+	return r.tacho.KillOrphans(ctx, spared...)
 }
 
 // All returns what is known of every driver.

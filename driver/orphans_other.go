@@ -14,5 +14,5 @@ import (
 // FinalRecord returns [ErrTaskNotFound]: there are no tasks here.
 func (d *Tacho) FinalRecord(string) (*record.Record, error) { return nil, ErrTaskNotFound }
 
-// KillStrays finds none: there are no executors here.
-func (d *Tacho) KillStrays(context.Context, ...*TaskHandle) ([]string, error) { return nil, nil }
+// KillOrphans finds none: there are no executors here.
+func (d *Tacho) KillOrphans(context.Context, ...*TaskHandle) ([]string, error) { return nil, nil }

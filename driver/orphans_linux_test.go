@@ -14,16 +14,16 @@ import (
 )
 
 // In a runtime folder that others use as well, only what our executors left behind is removed.
-func TestKillStrays(t *testing.T) {
+func TestKillOrphans(t *testing.T) {
 	f := newFixture(t, nil)
 	config := f.shell("sleep 1000")
 	f.start(config)
 	f.restart() // it does not know the task any more
 
 	run := f.options.Config.RuntimeDir
-	strays, err := filepath.Glob(filepath.Join(run, "*"))
-	if err != nil || len(strays) != 1 {
-		t.Fatalf("the runtime folder has %v, %v; want the folder of one executor", strays, err)
+	orphans, err := filepath.Glob(filepath.Join(run, "*"))
+	if err != nil || len(orphans) != 1 {
+		t.Fatalf("the runtime folder has %v, %v; want the folder of one executor", orphans, err)
 	}
 	file := func(path string) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -61,11 +61,11 @@ func TestKillStrays(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	killed, err := f.KillStrays(t.Context())
+	killed, err := f.KillOrphans(t.Context())
 	if err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{filepath.Base(strays[0])}, killed); diff != "" {
+	if diff := cmp.Diff([]string{filepath.Base(orphans[0])}, killed); diff != "" {
 		t.Errorf("killed (-want +got):\n%s", diff)
 	}
 	for _, path := range kept {

@@ -15,14 +15,14 @@ import (
 	"github.com/tachograph/tacho/agent/folder"
 )
 
-// lostFolders are the folders of allocations that nobody knows any more, with the time of their making: the state was
-// damaged, or a removal cut short.
-func (a *Agent) lostFolders() (map[string]time.Time, error) {
+// orphanDirs returns the directories of allocations that the state does not know, with the time of their making: the
+// state was damaged, or a removal was cut short.
+func (a *Agent) orphanDirs() (map[string]time.Time, error) {
 	entries, err := os.ReadDir(a.allocDir())
 	if err != nil {
-		return nil, fmt.Errorf("list allocation folders: %w", err)
+		return nil, fmt.Errorf("list allocation directories: %w", err)
 	}
-	// Those that could not be taken up are known to the state only.
+	// Those that could not be restored are known to the state only.
 	kept, err := a.store.Allocations()
 	if err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
@@ -34,30 +34,30 @@ func (a *Agent) lostFolders() (map[string]time.Time, error) {
 	for _, l := range a.list() {
 		known[l.id] = true
 	}
-	lost := make(map[string]time.Time)
+	orphans := make(map[string]time.Time)
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil && info.IsDir() && allocation.IsID(entry.Name()) && !known[entry.Name()] {
-			lost[entry.Name()] = info.ModTime()
+			orphans[entry.Name()] = info.ModTime()
 		}
 	}
-	return lost, nil
+	return orphans, nil
 }
 
-// endLostLogs ends the log collectors of allocations that nobody knows any more. Their tasks were killed.
-func (a *Agent) endLostLogs(ctx context.Context) error {
-	lost, err := a.lostFolders()
+// endOrphanLogs ends the log collectors of allocations that the state does not know. Their tasks were killed.
+func (a *Agent) endOrphanLogs(ctx context.Context) error {
+	orphans, err := a.orphanDirs()
 	errs := []error{err}
-	for id := range lost {
+	for id := range orphans {
 		errs = append(errs, collector.EndAll(ctx, folder.In(a.allocDir(), id).Logs()))
 	}
 	return errors.Join(errs...)
 }
 
-// removeLost removes the folders of allocations that nobody knows any more and that are old.
-func (a *Agent) removeLost(age time.Duration, now time.Time) (removed int, err error) {
-	lost, err := a.lostFolders()
+// removeOrphans removes the directories of allocations that the state does not know and that are old.
+func (a *Agent) removeOrphans(age time.Duration, now time.Time) (removed int, err error) {
+	orphans, err := a.orphanDirs()
 	errs := []error{err}
-	for id, made := range lost {
+	for id, made := range orphans {
 		if now.Sub(made) < age {
 			continue
 		}

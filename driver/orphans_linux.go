@@ -31,12 +31,12 @@ func (d *Tacho) FinalRecord(id string) (*record.Record, error) {
 	return t.final, nil
 }
 
-// KillStrays kills every task in the runtime folder that this driver does not know, with its executor, and returns
+// KillOrphans kills every task in the runtime folder that this driver does not know, with its executor, and returns
 // their names. It is for a host that has the folder for itself and was killed between the start of a task and
 // keeping its handle; it is called when all tasks are recovered and before one is started. Those of the spared handles
 // are left alone: the host could not recover them and may later.
-func (d *Tacho) KillStrays(ctx context.Context, spared ...*TaskHandle) (killed []string, err error) {
-	addresses, err := d.listStrays(ctx)
+func (d *Tacho) KillOrphans(ctx context.Context, spared ...*TaskHandle) (killed []string, err error) {
+	addresses, err := d.listOrphans(ctx)
 	errs := []error{err}
 	known := make(map[string]bool)
 	for _, t := range d.list() {
@@ -51,8 +51,8 @@ func (d *Tacho) KillStrays(ctx context.Context, spared ...*TaskHandle) (killed [
 		if known[address.Folder] {
 			continue
 		}
-		if err := killStray(ctx, *address); err != nil {
-			errs = append(errs, fmt.Errorf("kill stray %s: %w", address.ID, err))
+		if err := killOrphan(ctx, *address); err != nil {
+			errs = append(errs, fmt.Errorf("kill orphan %s: %w", address.ID, err))
 			continue
 		}
 		killed = append(killed, address.ID)
@@ -60,9 +60,9 @@ func (d *Tacho) KillStrays(ctx context.Context, spared ...*TaskHandle) (killed [
 	return killed, errors.Join(errs...)
 }
 
-// listStrays lists the runtime folder once no executor in it is about to launch its task: one whose caller was killed
+// listOrphans lists the runtime folder once no executor in it is about to launch its task: one whose caller was killed
 // meanwhile has a moment to end by itself.
-func (d *Tacho) listStrays(ctx context.Context) ([]*wire.Address, error) {
+func (d *Tacho) listOrphans(ctx context.Context) ([]*wire.Address, error) {
 	const patience, interval = 5 * time.Second, 20 * time.Millisecond
 	dir := runtimeDir(d.currentConfig())
 	for began := time.Now(); ; pause(ctx, interval) {
@@ -109,7 +109,7 @@ func answers(folder string) bool {
 	})
 }
 
-func killStray(ctx context.Context, address wire.Address) error {
+func killOrphan(ctx context.Context, address wire.Address) error {
 	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
 	c, err := client.Reattach(ctx, address)
