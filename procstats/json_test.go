@@ -5,9 +5,7 @@ package procstats_test
 
 import (
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -104,34 +102,4 @@ func FuzzAppendJSON(f *testing.F) {
 			t.Fatalf("%d readings became %v and %v", len(s.Task), got.Measurements, got.Absent)
 		}
 	})
-}
-
-func TestCSV(t *testing.T) {
-	s := printed()
-	var b bytes.Buffer
-	out := procstats.NewCSV(&b, selection(t, "cgroup_memory,cgroup_cpu_usage_seconds_total,process,tree_rss_bytes"))
-	for _, headlines := range [][]procstats.HeadlineValue{procstats.Headlines(s, procstats.History{}), nil} {
-		if err := out.Write(s, headlines); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := out.Write(&procstats.Sample{}, nil); err != nil {
-		t.Fatal(err)
-	}
-	records, err := csv.NewReader(bytes.NewReader(b.Bytes())).ReadAll()
-	if err != nil || len(records) != 4 {
-		t.Fatalf("%d records, %v, want a header and three lines of as many fields", len(records), err)
-	}
-	golden(t, "testdata/samples.golden.csv", b.Bytes())
-}
-
-type brokenWriter struct{ err error }
-
-func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
-
-func TestCSVTellsWriteErrors(t *testing.T) {
-	full := errors.New("no space left on device")
-	if err := procstats.NewCSV(brokenWriter{full}, procstats.Selection{}).Write(printed(), nil); !errors.Is(err, full) {
-		t.Errorf("error %v, want %v", err, full)
-	}
 }

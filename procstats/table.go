@@ -12,7 +12,7 @@ import (
 type Measurement struct {
 	// ID is the permanent number.
 	ID ID
-	// Name is the one name of the measurement in JSON, CSV, metrics, flags and docs: the source first, the
+	// Name is the one name of the measurement in JSON, metrics, flags and docs: the source first, the
 	// kernel's words, the unit last.
 	Name  string
 	Unit  Unit
