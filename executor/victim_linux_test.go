@@ -40,18 +40,24 @@ func child(t *testing.T, name string, args ...string) procstats.ProcessID {
 	return identity.ProcessID
 }
 
-// dies waits until a child is a zombie.
-func dies(t *testing.T, id procstats.ProcessID) {
+// awaitZombie waits until a child has ended. Nobody reaps it before the end of the test.
+func awaitZombie(t *testing.T, id procstats.ProcessID) {
 	t.Helper()
-	for {
-		err := unix.Waitid(unix.P_PID, id.PID, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
+	ended := make(chan error, 1)
+	go func() { // it returns at the latest when the test's end kills and reaps the child
+		var err error = unix.EINTR
+		for errors.Is(err, unix.EINTR) {
+			err = unix.Waitid(unix.P_PID, id.PID, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
 		if err != nil {
 			t.Fatal(err)
 		}
-		return
+	case <-time.After(10 * time.Second):
+		t.Fatalf("process %d has not ended after 10 s", id.PID)
 	}
 }
 
@@ -74,18 +80,18 @@ func TestFate(t *testing.T) {
 		t.Errorf("another process under the same number: %v, want that it has vanished", got)
 	}
 	kill(t, sleeper, unix.SIGKILL)
-	dies(t, sleeper)
+	awaitZombie(t, sleeper)
 	if got := fateOf(host, sleeper); got != killedBySignal {
 		t.Errorf("a process that was killed: %v, want that", got)
 	}
 	ended := child(t, "sleep", "0")
-	dies(t, ended)
+	awaitZombie(t, ended)
 	if got := fateOf(host, ended); got != vanished {
 		t.Errorf("a process that ended by itself: %v, want that it has vanished", got)
 	}
 	terminated := child(t, "sleep", "1000")
 	kill(t, terminated, unix.SIGTERM)
-	dies(t, terminated)
+	awaitZombie(t, terminated)
 	if got := fateOf(host, terminated); got != vanished {
 		t.Errorf("a process that was asked to end: %v, want that it has vanished", got)
 	}
@@ -164,8 +170,8 @@ func TestVictimsFromSample(t *testing.T) {
 	}
 	kill(t, first, unix.SIGKILL)
 	kill(t, second, unix.SIGKILL)
-	dies(t, first)
-	dies(t, second)
+	awaitZombie(t, first)
+	awaitZombie(t, second)
 	if diff := cmp.Diff([]record.Victim{workerOf(second, 3<<20)}, v.find(1).victims); diff != "" {
 		t.Errorf("two were killed, and one is asked for: the larger (-want +got):\n%s", diff)
 	}
@@ -173,12 +179,12 @@ func TestVictimsFromSample(t *testing.T) {
 		t.Errorf("nobody else was killed: %+v", f)
 	}
 	kill(t, third, unix.SIGTERM)
-	dies(t, third)
+	awaitZombie(t, third)
 	if diff := cmp.Diff([]record.Victim{workerOf(third, 4<<20)}, v.find(1).victims); diff != "" {
 		t.Errorf("the only one that is missing (-want +got):\n%s", diff)
 	}
 	kill(t, main, unix.SIGKILL)
-	dies(t, main)
+	awaitZombie(t, main)
 	f := v.find(1)
 	if diff := cmp.Diff([]record.Victim{workerOf(main, 1<<20)}, f.victims); diff != "" || !f.main {
 		t.Errorf("the main process, %v (-want +got):\n%s", f.main, diff)
@@ -192,7 +198,7 @@ func TestVictimsFromSample(t *testing.T) {
 func TestVictimsAreNotGuessed(t *testing.T) {
 	main, first, second := child(t, "sleep", "0"), child(t, "sleep", "0"), child(t, "sleep", "0")
 	for _, id := range []procstats.ProcessID{main, first, second} {
-		dies(t, id)
+		awaitZombie(t, id)
 	}
 	v := &victimFinder{host: procstats.HostFS(), main: main, latest: sampleOf(main, first, second), denied: errors.New("not here")}
 	if f := v.find(1); len(f.victims) != 0 || f.main {
@@ -325,7 +331,7 @@ func TestLogged(t *testing.T) {
 func TestForeignNumbers(t *testing.T) {
 	id := child(t, "sleep", "1000")
 	kill(t, id, unix.SIGKILL)
-	dies(t, id)
+	awaitZombie(t, id)
 	logged := []kmsg.Kill{{PID: 4711, Command: "worker", RSS: 8 << 20, HasRSS: true}}
 	v := &victimFinder{host: procstats.HostFS(), main: id, latest: sampleOf(id), foreign: true}
 	f := v.fromLog(logged)
