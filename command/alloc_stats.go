@@ -32,7 +32,7 @@ func newAllocStats() *cobra.Command {
 		Short: "Show what tasks use, where each number is from, and what it guarantees",
 		Long: allocWord + `
 
-Values that were not measured are shown as ` + dash + `, with the reason; --all shows every measurement. With --history it shows past
+Values that were not measured are shown as ` + procstats.NoValue + `, with the reason; --all shows every measurement. With --history it shows past
 readings, gaps as gaps; with --at the reading nearest to a time. Times are RFC 3339, seconds since 1970, or how long
 ago, such as 5m.`,
 		Example: `  tacho alloc stats 5f3a
@@ -124,11 +124,11 @@ func ageText(r *client.Reading) string {
 	case r.AgeSeconds == nil:
 		return "nothing was measured"
 	case !r.Running:
-		return "has ended; read last " + formatSeconds(*r.AgeSeconds) + " ago"
+		return "has ended; read last " + procstats.Seconds.Text(*r.AgeSeconds) + " ago"
 	}
-	text := "read " + formatSeconds(*r.AgeSeconds) + " ago"
+	text := "read " + procstats.Seconds.Text(*r.AgeSeconds) + " ago"
 	if r.IntervalSeconds > 0 {
-		text += ", every " + formatSeconds(r.IntervalSeconds)
+		text += ", every " + procstats.Seconds.Text(r.IntervalSeconds)
 	}
 	if r.Backlogged > 0 {
 		text += fmt.Sprintf(", late readings: %d", r.Backlogged)
@@ -148,11 +148,11 @@ func (p *usagePage) pressure(s *client.Sample) {
 		{"io", procstats.PSIIOSome, procstats.PSIIOFull},
 	} {
 		if some, ok := s.Number(row.some); ok {
-			full := dash
+			full := procstats.NoValue
 			if value, ok := s.Number(row.full); ok {
-				full = formatSeconds(value)
+				full = procstats.Seconds.Text(value)
 			}
-			t.add(plain(row.what, formatSeconds(some), full)...)
+			t.add(plain(row.what, procstats.Seconds.Text(some), full)...)
 		}
 	}
 	if len(t.rows) > 0 {
@@ -187,10 +187,10 @@ func (p *usagePage) processes(s *client.Sample) {
 func processValue(row *client.Process, unit procstats.Unit, ids ...procstats.ID) string {
 	for _, id := range ids {
 		if value, ok := row.Number(id); ok {
-			return formatValue(unit, value)
+			return unit.Text(value)
 		}
 	}
-	return dash
+	return procstats.NoValue
 }
 
 func (p *usagePage) measurements(r *client.Reading) {
@@ -201,7 +201,7 @@ func (p *usagePage) measurements(r *client.Reading) {
 			cell{text: guaranteeText(guarantee), paint: p.palette.ofGuarantee(guarantee)})
 	}
 	for _, name := range tableOrder(r.Sample.Absent) {
-		t.add(cell{text: name}, cell{text: dash}, cell{text: printable(r.Sample.Absent[name]), paint: p.palette.faint})
+		t.add(cell{text: name}, cell{text: procstats.NoValue}, cell{text: printable(r.Sample.Absent[name]), paint: p.palette.faint})
 	}
 	p.text.WriteString(t.render(p.palette))
 }

@@ -125,9 +125,9 @@ func unlike(a, b *record.Record) []string {
 	differ("systems", a.Host.OS, b.Host.OS)
 	differ("kernels", a.Host.Kernel, b.Host.Kernel)
 	differ("numbers of CPUs", fmt.Sprint(a.Host.CPUs), fmt.Sprint(b.Host.CPUs))
-	differ("memory sizes", formatBytes(float64(a.Host.MemoryBytes)), formatBytes(float64(b.Host.MemoryBytes)))
+	differ("memory sizes", procstats.Bytes.Text(float64(a.Host.MemoryBytes)), procstats.Bytes.Text(float64(b.Host.MemoryBytes)))
 	differ("cgroup layouts", layoutOf(a), layoutOf(b))
-	differ("sampling intervals", formatSeconds(a.Interval), formatSeconds(b.Interval))
+	differ("sampling intervals", procstats.Seconds.Text(a.Interval), procstats.Seconds.Text(b.Interval))
 	if selections := differentSelections(a, b); selections != "" {
 		warnings = append(warnings, selections)
 	}

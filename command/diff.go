@@ -5,7 +5,6 @@ package command
 
 import (
 	"io"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +18,7 @@ func newDiff() *cobra.Command {
 		Short: "Compare two runs: what B used more or less than A",
 		Long: `Show two runs side by side, with the change from A to B as it is and in percent of A.
 
-A and B are named like the RUN of tacho show. A value that was not measured is shown as ` + dash + ` with the reason, and
+A and B are named like the RUN of tacho show. A value that was not measured is shown as ` + procstats.NoValue + ` with the reason, and
 there is no change then. Where the two runs cannot be compared like for like (another machine, kernel, command,
 selection, source or guarantee) that is said first.`,
 		Example: `  tacho diff 2026-03-04T10 last
@@ -79,14 +78,14 @@ func (c *comparison) render(p palette) string {
 }
 
 func (row *comparedRow) cells(p palette) []cell {
-	unit := unitOf(row.Name)
+	unit := procstats.UnitOf(row.Name)
 	a, b := row.side(unit, row.A, row.TextA), row.side(unit, row.B, row.TextB)
 	change, relative := "", ""
 	if row.Change != nil {
-		change = signed(formatValue(unit, *row.Change), *row.Change)
+		change = signed(unit.Text(*row.Change), *row.Change)
 	}
 	if row.ChangeRatio != nil {
-		relative = signed(strconv.FormatFloat(100**row.ChangeRatio, 'f', 1, 64)+" %", *row.ChangeRatio)
+		relative = signed(procstats.Share.Text(*row.ChangeRatio), *row.ChangeRatio)
 	}
 	return []cell{
 		{text: row.Name},

@@ -4,9 +4,8 @@
 package command
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
+	"strings"
 
 	"github.com/tachograph/tacho/agent/client"
 	"github.com/tachograph/tacho/procstats"
@@ -112,9 +111,9 @@ func rateOf(now, before *numbers, ids ...procstats.ID) *float64 {
 // coresText writes CPU in cores.
 func coresText(cores *float64) string {
 	if cores == nil {
-		return dash
+		return procstats.NoValue
 	}
-	return strconv.FormatFloat(*cores, 'f', 2, 64)
+	return procstats.CoresText(*cores)
 }
 
 // pressureText is what a task waits for most, and for how much of its time; the dash where that is not known.
@@ -132,14 +131,10 @@ func pressureText(f figures) string {
 			word, most = p.word, *p.share
 		}
 	}
-	const worthAWord = 0.005
-	switch {
-	case !known:
-		return dash
-	case most < worthAWord:
-		return "0 %"
+	if !known {
+		return procstats.NoValue
 	}
-	return fmt.Sprintf("%.0f %% %s", 100*min(most, 1), word)
+	return strings.TrimSpace(procstats.Share.Text(min(most, 1)) + " " + word)
 }
 
 // treeLine is a process with where it stands in the tree.

@@ -50,7 +50,7 @@ func TestPressureText(t *testing.T) {
 		figures figures
 		want    string
 	}{
-		{figures{}, dash},
+		{figures{}, procstats.NoValue},
 		{figures{cpuPressure: new(0.0)}, "0 %"},
 		{figures{cpuPressure: new(0.1), ioPressure: new(0.5)}, "50 % io"},
 		{figures{memoryPressure: new(1.02)}, "100 % memory"},

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // group makes a command that only holds others.
@@ -239,7 +240,7 @@ func failures(p palette, n int) cell {
 // clockText writes a time to the second; the dash where there is none.
 func clockText(t time.Time) string {
 	if t.IsZero() || t.UnixNano() == 0 {
-		return dash
+		return procstats.NoValue
 	}
 	return t.Local().Format("2006-01-02 15:04:05")
 }

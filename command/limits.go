@@ -38,7 +38,7 @@ func limitText(name string, value *float64, text string) string {
 	if text != "" {
 		return printable(text)
 	}
-	unit := unitOf(name)
+	unit := procstats.UnitOf(name)
 	isBytes := strings.HasPrefix(name, "memory.") && name != "memory.oom.group" || strings.Contains(name, "_bps_") ||
 		strings.HasSuffix(name, " rbps") || strings.HasSuffix(name, " wbps")
 	if unit == procstats.None && isBytes {

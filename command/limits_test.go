@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
 )
 
 func TestParseSize(t *testing.T) {
@@ -80,7 +81,7 @@ func TestLimitsSummary(t *testing.T) {
 	}
 	p := newRecordPage(palette{}, "x", r)
 	p.limits()
-	for _, want := range []string{"95.4 MiB", "0-1", dash, "/sys/fs/cgroup/a\n"} {
+	for _, want := range []string{"95.4 MiB", "0-1", procstats.NoValue, "/sys/fs/cgroup/a\n"} {
 		if !strings.Contains(p.text.String(), want) {
 			t.Errorf("%q is not in\n%s", want, p.text.String())
 		}

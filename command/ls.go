@@ -33,7 +33,7 @@ func newLs() *cobra.Command {
 		Long: `List the runs in a folder of runs, newest first.
 
 A run whose record says running and whose executor is gone is shown as lost: it was cut off, by a crash of the
-machine for instance, and nobody wrote its record to the end. Values that were not measured are shown as ` + dash + `,
+machine for instance, and nobody wrote its record to the end. Values that were not measured are shown as ` + procstats.NoValue + `,
 those that are bounds with ≥ or ≤.
 A record that cannot be read is told on stderr, the others are listed all the same, and the exit code is 1.`,
 		Example: `  tacho ls
@@ -218,9 +218,9 @@ func (p palette) ofVerdict(verdict record.Verdict) func(string) string {
 // optional writes a value, or the dash where it was not measured.
 func optional(unit procstats.Unit, value *float64) string {
 	if value == nil {
-		return dash
+		return procstats.NoValue
 	}
-	return formatValue(unit, *value)
+	return unit.Text(*value)
 }
 
 // bounded marks the text of a value that is only a bound.
@@ -237,7 +237,7 @@ func bounded(g procstats.Guarantee, text string) string {
 
 func orDash(text string) string {
 	if text == "" {
-		return dash
+		return procstats.NoValue
 	}
 	return text
 }
@@ -250,7 +250,7 @@ func exitText(code, signal *int) string {
 	case code != nil:
 		return strconv.Itoa(*code)
 	}
-	return dash
+	return procstats.NoValue
 }
 
 // printRunsCSV writes RFC 4180 with the names of the JSON; fields of values that were not measured are empty.

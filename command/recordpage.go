@@ -110,7 +110,7 @@ func samplesText(r *record.Record) string {
 	if r.Interval <= 0 {
 		return count
 	}
-	return fmt.Sprintf("%s, every %s", count, formatSeconds(r.Interval))
+	return fmt.Sprintf("%s, every %s", count, procstats.Seconds.Text(r.Interval))
 }
 
 func (p *recordPage) used() {
@@ -143,9 +143,9 @@ func headlineTable(values map[string]record.HeadlineValue, palette palette) *tab
 		case !given:
 			continue
 		case value.Value == nil:
-			t.add(plain(name, dash, "", printable(value.Reason))...)
+			t.add(plain(name, procstats.NoValue, "", printable(value.Reason))...)
 		default:
-			t.add(cell{text: name}, cell{text: formatValue(unitOf(name), *value.Value), paint: palette.bold},
+			t.add(cell{text: name}, cell{text: procstats.UnitOf(name).Text(*value.Value), paint: palette.bold},
 				cell{text: guaranteeText(value.Guarantee), paint: palette.ofGuarantee(value.Guarantee)},
 				cell{text: value.Source, paint: palette.faint})
 		}
@@ -188,32 +188,15 @@ func (p palette) ofGuarantee(g procstats.Guarantee) func(string) string {
 	return p.yellow
 }
 
-// unitOf is the unit of a name by the table, and for names that a later version added by their ending.
-func unitOf(name string) procstats.Unit {
-	if m, known := procstats.LookupName(name); known {
-		return m.Unit
-	}
-	name = strings.TrimSuffix(name, "_total")
-	switch {
-	case strings.HasSuffix(name, "_bytes"):
-		return procstats.Bytes
-	case strings.HasSuffix(name, "_seconds"):
-		return procstats.Seconds
-	case strings.HasSuffix(name, "_cores"):
-		return procstats.Cores
-	}
-	return procstats.None
-}
-
 // valueText writes a value of a record's maps, which is a number or a text.
 func valueText(name string, value any) string {
 	switch value := value.(type) {
 	case float64:
-		return formatValue(unitOf(name), value)
+		return procstats.UnitOf(name).Text(value)
 	case string:
 		return printable(value)
 	case nil:
-		return dash
+		return procstats.NoValue
 	}
 	return printable(fmt.Sprint(value))
 }
@@ -227,7 +210,7 @@ func (p *recordPage) host() {
 	}
 	memory := ""
 	if h.MemoryBytes > 0 {
-		memory = ", " + formatBytes(float64(h.MemoryBytes))
+		memory = ", " + procstats.Bytes.Text(float64(h.MemoryBytes))
 	}
 	p.facts(
 		[2]string{"host", printable(h.Name)},

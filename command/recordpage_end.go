@@ -30,7 +30,7 @@ func (p *recordPage) waited() {
 	} {
 		some, someShare := p.stall(resource.some)
 		full, fullShare := p.stall(resource.full)
-		if some != dash || full != dash {
+		if some != procstats.NoValue || full != procstats.NoValue {
 			t.add(plain(resource.word, some, someShare, full, fullShare)...)
 		}
 	}
@@ -40,7 +40,7 @@ func (p *recordPage) waited() {
 		fmt.Fprintf(&p.text, "  not known: %s\n", printable(p.whyAbsent(procstats.PSICPUSome)))
 	}
 	if throttled, ok := p.number(procstats.CgroupCPUThrottled); ok && throttled > 0 {
-		fmt.Fprintf(&p.text, "  its CPU quota held it back for %s of CPU time\n", formatSeconds(throttled))
+		fmt.Fprintf(&p.text, "  its CPU quota held it back for %s of CPU time\n", procstats.Seconds.Text(throttled))
 	}
 }
 
@@ -48,13 +48,13 @@ func (p *recordPage) waited() {
 func (p *recordPage) stall(id procstats.ID) (total, share string) {
 	value, ok := p.number(id)
 	if !ok {
-		return dash, ""
+		return procstats.NoValue, ""
 	}
 	span, ok := p.record.Span()
 	if !ok {
-		return formatSeconds(value), ""
+		return procstats.Seconds.Text(value), ""
 	}
-	return formatSeconds(value), formatShare(value, span)
+	return procstats.Seconds.Text(value), procstats.Share.Text(value / span)
 }
 
 // number returns a final value of the record; ok is false where it was not measured.
@@ -127,7 +127,7 @@ func oomText(oom record.OOM) string {
 	if v := oom.Victim; v != nil {
 		fmt.Fprintf(&b, ", victim: %s (pid %d", printable(v.Command), v.PID)
 		if v.RSSBytes != nil {
-			fmt.Fprintf(&b, ", %s resident", formatBytes(float64(*v.RSSBytes)))
+			fmt.Fprintf(&b, ", %s resident", procstats.Bytes.Text(float64(*v.RSSBytes)))
 		}
 		fmt.Fprintf(&b, "), told by %s", printable(v.Source))
 	}
@@ -157,8 +157,8 @@ func (p *recordPage) peak() {
 		fmt.Fprintf(&p.text, "  not known: %s\n", printable(peak.Reason))
 		return
 	}
-	fmt.Fprintf(&p.text, "  %s among the samples, %s after the start (%s)\n", formatBytes(peak.MemoryBytes),
-		formatSeconds(peak.At.Sub(p.record.StartedAt).Seconds()), printable(peak.Measurement))
+	fmt.Fprintf(&p.text, "  %s among the samples, %s after the start (%s)\n", procstats.Bytes.Text(peak.MemoryBytes),
+		procstats.Seconds.Text(peak.At.Sub(p.record.StartedAt).Seconds()), printable(peak.Measurement))
 	t := table{indent: "  ", header: []string{"PID", "RSS", "COMMAND"}, right: map[int]bool{0: true, 1: true}}
 	for i := range peak.Largest {
 		row := &peak.Largest[i]
@@ -174,8 +174,8 @@ func rowValue(row *record.ProcessRow, ids ...procstats.ID) string {
 	for _, id := range ids {
 		if value, ok := numberOf(row.Measurements, id); ok {
 			m, _ := procstats.Lookup(id)
-			return formatValue(m.Unit, value)
+			return m.Unit.Text(value)
 		}
 	}
-	return dash
+	return procstats.NoValue
 }

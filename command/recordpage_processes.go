@@ -63,7 +63,7 @@ func shareOf(part, whole *float64) string {
 	if part == nil || whole == nil {
 		return ""
 	}
-	return formatShare(*part, *whole)
+	return procstats.Share.Text(*part / *whole)
 }
 
 // sum says whether the table adds up: that it does is what makes it trustworthy.
@@ -82,7 +82,7 @@ func (p *recordPage) sum(processes *record.Processes) {
 		p.text.WriteString("  rows + exited + unattributed = total\n")
 	default:
 		fmt.Fprintf(&p.text, "  %s\n", p.palette.red(fmt.Sprintf(
-			"rows + exited + unattributed = %s, which is %s off the total", formatSeconds(sum), formatSeconds(off))))
+			"rows + exited + unattributed = %s, which is %s off the total", procstats.Seconds.Text(sum), procstats.Seconds.Text(off))))
 	}
 }
 

@@ -179,7 +179,7 @@ func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.
 
 // liveLine is what a task uses now, in one line.
 func liveLine(sample, previous *procstats.Sample, elapsed time.Duration) string {
-	words := []string{elapsed.Round(time.Second).String()}
+	words := []string{procstats.AgeText(elapsed)}
 	for _, h := range procstats.Headlines(sample, procstats.History{Previous: previous}) {
 		value, ok := h.Reading.Number()
 		if !ok {
@@ -187,15 +187,15 @@ func liveLine(sample, previous *procstats.Sample, elapsed time.Duration) string 
 		}
 		switch h.ID {
 		case procstats.HeadlineCores:
-			words = append(words, fmt.Sprintf("%.2f cores", value))
+			words = append(words, procstats.Cores.Text(value))
 		case procstats.HeadlineMemory:
-			words = append(words, "memory "+formatBytes(value))
+			words = append(words, "memory "+procstats.Bytes.Text(value))
 		case procstats.HeadlineMemoryPeak:
-			words = append(words, "peak "+formatBytes(value))
+			words = append(words, "peak "+procstats.Bytes.Text(value))
 		case procstats.HeadlineIORead:
-			words = append(words, "read "+formatBytes(value))
+			words = append(words, "read "+procstats.Bytes.Text(value))
 		case procstats.HeadlineIOWrite:
-			words = append(words, "written "+formatBytes(value))
+			words = append(words, "written "+procstats.Bytes.Text(value))
 		}
 	}
 	if processes, ok := sample.Task.Number(procstats.CgroupPidsCurrent); ok {

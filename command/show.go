@@ -21,7 +21,7 @@ func newShow() *cobra.Command {
 ` + runWord + `
 
 The table of processes adds up: the rows, what exited processes used, and what no row accounts for make the total.
-Values that were not measured are shown as ` + dash + `; --all lists every measurement, and for the absent ones the reason.
+Values that were not measured are shown as ` + procstats.NoValue + `; --all lists every measurement, and for the absent ones the reason.
 Of a run that goes on, or was lost, the numbers are those of its last report.`,
 		Example: `  tacho show last
   tacho show 2026-03-04 --all

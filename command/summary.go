@@ -54,7 +54,7 @@ func headlineText(r *record.Record, id procstats.ID) string {
 	if !given || h.Value == nil {
 		return ""
 	}
-	text := formatValue(unitOf(id.String()), *h.Value)
+	text := procstats.UnitOf(id.String()).Text(*h.Value)
 	switch h.Guarantee {
 	case procstats.LowerBound, procstats.UpperBound:
 		return guaranteeText(h.Guarantee) + " " + text
@@ -91,7 +91,7 @@ func memorySummary(r *record.Record) string {
 	}
 	text := fmt.Sprintf("peak %s (%s)", peak, what)
 	if limit, ok := effectiveLimit(r, procstats.CgroupMemoryMax); ok {
-		text += " of " + formatBytes(limit)
+		text += " of " + procstats.Bytes.Text(limit)
 	}
 	return text
 }
@@ -119,7 +119,7 @@ func waitedSummary(r *record.Record) string {
 		what string
 	}{{procstats.PSICPUSome, "CPU"}, {procstats.PSIMemorySome, "memory"}, {procstats.PSIIOSome, "I/O"}} {
 		if seconds, ok := r.Measurements[pressure.id.String()].(float64); ok {
-			words = append(words, fmt.Sprintf("%s %.1f %%", pressure.what, 100*seconds/span))
+			words = append(words, pressure.what+" "+procstats.Share.Text(seconds/span))
 		}
 	}
 	var parts []string
@@ -127,7 +127,7 @@ func waitedSummary(r *record.Record) string {
 		parts = append(parts, "for "+strings.Join(words, ", ")+" of the time")
 	}
 	if throttled, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && throttled > 0 {
-		parts = append(parts, fmt.Sprintf("held back by its CPU quota for %s of CPU time", formatSeconds(throttled)))
+		parts = append(parts, fmt.Sprintf("held back by its CPU quota for %s of CPU time", procstats.Seconds.Text(throttled)))
 	}
 	if len(parts) == 0 {
 		return ""

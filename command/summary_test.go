@@ -40,8 +40,8 @@ func TestWaitedSummary(t *testing.T) {
 		stall        record.Stall
 		want         string
 	}{
-		{waited, "fine", "for CPU 50.0 %, I/O 0.0 % of the time: fine"},
-		{both, "cpu-throttled", "for I/O 0.0 % of the time; held back by its CPU quota for 980 ms of CPU time: cpu-throttled"},
+		{waited, "fine", "for CPU 50 %, I/O 0 % of the time: fine"},
+		{both, "cpu-throttled", "for I/O 0 % of the time; held back by its CPU quota for 980 ms of CPU time: cpu-throttled"},
 		{throttled, "", "held back by its CPU quota for 980 ms of CPU time"},
 		{map[string]any{}, "fine", ""},
 	} {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // topOptions are the flags of tacho top.
@@ -42,7 +43,7 @@ func newTop() *cobra.Command {
 
 Keys: q ends it; h shows them all. Where it does not write to a terminal it reads twice, a delay apart, prints one table
 and ends; --iterations prints more. CPU is in cores, 1.00 being one busy core; pressure is the share of the time in
-which somebody in the task waited, for what it waited for most. Values that were not measured are shown as ` + dash + `.`,
+which somebody in the task waited, for what it waited for most. Values that were not measured are shown as ` + procstats.NoValue + `.`,
 		Example: `  tacho top
   tacho top --sort memory --filter web
   tacho top --json | jq '.[].memory_bytes'`,

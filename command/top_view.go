@@ -137,13 +137,13 @@ func (m *topModel) cpu(cores *float64) string {
 	if !m.percent || cores == nil {
 		return coresText(cores)
 	}
-	return strconv.FormatFloat(100**cores, 'f', 1, 64) + " %"
+	return procstats.Share.Text(*cores)
 }
 
 // memory writes bytes, or percent of the limit where there is one.
 func (m *topModel) memory(f figures) string {
 	if share := ratio(f.memory, f.limit); m.percent && share != nil {
-		return strconv.FormatFloat(100**share, 'f', 1, 64) + " %"
+		return procstats.Share.Text(*share)
 	}
 	return optional(procstats.Bytes, f.memory)
 }
@@ -214,7 +214,7 @@ func (m *topModel) treeLines(width int) []string {
 	processes := row.sample.Processes
 	for _, line := range processTree(processes.Rows) {
 		p := line.process
-		state := dash
+		state := procstats.NoValue
 		if text, ok := p.Measurements[procstats.ProcessState.String()].(string); ok {
 			state = printable(text)
 		}
@@ -257,7 +257,7 @@ func helpLines(width int) []string {
 		"",
 		"  CPU is in cores; its blocks are the last readings against the highest of them.",
 		"  Pressure is the share of the time in which somebody waited, and for what most.",
-		"  " + dash + " was not measured.",
+		"  " + procstats.NoValue + " was not measured.",
 	}
 	for i := range lines {
 		lines[i] = cut(lines[i], width)

@@ -102,7 +102,7 @@ func limitText(limit *proto.EffectiveLimit) string {
 		return "none"
 	}
 	if strings.HasSuffix(limit.GetName(), "_bytes") {
-		return mib(limit.GetEffective())
+		return procstats.Bytes.Text(limit.GetEffective())
 	}
 	return strconv.FormatFloat(limit.GetEffective(), 'f', -1, 64)
 }

@@ -157,7 +157,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("event %+v is not of the task", event)
 		}
 	}
-	if end := events[len(events)-1]; end.Annotations["verdict"] != "failed" || !strings.Contains(end.Message, "CPU s") {
+	if end := events[len(events)-1]; end.Annotations["verdict"] != "failed" || !strings.Contains(end.Message, "of CPU time") {
 		t.Errorf("last event %q with %v", end.Message, end.Annotations)
 	}
 }

@@ -5,7 +5,6 @@ package driver
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
@@ -14,7 +13,7 @@ import (
 )
 
 // sentence says in one sentence how a task ended and what it used: "failed with exit code 1: peak 203 MiB of 400 MiB
-// (exact), 341 CPU s, waited 12 % of the time for memory, 1 OOM kill". What was not measured is not mentioned.
+// (exact), 5m41s of CPU time, waited 12 % of the time for memory, 1 OOM kill". What was not measured is not mentioned.
 func sentence(r *record.Record) string {
 	var used []string
 	for _, text := range []string{peakText(r), cpuText(r), waitText(r), oomText(r)} {
@@ -41,9 +40,9 @@ func peakText(r *record.Record) string {
 	if peak.Value == nil {
 		return ""
 	}
-	text := "peak " + mib(*peak.Value)
+	text := "peak " + procstats.Bytes.Text(*peak.Value)
 	if limit, ok := r.Measurements[procstats.CgroupMemoryMax.String()].(float64); ok {
-		text += " of " + mib(limit)
+		text += " of " + procstats.Bytes.Text(limit)
 	}
 	return text + " (" + strings.ReplaceAll(string(peak.Guarantee), "_", " ") + ")"
 }
@@ -53,7 +52,7 @@ func cpuText(r *record.Record) string {
 	if cpu.Value == nil {
 		return ""
 	}
-	return seconds(*cpu.Value) + " CPU s"
+	return procstats.Seconds.Text(*cpu.Value) + " of CPU time"
 }
 
 // waitText names what the task waited for longest, from one percent of its time on.
@@ -75,7 +74,7 @@ func waitText(r *record.Record) string {
 	if what == "" {
 		return ""
 	}
-	return fmt.Sprintf("waited %.0f %% of the time for %s", 100*min(1, longest), what)
+	return fmt.Sprintf("waited %s of the time for %s", procstats.Share.Text(min(1, longest)), what)
 }
 
 func oomText(r *record.Record) string {
@@ -87,24 +86,6 @@ func oomText(r *record.Record) string {
 		return "1 OOM kill"
 	}
 	return fmt.Sprintf("%d OOM kills", *kills)
-}
-
-func mib(bytes float64) string {
-	const unit = 1 << 20
-	if n := bytes / unit; n < 10 {
-		return strconv.FormatFloat(math.Round(10*n)/10, 'f', -1, 64) + " MiB"
-	}
-	return fmt.Sprintf("%.0f MiB", bytes/unit)
-}
-
-func seconds(s float64) string {
-	if s < 0.01 {
-		return strconv.FormatFloat(s, 'g', 2, 64) // something that was measured is not 0
-	}
-	if s < 10 {
-		return strconv.FormatFloat(math.Round(100*s)/100, 'f', -1, 64)
-	}
-	return fmt.Sprintf("%.0f", s)
 }
 
 // recordAnnotations are the record's main numbers by name, for whoever reads events by machine.

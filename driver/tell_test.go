@@ -38,7 +38,7 @@ func TestSentence(t *testing.T) {
 		record *record.Record
 		want   string
 	}{
-		{"everything", whole, "failed with exit code 1: peak 203 MiB of 400 MiB (exact), 341 CPU s, " +
+		{"everything", whole, "failed with exit code 1: peak 203 MiB of 400 MiB (exact), 5m41.2s of CPU time, " +
 			"waited 12 % of the time for memory, 1 OOM kill"},
 		{"processes that outlived the main one", &record.Record{
 			WallSeconds: number(0.01), SpanSeconds: number(10),
@@ -52,11 +52,11 @@ func TestSentence(t *testing.T) {
 				"memory_peak_bytes": {Value: number(1.5 * (1 << 20)), Guarantee: procstats.UpperBound},
 				"cpu_seconds_total": {Value: number(0.1234)},
 			},
-		}, "completed: peak 1.5 MiB (upper bound), 0.12 CPU s"},
+		}, "completed: peak 1.5 MiB (upper bound), 123 ms of CPU time"},
 		{"hardly any CPU", &record.Record{
 			Diagnosis: record.Diagnosis{Summary: "completed"},
 			Headline:  map[string]record.HeadlineValue{"cpu_seconds_total": {Value: number(0.002178)}},
-		}, "completed: 0.0022 CPU s"},
+		}, "completed: 2.18 ms of CPU time"},
 	} {
 		if d := cmp.Diff(test.want, sentence(test.record)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, d)

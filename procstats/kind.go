@@ -110,6 +110,10 @@ const (
 	Bytes
 	// Cores are CPUs kept busy: 1.0 is one core for the whole time.
 	Cores
+	// BytesPerSecond are octets in a second: the rate of a counter of Bytes.
+	BytesPerSecond
+	// Share is a part of a whole, which is 1.
+	Share
 )
 
 // String returns the unit's word as it stands in docs; empty for None.
@@ -121,6 +125,11 @@ func (u Unit) String() string {
 		return "bytes"
 	case Cores:
 		return "cores"
+	case BytesPerSecond:
+		return "bytes per second"
+	case Share:
+		return "share"
+	case None:
 	}
 	return ""
 }

@@ -6,6 +6,8 @@ package page
 import (
 	"math"
 	"strconv"
+
+	"github.com/tachograph/tacho/procstats"
 )
 
 // scale is what a chart's values are.
@@ -23,14 +25,14 @@ const (
 func (s scale) format(value float64) string {
 	switch s {
 	case scaleBytes:
-		return formatBytes(value)
+		return procstats.Bytes.Text(value)
 	case scaleRate:
-		return formatRate(value)
+		return procstats.BytesPerSecond.Text(value)
 	case scaleShare:
-		return formatShare(value)
+		return procstats.Share.Text(value)
 	case scaleCores:
 	}
-	return formatCores(value)
+	return procstats.CoresText(value)
 }
 
 // least is the least an axis reaches up to: next to nothing shall look like next to nothing.

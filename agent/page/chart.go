@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // A chart is drawn in a box of these units, which the page stretches; lines keep their width.
@@ -95,7 +96,7 @@ func (f *frame) draw(c chart, traces []trace, limits ...limitLine) chart {
 	for _, t := range traces {
 		c.Shapes = append(c.Shapes, f.paths(t, top)...)
 		last, low, high, ok := extent(t.values)
-		value := dash
+		value := procstats.NoValue
 		if ok {
 			if !math.IsNaN(last) {
 				value = c.Scale.format(last)

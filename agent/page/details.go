@@ -63,7 +63,7 @@ func askedOf(t task) []limitRow {
 	asked := map[string]string{}
 	memory := []string{procstats.CgroupMemoryMax.String(), "memory_max", "memory"}
 	if limit := r.MemoryLimitBytes(); limit > 0 {
-		asked[keyIn(held, memory)] = formatBytes(float64(limit))
+		asked[keyIn(held, memory)] = procstats.Bytes.Text(float64(limit))
 	}
 	if r.CPU > 0 {
 		shares := []string{procstats.CgroupCPUWeight.String(), procstats.CgroupCPUShares.String(), "cpu_shares"}
@@ -100,7 +100,7 @@ func keyIn(m map[string]string, names []string) string {
 
 func orDash(s string) string {
 	if s == "" {
-		return dash
+		return procstats.NoValue
 	}
 	return s
 }

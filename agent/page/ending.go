@@ -52,14 +52,14 @@ func endingOf(t task, r *record.Record) *ending {
 	e := &ending{
 		Verdict: strings.ReplaceAll(printable(string(r.Diagnosis.Verdict)), "_", " "), Summary: plainSummary(r),
 		Full: printable(r.Diagnosis.Summary), Operator: printable(r.Diagnosis.Operator), Stall: printable(string(r.Diagnosis.Stall)), at: r.EndedAt,
-		At: formatTime(r.EndedAt), Started: formatTime(r.StartedAt), Wall: dash,
+		At: formatTime(r.EndedAt), Started: formatTime(r.StartedAt), Wall: procstats.NoValue,
 		OOM: oomText(r.Diagnosis.OOM), Class: verdictClass(r.Diagnosis),
 	}
 	if e.Verdict == "" {
 		e.Verdict = printable(string(r.State))
 	}
 	if r.WallSeconds != nil {
-		e.Wall = formatSpan(time.Duration(*r.WallSeconds * float64(time.Second)))
+		e.Wall = procstats.Seconds.Text(*r.WallSeconds)
 	}
 	e.CPU = recorded(r, procstats.HeadlineCPU)
 	e.Peak = recorded(r, procstats.HeadlineMemoryPeak)
@@ -70,12 +70,12 @@ func endingWithoutRecord(t task) *ending {
 	s := t.state.State
 	e := &ending{
 		Verdict: t.condition().Word, Class: t.condition().Class, Summary: t.condition().Hint, at: s.FinishedAt,
-		At: formatTime(s.FinishedAt), Started: formatTime(s.StartedAt), Wall: dash,
+		At: formatTime(s.FinishedAt), Started: formatTime(s.StartedAt), Wall: procstats.NoValue,
 		CPU:  absent("cpu_seconds_total", "there is no final record"),
 		Peak: absent("memory_peak_bytes", "there is no final record"),
 	}
 	if !s.StartedAt.IsZero() && s.FinishedAt.After(s.StartedAt) {
-		e.Wall = formatSpan(s.FinishedAt.Sub(s.StartedAt))
+		e.Wall = procstats.Seconds.Text(s.FinishedAt.Sub(s.StartedAt).Seconds())
 	}
 	return e
 }
@@ -95,10 +95,10 @@ func (e *ending) details(r *record.Record, trusted bool) {
 	}
 	e.Samples = strconv.FormatInt(r.Samples, 10)
 	if r.Interval > 0 {
-		e.Samples += ", every " + formatSeconds(r.Interval)
+		e.Samples += ", every " + procstats.Seconds.Text(r.Interval)
 	}
 	if r.Peak != nil && !r.Peak.At.IsZero() {
-		e.PeakAt = formatBytes(r.Peak.MemoryBytes) + " (" + printable(r.Peak.Measurement) + ") at " + formatTime(r.Peak.At)
+		e.PeakAt = procstats.Bytes.Text(r.Peak.MemoryBytes) + " (" + printable(r.Peak.Measurement) + ") at " + formatTime(r.Peak.At)
 		var largest []string
 		for _, row := range r.Peak.Largest[:min(3, len(r.Peak.Largest))] {
 			largest = append(largest, fmt.Sprintf("%s (%d)", printable(row.Command), row.PID))
@@ -179,11 +179,7 @@ func recorded(r *record.Record, id procstats.ID) number {
 		return absent(name, h.Reason)
 	}
 	m, _ := procstats.Lookup(id)
-	text := formatValue(m.Unit, *h.Value)
-	if m.Unit == procstats.Cores {
-		text += " cores"
-	}
-	return numberOf(name, text, h.Source, h.Guarantee, r.EndedAt)
+	return numberOf(name, m.Unit.Text(*h.Value), h.Source, h.Guarantee, r.EndedAt)
 }
 
 func limitOf(l record.Limit, trusted bool) limitRow {
@@ -195,7 +191,7 @@ func limitOf(l record.Limit, trusted bool) limitRow {
 		case value == nil:
 			return "none"
 		}
-		return formatValue(m.Unit, *value)
+		return m.Unit.Text(*value)
 	}
 	row := limitRow{
 		Name: printable(l.Name), Requested: text(l.Requested, l.RequestedText), Effective: text(l.Effective, l.EffectiveText),
@@ -231,7 +227,7 @@ func oomText(o record.OOM) string {
 	if v := o.Victim; v != nil {
 		text += fmt.Sprintf(", victim %s (process %d", printable(v.Command), v.PID)
 		if v.RSSBytes != nil {
-			text += ", " + formatBytes(float64(*v.RSSBytes)) + " resident"
+			text += ", " + procstats.Bytes.Text(float64(*v.RSSBytes)) + " resident"
 		}
 		text += ", told by " + printable(v.Source) + ")"
 	}
@@ -241,13 +237,7 @@ func oomText(o record.OOM) string {
 // evidenceText writes what a diagnosis rests on: numbers in the unit that their names end in, all else as JSON.
 func evidenceText(name string, value any) string {
 	if n, ok := value.(float64); ok {
-		switch {
-		case strings.HasSuffix(name, "_bytes"):
-			return formatBytes(n)
-		case strings.HasSuffix(name, "seconds") || strings.HasSuffix(name, "seconds_total"):
-			return formatSeconds(n)
-		}
-		return formatValue(procstats.None, n)
+		return procstats.UnitOf(name).Text(n)
 	}
 	if s, ok := value.(string); ok {
 		return printable(s)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // happening is something that the charts mark.
@@ -74,7 +75,7 @@ func (f *frame) gapAt(i int) (h happening, ok bool) {
 	if !to.After(f.since) || from.After(f.until) {
 		return h, false
 	}
-	what := "no readings for " + formatSpan(to.Sub(from)) + ": " + f.moments[i].gap.String()
+	what := "no readings for " + procstats.Seconds.Text(to.Sub(from).Seconds()) + ": " + f.moments[i].gap.String()
 	x, end := max(0, f.x(from)), min(chartWidth, f.x(to))
 	f.gaps = append(f.gaps, hole{X: coordinate(x), Width: coordinate(max(2, end-x)), Title: what})
 	return happening{at: from, What: what, Class: "gap"}, true

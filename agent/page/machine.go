@@ -46,21 +46,21 @@ func (p *Page) machine(ctx context.Context, trusted bool) machine {
 	}, " "))
 	stats, err := p.agent.NodeStats(ctx)
 	if err != nil {
-		m.CPU, m.Memory = gauge{Text: dash, Absent: true, Hint: err.Error()}, gauge{Text: dash, Absent: true, Hint: err.Error()}
+		m.CPU, m.Memory = gauge{Text: procstats.NoValue, Absent: true, Hint: err.Error()}, gauge{Text: procstats.NoValue, Absent: true, Hint: err.Error()}
 	} else {
 		m.CPU, m.Memory = cpuGauge(stats), memoryGauge(stats)
 		if stats.Uptime > 0 {
-			m.Uptime = formatSpan(stats.Uptime)
+			m.Uptime = procstats.AgeText(stats.Uptime)
 		}
 	}
 	cost := p.agent.Cost()
 	if cost.Uptime > 0 {
-		m.Cost = formatShare(cost.CPUSeconds/cost.Uptime.Seconds()) + " of a core since it started"
+		m.Cost = procstats.Share.Text(cost.CPUSeconds/cost.Uptime.Seconds()) + " of a core since it started"
 		if cost.RSSBytes > 0 {
-			m.Cost += ", " + formatBytes(float64(cost.RSSBytes)) + " resident"
+			m.Cost += ", " + procstats.Bytes.Text(float64(cost.RSSBytes)) + " resident"
 		}
 		if cost.Backlogged > 0 {
-			m.Cost += ", " + formatValue(procstats.None, float64(cost.Backlogged)) + " late readings"
+			m.Cost += ", " + procstats.None.Text(float64(cost.Backlogged)) + " late readings"
 		}
 	}
 	return m
@@ -68,25 +68,25 @@ func (p *Page) machine(ctx context.Context, trusted bool) machine {
 
 func cpuGauge(s *node.Stats) gauge {
 	if reason := s.Reasons["cpu"]; reason != "" || len(s.CPU) == 0 {
-		return gauge{Text: dash, Absent: true, Hint: cmp.Or(reason, "nothing was read")}
+		return gauge{Text: procstats.NoValue, Absent: true, Hint: cmp.Or(reason, "nothing was read")}
 	}
 	var busy float64
 	for _, c := range s.CPU {
 		busy += c.TotalPercent / 100
 	}
 	return gauge{
-		Text: formatCores(busy) + " of " + strconv.Itoa(len(s.CPU)) + " cores", Bar: percent(busy / float64(len(s.CPU))),
+		Text: procstats.CoresText(busy) + " of " + strconv.Itoa(len(s.CPU)) + " cores", Bar: percent(busy / float64(len(s.CPU))),
 		Hint: "all processes of the machine, since the reading before",
 	}
 }
 
 func memoryGauge(s *node.Stats) gauge {
 	if reason := s.Reasons["memory"]; reason != "" || s.Memory.Total == 0 {
-		return gauge{Text: dash, Absent: true, Hint: cmp.Or(reason, "nothing was read")}
+		return gauge{Text: procstats.NoValue, Absent: true, Hint: cmp.Or(reason, "nothing was read")}
 	}
 	used := float64(s.Memory.Total) - float64(s.Memory.Available)
 	return gauge{
-		Text: formatBytes(used) + " of " + formatBytes(float64(s.Memory.Total)), Bar: percent(used / float64(s.Memory.Total)),
+		Text: procstats.Bytes.Text(used) + " of " + procstats.Bytes.Text(float64(s.Memory.Total)), Bar: percent(used / float64(s.Memory.Total)),
 		Hint: "total − available, of the whole machine",
 	}
 }

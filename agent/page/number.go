@@ -27,7 +27,7 @@ type number struct {
 // absent is a number that was not measured.
 func absent(name, reason string) number {
 	return number{
-		Text: dash, Absent: true, Name: name,
+		Text: procstats.NoValue, Absent: true, Name: name,
 		Words: "not measured", Hint: printable(name + ": not measured: " + cmp.Or(reason, "nobody says why")),
 	}
 }
@@ -124,7 +124,7 @@ func reading(s *procstats.Sample, r procstats.Reading) number {
 	}
 	value, _ := r.Number()
 	if !known {
-		return numberOf(name, formatValue(procstats.None, value), "", "", at)
+		return numberOf(name, procstats.None.Text(value), "", "", at)
 	}
-	return numberOf(name, formatValue(m.Unit, value), m.File, m.Guarantee, at)
+	return numberOf(name, m.Unit.Text(value), m.File, m.Guarantee, at)
 }

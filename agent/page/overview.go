@@ -92,7 +92,7 @@ func (p *Page) row(t task, now time.Time) row {
 		r.CPU, r.Read, r.Write = absent("cpu_cores", why), absent("io_read_bytes_total", why), absent("io_write_bytes_total", why)
 		r.Memory, r.Pressure = memory{Needed: absent("memory_bytes", why)}, pressure{Hint: why}
 	} else {
-		r.CPU = headline(list, procstats.HeadlineCores, formatCores)
+		r.CPU = headline(list, procstats.HeadlineCores, procstats.CoresText)
 		r.Read = rateNumber(list, procstats.HeadlineIORead, rateSince(&newest, before, ioRead))
 		r.Write = rateNumber(list, procstats.HeadlineIOWrite, rateSince(&newest, before, ioWrite))
 		r.Memory = memoryOf(t)
@@ -107,15 +107,15 @@ func (p *Page) row(t task, now time.Time) row {
 func ageOf(t task, now time.Time) age {
 	d, ok := t.age(now)
 	if !ok {
-		return age{Text: dash, Hint: t.absentReason(), Stale: true}
+		return age{Text: procstats.NoValue, Hint: t.absentReason(), Stale: true}
 	}
 	limit := max(5*time.Second, 3*t.usage.Interval)
-	a := age{Text: formatAge(d), Hint: "since the newest reading", Stale: d > limit || t.usage.Reason != ""}
+	a := age{Text: procstats.AgeText(d), Hint: "since the newest reading", Stale: d > limit || t.usage.Reason != ""}
 	if t.usage.Reason != "" {
 		a.Hint += ": " + printable(t.usage.Reason)
 	}
 	if t.usage.Backlogged > 0 {
-		a.Hint += "; readings that came late: " + formatValue(procstats.None, float64(t.usage.Backlogged))
+		a.Hint += "; readings that came late: " + procstats.None.Text(float64(t.usage.Backlogged))
 	}
 	return a
 }
@@ -149,14 +149,14 @@ func rateSince(newest, before *moment, q quantity) float64 {
 
 // rateNumber is the rate of a headline that is a counter.
 func rateNumber(list []procstats.HeadlineValue, id procstats.ID, rate float64) number {
-	n := headline(list, id, formatBytes)
+	n := headline(list, id, procstats.Bytes.Text)
 	switch {
 	case n.Absent:
 		return n
 	case math.IsNaN(rate):
 		return absent(n.Name, "a rate needs an earlier reading")
 	}
-	n.Text = formatRate(rate)
+	n.Text = procstats.BytesPerSecond.Text(rate)
 	return n
 }
 

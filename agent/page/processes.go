@@ -58,9 +58,9 @@ func processesOf(s *procstats.Sample) ([]processRow, *processSum) {
 	exited, okExited := s.Task.Number(procstats.TreeCPUExited)
 	rest, okRest := s.Task.Number(procstats.TreeCPUUnattributed)
 	total, okTotal := headlineValueOf(s)
-	p := &processSum{Omitted: s.Omitted, Count: formatValue(procstats.None, float64(len(rows))), Rows: formatSeconds(sum)}
+	p := &processSum{Omitted: s.Omitted, Count: procstats.None.Text(float64(len(rows))), Rows: procstats.Seconds.Text(sum)}
 	if n, ok := s.Task.Number(procstats.TreeProcessesExited); ok {
-		p.ExitedCount = formatValue(procstats.None, n)
+		p.ExitedCount = procstats.None.Text(n)
 	}
 	p.close(closing{sum, exited, rest, total, measured && okExited && okRest && okTotal})
 	p.Exited, p.Unattributed, p.Total = secondsOr(exited, okExited), secondsOr(rest, okRest), secondsOr(total, okTotal)
@@ -90,19 +90,19 @@ func (p *processSum) close(c closing) {
 		p.OK = true
 		p.Adds = "Rows, exited and unattributed add up to the total."
 	default:
-		p.Adds = "The parts miss the total by " + formatSeconds(difference) + "."
+		p.Adds = "The parts miss the total by " + procstats.Seconds.Text(difference) + "."
 	}
 }
 
 func secondsOr(value float64, ok bool) string {
 	if !ok {
-		return dash
+		return procstats.NoValue
 	}
-	return formatSeconds(value)
+	return procstats.Seconds.Text(value)
 }
 
 func processOf(s *procstats.Sample, p *procstats.ProcessRow) processRow {
-	r := processRow{PID: p.PID, PPID: p.PPID, Command: printable(p.Command), State: dash}
+	r := processRow{PID: p.PID, PPID: p.PPID, Command: printable(p.Command), State: procstats.NoValue}
 	first := func(ids ...procstats.ID) number {
 		for _, id := range ids {
 			if found, ok := p.Readings.Get(id); ok {
@@ -181,7 +181,7 @@ func recordedProcesses(p *record.Processes) ([]processRow, *processSum) {
 	var rows []processRow
 	sum, measured := 0.0, true
 	for _, row := range p.Rows {
-		r := processRow{PID: row.PID, PPID: row.PPID, Command: printable(row.Command), State: dash}
+		r := processRow{PID: row.PID, PPID: row.PPID, Command: printable(row.Command), State: procstats.NoValue}
 		r.CPU = recordedValue(row, procstats.ProcessCPU)
 		r.RSS = recordedValue(row, procstats.ProcessRSS)
 		r.Threads = recordedValue(row, procstats.ProcessThreads)
@@ -205,8 +205,8 @@ func recordedProcesses(p *record.Processes) ([]processRow, *processSum) {
 	rest, okRest := value(p.UnattributedCPUSeconds)
 	total, okTotal := value(p.TotalCPUSeconds)
 	s := &processSum{
-		Rows: formatSeconds(sum), Count: formatValue(procstats.None, float64(len(rows))), Omitted: p.Omitted,
-		ExitedCount: formatValue(procstats.None, float64(p.Exited.Processes)),
+		Rows: procstats.Seconds.Text(sum), Count: procstats.None.Text(float64(len(rows))), Omitted: p.Omitted,
+		ExitedCount: procstats.None.Text(float64(p.Exited.Processes)),
 		Exited:      secondsOr(exited, okExited), Unattributed: secondsOr(rest, okRest), Total: secondsOr(total, okTotal),
 	}
 	s.close(closing{sum, exited, rest, total, measured && okExited && okRest && okTotal})
@@ -219,5 +219,5 @@ func recordedValue(row record.ProcessRow, id procstats.ID) number {
 	if !ok {
 		return absent(m.Name, "it is not in the record")
 	}
-	return numberOf(m.Name, formatValue(m.Unit, value), m.File, m.Guarantee, time.Time{})
+	return numberOf(m.Name, m.Unit.Text(value), m.File, m.Guarantee, time.Time{})
 }

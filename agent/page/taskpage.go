@@ -98,7 +98,7 @@ func (p *Page) taskView(t task, now time.Time, chosenSpan string, trusted bool) 
 		body.Reason = printable(t.usage.Reason)
 	}
 	if !s.StartedAt.IsZero() && s.Phase == hook.PhaseRunning {
-		body.Up = formatSpan(now.Sub(s.StartedAt))
+		body.Up = procstats.AgeText(now.Sub(s.StartedAt))
 	}
 	until := now
 	if t.dead() && !s.FinishedAt.IsZero() {
@@ -135,19 +135,19 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 		before = (&track{moments: f.moments[:n-1]}).before(&newest, trackStep-time.Second)
 	}
 	body.Memory, body.Pressure = memoryOf(t), pressureOf(&newest, before)
-	cpu := headline(list, procstats.HeadlineCores, func(v float64) string { return formatCores(v) + " cores" })
-	total := headline(list, procstats.HeadlineCPU, formatSeconds)
+	cpu := headline(list, procstats.HeadlineCores, procstats.Cores.Text)
+	total := headline(list, procstats.HeadlineCPU, procstats.Seconds.Text)
 	body.Figures = []figure{
 		{Key: "cpu", Label: "CPU", Value: cpu, Detail: total.Mark + total.Text + " since the start"},
 		{Key: "memory", Label: "Memory needed", Value: body.Memory.Needed, Detail: memoryDetail(body.Memory)},
 		{Key: "peak", Label: "Memory peak", Value: body.Memory.Peak, Detail: "limit " + body.Memory.Limit.Text},
 		{
 			Key: "read", Label: "Read from storage", Value: rateNumber(list, procstats.HeadlineIORead, rateSince(&newest, before, ioRead)),
-			Detail: headline(list, procstats.HeadlineIORead, formatBytes).Text + " since the start",
+			Detail: headline(list, procstats.HeadlineIORead, procstats.Bytes.Text).Text + " since the start",
 		},
 		{
 			Key: "write", Label: "Written to storage", Value: rateNumber(list, procstats.HeadlineIOWrite, rateSince(&newest, before, ioWrite)),
-			Detail: headline(list, procstats.HeadlineIOWrite, formatBytes).Text + " since the start",
+			Detail: headline(list, procstats.HeadlineIOWrite, procstats.Bytes.Text).Text + " since the start",
 		},
 	}
 }
@@ -180,7 +180,7 @@ func (p *Page) charts(t task, body *taskView, until time.Time, chosenSpan string
 	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() {
 		p.appendLive(f, c, t)
 	}
-	body.Step = "Each point stands for " + formatAge(step)
+	body.Step = "Each point stands for " + procstats.Seconds.Text(step.Seconds())
 	body.Happened = f.happened(t)
 	body.Charts = f.all()
 	return f

@@ -35,9 +35,9 @@ type bar struct {
 func memoryOf(t task) memory {
 	list, sample := t.usage.Headlines, t.usage.Sample
 	m := memory{
-		Needed:  headline(list, procstats.HeadlineMemory, formatBytes),
-		Charged: headline(list, procstats.HeadlineMemoryCharged, formatBytes),
-		Peak:    headline(list, procstats.HeadlineMemoryPeak, formatBytes),
+		Needed:  headline(list, procstats.HeadlineMemory, procstats.Bytes.Text),
+		Charged: headline(list, procstats.HeadlineMemoryCharged, procstats.Bytes.Text),
+		Peak:    headline(list, procstats.HeadlineMemoryPeak, procstats.Bytes.Text),
 		Cache:   absent("memory_charged_bytes", "only a memory cgroup tells page cache apart"),
 		Limit:   absent("cgroup_memory_max_bytes", "no limit was read"),
 	}
@@ -45,7 +45,7 @@ func memoryOf(t task) memory {
 	charged, okCharged := headlineValue(list, procstats.HeadlineMemoryCharged)
 	peak, okPeak := headlineValue(list, procstats.HeadlineMemoryPeak)
 	if okNeeded && okCharged {
-		m.Cache = numberOf("memory_charged_bytes", formatBytes(max(0, charged-needed)),
+		m.Cache = numberOf("memory_charged_bytes", procstats.Bytes.Text(max(0, charged-needed)),
 			"memory_charged_bytes − memory_bytes", procstats.Exact, time.Time{})
 	}
 	limit, limited := sample.Task.Number(procstats.CgroupMemoryMax)
@@ -75,7 +75,7 @@ func memoryOf(t task) memory {
 	}
 	m.Bar.Label = "needed " + m.Needed.Text + ", page cache " + m.Cache.Text + ", peak " + m.Peak.Text
 	if limited {
-		m.Share = formatShare(used / limit)
+		m.Share = procstats.Share.Text(used / limit)
 		m.Bar.Label += ", limit " + m.Limit.Text
 		// Page cache is taken back at the limit; what is needed is what kills.
 		if needed/limit >= 0.9 {
@@ -139,9 +139,9 @@ func pressureOf(newest, before *moment) pressure {
 		name, class string
 		value       float64
 	}{{"cpu", "cpu", cpu}, {"memory", "memory", mem}, {"io", "io", io}} {
-		text := dash
+		text := procstats.NoValue
 		if !math.IsNaN(s.value) {
-			text = formatShare(min(1, s.value))
+			text = procstats.Share.Text(min(1, s.value))
 		}
 		p.Shares = append(p.Shares, share{Name: s.name, Text: text, Bar: percent(s.value), Class: s.class})
 		told = append(told, s.name+" "+text)
@@ -163,7 +163,7 @@ func sparkOf(recent []moment, now time.Time) spark {
 	if !ok {
 		return spark{Label: "no CPU history"}
 	}
-	s := spark{Label: "CPU over 5 min, between " + formatCores(low) + " and " + formatCores(high) + " cores"}
+	s := spark{Label: "CPU over 5 min, between " + procstats.CoresText(low) + " and " + procstats.CoresText(high) + " cores"}
 	for _, path := range f.paths(trace{values: values}, max(high, 0.05)*1.05) {
 		s.Lines = append(s.Lines, path.Path)
 	}

@@ -167,7 +167,7 @@ func checkMemory(t *testing.T, al *allocation) {
 	if kill.Details["scope"] != "own" || kill.Details["victim_command"] != "dd" {
 		t.Errorf("the kill %q, %v", kill.DisplayMessage, kill.Details)
 	}
-	end := al.awaitEvent("Driver", "CPU s")
+	end := al.awaitEvent("Driver", "of CPU time")
 	if end.Details["oom.scope"] != "own" || !strings.Contains(end.DisplayMessage, "of 32 MiB") {
 		t.Errorf("final record %q, %v", end.DisplayMessage, end.Details)
 	}

@@ -119,7 +119,7 @@ func number(value *int64) *float64 {
 
 func (s *setter) memory() error {
 	if limit := s.limits.MemoryMax; limit != nil {
-		what := "memory limit " + bytesText(*limit)
+		what := "memory limit " + procstats.Bytes.Text(float64(*limit))
 		dir, version, err := s.folder("memory", what)
 		if err == nil && version == 2 {
 			err = setBytes(dir, "memory.max", *limit)
@@ -155,7 +155,7 @@ func (s *setter) memoryV1(dir string, limit int64) error {
 
 func (s *setter) memoryHigh() error {
 	if limit := s.limits.MemoryHigh; limit != nil {
-		what := "memory.high " + bytesText(*limit)
+		what := "memory.high " + procstats.Bytes.Text(float64(*limit))
 		dir, version, err := s.folder("memory", what)
 		if err != nil {
 			return err
@@ -180,7 +180,7 @@ func (s *setter) swap() error {
 		s.add(procstats.CgroupMemorySwapMax.String(), nil, float64(lowest), where, set)
 		return nil
 	}
-	what := "swap limit " + bytesText(*limit)
+	what := "swap limit " + procstats.Bytes.Text(float64(*limit))
 	dir, version, err := s.folder("memory", what)
 	if err != nil {
 		return err
@@ -291,14 +291,6 @@ func readNumber(dir, file string) (int64, error) {
 		return 0, fmt.Errorf("%s: %w", filepath.Join(dir, file), err)
 	}
 	return n, nil
-}
-
-// bytesText writes a number of bytes for errors, in MiB where it is whole.
-func bytesText(n int64) string {
-	if n > 0 && n%(1<<20) == 0 {
-		return fmt.Sprintf("%d MiB", n>>20)
-	}
-	return fmt.Sprintf("%d bytes", n)
 }
 
 // refusedBy reports whether the kernel does not take a value, unlike a file that is not there or not ours.

@@ -56,7 +56,7 @@ func TestKernelsThatLackLimits(t *testing.T) {
 			"v2 without the controller", false,
 			map[string]string{"cgroup.controllers": "cpu pids\n"},
 			Limits{MemoryHigh: new(int64(4096))},
-			"memory.high 4096 bytes cannot be held here: the task's cgroup has no memory controller",
+			"memory.high 4 KiB cannot be held here: the task's cgroup has no memory controller",
 		},
 		{
 			"a limit that is not kept", true,

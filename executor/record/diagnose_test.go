@@ -375,13 +375,3 @@ func TestEvidence(t *testing.T) {
 		t.Errorf("evidence (-want +got):\n%s", diff)
 	}
 }
-
-func TestBytesText(t *testing.T) {
-	for n, want := range map[int64]string{
-		0: "0 B", 1023: "1023 B", 1024: "1 KiB", 108 << 20: "108 MiB", 1536: "1.5 KiB", 1 << 40: "1 TiB", 10<<30 + 100<<20: "10.1 GiB",
-	} {
-		if got := bytesText(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
-}

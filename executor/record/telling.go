@@ -5,8 +5,9 @@ package record
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/tachograph/tacho/procstats"
 )
 
 // telling puts a diagnosis into sentences.
@@ -113,11 +114,11 @@ func (t telling) killed() string {
 func (k *Kill) why() string {
 	limit := ""
 	if k.LimitBytes != nil {
-		limit = " of " + bytesText(*k.LimitBytes)
+		limit = " of " + procstats.Bytes.Text(float64(*k.LimitBytes))
 	}
 	peak := ""
 	if k.PeakBytes != nil {
-		peak = fmt.Sprintf(" (peak %s)", bytesText(*k.PeakBytes))
+		peak = fmt.Sprintf(" (peak %s)", procstats.Bytes.Text(float64(*k.PeakBytes)))
 	}
 	switch k.Scope {
 	case Own:
@@ -190,21 +191,6 @@ func (k *Kill) Sentence() string {
 func (v *Victim) label() string { return fmt.Sprintf("%s[%d]", v.Command, v.PID) }
 
 func (v *Victim) name() string { return "process " + v.label() }
-
-// bytesText writes bytes in units of 1024 with at most one digit behind the point.
-func bytesText(n int64) string {
-	units := [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
-	value, i := float64(n), 0
-	for value >= 1023.5 && i < len(units)-1 {
-		value /= 1024
-		i++
-	}
-	digits := 0
-	if i > 0 && value < 99.95 {
-		digits = 1
-	}
-	return strings.TrimSuffix(strconv.FormatFloat(value, 'f', digits, 64), ".0") + " " + units[i]
-}
 
 // signalName writes a signal of Linux as people know it: 9 (SIGKILL).
 func signalName(number int) string {

@@ -159,13 +159,15 @@ document.addEventListener("focusout", (event) => { if (event.target.classList?.c
 
 // ---- numbers, as the server writes them ----
 
+// format writes a value as Unit.Text of procstats does.
 function format(scale, value) {
-  if (scale === "share") return (value * 100).toFixed(value < 0.0995 ? 1 : 0) + " %";
-  if (scale === "cores") return value.toFixed(value < 0.0995 ? 3 : 2);
-  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  const trimmed = (digits) => String(Number(value.toFixed(digits)));
+  if (scale === "share") { value *= 100; return (value > 0 && value < 0.05 ? "<0.1" : trimmed(1)) + " %"; }
+  if (scale === "cores") return value > 0 && value < 0.0005 ? "<0.001" : value.toFixed(value > 0 && value < 0.0995 ? 3 : value < 99.995 ? 2 : 1);
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
   let i = 0;
   while (value >= 1023.5 && i < units.length - 1) { value /= 1024; i++; }
-  return value.toFixed(i === 0 || value >= 99.95 ? 0 : value < 9.995 ? 2 : 1) + " " + units[i] + (scale === "rate" ? "/s" : "");
+  return trimmed(i === 0 || value >= 99.95 ? 0 : value < 9.995 ? 2 : 1) + " " + units[i] + (scale === "rate" ? "/s" : "");
 }
 
 // clock writes a time of day where the agent is, as the rest of the page does.
