@@ -53,6 +53,7 @@ var house = []part{
 	{dir: "plugin", uses: []string{"driver", "plugin/proto"}},
 	{
 		dir: "hook", uses: []string{"procstats"},
+		modules: []string{"github.com/hashicorp/go-hclog", "github.com/hashicorp/go-multierror"},
 		avoids: []string{"net/http"}, why: "an orchestrator can use it alone",
 	},
 	{dir: "agent", uses: []string{"hook", "driver", "plugin", "executor/logs"}},

@@ -122,6 +122,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if ready {
 		close(a.ready)
 		a.log.Info("agent is ready", "node", a.node.Name, "data_dir", a.dataDir())
+		if on, _ := a.Publishing(); !on {
+			a.logPublishing()
+		}
 		<-ctx.Done()
 	}
 	dev := a.current().Dev

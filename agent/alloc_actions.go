@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
@@ -102,15 +103,36 @@ func (a *Agent) ExecTask(ctx context.Context, id, name string, o driver.ExecOpti
 	return h.entry.Driver().ExecTaskStreaming(ctx, h.id, o)
 }
 
-// publish turns the reading of all tasks on or off.
+// publish turns publishing on or off for all tasks. It waits for the tasks together: one whose driver does not answer
+// holds up no other.
 func (a *Agent) publish(on bool) {
+	ctx, cancel := context.WithTimeout(a.ctx, callTimeout)
+	defer cancel()
+	var switching sync.WaitGroup
 	for _, l := range a.list() {
 		for _, t := range l.tasks {
-			t.stats.SetPublish(on)
-			if !on {
-				t.usage.mark(history.GapPublishing)
-			}
+			switching.Go(func() { t.publish(ctx, on) })
 		}
 	}
-	a.log.Info("publishing of allocation metrics was switched", "on", on)
+	switching.Wait()
+	a.logPublishing()
+}
+
+// publish turns publishing of the task on or off.
+func (t *task) publish(ctx context.Context, on bool) {
+	if err := t.stats.SetPublish(ctx, on); err != nil {
+		t.log.Error("turn publishing off", "hook", t.stats.Name(), "error", err)
+	}
+	if !on {
+		t.usage.mark(history.GapPublishing)
+	}
+}
+
+// logPublishing logs whether stats are collected and, if not, how to turn them on.
+func (a *Agent) logPublishing() {
+	if on, reason := a.Publishing(); !on {
+		a.log.Info(reason)
+		return
+	}
+	a.log.Info("publishing is on")
 }

@@ -315,7 +315,7 @@ func (a *Agent) admit(l *alloc) {
 	defer a.mu.Unlock()
 	a.allocs[l.id] = l
 	for _, t := range l.tasks {
-		t.stats.SetPublish(a.config.Telemetry.PublishAllocationMetrics)
+		_ = t.stats.SetPublish(a.ctx, a.config.Telemetry.PublishAllocationMetrics) // the task is not running: no error
 	}
 }
 

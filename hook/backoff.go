@@ -15,7 +15,7 @@ const (
 )
 
 // backoff is a sequence of waits: 1, 2, 4, 5, 5 … seconds, each shortened at random by up to a quarter so that
-// tasks which lost the same plugin do not come back in one moment. The zero value is its beginning.
+// tasks that lost the same plugin do not retry at the same moment. The zero value is its beginning.
 type backoff struct {
 	last time.Duration
 }
@@ -29,7 +29,7 @@ func (b *backoff) next() time.Duration {
 // reset returns to the beginning.
 func (b *backoff) reset() { b.last = 0 }
 
-// sleep waits and reports whether it did to the end: false as soon as ctx is done.
+// sleep waits for d and reports true, or false as soon as ctx is done.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -7,8 +7,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
@@ -37,13 +38,13 @@ func (s *sleeperStats) Recv() (*procstats.Sample, error) {
 	}
 }
 
-// table takes the samples of one task.
+// table holds the newest sample of one task.
 type table chan *procstats.Sample
 
 func (t table) UpdateStats(sample *procstats.Sample) {
 	select {
 	case t <- sample:
-	default: // whoever reads has not taken the one before
+	default: // the reader has not received the previous one
 	}
 }
 
@@ -52,7 +53,8 @@ func Example() {
 	ctx := context.Background()
 	latest := make(table, 1)
 	stats := hook.NewStatsHook(hook.StatsConfig{
-		Publish: true, Interval: 10 * time.Millisecond, Updater: latest, Logger: slog.Default(),
+		Publish: true, Interval: 10 * time.Millisecond, Updater: latest,
+		Logger: hclog.Default().With("alloc_id", "7ab1", "task", "web"),
 	})
 
 	// The task has started:
@@ -63,7 +65,7 @@ func Example() {
 
 	// The task has ended:
 	if err := stats.Exited(ctx, &hook.ExitedRequest{}); err != nil {
-		slog.Error("stats did not end", "error", err)
+		hclog.Default().Error("end stats of web", "error", err)
 	}
 	fmt.Println(stats.Err())
 	// Output:

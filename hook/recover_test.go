@@ -108,7 +108,7 @@ func recoverTest(t *testing.T, running taskStart, config hook.Config, test func(
 	t.Helper()
 	stageTest(t, nil, config, func(t *testing.T, s *stage) {
 		config.Hooks = []hook.Hook{s.record}
-		config.Starter, config.Observer, config.Logger = s.driver, s.record, s.log
+		config.Starter, config.Observer, config.Logger = s.driver, s.record, s.log.logger()
 		config.Recovered = s.driver.add(running)
 		s.Runner = hook.New(config)
 		test(t, s)

@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// RestartMode is what happens when a task has used up its restarts within one interval.
+// RestartMode is what happens when a task has used all its restarts within one interval.
 type RestartMode string
 
 const (
-	// RestartModeFail gives the task up.
+	// RestartModeFail fails the task.
 	RestartModeFail RestartMode = "fail"
 	// RestartModeDelay starts it again when the interval is over.
 	RestartModeDelay RestartMode = "delay"
 )
 
-// RestartPolicy decides whether an ended task is started again. Its meaning is that of Nomad's restart block:
+// RestartPolicy decides whether an ended task is started again. It means what Nomad's restart block means:
 // https://developer.hashicorp.com/nomad/docs/job-specification/restart
 type RestartPolicy struct {
 	// Attempts is how many restarts are allowed within Interval; with 0 a task is never restarted, whatever the mode.
 	Attempts int
 	// Interval is the span in which attempts are counted. The first begins with the task's first start, each later
-	// one with the first end after the one before it is over.
+	// one with the first end after the previous one is over.
 	Interval time.Duration
 	// Delay is the wait before a restart; up to a quarter of it is added at random.
 	Delay time.Duration
@@ -34,22 +34,22 @@ type RestartPolicy struct {
 	OnSuccess bool
 }
 
-// Validate reports the first value that no task can be run with.
+// Validate reports the first invalid value.
 func (p RestartPolicy) Validate() error {
 	switch {
 	case p.Attempts < 0:
-		return fmt.Errorf("restart attempts: %d is negative", p.Attempts)
+		return fmt.Errorf("restart attempts: %d: must not be negative", p.Attempts)
 	case p.Delay < 0:
-		return fmt.Errorf("restart delay: %v is negative", p.Delay)
+		return fmt.Errorf("restart delay: %v: must not be negative", p.Delay)
 	case p.Attempts > 0 && p.Interval <= 0:
-		return fmt.Errorf("restart interval: %v is no time to count %d attempts in", p.Interval, p.Attempts)
+		return fmt.Errorf("restart interval: %v: must be positive to count %d attempts", p.Interval, p.Attempts)
 	case p.Mode != RestartModeFail && p.Mode != RestartModeDelay:
-		return fmt.Errorf("restart mode: %q is neither %q nor %q", p.Mode, RestartModeFail, RestartModeDelay)
+		return fmt.Errorf("restart mode: %q: must be %q or %q", p.Mode, RestartModeFail, RestartModeDelay)
 	}
 	return nil
 }
 
-// RestartWindow counts the attempts of one interval. It is kept with the task's state, by the time of day, so that a
+// RestartWindow counts the attempts of one interval. It is persisted with the task's state, by wall clock, so that a
 // restart of the agent gives no task new attempts.
 type RestartWindow struct {
 	Start time.Time
@@ -60,29 +60,29 @@ type RestartWindow struct {
 type ending struct {
 	startErr error
 	exit     Exit
-	// asked says that the task was stopped in order to be started again.
-	asked bool
+	// requested says that the task was stopped in order to be started again.
+	requested bool
 }
 
-// verdict is what follows an ending.
-type verdict struct {
-	// last is the task's last event; empty where it is to be started again after delay.
+// decision is what follows an ending.
+type decision struct {
+	// last is the task's last event; empty if the task is to be started again after delay.
 	last   EventType
 	delay  time.Duration
 	reason string
 }
 
 // decide applies the policy to an ending and counts the attempt in the window.
-func (p RestartPolicy) decide(w *RestartWindow, end ending, now time.Time) verdict {
+func (p RestartPolicy) decide(w *RestartWindow, end ending, now time.Time) decision {
 	switch {
-	case end.asked:
-		return verdict{reason: "restart was asked for"}
+	case end.requested:
+		return decision{reason: "restart was requested"}
 	case end.startErr != nil && !recoverable(end.startErr, false):
-		return verdict{last: EventNotRestarting, reason: "error was unrecoverable"}
+		return decision{last: EventNotRestarting, reason: "error was unrecoverable"}
 	case end.startErr == nil && !p.OnSuccess && end.exit.Successful():
-		return verdict{last: EventCompleted, reason: "task completed"}
+		return decision{last: EventCompleted, reason: "task completed"}
 	case p.Attempts <= 0:
-		return verdict{last: EventNotRestarting, reason: "policy allows no restarts"}
+		return decision{last: EventNotRestarting, reason: "policy allows no restarts"}
 	}
 	// A start in the future is a clock that was set back: it must not stretch the window.
 	if w.Start.After(now) || now.Sub(w.Start) >= p.Interval {
@@ -91,13 +91,13 @@ func (p RestartPolicy) decide(w *RestartWindow, end ending, now time.Time) verdi
 	w.Used++
 	delay := p.Delay + rand.N(p.Delay/4+1)
 	if w.Used <= p.Attempts {
-		return verdict{delay: delay, reason: "within policy"}
+		return decision{delay: delay, reason: "within policy"}
 	}
 	exceeded := fmt.Sprintf("exceeded %d attempts in %v, mode is %q", p.Attempts, p.Interval, p.Mode)
 	if p.Mode == RestartModeDelay {
-		return verdict{delay: max(delay, w.Start.Add(p.Interval).Sub(now)), reason: exceeded}
+		return decision{delay: max(delay, w.Start.Add(p.Interval).Sub(now)), reason: exceeded}
 	}
-	return verdict{last: EventNotRestarting, reason: exceeded}
+	return decision{last: EventNotRestarting, reason: exceeded}
 }
 
 // longest is the longest delay that decide returns.

@@ -20,10 +20,10 @@ func TestRestartPolicyValidate(t *testing.T) {
 		"good":                      {func(*RestartPolicy) {}, ""},
 		"delay mode":                {func(p *RestartPolicy) { p.Mode = RestartModeDelay }, ""},
 		"no attempts, no interval":  {func(p *RestartPolicy) { p.Attempts, p.Interval = 0, 0 }, ""},
-		"negative attempts":         {func(p *RestartPolicy) { p.Attempts = -1 }, "restart attempts: -1 is negative"},
-		"negative delay":            {func(p *RestartPolicy) { p.Delay = -time.Second }, "restart delay: -1s is negative"},
-		"attempts without interval": {func(p *RestartPolicy) { p.Interval = 0 }, "restart interval: 0s is no time to count 2 attempts in"},
-		"mode":                      {func(p *RestartPolicy) { p.Mode = "maybe" }, `restart mode: "maybe" is neither "fail" nor "delay"`},
+		"negative attempts":         {func(p *RestartPolicy) { p.Attempts = -1 }, "restart attempts: -1: must not be negative"},
+		"negative delay":            {func(p *RestartPolicy) { p.Delay = -time.Second }, "restart delay: -1s: must not be negative"},
+		"attempts without interval": {func(p *RestartPolicy) { p.Interval = 0 }, "restart interval: 0s: must be positive to count 2 attempts"},
+		"mode":                      {func(p *RestartPolicy) { p.Mode = "maybe" }, `restart mode: "maybe": must be "fail" or "delay"`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestRestartWindow(t *testing.T) {
 		"exceeded":                 {RestartWindow{now.Add(-59 * time.Second), 2}, failed, RestartWindow{now.Add(-59 * time.Second), 3}, EventNotRestarting},
 		"window is over":           {RestartWindow{now.Add(-60 * time.Second), 2}, failed, RestartWindow{now, 1}, ""},
 		"clock was set back":       {RestartWindow{now.Add(time.Hour), 2}, failed, RestartWindow{now, 1}, ""},
-		"asked for takes none":     {RestartWindow{now, 2}, ending{exit: Exit{Code: 1}, asked: true}, RestartWindow{now, 2}, ""},
+		"requested takes none":     {RestartWindow{now, 2}, ending{exit: Exit{Code: 1}, requested: true}, RestartWindow{now, 2}, ""},
 		"completed takes none":     {RestartWindow{now, 2}, ending{}, RestartWindow{now, 2}, EventCompleted},
 		"unrecoverable takes none": {RestartWindow{now, 0}, ending{startErr: errors.New("no such file")}, RestartWindow{now, 0}, EventNotRestarting},
 	}
@@ -68,7 +68,7 @@ func TestRestartWindow(t *testing.T) {
 				t.Errorf("window (-want +got):\n%s", diff)
 			}
 			if v.last != c.last || v.reason == "" {
-				t.Errorf("verdict = %+v, want last event %q and a reason", v, c.last)
+				t.Errorf("decision = %+v, want last event %q and a reason", v, c.last)
 			}
 		})
 	}

@@ -10,42 +10,44 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 const (
 	defaultKillTimeout = 5 * time.Second
-	// teardownTimeout bounds what is done for a task that has ended or is left alone.
+	// teardownTimeout bounds each call for a task that has ended or is left running.
 	teardownTimeout = 10 * time.Second
 )
 
-// Config is what a runner needs to know of its task.
+// Config configures a [Runner].
 type Config struct {
 	// Starter starts the task.
 	Starter Starter
-	// Hooks are called in this order in every phase.
+	// Hooks are called in this order at every stage.
 	Hooks []Hook
-	// Restart decides over the task's ends. The zero policy never restarts.
+	// Restart decides whether an ended task is started again. The zero policy never restarts.
 	Restart RestartPolicy
-	// KillSignal is sent to stop the task, by name; empty is the driver's own choice.
+	// KillSignal is the name of the signal that stops the task; empty is the driver's default.
 	KillSignal string
 	// KillTimeout is the time between KillSignal and the kill; 0 means 5 s.
 	KillTimeout time.Duration
-	// Observer is told of every event; nil is none.
+	// Observer receives every event; nil for none.
 	Observer Observer
-	// Logger takes errors of hooks and of the driver; nil is none.
-	Logger Logger
+	// Logger should name the task and its allocation in every line, by [hclog.Logger.With]; nil discards.
+	Logger hclog.Logger
 
-	// State is the state of a task that an earlier run of the agent left behind: the one the observer got last.
+	// State is the state of a task of an earlier run of the agent: the one the observer received last.
 	State State
 	// Recovered is the handle of such a task if it runs: the runner then enters at poststart. Without it a State
-	// that says running means that the task is lost.
+	// whose phase is running means that the task is lost.
 	Recovered Handle
 }
 
 // Runner runs one task from its first start to its last end. Its methods may be called from any goroutine.
 type Runner struct {
 	config Config
-	log    Logger
+	log    hclog.Logger
 	// stopped is done after Stop; its cause is the reason.
 	stopped context.Context
 	stop    context.CancelCauseFunc
@@ -59,7 +61,7 @@ type Runner struct {
 	handle Handle // nil while the task is not running
 }
 
-// New returns a runner that has not begun: nothing happens before Run.
+// New returns a runner that does nothing before Run.
 func New(config Config) *Runner {
 	config.KillTimeout = cmp.Or(config.KillTimeout, defaultKillTimeout)
 	config.State.Phase = cmp.Or(config.State.Phase, PhasePending)
@@ -68,21 +70,21 @@ func New(config Config) *Runner {
 	return r
 }
 
-// Run runs the task and returns nil when it is dead. When ctx is done it leaves the task alone, running or not, calls
+// Run runs the task and returns nil when it is dead. When ctx is done it leaves the task as it is, running or not, calls
 // the shutdown hooks and returns the cause of ctx. It may be called once.
 func (r *Runner) Run(ctx context.Context) error {
 	if r.State().Phase == PhaseDead {
 		return nil
 	}
-	// life is done when the task must not be started any more, for either reason.
+	// life is done when the task must not be started again, for either reason.
 	life, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.stopped, cancel)()
 
 	end, ended := r.enter(ctx, life)
 	for ended {
-		if v := r.settle(life, end); v.last != "" {
-			r.die(ctx, v)
+		if d := r.afterEnd(life, end); d.last != "" {
+			r.die(ctx, d)
 			return nil
 		}
 		end, ended = r.once(ctx, life)
@@ -91,24 +93,24 @@ func (r *Runner) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Stop ends the task for good: a running one by the kill signal, a delay or a start at once. It returns without
-// waiting; Run returns when the task is dead. Later calls change nothing.
+// Stop ends the task for good: a running one with the kill signal, a delay or a start at once. It returns without
+// waiting; Run returns when the task is dead. Later calls have no effect.
 func (r *Runner) Stop(reason string) { r.stop(errors.New(reason)) }
 
-// Restart stops the running task and starts it again at once, or ends the delay before a restart. It takes no attempt
-// from the restart policy and returns without waiting. A start under way is restart enough.
+// Restart stops the running task and starts it again at once, or ends the delay before a restart. It does not count as
+// an attempt of the restart policy and returns without waiting. It has no effect on a start in progress.
 func (r *Runner) Restart(reason string) error {
 	if r.State().Phase == PhaseDead || r.stopped.Err() != nil {
 		return fmt.Errorf("restart: %w", ErrNotRunning)
 	}
 	select {
 	case r.restart <- reason:
-	default: // one is waiting already
+	default: // one is pending
 	}
 	return nil
 }
 
-// Signal sends a signal to the running task, by its name. Without one the error is [ErrNotRunning].
+// Signal sends a signal to the running task, by its name. Its error is [ErrNotRunning] if there is none.
 func (r *Runner) Signal(ctx context.Context, signal string) error {
 	r.mu.Lock()
 	handle := r.handle
@@ -123,29 +125,29 @@ func (r *Runner) Signal(ctx context.Context, signal string) error {
 	return nil
 }
 
-// enter is the first round: of a new task, of one that runs, or of one that was between two starts.
+// enter is the first round: of a new task, of a recovered one, or of one that was between two starts.
 func (r *Runner) enter(ctx, life context.Context) (end ending, ended bool) {
 	state := r.State()
 	switch {
 	case r.config.Recovered != nil:
-		r.emit(EventRecovered, "task was running and is watched again", func(s *State) { s.Phase = PhaseRunning })
+		r.emit(EventRecovered, "task was running and has been recovered", func(s *State) { s.Phase = PhaseRunning })
 		return r.attend(ctx, life, r.config.Recovered, true)
 	case state.Phase == PhaseRunning:
 		end.exit = Exit{Lost: "it was running and could not be recovered"}
 		r.terminated(ctx, end.exit)
 		return end, true
 	case state.Exit != nil && state.RestartAt.IsZero():
-		// The end was seen and nothing was decided: a task that has completed must not run again.
+		// The end was observed and no decision persisted: a task that has completed must not run again.
 		r.exited(ctx, &ExitedRequest{Exit: *state.Exit})
 		return ending{exit: *state.Exit}, true
 	case !state.RestartAt.IsZero():
-		// The clock may have been set back meanwhile: no wait is longer than the policy's longest.
+		// The clock may have been set back since: no wait is longer than the policy's longest.
 		r.pause(life, min(time.Until(state.RestartAt), r.config.Restart.longest()))
 	}
 	return r.once(ctx, life)
 }
 
-// once is one round: a start and, if it succeeds, the task's run to its end. ended is false where ctx was done first.
+// once is one round: a start and, if it succeeds, the task's run to its end. ended is false if ctx was done first.
 func (r *Runner) once(ctx, life context.Context) (end ending, ended bool) {
 	handle, err := r.start(life)
 	if err != nil {
@@ -156,7 +158,7 @@ func (r *Runner) once(ctx, life context.Context) (end ending, ended bool) {
 
 // start calls the prestart hooks and the starter.
 func (r *Runner) start(life context.Context) (Handle, error) {
-	// life follows a stop with a delay: context.AfterFunc has a goroutine of its own.
+	// life ends a little after a stop: context.AfterFunc has a goroutine of its own.
 	if err := cmp.Or(life.Err(), r.stopped.Err()); err != nil {
 		return nil, err
 	}
@@ -175,7 +177,7 @@ func (r *Runner) start(life context.Context) (Handle, error) {
 		return nil, err
 	}
 	select {
-	case <-r.restart: // asked for before the task ran: this start is it
+	case <-r.restart: // requested before the task ran: this start is it
 	default:
 	}
 	r.emit(EventStarted, "task started", func(s *State) {
@@ -187,7 +189,7 @@ func (r *Runner) start(life context.Context) (Handle, error) {
 	return handle, nil
 }
 
-// launch starts the task, again and again while the plugin that should do it is restarting.
+// launch starts the task and retries while its driver's plugin is restarting.
 func (r *Runner) launch(life context.Context) (Handle, error) {
 	for retry := (backoff{}); ; {
 		handle, err := r.config.Starter.Start(life)
@@ -197,14 +199,14 @@ func (r *Runner) launch(life context.Context) (Handle, error) {
 		if !isRestarting(err) {
 			return nil, fmt.Errorf("start: %w", err)
 		}
-		r.log.Debug("start is tried again", "error", err)
+		r.log.Debug("start task", "error", err)
 		if !sleep(life, retry.next()) {
 			return nil, fmt.Errorf("start: %w", life.Err())
 		}
 	}
 }
 
-// attend follows a task that runs to its end. ended is false where ctx was done first and the task runs on.
+// attend watches a running task to its end. ended is false if ctx was done first and the task keeps running.
 func (r *Runner) attend(ctx, life context.Context, handle Handle, recovered bool) (end ending, ended bool) {
 	r.setHandle(handle)
 	stats, _ := handle.(StatsOpener)
@@ -217,14 +219,14 @@ func (r *Runner) attend(ctx, life context.Context, handle Handle, recovered bool
 	cleanup, cancel := teardown(ctx)
 	defer cancel()
 	if end.exit.Lost != "" {
-		// Unseen is not ended: a second task must not be started beside it.
+		// A lost task may still run: a second one must not be started beside it.
 		if err := handle.Stop(cleanup, sigkill, 0); err != nil {
-			r.log.Debug("lost task was not killed", "error", err)
+			r.log.Debug("kill lost task", "error", err)
 		}
 	}
 	r.terminated(ctx, end.exit)
 	if err := handle.Destroy(cleanup); err != nil {
-		r.log.Error("ended task was not freed", "error", err)
+		r.log.Error("destroy exited task", "error", err)
 	}
 	return end, true
 }
@@ -235,27 +237,27 @@ func (r *Runner) terminated(ctx context.Context, exit Exit) {
 	r.exited(ctx, &ExitedRequest{Exit: exit})
 }
 
-// settle decides over an ending and, where the task is to be started again, waits out the delay. Where the wait is
-// cut short by the end of life the next round ends at once, and the state keeps the time of the start.
-func (r *Runner) settle(life context.Context, end ending) verdict {
+// afterEnd applies the restart policy to an ending and, if the task is to be started again, waits for the delay. If the
+// end of life cuts the wait short, the next round ends at once and the state keeps the time of the start.
+func (r *Runner) afterEnd(life context.Context, end ending) decision {
 	if r.stopped.Err() != nil {
-		return verdict{last: EventKilled, reason: context.Cause(r.stopped).Error()}
+		return decision{last: EventKilled, reason: context.Cause(r.stopped).Error()}
 	}
 	window, now := r.State().Window, time.Now()
-	v := r.config.Restart.decide(&window, end, now)
-	if v.last != "" {
-		return v
+	d := r.config.Restart.decide(&window, end, now)
+	if d.last != "" {
+		return d
 	}
-	message := fmt.Sprintf("restarting in %v: %s", v.delay.Round(time.Millisecond), v.reason)
+	message := fmt.Sprintf("restarting in %v: %s", d.delay.Round(time.Millisecond), d.reason)
 	r.emit(EventRestarting, message, func(s *State) {
-		s.Window, s.RestartAt, s.LastRestart = window, now.Add(v.delay), now
+		s.Window, s.RestartAt, s.LastRestart = window, now.Add(d.delay), now
 		s.Restarts++
 	})
-	r.pause(life, v.delay)
-	return v
+	r.pause(life, d.delay)
+	return d
 }
 
-// pause waits until the delay is over, a restart is asked for, or life is done.
+// pause waits until the delay is over, a restart is requested, or life is done.
 func (r *Runner) pause(life context.Context, delay time.Duration) {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
@@ -268,10 +270,10 @@ func (r *Runner) pause(life context.Context, delay time.Duration) {
 }
 
 // die calls the stop hooks and reports the last event.
-func (r *Runner) die(ctx context.Context, v verdict) {
+func (r *Runner) die(ctx context.Context, d decision) {
 	r.stopHooks(ctx)
-	r.emit(v.last, v.reason, func(s *State) {
-		s.Phase, s.Failed = PhaseDead, v.last == EventNotRestarting
+	r.emit(d.last, d.reason, func(s *State) {
+		s.Phase, s.Failed = PhaseDead, d.last == EventNotRestarting
 		s.FinishedAt, s.RestartAt = time.Now(), time.Time{}
 	})
 }
@@ -280,4 +282,11 @@ func (r *Runner) setHandle(handle Handle) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.handle = handle
+}
+
+func loggerOr(l hclog.Logger) hclog.Logger {
+	if l == nil {
+		return hclog.NewNullLogger()
+	}
+	return l
 }

@@ -36,7 +36,7 @@ func stageTest(t *testing.T, script []taskStart, config hook.Config, test func(t
 		if config.Hooks == nil {
 			config.Hooks = []hook.Hook{s.record}
 		}
-		config.Starter, config.Observer, config.Logger = s.driver, s.record, s.log
+		config.Starter, config.Observer, config.Logger = s.driver, s.record, s.log.logger()
 		s.Runner = hook.New(config)
 		test(t, s)
 	})

@@ -5,7 +5,7 @@ package hook
 
 import "time"
 
-// Phase is where a task is in its life, in three words.
+// Phase is the part of its life that a task is in.
 type Phase string
 
 const (
@@ -18,12 +18,12 @@ const (
 )
 
 // State is what is known of a task besides its handle. It is a value: with it and a recovered handle a later run of
-// the agent goes on where an earlier one ended.
+// the agent continues where an earlier one ended.
 type State struct {
 	Phase Phase
-	// Failed says that the task was given up: it will not be started again and did not complete.
+	// Failed says that the task did not complete and will not be started again.
 	Failed bool
-	// Restarts counts the restarts in the task's life, those that were asked for included.
+	// Restarts counts the restarts in the task's life, those requested by a user included.
 	Restarts int
 	// LastRestart is when the last of them was decided.
 	LastRestart time.Time
@@ -34,16 +34,16 @@ type State struct {
 	// Exit is the task's last end, nil before the first.
 	Exit *Exit
 	// RestartAt is when the next start is due, zero before the first and while the task runs. An Exit without it is one
-	// that the policy has not decided over.
+	// that the restart policy has not been applied to.
 	RestartAt time.Time
 	Window    RestartWindow
 }
 
-// EventType names an event. Those that Nomad has too have its names, so that its clients know them.
+// EventType is the type of an event. Those that Nomad has too have its names, so that its clients know them.
 type EventType string
 
-// The events of a task's life. Every life ends with exactly one of EventCompleted, EventNotRestarting and EventKilled,
-// which is also the only one whose state is dead.
+// The events of a task. The last one is EventCompleted, EventNotRestarting or EventKilled, and the only one whose state
+// is dead.
 const (
 	EventSetup         EventType = "Task Setup"
 	EventHookFailed    EventType = "Task hook failed"
@@ -68,10 +68,10 @@ type Event struct {
 	Message string
 }
 
-// Observer is told of every event with the state it led to: for a list of events, a state store, a live view.
+// Observer receives every event with the state that it led to: for a list of events, a state store, a live view.
 type Observer interface {
-	// TaskChanged is called for one event after the other, in order. The runner waits for it: what is stored when it
-	// returns is what a later run finds. It must not call Signal of the same runner.
+	// TaskChanged is called for one event after the other, in order. The runner waits for it: what is persisted when it
+	// returns is what a later run restores. It must not call Signal of the same runner.
 	TaskChanged(state State, event Event)
 }
 

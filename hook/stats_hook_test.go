@@ -30,7 +30,7 @@ func benchTest(t *testing.T, publish bool, script []opening, test func(t *testin
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{t: t, driver: &statsDriver{script: script}, seen: &updates{}, log: &journal{}}
-		b.StatsHook = hook.NewStatsHook(hook.StatsConfig{Publish: publish, Updater: b.seen, Logger: b.log})
+		b.StatsHook = hook.NewStatsHook(hook.StatsConfig{Publish: publish, Updater: b.seen, Logger: b.log.logger()})
 		test(t, b)
 	})
 }
@@ -39,6 +39,13 @@ func (b *bench) poststart() {
 	b.t.Helper()
 	if err := b.Poststart(b.t.Context(), &hook.PoststartRequest{Stats: b.driver}); err != nil {
 		b.t.Fatalf("Poststart: %v", err)
+	}
+}
+
+func (b *bench) setPublish(on bool) {
+	b.t.Helper()
+	if err := b.SetPublish(b.t.Context(), on); err != nil {
+		b.t.Errorf("SetPublish(%v): %v", on, err)
 	}
 }
 

@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// sigkill is the signal of the second try to stop a task.
+// sigkill is the signal of the second attempt to stop a task.
 const sigkill = "SIGKILL"
 
-// watch waits for the task's end, or brings it about when a stop or a restart is asked for. ended is false where ctx
-// was done first.
+// watch waits for the task's end, and kills the task on a stop or a restart. ended is false if ctx was done first.
 func (r *Runner) watch(ctx context.Context, handle Handle) (end ending, ended bool) {
 	waitCtx, cancel := context.WithCancel(ctx)
 	exits := make(chan Exit, 1)
@@ -31,7 +30,7 @@ func (r *Runner) watch(ctx context.Context, handle Handle) (end ending, ended bo
 		return end, ended
 	case reason := <-r.restart:
 		r.emit(EventRestartSignal, reason, nil)
-		end.asked = true
+		end.requested = true
 		end.exit, ended = r.kill(ctx, handle, "restarting", exits)
 		return end, ended
 	case <-ctx.Done():
@@ -39,8 +38,8 @@ func (r *Runner) watch(ctx context.Context, handle Handle) (end ending, ended bo
 	}
 }
 
-// await sends the task's exit, unless ctx is done first. A wait that fails says nothing about the task: it is tried
-// again until it succeeds or says that it never will.
+// await sends the task's exit, unless ctx is done first. A wait that fails says nothing about the task: it is retried
+// until it succeeds or its error is unrecoverable.
 func (r *Runner) await(ctx context.Context, handle Handle, exits chan<- Exit) {
 	report := r.log.Error
 	for retry := (backoff{}); ; {
@@ -55,9 +54,9 @@ func (r *Runner) await(ctx context.Context, handle Handle, exits chan<- Exit) {
 			exits <- Exit{Lost: err.Error()}
 			return
 		case isRestarting(err):
-			r.log.Debug("wait is tried again", "error", err)
+			r.log.Debug("wait for task", "error", err)
 		default:
-			report("wait is tried again", "error", err)
+			report("wait for task", "error", err)
 			report = r.log.Debug
 		}
 		if !sleep(ctx, retry.next()) {
@@ -66,17 +65,17 @@ func (r *Runner) await(ctx context.Context, handle Handle, exits chan<- Exit) {
 	}
 }
 
-// kill stops the task: by the kill signal first, which the driver follows by a kill after the timeout, then by kills
-// until the end is seen. It does not give up: a process that cannot be killed is not dead. ended is false where ctx
-// was done first.
+// kill stops the task: with the kill signal first, after whose timeout the driver kills, then with SIGKILL until the end
+// is observed. It does not stop trying: a process that cannot be killed is not dead. ended is false if ctx was done
+// first.
 func (r *Runner) kill(ctx context.Context, handle Handle, reason string, exits <-chan Exit) (exit Exit, ended bool) {
 	r.emit(EventKilling, reason, nil)
-	signal, timeout, said := r.config.KillSignal, r.config.KillTimeout, false
+	signal, timeout, reported := r.config.KillSignal, r.config.KillTimeout, false
 	for retry := (backoff{}); ; signal, timeout = sigkill, 0 {
 		err := stopHandle(ctx, handle, signal, timeout)
-		if err != nil && !said && ctx.Err() == nil && !isRestarting(err) {
+		if err != nil && !reported && ctx.Err() == nil && !isRestarting(err) {
 			r.emit(EventKillFailed, err.Error(), nil)
-			said = true
+			reported = true
 		}
 		timer := time.NewTimer(retry.next())
 		select {
@@ -87,12 +86,12 @@ func (r *Runner) kill(ctx context.Context, handle Handle, reason string, exits <
 			timer.Stop()
 			return Exit{}, false
 		case <-timer.C:
-			r.log.Debug("task is killed again", "error", err)
+			r.log.Debug("kill task again", "error", err)
 		}
 	}
 }
 
-// stopHandle gives the driver its timeout and time for the kill after it, and not more.
+// stopHandle calls the driver with the timeout, time for the kill after it, and no more.
 func stopHandle(ctx context.Context, handle Handle, signal string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout+teardownTimeout)
 	defer cancel()

@@ -46,31 +46,31 @@ func TestStatsPublishOffOpensNothing(t *testing.T) {
 func TestStatsPublishIsTurnedWhileRunning(t *testing.T) {
 	benchTest(t, false, []opening{{stream: samples(10000)}}, func(t *testing.T, b *bench) {
 		b.poststart()
-		b.SetPublish(true)
-		b.SetPublish(true)
+		b.setPublish(true)
+		b.setPublish(true)
 		synctest.Wait()
 		if b.driver.openNow() != 1 || b.seen.count() != 1 {
 			t.Errorf("turned on: %d streams, %d samples, want 1 and 1", b.driver.openNow(), b.seen.count())
 		}
 		after(5*time.Second + time.Millisecond)
-		b.SetPublish(false)
+		b.setPublish(false)
 		seen := b.seen.count()
 		after(time.Hour)
 		if b.driver.openNow() != 0 || b.seen.count() != seen {
 			t.Errorf("turned off: %d streams, %d more samples", b.driver.openNow(), b.seen.count()-seen)
 		}
 		for range 10 {
-			b.SetPublish(true)
-			b.SetPublish(false)
+			b.setPublish(true)
+			b.setPublish(false)
 		}
-		b.SetPublish(true)
+		b.setPublish(true)
 		after(time.Second)
 		if b.driver.openNow() != 1 || b.driver.most != 1 {
 			t.Errorf("toggled: %d streams, %d at once at most, want 1 and 1", b.driver.openNow(), b.driver.most)
 		}
 		b.exited()
-		b.SetPublish(false)
-		b.SetPublish(true)
+		b.setPublish(false)
+		b.setPublish(true)
 		after(time.Minute)
 		if b.driver.openNow() != 0 {
 			t.Error("turning on opened a stream of an ended task")
@@ -82,7 +82,7 @@ func TestStatsPublishOffEndsBackoff(t *testing.T) {
 	benchTest(t, true, []opening{{err: errBroken}}, func(t *testing.T, b *bench) {
 		b.poststart()
 		after(20 * time.Second)
-		b.SetPublish(false)
+		b.setPublish(false)
 		n := len(b.driver.openings())
 		after(time.Hour)
 		if got := len(b.driver.openings()); got != n {
@@ -102,8 +102,8 @@ func TestStatsShutdownIsForGood(t *testing.T) {
 			}
 		}
 		b.poststart()
-		b.SetPublish(false)
-		b.SetPublish(true)
+		b.setPublish(false)
+		b.setPublish(true)
 		after(time.Minute)
 		if n := len(b.driver.openings()); n != 1 {
 			t.Errorf("%d openings, want the one before Shutdown", n)
@@ -148,7 +148,11 @@ func TestStatsDeafDriverAndNoTask(t *testing.T) {
 		b.poststart()
 		after(time.Second)
 		b.poststart()
-		b.SetPublish(false)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := b.SetPublish(ctx, false); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("SetPublish(false) = %v, want the end of its ctx", err)
+		}
 		after(2 * time.Hour)
 		if n := len(b.driver.openings()); n != 1 {
 			t.Errorf("%d openings, want 1", n)
@@ -193,7 +197,7 @@ func TestStatsErrFromUpdater(t *testing.T) {
 		<-entered
 		off := make(chan struct{})
 		go func() {
-			b.SetPublish(false)
+			b.setPublish(false)
 			close(off)
 		}()
 		for !errors.Is(b.Err(), hook.ErrNotPublished) {
@@ -209,7 +213,7 @@ func TestStatsErrFromUpdater(t *testing.T) {
 		if n := b.seen.count(); n != 1 {
 			t.Errorf("%d samples, want 1", n)
 		}
-		b.SetPublish(true)
+		b.setPublish(true)
 		after(time.Second)
 		if err := b.Err(); err != nil {
 			t.Errorf("Err = %v", err)

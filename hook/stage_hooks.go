@@ -6,6 +6,9 @@ package hook
 import (
 	"context"
 	"fmt"
+	"strings"
+
+	"github.com/hashicorp/go-multierror"
 )
 
 // prestart calls the prestart hooks up to the first error.
@@ -28,38 +31,58 @@ func (r *Runner) poststart(life context.Context, req *PoststartRequest) {
 }
 
 func (r *Runner) exited(ctx context.Context, req *ExitedRequest) {
-	ctx, cancel := teardown(ctx)
-	defer cancel()
-	each(r, "exited", func(h Exited) error { return h.Exited(ctx, req) })
+	each(r, "exited", func(h Exited) error {
+		ctx, cancel := teardown(ctx)
+		defer cancel()
+		return h.Exited(ctx, req)
+	})
 }
 
 func (r *Runner) stopHooks(ctx context.Context) {
-	ctx, cancel := teardown(ctx)
-	defer cancel()
 	req := &StopRequest{State: r.State()}
-	each(r, "stop", func(h Stop) error { return h.Stop(ctx, req) })
+	each(r, "stop", func(h Stop) error {
+		ctx, cancel := teardown(ctx)
+		defer cancel()
+		return h.Stop(ctx, req)
+	})
 }
 
 func (r *Runner) shutdown(ctx context.Context) {
-	ctx, cancel := teardown(ctx)
-	defer cancel()
-	each(r, "shutdown", func(h Shutdown) error { return h.Shutdown(ctx) })
+	each(r, "shutdown", func(h Shutdown) error {
+		ctx, cancel := teardown(ctx)
+		defer cancel()
+		return h.Shutdown(ctx)
+	})
 }
 
-// each calls the hooks that take part in a phase, and logs their errors.
-func each[H Hook](r *Runner, phase string, call func(H) error) {
+// each calls the hooks that implement a stage and logs their errors as one. A context that one hook has used up is not
+// the next one's: call makes one for each.
+func each[H Hook](r *Runner, stage string, call func(H) error) {
+	errs := &multierror.Error{ErrorFormat: oneLineEach}
 	for _, hook := range r.config.Hooks {
 		h, ok := hook.(H)
 		if !ok {
 			continue
 		}
 		if err := call(h); err != nil {
-			r.log.Error(phase+" hook returned an error", "hook", h.Name(), "error", err)
+			errs = multierror.Append(errs, fmt.Errorf("hook %s: %w", h.Name(), err))
 		}
+	}
+	if err := errs.ErrorOrNil(); err != nil {
+		r.log.Error(stage+" hooks", "error", err)
 	}
 }
 
-// teardown returns a context for what has to be done although ctx may be done.
+// oneLineEach prints one cause a line.
+func oneLineEach(errs []error) string {
+	lines := make([]string, 0, len(errs))
+	for _, err := range errs {
+		lines = append(lines, err.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// teardown returns a context for what must be done although ctx may be done.
 func teardown(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), teardownTimeout)
 }

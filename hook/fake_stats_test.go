@@ -6,9 +6,12 @@ package hook_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
@@ -55,7 +58,9 @@ func (d *statsDriver) OpenStats(ctx context.Context, _ time.Duration) (hook.Stat
 		return nil, step.err
 	}
 	d.count(1)
-	return &stream{ctx: ctx, messages: step.stream, ended: func() { d.count(-1) }}, nil
+	ended := sync.OnceFunc(func() { d.count(-1) })
+	context.AfterFunc(ctx, ended)
+	return &stream{ctx: ctx, messages: step.stream, ended: ended}, nil
 }
 
 func (d *statsDriver) count(n int) {
@@ -159,27 +164,49 @@ func (u *updates) count() int {
 	return u.seen
 }
 
-// journal counts log lines by level.
+// journal records log lines.
 type journal struct {
-	mu     sync.Mutex // guards following
-	debugs int
-	errors int
+	mu    sync.Mutex // guards following
+	lines []line
 }
 
-func (j *journal) Debug(string, ...any) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.debugs++
+type line struct {
+	level hclog.Level
+	text  string
+	args  map[string]any
 }
 
-func (j *journal) Error(string, ...any) {
+// logger returns a logger that writes into the journal.
+func (j *journal) logger() hclog.Logger {
+	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Trace, Output: io.Discard})
+	l.RegisterSink(j)
+	return l
+}
+
+// Accept implements hclog.SinkAdapter.
+func (j *journal) Accept(_ string, level hclog.Level, text string, args ...any) {
+	l := line{level, text, make(map[string]any)}
+	for i := 1; i < len(args); i += 2 {
+		l.args[fmt.Sprint(args[i-1])] = args[i]
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.errors++
+	j.lines = append(j.lines, l)
+}
+
+// at returns the lines of a level.
+func (j *journal) at(level hclog.Level) []line {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var lines []line
+	for _, l := range j.lines {
+		if l.level == level {
+			lines = append(lines, l)
+		}
+	}
+	return lines
 }
 
 func (j *journal) counts() (debugs, errors int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.debugs, j.errors
+	return len(j.at(hclog.Debug)), len(j.at(hclog.Error))
 }

@@ -1,0 +1,267 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// errorsForgotten is how long a stream has to stay established before its errors are logged again.
+const errorsForgotten = 10 * time.Minute
+
+// collection collects samples from one Poststart, or one SetPublish(true), to its end. Its goroutine calls the driver
+// and the updater.
+type collection struct {
+	hook   *StatsHook
+	opener StatsOpener
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the goroutine has ended
+
+	// The hook's mu guards following.
+	calling string // the driver's or the updater's method in progress, empty between two
+	since   time.Time
+	logged  map[errorKind]bool
+}
+
+func newCollection(h *StatsHook, opener StatsOpener) *collection {
+	c := &collection{hook: h, opener: opener, done: make(chan struct{}), logged: make(map[errorKind]bool)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// wait waits for the goroutine's end, not longer than ctx. A nil collection has ended.
+func (c *collection) wait(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+	}
+	c.hook.mu.Lock()
+	calling, since := c.calling, c.since
+	c.hook.mu.Unlock()
+	select {
+	case <-c.done: // at the same moment
+		return nil
+	default:
+	}
+	err := fmt.Errorf("end stats stream: %w", context.Cause(ctx))
+	if calling != "" {
+		err = fmt.Errorf("%w; %s has not returned for %v", err, calling, time.Since(since).Round(time.Millisecond))
+	}
+	return err
+}
+
+// run opens the stream again and again until the collection is ended or there is no point in it.
+func (c *collection) run() {
+	defer c.cancel()
+	for retry := (backoff{}); c.ctx.Err() == nil; {
+		opened := time.Now()
+		established, err := c.stream()
+		if c.ctx.Err() != nil {
+			return
+		}
+		c.setErr(err)
+		if isFinal(err) {
+			c.hook.log.Debug("stop collecting stats", "error", err)
+			return
+		}
+		if established && time.Since(opened) >= errorsForgotten {
+			c.forgetErrors()
+		}
+		wait := max(c.hook.config.Interval, reopenFloor)
+		switch {
+		case established:
+			retry.reset()
+		case !errors.Is(err, io.EOF):
+			wait = retry.next()
+		}
+		c.report(established, err, wait)
+		if !sleep(c.ctx, wait) {
+			return
+		}
+	}
+}
+
+// stream delivers samples until the stream ends, which it always reports with an error. It is established if there was
+// at least one.
+func (c *collection) stream() (established bool, err error) {
+	config := &c.hook.config
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	defer cancel(nil)
+	watchdog := time.AfterFunc(config.StallAfter, func() { c.stalled(cancel) })
+	defer watchdog.Stop()
+
+	var stream StatsStream
+	err = c.call("OpenStats", func() (err error) {
+		stream, err = c.opener.OpenStats(ctx, config.Interval)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("open stats stream: %w", causeOr(ctx, err))
+	}
+	for ctx.Err() == nil {
+		var sample *procstats.Sample
+		err = c.call("Recv", func() (err error) {
+			sample, err = stream.Recv()
+			return err
+		})
+		if err != nil {
+			break
+		}
+		established = true
+		watchdog.Reset(config.StallAfter) // the updater's time is not the stream's silence
+		if err := c.deliver(sample); err != nil {
+			return established, fmt.Errorf("update stats: %w", err)
+		}
+		watchdog.Reset(config.StallAfter)
+	}
+	return established, fmt.Errorf("receive stats: %w", causeOr(ctx, err))
+}
+
+// deliver passes a sample on unless the collection has been ended: a late sample is dropped.
+func (c *collection) deliver(sample *procstats.Sample) error {
+	if !c.setErr(nil) {
+		return context.Cause(c.ctx)
+	}
+	return c.call("UpdateStats", func() error {
+		c.hook.config.Updater.UpdateStats(sample)
+		return nil
+	})
+}
+
+// stalled is called when nothing has happened for StallAfter. The updater is waited for; the stream is not.
+func (c *collection) stalled(cancel context.CancelCauseFunc) {
+	c.hook.mu.Lock()
+	delivering := c.calling == "UpdateStats"
+	c.hook.mu.Unlock()
+	if !delivering {
+		cancel(ErrStatsStalled)
+		return
+	}
+	if c.setErr(ErrUpdaterBlocked) {
+		c.report(true, ErrUpdaterBlocked, 0)
+	}
+}
+
+// call calls a method of the driver or the updater. Its panic is returned as an error.
+func (c *collection) call(name string, method func() error) (err error) {
+	c.setCalling(name)
+	defer func() {
+		c.setCalling("")
+		if value := recover(); value != nil {
+			err = &panicError{value, debug.Stack()}
+		}
+	}()
+	return method()
+}
+
+func (c *collection) setCalling(name string) {
+	c.hook.mu.Lock()
+	defer c.hook.mu.Unlock()
+	c.calling, c.since = name, time.Now()
+}
+
+// setErr sets why there are no samples, nil if there are. It reports false if the collection is not the current one: the
+// hook's state is then none of its business.
+func (c *collection) setErr(err error) bool {
+	c.hook.mu.Lock()
+	defer c.hook.mu.Unlock()
+	if c.hook.current != c {
+		return false
+	}
+	c.hook.err = err
+	return true
+}
+
+// panicError is a panic of the driver or the updater.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// errorKind is what errors must share to be logged only once. Their texts differ from try to try.
+type errorKind struct {
+	established bool
+	root        string
+}
+
+func kindOf(established bool, err error) errorKind {
+	kind := errorKind{established: established, root: rootType(err)}
+	for _, sentinel := range []error{ErrStatsStalled, ErrUpdaterBlocked} {
+		if errors.Is(err, sentinel) {
+			kind.root = sentinel.Error()
+		}
+	}
+	return kind
+}
+
+// report logs why there are no samples: errors once per kind, the ordinary at debug level. retry is the time until the
+// stream is opened again, 0 if it stays open.
+func (c *collection) report(established bool, err error, retry time.Duration) {
+	args := []any{"error", err}
+	if retry > 0 {
+		args = append(args, "retry_in", retry.Round(time.Millisecond))
+	}
+	if p, ok := errors.AsType[*panicError](err); ok {
+		args = append(args, "stack", string(p.stack))
+	}
+	if isRestarting(err) || errors.Is(err, io.EOF) || !c.first(kindOf(established, err)) {
+		c.hook.log.Debug("collect stats", args...)
+		return
+	}
+	c.hook.log.Error("collect stats", args...)
+}
+
+// first reports whether no error of that kind was logged yet.
+func (c *collection) first(kind errorKind) bool {
+	c.hook.mu.Lock()
+	defer c.hook.mu.Unlock()
+	if c.logged[kind] {
+		return false
+	}
+	c.logged[kind] = true
+	return true
+}
+
+func (c *collection) forgetErrors() {
+	c.hook.mu.Lock()
+	defer c.hook.mu.Unlock()
+	clear(c.logged)
+}
+
+// isFinal reports whether opening the stream again is pointless.
+func isFinal(err error) bool {
+	return errors.Is(err, ErrStatsNotImplemented) || !recoverable(err, true)
+}
+
+// causeOr returns why ctx was cancelled, or err if it was not: what a cancelled call returns says less.
+func causeOr(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+func rootType(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return fmt.Sprintf("%T", err)
+		}
+		err = inner
+	}
+}
