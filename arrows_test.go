@@ -54,7 +54,7 @@ var house = []part{
 	{
 		dir: "hook", uses: []string{"procstats"},
 		modules: []string{"github.com/hashicorp/go-hclog", "github.com/hashicorp/go-multierror"},
-		avoids: []string{"net/http"}, why: "an orchestrator can use it alone",
+		avoids:  []string{"net/http"}, why: "an orchestrator can use it alone",
 	},
 	{dir: "agent", uses: []string{"hook", "driver", "plugin", "executor/logs"}},
 	{dir: "command", uses: []string{"agent", "executor", "executor/client", "plugin"}},
