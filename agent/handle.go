@@ -14,6 +14,7 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // handle is one start of a task, as the runner sees it.
@@ -154,7 +155,7 @@ func forRunner(err error) error {
 // sampleOf is what a driver that is not ours measured, under the names that mean the same or promise less. Where such a
 // driver reads its resident memory it does not say: often it is a sum over processes, and shared pages then count once in each.
 func sampleOf(stats *driver.TaskStats) *procstats.Sample {
-	s := &procstats.Sample{Stamp: procstats.Now()}
+	s := &procstats.Sample{Stamp: kernel.Now()}
 	s.Wall = stats.Timestamp
 	memory, cpu := &stats.Aggregate.Memory, &stats.Aggregate.CPU
 	for _, field := range []struct {

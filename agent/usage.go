@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // usage takes the readings of one task: the newest for whoever asks, and all into the history.
@@ -92,7 +93,7 @@ func (u *usage) mark(why history.Gap) {
 	u.forget()
 	run := u.run
 	u.mu.Unlock()
-	u.gap(procstats.Now(), run, why)
+	u.gap(kernel.Now(), run, why)
 }
 
 // forget sees to it that no rate is measured over a gap, and that the reading behind it is kept.

@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // TestForeignReading is about the few numbers of a driver that is not ours: each has the least guarantee it may have.
@@ -63,7 +64,7 @@ func TestReadersDoNotWaitForTheHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &procstats.Sample{Stamp: procstats.Now()}
+	s := &procstats.Sample{Stamp: kernel.Now()}
 	s.SetNumber(procstats.CgroupCPUUsage, 1)
 	if err := errors.Join(ring.Add(s, 1), ring.Close()); err != nil {
 		t.Fatal(err)

@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // notifyHangup asks for SIGHUP.
 func notifyHangup(c chan<- os.Signal) { signal.Notify(c, syscall.SIGHUP) }
 
-func monotonic() time.Duration { return procstats.Now().Mono }
+func monotonic() time.Duration { return kernel.Now().Mono }

@@ -7,8 +7,8 @@ package command
 
 import (
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // alive cannot tell here: processes have no start time that identifies them. The record is believed.
-func alive(procstats.FS, record.Process, string) bool { return true }
+func alive(kernel.FS, record.Process, string) bool { return true }

@@ -22,6 +22,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // platformCommands are the commands that need an executor process.
@@ -193,7 +194,7 @@ func addressOf(entry record.Entry) (*wire.Address, error) {
 			return address, nil
 		}
 	}
-	if stateOf(r, procstats.HostFS()) == record.Running {
+	if stateOf(r, kernel.HostFS()) == record.Running {
 		return nil, errors.Join(fmt.Errorf("run %s is running, but its executor, process %d, is not found in %s: is it another user's?",
 			entry.Name, who.PID, client.DefaultRuntimeDir()), err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func newDiff() *cobra.Command {
@@ -39,7 +40,7 @@ selection, source or guarantee) that is said first.`,
 			return err
 		}
 		for _, entry := range []record.Entry{a, b} {
-			entry.Record.State = stateOf(entry.Record, procstats.HostFS())
+			entry.Record.State = stateOf(entry.Record, kernel.HostFS())
 		}
 		c := compare(a, b)
 		out := cmd.OutOrStdout()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tachograph/tacho/command/doctor"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func newDoctor() *cobra.Command {
@@ -32,7 +33,7 @@ The exit code is 0 unless nothing at all can be measured.`,
 	}
 	format := formatFlag(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		r, err := doctor.Examine(doctor.Host{FS: procstats.HostFS(), Root: "/"})
+		r, err := doctor.Examine(doctor.Host{FS: kernel.HostFS(), Root: "/"})
 		if err != nil {
 			return err
 		}

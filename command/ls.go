@@ -15,6 +15,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 type lsOptions struct {
@@ -139,7 +140,7 @@ func list(entry record.Entry) listedRun {
 	r := entry.Record
 	cpu, peak := headline(r, procstats.HeadlineCPU), headline(r, procstats.HeadlineMemoryPeak)
 	return listedRun{
-		Name: entry.Name, Path: entry.Dir, State: stateOf(r, procstats.HostFS()), StartedAt: r.StartedAt,
+		Name: entry.Name, Path: entry.Dir, State: stateOf(r, kernel.HostFS()), StartedAt: r.StartedAt,
 		WallSeconds: r.WallSeconds, ExitCode: r.ExitCode, Signal: r.Signal,
 		CPUSeconds: cpu.Value, PeakBytes: peak.Value, CPUGuarantee: cpu.Guarantee, PeakGuarantee: peak.Guarantee,
 		Verdict: r.Diagnosis.Verdict, Command: r.Command, Message: r.Message, Labels: r.Labels,

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // killOrphans kills the children of this process until there are none. It is for the end of tacho run, whose executor
@@ -45,7 +45,7 @@ func killOrphans(ctx context.Context) error {
 
 // killChildren sends SIGKILL to each child. A child cannot be reaped by anybody else, so its number is its own.
 func killChildren() error {
-	paths, err := filepath.Glob(filepath.Join(procstats.HostFS().Proc, "self", "task", "*", "children"))
+	paths, err := filepath.Glob(filepath.Join(kernel.HostFS().Proc, "self", "task", "*", "children"))
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func newPrune() *cobra.Command {
@@ -79,7 +79,7 @@ func (p pruning) delete(entries []record.Entry, remove func(dir string) error) e
 func prunable(entries []record.Entry, keep int, olderThan time.Duration, now time.Time) []record.Entry {
 	var list []record.Entry
 	for _, entry := range entries {
-		if entry.Err != nil || stateOf(entry.Record, procstats.HostFS()) == record.Running {
+		if entry.Err != nil || stateOf(entry.Record, kernel.HostFS()) == record.Running {
 			continue
 		}
 		if keep > 0 {

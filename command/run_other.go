@@ -23,6 +23,8 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source"
 	"github.com/tachograph/tacho/version"
 )
 
@@ -129,8 +131,8 @@ func (r *portableRun) run(ctx context.Context, path string, args []string) error
 
 // sample reads the process and those below it once an interval.
 func (r *portableRun) sample(ctx context.Context, pid int) {
-	collector := procstats.Open(procstats.Target{
-		FS: procstats.HostFS(), Roots: func() []int { return []int{pid} }, MaxRows: r.options.maxRows,
+	collector := source.Open(source.Target{
+		FS: kernel.HostFS(), Roots: func() []int { return []int{pid} }, MaxRows: r.options.maxRows,
 	}, r.selection)
 	defer collector.Close() // nothing is kept open on these systems
 	ticker := time.NewTicker(r.options.interval)

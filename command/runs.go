@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // runWord says in help texts how a run is named.
@@ -137,7 +137,7 @@ func completeRuns(outputDir *string, most int) cobra.CompletionFunc {
 
 // stateOf is the run's state as it is now: a record that says running, of a run whose executor is gone, is of a
 // lost run, because nobody is left to write it to its end.
-func stateOf(r *record.Record, host procstats.FS) record.State {
+func stateOf(r *record.Record, host kernel.FS) record.State {
 	if r.State != record.Running {
 		return r.State
 	}

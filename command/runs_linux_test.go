@@ -8,16 +8,16 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func TestStateOf(t *testing.T) {
-	host := procstats.HostFS()
-	boot, err := procstats.BootID(host)
+	host := kernel.HostFS()
+	boot, err := kernel.BootID(host)
 	if err != nil {
 		t.Fatal(err)
 	}
-	self, err := procstats.Identify(host, os.Getpid())
+	self, err := kernel.Identify(host, os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}

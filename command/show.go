@@ -10,6 +10,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func newShow() *cobra.Command {
@@ -39,7 +40,7 @@ Of a run that goes on, or was lost, the numbers are those of its last report.`,
 			return err
 		}
 		r := entry.Record
-		r.State = stateOf(r, procstats.HostFS())
+		r.State = stateOf(r, kernel.HostFS())
 		r.FillFromReports(record.ReadUsage(entry.Dir))
 		out := cmd.OutOrStdout()
 		if format.value == "json" {

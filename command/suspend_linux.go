@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // suspend gives the terminal back, stops this process's group, and takes the terminal again when the shell lets it go
@@ -78,7 +78,7 @@ func resumable() bool {
 		return false
 	}
 	for pid := os.Getppid(); pid > 0; {
-		parent, err := procstats.Identify(procstats.HostFS(), pid)
+		parent, err := kernel.Identify(kernel.HostFS(), pid)
 		if err != nil || parent.Session != session {
 			return false
 		}

@@ -10,12 +10,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // speedOfCores returns the mean speed of the machine's cores in MHz as /proc/cpuinfo has it, for a host that says
 // nothing of its topology.
-func speedOfCores(host procstats.FS) (mhz float64, err error) {
+func speedOfCores(host kernel.FS) (mhz float64, err error) {
 	path := filepath.Join(host.Proc, "cpuinfo")
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func TestExec(t *testing.T) {
@@ -114,7 +114,7 @@ func TestLimits(t *testing.T) {
 
 // TestGivenCgroup starts a task in the cgroup that the host made for it, as on pure v2.
 func TestGivenCgroup(t *testing.T) {
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source"
 )
 
 // fingerprintInterval is how often a driver looks whether anything has changed.
@@ -92,11 +94,11 @@ func (d *Tacho) describeMetrics(f *Fingerprint) {
 }
 
 // describeSources says what can be measured in a cgroup, and why not what cannot.
-func describeSources(f *Fingerprint, host procstats.FS, own procstats.Cgroup) error {
+func describeSources(f *Fingerprint, host kernel.FS, own procstats.Cgroup) error {
 	f.Attributes[attributeCgroup] = Attribute{Value: own.Layout()}
-	reader := procstats.Open(procstats.Target{
+	reader := source.Open(source.Target{
 		FS: host, Cgroup: own, Roots: func() []int { return []int{os.Getpid()} },
-		Reaped: func() procstats.Reaped { return procstats.Reaped{} },
+		Reaped: func() source.Reaped { return source.Reaped{} },
 	}, procstats.DefaultSelection())
 	for _, source := range reader.Describe() {
 		name := attributeSource + source.ID.String()

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/cgroup"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // describeMachine adds what tasks find here. The error says why none can run.
 func (d *Tacho) describeMachine(f *Fingerprint) error {
-	own, err := procstats.FindCgroup(d.host, os.Getpid())
+	own, err := kernel.FindCgroup(d.host, os.Getpid())
 	if err != nil {
 		return fmt.Errorf("no /proc to read: %w", err)
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/executor/proto"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // launchRequest returns what an executor is told to start.
@@ -147,7 +147,7 @@ func findCommand(command, dir string, hasPath bool) string {
 
 // placement is where the task's cgroup is: where the task says, where the host made one, else where the executor
 // finds the best place.
-func placement(host procstats.FS, task *TaskConfig, c *taskConfig, config Config) (*proto.CgroupPlacement, error) {
+func placement(host kernel.FS, task *TaskConfig, c *taskConfig, config Config) (*proto.CgroupPlacement, error) {
 	if c.overridesCgroup() {
 		return override(host, c)
 	}
@@ -155,7 +155,7 @@ func placement(host procstats.FS, task *TaskConfig, c *taskConfig, config Config
 	if task.Resources == nil || task.Resources.Linux == nil || task.Resources.Linux.CpusetCgroup == "" {
 		return p, nil
 	}
-	mounts, err := procstats.CgroupMounts(host)
+	mounts, err := kernel.CgroupMounts(host)
 	if err != nil {
 		return nil, fmt.Errorf("find cgroup mounts: %w", err)
 	}
@@ -177,13 +177,13 @@ func placement(host procstats.FS, task *TaskConfig, c *taskConfig, config Config
 	return &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, V2: dir}, nil
 }
 
-func pureV2(mounts []procstats.CgroupMount) bool {
+func pureV2(mounts []kernel.CgroupMount) bool {
 	return len(mounts) == 1 && mounts[0].Version == 2
 }
 
 // mountOf is the index of the v1 hierarchy of a controller, -1 where there is none.
-func mountOf(mounts []procstats.CgroupMount, controller string) int {
-	return slices.IndexFunc(mounts, func(m procstats.CgroupMount) bool {
+func mountOf(mounts []kernel.CgroupMount, controller string) int {
+	return slices.IndexFunc(mounts, func(m kernel.CgroupMount) bool {
 		return m.Version == 1 && slices.Contains(m.Controllers, controller)
 	})
 }
@@ -197,14 +197,14 @@ func belowMount(mount, path string) string {
 }
 
 // override is the placement that a task's config block asks for: groups that exist, and that other tasks may name too.
-func override(host procstats.FS, c *taskConfig) (*proto.CgroupPlacement, error) {
-	mounts, err := procstats.CgroupMounts(host)
+func override(host kernel.FS, c *taskConfig) (*proto.CgroupPlacement, error) {
+	mounts, err := kernel.CgroupMounts(host)
 	if err != nil {
 		return nil, fmt.Errorf("find cgroup mounts: %w", err)
 	}
 	p := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, Shared: true}
 	if c.cgroupV2 != "" {
-		i := slices.IndexFunc(mounts, func(m procstats.CgroupMount) bool { return m.Version == 2 })
+		i := slices.IndexFunc(mounts, func(m kernel.CgroupMount) bool { return m.Version == 2 })
 		if i < 0 {
 			return nil, fmt.Errorf("cgroup_v2_override: cgroup v2 is not mounted here: %w", ErrInvalid)
 		}

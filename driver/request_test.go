@@ -13,11 +13,11 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/tachograph/tacho/executor/proto"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // hostWith is a /proc with the given mounts.
-func hostWith(t *testing.T, mountinfo string) procstats.FS {
+func hostWith(t *testing.T, mountinfo string) kernel.FS {
 	t.Helper()
 	proc := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(proc, "self"), 0o755); err != nil {
@@ -26,7 +26,7 @@ func hostWith(t *testing.T, mountinfo string) procstats.FS {
 	if err := os.WriteFile(filepath.Join(proc, "self", "mountinfo"), []byte(mountinfo), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return procstats.FS{Proc: proc}
+	return kernel.FS{Proc: proc}
 }
 
 // mountPoint makes a folder that a mountinfo line can name: mounts that cannot be reached are left out.
@@ -54,7 +54,7 @@ func TestPlacement(t *testing.T) {
 	given := proto.CgroupPlacement_MODE_GIVEN
 	for _, test := range []struct {
 		name string
-		host procstats.FS
+		host kernel.FS
 		task *TaskConfig
 		own  taskConfig
 		want *proto.CgroupPlacement

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/driver/schema"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // Options say how our driver is made.
@@ -36,7 +36,7 @@ type Tacho struct {
 	log     hclog.Logger
 	version string
 	binary  string
-	host    procstats.FS
+	host    kernel.FS
 	events  *eventLog
 
 	ctx    context.Context // ends with Close
@@ -65,7 +65,7 @@ func New(o Options) *Tacho {
 		handling = wireHandling
 	}
 	d := &Tacho{
-		log: o.Logger, version: o.Version, binary: o.Binary, host: procstats.HostFS(), events: newEventLog(handling),
+		log: o.Logger, version: o.Version, binary: o.Binary, host: kernel.HostFS(), events: newEventLog(handling),
 		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]bool), changed: make(chan struct{}),
 	}
 	if d.log == nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // Executor is the server of executor/proto: it runs one task in its life.
@@ -30,7 +31,7 @@ type Executor struct {
 	proto.UnimplementedExecutorServer
 
 	log      hclog.Logger
-	host     procstats.FS
+	host     kernel.FS
 	build    string
 	folder   string
 	children *reaper
@@ -63,11 +64,11 @@ type Executor struct {
 
 // newExecutor returns an executor that has started nothing yet.
 func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
-	e := &Executor{log: log, host: procstats.HostFS(), build: build, folder: folder, journal: newJournal()}
+	e := &Executor{log: log, host: kernel.HostFS(), build: build, folder: folder, journal: newJournal()}
 	e.children = newReaper(e.host)
 	e.children.stopped = e.taskStopped
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	identity, err := procstats.Identify(e.host, os.Getpid())
+	identity, err := kernel.Identify(e.host, os.Getpid())
 	if err != nil {
 		return nil, fmt.Errorf("read own start time: %w", err)
 	}
@@ -77,7 +78,7 @@ func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 		log.Debug("not before others", "error", err)
 	}
 	e.launcher = newLauncher(started)
-	if e.bootID, err = procstats.BootID(e.host); err != nil {
+	if e.bootID, err = kernel.BootID(e.host); err != nil {
 		return nil, err
 	}
 	// Orphans of the task come home to us instead of to init, prctl(2).

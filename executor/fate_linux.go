@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 const sigkill = int(unix.SIGKILL)
@@ -30,7 +31,7 @@ const (
 )
 
 // fateOf looks at a process that was seen before. A SIGKILL that waits for it counts as its end.
-func fateOf(host procstats.FS, id procstats.ProcessID) fate {
+func fateOf(host kernel.FS, id procstats.ProcessID) fate {
 	dir := filepath.Join(host.Proc, strconv.Itoa(id.PID))
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
@@ -76,7 +77,7 @@ func sigkillPending(status []byte) bool {
 }
 
 // userspaceKillers lists the running programs that are known to send SIGKILL where memory is short.
-func userspaceKillers(host procstats.FS) []string {
+func userspaceKillers(host kernel.FS) []string {
 	entries, err := os.ReadDir(host.Proc)
 	if err != nil {
 		return nil

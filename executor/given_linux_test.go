@@ -13,13 +13,14 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // givenGroup makes a group in every hierarchy, as an orchestrator does that keeps it over restarts.
 func givenGroup(t *testing.T) *proto.CgroupPlacement {
 	t.Helper()
 	needRoot(t, "making cgroups")
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // raw connects to the executor without the client's own greeting.
@@ -43,14 +43,14 @@ func (f *fixture) raw() proto.ExecutorClient {
 func TestHello(t *testing.T) {
 	f := start(t)
 	hello := f.Hello()
-	boot, err := procstats.BootID(procstats.HostFS())
+	boot, err := kernel.BootID(kernel.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if hello.GetProtocolMin() != wire.ProtocolMin || hello.GetProtocolMax() != wire.ProtocolMax || hello.GetBootId() != boot {
 		t.Errorf("greeting %v", hello)
 	}
-	executor, err := procstats.Identify(procstats.HostFS(), int(hello.GetExecutor().GetPid()))
+	executor, err := kernel.Identify(kernel.HostFS(), int(hello.GetExecutor().GetPid()))
 	if err != nil || executor.Start != hello.GetExecutor().GetStart() {
 		t.Errorf("the executor says it is %v, /proc says %v, %v", hello.GetExecutor(), executor, err)
 	}

@@ -26,6 +26,8 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source"
 )
 
 // prepare turns a request into a task that only needs its fork. On an error nothing is left behind.
@@ -67,7 +69,7 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 		limits: limits, base: c, logs: streams.logs,
 	}
 	peaks := group.ResetPeaks()
-	t.sampler = newSampler(procstats.Target{
+	t.sampler = newSampler(source.Target{
 		FS: e.host, Cgroup: group.Cgroup, Roots: e.roots, Reaped: e.children.reaped, Dir: request.GetDiskDir(),
 		MaxRows: int(request.GetMaxRows()), Used: !group.Owned, Opened: peaks,
 	}, selection)
@@ -128,7 +130,7 @@ func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 
 // identify returns the identity of a child that cannot be reaped meanwhile.
 func (e *Executor) identify(pid int) procstats.ProcessID {
-	identity, err := procstats.Identify(e.host, pid)
+	identity, err := kernel.Identify(e.host, pid)
 	if err != nil {
 		// Its stat is there even if it has ended; without it the task cannot be told from others later.
 		e.log.Error("read the main process's start time", "pid", pid, "error", err)

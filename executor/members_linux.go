@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // member is a process of the task that a pidfd holds on to; or, where there are none, a child of the executor, which
@@ -69,7 +70,7 @@ func (r *reaper) hold(pid, parent int) (member, bool) {
 		fd = -1
 	}
 	m := member{pidfd: fd, children: r}
-	identity, err := procstats.Identify(r.host, pid)
+	identity, err := kernel.Identify(r.host, pid)
 	if err != nil || (identity.PPID != parent && identity.PPID != os.Getpid()) {
 		m.close()
 		return member{}, false
@@ -82,7 +83,7 @@ func (r *reaper) hold(pid, parent int) (member, bool) {
 func (r *reaper) signalChild(id procstats.ProcessID, signal unix.Signal) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, err := procstats.Identify(r.host, id.PID)
+	now, err := kernel.Identify(r.host, id.PID)
 	if err != nil || now.ProcessID != id || now.PPID != os.Getpid() {
 		return unix.ESRCH
 	}
@@ -90,7 +91,7 @@ func (r *reaper) signalChild(id procstats.ProcessID, signal unix.Signal) error {
 }
 
 // walkChildren visits every descendant of a process.
-func walkChildren(host procstats.FS, pid int, visit func(pid, parent int)) error {
+func walkChildren(host kernel.FS, pid int, visit func(pid, parent int)) error {
 	return eachChild(host, pid, func(child int) error {
 		visit(child, pid)
 		return walkChildren(host, child, visit)
@@ -99,7 +100,7 @@ func walkChildren(host procstats.FS, pid int, visit func(pid, parent int)) error
 
 // eachChild visits the children of every thread of a process, by /proc/PID/task/TID/children,
 // proc_pid_task_children(5).
-func eachChild(host procstats.FS, pid int, visit func(child int) error) error {
+func eachChild(host kernel.FS, pid int, visit func(child int) error) error {
 	paths, err := filepath.Glob(filepath.Join(host.Proc, strconv.Itoa(pid), "task", "*", "children"))
 	if err != nil {
 		return fmt.Errorf("list children of %d: %w", pid, err)

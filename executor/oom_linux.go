@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/executor/oomwatch"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // maxKills bounds the kills that a record lists one by one; later ones are added to the last.
@@ -40,7 +41,7 @@ type oomKeeper struct {
 }
 
 // newOOMKeeper registers for the events of a task that has not started yet.
-func newOOMKeeper(t *task, host procstats.FS) *oomKeeper {
+func newOOMKeeper(t *task, host kernel.FS) *oomKeeper {
 	o := &oomKeeper{log: t.log, watcher: oomwatch.Open(host, t.group.Cgroup), journal: t.journal}
 	o.before = o.watcher.Counters()
 	o.victims = &victimFinder{host: host, own: o.watcher.Own(), path: o.watcher.Path(), latest: t.sampler.latest}
@@ -49,7 +50,7 @@ func newOOMKeeper(t *task, host procstats.FS) *oomKeeper {
 
 // started says which process is the task's main one; it was just forked.
 func (o *oomKeeper) started(main procstats.ProcessID) {
-	o.victims.main, o.victims.since = main, procstats.Now().Mono
+	o.victims.main, o.victims.since = main, kernel.Now().Mono
 	if name, err := os.ReadFile(filepath.Join(o.victims.host.Proc, strconv.Itoa(main.PID), "comm")); err == nil {
 		o.victims.command = strings.TrimSuffix(string(name), "\n")
 	}

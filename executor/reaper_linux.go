@@ -15,7 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source"
 )
 
 // ended is how one child ended.
@@ -27,7 +28,7 @@ type ended struct {
 // reaper waits for every child of the executor: the processes it started and the orphans it inherits as a
 // subreaper. When it has no child left, nothing is left of the task, because every orphan comes home first.
 type reaper struct {
-	host procstats.FS
+	host kernel.FS
 	// childless gets a token each time wait4(2) says that there is no child.
 	childless chan struct{}
 
@@ -36,11 +37,11 @@ type reaper struct {
 
 	mu      sync.Mutex // guards following, and is held over a fork: no status is seen before its owner is known
 	owners  map[int]chan<- ended
-	sum     procstats.Reaped
+	sum     source.Reaped
 	readsIO bool
 }
 
-func newReaper(host procstats.FS) *reaper {
+func newReaper(host kernel.FS) *reaper {
 	return &reaper{host: host, childless: make(chan struct{}, 1), owners: make(map[int]chan<- ended)}
 }
 
@@ -104,7 +105,7 @@ func (r *reaper) whileUnreaped(pid int, f func() error) error {
 }
 
 // reaped returns the sum over all children so far.
-func (r *reaper) reaped() procstats.Reaped {
+func (r *reaper) reaped() source.Reaped {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sum
@@ -170,7 +171,7 @@ func (r *reaper) peekIOLocked() (pid int) {
 	if pid = siginfoPID(&info); pid == 0 {
 		return -1
 	}
-	io, err := procstats.ReadProcIO(r.host, pid)
+	io, err := kernel.ReadProcIO(r.host, pid)
 	if err != nil {
 		r.sum.IOMissed++
 		return pid

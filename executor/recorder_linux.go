@@ -13,6 +13,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // recorder keeps the record of a task: it samples where an interval asks for it, and writes the run's files.
@@ -69,7 +70,7 @@ func (r *recorder) run(ctx context.Context, s *sampler) {
 		<-ctx.Done()
 		return
 	}
-	r.reportEnds = procstats.Now().Mono + r.report
+	r.reportEnds = kernel.Now().Mono + r.report
 	select {
 	case <-time.After(min(firstLook, r.interval)):
 	case <-ctx.Done():

@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source"
 )
 
 // sampler reads the task for whoever asks. It reads nothing on its own; readers share collections through caches.
 // Totals are kept apart from whole samples, so that a reader who wants no process rows pays for none.
 type sampler struct {
-	target procstats.Target
+	target source.Target
 	whole  procstats.Selection
 
 	// final is the task's last sample, once it has ended.
@@ -26,12 +28,12 @@ type sampler struct {
 
 	// collectTotals is what totalsCache calls.
 	collectTotals func(*procstats.Sample)
-	wholeCache    *procstats.Cache
-	totalsCache   *procstats.Cache
+	wholeCache    *source.Cache
+	totalsCache   *source.Cache
 
 	collecting sync.Mutex // guards following: one collection at a time
-	totals     *procstats.Collector
-	rows       *procstats.Collector
+	totals     *source.Collector
+	rows       *source.Collector
 }
 
 // cost counts what the sampling itself takes.
@@ -40,7 +42,7 @@ type cost struct {
 	nanoseconds atomic.Int64
 }
 
-func newSampler(target procstats.Target, selection procstats.Selection) *sampler {
+func newSampler(target source.Target, selection procstats.Selection) *sampler {
 	s := &sampler{target: target, whole: selection}
 	totals := selection
 	if target.Cgroup.Encloses() {
@@ -50,17 +52,17 @@ func newSampler(target procstats.Target, selection procstats.Selection) *sampler
 		}))
 	}
 	// Without a cgroup the totals come from the processes, and one reader must see both.
-	s.totals = procstats.Open(target, totals, &selfSource{selection: selection, cost: &s.cost})
-	s.rows = procstats.Open(target, selection.Minus(totals))
+	s.totals = source.Open(target, totals, &selfSource{selection: selection, cost: &s.cost})
+	s.rows = source.Open(target, selection.Minus(totals))
 	collectWhole := s.timed(func(into *procstats.Sample) {
 		s.totals.Collect(into)
 		s.rows.CollectMore(into)
 	})
-	s.wholeCache = procstats.NewCache(collectWhole, nil)
+	s.wholeCache = source.NewCache(collectWhole, nil)
 	s.totalsCache, s.collectTotals = s.wholeCache, collectWhole
 	if target.Cgroup.Encloses() {
 		s.collectTotals = s.timed(s.totals.Collect)
-		s.totalsCache = procstats.NewCache(s.collectTotals, nil)
+		s.totalsCache = source.NewCache(s.collectTotals, nil)
 	}
 	return s
 }
@@ -97,7 +99,7 @@ func (s *sampler) get(maxAge time.Duration, rows bool) *procstats.Sample {
 	if rows {
 		return s.wholeCache.Get(maxAge)
 	}
-	if latest := s.wholeCache.Latest(); latest != nil && procstats.Now().Mono-latest.Mono <= maxAge {
+	if latest := s.wholeCache.Latest(); latest != nil && kernel.Now().Mono-latest.Mono <= maxAge {
 		return s.totalsOf(latest)
 	}
 	return s.totalsCache.Get(maxAge)
@@ -135,7 +137,7 @@ func (s *sampler) latest() *procstats.Sample {
 }
 
 // describe says what each selected source can do here.
-func (s *sampler) describe() []procstats.Description {
+func (s *sampler) describe() []procstats.SourceDescription {
 	return append(s.totals.Describe(), s.rows.Describe()...)
 }
 
@@ -154,7 +156,7 @@ func ticks(ctx context.Context, interval time.Duration, yield func() bool) {
 		return
 	}
 	phase := tickPhase(os.Getpid(), interval)
-	timer := time.NewTimer(untilTick(procstats.Now().Mono, interval, phase))
+	timer := time.NewTimer(untilTick(kernel.Now().Mono, interval, phase))
 	defer timer.Stop()
 	for {
 		select {
@@ -165,7 +167,7 @@ func ticks(ctx context.Context, interval time.Duration, yield func() bool) {
 		if !yield() {
 			return
 		}
-		timer.Reset(untilTick(procstats.Now().Mono, interval, phase))
+		timer.Reset(untilTick(kernel.Now().Mono, interval, phase))
 	}
 }
 

@@ -10,20 +10,22 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source"
 )
 
 // TestFinalSampleIsNew ends a task while its numbers are being read for somebody else, who has read them in part.
 func TestFinalSampleIsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended, proceed := false, make(chan struct{})
-		s := newSampler(procstats.Target{
-			FS: procstats.HostFS(), Roots: func() []int { return nil },
-			Reaped: func() procstats.Reaped {
+		s := newSampler(source.Target{
+			FS: kernel.HostFS(), Roots: func() []int { return nil },
+			Reaped: func() source.Reaped {
 				if ended {
-					return procstats.Reaped{CPU: time.Second, Processes: 1}
+					return source.Reaped{CPU: time.Second, Processes: 1}
 				}
 				<-proceed
-				return procstats.Reaped{}
+				return source.Reaped{}
 			},
 		}, procstats.Select(procstats.RusageCPU))
 		var readers sync.WaitGroup

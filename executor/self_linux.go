@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // selfSource is what the measuring itself costs.
@@ -18,8 +19,8 @@ type selfSource struct {
 }
 
 // Describe implements procstats.Source.
-func (s *selfSource) Describe() procstats.Description {
-	return procstats.Description{ID: procstats.SourceExecutor, Available: true}
+func (s *selfSource) Describe() procstats.SourceDescription {
+	return procstats.SourceDescription{ID: procstats.SourceExecutor, Available: true}
 }
 
 // Collect implements procstats.Source.
@@ -27,7 +28,7 @@ func (s *selfSource) Collect(into *procstats.Sample) {
 	if !s.selection.HasSource(procstats.SourceExecutor) {
 		return
 	}
-	into.Sources[procstats.SourceExecutor] = procstats.Now()
+	into.Sources[procstats.SourceExecutor] = kernel.Now()
 	if s.selection.Has(procstats.ExecutorCPU) {
 		var usage unix.Rusage
 		if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // stranger starts a process that is nobody's task, in a session of its own; alive tells whether it still runs.
@@ -30,7 +31,7 @@ func stranger(t *testing.T) (pid int, alive func() bool) {
 		_ = cmd.Wait()
 	})
 	return cmd.Process.Pid, func() bool {
-		now, err := procstats.Identify(procstats.HostFS(), cmd.Process.Pid)
+		now, err := kernel.Identify(kernel.HostFS(), cmd.Process.Pid)
 		return err == nil && !now.Zombie
 	}
 }
@@ -38,7 +39,7 @@ func stranger(t *testing.T) (pid int, alive func() bool) {
 // hostGroup makes a group in the hierarchy of pids, or in that of v2.
 func hostGroup(t *testing.T) (placement *proto.CgroupPlacement, dir string) {
 	t.Helper()
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestSharedGroup(t *testing.T) {
 
 // TestRootIsShared refuses to take the root of a hierarchy, which has everybody in it, for a task's own group.
 func TestRootIsShared(t *testing.T) {
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	if err != nil || len(mounts) == 0 {
 		t.Skipf("no cgroup hierarchy is mounted here (%v)", err)
 	}
@@ -112,11 +113,11 @@ func TestRootIsShared(t *testing.T) {
 // TestKillTaskOfUsedNumber holds that a session whose number was used again is not taken for the task's.
 func TestKillTaskOfUsedNumber(t *testing.T) {
 	pid, alive := stranger(t)
-	now, err := procstats.Identify(procstats.HostFS(), pid)
+	now, err := kernel.Identify(kernel.HostFS(), pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	boot, err := procstats.BootID(procstats.HostFS())
+	boot, err := kernel.BootID(kernel.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // collections is how often the executor has read its task, as a sample says.
@@ -140,7 +141,7 @@ func TestSampleAge(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if age := procstats.Now().Mono - s.Mono; age > 3*time.Second {
+				if age := kernel.Now().Mono - s.Mono; age > 3*time.Second {
 					t.Errorf("a sample is %s old", age)
 				}
 			}
@@ -190,7 +191,7 @@ func TestStatsSlowReader(t *testing.T) {
 	stream := f.stream(interval, true)
 	receive(t, stream)
 	<-time.After(2 * time.Second)
-	now := procstats.Now().Mono
+	now := kernel.Now().Mono
 	held := 0
 	for receive(t, stream).Mono < now {
 		held++

@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/executor/kmsg"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 const (
@@ -43,7 +44,7 @@ type killLog interface {
 // victimFinder says who was killed: from the kernel's log, where that may be read, else from the processes of the
 // last sample that are gone. It is used by one goroutine at a time.
 type victimFinder struct {
-	host procstats.FS
+	host kernel.FS
 	// own is the folder of the task's memory cgroup, and path the same in its hierarchy.
 	own, path string
 	latest    func() *procstats.Sample
@@ -227,7 +228,7 @@ func (v *victimFinder) knows(kill kmsg.Kill) bool {
 	if kill.PID == v.main.PID {
 		return true
 	}
-	if c, err := procstats.FindCgroup(v.host, kill.PID); err == nil && v.own != "" {
+	if c, err := kernel.FindCgroup(v.host, kill.PID); err == nil && v.own != "" {
 		for _, dir := range append(slices.Collect(maps.Values(c.V1)), c.V2) {
 			if dir == v.own || strings.HasPrefix(dir, v.own+"/") {
 				return true
@@ -244,7 +245,7 @@ func (v *victimFinder) knows(kill kmsg.Kill) bool {
 // young reports whether a line was logged after the task's start, by the log's own clock: it is not steered as
 // CLOCK_MONOTONIC is, and drifts from it by some 10 parts in a million.
 func (v *victimFinder) young(kill kmsg.Kill) bool {
-	now := procstats.Now().Mono
+	now := kernel.Now().Mono
 	const slack, drift = 2 * time.Second, 20_000
 	return kill.Time >= v.since-slack-now/drift
 }
@@ -423,7 +424,7 @@ func (v *victimFinder) close() error {
 
 // initialPIDNamespace reports whether our PIDs are those that the kernel logs: the first PID namespace has a fixed
 // number, PROC_PID_INIT_INO in include/linux/proc_ns.h.
-func initialPIDNamespace(host procstats.FS) bool {
+func initialPIDNamespace(host kernel.FS) bool {
 	name, err := os.Readlink(filepath.Join(host.Proc, "self", "ns", "pid"))
 	return err == nil && name == "pid:[4026531836]"
 }

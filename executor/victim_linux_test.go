@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/executor/kmsg"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // child starts a command and returns its identity; it is killed and waited for with the test.
@@ -33,7 +34,7 @@ func child(t *testing.T, name string, args ...string) procstats.ProcessID {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	identity, err := procstats.Identify(procstats.HostFS(), cmd.Process.Pid)
+	identity, err := kernel.Identify(kernel.HostFS(), cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func kill(t *testing.T, id procstats.ProcessID, signal unix.Signal) {
 }
 
 func TestFate(t *testing.T) {
-	host := procstats.HostFS()
+	host := kernel.HostFS()
 	sleeper := child(t, "sleep", "1000")
 	if got := fateOf(host, sleeper); got != lives {
 		t.Errorf("a process that sleeps: %v, want that it lives", got)
@@ -163,7 +164,7 @@ func workerOf(id procstats.ProcessID, rss int64) record.Victim {
 func TestVictimsFromSample(t *testing.T) {
 	main, first, second, third := child(t, "sleep", "1000"), child(t, "sleep", "1000"), child(t, "sleep", "1000"), child(t, "sleep", "1000")
 	v := &victimFinder{
-		host: procstats.HostFS(), main: main, latest: sampleOf(main, first, second, third), denied: errors.New("not here"),
+		host: kernel.HostFS(), main: main, latest: sampleOf(main, first, second, third), denied: errors.New("not here"),
 	}
 	if f := v.find(1); len(f.victims) != 0 || !strings.Contains(f.reason, "not here") || !strings.Contains(f.reason, "known to have been killed") {
 		t.Errorf("everybody lives: %+v", f)
@@ -200,15 +201,15 @@ func TestVictimsAreNotGuessed(t *testing.T) {
 	for _, id := range []procstats.ProcessID{main, first, second} {
 		awaitZombie(t, id)
 	}
-	v := &victimFinder{host: procstats.HostFS(), main: main, latest: sampleOf(main, first, second), denied: errors.New("not here")}
+	v := &victimFinder{host: kernel.HostFS(), main: main, latest: sampleOf(main, first, second), denied: errors.New("not here")}
 	if f := v.find(1); len(f.victims) != 0 || f.main {
 		t.Errorf("several are gone: %+v", f)
 	}
-	alone := &victimFinder{host: procstats.HostFS(), main: main, latest: sampleOf(main), denied: errors.New("not here")}
+	alone := &victimFinder{host: kernel.HostFS(), main: main, latest: sampleOf(main), denied: errors.New("not here")}
 	if f := alone.find(1); len(f.victims) != 0 || f.main {
 		t.Errorf("the main process is gone: %+v", f)
 	}
-	unsampled := &victimFinder{host: procstats.HostFS(), main: main, latest: func() *procstats.Sample { return nil }, denied: errors.New("not here")}
+	unsampled := &victimFinder{host: kernel.HostFS(), main: main, latest: func() *procstats.Sample { return nil }, denied: errors.New("not here")}
 	if f := unsampled.find(1); !strings.Contains(f.reason, "nothing was sampled") {
 		t.Errorf("nothing was sampled: %+v", f)
 	}
@@ -301,7 +302,7 @@ func TestLogged(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				v := &victimFinder{
-					host: procstats.FS{Proc: t.TempDir()}, path: path, reader: &slowLog{began, test.log},
+					host: kernel.FS{Proc: t.TempDir()}, path: path, reader: &slowLog{began, test.log},
 					latest: func() *procstats.Sample { return nil },
 				}
 				var got [][]int
@@ -333,7 +334,7 @@ func TestForeignNumbers(t *testing.T) {
 	kill(t, id, unix.SIGKILL)
 	awaitZombie(t, id)
 	logged := []kmsg.Kill{{PID: 4711, Command: "worker", RSS: 8 << 20, HasRSS: true}}
-	v := &victimFinder{host: procstats.HostFS(), main: id, latest: sampleOf(id), foreign: true}
+	v := &victimFinder{host: kernel.HostFS(), main: id, latest: sampleOf(id), foreign: true}
 	f := v.fromLog(logged)
 	want := []record.Victim{{PID: id.PID, Command: "worker", RSSBytes: new(int64(8 << 20)), Source: record.FromKmsg}}
 	if diff := cmp.Diff(want, f.victims); diff != "" || !f.main {
@@ -366,9 +367,9 @@ func TestMainInAnOldLog(t *testing.T) {
 }
 
 func TestYoung(t *testing.T) {
-	v := &victimFinder{since: procstats.Now().Mono - time.Minute}
+	v := &victimFinder{since: kernel.Now().Mono - time.Minute}
 	for age, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, time.Hour: false} {
-		kill := kmsg.Kill{Time: procstats.Now().Mono - age}
+		kill := kmsg.Kill{Time: kernel.Now().Mono - age}
 		if got := v.young(kill); got != want && kill.Time > 0 {
 			t.Errorf("a line of %s ago: young %v, want %v", age, got, want)
 		}
@@ -376,7 +377,7 @@ func TestYoung(t *testing.T) {
 }
 
 // fakeProc makes a proc root with links and files.
-func fakeProc(t *testing.T, links, files map[string]string) procstats.FS {
+func fakeProc(t *testing.T, links, files map[string]string) kernel.FS {
 	t.Helper()
 	root := t.TempDir()
 	write := func(entries map[string]string, make func(content, path string) error) {
@@ -389,7 +390,7 @@ func fakeProc(t *testing.T, links, files map[string]string) procstats.FS {
 	}
 	write(links, os.Symlink)
 	write(files, func(content, path string) error { return os.WriteFile(path, []byte(content), 0o644) })
-	return procstats.FS{Proc: root}
+	return kernel.FS{Proc: root}
 }
 
 func TestInitialPIDNamespace(t *testing.T) {
@@ -411,7 +412,7 @@ func TestUserspaceKillers(t *testing.T) {
 	if diff := cmp.Diff([]string{"earlyoom", "systemd-oomd"}, userspaceKillers(host)); diff != "" {
 		t.Errorf("killers (-want +got):\n%s", diff)
 	}
-	if got := userspaceKillers(procstats.FS{Proc: filepath.Join(host.Proc, "none")}); got != nil {
+	if got := userspaceKillers(kernel.FS{Proc: filepath.Join(host.Proc, "none")}); got != nil {
 		t.Errorf("without a proc: %q", got)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 const (
@@ -57,11 +57,11 @@ func identify(socket string, pid int) (Address, error) {
 	if runtime.GOOS != "linux" {
 		return address, nil
 	}
-	id, err := procstats.Identify(procstats.HostFS(), pid)
+	id, err := kernel.Identify(kernel.HostFS(), pid)
 	if err != nil {
 		return address, fmt.Errorf("identify plugin process %d: %w", pid, err)
 	}
-	boot, err := procstats.BootID(procstats.HostFS())
+	boot, err := kernel.BootID(kernel.HostFS())
 	if err != nil {
 		return address, fmt.Errorf("identify plugin process %d: %w", pid, err)
 	}
@@ -71,8 +71,8 @@ func identify(socket string, pid int) (Address, error) {
 
 // alive reports whether the process of an address runs, and is that process.
 func alive(address Address) bool {
-	boot, err := procstats.BootID(procstats.HostFS())
-	return err == nil && boot == address.BootID && address.Process.Alive(procstats.HostFS())
+	boot, err := kernel.BootID(kernel.HostFS())
+	return err == nil && boot == address.BootID && kernel.Alive(kernel.HostFS(), address.Process)
 }
 
 // end asks a reattached plugin to shut down and kills it when it does not.

@@ -1,19 +1,20 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package procstats says what a measurement is and how one is read.
+// Package procstats is the vocabulary of measurements: what each one is, what was read, and what that means over time.
+// It reads no file.
 //
-// One table lists every measurement there is: name, unit, kind, scope, source, help, and what the number
-// guarantees. A [Selection] is a part of it. A [Source] reads one group of kernel files for one task, a
-// [Collector] all sources that a selection needs, into a [Sample]: readings, each a value or the reason why there
-// is none. A [Cache] shares samples among readers, a [Window] reduces them over time, and [Headlines] chooses the
-// few numbers that people look at first.
+// One table lists every measurement there is: name, unit, kind, scope, source, help, and what the number guarantees.
+// A [Selection] is a part of it. A [Sample] holds readings, each a value or the reason why there is none. A [Window]
+// reduces samples over time, and [Headlines] chooses the few numbers that people look at first. The types that name
+// things are here too: [ProcessID] and [Cgroup].
 //
 // Three rules hold everywhere. A number that was not read is absent, never 0 and never the old one. A rate is the
 // growth of a counter over the time between the reads of its own source, on the monotonic clock. What a name means
 // never changes: another method is another name, with another permanent number.
 //
-// The package starts no goroutine, keeps no global state, and reads only below the roots that a [Target] gives it.
+// The package procstats/kernel parses the kernel's files, and procstats/source makes samples of them. None of the
+// three starts a goroutine or keeps global state.
 package procstats
 
 //go:generate go test -run ^TestMeasurementsPage$ . -update

@@ -5,34 +5,10 @@ package procstats_test
 
 import (
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
 )
-
-// Reading this very process once, without a cgroup.
-func Example() {
-	sel, err := procstats.ParseSelection("tree_cpu_seconds_total,process_rss_bytes,cgroup_memory_peak_bytes")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	collector := procstats.Open(procstats.Target{
-		FS:    procstats.HostFS(),
-		Roots: func() []int { return []int{os.Getpid()} },
-	}, sel)
-	defer collector.Close()
-
-	cache := procstats.NewCache(collector.Collect, procstats.Now)
-	sample := cache.Get(time.Second)
-	peak, _ := sample.Task.Get(procstats.CgroupMemoryPeak)
-	fmt.Println("peak read:", peak.Present(), "because", peak.Reason())
-	fmt.Println("collections for two readers:", cache.Get(time.Second) == sample, cache.Collections())
-	// Output:
-	// peak read: false because the task has no cgroup
-	// collections for two readers: true 1
-}
 
 // Reducing a counter over a window.
 func ExampleWindow() {

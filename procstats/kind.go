@@ -227,3 +227,14 @@ func (s SourceID) String() string {
 	}
 	return fmt.Sprintf("source(%d)", uint8(s))
 }
+
+// SourceDescription says what a source is on this machine and for this task.
+type SourceDescription struct {
+	ID SourceID
+	// Version tells kinds of the same source apart: "v1", "v2", "hybrid", a library's version; may be empty.
+	Version string
+	// Available reports whether at least one measurement can be read.
+	Available bool
+	// Reason says in words why not, and what would enable it; empty where available.
+	Reason string
+}

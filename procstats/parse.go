@@ -114,7 +114,7 @@ func CheckSelection(expr string, unavailable []Reading) error {
 // allAbsent reports whether nothing of a selection can be read, with the first reason.
 func allAbsent(s Selection, absent Readings) (reason string, all bool) {
 	if s.Empty() {
-		return reasonNoSource, true
+		return ReasonNoSource, true
 	}
 	for _, id := range s.IDs() {
 		r, found := absent.Get(id)

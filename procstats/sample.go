@@ -22,6 +22,13 @@ type Reading struct {
 // reasonNotFinite stands for a number that is none: dividing by nothing must not look like a measurement.
 const reasonNotFinite = "not a finite number"
 
+// ReasonNoLimit is the reason for the absence of a limit that is not set: the measurement is available, there
+// is just no number.
+const ReasonNoLimit = "no limit is set"
+
+// ReasonNoSource is the reason for the absence of what no source on this machine reads.
+const ReasonNoSource = "nothing reads it here"
+
 // NumberReading returns a reading that holds a number in the unit of its row; of NaN and the infinities, which
 // are not numbers that anybody measured, an absent one.
 func NumberReading(id ID, number float64) Reading {

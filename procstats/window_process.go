@@ -15,7 +15,7 @@ import (
 const defaultMaxProcesses = 1000
 
 // startTick is the unit of ProcessID.Start: USER_HZ is 100 on every architecture that Linux still has.
-const startTick = 10 * time.Millisecond
+const StartTick = 10 * time.Millisecond
 
 // ProcessWindow is one process over a window.
 type ProcessWindow struct {
@@ -140,7 +140,7 @@ func (w *Window) bornSinceLast(id ProcessID) bool {
 		return false
 	}
 	// Divided and not multiplied: starts of systems that count them from 1970 would overflow.
-	return id.Start >= uint64(max(0, w.last.Mono/startTick-1))
+	return id.Start >= uint64(max(0, w.last.Mono/StartTick-1))
 }
 
 // makeRoom forgets processes that ended before now, those with the least CPU time first, until wanted new

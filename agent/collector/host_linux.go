@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 const (
@@ -188,6 +189,6 @@ func EndAll(ctx context.Context, dir string) error {
 }
 
 func isProcess(id procstats.ProcessID) bool {
-	now, err := procstats.Identify(procstats.HostFS(), id.PID)
+	now, err := kernel.Identify(kernel.HostFS(), id.PID)
 	return err == nil && now.ProcessID == id
 }

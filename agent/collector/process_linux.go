@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/logs"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 const (
@@ -94,7 +94,7 @@ func run(ctx context.Context, args []string, lock *os.File, ready func() error) 
 
 // identify writes who holds the lock.
 func identify(lock *os.File) error {
-	id, err := procstats.Identify(procstats.HostFS(), os.Getpid())
+	id, err := kernel.Identify(kernel.HostFS(), os.Getpid())
 	if err != nil {
 		return err
 	}

@@ -9,12 +9,12 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/executor/cgroup"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // checkGroup says what cgroup a task would get and which controllers are in it.
 func checkGroup(host Host, group *cgroup.Group) []Check {
-	mounts, err := procstats.CgroupMounts(host.FS)
+	mounts, err := kernel.CgroupMounts(host.FS)
 	if err != nil {
 		return []Check{{Name: "cgroup", State: Missing, Found: err.Error(), Costs: costsOfNoGroup}}
 	}
@@ -41,7 +41,7 @@ func checkGroup(host Host, group *cgroup.Group) []Check {
 
 const costsOfNoGroup = "exact totals, memory and its peak, pressure, limits and OOM evidence: what is left are the processes' own values"
 
-func checkPlacement(host Host, mounts []procstats.CgroupMount, group *cgroup.Group) Check {
+func checkPlacement(host Host, mounts []kernel.CgroupMount, group *cgroup.Group) Check {
 	c := Check{Name: "cgroup", State: Works, Found: fmt.Sprintf("%s, placed: %s", group.Layout(), group.Placement)}
 	switch {
 	case group.Exists() && len(group.Notes) == 0:
@@ -55,11 +55,11 @@ func checkPlacement(host Host, mounts []procstats.CgroupMount, group *cgroup.Gro
 	return c
 }
 
-func remedy(host Host, mounts []procstats.CgroupMount) cgroup.Remedy {
+func remedy(host Host, mounts []kernel.CgroupMount) cgroup.Remedy {
 	return cgroup.Remedy{FS: host.FS, Root: host.Root, Mounts: mounts}
 }
 
-func checkController(host Host, mounts []procstats.CgroupMount, group *cgroup.Group, name, costs string) Check {
+func checkController(host Host, mounts []kernel.CgroupMount, group *cgroup.Group, name, costs string) Check {
 	c := Check{Name: "cgroup " + name, State: Works, Found: "available"}
 	if group.Has(name) {
 		return c

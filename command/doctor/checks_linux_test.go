@@ -11,6 +11,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // hostOf is a host of the given files, by their paths below a root; /proc is in proc.
@@ -26,7 +27,7 @@ func hostOf(t *testing.T, files map[string]string) Host {
 			t.Fatal(err)
 		}
 	}
-	return Host{FS: procstats.FS{Proc: filepath.Join(root, "proc")}, Root: root}
+	return Host{FS: kernel.FS{Proc: filepath.Join(root, "proc")}, Root: root}
 }
 
 func TestKernel(t *testing.T) {
@@ -42,11 +43,11 @@ func TestKernel(t *testing.T) {
 		{"", Partly, ""},
 	} {
 		host := hostOf(t, map[string]string{"proc/sys/kernel/osrelease": test.release})
-		if c := readKernel(host).check(); c.State != test.state || c.Enable != test.enable {
+		if c := readOSRelease(host).check(); c.State != test.state || c.Enable != test.enable {
 			t.Errorf("%q: %+v, want %s and %q", test.release, c, test.state, test.enable)
 		}
 	}
-	if c := readKernel(hostOf(t, nil)).check(); c.State != Partly {
+	if c := readOSRelease(hostOf(t, nil)).check(); c.State != Partly {
 		t.Errorf("no osrelease: %+v, want partly", c)
 	}
 }
@@ -78,9 +79,9 @@ func TestCapable(t *testing.T) {
 func TestPlacement(t *testing.T) {
 	bare := hostOf(t, nil)
 	systemd := hostOf(t, map[string]string{"run/systemd/system/x": ""})
-	v2 := procstats.CgroupMount{Point: "/sys/fs/cgroup", Version: 2}
-	memory := procstats.CgroupMount{Point: "/sys/fs/cgroup/memory", Version: 1, Controllers: []string{"memory"}}
-	devices := procstats.CgroupMount{Point: "/sys/fs/cgroup/devices", Version: 1, Controllers: []string{"devices"}}
+	v2 := kernel.CgroupMount{Point: "/sys/fs/cgroup", Version: 2}
+	memory := kernel.CgroupMount{Point: "/sys/fs/cgroup/memory", Version: 1, Controllers: []string{"memory"}}
+	devices := kernel.CgroupMount{Point: "/sys/fs/cgroup/devices", Version: 1, Controllers: []string{"devices"}}
 	readOnly := v2
 	readOnly.ReadOnly = true
 	none := cgroup.None("mkdir: permission denied")
@@ -88,18 +89,18 @@ func TestPlacement(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		host   Host
-		mounts []procstats.CgroupMount
+		mounts []kernel.CgroupMount
 		group  *cgroup.Group
 		state  State
 		enable string
 	}{
-		{"all is well", bare, []procstats.CgroupMount{v2}, &cgroup.Group{Cgroup: procstats.Cgroup{V2: "/x"}}, Works, ""},
+		{"all is well", bare, []kernel.CgroupMount{v2}, &cgroup.Group{Cgroup: procstats.Cgroup{V2: "/x"}}, Works, ""},
 		{"nothing is mounted", bare, nil, none, Missing, "mount -t cgroup2 none /sys/fs/cgroup"},
-		{"read-only", bare, []procstats.CgroupMount{readOnly}, none, Missing, "remount,rw"},
-		{"no leave to make groups", systemd, []procstats.CgroupMount{v2}, none, Missing, "scope -p Delegate=yes tacho run -- COMMAND"},
-		{"controllers are missing", systemd, []procstats.CgroupMount{v2}, partly, Partly, "scope -p Delegate=yes"},
-		{"no systemd", bare, []procstats.CgroupMount{v2}, none, Missing, "> /sys/fs/cgroup/tacho/shell/cgroup.procs\" && tacho run --cgroup-parent tacho"},
-		{"v1", systemd, []procstats.CgroupMount{memory, devices}, none, Missing, "for d in /sys/fs/cgroup/memory/tacho; do mkdir -p"},
+		{"read-only", bare, []kernel.CgroupMount{readOnly}, none, Missing, "remount,rw"},
+		{"no leave to make groups", systemd, []kernel.CgroupMount{v2}, none, Missing, "scope -p Delegate=yes tacho run -- COMMAND"},
+		{"controllers are missing", systemd, []kernel.CgroupMount{v2}, partly, Partly, "scope -p Delegate=yes"},
+		{"no systemd", bare, []kernel.CgroupMount{v2}, none, Missing, "> /sys/fs/cgroup/tacho/shell/cgroup.procs\" && tacho run --cgroup-parent tacho"},
+		{"v1", systemd, []kernel.CgroupMount{memory, devices}, none, Missing, "for d in /sys/fs/cgroup/memory/tacho; do mkdir -p"},
 	} {
 		c := checkPlacement(test.host, test.mounts, test.group)
 		if c.State != test.state || !strings.Contains(c.Enable, test.enable) || (test.enable == "") != (c.Enable == "") {
@@ -115,12 +116,12 @@ func TestController(t *testing.T) {
 		"cgroup/cgroup.subtree_control": "cpu pids\n",
 		"task/cgroup.controllers":       "pids\n",
 	})
-	v2 := []procstats.CgroupMount{{Point: filepath.Join(host.Root, "cgroup"), Version: 2}}
-	v1 := []procstats.CgroupMount{{Point: "/sys/fs/cgroup/cpu", Version: 1, Controllers: []string{"cpu"}}}
+	v2 := []kernel.CgroupMount{{Point: filepath.Join(host.Root, "cgroup"), Version: 2}}
+	v1 := []kernel.CgroupMount{{Point: "/sys/fs/cgroup/cpu", Version: 1, Controllers: []string{"cpu"}}}
 	group := &cgroup.Group{Cgroup: procstats.Cgroup{V2: filepath.Join(host.Root, "task")}}
 	for _, test := range []struct {
 		name       string
-		mounts     []procstats.CgroupMount
+		mounts     []kernel.CgroupMount
 		controller string
 		state      State
 		enable     string
@@ -140,7 +141,7 @@ func TestController(t *testing.T) {
 }
 
 func TestExamineLeavesNothingBehind(t *testing.T) {
-	r, err := Examine(Host{FS: procstats.HostFS(), Root: "/"})
+	r, err := Examine(Host{FS: kernel.HostFS(), Root: "/"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestExamineLeavesNothingBehind(t *testing.T) {
 			t.Errorf("%s can be read, and cannot: %s", name, reason)
 		}
 	}
-	home, err := procstats.FindCgroup(procstats.HostFS(), os.Getpid())
+	home, err := kernel.FindCgroup(kernel.HostFS(), os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,15 +9,15 @@ import (
 	"os"
 
 	"github.com/tachograph/tacho/executor/cgroup"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/source"
 )
 
 // Examine finds out what can be measured here. For a moment it makes the cgroup that a task would get, empty, and a
 // folder; it leaves nothing behind.
 func Examine(host Host) (*Report, error) {
 	r := &Report{}
-	kernel := readKernel(host)
-	r.Checks = append(r.Checks, checkWhere(host), kernel.check(), checkNamespaces(host), checkHidden(host))
+	release := readOSRelease(host)
+	r.Checks = append(r.Checks, checkWhere(host), release.check(), checkNamespaces(host), checkHidden(host))
 	group, err := cgroup.Create(cgroup.Options{FS: host.FS, ID: fmt.Sprintf("doctor-%d", os.Getpid())})
 	if err != nil {
 		group = cgroup.None(err.Error())
@@ -36,10 +36,10 @@ func (r *Report) tryCollect(host Host, group *cgroup.Group) error {
 	if err != nil {
 		return fmt.Errorf("make a folder to measure: %w", err)
 	}
-	c := procstats.Open(procstats.Target{
+	c := source.Open(source.Target{
 		FS: host.FS, Cgroup: group.Cgroup, Dir: dir,
 		Roots:  func() []int { return []int{os.Getpid()} },
-		Reaped: func() procstats.Reaped { return procstats.Reaped{} },
+		Reaped: func() source.Reaped { return source.Reaped{} },
 	}, selection())
 	r.measure(c)
 	return errors.Join(c.Close(), os.Remove(dir))

@@ -9,7 +9,7 @@ import (
 	"os"
 	"runtime"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/source"
 )
 
 // Examine finds out what can be measured here. It leaves nothing behind.
@@ -19,9 +19,9 @@ func Examine(host Host) (*Report, error) {
 		Costs:  "cgroups, pressure, OOM evidence and exact totals: only Linux has them",
 		Enable: "run tacho on Linux",
 	}}}
-	c := procstats.Open(procstats.Target{
+	c := source.Open(source.Target{
 		FS: host.FS, Roots: func() []int { return []int{os.Getpid()} },
-		Reaped: func() procstats.Reaped { return procstats.Reaped{} },
+		Reaped: func() source.Reaped { return source.Reaped{} },
 	}, selection())
 	r.measure(c)
 	return r, c.Close()

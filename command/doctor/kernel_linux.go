@@ -17,28 +17,28 @@ import (
 	"github.com/tachograph/tacho/executor/cgroup"
 )
 
-// kernel is the release of the running kernel; zeros where it could not be read.
-type kernel struct {
+// osRelease is the release of the running kernel; zeros where it could not be read.
+type osRelease struct {
 	release      string
 	major, minor int
 }
 
-func readKernel(host Host) kernel {
+func readOSRelease(host Host) osRelease {
 	text, err := os.ReadFile(filepath.Join(host.FS.Proc, "sys/kernel/osrelease"))
 	if err != nil {
-		return kernel{}
+		return osRelease{}
 	}
-	k := kernel{release: strings.TrimSpace(string(text))}
+	k := osRelease{release: strings.TrimSpace(string(text))}
 	// Whatever is no release leaves zeros, which is older than anything.
 	_, _ = fmt.Sscanf(k.release, "%d.%d", &k.major, &k.minor)
 	return k
 }
 
-func (k kernel) atLeast(major, minor int) bool {
+func (k osRelease) atLeast(major, minor int) bool {
 	return k.major > major || k.major == major && k.minor >= minor
 }
 
-func (k kernel) check() Check {
+func (k osRelease) check() Check {
 	c := Check{Name: "kernel", State: Works, Found: "Linux " + k.release}
 	switch {
 	case k.major == 0:

@@ -10,11 +10,13 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source"
 )
 
 // Host is where a machine's files are.
 type Host struct {
-	FS procstats.FS
+	FS kernel.FS
 	// Root is the folder that /dev, /run and the like are in: "/", or a folder of captured files in tests.
 	Root string
 }
@@ -77,7 +79,7 @@ type Report struct {
 func (r *Report) Usable() bool { return len(r.Readable) > 0 }
 
 // measure adds what a collector can read, for the selection it was opened with.
-func (r *Report) measure(c *procstats.Collector) {
+func (r *Report) measure(c *source.Collector) {
 	r.Absent = map[string]string{}
 	for _, reading := range c.Unavailable(c.Selection()) {
 		m, _ := procstats.Lookup(reading.ID())

@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // Step changes what a program sees or may do.
@@ -135,11 +135,11 @@ func enter(dir string) error {
 func (s Step) take() error {
 	switch s {
 	case ReadOnlyCgroups:
-		return eachCgroupMount(func(m procstats.CgroupMount) error {
+		return eachCgroupMount(func(m kernel.CgroupMount) error {
 			return unix.Mount("", m.Point, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
 		})
 	case NoCgroups:
-		return eachCgroupMount(func(m procstats.CgroupMount) error { return unix.Unmount(m.Point, unix.MNT_DETACH) })
+		return eachCgroupMount(func(m kernel.CgroupMount) error { return unix.Unmount(m.Point, unix.MNT_DETACH) })
 	case CgroupNamespace:
 		return unix.Unshare(unix.CLONE_NEWCGROUP)
 	case CgroupMounts:
@@ -185,8 +185,8 @@ func privateMounts() error {
 	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 }
 
-func eachCgroupMount(do func(procstats.CgroupMount) error) error {
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+func eachCgroupMount(do func(kernel.CgroupMount) error) error {
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	for _, mount := range mounts {
 		err = errors.Join(err, do(mount))
 	}
@@ -194,7 +194,7 @@ func eachCgroupMount(do func(procstats.CgroupMount) error) error {
 }
 
 // remount mounts a hierarchy anew. The same file system is not mounted on itself.
-func remount(m procstats.CgroupMount) error {
+func remount(m kernel.CgroupMount) error {
 	kind, data := "cgroup2", ""
 	if m.Version == 1 {
 		kind, data = "cgroup", strings.Join(m.Controllers, ",")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // taskVariable makes this binary the command that is held to limits.
@@ -105,7 +105,7 @@ func needLimits(t *testing.T) {
 // version says on which version of cgroups a controller is to be had here, and where that is mounted; 0 for neither.
 func version(t *testing.T, controller string) (version int, mount string) {
 	t.Helper()
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}

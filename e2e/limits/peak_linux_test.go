@@ -17,6 +17,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // givenGroup makes a group in every hierarchy, as an orchestrator does for several tasks one after the other.
@@ -29,7 +30,7 @@ func givenGroup(t *testing.T) *proto.CgroupPlacement {
 	if v, _ := version(t, "memory"); v == 2 {
 		enableInRoot(t, "memory")
 	}
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}

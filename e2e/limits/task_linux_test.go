@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // told is what the task knows of itself, on its own clocks.
@@ -181,7 +181,7 @@ func spike(argument string) (t told, err error) {
 	if t, err = held(argument, 100*time.Millisecond); err != nil {
 		return t, err
 	}
-	here, err := procstats.FindCgroup(procstats.HostFS(), os.Getpid())
+	here, err := kernel.FindCgroup(kernel.HostFS(), os.Getpid())
 	if err != nil {
 		return t, err
 	}

@@ -22,7 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // What the test binary does instead of testing: its first argument is the role, the others are the role's.
@@ -169,7 +169,7 @@ func child(dir, bytes string) error {
 
 // nested makes a group with a limit below the task's own and has a child eat in it.
 func nested(limit, bytes string) error {
-	here, err := procstats.FindCgroup(procstats.HostFS(), os.Getpid())
+	here, err := kernel.FindCgroup(kernel.HostFS(), os.Getpid())
 	if err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func readAgain(file, duration string) error {
 
 // wander moves this process one group up in every hierarchy and removes the group it was in.
 func wander() error {
-	here, err := procstats.FindCgroup(procstats.HostFS(), os.Getpid())
+	here, err := kernel.FindCgroup(kernel.HostFS(), os.Getpid())
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // hidden is the group below which tasks are made in a namespace.
@@ -24,11 +24,11 @@ const hidden = "/jobs"
 // hierarchy, "log" or "" for whether the kernel's log can be read, and the command. The root of the namespace is a
 // new group below that one; in it tasks can be made below hidden.
 func unshare(args []string) (code int, err error) {
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	if err != nil {
 		return 0, err
 	}
-	mounts = slices.DeleteFunc(mounts, func(m procstats.CgroupMount) bool {
+	mounts = slices.DeleteFunc(mounts, func(m kernel.CgroupMount) bool {
 		_, err := os.Stat(filepath.Join(m.Point, args[0]))
 		return err != nil
 	})
@@ -73,7 +73,7 @@ func enterBelow(dir string, v2 bool) error {
 }
 
 // mountAgain puts what is visible inside in the place of what was visible outside.
-func mountAgain(mount procstats.CgroupMount) error {
+func mountAgain(mount kernel.CgroupMount) error {
 	fstype, options := "cgroup", strings.Join(mount.Controllers, ",")
 	if mount.Version == 2 {
 		fstype, options = "cgroup2", ""

@@ -21,7 +21,7 @@ import (
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/kmsg"
 	"github.com/tachograph/tacho/executor/proto"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // TestEventLatency lets workers be killed one after another while their parent lives on, and holds that each is told
@@ -167,7 +167,7 @@ func letLogTell(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		since := procstats.Now().Mono - span - slack
+		since := kernel.Now().Mono - span - slack
 		recent = slices.DeleteFunc(append(recent, kills...), func(k kmsg.Kill) bool { return k.Time < since })
 		return len(recent) < most
 	})

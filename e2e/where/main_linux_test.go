@@ -22,7 +22,7 @@ import (
 	"github.com/tachograph/tacho/e2e/confine"
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // taskVariable makes this binary the command that is run.
@@ -207,11 +207,11 @@ func isPureV2() bool {
 // isOnV1 reports whether a controller has a v1 hierarchy.
 func isOnV1(t *testing.T, controller string) bool {
 	t.Helper()
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.ContainsFunc(mounts, func(m procstats.CgroupMount) bool {
+	return slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool {
 		return m.Version == 1 && slices.Contains(m.Controllers, controller)
 	})
 }
@@ -241,7 +241,7 @@ func newGroups(t *testing.T, owner rig.User) (path string, folders []string) {
 	if err != nil {
 		t.Skipf("no group can be made here: %v", err)
 	}
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}

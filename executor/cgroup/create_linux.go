@@ -15,12 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // Options say what group to make.
 type Options struct {
 	// FS is where /proc is.
-	FS procstats.FS
+	FS kernel.FS
 	// ID becomes part of the folder's name.
 	ID string
 	// Parent is a group that exists, as a path within the hierarchies; empty for the best place there is.
@@ -55,7 +56,7 @@ type maker struct {
 	Options
 
 	group  *Group
-	mounts []procstats.CgroupMount
+	mounts []kernel.CgroupMount
 	// refused maps what the kernel said to the hierarchies in which we may make no groups.
 	refused map[string][]string
 }
@@ -64,11 +65,11 @@ type maker struct {
 // root or of what was delegated to this user, nested below the executor's own group, or nowhere. Only a Parent that
 // cannot be used is an error; otherwise the group says in Notes what is lost.
 func Create(o Options) (*Group, error) {
-	home, err := procstats.FindCgroup(o.FS, os.Getpid())
+	home, err := kernel.FindCgroup(o.FS, os.Getpid())
 	if err != nil {
 		return None("no cgroup: " + err.Error()), nil
 	}
-	mounts, err := procstats.CgroupMounts(o.FS)
+	mounts, err := kernel.CgroupMounts(o.FS)
 	if err != nil {
 		return None("no cgroup: " + err.Error()), nil
 	}

@@ -12,13 +12,13 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/e2e/confine"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // isIn reports whether /proc/PID/cgroup says that a process is where the groups are.
 func (o *outcome) isIn(t *testing.T) {
 	t.Helper()
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func noted(notes []string, words string) bool {
 }
 
 // pathWithin is a folder's path within its hierarchy.
-func pathWithin(dir string, mounts []procstats.CgroupMount) string {
+func pathWithin(dir string, mounts []kernel.CgroupMount) string {
 	for _, m := range mounts {
 		if below, ok := strings.CutPrefix(dir, strings.TrimSuffix(m.Point, "/")); ok && (below == "" || below[0] == '/') {
 			return filepath.Join("/", below)
@@ -131,13 +131,13 @@ func TestCreateInParent(t *testing.T) {
 // TestParentMissingInAHierarchy names a parent that does not have the limit's controller; what the error says to do helps.
 func TestParentMissingInAHierarchy(t *testing.T) {
 	needRoot(t)
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for controller, limits := range map[string]Limits{"cpu": {CPUQuota: new(0.5)}, "cpuset": {Cpuset: "0"}} {
 		t.Run(controller, func(t *testing.T) {
-			i := slices.IndexFunc(mounts, func(m procstats.CgroupMount) bool {
+			i := slices.IndexFunc(mounts, func(m kernel.CgroupMount) bool {
 				return m.Version == 1 && slices.Contains(m.Controllers, controller) && !slices.Contains(m.Controllers, "memory")
 			})
 			if i < 0 {
@@ -148,7 +148,7 @@ func TestParentMissingInAHierarchy(t *testing.T) {
 			if err := os.Remove(dir); err != nil {
 				t.Fatal(err)
 			}
-			if err := CheckParent(procstats.HostFS(), path, "pids", controller); err == nil || !strings.Contains(err.Error(), "hierarchy of "+controller) {
+			if err := CheckParent(kernel.HostFS(), path, "pids", controller); err == nil || !strings.Contains(err.Error(), "hierarchy of "+controller) {
 				t.Errorf("the check says %v", err)
 			}
 			o := execute(t, plan{Parent: path, Limits: limits}, 0, "/")
@@ -165,7 +165,7 @@ func TestParentMissingInAHierarchy(t *testing.T) {
 			if o := execute(t, plan{Parent: path, Limits: limits}, 0, "/"); o.Error != "" {
 				t.Errorf("after %s: %s", remedy, o.Error)
 			}
-			if err := CheckParent(procstats.HostFS(), path, "pids", controller); err != nil {
+			if err := CheckParent(kernel.HostFS(), path, "pids", controller); err != nil {
 				t.Errorf("after %s the check says %v", remedy, err)
 			}
 		})
@@ -184,11 +184,11 @@ func TestCreateWithCpusetOfHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := newPath(t, "/shared")
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(mounts, func(m procstats.CgroupMount) bool { return slices.Contains(m.Controllers, "cpuset") })
+	i := slices.IndexFunc(mounts, func(m kernel.CgroupMount) bool { return slices.Contains(m.Controllers, "cpuset") })
 	shared := filepath.Join(mounts[i].Point, path)
 	if err := write(shared, cpusetFile, "0"); err != nil {
 		t.Fatal(err)
@@ -388,7 +388,7 @@ func TestCanClone(t *testing.T) {
 }
 
 func TestCreateWithoutHierarchies(t *testing.T) {
-	g, err := Create(Options{FS: procstats.FS{Proc: t.TempDir()}, ID: "x"})
+	g, err := Create(Options{FS: kernel.FS{Proc: t.TempDir()}, ID: "x"})
 	if err != nil || g.Exists() || g.Placement != Nowhere || !noted(g.Notes, "no cgroup: ") {
 		t.Errorf("%+v, %v", g, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // Placement says how the place of a group was found.
@@ -70,9 +71,9 @@ func (g *Group) note(format string, args ...any) {
 }
 
 // Use returns a group that somebody else made and will remove. The root of a hierarchy can only be shared.
-func Use(host procstats.FS, folders procstats.Cgroup) (*Group, error) {
+func Use(host kernel.FS, folders procstats.Cgroup) (*Group, error) {
 	g := &Group{Cgroup: folders, Placement: Given}
-	mounts, err := procstats.CgroupMounts(host)
+	mounts, err := kernel.CgroupMounts(host)
 	if err != nil {
 		return nil, fmt.Errorf("use cgroup: %w", err)
 	}
@@ -86,7 +87,7 @@ func Use(host procstats.FS, folders procstats.Cgroup) (*Group, error) {
 			return nil, fmt.Errorf("use cgroup: %w", err)
 		}
 	}
-	home, err := procstats.FindCgroup(host, os.Getpid())
+	home, err := kernel.FindCgroup(host, os.Getpid())
 	if err != nil {
 		return nil, fmt.Errorf("find own cgroup: %w", err)
 	}

@@ -13,13 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // TestEmptyInOneHierarchy empties a group that has a process in one of its hierarchies only.
 func TestEmptyInOneHierarchy(t *testing.T) {
 	needRoot(t)
-	g, err := Create(Options{FS: procstats.HostFS(), ID: fmt.Sprint("one-", os.Getpid())})
+	g, err := Create(Options{FS: kernel.HostFS(), ID: fmt.Sprint("one-", os.Getpid())})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func (s *setter) quota() error {
@@ -25,7 +26,7 @@ func (s *setter) quota() error {
 			return err
 		}
 	}
-	lowest, where, set := procstats.EffectiveCPUQuota(s.group.Cgroup, s.mounts)
+	lowest, where, set := kernel.EffectiveCPUQuota(s.group.Cgroup, s.mounts)
 	s.add(procstats.CgroupCPUQuota.String(), s.limits.CPUQuota, lowest, where, set)
 	return nil
 }
@@ -59,7 +60,7 @@ func (s *setter) setQuotaV1(dir string, cores float64) error {
 		return err
 	}
 	err := setNumber(dir, "cpu.cfs_quota_us", quota, 1)
-	if lowest, _, set := procstats.EffectiveCPUQuota(s.group.Cgroup, s.mounts); refusedBy(err) && set && lowest <= cores {
+	if lowest, _, set := kernel.EffectiveCPUQuota(s.group.Cgroup, s.mounts); refusedBy(err) && set && lowest <= cores {
 		return nil
 	}
 	return err

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 const ioMax = "io.max"
@@ -58,7 +58,7 @@ func (s *setter) ioV2(dir string, limit *IOLimit) error {
 			return cannotHold("set limit: %s was told %q and does not say so", filepath.Join(dir, ioMax), line.String())
 		}
 		where := dir
-		for _, ancestor := range procstats.CgroupAncestors(dir, s.mounts) {
+		for _, ancestor := range kernel.CgroupAncestors(dir, s.mounts) {
 			if theirs, ok := readIOMax(ancestor, limit.Device, key.name); ok && theirs < held {
 				held, where = theirs, ancestor
 			}

@@ -15,13 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // setter writes the limits of one task.
 type setter struct {
 	group  *Group
-	host   procstats.FS
-	mounts []procstats.CgroupMount
+	host   kernel.FS
+	mounts []kernel.CgroupMount
 	limits Limits
 	held   []Limit
 }
@@ -30,14 +31,14 @@ type setter struct {
 // that were asked for and those that an ancestor sets. A limit that cannot be held here is an error that says what to
 // do and wraps errors.ErrUnsupported where that is the host's doing; what was written before it stays in the group,
 // which is to be removed then.
-func (g *Group) SetLimits(host procstats.FS, l Limits) ([]Limit, error) {
+func (g *Group) SetLimits(host kernel.FS, l Limits) ([]Limit, error) {
 	if err := l.check(int64(os.Getpagesize())); err != nil {
 		return nil, err
 	}
 	if !g.Exists() && l.empty() {
 		return nil, nil
 	}
-	mounts, err := procstats.CgroupMounts(host)
+	mounts, err := kernel.CgroupMounts(host)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func (s *setter) memory() error {
 			return err
 		}
 	}
-	lowest, where, set := procstats.EffectiveMemoryMax(s.group.Cgroup, s.mounts)
+	lowest, where, set := kernel.EffectiveMemoryMax(s.group.Cgroup, s.mounts)
 	s.add(procstats.CgroupMemoryMax.String(), number(s.limits.MemoryMax), float64(lowest), where, set)
 	return nil
 }
@@ -167,7 +168,7 @@ func (s *setter) memoryHigh() error {
 			return err
 		}
 	}
-	lowest, where, set := procstats.EffectiveMemoryHigh(s.group.Cgroup, s.mounts)
+	lowest, where, set := kernel.EffectiveMemoryHigh(s.group.Cgroup, s.mounts)
 	s.add(procstats.CgroupMemoryHigh.String(), number(s.limits.MemoryHigh), float64(lowest), where, set)
 	return nil
 }
@@ -176,7 +177,7 @@ func (s *setter) memoryHigh() error {
 func (s *setter) swap() error {
 	limit := s.limits.MemorySwapMax
 	if limit == nil {
-		lowest, where, set := procstats.EffectiveMemorySwapMax(s.group.Cgroup, s.mounts)
+		lowest, where, set := kernel.EffectiveMemorySwapMax(s.group.Cgroup, s.mounts)
 		s.add(procstats.CgroupMemorySwapMax.String(), nil, float64(lowest), where, set)
 		return nil
 	}
@@ -196,7 +197,7 @@ func (s *setter) swap() error {
 		if err := setBytes(dir, file, *limit); err != nil {
 			return err
 		}
-		lowest, where, set := procstats.EffectiveMemorySwapMax(s.group.Cgroup, s.mounts)
+		lowest, where, set := kernel.EffectiveMemorySwapMax(s.group.Cgroup, s.mounts)
 		s.add(procstats.CgroupMemorySwapMax.String(), number(limit), float64(lowest), where, set)
 		return nil
 	}
@@ -251,7 +252,7 @@ func (s *setter) pids() error {
 			return err
 		}
 	}
-	lowest, where, set := procstats.EffectivePidsMax(s.group.Cgroup, s.mounts)
+	lowest, where, set := kernel.EffectivePidsMax(s.group.Cgroup, s.mounts)
 	s.add(procstats.CgroupPidsMax.String(), number(s.limits.PidsMax), float64(lowest), where, set)
 	return nil
 }

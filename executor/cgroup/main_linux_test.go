@@ -26,6 +26,7 @@ import (
 
 	"github.com/tachograph/tacho/e2e/confine"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // Where a process is decides what groups it can make, so tests about that are carried out by a process of their own:
@@ -106,7 +107,7 @@ func TestMain(m *testing.M) {
 
 func (p plan) carryOut() (done *outcome, err error) {
 	runtime.LockOSThread()
-	host := procstats.HostFS()
+	host := kernel.HostFS()
 	if p.Scope > 0 {
 		return p.enterScope(host)
 	}
@@ -134,7 +135,7 @@ func (p plan) carryOut() (done *outcome, err error) {
 	return result, err
 }
 
-func (p plan) enterScope(host procstats.FS) (*outcome, error) {
+func (p plan) enterScope(host kernel.FS) (*outcome, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), p.Scope)
 	defer cancel()
 	s, err := newScope(ctx, Options{FS: host, ID: fmt.Sprint(os.Getpid())})
@@ -276,7 +277,7 @@ func startIn(t *testing.T, cmd *exec.Cmd, path string) {
 	defer runtime.UnlockOSThread()
 	g := &Group{Cgroup: procstats.Cgroup{V1: map[string]string{}}}
 	var err error
-	if g.home, err = procstats.FindCgroup(procstats.HostFS(), os.Getpid()); err != nil {
+	if g.home, err = kernel.FindCgroup(kernel.HostFS(), os.Getpid()); err != nil {
 		t.Fatal(err)
 	}
 	for controller, root := range roots(t) {
@@ -298,7 +299,7 @@ func startIn(t *testing.T, cmd *exec.Cmd, path string) {
 // roots maps the v1 controllers that tasks are put into, and "" for v2, to where they are mounted.
 func roots(t *testing.T) map[string]string {
 	t.Helper()
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +337,7 @@ func layout(t *testing.T) string {
 // version says on which version of cgroups a controller is to be had here: 1, 2, or 0 for neither.
 func version(t *testing.T, controller string) int {
 	t.Helper()
-	mounts, err := procstats.CgroupMounts(procstats.HostFS())
+	mounts, err := kernel.CgroupMounts(kernel.HostFS())
 	switch {
 	case err != nil:
 		t.Fatal(err)
@@ -367,7 +368,7 @@ func newPath(t *testing.T, path string) string {
 	t.Helper()
 	path = fmt.Sprintf("%s-%d-%d", path, os.Getpid(), time.Now().UnixNano()%1e6)
 	points := roots(t)
-	if mounts, err := procstats.CgroupMounts(procstats.HostFS()); err == nil {
+	if mounts, err := kernel.CgroupMounts(kernel.HostFS()); err == nil {
 		// Processes are not put there unless they ask for it.
 		for _, mount := range mounts {
 			if mount.Version == 1 && slices.Contains(mount.Controllers, "cpuset") {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // parent is a group that a caller named for those of tasks to be below.
@@ -22,7 +23,7 @@ type parent struct {
 }
 
 // findParent finds a group by its path. One that no hierarchy has is an error.
-func findParent(mounts []procstats.CgroupMount, path string) (parent, error) {
+func findParent(mounts []kernel.CgroupMount, path string) (parent, error) {
 	p := parent{
 		Cgroup: procstats.Cgroup{V1: map[string]string{}}, path: filepath.Clean("/" + path), missing: map[string]string{},
 	}
@@ -54,8 +55,8 @@ func findParent(mounts []procstats.CgroupMount, path string) (parent, error) {
 
 // CheckParent says why no task's groups can be made below a group, or none with some controllers (memory, cpu, io,
 // pids), as far as that can be told without making any; nil where nothing is known against it.
-func CheckParent(host procstats.FS, path string, controllers ...string) error {
-	mounts, err := procstats.CgroupMounts(host)
+func CheckParent(host kernel.FS, path string, controllers ...string) error {
+	mounts, err := kernel.CgroupMounts(host)
 	if err != nil {
 		return fmt.Errorf("find cgroup mounts: %w", err)
 	}

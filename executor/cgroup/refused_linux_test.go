@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // captured is a folder with some of a group's files, as a kernel could have them.
@@ -70,7 +71,7 @@ func TestKernelsThatLackLimits(t *testing.T) {
 		if test.v1 {
 			g.Cgroup = procstats.Cgroup{V1: map[string]string{"memory": dir}}
 		}
-		_, err := g.SetLimits(procstats.HostFS(), test.limits)
+		_, err := g.SetLimits(kernel.HostFS(), test.limits)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
@@ -84,7 +85,7 @@ func TestKernelsThatLackLimits(t *testing.T) {
 func TestSwapOnV1(t *testing.T) {
 	dir := captured(t, map[string]string{"memory.limit_in_bytes": "4096\n", "memory.memsw.limit_in_bytes": "8192\n", "memory.stat": ""})
 	g := &Group{Cgroup: procstats.Cgroup{V1: map[string]string{"memory": dir}}}
-	s := &setter{group: g, host: procstats.HostFS(), limits: Limits{MemoryMax: new(int64(1 << 20)), MemorySwapMax: new(int64(1 << 20))}}
+	s := &setter{group: g, host: kernel.HostFS(), limits: Limits{MemoryMax: new(int64(1 << 20)), MemorySwapMax: new(int64(1 << 20))}}
 	if err := errors.Join(s.memory(), s.swap()); err != nil {
 		t.Fatal(err)
 	}

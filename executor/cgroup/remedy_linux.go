@@ -14,15 +14,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // Remedy knows what would give tasks of this process the groups that they lack.
 type Remedy struct {
-	FS procstats.FS
+	FS kernel.FS
 	// Root is the folder that /run is in.
 	Root   string
-	Mounts []procstats.CgroupMount
+	Mounts []kernel.CgroupMount
 }
 
 // Lack says why tasks get no groups with a controller (memory, cpu, io, pids, cpuset), as far as more is known than
@@ -100,7 +100,7 @@ func makeParent(dir, controller string) string {
 
 // readOnly reports that no hierarchy can be written to.
 func (r Remedy) readOnly() bool {
-	return !slices.ContainsFunc(r.Mounts, func(m procstats.CgroupMount) bool { return !m.ReadOnly })
+	return !slices.ContainsFunc(r.Mounts, func(m kernel.CgroupMount) bool { return !m.ReadOnly })
 }
 
 // v2 is where the v2 hierarchy is mounted.
@@ -118,7 +118,7 @@ func (r Remedy) v2() string {
 func mustMoveAway(point string) bool { return !isRoot(point) && holdsProcesses(point) }
 
 // delegationV1 is a folder of the user's own in every hierarchy that tasks are put into.
-func delegationV1(mounts []procstats.CgroupMount) string {
+func delegationV1(mounts []kernel.CgroupMount) string {
 	var dirs []string
 	for _, m := range mounts {
 		if !m.ReadOnly && (m.Version == 2 || slices.ContainsFunc(m.Controllers, isOurs)) {
@@ -135,29 +135,29 @@ func delegationV1(mounts []procstats.CgroupMount) string {
 // isOurs reports whether tasks are put into the hierarchy of a v1 controller.
 func isOurs(controller string) bool { return slices.Contains(v1Controllers(false), controller) }
 
-func isPureV2(mounts []procstats.CgroupMount) bool {
-	return len(mounts) > 0 && !slices.ContainsFunc(mounts, func(m procstats.CgroupMount) bool {
+func isPureV2(mounts []kernel.CgroupMount) bool {
+	return len(mounts) > 0 && !slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool {
 		return m.Version == 1 && slices.ContainsFunc(m.Controllers, isOurs)
 	})
 }
 
 // handedOn reports whether a v2 root gives a controller to its children.
-func handedOn(mounts []procstats.CgroupMount, controller string) bool {
-	return slices.ContainsFunc(mounts, func(m procstats.CgroupMount) bool {
+func handedOn(mounts []kernel.CgroupMount, controller string) bool {
+	return slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool {
 		return m.Version == 2 && slices.Contains(readWords(m.Point, subtreeControl), controller)
 	})
 }
 
 // mountedV1 reports whether a controller has a v1 hierarchy.
-func mountedV1(mounts []procstats.CgroupMount, controller string) bool {
-	return slices.ContainsFunc(mounts, func(m procstats.CgroupMount) bool {
+func mountedV1(mounts []kernel.CgroupMount, controller string) bool {
+	return slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool {
 		return m.Version == 1 && slices.Contains(m.Controllers, controller)
 	})
 }
 
 // availableV2 reports whether v2 has a controller that it could hand on.
-func availableV2(mounts []procstats.CgroupMount, controller string) bool {
-	return slices.ContainsFunc(mounts, func(m procstats.CgroupMount) bool {
+func availableV2(mounts []kernel.CgroupMount, controller string) bool {
+	return slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool {
 		return m.Version == 2 && slices.Contains(m.Controllers, controller)
 	})
 }

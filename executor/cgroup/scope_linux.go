@@ -15,7 +15,7 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 	godbus "github.com/godbus/dbus/v5"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // errNoSystemd says that systemd does not manage the cgroups here.
@@ -76,7 +76,7 @@ func inTime(ctx context.Context, err error) error {
 // splitScope moves this process into a leaf of its new scope: only a group without processes of its own can hand
 // controllers on to its children.
 func splitScope(o Options) (scope, error) {
-	here, err := procstats.FindCgroup(o.FS, os.Getpid())
+	here, err := kernel.FindCgroup(o.FS, os.Getpid())
 	if err != nil {
 		return scope{}, fmt.Errorf("find own scope: %w", err)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // Client is one caller's connection to one executor. Its methods may be called concurrently.
@@ -43,7 +44,7 @@ type Client struct {
 
 // Start starts an executor and greets it. Nothing is left behind where it returns an error.
 func Start(ctx context.Context, o Options) (*Client, error) {
-	if err := CheckProc(procstats.HostFS()); err != nil {
+	if err := CheckProc(kernel.HostFS()); err != nil {
 		return nil, err
 	}
 	if longest := LongestRuntimeDir(len(o.ID)); len(o.RuntimeDir) > longest {
@@ -149,7 +150,7 @@ func Visit(ctx context.Context, address wire.Address) (*Client, error) {
 }
 
 func reach(ctx context.Context, address wire.Address, own bool) (*Client, error) {
-	boot, err := procstats.BootID(procstats.HostFS())
+	boot, err := kernel.BootID(kernel.HostFS())
 	if err != nil {
 		return nil, err
 	}

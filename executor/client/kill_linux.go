@@ -17,6 +17,7 @@ import (
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // KillTask kills what is left of the task of an executor that died, and removes its cgroup and the executor's folder.
@@ -46,14 +47,14 @@ func (c *Client) Kill(ctx context.Context) error {
 // without one the members of the task's session are found in /proc, best effort: a process that made a session of
 // its own is missed. A task of an earlier boot is gone already.
 func KillTask(ctx context.Context, address wire.Address) error {
-	boot, err := procstats.BootID(procstats.HostFS())
+	boot, err := kernel.BootID(kernel.HostFS())
 	if err != nil {
 		return err
 	}
 	if boot != address.BootID {
 		return os.RemoveAll(address.Folder)
 	}
-	if address.Executor.Alive(procstats.HostFS()) {
+	if kernel.Alive(kernel.HostFS(), address.Executor) {
 		return fmt.Errorf("kill task %s: its executor %d is alive; ask it to stop", address.ID, address.Executor.PID)
 	}
 	if address.Cgroup.Encloses() {
@@ -70,8 +71,8 @@ func KillTask(ctx context.Context, address wire.Address) error {
 
 // Alive reports whether the executor of an address runs, and is that executor.
 func Alive(address wire.Address) bool {
-	boot, err := procstats.BootID(procstats.HostFS())
-	return err == nil && boot == address.BootID && address.Executor.Alive(procstats.HostFS())
+	boot, err := kernel.BootID(kernel.HostFS())
+	return err == nil && boot == address.BootID && kernel.Alive(kernel.HostFS(), address.Executor)
 }
 
 // killSession kills the processes of a session until none is found. The number of a session cannot be used again
@@ -96,8 +97,8 @@ func killSession(ctx context.Context, leader procstats.ProcessID) error {
 }
 
 func killMembers(leader procstats.ProcessID) (left int, err error) {
-	host := procstats.HostFS()
-	if now, err := procstats.Identify(host, leader.PID); err == nil && now.ProcessID != leader {
+	host := kernel.HostFS()
+	if now, err := kernel.Identify(host, leader.PID); err == nil && now.ProcessID != leader {
 		return 0, nil
 	}
 	folders, err := filepath.Glob(filepath.Join(host.Proc, "[0-9]*"))
@@ -128,7 +129,7 @@ func killMembers(leader procstats.ProcessID) (left int, err error) {
 	return left, nil
 }
 
-func isMember(host procstats.FS, pid int, leader procstats.ProcessID) bool {
-	id, err := procstats.Identify(host, pid)
+func isMember(host kernel.FS, pid int, leader procstats.ProcessID) bool {
+	id, err := kernel.Identify(host, pid)
 	return err == nil && id.Session == leader.PID && id.Start >= leader.Start && !id.Zombie
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // lifeline tells when a process ends, by a pidfd.
@@ -49,7 +50,7 @@ func watch(id procstats.ProcessID) (*lifeline, error) {
 		return nil, fmt.Errorf("pidfd_open %d: %w", id.PID, err)
 	}
 	file := os.NewFile(uintptr(fd), fmt.Sprintf("pidfd of %d", id.PID))
-	now, err := procstats.Identify(procstats.HostFS(), id.PID)
+	now, err := kernel.Identify(kernel.HostFS(), id.PID)
 	if err != nil || now.ProcessID != id {
 		return nil, errors.Join(ErrLost, file.Close())
 	}
@@ -60,7 +61,7 @@ func watch(id procstats.ProcessID) (*lifeline, error) {
 
 // lookAfter is watch without a pidfd: the start time tells the process from later ones with its number.
 func lookAfter(id procstats.ProcessID) (*lifeline, error) {
-	if !id.Alive(procstats.HostFS()) {
+	if !kernel.Alive(kernel.HostFS(), id) {
 		return nil, ErrLost
 	}
 	l := &lifeline{stop: make(chan struct{}), gone: make(chan struct{}), done: make(chan struct{})}
@@ -71,7 +72,7 @@ func lookAfter(id procstats.ProcessID) (*lifeline, error) {
 		for {
 			select {
 			case <-tick.C:
-				if !id.Alive(procstats.HostFS()) {
+				if !kernel.Alive(kernel.HostFS(), id) {
 					close(l.gone)
 					return
 				}

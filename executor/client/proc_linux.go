@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // CheckProc refuses a /proc of another PID namespace, where the numbers of processes stand for others than ours. It is
 // nil where /proc cannot be read at all: whoever reads it next says so.
-func CheckProc(host procstats.FS) error {
+func CheckProc(host kernel.FS) error {
 	self, err := os.Readlink(filepath.Join(host.Proc, "self"))
 	if err != nil || self == strconv.Itoa(os.Getpid()) {
 		return nil //nolint:nilerr // the next reader has more to say

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // memoryEvents are the counters of cgroup version 2, Documentation/admin-guide/cgroup-v2.rst "Memory Interface
@@ -149,7 +149,7 @@ func sum(counts []int64) (total int64) {
 
 // localEvents reports whether cgroup2 is mounted with memory_localevents: memory.events leaves out then what happens
 // below a group.
-func localEvents(host procstats.FS) bool {
+func localEvents(host kernel.FS) bool {
 	data, err := os.ReadFile(filepath.Join(host.Proc, "self", "mountinfo"))
 	if err != nil {
 		return false

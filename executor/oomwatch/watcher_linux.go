@@ -17,6 +17,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 const (
@@ -110,7 +111,7 @@ type groups struct {
 
 // Open finds the task's memory cgroup and registers for its events. It cannot fail: where nothing can be watched the
 // counters say why, and Run waits for its context.
-func Open(host procstats.FS, cgroup procstats.Cgroup) *Watcher {
+func Open(host kernel.FS, cgroup procstats.Cgroup) *Watcher {
 	w := &Watcher{epoll: -1}
 	reason := w.open(host, cgroup)
 	if reason != "" {
@@ -125,7 +126,7 @@ func Open(host procstats.FS, cgroup procstats.Cgroup) *Watcher {
 	return w
 }
 
-func (w *Watcher) open(host procstats.FS, cgroup procstats.Cgroup) (reason string) {
+func (w *Watcher) open(host kernel.FS, cgroup procstats.Cgroup) (reason string) {
 	var err error
 	if w.groups, reason = findGroups(host, cgroup); reason != "" {
 		return reason
@@ -155,7 +156,7 @@ func (w *Watcher) open(host procstats.FS, cgroup procstats.Cgroup) (reason strin
 }
 
 // findGroups says which folders are to be watched, or why none can be.
-func findGroups(host procstats.FS, cgroup procstats.Cgroup) (g groups, reason string) {
+func findGroups(host kernel.FS, cgroup procstats.Cgroup) (g groups, reason string) {
 	g = groups{version: 1, own: cgroup.V1["memory"]}
 	file := "memory.oom_control"
 	if g.own == "" {
@@ -173,11 +174,11 @@ func findGroups(host procstats.FS, cgroup procstats.Cgroup) (g groups, reason st
 	if _, err := os.Lstat(filepath.Join(g.own, file)); err != nil {
 		return g, "the memory controller is not available in the task's cgroup"
 	}
-	mounts, err := procstats.CgroupMounts(host)
+	mounts, err := kernel.CgroupMounts(host)
 	if err != nil {
 		return g, err.Error()
 	}
-	g.above = procstats.CgroupAncestors(g.own, mounts)
+	g.above = kernel.CgroupAncestors(g.own, mounts)
 	g.top, g.topPath = g.own, "/"
 	if len(g.above) > 0 {
 		g.top = g.above[len(g.above)-1]

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // eatVariable makes the test binary enter the cgroup that it names and touch memory until it is killed.
@@ -65,7 +66,7 @@ type place struct {
 // newPlace makes the groups below this process's own, or skips the test with the reason why it cannot.
 func newPlace(t *testing.T) place {
 	t.Helper()
-	here, err := procstats.FindCgroup(procstats.HostFS(), os.Getpid())
+	here, err := kernel.FindCgroup(kernel.HostFS(), os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func TestWatcher(t *testing.T) {
 		{"limit of the parent, process in a nested group", p.nested, p.parent, "ancestor 1"},
 		{"own limit once more", p.leaf, p.task, "own 1"},
 	}
-	w := Open(procstats.HostFS(), p.cgroup())
+	w := Open(kernel.HostFS(), p.cgroup())
 	if reason := w.Counters().Reason; reason != "" {
 		t.Fatal(reason)
 	}
@@ -210,7 +211,7 @@ func (c *countingLayout) look() (record.OOMCounters, bool, error) {
 // TestIdle holds that nothing is read while nothing happens, and that the end of the group ends nothing else.
 func TestIdle(t *testing.T) {
 	p := newPlace(t)
-	w := Open(procstats.HostFS(), p.cgroup())
+	w := Open(kernel.HostFS(), p.cgroup())
 	if reason := w.Counters().Reason; reason != "" {
 		t.Fatal(reason)
 	}
@@ -251,7 +252,7 @@ func TestNotWatched(t *testing.T) {
 		"a folder that went": {V2: filepath.Join(t.TempDir(), "gone")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := Open(procstats.HostFS(), cgroup)
+			w := Open(kernel.HostFS(), cgroup)
 			if c := w.Counters(); c.Read || c.Reason == "" {
 				t.Errorf("%+v, want a reason", c)
 			}

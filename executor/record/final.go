@@ -3,7 +3,9 @@
 
 package record
 
-import "github.com/tachograph/tacho/procstats"
+import (
+	"github.com/tachograph/tacho/procstats"
+)
 
 // finalRows bounds the process rows of a final record; the rest is summed in its exited row.
 const finalRows = 50
@@ -151,7 +153,7 @@ func finalRow(p *procstats.ProcessWindow) ProcessRow {
 }
 
 // SourcesOf returns descriptions of sources as a record has them.
-func SourcesOf(list []procstats.Description) []Source {
+func SourcesOf(list []procstats.SourceDescription) []Source {
 	all := make([]Source, 0, len(list))
 	for _, d := range list {
 		all = append(all, Source{Name: d.ID.String(), Version: d.Version, Available: d.Available, Reason: d.Reason})

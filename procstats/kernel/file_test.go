@@ -1,0 +1,100 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package kernel
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestKeptFileReadsAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cpu.stat")
+	contents := []string{"usage_usec 1\n", strings.Repeat("x", 3*keptFileSize), "", strings.Repeat("y", keptFileSize), "z"}
+	write := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(contents[0])
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readers := map[string]func([]byte) ([]byte, error){"read": f.Read, "readRecord": f.ReadRecord}
+	for name, read := range readers {
+		var buf []byte
+		for _, want := range contents {
+			write(want)
+			if buf, err = read(buf); err != nil || string(buf) != want {
+				t.Errorf("%s: got %d bytes and error %v, want %d bytes", name, len(buf), err, len(want))
+			}
+		}
+	}
+	for range 2 {
+		if err := f.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	}
+	if _, err := f.Read(nil); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("read after close: %v, want fs.ErrClosed", err)
+	}
+}
+
+func TestKeptFileAllocatesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cpu.stat")
+	if err := os.WriteFile(path, []byte("usage_usec 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	buf := make([]byte, 0, keptFileSize)
+	allocs := testing.AllocsPerRun(100, func() {
+		if buf, err = f.Read(buf); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocs != 0 {
+		t.Errorf("read allocates %v times, want 0", allocs)
+	}
+}
+
+func TestOpenKeptNamesTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "memory.peak")
+	_, err := Open(path)
+	var pathError *fs.PathError
+	if !errors.As(err, &pathError) || pathError.Path != path || !Gone(err) {
+		t.Errorf("got %v, want a PathError for %s that counts as gone", err, path)
+	}
+}
+
+func TestGone(t *testing.T) {
+	tests := []struct {
+		err  error
+		want bool
+	}{
+		{syscall.ENOENT, true},
+		{syscall.ESRCH, true},
+		{&fs.PathError{Op: "read", Path: "memory.stat", Err: syscall.ENODEV}, true},
+		{fs.ErrNotExist, false},
+		{syscall.EACCES, false},
+		{syscall.EOPNOTSUPP, false},
+		{nil, false},
+	}
+	for _, test := range tests {
+		if got := Gone(test.err); got != test.want {
+			t.Errorf("gone(%v) = %v, want %v", test.err, got, test.want)
+		}
+	}
+}

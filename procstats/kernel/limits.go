@@ -1,0 +1,140 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kernel
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// limitFile is a file of one limit.
+type limitFile struct {
+	name string
+	// second is read behind it: v1 has the quota and its period apart.
+	second string
+	key    string // of the limit in the file, empty where it stands alone
+	parse  FieldParser
+}
+
+// The files of limits, cgroup-v2.rst and cgroup-v1/*.rst in the kernel's documentation.
+//
+//nolint:gochecknoglobals // constants
+var (
+	memoryMax      = limitFile{name: "memory.max", parse: ParseSingleValue}
+	memoryMaxV1    = limitFile{name: "memory.limit_in_bytes", parse: ParseMemoryLimitV1}
+	memoryLowestV1 = limitFile{name: "memory.stat", key: "hierarchical_memory_limit", parse: ParseFlatKeyed}
+	memoryHigh     = limitFile{name: "memory.high", parse: ParseSingleValue}
+	memorySwapMax  = limitFile{name: "memory.swap.max", parse: ParseSingleValue}
+	cpuMax         = limitFile{name: "cpu.max", parse: ParseCPUMax}
+	cpuMaxV1       = limitFile{name: "cpu.cfs_quota_us", second: "cpu.cfs_period_us", parse: ParseCPUMax}
+	pidsMax        = limitFile{name: "pids.max", parse: ParseSingleValue}
+)
+
+// EffectiveMemoryMax returns the lowest hard memory limit that holds for a cgroup, in bytes, and the folder that sets
+// it: the group's own or that of a visible ancestor. On v1 the kernel also tells the limit of ancestors that are not
+// visible; dir is empty then. ok is false where no limit is known: none is set, or whoever set one is hidden.
+func EffectiveMemoryMax(c procstats.Cgroup, mounts []CgroupMount) (limit int64, dir string, ok bool) {
+	own := c.V1["memory"]
+	if own == "" {
+		lowest, dir, ok := memoryMax.lowest(cgroupAndAncestors(c.V2, mounts))
+		return int64(lowest), dir, ok
+	}
+	dirs := cgroupAndAncestors(own, mounts)
+	// Until Linux 5.11 a cgroup of which the parent has use_hierarchy 0 is not charged to the parent.
+	for i, parent := range dirs[1:] {
+		content, err := os.ReadFile(filepath.Join(parent, "memory.use_hierarchy"))
+		if err == nil && bytes.HasPrefix(content, []byte("0")) {
+			dirs = dirs[:i+1]
+			break
+		}
+	}
+	lowest, dir, ok := memoryMaxV1.lowest(dirs)
+	hierarchical, known := memoryLowestV1.read(own)
+	if known && hierarchical < memoryUnlimitedV1 && (!ok || hierarchical < lowest) {
+		return int64(hierarchical), "", true
+	}
+	return int64(lowest), dir, ok
+}
+
+// EffectiveMemoryHigh returns the lowest memory.high that holds for a v2 cgroup, in bytes, and the folder that sets it:
+// the group's own or that of a visible ancestor. ok is false where none is known, and always on v1, which has no such
+// limit.
+func EffectiveMemoryHigh(c procstats.Cgroup, mounts []CgroupMount) (limit int64, dir string, ok bool) {
+	return lowestMemoryV2(c, mounts, memoryHigh)
+}
+
+// EffectiveMemorySwapMax returns the lowest limit on swap space that holds for a v2 cgroup, in bytes, and the folder
+// that sets it: the group's own or that of a visible ancestor. ok is false where none is known, and always on v1, which
+// limits swap together with memory.
+func EffectiveMemorySwapMax(c procstats.Cgroup, mounts []CgroupMount) (limit int64, dir string, ok bool) {
+	return lowestMemoryV2(c, mounts, memorySwapMax)
+}
+
+func lowestMemoryV2(c procstats.Cgroup, mounts []CgroupMount, file limitFile) (limit int64, dir string, ok bool) {
+	if c.V1["memory"] != "" {
+		return 0, "", false
+	}
+	lowest, dir, ok := file.lowest(cgroupAndAncestors(c.V2, mounts))
+	return int64(lowest), dir, ok
+}
+
+// EffectiveCPUQuota returns the lowest CPU quota that holds for a cgroup, in cores, and the folder that sets it: the
+// group's own or that of a visible ancestor. ok is false where no quota is known.
+func EffectiveCPUQuota(c procstats.Cgroup, mounts []CgroupMount) (cores float64, dir string, ok bool) {
+	if own := c.V1["cpu"]; own != "" {
+		return cpuMaxV1.lowest(cgroupAndAncestors(own, mounts))
+	}
+	return cpuMax.lowest(cgroupAndAncestors(c.V2, mounts))
+}
+
+// EffectivePidsMax returns the lowest limit on processes and threads that holds for a cgroup, and the folder that sets
+// it: the group's own or that of a visible ancestor, which shares it among all groups below it. ok is false where no
+// limit is known.
+func EffectivePidsMax(c procstats.Cgroup, mounts []CgroupMount) (limit int64, dir string, ok bool) {
+	own := c.V1["pids"]
+	if own == "" {
+		own = c.V2
+	}
+	lowest, dir, ok := pidsMax.lowest(cgroupAndAncestors(own, mounts))
+	return int64(lowest), dir, ok
+}
+
+// cgroupAndAncestors returns the folder and its visible parents; none for no folder.
+func cgroupAndAncestors(dir string, mounts []CgroupMount) []string {
+	if dir == "" {
+		return nil
+	}
+	return slices.Insert(CgroupAncestors(dir, mounts), 0, dir)
+}
+
+// lowest reads the limit in every folder. Of equal ones the first, nearest to the task, counts.
+func (l limitFile) lowest(dirs []string) (lowest float64, dir string, ok bool) {
+	for _, d := range dirs {
+		limit, set := l.read(d)
+		if set && (!ok || limit < lowest) {
+			lowest, dir, ok = limit, d, true
+		}
+	}
+	return lowest, dir, ok
+}
+
+// read reads the limit of one folder; ok is false where none is set or it cannot be read.
+func (l limitFile) read(dir string) (limit float64, ok bool) {
+	data, err := os.ReadFile(filepath.Join(dir, l.name))
+	if err == nil && l.second != "" {
+		var second []byte
+		second, err = os.ReadFile(filepath.Join(dir, l.second))
+		data = append(data, second...)
+	}
+	if err != nil {
+		return 0, false
+	}
+	fields := []Field{{Key: l.key}}
+	l.parse(data, fields)
+	return fields[0].Value, fields[0].State == FieldRead
+}

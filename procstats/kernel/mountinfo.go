@@ -1,0 +1,182 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kernel
+
+import (
+	"bytes"
+	"errors"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// CgroupMount is one mounted cgroup hierarchy that this process can see.
+type CgroupMount struct {
+	// Point is the folder at which it is mounted.
+	Point string
+	// Root is the cgroup that is at Point, relative to the cgroup namespace of this process: "/" where the whole
+	// hierarchy is, another path for bind mounts of a part, "/.." and upwards for what is outside the namespace.
+	Root string
+	// Version is 1 or 2.
+	Version int
+	// Controllers are those bound to a v1 hierarchy, or those that can be enabled below a v2 mount.
+	Controllers []string
+	// ReadOnly reports that no groups can be made in it and no limits set.
+	ReadOnly bool
+}
+
+// mountEntry is a line of /proc/PID/mountinfo, proc_pid_mountinfo(5), as far as it matters here.
+type mountEntry struct {
+	id, parent   int
+	root, point  string
+	options      []string // of the mount
+	fstype       string
+	superOptions []string // of the file system
+}
+
+// controllersV1 are all that cgroup v1 ever had; it gets no new ones. The list tells controllers from the other words
+// among the options of a mount (xattr, seclabel, release_agent=...).
+func controllersV1() []string {
+	return []string{
+		"cpu", "cpuacct", "cpuset", "memory", "blkio", "pids", "freezer", "devices",
+		"net_cls", "net_prio", "perf_event", "hugetlb", "rdma", "misc", "debug",
+	}
+}
+
+var errMountinfoLine = errors.New("not a mountinfo line")
+
+// parseMountinfo reads all of a mountinfo file. Lines that are no such lines are an error: guessing which mounts there
+// are would read another task's cgroup.
+func parseMountinfo(data []byte) ([]mountEntry, error) {
+	var mounts []mountEntry
+	for line := range bytes.Lines(data) {
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			continue
+		}
+		m, err := parseMountinfoLine(string(line))
+		if err != nil {
+			return nil, err
+		}
+		mounts = append(mounts, m)
+	}
+	return mounts, nil
+}
+
+// parseMountinfoLine reads
+//
+//	36 35 98:0 /root /point rw,noatime master:1 - fstype source rw,errors=continue
+//
+// with any number of words before the hyphen.
+func parseMountinfoLine(line string) (mountEntry, error) {
+	words := strings.Split(line, " ")
+	hyphen := slices.Index(words, "-")
+	if hyphen < 6 || len(words) < hyphen+4 {
+		return mountEntry{}, errMountinfoLine
+	}
+	id, err := strconv.Atoi(words[0])
+	parent, err2 := strconv.Atoi(words[1])
+	if err != nil || err2 != nil {
+		return mountEntry{}, errMountinfoLine
+	}
+	return mountEntry{
+		id: id, parent: parent,
+		root: unescapeMountinfo(words[3]), point: unescapeMountinfo(words[4]),
+		options: strings.Split(words[5], ","),
+		fstype:  words[hyphen+1], superOptions: strings.Split(words[hyphen+3], ","),
+	}, nil
+}
+
+// unescapeMountinfo undoes the octal escapes of space, tab, newline and backslash.
+func unescapeMountinfo(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// visible reports whether the mount can be reached by its path: nothing is mounted over it or over a folder above it.
+func (m mountEntry) visible(all []mountEntry) bool {
+	byID := make(map[int]mountEntry, len(all))
+	for _, other := range all {
+		byID[other.id] = other
+	}
+	for _, other := range all {
+		if other.parent == m.id && other.point == m.point && other.id != m.id {
+			return false
+		}
+	}
+	// A mount that is put on a folder above an older one of the same parent hides it; a younger one would have it as
+	// its parent. The first of all mounts can be its own parent.
+	for range all { // no chain of parents is longer
+		for _, other := range all {
+			sibling := other.parent == m.parent && other.id != m.id && other.id != m.parent
+			if sibling && other.point != m.point && within(other.point, m.point) {
+				return false
+			}
+		}
+		parent, ok := byID[m.parent]
+		if !ok || parent.id == m.id {
+			break
+		}
+		m = parent
+	}
+	return true
+}
+
+// cgroupMount returns what a mount entry says about cgroups; ok is false for other file systems and for named v1
+// hierarchies without a controller.
+func (m mountEntry) cgroupMount() (mount CgroupMount, ok bool) {
+	mount = CgroupMount{
+		Point: m.point, Root: m.root,
+		ReadOnly: slices.Contains(m.options, "ro") || slices.Contains(m.superOptions, "ro"),
+	}
+	switch m.fstype {
+	case "cgroup2":
+		mount.Version = 2
+		return mount, true
+	case "cgroup":
+		mount.Version = 1
+		for _, controller := range controllersV1() {
+			if slices.Contains(m.superOptions, controller) {
+				mount.Controllers = append(mount.Controllers, controller)
+			}
+		}
+		return mount, len(mount.Controllers) > 0
+	}
+	return CgroupMount{}, false
+}
+
+// dir returns the folder below the mount that holds the cgroup at p, a path as /proc/PID/cgroup has it; ok is false
+// where the mount does not show it.
+func (m CgroupMount) dir(p string) (dir string, ok bool) {
+	root := strings.TrimSuffix(m.Root, "/")
+	below, ok := strings.CutPrefix(p, root)
+	if !ok || !strings.HasPrefix(p, "/") || below != "" && below[0] != '/' {
+		return "", false
+	}
+	// The path goes up where the cgroup is outside the namespace of this process; its folder has no name then.
+	if slices.Contains(strings.Split(below, "/"), "..") {
+		return "", false
+	}
+	return path.Join(m.Point, below), true
+}
+
+// within reports whether p is folder or below it.
+func within(folder, p string) bool {
+	below, ok := strings.CutPrefix(p, strings.TrimSuffix(folder, "/"))
+	return ok && (below == "" || below[0] == '/')
+}

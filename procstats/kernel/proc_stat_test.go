@@ -1,0 +1,127 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kernel
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// statLine is a stat of Linux 6.18 with another comm in it.
+func statLine(comm string) string {
+	return "4242 (" + comm + ") S 4200 4242 4200 34816 4242 4194304 1510 20300 3 40 7 9 152 48 20 0 5 0 360012 8253440 921 " +
+		"18446744073709551615 94005103759360 94005104484313 140723388066208 0 0 0 65536 65542 65538 1 0 0 17 0 0 0 0 0 0 " +
+		"94005104717488 94005104764932 94005115625472 140723388074406 140723388074419 140723388074419 140723388076009 0\n"
+}
+
+func parsedStat(comm string) ProcStat {
+	return ProcStat{
+		PID: 4242, PPID: 4200, Session: 4200, Comm: []byte(comm), State: 'S', Minflt: 1510, Majflt: 3,
+		utime: 7, stime: 9, cutime: 152, cstime: 48, Threads: 5, Start: 360012, Sigignore: 65542,
+	}
+}
+
+// hostileComms are names that processes can give themselves.
+var hostileComms = []string{
+	"sleep", "", " ", ")", "(", ") (", "a) R 1 1 1 (b", "tmux: server", "\n", "x\ny) Z", "\xff\xfe\x01", "((sd-pam))",
+	"kworker/0:1H-events_highpri", "15 bytes of it!",
+}
+
+func TestParseProcStat(t *testing.T) {
+	for _, comm := range hostileComms {
+		got, err := ParseProcStat([]byte(statLine(comm)))
+		if err != nil {
+			t.Errorf("comm %q: %v", comm, err)
+		}
+		if diff := cmp.Diff(parsedStat(comm), got, cmp.AllowUnexported(ProcStat{}), cmp.Transformer("string", func(b []byte) string { return string(b) })); diff != "" {
+			t.Errorf("comm %q: (-want +got)\n%s", comm, diff)
+		}
+	}
+}
+
+func TestParseProcStatOddities(t *testing.T) {
+	tests := []struct {
+		name     string
+		from, to string
+		want     func(*ProcStat)
+	}{
+		{"children's time below 0 on old kernels", " 152 48 ", " -152 -1 ", func(s *ProcStat) { s.cutime, s.cstime = 0, 0 }},
+		{"a kernel thread without a parent", "S 4200 4242 4200", "I 0 0 0", func(s *ProcStat) { s.State, s.PPID, s.Session = 'I', 0, 0 }},
+		{"no terminal", " 34816 4242 ", " 0 -1 ", func(*ProcStat) {}},
+		{"kernels of 2.6 end behind exit_signal", " 0 0 0 0 0 0 94005104717488 94005104764932 94005115625472 140723388074406 140723388074419 140723388074419 140723388076009 0", "", func(*ProcStat) {}},
+	}
+	for _, test := range tests {
+		line := strings.Replace(statLine("sh"), test.from, test.to, 1)
+		if line == statLine("sh") {
+			t.Fatalf("%s: nothing to replace", test.name)
+		}
+		want := parsedStat("sh")
+		test.want(&want)
+		got, err := ParseProcStat([]byte(line))
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(ProcStat{})); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", test.name, diff)
+		}
+	}
+}
+
+func TestParseProcStatRefuses(t *testing.T) {
+	whole := statLine("sh")
+	tests := map[string]string{
+		"nothing":                "",
+		"no comm":                "4242 sh S 1",
+		"no PID":                 "(sh) S 4200",
+		"brackets turned round":  "4242 )sh( S 4200",
+		"a PID that is none":     strings.Replace(whole, "4242", "x", 1),
+		"a state of two letters": strings.Replace(whole, "S", "SS", 1),
+		"a parent below 0":       strings.Replace(whole, "4200", "-1", 1),
+		"a time that ran over":   strings.Replace(whole, " 7 9 ", " 18446744073709551615 9 ", 1),
+		"cut before starttime":   whole[:strings.Index(whole, " 360012")],
+		"only a comm":            "4242 (sh)",
+		"a blank too few":        strings.Replace(whole, ") S", ")S", 1),
+	}
+	for name, line := range tests {
+		if got, err := ParseProcStat([]byte(line)); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s: got %+v, error %v, want errFormat", name, got, err)
+		}
+	}
+}
+
+func TestTicks(t *testing.T) {
+	tests := map[uint64]time.Duration{0: 0, 1: 10 * time.Millisecond, 360012: 3600120 * time.Millisecond}
+	for n, want := range tests {
+		if got := Ticks(n); got != want {
+			t.Errorf("ticks(%d) = %v, want %v", n, got, want)
+		}
+	}
+	if sum := 4 * Ticks(math.MaxInt64); sum < 0 {
+		t.Errorf("four of the longest times add up to %v", sum)
+	}
+}
+
+func FuzzParseProcStat(f *testing.F) {
+	for _, comm := range hostileComms {
+		f.Add([]byte(statLine(comm)))
+	}
+	f.Add([]byte("1 (sh) S 0"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := ParseProcStat(data)
+		if err != nil {
+			return
+		}
+		if s.Own() < 0 || s.Children() < 0 || s.Own()+s.Children() < 0 || s.PID < 0 || s.PPID < 0 {
+			t.Errorf("below 0: %+v", s)
+		}
+		if !strings.Contains(string(data), "("+string(s.Comm)+")") {
+			t.Errorf("comm %q is not in %q", s.Comm, data)
+		}
+	})
+}

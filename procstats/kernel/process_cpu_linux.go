@@ -1,0 +1,33 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kernel
+
+import (
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// processCPUClock returns the id of a process's CPU clock as clock_getcpuclockid(3) makes it: the PID's complement
+// shifted left by three, and CPUCLOCK_SCHED (2), which counts scheduled time and not ticks. PIDs are below 2^22.
+func processCPUClock(pid int) int32 {
+	const cpuclockSched = 2
+	return ^int32(pid)<<3 | cpuclockSched
+}
+
+// processCPU reads the CPU time of all threads a process has or had, zombies included, in nanoseconds. EINVAL says
+// that there is no such process, or that there are no such clocks (sandboxes). A thread that is running is counted up
+// to its last tick or switch: another process's clock lags by a few milliseconds while it is busy.
+//
+// The clock goes by the bare PID: only a read through the process's own descriptor, afterwards, proves whose it was.
+func ProcessCPU(pid int) (time.Duration, error) {
+	var ts unix.Timespec
+	// Raw: the call cannot sleep, and telling the scheduler about it costs a tenth of it.
+	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(processCPUClock(pid)), uintptr(unsafe.Pointer(&ts)), 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return time.Duration(ts.Nano()), nil
+}

@@ -1,0 +1,152 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// Cache shares collections among readers: however many ask, at most one collection is made per time to live,
+// and readers that ask while one is under way wait for it and share it. It starts no goroutine: the reader
+// that finds nothing young enough collects. All methods may be called concurrently.
+type Cache struct {
+	collect func(*procstats.Sample)
+	now     func() procstats.Stamp
+
+	latest      atomic.Pointer[collection]
+	collections atomic.Int64
+
+	mu       sync.Mutex
+	underWay *collection // nil while nobody collects
+}
+
+// collection is one call of collect. Its sample's age is counted from its beginning and not from its end, so
+// that a slow collection does not look fresher than its numbers are.
+type collection struct {
+	began  time.Duration
+	done   chan struct{} // closed by the reader that collects, when sample is set or collect has panicked
+	sample *procstats.Sample
+}
+
+// NewCache returns an empty cache over collect, which is never called twice at the same time. now is the
+// clock by which samples age; nil means Now.
+func NewCache(collect func(*procstats.Sample), now func() procstats.Stamp) *Cache {
+	if now == nil {
+		now = kernel.Now
+	}
+	return &Cache{collect: collect, now: now}
+}
+
+// Get returns a sample whose collection began less than maxAge ago or was under way when Get was called, and
+// collects where there is none. With maxAge 0 only a collection under way is shared. The sample is published:
+// nobody changes it again, and the caller must not.
+func (c *Cache) Get(maxAge time.Duration) *procstats.Sample {
+	for {
+		if latest := c.latest.Load(); c.young(latest, maxAge) {
+			return latest.sample
+		}
+		run, mine := c.join(maxAge)
+		if mine {
+			c.run(run)
+			return run.sample
+		}
+		<-run.done
+		if run.sample != nil {
+			return run.sample
+		}
+		// The reader that collected panicked: its fault is its caller's affair, this reader tries itself.
+	}
+}
+
+// GetNew returns a sample whose collection began after the call: not one under way, which may have read some of
+// what it reads already.
+func (c *Cache) GetNew() *procstats.Sample {
+	asked := c.now().Mono
+	sample := c.Get(0)
+	if sample.Mono < asked {
+		sample = c.Get(0) // if this one is shared too, it began after the other ended
+	}
+	return sample
+}
+
+// join returns a collection to wait for, or a new one that the caller is to make.
+func (c *Cache) join(maxAge time.Duration) (run *collection, mine bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.underWay != nil {
+		return c.underWay, false
+	}
+	// One may have ended between the first look and the lock.
+	if latest := c.latest.Load(); c.young(latest, maxAge) {
+		return latest, false
+	}
+	c.underWay = &collection{done: make(chan struct{})}
+	return c.underWay, true
+}
+
+// run collects and publishes.
+func (c *Cache) run(run *collection) {
+	defer func() {
+		c.mu.Lock()
+		c.underWay = nil
+		c.mu.Unlock()
+		close(run.done)
+	}()
+	began := c.now()
+	sample := &procstats.Sample{}
+	if latest := c.latest.Load(); latest != nil {
+		sample = sibling(latest.sample)
+	}
+	c.collections.Add(1)
+	c.collect(sample)
+	if sample.Zero() {
+		sample.Stamp = began
+	}
+	run.began, run.sample = began.Mono, sample
+	c.latest.Store(run)
+}
+
+// young reports whether a sample is no older than maxAge. A clock that went back is another clock: whatever
+// was read by the old one is not young.
+func (c *Cache) young(latest *collection, maxAge time.Duration) bool {
+	if latest == nil || maxAge <= 0 {
+		return false
+	}
+	age := c.now().Mono - latest.began
+	return age >= 0 && age < maxAge
+}
+
+// Latest returns the newest sample there is, whatever its age, and nil where none was collected. It never
+// collects and never waits.
+func (c *Cache) Latest() *procstats.Sample {
+	if latest := c.latest.Load(); latest != nil {
+		return latest.sample
+	}
+	return nil
+}
+
+// Collections counts the collections begun so far.
+func (c *Cache) Collections() int64 { return c.collections.Load() }
+
+// sibling returns an empty sample with memory for as many readings as s has, in one piece for all rows: a
+// cache publishes a fresh sample each time, and growing every row anew would cost more than reading it.
+func sibling(s *procstats.Sample) *procstats.Sample {
+	perRow := 0
+	for i := range s.Processes {
+		perRow = max(perRow, len(s.Processes[i].Readings))
+	}
+	n := len(s.Processes)
+	next := &procstats.Sample{Task: make(procstats.Readings, 0, len(s.Task)), Processes: make([]procstats.ProcessRow, n)}
+	readings := make(procstats.Readings, n*perRow)
+	for i := range next.Processes {
+		next.Processes[i].Readings = readings[i*perRow : i*perRow : (i+1)*perRow]
+	}
+	next.Processes = next.Processes[:0]
+	return next
+}

@@ -1,0 +1,244 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+const (
+	reasonNoCgroup     = "the task has no cgroup"
+	reasonSharedCgroup = "other processes live in the same cgroup: its totals are not the task's"
+)
+
+// cgroupReader is the Source over the kept-open files of a task's cgroup. OpenCgroup and OpenPSI make one each.
+type cgroupReader struct {
+	description procstats.SourceDescription
+	files       []*cgroupFile  // in the order of reading
+	fields      []*cgroupField // of all files and of none, in the order of the table
+	buf         []byte
+	// used is the target's.
+	used bool
+}
+
+// OpenCgroup opens the files of the task's cgroup that the selected measurements of SourceCgroup need, on any layout:
+// each controller is read where it is, in its v1 folder or in the v2 folder. What can be read is decided here, once:
+// a file that does not exist now stays absent. It cannot fail; Describe says what there is.
+//
+// CPU time comes from cpuacct.usage where there is one and from cpu.stat else; its split into user and system from
+// cpu.stat wherever there is a v2 folder, because cpuacct.stat counts in steps of 10 ms.
+func OpenCgroup(t Target, sel procstats.Selection) Source {
+	r := newCgroupReader(procstats.SourceCgroup, t)
+	reason := ""
+	switch {
+	case !t.Cgroup.Exists():
+		reason = reasonNoCgroup
+	case t.Cgroup.Shared:
+		reason = reasonSharedCgroup
+	}
+	if reason != "" {
+		r.addAbsent(procstats.SourceCgroup, sel, reason)
+		return r.ready()
+	}
+	files := cgroupFiles{v1: cgroupFilesV1(t.Cgroup), v2: cgroupFilesV2()}
+	for i := range files.v1 {
+		spec := &files.v1[i]
+		r.open(t.Cgroup.V1[spec.controller], spec, nil, func(id procstats.ID) bool {
+			return sel.Has(id) && files.version(t.Cgroup, id) == 1
+		})
+	}
+	for i := range files.v2 {
+		r.open(t.Cgroup.V2, &files.v2[i], nil, func(id procstats.ID) bool {
+			return sel.Has(id) && files.version(t.Cgroup, id) == 2
+		})
+	}
+	r.takeOver(t.Opened)
+	r.addForeign(files, files.v1, sel, t.Cgroup)
+	r.addForeign(files, files.v2, sel, t.Cgroup)
+	return r.ready()
+}
+
+// cgroupFilesV2 lists every file that is read from a v2 folder, CPU time first: rates divide by the time between the
+// stamps, which are taken just before.
+func cgroupFilesV2() []cgroupFileSpec {
+	return slices.Concat(cpuStatV2(), memoryCurrentV2(), memoryStatV2(), memorySwapV2(), memoryEventsV2(), ioStatV2(),
+		pidsFiles(), cpuMaxV2())
+}
+
+// cgroupFilesV1 lists every file that is read from the v1 folders.
+func cgroupFilesV1(c procstats.Cgroup) []cgroupFileSpec {
+	recursive := false
+	if dir := c.V1["blkio"]; dir != "" {
+		_, err := os.Lstat(filepath.Join(dir, "blkio.throttle.io_service_bytes_recursive"))
+		recursive = err == nil
+	}
+	return slices.Concat(cpuacctV1(), cpuStatV1(), memoryCurrentV1(), memoryStatV1(), memoryOOMControlV1(),
+		blkioV1(recursive), pidsFiles(), cpuMaxV1())
+}
+
+// cgroupFiles describes the files of both versions.
+type cgroupFiles struct{ v1, v2 []cgroupFileSpec }
+
+// controller names the v1 controller whose folder decides where a measurement is read: that of the v1 file which has
+// it, or of the v2 file where v1 has none.
+func (f cgroupFiles) controller(id procstats.ID) string {
+	for _, specs := range [][]cgroupFileSpec{f.v1, f.v2} {
+		for i := range specs {
+			if !specs[i].has(id) {
+				continue
+			}
+			if specs[i].controller == "io" {
+				return "blkio"
+			}
+			return specs[i].controller
+		}
+	}
+	return ""
+}
+
+// version says from which version of cgroups a measurement of the task is read: 1, 2, or 0 for neither.
+func (f cgroupFiles) version(c procstats.Cgroup, id procstats.ID) int {
+	split := id == procstats.CgroupCPUUser || id == procstats.CgroupCPUSystem
+	switch {
+	case c.V2 != "" && split:
+		return 2
+	case c.V1[f.controller(id)] != "":
+		return 1
+	case c.V2 != "":
+		return 2
+	}
+	return 0
+}
+
+func newCgroupReader(id procstats.SourceID, t Target) *cgroupReader {
+	return &cgroupReader{description: procstats.SourceDescription{ID: id, Version: t.Cgroup.Layout()}, used: t.Used}
+}
+
+// open opens a file if any of its measurements is wanted.
+func (r *cgroupReader) open(dir string, spec *cgroupFileSpec, explain func(*cgroupFile, error) string, wanted func(procstats.ID) bool) {
+	if !slices.ContainsFunc(spec.fields, func(f cgroupFieldSpec) bool { return wanted(f.id) }) {
+		return
+	}
+	f := openCgroupFile(dir, spec, wanted, explain)
+	r.files = append(r.files, f)
+	for i := range f.fields {
+		r.fields = append(r.fields, &f.fields[i])
+	}
+}
+
+// takeOver reads files that were opened before in place of the group's. One that cannot be taken over is left alone.
+func (r *cgroupReader) takeOver(opened map[string]*os.File) {
+	for _, f := range r.files {
+		file, given := opened[f.name]
+		if !given {
+			continue
+		}
+		if kept, err := kernel.Dup(file); err == nil {
+			_ = f.kept.Close()
+			f.kept, f.absent = kept, ""
+		}
+	}
+}
+
+// addForeign makes those selected measurements of the files absent that nothing is read for, because the task's
+// hierarchy is of the other version, or because there is none for the controller.
+func (r *cgroupReader) addForeign(files cgroupFiles, specs []cgroupFileSpec, sel procstats.Selection, c procstats.Cgroup) {
+	for i := range specs {
+		for _, field := range specs[i].fields {
+			if sel.Has(field.id) && !r.has(field.id) {
+				reason := files.foreign(c, specs[i].name, field)
+				r.fields = append(r.fields, &cgroupField{id: field.id, missing: reason})
+			}
+		}
+	}
+}
+
+// foreign words why a field of a file is not read for a cgroup of the other version, or of none.
+func (f cgroupFiles) foreign(c procstats.Cgroup, file string, field cgroupFieldSpec) string {
+	what := file
+	if field.key != "" {
+		what += " " + field.key
+	}
+	switch f.version(c, field.id) {
+	case 1:
+		if field.id == procstats.CgroupMemoryRefaultAnon || field.id == procstats.CgroupMemoryRefaultFile {
+			return what + " is read on cgroup v2 only"
+		}
+		return "cgroup v1 has no " + what
+	case 2:
+		return "cgroup v2 has no " + what
+	}
+	return f.controller(field.id) + " controller not available: the task has no cgroup in its hierarchy"
+}
+
+func (r *cgroupReader) has(id procstats.ID) bool {
+	return slices.ContainsFunc(r.fields, func(f *cgroupField) bool { return f.id == id })
+}
+
+// addAbsent makes all selected measurements of a source absent for one reason.
+func (r *cgroupReader) addAbsent(source procstats.SourceID, sel procstats.Selection, reason string) {
+	for _, row := range procstats.Table() {
+		if row.Source == source && sel.Has(row.ID) {
+			r.fields = append(r.fields, &cgroupField{id: row.ID, missing: reason})
+		}
+	}
+	r.description.Reason = reason
+}
+
+// ready puts the fields into the order of the table and describes what can be read. That takes a read of each file:
+// pressure files, for one, open where they cannot be read.
+func (r *cgroupReader) ready() *cgroupReader {
+	slices.SortFunc(r.fields, func(a, b *cgroupField) int { return cmp.Compare(a.id, b.id) })
+	for _, f := range r.files {
+		r.buf = f.collect(r.buf)
+		if r.used {
+			_ = f.countFromHere() // closing what is only read
+		}
+		if f.absent == "" {
+			r.description.Available = true
+		}
+		r.description.Reason = cmp.Or(r.description.Reason, f.absent)
+	}
+	if r.description.Available {
+		r.description.Reason = ""
+		return r
+	}
+	for _, f := range r.fields {
+		r.description.Reason = cmp.Or(r.description.Reason, f.missing)
+	}
+	r.description.Reason = cmp.Or(r.description.Reason, "none of its measurements is selected")
+	return r
+}
+
+// Describe implements Source.
+func (r *cgroupReader) Describe() procstats.SourceDescription { return r.description }
+
+// Collect implements Source. Where no file is open the source stays unstamped: nothing was read.
+func (r *cgroupReader) Collect(s *procstats.Sample) {
+	if slices.ContainsFunc(r.files, func(f *cgroupFile) bool { return f.kept.IsOpen() }) {
+		s.Sources[r.description.ID] = kernel.Now()
+	}
+	for _, f := range r.files {
+		r.buf = f.collect(r.buf)
+	}
+	for _, f := range r.fields {
+		s.Task.Put(f.reading())
+	}
+}
+
+// Close implements Source.
+func (r *cgroupReader) Close() error {
+	var errs []error
+	for _, f := range r.files {
+		errs = append(errs, f.close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,270 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+const reasonCgroupRemoved = "cgroup was removed"
+
+// cgroupField is one measurement in one kernel file.
+type cgroupField struct {
+	id   procstats.ID
+	per  float64     // how many of the kernel's units make one unit of the row
+	file *cgroupFile // nil where nothing is read
+	at   int         // in file.values
+	// before is what a counter said when its file was opened, in a group that had tasks before; 0 elsewhere.
+	before float64
+	// reasons for absence, in words; invalid is made when it is first needed
+	missing, invalid string
+}
+
+// ofTask is the task's part of the value. A counter that has fallen below what it said before the task was set back
+// meanwhile (some files of version 1 can be written to), and goes on from there.
+func (f *cgroupField) ofTask(value float64) float64 {
+	f.before = min(f.before, value)
+	return value - f.before
+}
+
+// reading returns what the last read of the field's file found.
+func (f *cgroupField) reading() procstats.Reading {
+	switch {
+	case f.file == nil:
+		return procstats.AbsentReading(f.id, f.missing)
+	case f.file.absent != "":
+		return procstats.AbsentReading(f.id, f.file.absent)
+	}
+	value := &f.file.values[f.at]
+	switch value.State {
+	case kernel.FieldRead:
+		return procstats.NumberReading(f.id, f.ofTask(value.Value)/f.per)
+	case kernel.FieldUnlimited:
+		return procstats.AbsentReading(f.id, procstats.ReasonNoLimit)
+	case kernel.FieldInvalid:
+		if f.invalid == "" {
+			f.invalid = f.file.name + ": not a number in range"
+			if value.Key != "" {
+				f.invalid = f.file.name + ": " + value.Key + " is not a number in range"
+			}
+		}
+		return procstats.AbsentReading(f.id, f.invalid)
+	}
+	return procstats.AbsentReading(f.id, f.missing)
+}
+
+// cgroupFileSpec describes one kernel file: what has to be true for it to exist, and what is read from it.
+type cgroupFileSpec struct {
+	// controller is the one that the file belongs to, under its name in the file's version of cgroups; empty for
+	// the files that every v2 folder has.
+	controller string
+	name       string
+	// second is read behind the file where one value is spread over two (v1 has quota and period apart).
+	second string
+	// since says what else the file needs besides its controller, for people; empty for nothing.
+	since string
+	parse kernel.FieldParser
+	// fields are in the kernel's order.
+	fields []cgroupFieldSpec
+}
+
+// has reports whether a measurement is read from the file.
+func (s *cgroupFileSpec) has(id procstats.ID) bool {
+	return slices.ContainsFunc(s.fields, func(f cgroupFieldSpec) bool { return f.id == id })
+}
+
+// cgroupFieldSpec describes one measurement in a kernel file.
+type cgroupFieldSpec struct {
+	id  procstats.ID
+	key string
+	// per is how many of the kernel's units make one unit of the row; 0 means one.
+	per float64
+	// since says why the key may be missing in a file that exists, for people; empty for no known reason.
+	since string
+	// missing is the whole reason for absence, where "FILE has no KEY: SINCE" would not be true.
+	missing string
+}
+
+// cgroupFile is one kernel file of the task's cgroup, kept open.
+type cgroupFile struct {
+	dir, name    string
+	kept, second kernel.File
+	parse        kernel.FieldParser
+	fields       []cgroupField
+	values       []kernel.Field // what was read for the fields, in their order
+	// absent is why nothing can be read from the file, for all its fields; empty where it can.
+	absent string
+	failed error // the cause of absent where that came from a read
+	// worked reports that the file was read before: when it failed is part of the reason then.
+	worked bool
+	// explain words the errors that mean something particular to the files of one source; nil for none.
+	explain func(f *cgroupFile, err error) string
+}
+
+// openCgroupFile opens the file and prepares the selected ones of its fields. It cannot fail: a file that cannot be
+// opened is absent, with the reason.
+func openCgroupFile(dir string, file *cgroupFileSpec, selected func(procstats.ID) bool, explain func(*cgroupFile, error) string) *cgroupFile {
+	f := &cgroupFile{dir: dir, name: file.name, parse: file.parse, explain: explain}
+	for _, spec := range file.fields {
+		if !selected(spec.id) {
+			continue
+		}
+		f.fields = append(f.fields, cgroupField{
+			id: spec.id, per: max(spec.per, 1), file: f, at: len(f.values), missing: missingReason(file.name, spec),
+		})
+		f.values = append(f.values, kernel.Field{Key: spec.key})
+	}
+	var err error
+	if f.kept, err = kernel.Open(filepath.Join(dir, file.name)); err == nil && file.second != "" {
+		f.second, err = kernel.Open(filepath.Join(dir, file.second))
+	}
+	if err != nil {
+		f.absent = f.explainOpen(file, err)
+		_ = f.close()
+	}
+	return f
+}
+
+func missingReason(file string, field cgroupFieldSpec) string {
+	if field.missing != "" {
+		return field.missing
+	}
+	reason := file + " is empty"
+	if field.key != "" {
+		reason = file + " has no " + field.key
+	}
+	if field.since != "" {
+		reason += ": " + field.since
+	}
+	return reason
+}
+
+// explainOpen says in words why a file cannot be opened.
+func (f *cgroupFile) explainOpen(spec *cgroupFileSpec, err error) string {
+	if f.explain != nil {
+		if reason := f.explain(f, err); reason != "" {
+			return reason
+		}
+	}
+	switch {
+	case !kernel.Gone(err):
+		if errno, ok := errors.AsType[syscall.Errno](err); ok {
+			return fmt.Sprintf("open %s: %v", spec.name, errno)
+		}
+		return err.Error()
+	case !f.dirExists():
+		return reasonCgroupRemoved
+	case !f.controllerEnabled(spec.controller):
+		return spec.controller + " controller not available in this cgroup: " + spec.name + " does not exist"
+	case spec.since != "":
+		return spec.name + " does not exist: " + spec.since
+	}
+	return spec.name + " does not exist in this kernel"
+}
+
+// controllerEnabled reports whether the folder has the files of a controller at all. On v1 the folder itself is the
+// controller's; in v2 the file that each controller always brings decides.
+func (f *cgroupFile) controllerEnabled(controller string) bool {
+	var first []string
+	switch controller {
+	case "memory":
+		first = []string{"memory.current", "memory.usage_in_bytes"}
+	case "cpu":
+		first = []string{"cpu.weight", "cpu.shares"}
+	case "io":
+		first = []string{"io.stat"}
+	case "pids":
+		first = []string{"pids.current"}
+	default:
+		return true
+	}
+	for _, name := range first {
+		if _, err := os.Lstat(filepath.Join(f.dir, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *cgroupFile) dirExists() bool {
+	_, err := os.Lstat(f.dir)
+	return err == nil
+}
+
+// collect reads the file into its fields and returns buf for the next file.
+func (f *cgroupFile) collect(buf []byte) []byte {
+	if !f.kept.IsOpen() {
+		return buf
+	}
+	data, err := f.kept.ReadRecord(buf)
+	if err == nil && f.second.IsOpen() {
+		var tail []byte
+		tail, err = f.second.ReadRecord(data[len(data):])
+		data = append(data, tail...)
+	}
+	if err != nil {
+		f.fail(err)
+		return data[:0]
+	}
+	f.absent, f.failed, f.worked = "", nil, true
+	for i := range f.values {
+		f.values[i].State = kernel.FieldMissing
+	}
+	f.parse(data, f.values)
+	return data
+}
+
+// countFromHere makes the counters of the file, which has just been read, begin at 0. A file of counters that could not
+// be read is closed: whatever it says later, nobody knows how much of that is the task's.
+func (f *cgroupFile) countFromHere() error {
+	for i := range f.fields {
+		field, value := &f.fields[i], &f.values[i]
+		m, _ := procstats.Lookup(field.id)
+		switch {
+		case m.Kind != procstats.Counter:
+		case f.absent != "":
+			return f.close()
+		case value.State == kernel.FieldRead: // a key that is missing now will begin at 0 by itself
+			field.before = value.Value
+		}
+	}
+	return nil
+}
+
+// fail makes the file's fields absent. A file whose cgroup or controller is gone never comes back and is closed; any
+// other error is tried again at the next collection, and worded only when it changes.
+func (f *cgroupFile) fail(err error) {
+	if f.absent != "" && errors.Is(err, f.failed) {
+		return
+	}
+	f.failed, f.absent = err, ""
+	if kernel.Gone(err) && !f.dirExists() {
+		f.absent = reasonCgroupRemoved
+	} else if f.explain != nil {
+		f.absent = f.explain(f, err)
+	}
+	if f.absent == "" && kernel.Gone(err) {
+		f.absent = f.name + " was taken away: its controller was disabled for this cgroup"
+	}
+	if f.absent == "" {
+		f.absent = fmt.Sprintf("read %s: %v", f.name, err)
+	}
+	if f.worked {
+		f.absent += ", noticed at " + kernel.Now().Wall.UTC().Format(time.RFC3339)
+	}
+	if kernel.Gone(err) {
+		_ = f.close()
+	}
+}
+
+func (f *cgroupFile) close() error { return errors.Join(f.kept.Close(), f.second.Close()) }

@@ -1,0 +1,55 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// ioStatV2 has one line for each device that the cgroup used, so an empty file is a true 0.
+func ioStatV2() []cgroupFileSpec {
+	return []cgroupFileSpec{{
+		controller: "io", name: "io.stat", parse: kernel.ParseIOStat,
+		fields: []cgroupFieldSpec{
+			{id: procstats.CgroupIORead, key: "rbytes"},
+			{id: procstats.CgroupIOWrite, key: "wbytes"},
+			{id: procstats.CgroupIOReadOperations, key: "rios"},
+			{id: procstats.CgroupIOWriteOperations, key: "wios"},
+		},
+	}}
+}
+
+// blkioV1 are the counters of blk-throttle, the layer that sees requests of every I/O scheduler, of the folder and
+// all below it (recursive, since Linux 5.0) or, where that is missing, of the folder alone.
+func blkioV1(recursive bool) []cgroupFileSpec {
+	const suffix = "_recursive"
+	bytesName, requestsName := "blkio.throttle.io_service_bytes", "blkio.throttle.io_serviced"
+	if recursive {
+		bytesName, requestsName = bytesName+suffix, requestsName+suffix
+	}
+	const needs = "needs CONFIG_BLK_DEV_THROTTLING"
+	return []cgroupFileSpec{
+		{
+			controller: "blkio", name: bytesName, since: needs, parse: kernel.ParseBlkio,
+			fields: []cgroupFieldSpec{
+				{id: procstats.CgroupBlkioRead, key: "Read", missing: blkioCountsNothing(bytesName)},
+				{id: procstats.CgroupBlkioWrite, key: "Write", missing: blkioCountsNothing(bytesName)},
+			},
+		},
+		{
+			controller: "blkio", name: requestsName, since: needs, parse: kernel.ParseBlkio,
+			fields: []cgroupFieldSpec{
+				{id: procstats.CgroupBlkioReadOperations, key: "Read", missing: blkioCountsNothing(requestsName)},
+				{id: procstats.CgroupBlkioWriteOperations, key: "Write", missing: blkioCountsNothing(requestsName)},
+			},
+		},
+	}
+}
+
+// blkioCountsNothing words what a 0 of blk-throttle means. Most kernels pass requests by its counters unless a
+// throttle rule for their device and direction exists: 6.1 shows lines of zeros then, 6.10 and later no line at all.
+func blkioCountsNothing(file string) string {
+	return file + " has counted nothing: most kernels count block I/O on cgroup v1 only where a throttle rule is set"
+}

@@ -1,0 +1,188 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"errors"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// childrenWalk finds processes by their parents, where no cgroup lists them.
+type childrenWalk struct {
+	queue []*process
+	tids  []int
+	// scans is set where the kernel has no children files (CONFIG_PROC_CHILDREN): every process is read then.
+	scans   bool
+	dirents []byte
+	parents []kinship
+}
+
+// direntBuffer returns memory for the entries of a folder.
+func (w *childrenWalk) direntBuffer() []byte {
+	if len(w.dirents) == 0 {
+		w.dirents = make([]byte, 32<<10)
+	}
+	return w.dirents
+}
+
+// walkTree marks the roots, what is known already, and everything below both.
+//
+// A child can be left out of a children file while its siblings exit, so a process that was found once stays until
+// it is reaped; one that was missed is found the next time.
+func (m *Members) walkTree() {
+	w := &m.tree
+	w.queue = w.queue[:0]
+	for _, p := range m.procs {
+		if !p.dead && p.identified {
+			p.round = m.round
+			w.queue = append(w.queue, p)
+		}
+	}
+	for _, pid := range m.target.Roots() {
+		m.find(pid, 0)
+	}
+	for i := 0; i < len(w.queue) && !w.scans; i++ {
+		m.findChildren(w.queue[i])
+	}
+	if w.scans {
+		m.scanParents()
+	}
+}
+
+// find marks a process and has its children found in turn, once in a round however often it is named.
+func (m *Members) find(pid, parent int) {
+	if p := m.byPID[pid]; p != nil && !p.dead && p.round == m.round {
+		return
+	}
+	if p := m.see(pid, parent); p != nil {
+		m.tree.queue = append(m.tree.queue, p)
+	}
+}
+
+// findChildren finds the children of all threads of a process: the kernel lists a child with the thread that made
+// it. A process that has only its main thread, nearly all have, costs two system calls.
+func (m *Members) findChildren(p *process) {
+	task := p.kept[fileTask]
+	if !task.IsOpen() {
+		var err error
+		if task, err = m.open(p.PID, fileTask); err != nil {
+			return
+		}
+		if !m.keep(p, fileTask, task) {
+			defer func() { _ = task.Close() }()
+		}
+		if m.verify(p) != nil {
+			return
+		}
+	}
+	m.pids = m.pids[:0]
+	var folder unix.Stat_t
+	err := unix.Fstat(task.FD(), &folder)
+	if oneThread := err == nil && folder.Nlink == 3 && m.target.FS.Live; oneThread {
+		err = m.appendChildren(p)
+	} else {
+		err = m.appendThreadsChildren(task)
+	}
+	if errors.Is(err, unix.ENOENT) && m.verify(p) == nil {
+		m.tree.scans = true
+		return
+	}
+	for _, pid := range m.pids {
+		m.find(pid, p.PID)
+	}
+}
+
+// appendChildren reads the main thread's children into m.pids.
+func (m *Members) appendChildren(p *process) error {
+	data, err := m.read(p, fileChildren)
+	if err == nil {
+		m.pids, _, err = kernel.AppendPIDs(m.pids, data)
+	}
+	return err
+}
+
+// appendThreadsChildren reads the children of every thread into m.pids. It goes through the process's own folder:
+// that cannot become another's. ENOENT is returned where no thread has a children file.
+func (m *Members) appendThreadsChildren(task kernel.File) error {
+	if err := m.listThreads(task); err != nil {
+		return err
+	}
+	var found error = unix.ENOENT
+	for _, tid := range m.tree.tids {
+		m.path = append(strconv.AppendInt(m.path[:0], int64(tid), 10), "/children\x00"...)
+		f, err := kernel.OpenAt(task.FD(), m.path, 0)
+		if err != nil {
+			if !kernel.Gone(err) {
+				found = err
+			}
+			continue
+		}
+		found = nil
+		var data []byte
+		if data, err = f.Read(m.buf); err == nil {
+			m.buf = data
+			m.pids, _, err = kernel.AppendPIDs(m.pids, data)
+		}
+		if closed := f.Close(); err == nil {
+			err = closed
+		}
+		if err != nil && !kernel.Gone(err) {
+			return err
+		}
+	}
+	return found
+}
+
+func (m *Members) listThreads(task kernel.File) (err error) {
+	m.tree.tids, err = task.AppendNumbers(m.tree.tids[:0], m.tree.direntBuffer())
+	return err
+}
+
+// kinship is one process of the whole machine and its parent.
+type kinship struct{ pid, parent int }
+
+// scanParents finds descendants by the parent's PID in every stat there is: what is left on kernels without
+// children files, and a hundred times dearer.
+func (m *Members) scanParents() {
+	w := &m.tree
+	proc, err := kernel.OpenAt(unix.AT_FDCWD, append(append(m.path[:0], m.target.FS.Proc...), 0), unix.O_DIRECTORY)
+	if err == nil {
+		defer func() { _ = proc.Close() }()
+		m.pids, err = proc.AppendNumbers(m.pids[:0], w.direntBuffer())
+	}
+	if err != nil {
+		m.absent = "list " + m.target.FS.Proc + ": " + err.Error()
+		return
+	}
+	w.parents = w.parents[:0]
+	for _, pid := range m.pids {
+		if p := m.byPID[pid]; p != nil && p.round == m.round {
+			continue
+		}
+		var data []byte
+		if f, err := m.open(pid, fileStat); err == nil {
+			data, _ = f.ReadRecord(m.buf)
+			m.buf = data
+			_ = f.Close()
+		}
+		if stat, err := kernel.ParseProcStat(data); err == nil {
+			w.parents = append(w.parents, kinship{pid: pid, parent: stat.PPID})
+		}
+	}
+	for found := true; found; {
+		found = false
+		for i, k := range w.parents {
+			parent := m.byPID[k.parent]
+			if k.pid == 0 || parent == nil || parent.round != m.round {
+				continue
+			}
+			m.find(k.pid, k.parent)
+			w.parents[i].pid, found = 0, true
+		}
+	}
+}

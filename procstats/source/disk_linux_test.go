@@ -1,0 +1,45 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestDiskStaysOnItsFileSystem mounts another file system, and the folder itself, within the folder.
+func TestDiskStaysOnItsFileSystem(t *testing.T) {
+	if _, ok := inNamespace(t, ""); !ok {
+		return
+	}
+	dir := t.TempDir()
+	writeFile(t, dir, "here", 10)
+	for _, name := range []string{"other", "again"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkDisk(t, sampleOf(diskOf(t, dir, DiskLimits{Budget: time.Minute}, nil)), 3,
+		blocksOf(t, dir, filepath.Join(dir, "here"), filepath.Join(dir, "other"), filepath.Join(dir, "again")))
+	for name, mount := range map[string]func(target string) error{
+		"other": func(target string) error { return unix.Mount("tmpfs", target, "tmpfs", 0, "") },
+		"again": func(target string) error { return unix.Mount(dir, target, "", unix.MS_BIND, "") },
+	} {
+		target := filepath.Join(dir, name)
+		if err := mount(target); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(target, 0); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	writeFile(t, dir, "other/large", 1_000_000)
+	checkDisk(t, sampleOf(diskOf(t, dir, DiskLimits{Budget: time.Minute}, nil)), 1, blocksOf(t, dir, filepath.Join(dir, "here")))
+}

@@ -1,0 +1,345 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build unix
+
+package source
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// diskClock is a clock that a test moves; each look at it moves it by step.
+type diskClock struct{ mono, step time.Duration }
+
+func (c *diskClock) now() procstats.Stamp {
+	c.mono += c.step
+	return procstats.Stamp{Mono: c.mono, Wall: time.Unix(0, int64(c.mono))}
+}
+
+func diskOf(tb testing.TB, dir string, limits DiskLimits, clock *diskClock) *diskSource {
+	tb.Helper()
+	d := OpenDisk(Target{Dir: dir}, procstats.Select(procstats.DiskUsage, procstats.DiskFiles), limits).(*diskSource)
+	if clock != nil {
+		d.now = clock.now
+	}
+	tb.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return d
+}
+
+func sampleOf(source Source) *procstats.Sample {
+	s := new(procstats.Sample)
+	s.Stamp = kernel.Now()
+	source.Collect(s)
+	return s
+}
+
+func writeFile(tb testing.TB, dir, name string, size int) string {
+	tb.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	f, err := os.Create(path)
+	if err == nil {
+		// Allocated at once: some file systems put off the choice of blocks.
+		_, err = f.Write(make([]byte, size))
+	}
+	if err == nil && size > 0 {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// blocksOf adds up what the file system has allocated for some paths.
+func blocksOf(tb testing.TB, paths ...string) (bytes float64) {
+	tb.Helper()
+	for _, path := range paths {
+		var stat unix.Stat_t
+		if err := unix.Lstat(path, &stat); err != nil {
+			tb.Fatal(err)
+		}
+		bytes += float64(stat.Blocks * blockSize)
+	}
+	return bytes
+}
+
+func checkDisk(tb testing.TB, s *procstats.Sample, files int, bytes float64) {
+	tb.Helper()
+	for id, want := range map[procstats.ID]float64{procstats.DiskFiles: float64(files), procstats.DiskUsage: bytes} {
+		r, _ := s.Task.Get(id)
+		if got, ok := r.Number(); !ok || got != want {
+			tb.Errorf("%s is %v (%s), want %v", id.String(), got, r.Reason(), want)
+		}
+	}
+}
+
+func TestDiskCountsBlocksOnce(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	plain := writeFile(t, dir, "plain", 100_000)
+	deep := writeFile(t, dir, "a/b/c/deep", 10_000)
+	sparse := writeFile(t, dir, "a/sparse", 10)
+	if err := os.Truncate(sparse, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(plain, filepath.Join(dir, "a", "linked")); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, outside, "large", 1_000_000)
+	for name, target := range map[string]string{"out": outside, "self": dir, "broken": "nowhere", "a/file": deep} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := diskOf(t, dir, DiskLimits{Budget: time.Minute}, nil)
+	if description := d.Describe(); !description.Available || description.ID != procstats.SourceDisk {
+		t.Errorf("%+v", description)
+	}
+	join := func(name string) string { return filepath.Join(dir, name) }
+	want := blocksOf(t, dir, plain, deep, sparse, join("a"), join("a/b"), join("a/b/c"), join("out"), join("self"),
+		join("broken"), join("a/file"), join("pipe"))
+	checkDisk(t, sampleOf(d), 11, want)
+}
+
+func TestDiskGoesOnWhereItWas(t *testing.T) {
+	dir := t.TempDir()
+	files := 0
+	for i := range 5 {
+		files++ // the folder
+		for j := range 2 * diskChunk {
+			writeFile(t, dir, fmt.Sprintf("%d/%d", i, j), 0)
+			files++
+		}
+	}
+	clock := &diskClock{mono: time.Hour, step: time.Millisecond}
+	d := diskOf(t, dir, DiskLimits{Every: time.Minute, Budget: time.Millisecond}, clock)
+	collections := 0
+	for {
+		s := sampleOf(d)
+		r, _ := s.Task.Get(procstats.DiskFiles)
+		if n, ok := r.Number(); ok {
+			if stamp, _ := s.ReadAt(procstats.DiskFiles); n != float64(files) || stamp.Mono != clock.mono {
+				t.Fatalf("%v files at %v, want %d at %v", n, stamp.Mono, files, clock.mono)
+			}
+			break
+		}
+		if r.Reason() != reasonWalking {
+			t.Fatalf("absent: %s", r.Reason())
+		}
+		if collections++; collections > 1000 {
+			t.Fatal("it never ends")
+		}
+	}
+	if want := 5 * 2; collections < want {
+		t.Errorf("the walk took %d collections, want at least %d", collections, want)
+	}
+	done := clock.mono
+
+	// The finished walk is repeated until the next has finished.
+	writeFile(t, dir, "new", 0)
+	clock.mono = done + 30*time.Second
+	if d.walk != nil {
+		t.Error("a walk goes on between walks")
+	}
+	checkRepeated := func() (repeated bool) {
+		t.Helper()
+		s := sampleOf(d)
+		n := mustNumber(t, s, procstats.DiskFiles)
+		stamp, _ := s.ReadAt(procstats.DiskFiles)
+		if repeated = stamp.Mono == done; repeated && n != float64(files) || !repeated && n != float64(files+1) {
+			t.Fatalf("%v files at %v", n, stamp.Mono)
+		}
+		return repeated
+	}
+	if !checkRepeated() {
+		t.Error("a walk was made too early")
+	}
+	clock.mono = done + time.Minute
+	for collections = 0; checkRepeated(); collections++ {
+		if collections > 1000 {
+			t.Fatal("the second walk never ends")
+		}
+	}
+	if collections == 0 {
+		t.Error("the second walk was made at once")
+	}
+}
+
+func TestDiskWhileTheFolderChanges(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	writeFile(t, outside, "large", 1_000_000)
+	for _, name := range []string{"gone/x", "link/y", "file/z", "stays/a"} {
+		writeFile(t, dir, name, 10)
+	}
+	clock := &diskClock{mono: time.Hour, step: time.Millisecond}
+	d := diskOf(t, dir, DiskLimits{Budget: time.Millisecond}, clock)
+	sampleOf(d) // enters the root
+	sampleOf(d) // lists it
+	if len(d.walk.pending) != 4 {
+		t.Fatalf("pending: %v", d.walk.pending)
+	}
+	for _, name := range []string{"gone", "link", "file"} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, dir, "file", 10)
+	clock.step = 0
+	s := sampleOf(d)
+	if files := mustNumber(t, s, procstats.DiskFiles); files != 2 {
+		t.Errorf("%v files, want 2: what was listed and went is not there, and no link is followed", files)
+	}
+}
+
+func TestDiskThatCannotBeRead(t *testing.T) {
+	tests := []struct {
+		name, dir, reason string
+	}{
+		{"no folder", "", reasonNoDir},
+		{"a folder that is not there", filepath.Join(t.TempDir(), "x"), "no such file"},
+		{"a file", writeFile(t, t.TempDir(), "f", 1), "not a directory"},
+	}
+	for _, test := range tests {
+		d := diskOf(t, test.dir, DiskLimits{}, nil)
+		if description := d.Describe(); description.Available || !strings.Contains(description.Reason, test.reason) {
+			t.Errorf("%s: %+v", test.name, description)
+		}
+		for _, r := range sampleOf(d).Task {
+			if r.Present() || !strings.Contains(r.Reason(), test.reason) {
+				t.Errorf("%s: %+v", test.name, r)
+			}
+		}
+	}
+	if os.Geteuid() == 0 {
+		t.Skip("the rest needs a user whom modes bind: root reads every folder")
+	}
+	dir := t.TempDir()
+	writeFile(t, dir, "closed/x", 1)
+	closed := filepath.Join(dir, "closed")
+	if err := os.Chmod(closed, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(closed, 0o700) })
+	for _, r := range sampleOf(diskOf(t, dir, DiskLimits{}, nil)).Task {
+		if r.Present() || !strings.Contains(r.Reason(), "open closed: permission denied") {
+			t.Errorf("a sum over what could be read is shown as whole: %+v", r)
+		}
+	}
+}
+
+// TestDiskOfTooManyNames holds that a walk that would have to remember too much ends, and says so.
+func TestDiskOfTooManyNames(t *testing.T) {
+	tests := []struct {
+		name string
+		make func(dir string, i int) error
+	}{
+		{"files with two names", func(dir string, i int) error {
+			path := filepath.Join(dir, fmt.Sprint(i))
+			return errors.Join(os.WriteFile(path, nil, 0o644), os.Link(path, path+"b"))
+		}},
+		{"folders", func(dir string, i int) error { return os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o755) }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for i := range 2 * diskChunk {
+				if err := test.make(dir, i); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w, err := startDiskWalk(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.room = diskChunk * inodeSize
+			for w.step() {
+				if held := len(w.seen) + len(w.pending); held > 2*diskChunk {
+					t.Fatalf("%d names are held", held)
+				}
+			}
+			if w.sums.unread != 1 || !strings.Contains(w.sums.reason, "too many") {
+				t.Errorf("%+v, want one reason", w.sums)
+			}
+			if err := w.close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDiskHoldsNoMoreThanItMust holds that what a walk need not remember takes no room.
+func TestDiskHoldsNoMoreThanItMust(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 2 * diskChunk {
+		writeFile(t, dir, fmt.Sprint(i), 0)
+	}
+	writeFile(t, dir, "a/b/c/d", 0)
+	w, err := startDiskWalk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for w.step() {
+	}
+	if held, want := maxDiskHeld-w.room, 4*inodeSize; held != want {
+		t.Errorf("at the end %d bytes are held, want the %d of the four folders", held, want)
+	}
+	if err := w.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDiskOfDeepFolders(t *testing.T) {
+	dir := t.TempDir()
+	at, err := unix.Open(dir, unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range maxDiskDepth + 5 {
+		if err := unix.Mkdirat(at, "d", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		next, err := unix.Openat(at, "d", unix.O_DIRECTORY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Close(at); err != nil {
+			t.Fatal(err)
+		}
+		at = next
+	}
+	if err := unix.Close(at); err != nil {
+		t.Fatal(err)
+	}
+	d := diskOf(t, dir, DiskLimits{Budget: time.Minute}, nil)
+	r, _ := sampleOf(d).Task.Get(procstats.DiskUsage)
+	if r.Present() || !strings.Contains(r.Reason(), "nested") {
+		t.Errorf("%+v", r)
+	}
+}

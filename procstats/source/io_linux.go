@@ -1,0 +1,185 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// ioSource reads /proc/PID/io.
+type ioSource struct {
+	target  Target
+	members *Members
+	task    []procstats.ID
+	process []procstats.ID
+	// most holds what each total has said at most: the order of reading never counts twice, but what was read of a
+	// process that is then reaped is missing until its parent is read again.
+	most   ioCounters
+	missed int64 // reaped processes whose last values could not be read
+	closed bool
+}
+
+// ioReading is what the source last read of a process; what a parent has reaped is in it.
+type ioReading struct {
+	now, before ioCounters
+	fault       string // why it could not be read; empty where it was
+	errno       unix.Errno
+}
+
+// OpenIO returns the source of the tree_io_ and process_io_ measurements. m is shared with the other sources that
+// read processes; nil makes one for this source alone. A target's Reaped must count a child's I/O only when the
+// child has been reaped: until then its own /proc/PID/io is read.
+func OpenIO(t Target, sel procstats.Selection, m *Members) Source {
+	if m == nil {
+		m = NewMembers(t)
+	}
+	m.use(fileIO, fileStatm, fileTask, fileChildren)
+	return &ioSource{
+		target:  t,
+		members: m,
+		task:    selected(sel, procstats.SourceIO, procstats.TaskScope),
+		process: selected(sel, procstats.SourceIO, procstats.ProcessScope),
+	}
+}
+
+// Describe implements Source.
+func (o *ioSource) Describe() procstats.SourceDescription {
+	return o.members.describe(procstats.SourceIO, "io", "a kernel with CONFIG_TASK_IO_ACCOUNTING")
+}
+
+// Collect implements Source.
+//
+// The kernel moves a child's values to its parent at the reap, so parents are read before their children: a child
+// that is reaped in between is missing in this reading, and in none twice.
+func (o *ioSource) Collect(s *procstats.Sample) {
+	var reaped ioCounters
+	if o.target.Reaped != nil {
+		sum := o.target.Reaped()
+		reaped, o.missed = countersOf(sum.IO), sum.IOMissed
+	}
+	m := o.members
+	if m.refresh(s); m.absent != "" {
+		putAbsent(s, o.task, m.absent)
+		return
+	}
+	s.Sources[procstats.SourceIO] = kernel.Now()
+	for _, p := range m.byAge {
+		o.read(p)
+	}
+	m.sweepDead()
+	o.putTask(s, reaped)
+	o.putProcesses(s)
+}
+
+func (o *ioSource) read(p *process) {
+	r := &p.io
+	if !p.identified {
+		r.fault = p.fault
+		return
+	}
+	data, err := o.members.read(p, fileIO)
+	var now kernel.ProcIO
+	if err == nil {
+		now, err = kernel.ParseProcIO(data)
+	}
+	if err == nil {
+		r.before, r.now, r.fault = r.now, countersOf(now), ""
+		return
+	}
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		errno = 0
+	}
+	if r.fault == "" || errno != r.errno {
+		r.errno, r.fault = errno, faultReason(p.PID, fileIO, err)
+	}
+}
+
+func (o *ioSource) putTask(s *procstats.Sample, sum ioCounters) {
+	failed, reason := o.faults()
+	for _, p := range o.members.procs {
+		for i := range sum {
+			sum[i] += p.io.now[i]
+		}
+	}
+	if failed == 0 {
+		for i := range sum {
+			o.most[i] = max(o.most[i], sum[i])
+		}
+	}
+	for _, id := range o.task {
+		if failed > 0 {
+			s.SetAbsent(id, reason)
+			continue
+		}
+		most := o.most[slices.Index(ioTreeIDs[:], id)]
+		if most == 0 && o.missed > 0 {
+			// A zombie's file belongs to root: without privilege nothing is known of who came and went unseen.
+			s.SetAbsent(id, fmt.Sprintf("%d processes ended before their io could be read", o.missed))
+			continue
+		}
+		s.SetNumber(id, float64(most))
+	}
+}
+
+// faults counts the processes whose I/O could not be read; the sums of the others are not the task's.
+func (o *ioSource) faults() (n int, reason string) {
+	n, reason = o.members.unseen, reasonUnseen
+	for _, p := range o.members.procs {
+		if p.io.fault == "" {
+			continue
+		}
+		if n == 0 {
+			reason = p.io.fault
+		}
+		n++
+	}
+	if n > 0 {
+		reason = fmt.Sprintf("%d of %d processes cannot be read: %s", n, o.members.count(), reason)
+	}
+	return n, reason
+}
+
+func (o *ioSource) putProcesses(s *procstats.Sample) {
+	if len(o.process) == 0 {
+		return
+	}
+	for _, p := range o.members.procs {
+		p.rank = [2]int64{}
+		for i := range p.io.now {
+			p.rank[0] += p.io.now[i] - p.io.before[i]
+		}
+	}
+	o.members.addRows(s)
+	for i := range s.Processes {
+		row := &s.Processes[i]
+		p := o.members.of(row)
+		for _, id := range o.process {
+			switch {
+			case p == nil:
+				row.Readings.Put(procstats.AbsentReading(id, reasonEnded))
+			case p.io.fault != "":
+				row.Readings.Put(procstats.AbsentReading(id, p.io.fault))
+			default:
+				row.Readings.Put(procstats.NumberReading(id, float64(p.io.now[slices.Index(ioProcessIDs[:], id)])))
+			}
+		}
+	}
+}
+
+// Close implements Source.
+func (o *ioSource) Close() error {
+	if o.closed {
+		return nil
+	}
+	o.closed = true
+	return o.members.leave()
+}

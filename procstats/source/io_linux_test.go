@@ -1,0 +1,216 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"bufio"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+func ioOf(tb testing.TB, t Target, m *Members) *ioSource {
+	tb.Helper()
+	io := OpenIO(t, procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Source == procstats.SourceIO }), m).(*ioSource)
+	tb.Cleanup(func() {
+		if err := io.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return io
+}
+
+func TestIOReadsCapturedProcesses(t *testing.T) {
+	io := ioOf(t, Target{
+		FS:    procTree(t, "linux-6.18-threads-and-zombie.txtar", ""),
+		Roots: func() []int { return []int{669} },
+		Reaped: func() Reaped {
+			return Reaped{IO: kernel.ProcIO{Rchar: 1000, Wchar: 2000, ReadBytes: 3000, WriteBytes: 4000, CancelledWriteBytes: 5000}}
+		},
+	}, nil)
+	if d := io.Describe(); !d.Available || d.ID != procstats.SourceIO {
+		t.Errorf("%+v", d)
+	}
+	var s procstats.Sample
+	collect(&s, io)
+	wantTask := []string{
+		fmt.Sprint("tree_io_rchar_bytes_total ", float64(3980+2*6976+1353168+1000)),
+		"tree_io_wchar_bytes_total 2006",
+		"tree_io_read_bytes_total 3000",
+		"tree_io_write_bytes_total 4000",
+		"tree_io_cancelled_write_bytes_total 5000",
+	}
+	if diff := cmp.Diff(wantTask, printReadings(s.Task)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff([]int{669, 670, 671, 673, 694}, pidsOf(&s)); diff != "" {
+		t.Fatalf("PIDs (-want +got)\n%s", diff)
+	}
+	wantRow := []string{
+		"process_io_rchar_bytes_total 1.353168e+06",
+		"process_io_wchar_bytes_total 6",
+		"process_io_read_bytes_total 0",
+		"process_io_write_bytes_total 0",
+		"process_io_cancelled_write_bytes_total 0",
+	}
+	if diff := cmp.Diff(wantRow, printReadings(s.Processes[2].Readings)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if stamp, ok := s.ReadAt(procstats.TreeIORead); !ok || stamp.Mono < s.Mono {
+		t.Errorf("stamped %v in a sample of %v", stamp.Mono, s.Mono)
+	}
+}
+
+func setIO(tb testing.TB, root kernel.FS, pid int, rchar int) {
+	tb.Helper()
+	writeProc(tb, root, fmt.Sprintf("%d/io", pid), fmt.Sprintf(
+		"rchar: %d\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n", rchar))
+}
+
+// TestIONeverFalls takes a child through its reap: the kernel takes its values away before its parent's are read
+// again, and gives them to the parent.
+func TestIONeverFalls(t *testing.T) {
+	root := kernel.FS{Proc: t.TempDir()}
+	var reaped Reaped
+	io := ioOf(t, Target{FS: root, Roots: func() []int { return []int{10} }, Reaped: func() Reaped { return reaped }}, nil)
+	steps := []struct {
+		name   string
+		change func()
+		want   float64
+	}{
+		{"a parent and a child", func() {
+			setCPU(t, root, 10, 1, 100, 0, 0)
+			setCPU(t, root, 9, 10, 110, 0, 0)
+			setChildren(t, root, 10, "9 ")
+			setChildren(t, root, 9, "")
+			setIO(t, root, 10, 100)
+			setIO(t, root, 9, 50)
+		}, 150},
+		{"the child is gone, its parent does not have it yet", func() {
+			removeProc(t, root, "9")
+			setChildren(t, root, 10, "")
+		}, 150},
+		{"its parent has it, with what it did at last", func() { setIO(t, root, 10, 170) }, 170},
+		{"the parent is gone, and the executor does not have it yet", func() { removeProc(t, root, "10") }, 170},
+		{"the executor has it", func() { reaped.IO.Rchar = 180 }, 180},
+	}
+	var s procstats.Sample
+	for _, step := range steps {
+		step.change()
+		collect(&s, io)
+		if got := mustNumber(t, &s, procstats.TreeIORchar); got != step.want {
+			t.Errorf("%s: %v bytes, want %v", step.name, got, step.want)
+		}
+	}
+}
+
+func TestIOReadsParentsFirst(t *testing.T) {
+	root := kernel.FS{Proc: t.TempDir()}
+	// PIDs have wrapped around: the youngest has the lowest.
+	setCPU(t, root, 300, 1, 100, 0, 0)
+	setCPU(t, root, 400, 300, 101, 0, 0)
+	setCPU(t, root, 20, 400, 102, 0, 0)
+	setChildren(t, root, 300, "400 ")
+	setChildren(t, root, 400, "20 ")
+	setChildren(t, root, 20, "")
+	io := ioOf(t, Target{FS: root, Roots: func() []int { return []int{300} }}, nil)
+	var s procstats.Sample
+	collect(&s, io)
+	var order []int
+	for _, p := range io.members.byAge {
+		order = append(order, p.PID)
+	}
+	if diff := cmp.Diff([]int{300, 400, 20}, order); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestIOThatCannotBeRead(t *testing.T) {
+	root := kernel.FS{Proc: t.TempDir()}
+	setCPU(t, root, 10, 1, 100, 0, 0)
+	setCPU(t, root, 11, 10, 101, 0, 0)
+	setChildren(t, root, 10, "11 ")
+	setChildren(t, root, 11, "")
+	setIO(t, root, 10, 5)
+	writeProc(t, root, "11/io", "rchar: x\n")
+	target := Target{FS: root, Roots: func() []int { return []int{10} }}
+	m := NewMembers(target)
+	tree, io := OpenTree(target, procstats.Select(procstats.ProcessCPU), m), ioOf(t, target, m)
+	var s procstats.Sample
+	collect(&s, tree, io)
+	for _, id := range ioTreeIDs {
+		if r, _ := s.Task.Get(id); r.Present() || !strings.Contains(r.Reason(), "1 of 2 processes") {
+			t.Errorf("%s: %+v", id.String(), r)
+		}
+	}
+	for i, present := range []bool{true, false} {
+		readings := s.Processes[i].Readings
+		if len(readings) != 1+len(ioProcessIDs) {
+			t.Errorf("row %d: %v", i, printReadings(readings))
+		}
+		if r, _ := readings.Get(procstats.ProcessIORchar); r.Present() != present || present == (r.Reason() != "") {
+			t.Errorf("row %d: %+v", i, r)
+		}
+	}
+	// The row of a process that ends between two sources keeps what was read of it.
+	removeProc(t, root, "11")
+	setChildren(t, root, 10, "")
+	s.Reset()
+	s.Stamp = kernel.Now()
+	setCPU(t, root, 11, 10, 101, 0, 0)
+	tree.Collect(&s)
+	removeProc(t, root, "11")
+	io.Collect(&s)
+	if len(s.Processes) != 2 {
+		t.Fatalf("%d rows", len(s.Processes))
+	}
+	last := s.Processes[1].Readings
+	if r, _ := last.Get(procstats.ProcessIORead); r.Present() || r.Reason() != reasonEnded || len(last) != 6 {
+		t.Errorf("%v", printReadings(last))
+	}
+	if err := tree.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestIOCountsReapedChildrenOnce has a child do I/O that its parent waits for.
+func TestIOCountsReapedChildrenOnce(t *testing.T) {
+	const size = 5_000_000
+	cmd := exec.Command("sh", "-c", fmt.Sprintf("head -c %d /dev/zero >/dev/null; echo ready; read x", size))
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = input.Close()
+		endOf(t, cmd)
+	})
+	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil {
+		t.Fatal(line, err)
+	}
+	io := ioOf(t, rootsOf(cmd.Process.Pid), nil)
+	if d := io.Describe(); !d.Available {
+		t.Skip("needs /proc/PID/io: ", d.Reason)
+	}
+	var s procstats.Sample
+	collect(&s, io)
+	for _, id := range []procstats.ID{procstats.TreeIORchar, procstats.TreeIOWchar} {
+		if got := mustNumber(t, &s, id); got < size || got > 1.1*size {
+			t.Errorf("%s is %v, the child moved %d", id.String(), got, size)
+		}
+	}
+}

@@ -1,0 +1,370 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// defaultMaxKept bounds the descriptors kept open for one task: 5.4 KiB of kernel memory each.
+const defaultMaxKept = 512
+
+// Members knows which processes belong to a task, each by PID and start time, and keeps their files open. The
+// sources that read processes share one, so that membership is read once a sample. Processes come from cgroup.procs
+// of the task's cgroup and of those nested in it; where there is none, or it is shared with others, from the
+// children of the target's roots.
+//
+// A process stays a member until it is reaped: zombies count, and so do daemons that have left the tree. Members
+// is used by one goroutine at a time.
+type Members struct {
+	target Target
+	wants  [processFiles]bool
+	// clocks is set while a source accumulates CPU time; verified while one reads every process of every sample.
+	clocks, verified bool
+	users            int
+
+	cgroup *kernel.CgroupProcs // nil where membership does not come from a cgroup
+	tree   childrenWalk
+
+	procs []*process // by PID
+	byAge []*process // parents before their children
+	byPID map[int]*process
+	spare []*process
+	order []*process
+
+	collected time.Duration // Stamp.Mono of the sample that was last refreshed for
+	round     uint64
+	changed   bool // the order of procs and byAge is to be made again
+	fromTree  bool // how the last refresh found them
+	unseen    int  // processes listed in cgroup.procs that have no PID here
+	absent    string
+
+	exitedCPU time.Duration
+	exited    int64
+
+	keptFiles, maxKept int
+	buf, proof, path   []byte
+	pids               []int
+}
+
+// NewMembers prepares the membership of a task; nothing is opened before the first Collect of a source.
+func NewMembers(t Target) *Members {
+	m := &Members{target: t, byPID: make(map[int]*process)}
+	if t.Cgroup.Encloses() && t.Cgroup.Procs() != "" {
+		m.cgroup = kernel.NewCgroupProcs(t.Cgroup)
+	}
+	if t.FS.Live {
+		m.maxKept = maxKeptFiles()
+	}
+	return m
+}
+
+// maxKeptFiles leaves most of this process's descriptors to others.
+func maxKeptFiles() int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return 0
+	}
+	return int(min(limit.Cur/4, defaultMaxKept))
+}
+
+// use counts a source in that reads the files.
+func (m *Members) use(files ...processFile) {
+	m.users++
+	for _, file := range files {
+		m.wants[file] = true
+	}
+}
+
+// leave counts a source out; the last one closes everything.
+func (m *Members) leave() error {
+	m.users--
+	if m.users > 0 {
+		return nil
+	}
+	var errs []error
+	for _, p := range m.procs {
+		errs = append(errs, m.release(p))
+	}
+	m.procs, m.byAge = nil, nil
+	clear(m.byPID)
+	if m.cgroup != nil {
+		errs = append(errs, m.cgroup.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// refresh brings the membership up to date, once for each sample.
+func (m *Members) refresh(s *procstats.Sample) {
+	if s.Mono != 0 && s.Mono == m.collected {
+		return
+	}
+	m.collected = s.Mono
+	m.round++
+	m.absent, m.unseen = "", 0
+	listed, err := m.listCgroup()
+	if m.fromTree = listed == 0 && m.target.Roots != nil; m.fromTree {
+		m.walkTree()
+	} else if listed == 0 {
+		m.absent = m.unknown(err)
+	}
+	if !m.verified {
+		for _, p := range m.procs {
+			_ = m.verify(p)
+		}
+	}
+	m.sweep()
+}
+
+// listCgroup marks what the cgroup lists and returns how many that are.
+func (m *Members) listCgroup() (listed int, err error) {
+	if m.cgroup == nil {
+		return 0, nil
+	}
+	m.pids, m.unseen, err = m.cgroup.List(m.pids[:0])
+	for _, pid := range m.pids {
+		m.see(pid, 0)
+	}
+	if m.cgroup.Nested && m.missing() {
+		// A process that moves among nested cgroups while they are listed can be in none of the lists.
+		var again int
+		if m.pids, again, err = m.cgroup.List(m.pids[:0]); again > m.unseen {
+			m.unseen = again
+		}
+		for _, pid := range m.pids {
+			m.see(pid, 0)
+		}
+	}
+	return len(m.pids) + m.unseen, err
+}
+
+// unknown says why nobody can tell the members, empty where there are none: a cgroup that is empty, or gone.
+func (m *Members) unknown(listing error) string {
+	switch {
+	case listing != nil:
+		return "read cgroup.procs: " + listing.Error()
+	case m.cgroup == nil:
+		return "neither a cgroup of its own nor a first process of the task is known"
+	}
+	return ""
+}
+
+// missing reports whether a known process was not found in this round.
+func (m *Members) missing() bool {
+	return slices.ContainsFunc(m.procs, func(p *process) bool { return p.round != m.round })
+}
+
+// see marks the process with a PID as found and returns it, nil where there is none. A PID that is not known is
+// looked at first; parent is what its parent has to be, 0 for any.
+func (m *Members) see(pid, parent int) *process {
+	p := m.byPID[pid]
+	if p != nil && p.dead {
+		m.bury(p)
+		p = nil
+	}
+	if p != nil && !p.identified {
+		// Whether it is the same process as last time, and still hidden, has to be asked again.
+		m.forget(p)
+		p = nil
+	}
+	if p == nil {
+		if p = m.admit(pid, parent); p == nil {
+			return nil
+		}
+		m.byPID[pid] = p
+		m.procs = append(m.procs, p)
+		m.changed = true
+	}
+	p.round = m.round
+	return p
+}
+
+// admit identifies the process that has a PID now; nil where it is gone already, or is another parent's child.
+func (m *Members) admit(pid, parent int) *process {
+	f, err := m.open(pid, fileStat)
+	var data []byte
+	if err == nil {
+		data, err = f.ReadRecord(m.buf)
+		m.buf = data
+	}
+	var stat kernel.ProcStat
+	if err == nil {
+		stat, err = kernel.ParseProcStat(data)
+	}
+	if err != nil {
+		_ = f.Close()
+		if kernel.Gone(err) && !m.hidden(pid) {
+			return nil
+		}
+		p := m.newProcess(procstats.ProcessID{PID: pid})
+		m.setFault(p, err)
+		return p
+	}
+	if parent != 0 && stat.PPID != parent {
+		_ = f.Close()
+		return nil
+	}
+	p := m.newProcess(procstats.ProcessID{PID: pid, Start: stat.Start})
+	p.identified = true
+	p.setStat(&stat)
+	if !m.keep(p, fileStat, f) {
+		_ = f.Close()
+	}
+	return p
+}
+
+// hidden reports whether a process without a visible folder exists all the same (hidepid=invisible).
+func (m *Members) hidden(pid int) bool {
+	if !m.target.FS.Live {
+		return false
+	}
+	_, err := kernel.ProcessCPU(pid)
+	return err == nil
+}
+
+func (m *Members) newProcess(id procstats.ProcessID) *process {
+	if n := len(m.spare); n > 0 {
+		p := m.spare[n-1]
+		m.spare = m.spare[:n-1]
+		*p = process{ProcessID: id}
+		return p
+	}
+	return &process{ProcessID: id}
+}
+
+// setStat takes over what a stat says of the process as such.
+func (p *process) setStat(stat *kernel.ProcStat) {
+	p.ppid = stat.PPID
+	if p.command != string(stat.Comm) {
+		p.command = string(stat.Comm)
+	}
+}
+
+// sweep drops the processes that are gone, and those that are in the task no longer.
+func (m *Members) sweep() {
+	for _, p := range m.procs {
+		if p.dead || p.round != m.round && !m.stays(p) {
+			m.bury(p)
+		}
+	}
+	if m.changed {
+		m.tidy()
+	}
+}
+
+// stays reports whether a process that was not found belongs to the task still. In a cgroup only zombies do, which
+// newer kernels leave out of cgroup.procs; one that runs has moved to another cgroup, and what it has used until
+// now is the task's.
+func (m *Members) stays(p *process) bool {
+	if m.fromTree || !p.identified {
+		return false
+	}
+	cpu, clockErr := m.clock(p)
+	data, err := m.read(p, fileStat)
+	if err != nil {
+		return false
+	}
+	if clockErr == nil {
+		p.tree.cpu = max(p.tree.cpu, cpu)
+	}
+	stat, err := kernel.ParseProcStat(data)
+	if err != nil || stat.State != 'Z' {
+		return false
+	}
+	p.round = m.round
+	return true
+}
+
+// clock reads a process's CPU clock where sources ask for such. It is the process's only if a read succeeds after it.
+func (m *Members) clock(p *process) (time.Duration, error) {
+	if !m.clocks || !m.target.FS.Live {
+		return 0, errors.ErrUnsupported
+	}
+	return kernel.ProcessCPU(p.PID)
+}
+
+// bury ends a membership: what the process was last seen with goes to the exited ones.
+func (m *Members) bury(p *process) {
+	if p.forgotten {
+		return
+	}
+	if p.sampled {
+		m.exited++
+		m.exitedCPU += p.tree.cpu
+	}
+	m.forget(p)
+}
+
+// forget closes what is kept of a process and takes it out of the table; tidy takes it out of the lists.
+func (m *Members) forget(p *process) {
+	_ = m.release(p)
+	p.dead, p.forgotten = true, true
+	delete(m.byPID, p.PID)
+	m.changed = true
+}
+
+// tidy makes procs and byAge again out of the processes that are left.
+func (m *Members) tidy() {
+	left, ended := m.procs[:0], len(m.spare)
+	for _, p := range m.procs {
+		if p.forgotten {
+			m.spare = append(m.spare, p)
+		} else {
+			left = append(left, p)
+		}
+	}
+	for _, parent := range m.spare[ended:] {
+		for _, p := range left {
+			p.orphaned = p.orphaned || p.ppid == parent.PID
+		}
+	}
+	clear(m.procs[len(left):])
+	m.procs = left
+	slices.SortFunc(m.procs, func(a, b *process) int { return cmp.Compare(a.PID, b.PID) })
+	// Nobody is older than its parent. Within one tick the PIDs decide, which run up but for their wrap-around.
+	m.byAge = append(m.byAge[:0], m.procs...)
+	slices.SortFunc(m.byAge, func(a, b *process) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
+	})
+	m.changed = false
+}
+
+// sweepDead drops the processes that a source has found gone since the refresh.
+func (m *Members) sweepDead() {
+	for _, p := range m.procs {
+		if p.dead {
+			m.bury(p)
+		}
+	}
+	if m.changed {
+		m.tidy()
+	}
+}
+
+// faults counts the members of which nothing may be read, with the reason; sums are absent then.
+func (m *Members) faults() (n int, reason string) {
+	n, reason = m.unseen, reasonUnseen
+	for _, p := range m.procs {
+		if !p.faulty {
+			continue
+		}
+		if n == 0 {
+			reason = p.fault
+		}
+		n++
+	}
+	if n > 0 {
+		reason = fmt.Sprintf("%d of %d processes cannot be read: %s", n, m.count(), reason)
+	}
+	return n, reason
+}

@@ -1,0 +1,73 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// count returns how many live processes the task has, readable or not.
+func (m *Members) count() int { return len(m.procs) + m.unseen }
+
+// addRows makes a row for every live process, or for the highest in rank where there are more than the target
+// allows, ordered by PID. Only the first source of a sample that has rows makes them.
+func (m *Members) addRows(s *procstats.Sample) {
+	if len(s.Processes) > 0 {
+		return
+	}
+	limit := cmp.Or(max(m.target.MaxRows, 0), defaultMaxRows)
+	shown := m.procs
+	if len(shown) > limit {
+		m.order = append(m.order[:0], m.procs...)
+		slices.SortFunc(m.order, func(a, b *process) int {
+			return cmp.Or(cmp.Compare(b.rank[0], a.rank[0]), cmp.Compare(b.rank[1], a.rank[1]), cmp.Compare(a.PID, b.PID))
+		})
+		shown = m.order[:limit]
+		slices.SortFunc(shown, func(a, b *process) int { return cmp.Compare(a.PID, b.PID) })
+		s.Omitted = len(m.procs) - limit
+	}
+	for _, p := range shown {
+		row := s.AddProcess(p.ProcessID)
+		row.PPID, row.Command = p.ppid, p.command
+	}
+}
+
+// of returns the process of a row, nil where it has ended since the row was made.
+func (m *Members) of(row *procstats.ProcessRow) *process {
+	if p := m.byPID[row.PID]; p != nil && !p.dead && p.Start == row.Start {
+		return p
+	}
+	return nil
+}
+
+// describe says for a source whether processes can be read at all. own is a file that has to be there for it, below
+// /proc/self, with what would enable it; empty for none.
+func (m *Members) describe(id procstats.SourceID, own, enable string) procstats.SourceDescription {
+	d := procstats.SourceDescription{ID: id, Version: "children"}
+	if m.cgroup != nil {
+		d.Version = "cgroup.procs"
+	}
+	_, err := os.Stat(m.target.FS.Proc)
+	switch {
+	case err != nil:
+		d.Reason = err.Error() + ": needs procfs"
+		return d
+	case m.cgroup == nil && m.target.Roots == nil:
+		d.Reason = m.unknown(nil)
+		return d
+	}
+	if own != "" && m.target.FS.Live {
+		if _, err := os.Stat(filepath.Join(m.target.FS.Proc, "self", own)); err != nil {
+			d.Reason = err.Error() + ": needs " + enable
+			return d
+		}
+	}
+	d.Available = true
+	return d
+}

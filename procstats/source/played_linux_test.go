@@ -1,0 +1,143 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// helperEnv makes this test binary play a process of a task instead of running tests: see TestHelperProcess.
+const helperEnv = "TACHO_TEST_HELPER"
+
+// played is a process of a task that this binary plays.
+type played struct {
+	*exec.Cmd
+	// hold keeps the process's children waiting at descriptor 3; closing it lets them end.
+	hold *os.File
+	// child is the PID of the child it has started, where it has.
+	child int
+}
+
+// play starts this binary in one of the roles of TestHelperProcess and returns when it is ready. It ends with the
+// test, and with its input.
+func play(tb testing.TB, role string) played {
+	tb.Helper()
+	return playFrom(tb, os.Args[0], role)
+}
+
+func playFrom(tb testing.TB, path, role string) played {
+	tb.Helper()
+	cmd := exec.Command(path, "-test.run=^TestHelperProcess$")
+	cmd.Env = append(os.Environ(), helperEnv+"="+role)
+	cmd.Stderr = os.Stderr
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	held, hold, err := os.Pipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd.ExtraFiles = []*os.File{held}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		_, _ = hold.Close(), input.Close()
+		endOf(tb, cmd)
+	})
+	if err := held.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	p := played{Cmd: cmd, hold: hold}
+	if _, err := fmt.Fscanf(bufio.NewReader(output), "ready %d\n", &p.child); err != nil {
+		tb.Fatalf("the process that plays %s is not ready: %v", role, err)
+	}
+	return p
+}
+
+// TestHelperProcess is not a test: it is what a process of a task does in the tests of this file.
+func TestHelperProcess(t *testing.T) {
+	role := os.Getenv(helperEnv)
+	if role == "" {
+		t.Skip("it is the process that other tests start")
+	}
+	child := 0
+	switch role {
+	case "busy":
+		burn(300 * time.Millisecond)
+	case "ignores-sigchld":
+		signal.Ignore(syscall.SIGCHLD)
+	case "parent":
+		cmd := exec.Command("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo ready; read x <&3")
+		cmd.ExtraFiles = []*os.File{os.NewFile(3, "hold")}
+		output, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := output.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		child = cmd.Process.Pid
+	}
+	fmt.Println("ready", child)
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	os.Exit(0)
+}
+
+// burn uses CPU time.
+func burn(d time.Duration) {
+	begun, err := kernel.ProcessCPU(os.Getpid())
+	for now := begun; err == nil && now-begun < d; {
+		now, err = kernel.ProcessCPU(os.Getpid())
+	}
+}
+
+// awaitEnd returns once a process has ended, be it as a zombie; it need not be a child.
+func awaitEnd(tb testing.TB, pidfd int) {
+	tb.Helper()
+	const limit = 10_000 // milliseconds
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, limit)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n != 1 || err != nil {
+			tb.Fatalf("the process does not end: %v", err)
+		}
+		return
+	}
+}
+
+func pidfdOf(tb testing.TB, pid int) int {
+	tb.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ENOSYS) {
+		tb.Skip("needs pidfd_open(2), since Linux 5.3")
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
+}

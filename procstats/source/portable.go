@@ -1,0 +1,243 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// portableListing is how a system without procfs is asked for its processes.
+type portableListing interface {
+	// version names the library.
+	version() string
+	// list returns every process there is.
+	list() ([]portableProcess, error)
+	// usage reads one process of the last list; an error that is gone says that it has ended since.
+	usage(pid int) (portableUsage, error)
+}
+
+type portableProcess struct {
+	pid, parent int
+	created     int64 // milliseconds since 1970
+}
+
+type portableUsage struct {
+	cpu     time.Duration
+	rss     int64
+	command string
+}
+
+// portableSource reads a task's processes through a library, where there is no reader of our own.
+type portableSource struct {
+	target  Target
+	listing portableListing
+	task    []procstats.ID
+	process []procstats.ID
+	now     func() procstats.Stamp
+
+	members map[int]*portableMember
+	exited  time.Duration
+	total   time.Duration // the most that portable_cpu_seconds_total has said
+}
+
+type portableMember struct {
+	procstats.ProcessID
+	portableProcess
+	portableUsage
+	before time.Duration
+	fault  string
+	round  bool // seen in the listing that is being worked on
+}
+
+func newPortable(t Target, sel procstats.Selection, listing portableListing) *portableSource {
+	return &portableSource{
+		target: t, listing: listing, now: kernel.Now, members: make(map[int]*portableMember),
+		task:    selected(sel, procstats.SourcePortable, procstats.TaskScope),
+		process: selected(sel, procstats.SourcePortable, procstats.ProcessScope),
+	}
+}
+
+// Describe implements Source.
+func (o *portableSource) Describe() procstats.SourceDescription {
+	d := procstats.SourceDescription{ID: procstats.SourcePortable, Version: o.listing.version(), Available: true}
+	if o.target.Roots == nil {
+		d.Available, d.Reason = false, reasonNoRoots
+	}
+	return d
+}
+
+const reasonNoRoots = "no first process of the task is known"
+
+// Collect implements Source.
+func (o *portableSource) Collect(s *procstats.Sample) {
+	if o.target.Roots == nil {
+		putAbsent(s, o.task, reasonNoRoots)
+		return
+	}
+	var reaped time.Duration
+	if o.target.Reaped != nil {
+		reaped = o.target.Reaped().CPU
+	}
+	all, err := o.listing.list()
+	if err != nil {
+		putAbsent(s, o.task, err.Error())
+		return
+	}
+	o.refresh(all)
+	s.Sources[procstats.SourcePortable] = o.now()
+	for _, p := range o.members {
+		o.read(p)
+	}
+	o.putTask(s, reaped)
+	o.putProcesses(s)
+}
+
+// refresh finds the members in a listing: the target's roots, what was a member before and still is the same
+// process, and all their descendants.
+func (o *portableSource) refresh(all []portableProcess) {
+	for _, p := range o.members {
+		p.round = false
+	}
+	children := make(map[int][]portableProcess, len(all))
+	byPID := make(map[int]portableProcess, len(all))
+	for _, p := range all {
+		byPID[p.pid] = p
+		children[p.parent] = append(children[p.parent], p)
+	}
+	queue := o.target.Roots()
+	for pid, p := range o.members {
+		if byPID[pid].created == p.created {
+			queue = append(queue, pid)
+		}
+	}
+	now := o.now()
+	for len(queue) > 0 {
+		p, listed := byPID[queue[0]]
+		queue = queue[1:]
+		if !listed || !o.admit(p, now) {
+			continue
+		}
+		for _, child := range children[p.pid] {
+			queue = append(queue, child.pid)
+		}
+	}
+	for pid, p := range o.members {
+		if !p.round {
+			o.exited += p.cpu
+			delete(o.members, pid)
+		}
+	}
+}
+
+// admit marks a process as a member and reports whether that is news in this listing.
+func (o *portableSource) admit(p portableProcess, now procstats.Stamp) (news bool) {
+	member := o.members[p.pid]
+	if member != nil && member.created != p.created {
+		o.exited += member.cpu
+		member = nil
+	}
+	if member == nil {
+		// On the clock of Stamp.Mono, as elsewhere; what is older than that clock's zero began at 0.
+		age := now.Wall.Sub(time.UnixMilli(p.created))
+		member = &portableMember{
+			ProcessID:       procstats.ProcessID{PID: p.pid, Start: uint64(max(0, now.Mono-age) / procstats.StartTick)},
+			portableProcess: p,
+		}
+		o.members[p.pid] = member
+	}
+	news = !member.round
+	member.round = true
+	return news
+}
+
+func (o *portableSource) read(p *portableMember) {
+	usage, err := o.listing.usage(p.pid)
+	switch {
+	case err == nil:
+	case kernel.Gone(err):
+		o.exited += p.cpu
+		delete(o.members, p.pid)
+		return
+	default:
+		p.fault = err.Error()
+		return
+	}
+	p.before, p.fault = p.cpu, ""
+	usage.cpu = max(usage.cpu, p.cpu)
+	p.portableUsage = usage
+}
+
+func (o *portableSource) putTask(s *procstats.Sample, reaped time.Duration) {
+	var live time.Duration
+	var rss int64
+	var failed int
+	var reason string
+	for _, p := range o.members {
+		live += p.cpu
+		rss += p.rss
+		if p.fault != "" {
+			failed++
+			reason = p.fault
+		}
+	}
+	if failed > 0 {
+		reason = fmt.Sprintf("%d of %d processes cannot be read: %s", failed, len(o.members), reason)
+	} else {
+		// Reaped children have their descendants' time where these were waited for, last readings have the others'.
+		o.total = max(o.total, reaped+live, o.exited+live)
+	}
+	for _, id := range o.task {
+		switch {
+		case id == procstats.PortableProcesses:
+			s.SetNumber(id, float64(len(o.members)))
+		case failed > 0:
+			s.SetAbsent(id, reason)
+		case id == procstats.PortableCPU:
+			s.SetNumber(id, o.total.Seconds())
+		case id == procstats.PortableRSS:
+			s.SetNumber(id, float64(rss))
+		}
+	}
+}
+
+func (o *portableSource) putProcesses(s *procstats.Sample) {
+	if len(o.process) == 0 {
+		return
+	}
+	shown := make([]*portableMember, 0, len(o.members))
+	for _, p := range o.members {
+		shown = append(shown, p)
+	}
+	if limit := cmp.Or(max(o.target.MaxRows, 0), defaultMaxRows); len(shown) > limit {
+		slices.SortFunc(shown, func(a, b *portableMember) int {
+			return cmp.Or(cmp.Compare(b.cpu-b.before, a.cpu-a.before), cmp.Compare(b.rss, a.rss), cmp.Compare(a.pid, b.pid))
+		})
+		s.Omitted = len(shown) - limit
+		shown = shown[:limit]
+	}
+	slices.SortFunc(shown, func(a, b *portableMember) int { return cmp.Compare(a.pid, b.pid) })
+	for _, p := range shown {
+		row := s.AddProcess(p.ProcessID)
+		row.PPID, row.Command = p.parent, p.command
+		for _, id := range o.process {
+			switch {
+			case p.fault != "":
+				row.Readings.Put(procstats.AbsentReading(id, p.fault))
+			case id == procstats.PortableProcessCPU:
+				row.Readings.Put(procstats.NumberReading(id, p.cpu.Seconds()))
+			case id == procstats.PortableProcessRSS:
+				row.Readings.Put(procstats.NumberReading(id, float64(p.rss)))
+			}
+		}
+	}
+}
+
+// Close implements Source.
+func (*portableSource) Close() error { return nil }

@@ -1,0 +1,111 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux || portable
+
+package source
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	gopsutil "github.com/shirou/gopsutil/v4/process"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// OpenPortable returns the source of the portable_ measurements, on systems without a reader of our own: one listing
+// of all processes a sample, and of each of the task's its CPU time and resident memory.
+func OpenPortable(t Target, sel procstats.Selection) Source {
+	return newPortable(t, sel, &gopsutilListing{known: make(map[int32]gopsutilProcess)})
+}
+
+// gopsutilListing lists processes through gopsutil.
+type gopsutilListing struct {
+	known map[int32]gopsutilProcess
+	round int // counts the listings
+}
+
+type gopsutilProcess struct {
+	portableProcess
+	process *gopsutil.Process
+	round   int
+}
+
+func (g *gopsutilListing) version() string { return "gopsutil v4" }
+
+// list asks for a parent only once in the life of a process: on some systems each such question costs as much as a
+// listing. A child whose parent ends is known by then.
+func (g *gopsutilListing) list() ([]portableProcess, error) {
+	pids, err := gopsutil.Pids()
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	g.round++
+	var all []portableProcess
+	for _, pid := range pids {
+		p, err := gopsutil.NewProcess(pid)
+		if err != nil {
+			continue // it has ended since
+		}
+		created, err := p.CreateTime()
+		if err != nil {
+			continue
+		}
+		known, found := g.known[pid]
+		if !found || known.created != created {
+			parent, err := p.Ppid()
+			if err != nil {
+				continue
+			}
+			known = gopsutilProcess{
+				portableProcess: portableProcess{pid: int(pid), parent: int(parent), created: created}, process: p,
+			}
+		}
+		known.round = g.round
+		g.known[pid] = known
+		all = append(all, known.portableProcess)
+	}
+	for pid, p := range g.known {
+		if p.round != g.round {
+			delete(g.known, pid)
+		}
+	}
+	return all, nil
+}
+
+func (g *gopsutilListing) usage(pid int) (portableUsage, error) {
+	p := g.known[int32(pid)].process
+	if p == nil {
+		return portableUsage{}, syscall.ESRCH
+	}
+	usage, err := readUsage(p)
+	if err == nil {
+		return usage, nil
+	}
+	if there, existsErr := gopsutil.PidExists(p.Pid); existsErr == nil && !there {
+		return portableUsage{}, syscall.ESRCH
+	}
+	return portableUsage{}, fmt.Errorf("process %d: %w", pid, err)
+}
+
+func readUsage(p *gopsutil.Process) (portableUsage, error) {
+	times, err := p.Times()
+	if err != nil {
+		return portableUsage{}, fmt.Errorf("CPU times: %w", err)
+	}
+	memory, err := p.MemoryInfo()
+	if err != nil {
+		return portableUsage{}, fmt.Errorf("memory: %w", err)
+	}
+	command, err := p.Name()
+	if err != nil {
+		return portableUsage{}, fmt.Errorf("name: %w", err)
+	}
+	return portableUsage{
+		cpu:     time.Duration((times.User + times.System) * float64(time.Second)),
+		rss:     int64(memory.RSS),
+		command: command,
+	}, nil
+}

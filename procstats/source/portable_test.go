@@ -1,0 +1,188 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// fakeListing is a system of its own.
+type fakeListing struct {
+	processes []portableProcess
+	usages    map[int]portableUsage
+	errs      map[int]error
+	err       error
+	listings  int
+}
+
+func (f *fakeListing) version() string { return "fake" }
+
+func (f *fakeListing) list() ([]portableProcess, error) {
+	f.listings++
+	return f.processes, f.err
+}
+
+func (f *fakeListing) usage(pid int) (portableUsage, error) { return f.usages[pid], f.errs[pid] }
+
+func (f *fakeListing) set(pid, parent int, created int64, cpu time.Duration, rss int64) {
+	f.remove(pid)
+	f.processes = append(f.processes, portableProcess{pid: pid, parent: parent, created: created})
+	f.usages[pid] = portableUsage{cpu: cpu, rss: rss, command: "sh"}
+}
+
+func (f *fakeListing) remove(pid int) {
+	var left []portableProcess
+	for _, p := range f.processes {
+		if p.pid != pid {
+			left = append(left, p)
+		}
+	}
+	f.processes = left
+}
+
+func newFakeListing() *fakeListing {
+	return &fakeListing{usages: make(map[int]portableUsage), errs: make(map[int]error)}
+}
+
+func portableOf(t Target, f *fakeListing) *portableSource {
+	return newPortable(t, procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Source == procstats.SourcePortable }), f)
+}
+
+func TestPortableFollowsTheTree(t *testing.T) {
+	f := newFakeListing()
+	var reaped Reaped
+	o := portableOf(Target{Roots: func() []int { return []int{10} }, Reaped: func() Reaped { return reaped }}, f)
+	steps := []struct {
+		name           string
+		change         func()
+		pids           []int
+		cpu, rss, live float64
+	}{
+		{"a child and a grandchild, and somebody else", func() {
+			f.set(1, 0, 1, time.Hour, 1<<30)
+			f.set(10, 1, 100, time.Second, 100)
+			f.set(9, 10, 110, 2*time.Second, 10)
+			f.set(12, 9, 120, 4*time.Second, 1)
+		}, []int{9, 10, 12}, 7, 111, 3},
+		{"the child ends, its child is init's", func() {
+			f.remove(9)
+			f.set(12, 1, 120, 5*time.Second, 1)
+		}, []int{10, 12}, 8, 101, 2},
+		{"the PID of the child is somebody else's", func() { f.set(9, 1, 130, time.Hour, 1<<20) }, []int{10, 12}, 8, 101, 2},
+		{"the PID of the grandchild is somebody else's", func() { f.set(12, 1, 140, time.Hour, 1<<20) }, []int{10}, 8, 100, 1},
+		{"one ends after it was listed", func() { f.errs[10] = syscall.ESRCH }, nil, 8, 0, 0},
+		{"the executor has reaped it, with what nobody had seen", func() {
+			f.remove(10)
+			reaped.CPU = 9 * time.Second
+		}, nil, 9, 0, 0},
+	}
+	var s procstats.Sample
+	for i, step := range steps {
+		step.change()
+		s.Reset()
+		s.Stamp = kernel.Now()
+		o.Collect(&s)
+		var pids []int
+		for _, row := range s.Processes {
+			pids = append(pids, row.PID)
+		}
+		if diff := cmp.Diff(step.pids, pids); diff != "" {
+			t.Errorf("%s: PIDs (-want +got)\n%s", step.name, diff)
+		}
+		for id, want := range map[procstats.ID]float64{procstats.PortableCPU: step.cpu, procstats.PortableRSS: step.rss, procstats.PortableProcesses: step.live} {
+			if got, ok := s.Task.Number(id); !ok || got != want {
+				t.Errorf("%s: %s is %v (%v), want %v", step.name, id.String(), got, ok, want)
+			}
+		}
+		if f.listings != i+1 {
+			t.Errorf("%s: %d listings in %d samples", step.name, f.listings, i+1)
+		}
+	}
+}
+
+func TestPortableStartsOnTheSampleClock(t *testing.T) {
+	f := newFakeListing()
+	now := procstats.Stamp{Mono: 100 * time.Second, Wall: time.UnixMilli(5_000_000)}
+	f.set(10, 1, now.Wall.UnixMilli()-30_000, 0, 0)
+	f.set(11, 10, now.Wall.UnixMilli()-200_000, 0, 0)
+	o := portableOf(Target{Roots: func() []int { return []int{10} }}, f)
+	o.now = func() procstats.Stamp { return now }
+	var s procstats.Sample
+	o.Collect(&s)
+	for i, want := range []uint64{7000, 0} {
+		if got := s.Processes[i].Start; got != want {
+			t.Errorf("process %d began at tick %d, want %d", s.Processes[i].PID, got, want)
+		}
+	}
+}
+
+func TestPortableBoundsRows(t *testing.T) {
+	f := newFakeListing()
+	for pid := 10; pid < 20; pid++ {
+		f.set(pid, 10, int64(pid), time.Duration(pid)*time.Second, 1)
+	}
+	o := portableOf(Target{Roots: func() []int { return []int{10} }, MaxRows: 2}, f)
+	var s procstats.Sample
+	o.Collect(&s)
+	if len(s.Processes) != 2 || s.Processes[0].PID != 18 || s.Processes[1].PID != 19 || s.Omitted != 8 {
+		t.Errorf("%d omitted of %+v", s.Omitted, s.Processes)
+	}
+}
+
+func TestPortableThatCannotBeRead(t *testing.T) {
+	forbidden := newFakeListing()
+	forbidden.set(10, 1, 1, time.Second, 1)
+	forbidden.set(11, 10, 2, time.Second, 1)
+	forbidden.errs[11] = errors.New("process 11: CPU times: not permitted")
+	broken := newFakeListing()
+	broken.err = errors.New("list processes: broken")
+	roots := func() []int { return []int{10} }
+	tests := []struct {
+		name, reason string
+		target       Target
+		listing      *fakeListing
+		available    bool
+		present      int
+	}{
+		{"no root", reasonNoRoots, Target{}, newFakeListing(), false, 0},
+		{"no listing", "broken", Target{Roots: roots}, broken, true, 0},
+		{"one of two", "1 of 2 processes cannot be read: process 11", Target{Roots: roots}, forbidden, true, 1},
+	}
+	for _, test := range tests {
+		o := portableOf(test.target, test.listing)
+		if d := o.Describe(); d.Available != test.available || d.ID != procstats.SourcePortable {
+			t.Errorf("%s: %+v", test.name, d)
+		}
+		var s procstats.Sample
+		o.Collect(&s)
+		present := 0
+		for _, r := range s.Task {
+			if r.Present() {
+				present++
+			} else if !strings.Contains(r.Reason(), test.reason) {
+				t.Errorf("%s: %+v", test.name, r)
+			}
+		}
+		if present != test.present || len(s.Task) != 3 {
+			t.Errorf("%s: %v", test.name, s.Task)
+		}
+		for _, row := range s.Processes {
+			if cpu, _ := row.Readings.Get(procstats.PortableProcessCPU); cpu.Present() != (row.PID == 10) {
+				t.Errorf("%s: %+v", test.name, row)
+			}
+		}
+		if err := o.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,266 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// processFile is a file below /proc/PID that is read again and again.
+type processFile uint8
+
+const (
+	fileStat processFile = iota
+	fileStatm
+	fileIO
+	fileTask     // the folder of threads
+	fileChildren // of the main thread
+	fileSmapsRollup
+
+	// processFiles counts those that may be kept open: not smaps_rollup, which holds on to the memory that the
+	// process had when it was opened, even over an exec.
+	processFiles = fileSmapsRollup
+)
+
+// String returns the file's name below /proc/PID.
+func (f processFile) String() string {
+	switch f {
+	case fileStat:
+		return "stat"
+	case fileStatm:
+		return "statm"
+	case fileIO:
+		return "io"
+	case fileTask:
+		return "task"
+	case fileChildren:
+		return "children"
+	case fileSmapsRollup:
+		return "smaps_rollup"
+	}
+	return "processFile(" + strconv.Itoa(int(f)) + ")"
+}
+
+// process is one member of the task, and what the sources last read of it.
+type process struct {
+	procstats.ProcessID
+	ppid    int
+	command string
+
+	kept [processFiles]kernel.File
+	// round is the last refresh that found the process in the task.
+	round uint64
+	// dead is set once a read has proved that the process is gone, forgotten once Members has dropped it.
+	dead, forgotten bool
+	// orphaned is set when the parent that is known has ended, until stat has been read again.
+	orphaned bool
+	// sampled is set once a sample has counted the process.
+	sampled bool
+	// identified is whether Start is known; a process that is hidden from us has a PID only.
+	identified bool
+	// faulty is whether the last read failed though the process is there, fault why, and errno the cause of that.
+	faulty bool
+	fault  string
+	errno  unix.Errno
+
+	tree  treeReading
+	io    ioReading
+	smaps smapsReading
+
+	// rank orders processes for the rows of a sample, most first, where there are more than fit.
+	rank [2]int64
+}
+
+// errEnded is what reading a dead process reports.
+const errEnded = unix.ESRCH
+
+// pathOf writes the path of a file below /proc/PID, with the NUL that system calls want, into memory used again.
+func (m *Members) pathOf(pid int, file processFile) []byte {
+	m.path = append(append(m.path[:0], m.target.FS.Proc...), '/')
+	m.path = strconv.AppendInt(m.path, int64(pid), 10)
+	m.path = append(m.path, '/')
+	if file == fileChildren {
+		m.path = append(m.path, "task/"...)
+		m.path = strconv.AppendInt(m.path, int64(pid), 10)
+		m.path = append(m.path, '/')
+	}
+	m.path = append(m.path, file.String()...)
+	m.path = append(m.path, 0)
+	return m.path
+}
+
+// open opens a file of whatever process has the PID now.
+func (m *Members) open(pid int, file processFile) (kernel.File, error) {
+	flags := 0
+	if file == fileTask {
+		flags = unix.O_DIRECTORY
+	}
+	return kernel.OpenAt(unix.AT_FDCWD, m.pathOf(pid, file), flags)
+}
+
+// read returns the content of a process's file, in memory that is valid until the next read. The error is a bare
+// errno or errFormat; p.dead tells whether it means that the process is gone. A file that could be read was this
+// process's, and the process was there after its last byte was read.
+func (m *Members) read(p *process, file processFile) ([]byte, error) {
+	if p.dead {
+		return nil, errEnded
+	}
+	if file < processFiles && p.kept[file].IsOpen() {
+		if file == fileStatm {
+			return m.readStatm(p)
+		}
+		data, err := p.kept[file].ReadRecord(m.buf)
+		return m.checked(p, data, err)
+	}
+	f, err := m.open(p.PID, file)
+	if err != nil {
+		return nil, m.explain(p, err)
+	}
+	data, err := f.Read(m.buf)
+	if data, err = m.checked(p, data, err); err == nil {
+		if file == fileStat {
+			err = m.identify(p, data)
+		} else {
+			err = m.verify(p)
+		}
+	}
+	if err != nil || !m.keep(p, file, f) {
+		_ = f.Close()
+	}
+	return data, err
+}
+
+// readStatm reads a kept-open statm, the one file that is read of every process in every sample. It cannot sleep, but
+// for the one time in a process's life that this happens to be the last to hold the memory of a process that is ending.
+func (m *Members) readStatm(p *process) ([]byte, error) {
+	data, err := p.kept[fileStatm].ReadNow(m.buf)
+	return m.checked(p, data, err)
+}
+
+// checked takes the read buffer back and explains the error.
+func (m *Members) checked(p *process, data []byte, err error) ([]byte, error) {
+	if data != nil {
+		m.buf = data
+	}
+	if err != nil {
+		return nil, m.explain(p, err)
+	}
+	return data, nil
+}
+
+// explain marks a process dead whose file is gone, unless the file alone is: a zombie has no smaps_rollup.
+func (m *Members) explain(p *process, err error) error {
+	if kernel.Gone(err) {
+		_ = m.verify(p)
+	}
+	return err
+}
+
+// verify returns nil where the process is still there, be it as a zombie, and marks it dead where it is not. A
+// descriptor of a file below /proc/PID belongs to the process and not to the PID: reading it fails with ESRCH once
+// that process is reaped, whoever has the PID then.
+func (m *Members) verify(p *process) error {
+	if p.dead {
+		return errEnded
+	}
+	for _, file := range [...]processFile{fileStatm, fileStat} {
+		if !p.kept[file].IsOpen() {
+			continue
+		}
+		data, err := p.kept[file].ReadRecord(m.proof)
+		m.proof = data
+		if err != nil && kernel.Gone(err) {
+			p.dead = true
+			return errEnded
+		}
+		return err
+	}
+	f, err := m.open(p.PID, fileStat)
+	if err == nil {
+		var data []byte
+		data, err = f.ReadRecord(m.proof)
+		m.proof = data
+		if closed := f.Close(); err == nil {
+			err = closed
+		}
+		if err == nil {
+			return m.identify(p, data)
+		}
+	}
+	if kernel.Gone(err) {
+		p.dead = true
+		return errEnded
+	}
+	return err
+}
+
+// identify compares a freshly opened stat with the start time that is known.
+func (m *Members) identify(p *process, data []byte) error {
+	stat, err := kernel.ParseProcStat(data)
+	if err != nil {
+		return err
+	}
+	if stat.Start != p.Start {
+		p.dead = true
+		return errEnded
+	}
+	return nil
+}
+
+// keep keeps a descriptor open with its process where there is room for it.
+func (m *Members) keep(p *process, file processFile, f kernel.File) bool {
+	if file >= processFiles || !m.wants[file] || m.keptFiles >= m.maxKept {
+		return false
+	}
+	p.kept[file] = f
+	m.keptFiles++
+	return true
+}
+
+// release closes all that is kept of a process.
+func (m *Members) release(p *process) error {
+	var errs error
+	for i := range p.kept {
+		if p.kept[i].IsOpen() {
+			m.keptFiles--
+			errs = errors.Join(errs, p.kept[i].Close())
+		}
+	}
+	return errs
+}
+
+// setFault notes why nothing can be read of a process, worded only when the cause changes.
+func (m *Members) setFault(p *process, err error) {
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		errno = 0
+	}
+	p.faulty = true
+	if p.fault == "" || p.errno != errno {
+		p.errno, p.fault = errno, faultReason(p.PID, fileStat, err)
+	}
+}
+
+func faultReason(pid int, file processFile, err error) string {
+	reason := "read /proc/" + strconv.Itoa(pid) + "/" + file.String() + ": " + err.Error()
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		reason = "process " + strconv.Itoa(pid) + " is not shown: /proc is mounted with hidepid"
+	case errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM):
+		reason += " (another user's process: needs CAP_SYS_PTRACE)"
+	case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE):
+		reason += " (raise the limit on open files)"
+	}
+	return reason
+}
+
+// sinceBoot returns the start of the process on the clock of ProcessID.Start.
+func (p *process) sinceBoot() time.Duration { return kernel.Ticks(p.Start) }

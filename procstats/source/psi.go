@@ -1,0 +1,78 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// OpenPSI opens the pressure files of the task's v2 folder (kernel documentation: accounting/psi.rst) that the
+// selected measurements need. They exist without any controller, so also in the v2 folder of a hybrid layout; v1 has
+// none. It cannot fail; Describe says what there is.
+func OpenPSI(t Target, sel procstats.Selection) Source {
+	r := newCgroupReader(procstats.SourcePSI, t)
+	reason := ""
+	switch {
+	case !t.Cgroup.Exists():
+		reason = reasonNoCgroup
+	case t.Cgroup.Shared:
+		reason = reasonSharedCgroup
+	case t.Cgroup.V2 == "":
+		reason = "the task has no cgroup v2, and only that has pressure files"
+	}
+	if reason != "" {
+		r.addAbsent(procstats.SourcePSI, sel, reason)
+		return r.ready()
+	}
+	explain := func(f *cgroupFile, err error) string { return explainPressure(t.FS, f, err) }
+	specs := pressureFiles()
+	for i := range specs {
+		r.open(t.Cgroup.V2, &specs[i], explain, sel.Has)
+	}
+	return r.ready()
+}
+
+// pressureFiles are cpu.pressure, memory.pressure and io.pressure; their totals are in microseconds.
+func pressureFiles() []cgroupFileSpec {
+	return []cgroupFileSpec{
+		{name: "cpu.pressure", parse: kernel.ParsePressure, fields: []cgroupFieldSpec{
+			{id: procstats.PSICPUSome, key: "some", per: 1e6},
+			{id: procstats.PSICPUFull, key: "full", per: 1e6, since: "kernels older than 5.13 do not report it for the CPU"},
+		}},
+		{name: "memory.pressure", parse: kernel.ParsePressure, fields: []cgroupFieldSpec{
+			{id: procstats.PSIMemorySome, key: "some", per: 1e6},
+			{id: procstats.PSIMemoryFull, key: "full", per: 1e6},
+		}},
+		{name: "io.pressure", parse: kernel.ParsePressure, fields: []cgroupFieldSpec{
+			{id: procstats.PSIIOSome, key: "some", per: 1e6},
+			{id: procstats.PSIIOFull, key: "full", per: 1e6},
+		}},
+	}
+}
+
+// explainPressure words why a pressure file cannot be read. A kernel that was built with PSI and booted without
+// answers EOPNOTSUPP; one without PSI, and since Linux 6.1 a cgroup whose cgroup.pressure is 0, has no such files.
+// Empty where it is none of these.
+func explainPressure(fs kernel.FS, f *cgroupFile, err error) string {
+	switch {
+	case errors.Is(err, syscall.EOPNOTSUPP):
+		return "the kernel has PSI switched off: it needs the boot parameter psi=1"
+	case !kernel.Gone(err) || !f.dirExists():
+		return ""
+	}
+	if content, err := os.ReadFile(filepath.Join(f.dir, "cgroup.pressure")); err == nil && bytes.HasPrefix(content, []byte("0")) {
+		return "pressure accounting is switched off for this cgroup: cgroup.pressure is 0"
+	}
+	if _, err := os.Lstat(filepath.Join(fs.Proc, "pressure")); err != nil {
+		return "the kernel has no PSI: it needs Linux 4.20 with CONFIG_PSI, and the boot parameter psi=1"
+	}
+	return ""
+}

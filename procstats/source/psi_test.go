@@ -1,0 +1,89 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+func TestExplainPressure(t *testing.T) {
+	const (
+		noPSI = "the kernel has no PSI: it needs Linux 4.20 with CONFIG_PSI, and the boot parameter psi=1"
+		off   = "pressure accounting is switched off for this cgroup: cgroup.pressure is 0"
+	)
+	tests := []struct {
+		name     string
+		proc     bool   // /proc/pressure exists
+		switched string // content of cgroup.pressure, empty where the kernel has none
+		err      error
+		want     string
+	}{
+		{"psi=0 at boot", true, "1\n", syscall.EOPNOTSUPP, "the kernel has PSI switched off: it needs the boot parameter psi=1"},
+		{"no PSI in the kernel", false, "", syscall.ENOENT, noPSI},
+		{"switched off before", true, "0\n", syscall.ENOENT, off},
+		{"switched off while it was open", true, "0\n", syscall.ENODEV, off},
+		{"not there for another reason", true, "1\n", syscall.ENOENT, ""},
+		{"not permitted", true, "1\n", syscall.EACCES, ""},
+	}
+	for _, test := range tests {
+		root := t.TempDir()
+		if test.proc {
+			if err := os.Mkdir(filepath.Join(root, "pressure"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if test.switched != "" {
+			if err := os.WriteFile(filepath.Join(root, "cgroup.pressure"), []byte(test.switched), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := explainPressure(kernel.FS{Proc: root}, &cgroupFile{dir: root, name: "cpu.pressure"}, test.err)
+		if got != test.want {
+			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// TestCgroupFileFails covers errors of reading that no ordinary file gives.
+func TestCgroupFileFails(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "memory.stat"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name string
+		dir  string
+		err  error
+		want string
+		open bool // tried again at the next collection
+	}{
+		{"cgroup removed", dir + "/gone", syscall.ENODEV, "cgroup was removed", false},
+		{"controller disabled", dir, syscall.ENODEV, "memory.stat was taken away: its controller was disabled for this cgroup", false},
+		{"no memory", dir, syscall.ENOMEM, "read memory.stat: cannot allocate memory", true},
+		{"not permitted", dir, syscall.EACCES, "read memory.stat: permission denied", true},
+	}
+	for _, test := range tests {
+		kept, err := kernel.Open(filepath.Join(dir, "memory.stat"))
+		if err != nil {
+			t.Skipf("no kernel files on this system: %v", err)
+		}
+		f := &cgroupFile{dir: test.dir, name: "memory.stat", kept: kept, parse: kernel.ParseFlatKeyed}
+		f.fail(test.err)
+		f.fail(test.err)
+		if f.absent != test.want || f.kept.IsOpen() != test.open {
+			t.Errorf("%s: %q, open %v; want %q, %v", test.name, f.absent, f.kept.IsOpen(), test.want, test.open)
+		}
+		if f.collect(nil); test.open && f.absent != "" {
+			t.Errorf("%s: still absent after a read that worked: %q", test.name, f.absent)
+		}
+		if err := f.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

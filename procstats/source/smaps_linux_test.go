@@ -1,0 +1,193 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/procfs"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// smapsClock is a clock that a test moves.
+type smapsClock struct {
+	mono time.Duration
+	step time.Duration // by which each look at it moves it
+}
+
+func (c *smapsClock) now() procstats.Stamp {
+	c.mono += c.step
+	return procstats.Stamp{Mono: c.mono, Wall: time.Unix(0, int64(c.mono))}
+}
+
+func smapsOf(tb testing.TB, t Target, m *Members, limits SmapsLimits, clock *smapsClock) *smapsSource {
+	tb.Helper()
+	q := OpenSmaps(t, procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Source == procstats.SourceSmaps }), m, limits).(*smapsSource)
+	if clock != nil {
+		q.now = clock.now
+	}
+	tb.Cleanup(func() {
+		if err := q.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return q
+}
+
+func checkSmaps(tb testing.TB, s *procstats.Sample, pss, skipped string, rows ...string) {
+	tb.Helper()
+	want := []string{"smaps_pss_bytes " + pss, "smaps_swap_pss_bytes 0", "smaps_skipped_processes " + skipped}
+	if strings.HasPrefix(pss, "absent") {
+		want[1] = "smaps_swap_pss_bytes " + pss
+	}
+	if diff := cmp.Diff(want, printReadings(s.Task)); diff != "" {
+		tb.Errorf("(-want +got)\n%s", diff)
+	}
+	var got []string
+	for _, row := range s.Processes {
+		for _, line := range printReadings(row.Readings) {
+			got = append(got, fmt.Sprint(row.PID, strings.TrimPrefix(line, "process_pss_bytes")))
+		}
+	}
+	if diff := cmp.Diff(rows, got); diff != "" {
+		tb.Errorf("rows (-want +got)\n%s", diff)
+	}
+}
+
+const capturedPSS = (299 + 221 + 8731 + 210) << 10
+
+func capturedRows() []string {
+	return []string{"669 306176", "670 226304", "671 8.940544e+06", "673 215040", "694 0"}
+}
+
+func TestSmapsOnItsOwnClock(t *testing.T) {
+	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
+	target := Target{FS: root, Roots: func() []int { return []int{669} }}
+	clock := &smapsClock{mono: time.Hour}
+	q := smapsOf(t, target, nil, SmapsLimits{Every: 10 * time.Second}, clock)
+	if d := q.Describe(); !d.Available || d.ID != procstats.SourceSmaps {
+		t.Errorf("%+v", d)
+	}
+	var s procstats.Sample
+	collect(&s, q)
+	first := clock.mono
+	checkSmaps(t, &s, fmt.Sprint(float64(capturedPSS)), "0", capturedRows()...)
+
+	// Until the next reading the last is repeated, and says when it was.
+	writeProc(t, root, "670/smaps_rollup", "Pss: 1 kB\nSwapPss: 0 kB\n")
+	setCPU(t, root, 700, 669, 400000, 0, 0)
+	setChildren(t, root, 669, "670 671 700 ")
+	setChildren(t, root, 700, "")
+	writeProc(t, root, "700/smaps_rollup", "Pss: 2 kB\nSwapPss: 0 kB\n")
+	clock.mono += 9 * time.Second
+	collect(&s, q)
+	checkSmaps(t, &s, fmt.Sprint(float64(capturedPSS)), "0", append(capturedRows(), "700 absent: "+smapsNewer)...)
+	if stamp, _ := s.ReadAt(procstats.SmapsPSS); stamp.Mono != first {
+		t.Errorf("stamped %v, read at %v", stamp.Mono, first)
+	}
+
+	clock.mono = first + 10*time.Second
+	collect(&s, q)
+	rows := append(capturedRows(), "700 2048")
+	rows[1] = "670 1024"
+	checkSmaps(t, &s, fmt.Sprint(float64(capturedPSS-(221-1-2)<<10)), "0", rows...)
+	if stamp, _ := s.ReadAt(procstats.SmapsPSS); stamp.Mono != clock.mono {
+		t.Errorf("stamped %v, read at %v", stamp.Mono, clock.mono)
+	}
+}
+
+func TestSmapsSkipsLargeProcesses(t *testing.T) {
+	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
+	limits := SmapsLimits{MaxRSS: int64(1000 * os.Getpagesize())}
+	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil, limits, &smapsClock{mono: 1})
+	var s procstats.Sample
+	collect(&s, q)
+	rows := capturedRows()
+	rows[2] = "671 absent: " + smapsLarge
+	checkSmaps(t, &s, fmt.Sprintf("absent: 1 of 5 processes were skipped: 1 larger than %d MiB", limits.MaxRSS>>20), "1", rows...)
+}
+
+func TestSmapsKeepsItsBudget(t *testing.T) {
+	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
+	clock := &smapsClock{mono: time.Hour, step: 10 * time.Millisecond}
+	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil,
+		SmapsLimits{Every: time.Millisecond, Budget: 30 * time.Millisecond}, clock)
+	const reason = "absent: 2 of 5 processes were skipped: 2 over the time budget of 30ms"
+	var s procstats.Sample
+	collect(&s, q)
+	rows := capturedRows()
+	rows[3], rows[4] = "673 absent: "+smapsLate, "694 absent: "+smapsLate
+	checkSmaps(t, &s, reason, "2", rows...)
+	// The next reading begins where this one ended.
+	collect(&s, q)
+	rows = capturedRows()
+	rows[1], rows[2] = "670 absent: "+smapsLate, "671 absent: "+smapsLate
+	checkSmaps(t, &s, reason, "2", rows...)
+}
+
+func TestSmapsThatCannotBeRead(t *testing.T) {
+	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
+	writeProc(t, root, "670/smaps_rollup", "Pss: many\n")
+	q := smapsOf(t, Target{FS: root, Roots: func() []int { return []int{669} }}, nil, SmapsLimits{}, &smapsClock{mono: 1})
+	var s procstats.Sample
+	collect(&s, q)
+	rows := capturedRows()
+	rows[1] = "670 absent: read /proc/670/smaps_rollup: " + kernel.ErrFormat.Error()
+	checkSmaps(t, &s, "absent: 1 of 5 processes were skipped: 1 not readable", "1", rows...)
+}
+
+func TestSmapsOfLivingProcesses(t *testing.T) {
+	pid := sleepers(t, 1)[0]
+	target := rootsOf(pid)
+	m := NewMembers(target)
+	tree := OpenTree(target, procstats.Select(procstats.ProcessRSS), m)
+	q := smapsOf(t, target, m, SmapsLimits{Every: time.Nanosecond}, nil)
+	if d := q.Describe(); !d.Available {
+		t.Skip("needs smaps_rollup: ", d.Reason)
+	}
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s procstats.Sample
+	// Its pages are shared with every program that starts or ends meanwhile.
+	for began := time.Now(); ; {
+		collect(&s, tree, q)
+		want, err := p.ProcSMapsRollup()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, ok := s.Processes[0].Readings.Number(procstats.ProcessPSS)
+		if ok && math.Abs(got-float64(want.Pss)) < 16<<10 && got == mustNumber(t, &s, procstats.SmapsPSS) {
+			break
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("PSS is %v (%v), procfs says %v", got, ok, want.Pss)
+		}
+	}
+	if err := tree.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSmapsWatchesMembersAlone holds that rows are of living processes also where no other source looks at them.
+func TestSmapsWatchesMembersAlone(t *testing.T) {
+	first, second := play(t, "idle"), play(t, "idle")
+	q := smapsOf(t, rootsOf(first.Process.Pid, second.Process.Pid), nil, SmapsLimits{Every: time.Hour}, nil)
+	var s procstats.Sample
+	collect(&s, q)
+	endOf(t, first.Cmd)
+	collect(&s, q)
+	if diff := cmp.Diff([]int{second.Process.Pid}, pidsOf(&s)); diff != "" {
+		t.Errorf("PIDs (-want +got)\n%s", diff)
+	}
+}

@@ -1,0 +1,337 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// Tree reads every process of a task: CPU time by the process's own clock, memory from statm, the rest from stat. It
+// is a Source; see OpenTree.
+type Tree struct {
+	target  Target
+	members *Members
+	task    []procstats.ID
+	process []procstats.ID
+
+	// stat is whether more than the clock and statm is asked for; lineage whether the time of reaped children is.
+	stat, lineage bool
+	// ticks is set where processes have no CPU clocks: captured files, sandboxes. clocked is set once one was read.
+	ticks, clocked bool
+
+	total  time.Duration // the most that tree_cpu_seconds_total has said
+	lost   bool
+	closed bool
+}
+
+// treeReading is what the tree source last read of a process.
+type treeReading struct {
+	cpu      time.Duration // never falls
+	before   time.Duration // cpu in the sample before
+	children time.Duration
+	state    byte
+	threads  uint64
+	minflt   uint64
+	majflt   uint64
+	memory   kernel.ProcStatm
+}
+
+// OpenTree returns the source of the tree_ and process_ measurements that are read of every process. m is shared
+// with the other sources that read processes; nil makes one for this source alone. The cgroup source has to be
+// collected before it where there is one: tree_cpu_unattributed_seconds is measured against its total.
+func OpenTree(t Target, sel procstats.Selection, m *Members) *Tree {
+	if m == nil {
+		m = NewMembers(t)
+	}
+	tree := &Tree{
+		target:  t,
+		members: m,
+		task:    selected(sel, procstats.SourceTree, procstats.TaskScope),
+		process: selected(sel, procstats.SourceTree, procstats.ProcessScope),
+		ticks:   !t.FS.Live,
+	}
+	for _, id := range slices.Concat(tree.task, tree.process) {
+		switch id {
+		case procstats.TreeCPU:
+			tree.stat, tree.lineage = true, true
+		case procstats.TreeCPUUnattributed:
+			// Where the cgroup has a total, that is the one; it was read by then.
+			if !sel.Has(procstats.CgroupCPUUsage) || !t.Cgroup.Encloses() {
+				tree.stat, tree.lineage = true, true
+			}
+		case procstats.TreeThreads, procstats.ProcessChildrenCPU, procstats.ProcessState, procstats.ProcessThreads, procstats.ProcessMinflt, procstats.ProcessMajflt:
+			tree.stat = true
+		}
+	}
+	files := []processFile{fileStatm, fileTask, fileChildren}
+	if tree.stat {
+		files = append(files, fileStat)
+	}
+	m.use(files...)
+	m.verified, m.clocks = true, true
+	return tree
+}
+
+// Describe implements Source. The version says where membership comes from: cgroup.procs or children.
+func (t *Tree) Describe() procstats.SourceDescription {
+	return t.members.describe(procstats.SourceTree, "", "")
+}
+
+// Collect implements Source.
+//
+// The order of reading is what makes the total a lower bound at every moment: first what was reaped, then all
+// parents' cutime and cstime, then the clocks. A process whose clock counts was alive then, so that none of what
+// was read before has it too; one that ends in between is missing until the next sample.
+func (t *Tree) Collect(s *procstats.Sample) {
+	var reaped time.Duration
+	if t.lineage && t.target.Reaped != nil {
+		reaped = t.target.Reaped().CPU
+	}
+	m := t.members
+	if m.refresh(s); m.absent != "" {
+		putAbsent(s, t.task, m.absent)
+		return
+	}
+	for _, p := range m.procs {
+		p.faulty = !p.identified
+	}
+	if t.stat || t.ticks {
+		for _, p := range m.procs {
+			t.readStat(p)
+		}
+	}
+	s.Sources[procstats.SourceTree] = kernel.Now()
+	for _, p := range m.procs {
+		t.readClock(p)
+	}
+	m.sweepDead()
+	t.putTask(s, t.add(reaped))
+	t.putProcesses(s)
+}
+
+// readStat reads what the selection wants of /proc/PID/stat.
+func (t *Tree) readStat(p *process) {
+	if p.dead || !p.identified {
+		return
+	}
+	stat, err := t.members.stat(p)
+	if err != nil {
+		if !p.dead {
+			t.members.setFault(p, err)
+		}
+		return
+	}
+	r := &p.tree
+	r.state, r.threads, r.minflt, r.majflt = stat.State, stat.Threads, stat.Minflt, stat.Majflt
+	r.children = stat.Children()
+	if t.ticks {
+		r.before, r.cpu = r.cpu, max(r.cpu, stat.Own())
+	}
+	if t.lineage && stat.Sigignore&(1<<(unix.SIGCHLD-1)) != 0 {
+		t.lost = true
+	}
+}
+
+// stat reads and parses a process's stat, and takes over what identifies it to people.
+func (m *Members) stat(p *process) (kernel.ProcStat, error) {
+	data, err := m.read(p, fileStat)
+	if err != nil {
+		return kernel.ProcStat{}, err
+	}
+	stat, err := kernel.ParseProcStat(data)
+	if err != nil {
+		return kernel.ProcStat{}, err
+	}
+	p.setStat(&stat)
+	p.orphaned = false
+	return stat, nil
+}
+
+// readClock reads the CPU clock and then statm, which proves whose clock it was.
+func (t *Tree) readClock(p *process) {
+	if p.dead || !p.identified {
+		return
+	}
+	m := t.members
+	cpu, clockErr := m.clock(p)
+	data, err := m.read(p, fileStatm)
+	var memory kernel.ProcStatm
+	if err == nil {
+		memory, err = kernel.ParseProcStatm(data)
+	}
+	if err != nil {
+		if !p.dead {
+			m.setFault(p, err)
+		}
+		return
+	}
+	r := &p.tree
+	// Without stat in every sample a new program shows by its address space, which hardly ever is as large.
+	renamed := memory.Size != r.memory.Size
+	r.memory = memory
+	switch {
+	case t.ticks:
+	case clockErr == nil:
+		r.before, r.cpu = r.cpu, max(r.cpu, cpu)
+		t.clocked = true
+		if !t.stat && (renamed || p.orphaned) {
+			t.readStat(p)
+		}
+	default:
+		// The process is there and its clock is not: not now, while a thread of it takes its place in an exec, or
+		// not ever.
+		t.ticks = true
+		t.readStat(p)
+		t.ticks = !t.clocked
+	}
+}
+
+// treeSums are the sums over all live processes.
+type treeSums struct {
+	live, total time.Duration
+	rss         int64
+	threads     uint64
+}
+
+// add makes the sums; every process is in them, those without a row too.
+func (t *Tree) add(reaped time.Duration) treeSums {
+	var sums treeSums
+	total := reaped
+	for _, p := range t.members.procs {
+		p.sampled = true
+		sums.live += p.tree.cpu
+		sums.rss += p.tree.memory.Resident
+		sums.threads += p.tree.threads
+		total += p.tree.cpu + p.tree.children
+	}
+	// Both are lower bounds: children's time is kept in ticks, and is lost where a parent ignores SIGCHLD; last
+	// readings miss what came and went between samples. The larger is nearer, and a counter never falls.
+	t.total = max(t.total, total, sums.live+t.members.exitedCPU)
+	sums.total = t.total
+	return sums
+}
+
+func (t *Tree) putTask(s *procstats.Sample, sums treeSums) {
+	unreadable, reason := t.members.faults()
+	for _, id := range t.task {
+		switch {
+		case id == procstats.TreeProcesses:
+			s.SetNumber(id, float64(t.members.count()))
+		case id == procstats.TreeProcessesExited:
+			s.SetNumber(id, float64(t.members.exited))
+		case id == procstats.TreeCPUExited:
+			s.SetNumber(id, t.members.exitedCPU.Seconds())
+		case unreadable > 0:
+			s.SetAbsent(id, reason)
+		default:
+			t.putSum(s, id, sums)
+		}
+	}
+}
+
+func (t *Tree) putSum(s *procstats.Sample, id procstats.ID, sums treeSums) {
+	switch id {
+	case procstats.TreeCPU:
+		s.SetNumber(id, sums.total.Seconds())
+	case procstats.TreeRSS:
+		s.SetNumber(id, float64(sums.rss*int64(os.Getpagesize())))
+	case procstats.TreeThreads:
+		s.SetNumber(id, float64(sums.threads))
+	case procstats.TreeCPULive:
+		s.SetNumber(id, sums.live.Seconds())
+	case procstats.TreeCPUUnattributed:
+		t.putUnattributed(s, sums)
+	}
+}
+
+// putUnattributed closes the sum of rows, exited and unattributed against the task's total.
+func (t *Tree) putUnattributed(s *procstats.Sample, sums treeSums) {
+	total, ok := s.Task.Number(procstats.CgroupCPUUsage)
+	switch {
+	case ok && !t.target.Cgroup.Shared:
+	case t.lineage:
+		total = sums.total.Seconds()
+	default:
+		s.SetAbsent(procstats.TreeCPUUnattributed, "no total to compare with: cgroup_cpu_usage_seconds_total was not read")
+		return
+	}
+	s.SetNumber(procstats.TreeCPUUnattributed, total-sums.live.Seconds()-t.members.exitedCPU.Seconds())
+}
+
+func (t *Tree) putProcesses(s *procstats.Sample) {
+	if len(t.process) == 0 {
+		return
+	}
+	for _, p := range t.members.procs {
+		p.rank = [2]int64{int64(p.tree.cpu - p.tree.before), p.tree.memory.Resident}
+	}
+	t.members.addRows(s)
+	for i := range s.Processes {
+		row := &s.Processes[i]
+		p := t.members.of(row)
+		for _, id := range t.process {
+			if p == nil {
+				row.Readings.Put(procstats.AbsentReading(id, reasonEnded))
+				continue
+			}
+			row.Readings.Put(p.tree.reading(id, p))
+		}
+	}
+}
+
+// reading returns one measurement of a process.
+func (r *treeReading) reading(id procstats.ID, p *process) procstats.Reading {
+	if p.faulty {
+		return procstats.AbsentReading(id, p.fault)
+	}
+	page := int64(os.Getpagesize())
+	switch id {
+	case procstats.ProcessCPU:
+		return procstats.NumberReading(id, r.cpu.Seconds())
+	case procstats.ProcessChildrenCPU:
+		return procstats.NumberReading(id, r.children.Seconds())
+	case procstats.ProcessRSS:
+		return procstats.NumberReading(id, float64(r.memory.Resident*page))
+	case procstats.ProcessShared:
+		return procstats.NumberReading(id, float64(r.memory.Shared*page))
+	case procstats.ProcessVsize:
+		return procstats.NumberReading(id, float64(r.memory.Size*page))
+	case procstats.ProcessState:
+		return procstats.TextReading(id, string([]byte{r.state}))
+	case procstats.ProcessThreads:
+		return procstats.NumberReading(id, float64(r.threads))
+	case procstats.ProcessMinflt:
+		return procstats.NumberReading(id, float64(r.minflt))
+	case procstats.ProcessMajflt:
+		return procstats.NumberReading(id, float64(r.majflt))
+	case procstats.ProcessStartTime:
+		return procstats.NumberReading(id, p.sinceBoot().Seconds())
+	case procstats.ProcessCommand:
+		return procstats.TextReading(id, p.command)
+	}
+	return procstats.AbsentReading(id, "not read from /proc/PID/stat or statm")
+}
+
+// LostChildren reports whether a process was seen, in any sample so far, that ignores SIGCHLD: the CPU time of
+// children that ended between two samples is lost then, and tree_cpu_seconds_total can miss any share of the truth
+// and not only the last sample's. It is looked for where the task's total comes from the tree. The flag
+// SA_NOCLDWAIT has the same effect and is shown nowhere.
+func (t *Tree) LostChildren() bool { return t.lost }
+
+// Close implements Source.
+func (t *Tree) Close() error {
+	if t.closed {
+		return nil
+	}
+	t.closed = true
+	t.members.verified, t.members.clocks = false, false
+	return t.members.leave()
+}

@@ -1,0 +1,457 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/procfs"
+	gopsutil "github.com/shirou/gopsutil/v4/process"
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+func TestTreeOfLivingProcesses(t *testing.T) {
+	busy := play(t, "busy")
+	pids := append(sleepers(t, 3), busy.Process.Pid)
+	slices.Sort(pids)
+	tree := treeOf(t, rootsOf(pids...))
+	var s procstats.Sample
+	collect(&s, tree)
+	if diff := cmp.Diff(pids, pidsOf(&s)); diff != "" {
+		t.Fatalf("PIDs (-want +got)\n%s", diff)
+	}
+	for _, r := range s.Task {
+		if !r.Present() {
+			t.Errorf("%s is absent: %s", r.ID().String(), r.Reason())
+		}
+	}
+	if live := mustNumber(t, &s, procstats.TreeCPULive); live < 0.3 {
+		t.Errorf("the processes have used %v s, and one of them alone 0.3", live)
+	}
+	for i := range s.Processes {
+		// A program that is still starting grows between two readings.
+		for began := time.Now(); s.Processes[i].Command == "cat" && !sameMemory(t, &s.Processes[i]); collect(&s, tree) {
+			if time.Since(began) > 10*time.Second {
+				t.Fatalf("process %d never has the memory that gopsutil says", s.Processes[i].PID)
+			}
+		}
+		compareWithLibraries(t, &s.Processes[i])
+	}
+}
+
+// sameMemory reports whether gopsutil reads the same memory as is in a row.
+func sameMemory(t *testing.T, row *procstats.ProcessRow) bool {
+	t.Helper()
+	p, err := gopsutil.NewProcess(int32(row.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := p.MemoryInfo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rss, _ := row.Readings.Number(procstats.ProcessRSS)
+	vsize, _ := row.Readings.Number(procstats.ProcessVsize)
+	return rss == float64(memory.RSS) && vsize == float64(memory.VMS)
+}
+
+// compareWithLibraries holds a row against what two other readers say of the process.
+func compareWithLibraries(t *testing.T, row *procstats.ProcessRow) {
+	t.Helper()
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := fs.Proc(row.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := p.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := procstats.ProcessRow{ProcessID: procstats.ProcessID{PID: stat.PID, Start: stat.Starttime}, PPID: stat.PPID, Command: stat.Comm}
+	got := procstats.ProcessRow{ProcessID: row.ProcessID, PPID: row.PPID, Command: row.Command}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-procfs +tacho)\n%s", diff)
+	}
+	const tick = 0.01
+	if cpu, ok := row.Readings.Number(procstats.ProcessCPU); !ok || math.Abs(cpu-stat.CPUTime()) > 2*tick {
+		t.Errorf("process %d used %v s (%v), procfs says %v", row.PID, cpu, ok, stat.CPUTime())
+	}
+}
+
+func TestTreeCountsNanoseconds(t *testing.T) {
+	tree := treeFor(t, rootsOf(play(t, "idle").Process.Pid), procstats.Select(procstats.ProcessCPU))
+	var s procstats.Sample
+	collect(&s, tree)
+	cpu, ok := s.Processes[0].Readings.Number(procstats.ProcessCPU)
+	if ns := time.Duration(cpu * float64(time.Second)); !ok || ns <= 0 || ns%procstats.StartTick == 0 {
+		t.Errorf("a process that has started used %v (%v): whole ticks are what stat shows", ns, ok)
+	}
+}
+
+// TestTreeWhileProcessesEnd kills a process at every point between two reads of it.
+func TestTreeWhileProcessesEnd(t *testing.T) {
+	end := func(cmd *exec.Cmd) { endOf(t, cmd) }
+	start := func() (*exec.Cmd, *Members, *process) {
+		cmd := exec.Command("sleep", "1000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		m := NewMembers(rootsOf(cmd.Process.Pid))
+		m.use(fileStat, fileStatm, fileIO)
+		t.Cleanup(func() {
+			if err := m.leave(); err != nil {
+				t.Error(err)
+			}
+		})
+		return cmd, m, m.see(cmd.Process.Pid, 0)
+	}
+	for _, file := range []processFile{fileStat, fileStatm, fileIO} {
+		cmd, m, p := start()
+		if _, err := m.read(p, file); err != nil || !p.kept[file].IsOpen() {
+			t.Fatalf("%v: %v", file, err)
+		}
+		end(cmd)
+		if _, err := m.read(p, file); !kernel.Gone(err) || !p.dead {
+			t.Errorf("%v was open: %v, dead %v", file, err, p.dead)
+		}
+
+		cmd, m, p = start()
+		m.maxKept = 0
+		_ = m.release(p)
+		end(cmd)
+		if _, err := m.read(p, file); !kernel.Gone(err) || !p.dead {
+			t.Errorf("%v was not open: %v, dead %v", file, err, p.dead)
+		}
+	}
+	cmd, m, p := start()
+	end(cmd)
+	if err := m.verify(p); !kernel.Gone(err) {
+		t.Errorf("verify: %v", err)
+	}
+	if q := m.admit(cmd.Process.Pid, 0); q != nil {
+		t.Errorf("a process that is gone is admitted: %+v", q.ProcessID)
+	}
+}
+
+func TestTreeKeepsTheEndedInTheSum(t *testing.T) {
+	busy, pid := play(t, "busy"), sleepers(t, 1)[0]
+	tree := treeOf(t, rootsOf(busy.Process.Pid, pid))
+	var s procstats.Sample
+	collect(&s, tree)
+	before := mustNumber(t, &s, procstats.TreeCPU)
+	endOf(t, busy.Cmd)
+	collect(&s, tree)
+	checkNumber(t, &s, procstats.TreeProcesses, 1)
+	checkNumber(t, &s, procstats.TreeProcessesExited, 1)
+	if exited := mustNumber(t, &s, procstats.TreeCPUExited); exited < 0.3 || exited > before {
+		t.Errorf("the ended process had used %v s of %v", exited, before)
+	}
+	if after := mustNumber(t, &s, procstats.TreeCPU); after < before {
+		t.Errorf("the total went from %v to %v", before, after)
+	}
+	sum := mustNumber(t, &s, procstats.TreeCPULive) + mustNumber(t, &s, procstats.TreeCPUExited) + mustNumber(t, &s, procstats.TreeCPUUnattributed)
+	checkNumber(t, &s, procstats.TreeCPU, sum)
+}
+
+func TestTreeOfHostileNames(t *testing.T) {
+	for _, name := range []string{"a) R 1 (b", ") (", "x\ny\n", "\xff\xfe", "%d", "a b"} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.Symlink(os.Args[0], path); err != nil {
+			t.Fatal(err)
+		}
+		cmd := playFrom(t, path, "idle")
+		tree := treeOf(t, rootsOf(cmd.Process.Pid))
+		var s procstats.Sample
+		collect(&s, tree)
+		if len(s.Processes) != 1 || s.Processes[0].Command != name {
+			t.Errorf("%q: %+v", name, s.Processes)
+			continue
+		}
+		if ppid := s.Processes[0].PPID; ppid != os.Getpid() {
+			t.Errorf("%q: parent %d, want %d", name, ppid, os.Getpid())
+		}
+	}
+}
+
+func TestTreeSeesWhoIgnoresSIGCHLD(t *testing.T) {
+	for role, want := range map[string]bool{"idle": false, "ignores-sigchld": true} {
+		cmd := play(t, role)
+		tree := treeFor(t, rootsOf(cmd.Process.Pid), procstats.Select(procstats.TreeCPU))
+		var s procstats.Sample
+		collect(&s, tree)
+		if got := tree.LostChildren(); got != want {
+			t.Errorf("%s: LostChildren is %v, want %v", role, got, want)
+		}
+	}
+}
+
+// TestTreeKeepsOrphans holds that a process stays in the task when its parent has ended and it is somebody else's
+// child, init's in the worst case.
+func TestTreeKeepsOrphans(t *testing.T) {
+	parent := play(t, "parent")
+	roots := []int{parent.Process.Pid}
+	tree := treeOf(t, Target{FS: kernel.HostFS(), Roots: func() []int { return roots }})
+	var s procstats.Sample
+	collect(&s, tree)
+	if want := []int{parent.Process.Pid, parent.child}; !cmp.Equal(pidsOf(&s), want) {
+		t.Fatalf("PIDs %v, want %v", pidsOf(&s), want)
+	}
+	endOf(t, parent.Cmd)
+	roots = nil
+	collect(&s, tree)
+	if want := []int{parent.child}; !cmp.Equal(pidsOf(&s), want) {
+		t.Fatalf("after the parent's end: PIDs %v, want %v", pidsOf(&s), want)
+	}
+	if ppid := s.Processes[0].PPID; ppid == parent.Process.Pid {
+		t.Errorf("its parent is still %d", ppid)
+	}
+}
+
+// TestTreeSeesWhatChanges holds that name and parent are right also where stat is not read in every sample.
+func TestTreeSeesWhatChanges(t *testing.T) {
+	parent := play(t, "parent")
+	roots := []int{parent.Process.Pid}
+	tree := treeFor(t, Target{FS: kernel.HostFS(), Roots: func() []int { return roots }}, procstats.Select(procstats.ProcessCPU))
+	var s procstats.Sample
+	collect(&s, tree)
+	endOf(t, parent.Cmd)
+	roots = nil
+	collect(&s, tree)
+	collect(&s, tree)
+	if len(s.Processes) != 1 || s.Processes[0].PPID == parent.Process.Pid {
+		t.Errorf("after the end of %d: %+v", parent.Process.Pid, s.Processes)
+	}
+
+	cmd := exec.Command("sh", "-c", "read x; exec cat")
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { endOf(t, cmd) })
+	roots = []int{cmd.Process.Pid}
+	command := func() string {
+		collect(&s, tree)
+		for _, row := range s.Processes {
+			if row.PID == cmd.Process.Pid {
+				return row.Command
+			}
+		}
+		return ""
+	}
+	if got := command(); got != "sh" {
+		t.Errorf("before the exec: %q", got)
+	}
+	if _, err := fmt.Fprint(input, "to the shell\nto cat\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := output.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if got := command(); got != "cat" {
+		t.Errorf("after the exec: %q", got)
+	}
+}
+
+// TestTreeTotalUnderChurn holds, against what wait4(2) says in the end, that no time is ever counted twice, and that
+// the total does not fall while children go over into their parents.
+func TestTreeTotalUnderChurn(t *testing.T) {
+	cmd := exec.Command("sh", "-c", `for i in 1 2 3 4 5 6 7 8 9 10; do
+		for j in 1 2 3 4; do ( n=0; while [ $n -lt 4000 ]; do n=$((n+1)); done; exec true ) & done; wait
+	done`)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { endOf(t, cmd) })
+	pidfd := pidfdOf(t, cmd.Process.Pid)
+	roots, reaped := []int{cmd.Process.Pid}, Reaped{}
+	tree := treeOf(t, Target{
+		FS: kernel.HostFS(), Roots: func() []int { return roots }, Reaped: func() Reaped { return reaped },
+	})
+	var s procstats.Sample
+	var last, lastExited float64
+	check := func() {
+		t.Helper()
+		collect(&s, tree)
+		total, exited := mustNumber(t, &s, procstats.TreeCPU), mustNumber(t, &s, procstats.TreeCPUExited)
+		if total < last || exited < lastExited {
+			t.Fatalf("from %v to %v s, exited from %v to %v", last, total, lastExited, exited)
+		}
+		last, lastExited = total, exited
+		checkNumber(t, &s, procstats.TreeCPU, mustNumber(t, &s, procstats.TreeCPULive)+exited+mustNumber(t, &s, procstats.TreeCPUUnattributed))
+	}
+	for ended := 0; ended == 0; {
+		check()
+		var err error
+		ended, err = unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			t.Fatal(err)
+		}
+	}
+	check()
+	seen := last
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	truth := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	// The kernel keeps microseconds here.
+	if seen > truth.Seconds()+1e-5 {
+		t.Errorf("%v s were seen before the end, and %v s used in all", seen, truth)
+	}
+	if seen < 0.97*truth.Seconds()-0.02 {
+		t.Errorf("%v s were seen of the zombie and what it had waited for, and %v s used in all", seen, truth)
+	}
+	roots, reaped.CPU = nil, truth
+	check()
+	checkNumber(t, &s, procstats.TreeCPU, max(seen, truth.Seconds()))
+}
+
+func TestTreeCountsZombies(t *testing.T) {
+	targets := map[string]func(*testing.T, played) Target{
+		"children":  func(_ *testing.T, p played) Target { return rootsOf(p.Process.Pid) },
+		"cgroup v1": func(t *testing.T, p played) Target { return inCgroup(t, false, p) },
+		"cgroup v2": func(t *testing.T, p played) Target { return inCgroup(t, true, p) },
+	}
+	for name, target := range targets {
+		t.Run(name, func(t *testing.T) {
+			parent := play(t, "parent")
+			tree := treeOf(t, target(t, parent))
+			var s procstats.Sample
+			collect(&s, tree)
+			pidfd := pidfdOf(t, parent.child)
+			if err := parent.hold.Close(); err != nil {
+				t.Fatal(err)
+			}
+			awaitEnd(t, pidfd)
+			collect(&s, tree)
+			if want := []int{parent.Process.Pid, parent.child}; !cmp.Equal(pidsOf(&s), want) {
+				t.Fatalf("PIDs %v, want %v", pidsOf(&s), want)
+			}
+			zombie := s.Processes[1].Readings
+			cpu, _ := zombie.Number(procstats.ProcessCPU)
+			rss, ok := zombie.Number(procstats.ProcessRSS)
+			state, _ := zombie.Get(procstats.ProcessState)
+			if text, _ := state.Text(); text != "Z" || cpu <= 0 || rss != 0 || !ok {
+				t.Errorf("state %q, CPU %v s, RSS %v (%v)", text, cpu, rss, ok)
+			}
+		})
+	}
+}
+
+func inCgroup(tb testing.TB, v2 bool, p played) Target {
+	tb.Helper()
+	cgroup := makeCgroup(tb, v2)
+	enter(tb, cgroup.Procs(), p.Process.Pid, p.child)
+	return Target{FS: kernel.HostFS(), Cgroup: cgroup}
+}
+
+// TestTreeFollowsCgroups holds that members are those of this moment: on v1 the kernel gives a descriptor that is
+// read again the old list.
+func TestTreeFollowsCgroups(t *testing.T) {
+	for _, v2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("v2=%v", v2), func(t *testing.T) {
+			cgroup := makeCgroup(t, v2)
+			dir := cgroup.Procs()
+			pids := sleepers(t, 3)
+			slices.Sort(pids)
+			enter(t, dir, pids...)
+			tree := treeOf(t, Target{FS: kernel.HostFS(), Cgroup: cgroup})
+			var s procstats.Sample
+			check := func(exited float64, want ...int) {
+				t.Helper()
+				collect(&s, tree)
+				if diff := cmp.Diff(want, pidsOf(&s)); diff != "" {
+					t.Errorf("PIDs (-want +got)\n%s", diff)
+				}
+				checkNumber(t, &s, procstats.TreeProcessesExited, exited)
+			}
+			check(0, pids...)
+			nested := filepath.Join(dir, "a", "b")
+			if err := os.MkdirAll(nested, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			enter(t, nested, pids[1])
+			check(0, pids...)
+			enter(t, dir, pids[1])
+			check(0, pids...)
+			before := mustNumber(t, &s, procstats.TreeCPULive)
+			enter(t, filepath.Dir(dir), pids[0])
+			check(1, pids[1:]...)
+			if sum := mustNumber(t, &s, procstats.TreeCPULive) + mustNumber(t, &s, procstats.TreeCPUExited); sum < before-1e-9 { // rounding
+				t.Errorf("the time of the process that left is lost: %v of %v s are known", sum, before)
+			}
+			enter(t, dir, pids[0])
+			check(1, pids...)
+		})
+	}
+}
+
+func TestTreeAllocatesNothing(t *testing.T) {
+	everything := procstats.SelectWhere(func(m procstats.Measurement) bool {
+		return m.Source == procstats.SourceTree || m.Source == procstats.SourceIO
+	})
+	targets := map[string]func(*testing.T) (Target, int){
+		"children": func(t *testing.T) (Target, int) { return rootsOf(sleepers(t, 5)...), defaultMaxKept },
+		"children, nothing kept open": func(t *testing.T) (Target, int) {
+			return rootsOf(sleepers(t, 5)...), 0
+		},
+		"children of threads": func(t *testing.T) (Target, int) { return rootsOf(os.Getpid()), defaultMaxKept },
+		"cgroup v1": func(t *testing.T) (Target, int) {
+			cgroup := makeCgroup(t, false)
+			enter(t, cgroup.Procs(), sleepers(t, 5)...)
+			return Target{FS: kernel.HostFS(), Cgroup: cgroup}, defaultMaxKept
+		},
+		"cgroup v2": func(t *testing.T) (Target, int) {
+			cgroup := makeCgroup(t, true)
+			enter(t, cgroup.V2, sleepers(t, 5)...)
+			return Target{FS: kernel.HostFS(), Cgroup: cgroup, MaxRows: 3}, defaultMaxKept
+		},
+	}
+	for name, target := range targets {
+		t.Run(name, func(t *testing.T) {
+			where, kept := target(t)
+			m := NewMembers(where)
+			m.maxKept = kept
+			tree, io := OpenTree(where, everything, m), OpenIO(where, everything, m)
+			var s procstats.Sample
+			sample := func() { collect(&s, tree, io) }
+			sample()
+			if allocs := testing.AllocsPerRun(20, sample); allocs != 0 {
+				t.Errorf("a sample allocates %v times, want 0", allocs)
+			}
+			if m.keptFiles > kept || kept == 0 && m.keptFiles != 0 {
+				t.Errorf("%d files are kept open, at most %d should be", m.keptFiles, kept)
+			}
+			for _, source := range []Source{tree, io, io} {
+				if err := source.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			if m.keptFiles != 0 {
+				t.Errorf("%d files are open after the last Close", m.keptFiles)
+			}
+		})
+	}
+}
