@@ -206,7 +206,7 @@ func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
 	}
 	r.eventually("history", samples(5))
 	usage, err := r.Stats(l.ID)
-	if err != nil || usage["t"].Stats == nil || usage["t"].Sample == nil || usage["t"].Reason != "" {
+	if err != nil || usage["t"].Sample == nil || usage["t"].Reason != "" {
 		t.Fatalf("usage %+v, error %v", usage["t"], err)
 	}
 	pid := l.Tasks["t"].Attributes["pid"]
@@ -268,7 +268,7 @@ func TestPublishingOffReadsNothing(t *testing.T) {
 	l := r.submit(oneTask("service", "", "sleep 1000"))[0]
 	r.await(l.ID, "running", isRunning)
 	usage, err := r.Stats(l.ID)
-	if err != nil || usage["t"].Stats != nil || !strings.Contains(usage["t"].Reason, "publishing is off") {
+	if err != nil || usage["t"].Sample != nil || !strings.Contains(usage["t"].Reason, "publishing is off") {
 		t.Errorf("usage %+v, error %v", usage["t"], err)
 	}
 	c.Telemetry.PublishAllocationMetrics = true
@@ -277,7 +277,7 @@ func TestPublishingOffReadsNothing(t *testing.T) {
 	}
 	r.eventually("reading", func() bool {
 		usage, err := r.Stats(l.ID)
-		return err == nil && usage["t"].Stats != nil
+		return err == nil && usage["t"].Sample != nil
 	})
 	if got := r.Cost().Samples; got == 0 {
 		t.Error("no samples counted")

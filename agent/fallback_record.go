@@ -19,7 +19,7 @@ import (
 // saw of it.
 func (t *task) seenRecord(exit hook.Exit, kept state.Task) *record.Record {
 	t.usage.mu.Lock()
-	stats, sample, headlines := t.usage.stats, t.usage.sample, t.usage.headlines
+	sample, headlines := t.usage.sample, t.usage.headlines
 	t.usage.mu.Unlock()
 	evidence := record.Evidence{ExitCode: exit.Code, Signal: exit.Signal}
 	r := &record.Record{
@@ -48,7 +48,7 @@ func (t *task) seenRecord(exit hook.Exit, kept state.Task) *record.Record {
 		seconds := evidence.Wall.Seconds()
 		r.WallSeconds = &seconds
 	}
-	if stats != nil && sample != nil && !stats.Timestamp.Before(kept.State.StartedAt) {
+	if sample != nil && !sample.Wall.Before(kept.State.StartedAt) {
 		evidence.Last, r.Samples = sample, 1
 		putReadings(r, sample, headlines)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
-	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // handle is one start of a task, as the runner sees it.
@@ -103,27 +102,17 @@ func (h *handle) OpenStats(ctx context.Context, interval time.Duration) (hook.St
 	if err != nil {
 		return nil, forRunner(err)
 	}
-	return &statsStream{stream: stream, usage: h.usage}, nil
+	h.usage.measureFrom(stream.Baseline())
+	return statsStream{stream}, nil
 }
 
-// statsStream hands the samples to the hook, and what hosts want of them to the task's usage.
-type statsStream struct {
-	stream driver.Stream[*driver.TaskStats]
-	usage  *usage
-}
+// statsStream hands the samples to the hook, and errors in its words.
+type statsStream struct{ stream driver.StatsStream }
 
 // Recv implements hook.StatsStream.
-func (s *statsStream) Recv() (*procstats.Sample, error) {
-	stats, err := s.stream.Recv()
-	if err != nil {
-		return nil, forRunner(err)
-	}
-	sample := stats.Sample
-	if sample == nil {
-		sample = sampleOf(stats)
-	}
-	s.usage.receive(stats)
-	return sample, nil
+func (s statsStream) Recv() (*procstats.Sample, error) {
+	sample, err := s.stream.Recv()
+	return sample, forRunner(err)
 }
 
 // permanent marks an error after which trying again cannot help.
@@ -150,38 +139,4 @@ func forRunner(err error) error {
 		return fmt.Errorf("%w: %w", hook.ErrNotRunning, err)
 	}
 	return err
-}
-
-// sampleOf is what a driver that is not ours measured, under the names that mean the same or promise less. Where such a
-// driver reads its resident memory it does not say: often it is a sum over processes, and shared pages then count once in each.
-func sampleOf(stats *driver.TaskStats) *procstats.Sample {
-	s := &procstats.Sample{Stamp: kernel.Now()}
-	s.Wall = stats.Timestamp
-	memory, cpu := &stats.Aggregate.Memory, &stats.Aggregate.CPU
-	for _, field := range []struct {
-		field driver.MemoryField
-		id    procstats.ID
-		value uint64
-	}{
-		{driver.MemoryUsageNow, procstats.CgroupMemoryCurrent, memory.Usage},
-		{driver.MemoryMaxUsage, procstats.CgroupMemoryPeak, memory.MaxUsage},
-		{driver.MemoryRSS, procstats.PortableRSS, memory.RSS},
-		{driver.MemoryCache, procstats.CgroupMemoryFile, memory.Cache},
-		{driver.MemorySwap, procstats.CgroupMemorySwapCurrent, memory.Swap},
-	} {
-		if memory.Has(field.field) {
-			s.SetNumber(field.id, float64(field.value))
-		}
-	}
-	if cpu.Has(driver.CPUPercent) {
-		s.SetNumber(procstats.HeadlineCores, cpu.Percent/100)
-	}
-	if cpu.Has(driver.CPUThrottledPeriods) {
-		s.SetNumber(procstats.CgroupCPUThrottledPeriods, float64(cpu.ThrottledPeriods))
-	}
-	if cpu.Has(driver.CPUThrottledTime) {
-		s.SetNumber(procstats.CgroupCPUThrottled, cpu.ThrottledTime.Seconds())
-	}
-	s.Sources[procstats.SourceCgroup], s.Sources[procstats.SourcePortable] = s.Stamp, s.Stamp
-	return s
 }

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
-	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
@@ -38,10 +38,10 @@ type usage struct {
 	run        int        // counts the starts of the task
 	startedAt  time.Time
 	running    bool
-	received   *driver.TaskStats // the reading that the hook is about to pass on
-	stats      *driver.TaskStats
 	sample     *procstats.Sample
-	previous   *procstats.Sample // that rates are measured from; nil behind a gap
+	before     *procstats.Sample // that the rates of sample are measured from; nil behind a gap
+	previous   *procstats.Sample // the one before the next; nil behind a gap
+	baseline   *procstats.Sample // what the stream has to measure its first sample's rates from
 	headlines  []procstats.HeadlineValue
 	peak       procstats.Reading // the largest resident memory of this run
 	kept       time.Duration     // when the newest kept reading was taken, on the monotonic clock
@@ -57,8 +57,8 @@ func (u *usage) begin(run int, startedAt time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.run, u.startedAt, u.running = run, startedAt, true
-	u.stats, u.sample, u.headlines = nil, nil, nil
-	u.previous, u.peak, u.kept = nil, procstats.Reading{}, 0
+	u.sample, u.before, u.headlines = nil, nil, nil
+	u.previous, u.baseline, u.peak, u.kept = nil, nil, procstats.Reading{}, 0
 	u.used.begin()
 }
 
@@ -109,11 +109,11 @@ func (u *usage) gap(until procstats.Stamp, run int, why history.Gap) {
 // silence is the time without readings from which on it is a gap: a collection or two that take long are none.
 func (u *usage) silence() time.Duration { return max(5*u.interval, 10*time.Second) }
 
-// receive takes a reading as it comes from the driver, just before the hook passes its sample on.
-func (u *usage) receive(stats *driver.TaskStats) {
+// measureFrom takes the sample that the rates of a new stream's first one are measured from; nil if there is none.
+func (u *usage) measureFrom(baseline *procstats.Sample) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.received = stats
+	u.baseline = baseline
 }
 
 // UpdateStats implements hook.StatsUpdater.
@@ -146,13 +146,15 @@ func (u *usage) take(s *procstats.Sample) (run int, silent, due bool, headlines 
 		}
 	}
 	u.keepPeak(s)
-	past := procstats.History{Previous: u.previous, Peak: u.peak}
+	u.before = cmp.Or(u.previous, u.baseline)
+	u.baseline = nil
+	past := procstats.History{Previous: u.before, Peak: u.peak}
 	if !u.startedAt.IsZero() {
 		past.Elapsed = s.Wall.Sub(u.startedAt)
 	}
 	u.headlines = withDriversOwn(procstats.Headlines(s, past), s)
 	u.used.read(s, u.headlines)
-	u.previous, u.sample, u.stats, u.arrived = s, s, u.received, time.Now()
+	u.previous, u.sample, u.arrived = s, s, time.Now()
 	// A reading a little early is the next one all the same.
 	if due = u.kept == 0 || s.Mono-u.kept >= u.keep-u.interval/2; due {
 		u.kept = s.Mono
@@ -222,8 +224,6 @@ func (u *usage) snapshot(publishing string) allocation.Usage {
 	case u.sample != nil && time.Since(u.arrived) > u.silence():
 		s.Reason = "no fresh reading: " + history.GapSilent.String()
 	}
-	if u.stats != nil {
-		s.Stats, s.Sample, s.Headlines = u.stats, u.sample, u.headlines
-	}
+	s.Sample, s.Before, s.Headlines = u.sample, u.before, u.headlines
 	return s
 }

@@ -14,20 +14,21 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/agent/history"
-	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // TestForeignReading is about the few numbers of a driver that is not ours: each has the least guarantee it may have.
 func TestForeignReading(t *testing.T) {
-	s := sampleOf(&driver.TaskStats{
-		Timestamp: time.Unix(1000, 0),
-		Aggregate: driver.ResourceUsage{
-			CPU:    driver.CPUUsage{Percent: 150, Measured: []driver.CPUField{driver.CPUPercent}},
-			Memory: driver.MemoryUsage{RSS: 4096, Usage: 9999, Measured: []driver.MemoryField{driver.MemoryRSS}},
-		},
-	})
+	s, err := wire.ToSample(&drivers.TaskStats{AggResourceUsage: &drivers.TaskResourceUsage{
+		Cpu:    &drivers.CPUUsage{Percent: 150, MeasuredFields: []drivers.CPUUsage_Fields{drivers.CPUUsage_PERCENT}},
+		Memory: &drivers.MemoryUsage{Rss: 4096, Usage: 9999, MeasuredFields: []drivers.MemoryUsage_Fields{drivers.MemoryUsage_RSS}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if v, ok := s.Task.Number(procstats.CgroupMemoryCurrent); ok {
 		t.Errorf("a usage of %v that was not measured", v)
 	}
@@ -124,7 +125,6 @@ func TestSilence(t *testing.T) {
 					s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Hour + time.Since(start), Wall: time.Now()}}
 					s.Sources[procstats.SourceCgroup] = s.Stamp
 					s.SetNumber(procstats.CgroupCPUUsage, cpu)
-					u.receive(&driver.TaskStats{Timestamp: s.Wall, Sample: s})
 					u.UpdateStats(s)
 				}
 				read(1)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver/schema"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // Driver is everything that a host can ask of a task driver. Who needs less takes one of the small interfaces.
@@ -54,9 +56,9 @@ type Lifecycle interface {
 
 // Observer tells what happens in tasks.
 type Observer interface {
-	// TaskStats sends one reading at once and then one every interval. The stream ends with io.EOF when the
+	// TaskStats sends one sample at once and then one every interval. The stream ends with io.EOF when the
 	// task has ended. Errors of opening may come with the first Recv.
-	TaskStats(ctx context.Context, id string, interval time.Duration) (Stream[*TaskStats], error)
+	TaskStats(ctx context.Context, id string, interval time.Duration) (StatsStream, error)
 	// TaskEvents sends what happens in any task, until ctx ends.
 	TaskEvents(ctx context.Context) (Stream[*Event], error)
 }
@@ -69,6 +71,13 @@ type Execer interface {
 	ExecTaskStreaming(ctx context.Context, id string, options ExecOptions) (ExecStream, error)
 }
 
+// Recorder is a driver that keeps final records.
+type Recorder interface {
+	// FinalRecord returns the final record of an ended task that was not destroyed yet; nil if there is none, because
+	// what would have made it was lost.
+	FinalRecord(id string) (*record.Record, error)
+}
+
 // Networker makes network namespaces. Few drivers do: see Capabilities.MustCreateNetwork.
 type Networker interface {
 	CreateNetwork(ctx context.Context, allocID, hostname string) (network *NetworkIsolation, created bool, err error)
@@ -79,6 +88,13 @@ type Networker interface {
 type Stream[T any] interface {
 	// Recv blocks until there is something. The end of the stream is io.EOF. It is not called concurrently.
 	Recv() (T, error)
+}
+
+// StatsStream sends the samples of one task. They do not change.
+type StatsStream interface {
+	Stream[*procstats.Sample]
+	// Baseline returns a sample that was taken not long before the first one, for its rates; nil if there is none.
+	Baseline() *procstats.Sample
 }
 
 // ExecStream is a command beside a task. Sending and receiving may go on at the same time.

@@ -63,7 +63,7 @@ func (d *Tacho) InspectTask(context.Context, string) (*TaskStatus, error) {
 func (d *Tacho) SignalTask(context.Context, string, string) error { return ErrTaskNotFound }
 
 // TaskStats implements Observer.
-func (d *Tacho) TaskStats(context.Context, string, time.Duration) (Stream[*TaskStats], error) {
+func (d *Tacho) TaskStats(context.Context, string, time.Duration) (StatsStream, error) {
 	return nil, ErrTaskNotFound
 }
 

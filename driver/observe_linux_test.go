@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +17,9 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/plugin/wire"
+	"github.com/tachograph/tacho/procstats"
 )
 
 func TestStats(t *testing.T) {
@@ -36,20 +40,22 @@ func TestStats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
+	before := stream.Baseline()
+	first, err := stream.Recv()
+	if err != nil || before == nil || before.Mono > first.Mono {
+		t.Fatalf("first sample %+v, %v, baseline %+v", first, err, before)
 	}
+	before = first
 	for range 5 {
-		stats, err := stream.Recv()
+		sample, err := stream.Recv()
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkStats(t, config, stats)
-		if !stats.Timestamp.After(before.Timestamp) {
-			t.Errorf("read at %s, not after %s", stats.Timestamp, before.Timestamp)
+		checkSample(t, sample, before)
+		if !sample.Wall.After(before.Wall) {
+			t.Errorf("read at %s, not after %s", sample.Wall, before.Wall)
 		}
-		before = stats
+		before = sample
 	}
 	if err := f.StopTask(ctx, config.ID, 0, ""); err != nil {
 		t.Fatal(err)
@@ -64,35 +70,33 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// checkStats looks at a reading of a task with one busy process. How busy depends on the machine's other work.
-func checkStats(t *testing.T, config *driver.TaskConfig, stats *driver.TaskStats) {
+// checkSample looks at a sample of a task with one busy process, in Nomad's form. How busy depends on the machine's other
+// work.
+func checkSample(t *testing.T, sample, before *procstats.Sample) {
 	t.Helper()
-	if stats.ID != config.ID || stats.Sample == nil {
-		t.Errorf("reading of %q with sample %v", stats.ID, stats.Sample)
-	}
-	cpu := stats.Aggregate.CPU
-	if !cpu.Has(driver.CPUPercent) || cpu.Percent <= 5 || cpu.Percent > 130 {
-		t.Errorf("%f %% of a core (measured %v), want a busy one", cpu.Percent, cpu.Measured)
-	}
-	if cpu.Has(driver.CPUTotalTicks) != (cpu.TotalTicks != 0) {
-		t.Errorf("%f MHz, measured %v", cpu.TotalTicks, cpu.Measured)
+	usage := wire.ResourceUsage(sample, before, 2000)
+	cpu := usage.GetCpu()
+	if !slices.Contains(cpu.GetMeasuredFields(), drivers.CPUUsage_PERCENT) || cpu.GetPercent() <= 5 || cpu.GetPercent() > 130 {
+		t.Errorf("%f %% of a core (measured %v), want a busy one", cpu.GetPercent(), cpu.GetMeasuredFields())
 	}
 	// The kernel adds up memory.stat every two seconds: of a new task it can still be 0.
-	if memory := stats.Aggregate.Memory; !memory.Has(driver.MemoryRSS) {
-		t.Errorf("RSS %d, measured %v", memory.RSS, memory.Measured)
+	if memory := usage.GetMemory(); !slices.Contains(memory.GetMeasuredFields(), drivers.MemoryUsage_RSS) {
+		t.Errorf("RSS %d, measured %v", memory.GetRss(), memory.GetMeasuredFields())
 	}
-	if len(stats.ByPID) != 1 {
-		t.Fatalf("rows %v, want one process", stats.ByPID)
+	rows := wire.ProcessUsage(sample, before, 0)
+	if len(rows) != 1 {
+		t.Fatalf("rows %v, want one process", rows)
 	}
-	for pid, row := range stats.ByPID {
+	for pid, row := range rows {
 		if _, err := strconv.Atoi(pid); err != nil {
 			t.Errorf("row of process %q", pid)
 		}
-		if !row.CPU.Has(driver.CPUPercent) || math.Abs(row.CPU.Percent-cpu.Percent) > 40 {
-			t.Errorf("the only process uses %f %%, its task %f %%", row.CPU.Percent, cpu.Percent)
+		measured := slices.Contains(row.GetCpu().GetMeasuredFields(), drivers.CPUUsage_PERCENT)
+		if percent := row.GetCpu().GetPercent(); !measured || math.Abs(percent-cpu.GetPercent()) > 40 {
+			t.Errorf("the only process uses %f %%, its task %f %%", percent, cpu.GetPercent())
 		}
-		if !row.Memory.Has(driver.MemoryRSS) || row.Memory.RSS == 0 {
-			t.Errorf("RSS of the process: %+v", row.Memory)
+		if row.GetMemory().GetRss() == 0 {
+			t.Errorf("RSS of the process: %+v", row.GetMemory())
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/tachograph/tacho/executor/wire"
 )
 
-// FinalRecord returns the final record of an ended task that was not destroyed yet; nil where its executor was lost.
+// FinalRecord implements Recorder: of a task whose executor was lost there is none.
 func (d *Tacho) FinalRecord(id string) (*record.Record, error) {
 	t, err := d.find(id)
 	if err != nil {

@@ -22,7 +22,7 @@ const shortestInterval = 10 * time.Millisecond
 const baselineAge = 10 * time.Second
 
 // TaskStats implements Observer.
-func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration) (Stream[*TaskStats], error) {
+func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration) (StatsStream, error) {
 	t, err := d.find(id)
 	if err != nil {
 		return nil, err
@@ -33,34 +33,32 @@ func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration
 	if !t.running() {
 		return ended{}, nil
 	}
-	d.mu.Lock()
-	meter := &meter{id: id, coreMHz: d.coreMHz, maxRows: d.config.ProcessRows}
-	d.mu.Unlock()
-	rows := meter.maxRows > 0
 	// Totals alone: of a young task they are those that the executor read before the start.
-	before, err := t.client.Sample(ctx, baselineAge, false)
+	baseline, err := t.client.Sample(ctx, baselineAge, false)
 	if err != nil {
 		return nil, fmt.Errorf("first sample: %w", err)
 	}
-	stream, err := t.client.Stats(ctx, interval, rows)
+	stream, err := t.client.Stats(ctx, interval, d.currentConfig().ProcessRows > 0)
 	if err != nil {
 		return nil, fmt.Errorf("open stats: %w", err)
 	}
-	meter.before = before
-	return &statsStream{ctx: ctx, task: t, meter: meter, stream: stream}, nil
+	return &statsStream{ctx: ctx, task: t, baseline: baseline, stream: stream}, nil
 }
 
 type statsStream struct {
-	ctx    context.Context
-	task   *task
-	meter  *meter
-	stream *client.StatsStream
-	sent   bool
+	ctx      context.Context
+	task     *task
+	baseline *procstats.Sample
+	stream   *client.StatsStream
+	sent     time.Duration // when the newest sample was taken, on the monotonic clock
 }
 
-// Recv returns the next reading. Ticks are the same for all tasks of a host, so the second can come so soon after
-// the first that the executor answers with the same sample; a reading is sent once.
-func (s *statsStream) Recv() (*TaskStats, error) {
+// Baseline implements StatsStream.
+func (s *statsStream) Baseline() *procstats.Sample { return s.baseline }
+
+// Recv returns the next sample. Ticks are the same for all tasks of a host, so the second can come so soon after
+// the first that the executor answers with the same sample; a sample is sent once.
+func (s *statsStream) Recv() (*procstats.Sample, error) {
 	for {
 		sample, err := s.stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -69,11 +67,11 @@ func (s *statsStream) Recv() (*TaskStats, error) {
 		if err != nil {
 			return nil, s.endOr(err)
 		}
-		if s.sent && sample.Mono <= s.meter.before.Mono {
+		if sample.Mono <= s.sent {
 			continue
 		}
-		s.sent = true
-		return s.meter.stats(sample), nil
+		s.sent = sample.Mono
+		return sample, nil
 	}
 }
 
@@ -94,7 +92,9 @@ func (s *statsStream) endOr(err error) error {
 // ended is the stream of a task that has ended.
 type ended struct{}
 
-func (ended) Recv() (*TaskStats, error) { return nil, io.EOF }
+func (ended) Recv() (*procstats.Sample, error) { return nil, io.EOF }
+
+func (ended) Baseline() *procstats.Sample { return nil }
 
 // sample returns a reading of a running task, at most maxAge old.
 func (t *task) sample(ctx context.Context, maxAge time.Duration, rows bool) (*procstats.Sample, error) {

@@ -56,6 +56,7 @@ type Tacho struct {
 var (
 	_ Driver     = (*Tacho)(nil)
 	_ Configurer = (*Tacho)(nil)
+	_ Recorder   = (*Tacho)(nil)
 )
 
 // New returns a driver that has started nothing.
@@ -109,6 +110,13 @@ func (d *Tacho) SetConfig(_ context.Context, msgpack []byte, node *Node) error {
 	d.mu.Unlock()
 	d.serveNumbers(config.MetricsAddress)
 	return nil
+}
+
+// CoreMHz returns the mean speed of the machine's cores, as the host says, else as the kernel does; 0 if it is not known.
+func (d *Tacho) CoreMHz() float64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.coreMHz
 }
 
 // Serve serves numbers where the configuration says, for a driver that is told so by [Options] and not by SetConfig.

@@ -110,7 +110,10 @@ func TestEventLog(t *testing.T) {
 }
 
 func TestFamilies(t *testing.T) {
-	sample := at(time.Second, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1.5, procstats.CgroupMemoryCurrent: 4096})
+	sample := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Second, Wall: time.Unix(1001, 0)}}
+	sample.Sources[procstats.SourceCgroup] = sample.Stamp
+	sample.SetNumber(procstats.CgroupCPUUsage, 1.5)
+	sample.SetNumber(procstats.CgroupMemoryCurrent, 4096)
 	sample.SetAbsent(procstats.CgroupMemoryPeak, "not here")
 	sample.SetNumber(procstats.PSICPUSome, 3)
 	var written strings.Builder

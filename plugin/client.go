@@ -18,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/wire"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // Remote is a driver behind a connection. Its methods are those of driver.Driver and driver.Configurer.
@@ -119,18 +120,44 @@ func (r *Remote) TaskEvents(ctx context.Context) (driver.Stream[*driver.Event], 
 }
 
 // TaskStats implements driver.Observer. What the driver has against it comes with the first Recv.
-func (r *Remote) TaskStats(ctx context.Context, id string, interval time.Duration) (driver.Stream[*driver.TaskStats], error) {
+func (r *Remote) TaskStats(ctx context.Context, id string, interval time.Duration) (driver.StatsStream, error) {
+	stream, err := r.NomadStats(ctx, id, interval)
+	if err != nil {
+		return nil, err
+	}
+	return samples{stream}, nil
+}
+
+// NomadStats returns the stream of a task's stats as it is on the wire.
+func (r *Remote) NomadStats(ctx context.Context, id string, interval time.Duration) (driver.Stream[*drivers.TaskStats], error) {
 	stream, err := r.driver.TaskStats(ctx, &drivers.TaskStatsRequest{
 		TaskId: id, CollectionInterval: durationpb.New(interval),
 	})
 	if err != nil {
 		return nil, wire.Error(err)
 	}
-	return &received[drivers.TaskStatsResponse, *driver.TaskStats]{
+	return &received[drivers.TaskStatsResponse, *drivers.TaskStats]{
 		stream,
-		func(m *drivers.TaskStatsResponse) (*driver.TaskStats, error) { return wire.ToTaskStats(m.GetStats()) },
+		func(m *drivers.TaskStatsResponse) (*drivers.TaskStats, error) { return m.GetStats(), nil },
 	}, nil
 }
+
+// samples is a stream of stats as a stream of the samples in them.
+type samples struct {
+	stats driver.Stream[*drivers.TaskStats]
+}
+
+// Recv implements driver.Stream.
+func (s samples) Recv() (*procstats.Sample, error) {
+	stats, err := s.stats.Recv()
+	if err != nil {
+		return nil, err
+	}
+	return wire.ToSample(stats)
+}
+
+// Baseline implements driver.StatsStream: the wire has none.
+func (samples) Baseline() *procstats.Sample { return nil }
 
 // received is a stream of messages M as a stream of what they mean.
 type received[M, T any] struct {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/driver/schema"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // fake is a driver without tasks: it answers what the test wants and notes what it was asked.
@@ -119,10 +120,24 @@ func (f *fake) SignalTask(_ context.Context, id, signal string) error {
 	return f.ask("SignalTask %s %s", id, signal)
 }
 
-func (f *fake) TaskStats(ctx context.Context, id string, interval time.Duration) (driver.Stream[*driver.TaskStats], error) {
-	stats := &driver.TaskStats{ID: id, Timestamp: time.Unix(1, 0).UTC()}
-	return listed(ctx, f, stats, stats), f.ask("TaskStats %s %s", id, interval)
+func (f *fake) TaskStats(ctx context.Context, id string, interval time.Duration) (driver.StatsStream, error) {
+	at := func(seconds int) *procstats.Sample {
+		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Duration(seconds) * time.Second, Wall: time.Unix(int64(seconds), 0)}}
+		s.Sources[procstats.SourceCgroup] = s.Stamp
+		s.SetNumber(procstats.CgroupCPUUsage, 0.5*float64(seconds))
+		return s
+	}
+	return statsStream{listed(ctx, f, at(1), at(2)), at(0)}, f.ask("TaskStats %s %s", id, interval)
 }
+
+type statsStream struct {
+	driver.Stream[*procstats.Sample]
+	baseline *procstats.Sample
+}
+
+func (s statsStream) Baseline() *procstats.Sample { return s.baseline }
+
+func (f *fake) CoreMHz() float64 { return 2000 }
 
 func (f *fake) TaskEvents(ctx context.Context) (driver.Stream[*driver.Event], error) {
 	return listed(ctx, f, &driver.Event{TaskID: "t", Message: "hello"}), f.ask("TaskEvents")

@@ -29,6 +29,8 @@ type Info struct {
 type Served interface {
 	driver.Driver
 	driver.Configurer
+	// CoreMHz returns the mean speed of the machine's cores, 0 if it is not known: Nomad counts CPU use in MHz too.
+	CoreMHz() float64
 }
 
 // Serve serves a driver to the host that started this process, until the host ends it. The logger writes JSON to

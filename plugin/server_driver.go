@@ -15,12 +15,13 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/wire"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // driverServer serves a driver to a host.
 type driverServer struct {
 	drivers.UnimplementedDriverServer
-	driver driver.Driver
+	driver Served
 }
 
 // Init is called by newer hosts before anything else; there is nothing to prepare.
@@ -74,8 +75,11 @@ func (s *driverServer) TaskStats(req *drivers.TaskStatsRequest, out drivers.Driv
 	if err != nil {
 		return wire.Status(err)
 	}
-	return relay(stream, func(stats *driver.TaskStats) error {
-		return out.Send(&drivers.TaskStatsResponse{Stats: wire.FromTaskStats(stats)})
+	before := stream.Baseline()
+	return relay(stream, func(sample *procstats.Sample) error {
+		stats := wire.FromSample(req.GetTaskId(), sample, before, s.driver.CoreMHz())
+		before = sample
+		return out.Send(&drivers.TaskStatsResponse{Stats: stats})
 	})
 }
 

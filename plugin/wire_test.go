@@ -131,9 +131,19 @@ func TestStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		got, err := stats.Recv()
-		if err != nil || got.ID != "t" || !got.Timestamp.Equal(time.Unix(1, 0)) {
+	nomad, err := r.NomadStats(ctx, "t", time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for second := range int64(2) {
+		sample, err := stats.Recv()
+		if err != nil || !sample.Wall.Equal(time.Unix(1+second, 0)) {
+			t.Fatalf("%+v, %v", sample, err)
+		}
+		// The first one's rate is over the time since the baseline.
+		got, err := nomad.Recv()
+		cpu := got.GetAggResourceUsage().GetCpu()
+		if err != nil || got.GetId() != "t" || got.GetTimestamp().GetSeconds() != 1+second || cpu.GetPercent() != 50 || cpu.GetTotalTicks() != 1000 {
 			t.Fatalf("%+v, %v", got, err)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/job"
-	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -106,11 +105,10 @@ type Event struct {
 type Usage struct {
 	// Running tells the reading of a running task from the last one of an ended task.
 	Running bool
-	// Stats is nil where nothing was measured; Reason says why.
-	Stats *driver.TaskStats
-	// Sample is the whole reading. From a driver that is not ours it has what Stats has, under the names that mean
-	// the same; nil where nothing was measured.
+	// Sample is the newest reading; nil if nothing was measured, and Reason says why.
 	Sample *procstats.Sample
+	// Before is the sample that the rates of Sample are measured from; nil behind a gap.
+	Before *procstats.Sample
 	// Headlines are those of Sample.
 	Headlines []procstats.HeadlineValue
 	// Reason says in words why there is no reading, or no fresh one; empty where there is.

@@ -119,11 +119,11 @@ func fakeAlloc(id string, j *job.Job, running bool) *allocation.Allocation {
 func fakeUsage(running bool) allocation.Usage {
 	at := procstats.Stamp{Mono: 1000 * time.Second, Wall: epoch.Add(-time.Second)}
 	s := &procstats.Sample{Stamp: at}
-	s.Sources[procstats.SourceCgroup], s.Sources[procstats.SourcePSI] = at, at
+	s.Sources[procstats.SourceCgroup], s.Sources[procstats.SourcePSI], s.Sources[procstats.SourceTree] = at, at, at
 	for id, v := range map[procstats.ID]float64{
 		procstats.CgroupCPUUsage: 12.5, procstats.CgroupCPUUser: 10, procstats.CgroupCPUSystem: 2.5,
 		procstats.CgroupMemoryCurrent: 64 << 20, procstats.CgroupMemoryPeak: 96 << 20, procstats.CgroupMemoryAnon: 32 << 20,
-		procstats.CgroupMemoryActiveFile: 1 << 20, procstats.CgroupMemoryInactiveFile: 15 << 20,
+		procstats.CgroupMemoryFile: 16 << 20, procstats.CgroupMemoryActiveFile: 1 << 20, procstats.CgroupMemoryInactiveFile: 15 << 20,
 		procstats.CgroupMemoryFileMapped: 4 << 20, procstats.CgroupMemoryEventsOOMKill: 3, procstats.PSIMemoryFull: 0.25,
 		procstats.PSIMemorySome: 0.5, procstats.TreeProcesses: 2, procstats.CgroupCPUWeight: 100,
 	} {
@@ -135,24 +135,13 @@ func fakeUsage(running bool) allocation.Usage {
 	p.Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 12))
 	before := s.Clone()
 	before.Mono, before.Wall = at.Mono-time.Second, at.Wall.Add(-time.Second)
-	before.Sources[procstats.SourceCgroup] = before.Stamp
+	before.Sources[procstats.SourceCgroup], before.Sources[procstats.SourceTree] = before.Stamp, before.Stamp
 	before.SetNumber(procstats.CgroupCPUUsage, 12)
-	stats := &driver.TaskStats{
-		Timestamp: at.Wall, Sample: s,
-		Aggregate: driver.ResourceUsage{
-			CPU: driver.CPUUsage{
-				Percent: 50, System: 10, User: 40, TotalTicks: 1250,
-				Measured: []driver.CPUField{driver.CPUSystem, driver.CPUUser, driver.CPUTotalTicks, driver.CPUPercent},
-			},
-			Memory: driver.MemoryUsage{
-				RSS: 32 << 20, Cache: 16 << 20, Usage: 64 << 20, MaxUsage: 96 << 20,
-				Measured: []driver.MemoryField{driver.MemoryRSS, driver.MemoryCache, driver.MemoryUsageNow, driver.MemoryMaxUsage},
-			},
-		},
-		ByPID: map[string]driver.ResourceUsage{"4711": {CPU: driver.CPUUsage{Percent: 50, Measured: []driver.CPUField{driver.CPUPercent}}}},
-	}
+	before.SetNumber(procstats.CgroupCPUUser, 9.75)
+	before.SetNumber(procstats.CgroupCPUSystem, 2.25)
+	before.Processes[0].Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 11.5))
 	return allocation.Usage{
-		Running: running, Stats: stats, Sample: s, Interval: time.Second, Backlogged: 1,
+		Running: running, Sample: s, Before: before, Interval: time.Second, Backlogged: 1,
 		Headlines: procstats.Headlines(s, procstats.History{Previous: before, Elapsed: 10 * time.Minute}),
 	}
 }

@@ -35,7 +35,7 @@ func (s *Server) usage(r *http.Request, a *allocation.Allocation) (*allocationUs
 		}
 	}
 	publishing, reason := s.agent.Publishing()
-	return newAllocationUsage(told(r, publishing, usages), publishing, reason, s.now()), nil
+	return newAllocationUsage(told(r, publishing, usages), publishing, reason, s.agent.Node().Resources.CoreMHz, s.now()), nil
 }
 
 // told returns usages as they may be told: why a task that runs has no fresh reading are the driver's own words, which
@@ -82,7 +82,7 @@ func (s *Server) allStats(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		all[a.ID] = newAllocationUsage(told(r, publishing, usages), publishing, reason, s.now())
+		all[a.ID] = newAllocationUsage(told(r, publishing, usages), publishing, reason, s.agent.Node().Resources.CoreMHz, s.now())
 	}
 	return all, nil
 }

@@ -5,10 +5,12 @@ package api
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
-	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -76,7 +78,7 @@ type sourceTacho struct {
 }
 
 // newAllocationUsage returns what tasks use. The sum is over the running ones.
-func newAllocationUsage(usages map[string]allocation.Usage, publishing bool, reason string, now time.Time) *allocationUsage {
+func newAllocationUsage(usages map[string]allocation.Usage, publishing bool, reason string, coreMHz float64, now time.Time) *allocationUsage {
 	shown := &allocationUsage{
 		ResourceUsage: emptyUsage(), Tasks: map[string]*taskUsage{},
 		Tacho: &usageTacho{Publishing: publishing, Tasks: map[string]*taskTacho{}},
@@ -84,24 +86,27 @@ func newAllocationUsage(usages map[string]allocation.Usage, publishing bool, rea
 	if !publishing {
 		shown.Tacho.Reason = reason
 	}
-	sum := driver.ResourceUsage{}
-	first := true
+	var sum *drivers.TaskResourceUsage
 	mapped, anyMapped := uint64(0), true
 	for name, u := range usages {
 		shown.Tacho.Tasks[name] = newTaskTacho(&u, now)
-		if u.Stats == nil || !u.Running || u.Reason != "" {
+		if u.Sample == nil || !u.Running || u.Reason != "" {
 			continue // an old reading is not what a task uses; it is in Tacho, with its age
 		}
-		task := newTaskUsage(&u)
+		used := wire.ResourceUsage(u.Sample, u.Before, coreMHz)
+		task := newTaskUsage(&u, used, coreMHz)
 		shown.Tasks[name] = task
 		shown.Timestamp = max(shown.Timestamp, task.Timestamp)
-		addUsage(&sum, &u.Stats.Aggregate, first)
-		first = false
+		if sum == nil {
+			sum = used
+		} else {
+			addUsage(sum, used)
+		}
 		file, ok := mappedFile(&u)
 		mapped, anyMapped = mapped+file, anyMapped && ok
 	}
-	if !first {
-		shown.ResourceUsage = newResourceUsage(&sum)
+	if sum != nil {
+		shown.ResourceUsage = newResourceUsage(sum)
 		if anyMapped {
 			shown.ResourceUsage.MemoryStats.MappedFile = mapped
 		}
@@ -109,107 +114,96 @@ func newAllocationUsage(usages map[string]allocation.Usage, publishing bool, rea
 	return shown
 }
 
-func emptyUsage() resourceUsage { return newResourceUsage(&driver.ResourceUsage{}) }
+func emptyUsage() resourceUsage { return newResourceUsage(nil) }
 
-func newTaskUsage(u *allocation.Usage) *taskUsage {
+func newTaskUsage(u *allocation.Usage, used *drivers.TaskResourceUsage, coreMHz float64) *taskUsage {
 	shown := &taskUsage{
-		ResourceUsage: newResourceUsage(&u.Stats.Aggregate), Timestamp: u.Stats.Timestamp.UnixNano(),
-		Pids: make(map[string]resourceUsage, len(u.Stats.ByPID)),
+		ResourceUsage: newResourceUsage(used), Timestamp: u.Sample.Wall.UnixNano(),
+		Pids: make(map[string]resourceUsage, len(u.Sample.Processes)),
 	}
 	if file, ok := mappedFile(u); ok {
 		shown.ResourceUsage.MemoryStats.MappedFile = file
 	}
-	for pid, p := range u.Stats.ByPID {
-		shown.Pids[pid] = newResourceUsage(&p)
+	for pid, p := range wire.ProcessUsage(u.Sample, u.Before, coreMHz) {
+		shown.Pids[pid] = newResourceUsage(p)
 	}
 	return shown
 }
 
 func mappedFile(u *allocation.Usage) (bytes uint64, ok bool) {
-	if u.Sample == nil {
-		return 0, false
-	}
 	v, ok := u.Sample.Task.Number(procstats.CgroupMemoryFileMapped)
 	return uint64(v), ok
 }
 
-// newResourceUsage turns the driver's form into Nomad's JSON. What is not measured is 0 there, and not in Measured.
-func newResourceUsage(u *driver.ResourceUsage) resourceUsage {
+// newResourceUsage turns the wire's form into Nomad's JSON. What is not measured is 0 there, and not in Measured.
+func newResourceUsage(u *drivers.TaskResourceUsage) resourceUsage {
 	memory := &memoryStats{Measured: []string{}}
-	for _, f := range u.Memory.Measured {
-		m := &u.Memory
+	m := u.GetMemory()
+	for _, f := range m.GetMeasuredFields() {
 		switch f {
-		case driver.MemoryRSS:
-			memory.RSS, memory.Measured = m.RSS, append(memory.Measured, "RSS")
-		case driver.MemoryCache:
-			memory.Cache, memory.Measured = m.Cache, append(memory.Measured, "Cache")
-		case driver.MemorySwap:
-			memory.Swap, memory.Measured = m.Swap, append(memory.Measured, "Swap")
-		case driver.MemoryUsageNow:
-			memory.Usage, memory.Measured = m.Usage, append(memory.Measured, "Usage")
-		case driver.MemoryMaxUsage:
-			memory.MaxUsage, memory.Measured = m.MaxUsage, append(memory.Measured, "Max Usage")
-		case driver.MemoryKernelUsage:
-			memory.KernelUsage, memory.Measured = m.KernelUsage, append(memory.Measured, "Kernel Usage")
-		case driver.MemoryKernelMaxUsage:
-			memory.KernelMaxUsage, memory.Measured = m.KernelMaxUsage, append(memory.Measured, "Kernel Max Usage")
+		case drivers.MemoryUsage_RSS:
+			memory.RSS, memory.Measured = m.GetRss(), append(memory.Measured, "RSS")
+		case drivers.MemoryUsage_CACHE:
+			memory.Cache, memory.Measured = m.GetCache(), append(memory.Measured, "Cache")
+		case drivers.MemoryUsage_SWAP:
+			memory.Swap, memory.Measured = m.GetSwap(), append(memory.Measured, "Swap")
+		case drivers.MemoryUsage_USAGE:
+			memory.Usage, memory.Measured = m.GetUsage(), append(memory.Measured, "Usage")
+		case drivers.MemoryUsage_MAX_USAGE:
+			memory.MaxUsage, memory.Measured = m.GetMaxUsage(), append(memory.Measured, "Max Usage")
+		case drivers.MemoryUsage_KERNEL_USAGE:
+			memory.KernelUsage, memory.Measured = m.GetKernelUsage(), append(memory.Measured, "Kernel Usage")
+		case drivers.MemoryUsage_KERNEL_MAX_USAGE:
+			memory.KernelMaxUsage, memory.Measured = m.GetKernelMaxUsage(), append(memory.Measured, "Kernel Max Usage")
 		}
 	}
-	return resourceUsage{MemoryStats: memory, CpuStats: newCPUStats(&u.CPU), DeviceStats: []struct{}{}}
+	return resourceUsage{MemoryStats: memory, CpuStats: newCPUStats(u.GetCpu()), DeviceStats: []struct{}{}}
 }
 
-func newCPUStats(u *driver.CPUUsage) *cpuStats {
+func newCPUStats(u *drivers.CPUUsage) *cpuStats {
 	shown := &cpuStats{Measured: []string{}}
-	for _, f := range u.Measured {
+	for _, f := range u.GetMeasuredFields() {
 		switch f {
-		case driver.CPUSystem:
-			shown.SystemMode, shown.Measured = u.System, append(shown.Measured, "System Mode")
-		case driver.CPUUser:
-			shown.UserMode, shown.Measured = u.User, append(shown.Measured, "User Mode")
-		case driver.CPUTotalTicks:
-			shown.TotalTicks = u.TotalTicks
-		case driver.CPUThrottledPeriods:
-			shown.ThrottledPeriods, shown.Measured = u.ThrottledPeriods, append(shown.Measured, "Throttled Periods")
-		case driver.CPUThrottledTime:
-			shown.ThrottledTime, shown.Measured = uint64(max(0, u.ThrottledTime)), append(shown.Measured, "Throttled Time")
-		case driver.CPUPercent:
-			shown.Percent, shown.Measured = u.Percent, append(shown.Measured, "Percent")
+		case drivers.CPUUsage_SYSTEM_MODE:
+			shown.SystemMode, shown.Measured = u.GetSystemMode(), append(shown.Measured, "System Mode")
+		case drivers.CPUUsage_USER_MODE:
+			shown.UserMode, shown.Measured = u.GetUserMode(), append(shown.Measured, "User Mode")
+		case drivers.CPUUsage_TOTAL_TICKS:
+			shown.TotalTicks = u.GetTotalTicks()
+		case drivers.CPUUsage_THROTTLED_PERIODS:
+			shown.ThrottledPeriods, shown.Measured = u.GetThrottledPeriods(), append(shown.Measured, "Throttled Periods")
+		case drivers.CPUUsage_THROTTLED_TIME:
+			shown.ThrottledTime, shown.Measured = u.GetThrottledTime(), append(shown.Measured, "Throttled Time")
+		case drivers.CPUUsage_PERCENT:
+			shown.Percent, shown.Measured = u.GetPercent(), append(shown.Measured, "Percent")
 		}
 	}
 	return shown
 }
 
-// addUsage adds a task to a sum. Measured is what all of them have: a sum without one of them is not the sum.
-func addUsage(sum, u *driver.ResourceUsage, first bool) {
-	c, m := &sum.CPU, &sum.Memory
-	c.Percent += u.CPU.Percent
-	c.System += u.CPU.System
-	c.User += u.CPU.User
-	c.TotalTicks += u.CPU.TotalTicks
-	c.ThrottledPeriods += u.CPU.ThrottledPeriods
-	c.ThrottledTime += u.CPU.ThrottledTime
-	m.RSS += u.Memory.RSS
+// addUsage adds a task to a sum, which may be the first one's own. Measured is what all of them have: a sum without one of
+// them is not the sum.
+func addUsage(sum, u *drivers.TaskResourceUsage) {
+	c, m := sum.Cpu, sum.Memory
+	c.Percent += u.Cpu.Percent
+	c.SystemMode += u.Cpu.SystemMode
+	c.UserMode += u.Cpu.UserMode
+	c.TotalTicks += u.Cpu.TotalTicks
+	c.ThrottledPeriods += u.Cpu.ThrottledPeriods
+	c.ThrottledTime += u.Cpu.ThrottledTime
+	c.MeasuredFields = common(c.MeasuredFields, u.Cpu.MeasuredFields)
+	m.Rss += u.Memory.Rss
 	m.Cache += u.Memory.Cache
 	m.Swap += u.Memory.Swap
 	m.Usage += u.Memory.Usage
 	m.MaxUsage += u.Memory.MaxUsage
 	m.KernelUsage += u.Memory.KernelUsage
 	m.KernelMaxUsage += u.Memory.KernelMaxUsage
-	if first {
-		c.Measured, m.Measured = u.CPU.Measured, u.Memory.Measured
-		return
-	}
-	c.Measured, m.Measured = common(c.Measured, u.CPU.Has), common(m.Measured, u.Memory.Has)
+	m.MeasuredFields = common(m.MeasuredFields, u.Memory.MeasuredFields)
 }
 
-func common[F any](fields []F, has func(F) bool) []F {
-	kept := make([]F, 0, len(fields))
-	for _, f := range fields {
-		if has(f) {
-			kept = append(kept, f)
-		}
-	}
-	return kept
+func common[F comparable](fields, others []F) []F {
+	return slices.DeleteFunc(fields, func(f F) bool { return !slices.Contains(others, f) })
 }
 
 func newTaskTacho(u *allocation.Usage, now time.Time) *taskTacho {

@@ -13,7 +13,6 @@ import (
 	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/node"
-	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -82,14 +81,8 @@ func usage(scale float64) allocation.Usage {
 	}
 	before.SetNumber(procstats.CgroupCPUUsage, scale/2)
 	return allocation.Usage{
-		Running: true, Sample: s, Interval: time.Second, Backlogged: 2,
+		Running: true, Sample: s, Before: before, Interval: time.Second, Backlogged: 2,
 		Headlines: procstats.Headlines(s, procstats.History{Previous: before, Elapsed: time.Minute}),
-		Stats: &driver.TaskStats{Timestamp: at.Wall, Sample: s, Aggregate: driver.ResourceUsage{
-			CPU: driver.CPUUsage{Percent: 50, TotalTicks: 1250, ThrottledTime: time.Second, Measured: []driver.CPUField{
-				driver.CPUPercent, driver.CPUTotalTicks, driver.CPUThrottledTime,
-			}},
-			Memory: driver.MemoryUsage{RSS: 1 << 20, Usage: 0, Swap: 5, Measured: []driver.MemoryField{driver.MemoryRSS, driver.MemoryUsageNow}},
-		}},
 	}
 }
 

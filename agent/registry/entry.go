@@ -33,7 +33,8 @@ type Entry struct {
 	name       string
 	block      *config.Plugin
 	hostConfig plugin.HostConfig
-	host       *plugin.Host // nil for our own driver, and before a plugin was started
+	host       *plugin.Host    // nil for our own driver, and before a plugin was started
+	recorder   driver.Recorder // nil for a driver that keeps no final records
 
 	mu         sync.Mutex // guards following
 	driver     driver.Driver
@@ -84,10 +85,10 @@ func (e *Entry) EncodeConfig(body hcl.Body, vars *hcl.EvalContext) ([]byte, erro
 
 // FinalRecord returns the driver's own record of an ended task; nil where it keeps none.
 func (e *Entry) FinalRecord(id string) (*record.Record, error) {
-	if own, ok := e.Driver().(*driver.Tacho); ok {
-		return own.FinalRecord(id)
+	if e.recorder == nil {
+		return nil, nil
 	}
-	return nil, nil
+	return e.recorder.FinalRecord(id)
 }
 
 // current returns the plugin's host once it was opened.

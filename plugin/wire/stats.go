@@ -4,112 +4,112 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
-	"time"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	executorproto "github.com/tachograph/tacho/executor/proto"
+	executorwire "github.com/tachograph/tacho/executor/wire"
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// FromTaskStats returns the message of a reading, our own field included where there is a sample.
-func FromTaskStats(s *driver.TaskStats) *drivers.TaskStats {
-	m := &drivers.TaskStats{
-		Id:               s.ID,
-		Timestamp:        fromTime(s.Timestamp),
-		AggResourceUsage: fromUsage(&s.Aggregate),
-		TachoSample:      driver.MarshalSample(s.Sample),
+// FromSample returns the message of a sample: Nomad's form, with rates since an earlier one, and the whole sample in a
+// field of our own.
+func FromSample(id string, s, before *procstats.Sample, coreMHz float64) *drivers.TaskStats {
+	return &drivers.TaskStats{
+		Id:                 id,
+		Timestamp:          fromTime(s.Wall),
+		AggResourceUsage:   ResourceUsage(s, before, coreMHz),
+		ResourceUsageByPid: ProcessUsage(s, before, coreMHz),
+		TachoSample:        marshalSample(s),
 	}
-	if len(s.ByPID) > 0 {
-		m.ResourceUsageByPid = make(map[string]*drivers.TaskResourceUsage, len(s.ByPID))
-		for pid, usage := range s.ByPID {
-			m.ResourceUsageByPid[pid] = fromUsage(&usage)
-		}
-	}
-	return m
 }
 
-// ToTaskStats returns the reading of a message. Our own field is not of another driver's making, so one that
-// cannot be read is an error.
-func ToTaskStats(m *drivers.TaskStats) (*driver.TaskStats, error) {
-	sample, err := driver.UnmarshalSample(m.GetTachoSample())
+// ToSample returns the sample of a message: the one in our own field, else what a driver of others measured. Our own field
+// is not of another driver's making, so one that cannot be read is an error.
+func ToSample(m *drivers.TaskStats) (*procstats.Sample, error) {
+	encoded := m.GetTachoSample()
+	if len(encoded) == 0 {
+		return foreignSample(m), nil
+	}
+	var sample executorproto.Sample
+	if err := proto.Unmarshal(encoded, &sample); err != nil {
+		return nil, fmt.Errorf("decode tacho_sample: %w: %w", err, driver.ErrInvalid)
+	}
+	return executorwire.ToSample(&sample), nil
+}
+
+func marshalSample(s *procstats.Sample) []byte {
+	// Only a string that is not UTF-8 can fail here, and reasons are our own words.
+	encoded, err := proto.Marshal(executorwire.FromSample(s, true))
 	if err != nil {
-		return nil, fmt.Errorf("read tacho_sample: %w: %w", err, driver.ErrInvalid)
+		return nil
 	}
-	s := &driver.TaskStats{
-		ID:        m.GetId(),
-		Timestamp: toTime(m.GetTimestamp()),
-		Aggregate: toUsage(m.GetAggResourceUsage()),
-		Sample:    sample,
-	}
-	if rows := m.GetResourceUsageByPid(); len(rows) > 0 {
-		s.ByPID = make(map[string]driver.ResourceUsage, len(rows))
-		for pid, usage := range rows {
-			s.ByPID[pid] = toUsage(usage)
+	return encoded
+}
+
+// foreignSample returns what a driver of others measured, under the names that mean the same or promise less. Such a
+// driver does not say where it reads its resident memory: often it is a sum over processes, and shared pages then count
+// once in each. It sends rates and no counter: cores stand under the headline's own name, and the shares of user and
+// system mode have none.
+func foreignSample(m *drivers.TaskStats) *procstats.Sample {
+	s := &procstats.Sample{Stamp: kernel.Now()}
+	s.Wall = toTime(m.GetTimestamp())
+	memory, cpu := m.GetAggResourceUsage().GetMemory(), m.GetAggResourceUsage().GetCpu()
+	for _, field := range []struct {
+		field drivers.MemoryUsage_Fields
+		id    procstats.ID
+		value uint64
+	}{
+		{drivers.MemoryUsage_USAGE, procstats.CgroupMemoryCurrent, memory.GetUsage()},
+		{drivers.MemoryUsage_MAX_USAGE, procstats.CgroupMemoryPeak, memory.GetMaxUsage()},
+		{drivers.MemoryUsage_RSS, procstats.PortableRSS, memory.GetRss()},
+		{drivers.MemoryUsage_CACHE, procstats.CgroupMemoryFile, memory.GetCache()},
+		{drivers.MemoryUsage_SWAP, procstats.CgroupMemorySwapCurrent, memory.GetSwap()},
+		{drivers.MemoryUsage_KERNEL_USAGE, procstats.CgroupMemoryKernel, memory.GetKernelUsage()},
+	} {
+		if slices.Contains(memory.GetMeasuredFields(), field.field) {
+			s.SetNumber(field.id, float64(field.value))
 		}
 	}
-	return s, nil
-}
-
-func fromUsage(u *driver.ResourceUsage) *drivers.TaskResourceUsage {
-	cpu, memory := &u.CPU, &u.Memory
-	return &drivers.TaskResourceUsage{
-		Cpu: &drivers.CPUUsage{
-			SystemMode:       cpu.System,
-			UserMode:         cpu.User,
-			TotalTicks:       cpu.TotalTicks,
-			ThrottledPeriods: cpu.ThrottledPeriods,
-			ThrottledTime:    uint64(max(0, cpu.ThrottledTime)),
-			Percent:          cpu.Percent,
-			MeasuredFields: each(cpu.Measured, func(f driver.CPUField) drivers.CPUUsage_Fields {
-				return drivers.CPUUsage_Fields(f)
-			}),
-		},
-		Memory: &drivers.MemoryUsage{
-			Rss:            memory.RSS,
-			Cache:          memory.Cache,
-			MaxUsage:       memory.MaxUsage,
-			KernelUsage:    memory.KernelUsage,
-			KernelMaxUsage: memory.KernelMaxUsage,
-			Usage:          memory.Usage,
-			Swap:           memory.Swap,
-			MeasuredFields: each(memory.Measured, func(f driver.MemoryField) drivers.MemoryUsage_Fields {
-				return drivers.MemoryUsage_Fields(f)
-			}),
-		},
+	if measured(cpu, drivers.CPUUsage_PERCENT) {
+		s.SetNumber(procstats.HeadlineCores, cpu.GetPercent()/100)
 	}
-}
-
-func toUsage(m *drivers.TaskResourceUsage) driver.ResourceUsage {
-	cpu, memory := m.GetCpu(), m.GetMemory()
-	return driver.ResourceUsage{
-		CPU: driver.CPUUsage{
-			System:           cpu.GetSystemMode(),
-			User:             cpu.GetUserMode(),
-			TotalTicks:       cpu.GetTotalTicks(),
-			ThrottledPeriods: cpu.GetThrottledPeriods(),
-			ThrottledTime:    toNanoseconds(cpu.GetThrottledTime()),
-			Percent:          cpu.GetPercent(),
-			Measured: each(cpu.GetMeasuredFields(), func(f drivers.CPUUsage_Fields) driver.CPUField {
-				return driver.CPUField(f)
-			}),
-		},
-		Memory: driver.MemoryUsage{
-			RSS:            memory.GetRss(),
-			Cache:          memory.GetCache(),
-			MaxUsage:       memory.GetMaxUsage(),
-			KernelUsage:    memory.GetKernelUsage(),
-			KernelMaxUsage: memory.GetKernelMaxUsage(),
-			Usage:          memory.GetUsage(),
-			Swap:           memory.GetSwap(),
-			Measured: each(memory.GetMeasuredFields(), func(f drivers.MemoryUsage_Fields) driver.MemoryField {
-				return driver.MemoryField(f)
-			}),
-		},
+	if measured(cpu, drivers.CPUUsage_THROTTLED_PERIODS) {
+		s.SetNumber(procstats.CgroupCPUThrottledPeriods, float64(cpu.GetThrottledPeriods()))
 	}
+	if measured(cpu, drivers.CPUUsage_THROTTLED_TIME) {
+		s.SetNumber(procstats.CgroupCPUThrottled, float64(cpu.GetThrottledTime())/1e9)
+	}
+	s.Sources[procstats.SourceCgroup], s.Sources[procstats.SourcePortable] = s.Stamp, s.Stamp
+	addForeignProcesses(s, m.GetResourceUsageByPid())
+	return s
 }
 
-// toNanoseconds stops at the longest duration there is, 292 years.
-func toNanoseconds(ns uint64) time.Duration {
-	const longest = 1<<63 - 1
-	return time.Duration(min(ns, longest))
+func addForeignProcesses(s *procstats.Sample, byPID map[string]*drivers.TaskResourceUsage) {
+	for text, usage := range byPID {
+		pid, err := strconv.Atoi(text)
+		if err != nil || pid <= 0 {
+			continue
+		}
+		p := s.AddProcess(procstats.ProcessID{PID: pid}) // when it was started the driver does not say
+		if memory := usage.GetMemory(); slices.Contains(memory.GetMeasuredFields(), drivers.MemoryUsage_RSS) {
+			p.Readings.Put(procstats.NumberReading(procstats.PortableProcessRSS, float64(memory.GetRss())))
+		}
+		if cpu := usage.GetCpu(); measured(cpu, drivers.CPUUsage_PERCENT) {
+			p.Readings.Put(procstats.NumberReading(procstats.HeadlineCores, cpu.GetPercent()/100))
+		}
+	}
+	slices.SortFunc(s.Processes, func(a, b procstats.ProcessRow) int { return cmp.Compare(a.PID, b.PID) })
+}
+
+func measured(u *drivers.CPUUsage, f drivers.CPUUsage_Fields) bool {
+	return slices.Contains(u.GetMeasuredFields(), f)
 }

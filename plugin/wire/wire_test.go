@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -76,7 +75,7 @@ func overWire[M proto.Message](t *testing.T, m M) M {
 func same[T any](t *testing.T, want, got T) {
 	t.Helper()
 	if d := cmp.Diff(want, got, cmpopts.EquateErrors(), cmpopts.EquateEmpty(), cmpopts.EquateNaNs(), cmp.Comparer(func(a, b *procstats.Sample) bool {
-		return string(driver.MarshalSample(a)) == string(driver.MarshalSample(b))
+		return string(marshalSample(a)) == string(marshalSample(b))
 	})); d != "" {
 		t.Errorf("%T (-sent +received):\n%s", want, d)
 	}
@@ -131,34 +130,13 @@ func TestRoundTripStats(t *testing.T) {
 	sample := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Second, Wall: time.Unix(1, 2)}}
 	sample.SetNumber(procstats.CgroupCPUUsage, 1.5)
 	sample.SetAbsent(procstats.CgroupMemoryPeak, "not here")
-	stats := &driver.TaskStats{
-		ID: "t", Timestamp: time.Unix(1700000000, 5).UTC(), Sample: sample,
-		Aggregate: driver.ResourceUsage{
-			CPU: driver.CPUUsage{
-				Percent: 150, System: 50, User: 100, TotalTicks: 3000, ThrottledPeriods: 3,
-				ThrottledTime: time.Second, Measured: []driver.CPUField{driver.CPUSystem, driver.CPUPercent},
-			},
-			Memory: driver.MemoryUsage{
-				RSS: 1, Cache: 2, Swap: 3, Usage: 4, MaxUsage: 5, KernelUsage: 6, KernelMaxUsage: 7,
-				Measured: []driver.MemoryField{driver.MemoryRSS, driver.MemorySwap},
-			},
-		},
-		ByPID: map[string]driver.ResourceUsage{"7": {CPU: driver.CPUUsage{Percent: 1}}},
-	}
-	got, err := ToTaskStats(overWire(t, FromTaskStats(stats)))
+	got, err := ToSample(overWire(t, FromSample("t", sample, nil, 0)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, stats, got)
-
-	if _, err := ToTaskStats(&drivers.TaskStats{TachoSample: []byte{0xff}}); !errors.Is(err, driver.ErrInvalid) {
+	same(t, sample, got)
+	if _, err := ToSample(&drivers.TaskStats{TachoSample: []byte{0xff}}); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a sample that is none: %v", err)
-	}
-	long, err := ToTaskStats(&drivers.TaskStats{AggResourceUsage: &drivers.TaskResourceUsage{
-		Cpu: &drivers.CPUUsage{ThrottledTime: math.MaxUint64},
-	}})
-	if err != nil || long.Aggregate.CPU.ThrottledTime < 0 {
-		t.Errorf("throttled for longer than a duration can be: %v, %v", long, err)
 	}
 }
 
@@ -267,7 +245,7 @@ func FuzzRead(f *testing.F) {
 		FromTaskHandle(&driver.TaskHandle{Config: wholeTask()}), &drivers.TaskHandle{Config: &drivers.TaskConfig{}},
 		FromNode(&driver.Node{Topology: &driver.Topology{Cores: []driver.Core{{}}}}),
 		FromSchema(driver.TaskSchema()), FromEvent(&driver.Event{Timestamp: time.Unix(1, 1)}),
-		FromTaskStats(&driver.TaskStats{Sample: &procstats.Sample{}}),
+		FromSample("t", &procstats.Sample{}, nil, 0),
 		FromTaskStatus(&driver.TaskStatus{Exit: &driver.ExitResult{}, Network: &driver.NetworkOverride{}}),
 	} {
 		encoded, err := proto.Marshal(seed)
@@ -321,7 +299,7 @@ func fuzzStats(t *testing.T, data []byte) {
 	if proto.Unmarshal(data, &m) != nil {
 		return
 	}
-	stats, err := ToTaskStats(&m)
+	sample, err := ToSample(&m)
 	if err != nil {
 		if !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("%v is not %v", err, driver.ErrInvalid)
@@ -329,7 +307,7 @@ func fuzzStats(t *testing.T, data []byte) {
 		return
 	}
 	// Readings may be NaN, and then differ from themselves: that they can be sent is enough.
-	overWire(t, FromTaskStats(stats))
+	overWire(t, FromSample("t", sample, sample, 2000))
 }
 
 func fuzzSchema(t *testing.T, data []byte) {

@@ -10,7 +10,6 @@ import (
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/job"
-	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
@@ -182,7 +181,6 @@ func (x *Actor) usage(now time.Time) allocation.Usage {
 			Previous: x.sample(now.Truncate(time.Second).Add(-time.Second)), Elapsed: now.Sub(x.Started),
 			Peak: procstats.NumberReading(procstats.TreeRSS, x.Memory),
 		}),
-		Stats: &driver.TaskStats{ID: x.ID, Timestamp: s.Wall, Sample: s},
 	}
 }
 

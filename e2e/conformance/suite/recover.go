@@ -243,14 +243,15 @@ func recoverCounters(ctx context.Context, e *Env) error {
 	if err != nil {
 		return err
 	}
-	if after.Aggregate.CPU.Percent > 50 {
-		return fmt.Errorf("an idle task is said to use %f %% after the recovery", after.Aggregate.CPU.Percent)
+	now, then := after.GetAggResourceUsage(), before.GetAggResourceUsage()
+	if percent := now.GetCpu().GetPercent(); percent > 50 {
+		return fmt.Errorf("an idle task is said to use %f %% after the recovery", percent)
 	}
-	if after.Aggregate.Memory.MaxUsage < before.Aggregate.Memory.MaxUsage {
-		return fmt.Errorf("the peak fell from %d to %d", before.Aggregate.Memory.MaxUsage, after.Aggregate.Memory.MaxUsage)
+	if peak, earlier := now.GetMemory().GetMaxUsage(), then.GetMemory().GetMaxUsage(); peak < earlier {
+		return fmt.Errorf("the peak fell from %d to %d", earlier, peak)
 	}
-	if after.Aggregate.CPU.ThrottledTime < before.Aggregate.CPU.ThrottledTime {
-		return fmt.Errorf("the throttled time fell from %s to %s", before.Aggregate.CPU.ThrottledTime, after.Aggregate.CPU.ThrottledTime)
+	if throttled, earlier := now.GetCpu().GetThrottledTime(), then.GetCpu().GetThrottledTime(); throttled < earlier {
+		return fmt.Errorf("the throttled time fell from %d to %d ns", earlier, throttled)
 	}
 	return nil
 }

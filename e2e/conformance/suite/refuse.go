@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/procstats"
 )
 
 func refuseCases() []Case {
@@ -99,7 +100,7 @@ func isMissing(err error) bool {
 }
 
 // firstStats opens a stats stream and returns its first reading: the error of a stream may come with that only.
-func firstStats(ctx context.Context, e *Env, id string) (*driver.TaskStats, error) {
+func firstStats(ctx context.Context, e *Env, id string) (*procstats.Sample, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := e.TaskStats(ctx, id, time.Second)

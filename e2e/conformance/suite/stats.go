@@ -10,11 +10,16 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin"
+	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/plugin/wire"
+	"github.com/tachograph/tacho/procstats"
 )
 
 func statsCases() []Case {
@@ -29,9 +34,42 @@ func statsCases() []Case {
 	}
 }
 
+// nomadStats is a task's stats in Nomad's form.
+type nomadStats = driver.Stream[*drivers.TaskStats]
+
+// nomadStats opens a task's stats in Nomad's form: as they are on the wire, or as they would be.
+func (e *Env) nomadStats(ctx context.Context, id string, interval time.Duration) (nomadStats, error) {
+	if remote, ok := e.Driver.(*plugin.Process); ok {
+		return remote.NomadStats(ctx, id, interval)
+	}
+	stream, err := e.TaskStats(ctx, id, interval)
+	if err != nil {
+		return nil, err
+	}
+	return &converted{id: id, stream: stream, before: stream.Baseline()}, nil
+}
+
+// converted is a stream of samples in Nomad's form.
+type converted struct {
+	id     string
+	stream driver.StatsStream
+	before *procstats.Sample
+}
+
+// Recv implements driver.Stream.
+func (c *converted) Recv() (*drivers.TaskStats, error) {
+	sample, err := c.stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	stats := wire.FromSample(c.id, sample, c.before, 0)
+	c.before = sample
+	return stats, nil
+}
+
 // openStats opens a stream and returns its first reading.
-func openStats(ctx context.Context, e *Env, t *task, interval time.Duration) (driver.Stream[*driver.TaskStats], *driver.TaskStats, error) {
-	stream, err := e.TaskStats(ctx, t.ID, interval)
+func openStats(ctx context.Context, e *Env, t *task, interval time.Duration) (nomadStats, *drivers.TaskStats, error) {
+	stream, err := e.nomadStats(ctx, t.ID, interval)
 	if err != nil {
 		return nil, nil, ifStats(err)
 	}
@@ -67,10 +105,11 @@ func statsTiming(ctx context.Context, e *Env) error {
 		if stats, err = stream.Recv(); err != nil {
 			return err
 		}
-		if !stats.Timestamp.After(before.Timestamp) {
-			return fmt.Errorf("a reading of %s came after one of %s", stats.Timestamp, before.Timestamp)
+		now, then := stats.GetTimestamp().AsTime(), before.GetTimestamp().AsTime()
+		if !now.After(then) {
+			return fmt.Errorf("a reading of %s came after one of %s", now, then)
 		}
-		if age := time.Since(stats.Timestamp); age < -time.Second || age > 5*time.Second {
+		if age := time.Since(now); age < -time.Second || age > 5*time.Second {
 			return fmt.Errorf("a reading has a time %s ago", age)
 		}
 	}
@@ -139,17 +178,17 @@ func statsMeasured(ctx context.Context, e *Env) error {
 		return err
 	}
 	for range 3 {
-		if stats.ID != t.ID {
-			return fmt.Errorf("a reading of %q", stats.ID)
+		if stats.GetId() != t.ID {
+			return fmt.Errorf("a reading of %q", stats.GetId())
 		}
-		if err := checkUsage(&stats.Aggregate); err != nil {
+		if err := checkUsage(stats.GetAggResourceUsage()); err != nil {
 			return err
 		}
-		for pid, usage := range stats.ByPID {
+		for pid, usage := range stats.GetResourceUsageByPid() {
 			if _, err := strconv.Atoi(pid); err != nil {
 				return fmt.Errorf("a row for process %q", pid)
 			}
-			if err := checkUsage(&usage); err != nil {
+			if err := checkUsage(usage); err != nil {
 				return fmt.Errorf("process %s: %w", pid, err)
 			}
 		}
@@ -157,32 +196,41 @@ func statsMeasured(ctx context.Context, e *Env) error {
 			return err
 		}
 	}
-	if !stats.Aggregate.CPU.Has(driver.CPUPercent) || len(stats.Aggregate.Memory.Measured) == 0 {
-		return fmt.Errorf("measured are %v and %v", stats.Aggregate.CPU.Measured, stats.Aggregate.Memory.Measured)
+	cpu, memory := stats.GetAggResourceUsage().GetCpu(), stats.GetAggResourceUsage().GetMemory()
+	if !hasCPU(cpu, drivers.CPUUsage_PERCENT) || len(memory.GetMeasuredFields()) == 0 {
+		return fmt.Errorf("measured are %v and %v", cpu.GetMeasuredFields(), memory.GetMeasuredFields())
 	}
 	return nil
 }
 
-func checkUsage(u *driver.ResourceUsage) error {
-	cpu, memory := &u.CPU, &u.Memory
+func hasCPU(u *drivers.CPUUsage, f drivers.CPUUsage_Fields) bool {
+	return slices.Contains(u.GetMeasuredFields(), f)
+}
+
+func hasMemory(u *drivers.MemoryUsage, f drivers.MemoryUsage_Fields) bool {
+	return slices.Contains(u.GetMeasuredFields(), f)
+}
+
+func checkUsage(u *drivers.TaskResourceUsage) error {
+	cpu, memory := u.GetCpu(), u.GetMemory()
 	for _, field := range []struct {
 		name     string
 		value    float64
 		measured bool
 	}{
-		{"percent", cpu.Percent, cpu.Has(driver.CPUPercent)},
-		{"system mode", cpu.System, cpu.Has(driver.CPUSystem)},
-		{"user mode", cpu.User, cpu.Has(driver.CPUUser)},
-		{"total ticks", cpu.TotalTicks, cpu.Has(driver.CPUTotalTicks)},
-		{"throttled periods", float64(cpu.ThrottledPeriods), cpu.Has(driver.CPUThrottledPeriods)},
-		{"throttled time", float64(cpu.ThrottledTime), cpu.Has(driver.CPUThrottledTime)},
-		{"rss", float64(memory.RSS), memory.Has(driver.MemoryRSS)},
-		{"cache", float64(memory.Cache), memory.Has(driver.MemoryCache)},
-		{"swap", float64(memory.Swap), memory.Has(driver.MemorySwap)},
-		{"usage", float64(memory.Usage), memory.Has(driver.MemoryUsageNow)},
-		{"max usage", float64(memory.MaxUsage), memory.Has(driver.MemoryMaxUsage)},
-		{"kernel usage", float64(memory.KernelUsage), memory.Has(driver.MemoryKernelUsage)},
-		{"kernel max usage", float64(memory.KernelMaxUsage), memory.Has(driver.MemoryKernelMaxUsage)},
+		{"percent", cpu.GetPercent(), hasCPU(cpu, drivers.CPUUsage_PERCENT)},
+		{"system mode", cpu.GetSystemMode(), hasCPU(cpu, drivers.CPUUsage_SYSTEM_MODE)},
+		{"user mode", cpu.GetUserMode(), hasCPU(cpu, drivers.CPUUsage_USER_MODE)},
+		{"total ticks", cpu.GetTotalTicks(), hasCPU(cpu, drivers.CPUUsage_TOTAL_TICKS)},
+		{"throttled periods", float64(cpu.GetThrottledPeriods()), hasCPU(cpu, drivers.CPUUsage_THROTTLED_PERIODS)},
+		{"throttled time", float64(cpu.GetThrottledTime()), hasCPU(cpu, drivers.CPUUsage_THROTTLED_TIME)},
+		{"rss", float64(memory.GetRss()), hasMemory(memory, drivers.MemoryUsage_RSS)},
+		{"cache", float64(memory.GetCache()), hasMemory(memory, drivers.MemoryUsage_CACHE)},
+		{"swap", float64(memory.GetSwap()), hasMemory(memory, drivers.MemoryUsage_SWAP)},
+		{"usage", float64(memory.GetUsage()), hasMemory(memory, drivers.MemoryUsage_USAGE)},
+		{"max usage", float64(memory.GetMaxUsage()), hasMemory(memory, drivers.MemoryUsage_MAX_USAGE)},
+		{"kernel usage", float64(memory.GetKernelUsage()), hasMemory(memory, drivers.MemoryUsage_KERNEL_USAGE)},
+		{"kernel max usage", float64(memory.GetKernelMaxUsage()), hasMemory(memory, drivers.MemoryUsage_KERNEL_MAX_USAGE)},
 	} {
 		if math.IsNaN(field.value) || math.IsInf(field.value, 0) || field.value < 0 {
 			return fmt.Errorf("%s is %v", field.name, field.value)
@@ -223,8 +271,8 @@ func addsUp(ctx context.Context, e *Env, work string) error {
 		if err != nil {
 			return err
 		}
-		if cpu := &stats.Aggregate.CPU; cpu.Has(driver.CPUPercent) {
-			sum += cpu.Percent / 100 * stats.Timestamp.Sub(before.Timestamp).Seconds()
+		if cpu := stats.GetAggResourceUsage().GetCpu(); hasCPU(cpu, drivers.CPUUsage_PERCENT) {
+			sum += cpu.GetPercent() / 100 * stats.GetTimestamp().AsTime().Sub(before.GetTimestamp().AsTime()).Seconds()
 		}
 		before = stats
 		if i == readings {

@@ -1,0 +1,169 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package wire
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// ResourceUsage returns what a task uses in Nomad's form. Rates are over the time since an earlier sample; before is nil
+// if there is none. coreMHz is the mean speed of the machine's cores, 0 if it is not known.
+func ResourceUsage(s, before *procstats.Sample, coreMHz float64) *drivers.TaskResourceUsage {
+	cpu := &drivers.CPUUsage{}
+	measured := func(f drivers.CPUUsage_Fields) { cpu.MeasuredFields = append(cpu.MeasuredFields, f) }
+	if cores, ok := rate(s, before, procstats.CgroupCPUSystem); ok {
+		cpu.SystemMode = 100 * cores
+		measured(drivers.CPUUsage_SYSTEM_MODE)
+	}
+	if cores, ok := rate(s, before, procstats.CgroupCPUUser); ok {
+		cpu.UserMode = 100 * cores
+		measured(drivers.CPUUsage_USER_MODE)
+	}
+	if periods, ok := s.Task.Number(procstats.CgroupCPUThrottledPeriods); ok {
+		cpu.ThrottledPeriods = uint64(periods)
+		measured(drivers.CPUUsage_THROTTLED_PERIODS)
+	}
+	if seconds, ok := s.Task.Number(procstats.CgroupCPUThrottled); ok {
+		cpu.ThrottledTime = uint64(max(0, seconds*float64(time.Second)))
+		measured(drivers.CPUUsage_THROTTLED_TIME)
+	}
+	if cores, ok := taskCores(s, before); ok {
+		setCores(cpu, cores, coreMHz)
+	}
+	return &drivers.TaskResourceUsage{Cpu: cpu, Memory: memoryUsage(s.Task)}
+}
+
+// ProcessUsage returns what the processes in a sample use, by PID, as ResourceUsage does for the task.
+func ProcessUsage(s, before *procstats.Sample, coreMHz float64) map[string]*drivers.TaskResourceUsage {
+	byPID := make(map[string]*drivers.TaskResourceUsage, len(s.Processes))
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		usage := &drivers.TaskResourceUsage{Cpu: &drivers.CPUUsage{}, Memory: &drivers.MemoryUsage{}}
+		if cores, ok := processCores(s, before, p); ok {
+			setCores(usage.Cpu, cores, coreMHz)
+		}
+		for _, id := range []procstats.ID{procstats.ProcessRSS, procstats.PortableProcessRSS} {
+			if bytes, ok := p.Readings.Number(id); ok {
+				usage.Memory.Rss = uint64(max(0, bytes))
+				usage.Memory.MeasuredFields = []drivers.MemoryUsage_Fields{drivers.MemoryUsage_RSS}
+				break
+			}
+		}
+		byPID[strconv.Itoa(p.PID)] = usage
+	}
+	return byPID
+}
+
+func setCores(u *drivers.CPUUsage, cores, coreMHz float64) {
+	u.Percent = 100 * cores
+	u.MeasuredFields = append(u.MeasuredFields, drivers.CPUUsage_PERCENT)
+	if coreMHz > 0 {
+		u.TotalTicks = cores * coreMHz
+		u.MeasuredFields = append(u.MeasuredFields, drivers.CPUUsage_TOTAL_TICKS)
+	}
+}
+
+// taskCores returns how many cores the task kept busy, by the first CPU counter that has a rate, in the headline's order
+// of preference. A driver of others sends no counter and says it itself.
+func taskCores(s, before *procstats.Sample) (cores float64, ok bool) {
+	for _, id := range []procstats.ID{procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU, procstats.PortableCPU} {
+		if cores, ok := rate(s, before, id); ok {
+			return cores, true
+		}
+	}
+	return s.Task.Number(procstats.HeadlineCores)
+}
+
+// shortestWindow is the time in seconds over which a rate means anything.
+const shortestWindow = 0.02
+
+// rate returns how fast a counter of the task in seconds grew, in cores. It is absent without an earlier sample, and if
+// the counter's source began anew.
+func rate(s, before *procstats.Sample, id procstats.ID) (cores float64, ok bool) {
+	if before == nil {
+		return 0, false
+	}
+	now, okNow := s.Task.Number(id)
+	then, okThen := before.Task.Number(id)
+	if !okNow || !okThen || now < then {
+		return 0, false
+	}
+	seconds := elapsed(s, before, id)
+	return (now - then) / seconds, seconds >= shortestWindow
+}
+
+// elapsed returns the time between the reads of a measurement's source, in seconds.
+func elapsed(s, before *procstats.Sample, id procstats.ID) float64 {
+	now, okNow := s.ReadAt(id)
+	then, okThen := before.ReadAt(id)
+	if !okNow || !okThen {
+		return 0
+	}
+	return (now.Mono - then.Mono).Seconds()
+}
+
+// memoryUsage returns what is measured of the task's memory. Without a cgroup RSS is the sum over the processes, an upper
+// bound. MaxUsage has no stand-in: the largest sum that was sampled is no peak.
+func memoryUsage(readings procstats.Readings) *drivers.MemoryUsage {
+	u := &drivers.MemoryUsage{}
+	set := func(field drivers.MemoryUsage_Fields, into *uint64, ids ...procstats.ID) {
+		for _, id := range ids {
+			if bytes, ok := readings.Number(id); ok {
+				*into = uint64(max(0, bytes))
+				u.MeasuredFields = append(u.MeasuredFields, field)
+				return
+			}
+		}
+	}
+	set(drivers.MemoryUsage_RSS, &u.Rss, procstats.CgroupMemoryAnon, procstats.TreeRSS, procstats.PortableRSS)
+	set(drivers.MemoryUsage_CACHE, &u.Cache, procstats.CgroupMemoryFile)
+	set(drivers.MemoryUsage_MAX_USAGE, &u.MaxUsage, procstats.CgroupMemoryPeak)
+	set(drivers.MemoryUsage_KERNEL_USAGE, &u.KernelUsage, procstats.CgroupMemoryKernel)
+	set(drivers.MemoryUsage_USAGE, &u.Usage, procstats.CgroupMemoryCurrent)
+	set(drivers.MemoryUsage_SWAP, &u.Swap, procstats.CgroupMemorySwapCurrent)
+	return u
+}
+
+// processCores returns how many cores a process kept busy since the sample before. One that began since then is measured
+// from 0: all it ever used, it used in that time.
+func processCores(s, before *procstats.Sample, p *procstats.ProcessRow) (cores float64, ok bool) {
+	for _, id := range []procstats.ID{procstats.ProcessCPU, procstats.PortableProcessCPU} {
+		now, read := p.Readings.Number(id)
+		if !read || before == nil {
+			continue
+		}
+		then, known := earlier(before, p.ProcessID, id)
+		if !known && !bornSince(before, p.ProcessID) {
+			return 0, false
+		}
+		seconds := elapsed(s, before, id)
+		return (now - then) / seconds, seconds >= shortestWindow && now >= then
+	}
+	return p.Readings.Number(procstats.HeadlineCores)
+}
+
+// earlier returns a counter of the same process in an earlier sample, whose rows are ordered by PID.
+func earlier(before *procstats.Sample, id procstats.ProcessID, counter procstats.ID) (value float64, ok bool) {
+	i, found := slices.BinarySearchFunc(before.Processes, id.PID, func(row procstats.ProcessRow, pid int) int {
+		return cmp.Compare(row.PID, pid)
+	})
+	if !found || before.Processes[i].ProcessID != id {
+		return 0, false
+	}
+	return before.Processes[i].Readings.Number(counter)
+}
+
+// bornSince reports whether a process that an earlier sample does not have started after it; else it was moved into
+// the task, and what it used before is not the task's. Start times count ticks of 10 ms since boot, as
+// CLOCK_MONOTONIC does but for the time that the machine was suspended.
+func bornSince(before *procstats.Sample, id procstats.ProcessID) bool {
+	const tick = 10 * time.Millisecond
+	return before.Omitted == 0 && len(before.Processes) > 0 && time.Duration(id.Start)*tick >= before.Mono-tick
+}
