@@ -47,6 +47,10 @@ var house = []part{
 	{dir: "version", modules: []string{}},
 	{dir: "docs", modules: []string{}}, // for tests only
 	{
+		dir: "eventlog", modules: []string{},
+		avoids: []string{"os", "net"}, why: "it is memory and a lock, for executor, driver and agent alike",
+	},
+	{
 		dir: "executor/record", uses: []string{"procstats"}, modules: []string{},
 		avoids: []string{"net", "net/http", "os/exec"}, why: "a diagnosis is a pure function of what was read",
 	},
@@ -56,16 +60,16 @@ var house = []part{
 	{dir: "executor/wire", uses: []string{"procstats", "executor/proto"}},
 	{dir: "executor/cgroup", uses: []string{"procstats/kernel"}},
 	{dir: "executor/logs", modules: []string{"golang.org/x/sys"}},
-	{dir: "executor", uses: []string{"procstats/source", "executor/record", "executor/wire", "executor/cgroup", "executor/logs", "version"}},
+	{dir: "executor", uses: []string{"procstats/source", "executor/record", "executor/wire", "executor/cgroup", "executor/logs", "eventlog", "version"}},
 	{dir: "executor/client", uses: []string{"procstats/kernel", "executor/record", "executor/wire", "executor/cgroup", "version"}},
-	{dir: "driver", uses: []string{"procstats/source", "executor/client", "exposition"}},
+	{dir: "driver", uses: []string{"procstats/source", "executor/client", "exposition", "eventlog"}},
 	{dir: "plugin", uses: []string{"driver", "plugin/proto"}},
 	{
 		dir: "hook", uses: []string{"procstats"},
 		modules: []string{"github.com/hashicorp/go-hclog", "github.com/hashicorp/go-multierror"},
 		avoids:  []string{"net/http"}, why: "an orchestrator can use it alone",
 	},
-	{dir: "agent", uses: []string{"hook", "driver", "plugin", "executor/logs"}},
+	{dir: "agent", uses: []string{"hook", "driver", "plugin", "executor/logs", "eventlog"}},
 	{dir: "command", uses: []string{"agent", "executor", "executor/client", "plugin"}},
 	{dir: "e2e", uses: []string{"command"}},
 	{dir: "", uses: []string{"command"}}, // main.go: which of the faces this process is

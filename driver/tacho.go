@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -24,7 +23,8 @@ type Options struct {
 	Version string
 	// Binary is the tacho executable that runs as the executor; empty for the running one.
 	Binary string
-	// Remote says that hosts are behind a wire, on which nobody knows when they have handled an event.
+	// Remote says that hosts are behind a wire: a stream of events then ends when the driver must know that its host has
+	// handled them, see [Tacho.TaskEvents].
 	Remote bool
 	// Logger may be nil.
 	Logger hclog.Logger
@@ -37,7 +37,7 @@ type Tacho struct {
 	version string
 	binary  string
 	host    kernel.FS
-	events  *eventLog
+	events  *delivery
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -61,12 +61,8 @@ var (
 
 // New returns a driver that has started nothing.
 func New(o Options) *Tacho {
-	var handling time.Duration
-	if o.Remote {
-		handling = wireHandling
-	}
 	d := &Tacho{
-		log: o.Logger, version: o.Version, binary: o.Binary, host: kernel.HostFS(), events: newEventLog(handling),
+		log: o.Logger, version: o.Version, binary: o.Binary, host: kernel.HostFS(), events: newDelivery(o.Remote),
 		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]bool), changed: make(chan struct{}),
 	}
 	if d.log == nil {
@@ -80,6 +76,7 @@ func New(o Options) *Tacho {
 // Close lets go of all tasks, which run on, and waits for the driver's goroutines.
 func (d *Tacho) Close() error {
 	d.cancel()
+	d.events.log.Close()
 	d.serving.Lock()
 	errs := []error{d.serveNothing()}
 	d.serving.Unlock()
@@ -179,9 +176,10 @@ func (d *Tacho) Capabilities(context.Context) (*Capabilities, error) {
 	}, nil
 }
 
-// TaskEvents implements Observer. What happened while nobody listened is sent first.
+// TaskEvents implements Observer. What happened while nobody listened is sent first. Before the end of a task is told to
+// a host behind a wire, its stream ends with io.EOF: a host that opens another has handled all events of the first.
 func (d *Tacho) TaskEvents(ctx context.Context) (Stream[*Event], error) {
-	return d.events.listen(ctx, d.ctx.Done()), nil
+	return d.events.listen(ctx), nil
 }
 
 func (d *Tacho) currentConfig() Config {

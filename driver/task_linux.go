@@ -30,7 +30,7 @@ const (
 	killTimeout = 30 * time.Second
 	// recoveredAfter is how long after a recovery a host is told of it.
 	recoveredAfter = 3 * time.Second
-	// announceLimit bounds how long the end of a task is kept back for a host that is slow to take the task's events.
+	// announceLimit bounds how long the end of a task is held back for a host that is slow to handle the task's events.
 	announceLimit = 2 * time.Second
 	// callAgain is the pause after a call that failed although the executor lives.
 	callAgain = time.Second
@@ -43,7 +43,7 @@ const exitKilled = 128 + int(syscall.SIGKILL)
 type task struct {
 	config *TaskConfig
 	state  *driverState
-	events *eventLog
+	events *delivery
 	log    hclog.Logger
 
 	// recovered says that the task was found again; empty where it was not lost.
@@ -295,6 +295,16 @@ func (t *task) passStream(ctx context.Context, told *uint64) error {
 			sequence := event.GetSequence()
 			t.tell(time.Unix(0, event.GetUnixNs()), message, annotations, &sequence)
 		}
+	}
+}
+
+// pause waits, or returns early when ctx is done.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

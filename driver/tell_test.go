@@ -4,9 +4,6 @@
 package driver
 
 import (
-	"context"
-	"errors"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -64,48 +61,6 @@ func TestSentence(t *testing.T) {
 	}
 	if a := recordAnnotations(whole); a["verdict"] != "failed" || a["oom.kills"] != "1" || a["memory_peak_bytes.guarantee"] != "exact" {
 		t.Errorf("annotations %v", a)
-	}
-}
-
-func TestEventLog(t *testing.T) {
-	log := newEventLog(0)
-	var told []string
-	add := func(message string) { log.add(&Event{Message: message}, func() { told = append(told, message) }) }
-	add("before anybody listens")
-	closed := make(chan struct{})
-	listen := func() *eventStream { return log.listen(t.Context(), closed) }
-	receive := func(s *eventStream, want string) {
-		t.Helper()
-		event, err := s.Recv()
-		if err != nil || event.Message != want {
-			t.Fatalf("%v, %v; want %q", event, err, want)
-		}
-	}
-	first := listen()
-	receive(first, "before anybody listens")
-	second := listen() // begins behind what was told
-	add("to both")
-	receive(first, "to both")
-	receive(second, "to both")
-	if d := cmp.Diff([]string{"before anybody listens", "to both"}, told); d != "" {
-		t.Errorf("told (-want +got):\n%s", d)
-	}
-	close(closed)
-	if _, err := first.Recv(); !errors.Is(err, io.EOF) {
-		t.Errorf("after the end: %v", err)
-	}
-
-	for range maxEvents + 10 {
-		add("many")
-	}
-	if n := len(log.events); n != maxEvents {
-		t.Errorf("%d events are kept, want %d", n, maxEvents)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	waiting := newEventLog(0).listen(ctx, make(chan struct{}))
-	if _, err := waiting.Recv(); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a cancelled context: %v", err)
 	}
 }
 

@@ -5,9 +5,9 @@ package executor
 
 import (
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/tachograph/tacho/eventlog"
 	"github.com/tachograph/tacho/executor/proto"
 )
 
@@ -15,19 +15,12 @@ import (
 // its executor grow.
 const maxEvents = 256
 
-// journal keeps what happened to the task, for readers who come at any time.
-type journal struct {
-	mu     sync.Mutex // guards following
-	events []*proto.Event
-	last   uint64
-	closed bool
-	// changed is closed and replaced when something is added.
-	changed chan struct{}
-}
+// journal is the log of what happened to the task.
+type journal struct{ *eventlog.Log[*proto.Event] }
 
-func newJournal() *journal { return &journal{changed: make(chan struct{})} }
+func newJournal() *journal { return &journal{eventlog.New[*proto.Event](maxEvents, 0)} }
 
-// add appends an event; the oldest gives way where there are too many.
+// add appends an event.
 //
 // Names of processes are in it, which may have any bytes; a caller of an older build takes none but UTF-8.
 func (j *journal) add(kind, message string, annotations map[string]string) {
@@ -35,48 +28,11 @@ func (j *journal) add(kind, message string, annotations map[string]string) {
 	for key, text := range annotations {
 		annotations[key] = readable(text)
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.closed {
-		return
-	}
-	j.last++
-	j.events = append(j.events, &proto.Event{
-		Sequence: j.last, UnixNs: time.Now().UnixNano(), Kind: kind, Message: message, Annotations: annotations,
-	})
-	if len(j.events) > maxEvents {
-		j.events = j.events[1:]
-	}
-	j.wakeLocked()
-}
-
-// close says that nothing will be added.
-func (j *journal) close() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !j.closed {
-		j.closed = true
-		j.wakeLocked()
-	}
-}
-
-func (j *journal) wakeLocked() {
-	close(j.changed)
-	j.changed = make(chan struct{})
-}
-
-// after returns the events with a sequence greater than the given one, a channel that is closed at the next
-// change, and whether the journal is closed.
-func (j *journal) after(sequence uint64) (events []*proto.Event, changed <-chan struct{}, closed bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for i, event := range j.events {
-		if event.GetSequence() > sequence {
-			events = append(events, j.events[i:]...)
-			break
+	j.Append(func(n uint64) *proto.Event {
+		return &proto.Event{
+			Sequence: n, UnixNs: time.Now().UnixNano(), Kind: kind, Message: message, Annotations: annotations,
 		}
-	}
-	return events, j.changed, j.closed
+	})
 }
 
 // readable is a text without bytes that are no UTF-8.

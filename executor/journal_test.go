@@ -10,14 +10,14 @@ import "testing"
 func TestJournalIsReadable(t *testing.T) {
 	j := newJournal()
 	j.add("oom_kill", "process a\xffb was killed", map[string]string{"command": "a\xff", "limit": "1"})
-	events, _, _ := j.after(0)
-	if len(events) != 1 {
-		t.Fatalf("events %v", events)
+	event, err := j.Follow(0).Next(t.Context())
+	if err != nil || event.GetSequence() != 1 {
+		t.Fatalf("event %v, %v", event, err)
 	}
-	if got, want := events[0].GetMessage(), "process a\ufffdb was killed"; got != want {
+	if got, want := event.GetMessage(), "process a\ufffdb was killed"; got != want {
 		t.Errorf("message %q, want %q", got, want)
 	}
-	if got := events[0].GetAnnotations(); got["command"] != "a\ufffd" || got["limit"] != "1" {
+	if got := event.GetAnnotations(); got["command"] != "a\ufffd" || got["limit"] != "1" {
 		t.Errorf("annotations %q", got)
 	}
 }

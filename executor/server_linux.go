@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -263,19 +264,15 @@ func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamin
 
 // Events implements proto.ExecutorServer.
 func (e *Executor) Events(_ *proto.EventsRequest, stream grpc.ServerStreamingServer[proto.Event]) error {
-	var sequence uint64
-	for {
-		events, changed, closed := e.journal.after(sequence)
-		for _, event := range events {
+	for events := e.journal.Follow(0); ; {
+		event, changed, err := events.Poll()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case changed == nil:
 			if err := stream.Send(event); err != nil {
 				return err
 			}
-			sequence = event.GetSequence()
-		}
-		if closed && len(events) == 0 {
-			return nil
-		}
-		if len(events) > 0 {
 			continue
 		}
 		select {

@@ -260,7 +260,7 @@ func (t *task) finish(end ended, last time.Time) {
 	t.final, t.exit = t.recorder.finish(final, evidence)
 	t.removeGroup()
 	t.journal.add("exited", t.exit.GetSummary(), nil)
-	t.journal.close()
+	t.journal.Close()
 	close(t.gone)
 }
 

@@ -5,11 +5,10 @@
 package feed
 
 import (
-	"context"
-	"sync"
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/eventlog"
 )
 
 // The topics of events, in Nomad's words.
@@ -39,96 +38,34 @@ type Event struct {
 }
 
 // Feed keeps the newest events. Its methods may be called concurrently.
-type Feed struct {
-	mu     sync.Mutex // guards following
-	index  uint64
-	ring   []Event
-	next   int           // where the next event goes once the ring is full
-	change chan struct{} // closed and replaced at every event
-}
+type Feed struct{ log *eventlog.Log[Event] }
+
+// Subscription reads a feed. It is used by one goroutine at a time; a slow reader misses the oldest events.
+type Subscription = eventlog.Follower[Event]
 
 // New returns a feed that keeps size events and goes on after index.
-func New(size int, index uint64) *Feed {
-	return &Feed{index: index, ring: make([]Event, 0, size), change: make(chan struct{})}
-}
+func New(size int, index uint64) *Feed { return &Feed{log: eventlog.New[Event](size, index)} }
 
 // Index returns the index of the last event.
-func (f *Feed) Index() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.index
-}
+func (f *Feed) Index() uint64 { return f.log.Last() }
 
 // Publish numbers an event and adds it. It never waits for a reader.
-func (f *Feed) Publish(e Event) uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.index++
-	e.Index = f.index
-	if a := e.Allocation; a != nil { // nobody else has the snapshot yet
-		a.ModifyIndex = f.index
-		if a.CreateIndex == 0 {
-			a.CreateIndex = f.index
-		}
-	}
+func (f *Feed) Publish(e Event) (index uint64) {
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
-	if len(f.ring) < cap(f.ring) {
-		f.ring = append(f.ring, e)
-	} else {
-		f.ring[f.next] = e
-		f.next = (f.next + 1) % len(f.ring)
-	}
-	close(f.change)
-	f.change = make(chan struct{})
-	return e.Index
-}
-
-// After returns the kept events after index, oldest first, how many after it are not kept any more, and a channel
-// that is closed at the next event.
-func (f *Feed) After(index uint64) (events []Event, lost uint64, changed <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i := range f.ring {
-		if e := f.ring[(f.next+i)%len(f.ring)]; e.Index > index {
-			events = append(events, e)
+	f.log.Append(func(n uint64) Event {
+		index, e.Index = n, n
+		if a := e.Allocation; a != nil { // nobody else has the snapshot yet
+			a.ModifyIndex = n
+			if a.CreateIndex == 0 {
+				a.CreateIndex = n
+			}
 		}
-	}
-	oldest := f.index + 1
-	if len(f.ring) > 0 {
-		oldest = f.ring[f.next%len(f.ring)].Index
-	}
-	if oldest > index+1 {
-		lost = oldest - index - 1
-	}
-	return events, lost, f.change
-}
-
-// Subscription reads a feed. It is used by one goroutine at a time; a slow reader loses the oldest events.
-type Subscription struct {
-	feed  *Feed
-	after uint64
-	ready []Event
+		return e
+	})
+	return index
 }
 
 // Subscribe begins behind the event with an index; 0 begins with the oldest that is kept.
-func (f *Feed) Subscribe(after uint64) *Subscription { return &Subscription{feed: f, after: after} }
-
-// Next returns the next event, and waits for it until ctx is done.
-func (s *Subscription) Next(ctx context.Context) (Event, error) {
-	for len(s.ready) == 0 {
-		events, _, changed := s.feed.After(s.after)
-		if s.ready = events; len(events) > 0 {
-			break
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return Event{}, context.Cause(ctx)
-		}
-	}
-	e := s.ready[0]
-	s.ready, s.after = s.ready[1:], e.Index
-	return e, nil
-}
+func (f *Feed) Subscribe(after uint64) *Subscription { return f.log.Follow(after) }

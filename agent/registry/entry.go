@@ -192,15 +192,21 @@ func (e *Entry) health(f *driver.Fingerprint) node.Driver {
 	return e.about
 }
 
-// follow reads a stream, and opens it again when it breaks.
+// follow reads a stream, and opens it again when it breaks. A driver ends a stream that works in order to learn that what
+// it sent was handled, and waits for the next one: that is opened at once.
 func follow[T any](ctx context.Context, open func() (driver.Stream[T], error), got func(T), broken func(error)) {
 	for ctx.Err() == nil {
 		stream, err := open()
+		works := false
 		for err == nil {
 			var v T
 			if v, err = stream.Recv(); err == nil {
+				works = true
 				got(v)
 			}
+		}
+		if works && errors.Is(err, io.EOF) {
+			continue
 		}
 		if errors.Is(err, driver.ErrNotSupported) {
 			return

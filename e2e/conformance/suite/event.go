@@ -7,7 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tachograph/tacho/driver"
@@ -16,17 +19,14 @@ import (
 func eventCases() []Case {
 	return []Case{
 		{"events are of their tasks", events},
+		{"the end comes after its events", eventsFirst},
 		{"events end with their reader", eventsCancelled},
 	}
 }
 
 func events(ctx context.Context, e *Env) error {
-	short, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	stream, err := e.TaskEvents(short)
-	if err != nil {
-		return err
-	}
+	host := follow(ctx, e)
+	defer host.end()
 	t, err := e.run(ctx, "exit 3")
 	if err != nil {
 		return err
@@ -34,30 +34,101 @@ func events(ctx context.Context, e *Env) error {
 	if _, err := e.wait(ctx, t); err != nil {
 		return err
 	}
-	var seen []string
-	for {
-		event, err := stream.Recv()
-		if err != nil {
-			break
-		}
+	// Drivers of others say other things, or nothing.
+	_ = await(ctx, 5*time.Second, func() bool { return told(host.seen(), "exit code 3") })
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	seen := host.seen()
+	for _, event := range seen {
 		if event.TaskID != t.ID || event.AllocID != t.AllocID || event.TaskName != t.Name {
 			return fmt.Errorf("an event of %s/%s/%s: %s", event.TaskID, event.AllocID, event.TaskName, event.Message)
 		}
 		if event.Message == "" || event.Timestamp.IsZero() {
 			return fmt.Errorf("an event without text or time: %+v", event)
 		}
-		seen = append(seen, event.Message)
-		if strings.Contains(event.Message, "exit code 3") {
-			return nil
-		}
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
 	}
 	if len(seen) == 0 {
 		return skip("tells no events")
 	}
 	return nil
+}
+
+// eventsFirst is about hosts that drop events of tasks that they know to have ended.
+func eventsFirst(ctx context.Context, e *Env) error {
+	host := follow(ctx, e)
+	defer host.end()
+	t, err := e.run(ctx, "exit 3")
+	if err != nil {
+		return err
+	}
+	if _, err := e.wait(ctx, t); err != nil {
+		return err
+	}
+	if told(host.seen(), "exit code 3") {
+		return nil
+	}
+	if await(ctx, 2*time.Second, func() bool { return told(host.seen(), "exit code 3") }) == nil {
+		return errors.New("the end of the task was told before its last event was handled")
+	}
+	return skip("tells no end of tasks")
+}
+
+func told(events []*driver.Event, text string) bool {
+	return slices.ContainsFunc(events, func(event *driver.Event) bool { return strings.Contains(event.Message, text) })
+}
+
+// handling is how long a host is at work on each event.
+const handling = 100 * time.Millisecond
+
+// host handles events as real ones do: one by one, and when a stream ends it opens the next one.
+type host struct {
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+
+	mu      sync.Mutex // guards handled
+	handled []*driver.Event
+}
+
+func follow(ctx context.Context, e *Env) *host {
+	h := &host{}
+	ctx, h.cancel = context.WithCancel(ctx)
+	h.ended.Go(func() {
+		for works := true; works; {
+			works = false
+			stream, err := e.TaskEvents(ctx)
+			for err == nil {
+				var event *driver.Event
+				if event, err = stream.Recv(); err == nil {
+					works = true
+					h.handle(ctx, event)
+				}
+			}
+			works = works && errors.Is(err, io.EOF)
+		}
+	})
+	return h
+}
+
+func (h *host) handle(ctx context.Context, event *driver.Event) {
+	select {
+	case <-time.After(handling):
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.handled = append(h.handled, event)
+}
+
+func (h *host) seen() []*driver.Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.handled)
+}
+
+func (h *host) end() {
+	h.cancel()
+	h.ended.Wait()
 }
 
 func eventsCancelled(ctx context.Context, e *Env) error {

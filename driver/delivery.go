@@ -1,0 +1,173 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"github.com/tachograph/tacho/eventlog"
+)
+
+// maxEvents bounds the events kept for hosts that are not listening.
+const maxEvents = 1024
+
+// delivery passes events on to hosts and knows which of them are handled.
+//
+// A host in this process has handled an event when it comes back for another. A host behind a wire has many on their way:
+// its stream ends when somebody waits for it to be done. Hosts open an ended stream again when they have handled what came
+// before, one event after the other.
+type delivery struct {
+	log    *eventlog.Log[*delivered]
+	remote bool // the host is behind a wire
+
+	mu        sync.Mutex // guards following
+	received  uint64     // newest that a host has received
+	handled   uint64     // newest that a host has handled
+	awaited   uint64     // newest that somebody waits for to be handled
+	listeners int
+	// returning says that a host's stream was ended and the host has not opened another.
+	returning bool
+	// changed is closed and replaced when something of the above is another.
+	changed chan struct{}
+}
+
+// delivered is an event and what to do when a host has received it.
+type delivered struct {
+	*Event
+	number     uint64
+	onReceived func()
+}
+
+func newDelivery(remote bool) *delivery {
+	return &delivery{log: eventlog.New[*delivered](maxEvents, 0), remote: remote, changed: make(chan struct{})}
+}
+
+// add adds an event; the oldest gives way if there are too many. onReceived may be nil.
+func (d *delivery) add(e *Event, onReceived func()) {
+	d.log.Append(func(n uint64) *delivered { return &delivered{Event: e, number: n, onReceived: onReceived} })
+}
+
+// change wakes who waits; d.mu is held.
+func (d *delivery) change() {
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// awaitHandled waits until a host has handled all events that there are now. It returns earlier if nobody listens, or
+// when ctx is done.
+func (d *delivery) awaitHandled(ctx context.Context) (handled bool) {
+	last := d.log.Last()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.awaited = max(d.awaited, last)
+	d.change()
+	for d.handled < last && (d.listeners > 0 || d.returning) {
+		changed := d.changed
+		d.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		d.mu.Lock()
+		if ctx.Err() != nil {
+			d.returning = false
+			break
+		}
+	}
+	return d.handled >= last
+}
+
+// receive notes that a host gets an event.
+func (d *delivery) receive(e *delivered) {
+	d.mu.Lock()
+	first := e.number > d.received
+	d.received = max(d.received, e.number)
+	d.mu.Unlock()
+	if first && e.onReceived != nil {
+		e.onReceived()
+	}
+}
+
+// handle notes that a host has handled an event and all before it.
+func (d *delivery) handle(number uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if number > d.handled {
+		d.handled = number
+		d.change()
+	}
+}
+
+// eventStream is one listener.
+type eventStream struct {
+	ctx      context.Context
+	delivery *delivery
+	events   *eventlog.Follower[*delivered]
+	last     uint64 // number of the event that was received last
+	// unlisten ends the watch on ctx and reports whether that was not done before.
+	unlisten func() bool
+}
+
+// listen returns a new listener, who begins behind what any has received.
+func (d *delivery) listen(ctx context.Context) *eventStream {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.remote && (d.returning || d.listeners == 0) {
+		d.handled, d.returning = d.received, false
+	}
+	d.listeners++
+	d.change()
+	return &eventStream{
+		ctx: ctx, delivery: d, events: d.log.Follow(d.received), last: d.received,
+		unlisten: context.AfterFunc(ctx, func() { d.leave(false) }),
+	}
+}
+
+// leave notes that a listener has gone.
+func (d *delivery) leave(returning bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.listeners--
+	d.returning = d.returning || returning
+	d.change()
+}
+
+// Recv implements Stream.
+func (s *eventStream) Recv() (*Event, error) {
+	if !s.delivery.remote {
+		s.delivery.handle(s.last)
+	}
+	for {
+		e, added, err := s.events.Poll()
+		switch {
+		case err != nil:
+			return nil, err
+		case added == nil:
+			s.last = e.number
+			s.delivery.receive(e)
+			return e.Event, nil
+		}
+		ends, changed := s.delivery.mustReturn(s.last)
+		if ends && s.unlisten() {
+			s.delivery.leave(true)
+			return nil, io.EOF
+		}
+		select {
+		case <-added:
+		case <-changed:
+		case <-s.ctx.Done():
+			return nil, context.Cause(s.ctx)
+		}
+	}
+}
+
+// mustReturn reports whether somebody waits for a host behind a wire to have handled an event that it has received, and
+// returns a channel that is closed when that may be otherwise.
+func (d *delivery) mustReturn(last uint64) (bool, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.remote && d.handled < last && d.handled < d.awaited, d.changed
+}
