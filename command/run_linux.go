@@ -22,9 +22,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // session is one tacho run from its start to its exit code.
@@ -304,7 +306,10 @@ func (s *session) lost() error {
 		}
 		err = errors.Join(err, markErr)
 	}
-	err = errors.Join(err, s.client.Close(), s.streams.close(), killOrphans(ctx))
+	err = errors.Join(err, s.client.Close(), s.streams.close())
+	// The executor has been reaped: as a subreaper this process has inherited what was left of the command, and has no
+	// other children.
+	err = errors.Join(err, process.KillChildren(ctx, kernel.HostFS()))
 	s.screen.endLine()
 	return exitWith(exitOwnFault, errors.Join(fmt.Errorf("the command was killed: %w", client.ErrLost), err))
 }

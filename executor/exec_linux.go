@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 )
 
@@ -117,9 +118,9 @@ func (x *execution) serve(stream execStream) error {
 
 // kill ends the command's process group. What left it belongs to the task, and ends with the task.
 func (x *execution) kill() {
-	err := x.task.children.whileUnreaped(x.pid, func() error { return unix.Kill(-x.pid, unix.SIGKILL) })
-	if err != nil && !errors.Is(err, unix.ESRCH) {
-		x.task.log.Error("kill an exec'ed command", "pid", x.pid, "error", err)
+	err := x.task.children.signal(x.pid, unix.SIGKILL, true)
+	if err != nil && !errors.Is(err, process.ErrGone) {
+		x.task.log.Error("kill exec command", "pid", x.pid, "error", err)
 	}
 }
 
@@ -141,7 +142,7 @@ func (x *execution) feed(stream execStream) {
 			}
 		case *proto.ExecRequest_Window:
 			if err := x.resize(message.Window); err != nil {
-				x.task.log.Debug("resize the terminal of an exec'ed command", "error", err)
+				x.task.log.Debug("resize terminal of exec command", "error", err)
 			}
 		}
 	}

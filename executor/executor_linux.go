@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
@@ -81,7 +82,7 @@ func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 	if e.bootID, err = kernel.BootID(e.host); err != nil {
 		return nil, err
 	}
-	// Orphans of the task come home to us instead of to init, prctl(2).
+	// Orphans of the task are reparented to us instead of to init, prctl(2).
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become a subreaper: %w", err)
 	}
@@ -123,7 +124,7 @@ func (e *Executor) close() {
 
 func (e *Executor) afterReap() {
 	if t := e.current(); t != nil {
-		t.orphanHome()
+		t.onReparent()
 	}
 }
 
@@ -150,11 +151,7 @@ func (e *Executor) live() (*task, error) {
 
 // roots returns the live direct children: the main process and adopted orphans.
 func (e *Executor) roots() []int {
-	var pids []int
-	err := eachChild(e.host, os.Getpid(), func(pid int) error {
-		pids = append(pids, pid)
-		return nil
-	})
+	pids, err := process.Children(e.host, os.Getpid())
 	if err != nil {
 		e.log.Error("list children", "error", err)
 	}

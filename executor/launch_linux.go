@@ -65,7 +65,7 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 		c.oomScoreAdj = int(request.GetOomScoreAdj())
 	}
 	t := &task{
-		request: request, log: e.log, children: e.children, group: group, journal: e.journal, gone: make(chan struct{}),
+		request: request, log: e.log, host: e.host, children: e.children, group: group, journal: e.journal, gone: make(chan struct{}),
 		limits: limits, base: c, logs: streams.logs,
 	}
 	peaks := group.ResetPeaks()

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/executor/process"
 )
 
 // command is what a launcher starts.
@@ -142,7 +143,7 @@ func enterAndFork(c *command, attributes *syscall.ProcAttr, visit bool) (pid int
 	if err != nil && pid > 0 {
 		// The task runs although the executor's own affairs are not in order again: that is not the task's fault,
 		// but an executor that may be charged to the task must not go on.
-		err = errors.Join(err, unix.Kill(pid, unix.SIGKILL))
+		err = errors.Join(err, process.Child(pid).Signal(unix.SIGKILL))
 	}
 	return pid, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/source"
 )
@@ -93,15 +94,18 @@ func (r *reaper) startBeside(other int, fork func() (pid int, err error)) (pid i
 	})
 }
 
-// whileUnreaped calls f while a child that start made cannot be reaped: its PID, and a process group of the same
-// number, are its own until then.
-func (r *reaper) whileUnreaped(pid int, f func() error) error {
+// signal sends a signal to a child that start made, or to the process group that it leads. The error wraps
+// process.ErrGone once it has been reaped.
+func (r *reaper) signal(pid int, signal unix.Signal, group bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, unreaped := r.owners[pid]; !unreaped {
-		return fmt.Errorf("process %d has ended: %w", pid, unix.ESRCH)
+		return fmt.Errorf("signal child %d: %w", pid, process.ErrGone)
 	}
-	return f()
+	if group {
+		return process.Child(pid).SignalGroup(signal)
+	}
+	return process.Child(pid).Signal(signal)
 }
 
 // reaped returns the sum over all children so far.

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
@@ -184,8 +185,8 @@ func (e *Executor) Signal(_ context.Context, request *proto.SignalRequest) (*pro
 	if signal <= 0 || signal > 64 {
 		return nil, status.Errorf(codes.InvalidArgument, "signal %d: not a signal number", request.GetSignal())
 	}
-	if err := t.pass(signal, request.GetGroup()); err != nil {
-		if errors.Is(err, unix.ESRCH) {
+	if err := t.forward(signal, request.GetGroup()); err != nil {
+		if errors.Is(err, process.ErrGone) {
 			return nil, status.Error(codes.NotFound, err.Error())
 		}
 		return nil, status.Error(codes.Internal, err.Error())

@@ -15,9 +15,11 @@ import (
 
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/logs"
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 const (
@@ -30,6 +32,7 @@ type task struct {
 	request  *proto.LaunchRequest
 	launched *proto.LaunchResponse
 	log      hclog.Logger
+	host     kernel.FS
 	children *reaper
 	group    *cgroup.Group
 	limits   []cgroup.Limit
@@ -59,12 +62,12 @@ type task struct {
 	reason string
 	// mainOver is set once the main process has ended, and afterMain where that was before cause.
 	mainOver, afterMain bool
-	// passedOn is the last signal that was sent on request; 0 for none.
-	passedOn unix.Signal
+	// forwarded is the last signal that was sent on request; 0 for none.
+	forwarded unix.Signal
 	// killTimer is set while a stop is under way, and fires at killAt.
 	killTimer *time.Timer
 	killAt    time.Time
-	// killing makes every orphan that comes home be killed too.
+	// killing makes every orphan that is reparented to the executor be killed too.
 	killing bool
 	// over is set once nobody can be the cause of the task's end any more.
 	over bool
@@ -131,15 +134,14 @@ func (t *task) stopLeftovers() {
 
 // signalMembers signals every process of the task, and returns how many there were.
 func (t *task) signalMembers(signal unix.Signal) int {
-	members, err := t.members()
+	members, err := process.Descendants(t.host, &t.children.mu)
 	if err != nil {
-		t.log.Error("list processes left behind", "error", err)
+		t.log.Error("list processes of the task", "error", err)
 	}
 	for _, p := range members {
-		if err := p.signal(signal); err != nil {
-			t.log.Error("stop a process left behind", "pid", p.PID, "error", err)
+		if err := errors.Join(p.Signal(signal), p.Close()); err != nil {
+			t.log.Error("signal process of the task", "pid", p.PID(), "signal", unix.SignalName(signal), "error", err)
 		}
-		p.close()
 	}
 	return len(members)
 }
@@ -164,8 +166,8 @@ func (t *task) stop(cause record.Verdict, reason string, signal unix.Signal, gra
 		signal = t.killSignal()
 	}
 	if grace > 0 {
-		switch err := t.signal(signal, false); {
-		case errors.Is(err, unix.ESRCH):
+		switch err := t.children.signal(t.main.PID, signal, false); {
+		case errors.Is(err, process.ErrGone):
 			t.signalMembers(signal)
 		case err != nil:
 			t.log.Error("stop the main process", "error", err)
@@ -186,22 +188,12 @@ func (t *task) armKill(grace time.Duration) {
 	t.killTimer = time.AfterFunc(grace, t.kill)
 }
 
-// signal sends a signal to the main process, or to its process group as a terminal would.
-func (t *task) signal(signal unix.Signal, group bool) error {
-	return t.children.whileUnreaped(t.main.PID, func() error {
-		if group {
-			return unix.Kill(-t.main.PID, signal)
-		}
-		return unix.Kill(t.main.PID, signal)
-	})
-}
-
-// pass sends a signal on for somebody who asked.
-func (t *task) pass(signal unix.Signal, group bool) error {
+// forward sends a signal to the main process, or to its process group as a terminal would, because somebody asked for it.
+func (t *task) forward(signal unix.Signal, group bool) error {
 	t.mu.Lock()
-	t.passedOn = signal
+	t.forwarded = signal
 	t.mu.Unlock()
-	return t.signal(signal, group)
+	return t.children.signal(t.main.PID, signal, group)
 }
 
 // kill ends everything, at once and for good.
@@ -212,30 +204,17 @@ func (t *task) kill() {
 	if err := t.group.Kill(); err != nil {
 		t.log.Error("kill the cgroup", "error", err)
 	}
-	t.killMembers()
+	t.signalMembers(unix.SIGKILL)
 }
 
-// orphanHome is called when a child was reaped: while the task is being killed, orphans that come home to the
+// onReparent is called when a child was reaped: while the task is being killed, orphans that are reparented to the
 // executor are killed as well. Each round sees the children of those that died in the round before.
-func (t *task) orphanHome() {
+func (t *task) onReparent() {
 	t.mu.Lock()
 	killing := t.killing
 	t.mu.Unlock()
 	if killing {
-		t.killMembers()
-	}
-}
-
-func (t *task) killMembers() {
-	members, err := t.members()
-	if err != nil {
-		t.log.Error("list processes to kill", "error", err)
-	}
-	for _, p := range members {
-		if err := p.signal(unix.SIGKILL); err != nil {
-			t.log.Error("kill a process", "pid", p.PID, "error", err)
-		}
-		p.close()
+		t.signalMembers(unix.SIGKILL)
 	}
 }
 
@@ -243,7 +222,7 @@ func (t *task) killMembers() {
 func (t *task) finish(end ended, last time.Time) {
 	t.mu.Lock()
 	evidence := record.Evidence{
-		Cause: t.cause, Reason: t.reason, AfterMain: t.afterMain, PassedOn: int(t.passedOn),
+		Cause: t.cause, Reason: t.reason, AfterMain: t.afterMain, PassedOn: int(t.forwarded),
 		EndedAt: end.at, Wall: end.at.Sub(t.started), Span: last.Sub(t.started),
 	}
 	if t.killTimer != nil {

@@ -5,13 +5,15 @@ package plugin
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // ownSession keeps a terminal's signals, meant for the host, from its plugins.
@@ -27,22 +29,17 @@ func surviveBrokenPipe() (stop func()) {
 	return func() { signal.Stop(broken) }
 }
 
-// kill kills the process of an address. It needs a pidfd, since Linux 5.3: once the identity is found right, the signal
-// cannot reach another process. os.FindProcess would do without one.
-func kill(address Address) (err error) {
-	fd, err := unix.PidfdOpen(address.Process.PID, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("pidfd_open: %w", err)
-	}
-	defer func() { err = errors.Join(err, unix.Close(fd)) }()
+// kill kills the process of an address, which ends with its boot. It needs a pidfd, since Linux 5.3.
+func kill(address Address) error {
 	if !alive(address) {
 		return nil
 	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); !errors.Is(err, unix.ESRCH) {
+	p, err := process.Open(kernel.HostFS(), address.Process)
+	if errors.Is(err, process.ErrGone) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	return nil
+	return errors.Join(p.Signal(unix.SIGKILL), p.Close())
 }

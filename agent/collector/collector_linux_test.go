@@ -16,7 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/executor/process/processtest"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // muteVariable in its environment makes a collector never say that it reads.
@@ -117,7 +119,7 @@ func TestWritersComeAndGo(t *testing.T) {
 	if diff := cmp.Diff(want, files(t, o)); diff != "" {
 		t.Error(diff)
 	}
-	if isProcess(before) {
+	if now, err := kernel.Identify(kernel.HostFS(), before.PID); err == nil && now.ProcessID == before {
 		t.Error("the process is still there")
 	}
 	if err := End(t.Context(), o); err != nil {
@@ -210,7 +212,7 @@ func TestEnsureSaysWhyNot(t *testing.T) {
 	if err := errors.Join(os.Remove(o.stdout()), os.WriteFile(o.stdout(), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Ensure(o); err == nil || !strings.Contains(err.Error(), "is no FIFO") {
+	if _, _, err := Ensure(o); err == nil || !strings.Contains(err.Error(), "is not a FIFO") {
 		t.Errorf("with a file in the way: %v", err)
 	}
 }
@@ -239,5 +241,23 @@ func TestMuteCollectorIsReplaced(t *testing.T) {
 	}
 	if got := files(t, o)["t.stdout.0"]; got != "heard\n" {
 		t.Errorf("log %q", got)
+	}
+}
+
+// TestEndWithoutPidfds ends a collector whose number is proven by the lock it holds.
+func TestEndWithoutPidfds(t *testing.T) {
+	o := begin(t, 1<<20)
+	say(t, o.stdout(), "one\n")
+	id := pid(t, o)
+	processtest.WithoutPidfds(t, func() {
+		if err := End(t.Context(), o); err != nil {
+			t.Error(err)
+		}
+	})
+	if got := files(t, o)["t.stdout.0"]; got != "one\n" {
+		t.Errorf("log %q", got)
+	}
+	if kernel.Alive(kernel.HostFS(), id) {
+		t.Error("it is still there")
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -94,9 +95,7 @@ func (o Options) start(lock *os.File) error {
 	}
 	if err := awaitReady(ready); err != nil {
 		// One that lived on would keep the lock, and be taken for one that reads.
-		if killErr := cmd.Process.Kill(); !errors.Is(killErr, os.ErrProcessDone) {
-			err = errors.Join(err, killErr)
-		}
+		err = errors.Join(err, process.Child(cmd.Process.Pid).Signal(unix.SIGKILL))
 		_ = cmd.Wait() // it was killed, or has said why it failed
 		return err
 	}
@@ -123,7 +122,7 @@ func makeFIFO(path string) error {
 	}
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode().Type() != fs.ModeNamedPipe {
-		err = fmt.Errorf("%s is no FIFO", path)
+		err = fmt.Errorf("%s is not a FIFO", path)
 	}
 	return err
 }
@@ -144,35 +143,52 @@ func End(ctx context.Context, o Options) (err error) {
 	if _, err := fmt.Fscan(lock, &id.PID, &id.Start); err != nil {
 		return nil //nolint:nilerr // it was never ready
 	}
-	// It holds a pidfd: once the identity is found right, no signal reaches another process.
-	process, err := os.FindProcess(id.PID)
-	if err != nil {
+	// One that an earlier agent started is not our child.
+	defer func() { err = errors.Join(err, process.Reap(kernel.HostFS(), id)) }()
+	if err := endHolder(ctx, lock, id); err != nil {
 		return fmt.Errorf("end log collector: %w", err)
 	}
-	defer func() {
-		if isProcess(id) {
-			_, _ = process.Wait() // one that an earlier agent started is not our child
-		}
-		_ = process.Release() // of what was waited for there is nothing left
-	}()
-	for signal := os.Signal(syscall.SIGTERM); ; signal = nil {
+	return nil
+}
+
+// endHolder asks the process that holds a lock to end, and kills it when ctx ends first.
+func endHolder(ctx context.Context, lock *os.File, id procstats.ProcessID) (err error) {
+	// Without pidfds: as long as the lock is held its holder has its number.
+	holds := func(signal func() error) error {
 		free, err := take(lock)
 		if free || err != nil {
+			return errors.Join(process.ErrGone, err)
+		}
+		return signal()
+	}
+	host := kernel.HostFS()
+	holder, err := process.Hold(id.PID, func() bool { return kernel.Alive(host, id) }, holds)
+	if errors.Is(err, process.ErrGone) {
+		return awaitFree(ctx, lock)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, holder.Close()) }()
+	if err := holder.Signal(unix.SIGTERM); err != nil {
+		return err
+	}
+	if err := awaitFree(ctx, lock); err != nil {
+		return errors.Join(err, holder.Signal(unix.SIGKILL))
+	}
+	return nil
+}
+
+// awaitFree waits until nobody holds a lock.
+func awaitFree(ctx context.Context, lock *os.File) error {
+	for {
+		if free, err := take(lock); free || err != nil {
 			return err
-		}
-		if signal != nil && isProcess(id) {
-			err = process.Signal(signal)
-		}
-		if err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return fmt.Errorf("end log collector: %w", err)
 		}
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
-			if isProcess(id) {
-				err = process.Kill()
-			}
-			return errors.Join(fmt.Errorf("end log collector: %w", context.Cause(ctx)), err)
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -186,9 +202,4 @@ func EndAll(ctx context.Context, dir string) error {
 		errs = append(errs, End(ctx, Options{Dir: dir, Task: task}))
 	}
 	return errors.Join(errs...)
-}
-
-func isProcess(id procstats.ProcessID) bool {
-	now, err := kernel.Identify(kernel.HostFS(), id.PID)
-	return err == nil && now.ProcessID == id
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/executor/process"
 )
 
 // osRelease is the release of the running kernel; zeros where it could not be read.
@@ -87,14 +88,9 @@ func checkPressure(host Host) Check {
 
 func checkPidfd() Check {
 	c := Check{Name: "pidfd", State: Works, Found: "processes are held by descriptor, pidfd_open(2)"}
-	fd, err := unix.PidfdOpen(os.Getpid(), 0)
-	if err != nil {
-		c.State, c.Found, c.Enable = Partly, "pidfd_open: "+err.Error(), "Linux 5.3 or newer"
+	if err := process.Supported(); err != nil {
+		c.State, c.Found, c.Enable = Partly, err.Error(), "Linux 5.3 or newer"
 		c.Costs = "certainty that a signal goes to the right process"
-		return c
-	}
-	if err := unix.Close(fd); err != nil {
-		c.State, c.Found = Partly, "close pidfd: "+err.Error()
 	}
 	return c
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/process"
 )
 
 // checkWhere says in which kind of place tacho runs: on the machine itself, or in what kind of container, with whose
@@ -177,12 +178,9 @@ func checkSeccomp(host Host) Check {
 		denied = append(denied, err.Error())
 		costs = append(costs, "a start in the cgroup by descriptor; the executor visits the group instead, and a few of its pages count as the task's")
 	}
-	fd, err := unix.PidfdOpen(os.Getpid(), 0)
-	if err != nil {
-		denied = append(denied, "pidfd_open: "+err.Error())
+	if err := process.Supported(); err != nil {
+		denied = append(denied, err.Error())
 		costs = append(costs, "certainty that a signal goes to the right process")
-	} else {
-		unix.Close(fd)
 	}
 	if len(denied) > 0 {
 		c.State, c.Found, c.Costs = Partly, "it denies "+strings.Join(denied, ", "), strings.Join(costs, "; ")

@@ -5,6 +5,7 @@ package cgroup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/process/processtest"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -81,4 +85,47 @@ func TestKillWhatDoesNotFreeze(t *testing.T) {
 		t.Error("it has ended by itself")
 	}
 	members("after", func(n int) bool { return n == 0 })
+}
+
+// TestKillWithoutPidfds kills the members of a group by their numbers alone, which frozen processes keep. Where nothing
+// freezes nobody is killed.
+func TestKillWithoutPidfds(t *testing.T) {
+	needRoot(t)
+	all := roots(t)
+	if all["freezer"] == "" || all["pids"] == "" {
+		t.Skip("there is no freezer of version 1")
+	}
+	for controller, want := range map[string]error{"freezer": nil, "pids": unix.ENOSYS} {
+		dir := filepath.Join(all[controller], fmt.Sprint("without-pidfds-", os.Getpid()))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		g := Of(procstats.Cgroup{V1: map[string]string{controller: dir}}, true)
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = []string{planVariable + "=task"}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(dir, procsFile, strconv.Itoa(cmd.Process.Pid)); err != nil {
+			t.Fatal(err)
+		}
+		processtest.WithoutPidfds(t, func() {
+			if err := g.Kill(); !errors.Is(err, want) {
+				t.Errorf("%s: kill: %v, want %v", controller, err, want)
+			}
+		})
+		if want != nil {
+			if err := g.Kill(); err != nil {
+				t.Errorf("%s: kill by pidfd: %v", controller, err)
+			}
+		}
+		if err := cmd.Wait(); err == nil {
+			t.Errorf("%s: it has ended by itself", controller)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if err := g.Empty(ctx); err != nil {
+			t.Errorf("%s: %v", controller, err)
+		}
+		cancel()
+	}
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/process"
 )
 
 // PIDs returns the processes in the group and in groups below it, in any hierarchy: a process can be moved in one and stay
@@ -62,7 +64,7 @@ func readPIDs(path string) ([]int, error) {
 	for word := range strings.FieldsSeq(string(text)) {
 		pid, err := strconv.Atoi(word)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %q is no PID", path, word)
+			return nil, fmt.Errorf("%s: %q is not a PID", path, word)
 		}
 		// 0 stands for a process outside our PID namespace: it cannot be named, so it cannot be signalled.
 		if pid > 0 {
@@ -138,51 +140,54 @@ func (g *Group) thaw() {
 	_ = write(g.V1["freezer"], "freezer.state", "THAWED")
 }
 
-// killMember kills one process if it still is a member once a pidfd holds on to it: the number alone could have
-// been used again since the list was read.
+// killMember kills one process if it still is a member once it is held: the number alone could have been used again since
+// the list was read.
 func (g *Group) killMember(pid int) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
+	isMember := func() bool {
+		members, err := g.PIDs()
+		return err == nil && slices.Contains(members, pid)
+	}
+	p, err := process.Hold(pid, isMember, g.pinFrozen(pid))
+	if errors.Is(err, process.ErrGone) {
 		return nil
 	}
-	if (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) && g.V1["freezer"] != "" {
-		// Before Linux 5.3, or behind a filter of system calls. What is frozen cannot end, and so keeps its number.
-		return killFrozenMember(g.V1["freezer"], pid)
-	}
 	if err != nil {
-		return fmt.Errorf("pidfd_open %d: %w", pid, err)
+		return fmt.Errorf("kill member of cgroup: %w", err)
 	}
-	defer unix.Close(fd)
-	members, err := g.PIDs()
-	if err != nil {
-		return err
-	}
-	if !slices.Contains(members, pid) {
-		return nil
-	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("kill %d: %w", pid, err)
-	}
-	return nil
+	return errors.Join(p.Signal(unix.SIGKILL), p.Close())
 }
 
-// killFrozenMember kills a member of a v1 group once it is frozen, which takes a moment.
-func killFrozenMember(dir string, pid int) error {
+// pinFrozen is for hosts without pidfds: what is frozen cannot end, and so keeps its number. It is nil without a freezer.
+func (g *Group) pinFrozen(pid int) process.Pin {
+	dir := g.V1["freezer"]
+	if dir == "" {
+		return nil
+	}
+	return func(signal func() error) error {
+		if err := awaitFrozen(dir); err != nil {
+			return err
+		}
+		members, err := readPIDs(filepath.Join(dir, procsFile))
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(members, pid) {
+			return process.ErrGone
+		}
+		return signal()
+	}
+}
+
+// awaitFrozen waits until the freezer has stopped a group, which takes a moment.
+func awaitFrozen(dir string) error {
 	const rounds, pause = 100, time.Millisecond
-	for round := 0; !slices.Contains(readWords(dir, "freezer.state"), "FROZEN"); round++ {
-		if round == rounds {
-			return fmt.Errorf("kill %d: %s does not freeze, and there are no pidfds", pid, dir)
+	for range rounds {
+		if slices.Contains(readWords(dir, "freezer.state"), "FROZEN") {
+			return nil
 		}
 		<-time.After(pause)
 	}
-	members, err := readPIDs(filepath.Join(dir, procsFile))
-	if err != nil || !slices.Contains(members, pid) {
-		return err
-	}
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("kill %d: %w", pid, err)
-	}
-	return nil
+	return fmt.Errorf("%s does not freeze, and there are no pidfds", dir)
 }
 
 // Empty kills what is left, waits until nothing is, and removes the group if it is ours. It is for whoever finds

@@ -31,12 +31,12 @@ import (
 
 // Client is one caller's connection to one executor. Its methods may be called concurrently.
 type Client struct {
-	rpc    proto.ExecutorClient
-	conn   *grpc.ClientConn
-	plugin *goplugin.Client // nil where the executor was reattached to
-	hello  *proto.HelloResponse
-	life   *lifeline
-	owner  *os.File // holds the lock; nil for a visitor
+	rpc     proto.ExecutorClient
+	conn    *grpc.ClientConn
+	plugin  *goplugin.Client // nil where the executor was reattached to
+	hello   *proto.HelloResponse
+	process *watchedProcess // the executor
+	owner   *os.File        // holds the lock; nil for a visitor
 
 	mu      sync.Mutex // guards following
 	address wire.Address
@@ -90,9 +90,7 @@ func start(ctx context.Context, o Options, folder string) (*Client, error) {
 	}
 	c := &Client{plugin: plugin, owner: owner, address: wire.Address{ID: o.ID, Folder: folder, Socket: socket.String()}}
 	if err := c.connect(ctx); err != nil {
-		if killErr := cmd.Process.Kill(); !errors.Is(killErr, os.ErrProcessDone) {
-			err = errors.Join(err, killErr)
-		}
+		kill()
 		c.join()
 		return nil, errors.Join(err, owner.Close())
 	}
@@ -183,11 +181,11 @@ func (c *Client) disown() error {
 // connect dials the socket and greets the executor. A reattached one must be the process that the address names.
 func (c *Client) connect(ctx context.Context) error {
 	if c.plugin == nil {
-		life, err := watch(c.address.Executor)
+		watched, err := watch(c.address.Executor)
 		if err != nil {
 			return fmt.Errorf("reattach to executor of %s: %w", c.address.ID, err)
 		}
-		c.life = life
+		c.process = watched
 	}
 	conn, err := grpc.NewClient("unix:"+c.address.Socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -200,11 +198,11 @@ func (c *Client) connect(ctx context.Context) error {
 		}, MinConnectTimeout: greetLimit}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
-		return errors.Join(fmt.Errorf("connect to executor: %w", err), c.life.close())
+		return errors.Join(fmt.Errorf("connect to executor: %w", err), c.process.close())
 	}
 	c.conn, c.rpc = conn, proto.NewExecutorClient(conn)
 	if err := c.greet(ctx); err != nil && (ctx.Err() != nil || !c.isSilent(err)) {
-		return errors.Join(err, conn.Close(), c.life.close())
+		return errors.Join(err, conn.Close(), c.process.close())
 	}
 	return nil
 }
@@ -238,7 +236,7 @@ func (c *Client) greet(ctx context.Context) error {
 		ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: "client",
 	})
 	if err != nil {
-		if c.life != nil {
+		if c.process != nil {
 			// A reattached one may be dying: its socket still takes connections.
 			err = c.explain(err)
 		}
@@ -246,14 +244,14 @@ func (c *Client) greet(ctx context.Context) error {
 	}
 	c.hello = hello
 	executor := wire.ToProcessID(hello.GetExecutor())
-	if c.life != nil {
+	if c.process != nil {
 		if executor != c.address.Executor {
 			return fmt.Errorf("greet executor: %s is served by process %d: %w", c.address.Socket, executor.PID, ErrLost)
 		}
 		return nil
 	}
 	c.address.Executor, c.address.BootID = executor, hello.GetBootId()
-	c.life, err = watch(executor)
+	c.process, err = watch(executor)
 	return err
 }
 
@@ -367,7 +365,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 
 // Close gives up the connection and the ownership; the executor and its task go on.
 func (c *Client) Close() error {
-	err := errors.Join(c.conn.Close(), c.life.close(), c.disown())
+	err := errors.Join(c.conn.Close(), c.process.close(), c.disown())
 	select {
 	case <-c.Lost():
 		c.join()
@@ -377,7 +375,7 @@ func (c *Client) Close() error {
 }
 
 // Lost is closed when the executor's process is gone, for whatever reason.
-func (c *Client) Lost() <-chan struct{} { return c.life.gone }
+func (c *Client) Lost() <-chan struct{} { return c.process.gone }
 
 // explain tells a lost executor from other faults.
 func (c *Client) explain(err error) error {

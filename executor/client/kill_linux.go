@@ -8,15 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/wire"
-	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -32,7 +29,7 @@ func (c *Client) KillTask(ctx context.Context) error {
 
 // Kill kills an executor that does not answer, and what is left of its task then.
 func (c *Client) Kill(ctx context.Context) error {
-	if err := c.life.kill(); err != nil {
+	if err := c.process.Signal(unix.SIGKILL); err != nil {
 		return fmt.Errorf("kill executor of %s: %w", c.address.ID, err)
 	}
 	select {
@@ -61,7 +58,8 @@ func KillTask(ctx context.Context, address wire.Address) error {
 		err = cgroup.Of(address.Cgroup, address.Owned).Empty(ctx)
 	} else {
 		// A task with a terminal is in its executor's session, every other leads its own.
-		err = errors.Join(killSession(ctx, address.Main), killSession(ctx, address.Executor))
+		host := kernel.HostFS()
+		err = errors.Join(process.KillSession(ctx, host, address.Main), process.KillSession(ctx, host, address.Executor))
 	}
 	if err != nil {
 		return fmt.Errorf("kill task %s: %w", address.ID, err)
@@ -73,63 +71,4 @@ func KillTask(ctx context.Context, address wire.Address) error {
 func Alive(address wire.Address) bool {
 	boot, err := kernel.BootID(kernel.HostFS())
 	return err == nil && boot == address.BootID && kernel.Alive(kernel.HostFS(), address.Executor)
-}
-
-// killSession kills the processes of a session until none is found. The number of a session cannot be used again
-// while it has members, and no member is older than its leader. Where another process has the leader's PID, the session
-// was empty before, and another may have its number now.
-func killSession(ctx context.Context, leader procstats.ProcessID) error {
-	if leader.PID == 0 {
-		return nil
-	}
-	const pause = 5 * time.Millisecond
-	for {
-		left, err := killMembers(leader)
-		if err != nil || left == 0 {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%d processes left: %w", left, context.Cause(ctx))
-		case <-time.After(pause):
-		}
-	}
-}
-
-func killMembers(leader procstats.ProcessID) (left int, err error) {
-	host := kernel.HostFS()
-	if now, err := kernel.Identify(host, leader.PID); err == nil && now.ProcessID != leader {
-		return 0, nil
-	}
-	folders, err := filepath.Glob(filepath.Join(host.Proc, "[0-9]*"))
-	if err != nil {
-		return 0, err
-	}
-	for _, folder := range folders {
-		pid, err := strconv.Atoi(filepath.Base(folder))
-		if err != nil || !isMember(host, pid, leader) {
-			continue
-		}
-		left++
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			continue
-		}
-		// Looked at again now that the number is held: it may have been used again in between.
-		if isMember(host, pid, leader) {
-			err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-		}
-		if closeErr := unix.Close(fd); err == nil {
-			err = closeErr
-		}
-		if err != nil && !errors.Is(err, unix.ESRCH) {
-			return left, fmt.Errorf("kill %d: %w", pid, err)
-		}
-	}
-	return left, nil
-}
-
-func isMember(host kernel.FS, pid int, leader procstats.ProcessID) bool {
-	id, err := kernel.Identify(host, pid)
-	return err == nil && id.Session == leader.PID && id.Start >= leader.Start && !id.Zombie
 }

@@ -1,0 +1,98 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// Child is the PID of a child of this process. Whoever calls its methods makes sure that nobody reaps children
+// meanwhile: until a child is reaped its PID, and the process group of the same number, belong to nobody else.
+type Child int
+
+// Signal sends a signal to the child. The error wraps ErrGone if it is none, or has been reaped.
+func (c Child) Signal(signal unix.Signal) error { return c.send(int(c), signal) }
+
+// SignalGroup sends a signal to the process group that the child has made.
+func (c Child) SignalGroup(signal unix.Signal) error { return c.send(-int(c), signal) }
+
+func (c Child) send(target int, signal unix.Signal) error {
+	if c <= 0 {
+		return ErrGone
+	}
+	err := unix.Waitid(unix.P_PID, int(c), nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	if err == nil {
+		err = unix.Kill(target, signal)
+	}
+	if errors.Is(err, unix.ECHILD) || errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("signal child %d: %w", c, ErrGone)
+	}
+	if err != nil {
+		return fmt.Errorf("signal child %d: %w", c, err)
+	}
+	return nil
+}
+
+// Reap waits for the end of a process that may be a child of this one; if it is not there is nothing to wait for.
+func Reap(host kernel.FS, id procstats.ProcessID) error {
+	now, err := kernel.Identify(host, id.PID)
+	if err != nil || now.ProcessID != id {
+		return nil //nolint:nilerr // it is gone
+	}
+	for {
+		_, err := unix.Wait4(id.PID, nil, 0, nil)
+		switch {
+		case err == nil, errors.Is(err, unix.ECHILD):
+			return nil
+		case !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("wait for process %d: %w", id.PID, err)
+		}
+	}
+}
+
+// KillChildren kills and reaps the children of this process until there are none. Nobody else may reap them.
+func KillChildren(ctx context.Context, host kernel.FS) error {
+	const pause = 2 * time.Millisecond
+	for {
+		children, err := Children(host, os.Getpid())
+		if err != nil {
+			return err
+		}
+		for _, pid := range children {
+			if err := Child(pid).Signal(unix.SIGKILL); err != nil && !errors.Is(err, ErrGone) {
+				return err
+			}
+		}
+		if reapEnded() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("kill children: %w", context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
+
+// reapEnded reaps every child that has ended, and reports whether none is left.
+func reapEnded() (none bool) {
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.ECHILD):
+			return true
+		case pid <= 0 && !errors.Is(err, unix.EINTR):
+			return false
+		}
+	}
+}

@@ -1,0 +1,103 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package process
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+func TestChild(t *testing.T) {
+	f := start(t, "plain,plain", 2)
+	child, grandchild := Child(f.Process.Pid), Child(f.ids[0].PID)
+	if child == grandchild {
+		grandchild = Child(f.ids[1].PID)
+	}
+	for _, other := range []Child{grandchild, 0, -1, -child} {
+		if err := other.Signal(unix.SIGKILL); !errors.Is(err, ErrGone) {
+			t.Errorf("signal %d, which is not a child: %v", other, err)
+		}
+		if err := other.SignalGroup(unix.SIGKILL); !errors.Is(err, ErrGone) {
+			t.Errorf("signal the group of %d, which is not a child: %v", other, err)
+		}
+	}
+	if got := f.alive(); len(got) != 2 {
+		t.Fatalf("%v are left", got)
+	}
+	if err := child.Signal(unix.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if got := signalOf(t, f.Wait()); got != unix.SIGTERM {
+		t.Errorf("it ended by %s", got)
+	}
+	if err := child.Signal(unix.SIGTERM); !errors.Is(err, ErrGone) {
+		t.Errorf("signal what was reaped: %v", err)
+	}
+	if got := f.alive(); len(got) != 1 {
+		t.Errorf("%v are left, want the grandchild", got)
+	}
+}
+
+// A group has the number of its leader until the last member is gone, also while the leader is a zombie.
+func TestSignalGroup(t *testing.T) {
+	f := start(t, "plain,plain", 2, ownGroup)
+	leader := Child(f.Process.Pid)
+	if err := leader.Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	f.await("zombie", func() bool { return len(f.alive()) == 1 })
+	if err := leader.SignalGroup(unix.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	f.await("end of the group", func() bool { return len(f.alive()) == 0 })
+	f.reap()
+	if err := leader.SignalGroup(unix.SIGKILL); !errors.Is(err, ErrGone) {
+		t.Errorf("signal the group of what was reaped: %v", err)
+	}
+}
+
+func TestReap(t *testing.T) {
+	host := kernel.HostFS()
+	f := start(t, "plain,plain", 2)
+	id := identify(t, f.Process.Pid)
+	earlier := id
+	earlier.Start--
+	for _, other := range append(f.ids, earlier) {
+		if other == id {
+			continue
+		}
+		if err := Reap(host, other); err != nil { // does not wait
+			t.Errorf("reap what is not a child: %v", err)
+		}
+	}
+	if err := Child(id.PID).Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := Reap(host, id); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := kernel.Identify(host, id.PID); err == nil {
+		t.Error("the zombie is still there")
+	}
+}
+
+func TestKillChildren(t *testing.T) {
+	// Of the processes below it one leads a session, and one is nobody's child any more.
+	f := start(t, "kills,plain,session,orphans,plain", 3)
+	if err := f.hold.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Wait(); err != nil {
+		t.Errorf("children are left: %v", err)
+	}
+	if got := f.alive(); len(got) > 0 {
+		t.Errorf("%v are left", got)
+	}
+}

@@ -1,0 +1,184 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// ErrGone says that a process has ended, or that its PID belongs to another process now.
+var ErrGone = errors.New("process is gone")
+
+// errNotHeld says that nothing proves that a PID will still belong to the process when a signal arrives.
+var errNotHeld = errors.New("process cannot be held")
+
+// Process is a process that is held: a signal reaches it or nobody. Its methods may be called concurrently.
+type Process struct {
+	pid   int
+	meant func() bool
+	pin   Pin
+	// pidfd is nil if there is none, for the reason in denied.
+	pidfd  *os.File
+	denied error
+}
+
+// Pin calls signal while the PID of a process cannot pass to another one. It returns ErrGone without calling it if the
+// process is gone already.
+type Pin func(signal func() error) error
+
+// Supported returns nil if processes can be held by pidfd here, and otherwise why not.
+func Supported() error {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return fmt.Errorf("pidfd_open: %w", err)
+	}
+	return unix.Close(fd)
+}
+
+// Open holds the running process with an identity. The error is ErrGone if there is none.
+func Open(host kernel.FS, id procstats.ProcessID) (*Process, error) {
+	return Hold(id.PID, func() bool { return kernel.Alive(host, id) }, nil)
+}
+
+// Hold holds the process that has a PID if meant then reports that it is the one that was meant; otherwise the error is
+// ErrGone. Without pidfds each signal is sent under pin, after asking meant again; a nil pin allows none.
+func Hold(pid int, meant func() bool, pin Pin) (*Process, error) {
+	if pid <= 0 {
+		return nil, ErrGone // kill(2) would take it for a group, or for everybody
+	}
+	p := &Process{pid: pid, meant: meant, pin: pin}
+	fd, err := unix.PidfdOpen(pid, 0)
+	switch {
+	case err == nil:
+		p.pidfd = os.NewFile(uintptr(fd), "pidfd")
+	case errors.Is(err, unix.ESRCH):
+		return nil, ErrGone
+	default: // ENOSYS before Linux 5.3, EPERM from a system call filter, EMFILE
+		p.denied = fmt.Errorf("%w: pidfd_open: %w", errNotHeld, err)
+	}
+	if !meant() {
+		return nil, errors.Join(ErrGone, p.Close())
+	}
+	return p, nil
+}
+
+// PID is the number of the process.
+func (p *Process) PID() int { return p.pid }
+
+// Signal sends a signal. A process that has ended is no error.
+func (p *Process) Signal(signal unix.Signal) error {
+	err := p.send(signal)
+	if err == nil || errors.Is(err, ErrGone) || errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return fmt.Errorf("signal process %d: %w", p.pid, err)
+}
+
+func (p *Process) send(signal unix.Signal) error {
+	switch {
+	case p.pidfd != nil:
+		return p.sendByPidfd(signal)
+	case !p.meant():
+		return ErrGone
+	case p.pin == nil:
+		return p.denied
+	}
+	return p.pin(func() error {
+		if !p.meant() {
+			return ErrGone
+		}
+		return unix.Kill(p.pid, signal)
+	})
+}
+
+func (p *Process) sendByPidfd(signal unix.Signal) (err error) {
+	raw, err := p.pidfd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	controlErr := raw.Control(func(fd uintptr) { err = unix.PidfdSendSignal(int(fd), signal, nil, 0) })
+	return errors.Join(controlErr, err)
+}
+
+// exists reports whether a process that is held by pidfd has its number still: it runs, or nobody has reaped it.
+func (p *Process) exists() bool {
+	err := p.sendByPidfd(0)
+	return err == nil || errors.Is(err, unix.EPERM)
+}
+
+// pollInterval is how often Wait looks at a process without a pidfd.
+const pollInterval = 100 * time.Millisecond
+
+// Wait returns nil once the process has ended, also if nobody has reaped it yet, and the cause of ctx if that ends first.
+func (p *Process) Wait(ctx context.Context) error {
+	if p.pidfd != nil && p.waitByPidfd(ctx) == nil {
+		return nil
+	}
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for p.meant() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// waitByPidfd lets the runtime's poller wait, so that no thread does. An error says nothing of the process.
+func (p *Process) waitByPidfd(ctx context.Context) error {
+	file, err := p.pollable()
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = file.SetReadDeadline(time.Unix(1, 0)) })()
+	return raw.Read(hasEnded)
+}
+
+// pollable returns another descriptor for the pidfd. The poller takes only one that does not block.
+func (p *Process) pollable() (*os.File, error) {
+	raw, err := p.pidfd.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	controlErr := raw.Control(func(pidfd uintptr) { fd, err = unix.FcntlInt(pidfd, unix.F_DUPFD_CLOEXEC, 0) })
+	if err := errors.Join(controlErr, err); err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), "pidfd"), nil
+}
+
+// hasEnded reports whether the process of a pidfd has ended, without waiting.
+func hasEnded(pidfd uintptr) bool {
+	events := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(events, 0)
+	return err == nil && n > 0
+}
+
+// Close gives the process up.
+func (p *Process) Close() error {
+	if p.pidfd == nil {
+		return nil
+	}
+	return p.pidfd.Close()
+}

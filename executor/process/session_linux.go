@@ -1,0 +1,77 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// KillSession kills the processes of a session until none is found; one that made a session of its own is missed. The
+// number of a session cannot be used again while it has members, and no member is older than its leader. If another
+// process has the leader's PID, the session was empty before, and another may have its number now.
+func KillSession(ctx context.Context, host kernel.FS, leader procstats.ProcessID) error {
+	if leader.PID <= 0 {
+		return nil
+	}
+	const pause = 5 * time.Millisecond
+	for {
+		left, err := killMembers(host, leader)
+		if left == 0 || err != nil && !errors.Is(err, errNotHeld) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("%d processes left in session %d: %w", left, leader.PID, context.Cause(ctx)), err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// killMembers kills the members of a session that it finds, and returns how many there were.
+func killMembers(host kernel.FS, leader procstats.ProcessID) (left int, err error) {
+	if now, err := kernel.Identify(host, leader.PID); err == nil && now.ProcessID != leader {
+		return 0, nil
+	}
+	folders, err := filepath.Glob(filepath.Join(host.Proc, "[0-9]*"))
+	if err != nil {
+		return 0, err
+	}
+	for _, folder := range folders {
+		pid, atoiErr := strconv.Atoi(filepath.Base(folder))
+		if atoiErr != nil || !inSession(host, pid, leader) {
+			continue
+		}
+		left++
+		if killErr := killMember(host, pid, leader); err == nil {
+			err = killErr
+		}
+	}
+	return left, err
+}
+
+func killMember(host kernel.FS, pid int, leader procstats.ProcessID) error {
+	p, err := Hold(pid, func() bool { return inSession(host, pid, leader) }, nil)
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.Signal(unix.SIGKILL), p.Close())
+}
+
+func inSession(host kernel.FS, pid int, leader procstats.ProcessID) bool {
+	now, err := kernel.Identify(host, pid)
+	return err == nil && now.Session == leader.PID && now.Start >= leader.Start && !now.Zombie
+}
