@@ -11,7 +11,6 @@ import (
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
-	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/version"
 )
 
@@ -50,31 +49,11 @@ func (t *task) seenRecord(exit hook.Exit, kept state.Task) *record.Record {
 	}
 	if sample != nil && !sample.Wall.Before(kept.State.StartedAt) {
 		evidence.Last, r.Samples = sample, 1
-		putReadings(r, sample, headlines)
+		r.Measurements, r.Absent = record.Values(sample.Task)
+		r.Headline = record.Headlines(headlines)
 	}
 	r.Diagnosis = record.Diagnose(evidence)
 	return r
-}
-
-// putReadings puts a sample's readings and headlines into a record.
-func putReadings(r *record.Record, s *procstats.Sample, headlines []procstats.HeadlineValue) {
-	for _, reading := range s.Task {
-		name := reading.ID().String()
-		if v, ok := reading.Number(); ok {
-			r.Measurements[name] = v
-		} else if text, ok := reading.Text(); ok {
-			r.Measurements[name] = text
-		} else {
-			r.Absent[name] = reading.Reason()
-		}
-	}
-	for _, h := range headlines {
-		value := record.HeadlineValue{Source: h.Source, Guarantee: h.Guarantee, Reason: h.Reading.Reason()}
-		if v, ok := h.Reading.Number(); ok {
-			value.Value = &v
-		}
-		r.Headline[h.ID.String()] = value
-	}
 }
 
 // hostName is the machine's name; empty where it has none.

@@ -22,7 +22,6 @@ const (
 	ioWrite
 	stallCPU
 	stallMemory
-	stallMemoryFull
 	stallIO
 	throttled
 	oomKills
@@ -35,7 +34,7 @@ const (
 //
 //nolint:gochecknoglobals // a constant table
 var plain = [quantities]procstats.ID{
-	stallCPU: procstats.PSICPUSome, stallMemory: procstats.PSIMemorySome, stallMemoryFull: procstats.PSIMemoryFull,
+	stallCPU: procstats.PSICPUSome, stallMemory: procstats.PSIMemorySome,
 	stallIO: procstats.PSIIOSome, throttled: procstats.CgroupCPUThrottled, oomKills: procstats.CgroupMemoryEventsOOMKill,
 	memoryMax: procstats.CgroupMemoryMax, cpuQuota: procstats.CgroupCPUQuota,
 }

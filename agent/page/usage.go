@@ -100,53 +100,64 @@ type pressure struct {
 // share is one resource's part in it.
 type share struct{ Name, Text, Bar, Class string }
 
-// From these shares of the time on, a task is said to wait. They are of the last seconds and so higher than those of
-// a whole run would be.
-const (
-	throttledFrom = 0.1
-	starvedFrom   = 0.2
-	thrashingFrom = 0.1
-	stalledFrom   = 0.05 // memory, everybody at once
-	ioBoundFrom   = 0.25
-	idleBelow     = 0.005
-)
-
-// pressureOf says in a word what a task waits for.
+// pressureOf says in a word what a task waited for between two moments.
 func pressureOf(newest, before *moment) pressure {
-	rate := func(q quantity) float64 { return rateSince(newest, before, q) }
-	cpu, mem, io := rate(stallCPU), rate(stallMemory), rate(stallIO)
-	if math.IsNaN(cpu) && math.IsNaN(mem) && math.IsNaN(io) {
+	w := waitsSince(newest, before)
+	if w.CPUSome == nil && w.MemorySome == nil && w.IOSome == nil {
 		if before != nil {
 			return pressure{Hint: "pressure is not read: the kernel has no pressure files for this task"}
 		}
 		return pressure{Hint: "pressure needs an earlier reading"}
 	}
-	p := pressure{Class: "good", Word: string(record.Fine), Hint: "nothing held it up in the last seconds"}
-	switch {
-	case mem >= thrashingFrom || rate(stallMemoryFull) >= stalledFrom:
-		p = pressure{Class: "bad", Word: string(record.MemoryThrashing), Hint: "it waits for memory to be reclaimed or read back"}
-	case rate(throttled) >= throttledFrom:
-		p = pressure{Class: "warn", Word: string(record.CPUThrottled), Hint: "its own quota holds it back"}
-	case io >= ioBoundFrom:
-		p = pressure{Class: "warn", Word: string(record.IOBound), Hint: "it waits for block I/O"}
-	case cpu >= starvedFrom:
-		p = pressure{Class: "warn", Word: string(record.CPUStarved), Hint: "it waits for a CPU that others have"}
-	case rate(cpuSeconds) < idleBelow && !(cpu >= idleBelow || mem >= idleBelow || io >= idleBelow):
-		p = pressure{Class: "quiet", Word: string(record.Idle), Hint: "it neither uses nor waits"}
-	}
-	var told []string
+	p := pressureIn(record.StallOf(w))
+	var shares []string
 	for _, s := range []struct {
-		name, class string
-		value       float64
-	}{{"cpu", "cpu", cpu}, {"memory", "memory", mem}, {"io", "io", io}} {
-		text := procstats.NoValue
-		if !math.IsNaN(s.value) {
-			text = procstats.Share.Text(min(1, s.value))
+		name  string
+		value *float64
+	}{{"cpu", w.CPUSome}, {"memory", w.MemorySome}, {"io", w.IOSome}} {
+		shown := share{Name: s.name, Text: procstats.NoValue, Class: s.name}
+		if s.value != nil {
+			shown.Text, shown.Bar = procstats.Share.Text(min(1, *s.value)), percent(*s.value)
 		}
-		p.Shares = append(p.Shares, share{Name: s.name, Text: text, Bar: percent(s.value), Class: s.class})
-		told = append(told, s.name+" "+text)
+		p.Shares = append(p.Shares, shown)
+		shares = append(shares, s.name+" "+shown.Text)
 	}
-	p.Hint += "; some of its processes waited for " + strings.Join(told, ", ") + " of the time (psi_*_some_seconds_total, exact)"
+	p.Hint += "; some of its processes waited for " + strings.Join(shares, ", ") + " of the time (psi_*_some_seconds_total, exact)"
+	return p
+}
+
+// waitsSince returns what a task waited for since an earlier moment, in each second.
+func waitsSince(newest, before *moment) record.Waits {
+	rate := func(q quantity) *float64 {
+		if r := rateSince(newest, before, q); !math.IsNaN(r) {
+			return &r
+		}
+		return nil
+	}
+	return record.Waits{
+		Wall: time.Second, CPU: rate(cpuSeconds), Throttled: rate(throttled),
+		CPUSome: rate(stallCPU), MemorySome: rate(stallMemory), IOSome: rate(stallIO),
+	}
+}
+
+func pressureIn(stall record.Stall) pressure {
+	p := pressure{Word: string(stall)}
+	switch stall {
+	case record.MemoryThrashing:
+		p.Class, p.Hint = "bad", "it waits for memory to be reclaimed or read back"
+	case record.CPUThrottled:
+		p.Class, p.Hint = "warn", "its own quota holds it back"
+	case record.IOBound:
+		p.Class, p.Hint = "warn", "it waits for block I/O"
+	case record.CPUStarved:
+		p.Class, p.Hint = "warn", "it waits for a CPU that others have"
+	case record.Idle:
+		p.Class, p.Hint = "quiet", "it neither uses nor waits"
+	case record.Fine:
+		p.Class, p.Hint = "good", "nothing held it up in the last seconds"
+	default:
+		p.Class, p.Hint = "quiet", "not all pressure files could be read"
+	}
 	return p
 }
 
