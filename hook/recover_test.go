@@ -241,7 +241,7 @@ func (m measured) Start(ctx context.Context) (hook.Handle, error) {
 	return measuredTask{handle.(*task), m.stats}, nil
 }
 
-// Whatever the moment at which the agent is killed, the next one goes on from the state that the observer got last:
+// Whatever the moment at which the agent is killed, the next one continues from the state that the observer received last:
 // the task neither runs once more nor once less, and no restart is counted twice.
 func TestRunnerKilledAfterAnyEvent(t *testing.T) {
 	fails, ends := taskStart{runs: time.Second, exit: hook.Exit{Code: 1}}, taskStart{runs: time.Second}

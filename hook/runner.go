@@ -53,7 +53,7 @@ type Runner struct {
 	stop    context.CancelCauseFunc
 	// restart holds at most one request to restart, with its reason.
 	restart chan string
-	// reporting keeps the observer's calls in order.
+	// reporting serializes the observer's calls.
 	reporting sync.Mutex
 
 	mu     sync.Mutex // guards following

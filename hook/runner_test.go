@@ -6,11 +6,15 @@ package hook_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-multierror"
 
 	"github.com/tachograph/tacho/hook"
 )
@@ -184,6 +188,14 @@ type named struct{}
 
 func (named) Name() string { return "named" }
 
+// slowEnd is an exited hook that takes all its time.
+type slowEnd struct{ named }
+
+func (slowEnd) Exited(ctx context.Context, _ *hook.ExitedRequest) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func TestRunnerHookErrors(t *testing.T) {
 	for _, phase := range []string{"poststart", "exited", "stop"} {
 		t.Run(phase, func(t *testing.T) {
@@ -197,6 +209,44 @@ func TestRunnerHookErrors(t *testing.T) {
 			})
 		})
 	}
+	t.Run("two hooks of a stage", func(t *testing.T) {
+		stageTest(t, []taskStart{{runs: time.Second}}, hook.Config{Restart: batch}, func(t *testing.T, s *stage) {
+			config := hook.Config{Starter: s.driver, Logger: s.log.logger().With("alloc_id", "7ab1", "task", "web")}
+			for _, name := range []string{"first", "second", "third"} {
+				r := &recorder{name: name}
+				if name != "second" {
+					r.fails = map[string]error{"exited": fmt.Errorf("%s: %w", name, errBroken)}
+				}
+				config.Hooks = append(config.Hooks, r)
+			}
+			s.Runner = hook.New(config)
+			s.run()
+			<-s.done
+			lines := s.log.at(hclog.Error)
+			if len(lines) != 1 {
+				t.Fatalf("%d lines at error level, want 1", len(lines))
+			}
+			err, _ := lines[0].args["error"].(error)
+			want := "hook first: first: connection is broken\nhook third: third: connection is broken"
+			var list *multierror.Error
+			if !errors.As(err, &list) || err.Error() != want || !errors.Is(err, errBroken) {
+				t.Errorf("logged %v (%T), want %s", err, err, want)
+			}
+			if lines[0].args["task"] != "web" || lines[0].args["alloc_id"] != "7ab1" || lines[0].text != "exited hooks" {
+				t.Errorf("logged %+v, want stage, task and allocation", lines[0])
+			}
+		})
+	})
+	t.Run("a hook uses up its context", func(t *testing.T) {
+		stageTest(t, []taskStart{{runs: time.Second}}, hook.Config{}, func(t *testing.T, s *stage) {
+			s.Runner = hook.New(hook.Config{Starter: s.driver, Hooks: []hook.Hook{slowEnd{}, s.record}, Observer: s.record})
+			s.run()
+			s.wantDead(hook.EventCompleted, false, 0)
+			if !slices.Contains(s.record.seen(), "exited 0") {
+				t.Errorf("the next hook got no time: %v", s.record.seen())
+			}
+		})
+	})
 	t.Run("prestart, recoverable", func(t *testing.T) {
 		stageTest(t, []taskStart{{}}, hook.Config{Restart: batch}, func(t *testing.T, s *stage) {
 			s.record.fails = map[string]error{"prestart": flaw(true)}

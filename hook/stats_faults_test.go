@@ -1,0 +1,290 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hook_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// faulty is a driver, its stream and an updater in one, each of whose methods can misbehave.
+type faulty struct {
+	// openStats, recv and updateStats are called first in the methods of these names; nil behaves well.
+	openStats, recv, updateStats func()
+
+	mu         sync.Mutex // guards following
+	opened     int
+	delivering int
+	delivered  int
+}
+
+func (f *faulty) OpenStats(ctx context.Context, interval time.Duration) (hook.StatsStream, error) {
+	f.mu.Lock()
+	f.opened++
+	f.mu.Unlock()
+	misbehave(f.openStats)
+	return &faultyStream{f, ctx, interval}, ctx.Err()
+}
+
+type faultyStream struct {
+	*faulty
+	ctx      context.Context
+	interval time.Duration
+}
+
+func (s *faultyStream) Recv() (*procstats.Sample, error) {
+	misbehave(s.recv)
+	if !wait(s.ctx, s.interval) {
+		return nil, s.ctx.Err()
+	}
+	return &procstats.Sample{}, nil
+}
+
+func (f *faulty) UpdateStats(*procstats.Sample) {
+	f.count(1)
+	defer f.count(-1)
+	misbehave(f.updateStats)
+}
+
+func (f *faulty) count(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.delivering += n
+	if n > 0 {
+		f.delivered++
+	}
+}
+
+// seen returns how many samples were delivered, and how many are being delivered.
+func (f *faulty) seen() (delivered, delivering int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.delivered, f.delivering
+}
+
+func misbehave(f func()) {
+	if f != nil {
+		f()
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// faults are the ways in which a call misbehaves; release ends those that block for ever.
+func faults(h func() *hook.StatsHook, release <-chan struct{}) map[string]func() {
+	return map[string]func(){
+		"blocks for ever": func() { <-release },
+		"is slow":         func() { <-time.After(700 * time.Millisecond) },
+		"panics":          func() { panic("out of cheese") },
+		"ends itself":     runtime.Goexit,
+		"calls Err":       func() { _ = h().Err() },
+		"calls SetPublish": func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			_ = h().SetPublish(ctx, false) // it would wait for itself
+		},
+	}
+}
+
+// TestStatsMethodsAreBounded calls each method of the hook while the driver or the updater misbehaves.
+func TestStatsMethodsAreBounded(t *testing.T) {
+	const limit = 300 * time.Millisecond
+	methods := map[string]struct {
+		call func(ctx context.Context, h *hook.StatsHook, f *faulty) error
+		ends bool // a nil error acknowledges that no sample follows
+	}{
+		"Poststart": {func(ctx context.Context, h *hook.StatsHook, f *faulty) error {
+			return h.Poststart(ctx, &hook.PoststartRequest{Stats: f})
+		}, false},
+		"Exited":         {func(ctx context.Context, h *hook.StatsHook, _ *faulty) error { return h.Exited(ctx, nil) }, true},
+		"Shutdown":       {func(ctx context.Context, h *hook.StatsHook, _ *faulty) error { return h.Shutdown(ctx) }, true},
+		"publishing off": {func(ctx context.Context, h *hook.StatsHook, _ *faulty) error { return h.SetPublish(ctx, false) }, true},
+		"publishing on":  {func(ctx context.Context, h *hook.StatsHook, _ *faulty) error { return h.SetPublish(ctx, true) }, false},
+		"Err":            {func(_ context.Context, h *hook.StatsHook, _ *faulty) error { _ = h.Err(); return nil }, false},
+	}
+	places := map[string]func(f *faulty, fault func()){
+		"OpenStats":   func(f *faulty, fault func()) { f.openStats = fault },
+		"Recv":        func(f *faulty, fault func()) { f.recv = fault },
+		"UpdateStats": func(f *faulty, fault func()) { f.updateStats = fault },
+	}
+	for place, put := range places {
+		for fault := range faults(nil, nil) {
+			for name, method := range methods {
+				t.Run(place+" "+fault+"/"+name, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						f, release := &faulty{}, make(chan struct{})
+						var h *hook.StatsHook
+						put(f, faults(func() *hook.StatsHook { return h }, release)[fault])
+						h = hook.NewStatsHook(hook.StatsConfig{Publish: true, Updater: f})
+						_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: f})
+						after(1500 * time.Millisecond)
+
+						ctx, cancel := context.WithTimeout(t.Context(), limit)
+						defer cancel()
+						began := time.Now()
+						err := method.call(ctx, h, f)
+						if took := time.Since(began); took > limit {
+							t.Errorf("it took %v, its context %v", took, limit)
+						}
+						if blocked := fault == "blocks for ever"; method.ends && blocked != (err != nil) ||
+							err != nil && !(errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), place+" has not returned for ")) {
+							t.Errorf("error: %v", err)
+						}
+						before, delivering := f.seen()
+						if method.ends && err == nil && delivering != 0 {
+							t.Error("it acknowledged the end while a sample was delivered")
+						}
+						after(10 * time.Second)
+						if n, _ := f.seen(); method.ends && n != before {
+							t.Errorf("%d samples after the end", n-before)
+						}
+						close(release)
+						if err := h.Shutdown(t.Context()); err != nil {
+							t.Errorf("Shutdown: %v", err)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestStatsBlockedCallHoldsOneGoroutine starts and ends a task again and again while a call does not return.
+func TestStatsBlockedCallHoldsOneGoroutine(t *testing.T) {
+	for _, place := range []string{"UpdateStats", "Recv"} {
+		t.Run(place, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, release := &faulty{}, make(chan struct{})
+				if block := func() { <-release }; place == "Recv" {
+					f.recv = block
+				} else {
+					f.updateStats = block
+				}
+				h := hook.NewStatsHook(hook.StatsConfig{Publish: true, Updater: f})
+				before := runtime.NumGoroutine()
+				for range 50 {
+					_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: f})
+					after(2 * time.Second)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					if err := h.Exited(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+						t.Fatalf("Exited = %v, want the end of its context", err)
+					}
+					cancel()
+				}
+				synctest.Wait()
+				if n := runtime.NumGoroutine() - before; n != 1 {
+					t.Errorf("%d goroutines, want 1", n)
+				}
+				if f.opened != 1 {
+					t.Errorf("%d streams were opened beside the one that is held up", f.opened-1)
+				}
+				close(release)
+				synctest.Wait()
+				if n := runtime.NumGoroutine() - before; n != 0 {
+					t.Errorf("%d goroutines after the call has returned, want 0", n)
+				}
+				_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: f})
+				after(2500 * time.Millisecond)
+				if err := h.Err(); err != nil {
+					t.Errorf("Err of a later start = %v", err)
+				}
+				if err := h.Shutdown(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestStatsFaultsAreLogged has one line at error level for each kind of fault, which names hook, task and allocation.
+func TestStatsFaultsAreLogged(t *testing.T) {
+	const minute = time.Minute
+	tests := map[string]struct {
+		f    func(release <-chan struct{}) *faulty
+		text string
+		err  error // of Err, nil for any
+	}{
+		"blocked updater":  {func(c <-chan struct{}) *faulty { return &faulty{updateStats: func() { <-c }} }, "stats updater is blocked", hook.ErrUpdaterBlocked},
+		"panicked updater": {func(<-chan struct{}) *faulty { return &faulty{updateStats: func() { panic(1) }} }, "update stats: panic: 1", nil},
+		"panicked driver":  {func(<-chan struct{}) *faulty { return &faulty{openStats: func() { panic(1) }} }, "open stats stream: panic: 1", nil},
+		"panicked stream":  {func(<-chan struct{}) *faulty { return &faulty{recv: func() { panic(1) }} }, "receive stats: panic: 1", nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release, log := make(chan struct{}), &journal{}
+				f := test.f(release)
+				h := hook.NewStatsHook(hook.StatsConfig{
+					Publish: true, Updater: f, Logger: log.logger().With("alloc_id", "7ab1", "task", "web"),
+				})
+				_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: f})
+				after(minute)
+				lines := log.at(hclog.Error)
+				if len(lines) != 1 {
+					t.Fatalf("%d lines at error level, want 1: %v", len(lines), lines)
+				}
+				args := lines[0].args
+				if err, _ := args["error"].(error); err == nil || err.Error() != test.text {
+					t.Errorf("logged %v, want %s", args["error"], test.text)
+				}
+				if _, stack := args["stack"]; stack != strings.HasPrefix(name, "panicked") {
+					t.Errorf("logged a stack: %v", stack)
+				}
+				if args["hook"] != "stats" || args["task"] != "web" || args["alloc_id"] != "7ab1" {
+					t.Errorf("logged %v, want hook, task and allocation", args)
+				}
+				if err := h.Err(); err == nil || test.err != nil && !errors.Is(err, test.err) {
+					t.Errorf("Err = %v, want %v", err, test.err)
+				}
+				close(release)
+				after(time.Second)
+				if err := h.Shutdown(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestStatsOrdinaryEventsAreQuiet has what is normal below info level: a task without publishing, a second Poststart.
+func TestStatsOrdinaryEventsAreQuiet(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		publish bool
+		level   hclog.Level
+		text    string
+	}{
+		{"publishing off", false, hclog.Trace, "collects no stats: publishing is off"},
+		{"a second Poststart", true, hclog.Debug, "end the stats stream of an earlier poststart"},
+	} {
+		benchTest(t, test.publish, []opening{{stream: samples(1000)}}, func(t *testing.T, b *bench) {
+			b.poststart()
+			if test.publish {
+				b.poststart()
+			}
+			if lines := b.log.lines; len(lines) != 1 || lines[0].level != test.level || lines[0].text != test.text {
+				t.Errorf("%s: logged %v, want %q at %s", test.name, lines, test.text, test.level)
+			}
+			b.exited()
+		})
+	}
+}
