@@ -100,7 +100,7 @@ func (h *handle) OpenStats(ctx context.Context, interval time.Duration) (hook.St
 	}
 	stream, err := h.entry.Driver().TaskStats(ctx, h.id, interval)
 	if err != nil {
-		return nil, forRunner(err)
+		return nil, forStats(err)
 	}
 	h.usage.measureFrom(stream.Baseline())
 	return statsStream{stream}, nil
@@ -112,7 +112,7 @@ type statsStream struct{ stream driver.StatsStream }
 // Recv implements hook.StatsStream.
 func (s statsStream) Recv() (*procstats.Sample, error) {
 	sample, err := s.stream.Recv()
-	return sample, forRunner(err)
+	return sample, forStats(err)
 }
 
 // permanent marks an error after which trying again cannot help.
@@ -124,7 +124,16 @@ func (permanent) Recoverable() bool { return false }
 // Unwrap returns the error that is marked.
 func (p permanent) Unwrap() error { return p.error }
 
-// forRunner returns a driver's error in the runner's words.
+// forStats returns the error of a stats stream as the stats hook knows it. A driver that does not support the call has no
+// stats.
+func forStats(err error) error {
+	if errors.Is(err, driver.ErrNotSupported) {
+		return fmt.Errorf("%w: %w", hook.ErrStatsNotImplemented, err)
+	}
+	return forRunner(err)
+}
+
+// forRunner returns a driver's error as the runner knows it.
 func forRunner(err error) error {
 	switch {
 	case err == nil:

@@ -219,11 +219,17 @@ func (c *collection) report(established bool, err error, retry time.Duration) {
 	if p, ok := errors.AsType[*panicError](err); ok {
 		args = append(args, "stack", string(p.stack))
 	}
-	if isRestarting(err) || errors.Is(err, io.EOF) || !c.first(kindOf(established, err)) {
+	if isOrdinary(err) || !c.first(kindOf(established, err)) {
 		c.hook.log.Debug("collect stats", args...)
 		return
 	}
 	c.hook.log.Error("collect stats", args...)
+}
+
+// isOrdinary reports whether a stream ends that way without any fault: its plugin restarts, it was closed, or its task
+// has ended and Exited follows.
+func isOrdinary(err error) bool {
+	return isRestarting(err) || errors.Is(err, io.EOF) || errors.Is(err, ErrNotRunning)
 }
 
 // first reports whether no error of that kind was logged yet.

@@ -15,6 +15,9 @@ import (
 	"github.com/tachograph/tacho/plugin/proto/structs"
 )
 
+// pluginShutDown is how other hosts and their plugins say that a plugin is down.
+const pluginShutDown = "plugin is shut down"
+
 // byText are the errors that are recognised by their text, since nothing else of them arrives from a driver that is
 // not ours. Hosts do the same.
 func byText() []error {
@@ -104,6 +107,9 @@ func kindOf(s *status.Status) error {
 		if strings.Contains(s.Message(), sentinel.Error()) {
 			return sentinel
 		}
+	}
+	if strings.Contains(s.Message(), pluginShutDown) {
+		return driver.ErrUnavailable
 	}
 	return nil
 }

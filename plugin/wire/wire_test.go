@@ -231,6 +231,10 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
+	// Hosts and plugins of others say it in words alone.
+	if err := Error(status.Error(codes.Unknown, "start: plugin is shut down")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("received %v, which is not %v", err, driver.ErrUnavailable)
+	}
 	if Status(nil) != nil || Error(nil) != nil {
 		t.Error("no error became one")
 	}
