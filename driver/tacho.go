@@ -68,7 +68,7 @@ func New(o Options) *Tacho {
 	if d.log == nil {
 		d.log = hclog.NewNullLogger()
 	}
-	d.coreMHz, _ = speedOfCores(d.host)
+	d.coreMHz, _ = kernel.CoreSpeed(d.host)
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }

@@ -66,8 +66,8 @@ const pageHead = `# Measurements
 
 <!-- Generated from the table in procstats by "go generate ./procstats". Edit the table, not this page. -->
 
-Every number that Tachograph can report is a row of one table. Its name is the key in JSON, the column in CSV and
-the word for ` + "`--measurements`" + `; ` + "`tacho explain NAME`" + ` prints the same text as this page.
+Every number that Tachograph can report is a row of one table. Its name is the key in JSON and the word for
+` + "`--measurements`" + `; ` + "`tacho explain NAME`" + ` prints the same text as this page.
 
 **Absent is not zero.** A number that could not be read is missing, with the reason next to it.
 

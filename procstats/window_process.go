@@ -14,7 +14,7 @@ import (
 // defaultMaxProcesses bounds the processes of a window that sets no bound of its own.
 const defaultMaxProcesses = 1000
 
-// startTick is the unit of ProcessID.Start: USER_HZ is 100 on every architecture that Linux still has.
+// StartTick is the unit of ProcessID.Start: USER_HZ is 100 on every architecture that Linux still has.
 const StartTick = 10 * time.Millisecond
 
 // ProcessWindow is one process over a window.

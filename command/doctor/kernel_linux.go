@@ -16,6 +16,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // osRelease is the release of the running kernel; zeros where it could not be read.
@@ -114,9 +115,8 @@ func checkKmsg(host Host) Check {
 
 // checkChildren is about /proc/PID/task/TID/children, by which the tree is found where there is no cgroup.
 func checkChildren(host Host) Check {
-	path := filepath.Join(host.FS.Proc, "self/task", strconv.Itoa(os.Getpid()), "children")
 	c := Check{Name: "process tree", State: Works, Found: "/proc/PID/task/TID/children"}
-	if _, err := os.ReadFile(path); err != nil {
+	if err := kernel.HasChildrenFiles(host.FS); err != nil {
 		c.State, c.Found = Partly, err.Error()
 		c.Costs = "finding processes without a cgroup at little cost"
 		c.Enable = "a kernel with CONFIG_PROC_CHILDREN=y"

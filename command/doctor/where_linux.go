@@ -18,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // checkWhere says in which kind of place tacho runs: on the machine itself, or in what kind of container, with whose
@@ -133,19 +134,16 @@ func checkHidden(host Host) Check {
 
 // hidepid returns the options of the proc that is seen; "" for none.
 func hidepid(host Host) (mode, group string) {
-	mounts, err := os.ReadFile(filepath.Join(host.FS.Proc, "self/mountinfo"))
+	mounts, err := kernel.Mounts(host.FS)
 	if err != nil {
 		return "", ""
 	}
-	for line := range strings.Lines(string(mounts)) {
-		mount, super, found := strings.Cut(strings.TrimSpace(line), " - proc ")
-		point := strings.Fields(mount)
-		if !found || len(point) < 5 || point[4] != "/proc" {
+	for _, mount := range mounts {
+		if mount.FSType != "proc" || mount.Point != "/proc" {
 			continue
 		}
 		mode, group = "", "" // the last mount is on top
-		_, options, _ := strings.Cut(super, " ")
-		for option := range strings.SplitSeq(options, ",") {
+		for _, option := range mount.SuperOptions {
 			if value, found := strings.CutPrefix(option, "hidepid="); found {
 				mode = value
 			}

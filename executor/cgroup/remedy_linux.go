@@ -34,7 +34,7 @@ func (r Remedy) Lack(controller string) (found, enable string) {
 	switch {
 	case len(r.Mounts) == 0 || r.readOnly():
 		return "", r.Delegation()
-	case r.isDisabled(v1):
+	case kernel.ControllerDisabled(r.FS, v1):
 		return "switched off in the kernel", "boot with cgroup_enable=" + v1
 	case onV2 && !handedOn(r.Mounts, controller) && !mustMoveAway(r.v2()):
 		return "not handed on by the root", fmt.Sprintf("echo +%s | sudo tee %s", controller, filepath.Join(r.v2(), subtreeControl))
@@ -160,22 +160,6 @@ func availableV2(mounts []kernel.CgroupMount, controller string) bool {
 	return slices.ContainsFunc(mounts, func(m kernel.CgroupMount) bool {
 		return m.Version == 2 && slices.Contains(m.Controllers, controller)
 	})
-}
-
-// isDisabled reports whether the last column of /proc/cgroups, enabled, is 0 for a controller, cgroups(7). Some kernels
-// leave out of the file what they have for v2 only.
-func (r Remedy) isDisabled(controller string) bool {
-	text, err := os.ReadFile(filepath.Join(r.FS.Proc, "cgroups"))
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) == 4 && fields[0] == controller {
-			return fields[3] == "0"
-		}
-	}
-	return false
 }
 
 // isRoot reports whether a v2 folder is the real root of the hierarchy: only the root has no cgroup.type.

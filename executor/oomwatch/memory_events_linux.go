@@ -7,9 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -150,15 +149,11 @@ func sum(counts []int64) (total int64) {
 // localEvents reports whether cgroup2 is mounted with memory_localevents: memory.events leaves out then what happens
 // below a group.
 func localEvents(host kernel.FS) bool {
-	data, err := os.ReadFile(filepath.Join(host.Proc, "self", "mountinfo"))
+	mounts, err := kernel.Mounts(host)
 	if err != nil {
 		return false
 	}
-	for line := range strings.Lines(string(data)) {
-		_, super, found := strings.Cut(line, " - cgroup2 ")
-		if found && strings.Contains(super, "memory_localevents") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(mounts, func(m kernel.Mount) bool {
+		return m.FSType == "cgroup2" && slices.Contains(m.SuperOptions, "memory_localevents")
+	})
 }

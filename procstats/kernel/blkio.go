@@ -5,7 +5,7 @@ package kernel
 
 import "bytes"
 
-// parseBlkio sums "MAJOR:MINOR KEY VALUE" lines over all devices and leaves sums of 0 missing: they say nothing about
+// ParseBlkio sums "MAJOR:MINOR KEY VALUE" lines over all devices and leaves sums of 0 missing: they say nothing about
 // the task. The last line, "Total VALUE", has no device.
 func ParseBlkio(data []byte, fields []Field) {
 	for len(data) > 0 {

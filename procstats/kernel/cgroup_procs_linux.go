@@ -13,7 +13,7 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// cgroupProcs reads the members of one cgroup and of all that are nested in it.
+// CgroupProcs reads the members of one cgroup and of all that are nested in it.
 type CgroupProcs struct {
 	dir string
 	// v2 tells the unified hierarchy. On v1 cgroup.procs is opened anew for each reading: a descriptor that is
@@ -28,13 +28,13 @@ type CgroupProcs struct {
 	path          []byte // of cgroup.procs, with the NUL that system calls want
 }
 
-// newCgroupProcs returns the members of a cgroup's own folder; nothing is opened before the first list.
+// NewCgroupProcs returns the members of a cgroup's own folder; nothing is opened before the first list.
 func NewCgroupProcs(c procstats.Cgroup) *CgroupProcs {
 	dir := c.Procs()
 	return &CgroupProcs{dir: dir, v2: dir == c.V2, path: []byte(filepath.Join(dir, "cgroup.procs") + "\x00")}
 }
 
-// list appends the PIDs of all members; unseen counts those that have no PID in this namespace. A cgroup that is
+// List appends the PIDs of all members; unseen counts those that have no PID in this namespace. A cgroup that is
 // gone has none. PIDs can come twice where processes move while they are listed.
 func (c *CgroupProcs) List(pids []int) (all []int, unseen int, err error) {
 	if err := c.open(); err != nil || !c.folder.IsOpen() {

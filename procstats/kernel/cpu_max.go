@@ -5,7 +5,7 @@ package kernel
 
 import "bytes"
 
-// parseCPUMax reads "QUOTA PERIOD", on one line (cpu.max) or on two (the two files of v1, one behind the other), and
+// ParseCPUMax reads "QUOTA PERIOD", on one line (cpu.max) or on two (the two files of v1, one behind the other), and
 // divides: the quota in cores. No quota is "max" in v2 and -1 in v1.
 func ParseCPUMax(data []byte, fields []Field) {
 	quota, rest := cutWord(data)

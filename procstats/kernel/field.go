@@ -15,7 +15,7 @@ const (
 	FieldInvalid                     // the file holds something else than a number of the right range
 )
 
-// field is one key of a kernel file, and what the last read found for it.
+// Field is one key of a kernel file, and what the last read found for it.
 type Field struct {
 	Key   string // the kernel's key; empty where the file has none
 	State fieldState
@@ -56,5 +56,5 @@ func (f *Field) add(value []byte) {
 	}
 }
 
-// fieldParser fills the fields from a file's content. It allocates nothing and leaves alone what it does not find.
+// FieldParser fills the fields from a file's content. It allocates nothing and leaves alone what it does not find.
 type FieldParser func(data []byte, fields []Field)

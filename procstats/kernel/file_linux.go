@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openat opens a path that ends in NUL. openKept would make a string, a copy and an error of it: too much for the
+// OpenAt opens a path that ends in NUL. Open would make a string, a copy and an error of it: too much for the
 // thousands of files that are opened and closed in every sample of a large task.
 func OpenAt(dir int, path []byte, flags int) (File, error) {
 	flags |= unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOCTTY
@@ -26,7 +26,7 @@ func OpenAt(dir int, path []byte, flags int) (File, error) {
 	}
 }
 
-// readNow is readRecord for a file of less than a page whose reading cannot sleep: the scheduler is not told about the
+// ReadNow is ReadRecord for a file of less than a page whose reading cannot sleep: the scheduler is not told about the
 // system call, which costs a tenth of it.
 func (f *File) ReadNow(buf []byte) ([]byte, error) {
 	if cap(buf) < keptFileSize {
@@ -50,7 +50,7 @@ func readOnce(path, buf []byte) ([]byte, error) {
 	return data, errors.Join(err, f.Close())
 }
 
-// appendNumbers appends the numeric names in an open folder (PIDs in /proc, TIDs in /proc/PID/task), read from its
+// AppendNumbers appends the numeric names in an open folder (PIDs in /proc, TIDs in /proc/PID/task), read from its
 // start. dirents is memory for the entries, at least of a page.
 func (f *File) AppendNumbers(numbers []int, dirents []byte) ([]int, error) {
 	if _, err := unix.Seek(f.FD(), 0, 0); err != nil {

@@ -11,10 +11,10 @@ import (
 	"os"
 )
 
-// keptFile stands for the kernel files that this system does not have.
+// File stands for the kernel files that this system does not have.
 type File struct{}
 
-// openKept fails: there are no such files here.
+// Open fails: there are no such files here.
 func Open(path string) (File, error) {
 	return File{}, &fs.PathError{Op: "open", Path: path, Err: errors.ErrUnsupported}
 }

@@ -18,14 +18,14 @@ import (
 // keptFileSize is the smallest buffer that is asked for: a page, which holds nearly every kernel file.
 const keptFileSize = 4096
 
-// keptFile is a kernel file (procfs, cgroupfs) that is opened once and read from its start again and again. It is a
+// File is a kernel file (procfs, cgroupfs) that is opened once and read from its start again and again. It is a
 // bare descriptor and not an os.File: that would put cgroup files, which can be polled, into the runtime's poller
-// and wake this process at each of their events. The zero keptFile is closed.
+// and wake this process at each of their events. The zero File is closed.
 type File struct {
 	number int // the descriptor plus one
 }
 
-// openKept opens the file at path for reading. The error is an *fs.PathError around the errno.
+// Open opens the file at path for reading. The error is an *fs.PathError around the errno.
 func Open(path string) (File, error) {
 	for {
 		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
@@ -39,7 +39,7 @@ func Open(path string) (File, error) {
 	}
 }
 
-// dupKept takes over what the descriptor of a file stands for; the file stays its owner's.
+// Dup takes over what the descriptor of a file stands for; the file stays its owner's.
 func Dup(file *os.File) (File, error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -53,15 +53,15 @@ func Dup(file *os.File) (File, error) {
 	return File{number: fd + 1}, nil
 }
 
-// isOpen reports whether there is something to read.
+// IsOpen reports whether there is something to read.
 func (f *File) IsOpen() bool { return f.number != 0 }
 
-// read returns the whole file as it is now, in buf's memory where it is large enough; hand the result back as the
+// Read returns the whole file as it is now, in buf's memory where it is large enough; hand the result back as the
 // next buf. The error is the bare errno (the caller knows the name): ENODEV for a removed cgroup, ESRCH for a
-// process that is gone, see gone; EOPNOTSUPP for pressure files that are switched off.
+// process that is gone, see Gone; EOPNOTSUPP for pressure files that are switched off.
 func (f *File) Read(buf []byte) ([]byte, error) { return f.readFrom(buf, false) }
 
-// readRecord is read for files that the kernel writes in one piece (all of a cgroup's but cgroup.procs and its like;
+// ReadRecord is Read for files that the kernel writes in one piece (all of a cgroup's but cgroup.procs and its like;
 // /proc/PID/stat, statm, io): it saves the second system call, which would only find the end.
 func (f *File) ReadRecord(buf []byte) ([]byte, error) { return f.readFrom(buf, true) }
 
@@ -89,10 +89,10 @@ func (f *File) readFrom(buf []byte, oneRecord bool) ([]byte, error) {
 	}
 }
 
-// fd returns the descriptor, for calls on it; -1 where the file is closed.
+// FD returns the descriptor, for calls on it; -1 where the file is closed.
 func (f *File) FD() int { return f.number - 1 }
 
-// close gives the descriptor up; closing twice is allowed.
+// Close gives the descriptor up; closing twice is allowed.
 func (f *File) Close() error {
 	if !f.IsOpen() {
 		return nil

@@ -5,7 +5,7 @@ package kernel
 
 import "bytes"
 
-// parseFlatKeyed reads "KEY VALUE" lines, the format of cpu.stat, memory.stat, memory.events, memory.oom_control and
+// ParseFlatKeyed reads "KEY VALUE" lines, the format of cpu.stat, memory.stat, memory.events, memory.oom_control and
 // their like. Keys that nobody asked for, and lines of other formats, are passed over.
 func ParseFlatKeyed(data []byte, fields []Field) {
 	// The fields are in the kernel's order, so the one after the last match is nearly always the next to come.
@@ -35,7 +35,7 @@ func ParseFlatKeyed(data []byte, fields []Field) {
 	}
 }
 
-// parseSingleValue reads a file of one number: memory.current, cpuacct.usage, pids.max. The word max is no limit.
+// ParseSingleValue reads a file of one number: memory.current, cpuacct.usage, pids.max. The word max is no limit.
 func ParseSingleValue(data []byte, fields []Field) {
 	if line, _, ok := cutLine(data); ok && len(line) > 0 {
 		for i := range fields {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// gone reports whether err only says that the process or cgroup behind a kernel file has ended, which is the normal
+// Gone reports whether err only says that the process or cgroup behind a kernel file has ended, which is the normal
 // course of things: ENOENT when its file is opened, ESRCH when a kept-open file below /proc/PID is read, ENODEV
 // when a kept-open file of a removed cgroup is read.
 func Gone(err error) bool {

@@ -5,7 +5,7 @@ package kernel
 
 import "bytes"
 
-// parseIOStat sums "MAJOR:MINOR KEY=VALUE KEY=VALUE" lines over all devices. Lines that name a device and have no
+// ParseIOStat sums "MAJOR:MINOR KEY=VALUE KEY=VALUE" lines over all devices. Lines that name a device and have no
 // numbers are real: kernels up to 5.x print them for devices without I/O.
 func ParseIOStat(data []byte, fields []Field) {
 	for i := range fields {

@@ -9,7 +9,7 @@ import "math"
 // pages, which are of 4 KiB (9223372036854771712) up to 256 KiB.
 const memoryUnlimitedV1 = math.MaxInt64 &^ (256<<10 - 1)
 
-// parseMemoryLimitV1 reads memory.limit_in_bytes.
+// ParseMemoryLimitV1 reads memory.limit_in_bytes.
 func ParseMemoryLimitV1(data []byte, fields []Field) {
 	ParseSingleValue(data, fields)
 	for i := range fields {

@@ -6,7 +6,10 @@ package kernel
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,13 +30,31 @@ type CgroupMount struct {
 	ReadOnly bool
 }
 
-// mountEntry is a line of /proc/PID/mountinfo, proc_pid_mountinfo(5), as far as it matters here.
-type mountEntry struct {
-	id, parent   int
-	root, point  string
-	options      []string // of the mount
-	fstype       string
-	superOptions []string // of the file system
+// Mount is a line of /proc/PID/mountinfo, proc_pid_mountinfo(5).
+type Mount struct {
+	// Root is the folder of the file system that is at Point.
+	Root, Point string
+	// FSType names the file system: proc, cgroup2, tmpfs.
+	FSType string
+	// Options are those of the mount, SuperOptions those of the file system.
+	Options, SuperOptions []string
+
+	id, parent int
+}
+
+// Mounts lists the mounts that this process sees, in the order of /proc/self/mountinfo: of two at one point the later
+// one is on top.
+func Mounts(fs FS) ([]Mount, error) {
+	name := filepath.Join(fs.Proc, "self", "mountinfo")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	mounts, err := parseMountinfo(data)
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: parse %s: %w", name, err)
+	}
+	return mounts, nil
 }
 
 // controllersV1 are all that cgroup v1 ever had; it gets no new ones. The list tells controllers from the other words
@@ -49,8 +70,8 @@ var errMountinfoLine = errors.New("not a mountinfo line")
 
 // parseMountinfo reads all of a mountinfo file. Lines that are no such lines are an error: guessing which mounts there
 // are would read another task's cgroup.
-func parseMountinfo(data []byte) ([]mountEntry, error) {
-	var mounts []mountEntry
+func parseMountinfo(data []byte) ([]Mount, error) {
+	var mounts []Mount
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimRight(line, "\r\n")
 		if len(line) == 0 {
@@ -70,22 +91,21 @@ func parseMountinfo(data []byte) ([]mountEntry, error) {
 //	36 35 98:0 /root /point rw,noatime master:1 - fstype source rw,errors=continue
 //
 // with any number of words before the hyphen.
-func parseMountinfoLine(line string) (mountEntry, error) {
+func parseMountinfoLine(line string) (Mount, error) {
 	words := strings.Split(line, " ")
 	hyphen := slices.Index(words, "-")
 	if hyphen < 6 || len(words) < hyphen+4 {
-		return mountEntry{}, errMountinfoLine
+		return Mount{}, errMountinfoLine
 	}
 	id, err := strconv.Atoi(words[0])
 	parent, err2 := strconv.Atoi(words[1])
 	if err != nil || err2 != nil {
-		return mountEntry{}, errMountinfoLine
+		return Mount{}, errMountinfoLine
 	}
-	return mountEntry{
-		id: id, parent: parent,
-		root: unescapeMountinfo(words[3]), point: unescapeMountinfo(words[4]),
-		options: strings.Split(words[5], ","),
-		fstype:  words[hyphen+1], superOptions: strings.Split(words[hyphen+3], ","),
+	return Mount{
+		Root: unescapeMountinfo(words[3]), Point: unescapeMountinfo(words[4]),
+		Options: strings.Split(words[5], ","), SuperOptions: strings.Split(words[hyphen+3], ","),
+		FSType: words[hyphen+1], id: id, parent: parent,
 	}, nil
 }
 
@@ -109,13 +129,13 @@ func unescapeMountinfo(s string) string {
 }
 
 // visible reports whether the mount can be reached by its path: nothing is mounted over it or over a folder above it.
-func (m mountEntry) visible(all []mountEntry) bool {
-	byID := make(map[int]mountEntry, len(all))
+func (m Mount) visible(all []Mount) bool {
+	byID := make(map[int]Mount, len(all))
 	for _, other := range all {
 		byID[other.id] = other
 	}
 	for _, other := range all {
-		if other.parent == m.id && other.point == m.point && other.id != m.id {
+		if other.parent == m.id && other.Point == m.Point && other.id != m.id {
 			return false
 		}
 	}
@@ -124,7 +144,7 @@ func (m mountEntry) visible(all []mountEntry) bool {
 	for range all { // no chain of parents is longer
 		for _, other := range all {
 			sibling := other.parent == m.parent && other.id != m.id && other.id != m.parent
-			if sibling && other.point != m.point && within(other.point, m.point) {
+			if sibling && other.Point != m.Point && within(other.Point, m.Point) {
 				return false
 			}
 		}
@@ -139,19 +159,19 @@ func (m mountEntry) visible(all []mountEntry) bool {
 
 // cgroupMount returns what a mount entry says about cgroups; ok is false for other file systems and for named v1
 // hierarchies without a controller.
-func (m mountEntry) cgroupMount() (mount CgroupMount, ok bool) {
+func (m Mount) cgroupMount() (mount CgroupMount, ok bool) {
 	mount = CgroupMount{
-		Point: m.point, Root: m.root,
-		ReadOnly: slices.Contains(m.options, "ro") || slices.Contains(m.superOptions, "ro"),
+		Point: m.Point, Root: m.Root,
+		ReadOnly: slices.Contains(m.Options, "ro") || slices.Contains(m.SuperOptions, "ro"),
 	}
-	switch m.fstype {
+	switch m.FSType {
 	case "cgroup2":
 		mount.Version = 2
 		return mount, true
 	case "cgroup":
 		mount.Version = 1
 		for _, controller := range controllersV1() {
-			if slices.Contains(m.superOptions, controller) {
+			if slices.Contains(m.SuperOptions, controller) {
 				mount.Controllers = append(mount.Controllers, controller)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"math"
 )
 
-// appendPIDs reads the PIDs in a file of PIDs, cgroup.procs (one a line) or children (a blank after each), and
+// AppendPIDs reads the PIDs in a file of PIDs, cgroup.procs (one a line) or children (a blank after each), and
 // appends them to pids. unseen counts the zeros that cgroup.procs has for processes outside the reader's PID
 // namespace. An error is found before anything is appended.
 func AppendPIDs(pids []int, data []byte) (all []int, unseen int, err error) {

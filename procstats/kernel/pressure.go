@@ -5,7 +5,7 @@ package kernel
 
 import "bytes"
 
-// parsePressure reads "some avg10=0.00 avg60=0.00 avg300=0.00 total=0" lines for their totals. The averages are left
+// ParsePressure reads "some avg10=0.00 avg60=0.00 avg300=0.00 total=0" lines for their totals. The averages are left
 // alone: windows of our own over the totals say more.
 func ParsePressure(data []byte, fields []Field) {
 	for {

@@ -19,14 +19,9 @@ import (
 // CgroupMounts lists the mounted cgroup hierarchies that this process sees and can reach, in the order of
 // /proc/self/mountinfo; v1 hierarchies without a controller are left out. No mounts are no error.
 func CgroupMounts(fs FS) ([]CgroupMount, error) {
-	name := filepath.Join(fs.Proc, "self", "mountinfo")
-	data, err := os.ReadFile(name)
+	entries, err := Mounts(fs)
 	if err != nil {
-		return nil, fmt.Errorf("list cgroup mounts: %w", err)
-	}
-	entries, err := parseMountinfo(data)
-	if err != nil {
-		return nil, fmt.Errorf("list cgroup mounts: %s: %w", name, err)
+		return nil, err
 	}
 	var mounts []CgroupMount
 	for _, entry := range entries {

@@ -35,7 +35,7 @@ func ReadProcIO(root FS, pid int) (ProcIO, error) {
 	return io, nil
 }
 
-// parseProcIO reads /proc/PID/io, proc_pid_io(5): all five counters or none.
+// ParseProcIO reads /proc/PID/io, proc_pid_io(5): all five counters or none.
 func ParseProcIO(data []byte) (ProcIO, error) {
 	var io ProcIO
 	found := 0

@@ -8,12 +8,12 @@ import (
 	"math"
 )
 
-// smapsRollup is what is used of /proc/PID/smaps_rollup (since Linux 4.14), in bytes.
+// SmapsRollup is what is used of /proc/PID/smaps_rollup (since Linux 4.14), in bytes.
 type SmapsRollup struct {
 	PSS, SwapPSS int64
 }
 
-// parseSmapsRollup wants both values: a file that lacks one is not what it seems.
+// ParseSmapsRollup wants both values: a file that lacks one is not what it seems.
 func ParseSmapsRollup(data []byte) (SmapsRollup, error) {
 	var s SmapsRollup
 	var havePSS, haveSwap bool

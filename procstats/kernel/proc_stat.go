@@ -11,10 +11,10 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// errFormat is the error of every parser in this package that meets what the kernel does not write.
+// ErrFormat is the error of every parser in this package that meets what the kernel does not write.
 var ErrFormat = errors.New("not in the kernel's format")
 
-// procStat is what is used of /proc/PID/stat, proc_pid_stat(5). The times are in ticks of startTick.
+// ProcStat is what is used of /proc/PID/stat, proc_pid_stat(5). The times are in ticks of procstats.StartTick.
 type ProcStat struct {
 	PID, PPID, Session           int
 	Comm                         []byte // in the memory that was parsed
@@ -26,19 +26,19 @@ type ProcStat struct {
 	Sigignore                    uint64 // the first 31 signals, one bit each
 }
 
-// own returns the process's own CPU time, in whole ticks.
+// Own returns the process's own CPU time, in whole ticks.
 func (s *ProcStat) Own() time.Duration { return Ticks(s.utime) + Ticks(s.stime) }
 
-// children returns the CPU time of the children that the process has waited for, in whole ticks.
+// Children returns the CPU time of the children that the process has waited for, in whole ticks.
 func (s *ProcStat) Children() time.Duration { return Ticks(s.cutime) + Ticks(s.cstime) }
 
-// ticks converts USER_HZ; what no machine can have used is the largest duration, not a negative one.
+// Ticks converts USER_HZ; what no machine can have used is the largest duration, not a negative one.
 func Ticks(n uint64) time.Duration {
 	const most = uint64(1<<63-1) / uint64(procstats.StartTick) / 4
 	return time.Duration(min(n, most)) * procstats.StartTick
 }
 
-// parseProcStat reads the first line of /proc/PID/stat. comm is whatever the process calls itself, with brackets,
+// ParseProcStat reads the first line of /proc/PID/stat. comm is whatever the process calls itself, with brackets,
 // blanks and newlines in it; no later field has a bracket, so the last one ends it.
 func ParseProcStat(data []byte) (ProcStat, error) {
 	var s ProcStat

@@ -5,7 +5,7 @@ package kernel
 
 import "math"
 
-// procStatm is what is used of /proc/PID/statm, proc_pid_statm(5), in pages. All of it is 0 for a process that has
+// ProcStatm is what is used of /proc/PID/statm, proc_pid_statm(5), in pages. All of it is 0 for a process that has
 // no memory any more (a zombie).
 type ProcStatm struct {
 	Size, Resident, Shared int64

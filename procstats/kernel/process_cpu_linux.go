@@ -17,7 +17,7 @@ func processCPUClock(pid int) int32 {
 	return ^int32(pid)<<3 | cpuclockSched
 }
 
-// processCPU reads the CPU time of all threads a process has or had, zombies included, in nanoseconds. EINVAL says
+// ProcessCPU reads the CPU time of all threads a process has or had, zombies included, in nanoseconds. EINVAL says
 // that there is no such process, or that there are no such clocks (sandboxes). A thread that is running is counted up
 // to its last tick or switch: another process's clock lags by a few milliseconds while it is busy.
 //

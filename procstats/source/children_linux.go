@@ -67,13 +67,13 @@ func (m *Members) find(pid, parent int) {
 // findChildren finds the children of all threads of a process: the kernel lists a child with the thread that made
 // it. A process that has only its main thread, nearly all have, costs two system calls.
 func (m *Members) findChildren(p *process) {
-	task := p.kept[fileTask]
+	task := p.kept[kernel.FileTask]
 	if !task.IsOpen() {
 		var err error
-		if task, err = m.open(p.PID, fileTask); err != nil {
+		if task, err = m.open(p.PID, kernel.FileTask); err != nil {
 			return
 		}
-		if !m.keep(p, fileTask, task) {
+		if !m.keep(p, kernel.FileTask, task) {
 			defer func() { _ = task.Close() }()
 		}
 		if m.verify(p) != nil {
@@ -99,7 +99,7 @@ func (m *Members) findChildren(p *process) {
 
 // appendChildren reads the main thread's children into m.pids.
 func (m *Members) appendChildren(p *process) error {
-	data, err := m.read(p, fileChildren)
+	data, err := m.read(p, kernel.FileChildren)
 	if err == nil {
 		m.pids, _, err = kernel.AppendPIDs(m.pids, data)
 	}
@@ -165,7 +165,7 @@ func (m *Members) scanParents() {
 			continue
 		}
 		var data []byte
-		if f, err := m.open(pid, fileStat); err == nil {
+		if f, err := m.open(pid, kernel.FileStat); err == nil {
 			data, _ = f.ReadRecord(m.buf)
 			m.buf = data
 			_ = f.Close()

@@ -41,7 +41,7 @@ func OpenIO(t Target, sel procstats.Selection, m *Members) Source {
 	if m == nil {
 		m = NewMembers(t)
 	}
-	m.use(fileIO, fileStatm, fileTask, fileChildren)
+	m.use(kernel.FileIO, kernel.FileStatm, kernel.FileTask, kernel.FileChildren)
 	return &ioSource{
 		target:  t,
 		members: m,
@@ -85,7 +85,7 @@ func (o *ioSource) read(p *process) {
 		r.fault = p.fault
 		return
 	}
-	data, err := o.members.read(p, fileIO)
+	data, err := o.members.read(p, kernel.FileIO)
 	var now kernel.ProcIO
 	if err == nil {
 		now, err = kernel.ParseProcIO(data)
@@ -99,7 +99,7 @@ func (o *ioSource) read(p *process) {
 		errno = 0
 	}
 	if r.fault == "" || errno != r.errno {
-		r.errno, r.fault = errno, faultReason(p.PID, fileIO, err)
+		r.errno, r.fault = errno, faultReason(p.PID, kernel.FileIO, err)
 	}
 }
 

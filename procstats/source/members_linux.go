@@ -28,7 +28,7 @@ const defaultMaxKept = 512
 // is used by one goroutine at a time.
 type Members struct {
 	target Target
-	wants  [processFiles]bool
+	wants  [kernel.KeptProcessFiles]bool
 	// clocks is set while a source accumulates CPU time; verified while one reads every process of every sample.
 	clocks, verified bool
 	users            int
@@ -79,7 +79,7 @@ func maxKeptFiles() int {
 }
 
 // use counts a source in that reads the files.
-func (m *Members) use(files ...processFile) {
+func (m *Members) use(files ...kernel.ProcessFile) {
 	m.users++
 	for _, file := range files {
 		m.wants[file] = true
@@ -191,7 +191,7 @@ func (m *Members) see(pid, parent int) *process {
 
 // admit identifies the process that has a PID now; nil where it is gone already, or is another parent's child.
 func (m *Members) admit(pid, parent int) *process {
-	f, err := m.open(pid, fileStat)
+	f, err := m.open(pid, kernel.FileStat)
 	var data []byte
 	if err == nil {
 		data, err = f.ReadRecord(m.buf)
@@ -217,7 +217,7 @@ func (m *Members) admit(pid, parent int) *process {
 	p := m.newProcess(procstats.ProcessID{PID: pid, Start: stat.Start})
 	p.identified = true
 	p.setStat(&stat)
-	if !m.keep(p, fileStat, f) {
+	if !m.keep(p, kernel.FileStat, f) {
 		_ = f.Close()
 	}
 	return p
@@ -270,7 +270,7 @@ func (m *Members) stays(p *process) bool {
 		return false
 	}
 	cpu, clockErr := m.clock(p)
-	data, err := m.read(p, fileStat)
+	data, err := m.read(p, kernel.FileStat)
 	if err != nil {
 		return false
 	}

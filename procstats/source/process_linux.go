@@ -14,48 +14,13 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// processFile is a file below /proc/PID that is read again and again.
-type processFile uint8
-
-const (
-	fileStat processFile = iota
-	fileStatm
-	fileIO
-	fileTask     // the folder of threads
-	fileChildren // of the main thread
-	fileSmapsRollup
-
-	// processFiles counts those that may be kept open: not smaps_rollup, which holds on to the memory that the
-	// process had when it was opened, even over an exec.
-	processFiles = fileSmapsRollup
-)
-
-// String returns the file's name below /proc/PID.
-func (f processFile) String() string {
-	switch f {
-	case fileStat:
-		return "stat"
-	case fileStatm:
-		return "statm"
-	case fileIO:
-		return "io"
-	case fileTask:
-		return "task"
-	case fileChildren:
-		return "children"
-	case fileSmapsRollup:
-		return "smaps_rollup"
-	}
-	return "processFile(" + strconv.Itoa(int(f)) + ")"
-}
-
 // process is one member of the task, and what the sources last read of it.
 type process struct {
 	procstats.ProcessID
 	ppid    int
 	command string
 
-	kept [processFiles]kernel.File
+	kept [kernel.KeptProcessFiles]kernel.File
 	// round is the last refresh that found the process in the task.
 	round uint64
 	// dead is set once a read has proved that the process is gone, forgotten once Members has dropped it.
@@ -83,24 +48,15 @@ type process struct {
 const errEnded = unix.ESRCH
 
 // pathOf writes the path of a file below /proc/PID, with the NUL that system calls want, into memory used again.
-func (m *Members) pathOf(pid int, file processFile) []byte {
-	m.path = append(append(m.path[:0], m.target.FS.Proc...), '/')
-	m.path = strconv.AppendInt(m.path, int64(pid), 10)
-	m.path = append(m.path, '/')
-	if file == fileChildren {
-		m.path = append(m.path, "task/"...)
-		m.path = strconv.AppendInt(m.path, int64(pid), 10)
-		m.path = append(m.path, '/')
-	}
-	m.path = append(m.path, file.String()...)
-	m.path = append(m.path, 0)
+func (m *Members) pathOf(pid int, file kernel.ProcessFile) []byte {
+	m.path = file.AppendPath(m.path[:0], m.target.FS, pid)
 	return m.path
 }
 
 // open opens a file of whatever process has the PID now.
-func (m *Members) open(pid int, file processFile) (kernel.File, error) {
+func (m *Members) open(pid int, file kernel.ProcessFile) (kernel.File, error) {
 	flags := 0
-	if file == fileTask {
+	if file == kernel.FileTask {
 		flags = unix.O_DIRECTORY
 	}
 	return kernel.OpenAt(unix.AT_FDCWD, m.pathOf(pid, file), flags)
@@ -109,12 +65,12 @@ func (m *Members) open(pid int, file processFile) (kernel.File, error) {
 // read returns the content of a process's file, in memory that is valid until the next read. The error is a bare
 // errno or errFormat; p.dead tells whether it means that the process is gone. A file that could be read was this
 // process's, and the process was there after its last byte was read.
-func (m *Members) read(p *process, file processFile) ([]byte, error) {
+func (m *Members) read(p *process, file kernel.ProcessFile) ([]byte, error) {
 	if p.dead {
 		return nil, errEnded
 	}
-	if file < processFiles && p.kept[file].IsOpen() {
-		if file == fileStatm {
+	if file < kernel.KeptProcessFiles && p.kept[file].IsOpen() {
+		if file == kernel.FileStatm {
 			return m.readStatm(p)
 		}
 		data, err := p.kept[file].ReadRecord(m.buf)
@@ -126,7 +82,7 @@ func (m *Members) read(p *process, file processFile) ([]byte, error) {
 	}
 	data, err := f.Read(m.buf)
 	if data, err = m.checked(p, data, err); err == nil {
-		if file == fileStat {
+		if file == kernel.FileStat {
 			err = m.identify(p, data)
 		} else {
 			err = m.verify(p)
@@ -141,7 +97,7 @@ func (m *Members) read(p *process, file processFile) ([]byte, error) {
 // readStatm reads a kept-open statm, the one file that is read of every process in every sample. It cannot sleep, but
 // for the one time in a process's life that this happens to be the last to hold the memory of a process that is ending.
 func (m *Members) readStatm(p *process) ([]byte, error) {
-	data, err := p.kept[fileStatm].ReadNow(m.buf)
+	data, err := p.kept[kernel.FileStatm].ReadNow(m.buf)
 	return m.checked(p, data, err)
 }
 
@@ -171,7 +127,7 @@ func (m *Members) verify(p *process) error {
 	if p.dead {
 		return errEnded
 	}
-	for _, file := range [...]processFile{fileStatm, fileStat} {
+	for _, file := range [...]kernel.ProcessFile{kernel.FileStatm, kernel.FileStat} {
 		if !p.kept[file].IsOpen() {
 			continue
 		}
@@ -183,7 +139,7 @@ func (m *Members) verify(p *process) error {
 		}
 		return err
 	}
-	f, err := m.open(p.PID, fileStat)
+	f, err := m.open(p.PID, kernel.FileStat)
 	if err == nil {
 		var data []byte
 		data, err = f.ReadRecord(m.proof)
@@ -216,8 +172,8 @@ func (m *Members) identify(p *process, data []byte) error {
 }
 
 // keep keeps a descriptor open with its process where there is room for it.
-func (m *Members) keep(p *process, file processFile, f kernel.File) bool {
-	if file >= processFiles || !m.wants[file] || m.keptFiles >= m.maxKept {
+func (m *Members) keep(p *process, file kernel.ProcessFile, f kernel.File) bool {
+	if file >= kernel.KeptProcessFiles || !m.wants[file] || m.keptFiles >= m.maxKept {
 		return false
 	}
 	p.kept[file] = f
@@ -245,11 +201,11 @@ func (m *Members) setFault(p *process, err error) {
 	}
 	p.faulty = true
 	if p.fault == "" || p.errno != errno {
-		p.errno, p.fault = errno, faultReason(p.PID, fileStat, err)
+		p.errno, p.fault = errno, faultReason(p.PID, kernel.FileStat, err)
 	}
 }
 
-func faultReason(pid int, file processFile, err error) string {
+func faultReason(pid int, file kernel.ProcessFile, err error) string {
 	reason := "read /proc/" + strconv.Itoa(pid) + "/" + file.String() + ": " + err.Error()
 	switch {
 	case errors.Is(err, unix.ENOENT):

@@ -60,7 +60,7 @@ func OpenSmaps(t Target, sel procstats.Selection, m *Members, limits SmapsLimits
 	if m == nil {
 		m = NewMembers(t)
 	}
-	m.use(fileStatm, fileTask, fileChildren)
+	m.use(kernel.FileStatm, kernel.FileTask, kernel.FileChildren)
 	return &smapsSource{
 		members: m,
 		task:    selected(sel, procstats.SourceSmaps, procstats.TaskScope),
@@ -133,7 +133,7 @@ func (q *smapsSource) readProcess(p *process, r *smapsSums) {
 		r.denied++
 		return
 	}
-	data, err := q.members.read(p, fileStatm)
+	data, err := q.members.read(p, kernel.FileStatm)
 	var memory kernel.ProcStatm
 	if err == nil {
 		memory, err = kernel.ParseProcStatm(data)
@@ -148,7 +148,7 @@ func (q *smapsSource) readProcess(p *process, r *smapsSums) {
 		r.large++
 		return
 	default:
-		data, err = q.members.read(p, fileSmapsRollup)
+		data, err = q.members.read(p, kernel.FileSmapsRollup)
 	}
 	if err == nil {
 		p.smaps.SmapsRollup, err = kernel.ParseSmapsRollup(data)
@@ -168,7 +168,7 @@ func (q *smapsSource) readProcess(p *process, r *smapsSums) {
 	default:
 		r.other++
 	}
-	p.smaps.fault = faultReason(p.PID, fileSmapsRollup, err)
+	p.smaps.fault = faultReason(p.PID, kernel.FileSmapsRollup, err)
 }
 
 // explain words why the sums are absent: partial ones are never shown as whole.

@@ -71,9 +71,9 @@ func OpenTree(t Target, sel procstats.Selection, m *Members) *Tree {
 			tree.stat = true
 		}
 	}
-	files := []processFile{fileStatm, fileTask, fileChildren}
+	files := []kernel.ProcessFile{kernel.FileStatm, kernel.FileTask, kernel.FileChildren}
 	if tree.stat {
-		files = append(files, fileStat)
+		files = append(files, kernel.FileStat)
 	}
 	m.use(files...)
 	m.verified, m.clocks = true, true
@@ -142,7 +142,7 @@ func (t *Tree) readStat(p *process) {
 
 // stat reads and parses a process's stat, and takes over what identifies it to people.
 func (m *Members) stat(p *process) (kernel.ProcStat, error) {
-	data, err := m.read(p, fileStat)
+	data, err := m.read(p, kernel.FileStat)
 	if err != nil {
 		return kernel.ProcStat{}, err
 	}
@@ -162,7 +162,7 @@ func (t *Tree) readClock(p *process) {
 	}
 	m := t.members
 	cpu, clockErr := m.clock(p)
-	data, err := m.read(p, fileStatm)
+	data, err := m.read(p, kernel.FileStatm)
 	var memory kernel.ProcStatm
 	if err == nil {
 		memory, err = kernel.ParseProcStatm(data)

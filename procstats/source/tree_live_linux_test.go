@@ -113,7 +113,7 @@ func TestTreeWhileProcessesEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := NewMembers(rootsOf(cmd.Process.Pid))
-		m.use(fileStat, fileStatm, fileIO)
+		m.use(kernel.FileStat, kernel.FileStatm, kernel.FileIO)
 		t.Cleanup(func() {
 			if err := m.leave(); err != nil {
 				t.Error(err)
@@ -121,7 +121,7 @@ func TestTreeWhileProcessesEnd(t *testing.T) {
 		})
 		return cmd, m, m.see(cmd.Process.Pid, 0)
 	}
-	for _, file := range []processFile{fileStat, fileStatm, fileIO} {
+	for _, file := range []kernel.ProcessFile{kernel.FileStat, kernel.FileStatm, kernel.FileIO} {
 		cmd, m, p := start()
 		if _, err := m.read(p, file); err != nil || !p.kept[file].IsOpen() {
 			t.Fatalf("%v: %v", file, err)

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package kernel
 
 import "testing"
 
@@ -33,25 +33,4 @@ func FuzzParseCPUInfo(f *testing.F) {
 			t.Errorf("%f MHz of %q", mhz, text)
 		}
 	})
-}
-
-func TestCoreMHz(t *testing.T) {
-	for _, test := range []struct {
-		name     string
-		topology *Topology
-		want     float64
-		ok       bool
-	}{
-		{"none", nil, 0, false},
-		{"no cores", &Topology{}, 0, false},
-		{"base, highest, guessed", &Topology{Cores: []Core{
-			{BaseSpeed: 1000, MaxSpeed: 5000}, {MaxSpeed: 2000, GuessedSpeed: 9}, {GuessedSpeed: 3000},
-		}}, 2000, true},
-		{"one not known", &Topology{Cores: []Core{{BaseSpeed: 1000}, {}}}, 0, false},
-		{"the operator's word", &Topology{Cores: []Core{{}, {}}, OverrideTotalCompute: 5000}, 2500, true},
-	} {
-		if got, ok := test.topology.CoreMHz(); got != test.want || ok != test.ok {
-			t.Errorf("%s: %f, %t; want %f, %t", test.name, got, ok, test.want, test.ok)
-		}
-	}
 }

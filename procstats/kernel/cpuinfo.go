@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package driver
+package kernel
 
 import (
 	"fmt"
@@ -9,15 +9,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// speedOfCores returns the mean speed of the machine's cores in MHz as /proc/cpuinfo has it, for a host that says
-// nothing of its topology.
-func speedOfCores(host kernel.FS) (mhz float64, err error) {
-	path := filepath.Join(host.Proc, "cpuinfo")
-	text, err := os.ReadFile(path)
+// CoreSpeed returns the mean speed of the machine's cores in MHz, from /proc/cpuinfo. It is an error where the kernel
+// does not say, as on ARM.
+func CoreSpeed(fs FS) (mhz float64, err error) {
+	text, err := os.ReadFile(filepath.Join(fs.Proc, "cpuinfo"))
 	if err != nil {
 		return 0, fmt.Errorf("read speed of cores: %w", err)
 	}
@@ -40,7 +37,6 @@ func parseCPUInfo(text string) (mhz float64, err error) {
 		cores++
 	}
 	if cores == 0 {
-		// As on ARM, where the kernel does not say.
 		return 0, fmt.Errorf("cpuinfo: no line says cpu MHz")
 	}
 	return sum / float64(cores), nil
