@@ -54,6 +54,7 @@ var house = []part{
 		dir: "executor/record", uses: []string{"procstats"}, modules: []string{},
 		avoids: []string{"net", "net/http", "os/exec"}, why: "a diagnosis is a pure function of what was read",
 	},
+	{dir: "chart", uses: []string{"procstats"}, modules: []string{}},
 	{dir: "exposition", uses: []string{"procstats"}, modules: []string{}},
 	{dir: "plugin/proto"},
 	{dir: "executor/proto"},
@@ -70,7 +71,7 @@ var house = []part{
 		modules: []string{"github.com/hashicorp/go-hclog", "github.com/hashicorp/go-multierror"},
 		avoids:  []string{"net/http"}, why: "an orchestrator can use it alone",
 	},
-	{dir: "agent", uses: []string{"hook", "driver", "plugin", "executor/logs", "eventlog"}},
+	{dir: "agent", uses: []string{"hook", "driver", "plugin", "chart", "executor/logs", "eventlog"}},
 	{dir: "command", uses: []string{"agent", "executor", "executor/client", "plugin"}},
 	{dir: "e2e", uses: []string{"command"}},
 	{dir: "", uses: []string{"command"}}, // main.go: which of the faces this process is
@@ -141,6 +142,9 @@ func TestForbidden(t *testing.T) {
 		{"agent", module + "/command", false},
 		{"executor/record", "github.com/google/go-cmp/cmp", false},
 		{"executor", module + "/executor/internal/thing", true},
+		{"chart", module + "/procstats", true},
+		{"chart", module + "/executor/record", false},
+		{"chart", "github.com/google/go-cmp/cmp", false},
 	}
 	for _, tt := range tests {
 		i := slices.IndexFunc(house, func(p part) bool { return p.dir == tt.from })

@@ -11,6 +11,8 @@ import (
 	"html/template"
 	"net/http"
 	"time"
+
+	"github.com/tachograph/tacho/chart"
 )
 
 //go:embed assets/*
@@ -33,11 +35,13 @@ func newAssets() *assets {
 		},
 		contents: map[string][]byte{}, versions: map[string]string{},
 	}
+	before := map[string]string{"page.css": chart.Style(), "page.js": chart.Script()}
 	for name := range a.types {
 		content, err := assetFiles.ReadFile("assets/" + name)
 		if err != nil {
 			panic("page: " + err.Error()) // it is embedded, so only a build can be at fault
 		}
+		content = append([]byte(before[name]), content...)
 		sum := sha256.Sum256(content)
 		a.contents[name], a.versions[name] = content, hex.EncodeToString(sum[:8])
 	}
@@ -67,10 +71,9 @@ func (a *assets) serve(w http.ResponseWriter, r *http.Request) {
 func parseTemplates(files *assets) *template.Template {
 	t := template.New("").Funcs(template.FuncMap{
 		"asset": files.path, "clock": formatClock, "time": formatTime, "printable": printable,
-		"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"gauged": func(label string, g gauge) labelled { return labelled{label, g} },
-		"gridX":  func(i int, ticks []string) string { return gridLine(i, ticks, chartWidth) },
-		"gridY":  func(i int, ticks []string) string { return gridLine(i, ticks, chartHeight) },
+		"iso":         func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"gauged":      func(label string, g gauge) labelled { return labelled{label, g} },
+		"definitions": func() template.HTML { return chart.Definitions },
 	})
 	return template.Must(t.ParseFS(templateFiles, "templates/*.html"))
 }
@@ -79,9 +82,4 @@ func parseTemplates(files *assets) *template.Template {
 type labelled struct {
 	Label string
 	Gauge gauge
-}
-
-// gridLine is where the line of one of a number of even ticks is.
-func gridLine(i int, ticks []string, size float64) string {
-	return coordinate(size * float64(i) / float64(max(1, len(ticks)-1)))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/chart"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -50,14 +51,14 @@ func (f *frame) happened(t task) []happening {
 		all = append(all, h)
 	}
 	all = slices.DeleteFunc(all, func(h happening) bool {
-		return h.Class != "gap" && (h.at.Before(f.since) || h.at.After(f.until.Add(time.Second)))
+		return h.Class != "gap" && (h.at.Before(f.axis.Since) || h.at.After(f.axis.Until.Add(time.Second)))
 	})
 	slices.SortStableFunc(all, func(a, b happening) int { return b.at.Compare(a.at) })
 	for i := range all {
 		h := &all[i]
 		h.When = formatClock(h.at)
 		if h.Class != "gap" {
-			f.marks = append(f.marks, mark{X: coordinate(min(chartWidth, f.x(h.at))), Class: h.Class, Title: h.What + " at " + h.When})
+			f.axis.Marks = append(f.axis.Marks, chart.Mark{At: h.at, Class: h.Class, Title: h.What + " at " + h.When})
 		}
 	}
 	return all
@@ -65,18 +66,17 @@ func (f *frame) happened(t task) []happening {
 
 // gapAt is the gap that a moment stands for, from the reading before it to the one behind it.
 func (f *frame) gapAt(i int) (h happening, ok bool) {
-	from, to := f.since, f.until
+	from, to := f.axis.Since, f.axis.Until
 	if i > 0 {
 		from = f.moments[i-1].Wall
 	}
 	if i+1 < len(f.moments) {
 		to = f.moments[i+1].Wall
 	}
-	if !to.After(f.since) || from.After(f.until) {
+	if !to.After(f.axis.Since) || from.After(f.axis.Until) {
 		return h, false
 	}
 	what := "no readings for " + procstats.Seconds.Text(to.Sub(from).Seconds()) + ": " + f.moments[i].gap.String()
-	x, end := max(0, f.x(from)), min(chartWidth, f.x(to))
-	f.gaps = append(f.gaps, hole{X: coordinate(x), Width: coordinate(max(2, end-x)), Title: what})
+	f.axis.Gaps = append(f.axis.Gaps, chart.Gap{From: from, To: to, Title: what})
 	return happening{at: from, What: what, Class: "gap"}, true
 }

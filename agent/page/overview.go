@@ -5,6 +5,7 @@ package page
 
 import (
 	"cmp"
+	"html/template"
 	"math"
 	"slices"
 	"strings"
@@ -33,7 +34,7 @@ type row struct {
 	Condition                                   condition
 	Restarts                                    int
 	CPU, Read, Write                            number
-	Spark                                       spark
+	Spark                                       template.HTML
 	Memory                                      memory
 	Pressure                                    pressure
 	Age                                         age

@@ -4,8 +4,9 @@
 package page
 
 import (
-	"strconv"
 	"time"
+
+	"github.com/tachograph/tacho/procstats"
 )
 
 // span is how much time a page's charts show.
@@ -24,21 +25,20 @@ const customary = 15 * time.Minute
 func spansOf(t task, until time.Time, kept time.Duration) []span {
 	life, label := until.Sub(t.born()), "all"
 	if life > kept {
-		life, label = kept, roundSpan(kept)
+		life, label = kept, procstats.Seconds.Text(kept.Seconds())
 	}
 	var list []span
 	for _, s := range []span{
-		{Word: "5m", Label: "5 min", size: 5 * time.Minute},
-		{Word: "15m", Label: "15 min", size: customary},
-		{Word: "1h", Label: "1 h", size: time.Hour},
-		{Word: "6h", Label: "6 h", size: 6 * time.Hour},
+		{Word: "5m", Label: "5m", size: 5 * time.Minute},
+		{Word: "15m", Label: "15m", size: customary},
+		{Word: "1h", Label: "1h", size: time.Hour},
+		{Word: "6h", Label: "6h", size: 6 * time.Hour},
 	} {
 		if s.size < life {
 			list = append(list, s)
 		}
 	}
-	whole, _ := rounded(life)
-	return append(list, span{Word: "all", Label: label, size: whole})
+	return append(list, span{Word: "all", Label: label, size: rounded(life)})
 }
 
 // born is when the task was first there.
@@ -67,54 +67,16 @@ func choose(list []span, word string) span {
 	return list[chosen]
 }
 
-// rounded is the least span of time that people like and that holds a life, with how many steps it has.
-func rounded(life time.Duration) (size time.Duration, steps int) {
+// rounded is the least span of time that people like and that holds a life.
+func rounded(life time.Duration) time.Duration {
 	const day = 24 * time.Hour
-	for _, s := range [...]struct {
-		size  time.Duration
-		steps int
-	}{
-		{10 * time.Second, 5},
-		{30 * time.Second, 3},
-		{time.Minute, 4},
-		{2 * time.Minute, 4},
-		{5 * time.Minute, 5},
-		{10 * time.Minute, 5},
-		{15 * time.Minute, 5},
-		{30 * time.Minute, 6},
-		{time.Hour, 6},
-		{2 * time.Hour, 4},
-		{6 * time.Hour, 6},
-		{12 * time.Hour, 6},
-		{day, 6},
-		{3 * day, 6},
+	for _, size := range [...]time.Duration{
+		10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, customary, 30 * time.Minute,
+		time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 3 * day,
 	} {
-		if life <= s.size {
-			return s.size, s.steps
+		if life <= size {
+			return size
 		}
 	}
-	return life.Truncate(day) + day, 4
-}
-
-// ticks are the labels of the time axis at even distances, the oldest first.
-func (s span) ticks(end string) []string {
-	_, steps := rounded(s.size)
-	labels := make([]string, 0, steps+1)
-	for i := steps; i > 0; i-- {
-		labels = append(labels, "−"+roundSpan(s.size*time.Duration(i)/time.Duration(steps)))
-	}
-	return append(labels, end)
-}
-
-// roundSpan writes a span in one unit, as all that people like can be written.
-func roundSpan(d time.Duration) string {
-	switch {
-	case d < 2*time.Minute && d%time.Minute != 0:
-		return strconv.Itoa(int(d.Seconds())) + " s"
-	case d < 2*time.Hour && d%time.Hour != 0:
-		return strconv.Itoa(int(d.Minutes())) + " min"
-	case d < 48*time.Hour:
-		return strconv.Itoa(int(d.Hours())) + " h"
-	}
-	return strconv.FormatFloat(d.Hours()/24, 'f', -1, 64) + " d"
+	return life.Truncate(day) + day
 }

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"net/url"
 	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/chart"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -36,7 +36,7 @@ type taskView struct {
 	Read   bool
 	Spans  []span
 	Path   string
-	Charts []chart
+	Charts []drawnChart
 	Step   string
 	// Happened are gaps, restarts and OOM kills in words.
 	Happened     []happening
@@ -168,34 +168,36 @@ func (p *Page) charts(t task, body *taskView, until time.Time, chosenSpan string
 	if step > p.options.Interval {
 		query.Step = step
 	}
-	f := &frame{since: until.Add(-s.size), until: until, xTicks: s.ticks(endWord(t))}
 	points, err := p.agent.History(t.allocation.ID, t.state.Name, query)
 	if err != nil && !errors.Is(err, allocation.ErrNotFound) {
 		p.log.Warn("read history", "allocation", t.allocation.ID, "task", t.state.Name, "error", err)
 	}
 	c := newCondenser()
+	moments := make([]moment, 0, len(points)+1)
 	for _, point := range points {
-		f.moments = append(f.moments, c.point(point))
+		moments = append(moments, c.point(point))
 	}
 	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() {
-		p.appendLive(f, c, t)
+		moments = appendLive(moments, c, t)
 	}
+	f := newFrame(until.Add(-s.size), until, moments)
+	f.axis.Ticks = chart.TicksBefore(f.axis.Since, until, endWord(t))
 	body.Step = "Each point stands for " + procstats.Seconds.Text(step.Seconds())
 	body.Happened = f.happened(t)
-	body.Charts = f.all()
+	body.Charts = f.charts()
 	return f
 }
 
 // appendLive puts the newest reading behind a history that does not have it yet.
-func (p *Page) appendLive(f *frame, c *condenser, t task) {
+func appendLive(moments []moment, c *condenser, t task) []moment {
 	run := 0
-	if n := len(f.moments); n > 0 {
-		if !t.usage.Sample.Wall.After(f.moments[n-1].Wall) {
-			return
+	if n := len(moments); n > 0 {
+		if !t.usage.Sample.Wall.After(moments[n-1].Wall) {
+			return moments
 		}
-		run = f.moments[n-1].run
+		run = moments[n-1].run
 	}
-	f.moments = append(f.moments, c.live(t.usage.Sample, t.usage.Headlines, run))
+	return append(moments, c.live(t.usage.Sample, t.usage.Headlines, run))
 }
 
 func endWord(t task) string {
@@ -203,44 +205,6 @@ func endWord(t task) string {
 		return "end"
 	}
 	return "now"
-}
-
-// all draws the four charts.
-func (f *frame) all() []chart {
-	var quota, limit []limitLine
-	if v, ok := lastOf(f.moments, cpuQuota); ok {
-		quota = append(quota, limitLine{"quota", v})
-	}
-	if v, ok := lastOf(f.moments, memoryMax); ok {
-		limit = append(limit, limitLine{"limit", v})
-	}
-	return []chart{
-		f.draw(chart{Key: "chart-cpu", Title: "CPU, in cores", Name: "cpu_cores", Scale: scaleCores},
-			[]trace{{label: "used", class: "cpu", area: true, values: ratesOf(f.moments, cpuSeconds)}}, quota...),
-		f.draw(chart{Key: "chart-memory", Title: "Memory", Name: "memory_bytes", Scale: scaleBytes}, []trace{
-			{label: "with page cache", class: "cache", area: true, values: valuesOf(f.moments, memoryCharged)},
-			{label: "needed", class: "memory", area: true, values: valuesOf(f.moments, memoryNeeded)},
-		}, limit...),
-		f.draw(chart{Key: "chart-io", Title: "Storage, in bytes a second", Name: "io_read_bytes_total", Scale: scaleRate}, []trace{
-			{label: "read", class: "read", values: ratesOf(f.moments, ioRead)},
-			{label: "written", class: "write", values: ratesOf(f.moments, ioWrite)},
-		}),
-		f.draw(chart{Key: "chart-pressure", Title: "Pressure, share of the time that some process waited", Name: "psi_cpu_some_seconds_total", Scale: scaleShare}, []trace{
-			{label: "for a CPU", class: "cpu", values: ratesOf(f.moments, stallCPU)},
-			{label: "for memory", class: "memory", values: ratesOf(f.moments, stallMemory)},
-			{label: "for I/O", class: "io", values: ratesOf(f.moments, stallIO)},
-		}),
-	}
-}
-
-// lastOf is the newest value of a gauge.
-func lastOf(moments []moment, q quantity) (float64, bool) {
-	for _, m := range slices.Backward(moments) {
-		if v := m.values[q]; m.gap == history.NoGap && !math.IsNaN(v) {
-			return v, true
-		}
-	}
-	return 0, false
 }
 
 // shape tells pages with other parts apart.

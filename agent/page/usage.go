@@ -5,6 +5,7 @@ package page
 
 import (
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,7 +89,9 @@ func memoryOf(t task) memory {
 }
 
 // percent writes a share of 1 for a bar.
-func percent(share float64) string { return coordinate(100 * min(1, max(0, share))) }
+func percent(share float64) string {
+	return strconv.FormatFloat(math.Round(1000*min(1, max(0, share)))/10, 'f', -1, 64)
+}
 
 // pressure is what a task waited for in the last seconds.
 type pressure struct {
@@ -159,48 +162,4 @@ func pressureIn(stall record.Stall) pressure {
 		p.Class, p.Hint = "quiet", "not all pressure files could be read"
 	}
 	return p
-}
-
-// spark is a small line of the CPU over the last minutes.
-type spark struct {
-	Lines []string
-	Label string
-}
-
-func sparkOf(recent []moment, now time.Time) spark {
-	f := frame{since: now.Add(-trackSpan), until: now, moments: recent}
-	values := ratesOf(recent, cpuSeconds)
-	_, low, high, ok := extent(values)
-	if !ok {
-		return spark{Label: "no CPU history"}
-	}
-	s := spark{Label: "CPU over 5 min, between " + procstats.CoresText(low) + " and " + procstats.CoresText(high) + " cores"}
-	for _, path := range f.paths(trace{values: values}, max(high, 0.05)*1.05) {
-		s.Lines = append(s.Lines, path.Path)
-	}
-	return s
-}
-
-// ratesOf are the rates of a counter between every two moments, NaN where there is none.
-func ratesOf(moments []moment, q quantity) []float64 {
-	values := make([]float64, len(moments))
-	for i := range moments {
-		values[i] = math.NaN()
-		if i > 0 {
-			values[i] = moments[i].rate(&moments[i-1], q)
-		}
-	}
-	return values
-}
-
-// valuesOf are the values of a gauge.
-func valuesOf(moments []moment, q quantity) []float64 {
-	values := make([]float64, len(moments))
-	for i := range moments {
-		values[i] = math.NaN()
-		if moments[i].gap == 0 {
-			values[i] = moments[i].values[q]
-		}
-	}
-	return values
 }

@@ -6,6 +6,7 @@ package page_test
 
 import (
 	"flag"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/page"
 	"github.com/tachograph/tacho/agent/page/pagetest"
+	"github.com/tachograph/tacho/procstats"
 )
 
 var update = flag.Bool("update", false, "write the pictures in docs/images")
@@ -120,6 +122,30 @@ func TestTask(t *testing.T) {
 		tab.waitFor(t, `document.querySelector('.ending').innerText.includes('for want of memory')`)
 		tab.waitFor(t, `!document.documentElement.innerHTML.includes('--epochs')`)
 	})
+}
+
+// TestReadOutFormat holds that the script of charts writes values as the server does.
+func TestReadOutFormat(t *testing.T) {
+	site := serve(t, pagetest.Stage(time.Now), page.Options{})
+	tab := startBrowser(t).open(t)
+	tab.visit(t, site+"/")
+	for _, unit := range []procstats.Unit{procstats.Cores, procstats.Bytes, procstats.BytesPerSecond, procstats.Share} {
+		want := []string{"–"}
+		values := "null"
+		for value := 1.7e-5; value < 1e13; value *= 3.7 {
+			text := strings.TrimSuffix(unit.Text(value), " cores")
+			want = append(want, text)
+			values += fmt.Sprintf(",%g", value)
+		}
+		var got []string
+		tab.eval(t, fmt.Sprintf("[0,%s].map((v) => v === null ? '–' : format(%s, v))", values, quote(unit.String())), &got)
+		want = append([]string{strings.TrimSuffix(unit.Text(0), " cores")}, want...)
+		for i := range want {
+			if got[i] != want[i] {
+				t.Errorf("%s: the script writes %q, the server %q", unit, got[i], want[i])
+			}
+		}
+	}
 }
 
 func TestKeyboard(t *testing.T) {

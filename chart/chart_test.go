@@ -1,0 +1,384 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package chart
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// minutes is an axis with a moment a minute from noon on.
+func minutes(n int) *Axis {
+	a := &Axis{Since: noon, Until: noon.Add(time.Duration(n-1) * time.Minute)}
+	for i := range n {
+		a.Moments = append(a.Moments, Moment{At: noon.Add(time.Duration(i) * time.Minute)})
+	}
+	return a
+}
+
+// example is a quarter of an hour with a gap, an OOM kill, names that are not harmless, and no pressure.
+func example() (*Axis, []Chart) {
+	a := minutes(16)
+	a.Moments[9].Break = true
+	a.Ticks = TicksSince(a.Since, a.Until, 10)
+	a.Gaps = []Gap{{noon.Add(5 * time.Minute), noon.Add(9 * time.Minute), `no readings: <the agent> was not "running"`}}
+	a.Marks = []Mark{{At: noon.Add(12 * time.Minute), Class: "oom", Title: "OOM kills: 1"}, {At: noon.Add(13 * time.Minute), Class: "start", Title: "started"}}
+	wave := func(size float64) []float64 {
+		values := make([]float64, len(a.Moments))
+		for i := range values {
+			values[i] = size * (1 + math.Sin(float64(i)))
+			if i > 5 && i < 9 {
+				values[i] = math.NaN()
+			}
+		}
+		return values
+	}
+	return a, []Chart{
+		{
+			Title: "CPU, in cores", Unit: procstats.Cores, Limits: []Limit{{"quota", 2}, {"machine", 64}},
+			Series: []Series{
+				{Label: "all", Class: "cpu", Area: true, Values: wave(0.9)},
+				{Label: "user", Class: "first", Detail: true, Values: wave(0.5)},
+			},
+		},
+		{
+			Title: "Memory", Unit: procstats.Bytes, Limits: []Limit{{"limit", 512 << 20}},
+			Series: []Series{{Label: "a && <b>", Class: "cache", Area: true, Values: wave(200 << 20)}, {Label: "needed", Class: "memory", Area: true, Values: wave(100 << 20)}},
+		},
+		{Title: "Pressure", Unit: procstats.Share, Missing: "no <PSI> & no kernel option", Series: []Series{{Label: "for a CPU", Class: "cpu", Values: nothing(16)}}},
+	}
+}
+
+func nothing(n int) []float64 {
+	values := make([]float64, n)
+	for i := range values {
+		values[i] = math.NaN()
+	}
+	return values
+}
+
+func TestGolden(t *testing.T) {
+	a, charts := example()
+	var image bytes.Buffer
+	if err := WriteSVG(&image, "run  sh -c 'a && b <c >d' \x1b[31m", a, charts); err != nil {
+		t.Fatal(err)
+	}
+	var page strings.Builder
+	for i := range charts {
+		page.WriteString(charts[i].HTML(a) + "\n")
+	}
+	for name, got := range map[string]string{
+		"image.svg": image.String(), "page.html": page.String(), "terminal.txt": Text(a, charts, Screen{Columns: 80, Rows: 8}),
+		"narrow.txt": Text(a, charts, Screen{Columns: 30, Rows: 1}),
+	} {
+		path := filepath.Join("testdata", name)
+		if *update {
+			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+			t.Errorf("%s has changed; -update takes it over (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestImageIsXML(t *testing.T) {
+	a, charts := example()
+	var out bytes.Buffer
+	if err := WriteSVG(&out, "run  sh -c 'a && b <c >d' \x1b[31m", a, charts); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "var(") {
+		t.Error("a variable is in the style sheet of the image: not all that show SVG know them")
+	}
+	var texts strings.Builder
+	decoder := xml.NewDecoder(&out)
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("the image is not XML: %v", err)
+		}
+		if text, ok := token.(xml.CharData); ok {
+			texts.Write(append(text, '\n'))
+		}
+	}
+	for _, want := range []string{"sh -c 'a && b <c >d' \uFFFD[31m", "512 MiB", "14m", "a && <b>", "machine 64.00, above this scale", "Not measured: no <PSI> & no kernel option."} {
+		if !strings.Contains(texts.String(), want) {
+			t.Errorf("no text %q in\n%s", want, texts.String())
+		}
+	}
+}
+
+// TestLinesBreak holds that nothing is drawn where nothing was measured.
+func TestLinesBreak(t *testing.T) {
+	nan := math.NaN()
+	for _, test := range []struct {
+		name   string
+		breaks int // the moment that no line leads to
+		values []float64
+		want   string
+	}{
+		{"whole", 0, []float64{0, 1, 1, 1, 0}, "M0 100L25 0L50 0L75 0L100 100"},
+		{"a value is absent", 0, []float64{1, 1, nan, 1, 1}, "M0 0L25 0M75 0L100 0"},
+		{"a break between two values", 2, []float64{1, 1, 1, 1, 1}, "M0 0L25 0M50 0L75 0L100 0"},
+		{"one reading alone is a dot", 0, []float64{nan, nan, 1, nan, nan}, "M50 0h1"},
+		{"nothing", 0, nothing(5), ""},
+		{"above the scale", 0, []float64{2, nan, nan, nan, 0}, "M0 0h1M100 100h1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := minutes(5)
+			a.Moments[test.breaks].Break = true
+			if got, _ := (box{100, 100}).paths(a, test.values, 1); got != test.want {
+				t.Errorf("line %s, want %s", got, test.want)
+			}
+		})
+	}
+	t.Run("before the axis", func(t *testing.T) {
+		a := minutes(3)
+		a.Since = noon.Add(time.Minute)
+		if got, _ := (box{100, 100}).paths(a, []float64{1, 1, 1}, 1); got != "M0 0L100 0" {
+			t.Errorf("line %s, want it from the second moment on", got)
+		}
+	})
+}
+
+func TestThinKeepsExtremes(t *testing.T) {
+	var points []point
+	for i := range 100_000 {
+		value := 1.0
+		switch i {
+		case 0, 99_999:
+			value = 2
+		case 33_333:
+			value = 1000
+		case 66_666:
+			value = -1
+		}
+		points = append(points, point{float64(i), value})
+	}
+	low, high := math.Inf(1), math.Inf(-1)
+	kept := thin(points)
+	for i, p := range kept {
+		low, high = min(low, p.value), max(high, p.value)
+		if i > 0 && p.x <= kept[i-1].x {
+			t.Fatalf("point %d at %g stands behind one at %g", i, p.x, kept[i-1].x)
+		}
+	}
+	if len(kept) > 2*mostPoints || low != -1 || high != 1000 {
+		t.Errorf("%d points from %g to %g, want at most %d from -1 to 1000", len(kept), low, high, 2*mostPoints)
+	}
+	if kept[0] != points[0] || kept[len(kept)-1] != points[len(points)-1] {
+		t.Error("the first and the last point are not both kept")
+	}
+}
+
+func TestValueTicks(t *testing.T) {
+	for _, test := range []struct {
+		unit    procstats.Unit
+		highest float64
+		want    string
+	}{
+		{procstats.Cores, 0, "0 | 0.025 | 0.05 | 0.075 | 0.1"},
+		{procstats.Cores, 1, "0 | 0.25 | 0.5 | 0.75 | 1"},
+		{procstats.Cores, 7.5, "0 | 2 | 4 | 6 | 8"},
+		{procstats.Cores, 0.3, "0 | 0.1 | 0.2 | 0.3"},
+		{procstats.Bytes, 0, "0 | 256 KiB | 512 KiB | 768 KiB | 1 MiB"},
+		{procstats.Bytes, 200 << 20, "0 | 64 MiB | 128 MiB | 192 MiB | 256 MiB"},
+		{procstats.BytesPerSecond, 5 << 30, "0 | 2 GiB/s | 4 GiB/s | 6 GiB/s"},
+		{procstats.Share, 0.31, "0 | 10 % | 20 % | 30 % | 40 %"},
+		{procstats.None, 12_000, "0 | 5,000 | 10,000 | 15,000"},
+		{procstats.Seconds, 100, "0 | 25 s | 50 s | 1m15s | 1m40s"},
+	} {
+		labels, top := valueTicks(test.unit, test.highest)
+		if got := strings.Join(labels, " | "); got != test.want || top < test.highest {
+			t.Errorf("%v up to %g: %s, top %g; want %s", test.unit, test.highest, got, top, test.want)
+		}
+	}
+}
+
+func TestTimeTicks(t *testing.T) {
+	labels := func(ticks []Tick) string {
+		var list []string
+		for _, t := range ticks {
+			list = append(list, t.Label)
+		}
+		return strings.Join(list, " | ")
+	}
+	for _, test := range []struct {
+		span          time.Duration
+		since, before string
+	}{
+		{20 * time.Millisecond, "0 | 2 ms | 4 ms | 6 ms | 8 ms | 10 ms | 12 ms | 14 ms | 16 ms | 18 ms | 20 ms", "−20 ms | −15 ms | −10 ms | −5 ms | now"},
+		{2700 * time.Millisecond, "0 | 500 ms | 1 s | 1.5 s | 2 s | 2.5 s", "−2.7 s | −2.02 s | −1.35 s | −675 ms | now"},
+		{95 * time.Second, "0 | 10 s | 20 s | 30 s | 40 s | 50 s | 1m | 1m10s | 1m20s | 1m30s", "−1m35s | −1m11.3s | −47.5 s | −23.75 s | now"},
+		{15 * time.Minute, "0 | 2m | 4m | 6m | 8m | 10m | 12m | 14m", "−15m | −10m | −5m | now"},
+		{30 * 24 * time.Hour, "0 | 4d | 8d | 12d | 16d | 20d | 24d | 28d", "−30d | −22d12h | −15d | −7d12h | now"},
+	} {
+		until := noon.Add(test.span)
+		if got := labels(TicksSince(noon, until, 10)); got != test.since {
+			t.Errorf("since the start of %s: %s\nwant %s", test.span, got, test.since)
+		}
+		if got := labels(TicksBefore(noon, until, "now")); got != test.before {
+			t.Errorf("before the end of %s: %s\nwant %s", test.span, got, test.before)
+		}
+	}
+}
+
+// TestTicksBeforeAreEven is what the labels of a page rely on.
+func TestTicksBeforeAreEven(t *testing.T) {
+	for _, span := range []time.Duration{0, 1, time.Second, 7 * time.Second, 13 * time.Minute, 3 * time.Hour, 100 * time.Hour, 2000 * time.Hour} {
+		ticks := TicksBefore(noon, noon.Add(span), "now")
+		if len(ticks) > 8 {
+			t.Errorf("%s: %d ticks", span, len(ticks))
+		}
+		for i := 2; i < len(ticks); i++ {
+			if a, b := ticks[i].At.Sub(ticks[i-1].At), ticks[1].At.Sub(ticks[0].At); a != b {
+				t.Errorf("%s: ticks are %s and %s apart", span, a, b)
+			}
+		}
+		if span > time.Second && (ticks[0].At.Sub(noon) >= 4 || !ticks[len(ticks)-1].At.Equal(noon.Add(span))) {
+			t.Errorf("%s: ticks from %s to %s", span, ticks[0].At, ticks[len(ticks)-1].At)
+		}
+	}
+}
+
+func TestFarLimitsAreLeftOut(t *testing.T) {
+	c := Chart{Unit: procstats.Bytes, Series: []Series{{Values: []float64{1 << 30}}}}
+	for _, test := range []struct {
+		limit, top float64
+	}{{2 << 30, 2 << 30}, {3 << 30, 3 << 30}, {3<<30 + 1, 1 << 30}, {1 << 50, 1 << 30}} {
+		c.Limits = []Limit{{"limit", test.limit}}
+		if got := c.top(); got != test.top {
+			t.Errorf("with a limit of %s the axis reaches %s, want %s", c.text(test.limit), c.text(got), c.text(test.top))
+		}
+	}
+}
+
+func TestColumns(t *testing.T) {
+	a := minutes(11)
+	nan := math.NaN()
+	for _, test := range []struct {
+		name   string
+		values []float64
+		want   string
+	}{
+		{"steps and a gap", []float64{1, 1, 1, 3, 3, nan, nan, 5, 5, 5, 5}, "[1 1 3 3 NaN NaN NaN 5 5 5]"},
+		{"a spike", []float64{0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0}, "[0 0 0 9 9 0 0 0 0 0]"},
+		{"one reading alone", []float64{nan, nan, 4, nan, nan, nan, nan, nan, nan, nan, 7}, "[NaN NaN 4 NaN NaN NaN NaN NaN NaN 7]"},
+		{"nothing", nothing(11), "[NaN NaN NaN NaN NaN NaN NaN NaN NaN NaN]"},
+	} {
+		if got := fmt.Sprint(a.columns(test.values, 10)); got != test.want {
+			t.Errorf("%s: columns %s, want %s", test.name, got, test.want)
+		}
+	}
+	// A value that holds for a time has two moments: what leads straight up or down is in no column of its own.
+	a = &Axis{Since: noon, Until: noon.Add(4 * time.Second)}
+	for _, at := range []time.Duration{0, 2, 2, 4} {
+		a.Moments = append(a.Moments, Moment{At: noon.Add(at * time.Second)})
+	}
+	if got := fmt.Sprint(a.columns([]float64{3, 3, 1, 1}, 4)); got != "[3 3 1 1]" {
+		t.Errorf("two steps: columns %s, want [3 3 1 1]", got)
+	}
+}
+
+func TestData(t *testing.T) {
+	a := minutes(3)
+	a.Since = noon.Add(time.Minute)
+	c := Chart{Unit: procstats.Bytes, Series: []Series{{Label: "x", Class: "cpu", Values: []float64{1, math.NaN(), 123456}}}}
+	var got struct {
+		Unit         string
+		Since, Until int64
+		Times        []int64
+		Series       []struct{ Values []*float64 }
+	}
+	if err := json.Unmarshal([]byte(c.data(a)), &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := []int64{noon.UnixMilli() + 60_000, noon.UnixMilli() + 120_000}; !cmp.Equal(got.Times, want) || got.Since != want[0] || got.Until != want[1] {
+		t.Errorf("times %v from %d to %d, want %v", got.Times, got.Since, got.Until, want)
+	}
+	if values := got.Series[0].Values; values[0] != nil || values[1] == nil || *values[1] != 123_500 || got.Unit != "bytes" {
+		t.Errorf("values %v in %q", values, got.Unit)
+	}
+}
+
+func TestChartsOfNothing(t *testing.T) {
+	one := minutes(1)
+	for name, test := range map[string]struct {
+		axis  *Axis
+		chart Chart
+	}{
+		"no moments":  {&Axis{}, Chart{Series: []Series{{}}}},
+		"no series":   {minutes(3), Chart{Limits: []Limit{{"limit", 7}}}},
+		"one instant": {one, Chart{Unit: procstats.Bytes, Series: []Series{{Values: []float64{0}}}}},
+		"huge":        {minutes(2), Chart{Unit: procstats.Cores, Series: []Series{{Values: []float64{0, 1e300}}}}},
+		"negative":    {minutes(2), Chart{Unit: procstats.Cores, Series: []Series{{Values: []float64{-1, -2}}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.axis.Ticks = TicksSince(test.axis.Since, test.axis.Until, 10)
+			var image strings.Builder
+			if err := WriteSVG(&image, "", test.axis, []Chart{test.chart}); err != nil {
+				t.Error(err)
+			}
+			for what, text := range map[string]string{
+				"image": image.String(), "page": test.chart.HTML(test.axis), "terminal": Text(test.axis, []Chart{test.chart}, Screen{Columns: 80, Rows: 8}),
+				"spark": Spark(test.axis, Series{Values: nothing(len(test.axis.Moments))}, 1, "nothing"),
+			} {
+				if text == "" || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+					t.Errorf("%s: %s", what, text)
+				}
+			}
+		})
+	}
+}
+
+func TestTextColours(t *testing.T) {
+	a, charts := example()
+	if text := Text(a, charts, Screen{Columns: 60, Rows: 6}); strings.Contains(text, "\x1b[") {
+		t.Error("colours although none are wanted")
+	}
+	text := Text(a, charts, Screen{Columns: 60, Rows: 6, Colour: true})
+	if strings.Count(text, "\x1b[3") != strings.Count(text, resetColour) || !strings.Contains(text, "\x1b[32m") {
+		t.Error("colours are missing, or do not end")
+	}
+}
+
+// TestStylesKnowTheColours holds that every variable of a style sheet is in the palette.
+func TestStylesKnowTheColours(t *testing.T) {
+	rest := svgStyle + aroundImage + aroundPage
+	for _, c := range palette() {
+		rest = strings.ReplaceAll(rest, "var(--"+c.name+")", "")
+	}
+	if i := strings.Index(rest, "var("); i >= 0 {
+		t.Errorf("no colour for %s", rest[i:min(len(rest), i+30)])
+	}
+}
