@@ -46,6 +46,7 @@ var house = []part{
 	},
 	{dir: "version", modules: []string{}},
 	{dir: "docs", modules: []string{}}, // for tests only
+	{dir: "errlist", modules: []string{"github.com/hashicorp/go-multierror"}},
 	{
 		dir: "eventlog", modules: []string{},
 		avoids: []string{"os", "net"}, why: "it is memory and a lock, for executor, driver and agent alike",
@@ -64,7 +65,7 @@ var house = []part{
 	{dir: "executor/logs", modules: []string{"golang.org/x/sys"}},
 	{dir: "executor", uses: []string{"procstats/source", "executor/record", "executor/wire", "executor/cgroup", "executor/logs", "eventlog", "version"}},
 	{dir: "executor/client", uses: []string{"procstats/kernel", "executor/record", "executor/wire", "executor/cgroup", "version"}},
-	{dir: "driver", uses: []string{"procstats/source", "executor/client", "exposition", "eventlog"}},
+	{dir: "driver", uses: []string{"procstats/source", "executor/client", "exposition", "eventlog", "errlist"}},
 	{dir: "plugin", uses: []string{"driver", "plugin/proto"}},
 	{
 		dir: "hook", uses: []string{"procstats"},

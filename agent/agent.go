@@ -28,6 +28,7 @@ import (
 	"github.com/tachograph/tacho/agent/registry"
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/errlist"
 )
 
 const (
@@ -262,7 +263,7 @@ func (a *Agent) closeAllocs() error {
 	for _, l := range a.list() {
 		errs = append(errs, l.close())
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // Reload takes over what can change while tasks run, and returns what cannot, in words.

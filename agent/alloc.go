@@ -6,7 +6,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/state"
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -73,7 +73,7 @@ func (a *alloc) close() error {
 	for _, t := range a.tasks {
 		errs = append(errs, t.usage.ring.Close())
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 func (a *alloc) name() string { return fmt.Sprintf("%s.%s[%d]", a.job.ID, a.group.Name, a.kept.Index) }

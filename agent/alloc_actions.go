@@ -5,13 +5,13 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -54,10 +54,12 @@ func (a *Agent) RestartAlloc(id, name string) error {
 // SignalAlloc sends a signal by name (SIGHUP) to the running tasks of an allocation, or to the one that is named.
 func (a *Agent) SignalAlloc(ctx context.Context, id, name, signal string) error {
 	return a.eachRunning(id, name, func(t *task) error {
-		if t.spec.Driver == driver.Name {
-			if err := driver.CheckSignal(signal); err != nil { // before the task's events tell of it
-				return err
-			}
+		entry, err := a.drivers.Get(t.spec.Driver)
+		if err == nil {
+			err = entry.CheckSignal(signal) // before the task's events tell of it
+		}
+		if err != nil {
+			return err
 		}
 		return t.runner.Signal(ctx, signal)
 	})
@@ -87,7 +89,7 @@ func (a *Agent) eachRunning(id, name string, do func(*task) error) error {
 	if done == 0 {
 		return fmt.Errorf("allocation %s: %w", id, hook.ErrNotRunning)
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // ExecTask runs a command beside a running task, as long as ctx lives. name may be empty where there is only one.

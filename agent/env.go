@@ -15,6 +15,7 @@ import (
 	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/errlist"
 )
 
 // start is one start of a task: what its environment and its expressions are made of.
@@ -37,7 +38,7 @@ func (s *start) environment() (map[string]string, error) {
 	maps.Copy(env, s.variables())
 	own, diags := s.task.Environment(s.scope(env))
 	if diags.HasErrors() {
-		return nil, diags
+		return nil, errlist.Join(diags.Errs()...)
 	}
 	maps.Copy(env, own)
 	return env, nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/errlist"
 )
 
 // collect removes ended allocations that are old, or too many, until ctx is done.
@@ -96,7 +97,7 @@ func (a *Agent) remove(garbage []endedAlloc) (removed int, err error) {
 		})
 		removed++
 	}
-	return removed, errors.Join(append(errs, a.forgetVersions())...)
+	return removed, errlist.Join(append(errs, a.forgetVersions())...)
 }
 
 // forgetVersions forgets versions of jobs that nothing refers to.
@@ -130,7 +131,7 @@ func (a *Agent) forgetVersions() error {
 	for _, v := range unused {
 		errs = append(errs, a.store.DeleteJob(v.id, v.n))
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // CollectGarbage removes all ended allocations now and returns how many.

@@ -13,12 +13,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/hcl/v2"
+
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/feed"
 	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/errlist"
 )
 
 // registered is a job with its versions: the current one, and those that allocations still refer to.
@@ -80,40 +83,47 @@ func (refused) Is(target error) bool { return target == driver.ErrInvalid }
 // Unwrap returns what is wrong.
 func (r refused) Unwrap() error { return r.error }
 
-// check refuses a job that this machine cannot run.
+// check refuses a job that this machine cannot run. The error names all that is in the way.
 func (a *Agent) check(ctx context.Context, j *job.Job) error {
 	matches := func(pattern string) bool {
 		ok, err := path.Match(pattern, a.node.Datacenter)
 		return err == nil && ok
 	}
+	var errs []error
 	if !slices.ContainsFunc(j.Datacenters, matches) {
 		err := fmt.Errorf("job %s is for %q, this agent is in %q", j.ID, j.Datacenters, a.node.Datacenter)
-		return j.Places.Fault("datacenters", err)
+		errs = append(errs, j.Places.Fault("datacenters", err))
 	}
 	if j.Region != a.node.Region {
-		return j.Places.Fault("region", fmt.Errorf("job %s is for %q, this agent is in %q", j.ID, j.Region, a.node.Region))
+		err := fmt.Errorf("job %s is for %q, this agent is in %q", j.ID, j.Region, a.node.Region)
+		errs = append(errs, j.Places.Fault("region", err))
 	}
 	for _, g := range j.Groups {
 		for _, t := range g.Tasks {
-			if err := a.checkTask(ctx, j, g, t); err != nil {
-				return fmt.Errorf("task %s of group %s: %w", t.Name, g.Name, err)
-			}
+			errs = append(errs, errlist.Each(a.checkTask(ctx, j, g, t), func(cause error) error {
+				if _, hasPlace := errors.AsType[*hcl.Diagnostic](cause); hasPlace {
+					return cause
+				}
+				return fmt.Errorf("task %s of group %s: %w", t.Name, g.Name, cause)
+			}))
 		}
 	}
-	return nil
+	return errlist.Join(errs...)
 }
 
 // checkTask does what a start would do, with an allocation that there is not.
 func (a *Agent) checkTask(ctx context.Context, j *job.Job, g *job.Group, t *job.Task) error {
+	var errs []error
 	entry, err := a.drivers.Get(t.Driver)
 	if err != nil {
-		return t.Places.Fault("driver", err)
+		errs = append(errs, t.Places.Fault("driver", err))
 	}
 	if _, err := ownerOf(t.User); err != nil {
-		return t.Places.Fault("user", err)
+		errs = append(errs, t.Places.Fault("user", err))
 	}
 	if wanted, there := t.Resources.Cores, len(a.node.Resources.Cores); wanted > there {
-		return t.Places.Fault("resources.cores", fmt.Errorf("it asks for %d cores, this machine has %d", wanted, there))
+		err := fmt.Errorf("it asks for %d cores, this machine has %d", wanted, there)
+		errs = append(errs, t.Places.Fault("resources.cores", err))
 	}
 	const nobody = "00000000-0000-4000-8000-000000000000"
 	s := &start{
@@ -122,13 +132,13 @@ func (a *Agent) checkTask(ctx context.Context, j *job.Job, g *job.Group, t *job.
 	}
 	env, err := s.environment()
 	if err != nil {
-		return err
+		return errlist.Join(append(errs, err)...) // the rest refers to it
 	}
-	if err := s.checkTemplates(ctx, env); err != nil {
-		return err
+	errs = append(errs, s.checkTemplates(ctx, env))
+	if entry != nil {
+		errs = append(errs, entry.Configure(&driver.TaskConfig{}, t, t.ConfigScope(s.scope(env))))
 	}
-	_, err = s.encode(entry, env)
-	return err
+	return errlist.Join(errs...)
 }
 
 // RunJob registers a job and starts its allocations. Allocations of an earlier version go on where their group means
@@ -382,5 +392,5 @@ func (a *Agent) stopAllocs(id string) error {
 			errs = append(errs, l.stop("the job was stopped"))
 		}
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }

@@ -361,4 +361,20 @@ func TestValidateSaysWhere(t *testing.T) {
 			t.Errorf("%s: error %v, want %q in it", name, err, tt.want)
 		}
 	}
+	// All of it at once, a line each.
+	_, err := r.Validate(t.Context(), job.Source{Filename: "f", Text: fmt.Sprintf(shape,
+		`region = "moon"`, "oom_score_adj = 2000\nwork_dir = \"rel\"", `user = "nosuchuser"`)})
+	if err == nil || !errors.Is(err, driver.ErrInvalid) {
+		t.Fatal(err)
+	}
+	lines := strings.Split(err.Error(), "\n")
+	want := []string{"f:2,10-16: ", "f:11,8-20: ", `f:6,1-7: Wrong value; config: work_dir "rel"`, "f:6,1-7: Wrong value; config: oom_score_adj 2000"}
+	if len(lines) != len(want) {
+		t.Fatalf("%d lines, want %d:\n%v", len(lines), len(want), err)
+	}
+	for i, line := range lines {
+		if !strings.Contains(line, want[i]) {
+			t.Errorf("line %d: %s, want %q in it", i+1, line, want[i])
+		}
+	}
 }

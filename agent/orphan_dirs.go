@@ -5,7 +5,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/collector"
 	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/errlist"
 )
 
 // orphanDirs returns the directories of allocations that the state does not know, with the time of their making: the
@@ -50,7 +50,7 @@ func (a *Agent) endOrphanLogs(ctx context.Context) error {
 	for id := range orphans {
 		errs = append(errs, collector.EndAll(ctx, folder.In(a.allocDir(), id).Logs()))
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // removeOrphans removes the directories of allocations that the state does not know and that are old.
@@ -67,5 +67,5 @@ func (a *Agent) removeOrphans(age time.Duration, now time.Time) (removed int, er
 		}
 		removed++
 	}
-	return removed, errors.Join(errs...)
+	return removed, errlist.Join(errs...)
 }

@@ -4,10 +4,7 @@
 package agent
 
 import (
-	"fmt"
 	"slices"
-
-	"github.com/hashicorp/go-msgpack/v2/codec"
 
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/registry"
@@ -33,58 +30,17 @@ func (t *task) taskConfig(entry *registry.Entry) (*driver.TaskConfig, error) {
 	if err := s.renderAll(env, owner); err != nil {
 		return nil, err
 	}
-	encoded, err := s.encode(entry, env)
-	if err != nil {
-		return nil, err
-	}
 	config := &driver.TaskConfig{
 		ID: newRunID(a.id, t.spec.Name), Name: t.spec.Name, AllocID: a.id, JobID: a.job.ID, JobName: a.job.Name,
 		TaskGroupName: a.group.Name, Namespace: a.job.Namespace, NodeID: t.agent.node.ID, NodeName: t.agent.node.Name,
-		DriverConfig: encoded, Env: env, Resources: resources(t.spec.Resources, s.cores, t.agent.node.Resources.TotalMHz()),
+		Env: env, Resources: resources(t.spec.Resources, s.cores, t.agent.node.Resources.TotalMHz()),
 		User: t.spec.User, AllocDir: string(a.dir),
+	}
+	if err := entry.Configure(config, t.spec, t.spec.ConfigScope(s.scope(env))); err != nil {
+		return nil, err
 	}
 	config.StdoutPath, config.StderrPath, err = t.logPaths(entry)
 	return config, err
-}
-
-// encode turns the config block into what the driver is sent.
-func (s *start) encode(entry *registry.Entry, env map[string]string) ([]byte, error) {
-	encoded, err := entry.EncodeConfig(s.task.ConfigBody, s.task.ConfigScope(s.scope(env)))
-	if err != nil {
-		return nil, err
-	}
-	if entry.Name() != driver.Name {
-		return encoded, nil // what signals another driver knows is not known here
-	}
-	if err := driver.CheckSignal(s.task.KillSignal); err != nil {
-		return nil, s.task.Places.Fault("kill_signal", err)
-	}
-	if err := driver.CheckTask(encoded); err != nil {
-		return nil, s.task.Places.Fault("config", err)
-	}
-	if s.task.Logs == nil {
-		return encoded, nil
-	}
-	return withLogs(encoded, s.task.Logs)
-}
-
-// withLogs puts a task's logs block into the config of our own driver, which has no other way to learn of it.
-func withLogs(encoded []byte, l *job.Logs) ([]byte, error) {
-	handle := &codec.MsgpackHandle{WriteExt: true}
-	handle.RawToString = true
-	var config map[string]any
-	if err := codec.NewDecoderBytes(encoded, handle).Decode(&config); err != nil {
-		return nil, fmt.Errorf("logs block: %w", err)
-	}
-	if config["logs"] != nil {
-		return encoded, nil
-	}
-	config["logs"] = map[string]any{"max_files": l.MaxFiles, "max_file_size": l.MaxFileSizeMB}
-	var out []byte
-	if err := codec.NewEncoderBytes(&out, handle).Encode(config); err != nil {
-		return nil, fmt.Errorf("logs block: %w", err)
-	}
-	return out, nil
 }
 
 // resources are a task's limits in the kernel's terms. MHz are v1's shares, one for one, as hosts have it.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/errlist"
 )
 
 // renderAll writes a task's templates. Those that are environment files add to env.
@@ -27,6 +28,7 @@ func (s *start) renderAll(env map[string]string, owner *folder.Owner) error {
 
 // checkTemplates expands a task's templates and writes nothing.
 func (s *start) checkTemplates(ctx context.Context, env map[string]string) error {
+	var errs []error
 	for _, t := range s.task.Templates {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -36,10 +38,10 @@ func (s *start) checkTemplates(ctx context.Context, env map[string]string) error
 			err = readEnv(text, env)
 		}
 		if err != nil {
-			return templateFault(t, err)
+			errs = append(errs, templateFault(t, err))
 		}
 	}
-	return nil
+	return errlist.Join(errs...)
 }
 
 func templateFault(t *job.Template, err error) error {

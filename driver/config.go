@@ -6,16 +6,17 @@ package driver
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"path/filepath"
 	"reflect"
 	"slices"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/gocty"
 
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/client"
 )
 
@@ -68,41 +69,56 @@ func DefaultConfig() Config {
 	}
 }
 
-// rawConfig is ConfigSchema as it comes in MessagePack. Pointers tell what is not said from zero.
+// rawConfig is ConfigSchema as it comes in MessagePack from a host behind a wire, and as a value from one in this
+// process. Pointers tell what is not said from zero.
 type rawConfig struct {
-	Enforce        *bool       `codec:"enforce"`
-	LogCollection  *string     `codec:"log_collection"`
-	LogOverflow    *string     `codec:"log_overflow"`
-	Logs           *rawLogs    `codec:"logs"`
-	ProcessRows    *int64      `codec:"process_rows"`
-	RuntimeDir     string      `codec:"runtime_dir"`
-	CgroupParent   string      `codec:"cgroup_parent"`
-	DeniedHostUIDs string      `codec:"denied_host_uids"`
-	DeniedHostGIDs string      `codec:"denied_host_gids"`
-	DeniedEnvvars  []string    `codec:"denied_envvars"`
-	Metrics        *rawMetrics `codec:"metrics"`
+	Enforce        *bool       `codec:"enforce" cty:"enforce"`
+	LogCollection  *string     `codec:"log_collection" cty:"log_collection"`
+	LogOverflow    *string     `codec:"log_overflow" cty:"log_overflow"`
+	Logs           *rawLogs    `codec:"logs" cty:"logs"`
+	ProcessRows    *int64      `codec:"process_rows" cty:"process_rows"`
+	RuntimeDir     *string     `codec:"runtime_dir" cty:"runtime_dir"`
+	CgroupParent   *string     `codec:"cgroup_parent" cty:"cgroup_parent"`
+	DeniedHostUIDs *string     `codec:"denied_host_uids" cty:"denied_host_uids"`
+	DeniedHostGIDs *string     `codec:"denied_host_gids" cty:"denied_host_gids"`
+	DeniedEnvvars  []string    `codec:"denied_envvars" cty:"denied_envvars"`
+	Metrics        *rawMetrics `codec:"metrics" cty:"metrics"`
 }
 
 type rawLogs struct {
-	MaxFiles    *int64 `codec:"max_files"`
-	MaxFileSize *int64 `codec:"max_file_size"`
+	MaxFiles    *int64 `codec:"max_files" cty:"max_files"`
+	MaxFileSize *int64 `codec:"max_file_size" cty:"max_file_size"`
 }
 
 type rawMetrics struct {
-	Address string `codec:"address"`
+	Address string `codec:"address" cty:"address"`
 }
 
-// DecodeConfig reads a configuration as a host sends it, shaped by ConfigSchema. Errors wrap ErrInvalid.
+// DecodeConfig reads a configuration as a host sends it, MessagePack shaped by ConfigSchema. Errors wrap ErrInvalid, and
+// name all that is wrong.
 func DecodeConfig(msgpack []byte) (Config, error) {
-	c := DefaultConfig()
 	var raw rawConfig
 	if err := decode(msgpack, &raw); err != nil {
-		return c, fmt.Errorf("read plugin config: %w", err)
+		return DefaultConfig(), fmt.Errorf("read plugin config: %w", err)
 	}
+	return raw.check()
+}
+
+// ConfigOf reads a configuration as DecodeConfig does, from a value shaped by ConfigSchema.
+func ConfigOf(value cty.Value) (Config, error) {
+	var raw rawConfig
+	if err := gocty.FromCtyValue(value, &raw); err != nil {
+		return DefaultConfig(), fmt.Errorf("read plugin config: %w: %w", err, ErrInvalid)
+	}
+	return raw.check()
+}
+
+func (raw *rawConfig) check() (Config, error) {
+	c := DefaultConfig()
 	if raw.Enforce != nil {
 		c.Enforce = *raw.Enforce
 	}
-	var errs [8]error
+	var errs [9]error
 	c.LogCollection, errs[0] = oneOf("log_collection", raw.LogCollection, LogsByExecutor, LogsByHost)
 	c.LogOverflow, errs[1] = oneOf("log_overflow", raw.LogOverflow, LogsBlock, LogsDrop)
 	limits, err := raw.Logs.limits()
@@ -110,18 +126,24 @@ func DecodeConfig(msgpack []byte) (Config, error) {
 	if raw.ProcessRows != nil {
 		c.ProcessRows, errs[3] = within("process_rows", *raw.ProcessRows, 0, 10_000)
 	}
-	c.DeniedUIDs, errs[4] = parseIDRanges("denied_host_uids", raw.DeniedHostUIDs)
-	c.DeniedGIDs, errs[5] = parseIDRanges("denied_host_gids", raw.DeniedHostGIDs)
+	c.DeniedUIDs, errs[4] = parseIDRanges("denied_host_uids", said(raw.DeniedHostUIDs))
+	c.DeniedGIDs, errs[5] = parseIDRanges("denied_host_gids", said(raw.DeniedHostGIDs))
 	errs[6] = checkPatterns(raw.DeniedEnvvars)
-	c.RuntimeDir, c.CgroupParent, c.DeniedEnv = raw.RuntimeDir, raw.CgroupParent, raw.DeniedEnvvars
+	c.RuntimeDir, c.CgroupParent, c.DeniedEnv = said(raw.RuntimeDir), said(raw.CgroupParent), raw.DeniedEnvvars
+	errs[7] = checkRuntimeDir(c.RuntimeDir)
 	if raw.Metrics != nil {
 		c.MetricsAddress = raw.Metrics.Address
-		if err := checkAddress(c.MetricsAddress); err != nil {
-			return c, err
-		}
+		errs[8] = checkAddress(c.MetricsAddress)
 	}
-	errs[7] = checkRuntimeDir(c.RuntimeDir)
-	return c, errors.Join(errs[:]...)
+	return c, errlist.Join(errs[:]...)
+}
+
+// said returns a text, empty if it is not said.
+func said(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
 }
 
 // LongestRuntimeDir is how many bytes the path of a runtime folder may have, so that any task's socket can be in it.
@@ -139,77 +161,6 @@ func checkRuntimeDir(dir string) error {
 	return nil
 }
 
-// taskConfig is what a task's config block says.
-type taskConfig struct {
-	command  string
-	args     []string
-	workDir  string
-	cgroupV2 string
-	cgroupV1 map[string]string
-	// oomScoreAdj of the task; nil where not said.
-	oomScoreAdj *int
-	deniedEnv   []string
-	logs        LogLimits
-}
-
-type rawTask struct {
-	Command       string              `codec:"command"`
-	Args          []string            `codec:"args"`
-	WorkDir       string              `codec:"work_dir"`
-	CgroupV2      string              `codec:"cgroup_v2_override"`
-	CgroupV1      []map[string]string `codec:"cgroup_v1_override"`
-	OOMScoreAdj   *int64              `codec:"oom_score_adj"`
-	DeniedEnvvars []string            `codec:"denied_envvars"`
-	Logs          *rawLogs            `codec:"logs"`
-}
-
-// decodeTask reads a task's config block, shaped by TaskSchema. Errors wrap ErrInvalid.
-func decodeTask(msgpack []byte) (*taskConfig, error) {
-	var raw rawTask
-	if err := decode(msgpack, &raw); err != nil {
-		return nil, fmt.Errorf("read task config: %w", err)
-	}
-	c := &taskConfig{
-		command: raw.Command, args: raw.Args, workDir: raw.WorkDir,
-		cgroupV2: raw.CgroupV2, deniedEnv: raw.DeniedEnvvars,
-	}
-	if c.command == "" {
-		return nil, fmt.Errorf("command is empty: %w", ErrInvalid)
-	}
-	if c.workDir != "" && !filepath.IsAbs(c.workDir) {
-		return nil, fmt.Errorf("work_dir %q is not absolute: %w", c.workDir, ErrInvalid)
-	}
-	if err := checkPatterns(c.deniedEnv); err != nil {
-		return nil, err
-	}
-	if raw.OOMScoreAdj != nil {
-		adj, err := within("oom_score_adj", *raw.OOMScoreAdj, -1000, 1000)
-		if err != nil {
-			return nil, err
-		}
-		c.oomScoreAdj = &adj
-	}
-	for _, groups := range raw.CgroupV1 {
-		if c.cgroupV1 == nil {
-			c.cgroupV1 = make(map[string]string, len(groups))
-		}
-		maps.Copy(c.cgroupV1, groups)
-	}
-	if c.cgroupV2 != "" && len(c.cgroupV1) > 0 {
-		return nil, fmt.Errorf("cgroup_v2_override and cgroup_v1_override exclude each other: %w", ErrInvalid)
-	}
-	var err error
-	c.logs, err = raw.Logs.limits()
-	return c, err
-}
-
-// CheckTask refuses a task's config block, shaped by TaskSchema, that no task can be started with. Errors wrap
-// ErrInvalid.
-func CheckTask(msgpack []byte) error {
-	_, err := decodeTask(msgpack)
-	return err
-}
-
 func (l *rawLogs) limits() (LogLimits, error) {
 	var limits LogLimits
 	if l == nil {
@@ -224,7 +175,7 @@ func (l *rawLogs) limits() (LogLimits, error) {
 		mib, errSize = within("logs: max_file_size", *l.MaxFileSize, 1, 1<<20)
 		limits.MaxFileBytes = int64(mib) << 20
 	}
-	return limits, errors.Join(errFiles, errSize)
+	return limits, errlist.Join(errFiles, errSize)
 }
 
 // decode reads MessagePack as hosts write it: maps with string keys, strings of the old raw kind and of the new.

@@ -93,13 +93,13 @@ func TestDecodeConfigRefuses(t *testing.T) {
 	}
 }
 
-func TestDecodeTask(t *testing.T) {
+func TestDecodeBlock(t *testing.T) {
 	adj := -5
-	want := &taskConfig{
-		command: "sh", args: []string{"-c", "true"}, workDir: "/tmp", deniedEnv: []string{"A*"}, oomScoreAdj: &adj,
-		cgroupV1: map[string]string{"memory": "/a", "cpu": "/b"}, logs: LogLimits{MaxFiles: 1, MaxFileBytes: 1 << 20},
+	want := &ConfigBlock{
+		Command: "sh", Args: []string{"-c", "true"}, WorkDir: "/tmp", DeniedEnv: []string{"A*"}, OOMScoreAdj: &adj,
+		CgroupV1: map[string]string{"memory": "/a", "cpu": "/b"}, Logs: LogLimits{MaxFiles: 1, MaxFileBytes: 1 << 20},
 	}
-	got, err := decodeTask(msgpack(t, map[string]any{
+	got, err := decodeBlock(msgpack(t, map[string]any{
 		"command": "sh", "args": []string{"-c", "true"}, "work_dir": "/tmp", "denied_envvars": []string{"A*"},
 		"oom_score_adj": -5, "cgroup_v1_override": []map[string]string{{"memory": "/a"}, {"cpu": "/b"}},
 		"logs": map[string]any{"max_files": 1, "max_file_size": 1},
@@ -107,7 +107,7 @@ func TestDecodeTask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(want, got, cmp.AllowUnexported(taskConfig{})); d != "" {
+	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("task config (-want +got):\n%s", d)
 	}
 	for name, in := range map[string]map[string]any{
@@ -117,7 +117,7 @@ func TestDecodeTask(t *testing.T) {
 		"two overrides": {"command": "x", "cgroup_v2_override": "a", "cgroup_v1_override": []map[string]string{{"cpu": "b"}}},
 		"type":          {"command": []string{"x"}},
 	} {
-		if _, err := decodeTask(msgpack(t, in)); !errors.Is(err, ErrInvalid) {
+		if _, err := decodeBlock(msgpack(t, in)); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v, want %v", name, err, ErrInvalid)
 		}
 	}
@@ -130,13 +130,13 @@ func TestDecodeStrings(t *testing.T) {
 		"str8":  "\x81\xd9\x07command\xd9\x02sh",
 		"bytes": "\x81\xa7command\xc4\x02sh",
 	} {
-		got, err := decodeTask([]byte(in))
+		got, err := decodeBlock([]byte(in))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if got.command != "sh" {
-			t.Errorf("%s: command %q", name, got.command)
+		if got.Command != "sh" {
+			t.Errorf("%s: command %q", name, got.Command)
 		}
 	}
 }
@@ -156,8 +156,8 @@ func FuzzDecode(f *testing.F) {
 		} else if !errors.Is(err, ErrInvalid) {
 			t.Errorf("config: %v does not wrap %v", err, ErrInvalid)
 		}
-		if c, err := decodeTask(data); err == nil {
-			if c.command == "" {
+		if c, err := decodeBlock(data); err == nil {
+			if c.Command == "" {
 				t.Error("accepted a task without a command")
 			}
 		} else if !errors.Is(err, ErrInvalid) {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
@@ -57,7 +58,7 @@ func (d *Tacho) KillOrphans(ctx context.Context, spared ...*TaskHandle) (killed 
 		}
 		killed = append(killed, address.ID)
 	}
-	return killed, errors.Join(errs...)
+	return killed, errlist.Join(errs...)
 }
 
 // listOrphans lists the runtime folder once no executor in it is about to launch its task: one whose caller was killed
@@ -94,7 +95,7 @@ func sweep(folders []string) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // answers reports whether a process listens on a socket in an executor's folder.

@@ -18,15 +18,15 @@ import (
 )
 
 // launchRequest returns what an executor is told to start.
-func (d *Tacho) launchRequest(task *TaskConfig, c *taskConfig, config Config) (*proto.LaunchRequest, error) {
+func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (*proto.LaunchRequest, error) {
 	if len(task.Mounts) > 0 {
 		return nil, fmt.Errorf("task %s has mounts: a task of this driver sees the host's file system: %w", task.Name, ErrNotSupported)
 	}
 	r := &proto.LaunchRequest{
 		Id:      executorID(task),
-		Args:    c.args,
-		Env:     environment(task, slices.Concat(config.DeniedEnv, c.deniedEnv)),
-		Dir:     c.workDir,
+		Args:    b.Args,
+		Env:     environment(task, slices.Concat(config.DeniedEnv, b.DeniedEnv)),
+		Dir:     b.WorkDir,
 		User:    task.User,
 		Record:  &proto.RecordOptions{},
 		DiskDir: taskDir(task),
@@ -35,34 +35,32 @@ func (d *Tacho) launchRequest(task *TaskConfig, c *taskConfig, config Config) (*
 			"alloc_id": task.AllocID, "job": task.JobName, "task_group": task.TaskGroupName, "task": task.Name,
 			"namespace": task.Namespace, "node": task.NodeName,
 		},
-		CommandLine: append([]string{c.command}, c.args...),
+		CommandLine: append([]string{b.Command}, b.Args...),
 	}
 	if r.Dir == "" {
 		r.Dir = taskDir(task)
 	}
 	hasPath := slices.ContainsFunc(r.Env, func(v string) bool { return strings.HasPrefix(v, "PATH=") })
-	r.Command = findCommand(c.command, taskDir(task), hasPath)
+	r.Command = findCommand(b.Command, taskDir(task), hasPath)
 	// A host's own oom_score_adj, meant for an agent that must survive, is no task's.
 	adj := int32(0)
-	if c.oomScoreAdj != nil {
-		adj = int32(*c.oomScoreAdj)
+	if b.OOMScoreAdj != nil {
+		adj = int32(*b.OOMScoreAdj)
 	}
 	r.OomScoreAdj = &adj
 	if network := task.Network; network != nil && network.Mode != NetworkHost {
 		r.NetworkNamespace = network.Path
 	}
 	var err error
-	if r.Cgroup, err = placement(d.host, task, c, config); err != nil {
+	if r.Cgroup, err = placement(d.host, task, b, config); err != nil {
 		return nil, err
 	}
-	if config.Enforce && !c.overridesCgroup() {
+	if config.Enforce && !b.overridesCgroup() {
 		r.Limits = limits(task.Resources)
 	}
-	r.Stdio = stdio(task, c, config)
+	r.Stdio = stdio(task, b, config)
 	return r, nil
 }
-
-func (c *taskConfig) overridesCgroup() bool { return c.cgroupV2 != "" || len(c.cgroupV1) > 0 }
 
 // The longest parts of an executor's id, and the id.
 const (
@@ -147,9 +145,9 @@ func findCommand(command, dir string, hasPath bool) string {
 
 // placement is where the task's cgroup is: where the task says, where the host made one, else where the executor
 // finds the best place.
-func placement(host kernel.FS, task *TaskConfig, c *taskConfig, config Config) (*proto.CgroupPlacement, error) {
-	if c.overridesCgroup() {
-		return override(host, c)
+func placement(host kernel.FS, task *TaskConfig, b *ConfigBlock, config Config) (*proto.CgroupPlacement, error) {
+	if b.overridesCgroup() {
+		return override(host, b)
 	}
 	p := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_AUTO, Parent: config.CgroupParent}
 	if task.Resources == nil || task.Resources.Linux == nil || task.Resources.Linux.CpusetCgroup == "" {
@@ -197,22 +195,22 @@ func belowMount(mount, path string) string {
 }
 
 // override is the placement that a task's config block asks for: groups that exist, and that other tasks may name too.
-func override(host kernel.FS, c *taskConfig) (*proto.CgroupPlacement, error) {
+func override(host kernel.FS, b *ConfigBlock) (*proto.CgroupPlacement, error) {
 	mounts, err := kernel.CgroupMounts(host)
 	if err != nil {
 		return nil, fmt.Errorf("find cgroup mounts: %w", err)
 	}
 	p := &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, Shared: true}
-	if c.cgroupV2 != "" {
+	if b.CgroupV2 != "" {
 		i := slices.IndexFunc(mounts, func(m kernel.CgroupMount) bool { return m.Version == 2 })
 		if i < 0 {
 			return nil, fmt.Errorf("cgroup_v2_override: cgroup v2 is not mounted here: %w", ErrInvalid)
 		}
-		p.V2 = belowMount(mounts[i].Point, c.cgroupV2)
+		p.V2 = belowMount(mounts[i].Point, b.CgroupV2)
 		return p, nil
 	}
-	p.V1 = make(map[string]string, len(c.cgroupV1))
-	for controller, path := range c.cgroupV1 {
+	p.V1 = make(map[string]string, len(b.CgroupV1))
+	for controller, path := range b.CgroupV1 {
 		i := mountOf(mounts, controller)
 		if i < 0 {
 			return nil, fmt.Errorf("cgroup_v1_override: no hierarchy of the controller %q is mounted here: %w", controller, ErrInvalid)
@@ -243,7 +241,7 @@ func limits(r *Resources) *proto.Limits {
 }
 
 // stdio is where the task's output goes.
-func stdio(task *TaskConfig, c *taskConfig, config Config) *proto.Stdio {
+func stdio(task *TaskConfig, b *ConfigBlock, config Config) *proto.Stdio {
 	if config.LogCollection == LogsByHost {
 		return &proto.Stdio{
 			Mode: proto.Stdio_MODE_PATHS, StdoutPath: task.StdoutPath, StderrPath: task.StderrPath,
@@ -253,7 +251,7 @@ func stdio(task *TaskConfig, c *taskConfig, config Config) *proto.Stdio {
 	if task.StdoutPath == os.DevNull || task.AllocDir == "" {
 		return &proto.Stdio{Mode: proto.Stdio_MODE_NULL}
 	}
-	limits := c.logs.or(config.Logs)
+	limits := b.Logs.or(config.Logs)
 	return &proto.Stdio{Mode: proto.Stdio_MODE_LOGS, Logs: &proto.Logs{
 		Dir:          filepath.Join(task.AllocDir, "alloc", "logs"),
 		Prefix:       task.Name,

@@ -56,52 +56,52 @@ func TestPlacement(t *testing.T) {
 		name string
 		host kernel.FS
 		task *TaskConfig
-		own  taskConfig
+		own  ConfigBlock
 		want *proto.CgroupPlacement
 	}{
-		{"nothing said", pure, &TaskConfig{}, taskConfig{}, &proto.CgroupPlacement{Mode: auto, Parent: "/tasks"}},
+		{"nothing said", pure, &TaskConfig{}, ConfigBlock{}, &proto.CgroupPlacement{Mode: auto, Parent: "/tasks"}},
 		{
 			"v2, by the host", pure, task("nomad.slice/share.slice/x.web.scope"),
-			taskConfig{},
+			ConfigBlock{},
 			&proto.CgroupPlacement{Mode: given, V2: v2 + "/nomad.slice/share.slice/x.web.scope"},
 		},
 		{
 			"v2, the whole path", pure, task(v2 + "/nomad.slice/share.slice/x.web.scope"),
-			taskConfig{},
+			ConfigBlock{},
 			&proto.CgroupPlacement{Mode: given, V2: v2 + "/nomad.slice/share.slice/x.web.scope"},
 		},
 		{
 			"v2, not made", pure, task("nomad.slice/share.slice/y.web.scope"),
-			taskConfig{},
+			ConfigBlock{},
 			&proto.CgroupPlacement{Mode: auto, Parent: "/tasks"},
 		},
 		{
 			"v1", hybrid, task("/nomad"),
-			taskConfig{},
+			ConfigBlock{},
 			&proto.CgroupPlacement{Mode: auto, Parent: "/tasks", V1: map[string]string{"cpuset": cpuset + "/nomad"}},
 		},
 		{
 			"v1, not made", hybrid, task("/gone"),
-			taskConfig{},
+			ConfigBlock{},
 			&proto.CgroupPlacement{Mode: auto, Parent: "/tasks"},
 		},
 		{
 			"v2 override", pure, task("nomad.slice/share.slice/x.web.scope"),
-			taskConfig{cgroupV2: "own"},
+			ConfigBlock{CgroupV2: "own"},
 			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own", Shared: true},
 		},
 		{
 			"nowhere but below the mount", pure, &TaskConfig{},
-			taskConfig{cgroupV2: "../../own"},
+			ConfigBlock{CgroupV2: "../../own"},
 			&proto.CgroupPlacement{Mode: given, V2: v2 + "/own", Shared: true},
 		},
 		{
 			"v1 override", hybrid, task("/nomad"),
-			taskConfig{cgroupV1: map[string]string{"memory": "own"}},
+			ConfigBlock{CgroupV1: map[string]string{"memory": "own"}},
 			&proto.CgroupPlacement{Mode: given, V1: map[string]string{"memory": memory + "/own"}, Shared: true},
 		},
-		{"v2 override, not mounted", hybrid, &TaskConfig{}, taskConfig{cgroupV2: "own"}, nil},
-		{"v1 override, not mounted", pure, &TaskConfig{}, taskConfig{cgroupV1: map[string]string{"memory": "own"}}, nil},
+		{"v2 override, not mounted", hybrid, &TaskConfig{}, ConfigBlock{CgroupV2: "own"}, nil},
+		{"v1 override, not mounted", pure, &TaskConfig{}, ConfigBlock{CgroupV1: map[string]string{"memory": "own"}}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := placement(test.host, test.task, &test.own, Config{CgroupParent: "/tasks"})
@@ -138,17 +138,17 @@ func TestStdio(t *testing.T) {
 	want := &proto.Stdio{Mode: proto.Stdio_MODE_LOGS, Logs: &proto.Logs{
 		Dir: "/alloc/alloc/logs", Prefix: "web", MaxFileBytes: 10 << 20, MaxFiles: 3,
 	}}
-	if d := cmp.Diff(want, stdio(task, &taskConfig{logs: LogLimits{MaxFiles: 3}}, config), protocmp.Transform()); d != "" {
+	if d := cmp.Diff(want, stdio(task, &ConfigBlock{Logs: LogLimits{MaxFiles: 3}}, config), protocmp.Transform()); d != "" {
 		t.Errorf("by the executor (-want +got):\n%s", d)
 	}
 	config.LogCollection = LogsByHost
 	want = &proto.Stdio{Mode: proto.Stdio_MODE_PATHS, StdoutPath: "/fifo1", StderrPath: "/fifo2"}
-	if d := cmp.Diff(want, stdio(task, &taskConfig{}, config), protocmp.Transform()); d != "" {
+	if d := cmp.Diff(want, stdio(task, &ConfigBlock{}, config), protocmp.Transform()); d != "" {
 		t.Errorf("by the host (-want +got):\n%s", d)
 	}
 	config.LogCollection = LogsByExecutor
 	task.StdoutPath = os.DevNull
-	if got := stdio(task, &taskConfig{}, config); got.GetMode() != proto.Stdio_MODE_NULL {
+	if got := stdio(task, &ConfigBlock{}, config); got.GetMode() != proto.Stdio_MODE_NULL {
 		t.Errorf("logs switched off: %v", got)
 	}
 }

@@ -42,14 +42,17 @@ func (d *Tacho) StartTask(ctx context.Context, config *TaskConfig) (*TaskHandle,
 
 func (d *Tacho) start(ctx context.Context, config *TaskConfig) (*task, error) {
 	own := d.currentConfig()
-	parsed, err := decodeTask(config.DriverConfig)
-	if err != nil {
-		return nil, Recoverable(err, false)
+	block := config.Block
+	if block == nil {
+		var err error
+		if block, err = decodeBlock(config.DriverConfig); err != nil {
+			return nil, Recoverable(err, false)
+		}
 	}
 	if err := checkUser(config.User, own); err != nil {
 		return nil, Recoverable(err, false)
 	}
-	request, err := d.launchRequest(config, parsed, own)
+	request, err := d.launchRequest(config, block, own)
 	if err != nil {
 		return nil, Recoverable(err, false)
 	}

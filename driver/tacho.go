@@ -5,13 +5,13 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/driver/schema"
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -83,7 +83,7 @@ func (d *Tacho) Close() error {
 	for _, t := range d.list() {
 		errs = append(errs, t.detach())
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // ConfigSchema implements Configurer.

@@ -14,9 +14,12 @@ type TaskConfig struct {
 	// AllocID, JobID and the following say where the task belongs.
 	AllocID, JobID, JobName, ParentJobID, TaskGroupName, Namespace string
 	NodeID, NodeName                                               string
-	// DriverConfig is the task's config block as MessagePack, shaped by the driver's schema.
+	// DriverConfig is the task's config block as MessagePack, shaped by the driver's schema: from a host behind a wire.
 	DriverConfig []byte
-	Env          map[string]string
+	// Block is the same for our driver, from a host in this process. It goes before DriverConfig, and is not persisted:
+	// a running task is recovered without it.
+	Block *ConfigBlock `json:"-"`
+	Env   map[string]string
 	// DeviceEnv is added to Env and wins.
 	DeviceEnv map[string]string
 	Resources *Resources

@@ -78,7 +78,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	input, err := s.runExec(ctx, conn, r, handshake)
 	status, reason := websocket.StatusNormalClosure, ""
 	if err != nil {
-		status, reason = websocket.StatusCode(4000+statusOf(err)), closeText(textOf(err))
+		status, reason = websocket.StatusCode(4000+statusOf(err)), closeText(err.Error())
 	}
 	_ = conn.Close(status, reason) // fails where the client is gone
 	_ = conn.CloseNow()

@@ -172,10 +172,10 @@ func (f *fakeAgent) Job(id string) (agent.JobStatus, error) {
 
 func (f *fakeAgent) Validate(_ context.Context, source job.Source) (*job.Job, error) {
 	if source.Text == "broken" {
-		return nil, hcl.Diagnostics{{
+		return nil, &hcl.Diagnostic{
 			Severity: hcl.DiagError, Summary: "Unsupported block", Detail: "network is not carried out.",
 			Subject: &hcl.Range{Filename: source.Filename, Start: hcl.Pos{Line: 3, Column: 5}},
-		}}
+		}
 	}
 	return f.jobs[len(f.jobs)-1].Job, nil
 }

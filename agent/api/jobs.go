@@ -147,7 +147,7 @@ func (s *Server) validateJob(r *http.Request) (any, error) {
 		if statusOf(err) != http.StatusBadRequest {
 			return nil, err
 		}
-		text := textOf(err)
+		text := err.Error()
 		answer["ValidationErrors"], answer["Error"] = strings.Split(text, "\n"), text
 	}
 	return answer, nil

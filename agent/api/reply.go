@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -86,12 +85,12 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusInternalServerError && r.Context().Err() == nil {
 		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
-	http.Error(w, textOf(err), status)
+	http.Error(w, err.Error(), status)
 }
 
 func statusOf(err error) int {
 	var p *problem
-	var diagnostics hcl.Diagnostics
+	var diagnostic *hcl.Diagnostic
 	var size *http.MaxBytesError
 	switch {
 	case errors.As(err, &p):
@@ -100,7 +99,7 @@ func statusOf(err error) int {
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, allocation.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, driver.ErrTaskNotFound):
 		return http.StatusNotFound
-	case errors.As(err, &diagnostics), errors.Is(err, allocation.ErrAmbiguous), errors.Is(err, hook.ErrNotRunning),
+	case errors.As(err, &diagnostic), errors.Is(err, allocation.ErrAmbiguous), errors.Is(err, hook.ErrNotRunning),
 		errors.Is(err, driver.ErrTaskNotRunning), errors.Is(err, driver.ErrInvalid):
 		return http.StatusBadRequest
 	case errors.Is(err, driver.ErrNotSupported), errors.Is(err, errors.ErrUnsupported):
@@ -109,19 +108,6 @@ func statusOf(err error) int {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
-}
-
-// textOf is an error for people; of a job file's errors each has a line.
-func textOf(err error) string {
-	var diagnostics hcl.Diagnostics
-	if !errors.As(err, &diagnostics) || len(diagnostics) == 0 {
-		return err.Error()
-	}
-	lines := make([]string, len(diagnostics))
-	for i, d := range diagnostics {
-		lines[i] = d.Error()
-	}
-	return strings.Join(lines, "\n")
 }
 
 // readBody decodes a request's JSON body.

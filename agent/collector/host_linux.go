@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -201,5 +202,5 @@ func EndAll(ctx context.Context, dir string) error {
 		task := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(lock), "."), ".collector")
 		errs = append(errs, End(ctx, Options{Dir: dir, Task: task}))
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }

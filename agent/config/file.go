@@ -4,11 +4,12 @@
 package config
 
 import (
-	"errors"
 	"maps"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/tachograph/tacho/errlist"
 )
 
 const (
@@ -143,7 +144,7 @@ func (c *Config) apply(f *file) error {
 		put(&c.TLS.CAFile, f.TLS.CAFile)
 		put(&c.TLS.VerifyClient, f.TLS.VerifyClient)
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // applyTelemetry lays a telemetry block over this one. A history without an interval of its own follows the collection.

@@ -4,7 +4,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -18,6 +17,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/tachograph/tacho/errlist"
 )
 
 // maxFile bounds one file in bytes.
@@ -81,11 +82,11 @@ func (c *Config) merge(path string) error {
 func (c *Config) Merge(filename string, text []byte) error {
 	parsed, diags := hclsyntax.ParseConfig(text, filename, hcl.InitialPos)
 	if diags.HasErrors() {
-		return errors.Join(diags.Errs()...)
+		return errlist.Join(diags.Errs()...)
 	}
 	var f file
 	if diags := gohcl.DecodeBody(parsed.Body, nil, &f); diags.HasErrors() {
-		return errors.Join(diags.Errs()...)
+		return errlist.Join(diags.Errs()...)
 	}
 	c.places = c.places.With(parsed.Body)
 	err := c.apply(&f)
@@ -135,7 +136,7 @@ func (c *Config) Check() error {
 	refuse(h.Span < h.Interval, span, "makes a history of %s with a reading every %s", h.Span, h.Interval)
 	refuse(h.Interval > 0 && h.Span/max(1, h.Interval) > maxPoints, span,
 		"makes a history of %s every %s, which is more than %d readings a task", h.Span, h.Interval, maxPoints)
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // isLoopback reports whether only this machine can reach an address to listen on.

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tachograph/tacho/errlist"
 )
 
 // logFile is one of a stream's files.
@@ -187,5 +189,5 @@ func (l *Log) Close() error {
 	for _, f := range l.files {
 		errs = append(errs, f.Close())
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }

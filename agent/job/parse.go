@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/tachograph/tacho/agent/places"
+	"github.com/tachograph/tacho/errlist"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 func Parse(source Source) (*Job, error) {
 	j, diags := parse(source)
 	if diags.HasErrors() {
-		return nil, Mistakes(diags)
+		return nil, errlist.Join(diags.Errs()...)
 	}
 	return j, nil
 }

@@ -4,6 +4,7 @@
 package job
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
@@ -63,7 +64,8 @@ func (d *decoder) loose(body *hclsyntax.Body, vars *hcl.EvalContext) map[string]
 func (t *Task) Environment(start map[string]cty.Value) (map[string]string, hcl.Diagnostics) {
 	var diags hcl.Diagnostics
 	env := make(map[string]string, len(t.env))
-	for name, expr := range t.env {
+	for _, name := range slices.Sorted(maps.Keys(t.env)) { // so that mistakes are named in one order
+		expr := t.env[name]
 		v, problems := expr.Value(withLiterals(expr, t.scope(start), t.text))
 		if diags = append(diags, problems...); problems.HasErrors() {
 			continue

@@ -10,6 +10,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/tachograph/tacho/errlist"
 )
 
 // Places are where values stand, by key: "telemetry.collection_interval" is in a block. The zero value has none.
@@ -50,12 +52,15 @@ func (p Places) Said(keys ...string) string {
 	return keys[0]
 }
 
-// Fault is what came of a value, with its place where a file says it.
+// Fault returns what came of a value, each cause with the value's place if a file says it.
 func (p Places) Fault(key string, err error) error {
-	if at, said := p[key]; said {
-		return fmt.Errorf("%s: Wrong value; %s: %w", at, key, err)
-	}
-	return fmt.Errorf("%s: %w", key, err)
+	at, said := p[key]
+	return errlist.Each(err, func(cause error) error {
+		if said {
+			return fmt.Errorf("%s: Wrong value; %s: %w", at, key, cause)
+		}
+		return fmt.Errorf("%s: %w", key, cause)
+	})
 }
 
 // Wrong is the mistake in a value, with its place where a file says it.

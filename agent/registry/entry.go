@@ -18,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/driver/schema"
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/plugin"
 	pluginconfig "github.com/tachograph/tacho/plugin/config"
@@ -31,6 +32,7 @@ const (
 // Entry is one driver.
 type Entry struct {
 	name       string
+	own        bool // our own driver, in this process
 	block      *config.Plugin
 	hostConfig plugin.HostConfig
 	host       *plugin.Host    // nil for our own driver, and before a plugin was started
@@ -68,19 +70,47 @@ func (e *Entry) LogsItself() bool {
 	return e.logsItself
 }
 
-// EncodeConfig turns a task's config block into what the driver is sent.
-func (e *Entry) EncodeConfig(body hcl.Body, vars *hcl.EvalContext) ([]byte, error) {
+// Configure puts a task's config block into what the driver is to start: decoded for the one in this process, encoded
+// for one behind a wire. vars are what expressions in the block may refer to. It refuses what the driver would not start.
+func (e *Entry) Configure(into *driver.TaskConfig, task *job.Task, vars *hcl.EvalContext) error {
 	e.mu.Lock()
 	spec, reason := e.schema, e.about.Reason
 	e.mu.Unlock()
 	if spec == nil {
-		return nil, fmt.Errorf("driver %s: %s: %w", e.name, reason, driver.ErrUnavailable)
+		return fmt.Errorf("driver %s: %s: %w", e.name, reason, driver.ErrUnavailable)
 	}
-	encoded, diags := pluginconfig.Encode(spec, body, vars)
+	if !e.own {
+		encoded, diags := pluginconfig.Encode(spec, task.ConfigBody, vars)
+		if diags.HasErrors() {
+			return errlist.Join(diags.Errs()...)
+		}
+		into.DriverConfig = encoded
+		return nil
+	}
+	value, diags := pluginconfig.Decode(spec, task.ConfigBody, vars)
 	if diags.HasErrors() {
-		return nil, job.Mistakes(diags)
+		return errlist.Join(diags.Errs()...)
 	}
-	return encoded, nil
+	if err := e.CheckSignal(task.KillSignal); err != nil {
+		return task.Places.Fault("kill_signal", err)
+	}
+	block, err := driver.ConfigBlockOf(value)
+	if err != nil {
+		return task.Places.Fault("config", err)
+	}
+	if l := task.Logs; l != nil && block.Logs == (driver.LogLimits{}) {
+		block.Logs = driver.LogLimits{MaxFiles: l.MaxFiles, MaxFileBytes: int64(l.MaxFileSizeMB) << 20}
+	}
+	into.Block = block
+	return nil
+}
+
+// CheckSignal refuses a name that is no signal to the driver in this process; what others know is theirs to say.
+func (e *Entry) CheckSignal(name string) error {
+	if !e.own {
+		return nil
+	}
+	return driver.CheckSignal(name)
 }
 
 // FinalRecord returns the driver's own record of an ended task; nil where it keeps none.
@@ -160,7 +190,7 @@ func (e *Entry) describe(ctx context.Context) error {
 	}
 	encoded, diags := pluginconfig.Encode(spec, body, nil)
 	if diags.HasErrors() {
-		return fmt.Errorf("plugin %s: %w", e.name, diags)
+		return errlist.Each(errlist.Join(diags.Errs()...), func(cause error) error { return fmt.Errorf("plugin %s: %w", e.name, cause) })
 	}
 	e.hostConfig.Config = encoded
 	return nil

@@ -7,7 +7,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/plugin"
 	pluginconfig "github.com/tachograph/tacho/plugin/config"
 )
@@ -103,7 +103,7 @@ func (r *Registry) openTacho(ctx context.Context) error {
 		return fmt.Errorf("driver %s: %w", driver.Name, err)
 	}
 	r.entries[driver.Name] = &Entry{
-		driver: r.tacho, recorder: r.tacho, name: driver.Name, schema: schema, logsItself: own.LogCollection == driver.LogsByExecutor,
+		driver: r.tacho, recorder: r.tacho, name: driver.Name, own: true, schema: schema, logsItself: own.LogCollection == driver.LogsByExecutor,
 		about: node.Driver{Name: driver.Name, Version: r.options.Version},
 	}
 	r.tacho.Serve()
@@ -120,13 +120,13 @@ func (r *Registry) ownConfig() (driver.Config, error) {
 		if len(block.Args) > 0 {
 			return own, fmt.Errorf("%s: args: the driver is in this process, there is no executable that would get them", place)
 		}
-		encoded, diags := pluginconfig.Encode(driver.ConfigSchema(), block.Body, nil)
+		value, diags := pluginconfig.Decode(driver.ConfigSchema(), block.Body, nil)
 		if diags.HasErrors() {
-			return own, diags
+			return own, errlist.Join(diags.Errs()...)
 		}
 		var err error
-		if own, err = driver.DecodeConfig(encoded); err != nil {
-			return own, fmt.Errorf("%s: %w", place, err)
+		if own, err = driver.ConfigOf(value); err != nil {
+			return own, errlist.Each(err, func(cause error) error { return fmt.Errorf("%s: %w", place, cause) })
 		}
 	}
 	var err error
@@ -209,7 +209,7 @@ func (r *Registry) Close(ctx context.Context, end bool) error {
 			errs = append(errs, e.host.Detach())
 		}
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // Names returns the drivers' names, sorted.

@@ -80,9 +80,10 @@ func TestOwnDriverServesNumbers(t *testing.T) {
 // TestOwnDriverRefuses is about configurations that are wrong, and where they stand.
 func TestOwnDriverRefuses(t *testing.T) {
 	for name, test := range map[string]struct{ block, want string }{
-		"arguments": {`args = ["-x"]`, "args: "},
-		"a value":   {"config {\n log_collection = \"nobody\"\n }", `log_collection "nobody"`},
-		"a folder":  {"config {\n runtime_dir = \"/run/" + strings.Repeat("x", 40) + "\"\n }", "may have 30"},
+		"arguments":  {`args = ["-x"]`, "args: "},
+		"a value":    {"config {\n log_collection = \"nobody\"\n }", `log_collection "nobody"`},
+		"two values": {"config {\n log_collection = \"x\"\n log_overflow = \"x\"\n }", ` "x" is none of `},
+		"a folder":   {"config {\n runtime_dir = \"/run/" + strings.Repeat("x", 40) + "\"\n }", "may have 30"},
 	} {
 		r, err := open(t, "\n  plugin \"tacho\" {\n "+test.block+"\n}\n")
 		if err == nil {
@@ -92,8 +93,10 @@ func TestOwnDriverRefuses(t *testing.T) {
 			}
 			continue
 		}
-		if !strings.HasPrefix(err.Error(), `agent.hcl:2,3: plugin "tacho": `) || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v", name, err)
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			if !strings.HasPrefix(line, `agent.hcl:2,3: plugin "tacho": `) || !strings.Contains(line, test.want) {
+				t.Errorf("%s: %s", name, line)
+			}
 		}
 	}
 }

@@ -17,20 +17,19 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 	"github.com/zclconf/go-cty/cty/msgpack"
 
-	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/driver/schema"
 )
 
-// Encode decodes a body by a schema and returns it as a plugin is sent it. vars are what expressions in the body may
-// refer to; nil for nothing. A nil body is an empty one. Diagnostics name the place in the file.
+// Decode decodes a body by a schema. vars are what expressions in the body may refer to; nil for nothing. A nil body is
+// an empty one. Diagnostics name the place in the file.
 //
 // Other hosts read a config block as a loose tree first, in which a block and an attribute that holds an object are
 // the same: a schema may say list(map(string)) where the user writes a block, or a block where the user writes
-// name = { … }. So does Encode, where the body does not fit as it stands.
-func Encode(spec schema.Spec, body hcl.Body, vars *hcl.EvalContext) ([]byte, hcl.Diagnostics) {
+// name = { … }. So does Decode, if the body does not fit as it stands.
+func Decode(spec schema.Spec, body hcl.Body, vars *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	decoder, err := translate(spec)
 	if err != nil {
-		return nil, problem("Invalid schema", err)
+		return cty.NilVal, problem("Invalid schema", err)
 	}
 	if body == nil {
 		body = hcl.EmptyBody()
@@ -39,31 +38,32 @@ func Encode(spec schema.Spec, body hcl.Body, vars *hcl.EvalContext) ([]byte, hcl
 	if diags.HasErrors() {
 		loose, err := decodeLoosely(body, decoder, vars)
 		if err != nil {
-			return nil, diags
+			return cty.NilVal, diags
 		}
 		value, diags = loose, nil
 	}
-	encoded, err := encode(value, hcldec.ImpliedType(decoder))
-	if err != nil {
-		return nil, append(diags, problem("Invalid configuration", err)...)
+	// A default may be of another type than what it stands for: 5 for a string.
+	value, err = convert.Convert(value, hcldec.ImpliedType(decoder))
+	if err == nil && !value.IsWhollyKnown() {
+		err = errors.New("a value is not known yet")
 	}
-	return encoded, diags
+	if err != nil {
+		return cty.NilVal, append(diags, problem("Invalid configuration", err)...)
+	}
+	return value, diags
 }
 
-func encode(value cty.Value, want cty.Type) ([]byte, error) {
-	// A default may be of another type than what it stands for: 5 for a string.
-	value, err := convert.Convert(value, want)
-	if err != nil {
-		return nil, fmt.Errorf("convert: %w: %w", err, driver.ErrInvalid)
-	}
-	if !value.IsWhollyKnown() {
-		return nil, fmt.Errorf("a value is not known yet: %w", driver.ErrInvalid)
+// Encode decodes a body as Decode does and returns it as a plugin is sent it.
+func Encode(spec schema.Spec, body hcl.Body, vars *hcl.EvalContext) ([]byte, hcl.Diagnostics) {
+	value, diags := Decode(spec, body, vars)
+	if diags.HasErrors() {
+		return nil, diags
 	}
 	encoded, err := msgpack.Marshal(value, value.Type())
 	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
+		return nil, problem("Invalid configuration", err)
 	}
-	return encoded, nil
+	return encoded, diags
 }
 
 func problem(summary string, err error) hcl.Diagnostics {
