@@ -8,51 +8,35 @@ package command
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/command/agent"
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/command/doctor"
+	"github.com/tachograph/tacho/command/record"
+	"github.com/tachograph/tacho/command/remote"
+	"github.com/tachograph/tacho/command/run"
 	"github.com/tachograph/tacho/version"
-)
-
-// The groups under which the help lists commands.
-const (
-	groupMeasure = "measure"
-	groupRecords = "records"
-	groupHost    = "host"
-	groupAgent   = "agent"
 )
 
 // commands are all commands, in no order; each says its group.
 func commands() []*cobra.Command {
-	return []*cobra.Command{
-		newAgent(),
-		newAlloc(),
-		newDiff(),
-		newDoctor(),
-		newEvents(),
-		newExplain(),
-		newJob(),
-		newLs(),
-		newPlot(),
-		newPrune(),
-		newRun(),
-		newShow(),
-		newTop(),
-		newVersion(),
-	}
+	return slices.Concat(run.Commands(), record.Commands(), remote.Commands(), []*cobra.Command{agent.Command(), doctor.Command(), newVersion()})
 }
 
 // Execute runs tacho with its arguments, without the program's name, and returns the exit code. A fault is told
 // on stderr in one line. Cancelling ctx ends commands that wait for something.
 func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot()
-	root.SetArgs(longDashes(args))
+	root.SetArgs(agent.LongDashes(args))
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	knowShells(root)
 	executed, err := root.ExecuteContextC(ctx)
-	return report(stderr, executed, err)
+	return cli.Report(stderr, executed, err)
 }
 
 func newRoot() *cobra.Command {
@@ -72,28 +56,26 @@ code; a fault of their own is 125.`,
   tacho show last
   tacho explain memory_bytes`,
 		Version:           version.String(),
-		Args:              knownCommand,
+		Args:              cli.KnownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: applyEnvironment,
+		PersistentPreRunE: cli.ApplyEnvironment,
 		// Two typing errors still find the command that was meant.
 		SuggestionsMinimumDistance: 2,
 		SilenceErrors:              true,
 		SilenceUsage:               true,
 	}
 	root.AddGroup(
-		&cobra.Group{ID: groupMeasure, Title: "Measure:"},
-		&cobra.Group{ID: groupRecords, Title: "Look at records:"},
-		&cobra.Group{ID: groupAgent, Title: "Run jobs and watch them:"},
-		&cobra.Group{ID: groupHost, Title: "This machine and its numbers:"},
+		&cobra.Group{ID: cli.GroupMeasure, Title: "Measure:"},
+		&cobra.Group{ID: cli.GroupRecords, Title: "Look at records:"},
+		&cobra.Group{ID: cli.GroupAgent, Title: "Run jobs and watch them:"},
+		&cobra.Group{ID: cli.GroupHost, Title: "This machine and its numbers:"},
 	)
-	root.PersistentFlags().Var(&choice{value: "auto", allowed: []string{"auto", "always", "never"}}, "color",
-		"colour text: auto, always or never")
-	root.SetFlagErrorFunc(wrongFlag)
-	for _, command := range append(commands(), platformCommands()...) {
+	cli.AddColor(root)
+	root.SetFlagErrorFunc(cli.WrongFlag)
+	for _, command := range commands() {
 		root.AddCommand(command)
 	}
-	documentEnvironment(root)
-	completeFlags(root)
+	cli.DocumentEnvironment(root)
 	return root
 }
 
@@ -101,19 +83,7 @@ code; a fault of their own is 125.`,
 func knowShells(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
-		completion.Args = knownCommand
+		completion.Args = cli.KnownCommand
 		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
-}
-
-// knownCommand is the answer to a word that names no command.
-func knownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	hint := cmd.CommandPath() + " --help lists the commands"
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = "did you mean " + orList(near) + "?"
-	}
-	return usagef("there is no command %q: %s", args[0], hint)
 }

@@ -4,13 +4,14 @@
 package command
 
 import (
-	"errors"
 	"io"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/tachograph/tacho/command/cli"
 )
 
 // everyCommand calls visit for all commands below one.
@@ -24,7 +25,7 @@ func everyCommand(cmd *cobra.Command, visit func(*cobra.Command)) {
 func TestEveryFlagHasAVariable(t *testing.T) {
 	everyCommand(newRoot(), func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-			name, ok := variable(flag)
+			name, ok := cli.Variable(flag)
 			if ok && !strings.HasSuffix(flag.Usage, " [$"+name+"]") {
 				t.Errorf("%s --%s: the help does not name %s once at its end: %q", cmd.CommandPath(), flag.Name, name, flag.Usage)
 			}
@@ -52,34 +53,6 @@ func TestEveryCommandHelps(t *testing.T) {
 			t.Errorf("%s has no short help, or no example", cmd.CommandPath())
 		}
 	})
-}
-
-func TestReport(t *testing.T) {
-	ordinary := &cobra.Command{Use: "ls"}
-	starter := launcher(&cobra.Command{Use: "run"})
-	for _, test := range []struct {
-		name string
-		cmd  *cobra.Command
-		err  error
-		code int
-		text string
-	}{
-		{"well", ordinary, nil, 0, ""},
-		{"fault", ordinary, errors.New("read x: no"), 1, "tacho: read x: no\n"},
-		{"usage", ordinary, usagef("no such thing"), 2, "tacho: no such thing\n"},
-		{"several lines", ordinary, errors.Join(errors.New("one"), errors.New("two\x1b[0m")), 1, "tacho: one; two\\x1b[0m\n"},
-		{"a launcher's fault", starter, errors.New("no"), 125, "tacho: no\n"},
-		{"a launcher's usage", starter, usagef("no"), 125, "tacho: no\n"},
-		{"the command's code", starter, exitWith(7, nil), 7, ""},
-		{"not found", starter, exitWith(127, errors.New("x: not found")), 127, "tacho: x: not found\n"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var stderr strings.Builder
-			if code := report(&stderr, test.cmd, test.err); code != test.code || stderr.String() != test.text {
-				t.Errorf("code %d and %q, want %d and %q", code, stderr.String(), test.code, test.text)
-			}
-		})
-	}
 }
 
 // broken is a writer that takes nothing, as a full disk does.

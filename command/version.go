@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/version"
 )
@@ -17,15 +18,15 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Say which build of tacho this is",
-		Args:    arguments(),
-		GroupID: groupHost,
+		Args:    cli.Arguments(),
+		GroupID: cli.GroupHost,
 		Example: `  tacho version
   tacho version --format json`,
 	}
-	format := formatFlag(cmd, "text", "json")
+	format := cli.AddFormat(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if format.value == "json" {
-			return printJSON(cmd.OutOrStdout(), map[string]string{
+		if format.String() == "json" {
+			return cli.PrintJSON(cmd.OutOrStdout(), map[string]string{
 				"version": version.String(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
 				"schema_version": record.SchemaVersion,
 			})

@@ -1,0 +1,132 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cli
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Table is text in columns. Cells are padded to the widest of their column and parted by two blanks.
+type Table struct {
+	Header []string
+	// Right are the columns that are set flush right: numbers.
+	Right map[int]bool
+	rows  [][]Cell
+	// Indent goes before each line.
+	Indent string
+	// Width cuts lines off, with an ellipsis; 0 for never.
+	Width int
+}
+
+// Cell is a text and how it is coloured.
+type Cell struct {
+	Text  string
+	Paint func(string) string
+}
+
+func plain(texts ...string) []Cell {
+	cells := make([]Cell, len(texts))
+	for i, text := range texts {
+		cells[i] = Cell{Text: text}
+	}
+	return cells
+}
+
+// Add appends a row.
+func (t *Table) Add(cells ...Cell) { t.rows = append(t.rows, cells) }
+
+// AddTexts appends a row of texts without colour.
+func (t *Table) AddTexts(texts ...string) { t.Add(plain(texts...)...) }
+
+// Empty reports whether the table has no row.
+func (t *Table) Empty() bool { return len(t.rows) == 0 }
+
+// Render returns the table, each line ended.
+func (t *Table) Render(p Palette) string {
+	lines := t.rows
+	if t.Header != nil {
+		head := plain(t.Header...)
+		for i := range head {
+			head[i].Paint = p.Bold
+		}
+		lines = append([][]Cell{head}, t.rows...)
+	}
+	widths := columnWidths(lines)
+	var b strings.Builder
+	for _, line := range lines {
+		b.WriteString(t.line(line, widths))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func columnWidths(lines [][]Cell) []int {
+	var widths []int
+	for _, line := range lines {
+		for i, c := range line {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(c.Text))
+		}
+	}
+	return widths
+}
+
+func (t *Table) line(cells []Cell, widths []int) string {
+	var b strings.Builder
+	b.WriteString(t.Indent)
+	column := utf8.RuneCountInString(t.Indent)
+	for i, c := range cells {
+		gap := ""
+		if i > 0 {
+			gap = "  "
+		}
+		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.Text))
+		room := t.room(column + len(gap))
+		if t.Right[i] && room >= 0 {
+			pad = pad[:min(len(pad), room)]
+			room -= len(pad)
+		}
+		text := Cut(c.Text, room)
+		if t.Right[i] {
+			b.WriteString(gap + pad + paint(c, text))
+		} else {
+			b.WriteString(gap + paint(c, text) + pad)
+		}
+		column += len(gap) + widths[i]
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// room is how many runes fit from a column on; negative for any number.
+func (t *Table) room(column int) int {
+	if t.Width == 0 {
+		return -1
+	}
+	return max(0, t.Width-column)
+}
+
+// String returns the text in its colour.
+func (c Cell) String() string { return paint(c, c.Text) }
+
+func paint(c Cell, text string) string {
+	if c.Paint == nil || text == "" {
+		return text
+	}
+	return c.Paint(text)
+}
+
+// Cut shortens a text to a number of runes, the last of which then is an ellipsis.
+func Cut(text string, room int) string {
+	if room < 0 || utf8.RuneCountInString(text) <= room {
+		return text
+	}
+	if room == 0 {
+		return ""
+	}
+	runes := []rune(text)
+	return string(runes[:room-1]) + "…"
+}

@@ -1,0 +1,102 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// FormatExact writes a number as files have it: no unit, no rounding.
+func FormatExact(value float64) string { return strconv.FormatFloat(value, 'f', -1, 64) }
+
+// Printable takes out what a terminal would obey: names and command lines are anybody's bytes.
+func Printable(text string) string {
+	if isPrintable(text) {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+func isPrintable(text string) bool {
+	return utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+}
+
+// CommandLine writes a command so that a shell would read it back.
+func CommandLine(args []string) string {
+	quoted := make([]string, len(args))
+	for i, arg := range args {
+		quoted[i] = shellQuote(arg)
+	}
+	return strings.Join(quoted, " ")
+}
+
+func shellQuote(arg string) string {
+	plain := func(r rune) bool {
+		return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("-_./:=,@%+", r)
+	}
+	switch {
+	case arg != "" && strings.IndexFunc(arg, func(r rune) bool { return !plain(r) }) < 0:
+		return arg
+	case isPrintable(arg):
+		return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	}
+	// ANSI-C quoting, as bash and zsh have it.
+	return "$'" + strings.ReplaceAll(Printable(strings.ReplaceAll(arg, `\`, `\\`)), "'", `\'`) + "'"
+}
+
+// PrintJSON prints a value as indented JSON.
+func PrintJSON(w io.Writer, value any) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	_, err := w.Write(text.Bytes())
+	return err
+}
+
+// OneLine joins the lines of a text and takes out what a terminal would obey.
+func OneLine(text string) string {
+	return Printable(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
+}
+
+// OrList reads "a, b or c".
+func OrList(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// SomeOf lists a few words and says how many more there are.
+func SomeOf(words []string) string {
+	const few = 4
+	if len(words) <= few {
+		return strings.Join(words, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(words[:few], ", "), len(words)-few)
+}

@@ -1,0 +1,124 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what can be measured on this machine, what not, why, and what would enable it",
+		Long: `Try every source of measurements on this machine, for this user, and say which work, which do not, why, and the command
+that enables each. For a moment an empty cgroup is made, the one that a task would get.
+
+The exit code is 0 unless nothing at all can be measured.`,
+		Example: `  tacho doctor
+  sudo tacho doctor
+  tacho doctor --format json | jq '.checks[] | select(.state != "works")'`,
+		Args:    cli.Arguments(),
+		GroupID: cli.GroupHost,
+	}
+	format := cli.AddFormat(cmd, "text", "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		r, err := Examine(Host{FS: kernel.HostFS(), Root: "/"})
+		if err != nil {
+			return err
+		}
+		out := cmd.OutOrStdout()
+		if format.String() == "json" {
+			err = cli.PrintJSON(out, r)
+		} else {
+			_, err = io.WriteString(out, doctorText(cli.PaletteFor(cmd, out), r))
+		}
+		if err == nil && !r.Usable() {
+			return errors.New("nothing can be measured here")
+		}
+		return err
+	}
+	return cmd
+}
+
+func doctorText(p cli.Palette, r *Report) string {
+	var text strings.Builder
+	for _, c := range r.Checks {
+		fmt.Fprintf(&text, "%s %s: %s\n", paintedMark(p, c.State), p.Bold(c.Name), cli.Printable(c.Found))
+		if c.Costs != "" {
+			fmt.Fprintf(&text, "    costs:  %s\n", cli.Printable(c.Costs))
+		}
+		if c.Enable != "" {
+			fmt.Fprintf(&text, "    enable: %s\n", cli.Printable(c.Enable))
+		}
+	}
+	text.WriteString("\n" + p.Bold("Sources") + "\n")
+	t := cli.Table{Indent: "  ", Right: map[int]bool{2: true}}
+	for _, s := range r.Sources {
+		t.Add(cli.Cell{Text: mark(s.State()), Paint: checkPaint(p, s.State())}, cli.Cell{Text: strings.TrimSpace(s.Name + " " + s.Version)},
+			cli.Cell{Text: fmt.Sprintf("%d of %d", s.Readable, s.Measurements)}, cli.Cell{Text: cli.Printable(s.Reason)})
+	}
+	text.WriteString(t.Render(p))
+	text.WriteString(absentText(p, r))
+	fmt.Fprintf(&text, "\n%d measurements can be read here; tacho explain NAME says what each means.\n", len(r.Readable))
+	return text.String()
+}
+
+// absentText lists the measurements that cannot be read, with the reasons. Those of a source of which nothing works
+// share the source's reason, which is told already.
+func absentText(p cli.Palette, r *Report) string {
+	t := cli.Table{Indent: "  "}
+	for _, name := range cli.TableOrder(r.Absent) {
+		if m, _ := procstats.LookupName(name); !hasReason(r.Sources, m.Source) {
+			t.Add(cli.Cell{Text: name}, cli.Cell{Text: cli.Printable(r.Absent[name]), Paint: p.Faint})
+		}
+	}
+	if t.Empty() {
+		return ""
+	}
+	return "\n" + p.Bold("Cannot be read here") + "\n" + t.Render(p)
+}
+
+// hasReason reports whether nothing of a source works for a reason of its own.
+func hasReason(sources []Source, id procstats.SourceID) bool {
+	return slices.ContainsFunc(sources, func(s Source) bool {
+		return s.Name == id.String() && s.State() == Missing && s.Reason != ""
+	})
+}
+
+func mark(state State) string {
+	switch state {
+	case Works:
+		return "ok"
+	case Partly:
+		return "--"
+	case Missing:
+	}
+	return "no"
+}
+
+// paintedMark is the mark in its colour.
+func paintedMark(p cli.Palette, state State) string {
+	return cli.Cell{Text: mark(state), Paint: checkPaint(p, state)}.String()
+}
+
+func checkPaint(p cli.Palette, state State) func(string) string {
+	switch state {
+	case Works:
+		return p.Green
+	case Partly:
+		return p.Yellow
+	case Missing:
+	}
+	return p.Red
+}

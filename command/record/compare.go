@@ -1,0 +1,183 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/command/summary"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// comparison is two runs side by side, and the shape of diff --format json.
+type comparison struct {
+	A listedRun `json:"a"`
+	B listedRun `json:"b"`
+	// Warnings say what is not like for like.
+	Warnings     []string      `json:"warnings"`
+	Headline     []comparedRow `json:"headline"`
+	Measurements []comparedRow `json:"measurements"`
+}
+
+// comparedRow is one number of both runs, in the unit of its name. Null is not measured, and the reason is beside it.
+type comparedRow struct {
+	Name string   `json:"name"`
+	A    *float64 `json:"a"`
+	B    *float64 `json:"b"`
+	// TextA and TextB are the values of labels.
+	TextA string `json:"text_a,omitempty"`
+	TextB string `json:"text_b,omitempty"`
+	// Change is B - A, ChangeRatio that over A; null where a side is absent, or A is 0.
+	Change      *float64 `json:"change"`
+	ChangeRatio *float64 `json:"change_ratio"`
+	AbsentA     string   `json:"absent_a,omitempty"`
+	AbsentB     string   `json:"absent_b,omitempty"`
+}
+
+func compare(a, b record.Entry) *comparison {
+	c := &comparison{A: list(a), B: list(b), Warnings: unlike(a.Record, b.Record), Headline: []comparedRow{}, Measurements: []comparedRow{}}
+	c.Headline = append(c.Headline, changeOf(comparedRow{Name: "wall_seconds", A: a.Record.WallSeconds, B: b.Record.WallSeconds}))
+	given := map[string]record.HeadlineValue{}
+	for _, r := range []*record.Record{a.Record, b.Record} {
+		maps.Copy(given, r.Headline)
+	}
+	for _, name := range summary.HeadlineNames(given) {
+		inA, okA := a.Record.Headline[name]
+		inB, okB := b.Record.Headline[name]
+		if okA || okB {
+			c.Headline = append(c.Headline, changeOf(comparedRow{
+				Name: name, A: inA.Value, B: inB.Value, AbsentA: headlineAbsence(inA), AbsentB: headlineAbsence(inB),
+			}))
+		}
+	}
+	names := map[string]any{}
+	for _, r := range []*record.Record{a.Record, b.Record} {
+		maps.Copy(names, r.Measurements)
+	}
+	for _, name := range cli.TableOrder(names) {
+		c.Measurements = append(c.Measurements, compareMeasurement(name, a.Record, b.Record))
+	}
+	return c
+}
+
+func headlineAbsence(value record.HeadlineValue) string {
+	if value.Value != nil {
+		return ""
+	}
+	return cmp.Or(value.Reason, notRecorded)
+}
+
+const notRecorded = "not recorded"
+
+func compareMeasurement(name string, a, b *record.Record) comparedRow {
+	row := comparedRow{Name: name}
+	row.A, row.TextA, row.AbsentA = recorded(a, name)
+	row.B, row.TextB, row.AbsentB = recorded(b, name)
+	return changeOf(row)
+}
+
+// recorded returns what a record has under a name: a number, a text, or the reason why neither.
+func recorded(r *record.Record, name string) (number *float64, text, absent string) {
+	switch value := r.Measurements[name].(type) {
+	case float64:
+		return &value, "", ""
+	case string:
+		return nil, value, ""
+	}
+	return nil, "", cmp.Or(r.Absent[name], notRecorded)
+}
+
+func changeOf(row comparedRow) comparedRow {
+	if row.A == nil || row.B == nil {
+		return row
+	}
+	change := *row.B - *row.A
+	row.Change = &change
+	if *row.A != 0 {
+		ratio := change / *row.A
+		row.ChangeRatio = &ratio
+	}
+	return row
+}
+
+// unlike lists what makes two runs hard to compare.
+func unlike(a, b *record.Record) []string {
+	warnings := []string{}
+	differ := func(what, inA, inB string) {
+		if inA != inB {
+			warnings = append(warnings, fmt.Sprintf("different %s: %s and %s", what, cmp.Or(inA, "none"), cmp.Or(inB, "none")))
+		}
+	}
+	for _, side := range []struct {
+		name   string
+		record *record.Record
+	}{{"A", a}, {"B", b}} {
+		if side.record.State != record.Exited {
+			warnings = append(warnings, fmt.Sprintf("%s is %s: its record is not whole", side.name, side.record.State))
+		}
+	}
+	differ("commands", cli.CommandLine(a.Command), cli.CommandLine(b.Command))
+	differ("hosts", a.Host.Name, b.Host.Name)
+	differ("systems", a.Host.OS, b.Host.OS)
+	differ("kernels", a.Host.Kernel, b.Host.Kernel)
+	differ("numbers of CPUs", fmt.Sprint(a.Host.CPUs), fmt.Sprint(b.Host.CPUs))
+	differ("memory sizes", procstats.Bytes.Text(float64(a.Host.MemoryBytes)), procstats.Bytes.Text(float64(b.Host.MemoryBytes)))
+	differ("cgroup layouts", layoutOf(a), layoutOf(b))
+	differ("sampling intervals", procstats.Seconds.Text(a.Interval), procstats.Seconds.Text(b.Interval))
+	if selections := differentSelections(a, b); selections != "" {
+		warnings = append(warnings, selections)
+	}
+	return append(warnings, differentSources(a, b)...)
+}
+
+func layoutOf(r *record.Record) string {
+	if r.Cgroup == nil {
+		return ""
+	}
+	return r.Cgroup.Layout
+}
+
+func differentSelections(a, b *record.Record) string {
+	onlyA, onlyB := without(a.Selection, b.Selection), without(b.Selection, a.Selection)
+	if len(onlyA) == 0 && len(onlyB) == 0 {
+		return ""
+	}
+	text := "different selections"
+	if len(onlyA) > 0 {
+		text += "; only in A: " + cli.SomeOf(onlyA)
+	}
+	if len(onlyB) > 0 {
+		text += "; only in B: " + cli.SomeOf(onlyB)
+	}
+	return text
+}
+
+func without(names, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
+}
+
+// differentSources warns of headlines whose two values come from elsewhere or guarantee something else.
+func differentSources(a, b *record.Record) []string {
+	var warnings []string
+	for _, name := range summary.HeadlineNames(nil) {
+		inA, inB := a.Headline[name], b.Headline[name]
+		if inA.Value == nil || inB.Value == nil || inA.Source == inB.Source && inA.Guarantee == inB.Guarantee {
+			continue
+		}
+		warnings = append(warnings, fmt.Sprintf("%s: A has %s, B has %s", name, provenance(inA), provenance(inB)))
+	}
+	return warnings
+}
+
+func provenance(value record.HeadlineValue) string {
+	if value.Guarantee == "" || value.Guarantee == procstats.Exact {
+		return cmp.Or(value.Source, "no source")
+	}
+	return fmt.Sprintf("%s (%s)", cmp.Or(value.Source, "no source"), cli.GuaranteeText(value.Guarantee))
+}

@@ -1,0 +1,171 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/procstats"
+)
+
+func newExplain() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain [NAME]",
+		Short: "Say what a measurement means, where it is read and what it guarantees",
+		Long: `Say of one measurement what the number means, how it is commonly misread, which kernel file it is read from, its unit,
+and what it guarantees. Without a name, list every measurement there is by source; the name of a group, such as
+cgroup_memory, lists what is in it.`,
+		Example: `  tacho explain
+  tacho explain memory_bytes
+  tacho explain psi
+  tacho explain cgroup_memory_peak_bytes --format json`,
+		GroupID:           cli.GroupHost,
+		ValidArgsFunction: completeMeasurements,
+	}
+	format := cli.AddFormat(cmd, "text", "json")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return cli.Arguments("NAME")(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		rows, one := procstats.Table(), false
+		if len(args) > 0 {
+			if rows, one = measurementsOf(args[0]); len(rows) == 0 {
+				return unknownMeasurement(args[0])
+			}
+		}
+		out := cmd.OutOrStdout()
+		switch {
+		case format.String() == "json":
+			return explainJSON(out, rows, one)
+		case one:
+			return explainOne(out, args[0])
+		}
+		_, err := io.WriteString(out, measurementList(cli.PaletteFor(cmd, out), rows))
+		return err
+	}
+	return cmd
+}
+
+// measurementsOf returns the measurement of a name, or those of a group: whole words from the start of their names.
+func measurementsOf(name string) (rows []procstats.Measurement, one bool) {
+	if m, known := procstats.LookupName(name); known {
+		return []procstats.Measurement{m}, true
+	}
+	for _, m := range procstats.Table() {
+		if strings.HasPrefix(m.Name, name+"_") {
+			rows = append(rows, m)
+		}
+	}
+	return rows, false
+}
+
+func explainOne(out io.Writer, name string) error {
+	text, err := procstats.Explain(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(out, text)
+	return err
+}
+
+// unknownMeasurement is the fault of a name that the table does not have, with near misses.
+func unknownMeasurement(name string) error {
+	_, err := procstats.Explain(name)
+	if unknown := (*procstats.UnknownError)(nil); errors.As(err, &unknown) && len(unknown.Near) > 0 {
+		return cli.Usagef("no measurement is called %q: did you mean %s? (tacho explain lists all)", name, cli.OrList(unknown.Near))
+	}
+	return cli.Usagef("no measurement is called %q (tacho explain lists all)", name)
+}
+
+// measurementList is every measurement by source, headlines first.
+func measurementList(p cli.Palette, rows []procstats.Measurement) string {
+	var text strings.Builder
+	for _, group := range bySource(rows) {
+		if len(group) == 0 {
+			continue
+		}
+		if text.Len() > 0 {
+			text.WriteByte('\n')
+		}
+		text.WriteString(p.Bold(sourceTitle(group[0].Source)) + "\n")
+		t := cli.Table{Indent: "  "}
+		for _, m := range group {
+			t.Add(cli.Cell{Text: m.Name}, cli.Cell{Text: cli.OrDash(cli.GuaranteeText(m.Guarantee)), Paint: p.Faint}, cli.Cell{Text: m.Help})
+		}
+		text.WriteString(t.Render(p))
+	}
+	return text.String()
+}
+
+func sourceTitle(source procstats.SourceID) string {
+	if source == procstats.SourceNone {
+		return "headlines: chosen from the measurements below"
+	}
+	return source.String()
+}
+
+// bySource groups rows by source, headlines first and else in the order of the table.
+func bySource(rows []procstats.Measurement) [][]procstats.Measurement {
+	var groups [][]procstats.Measurement
+	index := map[procstats.SourceID]int{procstats.SourceNone: 0}
+	groups = append(groups, nil)
+	for _, m := range rows {
+		i, known := index[m.Source]
+		if !known {
+			i = len(groups)
+			index[m.Source] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], m)
+	}
+	return groups
+}
+
+// explained is a row of the table as JSON.
+type explained struct {
+	Name       string   `json:"name"`
+	ID         int      `json:"id"`
+	Source     string   `json:"source,omitempty"`
+	File       string   `json:"read_from"`
+	Unit       string   `json:"unit,omitempty"`
+	Kind       string   `json:"kind"`
+	Scope      string   `json:"scope"`
+	Guarantee  string   `json:"guarantee,omitempty"`
+	Reductions []string `json:"reductions"`
+	Help       string   `json:"help"`
+	Pitfall    string   `json:"pitfall,omitempty"`
+}
+
+func explainJSON(out io.Writer, rows []procstats.Measurement, one bool) error {
+	list := make([]explained, len(rows))
+	for i, m := range rows {
+		list[i] = explained{
+			Name: m.Name, ID: int(m.ID), Source: m.Source.String(), File: m.File, Unit: m.Unit.String(), Kind: m.Kind.String(),
+			Scope: m.Scope.String(), Guarantee: string(m.Guarantee), Help: m.Help, Pitfall: m.Pitfall,
+		}
+		for _, reduction := range m.Kind.Reductions() {
+			list[i].Reductions = append(list[i].Reductions, reduction.String())
+		}
+	}
+	if one {
+		return cli.PrintJSON(out, list[0])
+	}
+	return cli.PrintJSON(out, list)
+}
+
+// completeMeasurements completes one name of the table, with its help.
+func completeMeasurements(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return cli.MeasurementCompletions(""), cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,234 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/command/summary"
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// allocWord is what the help says about naming an allocation.
+const allocWord = `ID is the beginning of an allocation's id, as much of it as no other has.`
+
+func newAlloc() *cobra.Command {
+	return group("alloc", "Look at allocations, and act on them", newAllocStatus(), newAllocStats(), newAllocLogs(),
+		newAllocExec(), newAllocSignal(), newAllocRestart(), newAllocStop())
+}
+
+// allocArguments are ID, and behind it TASK where the command takes one.
+func allocArguments(task bool) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if task && len(args) == 2 {
+			return nil
+		}
+		return cli.Arguments("ID")(cmd, args)
+	}
+}
+
+// taskOf is the argument TASK; empty where it was not given.
+func taskOf(args []string) string {
+	if len(args) > 1 {
+		return args[1]
+	}
+	return ""
+}
+
+// completeTasks completes ID and TASK.
+func completeTasks(c *connection) cobra.CompletionFunc {
+	ids := completeAllocations(c)
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return ids(cmd, args, typed)
+		}
+		tasks := completeFromAgent(c, func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error) {
+			a, err := agent.Allocation(ctx, args[0], client.Wait{})
+			if err != nil {
+				return nil, err
+			}
+			return slices.Sorted(maps.Keys(a.Value.TaskStates)), nil
+		})
+		return tasks(cmd, nil, typed)
+	}
+}
+
+func newAllocStatus() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status [ID]",
+		Short: "List the allocations, or show one with its tasks, what happened to them, and why they ended",
+		Long:  allocWord,
+		Example: `  tacho alloc status
+  tacho alloc status 5f3a
+  tacho alloc status --json 5f3a | jq .TaskStates`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	answers := answerFlag(cmd)
+	flags := connectionFlags(cmd)
+	cmd.ValidArgsFunction = completeAllocations(flags)
+	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+		if err := answers.check(); err != nil {
+			return err
+		}
+		if len(args) == 0 {
+			return listAllocations(cmd, agent, answers)
+		}
+		a, err := agent.Allocation(cmd.Context(), args[0], client.Wait{})
+		if err != nil {
+			return err
+		}
+		if answers.asked() {
+			return answers.print(cmd.OutOrStdout(), a.JSON)
+		}
+		return showAllocation(cmd, agent, &a.Value)
+	})
+	return cmd
+}
+
+func listAllocations(cmd *cobra.Command, agent *client.Client, answers *answerFlags) error {
+	all, err := agent.Allocations(cmd.Context(), "")
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if answers.asked() {
+		return answers.print(out, all.JSON)
+	}
+	if len(all.Value) == 0 {
+		cli.PrintError(cmd.ErrOrStderr(), errors.New("the agent has no allocations (tacho job run FILE runs a job)"))
+		return nil
+	}
+	_, err = io.WriteString(out, allocationTable(cli.PaletteFor(cmd, out), all.Value, ""))
+	return err
+}
+
+func showAllocation(cmd *cobra.Command, agent *client.Client, a *client.Allocation) error {
+	out := cmd.OutOrStdout()
+	p := cli.PaletteFor(cmd, out)
+	status := cli.Cell{Text: a.ClientStatus, Paint: statusPaint(p, a.ClientStatus)}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s\n", p.Bold(cli.Printable(a.Name)), status.String())
+	facts := cli.Table{Indent: "  "}
+	facts.AddTexts("id", a.ID)
+	facts.AddTexts("job", fmt.Sprintf("%s, version %d", cli.Printable(a.JobID), a.JobVersion))
+	facts.AddTexts("desired", a.DesiredStatus)
+	if a.ClientDescription != "" {
+		facts.AddTexts("because", cli.OneLine(a.ClientDescription))
+	}
+	facts.AddTexts("node", cli.Printable(a.NodeName))
+	facts.AddTexts("created", clockText(time.Unix(0, a.CreateTime)))
+	facts.AddTexts("modified", clockText(time.Unix(0, a.ModifyTime)))
+	b.WriteString(facts.Render(p))
+	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
+		writeTask(&b, p, a, name)
+		ending, err := endingOf(cmd.Context(), agent, a, name)
+		if err != nil {
+			return err
+		}
+		b.WriteString(ending)
+		writeEvents(&b, p, a.TaskStates[name].Events)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// writeTask writes the facts of a task.
+func writeTask(b *strings.Builder, p cli.Palette, a *client.Allocation, name string) {
+	s := a.TaskStates[name]
+	fmt.Fprintf(b, "\n%s %s\n", p.Bold("Task "+cli.Printable(name)), stateText(s))
+	t := cli.Table{Indent: "  "}
+	r := a.TaskResources[name]
+	t.AddTexts("driver", cli.Printable(s.Tacho.Driver))
+	promised := cpuText(r)
+	if s.Tacho.Cores != "" {
+		promised += " (" + s.Tacho.Cores + ")"
+	}
+	t.AddTexts("promised", promised+", "+memoryText(r))
+	if !s.StartedAt.IsZero() {
+		t.AddTexts("started", clockText(s.StartedAt))
+	}
+	if !s.FinishedAt.IsZero() {
+		t.AddTexts("ended", clockText(s.FinishedAt))
+	}
+	if e := s.Tacho.Exit; e != nil {
+		text := "code " + strconv.Itoa(e.Code)
+		if e.Signal != 0 {
+			text = "signal " + strconv.Itoa(e.Signal)
+		}
+		if e.OOMKilled {
+			text += ", killed for memory"
+		}
+		if e.Lost {
+			text = "not known: it was lost"
+		}
+		t.AddTexts("last exit", text)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Tacho.Attributes)) {
+		t.AddTexts(cli.Printable(key), cli.Printable(s.Tacho.Attributes[key]))
+	}
+	b.WriteString(t.Render(p))
+}
+
+// endingOf is why the last ended start of a task ended; empty where none has, or where the agent does not tell.
+func endingOf(ctx context.Context, agent *client.Client, a *client.Allocation, task string) (string, error) {
+	if a.TaskStates[task].Tacho.Exit == nil {
+		return "", nil
+	}
+	final, err := agent.Record(ctx, a.ID, task)
+	switch {
+	case client.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	return endingText(&final.Value), nil
+}
+
+func endingText(r *record.Record) string {
+	if r.Diagnosis.Verdict == "" {
+		return ""
+	}
+	text := "  why it ended: " + string(r.Diagnosis.Verdict)
+	if r.Diagnosis.Summary != "" {
+		text += ": " + cli.OneLine(r.Diagnosis.Summary)
+	}
+	text += "\n"
+	if oom := r.Diagnosis.OOM; oom.Kills != nil && *oom.Kills > 0 {
+		text += "  " + summary.OomText(oom) + "\n"
+	}
+	return text
+}
+
+// shownEvents is how many of a task's events are shown.
+const shownEvents = 10
+
+func writeEvents(b *strings.Builder, p cli.Palette, events []client.TaskEvent) {
+	if len(events) == 0 {
+		return
+	}
+	title := "what happened"
+	if len(events) > shownEvents {
+		title += fmt.Sprintf(" (the last %d of %d)", shownEvents, len(events))
+		events = events[len(events)-shownEvents:]
+	}
+	fmt.Fprintf(b, "  %s\n", title)
+	t := cli.Table{Indent: "    "}
+	for _, e := range events {
+		t.Add(cli.Cell{Text: clockText(time.Unix(0, e.Time)), Paint: p.Faint}, cli.Cell{Text: cli.Printable(e.Type), Paint: eventPaint(p, e.Type)},
+			cli.Cell{Text: cli.OneLine(e.DisplayMessage)})
+	}
+	b.WriteString(t.Render(p))
+}

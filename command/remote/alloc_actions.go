@@ -1,0 +1,94 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/command/cli"
+)
+
+func newAllocSignal() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "signal ID [TASK]",
+		Short: "Send a signal to the running tasks of an allocation, or to one of them",
+		Long:  allocWord,
+		Example: `  tacho alloc signal -s SIGHUP 5f3a
+  tacho alloc signal -s SIGUSR1 5f3a web`,
+		Args: allocArguments(true),
+	}
+	name := cmd.Flags().StringP("signal", "s", "SIGKILL", "send this `SIGNAL`")
+	signals := []string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIGCONT"}
+	_ = cmd.RegisterFlagCompletionFunc("signal", cobra.FixedCompletions(signals, cobra.ShellCompDirectiveNoFileComp))
+	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *client.Allocation, task string) (string, error) {
+		return "was sent " + *name, agent.SignalAllocation(cmd.Context(), a.ID, task, *name)
+	})
+}
+
+func newAllocRestart() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "restart ID [TASK]",
+		Short:   "Restart the running tasks of an allocation, or one of them",
+		Long:    allocWord + " Tasks that have ended are not started again.",
+		Example: "  tacho alloc restart 5f3a\n  tacho alloc restart 5f3a web",
+		Args:    allocArguments(true),
+	}
+	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *client.Allocation, task string) (string, error) {
+		return "is being restarted", agent.RestartAllocation(cmd.Context(), a.ID, task)
+	})
+}
+
+func newAllocStop() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "stop ID",
+		Short:   "Stop an allocation for good",
+		Long:    allocWord + " It waits until all tasks have ended; with --detach it does not.",
+		Example: "  tacho alloc stop 5f3a",
+		Args:    allocArguments(false),
+	}
+	detach := cmd.Flags().Bool("detach", false, "do not wait for the tasks to end")
+	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *client.Allocation, _ string) (string, error) {
+		if err := agent.StopAllocation(cmd.Context(), a.ID); err != nil {
+			return "", err
+		}
+		if *detach {
+			return "is being stopped", nil
+		}
+		wait := client.Wait{}
+		for {
+			now, err := agent.Allocation(cmd.Context(), a.ID, wait)
+			if err != nil || now.Value.Ended() {
+				return "is stopped", err
+			}
+			wait = client.Wait{Index: now.Index, For: held}
+		}
+	})
+}
+
+// actOn completes a command that does something to an allocation, and says what.
+func actOn(cmd *cobra.Command, act func(*cobra.Command, *client.Client, *client.Allocation, string) (done string, err error)) *cobra.Command {
+	flags := connectionFlags(cmd)
+	cmd.ValidArgsFunction = completeTasks(flags)
+	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+		a, err := agent.Allocation(cmd.Context(), args[0], client.Wait{})
+		if err != nil {
+			return err
+		}
+		task := taskOf(args)
+		done, err := act(cmd, agent, &a.Value, task)
+		if err != nil {
+			return err
+		}
+		what := "allocation " + shortID(a.Value.ID) + " (" + cli.Printable(a.Value.Name) + ")"
+		if task != "" {
+			what = "task " + cli.Printable(task) + " of " + what
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", what, done)
+		return err
+	})
+	return cmd
+}

@@ -1,0 +1,287 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/command/summary"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// statsOptions are the flags of tacho alloc stats.
+type statsOptions struct {
+	all     bool
+	history bool
+	at      string
+	past    client.Range
+	answers *answerFlags
+}
+
+func newAllocStats() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stats ID [TASK]",
+		Short: "Show what tasks use, where each number is from, and what it guarantees",
+		Long: allocWord + `
+
+Values that were not measured are shown as ` + procstats.NoValue + `, with the reason; --all shows every measurement. With --history it shows past
+readings, gaps as gaps; with --at the reading nearest to a time. Times are RFC 3339, seconds since 1970, or how long
+ago, such as 5m.`,
+		Example: `  tacho alloc stats 5f3a
+  tacho alloc stats 5f3a web --history --since 10m --step 30s
+  tacho alloc stats 5f3a --at 90s
+  tacho alloc stats --json 5f3a | jq .Tacho.tasks`,
+		Args: allocArguments(true),
+	}
+	o := &statsOptions{answers: answerFlag(cmd)}
+	f := cmd.Flags()
+	f.BoolVar(&o.all, "all", false, "show every measurement, and why the absent ones are absent")
+	f.BoolVar(&o.history, "history", false, "show past readings")
+	f.StringVar(&o.past.Since, "since", "", "begin the history at this `TIME`")
+	f.StringVar(&o.past.Until, "until", "", "end the history at this `TIME`")
+	f.StringVar(&o.past.Step, "step", "", "show at most one reading in each `DURATION`")
+	f.StringVar(&o.at, "at", "", "show the reading nearest to this `TIME`")
+	flags := connectionFlags(cmd)
+	cmd.ValidArgsFunction = completeTasks(flags)
+	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+		if err := o.answers.check(); err != nil {
+			return err
+		}
+		if !o.history && (o.past != client.Range{}) {
+			return cli.Usagef("--since, --until and --step belong to --history (see %s --help)", cmd.CommandPath())
+		}
+		switch {
+		case o.history && o.at != "":
+			return cli.Usagef("--history and --at: only one of them can be shown")
+		case o.history:
+			return o.printHistory(cmd, agent, args[0], taskOf(args))
+		case o.at != "":
+			return o.printMoment(cmd, agent, args[0], taskOf(args))
+		}
+		return o.printNow(cmd, agent, args[0], taskOf(args))
+	})
+	return cmd
+}
+
+func (o *statsOptions) printNow(cmd *cobra.Command, agent *client.Client, id, task string) error {
+	stats, err := agent.Stats(cmd.Context(), id, task)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if o.answers.asked() {
+		return o.answers.print(out, stats.JSON)
+	}
+	page := &usagePage{palette: cli.PaletteFor(cmd, out), all: o.all}
+	if !stats.Value.Tacho.Publishing {
+		fmt.Fprintf(&page.text, "%s\n", page.palette.Yellow(cli.OneLine(stats.Value.Tacho.Reason)))
+	}
+	tasks := stats.Value.Tacho.Tasks
+	for _, name := range slices.Sorted(maps.Keys(tasks)) {
+		page.task(name, tasks[name])
+	}
+	_, err = io.WriteString(out, page.text.String())
+	return err
+}
+
+// usagePage is what tasks use, as text for people.
+type usagePage struct {
+	palette cli.Palette
+	all     bool
+	text    strings.Builder
+}
+
+func (p *usagePage) task(name string, r *client.Reading) {
+	if p.text.Len() > 0 {
+		p.text.WriteByte('\n')
+	}
+	fmt.Fprintf(&p.text, "%s  %s\n", p.palette.Bold("Task "+cli.Printable(name)), ageText(r))
+	if r.Reason != "" {
+		fmt.Fprintf(&p.text, "  %s\n", p.palette.Yellow(cli.OneLine(r.Reason)))
+	}
+	if r.Sample == nil {
+		return
+	}
+	p.text.WriteString(summary.HeadlineTable(r.Sample.Headline, p.palette).Render(p.palette))
+	p.pressure(r.Sample)
+	p.processes(r.Sample)
+	if p.all {
+		p.measurements(r)
+	}
+}
+
+// ageText says how old a reading is.
+func ageText(r *client.Reading) string {
+	switch {
+	case r.AgeSeconds == nil:
+		return "nothing was measured"
+	case !r.Running:
+		return "has ended; read last " + procstats.Seconds.Text(*r.AgeSeconds) + " ago"
+	}
+	text := "read " + procstats.Seconds.Text(*r.AgeSeconds) + " ago"
+	if r.IntervalSeconds > 0 {
+		text += ", every " + procstats.Seconds.Text(r.IntervalSeconds)
+	}
+	if r.Backlogged > 0 {
+		text += fmt.Sprintf(", late readings: %d", r.Backlogged)
+	}
+	return text
+}
+
+// pressure shows how long the task waited since its start.
+func (p *usagePage) pressure(s *client.Sample) {
+	t := cli.Table{Indent: "  ", Header: []string{"waited for", "somebody", "all"}, Right: map[int]bool{1: true, 2: true}}
+	for _, row := range []struct {
+		what       string
+		some, full procstats.ID
+	}{
+		{"cpu", procstats.PSICPUSome, procstats.PSICPUFull},
+		{"memory", procstats.PSIMemorySome, procstats.PSIMemoryFull},
+		{"io", procstats.PSIIOSome, procstats.PSIIOFull},
+	} {
+		if some, ok := s.Number(row.some); ok {
+			full := procstats.NoValue
+			if value, ok := s.Number(row.full); ok {
+				full = procstats.Seconds.Text(value)
+			}
+			t.AddTexts(row.what, procstats.Seconds.Text(some), full)
+		}
+	}
+	if !t.Empty() {
+		p.text.WriteString(t.Render(p.palette))
+	}
+}
+
+// processes shows the live processes, and what makes their sum the task's total.
+func (p *usagePage) processes(s *client.Sample) {
+	if s.Processes == nil || len(s.Processes.Rows) == 0 {
+		return
+	}
+	t := cli.Table{Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "RSS", "COMMAND"}, Right: map[int]bool{0: true, 1: true, 2: true, 3: true}}
+	for _, line := range processTree(s.Processes.Rows) {
+		row := line.process
+		t.AddTexts(fmt.Sprint(row.PID), fmt.Sprint(row.PPID), processValue(row, procstats.Seconds, procstats.ProcessCPU, procstats.PortableProcessCPU),
+			processValue(row, procstats.Bytes, procstats.ProcessRSS, procstats.PortableProcessRSS), line.indent+cli.Printable(row.Command))
+	}
+	exited := "exited"
+	if n := s.Processes.Exited.Processes; n != nil {
+		exited = fmt.Sprintf("exited (%.0f seen)", *n)
+	}
+	t.AddTexts("", "", cli.Optional(procstats.Seconds, s.Processes.Exited.CPUSeconds), "", exited)
+	t.AddTexts("", "", cli.Optional(procstats.Seconds, s.Processes.Unattributed.CPUSeconds), "", "unattributed")
+	if n := s.Processes.Omitted; n > 0 {
+		t.AddTexts("", "", "", "", fmt.Sprintf("%d more, without a row", n))
+	}
+	p.text.WriteString(t.Render(p.palette))
+}
+
+// processValue is the first of some measurements that a process has.
+func processValue(row *client.Process, unit procstats.Unit, ids ...procstats.ID) string {
+	for _, id := range ids {
+		if value, ok := row.Number(id); ok {
+			return unit.Text(value)
+		}
+	}
+	return procstats.NoValue
+}
+
+func (p *usagePage) measurements(r *client.Reading) {
+	t := cli.Table{Indent: "  ", Right: map[int]bool{1: true}}
+	for _, name := range cli.TableOrder(r.Sample.Measurements) {
+		guarantee := r.Guarantees[name]
+		t.Add(cli.Cell{Text: name}, cli.Cell{Text: summary.ValueText(name, r.Sample.Measurements[name])},
+			cli.Cell{Text: cli.GuaranteeText(guarantee), Paint: summary.GuaranteePaint(p.palette, guarantee)})
+	}
+	for _, name := range cli.TableOrder(r.Sample.Absent) {
+		t.Add(cli.Cell{Text: name}, cli.Cell{Text: procstats.NoValue}, cli.Cell{Text: cli.Printable(r.Sample.Absent[name]), Paint: p.palette.Faint})
+	}
+	p.text.WriteString(t.Render(p.palette))
+}
+
+func (o *statsOptions) printHistory(cmd *cobra.Command, agent *client.Client, id, task string) error {
+	past, err := agent.History(cmd.Context(), id, task, o.past)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if o.answers.asked() {
+		return o.answers.print(out, past.JSON)
+	}
+	p := cli.PaletteFor(cmd, out)
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(past.Value.Tasks)) {
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "%s\n", p.Bold("Task "+cli.Printable(name)))
+		b.WriteString(historyTable(p, past.Value.Tasks[name]))
+	}
+	_, err = io.WriteString(out, b.String())
+	return err
+}
+
+// historyTable shows readings with the rates between them. There is no rate over a gap or a restart.
+func historyTable(p cli.Palette, points []client.Point) string {
+	if len(points) == 0 {
+		return "  nothing was measured in this time\n"
+	}
+	t := cli.Table{
+		Indent: "  ", Header: []string{"TIME", "CPU", "MEMORY", "CHARGED", "PEAK", "READ/s", "WRITTEN/s", "PRESSURE"},
+		Right: map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true},
+	}
+	var before *client.Point
+	for i := range points {
+		point := &points[i]
+		at := cli.Cell{Text: point.At.Local().Format(time.DateTime), Paint: p.Faint}
+		if point.Gap != "" {
+			t.Add(at, cli.Cell{Text: ""}, cli.Cell{Text: ""}, cli.Cell{Text: ""}, cli.Cell{Text: ""}, cli.Cell{Text: ""}, cli.Cell{Text: ""},
+				cli.Cell{Text: "no readings: " + cli.OneLine(point.Gap), Paint: p.Yellow})
+			before = nil
+			continue
+		}
+		now := figuresOf(pointReading(point), pointReading(before))
+		t.Add(at, cli.Cell{Text: coresText(now.cores)}, cli.Cell{Text: cli.Optional(procstats.Bytes, now.memory)}, cli.Cell{Text: cli.Optional(procstats.Bytes, now.charged)},
+			cli.Cell{Text: cli.Optional(procstats.Bytes, now.peak)}, cli.Cell{Text: cli.Optional(procstats.Bytes, now.read)},
+			cli.Cell{Text: cli.Optional(procstats.Bytes, now.written)}, cli.Cell{Text: pressureText(now)})
+		before = point
+	}
+	return t.Render(p)
+}
+
+func (o *statsOptions) printMoment(cmd *cobra.Command, agent *client.Client, id, task string) error {
+	moment, err := agent.At(cmd.Context(), id, task, o.at)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if o.answers.asked() {
+		return o.answers.print(out, moment.JSON)
+	}
+	p := cli.PaletteFor(cmd, out)
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(moment.Value.Tasks)) {
+		point := moment.Value.Tasks[name]
+		if point == nil {
+			fmt.Fprintf(&b, "%s  has no readings\n", p.Bold("Task "+cli.Printable(name)))
+			continue
+		}
+		fmt.Fprintf(&b, "%s  read %s\n", p.Bold("Task "+cli.Printable(name)), summary.TimeText(point.At))
+		t := cli.Table{Indent: "  ", Right: map[int]bool{1: true}}
+		for _, m := range cli.TableOrder(point.Measurements) {
+			t.AddTexts(m, summary.ValueText(m, point.Measurements[m]))
+		}
+		b.WriteString(t.Render(p))
+	}
+	_, err = io.WriteString(out, b.String())
+	return err
+}

@@ -1,0 +1,144 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/command/cli"
+)
+
+// eventsOptions are the flags of tacho events.
+type eventsOptions struct {
+	follow  bool
+	topics  []string
+	answers *answerFlags
+}
+
+func newEvents() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Print what happened to jobs and tasks",
+		Long: `Print the events that the agent still knows of, oldest first; with --follow what happens from then on too, until it is
+interrupted. --json prints one event a line.`,
+		Example: `  tacho events
+  tacho events -f --topic Job:web
+  tacho events -f --json | jq -c '[.Type, .Key]'`,
+		Args:    cli.Arguments(),
+		GroupID: cli.GroupAgent,
+	}
+	o := &eventsOptions{answers: answerFlag(cmd)}
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with what happens")
+	cmd.Flags().StringArrayVar(&o.topics, "topic", nil,
+		"print only events of this `TOPIC` (Job, Allocation, Node), or of one id, such as Job:web; may be repeated")
+	topics := []string{"Job", "Allocation", "Node"}
+	_ = cmd.RegisterFlagCompletionFunc("topic", cobra.FixedCompletions(topics, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = withAgent(connectionFlags(cmd), func(cmd *cobra.Command, agent *client.Client, _ []string) error {
+		if err := o.answers.check(); err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err := o.print(ctx, cmd.OutOrStdout(), cli.PaletteFor(cmd, cmd.OutOrStdout()), agent)
+		if ctx.Err() != nil {
+			return nil // it was asked to stop
+		}
+		return err
+	})
+	return cmd
+}
+
+// quiet is how long to wait for further events that have happened already.
+const quiet = 300 * time.Millisecond
+
+func (o *eventsOptions) print(ctx context.Context, out io.Writer, p cli.Palette, agent *client.Client) error {
+	newest := uint64(0)
+	if !o.follow {
+		now, err := agent.Self(ctx)
+		if err != nil {
+			return err
+		}
+		newest = now.Index
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events, err := agent.Events(ctx, 0, false, o.topics...)
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	// Without --follow the stream ends with the newest event of the beginning. Where that one is of another topic,
+	// nothing says so: it ends when nothing more comes.
+	idle := time.AfterFunc(time.Hour, cancel)
+	defer idle.Stop()
+	for {
+		if !o.follow {
+			idle.Reset(quiet)
+		}
+		event, heartbeat, err := events.Next()
+		switch {
+		case errors.Is(err, io.EOF), err != nil && ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case heartbeat:
+			continue
+		}
+		if err := o.printEvent(out, p, &event); err != nil {
+			return err
+		}
+		if !o.follow && event.Index >= newest {
+			return nil
+		}
+	}
+}
+
+func (o *eventsOptions) printEvent(out io.Writer, p cli.Palette, e *client.Event) error {
+	if o.answers.asked() {
+		return o.answers.printLine(out, e.JSON)
+	}
+	_, err := fmt.Fprintln(out, eventText(p, e))
+	return err
+}
+
+// eventText is an event in one line.
+func eventText(p cli.Palette, e *client.Event) string {
+	at := e.Payload.Tacho.Time
+	words := []string{p.Faint(clockText(at)), cli.Printable(e.Type)}
+	switch a, t := e.Payload.Allocation, e.Payload.TaskEvent; {
+	case t != nil:
+		words[1] = "Task"
+		words = append(words, ownerText(e), p.Bold(cli.Printable(e.Payload.Tacho.Task)), cli.Cell{Text: cli.Printable(t.Type), Paint: eventPaint(p, t.Type)}.String())
+		if t.DisplayMessage != "" {
+			words = append(words, cli.OneLine(t.DisplayMessage))
+		}
+	case a != nil:
+		words = append(words, shortID(a.ID), cli.Printable(a.Name), cli.Cell{Text: a.ClientStatus, Paint: statusPaint(p, a.ClientStatus)}.String())
+		if a.ClientDescription != "" {
+			words = append(words, cli.OneLine(a.ClientDescription))
+		}
+	default:
+		words = append(words, cli.Printable(e.Key))
+	}
+	return strings.Join(words, "  ")
+}
+
+// ownerText names the allocation of a task's event.
+func ownerText(e *client.Event) string {
+	if a := e.Payload.Allocation; a != nil {
+		return shortID(a.ID) + "  " + cli.Printable(a.Name)
+	}
+	return shortID(cli.Printable(e.Key))
+}

@@ -1,0 +1,128 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/procstats"
+)
+
+func point(at float64, run int, values map[procstats.ID]float64) *client.Point {
+	p := &client.Point{Mono: at, Run: run, Measurements: map[string]float64{}}
+	for id, value := range values {
+		p.Measurements[id.String()] = value
+	}
+	return p
+}
+
+func TestFiguresAreRatesOfTheSameStart(t *testing.T) {
+	before := point(100, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1, procstats.PSICPUSome: 2, procstats.CgroupIORead: 0})
+	for _, test := range []struct {
+		name                  string
+		now                   *client.Point
+		cores, pressure, read *float64
+	}{
+		{"two seconds later", point(102, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4, procstats.PSICPUSome: 3}), new(1.5), new(0.5), nil},
+		{"after a restart", point(102, 2, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4}), nil, nil, nil},
+		{"a counter went down", point(102, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 0.5, procstats.CgroupIORead: 8}), nil, nil, new(4.0)},
+		{"at the same time", point(100, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4}), nil, nil, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := figuresOf(pointReading(test.now), pointReading(before))
+			if diff := cmp.Diff([]*float64{test.cores, test.pressure, test.read}, []*float64{f.cores, f.cpuPressure, f.read}); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	if f := figuresOf(nil, nil); f != (figures{}) {
+		t.Errorf("nothing gives %+v", f)
+	}
+}
+
+func TestPressureText(t *testing.T) {
+	for _, test := range []struct {
+		figures figures
+		want    string
+	}{
+		{figures{}, procstats.NoValue},
+		{figures{cpuPressure: new(0.0)}, "0 %"},
+		{figures{cpuPressure: new(0.1), ioPressure: new(0.5)}, "50 % io"},
+		{figures{memoryPressure: new(1.02)}, "100 % memory"},
+	} {
+		if got := pressureText(test.figures); got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
+}
+
+func TestProcessTree(t *testing.T) {
+	rows := []client.Process{
+		{PID: 30, PPID: 10, Command: "c"},
+		{PID: 10, PPID: 1, Command: "a"},
+		{PID: 40, PPID: 30, Command: "d"},
+		{PID: 20, PPID: 10, Command: "b"},
+		{PID: 50, PPID: 50, Command: "own parent"},
+	}
+	var got []string
+	for _, line := range processTree(rows) {
+		got = append(got, line.indent+line.process.Command)
+	}
+	if diff := cmp.Diff([]string{"a", "  b", "  c", "    d", "own parent"}, got); diff != "" {
+		t.Error(diff)
+	}
+	// Two rows that are each other's parents, as reused numbers can make them, neither hang nor show twice.
+	circle := processTree([]client.Process{{PID: 1, PPID: 2}, {PID: 2, PPID: 1}, {PID: 3, PPID: 9}})
+	if len(circle) > 3 {
+		t.Errorf("%d lines of 3 processes", len(circle))
+	}
+}
+
+func TestLastLines(t *testing.T) {
+	for _, test := range []struct {
+		text  string
+		n     int
+		want  string
+		whole bool
+	}{
+		{"a\nb\nc\n", 2, "b\nc\n", true},
+		{"a\nb\nc", 2, "b\nc", true},
+		{"a\nb\n", 5, "a\nb\n", false},
+		{"a\nb\n", 2, "a\nb\n", false},
+		{"a\n", 0, "", true},
+		{"", 3, "", false},
+		{"\n\n\n", 1, "\n", true},
+	} {
+		begin, whole := lastLines([]byte(test.text), test.n)
+		if got := test.text[begin:]; got != test.want || whole != test.whole {
+			t.Errorf("last %d of %q: %q, %v", test.n, test.text, got, whole)
+		}
+	}
+}
+
+func TestSparkText(t *testing.T) {
+	if got := sparkText([]*float64{new(0.0), nil, new(1.0), new(2.0)}, 6); got != "  ▁ ▅█" {
+		t.Errorf("%q", got)
+	}
+	if got := sparkText([]*float64{new(9.0), new(0.01), new(0.05)}, 2); got != "▁▅" {
+		t.Errorf("little CPU is shown as little: %q", got)
+	}
+}
+
+func TestTableNeverExceedsItsWidth(t *testing.T) {
+	for width := 1; width < 40; width++ {
+		b := cli.Table{Header: []string{"NAME", "NUMBER", "TEXT"}, Right: map[int]bool{1: true}, Width: width}
+		b.AddTexts("a", "1", "some words")
+		for line := range strings.Lines(b.Render(cli.Palette{})) {
+			if n := visibleWidth(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("width %d: %d columns: %q", width, n, line)
+			}
+		}
+	}
+}

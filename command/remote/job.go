@@ -1,0 +1,355 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// group makes a command that only holds others.
+func group(use, short string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, GroupID: cli.GroupAgent,
+		Args: cli.KnownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		SuggestionsMinimumDistance: 2,
+	}
+	cmd.AddCommand(below...)
+	return cmd
+}
+
+func newJob() *cobra.Command {
+	return group("job", "Run, stop, check and look at jobs", newJobRun(), newJobStop(), newJobStatus(), newJobValidate())
+}
+
+// jobFile are the argument FILE and the flags that belong to it.
+type jobFile struct{ variables []string }
+
+func jobFileFlags(flags *pflag.FlagSet) *jobFile {
+	f := &jobFile{}
+	flags.StringArrayVar(&f.variables, "var", nil, "set an input variable of the job file, `NAME=VALUE`; may be repeated")
+	return f
+}
+
+// maxJobFile is the most that the agent takes, in bytes.
+const maxJobFile = 1 << 20
+
+// read reads a job file; - is the standard input.
+func (f *jobFile) read(cmd *cobra.Command, path string) (client.Source, error) {
+	source := client.Source{Filename: path, Variables: map[string]string{}}
+	for _, pair := range f.variables {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return source, cli.Usagef("--var %s: it takes NAME=VALUE", pair)
+		}
+		source.Variables[name] = value
+	}
+	in := cmd.InOrStdin()
+	if path == "-" {
+		source.Filename = "stdin"
+	} else {
+		file, err := os.Open(path)
+		if err != nil {
+			return source, fmt.Errorf("read job: %w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxJobFile+1))
+	if err != nil {
+		return source, fmt.Errorf("read job: %w", err)
+	}
+	if len(text) > maxJobFile {
+		return source, fmt.Errorf("read job: %s has more than 1 MiB", source.Filename)
+	}
+	source.Text = string(text)
+	return source, nil
+}
+
+func newJobValidate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "validate FILE",
+		Short: "Check a job file and change nothing",
+		Long: `Check a job file as the agent would before running it. Each mistake is told with its file, line and column, and the
+exit code is 1. FILE - is the standard input.`,
+		Example: `  tacho job validate web.nomad.hcl
+  tacho job validate --var count=3 web.nomad.hcl`,
+		Args: cli.Arguments("FILE"),
+	}
+	file := jobFileFlags(cmd.Flags())
+	answers := answerFlag(cmd)
+	cmd.RunE = withAgent(connectionFlags(cmd), func(cmd *cobra.Command, agent *client.Client, args []string) error {
+		if err := answers.check(); err != nil {
+			return err
+		}
+		source, err := file.read(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		checked, err := agent.ValidateJob(cmd.Context(), source)
+		if err != nil {
+			return err
+		}
+		mistakes := checked.Value.ValidationErrors
+		switch {
+		case answers.asked():
+			err = answers.print(cmd.OutOrStdout(), checked.JSON)
+		case len(mistakes) == 0:
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is a job that this agent can run\n", cli.Printable(source.Filename))
+		default:
+			tellMistakes(cmd.ErrOrStderr(), mistakes)
+		}
+		if err == nil && len(mistakes) > 0 {
+			err = cli.ExitWith(cli.CodeError, nil) // told already
+		}
+		return err
+	})
+	return cmd
+}
+
+// tellMistakes writes one line for each mistake in a job file.
+func tellMistakes(stderr io.Writer, mistakes []string) {
+	for _, mistake := range mistakes {
+		cli.PrintError(stderr, errors.New(mistake))
+	}
+}
+
+func newJobStatus() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "status [ID]",
+		Short:   "List the jobs, or show one with its allocations",
+		Example: "  tacho job status\n  tacho job status web\n  tacho job status -t '{{range .}}{{.ID}} {{.Status}}\n{{end}}'",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	answers := answerFlag(cmd)
+	flags := connectionFlags(cmd)
+	cmd.ValidArgsFunction = completeJobs(flags)
+	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+		if err := answers.check(); err != nil {
+			return err
+		}
+		if len(args) == 0 {
+			return listJobs(cmd, agent, answers)
+		}
+		job, err := findJob(cmd, agent, args[0])
+		if err != nil {
+			return err
+		}
+		if answers.asked() {
+			return answers.print(cmd.OutOrStdout(), job.JSON)
+		}
+		allocations, err := agent.JobAllocations(cmd.Context(), job.Value.ID, client.Wait{})
+		if err != nil {
+			return err
+		}
+		return printJob(cmd, &job.Value, allocations.Value)
+	})
+	return cmd
+}
+
+// findJob finds a job by its id, or by the beginning of only one.
+func findJob(cmd *cobra.Command, agent *client.Client, id string) (client.Answer[client.Job], error) {
+	job, err := agent.Job(cmd.Context(), id)
+	if !client.IsNotFound(err) {
+		return job, err
+	}
+	near, listErr := agent.Jobs(cmd.Context(), id)
+	switch {
+	case listErr != nil:
+		return job, listErr
+	case len(near.Value) == 1:
+		return agent.Job(cmd.Context(), near.Value[0].ID)
+	case len(near.Value) == 0:
+		return job, fmt.Errorf("there is no job %q (tacho job status lists the jobs)", id)
+	}
+	var ids []string
+	for _, stub := range near.Value {
+		ids = append(ids, stub.ID)
+	}
+	return job, fmt.Errorf("%q begins the ids of several jobs: %s", id, cli.SomeOf(ids))
+}
+
+func listJobs(cmd *cobra.Command, agent *client.Client, answers *answerFlags) error {
+	jobs, err := agent.Jobs(cmd.Context(), "")
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if answers.asked() {
+		return answers.print(out, jobs.JSON)
+	}
+	if len(jobs.Value) == 0 {
+		cli.PrintError(cmd.ErrOrStderr(), errors.New("the agent has no jobs (tacho job run FILE runs one)"))
+		return nil
+	}
+	p := cli.PaletteFor(cmd, out)
+	columns, _ := cli.TerminalSize(out)
+	t := cli.Table{Header: []string{"JOB", "TYPE", "STATUS", "RUNNING", "STARTING", "COMPLETE", "FAILED", "SUBMITTED"}, Width: columns}
+	t.Right = map[int]bool{3: true, 4: true, 5: true, 6: true}
+	for _, j := range jobs.Value {
+		var sum client.GroupSummary
+		for _, g := range j.JobSummary.Summary {
+			sum.Running, sum.Starting = sum.Running+g.Running, sum.Starting+g.Starting+g.Queued
+			sum.Complete, sum.Failed = sum.Complete+g.Complete, sum.Failed+g.Failed+g.Lost
+		}
+		t.Add(cli.Cell{Text: cli.Printable(j.ID), Paint: p.Bold}, cli.Cell{Text: j.Type}, jobStatus(p, j.Status, j.Stop),
+			cli.Cell{Text: strconv.Itoa(sum.Running)}, cli.Cell{Text: strconv.Itoa(sum.Starting)},
+			cli.Cell{Text: strconv.Itoa(sum.Complete)}, failures(p, sum.Failed), cli.Cell{Text: clockText(time.Unix(0, j.SubmitTime))})
+	}
+	_, err = io.WriteString(out, t.Render(p))
+	return err
+}
+
+func jobStatus(p cli.Palette, status string, stopped bool) cli.Cell {
+	c := cli.Cell{Text: status}
+	switch {
+	case stopped:
+		c.Text += " (stopped)"
+	case status == "running":
+		c.Paint = p.Green
+	case status == "pending":
+		c.Paint = p.Yellow
+	}
+	return c
+}
+
+func failures(p cli.Palette, n int) cli.Cell {
+	c := cli.Cell{Text: strconv.Itoa(n)}
+	if n > 0 {
+		c.Paint = p.Red
+	}
+	return c
+}
+
+// clockText writes a time to the second; the dash where there is none.
+func clockText(t time.Time) string {
+	if t.IsZero() || t.UnixNano() == 0 {
+		return procstats.NoValue
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+func printJob(cmd *cobra.Command, j *client.Job, allocations []client.Allocation) error {
+	out := cmd.OutOrStdout()
+	p := cli.PaletteFor(cmd, out)
+	status := jobStatus(p, j.Status, j.Stop)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s\n", p.Bold(cli.Printable(j.ID)), status.String())
+	facts := cli.Table{Indent: "  "}
+	if j.Name != j.ID {
+		facts.AddTexts("name", cli.Printable(j.Name))
+	}
+	facts.AddTexts("type", j.Type)
+	facts.AddTexts("version", strconv.FormatUint(j.Version, 10))
+	facts.AddTexts("submitted", clockText(time.Unix(0, j.SubmitTime)))
+	b.WriteString(facts.Render(p))
+	fmt.Fprintf(&b, "\n%s\n", p.Bold("Groups"))
+	groups := cli.Table{Indent: "  ", Header: []string{"GROUP", "COUNT", "TASK", "DRIVER", "WHEN", "CPU", "MEMORY"}, Right: map[int]bool{1: true, 5: true, 6: true}}
+	for _, g := range j.TaskGroups {
+		name, count := cli.Printable(g.Name), strconv.Itoa(g.Count)
+		for _, t := range g.Tasks {
+			groups.AddTexts(name, count, cli.Printable(t.Name), t.Driver, whenText(t), cpuText(t.Resources), memoryText(t.Resources))
+			name, count = "", ""
+		}
+	}
+	b.WriteString(groups.Render(p))
+	fmt.Fprintf(&b, "\n%s\n", p.Bold("Allocations"))
+	b.WriteString(allocationTable(p, allocations, "  "))
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// whenText says when a task runs beside the main ones.
+func whenText(t client.Task) string {
+	switch {
+	case t.Lifecycle == nil:
+		return "main"
+	case t.Lifecycle.Sidecar:
+		return t.Lifecycle.Hook + ", sidecar"
+	}
+	return t.Lifecycle.Hook
+}
+
+func cpuText(r client.Resources) string {
+	if r.Cores > 0 {
+		return strconv.Itoa(r.Cores) + " cores"
+	}
+	return strconv.Itoa(r.CPU) + " MHz"
+}
+
+func memoryText(r client.Resources) string {
+	text := strconv.Itoa(r.MemoryMB) + " MiB"
+	if r.MemoryMaxMB > 0 {
+		text += ", at most " + strconv.Itoa(r.MemoryMaxMB) + " MiB"
+	}
+	return text
+}
+
+// allocationTable lists allocations with their tasks.
+func allocationTable(p cli.Palette, allocations []client.Allocation, indent string) string {
+	if len(allocations) == 0 {
+		return indent + "there are none\n"
+	}
+	t := cli.Table{Indent: indent, Header: []string{"ID", "NAME", "VERSION", "DESIRED", "STATUS", "TASKS", "CREATED"}, Right: map[int]bool{2: true}}
+	for i := range allocations {
+		a := &allocations[i]
+		t.Add(cli.Cell{Text: shortID(a.ID), Paint: p.Bold}, cli.Cell{Text: cli.Printable(a.Name)}, cli.Cell{Text: strconv.FormatUint(a.JobVersion, 10)},
+			cli.Cell{Text: a.DesiredStatus}, cli.Cell{Text: a.ClientStatus, Paint: statusPaint(p, a.ClientStatus)},
+			cli.Cell{Text: tasksText(a)}, cli.Cell{Text: clockText(time.Unix(0, a.CreateTime))})
+	}
+	return t.Render(p)
+}
+
+func statusPaint(p cli.Palette, status string) func(string) string {
+	switch status {
+	case "running":
+		return p.Green
+	case "pending":
+		return p.Yellow
+	case "failed", "lost":
+		return p.Red
+	}
+	return nil
+}
+
+// tasksText is the state of each task in a few words.
+func tasksText(a *client.Allocation) string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
+		word := cli.Printable(name) + " " + stateText(a.TaskStates[name])
+		words = append(words, word)
+	}
+	return strings.Join(words, ", ")
+}
+
+// stateText is a task's state with how it ended, and how often it was restarted.
+func stateText(s *client.TaskState) string {
+	word := s.State
+	if s.State == "dead" {
+		word = "ended"
+		if s.Failed {
+			word = "failed"
+		}
+	}
+	if s.Restarts > 0 {
+		word += fmt.Sprintf(" (restarts: %d)", s.Restarts)
+	}
+	return word
+}

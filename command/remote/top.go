@@ -1,0 +1,166 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// topOptions are the flags of tacho top.
+type topOptions struct {
+	delay      time.Duration
+	iterations int
+	sort       *cli.Choice
+	percent    bool
+	filter     string
+	answers    *answerFlags
+}
+
+// Bounds on the delay: the agent reads no oftener than the first, and nobody waits for the second.
+const (
+	shortestDelay = 200 * time.Millisecond
+	longestDelay  = 60 * time.Second
+)
+
+func newTop() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch what the tasks use",
+		Long: `Show all tasks with CPU, memory against the limit, peak, I/O and pressure, and again every --delay.
+
+Keys: q ends it; h shows them all. Where it does not write to a terminal it reads twice, a delay apart, prints one table
+and ends; --iterations prints more. CPU is in cores, 1.00 being one busy core; pressure is the share of the time in
+which somebody in the task waited, for what it waited for most. Values that were not measured are shown as ` + procstats.NoValue + `.`,
+		Example: `  tacho top
+  tacho top --sort memory --filter web
+  tacho top --json | jq '.[].memory_bytes'`,
+		Args:    cli.Arguments(),
+		GroupID: cli.GroupAgent,
+	}
+	o := &topOptions{sort: cli.AddChoice(cmd, "sort", "sort by", sortWords()...), answers: answerFlag(cmd)}
+	f := cmd.Flags()
+	f.DurationVarP(&o.delay, "delay", "d", 2*time.Second, "read again after this time")
+	f.IntVarP(&o.iterations, "iterations", "n", 0, "print so many tables and end, also on a terminal")
+	f.BoolVar(&o.percent, "percent", false, "show CPU in percent of a core, and memory in percent of the limit")
+	f.StringVar(&o.filter, "filter", "", "show only tasks whose name has this `TEXT` in it")
+	cmd.RunE = withAgent(connectionFlags(cmd), func(cmd *cobra.Command, agent *client.Client, _ []string) error {
+		if err := o.check(); err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err := o.run(ctx, cmd, newTaskPoll(agent))
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			return nil // it was asked to stop
+		}
+		return err
+	})
+	return cmd
+}
+
+func (o *topOptions) check() error {
+	if o.delay < shortestDelay || o.delay > longestDelay {
+		return cli.Usagef("--delay %s: it takes %s to %s", o.delay, shortestDelay, longestDelay)
+	}
+	if o.iterations < 0 {
+		return cli.Usagef("--iterations %d: it takes a number from 1 on", o.iterations)
+	}
+	return o.answers.check()
+}
+
+func (o *topOptions) run(ctx context.Context, cmd *cobra.Command, poll *taskPoll) error {
+	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
+	m := &topModel{
+		palette: cli.PaletteFor(cmd, out), address: poll.agent.Address(), delay: o.delay, sort: topSort(o.sort.String()),
+		percent: o.percent, filter: o.filter,
+	}
+	if o.iterations == 0 && !o.answers.asked() && cli.IsTerminal(in) && cli.IsTerminal(out) {
+		return runTopScreen(ctx, m, poll, in, out)
+	}
+	return o.print(ctx, out, m, poll)
+}
+
+// print prints tables without touching the terminal. Rates need two readings.
+func (o *topOptions) print(ctx context.Context, out io.Writer, m *topModel, poll *taskPoll) error {
+	if _, err := poll.read(ctx); err != nil {
+		return err
+	}
+	for n := range max(1, o.iterations) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(o.delay):
+		}
+		rows, err := poll.read(ctx)
+		if err != nil {
+			return err
+		}
+		m.update(rows, nil)
+		if o.answers.asked() {
+			err = o.printJSON(out, m.visible())
+		} else {
+			text := m.table(false, 0).Render(m.palette)
+			if n > 0 {
+				text = "\n" + text
+			}
+			_, err = io.WriteString(out, text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listedTask is one task in the JSON of tacho top. What is not known is null.
+type listedTask struct {
+	AllocID  string `json:"alloc_id"`
+	Name     string `json:"name"`
+	Job      string `json:"job"`
+	Task     string `json:"task"`
+	State    string `json:"state"`
+	Restarts int    `json:"restarts"`
+	// Reason says why nothing was measured.
+	Reason         string   `json:"reason,omitempty"`
+	Cores          *float64 `json:"cpu_cores"`
+	Memory         *float64 `json:"memory_bytes"`
+	Limit          *float64 `json:"memory_limit_bytes"`
+	Peak           *float64 `json:"memory_peak_bytes"`
+	Read           *float64 `json:"io_read_bytes_per_second"`
+	Written        *float64 `json:"io_write_bytes_per_second"`
+	CPUPressure    *float64 `json:"cpu_waiting_ratio"`
+	MemoryPressure *float64 `json:"memory_waiting_ratio"`
+	IOPressure     *float64 `json:"io_waiting_ratio"`
+	Processes      *float64 `json:"processes"`
+}
+
+func (o *topOptions) printJSON(out io.Writer, rows []*topRow) error {
+	list := make([]listedTask, 0, len(rows))
+	for _, r := range rows {
+		f := r.figures
+		list = append(list, listedTask{
+			AllocID: r.alloc, Name: r.name, Job: r.job, Task: r.task, State: r.state, Restarts: r.restarts, Reason: r.reason,
+			Cores: f.cores, Memory: f.memory, Limit: f.limit, Peak: f.peak, Read: f.read, Written: f.written,
+			CPUPressure: f.cpuPressure, MemoryPressure: f.memoryPressure, IOPressure: f.ioPressure, Processes: f.processes,
+		})
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	return o.answers.print(out, text)
+}

@@ -1,0 +1,158 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// topRow is one task of one allocation.
+type topRow struct {
+	alloc, name, job, task string
+	state                  string // pending, running, ended or failed
+	restarts               int
+	figures                figures
+	// past are the last readings of CPU in cores, oldest first; nil where nothing was read.
+	past []*float64
+	// sample is the reading itself; before the one before it, of the same start. Either may be nil.
+	sample, before *client.Sample
+	// reason says why nothing was measured.
+	reason string
+}
+
+func (r *topRow) key() string { return r.alloc + "/" + r.task }
+
+// title is the task's name with all it belongs to.
+func (r *topRow) title() string { return r.name + "/" + r.task }
+
+// taskPoll asks for what all tasks use, again and again.
+type taskPoll struct {
+	agent *client.Client
+	// known are the rows of the poll before, by key.
+	known map[string]*topRow
+}
+
+func newTaskPoll(agent *client.Client) *taskPoll {
+	return &taskPoll{agent: agent, known: map[string]*topRow{}}
+}
+
+// pastReadings is how many readings of a task are kept for its sparkline.
+const pastReadings = 120
+
+// read returns all tasks of allocations that have not ended, and of those that ended lately.
+func (p *taskPoll) read(ctx context.Context) ([]*topRow, error) {
+	all, err := p.agent.Allocations(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	var wanted []*client.Allocation
+	for i := range all.Value {
+		if a := &all.Value[i]; !a.Ended() || endedLately(a) {
+			wanted = append(wanted, a)
+		}
+	}
+	readings, err := p.agent.AllStats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var rows []*topRow
+	known := make(map[string]*topRow, len(p.known))
+	for _, a := range wanted {
+		for _, task := range slices.Sorted(maps.Keys(a.TaskStates)) {
+			row := p.row(a, task, readings.Value[a.ID])
+			known[row.key()] = row
+			rows = append(rows, row)
+		}
+	}
+	p.known = known
+	return rows, nil
+}
+
+// endedLately reports whether an ended allocation is still worth a line.
+func endedLately(a *client.Allocation) bool {
+	const lately = 30 * time.Second
+	return time.Since(time.Unix(0, a.ModifyTime)) < lately
+}
+
+// row puts together what is known of a task.
+func (p *taskPoll) row(a *client.Allocation, task string, stats *client.Stats) *topRow {
+	s := a.TaskStates[task]
+	row := &topRow{alloc: a.ID, name: a.Name, job: a.JobID, task: task, state: topState(s), restarts: s.Restarts}
+	old := p.known[row.key()]
+	if old != nil {
+		row.past = old.past
+	}
+	var reading *client.Reading
+	switch {
+	case stats != nil:
+		reading = stats.Tacho.Tasks[task]
+		row.reason = stats.Tacho.Reason
+	case a.Ended():
+		row.reason = "the task is not running"
+	}
+	if reading != nil && reading.Reason != "" {
+		row.reason = reading.Reason
+	}
+	if reading == nil || reading.Sample == nil || !reading.Running || reading.Reason != "" { // of old ones there are no figures
+		row.past = remember(row.past, nil)
+		return row
+	}
+	row.sample = reading.Sample
+	switch {
+	case old == nil || old.sample == nil || old.restarts != row.restarts:
+		row.figures = figuresOf(sampleReading(row.sample, row.restarts), nil)
+	case old.sample.At.Equal(row.sample.At):
+		row.before, row.figures = old.before, old.figures // nothing new was read
+		return row
+	default:
+		row.before = old.sample
+		row.figures = figuresOf(sampleReading(row.sample, row.restarts), sampleReading(old.sample, old.restarts))
+	}
+	row.past = remember(row.past, row.figures.cores)
+	return row
+}
+
+func remember(past []*float64, value *float64) []*float64 {
+	past = append(slices.Clone(past), value)
+	return past[max(0, len(past)-pastReadings):]
+}
+
+func topState(s *client.TaskState) string {
+	switch {
+	case s.State != "dead":
+		return s.State
+	case s.Failed:
+		return "failed"
+	}
+	return "ended"
+}
+
+// processCores is the CPU of a process in cores since the reading before; nil where that is not known.
+func processCores(row *topRow, process *client.Process) *float64 {
+	if row.sample == nil || row.before == nil || row.before.Processes == nil {
+		return nil
+	}
+	seconds := row.sample.At.Sub(row.before.At).Seconds()
+	for i := range row.before.Processes.Rows {
+		old := &row.before.Processes.Rows[i]
+		if old.PID != process.PID || old.Start != process.Start {
+			continue
+		}
+		for _, id := range []procstats.ID{procstats.ProcessCPU, procstats.PortableProcessCPU} {
+			a, okA := old.Number(id)
+			b, okB := process.Number(id)
+			if okA && okB && b >= a && seconds > 0 {
+				cores := (b - a) / seconds
+				return &cores
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// view returns the lines of a screen, none longer than width and no more than height.
+func (m *topModel) view(width, height int) []string {
+	head := m.head(width)
+	room := max(0, height-len(head))
+	switch {
+	case m.help:
+		return append(head, m.window(helpLines(width), room)...)
+	case m.tree:
+		return append(head, m.window(m.treeLines(width), room)...)
+	}
+	return append(head, m.list(width, room)...)
+}
+
+// head are the lines above every page.
+func (m *topModel) head(width int) []string {
+	running := 0
+	var cores, memory *float64
+	for _, r := range m.rows {
+		if r.state == "running" {
+			running++
+		}
+		cores, memory = sum(cores, r.figures.cores), sum(memory, r.figures.memory)
+	}
+	order := "by " + string(m.sort)
+	if m.reverse {
+		order += ", reversed"
+	}
+	first := fmt.Sprintf("tacho top  %s  tasks: %d, running: %d  CPU %s  memory %s  every %s  %s  h: help",
+		m.at.Local().Format("15:04:05"), len(m.rows), running, m.cpu(cores), cli.Optional(procstats.Bytes, memory), m.delay, order)
+	second := ""
+	switch {
+	case m.err != nil:
+		second = m.palette.Red(cli.Cut("old numbers: "+cli.OneLine(m.err.Error()), width))
+	case m.typing:
+		second = cli.Cut("filter: "+cli.Printable(m.filter), width-1) + m.palette.Wrap("7", " ")
+	case m.filter != "":
+		second = m.palette.Yellow(cli.Cut(fmt.Sprintf("filter: %s (/ changes it, esc ends it)", cli.Printable(m.filter)), width))
+	}
+	return []string{m.palette.Bold(cli.Cut(first, width)), second}
+}
+
+// list is the page of all tasks. The selected row is always on it.
+func (m *topModel) list(width, room int) []string {
+	lines := strings.Split(strings.TrimSuffix(m.table(true, width).Render(m.palette), "\n"), "\n")
+	head, lines := lines[:1], lines[1:]
+	if len(lines) == 0 {
+		text := "  there are no tasks"
+		if m.filter != "" {
+			text = "  no task fits the filter"
+		}
+		return append(head, cli.Cut(text, width))[:min(2, room)]
+	}
+	_, at := m.chosen()
+	lines[at] = m.selectedLine(lines[at], width)
+	body := max(0, room-len(head))
+	from := max(0, min(at-body/2, len(lines)-body))
+	return append(head, lines[from:min(len(lines), from+body)]...)[:min(room, 1+len(lines)-from)]
+}
+
+// selectedLine marks a line over its whole width. Its colours end where it is marked, so it is marked again behind
+// each of them.
+func (m *topModel) selectedLine(line string, width int) string {
+	if !m.palette.On {
+		return line
+	}
+	const invert = "\x1b[7m"
+	bare := visibleWidth(line)
+	line += strings.Repeat(" ", max(0, width-bare))
+	return invert + strings.ReplaceAll(line, "\x1b[0m", "\x1b[0m"+invert) + "\x1b[0m"
+}
+
+// visibleWidth counts the runes of a text that a terminal shows; only colours are escaped in it.
+func visibleWidth(line string) int {
+	n := 0
+	for line != "" {
+		if rest, ok := strings.CutPrefix(line, "\x1b["); ok {
+			_, line, _ = strings.Cut(rest, "m")
+			continue
+		}
+		_, size := utf8.DecodeRuneInString(line)
+		line = line[size:]
+		n++
+	}
+	return n
+}
+
+// sparkline is how many columns a sparkline has.
+const sparkline = 12
+
+// table is one line a task.
+func (m *topModel) table(sparks bool, width int) *cli.Table {
+	t := &cli.Table{Width: width, Right: map[int]bool{2: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true}}
+	t.Header = []string{"TASK", "STATE", "CPU", "", "MEMORY", "LIMIT", "PEAK", "READ/s", "WRITTEN/s", "PROCS", "PRESSURE", "ALLOCATION"}
+	if !sparks {
+		t.Header[3] = "RESTARTS"
+		t.Right[3] = true
+	}
+	for _, r := range m.visible() {
+		f := r.figures
+		spark := cli.Cell{Text: strconv.Itoa(r.restarts)}
+		if sparks {
+			spark = cli.Cell{Text: sparkText(r.past, sparkline), Paint: m.palette.Green}
+		}
+		state := cli.Cell{Text: r.state, Paint: statusPaint(m.palette, r.state)}
+		if sparks && r.restarts > 0 {
+			state.Text += fmt.Sprintf(" ×%d", r.restarts)
+		}
+		pressure := cli.Cell{Text: pressureText(f), Paint: pressurePaint(m.palette, f)}
+		if r.sample == nil && r.reason != "" && r.state == "running" {
+			pressure = cli.Cell{Text: cli.OneLine(r.reason), Paint: m.palette.Faint}
+		}
+		t.Add(cli.Cell{Text: cli.Printable(r.title())}, state, cli.Cell{Text: m.cpu(f.cores), Paint: m.palette.Bold}, spark,
+			cli.Cell{Text: m.memory(f), Paint: sharePaint(m.palette, ratio(f.memory, f.limit))},
+			cli.Cell{Text: cli.Optional(procstats.Bytes, f.limit)}, cli.Cell{Text: cli.Optional(procstats.Bytes, f.peak)},
+			cli.Cell{Text: cli.Optional(procstats.Bytes, f.read)}, cli.Cell{Text: cli.Optional(procstats.Bytes, f.written)},
+			cli.Cell{Text: cli.Optional(procstats.None, f.processes)}, pressure, cli.Cell{Text: shortID(r.alloc), Paint: m.palette.Faint})
+	}
+	return t
+}
+
+// cpu writes cores, or percent of one.
+func (m *topModel) cpu(cores *float64) string {
+	if !m.percent || cores == nil {
+		return coresText(cores)
+	}
+	return procstats.Share.Text(*cores)
+}
+
+// memory writes bytes, or percent of the limit where there is one.
+func (m *topModel) memory(f figures) string {
+	if share := ratio(f.memory, f.limit); m.percent && share != nil {
+		return procstats.Share.Text(*share)
+	}
+	return cli.Optional(procstats.Bytes, f.memory)
+}
+
+// ofShare warns where most of a limit is used.
+func sharePaint(p cli.Palette, share *float64) func(string) string {
+	switch {
+	case share == nil || *share < 0.75:
+		return nil
+	case *share < 0.9:
+		return p.Yellow
+	}
+	return p.Red
+}
+
+func pressurePaint(p cli.Palette, f figures) func(string) string {
+	return sharePaint(p, greatest(f.cpuPressure, f.memoryPressure, f.ioPressure))
+}
+
+// sparkText draws the last readings as blocks against the highest of them, or against a tenth of a core where they
+// are all lower; where nothing was read it is blank.
+func sparkText(past []*float64, columns int) string {
+	const blocks = "▁▂▃▄▅▆▇█"
+	runes := []rune(blocks)
+	past = past[max(0, len(past)-columns):]
+	highest := 0.1
+	for _, v := range past {
+		if v != nil {
+			highest = max(highest, *v)
+		}
+	}
+	var b strings.Builder
+	b.WriteString(strings.Repeat(" ", columns-len(past)))
+	for _, v := range past {
+		if v == nil {
+			b.WriteByte(' ')
+			continue
+		}
+		b.WriteRune(runes[min(len(runes)-1, int(*v/highest*float64(len(runes))))])
+	}
+	return b.String()
+}
+
+// window is the part of a page that fits, from where it was scrolled to.
+func (m *topModel) window(lines []string, room int) []string {
+	m.scroll = max(0, min(m.scroll, len(lines)-room))
+	lines = lines[m.scroll:]
+	return lines[:min(room, len(lines))]
+}
+
+// treeLines is the page of one task: its processes, and what makes their sum the task's total.
+func (m *topModel) treeLines(width int) []string {
+	row, _ := m.chosen()
+	if row == nil || row.key() != m.selected {
+		return []string{cli.Cut("the task is gone (esc: back)", width)}
+	}
+	f := row.figures
+	about := fmt.Sprintf("%s  %s  CPU %s  memory %s of %s  peak %s  pressure %s  (esc: back)", cli.Printable(row.title()), row.state,
+		m.cpu(f.cores), cli.Optional(procstats.Bytes, f.memory), cli.Optional(procstats.Bytes, f.limit), cli.Optional(procstats.Bytes, f.peak), pressureText(f))
+	lines := []string{m.palette.Bold(cli.Cut(about, width)), ""}
+	if row.sample == nil || row.sample.Processes == nil {
+		return append(lines, cli.Cut("  nothing was measured: "+cli.OneLine(row.reason), width))
+	}
+	t := cli.Table{
+		Width: width, Header: []string{"PID", "CPU", "TIME", "RSS", "STATE", "THREADS", "COMMAND"},
+		Right: map[int]bool{0: true, 1: true, 2: true, 3: true, 5: true},
+	}
+	processes := row.sample.Processes
+	for _, line := range processTree(processes.Rows) {
+		p := line.process
+		state := procstats.NoValue
+		if text, ok := p.Measurements[procstats.ProcessState.String()].(string); ok {
+			state = cli.Printable(text)
+		}
+		t.AddTexts(strconv.Itoa(p.PID), m.cpu(processCores(row, p)),
+			processValue(p, procstats.Seconds, procstats.ProcessCPU, procstats.PortableProcessCPU),
+			processValue(p, procstats.Bytes, procstats.ProcessRSS, procstats.PortableProcessRSS),
+			state, processValue(p, procstats.None, procstats.ProcessThreads), line.indent+cli.Printable(p.Command))
+	}
+	exited := "exited"
+	if n := processes.Exited.Processes; n != nil {
+		exited = fmt.Sprintf("exited (%.0f seen)", *n)
+	}
+	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), "", "", "", exited)
+	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "", "", "", "unattributed")
+	t.AddTexts("", m.cpu(f.cores), cli.Optional(procstats.Seconds, first(sampleReading(row.sample, 0), procstats.HeadlineCPU)), "", "", "", "total")
+	if processes.Omitted > 0 {
+		t.AddTexts("", "", "", "", "", "", fmt.Sprintf("%d more, without a row", processes.Omitted))
+	}
+	return append(lines, strings.Split(strings.TrimSuffix(t.Render(m.palette), "\n"), "\n")...)
+}
+
+// helpLines is the page of keys.
+func helpLines(width int) []string {
+	lines := []string{
+		"  q          end (on another page: back)",
+		"  h ?        this page",
+		"  c          sort by CPU",
+		"  m          sort by memory",
+		"  i          sort by I/O",
+		"  p          sort by name (path)",
+		"  t          sort by number of processes",
+		"  w          sort by pressure (waiting)",
+		"  r          reverse; so does the same key again",
+		"  %          CPU in percent of a core, memory in percent of the limit",
+		"  + -        a longer, a shorter delay",
+		"  space      read now",
+		"  /          show only tasks with a text in their name; enter keeps it, esc ends it",
+		"  up down    select a task (also k j, page up, page down, home, end)",
+		"  enter      the processes of the selected task",
+		"",
+		"  CPU is in cores; its blocks are the last readings against the highest of them.",
+		"  Pressure is the share of the time in which somebody waited, and for what most.",
+		"  " + procstats.NoValue + " was not measured.",
+	}
+	for i := range lines {
+		lines[i] = cli.Cut(lines[i], width)
+	}
+	return lines
+}

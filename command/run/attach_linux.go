@@ -1,0 +1,147 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/command/rundir"
+	"github.com/tachograph/tacho/command/summary"
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+)
+
+func newAttach() *cobra.Command {
+	cmd := cli.Launcher(&cobra.Command{
+		Use:   "attach RUN",
+		Short: "Follow a run that was detached, to its end",
+		Long: `Show the output of a detached run from its beginning, follow it to its end, and exit with its code.
+Ctrl-C stops following; the run goes on.
+
+` + rundir.RunHelp,
+		Example: `  tacho attach last`,
+		Args:    cli.Arguments("RUN"),
+		GroupID: cli.GroupMeasure,
+	})
+	outputDir := rundir.AddFlag(cmd)
+	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		entry, err := rundir.Find(*outputDir, args[0])
+		if err != nil {
+			return err
+		}
+		return attach(cmd, entry)
+	}
+	return cmd
+}
+
+func attach(cmd *cobra.Command, entry record.Entry) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	c, err := visit(ctx, entry)
+	switch {
+	case isGone(err):
+		if err := printOutput(cmd, entry.Dir); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	default:
+		_, final, waitErr := followOutput(ctx, cmd, c, entry.Dir)
+		if final != nil {
+			tellIncomplete(cmd, final)
+		}
+		if err := c.Close(); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return cli.ExitWith(cli.CodeLauncherError, errors.New("no longer following; the run goes on"))
+		}
+		if waitErr != nil && !errors.Is(waitErr, client.ErrLost) {
+			return waitErr
+		}
+	}
+	return ended(cmd, entry)
+}
+
+// followOutput copies the run's captured output while it waits for the end.
+func followOutput(ctx context.Context, cmd *cobra.Command, c *client.Client, dir string) (*proto.Exit, *record.Record, error) {
+	following, stop := context.WithCancel(ctx)
+	outputs := make(chan error, 2)
+	for name, to := range outputsOf(cmd) {
+		go func() { outputs <- tail(following, filepath.Join(dir, name), to) }()
+	}
+	exit, final, err := c.Wait(ctx)
+	stop()
+	return exit, final, errors.Join(err, <-outputs, <-outputs)
+}
+
+// outputsOf says where the files of a run's output are shown.
+func outputsOf(cmd *cobra.Command) map[string]io.Writer {
+	return map[string]io.Writer{"stdout": cmd.OutOrStdout(), "stderr": cmd.ErrOrStderr()}
+}
+
+// printOutput shows the captured output of a run that has ended.
+func printOutput(cmd *cobra.Command, dir string) error {
+	ended, end := context.WithCancel(cmd.Context())
+	end()
+	var errs []error
+	for name, to := range outputsOf(cmd) {
+		errs = append(errs, tail(ended, filepath.Join(dir, name), to))
+	}
+	return errors.Join(errs...)
+}
+
+// tail copies a growing file until ctx ends, and then what is left of it. A run that keeps no output has none.
+func tail(ctx context.Context, path string, to io.Writer) error {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	const pause = 100 * time.Millisecond
+	for {
+		ended := ctx.Err() != nil
+		if _, err := io.Copy(to, file); err != nil {
+			return fmt.Errorf("follow output: %w", err)
+		}
+		if ended {
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// ended reports a run whose executor is gone: it writes the record before it goes.
+func ended(cmd *cobra.Command, entry record.Entry) error {
+	r, err := record.Read(entry.Dir)
+	if err != nil {
+		return err
+	}
+	if r.State != record.Exited || r.ExitCode == nil {
+		return cli.ExitWith(cli.CodeLauncherError, fmt.Errorf("run %s was lost with its executor", entry.Name))
+	}
+	if err := summary.Write(cmd, cmd.ErrOrStderr(), false, entry.Name, r); err != nil {
+		return err
+	}
+	return exitOf(&proto.Exit{Code: int32(*r.ExitCode), Verdict: string(r.Diagnosis.Verdict)})
+}

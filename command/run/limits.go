@@ -1,0 +1,190 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/executor/proto"
+)
+
+// limitFlags are the flags of tacho run that say what the command may use.
+type limitFlags struct {
+	memory, memoryHigh, swapMax size
+	oomGroup                    bool
+	cpu                         float64
+	cpuWeight                   int64
+	cpuset                      string
+	pids                        int64
+	ioMax                       []string
+
+	flags *pflag.FlagSet
+}
+
+func (l *limitFlags) add(flags *pflag.FlagSet) {
+	l.flags = flags
+	flags.Var(&l.memory, "memory", "hard memory limit, page cache included: 400M, 1.5G, 64KiB")
+	flags.Var(&l.memoryHigh, "memory-high", "memory use above which the kernel slows the command down (cgroup v2)")
+	flags.Var(&l.swapMax, "swap-max", "limit on swap space; 0 for none at all")
+	flags.BoolVar(&l.oomGroup, "oom-group", false, "kill everything when the kernel kills one process for memory (cgroup v2)")
+	flags.Float64Var(&l.cpu, "cpu", 0, "CPU quota in cores: 1.5")
+	flags.Int64Var(&l.cpuWeight, "cpu-weight", 0, "share of contended CPU, 1 to 10000; 100 is everybody's")
+	flags.StringVar(&l.cpuset, "cpuset", "", "the CPUs to run on: 0-3,7")
+	flags.Int64Var(&l.pids, "pids", 0, "limit on processes and threads")
+	flags.StringArrayVar(&l.ioMax, "io-max", nil,
+		"limits of a block device per second, DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N; may be repeated")
+}
+
+// request returns the limits that were asked for, nil for none. What no host could hold is an error of usage; what this
+// one cannot hold, only the executor knows.
+func (l *limitFlags) request() (*proto.Limits, error) {
+	limits, asked := &proto.Limits{}, false
+	given := func(name string) bool {
+		changed := l.flags.Changed(name)
+		asked = asked || changed
+		return changed
+	}
+	if given("memory") {
+		limits.MemoryMaxBytes = l.memory.bytes()
+	}
+	if given("memory-high") {
+		limits.MemoryHighBytes = l.memoryHigh.bytes()
+	}
+	if given("swap-max") {
+		limits.MemorySwapMaxBytes = l.swapMax.bytes()
+	}
+	if given("oom-group") {
+		limits.MemoryOomGroup = &l.oomGroup
+	}
+	if given("cpu") {
+		limits.CpuCores = &l.cpu
+	}
+	if given("cpu-weight") {
+		limits.CpuWeight = &l.cpuWeight
+	}
+	if given("cpuset") {
+		if limits.Cpuset = l.cpuset; l.cpuset == "" {
+			return nil, cli.Usagef("--cpuset: it takes a list of CPUs such as 0-3,7")
+		}
+	}
+	if given("pids") {
+		limits.PidsMax = &l.pids
+	}
+	if given("io-max") {
+		for _, text := range l.ioMax {
+			// An environment variable has one text for all devices.
+			for device := range strings.FieldsSeq(text) {
+				limit, err := parseIOMax(device)
+				if err != nil {
+					return nil, cli.Usagef("--io-max %s: %w", device, err)
+				}
+				limits.Io = append(limits.Io, limit)
+			}
+		}
+	}
+	if !asked {
+		return nil, nil //nolint:nilnil // no limits is what the wire wants for "set none"
+	}
+	return limits, nil
+}
+
+// size is a flag that takes a number of bytes, with or without a unit.
+type size struct{ value int64 }
+
+func (s *size) bytes() *int64 { return &s.value }
+
+// String implements pflag.Value; the zero is nobody's default.
+func (s *size) String() string {
+	if s.value == 0 {
+		return ""
+	}
+	return strconv.FormatInt(s.value, 10)
+}
+
+// Set implements pflag.Value.
+func (s *size) Set(text string) error {
+	bytes, err := parseSize(text)
+	if err != nil {
+		return err
+	}
+	s.value = bytes
+	return nil
+}
+
+// Type implements pflag.Value.
+func (s *size) Type() string { return "SIZE" }
+
+var errSize = errors.New("it takes a number of bytes such as 400M, 1.5G, 64KiB or 1048576")
+
+// parseSize reads a number of bytes. Units are of 1024 as the kernel's, written K, KB or KiB alike, in any case.
+func parseSize(text string) (int64, error) {
+	number := strings.TrimRightFunc(text, func(r rune) bool { return r < '0' || r > '9' })
+	unit := strings.ToLower(strings.TrimSpace(text[len(number):]))
+	value, err := strconv.ParseFloat(number, 64)
+	if err != nil || value < 0 || strings.ContainsAny(number, "eExXpP_+-") {
+		return 0, errSize
+	}
+	shift := 0
+	if unit != "" && unit != "b" {
+		i := strings.IndexByte("kmgtpe", unit[0])
+		if rest := unit[1:]; i < 0 || !slices.Contains([]string{"", "b", "ib"}, rest) {
+			return 0, errSize
+		}
+		shift = 10 * (i + 1)
+	}
+	bytes := math.Ldexp(value, shift)
+	switch {
+	case bytes >= math.MaxInt64:
+		return 0, fmt.Errorf("it is more than there can be: %w", errSize)
+	case shift == 0 && bytes != math.Trunc(bytes):
+		return 0, errSize
+	}
+	return int64(math.Round(bytes)), nil
+}
+
+// parseIOMax reads DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N. DEVICE is major:minor or the path of a block device.
+func parseIOMax(text string) (*proto.IOLimit, error) {
+	colon := strings.LastIndexByte(text, ':')
+	if colon < 0 || !strings.Contains(text[colon:], "=") {
+		return nil, errors.New("it takes DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N")
+	}
+	device, err := blockDevice(text[:colon])
+	if err != nil {
+		return nil, err
+	}
+	limit := &proto.IOLimit{Device: device}
+	for setting := range strings.SplitSeq(text[colon+1:], ",") {
+		key, value, _ := strings.Cut(setting, "=")
+		var field **int64
+		switch key {
+		case "rbps":
+			field = &limit.ReadBytesPerSecond
+		case "wbps":
+			field = &limit.WriteBytesPerSecond
+		case "riops":
+			field = &limit.ReadOperationsPerSecond
+		case "wiops":
+			field = &limit.WriteOperationsPerSecond
+		default:
+			return nil, fmt.Errorf("%q is none of rbps, wbps, riops, wiops", key)
+		}
+		if *field != nil {
+			return nil, fmt.Errorf("%s is given twice", key)
+		}
+		number, err := parseSize(value)
+		if err != nil || number < 1 {
+			return nil, fmt.Errorf("%s: it takes a number from 1, such as 100 or 10M", setting)
+		}
+		*field = &number
+	}
+	return limit, nil
+}

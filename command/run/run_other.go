@@ -1,0 +1,234 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/command/summary"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source"
+	"github.com/tachograph/tacho/version"
+)
+
+// platformCommands are the commands that need an executor process: none here.
+func platformCommands() []*cobra.Command { return nil }
+
+// clearStrays has nothing to do: there are no executors here.
+func clearStrays(context.Context) error { return nil }
+
+// errTimeUp is the cause of the end of a run that --timeout ended.
+var errTimeUp = errors.New("its time was up")
+
+// portableRun is a command measured from this process: without Linux there is no executor that would outlive it, no
+// cgroup and no subreaper. What the system tells of processes is recorded, and the record says what is missing.
+type portableRun struct {
+	options   *runOptions
+	cmd       *cobra.Command
+	selection procstats.Selection
+	info      *record.Record
+	store     *record.Store // nil with --no-files
+	began     time.Time
+
+	whole, current procstats.Window
+	last           *procstats.Sample
+}
+
+func run(cmd *cobra.Command, o *runOptions, selection procstats.Selection, path string, args []string) error {
+	if err := o.checkPortable(); err != nil {
+		return err
+	}
+	id := fmt.Sprintf("%s-%d", time.Now().Format("20060102T150405"), os.Getpid())
+	r := &portableRun{options: o, cmd: cmd, selection: selection, info: portableRecord(o, id, args, selection)}
+	if !o.noFiles {
+		dir, err := filepath.Abs(filepath.Join(o.outputDir, id))
+		if err != nil {
+			return err
+		}
+		if r.store, err = record.Create(dir); err != nil {
+			return err
+		}
+		defer r.store.Close()
+	}
+	return r.run(cmd.Context(), path, args)
+}
+
+// checkPortable refuses what this system cannot do.
+func (o *runOptions) checkPortable() error {
+	for flag, given := range map[string]bool{
+		"--detach": o.detach, "--cgroup-parent": o.cgroupParent != "", "--user": o.user != "",
+		"--capture": len(o.capture) > 0, "--record-fd": o.recordFD > 0, "--wait-all": o.waitAll, "a limit such as --memory": o.limited != nil,
+	} {
+		if given {
+			return cli.Usagef("%s needs Linux", flag)
+		}
+	}
+	return nil
+}
+
+func portableRecord(o *runOptions, id string, args []string, selection procstats.Selection) *record.Record {
+	host := record.Host{OS: runtime.GOOS, CPUs: runtime.NumCPU()}
+	host.Name, _ = os.Hostname() // a host without a name has none in the record
+	return &record.Record{
+		SchemaVersion: record.SchemaVersion, TachoVersion: version.String(), State: record.Running, ID: id,
+		Command: args, Message: o.message, Labels: o.labels, Host: host, Interval: o.interval.Seconds(),
+		Selection: selection.Names(), Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
+		Absent: map[string]string{},
+		Notes:  []string{"measured without an executor, which needs Linux: processes that lost their parents are missed"},
+	}
+}
+
+func (r *portableRun) run(ctx context.Context, path string, args []string) error {
+	if r.options.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, r.options.timeout, errTimeUp)
+		defer cancel()
+	}
+	// The terminal sends its signals to the command as well: it is in our process group.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt)
+	defer signal.Stop(signals)
+	child := exec.CommandContext(ctx, path, args[1:]...)
+	child.Args[0] = args[0]
+	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	r.began = time.Now()
+	if err := child.Start(); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return cli.ExitWith(exitNotFound, err)
+		}
+		return cli.ExitWith(exitNotExecutable, err)
+	}
+	r.info.PID, r.info.StartedAt = child.Process.Pid, r.began
+	r.put()
+	sampling, stop := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() { r.sample(sampling, child.Process.Pid) })
+	err := child.Wait()
+	stop()
+	work.Wait()
+	if child.ProcessState == nil {
+		return fmt.Errorf("wait for the command: %w", err)
+	}
+	return r.finish(context.Cause(ctx), child.ProcessState)
+}
+
+// sample reads the process and those below it once an interval.
+func (r *portableRun) sample(ctx context.Context, pid int) {
+	collector := source.Open(source.Target{
+		FS: kernel.HostFS(), Roots: func() []int { return []int{pid} }, MaxRows: r.options.maxRows,
+	}, r.selection)
+	defer collector.Close() // nothing is kept open on these systems
+	ticker := time.NewTicker(r.options.interval)
+	defer ticker.Stop()
+	reported := time.Now()
+	for {
+		s := &procstats.Sample{}
+		collector.Collect(s)
+		r.last = s
+		r.whole.Add(s)
+		r.current.Add(s)
+		if time.Since(reported) >= r.options.reportInterval {
+			reported = time.Now()
+			r.report()
+		}
+		r.info.Sources = record.SourcesOf(collector.Describe())
+		r.info.Samples++
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *portableRun) report() {
+	if r.store != nil {
+		if err := r.store.Append(record.NewUsage(&r.current, r.last, r.selection)); err != nil {
+			cli.PrintError(r.cmd.ErrOrStderr(), err)
+		}
+	}
+	r.current.Advance()
+}
+
+func (r *portableRun) put() {
+	if r.store == nil {
+		return
+	}
+	if err := r.store.Put(r.info); err != nil {
+		cli.PrintError(r.cmd.ErrOrStderr(), err)
+	}
+}
+
+// finish completes the record and returns the command's exit code.
+func (r *portableRun) finish(cause error, state *os.ProcessState) error {
+	r.report()
+	info, ended := r.info, time.Now()
+	wall, code := ended.Sub(r.began), state.ExitCode()
+	seconds := wall.Seconds()
+	info.State, info.EndedAt, info.WallSeconds, info.ExitCode = record.Exited, ended, &seconds, &code
+	evidence := record.Evidence{ExitCode: code, Wall: wall, Span: wall, Last: r.last}
+	if errors.Is(cause, errTimeUp) {
+		evidence.Cause, code = record.TimedOut, exitTimedOut
+	}
+	info.Diagnosis = record.Diagnose(evidence)
+	final := record.MergeFinal(&procstats.Sample{Stamp: r.last.Stamp}, r.last)
+	final.SetNumber(procstats.RusageCPU, (state.UserTime() + state.SystemTime()).Seconds())
+	r.whole.Add(final)
+	info.Measurements, info.Absent = record.Values(final.Task)
+	info.Headline = record.Headlines(procstats.Headlines(final, procstats.History{Elapsed: wall, Window: &r.whole}))
+	info.Processes = record.ProcessesOf(&r.whole, final, true)
+	r.put()
+	if err := r.tell(); err != nil {
+		cli.PrintError(r.cmd.ErrOrStderr(), err)
+	}
+	if code != 0 {
+		return cli.ExitWith(code, nil)
+	}
+	return nil
+}
+
+// tell prints what --format and --summary ask for.
+func (r *portableRun) tell() error {
+	o := r.options
+	if o.recordFile != "" {
+		file, err := os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return err
+		}
+		return errors.Join(r.write(file), file.Close())
+	}
+	if o.format.String() != "json" && (o.quiet || o.summary.String() == "none") {
+		return nil
+	}
+	return r.write(r.cmd.ErrOrStderr())
+}
+
+func (r *portableRun) write(out io.Writer) error {
+	if r.options.format.String() == "json" {
+		return cli.PrintJSON(out, r.info)
+	}
+	name := r.info.ID
+	if r.store == nil {
+		name = ""
+	}
+	return summary.Write(r.cmd, out, r.options.summary.String() == "full", name, r.info)
+}

@@ -1,0 +1,82 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/command/rundir"
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/record"
+)
+
+func newStop() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stop RUN",
+		Short: "Stop a run and everything it started",
+		Long: `Ask a run to end, wait, then kill what is left of it, and return when nothing is. What is left of a run whose
+executor and tacho run have died is killed at once.
+
+` + rundir.RunHelp,
+		Example: `  tacho stop last
+  tacho stop last --signal INT --grace 30s`,
+		Args:    cli.Arguments("RUN"),
+		GroupID: cli.GroupMeasure,
+	}
+	outputDir := rundir.AddFlag(cmd)
+	signalName := cmd.Flags().String("signal", "", "the signal that asks for the end (default: the run's --kill-signal)")
+	grace := cmd.Flags().Duration("grace", 5*time.Second, "how long to wait before the kill; 0 kills at once")
+	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		number := unix.Signal(0)
+		if *signalName != "" {
+			var err error
+			if number, err = parseSignal(*signalName); err != nil {
+				return err
+			}
+		}
+		if *grace < 0 {
+			return cli.Usagef("--grace %s: it cannot be negative", *grace)
+		}
+		entry, err := rundir.Find(*outputDir, args[0])
+		if err != nil {
+			return err
+		}
+		c, err := visit(cmd.Context(), entry)
+		if isGone(err) {
+			return stopRemains(cmd, entry)
+		}
+		if err != nil {
+			return err
+		}
+		err = c.Stop(cmd.Context(), number, *grace)
+		if errors.Is(err, client.ErrLost) {
+			err = nil // it ended with its task
+		}
+		return errors.Join(err, c.Close())
+	}
+	return cmd
+}
+
+// stopRemains kills what is left of a run whose executor is gone. Where its tacho run is there, that does it.
+func stopRemains(cmd *cobra.Command, entry record.Entry) error {
+	address, err := addressOf(entry)
+	if errors.Is(err, client.ErrLost) || err == nil && client.Owned(*address) {
+		return fmt.Errorf("run %s is not running", entry.Name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := killExecutor(cmd.Context(), *address); err != nil {
+		return err
+	}
+	cli.PrintError(cmd.ErrOrStderr(), fmt.Errorf("run %s had lost its executor; what was left of it is killed", entry.Name))
+	return nil
+}

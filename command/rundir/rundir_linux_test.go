@@ -1,0 +1,42 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rundir
+
+import (
+	"os"
+	"testing"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+func TestStateOf(t *testing.T) {
+	host := kernel.HostFS()
+	boot, err := kernel.BootID(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := kernel.Identify(host, os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := record.Process{PID: self.PID, StartTicks: self.Start}
+	for _, test := range []struct {
+		name   string
+		record record.Record
+		want   record.State
+	}{
+		{"the executor lives", record.Record{State: record.Running, BootID: boot, Executor: &live}, record.Running},
+		{"the process lives and there is no executor", record.Record{State: record.Running, BootID: boot, PID: live.PID, StartTicks: live.StartTicks}, record.Running},
+		{"another process has its PID", record.Record{State: record.Running, BootID: boot, Executor: &record.Process{PID: live.PID, StartTicks: live.StartTicks + 1}}, record.Lost},
+		{"the machine was booted again", record.Record{State: record.Running, BootID: "another", Executor: &live}, record.Lost},
+		{"only the task's process is left", record.Record{State: record.Running, BootID: boot, Executor: &record.Process{PID: live.PID, StartTicks: 1}, PID: live.PID, StartTicks: live.StartTicks}, record.Lost},
+		{"it had no process yet", record.Record{State: record.Running, BootID: boot}, record.Lost},
+		{"it ended", record.Record{State: record.Exited}, record.Exited},
+	} {
+		if got := StateOf(&test.record, host); got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,271 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package summary
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"strconv"
+
+	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Page is a record as text for people, in sections.
+type Page struct {
+	palette cli.Palette
+	name    string
+	record  *record.Record
+	text    strings.Builder
+}
+
+func NewPage(p cli.Palette, name string, r *record.Record) *Page {
+	return &Page{palette: p, name: name, record: r}
+}
+
+// Render returns the page; with all every measurement and every reason for absence is on it.
+func (p *Page) Render(all bool) string {
+	p.head()
+	p.used()
+	p.waited()
+	p.ended()
+	p.peak()
+	p.processes()
+	p.limits()
+	p.host()
+	p.notes()
+	if all {
+		p.measurements()
+		p.absent()
+	} else if n := len(p.record.Absent); n > 0 {
+		fmt.Fprintf(&p.text, "\n%d measurements, %d absent: --all lists them with the reasons.\n", len(p.record.Measurements), n)
+	}
+	return p.text.String()
+}
+
+func (p *Page) section(title string) {
+	fmt.Fprintf(&p.text, "\n%s\n", p.palette.Bold(title))
+}
+
+// facts writes pairs of a word and a text; those with an empty text are left out.
+func (p *Page) facts(pairs ...[2]string) {
+	t := cli.Table{Indent: "  "}
+	for _, pair := range pairs {
+		if pair[1] != "" {
+			t.AddTexts(pair[0], pair[1])
+		}
+	}
+	p.text.WriteString(t.Render(p.palette))
+}
+
+func (p *Page) head() {
+	r := p.record
+	state := cli.Cell{Text: string(r.State), Paint: StatePaint(p.palette, r.State)}
+	fmt.Fprintf(&p.text, "%s  %s\n", p.palette.Bold(cli.Printable(p.name)), state.String())
+	exit := ""
+	if r.ExitCode != nil || r.Signal != nil {
+		exit = ExitText(r.ExitCode, r.Signal)
+	}
+	p.facts(
+		[2]string{"command", cli.CommandLine(r.Command)},
+		[2]string{"in", cli.Printable(r.Dir)},
+		[2]string{"user", cli.Printable(r.User)},
+		[2]string{"message", cli.Printable(r.Message)},
+		[2]string{"labels", LabelsText(r.Labels)},
+		[2]string{"started", TimeText(r.StartedAt)},
+		[2]string{"ended", TimeText(r.EndedAt)},
+		[2]string{"wall time", cli.Optional(procstats.Seconds, r.WallSeconds)},
+		[2]string{"exit code", exit},
+		[2]string{"samples", samplesText(r)},
+		[2]string{"numbers of", TimeText(r.AsOf)},
+	)
+}
+
+func LabelsText(labels map[string]string) string {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, cli.Printable(key+"="+labels[key]))
+	}
+	return strings.Join(pairs, " ")
+}
+
+func TimeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04:05.000 -0700")
+}
+
+func samplesText(r *record.Record) string {
+	count := fmt.Sprint(r.Samples)
+	switch {
+	case r.Samples == 0:
+		count = "not known"
+	case !r.AsOf.IsZero():
+		count += " reported"
+	}
+	if r.Interval <= 0 {
+		return count
+	}
+	return fmt.Sprintf("%s, every %s", count, procstats.Seconds.Text(r.Interval))
+}
+
+func (p *Page) used() {
+	p.section("What it used")
+	t := HeadlineTable(p.record.Headline, p.palette)
+	if t.Empty() {
+		fmt.Fprintf(&p.text, "  not known: %s\n", whyUnknown(p.record.State))
+	}
+	p.text.WriteString(t.Render(p.palette))
+}
+
+// whyUnknown says why a record has no numbers.
+func whyUnknown(state record.State) string {
+	switch state {
+	case record.Running:
+		return "there is no report yet, and the record is written at the end"
+	case record.Lost:
+		return "the record was not written to its end, and there is no report"
+	case record.Exited:
+	}
+	return "nothing is recorded"
+}
+
+// HeadlineTable shows each headline with its guarantee and its source, or why there is none.
+func HeadlineTable(values map[string]record.HeadlineValue, palette cli.Palette) *cli.Table {
+	t := &cli.Table{Indent: "  ", Right: map[int]bool{1: true}}
+	for _, name := range HeadlineNames(values) {
+		value, given := values[name]
+		switch {
+		case !given:
+			continue
+		case value.Value == nil:
+			t.AddTexts(name, procstats.NoValue, "", cli.Printable(value.Reason))
+		default:
+			t.Add(cli.Cell{Text: name}, cli.Cell{Text: procstats.UnitOf(name).Text(*value.Value), Paint: palette.Bold},
+				cli.Cell{Text: cli.GuaranteeText(value.Guarantee), Paint: GuaranteePaint(palette, value.Guarantee)},
+				cli.Cell{Text: value.Source, Paint: palette.Faint})
+		}
+	}
+	return t
+}
+
+// HeadlineNames lists the headlines in the order of the table, and after them those a later version added.
+func HeadlineNames(given map[string]record.HeadlineValue) []string {
+	var names []string
+	for _, m := range procstats.Table() {
+		if m.Scope == procstats.HeadlineScope {
+			names = append(names, m.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func GuaranteePaint(p cli.Palette, g procstats.Guarantee) func(string) string {
+	if g == procstats.Exact {
+		return p.Green
+	}
+	return p.Yellow
+}
+
+// ValueText writes a value of a record's maps, which is a number or a text.
+func ValueText(name string, value any) string {
+	switch value := value.(type) {
+	case float64:
+		return procstats.UnitOf(name).Text(value)
+	case string:
+		return cli.Printable(value)
+	case nil:
+		return procstats.NoValue
+	}
+	return cli.Printable(fmt.Sprint(value))
+}
+
+func (p *Page) host() {
+	h := p.record.Host
+	p.section("Where")
+	var cgroup string
+	if c := p.record.Cgroup; c != nil {
+		cgroup = strings.Join(slices.DeleteFunc([]string{c.Layout, c.Placement, c.V2}, func(s string) bool { return s == "" }), ", ")
+	}
+	memory := ""
+	if h.MemoryBytes > 0 {
+		memory = ", " + procstats.Bytes.Text(float64(h.MemoryBytes))
+	}
+	p.facts(
+		[2]string{"host", cli.Printable(h.Name)},
+		[2]string{"system", strings.TrimSpace(cli.Printable(h.OS + " " + h.Kernel))},
+		[2]string{"machine", fmt.Sprintf("%d CPUs%s", h.CPUs, memory)},
+		[2]string{"cgroup", cli.Printable(cgroup)},
+		[2]string{"recorded by", "tacho " + cli.Printable(p.record.TachoVersion)},
+	)
+	for _, source := range p.record.Sources {
+		if !source.Available {
+			fmt.Fprintf(&p.text, "  source %s did not work: %s\n", cli.Printable(source.Name), cli.Printable(source.Reason))
+		}
+	}
+}
+
+func (p *Page) notes() {
+	if len(p.record.Notes) == 0 {
+		return
+	}
+	p.section("Mind")
+	for _, note := range p.record.Notes {
+		fmt.Fprintf(&p.text, "  %s\n", cli.Printable(note))
+	}
+}
+
+func (p *Page) measurements() {
+	p.section("All measurements")
+	t := cli.Table{Indent: "  ", Right: map[int]bool{1: true}}
+	for _, name := range cli.TableOrder(p.record.Measurements) {
+		t.AddTexts(name, ValueText(name, p.record.Measurements[name]))
+	}
+	p.text.WriteString(t.Render(p.palette))
+}
+
+func (p *Page) absent() {
+	if len(p.record.Absent) == 0 {
+		return
+	}
+	p.section("Absent")
+	t := cli.Table{Indent: "  "}
+	for _, name := range cli.TableOrder(p.record.Absent) {
+		t.AddTexts(name, cli.Printable(p.record.Absent[name]))
+	}
+	p.text.WriteString(t.Render(p.palette))
+}
+
+func StatePaint(p cli.Palette, state record.State) func(string) string {
+	switch state {
+	case record.Running:
+		return p.Green
+	case record.Lost:
+		return p.Red
+	case record.Exited:
+	}
+	return nil
+}
+
+// ExitText writes the exit code, or the signal as "sig 9"; the dash where there is neither.
+func ExitText(code, signal *int) string {
+	switch {
+	case signal != nil:
+		return fmt.Sprintf("sig %d", *signal)
+	case code != nil:
+		return strconv.Itoa(*code)
+	}
+	return procstats.NoValue
+}
