@@ -24,6 +24,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/agent/registry"
 	"github.com/tachograph/tacho/agent/state"
@@ -34,6 +35,8 @@ import (
 const (
 	// callTimeout bounds a call to a driver that nothing else bounds.
 	callTimeout = 10 * time.Second
+	// closeTimeout bounds the closing of files, which a disk can hold up.
+	closeTimeout = 2 * time.Second
 	// feedSize is how many events are kept for those who come late.
 	feedSize = 1000
 )
@@ -48,6 +51,7 @@ type Agent struct {
 	started time.Time
 	counts  counts
 	meter   node.Meter
+	history *history.Writer
 
 	// Set by Run before ready is closed.
 	ctx     context.Context
@@ -73,10 +77,12 @@ func New(c config.Config, logger hclog.Logger) *Agent {
 	if logger == nil {
 		logger = hclog.NewNullLogger()
 	}
-	return &Agent{
+	a := &Agent{
 		log: logger, ready: make(chan struct{}), started: time.Now(), config: c, feed: feed.New(feedSize, 0),
 		jobs: make(map[string]*registered), allocs: make(map[string]*alloc),
 	}
+	a.history = history.NewWriter(logger, func() { a.counts.fail("history") })
+	return a
 }
 
 // Ready is closed when Run has opened the state and taken up its tasks.
@@ -259,9 +265,11 @@ func (a *Agent) stopAll() {
 }
 
 func (a *Agent) closeAllocs() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
 	var errs []error
 	for _, l := range a.list() {
-		errs = append(errs, l.close())
+		errs = append(errs, l.close(ctx))
 	}
 	return errlist.Join(errs...)
 }

@@ -57,12 +57,22 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
+// newAgent returns an agent that logs to the test.
+func newAgent(t *testing.T, c config.Config) *Agent {
+	return New(c, hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Debug, Output: testWriter{t}}))
+}
+
 // begin runs an agent in a folder.
 func begin(t *testing.T, c config.Config) *running {
 	t.Helper()
-	log := hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: testWriter{t}})
+	return run(t, newAgent(t, c))
+}
+
+// run runs an agent.
+func run(t *testing.T, a *Agent) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{Agent: New(c, log), t: t, cancel: cancel, ended: make(chan error, 1)}
+	r := &running{Agent: a, t: t, cancel: cancel, ended: make(chan error, 1)}
 	go func() { r.ended <- r.Run(ctx) }()
 	select {
 	case <-r.Ready():
@@ -309,7 +319,7 @@ func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
 			r.mu.Lock()
 			delete(r.allocs, l.id)
 			r.mu.Unlock()
-			if err := l.close(); err != nil {
+			if err := l.close(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

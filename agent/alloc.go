@@ -67,11 +67,11 @@ func (a *Agent) newAlloc(kept state.Allocation, j *job.Job, tasks map[string]*st
 	return l, nil
 }
 
-// close gives up the allocation's files.
-func (a *alloc) close() error {
+// close closes the allocation's files. On a disk that hangs it returns when ctx is done.
+func (a *alloc) close(ctx context.Context) error {
 	errs := make([]error, 0, len(a.tasks))
 	for _, t := range a.tasks {
-		errs = append(errs, t.usage.ring.Close())
+		errs = append(errs, t.usage.history.Close(ctx))
 	}
 	return errlist.Join(errs...)
 }

@@ -90,7 +90,9 @@ func (a *Agent) remove(garbage []endedAlloc) (removed int, err error) {
 		a.mu.Lock()
 		delete(a.allocs, e.alloc.id)
 		a.mu.Unlock()
-		errs = append(errs, e.alloc.close(), e.alloc.dir.Remove())
+		ctx, cancel := context.WithTimeout(a.ctx, closeTimeout)
+		errs = append(errs, e.alloc.close(ctx), e.alloc.dir.Remove())
+		cancel()
 		a.feed.Publish(feed.Event{
 			Topic: feed.TopicAllocation, Type: "AllocationRemoved", Key: e.alloc.id, FilterKeys: []string{e.alloc.job.ID},
 			Namespace: e.alloc.job.Namespace,

@@ -312,7 +312,7 @@ func (a *Agent) place(j *job.Job, v vacancy, version uint64) error {
 		t.prepare(nil)
 	}
 	if err := l.change("AllocationCreated", func(*state.Allocation) {}); err != nil {
-		return errors.Join(err, l.close())
+		return errors.Join(err, l.close(a.ctx))
 	}
 	a.admit(l)
 	a.launch(l)

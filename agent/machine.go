@@ -54,6 +54,8 @@ type Cost struct {
 	Uptime     time.Duration
 	// Samples and Backlogged count readings taken and readings that came more than an interval late.
 	Samples, Backlogged int64
+	// HistoryDropped counts the readings that are not in the history because the disk was too slow.
+	HistoryDropped int64
 	// Errors counts failures by what failed.
 	Errors map[string]int64
 }
@@ -62,7 +64,7 @@ type Cost struct {
 func (a *Agent) Cost() Cost {
 	c := Cost{
 		Goroutines: runtime.NumGoroutine(), Uptime: time.Since(a.started), Samples: a.counts.samples.Load(),
-		Backlogged: a.counts.backlogged.Load(), Errors: a.counts.failures(),
+		Backlogged: a.counts.backlogged.Load(), HistoryDropped: a.history.Dropped(), Errors: a.counts.failures(),
 	}
 	self, err := process.NewProcess(int32(os.Getpid()))
 	if err != nil {

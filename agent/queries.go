@@ -139,7 +139,7 @@ func (a *Agent) History(allocID, name string, q history.Query) ([]history.Point,
 	if err != nil {
 		return nil, err
 	}
-	return t.usage.ring.Points(q)
+	return t.usage.history.Points(q)
 }
 
 // At returns the reading of a task nearest to a time. The error wraps allocation.ErrNotFound where there is none.
@@ -148,7 +148,7 @@ func (a *Agent) At(allocID, name string, at time.Time) (history.Point, error) {
 	if err != nil {
 		return history.Point{}, err
 	}
-	p, ok, err := t.usage.ring.At(at)
+	p, ok, err := t.usage.history.At(at)
 	if err != nil {
 		return p, err
 	}

@@ -79,6 +79,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 	}
 	r = begin(t, c)
 	goesOn()
+	r.eventually("failure of the history", func() bool { return r.Cost().Errors["history"] > 0 })
 	if got := r.Cost().Errors["history"]; got != 1 {
 		t.Errorf("%d failures of the history counted, want 1", got)
 	}

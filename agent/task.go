@@ -58,23 +58,16 @@ func (a *alloc) newTask(spec *job.Task, kept state.Task) *task {
 		log: a.log.With("task", spec.Name),
 	}
 	c := agent.current()
-	ring, err := history.Open(a.dir.History(spec.Name), c.History.Points())
-	if err != nil {
-		t.log.Error("history is not kept", "error", err)
-		agent.counts.fail("history")
-		ring = history.None()
-	}
 	t.usage = &usage{
-		log: t.log, ring: ring, interval: c.Telemetry.CollectionInterval, keep: c.History.Interval, counts: &agent.counts,
-		run: kept.Starts,
+		log: t.log, history: agent.history.Queue(a.dir.History(spec.Name), c.History.Points(), t.log),
+		interval: c.Telemetry.CollectionInterval, keep: c.History.Interval, counts: &agent.counts, run: kept.Starts,
 	}
 	t.stats = hook.NewStatsHook(hook.StatsConfig{
 		Interval: c.Telemetry.CollectionInterval, Publish: c.Telemetry.PublishAllocationMetrics, Updater: t.usage,
 		Logger: t.log,
 	})
 	t.usage.err = t.stats.Err
-	// What was read before is not continued: nobody looked meanwhile.
-	if !ring.Newest().IsZero() {
+	if kept.Starts > 0 { // by an earlier run: nothing was read since
 		t.usage.mark(history.GapAgent)
 	}
 	return t

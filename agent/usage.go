@@ -22,7 +22,7 @@ import (
 // usage takes the readings of one task: the newest for whoever asks, and all into the history.
 type usage struct {
 	log      hclog.Logger
-	ring     *history.Ring
+	history  *history.Queue
 	interval time.Duration // between readings
 	keep     time.Duration // between readings that are kept
 	counts   *counts
@@ -30,24 +30,23 @@ type usage struct {
 	// err is why there are no readings: that of the stats hook.
 	err func() error
 
-	// saving keeps what goes into the history in the order in which it happened, and guards failing.
-	saving  sync.Mutex
-	failing bool // the history cannot be written, which was said
+	// saving orders what goes into the history.
+	saving sync.Mutex
 
-	mu         sync.Mutex // guards following
-	run        int        // counts the starts of the task
-	startedAt  time.Time
-	running    bool
-	sample     *procstats.Sample
-	before     *procstats.Sample // that the rates of sample are measured from; nil behind a gap
-	previous   *procstats.Sample // the one before the next; nil behind a gap
-	baseline   *procstats.Sample // what the stream has to measure its first sample's rates from
-	headlines  []procstats.HeadlineValue
-	peak       procstats.Reading // the largest resident memory of this run
-	kept       time.Duration     // when the newest kept reading was taken, on the monotonic clock
-	arrived    time.Time         // when the newest reading came
-	backlogged int64
-	used       used
+	mu        sync.Mutex // guards following
+	run       int        // counts the starts of the task
+	startedAt time.Time
+	running   bool
+	sample    *procstats.Sample
+	before    *procstats.Sample // that the rates of sample are measured from; nil behind a gap
+	previous  *procstats.Sample // the one before the next; nil behind a gap
+	baseline  *procstats.Sample // what the stream has to measure its first sample's rates from
+	headlines []procstats.HeadlineValue
+	peak      procstats.Reading // the largest resident memory of this run
+	kept      time.Duration     // when the newest kept reading was taken, on the monotonic clock
+	arrived   time.Time         // when the newest reading came
+	backlog   backlog
+	used      used
 }
 
 var _ hook.StatsUpdater = (*usage)(nil)
@@ -93,18 +92,11 @@ func (u *usage) mark(why history.Gap) {
 	u.forget()
 	run := u.run
 	u.mu.Unlock()
-	u.gap(kernel.Now(), run, why)
+	u.history.Mark(kernel.Now(), run, why)
 }
 
 // forget sees to it that no rate is measured over a gap, and that the reading behind it is kept.
 func (u *usage) forget() { u.previous, u.kept = nil, 0 }
-
-// gap marks that nothing was read until a time.
-func (u *usage) gap(until procstats.Stamp, run int, why history.Gap) {
-	if err := u.ring.Mark(until, run, why); err != nil {
-		u.log.Warn("history is not written", "error", err)
-	}
-}
 
 // silence is the time without readings from which on it is a gap: a collection or two that take long are none.
 func (u *usage) silence() time.Duration { return max(5*u.interval, 10*time.Second) }
@@ -120,28 +112,44 @@ func (u *usage) measureFrom(baseline *procstats.Sample) {
 func (u *usage) UpdateStats(s *procstats.Sample) {
 	u.saving.Lock()
 	defer u.saving.Unlock()
-	run, silent, due, headlines := u.take(s)
-	// Without the lock that readers take: a disk may hang.
-	if silent {
-		u.gap(s.Stamp, run, history.GapSilent)
+	t := u.take(s)
+	// Without the lock that readers take: a log may block.
+	if t.late > 0 {
+		u.log.Warn("collect stats: a sample took longer than collection_interval; raise it, or reduce the load of the machine",
+			"collection_interval", u.interval, "measured", t.late)
 	}
-	if due {
-		u.store(s, run, headlines)
+	if t.silent {
+		u.history.Mark(s.Stamp, t.run, history.GapSilent)
+	}
+	if t.due {
+		u.store(s, t.run, t.headlines)
 	}
 }
 
-// take makes a sample the newest. silent says that nothing came for a while before it, due that it is to be kept.
-func (u *usage) take(s *procstats.Sample) (run int, silent, due bool, headlines []procstats.HeadlineValue) {
+// taken is what follows from a sample.
+type taken struct {
+	run       int
+	silent    bool          // nothing came for a while before it
+	due       bool          // it goes into the history
+	late      time.Duration // how long it took, if it is the first late one of an episode
+	headlines []procstats.HeadlineValue
+}
+
+// take makes a sample the newest.
+func (u *usage) take(s *procstats.Sample) (t taken) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.counts.samples.Add(1)
-	if before := u.previous; before != nil && s.Mono-before.Mono > 2*u.interval {
-		if u.counts.backlogged.Add(1); u.backlogged == 0 {
-			u.log.Warn("readings come late: a collection takes longer than its interval, or the machine is overloaded",
-				"interval", u.interval, "after", s.Mono-before.Mono)
+	if u.previous != nil {
+		took := s.Mono - u.previous.Mono
+		late, first := u.backlog.observe(took, u.interval)
+		if late {
+			u.counts.backlogged.Add(1)
 		}
-		u.backlogged++
-		if silent = s.Mono-before.Mono > u.silence(); silent {
+		if first {
+			t.late = took
+		}
+		if t.silent = took > u.silence(); t.silent {
 			u.forget()
 		}
 	}
@@ -156,10 +164,11 @@ func (u *usage) take(s *procstats.Sample) (run int, silent, due bool, headlines 
 	u.used.read(s, u.headlines)
 	u.previous, u.sample, u.arrived = s, s, time.Now()
 	// A reading a little early is the next one all the same.
-	if due = u.kept == 0 || s.Mono-u.kept >= u.keep-u.interval/2; due {
+	if t.due = u.kept == 0 || s.Mono-u.kept >= u.keep-u.interval/2; t.due {
 		u.kept = s.Mono
 	}
-	return u.run, silent, due, u.headlines
+	t.run, t.headlines = u.run, u.headlines
+	return t
 }
 
 // withDriversOwn puts in what a driver that is not ours computed itself: it sends a percentage, and no counter from
@@ -183,12 +192,7 @@ func (u *usage) store(s *procstats.Sample, run int, headlines []procstats.Headli
 			kept.Task.Put(procstats.NumberReading(h.ID, v))
 		}
 	}
-	err := u.ring.Add(&kept, run)
-	if err != nil && !u.failing {
-		u.log.Warn("history is not written", "error", err)
-		u.counts.fail("history")
-	}
-	u.failing = err != nil
+	u.history.Add(&kept, run)
 }
 
 // keepPeak remembers the largest resident memory, where no counter of the kernel does.
@@ -211,7 +215,8 @@ func (u *usage) snapshot(publishing string) allocation.Usage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	s := allocation.Usage{
-		Running: u.running, Interval: u.interval, Backlogged: u.backlogged, Ended: u.used.ended, Base: u.used.base,
+		Running: u.running, Interval: u.interval, Backlogged: u.backlog.late, HistoryDropped: u.history.Dropped(),
+		Ended: u.used.ended, Base: u.used.base,
 	}
 	switch {
 	case publishing != "":

@@ -4,7 +4,9 @@
 package agent
 
 import (
-	"errors"
+	"context"
+	"fmt"
+	"io"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -17,7 +19,6 @@ import (
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
-	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // TestForeignReading is about the few numbers of a driver that is not ours: each has the least guarantee it may have.
@@ -58,39 +59,103 @@ func (w blockedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestReadersDoNotWaitForTheHistory has a history that is not written any more, and a log that hangs when it says so,
-// as a disk can.
-func TestReadersDoNotWaitForTheHistory(t *testing.T) {
-	ring, err := history.Open(filepath.Join(t.TempDir(), "history"), 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &procstats.Sample{Stamp: kernel.Now()}
-	s.SetNumber(procstats.CgroupCPUUsage, 1)
-	if err := errors.Join(ring.Add(s, 1), ring.Close()); err != nil {
-		t.Fatal(err)
-	}
-	w := blockedWriter{make(chan struct{}), make(chan struct{})}
+// newUsage returns the usage of a task whose history is in a new folder.
+func newUsage(t *testing.T, interval time.Duration, log hclog.Logger) *usage {
+	t.Helper()
 	u := &usage{
-		log: hclog.New(&hclog.LoggerOptions{Output: w}), ring: ring, interval: time.Second, counts: &counts{},
-		err: func() error { return nil },
+		log: log, interval: interval, keep: interval, counts: &counts{}, err: func() error { return nil },
+		history: history.NewWriter(log, func() {}).Queue(filepath.Join(t.TempDir(), "history"), 100, log),
 	}
-	u.begin(1, time.Now())
-	for name, write := range map[string]func(){
-		"a reading": func() { u.UpdateStats(s) }, "a gap": func() { u.mark(history.GapTask) },
-	} {
-		written, read := make(chan struct{}), make(chan struct{})
-		go func() { defer close(written); write() }()
-		<-w.entered
-		go func() { defer close(read); u.snapshot("") }()
-		select {
-		case <-read:
-		case <-time.After(5 * time.Second):
-			t.Errorf("while %s is written the reader waits", name)
+	t.Cleanup(func() {
+		if err := u.history.Close(context.Background()); err != nil {
+			t.Error(err)
 		}
-		w.goOn <- struct{}{}
-		<-written
-		<-read
+	})
+	return u
+}
+
+// readingAt is a sample that was taken some time after the boot.
+func readingAt(mono time.Duration) *procstats.Sample {
+	s := &procstats.Sample{Stamp: procstats.Stamp{Mono: mono, Wall: time.Unix(1000, 0).Add(mono)}}
+	s.Sources[procstats.SourceCgroup] = s.Stamp
+	s.SetNumber(procstats.CgroupCPUUsage, 1)
+	return s
+}
+
+// TestReadersDoNotWaitForTheLog has a log that blocks when it is told of a late sample, as a full pipe does.
+func TestReadersDoNotWaitForTheLog(t *testing.T) {
+	w := blockedWriter{make(chan struct{}), make(chan struct{})}
+	u := newUsage(t, time.Second, hclog.New(&hclog.LoggerOptions{Output: w}))
+	u.begin(1, time.Now())
+	u.UpdateStats(readingAt(time.Hour))
+	written, read := make(chan struct{}), make(chan struct{})
+	go func() { defer close(written); u.UpdateStats(readingAt(time.Hour + 3*time.Second)) }()
+	<-w.entered
+	go func() { defer close(read); u.snapshot("") }()
+	select {
+	case <-read:
+	case <-time.After(5 * time.Second):
+		t.Error("the reader waits for the log")
+	}
+	w.goOn <- struct{}{}
+	<-written
+	<-read
+}
+
+// warnings are the log lines of that level.
+type warnings []map[string]any
+
+// Accept implements hclog.SinkAdapter.
+func (w *warnings) Accept(_ string, level hclog.Level, _ string, args ...any) {
+	if level != hclog.Warn {
+		return
+	}
+	m := make(map[string]any)
+	for i := 1; i < len(args); i += 2 {
+		m[fmt.Sprint(args[i-1])] = args[i]
+	}
+	*w = append(*w, m)
+}
+
+// TestBacklog holds that late samples are all counted, and logged once per episode with what to change.
+func TestBacklog(t *testing.T) {
+	for name, test := range map[string]struct {
+		between []float64 // seconds between samples, of an interval of one
+		late    int64
+		logged  []time.Duration
+	}{
+		"in time":              {[]float64{1, 1.9, 1, 0.1, 2}, 0, nil},
+		"one":                  {[]float64{1, 2.5, 1}, 1, []time.Duration{2500 * time.Millisecond}},
+		"an episode":           {[]float64{3, 1, 1, 4, 1, 5}, 3, []time.Duration{3 * time.Second}},
+		"two episodes":         {[]float64{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 7}, 3, []time.Duration{3 * time.Second, 7 * time.Second}},
+		"a gap is one as well": {[]float64{60, 3}, 2, []time.Duration{time.Minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var logged warnings
+			log := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard})
+			log.RegisterSink(&logged)
+			u := newUsage(t, time.Second, log)
+			u.begin(1, time.Now())
+			at := time.Hour
+			u.UpdateStats(readingAt(at))
+			for _, seconds := range test.between {
+				at += time.Duration(seconds * float64(time.Second))
+				u.UpdateStats(readingAt(at))
+			}
+			if got := u.snapshot("").Backlogged; got != test.late || u.counts.backlogged.Load() != test.late {
+				t.Errorf("%d late, the agent's %d; want %d", got, u.counts.backlogged.Load(), test.late)
+			}
+			var measured []time.Duration
+			for _, line := range logged {
+				measured = append(measured, line["measured"].(time.Duration))
+				if line["collection_interval"] != time.Second {
+					t.Errorf("logged %v, want collection_interval", line)
+				}
+			}
+			if diff := cmp.Diff(test.logged, measured); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 
@@ -110,15 +175,7 @@ func TestSilence(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ring, err := history.Open(filepath.Join(t.TempDir(), "history"), 10)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer func() { _ = ring.Close() }()
-				u := &usage{
-					log: hclog.NewNullLogger(), ring: ring, interval: test.interval, keep: test.interval, counts: &counts{},
-					err: func() error { return nil },
-				}
+				u := newUsage(t, test.interval, hclog.NewNullLogger())
 				start := time.Now()
 				u.begin(1, start)
 				read := func(cpu float64) {
@@ -142,7 +199,7 @@ func TestSilence(t *testing.T) {
 						t.Errorf("a rate (known: %v) of %v", ok, v)
 					}
 				}
-				points, err := ring.Points(history.Query{})
+				points, err := u.history.Points(history.Query{})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -120,4 +120,6 @@ type Usage struct {
 	Interval time.Duration
 	// Backlogged counts the readings that came more than an interval late.
 	Backlogged int64
+	// HistoryDropped counts the readings that are not in the history because the disk was too slow.
+	HistoryDropped int64
 }

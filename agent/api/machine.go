@@ -59,7 +59,7 @@ func (s *Server) self(r *http.Request) (any, error) {
 			"cost": map[string]any{
 				"cpu_seconds_total": cost.CPUSeconds, "resident_memory_bytes": nullIfZero(cost.RSSBytes), "goroutines": cost.Goroutines,
 				"uptime_seconds": cost.Uptime.Seconds(), "samples_total": cost.Samples, "samples_late_total": cost.Backlogged,
-				"errors_total": cost.Errors,
+				"history_dropped_total": cost.HistoryDropped, "errors_total": cost.Errors,
 			},
 		},
 	}, nil

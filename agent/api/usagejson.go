@@ -65,6 +65,7 @@ type taskTacho struct {
 	AgeSeconds      *float64 `json:"age_seconds"`
 	IntervalSeconds float64  `json:"interval_seconds"`
 	Backlogged      int64    `json:"backlogged"`
+	HistoryDropped  int64    `json:"history_dropped"`
 	// Sources say when each was read; Guarantees how each measurement relates to the truth.
 	Sources    map[string]sourceTacho         `json:"sources,omitempty"`
 	Guarantees map[string]procstats.Guarantee `json:"guarantees,omitempty"`
@@ -209,7 +210,8 @@ func common[F comparable](fields, others []F) []F {
 func newTaskTacho(u *allocation.Usage, now time.Time) *taskTacho {
 	shown := &taskTacho{
 		Running: u.Running, Reason: u.Reason, IntervalSeconds: u.Interval.Seconds(), Backlogged: u.Backlogged,
-		Sample: json.RawMessage("null"),
+		HistoryDropped: u.HistoryDropped,
+		Sample:         json.RawMessage("null"),
 	}
 	if u.Sample == nil {
 		return shown

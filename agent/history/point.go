@@ -36,6 +36,8 @@ const (
 	GapTask
 	// GapSilent is a time in which the driver sent nothing.
 	GapSilent
+	// GapDropped is a time whose readings were dropped because the disk was too slow.
+	GapDropped
 )
 
 // String returns the gap in words.
@@ -51,6 +53,8 @@ func (g Gap) String() string {
 		return "the task was not running"
 	case GapSilent:
 		return "the driver sent nothing"
+	case GapDropped:
+		return "readings were dropped: the disk did not keep up"
 	}
 	return "unknown"
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -18,16 +17,16 @@ import (
 
 // Points returns what a query selects, oldest first.
 func (r *Ring) Points(q Query) ([]Point, error) {
-	r.mu.Lock()
+	if err := r.open(); err != nil {
+		return nil, err
+	}
 	slots, err := r.read(q)
-	ids := slices.Clone(r.ids)
-	r.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
 	points := make([]Point, 0, len(slots))
 	for _, slot := range slots {
-		points = append(points, pointOf(ids, slot))
+		points = append(points, pointOf(r.ids, slot))
 	}
 	return points, nil
 }
@@ -197,10 +196,8 @@ func pointOf(ids []procstats.ID, slot []byte) Point {
 
 // At returns the reading nearest to a time, of two that are as near the earlier one; ok is false where there is none.
 func (r *Ring) At(at time.Time) (nearest Point, ok bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.file == nil {
-		return nearest, false, nil
+	if err := r.open(); err != nil || r.file == nil {
+		return nearest, false, err
 	}
 	behind, err := r.search(r.oldest(), r.sequence+1, func(t time.Time) bool { return !t.Before(at) })
 	if err != nil {

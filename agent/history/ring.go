@@ -12,7 +12,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -40,12 +39,32 @@ const (
 // absent is how a column without a value is kept: a NaN, of which the sign and the rest say nothing.
 const absent = 0x7ff8000000000001
 
-// Ring is the history of one task. Its methods may be called concurrently.
+// File is an open file of a history.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Sync() error
+}
+
+// OpenFile opens a file of a history as [os.OpenFile] does.
+type OpenFile func(path string, flag int, perm fs.FileMode) (File, error)
+
+func openFile(path string, flag int, perm fs.FileMode) (File, error) {
+	file, err := os.OpenFile(path, flag, perm)
+	if err != nil {
+		return nil, err // not file: an interface with a nil in it is not nil
+	}
+	return file, nil
+}
+
+// Ring is the history of one task in its file. It is not safe for concurrent use: see [Queue].
 type Ring struct {
-	mu       sync.Mutex // guards following
-	file     *os.File
+	openFile OpenFile
 	path     string
 	slots    int
+	opened   bool           // the file was looked for
+	file     File           // nil before the first point
 	ids      []procstats.ID // of the columns; 0 where free
 	sequence uint64         // of the newest point
 	newest   time.Time      // its wall time
@@ -53,32 +72,40 @@ type Ring struct {
 	closed   bool
 }
 
-// Open opens the file of a ring, which is made with the first point where there is none. A file that is no ring, or
-// one of another size, is begun anew.
-func Open(path string, slots int) (*Ring, error) {
-	r := &Ring{path: path, slots: max(1, slots)}
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
+// NewRing returns a ring that has touched nothing: the first call of a method opens its file.
+func NewRing(path string, slots int) *Ring {
+	return &Ring{openFile: openFile, path: path, slots: max(1, slots)}
+}
+
+// open opens the file unless it is open. Without one, the first point makes it. A file that is not a ring, or is one of
+// another size, is removed.
+func (r *Ring) open() error {
+	if r.opened || r.closed {
+		return nil
+	}
+	r.ids, r.sequence, r.newest = nil, 0, time.Time{}
+	file, err := r.openFile(r.path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
+		r.opened = true
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open history: %w", err)
+		return fmt.Errorf("open history: %w", err)
 	}
 	r.file = file
 	if err := r.load(); err != nil {
+		r.file, r.ids, r.sequence, r.newest = nil, nil, 0, time.Time{}
+		err = errors.Join(err, file.Close())
 		if !errors.Is(err, errForeign) {
-			return nil, errors.Join(fmt.Errorf("open history: %w", err), file.Close())
+			return fmt.Errorf("open history: %w", err)
 		}
-		r.file, r.ids, r.sequence = nil, nil, 0
-		if err := errors.Join(file.Close(), os.Remove(path)); err != nil {
-			return nil, fmt.Errorf("open history: %w", err)
+		if err := os.Remove(r.path); err != nil {
+			return fmt.Errorf("open history: %w", err)
 		}
 	}
-	return r, nil
+	r.opened = true
+	return nil
 }
-
-// None returns a ring that keeps nothing, for a task whose file does not open.
-func None() *Ring { return &Ring{} }
 
 // errForeign says that a file is not a ring of this size.
 var errForeign = errors.New("not a history of this size")
@@ -135,13 +162,11 @@ func (r *Ring) each(f func(slot []byte)) error {
 
 // Add keeps the numbers of a sample.
 func (r *Ring) Add(s *procstats.Sample, run int) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.slots == 0 {
-		return nil
-	}
 	if r.closed {
 		return fmt.Errorf("write history: %w", fs.ErrClosed)
+	}
+	if err := r.open(); err != nil {
+		return err
 	}
 	if err := r.prepare(s); err != nil {
 		return err
@@ -160,13 +185,11 @@ func (r *Ring) Add(s *procstats.Sample, run int) error {
 // Mark keeps a gap: from the newest point to at nothing was read. It does nothing in an empty ring, and behind another
 // gap.
 func (r *Ring) Mark(at procstats.Stamp, run int, why Gap) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.sequence == 0 {
-		return nil
-	}
 	if r.closed {
 		return fmt.Errorf("write history: %w", fs.ErrClosed)
+	}
+	if err := r.open(); err != nil || r.sequence == 0 {
+		return err
 	}
 	if r.lastIsGap() {
 		return nil
@@ -182,13 +205,6 @@ func (r *Ring) lastIsGap() bool {
 	head := make([]byte, slotHead)
 	_, err := r.file.ReadAt(head, r.slotOffset(int(r.sequence%uint64(r.slots))))
 	return err == nil && head[28] != 0
-}
-
-// Newest returns the time of the newest point; zero where there is none.
-func (r *Ring) Newest() time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.newest
 }
 
 // slot is the next slot with its head filled in.
@@ -278,7 +294,7 @@ func (r *Ring) create(ids []procstats.ID) error {
 	if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
 		return fmt.Errorf("write history: %w", err)
 	}
-	file, err := os.OpenFile(r.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := r.openFile(r.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("write history: %w", err)
 	}
@@ -293,7 +309,7 @@ func (r *Ring) create(ids []procstats.ID) error {
 // widen makes the file anew with more columns and the points it had. The old file is the only copy: it stays until the
 // new one is whole.
 func (r *Ring) widen(more []procstats.ID) error {
-	wide := &Ring{path: r.path + ".new", slots: r.slots}
+	wide := &Ring{openFile: r.openFile, path: r.path + ".new", slots: r.slots}
 	err := os.Remove(wide.path) // of a run that was killed over it
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = r.copyTo(wide, more)
@@ -307,7 +323,8 @@ func (r *Ring) widen(more []procstats.ID) error {
 		r.ids, r.sequence, r.newest = wide.ids, wide.sequence, wide.newest
 	}
 	var again error
-	if r.file, again = os.OpenFile(r.path, os.O_RDWR, 0); err != nil || again != nil {
+	if r.file, again = r.openFile(r.path, os.O_RDWR, 0); err != nil || again != nil {
+		r.opened = again == nil // else the next call tries it
 		return fmt.Errorf("widen history: %w", errors.Join(err, again))
 	}
 	return nil
@@ -350,10 +367,8 @@ func (r *Ring) copyTo(wide *Ring, more []procstats.ID) error {
 	return wide.file.Sync() // a crash of the machine must not find the name without the points
 }
 
-// Close gives up the file, which stays; nothing is kept from now on.
+// Close closes the file, which stays; nothing is written after it.
 func (r *Ring) Close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.closed = true
 	if r.file == nil {
 		return nil

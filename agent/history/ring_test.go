@@ -35,8 +35,8 @@ func stamp(n int) procstats.Stamp {
 
 func open(t *testing.T, path string, slots int) *Ring {
 	t.Helper()
-	r, err := Open(path, slots)
-	if err != nil {
+	r := NewRing(path, slots)
+	if err := r.open(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -97,14 +97,11 @@ func TestRingKeepsTheNewest(t *testing.T) {
 
 func TestRingOutlivesItsProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h")
-	r, err := Open(path, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := NewRing(path, 10)
 	add(t, r, 1, 3)
 	// Nothing is closed: that is how a killed process leaves it.
 	again := open(t, path, 10)
-	if got := again.Newest(); !got.Equal(origin.Add(3 * time.Second)) {
+	if got := again.newest; !got.Equal(origin.Add(3 * time.Second)) {
 		t.Errorf("newest %v", got)
 	}
 	if err := again.Mark(stamp(7), 1, GapAgent); err != nil {

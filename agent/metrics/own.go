@@ -26,6 +26,7 @@ const (
 	agentUptime
 	agentSamples
 	agentLate
+	agentHistoryDropped
 	agentErrors
 	agentAllocations
 	agentTasks
@@ -60,7 +61,11 @@ func ownFamilies() [ownCount]exposition.Family {
 		agentUptime:     {Name: "tacho_agent_uptime_seconds", Help: "How long the agent has run."},
 		agentSamples:    {Name: "tacho_agent_samples_total", Type: exposition.Counter, Help: "Samples taken of all tasks."},
 		agentLate:       {Name: "tacho_agent_samples_late_total", Type: exposition.Counter, Help: "Samples of all tasks that came more than an interval late."},
-		agentErrors:     {Name: "tacho_agent_errors_total", Type: exposition.Counter, Help: "Failures by what failed."},
+		agentHistoryDropped: {
+			Name: "tacho_agent_history_dropped_total", Type: exposition.Counter,
+			Help: "Readings of all tasks that are not in the history because the disk was too slow.",
+		},
+		agentErrors: {Name: "tacho_agent_errors_total", Type: exposition.Counter, Help: "Failures by what failed."},
 		agentAllocations: {
 			Name: "tacho_agent_allocations", Help: "Allocations that are kept, by status.",
 		},
@@ -99,6 +104,7 @@ func (c *Collector) agentFamilies(allocations []*allocation.Allocation, common *
 	at(agentUptime).Add(common, cost.Uptime.Seconds())
 	at(agentSamples).Add(common, float64(cost.Samples))
 	at(agentLate).Add(common, float64(cost.Backlogged))
+	at(agentHistoryDropped).Add(common, float64(cost.HistoryDropped))
 	for _, source := range slices.Sorted(maps.Keys(cost.Errors)) {
 		at(agentErrors).Add(common.With(exposition.Label{Name: "source", Value: source}), float64(cost.Errors[source]))
 	}

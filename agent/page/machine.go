@@ -62,6 +62,9 @@ func (p *Page) machine(ctx context.Context, trusted bool) machine {
 		if cost.Backlogged > 0 {
 			m.Cost += ", " + procstats.None.Text(float64(cost.Backlogged)) + " late readings"
 		}
+		if cost.HistoryDropped > 0 {
+			m.Cost += ", " + procstats.None.Text(float64(cost.HistoryDropped)) + " readings dropped from history"
+		}
 	}
 	return m
 }

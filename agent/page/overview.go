@@ -118,6 +118,9 @@ func ageOf(t task, now time.Time) age {
 	if t.usage.Backlogged > 0 {
 		a.Hint += "; readings that came late: " + procstats.None.Text(float64(t.usage.Backlogged))
 	}
+	if t.usage.HistoryDropped > 0 {
+		a.Hint += "; readings not in the history, because the disk was too slow: " + procstats.None.Text(float64(t.usage.HistoryDropped))
+	}
 	return a
 }
 

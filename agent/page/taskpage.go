@@ -172,6 +172,9 @@ func (p *Page) charts(t task, body *taskView, until time.Time, chosenSpan string
 	if err != nil && !errors.Is(err, allocation.ErrNotFound) {
 		p.log.Warn("read history", "allocation", t.allocation.ID, "task", t.state.Name, "error", err)
 	}
+	if errors.Is(err, history.ErrBlocked) && body.Reason == "" {
+		body.Reason = "no history: " + history.ErrBlocked.Error()
+	}
 	c := newCondenser()
 	moments := make([]moment, 0, len(points)+1)
 	for _, point := range points {

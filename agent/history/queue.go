@@ -1,0 +1,297 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+const (
+	// queueSize is how many readings of a task wait for the disk at most.
+	queueSize = 8
+	// readTimeout is how long a reader waits for the disk.
+	readTimeout = 2 * time.Second
+	// episodeEnd is how long no reading has to be dropped before a drop is logged again.
+	episodeEnd = time.Minute
+)
+
+// ErrBlocked is returned to readers while the disk does not answer.
+var ErrBlocked = errors.New("the disk does not answer")
+
+// Writer writes the histories of all tasks, in one goroutine, which runs only while there is something to write. A disk
+// that hangs holds up this goroutine and nobody else: readings that do not fit into a task's queue are dropped.
+type Writer struct {
+	// OpenFile opens the files; tests replace it before the first queue.
+	OpenFile OpenFile
+
+	log     hclog.Logger
+	failed  func()
+	dropped atomic.Int64
+
+	mu       sync.Mutex // guards following, and the queues
+	ready    []*Queue   // with something to write, longest waiting first
+	running  bool
+	writing  *Queue    // nil between two
+	since    time.Time // when the write in progress began
+	lastDrop time.Time
+}
+
+// NewWriter returns a writer. It calls failed when a task's history cannot be written, once until it can again.
+func NewWriter(log hclog.Logger, failed func()) *Writer {
+	return &Writer{OpenFile: openFile, log: log, failed: failed}
+}
+
+// Dropped counts the readings of all tasks that were dropped because the disk was too slow.
+func (w *Writer) Dropped() int64 { return w.dropped.Load() }
+
+// Queue returns the queue of a task's history. It touches no file.
+func (w *Writer) Queue(path string, slots int, log hclog.Logger) *Queue {
+	ring := NewRing(path, slots)
+	ring.openFile = w.OpenFile
+	return &Queue{writer: w, log: log, ring: ring, busy: make(chan struct{}, 1)}
+}
+
+// Queue is the history of one task, with the points that wait to be written. Its methods may be called concurrently.
+type Queue struct {
+	writer  *Writer
+	log     hclog.Logger
+	busy    chan struct{} // held while ring is used
+	ring    *Ring
+	failing bool // the last write failed, which was logged
+	dropped atomic.Int64
+
+	// The writer's mu guards following.
+	pending []pending
+	written chan struct{} // closed when nothing is pending; nil if nothing is
+	closed  bool
+	// abandoned says that the file could not be closed in time: whoever uses it last closes it.
+	abandoned bool
+}
+
+// pending is a reading or a gap that waits to be written.
+type pending struct {
+	sample *procstats.Sample // nil for a gap
+	at     procstats.Stamp   // of a gap
+	run    int
+	gap    Gap
+}
+
+// Add writes the numbers of a sample, later. It never blocks: if the disk is too slow the reading is dropped.
+func (q *Queue) Add(s *procstats.Sample, run int) { q.put(pending{sample: s, at: s.Stamp, run: run}) }
+
+// Mark writes a gap, later: from the newest point to at nothing was read. It never blocks.
+func (q *Queue) Mark(at procstats.Stamp, run int, why Gap) {
+	q.put(pending{at: at, run: run, gap: why})
+}
+
+// Dropped counts the readings of the task that were dropped because the disk was too slow.
+func (q *Queue) Dropped() int64 { return q.dropped.Load() }
+
+func (q *Queue) put(p pending) {
+	w := q.writer
+	w.mu.Lock()
+	if q.closed {
+		w.mu.Unlock()
+		return
+	}
+	first := false
+	if p.sample != nil && len(q.pending) >= queueSize {
+		first = w.dropLocked(q)
+		p = pending{at: p.at, run: p.run, gap: GapDropped}
+	}
+	w.appendLocked(q, p)
+	path, blocked := w.writingLocked()
+	w.mu.Unlock()
+	if first {
+		w.log.Warn("drop readings from history: the disk does not keep up", "writing", path, "blocked_for", blocked)
+	}
+}
+
+// dropLocked counts a dropped reading. It reports whether it is the first of an episode.
+func (w *Writer) dropLocked(q *Queue) (first bool) {
+	w.dropped.Add(1)
+	q.dropped.Add(1)
+	now := time.Now()
+	first = w.lastDrop.IsZero() || now.Sub(w.lastDrop) > episodeEnd
+	w.lastDrop = now
+	return first
+}
+
+// writingLocked returns which file is being written, and since how long; an empty path if none is.
+func (w *Writer) writingLocked() (path string, since time.Duration) {
+	if w.writing == nil {
+		return "", 0
+	}
+	return w.writing.ring.path, time.Since(w.since).Round(time.Millisecond)
+}
+
+// appendLocked puts a point at the end of a queue, and lets the goroutine write it.
+func (w *Writer) appendLocked(q *Queue, p pending) {
+	if n := len(q.pending); n > 0 && p.sample == nil && q.pending[n-1].sample == nil {
+		return // as in the file, nothing follows a gap but a reading: the queue is bounded
+	}
+	q.pending = append(q.pending, p)
+	if q.written != nil {
+		return // it is ready, or being written
+	}
+	q.written = make(chan struct{})
+	w.ready = append(w.ready, q)
+	if !w.running {
+		w.running = true
+		go w.run()
+	}
+}
+
+// run writes until nothing is pending.
+func (w *Writer) run() {
+	for q, p, ok := w.next(nil); ok; q, p, ok = w.next(q) {
+		q.write(p)
+	}
+}
+
+// next returns what is to be written next, after a write to last; ok is false if there is nothing: the goroutine ends.
+// Tasks take turns.
+func (w *Writer) next(last *Queue) (q *Queue, p pending, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if last != nil && len(last.pending) > 0 {
+		w.ready = append(w.ready, last)
+	} else if last != nil {
+		close(last.written)
+		last.written = nil
+	}
+	w.writing = nil
+	if len(w.ready) == 0 {
+		w.running = false
+		return nil, p, false
+	}
+	q, w.ready = w.ready[0], w.ready[1:]
+	p, q.pending = q.pending[0], q.pending[1:]
+	w.writing, w.since = q, time.Now()
+	return q, p, true
+}
+
+// blocked reports whether the write in progress takes longer than readers wait.
+func (w *Writer) blocked() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, since := w.writingLocked()
+	return since > readTimeout
+}
+
+func (q *Queue) write(p pending) {
+	q.busy <- struct{}{}
+	defer q.release()
+	var err error
+	if p.sample != nil {
+		err = q.ring.Add(p.sample, p.run)
+	} else {
+		err = q.ring.Mark(p.at, p.run, p.gap)
+	}
+	if err != nil && !q.failing && !errors.Is(err, fs.ErrClosed) {
+		q.log.Warn("write history", "error", err)
+		q.writer.failed()
+	}
+	q.failing = err != nil
+}
+
+// Points returns what a query selects, oldest first, with all that was added before. The error is ErrBlocked if the disk
+// does not answer.
+func (q *Queue) Points(query Query) (points []Point, err error) {
+	err = q.read(func() (err error) {
+		points, err = q.ring.Points(query)
+		return err
+	})
+	return points, err
+}
+
+// At returns the reading nearest to a time, of two that are as near the earlier one; ok is false if there is none.
+func (q *Queue) At(at time.Time) (nearest Point, ok bool, err error) {
+	err = q.read(func() (err error) {
+		nearest, ok, err = q.ring.At(at)
+		return err
+	})
+	return nearest, ok, err
+}
+
+// read calls f when nothing is pending and nobody else uses the ring.
+func (q *Queue) read(f func() error) error {
+	if q.writer.blocked() {
+		return fmt.Errorf("read history: %w", ErrBlocked)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	if err := q.acquire(ctx); err != nil {
+		return fmt.Errorf("read history: %w", err)
+	}
+	defer q.release()
+	return f()
+}
+
+// acquire waits until what is pending now is written, and for the ring.
+func (q *Queue) acquire(ctx context.Context) error {
+	q.writer.mu.Lock()
+	written := q.written
+	q.writer.mu.Unlock()
+	if written != nil {
+		select {
+		case <-written:
+		case <-ctx.Done():
+			return ErrBlocked
+		}
+	}
+	select {
+	case q.busy <- struct{}{}: // also if ctx is done
+		return nil
+	default:
+	}
+	select {
+	case q.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ErrBlocked
+	}
+}
+
+// release lets the next one use the ring.
+func (q *Queue) release() {
+	q.writer.mu.Lock()
+	abandoned := q.abandoned
+	q.writer.mu.Unlock()
+	if abandoned {
+		_ = q.ring.Close() // nobody waits for its error
+	}
+	<-q.busy
+}
+
+// Close writes what is pending and closes the file, which stays; what comes after it is ignored. If the disk does not
+// answer until ctx is done, what is pending is lost and the file is closed when the disk answers.
+func (q *Queue) Close(ctx context.Context) error {
+	q.writer.mu.Lock()
+	q.closed = true
+	q.writer.mu.Unlock()
+	if err := q.acquire(ctx); err != nil {
+		q.writer.mu.Lock()
+		q.abandoned, q.pending = true, nil
+		q.writer.mu.Unlock()
+		select {
+		case q.busy <- struct{}{}: // free at the last moment
+			q.release()
+		default:
+		}
+		return fmt.Errorf("close history %s: %w", q.ring.path, err)
+	}
+	defer q.release()
+	return q.ring.Close()
+}

@@ -1,0 +1,259 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// disk is a disk that can hang: while it does, calls for its files do not return.
+type disk struct{ hangs atomic.Pointer[chan struct{}] }
+
+func (d *disk) hang() (release func()) {
+	c := make(chan struct{})
+	d.hangs.Store(&c)
+	return func() { d.hangs.Store(nil); close(c) }
+}
+
+func (d *disk) wait() {
+	if c := d.hangs.Load(); c != nil {
+		<-*c
+	}
+}
+
+func (d *disk) open(path string, flag int, perm fs.FileMode) (File, error) {
+	d.wait()
+	file, err := openFile(path, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &diskFile{file, d}, nil
+}
+
+type diskFile struct {
+	File
+	disk *disk
+}
+
+func (f *diskFile) ReadAt(p []byte, at int64) (int, error) {
+	f.disk.wait()
+	return f.File.ReadAt(p, at)
+}
+
+func (f *diskFile) WriteAt(p []byte, at int64) (int, error) {
+	f.disk.wait()
+	return f.File.WriteAt(p, at)
+}
+
+// lines counts log lines.
+type lines struct{ warnings []string }
+
+// Accept implements hclog.SinkAdapter.
+func (l *lines) Accept(_ string, level hclog.Level, text string, args ...any) {
+	if level == hclog.Warn {
+		l.warnings = append(l.warnings, text)
+	}
+}
+
+func queueTest(t *testing.T, test func(t *testing.T, d *disk, w *Writer, q *Queue, l *lines)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d, l := &disk{}, &lines{}
+		log := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard})
+		log.RegisterSink(l)
+		w := NewWriter(log, func() { l.warnings = append(l.warnings, "failed") })
+		w.OpenFile = d.open
+		q := w.Queue(filepath.Join(t.TempDir(), "h"), 100, log)
+		test(t, d, w, q, l)
+		if err := q.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func reading(n int) *procstats.Sample {
+	return sample(n, map[procstats.ID]float64{procstats.CgroupCPUUsage: float64(n)})
+}
+
+// times lists when the points were taken, gaps negative.
+func times(t *testing.T, q *Queue) []int {
+	t.Helper()
+	points, err := q.Points(Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []int
+	for _, p := range points {
+		n := int(p.Wall.Sub(origin) / time.Second)
+		if p.Gap != NoGap {
+			n = -n
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// TestQueueReadsWhatWasAdded holds that a reader finds what was added before it came.
+func TestQueueReadsWhatWasAdded(t *testing.T) {
+	queueTest(t, func(t *testing.T, _ *disk, w *Writer, q *Queue, l *lines) {
+		q.Mark(stamp(0), 1, GapAgent) // nothing in an empty history
+		want := []int{}
+		for n := 1; n <= 20; n++ {
+			q.Add(reading(n), 1)
+			want = append(want, n)
+			if diff := cmp.Diff(want, times(t, q)); diff != "" {
+				t.Fatal(diff)
+			}
+		}
+		q.Mark(stamp(21), 1, GapTask)
+		if p, ok, err := q.At(stamp(21).Wall); err != nil || !ok || !p.Wall.Equal(stamp(20).Wall) {
+			t.Errorf("at 21: %v, %v, %v", p, ok, err)
+		}
+		if w.Dropped() != 0 || len(l.warnings) != 0 {
+			t.Errorf("%d dropped, warnings %q", w.Dropped(), l.warnings)
+		}
+	})
+}
+
+// TestQueueOnADiskThatHangs holds that nobody waits for the disk longer than a reader does, that memory is bounded, and
+// that what is dropped is counted, logged once and a gap afterwards.
+func TestQueueOnADiskThatHangs(t *testing.T) {
+	queueTest(t, func(t *testing.T, d *disk, w *Writer, q *Queue, l *lines) {
+		other := w.Queue(filepath.Join(t.TempDir(), "other"), 100, hclog.NewNullLogger())
+		q.Add(reading(1), 1)
+		if diff := cmp.Diff([]int{1}, times(t, q)); diff != "" {
+			t.Fatal(diff)
+		}
+		release := d.hang()
+		began := time.Now()
+		for n := 2; n <= 100; n++ {
+			q.Add(reading(n), 1)
+			q.Mark(stamp(n), 1, GapTask)
+			if n == 10 {
+				other.Add(reading(1), 1)
+			}
+		}
+		for n := 101; n <= 130; n++ {
+			q.Add(reading(n), 1)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("writing took %v", took)
+		}
+		if n := len(q.pending); n > 2*queueSize {
+			t.Errorf("%d points are pending", n)
+		}
+		for _, read := range []func() error{
+			func() error { _, err := q.Points(Query{}); return err },
+			func() error { _, _, err := q.At(origin); return err },
+			func() error { _, err := other.Points(Query{}); return err },
+		} {
+			began := time.Now()
+			if err := read(); !errors.Is(err, ErrBlocked) {
+				t.Errorf("read: %v, want ErrBlocked", err)
+			}
+			if took := time.Since(began); took > readTimeout {
+				t.Errorf("a reader waited %v", took)
+			}
+		}
+		if diff := cmp.Diff([]string{"drop readings from history: the disk does not keep up"}, l.warnings); diff != "" {
+			t.Error(diff)
+		}
+		dropped := q.Dropped()
+		if dropped == 0 || w.Dropped() != dropped || other.Dropped() != 0 {
+			t.Errorf("dropped %d, of the task %d, of another %d", w.Dropped(), dropped, other.Dropped())
+		}
+		release()
+		synctest.Wait()
+		got := times(t, q)
+		readings, gaps := 0, 0
+		for _, n := range got {
+			if n > 0 {
+				readings++
+			} else {
+				gaps++
+			}
+		}
+		if int64(readings)+dropped != 130 || gaps == 0 {
+			t.Errorf("%d readings and %d gaps written, %d dropped of 130: %v", readings, gaps, dropped, got)
+		}
+		if diff := cmp.Diff([]int{1}, times(t, other)); diff != "" {
+			t.Error(diff)
+		}
+		if err := other.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		// Another episode is logged again, this one is not.
+		release = d.hang()
+		for n := range 3 * queueSize {
+			q.Add(reading(200+n), 1)
+		}
+		<-time.After(2 * episodeEnd)
+		q.Add(reading(300), 1)
+		if len(l.warnings) != 2 {
+			t.Errorf("warnings %q, want 2", l.warnings)
+		}
+		release()
+		synctest.Wait()
+	})
+}
+
+// TestQueueIsClosedOnADiskThatHangs holds that an agent can end then, and that nothing of it is left when the disk answers.
+func TestQueueIsClosedOnADiskThatHangs(t *testing.T) {
+	queueTest(t, func(t *testing.T, d *disk, w *Writer, _ *Queue, _ *lines) {
+		q := w.Queue(filepath.Join(t.TempDir(), "x"), 100, hclog.NewNullLogger())
+		q.Add(reading(1), 1)
+		times(t, q)
+		release := d.hang()
+		q.Add(reading(2), 1)
+		q.Add(reading(3), 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := q.Close(ctx); !errors.Is(err, ErrBlocked) {
+			t.Errorf("Close = %v, want ErrBlocked", err)
+		}
+		q.Add(reading(4), 1)
+		release()
+		synctest.Wait()
+		if q.ring.file != nil || len(q.pending) != 0 || w.running {
+			t.Errorf("file %v, %d pending, running %t", q.ring.file, len(q.pending), w.running)
+		}
+	})
+}
+
+// TestQueueErrorsAreLoggedOnce is about a history that cannot be written: once until it can again.
+func TestQueueErrorsAreLoggedOnce(t *testing.T) {
+	queueTest(t, func(t *testing.T, _ *disk, w *Writer, q *Queue, l *lines) {
+		works := w.OpenFile
+		broken := errors.New("no such disk")
+		q.ring.openFile = func(string, int, fs.FileMode) (File, error) { return nil, broken }
+		for n := range 3 {
+			q.Add(reading(n), 1)
+			synctest.Wait()
+		}
+		if diff := cmp.Diff([]string{"write history", "failed"}, l.warnings); diff != "" {
+			t.Error(diff)
+		}
+		if _, err := q.Points(Query{}); !errors.Is(err, broken) {
+			t.Errorf("read: %v", err)
+		}
+		q.ring.openFile = works
+		q.Add(reading(5), 1)
+		if diff := cmp.Diff([]int{5}, times(t, q)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
