@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,12 +103,12 @@ func TestReadersDoNotWaitForTheLog(t *testing.T) {
 	<-read
 }
 
-// warnings are the log lines of that level.
+// warnings are the log lines of that level about late samples.
 type warnings []map[string]any
 
 // Accept implements hclog.SinkAdapter.
-func (w *warnings) Accept(_ string, level hclog.Level, _ string, args ...any) {
-	if level != hclog.Warn {
+func (w *warnings) Accept(_ string, level hclog.Level, text string, args ...any) {
+	if level != hclog.Warn || !strings.HasPrefix(text, "collect stats: ") {
 		return
 	}
 	m := make(map[string]any)

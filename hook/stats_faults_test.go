@@ -4,6 +4,7 @@
 package hook_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"runtime"
@@ -168,6 +169,13 @@ func TestStatsMethodsAreBounded(t *testing.T) {
 	}
 }
 
+// hookGoroutines counts the goroutines that a stats hook has started.
+func hookGoroutines() int {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	return bytes.Count(stacks, []byte("created by github.com/tachograph/tacho/hook.(*StatsHook)"))
+}
+
 // TestStatsBlockedCallHoldsOneGoroutine starts and ends a task again and again while a call does not return.
 func TestStatsBlockedCallHoldsOneGoroutine(t *testing.T) {
 	for _, place := range []string{"UpdateStats", "Recv"} {
@@ -180,7 +188,6 @@ func TestStatsBlockedCallHoldsOneGoroutine(t *testing.T) {
 					f.updateStats = block
 				}
 				h := hook.NewStatsHook(hook.StatsConfig{Publish: true, Updater: f})
-				before := runtime.NumGoroutine()
 				for range 50 {
 					_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: f})
 					after(2 * time.Second)
@@ -191,7 +198,7 @@ func TestStatsBlockedCallHoldsOneGoroutine(t *testing.T) {
 					cancel()
 				}
 				synctest.Wait()
-				if n := runtime.NumGoroutine() - before; n != 1 {
+				if n := hookGoroutines(); n != 1 {
 					t.Errorf("%d goroutines, want 1", n)
 				}
 				if f.opened != 1 {
@@ -199,7 +206,7 @@ func TestStatsBlockedCallHoldsOneGoroutine(t *testing.T) {
 				}
 				close(release)
 				synctest.Wait()
-				if n := runtime.NumGoroutine() - before; n != 0 {
+				if n := hookGoroutines(); n != 0 {
 					t.Errorf("%d goroutines after the call has returned, want 0", n)
 				}
 				_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: f})

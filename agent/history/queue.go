@@ -139,7 +139,11 @@ func (w *Writer) writingLocked() (path string, since time.Duration) {
 // appendLocked puts a point at the end of a queue, and lets the goroutine write it.
 func (w *Writer) appendLocked(q *Queue, p pending) {
 	if n := len(q.pending); n > 0 && p.sample == nil && q.pending[n-1].sample == nil {
-		return // as in the file, nothing follows a gap but a reading: the queue is bounded
+		// As in the file, nothing follows a gap but a reading: the queue is bounded.
+		if p.gap == GapDropped {
+			q.pending[n-1].gap = GapDropped // a reading is missing that there was
+		}
+		return
 	}
 	q.pending = append(q.pending, p)
 	if q.written != nil {
