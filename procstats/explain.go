@@ -19,7 +19,7 @@ func Explain(name string) (string, error) {
 	fmt.Fprintf(&b, "%s\n", m.Name)
 	writeWrapped(&b, "  ", m.Help)
 	if m.Pitfall != "" {
-		writeWrapped(&b, "  ", "Mind: "+m.Pitfall)
+		writeWrapped(&b, "  ", "Note: "+m.Pitfall)
 	}
 	b.WriteByte('\n')
 	for _, fact := range m.facts() {

@@ -159,7 +159,7 @@ func writeRow(b *bytes.Buffer, m procstats.Measurement) {
 	}
 	fmt.Fprintf(b, "\n### %s%s\n\n%s", m.Name, mark, m.Help)
 	if m.Pitfall != "" {
-		fmt.Fprintf(b, " *Mind:* %s", m.Pitfall)
+		fmt.Fprintf(b, " *Note:* %s", m.Pitfall)
 	}
 	fmt.Fprintf(b, "\n\n%s, %s, %s; scope %s; number %d. From: %s\n", m.Kind, unit, guarantee, m.Scope, int(m.ID), m.File)
 }

@@ -231,7 +231,7 @@ func (s SourceID) String() string {
 // SourceDescription says what a source is on this machine and for this task.
 type SourceDescription struct {
 	ID SourceID
-	// Version tells kinds of the same source apart: "v1", "v2", "hybrid", a library's version; may be empty.
+	// Version distinguishes kinds of the same source: "v1", "v2", "hybrid", a library's version; may be empty.
 	Version string
 	// Available reports whether at least one measurement can be read.
 	Available bool

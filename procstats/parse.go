@@ -39,7 +39,7 @@ func (e *UnknownError) Unwrap() error { return ErrUnknownMeasurement }
 
 // ParseSelection reads a comma list of names as the table has them, of groups (whole words from the start of
 // names: cgroup_memory, psi, process), of headlines (which stand for what they can be taken from), all and
-// default. Words are taken from left to right; one with a leading minus takes away what it names, from the
+// default. Words are taken from left to right; one with a leading minus removes what it names, from the
 // default where it comes first. A word that names nothing is an *UnknownError.
 func ParseSelection(expr string) (Selection, error) {
 	var s Selection

@@ -69,7 +69,7 @@ var processRows = [...]Measurement{
 		Unit: Seconds, Kind: Gauge, Scope: ProcessScope, Source: SourceTree, Guarantee: Exact,
 		File:    "/proc/PID/stat starttime",
 		Help:    "When the process started, in seconds after boot, cut to ticks of 10 ms.",
-		Pitfall: "Counted on the boot clock, which goes on while the machine is suspended.",
+		Pitfall: "Counted on the boot clock, which runs on while the machine is suspended.",
 	},
 	{
 		ID: ProcessCommand, Name: "process_command",

@@ -64,14 +64,14 @@ var treeRows = [...]Measurement{
 		Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceIO, Guarantee: LowerBound,
 		File:    "/proc/PID/io rchar, of live and reaped processes",
 		Help:    "Bytes that read system calls returned, page cache and pipes included.",
-		Pitfall: "A parent's counter takes over its children's when it reaps them; processes gone between samples and reaped by nobody are missing.",
+		Pitfall: "A parent's counter includes its children's once it has reaped them; processes gone between samples and reaped by nobody are missing.",
 	},
 	{
 		ID: TreeIOWchar, Name: "tree_io_wchar_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceIO, Guarantee: LowerBound,
 		File:    "/proc/PID/io wchar, of live and reaped processes",
 		Help:    "Bytes that were handed to write system calls, pipes and terminals included.",
-		Pitfall: "A parent's counter takes over its children's when it reaps them.",
+		Pitfall: "A parent's counter includes its children's once it has reaped them.",
 	},
 	{
 		ID: TreeIORead, Name: "tree_io_read_bytes_total",

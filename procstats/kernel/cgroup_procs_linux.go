@@ -16,7 +16,7 @@ import (
 // CgroupProcs reads the members of one cgroup and of all that are nested in it.
 type CgroupProcs struct {
 	dir string
-	// v2 tells the unified hierarchy. On v1 cgroup.procs is opened anew for each reading: a descriptor that is
+	// v2 marks the unified hierarchy. On v1 cgroup.procs is opened anew for each reading: a descriptor that is
 	// read again within a second of the last time gets the old list again, for as long as that goes on
 	// (CGROUP_PIDLIST_DESTROY_DELAY in kernel/cgroup/cgroup-v1.c).
 	v2 bool

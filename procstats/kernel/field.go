@@ -22,7 +22,7 @@ type Field struct {
 	Value float64 // in the kernel's unit, never negative
 }
 
-// set takes over the value of the field's key as the kernel printed it: a number, or max for no limit.
+// set parses the value of the field's key as the kernel printed it: a number, or max for no limit.
 func (f *Field) set(value []byte) {
 	if string(value) == "max" {
 		f.State = FieldUnlimited
@@ -31,7 +31,7 @@ func (f *Field) set(value []byte) {
 	f.setNumber(value)
 }
 
-// setNumber takes over the value of a key that is never max.
+// setNumber parses the value of a key that is never max.
 func (f *Field) setNumber(value []byte) {
 	n, ok := parseKernelUint(value)
 	if !ok {

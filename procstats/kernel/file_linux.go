@@ -26,7 +26,7 @@ func OpenAt(dir int, path []byte, flags int) (File, error) {
 	}
 }
 
-// ReadNow is ReadRecord for a file of less than a page whose reading cannot sleep: the scheduler is not told about the
+// ReadNow is ReadRecord for a file of less than a page whose reading cannot sleep: the scheduler is not notified of the
 // system call, which costs a tenth of it.
 func (f *File) ReadNow(buf []byte) ([]byte, error) {
 	if cap(buf) < keptFileSize {

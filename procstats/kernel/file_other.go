@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-// File stands for the kernel files that this system does not have.
+// File replaces the kernel files, which this system does not have.
 type File struct{}
 
 // Open fails: there are no such files here.

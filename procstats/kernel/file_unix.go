@@ -39,7 +39,7 @@ func Open(path string) (File, error) {
 	}
 }
 
-// Dup takes over what the descriptor of a file stands for; the file stays its owner's.
+// Dup duplicates the descriptor of a file; the file itself stays its owner's.
 func Dup(file *os.File) (File, error) {
 	raw, err := file.SyscallConn()
 	if err != nil {

@@ -6,7 +6,7 @@ package kernel
 import "bytes"
 
 // ParseFlatKeyed reads "KEY VALUE" lines, the format of cpu.stat, memory.stat, memory.events, memory.oom_control and
-// their like. Keys that nobody asked for, and lines of other formats, are passed over.
+// their like. Other keys, and lines of other formats, are skipped.
 func ParseFlatKeyed(data []byte, fields []Field) {
 	// The fields are in the kernel's order, so the one after the last match is nearly always the next to come.
 	next, missing := 0, len(fields)

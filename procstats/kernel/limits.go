@@ -36,7 +36,7 @@ var (
 )
 
 // EffectiveMemoryMax returns the lowest hard memory limit that holds for a cgroup, in bytes, and the folder that sets
-// it: the group's own or that of a visible ancestor. On v1 the kernel also tells the limit of ancestors that are not
+// it: the group's own or that of a visible ancestor. On v1 the kernel also reports the limit of ancestors that are not
 // visible; dir is empty then. ok is false where no limit is known: none is set, or whoever set one is hidden.
 func EffectiveMemoryMax(c procstats.Cgroup, mounts []CgroupMount) (limit int64, dir string, ok bool) {
 	own := c.V1["memory"]

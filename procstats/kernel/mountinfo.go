@@ -57,7 +57,7 @@ func Mounts(fs FS) ([]Mount, error) {
 	return mounts, nil
 }
 
-// controllersV1 are all that cgroup v1 ever had; it gets no new ones. The list tells controllers from the other words
+// controllersV1 are all that cgroup v1 ever had; it gets no new ones. The list distinguishes controllers from the other words
 // among the options of a mount (xattr, seclabel, release_agent=...).
 func controllersV1() []string {
 	return []string{

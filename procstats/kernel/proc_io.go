@@ -20,7 +20,7 @@ type ProcIO struct {
 const procIOCounters = 5
 
 // ReadProcIO reads /proc/PID/io below a proc root. The kernel adds what a process did to its parent's values when
-// the parent waits for it, so whoever reaps a child and wants its I/O reads it just before. The error wraps ENOENT
+// the parent waits for it, so a reaper that needs its I/O reads it just before. The error wraps ENOENT
 // or ESRCH for a process that is gone and EACCES for one of another user.
 func ReadProcIO(root FS, pid int) (ProcIO, error) {
 	path := filepath.Join(root.Proc, strconv.Itoa(pid), "io")

@@ -13,7 +13,7 @@ type SmapsRollup struct {
 	PSS, SwapPSS int64
 }
 
-// ParseSmapsRollup wants both values: a file that lacks one is not what it seems.
+// ParseSmapsRollup requires both values: a file that lacks one is not what it seems.
 func ParseSmapsRollup(data []byte) (SmapsRollup, error) {
 	var s SmapsRollup
 	var havePSS, haveSwap bool

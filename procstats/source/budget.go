@@ -32,7 +32,7 @@ func (l SmapsLimits) withDefaults() SmapsLimits {
 type DiskLimits struct {
 	// Every is the least time between the end of a walk and the start of the next; 0 means 30 s.
 	Every time.Duration
-	// Budget ends the part of a walk that is done in one collection; the next one goes on there. 0 means 10 ms.
+	// Budget ends the part of a walk that is done in one collection; the next one continues there. 0 means 10 ms.
 	Budget time.Duration
 }
 

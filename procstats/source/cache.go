@@ -23,7 +23,7 @@ type Cache struct {
 	collections atomic.Int64
 
 	mu       sync.Mutex
-	underWay *collection // nil while nobody collects
+	underWay *collection // nil while no collection is under way
 }
 
 // collection is one call of collect. Its sample's age is counted from its beginning and not from its end, so
@@ -45,7 +45,7 @@ func NewCache(collect func(*procstats.Sample), now func() procstats.Stamp) *Cach
 
 // Get returns a sample whose collection began less than maxAge ago or was under way when Get was called, and
 // collects where there is none. With maxAge 0 only a collection under way is shared. The sample is published:
-// nobody changes it again, and the caller must not.
+// it is never changed again, and the caller must not.
 func (c *Cache) Get(maxAge time.Duration) *procstats.Sample {
 	for {
 		if latest := c.latest.Load(); c.young(latest, maxAge) {
@@ -60,7 +60,7 @@ func (c *Cache) Get(maxAge time.Duration) *procstats.Sample {
 		if run.sample != nil {
 			return run.sample
 		}
-		// The reader that collected panicked: its fault is its caller's affair, this reader tries itself.
+		// The reader that collected panicked: its caller handles that, and this reader tries itself.
 	}
 }
 

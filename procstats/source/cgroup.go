@@ -60,7 +60,7 @@ func OpenCgroup(t Target, sel procstats.Selection) Source {
 			return sel.Has(id) && files.version(t.Cgroup, id) == 2
 		})
 	}
-	r.takeOver(t.Opened)
+	r.useOpened(t.Opened)
 	r.addForeign(files, files.v1, sel, t.Cgroup)
 	r.addForeign(files, files.v2, sel, t.Cgroup)
 	return r.ready()
@@ -134,8 +134,8 @@ func (r *cgroupReader) open(dir string, spec *cgroupFileSpec, explain func(*cgro
 	}
 }
 
-// takeOver reads files that were opened before in place of the group's. One that cannot be taken over is left alone.
-func (r *cgroupReader) takeOver(opened map[string]*os.File) {
+// useOpened reads files that the caller opened in place of the group's. One that cannot be duplicated is left alone.
+func (r *cgroupReader) useOpened(opened map[string]*os.File) {
 	for _, f := range r.files {
 		file, given := opened[f.name]
 		if !given {

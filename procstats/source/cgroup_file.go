@@ -31,7 +31,7 @@ type cgroupField struct {
 }
 
 // ofTask is the task's part of the value. A counter that has fallen below what it said before the task was set back
-// meanwhile (some files of version 1 can be written to), and goes on from there.
+// meanwhile (some files of version 1 can be written to), and continues from there.
 func (f *cgroupField) ofTask(value float64) float64 {
 	f.before = min(f.before, value)
 	return value - f.before
@@ -225,7 +225,7 @@ func (f *cgroupFile) collect(buf []byte) []byte {
 }
 
 // countFromHere makes the counters of the file, which has just been read, begin at 0. A file of counters that could not
-// be read is closed: whatever it says later, nobody knows how much of that is the task's.
+// be read is closed: whatever it says later, how much of that is the task's is unknown.
 func (f *cgroupFile) countFromHere() error {
 	for i := range f.fields {
 		field, value := &f.fields[i], &f.values[i]

@@ -147,7 +147,7 @@ func (m *Members) listThreads(task kernel.File) (err error) {
 type kinship struct{ pid, parent int }
 
 // scanParents finds descendants by the parent's PID in every stat there is: what is left on kernels without
-// children files, and a hundred times dearer.
+// children files, and costs a hundred times as much.
 func (m *Members) scanParents() {
 	w := &m.tree
 	proc, err := kernel.OpenAt(unix.AT_FDCWD, append(append(m.path[:0], m.target.FS.Proc...), 0), unix.O_DIRECTORY)

@@ -84,7 +84,7 @@ func (d *diskSource) Collect(s *procstats.Sample) {
 	}
 }
 
-// advance goes on with the walk until it is complete or the budget is used up.
+// advance continues the walk until it is complete or the budget is used up.
 func (d *diskSource) advance() {
 	began := d.now()
 	if d.walk == nil {

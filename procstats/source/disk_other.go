@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// diskWalk cannot be made here: neither allocated blocks nor links are told by this system's files.
+// diskWalk cannot be made here: this system's files report neither allocated blocks nor links.
 type diskWalk struct{ sums diskSums }
 
 func startDiskWalk(dir string) (*diskWalk, error) {

@@ -148,7 +148,7 @@ func (m *Members) listCgroup() (listed int, err error) {
 	return len(m.pids) + m.unseen, err
 }
 
-// unknown says why nobody can tell the members, empty where there are none: a cgroup that is empty, or gone.
+// unknown says why the members are not known, empty where there are none: a cgroup that is empty, or gone.
 func (m *Members) unknown(listing error) string {
 	switch {
 	case listing != nil:
@@ -169,12 +169,12 @@ func (m *Members) missing() bool {
 func (m *Members) see(pid, parent int) *process {
 	p := m.byPID[pid]
 	if p != nil && p.dead {
-		m.bury(p)
+		m.markExited(p)
 		p = nil
 	}
 	if p != nil && !p.identified {
 		// Whether it is the same process as last time, and still hidden, has to be asked again.
-		m.forget(p)
+		m.drop(p)
 		p = nil
 	}
 	if p == nil {
@@ -242,7 +242,7 @@ func (m *Members) newProcess(id procstats.ProcessID) *process {
 	return &process{ProcessID: id}
 }
 
-// setStat takes over what a stat says of the process as such.
+// setStat copies what identifies the process from a stat.
 func (p *process) setStat(stat *kernel.ProcStat) {
 	p.ppid = stat.PPID
 	if p.command != string(stat.Comm) {
@@ -254,11 +254,11 @@ func (p *process) setStat(stat *kernel.ProcStat) {
 func (m *Members) sweep() {
 	for _, p := range m.procs {
 		if p.dead || p.round != m.round && !m.stays(p) {
-			m.bury(p)
+			m.markExited(p)
 		}
 	}
 	if m.changed {
-		m.tidy()
+		m.rebuild()
 	}
 }
 
@@ -293,31 +293,31 @@ func (m *Members) clock(p *process) (time.Duration, error) {
 	return kernel.ProcessCPU(p.PID)
 }
 
-// bury ends a membership: what the process was last seen with goes to the exited ones.
-func (m *Members) bury(p *process) {
-	if p.forgotten {
+// markExited ends a membership: the last readings of the process are added to those of exited ones.
+func (m *Members) markExited(p *process) {
+	if p.dropped {
 		return
 	}
 	if p.sampled {
 		m.exited++
 		m.exitedCPU += p.tree.cpu
 	}
-	m.forget(p)
+	m.drop(p)
 }
 
-// forget closes what is kept of a process and takes it out of the table; tidy takes it out of the lists.
-func (m *Members) forget(p *process) {
+// drop closes the kept-open files of a process and removes it from the table; rebuild removes it from the lists.
+func (m *Members) drop(p *process) {
 	_ = m.release(p)
-	p.dead, p.forgotten = true, true
+	p.dead, p.dropped = true, true
 	delete(m.byPID, p.PID)
 	m.changed = true
 }
 
-// tidy makes procs and byAge again out of the processes that are left.
-func (m *Members) tidy() {
+// rebuild makes procs and byAge anew from the processes that are left.
+func (m *Members) rebuild() {
 	left, ended := m.procs[:0], len(m.spare)
 	for _, p := range m.procs {
-		if p.forgotten {
+		if p.dropped {
 			m.spare = append(m.spare, p)
 		} else {
 			left = append(left, p)
@@ -343,11 +343,11 @@ func (m *Members) tidy() {
 func (m *Members) sweepDead() {
 	for _, p := range m.procs {
 		if p.dead {
-			m.bury(p)
+			m.markExited(p)
 		}
 	}
 	if m.changed {
-		m.tidy()
+		m.rebuild()
 	}
 }
 
@@ -355,7 +355,7 @@ func (m *Members) sweepDead() {
 func (m *Members) faults() (n int, reason string) {
 	n, reason = m.unseen, reasonUnseen
 	for _, p := range m.procs {
-		if !p.faulty {
+		if !p.unreadable {
 			continue
 		}
 		if n == 0 {

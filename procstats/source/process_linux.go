@@ -23,18 +23,18 @@ type process struct {
 	kept [kernel.KeptProcessFiles]kernel.File
 	// round is the last refresh that found the process in the task.
 	round uint64
-	// dead is set once a read has proved that the process is gone, forgotten once Members has dropped it.
-	dead, forgotten bool
+	// dead is set once a read has proved that the process is gone, dropped once Members has removed it.
+	dead, dropped bool
 	// orphaned is set when the parent that is known has ended, until stat has been read again.
 	orphaned bool
 	// sampled is set once a sample has counted the process.
 	sampled bool
 	// identified is whether Start is known; a process that is hidden from us has a PID only.
 	identified bool
-	// faulty is whether the last read failed though the process is there, fault why, and errno the cause of that.
-	faulty bool
-	fault  string
-	errno  unix.Errno
+	// unreadable reports that the last read failed though the process is there; fault says why, errno is the cause.
+	unreadable bool
+	fault      string
+	errno      unix.Errno
 
 	tree  treeReading
 	io    ioReading
@@ -199,7 +199,7 @@ func (m *Members) setFault(p *process, err error) {
 	if !errors.As(err, &errno) {
 		errno = 0
 	}
-	p.faulty = true
+	p.unreadable = true
 	if p.fault == "" || p.errno != errno {
 		p.errno, p.fault = errno, faultReason(p.PID, kernel.FileStat, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// rusage hands on what the executor's wait4(2) calls summed up. Nothing is read: the kernel gave it at each reap.
+// rusage reports the sums of the executor's wait4(2) calls. Nothing is read: the kernel returned it at each reap.
 type rusage struct {
 	reaped func() Reaped
 	sel    procstats.Selection
@@ -20,7 +20,7 @@ func OpenRusage(t Target, sel procstats.Selection) Source { return &rusage{reape
 // Describe implements Source.
 func (r *rusage) Describe() procstats.SourceDescription {
 	if r.reaped == nil {
-		return procstats.SourceDescription{ID: procstats.SourceRusage, Reason: "nobody waits for the task's processes here"}
+		return procstats.SourceDescription{ID: procstats.SourceRusage, Reason: "no executor reaps the task's processes here"}
 	}
 	return procstats.SourceDescription{ID: procstats.SourceRusage, Available: true}
 }

@@ -14,6 +14,6 @@ type Source interface {
 	// Collect puts one reading of each selected measurement of the source into s, a value or a reason, and
 	// stamps s.Sources. A read that fails makes its measurements absent; it never fails the sample.
 	Collect(s *procstats.Sample)
-	// Close gives up kept-open files.
+	// Close closes kept-open files.
 	Close() error
 }

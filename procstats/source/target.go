@@ -34,7 +34,7 @@ type Target struct {
 	// Roots returns the live direct children of the executor that belong to the task (its main process and
 	// adopted orphans). It is asked only where the cgroup lists no processes.
 	Roots func() []int
-	// Reaped returns what the executor has reaped so far; nil where nobody reaps.
+	// Reaped returns what the executor has reaped so far; nil if no process is reaped.
 	Reaped func() Reaped
 	// Dir is the task's own folder for disk usage; empty for none.
 	Dir string

@@ -101,7 +101,7 @@ func (t *Tree) Collect(s *procstats.Sample) {
 		return
 	}
 	for _, p := range m.procs {
-		p.faulty = !p.identified
+		p.unreadable = !p.identified
 	}
 	if t.stat || t.ticks {
 		for _, p := range m.procs {
@@ -117,7 +117,7 @@ func (t *Tree) Collect(s *procstats.Sample) {
 	t.putProcesses(s)
 }
 
-// readStat reads what the selection wants of /proc/PID/stat.
+// readStat reads what the selection needs from /proc/PID/stat.
 func (t *Tree) readStat(p *process) {
 	if p.dead || !p.identified {
 		return
@@ -140,7 +140,7 @@ func (t *Tree) readStat(p *process) {
 	}
 }
 
-// stat reads and parses a process's stat, and takes over what identifies it to people.
+// stat reads and parses a process's stat, and copies what identifies it.
 func (m *Members) stat(p *process) (kernel.ProcStat, error) {
 	data, err := m.read(p, kernel.FileStat)
 	if err != nil {
@@ -289,7 +289,7 @@ func (t *Tree) putProcesses(s *procstats.Sample) {
 
 // reading returns one measurement of a process.
 func (r *treeReading) reading(id procstats.ID, p *process) procstats.Reading {
-	if p.faulty {
+	if p.unreadable {
 		return procstats.AbsentReading(id, p.fault)
 	}
 	page := int64(os.Getpagesize())

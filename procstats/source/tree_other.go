@@ -9,13 +9,13 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Members stands for the membership that only Linux tells.
+// Members replaces the membership that only Linux has.
 type Members struct{}
 
 // NewMembers prepares nothing: there is no procfs here.
 func NewMembers(Target) *Members { return &Members{} }
 
-// Tree stands for the source of the tree_ and process_ measurements; all of them are absent here.
+// Tree replaces the source of the tree_ and process_ measurements; all of them are absent here.
 type Tree struct{ *absentSource }
 
 const reasonNoProcfs = "needs Linux: this system has no procfs"
