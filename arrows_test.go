@@ -62,8 +62,12 @@ var house = []part{
 	{dir: "executor/wire", uses: []string{"procstats", "executor/proto"}},
 	{dir: "executor/process", uses: []string{"procstats/kernel"}, modules: []string{"golang.org/x/sys"}},
 	{dir: "executor/cgroup", uses: []string{"executor/process", "procstats/kernel"}},
+	{
+		dir: "executor/oom", uses: []string{"executor/process", "executor/record", "procstats/kernel"},
+		modules: []string{"golang.org/x/sys", "github.com/hashicorp/go-hclog"},
+	},
 	{dir: "executor/logs", modules: []string{"golang.org/x/sys"}},
-	{dir: "executor", uses: []string{"procstats/source", "executor/record", "executor/wire", "executor/cgroup", "executor/logs", "eventlog", "version"}},
+	{dir: "executor", uses: []string{"procstats/source", "executor/record", "executor/wire", "executor/cgroup", "executor/oom", "executor/logs", "eventlog", "version"}},
 	{dir: "executor/client", uses: []string{"procstats/kernel", "executor/record", "executor/wire", "executor/cgroup", "version"}},
 	{dir: "driver", uses: []string{"procstats/source", "executor/client", "exposition", "eventlog", "errlist"}},
 	{dir: "plugin", uses: []string{"driver", "plugin/proto"}},

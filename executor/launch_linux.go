@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/executor/oom"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
@@ -106,7 +107,9 @@ func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 	// Before the fork: whatever happens then, there is a record, and whoever finds us dead finds the cgroup.
 	t.recorder.start()
 	e.writeAddress(t)
-	t.oom = newOOMKeeper(t, e.host)
+	t.oom = oom.Open(oom.Options{
+		Logger: e.log, FS: e.host, Cgroup: t.group.Cgroup, Latest: t.sampler.latest, Report: e.journal.addOOMKill,
+	})
 	pid, end, err := e.children.start(func() (int, error) {
 		pid, err := e.launcher.fork(ctx, c)
 		if err == nil {
@@ -116,12 +119,12 @@ func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 	})
 	if err != nil {
 		err = startError(c, err)
-		return refuse(status.Code(err), err, c.streams.abandon(), t.oom.close(), t.sampler.close(baseline), t.group.Remove())
+		return refuse(status.Code(err), err, c.streams.abandon(), t.oom.Close(), t.sampler.close(baseline), t.group.Remove())
 	}
 	e.writeAddress(t)
 	c.streams.started()
 	t.started, t.end = c.forked, end
-	t.oom.started(t.main)
+	t.oom.Started(t.main)
 	t.launched = e.launched(t)
 	t.recorder.started(t.main, t.started)
 	e.journal.add("launched", fmt.Sprintf("started process %d", pid), nil)

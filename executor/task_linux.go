@@ -15,6 +15,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/logs"
+	"github.com/tachograph/tacho/executor/oom"
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
@@ -41,7 +42,7 @@ type task struct {
 	sampler      *sampler
 	recorder     *recorder
 	journal      *journal
-	oom          *oomKeeper
+	oom          *oom.Monitor
 	// base is how the main process was started, and what further commands in the task have in common with it.
 	base *command
 	// logs writes the task's output to files; nil where it goes elsewhere.
@@ -78,7 +79,7 @@ func (t *task) run(ctx context.Context) {
 	sampling, stopSampling := context.WithCancel(ctx)
 	var recording sync.WaitGroup
 	recording.Go(func() { t.recorder.run(sampling, t.sampler) })
-	recording.Go(func() { t.oom.run(sampling) })
+	recording.Go(func() { t.oom.Run(sampling) })
 	if timeout := time.Duration(t.request.GetTimeoutNs()); timeout > 0 {
 		timer := time.AfterFunc(timeout, func() { t.stop(record.TimedOut, "", 0, t.killGrace()) })
 		defer timer.Stop()
@@ -230,9 +231,9 @@ func (t *task) finish(end ended, last time.Time) {
 	}
 	t.mu.Unlock()
 	evidence.ExitCode, evidence.Signal = exitCode(end.status)
-	t.oom.finish(&evidence)
+	t.oom.Finish(&evidence)
 	final := t.sampler.getFinal()
-	t.oom.nameMain(&evidence, final)
+	t.oom.NameMain(&evidence, final)
 	if err := t.sampler.close(final); err != nil {
 		t.log.Error("close kernel files", "error", err)
 	}

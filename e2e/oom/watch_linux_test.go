@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/e2e/rig"
-	"github.com/tachograph/tacho/executor/kmsg"
+	"github.com/tachograph/tacho/executor/oom"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -106,7 +106,7 @@ type kernelLog struct {
 // openLog opens the log and sets its clock by a line of our own.
 func openLog(t *testing.T) *kernelLog {
 	t.Helper()
-	fd, err := unix.Open(kmsg.Path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(oom.LogPath, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Skipf("the kernel's log cannot be read here: %v", err)
 	}
@@ -131,9 +131,9 @@ func openLog(t *testing.T) *kernelLog {
 	return l
 }
 
-func (l *kernelLog) records(t *testing.T) []kmsg.Record {
+func (l *kernelLog) records(t *testing.T) []oom.LogRecord {
 	t.Helper()
-	var all []kmsg.Record
+	var all []oom.LogRecord
 	buffer := make([]byte, 8<<10)
 	for {
 		n, err := unix.Read(l.fd, buffer)
@@ -143,7 +143,7 @@ func (l *kernelLog) records(t *testing.T) []kmsg.Record {
 		if err != nil {
 			t.Fatal(err)
 		}
-		record, err := kmsg.ParseRecord(buffer[:n])
+		record, err := oom.ParseLogRecord(buffer[:n])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,27 +156,27 @@ func (l *kernelLog) records(t *testing.T) []kmsg.Record {
 func letLogTell(t *testing.T) {
 	t.Helper()
 	const most, span, slack = 10, 5 * time.Second, time.Second
-	log, err := kmsg.Open()
+	log, err := oom.OpenLog()
 	if err != nil {
 		t.Skipf("the kernel's log cannot be read here: %v", err)
 	}
 	defer log.Close()
-	var recent []kmsg.Kill
+	var recent []oom.LoggedKill
 	rig.Eventually(t, deadline, "the kernel's log has room for another kill", func() bool {
 		kills, err := log.Next()
 		if err != nil {
 			t.Fatal(err)
 		}
 		since := kernel.Now().Mono - span - slack
-		recent = slices.DeleteFunc(append(recent, kills...), func(k kmsg.Kill) bool { return k.Time < since })
+		recent = slices.DeleteFunc(append(recent, kills...), func(k oom.LoggedKill) bool { return k.Time < since })
 		return len(recent) < most
 	})
 }
 
-func (l *kernelLog) kills(t *testing.T) []kmsg.Kill {
+func (l *kernelLog) kills(t *testing.T) []oom.LoggedKill {
 	t.Helper()
-	var p kmsg.Parser
-	var kills []kmsg.Kill
+	var p oom.LogParser
+	var kills []oom.LoggedKill
 	for _, record := range l.records(t) {
 		if kill, ok := p.Add(record); ok {
 			kills = append(kills, kill)

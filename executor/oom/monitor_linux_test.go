@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package executor
+package oom
 
 import (
 	"os"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tachograph/tacho/executor/oomwatch"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -49,8 +48,8 @@ func TestExtend(t *testing.T) {
 				}
 			}
 			host := fakeProc(t, nil, map[string]string{"self/mountinfo": ""})
-			watcher := oomwatch.Open(host, procstats.Cgroup{V2: own})
-			o := &oomKeeper{watcher: watcher, victims: &victimFinder{host: host}, kills: test.last}
+			watcher := openWatcher(host, procstats.Cgroup{V2: own})
+			o := &Monitor{watcher: watcher, victims: &victimFinder{host: host}, kills: test.last}
 			if ok := o.extend(test.found); ok != test.ok {
 				t.Errorf("extended: %v, want %v", ok, test.ok)
 			}

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package kmsg
+package oom
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 
 // TestReader goes through this machine's log twice: the second time there is hardly anything left.
 func TestReader(t *testing.T) {
-	r, err := Open()
+	r, err := OpenLog()
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("the kernel's log cannot be read here: %v", err)
 	}

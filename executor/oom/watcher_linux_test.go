@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package oomwatch
+package oom
 
 import (
 	"context"
@@ -157,7 +157,7 @@ func TestWatcher(t *testing.T) {
 		{"limit of the parent, process in a nested group", p.nested, p.parent, "ancestor 1"},
 		{"own limit once more", p.leaf, p.task, "own 1"},
 	}
-	w := Open(kernel.HostFS(), p.cgroup())
+	w := openWatcher(kernel.HostFS(), p.cgroup())
 	if reason := w.Counters().Reason; reason != "" {
 		t.Fatal(reason)
 	}
@@ -211,7 +211,7 @@ func (c *countingLayout) look() (record.OOMCounters, bool, error) {
 // TestIdle holds that nothing is read while nothing happens, and that the end of the group ends nothing else.
 func TestIdle(t *testing.T) {
 	p := newPlace(t)
-	w := Open(kernel.HostFS(), p.cgroup())
+	w := openWatcher(kernel.HostFS(), p.cgroup())
 	if reason := w.Counters().Reason; reason != "" {
 		t.Fatal(reason)
 	}
@@ -252,7 +252,7 @@ func TestNotWatched(t *testing.T) {
 		"a folder that went": {V2: filepath.Join(t.TempDir(), "gone")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := Open(kernel.HostFS(), cgroup)
+			w := openWatcher(kernel.HostFS(), cgroup)
 			if c := w.Counters(); c.Read || c.Reason == "" {
 				t.Errorf("%+v, want a reason", c)
 			}
@@ -308,20 +308,20 @@ func TestGroupIsAwaited(t *testing.T) {
 	chosen := record.OOMCounters{Read: true, Own: 1, Kills: 1}
 	all := record.OOMCounters{Read: true, Own: 1, Kills: 3, GroupKills: 1}
 	below := record.OOMCounters{Read: true, Own: 1, Below: 1, Kills: 4, GroupKills: 1}
-	w := &Watcher{layout: &script{chosen, chosen, all, below}, groups: groups{version: 2, own: own}}
+	w := &watcher{layout: &script{chosen, chosen, all, below}, groups: groups{version: 2, own: own}}
 	for i, awaits := range []bool{true, true, false, false} {
 		before, after, ok := w.step()
 		if !ok || after.Kills <= before.Kills {
 			t.Fatalf("look %d: %+v, %+v, %v, want a kill", i, before, after, ok)
 		}
-		if got := w.awaitsGroup(before, after); got != awaits || got && w.settling == 0 {
-			t.Errorf("look %d: %v, and again in %s; want %v", i, got, w.settling, awaits)
+		if got := w.awaitsGroup(before, after); got != awaits || got && w.recheck == 0 {
+			t.Errorf("look %d: %v, and again in %s; want %v", i, got, w.recheck, awaits)
 		}
 		if !awaits {
-			w.tell(before, after, func(_, _ record.OOMCounters) {})
+			w.report(before, after, func(_, _ record.OOMCounters) {})
 		}
 	}
-	w.awaited = time.Now().Add(-groupSpan)
+	w.awaited = time.Now().Add(-groupCountWait)
 	if w.awaitsGroup(record.OOMCounters{}, chosen) {
 		t.Error("the group is awaited for ever")
 	}

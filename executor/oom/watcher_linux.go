@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package oomwatch
+package oom
 
 import (
 	"context"
@@ -32,17 +32,17 @@ const (
 	// hitSpan is how long after a limit was hit a kill is held to be its doing: the kernel writes to its log in
 	// between, which takes seconds on a slow console.
 	hitSpan = 5 * time.Second
-	// groupSpan is for how long the kernel's count of a group is waited for: a hypervisor may keep the CPU that kills from
+	// groupCountWait is for how long the kernel's count of a group is waited for: a hypervisor may keep the CPU that kills from
 	// running, and before Linux 5.17 there is none.
-	groupSpan = 250 * time.Millisecond
+	groupCountWait = 250 * time.Millisecond
 	// costShare bounds the time spent in looking: the pause is this many times as long as the look took, but at most
 	// costPause, because a look can be long for others' sake.
 	costShare = 50
 	costPause = 200 * time.Millisecond
 )
 
-// Watcher watches one task. Only Run and Look read anything; Look is for before Run and for after it.
-type Watcher struct {
+// watcher watches one task for OOM kills. Only Run and Look read anything; Look is for before Run and for after it.
+type watcher struct {
 	groups groups
 	layout layout
 	epoll  int
@@ -58,8 +58,8 @@ type Watcher struct {
 	// awaited is since when a kill is known that is to take a whole group with it, of which the kernel has not counted
 	// the group yet; zero where none is.
 	awaited time.Time
-	// settling is the pause before the next look while a kill is under way; 0 where none is.
-	settling time.Duration
+	// recheck is the pause before the next look while a kill is under way; 0 where none is.
+	recheck time.Duration
 
 	mu   sync.Mutex // guards last
 	last record.OOMCounters
@@ -109,11 +109,11 @@ type groups struct {
 	top, topPath string
 }
 
-// Open finds the task's memory cgroup and registers for its events. It cannot fail: where nothing can be watched the
+// openWatcher finds the task's memory cgroup and registers for its events. It cannot fail: where nothing can be watched the
 // counters say why, and Run waits for its context.
-func Open(host kernel.FS, cgroup procstats.Cgroup) *Watcher {
-	w := &Watcher{epoll: -1}
-	reason := w.open(host, cgroup)
+func openWatcher(host kernel.FS, cgroup procstats.Cgroup) *watcher {
+	w := &watcher{epoll: -1}
+	reason := w.register(host, cgroup)
 	if reason != "" {
 		w.last.Reason = reason
 		return w
@@ -126,7 +126,7 @@ func Open(host kernel.FS, cgroup procstats.Cgroup) *Watcher {
 	return w
 }
 
-func (w *Watcher) open(host kernel.FS, cgroup procstats.Cgroup) (reason string) {
+func (w *watcher) register(host kernel.FS, cgroup procstats.Cgroup) (reason string) {
 	var err error
 	if w.groups, reason = findGroups(host, cgroup); reason != "" {
 		return reason
@@ -208,7 +208,7 @@ func realRoot(version int, dir string) bool {
 
 // Run waits for events and calls notice for each rise of the number of kills, with the counters before and after,
 // until ctx ends. It has to be running for Look to know how often limits were hit on version 1.
-func (w *Watcher) Run(ctx context.Context, notice func(before, after record.OOMCounters)) error {
+func (w *watcher) Run(ctx context.Context, notice func(before, after record.OOMCounters)) error {
 	if w.poll == nil {
 		<-ctx.Done()
 		return nil
@@ -224,10 +224,10 @@ func (w *Watcher) Run(ctx context.Context, notice func(before, after record.OOMC
 		if err != nil {
 			return fmt.Errorf("wait for memory events: %w", err)
 		}
-		if len(fired) > 0 || w.settling > 0 {
+		if len(fired) > 0 || w.recheck > 0 {
 			began := time.Now()
 			if before, after, ok := w.step(); ok && after.Kills > before.Kills && !w.awaitsGroup(before, after) {
-				w.tell(before, after, notice)
+				w.report(before, after, notice)
 			}
 			for _, event := range fired {
 				w.watches[event.Fd].fired(began, w.cost)
@@ -240,7 +240,7 @@ func (w *Watcher) Run(ctx context.Context, notice func(before, after record.OOMC
 }
 
 // wait blocks until something fires, or until a descriptor that was left alone is due again.
-func (w *Watcher) wait(ctx context.Context, ready []unix.EpollEvent) ([]unix.EpollEvent, error) {
+func (w *watcher) wait(ctx context.Context, ready []unix.EpollEvent) ([]unix.EpollEvent, error) {
 	if err := w.poll.SetReadDeadline(w.next()); err != nil {
 		return nil, err
 	}
@@ -264,15 +264,15 @@ func (w *Watcher) wait(ctx context.Context, ready []unix.EpollEvent) ([]unix.Epo
 }
 
 // next is when to look without an event; zero for never.
-func (w *Watcher) next() time.Time {
+func (w *watcher) next() time.Time {
 	var next time.Time
 	for _, each := range w.watches {
 		if !each.armNext.IsZero() && (next.IsZero() || each.armNext.Before(next)) {
 			next = each.armNext
 		}
 	}
-	if w.settling > 0 {
-		if soon := time.Now().Add(w.settling); next.IsZero() || soon.Before(next) {
+	if w.recheck > 0 {
+		if soon := time.Now().Add(w.recheck); next.IsZero() || soon.Before(next) {
 			next = soon
 		}
 	}
@@ -280,7 +280,7 @@ func (w *Watcher) next() time.Time {
 }
 
 // arm listens again to descriptors whose pause is over; one that has fired meanwhile does so at once.
-func (w *Watcher) arm(now time.Time) error {
+func (w *watcher) arm(now time.Time) error {
 	for i, each := range w.watches {
 		if each.armNext.IsZero() || each.armNext.After(now) {
 			continue
@@ -295,17 +295,17 @@ func (w *Watcher) arm(now time.Time) error {
 }
 
 // Look reads the counters now and calls notice if the number of kills has risen.
-func (w *Watcher) Look(notice func(before, after record.OOMCounters)) {
+func (w *watcher) Look(notice func(before, after record.OOMCounters)) {
 	if w.layout == nil {
 		return
 	}
 	if before, after, ok := w.step(); ok && after.Kills > before.Kills {
-		w.tell(before, after, notice)
+		w.report(before, after, notice)
 	}
 }
 
-// tell gives notice of kills; the next ones are judged against these.
-func (w *Watcher) tell(before, after record.OOMCounters, notice func(before, after record.OOMCounters)) {
+// report passes on a rise of the number of kills; the next ones are judged against these.
+func (w *watcher) report(before, after record.OOMCounters, notice func(before, after record.OOMCounters)) {
 	after.Grouped = grouped(w.groups.above)
 	w.base, w.hitAt, w.awaited = after, time.Time{}, time.Time{}
 	notice(before, after)
@@ -313,7 +313,7 @@ func (w *Watcher) tell(before, after record.OOMCounters, notice func(before, aft
 
 // awaitsGroup reports whether a kill is the first of a group that is killed as a whole, because of memory.oom.group: the
 // kernel counts the chosen process, then the group, then all of its processes. It is looked at again soon.
-func (w *Watcher) awaitsGroup(before, after record.OOMCounters) bool {
+func (w *watcher) awaitsGroup(before, after record.OOMCounters) bool {
 	if w.groups.version == 1 || after.GroupKills > before.GroupKills || hits(after)-after.Below == hits(before)-before.Below ||
 		!grouped([]string{w.groups.own}) {
 		return false
@@ -321,16 +321,16 @@ func (w *Watcher) awaitsGroup(before, after record.OOMCounters) bool {
 	if w.awaited.IsZero() {
 		w.awaited = time.Now()
 	}
-	if time.Since(w.awaited) > groupSpan {
+	if time.Since(w.awaited) > groupCountWait {
 		return false
 	}
-	w.settling = settlePause
+	w.recheck = firstRecheck
 	return true
 }
 
 // step reads the counters. before are those against which a rise of the kills is to be judged: the kernel counts at
 // the limit before it counts the kill, and a look may fall between the two.
-func (w *Watcher) step() (before, after record.OOMCounters, ok bool) {
+func (w *watcher) step() (before, after record.OOMCounters, ok bool) {
 	now, last := time.Now(), w.Counters()
 	if now.Sub(w.hitAt) > hitSpan {
 		w.base = last
@@ -340,7 +340,7 @@ func (w *Watcher) step() (before, after record.OOMCounters, ok bool) {
 	w.cost = time.Since(now)
 	if err != nil {
 		// The group was removed, or may not be read any more: what was counted stays.
-		w.settling = 0
+		w.recheck = 0
 		return before, before, false
 	}
 	if hits(after) != hits(last) {
@@ -349,11 +349,11 @@ func (w *Watcher) step() (before, after record.OOMCounters, ok bool) {
 	killed := after.Kills > before.Kills
 	switch {
 	case !underway || killed:
-		w.settling = 0
-	case w.settling == 0:
-		w.settling = settlePause
+		w.recheck = 0
+	case w.recheck == 0:
+		w.recheck = firstRecheck
 	default:
-		w.settling = min(2*w.settling, taskPause)
+		w.recheck = min(2*w.recheck, taskPause)
 	}
 	w.mu.Lock()
 	w.last = after
@@ -364,11 +364,11 @@ func (w *Watcher) step() (before, after record.OOMCounters, ok bool) {
 // hits counts how often a limit was hit, whoever's it was.
 func hits(c record.OOMCounters) int64 { return c.Own + c.Below + sum(c.Above) }
 
-// settlePause is the first pause before another look while the OOM killer is at work.
-const settlePause = 2 * time.Millisecond
+// firstRecheck is the first pause before another look while the OOM killer is at work.
+const firstRecheck = 2 * time.Millisecond
 
 // KilledAsOne reports whether the task's group, or a visible one above it, is killed as a whole.
-func (w *Watcher) KilledAsOne() bool {
+func (w *watcher) KilledAsOne() bool {
 	return grouped([]string{w.groups.own}) || grouped(w.groups.above)
 }
 
@@ -383,7 +383,7 @@ func grouped(dirs []string) bool {
 }
 
 // Counters returns what the last look found.
-func (w *Watcher) Counters() record.OOMCounters {
+func (w *watcher) Counters() record.OOMCounters {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
@@ -392,17 +392,17 @@ func (w *Watcher) Counters() record.OOMCounters {
 // SeesAll reports whether no limit can be hit unseen: every group above the task is visible, up to the real root of
 // the hierarchy, or it is version 1, where a hidden group's limit fires every group below it. A kill for which no
 // limit was hit is the machine's then.
-func (w *Watcher) SeesAll() bool { return w.groups.root || w.groups.version == 1 }
+func (w *watcher) SeesAll() bool { return w.groups.root || w.groups.version == 1 }
 
 // Path is the task's path in the memory hierarchy as far as it is visible; empty where there is none.
-func (w *Watcher) Path() string { return w.groups.path }
+func (w *watcher) Path() string { return w.groups.path }
 
 // Own is the folder of the task's memory cgroup; empty where there is none.
-func (w *Watcher) Own() string { return w.groups.own }
+func (w *watcher) Own() string { return w.groups.own }
 
 // Above returns the folder of a group above the task's, counted as in the counters; empty where it may be another
 // one: on version 1 the last visible group fires for those above it too.
-func (w *Watcher) Above(i int) string {
+func (w *watcher) Above(i int) string {
 	last := len(w.groups.above) - 1
 	if i < 0 || i > last || i == last && w.groups.version == 1 && !w.groups.root {
 		return ""
@@ -411,7 +411,7 @@ func (w *Watcher) Above(i int) string {
 }
 
 // Folder returns the folder of a path in the memory hierarchy; empty where it is not visible.
-func (w *Watcher) Folder(path string) string {
+func (w *watcher) Folder(path string) string {
 	if path == "" || w.groups.path == "" {
 		return ""
 	}
@@ -423,7 +423,7 @@ func (w *Watcher) Folder(path string) string {
 }
 
 // Limit reads the hard memory limit of a folder; ok is false where it has none.
-func (w *Watcher) Limit(dir string) (bytes int64, ok bool) {
+func (w *watcher) Limit(dir string) (bytes int64, ok bool) {
 	if w.groups.version == 1 {
 		return readLimit(dir, "memory.limit_in_bytes")
 	}
@@ -431,7 +431,7 @@ func (w *Watcher) Limit(dir string) (bytes int64, ok bool) {
 }
 
 // Peak reads the most memory that was ever charged to the task's group; ok is false where the kernel does not tell.
-func (w *Watcher) Peak() (bytes int64, ok bool) {
+func (w *watcher) Peak() (bytes int64, ok bool) {
 	if w.groups.version == 1 {
 		return readLimit(w.groups.own, "memory.max_usage_in_bytes")
 	}
@@ -450,7 +450,7 @@ func readLimit(dir, name string) (bytes int64, ok bool) {
 }
 
 // Close gives up every descriptor. Run has returned before.
-func (w *Watcher) Close() error {
+func (w *watcher) Close() error {
 	var errs []error
 	if w.layout != nil {
 		errs = append(errs, w.layout.close())

@@ -1,12 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package oomwatch watches, by the kernel's own notifications, whether processes of a task are killed for want of
-// memory, and keeps the counters that say whose limit it was.
-//
-// On cgroup version 2 it polls memory.events of the task and memory.events.local of the groups above it; on version
-// 1 it registers eventfds with cgroup.event_control. While nothing happens nothing runs: no thread, no timer.
-package oomwatch
+package oom
 
 import (
 	"bytes"

@@ -1,9 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package kmsg reads the kernel's log for what it says about OOM kills: who was killed, in which cgroup, and whose
-// memory limit it was about.
-package kmsg
+package oom
 
 import (
 	"bytes"
@@ -14,8 +12,8 @@ import (
 	"time"
 )
 
-// Record is one record of /dev/kmsg, Documentation/ABI/testing/dev-kmsg.
-type Record struct {
+// LogRecord is one record of /dev/kmsg, Documentation/ABI/testing/dev-kmsg.
+type LogRecord struct {
 	// Priority is the syslog level and facility.
 	Priority int
 	// Sequence numbers the records since boot.
@@ -29,32 +27,32 @@ type Record struct {
 
 var errRecord = errors.New("not a record of /dev/kmsg")
 
-// ParseRecord reads "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS[,more];TEXT" and passes over the dictionary lines that may
+// ParseLogRecord reads "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS[,more];TEXT" and passes over the dictionary lines that may
 // follow, which begin with a space.
-func ParseRecord(data []byte) (Record, error) {
+func ParseLogRecord(data []byte) (LogRecord, error) {
 	head, text, found := bytes.Cut(data, []byte{';'})
 	if !found {
-		return Record{}, fmt.Errorf("%w: no semicolon", errRecord)
+		return LogRecord{}, fmt.Errorf("%w: no semicolon", errRecord)
 	}
 	fields := strings.Split(string(head), ",")
 	if len(fields) < 3 {
-		return Record{}, fmt.Errorf("%w: %q", errRecord, head)
+		return LogRecord{}, fmt.Errorf("%w: %q", errRecord, head)
 	}
 	priority, err := strconv.ParseUint(fields[0], 10, 31)
 	if err != nil {
-		return Record{}, fmt.Errorf("%w: priority: %w", errRecord, err)
+		return LogRecord{}, fmt.Errorf("%w: priority: %w", errRecord, err)
 	}
 	sequence, err := strconv.ParseUint(fields[1], 10, 64)
 	if err != nil {
-		return Record{}, fmt.Errorf("%w: sequence: %w", errRecord, err)
+		return LogRecord{}, fmt.Errorf("%w: sequence: %w", errRecord, err)
 	}
 	const most = uint64(1<<63-1) / uint64(time.Microsecond)
 	stamp, err := strconv.ParseUint(fields[2], 10, 64)
 	if err != nil || stamp > most {
-		return Record{}, fmt.Errorf("%w: time %q", errRecord, fields[2])
+		return LogRecord{}, fmt.Errorf("%w: time %q", errRecord, fields[2])
 	}
 	text, _, _ = bytes.Cut(text, []byte{'\n'})
-	return Record{
+	return LogRecord{
 		Priority: int(priority), Sequence: sequence, Time: time.Duration(stamp) * time.Microsecond,
 		Text: unescape(string(text)),
 	}, nil

@@ -1,9 +1,10 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package executor
+package oom
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -16,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/executor/kmsg"
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -44,72 +45,24 @@ func child(t *testing.T, name string, args ...string) procstats.ProcessID {
 // awaitZombie waits until a child has ended. Nobody reaps it before the end of the test.
 func awaitZombie(t *testing.T, id procstats.ProcessID) {
 	t.Helper()
-	ended := make(chan error, 1)
-	go func() { // it returns at the latest when the test's end kills and reaps the child
-		var err error = unix.EINTR
-		for errors.Is(err, unix.EINTR) {
-			err = unix.Waitid(unix.P_PID, id.PID, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		}
-		ended <- err
-	}()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Fatal(err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatalf("process %d has not ended after 10 s", id.PID)
+	p, err := process.Open(kernel.HostFS(), id)
+	if errors.Is(err, process.ErrGone) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := errors.Join(p.Wait(ctx), p.Close()); err != nil {
+		t.Fatalf("wait for the end of process %d: %v", id.PID, err)
 	}
 }
 
 func kill(t *testing.T, id procstats.ProcessID, signal unix.Signal) {
 	t.Helper()
-	if err := unix.Kill(id.PID, signal); err != nil {
+	if err := process.Child(id.PID).Signal(signal); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestFate(t *testing.T) {
-	host := kernel.HostFS()
-	sleeper := child(t, "sleep", "1000")
-	if got := fateOf(host, sleeper); got != lives {
-		t.Errorf("a process that sleeps: %v, want that it lives", got)
-	}
-	other := sleeper
-	other.Start++
-	if got := fateOf(host, other); got != vanished {
-		t.Errorf("another process under the same number: %v, want that it has vanished", got)
-	}
-	kill(t, sleeper, unix.SIGKILL)
-	awaitZombie(t, sleeper)
-	if got := fateOf(host, sleeper); got != killedBySignal {
-		t.Errorf("a process that was killed: %v, want that", got)
-	}
-	ended := child(t, "sleep", "0")
-	awaitZombie(t, ended)
-	if got := fateOf(host, ended); got != vanished {
-		t.Errorf("a process that ended by itself: %v, want that it has vanished", got)
-	}
-	terminated := child(t, "sleep", "1000")
-	kill(t, terminated, unix.SIGTERM)
-	awaitZombie(t, terminated)
-	if got := fateOf(host, terminated); got != vanished {
-		t.Errorf("a process that was asked to end: %v, want that it has vanished", got)
-	}
-}
-
-func TestSigkillPending(t *testing.T) {
-	for text, want := range map[string]bool{
-		"Name:\tx\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n": true,
-		"Name:\tx\nSigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n": true,
-		"Name:\tx\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000004000\n": false, // SIGTERM
-		"Name:\tx\nSigBlk:\t0000000000000100\nSigCgt:\t0000000000000100\n": false,
-		"SigPnd:\tx\n": false,
-		"":             false,
-	} {
-		if got := sigkillPending([]byte(text)); got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
-		}
 	}
 }
 
@@ -117,22 +70,22 @@ func TestScopeFromLog(t *testing.T) {
 	const path = "/tasks/tacho-1"
 	tests := []struct {
 		name     string
-		kill     kmsg.Kill
+		kill     LoggedKill
 		scope    record.Scope
 		limitsAt string
 	}{
-		{"own", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: path, TaskCgroup: path}, record.Own, path},
-		{"own, victim below", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: path, TaskCgroup: path + "/x"}, record.Own, path},
-		{"below", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: path + "/x", TaskCgroup: path + "/x/y"}, record.Descendant, path + "/x"},
-		{"above", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: "/tasks", TaskCgroup: path}, record.Ancestor, "/tasks"},
-		{"the root's", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: "/", TaskCgroup: path}, record.Ancestor, "/"},
-		{"the host's", kmsg.Kill{Constraint: kmsg.None, TaskCgroup: path}, record.HostScope, ""},
-		{"that of some nodes", kmsg.Kill{Constraint: kmsg.Cpuset, TaskCgroup: path}, record.HostScope, ""},
-		{"own, in a namespace", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: "/box" + path, TaskCgroup: "/box" + path}, record.Own, path},
-		{"visible above, in a namespace", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: "/box/tasks", TaskCgroup: "/box" + path}, record.Ancestor, "/tasks"},
-		{"hidden above, in a namespace", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: "/box", TaskCgroup: "/box" + path}, record.Ancestor, ""},
-		{"a group of a like name", kmsg.Kill{Constraint: kmsg.Memcg, OOMCgroup: path + "2", TaskCgroup: path + "2"}, "", ""},
-		{"rate-limited", kmsg.Kill{PID: 7}, "", ""},
+		{"own", LoggedKill{Constraint: ConstraintMemcg, OOMCgroup: path, TaskCgroup: path}, record.Own, path},
+		{"own, victim below", LoggedKill{Constraint: ConstraintMemcg, OOMCgroup: path, TaskCgroup: path + "/x"}, record.Own, path},
+		{"below", LoggedKill{Constraint: ConstraintMemcg, OOMCgroup: path + "/x", TaskCgroup: path + "/x/y"}, record.Descendant, path + "/x"},
+		{"above", LoggedKill{Constraint: ConstraintMemcg, OOMCgroup: "/tasks", TaskCgroup: path}, record.Ancestor, "/tasks"},
+		{"the root's", LoggedKill{Constraint: ConstraintMemcg, OOMCgroup: "/", TaskCgroup: path}, record.Ancestor, "/"},
+		{"the host's", LoggedKill{Constraint: ConstraintNone, TaskCgroup: path}, record.HostScope, ""},
+		{"that of some nodes", LoggedKill{Constraint: ConstraintCpuset, TaskCgroup: path}, record.HostScope, ""},
+		{"own, in a namespace", LoggedKill{Constraint: ConstraintMemcg, OOMCgroup: "/box" + path, TaskCgroup: "/box" + path}, record.Own, path},
+		{"visible above, in a namespace", LoggedKill{Constraint: ConstraintMemcg, OOMCgroup: "/box/tasks", TaskCgroup: "/box" + path}, record.Ancestor, "/tasks"},
+		{"hidden above, in a namespace", LoggedKill{Constraint: ConstraintMemcg, OOMCgroup: "/box", TaskCgroup: "/box" + path}, record.Ancestor, ""},
+		{"a group of a like name", LoggedKill{Constraint: ConstraintMemcg, OOMCgroup: path + "2", TaskCgroup: path + "2"}, "", ""},
+		{"rate-limited", LoggedKill{PID: 7}, "", ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -257,10 +210,10 @@ func TestMainIsNamed(t *testing.T) {
 // slowLog says of a kill whenever its time, from the start of a test, has come.
 type slowLog struct {
 	began time.Time
-	kills []kmsg.Kill
+	kills []LoggedKill
 }
 
-func (l *slowLog) Next() (said []kmsg.Kill, err error) {
+func (l *slowLog) Next() (said []LoggedKill, err error) {
 	for len(l.kills) > 0 && l.kills[0].Time <= time.Since(l.began) {
 		said, l.kills = append(said, l.kills[0]), l.kills[1:]
 	}
@@ -280,22 +233,22 @@ func (l *slowLog) Close() error { return nil }
 // TestLogged holds for how long lines of the log are waited for, and that none is lost.
 func TestLogged(t *testing.T) {
 	const path, ms = "/jobs/one", time.Millisecond
-	ours := func(pid int, at time.Duration) kmsg.Kill { return kmsg.Kill{PID: pid, Time: at, TaskCgroup: path} }
-	other := kmsg.Kill{PID: 99, Time: ms, TaskCgroup: "/jobs/two"}
+	ours := func(pid int, at time.Duration) LoggedKill { return LoggedKill{PID: pid, Time: at, TaskCgroup: path} }
+	other := LoggedKill{PID: 99, Time: ms, TaskCgroup: "/jobs/two"}
 	tests := []struct {
 		name string
-		log  []kmsg.Kill
+		log  []LoggedKill
 		asks []int64 // how many kills each notification tells of
 		want [][]int // the numbers of the processes
 		took time.Duration
 	}{
-		{"at once", []kmsg.Kill{ours(1, 0)}, []int64{1}, [][]int{{1}}, 0},
-		{"after the killing CPU was kept from running", []kmsg.Kill{other, ours(1, 200*ms)}, []int64{1}, [][]int{{1}}, 200 * ms},
-		{"nothing comes", []kmsg.Kill{other}, []int64{1}, [][]int{nil}, logDelay},
-		{"another's that may be ours", []kmsg.Kill{{PID: 98, Time: ms}}, []int64{1}, [][]int{nil}, ms},
-		{"a group, with one kill more than processes", []kmsg.Kill{ours(1, 9*ms), ours(2, 30*ms)}, []int64{3}, [][]int{{1, 2}}, 30*ms + restDelay},
-		{"before its notification", []kmsg.Kill{ours(1, ms), ours(2, ms)}, []int64{1, 1}, [][]int{{1}, {2}}, ms},
-		{"one before and one after", []kmsg.Kill{ours(1, ms), ours(2, ms), ours(3, 200*ms)}, []int64{1, 2}, [][]int{{1}, {2, 3}}, 200 * ms},
+		{"at once", []LoggedKill{ours(1, 0)}, []int64{1}, [][]int{{1}}, 0},
+		{"after the killing CPU was kept from running", []LoggedKill{other, ours(1, 200*ms)}, []int64{1}, [][]int{{1}}, 200 * ms},
+		{"nothing comes", []LoggedKill{other}, []int64{1}, [][]int{nil}, logDelay},
+		{"another's that may be ours", []LoggedKill{{PID: 98, Time: ms}}, []int64{1}, [][]int{nil}, ms},
+		{"a group, with one kill more than processes", []LoggedKill{ours(1, 9*ms), ours(2, 30*ms)}, []int64{3}, [][]int{{1, 2}}, 30*ms + restDelay},
+		{"before its notification", []LoggedKill{ours(1, ms), ours(2, ms)}, []int64{1, 1}, [][]int{{1}, {2}}, ms},
+		{"one before and one after", []LoggedKill{ours(1, ms), ours(2, ms), ours(3, 200*ms)}, []int64{1, 2}, [][]int{{1}, {2, 3}}, 200 * ms},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -333,7 +286,7 @@ func TestForeignNumbers(t *testing.T) {
 	id := child(t, "sleep", "1000")
 	kill(t, id, unix.SIGKILL)
 	awaitZombie(t, id)
-	logged := []kmsg.Kill{{PID: 4711, Command: "worker", RSS: 8 << 20, HasRSS: true}}
+	logged := []LoggedKill{{PID: 4711, Command: "worker", RSS: 8 << 20, HasRSS: true}}
 	v := &victimFinder{host: kernel.HostFS(), main: id, latest: sampleOf(id), foreign: true}
 	f := v.fromLog(logged)
 	want := []record.Victim{{PID: id.PID, Command: "worker", RSSBytes: new(int64(8 << 20)), Source: record.FromKmsg}}
@@ -355,9 +308,9 @@ func TestForeignNumbers(t *testing.T) {
 
 // TestMainInAnOldLog holds that limit and victim are of one line: a number may be in the log twice.
 func TestMainInAnOldLog(t *testing.T) {
-	log := &slowLog{time.Now(), []kmsg.Kill{
-		{PID: 7, Command: "earlier", Constraint: kmsg.Memcg, OOMCgroup: "/earlier", TaskCgroup: "/earlier"},
-		{PID: 7, Command: "worker", Constraint: kmsg.Memcg, OOMCgroup: "/jobs", TaskCgroup: "/jobs"},
+	log := &slowLog{time.Now(), []LoggedKill{
+		{PID: 7, Command: "earlier", Constraint: ConstraintMemcg, OOMCgroup: "/earlier", TaskCgroup: "/earlier"},
+		{PID: 7, Command: "worker", Constraint: ConstraintMemcg, OOMCgroup: "/jobs", TaskCgroup: "/jobs"},
 	}}
 	v := &victimFinder{main: procstats.ProcessID{PID: 7}, reader: log}
 	f := v.findMain()
@@ -369,7 +322,7 @@ func TestMainInAnOldLog(t *testing.T) {
 func TestYoung(t *testing.T) {
 	v := &victimFinder{since: kernel.Now().Mono - time.Minute}
 	for age, want := range map[time.Duration]bool{0: true, 59 * time.Second: true, time.Hour: false} {
-		kill := kmsg.Kill{Time: kernel.Now().Mono - age}
+		kill := LoggedKill{Time: kernel.Now().Mono - age}
 		if got := v.young(kill); got != want && kill.Time > 0 {
 			t.Errorf("a line of %s ago: young %v, want %v", age, got, want)
 		}

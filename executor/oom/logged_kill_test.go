@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package kmsg
+package oom
 
 import (
 	"bytes"
@@ -16,15 +16,15 @@ import (
 )
 
 // parseAll reads a stream of records as /dev/kmsg gives them, one after another.
-func parseAll(t testing.TB, data []byte) []Kill {
+func parseAll(t testing.TB, data []byte) []LoggedKill {
 	t.Helper()
-	var p Parser
-	var kills []Kill
+	var p LogParser
+	var kills []LoggedKill
 	for line := range bytes.Lines(data) {
 		if line[0] == ' ' {
 			continue // the dictionary of the record before
 		}
-		record, err := ParseRecord(line)
+		record, err := ParseLogRecord(line)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,39 +48,39 @@ func TestCaptured(t *testing.T) {
 	}
 	tests := map[string][]kill{
 		"4.19-v1": {
-			{215701, "java", 7152432 + 1232, Memcg, "/lxc", "/lxc/175", ""},
+			{215701, "java", 7152432 + 1232, ConstraintMemcg, "/lxc", "/lxc/175", ""},
 			{2188, "mysqld", 864176 + 8072, "", "", "", ""},
 		},
 		"6.1-v1": {
-			{95, "exe", 33352 + 4 + 2760, Memcg, "/tasks/A", "/tasks/A", ""},
-			{102, "exe", 33396 + 4 + 2760, Memcg, "/tasks/A/B", "/tasks/A/B", ""},
-			{106, "exe", 32864 + 4 + 2760, Memcg, "/tasks", "/tasks/A", ""},
-			{111, "exe", 33132 + 4 + 2824, Memcg, "/tasks", "/tasks", ""},
-			{115, "exe", 32836 + 4 + 2760, Memcg, "/tasks/A", "/tasks/A/B", ""},
+			{95, "exe", 33352 + 4 + 2760, ConstraintMemcg, "/tasks/A", "/tasks/A", ""},
+			{102, "exe", 33396 + 4 + 2760, ConstraintMemcg, "/tasks/A/B", "/tasks/A/B", ""},
+			{106, "exe", 32864 + 4 + 2760, ConstraintMemcg, "/tasks", "/tasks/A", ""},
+			{111, "exe", 33132 + 4 + 2824, ConstraintMemcg, "/tasks", "/tasks", ""},
+			{115, "exe", 32836 + 4 + 2760, ConstraintMemcg, "/tasks/A", "/tasks/A/B", ""},
 		},
 		"6.1-v2": {
-			{94, "exe", 33076 + 4 + 2632, Memcg, "/tasks/task", "/tasks/task/leaf", ""},
-			{100, "exe", 33384 + 4 + 2824, Memcg, "/tasks/task/nested", "/tasks/task/nested", ""},
-			{105, "exe", 33392 + 4 + 2760, Memcg, "/tasks", "/tasks/task/leaf", ""},
-			{115, "exe", 33352 + 4 + 2760, Memcg, "/tasks/task", "/tasks/task/leaf", ""},
-			{110, "exe", 668 + 4 + 2632, Memcg, "/tasks/task", "/tasks/task", "/tasks/task"},
-			{111, "exe", 696 + 4 + 2632, Memcg, "/tasks/task", "/tasks/task", "/tasks/task"},
-			{120, "exe", 183076 + 4 + 2760, None, "", "/tasks/task/leaf", ""},
+			{94, "exe", 33076 + 4 + 2632, ConstraintMemcg, "/tasks/task", "/tasks/task/leaf", ""},
+			{100, "exe", 33384 + 4 + 2824, ConstraintMemcg, "/tasks/task/nested", "/tasks/task/nested", ""},
+			{105, "exe", 33392 + 4 + 2760, ConstraintMemcg, "/tasks", "/tasks/task/leaf", ""},
+			{115, "exe", 33352 + 4 + 2760, ConstraintMemcg, "/tasks/task", "/tasks/task/leaf", ""},
+			{110, "exe", 668 + 4 + 2632, ConstraintMemcg, "/tasks/task", "/tasks/task", "/tasks/task"},
+			{111, "exe", 696 + 4 + 2632, ConstraintMemcg, "/tasks/task", "/tasks/task", "/tasks/task"},
+			{120, "exe", 183076 + 4 + 2760, ConstraintNone, "", "/tasks/task/leaf", ""},
 		},
 		"6.12-v2": {
-			{149, "exe", 33280 + 2696, Memcg, "/tasks/task", "/tasks/task/leaf", ""},
-			{153, "exe", 33152 + 2696, Memcg, "/tasks/task/nested", "/tasks/task/nested", ""},
-			{157, "exe", 33280 + 2760, Memcg, "/tasks", "/tasks/task/leaf", ""},
-			{165, "exe", 33408 + 2760, Memcg, "/tasks/task", "/tasks/task/leaf", ""},
-			{161, "exe", 640 + 2572, Memcg, "/tasks/task", "/tasks/task", "/tasks/task"},
-			{169, "exe", 182656 + 2696, None, "", "/tasks/task/leaf", ""},
+			{149, "exe", 33280 + 2696, ConstraintMemcg, "/tasks/task", "/tasks/task/leaf", ""},
+			{153, "exe", 33152 + 2696, ConstraintMemcg, "/tasks/task/nested", "/tasks/task/nested", ""},
+			{157, "exe", 33280 + 2760, ConstraintMemcg, "/tasks", "/tasks/task/leaf", ""},
+			{165, "exe", 33408 + 2760, ConstraintMemcg, "/tasks/task", "/tasks/task/leaf", ""},
+			{161, "exe", 640 + 2572, ConstraintMemcg, "/tasks/task", "/tasks/task", "/tasks/task"},
+			{169, "exe", 182656 + 2696, ConstraintNone, "", "/tasks/task/leaf", ""},
 		},
 		"6.18-v1": {
-			{25221, "exe", 33408 + 2688, Memcg, "/tasks/A", "/tasks/A", ""},
-			{25238, "exe", 33408 + 2688, Memcg, "/tasks/A/B", "/tasks/A/B", ""},
-			{25247, "exe", 33408 + 2688, Memcg, "/tasks", "/tasks/A", ""},
-			{25257, "exe", 33408 + 2688, Memcg, "/tasks", "/tasks", ""},
-			{25265, "exe", 33280 + 2688, Memcg, "/tasks/A", "/tasks/A/B", ""},
+			{25221, "exe", 33408 + 2688, ConstraintMemcg, "/tasks/A", "/tasks/A", ""},
+			{25238, "exe", 33408 + 2688, ConstraintMemcg, "/tasks/A/B", "/tasks/A/B", ""},
+			{25247, "exe", 33408 + 2688, ConstraintMemcg, "/tasks", "/tasks/A", ""},
+			{25257, "exe", 33408 + 2688, ConstraintMemcg, "/tasks", "/tasks", ""},
+			{25265, "exe", 33280 + 2688, ConstraintMemcg, "/tasks/A", "/tasks/A/B", ""},
 		},
 	}
 	for _, name := range []string{"4.19-v1", "6.1-v1", "6.1-v2", "6.12-v2", "6.18-v1"} {
@@ -108,38 +108,38 @@ func TestParserLines(t *testing.T) {
 		dump   = "6,1,1000,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=a,mems_allowed=0-1,oom_memcg=/a,task_memcg=/a/b,task=x,pid=7,uid=0\n"
 		killed = "3,2,2000,-;Memory cgroup out of memory: Killed process 7 (x) total-vm:8kB, anon-rss:4kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:8kB oom_score_adj:0\n"
 	)
-	ours := Kill{
+	ours := LoggedKill{
 		Sequence: 2, Time: 2 * time.Millisecond, PID: 7, Command: "x", RSS: 4096, HasRSS: true,
-		Constraint: Memcg, OOMCgroup: "/a", TaskCgroup: "/a/b",
+		Constraint: ConstraintMemcg, OOMCgroup: "/a", TaskCgroup: "/a/b",
 	}
 	bare := ours
 	bare.Constraint, bare.OOMCgroup, bare.TaskCgroup = "", "", ""
 	tests := []struct {
 		name, log string
-		want      []Kill
+		want      []LoggedKill
 	}{
-		{"both lines", dump + killed, []Kill{ours}},
-		{"the first line was rate-limited", killed, []Kill{bare}},
-		{"the first line is of another process", strings.Replace(dump, "pid=7", "pid=8", 1) + killed, []Kill{bare}},
-		{"a dictionary follows", dump + " SUBSYSTEM=x\n" + killed, []Kill{ours}},
+		{"both lines", dump + killed, []LoggedKill{ours}},
+		{"the first line was rate-limited", killed, []LoggedKill{bare}},
+		{"the first line is of another process", strings.Replace(dump, "pid=7", "pid=8", 1) + killed, []LoggedKill{bare}},
+		{"a dictionary follows", dump + " SUBSYSTEM=x\n" + killed, []LoggedKill{ours}},
 		{"written by a program", "14,2,2000,-;Out of memory: Killed process 7 (x) anon-rss:4kB\n", nil},
 		{
 			"a name with everything in it", "3,2,2000,-;Out of memory: Killed process 7 (a) (b, c) total-vm:8kB, anon-rss:4kB\n",
-			[]Kill{{Sequence: 2, Time: 2 * time.Millisecond, PID: 7, Command: "a) (b, c", RSS: 4096, HasRSS: true, Constraint: None}},
+			[]LoggedKill{{Sequence: 2, Time: 2 * time.Millisecond, PID: 7, Command: "a) (b, c", RSS: 4096, HasRSS: true, Constraint: ConstraintNone}},
 		},
 		{
 			"commas in the names", strings.NewReplacer("/a/b", "/a/b,c=d", "task=x", "task=x,pid=9,uid=0").Replace(dump) +
 				strings.Replace(killed, "(x)", `(x\x2cpid=9)`, 1),
-			[]Kill{func() Kill { k := ours; k.TaskCgroup, k.Command = "/a/b,c=d", "x,pid=9"; return k }()},
+			[]LoggedKill{func() LoggedKill { k := ours; k.TaskCgroup, k.Command = "/a/b,c=d", "x,pid=9"; return k }()},
 		},
-		{"not a kill", "3,2,2000,-;Memory cgroup out of memory: Kill process 7 (x) score 1 or sacrifice child\n", nil},
+		{"not a kill", "3,2,2000,-;Memory cgroup out of memory: LoggedKill process 7 (x) score 1 or sacrifice child\n", nil},
 		{"a sentence about one", "3,2,2000,-;nobody has Killed process 7 (x)\n", nil},
 		{"no number", "3,2,2000,-;Killed process x (x) anon-rss:4kB\n", nil},
-		{"no sizes", "3,2,2000,-;Killed process 7 (x)\n", []Kill{{Sequence: 2, Time: 2 * time.Millisecond, PID: 7, Command: "x"}}},
+		{"no sizes", "3,2,2000,-;Killed process 7 (x)\n", []LoggedKill{{Sequence: 2, Time: 2 * time.Millisecond, PID: 7, Command: "x"}}},
 		{
 			"a kill of its own long after a group's",
 			"6,1,1000,-;Tasks in /g are going to be killed due to memory.oom.group set\n" + strings.Replace(killed, ",2000,", ",3000000,", 1),
-			[]Kill{func() Kill { k := bare; k.Time = 3 * time.Second; return k }()},
+			[]LoggedKill{func() LoggedKill { k := bare; k.Time = 3 * time.Second; return k }()},
 		},
 	}
 	for _, test := range tests {
@@ -164,7 +164,7 @@ func TestIn(t *testing.T) {
 		{"", "/tasks", ""},
 	}
 	for _, test := range tests {
-		got, ok := Kill{TaskCgroup: test.task}.In(test.group)
+		got, ok := LoggedKill{TaskCgroup: test.task}.In(test.group)
 		if got != test.want || ok != (test.want != "") {
 			t.Errorf("%s in %s: %q, %v, want %q", test.task, test.group, got, ok, test.want)
 		}
@@ -174,22 +174,22 @@ func TestIn(t *testing.T) {
 func TestParseRecord(t *testing.T) {
 	tests := []struct {
 		line string
-		want Record
+		want LogRecord
 		ok   bool
 	}{
-		{"6,339,5140900,-;NET: a line\n", Record{6, 339, 5140900 * time.Microsecond, "NET: a line"}, true},
-		{"30,340,5690716,-,caller=T1;udevd[80]: starting\n KEY=value\n", Record{30, 340, 5690716 * time.Microsecond, "udevd[80]: starting"}, true},
-		{`6,1,0,-;a\x09b\x5cc\xzz` + "\n", Record{6, 1, 0, "a\tb\\c\\xzz"}, true},
-		{"6,1,0;three fields are enough", Record{6, 1, 0, "three fields are enough"}, true},
-		{"6,1;two are not", Record{}, false},
-		{"no semicolon", Record{}, false},
-		{"-1,1,1,-;x", Record{}, false},
-		{"6,x,1,-;x", Record{}, false},
-		{"6,1,18446744073709551615,-;x", Record{}, false},
-		{"", Record{}, false},
+		{"6,339,5140900,-;NET: a line\n", LogRecord{6, 339, 5140900 * time.Microsecond, "NET: a line"}, true},
+		{"30,340,5690716,-,caller=T1;udevd[80]: starting\n KEY=value\n", LogRecord{30, 340, 5690716 * time.Microsecond, "udevd[80]: starting"}, true},
+		{`6,1,0,-;a\x09b\x5cc\xzz` + "\n", LogRecord{6, 1, 0, "a\tb\\c\\xzz"}, true},
+		{"6,1,0;three fields are enough", LogRecord{6, 1, 0, "three fields are enough"}, true},
+		{"6,1;two are not", LogRecord{}, false},
+		{"no semicolon", LogRecord{}, false},
+		{"-1,1,1,-;x", LogRecord{}, false},
+		{"6,x,1,-;x", LogRecord{}, false},
+		{"6,1,18446744073709551615,-;x", LogRecord{}, false},
+		{"", LogRecord{}, false},
 	}
 	for _, test := range tests {
-		got, err := ParseRecord([]byte(test.line))
+		got, err := ParseLogRecord([]byte(test.line))
 		if got != test.want || (err == nil) != test.ok {
 			t.Errorf("%q: %+v, %v, want %+v", test.line, got, err, test.want)
 		}
@@ -211,9 +211,9 @@ func FuzzParser(f *testing.F) {
 	f.Add([]byte("3,2,2000,-;Killed process 7 (x) anon-rss:99999999999999999999kB"))
 	f.Add([]byte("6,1,1,-;oom-kill:constraint=,oom_memcg=,task_memcg=,task=,pid=1,uid="))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var p Parser
+		var p LogParser
 		for line := range bytes.Lines(data) {
-			record, err := ParseRecord(line)
+			record, err := ParseLogRecord(line)
 			if err != nil {
 				continue
 			}

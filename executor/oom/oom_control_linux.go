@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package oomwatch
+package oom
 
 import (
 	"encoding/binary"
@@ -36,7 +36,7 @@ type oomControl struct {
 	nested *nestedKills
 }
 
-// eventLooks covers what may lie between an event and the count of the kill, with pauses from settlePause to taskPause:
+// eventLooks covers what may lie between an event and the count of the kill, with pauses from firstRecheck to taskPause:
 // a quarter of a second, because a hypervisor may keep the CPU that kills from running.
 const eventLooks = 10
 

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package kmsg
+package oom
 
 import (
 	"path"
@@ -14,18 +14,18 @@ import (
 type Constraint string
 
 const (
-	// None is the whole machine's.
-	None Constraint = "CONSTRAINT_NONE"
-	// Cpuset is that of the nodes which a cpuset allows.
-	Cpuset Constraint = "CONSTRAINT_CPUSET"
-	// MemoryPolicy is that of the nodes which a memory policy allows.
-	MemoryPolicy Constraint = "CONSTRAINT_MEMORY_POLICY"
-	// Memcg is that of a memory cgroup.
-	Memcg Constraint = "CONSTRAINT_MEMCG"
+	// ConstraintNone is the whole machine's.
+	ConstraintNone Constraint = "CONSTRAINT_NONE"
+	// ConstraintCpuset is that of the nodes which a cpuset allows.
+	ConstraintCpuset Constraint = "CONSTRAINT_CPUSET"
+	// ConstraintMemoryPolicy is that of the nodes which a memory policy allows.
+	ConstraintMemoryPolicy Constraint = "CONSTRAINT_MEMORY_POLICY"
+	// ConstraintMemcg is that of a memory cgroup.
+	ConstraintMemcg Constraint = "CONSTRAINT_MEMCG"
 )
 
-// Kill is one process that the OOM killer ended, as the log has it.
-type Kill struct {
+// LoggedKill is one process that the OOM killer ended, as the log has it.
+type LoggedKill struct {
 	// Sequence and Time are of the record that says "Killed process".
 	Sequence uint64
 	Time     time.Duration
@@ -45,13 +45,13 @@ type Kill struct {
 	Group string
 }
 
-// Parser puts the records of one log together. A kill takes several: since Linux 5.0 "oom-kill:…" with the groups,
+// LogParser puts the records of one log together. A kill takes several: since Linux 5.0 "oom-kill:…" with the groups,
 // then "… Killed process N (COMM) …" with the sizes, then, with memory.oom.group, "Tasks in … are going to be
 // killed" and one "Killed process" for each. Up to Linux 4.20 the groups stand in "Task in … killed as a result of
 // limit of …". The kernel prints at most ten of the first kind in five seconds, and the others always. The zero
-// Parser is ready for use.
-type Parser struct {
-	dump *Kill // from the line before "Killed process"
+// LogParser is ready for use.
+type LogParser struct {
+	dump *LoggedKill // from the line before "Killed process"
 	// group is the cgroup that is being killed as a whole, since groupAt.
 	group   string
 	groupAt time.Duration
@@ -59,14 +59,14 @@ type Parser struct {
 	told int
 }
 
-// groupSpan is how long after its announcement a group's processes are killed: another kill that comes without an
-// announcement of its own is none of them.
+// groupSpan is how long it may take until all processes of a group are killed that is killed as a whole: a kill that
+// comes later, without an announcement of its own, is another one.
 const groupSpan = time.Second
 
 // Add takes the next record. ok reports that it completes a kill. What programs wrote into the log is passed over.
-func (p *Parser) Add(r Record) (kill Kill, ok bool) {
+func (p *LogParser) Add(r LogRecord) (kill LoggedKill, ok bool) {
 	if facility := r.Priority >> 3; facility != 0 {
-		return Kill{}, false
+		return LoggedKill{}, false
 	}
 	switch text := r.Text; {
 	case strings.HasPrefix(text, "oom-kill:"):
@@ -79,7 +79,7 @@ func (p *Parser) Add(r Record) (kill Kill, ok bool) {
 		// Up to Linux 4.20.
 		task, limit, ok := strings.Cut(strings.TrimPrefix(text, "Task in "), " killed as a result of limit of ")
 		if ok {
-			p.dump, p.group, p.told = &Kill{Constraint: Memcg, TaskCgroup: task, OOMCgroup: limit}, "", 0
+			p.dump, p.group, p.told = &LoggedKill{Constraint: ConstraintMemcg, TaskCgroup: task, OOMCgroup: limit}, "", 0
 		}
 	case strings.HasPrefix(text, "Tasks in "):
 		group, ok := strings.CutSuffix(strings.TrimPrefix(text, "Tasks in "), " are going to be killed due to memory.oom.group set")
@@ -89,7 +89,7 @@ func (p *Parser) Add(r Record) (kill Kill, ok bool) {
 	default:
 		kill, ok = parseKilled(text)
 		if !ok {
-			return Kill{}, false
+			return LoggedKill{}, false
 		}
 		kill.Sequence, kill.Time = r.Sequence, r.Time
 		if r.Time-p.groupAt > groupSpan {
@@ -97,16 +97,16 @@ func (p *Parser) Add(r Record) (kill Kill, ok bool) {
 		}
 		return p.complete(kill)
 	}
-	return Kill{}, false
+	return LoggedKill{}, false
 }
 
 // complete adds what the lines before said.
-func (p *Parser) complete(kill Kill) (Kill, bool) {
+func (p *LogParser) complete(kill LoggedKill) (LoggedKill, bool) {
 	again := kill.PID == p.told
 	switch {
 	case p.group != "":
 		if again {
-			return Kill{}, false
+			return LoggedKill{}, false
 		}
 		kill.Group, kill.TaskCgroup = p.group, p.group
 		if p.dump != nil {
@@ -128,25 +128,25 @@ func (p *Parser) complete(kill Kill) (Kill, bool) {
 //
 // where global_oom stands instead of oom_memcg=… if no cgroup's limit was the reason. Names of groups and processes
 // may have commas in them: what surrounds them is looked for from the outside.
-func parseDump(text string) (Kill, bool) {
+func parseDump(text string) (LoggedKill, bool) {
 	text = strings.TrimPrefix(text, "oom-kill:")
 	constraint, rest, ok := strings.Cut(strings.TrimPrefix(text, "constraint="), ",")
 	if !ok {
-		return Kill{}, false
+		return LoggedKill{}, false
 	}
-	kill := Kill{Constraint: Constraint(constraint)}
+	kill := LoggedKill{Constraint: Constraint(constraint)}
 	if rest, _, ok = cutLast(rest, ",uid="); !ok {
-		return Kill{}, false
+		return LoggedKill{}, false
 	}
 	var pid string
 	if rest, pid, ok = cutLast(rest, ",pid="); !ok {
-		return Kill{}, false
+		return LoggedKill{}, false
 	}
 	if kill.PID, ok = number(pid); !ok {
-		return Kill{}, false
+		return LoggedKill{}, false
 	}
 	if rest, kill.Command, ok = cutLast(rest, ",task="); !ok {
-		return Kill{}, false
+		return LoggedKill{}, false
 	}
 	var before string
 	if before, kill.TaskCgroup, ok = strings.Cut(rest, ",task_memcg="); !ok {
@@ -154,7 +154,7 @@ func parseDump(text string) (Kill, bool) {
 	}
 	if _, limit, ok := strings.Cut(before, ",oom_memcg="); ok {
 		// Until Linux 5.1 the constraint of a cgroup could be printed as none.
-		kill.OOMCgroup, kill.Constraint = limit, Memcg
+		kill.OOMCgroup, kill.Constraint = limit, ConstraintMemcg
 	}
 	return kill, true
 }
@@ -164,28 +164,28 @@ func parseDump(text string) (Kill, bool) {
 //	Memory cgroup out of memory: Killed process 7 (tail) total-vm:46872kB, anon-rss:44032kB, file-rss:1596kB, shmem-rss:0kB, UID:0 …
 //
 // "Out of memory: …" where it was the machine's, and without anything before "Killed process" up to Linux 5.0.
-func parseKilled(text string) (Kill, bool) {
+func parseKilled(text string) (LoggedKill, bool) {
 	before, rest, ok := strings.Cut(text, "Killed process ")
 	if !ok || before != "" && !strings.Contains(before, "ut of memory") {
-		return Kill{}, false
+		return LoggedKill{}, false
 	}
 	pid, rest, ok := strings.Cut(rest, " (")
 	if !ok {
-		return Kill{}, false
+		return LoggedKill{}, false
 	}
-	var kill Kill
+	var kill LoggedKill
 	if kill.PID, ok = number(pid); !ok {
-		return Kill{}, false
+		return LoggedKill{}, false
 	}
 	// The name may have parentheses in it; the sizes do not.
 	command, sizes, ok := cutLast(rest, ")")
 	if !ok {
-		return Kill{}, false
+		return LoggedKill{}, false
 	}
 	kill.Command = command
 	kill.RSS, kill.HasRSS = resident(sizes)
 	if strings.HasPrefix(before, "Out of memory") {
-		kill.Constraint = None
+		kill.Constraint = ConstraintNone
 	}
 	return kill, true
 }
@@ -222,7 +222,7 @@ func cutLast(s, separator string) (before, after string, found bool) {
 
 // In reports whether the process was in a cgroup or below it, and returns the real path of that cgroup. group is its
 // path as far as it is visible: in a cgroup namespace the first part is missing.
-func (k Kill) In(group string) (real string, ok bool) {
+func (k LoggedKill) In(group string) (real string, ok bool) {
 	group = strings.Trim(path.Clean("/"+group), "/")
 	if group == "" || k.TaskCgroup == "" {
 		return "", false

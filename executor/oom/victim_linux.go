@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package executor
+package oom
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tachograph/tacho/executor/kmsg"
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -35,7 +35,7 @@ const (
 // killLog is the kernel's log.
 type killLog interface {
 	// Next returns the kills that were logged since the last call.
-	Next() ([]kmsg.Kill, error)
+	Next() ([]LoggedKill, error)
 	// Wait blocks until something is logged or the time is up.
 	Wait(timeout time.Duration) error
 	Close() error
@@ -55,15 +55,15 @@ type victimFinder struct {
 	reader killLog
 	denied error // why there is no reader
 	// early are kills of the task that were logged and not yet notified of, oldest first.
-	early []kmsg.Kill
+	early []LoggedKill
 	// foreign reports that our PID namespace is not the one that the log's numbers are from.
 	foreign bool
 	// command is the main process's name, at first as it was at the start.
 	command string
 	// resident is the main process's memory in the last sample before a kill that has it; nil where none has.
 	resident *int64
-	// buried are processes of the last sample that were dead at an earlier kill.
-	buried map[procstats.ProcessID]bool
+	// knownDead are processes of the last sample that were dead at an earlier kill.
+	knownDead map[procstats.ProcessID]bool
 }
 
 // found is what is known of the victims of one notice.
@@ -89,7 +89,7 @@ func (f *found) add(victim record.Victim, main bool) {
 
 // find looks for the given number of victims.
 func (v *victimFinder) find(number int64) found {
-	defer v.bury()
+	defer v.markDead()
 	v.remember()
 	kills, err := v.logged(number)
 	if len(kills) > 0 {
@@ -131,12 +131,12 @@ func (v *victimFinder) findMain() found {
 	if err != nil {
 		return found{}
 	}
-	kills = slices.DeleteFunc(kills, func(k kmsg.Kill) bool { return k.PID != v.main.PID || !v.young(k) })
+	kills = slices.DeleteFunc(kills, func(k LoggedKill) bool { return k.PID != v.main.PID || !v.young(k) })
 	if len(kills) == 0 {
 		return found{}
 	}
 	last := kills[len(kills)-1] // one before may be of another process that had the number
-	f := v.fromLog([]kmsg.Kill{last})
+	f := v.fromLog([]LoggedKill{last})
 	if f.scope == "" && last.OOMCgroup != "" {
 		// The task has no group of its own there: it was in the one that had no memory left, or below it.
 		f.scope, f.limitPath = record.Ancestor, last.OOMCgroup
@@ -146,7 +146,7 @@ func (v *victimFinder) findMain() found {
 
 // logged returns what the log says of a number of kills of the task's processes, or of fewer. It waits a moment for
 // lines that are still to come.
-func (v *victimFinder) logged(number int64) ([]kmsg.Kill, error) {
+func (v *victimFinder) logged(number int64) ([]LoggedKill, error) {
 	if err := v.open(); err != nil {
 		return nil, err
 	}
@@ -179,12 +179,12 @@ func (v *victimFinder) logged(number int64) ([]kmsg.Kill, error) {
 }
 
 // take keeps what is beyond the number for the next time: the notification of it is still to come.
-func (v *victimFinder) take(kills []kmsg.Kill, number int64) []kmsg.Kill {
+func (v *victimFinder) take(kills []LoggedKill, number int64) []LoggedKill {
 	if len(kills) == 0 {
 		return nil
 	}
 	newest := kills[len(kills)-1].Time
-	kills = slices.DeleteFunc(kills, func(k kmsg.Kill) bool { return newest-k.Time > earlySpan })
+	kills = slices.DeleteFunc(kills, func(k LoggedKill) bool { return newest-k.Time > earlySpan })
 	if int64(len(kills)) > number {
 		v.early = slices.Clone(kills[number:])
 		kills = kills[:number]
@@ -198,7 +198,7 @@ func (v *victimFinder) open() error {
 		return v.denied
 	}
 	v.foreign = !initialPIDNamespace(v.host)
-	reader, err := kmsg.Open()
+	reader, err := OpenLog()
 	if err != nil {
 		v.denied = err
 		return err
@@ -209,7 +209,7 @@ func (v *victimFinder) open() error {
 
 // concerns reports whether a kill was of a process of the task. Where the log does not say in which group it was,
 // the number decides.
-func (v *victimFinder) concerns(kill kmsg.Kill) bool {
+func (v *victimFinder) concerns(kill LoggedKill) bool {
 	if kill.TaskCgroup != "" {
 		if _, in := kill.In(v.path); in {
 			return true
@@ -221,7 +221,7 @@ func (v *victimFinder) concerns(kill kmsg.Kill) bool {
 }
 
 // knows reports whether the killed process is one of ours that is not quite gone yet, or one that we have seen.
-func (v *victimFinder) knows(kill kmsg.Kill) bool {
+func (v *victimFinder) knows(kill LoggedKill) bool {
 	if v.foreign {
 		return false
 	}
@@ -244,14 +244,14 @@ func (v *victimFinder) knows(kill kmsg.Kill) bool {
 
 // young reports whether a line was logged after the task's start, by the log's own clock: it is not steered as
 // CLOCK_MONOTONIC is, and drifts from it by some 10 parts in a million.
-func (v *victimFinder) young(kill kmsg.Kill) bool {
+func (v *victimFinder) young(kill LoggedKill) bool {
 	now := kernel.Now().Mono
 	const slack, drift = 2 * time.Second, 20_000
 	return kill.Time >= v.since-slack-now/drift
 }
 
 // fromLog turns the log's words into ours.
-func (v *victimFinder) fromLog(kills []kmsg.Kill) found {
+func (v *victimFinder) fromLog(kills []LoggedKill) found {
 	var f found
 	for _, kill := range kills {
 		victim := record.Victim{PID: kill.PID, Command: kill.Command, Source: record.FromKmsg}
@@ -270,9 +270,9 @@ func (v *victimFinder) fromLog(kills []kmsg.Kill) found {
 }
 
 // scopeOf says what a line of the log means for this task; empty where it does not say.
-func (v *victimFinder) scopeOf(kill kmsg.Kill) (scope record.Scope, limitPath string) {
+func (v *victimFinder) scopeOf(kill LoggedKill) (scope record.Scope, limitPath string) {
 	switch {
-	case kill.Constraint == kmsg.None, kill.Constraint == kmsg.Cpuset, kill.Constraint == kmsg.MemoryPolicy:
+	case kill.Constraint == ConstraintNone, kill.Constraint == ConstraintCpuset, kill.Constraint == ConstraintMemoryPolicy:
 		return record.HostScope, ""
 	case kill.OOMCgroup == "":
 		return "", ""
@@ -378,34 +378,34 @@ func (v *victimFinder) dead() (killed, gone []procstats.ProcessRow) {
 	}
 	seen := map[procstats.ProcessID]bool{}
 	for _, row := range s.Processes {
-		if v.buried[row.ProcessID] {
+		if v.knownDead[row.ProcessID] {
 			seen[row.ProcessID] = true
 			continue
 		}
-		switch fateOf(v.host, row.ProcessID) {
-		case killedBySignal:
+		switch process.StateOf(v.host, row.ProcessID) {
+		case process.Killed:
 			killed = append(killed, row)
-		case vanished:
+		case process.Gone:
 			gone = append(gone, row)
-		case lives:
+		case process.Alive:
 		}
 	}
-	v.buried = seen
+	v.knownDead = seen
 	return killed, gone
 }
 
-// bury forgets everybody in the last sample who is dead by now: the next kill is not theirs.
-func (v *victimFinder) bury() {
+// markDead notes which processes of the last sample are dead by now: they are not the victims of the next kill.
+func (v *victimFinder) markDead() {
 	s := v.latest()
 	if s == nil {
 		return
 	}
-	if v.buried == nil {
-		v.buried = map[procstats.ProcessID]bool{}
+	if v.knownDead == nil {
+		v.knownDead = map[procstats.ProcessID]bool{}
 	}
 	for _, row := range s.Processes {
-		if fateOf(v.host, row.ProcessID) != lives {
-			v.buried[row.ProcessID] = true
+		if process.StateOf(v.host, row.ProcessID) != process.Alive {
+			v.knownDead[row.ProcessID] = true
 		}
 	}
 }

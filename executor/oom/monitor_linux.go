@@ -1,0 +1,204 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package oom
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// maxKills bounds the kills that a record lists one by one; later ones are added to the last.
+const maxKills = 32
+
+// Monitor turns what the kernel says of OOM kills into reports at once and into evidence for the end.
+type Monitor struct {
+	log     hclog.Logger
+	watcher *watcher
+	victims *victimFinder
+	report  func(record.Kill)
+	before  record.OOMCounters
+
+	mu    sync.Mutex // guards kills
+	kills []record.Kill
+}
+
+// Options say what a Monitor is about.
+type Options struct {
+	Logger hclog.Logger
+	FS     kernel.FS
+	Cgroup procstats.Cgroup
+	// Latest returns the last sample of the task; nil if there is none.
+	Latest func() *procstats.Sample
+	// Report is called for each kill when it is noticed, by one goroutine at a time.
+	Report func(record.Kill)
+}
+
+// Open registers for the events of a task that has not started yet.
+func Open(o Options) *Monitor {
+	m := &Monitor{log: o.Logger, watcher: openWatcher(o.FS, o.Cgroup), report: o.Report}
+	m.before = m.watcher.Counters()
+	m.victims = &victimFinder{host: o.FS, own: m.watcher.Own(), path: m.watcher.Path(), latest: o.Latest}
+	return m
+}
+
+// Started names the task's main process, which was just forked.
+func (m *Monitor) Started(main procstats.ProcessID) {
+	m.victims.main, m.victims.since = main, kernel.Now().Mono
+	if name, err := os.ReadFile(filepath.Join(m.victims.host.Proc, strconv.Itoa(main.PID), "comm")); err == nil {
+		m.victims.command = strings.TrimSuffix(string(name), "\n")
+	}
+}
+
+// Run watches until ctx ends.
+func (m *Monitor) Run(ctx context.Context) {
+	if err := m.watcher.Run(ctx, m.notice); err != nil {
+		m.log.Error("watch memory events", "error", err)
+	}
+}
+
+// notice is called for each rise of the number of kills, by one goroutine at a time.
+func (m *Monitor) notice(before, after record.OOMCounters) {
+	found := m.victims.find(after.Kills - before.Kills)
+	if after.GroupKills == before.GroupKills && m.extend(found) {
+		return
+	}
+	kill := record.Kill{
+		At: time.Now(), Kills: after.Kills - before.Kills, Victims: found.victims, Main: found.main, Reason: found.reason,
+		Scope: record.ScopeOf(before, after, found.scope, m.watcher.SeesAll()),
+	}
+	if groups := after.GroupKills - before.GroupKills; groups > 0 {
+		kill.Group, kill.Kills = true, groups
+	} else if after.Grouped && kill.Scope == record.Ancestor {
+		kill.Group, kill.Kills = true, 1
+	}
+	kill.Others = !kill.Main && process.StateOf(m.victims.host, m.victims.main) == process.Alive
+	m.fillLimits(&kill, before, after, found.limitPath)
+	m.add(kill)
+	m.report(kill)
+}
+
+// fillLimits reads whose limit it was, how high it is and how much the task had.
+func (m *Monitor) fillLimits(kill *record.Kill, before, after record.OOMCounters, limitPath string) {
+	switch kill.Scope {
+	case record.Own:
+		kill.Where = m.watcher.Own()
+	case record.Descendant:
+		kill.Where = m.watcher.Folder(limitPath)
+	case record.Ancestor:
+		kill.Where = m.watcher.Folder(limitPath)
+		if i, ok := record.HitAbove(before, after); ok && kill.Where == "" {
+			kill.Where = m.watcher.Above(i)
+		}
+	case record.HostScope, record.AncestorOrHost:
+	}
+	if limit, ok := m.watcher.Limit(kill.Where); ok {
+		kill.LimitBytes = &limit
+	}
+	if peak, ok := m.watcher.Peak(); ok {
+		kill.PeakBytes = &peak
+		if limit, ok := m.watcher.Limit(m.watcher.Own()); ok {
+			headroom := max(0, limit-peak)
+			kill.HeadroomBytes = &headroom
+		}
+	}
+}
+
+// extend adds victims to the last kill where that was of a group as a whole, which the kernel counts one process after
+// the other. It reports whether it was.
+func (m *Monitor) extend(found found) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.kills) == 0 {
+		return false
+	}
+	last := &m.kills[len(m.kills)-1]
+	if !last.Group || time.Since(last.At) > groupSpan || !m.watcher.KilledAsOne() {
+		return false
+	}
+	last.Others = last.Others && process.StateOf(m.victims.host, m.victims.main) == process.Alive
+	if found.main {
+		last.Main, last.Others = true, false
+		last.Victims = slices.Concat(found.victims, last.Victims)
+	} else {
+		last.Victims = append(last.Victims, found.victims...)
+	}
+	return true
+}
+
+func (m *Monitor) add(kill record.Kill) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.kills) < maxKills {
+		m.kills = append(m.kills, kill)
+		return
+	}
+	last := &m.kills[len(m.kills)-1]
+	kill.Kills += last.Kills
+	kill.Group = kill.Group || last.Group
+	if last.Main {
+		kill.Main, kill.Victims, kill.Scope = true, last.Victims, last.Scope
+	}
+	*last = kill
+}
+
+// Finish looks a last time, while the cgroup is still there, and adds what is known to the evidence.
+func (m *Monitor) Finish(e *record.Evidence) {
+	m.watcher.Look(m.notice)
+	after := m.watcher.Counters()
+	const sigkill = int(unix.SIGKILL)
+	unexplained := e.Signal == sigkill && e.Cause == "" && e.PassedOn != sigkill
+	if unexplained && !after.Read {
+		m.askForMain(e)
+	}
+	if err := m.Close(); err != nil {
+		m.log.Error("close memory events", "error", err)
+	}
+	e.OOMBefore, e.OOMAfter = m.before, after
+	m.mu.Lock()
+	e.Kills = m.kills
+	m.mu.Unlock()
+	if unexplained && len(e.Kills) == 0 {
+		e.Killers = userspaceKillers(m.victims.host)
+	}
+}
+
+// NameMain completes the evidence about a main process that was gone when its kill was noticed: that SIGKILL ended it
+// is known only now.
+func (m *Monitor) NameMain(e *record.Evidence, final *procstats.Sample) {
+	if kill, main := record.DecisiveKill(*e); main {
+		m.victims.nameMain(kill, final)
+	}
+}
+
+// Close gives up all descriptors; Finish does so too.
+func (m *Monitor) Close() error { return errors.Join(m.victims.close(), m.watcher.Close()) }
+
+// askForMain looks for the main process in the kernel's log, where nothing else counts kills.
+func (m *Monitor) askForMain(e *record.Evidence) {
+	found := m.victims.findMain()
+	if !found.main {
+		return
+	}
+	kill := record.Kill{At: e.EndedAt, Scope: found.scope, Victims: found.victims, Main: true}
+	if kill.Scope == "" {
+		kill.Scope = record.AncestorOrHost
+	}
+	m.add(kill)
+	m.report(kill)
+}
