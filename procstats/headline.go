@@ -155,13 +155,10 @@ func coresHeadline(s *Sample, h History) HeadlineValue {
 
 // rate is the rate of a counter of the task up to a sample.
 func (h History) rate(s *Sample, id ID) Reading {
-	w := h.Window
-	if w == nil {
-		w = &Window{MaxProcesses: -1}
-		w.task.addOne(h.Previous, id)
-		w.task.addOne(s, id)
+	if h.Window == nil {
+		return s.Rate(h.Previous, id)
 	}
-	r, err := w.Reduce(id, Rate)
+	r, err := h.Window.Reduce(id, Rate)
 	if err != nil {
 		return AbsentReading(id, err.Error())
 	}

@@ -12,7 +12,8 @@ import (
 
 // AppendJSON appends a sample, and headlines where there are any, to b as one JSON object on one line:
 //
-//	{"at": RFC 3339, "measurements": {NAME: value}, "absent": {NAME: reason}, "as_of": {SOURCE: RFC 3339},
+//	{"at": RFC 3339, "mono_seconds": CLOCK_MONOTONIC, "measurements": {NAME: value}, "absent": {NAME: reason},
+//	 "as_of": {SOURCE: RFC 3339},
 //	 "processes": {"rows": [{"pid", "start", "ppid", "command", "measurements", "absent"}],
 //	               "exited": {"cpu_seconds_total", "processes"}, "unattributed": {"cpu_seconds"}, "omitted"},
 //	 "headline": {NAME: {"value", "source", "guarantee"}}}
@@ -23,6 +24,12 @@ import (
 func AppendJSON(b []byte, s *Sample, headlines []HeadlineValue) []byte {
 	b = append(b, `{"at":`...)
 	b = appendTime(b, s.Wall)
+	b = append(b, `,"mono_seconds":`...)
+	if s.Zero() {
+		b = append(b, "null"...)
+	} else {
+		b = AppendNumber(b, s.Mono.Seconds())
+	}
 	b, _ = appendMeasurements(append(b, ','), s.Task)
 	b = appendAbsent(b, s.Task)
 	b = appendAsOf(b, s)

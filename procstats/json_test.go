@@ -53,7 +53,7 @@ func TestAppendJSON(t *testing.T) {
 }
 
 func TestAppendJSONOfAnEmptySample(t *testing.T) {
-	want := `{"at":null,"measurements":{},"absent":{},"processes":{"rows":[],"exited":{"cpu_seconds_total":null,"processes":null},"unattributed":{"cpu_seconds":null},"omitted":0}}`
+	want := `{"at":null,"mono_seconds":null,"measurements":{},"absent":{},"processes":{"rows":[],"exited":{"cpu_seconds_total":null,"processes":null},"unattributed":{"cpu_seconds":null},"omitted":0}}`
 	if diff := cmp.Diff(want, string(procstats.AppendJSON(nil, &procstats.Sample{}, nil))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

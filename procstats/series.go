@@ -22,8 +22,8 @@ type series struct {
 
 	base, lastNumber float64 // counters: before the window's first growth, and now
 	baseAt, lastAt   Stamp
-	based            bool // base is set
-	restarted, stuck bool
+	based            bool   // base is set
+	broken           string // why the counter has no growth over the window
 
 	min, max, sum float64
 	maxAt         Stamp
@@ -68,13 +68,6 @@ func (set *seriesSet) add(s *Sample, readings Readings) {
 			continue
 		}
 		set.addReading(r, s.readAt(r.id))
-	}
-}
-
-// addOne adds one reading of the task, where the sample has it.
-func (set *seriesSet) addOne(s *Sample, id ID) {
-	if r, found := s.Task.Get(id); found {
-		set.addReading(r, s.readAt(id))
 	}
 }
 
@@ -141,11 +134,8 @@ func (s *series) addCounter(value float64, at Stamp) {
 		s.base, s.baseAt = value, at
 		return
 	}
-	if at.Mono <= s.lastAt.Mono {
-		s.stuck = true
-	}
-	if value < s.lastNumber {
-		s.restarted = true
+	if s.broken == "" {
+		_, s.broken = CounterReading{Value: value, At: at.Mono}.GrowthSince(CounterReading{Value: s.lastNumber, At: s.lastAt.Mono})
 	}
 }
 
@@ -199,19 +189,21 @@ func (s *series) reduce(r Reduction) Reading {
 	return s.growth(r)
 }
 
-// growth is the delta or the rate of a counter, by the source's own monotonic clock and never by the time of
-// day: a clock that is set, or a suspended machine, makes neither negative nor wrong.
+// growth is the delta or the rate of a counter.
 func (s *series) growth(r Reduction) Reading {
-	seconds := (s.lastAt.Mono - s.baseAt.Mono).Seconds()
 	switch {
-	case s.restarted:
-		return AbsentReading(s.id, reasonRestarted)
+	case s.broken != "":
+		return AbsentReading(s.id, s.broken)
 	case s.baseAt.same(s.lastAt):
 		return AbsentReading(s.id, reasonOne)
-	case s.stuck || seconds <= 0:
-		return AbsentReading(s.id, reasonClock)
-	case r == Rate:
-		return NumberReading(s.id, (s.lastNumber-s.base)/seconds)
 	}
-	return NumberReading(s.id, s.lastNumber-s.base)
+	base, last := CounterReading{Value: s.base, At: s.baseAt.Mono}, CounterReading{Value: s.lastNumber, At: s.lastAt.Mono}
+	if r == Rate {
+		return last.rateSince(s.id, base)
+	}
+	growth, reason := last.GrowthSince(base)
+	if reason != "" {
+		return AbsentReading(s.id, reason)
+	}
+	return NumberReading(s.id, growth)
 }

@@ -19,6 +19,8 @@ const (
 	reasonOne       = "only one reading in the window"
 	reasonUnread    = "not read in the window"
 	reasonSource    = "taken from different measurements within the window"
+	reasonRun       = "the task was started again between the readings"
+	reasonShort     = "less than 20 ms between the readings"
 )
 
 // Window accumulates samples and reduces them. It keeps running values and no samples, so its size does not

@@ -124,23 +124,12 @@ func (w *Window) addProcesses(s *Sample) {
 		}
 		room--
 		p := &processSeries{}
-		if w.bornSinceLast(r.ProcessID) {
+		if !w.last.Zero() && w.complete && r.bornSince(w.last) {
 			p.series.startAtZero(r.Readings, w.last)
 		}
 		p.add(s, r)
 		w.processes[r.ProcessID] = p
 	}
-}
-
-// bornSinceLast reports whether a process that is new to the window began after the sample before: that
-// sample had a row for every process, and the process's start is not older. The second condition leaves out
-// processes that were moved into the task's cgroup, whose earlier CPU time is not the task's.
-func (w *Window) bornSinceLast(id ProcessID) bool {
-	if w.last.Zero() || !w.complete {
-		return false
-	}
-	// Divided and not multiplied: starts of systems that count them from 1970 would overflow.
-	return id.Start >= uint64(max(0, w.last.Mono/StartTick-1))
 }
 
 // makeRoom forgets processes that ended before now, those with the least CPU time first, until wanted new

@@ -39,7 +39,9 @@ type Reading struct {
 
 // Sample is one reading of one task. Its JSON is made by procstats.AppendJSON.
 type Sample struct {
-	At           time.Time                       `json:"at"`
+	At time.Time `json:"at"`
+	// Mono is the monotonic clock in seconds: rates divide by its differences.
+	Mono         float64                         `json:"mono_seconds"`
 	Measurements map[string]any                  `json:"measurements"`
 	Absent       map[string]string               `json:"absent"`
 	Headline     map[string]record.HeadlineValue `json:"headline"`

@@ -30,8 +30,8 @@ func (f *frame) happened(t task) []happening {
 			if h, ok := f.gapAt(i); ok {
 				all = append(all, h)
 			}
-		case i > 0 && m.follows(&f.moments[i-1]):
-			if kills := m.values[oomKills] - f.moments[i-1].values[oomKills]; kills > 0 {
+		case i > 0:
+			if kills, _ := m.counter(oomKills).GrowthSince(f.moments[i-1].counter(oomKills)); kills > 0 {
 				all = append(all, happening{at: m.Wall, What: fmt.Sprintf("OOM kills: %.0f", kills), Class: "oom"})
 			}
 		}

@@ -94,8 +94,8 @@ func (p *Page) row(t task, now time.Time) row {
 		r.Memory, r.Pressure = memory{Needed: absent("memory_bytes", why)}, pressure{Hint: why}
 	} else {
 		r.CPU = headline(list, procstats.HeadlineCores, procstats.CoresText)
-		r.Read = rateNumber(list, procstats.HeadlineIORead, rateSince(&newest, before, ioRead))
-		r.Write = rateNumber(list, procstats.HeadlineIOWrite, rateSince(&newest, before, ioWrite))
+		r.Read = rateNumber(list, procstats.HeadlineIORead, newest.rate(before, ioRead))
+		r.Write = rateNumber(list, procstats.HeadlineIOWrite, newest.rate(before, ioWrite))
 		r.Memory = memoryOf(t)
 		r.Pressure = pressureOf(&newest, before)
 	}
@@ -132,23 +132,15 @@ func sortKeysOf(t task, newest, before *moment) sortKeys {
 	if v, ok := headlineValue(t.usage.Headlines, procstats.HeadlineMemory); ok {
 		k.memory = v
 	}
-	if read, write := rateSince(newest, before, ioRead), rateSince(newest, before, ioWrite); !math.IsNaN(read + write) {
+	if read, write := newest.rate(before, ioRead), newest.rate(before, ioWrite); !math.IsNaN(read + write) {
 		k.io = read + write
 	}
 	for _, q := range []quantity{stallCPU, stallMemory, stallIO} {
-		if v := rateSince(newest, before, q); !math.IsNaN(v) {
+		if v := newest.rate(before, q); !math.IsNaN(v) {
 			k.pressure = max(k.pressure, v)
 		}
 	}
 	return k
-}
-
-// rateSince is the rate of a counter since an earlier moment, NaN where there is none.
-func rateSince(newest, before *moment, q quantity) float64 {
-	if before == nil {
-		return math.NaN()
-	}
-	return newest.rate(before, q)
 }
 
 // rateNumber is the rate of a headline that is a counter.

@@ -129,21 +129,30 @@ func (m *moment) follows(earlier *moment) bool {
 	return earlier.gap == history.NoGap && m.gap == history.NoGap && earlier.run == m.run && m.Mono > earlier.Mono
 }
 
-// rate is the growth of a counter a second since an earlier moment; NaN where there is none.
-func (m *moment) rate(earlier *moment, q quantity) float64 {
-	if !m.follows(earlier) {
-		return math.NaN()
+// counter is a quantity that only grows.
+func (m *moment) counter(q quantity) procstats.CounterReading {
+	c := procstats.CounterReading{Value: m.values[q], At: m.Mono, Run: m.run}
+	if m.gap != history.NoGap {
+		c.Value = math.NaN()
 	}
 	for i, from := range chosen {
-		if from.quantity == q && m.sources[i] != earlier.sources[i] {
-			return math.NaN()
+		if from.quantity == q {
+			c.Source = m.sources[i]
 		}
 	}
-	growth := m.values[q] - earlier.values[q]
-	if growth < 0 {
+	return c
+}
+
+// rate is the growth of a counter a second since an earlier moment, which may be nil; NaN where there is none.
+func (m *moment) rate(earlier *moment, q quantity) float64 {
+	if earlier == nil {
 		return math.NaN()
 	}
-	return growth / (m.Mono - earlier.Mono).Seconds()
+	rate, reason := m.counter(q).RateSince(earlier.counter(q))
+	if reason != "" {
+		return math.NaN()
+	}
+	return rate
 }
 
 // track is the recent past of a task, oldest first, with one moment a step.

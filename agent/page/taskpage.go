@@ -142,11 +142,11 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 		{Key: "memory", Label: "Memory needed", Value: body.Memory.Needed, Detail: memoryDetail(body.Memory)},
 		{Key: "peak", Label: "Memory peak", Value: body.Memory.Peak, Detail: "limit " + body.Memory.Limit.Text},
 		{
-			Key: "read", Label: "Read from storage", Value: rateNumber(list, procstats.HeadlineIORead, rateSince(&newest, before, ioRead)),
+			Key: "read", Label: "Read from storage", Value: rateNumber(list, procstats.HeadlineIORead, newest.rate(before, ioRead)),
 			Detail: headline(list, procstats.HeadlineIORead, procstats.Bytes.Text).Text + " since the start",
 		},
 		{
-			Key: "write", Label: "Written to storage", Value: rateNumber(list, procstats.HeadlineIOWrite, rateSince(&newest, before, ioWrite)),
+			Key: "write", Label: "Written to storage", Value: rateNumber(list, procstats.HeadlineIOWrite, newest.rate(before, ioWrite)),
 			Detail: headline(list, procstats.HeadlineIOWrite, procstats.Bytes.Text).Text + " since the start",
 		},
 	}

@@ -132,7 +132,7 @@ func pressureOf(newest, before *moment) pressure {
 // waitsSince returns what a task waited for since an earlier moment, in each second.
 func waitsSince(newest, before *moment) record.Waits {
 	rate := func(q quantity) *float64 {
-		if r := rateSince(newest, before, q); !math.IsNaN(r) {
+		if r := newest.rate(before, q); !math.IsNaN(r) {
 			return &r
 		}
 		return nil

@@ -6,6 +6,7 @@ package remote
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tachograph/tacho/agent/client"
 	"github.com/tachograph/tacho/procstats"
@@ -24,18 +25,33 @@ type figures struct {
 
 // numbers is one reading of a task, from wherever it is.
 type numbers struct {
-	// at is a clock in seconds, run what start of the task it is.
-	at     float64
+	// at is the monotonic clock, run what start of the task it is.
+	at     time.Duration
 	run    int
 	number func(procstats.ID) (float64, bool)
+	// source is what a headline was taken from; nil if there are none.
+	source func(procstats.ID) string
 }
+
+// counter is one that the reading has; ok is false where it was not read.
+func (n *numbers) counter(id procstats.ID) (c procstats.CounterReading, ok bool) {
+	value, ok := n.number(id)
+	c = procstats.CounterReading{Value: value, At: n.at, Run: n.run}
+	if n.source != nil {
+		c.Source = n.source(id)
+	}
+	return c, ok
+}
+
+// sinceBoot is the monotonic clock of the agent's machine, which is written in seconds.
+func sinceBoot(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 // pointReading is a reading of the history; nil of nil.
 func pointReading(p *client.Point) *numbers {
 	if p == nil {
 		return nil
 	}
-	return &numbers{at: p.Mono, run: p.Run, number: p.Number}
+	return &numbers{at: sinceBoot(p.Mono), run: p.Run, number: p.Number}
 }
 
 // sampleReading is a reading as it was just asked for; nil of nil.
@@ -49,7 +65,8 @@ func sampleReading(s *client.Sample, run int) *numbers {
 		}
 		return s.Number(id)
 	}
-	return &numbers{at: float64(s.At.UnixMicro()) / 1e6, run: run, number: number}
+	source := func(id procstats.ID) string { return s.Headline[id.String()].Source }
+	return &numbers{at: sinceBoot(s.Mono), run: run, number: number, source: source}
 }
 
 // figuresOf returns the figures of a reading; those that are rates are since the one before it, where there is one of
@@ -91,17 +108,18 @@ func first(now *numbers, ids ...procstats.ID) *float64 {
 	return nil
 }
 
-// rateOf is how fast the first of some counters that both readings have grew between them.
+// rateOf is how fast the first of some counters that has a rate grew between two readings.
 func rateOf(now, before *numbers, ids ...procstats.ID) *float64 {
-	if now == nil || before == nil || now.run != before.run || now.at <= before.at {
+	if now == nil || before == nil {
 		return nil
 	}
 	for _, id := range ids {
-		a, okA := before.number(id)
-		b, okB := now.number(id)
-		// A counter that went down is not the same counter.
-		if okA && okB && b >= a {
-			rate := (b - a) / (now.at - before.at)
+		c, okNow := now.counter(id)
+		earlier, okBefore := before.counter(id)
+		if !okNow || !okBefore {
+			continue
+		}
+		if rate, reason := c.RateSince(earlier); reason == "" {
 			return &rate
 		}
 	}

@@ -139,20 +139,14 @@ func processCores(row *topRow, process *client.Process) *float64 {
 	if row.sample == nil || row.before == nil || row.before.Processes == nil {
 		return nil
 	}
-	seconds := row.sample.At.Sub(row.before.At).Seconds()
 	for i := range row.before.Processes.Rows {
 		old := &row.before.Processes.Rows[i]
 		if old.PID != process.PID || old.Start != process.Start {
 			continue
 		}
-		for _, id := range []procstats.ID{procstats.ProcessCPU, procstats.PortableProcessCPU} {
-			a, okA := old.Number(id)
-			b, okB := process.Number(id)
-			if okA && okB && b >= a && seconds > 0 {
-				cores := (b - a) / seconds
-				return &cores
-			}
-		}
+		now := &numbers{at: sinceBoot(row.sample.Mono), number: process.Number}
+		before := &numbers{at: sinceBoot(row.before.Mono), number: old.Number}
+		return rateOf(now, before, procstats.ProcessCPU, procstats.PortableProcessCPU)
 	}
 	return nil
 }

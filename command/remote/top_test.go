@@ -230,7 +230,7 @@ func TestTopShowsNoOldReadings(t *testing.T) {
 	p := newTaskPoll(nil)
 	look := func(seconds int, cpu float64, reason string) *topRow {
 		reading := &client.Reading{Running: true, Reason: reason, Sample: &client.Sample{
-			At:           at.Add(time.Duration(seconds) * time.Second),
+			At: at.Add(time.Duration(seconds) * time.Second), Mono: float64(seconds),
 			Measurements: map[string]any{"cgroup_cpu_usage_seconds_total": cpu, "cgroup_memory_current_bytes": 4096.0},
 		}}
 		stats := &client.Stats{}

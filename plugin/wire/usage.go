@@ -4,8 +4,6 @@
 package wire
 
 import (
-	"cmp"
-	"slices"
 	"strconv"
 	"time"
 
@@ -18,11 +16,11 @@ import (
 func ResourceUsage(s, before *procstats.Sample, coreMHz float64) *drivers.TaskResourceUsage {
 	cpu := &drivers.CPUUsage{}
 	measured := func(f drivers.CPUUsage_Fields) { cpu.MeasuredFields = append(cpu.MeasuredFields, f) }
-	if cores, ok := rate(s, before, procstats.CgroupCPUSystem); ok {
+	if cores, ok := s.Rate(before, procstats.CgroupCPUSystem).Number(); ok {
 		cpu.SystemMode = 100 * cores
 		measured(drivers.CPUUsage_SYSTEM_MODE)
 	}
-	if cores, ok := rate(s, before, procstats.CgroupCPUUser); ok {
+	if cores, ok := s.Rate(before, procstats.CgroupCPUUser).Number(); ok {
 		cpu.UserMode = 100 * cores
 		measured(drivers.CPUUsage_USER_MODE)
 	}
@@ -74,39 +72,11 @@ func setCores(u *drivers.CPUUsage, cores, coreMHz float64) {
 // of preference. A driver of others sends no counter and says it itself.
 func taskCores(s, before *procstats.Sample) (cores float64, ok bool) {
 	for _, id := range []procstats.ID{procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU, procstats.PortableCPU} {
-		if cores, ok := rate(s, before, id); ok {
+		if cores, ok := s.Rate(before, id).Number(); ok {
 			return cores, true
 		}
 	}
 	return s.Task.Number(procstats.HeadlineCores)
-}
-
-// shortestWindow is the time in seconds over which a rate means anything.
-const shortestWindow = 0.02
-
-// rate returns how fast a counter of the task in seconds grew, in cores. It is absent without an earlier sample, and if
-// the counter's source began anew.
-func rate(s, before *procstats.Sample, id procstats.ID) (cores float64, ok bool) {
-	if before == nil {
-		return 0, false
-	}
-	now, okNow := s.Task.Number(id)
-	then, okThen := before.Task.Number(id)
-	if !okNow || !okThen || now < then {
-		return 0, false
-	}
-	seconds := elapsed(s, before, id)
-	return (now - then) / seconds, seconds >= shortestWindow
-}
-
-// elapsed returns the time between the reads of a measurement's source, in seconds.
-func elapsed(s, before *procstats.Sample, id procstats.ID) float64 {
-	now, okNow := s.ReadAt(id)
-	then, okThen := before.ReadAt(id)
-	if !okNow || !okThen {
-		return 0
-	}
-	return (now.Mono - then.Mono).Seconds()
 }
 
 // memoryUsage returns what is measured of the task's memory. Without a cgroup RSS is the sum over the processes, an upper
@@ -131,39 +101,12 @@ func memoryUsage(readings procstats.Readings) *drivers.MemoryUsage {
 	return u
 }
 
-// processCores returns how many cores a process kept busy since the sample before. One that began since then is measured
-// from 0: all it ever used, it used in that time.
+// processCores returns how many cores a process kept busy.
 func processCores(s, before *procstats.Sample, p *procstats.ProcessRow) (cores float64, ok bool) {
 	for _, id := range []procstats.ID{procstats.ProcessCPU, procstats.PortableProcessCPU} {
-		now, read := p.Readings.Number(id)
-		if !read || before == nil {
-			continue
+		if _, read := p.Readings.Number(id); read && before != nil {
+			return s.ProcessRate(before, p, id).Number()
 		}
-		then, known := earlier(before, p.ProcessID, id)
-		if !known && !bornSince(before, p.ProcessID) {
-			return 0, false
-		}
-		seconds := elapsed(s, before, id)
-		return (now - then) / seconds, seconds >= shortestWindow && now >= then
 	}
 	return p.Readings.Number(procstats.HeadlineCores)
-}
-
-// earlier returns a counter of the same process in an earlier sample, whose rows are ordered by PID.
-func earlier(before *procstats.Sample, id procstats.ProcessID, counter procstats.ID) (value float64, ok bool) {
-	i, found := slices.BinarySearchFunc(before.Processes, id.PID, func(row procstats.ProcessRow, pid int) int {
-		return cmp.Compare(row.PID, pid)
-	})
-	if !found || before.Processes[i].ProcessID != id {
-		return 0, false
-	}
-	return before.Processes[i].Readings.Number(counter)
-}
-
-// bornSince reports whether a process that an earlier sample does not have started after it; else it was moved into
-// the task, and what it used before is not the task's. Start times count ticks of 10 ms since boot, as
-// CLOCK_MONOTONIC does but for the time that the machine was suspended.
-func bornSince(before *procstats.Sample, id procstats.ProcessID) bool {
-	const tick = 10 * time.Millisecond
-	return before.Omitted == 0 && len(before.Processes) > 0 && time.Duration(id.Start)*tick >= before.Mono-tick
 }

@@ -1,0 +1,123 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// CounterReading is a counter as it was read once.
+type CounterReading struct {
+	// Value is NaN if the counter was not read.
+	Value float64
+	// At is when its source was read, on the monotonic clock: one that is set, or a suspended machine, falsifies no rate.
+	At time.Duration
+	// Run is the start of the task that the counter is of: with each it begins anew.
+	Run int
+	// Source is the measurement that a headline was taken from: the counters of two have no difference.
+	Source string
+}
+
+// shortestWindow is the shortest time over which a rate means anything: some counters move in ticks of 10 ms.
+const shortestWindow = 20 * time.Millisecond
+
+// GrowthSince returns how much a counter grew since an earlier reading, or the reason why that is not known.
+func (c CounterReading) GrowthSince(before CounterReading) (growth float64, reason string) {
+	switch {
+	case math.IsNaN(c.Value) || math.IsNaN(before.Value):
+		return 0, reasonUnread
+	case c.Run != before.Run:
+		return 0, reasonRun
+	case c.Source != before.Source:
+		return 0, reasonSource
+	case c.Value < before.Value:
+		return 0, reasonRestarted
+	case c.At <= before.At:
+		return 0, reasonClock
+	}
+	return c.Value - before.Value, ""
+}
+
+// RateSince returns how fast a counter grew since an earlier reading, per second, or the reason why that is not known.
+func (c CounterReading) RateSince(before CounterReading) (rate float64, reason string) {
+	growth, reason := c.GrowthSince(before)
+	switch {
+	case reason != "":
+		return 0, reason
+	case c.At-before.At < shortestWindow:
+		return 0, reasonShort
+	}
+	return growth / (c.At - before.At).Seconds(), ""
+}
+
+// Rate returns how fast a counter of the task grew since an earlier sample, which may be nil, over the time between the
+// reads of its source.
+func (s *Sample) Rate(before *Sample, id ID) Reading {
+	now, found := s.Task.Get(id)
+	switch {
+	case !found:
+		return AbsentReading(id, reasonUnread)
+	case !now.Present():
+		return now
+	case before == nil:
+		return AbsentReading(id, reasonOne)
+	}
+	then, found := before.Task.Get(id)
+	if !found || !then.Present() {
+		return AbsentReading(id, reasonOne)
+	}
+	return s.rate(before, now, then)
+}
+
+// ProcessRate returns how fast a counter of a process grew since an earlier sample, which may be nil. The counter of a
+// process that began since then is measured from 0: all it ever used, it used in that time.
+func (s *Sample) ProcessRate(before *Sample, p *ProcessRow, id ID) Reading {
+	now, found := p.Readings.Get(id)
+	switch {
+	case !found:
+		return AbsentReading(id, reasonUnread)
+	case !now.Present():
+		return now
+	case before == nil:
+		return AbsentReading(id, reasonOne)
+	}
+	then := NumberReading(id, 0)
+	i, known := slices.BinarySearchFunc(before.Processes, p.PID, func(row ProcessRow, pid int) int { return cmp.Compare(row.PID, pid) })
+	if known && before.Processes[i].ProcessID == p.ProcessID {
+		if then, found = before.Processes[i].Readings.Get(id); !found || !then.Present() {
+			return AbsentReading(id, reasonOne)
+		}
+	} else if before.Omitted > 0 || len(before.Processes) == 0 || !p.bornSince(before.Stamp) {
+		return AbsentReading(id, reasonOne)
+	}
+	return s.rate(before, now, then)
+}
+
+// rate is that of a reading of this sample since one of an earlier sample.
+func (s *Sample) rate(before *Sample, now, then Reading) Reading {
+	at, earlier := s.readAt(now.id), before.readAt(now.id)
+	if at.same(earlier) {
+		return AbsentReading(now.id, reasonOne) // the source was not read again
+	}
+	return CounterReading{Value: now.number, At: at.Mono}.rateSince(now.id, CounterReading{Value: then.number, At: earlier.Mono})
+}
+
+func (c CounterReading) rateSince(id ID, before CounterReading) Reading {
+	rate, reason := c.RateSince(before)
+	if reason != "" {
+		return AbsentReading(id, reason)
+	}
+	return NumberReading(id, rate)
+}
+
+// bornSince reports whether a process that an earlier sample with all processes does not have began after it. Otherwise
+// it was moved into the task, and what it used before is not the task's. Start times count ticks since boot, as
+// CLOCK_MONOTONIC does but for the time that the machine was suspended.
+func (id ProcessID) bornSince(sample Stamp) bool {
+	// Divided and not multiplied: starts of systems that count them from 1970 would overflow.
+	return id.Start >= uint64(max(0, sample.Mono/StartTick-1))
+}
