@@ -68,24 +68,8 @@ func (d *Tacho) start(ctx context.Context, config *TaskConfig) (*task, error) {
 	}), nil
 }
 
-// launch starts an executor with a task. Who may not make cgroups, anybody but root mostly, gets the task without its
-// limits, and is told so; to root a limit that cannot be held is an error.
+// launch starts an executor with a task.
 func (d *Tacho) launch(ctx context.Context, own Config, request *proto.LaunchRequest) (*client.Client, *proto.LaunchResponse, error) {
-	c, launched, err := d.launchOnce(ctx, own, request)
-	if status.Code(err) != codes.FailedPrecondition || request.GetLimits() == nil || os.Geteuid() == 0 {
-		return c, launched, launchError(err)
-	}
-	request.Limits = nil
-	c, launched, again := d.launchOnce(ctx, own, request)
-	if again != nil {
-		return nil, nil, launchError(again)
-	}
-	launched.Notes = append(launched.Notes, "limits are not held: "+status.Convert(err).Message())
-	return c, launched, nil
-}
-
-// launchOnce returns the executor's own status where it refuses.
-func (d *Tacho) launchOnce(ctx context.Context, own Config, request *proto.LaunchRequest) (*client.Client, *proto.LaunchResponse, error) {
 	c, err := client.Start(ctx, client.Options{Binary: d.binary, RuntimeDir: runtimeDir(own), ID: request.GetId()})
 	if err != nil {
 		// A machine that is out of memory or processes now may have some later.
@@ -98,7 +82,7 @@ func (d *Tacho) launchOnce(ctx context.Context, own Config, request *proto.Launc
 	if left := abandon(c); left != nil {
 		d.log.Error("end an executor without a task", "error", left)
 	}
-	return nil, nil, err
+	return nil, nil, launchError(err)
 }
 
 func (d *Tacho) newTask(config *TaskConfig, c *client.Client, state *driverState) *task {
@@ -121,15 +105,25 @@ func runtimeDir(c Config) string {
 func abandon(c *client.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
-	err := c.Stop(ctx, syscall.SIGKILL, 0)
-	if status.Code(err) == codes.FailedPrecondition {
-		err = nil // there is no task
+	err := stopAndShutdown(ctx, c)
+	for ; status.Code(err) == codes.FailedPrecondition && ctx.Err() == nil; err = stopAndShutdown(ctx, c) {
+		pause(ctx, 10*time.Millisecond) // the task was started between the two: its launch was not over
 	}
-	err = errors.Join(err, c.Shutdown(ctx))
 	if errors.Is(err, client.ErrLost) {
 		err = nil
 	}
 	return errors.Join(err, c.Close())
+}
+
+func stopAndShutdown(ctx context.Context, c *client.Client) error {
+	err := c.Stop(ctx, syscall.SIGKILL, 0)
+	if status.Code(err) == codes.FailedPrecondition {
+		err = nil // there is no task
+	}
+	if err != nil {
+		return err
+	}
+	return c.Shutdown(ctx)
 }
 
 // launchError is what the executor has against a task. Only a machine short of something is worth another try.

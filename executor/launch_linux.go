@@ -45,13 +45,9 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	if err != nil {
 		return nil, nil, err
 	}
-	group, err := e.makeGroup(request)
+	group, limits, err := e.limitedGroup(request)
 	if err != nil {
-		return nil, nil, status.Error(codes.FailedPrecondition, err.Error())
-	}
-	limits, err := group.SetLimits(e.host, limitsOf(request.GetLimits()))
-	if err != nil {
-		return nil, nil, refuse(codes.FailedPrecondition, err, group.Remove())
+		return nil, nil, refuse(codes.FailedPrecondition, err)
 	}
 	streams, err := openStdio(request.GetStdio(), credential, e.tellLogs)
 	if err != nil {
@@ -233,8 +229,35 @@ func (e *Executor) newRecorder(t *task, baseline *procstats.Sample) *recorder {
 	return r
 }
 
-// makeGroup makes or takes the task's cgroup as the request says.
-func (e *Executor) makeGroup(request *proto.LaunchRequest) (*cgroup.Group, error) {
+// limitedGroup makes or takes the task's cgroup with its limits, or without any if they cannot be held and are optional.
+func (e *Executor) limitedGroup(request *proto.LaunchRequest) (*cgroup.Group, []cgroup.Limit, error) {
+	group, limits, err := e.groupWith(request, request.GetLimits())
+	if err == nil || !request.GetLimitsOptional() || request.GetLimits() == nil {
+		return group, limits, err
+	}
+	group, limits, again := e.groupWith(request, nil)
+	if again != nil {
+		return nil, nil, again
+	}
+	group.Notes = append(group.Notes, "limits are not held: "+err.Error())
+	return group, limits, nil
+}
+
+// groupWith makes or takes the task's cgroup and sets limits. On an error nothing is left behind.
+func (e *Executor) groupWith(request *proto.LaunchRequest, wanted *proto.Limits) (*cgroup.Group, []cgroup.Limit, error) {
+	group, err := e.makeGroup(request, wanted.GetCpuset() != "")
+	if err != nil {
+		return nil, nil, err
+	}
+	limits, err := group.SetLimits(e.host, limitsOf(wanted))
+	if err != nil {
+		return nil, nil, errors.Join(err, group.Remove())
+	}
+	return group, limits, nil
+}
+
+// makeGroup makes or takes the task's cgroup as the request says, with the cpuset controller if there are limits for it.
+func (e *Executor) makeGroup(request *proto.LaunchRequest, cpuset bool) (*cgroup.Group, error) {
 	placement := request.GetCgroup()
 	switch placement.GetMode() {
 	case proto.CgroupPlacement_MODE_NONE:
@@ -246,7 +269,7 @@ func (e *Executor) makeGroup(request *proto.LaunchRequest) (*cgroup.Group, error
 	case proto.CgroupPlacement_MODE_UNSPECIFIED, proto.CgroupPlacement_MODE_AUTO:
 	}
 	return cgroup.Create(cgroup.Options{
-		FS: e.host, ID: request.GetId(), Parent: placement.GetParent(), Cpuset: request.GetLimits().GetCpuset() != "",
+		FS: e.host, ID: request.GetId(), Parent: placement.GetParent(), Cpuset: cpuset,
 		CpusetDir: placement.GetV1()["cpuset"],
 	})
 }

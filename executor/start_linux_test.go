@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,6 +111,34 @@ func TestRelativePath(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Limits that cannot be held are a refusal, and where they are optional a note.
+func TestLimitsOptional(t *testing.T) {
+	limited := func(r *proto.LaunchRequest) {
+		withoutCgroup(r) // in which no limit can be held
+		r.Limits = &proto.Limits{MemoryMaxBytes: new(int64(64 << 20))}
+	}
+	t.Run("not optional", func(t *testing.T) {
+		f := start(t)
+		request := f.request("echo never")
+		limited(request)
+		if _, err := f.Launch(t.Context(), request); status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("%v, want FailedPrecondition", err)
+		}
+	})
+	t.Run("optional", func(t *testing.T) {
+		f := start(t)
+		launched := f.run("echo ran", limited, func(r *proto.LaunchRequest) { r.LimitsOptional = true })
+		isNote := func(note string) bool { return strings.HasPrefix(note, "limits are not held: ") }
+		if !slices.ContainsFunc(launched.GetNotes(), isNote) {
+			t.Errorf("notes %q", launched.GetNotes())
+		}
+		exit, final := f.wait()
+		if exit.GetCode() != 0 || f.stdout() != "ran\n" || !slices.ContainsFunc(final.Notes, isNote) {
+			t.Errorf("exit %v, output %q, notes of the record %q", exit, f.stdout(), final.Notes)
+		}
+	})
 }
 
 // An executor takes one request, and does not say of one that it refused that the task was started.

@@ -456,6 +456,8 @@ type LaunchRequest struct {
 	Argv0 string `protobuf:"bytes,26,opt,name=argv0" json:"argv0,omitempty"`
 	// Groups of the selection by name, such as psi, of each of which something must be readable here.
 	RequiredGroups []string `protobuf:"bytes,27,rep,name=required_groups,json=requiredGroups" json:"required_groups,omitempty"`
+	// Start the task without its limits if they cannot be held, and say so in notes; otherwise nothing is started.
+	LimitsOptional bool `protobuf:"varint,28,opt,name=limits_optional,json=limitsOptional" json:"limits_optional,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -677,6 +679,13 @@ func (x *LaunchRequest) GetRequiredGroups() []string {
 		return x.RequiredGroups
 	}
 	return nil
+}
+
+func (x *LaunchRequest) GetLimitsOptional() bool {
+	if x != nil {
+		return x.LimitsOptional
+	}
+	return false
 }
 
 // How the task's standard streams are made. Descriptors are inherited, never copied over this wire.
@@ -3055,7 +3064,7 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\blaunched\x18\a \x01(\v2#.tachograph.executor.LaunchResponseR\blaunched\"3\n" +
 	"\tProcessID\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x14\n" +
-	"\x05start\x18\x02 \x01(\x04R\x05start\"\xf4\a\n" +
+	"\x05start\x18\x02 \x01(\x04R\x05start\"\x9d\b\n" +
 	"\rLaunchRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\x12\x12\n" +
@@ -3087,7 +3096,8 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"waitForAll\x12\x1a\n" +
 	"\brequired\x18\x19 \x03(\rR\brequired\x12\x14\n" +
 	"\x05argv0\x18\x1a \x01(\tR\x05argv0\x12'\n" +
-	"\x0frequired_groups\x18\x1b \x03(\tR\x0erequiredGroups\x1a9\n" +
+	"\x0frequired_groups\x18\x1b \x03(\tR\x0erequiredGroups\x12'\n" +
+	"\x0flimits_optional\x18\x1c \x01(\bR\x0elimitsOptional\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x03\n" +
