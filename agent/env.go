@@ -4,9 +4,11 @@
 package agent
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,14 +17,19 @@ import (
 	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/node"
-	"github.com/tachograph/tacho/errlist"
 )
+
+// maxVariable bounds a variable of the environment with its name: the kernel refuses to start programs with more, execve(2).
+const maxVariable = 128<<10 - 2
 
 // start is one start of a task: what its environment and its expressions are made of.
 type start struct {
-	job       *job.Job
-	group     *job.Group
-	task      *job.Task
+	job   *job.Job
+	group *job.Group
+	task  *job.Task
+	// expressions are the task's that have a value now.
+	expressions *job.Expressions
+
 	allocID   string
 	allocName string
 	index     int
@@ -36,11 +43,16 @@ type start struct {
 func (s *start) environment() (map[string]string, error) {
 	env := inherited(s.task.User)
 	maps.Copy(env, s.variables())
-	own, diags := s.task.Environment(s.scope(env))
+	own, diags := s.expressions.Environment(s.scope(env))
 	if diags.HasErrors() {
-		return nil, errlist.Join(diags.Errs()...)
+		return nil, job.Mistakes(diags)
 	}
 	maps.Copy(env, own)
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if size := len(name) + len(env[name]); size > maxVariable {
+			return nil, s.task.Places.Fault("env", fmt.Errorf("variable %.40s has %d bytes, the kernel takes %d: let the task read it from a file", name, size, maxVariable))
+		}
+	}
 	return env, nil
 }
 

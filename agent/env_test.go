@@ -17,13 +17,14 @@ import (
 // aStart is a start of the only task of a job file.
 func aStart(t *testing.T, task string) *start {
 	t.Helper()
-	j, err := job.Parse(job.Source{Filename: "f", Text: "job \"j\" {\n meta {\n team = \"a\"\n }\n group \"g\" {\n task \"t\" {\n driver = \"d\"\n" +
+	file, err := job.Read(job.Source{Filename: "f", Text: "job \"j\" {\n meta {\n team = \"a\"\n }\n group \"g\" {\n task \"t\" {\n driver = \"d\"\n" +
 		task + "\n }\n }\n}"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	j := file.Job
 	return &start{
-		job: j, group: j.Groups[0], task: j.Groups[0].Tasks[0], allocID: "0123-4567", allocName: "j.g[3]", index: 3,
+		job: j, group: j.Groups[0], task: j.Groups[0].Tasks[0], expressions: file.Expressions(j.Groups[0].Tasks[0]), allocID: "0123-4567", allocName: "j.g[3]", index: 3,
 		dir: folder.In("/data/alloc", "0123-4567"), node: node.Node{
 			ID: "n", Name: "here", Datacenter: "dc1", Region: "global", Attributes: map[string]string{"cpu.arch": "amd64", "cpu": "x"},
 			Meta: map[string]string{"rack": "r1", "rack.row": "7"},
@@ -76,20 +77,20 @@ func TestTemplates(t *testing.T) {
 		"functions": {data: `{{ range split "," "x,y" }}<{{ . | toUpper }}>{{ end }}`, want: "<X><Y>"},
 		"unknown":   {data: `{{ secret "x" }}`, fault: `function "secret" not defined`},
 		"endless":   {data: `{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`, fault: "execute each other without end"},
-		"huge":      {data: `{{ range 100000 }}` + strings.Repeat("0123456789", 100) + `{{ end }}`, fault: "more than 16777216 bytes"},
+		"huge":      {data: `{{ range 100000 }}` + strings.Repeat("0123456789", 100) + `{{ end }}`, fault: "writes more than 8388608 bytes"},
 		"loop":      {data: `{{ range 1000000000000 }}{{ end }}`, fault: "takes too long"},
 		"loops":     {data: `{{ $l := split "" "0123456789" }}` + strings.Repeat("{{ range $l }}", 20) + strings.Repeat("{{ end }}", 20), fault: "takes too long"},
 		"tree": {
 			data:  `{{ define "x" }}{{ if . }}{{ template "x" (slice . 1) }}{{ template "x" (slice . 1) }}{{ end }}{{ end }}{{ template "x" "` + strings.Repeat("a", 60) + `" }}`,
 			fault: "takes too long",
 		},
-		"doubled":  {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = print $x $x }}{{ end }}", fault: "larger than 67108864 bytes"},
-		"replaced": {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = replaceAll `x` $x $x }}{{ end }}", fault: "larger than 67108864 bytes"},
-		"escaped":  {data: "{{ $x := `\\` }}{{ range 64 }}{{ $x = js $x }}{{ end }}", fault: "larger than 67108864 bytes"},
-		"joined":   {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = join $x (split `` $x) }}{{ end }}", fault: "larger than 67108864 bytes"},
-		"wide":     {data: `{{ printf "` + strings.Repeat("%999999d", 100) + `" 1 }}`, fault: "larger than 67108864 bytes"},
-		"starred":  {data: `{{ printf "` + strings.Repeat("%[1]*[2]d", 100) + `" 999999 1 }}`, fault: "larger than 67108864 bytes"},
-		"repeated": {data: "{{ $x := printf `%100000d` 1 }}{{ printf `" + strings.Repeat("%[1]s", 1000) + "` $x }}", fault: "larger than 67108864 bytes"},
+		"doubled":  {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = print $x $x }}{{ end }}", fault: "larger than 16777216 bytes"},
+		"replaced": {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = replaceAll `x` $x $x }}{{ end }}", fault: "larger than 16777216 bytes"},
+		"escaped":  {data: "{{ $x := `\\` }}{{ range 64 }}{{ $x = js $x }}{{ end }}", fault: "larger than 16777216 bytes"},
+		"joined":   {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = join $x (split `` $x) }}{{ end }}", fault: "larger than 16777216 bytes"},
+		"wide":     {data: `{{ printf "` + strings.Repeat("%999999d", 100) + `" 1 }}`, fault: "larger than 16777216 bytes"},
+		"starred":  {data: `{{ printf "` + strings.Repeat("%[1]*[2]d", 100) + `" 999999 1 }}`, fault: "larger than 16777216 bytes"},
+		"repeated": {data: "{{ $x := printf `%100000d` 1 }}{{ printf `" + strings.Repeat("%[1]s", 1000) + "` $x }}", fault: "larger than 16777216 bytes"},
 		"deep":     {data: strings.Repeat("{{ if 1 }}", 1000) + strings.Repeat("{{ end }}", 1000), fault: "within each other"},
 		"counters": {data: `{{ leave }}`, fault: `function "leave" not defined`},
 		"printed":  {data: `{{ printf "%-5s|%03d|%q" "a" 7 "b" }} {{ print 1 2 "x" }} {{ html "<" }} {{ js "'" }} {{ urlquery "a b" }}{{ println "z" }}`, want: "a    |007|\"b\" 1 2x &lt; \\' a+bz\n"},
@@ -97,7 +98,8 @@ func TestTemplates(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := expand(&job.Template{Data: tt.data, LeftDelim: "{{", RightDelim: "}}", Destination: "d"}, env)
+			steps := maxSteps
+			got, err := expand(&job.Template{Data: tt.data, LeftDelim: "{{", RightDelim: "}}", Destination: "d"}, env, &steps)
 			if tt.fault != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.fault) {
 					t.Errorf("error %v, want %q in it", err, tt.fault)

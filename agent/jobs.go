@@ -61,18 +61,21 @@ func (a *Agent) Validate(ctx context.Context, source job.Source) (*job.Job, erro
 	if err := a.isReady(); err != nil {
 		return nil, err
 	}
-	j, err := job.Parse(source)
+	file, err := job.Read(source)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.check(ctx, j); err != nil {
+	if err := a.check(ctx, file); err != nil {
 		if ctx.Err() != nil { // which says nothing of the job
 			return nil, err
 		}
 		return nil, refused{err}
 	}
-	return j, nil
+	return file.Job, nil
 }
+
+// maxFaulty is how many tasks are named whose mistakes are found when a job is checked.
+const maxFaulty = 20
 
 // refused marks what is wrong with a job, and not with the agent.
 type refused struct{ error }
@@ -84,7 +87,8 @@ func (refused) Is(target error) bool { return target == driver.ErrInvalid }
 func (r refused) Unwrap() error { return r.error }
 
 // check refuses a job that this machine cannot run. The error names all that is in the way.
-func (a *Agent) check(ctx context.Context, j *job.Job) error {
+func (a *Agent) check(ctx context.Context, file *job.File) error {
+	j := file.Job
 	matches := func(pattern string) bool {
 		ok, err := path.Match(pattern, a.node.Datacenter)
 		return err == nil && ok
@@ -98,21 +102,38 @@ func (a *Agent) check(ctx context.Context, j *job.Job) error {
 		err := fmt.Errorf("job %s is for %q, this agent is in %q", j.ID, j.Region, a.node.Region)
 		errs = append(errs, j.Places.Fault("region", err))
 	}
+	steps := maxSteps
 	for _, g := range j.Groups {
 		for _, t := range g.Tasks {
-			errs = append(errs, errlist.Each(a.checkTask(ctx, j, g, t), func(cause error) error {
+			err := errlist.Each(a.checkTask(ctx, a.probe(file, g, t), &steps), func(cause error) error {
 				if _, hasPlace := errors.AsType[*hcl.Diagnostic](cause); hasPlace {
 					return cause
 				}
 				return fmt.Errorf("task %s of group %s: %w", t.Name, g.Name, cause)
-			}))
+			})
+			if err == nil {
+				continue
+			}
+			if errs = append(errs, err); len(errs) == maxFaulty {
+				return errlist.Join(append(errs, errors.New("other tasks were not checked"))...)
+			}
 		}
 	}
 	return errlist.Join(errs...)
 }
 
-// checkTask does what a start would do, with an allocation that there is not.
-func (a *Agent) checkTask(ctx context.Context, j *job.Job, g *job.Group, t *job.Task) error {
+// probe is a start of a task for an allocation that there is not.
+func (a *Agent) probe(file *job.File, g *job.Group, t *job.Task) *start {
+	const nobody = "00000000-0000-4000-8000-000000000000"
+	return &start{
+		job: file.Job, group: g, task: t, expressions: file.Expressions(t), allocID: nobody,
+		allocName: file.Job.ID + "." + g.Name + "[0]", node: a.node, dir: folder.In(a.allocDir(), nobody),
+	}
+}
+
+// checkTask does what a start would do. steps are those that the templates of the job have left.
+func (a *Agent) checkTask(ctx context.Context, s *start, steps *int) error {
+	t := s.task
 	var errs []error
 	entry, err := a.drivers.Get(t.Driver)
 	if err != nil {
@@ -125,18 +146,13 @@ func (a *Agent) checkTask(ctx context.Context, j *job.Job, g *job.Group, t *job.
 		err := fmt.Errorf("it asks for %d cores, this machine has %d", wanted, there)
 		errs = append(errs, t.Places.Fault("resources.cores", err))
 	}
-	const nobody = "00000000-0000-4000-8000-000000000000"
-	s := &start{
-		job: j, group: g, task: t, allocID: nobody, allocName: j.ID + "." + g.Name + "[0]", node: a.node,
-		dir: folder.In(a.allocDir(), nobody),
-	}
 	env, err := s.environment()
 	if err != nil {
 		return errlist.Join(append(errs, err)...) // the rest refers to it
 	}
-	errs = append(errs, s.checkTemplates(ctx, env))
+	errs = append(errs, s.checkTemplates(ctx, env, steps))
 	if entry != nil {
-		errs = append(errs, entry.Configure(&driver.TaskConfig{}, t, t.ConfigScope(s.scope(env))))
+		errs = append(errs, s.configure(entry, &driver.TaskConfig{}, env))
 	}
 	return errlist.Join(errs...)
 }

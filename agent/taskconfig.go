@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/tachograph/tacho/agent/job"
@@ -15,7 +16,10 @@ import (
 // taskConfig makes the task's folders and files and says what the driver shall start.
 func (t *task) taskConfig(entry *registry.Entry) (*driver.TaskConfig, error) {
 	a := t.alloc
-	s := a.start(t.spec)
+	s, err := a.start(t.spec.Name)
+	if err != nil {
+		return nil, err
+	}
 	owner, err := ownerOf(t.spec.User)
 	if err != nil {
 		return nil, err
@@ -36,11 +40,17 @@ func (t *task) taskConfig(entry *registry.Entry) (*driver.TaskConfig, error) {
 		Env: env, Resources: resources(t.spec.Resources, s.cores, t.agent.node.Resources.TotalMHz()),
 		User: t.spec.User, AllocDir: string(a.dir),
 	}
-	if err := entry.Configure(config, t.spec, t.spec.ConfigScope(s.scope(env))); err != nil {
+	if err := s.configure(entry, config, env); err != nil {
 		return nil, err
 	}
 	config.StdoutPath, config.StderrPath, err = t.logPaths(entry)
 	return config, err
+}
+
+// configure puts the task's config block into what its driver is to start.
+func (s *start) configure(entry *registry.Entry, into *driver.TaskConfig, env map[string]string) error {
+	body, vars := s.expressions.Config(s.scope(env))
+	return entry.Configure(into, s.task, body, vars)
 }
 
 // resources are a task's limits in the kernel's terms. MHz are v1's shares, one for one, as hosts have it.
@@ -59,10 +69,20 @@ func resources(r job.Resources, cores string, totalMHz float64) *driver.Resource
 // coreList writes cores as 0-3,7.
 func coreList(cores []int) string { return cgroup.FormatCPUs(slices.Sorted(slices.Values(cores))) }
 
-// start is what a start of a task is made of.
-func (a *alloc) start(spec *job.Task) *start {
-	return &start{
-		job: a.job, group: a.group, task: spec, allocID: a.id, allocName: a.name(), index: a.kept.Index,
-		cores: coreList(a.kept.Cores[spec.Name]), dir: a.dir, node: a.agent.node,
+// start is what a start of a task is made of. Its expressions are read from the job file once more: no more than a start
+// is kept in memory, and what they cost is counted for each start.
+func (a *alloc) start(name string) (*start, error) {
+	file, err := job.Read(a.job.Source)
+	if err != nil {
+		return nil, err
 	}
+	group := file.Job.Group(a.group.Name)
+	if group == nil || group.Task(name) == nil {
+		return nil, fmt.Errorf("job %s has no task %s in group %s", a.job.ID, name, a.group.Name)
+	}
+	spec := group.Task(name)
+	return &start{
+		job: file.Job, group: group, task: spec, expressions: file.Expressions(spec), allocID: a.id, allocName: a.name(),
+		index: a.kept.Index, cores: coreList(a.kept.Cores[name]), dir: a.dir, node: a.agent.node,
+	}, nil
 }

@@ -16,24 +16,28 @@ import (
 	"github.com/tachograph/tacho/errlist"
 )
 
+// maxEnvFile bounds a template that is read into the environment, in bytes; the kernel takes less of all of it.
+const maxEnvFile = 1 << 20
+
 // renderAll writes a task's templates. Those that are environment files add to env.
 func (s *start) renderAll(env map[string]string, owner *folder.Owner) error {
+	steps := maxSteps
 	for _, t := range s.task.Templates {
-		if err := s.render(t, env, owner); err != nil {
+		if err := s.render(t, env, owner, &steps); err != nil {
 			return templateFault(t, err)
 		}
 	}
 	return nil
 }
 
-// checkTemplates expands a task's templates and writes nothing.
-func (s *start) checkTemplates(ctx context.Context, env map[string]string) error {
+// checkTemplates expands a task's templates and writes nothing. steps are what all templates of the job may do.
+func (s *start) checkTemplates(ctx context.Context, env map[string]string, steps *int) error {
 	var errs []error
 	for _, t := range s.task.Templates {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		text, err := expand(t, env)
+		text, err := expand(t, env, steps)
 		if err == nil && t.Env {
 			err = readEnv(text, env)
 		}
@@ -48,8 +52,8 @@ func templateFault(t *job.Template, err error) error {
 	return fmt.Errorf("%s:%d: template %s: %w", t.Range.Filename, t.Range.Start.Line, t.Destination, err)
 }
 
-func (s *start) render(t *job.Template, env map[string]string, owner *folder.Owner) error {
-	text, err := expand(t, env)
+func (s *start) render(t *job.Template, env map[string]string, owner *folder.Owner, steps *int) error {
+	text, err := expand(t, env, steps)
 	if err != nil {
 		return err
 	}
@@ -86,14 +90,19 @@ func (s *start) destination(path string) (string, error) {
 
 // readEnv reads NAME=value lines; quotes around a value are taken off.
 func readEnv(text []byte, env map[string]string) error {
-	for i, line := range strings.Split(string(text), "\n") {
+	if len(text) > maxEnvFile {
+		return fmt.Errorf("%d bytes; a file of variables can have %d", len(text), maxEnvFile)
+	}
+	n := 0
+	for line := range strings.SplitSeq(string(text), "\n") {
+		n++
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
 		if !ok || strings.TrimSpace(name) == "" {
-			return fmt.Errorf("line %d is not NAME=value", i+1)
+			return fmt.Errorf("line %d is not NAME=value", n)
 		}
 		value = strings.TrimSpace(value)
 		if len(value) >= 2 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0] {

@@ -10,29 +10,43 @@ import (
 	"strings"
 	"text/template"
 	"text/template/parse"
-	"time"
 
 	"github.com/tachograph/tacho/agent/job"
 )
 
-// Bounds on a template. Whoever may run a job may do so as the agent's user, but a mistake in a job file must not end
-// the agent.
+// Limits on templates. Whoever may run a job may do so as the agent's user, but a mistake in a job file must not end
+// the agent, or take its processor: the execution of a template cannot be stopped from outside.
 const (
-	// maxRendered bounds what is written, in bytes.
-	maxRendered = 16 << 20
+	// maxRendered bounds what a template writes, in bytes.
+	maxRendered = 8 << 20
 	// maxValues bounds what functions return, all together, in bytes.
-	maxValues = 64 << 20
-	// maxSteps bounds how often bodies of ranges and templates are executed, each times its length.
-	maxSteps = 2_000_000
-	// maxDepth bounds templates that execute templates, and what stands in ranges and conditions within each other.
-	maxDepth = 200
-	// maxExpand bounds the time.
-	maxExpand = 10 * time.Second
+	maxValues = 16 << 20
+	// maxSteps bounds what the templates of a task, or of a job that is checked, may do; a step takes ten nanoseconds or so.
+	maxSteps = 20_000_000
+	// maxNested bounds templates that execute templates, and what stands in ranges and conditions within each other.
+	maxNested = 100
+	// maxActive bounds the text of a template that has actions, and maxActions these: parsed they take a hundred times
+	// the memory. A text without actions may be as long as a job file.
+	maxActive  = 256 << 10
+	maxActions = 5000
 )
 
-// expand executes a template. Its functions are those that need nothing but this machine.
-func expand(t *job.Template, env map[string]string) ([]byte, error) {
-	e := &expansion{began: time.Now()}
+// What a template does, in steps.
+const (
+	stepsOfAction    = 50
+	stepsOfIteration = 100
+	stepsOfCall      = 300
+	stepsOfWrite     = 10
+	bytesOfStep      = 32 // that are copied or compared
+)
+
+// expand executes a template. Its functions are those that need nothing but this machine. steps is what it may do, and
+// what is left of it afterwards.
+func expand(t *job.Template, env map[string]string, steps *int) ([]byte, error) {
+	if n := strings.Count(t.Data, t.LeftDelim); n > maxActions || n > 0 && len(t.Data) > maxActive {
+		return nil, fmt.Errorf("%d actions in %d bytes; a template can have %d, and %d bytes if there are any", n, len(t.Data), maxActions, maxActive)
+	}
+	e := &expansion{steps: steps}
 	parsed, err := template.New(t.Destination).Delims(t.LeftDelim, t.RightDelim).Option("missingkey=error").
 		Funcs(e.functions(env)).Parse(t.Data)
 	if err != nil {
@@ -43,7 +57,7 @@ func expand(t *job.Template, env map[string]string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	w := &boundedBuffer{left: maxRendered}
+	w := &boundedBuffer{expansion: e}
 	// Not known while the text was parsed, so that it cannot call them.
 	if err := parsed.Funcs(e.counters()).Execute(w, nil); err != nil {
 		return nil, err
@@ -54,38 +68,50 @@ func expand(t *job.Template, env map[string]string) ([]byte, error) {
 // boundedBuffer refuses what a template that runs wild writes.
 type boundedBuffer struct {
 	bytes.Buffer
-	left int
+	expansion *expansion
 }
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {
-	if b.left -= len(p); b.left < 0 {
-		return 0, fmt.Errorf("more than %d bytes", maxRendered)
+	if b.Len()+len(p) > maxRendered {
+		return 0, fmt.Errorf("the template writes more than %d bytes", maxRendered)
+	}
+	if err := b.expansion.do(stepsOfWrite + len(p)/bytesOfStep); err != nil {
+		return 0, err
 	}
 	return b.Buffer.Write(p)
 }
 
-// expansion counts what one execution of a template costs.
+// expansion counts what one execution of a template takes.
 type expansion struct {
-	began                time.Time
-	steps, values, depth int
+	// steps are those that are left.
+	steps         *int
+	values, depth int
+	// largest is the size of the largest text that an action can have to do with.
+	largest int
 }
 
-var errTooLong = errors.New("the template takes too long")
+var errTooLong = errors.New("the template takes too long: let the task do this, or write fewer and shorter loops")
+
+// do takes steps from those that are left.
+func (e *expansion) do(steps int) error {
+	if *e.steps -= steps; *e.steps < 0 {
+		return errTooLong
+	}
+	return nil
+}
 
 // counters are what bound puts into a template. They write nothing.
 func (e *expansion) counters() template.FuncMap {
 	return template.FuncMap{
-		"step": func(length int) (string, error) {
-			if e.steps += 1 + length; e.steps > maxSteps || time.Since(e.began) > maxExpand {
-				return "", errTooLong
-			}
-			return "", nil
+		"step": func(actions, length int) (string, error) {
+			each := stepsOfAction + e.largest/bytesOfStep
+			return "", e.do(stepsOfIteration + actions*each + length/bytesOfStep)
 		},
 		"enter": func() (string, error) {
-			if e.depth++; e.depth > maxDepth {
+			if e.depth++; e.depth > maxNested {
 				return "", errors.New("templates execute each other without end")
 			}
-			return "", nil
+			return "", e.do(stepsOfCall)
 		},
 		"leave": func() string { e.depth--; return "" },
 	}
@@ -96,7 +122,7 @@ func (e *expansion) bound(t *template.Template) error {
 	if t.Tree == nil || t.Root == nil {
 		return nil
 	}
-	if err := e.boundList(t.Root, 0, true); err != nil {
+	if _, _, err := e.boundList(t.Root, 0, true); err != nil {
 		return err
 	}
 	around, err := template.New("").Funcs(e.counters()).Parse("{{ enter }}{{ leave }}")
@@ -108,52 +134,63 @@ func (e *expansion) bound(t *template.Template) error {
 	return nil
 }
 
-// boundList bounds what is in a list, and counts the list itself where it can be executed more than once.
-func (e *expansion) boundList(list *parse.ListNode, depth int, counted bool) error {
+// boundList bounds what is in a list, and counts the list itself if it can be executed more than once. It returns how
+// many actions an execution of the list has at most that are not counted in it, and the bytes of them.
+func (e *expansion) boundList(list *parse.ListNode, depth int, counted bool) (actions, length int, err error) {
 	if list == nil {
-		return nil
+		return 0, 0, nil
 	}
-	if depth > maxDepth {
-		return fmt.Errorf("more than %d actions within each other", maxDepth)
+	if depth > maxNested {
+		return 0, 0, fmt.Errorf("more than %d actions within each other", maxNested)
 	}
-	length := 0
 	for _, node := range list.Nodes {
-		length += len(node.String())
-		var branch *parse.BranchNode
-		repeated := false
-		switch n := node.(type) {
-		case *parse.IfNode:
-			branch = &n.BranchNode
-		case *parse.WithNode:
-			branch = &n.BranchNode
-		case *parse.RangeNode:
-			branch, repeated = &n.BranchNode, true
-		default:
+		actions++
+		branch, repeated := branchOf(node)
+		if branch == nil {
+			length += len(node.String())
 			continue
 		}
-		if err := errors.Join(e.boundList(branch.List, depth+1, repeated), e.boundList(branch.ElseList, depth+1, false)); err != nil {
-			return err
+		length += len(branch.Pipe.String())
+		for _, inner := range []*parse.ListNode{branch.List, branch.ElseList} {
+			n, size, err := e.boundList(inner, depth+1, repeated && inner == branch.List)
+			if err != nil {
+				return 0, 0, err
+			}
+			actions, length = actions+n, length+size
 		}
 	}
 	if !counted {
-		return nil
+		return actions, length, nil
 	}
-	step, err := template.New("").Funcs(e.counters()).Parse(fmt.Sprintf("{{ step %d }}", length/16))
+	step, err := template.New("").Funcs(e.counters()).Parse(fmt.Sprintf("{{ step %d %d }}", actions, length))
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	list.Nodes = append([]parse.Node{step.Root.Nodes[0]}, list.Nodes...)
-	return nil
+	return 0, 0, nil
+}
+
+// branchOf is what a node executes in turn, nil if nothing; repeated says that it may do so more than once.
+func branchOf(node parse.Node) (branch *parse.BranchNode, repeated bool) {
+	switch n := node.(type) {
+	case *parse.IfNode:
+		return &n.BranchNode, false
+	case *parse.WithNode:
+		return &n.BranchNode, false
+	case *parse.RangeNode:
+		return &n.BranchNode, true
+	}
+	return nil, false
 }
 
 // functions are what templates call, with those of package text/template that make texts: each says first how large
 // its result can be at most.
 func (e *expansion) functions(env map[string]string) template.FuncMap {
 	return template.FuncMap{
-		"env": func(name string) string { return env[name] },
+		"env": func(name string) string { return e.seen(env[name]) },
 		"envOrDefault": func(name, otherwise string) string {
 			if value := env[name]; value != "" {
-				return value
+				return e.seen(value)
 			}
 			return otherwise
 		},
@@ -163,7 +200,9 @@ func (e *expansion) functions(env map[string]string) template.FuncMap {
 		"toUpper": func(text string) (string, error) {
 			return e.text(2*len(text), func() string { return strings.ToUpper(text) })
 		},
-		"trimSpace": strings.TrimSpace,
+		"trimSpace": func(text string) (string, error) {
+			return strings.TrimSpace(text), e.do(len(text) / bytesOfStep)
+		},
 		"split": func(separator, text string) ([]string, error) {
 			const header = 16 // of a string, whose bytes are shared
 			if err := e.spend(header * (strings.Count(text, separator) + 1)); err != nil {
@@ -174,7 +213,9 @@ func (e *expansion) functions(env map[string]string) template.FuncMap {
 		"join": func(separator string, parts []string) (string, error) {
 			return e.text(sizeOf(parts)+len(separator)*len(parts), func() string { return strings.Join(parts, separator) })
 		},
-		"contains": func(part, text string) bool { return strings.Contains(text, part) },
+		"contains": func(part, text string) (bool, error) {
+			return strings.Contains(text, part), e.do(len(text) / bytesOfStep)
+		},
 		"replaceAll": func(from, to, text string) (string, error) {
 			return e.text(len(text)+strings.Count(text, from)*len(to), func() string { return strings.ReplaceAll(text, from, to) })
 		},
@@ -214,7 +255,14 @@ func (e *expansion) spend(size int) error {
 		return fmt.Errorf("the template's values are larger than %d bytes", maxValues)
 	}
 	e.values += size
-	return nil
+	e.largest = max(e.largest, size)
+	return e.do(size / bytesOfStep)
+}
+
+// seen takes notice of a text that was not made here.
+func (e *expansion) seen(text string) string {
+	e.largest = max(e.largest, len(text))
+	return text
 }
 
 // sizeOf is how many bytes a value has in print at most.
@@ -228,6 +276,8 @@ func sizeOf(v any) int {
 			size += len(s) + 1
 		}
 		return size
+	case int, bool:
+		return 20
 	}
 	return 400 // the largest number has 309 digits
 }

@@ -30,17 +30,26 @@ type fields struct {
 
 // decoder walks a file and gathers what is wrong with it, instead of giving up at the first mistake.
 type decoder struct {
-	text    string
-	vars    *hcl.EvalContext
-	cost    int // of what was evaluated, as in costOf
-	results results
-	diags   hcl.Diagnostics
+	text  string
+	vars  *hcl.EvalContext
+	meter *meter
+	diags hcl.Diagnostics
+	// expressions are what a start evaluates, by task.
+	expressions map[*Task]*Expressions
 }
 
 func (d *decoder) complain(at hcl.Range, summary, format string, args ...any) {
+	if len(d.diags) >= maxMistakes {
+		return
+	}
 	d.diags = append(d.diags, &hcl.Diagnostic{
 		Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, args...), Subject: at.Ptr(),
 	})
+}
+
+// add reports mistakes that were found in an expression.
+func (d *decoder) add(diags hcl.Diagnostics) {
+	d.diags = append(d.diags, diags[:min(len(diags), max(0, maxMistakes-len(d.diags)))]...)
 }
 
 // body hands every attribute and block of a body to its field. where names the body for people.
@@ -100,8 +109,8 @@ func (d *decoder) unknown(at hcl.Range, name, kind, where string, f fields) {
 // value evaluates an expression to a type. ok is false where that is not possible, which has been said then.
 func (d *decoder) value(attribute *hclsyntax.Attribute, want cty.Type) (v cty.Value, ok bool) {
 	v, diags := attribute.Expr.Value(d.vars)
-	d.diags = append(d.diags, diags...)
-	if diags.HasErrors() {
+	d.add(diags)
+	if diags.HasErrors() || d.consequence(v) {
 		return v, false
 	}
 	v, err := convert.Convert(v, want)
@@ -114,6 +123,9 @@ func (d *decoder) value(attribute *hclsyntax.Attribute, want cty.Type) (v cty.Va
 	}
 	return v, true
 }
+
+// consequence reports whether a value is not known because of a mistake that was reported.
+func (d *decoder) consequence(v cty.Value) bool { return !v.IsWhollyKnown() && d.diags.HasErrors() }
 
 func (d *decoder) str(into *string) func(*hclsyntax.Attribute) {
 	return func(a *hclsyntax.Attribute) {
@@ -227,17 +239,17 @@ func (d *decoder) pairs(into *map[string]string) (func(*hclsyntax.Attribute), fu
 
 // eachPair takes an object apart without evaluating what is in it.
 func (d *decoder) eachPair(a *hclsyntax.Attribute, pair func(string, hclsyntax.Expression)) {
-	object, ok := a.Expr.(*hclsyntax.ObjectConsExpr)
+	object, ok := bare(a.Expr).(*hclsyntax.ObjectConsExpr)
 	if !ok {
 		d.complain(a.Expr.Range(), "Wrong value", "%s is { NAME = VALUE … }", a.Name)
 		return
 	}
 	for _, item := range object.Items {
 		key, diags := item.KeyExpr.Value(d.vars)
-		if d.diags = append(d.diags, diags...); diags.HasErrors() {
+		if d.add(diags); diags.HasErrors() {
 			continue
 		}
-		if key, err := convert.Convert(key, cty.String); err == nil && !key.IsNull() {
+		if key, err := convert.Convert(key, cty.String); err == nil && !key.IsNull() && key.IsKnown() {
 			pair(key.AsString(), item.ValueExpr)
 		}
 	}

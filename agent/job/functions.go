@@ -9,10 +9,10 @@ import (
 )
 
 // functions are those of Nomad's job files that need nothing but their arguments, and whose results have bounds.
-func functions(r *results) map[string]function.Function {
+func functions(m *meter) map[string]function.Function {
 	all := unbounded()
 	for name, f := range all {
-		all[name] = bounded(name, f, r)
+		all[name] = bounded(name, f, m)
 	}
 	return all
 }

@@ -103,21 +103,23 @@ func (d *decoder) restart(b *hclsyntax.Block, r *Restart) {
 
 func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 	t := &Task{
-		Name: b.Labels[0], KillTimeout: 5 * time.Second, Resources: Resources{CPU: 100, MemoryMB: 300}, Variables: d.vars,
-		Restart: g.Restart, text: d.text, Places: places.Places{}.With(b.Body),
+		Name: b.Labels[0], KillTimeout: 5 * time.Second, Resources: Resources{CPU: 100, MemoryMB: 300},
+		Restart: g.Restart, Places: places.Places{}.With(b.Body),
 	}
+	x := &Expressions{text: d.text, vars: d.vars, meter: d.meter, env: make(map[string]hclsyntax.Expression)}
+	d.expressions[t] = x
 	metaAttribute, metaBlock := d.pairs(&t.Meta)
 	d.body("a task", b.Body, fields{
 		attributes: map[string]func(*hclsyntax.Attribute){
 			"driver": d.str(&t.Driver), "user": d.str(&t.User), "kill_timeout": d.duration(&t.KillTimeout),
 			"kill_signal": d.str(&t.KillSignal), "leader": d.flag(&t.Leader), "meta": metaAttribute,
 			"env": func(a *hclsyntax.Attribute) {
-				d.eachPair(a, func(name string, expr hclsyntax.Expression) { d.variable(t, name, expr) })
+				d.eachPair(a, func(name string, expr hclsyntax.Expression) { d.variable(t, x, name, expr) })
 			},
 		},
 		blocks: map[string]func(*hclsyntax.Block){
-			"config": func(c *hclsyntax.Block) { d.config(c, t) }, "meta": metaBlock,
-			"env":       func(e *hclsyntax.Block) { d.env(e, t) },
+			"config": func(c *hclsyntax.Block) { d.config(c, t, x) }, "meta": metaBlock,
+			"env":       func(e *hclsyntax.Block) { d.env(e, t, x) },
 			"resources": func(r *hclsyntax.Block) { d.resources(r, &t.Resources) },
 			"restart":   func(r *hclsyntax.Block) { d.restart(r, &t.Restart) },
 			"logs":      func(l *hclsyntax.Block) { d.logs(l, t) },
@@ -135,14 +137,17 @@ func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 		d.complain(b.LabelRanges[0], "Wrong name", "a task cannot be called %q: that is a folder of its group", t.Name)
 	}
 	d.need(t.Driver != "", b.TypeRange, "task \""+t.Name+"\"", "driver")
-	t.Meta = mergedMeta(j.Meta, g.Meta, t.Meta)
+	t.Meta = d.mergedMeta(b, j.Meta, g.Meta, t.Meta)
 	return t
 }
 
 // mergedMeta has a task's meta data with those of its group and its job.
-func mergedMeta(layers ...map[string]string) map[string]string {
+func (d *decoder) mergedMeta(b *hclsyntax.Block, layers ...map[string]string) map[string]string {
 	var all map[string]string
 	for _, layer := range layers {
+		if !d.afford(b.TypeRange, 4*elementCost*len(layer)) {
+			return nil
+		}
 		if all == nil && len(layer) > 0 {
 			all = make(map[string]string)
 		}

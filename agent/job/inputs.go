@@ -14,9 +14,13 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 )
 
+// maxLocals bounds their number: each can refer to the one before it.
+const maxLocals = 1000
+
 // inputs evaluates the variable and locals blocks and makes the scope of everything else.
 func (d *decoder) inputs(body *hclsyntax.Body, source Source) {
-	scope := &hcl.EvalContext{Functions: functions(&d.results), Variables: make(map[string]cty.Value)}
+	d.meter.body(body)
+	scope := &hcl.EvalContext{Functions: functions(d.meter), Variables: make(map[string]cty.Value)}
 	d.vars = scope
 	variables := make(map[string]cty.Value)
 	for _, b := range body.Blocks {
@@ -41,16 +45,13 @@ func (d *decoder) input(b *hclsyntax.Block, source Source) cty.Value {
 	d.body("variable", b.Body, fields{attributes: map[string]func(*hclsyntax.Attribute){
 		"type": func(a *hclsyntax.Attribute) {
 			parsed, diags := typeexpr.TypeConstraint(a.Expr)
-			if d.diags = append(d.diags, diags...); !diags.HasErrors() {
+			if d.add(diags); !diags.HasErrors() {
 				want = parsed
 			}
 		},
 		"default": func(a *hclsyntax.Attribute) {
-			if !d.affordable(a.Expr) {
-				return
-			}
-			v, diags := a.Expr.Value(&hcl.EvalContext{Functions: functions(&d.results)})
-			if d.diags = append(d.diags, diags...); !diags.HasErrors() {
+			v, diags := a.Expr.Value(&hcl.EvalContext{Functions: d.vars.Functions})
+			if d.add(diags); !diags.HasErrors() {
 				value = v
 			}
 		},
@@ -59,8 +60,15 @@ func (d *decoder) input(b *hclsyntax.Block, source Source) cty.Value {
 	if text, given := source.Variables[b.Labels[0]]; given {
 		value = d.given(b, text, want)
 	}
-	if value == cty.NilVal {
+	switch {
+	case value != cty.NilVal:
+	case d.diags.HasErrors(): // it may be there, and not be read
+		return cty.DynamicVal
+	default:
 		d.complain(b.TypeRange, "Missing", "variable %q has no default, and no value was given", b.Labels[0])
+		return cty.DynamicVal
+	}
+	if want.HasDynamicTypes() && want != cty.DynamicPseudoType && !d.afford(b.TypeRange, pairs(value)) {
 		return cty.DynamicVal
 	}
 	converted, err := convert.Convert(value, want)
@@ -77,62 +85,102 @@ func (d *decoder) given(b *hclsyntax.Block, text string, want cty.Type) cty.Valu
 	if want == cty.String || want == cty.DynamicPseudoType {
 		return cty.StringVal(text)
 	}
-	expr, diags := hclsyntax.ParseExpression([]byte(text), "variable "+b.Labels[0], hcl.InitialPos)
-	if diags.HasErrors() || !d.affordable(expr) {
-		d.diags = append(d.diags, diags...)
+	name := "variable " + b.Labels[0]
+	if diags := checkText([]byte(text), name); diags != nil {
+		d.add(diags)
 		return cty.NilVal
 	}
+	expr, diags := hclsyntax.ParseExpression([]byte(text), name, hcl.InitialPos)
+	if diags.HasErrors() {
+		d.add(diags)
+		return cty.NilVal
+	}
+	d.meter.put(&expr)
 	v, diags := expr.Value(nil)
-	d.diags = append(d.diags, diags...)
+	d.add(diags)
 	return v
 }
 
-// locals evaluates locals in whatever order they need each other.
+// locals evaluates locals, each after those that it refers to.
 func (d *decoder) locals(body *hclsyntax.Body) {
-	waiting := make(map[string]*hclsyntax.Attribute)
+	l := &locals{decoder: d, waiting: make(map[string]*hclsyntax.Attribute), known: make(map[string]cty.Value)}
 	for _, b := range body.Blocks {
 		if b.Type != "locals" {
 			continue
 		}
 		for name, a := range b.Body.Attributes {
-			if _, twice := waiting[name]; twice {
+			if _, twice := l.waiting[name]; twice {
 				d.complain(a.NameRange, "Duplicate name", "there are two locals %q", name)
 			}
-			waiting[name] = a
+			l.waiting[name] = a
 		}
 	}
-	if len(waiting) > maxLocals {
-		d.complain(body.Range(), "Too many", "a job file has at most %d locals", maxLocals)
+	if len(l.waiting) > maxLocals {
+		d.complain(body.Range(), "Too large", "%d locals; a job file can have %d", len(l.waiting), maxLocals)
 		return
 	}
-	known := make(map[string]cty.Value)
-	for len(waiting) > 0 {
-		d.vars.Variables["local"] = cty.ObjectVal(known)
-		progress := false
-		for _, name := range slices.Sorted(maps.Keys(waiting)) {
-			if costOf(waiting[name].Expr, d.vars) > maxCost && !d.affordable(waiting[name].Expr) {
-				return
-			}
-			if v, diags := waiting[name].Expr.Value(d.vars); !diags.HasErrors() {
-				if !d.affordable(waiting[name].Expr) {
-					return
-				}
-				if sizeOf(v) > maxValue {
-					d.complain(waiting[name].Expr.Range(), "Too large", "local %q is larger than %d bytes", name, maxValue)
-					return
-				}
-				known[name], progress = v, true
-				delete(waiting, name)
-			}
-		}
-		if progress {
-			continue
-		}
-		for _, name := range slices.Sorted(maps.Keys(waiting)) {
-			_, diags := waiting[name].Expr.Value(d.vars)
-			d.diags = append(d.diags, diags...)
-		}
+	for _, name := range slices.Sorted(maps.Keys(l.waiting)) {
+		l.evaluate(name, nil)
+	}
+	d.vars.Variables["local"] = cty.ObjectVal(l.known)
+}
+
+// locals are those of a file while they are evaluated.
+type locals struct {
+	decoder *decoder
+	waiting map[string]*hclsyntax.Attribute
+	known   map[string]cty.Value
+}
+
+// evaluate gives a local its value, after those that it refers to. within are those for which that is being done.
+func (l *locals) evaluate(name string, within []string) {
+	a, d := l.waiting[name], l.decoder
+	if a == nil {
+		return // it has a value, or there is no such local, which the expression says
+	}
+	if slices.Contains(within, name) {
+		d.complain(a.NameRange, "Wrong value", "local %q refers to itself", name)
+		delete(l.waiting, name)
+		l.known[name] = cty.DynamicVal
 		return
 	}
-	d.vars.Variables["local"] = cty.ObjectVal(known)
+	needed := make(map[string]cty.Value)
+	for _, other := range referredLocals(a.Expr) {
+		l.evaluate(other, append(within, name))
+		if v, ok := l.known[other]; ok {
+			needed[other] = v
+		}
+	}
+	if l.waiting[name] == nil {
+		return // it refers to itself
+	}
+	delete(l.waiting, name)
+	scope := d.vars.NewChild()
+	scope.Variables = map[string]cty.Value{"local": cty.ObjectVal(needed)}
+	v, diags := a.Expr.Value(scope)
+	d.add(diags)
+	switch {
+	case diags.HasErrors():
+		v = cty.DynamicVal // so that nothing is said of those that refer to it
+	case sizeOf(v, maxValue) > maxValue:
+		d.complain(a.Expr.Range(), "Too large", "local %q is larger than %d bytes", name, maxValue)
+		v = cty.DynamicVal
+	}
+	l.known[name] = v
+}
+
+// referredLocals are the locals that an expression refers to by name.
+func referredLocals(expr hclsyntax.Expression) []string {
+	var names []string
+	_ = hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
+		e, ok := bare(n).(*hclsyntax.ScopeTraversalExpr)
+		if !ok || e.Traversal.RootName() != "local" || len(e.Traversal) == 1 {
+			return nil
+		}
+		if name, ok := nameOf(e.Traversal[1]); ok {
+			names = append(names, name)
+		}
+		return nil
+	})
+	return names
 }

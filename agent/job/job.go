@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/tachograph/tacho/agent/places"
 )
@@ -100,15 +99,8 @@ type Task struct {
 	Lifecycle   *Lifecycle  `json:",omitempty"`
 	Templates   []*Template `json:",omitempty"`
 
-	// ConfigBody is the config block; nil where there is none. It is evaluated with the variables of a start.
-	ConfigBody hcl.Body `json:"-"`
 	// Places are where its values stand.
 	Places places.Places `json:"-"`
-	// Variables are what every expression may refer to: functions and the file's own variables and locals.
-	Variables *hcl.EvalContext `json:"-"`
-	// env are the expressions of the env block, text the file they stand in.
-	env  map[string]hclsyntax.Expression
-	text string
 }
 
 // Resources are what a task is promised and held to.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/tachograph/tacho/agent/job/jobtest"
 )
 
 const good = `
@@ -51,23 +53,23 @@ job "demo" {
 `
 
 func TestParse(t *testing.T) {
-	j, err := Parse(Source{Filename: "x.hcl", Text: good, Variables: map[string]string{"greeting": "hi"}})
+	f, err := Read(Source{Filename: "x.hcl", Text: good, Variables: map[string]string{"greeting": "hi"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	task := j.Group("g").Task("t")
-	env, diags := task.Environment(map[string]cty.Value{"NOMAD_ALLOC_INDEX": cty.StringVal("1")})
+	task := f.Job.Group("g").Task("t")
+	env, diags := f.Expressions(task).Environment(map[string]cty.Value{"NOMAD_ALLOC_INDEX": cty.StringVal("1")})
 	if diags.HasErrors() || env["A"] != "x1" {
 		t.Errorf("env %v, %v", env, diags)
 	}
 	if got, want := task.Templates[0].Data, "{{ env \"A\" }} ${X}"; got != want {
 		t.Errorf("template %q, want %q", got, want)
 	}
-	scope := task.ConfigScope(map[string]cty.Value{
+	body, scope := f.Expressions(task).Config(map[string]cty.Value{
 		"NOMAD_ALLOC_ID": cty.StringVal("ID"), "env": cty.ObjectVal(map[string]cty.Value{"B": cty.StringVal("b")}),
 		"meta": cty.ObjectVal(map[string]cty.Value{"team": cty.StringVal("a")}),
 	})
-	attributes, _ := task.ConfigBody.JustAttributes()
+	attributes, _ := body.JustAttributes()
 	v, diags := attributes["args"].Expr.Value(scope)
 	if diags.HasErrors() {
 		t.Fatal(diags)
@@ -141,7 +143,7 @@ func TestValuesAreBounded(t *testing.T) {
 		`setproduct(range(1000), range(1000))`: "the result of setproduct can be larger",
 		`"${L}${L}"`:                           "is larger than 1048576 bytes",
 		`[L, L]`:                               "is larger than 1048576 bytes",
-		`1e99999999`:                           "values of this file can come to more than",
+		`1e99999999`:                           "the values of this file come to more than",
 	} {
 		_, err := Parse(Source{Filename: "f.hcl", Text: chain(step)})
 		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 10_000 {
@@ -157,14 +159,14 @@ func TestExpressionsAreBounded(t *testing.T) {
 	for expr, want := range map[string]string{
 		`"${join(",", [for i in range(100) : format("%d", i)])}"`:                                     "",
 		`"${join(",", [for i in local.all : "x${i}"])}"`:                                              "",
-		`"${length([for a in local.all : [for b in local.all : [for c in local.all : [a, b, c]]]])}"`: "values of this file can come to more than",
-		`"${length([for a in local.all : "${local.long}${a}"])}"`:                                     "values of this file can come to more than",
-		`1e99999999`:        "values of this file can come to more than",
-		`"${-1e-99999999}"`: "values of this file can come to more than",
-		`"` + strings.Repeat("${local.long}", 400) + `"`:                              "values of this file can come to more than",
-		`"${length([for a in range(1000) : [a, replace(local.some, "x", "yyyy")]])}"`: "results of functions come to more than",
+		`"${length([for a in local.all : [for b in local.all : [for c in local.all : [a, b, c]]]])}"`: "the values of this file come to more than",
+		`"${length([for a in local.all : "${local.long}${a}"])}"`:                                     "the values of this file come to more than",
+		`1e99999999`:        "the values of this file come to more than",
+		`"${-1e-99999999}"`: "the values of this file come to more than",
+		`"` + strings.Repeat("${local.long}", 400) + `"`:                              "the values of this file come to more than",
+		`"${length([for a in range(1000) : [a, replace(local.some, "x", "yyyy")]])}"`: "the values of this file come to more than",
 	} {
-		if strings.Contains(want, "this file") && !strings.Contains(expr, "long") {
+		if strings.Contains(want, "this file") && !strings.Contains(expr, "local.long") && !strings.Contains(expr, "local.some") {
 			_, err := Parse(Source{Filename: "f.hcl", Text: "variable \"greeting\" { default = " +
 				strings.ReplaceAll(expr, "local.all", "range(1000)") + " }\nlocals {\n who = \"w\"\n}\n" + rest})
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -178,13 +180,123 @@ func TestExpressionsAreBounded(t *testing.T) {
 	}
 }
 
+// FuzzParse holds the limits on a text against the tokens that the parser gets, besides that nothing panics.
 func FuzzParse(f *testing.F) {
+	const longest = 8 << 10 // so that many are tried
 	f.Add(good)
 	f.Add("job \"j\" {")
+	for seed := range uint64(100) {
+		if text := jobtest.Hostile(seed); len(text) <= longest {
+			f.Add(text)
+		}
+	}
 	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > longest {
+			t.Skip()
+		}
 		j, err := Parse(Source{Filename: "f", Text: text})
 		if (err == nil) != (j != nil) {
 			t.Errorf("job %v, error %v", j, err)
 		}
+		if err != nil && strings.TrimSpace(err.Error()) == "" {
+			t.Error("an error without a text")
+		}
 	})
+}
+
+// TestTextsAreBounded has texts that would overflow the stack of the parser, or take all memory.
+func TestTextsAreBounded(t *testing.T) {
+	arg := func(expr string) string { return jobtest.Job("", "", "config {\n args = ["+expr+"]\n}") }
+	nest := func(n int, open, end string) string {
+		return arg(strings.Repeat(open, n) + "1" + strings.Repeat(end, n))
+	}
+	const nested, operators, tokens = "brackets nested more than 100 deep", "more than 5000 operators", "more than 40000 names"
+	for name, tt := range map[string]struct{ text, want string }{
+		"parentheses":       {nest(100_000, "(", ")"), nested},
+		"unclosed":          {arg(strings.Repeat("(", 100_000)), nested},
+		"some":              {nest(90, "(", ")"), ""},
+		"lists":             {nest(100, "[", "]"), nested},
+		"blocks":            {strings.Repeat("a {\n", 1000), nested},
+		"objects":           {nest(100, "{a=", "}"), nested},
+		"templates":         {nest(60, "\"${", "}\""), nested},
+		"directives":        {arg("\"" + strings.Repeat("%{if true}", 200) + strings.Repeat("%{endif}", 200) + "\""), nested},
+		"hidden directives": {arg("\"" + strings.Repeat("%{/* endif */ if true}", 200) + strings.Repeat("%{endif}", 200) + "\""), nested},
+		"directives in turn": {
+			arg("\"" + strings.Repeat("%{ if true }x%{ else }y%{ endif }", 300) + "\""), "",
+		},
+		"in a heredoc":   {arg("<<X\n${" + strings.Repeat("(", 200) + "1" + strings.Repeat(")", 200) + "}\nX\n"), nested},
+		"text":           {arg("<<X\n" + strings.Repeat("((((\n", 1000) + "X\n"), ""},
+		"a comment":      {arg("1 /* " + strings.Repeat("(", 1000) + " */"), ""},
+		"sums":           {arg(strings.Repeat("1+", 400_000) + "1"), operators},
+		"a sum":          {arg(strings.Repeat("1+", 6000) + "1"), operators},
+		"short sums":     {arg(strings.Repeat("1+", 4000)+"1") + "locals {\n a = " + strings.Repeat("1+", 4000) + "1\n}", ""},
+		"not":            {arg(strings.Repeat("!", 6000) + "true"), operators},
+		"conditions":     {arg(strings.Repeat("true?1:", 6000) + "1"), operators},
+		"indices":        {arg("[]" + strings.Repeat("[0]", 6000)), operators},
+		"splats":         {arg("[]" + strings.Repeat("[*]", 6000)), operators},
+		"elements":       {arg(strings.Repeat("1,", 400_000) + "1"), tokens},
+		"lines":          {arg("<<X\n" + strings.Repeat("\n", 100_000) + "X\n"), "a text of 8001 lines"},
+		"a long heredoc": {arg("<<X\n" + strings.Repeat(strings.Repeat("x", 100)+"\n", 7000) + "X\n"), "a text of"},
+		"many lines":     {arg("<<X\n" + strings.Repeat("x\n", 9000) + "X\n"), "a text of 8001 lines"},
+		"long heredoc":   {arg("<<X\n" + strings.Repeat(strings.Repeat("x", 80)+"\n", 4500) + "X\n"), ""},
+		"digits":         {arg(strings.Repeat("9", 500)), "a number of 500 digits"},
+		"comments":       {strings.Repeat("/* ", 200_000), "close them with */"},
+		"large":          {strings.Repeat("#", MaxSource+1), "bytes; a job file can have 1048576"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse(Source{Filename: "f.hcl", Text: tt.text})
+			switch {
+			case tt.want == "":
+				if err != nil {
+					t.Errorf("refused: %.300v", err)
+				}
+			case err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "f.hcl:"):
+				t.Errorf("error %.300v, want %q in it, with its place", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestVariablesAreBounded is about values that come with a file.
+func TestVariablesAreBounded(t *testing.T) {
+	text := jobtest.Job("variable \"x\" {\n type = list(number)\n}", "", "")
+	for value, want := range map[string]string{
+		"[1]":                           "",
+		strings.Repeat("[", 100_000):    "brackets nested",
+		strings.Repeat("[1],", 300_000): "with the values of its variables",
+	} {
+		_, err := Parse(Source{Filename: "f", Text: text, Variables: map[string]string{"x": value}})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%.10s: %.300v, want %q in it", value, err, want)
+		}
+	}
+}
+
+// TestLocalsNeedEachOther has locals in an order in which they cannot be evaluated.
+func TestLocalsNeedEachOther(t *testing.T) {
+	locals := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, " l%04d = \"${local.l%04d}\"\n", i, i+1)
+		}
+		return "locals {\n" + b.String()
+	}
+	end := fmt.Sprintf(" l%04d = \"end\"\n}", 900)
+	j, err := Parse(Source{Filename: "f", Text: jobtest.Job(locals(900)+end, "", "user = local.l0000")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := j.Groups[0].Tasks[0].User; got != "end" {
+		t.Errorf("user %q", got)
+	}
+	for text, want := range map[string]string{
+		locals(3) + " l0003 = local.l0000\n}": "refers to itself",
+		locals(1500) + "}":                    "1500 locals",
+		locals(2) + "}":                       `does not have an attribute named "l0002"`,
+	} {
+		_, err := Parse(Source{Filename: "f", Text: jobtest.Job(text, "", "user = local.l0000")})
+		if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.300v, want %q, and nothing else", err, want)
+		}
+	}
 }

@@ -5,6 +5,9 @@ package job
 
 // Near returns the one of the names that a misspelt name most probably stands for; empty where none is near.
 func Near(name string, names []string) string {
+	if len(name) > maxName {
+		return "" // to compare takes the time of all letters by all letters
+	}
 	best, found := max(2, len(name)/3), ""
 	for _, candidate := range names {
 		n := distance(name, candidate)

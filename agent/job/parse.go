@@ -7,40 +7,67 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/tachograph/tacho/agent/places"
-	"github.com/tachograph/tacho/errlist"
 )
 
 const (
-	// MaxSource bounds the text of a job file in bytes.
-	MaxSource = 1 << 20
-	// maxCount bounds how many allocations a group can ask for.
+	// maxCount bounds how many allocations a job can ask for, and each of its groups.
 	maxCount = 10_000
+	// maxTasks bounds the tasks of a job, of all its groups together.
+	maxTasks = 1000
 	maxName  = 128
 	// maxInt bounds numbers that no machine reaches.
 	maxInt = 1 << 30
 )
 
-// Parse reads a job file. The error names every mistake, a line each, with file, line and column.
-func Parse(source Source) (*Job, error) {
-	j, diags := parse(source)
-	if diags.HasErrors() {
-		return nil, errlist.Join(diags.Errs()...)
-	}
-	return j, nil
+// File is a job file that was read: its job, and the expressions that are evaluated at a start. It is for one goroutine
+// at a time: what its evaluation may cost is bounded as a whole.
+type File struct {
+	Job         *Job
+	expressions map[*Task]*Expressions
 }
 
-func parse(source Source) (*Job, hcl.Diagnostics) {
-	if len(source.Text) > MaxSource {
-		return nil, hcl.Diagnostics{{
-			Severity: hcl.DiagError, Summary: "Too long", Detail: "a job file has at most 1 MiB",
-			Subject: &hcl.Range{Filename: source.Filename, Start: hcl.InitialPos, End: hcl.InitialPos},
-		}}
+// Expressions returns those of one of the job's tasks.
+func (f *File) Expressions(t *Task) *Expressions { return f.expressions[t] }
+
+// Parse reads a job file. The error names every mistake, a line each, with file, line and column.
+func Parse(source Source) (*Job, error) {
+	f, err := Read(source)
+	if err != nil {
+		return nil, err
+	}
+	return f.Job, nil
+}
+
+// Read reads a job file as Parse does, for a start or for a check.
+func Read(source Source) (*File, error) {
+	f, diags := read(source)
+	if diags.HasErrors() {
+		return nil, Mistakes(diags)
+	}
+	return f, nil
+}
+
+func read(source Source) (*File, hcl.Diagnostics) {
+	if len(source.Filename) > maxFilename {
+		return nil, tooLarge(hcl.Range{}, fmt.Sprintf("a file name of %d bytes; it can have %d", len(source.Filename), maxFilename))
+	}
+	if diags := checkText([]byte(source.Text), source.Filename); diags != nil {
+		return nil, diags
+	}
+	size := len(source.Text)
+	for _, value := range source.Variables {
+		size += len(value)
+	}
+	if size > MaxSource {
+		return nil, tooLarge(hcl.Range{Filename: source.Filename, Start: hcl.InitialPos, End: hcl.InitialPos},
+			fmt.Sprintf("%d bytes with the values of its variables; a job can have %d: let tasks read large data from files", size, MaxSource))
 	}
 	file, diags := hclsyntax.ParseConfig([]byte(source.Text), source.Filename, hcl.InitialPos)
 	if diags.HasErrors() {
@@ -50,20 +77,21 @@ func parse(source Source) (*Job, hcl.Diagnostics) {
 	if !ok {
 		return nil, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Not native syntax"}}
 	}
-	d := &decoder{text: source.Text, results: results{left: maxResults}}
+	d := &decoder{text: source.Text, meter: newMeter(), expressions: make(map[*Task]*Expressions)}
 	j := d.file(body, source)
-	d.results.read = true
+	if diags := d.meter.exceeded(); diags != nil {
+		return nil, diags // the others come of it
+	}
 	if d.diags.HasErrors() {
 		return nil, d.diags
 	}
-	return j, nil
+	return &File{Job: j, expressions: d.expressions}, nil
 }
 
 // file reads the top of a job file: inputs first, then the job that refers to them.
 func (d *decoder) file(body *hclsyntax.Body, source Source) *Job {
-	d.inputs(body, source)
-	if !d.affordAll(body) {
-		return nil
+	if d.inputs(body, source); d.diags.HasErrors() {
+		return nil // mistakes in the job may come of these
 	}
 	var j *Job
 	ignore := func(*hclsyntax.Block) {}
@@ -122,10 +150,25 @@ func (d *decoder) job(b *hclsyntax.Block) *Job {
 		j.Groups = append(j.Groups, d.group(g, j))
 	}
 	d.need(len(groups) > 0, b.TypeRange, "the job", "group")
+	d.checkSize(b, j)
 	for _, g := range j.Groups {
 		g.Digest = digest(j, g)
 	}
 	return j
+}
+
+// checkSize refuses jobs that no machine runs.
+func (d *decoder) checkSize(b *hclsyntax.Block, j *Job) {
+	tasks, count := 0, 0
+	for _, g := range j.Groups {
+		tasks, count = tasks+len(g.Tasks), count+g.Count
+	}
+	if tasks > maxTasks {
+		d.complain(b.TypeRange, "Too large", "%d tasks in all groups together; a job can have %d: split it", tasks, maxTasks)
+	}
+	if count > maxCount {
+		d.complain(b.TypeRange, "Too large", "the counts of all groups come to %d; a job can have %d allocations: split it", count, maxCount)
+	}
 }
 
 // identifier checks the id of a job, which stands in addresses and messages.

@@ -55,8 +55,11 @@ var fromFolder = regexp.MustCompile(`^\$\{NOMAD_(TASK|SECRETS)_DIR\}/`)
 
 // lenient evaluates a text in which variables that only a start knows stand as they are.
 func (d *decoder) lenient(expr hclsyntax.Expression) (string, bool) {
-	v, diags := expr.Value(withLiterals(expr, d.vars, d.text))
-	if d.diags = append(d.diags, diags...); diags.HasErrors() {
+	v, diags := expr.Value(withLiterals(d.vars, d.text, expr))
+	if d.add(diags); diags.HasErrors() {
+		return "", false
+	}
+	if d.consequence(v) {
 		return "", false
 	}
 	v, err := convert.Convert(v, cty.String)

@@ -71,8 +71,9 @@ func (e *Entry) LogsItself() bool {
 }
 
 // Configure puts a task's config block into what the driver is to start: decoded for the one in this process, encoded
-// for one behind a wire. vars are what expressions in the block may refer to. It refuses what the driver would not start.
-func (e *Entry) Configure(into *driver.TaskConfig, task *job.Task, vars *hcl.EvalContext) error {
+// for one behind a wire. body is the block, vars what expressions in it may refer to. It refuses what the driver would not
+// start.
+func (e *Entry) Configure(into *driver.TaskConfig, task *job.Task, body hcl.Body, vars *hcl.EvalContext) error {
 	e.mu.Lock()
 	spec, reason := e.schema, e.about.Reason
 	e.mu.Unlock()
@@ -80,16 +81,16 @@ func (e *Entry) Configure(into *driver.TaskConfig, task *job.Task, vars *hcl.Eva
 		return fmt.Errorf("driver %s: %s: %w", e.name, reason, driver.ErrUnavailable)
 	}
 	if !e.own {
-		encoded, diags := pluginconfig.Encode(spec, task.ConfigBody, vars)
+		encoded, diags := pluginconfig.Encode(spec, body, vars)
 		if diags.HasErrors() {
-			return errlist.Join(diags.Errs()...)
+			return job.Mistakes(diags)
 		}
 		into.DriverConfig = encoded
 		return nil
 	}
-	value, diags := pluginconfig.Decode(spec, task.ConfigBody, vars)
+	value, diags := pluginconfig.Decode(spec, body, vars)
 	if diags.HasErrors() {
-		return errlist.Join(diags.Errs()...)
+		return job.Mistakes(diags)
 	}
 	if err := e.CheckSignal(task.KillSignal); err != nil {
 		return task.Places.Fault("kill_signal", err)
