@@ -20,7 +20,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
@@ -151,7 +150,7 @@ func (e *Executor) live() (*task, error) {
 
 // roots returns the live direct children: the main process and adopted orphans.
 func (e *Executor) roots() []int {
-	pids, err := process.Children(e.host, os.Getpid())
+	pids, err := kernel.Children(e.host, os.Getpid())
 	if err != nil {
 		e.log.Error("list children", "error", err)
 	}

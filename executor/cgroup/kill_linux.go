@@ -11,13 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // PIDs returns the processes in the group and in groups below it, in any hierarchy: a process can be moved in one and stay
@@ -25,7 +24,7 @@ import (
 func (g *Group) PIDs() ([]int, error) {
 	var pids []int
 	for _, dir := range g.Folders() {
-		more, err := pidsBelow(dir)
+		more, err := kernel.ListCgroup(dir)
 		if err != nil {
 			return nil, fmt.Errorf("list cgroup processes: %w", err)
 		}
@@ -33,49 +32,6 @@ func (g *Group) PIDs() ([]int, error) {
 	}
 	slices.Sort(pids)
 	return slices.Compact(pids), nil
-}
-
-func pidsBelow(dir string) (pids []int, err error) {
-	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case vanished(err):
-			return nil
-		case err != nil:
-			return err
-		case !entry.IsDir():
-			return nil
-		}
-		members, err := readPIDs(filepath.Join(path, "cgroup.procs"))
-		pids = append(pids, members...)
-		return err
-	})
-	return pids, err
-}
-
-func readPIDs(path string) ([]int, error) {
-	text, err := os.ReadFile(path)
-	if vanished(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var pids []int
-	for word := range strings.FieldsSeq(string(text)) {
-		pid, err := strconv.Atoi(word)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %q is not a PID", path, word)
-		}
-		// 0 stands for a process outside our PID namespace: it cannot be named, so it cannot be signalled.
-		if pid > 0 {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, nil
-}
-
-func vanished(err error) bool {
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ESRCH)
 }
 
 // Kill sends SIGKILL to every process of the group and of groups below it, forks that race included.
@@ -167,7 +123,7 @@ func (g *Group) pinFrozen(pid int) process.Pin {
 		if err := awaitFrozen(dir); err != nil {
 			return err
 		}
-		members, err := readPIDs(filepath.Join(dir, procsFile))
+		members, err := kernel.ReadPIDs(filepath.Join(dir, procsFile))
 		if err != nil {
 			return err
 		}

@@ -20,68 +20,44 @@ import (
 // Files". memory.events of a group counts what happened in it and below it, memory.events.local (since Linux 5.2)
 // only what its own limit led to. Both can be polled for EPOLLPRI; reading the same descriptor acknowledges.
 type memoryEvents struct {
-	own, local eventsFile
-	above      []eventsFile
+	own, local kernel.File
+	above      []kernel.File
 	// nested counts what happens below the task's group where memory.events does not.
 	nested *nestedKills
 }
 
-// eventsFile is a kept-open file of counters; the zero one is closed. It is a bare descriptor: the runtime's poller
-// would take its events for itself.
-type eventsFile struct{ number int }
-
-func openEvents(dir, name string) (eventsFile, error) {
-	path := filepath.Join(dir, name)
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return eventsFile{}, &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	return eventsFile{number: fd + 1}, nil
-}
-
-func (f eventsFile) isOpen() bool { return f.number != 0 }
-
-func (f eventsFile) fd() int { return f.number - 1 }
-
-// read returns the values of keys; every one of them has to be there.
-func (f eventsFile) read(keys ...string) ([]int64, error) {
+// readCounters reads counters of a kept-open file; every one of them has to be there.
+func readCounters(f kernel.File, keys ...string) ([]int64, error) {
 	var buffer [1024]byte
-	n, err := unix.Pread(f.fd(), buffer[:], 0)
+	data, err := f.ReadRecord(buffer[:])
 	if err != nil {
-		return nil, fmt.Errorf("read memory.events: %w", err)
+		return nil, fmt.Errorf("read memory events: %w", err)
 	}
-	values, ok := parseKeyed(buffer[:n], keys...)
+	values, ok := counters(data, keys...)
 	if !ok {
-		return nil, errors.New("read memory.events: a counter is missing")
+		return nil, errors.New("read memory events: a counter is missing")
 	}
 	return values, nil
-}
-
-func (f eventsFile) close() error {
-	if !f.isOpen() {
-		return nil
-	}
-	return unix.Close(f.fd())
 }
 
 // openMemoryEvents opens the files of the task and of every group above it that has them: the root has none.
 func openMemoryEvents(g groups, local bool) (layout, []*watch, error) {
 	m := &memoryEvents{}
 	var err error
-	if m.own, err = openEvents(g.own, "memory.events"); err != nil {
+	if m.own, err = kernel.Open(filepath.Join(g.own, "memory.events")); err != nil {
 		return nil, nil, err
 	}
-	if m.local, err = openEvents(g.own, "memory.events.local"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if m.local, err = kernel.Open(filepath.Join(g.own, "memory.events.local")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, errors.Join(err, m.close())
 	}
 	if local {
 		m.nested = newNestedV2(g.own)
 	}
-	watches := []*watch{newWatch(m.own.fd(), unix.EPOLLPRI, taskPause)}
+	watches := []*watch{newWatch(m.own.FD(), unix.EPOLLPRI, taskPause)}
 	for _, dir := range g.above {
-		f, err := openEvents(dir, "memory.events.local")
+		f, err := kernel.Open(filepath.Join(dir, "memory.events.local"))
 		if err == nil {
-			watches = append(watches, newWatch(f.fd(), unix.EPOLLPRI, abovePause))
+			watches = append(watches, newWatch(f.FD(), unix.EPOLLPRI, abovePause))
 		}
 		// One that is not there stays closed, so that the order is that of the groups.
 		m.above = append(m.above, f)
@@ -96,27 +72,27 @@ func openMemoryEvents(g groups, local bool) (layout, []*watch, error) {
 func (m *memoryEvents) look() (record.OOMCounters, bool, error) {
 	c := record.OOMCounters{Read: true, Above: make([]int64, len(m.above))}
 	for i, f := range m.above {
-		if !f.isOpen() {
+		if !f.IsOpen() {
 			continue
 		}
-		values, err := f.read("oom")
+		values, err := readCounters(f, "oom")
 		if err != nil {
 			continue // nothing is known of this one
 		}
 		c.Above[i] = values[0]
 	}
-	values, err := m.own.read("oom", "oom_kill")
+	values, err := readCounters(m.own, "oom", "oom_kill")
 	if err != nil {
 		return record.OOMCounters{}, false, err
 	}
 	c.Kills = values[1]
 	// Since Linux 5.17.
-	if groups, err := m.own.read("oom_group_kill"); err == nil {
+	if groups, err := readCounters(m.own, "oom_group_kill"); err == nil {
 		c.GroupKills = groups[0]
 	}
 	c.Own = values[0]
-	if m.local.isOpen() {
-		local, err := m.local.read("oom")
+	if m.local.IsOpen() {
+		local, err := readCounters(m.local, "oom")
 		if err != nil {
 			return record.OOMCounters{}, false, err
 		}
@@ -132,9 +108,9 @@ func (m *memoryEvents) look() (record.OOMCounters, bool, error) {
 
 // close implements layout.
 func (m *memoryEvents) close() error {
-	errs := []error{m.own.close(), m.local.close()}
+	errs := []error{m.own.Close(), m.local.Close()}
 	for _, f := range m.above {
-		errs = append(errs, f.close())
+		errs = append(errs, f.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -6,11 +6,7 @@ package oom
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -60,8 +56,8 @@ func Open(o Options) *Monitor {
 // Started names the task's main process, which was just forked.
 func (m *Monitor) Started(main procstats.ProcessID) {
 	m.victims.main, m.victims.since = main, kernel.Now().Mono
-	if name, err := os.ReadFile(filepath.Join(m.victims.host.Proc, strconv.Itoa(main.PID), "comm")); err == nil {
-		m.victims.command = strings.TrimSuffix(string(name), "\n")
+	if name, err := kernel.Comm(m.victims.host, main.PID); err == nil {
+		m.victims.command = name
 	}
 }
 

@@ -47,7 +47,7 @@ func TestExtend(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			host := fakeProc(t, nil, map[string]string{"self/mountinfo": ""})
+			host := fakeProc(t, map[string]string{"self/mountinfo": ""})
 			watcher := openWatcher(host, procstats.Cgroup{V2: own})
 			o := &Monitor{watcher: watcher, victims: &victimFinder{host: host}, kills: test.last}
 			if ok := o.extend(test.found); ok != test.ok {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // mostNested bounds the groups below a task's that are looked into at once.
@@ -51,7 +53,7 @@ func (n *nestedKills) look(hits int64) {
 		if err != nil {
 			return
 		}
-		values, ok := parseKeyed(data, "oom_kill")
+		values, ok := counters(data, "oom_kill")
 		if !ok {
 			return
 		}
@@ -93,15 +95,17 @@ func (n *nestedKills) walk(dir string, limited bool, budget *int, visit func(dir
 	}
 }
 
+// hit reports whether the limit of a group was ever hit.
 func (n *nestedKills) hit(dir string) bool {
-	data, err := os.ReadFile(filepath.Join(dir, n.limitFile))
+	path := filepath.Join(dir, n.limitFile)
+	if n.limitKey == "" {
+		hits, ok := kernel.ReadNumber(path)
+		return ok && hits > 0
+	}
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return false
 	}
-	if n.limitKey == "" {
-		hits, ok := parseLimit(data)
-		return ok && hits > 0
-	}
-	values, ok := parseKeyed(data, n.limitKey)
+	values, ok := counters(data, n.limitKey)
 	return ok && values[0] > 0
 }

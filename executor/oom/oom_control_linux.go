@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // oomControl are the events of cgroup version 1, Documentation/admin-guide/cgroup-v1/memory.rst sections 9 to 11.
@@ -24,7 +25,7 @@ import (
 // heard of those is memory.pressure_level: "critical", of groups below by hierarchy, is sent before the kernel gives
 // up reclaiming.
 type oomControl struct {
-	control eventsFile
+	control kernel.File
 	// fired counts the events of the task's group and of those above, which are the same as the events above them.
 	descriptors []int
 	fired       []int64
@@ -44,7 +45,7 @@ const eventLooks = 10
 func openOOMControl(g groups) (layout, []*watch, error) {
 	o := &oomControl{nested: newNestedV1(g.own), pressure: -1, rootPressure: -1}
 	var err error
-	if o.control, err = openEvents(g.own, "memory.oom_control"); err != nil {
+	if o.control, err = kernel.Open(filepath.Join(g.own, "memory.oom_control")); err != nil {
 		return nil, nil, err
 	}
 	var watches []*watch
@@ -105,7 +106,7 @@ func (o *oomControl) look() (record.OOMCounters, bool, error) {
 	if drain(o.rootPressure) > 0 {
 		o.looks = eventLooks
 	}
-	values, err := o.control.read("oom_kill", "under_oom")
+	values, err := readCounters(o.control, "oom_kill", "under_oom")
 	if err != nil {
 		return record.OOMCounters{}, false, err
 	}
@@ -145,7 +146,7 @@ func drain(fd int) int64 {
 
 // close implements layout. The kernel forgets an event with its eventfd.
 func (o *oomControl) close() error {
-	errs := []error{o.control.close()}
+	errs := []error{o.control.Close()}
 	for _, fd := range append(o.descriptors, o.pressure, o.rootPressure) {
 		if fd >= 0 {
 			errs = append(errs, unix.Close(fd))

@@ -7,8 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -197,7 +195,7 @@ func (v *victimFinder) open() error {
 	if v.reader != nil || v.denied != nil {
 		return v.denied
 	}
-	v.foreign = !initialPIDNamespace(v.host)
+	v.foreign = !kernel.InInitialPIDNamespace(v.host)
 	reader, err := OpenLog()
 	if err != nil {
 		v.denied = err
@@ -420,11 +418,4 @@ func (v *victimFinder) close() error {
 		return nil
 	}
 	return v.reader.Close()
-}
-
-// initialPIDNamespace reports whether our PIDs are those that the kernel logs: the first PID namespace has a fixed
-// number, PROC_PID_INIT_INO in include/linux/proc_ns.h.
-func initialPIDNamespace(host kernel.FS) bool {
-	name, err := os.Readlink(filepath.Join(host.Proc, "self", "ns", "pid"))
-	return err == nil && name == "pid:[4026531836]"
 }

@@ -329,36 +329,21 @@ func TestYoung(t *testing.T) {
 	}
 }
 
-// fakeProc makes a proc root with links and files.
-func fakeProc(t *testing.T, links, files map[string]string) kernel.FS {
+// fakeProc makes a proc root with files.
+func fakeProc(t *testing.T, files map[string]string) kernel.FS {
 	t.Helper()
 	root := t.TempDir()
-	write := func(entries map[string]string, make func(content, path string) error) {
-		for name, content := range entries {
-			path := filepath.Join(root, name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), make(content, path)); err != nil {
-				t.Fatal(err)
-			}
+	for name, content := range files {
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
 		}
 	}
-	write(links, os.Symlink)
-	write(files, func(content, path string) error { return os.WriteFile(path, []byte(content), 0o644) })
 	return kernel.FS{Proc: root}
 }
 
-func TestInitialPIDNamespace(t *testing.T) {
-	for link, want := range map[string]bool{"pid:[4026531836]": true, "pid:[4026532000]": false} {
-		if got := initialPIDNamespace(fakeProc(t, map[string]string{"self/ns/pid": link}, nil)); got != want {
-			t.Errorf("%s: %v, want %v", link, got, want)
-		}
-	}
-	if initialPIDNamespace(fakeProc(t, nil, nil)) {
-		t.Error("unknown is taken for the first namespace")
-	}
-}
-
 func TestUserspaceKillers(t *testing.T) {
-	host := fakeProc(t, nil, map[string]string{
+	host := fakeProc(t, map[string]string{
 		"1/comm": "systemd\n", "200/comm": "systemd-oomd\n", "300/comm": "earlyoom\n", "301/comm": "earlyoom\n",
 		"400/comm": "my-earlyoom\n", "self/comm": "nohang\n", "500/stat": "no comm",
 	})

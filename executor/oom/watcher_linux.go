@@ -375,7 +375,7 @@ func (w *watcher) KilledAsOne() bool {
 // grouped reports whether one of the groups is killed as a whole.
 func grouped(dirs []string) bool {
 	for _, dir := range dirs {
-		if data, err := os.ReadFile(filepath.Join(dir, "memory.oom.group")); err == nil && len(data) > 0 && data[0] == '1' {
+		if n, ok := kernel.ReadNumber(filepath.Join(dir, "memory.oom.group")); ok && n == 1 {
 			return true
 		}
 	}
@@ -442,11 +442,7 @@ func readLimit(dir, name string) (bytes int64, ok bool) {
 	if dir == "" {
 		return 0, false
 	}
-	data, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		return 0, false
-	}
-	return parseLimit(data)
+	return kernel.ReadNumber(filepath.Join(dir, name))
 }
 
 // Close gives up every descriptor. Run has returned before.

@@ -64,7 +64,7 @@ func Reap(host kernel.FS, id procstats.ProcessID) error {
 func KillChildren(ctx context.Context, host kernel.FS) error {
 	const pause = 2 * time.Millisecond
 	for {
-		children, err := Children(host, os.Getpid())
+		children, err := kernel.Children(host, os.Getpid())
 		if err != nil {
 			return err
 		}

@@ -5,11 +5,7 @@ package process
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -43,7 +39,7 @@ func (t *tree) addChildren(parent *Process) error {
 	if parent != nil {
 		pid = parent.pid
 	}
-	children, err := Children(t.host, pid)
+	children, err := kernel.Children(t.host, pid)
 	errs := []error{err}
 	for _, child := range children {
 		p, err := Hold(child, func() bool { return t.isBelow(child, parent) }, t.pin)
@@ -69,27 +65,4 @@ func (t *tree) isBelow(child int, parent *Process) bool {
 		return false
 	}
 	return now.PPID == t.self || parent != nil && now.PPID == parent.pid && parent.exists()
-}
-
-// Children lists the children of every thread of a process, by /proc/PID/task/TID/children, proc_pid_task_children(5).
-func Children(host kernel.FS, pid int) ([]int, error) {
-	paths, err := filepath.Glob(filepath.Join(host.Proc, strconv.Itoa(pid), "task", "*", "children"))
-	if err != nil {
-		return nil, fmt.Errorf("list children of %d: %w", pid, err)
-	}
-	var children []int
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue // the thread is gone; its children have another parent now and are found there
-		}
-		for word := range strings.FieldsSeq(string(text)) {
-			child, err := strconv.Atoi(word)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %q is not a PID", path, word)
-			}
-			children = append(children, child)
-		}
-	}
-	return children, nil
 }

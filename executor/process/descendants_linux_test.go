@@ -57,7 +57,7 @@ func TestDescendants(t *testing.T) {
 		const roles = "plain,session,execs,orphans,plain"
 		f := start(t, roles, 4)
 		f.await("orphan at home", func() bool {
-			children, err := Children(kernel.HostFS(), os.Getpid())
+			children, err := kernel.Children(kernel.HostFS(), os.Getpid())
 			return err == nil && len(children) == 2
 		})
 		var want []int

@@ -5,12 +5,14 @@ package process
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,6 +45,8 @@ func play(roles string) int {
 	switch role {
 	case "kills":
 		return playKiller(rest)
+	case "leaderless":
+		return playLeaderless()
 	case "session":
 		if _, err := unix.Setsid(); err != nil {
 			return 1
@@ -96,6 +100,26 @@ func playKiller(roles string) int {
 		return 3
 	}
 	return 0
+}
+
+// playLeaderless ends the first thread, which the state of a process is that of, and goes on in another one.
+func playLeaderless() int {
+	runtime.LockOSThread()
+	if unix.Gettid() != os.Getpid() {
+		fmt.Fprintln(os.Stderr, "the main goroutine has left the first thread")
+		return 1
+	}
+	go func() {
+		for text := []byte(nil); !bytes.Contains(text, []byte(") Z ")); {
+			text, _ = os.ReadFile("/proc/self/stat")
+		}
+		fmt.Println(os.Getpid())
+		_, _ = os.Stdin.Read(make([]byte, 1)) // until the test is over
+		os.Exit(0)
+	}()
+	_, _, err := unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+	fmt.Fprintln(os.Stderr, err)
+	return 1
 }
 
 func helper(roles string) *exec.Cmd {

@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -43,13 +41,12 @@ func killMembers(host kernel.FS, leader procstats.ProcessID) (left int, err erro
 	if now, err := kernel.Identify(host, leader.PID); err == nil && now.ProcessID != leader {
 		return 0, nil
 	}
-	folders, err := filepath.Glob(filepath.Join(host.Proc, "[0-9]*"))
+	pids, err := kernel.Processes(host)
 	if err != nil {
 		return 0, err
 	}
-	for _, folder := range folders {
-		pid, atoiErr := strconv.Atoi(filepath.Base(folder))
-		if atoiErr != nil || !inSession(host, pid, leader) {
+	for _, pid := range pids {
+		if !inSession(host, pid, leader) {
 			continue
 		}
 		left++

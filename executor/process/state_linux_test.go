@@ -5,6 +5,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -60,17 +61,22 @@ func TestState(t *testing.T) {
 	}
 }
 
-func TestSigkillPending(t *testing.T) {
-	for text, want := range map[string]bool{
-		"Name:\tx\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n": true,
-		"Name:\tx\nSigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n": true,
-		"Name:\tx\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000004000\n": false, // SIGTERM
-		"Name:\tx\nSigBlk:\t0000000000000100\nSigCgt:\t0000000000000100\n": false,
-		"SigPnd:\tx\n": false,
-		"":             false,
-	} {
-		if got := sigkillPending([]byte(text)); got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
-		}
+// A process whose first thread has ended is shown as a zombie, and runs.
+func TestFirstThreadHasEnded(t *testing.T) {
+	host := kernel.HostFS()
+	f := start(t, "leaderless", 1)
+	if got := StateOf(host, f.ids[0]); got != Alive {
+		t.Errorf("state %v, want %v", got, Alive)
+	}
+	p, err := Open(host, f.ids[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.Signal(unix.SIGKILL), p.Close()); err != nil {
+		t.Error(err)
+	}
+	f.await("end", func() bool { return StateOf(host, f.ids[0]) != Alive })
+	if got := StateOf(host, f.ids[0]); got != Killed {
+		t.Errorf("state %v, want %v", got, Killed)
 	}
 }

@@ -34,6 +34,14 @@ func NewCgroupProcs(c procstats.Cgroup) *CgroupProcs {
 	return &CgroupProcs{dir: dir, v2: dir == c.V2, path: []byte(filepath.Join(dir, "cgroup.procs") + "\x00")}
 }
 
+// ListCgroup lists the processes in the cgroup of a folder and in all that are nested in it, once. A cgroup that is gone
+// has none.
+func ListCgroup(dir string) ([]int, error) {
+	c := CgroupProcs{dir: dir, path: []byte(filepath.Join(dir, "cgroup.procs") + "\x00")}
+	pids, _, err := c.List(nil)
+	return pids, errors.Join(err, c.Close())
+}
+
 // List appends the PIDs of all members; unseen counts those that have no PID in this namespace. A cgroup that is
 // gone has none. PIDs can come twice where processes move while they are listed.
 func (c *CgroupProcs) List(pids []int) (all []int, unseen int, err error) {

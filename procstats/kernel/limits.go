@@ -35,6 +35,18 @@ var (
 	pidsMax        = limitFile{name: "pids.max", parse: ParseSingleValue}
 )
 
+// ReadNumber reads a cgroup file of one number, such as memory.max or memory.max_usage_in_bytes. ok is false if it cannot
+// be read, and if it says that there is no limit: max on v2, the largest number of whole pages on v1.
+func ReadNumber(path string) (n int64, ok bool) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false
+	}
+	fields := []Field{{}}
+	ParseMemoryLimitV1(data, fields)
+	return int64(fields[0].Value), fields[0].State == FieldRead
+}
+
 // EffectiveMemoryMax returns the lowest hard memory limit that holds for a cgroup, in bytes, and the folder that sets
 // it: the group's own or that of a visible ancestor. On v1 the kernel also reports the limit of ancestors that are not
 // visible; dir is empty then. ok is false where no limit is known: none is set, or whoever set one is hidden.

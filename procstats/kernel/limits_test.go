@@ -143,3 +143,30 @@ func TestEffectivePidsMax(t *testing.T) {
 		t.Errorf("no cgroup: got %d from %q", got, dir)
 	}
 }
+
+func TestReadNumber(t *testing.T) {
+	tests := []struct {
+		text string
+		want int64
+		ok   bool
+	}{
+		{"33554432\n", 32 << 20, true},
+		{"0\n", 0, true},
+		{"max\n", 0, false},
+		{"9223372036854771712\n", 0, false}, // no limit on version 1
+		{"-1\n", 0, false},
+		{"", 0, false},
+	}
+	path := filepath.Join(t.TempDir(), "memory.max")
+	if _, ok := kernel.ReadNumber(path); ok {
+		t.Error("a file that does not exist has a number")
+	}
+	for _, test := range tests {
+		if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := kernel.ReadNumber(path); ok != test.ok || ok && got != test.want {
+			t.Errorf("%q: %d, %v, want %d, %v", test.text, got, ok, test.want, test.ok)
+		}
+	}
+}

@@ -32,6 +32,9 @@ func (s *ProcStat) Own() time.Duration { return Ticks(s.utime) + Ticks(s.stime) 
 // Children returns the CPU time of the children that the process has waited for, in whole ticks.
 func (s *ProcStat) Children() time.Duration { return Ticks(s.cutime) + Ticks(s.cstime) }
 
+// zombie reports whether the process has ended. The state is that of the first thread, which can end before the others.
+func (s *ProcStat) zombie() bool { return s.State == 'X' || s.State == 'Z' && s.Threads <= 1 }
+
 // Ticks converts USER_HZ; what no machine can have used is the largest duration, not a negative one.
 func Ticks(n uint64) time.Duration {
 	const most = uint64(1<<63-1) / uint64(procstats.StartTick) / 4

@@ -15,7 +15,7 @@ const (
 	oomControl618   = "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"
 )
 
-func TestParseKeyed(t *testing.T) {
+func TestCounters(t *testing.T) {
 	tests := []struct {
 		name, text string
 		keys       []string
@@ -31,7 +31,7 @@ func TestParseKeyed(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got, ok := parseKeyed([]byte(test.text), test.keys...)
+			got, ok := counters([]byte(test.text), test.keys...)
 			if ok != (test.want != nil) || ok && !cmp.Equal(test.want, got) {
 				t.Errorf("%v, %v, want %v", got, ok, test.want)
 			}
@@ -39,12 +39,12 @@ func TestParseKeyed(t *testing.T) {
 	}
 }
 
-func FuzzParseKeyed(f *testing.F) {
+func FuzzCounters(f *testing.F) {
 	f.Add([]byte(memoryEvents612))
 	f.Add([]byte(oomControl618))
 	f.Add([]byte("oom_kill 1\noom_kill 2\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		values, ok := parseKeyed(data, "oom", "oom_kill")
+		values, ok := counters(data, "oom", "oom_kill")
 		if !ok {
 			return
 		}
@@ -52,25 +52,4 @@ func FuzzParseKeyed(f *testing.F) {
 			t.Errorf("%q: %v", data, values)
 		}
 	})
-}
-
-func TestParseLimit(t *testing.T) {
-	tests := []struct {
-		text string
-		want int64
-		ok   bool
-	}{
-		{"33554432\n", 32 << 20, true},
-		{"0\n", 0, true},
-		{"max\n", 0, false},
-		{"9223372036854771712\n", 0, false}, // no limit on version 1
-		{"-1\n", 0, false},
-		{"", 0, false},
-	}
-	for _, test := range tests {
-		got, ok := parseLimit([]byte(test.text))
-		if ok != test.ok || ok && got != test.want {
-			t.Errorf("%q: %d, %v, want %d, %v", test.text, got, ok, test.want, test.ok)
-		}
-	}
 }
