@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/executor/record"
@@ -14,13 +15,13 @@ import (
 	"github.com/tachograph/tacho/version"
 )
 
-// seenRecord is the final record of a task whose driver keeps none, or whose executor was lost: what the agent itself
-// saw of it.
-func (t *task) seenRecord(exit hook.Exit, kept state.Task) *record.Record {
+// fallbackRecord is the final record of a task whose driver keeps none, or whose executor was lost: what the agent itself
+// knows of it.
+func (t *task) fallbackRecord(exit hook.Exit, kept state.Task) *record.Record {
 	t.usage.mu.Lock()
 	sample, headlines := t.usage.sample, t.usage.headlines
 	t.usage.mu.Unlock()
-	evidence := record.Evidence{ExitCode: exit.Code, Signal: exit.Signal}
+	evidence := record.Evidence{ExitCode: exit.Code, Signal: exit.Signal, EndedAt: exit.At}
 	r := &record.Record{
 		SchemaVersion: record.SchemaVersion, TachoVersion: version.String(), State: record.Exited, ID: t.alloc.id,
 		StartedAt: kept.State.StartedAt, EndedAt: exit.At, Headline: map[string]record.HeadlineValue{},
@@ -36,11 +37,15 @@ func (t *task) seenRecord(exit hook.Exit, kept state.Task) *record.Record {
 	if exit.Lost != "" {
 		r.State, evidence.Cause = record.Lost, record.ExecutorLost
 		r.Message = exit.Lost
+		evidence.Reason = strings.TrimPrefix(exit.Lost, string(record.ExecutorLost)+": ")
 	} else {
 		r.ExitCode = &exit.Code
 		if exit.Signal != 0 {
 			r.Signal = &exit.Signal
 		}
+	}
+	if exit.OOMKilled {
+		evidence.Kills = []record.Kill{{At: exit.At, Kills: 1, Reason: "the driver does not say which process it was"}}
 	}
 	if !exit.At.IsZero() && !kept.State.StartedAt.IsZero() {
 		evidence.Wall = exit.At.Sub(kept.State.StartedAt)
@@ -48,7 +53,8 @@ func (t *task) seenRecord(exit hook.Exit, kept state.Task) *record.Record {
 		r.WallSeconds = &seconds
 	}
 	if sample != nil && !sample.Wall.Before(kept.State.StartedAt) {
-		evidence.Last, r.Samples = sample, 1
+		evidence.Last, evidence.LastHeadlines, evidence.LastAge = sample, headlines, exit.At.Sub(sample.Wall)
+		r.Samples = 1
 		r.Measurements, r.Absent = record.Values(sample.Task)
 		r.Headline = record.Headlines(headlines)
 	}

@@ -129,7 +129,7 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 	attributes := t.inspect(ctx, h)
 	err = t.update(func(kept *state.Task) {
 		kept.RunID, kept.Handle, kept.Ended, kept.Attributes = config.ID, started, false, attributes
-		kept.OOMKills = nil
+		kept.OOMKills, kept.Outcome = nil, ""
 		kept.Starts++
 	})
 	if err != nil {
@@ -254,6 +254,7 @@ func (t *task) snapshot() *allocation.Task {
 		NoLogs: t.spec.Logs != nil && t.spec.Logs.Disabled,
 		Cores:  coreList(t.alloc.kept.Cores[t.spec.Name]), State: t.kept.State, Events: t.kept.Events,
 		Attributes: t.kept.Attributes, RunID: t.kept.RunID, Ends: t.kept.Ends, OOMKills: t.kept.OOMKills,
+		Outcome: t.kept.Outcome,
 	}
 	if s.RunID == "" && t.kept.Handle != nil { // kept by an earlier version
 		s.RunID = t.kept.Handle.Config.ID
@@ -310,11 +311,12 @@ func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 		final = t.recorded(kept.State)
 	}
 	if final == nil {
-		final = t.seenRecord(req.Exit, kept)
+		final = t.fallbackRecord(req.Exit, kept)
 	}
 	t.usage.record(final)
 	t.mu.Lock()
-	t.kept.OOMKills = final.Diagnosis.OOM.Kills // stored with the next event: without one this is called again
+	// Stored with the next event: without one this is called again.
+	t.kept.OOMKills, t.kept.Outcome = final.Diagnosis.OOM.Kills, final.End().Outcome
 	t.mu.Unlock()
 	return t.agent.store.PutRecord(t.alloc.id, t.spec.Name, final)
 }

@@ -35,8 +35,8 @@ func TestTellsOfAKillAtOnce(t *testing.T) {
 			told = line
 		}
 	}
-	if !strings.Contains(told, "tail[") || !strings.Contains(told, "while the main process runs on") {
-		t.Errorf("%q, want that tail was killed while the main process runs on", told)
+	if !strings.Contains(told, "tail[") || !strings.Contains(told, "the main process is still running") {
+		t.Errorf("%q, want that tail was killed and the main process is still running", told)
 	}
 	if _, err := io.WriteString(in, "go\n"); err != nil {
 		t.Error(err)

@@ -150,7 +150,7 @@ func TestAttachToTheEnded(t *testing.T) {
 	u.detached(t, "echo out; echo err >&2; exit 3")
 	for range 2 { // the first may still find it running
 		code, out, said := u.tacho(t, "attach", "last")
-		if code != "3" || out != "out\n" || !strings.HasPrefix(said, "err\ntacho: failed with exit code 3\n") {
+		if code != "3" || out != "out\n" || !strings.HasPrefix(said, "err\ntacho: Failed with exit code 3\n") {
 			t.Errorf("exit code %s, output %q, %q", code, out, said)
 		}
 	}

@@ -202,7 +202,7 @@ func TestEventsOverRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := f.shell("sleep 1000")
+	config := f.shell("exec sleep 1000") // one process: none outlives it
 	handle := f.start(config)
 	collect(t, stream, "started")
 	f.restart()
@@ -218,7 +218,7 @@ func TestEventsOverRestart(t *testing.T) {
 	if err := f.StopTask(ctx, config.ID, 0, ""); err != nil {
 		t.Fatal(err)
 	}
-	if events := collect(t, stream, "stopped"); len(events) != 1 {
+	if events := collect(t, stream, "Stopped"); len(events) != 1 {
 		t.Errorf("events of the end: %q", texts(events))
 	}
 }

@@ -171,15 +171,14 @@ func (t *task) lost(ctx context.Context) {
 // endedLost ends a task whose executor is gone; err is why its processes could not be killed, nil where they are
 // gone.
 func (t *task) endedLost(err error) {
-	lost := fmt.Errorf("%s: the executor process %d died; the task was killed with it",
-		record.ExecutorLost, t.state.Address.Executor.PID)
+	reason := fmt.Errorf("process %d died and the task was killed with it", t.state.Address.Executor.PID)
 	if err != nil {
-		lost = fmt.Errorf("%s: the executor process %d died; what it left behind could not be killed: %w",
-			record.ExecutorLost, t.state.Address.Executor.PID, err)
+		reason = fmt.Errorf("process %d died and what it left behind could not be killed: %w", t.state.Address.Executor.PID, err)
 	}
-	t.exit = &ExitResult{Code: exitKilled, Signal: int(syscall.SIGKILL), Err: lost}
+	t.exit = &ExitResult{Code: exitKilled, Signal: int(syscall.SIGKILL), Err: fmt.Errorf("%s: %w", record.ExecutorLost, reason)}
 	t.completedAt = time.Now()
-	t.tell(t.completedAt, lost.Error(), map[string]string{"verdict": string(record.ExecutorLost)}, nil)
+	d := record.Diagnose(record.Evidence{Cause: record.ExecutorLost, Reason: reason.Error()})
+	t.tell(t.completedAt, d.Summary, map[string]string{"verdict": string(d.Verdict), "outcome": string(d.Outcome)}, nil)
 	close(t.done)
 }
 

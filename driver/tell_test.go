@@ -15,52 +15,22 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-func TestSentence(t *testing.T) {
-	number := func(f float64) *float64 { return &f }
-	one := int64(1)
-	whole := &record.Record{
-		WallSeconds: number(100),
-		Diagnosis:   record.Diagnosis{Verdict: record.Failed, Summary: "failed with exit code 1", OOM: record.OOM{Kills: &one}},
+func TestRecordAnnotations(t *testing.T) {
+	r := &record.Record{
+		Diagnosis: record.Diagnosis{
+			Verdict: record.Signaled, Outcome: record.OOMKilled, Operator: "Raise the limit", Stall: record.Idle,
+			OOM: record.OOM{Kills: new(int64(1)), Scope: record.Own, Victim: &record.Victim{PID: 7, Command: "sh"}},
+		},
 		Headline: map[string]record.HeadlineValue{
-			"memory_peak_bytes": {Value: number(203 << 20), Guarantee: procstats.Exact},
-			"cpu_seconds_total": {Value: number(341.2), Guarantee: procstats.Exact},
-		},
-		Measurements: map[string]any{
-			"cgroup_memory_max_bytes":       float64(400 << 20),
-			"psi_memory_some_seconds_total": 12.0, "psi_cpu_some_seconds_total": 3.0,
+			"memory_peak_bytes": {Value: new(1024.0), Guarantee: procstats.Exact}, "cpu_seconds_total": {Reason: "not measured"},
 		},
 	}
-	for _, test := range []struct {
-		name   string
-		record *record.Record
-		want   string
-	}{
-		{"everything", whole, "failed with exit code 1: peak 203 MiB of 400 MiB (exact), 5m41.2s of CPU time, " +
-			"waited 12 % of the time for memory, 1 OOM kill"},
-		{"processes that outlived the main one", &record.Record{
-			WallSeconds: number(0.01), SpanSeconds: number(10),
-			Diagnosis:    record.Diagnosis{Summary: "completed"},
-			Measurements: map[string]any{"psi_cpu_some_seconds_total": 3.0},
-		}, "completed: waited 30 % of the time for a CPU"},
-		{"nothing measured", &record.Record{Diagnosis: record.Diagnosis{Summary: "completed"}}, "completed"},
-		{"a bound, no limit, a little CPU", &record.Record{
-			Diagnosis: record.Diagnosis{Summary: "completed"},
-			Headline: map[string]record.HeadlineValue{
-				"memory_peak_bytes": {Value: number(1.5 * (1 << 20)), Guarantee: procstats.UpperBound},
-				"cpu_seconds_total": {Value: number(0.1234)},
-			},
-		}, "completed: peak 1.5 MiB (upper bound), 123 ms of CPU time"},
-		{"hardly any CPU", &record.Record{
-			Diagnosis: record.Diagnosis{Summary: "completed"},
-			Headline:  map[string]record.HeadlineValue{"cpu_seconds_total": {Value: number(0.002178)}},
-		}, "completed: 2.18 ms of CPU time"},
-	} {
-		if d := cmp.Diff(test.want, sentence(test.record)); d != "" {
-			t.Errorf("%s (-want +got):\n%s", test.name, d)
-		}
+	want := map[string]string{
+		"verdict": "signaled", "outcome": "oom-killed", "operator": "Raise the limit", "stall": "idle", "oom.kills": "1",
+		"oom.scope": "own", "oom.victim": "7 (sh)", "memory_peak_bytes": "1024", "memory_peak_bytes.guarantee": "exact",
 	}
-	if a := recordAnnotations(whole); a["verdict"] != "failed" || a["oom.kills"] != "1" || a["memory_peak_bytes.guarantee"] != "exact" {
-		t.Errorf("annotations %v", a)
+	if d := cmp.Diff(want, recordAnnotations(r)); d != "" {
+		t.Errorf("annotations (-want +got):\n%s", d)
 	}
 }
 

@@ -31,8 +31,9 @@ type recorder struct {
 	inheritsPeak bool
 	// The whole run and the current report; used by run, and by finish after it.
 	whole, current procstats.Window
-	last           *procstats.Sample
-	reportEnds     time.Duration
+	// last is the newest sample, before the one that its rates are measured from.
+	last, before *procstats.Sample
+	reportEnds   time.Duration
 }
 
 // start writes the record of a task that is about to be started.
@@ -85,10 +86,10 @@ func (r *recorder) run(ctx context.Context, s *sampler) {
 }
 
 func (r *recorder) add(s *procstats.Sample) {
-	if s == r.last {
+	if s == r.last || !record.Inhabited(s) { // the gauges of a task without a process are nobody's
 		return
 	}
-	r.last = s
+	r.before, r.last = r.last, s
 	r.whole.Add(s)
 	r.current.Add(s)
 	if s.Mono >= r.reportEnds {
@@ -119,7 +120,8 @@ func (r *recorder) finish(final *procstats.Sample, evidence record.Evidence) (*r
 	}
 	evidence.Before, evidence.After, evidence.Last = r.baseline, final, r.last
 	if r.last != nil {
-		evidence.LastAge = evidence.EndedAt.Sub(r.last.Wall)
+		evidence.LastAge = evidence.EndedAt.Add(evidence.Span - evidence.Wall).Sub(r.last.Wall)
+		evidence.LastHeadlines = procstats.Headlines(r.last, procstats.History{Previous: cmp.Or(r.before, r.baseline)})
 	}
 	d := record.Diagnose(evidence)
 	info.Diagnosis = d

@@ -223,7 +223,7 @@ func (t *task) onReparent() {
 func (t *task) finish(end ended, last time.Time) {
 	t.mu.Lock()
 	evidence := record.Evidence{
-		Cause: t.cause, Reason: t.reason, AfterMain: t.afterMain, PassedOn: int(t.forwarded),
+		Cause: t.cause, Reason: t.reason, AfterMain: t.afterMain, Forwarded: int(t.forwarded),
 		EndedAt: end.at, Wall: end.at.Sub(t.started), Span: last.Sub(t.started),
 	}
 	if t.killTimer != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -80,6 +81,8 @@ type Task struct {
 	Ends int
 	// OOMKills is how often the last start was hit by an OOM killer; nil where that is not known, and while it runs.
 	OOMKills *int64
+	// Outcome is how the last start ended, in one word; empty while it runs, and if that is not known.
+	Outcome record.Outcome
 	// Events are the newest, oldest first; at most MaxEvents.
 	Events []Event
 	// Attributes are what the driver says of the running task: process, cgroup, limits as read back.

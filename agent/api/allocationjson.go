@@ -90,11 +90,13 @@ type taskState struct {
 }
 
 type taskStateTacho struct {
-	Driver string            `json:"driver"`
-	Cores  string            `json:"cores,omitempty"`
-	Exit   *exitJSON         `json:"exit,omitempty"`
-	RunID  string            `json:"run_id,omitempty"`
-	Facts  map[string]string `json:"attributes,omitempty"`
+	Driver string    `json:"driver"`
+	Cores  string    `json:"cores,omitempty"`
+	Exit   *exitJSON `json:"exit,omitempty"`
+	// Outcome is how the last start ended, in one word.
+	Outcome string            `json:"outcome,omitempty"`
+	RunID   string            `json:"run_id,omitempty"`
+	Facts   map[string]string `json:"attributes,omitempty"`
 }
 
 type exitJSON struct {
@@ -156,7 +158,7 @@ func newTaskState(t *allocation.Task, trusted bool) *taskState {
 		State: string(t.State.Phase), Failed: t.State.Failed, Restarts: t.State.Restarts,
 		LastRestart: t.State.LastRestart, StartedAt: t.State.StartedAt, FinishedAt: t.State.FinishedAt,
 		Events: make([]taskEvent, 0, len(t.Events)),
-		Tacho:  &taskStateTacho{Driver: t.Driver, Cores: t.Cores},
+		Tacho:  &taskStateTacho{Driver: t.Driver, Cores: t.Cores, Outcome: string(t.Outcome)},
 	}
 	if shown.State == "" {
 		shown.State = string(hook.PhasePending)

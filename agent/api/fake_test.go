@@ -255,7 +255,11 @@ func (f *fakeAgent) Record(id, _ string) (*record.Record, error) {
 		Message: secret, ExitCode: &code, Signal: &signal, StartedAt: epoch.Add(-10 * time.Minute), EndedAt: epoch,
 		Diagnosis: record.Diagnosis{
 			Verdict: record.Signaled, Summary: "ended " + secret, Evidence: map[string]any{"x": secret}, OOMKilled: true,
-			OOM: record.OOM{Kills: new(int64(1)), Reason: "open /sys/fs/cgroup/" + secret, Notices: []record.Kill{{At: epoch, Kills: 1, Scope: record.Own, Where: "/sys/fs/cgroup/" + secret}}},
+			Outcome: record.OOMKilled, Reason: secret, Killers: []string{secret},
+			OOM: record.OOM{Kills: new(int64(1)), Main: true, Scope: record.Own, Reason: "open /sys/fs/cgroup/" + secret, Notices: []record.Kill{{
+				At: epoch, Kills: 1, Scope: record.Own, Main: true, LimitBytes: new(int64(48 << 20)), PeakBytes: new(int64(48 << 20)),
+				Where: "/sys/fs/cgroup/" + secret, Reason: secret,
+			}}},
 		},
 		Labels: map[string]string{"x": secret}, Notes: []string{secret}, Host: record.Host{},
 	}, nil

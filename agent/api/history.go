@@ -208,7 +208,7 @@ func (s *Server) record(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if !Trusted(r.Context()) {
-		rec = recordWithoutSecrets(rec)
+		rec = rec.Redacted()
 	}
 	return rec, nil
 }

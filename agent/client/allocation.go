@@ -53,6 +53,8 @@ type TaskState struct {
 			OOMKilled bool `json:"oom_killed"`
 			Lost      bool `json:"lost"`
 		} `json:"exit"`
+		// Outcome is how the last start ended, in one word; empty while it runs.
+		Outcome    record.Outcome    `json:"outcome"`
 		Attributes map[string]string `json:"attributes"`
 	}
 }

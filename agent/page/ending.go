@@ -18,21 +18,22 @@ import (
 
 // ending is how a start of a task ended, with its totals.
 type ending struct {
-	Verdict, Class string
-	// Summary has numbers only; Full and Operator are the record's own sentences, which can name what was run.
-	Summary, Full, Operator string
-	At, Started, Wall       string
-	CPU, Peak               number
-	OOM, Stall              string
-	Headlines, Evidence     []fact
-	Absent                  []fact
-	Notes                   []string
-	Limits                  []limitRow
-	Command, Dir            string
-	Samples, PeakAt         string
-	Processes               []processRow
-	ProcessesSum            *processSum
-	at                      time.Time
+	Outcome, Class string
+	// What the record says of the end; see record.End.
+	Summary, OOM, LastReading, Remedy string
+
+	At, Started, Wall   string
+	CPU, Peak           number
+	Stall               string
+	Headlines, Evidence []fact
+	Absent              []fact
+	Notes               []string
+	Limits              []limitRow
+	Command, Dir        string
+	Samples, PeakAt     string
+	Processes           []processRow
+	ProcessesSum        *processSum
+	at                  time.Time
 }
 
 // fact is a name with a value.
@@ -50,14 +51,10 @@ func endingOf(t task, r *record.Record) *ending {
 		return endingWithoutRecord(t)
 	}
 	e := &ending{
-		Verdict: strings.ReplaceAll(printable(string(r.Diagnosis.Verdict)), "_", " "), Summary: plainSummary(r),
-		Full: printable(r.Diagnosis.Summary), Operator: printable(r.Diagnosis.Operator), Stall: printable(string(r.Diagnosis.Stall)), at: r.EndedAt,
-		At: formatTime(r.EndedAt), Started: formatTime(r.StartedAt), Wall: procstats.NoValue,
-		OOM: oomText(r.Diagnosis.OOM), Class: verdictClass(r.Diagnosis),
+		Stall: printable(string(r.Diagnosis.Stall)), at: r.EndedAt, At: formatTime(r.EndedAt), Started: formatTime(r.StartedAt),
+		Wall: procstats.NoValue,
 	}
-	if e.Verdict == "" {
-		e.Verdict = printable(string(r.State))
-	}
+	e.describe(r.Redacted())
 	if r.WallSeconds != nil {
 		e.Wall = procstats.Seconds.Text(*r.WallSeconds)
 	}
@@ -66,10 +63,37 @@ func endingOf(t task, r *record.Record) *ending {
 	return e
 }
 
+// describe takes over the record's own words.
+func (e *ending) describe(r *record.Record) {
+	end := r.End()
+	e.Outcome, e.Class = outcomeText(end.Outcome), outcomeClass(end.Outcome)
+	if e.Outcome == "" {
+		e.Outcome = printable(string(r.State))
+	}
+	if end.OOM != "" {
+		e.Class = "bad"
+	}
+	e.Summary, e.OOM = printable(end.Summary), printable(end.OOM)
+	e.LastReading, e.Remedy = printable(end.LastReading), printable(end.Remedy)
+}
+
+func outcomeText(o record.Outcome) string { return strings.ReplaceAll(printable(string(o)), "_", " ") }
+
+func outcomeClass(o record.Outcome) string {
+	switch record.Verdict(o) {
+	case "", record.Completed, record.Stopped:
+		return "quiet"
+	case record.TimedOut:
+		return "warn"
+	case record.Failed, record.Signaled, record.StartFailed, record.ExecutorLost:
+	}
+	return "bad"
+}
+
 func endingWithoutRecord(t task) *ending {
 	s := t.state.State
 	e := &ending{
-		Verdict: t.condition().Word, Class: t.condition().Class, Summary: t.condition().Hint, at: s.FinishedAt,
+		Outcome: t.condition().Word, Class: t.condition().Class, Summary: t.condition().Hint, at: s.FinishedAt,
 		At: formatTime(s.FinishedAt), Started: formatTime(s.StartedAt), Wall: procstats.NoValue,
 		CPU:  absent("cpu_seconds_total", "there is no final record"),
 		Peak: absent("memory_peak_bytes", "there is no final record"),
@@ -111,9 +135,8 @@ func (e *ending) details(r *record.Record, trusted bool) {
 		e.Processes, e.ProcessesSum = recordedProcesses(r.Processes)
 	}
 	if trusted {
+		e.describe(r)
 		e.secrets(r)
-	} else {
-		e.Full, e.Operator = "", ""
 	}
 }
 
@@ -126,35 +149,6 @@ func (e *ending) secrets(r *record.Record) {
 	for _, note := range r.Notes {
 		e.Notes = append(e.Notes, printable(note))
 	}
-}
-
-// plainSummary says how the task ended, in numbers.
-func plainSummary(r *record.Record) string {
-	if kills := r.Diagnosis.OOM.Kills; kills != nil && *kills > 0 {
-		return plainVerdict(r) + "; the kernel killed a process of the task for want of memory"
-	}
-	return plainVerdict(r)
-}
-
-// plainVerdict says how the main process ended.
-func plainVerdict(r *record.Record) string {
-	switch d := r.Diagnosis; {
-	case d.Verdict == record.Completed:
-		return "completed with exit code 0"
-	case d.Verdict == record.Signaled && r.Signal != nil:
-		return "ended by signal " + strconv.Itoa(*r.Signal) + ", which the agent did not send"
-	case d.Verdict == record.Failed && r.ExitCode != nil:
-		return "failed with exit code " + strconv.Itoa(*r.ExitCode)
-	case d.Verdict == record.Stopped:
-		return "stopped on request"
-	case d.Verdict == record.TimedOut:
-		return "stopped because its time was up"
-	case d.Verdict == record.StartFailed:
-		return "could not be started"
-	case d.Verdict == record.ExecutorLost:
-		return "lost its executor: how the main process ended is not known"
-	}
-	return "the record has no end"
 }
 
 // headlineIDs are the headlines in the order of the table.
@@ -200,38 +194,6 @@ func limitOf(l record.Limit, trusted bool) limitRow {
 		row.Where = printable(l.Where)
 	}
 	return row
-}
-
-func verdictClass(d record.Diagnosis) string {
-	if d.OOM.Kills != nil && *d.OOM.Kills > 0 {
-		return "bad"
-	}
-	switch d.Verdict {
-	case record.Failed, record.Signaled, record.StartFailed, record.ExecutorLost:
-		return "bad"
-	case record.TimedOut:
-		return "warn"
-	case record.Completed, record.Stopped:
-	}
-	return "quiet"
-}
-
-func oomText(o record.OOM) string {
-	if o.Kills == nil || *o.Kills == 0 {
-		return ""
-	}
-	text := fmt.Sprintf("OOM kills: %d", *o.Kills)
-	if o.Scope != "" {
-		text += ", at the limit of: " + strings.ReplaceAll(printable(string(o.Scope)), "_", " ")
-	}
-	if v := o.Victim; v != nil {
-		text += fmt.Sprintf(", victim %s (process %d", printable(v.Command), v.PID)
-		if v.RSSBytes != nil {
-			text += ", " + procstats.Bytes.Text(float64(*v.RSSBytes)) + " resident"
-		}
-		text += ", told by " + printable(v.Source) + ")"
-	}
-	return text
 }
 
 // evidenceText writes what a diagnosis rests on: numbers in the unit that their names end in, all else as JSON.

@@ -4,13 +4,13 @@
 package page
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/chart"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -32,7 +32,7 @@ func (f *frame) happened(t task) []happening {
 			}
 		case i > 0:
 			if kills, _ := m.counter(oomKills).GrowthSince(f.moments[i-1].counter(oomKills)); kills > 0 {
-				all = append(all, happening{at: m.Wall, What: fmt.Sprintf("OOM kills: %.0f", kills), Class: "oom"})
+				all = append(all, happening{at: m.Wall, What: record.KillsText(int64(kills)), Class: "oom"})
 			}
 		}
 	}
@@ -42,7 +42,7 @@ func (f *frame) happened(t task) []happening {
 		case e.Type == hook.EventStarted:
 			h.What, h.Class = "started", "start"
 		case e.Type == hook.EventTerminated && strings.Contains(strings.ToLower(e.Message), "oom"):
-			h.What, h.Class = "ended by the OOM killer", "oom"
+			h.What, h.Class = string(record.OOMKilled), "oom"
 		case e.Type == hook.EventTerminated:
 			h.What, h.Class = "ended", "end"
 		default:

@@ -318,7 +318,7 @@ func attribute(n *html.Node, key string) string {
 }
 
 func TestAccess(t *testing.T) {
-	secrets := []string{"--epochs", "/srv/", "served", "cgroup/tacho", "started process", "because the task reached"}
+	secrets := []string{"--epochs", "/srv/", "served", "cgroup/tacho", "started process", "memory limit (/sys/fs/cgroup/tacho/fit)"}
 	tests := []struct {
 		name    string
 		trusted bool

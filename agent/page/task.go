@@ -113,8 +113,12 @@ func (t task) condition() condition {
 		return condition{"waiting to restart", "warn", "the next start is due at " + formatTime(s.RestartAt)}
 	case s.Phase == hook.PhasePending:
 		return condition{"pending", "quiet", "not started yet"}
-	case s.Exit != nil && s.Exit.OOMKilled:
-		return condition{"out of memory", "bad", exitText(s.Exit)}
+	case s.Exit != nil && t.state.Outcome != "":
+		hint := "ended at " + formatTime(s.FinishedAt)
+		if !s.Exit.Successful() {
+			hint = exitText(s.Exit)
+		}
+		return condition{outcomeText(t.state.Outcome), outcomeClass(t.state.Outcome), hint}
 	case s.Failed && s.Exit == nil:
 		return condition{"never ran", "bad", "the task could not be started"}
 	case s.Failed:

@@ -11,6 +11,7 @@ import (
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -63,6 +64,8 @@ type Task struct {
 	Ends int
 	// OOMKills is what the final record of the last start says of it; nil where that is not known.
 	OOMKills *int64
+	// Outcome is how the last start ended, by its final record; empty while it runs, and if there is no record.
+	Outcome record.Outcome
 	// RunID is the driver's id of the last start; empty before the first.
 	RunID string
 	// Handle is the driver's of the last start; nil before the first and once the driver was told to forget it.

@@ -68,7 +68,7 @@ func (c *comparison) render(p cli.Palette) string {
 	t := cli.Table{Header: []string{"", "A", "B", "CHANGE", "", ""}, Right: map[int]bool{1: true, 2: true, 3: true, 4: true}}
 	t.AddTexts("run", cli.Printable(c.A.Name), cli.Printable(c.B.Name))
 	t.AddTexts("state", string(c.A.State), string(c.B.State))
-	t.AddTexts("verdict", cli.OrDash(string(c.A.Verdict)), cli.OrDash(string(c.B.Verdict)))
+	t.AddTexts("outcome", cli.OrDash(string(c.A.Outcome)), cli.OrDash(string(c.B.Outcome)))
 	t.AddTexts("exit code", summary.ExitText(c.A.ExitCode, c.A.Signal), summary.ExitText(c.B.ExitCode, c.B.Signal))
 	for _, rows := range [][]comparedRow{c.Headline, c.Measurements} {
 		if len(rows) > 0 {

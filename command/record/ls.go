@@ -133,6 +133,7 @@ type listedRun struct {
 	CPUGuarantee  procstats.Guarantee `json:"cpu_seconds_total_guarantee,omitempty"`
 	PeakGuarantee procstats.Guarantee `json:"memory_peak_bytes_guarantee,omitempty"`
 	Verdict       record.Verdict      `json:"verdict,omitempty"`
+	Outcome       record.Outcome      `json:"outcome,omitempty"`
 	Command       []string            `json:"command"`
 	Message       string              `json:"message,omitempty"`
 	Labels        map[string]string   `json:"labels"`
@@ -145,7 +146,7 @@ func list(entry record.Entry) listedRun {
 		Name: entry.Name, Path: entry.Dir, State: rundir.StateOf(r, kernel.HostFS()), StartedAt: r.StartedAt,
 		WallSeconds: r.WallSeconds, ExitCode: r.ExitCode, Signal: r.Signal,
 		CPUSeconds: cpu.Value, PeakBytes: peak.Value, CPUGuarantee: cpu.Guarantee, PeakGuarantee: peak.Guarantee,
-		Verdict: r.Diagnosis.Verdict, Command: r.Command, Message: r.Message, Labels: r.Labels,
+		Verdict: r.Diagnosis.Verdict, Outcome: r.End().Outcome, Command: r.Command, Message: r.Message, Labels: r.Labels,
 	}
 }
 
@@ -175,7 +176,7 @@ func printRunsTable(out io.Writer, p cli.Palette, runs []listedRun) error {
 	}
 	columns, _ := cli.TerminalSize(out)
 	t := cli.Table{
-		Header: []string{"RUN", "STATE", "STARTED", "WALL", "EXIT", "CPU", "PEAK MEMORY", "VERDICT", "COMMAND"},
+		Header: []string{"RUN", "STATE", "STARTED", "WALL", "EXIT", "CPU", "PEAK MEMORY", "OUTCOME", "COMMAND"},
 		Right:  map[int]bool{3: true, 4: true, 5: true, 6: true},
 		Width:  columns,
 	}
@@ -188,7 +189,7 @@ func printRunsTable(out io.Writer, p cli.Palette, runs []listedRun) error {
 			cli.Cell{Text: summary.ExitText(run.ExitCode, run.Signal)},
 			cli.Cell{Text: bounded(run.CPUGuarantee, cli.Optional(procstats.Seconds, run.CPUSeconds))},
 			cli.Cell{Text: bounded(run.PeakGuarantee, cli.Optional(procstats.Bytes, run.PeakBytes))},
-			cli.Cell{Text: cli.OrDash(string(run.Verdict)), Paint: summary.VerdictPaint(p, run.Verdict)},
+			cli.Cell{Text: cli.OrDash(string(run.Outcome)), Paint: summary.OutcomePaint(p, run.Outcome)},
 			cli.Cell{Text: cli.CommandLine(run.Command)},
 		)
 	}
@@ -214,13 +215,14 @@ func printRunsCSV(out io.Writer, runs []listedRun) error {
 	lines := [][]string{{
 		"name", "path", "state", "started_at", "wall_seconds", "exit_code", "signal", "cpu_seconds_total",
 		"memory_peak_bytes", "verdict", "command", "message", "cpu_seconds_total_guarantee", "memory_peak_bytes_guarantee",
+		"outcome",
 	}}
 	for _, run := range runs {
 		lines = append(lines, []string{
 			run.Name, run.Path, string(run.State), run.StartedAt.UTC().Format(time.RFC3339Nano),
 			exactly(run.WallSeconds), exactInt(run.ExitCode), exactInt(run.Signal), exactly(run.CPUSeconds),
 			exactly(run.PeakBytes), string(run.Verdict), cli.CommandLine(run.Command), run.Message,
-			string(run.CPUGuarantee), string(run.PeakGuarantee),
+			string(run.CPUGuarantee), string(run.PeakGuarantee), string(run.Outcome),
 		})
 	}
 	return w.WriteAll(lines)

@@ -169,7 +169,7 @@ func writeTask(b *strings.Builder, p cli.Palette, a *client.Allocation, name str
 			text = "signal " + strconv.Itoa(e.Signal)
 		}
 		if e.OOMKilled {
-			text += ", killed for memory"
+			text += ", OOM killed"
 		}
 		if e.Lost {
 			text = "not known: it was lost"
@@ -198,16 +198,13 @@ func endingOf(ctx context.Context, agent *client.Client, a *client.Allocation, t
 }
 
 func endingText(r *record.Record) string {
-	if r.Diagnosis.Verdict == "" {
+	end := r.End()
+	if end.Outcome == "" {
 		return ""
 	}
-	text := "  why it ended: " + string(r.Diagnosis.Verdict)
-	if r.Diagnosis.Summary != "" {
-		text += ": " + cli.OneLine(r.Diagnosis.Summary)
-	}
-	text += "\n"
-	if oom := r.Diagnosis.OOM; oom.Kills != nil && *oom.Kills > 0 {
-		text += "  " + summary.OomText(oom) + "\n"
+	text := "  last end: " + string(end.Outcome) + "\n"
+	for _, line := range summary.EndLines(end) {
+		text += "    " + line + "\n"
 	}
 	return text
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/client"
 	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -128,12 +129,13 @@ func (o *topOptions) print(ctx context.Context, out io.Writer, m *topModel, poll
 
 // listedTask is one task in the JSON of tacho top. What is not known is null.
 type listedTask struct {
-	AllocID  string `json:"alloc_id"`
-	Name     string `json:"name"`
-	Job      string `json:"job"`
-	Task     string `json:"task"`
-	State    string `json:"state"`
-	Restarts int    `json:"restarts"`
+	AllocID  string         `json:"alloc_id"`
+	Name     string         `json:"name"`
+	Job      string         `json:"job"`
+	Task     string         `json:"task"`
+	State    string         `json:"state"`
+	Outcome  record.Outcome `json:"outcome,omitempty"`
+	Restarts int            `json:"restarts"`
 	// Reason says why nothing was measured.
 	Reason         string   `json:"reason,omitempty"`
 	Cores          *float64 `json:"cpu_cores"`
@@ -153,7 +155,7 @@ func (o *topOptions) printJSON(out io.Writer, rows []*topRow) error {
 	for _, r := range rows {
 		f := r.figures
 		list = append(list, listedTask{
-			AllocID: r.alloc, Name: r.name, Job: r.job, Task: r.task, State: r.state, Restarts: r.restarts, Reason: r.reason,
+			AllocID: r.alloc, Name: r.name, Job: r.job, Task: r.task, State: r.state, Outcome: r.outcome, Restarts: r.restarts, Reason: r.reason,
 			Cores: f.cores, Memory: f.memory, Limit: f.limit, Peak: f.peak, Read: f.read, Written: f.written,
 			CPUPressure: f.cpuPressure, MemoryPressure: f.memoryPressure, IOPressure: f.ioPressure, Processes: f.processes,
 		})

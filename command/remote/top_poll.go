@@ -4,12 +4,14 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -17,8 +19,10 @@ import (
 type topRow struct {
 	alloc, name, job, task string
 	state                  string // pending, running, ended or failed
-	restarts               int
-	figures                figures
+	// outcome is how it ended, in one word; empty while it runs, and if that is not known.
+	outcome  record.Outcome
+	restarts int
+	figures  figures
 	// past are the last readings of CPU in cores, oldest first; nil where nothing was read.
 	past []*float64
 	// sample is the reading itself; before the one before it, of the same start. Either may be nil.
@@ -84,7 +88,7 @@ func endedLately(a *client.Allocation) bool {
 // row puts together what is known of a task.
 func (p *taskPoll) row(a *client.Allocation, task string, stats *client.Stats) *topRow {
 	s := a.TaskStates[task]
-	row := &topRow{alloc: a.ID, name: a.Name, job: a.JobID, task: task, state: topState(s), restarts: s.Restarts}
+	row := &topRow{alloc: a.ID, name: a.Name, job: a.JobID, task: task, state: topState(s), outcome: topOutcome(s), restarts: s.Restarts}
 	old := p.known[row.key()]
 	if old != nil {
 		row.past = old.past
@@ -133,6 +137,16 @@ func topState(s *client.TaskState) string {
 	}
 	return "ended"
 }
+
+func topOutcome(s *client.TaskState) record.Outcome {
+	if s.State != "dead" {
+		return ""
+	}
+	return s.Tacho.Outcome
+}
+
+// word is the state, or how the task ended.
+func (r *topRow) word() string { return cmp.Or(string(r.outcome), r.state) }
 
 // processCores is the CPU of a process in cores since the reading before; nil where that is not known.
 func processCores(row *topRow, process *client.Process) *float64 {

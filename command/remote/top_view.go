@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/command/summary"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -116,7 +117,10 @@ func (m *topModel) table(sparks bool, width int) *cli.Table {
 		if sparks {
 			spark = cli.Cell{Text: sparkText(r.past, sparkline), Paint: m.palette.Green}
 		}
-		state := cli.Cell{Text: r.state, Paint: statusPaint(m.palette, r.state)}
+		state := cli.Cell{Text: r.word(), Paint: statusPaint(m.palette, r.state)}
+		if r.outcome != "" {
+			state.Paint = summary.OutcomePaint(m.palette, r.outcome)
+		}
 		if sparks && r.restarts > 0 {
 			state.Text += fmt.Sprintf(" ×%d", r.restarts)
 		}
@@ -202,7 +206,7 @@ func (m *topModel) treeLines(width int) []string {
 		return []string{cli.Cut("the task is gone (esc: back)", width)}
 	}
 	f := row.figures
-	about := fmt.Sprintf("%s  %s  CPU %s  memory %s of %s  peak %s  pressure %s  (esc: back)", cli.Printable(row.title()), row.state,
+	about := fmt.Sprintf("%s  %s  CPU %s  memory %s of %s  peak %s  pressure %s  (esc: back)", cli.Printable(row.title()), row.word(),
 		m.cpu(f.cores), cli.Optional(procstats.Bytes, f.memory), cli.Optional(procstats.Bytes, f.limit), cli.Optional(procstats.Bytes, f.peak), pressureText(f))
 	lines := []string{m.palette.Bold(cli.Cut(about, width)), ""}
 	if row.sample == nil || row.sample.Processes == nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/executor/record"
@@ -87,52 +86,36 @@ func (p *Page) whyAbsent(id procstats.ID) string {
 // ended is the section on how the run ended and what the evidence is.
 func (p *Page) ended() {
 	p.section("Why it ended")
-	d := p.record.Diagnosis
-	switch p.record.State {
-	case record.Running:
+	if p.record.State == record.Running {
 		p.text.WriteString("  it is running\n")
 		return
-	case record.Lost:
-		p.text.WriteString("  not known: its executor is gone and nobody wrote the record to its end\n")
-	case record.Exited:
 	}
-	if d.Verdict != "" {
-		verdict := cli.Cell{Text: string(d.Verdict), Paint: VerdictPaint(p.palette, d.Verdict)}
-		fmt.Fprintf(&p.text, "  %s: %s\n", verdict.String(), cli.Printable(d.Summary))
+	d, end := p.record.Diagnosis, p.record.End()
+	if end.Outcome != "" {
+		outcome := cli.Cell{Text: string(end.Outcome), Paint: OutcomePaint(p.palette, end.Outcome)}
+		fmt.Fprintf(&p.text, "  %s\n", outcome.String())
 	}
-	if d.Operator != "" {
-		fmt.Fprintf(&p.text, "  %s\n", cli.Printable(d.Operator))
+	for _, line := range EndLines(end) {
+		fmt.Fprintf(&p.text, "  %s\n", line)
 	}
-	p.oom(d.OOM)
+	if d.OOM.Kills == nil && d.OOM.Reason != "" {
+		fmt.Fprintf(&p.text, "  OOM kills are not known: %s\n", cli.Printable(d.OOM.Reason))
+	}
 	if d.Retryable {
 		p.text.WriteString("  the task is not at fault: another machine, or another time, could end better\n")
 	}
 	p.evidence(d.Evidence)
 }
 
-func (p *Page) oom(oom record.OOM) {
-	switch {
-	case oom.Kills == nil && oom.Reason != "":
-		fmt.Fprintf(&p.text, "  OOM kills are not known: %s\n", cli.Printable(oom.Reason))
-	case oom.Kills != nil && *oom.Kills > 0:
-		fmt.Fprintf(&p.text, "  %s\n", p.palette.Red(OomText(oom)))
-	}
-}
-
-func OomText(oom record.OOM) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "OOM kills: %d", *oom.Kills)
-	if oom.Scope != "" {
-		fmt.Fprintf(&b, ", limit of: %s", cli.Printable(string(oom.Scope)))
-	}
-	if v := oom.Victim; v != nil {
-		fmt.Fprintf(&b, ", victim: %s (pid %d", cli.Printable(v.Command), v.PID)
-		if v.RSSBytes != nil {
-			fmt.Fprintf(&b, ", %s resident", procstats.Bytes.Text(float64(*v.RSSBytes)))
+// EndLines are the sentences about how a task ended, each on a line.
+func EndLines(end record.End) []string {
+	var lines []string
+	for _, text := range []string{end.Summary, end.OOM, end.LastReading, end.Remedy} {
+		if text != "" {
+			lines = append(lines, cli.OneLine(text))
 		}
-		fmt.Fprintf(&b, "), told by %s", cli.Printable(v.Source))
 	}
-	return b.String()
+	return lines
 }
 
 func (p *Page) evidence(evidence map[string]any) {
@@ -181,8 +164,8 @@ func rowValue(row *record.ProcessRow, ids ...procstats.ID) string {
 	return procstats.NoValue
 }
 
-func VerdictPaint(p cli.Palette, verdict record.Verdict) func(string) string {
-	switch verdict {
+func OutcomePaint(p cli.Palette, outcome record.Outcome) func(string) string {
+	switch record.Verdict(outcome) {
 	case "", record.Completed:
 		return nil
 	case record.Stopped, record.TimedOut:

@@ -23,7 +23,7 @@ func Write(cmd *cobra.Command, out io.Writer, full bool, name string, r *record.
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n", p.Bold("tacho:"), cli.OneLine(r.Diagnosis.Summary))
+	fmt.Fprintf(&b, "%s %s\n", p.Bold("tacho:"), cli.OneLine(r.End().Summary))
 	t := cli.Table{Indent: "  "}
 	for _, line := range summaryLines(r) {
 		if line[1] != "" {
@@ -39,6 +39,7 @@ func Write(cmd *cobra.Command, out io.Writer, full bool, name string, r *record.
 }
 
 func summaryLines(r *record.Record) [][2]string {
+	end := r.End()
 	return [][2]string{
 		{"wall", cli.Optional(procstats.Seconds, r.WallSeconds)},
 		{"cpu", cpuSummary(r)},
@@ -46,6 +47,8 @@ func summaryLines(r *record.Record) [][2]string {
 		{"i/o", ioSummary(r)},
 		{"waited", waitedSummary(r)},
 		{"limits", limitsSummary(r)},
+		{"last reading", end.LastReading},
+		{"remedy", cli.OneLine(end.Remedy)},
 	}
 }
 

@@ -76,7 +76,7 @@ func checkHello(t *testing.T, al *allocation) {
 		t.Errorf("stderr %q", got)
 	}
 	al.awaitEvent("Driver", "started process ")
-	al.awaitEvent("Driver", "completed")
+	al.awaitEvent("Driver", "Completed with exit code 0")
 	al.awaitEvent("Terminated", "Exit Code: 0")
 }
 
@@ -163,12 +163,12 @@ func checkMemory(t *testing.T, al *allocation) {
 	if event.Details["oom_killed"] != "true" {
 		t.Errorf("the host does not know of the OOM kill: %v", event.Details)
 	}
-	kill := al.awaitEvent("Driver", "was killed at the task's own memory limit")
+	kill := al.awaitEvent("Driver", "was killed: out of memory (limit ")
 	if kill.Details["scope"] != "own" || kill.Details["victim_command"] != "dd" {
 		t.Errorf("the kill %q, %v", kill.DisplayMessage, kill.Details)
 	}
 	end := al.awaitEvent("Driver", "of CPU time")
-	if end.Details["oom.scope"] != "own" || !strings.Contains(end.DisplayMessage, "of 32 MiB") {
+	if end.Details["oom.scope"] != "own" || !strings.Contains(end.DisplayMessage, "limit 32 MiB") {
 		t.Errorf("final record %q, %v", end.DisplayMessage, end.Details)
 	}
 }
@@ -176,7 +176,7 @@ func checkMemory(t *testing.T, al *allocation) {
 func checkMemoryChild(t *testing.T, al *allocation) {
 	hasMemoryCgroup(t, al)
 	al.awaitLog("child ended with 137")
-	event := al.awaitEvent("Driver", "was killed at the task's own memory limit")
+	event := al.awaitEvent("Driver", "was killed: out of memory (limit ")
 	if event.Details["scope"] != "own" || event.Details["victim_command"] != "dd" {
 		t.Errorf("the kill %q, %v", event.DisplayMessage, event.Details)
 	}

@@ -235,7 +235,7 @@ func TestKilledFromOutside(t *testing.T) {
 	}
 	r = closed(t, place, cmd)
 	hold(t, r, end{Code: 137, Verdict: record.Signaled, Kills: 0})
-	if !strings.Contains(r.Diagnosis.Summary, "did not send") {
+	if !strings.Contains(r.Diagnosis.Summary, "not by the kernel's OOM killer") {
 		t.Errorf("summary %q, want it to say that it was no OOM kill", r.Diagnosis.Summary)
 	}
 }
@@ -251,7 +251,7 @@ func TestCallerDied(t *testing.T) {
 	}
 	r := closed(t, place, cmd)
 	rig.Eventually(t, deadline, "the executor has ended", func() bool { return len(place.Strays()) == 0 })
-	if want := "stopped because whoever started it is gone"; r.Diagnosis.Verdict != record.Stopped || r.Diagnosis.Summary != want {
+	if want := "Stopped because whoever started it is gone"; r.Diagnosis.Verdict != record.Stopped || r.Diagnosis.Summary != want {
 		t.Errorf("%s: %q, want stopped: %q", r.Diagnosis.Verdict, r.Diagnosis.Summary, want)
 	}
 }

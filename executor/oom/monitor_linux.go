@@ -158,7 +158,7 @@ func (m *Monitor) Finish(e *record.Evidence) {
 	m.watcher.Look(m.notice)
 	after := m.watcher.Counters()
 	const sigkill = int(unix.SIGKILL)
-	unexplained := e.Signal == sigkill && e.Cause == "" && e.PassedOn != sigkill
+	unexplained := e.Signal == sigkill && e.Cause == "" && e.Forwarded != sigkill
 	if unexplained && !after.Read {
 		m.askForMain(e)
 	}

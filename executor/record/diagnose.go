@@ -19,22 +19,60 @@ const deathDelay = 10 * time.Second
 
 // Diagnose says why a task ended. The rules are in docs/diagnosis.md.
 func Diagnose(e Evidence) Diagnosis {
-	d := Diagnosis{Verdict: verdict(e), Stall: StallOf(WaitsBetween(e.Before, e.After, e.Span))}
-	decisive, killedMain := DecisiveKill(e)
-	d.OOM = oom(e, decisive)
-	if decisive != nil {
+	if e.Last != nil && !Inhabited(e.Last) {
+		e.Last, e.LastHeadlines = nil, nil
+	}
+	d := Diagnosis{
+		Verdict: verdict(e), Reason: e.Reason, AfterMain: e.AfterMain, ForwardedSignal: e.Forwarded, Killers: e.Killers,
+		Stall: StallOf(WaitsBetween(e.Before, e.After, e.Span)), LastReading: lastReading(e),
+	}
+	kill, killedMain := DecisiveKill(e)
+	d.OOM = oom(e, kill)
+	d.OOM.Main = killedMain
+	if kill != nil {
 		failed := killedMain || failedByItself(e)
-		switch decisive.Scope {
-		case Own, Descendant:
+		switch kill.Scope {
+		case Own, Descendant, "": // a foreign driver that says no more
 			d.OOMKilled = failed
 		case Ancestor, HostScope, AncestorOrHost:
 			d.Retryable = failed
 		}
 	}
-	t := telling{e: e, d: &d, kill: decisive, killedMain: killedMain}
-	d.Summary, d.Operator = t.user(), t.operator()
+	end := describer{d: &d, exitCode: e.ExitCode, signal: e.Signal}.end()
+	d.Outcome, d.Summary, d.Operator = end.Outcome, end.Summary, end.Operator()
 	d.Evidence = numbers(e)
 	return d
+}
+
+// Inhabited reports whether a task had a process when it was sampled; true if the sample does not tell.
+func Inhabited(s *procstats.Sample) bool {
+	counted := false
+	for _, id := range []procstats.ID{procstats.CgroupPidsCurrent, procstats.TreeProcesses} {
+		count, ok := s.Task.Number(id)
+		if ok && count > 0 {
+			return true
+		}
+		counted = counted || ok
+	}
+	return !counted
+}
+
+func lastReading(e Evidence) *LastReading {
+	if e.Last == nil {
+		return nil
+	}
+	l := &LastReading{AgeSeconds: max(0, e.LastAge).Seconds()}
+	for _, h := range e.LastHeadlines {
+		value, ok := h.Reading.Number()
+		switch {
+		case !ok:
+		case h.ID == procstats.HeadlineMemory:
+			l.MemoryBytes = &value
+		case h.ID == procstats.HeadlineCores:
+			l.Cores = &value
+		}
+	}
+	return l
 }
 
 func verdict(e Evidence) Verdict {
@@ -59,17 +97,22 @@ func failedByItself(e Evidence) bool {
 // Where it is not known whom a kill chose, a main process that ended by SIGKILL soon after it is taken for the one:
 // unless we sent that signal ourselves.
 func DecisiveKill(e Evidence) (kill *Kill, killedMain bool) {
-	if len(e.Kills) == 0 {
-		return nil, false
+	kill = decisive(e.Kills)
+	if kill == nil || kill.Main {
+		return kill, kill != nil
 	}
-	for i := range e.Kills {
-		if e.Kills[i].Main {
-			return &e.Kills[i], true
+	unsent := e.Signal == sigkill && e.Forwarded != sigkill && e.Cause == ""
+	return kill, unsent && !kill.Others && e.EndedAt.Sub(kill.At) <= deathDelay
+}
+
+// decisive returns the first kill that is known to have been of the main process, else the last one.
+func decisive(kills []Kill) *Kill {
+	for i := range kills {
+		if kills[i].Main || i == len(kills)-1 {
+			return &kills[i]
 		}
 	}
-	last := &e.Kills[len(e.Kills)-1]
-	unsent := e.Signal == sigkill && e.PassedOn != sigkill && e.Cause == ""
-	return last, unsent && !last.Others && e.EndedAt.Sub(last.At) <= deathDelay
+	return nil
 }
 
 func oom(e Evidence, decisive *Kill) OOM {

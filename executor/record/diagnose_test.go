@@ -65,86 +65,86 @@ func TestVerdicts(t *testing.T) {
 		verdict Verdict
 		summary string
 	}{
-		{"completed", Evidence{}, Completed, "completed with exit code 0"},
-		{"failed", Evidence{ExitCode: 3}, Failed, "failed with exit code 3"},
-		{"signaled", Evidence{ExitCode: 139, Signal: 11}, Signaled, "ended by signal 11 (SIGSEGV)"},
-		{"a real-time signal", Evidence{ExitCode: 170, Signal: 42}, Signaled, "ended by signal 42"},
+		{"completed", Evidence{}, Completed, "Completed with exit code 0"},
+		{"failed", Evidence{ExitCode: 3}, Failed, "Failed with exit code 3"},
+		{"signaled", Evidence{ExitCode: 139, Signal: 11}, Signaled, "Terminated by signal 11 (SIGSEGV)"},
+		{"a real-time signal", Evidence{ExitCode: 170, Signal: 42}, Signaled, "Terminated by signal 42"},
 		{
-			"passed on",
-			Evidence{ExitCode: 143, Signal: 15, PassedOn: 15},
+			"forwarded",
+			Evidence{ExitCode: 143, Signal: 15, Forwarded: 15},
 			Signaled,
-			"ended by signal 15 (SIGTERM), passed on for somebody who asked",
+			"Terminated by signal 15 (SIGTERM), forwarded on request",
 		},
 		{
 			"SIGKILL from outside",
 			Evidence{ExitCode: 137, Signal: 9},
 			Signaled,
-			"ended by signal 9 (SIGKILL), which the kernel's OOM killer did not send",
+			"Terminated by signal 9 (SIGKILL), not by the kernel's OOM killer",
 		},
 		{
 			"SIGKILL where earlyoom runs",
 			Evidence{ExitCode: 137, Signal: 9, Killers: []string{"earlyoom"}},
 			Signaled,
-			"ended by signal 9 (SIGKILL), which the kernel's OOM killer did not send; earlyoom may have: it runs here",
+			"Terminated by signal 9 (SIGKILL), not by the kernel's OOM killer; earlyoom may have sent it",
 		},
 		{
 			"SIGKILL where two run",
 			Evidence{ExitCode: 137, Signal: 9, Killers: []string{"earlyoom", "systemd-oomd"}},
 			Signaled,
-			"ended by signal 9 (SIGKILL), which the kernel's OOM killer did not send; earlyoom and systemd-oomd may have: they run here",
+			"Terminated by signal 9 (SIGKILL), not by the kernel's OOM killer; earlyoom and systemd-oomd may have sent it",
 		},
 		{
 			"SIGKILL where nothing is counted",
 			Evidence{ExitCode: 137, Signal: 9, OOMBefore: noCounters, OOMAfter: noCounters},
 			Signaled,
-			"ended by signal 9 (SIGKILL); whether the kernel's OOM killer sent it is not known: the task has no memory cgroup",
+			"Terminated by signal 9 (SIGKILL); it is not known whether the OOM killer sent it: the task has no memory cgroup",
 		},
-		{"stopped", Evidence{Cause: Stopped, ExitCode: 143, Signal: 15}, Stopped, "stopped on request"},
+		{"stopped", Evidence{Cause: Stopped, ExitCode: 143, Signal: 15}, Stopped, "Stopped on request"},
 		{
 			"its caller died",
 			Evidence{Cause: Stopped, Reason: "whoever started it is gone", ExitCode: 143, Signal: 15},
 			Stopped,
-			"stopped because whoever started it is gone",
+			"Stopped because whoever started it is gone",
 		},
-		{"stopped and exited well", Evidence{Cause: Stopped}, Stopped, "stopped on request"},
-		{"timed out", Evidence{Cause: TimedOut, ExitCode: 143, Signal: 15}, TimedOut, "stopped because its time was up"},
+		{"stopped and exited well", Evidence{Cause: Stopped}, Stopped, "Stopped on request"},
+		{"timed out", Evidence{Cause: TimedOut, ExitCode: 143, Signal: 15}, TimedOut, "Timed out"},
 		{
 			"stopped, and did not end",
 			Evidence{Cause: Stopped, ExitCode: 137, Signal: 9},
 			Stopped,
-			"stopped on request, and killed before it had ended by itself",
+			"Stopped on request, and killed because it did not exit in time",
 		},
 		{
 			"timed out, and did not end",
 			Evidence{Cause: TimedOut, ExitCode: 137, Signal: 9},
 			TimedOut,
-			"stopped because its time was up, and killed before it had ended by itself",
+			"Timed out, and killed because it did not exit in time",
 		},
-		{"stopped with a SIGKILL passed on", Evidence{Cause: Stopped, ExitCode: 137, Signal: 9, PassedOn: 9}, Stopped, "stopped on request"},
+		{"stopped with a SIGKILL forwarded", Evidence{Cause: Stopped, ExitCode: 137, Signal: 9, Forwarded: 9}, Stopped, "Stopped on request"},
 		{
 			"timed out after the main process",
 			Evidence{Cause: TimedOut, AfterMain: true},
 			TimedOut,
-			"stopped because its time was up; the main process had completed with exit code 0 before",
+			"Timed out; the main process had completed with exit code 0 before",
 		},
 		{
 			"stopped after the main process failed",
 			Evidence{Cause: Stopped, AfterMain: true, ExitCode: 3},
 			Stopped,
-			"stopped on request; the main process had failed with exit code 3 before",
+			"Stopped on request; the main process had failed with exit code 3 before",
 		},
 		{
 			"stopped after the main process was killed",
 			Evidence{Cause: Stopped, AfterMain: true, ExitCode: 137, Signal: 9, Reason: "whoever started it is gone"},
 			Stopped,
-			"stopped because whoever started it is gone; the main process had ended by signal 9 (SIGKILL) before",
+			"Stopped because whoever started it is gone; the main process had been terminated by signal 9 (SIGKILL) before",
 		},
-		{"not started", Evidence{Cause: StartFailed, Reason: "no such file"}, StartFailed, "could not be started: no such file"},
+		{"not started", Evidence{Cause: StartFailed, Reason: "no such file"}, StartFailed, "Start failed: no such file"},
 		{
 			"executor lost",
 			Evidence{Cause: ExecutorLost},
 			ExecutorLost,
-			"lost its executor; how the main process ended is not known",
+			"Executor lost: how the main process ended is not known",
 		},
 	}
 	for _, test := range tests {
@@ -179,7 +179,7 @@ func TestOOM(t *testing.T) {
 		{"child killed, main aborts", Evidence{ExitCode: 134, Signal: 6}, ofOthers, true, Signaled},
 		{"child killed, main goes on", Evidence{}, ofOthers, false, Completed},
 		{"child killed, main killed from outside", Evidence{ExitCode: 137, Signal: 9}, ofOthers, false, Signaled},
-		{"child killed, main killed on request", Evidence{ExitCode: 137, Signal: 9, PassedOn: 9}, unnamed, false, Signaled},
+		{"child killed, main killed on request", Evidence{ExitCode: 137, Signal: 9, Forwarded: 9}, unnamed, false, Signaled},
 		{"child killed, stopped", Evidence{Cause: Stopped, ExitCode: 137, Signal: 9}, unnamed, false, Stopped},
 		{"main killed while it is stopped", Evidence{Cause: Stopped, ExitCode: 137, Signal: 9}, ofMain, true, Stopped},
 		{"child killed, timed out", Evidence{Cause: TimedOut, ExitCode: 143, Signal: 15}, ofOthers, false, TimedOut},
@@ -207,8 +207,8 @@ func TestOOM(t *testing.T) {
 				if (d.OOM.Victim == nil) != (kill.Victims == nil) || d.OOM.Reason != kill.Reason {
 					t.Errorf("victim %+v, reason %q, want %+v, %q", d.OOM.Victim, d.OOM.Reason, kill.Victims, kill.Reason)
 				}
-				if !strings.Contains(d.Summary, kill.why()) || d.Operator == "" {
-					t.Errorf("summary %q, operator %q, want both, and %q in the first", d.Summary, d.Operator, kill.why())
+				if !strings.Contains(d.Summary, kill.cause()) || d.Operator == "" {
+					t.Errorf("summary %q, operator %q, want both, and %q in the first", d.Summary, d.Operator, kill.cause())
 				}
 			})
 		}
@@ -223,35 +223,35 @@ func TestSentences(t *testing.T) {
 	}{
 		{
 			"main", Diagnose(evidenceOf(Evidence{ExitCode: 137, Signal: 9}, killOf(Own, ofMain))).Summary,
-			"killed by the kernel's OOM killer at the task's own memory limit of 108 MiB (peak 108 MiB)",
+			"Killed: out of memory (limit 108 MiB, peak 108 MiB)",
 		},
 		{
 			"child", Diagnose(evidenceOf(Evidence{}, killOf(Ancestor, ofOthers))).Summary,
-			"completed with exit code 0; process php-fpm[79699] was killed by the kernel's OOM killer at the memory limit of 108 MiB of a group that the task shares with others (peak 108 MiB)",
+			"Completed with exit code 0; process php-fpm[79699] was killed: out of memory in a parent cgroup shared with other tasks (limit 108 MiB, task peak 108 MiB)",
 		},
 		{
 			"several", Diagnose(evidenceOf(Evidence{ExitCode: 1}, killOf(HostScope, unnamed), killOf(HostScope, unnamed))).Summary,
-			"failed with exit code 1; 2 processes were killed by the kernel's OOM killer, the last because the host ran out of memory (peak 108 MiB)",
+			"Failed with exit code 1; 2 processes were killed, last cause: the host ran out of memory (task peak 108 MiB)",
 		},
 		{
 			"a worker", sentence(killOf(Own, ofOthers)),
-			"worker php-fpm[79699] was killed at the task's own memory limit of 108 MiB (peak 108 MiB) while the main process runs on",
+			"Process php-fpm[79699] was killed: out of memory (limit 108 MiB, peak 108 MiB); the main process is still running",
 		},
 		{
 			"the main process", sentence(killOf(Descendant, ofMain)),
-			"the main process php-fpm[79699] was killed at a memory limit of 108 MiB that the task set below its own (peak 108 MiB)",
+			"Main process php-fpm[79699] was killed: out of memory at a limit set inside the task (limit 108 MiB, task peak 108 MiB)",
 		},
 		{
 			"nobody known", sentence(killOf(AncestorOrHost, func(k *Kill) { unnamed(k); k.PeakBytes = nil })),
-			"a process of the task was killed because a group above the task, or the host, ran out of memory",
+			"A process of the task was killed: a parent cgroup or the host ran out of memory",
 		},
 		{
 			"three at once", sentence(killOf(HostScope, func(k *Kill) { k.Kills, k.PeakBytes = 3, nil })),
-			"3 processes were killed, php-fpm[79699] among them, because the host ran out of memory",
+			"3 processes were killed, php-fpm[79699] among them: the host ran out of memory",
 		},
 		{
 			"a group", sentence(killOf(Own, func(k *Kill) { k.Group, k.LimitBytes, k.PeakBytes = true, nil, nil })),
-			"a whole cgroup of the task was killed at the task's own memory limit",
+			"A whole cgroup of the task was killed: out of memory at the task's own limit",
 		},
 	}
 	for _, test := range tests {

@@ -21,8 +21,8 @@ type Evidence struct {
 	ExitCode int
 	// Signal is the number of the signal that ended the main process; 0 where none did.
 	Signal int
-	// PassedOn is the last signal that somebody sent to the main process through us; 0 for none.
-	PassedOn int
+	// Forwarded is the last signal that somebody sent to the main process through us; 0 for none.
+	Forwarded int
 	// EndedAt is when the main process ended.
 	EndedAt time.Time
 	// Wall is the time from the start to EndedAt, Span to the end of the last process, which may be later: what was
@@ -30,9 +30,11 @@ type Evidence struct {
 	Wall, Span time.Duration
 	// Before and After are the totals at the start and at the end; nil where they could not be read.
 	Before, After *procstats.Sample
-	// Last is the last sample while the main process lived; nil where nothing was sampled.
-	Last *procstats.Sample
-	// LastAge is how old Last was when the main process ended.
+	// Last is the last sample, with its headlines; nil where nothing was sampled. One that was taken when no process was
+	// left is ignored.
+	Last          *procstats.Sample
+	LastHeadlines []procstats.HeadlineValue
+	// LastAge is how old Last was when the last process ended.
 	LastAge time.Duration
 	// OOMBefore and OOMAfter are the kernel's OOM counters at the start and at the end.
 	OOMBefore, OOMAfter OOMCounters

@@ -42,11 +42,22 @@ const (
 // Diagnosis is why a task ended, with the evidence.
 type Diagnosis struct {
 	Verdict Verdict `json:"verdict,omitempty"`
-	// Summary is one sentence for the user.
-	Summary string `json:"summary"`
-	// Operator is one sentence for whoever runs the machine.
+	// Outcome is the end in one word, OOM kills included.
+	Outcome Outcome `json:"outcome,omitempty"`
+	// Summary is one sentence for the user, Operator what whoever runs the machine wants to know beyond it; see End.
+	Summary  string `json:"summary"`
 	Operator string `json:"operator,omitempty"`
-	OOM      OOM    `json:"oom"`
+	// Reason says why the task was stopped, was not started or was lost; empty if nobody said.
+	Reason string `json:"reason,omitempty"`
+	// AfterMain reports that the main process had ended by itself when the task was stopped.
+	AfterMain bool `json:"after_main,omitempty"`
+	// ForwardedSignal is the last signal that somebody sent to the main process through the executor; 0 for none.
+	ForwardedSignal int `json:"forwarded_signal,omitempty"`
+	// Killers are programs of the host that may have sent the SIGKILL.
+	Killers []string `json:"killers,omitempty"`
+	OOM     OOM      `json:"oom"`
+	// LastReading is what the task used when it was read last; null if nothing was sampled.
+	LastReading *LastReading `json:"last_reading,omitempty"`
 	// OOMKilled is what orchestrators ask: the task's own limit, or one that it set below, killed the main process,
 	// or the main process failed after such a kill.
 	OOMKilled bool `json:"oom_killed"`
@@ -66,12 +77,22 @@ type OOM struct {
 	Kills *int64 `json:"kills"`
 	// Group reports that memory.oom.group was on: the kernel's counter is not the number of processes then.
 	Group bool `json:"group,omitempty"`
+	// Main reports that a kill ended the main process.
+	Main bool `json:"main,omitempty"`
 	// Scope and Victim are of the kill that ended the main process, else of the last one.
 	Scope  Scope   `json:"scope,omitempty"`
 	Victim *Victim `json:"victim"`
 	Reason string  `json:"reason,omitempty"`
 	// Notices are the kills one by one, as they were noticed; of very many some are summed up.
 	Notices []Kill `json:"notices,omitempty"`
+}
+
+// LastReading is the last sample of a task that had a process. A number that was not measured is null.
+type LastReading struct {
+	// AgeSeconds is how long before the task's end it was.
+	AgeSeconds  float64  `json:"age_seconds"`
+	MemoryBytes *float64 `json:"memory_bytes"`
+	Cores       *float64 `json:"cpu_cores"`
 }
 
 // Victim is a process that the OOM killer chose.

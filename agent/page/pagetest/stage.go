@@ -109,7 +109,7 @@ func complete(t time.Time) *Actor {
 		ID: ID(7), Job: "reports", Group: "nightly", Name: "render", Started: end.Add(-18 * time.Minute), Ended: &hook.Exit{At: end},
 		Cores: 1.7, Memory: 330 * mib, Cache: 80 * mib, Limit: 1 * gib, ReadRate: 1e6, WriteRate: 5e6, StallCPU: 0.1, StallIO: 0.05,
 	}
-	x.Record = recordOf(x, record.Diagnosis{Verdict: record.Completed, Summary: "completed with exit code 0", Stall: record.Fine, OOM: record.OOM{Kills: new(int64)}})
+	x.Record = recordOf(x, record.Evidence{}, record.Fine)
 	return x
 }
 
@@ -120,7 +120,7 @@ func failed(t time.Time) *Actor {
 		Ended: &hook.Exit{Code: 2, At: end}, Cores: 0.3, Memory: 40 * mib, Limit: 128 * mib,
 		Events: []allocation.Event{event(end, hook.EventTerminated, "exit code 2"), event(end, hook.EventNotRestarting, "the policy allows no more attempts")},
 	}
-	x.Record = recordOf(x, record.Diagnosis{Verdict: record.Failed, Summary: "failed with exit code 2", Stall: record.Idle, OOM: record.OOM{Kills: new(int64)}})
+	x.Record = recordOf(x, record.Evidence{}, record.Idle)
 	return x
 }
 
@@ -136,35 +136,42 @@ func killed(t time.Time) *Actor {
 			event(end, hook.EventTerminated, "exit code 137, signal 9, OOM killed"), event(end, hook.EventNotRestarting, "the policy allows no more attempts"),
 		},
 	}
-	kills, rss := int64(1), int64(948*mib)
-	x.Record = recordOf(x, record.Diagnosis{
-		Verdict: record.Signaled, Summary: "The kernel killed python3 (4712) because the task reached its memory limit of 1.00 GiB.",
-		Operator: "The limit was the task's own; the machine had 9 GiB left.", Stall: record.MemoryThrashing,
-		OOM: record.OOM{Kills: &kills, Scope: record.Own, Victim: &record.Victim{PID: 4712, Command: "python3", RSSBytes: &rss, Source: "kmsg"}},
-		Evidence: map[string]any{
-			"cgroup_memory_max_bytes": float64(1 * gib), "cgroup_memory_peak_bytes": float64(1 * gib), "cgroup_memory_events_oom_kill_total": 1.0,
-			"last_sample_age_seconds": 0.4,
-		},
-	})
+	x.Record = recordOf(x, record.Evidence{
+		Kills: []record.Kill{{
+			At: end, Kills: 1, Scope: record.Own, Main: true, LimitBytes: new(int64(1 * gib)), PeakBytes: new(int64(1 * gib)),
+			Where:   "/sys/fs/cgroup/tacho/fit",
+			Victims: []record.Victim{{PID: 4712, Command: "python3", RSSBytes: new(int64(948 * mib)), Source: record.FromKmsg}},
+		}},
+	}, record.MemoryThrashing)
+	x.Record.Diagnosis.Evidence["cgroup_memory_events_oom_kill_total"] = 1.0
 	return x
 }
 
 // recordOf is the final record of an actor.
-func recordOf(x *Actor, d record.Diagnosis) *record.Record {
+func recordOf(x *Actor, e record.Evidence, stall record.Stall) *record.Record {
 	end := x.Ended.At
 	s := x.sample(end)
+	e.ExitCode, e.Signal, e.EndedAt = x.Ended.Code, x.Ended.Signal, end
+	e.OOMBefore, e.OOMAfter = record.OOMCounters{Read: true}, record.OOMCounters{Read: true, Kills: int64(len(e.Kills))}
+	e.After, e.Last, e.LastAge = s, x.sample(end.Add(-400*time.Millisecond)), 400*time.Millisecond
+	e.LastHeadlines = procstats.Headlines(e.Last, procstats.History{Previous: x.sample(end.Add(-1400 * time.Millisecond))})
+	d := record.Diagnose(e)
+	d.Stall = stall
 	wall := end.Sub(x.Started).Seconds()
 	measurements, missing := record.Values(s.Task)
 	missing["psi_cpu_full_seconds_total"] = "the kernel is older than Linux 5.13"
 	requested, effective := x.Limit, x.Limit
-	code, signal := x.Ended.Code, x.Ended.Signal
+	code := x.Ended.Code
 	r := &record.Record{
 		SchemaVersion: record.SchemaVersion, State: record.Exited, ID: x.ID, Command: []string{"/usr/bin/" + x.Name, "--epochs", "40"},
-		Dir: "/srv/" + x.Job, StartedAt: x.Started, EndedAt: end, WallSeconds: &wall, ExitCode: &code, Signal: &signal, Diagnosis: d,
+		Dir: "/srv/" + x.Job, StartedAt: x.Started, EndedAt: end, WallSeconds: &wall, ExitCode: &code, Diagnosis: d,
 		Headline:     record.Headlines(procstats.Headlines(s, procstats.History{Elapsed: end.Sub(x.Started)})),
 		Measurements: measurements, Absent: missing, Interval: 1, Samples: int64(wall),
 		Limits: []record.Limit{{Name: "cgroup_memory_max_bytes", Requested: &requested, Effective: &effective, Where: "/sys/fs/cgroup/tacho/" + x.Name}},
 		Peak:   &record.Peak{At: end.Add(-time.Second), MemoryBytes: x.Memory, Measurement: "memory_bytes"},
+	}
+	if signal := x.Ended.Signal; signal != 0 {
+		r.Signal = &signal
 	}
 	total := x.Cores * swing(wall)
 	part, exited, rest := total*0.9, total*0.0985, total*0.0015

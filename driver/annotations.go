@@ -1,0 +1,38 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// recordAnnotations are the record's main numbers by name, for whoever reads events by machine.
+func recordAnnotations(r *record.Record) map[string]string {
+	a := map[string]string{"verdict": string(r.Diagnosis.Verdict), "outcome": string(r.Diagnosis.Outcome)}
+	for name, h := range r.Headline {
+		if h.Value != nil {
+			a[name] = strconv.FormatFloat(*h.Value, 'f', -1, 64)
+			a[name+".guarantee"] = string(h.Guarantee)
+		}
+	}
+	if kills := r.Diagnosis.OOM.Kills; kills != nil {
+		a["oom.kills"] = strconv.FormatInt(*kills, 10)
+	}
+	if scope := r.Diagnosis.OOM.Scope; scope != "" {
+		a["oom.scope"] = string(scope)
+	}
+	if victim := r.Diagnosis.OOM.Victim; victim != nil {
+		a["oom.victim"] = fmt.Sprintf("%d (%s)", victim.PID, victim.Command)
+	}
+	if r.Diagnosis.Stall != "" {
+		a["stall"] = string(r.Diagnosis.Stall)
+	}
+	if r.Diagnosis.Operator != "" {
+		a["operator"] = r.Diagnosis.Operator
+	}
+	return a
+}

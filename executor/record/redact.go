@@ -1,0 +1,47 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import "slices"
+
+// redacted stands for an error, which names files.
+const redacted = "it could not be read"
+
+// Redacted returns a copy with the fields that untrusted callers may see: no command line, no path, no label. New fields
+// are left out until they stand here. Its sentences are made from what is left.
+func (r *Record) Redacted() *Record {
+	c := &Record{
+		SchemaVersion: r.SchemaVersion, TachoVersion: r.TachoVersion, State: r.State, ID: r.ID, PID: r.PID,
+		StartTicks: r.StartTicks, BootID: r.BootID, StartedAt: r.StartedAt, EndedAt: r.EndedAt, WallSeconds: r.WallSeconds,
+		SpanSeconds: r.SpanSeconds, ExitCode: r.ExitCode, Signal: r.Signal, Diagnosis: r.Diagnosis.redacted(),
+		Headline: r.Headline, Measurements: r.Measurements, Absent: r.Absent, Processes: r.Processes, Peak: r.Peak,
+		Sources: r.Sources, Selection: r.Selection, Interval: r.Interval, Samples: r.Samples,
+	}
+	end := c.End()
+	c.Diagnosis.Outcome, c.Diagnosis.Summary, c.Diagnosis.Operator = end.Outcome, end.Summary, end.Operator()
+	return c
+}
+
+// redacted returns a diagnosis without sentences.
+func (d Diagnosis) redacted() Diagnosis {
+	c := Diagnosis{
+		Verdict: d.Verdict, AfterMain: d.AfterMain, ForwardedSignal: d.ForwardedSignal, OOM: d.OOM, OOMKilled: d.OOMKilled,
+		LastReading: d.LastReading, Stall: d.Stall, Retryable: d.Retryable,
+	}
+	if d.Verdict == Stopped {
+		c.Reason = d.Reason // in words of our own; those of others name files
+	}
+	if c.OOM.Reason != "" {
+		c.OOM.Reason = redacted
+	}
+	c.OOM.Notices = slices.Clone(d.OOM.Notices)
+	for i := range c.OOM.Notices {
+		n := &c.OOM.Notices[i]
+		n.Where = ""
+		if n.Reason != "" {
+			n.Reason = redacted
+		}
+	}
+	return c
+}

@@ -1,0 +1,74 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"strings"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Sentence says in one line how the task ended, what it used and what it was at before: "Failed with exit code 1; peak 203
+// MiB of 400 MiB (exact), 5m41s of CPU time, waited 12 % of the time for memory; 3.1 s before: 190 MiB, 0.98 cores". What
+// was not measured is not mentioned.
+func (r *Record) Sentence() string {
+	end := r.End()
+	used := join(", ", r.peakText(), r.cpuText(), r.waitText())
+	return join("; ", end.Summary, used, end.LastReading)
+}
+
+// join joins what is not empty.
+func join(separator string, texts ...string) string {
+	var present []string
+	for _, text := range texts {
+		if text != "" {
+			present = append(present, text)
+		}
+	}
+	return strings.Join(present, separator)
+}
+
+// peakText is empty if an OOM kill says what the peak was.
+func (r *Record) peakText() string {
+	peak := r.Headline[procstats.HeadlineMemoryPeak.String()]
+	kill := decisive(r.Diagnosis.OOM.Notices)
+	if peak.Value == nil || kill != nil && kill.PeakBytes != nil {
+		return ""
+	}
+	text := "peak " + procstats.Bytes.Text(*peak.Value)
+	if limit, ok := r.Measurements[procstats.CgroupMemoryMax.String()].(float64); ok {
+		text += " of " + procstats.Bytes.Text(limit)
+	}
+	return text + " (" + strings.ReplaceAll(string(peak.Guarantee), "_", " ") + ")"
+}
+
+func (r *Record) cpuText() string {
+	cpu := r.Headline[procstats.HeadlineCPU.String()]
+	if cpu.Value == nil {
+		return ""
+	}
+	return procstats.Seconds.Text(*cpu.Value) + " of CPU time"
+}
+
+// waitText names what the task waited for longest, from one percent of its time on.
+func (r *Record) waitText() string {
+	span, ok := r.Span()
+	if !ok {
+		return ""
+	}
+	longest, what := 0.01, ""
+	for _, stall := range []struct {
+		id   procstats.ID
+		what string
+	}{{procstats.PSIMemorySome, "memory"}, {procstats.PSIIOSome, "I/O"}, {procstats.PSICPUSome, "a CPU"}} {
+		waited, ok := r.Measurements[stall.id.String()].(float64)
+		if share := waited / span; ok && share >= longest {
+			longest, what = share, stall.what
+		}
+	}
+	if what == "" {
+		return ""
+	}
+	return "waited " + procstats.Share.Text(min(1, longest)) + " of the time for " + what
+}
