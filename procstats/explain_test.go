@@ -71,28 +71,28 @@ Every number that Tachograph can report is a row of one table. Its name is the k
 
 **Absent is not zero.** A number that could not be read is missing, with the reason next to it.
 
-**Kinds.** What may be asked of a measurement over a window follows from its kind:
+**Kinds.** The kind of a measurement decides how it may be reduced over a window:
 
 | kind | reductions |
 |---|---|
 `
 
 const pageGuarantees = `
-A rate is the growth of a counter over the time between the reads of its own source, on the monotonic clock. Where
+A rate is the growth of a counter over the time between the reads of its own source, on the monotonic clock. If
 the counter went down, or there is only one reading, there is no rate.
 
 **Guarantees.** How a value relates to the truth:
 
 | guarantee | meaning |
 |---|---|
-| exact | the kernel's own accounting of the thing that is named |
+| exact | the kernel's own accounting of what is named |
 | lower_bound | can miss something, never counts too much |
 | upper_bound | can count too much, never misses anything |
-| sampled | right at the moments of reading; says nothing about the time between |
+| sampled | correct at the moments of reading; says nothing about the time between them |
 
-**Selecting.** ` + "`--measurements`" + ` takes a comma list of names, of groups (whole words from the start of names:
-` + "`cgroup_memory`, `psi`, `process`" + `), of headlines (which stand for what they can be taken from), ` + "`all`" + ` and
-` + "`default`" + `. A leading minus takes away: ` + "`default,-process,smaps`" + `. The measurements marked with * are in the
+**Selecting.** ` + "`--measurements`" + ` takes a comma-separated list of names, of groups (whole words from the start of names:
+` + "`cgroup_memory`, `psi`, `process`" + `), of headlines (which select everything they can be taken from), ` + "`all`" + ` and
+` + "`default`" + `. A leading minus removes: ` + "`default,-process,smaps`" + `. The measurements marked with * are in the
 default on Linux.
 `
 
@@ -120,11 +120,11 @@ var sourceTitles = map[procstats.SourceID]string{
 	procstats.SourceCgroup:   "the task's control group, version 1 or 2",
 	procstats.SourcePSI:      "pressure: what the task waited for",
 	procstats.SourceTree:     "the task's processes",
-	procstats.SourceSmaps:    "proportional memory, on a slow clock",
+	procstats.SourceSmaps:    "proportional memory, at a longer interval",
 	procstats.SourceIO:       "I/O by process",
-	procstats.SourceDisk:     "the task's folder, on a slow clock",
+	procstats.SourceDisk:     "the task's directory, at a longer interval",
 	procstats.SourceRusage:   "resource usage of reaped children",
-	procstats.SourceExecutor: "what the measuring costs",
+	procstats.SourceExecutor: "what the measurement costs",
 	procstats.SourcePortable: "systems other than Linux",
 }
 

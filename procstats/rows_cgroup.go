@@ -3,7 +3,7 @@
 
 package procstats
 
-// cgroupRows are what the task's control group says, of version 1 or 2.
+// cgroupRows are the files of the task's control group, of version 1 or 2.
 //
 //nolint:gochecknoglobals // part of the one table, never written to
 var cgroupRows = [...]Measurement{
@@ -32,7 +32,7 @@ var cgroupRows = [...]Measurement{
 		Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "cpu.stat nr_periods",
 		Help:    "Enforcement periods of the CPU quota in which the task was runnable.",
-		Pitfall: "Stays 0 where no quota is set.",
+		Pitfall: "Stays 0 if no quota is set.",
 	},
 	{
 		ID: CgroupCPUThrottledPeriods, Name: "cgroup_cpu_throttled_periods_total",
@@ -44,7 +44,7 @@ var cgroupRows = [...]Measurement{
 		ID: CgroupCPUThrottled, Name: "cgroup_cpu_throttled_seconds_total",
 		Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "cpu.stat throttled_usec (v2), throttled_time (v1)",
-		Help:    "CPU-seconds for which runnable CPUs of the task were held back by its quota.",
+		Help:    "CPU-seconds for which the quota kept the task from running on CPUs it was runnable on.",
 		Pitfall: "Counted per CPU: with several busy CPUs it grows faster than the wall clock.",
 	},
 	{
@@ -52,7 +52,7 @@ var cgroupRows = [...]Measurement{
 		Unit: Cores, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "cpu.max (v2), cpu.cfs_quota_us / cpu.cfs_period_us (v1)",
 		Help:    "The CPU quota of the task's own cgroup, in cores.",
-		Pitfall: "Absent where there is no quota. An ancestor's quota can be lower.",
+		Pitfall: "Absent if no quota is set. An ancestor's quota can be lower.",
 	},
 	{
 		ID: CgroupCPUWeight, Name: "cgroup_cpu_weight",
@@ -71,14 +71,14 @@ var cgroupRows = [...]Measurement{
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "memory.current (v2), memory.usage_in_bytes (v1)",
 		Help:    "Memory charged to the task's cgroup now, page cache and kernel memory included.",
-		Pitfall: "Much of it may be page cache that the kernel takes back on demand; memory_bytes leaves that out. The kernel charges ahead, up to 64 pages a CPU.",
+		Pitfall: "Much of it may be page cache that the kernel reclaims on demand; memory_bytes excludes that. The kernel charges ahead, up to 64 pages a CPU.",
 	},
 	{
 		ID: CgroupMemoryPeak, Name: "cgroup_memory_peak_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "memory.peak (v2, since Linux 5.19), memory.max_usage_in_bytes (v1)",
 		Help:    "The most memory that was ever charged to the task's cgroup, recorded by the kernel.",
-		Pitfall: "It has the page cache in it. Writing to the file resets it: on v1 for everyone, on v2 (since Linux 6.12) only for the writer's descriptor.",
+		Pitfall: "It includes the page cache. Writing to the file resets it: on v1 for everyone, on v2 (since Linux 6.12) only for the writer's descriptor.",
 	},
 	{
 		ID: CgroupMemoryAnon, Name: "cgroup_memory_anon_bytes",
@@ -122,13 +122,13 @@ var cgroupRows = [...]Measurement{
 		ID: CgroupMemorySlabReclaimable, Name: "cgroup_memory_slab_reclaimable_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File: "memory.stat slab_reclaimable (v2)",
-		Help: "Kernel slab memory that can be taken back, such as dentries and inodes.",
+		Help: "Kernel slab memory that can be reclaimed, such as dentries and inodes.",
 	},
 	{
 		ID: CgroupMemorySlabUnreclaimable, Name: "cgroup_memory_slab_unreclaimable_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File: "memory.stat slab_unreclaimable (v2)",
-		Help: "Kernel slab memory that cannot be taken back.",
+		Help: "Kernel slab memory that cannot be reclaimed.",
 	},
 	{
 		ID: CgroupMemoryKernel, Name: "cgroup_memory_kernel_bytes",
@@ -146,7 +146,7 @@ var cgroupRows = [...]Measurement{
 		ID: CgroupMemoryFileDirty, Name: "cgroup_memory_file_dirty_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File: "memory.stat file_dirty (v2), total_dirty (v1)",
-		Help: "Page cache that is not yet written to storage.",
+		Help: "Page cache that is not written to storage yet.",
 	},
 	{
 		ID: CgroupMemoryFileWriteback, Name: "cgroup_memory_file_writeback_bytes",
@@ -196,21 +196,21 @@ var cgroupRows = [...]Measurement{
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "memory.max (v2), memory.limit_in_bytes (v1)",
 		Help:    "The hard memory limit of the task's own cgroup.",
-		Pitfall: "Absent where there is no limit. An ancestor's limit can be lower.",
+		Pitfall: "Absent if no limit is set. An ancestor's limit can be lower.",
 	},
 	{
 		ID: CgroupMemoryHigh, Name: "cgroup_memory_high_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "memory.high (v2)",
 		Help:    "The memory use above which the kernel throttles the cgroup.",
-		Pitfall: "Absent where there is no limit.",
+		Pitfall: "Absent if no limit is set.",
 	},
 	{
 		ID: CgroupMemorySwapMax, Name: "cgroup_memory_swap_max_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "memory.swap.max (v2)",
 		Help:    "The swap limit of the task's own cgroup.",
-		Pitfall: "Absent where there is no limit.",
+		Pitfall: "Absent if no limit is set.",
 	},
 	{
 		ID: CgroupMemoryEventsLow, Name: "cgroup_memory_events_low_total",
@@ -241,7 +241,7 @@ var cgroupRows = [...]Measurement{
 		Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "memory.events oom_kill (v2), memory.oom_control oom_kill (v1)",
 		Help:    "Processes of the cgroup killed by any OOM killer.",
-		Pitfall: "With memory.oom.group the kernel counts more than the processes: never take it for their number.",
+		Pitfall: "With memory.oom.group the kernel counts one more than the processes killed: do not use it as their number.",
 	},
 	{
 		ID: CgroupMemoryEventsOOMGroupKill, Name: "cgroup_memory_events_oom_group_kill_total",
@@ -260,7 +260,7 @@ var cgroupRows = [...]Measurement{
 		Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "io.stat rbytes (v2), all devices",
 		Help:    "Bytes read from block devices on behalf of the cgroup.",
-		Pitfall: "Reads served by the page cache and by network file systems are not in it. Stacked devices (device mapper, md) can list the same bytes at each level.",
+		Pitfall: "Reads served by the page cache and by network file systems are not included. Stacked devices (device mapper, md) can list the same bytes at each level.",
 	},
 	{
 		ID: CgroupIOWrite, Name: "cgroup_io_write_bytes_total",
@@ -319,14 +319,14 @@ var cgroupRows = [...]Measurement{
 		ID: CgroupPidsPeak, Name: "cgroup_pids_peak",
 		Unit: None, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File: "pids.peak (v2, since Linux 6.1)",
-		Help: "The most processes and threads there ever were at once.",
+		Help: "The largest number of processes and threads that existed at once.",
 	},
 	{
 		ID: CgroupPidsMax, Name: "cgroup_pids_max",
 		Unit: None, Kind: Gauge, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "pids.max",
 		Help:    "The limit on processes and threads.",
-		Pitfall: "Absent where there is no limit.",
+		Pitfall: "Absent if no limit is set.",
 	},
 	{
 		ID: CgroupPidsEventsMax, Name: "cgroup_pids_events_max_total",

@@ -17,7 +17,7 @@ var headlineRows = [...]Measurement{
 		ID: HeadlineCores, Name: "cpu_cores",
 		Unit: Cores, Kind: Gauge, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
 		File: "the growth of the measurement behind cpu_seconds_total between two samples, over the time between its reads",
-		Help: "CPUs kept busy between two samples; 1.0 is one core all the time.",
+		Help: "CPUs kept busy between two samples; 1.0 is one core for the whole time.",
 	},
 	{
 		ID: HeadlineCoresAverage, Name: "cpu_cores_average",
@@ -29,20 +29,20 @@ var headlineRows = [...]Measurement{
 		ID: HeadlineMemory, Name: "memory_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
 		File: "cgroup_memory_current_bytes - cgroup_memory_active_file_bytes - cgroup_memory_inactive_file_bytes - cgroup_memory_slab_reclaimable_bytes (v1 has no slab there: upper_bound), at least 0; else tree_rss_bytes, portable_rss_bytes",
-		Help: "Memory the task needs: what the kernel cannot take back from it without swap.",
+		Help: "Memory the task needs: what the kernel cannot reclaim from it without swap.",
 	},
 	{
 		ID: HeadlineMemoryCharged, Name: "memory_charged_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
 		File: "cgroup_memory_current_bytes",
-		Help: "Memory charged to the task, page cache included: what its limit is compared with.",
+		Help: "Memory charged to the task, page cache included: the value that its limit applies to.",
 	},
 	{
 		ID: HeadlineMemoryPeak, Name: "memory_peak_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
 		File:    "cgroup_memory_peak_bytes, else the larger of all samples of tree_rss_bytes or portable_rss_bytes (sampled) and of rusage_maxrss_bytes",
-		Help:    "The most memory the task ever held.",
-		Pitfall: "From a cgroup it has the page cache in it, like the limit. From rusage it is that of the largest process, which may have inherited it from its launcher.",
+		Help:    "The most memory the task held at any time.",
+		Pitfall: "From a cgroup it includes the page cache, as the limit does. From rusage it is that of the largest process, which may have inherited it from its launcher.",
 	},
 	{
 		ID: HeadlineIORead, Name: "io_read_bytes_total",

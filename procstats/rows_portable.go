@@ -11,7 +11,7 @@ var executorRows = [...]Measurement{
 		ID: ExecutorCPU, Name: "executor_cpu_seconds_total",
 		Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourceExecutor, Guarantee: Exact,
 		File: "getrusage(2) of the executor",
-		Help: "CPU time of the measuring itself: the executor process of this task.",
+		Help: "CPU time of the measurement itself: the executor process of this task.",
 	},
 	{
 		ID: ExecutorCollections, Name: "executor_collections_total",
@@ -35,20 +35,20 @@ var portableRows = [...]Measurement{
 		ID: PortableCPU, Name: "portable_cpu_seconds_total",
 		Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourcePortable, Guarantee: LowerBound,
 		File: "gopsutil, live processes of the tree and reaped children",
-		Help: "CPU time of the task on systems without a reader of our own.",
+		Help: "CPU time of the task on systems other than Linux.",
 	},
 	{
 		ID: PortableRSS, Name: "portable_rss_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourcePortable, Guarantee: UpperBound,
 		File:    "gopsutil, summed",
-		Help:    "Resident memory of all live processes on systems without a reader of our own.",
+		Help:    "Resident memory of all live processes on systems other than Linux.",
 		Pitfall: "Shared pages count once in each process.",
 	},
 	{
 		ID: PortableProcesses, Name: "portable_processes",
 		Unit: None, Kind: Gauge, Scope: TaskScope, Source: SourcePortable, Guarantee: Sampled,
 		File: "gopsutil, one process listing",
-		Help: "Live processes of the task on systems without a reader of our own.",
+		Help: "Live processes of the task on systems other than Linux.",
 	},
 	{
 		ID: PortableProcessCPU, Name: "portable_process_cpu_seconds_total",

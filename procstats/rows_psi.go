@@ -19,7 +19,7 @@ var psiRows = [...]Measurement{
 		Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourcePSI, Guarantee: Exact,
 		File:    "cpu.pressure full total",
 		Help:    "Time in which every process of the task that was not idle waited for a CPU.",
-		Pitfall: "Since Linux 5.13, for cgroups; a cgroup is fully stalled on CPU when its quota or its neighbours leave it none.",
+		Pitfall: "Since Linux 5.13, for cgroups; a cgroup is fully stalled on CPU when its quota or other cgroups leave it no CPU time.",
 	},
 	{
 		ID: PSIMemorySome, Name: "psi_memory_some_seconds_total",
@@ -33,7 +33,7 @@ var psiRows = [...]Measurement{
 		Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourcePSI, Guarantee: Exact,
 		File:    "memory.pressure full total",
 		Help:    "Time in which every process of the task that was not idle waited for memory (reclaim, refaults, swap).",
-		Pitfall: "The whole task stood still in that time; it is part of the time under some.",
+		Pitfall: "The whole task was stalled in that time; psi_*_some_seconds_total includes it.",
 	},
 	{
 		ID: PSIIOSome, Name: "psi_io_some_seconds_total",
@@ -47,6 +47,6 @@ var psiRows = [...]Measurement{
 		Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourcePSI, Guarantee: Exact,
 		File:    "io.pressure full total",
 		Help:    "Time in which every process of the task that was not idle waited for block I/O.",
-		Pitfall: "The whole task stood still in that time; it is part of the time under some.",
+		Pitfall: "The whole task was stalled in that time; psi_*_some_seconds_total includes it.",
 	},
 }

@@ -3,7 +3,7 @@
 
 package procstats
 
-// treeRows are what is counted over the task's processes, live, exited and reaped, and over its folder.
+// treeRows are what is counted over the task's processes, live, exited and reaped, and over its directory.
 //
 //nolint:gochecknoglobals // part of the one table, never written to
 var treeRows = [...]Measurement{
@@ -11,8 +11,8 @@ var treeRows = [...]Measurement{
 		ID: TreeCPU, Name: "tree_cpu_seconds_total",
 		Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourceTree, Guarantee: LowerBound,
 		File:    "process CPU clocks, /proc/PID/stat cutime and cstime, wait4(2) of reaped children",
-		Help:    "CPU time of the task counted from its processes: what the executor reaped, and of each live process its own and that of the children it reaped.",
-		Pitfall: "Used where there is no cgroup. Time of processes whose parents ignore SIGCHLD is lost.",
+		Help:    "CPU time of the task counted from its processes: that of the children the executor reaped, and for each live process its own and that of the children it reaped.",
+		Pitfall: "Used if there is no cgroup. Time of processes whose parents ignore SIGCHLD is lost.",
 	},
 	{
 		ID: TreeRSS, Name: "tree_rss_bytes",
@@ -43,47 +43,47 @@ var treeRows = [...]Measurement{
 	{
 		ID: TreeCPUExited, Name: "tree_cpu_exited_seconds_total",
 		Unit: Seconds, Kind: Counter, Scope: TaskScope, Source: SourceTree, Guarantee: LowerBound,
-		File: "the last reading of each process that is gone",
+		File: "the last reading of each exited process",
 		Help: "CPU time of processes that were seen and have exited, up to the last time each was seen.",
 	},
 	{
 		ID: TreeCPUUnattributed, Name: "tree_cpu_unattributed_seconds",
 		Unit: Seconds, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Guarantee: Sampled,
 		File:    "task total minus live minus exited",
-		Help:    "CPU time of the task that no process row accounts for: processes that came and went between samples. Signed: it closes the sum.",
-		Pitfall: "Slightly below 0 where rows were read a moment after the total.",
+		Help:    "CPU time of the task that no process row accounts for: short-lived processes that exited before a sample could see them. Signed: the difference between the total and the rows.",
+		Pitfall: "Slightly below 0 if rows were read a moment after the total.",
 	},
 	{
 		ID: TreeProcessesExited, Name: "tree_processes_exited_total",
 		Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceTree, Guarantee: LowerBound,
 		File: "membership of successive samples",
-		Help: "Processes that were seen alive in a sample and are gone.",
+		Help: "Processes that were alive in an earlier sample and have exited.",
 	},
 	{
 		ID: TreeIORchar, Name: "tree_io_rchar_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceIO, Guarantee: LowerBound,
 		File:    "/proc/PID/io rchar, of live and reaped processes",
 		Help:    "Bytes that read system calls returned, page cache and pipes included.",
-		Pitfall: "A parent's counter includes its children's once it has reaped them; processes gone between samples and reaped by nobody are missing.",
+		Pitfall: "A parent's counter includes its children's once it has reaped them; processes that exited between samples and were not reaped are missing.",
 	},
 	{
 		ID: TreeIOWchar, Name: "tree_io_wchar_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceIO, Guarantee: LowerBound,
 		File:    "/proc/PID/io wchar, of live and reaped processes",
-		Help:    "Bytes that were handed to write system calls, pipes and terminals included.",
+		Help:    "Bytes that were passed to write system calls, pipes and terminals included.",
 		Pitfall: "A parent's counter includes its children's once it has reaped them.",
 	},
 	{
 		ID: TreeIORead, Name: "tree_io_read_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceIO, Guarantee: LowerBound,
 		File: "/proc/PID/io read_bytes, of live and reaped processes",
-		Help: "Bytes that the processes caused to be fetched from storage.",
+		Help: "Bytes that the processes caused to be read from storage.",
 	},
 	{
 		ID: TreeIOWrite, Name: "tree_io_write_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceIO, Guarantee: LowerBound,
 		File:    "/proc/PID/io write_bytes, of live and reaped processes",
-		Help:    "Bytes that the processes caused to be sent to storage, counted when the page is dirtied.",
+		Help:    "Bytes that the processes caused to be written to storage, counted when the page is dirtied.",
 		Pitfall: "A file that is deleted before writeback never reaches storage: see tree_io_cancelled_write_bytes_total.",
 	},
 	{
@@ -102,8 +102,8 @@ var treeRows = [...]Measurement{
 		ID: RusageMaxRSS, Name: "rusage_maxrss_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceRusage, Guarantee: UpperBound,
 		File:    "wait4(2) ru_maxrss",
-		Help:    "The largest resident memory of any single process among the reaped.",
-		Pitfall: "A child inherits the value of the process that forked it, so it can be its launcher's. It is the largest one process, never a sum over processes.",
+		Help:    "The largest resident memory of any single reaped process.",
+		Pitfall: "A child inherits the value of the process that forked it, so it can be its launcher's. It is that of the largest process, never a sum over processes.",
 	},
 	{
 		ID: RusageMinflt, Name: "rusage_minflt_total",
@@ -121,32 +121,32 @@ var treeRows = [...]Measurement{
 		ID: RusageNvcsw, Name: "rusage_nvcsw_total",
 		Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceRusage, Guarantee: LowerBound,
 		File: "wait4(2) ru_nvcsw",
-		Help: "Context switches that reaped children made by waiting.",
+		Help: "Voluntary context switches of reaped children: they waited for something.",
 	},
 	{
 		ID: RusageNivcsw, Name: "rusage_nivcsw_total",
 		Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceRusage, Guarantee: LowerBound,
 		File: "wait4(2) ru_nivcsw",
-		Help: "Context switches that were forced on reaped children.",
+		Help: "Involuntary context switches of reaped children.",
 	},
 	{
 		ID: RusageInblock, Name: "rusage_inblock_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceRusage, Guarantee: LowerBound,
 		File: "wait4(2) ru_inblock, units of 512 bytes",
-		Help: "Bytes that reaped children caused to be fetched from storage.",
+		Help: "Bytes that reaped children caused to be read from storage.",
 	},
 	{
 		ID: RusageOublock, Name: "rusage_oublock_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceRusage, Guarantee: LowerBound,
 		File: "wait4(2) ru_oublock, units of 512 bytes",
-		Help: "Bytes that reaped children caused to be sent to storage.",
+		Help: "Bytes that reaped children caused to be written to storage.",
 	},
 	{
 		ID: SmapsPSS, Name: "smaps_pss_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceSmaps, Guarantee: Sampled,
 		File:    "/proc/PID/smaps_rollup Pss, summed",
 		Help:    "Proportional memory of all live processes: a page shared by n processes counts one nth in each.",
-		Pitfall: "Costly for large processes: read on a slow clock, within a time budget; absent where a process was skipped.",
+		Pitfall: "Costly for large processes: read at a longer interval, within a time budget; absent if a process was skipped.",
 	},
 	{
 		ID: SmapsSwapPSS, Name: "smaps_swap_pss_bytes",
@@ -157,20 +157,20 @@ var treeRows = [...]Measurement{
 	{
 		ID: SmapsSkipped, Name: "smaps_skipped_processes",
 		Unit: None, Kind: Gauge, Scope: TaskScope, Source: SourceSmaps, Guarantee: Exact,
-		File: "processes left out of the last reading",
+		File: "processes omitted from the last reading",
 		Help: "Processes whose smaps_rollup was not read: too large, over the time budget, or not permitted.",
 	},
 	{
 		ID: DiskUsage, Name: "disk_usage_bytes",
 		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceDisk, Guarantee: Sampled,
-		File:    "a walk of the task's folder, allocated blocks",
-		Help:    "Disk space of the task's own folder, hard links counted once.",
-		Pitfall: "Read on its own slow clock; see the time of the reading.",
+		File:    "a walk of the task's directory, allocated blocks",
+		Help:    "Disk space of the task's own directory, hard links counted once.",
+		Pitfall: "Read at a longer interval of its own; see the time of the reading.",
 	},
 	{
 		ID: DiskFiles, Name: "disk_files",
 		Unit: None, Kind: Gauge, Scope: TaskScope, Source: SourceDisk, Guarantee: Sampled,
-		File: "a walk of the task's folder",
-		Help: "Files and folders in the task's own folder.",
+		File: "a walk of the task's directory",
+		Help: "Files and directories in the task's own directory.",
 	},
 }

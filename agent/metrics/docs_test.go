@@ -16,41 +16,41 @@ const docsHead = `# Metrics
 
 <!-- Generated from the tables in procstats and agent/metrics by "go test ./agent/metrics -update". Edit those. -->
 
-The agent serves metrics at ` + "`/metrics`" + ` and ` + "`/v1/metrics?format=prometheus`" + ` (Prometheus text format, or OpenMetrics where
-the client asks for it) while ` + "`telemetry { prometheus_metrics = true }`" + `, as JSON at ` + "`/v1/metrics`" + `, and sends them to
+The agent serves metrics at ` + "`/metrics`" + ` and ` + "`/v1/metrics?format=prometheus`" + ` (Prometheus text format, or OpenMetrics if
+the client accepts it) while ` + "`telemetry { prometheus_metrics = true }`" + `, as JSON at ` + "`/v1/metrics`" + `, and sends them to
 ` + "`statsd_address`" + `.
 
-**What was not measured is not there.** A reading that is not fresh is not there either; ` + "`tacho_task_sample_age_seconds`" + `
-says how old it is. When a task has ended its gauges and its counters leave, but for its exits, restarts and OOM kills,
-which stay as long as its allocation is kept.
+**What was not measured has no series.** Readings that are too old are left out as well; ` + "`tacho_task_sample_age_seconds`" + `
+says how old the last one is. When a task has ended, its gauges and counters are removed, except its exits, restarts and OOM
+kills, which stay as long as its allocation is kept.
 
-**Names.** The metric of a measurement is ` + "`tacho_task_`" + ` and its name in [the table](measurements.md). Only the kernel's words
-for pressure are others, those of node_exporter and the kubelet: ` + "`some` is `waiting`, `full` is `stalled`" + `. Values are in base
-units: seconds, bytes, cores, ratios from 0 to 1. Counters of a task begin at 0 with each of its starts.
+**Names.** The metric of a measurement is ` + "`tacho_task_`" + ` followed by its name in [the table](measurements.md). Only for pressure
+the kernel's words are replaced by those of node_exporter and the kubelet: ` + "`some` is `waiting`, `full` is `stalled`" + `. Values are in base
+units: seconds, bytes, cores, ratios from 0 to 1. Counters of a task start at 0 with each of its starts.
 
 **Labels.** ` + "`alloc_id`, `job`, `namespace`, `task`, `task_group`" + `, and ` + "`host`" + ` unless ` + "`disable_hostname`" + `.
 ` + "`tacho_task_info`" + ` has ` + "`driver`, `state` and `type`" + `.
-With ` + "`include_alloc_metadata_in_metrics = true`" + ` a task's series also have its ` + "`meta`" + `, or what of it is among the
-` + "`allowed_metadata_keys_in_metrics`" + `, where series are told apart by ` + "`alloc`" + `. An underscore stands for what the name of a label
-cannot hold. The labels above are never replaced, and of two keys that become one name the first by the alphabet is there.
+With ` + "`include_alloc_metadata_in_metrics = true`" + ` a task's series also have its ` + "`meta`" + ` as labels, limited to
+` + "`allowed_metadata_keys_in_metrics`" + ` if that is set, and only with ` + "`allocation_detail = \"alloc\"`" + `. Characters that are not allowed
+in label names become underscores. The labels above are never replaced; if two keys become the same name, the alphabetically first is used.
 
-**Fewer series.** ` + "`allocation_detail`" + ` says how far series are told apart:
+**Fewer series.** ` + "`allocation_detail`" + ` sets the granularity of series:
 
 | allocation_detail | series |
 |---|---|
 | alloc | one for each task of each allocation |
 | task | one for each task of a job; without ` + "`alloc_id`" + ` |
 | job | one for each job; without ` + "`alloc_id`, `task`, `task_group`" + ` |
-| none | none of tasks, only the agent's own |
+| none | no series of tasks, only the agent's own |
 
-By job and by task, gauges are combined as the table below says. Counters are what all tasks have used since the
-agent's start, those that have ended included: they do not go down when a task ends.
+By job and by task, gauges are combined as the table below says. Counters add up what all tasks have used since the agent's start,
+including those that have ended: they do not go down when a task ends.
 
-**Filters.** ` + "`prefix_filter = [\"-tacho_task_rusage\", \"+tacho_task_rusage_cpu\"]`" + `: the longest prefix decides, and
-` + "`filter_default`" + ` where none does.
+**Filters.** ` + "`prefix_filter = [\"-tacho_task_rusage\", \"+tacho_task_rusage_cpu\"]`" + `: the longest matching prefix decides, and
+` + "`filter_default`" + ` applies if none matches.
 
 **statsd.** The values of the labels follow the name: ` + "`tacho.task.memory_bytes.HOST.ALLOC.JOB.NAMESPACE.TASK.GROUP:1024|g`" + `.
-Counters are sent as what they have grown.
+Counters are sent as their increase.
 
 ## Tasks
 
@@ -61,10 +61,10 @@ Counters are sent as what they have grown.
 const docsNomad = `
 ## Nomad's names
 
-With ` + "`nomad_names = true`" + ` and ` + "`allocation_detail = \"alloc\"`" + ` the metrics that dashboards and autoscalers for Nomad read are there
-too, with Nomad's units and types. Unlike there, what was not measured is not there, ` + "`cpu_total_ticks_count`" + ` is right at
-every interval, and ` + "`running`, `complete` and `failed`" + ` say what an allocation is now. With ` + "`publish_node_metrics`" + `
-there are ` + "`nomad_client_uptime` and `nomad_client_host_*`" + ` for memory, cores and file systems.
+With ` + "`nomad_names = true`" + ` and ` + "`allocation_detail = \"alloc\"`" + ` the metrics that Nomad dashboards and autoscalers read are served
+too, with Nomad's units and types. Unlike in Nomad, what was not measured has no series, ` + "`cpu_total_ticks_count`" + ` is correct at
+any interval, and ` + "`running`, `complete` and `failed`" + ` are the current status of an allocation. With ` + "`publish_node_metrics`" + `
+` + "`nomad_client_uptime` and `nomad_client_host_*`" + ` are served for memory, cores and file systems.
 
 | metric | type | meaning |
 |---|---|---|
@@ -81,7 +81,7 @@ func TestDocs(t *testing.T) {
 		}
 		fmt.Fprintf(&page, "| %s | %s | %s | %s |\n", c.name, c.kind, combine, c.help)
 	}
-	page.WriteString("\n## The agent and its machine\n\nThe machine's are there with `publish_node_metrics = true`.\n\n| metric | type | meaning |\n|---|---|---|\n")
+	page.WriteString("\n## The agent and its machine\n\nThose of the machine require `publish_node_metrics = true`.\n\n| metric | type | meaning |\n|---|---|---|\n")
 	for _, f := range ownFamilies() {
 		fmt.Fprintf(&page, "| %s | %s | %s |\n", f.Name, f.Type, f.Help)
 	}

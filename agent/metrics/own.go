@@ -50,7 +50,7 @@ func family(n own) exposition.Family { return ownFamilies()[n] }
 // ownFamilies are the empty families, by number.
 func ownFamilies() [ownCount]exposition.Family {
 	return [...]exposition.Family{
-		taskInfo:   {Name: "tacho_task_info", Help: "A task and what it is, always 1. Only with allocation_detail alloc."},
+		taskInfo:   {Name: "tacho_task_info", Help: "Properties of a task as labels, always 1. Only with allocation_detail alloc."},
 		agentBuild: {Name: "tacho_build_info", Help: "The version of the agent, always 1."},
 		agentPublishing: {
 			Name: "tacho_agent_publishing", Help: "1 while tasks are read, 0 while publish_allocation_metrics is off.",
@@ -60,27 +60,27 @@ func ownFamilies() [ownCount]exposition.Family {
 		agentGoroutines: {Name: "tacho_agent_goroutines", Help: "Goroutines of the agent's own process."},
 		agentUptime:     {Name: "tacho_agent_uptime_seconds", Help: "How long the agent has run."},
 		agentSamples:    {Name: "tacho_agent_samples_total", Type: exposition.Counter, Help: "Samples taken of all tasks."},
-		agentLate:       {Name: "tacho_agent_samples_late_total", Type: exposition.Counter, Help: "Samples of all tasks that came more than an interval late."},
+		agentLate:       {Name: "tacho_agent_samples_late_total", Type: exposition.Counter, Help: "Samples of all tasks that were more than an interval late."},
 		agentHistoryDropped: {
 			Name: "tacho_agent_history_dropped_total", Type: exposition.Counter,
-			Help: "Readings of all tasks that are not in the history because the disk was too slow.",
+			Help: "Readings of all tasks that are missing in the history because the disk was too slow.",
 		},
-		agentErrors: {Name: "tacho_agent_errors_total", Type: exposition.Counter, Help: "Failures by what failed."},
+		agentErrors: {Name: "tacho_agent_errors_total", Type: exposition.Counter, Help: "Errors, by what failed."},
 		agentAllocations: {
 			Name: "tacho_agent_allocations", Help: "Allocations that are kept, by status.",
 		},
 		agentTasks:          {Name: "tacho_agent_tasks", Help: "Tasks that are kept, by state."},
-		agentSeries:         {Name: "tacho_agent_series", Help: "Samples of this page, without those of tacho_agent_series and tacho_agent_scrape_seconds, and before prefix_filter."},
-		agentScrape:         {Name: "tacho_agent_scrape_seconds", Help: "How long the page before this one took to gather."},
+		agentSeries:         {Name: "tacho_agent_series", Help: "Samples in this response, without those of tacho_agent_series and tacho_agent_scrape_seconds, and before prefix_filter."},
+		agentScrape:         {Name: "tacho_agent_scrape_seconds", Help: "How long it took to gather the previous response."},
 		nodeUptime:          {Name: "tacho_node_uptime_seconds", Help: "How long the machine has been up."},
 		nodeMemoryTotal:     {Name: "tacho_node_memory_total_bytes", Help: "Memory of the machine."},
-		nodeMemoryAvailable: {Name: "tacho_node_memory_available_bytes", Help: "Memory that can be had without swapping."},
+		nodeMemoryAvailable: {Name: "tacho_node_memory_available_bytes", Help: "Memory that is available without swapping."},
 		nodeMemoryUsed:      {Name: "tacho_node_memory_used_bytes", Help: "Memory in use."},
-		nodeMemoryFree:      {Name: "tacho_node_memory_free_bytes", Help: "Memory in use for nothing at all."},
-		nodeCPU:             {Name: "tacho_node_cpu_ratio", Help: "The share of each core's time since the reading before, 0 to 1, by mode."},
+		nodeMemoryFree:      {Name: "tacho_node_memory_free_bytes", Help: "Memory that is not used at all."},
+		nodeCPU:             {Name: "tacho_node_cpu_ratio", Help: "The share of each core's time since the previous reading, 0 to 1, by mode."},
 		nodeDiskSize:        {Name: "tacho_node_disk_size_bytes", Help: "Size of a file system."},
-		nodeDiskUsed:        {Name: "tacho_node_disk_used_bytes", Help: "What is used of a file system."},
-		nodeDiskAvailable:   {Name: "tacho_node_disk_available_bytes", Help: "What ordinary users can still use of a file system."},
+		nodeDiskUsed:        {Name: "tacho_node_disk_used_bytes", Help: "Used space of a file system."},
+		nodeDiskAvailable:   {Name: "tacho_node_disk_available_bytes", Help: "Space of a file system that is available to unprivileged users."},
 	}
 }
 

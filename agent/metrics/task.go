@@ -118,7 +118,7 @@ func ownColumns() []column {
 	return []column{
 		{
 			name: exposition.Prefix + "exits_total", kind: exposition.Counter, combine: Sum, own: exits,
-			help: "How often the task ended, starts that failed included.",
+			help: "Number of times the task ended, including starts that failed.",
 		},
 		{
 			name: exposition.Prefix + "memory_limit_bytes", combine: Sum, own: memoryLimit,
@@ -126,23 +126,23 @@ func ownColumns() []column {
 		},
 		{
 			name: exposition.Prefix + "oom_kills_total", kind: exposition.Counter, combine: Sum, own: oomKills, used: procstats.CgroupMemoryEventsOOMKill,
-			help: "OOM kills in the present or last start of the task, as the kernel counted them, or 1 where only its end is known.",
+			help: "OOM kills in the current or last start of the task, as counted by the kernel, or 1 if only its end is known.",
 		},
 		{
 			name: exposition.Prefix + "restarts_total", kind: exposition.Counter, combine: Sum, own: restarts,
-			help: "How often it was decided to start the task again, whether asked for or not.",
+			help: "Restarts of the task, both requested and by restart policy.",
 		},
 		{
 			name: exposition.Prefix + "sample_age_seconds", combine: Largest, own: sampleAge,
-			help: "How long ago the task was read, also where that is too long ago for the other gauges.",
+			help: "Time since the task was read, even if that is too long for the other gauges.",
 		},
 		{
 			name: exposition.Prefix + "samples_late_total", kind: exposition.Counter, combine: Sum, own: late,
-			help: "Samples that came more than an interval late.",
+			help: "Samples that were more than an interval late.",
 		},
 		{
 			name: exposition.Prefix + "start_time_seconds", combine: NoCombination, own: startTime,
-			help: "When the task last started, since the epoch.",
+			help: "Time of the last start of the task, since the epoch.",
 		},
 	}
 }
