@@ -1,5 +1,5 @@
-# Work as a build does it: four processes at a time that live for a moment, for ever, and a sidecar that writes. Most of
-# the CPU time here is of processes that have ended when somebody looks; the task's total has it all the same.
+# A load like that of a build: four short-lived processes at a time, in an endless loop, and a sidecar that writes. Most of the
+# CPU time is used by processes that have exited before the next reading; the task's total includes it.
 job "busy" {
   type = "service"
 

@@ -1,5 +1,5 @@
-# A service that computes, rests and writes, a sidecar that watches it, and a task that goes before both.
-# It runs on "tacho agent" and on a Nomad cluster that has the tacho plugin.
+# A service that computes, sleeps and writes, a sidecar beside it, and a task that runs before both.
+# The job runs on "tacho agent" and on a Nomad cluster with the tacho plugin.
 job "hello" {
   type = "service"
 

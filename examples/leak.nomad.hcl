@@ -1,5 +1,5 @@
-# A service that keeps a little more memory every second, until its limit ends it: its memory rises in the charts, the
-# OOM killer comes, the agent restarts it, and its final record says why.
+# A service that leaks memory every second until it hits its limit: the charts show its memory rise, the OOM killer ends it,
+# the agent restarts it, and its final record says why.
 job "leak" {
   type = "service"
 

@@ -1,8 +1,8 @@
 #!/bin/sh
-# The unit is not enabled: whoever installs a package did not ask for an open port yet.
+# The unit is not enabled: installing a package must not open a port.
 set -e
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload
-  # After an upgrade the new agent takes up the tasks of the old one.
+  # After an upgrade the new agent recovers the tasks of the old one.
   systemctl try-restart tacho.service
 fi

@@ -1,5 +1,5 @@
 #!/bin/sh
-# An upgrade leaves the agent alone; postinstall starts the new one.
+# An upgrade does not stop the agent; postinstall restarts it.
 set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
   systemctl disable --now tacho.service
