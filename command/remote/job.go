@@ -295,11 +295,11 @@ func cpuText(r client.Resources) string {
 }
 
 func memoryText(r client.Resources) string {
-	text := strconv.Itoa(r.MemoryMB) + " MiB"
+	mib := func(n int) string { return procstats.Bytes.Text(float64(n) * (1 << 20)) }
 	if r.MemoryMaxMB > 0 {
-		text += ", at most " + strconv.Itoa(r.MemoryMaxMB) + " MiB"
+		return mib(r.MemoryMB) + ", at most " + mib(r.MemoryMaxMB)
 	}
-	return text
+	return mib(r.MemoryMB)
 }
 
 // allocationTable lists allocations with their tasks.

@@ -182,7 +182,7 @@ func (r *smapsSums) explain(limits SmapsLimits) {
 			parts = append(parts, fmt.Sprintf("%d %s", n, why))
 		}
 	}
-	add(r.large, fmt.Sprintf("larger than %d MiB", limits.MaxRSS>>20))
+	add(r.large, "larger than "+procstats.Bytes.Text(float64(limits.MaxRSS)))
 	add(r.late, fmt.Sprintf("over the time budget of %v", limits.Budget.Round(time.Microsecond)))
 	add(r.denied, "not permitted (needs CAP_SYS_PTRACE)")
 	add(r.other, "not readable")

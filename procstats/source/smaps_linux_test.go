@@ -113,7 +113,7 @@ func TestSmapsSkipsLargeProcesses(t *testing.T) {
 	collect(&s, q)
 	rows := capturedRows()
 	rows[2] = "671 absent: " + smapsLarge
-	checkSmaps(t, &s, fmt.Sprintf("absent: 1 of 5 processes were skipped: 1 larger than %d MiB", limits.MaxRSS>>20), "1", rows...)
+	checkSmaps(t, &s, "absent: 1 of 5 processes were skipped: 1 larger than "+procstats.Bytes.Text(float64(limits.MaxRSS)), "1", rows...)
 }
 
 func TestSmapsKeepsItsBudget(t *testing.T) {
