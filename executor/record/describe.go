@@ -193,7 +193,7 @@ func (t describer) remedy(kill *Kill) string {
 	}
 	switch kill.Scope {
 	case Own:
-		return "Raise the task's memory limit" + cgroup + " or reduce its memory use: with the same limit it will end the same way"
+		return "Raise the task's memory limit or reduce its memory use: with the same limit it will end the same way"
 	case Descendant:
 		return "The limit is set inside the task" + cgroup + ": change it there"
 	case Ancestor:
