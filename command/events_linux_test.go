@@ -29,7 +29,7 @@ func TestTellsOfAKillAtOnce(t *testing.T) {
 	lines, told := bufio.NewScanner(said), ""
 	for told == "" && lines.Scan() {
 		switch line := lines.Text(); {
-		case strings.Contains(line, "cannot be held here"):
+		case strings.Contains(line, "cannot be applied here"):
 			t.Skip(line)
 		case strings.HasPrefix(line, "tacho: OOM kill: "):
 			told = line

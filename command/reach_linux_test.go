@@ -186,7 +186,7 @@ func TestRunAsAnother(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(runtimeDir) })
 	u.env = []string{"XDG_RUNTIME_DIR=" + runtimeDir}
 	code, _, said := u.tacho(t, "run", "--no-files", "--user", "root", "--", "true")
-	if code != "125" || !strings.Contains(said, "as another user, 0:0: operation not permitted: that takes root") {
+	if code != "125" || !strings.Contains(said, "as another user, 0:0: operation not permitted: requires root") {
 		t.Errorf("exit code %s: %s", code, said)
 	}
 }

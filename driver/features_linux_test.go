@@ -85,7 +85,7 @@ func TestLimits(t *testing.T) {
 	config := f.shell("exec sleep 1000")
 	config.Resources = resources
 	if _, _, err := f.StartTask(t.Context(), config); err != nil {
-		t.Skipf("limits cannot be held here: %v", err)
+		t.Skipf("limits cannot be applied here: %v", err)
 	}
 	status, err := f.InspectTask(t.Context(), config.ID)
 	if err != nil {

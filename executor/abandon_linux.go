@@ -19,18 +19,18 @@ import (
 // killed meanwhile asks for neither.
 const launchLimit = 30 * time.Second
 
-// endUnlaunched ends an executor that nobody wants anything from. Its timer runs while there is no task only: with one
-// the executor sets none.
+// endUnlaunched ends an executor that no caller uses. Its timer runs only until there is a task: then the executor sets
+// none.
 func (e *Executor) endUnlaunched() {
 	if e.current() == nil {
-		e.log.Warn("nobody asked for a task; this executor ends", "after", launchLimit)
+		e.log.Warn("no task requested; executor exits", "after", launchLimit)
 		e.cancel()
 	}
 }
 
-// watchCaller ends an executor whose caller dies before it asks for a task, or while it is refused one. Until the task
-// is there nothing else tells: the caller reads our standard output through a pipe as long as it lives, and the kernel
-// reports an error for a pipe that nobody reads. One that is started by hand has none, and waits for launchLimit.
+// watchCaller ends an executor whose caller dies before it requests a task, or while the request is rejected. Until
+// there is a task nothing else shows it: the caller reads our standard output through a pipe as long as it lives, and the kernel
+// reports an error for a pipe without a reader. An executor started by hand has no such pipe, and waits for launchLimit.
 func (e *Executor) watchCaller() error {
 	var stdout unix.Stat_t
 	if err := unix.Fstat(unix.Stdout, &stdout); err != nil || stdout.Mode&unix.S_IFMT != unix.S_IFIFO {
@@ -38,16 +38,16 @@ func (e *Executor) watchCaller() error {
 	}
 	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, unix.Stderr+1)
 	if err != nil {
-		return fmt.Errorf("watch the caller: %w", err)
+		return fmt.Errorf("watch caller: %w", err)
 	}
 	// The runtime's poller waits only for what does not block.
 	if err := unix.SetNonblock(fd, true); err != nil {
-		return fmt.Errorf("watch the caller: %w", errors.Join(err, unix.Close(fd)))
+		return fmt.Errorf("watch caller: %w", errors.Join(err, unix.Close(fd)))
 	}
 	e.caller = os.NewFile(uintptr(fd), "stdout")
 	raw, err := e.caller.SyscallConn()
 	if err != nil {
-		return fmt.Errorf("watch the caller: %w", errors.Join(err, e.caller.Close()))
+		return fmt.Errorf("watch caller: %w", errors.Join(err, e.caller.Close()))
 	}
 	context.AfterFunc(e.ctx, e.forgetCaller)
 	e.work.Go(func() {
@@ -57,14 +57,14 @@ func (e *Executor) watchCaller() error {
 		}
 		e.callerGone.Store(true)
 		if e.unlaunched.Stop() {
-			e.log.Warn("the caller is gone before it asked for a task; this executor ends")
+			e.log.Warn("caller exited before it requested a task; executor exits")
 			e.cancel()
 		}
 	})
 	return nil
 }
 
-// unread reports whether nobody reads a pipe any more, without waiting.
+// unread reports whether a pipe has no reader any more, without waiting.
 func unread(fd uintptr) bool {
 	events := []unix.PollFd{{Fd: int32(fd)}}
 	n, err := unix.Poll(events, 0)
@@ -86,14 +86,14 @@ func (e *Executor) refused() {
 	}
 }
 
-// killUnclaimed kills a task whose caller went away while it was started: nobody knows of it, and whoever comes next
-// starts another in its place.
+// killUnclaimed kills a task whose caller was gone before the start was complete: no caller knows of it, and the next
+// one starts another in its place.
 func (e *Executor) killUnclaimed(ctx context.Context, t *task) {
 	if ctx.Err() == nil && !e.callerGone.Load() {
 		return
 	}
 	e.work.Go(func() {
-		t.stop(record.Stopped, "its caller went away while it was started", unix.SIGKILL, 0)
+		t.stop(record.Stopped, "its caller was gone before the start was complete", unix.SIGKILL, 0)
 		select {
 		case <-t.gone:
 			e.cancel()

@@ -20,7 +20,7 @@ import (
 const (
 	// execBuffer is the most that one message of output holds.
 	execBuffer = 8 << 10
-	// execQuiet is how long a stream of an ended command is read on while nothing comes: by then whoever wrote for
+	// execQuiet is how long a stream of an ended command is read on while nothing comes: by then a process that wrote for
 	// it, as the last part of a pipeline does, has done so. A daemon that it left behind may hold the stream for ever.
 	execQuiet = 200 * time.Millisecond
 	// execOver is how long output of others is passed on after the end of the command.
@@ -135,8 +135,8 @@ func (x *execStdio) resize(size *proto.WindowSize) error {
 	return errors.Join(controlErr, err)
 }
 
-// pass sends what is written to a stream until nobody has it open any more, or the command has ended and nothing
-// comes. Where nobody takes it the stream is closed, and whoever writes to it gets SIGPIPE.
+// pass sends what is written to a stream until no process has it open any more, or the command has ended and nothing
+// comes. If the caller does not read it the stream is closed, and its writers get SIGPIPE.
 func (x *execStdio) pass(from *os.File, send func([]byte) error) {
 	buffer := make([]byte, execBuffer)
 	for {

@@ -37,7 +37,7 @@ type Executor struct {
 	children *reaper
 	launcher *launcher
 	journal  *journal
-	settler  settler
+	gc       gcTuner
 	self     procstats.ProcessID
 	bootID   string
 	// oomScoreAdj is what the executor was started with, and what a task gets that asks for nothing else.
@@ -52,14 +52,14 @@ type Executor struct {
 	server atomic.Pointer[grpc.Server]
 	// unlaunched runs until Launch, and after one that failed.
 	unlaunched *time.Timer
-	// caller is read by whoever started us, until Launch; nil where it is no pipe.
+	// caller is a pipe that the caller reads until Launch; nil if there is none.
 	caller     *os.File
 	callerGone atomic.Bool
 
-	mu       sync.Mutex // guards following
-	task     *task
-	greeted  bool
-	launches bool
+	mu            sync.Mutex // guards following
+	task          *task
+	umaskRestored bool
+	launches      bool
 }
 
 // newExecutor returns an executor that has started nothing yet.
@@ -75,7 +75,7 @@ func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 	e.self = identity.ProcessID
 	started, err := goBefore()
 	if err != nil {
-		log.Debug("not before others", "error", err)
+		log.Debug("raise scheduling priority", "error", err)
 	}
 	e.launcher = newLauncher(started)
 	if e.bootID, err = kernel.BootID(e.host); err != nil {
@@ -98,7 +98,7 @@ func (e *Executor) protectFromOOM() error {
 		return fmt.Errorf("read oom_score_adj: %w", err)
 	}
 	if err := os.WriteFile(oomScoreFile, []byte("-1000"), 0); err != nil {
-		e.log.Debug("not protected from the OOM killer", "error", err)
+		e.log.Debug("protect executor from the OOM killer", "error", err)
 	}
 	return nil
 }
@@ -109,14 +109,14 @@ func (e *Executor) start() {
 	e.work.Go(func() { e.launcher.run(e.ctx) })
 	e.unlaunched = time.AfterFunc(launchLimit, e.endUnlaunched)
 	if err := e.watchCaller(); err != nil {
-		e.log.Error("an executor whose caller dies before Launch stays for a while", "after", launchLimit, "error", err)
+		e.log.Error("watch caller; if it dies before Launch, the executor exits later", "after", launchLimit, "error", err)
 	}
 }
 
 // close ends the executor's goroutines and waits for them; the task is gone by then.
 func (e *Executor) close() {
 	e.unlaunched.Stop()
-	e.settler.close()
+	e.gc.close()
 	e.cancel()
 	e.work.Wait()
 }
@@ -127,7 +127,7 @@ func (e *Executor) afterReap() {
 	}
 }
 
-// taskStopped tells that the main process was stopped, by a key of its terminal perhaps: whoever has the real terminal
+// taskStopped tells that the main process was stopped, by a key of its terminal perhaps: the holder of the real terminal
 // suspends itself then, and sends SIGCONT later.
 func (e *Executor) taskStopped(pid int, signal unix.Signal) {
 	e.journal.add("stopped", fmt.Sprintf("process %d was stopped by %s", pid, unix.SignalName(signal)), nil)
@@ -145,7 +145,7 @@ func (e *Executor) live() (*task, error) {
 	if t := e.current(); t != nil {
 		return t, nil
 	}
-	return nil, status.Error(codes.FailedPrecondition, "no task was launched yet")
+	return nil, status.Error(codes.FailedPrecondition, "no task has been launched")
 }
 
 // roots returns the live direct children: the main process and adopted orphans.
@@ -164,7 +164,7 @@ func selectionOf(request *proto.LaunchRequest) (procstats.Selection, error) {
 	var ids []procstats.ID
 	for _, id := range request.GetSelection() {
 		if _, known := procstats.Lookup(procstats.ID(id)); !known || id > 1<<16-1 {
-			return procstats.Selection{}, status.Errorf(codes.InvalidArgument, "selection: measurement %d is not known to this executor", id)
+			return procstats.Selection{}, status.Errorf(codes.InvalidArgument, "selection: unknown measurement %d", id)
 		}
 		ids = append(ids, procstats.ID(id))
 	}

@@ -80,8 +80,8 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	return t, c, nil
 }
 
-// refuse is the answer to a request that cannot be carried out, with what else went wrong when it was taken back.
-// Errors that are a status already give only their words: joined to others they would show their code as text.
+// refuse is the answer to a request that failed, with the errors of cleaning up after it. Of errors that are a status
+// already only the message is used: joined to others they would show their code as text.
 func refuse(code codes.Code, err error, cleaning ...error) error {
 	text := err.Error()
 	if own, ok := status.FromError(err); ok {
@@ -100,7 +100,7 @@ func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 		return refuse(status.Code(err), err, c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
 	}
 	t.recorder = e.newRecorder(t, baseline)
-	// Before the fork: whatever happens then, there is a record, and whoever finds us dead finds the cgroup.
+	// Before the fork: whatever happens then, there is a record, and a caller that finds us dead finds the cgroup.
 	t.recorder.start()
 	e.writeAddress(t)
 	t.oom = oom.Open(oom.Options{
@@ -131,7 +131,7 @@ func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 func (e *Executor) identify(pid int) procstats.ProcessID {
 	identity, err := kernel.Identify(e.host, pid)
 	if err != nil {
-		// Its stat is there even if it has ended; without it the task cannot be told from others later.
+		// Its stat is there even if it has ended; without it the task cannot be distinguished from others later.
 		e.log.Error("read the main process's start time", "pid", pid, "error", err)
 		return procstats.ProcessID{PID: pid}
 	}
@@ -145,7 +145,7 @@ func (t *task) checkRequired(baseline *procstats.Sample) error {
 		id := procstats.ID(number)
 		m, known := procstats.Lookup(id)
 		if !known || number > math.MaxUint16 {
-			return status.Errorf(codes.InvalidArgument, "measurement %d is not known to this executor", number)
+			return status.Errorf(codes.InvalidArgument, "unknown measurement %d", number)
 		}
 		if reason := t.whyAbsent(m, baseline); reason != "" {
 			return status.Errorf(codes.FailedPrecondition, "%s is not available here: %s", m.Name, reason)
@@ -157,7 +157,7 @@ func (t *task) checkRequired(baseline *procstats.Sample) error {
 			return status.Errorf(codes.InvalidArgument, "selection: %v", err)
 		}
 		if reason := t.whyAllAbsent(group, baseline); reason != "" {
-			return status.Errorf(codes.FailedPrecondition, "nothing of %s is available here: %s", name, reason)
+			return status.Errorf(codes.FailedPrecondition, "no measurement of %s is available here: %s", name, reason)
 		}
 	}
 	return nil
@@ -261,7 +261,7 @@ func (e *Executor) makeGroup(request *proto.LaunchRequest, cpuset bool) (*cgroup
 	placement := request.GetCgroup()
 	switch placement.GetMode() {
 	case proto.CgroupPlacement_MODE_NONE:
-		return cgroup.None("no cgroup was asked for"), nil
+		return cgroup.None("no cgroup was requested"), nil
 	case proto.CgroupPlacement_MODE_GIVEN:
 		return cgroup.Use(e.host, procstats.Cgroup{
 			V2: placement.GetV2(), V1: placement.GetV1(), Shared: placement.GetShared(),
@@ -334,7 +334,7 @@ func startError(c *command, err error) error {
 	switch {
 	case c.credential != nil && errors.Is(err, unix.EPERM):
 		// execve(2) says EACCES of a file that may not be executed; this is setgroups(2), setgid(2) or setuid(2).
-		return status.Errorf(codes.FailedPrecondition, "start %s as another user, %d:%d: %v: that takes root (CAP_SETUID and CAP_SETGID)",
+		return status.Errorf(codes.FailedPrecondition, "start %s as another user, %d:%d: %v: requires root (CAP_SETUID and CAP_SETGID)",
 			what, c.credential.Uid, c.credential.Gid, err)
 	case errors.Is(err, fs.ErrNotExist):
 		code = codes.NotFound // the interpreter of a script, where the script itself was found
@@ -348,7 +348,7 @@ func startError(c *command, err error) error {
 	}
 	if c.dir != "" && code != codes.ResourceExhausted {
 		// One error stands for both: that of chdir(2), as the task's user, and that of execve(2).
-		what += " in the folder " + c.dir
+		what += " in the directory " + c.dir
 	}
 	return status.Errorf(code, "start %s: %v", what, err)
 }

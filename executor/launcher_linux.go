@@ -148,7 +148,7 @@ func enterAndFork(c *command, attributes *syscall.ProcAttr, visit bool) (pid int
 	return pid, err
 }
 
-// enter moves the calling thread into what the new process inherits from it, and prepares what clone(2) is told.
+// enter moves the calling thread into what the new process inherits from it, and prepares the arguments of clone(2).
 func enter(c *command, sys *syscall.SysProcAttr, visit bool) (leave func() error, err error) {
 	leaveNetwork, err := enterNetwork(c.networkNamespace)
 	if err != nil {

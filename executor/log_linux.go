@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// maxLogBytes bounds the executor's own log: it says little, and nobody rotates it.
+// maxLogBytes bounds the executor's own log: it says little, and no other program rotates it.
 const maxLogBytes = 256 << 10
 
 // boundedLog is a log file that is made with its first line and starts again when it is full; the lines before are

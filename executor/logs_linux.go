@@ -31,7 +31,7 @@ func (t *task) collectLogs() (finish func()) {
 		collecting.Wait()
 		if dropped := t.logs.Dropped(); dropped > 0 {
 			t.recorder.info.Notes = append(slices.Clip(t.recorder.info.Notes),
-				fmt.Sprintf("%d bytes of the task's output were lost: its log files could not be written", dropped))
+				fmt.Sprintf("%d bytes of the task's output were lost because its log files could not be written", dropped))
 		}
 		if err := t.logs.Close(); err != nil {
 			t.log.Error("close log files", "error", err)

@@ -38,7 +38,7 @@ func Main(build string) int {
 		return 1
 	}
 	e.inherited = inherited
-	// go-plugin's socket would be open to everybody; see greet.
+	// go-plugin's socket would be open to everybody; see restoreUmask.
 	e.umask = unix.Umask(0o177)
 	e.start()
 	served := make(chan struct{})
@@ -61,7 +61,7 @@ func Main(build string) int {
 	e.close()
 	if folder != "" {
 		if err := os.RemoveAll(folder); err != nil {
-			log.Error("remove own folder", "error", err)
+			log.Error("remove own directory", "error", err)
 		}
 	}
 	return 0
@@ -69,7 +69,7 @@ func Main(build string) int {
 
 // keepDescriptors keeps what this process inherited from its task, which gets what its caller names in Launch and nothing
 // else: neither the leash nor what a shell above an agent left open. It gives up its caller's standard input, which
-// whoever writes there must see the end of.
+// whose writer must see the end.
 func keepDescriptors() {
 	const first = 3
 	if null, err := os.Open(os.DevNull); err == nil {
@@ -91,7 +91,7 @@ func keepDescriptors() {
 	}
 }
 
-// ignoredSignals lists the signals that whoever started us ignores, which the task is to ignore as well: nohup(1), and
+// ignoredSignals lists the signals that our caller ignores, which the task is to ignore as well: nohup(1), and
 // the shell's background jobs. The Go runtime keeps only SIGHUP and SIGINT as they were found; a shell ignores SIGQUIT
 // together with SIGINT.
 func ignoredSignals() []os.Signal {
@@ -112,7 +112,7 @@ func surviveSignals(inherited []os.Signal) {
 	if !slices.Contains(inherited, os.Signal(unix.SIGHUP)) {
 		caught = append(caught, unix.SIGHUP)
 	}
-	signal.Notify(make(chan os.Signal, 1), caught...) // nobody reads it: what does not fit is dropped
+	signal.Notify(make(chan os.Signal, 1), caught...) // never read: what does not fit is dropped
 }
 
 // endTask sees to it that no task is left when the process ends, whatever ended the server.
@@ -155,7 +155,7 @@ func (e *Executor) newServer(options []grpc.ServerOption) *grpc.Server {
 	return server
 }
 
-// newLog writes into the executor's own folder: go-plugin's way, over the caller's pipe, blocks once nobody reads.
+// newLog writes into the executor's own folder: go-plugin's way, over the caller's pipe, blocks if the caller does not read.
 func newLog(folder string) hclog.Logger {
 	var out io.Writer = io.Discard
 	if folder != "" {

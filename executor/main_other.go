@@ -13,6 +13,6 @@ import (
 // Main says that there is no executor process on this system: its promises (a subreaper, cgroups, pidfds) are
 // Linux's. tacho run measures in its own process here.
 func Main(string) int {
-	fmt.Fprintln(os.Stderr, "tacho executor: it needs Linux; tacho run measures in its own process on this system")
+	fmt.Fprintln(os.Stderr, "tacho executor: requires Linux; on this system tacho run measures in its own process")
 	return 1
 }

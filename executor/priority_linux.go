@@ -20,7 +20,7 @@ import (
 const niceLead = 20
 
 // patience is the timer slack of the executor's threads, prctl(2) PR_SET_TIMERSLACK. The Go runtime has a thread that
-// sleeps 20 us at a time while any other works, and takes the only P away from whoever it finds in a system call twice;
+// sleeps 20 us at a time while any other works, and takes the only P away from any goroutine that it finds in a system call twice;
 // with the kernel's 50 us that was measured to be 40 % of what a tick costs. A tick may be that late.
 const patience = 500 * time.Microsecond
 
@@ -110,7 +110,7 @@ const autogroupFile = "/proc/self/autogroup"
 // share it is not to have what we took, see lowerAutogroup.
 func raiseAutogroup(nice int) (before *int, err error) {
 	if session, err := unix.Getsid(0); err != nil || session != os.Getpid() {
-		return nil, nil //nolint:nilerr,nilnil // others are in it, or nobody can say
+		return nil, nil //nolint:nilerr,nilnil // others are in it, or it is unknown
 	}
 	text, err := os.ReadFile(autogroupFile)
 	if errors.Is(err, os.ErrNotExist) {

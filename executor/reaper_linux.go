@@ -27,7 +27,7 @@ type ended struct {
 }
 
 // reaper waits for every child of the executor: the processes it started and the orphans it inherits as a
-// subreaper. When it has no child left, nothing is left of the task, because every orphan comes home first.
+// subreaper. When it has no child left, nothing is left of the task, because every orphan is reparented to it first.
 type reaper struct {
 	host kernel.FS
 	// childless gets a token each time wait4(2) says that there is no child.

@@ -55,7 +55,7 @@ func (r *recorder) put() {
 	}
 }
 
-// fault keeps the first reason why the run's files lack something, for whoever gets the record from us.
+// fault keeps the first reason why the run's files lack something, for callers that get the record over the wire.
 func (r *recorder) fault(operation string, err error) {
 	r.log.Error(operation, "error", err)
 	r.info.Incomplete = cmp.Or(r.info.Incomplete, err.Error())
@@ -86,7 +86,7 @@ func (r *recorder) run(ctx context.Context, s *sampler) {
 }
 
 func (r *recorder) add(s *procstats.Sample) {
-	if s == r.last || !record.Inhabited(s) { // the gauges of a task without a process are nobody's
+	if s == r.last || !record.Inhabited(s) { // the gauges of a task without a process mean nothing
 		return
 	}
 	r.before, r.last = r.last, s
@@ -134,7 +134,7 @@ func (r *recorder) finish(final *procstats.Sample, evidence record.Evidence) (*r
 	r.whole.Add(merged)
 	r.current.Add(merged)
 	if rows == nil && r.interval > 0 {
-		rows = merged // it was over before anybody looked: no row, but a sum
+		rows = merged // it ended before the first sample: no row, but a sum
 	}
 	r.writeReport(rows)
 	r.fillFinal(merged, evidence.Span)

@@ -16,7 +16,7 @@ import (
 	"github.com/tachograph/tacho/procstats/source"
 )
 
-// sampler reads the task for whoever asks. It reads nothing on its own; readers share collections through caches.
+// sampler reads the task on request. It reads nothing on its own; readers share collections through caches.
 // Totals are kept apart from whole samples, so that a reader who wants no process rows pays for none.
 type sampler struct {
 	target source.Target
@@ -67,8 +67,8 @@ func newSampler(target source.Target, selection procstats.Selection) *sampler {
 	return s
 }
 
-// before reads what the task's counters start from, before anybody else asks. No cache gets it: a reader who is served
-// something young would take gauges of nobody for those of the task.
+// before reads what the task's counters start from, before any reader. No cache gets it: a reader who is served
+// a cached sample would take gauges of no process for those of the task.
 func (s *sampler) before() *procstats.Sample {
 	baseline := &procstats.Sample{}
 	s.collectTotals(baseline)
@@ -106,7 +106,7 @@ func (s *sampler) get(maxAge time.Duration, rows bool) *procstats.Sample {
 }
 
 // getFinal returns a whole sample that was begun after the call, when nothing is left of the task: a collection for
-// somebody else may be under way that has read some of the totals before.
+// another reader may be in progress that has read some of the totals before.
 func (s *sampler) getFinal() *procstats.Sample { return s.wholeCache.GetNew() }
 
 // totalsOf returns of a whole sample what a reader of totals always gets: a stream that had more in it now and then
@@ -172,7 +172,7 @@ func ticks(ctx context.Context, interval time.Duration, yield func() bool) {
 }
 
 // tickPhases is how many groups the executors of a host tick in. All at once, five hundred of them, would keep everybody
-// else waiting for tens of milliseconds each time: whoever reads the metrics, and the tasks.
+// else waiting for tens of milliseconds each time: readers of the metrics, and the tasks.
 const tickPhases = 10
 
 // tickPhase is how long after the multiples of the interval an executor ticks. PIDs of executors that were started one

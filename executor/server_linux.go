@@ -32,10 +32,10 @@ const minInterval = 10 * time.Millisecond
 func (e *Executor) Hello(_ context.Context, request *proto.HelloRequest) (*proto.HelloResponse, error) {
 	if request.GetProtocolMax() < wire.ProtocolMin || request.GetProtocolMin() > wire.ProtocolMax {
 		return nil, status.Errorf(codes.FailedPrecondition,
-			"this executor (%s) speaks protocol %d to %d, its caller (%s) %d to %d: no version in common",
+			"no common protocol version: this executor (%s) speaks %d to %d, its caller (%s) %d to %d",
 			e.build, wire.ProtocolMin, wire.ProtocolMax, request.GetBuild(), request.GetProtocolMin(), request.GetProtocolMax())
 	}
-	e.greet()
+	e.restoreUmask()
 	response := &proto.HelloResponse{
 		ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: e.build, BootId: e.bootID,
 		Executor: wire.FromProcessID(e.self), State: proto.TaskState_TASK_STATE_PENDING,
@@ -51,12 +51,12 @@ func (e *Executor) Hello(_ context.Context, request *proto.HelloRequest) (*proto
 	return response, nil
 }
 
-// greet gives the process its umask back: it was tightened for the socket, which exists once somebody is connected.
-func (e *Executor) greet() {
+// restoreUmask undoes the umask that was set for the socket: the socket exists once a caller is connected.
+func (e *Executor) restoreUmask() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.greeted {
-		e.greeted = true
+	if !e.umaskRestored {
+		e.umaskRestored = true
 		unix.Umask(e.umask)
 		if len(e.inherited) > 0 {
 			signal.Ignore(e.inherited...) // go-plugin has begun to catch SIGINT
@@ -71,10 +71,10 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 	e.launches = true
 	e.mu.Unlock()
 	if again {
-		return nil, status.Error(codes.FailedPrecondition, "this executor was asked to launch its task before")
+		return nil, status.Error(codes.FailedPrecondition, "Launch was called before; an executor accepts it once")
 	}
 	if !e.unlaunched.Stop() {
-		return nil, status.Errorf(codes.Unavailable, "this executor has waited for a task longer than %s, and ends", launchLimit)
+		return nil, status.Errorf(codes.Unavailable, "this executor exits: no task was requested within %s", launchLimit)
 	}
 	t, c, err := e.prepare(request)
 	if err == nil {
@@ -98,7 +98,7 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 	}
 	e.killUnclaimed(ctx, t)
 	e.forgetCaller()
-	e.settler.launched()
+	e.gc.launched()
 	return t.launched, nil
 }
 
@@ -123,14 +123,14 @@ func (e *Executor) holdLeash(fd int, t *task) {
 			}
 		}
 		if e.ctx.Err() == nil {
-			t.stop(record.Stopped, "whoever started it is gone", 0, t.killGrace())
+			t.stop(record.Stopped, "the process that started it is gone", 0, t.killGrace())
 			<-t.gone
 			e.cancel()
 		}
 	})
 }
 
-// writeAddress says where the task is found, by whoever comes later.
+// writeAddress writes where later callers find the task.
 func (e *Executor) writeAddress(t *task) {
 	if e.folder == "" {
 		return
@@ -245,7 +245,7 @@ func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamin
 		case <-ctx.Done():
 		}
 	}()
-	defer e.settler.streaming()()
+	defer e.gc.streaming()()
 	var last *procstats.Sample
 	writer := wire.Writer{Rows: request.GetRows(), Changes: request.GetChanges()}
 	ticks(ctx, interval, func() bool {

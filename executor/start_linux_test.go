@@ -168,7 +168,7 @@ func TestFolderOfAnother(t *testing.T) {
 	}
 	request.Dir, request.User = secret, "nobody"
 	_, err := f.Launch(t.Context(), request)
-	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "in the folder "+secret+":") {
+	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "in the directory "+secret+":") {
 		t.Errorf("%v, want a refusal that names %s", err, secret)
 	}
 }
@@ -215,7 +215,7 @@ func TestRequiredMeasurements(t *testing.T) {
 		withoutCgroup(request)
 		request.RequiredGroups = []string{"tree", "psi_cpu"}
 		_, err := f.Launch(t.Context(), request)
-		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "nothing of psi_cpu") {
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "no measurement of psi_cpu") {
 			t.Errorf("%v, want a refusal that names the group", err)
 		}
 		if f.stdout() != "" || len(f.processes()) > 0 {

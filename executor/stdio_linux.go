@@ -31,7 +31,7 @@ type streams struct {
 	logs *logs.Collector
 }
 
-// openStdio makes the task's streams as the request says. Where the output goes to log files, tell hears of it.
+// openStdio makes the task's streams as the request says. If the output goes to log files, tell gets their events.
 func openStdio(stdio *proto.Stdio, credential *syscall.Credential, tell func(logs.Event)) (*streams, error) {
 	s := &streams{}
 	var err error
@@ -64,7 +64,7 @@ func openStdio(stdio *proto.Stdio, credential *syscall.Credential, tell func(log
 // control makes a terminal the controlling one of the executor's session, which has none yet, ioctl_tty(2).
 func control(terminal *os.File) error {
 	if err := unix.IoctlSetInt(int(terminal.Fd()), unix.TIOCSCTTY, 0); err != nil {
-		return fmt.Errorf("standard streams: make the terminal the controlling one: %w", err)
+		return fmt.Errorf("standard streams: set the controlling terminal: %w", err)
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func (s *streams) openLogs(stdio *proto.Stdio, credential *syscall.Credential, t
 }
 
 // giveTo makes a user the owner of their streams, pipes or terminals: without that /dev/stdout and /dev/tty cannot be
-// opened, because they belong to whoever made them.
+// opened, because they belong to their creators.
 func giveTo(credential *syscall.Credential, files ...*os.File) error {
 	if credential == nil {
 		return nil

@@ -46,7 +46,7 @@ func openOutputFD(path string) (fd int, err error) {
 	name := filepath.Base(path)
 	folder, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, fmt.Errorf("its folder: %w", err)
+		return -1, fmt.Errorf("its directory: %w", err)
 	}
 	defer unix.Close(folder)
 	fd, err = openExisting(folder, name)

@@ -58,7 +58,7 @@ type task struct {
 	final *record.Record
 
 	mu sync.Mutex // guards following
-	// cause is why we ended the task ourselves, the first time, and reason the same in words; empty while nobody did.
+	// cause is why we ended the task ourselves, the first time, and reason the same in words; empty before that.
 	cause  record.Verdict
 	reason string
 	// mainOver is set once the main process has ended, and afterMain where that was before cause.
@@ -70,7 +70,7 @@ type task struct {
 	killAt    time.Time
 	// killing makes every orphan that is reparented to the executor be killed too.
 	killing bool
-	// over is set once nobody can be the cause of the task's end any more.
+	// over is set once no request can be the cause of the task's end any more.
 	over bool
 }
 
@@ -128,7 +128,7 @@ func (t *task) awaitChildren() {
 // stopLeftovers signals what outlived the main process and sees that it is killed after the grace.
 func (t *task) stopLeftovers() {
 	if n := t.signalMembers(t.killSignal()); n > 0 {
-		t.journal.add("leftovers", fmt.Sprintf("%d processes outlived the main process and are stopped", n), nil)
+		t.journal.add("leftovers", fmt.Sprintf("%d processes outlived the main process; stopping them", n), nil)
 	}
 	t.armKill(t.killGrace())
 }
@@ -189,7 +189,7 @@ func (t *task) armKill(grace time.Duration) {
 	t.killTimer = time.AfterFunc(grace, t.kill)
 }
 
-// forward sends a signal to the main process, or to its process group as a terminal would, because somebody asked for it.
+// forward sends a signal to the main process, or to its process group as a terminal would, on request.
 func (t *task) forward(signal unix.Signal, group bool) error {
 	t.mu.Lock()
 	t.forwarded = signal
@@ -244,7 +244,7 @@ func (t *task) finish(end ended, last time.Time) {
 	close(t.gone)
 }
 
-// removeLimit is how long the end of a task waits for processes that it has no part in: somebody else put them into its
+// removeLimit is how long the end of a task waits for processes that are not the task's: another program put them into its
 // cgroup, and they cannot be killed from here.
 const removeLimit = 5 * time.Second
 

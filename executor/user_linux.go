@@ -27,7 +27,7 @@ func credentialOf(name string) (*syscall.Credential, error) {
 	}
 	uid, err := strconv.ParseUint(account.Uid, 10, 32)
 	if err != nil {
-		return nil, fmt.Errorf("user %q: uid %q is no number", userName, account.Uid)
+		return nil, fmt.Errorf("user %q: invalid uid %q", userName, account.Uid)
 	}
 	gid, err := groupID(account, groupName)
 	if err != nil {
@@ -44,7 +44,7 @@ func credentialOf(name string) (*syscall.Credential, error) {
 	for _, id := range ids {
 		group, err := strconv.ParseUint(id, 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("groups of user %q: gid %q is no number", userName, id)
+			return nil, fmt.Errorf("groups of user %q: invalid gid %q", userName, id)
 		}
 		credential.Groups = append(credential.Groups, uint32(group))
 	}

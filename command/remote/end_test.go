@@ -77,7 +77,7 @@ func endedRecords() (records []*record.Record) {
 		{},
 		{ExitCode: 3},
 		{ExitCode: 137, Signal: 9},
-		{ExitCode: 143, Signal: 15, Cause: record.Stopped, Reason: "whoever started it is gone"},
+		{ExitCode: 143, Signal: 15, Cause: record.Stopped, Reason: "the process that started it is gone"},
 		{ExitCode: 137, Signal: 9, Cause: record.TimedOut},
 		{Cause: record.StartFailed, Reason: "exec /secret: permission denied"},
 		{Cause: record.ExecutorLost, Reason: "process 9 died"},

@@ -251,7 +251,7 @@ func TestCallerDied(t *testing.T) {
 	}
 	r := closed(t, place, cmd)
 	rig.Eventually(t, deadline, "the executor has ended", func() bool { return len(place.Strays()) == 0 })
-	if want := "Stopped because whoever started it is gone"; r.Diagnosis.Verdict != record.Stopped || r.Diagnosis.Summary != want {
+	if want := "Stopped because the process that started it is gone"; r.Diagnosis.Verdict != record.Stopped || r.Diagnosis.Summary != want {
 		t.Errorf("%s: %q, want stopped: %q", r.Diagnosis.Verdict, r.Diagnosis.Summary, want)
 	}
 }

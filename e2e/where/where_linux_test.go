@@ -42,7 +42,7 @@ func TestHere(t *testing.T) {
 	}
 	holds := slices.ContainsFunc(d.Checks, func(c doctor.Check) bool { return c.Name == "cgroup memory" && c.State == doctor.Works })
 	if !holds {
-		s.refuses(t, "memory limit 64 MiB cannot be held here: ", "--memory", "64M")
+		s.refuses(t, "memory limit 64 MiB cannot be applied here: ", "--memory", "64M")
 		return
 	}
 	r, _ = s.run(t, "--memory", "64M")
@@ -174,7 +174,7 @@ func TestPIDNamespace(t *testing.T) {
 func TestForeignProc(t *testing.T) {
 	needRoot(t)
 	s := spot{namespaces: unix.CLONE_NEWPID, user: rig.Self()}
-	s.refuses(t, "/proc is that of another PID namespace")
+	s.refuses(t, "/proc belongs to another PID namespace")
 	if c := check(t, s.doctor(t), "hidden processes"); c.State != doctor.Missing || !strings.Contains(c.Enable, "mount -t proc") {
 		t.Errorf("%+v", c)
 	}

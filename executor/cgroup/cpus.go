@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// maxCPU bounds a list that nobody means: the kernel's own bound (NR_CPUS) is 8192 where it is highest.
+// maxCPU bounds absurd lists: the kernel's own bound (NR_CPUS) is at most 8192.
 const maxCPU = 1 << 16
 
 // ParseCPUs reads a list such as "0-3,7", cpuset(7) "List format", into ascending numbers.
@@ -24,7 +24,7 @@ func ParseCPUs(list string) ([]int, error) {
 		from, err := strconv.ParseUint(first, 10, 32)
 		to, errTo := strconv.ParseUint(last, 10, 32)
 		if err != nil || errTo != nil || to < from || to >= maxCPU {
-			return nil, fmt.Errorf("cpuset %q: it takes a list of CPUs such as 0-3,7", list)
+			return nil, fmt.Errorf("invalid cpuset %q: must be a list of CPUs such as 0-3,7", list)
 		}
 		for cpu := from; cpu <= to; cpu++ {
 			cpus = append(cpus, int(cpu))

@@ -94,7 +94,7 @@ func (m *maker) make() error {
 		}
 		for _, controller := range v1Controllers(m.Cpuset) {
 			if p.missing[controller] != "" && mountedV1(m.mounts, controller) {
-				reason := "there is no " + p.path + " in that hierarchy"
+				reason := p.path + " does not exist in that hierarchy"
 				m.refused[reason] = append(m.refused[reason], controller)
 			}
 		}
@@ -131,7 +131,7 @@ func (m *maker) joinCpuset() error {
 		return fmt.Errorf("use the host's cpuset: %w", err)
 	}
 	if !m.Cpuset && isBlank(m.CpusetDir, cpusetFile) {
-		// Whoever has no limits held does not say which either.
+		// A caller without limits does not name CPUs either.
 		m.group.note("not in the host's cpuset %s: it has no CPUs", m.CpusetDir)
 		return nil
 	}
@@ -143,7 +143,7 @@ func (m *maker) whyNone() string {
 	if len(m.mounts) == 0 {
 		return "no cgroup hierarchy is mounted here"
 	}
-	return "this process is in no cgroup that can be seen here (a cgroup namespace, or only a part is mounted)"
+	return "the cgroup of this process is not visible here (a cgroup namespace, or only a part is mounted)"
 }
 
 // makeFolder makes a group. One of the same name without processes is what an executor left that was killed; it is
@@ -186,7 +186,7 @@ func (m *maker) createV1(controller, parent string) error {
 	return nil
 }
 
-// canLeave says why the thread that forks the task cannot leave a v1 group again: to go home, or at least into the
+// canLeave says why the thread that forks the task cannot leave a v1 group again: to its own, or at least into the
 // group above, it needs to write there.
 func (m *maker) canLeave(controller, parent string) error {
 	file := filepath.Join(m.group.home.V1[controller], tasksFile)
@@ -230,7 +230,7 @@ func (m *maker) noteRefused() {
 	}
 }
 
-// noteLost says which controllers no group of the task has; where a v1 hierarchy refused, that is told.
+// noteLost notes the controllers that no group of the task has; a v1 hierarchy that refused has a note already.
 func (m *maker) noteLost() {
 	var lost []string
 	for _, controller := range v2Controllers(false) {

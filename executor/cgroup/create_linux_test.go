@@ -268,7 +268,7 @@ func TestCreateUnprivileged(t *testing.T) {
 		t.Errorf("notes %q, want one with the reason", o.Notes)
 	}
 	o = execute(t, plan{Limits: Limits{MemoryMax: new(int64(1 << 20))}}, nobody, path)
-	if !o.Refused || !strings.Contains(o.Error, "memory limit 1 MiB cannot be held here: the task has no cgroup") || !strings.Contains(o.Error, "to get it: ") {
+	if !o.Refused || !strings.Contains(o.Error, "memory limit 1 MiB cannot be applied here: the task has no cgroup") || !strings.Contains(o.Error, "to get it: ") {
 		t.Errorf("a limit without a group: %q (refused %v)", o.Error, o.Refused)
 	}
 }

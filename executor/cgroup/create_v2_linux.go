@@ -46,7 +46,7 @@ func (m *maker) createV2(parent string) error {
 	return nil
 }
 
-// place finds the best place for a v2 group that has no parent by the caller's will: home is where we are.
+// place finds the best place for a v2 group for which the caller names no parent; home is the executor's own group.
 func (m *maker) place(home, name string) (parent, leaf string) {
 	g := m.group
 	scope, err := enterScope(m.Options)
@@ -67,7 +67,7 @@ func (m *maker) place(home, name string) (parent, leaf string) {
 	return home, name
 }
 
-// enableControllers hands the parent's controllers on to its children as far as the kernel lets us.
+// enableControllers delegates the parent's controllers to its children as far as the kernel permits.
 func (m *maker) enableControllers(parent string) {
 	have, handed := readWords(parent, controllersFile), readWords(parent, subtreeControl)
 	var missing []string
@@ -79,17 +79,17 @@ func (m *maker) enableControllers(parent string) {
 	if len(missing) == 0 {
 		return
 	}
-	// A group other than the root that holds processes can hand none on, cgroups(7) "no internal processes". Some
+	// A group other than the root that contains processes cannot delegate any, cgroups(7) "no internal processes". Some
 	// could be tried (cpu, pids), but that makes its children invalid for processes, "thread root".
 	if !isRoot(parent) && holdsProcesses(parent) {
-		m.group.note("%s holds processes, and such a group cannot hand on controllers", parent)
+		m.group.note("%s contains processes, and such a group cannot delegate controllers", parent)
 		return
 	}
 	reasons := map[string]bool{}
 	for _, controller := range missing {
 		if err := write(parent, subtreeControl, "+"+controller); err != nil && !reasons[errors.Unwrap(err).Error()] {
 			reasons[errors.Unwrap(err).Error()] = true
-			m.group.note("controller %s cannot be handed on: %v", controller, err)
+			m.group.note("controller %s cannot be delegated: %v", controller, err)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func nameV1(controller string) string {
 func (g *Group) unusable() string {
 	// Below a group with threads ("thread root") a new one takes no processes, cgroups(7) "Thread mode".
 	if kind := readWords(g.V2, "cgroup.type"); slices.Contains(kind, "invalid") {
-		return "groups in " + filepath.Dir(g.V2) + " take no processes: it is in thread mode"
+		return "groups below " + filepath.Dir(g.V2) + " cannot contain processes: it is in thread mode"
 	}
 	return g.reason(filepath.Dir(g.V2))
 }
@@ -121,7 +121,7 @@ func (g *Group) unusable() string {
 // write access to cgroup.procs of the common ancestor of both groups, cgroups(7) "Delegation".
 func (g *Group) reason(dir string) string {
 	if g.home.V2 == "" {
-		return "the executor's own group cannot be seen here"
+		return "the executor's own cgroup is not visible here"
 	}
 	ancestor := dir
 	for ancestor != "/" && ancestor != g.home.V2 && !strings.HasPrefix(g.home.V2, ancestor+"/") {

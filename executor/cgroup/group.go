@@ -32,7 +32,7 @@ const (
 	// Nested groups are below the executor's own group. On pure version 2 such a group has no controllers: CPU
 	// time, pressure and kill work, memory does not.
 	Nested Placement = "nested"
-	// Given groups were made by somebody else and are left standing.
+	// Given groups were created by another program and are not removed.
 	Given Placement = "given"
 	// Nowhere is no group at all.
 	Nowhere Placement = "none"
@@ -49,7 +49,7 @@ type Group struct {
 	// cpuset is a folder of the v1 cpuset hierarchy that the host made, perhaps for many tasks, and in which it moves CPUs
 	// while they run: what starts joins it, but it is not this group's. Empty where there is none.
 	cpuset string
-	// home is where the executor itself is: a thread that starts a task moves back there.
+	// home are the executor's own groups: a thread that starts a task moves back there.
 	home procstats.Cgroup
 	// sought groups were looked for by Create: more could be had with other rights, or on another host.
 	sought bool
@@ -70,7 +70,7 @@ func (g *Group) note(format string, args ...any) {
 	g.Notes = append(g.Notes, fmt.Sprintf(format, args...))
 }
 
-// Use returns a group that somebody else made and will remove. The root of a hierarchy can only be shared.
+// Use returns a group that another program created and will remove. The root of a hierarchy can only be shared.
 func Use(host kernel.FS, folders procstats.Cgroup) (*Group, error) {
 	g := &Group{Cgroup: folders, Placement: Given}
 	mounts, err := kernel.CgroupMounts(host)
@@ -194,7 +194,7 @@ func write(dir, file, value string) error {
 	return nil
 }
 
-// Of returns a group that was made earlier, for whoever finds it again.
+// Of returns a group that was created earlier, for callers that adopt it.
 func Of(folders procstats.Cgroup, owned bool) *Group {
 	return &Group{Cgroup: folders, Owned: owned, Placement: Given}
 }

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter prepares the calling thread, which must be locked, and what clone(2) is told, so that what the thread forks is
+// Enter prepares the calling thread, which must be locked, and the arguments of clone(2), so that what the thread forks is
 // in the task's groups from its first instruction. leave undoes it. With visit it does without clone3(2), where
 // CanClone says that it must.
 func (g *Group) Enter(attributes *syscall.SysProcAttr, visit bool) (leave func() error, err error) {
@@ -52,7 +52,7 @@ func (g *Group) enterV2(attributes *syscall.SysProcAttr, visit bool) (leave func
 // sandboxes without clone3(2). What the executor touches meanwhile is charged to the task: a few pages.
 func (g *Group) visitV2() (leave func() error, err error) {
 	if g.home.V2 == "" {
-		return nil, errors.New("join cgroup: the executor's own group cannot be seen here")
+		return nil, errors.New("join cgroup: the executor's own cgroup is not visible here")
 	}
 	self := strconv.Itoa(os.Getpid())
 	if err := write(g.V2, procsFile, self); err != nil {
@@ -86,7 +86,7 @@ func CanClone() error {
 
 // joinThread moves one thread of the executor into the v1 folders, so that what it forks starts there. Version 1
 // allows threads of one process in different groups; memory is charged by the process, so nothing of the
-// executor is charged to the task. leave moves the thread back home.
+// executor is charged to the task. leave moves the thread back to the executor's groups.
 func (g *Group) joinThread() (leave func() error, err error) {
 	// 0 is the calling thread. Since Linux 5.6 the kernel needs no lock against forks and exits for it; for a thread that
 	// is named it waits for an RCU grace period, 10 to 25 ms.
@@ -113,8 +113,8 @@ func (g *Group) joinThread() (leave func() error, err error) {
 	return leave, nil
 }
 
-// leaveV1 moves a thread home from a v1 folder. A user to whom a part of the hierarchy was delegated may not write
-// there: then the thread goes to the folder above the task's, and stays.
+// leaveV1 moves a thread from a v1 folder back to the executor's own group. A user to whom a part of the hierarchy was
+// delegated may not write there: then the thread moves to the folder above the task's, and stays.
 func (g *Group) leaveV1(controller, dir, tid string) error {
 	home := g.home.V1[controller]
 	if home == "" {

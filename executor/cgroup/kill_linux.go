@@ -35,7 +35,7 @@ func (g *Group) PIDs() ([]int, error) {
 }
 
 // Kill sends SIGKILL to every process of the group and of groups below it, forks that race included.
-// It does not wait for them to be gone. In a shared group it kills nobody.
+// It does not wait for them to be gone. In a shared group it kills no process.
 func (g *Group) Kill() error {
 	if !g.Encloses() {
 		return nil
@@ -146,7 +146,7 @@ func awaitFrozen(dir string) error {
 	return fmt.Errorf("%s does not freeze, and there are no pidfds", dir)
 }
 
-// Empty kills what is left, waits until nothing is, and removes the group if it is ours. It is for whoever finds
+// Empty kills what is left, waits until nothing is, and removes the group if it is ours. It is for callers that find
 // the task of an executor that died; a live executor sees the end of its children itself.
 func (g *Group) Empty(ctx context.Context) error {
 	if !g.Encloses() {

@@ -49,7 +49,7 @@ type IOLimit struct {
 type Limit struct {
 	// Name is the row of the table that reads it back; the kernel's file, with device and key, where there is none.
 	Name string
-	// Requested is nil where nobody asked.
+	// Requested is nil if no limit was requested.
 	Requested *float64
 	// Effective is the lowest of the task's own limit and those of its visible ancestors; nil for none. For a
 	// cpuset it is the number of CPUs.
@@ -85,22 +85,22 @@ func (l *Limits) check(pageSize int64) error {
 		{"swap limit", l.MemorySwapMax, 0},
 	} {
 		if bytes.value != nil && *bytes.value < bytes.least {
-			return fmt.Errorf("%s %d: it takes at least %d bytes", bytes.name, *bytes.value, bytes.least)
+			return fmt.Errorf("%s %d: must be at least %d bytes", bytes.name, *bytes.value, bytes.least)
 		}
 	}
 	switch {
 	case l.CPUQuota != nil && !(*l.CPUQuota >= minQuota):
-		return fmt.Errorf("CPU quota %v: the kernel's range begins at %v cores", *l.CPUQuota, minQuota)
+		return fmt.Errorf("CPU quota %v: must be at least %v cores", *l.CPUQuota, minQuota)
 	case l.CPUQuota != nil && *l.CPUQuota > maxQuota:
-		return fmt.Errorf("CPU quota %v: the kernel's range ends at %.0f cores", *l.CPUQuota, maxQuota)
+		return fmt.Errorf("CPU quota %v: must be at most %.0f cores", *l.CPUQuota, maxQuota)
 	case l.CPUWeight != nil && (*l.CPUWeight < minWeight || *l.CPUWeight > maxWeight):
-		return fmt.Errorf("CPU weight %d: it takes %d to %d", *l.CPUWeight, minWeight, maxWeight)
+		return fmt.Errorf("CPU weight %d: must be %d to %d", *l.CPUWeight, minWeight, maxWeight)
 	case l.CPUShares != nil && (*l.CPUShares < minShares || *l.CPUShares > maxShares):
-		return fmt.Errorf("CPU shares %d: they take %d to %d", *l.CPUShares, minShares, maxShares)
+		return fmt.Errorf("CPU shares %d: must be %d to %d", *l.CPUShares, minShares, maxShares)
 	case l.CPUWeight != nil && l.CPUShares != nil:
-		return errors.New("CPU weight and CPU shares are one setting on two scales: give one of them")
+		return errors.New("CPU weight and CPU shares are the same setting on two scales: set only one")
 	case l.PidsMax != nil && *l.PidsMax < 1:
-		return fmt.Errorf("limit on processes %d: a task is at least one process", *l.PidsMax)
+		return fmt.Errorf("limit on processes %d: must be at least 1", *l.PidsMax)
 	}
 	for i := range l.IO {
 		if err := l.IO[i].check(); err != nil {
@@ -139,11 +139,11 @@ func (l *IOLimit) check() error {
 		}
 		given = true
 		if *key.value < 1 {
-			return fmt.Errorf("I/O limit of %s: %s %d: it takes at least 1", l.Device, key.name, *key.value)
+			return fmt.Errorf("I/O limit of %s: %s %d: must be at least 1", l.Device, key.name, *key.value)
 		}
 	}
 	if !given {
-		return fmt.Errorf("I/O limit of %s: it says neither rbps, wbps, riops nor wiops", l.Device)
+		return fmt.Errorf("I/O limit of %s: none of rbps, wbps, riops, wiops is set", l.Device)
 	}
 	return nil
 }

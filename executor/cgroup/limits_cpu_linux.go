@@ -43,7 +43,7 @@ func setQuotaV2(dir string, cores float64) error {
 		return fmt.Errorf("read limit back: %w", err)
 	}
 	if held := strings.TrimSpace(string(text)); held != value {
-		return cannotHold("set limit: %s was told %q and says %q", filepath.Join(dir, file), value, held)
+		return cannotHold("set limit: %s: wrote %q, read back %q", filepath.Join(dir, file), value, held)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (s *setter) cpuset() error {
 		return fmt.Errorf("set limit: %w", err)
 	}
 	if foreign := slices.DeleteFunc(slices.Clone(wanted), func(cpu int) bool { return slices.Contains(there, cpu) }); len(foreign) > 0 {
-		return cannotHold("cpuset %s cannot be held here: %s has only the CPUs %s", s.limits.Cpuset, parent, FormatCPUs(there))
+		return cannotHold("cpuset %s cannot be applied here: %s has only the CPUs %s", s.limits.Cpuset, parent, FormatCPUs(there))
 	}
 	if err := write(dir, cpusetFile, FormatCPUs(wanted)); err != nil {
 		return fmt.Errorf("set limit: %w", err)
@@ -145,14 +145,14 @@ func (s *setter) cpuset() error {
 		return fmt.Errorf("read limit back: %w", err)
 	}
 	if !slices.Equal(held, wanted) {
-		return cannotHold("set limit: %s was told %s and has %s", filepath.Join(dir, cpusetFile), FormatCPUs(wanted), FormatCPUs(held))
+		return cannotHold("set limit: %s: wrote %s, read back %s", filepath.Join(dir, cpusetFile), FormatCPUs(wanted), FormatCPUs(held))
 	}
 	s.addCpuset(wanted, held, dir)
 	return nil
 }
 
 // fillCpuset gives a host's v1 group what it lacks of CPUs and memory nodes, without which it takes no process: a host
-// makes the group of a task with cores of its own, and leaves them to whoever starts the task. What is there is the
+// makes the group of a task with cores of its own, and leaves them to the program that starts the task. What is there is the
 // host's to change.
 func fillCpuset(dir string, cpus []int) error {
 	if isBlank(dir, cpusetFile) {

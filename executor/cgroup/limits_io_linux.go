@@ -55,7 +55,7 @@ func (s *setter) ioV2(dir string, limit *IOLimit) error {
 		}
 		held, ok := readIOMax(dir, limit.Device, key.name)
 		if !ok || held != *key.value {
-			return cannotHold("set limit: %s was told %q and does not say so", filepath.Join(dir, ioMax), line.String())
+			return cannotHold("set limit: %s: wrote %q, which is not there when read back", filepath.Join(dir, ioMax), line.String())
 		}
 		where := dir
 		for _, ancestor := range kernel.CgroupAncestors(dir, s.mounts) {
@@ -83,12 +83,12 @@ func (s *setter) ioV1(dir string, limit *IOLimit) error {
 		}
 		held, ok := deviceValue(string(text), limit.Device)
 		if !ok || held != strconv.FormatInt(*key.value, 10) {
-			return cannotHold("set limit: %s was told %d and says %q", filepath.Join(dir, key.fileV1), *key.value, held)
+			return cannotHold("set limit: %s: wrote %d, read back %q", filepath.Join(dir, key.fileV1), *key.value, held)
 		}
 		s.add(key.fileV1+" "+limit.Device, number(key.value), float64(*key.value), dir, true)
 	}
 	if limit.WriteBytesPerSecond != nil || limit.WriteOperationsPerSecond != nil {
-		s.group.note("I/O limit of %s: cgroup v1 does not hold back writes through the page cache, only direct and synchronous ones", limit.Device)
+		s.group.note("I/O limit of %s: cgroup v1 does not limit writes through the page cache, only direct and synchronous ones", limit.Device)
 	}
 	return nil
 }
@@ -127,12 +127,12 @@ func explainDevice(device string, err error) error {
 	}
 	sys := filepath.Join("/sys/dev/block", device)
 	if _, statErr := os.Stat(sys); statErr != nil {
-		return fmt.Errorf("I/O limit of %s cannot be held here: there is no such block device, lsblk lists those there are: %w", device, err)
+		return fmt.Errorf("I/O limit of %s cannot be applied here: no such block device (lsblk lists them): %w", device, err)
 	}
 	if _, statErr := os.Stat(filepath.Join(sys, "partition")); statErr == nil {
 		// Not by filepath.Join: sys is a symbolic link, and the folder above is its target's.
 		whole, _ := os.ReadFile(sys + "/../dev")
-		return fmt.Errorf("I/O limit of %s cannot be held here: it is a partition, and the kernel limits whole devices, here %s: %w",
+		return fmt.Errorf("I/O limit of %s cannot be applied here: it is a partition, and the kernel limits whole devices, here %s: %w",
 			device, strings.TrimSpace(string(whole)), err)
 	}
 	return err

@@ -180,13 +180,13 @@ func TestLimitsThatCannotBeHeld(t *testing.T) {
 		skip   bool
 		want   string
 	}{
-		{"cpuset of others", Limits{Cpuset: "4000"}, false, "cpuset 4000 cannot be held here: "},
-		{"no such device", Limits{IO: []IOLimit{{Device: "250:250", ReadBytesPerSecond: one}}}, false, "there is no such block device, lsblk lists"},
+		{"cpuset of others", Limits{Cpuset: "4000"}, false, "cpuset 4000 cannot be applied here: "},
+		{"no such device", Limits{IO: []IOLimit{{Device: "250:250", ReadBytesPerSecond: one}}}, false, "no such block device (lsblk lists"},
 		{"memory.high", Limits{MemoryHigh: new(int64(1 << 20))}, v2, "cgroup v1 has no such limit; use the hard limit"},
 		{"oom group", Limits{MemoryOOMGroup: new(true)}, v2, "cgroup v1 has no such limit"},
 		{"swap alone", Limits{MemorySwapMax: one}, v2 || !hasSwapLimit(t), "give a memory limit too"},
-		{"one process", Limits{PidsMax: one}, pids == 2, "on cgroup v1 the least is 2"},
-		{"no group", Limits{CPUQuota: new(1.0)}, false, "CPU quota of 1 cores cannot be held here: the task has no cgroup"},
+		{"one process", Limits{PidsMax: one}, pids == 2, "the minimum on cgroup v1 is 2"},
+		{"no group", Limits{CPUQuota: new(1.0)}, false, "CPU quota of 1 cores cannot be applied here: the task has no cgroup"},
 	} {
 		if test.skip || test.limits.Cpuset != "" && version(t, "cpuset") == 0 {
 			continue
@@ -290,7 +290,7 @@ func enableInRoot(t *testing.T) {
 			continue
 		}
 		if err := write(roots(t)[""], subtreeControl, "+"+controller); err != nil {
-			t.Skipf("controllers are not handed on here: %v", err)
+			t.Skipf("controllers are not delegated here: %v", err)
 		}
 	}
 }

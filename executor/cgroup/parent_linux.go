@@ -48,13 +48,13 @@ func findParent(mounts []kernel.CgroupMount, path string) (parent, error) {
 		}
 	}
 	if !p.Exists() {
-		return p, fmt.Errorf("cgroup parent %s: no such group in any hierarchy; make it first with mkdir", path)
+		return p, fmt.Errorf("cgroup parent %s: no such group in any hierarchy; create it first with mkdir", path)
 	}
 	return p, nil
 }
 
 // CheckParent says why no task's groups can be made below a group, or none with some controllers (memory, cpu, io,
-// pids), as far as that can be told without making any; nil where nothing is known against it.
+// pids), as far as that can be known without creating any; nil if nothing speaks against it.
 func CheckParent(host kernel.FS, path string, controllers ...string) error {
 	mounts, err := kernel.CgroupMounts(host)
 	if err != nil {

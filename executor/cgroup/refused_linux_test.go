@@ -51,19 +51,19 @@ func TestKernelsThatLackLimits(t *testing.T) {
 			"v2 without group kills", false,
 			map[string]string{"cgroup.controllers": "memory\n"},
 			Limits{MemoryOOMGroup: new(true)},
-			"memory.oom.group: no such file or directory (it is there since Linux 4.19)",
+			"memory.oom.group: no such file or directory (supported since Linux 4.19)",
 		},
 		{
 			"v2 without the controller", false,
 			map[string]string{"cgroup.controllers": "cpu pids\n"},
 			Limits{MemoryHigh: new(int64(4096))},
-			"memory.high 4 KiB cannot be held here: the task's cgroup has no memory controller",
+			"memory.high 4 KiB cannot be applied here: the task's cgroup has no memory controller",
 		},
 		{
 			"a limit that is not kept", true,
 			map[string]string{"memory.limit_in_bytes": "9223372036854771712\n"},
 			Limits{MemoryMax: new(int64(4096))},
-			"was told 4096 and says 4096372036854771712",
+			"wrote 4096, read back 4096372036854771712",
 		},
 	} {
 		dir := captured(t, test.files)

@@ -37,7 +37,7 @@ func (r Remedy) Lack(controller string) (found, enable string) {
 	case kernel.ControllerDisabled(r.FS, v1):
 		return "switched off in the kernel", "boot with cgroup_enable=" + v1
 	case onV2 && !handedOn(r.Mounts, controller) && !mustMoveAway(r.v2()):
-		return "not handed on by the root", fmt.Sprintf("echo +%s | sudo tee %s", controller, filepath.Join(r.v2(), subtreeControl))
+		return "not delegated by the root", fmt.Sprintf("echo +%s | sudo tee %s", controller, filepath.Join(r.v2(), subtreeControl))
 	case onV2:
 		return "", r.Delegation()
 	case !mountedV1(r.Mounts, v1):
@@ -45,7 +45,7 @@ func (r Remedy) Lack(controller string) (found, enable string) {
 		enable = fmt.Sprintf("sudo mkdir -p %s && sudo mount -t cgroup -o %s none %s", dir, v1, dir)
 		if v1 == "memory" || v1 == "cpuset" {
 			// CONFIG_MEMCG_V1 since Linux 6.11, CONFIG_CPUSETS_V1 since 6.12; /proc/cgroups does not tell.
-			enable += "; a kernel that refuses this has it on cgroup v2 only: boot with systemd.unified_cgroup_hierarchy=1"
+			enable += "; a kernel that rejects this supports it on cgroup v2 only: boot with systemd.unified_cgroup_hierarchy=1"
 		}
 		return "not mounted", enable
 	case controller == "cpuset":

@@ -42,13 +42,14 @@ type Client struct {
 	address wire.Address
 }
 
-// Start starts an executor and greets it. Nothing is left behind where it returns an error.
+// Start starts an executor and shakes hands with it. Nothing is left behind if it returns an error.
 func Start(ctx context.Context, o Options) (*Client, error) {
 	if err := CheckProc(kernel.HostFS()); err != nil {
 		return nil, err
 	}
 	if longest := LongestRuntimeDir(len(o.ID)); len(o.RuntimeDir) > longest {
-		return nil, fmt.Errorf("start executor: the path of the runtime folder %s has %d bytes, at most %d leave room for that of the socket of %s, which has 107 at most, unix(7)",
+		return nil, fmt.Errorf("start executor: path of runtime directory %s has %d bytes; "+
+			"it must have at most %d, so that the path of the socket of %s fits in 107, unix(7)",
 			o.RuntimeDir, len(o.RuntimeDir), longest, o.ID)
 	}
 	folder := filepath.Join(o.RuntimeDir, o.ID)
@@ -117,7 +118,7 @@ func executorCommand(life context.Context, o Options, folder string) *exec.Cmd {
 		binary = "/proc/self/exe"
 	}
 	cmd := exec.CommandContext(life, binary)
-	cmd.Args = []string{"tacho", "executor", o.ID} // the id is for whoever reads a process list
+	cmd.Args = []string{"tacho", "executor", o.ID} // the id is for people who read a process list
 	cmd.Dir = "/"
 	cmd.Env = []string{
 		goplugin.EnvUnixSocketDir + "=" + folder,
@@ -136,7 +137,7 @@ func executorCommand(life context.Context, o Options, folder string) *exec.Cmd {
 
 // Reattach connects to an executor that was started earlier, perhaps by another process and an older or newer
 // build. The error wraps ErrOtherBoot where the machine was started anew since, ErrLost where the executor is gone,
-// ErrOwned where somebody else holds it. One that lives and does not answer soon is no error, because its task lives
+// ErrOwned if another process holds it. One that is alive and does not answer soon is no error, because its task lives
 // too: there is no Hello of it then.
 func Reattach(ctx context.Context, address wire.Address) (*Client, error) {
 	return reach(ctx, address, true)
@@ -178,7 +179,7 @@ func (c *Client) disown() error {
 	return c.owner.Close()
 }
 
-// connect dials the socket and greets the executor. A reattached one must be the process that the address names.
+// connect dials the socket and shakes hands with the executor. A reattached one must be the process that the address names.
 func (c *Client) connect(ctx context.Context) error {
 	if c.plugin == nil {
 		watched, err := watch(c.address.Executor)
@@ -192,16 +193,16 @@ func (c *Client) connect(ctx context.Context) error {
 		grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(8<<10),
 		// A slow reader of samples should get the newest, and not those that wait here.
 		grpc.WithStaticStreamWindowSize(wire.Window), grpc.WithStaticConnWindowSize(wire.Window),
-		// One that was silent is heard soon after it goes on; by default it can be two minutes.
+		// A silent executor is reached again soon after it resumes; with the default it can take two minutes.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{
 			BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second,
-		}, MinConnectTimeout: greetLimit}),
+		}, MinConnectTimeout: handshakeLimit}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
 		return errors.Join(fmt.Errorf("connect to executor: %w", err), c.process.close())
 	}
 	c.conn, c.rpc = conn, proto.NewExecutorClient(conn)
-	if err := c.greet(ctx); err != nil && (ctx.Err() != nil || !c.isSilent(err)) {
+	if err := c.shakeHands(ctx); err != nil && (ctx.Err() != nil || !c.isSilent(err)) {
 		return errors.Join(err, conn.Close(), c.process.close())
 	}
 	return nil
@@ -219,14 +220,14 @@ func (c *Client) isSilent(err error) bool {
 const maxMessage = 64 << 20
 
 const (
-	// greetLimit bounds how long an answer is waited for that there has to be.
-	greetLimit = 10 * time.Second
-	// silenceLimit is after what time an executor is taken for silent: a host waits to begin meanwhile.
+	// handshakeLimit bounds the wait for an answer that must come.
+	handshakeLimit = 10 * time.Second
+	// silenceLimit is when an adopted executor is assumed to be silent: the start of a host waits for it.
 	silenceLimit = 3 * time.Second
 )
 
-func (c *Client) greet(ctx context.Context) error {
-	limit := greetLimit
+func (c *Client) shakeHands(ctx context.Context) error {
+	limit := handshakeLimit
 	if c.owner != nil && c.plugin == nil {
 		limit = silenceLimit
 	}
@@ -240,13 +241,13 @@ func (c *Client) greet(ctx context.Context) error {
 			// A reattached one may be dying: its socket still takes connections.
 			err = c.explain(err)
 		}
-		return fmt.Errorf("greet executor: %w", err)
+		return fmt.Errorf("shake hands with executor: %w", err)
 	}
 	c.hello = hello
 	executor := wire.ToProcessID(hello.GetExecutor())
 	if c.process != nil {
 		if executor != c.address.Executor {
-			return fmt.Errorf("greet executor: %s is served by process %d: %w", c.address.Socket, executor.PID, ErrLost)
+			return fmt.Errorf("shake hands with executor: %s is served by process %d: %w", c.address.Socket, executor.PID, ErrLost)
 		}
 		return nil
 	}
@@ -266,7 +267,7 @@ func (c *Client) Address() wire.Address {
 func (c *Client) Hello() *proto.HelloResponse { return c.hello }
 
 // Launch starts the task. A gRPC status of NotFound means there is no such command, PermissionDenied that it cannot
-// be executed, InvalidArgument and FailedPrecondition that the request cannot be carried out here. Where the executor
+// be executed, InvalidArgument and FailedPrecondition that the request is not supported here. If the executor
 // dies over it the error wraps ErrLost, and what it had started is killed.
 func (c *Client) Launch(ctx context.Context, request *proto.LaunchRequest) (*proto.LaunchResponse, error) {
 	launched, err := c.rpc.Launch(ctx, request)
@@ -287,7 +288,7 @@ func (c *Client) Launch(ctx context.Context, request *proto.LaunchRequest) (*pro
 	return launched, nil
 }
 
-// killUnanswered kills the task of an executor that died in Launch: it may have started it, and nobody else knows.
+// killUnanswered kills the task of an executor that died in Launch: it may have started it, and no other process knows.
 func (c *Client) killUnanswered(ctx context.Context) error {
 	address, err := wire.ReadAddress(c.Address().Folder)
 	if errors.Is(err, os.ErrNotExist) {
@@ -359,7 +360,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	case <-c.Lost():
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("executor of %s does not end: %w", c.address.ID, context.Cause(ctx))
+		return fmt.Errorf("wait for executor of %s to exit: %w", c.address.ID, context.Cause(ctx))
 	}
 }
 

@@ -39,16 +39,16 @@ func DefaultRuntimeDir() string {
 	return filepath.Join(os.TempDir(), "tacho-"+strconv.Itoa(os.Geteuid()))
 }
 
-// checkOwn refuses a folder that others can write to, or that is not ours: whoever owns it could put a socket of their
+// checkOwn rejects a folder that others can write to, or that is not ours: its owner could put a socket of their
 // own there.
 func checkOwn(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return fmt.Errorf("runtime folder: %w", err)
+		return fmt.Errorf("runtime directory: %w", err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("runtime folder %s: must be a folder of our own that nobody else can write to", dir)
+		return fmt.Errorf("runtime directory %s: must be owned by this user and writable by nobody else", dir)
 	}
 	return nil
 }
@@ -56,13 +56,13 @@ func checkOwn(dir string) error {
 // makeFolder makes an executor's folder.
 func makeFolder(runtimeDir, folder string) error {
 	if err := os.MkdirAll(runtimeDir, 0o700); err != nil {
-		return fmt.Errorf("make runtime folder: %w", err)
+		return fmt.Errorf("create runtime directory: %w", err)
 	}
 	if err := checkOwn(runtimeDir); err != nil {
 		return err
 	}
 	if err := os.Mkdir(folder, 0o700); err != nil {
-		return fmt.Errorf("make executor folder: %w", err)
+		return fmt.Errorf("create executor directory: %w", err)
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func makeFolder(runtimeDir, folder string) error {
 const lockFile = "owner.lock"
 
 // lock makes this process the one owner of an executor, flock(2); the kernel gives the lock up with the process. An owner
-// that is about to end, or somebody who only asks whether there is one, is waited for.
+// that is about to end, or a process that only checks whether there is one, is waited for.
 func lock(ctx context.Context, folder string) (*os.File, error) {
 	const pause, limit = 10 * time.Millisecond, 2 * time.Second
 	for began := time.Now(); ; {
@@ -111,7 +111,7 @@ func Owned(address wire.Address) bool {
 	return false
 }
 
-// List returns the addresses of all executors in a runtime folder, live ones and strays. Folders without an
+// List returns the addresses of all executors in a runtime folder, live ones and orphans. Folders without an
 // address, of executors that never launched a task, are passed over, and so is what is no folder.
 func List(runtimeDir string) ([]*wire.Address, error) {
 	folders, err := listFolders(runtimeDir)
@@ -162,7 +162,7 @@ func listFolders(runtimeDir string) ([]string, error) {
 	return folders, nil
 }
 
-// RemoveAbandoned removes one of Folders, of an executor that is gone. The error wraps ErrOwned where a live process
+// RemoveAbandoned removes one of Folders, of a dead executor. The error wraps ErrOwned if a live process
 // owns it; a folder that is gone is no error.
 func RemoveAbandoned(folder string) error {
 	owner, err := lockWith(folder, 0)

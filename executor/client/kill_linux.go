@@ -22,7 +22,7 @@ func (c *Client) KillTask(ctx context.Context) error {
 	select {
 	case <-c.Lost():
 	default:
-		return errors.New("kill task: its executor is alive; ask it to stop")
+		return errors.New("kill task: its executor is running; ask it to stop")
 	}
 	return KillTask(ctx, c.Address())
 }
@@ -36,7 +36,7 @@ func (c *Client) Kill(ctx context.Context) error {
 	case <-c.Lost():
 		return c.KillTask(ctx)
 	case <-ctx.Done():
-		return fmt.Errorf("executor of %s does not end: %w", c.address.ID, context.Cause(ctx))
+		return fmt.Errorf("wait for executor of %s to exit: %w", c.address.ID, context.Cause(ctx))
 	}
 }
 
@@ -52,7 +52,7 @@ func KillTask(ctx context.Context, address wire.Address) error {
 		return os.RemoveAll(address.Folder)
 	}
 	if kernel.Alive(kernel.HostFS(), address.Executor) {
-		return fmt.Errorf("kill task %s: its executor %d is alive; ask it to stop", address.ID, address.Executor.PID)
+		return fmt.Errorf("kill task %s: its executor %d is running; ask it to stop", address.ID, address.Executor.PID)
 	}
 	if address.Cgroup.Encloses() {
 		err = cgroup.Of(address.Cgroup, address.Owned).Empty(ctx)

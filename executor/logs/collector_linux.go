@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// drainLimit bounds how long the end of a task waits for its logs: where a disk is full, or somebody outside of the
+// drainLimit bounds how long the end of a task waits for its logs: if a disk is full, or a process outside the
 // task writes into its streams without an end.
 const drainLimit = 2 * time.Second
 
 // errDrainLimit ends what took longer.
-var errDrainLimit = fmt.Errorf("the task has ended, and its logs could not be written in %s", drainLimit)
+var errDrainLimit = fmt.Errorf("the task has ended, and its logs could not be written within %s", drainLimit)
 
 // Options say where a task's output goes and how much of it is kept.
 type Options struct {
@@ -29,7 +29,7 @@ type Options struct {
 	MaxFileBytes int64
 	// MaxFiles is how many files of a stream are kept.
 	MaxFiles int
-	// DropOnFull drops bytes where a disk is full; else whoever writes to the stream waits.
+	// DropOnFull drops bytes if a disk is full; otherwise the writers of the stream wait.
 	DropOnFull bool
 	// Tell is called for what a user should know, from several goroutines.
 	Tell func(Event)
@@ -48,7 +48,7 @@ type Collector struct {
 	stdout, stderr *stream
 }
 
-// Open opens the files and makes the pipes. The error wraps ErrInvalid where the options make no sense. Whoever has
+// Open opens the files and makes the pipes. The error wraps ErrInvalid if the options are invalid. A caller that has
 // a Collector closes it.
 func Open(o Options) (*Collector, error) {
 	if err := o.check(); err != nil {

@@ -13,7 +13,7 @@
 // descriptor of the folder, symbolic links are not followed, and only a regular file with one link is written to.
 // What stands in the way is left alone, and the next number is used.
 //
-// Where a disk or a quota is full the stream is not read until there is room, and whoever writes to it waits. With
+// If a disk or a quota is full the stream is not read until there is room, and its writers wait. With
 // DropOnFull bytes are dropped and counted instead. So they are where waiting would not help: after an I/O error,
 // or where the folder was removed. Events tell of each of these.
 package logs

@@ -7,7 +7,7 @@ import "time"
 
 // Kinds of events.
 const (
-	// KindBlocked says that a disk or quota is full, and that whoever writes to the stream waits.
+	// KindBlocked says that a disk or quota is full, and that the writers of the stream wait.
 	KindBlocked = "log_blocked"
 	// KindUnblocked says that the stream is written again, without a loss.
 	KindUnblocked = "log_unblocked"

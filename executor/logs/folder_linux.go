@@ -27,14 +27,14 @@ var errRefused = errors.New("not a regular file with one link")
 func openFolder(path string) (*folder, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open log folder: %w", &os.PathError{Op: "open", Path: path, Err: err})
+		return nil, fmt.Errorf("open log directory: %w", &os.PathError{Op: "open", Path: path, Err: err})
 	}
 	return &folder{path: path, dir: os.NewFile(uintptr(fd), path)}, nil
 }
 
 // create makes a new file for appending.
 func (f *folder) create(name string) (*os.File, error) {
-	const mode = 0o644 // readable for whoever may look into the folder, the task among them
+	const mode = 0o644 // readable for everyone who can enter the folder, including the task
 	return f.open(name, unix.O_CREAT|unix.O_EXCL, mode)
 }
 
@@ -59,7 +59,7 @@ func (f *folder) append(name string) (file *os.File, size int64, err error) {
 }
 
 // isRefusal reports whether open(2) says of a name that it is not a file of ours: a symbolic link, a socket or FIFO,
-// a device, a folder, a running program, somebody else's file.
+// a device, a folder, a running program, a file of another user.
 func isRefusal(err error) bool {
 	return slices.ContainsFunc([]error{
 		unix.ELOOP, unix.ENXIO, unix.ENODEV, unix.EISDIR, unix.ETXTBSY, unix.EACCES, unix.EPERM,
@@ -89,7 +89,7 @@ func (f *folder) remove(name string) error {
 func (f *folder) each(visit func(name string)) error {
 	const atOnce = 128
 	if _, err := f.dir.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("list log folder: %w", err)
+		return fmt.Errorf("list log directory: %w", err)
 	}
 	for {
 		names, err := f.dir.Readdirnames(atOnce)
@@ -100,7 +100,7 @@ func (f *folder) each(visit func(name string)) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("list log folder: %w", err)
+			return fmt.Errorf("list log directory: %w", err)
 		}
 	}
 }

@@ -20,7 +20,7 @@ var ErrInvalid = errors.New("invalid log options")
 // checkPrefix refuses what cannot be the beginning of a file name.
 func checkPrefix(prefix string) error {
 	if prefix == "" || strings.ContainsAny(prefix, "/\x00") {
-		return fmt.Errorf("prefix %q is not the beginning of a file name: %w", prefix, ErrInvalid)
+		return fmt.Errorf("invalid prefix %q of a file name: %w", prefix, ErrInvalid)
 	}
 	return nil
 }

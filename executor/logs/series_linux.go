@@ -21,7 +21,7 @@ type series struct {
 	stem     string
 	maxBytes int64
 	maxFiles int
-	// odd is told of each file that is not written to because it cannot be trusted, and that cannot be removed.
+	// odd is called for each file that is not written to because it cannot be trusted, and that cannot be removed.
 	odd func(name string, err error)
 
 	file   *os.File
@@ -152,7 +152,7 @@ func (s *series) write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// look sees what others have done to the current file: one that was deleted is followed by the next, so that nobody
+// look checks what others have done to the current file: one that was deleted is followed by the next, so that nobody
 // misses what is written from then on, and one that was emptied has room again.
 func (s *series) look() error {
 	var stat unix.Stat_t

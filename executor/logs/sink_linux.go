@@ -164,12 +164,12 @@ func (s *sink) count(bytes int) {
 	}
 }
 
-// tellDropped tells of losses that no event spoke of yet.
+// tellDropped reports losses that no event has reported yet.
 func (s *sink) tellDropped() {
 	if s.untold == 0 {
 		return
 	}
-	s.say(KindDropped, fmt.Sprintf("%s lost %d bytes, %d in all: %v", s.name, s.untold, s.dropped, s.reason),
+	s.say(KindDropped, fmt.Sprintf("%s lost %d bytes, %d in total: %v", s.name, s.untold, s.dropped, s.reason),
 		"bytes", strconv.FormatInt(s.untold, 10), "bytes_total", strconv.FormatInt(s.dropped, 10))
 	s.untold = 0
 }

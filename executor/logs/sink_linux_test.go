@@ -177,11 +177,11 @@ func TestSinkDropsWholeLines(t *testing.T) {
 		s.tellDropped() // nothing is left to tell
 		wantTold := []Event{
 			{
-				Kind: KindDropped, Message: "stdout lost 10 bytes, 10 in all: no space left on device",
+				Kind: KindDropped, Message: "stdout lost 10 bytes, 10 in total: no space left on device",
 				Annotations: map[string]string{"stream": "stdout", "bytes": "10", "bytes_total": "10"},
 			},
 			{
-				Kind: KindDropped, Message: "stdout lost 12 bytes, 22 in all: no space left on device",
+				Kind: KindDropped, Message: "stdout lost 12 bytes, 22 in total: no space left on device",
 				Annotations: map[string]string{"stream": "stdout", "bytes": "12", "bytes_total": "22"},
 			},
 		}

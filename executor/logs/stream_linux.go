@@ -18,7 +18,7 @@ import (
 const bufferSize = 16 << 10
 
 // errHeld says that the pipe of an ended task has a writer.
-var errHeld = errors.New("a process outside of the task holds it")
+var errHeld = errors.New("a process outside the task holds it open")
 
 // stream is one of a task's streams on its way from the pipe into the files. It belongs to one goroutine.
 type stream struct {
@@ -58,19 +58,19 @@ func pipe(name string) (reader, writer *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), name), writer, nil
 }
 
-// odd tells of a file that is not written to, or cannot be removed.
+// odd reports a file that is not written to, or cannot be removed.
 func (s *stream) odd(name string, err error) {
 	if !s.odds.pass() {
 		return
 	}
 	if errors.Is(err, errRefused) || errors.Is(err, unix.EEXIST) {
-		s.say(KindSkipped, fmt.Sprintf("%s does not use %s: %v", s.name, name, err), "file", name)
+		s.say(KindSkipped, fmt.Sprintf("%s skips %s: %v", s.name, name, err), "file", name)
 		return
 	}
-	s.say(KindRemains, fmt.Sprintf("%s leaves %s: %v", s.name, name, err), "file", name)
+	s.say(KindRemains, fmt.Sprintf("%s cannot remove %s: %v", s.name, name, err), "file", name)
 }
 
-// run passes bytes on until the pipe has no writer any more. When ending is done nobody of the task writes any more
+// run passes bytes on until the pipe has no writer any more. When ending is done no process of the task writes any more
 // and what is in the pipe is the rest; when hard is done it ends at once.
 func (s *stream) run(ending, hard context.Context) {
 	buffer := make([]byte, bufferSize)
@@ -86,10 +86,10 @@ func (s *stream) run(ending, hard context.Context) {
 	if !errors.Is(err, io.EOF) {
 		s.reason = err
 		s.count(s.left())
-		s.say(KindAbandoned, fmt.Sprintf("%s is given up: %v", s.name, err))
+		s.say(KindAbandoned, fmt.Sprintf("%s is abandoned: %v", s.name, err))
 	}
 	s.tellDropped()
-	// Whoever still writes must not wait for a reader that will not come.
+	// A remaining writer must not wait for a reader that will not come.
 	_ = s.pipe.Close() // a reader has nothing to lose
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// Child is the PID of a child of this process. Whoever calls its methods makes sure that nobody reaps children
-// meanwhile: until a child is reaped its PID, and the process group of the same number, belong to nobody else.
+// Child is the PID of a child of this process. Callers of its methods ensure that no goroutine reaps children
+// meanwhile: until a child is reaped its PID, and the process group of the same number, are not reused.
 type Child int
 
 // Signal sends a signal to the child. The error wraps ErrGone if it is none, or has been reaped.
@@ -60,7 +60,7 @@ func Reap(host kernel.FS, id procstats.ProcessID) error {
 	}
 }
 
-// KillChildren kills and reaps the children of this process until there are none. Nobody else may reap them.
+// KillChildren kills and reaps the children of this process until there are none. No other goroutine may reap them.
 func KillChildren(ctx context.Context, host kernel.FS) error {
 	const pause = 2 * time.Millisecond
 	for {

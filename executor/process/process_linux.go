@@ -22,7 +22,7 @@ var ErrGone = errors.New("process is gone")
 // errNotHeld says that nothing proves that a PID will still belong to the process when a signal arrives.
 var errNotHeld = errors.New("process cannot be held")
 
-// Process is a process that is held: a signal reaches it or nobody. Its methods may be called concurrently.
+// Process is a process that is held: a signal reaches it or no process. Its methods may be called concurrently.
 type Process struct {
 	pid   int
 	meant func() bool
@@ -110,7 +110,7 @@ func (p *Process) sendByPidfd(signal unix.Signal) (err error) {
 	return errors.Join(controlErr, err)
 }
 
-// exists reports whether a process that is held by pidfd has its number still: it runs, or nobody has reaped it.
+// exists reports whether a process that is held by pidfd still has its PID: it runs, or has not been reaped.
 func (p *Process) exists() bool {
 	err := p.sendByPidfd(0)
 	return err == nil || errors.Is(err, unix.EPERM)
@@ -119,7 +119,7 @@ func (p *Process) exists() bool {
 // pollInterval is how often Wait looks at a process without a pidfd.
 const pollInterval = 100 * time.Millisecond
 
-// Wait returns nil once the process has ended, also if nobody has reaped it yet, and the cause of ctx if that ends first.
+// Wait returns nil once the process has ended, also if it has not been reaped yet, and the cause of ctx if that ends first.
 func (p *Process) Wait(ctx context.Context) error {
 	if p.pidfd != nil && p.waitByPidfd(ctx) == nil {
 		return nil

@@ -18,7 +18,7 @@ const (
 	Alive State = iota
 	// Killed processes are dying, or have died, of a SIGKILL.
 	Killed
-	// Gone processes have ended in a way that nobody can tell, or otherwise than by a SIGKILL.
+	// Gone processes have ended in an unknown way, or otherwise than by a SIGKILL.
 	Gone
 )
 

@@ -62,7 +62,7 @@ func (c endCase) evidence() Evidence {
 	case Signaled:
 		e.ExitCode, e.Signal = 137, sigkill
 	case Stopped:
-		e.Cause, e.Reason = Stopped, "whoever started it is gone"
+		e.Cause, e.Reason = Stopped, "the process that started it is gone"
 	case TimedOut:
 		e.Cause = TimedOut
 	case StartFailed, ExecutorLost:

@@ -102,9 +102,9 @@ func TestVerdicts(t *testing.T) {
 		{"stopped", Evidence{Cause: Stopped, ExitCode: 143, Signal: 15}, Stopped, "Stopped on request"},
 		{
 			"its caller died",
-			Evidence{Cause: Stopped, Reason: "whoever started it is gone", ExitCode: 143, Signal: 15},
+			Evidence{Cause: Stopped, Reason: "the process that started it is gone", ExitCode: 143, Signal: 15},
 			Stopped,
-			"Stopped because whoever started it is gone",
+			"Stopped because the process that started it is gone",
 		},
 		{"stopped and exited well", Evidence{Cause: Stopped}, Stopped, "Stopped on request"},
 		{"timed out", Evidence{Cause: TimedOut, ExitCode: 143, Signal: 15}, TimedOut, "Timed out"},
@@ -135,9 +135,9 @@ func TestVerdicts(t *testing.T) {
 		},
 		{
 			"stopped after the main process was killed",
-			Evidence{Cause: Stopped, AfterMain: true, ExitCode: 137, Signal: 9, Reason: "whoever started it is gone"},
+			Evidence{Cause: Stopped, AfterMain: true, ExitCode: 137, Signal: 9, Reason: "the process that started it is gone"},
 			Stopped,
-			"Stopped because whoever started it is gone; the main process had been terminated by signal 9 (SIGKILL) before",
+			"Stopped because the process that started it is gone; the main process had been terminated by signal 9 (SIGKILL) before",
 		},
 		{"not started", Evidence{Cause: StartFailed, Reason: "no such file"}, StartFailed, "Start failed: no such file"},
 		{

@@ -13,7 +13,7 @@ import (
 type Evidence struct {
 	// Cause is why we ended the task: Stopped, TimedOut, StartFailed, ExecutorLost; empty where we did not.
 	Cause Verdict
-	// Reason says in words why Cause came about, such as "whoever started it is gone"; may be empty.
+	// Reason says in words why Cause came about, such as "the process that started it is gone"; may be empty.
 	Reason string
 	// AfterMain reports that the main process had ended by itself when Cause came, to which only what it left behind ended.
 	AfterMain bool

@@ -13,7 +13,7 @@ import (
 )
 
 // Address is how a live executor is reached again, and how its task is found where the executor is gone. It is
-// kept in the executor's folder and in the handles of whoever started it.
+// kept in the executor's folder and in the handles of its callers.
 type Address struct {
 	// ID is the task's name.
 	ID string `json:"id"`
@@ -64,7 +64,7 @@ func ReadAddress(folder string) (*Address, error) {
 		return nil, fmt.Errorf("read address %s: %w", path, err)
 	}
 	if !same(a.Folder, folder) {
-		return nil, fmt.Errorf("read address %s: it is of another folder, %q", path, a.Folder)
+		return nil, fmt.Errorf("read address %s: it belongs to another directory, %q", path, a.Folder)
 	}
 	return &a, nil
 }

@@ -27,9 +27,9 @@ func TestReadAddress(t *testing.T) {
 	cases := []struct{ name, text, want string }{
 		{"own", `{"id":"a","folder":"` + own + `"}`, ""},
 		{"own, another way", `{"id":"a","folder":"` + filepath.Join(link, "own") + `"}`, ""},
-		{"another", `{"id":"a","folder":"` + other + `"}`, "it is of another folder"},
-		{"gone", `{"id":"a","folder":"/nowhere"}`, "it is of another folder"},
-		{"none", `{"id":"a"}`, "it is of another folder"},
+		{"another", `{"id":"a","folder":"` + other + `"}`, "it belongs to another directory"},
+		{"gone", `{"id":"a","folder":"/nowhere"}`, "it belongs to another directory"},
+		{"none", `{"id":"a"}`, "it belongs to another directory"},
 		{"cut short", `{"id":"a","folder":"`, "unexpected end of JSON"},
 	}
 	for _, c := range cases {

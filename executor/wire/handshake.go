@@ -19,7 +19,7 @@ const (
 	ProtocolMax = 1
 )
 
-// Window is how many bytes of a stream each side takes ahead of whoever reads them, the least that HTTP/2 has.
+// Window is how many bytes of a stream each side accepts ahead of their reader, the least that HTTP/2 has.
 const Window = 64 << 10
 
 // PluginName is the name under which go-plugin dispenses the executor.

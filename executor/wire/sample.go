@@ -141,7 +141,7 @@ func toReadings(messages []*proto.Reading) procstats.Readings {
 		case *proto.Reading_Absent:
 			readings.Put(procstats.AbsentReading(id, value.Absent))
 		default:
-			readings.Put(procstats.AbsentReading(id, "a value of a kind this build does not know"))
+			readings.Put(procstats.AbsentReading(id, "a value of a kind unknown to this build"))
 		}
 	}
 	return readings
