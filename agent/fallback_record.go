@@ -53,7 +53,9 @@ func (t *task) fallbackRecord(exit hook.Exit, kept state.Task) *record.Record {
 		r.WallSeconds = &seconds
 	}
 	if sample != nil && !sample.Wall.Before(kept.State.StartedAt) {
-		evidence.Last, evidence.LastHeadlines, evidence.LastAge = sample, headlines, exit.At.Sub(sample.Wall)
+		if !exit.At.IsZero() {
+			evidence.Last, evidence.LastHeadlines, evidence.LastAge = sample, headlines, exit.At.Sub(sample.Wall)
+		}
 		r.Samples = 1
 		r.Measurements, r.Absent = record.Values(sample.Task)
 		r.Headline = record.Headlines(headlines)

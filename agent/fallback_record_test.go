@@ -1,0 +1,71 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/state"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// TestFallbackRecord holds what is said of the end of a task whose driver keeps no record.
+func TestFallbackRecord(t *testing.T) {
+	at := time.Date(2026, 3, 4, 11, 0, 0, 0, time.UTC)
+	sample := &procstats.Sample{Stamp: procstats.Stamp{Wall: at.Add(-3100 * time.Millisecond)}}
+	sample.SetNumber(procstats.TreeRSS, 1<<30)
+	const before = "3.1 s before: 1 GiB"
+	for _, test := range []struct {
+		name string
+		exit hook.Exit
+		want record.End
+	}{
+		{"success", hook.Exit{At: at}, record.End{Outcome: record.Outcome(record.Completed), Summary: "Completed with exit code 0"}},
+		{
+			"failure", hook.Exit{Code: 2, At: at},
+			record.End{Outcome: record.Outcome(record.Failed), Summary: "Failed with exit code 2", LastReading: before},
+		},
+		{
+			"failure at an unknown time", hook.Exit{Code: 2},
+			record.End{Outcome: record.Outcome(record.Failed), Summary: "Failed with exit code 2"},
+		},
+		{
+			"killed by an OOM killer", hook.Exit{Code: 137, Signal: 9, OOMKilled: true, At: at},
+			record.End{
+				Outcome: record.OOMKilled, Summary: "Killed: out of memory", OOM: "1 OOM kill", LastReading: before,
+				Remedy: "Compare the task's memory limit and the host's memory with what the task uses",
+			},
+		},
+		{
+			"lost", hook.Exit{Lost: "executor_lost: process 9 died and the task was killed with it", At: at},
+			record.End{
+				Outcome: record.Outcome(record.ExecutorLost), LastReading: before,
+				Summary: "Executor lost: process 9 died and the task was killed with it",
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			failed := &task{
+				agent: &Agent{}, alloc: &alloc{job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{},
+				usage: &usage{sample: sample, headlines: procstats.Headlines(sample, procstats.History{})},
+			}
+			r := failed.fallbackRecord(test.exit, state.Task{State: hook.State{StartedAt: at.Add(-time.Minute)}})
+			if diff := cmp.Diff(test.want, r.End()); diff != "" {
+				t.Errorf("end (-want +got):\n%s", diff)
+			}
+			if r.Measurements[procstats.TreeRSS.String()] != float64(1<<30) || r.Headline["memory_bytes"].Value == nil {
+				t.Errorf("measurements %v, headlines %v", r.Measurements, r.Headline)
+			}
+			if r.Diagnosis.OOMKilled != test.exit.OOMKilled {
+				t.Errorf("OOM killed %v", r.Diagnosis.OOMKilled)
+			}
+		})
+	}
+}
