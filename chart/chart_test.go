@@ -42,7 +42,10 @@ func example() (*Axis, []Chart) {
 	a.Moments[9].Break = true
 	a.Ticks = TicksSince(a.Since, a.Until, 10)
 	a.Gaps = []Gap{{noon.Add(5 * time.Minute), noon.Add(9 * time.Minute), `no readings: <the agent> was not "running"`}}
-	a.Marks = []Mark{{At: noon.Add(12 * time.Minute), Class: "oom", Title: "OOM kills: 1"}, {At: noon.Add(13 * time.Minute), Class: "start", Title: "started"}}
+	a.Marks = []Mark{
+		{At: noon.Add(12 * time.Minute), Class: "oom", Title: "OOM kills: 1"},
+		{At: noon.Add(13 * time.Minute), Class: "start", Title: "started"},
+	}
 	wave := func(size float64) []float64 {
 		values := make([]float64, len(a.Moments))
 		for i := range values {
@@ -63,9 +66,15 @@ func example() (*Axis, []Chart) {
 		},
 		{
 			Title: "Memory", Unit: procstats.Bytes, Limits: []Limit{{"limit", 512 << 20}},
-			Series: []Series{{Label: "a && <b>", Class: "cache", Area: true, Values: wave(200 << 20)}, {Label: "needed", Class: "memory", Area: true, Values: wave(100 << 20)}},
+			Series: []Series{
+				{Label: "a && <b>", Class: "cache", Area: true, Values: wave(200 << 20)},
+				{Label: "needed", Class: "memory", Area: true, Values: wave(100 << 20)},
+			},
 		},
-		{Title: "Pressure", Unit: procstats.Share, Missing: "no <PSI> & no kernel option", Series: []Series{{Label: "for a CPU", Class: "cpu", Values: nothing(16)}}},
+		{
+			Title: "Pressure", Unit: procstats.Share, Missing: "no <PSI> & no kernel option",
+			Series: []Series{{Label: "for a CPU", Class: "cpu", Values: nothing(16)}},
+		},
 	}
 }
 
@@ -131,7 +140,10 @@ func TestImageIsXML(t *testing.T) {
 			texts.Write(append(text, '\n'))
 		}
 	}
-	for _, want := range []string{"sh -c 'a && b <c >d' \uFFFD[31m", "512 MiB", "14m", "a && <b>", "machine 64.00, above this scale", "Not measured: no <PSI> & no kernel option."} {
+	for _, want := range []string{
+		"sh -c 'a && b <c >d' \uFFFD[31m", "512 MiB", "14m", "a && <b>", "machine 64.00, above this scale",
+		"Not measured: no <PSI> & no kernel option.",
+	} {
 		if !strings.Contains(texts.String(), want) {
 			t.Errorf("no text %q in\n%s", want, texts.String())
 		}
@@ -237,9 +249,15 @@ func TestTimeTicks(t *testing.T) {
 		span          time.Duration
 		since, before string
 	}{
-		{20 * time.Millisecond, "0 | 2 ms | 4 ms | 6 ms | 8 ms | 10 ms | 12 ms | 14 ms | 16 ms | 18 ms | 20 ms", "−20 ms | −15 ms | −10 ms | −5 ms | now"},
+		{
+			20 * time.Millisecond, "0 | 2 ms | 4 ms | 6 ms | 8 ms | 10 ms | 12 ms | 14 ms | 16 ms | 18 ms | 20 ms",
+			"−20 ms | −15 ms | −10 ms | −5 ms | now",
+		},
 		{2700 * time.Millisecond, "0 | 500 ms | 1 s | 1.5 s | 2 s | 2.5 s", "−2.7 s | −2.02 s | −1.35 s | −675 ms | now"},
-		{95 * time.Second, "0 | 10 s | 20 s | 30 s | 40 s | 50 s | 1m | 1m10s | 1m20s | 1m30s", "−1m35s | −1m11.3s | −47.5 s | −23.75 s | now"},
+		{
+			95 * time.Second, "0 | 10 s | 20 s | 30 s | 40 s | 50 s | 1m | 1m10s | 1m20s | 1m30s",
+			"−1m35s | −1m11.3s | −47.5 s | −23.75 s | now",
+		},
 		{15 * time.Minute, "0 | 2m | 4m | 6m | 8m | 10m | 12m | 14m", "−15m | −10m | −5m | now"},
 		{30 * 24 * time.Hour, "0 | 4d | 8d | 12d | 16d | 20d | 24d | 28d", "−30d | −22d12h | −15d | −7d12h | now"},
 	} {
@@ -255,7 +273,9 @@ func TestTimeTicks(t *testing.T) {
 
 // TestTicksBeforeAreEven is what the labels of a page rely on.
 func TestTicksBeforeAreEven(t *testing.T) {
-	for _, span := range []time.Duration{0, 1, time.Second, 7 * time.Second, 13 * time.Minute, 3 * time.Hour, 100 * time.Hour, 2000 * time.Hour} {
+	for _, span := range []time.Duration{
+		0, 1, time.Second, 7 * time.Second, 13 * time.Minute, 3 * time.Hour, 100 * time.Hour, 2000 * time.Hour,
+	} {
 		ticks := TicksBefore(noon, noon.Add(span), "now")
 		if len(ticks) > 8 {
 			t.Errorf("%s: %d ticks", span, len(ticks))
@@ -323,7 +343,8 @@ func TestData(t *testing.T) {
 	if err := json.Unmarshal([]byte(c.data(a)), &got); err != nil {
 		t.Fatal(err)
 	}
-	if want := []int64{noon.UnixMilli() + 60_000, noon.UnixMilli() + 120_000}; !cmp.Equal(got.Times, want) || got.Since != want[0] || got.Until != want[1] {
+	want := []int64{noon.UnixMilli() + 60_000, noon.UnixMilli() + 120_000}
+	if !cmp.Equal(got.Times, want) || got.Since != want[0] || got.Until != want[1] {
 		t.Errorf("times %v from %d to %d, want %v", got.Times, got.Since, got.Until, want)
 	}
 	if values := got.Series[0].Values; values[0] != nil || values[1] == nil || *values[1] != 123_500 || got.Unit != "bytes" {
@@ -350,8 +371,9 @@ func TestChartsOfNothing(t *testing.T) {
 				t.Error(err)
 			}
 			for what, text := range map[string]string{
-				"image": image.String(), "page": test.chart.HTML(test.axis), "terminal": Text(test.axis, []Chart{test.chart}, Screen{Columns: 80, Rows: 8}),
-				"spark": Spark(test.axis, Series{Values: nothing(len(test.axis.Moments))}, 1, "nothing"),
+				"image": image.String(), "page": test.chart.HTML(test.axis),
+				"terminal": Text(test.axis, []Chart{test.chart}, Screen{Columns: 80, Rows: 8}),
+				"spark":    Spark(test.axis, Series{Values: nothing(len(test.axis.Moments))}, 1, "nothing"),
 			} {
 				if text == "" || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 					t.Errorf("%s: %s", what, text)

@@ -112,7 +112,10 @@ func TestSampleRate(t *testing.T) {
 		{"absent now", readAfter(2*time.Second, 0, cpu(3)), absent, 0, "permission denied"},
 		{"not selected", readAfter(2*time.Second, 0, nil), readAfter(4*time.Second, 0, nil), 0, "not read in the window"},
 		{"not read again", readAfter(2*time.Second, 0, cpu(5)), reread, 0, "only one reading in the window"},
-		{"began anew", readAfter(2*time.Second, 0, cpu(6)), readAfter(4*time.Second, 0, cpu(5)), 0, "the counter went down: its source started again"},
+		{
+			"began anew", readAfter(2*time.Second, 0, cpu(6)), readAfter(4*time.Second, 0, cpu(5)),
+			0, "the counter went down: its source started again",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			checkReading(t, test.now.Rate(test.before, procstats.CgroupCPUUsage), test.want, test.reason)

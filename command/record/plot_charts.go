@@ -4,7 +4,6 @@
 package record
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -52,7 +51,7 @@ func (s *reportSeries) axis() *chart.Axis {
 		}
 		a.Moments = append(a.Moments, chart.Moment{At: at(u.FromMono), Break: apart}, chart.Moment{At: at(u.ToMono)})
 		if kills, ok := u.Measurements[procstats.CgroupMemoryEventsOOMKill.String()].Value(procstats.Delta); ok && kills > 0 {
-			a.Marks = append(a.Marks, chart.Mark{At: at(u.ToMono), Class: "oom", Title: fmt.Sprintf("OOM kills: %.0f", kills)})
+			a.Marks = append(a.Marks, chart.Mark{At: at(u.ToMono), Class: "oom", Title: record.KillsText(int64(kills))})
 		}
 	}
 	a.Since, a.Until = began, a.Moments[len(a.Moments)-1].At

@@ -17,7 +17,9 @@ import (
 
 // reported is one of so many seconds on the monotonic clock.
 func reported(from, to float64, measurements map[string]record.Reduced) *record.Usage {
-	return &record.Usage{From: noon.Add(time.Duration((from - 100) * float64(time.Second))), FromMono: from, ToMono: to, Measurements: measurements}
+	return &record.Usage{
+		From: noon.Add(time.Duration((from - 100) * float64(time.Second))), FromMono: from, ToMono: to, Measurements: measurements,
+	}
 }
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
@@ -42,7 +44,7 @@ func TestRunChartsKeepGaps(t *testing.T) {
 	if diff := cmp.Diff([]chart.Gap{{From: at(10), To: at(30), Title: "no readings for 20 s"}}, axis.Gaps, nearly); diff != "" {
 		t.Errorf("gaps (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]chart.Mark{{At: at(35), Class: "oom", Title: "OOM kills: 2"}}, axis.Marks, nearly); diff != "" {
+	if diff := cmp.Diff([]chart.Mark{{At: at(35), Class: "oom", Title: "2 OOM kills"}}, axis.Marks, nearly); diff != "" {
 		t.Errorf("marks (-want +got):\n%s", diff)
 	}
 	cpu := charts[0]

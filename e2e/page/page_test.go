@@ -47,8 +47,8 @@ func TestOverview(t *testing.T) {
 		tab.waitFor(t, cell+" !== "+quote(before))
 	})
 	t.Run("an ended task has its verdict", func(t *testing.T) {
-		tab.waitFor(t, `document.querySelector('table.ended').innerText.includes('for want of memory')`)
-		tab.waitFor(t, `document.querySelector('table.ended').innerText.includes('signaled')`)
+		tab.waitFor(t, `document.querySelector('table.ended').innerText.includes('Killed: out of memory')`)
+		tab.waitFor(t, `document.querySelector('table.ended').innerText.includes('oom-killed')`)
 	})
 	t.Run("a task that ends moves, and the focus stays", func(t *testing.T) {
 		tab.eval(t, `document.querySelector('a.task[href*="extract"]').focus()`, nil)
@@ -118,8 +118,8 @@ func TestTask(t *testing.T) {
 	})
 	t.Run("the end of an ended task is told", func(t *testing.T) {
 		tab.visit(t, site+"/alloc/"+pagetest.ID(9)+"/fit")
-		tab.waitFor(t, `document.querySelector('.ending').innerText.includes('OOM kills: 1')`)
-		tab.waitFor(t, `document.querySelector('.ending').innerText.includes('for want of memory')`)
+		tab.waitFor(t, `document.querySelector('.ending').innerText.includes('1 OOM kill')`)
+		tab.waitFor(t, `document.querySelector('.ending').innerText.includes('Killed: out of memory')`)
 		tab.waitFor(t, `!document.documentElement.innerHTML.includes('--epochs')`)
 	})
 }
