@@ -11,40 +11,42 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Choice is a flag that takes one word out of a few.
+// Choice is a flag that takes one of a few words.
 type Choice struct {
 	value   string
 	allowed []string
 }
 
+// String implements pflag.Value: it returns the chosen word.
 func (c *Choice) String() string { return c.value }
 
+// Set implements pflag.Value.
 func (c *Choice) Set(value string) error {
 	if !slices.Contains(c.allowed, value) {
-		return fmt.Errorf("it takes %s", OrList(c.allowed))
+		return fmt.Errorf("must be %s", OrList(c.allowed))
 	}
 	c.value = value
 	return nil
 }
 
-// Type is left out of the help: the usage text has the words.
+// Type implements pflag.Value. The help shows it after the flag; the words are in the usage text.
 func (c *Choice) Type() string { return "WORD" }
 
-// AddFormat adds --format with the given words, the first being the default.
+// AddFormat adds --format. The first word is the default.
 func AddFormat(cmd *cobra.Command, allowed ...string) *Choice {
-	return AddChoice(cmd, "format", "print as", allowed...)
+	return AddChoice(cmd, "format", "output format:", allowed...)
 }
 
-// AddChoice adds a flag that takes one of a few words, the first being the default.
+// AddChoice adds a flag that takes one of the allowed words. The first is the default.
 func AddChoice(cmd *cobra.Command, name, usage string, allowed ...string) *Choice {
 	return addChoiceTo(cmd, cmd.Flags(), name, usage+" "+OrList(allowed), allowed)
 }
 
-// addChoiceTo adds the flag to one of the command's sets of flags, and has the shell complete its words.
+// addChoiceTo adds the flag to one of the flag sets of cmd, with shell completion.
 func addChoiceTo(cmd *cobra.Command, flags *pflag.FlagSet, name, usage string, allowed []string) *Choice {
 	c := &Choice{value: allowed[0], allowed: allowed}
 	flags.Var(c, name, usage)
 	complete := cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp)
-	_ = cmd.RegisterFlagCompletionFunc(name, complete) // it fails only for a flag that does not exist
+	_ = cmd.RegisterFlagCompletionFunc(name, complete) // fails only for a flag that does not exist
 	return c
 }

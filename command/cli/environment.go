@@ -11,18 +11,18 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Variable is the environment variable of a flag; ok is false for the two that make no sense in one.
-func Variable(flag *pflag.Flag) (name string, ok bool) {
+// variable returns the environment variable of a flag; --help and --version have none.
+func variable(flag *pflag.Flag) (name string, ok bool) {
 	if flag.Name == "help" || flag.Name == "version" {
 		return "", false
 	}
 	return "TACHO_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_")), true
 }
 
-// DocumentEnvironment names each flag's variable in its help text, in all commands below root.
+// DocumentEnvironment appends to the help text of each flag its environment variable, for all commands below root.
 func DocumentEnvironment(root *cobra.Command) {
 	document := func(flag *pflag.Flag) {
-		if name, ok := Variable(flag); ok {
+		if name, ok := variable(flag); ok {
 			flag.Usage += " [$" + name + "]"
 		}
 	}
@@ -33,13 +33,13 @@ func DocumentEnvironment(root *cobra.Command) {
 	}
 }
 
-// ApplyEnvironment sets the flags that were not given and whose variable is there and not empty. It is the root's
-// PersistentPreRunE: commands below have none of their own, which would replace it.
+// ApplyEnvironment sets the flags that are not on the command line from their variables; an empty variable counts as
+// unset. It is the PersistentPreRunE of the root. No other command may have one: it would run instead.
 func ApplyEnvironment(cmd *cobra.Command, _ []string) error {
-	var fault error
+	var failed error
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		name, ok := Variable(flag)
-		if !ok || flag.Changed || fault != nil {
+		name, ok := variable(flag)
+		if !ok || flag.Changed || failed != nil {
 			return
 		}
 		value := os.Getenv(name)
@@ -47,8 +47,8 @@ func ApplyEnvironment(cmd *cobra.Command, _ []string) error {
 			return
 		}
 		if err := cmd.Flags().Set(flag.Name, value); err != nil {
-			fault = Usagef("the environment variable %s: %w (see %s --help)", name, err, cmd.CommandPath())
+			failed = Usagef("environment variable %s: %w (see %s --help)", name, err, cmd.CommandPath())
 		}
 	})
-	return fault
+	return failed
 }

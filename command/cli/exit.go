@@ -11,25 +11,28 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit codes of commands that run no other command.
 const (
-	CodeError = 1
-	exitUsage = 2
-	// CodeLauncherError is what commands that run another command exit with for any fault of their own, so that it
-	// is not taken for that command's code.
-	CodeLauncherError = 125
+	codeError = 1
+	codeUsage = 2
+	// codeLauncher is for any error of tacho itself in a command that runs another command, so that it is not taken
+	// for that command's code.
+	codeLauncher = 125
 )
 
-// usageError says that tacho was called wrongly, and how it is called rightly.
+// ErrReported makes Report return the code of an error without printing it.
+var ErrReported = errors.New("already reported")
+
+// usageError is an error of whoever called tacho: it has an exit code of its own.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
 
 func (e *usageError) Unwrap() error { return e.err }
 
+// Usagef returns an error of wrong usage, formatted like fmt.Errorf.
 func Usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// exitError ends the process with a code of its own. Where err is nil nothing is said.
+// exitError has an exit code of its own. If err is nil, nothing is printed.
 type exitError struct {
 	code int
 	err  error
@@ -44,13 +47,13 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// ExitWith returns the error that makes Execute return code, having told err where there is one.
+// ExitWith returns an error that makes Report return code and print err, unless err is nil.
 func ExitWith(code int, err error) error { return &exitError{code, err} }
 
 // launches is the annotation of commands that run another command.
 const launches = "launches"
 
-// Launcher marks a command as one that runs another command: its own faults are exitOwnFault.
+// Launcher marks a command as one that runs another command: the code of its own errors is 125.
 func Launcher(cmd *cobra.Command) *cobra.Command {
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}
@@ -59,34 +62,31 @@ func Launcher(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Report tells a fault in one line and returns the exit code.
+// Report prints the error of the executed command in one line and returns the exit code.
 func Report(stderr io.Writer, executed *cobra.Command, err error) int {
 	if err == nil {
 		return 0
 	}
-	code := CodeError
-	if wrong := (*usageError)(nil); errors.As(err, &wrong) {
-		code = exitUsage
+	code := codeError
+	if _, ok := errors.AsType[*usageError](err); ok {
+		code = codeUsage
 	}
-	if _, marked := executed.Annotations[launches]; marked {
-		code = CodeLauncherError
+	if _, ok := executed.Annotations[launches]; ok {
+		code = codeLauncher
 	}
-	if own := (*exitError)(nil); errors.As(err, &own) {
+	if own, ok := errors.AsType[*exitError](err); ok {
 		code = own.code
 		if own.err == nil {
 			return code
 		}
 	}
-	PrintError(stderr, err)
+	if !errors.Is(err, ErrReported) {
+		PrintError(stderr, err)
+	}
 	return code
 }
 
-// PrintError writes one line about err. There is nowhere to tell that stderr does not take it.
+// PrintError prints err in one line. A failed write is ignored: there is no other place to report it.
 func PrintError(stderr io.Writer, err error) {
 	_, _ = fmt.Fprintf(stderr, "tacho: %s\n", OneLine(err.Error()))
-}
-
-// WrongFlag adds the remedy to a fault that the flag parser found.
-func WrongFlag(cmd *cobra.Command, err error) error {
-	return Usagef("%w (see %s --help)", err, cmd.CommandPath())
 }

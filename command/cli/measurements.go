@@ -4,15 +4,15 @@
 package cli
 
 import (
-	"github.com/spf13/cobra"
-
 	"maps"
 	"slices"
+
+	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Optional writes a value, or the dash where it was not measured.
+// Optional returns a value as text, or procstats.NoValue if it was not measured.
 func Optional(unit procstats.Unit, value *float64) string {
 	if value == nil {
 		return procstats.NoValue
@@ -20,6 +20,7 @@ func Optional(unit procstats.Unit, value *float64) string {
 	return unit.Text(*value)
 }
 
+// OrDash returns text, or procstats.NoValue if it is empty.
 func OrDash(text string) string {
 	if text == "" {
 		return procstats.NoValue
@@ -27,7 +28,7 @@ func OrDash(text string) string {
 	return text
 }
 
-// GuaranteeText is a guarantee in people's words.
+// GuaranteeText returns the words for a guarantee.
 func GuaranteeText(g procstats.Guarantee) string {
 	switch g {
 	case procstats.LowerBound:
@@ -39,7 +40,8 @@ func GuaranteeText(g procstats.Guarantee) string {
 	return string(g)
 }
 
-// TableOrder lists the keys in the order of the table, and after them those a later version added.
+// TableOrder returns the names of measurements in the order of the table, followed by those that only a later version
+// of tacho knows.
 func TableOrder[V any](values map[string]V) []string {
 	var names []string
 	for _, m := range procstats.Table() {
@@ -55,7 +57,7 @@ func TableOrder[V any](values map[string]V) []string {
 	return names
 }
 
-// MeasurementCompletions lists every name of the table with its help, each after a prefix.
+// MeasurementCompletions returns every name of the table, each after prefix, with its help.
 func MeasurementCompletions(prefix string) []cobra.Completion {
 	var completions []cobra.Completion
 	for _, m := range procstats.Table() {

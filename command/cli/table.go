@@ -8,19 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// Table is text in columns. Cells are padded to the widest of their column and parted by two blanks.
+// Table is text in columns, two blanks apart.
 type Table struct {
 	Header []string
-	// Right are the columns that are set flush right: numbers.
+	// Right has the columns that are aligned to the right: numbers.
 	Right map[int]bool
 	rows  [][]Cell
-	// Indent goes before each line.
+	// Indent precedes each line.
 	Indent string
-	// Width cuts lines off, with an ellipsis; 0 for never.
+	// Width is the number of columns at which lines are cut off; 0 for never.
 	Width int
 }
 
-// Cell is a text and how it is coloured.
+// Cell is a text and its colour, one of the methods of Palette; nil for none.
 type Cell struct {
 	Text  string
 	Paint func(string) string
@@ -37,13 +37,13 @@ func plain(texts ...string) []Cell {
 // Add appends a row.
 func (t *Table) Add(cells ...Cell) { t.rows = append(t.rows, cells) }
 
-// AddTexts appends a row of texts without colour.
+// AddTexts appends a row without colours.
 func (t *Table) AddTexts(texts ...string) { t.Add(plain(texts...)...) }
 
-// Empty reports whether the table has no row.
+// Empty reports whether the table has no rows.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
-// Render returns the table, each line ended.
+// Render returns the lines of the table, each with its newline.
 func (t *Table) Render(p Palette) string {
 	lines := t.rows
 	if t.Header != nil {
@@ -101,7 +101,7 @@ func (t *Table) line(cells []Cell, widths []int) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// room is how many runes fit from a column on; negative for any number.
+// room returns how many runes fit after a column; negative for any number.
 func (t *Table) room(column int) int {
 	if t.Width == 0 {
 		return -1
@@ -119,7 +119,7 @@ func paint(c Cell, text string) string {
 	return c.Paint(text)
 }
 
-// Cut shortens a text to a number of runes, the last of which then is an ellipsis.
+// Cut shortens a text to room runes; the last of them is an ellipsis then. A negative room is unlimited.
 func Cut(text string, room int) string {
 	if room < 0 || utf8.RuneCountInString(text) <= room {
 		return text

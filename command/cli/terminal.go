@@ -11,15 +11,15 @@ import (
 	"golang.org/x/term"
 )
 
-// Palette colours text, or leaves it as it is where it is off.
+// Palette colours text, or returns it unchanged if On is false.
 type Palette struct{ On bool }
 
-// AddColor adds --color to a command and all below it.
+// AddColor adds --color to the root and so to all commands.
 func AddColor(root *cobra.Command) {
 	addChoiceTo(root, root.PersistentFlags(), "color", "colour text: auto, always or never", []string{"auto", "always", "never"})
 }
 
-// PaletteFor decides on colour for w: --color, NO_COLOR (no-color.org), and whether w is a terminal.
+// PaletteFor chooses the palette for output to w by --color, NO_COLOR (no-color.org), TERM and whether w is a terminal.
 func PaletteFor(cmd *cobra.Command, w io.Writer) Palette {
 	switch flag := cmd.Flag("color"); {
 	case flag == nil:
@@ -34,26 +34,38 @@ func PaletteFor(cmd *cobra.Command, w io.Writer) Palette {
 	return Palette{On: IsTerminal(w)}
 }
 
-func (p Palette) Wrap(code, text string) string {
+func (p Palette) wrap(code, text string) string {
 	if !p.On {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-func (p Palette) Bold(text string) string   { return p.Wrap("1", text) }
-func (p Palette) Faint(text string) string  { return p.Wrap("2", text) }
-func (p Palette) Red(text string) string    { return p.Wrap("31", text) }
-func (p Palette) Green(text string) string  { return p.Wrap("32", text) }
-func (p Palette) Yellow(text string) string { return p.Wrap("33", text) }
+// Bold returns text in bold, ECMA-48 8.3.117.
+func (p Palette) Bold(text string) string { return p.wrap("1", text) }
 
-// IsTerminal reports whether w is a terminal of ours.
+// Faint returns text in a decreased intensity.
+func (p Palette) Faint(text string) string { return p.wrap("2", text) }
+
+// Reverse returns text with the colours of foreground and background exchanged.
+func (p Palette) Reverse(text string) string { return p.wrap("7", text) }
+
+// Red returns text in red.
+func (p Palette) Red(text string) string { return p.wrap("31", text) }
+
+// Green returns text in green.
+func (p Palette) Green(text string) string { return p.wrap("32", text) }
+
+// Yellow returns text in yellow.
+func (p Palette) Yellow(text string) string { return p.wrap("33", text) }
+
+// IsTerminal reports whether w is a file that is a terminal.
 func IsTerminal(w any) bool {
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// TerminalSize returns columns and lines of the terminal w; zeros where it is none.
+// TerminalSize returns the columns and lines of the terminal w; zeros if it is not a terminal.
 func TerminalSize(w any) (columns, lines int) {
 	file, ok := w.(*os.File)
 	if !ok {

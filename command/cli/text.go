@@ -14,10 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// FormatExact writes a number as files have it: no unit, no rounding.
-func FormatExact(value float64) string { return strconv.FormatFloat(value, 'f', -1, 64) }
-
-// Printable takes out what a terminal would obey: names and command lines are anybody's bytes.
+// Printable escapes whatever a terminal could interpret: file names and command lines are untrusted bytes.
 func Printable(text string) string {
 	if isPrintable(text) {
 		return text
@@ -42,7 +39,7 @@ func isPrintable(text string) bool {
 	return utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// CommandLine writes a command so that a shell would read it back.
+// CommandLine quotes a command for the shell.
 func CommandLine(args []string) string {
 	quoted := make([]string, len(args))
 	for i, arg := range args {
@@ -61,11 +58,11 @@ func shellQuote(arg string) string {
 	case isPrintable(arg):
 		return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 	}
-	// ANSI-C quoting, as bash and zsh have it.
+	// ANSI-C quoting of bash and zsh.
 	return "$'" + strings.ReplaceAll(Printable(strings.ReplaceAll(arg, `\`, `\\`)), "'", `\'`) + "'"
 }
 
-// PrintJSON prints a value as indented JSON.
+// PrintJSON prints a value as indented JSON, in one write.
 func PrintJSON(w io.Writer, value any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -78,12 +75,12 @@ func PrintJSON(w io.Writer, value any) error {
 	return err
 }
 
-// OneLine joins the lines of a text and takes out what a terminal would obey.
+// OneLine joins the lines of a text and escapes the rest like Printable.
 func OneLine(text string) string {
 	return Printable(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }
 
-// OrList reads "a, b or c".
+// OrList returns "a, b or c".
 func OrList(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
@@ -92,7 +89,7 @@ func OrList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// SomeOf lists a few words and says how many more there are.
+// SomeOf returns a comma-separated list of at most four words and the number of the others.
 func SomeOf(words []string) string {
 	const few = 4
 	if len(words) <= few {

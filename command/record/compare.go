@@ -15,17 +15,17 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// comparison is two runs side by side, and the shape of diff --format json.
+// comparison is two runs side by side, and the JSON of diff --format json.
 type comparison struct {
 	A listedRun `json:"a"`
 	B listedRun `json:"b"`
-	// Warnings say what is not like for like.
+	// Warnings list what makes the runs hard to compare.
 	Warnings     []string      `json:"warnings"`
 	Headline     []comparedRow `json:"headline"`
 	Measurements []comparedRow `json:"measurements"`
 }
 
-// comparedRow is one number of both runs, in the unit of its name. Null is not measured, and the reason is beside it.
+// comparedRow is one number of both runs, in the unit of its name. Null is not measured; AbsentA and AbsentB say why.
 type comparedRow struct {
 	Name string   `json:"name"`
 	A    *float64 `json:"a"`
@@ -33,7 +33,7 @@ type comparedRow struct {
 	// TextA and TextB are the values of labels.
 	TextA string `json:"text_a,omitempty"`
 	TextB string `json:"text_b,omitempty"`
-	// Change is B - A, ChangeRatio that over A; null where a side is absent, or A is 0.
+	// Change is B - A, ChangeRatio is Change / A; null if a side is absent, or if A is 0.
 	Change      *float64 `json:"change"`
 	ChangeRatio *float64 `json:"change_ratio"`
 	AbsentA     string   `json:"absent_a,omitempty"`
@@ -82,7 +82,7 @@ func compareMeasurement(name string, a, b *record.Record) comparedRow {
 	return changeOf(row)
 }
 
-// recorded returns what a record has under a name: a number, a text, or the reason why neither.
+// recorded returns the value of a name, a number or a text, or the reason for its absence.
 func recorded(r *record.Record, name string) (number *float64, text, absent string) {
 	switch value := r.Measurements[name].(type) {
 	case float64:
@@ -106,7 +106,7 @@ func changeOf(row comparedRow) comparedRow {
 	return row
 }
 
-// unlike lists what makes two runs hard to compare.
+// unlike lists the differences that make two runs hard to compare.
 func unlike(a, b *record.Record) []string {
 	warnings := []string{}
 	differ := func(what, inA, inB string) {
@@ -119,7 +119,7 @@ func unlike(a, b *record.Record) []string {
 		record *record.Record
 	}{{"A", a}, {"B", b}} {
 		if side.record.State != record.Exited {
-			warnings = append(warnings, fmt.Sprintf("%s is %s: its record is not whole", side.name, side.record.State))
+			warnings = append(warnings, fmt.Sprintf("%s is %s: its record is incomplete", side.name, side.record.State))
 		}
 	}
 	differ("commands", cli.CommandLine(a.Command), cli.CommandLine(b.Command))
@@ -162,7 +162,7 @@ func without(names, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) })
 }
 
-// differentSources warns of headlines whose two values come from elsewhere or guarantee something else.
+// differentSources lists the headlines whose values have different sources or guarantees.
 func differentSources(a, b *record.Record) []string {
 	var warnings []string
 	for _, name := range summary.HeadlineNames(nil) {

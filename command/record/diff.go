@@ -20,17 +20,18 @@ func newDiff() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Compare two runs: what B used more or less than A",
-		Long: `Show two runs side by side, with the change from A to B as it is and in percent of A.
+		Long: `Show two runs side by side, with the change from A to B, also in percent of A.
 
-A and B are named like the RUN of tacho show. A value that was not measured is shown as ` + procstats.NoValue + ` with the reason, and
-there is no change then. Where the two runs cannot be compared like for like (another machine, kernel, command,
-selection, source or guarantee) that is said first.`,
+A and B are runs, as RUN of tacho show.
+
+Values that were not measured are shown as ` + procstats.NoValue + ` with the reason, and without a change. Differences that make the runs hard
+to compare are listed first: machine, kernel, command, selection, source or guarantee.`,
 		Example: `  tacho diff 2026-03-04T10 last
   tacho diff before/ after/ --format json | jq .warnings`,
 		Args:    cli.Arguments("A", "B"),
 		GroupID: cli.GroupRecords,
 	}
-	outputDir := rundir.AddFlag(cmd)
+	outputDir := rundir.AddOutputDir(cmd)
 	format := cli.AddFormat(cmd, "table", "json")
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -43,7 +44,7 @@ selection, source or guarantee) that is said first.`,
 			return err
 		}
 		for _, entry := range []record.Entry{a, b} {
-			entry.Record.State = rundir.StateOf(entry.Record, kernel.HostFS())
+			entry.Record.State = rundir.CurrentState(entry.Record, kernel.HostFS())
 		}
 		c := compare(a, b)
 		out := cmd.OutOrStdout()
@@ -56,11 +57,11 @@ selection, source or guarantee) that is said first.`,
 	return cmd
 }
 
-// render returns the comparison as text for people.
+// render returns the comparison as text.
 func (c *comparison) render(p cli.Palette) string {
 	var text string
 	for _, warning := range c.Warnings {
-		text += p.Yellow("mind: "+cli.Printable(warning)) + "\n"
+		text += p.Yellow("note: "+cli.Printable(warning)) + "\n"
 	}
 	if text != "" {
 		text += "\n"
@@ -108,7 +109,7 @@ func (row *comparedRow) side(unit procstats.Unit, value *float64, text string) s
 	return cli.Optional(unit, value)
 }
 
-// why says which side is absent and for what reason.
+// why returns the reason for an absent side.
 func (row *comparedRow) why() string {
 	switch {
 	case row.AbsentA != "" && row.AbsentA == row.AbsentB:

@@ -17,10 +17,10 @@ import (
 func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [NAME]",
-		Short: "Say what a measurement means, where it is read and what it guarantees",
-		Long: `Say of one measurement what the number means, how it is commonly misread, which kernel file it is read from, its unit,
-and what it guarantees. Without a name, list every measurement there is by source; the name of a group, such as
-cgroup_memory, lists what is in it.`,
+		Short: "Explain a measurement: what it means, where it is read, what it guarantees",
+		Long: `Explain one measurement: what it means, how it is often misread, which kernel file it is read from, its unit, and what
+it guarantees. Without a name, list all measurements by source; the name of a group, such as cgroup_memory, lists that
+group.`,
 		Example: `  tacho explain
   tacho explain memory_bytes
   tacho explain psi
@@ -55,7 +55,7 @@ cgroup_memory, lists what is in it.`,
 	return cmd
 }
 
-// measurementsOf returns the measurement of a name, or those of a group: whole words from the start of their names.
+// measurementsOf returns the measurement of a name, or those of a group, which is a prefix of whole words.
 func measurementsOf(name string) (rows []procstats.Measurement, one bool) {
 	if m, known := procstats.LookupName(name); known {
 		return []procstats.Measurement{m}, true
@@ -77,16 +77,16 @@ func explainOne(out io.Writer, name string) error {
 	return err
 }
 
-// unknownMeasurement is the fault of a name that the table does not have, with near misses.
+// unknownMeasurement returns the error for a name that is not in the table, with similar names.
 func unknownMeasurement(name string) error {
 	_, err := procstats.Explain(name)
 	if unknown := (*procstats.UnknownError)(nil); errors.As(err, &unknown) && len(unknown.Near) > 0 {
-		return cli.Usagef("no measurement is called %q: did you mean %s? (tacho explain lists all)", name, cli.OrList(unknown.Near))
+		return cli.Usagef("unknown measurement %q; did you mean %s? (tacho explain lists all)", name, cli.OrList(unknown.Near))
 	}
-	return cli.Usagef("no measurement is called %q (tacho explain lists all)", name)
+	return cli.Usagef("unknown measurement %q (tacho explain lists all)", name)
 }
 
-// measurementList is every measurement by source, headlines first.
+// measurementList lists measurements by source, headlines first.
 func measurementList(p cli.Palette, rows []procstats.Measurement) string {
 	var text strings.Builder
 	for _, group := range bySource(rows) {
@@ -113,7 +113,7 @@ func sourceTitle(source procstats.SourceID) string {
 	return source.String()
 }
 
-// bySource groups rows by source, headlines first and else in the order of the table.
+// bySource groups rows by source, headlines first, then in the order of the table.
 func bySource(rows []procstats.Measurement) [][]procstats.Measurement {
 	var groups [][]procstats.Measurement
 	index := map[procstats.SourceID]int{procstats.SourceNone: 0}
@@ -130,7 +130,7 @@ func bySource(rows []procstats.Measurement) [][]procstats.Measurement {
 	return groups
 }
 
-// explained is a row of the table as JSON.
+// explained is the JSON of a row of the table.
 type explained struct {
 	Name       string   `json:"name"`
 	ID         int      `json:"id"`
@@ -162,7 +162,7 @@ func explainJSON(out io.Writer, rows []procstats.Measurement, one bool) error {
 	return cli.PrintJSON(out, list)
 }
 
-// completeMeasurements completes one name of the table, with its help.
+// completeMeasurements completes NAME.
 func completeMeasurements(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -5,6 +5,7 @@ package record
 
 import (
 	"encoding/csv"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -32,25 +33,24 @@ func newLs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
-		Short:   "List past and running runs, newest first",
-		Long: `List the runs in a folder of runs, newest first.
+		Short:   "List runs, newest first",
+		Long: `List runs, newest first.
 
-A run whose record says running and whose executor is gone is shown as lost: it was cut off, by a crash of the
-machine for instance, and nobody wrote its record to the end. Values that were not measured are shown as ` + procstats.NoValue + `,
-those that are bounds with ≥ or ≤.
-A record that cannot be read is told on stderr, the others are listed all the same, and the exit code is 1.`,
+A run is lost if its executor died before it completed the record, for example in a crash of the machine. Values that
+were not measured are shown as ` + procstats.NoValue + `, bounds with ≥ or ≤. Records that cannot be read are reported on stderr, and the exit
+code is 1.`,
 		Example: `  tacho ls
   tacho ls --state exited --label team=db
   tacho ls --format json | jq '.[0].memory_peak_bytes'`,
 		Args:    cli.Arguments(),
 		GroupID: cli.GroupRecords,
 	}
-	o := &lsOptions{outputDir: rundir.AddFlag(cmd), format: cli.AddFormat(cmd, "table", "json", "csv")}
-	cmd.Flags().StringArrayVar(&o.labels, "label", nil, "list only runs with this `KEY=VALUE`, or with this KEY; all of them must fit")
-	cmd.Flags().StringSliceVar(&o.states, "state", nil, "list only runs in this `STATE`: running, exited or lost")
-	cmd.Flags().IntVar(&o.limit, "limit", 0, "list at most so many runs; 0 for all")
+	o := &lsOptions{outputDir: rundir.AddOutputDir(cmd), format: cli.AddFormat(cmd, "table", "json", "csv")}
+	cmd.Flags().StringArrayVar(&o.labels, "label", nil, "list only runs with this label: `KEY=VALUE`, or KEY for any value; may be repeated, all must match")
+	cmd.Flags().StringSliceVar(&o.states, "state", nil, "list only runs in this `STATE`: running, exited or lost; may be repeated")
+	cmd.Flags().IntVar(&o.limit, "limit", 0, "maximum number of runs; 0 for all")
 	states := cobra.FixedCompletions([]string{"running", "exited", "lost"}, cobra.ShellCompDirectiveNoFileComp)
-	_ = cmd.RegisterFlagCompletionFunc("state", states) // it fails only for a flag that does not exist
+	_ = cmd.RegisterFlagCompletionFunc("state", states) // fails only for a flag that does not exist
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd) }
 	return cmd
 }
@@ -60,19 +60,19 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 		switch record.State(state) {
 		case record.Running, record.Exited, record.Lost:
 		default:
-			return cli.Usagef("there is no state %q: running, exited or lost", state)
+			return cli.Usagef("--state %s: must be running, exited or lost", state)
 		}
 	}
 	if o.limit < 0 {
-		return cli.Usagef("--limit %d: it cannot be negative", o.limit)
+		return cli.Usagef("--limit %d: must not be negative", o.limit)
 	}
 	entries, err := rundir.List(*o.outputDir)
 	if err != nil {
 		return err
 	}
-	entries, unbegun := rundir.SplitIncomplete(entries)
-	if len(unbegun) > 0 {
-		cli.PrintError(cmd.ErrOrStderr(), rundir.IncompleteError(unbegun))
+	entries, incomplete := rundir.SplitIncomplete(entries)
+	if len(incomplete) > 0 {
+		cli.PrintError(cmd.ErrOrStderr(), incompleteError(incomplete))
 	}
 	var runs []listedRun
 	damaged := 0
@@ -91,12 +91,22 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	if len(entries) == 0 && o.format.String() == "table" {
-		cli.PrintError(cmd.ErrOrStderr(), rundir.NoRuns(*o.outputDir))
+		cli.PrintError(cmd.ErrOrStderr(), rundir.NoRunsError(*o.outputDir))
 	}
 	if damaged > 0 {
-		return cli.ExitWith(cli.CodeError, nil)
+		return cli.ErrReported
 	}
 	return nil
+}
+
+// incompleteError says which runs are incomplete.
+func incompleteError(incomplete []record.Entry) error {
+	names := make([]string, len(incomplete))
+	for i, entry := range incomplete {
+		names[i] = entry.Name
+	}
+	return fmt.Errorf("incomplete runs, because tacho run was killed before it started the command: %s (tacho prune deletes them)",
+		cli.SomeOf(names))
 }
 
 func (o *lsOptions) wants(run listedRun) bool {
@@ -118,7 +128,7 @@ func (o *lsOptions) wants(run listedRun) bool {
 	return false
 }
 
-// listedRun is one run in the list, and the shape of --format json.
+// listedRun is a run in the list, and its JSON with --format json.
 type listedRun struct {
 	Name        string       `json:"name"`
 	Path        string       `json:"path"`
@@ -129,7 +139,7 @@ type listedRun struct {
 	Signal      *int         `json:"signal"`
 	CPUSeconds  *float64     `json:"cpu_seconds_total"`
 	PeakBytes   *float64     `json:"memory_peak_bytes"`
-	// What the two numbers guarantee; empty where there is none.
+	// The guarantees of the two numbers; empty without a number.
 	CPUGuarantee  procstats.Guarantee `json:"cpu_seconds_total_guarantee,omitempty"`
 	PeakGuarantee procstats.Guarantee `json:"memory_peak_bytes_guarantee,omitempty"`
 	Verdict       record.Verdict      `json:"verdict,omitempty"`
@@ -143,14 +153,14 @@ func list(entry record.Entry) listedRun {
 	r := entry.Record
 	cpu, peak := headline(r, procstats.HeadlineCPU), headline(r, procstats.HeadlineMemoryPeak)
 	return listedRun{
-		Name: entry.Name, Path: entry.Dir, State: rundir.StateOf(r, kernel.HostFS()), StartedAt: r.StartedAt,
+		Name: entry.Name, Path: entry.Dir, State: rundir.CurrentState(r, kernel.HostFS()), StartedAt: r.StartedAt,
 		WallSeconds: r.WallSeconds, ExitCode: r.ExitCode, Signal: r.Signal,
 		CPUSeconds: cpu.Value, PeakBytes: peak.Value, CPUGuarantee: cpu.Guarantee, PeakGuarantee: peak.Guarantee,
 		Verdict: r.Diagnosis.Verdict, Outcome: r.End().Outcome, Command: r.Command, Message: r.Message, Labels: r.Labels,
 	}
 }
 
-// headline returns a headline of a record by its number; the zero value where the record has none.
+// headline returns a headline of a record; the zero value if it has none.
 func headline(r *record.Record, id procstats.ID) record.HeadlineValue {
 	m, _ := procstats.Lookup(id)
 	return r.Headline[m.Name]
@@ -197,7 +207,7 @@ func printRunsTable(out io.Writer, p cli.Palette, runs []listedRun) error {
 	return err
 }
 
-// bounded marks the text of a value that is only a bound.
+// bounded marks a value that is only a bound.
 func bounded(g procstats.Guarantee, text string) string {
 	switch g {
 	case procstats.LowerBound:
@@ -209,7 +219,7 @@ func bounded(g procstats.Guarantee, text string) string {
 	return text
 }
 
-// printRunsCSV writes RFC 4180 with the names of the JSON; fields of values that were not measured are empty.
+// printRunsCSV writes CSV, RFC 4180, with the names of the JSON. Fields that were not measured are empty.
 func printRunsCSV(out io.Writer, runs []listedRun) error {
 	w := csv.NewWriter(out)
 	lines := [][]string{{
@@ -232,7 +242,7 @@ func exactly(value *float64) string {
 	if value == nil {
 		return ""
 	}
-	return cli.FormatExact(*value)
+	return strconv.FormatFloat(*value, 'f', -1, 64)
 }
 
 func exactInt(value *int) string {

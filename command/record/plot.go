@@ -35,9 +35,9 @@ reported on stderr and leaves a gap, and the exit code is 1.`,
 		Args:    cli.Arguments("RUN"),
 		GroupID: cli.GroupRecords,
 	}
-	outputDir := rundir.AddFlag(cmd)
+	outputDir := rundir.AddOutputDir(cmd)
 	output := cmd.Flags().StringP("output", "o", "", "write an SVG image to `FILE`, which ends in .svg")
-	_ = cmd.MarkFlagFilename("output", "svg") // it fails only for a flag that does not exist
+	_ = cmd.MarkFlagFilename("output", "svg") // fails only for a flag that does not exist
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkImage(*output); err != nil {
@@ -58,7 +58,7 @@ reported on stderr and leaves a gap, and the exit code is 1.`,
 			err = plotImage(*output, entry, axis, charts)
 		}
 		if err == nil && damaged {
-			err = cli.ExitWith(cli.CodeError, nil) // reported already
+			err = cli.ErrReported
 		}
 		return err
 	}
@@ -88,10 +88,10 @@ func readReports(cmd *cobra.Command, entry record.Entry) (reports []*record.Usag
 	case len(reports) > 0:
 		return reports, damaged, nil
 	case damaged:
-		return nil, true, cli.ExitWith(cli.CodeError, nil) // reported already
+		return nil, true, cli.ErrReported
 	}
-	return nil, false, errors.New("there is nothing to plot: " + filepath.Join(entry.Dir, record.UsageFile) +
-		" has no report yet (a run has one per --report-interval, and one at its end)")
+	return nil, false, errors.New("nothing to plot: " + filepath.Join(entry.Dir, record.UsageFile) +
+		" has no reports yet (a run writes one every --report-interval, and one at its end)")
 }
 
 func plotTitle(entry record.Entry) string {

@@ -20,22 +20,22 @@ func newShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show RUN",
 		Short: "Show one run: what it used, what it waited for, why it ended",
-		Long: `Show the record of one run, with the source and the guarantee of each headline value.
+		Long: `Show the record of one run, with source and guarantee of each headline.
 
 ` + rundir.RunHelp + `
 
-The table of processes adds up: the rows, what exited processes used, and what no row accounts for make the total.
-Values that were not measured are shown as ` + procstats.NoValue + `; --all lists every measurement, and for the absent ones the reason.
-Of a run that goes on, or was lost, the numbers are those of its last report.`,
+The table of processes adds up to the total: live processes, exited processes, and the rest, which is unattributed.
+Values that were not measured are shown as ` + procstats.NoValue + `; --all lists all measurements, with the reason for each absent one.
+The numbers of a run that is running or lost are those of its last report.`,
 		Example: `  tacho show last
   tacho show 2026-03-04 --all
   tacho show last --format json | jq .headline`,
 		Args:    cli.Arguments("RUN"),
 		GroupID: cli.GroupRecords,
 	}
-	outputDir := rundir.AddFlag(cmd)
+	outputDir := rundir.AddOutputDir(cmd)
 	format := cli.AddFormat(cmd, "text", "json")
-	all := cmd.Flags().Bool("all", false, "show every measurement, and why the absent ones are absent")
+	all := cmd.Flags().Bool("all", false, "show all measurements, with the reason for each absent one")
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		entry, err := rundir.Find(*outputDir, args[0])
@@ -43,7 +43,7 @@ Of a run that goes on, or was lost, the numbers are those of its last report.`,
 			return err
 		}
 		r := entry.Record
-		r.State = rundir.StateOf(r, kernel.HostFS())
+		r.State = rundir.CurrentState(r, kernel.HostFS())
 		r.FillFromReports(record.ReadUsage(entry.Dir))
 		out := cmd.OutOrStdout()
 		if format.String() == "json" {

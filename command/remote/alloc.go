@@ -26,8 +26,10 @@ import (
 const allocWord = `ID is the beginning of an allocation's id, as much of it as no other has.`
 
 func newAlloc() *cobra.Command {
-	return group("alloc", "Look at allocations, and act on them", newAllocStatus(), newAllocStats(), newAllocLogs(),
-		newAllocExec(), newAllocSignal(), newAllocRestart(), newAllocStop())
+	cmd := &cobra.Command{Use: "alloc", Short: "Show allocations, and act on them", GroupID: cli.GroupAgent}
+	cli.AddSubcommands(cmd, newAllocStatus(), newAllocStats(), newAllocLogs(), newAllocExec(), newAllocSignal(),
+		newAllocRestart(), newAllocStop())
+	return cmd
 }
 
 // allocArguments are ID, and behind it TASK where the command takes one.

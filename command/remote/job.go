@@ -22,21 +22,10 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// group makes a command that only holds others.
-func group(use, short string, below ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: use, Short: short, GroupID: cli.GroupAgent,
-		Args: cli.KnownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-
-		SuggestionsMinimumDistance: 2,
-	}
-	cmd.AddCommand(below...)
-	return cmd
-}
-
 func newJob() *cobra.Command {
-	return group("job", "Run, stop, check and look at jobs", newJobRun(), newJobStop(), newJobStatus(), newJobValidate())
+	cmd := &cobra.Command{Use: "job", Short: "Run, stop, validate and show jobs", GroupID: cli.GroupAgent}
+	cli.AddSubcommands(cmd, newJobRun(), newJobStop(), newJobStatus(), newJobValidate())
+	return cmd
 }
 
 // jobFile are the argument FILE and the flags that belong to it.
@@ -117,7 +106,7 @@ exit code is 1. FILE - is the standard input.`,
 			tellMistakes(cmd.ErrOrStderr(), mistakes)
 		}
 		if err == nil && len(mistakes) > 0 {
-			err = cli.ExitWith(cli.CodeError, nil) // told already
+			err = cli.ErrReported
 		}
 		return err
 	})

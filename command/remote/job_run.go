@@ -52,7 +52,7 @@ or --template it prints the registration and waits for nothing.`,
 		registered, err := agent.RunJob(cmd.Context(), source)
 		if mistakes, ok := mistakesOf(err); ok {
 			tellMistakes(cmd.ErrOrStderr(), mistakes)
-			return cli.ExitWith(cli.CodeError, nil)
+			return cli.ErrReported
 		}
 		if err != nil {
 			return err

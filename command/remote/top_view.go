@@ -48,7 +48,7 @@ func (m *topModel) head(width int) []string {
 	case m.err != nil:
 		second = m.palette.Red(cli.Cut("old numbers: "+cli.OneLine(m.err.Error()), width))
 	case m.typing:
-		second = cli.Cut("filter: "+cli.Printable(m.filter), width-1) + m.palette.Wrap("7", " ")
+		second = cli.Cut("filter: "+cli.Printable(m.filter), width-1) + m.palette.Reverse(" ")
 	case m.filter != "":
 		second = m.palette.Yellow(cli.Cut(fmt.Sprintf("filter: %s (/ changes it, esc ends it)", cli.Printable(m.filter)), width))
 	}

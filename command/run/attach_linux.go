@@ -27,16 +27,16 @@ import (
 func newAttach() *cobra.Command {
 	cmd := cli.Launcher(&cobra.Command{
 		Use:   "attach RUN",
-		Short: "Follow a run that was detached, to its end",
-		Long: `Show the output of a detached run from its beginning, follow it to its end, and exit with its code.
-Ctrl-C stops following; the run goes on.
+		Short: "Follow a detached run to its end",
+		Long: `Print the output of a detached run from its start, follow it to its end, and exit with its exit code.
+Ctrl-C stops following; the run continues.
 
 ` + rundir.RunHelp,
 		Example: `  tacho attach last`,
 		Args:    cli.Arguments("RUN"),
 		GroupID: cli.GroupMeasure,
 	})
-	outputDir := rundir.AddFlag(cmd)
+	outputDir := rundir.AddOutputDir(cmd)
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		entry, err := rundir.Find(*outputDir, args[0])
@@ -62,13 +62,13 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 	default:
 		_, final, waitErr := followOutput(ctx, cmd, c, entry.Dir)
 		if final != nil {
-			tellIncomplete(cmd, final)
+			warnIncomplete(cmd, final)
 		}
 		if err := c.Close(); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
-			return cli.ExitWith(cli.CodeLauncherError, errors.New("no longer following; the run goes on"))
+			return errors.New("no longer following; the run continues")
 		}
 		if waitErr != nil && !errors.Is(waitErr, client.ErrLost) {
 			return waitErr
@@ -77,7 +77,7 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 	return ended(cmd, entry)
 }
 
-// followOutput copies the run's captured output while it waits for the end.
+// followOutput copies the captured output of a run while it waits for its end.
 func followOutput(ctx context.Context, cmd *cobra.Command, c *client.Client, dir string) (*proto.Exit, *record.Record, error) {
 	following, stop := context.WithCancel(ctx)
 	outputs := make(chan error, 2)
@@ -89,12 +89,12 @@ func followOutput(ctx context.Context, cmd *cobra.Command, c *client.Client, dir
 	return exit, final, errors.Join(err, <-outputs, <-outputs)
 }
 
-// outputsOf says where the files of a run's output are shown.
+// outputsOf maps the files with a run's output to where they are printed.
 func outputsOf(cmd *cobra.Command) map[string]io.Writer {
 	return map[string]io.Writer{"stdout": cmd.OutOrStdout(), "stderr": cmd.ErrOrStderr()}
 }
 
-// printOutput shows the captured output of a run that has ended.
+// printOutput prints the captured output of a run that has ended.
 func printOutput(cmd *cobra.Command, dir string) error {
 	ended, end := context.WithCancel(cmd.Context())
 	end()
@@ -105,7 +105,7 @@ func printOutput(cmd *cobra.Command, dir string) error {
 	return errors.Join(errs...)
 }
 
-// tail copies a growing file until ctx ends, and then what is left of it. A run that keeps no output has none.
+// tail copies a growing file until ctx ends, and then its rest. Without a file there is no output.
 func tail(ctx context.Context, path string, to io.Writer) error {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -131,17 +131,28 @@ func tail(ctx context.Context, path string, to io.Writer) error {
 	}
 }
 
-// ended reports a run whose executor is gone: it writes the record before it goes.
+// ended reports how a run ended from its record, which an executor completes before it exits.
 func ended(cmd *cobra.Command, entry record.Entry) error {
 	r, err := record.Read(entry.Dir)
 	if err != nil {
 		return err
 	}
 	if r.State != record.Exited || r.ExitCode == nil {
-		return cli.ExitWith(cli.CodeLauncherError, fmt.Errorf("run %s was lost with its executor", entry.Name))
+		return fmt.Errorf("run %s was lost with its executor", entry.Name)
 	}
 	if err := summary.Write(cmd, cmd.ErrOrStderr(), false, entry.Name, r); err != nil {
 		return err
 	}
 	return exitOf(&proto.Exit{Code: int32(*r.ExitCode), Verdict: string(r.Diagnosis.Verdict)})
+}
+
+// detach leaves the command running and prints the name of the run on stdout, for scripts.
+func (s *session) detach(launched *proto.LaunchResponse) error {
+	how := fmt.Sprintf("tacho attach %s follows it, tacho stop %s stops it", s.id, s.id)
+	if s.dir == "" {
+		how = fmt.Sprintf("without record and output; tacho executors kill %s stops it", s.id)
+	}
+	s.screen.note(fmt.Sprintf("running as process %d: %s", launched.GetMain().GetPid(), how))
+	_, err := fmt.Fprintln(s.cmd.OutOrStdout(), s.id)
+	return errors.Join(err, s.client.Close(), s.streams.close())
 }

@@ -5,10 +5,9 @@ package run
 
 import "context"
 
-// followEvents carries out what the executor tells while the command runs. Whenever the command was stopped by a key of
-// its terminal (Ctrl-Z) it suspends this process, as the shell expects of its job, and lets both go on together. OOM
-// kills are told as they happen, because the command may go on without the process that was killed. It returns when ctx
-// or the task ends; what it was too late for, the summary tells.
+// followEvents handles the events of the executor until ctx or the task ends. When the command was stopped by a key of
+// its terminal (Ctrl-Z), it suspends this process, too, as the shell expects of its job, and continues both together. It
+// prints OOM kills as they happen, because the command may continue without the killed process.
 func (s *session) followEvents(ctx context.Context) {
 	stops, kills := s.streams.master != nil, !s.options.quiet
 	if !stops && !kills {
@@ -16,7 +15,7 @@ func (s *session) followEvents(ctx context.Context) {
 	}
 	events, err := s.client.Events(ctx)
 	if err != nil {
-		return // the end of the executor tells the rest
+		return // Wait reports why
 	}
 	for {
 		event, err := events.Recv()

@@ -23,33 +23,31 @@ import (
 	"github.com/tachograph/tacho/executor/wire"
 )
 
-// executorFolders are the flags that say where executors are looked for.
-type executorFolders struct {
+// executorDirs are the flags for where to look for executors.
+type executorDirs struct {
 	runtimeDir, dataDir string
 }
 
 func newExecutors() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "executors",
-		Short: "List and kill executors on this machine, strays included",
-		Long: `List and kill the executors of this user on this machine: those of tacho run, of the driver plugin, of the agent and of
-development agents. What a dead executor left behind is a stray.`,
+		Short: "List and kill the executors on this machine, including orphans",
+		Long: `List and kill the executors of this user on this machine: those of tacho run, the driver plugin, the agent and
+development agents. An orphan is what a dead executor left behind.`,
 		GroupID: cli.GroupHost,
-		Args:    cli.KnownCommand,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	var f executorFolders
+	var f executorDirs
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&f.runtimeDir, "runtime-dir", client.DefaultRuntimeDir(), "look in this `FOLDER`, a plugin's runtime_dir")
-	flags.StringVar(&f.dataDir, "data-dir", agentclient.DefaultDataDir, "look in the agent's data `FOLDER`")
+	flags.StringVar(&f.runtimeDir, "runtime-dir", client.DefaultRuntimeDir(), "runtime `DIR`, the runtime_dir of a plugin")
+	flags.StringVar(&f.dataDir, "data-dir", agentclient.DefaultDataDir, "data `DIR` of the agent")
 	_ = cmd.MarkPersistentFlagDirname("runtime-dir") // these fail only for flags that do not exist
 	_ = cmd.MarkPersistentFlagDirname("data-dir")
-	cmd.AddCommand(newExecutorsLs(&f), newExecutorsKill(&f))
+	cli.AddSubcommands(cmd, newExecutorsLs(&f), newExecutorsKill(&f))
 	return cmd
 }
 
-// list returns the addresses of all executors that are found. Folders of another user are passed over.
-func (f *executorFolders) list() ([]*wire.Address, error) {
+// list returns the addresses of all executors. Directories of other users are skipped.
+func (f *executorDirs) list() ([]*wire.Address, error) {
 	dataDirs := append([]string{f.dataDir}, agentclient.DevDataDirs()...)
 	dirs := append([]string{f.runtimeDir}, registry.RuntimeDirs(f.runtimeDir, dataDirs...)...)
 	var all []*wire.Address
@@ -64,7 +62,7 @@ func (f *executorFolders) list() ([]*wire.Address, error) {
 	return all, errors.Join(errs...)
 }
 
-func newExecutorsLs(f *executorFolders) *cobra.Command {
+func newExecutorsLs(f *executorDirs) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List executors: id, state, processes, command",
@@ -82,7 +80,7 @@ func newExecutorsLs(f *executorFolders) *cobra.Command {
 		for _, address := range all {
 			state := "alive"
 			if !client.Alive(*address) {
-				state = "stray: its executor is gone"
+				state = "orphan: executor is dead"
 			}
 			t.AddTexts(address.ID, state, fmt.Sprint(address.Executor.PID), fmt.Sprint(address.Main.PID),
 				cli.Printable(strings.Join(address.Command, " ")))
@@ -93,17 +91,17 @@ func newExecutorsLs(f *executorFolders) *cobra.Command {
 	return cmd
 }
 
-func newExecutorsKill(f *executorFolders) *cobra.Command {
+func newExecutorsKill(f *executorDirs) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kill ID...",
-		Short: "Stop the task of an executor and the executor, or what a dead executor left behind",
+		Short: "Stop an executor and its task, or kill what a dead executor left behind",
 		Example: `  tacho executors kill 20260304T050607-4711
-  tacho executors kill --all-strays`,
+  tacho executors kill --orphans`,
 	}
-	strays := cmd.Flags().Bool("all-strays", false, "kill what every dead executor left behind")
+	orphans := cmd.Flags().Bool("orphans", false, "kill what all dead executors left behind")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && !*strays {
-			return cli.Usagef("which executor? tacho executors ls lists them")
+		if len(args) == 0 && !*orphans {
+			return cli.Usagef("no executor given (tacho executors ls lists them)")
 		}
 		all, err := f.list()
 		errs := []error{err}
@@ -115,7 +113,7 @@ func newExecutorsKill(f *executorFolders) *cobra.Command {
 					named, found[id] = true, true
 				}
 			}
-			if named || (*strays && !client.Alive(*address)) {
+			if named || (*orphans && !client.Alive(*address)) {
 				errs = append(errs, killExecutor(cmd.Context(), *address))
 			}
 		}
@@ -129,7 +127,7 @@ func newExecutorsKill(f *executorFolders) *cobra.Command {
 	return cmd
 }
 
-// killExecutor stops a live executor's task and then the executor, or kills what a dead one left.
+// killExecutor stops the task of an executor and then the executor, or kills what a dead executor left.
 func killExecutor(ctx context.Context, address wire.Address) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

@@ -27,20 +27,20 @@ func visit(ctx context.Context, entry record.Entry) (*client.Client, error) {
 	return client.Visit(ctx, *address)
 }
 
-// isGone reports whether an error of visit says that the executor is not there any more.
+// isGone reports whether err of visit means that the executor does not exist any more.
 func isGone(err error) bool {
 	return errors.Is(err, client.ErrLost) || errors.Is(err, client.ErrOtherBoot)
 }
 
-// addressOf finds the executor that a record names, or what it left behind; client.ErrLost where there is neither. The
-// folder of the record says nothing: it has other paths too, and may have been moved.
+// addressOf finds the address of the executor in a record, which a dead executor leaves behind; client.ErrLost if there
+// is none. It does not compare the directory of the record, which may have been moved since.
 func addressOf(entry record.Entry) (*wire.Address, error) {
 	r := entry.Record
 	if r.Executor == nil {
 		return nil, fmt.Errorf("run %s: %w", entry.Name, client.ErrLost)
 	}
 	all, err := client.List(client.DefaultRuntimeDir())
-	if address := keptAddress(r.Socket); address != nil {
+	if address := addressBeside(r.Socket); address != nil {
 		all = append(all, address)
 	}
 	who := procstats.ProcessID{PID: r.Executor.PID, Start: r.Executor.StartTicks}
@@ -49,16 +49,16 @@ func addressOf(entry record.Entry) (*wire.Address, error) {
 			return address, nil
 		}
 	}
-	if rundir.StateOf(r, kernel.HostFS()) == record.Running {
-		return nil, errors.Join(fmt.Errorf("run %s is running, but its executor, process %d, is not found in %s: is it another user's?",
+	if rundir.CurrentState(r, kernel.HostFS()) == record.Running {
+		return nil, errors.Join(fmt.Errorf("run %s is running, but its executor (process %d) is not in %s; it may belong to another user",
 			entry.Name, who.PID, client.DefaultRuntimeDir()), err)
 	}
 	return nil, errors.Join(fmt.Errorf("run %s: %w", entry.Name, client.ErrLost), err)
 }
 
-// keptAddress reads the address beside a socket, which is not in our runtime folder where XDG_RUNTIME_DIR or TMPDIR was
-// another one then. It is nil where there is none, or not in a folder of our own.
-func keptAddress(socket string) *wire.Address {
+// addressBeside reads the address in the directory of a socket. That is not our runtime directory if XDG_RUNTIME_DIR or
+// TMPDIR has changed since. It returns nil if there is none, or if the directory is not our own.
+func addressBeside(socket string) *wire.Address {
 	folder := filepath.Dir(socket)
 	if folders, err := client.Folders(filepath.Dir(folder)); err != nil || !slices.Contains(folders, folder) {
 		return nil

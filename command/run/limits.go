@@ -17,7 +17,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 )
 
-// limitFlags are the flags of tacho run that say what the command may use.
+// limitFlags are the flags of tacho run for resource limits.
 type limitFlags struct {
 	memory, memoryHigh, swapMax size
 	oomGroup                    bool
@@ -32,20 +32,19 @@ type limitFlags struct {
 
 func (l *limitFlags) add(flags *pflag.FlagSet) {
 	l.flags = flags
-	flags.Var(&l.memory, "memory", "hard memory limit, page cache included: 400M, 1.5G, 64KiB")
-	flags.Var(&l.memoryHigh, "memory-high", "memory use above which the kernel slows the command down (cgroup v2)")
-	flags.Var(&l.swapMax, "swap-max", "limit on swap space; 0 for none at all")
-	flags.BoolVar(&l.oomGroup, "oom-group", false, "kill everything when the kernel kills one process for memory (cgroup v2)")
+	flags.Var(&l.memory, "memory", "hard memory limit, including page cache: 400M, 1.5G, 64KiB")
+	flags.Var(&l.memoryHigh, "memory-high", "memory usage above which the kernel throttles the command (cgroup v2)")
+	flags.Var(&l.swapMax, "swap-max", "limit on swap; 0 for no swap")
+	flags.BoolVar(&l.oomGroup, "oom-group", false, "on an OOM kill, kill all processes of the command (cgroup v2)")
 	flags.Float64Var(&l.cpu, "cpu", 0, "CPU quota in cores: 1.5")
-	flags.Int64Var(&l.cpuWeight, "cpu-weight", 0, "share of contended CPU, 1 to 10000; 100 is everybody's")
-	flags.StringVar(&l.cpuset, "cpuset", "", "the CPUs to run on: 0-3,7")
-	flags.Int64Var(&l.pids, "pids", 0, "limit on processes and threads")
+	flags.Int64Var(&l.cpuWeight, "cpu-weight", 0, "relative share of contended CPU, 1 to 10000; the default of cgroups is 100")
+	flags.StringVar(&l.cpuset, "cpuset", "", "CPUs to run on: 0-3,7")
+	flags.Int64Var(&l.pids, "pids", 0, "limit on the number of processes and threads")
 	flags.StringArrayVar(&l.ioMax, "io-max", nil,
-		"limits of a block device per second, DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N; may be repeated")
+		"limits per second of a block device, DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N; may be repeated")
 }
 
-// request returns the limits that were asked for, nil for none. What no host could hold is an error of usage; what this
-// one cannot hold, only the executor knows.
+// request returns the requested limits, nil for none. Whether this host can enforce them, only the executor knows.
 func (l *limitFlags) request() (*proto.Limits, error) {
 	limits, asked := &proto.Limits{}, false
 	given := func(name string) bool {
@@ -73,7 +72,7 @@ func (l *limitFlags) request() (*proto.Limits, error) {
 	}
 	if given("cpuset") {
 		if limits.Cpuset = l.cpuset; l.cpuset == "" {
-			return nil, cli.Usagef("--cpuset: it takes a list of CPUs such as 0-3,7")
+			return nil, cli.Usagef("--cpuset: must be a list of CPUs such as 0-3,7")
 		}
 	}
 	if given("pids") {
@@ -81,7 +80,7 @@ func (l *limitFlags) request() (*proto.Limits, error) {
 	}
 	if given("io-max") {
 		for _, text := range l.ioMax {
-			// An environment variable has one text for all devices.
+			// The environment variable has all devices in one text.
 			for device := range strings.FieldsSeq(text) {
 				limit, err := parseIOMax(device)
 				if err != nil {
@@ -92,17 +91,17 @@ func (l *limitFlags) request() (*proto.Limits, error) {
 		}
 	}
 	if !asked {
-		return nil, nil //nolint:nilnil // no limits is what the wire wants for "set none"
+		return nil, nil //nolint:nilnil // the wire has nil for no limits
 	}
 	return limits, nil
 }
 
-// size is a flag that takes a number of bytes, with or without a unit.
+// size is a flag for a number of bytes, with or without a unit.
 type size struct{ value int64 }
 
 func (s *size) bytes() *int64 { return &s.value }
 
-// String implements pflag.Value; the zero is nobody's default.
+// String implements pflag.Value; an empty text hides the default in the help.
 func (s *size) String() string {
 	if s.value == 0 {
 		return ""
@@ -123,9 +122,9 @@ func (s *size) Set(text string) error {
 // Type implements pflag.Value.
 func (s *size) Type() string { return "SIZE" }
 
-var errSize = errors.New("it takes a number of bytes such as 400M, 1.5G, 64KiB or 1048576")
+var errSize = errors.New("must be a number of bytes such as 400M, 1.5G, 64KiB or 1048576")
 
-// parseSize reads a number of bytes. Units are of 1024 as the kernel's, written K, KB or KiB alike, in any case.
+// parseSize parses a number of bytes. Units are powers of 1024 as in the kernel; K, KB and KiB are the same, in any case.
 func parseSize(text string) (int64, error) {
 	number := strings.TrimRightFunc(text, func(r rune) bool { return r < '0' || r > '9' })
 	unit := strings.ToLower(strings.TrimSpace(text[len(number):]))
@@ -144,18 +143,18 @@ func parseSize(text string) (int64, error) {
 	bytes := math.Ldexp(value, shift)
 	switch {
 	case bytes >= math.MaxInt64:
-		return 0, fmt.Errorf("it is more than there can be: %w", errSize)
+		return 0, fmt.Errorf("too large: %w", errSize)
 	case shift == 0 && bytes != math.Trunc(bytes):
 		return 0, errSize
 	}
 	return int64(math.Round(bytes)), nil
 }
 
-// parseIOMax reads DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N. DEVICE is major:minor or the path of a block device.
+// parseIOMax parses DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N. DEVICE is major:minor or the path of a block device.
 func parseIOMax(text string) (*proto.IOLimit, error) {
 	colon := strings.LastIndexByte(text, ':')
 	if colon < 0 || !strings.Contains(text[colon:], "=") {
-		return nil, errors.New("it takes DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N")
+		return nil, errors.New("must be DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N")
 	}
 	device, err := blockDevice(text[:colon])
 	if err != nil {
@@ -175,14 +174,14 @@ func parseIOMax(text string) (*proto.IOLimit, error) {
 		case "wiops":
 			field = &limit.WriteOperationsPerSecond
 		default:
-			return nil, fmt.Errorf("%q is none of rbps, wbps, riops, wiops", key)
+			return nil, fmt.Errorf("%q is not one of rbps, wbps, riops, wiops", key)
 		}
 		if *field != nil {
 			return nil, fmt.Errorf("%s is given twice", key)
 		}
 		number, err := parseSize(value)
 		if err != nil || number < 1 {
-			return nil, fmt.Errorf("%s: it takes a number from 1, such as 100 or 10M", setting)
+			return nil, fmt.Errorf("%s: must be at least 1, such as 100 or 10M", setting)
 		}
 		*field = &number
 	}

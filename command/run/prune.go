@@ -22,21 +22,20 @@ func newPrune() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Delete the records of runs that have ended",
-		Long: `Delete the records of runs that have ended, the newest --keep left alone. Running runs are never deleted,
-nor what cannot be read as a record. What runs left behind that never began, and executors that died together with
-their callers, is cleared away too.`,
+		Long: `Delete the records of runs that have ended, except the newest --keep. Runs that are running are never deleted, nor
+directories without a readable record. Incomplete runs are deleted, too, and orphaned executors are killed.`,
 		Example: `  tacho prune --keep 20
   tacho prune --keep 0 --older-than 168h --dry-run`,
 		Args:    cli.Arguments(),
 		GroupID: cli.GroupRecords,
 	}
-	outputDir := rundir.AddFlag(cmd)
-	keep := cmd.Flags().Int("keep", 10, "how many of the newest ended runs stay")
-	olderThan := cmd.Flags().Duration("older-than", 0, "delete only runs that ended longer ago than this")
-	dryRun := cmd.Flags().Bool("dry-run", false, "only say what would be deleted")
+	outputDir := rundir.AddOutputDir(cmd)
+	keep := cmd.Flags().Int("keep", 10, "keep this number of the newest runs")
+	olderThan := cmd.Flags().Duration("older-than", 0, "delete only runs that ended before this time")
+	dryRun := cmd.Flags().Bool("dry-run", false, "only print what would be deleted")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *keep < 0 || *olderThan < 0 {
-			return cli.Usagef("--keep and --older-than cannot be negative")
+			return cli.Usagef("--keep and --older-than must not be negative")
 		}
 		entries, err := rundir.List(*outputDir)
 		if err != nil {
@@ -44,18 +43,18 @@ their callers, is cleared away too.`,
 		}
 		var errs []error
 		if !*dryRun {
-			errs = append(errs, clearStrays(cmd.Context()))
+			errs = append(errs, killOrphans(cmd.Context()))
 		}
-		entries, unbegun := rundir.SplitIncomplete(entries)
+		complete, incomplete := rundir.SplitIncomplete(entries)
 		p := pruning{out: cmd.OutOrStdout(), dry: *dryRun}
 		return errors.Join(append(errs,
-			p.delete(prunable(entries, *keep, *olderThan, time.Now()), os.RemoveAll),
-			p.delete(rundir.OldIncomplete(unbegun, *olderThan, time.Now()), rundir.RemoveIncomplete))...)
+			p.delete(prunable(complete, *keep, *olderThan, time.Now()), os.RemoveAll),
+			p.delete(oldIncomplete(incomplete, *olderThan, time.Now()), rundir.RemoveIncomplete))...)
 	}
 	return cmd
 }
 
-// pruning deletes folders of runs and says which.
+// pruning deletes the directories of runs and prints their names.
 type pruning struct {
 	out io.Writer
 	dry bool
@@ -77,11 +76,11 @@ func (p pruning) delete(entries []record.Entry, remove func(dir string) error) e
 	return errors.Join(errs...)
 }
 
-// prunable returns the ended runs beyond the newest keep, as far as they are old enough. entries are newest first.
+// prunable returns the ended runs that are old enough, without the newest keep. entries are newest first.
 func prunable(entries []record.Entry, keep int, olderThan time.Duration, now time.Time) []record.Entry {
 	var list []record.Entry
 	for _, entry := range entries {
-		if entry.Err != nil || rundir.StateOf(entry.Record, kernel.HostFS()) == record.Running {
+		if entry.Err != nil || rundir.CurrentState(entry.Record, kernel.HostFS()) == record.Running {
 			continue
 		}
 		if keep > 0 {
@@ -93,6 +92,17 @@ func prunable(entries []record.Entry, keep int, olderThan time.Duration, now tim
 			ended = entry.Record.StartedAt
 		}
 		if now.Sub(ended) > olderThan {
+			list = append(list, entry)
+		}
+	}
+	return list
+}
+
+// oldIncomplete returns the incomplete runs that are old enough.
+func oldIncomplete(incomplete []record.Entry, olderThan time.Duration, now time.Time) []record.Entry {
+	var list []record.Entry
+	for _, entry := range incomplete {
+		if info, err := os.Stat(entry.Dir); err == nil && now.Sub(info.ModTime()) > olderThan {
 			list = append(list, entry)
 		}
 	}

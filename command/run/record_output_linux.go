@@ -17,17 +17,17 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 )
 
-// recordOutput is where --record-file or --record-fd want the final record; a nil one is stderr.
+// recordOutput is the destination of the final record by --record-file or --record-fd; nil for stderr.
 type recordOutput struct {
 	file *os.File
-	// path is set where the file was not there before.
+	// path is set if the file was created.
 	path string
-	// given is a descriptor that somebody else opened: where it stands is their affair.
-	given bool
+	// inherited is set for a descriptor of the caller, who owns its offset.
+	inherited bool
 }
 
-// openOutput opens what --record-file or --record-fd name before the command starts, so that a place that cannot be
-// written to is known in time. What is in the file stays there until the command has started.
+// openOutput opens the destination before the command starts, to fail early. The file keeps its contents until the
+// command has started.
 func (o *runOptions) openOutput() (*recordOutput, error) {
 	switch {
 	case o.recordFile != "":
@@ -35,7 +35,7 @@ func (o *runOptions) openOutput() (*recordOutput, error) {
 		if err == nil {
 			return &recordOutput{file: file, path: o.recordFile}, nil
 		}
-		if errors.Is(err, fs.ErrExist) { // O_CREATE too: it may be a symbolic link to a file to come
+		if errors.Is(err, fs.ErrExist) { // with O_CREATE: it may be a symbolic link to a file that does not exist
 			file, err = os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE, 0o600)
 		}
 		if err != nil {
@@ -45,20 +45,20 @@ func (o *runOptions) openOutput() (*recordOutput, error) {
 	case o.recordFD > 0:
 		flags, err := unix.FcntlInt(uintptr(o.recordFD), unix.F_GETFL, 0)
 		if err != nil {
-			return nil, cli.Usagef("--record-fd %d: no such descriptor is open", o.recordFD)
+			return nil, cli.Usagef("--record-fd %d: not an open file descriptor", o.recordFD)
 		}
 		if flags&unix.O_ACCMODE == unix.O_RDONLY {
-			return nil, cli.Usagef("--record-fd %d: it is open for reading only", o.recordFD)
+			return nil, cli.Usagef("--record-fd %d: open for reading only", o.recordFD)
 		}
 		unix.CloseOnExec(o.recordFD)
-		return &recordOutput{file: os.NewFile(uintptr(o.recordFD), "record-fd"), given: true}, nil
+		return &recordOutput{file: os.NewFile(uintptr(o.recordFD), "record-fd"), inherited: true}, nil
 	}
-	return nil, nil //nolint:nilnil // nothing was asked for
+	return nil, nil //nolint:nilnil // stderr
 }
 
-// empty takes out what a file had from before: from now on it is this run's.
-func (r *recordOutput) empty() error {
-	if r == nil || r.given {
+// truncate deletes the previous contents of a file.
+func (r *recordOutput) truncate() error {
+	if r == nil || r.inherited {
 		return nil
 	}
 	info, err := r.file.Stat()
@@ -68,7 +68,7 @@ func (r *recordOutput) empty() error {
 	return r.file.Truncate(0)
 }
 
-// discard gives up an output that nothing was written to.
+// discard closes an unused destination and removes the file if it was created.
 func (r *recordOutput) discard() error {
 	if r == nil {
 		return nil
@@ -80,7 +80,7 @@ func (r *recordOutput) discard() error {
 	return err
 }
 
-// report writes what --format and --summary ask for.
+// report writes the final record or the summary, as --format and --summary say.
 func (s *session) report(final *record.Record) error {
 	out, silent := s.cmd.ErrOrStderr(), s.options.quiet || s.options.summary.String() == "none"
 	if s.output != nil {

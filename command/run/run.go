@@ -23,7 +23,7 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Exit codes of tacho run beside the command's own, as env(1), timeout(1) and the shell have them.
+// Exit codes of tacho run, as those of env(1), timeout(1) and the shell.
 const (
 	exitTimedOut      = 124
 	exitNotExecutable = 126
@@ -48,7 +48,7 @@ type runOptions struct {
 	cgroup                   *cli.Choice
 	cgroupParent             string
 	limits                   limitFlags
-	// limited are the limits that were asked for, nil for none.
+	// limited has the requested limits, nil for none.
 	limited *proto.Limits
 	user    string
 	waitAll bool
@@ -63,17 +63,17 @@ func newRun() *cobra.Command {
 	cmd := cli.Launcher(&cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG...]",
 		Short: "Run a command and record what it uses",
-		Long: `Run a command in a small executor process, measure everything it starts, and keep a record.
+		Long: `Run a command in a small executor process, measure all its processes, and write a record.
 
-Where stdin and stdout are a terminal the command gets one of its own, and otherwise exactly the descriptors tacho was
-given: it has no controlling terminal then, and cannot ask for a password at /dev/tty. Signals are passed on. Nothing
-but the command's own output goes to stdout; the live line, OOM kills as they happen and the summary go to stderr.
+If stdin and stdout are a terminal, the command gets a pseudo-terminal of its own. Otherwise it gets the descriptors of
+tacho, and has no controlling terminal: it cannot ask for a password at /dev/tty. Signals are forwarded. Only the output
+of the command goes to stdout; the live line, OOM kills as they happen and the summary go to stderr.
 
-Limits hold from the command's first instruction, for everything it starts. A limit that this machine cannot hold is
-an error, and nothing is started.
+Limits apply from the first instruction of the command, to all its processes. If this machine cannot enforce a limit, it
+is an error and nothing is started.
 
-Exit codes: the command's own; 128+N where signal N ended it; 124 its time was up (--timeout); 125 a fault of
-tacho; 126 the command cannot be executed; 127 there is no such command.`,
+Exit codes: the code of the command; 128+N if signal N ended it; 124 timeout (--timeout); 125 error of tacho; 126 the
+command cannot be executed; 127 command not found.`,
 		Example: `  tacho run -- go build ./...
   tacho run --interval 100ms --label branch=main -- make -j8
   tacho run --measurements cgroup_cpu,psi,process_rss_bytes --format json --record-file out.json -- ./job
@@ -84,7 +84,7 @@ tacho; 126 the command cannot be executed; 127 there is no such command.`,
 		DisableFlagsInUseLine: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cli.Usagef("no command: write it behind --, as in: tacho run -- make (see %s --help)", cmd.CommandPath())
+				return cli.Usagef("no command given; put it after --: tacho run -- make (see %s --help)", cmd.CommandPath())
 			}
 			return nil
 		},
@@ -103,36 +103,36 @@ tacho; 126 the command cannot be executed; 127 there is no such command.`,
 func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SetInterspersed(false) // the command's own flags are the command's
-	flags.DurationVarP(&o.interval, "interval", "i", time.Second, "time between two samples")
-	flags.DurationVar(&o.reportInterval, "report-interval", time.Minute, "time between two lines of usage.jsonl")
-	flags.StringVar(&o.measurements, "measurements", "default", "what to measure: names, prefixes, all, default, -NAME to leave out")
+	flags.DurationVarP(&o.interval, "interval", "i", time.Second, "time between samples")
+	flags.DurationVar(&o.reportInterval, "report-interval", time.Minute, "time between lines of usage.jsonl")
+	flags.StringVar(&o.measurements, "measurements", "default", "what to measure: names, prefixes, all, default; -NAME excludes")
 	_ = cmd.RegisterFlagCompletionFunc("measurements", completeSelection) // these fail only for flags that do not exist
-	flags.StringVarP(&o.message, "message", "m", "", "a message for the record")
-	flags.Var(&o.labels, "label", "a label for the record; may be repeated")
-	flags.StringVar(&o.outputDir, "output-dir", record.DefaultRoot, "folder in which runs are kept")
+	flags.StringVarP(&o.message, "message", "m", "", "message for the record")
+	flags.Var(&o.labels, "label", "label for the record; may be repeated")
+	flags.StringVar(&o.outputDir, "output-dir", record.DefaultRoot, "`DIR` for records, one directory per run")
 	_ = cmd.MarkFlagDirname("output-dir")
-	flags.BoolVar(&o.noFiles, "no-files", false, "keep no record on disk")
-	flags.StringSliceVar(&o.capture, "capture", nil, "also write the command's stdout, stderr into the run's folder")
-	flags.BoolVarP(&o.detach, "detach", "d", false, "leave the command running and return at once")
-	flags.DurationVar(&o.timeout, "timeout", 0, "end the command after this long; 0 for never")
-	flags.DurationVar(&o.killGrace, "kill-grace", 5*time.Second, "how long a command that is stopped may take before it is killed")
-	flags.StringVar(&o.killSignal, "kill-signal", "TERM", "the signal that asks the command to end")
+	flags.BoolVar(&o.noFiles, "no-files", false, "write no record to disk")
+	flags.StringSliceVar(&o.capture, "capture", nil, "also write stdout, stderr of the command to the directory of the run")
+	flags.BoolVarP(&o.detach, "detach", "d", false, "leave the command running and return immediately")
+	flags.DurationVar(&o.timeout, "timeout", 0, "stop the command after this time; 0 for never")
+	flags.DurationVar(&o.killGrace, "kill-grace", 5*time.Second, "time between the kill signal and SIGKILL")
+	flags.StringVar(&o.killSignal, "kill-signal", "TERM", "signal to stop the command")
 	flags.BoolVar(&o.waitAll, "wait-all", false, "wait for processes that outlive the command, instead of stopping them")
 	flags.StringVarP(&o.user, "user", "u", "", "run the command as this user, or USER:GROUP")
-	o.cgroup = cli.AddChoice(cmd, "cgroup", "put the command into a cgroup:", "auto", "none")
-	flags.StringVar(&o.cgroupParent, "cgroup-parent", "", "make the command's cgroup below this one, a path within the hierarchies")
+	o.cgroup = cli.AddChoice(cmd, "cgroup", "run the command in a cgroup:", "auto", "none")
+	flags.StringVar(&o.cgroupParent, "cgroup-parent", "", "parent of the command's cgroup, a path relative to the cgroup mount")
 	o.limits.add(flags)
-	flags.StringVar(&o.disk, "disk", "", "folder whose size is the command's disk usage")
-	flags.IntVar(&o.maxRows, "max-rows", 1000, "upper bound on process rows per sample")
-	o.format = cli.AddChoice(cmd, "format", "print the final record:", "text", "json")
-	flags.StringVar(&o.recordFile, "record-file", "", "write the final record or summary, as --format says, into this file instead of stderr")
-	flags.IntVar(&o.recordFD, "record-fd", 0, "write the final record or summary to this descriptor instead of stderr")
-	o.summary = cli.AddChoice(cmd, "summary", "the summary at the end:", "short", "full", "none")
-	o.live = cli.AddChoice(cmd, "live", "the live line while the command runs:", "auto", "never")
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing while the command runs, and no summary")
+	flags.StringVar(&o.disk, "disk", "", "`DIR` to measure as the disk usage of the command")
+	flags.IntVar(&o.maxRows, "max-rows", 1000, "maximum number of process rows per sample")
+	o.format = cli.AddChoice(cmd, "format", "format of the final record:", "text", "json")
+	flags.StringVar(&o.recordFile, "record-file", "", "write the final record or summary to this `FILE` instead of stderr")
+	flags.IntVar(&o.recordFD, "record-fd", 0, "write the final record or summary to this file descriptor instead of stderr")
+	o.summary = cli.AddChoice(cmd, "summary", "summary at the end:", "short", "full", "none")
+	o.live = cli.AddChoice(cmd, "live", "live line while the command runs:", "auto", "never")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors: no live line, no summary")
 }
 
-// labels is a flag that may be repeated, each time for one label: a value may have commas and equals signs of its own.
+// labels is a flag with one label each time: a value may contain commas and equals signs.
 type labels map[string]string
 
 // String implements pflag.Value.
@@ -142,7 +142,7 @@ func (l *labels) String() string { return summary.LabelsText(*l) }
 func (l *labels) Set(text string) error {
 	name, value, found := strings.Cut(text, "=")
 	if !found || name == "" {
-		return errors.New("it takes NAME=VALUE")
+		return errors.New("must be NAME=VALUE")
 	}
 	if *l == nil {
 		*l = labels{}
@@ -154,32 +154,32 @@ func (l *labels) Set(text string) error {
 // Type implements pflag.Value.
 func (l *labels) Type() string { return "NAME=VALUE" }
 
-// check refuses what cannot be carried out before anything is started or written.
+// check rejects invalid flags before anything is started or written.
 func (o *runOptions) check(args []string) (selection procstats.Selection, path string, err error) {
 	switch {
 	case o.interval < 10*time.Millisecond:
-		return selection, "", cli.Usagef("--interval %s: the shortest is 10ms", o.interval)
+		return selection, "", cli.Usagef("--interval %s: must be at least 10ms", o.interval)
 	case o.reportInterval <= 0:
-		return selection, "", cli.Usagef("--report-interval %s: it takes a time above 0", o.reportInterval)
+		return selection, "", cli.Usagef("--report-interval %s: must be greater than 0", o.reportInterval)
 	case o.reportInterval < o.interval:
 		o.reportInterval = o.interval
 	}
 	if o.timeout < 0 || o.killGrace < 0 {
-		return selection, "", cli.Usagef("--timeout and --kill-grace cannot be negative")
+		return selection, "", cli.Usagef("--timeout and --kill-grace must not be negative")
 	}
 	for _, stream := range o.capture {
 		if stream != "stdout" && stream != "stderr" {
-			return selection, "", cli.Usagef("--capture %s: it takes stdout, stderr or both", stream)
+			return selection, "", cli.Usagef("--capture %s: must be stdout, stderr or both", stream)
 		}
 	}
 	if o.cgroupParent != "" && o.cgroup.String() == "none" {
-		return selection, "", cli.Usagef("--cgroup-parent %s: there is no cgroup with --cgroup none", o.cgroupParent)
+		return selection, "", cli.Usagef("--cgroup-parent %s: not possible with --cgroup none", o.cgroupParent)
 	}
 	if len(o.capture) > 0 && o.noFiles {
-		return selection, "", cli.Usagef("--capture needs a run folder: leave out --no-files")
+		return selection, "", cli.Usagef("--capture writes to the directory of the run; remove --no-files")
 	}
 	if o.maxRows < 1 {
-		return selection, "", cli.Usagef("--max-rows %d: it takes a number from 1", o.maxRows)
+		return selection, "", cli.Usagef("--max-rows %d: must be at least 1", o.maxRows)
 	}
 	if err := o.checkOutput(); err != nil {
 		return selection, "", err
@@ -191,10 +191,10 @@ func (o *runOptions) check(args []string) (selection procstats.Selection, path s
 		return selection, "", cli.Usagef("--measurements: %w", err)
 	}
 	if selection.Empty() {
-		return selection, "", cli.Usagef("--measurements %s: nothing is left to measure", o.measurements)
+		return selection, "", cli.Usagef("--measurements %s: selects nothing", o.measurements)
 	}
 	if o.disk != "" {
-		if err := checkFolder(o.disk); err != nil {
+		if err := checkDir(o.disk); err != nil {
 			return selection, "", cli.Usagef("--disk %s: %w", o.disk, err)
 		}
 		selection = selection.Union(procstats.Select(procstats.DiskUsage, procstats.DiskFiles))
@@ -203,39 +203,39 @@ func (o *runOptions) check(args []string) (selection procstats.Selection, path s
 	return selection, path, err
 }
 
-// checkFolder refuses what is certainly no folder. One that cannot be looked at may be readable for the command's user.
-func checkFolder(path string) error {
+// checkDir rejects a path that is not a directory. If it is not accessible, it may be so for the user of the command.
+func checkDir(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return errors.New("there is no such folder")
+		return errors.New("no such directory")
 	case err == nil && !info.IsDir():
-		return errors.New("it is no folder")
+		return errors.New("not a directory")
 	}
 	return nil
 }
 
-// checkOutput refuses a place for the record that nothing would be written to.
+// checkOutput rejects a destination for the record that nothing would be written to.
 func (o *runOptions) checkOutput() error {
 	hasFD := o.limits.flags.Changed("record-fd")
 	switch {
 	case o.recordFile == "" && !hasFD:
 	case o.recordFile != "" && hasFD:
-		return cli.Usagef("--record-file and --record-fd: only one of them can be written to")
+		return cli.Usagef("--record-file and --record-fd exclude each other")
 	case hasFD && o.recordFD < 1:
-		return cli.Usagef("--record-fd %d: it takes a number from 1", o.recordFD)
+		return cli.Usagef("--record-fd %d: must be at least 1", o.recordFD)
 	case o.detach:
-		return cli.Usagef("--record-file and --record-fd: nobody is left to write there with --detach; the record is in the run's folder")
+		return cli.Usagef("--record-file and --record-fd: not possible with --detach; the record is in the directory of the run")
 	case o.format.String() == "text" && o.summary.String() == "none":
-		return cli.Usagef("--record-file and --record-fd: nothing is to be written: leave out --summary none, or add --format json")
+		return cli.Usagef("--record-file and --record-fd: nothing to write; remove --summary none, or add --format json")
 	}
 	return nil
 }
 
-// lookUp finds the command as the shell does, with the shell's exit codes where it cannot.
+// lookUp finds the command like the shell, and fails with the exit codes of the shell.
 func lookUp(name string) (string, error) {
 	if name == "" {
-		return "", cli.ExitWith(exitNotFound, errors.New("the name of the command is empty"))
+		return "", cli.ExitWith(exitNotFound, errors.New("empty command name"))
 	}
 	path, err := exec.LookPath(name)
 	if errors.Is(err, exec.ErrDot) {
@@ -250,14 +250,14 @@ func lookUp(name string) (string, error) {
 		if _, statErr := os.Stat(name); statErr == nil {
 			return "", cli.ExitWith(exitNotExecutable, fmt.Errorf("%s: not executable", name))
 		}
-		return "", cli.ExitWith(exitNotFound, fmt.Errorf("%s: no such file", name))
+		return "", cli.ExitWith(exitNotFound, fmt.Errorf("%s: no such file or directory", name))
 	}
 	return "", cli.ExitWith(exitNotFound, fmt.Errorf("%s: command not found in PATH", name))
 }
 
 func (o *runOptions) captures(stream string) bool { return slices.Contains(o.capture, stream) }
 
-// completeSelection completes the last word of a comma list of measurements: for --measurements.
+// completeSelection completes the last word of --measurements, a comma-separated list.
 func completeSelection(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	before := ""
 	if comma := strings.LastIndexByte(typed, ','); comma >= 0 {

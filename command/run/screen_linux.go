@@ -20,12 +20,11 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// screen shares the terminal between the command's output and the live line. The line is drawn only where it cannot
-// get into the way: at the beginning of a line, and not while the command has taken over its terminal (an editor, a
-// password prompt), which its modes tell.
+// screen shares the terminal between the output of the command and the live line. The live line is drawn only at the
+// beginning of a line, and not while the command has changed the modes of its terminal (an editor, a password prompt).
 type screen struct {
 	errors io.Writer
-	// master is the command's terminal; nil where its output does not pass through us.
+	// master is the terminal of the command; nil if the command has our descriptors.
 	master   *os.File
 	terminal bool
 	silent   bool
@@ -39,7 +38,7 @@ func newScreen(stderr io.Writer, streams *sessionStreams, o *runOptions) *screen
 	return &screen{errors: stderr, master: streams.master, terminal: cli.IsTerminal(stderr), silent: o.quiet}
 }
 
-// output shows what the command wrote to a terminal of its own on one of ours.
+// output writes what the command wrote to its terminal to ours.
 func (s *screen) output(to *os.File, text []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +48,7 @@ func (s *screen) output(to *os.File, text []byte) {
 	}
 }
 
-// note tells the user something beside the command's output.
+// note prints a line about the run.
 func (s *screen) note(text string) {
 	if s.silent {
 		return
@@ -57,11 +56,10 @@ func (s *screen) note(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLineLocked()
-	_, _ = fmt.Fprintf(s.errors, "tacho: %s%s", cli.OneLine(text), s.newline()) // nowhere to tell of a fault
+	_, _ = fmt.Fprintf(s.errors, "tacho: %s%s", cli.OneLine(text), s.newline()) // there is no other place to report an error
 }
 
-// endLine ends what the command wrote last without a newline, for what follows to stand alone. The terminal has been
-// given back.
+// endLine starts a new line if the output of the command did not end with a newline. The terminal is not raw any more.
 func (s *screen) endLine() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,12 +70,12 @@ func (s *screen) endLine() {
 func (s *screen) endLineLocked() {
 	s.eraseLocked()
 	if s.midLine && s.terminal {
-		_, _ = io.WriteString(s.errors, s.newline()) // nowhere to tell of a fault
+		_, _ = io.WriteString(s.errors, s.newline()) // there is no other place to report an error
 		s.midLine = false
 	}
 }
 
-// newline is what ends a line: a raw terminal needs the carriage return too.
+// newline returns the end of a line; a raw terminal needs the carriage return.
 func (s *screen) newline() string {
 	if s.master != nil && s.terminal {
 		return "\r\n"
@@ -87,12 +85,12 @@ func (s *screen) newline() string {
 
 func (s *screen) eraseLocked() {
 	if s.drawn {
-		_, _ = io.WriteString(s.errors, "\r\x1b[K") // nowhere to tell of a fault
+		_, _ = io.WriteString(s.errors, "\r\x1b[K") // there is no other place to report an error
 		s.drawn = false
 	}
 }
 
-// draw shows the live line in place of the last one.
+// draw replaces the live line.
 func (s *screen) draw(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,12 +101,12 @@ func (s *screen) draw(line string) {
 	if columns, _ := cli.TerminalSize(s.errors); columns > 0 && len([]rune(line)) > columns-1 {
 		line = string([]rune(line)[:columns-1])
 	}
-	_, _ = fmt.Fprintf(s.errors, "\r%s\x1b[K\r", line) // nowhere to tell of a fault
+	_, _ = fmt.Fprintf(s.errors, "\r%s\x1b[K\r", line) // there is no other place to report an error
 	s.drawn = true
 }
 
-// free reports whether the command reads its terminal line by line with echo, as it was given it, and no shell reads
-// ours, because we are its background job.
+// free reports whether the terminal of the command is in its initial modes, canonical with echo, and we are not a
+// background job of a shell that uses our terminal.
 func (s *screen) free() bool {
 	if file, ok := s.errors.(*os.File); ok && !foreground(file) {
 		return false
@@ -124,15 +122,15 @@ func (s *screen) free() bool {
 	return err == nil && modes.Lflag&unix.ICANON != 0 && modes.Lflag&unix.ECHO != 0
 }
 
-// clear takes the live line away.
+// clear erases the live line.
 func (s *screen) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.eraseLocked()
 }
 
-// follow shows what the task uses until ctx or the task ends: a live line on a terminal, otherwise a plain line per
-// report interval. The channel is closed then.
+// follow shows the resource usage of the task until ctx or the task ends, then it closes the channel: as a live line on a
+// terminal, otherwise as a plain line every report interval.
 func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) <-chan struct{} {
 	done := make(chan struct{})
 	if s.silent || o.live.String() == "never" {
@@ -141,8 +139,8 @@ func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) <-
 	}
 	interval := o.reportInterval
 	if s.terminal {
-		const liveliest = 500 * time.Millisecond
-		interval = max(o.interval, liveliest)
+		const fastest = 500 * time.Millisecond
+		interval = max(o.interval, fastest)
 	}
 	go func() {
 		defer close(done)
@@ -152,8 +150,7 @@ func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) <-
 	return done
 }
 
-// showStats draws every sample of a stream. A stream that fails only ends the line: the command goes on, and its end
-// tells the rest.
+// showStats draws every sample of a stream. An error of the stream ends only the live line.
 func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.Duration) {
 	stream, err := c.Stats(ctx, interval, true)
 	if err != nil {
@@ -178,7 +175,7 @@ func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.
 	}
 }
 
-// liveLine is what a task uses now, in one line.
+// liveLine returns the current resource usage of a task in one line.
 func liveLine(sample, previous *procstats.Sample, elapsed time.Duration) string {
 	words := []string{procstats.AgeText(elapsed)}
 	for _, h := range procstats.Headlines(sample, procstats.History{Previous: previous}) {

@@ -21,8 +21,8 @@ func newStop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop RUN",
 		Short: "Stop a run and everything it started",
-		Long: `Ask a run to end, wait, then kill what is left of it, and return when nothing is. What is left of a run whose
-executor and tacho run have died is killed at once.
+		Long: `Send the kill signal to a run, wait, kill what is left, and return when no process of the run is left. If its executor and
+tacho run have died, what they left is killed at once.
 
 ` + rundir.RunHelp,
 		Example: `  tacho stop last
@@ -30,9 +30,9 @@ executor and tacho run have died is killed at once.
 		Args:    cli.Arguments("RUN"),
 		GroupID: cli.GroupMeasure,
 	}
-	outputDir := rundir.AddFlag(cmd)
-	signalName := cmd.Flags().String("signal", "", "the signal that asks for the end (default: the run's --kill-signal)")
-	grace := cmd.Flags().Duration("grace", 5*time.Second, "how long to wait before the kill; 0 kills at once")
+	outputDir := rundir.AddOutputDir(cmd)
+	signalName := cmd.Flags().String("signal", "", "signal to send first (default: the --kill-signal of the run)")
+	grace := cmd.Flags().Duration("grace", 5*time.Second, "time to wait before the kill; 0 kills at once")
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		number := unix.Signal(0)
@@ -43,7 +43,7 @@ executor and tacho run have died is killed at once.
 			}
 		}
 		if *grace < 0 {
-			return cli.Usagef("--grace %s: it cannot be negative", *grace)
+			return cli.Usagef("--grace %s: must not be negative", *grace)
 		}
 		entry, err := rundir.Find(*outputDir, args[0])
 		if err != nil {
@@ -51,7 +51,7 @@ executor and tacho run have died is killed at once.
 		}
 		c, err := visit(cmd.Context(), entry)
 		if isGone(err) {
-			return stopRemains(cmd, entry)
+			return killRemains(cmd, entry)
 		}
 		if err != nil {
 			return err
@@ -65,8 +65,8 @@ executor and tacho run have died is killed at once.
 	return cmd
 }
 
-// stopRemains kills what is left of a run whose executor is gone. Where its tacho run is there, that does it.
-func stopRemains(cmd *cobra.Command, entry record.Entry) error {
+// killRemains kills what a dead executor left of a run, unless its tacho run is alive and does so.
+func killRemains(cmd *cobra.Command, entry record.Entry) error {
 	address, err := addressOf(entry)
 	if errors.Is(err, client.ErrLost) || err == nil && client.Owned(*address) {
 		return fmt.Errorf("run %s is not running", entry.Name)
@@ -77,6 +77,6 @@ func stopRemains(cmd *cobra.Command, entry record.Entry) error {
 	if err := killExecutor(cmd.Context(), *address); err != nil {
 		return err
 	}
-	cli.PrintError(cmd.ErrOrStderr(), fmt.Errorf("run %s had lost its executor; what was left of it is killed", entry.Name))
+	cli.PrintError(cmd.ErrOrStderr(), fmt.Errorf("run %s had lost its executor; killed what was left of it", entry.Name))
 	return nil
 }

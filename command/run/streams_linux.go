@@ -21,48 +21,48 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 )
 
-// firstExtraFD is the executor's descriptor for the first file it is given.
+// firstExtraFD is the descriptor of the first extra file in the executor.
 const firstExtraFD = 3
 
-// sessionStreams are the command's standard streams as tacho run arranges them, and the leash.
+// sessionStreams are the standard streams of the command, and the leash.
 type sessionStreams struct {
-	// give are the files that the executor inherits; ours are closed once it has them.
-	give    []*os.File
-	stdio   *proto.Stdio
-	leashFD uint32
-	// leash is our end: when this process dies, however it dies, the kernel closes it and the executor knows.
+	// inherited are the files for the executor; ours are closed once it has them.
+	inherited []*os.File
+	stdio     *proto.Stdio
+	leashFD   uint32
+	// leash is our end of a pipe: when this process dies, the kernel closes it and the executor notices.
 	leash *os.File
-	// master is our end of the command's terminal; nil where it has our own descriptors.
+	// master is our end of the command's terminal; nil if the command has our descriptors.
 	master *os.File
 	tees   []tee
-	// shown are the command's terminals, of which the first is the controlling one.
-	shown []tee
-	// wake is read beside our terminal, so that its reader can be called by way of waker.
+	// terminals are the terminals of the command; the first is its controlling terminal.
+	terminals []tee
+	// wake is polled together with our terminal; writing to waker interrupts the poll.
 	wake, waker *os.File
 
 	mu sync.Mutex // guards following
-	// raw is whether our terminal is raw, away whether it was given back, cooked its state to go back to.
-	raw, away bool
-	cooked    *term.State
+	// raw says that our terminal is raw, released that it is the shell's for now; original is its state to restore.
+	raw, released bool
+	original      *term.State
 }
 
-// tee copies one stream of the command into a file on its way to ours. Without a file it only carries it.
+// tee copies one stream of the command to ours and to a file, which may be nil.
 type tee struct {
 	from     *os.File
 	to, file *os.File
 }
 
-// openSessionStreams decides what the command gets: a terminal of its own where ours is one, else our descriptors.
+// openSessionStreams opens a terminal for the command if we have one, else it uses our descriptors.
 func openSessionStreams(o *runOptions, dir string) (*sessionStreams, error) {
 	s := &sessionStreams{stdio: &proto.Stdio{}}
-	given, err := givenDescriptors()
+	descriptors, err := inheritedDescriptors()
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case o.detach:
 		s.detached(dir)
-		s.passOnAll(given)
+		s.inheritAll(descriptors)
 		return s, nil
 	case term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())):
 		err = s.terminal(o, dir)
@@ -70,47 +70,48 @@ func openSessionStreams(o *runOptions, dir string) (*sessionStreams, error) {
 		err = s.descriptors(o, dir)
 	}
 	if err == nil {
-		err = s.hold()
+		err = s.openLeash()
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	s.passOnAll(given)
+	s.inheritAll(descriptors)
 	return s, nil
 }
 
-// givenDescriptors are those above 2 that tacho was started with: all that it opens itself are closed by execve(2).
-func givenDescriptors() ([]int, error) {
+// inheritedDescriptors returns the descriptors above 2 that tacho was started with. Those that tacho opened itself have
+// FD_CLOEXEC.
+func inheritedDescriptors() ([]int, error) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return nil, fmt.Errorf("list descriptors: %w", err)
 	}
-	var given []int
+	var inherited []int
 	for _, entry := range entries {
 		fd, err := strconv.Atoi(entry.Name())
 		if err != nil || fd <= 2 {
 			continue
 		}
-		// An error is that of the descriptor that the list was read with.
+		// The descriptor that the list was read with is closed: an error.
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
-			given = append(given, fd)
+			inherited = append(inherited, fd)
 		}
 	}
-	return given, nil
+	return inherited, nil
 }
 
-// passOnAll gives descriptors to the command under their own numbers. By these the executor must not inherit them too:
-// it would keep them open.
-func (s *sessionStreams) passOnAll(given []int) {
-	for _, fd := range given {
+// inheritAll gives the command descriptors under the same numbers. The executor must not inherit these numbers, too: it
+// would never close them.
+func (s *sessionStreams) inheritAll(descriptors []int) {
+	for _, fd := range descriptors {
 		unix.CloseOnExec(fd)
 		s.stdio.Descriptors = append(s.stdio.Descriptors, &proto.Descriptor{
-			Fd: s.passOn(os.NewFile(uintptr(fd), "descriptor "+strconv.Itoa(fd))), Number: uint32(fd),
+			Fd: s.inherit(os.NewFile(uintptr(fd), "descriptor "+strconv.Itoa(fd))), Number: uint32(fd),
 		})
 	}
 }
 
-// detached streams go to files in the run's folder: there is nobody else to take them.
+// detached sends the output to files in the directory of the run.
 func (s *sessionStreams) detached(dir string) {
 	s.stdio.Mode = proto.Stdio_MODE_NULL
 	if dir != "" {
@@ -121,15 +122,15 @@ func (s *sessionStreams) detached(dir string) {
 	}
 }
 
-// passOn makes a file a descriptor of the executor.
-func (s *sessionStreams) passOn(f *os.File) (fd uint32) {
-	s.give = append(s.give, f)
-	return uint32(firstExtraFD + len(s.give) - 1)
+// inherit makes a file a descriptor of the executor and returns its number there.
+func (s *sessionStreams) inherit(f *os.File) (fd uint32) {
+	s.inherited = append(s.inherited, f)
+	return uint32(firstExtraFD + len(s.inherited) - 1)
 }
 
 func (s *sessionStreams) descriptors(o *runOptions, dir string) error {
 	s.stdio.Mode = proto.Stdio_MODE_DESCRIPTORS
-	s.stdio.StdinFd = s.passOn(os.Stdin)
+	s.stdio.StdinFd = s.inherit(os.Stdin)
 	var err error
 	if s.stdio.StdoutFd, err = s.output(o, dir, "stdout", os.Stdout); err != nil {
 		return err
@@ -138,10 +139,10 @@ func (s *sessionStreams) descriptors(o *runOptions, dir string) error {
 	return err
 }
 
-// output passes our own descriptor on, or a pipe where the stream is captured too.
+// output gives the command our own descriptor, or a pipe if the stream is captured.
 func (s *sessionStreams) output(o *runOptions, dir, name string, own *os.File) (fd uint32, err error) {
 	if !o.captures(name) {
-		return s.passOn(own), nil
+		return s.inherit(own), nil
 	}
 	file, err := createCapture(dir, name)
 	if err != nil {
@@ -152,7 +153,7 @@ func (s *sessionStreams) output(o *runOptions, dir, name string, own *os.File) (
 		return 0, errors.Join(fmt.Errorf("capture %s: %w", name, err), file.Close())
 	}
 	s.tees = append(s.tees, tee{from: from, to: own, file: file})
-	return s.passOn(to), nil
+	return s.inherit(to), nil
 }
 
 func createCapture(dir, name string) (*os.File, error) {
@@ -163,35 +164,36 @@ func createCapture(dir, name string) (*os.File, error) {
 	return file, nil
 }
 
-func (s *sessionStreams) hold() error {
+// openLeash opens the pipe by which the executor notices the end of this process.
+func (s *sessionStreams) openLeash() error {
 	theirs, ours, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("make the leash: %w", err)
+		return fmt.Errorf("open leash: %w", err)
 	}
-	s.leash, s.leashFD = ours, s.passOn(theirs)
+	s.leash, s.leashFD = ours, s.inherit(theirs)
 	return nil
 }
 
-// given closes what the executor has now: a pipe comes to its end only when nobody else holds it.
-func (s *sessionStreams) given() error {
+// closeInherited closes our copies of the descriptors of the executor: a pipe ends when all its writers are closed.
+func (s *sessionStreams) closeInherited() error {
 	var errs []error
-	for _, f := range s.give {
+	for _, f := range s.inherited {
 		if f != os.Stdin && f != os.Stdout && f != os.Stderr {
 			errs = append(errs, f.Close())
 		}
 	}
-	s.give = nil
+	s.inherited = nil
 	return errors.Join(errs...)
 }
 
-// close restores our terminal and gives everything up.
+// close restores our terminal and closes all files.
 func (s *sessionStreams) close() error {
-	errs := []error{s.given(), s.giveBack()}
+	errs := []error{s.closeInherited(), s.releaseTerminal()}
 	files := []*os.File{s.wake, s.waker, s.leash}
 	for _, t := range s.tees {
 		files = append(files, t.file)
 	}
-	for _, t := range s.shown {
+	for _, t := range s.terminals {
 		files = append(files, t.from, t.file)
 	}
 	for _, f := range files {
@@ -202,25 +204,24 @@ func (s *sessionStreams) close() error {
 			errs = append(errs, err)
 		}
 	}
-	s.tees, s.shown, s.master, s.wake, s.waker, s.leash = nil, nil, nil, nil, nil, nil
+	s.tees, s.terminals, s.master, s.wake, s.waker, s.leash = nil, nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
-// proxy carries what goes through this process until ctx ends and everything has arrived. The channel is closed
-// then.
+// proxy copies the streams that pass through this process until ctx ends and all is copied, then it closes the channel.
 func (s *sessionStreams) proxy(ctx context.Context, screen *screen) <-chan struct{} {
 	done := make(chan struct{})
 	var work sync.WaitGroup
 	for _, t := range s.tees {
 		work.Go(func() { t.copy(ctx, screen) })
 	}
-	for _, t := range s.shown {
-		work.Go(func() { t.show(ctx, screen) })
+	for _, t := range s.terminals {
+		work.Go(func() { t.copyTerminal(ctx, screen) })
 	}
 	if s.master != nil {
 		changed := make(chan os.Signal, 1)
 		signal.Notify(changed, unix.SIGWINCH, unix.SIGCONT)
-		s.resize() // in case it changed before
+		s.resize() // the size may have changed before
 		work.Go(func() { s.copyInput(ctx) })
 		work.Go(func() { s.followTerminal(ctx, changed) })
 	}
@@ -231,7 +232,7 @@ func (s *sessionStreams) proxy(ctx context.Context, screen *screen) <-chan struc
 	return done
 }
 
-// capture writes to a file for as long as that works: a copy that is not whole is no fault of the command.
+// capture writes to a file until the first error: the command must not fail because its output cannot be captured.
 type capture struct {
 	file   io.Writer
 	screen *screen
@@ -246,14 +247,14 @@ func (c *capture) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// endReads ends the reads of a file a while after the end of ctx, which is the task's: somebody else may hold the other
-// end for ever.
+// endReads ends reads of a file shortly after the end of ctx, and so of the task: a process that is not the task's may
+// keep the other end open.
 func endReads(ctx context.Context, file *os.File) (stop func() bool) {
 	const patience = time.Second
-	return context.AfterFunc(ctx, func() { _ = file.SetReadDeadline(time.Now().Add(patience)) }) // it is the end either way
+	return context.AfterFunc(ctx, func() { _ = file.SetReadDeadline(time.Now().Add(patience)) }) // the end in any case
 }
 
-// copy carries what the task writes until nobody can write any more, or a while after the end of ctx.
+// copy copies what the task writes until all writers are closed, or shortly after the end of ctx.
 func (t tee) copy(ctx context.Context, screen *screen) {
 	defer endReads(ctx, t.from)()
 	out := io.MultiWriter(t.to, &capture{t.file, screen})
@@ -266,7 +267,7 @@ func (t tee) copy(ctx context.Context, screen *screen) {
 	}
 }
 
-// drain carries what is in the pipe by now: whoever reads our output may have been slower than the task.
+// drain copies what is in the pipe: the reader of our output may have been slower than the task.
 func (t tee) drain(out io.Writer) error {
 	if err := t.from.SetReadDeadline(time.Time{}); err != nil {
 		return err

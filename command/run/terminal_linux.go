@@ -19,25 +19,25 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 )
 
-// openTerminal makes a pseudo terminal whose master can be read and written with a deadline. The ioctls of pty.Open
-// make it blocking for good, as File.Fd does, so it gets a new file.
+// openTerminal opens a pseudo-terminal whose master supports deadlines. Calling File.Fd, as pty.Open does for its ioctls,
+// makes a file blocking for good, so the master is a new file.
 func openTerminal() (master, slave *os.File, err error) {
 	opened, slave, err := pty.Open()
 	if err != nil {
-		return nil, nil, fmt.Errorf("open a terminal for the command: %w", err)
+		return nil, nil, fmt.Errorf("open pseudo-terminal: %w", err)
 	}
 	defer opened.Close()
 	fd, err := unix.FcntlInt(opened.Fd(), unix.F_DUPFD_CLOEXEC, firstExtraFD)
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open a terminal for the command: %w", err), slave.Close())
+		return nil, nil, errors.Join(fmt.Errorf("open pseudo-terminal: %w", err), slave.Close())
 	}
 	if err := unix.SetNonblock(fd, true); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open a terminal for the command: %w", err), unix.Close(fd), slave.Close())
+		return nil, nil, errors.Join(fmt.Errorf("open pseudo-terminal: %w", err), unix.Close(fd), slave.Close())
 	}
 	return os.NewFile(uintptr(fd), opened.Name()), slave, nil
 }
 
-// ioctl makes a system call on a terminal that stays as it is: File.Fd would make it blocking.
+// ioctl makes a system call on a terminal without File.Fd, which would make it blocking.
 func ioctl(terminal *os.File, call func(fd int) error) error {
 	conn, err := terminal.SyscallConn()
 	if err != nil {
@@ -47,24 +47,24 @@ func ioctl(terminal *os.File, call func(fd int) error) error {
 	return errors.Join(conn.Control(func(fd uintptr) { failed = call(int(fd)) }), failed)
 }
 
-// terminal gives the command a pseudo terminal of the same size and modes, and makes ours raw, so that every key
-// reaches the command's. Where a stream is captured stderr is a terminal of its own: what two write to one cannot be
-// told apart.
+// terminal opens a pseudo-terminal of the same size and modes for the command, and makes ours raw, so that every key
+// reaches the command. If a stream is captured, stderr gets a terminal of its own: the output of one terminal cannot be
+// separated.
 func (s *sessionStreams) terminal(o *runOptions, dir string) error {
 	slave, err := s.addTerminal(o, dir, "stdout", os.Stdout)
 	if err != nil {
 		return err
 	}
-	s.master = s.shown[0].from
+	s.master = s.terminals[0].from
 	s.stdio.Mode = proto.Stdio_MODE_TERMINAL
-	s.stdio.StdinFd = s.passOn(slave)
+	s.stdio.StdinFd = s.inherit(slave)
 	s.stdio.StdoutFd, s.stdio.StderrFd = s.stdio.StdinFd, s.stdio.StdinFd
 	switch {
 	case !term.IsTerminal(int(os.Stderr.Fd())):
 		s.stdio.StderrFd, err = s.output(o, dir, "stderr", os.Stderr)
 	case len(o.capture) > 0:
 		if slave, err = s.addTerminal(o, dir, "stderr", os.Stderr); err == nil {
-			s.stdio.StderrFd = s.passOn(slave)
+			s.stdio.StderrFd = s.inherit(slave)
 		}
 	}
 	if err != nil {
@@ -74,11 +74,11 @@ func (s *sessionStreams) terminal(o *runOptions, dir string) error {
 		return fmt.Errorf("read the terminal: %w", err)
 	}
 	s.resize()
-	_, err = s.take()
+	_, err = s.takeTerminal()
 	return err
 }
 
-// addTerminal makes a terminal for a stream of the command, set up as ours.
+// addTerminal opens a terminal for a stream of the command, with the modes of ours.
 func (s *sessionStreams) addTerminal(o *runOptions, dir, name string, own *os.File) (slave *os.File, err error) {
 	t := tee{to: own}
 	if o.captures(name) {
@@ -87,41 +87,41 @@ func (s *sessionStreams) addTerminal(o *runOptions, dir, name string, own *os.Fi
 		}
 	}
 	t.from, slave, err = openTerminal()
-	s.shown = append(s.shown, t) // to be closed in any case
+	s.terminals = append(s.terminals, t) // closed in any case
 	if err != nil {
 		return nil, err
 	}
-	// In the background our terminal is as the shell has it while it reads a line: that is nothing for the command's.
+	// In the background our terminal has the modes of the shell's line editor.
 	if modes, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil && foreground(os.Stdin) {
 		if err := unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, modes); err != nil {
-			return nil, errors.Join(fmt.Errorf("set up the command's terminal: %w", err), slave.Close())
+			return nil, errors.Join(fmt.Errorf("set modes of pseudo-terminal: %w", err), slave.Close())
 		}
 	}
 	return slave, nil
 }
 
-// foreground reports whether this process may use a terminal: it stops a shell's background job that reads it or sets
-// it up. What is not our controlling terminal stops nobody.
+// foreground reports whether this process may use a terminal: reading it or setting its modes stops a background job of
+// a shell. A terminal that is not the controlling one stops no process.
 func foreground(terminal *os.File) bool {
 	group, err := unix.IoctlGetUint32(int(terminal.Fd()), unix.TIOCGPGRP)
 	return err != nil || int(group) == unix.Getpgrp()
 }
 
-// resize gives the command's terminals the size of ours. A terminal without a size is no fault.
+// resize sets the size of the command's terminals to the size of ours, if it has one.
 func (s *sessionStreams) resize() {
 	if size, err := unix.IoctlGetWinsize(int(os.Stdin.Fd()), unix.TIOCGWINSZ); err == nil {
-		for _, t := range s.shown {
-			// The command is gone where this fails.
+		for _, t := range s.terminals {
+			// Fails only after the command has exited.
 			_ = ioctl(t.from, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size) })
 		}
 	}
 }
 
-// take makes our terminal raw, where it may be used now, and reports whether it may.
-func (s *sessionStreams) take() (taken bool, err error) {
+// takeTerminal makes our terminal raw and reports whether this process may use it now.
+func (s *sessionStreams) takeTerminal() (taken bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.away || !foreground(os.Stdin) {
+	if s.released || !foreground(os.Stdin) {
 		s.raw = false
 		return false, nil
 	}
@@ -132,41 +132,41 @@ func (s *sessionStreams) take() (taken bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("make the terminal raw: %w", err)
 	}
-	if s.cooked == nil {
-		s.cooked = before
+	if s.original == nil {
+		s.original = before
 	}
 	s.raw = true
 	return true, nil
 }
 
-// takeAgain takes our terminal after this process was stopped: a shell has set it up for itself meanwhile.
-func (s *sessionStreams) takeAgain() error {
+// retakeTerminal takes our terminal after this process was stopped: the shell has changed its modes meanwhile.
+func (s *sessionStreams) retakeTerminal() error {
 	s.mu.Lock()
-	s.raw, s.away = false, false
+	s.raw, s.released = false, false
 	s.mu.Unlock()
 	s.resize()
-	_, err := s.take()
+	_, err := s.takeTerminal()
 	return err
 }
 
-// giveBack restores our terminal for the shell, until takeAgain.
-func (s *sessionStreams) giveBack() error {
+// releaseTerminal restores our terminal for the shell, until retakeTerminal.
+func (s *sessionStreams) releaseTerminal() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.away = true
+	s.released = true
 	if !s.raw || !foreground(os.Stdin) {
 		return nil
 	}
 	s.raw = false
-	return term.Restore(int(os.Stdin.Fd()), s.cooked)
+	return term.Restore(int(os.Stdin.Fd()), s.original)
 }
 
-// copyInput carries keys to the command until ctx ends. A read of the terminal cannot be called off, so it is made
-// only when there is something to read, and in the foreground. A shell tells nobody that this is where they are now.
+// copyInput copies keys to the command until ctx ends. A read of the terminal cannot be canceled, so it reads only if
+// there is input, and in the foreground, which it polls: a shell does not notify us when it puts us there.
 func (s *sessionStreams) copyInput(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
-		_ = s.waker.Close()                       // closing is the message
-		_ = s.master.SetWriteDeadline(time.Now()) // nobody reads what is still to be written
+		_ = s.waker.Close()                       // ends the poll
+		_ = s.master.SetWriteDeadline(time.Now()) // ends a write that the command does not read
 	})
 	defer stop()
 	buffer := make([]byte, 4096)
@@ -188,12 +188,12 @@ func (s *sessionStreams) copyInput(ctx context.Context) {
 	}
 }
 
-// awaitInput waits until there is something to read on our terminal, or something else to look at.
+// awaitInput waits until our terminal has input, or ctx or the foreground may have changed.
 func (s *sessionStreams) awaitInput() (ready bool, err error) {
 	const pause = 200 // milliseconds in the background
 	fds := []unix.PollFd{{Fd: int32(s.wake.Fd()), Events: unix.POLLIN}}
 	limit := pause
-	taken, err := s.take()
+	taken, err := s.takeTerminal()
 	if err != nil {
 		return false, err
 	}
@@ -210,19 +210,19 @@ func (s *sessionStreams) awaitInput() (ready bool, err error) {
 	if !taken || fds[1].Revents == 0 {
 		return false, nil
 	}
-	return s.take() // the shell may have it by now
+	return s.takeTerminal() // the shell may have put us into the background
 }
 
-// show carries what the command writes to a terminal of its own to ours until the former has no user left, which
-// reading reports as EIO, pty(7). Somebody may hold it for ever: a while after the end of the task that is the end too.
-func (t tee) show(ctx context.Context, screen *screen) {
+// copyTerminal copies what the command writes to its terminal to ours, until all slaves are closed, which reading reports
+// as EIO, pty(7), or shortly after the end of ctx.
+func (t tee) copyTerminal(ctx context.Context, screen *screen) {
 	defer endReads(ctx, t.from)()
 	file := &capture{io.Discard, screen}
 	if t.file != nil {
 		file.file = t.file
 	}
 	buffer := make([]byte, 32<<10)
-	pass := func() (n int, err error) {
+	copyOnce := func() (n int, err error) {
 		n, err = t.from.Read(buffer)
 		if n > 0 {
 			screen.output(t.to, buffer[:n])
@@ -232,22 +232,22 @@ func (t tee) show(ctx context.Context, screen *screen) {
 	}
 	var err error
 	for err == nil {
-		_, err = pass()
+		_, err = copyOnce()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.showRest(pass)
+		t.drainTerminal(copyOnce)
 	}
 }
 
-// showRest passes what the terminal holds by now: whoever reads our output may have been slower than the task.
-func (t tee) showRest(pass func() (int, error)) {
+// drainTerminal copies what the terminal has buffered: the reader of our output may have been slower than the task.
+func (t tee) drainTerminal(copyOnce func() (int, error)) {
 	const (
-		most  = 128 << 10             // of 64 KiB in the driver's buffers and 4 KiB behind them, tty_buffer.c
-		pause = 50 * time.Millisecond // in which the kernel moves it on from the one place to the other
+		most  = 128 << 10             // more than the kernel buffers: 64 KiB and 4 KiB, tty_buffer.c
+		pause = 50 * time.Millisecond // for the kernel to move data from one buffer to the other
 	)
 	for left := most; left > 0; {
-		_ = t.from.SetReadDeadline(time.Now().Add(pause)) // the read tells
-		n, err := pass()
+		_ = t.from.SetReadDeadline(time.Now().Add(pause)) // the read fails then
+		n, err := copyOnce()
 		if err != nil {
 			return
 		}
@@ -255,7 +255,7 @@ func (t tee) showRest(pass func() (int, error)) {
 	}
 }
 
-// followTerminal follows the size of our terminal, and our way back to it, until ctx ends.
+// followTerminal handles changes of the size of our terminal, and takes it after SIGCONT, until ctx ends.
 func (s *sessionStreams) followTerminal(ctx context.Context, changed chan os.Signal) {
 	defer signal.Stop(changed)
 	for {
@@ -263,8 +263,8 @@ func (s *sessionStreams) followTerminal(ctx context.Context, changed chan os.Sig
 		case received := <-changed:
 			s.resize()
 			if received == unix.SIGCONT {
-				_ = s.takeAgain()               // whoever reads it is told
-				_, _ = s.waker.Write([]byte{0}) // in vain at the end
+				_ = s.retakeTerminal()          // copyInput gets the error
+				_, _ = s.waker.Write([]byte{0}) // fails only after the end
 			}
 		case <-ctx.Done():
 			return

@@ -9,9 +9,8 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// alive reports whether a process of a record is still there: the same PID, started at the same time, in the same
-// boot. A zombie is not.
-func alive(host kernel.FS, who record.Process, bootID string) bool {
+// alive reports whether a process of a record still exists: same PID, start time and boot. A zombie does not count.
+func alive(host kernel.FS, p record.Process, bootID string) bool {
 	boot, err := kernel.BootID(host)
-	return err == nil && boot == bootID && kernel.Alive(host, procstats.ProcessID{PID: who.PID, Start: who.StartTicks})
+	return err == nil && boot == bootID && kernel.Alive(host, procstats.ProcessID{PID: p.PID, Start: p.StartTicks})
 }

@@ -10,5 +10,5 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// alive cannot tell here: processes have no start time that identifies them. The record is believed.
+// alive returns true: without a start time nothing identifies a process, and the record counts.
 func alive(kernel.FS, record.Process, string) bool { return true }

@@ -9,88 +9,66 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"time"
 
-	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/executor/record"
 )
 
-// SplitIncomplete parts the runs that never began from the others: tacho run was killed before its command was started,
-// and left a folder without a record. One that is about to begin is in neither list.
-func SplitIncomplete(entries []record.Entry) (others, unbegun []record.Entry) {
+// errStarting says that the tacho run of an incomplete run holds its lock.
+var errStarting = errors.New("the run is starting")
+
+// SplitIncomplete separates incomplete runs from the others: tacho run was killed before it started the command, and
+// left a directory without a record. Runs that are starting are in neither list.
+func SplitIncomplete(entries []record.Entry) (others, incomplete []record.Entry) {
 	for _, entry := range entries {
-		if !errors.Is(entry.Err, fs.ErrNotExist) || !isBare(entry.Dir) {
+		if !errors.Is(entry.Err, fs.ErrNotExist) || !withoutRecord(entry.Dir) {
 			others = append(others, entry)
 			continue
 		}
-		held, err := tryLock(entry.Dir)
+		lock, err := tryLock(entry.Dir)
 		switch {
 		case err == nil:
-			_ = held.Close() // gives the folder up again
-			unbegun = append(unbegun, entry)
+			_ = lock.Close() // only unlocks it
+			incomplete = append(incomplete, entry)
 		case errors.Is(err, errStarting):
 		default:
 			others = append(others, entry)
 		}
 	}
-	return others, unbegun
+	return others, incomplete
 }
 
-// errStarting says that whoever began a run is still at it.
-var errStarting = errors.New("the run is about to begin")
-
-// isBare reports whether a folder has in it what one of a run has before there is a record, and nothing else: it could
-// be somebody else's.
-func isBare(dir string) bool {
+// withoutRecord reports whether a directory has the files that a run has before its record, and no other file: it could
+// be a directory that tacho run did not create.
+func withoutRecord(dir string) bool {
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		return false
 	}
-	made := false
+	hasUsage := false
 	for _, file := range files {
 		info, err := file.Info()
 		switch {
 		case err != nil || !info.Mode().IsRegular():
 			return false
 		case file.Name() == record.UsageFile:
-			made = info.Size() == 0
-		case strings.HasPrefix(file.Name(), "."+record.InfoFile+"."): // was being written
+			hasUsage = info.Size() == 0
+		case strings.HasPrefix(file.Name(), "."+record.InfoFile+"."): // the temporary file of the record
 		case file.Name() != "stdout" && file.Name() != "stderr":
 			return false
 		}
 	}
-	return made
+	return hasUsage
 }
 
-// RemoveIncomplete deletes the folder of a run that never began.
+// RemoveIncomplete deletes the directory of an incomplete run, unless the run has a record by now.
 func RemoveIncomplete(dir string) error {
-	held, err := tryLock(dir)
+	lock, err := tryLock(dir)
 	if err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
+		return fmt.Errorf("remove %s: %w", dir, err)
 	}
-	defer held.Close()
-	if !isBare(dir) {
-		return nil // it began after all
+	defer lock.Close()
+	if !withoutRecord(dir) {
+		return nil
 	}
 	return os.RemoveAll(dir)
-}
-
-// OldIncomplete returns those of the runs that never began which are old enough to be deleted.
-func OldIncomplete(unbegun []record.Entry, olderThan time.Duration, now time.Time) []record.Entry {
-	var list []record.Entry
-	for _, entry := range unbegun {
-		if info, err := os.Stat(entry.Dir); err == nil && now.Sub(info.ModTime()) > olderThan {
-			list = append(list, entry)
-		}
-	}
-	return list
-}
-
-// IncompleteError says which runs never began.
-func IncompleteError(unbegun []record.Entry) error {
-	var names []string
-	for _, entry := range unbegun {
-		names = append(names, entry.Name)
-	}
-	return fmt.Errorf("runs that never began, because tacho run was killed before: %s (tacho prune deletes what is left)", cli.SomeOf(names))
 }

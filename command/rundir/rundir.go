@@ -19,45 +19,46 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// RunHelp says in help texts how a run is named.
-const RunHelp = `RUN is a run's name as tacho ls shows it, the beginning of one, a path to its folder, or last.`
+// RunHelp is the help text for the argument RUN, which Find resolves.
+const RunHelp = `RUN is the name of a run as shown by tacho ls, a prefix of it, the path of its directory, or last.`
 
-// last is the name of the newest run, whatever it is called.
+// last names the newest run.
 const last = "last"
 
-// AddFlag adds --output-dir, the folder of runs.
-func AddFlag(cmd *cobra.Command) *string {
-	dir := cmd.Flags().String("output-dir", record.DefaultRoot, "folder in which runs are kept")
-	_ = cmd.MarkFlagDirname("output-dir") // it fails only for a flag that does not exist
+// AddOutputDir adds --output-dir, the directory of runs.
+func AddOutputDir(cmd *cobra.Command) *string {
+	dir := cmd.Flags().String("output-dir", record.DefaultRoot, "`DIR` with one directory per run")
+	_ = cmd.MarkFlagDirname("output-dir") // fails only for a flag that does not exist
 	return dir
 }
 
-// Find returns the run that a word names. It is read; where that fails the entry is there with the error.
+// Find returns the run that word names, with its record. If the record cannot be read, it returns the error with the
+// rest of the entry.
 func Find(root, word string) (record.Entry, error) {
 	if word == last {
-		return newestRun(root)
+		return newest(root)
 	}
 	if strings.ContainsRune(word, filepath.Separator) || strings.ContainsRune(word, '/') {
-		return runAt(word)
+		return read(word)
 	}
-	names, err := runNames(root)
+	names, err := listNames(root)
 	if err != nil {
 		return record.Entry{}, err
 	}
 	if slices.Contains(names, word) {
-		return runAt(filepath.Join(root, word))
+		return read(filepath.Join(root, word))
 	}
 	matching := slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, word) })
 	switch {
 	case word == "" || len(matching) == 0:
 		return record.Entry{}, fmt.Errorf("no run %q in %s (tacho ls lists the runs)", word, root)
 	case len(matching) > 1:
-		return record.Entry{}, fmt.Errorf("%q begins the names of several runs: %s", word, cli.SomeOf(matching))
+		return record.Entry{}, fmt.Errorf("%q is the prefix of several runs: %s", word, cli.SomeOf(matching))
 	}
-	return runAt(filepath.Join(root, matching[0]))
+	return read(filepath.Join(root, matching[0]))
 }
 
-func runAt(path string) (record.Entry, error) {
+func read(path string) (record.Entry, error) {
 	dir := filepath.Clean(path)
 	if filepath.Base(dir) == record.InfoFile {
 		dir = filepath.Dir(dir)
@@ -70,18 +71,18 @@ func runAt(path string) (record.Entry, error) {
 	return entry, entry.Err
 }
 
-func newestRun(root string) (record.Entry, error) {
+func newest(root string) (record.Entry, error) {
 	entries, err := List(root)
 	if err != nil {
 		return record.Entry{}, err
 	}
 	if len(entries) == 0 {
-		return record.Entry{}, NoRuns(root)
+		return record.Entry{}, NoRunsError(root)
 	}
 	return entries[0], entries[0].Err
 }
 
-// List lists a folder of runs. That there is no such folder yet is no fault: there are no runs.
+// List returns the runs in root, newest first. A root that does not exist has no runs.
 func List(root string) ([]record.Entry, error) {
 	entries, err := record.List(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,37 +91,39 @@ func List(root string) ([]record.Entry, error) {
 	return entries, err
 }
 
-func NoRuns(root string) error {
-	return fmt.Errorf("there are no runs in %s (tacho run makes one; --output-dir names another folder)", root)
+// NoRunsError returns the error that root has no runs.
+func NoRunsError(root string) error {
+	return fmt.Errorf("no runs in %s (tacho run creates one; --output-dir chooses another directory)", root)
 }
 
-// runNames lists the names in a folder of runs, newest first as far as the names tell, without reading any record.
-func runNames(root string) ([]string, error) {
-	folders, err := os.ReadDir(root)
+// listNames returns the names of the runs in root without reading their records. Names start with the time of the run:
+// the newest is first.
+func listNames(root string) ([]string, error) {
+	dirs, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list runs: %w", err)
 	}
 	var names []string
-	for _, folder := range folders {
-		if folder.IsDir() {
-			names = append(names, folder.Name())
+	for _, dir := range dirs {
+		if dir.IsDir() {
+			names = append(names, dir.Name())
 		}
 	}
 	slices.Reverse(names)
 	return names, nil
 }
 
-// Complete completes as many run names as a command takes.
-func Complete(outputDir *string, most int) cobra.CompletionFunc {
+// Complete completes the first n arguments with the names of runs.
+func Complete(outputDir *string, n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) >= most {
+		if len(args) >= n {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		// cobra completes without running the root's PersistentPreRunE.
 		if err := cli.ApplyEnvironment(cmd, nil); err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		names, err := runNames(*outputDir)
+		names, err := listNames(*outputDir)
 		if err != nil || len(names) == 0 {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
@@ -128,17 +131,17 @@ func Complete(outputDir *string, most int) cobra.CompletionFunc {
 	}
 }
 
-// StateOf is the run's state as it is now: a record that says running, of a run whose executor is gone, is of a
-// lost run, because nobody is left to write it to its end.
-func StateOf(r *record.Record, host kernel.FS) record.State {
+// CurrentState returns the state of a run now. If the record says running and the executor is dead, the run is lost:
+// the record was not completed and never will be.
+func CurrentState(r *record.Record, host kernel.FS) record.State {
 	if r.State != record.Running {
 		return r.State
 	}
-	who := record.Process{PID: r.PID, StartTicks: r.StartTicks}
+	process := record.Process{PID: r.PID, StartTicks: r.StartTicks}
 	if r.Executor != nil {
-		who = *r.Executor
+		process = *r.Executor
 	}
-	if alive(host, who, r.BootID) {
+	if alive(host, process, r.BootID) {
 		return record.Running
 	}
 	return record.Lost

@@ -11,7 +11,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-func TestStateOf(t *testing.T) {
+func TestCurrentState(t *testing.T) {
 	host := kernel.HostFS()
 	boot, err := kernel.BootID(host)
 	if err != nil {
@@ -35,7 +35,7 @@ func TestStateOf(t *testing.T) {
 		{"it had no process yet", record.Record{State: record.Running, BootID: boot}, record.Lost},
 		{"it ended", record.Record{State: record.Exited}, record.Exited},
 	} {
-		if got := StateOf(&test.record, host); got != test.want {
+		if got := CurrentState(&test.record, host); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
 	}

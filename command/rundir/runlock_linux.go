@@ -14,21 +14,21 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 )
 
-// Hold marks the folder of a run as one that is about to begin, until the file is closed: by flock(2), which the
-// kernel gives up with the process.
-func Hold(dir string) (*os.File, error) {
-	file, err := flock(dir, unix.LOCK_EX) // whoever looks meanwhile does not take long
+// Lock marks a run as starting until the file is closed. It is a flock(2), which the kernel releases when the process
+// dies.
+func Lock(dir string) (*os.File, error) {
+	file, err := flock(dir, unix.LOCK_EX) // others hold it only for a moment, in tryLock
 	if err != nil {
 		return nil, err
 	}
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &stat); err != nil || stat.Nlink == 0 {
-		return nil, errors.Join(fmt.Errorf("begin run: somebody deletes %s", dir), err, file.Close())
+		return nil, errors.Join(fmt.Errorf("start run: %s is being deleted", dir), err, file.Close())
 	}
 	return file, nil
 }
 
-// tryLock holds the folder of a run that nobody holds; errBegins where somebody does.
+// tryLock locks a run that is not locked, else it returns errStarting.
 func tryLock(dir string) (*os.File, error) {
 	file, err := flock(dir, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -40,7 +40,7 @@ func tryLock(dir string) (*os.File, error) {
 func flock(dir string, how int) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, record.UsageFile), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, fmt.Errorf("begin run: %w", err)
+		return nil, fmt.Errorf("lock run: %w", err)
 	}
 	if err := unix.Flock(int(file.Fd()), how); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", file.Name(), err), file.Close())

@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-// tryLock cannot tell here whether somebody begins a run: what looks like one that never began is left alone.
+// tryLock returns an error: without the lock an incomplete run may be one that is starting.
 func tryLock(string) (*os.File, error) {
-	return nil, fmt.Errorf("hold the folder of a run: %w", errors.ErrUnsupported)
+	return nil, fmt.Errorf("lock run: %w", errors.ErrUnsupported)
 }

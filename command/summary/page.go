@@ -17,7 +17,7 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Page is a record as text for people, in sections.
+// Page lays out a record as text, in sections.
 type Page struct {
 	palette cli.Palette
 	name    string
@@ -25,11 +25,12 @@ type Page struct {
 	text    strings.Builder
 }
 
+// NewPage returns the page of the record of the run name.
 func NewPage(p cli.Palette, name string, r *record.Record) *Page {
 	return &Page{palette: p, name: name, record: r}
 }
 
-// Render returns the page; with all every measurement and every reason for absence is on it.
+// Render returns the page. With all it has all measurements, and the reason for each absent one.
 func (p *Page) Render(all bool) string {
 	p.head()
 	p.used()
@@ -44,7 +45,7 @@ func (p *Page) Render(all bool) string {
 		p.measurements()
 		p.absent()
 	} else if n := len(p.record.Absent); n > 0 {
-		fmt.Fprintf(&p.text, "\n%d measurements, %d absent: --all lists them with the reasons.\n", len(p.record.Measurements), n)
+		fmt.Fprintf(&p.text, "\n%d measurements, %d absent; --all lists them, with the reasons.\n", len(p.record.Measurements), n)
 	}
 	return p.text.String()
 }
@@ -53,7 +54,7 @@ func (p *Page) section(title string) {
 	fmt.Fprintf(&p.text, "\n%s\n", p.palette.Bold(title))
 }
 
-// facts writes pairs of a word and a text; those with an empty text are left out.
+// facts writes pairs of a name and a text, except those without a text.
 func (p *Page) facts(pairs ...[2]string) {
 	t := cli.Table{Indent: "  "}
 	for _, pair := range pairs {
@@ -74,7 +75,7 @@ func (p *Page) head() {
 	}
 	p.facts(
 		[2]string{"command", cli.CommandLine(r.Command)},
-		[2]string{"in", cli.Printable(r.Dir)},
+		[2]string{"directory", cli.Printable(r.Dir)},
 		[2]string{"user", cli.Printable(r.User)},
 		[2]string{"message", cli.Printable(r.Message)},
 		[2]string{"labels", LabelsText(r.Labels)},
@@ -83,10 +84,11 @@ func (p *Page) head() {
 		[2]string{"wall time", cli.Optional(procstats.Seconds, r.WallSeconds)},
 		[2]string{"exit code", exit},
 		[2]string{"samples", samplesText(r)},
-		[2]string{"numbers of", TimeText(r.AsOf)},
+		[2]string{"as of", TimeText(r.AsOf)},
 	)
 }
 
+// LabelsText returns labels as NAME=VALUE, sorted by name.
 func LabelsText(labels map[string]string) string {
 	var pairs []string
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -95,6 +97,7 @@ func LabelsText(labels map[string]string) string {
 	return strings.Join(pairs, " ")
 }
 
+// TimeText returns the local time to the millisecond, or nothing for the zero time.
 func TimeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -106,7 +109,7 @@ func samplesText(r *record.Record) string {
 	count := fmt.Sprint(r.Samples)
 	switch {
 	case r.Samples == 0:
-		count = "not known"
+		count = "unknown"
 	case !r.AsOf.IsZero():
 		count += " reported"
 	}
@@ -120,24 +123,24 @@ func (p *Page) used() {
 	p.section("What it used")
 	t := HeadlineTable(p.record.Headline, p.palette)
 	if t.Empty() {
-		fmt.Fprintf(&p.text, "  not known: %s\n", whyUnknown(p.record.State))
+		fmt.Fprintf(&p.text, "  unknown: %s\n", whyUnknown(p.record.State))
 	}
 	p.text.WriteString(t.Render(p.palette))
 }
 
-// whyUnknown says why a record has no numbers.
+// whyUnknown returns the reason why a record has no numbers.
 func whyUnknown(state record.State) string {
 	switch state {
 	case record.Running:
-		return "there is no report yet, and the record is written at the end"
+		return "no report yet; the record is completed at the end"
 	case record.Lost:
-		return "the record was not written to its end, and there is no report"
+		return "the record was not completed, and there is no report"
 	case record.Exited:
 	}
-	return "nothing is recorded"
+	return "not recorded"
 }
 
-// HeadlineTable shows each headline with its guarantee and its source, or why there is none.
+// HeadlineTable lists the headlines with guarantee and source, or with the reason for their absence.
 func HeadlineTable(values map[string]record.HeadlineValue, palette cli.Palette) *cli.Table {
 	t := &cli.Table{Indent: "  ", Right: map[int]bool{1: true}}
 	for _, name := range HeadlineNames(values) {
@@ -156,7 +159,8 @@ func HeadlineTable(values map[string]record.HeadlineValue, palette cli.Palette) 
 	return t
 }
 
-// HeadlineNames lists the headlines in the order of the table, and after them those a later version added.
+// HeadlineNames returns the names of all headlines in the order of the table, followed by those in given that only a
+// later version of tacho knows.
 func HeadlineNames(given map[string]record.HeadlineValue) []string {
 	var names []string
 	for _, m := range procstats.Table() {
@@ -172,6 +176,7 @@ func HeadlineNames(given map[string]record.HeadlineValue) []string {
 	return names
 }
 
+// GuaranteePaint returns the colour of a guarantee.
 func GuaranteePaint(p cli.Palette, g procstats.Guarantee) func(string) string {
 	if g == procstats.Exact {
 		return p.Green
@@ -179,7 +184,7 @@ func GuaranteePaint(p cli.Palette, g procstats.Guarantee) func(string) string {
 	return p.Yellow
 }
 
-// ValueText writes a value of a record's maps, which is a number or a text.
+// ValueText returns a value of a record as text; it is a number in the unit of name, or a text.
 func ValueText(name string, value any) string {
 	switch value := value.(type) {
 	case float64:
@@ -194,7 +199,7 @@ func ValueText(name string, value any) string {
 
 func (p *Page) host() {
 	h := p.record.Host
-	p.section("Where")
+	p.section("Host")
 	var cgroup string
 	if c := p.record.Cgroup; c != nil {
 		cgroup = strings.Join(slices.DeleteFunc([]string{c.Layout, c.Placement, c.V2}, func(s string) bool { return s == "" }), ", ")
@@ -212,7 +217,7 @@ func (p *Page) host() {
 	)
 	for _, source := range p.record.Sources {
 		if !source.Available {
-			fmt.Fprintf(&p.text, "  source %s did not work: %s\n", cli.Printable(source.Name), cli.Printable(source.Reason))
+			fmt.Fprintf(&p.text, "  source %s not available: %s\n", cli.Printable(source.Name), cli.Printable(source.Reason))
 		}
 	}
 }
@@ -221,7 +226,7 @@ func (p *Page) notes() {
 	if len(p.record.Notes) == 0 {
 		return
 	}
-	p.section("Mind")
+	p.section("Notes")
 	for _, note := range p.record.Notes {
 		fmt.Fprintf(&p.text, "  %s\n", cli.Printable(note))
 	}
@@ -248,6 +253,7 @@ func (p *Page) absent() {
 	p.text.WriteString(t.Render(p.palette))
 }
 
+// StatePaint returns the colour of a state; nil for none.
 func StatePaint(p cli.Palette, state record.State) func(string) string {
 	switch state {
 	case record.Running:
@@ -259,7 +265,7 @@ func StatePaint(p cli.Palette, state record.State) func(string) string {
 	return nil
 }
 
-// ExitText writes the exit code, or the signal as "sig 9"; the dash where there is neither.
+// ExitText returns the exit code, or the signal as "sig 9", or procstats.NoValue.
 func ExitText(code, signal *int) string {
 	switch {
 	case signal != nil:

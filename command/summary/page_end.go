@@ -13,13 +13,13 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// waited is the section on pressure and throttling: what the run stood still for.
+// waited writes the section on pressure and throttling.
 func (p *Page) waited() {
 	p.section("What it waited for")
 	if stall := p.record.Diagnosis.Stall; stall != "" {
 		fmt.Fprintf(&p.text, "  %s\n", p.palette.Bold(string(stall)))
 	}
-	t := cli.Table{Indent: "  ", Header: []string{"", "SOMEBODY WAITED", "", "ALL WAITED", ""}, Right: map[int]bool{1: true, 2: true, 3: true, 4: true}}
+	t := cli.Table{Indent: "  ", Header: []string{"", "SOME WAITED", "", "ALL WAITED", ""}, Right: map[int]bool{1: true, 2: true, 3: true, 4: true}}
 	for _, resource := range []struct {
 		word       string
 		some, full procstats.ID
@@ -37,14 +37,14 @@ func (p *Page) waited() {
 	if !t.Empty() {
 		p.text.WriteString(t.Render(p.palette))
 	} else {
-		fmt.Fprintf(&p.text, "  not known: %s\n", cli.Printable(p.whyAbsent(procstats.PSICPUSome)))
+		fmt.Fprintf(&p.text, "  unknown: %s\n", cli.Printable(p.whyAbsent(procstats.PSICPUSome)))
 	}
 	if throttled, ok := p.number(procstats.CgroupCPUThrottled); ok && throttled > 0 {
-		fmt.Fprintf(&p.text, "  its CPU quota held it back for %s of CPU time\n", procstats.Seconds.Text(throttled))
+		fmt.Fprintf(&p.text, "  throttled by its CPU quota for %s, summed over CPUs\n", procstats.Seconds.Text(throttled))
 	}
 }
 
-// stall returns a stall total and its share of the run.
+// stall returns a stall total and its share of the run's duration.
 func (p *Page) stall(id procstats.ID) (total, share string) {
 	value, ok := p.number(id)
 	if !ok {
@@ -57,7 +57,7 @@ func (p *Page) stall(id procstats.ID) (total, share string) {
 	return procstats.Seconds.Text(value), procstats.Share.Text(value / span)
 }
 
-// number returns a final value of the record; ok is false where it was not measured.
+// number returns a final value of the record; ok is false if it was not measured.
 func (p *Page) number(id procstats.ID) (value float64, ok bool) {
 	return numberOf(p.record.Measurements, id)
 }
@@ -75,19 +75,19 @@ func (p *Page) whyAbsent(id procstats.ID) string {
 	}
 	switch p.record.State {
 	case record.Running:
-		return "the record is written at the end"
+		return "the record is completed at the end"
 	case record.Lost:
-		return "the record was not written to its end"
+		return "the record was not completed"
 	case record.Exited:
 	}
-	return "it was not selected"
+	return "not selected"
 }
 
-// ended is the section on how the run ended and what the evidence is.
+// ended writes the section on how the run ended, with the evidence.
 func (p *Page) ended() {
 	p.section("Why it ended")
 	if p.record.State == record.Running {
-		p.text.WriteString("  it is running\n")
+		p.text.WriteString("  running\n")
 		return
 	}
 	d, end := p.record.Diagnosis, p.record.End()
@@ -99,15 +99,15 @@ func (p *Page) ended() {
 		fmt.Fprintf(&p.text, "  %s\n", line)
 	}
 	if d.OOM.Kills == nil && d.OOM.Reason != "" {
-		fmt.Fprintf(&p.text, "  OOM kills are not known: %s\n", cli.Printable(d.OOM.Reason))
+		fmt.Fprintf(&p.text, "  OOM kills unknown: %s\n", cli.Printable(d.OOM.Reason))
 	}
 	if d.Retryable {
-		p.text.WriteString("  the task is not at fault: another machine, or another time, could end better\n")
+		p.text.WriteString("  not caused by the task: a retry, or another machine, may succeed\n")
 	}
 	p.evidence(d.Evidence)
 }
 
-// EndLines are the sentences about how a task ended, each on a line.
+// EndLines returns the sentences about how a task ended, each for a line.
 func EndLines(end record.End) []string {
 	var lines []string
 	for _, text := range []string{end.Summary, end.OOM, end.LastReading, end.Remedy} {
@@ -130,15 +130,15 @@ func (p *Page) evidence(evidence map[string]any) {
 	p.text.WriteString(t.Render(p.palette))
 }
 
-// peak is the section on when memory was highest and who held it.
+// peak writes the section on the memory peak and the processes that used most of it.
 func (p *Page) peak() {
 	peak := p.record.Peak
 	if peak == nil {
 		return
 	}
-	p.section("Memory at its highest")
+	p.section("Memory peak")
 	if peak.Reason != "" && peak.At.IsZero() {
-		fmt.Fprintf(&p.text, "  not known: %s\n", cli.Printable(peak.Reason))
+		fmt.Fprintf(&p.text, "  unknown: %s\n", cli.Printable(peak.Reason))
 		return
 	}
 	fmt.Fprintf(&p.text, "  %s among the samples, %s after the start (%s)\n", procstats.Bytes.Text(peak.MemoryBytes),
@@ -153,7 +153,7 @@ func (p *Page) peak() {
 	}
 }
 
-// rowValue writes the first of some measurements that a process row has.
+// rowValue returns the first of ids that a process row has, as text.
 func rowValue(row *record.ProcessRow, ids ...procstats.ID) string {
 	for _, id := range ids {
 		if value, ok := numberOf(row.Measurements, id); ok {
@@ -164,6 +164,7 @@ func rowValue(row *record.ProcessRow, ids ...procstats.ID) string {
 	return procstats.NoValue
 }
 
+// OutcomePaint returns the colour of an outcome; nil for none.
 func OutcomePaint(p cli.Palette, outcome record.Outcome) func(string) string {
 	switch record.Verdict(outcome) {
 	case "", record.Completed:

@@ -15,17 +15,17 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// limits is the section on what the task was allowed: what was asked for, what held, and whose limit that was.
+// limits writes the section on limits: requested, effective, and the cgroup that has the effective one.
 func (p *Page) limits() {
 	if len(p.record.Limits) == 0 {
 		return
 	}
 	p.section("Limits")
-	t := cli.Table{Indent: "  ", Header: []string{"", "ASKED FOR", "IN FORCE", "WHERE"}, Right: map[int]bool{1: true, 2: true}}
+	t := cli.Table{Indent: "  ", Header: []string{"", "REQUESTED", "EFFECTIVE", "CGROUP"}, Right: map[int]bool{1: true, 2: true}}
 	for _, limit := range p.record.Limits {
 		where := limit.Where
 		if where == "" && limit.Effective != nil && limit.Name != "cpuset.cpus" {
-			where = "an ancestor out of sight"
+			where = "an ancestor outside the cgroup namespace"
 		}
 		t.AddTexts(cli.Printable(limit.Name), limitText(limit.Name, limit.Requested, limit.RequestedText),
 			limitText(limit.Name, limit.Effective, limit.EffectiveText), cli.Printable(where))
@@ -33,8 +33,8 @@ func (p *Page) limits() {
 	p.text.WriteString(t.Render(p.palette))
 }
 
-// limitText writes a limit: the text where it has one, such as the list of a cpuset, or the number in its unit. What is
-// no row of the table is named as in the kernel.
+// limitText returns the text of a limit, such as the list of a cpuset, or its number in its unit. Limits that are not in
+// the table have the names of the kernel.
 func limitText(name string, value *float64, text string) string {
 	if text != "" {
 		return cli.Printable(text)
@@ -48,7 +48,7 @@ func limitText(name string, value *float64, text string) string {
 	return cli.Optional(unit, value)
 }
 
-// limitsSummary says in a few words which limits were asked for, and what held where an ancestor has less.
+// limitsSummary lists the requested limits, with the effective one if an ancestor has a lower one.
 func limitsSummary(r *record.Record) string {
 	var words []string
 	for _, limit := range r.Limits {
@@ -64,12 +64,12 @@ func limitsSummary(r *record.Record) string {
 	return strings.Join(words, ", ")
 }
 
-// isOwn reports whether a folder is one of the task's own groups.
+// isOwn reports whether dir is a cgroup of the task.
 func isOwn(c *record.Cgroup, dir string) bool {
 	return c != nil && (c.V2 == dir || slices.Contains(slices.Collect(maps.Values(c.V1)), dir)) && dir != ""
 }
 
-// effectiveLimit returns what held of a limit, whosever it was; of records without limits, the task's own.
+// effectiveLimit returns the effective limit, or the limit of the task's own cgroup in records without limits.
 func effectiveLimit(r *record.Record, id procstats.ID) (limit float64, ok bool) {
 	for _, l := range r.Limits {
 		if l.Name == id.String() && l.Effective != nil {
@@ -80,7 +80,7 @@ func effectiveLimit(r *record.Record, id procstats.ID) (limit float64, ok bool) 
 	return limit, ok
 }
 
-// limitWord is what the flag of a limit is called, or the limit's own name.
+// limitWord returns the name of a limit's flag, or the name of the limit if it has no flag.
 func limitWord(name string) string {
 	switch name {
 	case procstats.CgroupMemoryMax.String():

@@ -13,7 +13,7 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// processes is the section with the rows that, with what exited and what nobody accounts for, make the total.
+// processes writes the section on processes: rows, exited and unattributed make the total.
 func (p *Page) processes() {
 	processes := p.record.Processes
 	if processes == nil {
@@ -40,17 +40,17 @@ func (p *Page) processes() {
 	sums := func(name string, cpu *float64) {
 		t.AddTexts("", "", cli.Optional(procstats.Seconds, cpu), shareOf(cpu, total), "", name)
 	}
-	sums(fmt.Sprintf("exited (%d seen)", processes.Exited.Processes), processes.Exited.CPUSeconds)
+	sums(fmt.Sprintf("exited (%d)", processes.Exited.Processes), processes.Exited.CPUSeconds)
 	sums("unattributed", processes.UnattributedCPUSeconds)
 	sums("total", total)
 	p.text.WriteString(t.Render(p.palette))
 	if processes.Omitted > 0 {
-		fmt.Fprintf(&p.text, "  %d live processes have no row\n", processes.Omitted)
+		fmt.Fprintf(&p.text, "  %d live processes without a row\n", processes.Omitted)
 	}
 	p.sum(processes)
 }
 
-// rowCPU is the CPU time of a row; nil where it was not measured.
+// rowCPU returns the CPU time of a row; nil if it was not measured.
 func rowCPU(row *record.ProcessRow) *float64 {
 	for _, id := range []procstats.ID{procstats.ProcessCPU, procstats.PortableProcessCPU} {
 		if value, ok := numberOf(row.Measurements, id); ok {
@@ -67,10 +67,10 @@ func shareOf(part, whole *float64) string {
 	return procstats.Share.Text(*part / *whole)
 }
 
-// sum says whether the table adds up: that it does is what makes it trustworthy.
+// sum writes whether the table adds up to the total.
 func (p *Page) sum(processes *record.Processes) {
 	if processes.TotalCPUSeconds == nil {
-		p.text.WriteString("  the total is not known, so nothing can be said of the sum\n")
+		p.text.WriteString("  total unknown\n")
 		return
 	}
 	sum, missing := processSum(processes)
@@ -78,16 +78,16 @@ func (p *Page) sum(processes *record.Processes) {
 	// A microsecond is what cpu.stat resolves.
 	switch off := sum - total; {
 	case missing > 0:
-		fmt.Fprintf(&p.text, "  the table does not add up: values that are not known: %d\n", missing)
+		fmt.Fprintf(&p.text, "  the table does not add up: %d unknown values\n", missing)
 	case math.Abs(off) <= 1e-6+1e-9*math.Abs(total):
 		p.text.WriteString("  rows + exited + unattributed = total\n")
 	default:
 		fmt.Fprintf(&p.text, "  %s\n", p.palette.Red(fmt.Sprintf(
-			"rows + exited + unattributed = %s, which is %s off the total", procstats.Seconds.Text(sum), procstats.Seconds.Text(off))))
+			"rows + exited + unattributed = %s, %s off the total", procstats.Seconds.Text(sum), procstats.Seconds.Text(off))))
 	}
 }
 
-// processSum adds up the rows, exited and unattributed, and counts the values that are not known.
+// processSum adds up rows, exited and unattributed, and counts unknown values.
 func processSum(processes *record.Processes) (sum float64, missing int) {
 	parts := []*float64{processes.Exited.CPUSeconds, processes.UnattributedCPUSeconds}
 	for i := range processes.Rows {

@@ -15,7 +15,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Write says how a run ended and what it used; name is empty where no record is kept.
+// Write writes how a run ended and what it used: the page with full, otherwise a summary. name is empty if there is no
+// record to show.
 func Write(cmd *cobra.Command, out io.Writer, full bool, name string, r *record.Record) error {
 	p := cli.PaletteFor(cmd, out)
 	if full {
@@ -52,7 +53,7 @@ func summaryLines(r *record.Record) [][2]string {
 	}
 }
 
-// headlineText is a headline with its guarantee, empty where it was not measured.
+// headlineText returns a headline with its guarantee; empty if it was not measured.
 func headlineText(r *record.Record, id procstats.ID) string {
 	h, given := r.Headline[id.String()]
 	if !given || h.Value == nil {
@@ -84,14 +85,14 @@ func memorySummary(r *record.Record) string {
 	if peak == "" {
 		return ""
 	}
-	what := h.Source // of a bound, peak says which
+	what := h.Source // for bounds, peak has the guarantee
 	switch h.Guarantee {
 	case procstats.Exact, procstats.Sampled:
 		what = string(h.Guarantee) + ", " + what
 	case procstats.LowerBound, procstats.UpperBound:
 	}
 	if h.Source == procstats.CgroupMemoryPeak.String() && h.Guarantee == procstats.Exact {
-		what = "exact, page cache included"
+		what = "exact, including page cache"
 	}
 	text := fmt.Sprintf("peak %s (%s)", peak, what)
 	if limit, ok := effectiveLimit(r, procstats.CgroupMemoryMax); ok {
@@ -111,7 +112,7 @@ func ioSummary(r *record.Record) string {
 	return strings.Join(words, ", ")
 }
 
-// waitedSummary says for which share of the run some process waited.
+// waitedSummary returns the share of the run in which some process waited.
 func waitedSummary(r *record.Record) string {
 	span, ok := r.Span()
 	if !ok {
@@ -131,7 +132,7 @@ func waitedSummary(r *record.Record) string {
 		parts = append(parts, "for "+strings.Join(words, ", ")+" of the time")
 	}
 	if throttled, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && throttled > 0 {
-		parts = append(parts, fmt.Sprintf("held back by its CPU quota for %s of CPU time", procstats.Seconds.Text(throttled)))
+		parts = append(parts, fmt.Sprintf("throttled by its CPU quota for %s, summed over CPUs", procstats.Seconds.Text(throttled)))
 	}
 	if len(parts) == 0 {
 		return ""

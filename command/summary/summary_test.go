@@ -16,7 +16,7 @@ func TestMemorySummary(t *testing.T) {
 		guarantee procstats.Guarantee
 		want      string
 	}{
-		{procstats.CgroupMemoryPeak, procstats.Exact, "peak 2 MiB (exact, page cache included)"},
+		{procstats.CgroupMemoryPeak, procstats.Exact, "peak 2 MiB (exact, including page cache)"},
 		{procstats.RusageMaxRSS, procstats.UpperBound, "peak at most 2 MiB (rusage_maxrss_bytes)"},
 		{procstats.TreeRSS, procstats.LowerBound, "peak at least 2 MiB (tree_rss_bytes)"},
 		{procstats.TreeRSS, procstats.Sampled, "peak 2 MiB (sampled, tree_rss_bytes)"},
@@ -30,7 +30,7 @@ func TestMemorySummary(t *testing.T) {
 	}
 }
 
-// TestWaitedSummary holds that CPU time that a quota held back is not told as a share of the time.
+// TestWaitedSummary holds that throttled time is not written as a share of the time.
 func TestWaitedSummary(t *testing.T) {
 	waited := map[string]any{procstats.PSICPUSome.String(): 1.0, procstats.PSIIOSome.String(): 0.0}
 	throttled := map[string]any{procstats.CgroupCPUThrottled.String(): 0.98}
@@ -41,8 +41,8 @@ func TestWaitedSummary(t *testing.T) {
 		want         string
 	}{
 		{waited, "fine", "for CPU 50 %, I/O 0 % of the time: fine"},
-		{both, "cpu-throttled", "for I/O 0 % of the time; held back by its CPU quota for 980 ms of CPU time: cpu-throttled"},
-		{throttled, "", "held back by its CPU quota for 980 ms of CPU time"},
+		{both, "cpu-throttled", "for I/O 0 % of the time; throttled by its CPU quota for 980 ms, summed over CPUs: cpu-throttled"},
+		{throttled, "", "throttled by its CPU quota for 980 ms, summed over CPUs"},
 		{map[string]any{}, "fine", ""},
 	} {
 		r := &record.Record{

@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// blockDevice returns the major:minor of a block device; only Linux limits them.
+// blockDevice returns an error: only Linux limits block devices.
 func blockDevice(name string) (string, error) {
-	return "", fmt.Errorf("limits of devices: %w", errors.ErrUnsupported)
+	return "", fmt.Errorf("limits of block devices: %w", errors.ErrUnsupported)
 }

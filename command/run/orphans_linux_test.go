@@ -15,8 +15,8 @@ import (
 	"github.com/tachograph/tacho/executor/wire"
 )
 
-// TestSweep holds that only what an executor left is removed that never had a task, and that nobody can want any more.
-func TestSweep(t *testing.T) {
+// TestRemoveUnlaunched holds that only abandoned directories of executors that never had a task are removed.
+func TestRemoveUnlaunched(t *testing.T) {
 	runtime := t.TempDir()
 	mkdir := func(name string) string {
 		folder := filepath.Join(runtime, name)
@@ -50,7 +50,7 @@ func TestSweep(t *testing.T) {
 		{0, []string{"abandoned", "launched", "owned", "somebody else's"}},
 		{2 * unlaunchedAge, []string{"launched", "owned", "somebody else's"}},
 	} {
-		if err := sweep(runtime, time.Now().Add(step.age)); err != nil {
+		if err := removeUnlaunched(runtime, time.Now().Add(step.age)); err != nil {
 			t.Fatal(err)
 		}
 		var got []string

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,31 +23,29 @@ import (
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/command/rundir"
 	"github.com/tachograph/tacho/executor/client"
-	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
-	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// session is one tacho run from its start to its exit code.
+// session is one run of tacho run, from its start to its exit code.
 type session struct {
 	options *runOptions
 	cmd     *cobra.Command
 	id      string
-	dir     string // the run's folder; empty with --no-files
-	// above are the folders that were made for it, the innermost first.
-	above     []string
+	dir     string // of the run; empty with --no-files
+	// parents are the directories that were created above dir, the innermost first.
+	parents   []string
 	path      string
 	args      []string
 	selection procstats.Selection
-	// killSignal asks the command to end.
+	// killSignal is sent first to stop the command.
 	killSignal syscall.Signal
-	// output gets what --format asks for; nil for stderr.
+	// output receives the final record; nil for stderr.
 	output *recordOutput
 
-	// held is open until the run has begun; nil with --no-files.
-	held *os.File
+	// lock is held until the run has a record; nil with --no-files.
+	lock *os.File
 
 	streams *sessionStreams
 	client  *client.Client
@@ -69,29 +66,29 @@ func (s *session) run(ctx context.Context) error {
 	if s.output, err = s.options.openOutput(); err != nil {
 		return err
 	}
-	if err := s.makeFolder(); err != nil {
+	if err := s.createDir(); err != nil {
 		return errors.Join(err, s.output.discard())
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded()...)
 	if signal.Ignored(unix.SIGINT) {
-		signal.Ignore(unix.SIGQUIT) // a shell ignores both for its background jobs; Go keeps only the one
+		signal.Ignore(unix.SIGQUIT) // a shell ignores both for its background jobs; the Go runtime keeps only SIGINT ignored
 	}
 	defer signal.Stop(signals)
-	// Whoever hears what we say of the command may leave: then writing fails, and the command goes on. It has the
-	// signal's default, because it is caught and not ignored. To the end, for an error is told then.
-	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // nobody reads it: what does not fit is dropped
+	// The reader of our stderr may exit before the command does. Catching SIGPIPE makes our writes fail with EPIPE
+	// instead of killing us, and leaves its default action to the command, which ignoring it would not.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // never read and never stopped: errors are printed at the end
 	launched, err := s.start(ctx)
-	if s.held != nil {
-		_ = s.held.Close() // only gives the folder up
+	if s.lock != nil {
+		_ = s.lock.Close() // only unlocks it
 	}
 	if errors.Is(err, client.ErrLost) && s.client != nil {
-		return s.lost() // the command may have run
+		return s.lost() // the command may have been started
 	}
 	if err != nil {
-		return errors.Join(err, s.output.discard(), s.removeFolder())
+		return errors.Join(err, s.output.discard(), s.removeDir())
 	}
-	if err := s.output.empty(); err != nil {
+	if err := s.output.truncate(); err != nil {
 		s.screen.note(err.Error())
 	}
 	for _, note := range launched.GetNotes() {
@@ -103,8 +100,8 @@ func (s *session) run(ctx context.Context) error {
 	return s.follow(ctx, signals)
 }
 
-// makeFolder makes the run's folder, so that a folder that cannot be written is known before the command starts.
-func (s *session) makeFolder() error {
+// createDir creates the directory of the run. It does so before the command starts, to fail early.
+func (s *session) createDir() error {
 	if s.options.noFiles {
 		return nil
 	}
@@ -112,34 +109,34 @@ func (s *session) makeFolder() error {
 	if err != nil {
 		return err
 	}
-	s.above = missingAbove(dir)
+	s.parents = missingParents(dir)
 	store, err := record.Create(dir)
 	if err != nil {
-		return fmt.Errorf("%w (--output-dir names another folder, --no-files keeps none)", err)
+		return fmt.Errorf("%w (--output-dir chooses another directory, --no-files writes no record)", err)
 	}
 	s.dir = dir
 	if err := store.Close(); err != nil {
 		return err
 	}
-	s.held, err = rundir.Hold(dir)
+	s.lock, err = rundir.Lock(dir)
 	return err
 }
 
-func (s *session) removeFolder() error {
+func (s *session) removeDir() error {
 	if s.dir == "" {
 		return nil
 	}
 	err := os.RemoveAll(s.dir)
-	for _, dir := range s.above {
+	for _, dir := range s.parents {
 		if os.Remove(dir) != nil {
-			break // somebody else has a run in it by now
+			break // it has another run by now
 		}
 	}
 	return err
 }
 
-// missingAbove lists the folders above a path that are not there yet, the innermost first.
-func missingAbove(path string) []string {
+// missingParents returns the directories above path that do not exist, the innermost first.
+func missingParents(path string) []string {
 	var missing []string
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -149,9 +146,9 @@ func missingAbove(path string) []string {
 	}
 }
 
-// start starts the executor and the command in it.
+// start starts the executor, which starts the command.
 func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
-	// Where the executor dies and there is no cgroup, the command's processes come home to us and can be killed.
+	// If the executor dies and there is no cgroup, the command's processes are reparented to this process, which kills them.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become a subreaper: %w", err)
 	}
@@ -162,7 +159,7 @@ func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
 	s.streams = streams
 	s.screen = newScreen(s.cmd.ErrOrStderr(), streams, s.options)
 	s.client, err = client.Start(ctx, client.Options{
-		RuntimeDir: client.DefaultRuntimeDir(), ID: s.id, ExtraFiles: streams.give, KeepIgnored: true,
+		RuntimeDir: client.DefaultRuntimeDir(), ID: s.id, ExtraFiles: streams.inherited, KeepIgnored: true,
 	})
 	if err != nil {
 		return nil, errors.Join(err, streams.close())
@@ -176,12 +173,12 @@ func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, s.abandon(launchFault(s.args[0], err))
+		return nil, s.abandon(launchError(s.args[0], err))
 	}
-	return launched, streams.given()
+	return launched, streams.closeInherited()
 }
 
-// abandon ends an executor that has no task.
+// abandon shuts down an executor whose task did not start.
 func (s *session) abandon(err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -217,7 +214,7 @@ func (s *session) request() (*proto.LaunchRequest, error) {
 		request.Selection = append(request.Selection, uint32(id))
 	}
 	for name := range strings.SplitSeq(o.measurements, ",") {
-		// A measurement asked for by its full name must be there; a group takes what there is, if there is anything.
+		// A measurement that is requested by its full name must be available, of a group at least one.
 		name = strings.TrimSpace(name)
 		m, known := procstats.LookupName(name)
 		switch {
@@ -231,8 +228,8 @@ func (s *session) request() (*proto.LaunchRequest, error) {
 	return request, nil
 }
 
-// launchFault turns the executor's answer into the exit code that a shell would give.
-func launchFault(name string, err error) error {
+// launchError turns an error of Launch into the exit code that a shell would return.
+func launchError(name string, err error) error {
 	text := errors.New(status.Convert(err).Message())
 	switch status.Code(err) {
 	case codes.NotFound:
@@ -243,20 +240,20 @@ func launchFault(name string, err error) error {
 	return text
 }
 
-// follow passes on what comes from outside until the command has ended, and then says how.
+// follow forwards input, output and signals until the command has ended, and reports how it ended.
 func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	following, stop := context.WithCancel(ctx)
 	proxied := s.streams.proxy(following, s.screen)
 	shown := s.screen.follow(following, s.client, s.options)
-	var passing sync.WaitGroup
+	var forwarding sync.WaitGroup
 	if s.streams.master == nil {
-		signal.Notify(signals, unix.SIGTSTP) // a command with a terminal of its own gets that key there
+		signal.Notify(signals, unix.SIGTSTP) // a command with its own terminal receives Ctrl-Z there
 	}
-	passing.Go(func() { s.pass(following, signals) })
-	passing.Go(func() { s.followEvents(following) })
+	forwarding.Go(func() { s.forward(following, signals) })
+	forwarding.Go(func() { s.followEvents(following) })
 	exit, final, err := s.client.Wait(context.WithoutCancel(ctx))
 	stop()
-	passing.Wait()
+	forwarding.Wait()
 	<-shown
 	<-proxied
 	if errors.Is(err, client.ErrLost) {
@@ -268,23 +265,23 @@ func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := errors.Join(s.client.Shutdown(shutdown), s.client.Close(), s.streams.close()); err != nil {
-		s.screen.note(err.Error()) // the command's own result is not touched by it
+		s.screen.note(err.Error()) // not an error of the command
 	}
 	if err := s.report(final); err != nil {
 		s.screen.note(err.Error())
 	}
-	tellIncomplete(s.cmd, final)
+	warnIncomplete(s.cmd, final)
 	return exitOf(exit)
 }
 
-// tellIncomplete says why the files of a run lack something, which nobody else does once its executor is gone.
-func tellIncomplete(cmd *cobra.Command, final *record.Record) {
+// warnIncomplete prints what is missing in the files of a run.
+func warnIncomplete(cmd *cobra.Command, final *record.Record) {
 	if final.Incomplete != "" {
-		cli.PrintError(cmd.ErrOrStderr(), fmt.Errorf("the record is not whole: %s", final.Incomplete))
+		cli.PrintError(cmd.ErrOrStderr(), fmt.Errorf("the record is incomplete: %s", final.Incomplete))
 	}
 }
 
-// exitOf is the error that gives tacho the command's exit code; nil for 0.
+// exitOf returns the error that makes tacho exit with the code of the command; nil for 0.
 func exitOf(exit *proto.Exit) error {
 	switch {
 	case exit.GetVerdict() == string(record.TimedOut):
@@ -295,96 +292,7 @@ func exitOf(exit *proto.Exit) error {
 	return nil
 }
 
-// lost kills what an executor that died left behind and says so in the record.
-func (s *session) lost() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	ended := time.Now()
-	err := s.client.KillTask(ctx)
-	if s.dir != "" {
-		markErr := markLost(s.dir, ended)
-		if errors.Is(markErr, os.ErrNotExist) { // nothing had been started
-			markErr = s.removeFolder()
-		}
-		err = errors.Join(err, markErr)
-	}
-	err = errors.Join(err, s.client.Close(), s.streams.close())
-	// The executor has been reaped: as a subreaper this process has inherited what was left of the command, and has no
-	// other children.
-	err = errors.Join(err, process.KillChildren(ctx, kernel.HostFS()))
-	s.screen.endLine()
-	return cli.ExitWith(cli.CodeLauncherError, errors.Join(fmt.Errorf("the command was killed: %w", client.ErrLost), err))
-}
-
-// markLost completes the record of a run whose executor died, unless it had written it to its end. Where nobody saw
-// when that was, ended is zero.
-func markLost(dir string, ended time.Time) error {
-	r, err := record.Read(dir)
-	if err != nil || r.State != record.Running {
-		return err
-	}
-	r.State, r.EndedAt = record.Lost, ended
-	r.FillFromReports(record.ReadUsage(dir))
-	if !ended.IsZero() {
-		wall := ended.Sub(r.StartedAt).Seconds()
-		r.WallSeconds = &wall
-	}
-	r.Diagnosis = record.Diagnose(record.Evidence{Cause: record.ExecutorLost})
-	store, err := record.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(store.Put(r), store.Close())
-}
-
-// forwarded lists the signals that are passed on to the command: those that were ignored when we started, as nohup
-// does, stay ignored, here and in the command.
-func forwarded() []os.Signal {
-	list := []os.Signal{unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2}
-	if !signal.Ignored(unix.SIGHUP) {
-		list = append(list, unix.SIGHUP)
-	}
-	if !signal.Ignored(unix.SIGINT) {
-		list = append(list, unix.SIGINT, unix.SIGQUIT)
-	}
-	return list
-}
-
-// pass sends signals on to the command. What a terminal sends to a whole group goes to the command's whole group.
-func (s *session) pass(ctx context.Context, signals <-chan os.Signal) {
-	for {
-		select {
-		case received := <-signals:
-			number, ok := received.(syscall.Signal)
-			if !ok {
-				continue
-			}
-			if number == unix.SIGTSTP {
-				s.pause(ctx)
-				continue
-			}
-			group := number == unix.SIGINT || number == unix.SIGQUIT
-			err := s.client.Signal(ctx, number, group)
-			if err != nil && ctx.Err() == nil && status.Code(err) != codes.NotFound {
-				s.screen.note(err.Error())
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// parseSignal reads TERM, SIGTERM or 15.
-func parseSignal(word string) (syscall.Signal, error) {
-	name := strings.ToUpper(strings.TrimSpace(word))
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + name
-	}
-	if number := unix.SignalNum(name); number != 0 {
-		return number, nil
-	}
-	if number, err := strconv.Atoi(strings.TrimSpace(word)); err == nil && number > 0 && number <= 64 {
-		return syscall.Signal(number), nil
-	}
-	return 0, cli.Usagef("%q is no signal: write a name such as TERM or a number from 1 to 64", word)
+// platformCommands are the commands that need an executor process.
+func platformCommands() []*cobra.Command {
+	return []*cobra.Command{newAttach(), newExecutors(), newStop()}
 }

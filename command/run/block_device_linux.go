@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blockDevice returns the major:minor of a block device that is given so, or by its path.
+// blockDevice returns the major:minor of a block device. name is that, or a path.
 func blockDevice(name string) (string, error) {
 	if !strings.Contains(name, "/") {
 		return name, nil
@@ -20,7 +20,7 @@ func blockDevice(name string) (string, error) {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return "", fmt.Errorf("%s is no block device; lsblk lists those there are", name)
+		return "", fmt.Errorf("%s: not a block device (lsblk lists them)", name)
 	}
 	return fmt.Sprintf("%d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev)), nil
 }

@@ -16,17 +16,17 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// suspend gives the terminal back, stops this process's group, and takes the terminal again when the shell lets it go
-// on.
+// suspend restores the terminal, stops the process group of tacho, and takes the terminal again after the shell has
+// continued the group.
 func (s *session) suspend(ctx context.Context) {
 	s.screen.clear()
-	if err := s.streams.giveBack(); err != nil {
+	if err := s.streams.releaseTerminal(); err != nil {
 		s.screen.note(err.Error())
 	}
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, unix.SIGCONT)
 	defer signal.Stop(resumed)
-	// Without a shell that could resume us the kernel discards the signal: then there is nothing to wait for.
+	// The kernel discards the signal if the group is orphaned, without a shell that could continue it.
 	const discarded = 100 * time.Millisecond
 	if err := unix.Kill(0, unix.SIGTSTP); err == nil {
 		select {
@@ -35,14 +35,14 @@ func (s *session) suspend(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	if err := s.streams.takeAgain(); err != nil {
+	if err := s.streams.retakeTerminal(); err != nil {
 		s.screen.note(err.Error())
 	}
-	s.tell(ctx, unix.SIGCONT)
+	s.signalGroup(ctx, unix.SIGCONT)
 }
 
-// pause stops the command and this process, which a shell's key has reached, until the latter is continued. A command
-// without a terminal leads a session of its own: the kernel stops no group there but by SIGSTOP.
+// pause stops the command and this process on SIGTSTP, until this process is continued. A command without a terminal is
+// in its own session and its group is orphaned: only SIGSTOP stops it.
 func (s *session) pause(ctx context.Context) {
 	if !resumable() {
 		return
@@ -51,27 +51,26 @@ func (s *session) pause(ctx context.Context) {
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, unix.SIGCONT)
 	defer signal.Stop(resumed)
-	s.tell(ctx, unix.SIGSTOP)
-	// The runtime would drop another SIGTSTP: once caught it has no default any more. The kernel may stop another thread
-	// first, so this one has to wait.
+	s.signalGroup(ctx, unix.SIGSTOP)
+	// A SIGTSTP would be caught again. The kernel may stop another thread first, so this one has to wait.
 	if err := unix.Kill(os.Getpid(), unix.SIGSTOP); err == nil {
 		select {
 		case <-resumed:
 		case <-ctx.Done():
 		}
 	}
-	s.tell(ctx, unix.SIGCONT)
+	s.signalGroup(ctx, unix.SIGCONT)
 }
 
-// tell sends the command's group a signal.
-func (s *session) tell(ctx context.Context, number unix.Signal) {
+// signalGroup sends a signal to the command's process group.
+func (s *session) signalGroup(ctx context.Context, number unix.Signal) {
 	if err := s.client.Signal(ctx, number, true); err != nil && ctx.Err() == nil && status.Code(err) != codes.NotFound {
 		s.screen.note(err.Error())
 	}
 }
 
-// resumable reports whether somebody in our session looks after our process group. Otherwise the group is orphaned: a
-// key stops nobody in it, because nobody would let them go on, setpgid(2).
+// resumable reports whether a process of our session can continue our process group. Otherwise the group is orphaned
+// and a stop key has no effect on it, setpgid(2).
 func resumable() bool {
 	session, err := unix.Getsid(0)
 	if err != nil {

@@ -30,17 +30,17 @@ import (
 	"github.com/tachograph/tacho/version"
 )
 
-// platformCommands are the commands that need an executor process: none here.
+// platformCommands returns no commands: all of them need an executor.
 func platformCommands() []*cobra.Command { return nil }
 
-// clearStrays has nothing to do: there are no executors here.
-func clearStrays(context.Context) error { return nil }
+// killOrphans does nothing: there are no executors.
+func killOrphans(context.Context) error { return nil }
 
-// errTimeUp is the cause of the end of a run that --timeout ended.
-var errTimeUp = errors.New("its time was up")
+// errTimeout is the cause of a cancellation by --timeout.
+var errTimeout = errors.New("timeout")
 
-// portableRun is a command measured from this process: without Linux there is no executor that would outlive it, no
-// cgroup and no subreaper. What the system tells of processes is recorded, and the record says what is missing.
+// portableRun is a command that this process measures itself: the executor, cgroups and subreapers need Linux. It
+// records what the system reports of processes, and notes what is missing.
 type portableRun struct {
 	options   *runOptions
 	cmd       *cobra.Command
@@ -72,14 +72,14 @@ func run(cmd *cobra.Command, o *runOptions, selection procstats.Selection, path 
 	return r.run(cmd.Context(), path, args)
 }
 
-// checkPortable refuses what this system cannot do.
+// checkPortable rejects flags that need Linux.
 func (o *runOptions) checkPortable() error {
 	for flag, given := range map[string]bool{
 		"--detach": o.detach, "--cgroup-parent": o.cgroupParent != "", "--user": o.user != "",
 		"--capture": len(o.capture) > 0, "--record-fd": o.recordFD > 0, "--wait-all": o.waitAll, "a limit such as --memory": o.limited != nil,
 	} {
 		if given {
-			return cli.Usagef("%s needs Linux", flag)
+			return cli.Usagef("%s: only supported on Linux", flag)
 		}
 	}
 	return nil
@@ -93,17 +93,17 @@ func portableRecord(o *runOptions, id string, args []string, selection procstats
 		Command: args, Message: o.message, Labels: o.labels, Host: host, Interval: o.interval.Seconds(),
 		Selection: selection.Names(), Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
 		Absent: map[string]string{},
-		Notes:  []string{"measured without an executor, which needs Linux: processes that lost their parents are missed"},
+		Notes:  []string{"measured without an executor, which needs Linux: processes whose parents have exited are not measured"},
 	}
 }
 
 func (r *portableRun) run(ctx context.Context, path string, args []string) error {
 	if r.options.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, r.options.timeout, errTimeUp)
+		ctx, cancel = context.WithTimeoutCause(ctx, r.options.timeout, errTimeout)
 		defer cancel()
 	}
-	// The terminal sends its signals to the command as well: it is in our process group.
+	// The command is in our process group and receives the signals of the terminal itself.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt)
 	defer signal.Stop(signals)
@@ -131,7 +131,7 @@ func (r *portableRun) run(ctx context.Context, path string, args []string) error
 	return r.finish(context.Cause(ctx), child.ProcessState)
 }
 
-// sample reads the process and those below it once an interval.
+// sample reads the process and its descendants once an interval.
 func (r *portableRun) sample(ctx context.Context, pid int) {
 	collector := source.Open(source.Target{
 		FS: kernel.HostFS(), Roots: func() []int { return []int{pid} }, MaxRows: r.options.maxRows,
@@ -186,7 +186,7 @@ func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 	seconds := wall.Seconds()
 	info.State, info.EndedAt, info.WallSeconds, info.ExitCode = record.Exited, ended, &seconds, &code
 	evidence := record.Evidence{ExitCode: code, Wall: wall, Span: wall, Last: r.last}
-	if errors.Is(cause, errTimeUp) {
+	if errors.Is(cause, errTimeout) {
 		evidence.Cause, code = record.TimedOut, exitTimedOut
 	}
 	info.Diagnosis = record.Diagnose(evidence)
@@ -197,7 +197,7 @@ func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 	info.Headline = record.Headlines(procstats.Headlines(final, procstats.History{Elapsed: wall, Window: &r.whole}))
 	info.Processes = record.ProcessesOf(&r.whole, final, true)
 	r.put()
-	if err := r.tell(); err != nil {
+	if err := r.printResult(); err != nil {
 		cli.PrintError(r.cmd.ErrOrStderr(), err)
 	}
 	if code != 0 {
@@ -206,8 +206,8 @@ func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 	return nil
 }
 
-// tell prints what --format and --summary ask for.
-func (r *portableRun) tell() error {
+// printResult prints the record or the summary, as --format and --summary say.
+func (r *portableRun) printResult() error {
 	o := r.options
 	if o.recordFile != "" {
 		file, err := os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

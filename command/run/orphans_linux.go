@@ -13,8 +13,8 @@ import (
 	"github.com/tachograph/tacho/executor/wire"
 )
 
-// clearStrays kills what dead executors left whose callers are gone as well. What somebody still owns is theirs.
-func clearStrays(ctx context.Context) error {
+// killOrphans kills what dead executors left if their owners are dead, too.
+func killOrphans(ctx context.Context) error {
 	all, err := client.List(client.DefaultRuntimeDir())
 	errs := []error{err}
 	for _, address := range all {
@@ -23,15 +23,15 @@ func clearStrays(ctx context.Context) error {
 		}
 		errs = append(errs, killExecutor(ctx, *address))
 	}
-	return errors.Join(append(errs, sweep(client.DefaultRuntimeDir(), time.Now()))...)
+	return errors.Join(append(errs, removeUnlaunched(client.DefaultRuntimeDir(), time.Now()))...)
 }
 
-// unlaunchedAge is how old the folder of an executor without a task is when it is taken for abandoned: by itself none
-// waits as long for one.
+// unlaunchedAge is the age at which the directory of an executor without a task counts as abandoned. An executor exits
+// long before if nobody launches a task.
 const unlaunchedAge = time.Minute
 
-// sweep removes the folders of executors whose callers were killed before there was a task.
-func sweep(runtimeDir string, now time.Time) error {
+// removeUnlaunched removes the directories of executors whose owners were killed before they launched a task.
+func removeUnlaunched(runtimeDir string, now time.Time) error {
 	folders, err := client.Folders(runtimeDir)
 	errs := []error{err}
 	for _, folder := range folders {
