@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +21,7 @@ import (
 	"github.com/tachograph/tacho/version"
 )
 
-var update = flag.Bool("update", false, "write the golden parts of testdata/script anew")
+var update = flag.Bool("update", false, "update the golden files in testdata/scripts")
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
@@ -33,10 +34,26 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScripts runs tacho as its users do. Each script finds the runs of testdata/runs in $WORK/runs.
+// TestScripts runs tacho like its users do. Each script finds the runs of testdata/runs in $WORK/runs.
 func TestScripts(t *testing.T) {
+	for _, family := range []string{"root", "run", "record", "doctor"} {
+		t.Run(family, func(t *testing.T) {
+			runScripts(t, family, nil, func(env *testscript.Env) error {
+				return os.CopyFS(filepath.Join(env.WorkDir, "runs"), os.DirFS(filepath.Join("testdata", "runs")))
+			})
+		})
+	}
+}
+
+type scriptCommand = func(ts *testscript.TestScript, neg bool, args []string)
+
+// runScripts runs the scripts of a family of commands.
+func runScripts(t *testing.T, family string, commands map[string]scriptCommand, setup func(*testscript.Env) error) {
+	t.Helper()
+	cmds := map[string]scriptCommand{"exitcode": exitCode}
+	maps.Copy(cmds, commands)
 	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", "script"),
+		Dir:                 filepath.Join("testdata", "scripts", family),
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -45,13 +62,13 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NO_COLOR", "")
 			// The race detector would keep each of some hundred short processes for a second.
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
-			return os.CopyFS(filepath.Join(env.WorkDir, "runs"), os.DirFS(filepath.Join("testdata", "runs")))
+			return setup(env)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exitcode": exitCode},
+		Cmds: cmds,
 	})
 }
 
-// exitCode runs a program and compares its exit code: exitcode N PROGRAM ARGS.
+// exitCode runs a program and compares its exit code: exitcode N PROGRAM [ARG...].
 func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exitcode N PROGRAM [ARG...]")

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// DefaultDataDir is the data folder of an agent that is not told another.
+// DefaultDataDir is the default data directory of an agent.
 const DefaultDataDir = "/var/lib/tacho"
 
-// devDataDirs matches the data folders that NewDevDataDir makes.
+// devDataDirs is the pattern of NewDevDataDir.
 const devDataDirs = "tacho-dev-*"
 
-// NewDevDataDir makes the data folder of a development agent, which is temporary.
+// NewDevDataDir creates the temporary data directory of a development agent.
 func NewDevDataDir() (string, error) { return os.MkdirTemp("", devDataDirs) }
 
-// DevDataDirs returns the data folders of development agents of this user, the youngest first. Anybody can make a folder
-// of that name, so it must be the user's own.
+// DevDataDirs returns the data directories of development agents of this user, the newest first. Other users can create
+// directories of the same name: they are skipped.
 func DevDataDirs() []string {
-	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), devDataDirs)) // fails for malformed patterns only
-	made := map[string]time.Time{}
-	folders = slices.DeleteFunc(folders, func(path string) bool {
-		folder, err := os.Lstat(path)
-		if err != nil || !folder.IsDir() || !isOurs(folder) {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), devDataDirs)) // fails for malformed patterns only
+	modified := map[string]time.Time{}
+	dirs = slices.DeleteFunc(dirs, func(path string) bool {
+		info, err := os.Lstat(path)
+		if err != nil || !info.IsDir() || !isOurs(info) {
 			return true
 		}
-		made[path] = folder.ModTime()
+		modified[path] = info.ModTime()
 		return false
 	})
-	slices.SortFunc(folders, func(a, b string) int { return made[b].Compare(made[a]) })
-	return folders
+	slices.SortFunc(dirs, func(a, b string) int { return modified[b].Compare(modified[a]) })
+	return dirs
 }

@@ -7,5 +7,5 @@ package client
 
 import "io/fs"
 
-// isOurs reports whether a file belongs to this process's user. The temporary folder is the user's own here.
+// isOurs reports whether a file belongs to this process's user. The temporary directory is the user's own on these systems.
 func isOurs(fs.FileInfo) bool { return true }

@@ -34,29 +34,30 @@ type agentOptions struct {
 	jobs    []string
 }
 
+// Command returns tacho agent.
 func Command() *cobra.Command {
 	var o agentOptions
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Run jobs on this machine, keep what they use, and serve it over HTTP",
-		Long: `Run the tasks of job files on this one machine, with the HTTP API, the metrics and the web page.
+		Short: "Run jobs on this machine, record what they use, and serve it over HTTP",
+		Long: `Run the tasks of job files on this machine, with an HTTP API, metrics and a web page.
 
-Without --config there is nothing but defaults: state in /var/lib/tacho, HTTP on 127.0.0.1:4656. Over TCP, without a
-token, numbers are served; everything else is on the unix socket in the data folder.
+The defaults without --config are: state in ` + client.DefaultDataDir + `, HTTP on 127.0.0.1:4656. Over TCP without a token the agent
+serves only numbers; everything else is served on the unix socket in the data directory.
 
-SIGHUP reads the configuration again: it turns publishing on and off for running tasks. SIGINT and SIGTERM end the
-agent; tasks run on and are taken up by the next one. With --dev nothing is kept: tasks are stopped, and the data
-folder is a temporary one.`,
+SIGHUP reloads the configuration, which can turn publishing on and off for running tasks. SIGINT and SIGTERM stop the
+agent; its tasks continue and the next agent recovers them. With --dev tasks are stopped at the end, and the data
+directory is a temporary one, which is removed.`,
 		Example: `  tacho agent --dev
   tacho agent --dev --job examples/hello.nomad.hcl
   tacho agent --config /etc/tacho.d`,
 		Args:    cli.Arguments(),
 		GroupID: cli.GroupHost,
 	}
-	cmd.Flags().StringArrayVar(&o.config, "config", nil, "a configuration file, or a folder of *.hcl files; may be repeated")
-	cmd.Flags().BoolVar(&o.dev, "dev", false, "keep nothing: publish everything, and stop all tasks at the end")
-	cmd.Flags().StringVar(&o.dataDir, "data-dir", "", "keep state and allocations in this folder")
-	cmd.Flags().StringArrayVar(&o.jobs, "job", nil, "run this job file once the agent is ready; may be repeated")
+	cmd.Flags().StringArrayVar(&o.config, "config", nil, "configuration `FILE`, or directory with *.hcl files; may be repeated")
+	cmd.Flags().BoolVar(&o.dev, "dev", false, "development mode: publish everything, persist nothing, and stop all tasks at the end")
+	cmd.Flags().StringVar(&o.dataDir, "data-dir", "", "`DIR` for state and allocations")
+	cmd.Flags().StringArrayVar(&o.jobs, "job", nil, "job `FILE` to run when the agent is ready; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return runAgent(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
@@ -64,7 +65,7 @@ folder is a temporary one.`,
 	return cmd
 }
 
-// newCollectLogs is the process that the agent starts beside a task whose driver leaves the log files to its host.
+// newCollectLogs returns the command that the agent runs for each task whose driver leaves log files to its host.
 func newCollectLogs() *cobra.Command {
 	return &cobra.Command{
 		Use:                collector.Command[1],
@@ -73,14 +74,14 @@ func newCollectLogs() *cobra.Command {
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if code := collector.Main(args); code != 0 {
-				return cli.ExitWith(code, nil) // it has said why
+				return cli.ExitWith(code, nil) // it has printed the error
 			}
 			return nil
 		},
 	}
 }
 
-// LongDashes lets tacho agent be called as Nomad's agent is: with -config and -dev.
+// LongDashes allows -config and -dev with one dash for tacho agent, as in Nomad.
 func LongDashes(args []string) []string {
 	if len(args) == 0 || args[0] != "agent" {
 		return args
@@ -96,7 +97,7 @@ func LongDashes(args []string) []string {
 	return out
 }
 
-// load reads the configuration that the flags ask for.
+// load reads the configuration, with the flags applied.
 func (o agentOptions) load() (config.Config, error) {
 	c, err := config.Load(o.config...)
 	if err != nil {
@@ -114,7 +115,7 @@ func (o agentOptions) load() (config.Config, error) {
 	return c, c.Check()
 }
 
-// runAgent runs the agent until a signal ends it.
+// runAgent runs the agent until a signal stops it.
 func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (err error) {
 	c, err := o.load()
 	if err != nil {
@@ -130,7 +131,7 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	a := agent.New(c, log)
-	// The agent outlives its listeners: what it does for the last request is not cut short.
+	// The agent outlives its listeners, so that the last request is completed.
 	agentCtx, endAgent := context.WithCancel(context.WithoutCancel(ctx))
 	defer endAgent()
 	ended := make(chan error, 1)
@@ -140,14 +141,14 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 		return err
 	case <-a.Ready():
 		err = serveAgent(ctx, a, c, log, o, stdout, ended)
-	case <-ctx.Done(): // it is still taking up what an earlier one left
+	case <-ctx.Done(): // it is still recovering tasks
 	}
 	endAgent()
 	select {
 	case runErr := <-ended:
 		err = errors.Join(err, runErr)
 	case <-time.After(time.Minute):
-		err = errors.Join(err, errors.New("the agent does not end"))
+		err = errors.Join(err, errors.New("the agent did not stop within a minute"))
 	}
 	return err
 }
@@ -167,36 +168,36 @@ func serveAgent(ctx context.Context, a *agent.Agent, c config.Config, log hclog.
 	notifyHangup(hangups)
 	defer signal.Stop(hangups)
 	work.Go(func() { watchdog(ctx, a, log) })
-	if err := printWhere(stdout, c); err != nil {
-		log.Debug("print", "error", err)
+	if err := printAddresses(stdout, c); err != nil {
+		log.Debug("print addresses", "error", err)
 	}
 	for _, file := range o.jobs {
 		if err := runFile(ctx, a, file); err != nil {
 			return err
 		}
 	}
-	tellManager(log, managerReady)
-	defer tellManager(log, managerStopping)
+	notifyManager(log, managerReady)
+	defer notifyManager(log, managerStopping)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-ended:
-			ended <- err // for whoever waits for the end
+			ended <- err // for runAgent
 			return err
 		case <-hangups:
-			tellManager(log, managerReloading)
+			notifyManager(log, managerReloading)
 			reload(a, services.keys, o, log)
-			tellManager(log, managerReady)
+			notifyManager(log, managerReady)
 		}
 	}
 }
 
-// reload reads the configuration again. A mistake in it changes nothing.
+// reload reads the configuration again. An error changes nothing.
 func reload(a *agent.Agent, keys *keyring, o agentOptions, log hclog.Logger) {
 	c, err := o.load()
 	if err != nil {
-		log.Error("the configuration is not reloaded", "error", err)
+		log.Error("reload configuration", "error", err)
 		return
 	}
 	if o.dev && o.dataDir == "" {
@@ -204,22 +205,22 @@ func reload(a *agent.Agent, keys *keyring, o agentOptions, log hclog.Logger) {
 	}
 	now, err := readSecrets(c)
 	if err != nil {
-		log.Error("the configuration is not reloaded", "error", err)
+		log.Error("reload configuration", "error", err)
 		return
 	}
 	ignored, err := a.Reload(c)
 	if err != nil {
-		log.Error("the configuration is not reloaded", "error", err)
+		log.Error("reload configuration", "error", err)
 		return
 	}
 	keys.replace(now)
 	for _, name := range ignored {
-		log.Warn("this takes effect when the agent is started again", "changed", name)
+		log.Warn("changed option requires a restart of the agent", "option", name)
 	}
-	log.Info("the configuration was reloaded")
+	log.Info("reloaded configuration")
 }
 
-// runFile runs the job of a file.
+// runFile runs the job in a file.
 func runFile(ctx context.Context, a *agent.Agent, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -229,8 +230,8 @@ func runFile(ctx context.Context, a *agent.Agent, path string) error {
 	return err
 }
 
-// printWhere says where to look.
-func printWhere(w io.Writer, c config.Config) error {
+// printAddresses prints the addresses of the agent.
+func printAddresses(w io.Writer, c config.Config) error {
 	where := ""
 	if c.Ports.HTTP != -1 {
 		scheme := "http"
@@ -242,7 +243,7 @@ func printWhere(w io.Writer, c config.Config) error {
 		if c.Telemetry.PrometheusMetrics {
 			where += fmt.Sprintf("metrics  %s/v1/metrics?format=prometheus\n", base)
 		} else {
-			where += "metrics  telemetry { prometheus_metrics } is off\n"
+			where += "metrics  off (telemetry { prometheus_metrics })\n"
 		}
 	}
 	_, err := fmt.Fprintf(w, "%ssocket   %s\n", where, c.Socket())

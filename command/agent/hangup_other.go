@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// notifyHangup asks for nothing: there is no such signal here.
+// notifyHangup does nothing: there is no SIGHUP.
 func notifyHangup(chan<- os.Signal) {}
 
 func monotonic() time.Duration { return 0 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tachograph/tacho/agent/config"
 )
 
-// secrets are what the files say that a configuration names.
+// secrets are the contents of files that the configuration names.
 type secrets struct {
 	token string      // empty for none
 	tls   *tls.Config // nil for none
@@ -28,7 +28,7 @@ func readSecrets(c config.Config) (secrets, error) {
 	return secrets{token, settings}, err
 }
 
-// keyring holds the secrets that are good now.
+// keyring has the current secrets.
 type keyring struct {
 	mu      sync.Mutex
 	secrets secrets
@@ -47,7 +47,7 @@ func (k *keyring) forClient(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return k.secrets.tls, nil
 }
 
-// replace takes new secrets. Whether there is TLS at all stays: the listener is what it is.
+// replace sets new secrets. It cannot turn TLS on or off: the listener stays.
 func (k *keyring) replace(now secrets) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -74,7 +74,7 @@ func tlsSettings(c config.TLS) (*tls.Config, error) {
 	}
 	settings.ClientCAs, settings.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 	if !settings.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("read ca_file: %s has no certificate", c.CAFile)
+		return nil, fmt.Errorf("read ca_file: %s contains no certificate", c.CAFile)
 	}
 	return settings, nil
 }

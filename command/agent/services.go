@@ -27,10 +27,10 @@ import (
 	"github.com/tachograph/tacho/agent/page"
 )
 
-// shutdownTimeout is how long requests that are being answered get at the end.
+// shutdownTimeout is the time for active requests at the end.
 const shutdownTimeout = 3 * time.Second
 
-// services are what an agent serves: HTTP on its listeners, and numbers to a statsd server.
+// services are the HTTP servers of an agent, and its statsd client.
 type services struct {
 	log       hclog.Logger
 	keys      *keyring
@@ -82,17 +82,17 @@ func openServices(a *agent.Agent, c config.Config, log hclog.Logger) (*services,
 		return nil, errors.Join(fmt.Errorf("listen: %w", err), s.close())
 	}
 	if secrets.tls != nil {
-		// Asked for at each connection: a certificate is renewed while tasks run.
+		// For each connection: certificates are renewed while the agent runs.
 		tcp = tls.NewListener(tcp, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: kept.forClient})
 	}
 	s.add(tcp, served.HTTPServer(false))
 	return s, nil
 }
 
-// hostNames are the names by which clients reach the agent where it does not listen on the loopback only.
+// hostNames returns the names by which clients reach the agent if it does not listen on the loopback only.
 func hostNames(c config.Config) []string {
 	names := []string{c.Name}
-	if name, err := os.Hostname(); err == nil { // without one it is not reached by it
+	if name, err := os.Hostname(); err == nil { // optional
 		names = append(names, name)
 	}
 	return names
@@ -129,12 +129,12 @@ func (s *services) run(ctx context.Context) {
 	defer cancel()
 	for _, server := range s.servers {
 		if err := server.Shutdown(end); err != nil {
-			s.log.Debug("requests were cut short", "error", errors.Join(err, server.Close()))
+			s.log.Debug("close active requests", "error", errors.Join(err, server.Close()))
 		}
 	}
 }
 
-// socketListener removes its socket at the end, wherever it was renamed to.
+// socketListener removes its socket on Close, after it was renamed.
 type socketListener struct {
 	*net.UnixListener
 	path string
@@ -149,8 +149,8 @@ func (l *socketListener) Close() error {
 	return errors.Join(l.UnixListener.Close(), err)
 }
 
-// listenSocket listens on a unix socket of mode 0600. It is made in a folder that only we can enter, so that nobody
-// connects before its mode is set; the state's lock has seen to it that no other agent has this data folder.
+// listenSocket listens on a unix socket of mode 0600. It creates the socket in a directory of mode 0700, so that nobody
+// can connect before the mode is set. The lock of the state excludes another agent with the same data directory.
 func listenSocket(path string) (net.Listener, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".s")
 	if err != nil {
@@ -172,7 +172,7 @@ func listenSocket(path string) (net.Listener, error) {
 	return &socketListener{l, path}, nil
 }
 
-// What a service manager is told, sd_notify(3).
+// Messages for the service manager, sd_notify(3).
 const (
 	managerReady    = daemon.SdNotifyReady
 	managerStopping = daemon.SdNotifyStopping
@@ -180,18 +180,18 @@ const (
 	managerReloading = daemon.SdNotifyReloading
 )
 
-// tellManager tells the service manager, where there is one.
-func tellManager(log hclog.Logger, message string) {
+// notifyManager notifies the service manager, if there is one.
+func notifyManager(log hclog.Logger, message string) {
 	if message == managerReloading {
 		message = fmt.Sprintf("%s\nMONOTONIC_USEC=%d", message, monotonic().Microseconds())
 	}
 	if _, err := daemon.SdNotify(false, message); err != nil {
-		log.Warn("tell the service manager", "error", err)
+		log.Warn("notify service manager", "error", err)
 	}
 }
 
-// watchdog tells the service manager that the agent is alive, as often as it wants to know, until ctx is done. An
-// agent whose allocations are stuck does not answer, and is started again.
+// watchdog sends keep-alive messages to the service manager until ctx is done. An agent with a deadlock does not, and is
+// restarted.
 func watchdog(ctx context.Context, a *agent.Agent, log hclog.Logger) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || interval <= 0 {
@@ -204,8 +204,8 @@ func watchdog(ctx context.Context, a *agent.Agent, log hclog.Logger) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			_ = a.Allocations() // takes the locks that most requests take: of the list, and of each allocation and task
-			tellManager(log, daemon.SdNotifyWatchdog)
+			_ = a.Allocations() // takes the locks of the list, and of each allocation and task
+			notifyManager(log, daemon.SdNotifyWatchdog)
 		}
 	}
 }

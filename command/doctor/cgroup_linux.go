@@ -12,7 +12,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// checkGroup says what cgroup a task would get and which controllers are in it.
+// checkGroup checks the cgroup that a task would get, and its controllers.
 func checkGroup(host Host, group *cgroup.Group) []Check {
 	mounts, err := kernel.CgroupMounts(host.FS)
 	if err != nil {
@@ -33,16 +33,16 @@ func checkGroup(host Host, group *cgroup.Group) []Check {
 	if group.Has("blkio") {
 		return append(checks, Check{
 			Name: "cgroup blkio", State: Partly, Found: "available, version 1",
-			Costs: "writes through the page cache: version 1 does not count them", Enable: "boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2)",
+			Costs: "writes through the page cache, which version 1 does not count", Enable: "boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2)",
 		})
 	}
 	return append(checks, checkController(host, mounts, group, "io", "bytes read from and written to block devices"))
 }
 
-const costsOfNoGroup = "exact totals, memory and its peak, pressure, limits and OOM evidence: what is left are the processes' own values"
+const costsOfNoGroup = "exact totals, memory and its peak, pressure, limits and OOM evidence; only values per process remain"
 
 func checkPlacement(host Host, mounts []kernel.CgroupMount, group *cgroup.Group) Check {
-	c := Check{Name: "cgroup", State: Works, Found: fmt.Sprintf("%s, placed: %s", group.Layout(), group.Placement)}
+	c := Check{Name: "cgroup", State: Works, Found: fmt.Sprintf("%s, placement %s", group.Layout(), group.Placement)}
 	switch {
 	case group.Exists() && len(group.Notes) == 0:
 		return c

@@ -17,14 +17,15 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
+// Command returns tacho doctor.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what can be measured on this machine, what not, why, and what would enable it",
-		Long: `Try every source of measurements on this machine, for this user, and say which work, which do not, why, and the command
-that enables each. For a moment an empty cgroup is made, the one that a task would get.
+		Short: "Check what can be measured on this machine, and how to enable the rest",
+		Long: `Try every source of measurements on this machine as this user, and print which work, which do not and why, and how to
+enable them. It creates the cgroup that a task would get, and removes it.
 
-The exit code is 0 unless nothing at all can be measured.`,
+The exit code is 1 if nothing can be measured.`,
 		Example: `  tacho doctor
   sudo tacho doctor
   tacho doctor --format json | jq '.checks[] | select(.state != "works")'`,
@@ -44,7 +45,7 @@ The exit code is 0 unless nothing at all can be measured.`,
 			_, err = io.WriteString(out, doctorText(cli.PaletteFor(cmd, out), r))
 		}
 		if err == nil && !r.Usable() {
-			return errors.New("nothing can be measured here")
+			return errors.New("nothing can be measured on this machine")
 		}
 		return err
 	}
@@ -56,10 +57,10 @@ func doctorText(p cli.Palette, r *Report) string {
 	for _, c := range r.Checks {
 		fmt.Fprintf(&text, "%s %s: %s\n", paintedMark(p, c.State), p.Bold(c.Name), cli.Printable(c.Found))
 		if c.Costs != "" {
-			fmt.Fprintf(&text, "    costs:  %s\n", cli.Printable(c.Costs))
+			fmt.Fprintf(&text, "    without it: %s\n", cli.Printable(c.Costs))
 		}
 		if c.Enable != "" {
-			fmt.Fprintf(&text, "    enable: %s\n", cli.Printable(c.Enable))
+			fmt.Fprintf(&text, "    to enable:  %s\n", cli.Printable(c.Enable))
 		}
 	}
 	text.WriteString("\n" + p.Bold("Sources") + "\n")
@@ -70,12 +71,12 @@ func doctorText(p cli.Palette, r *Report) string {
 	}
 	text.WriteString(t.Render(p))
 	text.WriteString(absentText(p, r))
-	fmt.Fprintf(&text, "\n%d measurements can be read here; tacho explain NAME says what each means.\n", len(r.Readable))
+	fmt.Fprintf(&text, "\n%d measurements are available; tacho explain NAME explains one.\n", len(r.Readable))
 	return text.String()
 }
 
-// absentText lists the measurements that cannot be read, with the reasons. Those of a source of which nothing works
-// share the source's reason, which is told already.
+// absentText lists the absent measurements with the reasons, except those of a source that does not work at all: its
+// reason is in the list of sources.
 func absentText(p cli.Palette, r *Report) string {
 	t := cli.Table{Indent: "  "}
 	for _, name := range cli.TableOrder(r.Absent) {
@@ -86,10 +87,10 @@ func absentText(p cli.Palette, r *Report) string {
 	if t.Empty() {
 		return ""
 	}
-	return "\n" + p.Bold("Cannot be read here") + "\n" + t.Render(p)
+	return "\n" + p.Bold("Not available") + "\n" + t.Render(p)
 }
 
-// hasReason reports whether nothing of a source works for a reason of its own.
+// hasReason reports whether a source does not work at all and has a reason of its own.
 func hasReason(sources []Source, id procstats.SourceID) bool {
 	return slices.ContainsFunc(sources, func(s Source) bool {
 		return s.Name == id.String() && s.State() == Missing && s.Reason != ""
@@ -107,7 +108,7 @@ func mark(state State) string {
 	return "no"
 }
 
-// paintedMark is the mark in its colour.
+// paintedMark returns the mark in its colour.
 func paintedMark(p cli.Palette, state State) string {
 	return cli.Cell{Text: mark(state), Paint: checkPaint(p, state)}.String()
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/tachograph/tacho/procstats/source"
 )
 
-// Examine finds out what can be measured here. For a moment it makes the cgroup that a task would get, empty, and a
-// folder; it leaves nothing behind.
+// Examine checks what can be measured. It creates the cgroup that a task would get and a directory, and removes both.
 func Examine(host Host) (*Report, error) {
 	r := &Report{}
 	release := readOSRelease(host)
@@ -30,11 +29,11 @@ func Examine(host Host) (*Report, error) {
 	return r, errors.Join(r.tryCollect(host, group), group.Remove())
 }
 
-// tryCollect reads everything once: of the group, which is empty, and of this process in place of a task's.
+// tryCollect reads everything once: of the empty cgroup, and of this process in place of a task.
 func (r *Report) tryCollect(host Host, group *cgroup.Group) error {
 	dir, err := os.MkdirTemp("", "tacho-doctor-")
 	if err != nil {
-		return fmt.Errorf("make a folder to measure: %w", err)
+		return fmt.Errorf("create directory: %w", err)
 	}
 	c := source.Open(source.Target{
 		FS: host.FS, Cgroup: group.Cgroup, Dir: dir,

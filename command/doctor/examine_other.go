@@ -12,11 +12,11 @@ import (
 	"github.com/tachograph/tacho/procstats/source"
 )
 
-// Examine finds out what can be measured here. It leaves nothing behind.
+// Examine checks what can be measured.
 func Examine(host Host) (*Report, error) {
 	r := &Report{Checks: []Check{{
 		Name: "system", State: Partly, Found: runtime.GOOS,
-		Costs:  "cgroups, pressure, OOM evidence and exact totals: only Linux has them",
+		Costs:  "cgroups, pressure, OOM evidence and exact totals, which need Linux",
 		Enable: "run tacho on Linux",
 	}}}
 	c := source.Open(source.Target{

@@ -19,7 +19,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// osRelease is the release of the running kernel; zeros where it could not be read.
+// osRelease is the release of the running kernel; zeros if it could not be read.
 type osRelease struct {
 	release      string
 	major, minor int
@@ -31,7 +31,7 @@ func readOSRelease(host Host) osRelease {
 		return osRelease{}
 	}
 	k := osRelease{release: strings.TrimSpace(string(text))}
-	// Whatever is no release leaves zeros, which is older than anything.
+	// Zeros are older than any release.
 	_, _ = fmt.Sscanf(k.release, "%d.%d", &k.major, &k.minor)
 	return k
 }
@@ -44,7 +44,7 @@ func (k osRelease) check() Check {
 	c := Check{Name: "kernel", State: Works, Found: "Linux " + k.release}
 	switch {
 	case k.major == 0:
-		c.State, c.Found = Partly, "the kernel does not say which it is"
+		c.State, c.Found = Partly, "kernel release unknown"
 	case !k.atLeast(4, 20):
 		c.State, c.Costs, c.Enable = Partly, "pressure, and much of cgroup v2", "Linux 4.20 or newer, better 5.19"
 	case !k.atLeast(5, 19):
@@ -53,22 +53,21 @@ func (k osRelease) check() Check {
 	return c
 }
 
-// checkClone is about CLONE_INTO_CGROUP, clone3(2): a process that is born in its cgroup is counted from its first
-// instruction on.
+// checkClone checks CLONE_INTO_CGROUP, clone3(2): the process is charged to its cgroup from the first instruction.
 func checkClone(group *cgroup.Group) Check {
 	c := Check{Name: "start in the cgroup", State: Works, Found: "by descriptor, clone3(2)"}
 	switch {
 	case !group.Exists():
-		c.State, c.Found, c.Costs = Missing, "there is no cgroup", "exact totals from the first instruction on"
+		c.State, c.Found, c.Costs = Missing, "no cgroup", "exact totals from the first instruction"
 		return c
 	case group.V2 == "":
-		c.Found = "by a thread that forks inside (cgroup v1)"
+		c.Found = "by a thread that forks in the cgroup (v1)"
 		return c
 	}
 	if err := cgroup.CanClone(); err != nil {
-		c.State, c.Found = Partly, fmt.Sprintf("by a visit of the executor: %v", err)
-		c.Costs = "a few pages that are the executor's are counted as the task's"
-		c.Enable = "Linux 5.7 or newer, and no system call filter that denies clone3"
+		c.State, c.Found = Partly, fmt.Sprintf("the executor enters the cgroup to fork: %v", err)
+		c.Costs = "exact memory: a few pages of the executor are charged to the task"
+		c.Enable = "Linux 5.7 or newer, without a system call filter that denies clone3"
 	}
 	return c
 }
@@ -88,48 +87,48 @@ func checkPressure(host Host) Check {
 }
 
 func checkPidfd() Check {
-	c := Check{Name: "pidfd", State: Works, Found: "processes are held by descriptor, pidfd_open(2)"}
+	c := Check{Name: "pidfd", State: Works, Found: "processes are referred to by file descriptor, pidfd_open(2)"}
 	if err := process.Supported(); err != nil {
 		c.State, c.Found, c.Enable = Partly, err.Error(), "Linux 5.3 or newer"
-		c.Costs = "certainty that a signal goes to the right process"
+		c.Costs = "signals that cannot reach a wrong process"
 	}
 	return c
 }
 
-// checkKmsg is about the kernel's log, which names the victim of an OOM kill.
+// checkKmsg checks the kernel log, which names the victim of an OOM kill.
 func checkKmsg(host Host) Check {
 	path := filepath.Join(host.Root, "dev/kmsg")
-	c := Check{Name: "kernel log", State: Works, Found: path + " can be read"}
-	// Opening blocks nowhere, but reading would.
+	c := Check{Name: "kernel log", State: Works, Found: path + " is readable"}
+	// Opening does not block; reading would.
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
 		err = unix.Close(fd)
 	}
 	if err != nil {
 		c.State, c.Found = Partly, fmt.Sprintf("%s: %v", path, err)
-		c.Costs = "which process an OOM killer chose"
+		c.Costs = "the victim of an OOM kill"
 		c.Enable = "sysctl -w kernel.dmesg_restrict=0, or run as root"
 	}
 	return c
 }
 
-// checkChildren is about /proc/PID/task/TID/children, by which the tree is found where there is no cgroup.
+// checkChildren checks /proc/PID/task/TID/children, which lists the processes of a task without a cgroup.
 func checkChildren(host Host) Check {
 	c := Check{Name: "process tree", State: Works, Found: "/proc/PID/task/TID/children"}
 	if err := kernel.HasChildrenFiles(host.FS); err != nil {
 		c.State, c.Found = Partly, err.Error()
-		c.Costs = "finding processes without a cgroup at little cost"
+		c.Costs = "processes without a cgroup, at low cost"
 		c.Enable = "a kernel with CONFIG_PROC_CHILDREN=y"
 	}
 	return c
 }
 
-// checkOwnProcess is about the files of a process that cost or need more than stat.
+// checkOwnProcess checks the files of a process that need more permission, or a kernel option.
 func checkOwnProcess(host Host) Check {
-	c := Check{Name: "I/O and PSS", State: Works, Found: "/proc/PID/io and /proc/PID/smaps_rollup can be read"}
+	c := Check{Name: "I/O and PSS", State: Works, Found: "/proc/PID/io and /proc/PID/smaps_rollup are readable"}
 	for _, file := range []struct{ name, costs, enable string }{
 		{"io", "bytes read and written without a cgroup", "a kernel with CONFIG_TASK_IO_ACCOUNTING=y"},
-		{"smaps_rollup", "memory with shared pages split among their users", "Linux 4.14 or newer with CONFIG_PROC_PAGE_MONITOR=y"},
+		{"smaps_rollup", "memory with shared pages divided among processes (PSS)", "Linux 4.14 or newer with CONFIG_PROC_PAGE_MONITOR=y"},
 	} {
 		if _, err := os.ReadFile(filepath.Join(host.FS.Proc, "self", file.name)); err != nil {
 			c.State, c.Found, c.Costs, c.Enable = Partly, err.Error(), file.costs, file.enable
@@ -145,41 +144,41 @@ const (
 	capSysResource = 24
 )
 
-// checkOtherUsers is about a task that changes its user: reading io and smaps_rollup takes the same user or
-// CAP_SYS_PTRACE, proc(5). Yama has no say in it: it restricts attaching only.
+// checkOtherUsers checks access to processes that change their user: io and smaps_rollup require the same user or
+// CAP_SYS_PTRACE, proc(5). Yama only restricts attaching.
 func checkOtherUsers(host Host) Check {
-	c := Check{Name: "processes of other users", State: Works, Found: "their I/O and PSS can be read (CAP_SYS_PTRACE)"}
+	c := Check{Name: "processes of other users", State: Works, Found: "I/O and PSS are readable (CAP_SYS_PTRACE)"}
 	if !capable(host, capSysPtrace) {
-		c.State, c.Found = Partly, "their I/O and PSS cannot be read: no CAP_SYS_PTRACE"
-		c.Costs = "I/O and PSS of processes that change their user, as sudo does"
+		c.State, c.Found = Partly, "I/O and PSS are not readable: no CAP_SYS_PTRACE"
+		c.Costs = "I/O and PSS of processes that change their user, such as sudo"
 		c.Enable = grant("CAP_SYS_PTRACE", "sudo setcap cap_sys_ptrace+ep \"$(command -v tacho)\"")
 	}
 	return c
 }
 
-// checkOOMScore is about shielding the executor from the OOM killer, which needs CAP_SYS_RESOURCE, proc(5).
+// checkOOMScore checks the protection of executors from the OOM killer, which needs CAP_SYS_RESOURCE, proc(5).
 func checkOOMScore(host Host) Check {
-	c := Check{Name: "shield from the OOM killer", State: Works, Found: "executors can be spared (CAP_SYS_RESOURCE)"}
+	c := Check{Name: "OOM protection", State: Works, Found: "executors are protected from the OOM killer (CAP_SYS_RESOURCE)"}
 	if lack := "no CAP_SYS_RESOURCE"; !capable(host, capSysResource) || host.namespaced("user") {
 		if host.namespaced("user") {
 			lack += " outside this user namespace"
 		}
-		c.State, c.Found = Partly, "executors cannot be spared: "+lack
-		c.Costs = "the record of a run whose executor the kernel chooses when the machine is out of memory"
+		c.State, c.Found = Partly, "executors are not protected from the OOM killer: "+lack
+		c.Costs = "the record of a run if the machine runs out of memory and the OOM killer chooses its executor"
 		c.Enable = grant("CAP_SYS_RESOURCE", "sudo tacho run -- COMMAND")
 	}
 	return c
 }
 
-// grant says how to get a capability: root that has none of it is in a container.
+// grant returns how to get a capability: root without it is in a container.
 func grant(capability, command string) string {
 	if os.Geteuid() == 0 {
-		return "start the container with " + capability + ", as with docker run --cap-add " + strings.TrimPrefix(capability, "CAP_")
+		return "start the container with " + capability + ", e.g. docker run --cap-add " + strings.TrimPrefix(capability, "CAP_")
 	}
 	return command
 }
 
-// capable reports whether this process has a capability in effect.
+// capable reports whether this process has an effective capability.
 func capable(host Host, capability uint) bool {
 	set, err := strconv.ParseUint(statusField(host, "CapEff"), 16, 64)
 	return err == nil && set&(1<<capability) != 0

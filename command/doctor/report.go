@@ -1,8 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package doctor finds out what of a task can be measured on this machine, what cannot, why, and what would
-// change that.
+// Package doctor has the doctor command: it checks what can be measured on this machine, what cannot and why, and how
+// to enable it.
 package doctor
 
 import (
@@ -14,38 +14,38 @@ import (
 	"github.com/tachograph/tacho/procstats/source"
 )
 
-// Host is where a machine's files are.
+// Host is the files of a machine.
 type Host struct {
 	FS kernel.FS
-	// Root is the folder that /dev, /run and the like are in: "/", or a folder of captured files in tests.
+	// Root is the directory of /dev, /run and so on: "/", or a directory with captured files in tests.
 	Root string
 }
 
-// State says how well something works.
+// State is how well something works.
 type State string
 
 const (
-	// Works is as good as it gets.
+	// Works fully.
 	Works State = "works"
-	// Partly has something missing that can be done without.
+	// Partly works; something optional is missing.
 	Partly State = "partly"
-	// Missing does not work.
+	// Missing does not work at all.
 	Missing State = "missing"
 )
 
-// Check is one thing about the machine that measuring depends on.
+// Check is the result of one check.
 type Check struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
-	// Found is what is there.
+	// Found is what the check found.
 	Found string `json:"found"`
-	// Costs is what cannot be had because of it; empty where it works.
+	// Costs is what is lost; empty if it works.
 	Costs string `json:"costs,omitempty"`
-	// Enable is what would make it work, a command or a boot parameter; empty where it works or nothing would.
+	// Enable is how to make it work, a command or a boot parameter; empty if it works or cannot be enabled.
 	Enable string `json:"enable,omitempty"`
 }
 
-// Source is one source and how many of its measurements can be read.
+// Source is a source and the number of its measurements that are available.
 type Source struct {
 	record.Source
 
@@ -53,7 +53,7 @@ type Source struct {
 	Measurements int `json:"measurements"`
 }
 
-// State says how well the source works.
+// State returns how well the source works.
 func (s Source) State() State {
 	switch {
 	case s.Readable == 0:
@@ -64,21 +64,21 @@ func (s Source) State() State {
 	return Works
 }
 
-// Report is what was found out.
+// Report is the result of all checks.
 type Report struct {
 	Checks  []Check  `json:"checks"`
 	Sources []Source `json:"sources"`
-	// Readable are the names of the measurements that can be read, Absent the reasons of the others, by name.
+	// Readable has the names of the available measurements, Absent the reasons for the others, by name.
 	Readable []string          `json:"readable"`
 	Absent   map[string]string `json:"absent"`
-	// Notes say what is lost in the cgroup that a task would get.
+	// Notes are about the cgroup that a task would get.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Usable reports whether anything can be measured here.
+// Usable reports whether anything can be measured.
 func (r *Report) Usable() bool { return len(r.Readable) > 0 }
 
-// measure adds what a collector can read, for the selection it was opened with.
+// measure adds the measurements that a collector can read.
 func (r *Report) measure(c *source.Collector) {
 	r.Absent = map[string]string{}
 	for _, reading := range c.Unavailable(c.Selection()) {
@@ -104,8 +104,7 @@ func (r *Report) measure(c *source.Collector) {
 	}
 }
 
-// selection is everything that a task could have here. What the measuring itself costs is left out: only an executor
-// can say that, and it always can.
+// selection returns all measurements of a task, except the cost of measuring, which only an executor can read.
 func selection() procstats.Selection {
 	return procstats.AllSelection().Minus(procstats.SelectWhere(func(m procstats.Measurement) bool {
 		return m.Source == procstats.SourceExecutor

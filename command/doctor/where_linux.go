@@ -21,12 +21,11 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// checkWhere says in which kind of place tacho runs: on the machine itself, or in what kind of container, with whose
-// rights.
+// checkWhere checks the environment: on the host or in which kind of container, and as which user.
 func checkWhere(host Host) Check {
-	c := Check{Name: "place", State: Works, Found: "no sign of a container"}
+	c := Check{Name: "environment", State: Works, Found: "no sign of a container"}
 	if signs := containerSigns(host); len(signs) > 0 {
-		c.Found = "this looks like a container: " + strings.Join(signs, ", ")
+		c.Found = "container: " + strings.Join(signs, ", ")
 	}
 	who := fmt.Sprintf("user %d", os.Geteuid())
 	switch {
@@ -39,7 +38,7 @@ func checkWhere(host Host) Check {
 	return c
 }
 
-// containerSigns are the marks that container runtimes leave.
+// containerSigns returns the signs of container runtimes.
 func containerSigns(host Host) []string {
 	var signs []string
 	for _, mark := range []struct{ file, of string }{
@@ -53,44 +52,44 @@ func containerSigns(host Host) []string {
 			signs = append(signs, fmt.Sprintf("%s (/%s)", mark.of, mark.file))
 		}
 	}
-	// systemd writes there what kind it found, https://systemd.io/CONTAINER_INTERFACE.
+	// Written by systemd, https://systemd.io/CONTAINER_INTERFACE.
 	if kind, err := os.ReadFile(filepath.Join(host.Root, "run/systemd/container")); err == nil {
 		signs = append(signs, strings.TrimSpace(string(kind))+" (/run/systemd/container)")
 	}
-	// The first process was told; only its own user may read that.
+	// Set by the container manager; readable only for the same user.
 	if environ, err := os.ReadFile(filepath.Join(host.FS.Proc, "1/environ")); err == nil {
 		for variable := range strings.SplitSeq(string(environ), "\x00") {
 			if kind, found := strings.CutPrefix(variable, "container="); found && kind != "" {
-				signs = append(signs, kind+" (the environment of process 1)")
+				signs = append(signs, kind+" (environment of process 1)")
 			}
 		}
 	}
 	if own, err := os.ReadFile(filepath.Join(host.FS.Proc, "self/cgroup")); err == nil {
 		for _, word := range []string{"docker", "kubepods", "libpod", "lxc", "containerd", "crio"} {
 			if strings.Contains(string(own), "/"+word) {
-				signs = append(signs, fmt.Sprintf("a cgroup of %s", word))
+				signs = append(signs, fmt.Sprintf("cgroup of %s", word))
 			}
 		}
 	}
 	return signs
 }
 
-// namespaced reports whether this process is in another namespace of a kind than the first process of the machine.
+// namespaced reports whether this process is not in the initial namespace of a kind.
 func (h Host) namespaced(kind string) bool {
-	// include/linux/proc_ns.h: the first namespaces of these kinds have numbers that never change.
+	// The inodes of the initial namespaces are constants, include/linux/proc_ns.h.
 	initial := map[string]string{"cgroup": "cgroup:[4026531835]", "pid": "pid:[4026531836]", "user": "user:[4026531837]"}
 	link, err := os.Readlink(filepath.Join(h.FS.Proc, "self/ns", kind))
 	return err == nil && link != initial[kind]
 }
 
-// checkNamespaces says what namespaces keep out of sight.
+// checkNamespaces checks what namespaces hide.
 func checkNamespaces(host Host) Check {
-	c := Check{Name: "namespaces", State: Works, Found: "those of the machine, for cgroups, processes and users"}
+	c := Check{Name: "namespaces", State: Works, Found: "initial namespaces for cgroups, processes and users"}
 	var in, costs []string
 	for _, namespace := range []struct{ kind, costs string }{
-		{"cgroup", "groups above the root of the namespace: their lower limits, and whether their memory or the host's ran out"},
-		{"pid", "processes outside; the kernel log names processes by the host's numbers, which are translated where they can be"},
-		{"user", "the rights of the machine's root: an executor cannot be spared by the OOM killer"},
+		{"cgroup", "ancestors of the cgroup namespace: their lower limits, and whether they or the host ran out of memory"},
+		{"pid", "processes outside; PIDs in the kernel log are the host's, and cannot always be translated"},
+		{"user", "privileges on the host: executors are not protected from the OOM killer"},
 	} {
 		if host.namespaced(namespace.kind) {
 			in, costs = append(in, namespace.kind), append(costs, namespace.costs)
@@ -99,7 +98,7 @@ func checkNamespaces(host Host) Check {
 	if len(in) == 0 {
 		return c
 	}
-	c.State, c.Found, c.Costs = Partly, "namespaces of its own: "+strings.Join(in, ", "), strings.Join(costs, "; ")
+	c.State, c.Found, c.Costs = Partly, "not in the initial namespaces: "+strings.Join(in, ", "), strings.Join(costs, "; ")
 	var options []string
 	for _, kind := range in {
 		options = append(options, map[string]string{"cgroup": "--cgroupns=host", "pid": "--pid=host", "user": "--userns=host"}[kind])
@@ -108,13 +107,13 @@ func checkNamespaces(host Host) Check {
 	return c
 }
 
-// checkHidden is about proc mounted with hidepid, proc(5): processes of other users are out of sight.
+// checkHidden checks for hidepid, proc(5), which hides the processes of other users.
 func checkHidden(host Host) Check {
-	c := Check{Name: "hidden processes", State: Works, Found: "none: /proc shows everybody's"}
+	c := Check{Name: "hidden processes", State: Works, Found: "none: /proc shows all users' processes"}
 	if err := client.CheckProc(host.FS); err != nil {
 		return Check{
-			Name: c.Name, State: Missing, Found: err.Error(), Costs: "everything: processes cannot be told apart, and nothing is started",
-			Enable: "mount -t proc proc /proc, as unshare --mount-proc does",
+			Name: c.Name, State: Missing, Found: err.Error(), Costs: "everything: processes cannot be identified, so no task is started",
+			Enable: "mount -t proc proc /proc, like unshare --mount-proc",
 		}
 	}
 	mode, group := hidepid(host)
@@ -123,16 +122,16 @@ func checkHidden(host Host) Check {
 	}
 	c.Found = fmt.Sprintf("/proc is mounted with hidepid=%s", mode)
 	if capable(host, capSysPtrace) || inGroup(group) {
-		c.Found += ", which does not hold for this user"
+		c.Found += ", which does not apply to this user"
 		return c
 	}
 	c.State = Partly
-	c.Costs = "processes of the task that change their user, as sudo does: without a cgroup they are not counted"
+	c.Costs = "processes of the task that change their user, such as sudo, if there is no cgroup"
 	c.Enable = "sudo mount -o remount,hidepid=0 /proc"
 	return c
 }
 
-// hidepid returns the options of the proc that is seen; "" for none.
+// hidepid returns the hidepid options of /proc; "" for none.
 func hidepid(host Host) (mode, group string) {
 	mounts, err := kernel.Mounts(host.FS)
 	if err != nil {
@@ -164,25 +163,25 @@ func inGroup(group string) bool {
 	return err == nil && (slices.Contains(groups, gid) || os.Getegid() == gid)
 }
 
-// checkSeccomp is about system call filters, seccomp(2): which of the calls that tacho can do without are denied.
+// checkSeccomp checks which optional system calls a filter denies, seccomp(2).
 func checkSeccomp(host Host) Check {
 	c := Check{Name: "system call filter", State: Works, Found: "none"}
 	if statusField(host, "Seccomp") != "2" {
 		return c
 	}
-	c.Found = "there is one; it lets through what tacho needs"
+	c.Found = "active; allows all calls that tacho makes"
 	var denied, costs []string
 	if err := cgroup.CanClone(); err != nil {
 		denied = append(denied, err.Error())
-		costs = append(costs, "a start in the cgroup by descriptor; the executor visits the group instead, and a few of its pages count as the task's")
+		costs = append(costs, "exact memory: a few pages of the executor are charged to the task")
 	}
 	if err := process.Supported(); err != nil {
 		denied = append(denied, err.Error())
-		costs = append(costs, "certainty that a signal goes to the right process")
+		costs = append(costs, "signals that cannot reach a wrong process")
 	}
 	if len(denied) > 0 {
-		c.State, c.Found, c.Costs = Partly, "it denies "+strings.Join(denied, ", "), strings.Join(costs, "; ")
-		c.Enable = "in a container: a newer runtime, or docker run --security-opt seccomp=PROFILE with these calls allowed"
+		c.State, c.Found, c.Costs = Partly, "denies "+strings.Join(denied, ", "), strings.Join(costs, "; ")
+		c.Enable = "in a container: a newer runtime, or docker run --security-opt seccomp=PROFILE that allows these calls"
 	}
 	return c
 }
@@ -201,8 +200,7 @@ func statusField(host Host, name string) string {
 	return ""
 }
 
-// checkSecurityModule is about SELinux and AppArmor. What they deny looks like missing permission; with all
-// capabilities of root it is theirs.
+// checkSecurityModule checks SELinux and AppArmor. A permission error in spite of all capabilities is theirs.
 func checkSecurityModule(host Host, group *cgroup.Group) Check {
 	c := Check{Name: "security module", State: Works, Found: "neither SELinux nor AppArmor confines this process"}
 	label, err := os.ReadFile(filepath.Join(host.FS.Proc, "self/attr/current"))
@@ -221,7 +219,7 @@ func checkSecurityModule(host Host, group *cgroup.Group) Check {
 	denied := slices.ContainsFunc(group.Notes, func(note string) bool { return strings.Contains(note, unix.EACCES.Error()) })
 	if denied && capable(host, capDACOverride) {
 		c.State, c.Costs, c.Enable = Partly, costsOfNoGroup, enable
-		c.Found += "; making cgroups is denied"
+		c.Found += "; creating cgroups is denied"
 	}
 	return c
 }

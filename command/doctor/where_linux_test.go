@@ -35,8 +35,8 @@ func TestWhere(t *testing.T) {
 		{"Docker", map[string]string{".dockerenv": ""}, []string{"Docker (/.dockerenv)"}},
 		{"Kubernetes on containerd", map[string]string{
 			"var/run/secrets/kubernetes.io/serviceaccount/token": "", "proc/self/cgroup": "0::/kubepods/burstable/podx/y\n",
-		}, []string{"Kubernetes (/var/run/secrets/kubernetes.io)", "a cgroup of kubepods"}},
-		{"LXC", map[string]string{"proc/1/environ": "PATH=/bin\x00container=lxc\x00"}, []string{"lxc (the environment of process 1)"}},
+		}, []string{"Kubernetes (/var/run/secrets/kubernetes.io)", "cgroup of kubepods"}},
+		{"LXC", map[string]string{"proc/1/environ": "PATH=/bin\x00container=lxc\x00"}, []string{"lxc (environment of process 1)"}},
 		{"nspawn", map[string]string{"run/systemd/container": "systemd-nspawn\n"}, []string{"systemd-nspawn (/run/systemd/container)"}},
 	} {
 		c := checkWhere(hostOf(t, test.files))
@@ -60,7 +60,7 @@ func TestNamespaces(t *testing.T) {
 	link(t, host, "proc/self/ns/cgroup", "cgroup:[4026532567]")
 	link(t, host, "proc/self/ns/user", "user:[4026532001]")
 	c := checkNamespaces(host)
-	if c.State != Partly || c.Found != "namespaces of its own: cgroup, user" || c.Enable != "in a container: docker run --cgroupns=host --userns=host" {
+	if c.State != Partly || c.Found != "not in the initial namespaces: cgroup, user" || c.Enable != "in a container: docker run --cgroupns=host --userns=host" {
 		t.Errorf("%+v", c)
 	}
 	if c := checkOOMScore(host); c.State != Partly {
@@ -124,7 +124,7 @@ func TestSeccomp(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	// What a filter denies is tried; that needs one, which e2e/where has.
-	if c := checkSeccomp(hostOf(t, map[string]string{"proc/self/status": "Seccomp:\t2\n"})); !strings.HasPrefix(c.Found, "there is one") && c.State != Partly {
+	if c := checkSeccomp(hostOf(t, map[string]string{"proc/self/status": "Seccomp:\t2\n"})); !strings.HasPrefix(c.Found, "active") && c.State != Partly {
 		t.Errorf("%+v", c)
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 )
 
-// allocWord is what the help says about naming an allocation.
-const allocWord = `ID is the beginning of an allocation's id, as much of it as no other has.`
+// allocHelp is the help text for the argument ID.
+const allocHelp = `ID is the id of an allocation, or a prefix that no other allocation has.`
 
 func newAlloc() *cobra.Command {
 	cmd := &cobra.Command{Use: "alloc", Short: "Show allocations, and act on them", GroupID: cli.GroupAgent}
@@ -32,7 +32,7 @@ func newAlloc() *cobra.Command {
 	return cmd
 }
 
-// allocArguments are ID, and behind it TASK where the command takes one.
+// allocArguments requires ID, and allows TASK after it if task is set.
 func allocArguments(task bool) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if task && len(args) == 2 {
@@ -42,7 +42,7 @@ func allocArguments(task bool) cobra.PositionalArgs {
 	}
 }
 
-// taskOf is the argument TASK; empty where it was not given.
+// taskOf returns the argument TASK; empty if it was not given.
 func taskOf(args []string) string {
 	if len(args) > 1 {
 		return args[1]
@@ -71,46 +71,46 @@ func completeTasks(c *connection) cobra.CompletionFunc {
 func newAllocStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [ID]",
-		Short: "List the allocations, or show one with its tasks, what happened to them, and why they ended",
-		Long:  allocWord,
+		Short: "List the allocations, or show one: its tasks, their events, and why they ended",
+		Long:  allocHelp,
 		Example: `  tacho alloc status
   tacho alloc status 5f3a
   tacho alloc status --json 5f3a | jq .TaskStates`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	answers := answerFlag(cmd)
-	flags := connectionFlags(cmd)
+	output := addOutputFlags(cmd)
+	flags := addConnectionFlags(cmd)
 	cmd.ValidArgsFunction = completeAllocations(flags)
 	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		if err := answers.check(); err != nil {
+		if err := output.check(); err != nil {
 			return err
 		}
 		if len(args) == 0 {
-			return listAllocations(cmd, agent, answers)
+			return listAllocations(cmd, agent, output)
 		}
 		a, err := agent.Allocation(cmd.Context(), args[0], client.Wait{})
 		if err != nil {
 			return err
 		}
-		if answers.asked() {
-			return answers.print(cmd.OutOrStdout(), a.JSON)
+		if output.set() {
+			return output.print(cmd.OutOrStdout(), a.JSON)
 		}
 		return showAllocation(cmd, agent, &a.Value)
 	})
 	return cmd
 }
 
-func listAllocations(cmd *cobra.Command, agent *client.Client, answers *answerFlags) error {
+func listAllocations(cmd *cobra.Command, agent *client.Client, output *outputFlags) error {
 	all, err := agent.Allocations(cmd.Context(), "")
 	if err != nil {
 		return err
 	}
 	out := cmd.OutOrStdout()
-	if answers.asked() {
-		return answers.print(out, all.JSON)
+	if output.set() {
+		return output.print(out, all.JSON)
 	}
 	if len(all.Value) == 0 {
-		cli.PrintError(cmd.ErrOrStderr(), errors.New("the agent has no allocations (tacho job run FILE runs a job)"))
+		cli.PrintError(cmd.ErrOrStderr(), errors.New("no allocations (tacho job run FILE runs a job)"))
 		return nil
 	}
 	_, err = io.WriteString(out, allocationTable(cli.PaletteFor(cmd, out), all.Value, ""))
@@ -128,7 +128,7 @@ func showAllocation(cmd *cobra.Command, agent *client.Client, a *client.Allocati
 	facts.AddTexts("job", fmt.Sprintf("%s, version %d", cli.Printable(a.JobID), a.JobVersion))
 	facts.AddTexts("desired", a.DesiredStatus)
 	if a.ClientDescription != "" {
-		facts.AddTexts("because", cli.OneLine(a.ClientDescription))
+		facts.AddTexts("reason", cli.OneLine(a.ClientDescription))
 	}
 	facts.AddTexts("node", cli.Printable(a.NodeName))
 	facts.AddTexts("created", clockText(time.Unix(0, a.CreateTime)))
@@ -147,18 +147,18 @@ func showAllocation(cmd *cobra.Command, agent *client.Client, a *client.Allocati
 	return err
 }
 
-// writeTask writes the facts of a task.
+// writeTask writes the state of a task.
 func writeTask(b *strings.Builder, p cli.Palette, a *client.Allocation, name string) {
 	s := a.TaskStates[name]
 	fmt.Fprintf(b, "\n%s %s\n", p.Bold("Task "+cli.Printable(name)), stateText(s))
 	t := cli.Table{Indent: "  "}
 	r := a.TaskResources[name]
 	t.AddTexts("driver", cli.Printable(s.Tacho.Driver))
-	promised := cpuText(r)
+	requested := cpuText(r)
 	if s.Tacho.Cores != "" {
-		promised += " (" + s.Tacho.Cores + ")"
+		requested += " (" + s.Tacho.Cores + ")"
 	}
-	t.AddTexts("promised", promised+", "+memoryText(r))
+	t.AddTexts("requested", requested+", "+memoryText(r))
 	if !s.StartedAt.IsZero() {
 		t.AddTexts("started", clockText(s.StartedAt))
 	}
@@ -174,7 +174,7 @@ func writeTask(b *strings.Builder, p cli.Palette, a *client.Allocation, name str
 			text += ", OOM killed"
 		}
 		if e.Lost {
-			text = "not known: it was lost"
+			text = "unknown: lost"
 		}
 		t.AddTexts("last exit", text)
 	}
@@ -184,7 +184,7 @@ func writeTask(b *strings.Builder, p cli.Palette, a *client.Allocation, name str
 	b.WriteString(t.Render(p))
 }
 
-// endingOf is why the last ended start of a task ended; empty where none has, or where the agent does not tell.
+// endingOf returns why the last run of a task ended; empty if none has, or if the agent has no record of it.
 func endingOf(ctx context.Context, agent *client.Client, a *client.Allocation, task string) (string, error) {
 	if a.TaskStates[task].Tacho.Exit == nil {
 		return "", nil
@@ -211,14 +211,14 @@ func endingText(r *record.Record) string {
 	return text
 }
 
-// shownEvents is how many of a task's events are shown.
+// shownEvents is the number of events shown of a task.
 const shownEvents = 10
 
 func writeEvents(b *strings.Builder, p cli.Palette, events []client.TaskEvent) {
 	if len(events) == 0 {
 		return
 	}
-	title := "what happened"
+	title := "events"
 	if len(events) > shownEvents {
 		title += fmt.Sprintf(" (the last %d of %d)", shownEvents, len(events))
 		events = events[len(events)-shownEvents:]

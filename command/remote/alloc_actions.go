@@ -15,8 +15,8 @@ import (
 func newAllocSignal() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "signal ID [TASK]",
-		Short: "Send a signal to the running tasks of an allocation, or to one of them",
-		Long:  allocWord,
+		Short: "Send a signal to all running tasks of an allocation, or to one",
+		Long:  allocHelp,
 		Example: `  tacho alloc signal -s SIGHUP 5f3a
   tacho alloc signal -s SIGUSR1 5f3a web`,
 		Args: allocArguments(true),
@@ -25,28 +25,28 @@ func newAllocSignal() *cobra.Command {
 	signals := []string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIGCONT"}
 	_ = cmd.RegisterFlagCompletionFunc("signal", cobra.FixedCompletions(signals, cobra.ShellCompDirectiveNoFileComp))
 	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *client.Allocation, task string) (string, error) {
-		return "was sent " + *name, agent.SignalAllocation(cmd.Context(), a.ID, task, *name)
+		return "signaled with " + *name, agent.SignalAllocation(cmd.Context(), a.ID, task, *name)
 	})
 }
 
 func newAllocRestart() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "restart ID [TASK]",
-		Short:   "Restart the running tasks of an allocation, or one of them",
-		Long:    allocWord + " Tasks that have ended are not started again.",
+		Short:   "Restart all running tasks of an allocation, or one",
+		Long:    allocHelp + " Tasks that have ended are not restarted.",
 		Example: "  tacho alloc restart 5f3a\n  tacho alloc restart 5f3a web",
 		Args:    allocArguments(true),
 	}
 	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *client.Allocation, task string) (string, error) {
-		return "is being restarted", agent.RestartAllocation(cmd.Context(), a.ID, task)
+		return "restarting", agent.RestartAllocation(cmd.Context(), a.ID, task)
 	})
 }
 
 func newAllocStop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "stop ID",
-		Short:   "Stop an allocation for good",
-		Long:    allocWord + " It waits until all tasks have ended; with --detach it does not.",
+		Short:   "Stop an allocation; it is not replaced",
+		Long:    allocHelp + " Waits until all tasks have ended, unless --detach is given.",
 		Example: "  tacho alloc stop 5f3a",
 		Args:    allocArguments(false),
 	}
@@ -56,22 +56,22 @@ func newAllocStop() *cobra.Command {
 			return "", err
 		}
 		if *detach {
-			return "is being stopped", nil
+			return "stopping", nil
 		}
 		wait := client.Wait{}
 		for {
 			now, err := agent.Allocation(cmd.Context(), a.ID, wait)
 			if err != nil || now.Value.Ended() {
-				return "is stopped", err
+				return "stopped", err
 			}
-			wait = client.Wait{Index: now.Index, For: held}
+			wait = client.Wait{Index: now.Index, For: maxWait}
 		}
 	})
 }
 
-// actOn completes a command that does something to an allocation, and says what.
+// actOn completes a command that acts on an allocation and prints what it has done.
 func actOn(cmd *cobra.Command, act func(*cobra.Command, *client.Client, *client.Allocation, string) (done string, err error)) *cobra.Command {
-	flags := connectionFlags(cmd)
+	flags := addConnectionFlags(cmd)
 	cmd.ValidArgsFunction = completeTasks(flags)
 	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		a, err := agent.Allocation(cmd.Context(), args[0], client.Wait{})
@@ -87,7 +87,7 @@ func actOn(cmd *cobra.Command, act func(*cobra.Command, *client.Client, *client.
 		if task != "" {
 			what = "task " + cli.Printable(task) + " of " + what
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", what, done)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", what, done)
 		return err
 	})
 	return cmd

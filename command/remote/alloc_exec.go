@@ -29,11 +29,11 @@ type execOptions struct {
 func newAllocExec() *cobra.Command {
 	cmd := cli.Launcher(&cobra.Command{
 		Use:   "exec ID COMMAND [ARG...]",
-		Short: "Run a command beside a task, in its folder, with its environment and its cgroup",
-		Long: allocWord + `
+		Short: "Run a command in the environment of a task: its directory, variables and cgroup",
+		Long: allocHelp + `
 
-The command gets a terminal where standard input and output are one. The exit code is the command's; a fault of tacho's
-own is 125; 126 the command cannot be executed; 127 there is no such command. When tacho ends, so does the command.`,
+The command gets a terminal if stdin and stdout are one. Exit codes: the code of the command; 125 error of tacho; 126 the
+command cannot be executed; 127 command not found. The command is killed when tacho exits.`,
 		Example: `  tacho alloc exec 5f3a sh
   tacho alloc exec --task web 5f3a cat /proc/self/cgroup
   tacho alloc exec 5f3a sh -c 'cat > local/config' < config`,
@@ -46,11 +46,11 @@ own is 125; 126 the command cannot be executed; 127 there is no such command. Wh
 	})
 	o := &execOptions{}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // flags behind the id are the command's
-	f.StringVar(&o.task, "task", "", "run it beside this `TASK`; needed where there are several")
-	f.BoolVarP(&o.stdin, "stdin", "i", true, "pass the standard input on")
-	f.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal (default: where standard input and output are one)")
-	flags := connectionFlags(cmd)
+	f.SetInterspersed(false) // flags after the id are the command's
+	f.StringVar(&o.task, "task", "", "`TASK` to run the command in; required if there are several")
+	f.BoolVarP(&o.stdin, "stdin", "i", true, "pass stdin to the command")
+	f.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal (default: if stdin and stdout are one)")
+	flags := addConnectionFlags(cmd)
 	cmd.ValidArgsFunction = completeAllocations(flags)
 	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -98,14 +98,14 @@ func (o *execOptions) run(ctx context.Context, cmd *cobra.Command, agent *client
 			return 0, err
 		}
 		defer func() {
-			running.Close() // so that a sending that hangs ends
+			running.Close() // ends a write that blocks
 			err = errors.Join(err, end())
 		}()
 	}
 	return copyExec(running, cmd.OutOrStdout(), cmd.ErrOrStderr())
 }
 
-// copyExec prints what the command writes until its end.
+// copyExec prints the output of the command until its end.
 func copyExec(running *client.Exec, stdout, stderr io.Writer) (code int, err error) {
 	for {
 		out, err := running.Recv()
@@ -124,20 +124,20 @@ func copyExec(running *client.Exec, stdout, stderr io.Writer) (code int, err err
 	}
 }
 
-// rawTerminal has every key passed on as it is; restore undoes it.
+// rawTerminal makes the terminal raw, so that the command gets every key; restore undoes it.
 func rawTerminal(stdin io.Reader) (restore func() error, err error) {
 	in, ok := stdin.(*os.File)
 	if !ok || !cli.IsTerminal(in) {
-		return func() error { return nil }, nil // a terminal for the command only, fed from a file
+		return func() error { return nil }, nil // the command has a terminal, its input is a file
 	}
 	cooked, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
-		return nil, fmt.Errorf("make the terminal raw: %w", err)
+		return nil, fmt.Errorf("set terminal to raw mode: %w", err)
 	}
 	return func() error { return term.Restore(int(in.Fd()), cooked) }, nil
 }
 
-// followSize gives the command's terminal the size of ours, now and whenever it changes, until end is called.
+// followSize sets the size of the command's terminal to the size of ours, now and on every change, until end is called.
 func followSize(ctx context.Context, running *client.Exec, stdout io.Writer) (end func()) {
 	resized := make(chan os.Signal, 1)
 	stop := notifyResize(resized)
@@ -145,7 +145,7 @@ func followSize(ctx context.Context, running *client.Exec, stdout io.Writer) (en
 	var work sync.WaitGroup
 	work.Go(func() {
 		for {
-			// A connection that is gone is told by whoever reads from it.
+			// An error of the connection is returned by Recv, too.
 			if columns, rows := cli.TerminalSize(stdout); rows > 0 && running.Resize(rows, columns) != nil {
 				return
 			}
@@ -163,7 +163,7 @@ func followSize(ctx context.Context, running *client.Exec, stdout io.Writer) (en
 	}
 }
 
-// passStdin sends our standard input to the command until its end, or until end is called.
+// passStdin sends stdin to the command until its end, or until end is called.
 func passStdin(running *client.Exec, stdin io.Reader) (end func() error, err error) {
 	file, ok := stdin.(*os.File)
 	if !ok {
@@ -173,8 +173,8 @@ func passStdin(running *client.Exec, stdin io.Reader) (end func() error, err err
 	if err != nil {
 		return nil, err
 	}
-	in.serve(func() {
-		// Errors of sending are told by whoever reads from the connection; a command may also end before its input.
+	in.start(func() {
+		// An error of the connection is returned by Recv, too; the command may end before its input does.
 		if _, err := io.Copy(running, readerOnly{in}); err == nil {
 			_ = running.CloseWrite()
 		}
@@ -182,5 +182,5 @@ func passStdin(running *client.Exec, stdin io.Reader) (end func() error, err err
 	return in.Close, nil
 }
 
-// readerOnly hides what else a reader can do: copying past its Read could not be interrupted.
+// readerOnly hides all other methods of a reader: io.Copy would use them, and they cannot be interrupted.
 type readerOnly struct{ io.Reader }

@@ -30,20 +30,20 @@ type logsOptions struct {
 func newAllocLogs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs ID [TASK]",
-		Short: "Print what a task wrote",
-		Long: allocWord + ` TASK may be left out where there is only one.
+		Short: "Print the output of a task",
+		Long: allocHelp + ` TASK is optional if there is only one.
 
-With --follow it goes on until the task has ended, over restarts of the task and rotation of the files.`,
+--follow continues until the task has ended, across restarts of the task and rotation of the files.`,
 		Example: `  tacho alloc logs 5f3a
   tacho alloc logs -f --tail 20 5f3a web
   tacho alloc logs --stderr 5f3a`,
 		Args: allocArguments(true),
 	}
 	o := &logsOptions{}
-	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with what is written")
-	cmd.Flags().BoolVar(&o.stderr, "stderr", false, "print the standard error, not the standard output")
-	cmd.Flags().IntVarP(&o.tail, "tail", "n", -1, "begin with the last so many lines; -1 for all")
-	flags := connectionFlags(cmd)
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow the output")
+	cmd.Flags().BoolVar(&o.stderr, "stderr", false, "print stderr instead of stdout")
+	cmd.Flags().IntVarP(&o.tail, "tail", "n", -1, "number of lines to start with, from the end; -1 for all")
+	flags := addConnectionFlags(cmd)
 	cmd.ValidArgsFunction = completeTasks(flags)
 	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -61,18 +61,18 @@ With --follow it goes on until the task has ended, over restarts of the task and
 	return cmd
 }
 
-// onlyTask returns the task that is named, or the only one.
+// onlyTask returns the named task, or the only one.
 func onlyTask(a *client.Allocation, named string) (string, error) {
 	tasks := slices.Sorted(maps.Keys(a.TaskStates))
 	switch {
 	case slices.Contains(tasks, named):
 		return named, nil
 	case named != "":
-		return "", fmt.Errorf("allocation %s has no task %q: it has %s", shortID(a.ID), named, strings.Join(tasks, ", "))
+		return "", fmt.Errorf("allocation %s has no task %q, only %s", shortID(a.ID), named, strings.Join(tasks, ", "))
 	case len(tasks) == 1:
 		return tasks[0], nil
 	}
-	return "", cli.Usagef("allocation %s has several tasks, name one: %s", shortID(a.ID), cli.OrList(tasks))
+	return "", cli.Usagef("allocation %s has several tasks; choose %s", shortID(a.ID), cli.OrList(tasks))
 }
 
 func (o *logsOptions) copy(ctx context.Context, out io.Writer, agent *client.Client, id, task string) error {
@@ -94,7 +94,7 @@ func (o *logsOptions) copy(ctx context.Context, out io.Writer, agent *client.Cli
 	defer log.Close()
 	_, err = io.Copy(out, log)
 	if ctx.Err() != nil {
-		return nil // it was asked to stop
+		return nil // interrupted
 	}
 	if err != nil {
 		return fmt.Errorf("read logs: %w", err)
@@ -102,28 +102,27 @@ func (o *logsOptions) copy(ctx context.Context, out io.Writer, agent *client.Cli
 	return nil
 }
 
-// Lines are looked for in the last bytes of a log; twice as many each time there are too few.
+// findTail reads the last firstTail bytes of a log, and doubles them up to mostTail until they have enough lines.
 const (
 	firstTail = 64 << 10
 	mostTail  = 16 << 20
 )
 
-// findTail returns how many bytes before the end of a log its last lines begin. What is written meanwhile makes
-// the beginning come later in the file, never earlier, so at worst some lines are left out that are no longer the
-// last.
+// findTail returns how many bytes before the end of a log its last lines start. If the log grows meanwhile, the start
+// moves towards the end: lines may be missing that are not among the last ones any more.
 func (o *logsOptions) findTail(ctx context.Context, agent *client.Client, id string, q client.LogQuery) (back int64, err error) {
 	q.Follow, q.FromEnd = false, true
 	for q.Offset = firstTail; ; q.Offset *= 2 {
 		text, err := readLog(ctx, agent, id, q)
 		if status, ok := errors.AsType[*client.StatusError](err); ok && status.Status == 404 && o.follow {
-			return 0, nil // nothing was written yet
+			return 0, nil // no output yet
 		}
 		if err != nil {
 			return 0, err
 		}
-		begin, whole := lastLines(text, o.tail)
-		if whole || int64(len(text)) < q.Offset || q.Offset >= mostTail {
-			return int64(len(text) - begin), nil
+		start, enough := lastLines(text, o.tail)
+		if enough || int64(len(text)) < q.Offset || q.Offset >= mostTail {
+			return int64(len(text) - start), nil
 		}
 	}
 }
@@ -141,8 +140,8 @@ func readLog(ctx context.Context, agent *client.Client, id string, q client.LogQ
 	return text, nil
 }
 
-// lastLines returns where the last n lines of a text begin; whole is false where it has fewer.
-func lastLines(text []byte, n int) (begin int, whole bool) {
+// lastLines returns where the last n lines of a text start; enough is false if it has fewer.
+func lastLines(text []byte, n int) (start int, enough bool) {
 	if n == 0 {
 		return len(text), true
 	}

@@ -25,44 +25,44 @@ type statsOptions struct {
 	history bool
 	at      string
 	past    client.Range
-	answers *answerFlags
+	output  *outputFlags
 }
 
 func newAllocStats() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats ID [TASK]",
-		Short: "Show what tasks use, where each number is from, and what it guarantees",
-		Long: allocWord + `
+		Short: "Show the resource usage of tasks, with sources and guarantees",
+		Long: allocHelp + `
 
-Values that were not measured are shown as ` + procstats.NoValue + `, with the reason; --all shows every measurement. With --history it shows past
-readings, gaps as gaps; with --at the reading nearest to a time. Times are RFC 3339, seconds since 1970, or how long
-ago, such as 5m.`,
+Values that were not measured are shown as ` + procstats.NoValue + `, with the reason; --all shows all measurements. --history shows past readings,
+with gaps; --at shows the reading nearest to a time. A time is RFC 3339, seconds since 1970, or a duration before now,
+such as 5m.`,
 		Example: `  tacho alloc stats 5f3a
   tacho alloc stats 5f3a web --history --since 10m --step 30s
   tacho alloc stats 5f3a --at 90s
   tacho alloc stats --json 5f3a | jq .Tacho.tasks`,
 		Args: allocArguments(true),
 	}
-	o := &statsOptions{answers: answerFlag(cmd)}
+	o := &statsOptions{output: addOutputFlags(cmd)}
 	f := cmd.Flags()
-	f.BoolVar(&o.all, "all", false, "show every measurement, and why the absent ones are absent")
+	f.BoolVar(&o.all, "all", false, "show all measurements, with the reason for each absent one")
 	f.BoolVar(&o.history, "history", false, "show past readings")
-	f.StringVar(&o.past.Since, "since", "", "begin the history at this `TIME`")
-	f.StringVar(&o.past.Until, "until", "", "end the history at this `TIME`")
-	f.StringVar(&o.past.Step, "step", "", "show at most one reading in each `DURATION`")
+	f.StringVar(&o.past.Since, "since", "", "start of the history, a `TIME`")
+	f.StringVar(&o.past.Until, "until", "", "end of the history, a `TIME`")
+	f.StringVar(&o.past.Step, "step", "", "show at most one reading per `DURATION`")
 	f.StringVar(&o.at, "at", "", "show the reading nearest to this `TIME`")
-	flags := connectionFlags(cmd)
+	flags := addConnectionFlags(cmd)
 	cmd.ValidArgsFunction = completeTasks(flags)
 	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		if err := o.answers.check(); err != nil {
+		if err := o.output.check(); err != nil {
 			return err
 		}
 		if !o.history && (o.past != client.Range{}) {
-			return cli.Usagef("--since, --until and --step belong to --history (see %s --help)", cmd.CommandPath())
+			return cli.Usagef("--since, --until and --step require --history (see %s --help)", cmd.CommandPath())
 		}
 		switch {
 		case o.history && o.at != "":
-			return cli.Usagef("--history and --at: only one of them can be shown")
+			return cli.Usagef("--history and --at exclude each other")
 		case o.history:
 			return o.printHistory(cmd, agent, args[0], taskOf(args))
 		case o.at != "":
@@ -79,8 +79,8 @@ func (o *statsOptions) printNow(cmd *cobra.Command, agent *client.Client, id, ta
 		return err
 	}
 	out := cmd.OutOrStdout()
-	if o.answers.asked() {
-		return o.answers.print(out, stats.JSON)
+	if o.output.set() {
+		return o.output.print(out, stats.JSON)
 	}
 	page := &usagePage{palette: cli.PaletteFor(cmd, out), all: o.all}
 	if !stats.Value.Tacho.Publishing {
@@ -94,7 +94,7 @@ func (o *statsOptions) printNow(cmd *cobra.Command, agent *client.Client, id, ta
 	return err
 }
 
-// usagePage is what tasks use, as text for people.
+// usagePage lays out the resource usage of tasks as text.
 type usagePage struct {
 	palette cli.Palette
 	all     bool
@@ -120,27 +120,27 @@ func (p *usagePage) task(name string, r *client.Reading) {
 	}
 }
 
-// ageText says how old a reading is.
+// ageText returns the age of a reading.
 func ageText(r *client.Reading) string {
 	switch {
 	case r.AgeSeconds == nil:
-		return "nothing was measured"
+		return "not measured"
 	case !r.Running:
-		return "has ended; read last " + procstats.Seconds.Text(*r.AgeSeconds) + " ago"
+		return "ended; last read " + procstats.Seconds.Text(*r.AgeSeconds) + " ago"
 	}
 	text := "read " + procstats.Seconds.Text(*r.AgeSeconds) + " ago"
 	if r.IntervalSeconds > 0 {
 		text += ", every " + procstats.Seconds.Text(r.IntervalSeconds)
 	}
 	if r.Backlogged > 0 {
-		text += fmt.Sprintf(", late readings: %d", r.Backlogged)
+		text += fmt.Sprintf(", %d late readings", r.Backlogged)
 	}
 	return text
 }
 
-// pressure shows how long the task waited since its start.
+// pressure writes how long the task has waited since its start.
 func (p *usagePage) pressure(s *client.Sample) {
-	t := cli.Table{Indent: "  ", Header: []string{"waited for", "somebody", "all"}, Right: map[int]bool{1: true, 2: true}}
+	t := cli.Table{Indent: "  ", Header: []string{"waited for", "some", "all"}, Right: map[int]bool{1: true, 2: true}}
 	for _, row := range []struct {
 		what       string
 		some, full procstats.ID
@@ -162,7 +162,7 @@ func (p *usagePage) pressure(s *client.Sample) {
 	}
 }
 
-// processes shows the live processes, and what makes their sum the task's total.
+// processes writes the live processes, exited and unattributed, which add up to the total of the task.
 func (p *usagePage) processes(s *client.Sample) {
 	if s.Processes == nil || len(s.Processes.Rows) == 0 {
 		return
@@ -175,17 +175,17 @@ func (p *usagePage) processes(s *client.Sample) {
 	}
 	exited := "exited"
 	if n := s.Processes.Exited.Processes; n != nil {
-		exited = fmt.Sprintf("exited (%.0f seen)", *n)
+		exited = fmt.Sprintf("exited (%.0f)", *n)
 	}
 	t.AddTexts("", "", cli.Optional(procstats.Seconds, s.Processes.Exited.CPUSeconds), "", exited)
 	t.AddTexts("", "", cli.Optional(procstats.Seconds, s.Processes.Unattributed.CPUSeconds), "", "unattributed")
 	if n := s.Processes.Omitted; n > 0 {
-		t.AddTexts("", "", "", "", fmt.Sprintf("%d more, without a row", n))
+		t.AddTexts("", "", "", "", fmt.Sprintf("%d more without a row", n))
 	}
 	p.text.WriteString(t.Render(p.palette))
 }
 
-// processValue is the first of some measurements that a process has.
+// processValue returns the first of ids that a process has, as text.
 func processValue(row *client.Process, unit procstats.Unit, ids ...procstats.ID) string {
 	for _, id := range ids {
 		if value, ok := row.Number(id); ok {
@@ -214,8 +214,8 @@ func (o *statsOptions) printHistory(cmd *cobra.Command, agent *client.Client, id
 		return err
 	}
 	out := cmd.OutOrStdout()
-	if o.answers.asked() {
-		return o.answers.print(out, past.JSON)
+	if o.output.set() {
+		return o.output.print(out, past.JSON)
 	}
 	p := cli.PaletteFor(cmd, out)
 	var b strings.Builder
@@ -230,10 +230,10 @@ func (o *statsOptions) printHistory(cmd *cobra.Command, agent *client.Client, id
 	return err
 }
 
-// historyTable shows readings with the rates between them. There is no rate over a gap or a restart.
+// historyTable lists readings with the rates between them. There is no rate over a gap or a restart.
 func historyTable(p cli.Palette, points []client.Point) string {
 	if len(points) == 0 {
-		return "  nothing was measured in this time\n"
+		return "  no readings in this time\n"
 	}
 	t := cli.Table{
 		Indent: "  ", Header: []string{"TIME", "CPU", "MEMORY", "CHARGED", "PEAK", "READ/s", "WRITTEN/s", "PRESSURE"},
@@ -249,7 +249,7 @@ func historyTable(p cli.Palette, points []client.Point) string {
 			before = nil
 			continue
 		}
-		now := figuresOf(pointReading(point), pointReading(before))
+		now := usageOf(pointReading(point), pointReading(before))
 		t.Add(at, cli.Cell{Text: coresText(now.cores)}, cli.Cell{Text: cli.Optional(procstats.Bytes, now.memory)}, cli.Cell{Text: cli.Optional(procstats.Bytes, now.charged)},
 			cli.Cell{Text: cli.Optional(procstats.Bytes, now.peak)}, cli.Cell{Text: cli.Optional(procstats.Bytes, now.read)},
 			cli.Cell{Text: cli.Optional(procstats.Bytes, now.written)}, cli.Cell{Text: pressureText(now)})
@@ -264,15 +264,15 @@ func (o *statsOptions) printMoment(cmd *cobra.Command, agent *client.Client, id,
 		return err
 	}
 	out := cmd.OutOrStdout()
-	if o.answers.asked() {
-		return o.answers.print(out, moment.JSON)
+	if o.output.set() {
+		return o.output.print(out, moment.JSON)
 	}
 	p := cli.PaletteFor(cmd, out)
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(moment.Value.Tasks)) {
 		point := moment.Value.Tasks[name]
 		if point == nil {
-			fmt.Fprintf(&b, "%s  has no readings\n", p.Bold("Task "+cli.Printable(name)))
+			fmt.Fprintf(&b, "%s  no readings\n", p.Bold("Task "+cli.Printable(name)))
 			continue
 		}
 		fmt.Fprintf(&b, "%s  read %s\n", p.Bold("Task "+cli.Printable(name)), summary.TimeText(point.At))

@@ -27,36 +27,36 @@ const (
 	socketName     = "tacho.sock"
 )
 
-// connectionWord is what the help says about which agent is asked.
-const connectionWord = `The agent is asked over the unix socket in its data folder where there is one, then over that of a development
-agent of yours, else at ` + defaultAddress + `. --addr names another: unix:/path, http://host:port or https://host:port.
+// connectionHelp is the help text of all commands that connect to an agent.
+const connectionHelp = `Connects to the unix socket in the agent's data directory if there is one, else to the socket of a development agent of
+this user, else to ` + defaultAddress + `. --addr overrides: unix:/path, http://host:port or https://host:port.
 
-Over TCP the agent tells numbers, names and states; for more it asks for its token, from --token-file or TACHO_TOKEN.`
+Over TCP the agent requires its token for more than numbers, names and states: --token-file or TACHO_TOKEN.`
 
-// connection are the flags that say which agent is asked, and as whom.
+// connection has the flags for the connection to an agent.
 type connection struct {
 	addr, dataDir, tokenFile, caFile string
 }
 
-// connectionFlags adds the flags and what the help says about them.
-func connectionFlags(cmd *cobra.Command) *connection {
+// addConnectionFlags adds the flags and their help text.
+func addConnectionFlags(cmd *cobra.Command) *connection {
 	c := &connection{}
 	flags := cmd.Flags()
-	flags.StringVar(&c.addr, "addr", "", "ask the agent at this `ADDRESS`")
-	flags.StringVar(&c.dataDir, "data-dir", client.DefaultDataDir, "ask the agent with this data `FOLDER`")
-	flags.StringVar(&c.tokenFile, "token-file", "", "send the token in this `FILE`")
-	flags.StringVar(&c.caFile, "ca-file", "", "trust the certificates in this `FILE` for https")
+	flags.StringVar(&c.addr, "addr", "", "`ADDRESS` of the agent")
+	flags.StringVar(&c.dataDir, "data-dir", client.DefaultDataDir, "data `DIR` of the agent")
+	flags.StringVar(&c.tokenFile, "token-file", "", "`FILE` with the token")
+	flags.StringVar(&c.caFile, "ca-file", "", "`FILE` with certificates to trust for https")
 	_ = cmd.MarkFlagDirname("data-dir") // these fail only for flags that do not exist
 	_ = cmd.MarkFlagFilename("token-file")
 	_ = cmd.MarkFlagFilename("ca-file")
 	if cmd.Long != "" {
 		cmd.Long += "\n\n"
 	}
-	cmd.Long += connectionWord
+	cmd.Long += connectionHelp
 	return c
 }
 
-// open returns a client for the agent that the flags mean. It has not connected yet.
+// open returns a client for the agent. It does not connect yet.
 func (c *connection) open(ctx context.Context) (*client.Client, error) {
 	token, err := c.token()
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *connection) token() (string, error) {
 	return token, nil
 }
 
-// address finds the agent.
+// address returns the address of the agent.
 func (c *connection) address(ctx context.Context) string {
 	if c.addr != "" {
 		return c.addr
@@ -106,33 +106,33 @@ func absolute(path string) string {
 	return path
 }
 
-// devSocket finds the socket of the youngest development agent of this user that listens; empty where there is none.
+// devSocket returns the socket of the newest running development agent of this user; empty if there is none.
 func devSocket(ctx context.Context) string {
 	for _, folder := range client.DevDataDirs() {
 		socket := filepath.Join(folder, socketName)
 		if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", socket); err == nil {
-			_ = conn.Close() // nothing was said
+			_ = conn.Close() // no data was sent
 			return socket
 		}
 	}
 	return ""
 }
 
-// explain adds what to do to errors of an agent that does not answer.
+// explain adds a remedy to connection errors.
 func explain(err error) error {
 	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
-		return fmt.Errorf("%w (--ca-file names the certificate to trust)", err)
+		return fmt.Errorf("%w (--ca-file adds certificates to trust)", err)
 	}
 	switch {
 	case err == nil || !errors.Is(err, client.ErrUnreachable):
 		return err
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w (its socket is for its own user and root only)", err)
+		return fmt.Errorf("%w (only the user of the agent and root may connect to its socket)", err)
 	}
-	return fmt.Errorf("%w (tacho agent --dev starts one; --addr names another)", err)
+	return fmt.Errorf("%w (tacho agent --dev starts an agent; --addr chooses another)", err)
 }
 
-// withAgent is the RunE of a command that asks an agent.
+// withAgent returns the RunE of a command that needs an agent.
 func withAgent(c *connection, run func(cmd *cobra.Command, agent *client.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		agent, err := c.open(cmd.Context())
@@ -144,10 +144,10 @@ func withAgent(c *connection, run func(cmd *cobra.Command, agent *client.Client,
 	}
 }
 
-// completionPatience is how long a shell waits for ids.
-const completionPatience = 2 * time.Second
+// completionTimeout is the time for shell completion.
+const completionTimeout = 2 * time.Second
 
-// completeFromAgent completes the first argument with what an agent knows, each id with a word of what it is.
+// completeFromAgent completes the first argument with a list from the agent.
 func completeFromAgent(c *connection, list func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -161,7 +161,7 @@ func completeFromAgent(c *connection, list func(ctx context.Context, agent *clie
 		if ctx == nil {
 			ctx = context.Background()
 		}
-		ctx, cancel := context.WithTimeout(ctx, completionPatience)
+		ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 		defer cancel()
 		agent, err := c.open(ctx)
 		if err != nil {
@@ -172,12 +172,12 @@ func completeFromAgent(c *connection, list func(ctx context.Context, agent *clie
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		fitting := slices.DeleteFunc(all, func(c cobra.Completion) bool { return !strings.HasPrefix(c, typed) })
-		return fitting, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		matching := slices.DeleteFunc(all, func(c cobra.Completion) bool { return !strings.HasPrefix(c, typed) })
+		return matching, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 }
 
-// completeJobs completes a job's id.
+// completeJobs completes the id of a job.
 func completeJobs(c *connection) cobra.CompletionFunc {
 	return completeFromAgent(c, func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error) {
 		jobs, err := agent.Jobs(ctx, "")
@@ -192,7 +192,7 @@ func completeJobs(c *connection) cobra.CompletionFunc {
 	})
 }
 
-// completeAllocations completes an allocation's id, and behind it the name of a task.
+// completeAllocations completes the id of an allocation.
 func completeAllocations(c *connection) cobra.CompletionFunc {
 	ids := completeFromAgent(c, func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error) {
 		allocations, err := agent.Allocations(ctx, "")
@@ -209,7 +209,7 @@ func completeAllocations(c *connection) cobra.CompletionFunc {
 	return ids
 }
 
-// shortID is as much of an id as people type.
+// shortID returns the prefix of an id that is shown and typed.
 func shortID(id string) string {
 	const enough = 8
 	if len(id) > enough {

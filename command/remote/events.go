@@ -22,45 +22,45 @@ import (
 
 // eventsOptions are the flags of tacho events.
 type eventsOptions struct {
-	follow  bool
-	topics  []string
-	answers *answerFlags
+	follow bool
+	topics []string
+	output *outputFlags
 }
 
 func newEvents() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Print what happened to jobs and tasks",
-		Long: `Print the events that the agent still knows of, oldest first; with --follow what happens from then on too, until it is
-interrupted. --json prints one event a line.`,
+		Short: "Print the events of jobs and tasks",
+		Long: `Print the events that the agent still has, oldest first. --follow continues with new events until interrupted. --json
+prints one event per line.`,
 		Example: `  tacho events
   tacho events -f --topic Job:web
   tacho events -f --json | jq -c '[.Type, .Key]'`,
 		Args:    cli.Arguments(),
 		GroupID: cli.GroupAgent,
 	}
-	o := &eventsOptions{answers: answerFlag(cmd)}
-	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with what happens")
+	o := &eventsOptions{output: addOutputFlags(cmd)}
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow new events")
 	cmd.Flags().StringArrayVar(&o.topics, "topic", nil,
-		"print only events of this `TOPIC` (Job, Allocation, Node), or of one id, such as Job:web; may be repeated")
+		"print only events of this `TOPIC`: Job, Allocation, Node, or one id such as Job:web; may be repeated")
 	topics := []string{"Job", "Allocation", "Node"}
 	_ = cmd.RegisterFlagCompletionFunc("topic", cobra.FixedCompletions(topics, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RunE = withAgent(connectionFlags(cmd), func(cmd *cobra.Command, agent *client.Client, _ []string) error {
-		if err := o.answers.check(); err != nil {
+	cmd.RunE = withAgent(addConnectionFlags(cmd), func(cmd *cobra.Command, agent *client.Client, _ []string) error {
+		if err := o.output.check(); err != nil {
 			return err
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		err := o.print(ctx, cmd.OutOrStdout(), cli.PaletteFor(cmd, cmd.OutOrStdout()), agent)
 		if ctx.Err() != nil {
-			return nil // it was asked to stop
+			return nil // interrupted
 		}
 		return err
 	})
 	return cmd
 }
 
-// quiet is how long to wait for further events that have happened already.
+// quiet is how long to wait for more of the existing events.
 const quiet = 300 * time.Millisecond
 
 func (o *eventsOptions) print(ctx context.Context, out io.Writer, p cli.Palette, agent *client.Client) error {
@@ -79,8 +79,8 @@ func (o *eventsOptions) print(ctx context.Context, out io.Writer, p cli.Palette,
 		return err
 	}
 	defer events.Close()
-	// Without --follow the stream ends with the newest event of the beginning. Where that one is of another topic,
-	// nothing says so: it ends when nothing more comes.
+	// Without --follow the output ends with the newest event at the start. If that has another topic, it is never sent:
+	// the output ends after a pause.
 	idle := time.AfterFunc(time.Hour, cancel)
 	defer idle.Stop()
 	for {
@@ -106,14 +106,14 @@ func (o *eventsOptions) print(ctx context.Context, out io.Writer, p cli.Palette,
 }
 
 func (o *eventsOptions) printEvent(out io.Writer, p cli.Palette, e *client.Event) error {
-	if o.answers.asked() {
-		return o.answers.printLine(out, e.JSON)
+	if o.output.set() {
+		return o.output.printLine(out, e.JSON)
 	}
 	_, err := fmt.Fprintln(out, eventText(p, e))
 	return err
 }
 
-// eventText is an event in one line.
+// eventText returns an event in one line.
 func eventText(p cli.Palette, e *client.Event) string {
 	at := e.Payload.Tacho.Time
 	words := []string{p.Faint(clockText(at)), cli.Printable(e.Type)}
@@ -135,7 +135,7 @@ func eventText(p cli.Palette, e *client.Event) string {
 	return strings.Join(words, "  ")
 }
 
-// ownerText names the allocation of a task's event.
+// ownerText returns the allocation of a task's event.
 func ownerText(e *client.Event) string {
 	if a := e.Payload.Allocation; a != nil {
 		return shortID(a.ID) + "  " + cli.Printable(a.Name)

@@ -13,28 +13,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// interruptible reads a file that may have nothing to say for ever, a terminal say, so that the reading can be ended.
+// interruptible is a reader of a file that may block forever, such as a terminal. Close ends the reading.
 type interruptible struct {
-	file       *os.File
-	fd         int
-	wake, hear *os.File
-	work       sync.WaitGroup
+	file        *os.File
+	fd          int
+	wake, woken *os.File
+	work        sync.WaitGroup
 }
 
 func newInterruptible(file *os.File) (*interruptible, error) {
-	hear, wake, err := os.Pipe()
+	woken, wake, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("read standard input: %w", err)
+		return nil, fmt.Errorf("read stdin: %w", err)
 	}
-	return &interruptible{file: file, fd: int(file.Fd()), wake: wake, hear: hear}, nil
+	return &interruptible{file: file, fd: int(file.Fd()), wake: wake, woken: woken}, nil
 }
 
-// serve runs something that reads until Close.
-func (r *interruptible) serve(read func()) { r.work.Go(read) }
+// start runs read, which reads until Close, in a goroutine.
+func (r *interruptible) start(read func()) { r.work.Go(read) }
 
-// Read reads what there is. After Close it is io.EOF.
+// Read implements io.Reader. It returns io.EOF after Close.
 func (r *interruptible) Read(p []byte) (int, error) {
-	watched := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}, {Fd: int32(r.hear.Fd()), Events: unix.POLLIN}}
+	watched := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLIN}, {Fd: int32(r.woken.Fd()), Events: unix.POLLIN}}
 	for {
 		_, err := unix.Poll(watched, -1)
 		switch {
@@ -49,9 +49,9 @@ func (r *interruptible) Read(p []byte) (int, error) {
 	}
 }
 
-// Close ends the reading and waits for whoever was served. The file itself stays open.
+// Close ends the reading and waits for the goroutines. It does not close the file.
 func (r *interruptible) Close() error {
 	err := r.wake.Close()
 	r.work.Wait()
-	return errors.Join(err, r.hear.Close())
+	return errors.Join(err, r.woken.Close())
 }

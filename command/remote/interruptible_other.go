@@ -7,14 +7,14 @@ package remote
 
 import "os"
 
-// interruptible reads a file that may have nothing to say for ever. Here a read cannot be ended: whoever reads stays
-// behind until the process ends, which it does next.
+// interruptible is a reader of a file that may block forever. A read cannot be interrupted on this system: its goroutine
+// ends with the process, which exits next.
 type interruptible struct{ *os.File }
 
 func newInterruptible(file *os.File) (*interruptible, error) { return &interruptible{file}, nil }
 
-// serve runs something that reads.
-func (r *interruptible) serve(read func()) { go read() }
+// start runs read in a goroutine.
+func (r *interruptible) start(read func()) { go read() }
 
-// Close leaves the file open.
+// Close does nothing.
 func (r *interruptible) Close() error { return nil }

@@ -28,25 +28,25 @@ func newJob() *cobra.Command {
 	return cmd
 }
 
-// jobFile are the argument FILE and the flags that belong to it.
+// jobFile has the flags for a job file.
 type jobFile struct{ variables []string }
 
 func jobFileFlags(flags *pflag.FlagSet) *jobFile {
 	f := &jobFile{}
-	flags.StringArrayVar(&f.variables, "var", nil, "set an input variable of the job file, `NAME=VALUE`; may be repeated")
+	flags.StringArrayVar(&f.variables, "var", nil, "input variable of the job file, `NAME=VALUE`; may be repeated")
 	return f
 }
 
-// maxJobFile is the most that the agent takes, in bytes.
+// maxJobFile is the agent's limit, in bytes.
 const maxJobFile = 1 << 20
 
-// read reads a job file; - is the standard input.
+// read reads a job file; - is stdin.
 func (f *jobFile) read(cmd *cobra.Command, path string) (client.Source, error) {
 	source := client.Source{Filename: path, Variables: map[string]string{}}
 	for _, pair := range f.variables {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return source, cli.Usagef("--var %s: it takes NAME=VALUE", pair)
+			return source, cli.Usagef("--var %s: must be NAME=VALUE", pair)
 		}
 		source.Variables[name] = value
 	}
@@ -66,7 +66,7 @@ func (f *jobFile) read(cmd *cobra.Command, path string) (client.Source, error) {
 		return source, fmt.Errorf("read job: %w", err)
 	}
 	if len(text) > maxJobFile {
-		return source, fmt.Errorf("read job: %s has more than 1 MiB", source.Filename)
+		return source, fmt.Errorf("read job: %s is larger than 1 MiB", source.Filename)
 	}
 	source.Text = string(text)
 	return source, nil
@@ -75,17 +75,17 @@ func (f *jobFile) read(cmd *cobra.Command, path string) (client.Source, error) {
 func newJobValidate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate FILE",
-		Short: "Check a job file and change nothing",
-		Long: `Check a job file as the agent would before running it. Each mistake is told with its file, line and column, and the
-exit code is 1. FILE - is the standard input.`,
+		Short: "Check a job file without running it",
+		Long: `Check a job file as the agent does before it runs the job. Each error is printed with file, line and column, and the exit
+code is 1. FILE may be - for stdin.`,
 		Example: `  tacho job validate web.nomad.hcl
   tacho job validate --var count=3 web.nomad.hcl`,
 		Args: cli.Arguments("FILE"),
 	}
 	file := jobFileFlags(cmd.Flags())
-	answers := answerFlag(cmd)
-	cmd.RunE = withAgent(connectionFlags(cmd), func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		if err := answers.check(); err != nil {
+	output := addOutputFlags(cmd)
+	cmd.RunE = withAgent(addConnectionFlags(cmd), func(cmd *cobra.Command, agent *client.Client, args []string) error {
+		if err := output.check(); err != nil {
 			return err
 		}
 		source, err := file.read(cmd, args[0])
@@ -98,12 +98,12 @@ exit code is 1. FILE - is the standard input.`,
 		}
 		mistakes := checked.Value.ValidationErrors
 		switch {
-		case answers.asked():
-			err = answers.print(cmd.OutOrStdout(), checked.JSON)
+		case output.set():
+			err = output.print(cmd.OutOrStdout(), checked.JSON)
 		case len(mistakes) == 0:
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is a job that this agent can run\n", cli.Printable(source.Filename))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is valid\n", cli.Printable(source.Filename))
 		default:
-			tellMistakes(cmd.ErrOrStderr(), mistakes)
+			printMistakes(cmd.ErrOrStderr(), mistakes)
 		}
 		if err == nil && len(mistakes) > 0 {
 			err = cli.ErrReported
@@ -113,8 +113,8 @@ exit code is 1. FILE - is the standard input.`,
 	return cmd
 }
 
-// tellMistakes writes one line for each mistake in a job file.
-func tellMistakes(stderr io.Writer, mistakes []string) {
+// printMistakes prints one line for each error in a job file.
+func printMistakes(stderr io.Writer, mistakes []string) {
 	for _, mistake := range mistakes {
 		cli.PrintError(stderr, errors.New(mistake))
 	}
@@ -123,26 +123,26 @@ func tellMistakes(stderr io.Writer, mistakes []string) {
 func newJobStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "status [ID]",
-		Short:   "List the jobs, or show one with its allocations",
+		Short:   "List the jobs, or show one and its allocations",
 		Example: "  tacho job status\n  tacho job status web\n  tacho job status -t '{{range .}}{{.ID}} {{.Status}}\n{{end}}'",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	answers := answerFlag(cmd)
-	flags := connectionFlags(cmd)
+	output := addOutputFlags(cmd)
+	flags := addConnectionFlags(cmd)
 	cmd.ValidArgsFunction = completeJobs(flags)
 	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		if err := answers.check(); err != nil {
+		if err := output.check(); err != nil {
 			return err
 		}
 		if len(args) == 0 {
-			return listJobs(cmd, agent, answers)
+			return listJobs(cmd, agent, output)
 		}
 		job, err := findJob(cmd, agent, args[0])
 		if err != nil {
 			return err
 		}
-		if answers.asked() {
-			return answers.print(cmd.OutOrStdout(), job.JSON)
+		if output.set() {
+			return output.print(cmd.OutOrStdout(), job.JSON)
 		}
 		allocations, err := agent.JobAllocations(cmd.Context(), job.Value.ID, client.Wait{})
 		if err != nil {
@@ -153,7 +153,7 @@ func newJobStatus() *cobra.Command {
 	return cmd
 }
 
-// findJob finds a job by its id, or by the beginning of only one.
+// findJob returns the job with an id or a unique prefix of one.
 func findJob(cmd *cobra.Command, agent *client.Client, id string) (client.Answer[client.Job], error) {
 	job, err := agent.Job(cmd.Context(), id)
 	if !client.IsNotFound(err) {
@@ -166,26 +166,26 @@ func findJob(cmd *cobra.Command, agent *client.Client, id string) (client.Answer
 	case len(near.Value) == 1:
 		return agent.Job(cmd.Context(), near.Value[0].ID)
 	case len(near.Value) == 0:
-		return job, fmt.Errorf("there is no job %q (tacho job status lists the jobs)", id)
+		return job, fmt.Errorf("no job %q (tacho job status lists the jobs)", id)
 	}
 	var ids []string
 	for _, stub := range near.Value {
 		ids = append(ids, stub.ID)
 	}
-	return job, fmt.Errorf("%q begins the ids of several jobs: %s", id, cli.SomeOf(ids))
+	return job, fmt.Errorf("%q is the prefix of several jobs: %s", id, cli.SomeOf(ids))
 }
 
-func listJobs(cmd *cobra.Command, agent *client.Client, answers *answerFlags) error {
+func listJobs(cmd *cobra.Command, agent *client.Client, output *outputFlags) error {
 	jobs, err := agent.Jobs(cmd.Context(), "")
 	if err != nil {
 		return err
 	}
 	out := cmd.OutOrStdout()
-	if answers.asked() {
-		return answers.print(out, jobs.JSON)
+	if output.set() {
+		return output.print(out, jobs.JSON)
 	}
 	if len(jobs.Value) == 0 {
-		cli.PrintError(cmd.ErrOrStderr(), errors.New("the agent has no jobs (tacho job run FILE runs one)"))
+		cli.PrintError(cmd.ErrOrStderr(), errors.New("no jobs (tacho job run FILE runs one)"))
 		return nil
 	}
 	p := cli.PaletteFor(cmd, out)
@@ -227,7 +227,7 @@ func failures(p cli.Palette, n int) cli.Cell {
 	return c
 }
 
-// clockText writes a time to the second; the dash where there is none.
+// clockText returns a local time to the second, or procstats.NoValue.
 func clockText(t time.Time) string {
 	if t.IsZero() || t.UnixNano() == 0 {
 		return procstats.NoValue
@@ -265,7 +265,7 @@ func printJob(cmd *cobra.Command, j *client.Job, allocations []client.Allocation
 	return err
 }
 
-// whenText says when a task runs beside the main ones.
+// whenText returns the lifecycle of a task.
 func whenText(t client.Task) string {
 	switch {
 	case t.Lifecycle == nil:
@@ -286,7 +286,7 @@ func cpuText(r client.Resources) string {
 func memoryText(r client.Resources) string {
 	mib := func(n int) string { return procstats.Bytes.Text(float64(n) * (1 << 20)) }
 	if r.MemoryMaxMB > 0 {
-		return mib(r.MemoryMB) + ", at most " + mib(r.MemoryMaxMB)
+		return mib(r.MemoryMB) + ", max " + mib(r.MemoryMaxMB)
 	}
 	return mib(r.MemoryMB)
 }
@@ -294,7 +294,7 @@ func memoryText(r client.Resources) string {
 // allocationTable lists allocations with their tasks.
 func allocationTable(p cli.Palette, allocations []client.Allocation, indent string) string {
 	if len(allocations) == 0 {
-		return indent + "there are none\n"
+		return indent + "none\n"
 	}
 	t := cli.Table{Indent: indent, Header: []string{"ID", "NAME", "VERSION", "DESIRED", "STATUS", "TASKS", "CREATED"}, Right: map[int]bool{2: true}}
 	for i := range allocations {
@@ -318,7 +318,7 @@ func statusPaint(p cli.Palette, status string) func(string) string {
 	return nil
 }
 
-// tasksText is the state of each task in a few words.
+// tasksText returns the state of each task in a few words.
 func tasksText(a *client.Allocation) string {
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
@@ -328,7 +328,7 @@ func tasksText(a *client.Allocation) string {
 	return strings.Join(words, ", ")
 }
 
-// stateText is a task's state with how it ended, and how often it was restarted.
+// stateText returns the state of a task and the number of its restarts.
 func stateText(s *client.TaskState) string {
 	word := s.State
 	if s.State == "dead" {

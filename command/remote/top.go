@@ -28,10 +28,10 @@ type topOptions struct {
 	sort       *cli.Choice
 	percent    bool
 	filter     string
-	answers    *answerFlags
+	output     *outputFlags
 }
 
-// Bounds on the delay: the agent reads no oftener than the first, and nobody waits for the second.
+// Bounds of --delay; the agent reads no more often than the first.
 const (
 	shortestDelay = 200 * time.Millisecond
 	longestDelay  = 60 * time.Second
@@ -40,25 +40,25 @@ const (
 func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Watch what the tasks use",
-		Long: `Show all tasks with CPU, memory against the limit, peak, I/O and pressure, and again every --delay.
+		Short: "Watch the resource usage of tasks",
+		Long: `Show all tasks with CPU, memory and its limit, peak, I/O and pressure, updated every --delay.
 
-Keys: q ends it; h shows them all. Where it does not write to a terminal it reads twice, a delay apart, prints one table
-and ends; --iterations prints more. CPU is in cores, 1.00 being one busy core; pressure is the share of the time in
-which somebody in the task waited, for what it waited for most. Values that were not measured are shown as ` + procstats.NoValue + `.`,
+Keys: q quits, h shows all keys. If stdout is not a terminal, it reads twice with one delay between, and prints one table;
+--iterations prints more. CPU is in cores: 1.00 is one busy core. Pressure is the share of time in which some process of
+the task waited, for the resource it waited for most. Values that were not measured are shown as ` + procstats.NoValue + `.`,
 		Example: `  tacho top
   tacho top --sort memory --filter web
   tacho top --json | jq '.[].memory_bytes'`,
 		Args:    cli.Arguments(),
 		GroupID: cli.GroupAgent,
 	}
-	o := &topOptions{sort: cli.AddChoice(cmd, "sort", "sort by", sortWords()...), answers: answerFlag(cmd)}
+	o := &topOptions{sort: cli.AddChoice(cmd, "sort", "sort by", sortWords()...), output: addOutputFlags(cmd)}
 	f := cmd.Flags()
-	f.DurationVarP(&o.delay, "delay", "d", 2*time.Second, "read again after this time")
-	f.IntVarP(&o.iterations, "iterations", "n", 0, "print so many tables and end, also on a terminal")
+	f.DurationVarP(&o.delay, "delay", "d", 2*time.Second, "time between updates")
+	f.IntVarP(&o.iterations, "iterations", "n", 0, "print this number of tables and exit, also on a terminal")
 	f.BoolVar(&o.percent, "percent", false, "show CPU in percent of a core, and memory in percent of the limit")
-	f.StringVar(&o.filter, "filter", "", "show only tasks whose name has this `TEXT` in it")
-	cmd.RunE = withAgent(connectionFlags(cmd), func(cmd *cobra.Command, agent *client.Client, _ []string) error {
+	f.StringVar(&o.filter, "filter", "", "show only tasks whose name contains this `TEXT`")
+	cmd.RunE = withAgent(addConnectionFlags(cmd), func(cmd *cobra.Command, agent *client.Client, _ []string) error {
 		if err := o.check(); err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ which somebody in the task waited, for what it waited for most. Values that were
 		defer stop()
 		err := o.run(ctx, cmd, newTaskPoll(agent))
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			return nil // it was asked to stop
+			return nil // interrupted
 		}
 		return err
 	})
@@ -75,12 +75,12 @@ which somebody in the task waited, for what it waited for most. Values that were
 
 func (o *topOptions) check() error {
 	if o.delay < shortestDelay || o.delay > longestDelay {
-		return cli.Usagef("--delay %s: it takes %s to %s", o.delay, shortestDelay, longestDelay)
+		return cli.Usagef("--delay %s: must be between %s and %s", o.delay, shortestDelay, longestDelay)
 	}
 	if o.iterations < 0 {
-		return cli.Usagef("--iterations %d: it takes a number from 1 on", o.iterations)
+		return cli.Usagef("--iterations %d: must be at least 1", o.iterations)
 	}
-	return o.answers.check()
+	return o.output.check()
 }
 
 func (o *topOptions) run(ctx context.Context, cmd *cobra.Command, poll *taskPoll) error {
@@ -89,13 +89,13 @@ func (o *topOptions) run(ctx context.Context, cmd *cobra.Command, poll *taskPoll
 		palette: cli.PaletteFor(cmd, out), address: poll.agent.Address(), delay: o.delay, sort: topSort(o.sort.String()),
 		percent: o.percent, filter: o.filter,
 	}
-	if o.iterations == 0 && !o.answers.asked() && cli.IsTerminal(in) && cli.IsTerminal(out) {
+	if o.iterations == 0 && !o.output.set() && cli.IsTerminal(in) && cli.IsTerminal(out) {
 		return runTopScreen(ctx, m, poll, in, out)
 	}
 	return o.print(ctx, out, m, poll)
 }
 
-// print prints tables without touching the terminal. Rates need two readings.
+// print prints tables without control of the terminal. Rates need two readings.
 func (o *topOptions) print(ctx context.Context, out io.Writer, m *topModel, poll *taskPoll) error {
 	if _, err := poll.read(ctx); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (o *topOptions) print(ctx context.Context, out io.Writer, m *topModel, poll
 			return err
 		}
 		m.update(rows, nil)
-		if o.answers.asked() {
+		if o.output.set() {
 			err = o.printJSON(out, m.visible())
 		} else {
 			text := m.table(false, 0).Render(m.palette)
@@ -127,7 +127,7 @@ func (o *topOptions) print(ctx context.Context, out io.Writer, m *topModel, poll
 	return nil
 }
 
-// listedTask is one task in the JSON of tacho top. What is not known is null.
+// listedTask is one task in the JSON of tacho top. Null is not measured.
 type listedTask struct {
 	AllocID  string         `json:"alloc_id"`
 	Name     string         `json:"name"`
@@ -136,7 +136,7 @@ type listedTask struct {
 	State    string         `json:"state"`
 	Outcome  record.Outcome `json:"outcome,omitempty"`
 	Restarts int            `json:"restarts"`
-	// Reason says why nothing was measured.
+	// Reason is why there are no measurements.
 	Reason         string   `json:"reason,omitempty"`
 	Cores          *float64 `json:"cpu_cores"`
 	Memory         *float64 `json:"memory_bytes"`
@@ -153,7 +153,7 @@ type listedTask struct {
 func (o *topOptions) printJSON(out io.Writer, rows []*topRow) error {
 	list := make([]listedTask, 0, len(rows))
 	for _, r := range rows {
-		f := r.figures
+		f := r.usage
 		list = append(list, listedTask{
 			AllocID: r.alloc, Name: r.name, Job: r.job, Task: r.task, State: r.state, Outcome: r.outcome, Restarts: r.restarts, Reason: r.reason,
 			Cores: f.cores, Memory: f.memory, Limit: f.limit, Peak: f.peak, Read: f.read, Written: f.written,
@@ -164,5 +164,5 @@ func (o *topOptions) printJSON(out io.Writer, rows []*topRow) error {
 	if err != nil {
 		return err
 	}
-	return o.answers.print(out, text)
+	return o.output.print(out, text)
 }

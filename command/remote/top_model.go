@@ -13,7 +13,7 @@ import (
 	"github.com/tachograph/tacho/command/cli"
 )
 
-// topSort is what the rows are sorted by.
+// topSort is the order of the rows.
 type topSort string
 
 const (
@@ -29,7 +29,7 @@ func sortWords() []string {
 	return []string{string(byCPU), string(byMemory), string(byIO), string(byName), string(byProcesses), string(byPressure)}
 }
 
-// topModel is what tacho top shows, and how keys change it. It touches no terminal.
+// topModel is the state of tacho top without its terminal: what is shown, and how keys change it.
 type topModel struct {
 	palette cli.Palette
 	address string
@@ -38,11 +38,11 @@ type topModel struct {
 	reverse bool
 	percent bool
 	filter  string
-	// typing is set while the filter is being typed; help and tree are other pages.
+	// typing is set while the filter is typed; help and tree are other pages.
 	typing, help, tree bool
-	// selected is the key of the chosen row; empty for the first.
+	// selected is the key of the selected row; empty for the first.
 	selected string
-	// scroll is the first line shown of a page that is longer than the screen.
+	// scroll is the first visible line of a page that is longer than the screen.
 	scroll int
 
 	rows []*topRow
@@ -50,7 +50,7 @@ type topModel struct {
 	err  error
 }
 
-// update takes a new reading. With an error the rows before stay, and are old.
+// update replaces the rows, or keeps the old ones after an error.
 func (m *topModel) update(rows []*topRow, err error) {
 	m.err = err
 	if err == nil {
@@ -58,7 +58,7 @@ func (m *topModel) update(rows []*topRow, err error) {
 	}
 }
 
-// visible are the rows that the filter lets through, sorted.
+// visible returns the rows that match the filter, sorted.
 func (m *topModel) visible() []*topRow {
 	var rows []*topRow
 	for _, r := range m.rows {
@@ -80,7 +80,7 @@ func (m *topModel) visible() []*topRow {
 	return rows
 }
 
-// compareKnown orders what is not known before everything that is.
+// compareKnown orders nil before all values.
 func compareKnown(a, b *float64) int {
 	switch {
 	case a == nil && b == nil:
@@ -93,9 +93,9 @@ func compareKnown(a, b *float64) int {
 	return cmp.Compare(*a, *b)
 }
 
-// weight is the number that a row is sorted by.
+// weight returns the number by which a row is sorted.
 func (m *topModel) weight(r *topRow) *float64 {
-	f := &r.figures
+	f := &r.usage
 	switch m.sort {
 	case byMemory:
 		if m.percent {
@@ -113,7 +113,7 @@ func (m *topModel) weight(r *topRow) *float64 {
 	return f.cores
 }
 
-// sum adds what is known; nil where nothing is.
+// sum adds values, ignoring nil; nil if all are.
 func sum(values ...*float64) (total *float64) {
 	for _, v := range values {
 		if v != nil {
@@ -135,7 +135,7 @@ func greatest(values ...*float64) (most *float64) {
 	return most
 }
 
-// ratio is part of whole, nil where either is not known.
+// ratio returns part / whole; nil if either is.
 func ratio(part, whole *float64) *float64 {
 	if part == nil || whole == nil || *whole <= 0 {
 		return nil
@@ -144,7 +144,7 @@ func ratio(part, whole *float64) *float64 {
 	return &share
 }
 
-// chosen is the selected row and where it stands; nil where there is none.
+// chosen returns the selected row and its index; nil if there are no rows.
 func (m *topModel) chosen() (row *topRow, at int) {
 	rows := m.visible()
 	for i, r := range rows {
@@ -158,7 +158,7 @@ func (m *topModel) chosen() (row *topRow, at int) {
 	return rows[0], 0
 }
 
-// topAction is what a key asks of the loop.
+// topAction is what the loop has to do after a key.
 type topAction int
 
 const (
@@ -173,7 +173,7 @@ type key struct {
 	name string
 }
 
-// press changes the model by a key.
+// press handles a key.
 func (m *topModel) press(k key) topAction {
 	if m.typing {
 		return m.typed(k)
@@ -215,7 +215,7 @@ func (m *topModel) press(k key) topAction {
 	return topNothing
 }
 
-// delayStep is how much a key changes the delay: a second, less below one.
+// delayStep returns the change of the delay by one key: a second, less below a second.
 func delayStep(delay time.Duration) time.Duration {
 	if delay < time.Second {
 		return 200 * time.Millisecond
@@ -223,7 +223,7 @@ func delayStep(delay time.Duration) time.Duration {
 	return time.Second
 }
 
-// order sorts by what a key stands for; false where it stands for something else.
+// order handles a key for sorting; false if it is not one.
 func (m *topModel) order(k key) bool {
 	by, ok := map[rune]topSort{'c': byCPU, 'm': byMemory, 'i': byIO, 'p': byName, 't': byProcesses, 'w': byPressure}[k.r]
 	switch {
@@ -237,7 +237,7 @@ func (m *topModel) order(k key) bool {
 	return true
 }
 
-// move selects another row, or scrolls; false where the key does neither.
+// move handles a key for selecting or scrolling; false if it is not one.
 func (m *topModel) move(k key) bool {
 	const page = 10
 	step, ok := map[string]int{"up": -1, "down": 1, "page up": -page, "page down": page, "home": -1 << 30, "end": 1 << 30}[k.name]
@@ -258,7 +258,7 @@ func (m *topModel) move(k key) bool {
 	return true
 }
 
-// typed edits the filter.
+// typed handles a key while the filter is typed.
 func (m *topModel) typed(k key) topAction {
 	switch {
 	case k.name == "ctrl-c":

@@ -19,27 +19,27 @@ import (
 type topRow struct {
 	alloc, name, job, task string
 	state                  string // pending, running, ended or failed
-	// outcome is how it ended, in one word; empty while it runs, and if that is not known.
+	// outcome is how the task ended; empty while it runs, or if unknown.
 	outcome  record.Outcome
 	restarts int
-	figures  figures
-	// past are the last readings of CPU in cores, oldest first; nil where nothing was read.
+	usage    usage
+	// past has the last readings of CPU in cores, oldest first; nil for a missing one.
 	past []*float64
-	// sample is the reading itself; before the one before it, of the same start. Either may be nil.
+	// sample is the last reading, before is the one before it of the same start of the task. Either may be nil.
 	sample, before *client.Sample
-	// reason says why nothing was measured.
+	// reason is why there are no measurements.
 	reason string
 }
 
 func (r *topRow) key() string { return r.alloc + "/" + r.task }
 
-// title is the task's name with all it belongs to.
+// title returns the name of the task with its allocation.
 func (r *topRow) title() string { return r.name + "/" + r.task }
 
-// taskPoll asks for what all tasks use, again and again.
+// taskPoll polls the usage of all tasks.
 type taskPoll struct {
 	agent *client.Client
-	// known are the rows of the poll before, by key.
+	// known has the rows of the last poll, by key.
 	known map[string]*topRow
 }
 
@@ -47,10 +47,10 @@ func newTaskPoll(agent *client.Client) *taskPoll {
 	return &taskPoll{agent: agent, known: map[string]*topRow{}}
 }
 
-// pastReadings is how many readings of a task are kept for its sparkline.
+// pastReadings is the number of readings for the sparkline.
 const pastReadings = 120
 
-// read returns all tasks of allocations that have not ended, and of those that ended lately.
+// read returns the tasks of all allocations, except those that ended some time ago.
 func (p *taskPoll) read(ctx context.Context) ([]*topRow, error) {
 	all, err := p.agent.Allocations(ctx, "")
 	if err != nil {
@@ -79,13 +79,13 @@ func (p *taskPoll) read(ctx context.Context) ([]*topRow, error) {
 	return rows, nil
 }
 
-// endedLately reports whether an ended allocation is still worth a line.
+// endedLately reports whether an ended allocation is still shown.
 func endedLately(a *client.Allocation) bool {
 	const lately = 30 * time.Second
 	return time.Since(time.Unix(0, a.ModifyTime)) < lately
 }
 
-// row puts together what is known of a task.
+// row returns the row of a task.
 func (p *taskPoll) row(a *client.Allocation, task string, stats *client.Stats) *topRow {
 	s := a.TaskStates[task]
 	row := &topRow{alloc: a.ID, name: a.Name, job: a.JobID, task: task, state: topState(s), outcome: topOutcome(s), restarts: s.Restarts}
@@ -99,27 +99,27 @@ func (p *taskPoll) row(a *client.Allocation, task string, stats *client.Stats) *
 		reading = stats.Tacho.Tasks[task]
 		row.reason = stats.Tacho.Reason
 	case a.Ended():
-		row.reason = "the task is not running"
+		row.reason = "not running"
 	}
 	if reading != nil && reading.Reason != "" {
 		row.reason = reading.Reason
 	}
-	if reading == nil || reading.Sample == nil || !reading.Running || reading.Reason != "" { // of old ones there are no figures
+	if reading == nil || reading.Sample == nil || !reading.Running || reading.Reason != "" { // old readings are not shown
 		row.past = remember(row.past, nil)
 		return row
 	}
 	row.sample = reading.Sample
 	switch {
 	case old == nil || old.sample == nil || old.restarts != row.restarts:
-		row.figures = figuresOf(sampleReading(row.sample, row.restarts), nil)
+		row.usage = usageOf(sampleReading(row.sample, row.restarts), nil)
 	case old.sample.At.Equal(row.sample.At):
-		row.before, row.figures = old.before, old.figures // nothing new was read
+		row.before, row.usage = old.before, old.usage // no new reading
 		return row
 	default:
 		row.before = old.sample
-		row.figures = figuresOf(sampleReading(row.sample, row.restarts), sampleReading(old.sample, old.restarts))
+		row.usage = usageOf(sampleReading(row.sample, row.restarts), sampleReading(old.sample, old.restarts))
 	}
-	row.past = remember(row.past, row.figures.cores)
+	row.past = remember(row.past, row.usage.cores)
 	return row
 }
 
@@ -145,10 +145,10 @@ func topOutcome(s *client.TaskState) record.Outcome {
 	return s.Tacho.Outcome
 }
 
-// word is the state, or how the task ended.
+// word returns the state, or the outcome if the task has ended.
 func (r *topRow) word() string { return cmp.Or(string(r.outcome), r.state) }
 
-// processCores is the CPU of a process in cores since the reading before; nil where that is not known.
+// processCores returns the CPU of a process in cores since the last reading; nil if unknown.
 func processCores(row *topRow, process *client.Process) *float64 {
 	if row.sample == nil || row.before == nil || row.before.Processes == nil {
 		return nil

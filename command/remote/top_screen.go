@@ -18,7 +18,7 @@ import (
 	"github.com/tachograph/tacho/command/cli"
 )
 
-// What a terminal is told: another screen without a cursor, and back.
+// Control sequences for the alternate screen without a cursor, and back.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J"
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
@@ -30,23 +30,23 @@ type polled struct {
 	err  error
 }
 
-// topLoop is tacho top on a terminal.
+// topLoop runs tacho top on a terminal.
 type topLoop struct {
-	model *topModel
-	poll  *taskPoll
-	out   io.Writer
-	keys  chan []key
-	ask   chan struct{}
-	said  chan polled
+	model   *topModel
+	poll    *taskPoll
+	out     io.Writer
+	keys    chan []key
+	wake    chan struct{}
+	results chan polled
 }
 
-// runTopScreen shows the model on a terminal until a key or ctx ends it. The terminal is left as it was found.
+// runTopScreen shows the model on a terminal until a key or ctx ends it, and restores the terminal.
 func runTopScreen(ctx context.Context, m *topModel, poll *taskPoll, stdin io.Reader, stdout io.Writer) (err error) {
 	in, ok := stdin.(*os.File)
 	if !ok {
-		return errors.New("top needs a terminal")
+		return errors.New("stdin is not a terminal")
 	}
-	// Before the screen is changed, so that an agent that does not answer is told in one line.
+	// Before the screen changes, so that an error is printed in one line.
 	rows, err := poll.read(ctx)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func runTopScreen(ctx context.Context, m *topModel, poll *taskPoll, stdin io.Rea
 	m.update(rows, nil)
 	cooked, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
-		return fmt.Errorf("make the terminal raw: %w", err)
+		return fmt.Errorf("set terminal to raw mode: %w", err)
 	}
 	defer func() { err = errors.Join(err, term.Restore(int(in.Fd()), cooked)) }()
 	if _, err := io.WriteString(stdout, enterScreen); err != nil {
@@ -70,40 +70,40 @@ func runTopScreen(ctx context.Context, m *topModel, poll *taskPoll, stdin io.Rea
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	l := &topLoop{model: m, poll: poll, out: stdout, keys: make(chan []key), ask: make(chan struct{}, 1), said: make(chan polled)}
+	l := &topLoop{model: m, poll: poll, out: stdout, keys: make(chan []key), wake: make(chan struct{}, 1), results: make(chan polled)}
 	var work sync.WaitGroup
-	work.Go(func() { l.polls(ctx) })
-	keyboard.serve(func() { l.reads(ctx, keyboard) })
+	work.Go(func() { l.runPolls(ctx) })
+	keyboard.start(func() { l.readKeys(ctx, keyboard) })
 	err = l.run(ctx)
 	cancel()
 	work.Wait()
 	return errors.Join(err, keyboard.Close())
 }
 
-// polls asks the agent whenever it is told to.
-func (l *topLoop) polls(ctx context.Context) {
+// runPolls polls the agent on each wake-up.
+func (l *topLoop) runPolls(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.ask:
+		case <-l.wake:
 		}
 		rows, err := l.poll.read(ctx)
 		select {
 		case <-ctx.Done():
 			return
-		case l.said <- polled{rows, err}:
+		case l.results <- polled{rows, err}:
 		}
 	}
 }
 
-// reads passes keys on until the keyboard is closed.
-func (l *topLoop) reads(ctx context.Context, keyboard io.Reader) {
+// readKeys sends keys until the keyboard is closed.
+func (l *topLoop) readKeys(ctx context.Context, keyboard io.Reader) {
 	buffer := make([]byte, 256)
 	for {
 		n, err := keyboard.Read(buffer)
 		if err != nil {
-			// A terminal that is gone is like the key that ends it.
+			// A closed terminal is treated as Ctrl-C.
 			select {
 			case l.keys <- []key{{name: "ctrl-c"}}:
 			case <-ctx.Done():
@@ -132,8 +132,8 @@ func (l *topLoop) run(ctx context.Context) error {
 			return nil
 		case <-resized:
 		case <-timer.C:
-			l.askNow()
-		case p := <-l.said:
+			l.pollNow()
+		case p := <-l.results:
 			l.model.update(p.rows, p.err)
 			timer.Reset(l.model.delay)
 		case keys := <-l.keys:
@@ -143,7 +143,7 @@ func (l *topLoop) run(ctx context.Context) error {
 				case topQuit:
 					return nil
 				case topRefresh:
-					l.askNow()
+					l.pollNow()
 				case topNothing:
 				}
 			}
@@ -154,15 +154,15 @@ func (l *topLoop) run(ctx context.Context) error {
 	}
 }
 
-// askNow has the agent asked, unless that is about to happen anyway.
-func (l *topLoop) askNow() {
+// pollNow wakes up runPolls, unless it is pending already.
+func (l *topLoop) pollNow() {
 	select {
-	case l.ask <- struct{}{}:
+	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// draw writes the whole screen in one piece, over the one before: nothing flickers.
+// draw writes the whole screen in one write, without erasing it first: it does not flicker.
 func (l *topLoop) draw() error {
 	columns, lines := cli.TerminalSize(l.out)
 	if columns == 0 || lines == 0 {

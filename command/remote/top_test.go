@@ -21,7 +21,7 @@ func exampleTop() *topModel {
 	m.update([]*topRow{
 		{
 			alloc: "aaaaaaaa-1", name: "web.app[0]", job: "web", task: "server", state: "running",
-			figures: figures{
+			usage: usage{
 				cores: new(1.5), memory: new(float64(10 << 20)), limit: new(float64(100 << 20)), peak: new(float64(20 << 20)), read: new(float64(1 << 20)),
 				written: new(0.0), cpuPressure: new(0.25), memoryPressure: new(0.0), ioPressure: new(0.1), processes: new(3.0),
 			},
@@ -29,7 +29,7 @@ func exampleTop() *topModel {
 		},
 		{
 			alloc: "bbbbbbbb-1", name: "db.data[0]", job: "db", task: "store", state: "running", restarts: 2,
-			figures: figures{cores: new(0.01), memory: new(float64(95 << 20)), limit: new(float64(100 << 20)), processes: new(9.0)},
+			usage: usage{cores: new(0.01), memory: new(float64(95 << 20)), limit: new(float64(100 << 20)), processes: new(9.0)},
 		},
 		{alloc: "cccccccc-1", name: "new.x[0]", job: "new", task: "main\x1b[2J", state: "pending", reason: "publishing is off"},
 	}, nil)
@@ -167,7 +167,7 @@ new.x[0]/main\x1b[2J  pending         –                     –        –    
 func TestTopViewFitsTheScreen(t *testing.T) {
 	m := exampleTop()
 	m.palette = cli.Palette{On: true}
-	m.err = errors.New("no agent answers\x1b[2J at unix:/nowhere")
+	m.err = errors.New("no agent output\x1b[2J at unix:/nowhere")
 	m.rows[0].sample = &client.Sample{Processes: &client.Processes{Rows: []client.Process{
 		{PID: 7, PPID: 1, Command: "sh\x1b[31m"}, {PID: 9, PPID: 7, Command: "sleep"},
 	}}}
@@ -254,11 +254,11 @@ func TestTopShowsNoOldReadings(t *testing.T) {
 		{21, 5, "", new(2.0), true},
 	} {
 		row := look(step.seconds, step.cpu, step.reason)
-		if diff := cmp.Diff(step.cores, row.figures.cores); diff != "" {
+		if diff := cmp.Diff(step.cores, row.usage.cores); diff != "" {
 			t.Errorf("after %d s, %q: %s", step.seconds, step.reason, diff)
 		}
-		if fresh := row.sample != nil && row.figures.charged != nil; fresh != step.fresh || row.reason != step.reason {
-			t.Errorf("after %d s: figures (shown: %v) and %q, want %q", step.seconds, fresh, row.reason, step.reason)
+		if fresh := row.sample != nil && row.usage.charged != nil; fresh != step.fresh || row.reason != step.reason {
+			t.Errorf("after %d s: usage (shown: %v) and %q, want %q", step.seconds, fresh, row.reason, step.reason)
 		}
 	}
 }

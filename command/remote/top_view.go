@@ -14,7 +14,7 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// view returns the lines of a screen, none longer than width and no more than height.
+// view returns the lines of the screen, at most height, of at most width columns.
 func (m *topModel) view(width, height int) []string {
 	head := m.head(width)
 	room := max(0, height-len(head))
@@ -27,7 +27,7 @@ func (m *topModel) view(width, height int) []string {
 	return append(head, m.list(width, room)...)
 }
 
-// head are the lines above every page.
+// head returns the lines above every page.
 func (m *topModel) head(width int) []string {
 	running := 0
 	var cores, memory *float64
@@ -35,7 +35,7 @@ func (m *topModel) head(width int) []string {
 		if r.state == "running" {
 			running++
 		}
-		cores, memory = sum(cores, r.figures.cores), sum(memory, r.figures.memory)
+		cores, memory = sum(cores, r.usage.cores), sum(memory, r.usage.memory)
 	}
 	order := "by " + string(m.sort)
 	if m.reverse {
@@ -46,23 +46,23 @@ func (m *topModel) head(width int) []string {
 	second := ""
 	switch {
 	case m.err != nil:
-		second = m.palette.Red(cli.Cut("old numbers: "+cli.OneLine(m.err.Error()), width))
+		second = m.palette.Red(cli.Cut("outdated: "+cli.OneLine(m.err.Error()), width))
 	case m.typing:
 		second = cli.Cut("filter: "+cli.Printable(m.filter), width-1) + m.palette.Reverse(" ")
 	case m.filter != "":
-		second = m.palette.Yellow(cli.Cut(fmt.Sprintf("filter: %s (/ changes it, esc ends it)", cli.Printable(m.filter)), width))
+		second = m.palette.Yellow(cli.Cut(fmt.Sprintf("filter: %s (/ edits, esc removes it)", cli.Printable(m.filter)), width))
 	}
 	return []string{m.palette.Bold(cli.Cut(first, width)), second}
 }
 
-// list is the page of all tasks. The selected row is always on it.
+// list returns the page of all tasks, scrolled to the selected one.
 func (m *topModel) list(width, room int) []string {
 	lines := strings.Split(strings.TrimSuffix(m.table(true, width).Render(m.palette), "\n"), "\n")
 	head, lines := lines[:1], lines[1:]
 	if len(lines) == 0 {
-		text := "  there are no tasks"
+		text := "  no tasks"
 		if m.filter != "" {
-			text = "  no task fits the filter"
+			text = "  no task matches the filter"
 		}
 		return append(head, cli.Cut(text, width))[:min(2, room)]
 	}
@@ -73,8 +73,7 @@ func (m *topModel) list(width, room int) []string {
 	return append(head, lines[from:min(len(lines), from+body)]...)[:min(room, 1+len(lines)-from)]
 }
 
-// selectedLine marks a line over its whole width. Its colours end where it is marked, so it is marked again behind
-// each of them.
+// selectedLine reverses the colours of a line over its whole width. A reset after a colour ends that, so it is repeated.
 func (m *topModel) selectedLine(line string, width int) string {
 	if !m.palette.On {
 		return line
@@ -85,7 +84,7 @@ func (m *topModel) selectedLine(line string, width int) string {
 	return invert + strings.ReplaceAll(line, "\x1b[0m", "\x1b[0m"+invert) + "\x1b[0m"
 }
 
-// visibleWidth counts the runes of a text that a terminal shows; only colours are escaped in it.
+// visibleWidth counts the visible runes of a text, whose only escape sequences are colours.
 func visibleWidth(line string) int {
 	n := 0
 	for line != "" {
@@ -100,10 +99,10 @@ func visibleWidth(line string) int {
 	return n
 }
 
-// sparkline is how many columns a sparkline has.
+// sparkline is the number of columns of a sparkline.
 const sparkline = 12
 
-// table is one line a task.
+// table has one line per task.
 func (m *topModel) table(sparks bool, width int) *cli.Table {
 	t := &cli.Table{Width: width, Right: map[int]bool{2: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true}}
 	t.Header = []string{"TASK", "STATE", "CPU", "", "MEMORY", "LIMIT", "PEAK", "READ/s", "WRITTEN/s", "PROCS", "PRESSURE", "ALLOCATION"}
@@ -112,7 +111,7 @@ func (m *topModel) table(sparks bool, width int) *cli.Table {
 		t.Right[3] = true
 	}
 	for _, r := range m.visible() {
-		f := r.figures
+		f := r.usage
 		spark := cli.Cell{Text: strconv.Itoa(r.restarts)}
 		if sparks {
 			spark = cli.Cell{Text: sparkText(r.past, sparkline), Paint: m.palette.Green}
@@ -137,7 +136,7 @@ func (m *topModel) table(sparks bool, width int) *cli.Table {
 	return t
 }
 
-// cpu writes cores, or percent of one.
+// cpu returns cores, or percent of one core.
 func (m *topModel) cpu(cores *float64) string {
 	if !m.percent || cores == nil {
 		return coresText(cores)
@@ -145,8 +144,8 @@ func (m *topModel) cpu(cores *float64) string {
 	return procstats.Share.Text(*cores)
 }
 
-// memory writes bytes, or percent of the limit where there is one.
-func (m *topModel) memory(f figures) string {
+// memory returns bytes, or percent of the limit if there is one.
+func (m *topModel) memory(f usage) string {
 	if share := ratio(f.memory, f.limit); m.percent && share != nil {
 		return procstats.Share.Text(*share)
 	}
@@ -164,7 +163,7 @@ func sharePaint(p cli.Palette, share *float64) func(string) string {
 	return p.Red
 }
 
-func pressurePaint(p cli.Palette, f figures) func(string) string {
+func pressurePaint(p cli.Palette, f usage) func(string) string {
 	return sharePaint(p, greatest(f.cpuPressure, f.memoryPressure, f.ioPressure))
 }
 
@@ -192,25 +191,25 @@ func sparkText(past []*float64, columns int) string {
 	return b.String()
 }
 
-// window is the part of a page that fits, from where it was scrolled to.
+// window returns the visible part of a page.
 func (m *topModel) window(lines []string, room int) []string {
 	m.scroll = max(0, min(m.scroll, len(lines)-room))
 	lines = lines[m.scroll:]
 	return lines[:min(room, len(lines))]
 }
 
-// treeLines is the page of one task: its processes, and what makes their sum the task's total.
+// treeLines returns the page of one task: its processes, exited and unattributed, which add up to the total.
 func (m *topModel) treeLines(width int) []string {
 	row, _ := m.chosen()
 	if row == nil || row.key() != m.selected {
-		return []string{cli.Cut("the task is gone (esc: back)", width)}
+		return []string{cli.Cut("the task does not exist any more (esc: back)", width)}
 	}
-	f := row.figures
+	f := row.usage
 	about := fmt.Sprintf("%s  %s  CPU %s  memory %s of %s  peak %s  pressure %s  (esc: back)", cli.Printable(row.title()), row.word(),
 		m.cpu(f.cores), cli.Optional(procstats.Bytes, f.memory), cli.Optional(procstats.Bytes, f.limit), cli.Optional(procstats.Bytes, f.peak), pressureText(f))
 	lines := []string{m.palette.Bold(cli.Cut(about, width)), ""}
 	if row.sample == nil || row.sample.Processes == nil {
-		return append(lines, cli.Cut("  nothing was measured: "+cli.OneLine(row.reason), width))
+		return append(lines, cli.Cut("  not measured: "+cli.OneLine(row.reason), width))
 	}
 	t := cli.Table{
 		Width: width, Header: []string{"PID", "CPU", "TIME", "RSS", "STATE", "THREADS", "COMMAND"},
@@ -230,39 +229,39 @@ func (m *topModel) treeLines(width int) []string {
 	}
 	exited := "exited"
 	if n := processes.Exited.Processes; n != nil {
-		exited = fmt.Sprintf("exited (%.0f seen)", *n)
+		exited = fmt.Sprintf("exited (%.0f)", *n)
 	}
 	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), "", "", "", exited)
 	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "", "", "", "unattributed")
 	t.AddTexts("", m.cpu(f.cores), cli.Optional(procstats.Seconds, first(sampleReading(row.sample, 0), procstats.HeadlineCPU)), "", "", "", "total")
 	if processes.Omitted > 0 {
-		t.AddTexts("", "", "", "", "", "", fmt.Sprintf("%d more, without a row", processes.Omitted))
+		t.AddTexts("", "", "", "", "", "", fmt.Sprintf("%d more without a row", processes.Omitted))
 	}
 	return append(lines, strings.Split(strings.TrimSuffix(t.Render(m.palette), "\n"), "\n")...)
 }
 
-// helpLines is the page of keys.
+// helpLines returns the page of keys.
 func helpLines(width int) []string {
 	lines := []string{
-		"  q          end (on another page: back)",
-		"  h ?        this page",
+		"  q          quit (on other pages: back)",
+		"  h ?        this help",
 		"  c          sort by CPU",
 		"  m          sort by memory",
 		"  i          sort by I/O",
 		"  p          sort by name (path)",
 		"  t          sort by number of processes",
 		"  w          sort by pressure (waiting)",
-		"  r          reverse; so does the same key again",
+		"  r          reverse the order; also the same key again",
 		"  %          CPU in percent of a core, memory in percent of the limit",
-		"  + -        a longer, a shorter delay",
-		"  space      read now",
-		"  /          show only tasks with a text in their name; enter keeps it, esc ends it",
+		"  + -        longer or shorter delay",
+		"  space      update now",
+		"  /          filter by name; enter applies, esc removes the filter",
 		"  up down    select a task (also k j, page up, page down, home, end)",
-		"  enter      the processes of the selected task",
+		"  enter      show the processes of the selected task",
 		"",
-		"  CPU is in cores; its blocks are the last readings against the highest of them.",
-		"  Pressure is the share of the time in which somebody waited, and for what most.",
-		"  " + procstats.NoValue + " was not measured.",
+		"  CPU is in cores; the blocks are the last readings, scaled to the highest of them.",
+		"  Pressure is the share of time in which some process waited, and for what most.",
+		"  " + procstats.NoValue + " is not measured.",
 	}
 	for i := range lines {
 		lines[i] = cli.Cut(lines[i], width)

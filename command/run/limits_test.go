@@ -42,13 +42,13 @@ func TestParseIOMax(t *testing.T) {
 		t.Errorf("%v (%v)", limit, err)
 	}
 	for text, want := range map[string]string{
-		"254:16":                  "it takes DEVICE:",
-		"254:16:":                 "it takes DEVICE:",
-		"254:16:speed=1":          `"speed" is none of`,
-		"254:16:rbps":             "it takes DEVICE:",
+		"254:16":                  "must be DEVICE:",
+		"254:16:":                 "must be DEVICE:",
+		"254:16:speed=1":          `"speed" is not one of`,
+		"254:16:rbps":             "must be DEVICE:",
 		"254:16:rbps=1,rbps=2":    "given twice",
-		"254:16:rbps=0":           "from 1",
-		"254:16:rbps=fast":        "from 1",
+		"254:16:rbps=0":           "at least 1",
+		"254:16:rbps=fast":        "at least 1",
 		"/dev/null:rbps=1":        "",
 		"/no/such/device:rbps=1M": "",
 	} {

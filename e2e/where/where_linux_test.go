@@ -28,7 +28,7 @@ func TestHere(t *testing.T) {
 	s := spot{user: rig.Self()}
 	r, out := s.run(t)
 	d := s.doctor(t)
-	t.Logf("%s; placed %s in %s, notes %q", check(t, d, "place").Found, r.Cgroup.Placement, r.Cgroup.Layout, r.Notes)
+	t.Logf("%s; placed %s in %s, notes %q", check(t, d, "environment").Found, r.Cgroup.Placement, r.Cgroup.Layout, r.Notes)
 	if strings.Contains(out.Stderr, "\ntacho: warning") {
 		t.Error(out.Stderr)
 	}
@@ -188,10 +188,10 @@ func TestUserNamespace(t *testing.T) {
 		t.Errorf("placed %s, notes %q", r.Cgroup.Placement, r.Notes)
 	}
 	d := s.doctor(t)
-	if c := check(t, d, "place"); !strings.Contains(c.Found, "rootless") {
+	if c := check(t, d, "environment"); !strings.Contains(c.Found, "rootless") {
 		t.Errorf("%+v", c)
 	}
-	if c := check(t, d, "shield from the OOM killer"); c.State == doctor.Works {
+	if c := check(t, d, "OOM protection"); c.State == doctor.Works {
 		t.Errorf("%+v", c)
 	}
 }

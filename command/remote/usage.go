@@ -12,10 +12,10 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// figures are the numbers of a task that fit a line. What is not known is nil.
-type figures struct {
-	// cores is CPU in cores; read and written are bytes a second; the pressures are the shares of the time in which
-	// somebody waited, 0 to 1.
+// usage is the resource usage of a task for one line; nil is unknown.
+type usage struct {
+	// cores is CPU in cores; read and written are bytes per second; the pressures are the shares of time in which some
+	// process waited, 0 to 1.
 	cores                                   *float64
 	memory, charged, peak, limit            *float64
 	read, written                           *float64
@@ -23,17 +23,17 @@ type figures struct {
 	processes                               *float64
 }
 
-// numbers is one reading of a task, from wherever it is.
+// numbers is one reading of a task, from its history or from a sample.
 type numbers struct {
-	// at is the monotonic clock, run what start of the task it is.
+	// at is the monotonic clock of the agent's host, run counts the starts of the task.
 	at     time.Duration
 	run    int
 	number func(procstats.ID) (float64, bool)
-	// source is what a headline was taken from; nil if there are none.
+	// source returns the source of a headline; nil if the reading has no headlines.
 	source func(procstats.ID) string
 }
 
-// counter is one that the reading has; ok is false where it was not read.
+// counter returns a counter of the reading; ok is false if it was not read.
 func (n *numbers) counter(id procstats.ID) (c procstats.CounterReading, ok bool) {
 	value, ok := n.number(id)
 	c = procstats.CounterReading{Value: value, At: n.at, Run: n.run}
@@ -43,10 +43,10 @@ func (n *numbers) counter(id procstats.ID) (c procstats.CounterReading, ok bool)
 	return c, ok
 }
 
-// sinceBoot is the monotonic clock of the agent's machine, which is written in seconds.
+// sinceBoot converts the seconds of the monotonic clock.
 func sinceBoot(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// pointReading is a reading of the history; nil of nil.
+// pointReading returns the reading of a point; nil for nil.
 func pointReading(p *client.Point) *numbers {
 	if p == nil {
 		return nil
@@ -54,7 +54,7 @@ func pointReading(p *client.Point) *numbers {
 	return &numbers{at: sinceBoot(p.Mono), run: p.Run, number: p.Number}
 }
 
-// sampleReading is a reading as it was just asked for; nil of nil.
+// sampleReading returns the reading of a sample; nil for nil.
 func sampleReading(s *client.Sample, run int) *numbers {
 	if s == nil {
 		return nil
@@ -69,11 +69,10 @@ func sampleReading(s *client.Sample, run int) *numbers {
 	return &numbers{at: sinceBoot(s.Mono), run: run, number: number, source: source}
 }
 
-// figuresOf returns the figures of a reading; those that are rates are since the one before it, where there is one of
-// the same start.
-func figuresOf(now, before *numbers) figures {
+// usageOf returns the usage of a reading. Rates need the reading before it, of the same start of the task.
+func usageOf(now, before *numbers) usage {
 	rate := func(ids ...procstats.ID) *float64 { return rateOf(now, before, ids...) }
-	f := figures{
+	f := usage{
 		cores:          rate(procstats.HeadlineCPU, procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.PortableCPU),
 		memory:         first(now, procstats.HeadlineMemory),
 		charged:        first(now, procstats.HeadlineMemoryCharged, procstats.CgroupMemoryCurrent),
@@ -95,7 +94,7 @@ func figuresOf(now, before *numbers) figures {
 	return f
 }
 
-// first is the first of some measurements that a reading has.
+// first returns the first of ids that a reading has.
 func first(now *numbers, ids ...procstats.ID) *float64 {
 	if now == nil {
 		return nil
@@ -108,7 +107,7 @@ func first(now *numbers, ids ...procstats.ID) *float64 {
 	return nil
 }
 
-// rateOf is how fast the first of some counters that has a rate grew between two readings.
+// rateOf returns the rate of the first of ids that has one between two readings.
 func rateOf(now, before *numbers, ids ...procstats.ID) *float64 {
 	if now == nil || before == nil {
 		return nil
@@ -126,7 +125,7 @@ func rateOf(now, before *numbers, ids ...procstats.ID) *float64 {
 	return nil
 }
 
-// coresText writes CPU in cores.
+// coresText returns CPU in cores as text.
 func coresText(cores *float64) string {
 	if cores == nil {
 		return procstats.NoValue
@@ -134,8 +133,8 @@ func coresText(cores *float64) string {
 	return procstats.CoresText(*cores)
 }
 
-// pressureText is what a task waits for most, and for how much of its time; the dash where that is not known.
-func pressureText(f figures) string {
+// pressureText returns the highest pressure and its resource, or procstats.NoValue.
+func pressureText(f usage) string {
 	word, most, known := "", 0.0, false
 	for _, p := range []struct {
 		word  string
@@ -155,13 +154,13 @@ func pressureText(f figures) string {
 	return strings.TrimSpace(procstats.Share.Text(min(most, 1)) + " " + word)
 }
 
-// treeLine is a process with where it stands in the tree.
+// treeLine is a process with its indentation in the tree.
 type treeLine struct {
 	process *client.Process
 	indent  string
 }
 
-// processTree orders processes so that children stand below their parents, each by PID.
+// processTree sorts processes so that children follow their parents, by PID.
 func processTree(rows []client.Process) []treeLine {
 	byPID := make(map[int]bool, len(rows))
 	children := map[int][]*client.Process{}
@@ -183,7 +182,7 @@ func processTree(rows []client.Process) []treeLine {
 	walk = func(row *client.Process, indent string) {
 		lines = append(lines, treeLine{row, indent})
 		below := children[row.PID]
-		delete(children, row.PID) // a circle, which a reused PID can make, ends here
+		delete(children, row.PID) // breaks a cycle, which a reused PID can cause
 		slices.SortFunc(below, order)
 		for _, child := range below {
 			walk(child, indent+"  ")

@@ -35,28 +35,28 @@ func TestFiguresAreRatesOfTheSameStart(t *testing.T) {
 		{"at the same time", point(100, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4}), nil, nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			f := figuresOf(pointReading(test.now), pointReading(before))
+			f := usageOf(pointReading(test.now), pointReading(before))
 			if diff := cmp.Diff([]*float64{test.cores, test.pressure, test.read}, []*float64{f.cores, f.cpuPressure, f.read}); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
-	if f := figuresOf(nil, nil); f != (figures{}) {
+	if f := usageOf(nil, nil); f != (usage{}) {
 		t.Errorf("nothing gives %+v", f)
 	}
 }
 
 func TestPressureText(t *testing.T) {
 	for _, test := range []struct {
-		figures figures
-		want    string
+		usage usage
+		want  string
 	}{
-		{figures{}, procstats.NoValue},
-		{figures{cpuPressure: new(0.0)}, "0 %"},
-		{figures{cpuPressure: new(0.1), ioPressure: new(0.5)}, "50 % io"},
-		{figures{memoryPressure: new(1.02)}, "100 % memory"},
+		{usage{}, procstats.NoValue},
+		{usage{cpuPressure: new(0.0)}, "0 %"},
+		{usage{cpuPressure: new(0.1), ioPressure: new(0.5)}, "50 % io"},
+		{usage{memoryPressure: new(1.02)}, "100 % memory"},
 	} {
-		if got := pressureText(test.figures); got != test.want {
+		if got := pressureText(test.usage); got != test.want {
 			t.Errorf("%q, want %q", got, test.want)
 		}
 	}

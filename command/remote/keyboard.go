@@ -5,7 +5,7 @@ package remote
 
 import "unicode/utf8"
 
-// namedKeys are what terminals send for keys without a rune (xterm's sequences, which the others follow).
+// namedKeys maps what terminals send for keys without a rune, xterm's sequences.
 func namedKeys() map[string]string {
 	return map[string]string{
 		"\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down", "\x1b[5~": "page up", "\x1b[6~": "page down",
@@ -14,8 +14,7 @@ func namedKeys() map[string]string {
 	}
 }
 
-// parseKeys reads the keys out of what one read from a terminal gave. Sequences that stand for nothing here are
-// passed over.
+// parseKeys parses the keys in one read of a terminal. Unknown sequences are skipped.
 func parseKeys(text []byte) []key {
 	named := namedKeys()
 	var keys []key
@@ -31,7 +30,7 @@ func parseKeys(text []byte) []key {
 	return keys
 }
 
-// sequence is how many bytes the first key of a text has: an escape sequence (ECMA-48, 5.4) or a rune.
+// sequence returns the length of the first key in bytes: an escape sequence (ECMA-48, 5.4) or a rune.
 func sequence(text []byte) int {
 	if text[0] != 0x1b || len(text) == 1 {
 		_, size := utf8.DecodeRune(text)
