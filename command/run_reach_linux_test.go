@@ -133,7 +133,7 @@ func TestStopRemains(t *testing.T) {
 		t.Fatal("the executor does not end")
 	}
 	code, _, said := u.tacho(t, "stop", "last")
-	if want := fmt.Sprintf("tacho: run %s had lost its executor; what was left of it is killed\n", before.ID); code != "0" || said != want {
+	if want := fmt.Sprintf("tacho: run %s had lost its executor; killed what was left of it\n", before.ID); code != "0" || said != want {
 		t.Errorf("exit code %s: %q, want 0 and %q", code, said, want)
 	}
 	if !hasEnded(t, main) {
@@ -161,11 +161,11 @@ func TestDetachWithoutFiles(t *testing.T) {
 	u := user{dir: t.TempDir()}
 	code, id, said := u.tacho(t, "run", "--detach", "--no-files", "--", "sleep", "60")
 	id = strings.TrimSpace(id)
-	if code != "0" || strings.Contains(said, "attach") || !strings.Contains(said, "tacho executors kill "+id+" ends it") {
+	if code != "0" || strings.Contains(said, "attach") || !strings.Contains(said, "tacho executors kill "+id+" stops it") {
 		t.Errorf("exit code %s: %s", code, said)
 	}
 	var pid int
-	if _, err := fmt.Sscanf(said, "tacho: running as process %d;", &pid); err != nil {
+	if _, err := fmt.Sscanf(said, "tacho: running as process %d:", &pid); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
 	main := hold(t, pid)

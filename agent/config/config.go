@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/tachograph/tacho/agent/datadir"
 	"github.com/tachograph/tacho/agent/places"
 )
 
@@ -118,7 +119,7 @@ const DefaultPort = 4656
 // Default is what empty files mean.
 func Default() Config {
 	return Config{
-		Datacenter: "dc1", Region: "global", DataDir: "/var/lib/tacho", BindAddr: "127.0.0.1", Ports: Ports{HTTP: DefaultPort},
+		Datacenter: "dc1", Region: "global", DataDir: datadir.Default, BindAddr: "127.0.0.1", Ports: Ports{HTTP: DefaultPort},
 		LogLevel: "info", Plugins: map[string]*Plugin{},
 		Telemetry: Telemetry{CollectionInterval: time.Second, FilterDefault: true, AllocationDetail: "alloc"},
 		History:   History{Span: 15 * time.Minute, Interval: time.Second},

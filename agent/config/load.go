@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
+	"github.com/tachograph/tacho/agent/datadir"
 	"github.com/tachograph/tacho/errlist"
 )
 
@@ -187,4 +188,4 @@ func readToken(path string) (string, error) {
 }
 
 // Socket is the path of the unix socket on which everything is served.
-func (c *Config) Socket() string { return filepath.Join(c.DataDir, "tacho.sock") }
+func (c *Config) Socket() string { return datadir.Socket(c.DataDir) }

@@ -5,44 +5,26 @@ package registry
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"path/filepath"
 
+	"github.com/tachograph/tacho/agent/datadir"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/client"
-)
-
-// Executors of an agent are in its data folder, or below a runtime folder.
-const (
-	inData = "run"
-	below  = "agent-"
 )
 
 // runtimeDir is where this agent's executors are and nobody else's: what is in there and unknown to the agent is
 // killed. It is within the data folder, or, where that would be too long or the operator chose a folder, below that
 // or the user's own under a name made of the data folder's: `tacho run` and other agents may have theirs beside it.
 func runtimeDir(chosen, dataDir string) (string, error) {
-	dir, longest := filepath.Join(dataDir, inData), driver.LongestRuntimeDir()
+	dir, longest := datadir.Executors(dataDir), driver.LongestRuntimeDir()
 	if chosen == "" && len(dir) <= longest {
 		return dir, nil
 	}
-	sum := sha256.Sum256([]byte(dataDir))
-	name := below + hex.EncodeToString(sum[:4])
+	name := datadir.SharedName(dataDir)
 	if longest -= len("/" + name); len(chosen) > longest {
 		return "", fmt.Errorf("runtime_dir %q has %d bytes, and may have %d: the agent's own folder is in it, and the path of a socket in that has 107 at most, unix(7)",
 			chosen, len(chosen), longest)
 	}
 	return filepath.Join(cmp.Or(chosen, client.DefaultRuntimeDir()), name), nil
-}
-
-// RuntimeDirs returns the folders in which executors of agents may be: in their data folders, and those below a
-// runtime folder.
-func RuntimeDirs(runtimeDir string, dataDirs ...string) []string {
-	dirs, _ := filepath.Glob(filepath.Join(runtimeDir, below+"*")) // fails for malformed patterns only
-	for _, dataDir := range dataDirs {
-		dirs = append(dirs, filepath.Join(dataDir, inData))
-	}
-	return dirs
 }

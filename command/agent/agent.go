@@ -19,9 +19,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/agent"
-	"github.com/tachograph/tacho/agent/client"
 	"github.com/tachograph/tacho/agent/collector"
 	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/datadir"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/command/cli"
 )
@@ -42,7 +42,7 @@ func Command() *cobra.Command {
 		Short: "Run jobs on this machine, record what they use, and serve it over HTTP",
 		Long: `Run the tasks of job files on this machine, with an HTTP API, metrics and a web page.
 
-The defaults without --config are: state in ` + client.DefaultDataDir + `, HTTP on 127.0.0.1:4656. Over TCP without a token the agent
+The defaults without --config are: state in ` + datadir.Default + `, HTTP on 127.0.0.1:4656. Over TCP without a token the agent
 serves only numbers; everything else is served on the unix socket in the data directory.
 
 SIGHUP reloads the configuration, which can turn publishing on and off for running tasks. SIGINT and SIGTERM stop the
@@ -122,7 +122,7 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 		return err
 	}
 	if o.dev && o.dataDir == "" {
-		if c.DataDir, err = client.NewDevDataDir(); err != nil {
+		if c.DataDir, err = datadir.NewDev(); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(c.DataDir)) }()

@@ -62,7 +62,7 @@ such as 5m.`,
 		}
 		switch {
 		case o.history && o.at != "":
-			return cli.Usagef("--history and --at exclude each other")
+			return cli.Usagef("--history and --at are mutually exclusive")
 		case o.history:
 			return o.printHistory(cmd, agent, args[0], taskOf(args))
 		case o.at != "":

@@ -19,13 +19,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/agent/datadir"
 	"github.com/tachograph/tacho/command/cli"
 )
 
-const (
-	defaultAddress = "http://127.0.0.1:4656"
-	socketName     = "tacho.sock"
-)
+const defaultAddress = "http://127.0.0.1:4656"
 
 // connectionHelp is the help text of all commands that connect to an agent.
 const connectionHelp = `Connects to the unix socket in the agent's data directory if there is one, else to the socket of a development agent of
@@ -43,7 +41,7 @@ func addConnectionFlags(cmd *cobra.Command) *connection {
 	c := &connection{}
 	flags := cmd.Flags()
 	flags.StringVar(&c.addr, "addr", "", "`ADDRESS` of the agent")
-	flags.StringVar(&c.dataDir, "data-dir", client.DefaultDataDir, "data `DIR` of the agent")
+	flags.StringVar(&c.dataDir, "data-dir", datadir.Default, "data `DIR` of the agent")
 	flags.StringVar(&c.tokenFile, "token-file", "", "`FILE` with the token")
 	flags.StringVar(&c.caFile, "ca-file", "", "`FILE` with certificates to trust for https")
 	_ = cmd.MarkFlagDirname("data-dir") // these fail only for flags that do not exist
@@ -89,8 +87,8 @@ func (c *connection) address(ctx context.Context) string {
 	if c.addr != "" {
 		return c.addr
 	}
-	socket := filepath.Join(c.dataDir, socketName)
-	if _, err := os.Stat(socket); err == nil || c.dataDir != client.DefaultDataDir {
+	socket := datadir.Socket(c.dataDir)
+	if _, err := os.Stat(socket); err == nil || c.dataDir != datadir.Default {
 		return "unix:" + absolute(socket)
 	}
 	if socket := devSocket(ctx); socket != "" {
@@ -108,8 +106,8 @@ func absolute(path string) string {
 
 // devSocket returns the socket of the newest running development agent of this user; empty if there is none.
 func devSocket(ctx context.Context) string {
-	for _, folder := range client.DevDataDirs() {
-		socket := filepath.Join(folder, socketName)
+	for _, dir := range datadir.AllDev() {
+		socket := datadir.Socket(dir)
 		if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", socket); err == nil {
 			_ = conn.Close() // no data was sent
 			return socket

@@ -36,7 +36,7 @@ func (o *outputFlags) set() bool { return o.json || o.template != "" }
 // check rejects invalid flags before any request.
 func (o *outputFlags) check() error {
 	if o.json && o.template != "" {
-		return cli.Usagef("--json and --template exclude each other")
+		return cli.Usagef("--json and --template are mutually exclusive")
 	}
 	_, err := o.parse()
 	return err

@@ -22,7 +22,7 @@ func point(at float64, run int, values map[procstats.ID]float64) *client.Point {
 	return p
 }
 
-func TestFiguresAreRatesOfTheSameStart(t *testing.T) {
+func TestUsageHasRatesOfTheSameStart(t *testing.T) {
 	before := point(100, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1, procstats.PSICPUSome: 2, procstats.CgroupIORead: 0})
 	for _, test := range []struct {
 		name                  string

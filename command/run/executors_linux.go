@@ -16,8 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	agentclient "github.com/tachograph/tacho/agent/client"
-	"github.com/tachograph/tacho/agent/registry"
+	"github.com/tachograph/tacho/agent/datadir"
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/wire"
@@ -39,7 +38,7 @@ development agents. An orphan is what a dead executor left behind.`,
 	var f executorDirs
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&f.runtimeDir, "runtime-dir", client.DefaultRuntimeDir(), "runtime `DIR`, the runtime_dir of a plugin")
-	flags.StringVar(&f.dataDir, "data-dir", agentclient.DefaultDataDir, "data `DIR` of the agent")
+	flags.StringVar(&f.dataDir, "data-dir", datadir.Default, "data `DIR` of the agent")
 	_ = cmd.MarkPersistentFlagDirname("runtime-dir") // these fail only for flags that do not exist
 	_ = cmd.MarkPersistentFlagDirname("data-dir")
 	cli.AddSubcommands(cmd, newExecutorsLs(&f), newExecutorsKill(&f))
@@ -48,8 +47,8 @@ development agents. An orphan is what a dead executor left behind.`,
 
 // list returns the addresses of all executors. Directories of other users are skipped.
 func (f *executorDirs) list() ([]*wire.Address, error) {
-	dataDirs := append([]string{f.dataDir}, agentclient.DevDataDirs()...)
-	dirs := append([]string{f.runtimeDir}, registry.RuntimeDirs(f.runtimeDir, dataDirs...)...)
+	dataDirs := append([]string{f.dataDir}, datadir.AllDev()...)
+	dirs := append([]string{f.runtimeDir}, datadir.AllExecutors(f.runtimeDir, dataDirs...)...)
 	var all []*wire.Address
 	var errs []error
 	for _, dir := range slices.Compact(dirs) {

@@ -221,7 +221,7 @@ func (o *runOptions) checkOutput() error {
 	switch {
 	case o.recordFile == "" && !hasFD:
 	case o.recordFile != "" && hasFD:
-		return cli.Usagef("--record-file and --record-fd exclude each other")
+		return cli.Usagef("--record-file and --record-fd are mutually exclusive")
 	case hasFD && o.recordFD < 1:
 		return cli.Usagef("--record-fd %d: must be at least 1", o.recordFD)
 	case o.detach:

@@ -78,7 +78,7 @@ func (p *Page) sum(processes *record.Processes) {
 	// A microsecond is what cpu.stat resolves.
 	switch off := sum - total; {
 	case missing > 0:
-		fmt.Fprintf(&p.text, "  the table does not add up: %d unknown values\n", missing)
+		fmt.Fprintf(&p.text, "  the table does not add up; unknown values: %d\n", missing)
 	case math.Abs(off) <= 1e-6+1e-9*math.Abs(total):
 		p.text.WriteString("  rows + exited + unattributed = total\n")
 	default:

@@ -75,7 +75,7 @@ func TestHangupTurnsPublishing(t *testing.T) {
 	h.eventually("a reading", func() bool { return timestamp() != 0 })
 	h.configure("history {")
 	h.hangup()
-	h.eventually("the complaint", func() bool { return h.logged("the configuration is not reloaded") })
+	h.eventually("the complaint", func() bool { return h.logged("reload configuration") })
 	if timestamp() == 0 {
 		t.Error("a broken configuration turned publishing off")
 	}

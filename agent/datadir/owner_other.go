@@ -3,7 +3,7 @@
 
 //go:build !unix
 
-package client
+package datadir
 
 import "io/fs"
 

@@ -1,0 +1,66 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package datadir knows the paths in the data directory of an agent, for the agent and for commands that look for it.
+package datadir
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Default is the data directory of an agent without another in its configuration.
+const Default = "/var/lib/tacho"
+
+// devPattern matches the names of directories that NewDev creates.
+const devPattern = "tacho-dev-*"
+
+// NewDev creates the temporary data directory of a development agent.
+func NewDev() (string, error) { return os.MkdirTemp("", devPattern) }
+
+// AllDev returns the data directories of development agents of this user, the newest first. Other users can create
+// directories of the same name: they are skipped.
+func AllDev() []string {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), devPattern)) // fails only for malformed patterns
+	modified := map[string]time.Time{}
+	dirs = slices.DeleteFunc(dirs, func(path string) bool {
+		info, err := os.Lstat(path)
+		if err != nil || !info.IsDir() || !isOurs(info) {
+			return true
+		}
+		modified[path] = info.ModTime()
+		return false
+	})
+	slices.SortFunc(dirs, func(a, b string) int { return modified[b].Compare(modified[a]) })
+	return dirs
+}
+
+// Socket returns the unix socket of an agent.
+func Socket(dataDir string) string { return filepath.Join(dataDir, "tacho.sock") }
+
+// Executors returns the directory of an agent's executors.
+func Executors(dataDir string) string { return filepath.Join(dataDir, "run") }
+
+// sharedPrefix starts the name of the directory of an agent's executors below a runtime directory.
+const sharedPrefix = "agent-"
+
+// SharedName returns the name of the directory of an agent's executors below a runtime directory, which tacho run and
+// other agents may share.
+func SharedName(dataDir string) string {
+	sum := sha256.Sum256([]byte(dataDir))
+	return sharedPrefix + hex.EncodeToString(sum[:4])
+}
+
+// AllExecutors returns the directories that may have executors of agents: those in their data directories, and those
+// below a runtime directory.
+func AllExecutors(runtimeDir string, dataDirs ...string) []string {
+	dirs, _ := filepath.Glob(filepath.Join(runtimeDir, sharedPrefix+"*")) // fails only for malformed patterns
+	for _, dataDir := range dataDirs {
+		dirs = append(dirs, Executors(dataDir))
+	}
+	return dirs
+}
