@@ -58,7 +58,9 @@ func (h *handle) Wait(ctx context.Context) (hook.Exit, error) {
 	if err != nil {
 		return hook.Exit{}, forRunner(err)
 	}
-	exit := hook.Exit{Code: result.Code, Signal: result.Signal, OOMKilled: result.OOMKilled}
+	exit := hook.Exit{
+		Code: result.Code, Signal: result.Signal, OOMKilled: result.OOMKilled, Retryable: result.Retryable,
+	}
 	if result.Err != nil {
 		exit.Lost = result.Err.Error()
 	}

@@ -77,6 +77,7 @@ func (a *alloc) newTask(spec *job.Task, kept state.Task) *task {
 func (t *task) prepare(recovered *handle) {
 	config := hook.Config{
 		Starter: t, Hooks: []hook.Hook{t.stats, (*recorder)(t)}, Restart: t.spec.Policy(t.alloc.job.Type),
+		Retry:      func() bool { return t.agent.current().Client.RetryHostOOM },
 		KillSignal: t.spec.KillSignal, KillTimeout: t.spec.KillTimeout, Observer: t, Logger: t.log, State: t.kept.State,
 	}
 	if recovered != nil {

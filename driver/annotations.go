@@ -10,6 +10,14 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 )
 
+// endMessage says how a task ended. Hosts that know no retryable ends read it here.
+func endMessage(r *record.Record) string {
+	if r.Diagnosis.Retryable {
+		return r.Sentence() + "; not the task's fault: another start may end better"
+	}
+	return r.Sentence()
+}
+
 // recordAnnotations are the record's main numbers by name, for whoever reads events by machine.
 func recordAnnotations(r *record.Record) map[string]string {
 	a := map[string]string{"verdict": string(r.Diagnosis.Verdict), "outcome": string(r.Diagnosis.Outcome)}
@@ -30,6 +38,9 @@ func recordAnnotations(r *record.Record) map[string]string {
 	}
 	if r.Diagnosis.Stall != "" {
 		a["stall"] = string(r.Diagnosis.Stall)
+	}
+	if reason := r.Diagnosis.RetryReason(); reason != "" {
+		a["retryable"] = reason
 	}
 	if r.Diagnosis.Operator != "" {
 		a["operator"] = r.Diagnosis.Operator

@@ -31,7 +31,7 @@ func (t *task) describe(ctx context.Context, event *proto.Event) (message string
 			return "", nil, false
 		}
 		if t.final != nil {
-			return t.final.Sentence(), recordAnnotations(t.final), true
+			return endMessage(t.final), recordAnnotations(t.final), true
 		}
 	}
 	annotations = maps.Clone(event.GetAnnotations())

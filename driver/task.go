@@ -158,6 +158,9 @@ type ExitResult struct {
 	Code, Signal int
 	// OOMKilled tasks went over their own memory limit.
 	OOMKilled bool
+	// Retryable is why another start may end better although the task failed: memory ran out that is not the task's own.
+	// It is empty if the task is at fault, or if the driver does not know.
+	Retryable string
 	// Err says why the exit is not known, or what was wrong beside it; nil otherwise. Over a wire only its
 	// text arrives.
 	Err error

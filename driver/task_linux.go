@@ -153,6 +153,9 @@ func (t *task) awaitEnd(ctx context.Context) {
 
 func (t *task) ended(exit *proto.Exit, final *record.Record, err error) {
 	t.exit = &ExitResult{Code: int(exit.GetCode()), Signal: int(exit.GetSignal()), OOMKilled: exit.GetOomKilled()}
+	if final != nil {
+		t.exit.Retryable = final.Diagnosis.RetryReason()
+	}
 	t.final, t.completedAt = final, time.Unix(0, exit.GetEndedAtUnixNs())
 	if err != nil {
 		t.log.Error("final record of task", "error", err)

@@ -34,6 +34,23 @@ func TestRecordAnnotations(t *testing.T) {
 	}
 }
 
+// TestRetryableEnd is what a host reads that does not act on it itself.
+func TestRetryableEnd(t *testing.T) {
+	r := &record.Record{Diagnosis: record.Diagnosis{
+		Verdict: record.Signaled, Retryable: true, OOM: record.OOM{Kills: new(int64(1)), Scope: record.HostScope},
+	}}
+	if got := recordAnnotations(r)["retryable"]; got != "the host ran out of memory" {
+		t.Errorf("annotation %q", got)
+	}
+	if got := endMessage(r); !strings.HasSuffix(got, "; not the task's fault: another start may end better") {
+		t.Errorf("message %q", got)
+	}
+	r.Diagnosis.Retryable = false
+	if got := endMessage(r); got != r.Sentence() || recordAnnotations(r)["retryable"] != "" {
+		t.Errorf("of an end at its own limit: %q", got)
+	}
+}
+
 func TestFamilies(t *testing.T) {
 	sample := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Second, Wall: time.Unix(1001, 0)}}
 	sample.Sources[procstats.SourceCgroup] = sample.Stamp

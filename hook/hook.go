@@ -111,6 +111,9 @@ type Exit struct {
 	Signal int
 	// OOMKilled says that the kernel killed a process of the task because memory ran out.
 	OOMKilled bool
+	// Retryable is why another start may end better although the task failed, such as the memory of the machine; empty if
+	// it may not. See [Config.Retry].
+	Retryable string `json:",omitempty"`
 	// Lost is why the end could not be observed, empty if it was. Otherwise the other fields mean nothing.
 	Lost string
 	// At is when the task ended, zero if the driver does not know.
@@ -131,6 +134,9 @@ func (e Exit) String() string {
 	}
 	if e.OOMKilled {
 		text += ", OOM killed"
+	}
+	if e.Retryable != "" {
+		text += ", " + e.Retryable
 	}
 	return text
 }

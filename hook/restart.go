@@ -49,17 +49,32 @@ func (p RestartPolicy) Validate() error {
 	return nil
 }
 
+const (
+	// maxRetries bounds the retries in a row, and so those of a task that runs out of memory which others never return.
+	maxRetries = 10
+	// retriesForgotten is how long a task must have run for its next retry to be the first of a row.
+	retriesForgotten = 10 * time.Minute
+	firstRetryDelay  = time.Second
+	maxRetryDelay    = 5 * time.Minute
+)
+
 // RestartWindow counts the attempts of one interval. It is persisted with the task's state, by wall clock, so that a
 // restart of the agent gives no task new attempts.
 type RestartWindow struct {
 	Start time.Time
 	Used  int
+	// Retried counts the retries in a row: they are not attempts.
+	Retried int `json:",omitempty"`
 }
 
 // ending is why a task is not running any more: an error of its start, or an exit.
 type ending struct {
 	startErr error
 	exit     Exit
+	// ran is the time from the task's start to its exit.
+	ran time.Duration
+	// retry allows a restart without an attempt if the exit is retryable.
+	retry bool
 	// requested says that the task was stopped in order to be started again.
 	requested bool
 }
@@ -81,12 +96,51 @@ func (p RestartPolicy) decide(w *RestartWindow, end ending, now time.Time) decis
 		return decision{last: EventNotRestarting, reason: "error was unrecoverable"}
 	case end.startErr == nil && !p.OnSuccess && end.exit.Successful():
 		return decision{last: EventCompleted, reason: "task completed"}
-	case p.Attempts <= 0:
+	}
+	d, retried := p.retry(w, end)
+	if retried {
+		return d
+	}
+	d = p.attempt(w, now)
+	if end.retry && end.exit.Retryable != "" {
+		d.reason += fmt.Sprintf("; %s, and %d retries in a row did not help", end.exit.Retryable, w.Retried)
+	} else {
+		w.Retried = 0
+	}
+	return d
+}
+
+// retry restarts a task that is not at fault without counting an attempt. It reports false if it is at fault, or if it was
+// retried too often in a row.
+func (p RestartPolicy) retry(w *RestartWindow, end ending) (d decision, retried bool) {
+	if !end.retry || end.startErr != nil || end.exit.Retryable == "" {
+		return d, false
+	}
+	if end.ran >= retriesForgotten {
+		w.Retried = 0
+	}
+	if w.Retried >= maxRetries {
+		return d, false
+	}
+	d.delay = max(p.Delay, firstRetryDelay)
+	longest := max(d.delay, maxRetryDelay)
+	for range w.Retried {
+		d.delay = min(2*d.delay, longest)
+	}
+	d.delay += rand.N(d.delay/4 + 1)
+	w.Retried++
+	d.reason = fmt.Sprintf("%s: retry %d of %d, which counts as no attempt", end.exit.Retryable, w.Retried, maxRetries)
+	return d, true
+}
+
+// attempt counts an attempt in the window and restarts the task while there are any.
+func (p RestartPolicy) attempt(w *RestartWindow, now time.Time) decision {
+	if p.Attempts <= 0 {
 		return decision{last: EventNotRestarting, reason: "policy allows no restarts"}
 	}
 	// A start in the future is a clock that was set back: it must not stretch the window.
 	if w.Start.After(now) || now.Sub(w.Start) >= p.Interval {
-		*w = RestartWindow{Start: now}
+		w.Start, w.Used = now, 0
 	}
 	w.Used++
 	delay := p.Delay + rand.N(p.Delay/4+1)
@@ -101,4 +155,7 @@ func (p RestartPolicy) decide(w *RestartWindow, end ending, now time.Time) decis
 }
 
 // longest is the longest delay that decide returns.
-func (p RestartPolicy) longest() time.Duration { return max(p.Delay+p.Delay/4, p.Interval) }
+func (p RestartPolicy) longest() time.Duration {
+	retry := max(p.Delay, maxRetryDelay)
+	return max(retry+retry/4, p.Interval)
+}

@@ -50,15 +50,15 @@ func TestRestartWindow(t *testing.T) {
 		want   RestartWindow
 		last   EventType
 	}{
-		"first":                    {RestartWindow{now, 0}, failed, RestartWindow{now, 1}, ""},
-		"no start was seen":        {RestartWindow{}, failed, RestartWindow{now, 1}, ""},
-		"last attempt":             {RestartWindow{now.Add(-59 * time.Second), 1}, failed, RestartWindow{now.Add(-59 * time.Second), 2}, ""},
-		"exceeded":                 {RestartWindow{now.Add(-59 * time.Second), 2}, failed, RestartWindow{now.Add(-59 * time.Second), 3}, EventNotRestarting},
-		"window is over":           {RestartWindow{now.Add(-60 * time.Second), 2}, failed, RestartWindow{now, 1}, ""},
-		"clock was set back":       {RestartWindow{now.Add(time.Hour), 2}, failed, RestartWindow{now, 1}, ""},
-		"requested takes none":     {RestartWindow{now, 2}, ending{exit: Exit{Code: 1}, requested: true}, RestartWindow{now, 2}, ""},
-		"completed takes none":     {RestartWindow{now, 2}, ending{}, RestartWindow{now, 2}, EventCompleted},
-		"unrecoverable takes none": {RestartWindow{now, 0}, ending{startErr: errors.New("no such file")}, RestartWindow{now, 0}, EventNotRestarting},
+		"first":                    {RestartWindow{Start: now, Used: 0}, failed, RestartWindow{Start: now, Used: 1}, ""},
+		"no start was seen":        {RestartWindow{}, failed, RestartWindow{Start: now, Used: 1}, ""},
+		"last attempt":             {RestartWindow{Start: now.Add(-59 * time.Second), Used: 1}, failed, RestartWindow{Start: now.Add(-59 * time.Second), Used: 2}, ""},
+		"exceeded":                 {RestartWindow{Start: now.Add(-59 * time.Second), Used: 2}, failed, RestartWindow{Start: now.Add(-59 * time.Second), Used: 3}, EventNotRestarting},
+		"window is over":           {RestartWindow{Start: now.Add(-60 * time.Second), Used: 2}, failed, RestartWindow{Start: now, Used: 1}, ""},
+		"clock was set back":       {RestartWindow{Start: now.Add(time.Hour), Used: 2}, failed, RestartWindow{Start: now, Used: 1}, ""},
+		"requested takes none":     {RestartWindow{Start: now, Used: 2}, ending{exit: Exit{Code: 1}, requested: true}, RestartWindow{Start: now, Used: 2}, ""},
+		"completed takes none":     {RestartWindow{Start: now, Used: 2}, ending{}, RestartWindow{Start: now, Used: 2}, EventCompleted},
+		"unrecoverable takes none": {RestartWindow{Start: now, Used: 0}, ending{startErr: errors.New("no such file")}, RestartWindow{Start: now, Used: 0}, EventNotRestarting},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

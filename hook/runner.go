@@ -28,6 +28,9 @@ type Config struct {
 	Hooks []Hook
 	// Restart decides whether an ended task is started again. The zero policy never restarts.
 	Restart RestartPolicy
+	// Retry reports whether a task whose exit is retryable is restarted without counting an attempt: at most 10 times in a
+	// row, with growing delays. It is called at each end; nil is never.
+	Retry func() bool
 	// KillSignal is the name of the signal that stops the task; empty is the driver's default.
 	KillSignal string
 	// KillTimeout is the time between KillSignal and the kill; 0 means 5 s.
@@ -243,7 +246,9 @@ func (r *Runner) afterEnd(life context.Context, end ending) decision {
 	if r.stopped.Err() != nil {
 		return decision{last: EventKilled, reason: context.Cause(r.stopped).Error()}
 	}
-	window, now := r.State().Window, time.Now()
+	state, now := r.State(), time.Now()
+	window := state.Window
+	end.ran, end.retry = now.Sub(state.StartedAt), r.config.Retry != nil && r.config.Retry()
 	d := r.config.Restart.decide(&window, end, now)
 	if d.last != "" {
 		return d

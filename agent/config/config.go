@@ -91,13 +91,16 @@ type History struct {
 // Points is how many readings are kept of a task.
 func (h History) Points() int { return int((h.Span + h.Interval - 1) / h.Interval) }
 
-// Client says when ended allocations are removed.
+// Client says when ended allocations are removed, and how tasks are restarted.
 type Client struct {
 	// GCAge is how long an ended allocation is kept at least, unless there are more than GCMaxAllocs of them.
 	GCAge       time.Duration
 	GCInterval  time.Duration
 	GCMaxAllocs int
-	Meta        map[string]string
+	// RetryHostOOM restarts tasks that were killed because memory other than their own ran out, without counting an
+	// attempt of their restart policy.
+	RetryHostOOM bool
+	Meta         map[string]string
 }
 
 // ACL says who may do more than read numbers over TCP.
@@ -123,6 +126,6 @@ func Default() Config {
 		LogLevel: "info", Plugins: map[string]*Plugin{},
 		Telemetry: Telemetry{CollectionInterval: time.Second, FilterDefault: true, AllocationDetail: "alloc"},
 		History:   History{Span: 15 * time.Minute, Interval: time.Second},
-		Client:    Client{GCAge: 24 * time.Hour, GCInterval: time.Minute, GCMaxAllocs: 500},
+		Client:    Client{GCAge: 24 * time.Hour, GCInterval: time.Minute, GCMaxAllocs: 500, RetryHostOOM: true},
 	}
 }

@@ -75,10 +75,11 @@ type history struct {
 }
 
 type client struct {
-	GCAge       *string           `hcl:"gc_age"`
-	GCInterval  *string           `hcl:"gc_interval"`
-	GCMaxAllocs *int              `hcl:"gc_max_allocs"`
-	Meta        map[string]string `hcl:"meta,optional"`
+	GCAge        *string           `hcl:"gc_age"`
+	GCInterval   *string           `hcl:"gc_interval"`
+	GCMaxAllocs  *int              `hcl:"gc_max_allocs"`
+	RetryHostOOM *bool             `hcl:"retry_host_oom"`
+	Meta         map[string]string `hcl:"meta,optional"`
 }
 
 type acl struct {
@@ -130,6 +131,7 @@ func (c *Config) apply(f *file) error {
 		errs = append(errs, c.duration(&c.Client.GCAge, f.Client.GCAge, "client.gc_age"))
 		errs = append(errs, c.duration(&c.Client.GCInterval, f.Client.GCInterval, "client.gc_interval"))
 		put(&c.Client.GCMaxAllocs, f.Client.GCMaxAllocs)
+		put(&c.Client.RetryHostOOM, f.Client.RetryHostOOM)
 		if c.Client.Meta == nil {
 			c.Client.Meta = make(map[string]string)
 		}

@@ -60,7 +60,9 @@ func FromExitResult(r *driver.ExitResult) *drivers.ExitResult {
 	if r == nil {
 		return nil
 	}
-	return &drivers.ExitResult{ExitCode: int32(r.Code), Signal: int32(r.Signal), OomKilled: r.OOMKilled}
+	return &drivers.ExitResult{
+		ExitCode: int32(r.Code), Signal: int32(r.Signal), OomKilled: r.OOMKilled, TachoRetryable: text(r.Retryable),
+	}
 }
 
 // ToExitResult returns the exit of a message; nil of nil.
@@ -68,7 +70,9 @@ func ToExitResult(m *drivers.ExitResult) *driver.ExitResult {
 	if m == nil {
 		return nil
 	}
-	return &driver.ExitResult{Code: int(m.GetExitCode()), Signal: int(m.GetSignal()), OOMKilled: m.GetOomKilled()}
+	return &driver.ExitResult{
+		Code: int(m.GetExitCode()), Signal: int(m.GetSignal()), OOMKilled: m.GetOomKilled(), Retryable: m.GetTachoRetryable(),
+	}
 }
 
 // FromWait returns the answer to WaitTask.

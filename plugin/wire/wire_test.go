@@ -141,7 +141,7 @@ func TestRoundTripStats(t *testing.T) {
 }
 
 func TestRoundTripWait(t *testing.T) {
-	for _, sent := range []*driver.ExitResult{{}, {Code: 3}, {Code: 137, Signal: 9, OOMKilled: true}} {
+	for _, sent := range []*driver.ExitResult{{}, {Code: 3}, {Code: 137, Signal: 9, OOMKilled: true}, {Code: 137, Signal: 9, Retryable: "the host"}} {
 		same(t, sent, ToWait(overWire(t, FromWait(sent))))
 	}
 	lost := ToWait(overWire(t, FromWait(&driver.ExitResult{Code: 137, Err: errors.New("executor \xff lost")})))

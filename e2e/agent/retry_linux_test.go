@@ -1,0 +1,128 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+const (
+	groupLimit = 64 << 20
+	// tooMuchOnce is a command that needs more memory than any limit has, the first time it is started.
+	tooMuchOnce = "m=$NOMAD_ALLOC_DIR/data/started; if [ -e $m ]; then exec sleep 1000; fi; echo >> $m; exec tail /dev/zero"
+	tooMuch     = "exec tail /dev/zero"
+)
+
+// eater is a job whose policy allows no restart.
+func eater(name, command string, memoryMiB int) string {
+	return fmt.Sprintf(`
+job %[1]q {
+  group %[1]q {
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    task "t" {
+      driver = "tacho"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", %[2]q]
+      }
+      resources {
+        memory = %[3]d
+      }
+    }
+  }
+}
+`, name, command, memoryMiB)
+}
+
+// details are what these tests look at of /v1/allocation/ID.
+type details struct {
+	ClientStatus string
+	TaskStates   map[string]struct {
+		Failed   bool
+		Restarts int
+		Events   []struct{ Type, DisplayMessage string }
+	}
+}
+
+// await runs a job and waits until its allocation is as wanted.
+func (h *host) await(job, name, what string, is func(*details) bool) details {
+	h.t.Helper()
+	h.run(job)
+	var d details
+	h.eventually(what, func() bool {
+		for _, a := range h.allocations() {
+			if a.TaskGroup == name {
+				h.get("/v1/allocation/"+a.ID, &d)
+				return is(&d)
+			}
+		}
+		return false
+	})
+	return d
+}
+
+// event returns the message of the first event of a type that has a text in it; empty if there is none.
+func (d *details) event(kind, text string) string {
+	for _, e := range d.TaskStates["t"].Events {
+		if e.Type == kind && strings.Contains(e.DisplayMessage, text) {
+			return e.DisplayMessage
+		}
+	}
+	return ""
+}
+
+// TestMemoryOfOthersTakesNoAttempt has the group above a task run out of memory: the task is not at fault, and is started
+// again although its policy allows no restart. At its own limit it fails.
+func TestMemoryOfOthersTakesNoAttempt(t *testing.T) {
+	rig.Require(t)
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes groups with memory limits everywhere")
+	}
+	parent, err := rig.NewParent(t, rig.Self())
+	if err != nil {
+		t.Skip(err)
+	}
+	if _, err := parent.MemoryPeak(); err != nil {
+		t.Skipf("no memory can be limited here: %v", err)
+	}
+	if err := parent.LimitMemory(groupLimit); err != nil {
+		t.Fatal(err)
+	}
+	driver := fmt.Sprintf("plugin \"tacho\" {\n  config {\n    cgroup_parent = %q\n  }\n}\n", parent.Path)
+	h := newHost(t, driver)
+	h.begin()
+
+	d := h.await(eater("shared", tooMuchOnce, 512), "shared", "the second start", func(d *details) bool {
+		return d.ClientStatus == "running" && d.TaskStates["t"].Restarts == 1
+	})
+	why := d.event("Restarting", "which counts as no attempt")
+	if !strings.Contains(why, "out of memory in a parent cgroup shared with other tasks: retry 1 of 10") {
+		t.Errorf("events %+v", d.TaskStates["t"].Events)
+	}
+	if d.event("Driver", "another start may end better") == "" {
+		t.Errorf("the driver's event does not say it: %+v", d.TaskStates["t"].Events)
+	}
+
+	failed := func(d *details) bool { return d.ClientStatus == "failed" }
+	d = h.await(eater("own", tooMuch, 24), "own", "the end at the own limit", failed)
+	if d.TaskStates["t"].Restarts != 0 || d.event("Not Restarting", "policy allows no restarts") == "" {
+		t.Errorf("at its own limit: %+v", d.TaskStates["t"])
+	}
+
+	h.configure(driver + "client {\n  retry_host_oom = false\n}\n")
+	h.hangup()
+	h.eventually("the reload", func() bool { return h.logged("the configuration was reloaded") })
+	d = h.await(eater("off", tooMuch, 512), "off", "the end without a retry", failed)
+	if d.TaskStates["t"].Restarts != 0 || d.event("Not Restarting", "policy allows no restarts") == "" {
+		t.Errorf("switched off: %+v", d.TaskStates["t"])
+	}
+}
