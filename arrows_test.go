@@ -89,7 +89,7 @@ var house = []part{
 	{dir: "command/agent", uses: []string{"command/cli", "agent"}},
 	{dir: "command", uses: []string{"command/run", "command/record", "command/remote", "command/doctor", "command/agent"}},
 	{dir: "e2e", uses: []string{"command"}},
-	{dir: "", uses: []string{"command"}}, // main.go: which of the faces this process is
+	{dir: "", uses: []string{"command", "plugin", "executor"}}, // main.go: which of the faces this process is
 }
 
 // listed is what go list says of a package.
