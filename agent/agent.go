@@ -209,11 +209,7 @@ func (a *Agent) openStore() error {
 	if err != nil {
 		return err
 	}
-	if store.Moved != "" {
-		a.log.Error("the state was damaged and moved aside: the agent begins anew, and kills what runs",
-			"moved", store.Moved, "reason", store.Damage)
-		a.counts.fail("state")
-	}
+	a.logDamage(store.Damage)
 	a.store = store
 	next, err := store.Index(feedSize, func() uint64 { return a.feed.Index() })
 	if err != nil {
@@ -226,6 +222,20 @@ func (a *Agent) openStore() error {
 	}
 	a.node = a.describeNode(id)
 	return nil
+}
+
+// logDamage logs what of the state was set aside.
+func (a *Agent) logDamage(d *state.Damage) {
+	if d == nil {
+		return
+	}
+	a.counts.fail("state")
+	if d.Moved != "" {
+		a.log.Error("state database is damaged: moved it and salvaged what could be read", "moved_to", d.Moved, "damage", errlist.Join(d.Faults...))
+	}
+	for _, r := range d.Records {
+		a.log.Error("set aside damaged record", "bucket", r.Bucket, "key", r.Key, "reason", r.Reason, "file", d.File)
+	}
 }
 
 // launch lets an allocation begin.

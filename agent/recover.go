@@ -194,7 +194,7 @@ func (a *Agent) pluginAddress(name string) *plugin.Address {
 }
 
 func (a *Agent) pluginMoved(name string, address plugin.Address) {
-	if err := a.store.PutPlugin(name, address); err != nil {
+	if err := a.store.Persist(state.ChangePlugin(name, address)); err != nil {
 		a.log.Error("where a plugin is was not kept", "plugin", name, "error", err)
 	}
 }

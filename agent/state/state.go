@@ -1,8 +1,11 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package state keeps what an agent has to know after it was killed: jobs, allocations, the states of tasks, their
-// drivers' handles, and final records. What a method has stored is on disk when it returns.
+// Package state persists what an agent has to know after it was killed: jobs, allocations, the states of tasks, their
+// drivers' handles, and final records. Each record has a checksum; what is damaged is set aside, and the rest is used.
+//
+//	before it happens   Apply    all changes or none are on disk when it returns
+//	after it happened   Persist  what fails is tried again; Health says so meanwhile
 package state
 
 import (
@@ -24,6 +27,10 @@ type Job struct {
 	Version    uint64
 	Source     job.Source
 	SubmitTime time.Time
+	// Spec is what the source came to, and Digests are those of its groups: a source is not evaluated again before a task
+	// starts. Versions that an earlier tacho persisted have none.
+	Spec    *job.Job          `json:",omitempty"`
+	Digests map[string]string `json:",omitempty"`
 	// Current is false for versions that only allocations of old still refer to.
 	Current bool
 	// Placed says that all its allocations have been made; without it the agent was killed before it got that far.

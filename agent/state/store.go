@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -22,12 +23,12 @@ import (
 )
 
 var (
-	// ErrInUse is wrapped where another agent has the file.
-	ErrInUse = errors.New("another agent uses it")
+	// ErrInUse is wrapped if another agent has the file.
+	ErrInUse = errors.New("in use by another agent")
 	// ErrNewer is wrapped for a file of a later version, which is left as it is.
 	ErrNewer = errors.New("state of a newer version of tacho")
 
-	errDamaged = errors.New("state is damaged")
+	errDamaged = errors.New("damaged")
 )
 
 // The buckets of the file. Keys of things below an allocation are its id, a slash, and the task.
@@ -45,39 +46,62 @@ const (
 	keyVersion = "version"
 	keyNode    = "node"
 	keyIndex   = "index"
+	// suffixChecksum makes the key of another key's checksum.
+	suffixChecksum = ".checksum"
 )
 
 // Store is the open file. Its methods may be called concurrently.
 type Store struct {
-	db *bolt.DB
-	// Moved is where a damaged file was moved, and Damage what was wrong with it; empty where none was.
-	Moved  string
-	Damage error
-	// index is asked for the feed's newest index whenever something is stored.
+	path string
+	// opened is the file that was opened: another may be under its name later, or none.
+	opened fs.FileInfo
+	db     *bolt.DB
+	// Damage is what was wrong with the file and its records; nil if nothing was.
+	Damage *Damage
+	// index is asked for the feed's newest index whenever something is persisted.
 	index func() uint64
+	retry retry
 }
 
-// Open opens the file, or makes it. A damaged one is moved aside, which Moved says.
+// Open opens the file, or makes it. What is damaged is set aside, which Damage says, and the rest is used.
 func Open(path string) (*Store, error) {
-	db, err := open(path)
-	s := &Store{index: func() uint64 { return 0 }}
-	if errors.Is(err, errDamaged) {
-		aside := path + ".damaged-" + time.Now().UTC().Format("20060102T150405.000")
-		if err := os.Rename(path, aside); err != nil {
-			return nil, fmt.Errorf("move damaged state aside: %w", err)
-		}
-		s.Moved, s.Damage = aside, err
-		db, err = open(path)
-	}
+	damage, err := repair(path)
 	if err != nil {
-		return nil, fmt.Errorf("open state %s: %w", path, err)
+		return nil, fmt.Errorf("open state database %s: %w", path, err)
 	}
-	s.db = db
+	s := &Store{path: path, Damage: damage, index: func() uint64 { return 0 }, retry: newRetry()}
+	if s.db, err = open(path); err != nil {
+		return nil, fmt.Errorf("open state database %s: %w", path, err)
+	}
+	if s.opened, err = os.Stat(path); err != nil {
+		return nil, errors.Join(fmt.Errorf("open state database: %w", err), s.db.Close())
+	}
 	return s, nil
 }
 
-// open opens and checks the file. bbolt answers some damage with a panic.
-func open(path string) (db *bolt.DB, err error) {
+// open opens a file that is whole, or makes it.
+func open(path string) (*bolt.DB, error) {
+	db, err := openBolt(path, false)
+	if err != nil {
+		return nil, err
+	}
+	db.MaxBatchDelay = 2 * time.Millisecond
+	err = db.Update(func(tx *bolt.Tx) error {
+		for _, name := range []string{bucketMeta, bucketJobs, bucketAllocs, bucketTasks, bucketRecords, bucketPlugins} {
+			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+				return err
+			}
+		}
+		return putMeta(tx.Bucket([]byte(bucketMeta)), keyVersion, binary.BigEndian.AppendUint64(nil, Version))
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// openBolt opens a file. bbolt answers some damage with a panic.
+func openBolt(path string, readOnly bool) (db *bolt.DB, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			db, err = nil, fmt.Errorf("%w: %v", errDamaged, fault)
@@ -85,89 +109,42 @@ func open(path string) (db *bolt.DB, err error) {
 	}()
 	// A page that a cut file does not have is a fault of memory, and no panic unless asked for.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second})
+	db, err = bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, ReadOnly: readOnly})
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, ErrInUse
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
-		return nil, err
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	case err == nil, errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOSPC):
+		return db, err
 	}
-	db.MaxBatchDelay = 2 * time.Millisecond
-	if err := prepare(db); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return db, nil
+	return nil, fmt.Errorf("%w: %w", errDamaged, err)
 }
 
-// prepare checks the pages and makes the buckets.
-func prepare(db *bolt.DB) error {
-	err := db.View(func(tx *bolt.Tx) error {
-		// Check has a goroutine of its own, whose panics nobody catches; this walk comes upon them first.
-		first := walk(tx)
-		if first != nil {
-			return first
-		}
-		for fault := range tx.Check() {
-			if first == nil {
-				first = fmt.Errorf("%w: %w", errDamaged, fault)
-			}
-		}
-		return first
-	})
-	if err != nil {
-		return err
-	}
-	return db.Update(func(tx *bolt.Tx) error {
-		for _, name := range []string{bucketMeta, bucketJobs, bucketAllocs, bucketTasks, bucketRecords, bucketPlugins} {
-			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
-				return err
-			}
-		}
-		meta := tx.Bucket([]byte(bucketMeta))
-		if version := meta.Get([]byte(keyVersion)); len(version) == 8 && binary.BigEndian.Uint64(version) > Version {
-			return ErrNewer
-		}
-		return meta.Put([]byte(keyVersion), binary.BigEndian.AppendUint64(nil, Version))
-	})
-}
-
-// walk reads every page that holds something.
-func walk(tx *bolt.Tx) error {
-	return tx.ForEach(func(name []byte, b *bolt.Bucket) error {
-		return b.ForEach(func(key, value []byte) error {
-			if string(name) == bucketMeta || json.Valid(value) {
-				return nil
-			}
-			return fmt.Errorf("%w: %s %s is no JSON", errDamaged, name, key)
-		})
-	})
-}
-
-// Close closes the file.
-func (s *Store) Close() error { return s.db.Close() }
+// Close closes the file. The error says so if something is not persisted.
+func (s *Store) Close() error { return errors.Join(s.retryPending(), s.db.Close()) }
 
 // NodeID returns the node's id, which makeID makes the first time.
 func (s *Store) NodeID(makeID func() string) (id string, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
 		meta := tx.Bucket([]byte(bucketMeta))
-		if kept := meta.Get([]byte(keyNode)); kept != nil {
-			id = string(kept)
-			return nil
+		if persisted := meta.Get([]byte(keyNode)); persisted != nil {
+			id = string(persisted)
+		} else {
+			id = makeID()
 		}
-		id = makeID()
-		return meta.Put([]byte(keyNode), []byte(id))
+		return putMeta(meta, keyNode, []byte(id))
 	})
 	return id, err
 }
 
-// Index returns an index that no event has had yet, if fewer than unstored have happened since something was stored,
+// Index returns an index that no event has had yet, if fewer than unstored have happened since something was persisted,
 // and takes the function that knows the newest from now on.
 func (s *Store) Index(unstored uint64, index func() uint64) (next uint64, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
-		if kept := tx.Bucket([]byte(bucketMeta)).Get([]byte(keyIndex)); len(kept) == 8 {
-			next = binary.BigEndian.Uint64(kept)
+		if persisted := tx.Bucket([]byte(bucketMeta)).Get([]byte(keyIndex)); len(persisted) == 8 {
+			next = binary.BigEndian.Uint64(persisted)
+		}
+		if s.Damage != nil {
+			next = max(next, s.Damage.newestIndex)
 		}
 		next += unstored
 		return putIndex(tx, next)
@@ -177,42 +154,26 @@ func (s *Store) Index(unstored uint64, index func() uint64) (next uint64, err er
 }
 
 func putIndex(tx *bolt.Tx, index uint64) error {
-	return tx.Bucket([]byte(bucketMeta)).Put([]byte(keyIndex), binary.BigEndian.AppendUint64(nil, index))
+	return putMeta(tx.Bucket([]byte(bucketMeta)), keyIndex, binary.BigEndian.AppendUint64(nil, index))
 }
 
-// change carries out a change together with the feed's index. Several callers share one write to the disk.
-func (s *Store) change(f func(*bolt.Tx) error) error {
-	return s.db.Batch(func(tx *bolt.Tx) error {
-		if err := putIndex(tx, s.index()); err != nil {
-			return err
-		}
-		return f(tx)
-	})
-}
-
-// put stores values as JSON.
-func (s *Store) put(bucket string, key string, value any) error {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Errorf("store %s %s: %w", bucket, key, err)
+// putMeta puts a value with its checksum beside it.
+func putMeta(meta *bolt.Bucket, key string, value []byte) error {
+	if err := meta.Put([]byte(key), value); err != nil {
+		return err
 	}
-	err = s.change(func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucket)).Put([]byte(key), text) })
-	if err != nil {
-		return fmt.Errorf("store %s %s: %w", bucket, key, err)
-	}
-	return nil
+	return meta.Put([]byte(key+suffixChecksum), binary.BigEndian.AppendUint32(nil, checksum(bucketMeta, key, value)))
 }
 
-// each calls f with every value of a bucket.
+// each calls f with every value of a bucket that can be used.
 func each[T any](s *Store, bucket string, f func(key string, value *T)) error {
 	return s.db.View(func(tx *bolt.Tx) error {
 		return tx.Bucket([]byte(bucket)).ForEach(func(key, text []byte) error {
 			value := new(T)
-			if err := json.Unmarshal(text, value); err != nil {
-				return fmt.Errorf("read %s %s: %w", bucket, key, err)
+			if checkSeal(bucket, string(key), text) == nil && json.Unmarshal(text, value) == nil {
+				f(string(key), value)
 			}
-			f(string(key), value)
-			return nil
+			return nil // what cannot be used was set aside, or could not be
 		})
 	})
 }
@@ -221,28 +182,25 @@ func get[T any](s *Store, bucket string, key string) (value *T, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		text := tx.Bucket([]byte(bucket)).Get([]byte(key))
 		if text == nil {
-			return fmt.Errorf("read %s %s: %w", bucket, key, fs.ErrNotExist)
+			return fs.ErrNotExist
 		}
 		value = new(T)
-		if err := json.Unmarshal(text, value); err != nil {
-			return fmt.Errorf("read %s %s: %w", bucket, key, err)
-		}
-		return nil
+		return errors.Join(checkSeal(bucket, key, text), json.Unmarshal(text, value))
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read %s %s: %w", bucket, key, err)
 	}
 	return value, nil
 }
 
 func jobKey(id string, version uint64) string { return fmt.Sprintf("%s\x00%020d", id, version) }
 
-// PutJob stores a version of a job.
-func (s *Store) PutJob(j *Job) error { return s.put(bucketJobs, jobKey(j.ID, j.Version), j) }
+// PutJob persists a version of a job.
+func (s *Store) PutJob(j *Job) error { return s.Apply(ChangeJob(j)) }
 
-// DeleteJob forgets a version of a job.
+// DeleteJob deletes a version of a job.
 func (s *Store) DeleteJob(id string, version uint64) error {
-	return s.change(func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketJobs)).Delete([]byte(jobKey(id, version))) })
+	return s.Apply(Change{bucket: bucketJobs, key: jobKey(id, version)})
 }
 
 // Jobs returns all versions of all jobs.
@@ -251,8 +209,8 @@ func (s *Store) Jobs() (all []*Job, err error) {
 	return all, err
 }
 
-// PutAllocation stores an allocation without its tasks.
-func (s *Store) PutAllocation(a *Allocation) error { return s.put(bucketAllocs, a.ID, a) }
+// PutAllocation persists an allocation without its tasks.
+func (s *Store) PutAllocation(a *Allocation) error { return s.Apply(ChangeAllocation(a)) }
 
 // Allocations returns all allocations.
 func (s *Store) Allocations() (all []*Allocation, err error) {
@@ -260,24 +218,15 @@ func (s *Store) Allocations() (all []*Allocation, err error) {
 	return all, err
 }
 
-// DeleteAllocation forgets an allocation with its tasks and records.
+// DeleteAllocation deletes an allocation with its tasks and records.
 func (s *Store) DeleteAllocation(id string) error {
-	return s.change(func(tx *bolt.Tx) error {
-		for _, bucket := range []string{bucketTasks, bucketRecords} {
-			cursor := tx.Bucket([]byte(bucket)).Cursor()
-			for key, _ := cursor.Seek([]byte(id + "/")); strings.HasPrefix(string(key), id+"/"); key, _ = cursor.Next() {
-				if err := cursor.Delete(); err != nil {
-					return err
-				}
-			}
-		}
-		return tx.Bucket([]byte(bucketAllocs)).Delete([]byte(id))
-	})
+	return s.Apply(Change{bucket: bucketTasks, key: id + "/", below: true}, Change{bucket: bucketRecords, key: id + "/", below: true},
+		Change{bucket: bucketAllocs, key: id})
 }
 
-// PutTask stores a task's state.
+// PutTask persists a task's state.
 func (s *Store) PutTask(allocID, task string, t *Task) error {
-	return s.put(bucketTasks, allocID+"/"+task, t)
+	return s.Apply(ChangeTask(allocID, task, t))
 }
 
 // Tasks returns all tasks' states, by allocation and name.
@@ -293,20 +242,17 @@ func (s *Store) Tasks() (all map[string]map[string]*Task, err error) {
 	return all, err
 }
 
-// PutRecord stores a task's final record.
+// PutRecord persists a task's final record.
 func (s *Store) PutRecord(allocID, task string, r *record.Record) error {
-	return s.put(bucketRecords, allocID+"/"+task, r)
+	return s.Apply(ChangeRecord(allocID, task, r))
 }
 
-// Record returns a task's final record; the error wraps fs.ErrNotExist where there is none.
+// Record returns a task's final record; the error wraps fs.ErrNotExist if there is none.
 func (s *Store) Record(allocID, task string) (*record.Record, error) {
 	return get[record.Record](s, bucketRecords, allocID+"/"+task)
 }
 
-// PutPlugin stores where a plugin's process is.
-func (s *Store) PutPlugin(name string, a plugin.Address) error { return s.put(bucketPlugins, name, a) }
-
-// Plugin returns where a plugin's process was; nil where that is not known.
+// Plugin returns where a plugin's process was; nil if that is not known.
 func (s *Store) Plugin(name string) (*plugin.Address, error) {
 	a, err := get[plugin.Address](s, bucketPlugins, name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,0 +1,75 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/plugin"
+)
+
+// A record is a JSON object whose last member is its checksum: earlier versions of tacho read it as before, and records that
+// they write have none.
+const (
+	sealBegin = `"Checksum":"`
+	sealEnd   = `"}`
+	sealSize  = len(sealBegin) + 8 + len(sealEnd)
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum is that of a record, or of another value: of the place where it is, too.
+func checksum(bucket, key string, text []byte) uint32 {
+	sum := crc32.Checksum([]byte(bucket+"\x00"+key+"\x00"), castagnoli)
+	return crc32.Update(sum, castagnoli, text)
+}
+
+// seal adds its checksum to a JSON object.
+func seal(bucket, key string, text []byte) []byte {
+	body := append(make([]byte, 0, len(text)+sealSize), text[:len(text)-1]...)
+	if len(text) > len("{}") {
+		body = append(body, ',')
+	}
+	return fmt.Appendf(body, "%s%08x%s", sealBegin, checksum(bucket, key, body), sealEnd)
+}
+
+// checkSeal compares a record with its checksum, if it has one.
+func checkSeal(bucket, key string, value []byte) error {
+	at := len(value) - sealSize
+	if at < 1 || !bytes.HasPrefix(value[at:], []byte(sealBegin)) || !bytes.HasSuffix(value, []byte(sealEnd)) {
+		return nil // of an earlier version
+	}
+	found := string(value[at+len(sealBegin) : len(value)-len(sealEnd)])
+	if want := fmt.Sprintf("%08x", checksum(bucket, key, value[:at])); found != want {
+		return fmt.Errorf("checksum %s, want %s", found, want)
+	}
+	return nil
+}
+
+// checkRecord reports why a record cannot be used.
+func checkRecord(bucket, key string, value []byte) error {
+	if err := checkSeal(bucket, key, value); err != nil {
+		return err
+	}
+	var into any
+	switch bucket {
+	case bucketJobs:
+		into = new(Job)
+	case bucketAllocs:
+		into = new(Allocation)
+	case bucketTasks:
+		into = new(Task)
+	case bucketRecords:
+		into = new(record.Record)
+	case bucketPlugins:
+		into = new(plugin.Address)
+	default: // of a later version
+		return nil
+	}
+	return json.Unmarshal(value, into)
+}
