@@ -52,7 +52,9 @@ func TestPressureAgreesWithRecord(t *testing.T) {
 		}
 		seen[word] = true
 	}
-	for _, word := range []record.Stall{record.CPUStarved, record.CPUThrottled, record.MemoryThrashing, record.IOBound, record.Idle, record.Fine, ""} {
+	for _, word := range []record.Stall{
+		record.CPUStarved, record.CPUThrottled, record.MemoryThrashing, record.IOBound, record.Idle, record.Fine, "",
+	} {
 		if !seen[string(word)] {
 			t.Errorf("no case is %q", word)
 		}

@@ -95,7 +95,9 @@ func endedRecords() (records []*record.Record) {
 					Victims: []record.Victim{{PID: 7, Command: "sh", Source: record.FromKmsg}},
 				}}
 			}
-			r := &record.Record{State: record.Exited, ExitCode: &e.ExitCode, StartedAt: at.Add(-time.Minute), EndedAt: at, Diagnosis: record.Diagnose(e)}
+			r := &record.Record{
+				State: record.Exited, ExitCode: &e.ExitCode, StartedAt: at.Add(-time.Minute), EndedAt: at, Diagnosis: record.Diagnose(e),
+			}
 			if e.Signal != 0 {
 				r.Signal = &e.Signal
 			}
