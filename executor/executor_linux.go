@@ -73,7 +73,7 @@ func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 		return nil, fmt.Errorf("read own start time: %w", err)
 	}
 	e.self = identity.ProcessID
-	started, err := goBefore()
+	started, err := raisePriority()
 	if err != nil {
 		log.Debug("raise scheduling priority", "error", err)
 	}
@@ -88,7 +88,7 @@ func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 	return e, e.protectFromOOM()
 }
 
-// protectFromOOM makes the executor the last to be killed when memory runs out, where that is permitted.
+// protectFromOOM makes the executor the last to be killed when memory runs out, if that is permitted.
 func (e *Executor) protectFromOOM() error {
 	text, err := os.ReadFile(oomScoreFile)
 	if err != nil {
@@ -107,7 +107,7 @@ func (e *Executor) protectFromOOM() error {
 func (e *Executor) start() {
 	e.work.Go(func() { e.children.run(e.ctx, e.afterReap) })
 	e.work.Go(func() { e.launcher.run(e.ctx) })
-	e.unlaunched = time.AfterFunc(launchLimit, e.endUnlaunched)
+	e.unlaunched = time.AfterFunc(launchLimit, e.exitUnlaunched)
 	if err := e.watchCaller(); err != nil {
 		e.log.Error("watch caller; if it dies before Launch, the executor exits later", "after", launchLimit, "error", err)
 	}

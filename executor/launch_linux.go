@@ -49,7 +49,7 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	if err != nil {
 		return nil, nil, refuse(codes.FailedPrecondition, err)
 	}
-	streams, err := openStdio(request.GetStdio(), credential, e.tellLogs)
+	streams, err := openStdio(request.GetStdio(), credential, e.addLogEvent)
 	if err != nil {
 		return nil, nil, refuse(stdioCode(err), err, group.Remove())
 	}
@@ -163,7 +163,7 @@ func (t *task) checkRequired(baseline *procstats.Sample) error {
 	return nil
 }
 
-// whyAllAbsent says why nothing of a group can be read here; empty where something can.
+// whyAllAbsent says why nothing of a group can be read here; empty if something can.
 func (t *task) whyAllAbsent(group procstats.Selection, baseline *procstats.Sample) (reason string) {
 	for _, id := range group.IDs() {
 		m, _ := procstats.Lookup(id)
@@ -176,7 +176,7 @@ func (t *task) whyAllAbsent(group procstats.Selection, baseline *procstats.Sampl
 	return reason
 }
 
-// whyAbsent says why a measurement cannot be read here; empty where it can. Sources that have nothing to read yet before
+// whyAbsent says why a measurement cannot be read here; empty if it can. Sources that have nothing to read yet before
 // the start are judged by whether they work at all.
 func (t *task) whyAbsent(m procstats.Measurement, baseline *procstats.Sample) string {
 	reason := ""

@@ -71,11 +71,11 @@ func (l *launcher) run(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(l.done)
-	unwilling := stepBack(l.inherited)
+	restoreErr := restorePriority(l.inherited)
 	for {
 		select {
 		case request := <-l.requests:
-			pid, err := 0, unwilling
+			pid, err := 0, restoreErr
 			if err == nil && request.command.streams.shared {
 				err = l.inherited.lowerAutogroup()
 			}

@@ -12,8 +12,8 @@ import (
 	"github.com/tachograph/tacho/executor/logs"
 )
 
-// tellLogs puts what a user should know of their logs into the journal.
-func (e *Executor) tellLogs(event logs.Event) {
+// addLogEvent puts what a user should know of their logs into the journal.
+func (e *Executor) addLogEvent(event logs.Event) {
 	e.journal.add(event.Kind, event.Message, event.Annotations)
 }
 

@@ -28,14 +28,14 @@ const patience = 500 * time.Microsecond
 type scheduling struct {
 	nice       int
 	timerSlack time.Duration
-	// autogroup is the nice value of the session's autogroup; nil where it was left as it was.
+	// autogroup is the nice value of the session's autogroup; nil if it was left as it was.
 	autogroup *int
 }
 
-// goBefore raises the priority of all threads of this process, makes their timers patient, and returns what it was
+// raisePriority raises the priority of all threads of this process, makes their timers patient, and returns what it was
 // started with. Threads that are made later inherit it; the one that forks tasks gives it up again, see launcher.run.
 // Patience needs CAP_SYS_NICE, for threads other than the calling one.
-func goBefore() (started scheduling, err error) {
+func raisePriority() (started scheduling, err error) {
 	if started.nice, err = niceOf(os.Getpid()); err != nil {
 		return started, err
 	}
@@ -165,8 +165,8 @@ func niceOf(tid int) (int, error) {
 	return offset - priority, nil
 }
 
-// stepBack gives the calling thread what the executor was started with, for its children to inherit.
-func stepBack(started scheduling) error {
+// restorePriority gives the calling thread what the executor was started with, for its children to inherit.
+func restorePriority(started scheduling) error {
 	if now, err := niceOf(unix.Gettid()); err == nil && now != started.nice {
 		if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), started.nice); err != nil {
 			return fmt.Errorf("set nice value %d: %w", started.nice, err)

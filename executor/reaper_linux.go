@@ -166,7 +166,7 @@ func (r *reaper) reapOneLocked() bool {
 }
 
 // peekIOLocked adds the I/O of a child that has ended, while its /proc/PID/io is still there, and returns its PID, or
-// -1 where none has.
+// -1 if none has.
 func (r *reaper) peekIOLocked() (pid int) {
 	var info unix.Siginfo
 	if err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil {

@@ -19,7 +19,7 @@ import (
 // recorder keeps the record of a task: it samples where an interval asks for it, and writes the run's files.
 type recorder struct {
 	log      hclog.Logger
-	store    *record.Store // nil where no files are asked for
+	store    *record.Store // nil if no files are asked for
 	interval time.Duration
 	report   time.Duration
 

@@ -131,7 +131,7 @@ func (s *sampler) lostChildren() bool {
 	return !s.target.Cgroup.Encloses() && (s.totals.LostChildren() || s.rows.LostChildren())
 }
 
-// latest returns the newest whole sample without taking one; nil where there is none.
+// latest returns the newest whole sample without taking one; nil if there is none.
 func (s *sampler) latest() *procstats.Sample {
 	return s.wholeCache.Latest()
 }

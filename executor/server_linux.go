@@ -96,8 +96,8 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 	if fd := request.GetLeashFd(); fd > 0 {
 		e.holdLeash(int(fd), t)
 	}
-	e.killUnclaimed(ctx, t)
-	e.forgetCaller()
+	e.killAbandoned(ctx, t)
+	e.unwatchCaller()
 	e.gc.launched()
 	return t.launched, nil
 }
@@ -145,7 +145,7 @@ func (e *Executor) writeAddress(t *task) {
 	}
 }
 
-// socket is where the executor is reached, as go-plugin named it; empty where it has no folder.
+// socket is where the executor is reached, as go-plugin named it; empty if it has no folder.
 func (e *Executor) socket() string {
 	if e.folder == "" {
 		return ""

@@ -32,7 +32,7 @@ type streams struct {
 }
 
 // openStdio makes the task's streams as the request says. If the output goes to log files, tell gets their events.
-func openStdio(stdio *proto.Stdio, credential *syscall.Credential, tell func(logs.Event)) (*streams, error) {
+func openStdio(stdio *proto.Stdio, credential *syscall.Credential, report func(logs.Event)) (*streams, error) {
 	s := &streams{}
 	var err error
 	switch stdio.GetMode() {
@@ -48,7 +48,7 @@ func openStdio(stdio *proto.Stdio, credential *syscall.Credential, tell func(log
 	case proto.Stdio_MODE_PATHS:
 		err = s.openPaths(stdio.GetStdinPath(), stdio.GetStdoutPath(), stdio.GetStderrPath())
 	case proto.Stdio_MODE_LOGS:
-		err = s.openLogs(stdio, credential, tell)
+		err = s.openLogs(stdio, credential, report)
 	default:
 		err = fmt.Errorf("standard streams: unknown mode %d", stdio.GetMode())
 	}
@@ -139,7 +139,7 @@ func (s *streams) openPaths(stdin, stdout, stderr string) error {
 }
 
 // openLogs makes pipes that are read into log files.
-func (s *streams) openLogs(stdio *proto.Stdio, credential *syscall.Credential, tell func(logs.Event)) error {
+func (s *streams) openLogs(stdio *proto.Stdio, credential *syscall.Credential, report func(logs.Event)) error {
 	stdin, err := openInput(stdio.GetStdinPath())
 	if err != nil {
 		return fmt.Errorf("standard streams: %w", err)
@@ -148,7 +148,7 @@ func (s *streams) openLogs(stdio *proto.Stdio, credential *syscall.Credential, t
 	o := stdio.GetLogs()
 	s.logs, err = logs.Open(logs.Options{
 		Dir: o.GetDir(), Prefix: o.GetPrefix(), MaxFileBytes: o.GetMaxFileBytes(), MaxFiles: int(o.GetMaxFiles()),
-		DropOnFull: o.GetDropOnFull(), Tell: tell,
+		DropOnFull: o.GetDropOnFull(), Report: report,
 	})
 	if err != nil {
 		return fmt.Errorf("standard streams: %w", err)

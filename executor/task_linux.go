@@ -45,7 +45,7 @@ type task struct {
 	oom          *oom.Monitor
 	// base is how the main process was started, and what further commands in the task have in common with it.
 	base *command
-	// logs writes the task's output to files; nil where it goes elsewhere.
+	// logs writes the task's output to files; nil if it goes elsewhere.
 	logs *logs.Collector
 
 	main    procstats.ProcessID

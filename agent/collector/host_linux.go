@@ -51,7 +51,7 @@ func Ensure(o Options) (stdout, stderr string, err error) {
 	return o.stdout(), o.stderr(), nil
 }
 
-// take locks the file of a collector; false where one holds it.
+// take locks the file of a collector; false if one holds it.
 func take(lock *os.File) (bool, error) {
 	err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {

@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string, lock *os.File, ready func() error) 
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
 	files, err := logs.Open(logs.Options{
 		Dir: o.Dir, Prefix: o.Task, MaxFileBytes: o.MaxFileBytes, MaxFiles: o.MaxFiles,
-		Tell: func(e logs.Event) {
+		Report: func(e logs.Event) {
 			fmt.Fprintln(os.Stderr, time.Now().Format(time.RFC3339), e.Message)
 		},
 	})

@@ -65,7 +65,7 @@ type maker struct {
 // root or of what was delegated to this user, nested below the executor's own group, or nowhere. Only a Parent that
 // cannot be used is an error; otherwise the group says in Notes what is lost.
 func Create(o Options) (*Group, error) {
-	home, err := kernel.FindCgroup(o.FS, os.Getpid())
+	own, err := kernel.FindCgroup(o.FS, os.Getpid())
 	if err != nil {
 		return None("no cgroup: " + err.Error()), nil
 	}
@@ -74,7 +74,7 @@ func Create(o Options) (*Group, error) {
 		return None("no cgroup: " + err.Error()), nil
 	}
 	m := &maker{Options: o, mounts: mounts, refused: map[string][]string{}}
-	m.group = &Group{home: home, sought: true, Owned: true, Placement: Nested, Cgroup: procstats.Cgroup{V1: map[string]string{}}}
+	m.group = &Group{executor: own, sought: true, Owned: true, Placement: Nested, Cgroup: procstats.Cgroup{V1: map[string]string{}}}
 	if err := m.make(); err != nil {
 		// Nothing is left behind.
 		return nil, errors.Join(err, m.group.Remove())
@@ -86,7 +86,7 @@ func (m *maker) make() error {
 	if err := m.joinCpuset(); err != nil {
 		return err
 	}
-	base := m.group.home
+	base := m.group.executor
 	if m.Parent != "" {
 		p, err := findParent(m.mounts, m.Parent)
 		if err != nil {
@@ -189,7 +189,7 @@ func (m *maker) createV1(controller, parent string) error {
 // canLeave says why the thread that forks the task cannot leave a v1 group again: to its own, or at least into the
 // group above, it needs to write there.
 func (m *maker) canLeave(controller, parent string) error {
-	file := filepath.Join(m.group.home.V1[controller], tasksFile)
+	file := filepath.Join(m.group.executor.V1[controller], tasksFile)
 	if unix.Access(file, unix.W_OK) == nil {
 		return nil
 	}

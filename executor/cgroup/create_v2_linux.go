@@ -52,7 +52,7 @@ func (m *maker) place(home, name string) (parent, leaf string) {
 	scope, err := enterScope(m.Options)
 	switch {
 	case err == nil:
-		g.Placement, g.home.V2 = InScope, scope.executor
+		g.Placement, g.executor.V2 = InScope, scope.executor
 		return scope.parent, scope.task
 	case !errors.Is(err, errNoSystemd):
 		g.note("no systemd scope: %v", err)
@@ -108,7 +108,7 @@ func nameV1(controller string) string {
 	return controller
 }
 
-// unusable says why no process of ours can be started in the new v2 group; empty where it can.
+// unusable says why no process of ours can be started in the new v2 group; empty if it can.
 func (g *Group) unusable() string {
 	// Below a group with threads ("thread root") a new one takes no processes, cgroups(7) "Thread mode".
 	if kind := readWords(g.V2, "cgroup.type"); slices.Contains(kind, "invalid") {
@@ -120,11 +120,11 @@ func (g *Group) unusable() string {
 // reason says why no process of ours can be started in groups below a v2 folder. Without privilege the kernel wants
 // write access to cgroup.procs of the common ancestor of both groups, cgroups(7) "Delegation".
 func (g *Group) reason(dir string) string {
-	if g.home.V2 == "" {
+	if g.executor.V2 == "" {
 		return "the executor's own cgroup is not visible here"
 	}
 	ancestor := dir
-	for ancestor != "/" && ancestor != g.home.V2 && !strings.HasPrefix(g.home.V2, ancestor+"/") {
+	for ancestor != "/" && ancestor != g.executor.V2 && !strings.HasPrefix(g.executor.V2, ancestor+"/") {
 		ancestor = filepath.Dir(ancestor)
 	}
 	file := filepath.Join(ancestor, procsFile)

@@ -47,10 +47,10 @@ type Group struct {
 	// Notes are sentences for the user: what is lost in this place and why.
 	Notes []string
 	// cpuset is a folder of the v1 cpuset hierarchy that the host made, perhaps for many tasks, and in which it moves CPUs
-	// while they run: what starts joins it, but it is not this group's. Empty where there is none.
+	// while they run: what starts joins it, but it is not this group's. Empty if there is none.
 	cpuset string
-	// home are the executor's own groups: a thread that starts a task moves back there.
-	home procstats.Cgroup
+	// executor are the executor's own groups: a thread that starts a task moves back there.
+	executor procstats.Cgroup
 	// sought groups were looked for by Create: more could be had with other rights, or on another host.
 	sought bool
 	// missing are the folders that the named parent lacks, by v1 controller: with them there would be groups.
@@ -87,11 +87,11 @@ func Use(host kernel.FS, folders procstats.Cgroup) (*Group, error) {
 			return nil, fmt.Errorf("use cgroup: %w", err)
 		}
 	}
-	home, err := kernel.FindCgroup(host, os.Getpid())
+	own, err := kernel.FindCgroup(host, os.Getpid())
 	if err != nil {
 		return nil, fmt.Errorf("find own cgroup: %w", err)
 	}
-	g.home = home
+	g.executor = own
 	return g, nil
 }
 

@@ -51,14 +51,14 @@ func (g *Group) enterV2(attributes *syscall.SysProcAttr, visit bool) (leave func
 // visitV2 moves the whole executor into the task's group for as long as it takes to fork there, for kernels and
 // sandboxes without clone3(2). What the executor touches meanwhile is charged to the task: a few pages.
 func (g *Group) visitV2() (leave func() error, err error) {
-	if g.home.V2 == "" {
+	if g.executor.V2 == "" {
 		return nil, errors.New("join cgroup: the executor's own cgroup is not visible here")
 	}
 	self := strconv.Itoa(os.Getpid())
 	if err := write(g.V2, procsFile, self); err != nil {
 		return nil, fmt.Errorf("join cgroup: %w", err)
 	}
-	return func() error { return write(g.home.V2, procsFile, self) }, nil
+	return func() error { return write(g.executor.V2, procsFile, self) }, nil
 }
 
 // cloneArgs is struct clone_args of linux/sched.h as it is since Linux 5.7.
@@ -116,7 +116,7 @@ func (g *Group) joinThread() (leave func() error, err error) {
 // leaveV1 moves a thread from a v1 folder back to the executor's own group. A user to whom a part of the hierarchy was
 // delegated may not write there: then the thread moves to the folder above the task's, and stays.
 func (g *Group) leaveV1(controller, dir, tid string) error {
-	home := g.home.V1[controller]
+	home := g.executor.V1[controller]
 	if home == "" {
 		home = filepath.Dir(dir)
 	}

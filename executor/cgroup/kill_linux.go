@@ -59,7 +59,7 @@ func vanishedFolder(dir string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// killFrozen kills process by process. A frozen group cannot fork, so one round finds everybody; where it does not
+// killFrozen kills process by process. A frozen group cannot fork, so one round finds everybody; if it does not
 // freeze, rounds are repeated until a list is empty.
 func (g *Group) killFrozen() error {
 	frozen := g.freeze()
@@ -84,7 +84,7 @@ func (g *Group) killFrozen() error {
 	return nil
 }
 
-// freeze stops the group's processes where a freezer is at hand, and reports whether it was.
+// freeze stops the group's processes if there is a freezer, and reports whether it was.
 func (g *Group) freeze() (frozen bool) {
 	dir := g.V1["freezer"]
 	return dir != "" && write(dir, "freezer.state", "FROZEN") == nil

@@ -56,7 +56,7 @@ type Limit struct {
 	Effective *float64
 	// RequestedText and EffectiveText are the lists of a cpuset.
 	RequestedText, EffectiveText string
-	// Where is the folder whose limit that is; empty where it is out of sight.
+	// Where is the folder whose limit that is; empty if it is out of sight.
 	Where string
 }
 

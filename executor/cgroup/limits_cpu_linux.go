@@ -43,7 +43,7 @@ func setQuotaV2(dir string, cores float64) error {
 		return fmt.Errorf("read limit back: %w", err)
 	}
 	if held := strings.TrimSpace(string(text)); held != value {
-		return cannotHold("set limit: %s: wrote %q, read back %q", filepath.Join(dir, file), value, held)
+		return newHostError("set limit: %s: wrote %q, read back %q", filepath.Join(dir, file), value, held)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (s *setter) cpuset() error {
 		return fmt.Errorf("set limit: %w", err)
 	}
 	if foreign := slices.DeleteFunc(slices.Clone(wanted), func(cpu int) bool { return slices.Contains(there, cpu) }); len(foreign) > 0 {
-		return cannotHold("cpuset %s cannot be applied here: %s has only the CPUs %s", s.limits.Cpuset, parent, FormatCPUs(there))
+		return newHostError("cpuset %s cannot be applied here: %s has only the CPUs %s", s.limits.Cpuset, parent, FormatCPUs(there))
 	}
 	if err := write(dir, cpusetFile, FormatCPUs(wanted)); err != nil {
 		return fmt.Errorf("set limit: %w", err)
@@ -145,7 +145,7 @@ func (s *setter) cpuset() error {
 		return fmt.Errorf("read limit back: %w", err)
 	}
 	if !slices.Equal(held, wanted) {
-		return cannotHold("set limit: %s: wrote %s, read back %s", filepath.Join(dir, cpusetFile), FormatCPUs(wanted), FormatCPUs(held))
+		return newHostError("set limit: %s: wrote %s, read back %s", filepath.Join(dir, cpusetFile), FormatCPUs(wanted), FormatCPUs(held))
 	}
 	s.addCpuset(wanted, held, dir)
 	return nil

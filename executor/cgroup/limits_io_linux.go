@@ -55,7 +55,7 @@ func (s *setter) ioV2(dir string, limit *IOLimit) error {
 		}
 		held, ok := readIOMax(dir, limit.Device, key.name)
 		if !ok || held != *key.value {
-			return cannotHold("set limit: %s: wrote %q, which is not there when read back", filepath.Join(dir, ioMax), line.String())
+			return newHostError("set limit: %s: wrote %q, which is not there when read back", filepath.Join(dir, ioMax), line.String())
 		}
 		where := dir
 		for _, ancestor := range kernel.CgroupAncestors(dir, s.mounts) {
@@ -83,7 +83,7 @@ func (s *setter) ioV1(dir string, limit *IOLimit) error {
 		}
 		held, ok := deviceValue(string(text), limit.Device)
 		if !ok || held != strconv.FormatInt(*key.value, 10) {
-			return cannotHold("set limit: %s: wrote %d, read back %q", filepath.Join(dir, key.fileV1), *key.value, held)
+			return newHostError("set limit: %s: wrote %d, read back %q", filepath.Join(dir, key.fileV1), *key.value, held)
 		}
 		s.add(key.fileV1+" "+limit.Device, number(key.value), float64(*key.value), dir, true)
 	}
@@ -94,7 +94,7 @@ func (s *setter) ioV1(dir string, limit *IOLimit) error {
 }
 
 // readIOMax reads one key of one device from lines such as "8:16 rbps=2097152 wbps=max riops=max wiops=120"; ok is
-// false where there is no limit.
+// false if there is no limit.
 func readIOMax(dir, device, key string) (limit int64, ok bool) {
 	text, err := os.ReadFile(filepath.Join(dir, ioMax))
 	if err != nil {

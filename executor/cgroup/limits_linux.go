@@ -29,7 +29,7 @@ type setter struct {
 
 // SetLimits writes limits into the task's groups, before anything runs there, and reads them back. It returns those
 // that were asked for and those that an ancestor sets. A limit that cannot be applied here is an error that says what to
-// do and wraps errors.ErrUnsupported where that is the host's doing; what was written before it stays in the group,
+// do and wraps errors.ErrUnsupported if that is the host's doing; what was written before it stays in the group,
 // which is to be removed then.
 func (g *Group) SetLimits(host kernel.FS, l Limits) ([]Limit, error) {
 	if err := l.check(int64(os.Getpagesize())); err != nil {
@@ -69,7 +69,7 @@ func (s *setter) folder(controller, what string) (dir string, version int, err e
 		lack += " (" + strings.Join(s.group.Notes, "; ") + ")"
 	}
 	if !s.group.sought {
-		return "", 0, cannotHold("%s cannot be applied here: %s", what, lack)
+		return "", 0, newHostError("%s cannot be applied here: %s", what, lack)
 	}
 	found, enable := Remedy{FS: s.host, Root: "/", Mounts: s.mounts}.Lack(controller)
 	if dir := s.group.missing[v1]; dir != "" {
@@ -81,7 +81,7 @@ func (s *setter) folder(controller, what string) (dir string, version int, err e
 	if enable != "" {
 		lack += "; to get it: " + enable
 	}
-	return "", 0, cannotHold("%s cannot be applied here: %s", what, lack)
+	return "", 0, newHostError("%s cannot be applied here: %s", what, lack)
 }
 
 // hostError is a limit that this host cannot hold. It wraps errors.ErrUnsupported and says so in better words.
@@ -91,11 +91,11 @@ func (e *hostError) Error() string { return e.text }
 
 func (e *hostError) Unwrap() error { return errors.ErrUnsupported }
 
-func cannotHold(format string, args ...any) error { return &hostError{fmt.Sprintf(format, args...)} }
+func newHostError(format string, args ...any) error { return &hostError{fmt.Sprintf(format, args...)} }
 
 // onV2 is the error of a limit that only v2 has.
 func onV2(what, instead string) error {
-	return cannotHold("%s cannot be applied here: cgroup v1 has no such limit; %s, or boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2)",
+	return newHostError("%s cannot be applied here: cgroup v1 has no such limit; %s, or boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2)",
 		what, instead)
 }
 
@@ -191,7 +191,7 @@ func (s *setter) swap() error {
 		file = swapLimitV1
 	}
 	if _, err := os.Lstat(filepath.Join(dir, file)); err != nil {
-		return cannotHold("%s cannot be applied here: the kernel does not account swap (no %s); boot with swapaccount=1", what, file)
+		return newHostError("%s cannot be applied here: the kernel does not account swap (no %s); boot with swapaccount=1", what, file)
 	}
 	if version == 2 {
 		if err := setBytes(dir, file, *limit); err != nil {
@@ -202,7 +202,7 @@ func (s *setter) swap() error {
 		return nil
 	}
 	if s.limits.MemoryMax == nil {
-		return cannotHold("%s cannot be applied here: cgroup v1 limits memory and swap together; give a memory limit too", what)
+		return newHostError("%s cannot be applied here: cgroup v1 limits memory and swap together; give a memory limit too", what)
 	}
 	both := *s.limits.MemoryMax + *limit
 	if err := setBytes(dir, file, both); err != nil {
@@ -246,7 +246,7 @@ func (s *setter) pids() error {
 		}
 		if version == 1 && *limit < 2 {
 			// The thread that starts the task is a member while it forks.
-			return cannotHold("limit of 1 process cannot be applied here: the minimum on cgroup v1 is 2")
+			return newHostError("limit of 1 process cannot be applied here: the minimum on cgroup v1 is 2")
 		}
 		if err := setNumber(dir, "pids.max", *limit, 1); err != nil {
 			return err
@@ -272,7 +272,7 @@ func setNumber(dir, file string, value, grain int64) error {
 		return fmt.Errorf("read limit back: %w", err)
 	}
 	if held != value-value%grain {
-		return cannotHold("set limit: %s: wrote %d, read back %d", filepath.Join(dir, file), value, held)
+		return newHostError("set limit: %s: wrote %d, read back %d", filepath.Join(dir, file), value, held)
 	}
 	return nil
 }

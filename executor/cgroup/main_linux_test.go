@@ -277,7 +277,7 @@ func startIn(t *testing.T, cmd *exec.Cmd, path string) {
 	defer runtime.UnlockOSThread()
 	g := &Group{Cgroup: procstats.Cgroup{V1: map[string]string{}}}
 	var err error
-	if g.home, err = kernel.FindCgroup(kernel.HostFS(), os.Getpid()); err != nil {
+	if g.executor, err = kernel.FindCgroup(kernel.HostFS(), os.Getpid()); err != nil {
 		t.Fatal(err)
 	}
 	for controller, root := range roots(t) {

@@ -33,7 +33,7 @@ import (
 type Client struct {
 	rpc     proto.ExecutorClient
 	conn    *grpc.ClientConn
-	plugin  *goplugin.Client // nil where the executor was reattached to
+	plugin  *goplugin.Client // nil if the executor was reattached to
 	hello   *proto.HelloResponse
 	process *watchedProcess // the executor
 	owner   *os.File        // holds the lock; nil for a visitor
@@ -136,7 +136,7 @@ func executorCommand(life context.Context, o Options, folder string) *exec.Cmd {
 }
 
 // Reattach connects to an executor that was started earlier, perhaps by another process and an older or newer
-// build. The error wraps ErrOtherBoot where the machine was started anew since, ErrLost where the executor is gone,
+// build. The error wraps ErrOtherBoot if the machine was started anew since, ErrLost if the executor is gone,
 // ErrOwned if another process holds it. One that is alive and does not answer soon is no error, because its task lives
 // too: there is no Hello of it then.
 func Reattach(ctx context.Context, address wire.Address) (*Client, error) {
@@ -263,7 +263,7 @@ func (c *Client) Address() wire.Address {
 	return c.address
 }
 
-// Hello returns what the executor said of itself when this client connected; nil where it did not answer.
+// Hello returns what the executor said of itself when this client connected; nil if it did not answer.
 func (c *Client) Hello() *proto.HelloResponse { return c.hello }
 
 // Launch starts the task. A gRPC status of NotFound means there is no such command, PermissionDenied that it cannot
@@ -308,7 +308,7 @@ func (c *Client) killUnanswered(ctx context.Context) error {
 // unansweredLimit bounds how long the end of a killed task is waited for.
 const unansweredLimit = 10 * time.Second
 
-// Wait returns how the task ended and its final record. The error wraps ErrLost where the executor is gone.
+// Wait returns how the task ended and its final record. The error wraps ErrLost if the executor is gone.
 func (c *Client) Wait(ctx context.Context) (*proto.Exit, *record.Record, error) {
 	response, err := c.rpc.Wait(ctx, &proto.WaitRequest{})
 	if err != nil {

@@ -31,8 +31,8 @@ type Options struct {
 	MaxFiles int
 	// DropOnFull drops bytes if a disk is full; otherwise the writers of the stream wait.
 	DropOnFull bool
-	// Tell is called for what a user should know, from several goroutines.
-	Tell func(Event)
+	// Report is called for what a user should know, from several goroutines.
+	Report func(Event)
 }
 
 func (o *Options) check() error {

@@ -41,7 +41,7 @@ type running struct {
 func start(t testing.TB, o logs.Options) *running {
 	t.Helper()
 	r := &running{ended: make(chan struct{}), events: make(chan logs.Event, 64)}
-	o.Prefix, o.Tell = "task", func(e logs.Event) { r.events <- e }
+	o.Prefix, o.Report = "task", func(e logs.Event) { r.events <- e }
 	var err error
 	if r.Collector, err = logs.Open(o); err != nil {
 		t.Fatal(err)

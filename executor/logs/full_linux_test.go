@@ -119,7 +119,7 @@ func TestFullDiskDrops(t *testing.T) {
 	if written := len(all); r.Dropped() == 0 || int(r.Dropped())+written < 512<<10 {
 		t.Errorf("%d bytes written and %d dropped, of more than %d", written, r.Dropped(), 512<<10)
 	}
-	var told int
+	var reported int
 	close(r.events)
 	for e := range r.events {
 		if e.Kind == logs.KindDropped {
@@ -127,11 +127,11 @@ func TestFullDiskDrops(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			told = n
+			reported = n
 		}
 	}
-	if told != int(r.Dropped()) {
-		t.Errorf("events told of %d bytes, %d were dropped", told, r.Dropped())
+	if reported != int(r.Dropped()) {
+		t.Errorf("events reported of %d bytes, %d were dropped", reported, r.Dropped())
 	}
 }
 

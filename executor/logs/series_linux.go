@@ -64,7 +64,7 @@ func (s *series) list() error {
 	return err
 }
 
-// keep adds a file to those that are kept, and removes the oldest where they are too many then.
+// keep adds a file to those that are kept, and removes the oldest if they are too many then.
 func (s *series) keep(number int64) {
 	at, found := slices.BinarySearch(s.kept, number)
 	if found {
@@ -81,7 +81,7 @@ func (s *series) keep(number int64) {
 	}
 }
 
-// takeNewest opens the newest file, where there is one that has room.
+// takeNewest opens the newest file, if there is one that has room.
 func (s *series) takeNewest() error {
 	if len(s.kept) == 0 {
 		return nil
@@ -103,7 +103,7 @@ func (s *series) takeNewest() error {
 	return nil
 }
 
-// next goes over to a new file, and removes the oldest where they are too many then. Where no file can be made the
+// next goes over to a new file, and removes the oldest if they are too many then. If no file can be made the
 // series stays as it is and can be asked again.
 func (s *series) next() error {
 	number := s.number + 1

@@ -31,22 +31,22 @@ type target interface {
 
 // sink writes to a target, and decides what becomes of bytes that cannot be written. It belongs to one goroutine.
 type sink struct {
-	name string
-	to   target
-	tell func(Event)
+	name   string
+	to     target
+	report func(Event)
 	// dropOnFull makes a full disk a reason to drop bytes.
 	dropOnFull bool
 
-	// dropped counts all bytes that were lost, untold those of them that no event spoke of; reason is the last one.
-	dropped, untold int64
-	reason          error
+	// dropped counts all bytes that were lost, unreported those of them that are in no event; reason is the last one.
+	dropped, unreported int64
+	reason              error
 	// dropping is set from a loss to the next try, which is made at nextTry.
 	dropping bool
 	nextTry  time.Time
 	// cutLine is set while the line that lost bytes goes on.
 	cutLine bool
 
-	tellDrops, tellBlocks limiter
+	dropLimiter, blockLimiter limiter
 }
 
 // put writes bytes. It waits where they cannot be written now, until hard is done, or drops them.
@@ -78,9 +78,9 @@ func isFull(err error) bool {
 // wait tries again, after pauses that grow, until something could be written. It returns what is left to write, and
 // an error where that cannot be.
 func (s *sink) wait(hard context.Context, p []byte, why error) (rest []byte, err error) {
-	began, told := time.Now(), s.tellBlocks.pass()
-	if told {
-		s.tellBlocked(why)
+	began, reported := time.Now(), s.blockLimiter.pass()
+	if reported {
+		s.reportBlocked(why)
 	}
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		select {
@@ -88,9 +88,9 @@ func (s *sink) wait(hard context.Context, p []byte, why error) (rest []byte, err
 		case <-hard.Done():
 			return p, why
 		}
-		if pause == longestPause && !told {
-			told = true
-			s.tellBlocked(why)
+		if pause == longestPause && !reported {
+			reported = true
+			s.reportBlocked(why)
 		}
 		var n int
 		n, err = s.to.write(p)
@@ -103,7 +103,7 @@ func (s *sink) wait(hard context.Context, p []byte, why error) (rest []byte, err
 		}
 		why = err
 	}
-	if told {
+	if reported {
 		seconds := time.Since(began).Seconds()
 		s.say(KindUnblocked, fmt.Sprintf("%s is written again after %.1f s; nothing was lost", s.name, seconds),
 			"seconds", strconv.FormatFloat(seconds, 'f', 3, 64))
@@ -111,7 +111,7 @@ func (s *sink) wait(hard context.Context, p []byte, why error) (rest []byte, err
 	return p, nil
 }
 
-func (s *sink) tellBlocked(why error) {
+func (s *sink) reportBlocked(why error) {
 	s.say(KindBlocked, fmt.Sprintf("%s cannot be written: %v; the task waits when it writes more", s.name, why))
 }
 
@@ -158,20 +158,20 @@ func (s *sink) lose(p []byte) {
 
 func (s *sink) count(bytes int) {
 	s.dropped += int64(bytes)
-	s.untold += int64(bytes)
-	if s.tellDrops.pass() {
-		s.tellDropped()
+	s.unreported += int64(bytes)
+	if s.dropLimiter.pass() {
+		s.reportDropped()
 	}
 }
 
-// tellDropped reports losses that no event has reported yet.
-func (s *sink) tellDropped() {
-	if s.untold == 0 {
+// reportDropped reports losses that no event has reported yet.
+func (s *sink) reportDropped() {
+	if s.unreported == 0 {
 		return
 	}
-	s.say(KindDropped, fmt.Sprintf("%s lost %d bytes, %d in total: %v", s.name, s.untold, s.dropped, s.reason),
-		"bytes", strconv.FormatInt(s.untold, 10), "bytes_total", strconv.FormatInt(s.dropped, 10))
-	s.untold = 0
+	s.say(KindDropped, fmt.Sprintf("%s lost %d bytes, %d in total: %v", s.name, s.unreported, s.dropped, s.reason),
+		"bytes", strconv.FormatInt(s.unreported, 10), "bytes_total", strconv.FormatInt(s.dropped, 10))
+	s.unreported = 0
 }
 
 // say makes an event of the stream, with pairs of annotations.
@@ -180,5 +180,5 @@ func (s *sink) say(kind, message string, pairs ...string) {
 	for pair := range slices.Chunk(pairs, 2) {
 		annotations[pair[0]] = pair[1]
 	}
-	s.tell(Event{Kind: kind, Message: message, Annotations: annotations})
+	s.report(Event{Kind: kind, Message: message, Annotations: annotations})
 }

@@ -69,10 +69,10 @@ const plenty = 1 << 30
 // newSink returns a sink on a disk, and what it tells.
 func newSink(room int, reason error, dropOnFull bool) (*sink, *fakeDisk, *[]Event) {
 	disk := &fakeDisk{room: room, reason: reason}
-	var told []Event
+	var reported []Event
 	return &sink{
-		name: "stdout", to: disk, dropOnFull: dropOnFull, tell: func(e Event) { told = append(told, e) },
-	}, disk, &told
+		name: "stdout", to: disk, dropOnFull: dropOnFull, report: func(e Event) { reported = append(reported, e) },
+	}, disk, &reported
 }
 
 func kinds(events []Event) string {
@@ -85,7 +85,7 @@ func kinds(events []Event) string {
 
 func TestSinkWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, disk, told := newSink(8, unix.ENOSPC, false)
+		s, disk, reported := newSink(8, unix.ENOSPC, false)
 		written := make(chan struct{})
 		go func() {
 			defer close(written)
@@ -93,8 +93,8 @@ func TestSinkWaitsForRoom(t *testing.T) {
 		}()
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if got := kinds(*told); got != "blocked" {
-			t.Errorf("told %q while the disk is full, want blocked", got)
+		if got := kinds(*reported); got != "blocked" {
+			t.Errorf("reported %q while the disk is full, want blocked", got)
 		}
 		// 50 ms, doubled up to 5 s: some twenty tries in a minute, and not thousands.
 		if tries := disk.triesSoFar(); tries < 10 || tries > 30 {
@@ -107,8 +107,8 @@ func TestSinkWaitsForRoom(t *testing.T) {
 		if got, want := disk.text.String(), "one\ntwo\nthree\nfour\n"; got != want {
 			t.Errorf("written %q, want %q", got, want)
 		}
-		if got := kinds(*told); got != "blocked unblocked" {
-			t.Errorf("told %q, want blocked unblocked", got)
+		if got := kinds(*reported); got != "blocked unblocked" {
+			t.Errorf("reported %q, want blocked unblocked", got)
 		}
 		if s.dropped != 0 {
 			t.Errorf("%d bytes dropped", s.dropped)
@@ -119,14 +119,14 @@ func TestSinkWaitsForRoom(t *testing.T) {
 // A disk that is full again and again must not fill the journal.
 func TestSinkTellsRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, disk, told := newSink(0, unix.EDQUOT, false)
+		s, disk, reported := newSink(0, unix.EDQUOT, false)
 		for range 100 {
 			disk.makeRoom(0)
 			time.AfterFunc(10*time.Millisecond, func() { disk.makeRoom(4) })
 			s.put(t.Context(), []byte("abc\n"))
 		}
-		if got := kinds(*told); got != "blocked unblocked" {
-			t.Errorf("told %q of a hundred short waits in some seconds", got)
+		if got := kinds(*reported); got != "blocked unblocked" {
+			t.Errorf("reported %q of a hundred short waits in some seconds", got)
 		}
 		if disk.text.Len() != 400 {
 			t.Errorf("%d bytes written, want 400", disk.text.Len())
@@ -135,30 +135,30 @@ func TestSinkTellsRarely(t *testing.T) {
 		disk.makeRoom(0)
 		time.AfterFunc(10*time.Millisecond, func() { disk.makeRoom(4) })
 		s.put(t.Context(), []byte("abc\n"))
-		if got := kinds(*told); got != "blocked unblocked blocked unblocked" {
-			t.Errorf("told %q after a minute", got)
+		if got := kinds(*reported); got != "blocked unblocked blocked unblocked" {
+			t.Errorf("reported %q after a minute", got)
 		}
 	})
 }
 
 func TestSinkGivesUpAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, disk, told := newSink(2, unix.ENOSPC, false)
+		s, disk, reported := newSink(2, unix.ENOSPC, false)
 		hard, giveUp := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, giveUp)
 		s.put(hard, []byte("abcdef\n"))
 		if disk.text.String() != "ab" || s.dropped != 5 {
 			t.Errorf("written %q, dropped %d; want ab and 5", disk.text.String(), s.dropped)
 		}
-		if got := kinds(*told); got != "blocked dropped" {
-			t.Errorf("told %q", got)
+		if got := kinds(*reported); got != "blocked dropped" {
+			t.Errorf("reported %q", got)
 		}
 	})
 }
 
 func TestSinkDropsWholeLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, disk, told := newSink(6, unix.ENOSPC, true)
+		s, disk, reported := newSink(6, unix.ENOSPC, true)
 		s.put(t.Context(), []byte("one\ntwo\nthree\nfo")) // cuts "two" and ends in a line
 		s.put(t.Context(), []byte("ur\nfive\n"))
 		disk.makeRoom(plenty)
@@ -173,8 +173,8 @@ func TestSinkDropsWholeLines(t *testing.T) {
 		if s.dropped != want {
 			t.Errorf("%d bytes dropped, want %d", s.dropped, want)
 		}
-		s.tellDropped()
-		s.tellDropped() // nothing is left to tell
+		s.reportDropped()
+		s.reportDropped() // nothing is left to tell
 		wantTold := []Event{
 			{
 				Kind: KindDropped, Message: "stdout lost 10 bytes, 10 in total: no space left on device",
@@ -185,8 +185,8 @@ func TestSinkDropsWholeLines(t *testing.T) {
 				Annotations: map[string]string{"stream": "stdout", "bytes": "12", "bytes_total": "22"},
 			},
 		}
-		if d := cmp.Diff(wantTold, *told); d != "" {
-			t.Errorf("told (-want +got):\n%s", d)
+		if d := cmp.Diff(wantTold, *reported); d != "" {
+			t.Errorf("reported (-want +got):\n%s", d)
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestSinkResumesInTheMiddleOfALine(t *testing.T) {
 // Where waiting would not help a task must not stand still for ever, whatever the policy.
 func TestSinkDropsWhereWaitingDoesNotHelp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, disk, told := newSink(0, unix.EIO, false)
+		s, disk, reported := newSink(0, unix.EIO, false)
 		s.put(t.Context(), []byte("lost\n"))
 		disk.makeRoom(plenty)
 		<-time.After(dropPause)
@@ -217,8 +217,8 @@ func TestSinkDropsWhereWaitingDoesNotHelp(t *testing.T) {
 		if got := disk.text.String(); got != "kept\n" {
 			t.Errorf("written %q", got)
 		}
-		if got := kinds(*told); got != "dropped" {
-			t.Errorf("told %q, want dropped", got)
+		if got := kinds(*reported); got != "dropped" {
+			t.Errorf("reported %q, want dropped", got)
 		}
 	})
 }

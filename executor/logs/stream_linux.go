@@ -32,7 +32,7 @@ type stream struct {
 }
 
 func openStream(f *folder, name string, o Options) (*stream, error) {
-	s := &stream{sink: sink{name: name, tell: o.Tell, dropOnFull: o.DropOnFull}}
+	s := &stream{sink: sink{name: name, report: o.Report, dropOnFull: o.DropOnFull}}
 	var err error
 	if s.files, err = openSeries(f, o.Prefix+"."+name, o, s.odd); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (s *stream) run(ending, hard context.Context) {
 		s.count(s.left())
 		s.say(KindAbandoned, fmt.Sprintf("%s is abandoned: %v", s.name, err))
 	}
-	s.tellDropped()
+	s.reportDropped()
 	// A remaining writer must not wait for a reader that will not come.
 	_ = s.pipe.Close() // a reader has nothing to lose
 }
@@ -112,7 +112,7 @@ func (s *stream) drain(hard context.Context, buffer []byte) error {
 	return context.Cause(hard)
 }
 
-// readReady reads what is there; EAGAIN where nothing is, and 0 at the end.
+// readReady reads what is there; EAGAIN if nothing is, and 0 at the end.
 func (s *stream) readReady(p []byte) (n int, err error) {
 	// The deadline that woke us would end this read as well.
 	if err := s.pipe.SetReadDeadline(time.Time{}); err != nil {

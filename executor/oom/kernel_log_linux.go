@@ -17,7 +17,7 @@ import (
 // needed too. Containers often have no such file.
 const LogPath = "/dev/kmsg"
 
-// recordSize is enough for every record: the kernel answers EINVAL where it is not.
+// recordSize is enough for every record: the kernel answers EINVAL if it is not.
 const recordSize = 8 << 10
 
 // LogReader reads kills from the log. It is used by one goroutine at a time.

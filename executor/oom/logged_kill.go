@@ -33,15 +33,15 @@ type LoggedKill struct {
 	PID int
 	// Command is the kernel's comm.
 	Command string
-	// RSS is anonymous, file and shared memory that was resident; HasRSS says whether the log told.
+	// RSS is anonymous, file and shared memory that was resident; HasRSS says whether the log has it.
 	RSS    int64
 	HasRSS bool
 	// Constraint is empty where the kernel left out, or rate-limited, the line that has it.
 	Constraint Constraint
-	// OOMCgroup is the group whose limit it was, empty for the machine's memory or where not told; TaskCgroup the
+	// OOMCgroup is the group whose limit it was, empty for the machine's memory or if not logged; TaskCgroup the
 	// killed process's own, or one above it. Both are paths from the real root of the hierarchy.
 	OOMCgroup, TaskCgroup string
-	// Group is the cgroup that was killed as a whole, memory.oom.group; empty where one process was chosen.
+	// Group is the cgroup that was killed as a whole, memory.oom.group; empty if one process was chosen.
 	Group string
 }
 
@@ -55,8 +55,8 @@ type LogParser struct {
 	// group is the cgroup that is being killed as a whole, since groupAt.
 	group   string
 	groupAt time.Duration
-	// told is the process of the last "Killed process": a group's first victim can be named again.
-	told int
+	// lastPID is the process of the last "Killed process": a group's first victim can be named again.
+	lastPID int
 }
 
 // groupSpan is how long it may take until all processes of a group are killed that is killed as a whole: a kill that
@@ -71,7 +71,7 @@ func (p *LogParser) Add(r LogRecord) (kill LoggedKill, ok bool) {
 	switch text := r.Text; {
 	case strings.HasPrefix(text, "oom-kill:"):
 		dump, ok := parseDump(text)
-		p.dump, p.group, p.told = nil, "", 0
+		p.dump, p.group, p.lastPID = nil, "", 0
 		if ok {
 			p.dump = &dump
 		}
@@ -79,7 +79,7 @@ func (p *LogParser) Add(r LogRecord) (kill LoggedKill, ok bool) {
 		// Up to Linux 4.20.
 		task, limit, ok := strings.Cut(strings.TrimPrefix(text, "Task in "), " killed as a result of limit of ")
 		if ok {
-			p.dump, p.group, p.told = &LoggedKill{Constraint: ConstraintMemcg, TaskCgroup: task, OOMCgroup: limit}, "", 0
+			p.dump, p.group, p.lastPID = &LoggedKill{Constraint: ConstraintMemcg, TaskCgroup: task, OOMCgroup: limit}, "", 0
 		}
 	case strings.HasPrefix(text, "Tasks in "):
 		group, ok := strings.CutSuffix(strings.TrimPrefix(text, "Tasks in "), " are going to be killed due to memory.oom.group set")
@@ -102,7 +102,7 @@ func (p *LogParser) Add(r LogRecord) (kill LoggedKill, ok bool) {
 
 // complete adds what the lines before said.
 func (p *LogParser) complete(kill LoggedKill) (LoggedKill, bool) {
-	again := kill.PID == p.told
+	again := kill.PID == p.lastPID
 	switch {
 	case p.group != "":
 		if again {
@@ -114,10 +114,10 @@ func (p *LogParser) complete(kill LoggedKill) (LoggedKill, bool) {
 		}
 	case p.dump != nil && (p.dump.PID == kill.PID || p.dump.PID == 0):
 		kill.Constraint, kill.OOMCgroup, kill.TaskCgroup = p.dump.Constraint, p.dump.OOMCgroup, p.dump.TaskCgroup
-		p.dump.PID, p.told = kill.PID, kill.PID
+		p.dump.PID, p.lastPID = kill.PID, kill.PID
 	default:
 		// Another kill, of which the first lines were left out.
-		p.dump, p.told = nil, kill.PID
+		p.dump, p.lastPID = nil, kill.PID
 	}
 	return kill, true
 }
@@ -126,7 +126,7 @@ func (p *LogParser) complete(kill LoggedKill) (LoggedKill, bool) {
 //
 //	oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/a,task_memcg=/a/b,task=tail,pid=7,uid=0
 //
-// where global_oom stands instead of oom_memcg=… if no cgroup's limit was the reason. Names of groups and processes
+// with global_oom instead of oom_memcg=… if no cgroup's limit was the reason. Names of groups and processes
 // may have commas in them: what surrounds them is looked for from the outside.
 func parseDump(text string) (LoggedKill, bool) {
 	text = strings.TrimPrefix(text, "oom-kill:")
@@ -163,7 +163,7 @@ func parseDump(text string) (LoggedKill, bool) {
 //
 //	Memory cgroup out of memory: Killed process 7 (tail) total-vm:46872kB, anon-rss:44032kB, file-rss:1596kB, shmem-rss:0kB, UID:0 …
 //
-// "Out of memory: …" where it was the machine's, and without anything before "Killed process" up to Linux 5.0.
+// "Out of memory: …" if it was the machine's, and without anything before "Killed process" up to Linux 5.0.
 func parseKilled(text string) (LoggedKill, bool) {
 	before, rest, ok := strings.Cut(text, "Killed process ")
 	if !ok || before != "" && !strings.Contains(before, "ut of memory") {

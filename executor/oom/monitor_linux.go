@@ -115,7 +115,7 @@ func (m *Monitor) fillLimits(kill *record.Kill, before, after record.OOMCounters
 	}
 }
 
-// extend adds victims to the last kill where that was of a group as a whole, which the kernel counts one process after
+// extend adds victims to the last kill if that was of a group as a whole, which the kernel counts one process after
 // the other. It reports whether it was.
 func (m *Monitor) extend(found found) bool {
 	m.mu.Lock()
@@ -185,7 +185,7 @@ func (m *Monitor) NameMain(e *record.Evidence, final *procstats.Sample) {
 // Close gives up all descriptors; Finish does so too.
 func (m *Monitor) Close() error { return errors.Join(m.victims.close(), m.watcher.Close()) }
 
-// askForMain looks for the main process in the kernel's log, where nothing else counts kills.
+// askForMain looks for the main process in the kernel's log, if nothing else counts kills.
 func (m *Monitor) askForMain(e *record.Evidence) {
 	found := m.victims.findMain()
 	if !found.main {

@@ -132,7 +132,7 @@ func limitHits(fired []int64) (own int64, above []int64) {
 	return hits[0], hits[1:]
 }
 
-// drain reads how often an eventfd was written to since the last time; 0 where there is none.
+// drain reads how often an eventfd was written to since the last time; 0 if there is none.
 func drain(fd int) int64 {
 	if fd < 0 {
 		return 0

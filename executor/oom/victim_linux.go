@@ -58,7 +58,7 @@ type victimFinder struct {
 	foreign bool
 	// command is the main process's name, at first as it was at the start.
 	command string
-	// resident is the main process's memory in the last sample before a kill that has it; nil where none has.
+	// resident is the main process's memory in the last sample before a kill that has it; nil if none has.
 	resident *int64
 	// knownDead are processes of the last sample that were dead at an earlier kill.
 	knownDead map[procstats.ProcessID]bool
@@ -69,7 +69,7 @@ type found struct {
 	victims []record.Victim
 	// main reports that the main process is among them; it stands first then.
 	main bool
-	// scope and limitPath are what the log says of the limit; empty where it does not.
+	// scope and limitPath are what the log says of the limit; empty if it does not.
 	scope     record.Scope
 	limitPath string
 	reason    string
@@ -205,7 +205,7 @@ func (v *victimFinder) open() error {
 	return nil
 }
 
-// concerns reports whether a kill was of a process of the task. Where the log does not say in which group it was,
+// concerns reports whether a kill was of a process of the task. If the log does not say in which group it was,
 // the number decides.
 func (v *victimFinder) concerns(kill LoggedKill) bool {
 	if kill.TaskCgroup != "" {
@@ -267,7 +267,7 @@ func (v *victimFinder) fromLog(kills []LoggedKill) found {
 	return f
 }
 
-// scopeOf says what a line of the log means for this task; empty where it does not say.
+// scopeOf says what a line of the log means for this task; empty if it does not say.
 func (v *victimFinder) scopeOf(kill LoggedKill) (scope record.Scope, limitPath string) {
 	switch {
 	case kill.Constraint == ConstraintNone, kill.Constraint == ConstraintCpuset, kill.Constraint == ConstraintMemoryPolicy:
@@ -345,7 +345,7 @@ func victimOf(row procstats.ProcessRow) record.Victim {
 }
 
 // nameMain makes the main process the victim of a kill of which nobody could say whose it was, or only by a number of
-// another PID namespace. Of its memory is told what it had in the last sample, else, from wait4(2), at most.
+// another PID namespace. Its memory is what it had in the last sample, else, from wait4(2), at most.
 func (v *victimFinder) nameMain(kill *record.Kill, final *procstats.Sample) {
 	var victim record.Victim
 	switch {

@@ -56,9 +56,9 @@ type watcher struct {
 	// cost is how long the last look took.
 	cost time.Duration
 	// awaited is since when a kill is known that is to take a whole group with it, of which the kernel has not counted
-	// the group yet; zero where none is.
+	// the group yet; zero if none is.
 	awaited time.Time
-	// recheck is the pause before the next look while a kill is under way; 0 where none is.
+	// recheck is the pause before the next look while a kill is under way; 0 if none is.
 	recheck time.Duration
 
 	mu   sync.Mutex // guards last
@@ -394,13 +394,13 @@ func (w *watcher) Counters() record.OOMCounters {
 // limit was hit is the machine's then.
 func (w *watcher) SeesAll() bool { return w.groups.root || w.groups.version == 1 }
 
-// Path is the task's path in the memory hierarchy as far as it is visible; empty where there is none.
+// Path is the task's path in the memory hierarchy as far as it is visible; empty if there is none.
 func (w *watcher) Path() string { return w.groups.path }
 
-// Own is the folder of the task's memory cgroup; empty where there is none.
+// Own is the folder of the task's memory cgroup; empty if there is none.
 func (w *watcher) Own() string { return w.groups.own }
 
-// Above returns the folder of a group above the task's, counted as in the counters; empty where it may be another
+// Above returns the folder of a group above the task's, counted as in the counters; empty if it may be another
 // one: on version 1 the last visible group fires for those above it too.
 func (w *watcher) Above(i int) string {
 	last := len(w.groups.above) - 1
@@ -410,7 +410,7 @@ func (w *watcher) Above(i int) string {
 	return w.groups.above[i]
 }
 
-// Folder returns the folder of a path in the memory hierarchy; empty where it is not visible.
+// Folder returns the folder of a path in the memory hierarchy; empty if it is not visible.
 func (w *watcher) Folder(path string) string {
 	if path == "" || w.groups.path == "" {
 		return ""
@@ -422,7 +422,7 @@ func (w *watcher) Folder(path string) string {
 	return filepath.Join(w.groups.top, below)
 }
 
-// Limit reads the hard memory limit of a folder; ok is false where it has none.
+// Limit reads the hard memory limit of a folder; ok is false if it has none.
 func (w *watcher) Limit(dir string) (bytes int64, ok bool) {
 	if w.groups.version == 1 {
 		return readLimit(dir, "memory.limit_in_bytes")
@@ -430,7 +430,7 @@ func (w *watcher) Limit(dir string) (bytes int64, ok bool) {
 	return readLimit(dir, "memory.max")
 }
 
-// Peak reads the most memory that was ever charged to the task's group; ok is false where the kernel does not tell.
+// Peak reads the most memory that was ever charged to the task's group; ok is false if the kernel does not say.
 func (w *watcher) Peak() (bytes int64, ok bool) {
 	if w.groups.version == 1 {
 		return readLimit(w.groups.own, "memory.max_usage_in_bytes")

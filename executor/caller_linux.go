@@ -19,9 +19,9 @@ import (
 // killed meanwhile asks for neither.
 const launchLimit = 30 * time.Second
 
-// endUnlaunched ends an executor that no caller uses. Its timer runs only until there is a task: then the executor sets
+// exitUnlaunched ends an executor that no caller uses. Its timer runs only until there is a task: then the executor sets
 // none.
-func (e *Executor) endUnlaunched() {
+func (e *Executor) exitUnlaunched() {
 	if e.current() == nil {
 		e.log.Warn("no task requested; executor exits", "after", launchLimit)
 		e.cancel()
@@ -49,7 +49,7 @@ func (e *Executor) watchCaller() error {
 	if err != nil {
 		return fmt.Errorf("watch caller: %w", errors.Join(err, e.caller.Close()))
 	}
-	context.AfterFunc(e.ctx, e.forgetCaller)
+	context.AfterFunc(e.ctx, e.unwatchCaller)
 	e.work.Go(func() {
 		// An error is that of a file that was closed: the caller has its task.
 		if raw.Read(unread) != nil {
@@ -71,8 +71,8 @@ func unread(fd uintptr) bool {
 	return err == nil && n > 0
 }
 
-// forgetCaller ends the watch: the task is there, and outlives its caller unless it is on a leash.
-func (e *Executor) forgetCaller() {
+// unwatchCaller ends the watch: the task is there, and outlives its caller unless it is on a leash.
+func (e *Executor) unwatchCaller() {
 	if e.caller != nil {
 		_ = e.caller.Close() // only ends the read
 	}
@@ -86,9 +86,9 @@ func (e *Executor) refused() {
 	}
 }
 
-// killUnclaimed kills a task whose caller was gone before the start was complete: no caller knows of it, and the next
+// killAbandoned kills a task whose caller was gone before the start was complete: no caller knows of it, and the next
 // one starts another in its place.
-func (e *Executor) killUnclaimed(ctx context.Context, t *task) {
+func (e *Executor) killAbandoned(ctx context.Context, t *task) {
 	if ctx.Err() == nil && !e.callerGone.Load() {
 		return
 	}
