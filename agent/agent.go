@@ -129,7 +129,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if ready {
 		close(a.ready)
 		a.log.Info("agent is ready", "node", a.node.Name, "data_dir", a.dataDir())
-		if on, _ := a.Publishing(); !on {
+		if !a.current().Telemetry.PublishAllocationMetrics {
 			a.logPublishing()
 		}
 		<-ctx.Done()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -88,7 +89,7 @@ func run(t *testing.T, a *Agent) *running {
 func (r *running) end(stop bool) {
 	r.t.Helper()
 	if stop {
-		for _, l := range r.Allocations() {
+		for _, l := range r.Snapshot().Allocations {
 			if err := r.StopAlloc(l.ID); err != nil {
 				r.t.Error(err)
 			}
@@ -116,7 +117,7 @@ func (r *running) submit(text string) []*allocation.Allocation {
 		r.t.Fatal(err)
 	}
 	var own []*allocation.Allocation
-	for _, l := range r.Allocations() {
+	for _, l := range r.Snapshot().Allocations {
 		if l.JobID == status.ID {
 			own = append(own, l)
 		}
@@ -124,14 +125,25 @@ func (r *running) submit(text string) []*allocation.Allocation {
 	return own
 }
 
+// usage returns what the task t of an allocation uses.
+func (r *running) usage(id string) *allocation.Usage {
+	r.t.Helper()
+	now := r.Snapshot(id)
+	l, err := now.Allocation(id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return now.Usage(l.Tasks["t"])
+}
+
 // await waits for an allocation to be as wanted, by the event feed.
 func (r *running) await(id, what string, is func(*allocation.Allocation) bool) *allocation.Allocation {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
 	defer cancel()
-	events := r.Subscribe(r.Index())
+	events := r.Feed().Subscribe(r.Feed().Index())
 	for {
-		l, err := r.Allocation(id)
+		l, err := r.Snapshot().Allocation(id)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -183,7 +195,7 @@ func TestBatchJobRunsToItsEnd(t *testing.T) {
 	if final.Diagnosis.Verdict != "completed" || final.ExitCode == nil || *final.ExitCode != 0 {
 		t.Errorf("record %+v", final)
 	}
-	log, err := r.OpenLog(l.ID, "t", "stdout")
+	log, err := l.Dir.OpenLog("t", "stdout")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +206,7 @@ func TestBatchJobRunsToItsEnd(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Error(err)
 	}
-	status, err := r.Job("test")
+	status, err := r.Snapshot().Job("test")
 	if err != nil || status.Status != "dead" {
 		t.Errorf("job %+v, error %v", status, err)
 	}
@@ -215,15 +227,15 @@ func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
 		}
 	}
 	r.eventually("history", samples(5))
-	usage, err := r.Stats(l.ID)
-	if err != nil || usage["t"].Sample == nil || usage["t"].Reason != "" {
-		t.Fatalf("usage %+v, error %v", usage["t"], err)
+	if u := r.usage(l.ID); u.Sample == nil || u.Reason != "" {
+		t.Fatalf("usage %+v", u)
 	}
 	pid := l.Tasks["t"].Attributes["pid"]
-	before, err := r.At(l.ID, "t", time.Now())
-	if err != nil {
-		t.Fatal(err)
+	nearest, err := r.History(l.ID, "t", history.Query{Nearest: time.Now()})
+	if err != nil || len(nearest) != 1 {
+		t.Fatalf("nearest %v, error %v", nearest, err)
 	}
+	before := nearest[0]
 	r.end(false)
 
 	r = begin(t, c)
@@ -270,6 +282,52 @@ func TestFailedTaskIsRestartedByItsPolicy(t *testing.T) {
 	}
 }
 
+// TestSnapshotsShare holds that what has not changed is the same in two snapshots, that what has changed is in the next, and
+// that a snapshot stays as it was.
+func TestSnapshotsShare(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	id := r.submit(oneTask("service", "", "exec sleep 1000"))[0].ID
+	other := r.submit(strings.ReplaceAll(oneTask("service", "", "exec sleep 1000"), `"test"`, `"other"`))[0].ID
+	driverSpoke := func(l *allocation.Allocation) bool {
+		return slices.ContainsFunc(l.Tasks["t"].Events, func(e allocation.Event) bool { return e.Type == allocation.EventDriver })
+	}
+	r.await(other, "the driver's event", driverSpoke) // the last of a start
+	r.await(id, "the driver's event", driverSpoke)
+	r.eventually("readings", func() bool { return r.usage(id).Sample != nil && r.usage(other).Sample != nil })
+	of := func(id string) *allocation.Allocation {
+		t.Helper()
+		l, err := r.Snapshot().Allocation(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	before, still := of(id), of(other)
+	sample := r.usage(id).Sample
+	r.eventually("another reading", func() bool { return r.usage(id).Sample != sample })
+	if of(id) != before {
+		t.Error("a reading made another allocation")
+	}
+	if err := r.StopAlloc(id); err != nil {
+		t.Fatal(err)
+	}
+	if now := of(id); now.DesiredStatus != allocation.DesiredStop || before.DesiredStatus != allocation.DesiredRun {
+		t.Errorf("desired to %s, before %s", now.DesiredStatus, before.DesiredStatus)
+	}
+	r.await(id, "dead", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
+	if before.ClientStatus != allocation.Running || before.Tasks["t"].State.Phase != hook.PhaseRunning {
+		t.Errorf("the earlier snapshot became %s", before.ClientStatus)
+	}
+	if of(other) != still {
+		t.Error("the other allocation is another value")
+	}
+	some := r.Snapshot(other)
+	if len(some.Allocations) != 1 || some.Allocations[0] != still || len(some.Jobs) != 0 {
+		t.Errorf("a snapshot of one has %d allocations and %d jobs", len(some.Allocations), len(some.Jobs))
+	}
+}
+
 func TestPublishingOffReadsNothing(t *testing.T) {
 	c := testConfig(shortDir(t))
 	c.Telemetry.PublishAllocationMetrics = false
@@ -277,18 +335,14 @@ func TestPublishingOffReadsNothing(t *testing.T) {
 	defer r.end(true)
 	l := r.submit(oneTask("service", "", "sleep 1000"))[0]
 	r.await(l.ID, "running", isRunning)
-	usage, err := r.Stats(l.ID)
-	if err != nil || usage["t"].Sample != nil || !strings.Contains(usage["t"].Reason, "publishing is off") {
-		t.Errorf("usage %+v, error %v", usage["t"], err)
+	if u := r.usage(l.ID); u.Sample != nil || !strings.Contains(u.Reason, "publishing is off") {
+		t.Errorf("usage %+v", u)
 	}
 	c.Telemetry.PublishAllocationMetrics = true
 	if ignored, err := r.Reload(c); err != nil || len(ignored) > 0 {
 		t.Fatalf("ignored %q, error %v", ignored, err)
 	}
-	r.eventually("reading", func() bool {
-		usage, err := r.Stats(l.ID)
-		return err == nil && usage["t"].Sample != nil
-	})
+	r.eventually("reading", func() bool { return r.usage(l.ID).Sample != nil })
 	if got := r.Cost().Samples; got == 0 {
 		t.Error("no samples counted")
 	}

@@ -42,6 +42,7 @@ type alloc struct {
 	kept     state.Allocation
 	stopping string // why all tasks must end; empty where they must not
 	done     chan struct{}
+	shown    *allocation.Allocation // the newest snapshot; nil if something has changed since
 }
 
 // newAlloc makes an allocation from what is kept of it, and of its tasks by name.
@@ -212,7 +213,7 @@ func (a *alloc) endLogs() {
 func (a *alloc) told(t *task, e allocation.Event) {
 	a.mu.Lock()
 	if e.Time.After(a.kept.ModifyTime) { // the end of the allocation may overtake its last event
-		a.kept.ModifyTime = e.Time
+		a.kept.ModifyTime, a.shown = e.Time, nil
 	}
 	a.mu.Unlock()
 	a.publish(feed.Event{Time: e.Time, Type: "TaskEvent", Task: t.spec.Name, TaskEvent: &e})
@@ -226,7 +227,7 @@ func (a *alloc) change(eventType string, change func(*state.Allocation)) error {
 	defer a.saving.Unlock()
 	a.mu.Lock()
 	change(&a.kept)
-	a.kept.ModifyTime = time.Now()
+	a.kept.ModifyTime, a.shown = time.Now(), nil
 	a.mu.Unlock()
 	// Before it is stored: the event's index is.
 	kept := a.publish(feed.Event{Type: eventType})
@@ -236,28 +237,45 @@ func (a *alloc) change(eventType string, change func(*state.Allocation)) error {
 // publish tells the feed of the allocation as it is now, and returns what is kept of it, with the event's index.
 func (a *alloc) publish(e feed.Event) state.Allocation {
 	e.Topic, e.Key, e.FilterKeys, e.Namespace = feed.TopicAllocation, a.id, []string{a.job.ID}, a.job.Namespace
-	e.Allocation = a.snapshot()
+	own := *a.snapshot() // the feed numbers it
+	e.Allocation = &own
 	index := a.agent.feed.Publish(e)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.kept.ModifyIndex = max(a.kept.ModifyIndex, index) // somebody else may have published meanwhile
 	a.kept.CreateIndex = cmp.Or(a.kept.CreateIndex, index)
+	a.shown = nil
 	return a.kept
 }
 
-// snapshot is the allocation for whoever asks.
+// taskChanged is called when a task's snapshot is another.
+func (a *alloc) taskChanged() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.shown = nil
+}
+
+// snapshot returns the allocation as it is now: the same value until it changes.
 func (a *alloc) snapshot() *allocation.Allocation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.shown == nil {
+		a.shown = a.newSnapshot()
+	}
+	return a.shown
+}
+
+// newSnapshot returns the allocation as it is now; a.mu is held.
+func (a *alloc) newSnapshot() *allocation.Allocation {
 	tasks := make(map[string]*allocation.Task, len(a.tasks))
 	for _, t := range a.tasks {
 		tasks[t.spec.Name] = t.snapshot()
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	s := &allocation.Allocation{
 		ID: a.id, Namespace: a.kept.Namespace, JobID: a.kept.JobID, JobType: a.kept.JobType, JobVersion: a.kept.JobVersion,
 		Group: a.kept.Group, Name: a.name(), Index: a.kept.Index, NodeID: a.agent.node.ID, NodeName: a.agent.node.Name,
 		DesiredStatus: a.kept.Desired, Description: a.kept.Description, CreateTime: a.kept.CreateTime,
-		ModifyTime: a.kept.ModifyTime, CreateIndex: a.kept.CreateIndex, ModifyIndex: a.kept.ModifyIndex, Tasks: tasks,
+		ModifyTime: a.kept.ModifyTime, CreateIndex: a.kept.CreateIndex, ModifyIndex: a.kept.ModifyIndex, Dir: a.dir, Tasks: tasks,
 	}
 	s.ClientStatus = statusOf(tasks)
 	if s.Description == "" {

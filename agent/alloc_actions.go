@@ -132,8 +132,8 @@ func (t *task) publish(ctx context.Context, on bool) {
 
 // logPublishing logs whether stats are collected and, if not, how to turn them on.
 func (a *Agent) logPublishing() {
-	if on, reason := a.Publishing(); !on {
-		a.log.Info(reason)
+	if !a.current().Telemetry.PublishAllocationMetrics {
+		a.log.Info(notPublishing)
 		return
 	}
 	a.log.Info("publishing is on")

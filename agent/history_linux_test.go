@@ -63,7 +63,7 @@ func TestHistoryOnADiskThatHangs(t *testing.T) {
 	}
 	var id string
 	task := func() *allocation.Task {
-		l, err := r.Allocation(id)
+		l, err := r.Snapshot().Allocation(id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,9 +73,8 @@ func TestHistoryOnADiskThatHangs(t *testing.T) {
 		t.Helper()
 		samples := r.Cost().Samples
 		r.eventually("fresh readings", func() bool { return r.Cost().Samples > samples+3 })
-		usage, err := r.Stats(id)
-		if err != nil || usage["t"].Sample == nil || usage["t"].Reason != "" {
-			t.Errorf("usage %+v, %v", usage["t"], err)
+		if u := r.usage(id); u.Sample == nil || u.Reason != "" {
+			t.Errorf("usage %+v", u)
 		}
 	}
 	within(5*time.Second, "start", func() {
@@ -100,9 +99,8 @@ func TestHistoryOnADiskThatHangs(t *testing.T) {
 	}
 	fresh()
 	r.eventually("drops", func() bool { return r.Cost().HistoryDropped > 5 })
-	usage, err := r.Stats(id)
-	if err != nil || usage["t"].HistoryDropped == 0 {
-		t.Errorf("of the task %d, %v", usage["t"].HistoryDropped, err)
+	if r.usage(id).HistoryDropped == 0 {
+		t.Error("none of the task")
 	}
 	within(3*time.Second, "reading the history", func() {
 		if _, err := r.History(id, "t", history.Query{}); !errors.Is(err, history.ErrBlocked) {

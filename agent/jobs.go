@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/agent/feed"
 	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/errlist"
@@ -159,10 +160,10 @@ func (a *Agent) checkTask(ctx context.Context, s *start, steps *int) error {
 
 // RunJob registers a job and starts its allocations. Allocations of an earlier version go on where their group means
 // the same, and are stopped where it does not. changed is false where nothing had to be done.
-func (a *Agent) RunJob(ctx context.Context, source job.Source) (status JobStatus, changed bool, err error) {
+func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot.Job, changed bool, err error) {
 	j, err := a.Validate(ctx, source)
 	if err != nil {
-		return JobStatus{}, false, err
+		return nil, false, err
 	}
 	a.registering.Lock()
 	defer a.registering.Unlock()
@@ -176,23 +177,23 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status JobStatus
 	a.mu.Unlock()
 	if known && was.Current && !was.Stopped && len(surplus)+len(missing) == 0 && was.Source.Text == source.Text &&
 		maps.Equal(was.Source.Variables, source.Variables) {
-		status, err = a.Job(j.ID)
+		status, err = a.job(j.ID)
 		return status, false, err
 	}
 	if err := a.reserve(j.ID, missing, surplus); err != nil {
-		return JobStatus{}, false, refused{err}
+		return nil, false, refused{err}
 	}
 	now := state.Job{ID: j.ID, Source: source, SubmitTime: time.Now(), Current: true}
 	if known {
 		now.Version, now.CreateIndex = was.Version+1, was.CreateIndex
 	}
 	if err := a.register(now, j, was); err != nil {
-		return JobStatus{}, false, err
+		return nil, false, err
 	}
 	if err := a.carryOut(j, now.Version, surplus, missing); err != nil {
-		return JobStatus{}, true, err
+		return nil, true, err
 	}
-	status, err = a.Job(j.ID)
+	status, err = a.job(j.ID)
 	return status, true, err
 }
 
@@ -293,7 +294,7 @@ func (a *Agent) compare(j *job.Job) (surplus []*alloc, missing []vacancy) {
 			continue
 		}
 		g := j.Group(l.group.Name)
-		failed := statusOf(l.snapshot().Tasks).Ended() // and its other tasks are being ended
+		failed := l.snapshot().ClientStatus.Ended() // and its other tasks are being ended
 		if g == nil || failed || l.kept.Digest != g.Digest || g.Digest == "" || l.kept.Index >= g.Count || live[g.Name][l.kept.Index] != nil {
 			surplus = append(surplus, l)
 			continue

@@ -69,7 +69,7 @@ func TestJobIsUpdatedInPlace(t *testing.T) {
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	live := func() (ids []string) {
-		for _, l := range r.Allocations() {
+		for _, l := range r.Snapshot().Allocations {
 			if l.DesiredStatus == allocation.DesiredRun {
 				ids = append(ids, l.Name+" "+l.ID)
 			}
@@ -109,10 +109,10 @@ func TestJobIsUpdatedInPlace(t *testing.T) {
 	if err := r.StopJob("test", true); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Job("test"); !errors.Is(err, allocation.ErrNotFound) {
+	if _, err := r.Snapshot().Job("test"); !errors.Is(err, allocation.ErrNotFound) {
 		t.Errorf("job after its purge: %v", err)
 	}
-	for _, l := range r.Allocations() {
+	for _, l := range r.Snapshot().Allocations {
 		r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
 	}
 	r.eventually("garbage", func() bool { return len(r.endedAllocs()) == 4 })
@@ -141,19 +141,19 @@ func intersection(a, b []string) (both []string) {
 func TestCoresAreReserved(t *testing.T) {
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
-	all := len(r.Node().Resources.Cores)
+	all := len(r.Snapshot().Node.Resources.Cores)
 	text := func(id string, cores int) string {
 		return strings.Replace(inGroup(1, shell("t", fmt.Sprintf("resources {\n cores = %d\n}", cores), "exec sleep 1000")), "test", id, 1)
 	}
 	l := r.submit(text("one", all))[0]
-	if got := l.Tasks["t"].Cores; got != coreList(r.Node().Resources.Cores) {
-		t.Errorf("cores %q of %v", got, r.Node().Resources.Cores)
+	if got := l.Tasks["t"].Cores; got != coreList(r.Snapshot().Node.Resources.Cores) {
+		t.Errorf("cores %q of %v", got, r.Snapshot().Node.Resources.Cores)
 	}
 	_, _, err := r.RunJob(t.Context(), job.Source{Text: text("two", 1)})
 	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "0 are free") {
 		t.Errorf("error %v", err)
 	}
-	if jobs := r.Jobs(); len(jobs) != 1 {
+	if jobs := r.Snapshot().Jobs; len(jobs) != 1 {
 		t.Errorf("jobs %+v", jobs)
 	}
 }
@@ -165,7 +165,7 @@ func TestActsOnTasks(t *testing.T) {
 	r.await(l.ID, "running", isRunning)
 	logged := func(text string) func() bool {
 		return func() bool {
-			paths, err := r.LogFiles(l.ID, "t", "stdout")
+			paths, err := l.Dir.LogFiles("t", "stdout")
 			if err != nil || len(paths) == 0 {
 				return false
 			}
@@ -199,7 +199,7 @@ func TestActsOnTasks(t *testing.T) {
 		t.Error(err)
 	}
 	r.await(l.ID, "restarted", func(l *allocation.Allocation) bool { return l.Tasks["t"].State.Restarts == 1 && isRunning(l) })
-	if _, err := r.Allocation(l.ID[:6]); err != nil {
+	if _, err := r.Snapshot().Allocation(l.ID[:6]); err != nil {
 		t.Error(err)
 	}
 	if err := r.SignalAlloc(t.Context(), l.ID, "nobody", "SIGHUP"); !errors.Is(err, allocation.ErrNotFound) {
@@ -256,7 +256,7 @@ func TestGarbageIsCollectedBetweenRegistrations(t *testing.T) {
 func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
-	all := len(r.Node().Resources.Cores)
+	all := len(r.Snapshot().Node.Resources.Cores)
 	text := func(id, more string) string {
 		return fmt.Sprintf("job %q {\n group \"g\" {\n%s%s }\n}", id, more,
 			shell("b", fmt.Sprintf("kill_signal = \"SIGUSR1\"\nresources {\n cores = %d\n}", all),
@@ -276,7 +276,7 @@ func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
 	if err := r.StopJob("bad", false); err != nil {
 		t.Fatal(err)
 	}
-	if l, err = r.Allocation(l.ID); err != nil || l.DesiredStatus != allocation.DesiredStop {
+	if l, err = r.Snapshot().Allocation(l.ID); err != nil || l.DesiredStatus != allocation.DesiredStop {
 		t.Errorf("allocation %+v, error %v", l, err)
 	}
 	data := filepath.Join(r.allocDir(), l.ID, "alloc", "data", "go")
@@ -292,7 +292,7 @@ func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
 func TestJobWithCoresIsUpdated(t *testing.T) {
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
-	all := len(r.Node().Resources.Cores)
+	all := len(r.Snapshot().Node.Resources.Cores)
 	text := func(id, env string) string {
 		return strings.Replace(inGroup(1, shell("t", fmt.Sprintf("env {\n A = %q\n}\nresources {\n cores = %d\n}", env, all),
 			"trap '' USR1; touch $NOMAD_ALLOC_DIR/data/up; while ! [ -e $NOMAD_ALLOC_DIR/data/go ]; do sleep 0.02; done")), "test", id, 1)
@@ -307,7 +307,7 @@ func TestJobWithCoresIsUpdated(t *testing.T) {
 	if _, _, err := r.RunJob(t.Context(), job.Source{Text: text("one", "b")}); err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range r.Allocations() {
+	for _, l := range r.Snapshot().Allocations {
 		if got := l.Tasks["t"].Cores; got != old.Tasks["t"].Cores || (l.DesiredStatus == allocation.DesiredRun) == (l.ID == old.ID) {
 			t.Errorf("allocation %+v, cores %q", l, got)
 		}

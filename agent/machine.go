@@ -13,6 +13,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/snapshot"
 )
 
 // describeNode says what machine this is.
@@ -27,16 +28,6 @@ func (a *Agent) describeNode(id string) node.Node {
 	return n
 }
 
-// Node returns what machine this is, with its drivers.
-func (a *Agent) Node() node.Node {
-	if a.isReady() != nil {
-		return node.Node{}
-	}
-	n := a.node
-	n.Drivers = a.drivers.All()
-	return n
-}
-
 // NodeStats reads what the machine uses.
 func (a *Agent) NodeStats(ctx context.Context) (*node.Stats, error) {
 	if err := a.isReady(); err != nil {
@@ -45,24 +36,9 @@ func (a *Agent) NodeStats(ctx context.Context) (*node.Stats, error) {
 	return a.meter.Read(ctx, a.dataDir(), a.node.Resources), nil
 }
 
-// Cost is what the agent's own process uses.
-type Cost struct {
-	CPUSeconds float64
-	// RSSBytes is 0 where it could not be read.
-	RSSBytes   int64
-	Goroutines int
-	Uptime     time.Duration
-	// Samples and Backlogged count readings taken and readings that came more than an interval late.
-	Samples, Backlogged int64
-	// HistoryDropped counts the readings that are not in the history because the disk was too slow.
-	HistoryDropped int64
-	// Errors counts failures by what failed.
-	Errors map[string]int64
-}
-
 // Cost returns what the agent costs.
-func (a *Agent) Cost() Cost {
-	c := Cost{
+func (a *Agent) Cost() snapshot.Cost {
+	c := snapshot.Cost{
 		Goroutines: runtime.NumGoroutine(), Uptime: time.Since(a.started), Samples: a.counts.samples.Load(),
 		Backlogged: a.counts.backlogged.Load(), HistoryDropped: a.history.Dropped(), Errors: a.counts.failures(),
 	}

@@ -48,15 +48,15 @@ func otherTask(command string) string {
 func TestPluginRunsTasksAndIsStartedAgain(t *testing.T) {
 	c := withPlugin(t, shortDir(t), "")
 	r := begin(t, c)
-	if d := r.Node().Drivers["other"]; d.Version != "1.2.3" || d.Plugin == "" {
+	if d := r.Snapshot().Node.Drivers["other"]; d.Version != "1.2.3" || d.Plugin == "" {
 		t.Errorf("driver %+v", d)
 	}
 	l := r.submit(otherTask("echo hello; sleep 1000"))[0]
 	l = r.await(l.ID, "running", isRunning)
 	pid := l.Tasks["t"].Attributes["pid"]
 	read := func() bool {
-		usage, err := r.Stats(l.ID)
-		return err == nil && usage["t"].Sample != nil && usage["t"].Reason == ""
+		u := r.usage(l.ID)
+		return u.Sample != nil && u.Reason == ""
 	}
 	r.eventually("reading", read)
 
@@ -165,7 +165,7 @@ func TestUnknownDriversAreRefused(t *testing.T) {
 			}
 		})
 	}
-	if jobs := r.Jobs(); len(jobs) != 0 {
+	if jobs := r.Snapshot().Jobs; len(jobs) != 0 {
 		t.Errorf("jobs %+v", jobs)
 	}
 }

@@ -37,22 +37,22 @@ func TestJobIsCarriedOutAfterAKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := begin(t, c)
-	for _, l := range r.Allocations() {
+	for _, l := range r.Snapshot().Allocations {
 		r.await(l.ID, "running", isRunning)
 	}
-	if n := len(r.Allocations()); n != 2 {
+	if n := len(r.Snapshot().Allocations); n != 2 {
 		t.Errorf("%d allocations", n)
 	}
-	if s, err := r.Job("old"); err != nil || s.Job.ID != "old" || len(s.Job.Groups) > 0 || s.ID != "old" {
+	if s, err := r.Snapshot().Job("old"); err != nil || s.Job.ID != "old" || len(s.Job.Groups) > 0 || s.ID != "old" {
 		t.Errorf("a job that cannot be read: %+v, %v", s, err)
 	}
 	r.end(false)
 	r = begin(t, c)
 	defer r.end(true)
-	if n := len(r.Allocations()); n != 2 {
+	if n := len(r.Snapshot().Allocations); n != 2 {
 		t.Errorf("%d allocations after another start", n)
 	}
-	if _, err := r.Allocation(r.Allocations()[0].ID[:8]); err != nil {
+	if _, err := r.Snapshot().Allocation(r.Snapshot().Allocations[0].ID[:8]); err != nil {
 		t.Error(err)
 	}
 }
@@ -96,7 +96,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = begin(t, c)
-	if all := r.Allocations(); len(all) != 0 {
+	if all := r.Snapshot().Allocations; len(all) != 0 {
 		t.Errorf("allocations %+v", all)
 	}
 	if _, err := r.CollectGarbage(); err != nil {
@@ -146,7 +146,7 @@ func TestJobIsStoppedAfterAKill(t *testing.T) {
 			}
 			r = begin(t, c)
 			defer r.end(true)
-			if l, err = r.Allocation(l.ID); err != nil || l.DesiredStatus != allocation.DesiredStop {
+			if l, err = r.Snapshot().Allocation(l.ID); err != nil || l.DesiredStatus != allocation.DesiredStop {
 				t.Fatalf("allocation %+v, error %v", l, err)
 			}
 			r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
@@ -215,7 +215,7 @@ func TestEndedAllocationStaysAsItIs(t *testing.T) {
 	}
 	ended := func() bool { return len(r.endedAllocs()) == 1 }
 	r.eventually("the end", ended)
-	l, err := r.Allocation(l.ID)
+	l, err := r.Snapshot().Allocation(l.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestEndedAllocationStaysAsItIs(t *testing.T) {
 	r = begin(t, c)
 	defer r.end(false)
 	r.eventually("the end", ended)
-	again, err := r.Allocation(l.ID)
+	again, err := r.Snapshot().Allocation(l.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,11 +256,11 @@ func TestIndexesGoOn(t *testing.T) {
 
 	r = begin(t, c)
 	defer r.end(true)
-	first, err := r.Subscribe(0).Next(t.Context()) // the node's own at the latest
+	first, err := r.Feed().Subscribe(0).Next(t.Context()) // the node's own at the latest
 	if err != nil || first.Index <= newest {
 		t.Errorf("event %d after %d, %v", first.Index, newest, err)
 	}
-	if l, err := r.Allocation(l.ID); err != nil || l.CreateIndex != before.CreateIndex || l.CreateIndex == 0 {
+	if l, err := r.Snapshot().Allocation(l.ID); err != nil || l.CreateIndex != before.CreateIndex || l.CreateIndex == 0 {
 		t.Errorf("made with index %d, was %d, error %v", l.CreateIndex, before.CreateIndex, err)
 	}
 }

@@ -243,6 +243,7 @@ func (t *task) update(change func(*state.Task)) error {
 	change(&t.kept)
 	kept := t.kept
 	t.mu.Unlock()
+	t.alloc.taskChanged()
 	return t.agent.store.PutTask(t.alloc.id, t.spec.Name, &kept)
 }
 
@@ -319,6 +320,7 @@ func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 	// Stored with the next event: without one this is called again.
 	t.kept.OOMKills, t.kept.Outcome = final.Diagnosis.OOM.Kills, final.End().Outcome
 	t.mu.Unlock()
+	t.alloc.taskChanged()
 	return t.agent.store.PutRecord(t.alloc.id, t.spec.Name, final)
 }
 

@@ -210,17 +210,17 @@ func (u *usage) keepPeak(s *procstats.Sample) {
 }
 
 // snapshot is what whoever asks gets.
-func (u *usage) snapshot(publishing string) allocation.Usage {
+func (u *usage) snapshot(notPublishing string) *allocation.Usage {
 	err := u.err()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	s := allocation.Usage{
+	s := &allocation.Usage{
 		Running: u.running, Interval: u.interval, Backlogged: u.backlog.late, HistoryDropped: u.history.Dropped(),
 		Ended: u.used.ended, Base: u.used.base,
 	}
 	switch {
-	case publishing != "":
-		s.Reason = publishing
+	case notPublishing != "":
+		s.Reason = notPublishing
 		return s
 	case !u.running:
 		s.Reason = "the task is not running"

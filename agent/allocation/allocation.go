@@ -6,6 +6,7 @@ package allocation
 import (
 	"time"
 
+	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
@@ -58,7 +59,9 @@ type Allocation struct {
 	// CreateIndex and ModifyIndex are those of the event feed.
 	CreateIndex uint64
 	ModifyIndex uint64
-	Tasks       map[string]*Task
+	// Dir is where its logs are.
+	Dir   folder.Allocation
+	Tasks map[string]*Task
 }
 
 // Task is the state of one task.

@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/snapshot"
 )
 
 // listAllocations is GET /v1/allocations.
-func (s *Server) listAllocations(r *http.Request) (any, error) {
+func (s *Server) listAllocations(r *http.Request, now *snapshot.Agent) (any, error) {
 	list := []*allocationJSON{}
 	prefix := strings.ToLower(r.URL.Query().Get("prefix"))
-	for _, a := range s.agent.Allocations() {
+	for _, a := range now.Allocations {
 		if inNamespace(r, a.Namespace) && strings.HasPrefix(a.ID, prefix) {
 			list = append(list, newAllocationJSON(a, Trusted(r.Context())))
 		}
@@ -23,32 +24,32 @@ func (s *Server) listAllocations(r *http.Request) (any, error) {
 	return list, nil
 }
 
-// allocation returns the allocation of a request's path; prefixes are taken too.
-func (s *Server) allocation(r *http.Request) (*allocation.Allocation, error) {
+// allocationOf returns the allocation of a request's path; prefixes are taken too.
+func allocationOf(r *http.Request, now *snapshot.Agent) (*allocation.Allocation, error) {
 	id := r.PathValue("id")
 	if id == "" {
 		return nil, badRequest("the path has no allocation id")
 	}
-	return s.agent.Allocation(strings.ToLower(id))
+	return now.Allocation(strings.ToLower(id))
 }
 
 // readAllocation is GET /v1/allocation/ID.
-func (s *Server) readAllocation(r *http.Request) (any, error) {
-	a, err := s.allocation(r)
+func (s *Server) readAllocation(r *http.Request, now *snapshot.Agent) (any, error) {
+	a, err := allocationOf(r, now)
 	if err != nil {
 		return nil, err
 	}
 	shown := newAllocationJSON(a, Trusted(r.Context()))
-	if j, err := s.agent.Job(a.JobID); err == nil {
-		shown.Job = newJobJSON(&j, Trusted(r.Context()))
+	if j, err := now.Job(a.JobID); err == nil {
+		shown.Job = newJobJSON(j, Trusted(r.Context()))
 	}
 	return shown, nil
 }
 
 // allocationNothing answers for an allocation what none here has.
 func (s *Server) allocationNothing(nothing any) answer {
-	return func(r *http.Request) (any, error) {
-		if _, err := s.allocation(r); err != nil {
+	return func(r *http.Request, now *snapshot.Agent) (any, error) {
+		if _, err := allocationOf(r, now); err != nil {
 			return nil, err
 		}
 		return nothing, nil
@@ -56,18 +57,18 @@ func (s *Server) allocationNothing(nothing any) answer {
 }
 
 // nodeAllocations is GET /v1/node/ID/allocations.
-func (s *Server) nodeAllocations(r *http.Request) (any, error) {
-	if err := s.checkNode(r); err != nil {
+func (s *Server) nodeAllocations(r *http.Request, now *snapshot.Agent) (any, error) {
+	if err := checkNode(r, now); err != nil {
 		return nil, err
 	}
 	list := []*allocationJSON{}
-	for _, a := range s.agent.Allocations() {
+	for _, a := range now.Allocations {
 		if !inNamespace(r, a.Namespace) {
 			continue
 		}
 		shown := newAllocationJSON(a, Trusted(r.Context()))
-		if j, err := s.agent.Job(a.JobID); err == nil {
-			shown.Job = newJobJSON(&j, Trusted(r.Context()))
+		if j, err := now.Job(a.JobID); err == nil {
+			shown.Job = newJobJSON(j, Trusted(r.Context()))
 		}
 		list = append(list, shown)
 	}
@@ -75,8 +76,8 @@ func (s *Server) nodeAllocations(r *http.Request) (any, error) {
 }
 
 // stopAllocation is PUT /v1/allocation/ID/stop.
-func (s *Server) stopAllocation(r *http.Request) (any, error) {
-	a, err := s.allocation(r)
+func (s *Server) stopAllocation(r *http.Request, now *snapshot.Agent) (any, error) {
+	a, err := allocationOf(r, now)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func (s *Server) stopAllocation(r *http.Request) (any, error) {
 }
 
 // restartAllocation is PUT /v1/client/allocation/ID/restart.
-func (s *Server) restartAllocation(r *http.Request) (any, error) {
+func (s *Server) restartAllocation(r *http.Request, now *snapshot.Agent) (any, error) {
 	var body struct {
 		TaskName string
 		AllTasks bool
@@ -95,7 +96,7 @@ func (s *Server) restartAllocation(r *http.Request) (any, error) {
 	if err := readBody(r, &body); err != nil {
 		return nil, err
 	}
-	a, err := s.allocation(r)
+	a, err := allocationOf(r, now)
 	if err != nil {
 		return nil, err
 	}
@@ -109,12 +110,12 @@ func (s *Server) restartAllocation(r *http.Request) (any, error) {
 }
 
 // signalAllocation is PUT /v1/client/allocation/ID/signal.
-func (s *Server) signalAllocation(r *http.Request) (any, error) {
+func (s *Server) signalAllocation(r *http.Request, now *snapshot.Agent) (any, error) {
 	var body struct{ Signal, Task string }
 	if err := readBody(r, &body); err != nil {
 		return nil, err
 	}
-	a, err := s.allocation(r)
+	a, err := allocationOf(r, now)
 	if err != nil {
 		return nil, err
 	}

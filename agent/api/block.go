@@ -33,7 +33,8 @@ func (s *Server) block(w http.ResponseWriter, r *http.Request) error {
 			return badRequest("wait is a duration such as 30s")
 		}
 	}
-	now := s.agent.Index()
+	feed := s.agent.Feed()
+	now := feed.Index()
 	if index == 0 || index < now || wait == 0 {
 		return nil
 	}
@@ -46,7 +47,7 @@ func (s *Server) block(w http.ResponseWriter, r *http.Request) error {
 	setWriteDeadline(w, wait+writeTimeout)
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	_, err = s.agent.Subscribe(now).Next(ctx)
+	_, err = feed.Subscribe(now).Next(ctx)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 		return err
 	}

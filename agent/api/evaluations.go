@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tachograph/tacho/agent"
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/snapshot"
 )
 
 // trigger is why something was decided, in Nomad's words.
@@ -46,7 +46,7 @@ type evaluation struct {
 }
 
 // evaluationID is the id of a decision over a job's present version.
-func evaluationID(t trigger, j *agent.JobStatus) string {
+func evaluationID(t trigger, j *snapshot.Job) string {
 	return versionID(t, j.Job.Namespace, j.Job.ID, j.Version)
 }
 
@@ -64,25 +64,25 @@ func stableID(parts ...string) string {
 }
 
 // evaluations lists the decisions over the jobs and allocations that are kept.
-func (s *Server) evaluations() []*evaluation {
+func evaluations(now *snapshot.Agent) []*evaluation {
 	list := []*evaluation{}
-	jobs := map[string]agent.JobStatus{}
-	for _, j := range s.agent.Jobs() {
+	jobs := map[string]*snapshot.Job{}
+	for _, j := range now.Jobs {
 		jobs[j.Job.ID] = j
-		list = append(list, newEvaluation(registered, &j))
+		list = append(list, newEvaluation(registered, j))
 		if j.Stopped {
-			list = append(list, newEvaluation(deregistered, &j))
+			list = append(list, newEvaluation(deregistered, j))
 		}
 	}
-	for _, a := range s.agent.Allocations() {
+	for _, a := range now.Allocations {
 		if j, ok := jobs[a.JobID]; ok && !j.Stopped && a.DesiredStatus == allocation.DesiredStop {
-			list = append(list, newStop(a, &j))
+			list = append(list, newStop(a, j))
 		}
 	}
 	return list
 }
 
-func newEvaluation(t trigger, j *agent.JobStatus) *evaluation {
+func newEvaluation(t trigger, j *snapshot.Job) *evaluation {
 	return &evaluation{
 		ID: evaluationID(t, j), Priority: j.Job.Priority, Type: j.Job.Type, TriggeredBy: t, Namespace: j.Job.Namespace,
 		JobID: j.Job.ID, JobModifyIndex: j.ModifyIndex, Status: "complete", QueuedAllocations: map[string]int{},
@@ -91,7 +91,7 @@ func newEvaluation(t trigger, j *agent.JobStatus) *evaluation {
 	}
 }
 
-func newStop(a *allocation.Allocation, j *agent.JobStatus) *evaluation {
+func newStop(a *allocation.Allocation, j *snapshot.Job) *evaluation {
 	e := newEvaluation(allocStopped, j)
 	e.ID, e.CreateIndex, e.ModifyIndex = stopID(a), a.ModifyIndex, a.ModifyIndex
 	e.CreateTime, e.ModifyTime = a.ModifyTime.UnixNano(), a.ModifyTime.UnixNano()
@@ -99,9 +99,9 @@ func newStop(a *allocation.Allocation, j *agent.JobStatus) *evaluation {
 }
 
 // listEvaluations is GET /v1/evaluations.
-func (s *Server) listEvaluations(r *http.Request) (any, error) {
+func (s *Server) listEvaluations(r *http.Request, now *snapshot.Agent) (any, error) {
 	query := r.URL.Query()
-	return slices.DeleteFunc(s.evaluations(), func(e *evaluation) bool {
+	return slices.DeleteFunc(evaluations(now), func(e *evaluation) bool {
 		return !inNamespace(r, e.Namespace) || !strings.HasPrefix(e.ID, query.Get("prefix")) ||
 			(query.Get("job") != "" && query.Get("job") != e.JobID) ||
 			(query.Get("status") != "" && query.Get("status") != e.Status)
@@ -109,27 +109,27 @@ func (s *Server) listEvaluations(r *http.Request) (any, error) {
 }
 
 // jobEvaluations is GET /v1/job/ID/evaluations.
-func (s *Server) jobEvaluations(r *http.Request) (any, error) {
-	j, err := s.job(r)
+func (s *Server) jobEvaluations(r *http.Request, now *snapshot.Agent) (any, error) {
+	j, err := jobOf(r, now)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(s.evaluations(), func(e *evaluation) bool { return e.JobID != j.Job.ID }), nil
+	return slices.DeleteFunc(evaluations(now), func(e *evaluation) bool { return e.JobID != j.Job.ID }), nil
 }
 
-// evaluation finds a decision by its id. One that was asked for is known at once, also while what it was about has
+// evaluationOf finds a decision by its id. One that was asked for is known at once, also while what it was about has
 // not got there yet.
-func (s *Server) evaluation(r *http.Request) (*evaluation, error) {
+func evaluationOf(r *http.Request, now *snapshot.Agent) (*evaluation, error) {
 	id := r.PathValue("id")
-	for _, j := range s.agent.Jobs() {
+	for _, j := range now.Jobs {
 		for _, t := range []trigger{registered, deregistered} {
-			if evaluationID(t, &j) == id {
-				return newEvaluation(t, &j), nil
+			if evaluationID(t, j) == id {
+				return newEvaluation(t, j), nil
 			}
 		}
-		for _, a := range s.agent.Allocations() {
+		for _, a := range now.Allocations {
 			if a.JobID == j.Job.ID && stopID(a) == id {
-				return newStop(a, &j), nil
+				return newStop(a, j), nil
 			}
 		}
 	}
@@ -137,16 +137,18 @@ func (s *Server) evaluation(r *http.Request) (*evaluation, error) {
 }
 
 // readEvaluation is GET /v1/evaluation/ID.
-func (s *Server) readEvaluation(r *http.Request) (any, error) { return s.evaluation(r) }
+func (s *Server) readEvaluation(r *http.Request, now *snapshot.Agent) (any, error) {
+	return evaluationOf(r, now)
+}
 
 // evaluationAllocations is GET /v1/evaluation/ID/allocations.
-func (s *Server) evaluationAllocations(r *http.Request) (any, error) {
-	e, err := s.evaluation(r)
+func (s *Server) evaluationAllocations(r *http.Request, now *snapshot.Agent) (any, error) {
+	e, err := evaluationOf(r, now)
 	if err != nil {
 		return nil, err
 	}
 	list := []*allocationJSON{}
-	for _, a := range s.agent.Allocations() {
+	for _, a := range now.Allocations {
 		if a.JobID == e.JobID {
 			list = append(list, newAllocationJSON(a, Trusted(r.Context())))
 		}

@@ -87,11 +87,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer end()
-	after := s.agent.Index() // without an index only what happens from now on
+	after := s.agent.Feed().Index() // without an index only what happens from now on
 	if r.URL.Query().Has("index") {
 		after = max(index, 1) - 1 // Nomad's index is that of the first event
 	}
-	subscription := s.agent.Subscribe(after)
+	subscription := s.agent.Feed().Subscribe(after)
 	w.Header().Set("Content-Type", "application/json")
 	out := s.newStreamWriter(w, r)
 	if out.write([]byte("{}\n")) != nil {
@@ -136,8 +136,8 @@ func (s *Server) newEventJSON(e *feed.Event, trusted bool) eventJSON {
 		shown.FilterKeys = []string{}
 	}
 	if e.Topic == feed.TopicJob {
-		if j, err := s.agent.Job(e.Key); err == nil { // as it is now; the feed does not keep what it was
-			shown.Payload["Job"] = newJobJSON(&j, trusted)
+		if j, err := s.agent.Snapshot().Job(e.Key); err == nil { // as it is now; the feed does not keep what it was
+			shown.Payload["Job"] = newJobJSON(j, trusted)
 		}
 	}
 	if e.Allocation != nil {

@@ -105,7 +105,7 @@ func (s *Server) runExec(ctx context.Context, conn *websocket.Conn, r *http.Requ
 	if err != nil {
 		return input, err
 	}
-	a, err := s.allocation(r)
+	a, err := allocationOf(r, s.agent.Snapshot())
 	if err != nil {
 		return input, err
 	}

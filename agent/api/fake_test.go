@@ -4,25 +4,24 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/tachograph/tacho/agent"
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/agent/feed"
-	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
@@ -44,9 +43,8 @@ var epoch = time.Date(2026, 8, 12, 10, 0, 0, 0, time.UTC)
 type fakeAgent struct {
 	mu         sync.Mutex
 	publishing bool
-	jobs       []agent.JobStatus
+	jobs       []*snapshot.Job
 	allocs     []*allocation.Allocation
-	logs       map[string]string
 	feed       *feed.Feed
 	calls      []string
 	err        error
@@ -54,14 +52,12 @@ type fakeAgent struct {
 	// reason is why there are no fresh readings, and why the driver is not healthy.
 	reason string
 	exec   *fakeExec
-	// folder has real log files, where it is set.
-	folder folder.Allocation
 }
 
 func newFake() *fakeAgent {
-	f := &fakeAgent{publishing: true, logs: map[string]string{"web.stdout": "one\ntwo\nthree\n"}, feed: feed.New(100, 40), port: 4656}
+	f := &fakeAgent{publishing: true, feed: feed.New(100, 40), port: 4656}
 	web, batch := fakeJob("web", job.TypeService), fakeJob("nightly", job.TypeBatch)
-	f.jobs = []agent.JobStatus{
+	f.jobs = []*snapshot.Job{
 		{Job: batch, Status: "dead", SubmitTime: epoch.Add(-2 * time.Hour), CreateIndex: 5, ModifyIndex: 9},
 		{Job: web, Version: 2, Status: "running", SubmitTime: epoch.Add(-time.Hour), CreateIndex: 10, ModifyIndex: 20},
 	}
@@ -116,7 +112,7 @@ func fakeAlloc(id string, j *job.Job, running bool) *allocation.Allocation {
 }
 
 // fakeUsage is a reading one second old.
-func fakeUsage(running bool) allocation.Usage {
+func fakeUsage(running bool) *allocation.Usage {
 	at := procstats.Stamp{Mono: 1000 * time.Second, Wall: epoch.Add(-time.Second)}
 	s := &procstats.Sample{Stamp: at}
 	s.Sources[procstats.SourceCgroup], s.Sources[procstats.SourcePSI], s.Sources[procstats.SourceTree] = at, at, at
@@ -140,9 +136,28 @@ func fakeUsage(running bool) allocation.Usage {
 	before.SetNumber(procstats.CgroupCPUUser, 9.75)
 	before.SetNumber(procstats.CgroupCPUSystem, 2.25)
 	before.Processes[0].Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 11.5))
-	return allocation.Usage{
+	return &allocation.Usage{
 		Running: running, Sample: s, Before: before, Interval: time.Second, Backlogged: 1,
 		Headlines: procstats.Headlines(s, procstats.History{Previous: before, Elapsed: 10 * time.Minute}),
+	}
+}
+
+// writeLog appends to the log of the task that runs.
+func (f *fakeAgent) writeLog(t testing.TB, text string) {
+	t.Helper()
+	dir := f.allocs[0].Dir.Logs()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, "web.stdout.0"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString(text); err != nil {
+		t.Error(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -159,15 +174,24 @@ func (f *fakeAgent) called() []string {
 	return append([]string(nil), f.calls...)
 }
 
-func (f *fakeAgent) Jobs() []agent.JobStatus { return f.jobs }
-
-func (f *fakeAgent) Job(id string) (agent.JobStatus, error) {
-	for _, j := range f.jobs {
-		if j.Job.ID == id {
-			return j, nil
-		}
+func (f *fakeAgent) Snapshot(...string) *snapshot.Agent {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := &snapshot.Agent{
+		Index: f.feed.Index(), Config: f.config(), Node: f.node(), Jobs: f.jobs, Allocations: f.allocs,
+		Usages: map[*allocation.Task]*allocation.Usage{},
 	}
-	return agent.JobStatus{}, fmt.Errorf("job %q: %w", id, allocation.ErrNotFound)
+	if !f.publishing {
+		now.NotPublishing = "publish_allocation_metrics is off"
+	}
+	for _, a := range f.allocs {
+		u := fakeUsage(a.ID == webID)
+		if u.Reason = f.reason; !f.publishing {
+			u = &allocation.Usage{Running: a.ID == webID, Reason: now.NotPublishing}
+		}
+		now.Usages[a.Tasks["web"]] = u
+	}
+	return now
 }
 
 func (f *fakeAgent) Validate(_ context.Context, source job.Source) (*job.Job, error) {
@@ -180,37 +204,18 @@ func (f *fakeAgent) Validate(_ context.Context, source job.Source) (*job.Job, er
 	return f.jobs[len(f.jobs)-1].Job, nil
 }
 
-func (f *fakeAgent) RunJob(ctx context.Context, source job.Source) (agent.JobStatus, bool, error) {
+func (f *fakeAgent) RunJob(ctx context.Context, source job.Source) (*snapshot.Job, bool, error) {
 	if _, err := f.Validate(ctx, source); err != nil {
-		return agent.JobStatus{}, false, err
+		return nil, false, err
 	}
 	return f.jobs[len(f.jobs)-1], true, f.note("run %s %v", source.Filename, source.Variables)
 }
 
 func (f *fakeAgent) StopJob(id string, purge bool) error {
 	if purge {
-		f.jobs = slices.DeleteFunc(slices.Clone(f.jobs), func(j agent.JobStatus) bool { return j.Job.ID == id })
+		f.jobs = slices.DeleteFunc(slices.Clone(f.jobs), func(j *snapshot.Job) bool { return j.Job.ID == id })
 	}
 	return f.note("stop job %s %v", id, purge)
-}
-
-func (f *fakeAgent) Allocations() []*allocation.Allocation { return f.allocs }
-
-func (f *fakeAgent) Allocation(prefix string) (*allocation.Allocation, error) {
-	ids := make([]string, len(f.allocs))
-	for i, a := range f.allocs {
-		ids[i] = a.ID
-	}
-	id, err := allocation.Find(ids, prefix)
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range f.allocs {
-		if a.ID == id {
-			return a, nil
-		}
-	}
-	return nil, allocation.ErrNotFound
 }
 
 func (f *fakeAgent) StopAlloc(id string) error { return f.note("stop %s", id) }
@@ -221,16 +226,12 @@ func (f *fakeAgent) SignalAlloc(_ context.Context, id, task, signal string) erro
 	return f.note("signal %s %s %s", id, task, signal)
 }
 
-func (f *fakeAgent) Stats(id string) (map[string]allocation.Usage, error) {
-	if on, reason := f.Publishing(); !on {
-		return map[string]allocation.Usage{"web": {Running: id == webID, Reason: reason}}, nil
-	}
-	u := fakeUsage(id == webID)
-	u.Reason = f.reason
-	return map[string]allocation.Usage{"web": u}, nil
-}
-
 func (f *fakeAgent) History(_, _ string, q history.Query) ([]history.Point, error) {
+	if !q.Nearest.IsZero() {
+		return []history.Point{{
+			Stamp: procstats.Stamp{Wall: q.Nearest}, Run: 1, Values: map[procstats.ID]float64{procstats.HeadlineMemory: 1024},
+		}}, nil
+	}
 	if err := f.note("history %v %v %v %d", q.Since.IsZero(), q.Until.IsZero(), q.Step, q.Most); err != nil {
 		return nil, err
 	}
@@ -239,10 +240,6 @@ func (f *fakeAgent) History(_, _ string, q history.Query) ([]history.Point, erro
 		{Stamp: at, Run: 1, Values: map[procstats.ID]float64{procstats.HeadlineCores: 0.5, procstats.CgroupCPUUsage: 12}},
 		{Stamp: at, Run: 1, Gap: history.GapAgent},
 	}, nil
-}
-
-func (f *fakeAgent) At(_, _ string, at time.Time) (history.Point, error) {
-	return history.Point{Stamp: procstats.Stamp{Wall: at}, Run: 1, Values: map[procstats.ID]float64{procstats.HeadlineMemory: 1024}}, nil
 }
 
 func (f *fakeAgent) Record(id, _ string) (*record.Record, error) {
@@ -265,67 +262,6 @@ func (f *fakeAgent) Record(id, _ string) (*record.Record, error) {
 	}, nil
 }
 
-func (f *fakeAgent) Publishing() (on bool, reason string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.publishing {
-		return false, "publish_allocation_metrics is off"
-	}
-	return true, ""
-}
-
-func (f *fakeAgent) LogFiles(_, task, stream string) ([]string, error) {
-	if f.folder != "" {
-		return f.folder.LogFiles(task, stream)
-	}
-	return []string{"/alloc/logs/" + task + "." + stream + ".0"}, nil
-}
-
-// logReader reads a log that may grow.
-type logReader struct {
-	f      *fakeAgent
-	key    string
-	offset int64
-}
-
-func (f *fakeAgent) OpenLogAfter(_, task, stream, path string) (io.ReadSeekCloser, []string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.folder != "" {
-		log, err := f.folder.OpenLogAfter(task, stream, path)
-		if err != nil {
-			return nil, nil, err
-		}
-		return log, log.Files(), nil
-	}
-	if _, ok := f.logs[task+"."+stream]; !ok {
-		return nil, nil, fs.ErrNotExist
-	}
-	return &logReader{f: f, key: task + "." + stream}, []string{"/alloc/logs/" + task + "." + stream + ".0"}, nil
-}
-
-func (l *logReader) text() string {
-	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	return l.f.logs[l.key]
-}
-
-func (l *logReader) Read(p []byte) (int, error) {
-	n, err := bytes.NewReader([]byte(l.text())).ReadAt(p, l.offset)
-	l.offset += int64(n)
-	return n, err
-}
-
-func (l *logReader) Seek(offset int64, whence int) (int64, error) {
-	if whence == io.SeekEnd {
-		offset += int64(len(l.text()))
-	}
-	l.offset = offset
-	return offset, nil
-}
-
-func (l *logReader) Close() error { return nil }
-
 func (f *fakeAgent) ExecTask(ctx context.Context, id, task string, o driver.ExecOptions) (driver.ExecStream, error) {
 	if err := f.note("exec %s %s %q %v", id, task, o.Command, o.TTY); err != nil {
 		return nil, err
@@ -334,11 +270,9 @@ func (f *fakeAgent) ExecTask(ctx context.Context, id, task string, o driver.Exec
 	return f.exec, nil
 }
 
-func (f *fakeAgent) Subscribe(after uint64) *feed.Subscription { return f.feed.Subscribe(after) }
+func (f *fakeAgent) Feed() *feed.Feed { return f.feed }
 
-func (f *fakeAgent) Index() uint64 { return f.feed.Index() }
-
-func (f *fakeAgent) Node() node.Node {
+func (f *fakeAgent) node() node.Node {
 	return node.Node{
 		ID: nodeID, Name: "node1", Datacenter: "dc1", Region: "global", StartedAt: epoch.Add(-time.Hour),
 		Attributes: map[string]string{"cpu.arch": "amd64", "kernel.name": "linux", "unique.hostname": "host1", "unique.storage.volume": "/data"},
@@ -359,15 +293,15 @@ func (f *fakeAgent) NodeStats(context.Context) (*node.Stats, error) {
 	}, nil
 }
 
-func (f *fakeAgent) Self() config.Config {
+func (f *fakeAgent) config() config.Config {
 	c := config.Default()
 	c.Telemetry.PrometheusMetrics, c.DataDir, c.Ports.HTTP = true, "/"+secret, f.port
 	c.Client.Meta = map[string]string{"rack": secret}
 	return c
 }
 
-func (f *fakeAgent) Cost() agent.Cost {
-	return agent.Cost{CPUSeconds: 1.5, RSSBytes: 20 << 20, Goroutines: 12, Uptime: time.Hour, Samples: 100, Errors: map[string]int64{"stats": 2}}
+func (f *fakeAgent) Cost() snapshot.Cost {
+	return snapshot.Cost{CPUSeconds: 1.5, RSSBytes: 20 << 20, Goroutines: 12, Uptime: time.Hour, Samples: 100, Errors: map[string]int64{"stats": 2}}
 }
 
 func (f *fakeAgent) CollectGarbage() (int, error) { return 1, f.note("gc") }

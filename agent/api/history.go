@@ -14,6 +14,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -34,8 +35,8 @@ const mostPoints = 2000
 
 // history is GET /v1/client/allocation/ID/stats/history?since=&until=&step=&task=&measurements=, or with ?at= the
 // one reading nearest to a time. Times are RFC 3339, seconds since the epoch, or a duration ago, such as 5m.
-func (s *Server) history(r *http.Request) (any, error) {
-	a, err := s.allocation(r)
+func (s *Server) history(r *http.Request, now *snapshot.Agent) (any, error) {
+	a, err := allocationOf(r, now)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func (s *Server) history(r *http.Request) (any, error) {
 			shown[name] = append(shown[name], newPointJSON(&points[i], wanted))
 		}
 	}
-	return map[string]any{"alloc_id": a.ID, "interval_seconds": s.agent.Self().History.Interval.Seconds(), "tasks": shown}, nil
+	return map[string]any{"alloc_id": a.ID, "interval_seconds": now.Config.History.Interval.Seconds(), "tasks": shown}, nil
 }
 
 // at answers with the reading of each task that is nearest to a time.
@@ -91,16 +92,15 @@ func (s *Server) at(r *http.Request, a *allocation.Allocation, tasks []string, w
 	}
 	shown := map[string]*pointJSON{}
 	for _, name := range tasks {
-		point, err := s.agent.At(a.ID, name, at)
-		if err != nil && statusOf(err) == http.StatusNotFound {
-			shown[name] = nil // a task without history beside one that has some
-			continue
-		}
+		points, err := s.agent.History(a.ID, name, history.Query{Nearest: at})
 		if err != nil {
 			return nil, err
 		}
-		p := newPointJSON(&point, wanted)
-		shown[name] = &p
+		shown[name] = nil // a task without history beside one that has some
+		if len(points) > 0 {
+			p := newPointJSON(&points[0], wanted)
+			shown[name] = &p
+		}
 	}
 	return map[string]any{"alloc_id": a.ID, "asked": at, "tasks": shown}, nil
 }
@@ -194,8 +194,8 @@ func readDuration(text string) (time.Duration, error) {
 }
 
 // record is GET /v1/client/allocation/ID/record?task=: the final record of the task's last ended start.
-func (s *Server) record(r *http.Request) (any, error) {
-	a, err := s.allocation(r)
+func (s *Server) record(r *http.Request, now *snapshot.Agent) (any, error) {
+	a, err := allocationOf(r, now)
 	if err != nil {
 		return nil, err
 	}

@@ -4,9 +4,9 @@
 package api
 
 import (
-	"github.com/tachograph/tacho/agent"
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/snapshot"
 )
 
 // jobJSON is a job in Nomad's shape.
@@ -25,7 +25,7 @@ type jobJSON struct {
 }
 
 // newJobJSON returns a job; without trust its names, numbers and states only.
-func newJobJSON(j *agent.JobStatus, trusted bool) *jobJSON {
+func newJobJSON(j *snapshot.Job, trusted bool) *jobJSON {
 	shown := j.Job
 	if !trusted {
 		shown = withoutSecrets(j.Job)
@@ -76,7 +76,7 @@ type jobStub struct {
 	Version                       uint64
 }
 
-func newJobStub(j *agent.JobStatus, allocations []*allocation.Allocation) jobStub {
+func newJobStub(j *snapshot.Job, allocations []*allocation.Allocation) jobStub {
 	return jobStub{
 		ID: j.Job.ID, Name: j.Job.Name, Namespace: j.Job.Namespace, Datacenters: j.Job.Datacenters, NodePool: "default",
 		Type: j.Job.Type, Priority: j.Job.Priority, Stop: j.Stopped, Status: j.Status,
@@ -98,7 +98,7 @@ type groupSummary struct {
 	Queued, Complete, Failed, Running, Starting, Lost, Unknown int
 }
 
-func newSummary(j *agent.JobStatus, allocations []*allocation.Allocation) *summary {
+func newSummary(j *snapshot.Job, allocations []*allocation.Allocation) *summary {
 	groups := map[string]groupSummary{}
 	for _, g := range j.Job.Groups {
 		groups[g.Name] = groupSummary{}

@@ -10,19 +10,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tachograph/tacho/agent"
 	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/snapshot"
 )
 
 // listJobs is GET /v1/jobs.
-func (s *Server) listJobs(r *http.Request) (any, error) {
-	allocations := s.agent.Allocations()
+func (s *Server) listJobs(r *http.Request, now *snapshot.Agent) (any, error) {
 	stubs := []jobStub{}
-	for _, j := range s.agent.Jobs() {
+	for _, j := range now.Jobs {
 		if !inNamespace(r, j.Job.Namespace) || !strings.HasPrefix(j.Job.ID, r.URL.Query().Get("prefix")) {
 			continue
 		}
-		stubs = append(stubs, newJobStub(&j, allocations))
+		stubs = append(stubs, newJobStub(j, now.Allocations))
 	}
 	return stubs, nil
 }
@@ -33,9 +32,9 @@ func inNamespace(r *http.Request, namespace string) bool {
 	return asked == "" || asked == "*" || asked == namespace
 }
 
-// job returns the job of a request's path.
-func (s *Server) job(r *http.Request) (agent.JobStatus, error) {
-	j, err := s.agent.Job(r.PathValue("id"))
+// jobOf returns the job of a request's path.
+func jobOf(r *http.Request, now *snapshot.Agent) (*snapshot.Job, error) {
+	j, err := now.Job(r.PathValue("id"))
 	if err == nil && !inNamespace(r, j.Job.Namespace) {
 		err = notFound("job not found in this namespace")
 	}
@@ -43,12 +42,12 @@ func (s *Server) job(r *http.Request) (agent.JobStatus, error) {
 }
 
 // readJob is GET /v1/job/ID.
-func (s *Server) readJob(r *http.Request) (any, error) {
-	j, err := s.job(r)
+func (s *Server) readJob(r *http.Request, now *snapshot.Agent) (any, error) {
+	j, err := jobOf(r, now)
 	if err != nil {
 		return nil, err
 	}
-	return newJobJSON(&j, Trusted(r.Context())), nil
+	return newJobJSON(j, Trusted(r.Context())), nil
 }
 
 // registration is the body of PUT /v1/jobs.
@@ -79,7 +78,7 @@ func readRegistration(r *http.Request) (job.Source, error) {
 }
 
 // runJob is PUT /v1/jobs and PUT /v1/job/ID.
-func (s *Server) runJob(r *http.Request) (any, error) {
+func (s *Server) runJob(r *http.Request, _ *snapshot.Agent) (any, error) {
 	source, err := readRegistration(r)
 	if err != nil {
 		return nil, err
@@ -98,19 +97,19 @@ func (s *Server) runJob(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return map[string]any{
-		"EvalID": evaluationID(registered, &status), "EvalCreateIndex": status.ModifyIndex,
+		"EvalID": evaluationID(registered, status), "EvalCreateIndex": status.ModifyIndex,
 		"JobModifyIndex": status.ModifyIndex, "Warnings": "",
 		"Tacho": map[string]any{"JobID": status.Job.ID, "Version": status.Version, "Changed": changed},
 	}, nil
 }
 
 // stopJob is DELETE /v1/job/ID.
-func (s *Server) stopJob(r *http.Request) (any, error) {
+func (s *Server) stopJob(r *http.Request, now *snapshot.Agent) (any, error) {
 	purge, err := boolean(r, "purge")
 	if err != nil {
 		return nil, err
 	}
-	j, err := s.job(r)
+	j, err := jobOf(r, now)
 	if err != nil {
 		return nil, err
 	}
@@ -118,14 +117,14 @@ func (s *Server) stopJob(r *http.Request) (any, error) {
 		return nil, err
 	}
 	id := ""
-	if stopped, err := s.agent.Job(j.Job.ID); err == nil {
-		j, id = stopped, evaluationID(deregistered, &stopped)
+	if stopped, err := s.agent.Snapshot().Job(j.Job.ID); err == nil {
+		j, id = stopped, evaluationID(deregistered, stopped)
 	}
 	return map[string]any{"EvalID": id, "EvalCreateIndex": j.ModifyIndex, "JobModifyIndex": j.ModifyIndex}, nil
 }
 
 // parseJob is PUT /v1/jobs/parse, with Nomad's body.
-func (s *Server) parseJob(r *http.Request) (any, error) {
+func (s *Server) parseJob(r *http.Request, _ *snapshot.Agent) (any, error) {
 	var body struct{ JobHCL, Variables string }
 	if err := readBody(r, &body); err != nil {
 		return nil, err
@@ -137,7 +136,7 @@ func (s *Server) parseJob(r *http.Request) (any, error) {
 }
 
 // validateJob is PUT /v1/validate/job. A job file with errors is an answer, not a failure.
-func (s *Server) validateJob(r *http.Request) (any, error) {
+func (s *Server) validateJob(r *http.Request, _ *snapshot.Agent) (any, error) {
 	source, err := readRegistration(r)
 	if err != nil {
 		return nil, err
@@ -154,13 +153,13 @@ func (s *Server) validateJob(r *http.Request) (any, error) {
 }
 
 // jobAllocations is GET /v1/job/ID/allocations.
-func (s *Server) jobAllocations(r *http.Request) (any, error) {
-	j, err := s.job(r)
+func (s *Server) jobAllocations(r *http.Request, now *snapshot.Agent) (any, error) {
+	j, err := jobOf(r, now)
 	if err != nil {
 		return nil, err
 	}
 	list := []*allocationJSON{}
-	for _, a := range s.agent.Allocations() {
+	for _, a := range now.Allocations {
 		if a.JobID == j.Job.ID {
 			list = append(list, newAllocationJSON(a, Trusted(r.Context())))
 		}
@@ -169,18 +168,18 @@ func (s *Server) jobAllocations(r *http.Request) (any, error) {
 }
 
 // jobSummary is GET /v1/job/ID/summary.
-func (s *Server) jobSummary(r *http.Request) (any, error) {
-	j, err := s.job(r)
+func (s *Server) jobSummary(r *http.Request, now *snapshot.Agent) (any, error) {
+	j, err := jobOf(r, now)
 	if err != nil {
 		return nil, err
 	}
-	return newSummary(&j, s.agent.Allocations()), nil
+	return newSummary(j, now.Allocations), nil
 }
 
 // jobNothing answers for a job what no job here has.
 func (s *Server) jobNothing(nothing any) answer {
-	return func(r *http.Request) (any, error) {
-		if _, err := s.job(r); err != nil {
+	return func(r *http.Request, now *snapshot.Agent) (any, error) {
+		if _, err := jobOf(r, now); err != nil {
 			return nil, err
 		}
 		return nothing, nil
@@ -188,12 +187,12 @@ func (s *Server) jobNothing(nothing any) answer {
 }
 
 // jobScale is GET /v1/job/ID/scale.
-func (s *Server) jobScale(r *http.Request) (any, error) {
-	j, err := s.job(r)
+func (s *Server) jobScale(r *http.Request, now *snapshot.Agent) (any, error) {
+	j, err := jobOf(r, now)
 	if err != nil {
 		return nil, err
 	}
-	summary := newSummary(&j, s.agent.Allocations())
+	summary := newSummary(j, now.Allocations)
 	groups := map[string]any{}
 	for _, g := range j.Job.Groups {
 		groups[g.Name] = map[string]any{
@@ -208,17 +207,17 @@ func (s *Server) jobScale(r *http.Request) (any, error) {
 }
 
 // jobVersions is GET /v1/job/ID/versions. Only the present version is kept.
-func (s *Server) jobVersions(r *http.Request) (any, error) {
-	j, err := s.job(r)
+func (s *Server) jobVersions(r *http.Request, now *snapshot.Agent) (any, error) {
+	j, err := jobOf(r, now)
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"Versions": []any{newJobJSON(&j, Trusted(r.Context()))}, "Diffs": nil}, nil
+	return map[string]any{"Versions": []any{newJobJSON(j, Trusted(r.Context()))}, "Diffs": nil}, nil
 }
 
 // jobSubmission is GET /v1/job/ID/submission: the text of the job file.
-func (s *Server) jobSubmission(r *http.Request) (any, error) {
-	j, err := s.job(r)
+func (s *Server) jobSubmission(r *http.Request, now *snapshot.Agent) (any, error) {
+	j, err := jobOf(r, now)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +227,7 @@ func (s *Server) jobSubmission(r *http.Request) (any, error) {
 }
 
 // search is PUT /v1/search: ids that begin with a prefix, by what they are ids of.
-func (s *Server) search(r *http.Request) (any, error) {
+func (s *Server) search(r *http.Request, now *snapshot.Agent) (any, error) {
 	var body struct{ Prefix, Context string }
 	if err := readBody(r, &body); err != nil {
 		return nil, err
@@ -239,14 +238,14 @@ func (s *Server) search(r *http.Request) (any, error) {
 			found[kind] = append(found[kind], id)
 		}
 	}
-	for _, j := range s.agent.Jobs() {
+	for _, j := range now.Jobs {
 		add("jobs", j.Job.ID)
 	}
-	for _, a := range s.agent.Allocations() {
+	for _, a := range now.Allocations {
 		add("allocs", a.ID)
 	}
-	add("nodes", s.agent.Node().ID)
-	for _, e := range s.evaluations() {
+	add("nodes", now.Node.ID)
+	for _, e := range evaluations(now) {
 		add("evals", e.ID)
 	}
 	truncated := map[string]bool{}

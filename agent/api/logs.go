@@ -14,23 +14,32 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/hook"
 )
 
+// logDir has the log files of an allocation's tasks.
+type logDir interface {
+	LogFiles(task, stream string) ([]string, error)
+	OpenLogAfter(task, stream, path string) (*folder.Log, error)
+}
+
 // logRequest is the query of GET /v1/client/fs/logs/ID.
 type logRequest struct {
+	dir                 logDir
 	alloc, task, stream string
 	follow, plain       bool
 	fromEnd             bool
 	offset              int64
 }
 
-func (s *Server) logRequest(r *http.Request) (*logRequest, error) {
-	a, err := s.allocation(r)
+func newLogRequest(r *http.Request, now *snapshot.Agent) (*logRequest, error) {
+	a, err := allocationOf(r, now)
 	if err != nil {
 		return nil, err
 	}
-	q := &logRequest{alloc: a.ID, stream: r.URL.Query().Get("type")}
+	q := &logRequest{dir: a.Dir, alloc: a.ID, stream: r.URL.Query().Get("type")}
 	if q.task, err = onlyTask(r, a); err != nil {
 		return nil, err
 	}
@@ -63,7 +72,7 @@ func (s *Server) logRequest(r *http.Request) (*logRequest, error) {
 
 // logs is GET /v1/client/fs/logs/ID?task=&type=&follow=&origin=&offset=&plain=.
 func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
-	q, err := s.logRequest(r)
+	q, err := newLogRequest(r, s.agent.Snapshot())
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -133,16 +142,15 @@ func (s *Server) copyLog(ctx context.Context, t *tail, out *logWriter) {
 type tail struct {
 	server *Server
 	query  *logRequest
-	log    io.ReadSeekCloser
+	log    *folder.Log
 	files  []string
 }
 
 // open opens the files as one and goes to where the query says, or, where some were read before, opens those that
 // follow them.
 func (t *tail) open() error {
-	a, q := t.server.agent, t.query
-	before := t.newest()
-	log, files, err := a.OpenLogAfter(q.alloc, q.task, q.stream, before)
+	q, before := t.query, t.newest()
+	log, err := q.dir.OpenLogAfter(q.task, q.stream, before)
 	if err != nil {
 		return err
 	}
@@ -151,7 +159,7 @@ func (t *tail) open() error {
 			return errors.Join(err, log.Close())
 		}
 	}
-	t.log, t.files = log, files
+	t.log, t.files = log, log.Files()
 	return nil
 }
 
@@ -181,7 +189,7 @@ func (t *tail) read(p []byte) (int, error) {
 	if n, err := t.readOnce(p); n > 0 || err != nil || !t.query.follow {
 		return n, err
 	}
-	files, err := t.server.agent.LogFiles(t.query.alloc, t.query.task, t.query.stream)
+	files, err := t.query.dir.LogFiles(t.query.task, t.query.stream)
 	if err != nil || len(files) == 0 {
 		return 0, err
 	}
@@ -211,7 +219,7 @@ func (t *tail) readOnce(p []byte) (int, error) {
 
 // ended reports whether the task will write nothing more.
 func (t *tail) ended() bool {
-	a, err := t.server.agent.Allocation(t.query.alloc)
+	a, err := t.server.agent.Snapshot(t.query.alloc).Allocation(t.query.alloc)
 	if err != nil {
 		return true
 	}

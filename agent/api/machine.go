@@ -10,18 +10,19 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/version"
 )
 
 // health is GET /v1/agent/health.
-func (s *Server) health(*http.Request) (any, error) {
+func (s *Server) health(*http.Request, *snapshot.Agent) (any, error) {
 	ok := map[string]any{"ok": true, "message": "ok"}
 	return map[string]any{"client": ok, "server": ok}, nil
 }
 
-// address is where the agent listens, as clients reach it from this machine; empty where it listens on its socket only.
-func (s *Server) address() string {
-	c := s.agent.Self()
+// addressOf is where the agent listens, as clients reach it from this machine; empty where it listens on its socket only.
+func addressOf(c *config.Config) string {
 	if c.Ports.HTTP < 0 {
 		return ""
 	}
@@ -33,28 +34,27 @@ func (s *Server) address() string {
 }
 
 // self is GET /v1/agent/self: with trust the configuration, without it the switches that explain the numbers.
-func (s *Server) self(r *http.Request) (any, error) {
-	c, n := s.agent.Self(), s.agent.Node()
-	on, reason := s.agent.Publishing()
-	config := map[string]any{
+func (s *Server) self(r *http.Request, now *snapshot.Agent) (any, error) {
+	c, n := now.Config, now.Node
+	shown := map[string]any{
 		"Name": n.Name, "Datacenter": c.Datacenter, "Region": c.Region,
-		"Version": map[string]any{"Version": version.String()}, "Telemetry": telemetryJSON(s),
+		"Version": map[string]any{"Version": version.String()}, "Telemetry": telemetryJSON(&c.Telemetry),
 		"Server": map[string]any{"Enabled": false}, "Client": map[string]any{"Enabled": true},
 	}
 	if Trusted(r.Context()) {
-		config["DataDir"], config["BindAddr"], config["Ports"] = c.DataDir, c.BindAddr, c.Ports
-		config["LogLevel"], config["PluginDir"], config["Files"], config["DevMode"] = c.LogLevel, c.PluginDir, c.Files, c.Dev
+		shown["DataDir"], shown["BindAddr"], shown["Ports"] = c.DataDir, c.BindAddr, c.Ports
+		shown["LogLevel"], shown["PluginDir"], shown["Files"], shown["DevMode"] = c.LogLevel, c.PluginDir, c.Files, c.Dev
 	}
 	cost := s.agent.Cost()
 	return map[string]any{
-		"config": config,
-		"member": s.member(),
+		"config": shown,
+		"member": memberOf(now),
 		"stats": map[string]map[string]string{
-			"client":  {"node_id": n.ID, "known_servers": "", "num_allocations": strconv.Itoa(len(s.agent.Allocations()))},
+			"client":  {"node_id": n.ID, "known_servers": "", "num_allocations": strconv.Itoa(len(now.Allocations))},
 			"runtime": {"arch": runtime.GOARCH, "kernel.name": runtime.GOOS, "goroutines": strconv.Itoa(cost.Goroutines), "version": runtime.Version()},
 		},
 		"Tacho": map[string]any{
-			"publishing": on, "reason": reason, "trusted": Trusted(r.Context()), "version": version.String(),
+			"publishing": now.NotPublishing == "", "reason": now.NotPublishing, "trusted": Trusted(r.Context()), "version": version.String(),
 			"history": map[string]any{"span_seconds": c.History.Span.Seconds(), "interval_seconds": c.History.Interval.Seconds()},
 			"cost": map[string]any{
 				"cpu_seconds_total": cost.CPUSeconds, "resident_memory_bytes": nullIfZero(cost.RSSBytes), "goroutines": cost.Goroutines,
@@ -73,8 +73,7 @@ func nullIfZero(v int64) any {
 	return v
 }
 
-func telemetryJSON(s *Server) map[string]any {
-	t := s.agent.Self().Telemetry
+func telemetryJSON(t *config.Telemetry) map[string]any {
 	return map[string]any{
 		"CollectionInterval": t.CollectionInterval.String(), "PublishAllocationMetrics": t.PublishAllocationMetrics,
 		"PublishNodeMetrics": t.PublishNodeMetrics, "PrometheusMetrics": t.PrometheusMetrics,
@@ -82,8 +81,8 @@ func telemetryJSON(s *Server) map[string]any {
 	}
 }
 
-func (s *Server) member() map[string]any {
-	n, c := s.agent.Node(), s.agent.Self()
+func memberOf(now *snapshot.Agent) map[string]any {
+	n, c := now.Node, now.Config
 	return map[string]any{
 		"Name": n.Name, "Addr": c.BindAddr, "Port": c.Ports.HTTP, "Status": "alive",
 		"Tags":        map[string]string{"dc": c.Datacenter, "region": c.Region, "build": version.String(), "role": "tacho"},
@@ -92,33 +91,41 @@ func (s *Server) member() map[string]any {
 }
 
 // members is GET /v1/agent/members: this agent.
-func (s *Server) members(*http.Request) (any, error) {
-	c := s.agent.Self()
+func (s *Server) members(_ *http.Request, now *snapshot.Agent) (any, error) {
+	c := now.Config
 	return map[string]any{
-		"ServerName": s.agent.Node().Name, "ServerRegion": c.Region, "ServerDC": c.Datacenter, "Members": []any{s.member()},
+		"ServerName": now.Node.Name, "ServerRegion": c.Region, "ServerDC": c.Datacenter, "Members": []any{memberOf(now)},
 	}, nil
 }
 
 // servers is GET /v1/agent/servers.
-func (s *Server) servers(*http.Request) (any, error) { return []string{s.address()}, nil }
+func (s *Server) servers(_ *http.Request, now *snapshot.Agent) (any, error) {
+	return []string{addressOf(&now.Config)}, nil
+}
 
 // leader is GET /v1/status/leader: who decides here is this agent.
-func (s *Server) leader(*http.Request) (any, error) { return s.address(), nil }
+func (s *Server) leader(_ *http.Request, now *snapshot.Agent) (any, error) {
+	return addressOf(&now.Config), nil
+}
 
 // peers is GET /v1/status/peers.
-func (s *Server) peers(*http.Request) (any, error) { return []string{s.address()}, nil }
+func (s *Server) peers(_ *http.Request, now *snapshot.Agent) (any, error) {
+	return []string{addressOf(&now.Config)}, nil
+}
 
 // regions is GET /v1/regions.
-func (s *Server) regions(*http.Request) (any, error) { return []string{s.agent.Self().Region}, nil }
+func (s *Server) regions(_ *http.Request, now *snapshot.Agent) (any, error) {
+	return []string{now.Config.Region}, nil
+}
 
 func namespaceJSON(name string) map[string]any {
 	return map[string]any{"Name": name, "Description": "", "Quota": "", "CreateIndex": 1, "ModifyIndex": 1}
 }
 
 // namespaces is GET /v1/namespaces: default, and whatever the job files name.
-func (s *Server) namespaces(r *http.Request) (any, error) {
+func (s *Server) namespaces(r *http.Request, now *snapshot.Agent) (any, error) {
 	list := []any{}
-	for _, name := range s.namespaceNames() {
+	for _, name := range namespaceNames(now) {
 		if strings.HasPrefix(name, r.URL.Query().Get("prefix")) {
 			list = append(list, namespaceJSON(name))
 		}
@@ -126,10 +133,10 @@ func (s *Server) namespaces(r *http.Request) (any, error) {
 	return list, nil
 }
 
-func (s *Server) namespaceNames() []string {
+func namespaceNames(now *snapshot.Agent) []string {
 	names := []string{"default"}
 	seen := map[string]bool{"default": true, "": true}
-	for _, j := range s.agent.Jobs() {
+	for _, j := range now.Jobs {
 		if !seen[j.Job.Namespace] {
 			seen[j.Job.Namespace] = true
 			names = append(names, j.Job.Namespace)
@@ -139,8 +146,8 @@ func (s *Server) namespaceNames() []string {
 }
 
 // namespace is GET /v1/namespace/NAME.
-func (s *Server) namespace(r *http.Request) (any, error) {
-	for _, name := range s.namespaceNames() {
+func (s *Server) namespace(r *http.Request, now *snapshot.Agent) (any, error) {
+	for _, name := range namespaceNames(now) {
 		if name == r.PathValue("name") {
 			return namespaceJSON(name), nil
 		}
@@ -149,12 +156,12 @@ func (s *Server) namespace(r *http.Request) (any, error) {
 }
 
 // nodePools is GET /v1/node/pools.
-func (s *Server) nodePools(*http.Request) (any, error) {
+func (s *Server) nodePools(_ *http.Request, _ *snapshot.Agent) (any, error) {
 	return []any{map[string]any{"Name": "default", "Description": "this machine", "CreateIndex": 1, "ModifyIndex": 1}}, nil
 }
 
 // collectGarbage is PUT /v1/system/gc: all ended allocations are removed.
-func (s *Server) collectGarbage(*http.Request) (any, error) {
+func (s *Server) collectGarbage(_ *http.Request, _ *snapshot.Agent) (any, error) {
 	removed, err := s.agent.CollectGarbage()
 	return map[string]any{"Tacho": map[string]any{"Removed": removed}}, err
 }
@@ -173,7 +180,7 @@ func (s *Server) readMetrics(w http.ResponseWriter, r *http.Request) {
 
 // prometheus is GET /metrics, and /v1/metrics?format=prometheus.
 func (s *Server) prometheus(w http.ResponseWriter, r *http.Request) {
-	if !s.agent.Self().Telemetry.PrometheusMetrics {
+	if !s.agent.Snapshot().Config.Telemetry.PrometheusMetrics {
 		s.fail(w, r, &problem{http.StatusUnsupportedMediaType, "Prometheus is not enabled: telemetry { prometheus_metrics = true }"})
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/version"
 )
 
@@ -72,9 +73,9 @@ type nodeEvent struct {
 	Timestamp          time.Time
 }
 
-func (s *Server) node(r *http.Request) nodeJSON {
-	n, c := s.agent.Node(), s.agent.Self()
-	address := s.address()
+func nodeOf(r *http.Request, now *snapshot.Agent) nodeJSON {
+	n, c := now.Node, now.Config
+	address := addressOf(&c)
 	if isLocal(r.Context()) {
 		address = "" // clients would leave the socket for it, and not be trusted there
 	}
@@ -86,7 +87,7 @@ func (s *Server) node(r *http.Request) nodeJSON {
 		Events:      []nodeEvent{{Message: "Node registered", Subsystem: "Cluster", Details: map[string]string{}, Timestamp: n.StartedAt}},
 		HostVolumes: map[string]struct{}{}, HostNetworks: map[string]struct{}{},
 		CSIControllerPlugins: map[string]struct{}{}, CSINodePlugins: map[string]struct{}{},
-		CreateIndex: 1, ModifyIndex: s.index(),
+		CreateIndex: 1, ModifyIndex: max(1, now.Index),
 	}
 	maps.Copy(shown.Attributes, n.Attributes)
 	delete(shown.Attributes, volumeAttribute) // a folder; readNode puts the device there
@@ -136,8 +137,8 @@ func newDriverJSON(d *node.Driver) driverJSON {
 }
 
 // listNodes is GET /v1/nodes: the one there is.
-func (s *Server) listNodes(r *http.Request) (any, error) {
-	n := s.node(r)
+func (s *Server) listNodes(r *http.Request, now *snapshot.Agent) (any, error) {
+	n := nodeOf(r, now)
 	if !strings.HasPrefix(n.ID, strings.ToLower(r.URL.Query().Get("prefix"))) {
 		return []nodeJSON{}, nil
 	}
@@ -145,19 +146,19 @@ func (s *Server) listNodes(r *http.Request) (any, error) {
 }
 
 // checkNode refuses ids of other nodes; prefixes are taken.
-func (s *Server) checkNode(r *http.Request) error {
-	if id := strings.ToLower(r.PathValue("id")); id == "" || !strings.HasPrefix(s.agent.Node().ID, id) {
-		return notFound("node not found: there is one, " + s.agent.Node().ID)
+func checkNode(r *http.Request, now *snapshot.Agent) error {
+	if id := strings.ToLower(r.PathValue("id")); id == "" || !strings.HasPrefix(now.Node.ID, id) {
+		return notFound("node not found: there is one, " + now.Node.ID)
 	}
 	return nil
 }
 
 // readNode is GET /v1/node/ID.
-func (s *Server) readNode(r *http.Request) (any, error) {
-	if err := s.checkNode(r); err != nil {
+func (s *Server) readNode(r *http.Request, now *snapshot.Agent) (any, error) {
+	if err := checkNode(r, now); err != nil {
 		return nil, err
 	}
-	n := s.node(r)
+	n := nodeOf(r, now)
 	// Nomad's command line finds the node's disk among those of client/stats by this attribute.
 	if stats, err := s.agent.NodeStats(r.Context()); err == nil {
 		if device := deviceOf(stats.DataDisk, stats.Disks); device != "" {
@@ -207,9 +208,9 @@ type hostCPU struct {
 }
 
 // nodeStats is GET /v1/client/stats.
-func (s *Server) nodeStats(r *http.Request) (any, error) {
-	if id := r.URL.Query().Get("node_id"); id != "" && !strings.HasPrefix(s.agent.Node().ID, strings.ToLower(id)) {
-		return nil, notFound("node not found: there is one, " + s.agent.Node().ID)
+func (s *Server) nodeStats(r *http.Request, now *snapshot.Agent) (any, error) {
+	if id := r.URL.Query().Get("node_id"); id != "" && !strings.HasPrefix(now.Node.ID, strings.ToLower(id)) {
+		return nil, notFound("node not found: there is one, " + now.Node.ID)
 	}
 	stats, err := s.agent.NodeStats(r.Context())
 	if err != nil {

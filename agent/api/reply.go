@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/hook"
 )
@@ -37,8 +38,8 @@ func badRequest(text string) error { return &problem{http.StatusBadRequest, text
 
 func notFound(text string) error { return &problem{http.StatusNotFound, text} }
 
-// answer is what most paths do: look something up and return it as a value with a JSON form.
-type answer func(r *http.Request) (any, error)
+// answer is what most paths do: look something up in what the agent knows now and return it as a value with a JSON form.
+type answer func(r *http.Request, now *snapshot.Agent) (any, error)
 
 // json serves an answer.
 func (s *Server) json(a answer) http.HandlerFunc {
@@ -47,8 +48,8 @@ func (s *Server) json(a answer) http.HandlerFunc {
 			s.fail(w, r, err)
 			return
 		}
-		index := s.index() // before the state is read: whoever waits for a later one misses nothing
-		value, err := a(r)
+		now := s.agent.Snapshot()
+		value, err := a(r, now)
 		if err != nil {
 			s.fail(w, r, err)
 			return
@@ -66,7 +67,7 @@ func (s *Server) json(a answer) http.HandlerFunc {
 		}
 		header := w.Header()
 		header.Set("Content-Type", "application/json")
-		header.Set("X-Nomad-Index", strconv.FormatUint(index, 10))
+		header.Set("X-Nomad-Index", strconv.FormatUint(max(1, now.Index), 10))
 		header.Set("X-Nomad-Knownleader", "true")
 		header.Set("X-Nomad-Lastcontact", "0")
 		_, _ = w.Write(append(text, '\n')) // a client that went away is not an error of ours
@@ -77,7 +78,7 @@ func (s *Server) json(a answer) http.HandlerFunc {
 func (s *Server) trustedJSON(a answer) http.HandlerFunc { return s.needsTrust(s.json(a)) }
 
 // index is that of the newest event, at least 1: clients take 0 for no index at all and ask again at once.
-func (s *Server) index() uint64 { return max(1, s.agent.Index()) }
+func (s *Server) index() uint64 { return max(1, s.agent.Feed().Index()) }
 
 // fail answers with an error, as text. What is the agent's fault is logged too, and not that a client went away.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {

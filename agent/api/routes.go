@@ -6,6 +6,8 @@ package api
 import (
 	"net/http"
 	"strings"
+
+	"github.com/tachograph/tacho/agent/snapshot"
 )
 
 // routes fills the table of paths. Methods other than those that stand here are answered with 405.
@@ -117,11 +119,11 @@ func (s *Server) absentRoutes() {
 		"deployments", "volumes", "volumes/external", "volumes/snapshots", "plugins", "services", "vars", "recommendations",
 		"scaling/policies", "acl/policies", "acl/tokens", "quotas", "sentinel/policies",
 	} {
-		s.mux.HandleFunc("GET /v1/"+path, s.json(func(*http.Request) (any, error) { return []any{}, nil }))
+		s.mux.HandleFunc("GET /v1/"+path, s.json(func(*http.Request, *snapshot.Agent) (any, error) { return []any{}, nil }))
 	}
 	s.mux.HandleFunc("GET /v1/node/pools", s.json(s.nodePools))
 	for path, what := range map[string]string{"deployment": "deployment", "volume/csi": "volume", "volume/host": "volume", "plugin/csi": "plugin", "service": "service"} {
-		s.mux.HandleFunc("GET /v1/"+path+"/{id}", s.json(func(*http.Request) (any, error) {
+		s.mux.HandleFunc("GET /v1/"+path+"/{id}", s.json(func(*http.Request, *snapshot.Agent) (any, error) {
 			return nil, notFound(what + " not found: the embedded agent has none")
 		}))
 	}

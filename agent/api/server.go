@@ -5,76 +5,53 @@ package api
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/tachograph/tacho/agent"
-	"github.com/tachograph/tacho/agent/allocation"
-	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/agent/feed"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/metrics"
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/record"
 )
 
-// Jobs knows the jobs, and runs and stops them.
+// Knowledge is what is shown: the agent now, and what is too much for a snapshot.
+type Knowledge interface {
+	Snapshot(only ...string) *snapshot.Agent
+	NodeStats(ctx context.Context) (*node.Stats, error)
+	Cost() snapshot.Cost
+	History(allocID, task string, q history.Query) ([]history.Point, error)
+	Record(allocID, task string) (*record.Record, error)
+}
+
+// Jobs runs and stops jobs.
 type Jobs interface {
-	Jobs() []agent.JobStatus
-	Job(id string) (agent.JobStatus, error)
 	Validate(ctx context.Context, source job.Source) (*job.Job, error)
-	RunJob(ctx context.Context, source job.Source) (status agent.JobStatus, changed bool, err error)
+	RunJob(ctx context.Context, source job.Source) (status *snapshot.Job, changed bool, err error)
 	StopJob(id string, purge bool) error
 }
 
-// Allocations knows the allocations, and acts on them.
+// Allocations acts on allocations.
 type Allocations interface {
-	Allocations() []*allocation.Allocation
-	Allocation(prefix string) (*allocation.Allocation, error)
 	StopAlloc(id string) error
 	RestartAlloc(id, task string) error
 	SignalAlloc(ctx context.Context, id, task, signal string) error
-}
-
-// Measurements knows what tasks use and used.
-type Measurements interface {
-	Stats(allocID string) (map[string]allocation.Usage, error)
-	History(allocID, task string, q history.Query) ([]history.Point, error)
-	At(allocID, task string, at time.Time) (history.Point, error)
-	Record(allocID, task string) (*record.Record, error)
-	Publishing() (on bool, reason string)
-}
-
-// Streams has what goes on while somebody looks.
-type Streams interface {
-	LogFiles(allocID, task, stream string) ([]string, error)
-	OpenLogAfter(allocID, task, stream, path string) (log io.ReadSeekCloser, files []string, err error)
 	ExecTask(ctx context.Context, id, task string, o driver.ExecOptions) (driver.ExecStream, error)
-	Subscribe(after uint64) *feed.Subscription
-	Index() uint64
-}
-
-// Machine knows the node and the agent itself.
-type Machine interface {
-	Node() node.Node
-	NodeStats(ctx context.Context) (*node.Stats, error)
-	Self() config.Config
-	Cost() agent.Cost
 	CollectGarbage() (removed int, err error)
 }
 
-// Agent is all that is served.
+// Agent is all that is served; *agent.Agent is one.
 type Agent interface {
+	Knowledge
 	Jobs
 	Allocations
-	Measurements
-	Streams
-	Machine
+	// Feed has what happens.
+	Feed() *feed.Feed
 }
 
 // Options say who may do what. The zero value trusts nobody on TCP.
@@ -139,13 +116,13 @@ func New(a Agent, o Options) *Server {
 		s.log = hclog.NewNullLogger()
 	}
 	if s.metrics == nil {
-		s.metrics = metrics.New(a, a)
+		s.metrics = metrics.New(a)
 	}
 	if o.MaxStreams <= 0 {
 		o.MaxStreams = 256
 	}
 	s.streams, s.strangers = make(chan struct{}, o.MaxStreams), make(chan struct{}, o.MaxStreams)
-	s.hosts = hostsOf(a.Self().BindAddr, o.Hosts)
+	s.hosts = hostsOf(a.Snapshot().Config.BindAddr, o.Hosts)
 	s.routes()
 	return s
 }

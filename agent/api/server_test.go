@@ -145,7 +145,7 @@ func TestAllStats(t *testing.T) {
 		t.Error("a secret is told without the token")
 	}
 	want := map[string]any{}
-	for _, a := range f.Allocations() {
+	for _, a := range f.allocs {
 		if a.ClientStatus.Ended() {
 			continue
 		}
@@ -155,8 +155,8 @@ func TestAllStats(t *testing.T) {
 		}
 		want[a.ID] = one
 	}
-	if diff := cmp.Diff(want, all); diff != "" || len(want) == 0 || len(want) == len(f.Allocations()) {
-		t.Errorf("%d of %d allocations: %s", len(want), len(f.Allocations()), diff)
+	if diff := cmp.Diff(want, all); diff != "" || len(want) == 0 || len(want) == len(f.allocs) {
+		t.Errorf("%d of %d allocations: %s", len(want), len(f.allocs), diff)
 	}
 }
 

@@ -6,7 +6,6 @@ package api
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,75 +13,61 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/hook"
 )
 
 // usage returns what the tasks of an allocation use, or the one that the request names.
-func (s *Server) usage(r *http.Request, a *allocation.Allocation) (*allocationUsage, error) {
+func (s *Server) usage(r *http.Request, now *snapshot.Agent, a *allocation.Allocation) (*allocationUsage, error) {
 	task := r.URL.Query().Get("task")
 	if err := checkTask(a, task); err != nil {
 		return nil, err
 	}
-	usages, err := s.agent.Stats(a.ID)
-	if err != nil {
-		return nil, err
-	}
-	if task != "" {
-		u, ok := usages[task]
-		usages = map[string]allocation.Usage{}
-		if ok {
-			usages[task] = u
+	usages := make(map[string]*allocation.Usage, len(a.Tasks))
+	for name, t := range a.Tasks {
+		if task == "" || task == name {
+			usages[name] = redactUsage(r, now.Usage(t), now.NotPublishing)
 		}
 	}
-	publishing, reason := s.agent.Publishing()
-	return newAllocationUsage(told(r, publishing, usages), publishing, reason, s.agent.Node().Resources.CoreMHz, s.now()), nil
+	return newAllocationUsage(usages, now, s.now()), nil
 }
 
-// told returns usages as they may be told: why a task that runs has no fresh reading are the driver's own words, which
-// can have anything in them.
-func told(r *http.Request, publishing bool, usages map[string]allocation.Usage) map[string]allocation.Usage {
-	if Trusted(r.Context()) || !publishing {
-		return usages
+// redactUsage leaves out why a task that runs has no fresh reading: these are the driver's own words, which can have
+// anything in them. It is for untrusted callers.
+func redactUsage(r *http.Request, u *allocation.Usage, notPublishing string) *allocation.Usage {
+	if Trusted(r.Context()) || notPublishing != "" || !u.Running || u.Reason == "" {
+		return u
 	}
-	usages = maps.Clone(usages)
-	for name, u := range usages {
-		if u.Running && u.Reason != "" {
-			u.Reason = "no fresh reading"
-			usages[name] = u
-		}
-	}
-	return usages
+	redacted := *u
+	redacted.Reason = "no fresh reading"
+	return &redacted
 }
 
 // stats is GET /v1/client/allocation/ID/stats. With ?at= it is the reading nearest to a time.
-func (s *Server) stats(r *http.Request) (any, error) {
+func (s *Server) stats(r *http.Request, now *snapshot.Agent) (any, error) {
 	if r.URL.Query().Has("at") {
-		return s.history(r)
+		return s.history(r, now)
 	}
-	a, err := s.allocation(r)
+	a, err := allocationOf(r, now)
 	if err != nil {
 		return nil, err
 	}
-	return s.usage(r, a)
+	return s.usage(r, now, a)
 }
 
 // allStats is GET /v1/client/allocations/stats: what stats answers for each allocation that has not ended, by its id.
 // Whoever looks at all of them need not ask for each.
-func (s *Server) allStats(r *http.Request) (any, error) {
-	publishing, reason := s.agent.Publishing()
+func (s *Server) allStats(r *http.Request, now *snapshot.Agent) (any, error) {
 	all := map[string]*allocationUsage{}
-	for _, a := range s.agent.Allocations() {
+	for _, a := range now.Allocations {
 		if a.ClientStatus.Ended() || !inNamespace(r, a.Namespace) {
 			continue
 		}
-		usages, err := s.agent.Stats(a.ID)
-		if errors.Is(err, allocation.ErrNotFound) {
-			continue // removed meanwhile
+		usages := make(map[string]*allocation.Usage, len(a.Tasks))
+		for name, t := range a.Tasks {
+			usages[name] = redactUsage(r, now.Usage(t), now.NotPublishing)
 		}
-		if err != nil {
-			return nil, err
-		}
-		all[a.ID] = newAllocationUsage(told(r, publishing, usages), publishing, reason, s.agent.Node().Resources.CoreMHz, s.now())
+		all[a.ID] = newAllocationUsage(usages, now, s.now())
 	}
 	return all, nil
 }
@@ -90,7 +75,7 @@ func (s *Server) allStats(r *http.Request) (any, error) {
 // statsStream is GET /v1/client/allocation/ID/stats/stream: server-sent events (HTML standard, 9.2). Each reading is
 // an event "stats" with the same JSON as a single request, and the end of the allocation an event "end".
 func (s *Server) statsStream(w http.ResponseWriter, r *http.Request) {
-	a, err := s.allocation(r)
+	a, err := allocationOf(r, s.agent.Snapshot())
 	if err == nil {
 		err = checkTask(a, r.URL.Query().Get("task"))
 	}
@@ -111,12 +96,13 @@ func (s *Server) statsStream(w http.ResponseWriter, r *http.Request) {
 	var last []byte
 	silent := time.Now()
 	for {
-		a, err := s.agent.Allocation(a.ID)
+		now := s.agent.Snapshot(a.ID)
+		a, err := now.Allocation(a.ID)
 		if err != nil {
 			_ = out.write([]byte("event: end\ndata: {\"reason\":\"the allocation was removed\"}\n\n"))
 			return
 		}
-		u, err := s.usage(r, a)
+		u, err := s.usage(r, now, a)
 		if err != nil {
 			return
 		}

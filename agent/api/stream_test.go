@@ -168,6 +168,8 @@ func TestStatsStreamEnds(t *testing.T) {
 
 func TestLogs(t *testing.T) {
 	f := newFake()
+	f.allocs[0].Dir = folder.In(t.TempDir(), webID)
+	f.writeLog(t, "one\ntwo\nthree\n")
 	s := newTestServer(f)
 	s.poll, s.heartbeat = 5*time.Millisecond, 10*time.Millisecond
 	url, _ := serve(t, s)
@@ -195,9 +197,7 @@ func TestLogs(t *testing.T) {
 			t.Errorf("%+v", fr)
 		}
 		if got += string(fr.Data); got == "one\ntwo\nthree\n" && len(fr.Data) == 0 { // a sign of life: all was read
-			f.mu.Lock()
-			f.logs["web.stdout"] += "four\n"
-			f.mu.Unlock()
+			f.writeLog(t, "four\n")
 		}
 	}
 }
@@ -216,8 +216,8 @@ func TestLogsBeginAtOnce(t *testing.T) {
 // TestLogsOverRotation follows real files, of which the first is followed by others and removed.
 func TestLogsOverRotation(t *testing.T) {
 	f := newFake()
-	f.folder = folder.In(t.TempDir(), webID)
-	file := func(n int) string { return filepath.Join(f.folder.Logs(), fmt.Sprintf("web.stdout.%d", n)) }
+	f.allocs[0].Dir = folder.In(t.TempDir(), webID)
+	file := func(n int) string { return filepath.Join(f.allocs[0].Dir.Logs(), fmt.Sprintf("web.stdout.%d", n)) }
 	add := func(n int, text string) {
 		t.Helper()
 		out, err := os.OpenFile(file(n), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -228,7 +228,7 @@ func TestLogsOverRotation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.MkdirAll(f.folder.Logs(), 0o700); err != nil {
+	if err := os.MkdirAll(f.allocs[0].Dir.Logs(), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s := newTestServer(f)
@@ -351,7 +351,8 @@ func TestSlowClientIsDropped(t *testing.T) {
 		t.Skip("waits until a client counts as too slow")
 	}
 	f := newFake()
-	f.logs["web.stdout"] = strings.Repeat("x", 64<<20)
+	f.allocs[0].Dir = folder.In(t.TempDir(), webID)
+	f.writeLog(t, strings.Repeat("x", 64<<20))
 	s := newTestServer(f)
 	s.patience = 200 * time.Millisecond
 	url, _ := serve(t, s)

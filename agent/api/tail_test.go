@@ -12,15 +12,15 @@ import (
 	"github.com/tachograph/tacho/agent/folder"
 )
 
-// rotatingAgent has log files that are rotated just after they were listed.
-type rotatingAgent struct {
-	*fakeAgent
+// rotatingDir has log files that are rotated just after they were listed.
+type rotatingDir struct {
+	folder.Allocation
 	listed func()
 }
 
-func (a *rotatingAgent) LogFiles(alloc, task, stream string) ([]string, error) {
-	files, err := a.fakeAgent.LogFiles(alloc, task, stream)
-	a.listed()
+func (d *rotatingDir) LogFiles(task, stream string) ([]string, error) {
+	files, err := d.Allocation.LogFiles(task, stream)
+	d.listed()
 	return files, err
 }
 
@@ -45,34 +45,33 @@ func TestTailOverRotation(t *testing.T) {
 		"the oldest leaves too": {first: "abc", want: "abcxyz", between: []string{"xyz"}, files: []string{"def"}, kept: 1, after: "def"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &rotatingAgent{fakeAgent: newFake(), listed: func() {}}
-			f.folder = folder.In(t.TempDir(), webID)
-			if err := os.MkdirAll(f.folder.Logs(), 0o700); err != nil {
+			dir := &rotatingDir{Allocation: folder.In(t.TempDir(), webID), listed: func() {}}
+			if err := os.MkdirAll(dir.Logs(), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			newest := -1
 			rotate := func(texts []string, kept int) {
 				for _, text := range texts {
 					newest++
-					if err := os.WriteFile(logFile(f.folder, newest), []byte(text), 0o600); err != nil {
+					if err := os.WriteFile(logFile(dir.Allocation, newest), []byte(text), 0o600); err != nil {
 						t.Fatal(err)
 					}
 					for n := range max(0, newest+1-kept) {
-						if err := os.RemoveAll(logFile(f.folder, n)); err != nil {
+						if err := os.RemoveAll(logFile(dir.Allocation, n)); err != nil {
 							t.Fatal(err)
 						}
 					}
 				}
 			}
 			rotate([]string{tt.first}, 9)
-			f.listed = func() { // once
+			dir.listed = func() { // once
 				between := tt.between
 				tt.between = nil
 				rotate(between, 9)
 			}
 			q := tt.query
-			q.alloc, q.task, q.stream, q.follow = webID, "web", "stdout", true
-			tail := &tail{server: New(f, Options{}), query: &q}
+			q.dir, q.alloc, q.task, q.stream, q.follow = dir, webID, "web", "stdout", true
+			tail := &tail{server: New(newFake(), Options{}), query: &q}
 			defer tail.close()
 			if got := readAll(t, tail); got != tt.want {
 				t.Errorf("read %q, want %q", got, tt.want)

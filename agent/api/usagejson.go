@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
@@ -79,23 +80,21 @@ type sourceTacho struct {
 }
 
 // newAllocationUsage returns what tasks use. The sum is over the running ones.
-func newAllocationUsage(usages map[string]allocation.Usage, publishing bool, reason string, coreMHz float64, now time.Time) *allocationUsage {
+func newAllocationUsage(usages map[string]*allocation.Usage, now *snapshot.Agent, at time.Time) *allocationUsage {
 	shown := &allocationUsage{
 		ResourceUsage: emptyUsage(), Tasks: map[string]*taskUsage{},
-		Tacho: &usageTacho{Publishing: publishing, Tasks: map[string]*taskTacho{}},
+		Tacho: &usageTacho{Publishing: now.NotPublishing == "", Reason: now.NotPublishing, Tasks: map[string]*taskTacho{}},
 	}
-	if !publishing {
-		shown.Tacho.Reason = reason
-	}
+	coreMHz := now.Node.Resources.CoreMHz
 	var sum *drivers.TaskResourceUsage
 	mapped, anyMapped := uint64(0), true
 	for name, u := range usages {
-		shown.Tacho.Tasks[name] = newTaskTacho(&u, now)
+		shown.Tacho.Tasks[name] = newTaskTacho(u, at)
 		if u.Sample == nil || !u.Running || u.Reason != "" {
 			continue // an old reading is not what a task uses; it is in Tacho, with its age
 		}
 		used := wire.ResourceUsage(u.Sample, u.Before, coreMHz)
-		task := newTaskUsage(&u, used, coreMHz)
+		task := newTaskUsage(u, used, coreMHz)
 		shown.Tasks[name] = task
 		shown.Timestamp = max(shown.Timestamp, task.Timestamp)
 		if sum == nil {
@@ -103,7 +102,7 @@ func newAllocationUsage(usages map[string]allocation.Usage, publishing bool, rea
 		} else {
 			addUsage(sum, used)
 		}
-		file, ok := mappedFile(&u)
+		file, ok := mappedFile(u)
 		mapped, anyMapped = mapped+file, anyMapped && ok
 	}
 	if sum != nil {
@@ -207,7 +206,7 @@ func common[F comparable](fields, others []F) []F {
 	return slices.DeleteFunc(fields, func(f F) bool { return !slices.Contains(others, f) })
 }
 
-func newTaskTacho(u *allocation.Usage, now time.Time) *taskTacho {
+func newTaskTacho(u *allocation.Usage, at time.Time) *taskTacho {
 	shown := &taskTacho{
 		Running: u.Running, Reason: u.Reason, IntervalSeconds: u.Interval.Seconds(), Backlogged: u.Backlogged,
 		HistoryDropped: u.HistoryDropped,
@@ -216,13 +215,13 @@ func newTaskTacho(u *allocation.Usage, now time.Time) *taskTacho {
 	if u.Sample == nil {
 		return shown
 	}
-	age := max(0, now.Sub(u.Sample.Wall).Seconds())
+	age := max(0, at.Sub(u.Sample.Wall).Seconds())
 	shown.AgeSeconds = &age
 	shown.Sample = procstats.AppendJSON(nil, u.Sample, u.Headlines)
 	shown.Sources, shown.Guarantees = map[string]sourceTacho{}, map[string]procstats.Guarantee{}
 	for i, stamp := range u.Sample.Sources {
 		if !stamp.Zero() {
-			shown.Sources[procstats.SourceID(i).String()] = sourceTacho{stamp.Wall, max(0, now.Sub(stamp.Wall).Seconds())}
+			shown.Sources[procstats.SourceID(i).String()] = sourceTacho{stamp.Wall, max(0, at.Sub(stamp.Wall).Seconds())}
 		}
 	}
 	for _, reading := range u.Sample.Task {

@@ -61,6 +61,9 @@ func (g Gap) String() string {
 
 // Query selects points.
 type Query struct {
+	// Nearest selects the one reading nearest to a time, of two that are as near the earlier one; the other fields then
+	// say nothing. Zero selects by them.
+	Nearest time.Time
 	// Since and Until bound the time; zero for no bound.
 	Since, Until time.Time
 	// Step thins out: at most one reading in each step, its last; 0 for all. Gaps are always kept.

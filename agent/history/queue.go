@@ -214,19 +214,17 @@ func (q *Queue) write(p pending) {
 // does not answer.
 func (q *Queue) Points(query Query) (points []Point, err error) {
 	err = q.read(func() (err error) {
-		points, err = q.ring.Points(query)
+		if query.Nearest.IsZero() {
+			points, err = q.ring.Points(query)
+			return err
+		}
+		nearest, ok, err := q.ring.At(query.Nearest)
+		if ok {
+			points = []Point{nearest}
+		}
 		return err
 	})
 	return points, err
-}
-
-// At returns the reading nearest to a time, of two that are as near the earlier one; ok is false if there is none.
-func (q *Queue) At(at time.Time) (nearest Point, ok bool, err error) {
-	err = q.read(func() (err error) {
-		nearest, ok, err = q.ring.At(at)
-		return err
-	})
-	return nearest, ok, err
 }
 
 // read calls f when nothing is pending and nobody else uses the ring.

@@ -120,8 +120,8 @@ func TestQueueReadsWhatWasAdded(t *testing.T) {
 			}
 		}
 		q.Mark(stamp(21), 1, GapTask)
-		if p, ok, err := q.At(stamp(21).Wall); err != nil || !ok || !p.Wall.Equal(stamp(20).Wall) {
-			t.Errorf("at 21: %v, %v, %v", p, ok, err)
+		if p, err := q.Points(Query{Nearest: stamp(21).Wall}); err != nil || len(p) != 1 || !p[0].Wall.Equal(stamp(20).Wall) {
+			t.Errorf("at 21: %v, %v", p, err)
 		}
 		if w.Dropped() != 0 || len(l.warnings) != 0 {
 			t.Errorf("%d dropped, warnings %q", w.Dropped(), l.warnings)
@@ -158,7 +158,7 @@ func TestQueueOnADiskThatHangs(t *testing.T) {
 		}
 		for _, read := range []func() error{
 			func() error { _, err := q.Points(Query{}); return err },
-			func() error { _, _, err := q.At(origin); return err },
+			func() error { _, err := q.Points(Query{Nearest: origin}); return err },
 			func() error { _, err := other.Points(Query{}); return err },
 		} {
 			began := time.Now()

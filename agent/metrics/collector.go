@@ -8,33 +8,22 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tachograph/tacho/agent"
-	"github.com/tachograph/tacho/agent/allocation"
-	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/exposition"
 )
 
-// Tasks knows what runs and what it uses.
-type Tasks interface {
-	Allocations() []*allocation.Allocation
-	Stats(allocID string) (map[string]allocation.Usage, error)
-}
-
-// Host knows the agent itself and its machine.
-type Host interface {
-	Self() config.Config
-	Cost() agent.Cost
-	Publishing() (on bool, reason string)
-	Node() node.Node
+// Agent is what the metrics are of; *agent.Agent is one.
+type Agent interface {
+	Snapshot(only ...string) *snapshot.Agent
 	NodeStats(ctx context.Context) (*node.Stats, error)
+	Cost() snapshot.Cost
 }
 
 // Collector gathers metric families from an agent. It keeps nothing but the totals of tasks that have ended, where
 // series are kept by job or by task. Its methods may be called concurrently.
 type Collector struct {
-	tasks   Tasks
-	host    Host
+	agent   Agent
 	columns []column
 	now     func() time.Time
 	began   time.Time
@@ -44,41 +33,41 @@ type Collector struct {
 	scrape time.Duration
 }
 
-// New returns a collector over an agent, which is usually both arguments.
-func New(tasks Tasks, host Host) *Collector {
-	return &Collector{tasks: tasks, host: host, columns: append(columns(), ownColumns()...), now: time.Now, began: time.Now()}
+// New returns a collector over an agent.
+func New(a Agent) *Collector {
+	return &Collector{agent: a, columns: append(columns(), ownColumns()...), now: time.Now, began: time.Now()}
 }
 
 // Gather reads the present state of everything that the configuration lets through, in a fixed order. Families
 // without a sample are among them.
 func (c *Collector) Gather(ctx context.Context) []exposition.Family {
 	began := time.Now()
-	telemetry := c.host.Self().Telemetry
-	allocations := c.tasks.Allocations()
-	common := c.commonLabels(telemetry)
-	rows := c.readTasks(allocations, common, telemetry)
+	now := c.agent.Snapshot()
+	telemetry := now.Config.Telemetry
+	common := commonLabels(now)
+	rows := c.readTasks(now, common)
 
 	families := c.taskFamilies(rows, telemetry.AllocationDetail)
-	families = append(families, c.agentFamilies(allocations, common)...)
+	families = append(families, c.agentFamilies(now, common)...)
 	if telemetry.PublishNodeMetrics {
-		families = append(families, c.nodeFamilies(ctx, common, telemetry.NomadNames)...)
+		families = append(families, c.nodeFamilies(ctx, now, common)...)
 	}
 	if telemetry.NomadNames {
-		families = append(families, c.nomadFamilies(rows, telemetry.AllocationDetail)...)
+		families = append(families, nomadFamilies(rows, telemetry.AllocationDetail, now.Node.Resources.CoreMHz)...)
 	}
 	families = append(families, c.scrapeFamilies(families, common, began)...)
 	return newFilter(telemetry).apply(families)
 }
 
 // commonLabels is the host's name, unless it is not wanted.
-func (c *Collector) commonLabels(t config.Telemetry) *exposition.Labels {
+func commonLabels(now *snapshot.Agent) *exposition.Labels {
+	t := now.Config.Telemetry
 	if t.DisableHostname {
 		return exposition.NewLabels()
 	}
-	n := c.host.Node()
-	name := n.Attributes["unique.hostname"]
+	name := now.Node.Attributes["unique.hostname"]
 	if t.UseNodeName || name == "" {
-		name = n.Name
+		name = now.Node.Name
 	}
 	return exposition.NewLabels(exposition.Label{Name: "host", Value: name})
 }

@@ -8,11 +8,11 @@ import (
 	"errors"
 	"time"
 
-	"github.com/tachograph/tacho/agent"
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -86,33 +86,29 @@ func usage(scale float64) allocation.Usage {
 	}
 }
 
-func (f *fakeAgent) Allocations() []*allocation.Allocation { return f.allocs }
-
-func (f *fakeAgent) Stats(id string) (map[string]allocation.Usage, error) {
-	u, ok := f.usages[id]
-	if !ok {
-		return nil, allocation.ErrNotFound
+func (f *fakeAgent) Snapshot(...string) *snapshot.Agent {
+	now := &snapshot.Agent{
+		Config: config.Default(), Allocations: f.allocs, Usages: map[*allocation.Task]*allocation.Usage{},
+		Node: node.Node{
+			ID: "n1", Name: "node1", Datacenter: "dc1", Attributes: map[string]string{"unique.hostname": "host1"},
+			Resources: node.Resources{CoreMHz: 2500},
+		},
 	}
-	return u, nil
+	now.Config.Telemetry = f.telemetry
+	for _, a := range f.allocs {
+		for name, t := range a.Tasks {
+			u := f.usages[a.ID][name]
+			now.Usages[t] = &u
+		}
+	}
+	return now
 }
 
-func (f *fakeAgent) Self() config.Config {
-	c := config.Default()
-	c.Telemetry = f.telemetry
-	return c
-}
-
-func (f *fakeAgent) Cost() agent.Cost {
-	return agent.Cost{
+func (f *fakeAgent) Cost() snapshot.Cost {
+	return snapshot.Cost{
 		CPUSeconds: 1.5, RSSBytes: 20 << 20, Goroutines: 12, Uptime: time.Hour, Samples: 100, Backlogged: 3,
 		Errors: map[string]int64{"stats": 2, `a "quoted\" word` + "\n": 1},
 	}
-}
-
-func (f *fakeAgent) Publishing() (bool, string) { return true, "" }
-
-func (f *fakeAgent) Node() node.Node {
-	return node.Node{ID: "n1", Name: "node1", Datacenter: "dc1", Attributes: map[string]string{"unique.hostname": "host1"}, Resources: node.Resources{CoreMHz: 2500}}
 }
 
 func (f *fakeAgent) NodeStats(context.Context) (*node.Stats, error) {
@@ -128,7 +124,7 @@ func (f *fakeAgent) NodeStats(context.Context) (*node.Stats, error) {
 }
 
 func newTestCollector(f *fakeAgent) *Collector {
-	c := New(f, f)
+	c := New(f)
 	c.now = func() time.Time { return epoch }
 	c.began = epoch.Add(-time.Hour)
 	return c

@@ -151,7 +151,7 @@ func TestOOMKills(t *testing.T) {
 		"runs again, unread":   {running, nil, nil, math.NaN()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := row{task: &allocation.Task{State: test.state, OOMKills: test.kills}, usage: allocation.Usage{Sample: test.sample}}
+			r := row{task: &allocation.Task{State: test.state, OOMKills: test.kills}, usage: &allocation.Usage{Sample: test.sample}}
 			if got := oomKills(&r); got != test.want && !(math.IsNaN(got) && math.IsNaN(test.want)) {
 				t.Errorf("%v, want %v", got, test.want)
 			}

@@ -7,18 +7,19 @@ import (
 	"context"
 
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/exposition"
 )
 
 // nodeFamilies are the machine's numbers; without a reading, or a part of it, there are none.
-func (c *Collector) nodeFamilies(ctx context.Context, common *exposition.Labels, nomadNames bool) []exposition.Family {
-	stats, err := c.host.NodeStats(ctx)
+func (c *Collector) nodeFamilies(ctx context.Context, now *snapshot.Agent, common *exposition.Labels) []exposition.Family {
+	stats, err := c.agent.NodeStats(ctx)
 	if err != nil || stats == nil {
 		return nil
 	}
 	list := tachoNode(stats, common)
-	if nomadNames {
-		n := c.host.Node()
+	if now.Config.Telemetry.NomadNames {
+		n := now.Node
 		list = append(list, nomadNode(stats, exposition.NewLabels(append(common.Pairs,
 			exposition.Label{Name: "datacenter", Value: n.Datacenter}, exposition.Label{Name: "node_id", Value: n.ID})...))...)
 	}

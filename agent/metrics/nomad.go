@@ -37,11 +37,10 @@ func newNomadRow(r *row, coreMHz float64) nomadRow {
 }
 
 // nomadFamilies are a task's metrics under Nomad's names. They exist per allocation only.
-func (c *Collector) nomadFamilies(rows []row, detail string) []exposition.Family {
+func nomadFamilies(rows []row, detail string, coreMHz float64) []exposition.Family {
 	if detail != DetailAlloc {
 		return nil
 	}
-	coreMHz := c.host.Node().Resources.CoreMHz
 	used := make([]nomadRow, len(rows))
 	for i := range rows {
 		used[i] = newNomadRow(&rows[i], coreMHz)

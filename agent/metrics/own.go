@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/exposition"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/version"
@@ -85,17 +86,17 @@ func ownFamilies() [ownCount]exposition.Family {
 }
 
 // agentFamilies are the agent's own cost and what it keeps.
-func (c *Collector) agentFamilies(allocations []*allocation.Allocation, common *exposition.Labels) []exposition.Family {
+func (c *Collector) agentFamilies(now *snapshot.Agent, common *exposition.Labels) []exposition.Family {
 	all := ownFamilies()
 	list := all[agentBuild:agentSeries]
 	at := func(n own) *exposition.Family { return &list[n-agentBuild] }
 	at(agentBuild).Add(common.With(exposition.Label{Name: "version", Value: version.String()}), 1)
 	publishing := 0.0
-	if on, _ := c.host.Publishing(); on {
+	if now.NotPublishing == "" {
 		publishing = 1
 	}
 	at(agentPublishing).Add(common, publishing)
-	cost := c.host.Cost()
+	cost := c.agent.Cost()
 	at(agentCPU).Add(common, cost.CPUSeconds)
 	if cost.RSSBytes > 0 {
 		at(agentRSS).Add(common, float64(cost.RSSBytes))
@@ -109,7 +110,7 @@ func (c *Collector) agentFamilies(allocations []*allocation.Allocation, common *
 		at(agentErrors).Add(common.With(exposition.Label{Name: "source", Value: source}), float64(cost.Errors[source]))
 	}
 	statuses, states := map[allocation.Status]int{}, map[hook.Phase]int{}
-	for _, a := range allocations {
+	for _, a := range now.Allocations {
 		statuses[a.ClientStatus]++
 		for _, t := range a.Tasks {
 			states[t.State.Phase]++

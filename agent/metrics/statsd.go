@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/exposition"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -21,11 +22,14 @@ const maxPacket = 1432
 // g, and of counters what they grew as c.
 type Statsd struct {
 	collector *Collector
+	telemetry func() config.Telemetry
 	last      map[string]float64
 }
 
-// NewStatsd returns a sender that has sent nothing.
-func NewStatsd(c *Collector) *Statsd { return &Statsd{collector: c, last: map[string]float64{}} }
+// NewStatsd returns a sender that has sent nothing. telemetry returns the configuration, which can change.
+func NewStatsd(c *Collector, telemetry func() config.Telemetry) *Statsd {
+	return &Statsd{collector: c, telemetry: telemetry, last: map[string]float64{}}
+}
 
 // Run sends once per collection interval, at most once a second, until ctx is done, to the address that is
 // configured at the time; while there is none it sends nothing. failed is told of errors, once until sending works
@@ -33,7 +37,7 @@ func NewStatsd(c *Collector) *Statsd { return &Statsd{collector: c, last: map[st
 func (s *Statsd) Run(ctx context.Context, failed func(error)) {
 	broken := false
 	for {
-		telemetry := s.collector.host.Self().Telemetry
+		telemetry := s.telemetry()
 		if telemetry.StatsdAddress != "" {
 			err := s.send(ctx, telemetry.StatsdAddress)
 			if err != nil && !broken {

@@ -12,11 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/exposition"
 )
 
 func TestStatsdLines(t *testing.T) {
-	s := NewStatsd(newTestCollector(newFake()))
+	s := NewStatsd(newTestCollector(newFake()), nil)
 	labels := exposition.NewLabels(exposition.Label{Name: "host", Value: "a.b:c"}, exposition.Label{Name: "task", Value: "web"}, exposition.Label{Name: "empty", Value: ""})
 	lines := func(counter, gauge float64) string {
 		packets := s.packets([]exposition.Family{
@@ -50,7 +51,7 @@ func TestStatsdRun(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		NewStatsd(newTestCollector(f)).Run(ctx, func(err error) { t.Error(err) })
+		NewStatsd(newTestCollector(f), func() config.Telemetry { return f.telemetry }).Run(ctx, func(err error) { t.Error(err) })
 	}()
 	defer func() { cancel(); <-done }()
 	packet := make([]byte, 2*maxPacket)
@@ -76,7 +77,7 @@ func TestStatsdUnreachable(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	told := 0
-	NewStatsd(newTestCollector(f)).Run(ctx, func(error) { told++ })
+	NewStatsd(newTestCollector(f), func() config.Telemetry { return f.telemetry }).Run(ctx, func(error) { told++ })
 	if told != 1 {
 		t.Errorf("told %d times", told)
 	}

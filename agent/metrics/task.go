@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
-	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/exposition"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
@@ -28,7 +28,7 @@ const (
 type row struct {
 	alloc *allocation.Allocation
 	task  *allocation.Task
-	usage allocation.Usage
+	usage *allocation.Usage
 	// at is the moment of the scrape.
 	at time.Time
 	// labels are those of the configured detail.
@@ -38,20 +38,17 @@ type row struct {
 }
 
 // readTasks reads every task, ordered by its labels.
-func (c *Collector) readTasks(allocations []*allocation.Allocation, common *exposition.Labels, telemetry config.Telemetry) []row {
+func (c *Collector) readTasks(now *snapshot.Agent, common *exposition.Labels) []row {
+	telemetry := now.Config.Telemetry
 	detail, meta := telemetry.AllocationDetail, newMetadata(telemetry)
 	if detail == DetailNone {
 		return nil
 	}
 	var rows []row
-	for _, a := range allocations {
-		stats, err := c.tasks.Stats(a.ID)
-		if err != nil {
-			continue // it was removed a moment ago
-		}
+	for _, a := range now.Allocations {
 		for name, t := range a.Tasks {
 			labels := labelsOf(a, name, common, detail, meta.labels(t.Meta))
-			r := row{alloc: a, task: t, usage: stats[name], at: c.now(), labels: labels}
+			r := row{alloc: a, task: t, usage: now.Usage(t), at: c.now(), labels: labels}
 			r.values = c.valuesOf(&r)
 			rows = append(rows, r)
 		}

@@ -30,7 +30,7 @@ func (p *Page) overviewCells(v *view) (string, cells, error) {
 		return "", nil, err
 	}
 	o, _ := v.Body.(overview)
-	list := []cell{{"machine", "machine", p.machine(v.request.Context(), v.Trusted)}}
+	list := []cell{{"machine", "machine", p.machine(v.request.Context(), v.now, v.Trusted)}}
 	for i := range o.Rows {
 		r := &o.Rows[i]
 		list = append(list,
@@ -50,7 +50,7 @@ func (p *Page) taskCells(v *view) (string, cells, error) {
 	}
 	b, _ := v.Body.(*taskView)
 	list := []cell{
-		{"machine", "machine", p.machine(v.request.Context(), v.Trusted)},
+		{"machine", "machine", p.machine(v.request.Context(), v.now, v.Trusted)},
 		{"reason", "reason", b},
 	}
 	if b.Up != "" {

@@ -146,7 +146,7 @@ const mostLog = 8 << 10
 func (p *Page) logs(t task) []logTail {
 	var tails []logTail
 	for _, stream := range []string{"stdout", "stderr"} {
-		tail, err := p.tail(t, stream)
+		tail, err := tailOf(t, stream)
 		if err != nil {
 			p.log.Debug("read log", "task", t.state.Name, "stream", stream, "error", err)
 			continue
@@ -156,8 +156,8 @@ func (p *Page) logs(t task) []logTail {
 	return tails
 }
 
-func (p *Page) tail(t task, stream string) (tail logTail, err error) {
-	f, err := p.agent.OpenLog(t.allocation.ID, t.state.Name, stream)
+func tailOf(t task, stream string) (tail logTail, err error) {
+	f, err := t.allocation.Dir.OpenLog(t.state.Name, stream)
 	if err != nil {
 		return tail, err
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -35,8 +36,8 @@ type gauge struct {
 type driverState struct{ Name, Version, Class, Hint string }
 
 // machine reads what the machine uses.
-func (p *Page) machine(ctx context.Context, trusted bool) machine {
-	n := p.agent.Node()
+func (p *Page) machine(ctx context.Context, now *snapshot.Agent, trusted bool) machine {
+	n := now.Node
 	m := machine{Name: printable(n.Name), Drivers: driversOf(n.Drivers, trusted)}
 	if cores := len(n.Resources.Cores); cores > 0 {
 		m.Cores = strconv.Itoa(cores)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -60,7 +61,7 @@ type shared struct {
 }
 
 // rows returns a row for every task, at most half an interval old.
-func (p *Page) rows(now time.Time) []row {
+func (p *Page) rows(known *snapshot.Agent, now time.Time) []row {
 	s := &p.overview
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +70,7 @@ func (p *Page) rows(now time.Time) []row {
 	}
 	p.past.begin(now)
 	rows := []row{}
-	for _, t := range p.tasks(p.agent.Allocations(), false) { // all readers share them
+	for _, t := range tasksOf(known, false) { // all readers share them
 		rows = append(rows, p.row(t, now))
 	}
 	s.at, s.rows = now, rows
@@ -160,7 +161,7 @@ func rateNumber(list []procstats.HeadlineValue, id procstats.ID, rate float64) n
 func (p *Page) overviewPage(v *view) error {
 	values := v.request.URL.Query()
 	o := overview{Query: printable(values.Get("q")), Sort: values.Get("sort"), Columns: map[string]column{}}
-	for _, r := range p.rows(v.Now) {
+	for _, r := range p.rows(v.now, v.Now) {
 		o.Total++
 		if o.Query != "" && !r.matches(o.Query) {
 			continue

@@ -18,50 +18,26 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/tachograph/tacho/agent"
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/executor/record"
 )
 
-// Allocations are the runs of groups that the agent knows.
-type Allocations interface {
-	// Allocations returns all, newest first.
-	Allocations() []*allocation.Allocation
-	// Allocation returns the one whose id begins with prefix; errors wrap allocation.ErrNotFound or ErrAmbiguous.
-	Allocation(prefix string) (*allocation.Allocation, error)
+// Agent is what a page is made from; *agent.Agent is one.
+type Agent interface {
+	Past
+	Snapshot(only ...string) *snapshot.Agent
+	NodeStats(ctx context.Context) (*node.Stats, error)
+	Cost() snapshot.Cost
 }
 
-// Readings are what tasks use and used.
-type Readings interface {
-	Stats(allocID string) (map[string]allocation.Usage, error)
+// Past is what tasks used, and how they ended.
+type Past interface {
 	History(allocID, task string, q history.Query) ([]history.Point, error)
 	// Record returns the final record of the last ended start; the error wraps allocation.ErrNotFound before that.
 	Record(allocID, task string) (*record.Record, error)
-}
-
-// Machine is what the agent runs on.
-type Machine interface {
-	Node() node.Node
-	NodeStats(ctx context.Context) (*node.Stats, error)
-	// Publishing reports whether tasks are read; reason says why not.
-	Publishing() (on bool, reason string)
-	Cost() agent.Cost
-}
-
-// Logs are what tasks wrote.
-type Logs interface {
-	// OpenLog opens what is kept of a task's stdout or stderr.
-	OpenLog(allocID, task, stream string) (io.ReadSeekCloser, error)
-}
-
-// Agent is everything a page is made from; *agent.Agent is one.
-type Agent interface {
-	Allocations
-	Readings
-	Machine
-	Logs
 }
 
 // Options are a page's settings.
@@ -154,6 +130,7 @@ var errNoPage = fmt.Errorf("there is no such page: %w", allocation.ErrNotFound)
 // view is one page that is being made.
 type view struct {
 	request *http.Request
+	now     *snapshot.Agent
 	// Trusted readers see command lines and logs.
 	Trusted bool
 	// CanUnlock says that there is a token that would let them.
@@ -190,22 +167,17 @@ func (p *Page) serve(trusted bool, fill func(*view) error) http.HandlerFunc {
 		if err := fill(v); err != nil {
 			p.fail(v, err)
 		}
-		v.Machine = p.machine(r.Context(), v.Trusted)
+		v.Machine = p.machine(r.Context(), v.now, v.Trusted)
 		p.render(w, v)
 	}
 }
 
 func (p *Page) newView(r *http.Request, trusted bool) *view {
 	v := &view{
-		request: r, Trusted: trusted || p.authorized(r), Now: p.options.Now(), Status: http.StatusOK,
+		request: r, now: p.agent.Snapshot(), Trusted: trusted || p.authorized(r), Now: p.options.Now(), Status: http.StatusOK,
 	}
 	v.CanUnlock = !v.Trusted && p.options.Token() != ""
-	if on, reason := p.agent.Publishing(); !on {
-		v.Notice = reason
-		if reason == "" {
-			v.Notice = "publishing of allocation metrics is off"
-		}
-	}
+	v.Notice = v.now.NotPublishing
 	return v
 }
 

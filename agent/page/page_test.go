@@ -32,7 +32,14 @@ var update = flag.Bool("update", false, "write the golden files")
 // moment is the time on the stage.
 func moment() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
 
-func stage() *pagetest.Agent { return pagetest.Stage(moment) }
+func stage(t testing.TB) *pagetest.Agent {
+	t.Helper()
+	a := pagetest.Stage(moment)
+	if err := a.WriteLogs(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
 
 func serve(a page.Agent, trusted bool) http.Handler {
 	return page.New(a, page.Options{Token: func() string { return "t0ken" }, Now: moment}).Handler(trusted)
@@ -67,16 +74,16 @@ func TestPages(t *testing.T) {
 			continue // the table has goldens of its own
 		}
 		t.Run(name, func(t *testing.T) {
-			golden(t, name, get(t, serve(stage(), false), path).Body.String())
+			golden(t, name, get(t, serve(stage(t), false), path).Body.String())
 		})
 	}
 	t.Run("off", func(t *testing.T) {
-		a := stage()
+		a := stage(t)
 		a.SetPublishing("publish_allocation_metrics is false")
 		golden(t, "off", get(t, serve(a, false), "/").Body.String())
 	})
 	t.Run("trusted", func(t *testing.T) {
-		golden(t, "trusted", get(t, serve(stage(), true), task(9, "fit")).Body.String())
+		golden(t, "trusted", get(t, serve(stage(t), true), task(9, "fit")).Body.String())
 	})
 }
 
@@ -156,7 +163,7 @@ func textOf(t *testing.T, content string) string {
 func TestWellFormed(t *testing.T) {
 	for _, trusted := range []bool{false, true} {
 		for name, path := range paths() {
-			checkWellFormed(t, name, get(t, serve(stage(), trusted), path).Body.String())
+			checkWellFormed(t, name, get(t, serve(stage(t), trusted), path).Body.String())
 		}
 	}
 }
@@ -202,7 +209,7 @@ func checkWellFormed(t *testing.T, name, content string) {
 
 // TestLinks holds that every link of a page leads somewhere.
 func TestLinks(t *testing.T) {
-	h := serve(stage(), true)
+	h := serve(stage(t), true)
 	table := get(t, h, "/measurements").Body.String()
 	link := regexp.MustCompile(`(?:href|src)="([^"]*)"`)
 	seen := map[string]bool{}
@@ -242,7 +249,7 @@ func TestHostile(t *testing.T) {
 	a := pagetest.New(moment)
 	x := &pagetest.Actor{
 		ID: pagetest.ID(1), Job: bad, Group: bad, Name: bad, Started: moment().Add(-time.Hour), Cores: 1, Memory: 1 << 20, Limit: 1 << 30,
-		Processes: []string{bad, bad}, Output: bad, Events: []allocation.Event{{Type: hook.EventType(bad), Time: moment(), Message: bad}},
+		Processes: []string{bad, bad}, Events: []allocation.Event{{Type: hook.EventType(bad), Time: moment(), Message: bad}},
 		Attributes: map[string]string{bad: bad, "limit." + bad: bad},
 	}
 	end := &pagetest.Actor{
@@ -262,11 +269,20 @@ func TestHostile(t *testing.T) {
 		Peak:      &record.Peak{At: moment(), Measurement: bad, Largest: []record.ProcessRow{{Command: bad}}},
 	}
 	*end.Record.Diagnosis.OOM.Kills = 1
+	// The name of a task that has logs is that of a file.
+	talker := &pagetest.Actor{ID: pagetest.ID(3), Job: bad, Group: bad, Name: "talker", Started: moment().Add(-time.Hour), Output: bad}
+	a.Add(talker)
+	if err := a.WriteLogs(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
 	a.Add(x, end)
+	if content := get(t, serve(a, true), task(3, "talker")).Body.String(); !strings.Contains(content, "alert(1)&lt;/script&gt;") {
+		t.Error("the log is not shown")
+	}
 	for _, reason := range []string{"", bad} {
 		a.SetPublishing(reason)
 		h := serve(a, true)
-		for _, path := range []string{"/", "/?q=%22%3E%3Cscript%3E", "/?sort=%22%3E%3Cscript%3E", "/alloc/" + pagetest.ID(1), "/alloc/" + pagetest.ID(2)} {
+		for _, path := range []string{"/", "/?q=%22%3E%3Cscript%3E", "/?sort=%22%3E%3Cscript%3E", "/alloc/" + pagetest.ID(1), "/alloc/" + pagetest.ID(2), "/alloc/" + pagetest.ID(3)} {
 			w := get(t, h, path)
 			if location := w.Header().Get("Location"); location != "" {
 				w = get(t, h, location)
@@ -335,7 +351,7 @@ func TestAccess(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := serve(stage(), tt.trusted)
+			h := serve(stage(t), tt.trusted)
 			content := ""
 			for _, path := range []string{"/", task(1, "api"), task(9, "fit"), "/page/assets/page.js"} {
 				content += get(t, h, path, tt.headers...).Body.String()
@@ -348,7 +364,7 @@ func TestAccess(t *testing.T) {
 		})
 	}
 	t.Run("unlock", func(t *testing.T) {
-		h := serve(stage(), false)
+		h := serve(stage(t), false)
 		if w := get(t, h, "/unlock"); w.Code != http.StatusUnauthorized || w.Header().Get("WWW-Authenticate") == "" {
 			t.Errorf("%d %v", w.Code, w.Header())
 		}
@@ -357,7 +373,7 @@ func TestAccess(t *testing.T) {
 		}
 	})
 	t.Run("nothing changes anything", func(t *testing.T) {
-		h := serve(stage(), true)
+		h := serve(stage(t), true)
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, task(1, "api"), nil))
@@ -369,7 +385,7 @@ func TestAccess(t *testing.T) {
 }
 
 func TestHeaders(t *testing.T) {
-	w := get(t, serve(stage(), false), "/")
+	w := get(t, serve(stage(t), false), "/")
 	policy := w.Header().Get("Content-Security-Policy")
 	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"} {
 		if !strings.Contains(policy, want) {
@@ -385,7 +401,7 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestMoved(t *testing.T) {
-	h := serve(stage(), false)
+	h := serve(stage(t), false)
 	for from, to := range map[string]string{
 		"/ui": "/", "/ui/": "/", "/ui/jobs": "/", "/ui/jobs/shop@default": "/?q=shop",
 		"/ui/allocations/" + pagetest.ID(1):          "/alloc/" + pagetest.ID(1),

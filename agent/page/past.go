@@ -24,7 +24,7 @@ const (
 // past remembers the recent past of the tasks that are being looked at: a history is read from a file, as a whole,
 // which is too much for every task and every second.
 type past struct {
-	readings Readings
+	readings Past
 
 	mu        sync.Mutex // guards following
 	condenser *condenser
@@ -33,7 +33,7 @@ type past struct {
 	began     time.Time
 }
 
-func newPast(r Readings) *past {
+func newPast(r Past) *past {
 	return &past{readings: r, condenser: newCondenser(), tracks: map[string]*track{}, records: map[string]*record.Record{}}
 }
 

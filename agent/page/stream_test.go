@@ -69,7 +69,7 @@ func (e *events) next(t *testing.T) (kind string, data map[string]string, ok boo
 
 // TestStreamIsThePage holds that what a stream sends first is what the page has, element for element.
 func TestStreamIsThePage(t *testing.T) {
-	a := stage()
+	a := stage(t)
 	p := page.New(a, page.Options{Now: moment})
 	server := httptest.NewServer(p.Handler(false))
 	defer server.Close()
@@ -108,7 +108,7 @@ func TestStreamIsThePage(t *testing.T) {
 
 // TestStreamSendsChanges holds that only what changed is sent, and that the page is told when it has to load again.
 func TestStreamSendsChanges(t *testing.T) {
-	a := stage()
+	a := stage(t)
 	p := page.New(a, page.Options{Now: moment, Interval: 10 * time.Millisecond})
 	server := httptest.NewServer(p.Handler(false))
 	defer server.Close()
@@ -135,7 +135,7 @@ func TestStreamSendsChanges(t *testing.T) {
 }
 
 func TestStreamsEnd(t *testing.T) {
-	p := page.New(stage(), page.Options{Now: moment, Interval: time.Hour, MaxStreams: 1})
+	p := page.New(stage(t), page.Options{Now: moment, Interval: time.Hour, MaxStreams: 1})
 	server := httptest.NewServer(p.Handler(false))
 	defer server.Close()
 	stream := listen(t, server.URL+"/page/stream/")
@@ -249,7 +249,7 @@ func BenchmarkManyTasks(b *testing.B) {
 }
 
 func BenchmarkTask(b *testing.B) {
-	h := page.New(stage(), page.Options{Now: moment}).Handler(false)
+	h := page.New(stage(b), page.Options{Now: moment}).Handler(false)
 	for b.Loop() {
 		get(b, h, task(1, "api"))
 	}

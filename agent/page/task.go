@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -20,35 +21,35 @@ import (
 type task struct {
 	allocation *allocation.Allocation
 	state      *allocation.Task
-	usage      allocation.Usage
+	usage      *allocation.Usage
 }
 
-// tasks returns every task of some allocations, in order of names; a failure to read one leaves its numbers absent. Why
-// a task that runs has no fresh reading are the driver's own words, which can have anything in them: for trusted readers.
-func (p *Page) tasks(allocations []*allocation.Allocation, trusted bool) []task {
-	var all []task
-	publishing, _ := p.agent.Publishing()
-	for _, a := range allocations {
-		usages, err := p.agent.Stats(a.ID)
+// tasksOf returns every task, in order of names.
+func tasksOf(now *snapshot.Agent, trusted bool) []task {
+	all := make([]task, 0, len(now.Usages))
+	for _, a := range now.Allocations {
 		for _, name := range slices.Sorted(maps.Keys(a.Tasks)) {
-			usage, ok := usages[name]
-			switch {
-			case err != nil:
-				usage = allocation.Usage{Reason: err.Error()}
-			case !ok:
-				usage = allocation.Usage{Reason: "nothing was read yet"}
-			case publishing && !trusted && usage.Running && usage.Reason != "":
-				usage.Reason = "no fresh reading"
-			}
-			all = append(all, task{a, a.Tasks[name], usage})
+			all = append(all, taskOf(now, a, name, trusted))
 		}
 	}
 	return all
 }
 
+// taskOf returns a task of an allocation. Why a task that runs has no fresh reading are the driver's own words, which can
+// have anything in them: for trusted readers.
+func taskOf(now *snapshot.Agent, a *allocation.Allocation, name string, trusted bool) task {
+	t := task{a, a.Tasks[name], now.Usage(a.Tasks[name])}
+	if now.NotPublishing == "" && !trusted && t.usage.Running && t.usage.Reason != "" {
+		redacted := *t.usage
+		redacted.Reason = "no fresh reading"
+		t.usage = &redacted
+	}
+	return t
+}
+
 // find returns the one task that a path names.
-func (p *Page) find(r *http.Request, trusted bool) (task, error) {
-	a, err := p.agent.Allocation(r.PathValue("id"))
+func find(r *http.Request, now *snapshot.Agent, trusted bool) (task, error) {
+	a, err := now.Allocation(r.PathValue("id"))
 	if err != nil {
 		return task{}, err
 	}
@@ -56,17 +57,12 @@ func (p *Page) find(r *http.Request, trusted bool) (task, error) {
 	if a.Tasks[name] == nil {
 		return task{}, fmt.Errorf("task %q of allocation %s: %w", name, short(a.ID), allocation.ErrNotFound)
 	}
-	for _, t := range p.tasks([]*allocation.Allocation{a}, trusted) {
-		if t.state.Name == name {
-			return t, nil
-		}
-	}
-	return task{}, allocation.ErrNotFound
+	return taskOf(now, a, name, trusted), nil
 }
 
 // allocation leads to the only task of an allocation, or to the list of its tasks.
 func (p *Page) allocation(w http.ResponseWriter, r *http.Request) {
-	a, err := p.agent.Allocation(r.PathValue("id"))
+	a, err := p.agent.Snapshot().Allocation(r.PathValue("id"))
 	if err != nil {
 		p.serve(false, func(*view) error { return err })(w, r)
 		return

@@ -72,7 +72,7 @@ const mostPoints = 300
 
 // taskPage fills the page of one task.
 func (p *Page) taskPage(v *view) error {
-	t, err := p.find(v.request, v.Trusted)
+	t, err := find(v.request, v.now, v.Trusted)
 	if err != nil {
 		return err
 	}

@@ -201,7 +201,7 @@ func reload(a *agent.Agent, keys *keyring, o agentOptions, log hclog.Logger) {
 		return
 	}
 	if o.dev && o.dataDir == "" {
-		c.DataDir = a.Self().DataDir
+		c.DataDir = a.Snapshot().Config.DataDir
 	}
 	now, err := readSecrets(c)
 	if err != nil {

@@ -51,9 +51,9 @@ func openServices(a *agent.Agent, c config.Config, log hclog.Logger) (*services,
 		return nil, err
 	}
 	kept := &keyring{secrets: secrets}
-	collector := metrics.New(a, a)
+	collector := metrics.New(a)
 	s := &services{
-		log: log.Named("http"), keys: kept, statsd: metrics.NewStatsd(collector),
+		log: log.Named("http"), keys: kept, statsd: metrics.NewStatsd(collector, a.Telemetry),
 		page: page.New(a, page.Options{
 			Logger: log.Named("page"), Token: kept.token, Interval: c.Telemetry.CollectionInterval, HistorySpan: c.History.Span,
 		}),
@@ -204,7 +204,7 @@ func watchdog(ctx context.Context, a *agent.Agent, log hclog.Logger) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			_ = a.Allocations() // takes the locks of the list, and of each allocation and task
+			_ = a.Snapshot() // takes the locks of the list, and of each allocation and its readings
 			notifyManager(log, daemon.SdNotifyWatchdog)
 		}
 	}

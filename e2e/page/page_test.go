@@ -281,6 +281,9 @@ const lowContrast = `(() => {
 // TestPictures takes the pictures of the docs with -update, and holds that they can be taken.
 func TestPictures(t *testing.T) {
 	stage := pagetest.Stage(time.Now)
+	if err := stage.WriteLogs(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
 	others := serve(t, stage, page.Options{})
 	trusted := httptest.NewServer(page.New(stage, page.Options{}).Handler(true))
 	defer trusted.Close()

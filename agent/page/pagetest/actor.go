@@ -42,7 +42,8 @@ type Actor struct {
 	Processes []string
 	Events    []allocation.Event
 	Record    *record.Record
-	Output    string
+	// Output is what it wrote to stdout, for WriteLogs.
+	Output string
 	// Attributes are the driver's.
 	Attributes map[string]string
 }
@@ -170,12 +171,12 @@ func (x *Actor) rows(s *procstats.Sample, cpu float64) {
 
 func (x *Actor) running() bool { return x.Ended == nil && x.RestartAt.IsZero() }
 
-func (x *Actor) usage(now time.Time) allocation.Usage {
+func (x *Actor) usage(now time.Time) *allocation.Usage {
 	if !x.running() {
-		return allocation.Usage{Reason: "the task does not run"}
+		return &allocation.Usage{Reason: "the task does not run"}
 	}
 	s := x.sample(now.Truncate(time.Second))
-	return allocation.Usage{
+	return &allocation.Usage{
 		Running: true, Sample: s, Interval: time.Second,
 		Headlines: procstats.Headlines(s, procstats.History{
 			Previous: x.sample(now.Truncate(time.Second).Add(-time.Second)), Elapsed: now.Sub(x.Started),

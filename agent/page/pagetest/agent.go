@@ -5,19 +5,20 @@
 package pagetest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/tachograph/tacho/agent"
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -30,6 +31,7 @@ type Agent struct {
 	actors  []*Actor
 	off     string
 	history int
+	dir     folder.Allocation
 }
 
 // New returns an agent without tasks.
@@ -56,31 +58,25 @@ func (a *Agent) HistoryReads() int {
 	return a.history
 }
 
-// Publishing reports what SetPublishing set.
-func (a *Agent) Publishing() (bool, string) {
+// Snapshot returns one allocation for each actor.
+func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.off == "", a.off
-}
-
-// Allocations returns one allocation for each actor.
-func (a *Agent) Allocations() []*allocation.Allocation {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	list := make([]*allocation.Allocation, 0, len(a.actors))
+	s := &snapshot.Agent{NotPublishing: a.off, Node: a.node(), Usages: map[*allocation.Task]*allocation.Usage{}}
 	for _, x := range a.actors {
-		list = append(list, x.allocation(a.now()))
+		if len(only) > 0 && !slices.Contains(only, x.ID) {
+			continue
+		}
+		l := x.allocation(a.now())
+		l.Dir = a.dir
+		s.Allocations = append(s.Allocations, l)
+		usage := x.usage(a.now())
+		if a.off != "" {
+			usage = &allocation.Usage{Running: x.Ended == nil, Reason: a.off}
+		}
+		s.Usages[l.Tasks[x.Name]] = usage
 	}
-	return list
-}
-
-// Allocation finds by prefix.
-func (a *Agent) Allocation(prefix string) (*allocation.Allocation, error) {
-	x, err := a.actor(prefix)
-	if err != nil {
-		return nil, err
-	}
-	return x.allocation(a.now()), nil
+	return s
 }
 
 func (a *Agent) actor(prefix string) (*Actor, error) {
@@ -97,18 +93,6 @@ func (a *Agent) actor(prefix string) (*Actor, error) {
 	return a.actors[slices.Index(ids, id)], nil
 }
 
-// Stats returns the newest reading.
-func (a *Agent) Stats(id string) (map[string]allocation.Usage, error) {
-	x, err := a.actor(id)
-	if err != nil {
-		return nil, err
-	}
-	if on, reason := a.Publishing(); !on {
-		return map[string]allocation.Usage{x.Name: {Running: x.Ended == nil, Reason: reason}}, nil
-	}
-	return map[string]allocation.Usage{x.Name: x.usage(a.now())}, nil
-}
-
 // History returns a reading a second, or one a step.
 func (a *Agent) History(id, _ string, q history.Query) ([]history.Point, error) {
 	a.mu.Lock()
@@ -118,7 +102,10 @@ func (a *Agent) History(id, _ string, q history.Query) ([]history.Point, error) 
 	if err != nil {
 		return nil, err
 	}
-	if on, _ := a.Publishing(); !on {
+	a.mu.Lock()
+	off := a.off != ""
+	a.mu.Unlock()
+	if off {
 		return nil, nil
 	}
 	return x.points(q, a.now()), nil
@@ -136,26 +123,26 @@ func (a *Agent) Record(id, _ string) (*record.Record, error) {
 	return x.Record, nil
 }
 
-// OpenLog returns what the actor wrote to stdout.
-func (a *Agent) OpenLog(id, _, stream string) (io.ReadSeekCloser, error) {
-	x, err := a.actor(id)
-	if err != nil {
-		return nil, err
+// WriteLogs writes the actors' log files into a folder.
+func (a *Agent) WriteLogs(dir string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.dir = folder.In(dir, "logs")
+	if err := os.MkdirAll(a.dir.Logs(), 0o755); err != nil {
+		return err
 	}
-	text := x.Output
-	if stream != "stdout" {
-		text = ""
+	for _, x := range a.actors {
+		for stream, text := range map[string]string{"stdout": x.Output, "stderr": ""} {
+			if err := os.WriteFile(filepath.Join(a.dir.Logs(), x.Name+"."+stream+".0"), []byte(text), 0o600); err != nil {
+				return err
+			}
+		}
 	}
-	return log{bytes.NewReader([]byte(text))}, nil
+	return nil
 }
 
-type log struct{ *bytes.Reader }
-
-// Close does nothing.
-func (log) Close() error { return nil }
-
-// Node is a machine with two drivers, one of which does not work.
-func (a *Agent) Node() node.Node {
+// node returns a machine with two drivers, one of which does not work.
+func (a *Agent) node() node.Node {
 	return node.Node{
 		ID: "7c7f5b1e-0000-4000-8000-000000000001", Name: "node-1", Datacenter: "dc1", Region: "global",
 		Attributes: map[string]string{"kernel.name": "linux", "kernel.version": "6.12.0", "cpu.arch": "amd64"},
@@ -180,8 +167,8 @@ func (a *Agent) NodeStats(context.Context) (*node.Stats, error) {
 }
 
 // Cost is a little.
-func (a *Agent) Cost() agent.Cost {
-	return agent.Cost{CPUSeconds: 312, RSSBytes: 34 * mib, Uptime: 26 * time.Hour, Samples: 93_600}
+func (a *Agent) Cost() snapshot.Cost {
+	return snapshot.Cost{CPUSeconds: 312, RSSBytes: 34 * mib, Uptime: 26 * time.Hour, Samples: 93_600}
 }
 
 const (

@@ -1,0 +1,169 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/snapshot"
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// notPublishing says why tasks are not read.
+const notPublishing = "publishing is off: set publish_allocation_metrics = true in the telemetry block and reload (SIGHUP)"
+
+// Snapshot returns what the agent knows now, or only of some allocations by their full ids, without jobs then, for those who
+// look often. Allocations that have not changed since the last one are the same values.
+func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
+	s := &snapshot.Agent{}
+	select {
+	case <-a.ready:
+		s.Index = a.feed.Index() // before all else: whoever waits for a later event misses nothing
+		s.Node = a.node
+		s.Node.Drivers = a.drivers.All()
+	default:
+	}
+	a.mu.Lock()
+	s.Config = a.config
+	var allocs []*alloc
+	if len(only) > 0 {
+		for _, id := range only {
+			if l := a.allocs[id]; l != nil {
+				allocs = append(allocs, l)
+			}
+		}
+	} else {
+		s.Jobs = a.currentJobs()
+		allocs = slices.Collect(maps.Values(a.allocs))
+	}
+	a.mu.Unlock()
+	if !s.Config.Telemetry.PublishAllocationMetrics {
+		s.NotPublishing = notPublishing
+	}
+	tasks := 0
+	for _, l := range allocs {
+		tasks += len(l.tasks)
+	}
+	s.Allocations = make([]*allocation.Allocation, 0, len(allocs))
+	s.Usages = make(map[*allocation.Task]*allocation.Usage, tasks)
+	for _, l := range allocs {
+		shown := l.snapshot()
+		s.Allocations = append(s.Allocations, shown)
+		for _, t := range l.tasks {
+			s.Usages[shown.Tasks[t.spec.Name]] = t.usage.snapshot(s.NotPublishing)
+		}
+	}
+	slices.SortFunc(s.Allocations, func(x, y *allocation.Allocation) int {
+		return cmp.Or(y.CreateTime.Compare(x.CreateTime), cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
+	})
+	for _, j := range s.Jobs {
+		j.Status = statusOfJob(j.ID, s.Allocations)
+	}
+	return s
+}
+
+// currentJobs returns the jobs by id, without their status; a.mu is held.
+func (a *Agent) currentJobs() []*snapshot.Job {
+	var all []*snapshot.Job
+	for _, id := range slices.Sorted(maps.Keys(a.jobs)) {
+		if r := a.jobs[id]; r.current.Current {
+			all = append(all, r.snapshot())
+		}
+	}
+	return all
+}
+
+// snapshot returns a job without its status.
+func (r *registered) snapshot() *snapshot.Job {
+	kept, parsed := r.current, r.versions[r.current.Version]
+	if parsed == nil {
+		parsed = &job.Job{ID: kept.ID, Name: kept.ID, Namespace: "default", Type: job.TypeService, Source: kept.Source}
+	}
+	return &snapshot.Job{
+		Job: parsed, ID: kept.ID, Version: kept.Version, Stopped: kept.Stopped, SubmitTime: kept.SubmitTime,
+		CreateIndex: kept.CreateIndex, ModifyIndex: kept.ModifyIndex,
+	}
+}
+
+// job returns one job as a snapshot of everything has it.
+func (a *Agent) job(id string) (*snapshot.Job, error) {
+	a.mu.Lock()
+	r := a.jobs[id]
+	if r == nil || !r.current.Current {
+		a.mu.Unlock()
+		return nil, fmt.Errorf("job %q: %w", id, allocation.ErrNotFound)
+	}
+	j := r.snapshot()
+	a.mu.Unlock()
+	var own []*allocation.Allocation
+	for _, l := range a.list() {
+		if l.job.ID == id {
+			own = append(own, l.snapshot())
+		}
+	}
+	j.Status = statusOfJob(id, own)
+	return j, nil
+}
+
+// statusOfJob returns what the allocations of a job come to together: pending, running or dead.
+func statusOfJob(id string, allocations []*allocation.Allocation) string {
+	status := "dead"
+	for _, l := range allocations {
+		switch {
+		case l.JobID != id:
+		case l.ClientStatus == allocation.Running:
+			return "running"
+		case l.ClientStatus == allocation.Pending:
+			status = "pending"
+		}
+	}
+	return status
+}
+
+// ended is called when an allocation has ended.
+func (a *Agent) ended(l *alloc) {
+	j, err := a.job(l.job.ID)
+	if err == nil && j.Status == "dead" {
+		a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobUpdated", Key: l.job.ID, Namespace: l.job.Namespace})
+	}
+}
+
+// History returns the persisted readings of a task, oldest first. name may be empty if there is only one task.
+func (a *Agent) History(allocID, name string, q history.Query) ([]history.Point, error) {
+	t, err := a.findTask(allocID, name)
+	if err != nil {
+		return nil, err
+	}
+	return t.usage.history.Points(q)
+}
+
+// Record returns the final record of a task's last ended start. The error wraps allocation.ErrNotFound if no start has
+// ended.
+func (a *Agent) Record(allocID, name string) (*record.Record, error) {
+	t, err := a.findTask(allocID, name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.store.Record(allocID, t.spec.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("final record of task %s: %w", t.spec.Name, allocation.ErrNotFound)
+	}
+	return r, err
+}
+
+// Telemetry returns the effective configuration of metrics.
+func (a *Agent) Telemetry() config.Telemetry { return a.current().Telemetry }
+
+// Feed returns the agent's events. It is called after Ready.
+func (a *Agent) Feed() *feed.Feed { return a.feed }

@@ -1,0 +1,102 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package snapshot is what an agent knows at one moment, as a value: API, page and metrics are made from it.
+//
+// What does not change between two snapshots is shared by them. A snapshot and all that it refers to may be kept, and
+// must not be changed.
+package snapshot
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/config"
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/node"
+)
+
+// Agent is an agent at one moment.
+type Agent struct {
+	// Index is that of the newest event that is certainly in it.
+	Index uint64
+	// Config is the effective configuration. It has no secrets in it.
+	Config config.Config
+	// NotPublishing says why tasks are not read; empty if they are.
+	NotPublishing string
+	// Node is the machine, with its drivers.
+	Node node.Node
+	// Jobs are by id.
+	Jobs []*Job
+	// Allocations are newest first.
+	Allocations []*allocation.Allocation
+	// Usages are what the tasks of Allocations use.
+	Usages map[*allocation.Task]*allocation.Usage
+}
+
+// Job is a job with what became of it.
+type Job struct {
+	// Job has nothing but its id if the job's file cannot be read by this version of tacho.
+	Job     *job.Job
+	ID      string
+	Version uint64
+	// Status is pending, running or dead.
+	Status      string
+	Stopped     bool
+	SubmitTime  time.Time
+	CreateIndex uint64
+	ModifyIndex uint64
+}
+
+// Cost is what an agent's own process uses.
+type Cost struct {
+	CPUSeconds float64
+	// RSSBytes is 0 if it could not be read.
+	RSSBytes   int64
+	Goroutines int
+	Uptime     time.Duration
+	// Samples and Backlogged count readings taken and readings that came more than an interval late.
+	Samples, Backlogged int64
+	// HistoryDropped counts the readings that are not in the history because the disk was too slow.
+	HistoryDropped int64
+	// Errors counts failures by what failed.
+	Errors map[string]int64
+}
+
+// Job returns a job by its exact id. The error wraps allocation.ErrNotFound.
+func (a *Agent) Job(id string) (*Job, error) {
+	for _, j := range a.Jobs {
+		if j.Job.ID == id {
+			return j, nil
+		}
+	}
+	return nil, fmt.Errorf("job %q: %w", id, allocation.ErrNotFound)
+}
+
+// Allocation returns the one allocation whose id begins with prefix. Errors wrap allocation.ErrNotFound or
+// allocation.ErrAmbiguous.
+func (a *Agent) Allocation(prefix string) (*allocation.Allocation, error) {
+	ids := make([]string, len(a.Allocations))
+	for i, l := range a.Allocations {
+		ids[i] = l.ID
+	}
+	id, err := allocation.Find(ids, prefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range a.Allocations {
+		if l.ID == id {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("allocation %q: %w", prefix, allocation.ErrNotFound)
+}
+
+// Usage returns what a task of the snapshot uses.
+func (a *Agent) Usage(t *allocation.Task) *allocation.Usage {
+	if u := a.Usages[t]; u != nil {
+		return u
+	}
+	return &allocation.Usage{Reason: "nothing was read yet"}
+}
