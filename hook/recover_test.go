@@ -156,7 +156,7 @@ func TestRunnerStateLeftBehind(t *testing.T) {
 	}{
 		"running and not recovered is lost":   {hook.State{Phase: hook.PhaseRunning}, hook.EventCompleted, 1, 1, 20 * time.Second},
 		"delay from before the clock was set": {hook.State{Restarts: 1, RestartAt: long}, hook.EventCompleted, 1, 1, 25 * time.Hour},
-		"completed, not said so":              {hook.State{Phase: hook.PhasePending, Exit: &hook.Exit{}}, hook.EventCompleted, 0, 0, 0},
+		"completed, not persisted":            {hook.State{Phase: hook.PhasePending, Exit: &hook.Exit{}}, hook.EventCompleted, 0, 0, 0},
 		"ended, not decided over":             {hook.State{Phase: hook.PhasePending, Exit: &hook.Exit{Code: 1}}, hook.EventCompleted, 1, 1, 20 * time.Second},
 		"killed while it was started again":   {hook.State{Restarts: 1, Exit: &hook.Exit{Code: 1}, RestartAt: time.Unix(1, 0)}, hook.EventCompleted, 1, 1, time.Second},
 		"delay that is over":                  {hook.State{Restarts: 1, RestartAt: time.Unix(1, 0)}, hook.EventCompleted, 1, 1, time.Second},

@@ -80,7 +80,7 @@ func (s *stage) wantDead(last hook.EventType, failed bool, restarts int) {
 	s.wantClean()
 }
 
-// wantDetached ends Run by its context and checks that it says so.
+// wantDetached ends Run by its context and checks its error.
 func (s *stage) wantDetached() {
 	s.t.Helper()
 	before := time.Now()
@@ -93,11 +93,11 @@ func (s *stage) wantDetached() {
 		s.t.Errorf("Run ended %v after its context", took)
 	}
 	if phase := s.State().Phase; phase == hook.PhaseDead {
-		s.t.Error("a task that is left alone is said to be dead")
+		s.t.Error("the phase of a running task is dead")
 	}
 }
 
-// wantClean checks what holds for every life: one task at a time, each freed once it has ended, dead said once.
+// wantClean checks what holds for every life: one task at a time, each destroyed once it has ended, one last event.
 func (s *stage) wantClean() {
 	s.t.Helper()
 	if s.driver.most > 1 {

@@ -133,7 +133,7 @@ func TestRunnerRestartEndsTheDelay(t *testing.T) {
 		if at := s.State().RestartAt; time.Until(at) < 13*time.Second {
 			t.Errorf("RestartAt is in %v, want the rest of the delay", time.Until(at))
 		}
-		for range 3 { // asked for three times, done once
+		for range 3 { // requested three times, done once
 			if err := s.Restart("impatient"); err != nil {
 				t.Errorf("Restart: %v", err)
 			}
