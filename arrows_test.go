@@ -7,9 +7,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -274,4 +281,46 @@ func forbidden(from part, imported string) string {
 		return "this part keeps to the standard library and " + strings.Join(from.modules, ", ")
 	}
 	return ""
+}
+
+// TestKernelFilesAreReadInOneRoom holds that only procstats/kernel names the files that have parsers there where
+// something is opened. Tests may.
+func TestKernelFilesAreReadInOneRoom(t *testing.T) {
+	opens := regexp.MustCompile(`^(os\.(Open|OpenFile|ReadFile|ReadDir)|filepath\.(Join|Glob)|unix\.Open(at)?|fmt\.Sprintf)$`)
+	parsed := regexp.MustCompile(`(^|/)(mountinfo|stat|statm|smaps_rollup|children|cgroup\.procs|cpuinfo|cgroups)$`)
+	// Moving a process into a cgroup is a write.
+	writes := map[string]bool{"executor/cgroup": true}
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		dir := filepath.ToSlash(filepath.Dir(path))
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (path == "e2e" || path == ".git"):
+			return fs.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || dir == "procstats/kernel" || writes[dir]:
+			return nil
+		}
+		file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || !opens.MatchString(types.ExprString(call.Fun)) {
+				return true
+			}
+			for _, arg := range call.Args {
+				literal, ok := arg.(*ast.BasicLit)
+				if ok && parsed.MatchString(strings.Trim(literal.Value, "\"`")) {
+					t.Errorf("%s: %s has a parser in procstats/kernel: read it there", fset.Position(call.Pos()), literal.Value)
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
