@@ -29,22 +29,26 @@ func TestFallbackRecord(t *testing.T) {
 	}{
 		{"success", hook.Exit{At: at}, record.End{Outcome: record.Outcome(record.Completed), Summary: "Completed with exit code 0"}},
 		{
-			"failure", hook.Exit{Code: 2, At: at},
+			"failure",
+			hook.Exit{Code: 2, At: at},
 			record.End{Outcome: record.Outcome(record.Failed), Summary: "Failed with exit code 2", LastReading: before},
 		},
 		{
-			"failure at an unknown time", hook.Exit{Code: 2},
+			"failure at an unknown time",
+			hook.Exit{Code: 2},
 			record.End{Outcome: record.Outcome(record.Failed), Summary: "Failed with exit code 2"},
 		},
 		{
-			"killed by an OOM killer", hook.Exit{Code: 137, Signal: 9, OOMKilled: true, At: at},
+			"killed by an OOM killer",
+			hook.Exit{Code: 137, Signal: 9, OOMKilled: true, At: at},
 			record.End{
 				Outcome: record.OOMKilled, Summary: "Killed: out of memory", OOM: "1 OOM kill", LastReading: before,
 				Remedy: "Compare the task's memory limit and the host's memory with what the task uses",
 			},
 		},
 		{
-			"lost", hook.Exit{Lost: "executor_lost: process 9 died and the task was killed with it", At: at},
+			"lost",
+			hook.Exit{Lost: "executor_lost: process 9 died and the task was killed with it", At: at},
 			record.End{
 				Outcome: record.Outcome(record.ExecutorLost), LastReading: before,
 				Summary: "Executor lost: process 9 died and the task was killed with it",

@@ -322,8 +322,8 @@ func TestColumns(t *testing.T) {
 	}
 	// A value that holds for a time has two moments: what leads straight up or down is in no column of its own.
 	a = &Axis{Since: noon, Until: noon.Add(4 * time.Second)}
-	for _, at := range []time.Duration{0, 2, 2, 4} {
-		a.Moments = append(a.Moments, Moment{At: noon.Add(at * time.Second)})
+	for _, at := range []time.Duration{0, 2 * time.Second, 2 * time.Second, 4 * time.Second} {
+		a.Moments = append(a.Moments, Moment{At: noon.Add(at)})
 	}
 	if got := fmt.Sprint(a.columns([]float64{3, 3, 1, 1}, 4)); got != "[3 3 1 1]" {
 		t.Errorf("two steps: columns %s, want [3 3 1 1]", got)

@@ -32,6 +32,9 @@ const (
 	deepest = 32
 )
 
+// order is the byte order of the file: bbolt writes that of the machine.
+//
+//nolint:gochecknoglobals // constant
 var order = binary.NativeEndian
 
 // pages reads a database file without trusting it: bbolt takes what it finds in a damaged one for addresses, and neither

@@ -21,6 +21,7 @@ const (
 	sealSize  = len(sealBegin) + 8 + len(sealEnd)
 )
 
+//nolint:gochecknoglobals // constant
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // checksum is that of a record, or of another value: of the place where it is, too.

@@ -204,11 +204,12 @@ func endingText(r *record.Record) string {
 	if end.Outcome == "" {
 		return ""
 	}
-	text := "  last end: " + string(end.Outcome) + "\n"
+	var text strings.Builder
+	fmt.Fprintf(&text, "  last end: %s\n", end.Outcome)
 	for _, line := range summary.EndLines(end) {
-		text += "    " + line + "\n"
+		fmt.Fprintf(&text, "    %s\n", line)
 	}
-	return text
+	return text.String()
 }
 
 // shownEvents is the number of events shown of a task.

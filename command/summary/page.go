@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"strconv"
 
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/executor/record"

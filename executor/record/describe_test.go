@@ -258,7 +258,8 @@ func TestLastReading(t *testing.T) {
 		{"no process in the tree", sample(map[procstats.ID]float64{procstats.TreeProcesses: 0}), []procstats.HeadlineValue{memory}, ""},
 		{
 			"a process that left the cgroup", sample(map[procstats.ID]float64{procstats.CgroupPidsCurrent: 0, procstats.TreeProcesses: 1}),
-			[]procstats.HeadlineValue{memory, none}, "250 ms before: 408 KiB",
+			[]procstats.HeadlineValue{memory, none},
+			"250 ms before: 408 KiB",
 		},
 		{"no memory", sample(nil), []procstats.HeadlineValue{cores}, "250 ms before: 0.50 cores"},
 		{"no number", sample(nil), []procstats.HeadlineValue{none}, ""},

@@ -115,4 +115,5 @@ func (c *CgroupProcs) walk(dir string, pids []int, unseen int, err error) (all [
 	return pids, unseen, err
 }
 
+// Close closes what is kept open; List opens it again.
 func (c *CgroupProcs) Close() error { return errors.Join(c.folder.Close(), c.procs.Close()) }

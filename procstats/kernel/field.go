@@ -8,6 +8,7 @@ import "math"
 // fieldState says what the last read of a kernel file found for one measurement.
 type fieldState uint8
 
+// What the last read of a field found.
 const (
 	FieldMissing   fieldState = iota // the file does not have the key
 	FieldRead                        // value holds it

@@ -11,6 +11,7 @@ type ProcStatm struct {
 	Size, Resident, Shared int64
 }
 
+// ParseProcStatm reads /proc/PID/statm.
 func ParseProcStatm(data []byte) (ProcStatm, error) {
 	var pages [3]int64
 	field, digits := 0, 0
