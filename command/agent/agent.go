@@ -154,7 +154,9 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 }
 
 // serveAgent serves a ready agent until ctx is done or the agent ends.
-func serveAgent(ctx context.Context, a *agent.Agent, c config.Config, log hclog.Logger, o agentOptions, stdout io.Writer, ended chan error) error {
+func serveAgent(
+	ctx context.Context, a *agent.Agent, c config.Config, log hclog.Logger, o agentOptions, stdout io.Writer, ended chan error,
+) error {
 	services, err := openServices(a, c, log)
 	if err != nil {
 		return err
@@ -232,20 +234,20 @@ func runFile(ctx context.Context, a *agent.Agent, path string) error {
 
 // printAddresses prints the addresses of the agent.
 func printAddresses(w io.Writer, c config.Config) error {
-	where := ""
+	addresses := ""
 	if c.Ports.HTTP != -1 {
 		scheme := "http"
 		if c.TLS.CertFile != "" {
 			scheme = "https"
 		}
 		base := fmt.Sprintf("%s://%s", scheme, tcpAddress(c))
-		where = fmt.Sprintf("page     %s/\nAPI      %s/v1/allocations\n", base, base)
+		addresses = fmt.Sprintf("page     %s/\nAPI      %s/v1/allocations\n", base, base)
 		if c.Telemetry.PrometheusMetrics {
-			where += fmt.Sprintf("metrics  %s/v1/metrics?format=prometheus\n", base)
+			addresses += fmt.Sprintf("metrics  %s/v1/metrics?format=prometheus\n", base)
 		} else {
-			where += "metrics  off (telemetry { prometheus_metrics })\n"
+			addresses += "metrics  off (telemetry { prometheus_metrics })\n"
 		}
 	}
-	_, err := fmt.Fprintf(w, "%ssocket   %s\n", where, c.Socket())
+	_, err := fmt.Fprintf(w, "%ssocket   %s\n", addresses, c.Socket())
 	return err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// notifyHangup asks for SIGHUP.
+// notifyHangup sends on SIGHUP.
 func notifyHangup(c chan<- os.Signal) { signal.Notify(c, syscall.SIGHUP) }
 
 func monotonic() time.Duration { return kernel.Now().Mono }

@@ -50,17 +50,17 @@ func openServices(a *agent.Agent, c config.Config, log hclog.Logger) (*services,
 	if err != nil {
 		return nil, err
 	}
-	kept := &keyring{secrets: secrets}
+	keys := &keyring{secrets: secrets}
 	collector := metrics.New(a)
 	s := &services{
-		log: log.Named("http"), keys: kept, statsd: metrics.NewStatsd(collector, a.Telemetry),
+		log: log.Named("http"), keys: keys, statsd: metrics.NewStatsd(collector, a.Telemetry),
 		page: page.New(a, page.Options{
-			Logger: log.Named("page"), Token: kept.token, Interval: c.Telemetry.CollectionInterval, HistorySpan: c.History.Span,
+			Logger: log.Named("page"), Token: keys.token, Interval: c.Telemetry.CollectionInterval, HistorySpan: c.History.Span,
 		}),
 	}
 	trusted, others := s.page.Handler(true), s.page.Handler(false)
 	served := api.New(a, api.Options{
-		Logger: s.log, Token: kept.token, Metrics: collector, Hosts: hostNames(c),
+		Logger: s.log, Token: keys.token, Metrics: collector, Hosts: hostNames(c),
 		Page: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if api.Trusted(r.Context()) {
 				trusted.ServeHTTP(w, r)
@@ -83,7 +83,7 @@ func openServices(a *agent.Agent, c config.Config, log hclog.Logger) (*services,
 	}
 	if secrets.tls != nil {
 		// For each connection: certificates are renewed while the agent runs.
-		tcp = tls.NewListener(tcp, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: kept.forClient})
+		tcp = tls.NewListener(tcp, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: keys.forClient})
 	}
 	s.add(tcp, served.HTTPServer(false))
 	return s, nil
@@ -157,16 +157,16 @@ func listenSocket(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	made := filepath.Join(dir, "s")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: made, Net: "unix"})
+	temporary := filepath.Join(dir, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: temporary, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	l.SetUnlinkOnClose(false)
-	if err := os.Chmod(made, 0o600); err != nil {
+	if err := os.Chmod(temporary, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
 	}
-	if err := os.Rename(made, path); err != nil {
+	if err := os.Rename(temporary, path); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
 	}
 	return &socketListener{l, path}, nil

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -12,7 +13,7 @@ import (
 type Table struct {
 	Header []string
 	// Right has the columns that are aligned to the right: numbers.
-	Right map[int]bool
+	Right []int
 	rows  [][]Cell
 	// Indent precedes each line.
 	Indent string
@@ -22,23 +23,29 @@ type Table struct {
 
 // Cell is a text and its colour, one of the methods of Palette; nil for none.
 type Cell struct {
-	Text  string
-	Paint func(string) string
+	text  string
+	paint func(string) string
 }
 
-func plain(texts ...string) []Cell {
-	cells := make([]Cell, len(texts))
-	for i, text := range texts {
-		cells[i] = Cell{Text: text}
-	}
-	return cells
-}
+// Plain returns a cell without a colour.
+func Plain(text string) Cell { return Cell{text: text} }
+
+// Painted returns a cell with a colour, a method of Palette; nil for none.
+func Painted(text string, paint func(string) string) Cell { return Cell{text, paint} }
 
 // Add appends a row.
 func (t *Table) Add(cells ...Cell) { t.rows = append(t.rows, cells) }
 
 // AddTexts appends a row without colours.
-func (t *Table) AddTexts(texts ...string) { t.Add(plain(texts...)...) }
+func (t *Table) AddTexts(texts ...string) { t.Add(cellsOf(texts, nil)...) }
+
+func cellsOf(texts []string, paint func(string) string) []Cell {
+	cells := make([]Cell, len(texts))
+	for i, text := range texts {
+		cells[i] = Cell{text, paint}
+	}
+	return cells
+}
 
 // Empty reports whether the table has no rows.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
@@ -47,11 +54,7 @@ func (t *Table) Empty() bool { return len(t.rows) == 0 }
 func (t *Table) Render(p Palette) string {
 	lines := t.rows
 	if t.Header != nil {
-		head := plain(t.Header...)
-		for i := range head {
-			head[i].Paint = p.Bold
-		}
-		lines = append([][]Cell{head}, t.rows...)
+		lines = append([][]Cell{cellsOf(t.Header, p.Bold)}, t.rows...)
 	}
 	widths := columnWidths(lines)
 	var b strings.Builder
@@ -69,7 +72,7 @@ func columnWidths(lines [][]Cell) []int {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.Text))
+			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
 		}
 	}
 	return widths
@@ -84,14 +87,15 @@ func (t *Table) line(cells []Cell, widths []int) string {
 		if i > 0 {
 			gap = "  "
 		}
-		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.Text))
+		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text))
 		room := t.room(column + len(gap))
-		if t.Right[i] && room >= 0 {
+		right := slices.Contains(t.Right, i)
+		if right && room >= 0 {
 			pad = pad[:min(len(pad), room)]
 			room -= len(pad)
 		}
-		text := Cut(c.Text, room)
-		if t.Right[i] {
+		text := Cut(c.text, room)
+		if right {
 			b.WriteString(gap + pad + paint(c, text))
 		} else {
 			b.WriteString(gap + paint(c, text) + pad)
@@ -110,13 +114,13 @@ func (t *Table) room(column int) int {
 }
 
 // String returns the text in its colour.
-func (c Cell) String() string { return paint(c, c.Text) }
+func (c Cell) String() string { return paint(c, c.text) }
 
 func paint(c Cell, text string) string {
-	if c.Paint == nil || text == "" {
+	if c.paint == nil || text == "" {
 		return text
 	}
-	return c.Paint(text)
+	return c.paint(text)
 }
 
 // Cut shortens a text to room runes; the last of them is an ellipsis then. A negative room is unlimited.

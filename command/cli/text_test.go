@@ -39,9 +39,9 @@ func TestPrintableTakesOutWhatTerminalsObey(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	long := Table{Header: []string{"NAME", "N"}, Right: map[int]bool{1: true}, Indent: " ", Width: 12}
+	long := Table{Header: []string{"NAME", "N"}, Right: []int{1}, Indent: " ", Width: 12}
 	long.AddTexts("größer", "1", "much too long")
-	long.Add(Cell{Text: "x", Paint: Palette{On: true}.Red}, Cell{Text: "22"})
+	long.Add(Painted("x", Palette{On: true}.Red), Plain("22"))
 	want := " NAME     N\n größer   1\n \x1b[31mx\x1b[0m       22\n"
 	if got := long.Render(Palette{}); got != want {
 		t.Errorf("table:\n%q\nwant\n%q", got, want)

@@ -33,7 +33,8 @@ func checkGroup(host Host, group *cgroup.Group) []Check {
 	if group.Has("blkio") {
 		return append(checks, Check{
 			Name: "cgroup blkio", State: Partly, Found: "available, version 1",
-			Costs: "writes through the page cache, which version 1 does not count", Enable: "boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2)",
+			Costs:  "writes through the page cache, which version 1 does not count",
+			Enable: "boot with systemd.unified_cgroup_hierarchy=1 (cgroup v2)",
 		})
 	}
 	return append(checks, checkController(host, mounts, group, "io", "bytes read from and written to block devices"))

@@ -64,10 +64,10 @@ func doctorText(p cli.Palette, r *Report) string {
 		}
 	}
 	text.WriteString("\n" + p.Bold("Sources") + "\n")
-	t := cli.Table{Indent: "  ", Right: map[int]bool{2: true}}
+	t := cli.Table{Indent: "  ", Right: []int{2}}
 	for _, s := range r.Sources {
-		t.Add(cli.Cell{Text: mark(s.State()), Paint: checkPaint(p, s.State())}, cli.Cell{Text: strings.TrimSpace(s.Name + " " + s.Version)},
-			cli.Cell{Text: fmt.Sprintf("%d of %d", s.Readable, s.Measurements)}, cli.Cell{Text: cli.Printable(s.Reason)})
+		t.Add(cli.Painted(mark(s.State()), checkPaint(p, s.State())), cli.Plain(strings.TrimSpace(s.Name+" "+s.Version)),
+			cli.Plain(fmt.Sprintf("%d of %d", s.Readable, s.Measurements)), cli.Plain(cli.Printable(s.Reason)))
 	}
 	text.WriteString(t.Render(p))
 	text.WriteString(absentText(p, r))
@@ -81,7 +81,7 @@ func absentText(p cli.Palette, r *Report) string {
 	t := cli.Table{Indent: "  "}
 	for _, name := range cli.TableOrder(r.Absent) {
 		if m, _ := procstats.LookupName(name); !hasReason(r.Sources, m.Source) {
-			t.Add(cli.Cell{Text: name}, cli.Cell{Text: cli.Printable(r.Absent[name]), Paint: p.Faint})
+			t.Add(cli.Plain(name), cli.Painted(cli.Printable(r.Absent[name]), p.Faint))
 		}
 	}
 	if t.Empty() {
@@ -110,7 +110,7 @@ func mark(state State) string {
 
 // paintedMark returns the mark in its colour.
 func paintedMark(p cli.Palette, state State) string {
-	return cli.Cell{Text: mark(state), Paint: checkPaint(p, state)}.String()
+	return cli.Painted(mark(state), checkPaint(p, state)).String()
 }
 
 func checkPaint(p cli.Palette, state State) func(string) string {

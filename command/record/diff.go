@@ -24,8 +24,9 @@ func newDiff() *cobra.Command {
 
 A and B are runs, as RUN of tacho show.
 
-Values that were not measured are shown as ` + procstats.NoValue + ` with the reason, and without a change. Differences that make the runs hard
-to compare are listed first: machine, kernel, command, selection, source or guarantee.`,
+Values that were not measured are shown as ` + procstats.NoValue + ` with the reason, and without a change.
+
+Differences that make the runs hard to compare are listed first: machine, kernel, command, selection, source, guarantee.`,
 		Example: `  tacho diff 2026-03-04T10 last
   tacho diff before/ after/ --format json | jq .warnings`,
 		Args:    cli.Arguments("A", "B"),
@@ -66,7 +67,7 @@ func (c *comparison) render(p cli.Palette) string {
 	if text != "" {
 		text += "\n"
 	}
-	t := cli.Table{Header: []string{"", "A", "B", "CHANGE", "", ""}, Right: map[int]bool{1: true, 2: true, 3: true, 4: true}}
+	t := cli.Table{Header: []string{"", "A", "B", "CHANGE", "", ""}, Right: []int{1, 2, 3, 4}}
 	t.AddTexts("run", cli.Printable(c.A.Name), cli.Printable(c.B.Name))
 	t.AddTexts("state", string(c.A.State), string(c.B.State))
 	t.AddTexts("outcome", cli.OrDash(string(c.A.Outcome)), cli.OrDash(string(c.B.Outcome)))
@@ -93,12 +94,8 @@ func (row *comparedRow) cells(p cli.Palette) []cli.Cell {
 		relative = signed(procstats.Share.Text(*row.ChangeRatio), *row.ChangeRatio)
 	}
 	return []cli.Cell{
-		{Text: row.Name},
-		{Text: a},
-		{Text: b},
-		{Text: change, Paint: p.Bold},
-		{Text: relative},
-		{Text: cli.Printable(row.why()), Paint: p.Faint},
+		cli.Plain(row.Name), cli.Plain(a), cli.Plain(b), cli.Painted(change, p.Bold), cli.Plain(relative),
+		cli.Painted(cli.Printable(row.why()), p.Faint),
 	}
 }
 

@@ -99,7 +99,7 @@ func measurementList(p cli.Palette, rows []procstats.Measurement) string {
 		text.WriteString(p.Bold(sourceTitle(group[0].Source)) + "\n")
 		t := cli.Table{Indent: "  "}
 		for _, m := range group {
-			t.Add(cli.Cell{Text: m.Name}, cli.Cell{Text: cli.OrDash(cli.GuaranteeText(m.Guarantee)), Paint: p.Faint}, cli.Cell{Text: m.Help})
+			t.Add(cli.Plain(m.Name), cli.Painted(cli.OrDash(cli.GuaranteeText(m.Guarantee)), p.Faint), cli.Plain(m.Help))
 		}
 		text.WriteString(t.Render(p))
 	}

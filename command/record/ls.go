@@ -37,8 +37,9 @@ func newLs() *cobra.Command {
 		Long: `List runs, newest first.
 
 A run is lost if its executor died before it completed the record, for example in a crash of the machine. Values that
-were not measured are shown as ` + procstats.NoValue + `, bounds with ≥ or ≤. Records that cannot be read are reported on stderr, and the exit
-code is 1.`,
+were not measured are shown as ` + procstats.NoValue + `, bounds with ≥ or ≤.
+
+Records that cannot be read are reported on stderr, and the exit code is 1.`,
 		Example: `  tacho ls
   tacho ls --state exited --label team=db
   tacho ls --format json | jq '.[0].memory_peak_bytes'`,
@@ -46,7 +47,8 @@ code is 1.`,
 		GroupID: cli.GroupRecords,
 	}
 	o := &lsOptions{outputDir: rundir.AddOutputDir(cmd), format: cli.AddFormat(cmd, "table", "json", "csv")}
-	cmd.Flags().StringArrayVar(&o.labels, "label", nil, "list only runs with this label: `KEY=VALUE`, or KEY for any value; may be repeated, all must match")
+	cmd.Flags().StringArrayVar(&o.labels, "label", nil,
+		"list only runs with this label: `KEY=VALUE`, or KEY for any value; may be repeated, all must match")
 	cmd.Flags().StringSliceVar(&o.states, "state", nil, "list only runs in this `STATE`: running, exited or lost; may be repeated")
 	cmd.Flags().IntVar(&o.limit, "limit", 0, "maximum number of runs; 0 for all")
 	states := cobra.FixedCompletions([]string{"running", "exited", "lost"}, cobra.ShellCompDirectiveNoFileComp)
@@ -187,20 +189,20 @@ func printRunsTable(out io.Writer, p cli.Palette, runs []listedRun) error {
 	columns, _ := cli.TerminalSize(out)
 	t := cli.Table{
 		Header: []string{"RUN", "STATE", "STARTED", "WALL", "EXIT", "CPU", "PEAK MEMORY", "OUTCOME", "COMMAND"},
-		Right:  map[int]bool{3: true, 4: true, 5: true, 6: true},
+		Right:  []int{3, 4, 5, 6},
 		Width:  columns,
 	}
 	for _, run := range runs {
 		t.Add(
-			cli.Cell{Text: cli.Printable(run.Name)},
-			cli.Cell{Text: string(run.State), Paint: summary.StatePaint(p, run.State)},
-			cli.Cell{Text: run.StartedAt.Local().Format("2006-01-02 15:04:05")},
-			cli.Cell{Text: cli.Optional(procstats.Seconds, run.WallSeconds)},
-			cli.Cell{Text: summary.ExitText(run.ExitCode, run.Signal)},
-			cli.Cell{Text: bounded(run.CPUGuarantee, cli.Optional(procstats.Seconds, run.CPUSeconds))},
-			cli.Cell{Text: bounded(run.PeakGuarantee, cli.Optional(procstats.Bytes, run.PeakBytes))},
-			cli.Cell{Text: cli.OrDash(string(run.Outcome)), Paint: summary.OutcomePaint(p, run.Outcome)},
-			cli.Cell{Text: cli.CommandLine(run.Command)},
+			cli.Plain(cli.Printable(run.Name)),
+			cli.Painted(string(run.State), summary.StatePaint(p, run.State)),
+			cli.Plain(run.StartedAt.Local().Format("2006-01-02 15:04:05")),
+			cli.Plain(cli.Optional(procstats.Seconds, run.WallSeconds)),
+			cli.Plain(summary.ExitText(run.ExitCode, run.Signal)),
+			cli.Plain(bounded(run.CPUGuarantee, cli.Optional(procstats.Seconds, run.CPUSeconds))),
+			cli.Plain(bounded(run.PeakGuarantee, cli.Optional(procstats.Bytes, run.PeakBytes))),
+			cli.Painted(cli.OrDash(string(run.Outcome)), summary.OutcomePaint(p, run.Outcome)),
+			cli.Plain(cli.CommandLine(run.Command)),
 		)
 	}
 	_, err := io.WriteString(out, t.Render(p))

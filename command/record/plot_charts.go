@@ -24,7 +24,7 @@ func runCharts(r *record.Record, reports []*record.Usage) (*chart.Axis, []chart.
 	return s.axis(), []chart.Chart{s.cpu(), s.memory(), s.io(), s.pressure()}
 }
 
-// reportSeries makes series of reports. A value holds for the whole report it is of: it has two moments on the axis.
+// reportSeries turns reports into series. A value is that of a whole report: it has two moments on the axis.
 type reportSeries struct {
 	record  *record.Record
 	reports []*record.Usage
@@ -36,10 +36,10 @@ func (s *reportSeries) axis() *chart.Axis {
 	if len(s.reports) == 0 {
 		return a
 	}
-	// The clock of the reports is monotonic, so that the time of day can be set without a gap or a fold.
-	began := s.reports[0].From
+	// The clock of the reports is monotonic: setting the time of day causes no gap and no overlap.
+	start := s.reports[0].From
 	at := func(mono float64) time.Time {
-		return began.Add(time.Duration((mono - s.reports[0].FromMono) * float64(time.Second)))
+		return start.Add(time.Duration((mono - s.reports[0].FromMono) * float64(time.Second)))
 	}
 	for i, u := range s.reports {
 		apart := i > 0 && isGap(s.reports[i-1], u)
@@ -54,7 +54,7 @@ func (s *reportSeries) axis() *chart.Axis {
 			a.Marks = append(a.Marks, chart.Mark{At: at(u.ToMono), Class: "oom", Title: record.KillsText(int64(kills))})
 		}
 	}
-	a.Since, a.Until = began, a.Moments[len(a.Moments)-1].At
+	a.Since, a.Until = start, a.Moments[len(a.Moments)-1].At
 	a.Ticks = chart.TicksSince(a.Since, a.Until, mostTicks)
 	return a
 }
@@ -82,7 +82,7 @@ func (s *reportSeries) reduced(measurement string, reduction procstats.Reduction
 	return s.values(func(u *record.Usage) (float64, bool) { return u.Measurements[measurement].Value(reduction) })
 }
 
-// source is the measurement that a headline was taken from: in the record, else in the last report that says so.
+// source returns the source of a headline in the record, else in the last report that has one.
 func (s *reportSeries) source(id procstats.ID) string {
 	if from := s.record.Headline[id.String()].Source; from != "" {
 		return from
@@ -95,12 +95,12 @@ func (s *reportSeries) source(id procstats.ID) string {
 	return ""
 }
 
-// rate is the rate of whatever a headline counter was taken from.
+// rate returns the rate of the source of a headline.
 func (s *reportSeries) rate(id procstats.ID) []float64 {
 	return s.reduced(s.source(id), procstats.Rate)
 }
 
-// limits is the last value of a limit, where one held.
+// limits returns the last value of a limit, if there was one.
 func (s *reportSeries) limits(label string, id procstats.ID) []chart.Limit {
 	for _, u := range slices.Backward(s.reports) {
 		if value, ok := u.Measurements[id.String()].Value(procstats.Last); ok {
@@ -165,14 +165,13 @@ func (s *reportSeries) pressure() chart.Chart {
 	})
 }
 
-// chart leaves out series without a value, and limits of nothing; where no series is left, the chart says why, by the
-// reason of its most telling measurement.
-func (s *reportSeries) chart(telling procstats.ID, c chart.Chart) chart.Chart {
+// chart omits series without values. If none is left, the chart says why: the reason of its main measurement.
+func (s *reportSeries) chart(main procstats.ID, c chart.Chart) chart.Chart {
 	c.Series = slices.DeleteFunc(c.Series, func(series chart.Series) bool {
 		return !slices.ContainsFunc(series.Values, func(v float64) bool { return !math.IsNaN(v) })
 	})
 	if len(c.Series) == 0 {
-		c.Limits, c.Missing = nil, s.whyMissing(telling)
+		c.Limits, c.Missing = nil, s.whyMissing(main)
 	}
 	return c
 }
@@ -186,5 +185,5 @@ func (s *reportSeries) whyMissing(id procstats.ID) string {
 			return reason
 		}
 	}
-	return "it was not recorded over time"
+	return "not recorded over time"
 }

@@ -80,7 +80,7 @@ func TestRunChartsOfNothing(t *testing.T) {
 			t.Errorf("axis from %s to %s with %d moments", axis.Since, axis.Until, len(axis.Moments))
 		}
 		for _, c := range charts {
-			if c.Missing != "it was not recorded over time" {
+			if c.Missing != "not recorded over time" {
 				t.Errorf("%s: missing %q", c.Title, c.Missing)
 			}
 		}

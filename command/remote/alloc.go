@@ -120,7 +120,7 @@ func listAllocations(cmd *cobra.Command, agent *client.Client, output *outputFla
 func showAllocation(cmd *cobra.Command, agent *client.Client, a *client.Allocation) error {
 	out := cmd.OutOrStdout()
 	p := cli.PaletteFor(cmd, out)
-	status := cli.Cell{Text: a.ClientStatus, Paint: statusPaint(p, a.ClientStatus)}
+	status := cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus))
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s\n", p.Bold(cli.Printable(a.Name)), status.String())
 	facts := cli.Table{Indent: "  "}
@@ -227,8 +227,8 @@ func writeEvents(b *strings.Builder, p cli.Palette, events []client.TaskEvent) {
 	fmt.Fprintf(b, "  %s\n", title)
 	t := cli.Table{Indent: "    "}
 	for _, e := range events {
-		t.Add(cli.Cell{Text: clockText(time.Unix(0, e.Time)), Paint: p.Faint}, cli.Cell{Text: cli.Printable(e.Type), Paint: eventPaint(p, e.Type)},
-			cli.Cell{Text: cli.OneLine(e.DisplayMessage)})
+		t.Add(cli.Painted(clockText(time.Unix(0, e.Time)), p.Faint), cli.Painted(cli.Printable(e.Type), eventPaint(p, e.Type)),
+			cli.Plain(cli.OneLine(e.DisplayMessage)))
 	}
 	b.WriteString(t.Render(p))
 }

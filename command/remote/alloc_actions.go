@@ -69,8 +69,11 @@ func newAllocStop() *cobra.Command {
 	})
 }
 
+// allocAction acts on an allocation, or on one task of it, and returns what it has done.
+type allocAction = func(cmd *cobra.Command, agent *client.Client, a *client.Allocation, task string) (done string, err error)
+
 // actOn completes a command that acts on an allocation and prints what it has done.
-func actOn(cmd *cobra.Command, act func(*cobra.Command, *client.Client, *client.Allocation, string) (done string, err error)) *cobra.Command {
+func actOn(cmd *cobra.Command, act allocAction) *cobra.Command {
 	flags := addConnectionFlags(cmd)
 	cmd.ValidArgsFunction = completeTasks(flags)
 	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {

@@ -76,7 +76,9 @@ command cannot be executed; 127 command not found. The command is killed when ta
 }
 
 // run runs the command and returns its exit code.
-func (o *execOptions) run(ctx context.Context, cmd *cobra.Command, agent *client.Client, id string, options client.ExecOptions) (code int, err error) {
+func (o *execOptions) run(
+	ctx context.Context, cmd *cobra.Command, agent *client.Client, id string, options client.ExecOptions,
+) (code int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	running, err := agent.Exec(ctx, id, options)

@@ -34,9 +34,10 @@ func newAllocStats() *cobra.Command {
 		Short: "Show the resource usage of tasks, with sources and guarantees",
 		Long: allocHelp + `
 
-Values that were not measured are shown as ` + procstats.NoValue + `, with the reason; --all shows all measurements. --history shows past readings,
-with gaps; --at shows the reading nearest to a time. A time is RFC 3339, seconds since 1970, or a duration before now,
-such as 5m.`,
+Values that were not measured are shown as ` + procstats.NoValue + `, with the reason; --all shows all measurements.
+
+--history shows past readings, with gaps; --at shows the reading nearest to a time. A time is RFC 3339, seconds since
+1970, or a duration before now, such as 5m.`,
 		Example: `  tacho alloc stats 5f3a
   tacho alloc stats 5f3a web --history --since 10m --step 30s
   tacho alloc stats 5f3a --at 90s
@@ -140,7 +141,7 @@ func ageText(r *client.Reading) string {
 
 // pressure writes how long the task has waited since its start.
 func (p *usagePage) pressure(s *client.Sample) {
-	t := cli.Table{Indent: "  ", Header: []string{"waited for", "some", "all"}, Right: map[int]bool{1: true, 2: true}}
+	t := cli.Table{Indent: "  ", Header: []string{"waited for", "some", "all"}, Right: []int{1, 2}}
 	for _, row := range []struct {
 		what       string
 		some, full procstats.ID
@@ -167,10 +168,11 @@ func (p *usagePage) processes(s *client.Sample) {
 	if s.Processes == nil || len(s.Processes.Rows) == 0 {
 		return
 	}
-	t := cli.Table{Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "RSS", "COMMAND"}, Right: map[int]bool{0: true, 1: true, 2: true, 3: true}}
+	t := cli.Table{Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "RSS", "COMMAND"}, Right: []int{0, 1, 2, 3}}
 	for _, line := range processTree(s.Processes.Rows) {
 		row := line.process
-		t.AddTexts(fmt.Sprint(row.PID), fmt.Sprint(row.PPID), processValue(row, procstats.Seconds, procstats.ProcessCPU, procstats.PortableProcessCPU),
+		t.AddTexts(fmt.Sprint(row.PID), fmt.Sprint(row.PPID),
+			processValue(row, procstats.Seconds, procstats.ProcessCPU, procstats.PortableProcessCPU),
 			processValue(row, procstats.Bytes, procstats.ProcessRSS, procstats.PortableProcessRSS), line.indent+cli.Printable(row.Command))
 	}
 	exited := "exited"
@@ -196,14 +198,14 @@ func processValue(row *client.Process, unit procstats.Unit, ids ...procstats.ID)
 }
 
 func (p *usagePage) measurements(r *client.Reading) {
-	t := cli.Table{Indent: "  ", Right: map[int]bool{1: true}}
+	t := cli.Table{Indent: "  ", Right: []int{1}}
 	for _, name := range cli.TableOrder(r.Sample.Measurements) {
 		guarantee := r.Guarantees[name]
-		t.Add(cli.Cell{Text: name}, cli.Cell{Text: summary.ValueText(name, r.Sample.Measurements[name])},
-			cli.Cell{Text: cli.GuaranteeText(guarantee), Paint: summary.GuaranteePaint(p.palette, guarantee)})
+		t.Add(cli.Plain(name), cli.Plain(summary.ValueText(name, r.Sample.Measurements[name])),
+			cli.Painted(cli.GuaranteeText(guarantee), summary.GuaranteePaint(p.palette, guarantee)))
 	}
 	for _, name := range cli.TableOrder(r.Sample.Absent) {
-		t.Add(cli.Cell{Text: name}, cli.Cell{Text: procstats.NoValue}, cli.Cell{Text: cli.Printable(r.Sample.Absent[name]), Paint: p.palette.Faint})
+		t.Add(cli.Plain(name), cli.Plain(procstats.NoValue), cli.Painted(cli.Printable(r.Sample.Absent[name]), p.palette.Faint))
 	}
 	p.text.WriteString(t.Render(p.palette))
 }
@@ -237,22 +239,24 @@ func historyTable(p cli.Palette, points []client.Point) string {
 	}
 	t := cli.Table{
 		Indent: "  ", Header: []string{"TIME", "CPU", "MEMORY", "CHARGED", "PEAK", "READ/s", "WRITTEN/s", "PRESSURE"},
-		Right: map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true},
+		Right: []int{1, 2, 3, 4, 5, 6},
 	}
 	var before *client.Point
 	for i := range points {
 		point := &points[i]
-		at := cli.Cell{Text: point.At.Local().Format(time.DateTime), Paint: p.Faint}
+		at := cli.Painted(point.At.Local().Format(time.DateTime), p.Faint)
 		if point.Gap != "" {
-			t.Add(at, cli.Cell{Text: ""}, cli.Cell{Text: ""}, cli.Cell{Text: ""}, cli.Cell{Text: ""}, cli.Cell{Text: ""}, cli.Cell{Text: ""},
-				cli.Cell{Text: "no readings: " + cli.OneLine(point.Gap), Paint: p.Yellow})
+			none := cli.Plain("")
+			t.Add(at, none, none, none, none, none, none, cli.Painted("no readings: "+cli.OneLine(point.Gap), p.Yellow))
 			before = nil
 			continue
 		}
 		now := usageOf(pointReading(point), pointReading(before))
-		t.Add(at, cli.Cell{Text: coresText(now.cores)}, cli.Cell{Text: cli.Optional(procstats.Bytes, now.memory)}, cli.Cell{Text: cli.Optional(procstats.Bytes, now.charged)},
-			cli.Cell{Text: cli.Optional(procstats.Bytes, now.peak)}, cli.Cell{Text: cli.Optional(procstats.Bytes, now.read)},
-			cli.Cell{Text: cli.Optional(procstats.Bytes, now.written)}, cli.Cell{Text: pressureText(now)})
+		row := []cli.Cell{at, cli.Plain(coresText(now.cores))}
+		for _, value := range []*float64{now.memory, now.charged, now.peak, now.read, now.written} {
+			row = append(row, cli.Plain(cli.Optional(procstats.Bytes, value)))
+		}
+		t.Add(append(row, cli.Plain(pressureText(now)))...)
 		before = point
 	}
 	return t.Render(p)
@@ -276,7 +280,7 @@ func (o *statsOptions) printMoment(cmd *cobra.Command, agent *client.Client, id,
 			continue
 		}
 		fmt.Fprintf(&b, "%s  read %s\n", p.Bold("Task "+cli.Printable(name)), summary.TimeText(point.At))
-		t := cli.Table{Indent: "  ", Right: map[int]bool{1: true}}
+		t := cli.Table{Indent: "  ", Right: []int{1}}
 		for _, m := range cli.TableOrder(point.Measurements) {
 			t.AddTexts(m, summary.ValueText(m, point.Measurements[m]))
 		}

@@ -26,8 +26,8 @@ import (
 const defaultAddress = "http://127.0.0.1:4656"
 
 // connectionHelp is the help text of all commands that connect to an agent.
-const connectionHelp = `Connects to the unix socket in the agent's data directory if there is one, else to the socket of a development agent of
-this user, else to ` + defaultAddress + `. --addr overrides: unix:/path, http://host:port or https://host:port.
+const connectionHelp = `Connects to the unix socket in the data directory if there is one, else to that of a development agent of this
+user, else to ` + defaultAddress + `. --addr overrides: unix:/path, http://host:port or https://host:port.
 
 Over TCP the agent requires its token for more than numbers, names and states: --token-file or TACHO_TOKEN.`
 
@@ -130,8 +130,11 @@ func explain(err error) error {
 	return fmt.Errorf("%w (tacho agent --dev starts an agent; --addr chooses another)", err)
 }
 
-// withAgent returns the RunE of a command that needs an agent.
-func withAgent(c *connection, run func(cmd *cobra.Command, agent *client.Client, args []string) error) func(*cobra.Command, []string) error {
+// agentCommand is the RunE of a command that needs an agent.
+type agentCommand = func(cmd *cobra.Command, agent *client.Client, args []string) error
+
+// withAgent returns a RunE that connects to the agent.
+func withAgent(c *connection, run agentCommand) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		agent, err := c.open(cmd.Context())
 		if err != nil {
@@ -145,8 +148,11 @@ func withAgent(c *connection, run func(cmd *cobra.Command, agent *client.Client,
 // completionTimeout is the time for shell completion.
 const completionTimeout = 2 * time.Second
 
+// completionList asks the agent for completions.
+type completionList = func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error)
+
 // completeFromAgent completes the first argument with a list from the agent.
-func completeFromAgent(c *connection, list func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error)) cobra.CompletionFunc {
+func completeFromAgent(c *connection, list completionList) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp

@@ -120,12 +120,13 @@ func eventText(p cli.Palette, e *client.Event) string {
 	switch a, t := e.Payload.Allocation, e.Payload.TaskEvent; {
 	case t != nil:
 		words[1] = "Task"
-		words = append(words, ownerText(e), p.Bold(cli.Printable(e.Payload.Tacho.Task)), cli.Cell{Text: cli.Printable(t.Type), Paint: eventPaint(p, t.Type)}.String())
+		words = append(words, ownerText(e), p.Bold(cli.Printable(e.Payload.Tacho.Task)),
+			cli.Painted(cli.Printable(t.Type), eventPaint(p, t.Type)).String())
 		if t.DisplayMessage != "" {
 			words = append(words, cli.OneLine(t.DisplayMessage))
 		}
 	case a != nil:
-		words = append(words, shortID(a.ID), cli.Printable(a.Name), cli.Cell{Text: a.ClientStatus, Paint: statusPaint(p, a.ClientStatus)}.String())
+		words = append(words, shortID(a.ID), cli.Printable(a.Name), cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus)).String())
 		if a.ClientDescription != "" {
 			words = append(words, cli.OneLine(a.ClientDescription))
 		}

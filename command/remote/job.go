@@ -191,40 +191,33 @@ func listJobs(cmd *cobra.Command, agent *client.Client, output *outputFlags) err
 	p := cli.PaletteFor(cmd, out)
 	columns, _ := cli.TerminalSize(out)
 	t := cli.Table{Header: []string{"JOB", "TYPE", "STATUS", "RUNNING", "STARTING", "COMPLETE", "FAILED", "SUBMITTED"}, Width: columns}
-	t.Right = map[int]bool{3: true, 4: true, 5: true, 6: true}
+	t.Right = []int{3, 4, 5, 6}
 	for _, j := range jobs.Value {
 		var sum client.GroupSummary
 		for _, g := range j.JobSummary.Summary {
 			sum.Running, sum.Starting = sum.Running+g.Running, sum.Starting+g.Starting+g.Queued
 			sum.Complete, sum.Failed = sum.Complete+g.Complete, sum.Failed+g.Failed+g.Lost
 		}
-		t.Add(cli.Cell{Text: cli.Printable(j.ID), Paint: p.Bold}, cli.Cell{Text: j.Type}, jobStatus(p, j.Status, j.Stop),
-			cli.Cell{Text: strconv.Itoa(sum.Running)}, cli.Cell{Text: strconv.Itoa(sum.Starting)},
-			cli.Cell{Text: strconv.Itoa(sum.Complete)}, failures(p, sum.Failed), cli.Cell{Text: clockText(time.Unix(0, j.SubmitTime))})
+		t.Add(cli.Painted(cli.Printable(j.ID), p.Bold), cli.Plain(j.Type), jobStatus(p, j.Status, j.Stop),
+			cli.Plain(strconv.Itoa(sum.Running)), cli.Plain(strconv.Itoa(sum.Starting)),
+			cli.Plain(strconv.Itoa(sum.Complete)), failures(p, sum.Failed), cli.Plain(clockText(time.Unix(0, j.SubmitTime))))
 	}
 	_, err = io.WriteString(out, t.Render(p))
 	return err
 }
 
 func jobStatus(p cli.Palette, status string, stopped bool) cli.Cell {
-	c := cli.Cell{Text: status}
-	switch {
-	case stopped:
-		c.Text += " (stopped)"
-	case status == "running":
-		c.Paint = p.Green
-	case status == "pending":
-		c.Paint = p.Yellow
+	if stopped {
+		return cli.Plain(status + " (stopped)")
 	}
-	return c
+	return cli.Painted(status, statusPaint(p, status))
 }
 
 func failures(p cli.Palette, n int) cli.Cell {
-	c := cli.Cell{Text: strconv.Itoa(n)}
 	if n > 0 {
-		c.Paint = p.Red
+		return cli.Painted(strconv.Itoa(n), p.Red)
 	}
-	return c
+	return cli.Plain("0")
 }
 
 // clockText returns a local time to the second, or procstats.NoValue.
@@ -250,7 +243,7 @@ func printJob(cmd *cobra.Command, j *client.Job, allocations []client.Allocation
 	facts.AddTexts("submitted", clockText(time.Unix(0, j.SubmitTime)))
 	b.WriteString(facts.Render(p))
 	fmt.Fprintf(&b, "\n%s\n", p.Bold("Groups"))
-	groups := cli.Table{Indent: "  ", Header: []string{"GROUP", "COUNT", "TASK", "DRIVER", "WHEN", "CPU", "MEMORY"}, Right: map[int]bool{1: true, 5: true, 6: true}}
+	groups := cli.Table{Indent: "  ", Header: []string{"GROUP", "COUNT", "TASK", "DRIVER", "WHEN", "CPU", "MEMORY"}, Right: []int{1, 5, 6}}
 	for _, g := range j.TaskGroups {
 		name, count := cli.Printable(g.Name), strconv.Itoa(g.Count)
 		for _, t := range g.Tasks {
@@ -296,12 +289,12 @@ func allocationTable(p cli.Palette, allocations []client.Allocation, indent stri
 	if len(allocations) == 0 {
 		return indent + "none\n"
 	}
-	t := cli.Table{Indent: indent, Header: []string{"ID", "NAME", "VERSION", "DESIRED", "STATUS", "TASKS", "CREATED"}, Right: map[int]bool{2: true}}
+	t := cli.Table{Indent: indent, Header: []string{"ID", "NAME", "VERSION", "DESIRED", "STATUS", "TASKS", "CREATED"}, Right: []int{2}}
 	for i := range allocations {
 		a := &allocations[i]
-		t.Add(cli.Cell{Text: shortID(a.ID), Paint: p.Bold}, cli.Cell{Text: cli.Printable(a.Name)}, cli.Cell{Text: strconv.FormatUint(a.JobVersion, 10)},
-			cli.Cell{Text: a.DesiredStatus}, cli.Cell{Text: a.ClientStatus, Paint: statusPaint(p, a.ClientStatus)},
-			cli.Cell{Text: tasksText(a)}, cli.Cell{Text: clockText(time.Unix(0, a.CreateTime))})
+		t.Add(cli.Painted(shortID(a.ID), p.Bold), cli.Plain(cli.Printable(a.Name)), cli.Plain(strconv.FormatUint(a.JobVersion, 10)),
+			cli.Plain(a.DesiredStatus), cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus)),
+			cli.Plain(tasksText(a)), cli.Plain(clockText(time.Unix(0, a.CreateTime))))
 	}
 	return t.Render(p)
 }

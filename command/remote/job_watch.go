@@ -40,7 +40,10 @@ func newWatch(cmd *cobra.Command, agent *client.Client, id string) (*watch, erro
 		return nil, err
 	}
 	out := cmd.OutOrStdout()
-	w := &watch{agent: agent, out: out, palette: cli.PaletteFor(cmd, out), job: job.Value, printed: map[string]bool{}, past: map[string]bool{}, restarts: map[string]int{}}
+	w := &watch{
+		agent: agent, out: out, palette: cli.PaletteFor(cmd, out), job: job.Value,
+		printed: map[string]bool{}, past: map[string]bool{}, restarts: map[string]int{},
+	}
 	if w.last, err = agent.JobAllocations(cmd.Context(), id, client.Wait{}); err != nil {
 		return nil, err
 	}
@@ -75,17 +78,17 @@ func (w *watch) printPlan(r *client.Registration, before []client.Allocation) er
 				w.restarts[a.ID+"/"+name] = s.Restarts
 			}
 		}
-		mark := cli.Cell{Text: "- stop", Paint: w.palette.Red}
+		mark := cli.Painted("- stop", w.palette.Red)
 		switch {
 		case was == nil:
-			mark = cli.Cell{Text: "+ start", Paint: w.palette.Green}
+			mark = cli.Painted("+ start", w.palette.Green)
 		case was.Ended():
 			w.past[a.ID] = true
 			continue
 		case a.DesiredStatus == "run":
-			mark = cli.Cell{Text: "= keep", Paint: w.palette.Faint}
+			mark = cli.Painted("= keep", w.palette.Faint)
 		}
-		t.Add(mark, cli.Cell{Text: shortID(a.ID)}, cli.Cell{Text: cli.Printable(a.Name)}, cli.Cell{Text: requestText(a)})
+		t.Add(mark, cli.Plain(shortID(a.ID)), cli.Plain(cli.Printable(a.Name)), cli.Plain(requestText(a)))
 	}
 	_, err := io.WriteString(w.out, t.Render(w.palette))
 	return err
@@ -284,7 +287,7 @@ func (w *watch) printEvents() error {
 
 // eventLine returns an event in one line.
 func eventLine(p cli.Palette, e taskEvent) string {
-	kind := cli.Cell{Text: cli.Printable(e.Type), Paint: eventPaint(p, e.Type)}
+	kind := cli.Painted(cli.Printable(e.Type), eventPaint(p, e.Type))
 	line := fmt.Sprintf("%s  %s  %s  %s", p.Faint(time.Unix(0, e.Time).Local().Format("15:04:05.000")), shortID(e.allocation),
 		cli.Printable(e.task), kind.String())
 	if e.DisplayMessage != "" {

@@ -7,5 +7,5 @@ package remote
 
 import "os"
 
-// notifyResize never tells: there is no signal for it here. The size is read at every drawing.
+// notifyResize does nothing: there is no SIGWINCH. The size is read whenever the screen is drawn.
 func notifyResize(chan<- os.Signal) (stop func()) { return func() {} }

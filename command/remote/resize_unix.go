@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// notifyResize tells when the terminal's size changes, until stop is called.
+// notifyResize sends on every change of the terminal's size, until stop is called.
 func notifyResize(resized chan<- os.Signal) (stop func()) {
 	signal.Notify(resized, syscall.SIGWINCH)
 	return func() { signal.Stop(resized) }

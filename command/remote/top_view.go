@@ -104,34 +104,34 @@ const sparkline = 12
 
 // table has one line per task.
 func (m *topModel) table(sparks bool, width int) *cli.Table {
-	t := &cli.Table{Width: width, Right: map[int]bool{2: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true}}
+	t := &cli.Table{Width: width, Right: []int{2, 4, 5, 6, 7, 8, 9}}
 	t.Header = []string{"TASK", "STATE", "CPU", "", "MEMORY", "LIMIT", "PEAK", "READ/s", "WRITTEN/s", "PROCS", "PRESSURE", "ALLOCATION"}
 	if !sparks {
 		t.Header[3] = "RESTARTS"
-		t.Right[3] = true
+		t.Right = append(t.Right, 3)
 	}
 	for _, r := range m.visible() {
 		f := r.usage
-		spark := cli.Cell{Text: strconv.Itoa(r.restarts)}
+		spark := cli.Plain(strconv.Itoa(r.restarts))
 		if sparks {
-			spark = cli.Cell{Text: sparkText(r.past, sparkline), Paint: m.palette.Green}
+			spark = cli.Painted(sparkText(r.past, sparkline), m.palette.Green)
 		}
-		state := cli.Cell{Text: r.word(), Paint: statusPaint(m.palette, r.state)}
+		word, paint := r.word(), statusPaint(m.palette, r.state)
 		if r.outcome != "" {
-			state.Paint = summary.OutcomePaint(m.palette, r.outcome)
+			paint = summary.OutcomePaint(m.palette, r.outcome)
 		}
 		if sparks && r.restarts > 0 {
-			state.Text += fmt.Sprintf(" ×%d", r.restarts)
+			word += fmt.Sprintf(" ×%d", r.restarts)
 		}
-		pressure := cli.Cell{Text: pressureText(f), Paint: pressurePaint(m.palette, f)}
+		pressure := cli.Painted(pressureText(f), pressurePaint(m.palette, f))
 		if r.sample == nil && r.reason != "" && r.state == "running" {
-			pressure = cli.Cell{Text: cli.OneLine(r.reason), Paint: m.palette.Faint}
+			pressure = cli.Painted(cli.OneLine(r.reason), m.palette.Faint)
 		}
-		t.Add(cli.Cell{Text: cli.Printable(r.title())}, state, cli.Cell{Text: m.cpu(f.cores), Paint: m.palette.Bold}, spark,
-			cli.Cell{Text: m.memory(f), Paint: sharePaint(m.palette, ratio(f.memory, f.limit))},
-			cli.Cell{Text: cli.Optional(procstats.Bytes, f.limit)}, cli.Cell{Text: cli.Optional(procstats.Bytes, f.peak)},
-			cli.Cell{Text: cli.Optional(procstats.Bytes, f.read)}, cli.Cell{Text: cli.Optional(procstats.Bytes, f.written)},
-			cli.Cell{Text: cli.Optional(procstats.None, f.processes)}, pressure, cli.Cell{Text: shortID(r.alloc), Paint: m.palette.Faint})
+		t.Add(cli.Plain(cli.Printable(r.title())), cli.Painted(word, paint), cli.Painted(m.cpu(f.cores), m.palette.Bold), spark,
+			cli.Painted(m.memory(f), sharePaint(m.palette, ratio(f.memory, f.limit))),
+			cli.Plain(cli.Optional(procstats.Bytes, f.limit)), cli.Plain(cli.Optional(procstats.Bytes, f.peak)),
+			cli.Plain(cli.Optional(procstats.Bytes, f.read)), cli.Plain(cli.Optional(procstats.Bytes, f.written)),
+			cli.Plain(cli.Optional(procstats.None, f.processes)), pressure, cli.Painted(shortID(r.alloc), m.palette.Faint))
 	}
 	return t
 }
@@ -152,7 +152,7 @@ func (m *topModel) memory(f usage) string {
 	return cli.Optional(procstats.Bytes, f.memory)
 }
 
-// ofShare warns where most of a limit is used.
+// sharePaint returns a warning colour if most of a limit is used.
 func sharePaint(p cli.Palette, share *float64) func(string) string {
 	switch {
 	case share == nil || *share < 0.75:
@@ -167,8 +167,8 @@ func pressurePaint(p cli.Palette, f usage) func(string) string {
 	return sharePaint(p, greatest(f.cpuPressure, f.memoryPressure, f.ioPressure))
 }
 
-// sparkText draws the last readings as blocks against the highest of them, or against a tenth of a core where they
-// are all lower; where nothing was read it is blank.
+// sparkText draws the last readings as blocks, scaled to the highest of them, at least a tenth of a core. Missing
+// readings are blank.
 func sparkText(past []*float64, columns int) string {
 	const blocks = "▁▂▃▄▅▆▇█"
 	runes := []rune(blocks)
@@ -206,14 +206,15 @@ func (m *topModel) treeLines(width int) []string {
 	}
 	f := row.usage
 	about := fmt.Sprintf("%s  %s  CPU %s  memory %s of %s  peak %s  pressure %s  (esc: back)", cli.Printable(row.title()), row.word(),
-		m.cpu(f.cores), cli.Optional(procstats.Bytes, f.memory), cli.Optional(procstats.Bytes, f.limit), cli.Optional(procstats.Bytes, f.peak), pressureText(f))
+		m.cpu(f.cores), cli.Optional(procstats.Bytes, f.memory), cli.Optional(procstats.Bytes, f.limit),
+		cli.Optional(procstats.Bytes, f.peak), pressureText(f))
 	lines := []string{m.palette.Bold(cli.Cut(about, width)), ""}
 	if row.sample == nil || row.sample.Processes == nil {
 		return append(lines, cli.Cut("  not measured: "+cli.OneLine(row.reason), width))
 	}
 	t := cli.Table{
 		Width: width, Header: []string{"PID", "CPU", "TIME", "RSS", "STATE", "THREADS", "COMMAND"},
-		Right: map[int]bool{0: true, 1: true, 2: true, 3: true, 5: true},
+		Right: []int{0, 1, 2, 3, 5},
 	}
 	processes := row.sample.Processes
 	for _, line := range processTree(processes.Rows) {
@@ -233,7 +234,8 @@ func (m *topModel) treeLines(width int) []string {
 	}
 	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), "", "", "", exited)
 	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "", "", "", "unattributed")
-	t.AddTexts("", m.cpu(f.cores), cli.Optional(procstats.Seconds, first(sampleReading(row.sample, 0), procstats.HeadlineCPU)), "", "", "", "total")
+	total := first(sampleReading(row.sample, 0), procstats.HeadlineCPU)
+	t.AddTexts("", m.cpu(f.cores), cli.Optional(procstats.Seconds, total), "", "", "", "total")
 	if processes.Omitted > 0 {
 		t.AddTexts("", "", "", "", "", "", fmt.Sprintf("%d more without a row", processes.Omitted))
 	}

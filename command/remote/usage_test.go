@@ -117,7 +117,7 @@ func TestSparkText(t *testing.T) {
 
 func TestTableNeverExceedsItsWidth(t *testing.T) {
 	for width := 1; width < 40; width++ {
-		b := cli.Table{Header: []string{"NAME", "NUMBER", "TEXT"}, Right: map[int]bool{1: true}, Width: width}
+		b := cli.Table{Header: []string{"NAME", "NUMBER", "TEXT"}, Right: []int{1}, Width: width}
 		b.AddTexts("a", "1", "some words")
 		for line := range strings.Lines(b.Render(cli.Palette{})) {
 			if n := visibleWidth(strings.TrimSuffix(line, "\n")); n > width {

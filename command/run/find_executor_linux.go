@@ -59,11 +59,11 @@ func addressOf(entry record.Entry) (*wire.Address, error) {
 // addressBeside reads the address in the directory of a socket. That is not our runtime directory if XDG_RUNTIME_DIR or
 // TMPDIR has changed since. It returns nil if there is none, or if the directory is not our own.
 func addressBeside(socket string) *wire.Address {
-	folder := filepath.Dir(socket)
-	if folders, err := client.Folders(filepath.Dir(folder)); err != nil || !slices.Contains(folders, folder) {
+	dir := filepath.Dir(socket)
+	if dirs, err := client.Folders(filepath.Dir(dir)); err != nil || !slices.Contains(dirs, dir) {
 		return nil
 	}
-	address, err := wire.ReadAddress(folder)
+	address, err := wire.ReadAddress(dir)
 	if err != nil {
 		return nil
 	}

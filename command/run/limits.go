@@ -46,10 +46,10 @@ func (l *limitFlags) add(flags *pflag.FlagSet) {
 
 // request returns the requested limits, nil for none. Whether this host can enforce them, only the executor knows.
 func (l *limitFlags) request() (*proto.Limits, error) {
-	limits, asked := &proto.Limits{}, false
+	limits, requested := &proto.Limits{}, false
 	given := func(name string) bool {
 		changed := l.flags.Changed(name)
-		asked = asked || changed
+		requested = requested || changed
 		return changed
 	}
 	if given("memory") {
@@ -90,7 +90,7 @@ func (l *limitFlags) request() (*proto.Limits, error) {
 			}
 		}
 	}
-	if !asked {
+	if !requested {
 		return nil, nil //nolint:nilnil // the wire has nil for no limits
 	}
 	return limits, nil

@@ -32,17 +32,17 @@ const unlaunchedAge = time.Minute
 
 // removeUnlaunched removes the directories of executors whose owners were killed before they launched a task.
 func removeUnlaunched(runtimeDir string, now time.Time) error {
-	folders, err := client.Folders(runtimeDir)
+	dirs, err := client.Folders(runtimeDir)
 	errs := []error{err}
-	for _, folder := range folders {
-		info, err := os.Stat(folder)
+	for _, dir := range dirs {
+		info, err := os.Stat(dir)
 		if err != nil || now.Sub(info.ModTime()) < unlaunchedAge {
 			continue
 		}
-		if _, err := wire.ReadAddress(folder); !errors.Is(err, os.ErrNotExist) {
+		if _, err := wire.ReadAddress(dir); !errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		if err := client.RemoveAbandoned(folder); !errors.Is(err, client.ErrOwned) {
+		if err := client.RemoveAbandoned(dir); !errors.Is(err, client.ErrOwned) {
 			errs = append(errs, err)
 		}
 	}

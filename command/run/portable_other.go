@@ -47,7 +47,7 @@ type portableRun struct {
 	selection procstats.Selection
 	info      *record.Record
 	store     *record.Store // nil with --no-files
-	began     time.Time
+	started   time.Time
 
 	whole, current procstats.Window
 	last           *procstats.Sample
@@ -110,14 +110,14 @@ func (r *portableRun) run(ctx context.Context, path string, args []string) error
 	child := exec.CommandContext(ctx, path, args[1:]...)
 	child.Args[0] = args[0]
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
-	r.began = time.Now()
+	r.started = time.Now()
 	if err := child.Start(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return cli.ExitWith(exitNotFound, err)
 		}
 		return cli.ExitWith(exitNotExecutable, err)
 	}
-	r.info.PID, r.info.StartedAt = child.Process.Pid, r.began
+	r.info.PID, r.info.StartedAt = child.Process.Pid, r.started
 	r.put()
 	sampling, stop := context.WithCancel(ctx)
 	var work sync.WaitGroup
@@ -182,7 +182,7 @@ func (r *portableRun) put() {
 func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 	r.report()
 	info, ended := r.info, time.Now()
-	wall, code := ended.Sub(r.began), state.ExitCode()
+	wall, code := ended.Sub(r.started), state.ExitCode()
 	seconds := wall.Seconds()
 	info.State, info.EndedAt, info.WallSeconds, info.ExitCode = record.Exited, ended, &seconds, &code
 	evidence := record.Evidence{ExitCode: code, Wall: wall, Span: wall, Last: r.last}

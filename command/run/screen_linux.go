@@ -156,7 +156,7 @@ func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.
 	if err != nil {
 		return
 	}
-	began := time.Now()
+	started := time.Now()
 	var previous *procstats.Sample
 	for {
 		sample, err := stream.Recv()
@@ -164,7 +164,7 @@ func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.
 			return
 		}
 		if previous != nil {
-			line := liveLine(sample, previous, time.Since(began))
+			line := liveLine(sample, previous, time.Since(started))
 			if s.terminal {
 				s.draw("tacho " + line)
 			} else {

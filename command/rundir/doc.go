@@ -1,6 +1,6 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package rundir finds recorded runs in the folder that tacho run writes them to: by name, with their state as it is
-// now. It tells runs that are about to begin from incomplete ones, which never did.
+// Package rundir finds the runs that tacho run has recorded in a directory, by name and with their current state. It
+// separates runs that are starting from incomplete ones, which were killed before they started the command.
 package rundir

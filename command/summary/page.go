@@ -66,7 +66,7 @@ func (p *Page) facts(pairs ...[2]string) {
 
 func (p *Page) head() {
 	r := p.record
-	state := cli.Cell{Text: string(r.State), Paint: StatePaint(p.palette, r.State)}
+	state := cli.Painted(string(r.State), StatePaint(p.palette, r.State))
 	fmt.Fprintf(&p.text, "%s  %s\n", p.palette.Bold(cli.Printable(p.name)), state.String())
 	exit := ""
 	if r.ExitCode != nil || r.Signal != nil {
@@ -141,7 +141,7 @@ func whyUnknown(state record.State) string {
 
 // HeadlineTable lists the headlines with guarantee and source, or with the reason for their absence.
 func HeadlineTable(values map[string]record.HeadlineValue, palette cli.Palette) *cli.Table {
-	t := &cli.Table{Indent: "  ", Right: map[int]bool{1: true}}
+	t := &cli.Table{Indent: "  ", Right: []int{1}}
 	for _, name := range HeadlineNames(values) {
 		value, given := values[name]
 		switch {
@@ -150,9 +150,9 @@ func HeadlineTable(values map[string]record.HeadlineValue, palette cli.Palette) 
 		case value.Value == nil:
 			t.AddTexts(name, procstats.NoValue, "", cli.Printable(value.Reason))
 		default:
-			t.Add(cli.Cell{Text: name}, cli.Cell{Text: procstats.UnitOf(name).Text(*value.Value), Paint: palette.Bold},
-				cli.Cell{Text: cli.GuaranteeText(value.Guarantee), Paint: GuaranteePaint(palette, value.Guarantee)},
-				cli.Cell{Text: value.Source, Paint: palette.Faint})
+			t.Add(cli.Plain(name), cli.Painted(procstats.UnitOf(name).Text(*value.Value), palette.Bold),
+				cli.Painted(cli.GuaranteeText(value.Guarantee), GuaranteePaint(palette, value.Guarantee)),
+				cli.Painted(value.Source, palette.Faint))
 		}
 	}
 	return t
@@ -233,7 +233,7 @@ func (p *Page) notes() {
 
 func (p *Page) measurements() {
 	p.section("All measurements")
-	t := cli.Table{Indent: "  ", Right: map[int]bool{1: true}}
+	t := cli.Table{Indent: "  ", Right: []int{1}}
 	for _, name := range cli.TableOrder(p.record.Measurements) {
 		t.AddTexts(name, ValueText(name, p.record.Measurements[name]))
 	}

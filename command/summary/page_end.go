@@ -19,7 +19,7 @@ func (p *Page) waited() {
 	if stall := p.record.Diagnosis.Stall; stall != "" {
 		fmt.Fprintf(&p.text, "  %s\n", p.palette.Bold(string(stall)))
 	}
-	t := cli.Table{Indent: "  ", Header: []string{"", "SOME WAITED", "", "ALL WAITED", ""}, Right: map[int]bool{1: true, 2: true, 3: true, 4: true}}
+	t := cli.Table{Indent: "  ", Header: []string{"", "SOME WAITED", "", "ALL WAITED", ""}, Right: []int{1, 2, 3, 4}}
 	for _, resource := range []struct {
 		word       string
 		some, full procstats.ID
@@ -92,7 +92,7 @@ func (p *Page) ended() {
 	}
 	d, end := p.record.Diagnosis, p.record.End()
 	if end.Outcome != "" {
-		outcome := cli.Cell{Text: string(end.Outcome), Paint: OutcomePaint(p.palette, end.Outcome)}
+		outcome := cli.Painted(string(end.Outcome), OutcomePaint(p.palette, end.Outcome))
 		fmt.Fprintf(&p.text, "  %s\n", outcome.String())
 	}
 	for _, line := range EndLines(end) {
@@ -143,7 +143,7 @@ func (p *Page) peak() {
 	}
 	fmt.Fprintf(&p.text, "  %s among the samples, %s after the start (%s)\n", procstats.Bytes.Text(peak.MemoryBytes),
 		procstats.Seconds.Text(peak.At.Sub(p.record.StartedAt).Seconds()), cli.Printable(peak.Measurement))
-	t := cli.Table{Indent: "  ", Header: []string{"PID", "RSS", "COMMAND"}, Right: map[int]bool{0: true, 1: true}}
+	t := cli.Table{Indent: "  ", Header: []string{"PID", "RSS", "COMMAND"}, Right: []int{0, 1}}
 	for i := range peak.Largest {
 		row := &peak.Largest[i]
 		t.AddTexts(fmt.Sprint(row.PID), rowValue(row, procstats.ProcessRSS, procstats.PortableProcessRSS), cli.Printable(row.Command))

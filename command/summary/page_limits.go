@@ -21,7 +21,7 @@ func (p *Page) limits() {
 		return
 	}
 	p.section("Limits")
-	t := cli.Table{Indent: "  ", Header: []string{"", "REQUESTED", "EFFECTIVE", "CGROUP"}, Right: map[int]bool{1: true, 2: true}}
+	t := cli.Table{Indent: "  ", Header: []string{"", "REQUESTED", "EFFECTIVE", "CGROUP"}, Right: []int{1, 2}}
 	for _, limit := range p.record.Limits {
 		where := limit.Where
 		if where == "" && limit.Effective != nil && limit.Name != "cpuset.cpus" {

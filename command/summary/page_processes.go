@@ -28,7 +28,7 @@ func (p *Page) processes() {
 	}
 	t := cli.Table{
 		Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "SHARE", "RSS", "COMMAND"},
-		Right: map[int]bool{0: true, 1: true, 2: true, 3: true, 4: true},
+		Right: []int{0, 1, 2, 3, 4},
 	}
 	total := processes.TotalCPUSeconds
 	for i := range processes.Rows {
