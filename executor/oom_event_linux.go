@@ -9,9 +9,14 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 )
 
-// addOOMKill appends the event of an OOM kill. It is made from what the record will say.
-func (j *journal) addOOMKill(kill record.Kill) {
-	j.add("oom_kill", kill.Sentence(), annotations(&kill))
+// addOOMKill appends the event of an OOM kill, or that another process is known now to be the victim of one. It is made
+// from what the record will say.
+func (j *journal) addOOMKill(kill record.Kill, again bool) {
+	kind := "oom_kill"
+	if again {
+		kind = "oom_victim"
+	}
+	j.add(kind, kill.Sentence(), annotations(&kill))
 }
 
 func annotations(kill *record.Kill) map[string]string {

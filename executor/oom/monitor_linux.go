@@ -27,7 +27,7 @@ type Monitor struct {
 	log     hclog.Logger
 	watcher *watcher
 	victims *victimFinder
-	report  func(record.Kill)
+	report  func(kill record.Kill, again bool)
 	before  record.OOMCounters
 
 	mu    sync.Mutex // guards kills
@@ -41,8 +41,9 @@ type Options struct {
 	Cgroup procstats.Cgroup
 	// Latest returns the last sample of the task; nil if there is none.
 	Latest func() *procstats.Sample
-	// Report is called for each kill when it is noticed, by one goroutine at a time.
-	Report func(record.Kill)
+	// Report is called for each kill when it is noticed, and again if it turns out to have another victim, by one
+	// goroutine at a time: what was reported last of a kill is what the evidence has.
+	Report func(kill record.Kill, again bool)
 }
 
 // Open registers for the events of a task that has not started yet.
@@ -71,8 +72,13 @@ func (m *Monitor) Run(ctx context.Context) {
 // notice is called for each rise of the number of kills, by one goroutine at a time.
 func (m *Monitor) notice(before, after record.OOMCounters) {
 	found := m.victims.find(after.Kills - before.Kills)
-	if after.GroupKills == before.GroupKills && m.extend(found) {
-		return
+	if after.GroupKills == before.GroupKills {
+		if last, extended := m.extend(found); extended {
+			if last != nil {
+				m.report(*last, true)
+			}
+			return
+		}
 	}
 	kill := record.Kill{
 		At: time.Now(), Kills: after.Kills - before.Kills, Victims: found.victims, Main: found.main, Reason: found.reason,
@@ -86,7 +92,7 @@ func (m *Monitor) notice(before, after record.OOMCounters) {
 	kill.Others = !kill.Main && process.StateOf(m.victims.host, m.victims.main) == process.Alive
 	m.fillLimits(&kill, before, after, found.limitPath)
 	m.add(kill)
-	m.report(kill)
+	m.report(kill, false)
 }
 
 // fillLimits reads whose limit it was, how high it is and how much the task had.
@@ -116,17 +122,18 @@ func (m *Monitor) fillLimits(kill *record.Kill, before, after record.OOMCounters
 }
 
 // extend adds victims to the last kill if that was of a group as a whole, which the kernel counts one process after
-// the other. It reports whether it was.
-func (m *Monitor) extend(found found) bool {
+// the other. It returns whether it was, and the kill if the process that stands for it is another now.
+func (m *Monitor) extend(found found) (changed *record.Kill, extended bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.kills) == 0 {
-		return false
+		return nil, false
 	}
 	last := &m.kills[len(m.kills)-1]
 	if !last.Group || time.Since(last.At) > groupSpan || !m.watcher.KilledAsOne() {
-		return false
+		return nil, false
 	}
+	before := *last
 	last.Others = last.Others && process.StateOf(m.victims.host, m.victims.main) == process.Alive
 	if found.main {
 		last.Main, last.Others = true, false
@@ -134,7 +141,20 @@ func (m *Monitor) extend(found found) bool {
 	} else {
 		last.Victims = append(last.Victims, found.victims...)
 	}
-	return true
+	if sameVictim(&before, last) {
+		return nil, true
+	}
+	kill := *last
+	return &kill, true
+}
+
+// sameVictim reports whether two kills name the same process.
+func sameVictim(a, b *record.Kill) bool {
+	if len(a.Victims) == 0 || len(b.Victims) == 0 {
+		return len(a.Victims) == len(b.Victims)
+	}
+	x, y := a.Victims[0], b.Victims[0]
+	return x.PID == y.PID && x.Namespace == y.Namespace && x.Command == y.Command
 }
 
 func (m *Monitor) add(kill record.Kill) {
@@ -177,8 +197,13 @@ func (m *Monitor) Finish(e *record.Evidence) {
 // NameMain completes the evidence about a main process that was gone when its kill was noticed: that SIGKILL ended it
 // is known only now.
 func (m *Monitor) NameMain(e *record.Evidence, final *procstats.Sample) {
-	if kill, main := record.DecisiveKill(*e); main {
-		m.victims.nameMain(kill, final)
+	kill, main := record.DecisiveKill(*e)
+	if !main {
+		return
+	}
+	before := *kill
+	if m.victims.nameMain(kill, final); !sameVictim(&before, kill) {
+		m.report(*kill, true)
 	}
 }
 
@@ -196,5 +221,5 @@ func (m *Monitor) askForMain(e *record.Evidence) {
 		kill.Scope = record.AncestorOrHost
 	}
 	m.add(kill)
-	m.report(kill)
+	m.report(kill, false)
 }

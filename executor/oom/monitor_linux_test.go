@@ -50,14 +50,58 @@ func TestExtend(t *testing.T) {
 			host := fakeProc(t, map[string]string{"self/mountinfo": ""})
 			watcher := openWatcher(host, procstats.Cgroup{V2: own})
 			o := &Monitor{watcher: watcher, victims: &victimFinder{host: host}, kills: test.last}
-			if ok := o.extend(test.found); ok != test.ok {
+			changed, ok := o.extend(test.found)
+			if ok != test.ok {
 				t.Errorf("extended: %v, want %v", ok, test.ok)
+			}
+			if other := test.ok && test.found.main; other != (changed != nil) || other && !cmp.Equal(*changed, o.kills[0]) {
+				t.Errorf("reported again: %+v", changed)
 			}
 			if diff := cmp.Diff(test.want, o.kills); diff != "" {
 				t.Errorf("kills (-want +got):\n%s", diff)
 			}
 			if err := watcher.Close(); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestReportsNameTheVictim holds that what was reported last of a kill names the victim that the evidence has.
+func TestReportsNameTheVictim(t *testing.T) {
+	main := procstats.ProcessID{PID: 7, Start: 1}
+	for name, test := range map[string]struct {
+		victims []record.Victim
+		again   bool
+	}{
+		"nobody knew":               {nil, true},
+		"by a number of the host's": {[]record.Victim{{PID: 4711, Command: "main", Namespace: "host"}}, true},
+		"a child":                   {[]record.Victim{{PID: 8, Command: "child"}}, false},
+		"known at once":             {[]record.Victim{{PID: 7, Command: "main"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var reported []record.Kill
+			m := &Monitor{victims: &victimFinder{main: main, command: "main"}}
+			m.report = func(kill record.Kill, again bool) {
+				if again != (len(reported) > 0) {
+					t.Errorf("report %d is said to be one again: %v", len(reported)+1, again)
+				}
+				reported = append(reported, kill)
+			}
+			kill := record.Kill{At: time.Now(), Kills: 1, Scope: record.Own, Victims: test.victims}
+			m.add(kill)
+			m.report(kill, false)
+			e := &record.Evidence{Signal: 9, EndedAt: kill.At, Kills: m.kills, OOMAfter: record.OOMCounters{Read: true, Kills: 1}}
+			m.NameMain(e, &procstats.Sample{})
+			if again := len(reported) > 1; again != test.again {
+				t.Errorf("reported again: %v", reported)
+			}
+			last := reported[len(reported)-1]
+			if !sameVictim(&last, &e.Kills[0]) {
+				t.Errorf("reported %+v, the evidence has %+v", last.Victims, e.Kills[0].Victims)
+			}
+			if victim := record.Diagnose(*e).OOM.Victim; victim == nil || victim.PID != last.Victims[0].PID {
+				t.Errorf("reported %+v, the record has %+v", last.Victims, victim)
 			}
 		})
 	}
