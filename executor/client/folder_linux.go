@@ -21,8 +21,9 @@ import (
 )
 
 // DefaultRuntimeDir returns where executors' folders are kept for this user: /run/tacho for root, below
-// XDG_RUNTIME_DIR for a logged-in user, else in the folder for temporary files. Root of a user namespace may have no
-// say in /run, and the variable may be another user's: then it is the next of them.
+// XDG_RUNTIME_DIR for a logged-in user, else in the directory for temporary files. Root of a user namespace may have no
+// say in /run, the variable may be another user's, and so may be what has our name among the temporary files, where
+// everybody can make it: then it is the next of them, and at last one below the home directory.
 func DefaultRuntimeDir() string {
 	var dirs []string
 	if os.Geteuid() == 0 {
@@ -36,10 +37,26 @@ func DefaultRuntimeDir() string {
 			return dir
 		}
 	}
-	return filepath.Join(os.TempDir(), "tacho-"+strconv.Itoa(os.Geteuid()))
+	return temporaryDir()
 }
 
-// checkOwn rejects a folder that others can write to, or that is not ours: its owner could put a socket of their
+// temporaryDir is the one among the temporary files or, if that is somebody else's, below the home directory.
+func temporaryDir() string {
+	temporary := filepath.Join(os.TempDir(), "tacho-"+strconv.Itoa(os.Geteuid()))
+	err := checkOwn(temporary)
+	cache, cacheErr := os.UserCacheDir()
+	if err == nil || cacheErr != nil {
+		return temporary
+	}
+	// One that was used before is used again: executors in it are still to be found.
+	home := filepath.Join(cache, "tacho", "run")
+	if used := checkOwn(home); used == nil || !errors.Is(err, fs.ErrNotExist) && errors.Is(used, fs.ErrNotExist) {
+		return home
+	}
+	return temporary
+}
+
+// checkOwn refuses a directory that others can write to, or that is not ours: whoever owns it could put a socket of their
 // own there.
 func checkOwn(dir string) error {
 	info, err := os.Lstat(dir)
@@ -47,8 +64,13 @@ func checkOwn(dir string) error {
 		return fmt.Errorf("runtime directory: %w", err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() || int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("runtime directory %s: must be owned by this user and writable by nobody else", dir)
+	switch {
+	case !ok || !info.IsDir():
+		return fmt.Errorf("runtime directory %s: not a directory; remove it", dir)
+	case int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("runtime directory %s: owned by user %d; have it removed, or set XDG_RUNTIME_DIR to a directory of your own", dir, stat.Uid)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("runtime directory %s: others can write to it (mode %#o); chmod 700 it", dir, info.Mode().Perm())
 	}
 	return nil
 }

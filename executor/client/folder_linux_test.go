@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -69,4 +70,41 @@ func TestOwned(t *testing.T) {
 	if Owned(address) {
 		t.Error("owned after the owner has gone")
 	}
+}
+
+// TestTemporaryDir is about a directory that somebody else made in our name.
+func TestTemporaryDir(t *testing.T) {
+	temporary, home := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CACHE_HOME", "")
+	ours := filepath.Join(temporary, "tacho-"+strconv.Itoa(os.Geteuid()))
+	fallback := filepath.Join(home, ".cache", "tacho", "run")
+	want := func(want, when string) {
+		t.Helper()
+		if got := temporaryDir(); got != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+	want(ours, "nothing there")
+	if err := os.Symlink("/", ours); err != nil {
+		t.Fatal(err)
+	}
+	want(fallback, "somebody else's")
+	if err := makeFolder(fallback, filepath.Join(fallback, "x")); err != nil {
+		t.Fatal(err)
+	}
+	want(fallback, "somebody else's, and one of before")
+	if err := os.Remove(ours); err != nil {
+		t.Fatal(err)
+	}
+	want(fallback, "one of before")
+	if err := os.RemoveAll(fallback); err != nil {
+		t.Fatal(err)
+	}
+	want(ours, "nothing there again")
+	if err := makeFolder(ours, filepath.Join(ours, "x")); err != nil {
+		t.Fatal(err)
+	}
+	want(ours, "ours")
 }
