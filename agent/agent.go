@@ -128,7 +128,6 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	if ready {
 		close(a.ready)
-		a.log.Info("agent is ready", "node", a.node.Name, "data_dir", a.dataDir())
 		if !a.current().Telemetry.PublishAllocationMetrics {
 			a.logPublishing()
 		}

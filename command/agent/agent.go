@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -127,6 +128,12 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(c.DataDir)) }()
 	}
+	// Before anything is started: tasks must not run under an agent that nobody can reach.
+	tcp, err := listenTCP(c)
+	if err != nil {
+		return err
+	}
+	defer closeListener(tcp)
 	log := hclog.New(&hclog.LoggerOptions{Name: "tacho", Level: hclog.LevelFromString(c.LogLevel), Output: stderr})
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -140,7 +147,7 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 	case err := <-ended:
 		return err
 	case <-a.Ready():
-		err = serveAgent(ctx, a, c, log, o, stdout, ended)
+		err = serveAgent(ctx, a, c, tcp, log, o, stdout, ended)
 	case <-ctx.Done(): // it is still recovering tasks
 	}
 	endAgent()
@@ -155,12 +162,14 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 
 // serveAgent serves a ready agent until ctx is done or the agent ends.
 func serveAgent(
-	ctx context.Context, a *agent.Agent, c config.Config, log hclog.Logger, o agentOptions, stdout io.Writer, ended chan error,
+	ctx context.Context, a *agent.Agent, c config.Config, tcp net.Listener, log hclog.Logger, o agentOptions,
+	stdout io.Writer, ended chan error,
 ) error {
-	services, err := openServices(a, c, log)
+	services, err := openServices(a, c, tcp, log)
 	if err != nil {
 		return err
 	}
+	log.Info("agent is ready", "node", a.Snapshot().Node.Name, "data_dir", c.DataDir)
 	var work sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
 	defer work.Wait()

@@ -64,7 +64,11 @@ func TestSecretsAreReloaded(t *testing.T) {
 	writeSecret(t, c.ACL.TokenFile, "one")
 	writeCertificate(t, dir, 1)
 	log := hclog.NewNullLogger()
-	s, err := openServices(agent.New(c, log), c, log)
+	tcp, err := listenTCP(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openServices(agent.New(c, log), c, tcp, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +79,8 @@ func TestSecretsAreReloaded(t *testing.T) {
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
-		_ = s.close()
+		s.page.Close()
+		closeListener(s.listeners[0])
 	}()
 	look := func(token string) (status int, serial int64) {
 		t.Helper()

@@ -44,8 +44,26 @@ func tcpAddress(c config.Config) string {
 	return net.JoinHostPort(c.BindAddr, strconv.Itoa(c.Ports.HTTP))
 }
 
-// openServices listens on the unix socket, where everything is served, and on TCP.
-func openServices(a *agent.Agent, c config.Config, log hclog.Logger) (*services, error) {
+// listenTCP listens on the agent's address; nil if it has none.
+func listenTCP(c config.Config) (net.Listener, error) {
+	if c.Ports.HTTP == -1 {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", tcpAddress(c))
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return l, nil
+}
+
+func closeListener(l net.Listener) {
+	if l != nil {
+		_ = l.Close() // it may be closed already
+	}
+}
+
+// openServices listens on the unix socket, where everything is served, and serves on TCP.
+func openServices(a *agent.Agent, c config.Config, tcp net.Listener, log hclog.Logger) (*services, error) {
 	secrets, err := readSecrets(c)
 	if err != nil {
 		return nil, err
@@ -74,12 +92,8 @@ func openServices(a *agent.Agent, c config.Config, log hclog.Logger) (*services,
 		return nil, err
 	}
 	s.add(local, served.HTTPServer(true))
-	if c.Ports.HTTP == -1 {
+	if tcp == nil {
 		return s, nil
-	}
-	tcp, err := net.Listen("tcp", tcpAddress(c))
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("listen: %w", err), s.close())
 	}
 	if secrets.tls != nil {
 		// For each connection: certificates are renewed while the agent runs.
@@ -100,15 +114,6 @@ func hostNames(c config.Config) []string {
 
 func (s *services) add(l net.Listener, server *http.Server) {
 	s.listeners, s.servers = append(s.listeners, l), append(s.servers, server)
-}
-
-func (s *services) close() error {
-	s.page.Close()
-	var errs []error
-	for _, l := range s.listeners {
-		errs = append(errs, l.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // run serves until ctx is done.
