@@ -256,8 +256,8 @@ func (a *Agent) list() []*alloc {
 // stopAll stops all allocations and waits for their ends.
 func (a *Agent) stopAll() {
 	for _, l := range a.list() {
-		if err := l.stop("the development agent ends"); err != nil {
-			a.log.Error("state is not kept", "error", err)
+		if err := l.stop("development agent stopped"); err != nil {
+			a.log.Error("persist task state", "error", err)
 		}
 	}
 	const longest = 30 * time.Second
@@ -267,7 +267,7 @@ func (a *Agent) stopAll() {
 		select {
 		case <-l.done:
 		case <-deadline.C:
-			a.log.Error("tasks did not end in time", "after", longest)
+			a.log.Error("stop tasks: not all ended in time", "after", longest)
 			return
 		}
 	}

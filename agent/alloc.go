@@ -90,7 +90,7 @@ func (a *alloc) task(name string) (*task, error) {
 		}
 	}
 	if name == "" {
-		return nil, fmt.Errorf("allocation %s has several tasks: name one: %w", a.id, allocation.ErrNotFound)
+		return nil, fmt.Errorf("allocation %s has several tasks; name one: %w", a.id, allocation.ErrNotFound)
 	}
 	return nil, fmt.Errorf("task %q of allocation %s: %w", name, a.id, allocation.ErrNotFound)
 }
@@ -192,7 +192,7 @@ func (a *alloc) finish() {
 	a.endLogs()
 	err := a.change("AllocationUpdated", func(*state.Allocation) {})
 	if err != nil {
-		a.log.Error("state is not kept", "error", err)
+		a.log.Error("persist task state", "error", err)
 	}
 	select {
 	case <-a.done:
@@ -312,7 +312,7 @@ func describe(s allocation.Status, tasks map[string]*allocation.Task) string {
 	case allocation.Failed:
 		for _, name := range slices.Sorted(maps.Keys(tasks)) {
 			if tasks[name].State.Failed {
-				return fmt.Sprintf("Task %s was given up", name)
+				return fmt.Sprintf("Task %s failed: no restart attempt is left", name)
 			}
 		}
 	}

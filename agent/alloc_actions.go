@@ -43,12 +43,12 @@ func (a *Agent) StopAlloc(id string) error {
 	if err != nil {
 		return err
 	}
-	return l.stop("it was stopped by a user")
+	return l.stop("stopped by a user")
 }
 
 // RestartAlloc restarts the running tasks of an allocation, or the one that is named.
 func (a *Agent) RestartAlloc(id, name string) error {
-	return a.eachRunning(id, name, func(t *task) error { return t.runner.Restart("a user asked for it") })
+	return a.eachRunning(id, name, func(t *task) error { return t.runner.Restart("requested by a user") })
 }
 
 // SignalAlloc sends a signal by name (SIGHUP) to the running tasks of an allocation, or to the one that is named.

@@ -25,7 +25,7 @@ func (a *Agent) collect(ctx context.Context) {
 			return
 		}
 		if err := a.collectDue(time.Now()); err != nil {
-			a.log.Error("ended allocations were not removed", "error", err)
+			a.log.Error("remove ended allocations", "error", err)
 			a.counts.fail("gc")
 		}
 	}

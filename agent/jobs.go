@@ -144,7 +144,7 @@ func (a *Agent) checkTask(ctx context.Context, s *start, steps *int) error {
 		errs = append(errs, t.Places.Fault("user", err))
 	}
 	if wanted, there := t.Resources.Cores, len(a.node.Resources.Cores); wanted > there {
-		err := fmt.Errorf("it asks for %d cores, this machine has %d", wanted, there)
+		err := fmt.Errorf("requests %d cores; this machine has %d", wanted, there)
 		errs = append(errs, t.Places.Fault("resources.cores", err))
 	}
 	env, err := s.environment()
@@ -200,7 +200,7 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot
 // carryOut stops what a version of a job has too much and makes what it lacks, and keeps that this was done.
 func (a *Agent) carryOut(j *job.Job, version uint64, surplus []*alloc, missing []vacancy) error {
 	for _, l := range surplus {
-		if err := l.stop("a newer version of the job takes its place"); err != nil {
+		if err := l.stop("replaced by a newer version of the job"); err != nil {
 			return err
 		}
 	}
@@ -235,7 +235,7 @@ func (a *Agent) resume() {
 	a.mu.Unlock()
 	for _, id := range stopped {
 		if err := a.stopAllocs(id); err != nil {
-			a.log.Error("a job is not stopped", "job", id, "error", err)
+			a.log.Error("stop job", "job", id, "error", err)
 			a.counts.fail("recovery")
 		}
 	}
@@ -253,7 +253,7 @@ func (a *Agent) resume() {
 			err = a.carryOut(j, kept.Version, surplus, missing)
 		}
 		if err != nil {
-			a.log.Error("a job is not carried out", "job", j.ID, "error", err)
+			a.log.Error("start job", "job", j.ID, "error", err)
 			a.counts.fail("recovery")
 		}
 	}
@@ -370,7 +370,7 @@ func (a *Agent) reserve(jobID string, missing []vacancy, surplus []*alloc) error
 				}
 			}
 			if free := len(v.cores[t.Name]); free < t.Resources.Cores {
-				return fmt.Errorf("task %s of group %s asks for %d cores, %d are free", t.Name, v.group.Name, t.Resources.Cores, free)
+				return fmt.Errorf("task %s of group %s requests %d cores; %d are free", t.Name, v.group.Name, t.Resources.Cores, free)
 			}
 		}
 	}

@@ -348,7 +348,7 @@ func TestValidateSaysWhere(t *testing.T) {
 		"datacenter":  {job: `datacenters = ["moon"]`, want: "f:2,15-23: Wrong value; datacenters: "},
 		"region":      {job: `region = "moon"`, want: "f:2,10-16: Wrong value; region: "},
 		"user":        {task: `user = "nosuchuser"`, want: "f:10,8-20: Wrong value; user: user nosuchuser: user: unknown user nosuchuser"},
-		"cores":       {task: "resources {\ncores = 1000\n}", want: "f:11,9-13: Wrong value; resources.cores: it asks for 1000 cores"},
+		"cores":       {task: "resources {\ncores = 1000\n}", want: "f:11,9-13: Wrong value; resources.cores: requests 1000 cores"},
 		"kill_signal": {task: `kill_signal = "SIGFOO"`, want: "f:10,15-23: Wrong value; kill_signal: "},
 		"work_dir":    {config: `work_dir = "rel"`, want: `f:6,1-7: Wrong value; config: work_dir "rel" is not absolute`},
 		"adj":         {config: "oom_score_adj = 2000", want: "f:6,1-7: Wrong value; config: oom_score_adj 2000"},

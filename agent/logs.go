@@ -49,7 +49,7 @@ func (t *task) logPaths(entry *registry.Entry) (stdout, stderr string, err error
 	return stdout, stderr, err
 }
 
-// plainLogs are files, one for each start, where logs are not collected. They are not rotated while the task runs.
+// plainLogs are files, one for each start, where collect logs. They are not rotated while the task runs.
 func (t *task) plainLogs() (stdout, stderr string, err error) {
 	paths := make([]string, 0, 2)
 	for _, stream := range []string{"stdout", "stderr"} {
@@ -72,7 +72,7 @@ func (t *task) plainLogs() (stdout, stderr string, err error) {
 // endLogs waits until all is written of what the task wrote. Nothing of it runs any more.
 func (t *task) endLogs(ctx context.Context) {
 	if err := collector.End(context.WithoutCancel(ctx), collectorOf(t.alloc.dir, t.spec)); err != nil {
-		t.log.Error("logs may not be whole", "error", err)
+		t.log.Error("logs may be incomplete", "error", err)
 		t.agent.counts.fail("logs")
 	}
 }
@@ -95,7 +95,7 @@ func (a *Agent) reviveLogs(kept *leftovers) {
 				continue
 			}
 			if _, _, err := collector.Ensure(o); err != nil {
-				a.log.Error("logs are not collected", "alloc_id", l.ID, "task", name, "error", err)
+				a.log.Error("collect logs", "alloc_id", l.ID, "task", name, "error", err)
 				a.counts.fail("logs")
 			}
 		}

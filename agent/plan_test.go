@@ -88,7 +88,7 @@ func TestDescriptionStays(t *testing.T) {
 	failed := &allocation.Task{State: hook.State{Phase: hook.PhaseDead, Failed: true}}
 	tasks := map[string]*allocation.Task{"d": failed, "b": failed, "c": failed, "a": {}}
 	for range 50 {
-		if got := describe(allocation.Failed, tasks); got != "Task b was given up" {
+		if got := describe(allocation.Failed, tasks); got != "Task b failed: no restart attempt is left" {
 			t.Fatal(got)
 		}
 	}

@@ -23,7 +23,7 @@ func newNodeID() string { return allocation.NewID() }
 
 func buildVersion() string { return version.String() }
 
-var errUnreadable = errors.New("its job cannot be read")
+var errUnreadable = errors.New("invalid job in state")
 
 // leftovers are what an earlier run of the agent kept.
 type leftovers struct {
@@ -42,7 +42,7 @@ func (a *Agent) load() (*leftovers, error) {
 	for _, v := range versions {
 		j, err := job.Parse(v.Source)
 		if err != nil {
-			a.log.Error("a job of an earlier run cannot be read", "job", v.ID, "version", v.Version, "error", err)
+			a.log.Error("read job of an earlier run", "job", v.ID, "version", v.Version, "error", err)
 			a.counts.fail("recovery")
 		}
 		a.remember(*v, j)
@@ -103,7 +103,7 @@ func (a *Agent) recover(ctx context.Context, kept *leftovers) (spared []*driver.
 			l, err = a.newAlloc(*own, j, kept.tasks[own.ID])
 		}
 		if err != nil {
-			a.log.Error("an allocation is left alone: its tasks run on unwatched", "alloc_id", own.ID, "job", own.JobID, "error", err)
+			a.log.Error("allocation ignored; its tasks keep running without supervision", "alloc_id", own.ID, "job", own.JobID, "error", err)
 			a.counts.fail("recovery")
 			for _, t := range kept.tasks[own.ID] {
 				if t.Handle != nil {
@@ -137,13 +137,13 @@ func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
 	}
 	entry, err := a.drivers.Get(t.spec.Driver)
 	if err != nil {
-		t.log.Error("task is not recovered", "error", err)
+		t.log.Error("recover task", "error", err)
 		return nil
 	}
 	h := &handle{id: kept.Config.ID, entry: entry, usage: t.usage, endLogs: t.endLogs}
 	err = entry.Driver().RecoverTask(ctx, kept)
 	if err != nil {
-		t.log.Error("task is not recovered", "error", err)
+		t.log.Error("recover task", "error", err)
 		t.agent.counts.fail("recovery")
 		if !errors.Is(err, driver.ErrUnavailable) {
 			return nil
@@ -169,33 +169,33 @@ func (a *Agent) finishEnd(ctx context.Context, t *task, h *handle) {
 	if exit := t.kept.State.Exit; exit != nil {
 		if final, err := h.entry.FinalRecord(h.id); err == nil && final != nil {
 			if err := a.store.PutRecord(t.alloc.id, t.spec.Name, final); err != nil {
-				t.log.Error("final record is not kept", "error", err)
+				t.log.Error("persist final record", "error", err)
 			}
 		}
 	}
 	if err := h.Destroy(ctx); err != nil {
-		t.log.Error("ended task was not freed", "error", err)
+		t.log.Error("destroy exited task", "error", err)
 	}
 }
 
 // abandoned is told of tasks that a plugin which was started again does not know any more. Their runners learn it by
 // their wait.
 func (a *Agent) abandoned(h *driver.TaskHandle, err error) {
-	a.log.Error("task is lost: its driver does not know it any more", "alloc_id", h.Config.AllocID, "task", h.Config.Name, "error", err)
+	a.log.Error("task lost: unknown to its driver", "alloc_id", h.Config.AllocID, "task", h.Config.Name, "error", err)
 	a.counts.fail("plugin")
 }
 
 func (a *Agent) pluginAddress(name string) *plugin.Address {
 	address, err := a.store.Plugin(name)
 	if err != nil {
-		a.log.Error("where a plugin is cannot be read", "plugin", name, "error", err)
+		a.log.Error("read plugin reattach info", "plugin", name, "error", err)
 	}
 	return address
 }
 
 func (a *Agent) pluginMoved(name string, address plugin.Address) {
 	if err := a.store.Persist(state.ChangePlugin(name, address)); err != nil {
-		a.log.Error("where a plugin is was not kept", "plugin", name, "error", err)
+		a.log.Error("persist plugin reattach info", "plugin", name, "error", err)
 	}
 }
 

@@ -196,7 +196,7 @@ func (t *task) TaskChanged(s hook.State, e hook.Event) {
 		kept.Events = appendEvent(kept.Events, allocation.Event{Type: e.Type, Time: e.Time, Message: e.Message})
 	})
 	if err != nil {
-		t.log.Error("state is not kept", "error", err)
+		t.log.Error("persist task state", "error", err)
 		t.agent.counts.fail("state")
 	}
 	switch e.Type {
@@ -221,7 +221,7 @@ func (t *task) driverTold(e *driver.Event) {
 	event := allocation.Event{Type: allocation.EventDriver, Time: e.Timestamp, Message: e.Message, Details: e.Annotations}
 	err := t.update(func(kept *state.Task) { kept.Events = appendEvent(kept.Events, event) })
 	if err != nil {
-		t.log.Error("state is not kept", "error", err)
+		t.log.Error("persist task state", "error", err)
 		t.agent.counts.fail("state")
 	}
 	t.alloc.told(t, event)

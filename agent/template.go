@@ -102,7 +102,7 @@ func readEnv(text []byte, env map[string]string) error {
 		}
 		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
 		if !ok || strings.TrimSpace(name) == "" {
-			return fmt.Errorf("line %d is not NAME=value", n)
+			return fmt.Errorf("line %d: must be NAME=value", n)
 		}
 		value = strings.TrimSpace(value)
 		if len(value) >= 2 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0] {

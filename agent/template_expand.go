@@ -109,7 +109,7 @@ func (e *expansion) counters() template.FuncMap {
 		},
 		"enter": func() (string, error) {
 			if e.depth++; e.depth > maxNested {
-				return "", errors.New("templates execute each other without end")
+				return "", errors.New("templates execute each other recursively")
 			}
 			return "", e.do(stepsOfCall)
 		},
@@ -141,7 +141,7 @@ func (e *expansion) boundList(list *parse.ListNode, depth int, counted bool) (ac
 		return 0, 0, nil
 	}
 	if depth > maxNested {
-		return 0, 0, fmt.Errorf("more than %d actions within each other", maxNested)
+		return 0, 0, fmt.Errorf("template nested too deeply: more than %d levels", maxNested)
 	}
 	for _, node := range list.Nodes {
 		actions++

@@ -115,7 +115,7 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 	t := u.take(s)
 	// Without the lock that readers take: a log may block.
 	if t.late > 0 {
-		u.log.Warn("collect stats: a sample took longer than collection_interval; raise it, or reduce the load of the machine",
+		u.log.Warn("collect stats: a sample took longer than collection_interval; raise the interval or reduce the load of the machine",
 			"collection_interval", u.interval, "measured", t.late)
 	}
 	if t.silent {

@@ -170,9 +170,9 @@ func TestSilence(t *testing.T) {
 		gaps     []history.Gap
 	}{
 		{"a collection that takes long is none", time.Second, 9 * time.Second, "", []history.Gap{history.NoGap, history.NoGap}},
-		{"longer", time.Second, 18 * time.Second, "no fresh reading: the driver sent nothing", []history.Gap{history.NoGap, history.GapSilent, history.NoGap}},
+		{"longer", time.Second, 18 * time.Second, "no fresh reading: the driver sent no sample", []history.Gap{history.NoGap, history.GapSilent, history.NoGap}},
 		{"of a long interval", 10 * time.Second, 45 * time.Second, "", []history.Gap{history.NoGap, history.NoGap}},
-		{"longer than five of them", 10 * time.Second, 60 * time.Second, "no fresh reading: the driver sent nothing", []history.Gap{history.NoGap, history.GapSilent, history.NoGap}},
+		{"longer than five of them", 10 * time.Second, 60 * time.Second, "no fresh reading: the driver sent no sample", []history.Gap{history.NoGap, history.GapSilent, history.NoGap}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

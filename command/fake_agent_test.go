@@ -174,7 +174,7 @@ func (f *fakeAgent) end(a *client.Allocation, looks int) {
 		a.DesiredStatus, a.ClientStatus = "stop", "complete"
 		for _, s := range a.TaskStates {
 			s.State = "dead"
-			s.Events = append(s.Events, client.TaskEvent{Type: "Killed", Time: 1772618401000000000, DisplayMessage: "it was stopped by a user"})
+			s.Events = append(s.Events, client.TaskEvent{Type: "Killed", Time: 1772618401000000000, DisplayMessage: "stopped by a user"})
 		}
 	}
 }

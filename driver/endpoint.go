@@ -120,7 +120,7 @@ func listen(address string) (net.Listener, error) {
 	// A socket that a killed process left behind is in the way; anything else there is somebody's file.
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
 		if conn, err := net.Dial("unix", path); err == nil {
-			return nil, errors.Join(fmt.Errorf("listen on %s: somebody serves there", path), conn.Close())
+			return nil, errors.Join(fmt.Errorf("listen on %s: address already in use", path), conn.Close())
 		}
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("listen: %w", err)
@@ -147,7 +147,7 @@ func (e *endpoint) guard(next http.Handler) http.Handler {
 			host = r.Host
 		}
 		if !isLoopback(strings.Trim(host, "[]")) {
-			http.Error(w, "this address serves the machine itself", http.StatusForbidden)
+			http.Error(w, "this address is reserved for the host", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -238,7 +238,7 @@ func (e *endpoint) stats(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		e.driver.log.Error("read task", "task", t.config.Name, "error", err)
-		http.Error(w, "the task could not be read", http.StatusBadGateway)
+		http.Error(w, "read task", http.StatusBadGateway)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -24,10 +24,10 @@ func (d *Tacho) describeMachine(f *Fingerprint) error {
 	}
 	dir := runtimeDir(d.currentConfig())
 	if err := checkRuntimeDir(dir); err != nil {
-		return fmt.Errorf("no place for the sockets of executors: %w", err)
+		return fmt.Errorf("no directory for the executors' sockets: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("no place for the sockets of executors: %w", err)
+		return fmt.Errorf("no directory for the executors' sockets: %w", err)
 	}
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return fmt.Errorf("no place for the sockets of executors: %s: %w", dir, err)

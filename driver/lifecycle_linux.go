@@ -38,7 +38,7 @@ func (d *Tacho) WaitTask(ctx context.Context, id string) (*ExitResult, error) {
 	return &exit, nil
 }
 
-func errClosedWait() error { return fmt.Errorf("wait: the driver is closed: %w", ErrUnavailable) }
+func errClosedWait() error { return fmt.Errorf("wait: driver is closed: %w", ErrUnavailable) }
 
 // StopTask implements Lifecycle.
 func (d *Tacho) StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error {

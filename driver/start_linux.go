@@ -80,7 +80,7 @@ func (d *Tacho) launch(ctx context.Context, own Config, request *proto.LaunchReq
 		return c, launched, nil
 	}
 	if left := abandon(c); left != nil {
-		d.log.Error("end an executor without a task", "error", left)
+		d.log.Error("end executor without a task", "error", left)
 	}
 	return nil, nil, launchError(err)
 }
@@ -177,7 +177,7 @@ func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverSt
 	case err == nil:
 	case errors.Is(err, client.ErrLost) && wasShutDown(state.Address):
 		// Hosts keep handles of tasks that they have destroyed.
-		return nil, fmt.Errorf("its executor was shut down, %s is gone: %w", state.Address.Folder,
+		return nil, fmt.Errorf("its executor was shut down: %s does not exist: %w", state.Address.Folder,
 			errors.Join(ErrTaskNotFound, client.KillTask(ctx, state.Address)))
 	case errors.Is(err, client.ErrLost):
 		return d.recoverLost(ctx, config, state), nil
@@ -191,7 +191,7 @@ func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverSt
 	t := d.newTask(config, c, state)
 	switch {
 	case c.Hello() == nil:
-		t.recovered = fmt.Sprintf("recovered: the executor process %d is alive and does not answer", state.Address.Executor.PID)
+		t.recovered = fmt.Sprintf("recovered: executor process %d is alive and does not respond", state.Address.Executor.PID)
 	case c.Hello().GetState() == proto.TaskState_TASK_STATE_RUNNING:
 		t.recovered = fmt.Sprintf("recovered: the executor process %d (version %s) still runs process %s",
 			state.Address.Executor.PID, c.Hello().GetBuild(), state.Attributes[attrMain])

@@ -129,7 +129,7 @@ func (d *Tacho) serveNumbers(address string) {
 		return
 	}
 	if err := d.serveNothing(); err != nil {
-		d.log.Error("stop serving numbers", "address", before.address, "error", err)
+		d.log.Error("stop metrics endpoint", "address", before.address, "error", err)
 	}
 	if address == "" {
 		return

@@ -330,6 +330,6 @@ func (t *task) keepTold(sequence uint64) {
 	path := filepath.Join(t.state.Address.Folder, toldFile)
 	text := strconv.AppendUint(nil, sequence, 10)
 	if err := os.WriteFile(path, text, 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.log.Warn("keep which events were told", "error", err)
+		t.log.Warn("persist reported events", "error", err)
 	}
 }

@@ -239,7 +239,7 @@ func (e *Executor) limitedGroup(request *proto.LaunchRequest) (*cgroup.Group, []
 	if again != nil {
 		return nil, nil, again
 	}
-	group.Notes = append(group.Notes, "limits are not held: "+err.Error())
+	group.Notes = append(group.Notes, "limits not enforced: "+err.Error())
 	return group, limits, nil
 }
 

@@ -130,7 +130,7 @@ func TestLimitsOptional(t *testing.T) {
 	t.Run("optional", func(t *testing.T) {
 		f := start(t)
 		launched := f.run("echo ran", limited, func(r *proto.LaunchRequest) { r.LimitsOptional = true })
-		isNote := func(note string) bool { return strings.HasPrefix(note, "limits are not held: ") }
+		isNote := func(note string) bool { return strings.HasPrefix(note, "limits not enforced: ") }
 		if !slices.ContainsFunc(launched.GetNotes(), isNote) {
 			t.Errorf("notes %q", launched.GetNotes())
 		}

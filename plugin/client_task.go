@@ -30,7 +30,7 @@ func (r *Remote) StartTask(ctx context.Context, task *driver.TaskConfig) (*drive
 	}
 	handle := wire.ToTaskHandle(m.GetHandle())
 	if handle == nil {
-		return nil, nil, errors.New("the driver started the task and gave no handle")
+		return nil, nil, errors.New("the driver started the task without a handle")
 	}
 	if handle.Config == nil {
 		handle.Config = task

@@ -70,7 +70,7 @@ func (h *Host) Open(ctx context.Context, address *Address) error {
 				return err
 			}
 		}
-		h.log.Info("plugin is started anew", "plugin", h.config.Name(), "reason", err)
+		h.log.Info("plugin restarted", "plugin", h.config.Name(), "reason", err)
 	}
 	return h.start(ctx)
 }
@@ -87,7 +87,7 @@ func (h *Host) Run(ctx context.Context) error {
 			return nil
 		case <-p.Gone():
 		}
-		h.log.Error("plugin has ended", "plugin", h.config.Name(), "pid", p.Address().Process.PID)
+		h.log.Error("plugin exited", "plugin", h.config.Name(), "pid", p.Address().Process.PID)
 		h.forget(ctx, p)
 		if !h.restart(ctx) {
 			return nil
@@ -103,7 +103,7 @@ func (h *Host) restart(ctx context.Context) bool {
 		if err == nil {
 			return true
 		}
-		h.log.Error("plugin cannot be started again", "plugin", h.config.Name(), "error", err, "next_try_in", wait)
+		h.log.Error("restart plugin", "plugin", h.config.Name(), "error", err, "next_try_in", wait)
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):

@@ -94,6 +94,6 @@ func (p *Process) end(ctx context.Context) error {
 	case <-p.gone:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("plugin process %d does not end: %w", p.address.Process.PID, context.Cause(ctx))
+		return fmt.Errorf("plugin process %d does not exit: %w", p.address.Process.PID, context.Cause(ctx))
 	}
 }

@@ -44,7 +44,7 @@ func (s *Server) checkToken(r *http.Request) (trusted bool, err error) {
 	// Of sums, so that the time says nothing about the length either.
 	want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(given))
 	if subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
-		return false, &problem{http.StatusForbidden, "the token is not the agent's"}
+		return false, &problem{http.StatusForbidden, "invalid token"}
 	}
 	return true, nil
 }

@@ -176,7 +176,7 @@ func newTaskState(t *allocation.Task, trusted bool) *taskState {
 }
 
 // hidden stands for a message. Empty would not do: clients make one up then.
-const hidden = "(shown over the unix socket and with the token)"
+const hidden = "(hidden: sign in with the token, or use the unix socket)"
 
 // newTaskEvent returns an event. Messages can have commands in them: without trust only exits are told.
 func newTaskEvent(e *allocation.Event, trusted bool) taskEvent {

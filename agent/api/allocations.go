@@ -101,7 +101,7 @@ func (s *Server) restartAllocation(r *http.Request, now *snapshot.Agent) (any, e
 		return nil, err
 	}
 	if body.AllTasks {
-		return nil, badRequest("tasks that have ended are not started again; without AllTasks the running ones are restarted")
+		return nil, badRequest("restart of ended tasks is not supported; without AllTasks the running ones are restarted")
 	}
 	if err := checkTask(a, body.TaskName); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func onlyTask(r *http.Request, a *allocation.Allocation) (string, error) {
 		}
 	}
 	if task == "" {
-		return "", badRequest("the allocation has several tasks: name one, ?task=NAME")
+		return "", badRequest("the allocation has several tasks; name one with ?task=NAME")
 	}
 	return task, checkTask(a, task)
 }

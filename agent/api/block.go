@@ -18,19 +18,19 @@ const maxBlock = 10 * time.Minute
 func (s *Server) block(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	if query.Get("filter") != "" {
-		return badRequest("filter expressions are not carried out here")
+		return badRequest("filter expressions are not supported")
 	}
 	if r.Method != http.MethodGet || query.Get("index") == "" {
 		return nil
 	}
 	index, err := strconv.ParseUint(query.Get("index"), 10, 64)
 	if err != nil {
-		return badRequest("index is a number")
+		return badRequest("invalid index: must be a number")
 	}
 	wait := s.blockFor
 	if text := query.Get("wait"); text != "" {
 		if wait, err = time.ParseDuration(text); err != nil || wait < 0 {
-			return badRequest("wait is a duration such as 30s")
+			return badRequest("invalid wait: must be a duration such as 30s")
 		}
 	}
 	feed := s.agent.Feed()
@@ -64,7 +64,7 @@ func (s *Server) begin(r *http.Request) (ctx context.Context, end func(), err er
 	select {
 	case places <- struct{}{}:
 	default:
-		return nil, nil, &problem{http.StatusServiceUnavailable, "too many streams are open"}
+		return nil, nil, &problem{http.StatusServiceUnavailable, "too many open streams"}
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := func() bool { return true }

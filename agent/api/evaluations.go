@@ -133,7 +133,7 @@ func evaluationOf(r *http.Request, now *snapshot.Agent) (*evaluation, error) {
 			}
 		}
 	}
-	return nil, notFound("evaluation not found: it was of a version of a job that is not kept any more, or never was")
+	return nil, notFound("evaluation not found: it belongs to a job version that was removed, or never existed")
 }
 
 // readEvaluation is GET /v1/evaluation/ID.

@@ -44,10 +44,10 @@ func readTopics(r *http.Request) (topics, error) {
 			key = "*"
 		}
 		if topic == "" {
-			return nil, badRequest("topic is a topic, or a topic and a key such as Allocation:ID")
+			return nil, badRequest("invalid topic: must be TOPIC or TOPIC:KEY, such as Allocation:ID")
 		}
 		if !slices.Contains(allTopics(), topic) {
-			return nil, badRequest("there is no topic " + topic + ", but Allocation, Job and Node")
+			return nil, badRequest("unknown topic " + topic + "; known topics: Allocation, Job, Node")
 		}
 		list[topic] = append(list[topic], key)
 	}
@@ -74,7 +74,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	var index uint64
 	if text := r.URL.Query().Get("index"); text != "" && err == nil {
 		if index, err = strconv.ParseUint(text, 10, 64); err != nil {
-			err = badRequest("index is a number")
+			err = badRequest("invalid index: must be a number")
 		}
 	}
 	if err != nil {

@@ -99,7 +99,7 @@ func (s *Server) runExec(ctx context.Context, conn *websocket.Conn, r *http.Requ
 	}
 	var command []string
 	if err := json.Unmarshal([]byte(r.URL.Query().Get("command")), &command); err != nil || len(command) == 0 {
-		return input, badRequest("command is a JSON list of words")
+		return input, badRequest("invalid command: must be a JSON list of words")
 	}
 	tty, err := boolean(r, "tty")
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Server) execHandshake(ctx context.Context, conn *websocket.Conn, r *htt
 	}
 	var hello execHandshake
 	if err := json.Unmarshal(text, &hello); err != nil || hello.Version != 1 {
-		return badRequest("the handshake is not of version 1")
+		return badRequest("unsupported handshake version: must be 1")
 	}
 	if Trusted(r.Context()) {
 		return nil

@@ -197,7 +197,7 @@ func (f *fakeAgent) Snapshot(...string) *snapshot.Agent {
 func (f *fakeAgent) Validate(_ context.Context, source job.Source) (*job.Job, error) {
 	if source.Text == "broken" {
 		return nil, &hcl.Diagnostic{
-			Severity: hcl.DiagError, Summary: "Unsupported block", Detail: "network is not carried out.",
+			Severity: hcl.DiagError, Summary: "Unsupported block", Detail: "network is not supported.",
 			Subject: &hcl.Range{Filename: source.Filename, Start: hcl.Pos{Line: 3, Column: 5}},
 		}
 	}

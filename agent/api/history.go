@@ -88,7 +88,7 @@ func (s *Server) at(r *http.Request, a *allocation.Allocation, tasks []string, w
 		return nil, err
 	}
 	if at.IsZero() {
-		return nil, badRequest("at needs a time")
+		return nil, badRequest("invalid at: must be a time")
 	}
 	shown := map[string]*pointJSON{}
 	for _, name := range tasks {
@@ -157,7 +157,7 @@ func historyQuery(r *http.Request, now time.Time) (q history.Query, err error) {
 	}
 	if text := r.URL.Query().Get("step"); text != "" {
 		if q.Step, err = readDuration(text); err != nil || q.Step < 0 {
-			return q, badRequest("step is a duration such as 10s")
+			return q, badRequest("invalid step: must be a duration such as 10s")
 		}
 	}
 	return q, nil
@@ -178,7 +178,7 @@ func readTime(r *http.Request, name string, now time.Time) (time.Time, error) {
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds > 0 && seconds < 1<<33 {
 		return time.UnixMicro(int64(seconds * 1e6)), nil
 	}
-	return time.Time{}, badRequest(name + " is a time: RFC 3339, seconds since 1970, or how long ago, such as 5m")
+	return time.Time{}, badRequest(name + ": must be a time: RFC 3339, seconds since 1970, or an age such as 5m")
 }
 
 // readDuration reads a duration, or seconds.

@@ -66,7 +66,7 @@ func readRegistration(r *http.Request) (job.Source, error) {
 	}
 	switch {
 	case len(body.Job) > 0:
-		return job.Source{}, badRequest("jobs in JSON are not taken by the embedded agent: send the text of the job file as " +
+		return job.Source{}, badRequest("jobs in JSON are not supported by the embedded agent; send the text of the job file as " +
 			`{"Source": TEXT, "Filename": NAME}, as tacho job run does, or run this job on a Nomad cluster`)
 	case body.Source == "":
 		return job.Source{}, badRequest(`the body needs the text of a job file: {"Source": TEXT, "Filename": NAME, "Variables": {}}`)
@@ -130,7 +130,7 @@ func (s *Server) parseJob(r *http.Request, _ *snapshot.Agent) (any, error) {
 		return nil, err
 	}
 	if body.Variables != "" {
-		return nil, badRequest("variables in HCL are not read here; /v1/validate/job takes them as a map")
+		return nil, badRequest("variables in HCL are not supported here; /v1/validate/job takes them as a map")
 	}
 	return s.agent.Validate(r.Context(), job.Source{Filename: "job.nomad.hcl", Text: body.JobHCL})
 }

@@ -47,7 +47,7 @@ func newLogRequest(r *http.Request, now *snapshot.Agent) (*logRequest, error) {
 		return nil, notFound("the job disables the logs of task " + q.task)
 	}
 	if q.stream != "stdout" && q.stream != "stderr" {
-		return nil, badRequest("type is stdout or stderr")
+		return nil, badRequest("invalid type: must be stdout or stderr")
 	}
 	if q.follow, err = boolean(r, "follow"); err != nil {
 		return nil, err
@@ -60,11 +60,11 @@ func newLogRequest(r *http.Request, now *snapshot.Agent) (*logRequest, error) {
 	case "end":
 		q.fromEnd = true
 	default:
-		return nil, badRequest("origin is start or end")
+		return nil, badRequest("invalid origin: must be start or end")
 	}
 	if text := r.URL.Query().Get("offset"); text != "" {
 		if q.offset, err = strconv.ParseInt(text, 10, 64); err != nil || q.offset < 0 {
-			return nil, badRequest("offset is a number of bytes")
+			return nil, badRequest("invalid offset: must be a number of bytes")
 		}
 	}
 	return q, nil

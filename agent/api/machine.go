@@ -152,7 +152,7 @@ func (s *Server) namespace(r *http.Request, now *snapshot.Agent) (any, error) {
 			return namespaceJSON(name), nil
 		}
 	}
-	return nil, notFound("no job is in this namespace")
+	return nil, notFound("no job in this namespace")
 }
 
 // nodePools is GET /v1/node/pools.
@@ -174,7 +174,7 @@ func (s *Server) readMetrics(w http.ResponseWriter, r *http.Request) {
 	case "prometheus":
 		s.prometheus(w, r)
 	default:
-		s.fail(w, r, badRequest("format is prometheus, or not there for JSON"))
+		s.fail(w, r, badRequest("invalid format: must be prometheus, or absent for JSON"))
 	}
 }
 

@@ -122,10 +122,10 @@ func readBody(r *http.Request, into any) error {
 	case errors.Is(err, io.EOF):
 		return badRequest("the request has no body")
 	case err != nil:
-		return badRequest("the body is not the JSON that is asked for here: " + err.Error())
+		return badRequest("invalid JSON body: " + err.Error())
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return badRequest("the body has something behind its JSON")
+		return badRequest("invalid JSON body: data after the JSON value")
 	}
 	return nil
 }

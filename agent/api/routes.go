@@ -36,12 +36,12 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allowed) == 0 {
-		s.fail(w, r, notFound("there is no such path in this API"))
+		s.fail(w, r, notFound("no such path in this API"))
 		return
 	}
 	methods := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", methods)
-	s.fail(w, r, &problem{http.StatusMethodNotAllowed, "this path takes " + methods})
+	s.fail(w, r, &problem{http.StatusMethodNotAllowed, "method not allowed; use " + methods})
 }
 
 func (s *Server) jobRoutes() {
@@ -62,7 +62,7 @@ func (s *Server) jobRoutes() {
 	s.mux.HandleFunc("GET /v1/job/{id}/scale", s.json(s.jobScale))
 	s.mux.HandleFunc("GET /v1/job/{id}/versions", s.json(s.jobVersions))
 	s.mux.HandleFunc("GET /v1/job/{id}/submission", s.trustedJSON(s.jobSubmission))
-	s.post("/v1/job/{id}/plan", s.needsTrust(s.notHere("plans are not made by the embedded agent; validate the job file instead")))
+	s.post("/v1/job/{id}/plan", s.needsTrust(s.notHere("plans are not supported by the embedded agent; validate the job file instead")))
 	s.mux.HandleFunc("GET /v1/evaluations", s.json(s.listEvaluations))
 	s.mux.HandleFunc("GET /v1/evaluation/{id}", s.json(s.readEvaluation))
 	s.mux.HandleFunc("GET /v1/evaluation/{id}/allocations", s.json(s.evaluationAllocations))
@@ -88,7 +88,7 @@ func (s *Server) allocationRoutes() {
 	s.mux.HandleFunc("GET "+client+"exec", s.exec)
 	s.mux.HandleFunc("GET /v1/client/fs/logs/{id}", s.needsTrust(s.logs))
 	for _, call := range []string{"ls", "stat", "cat", "readat", "stream"} {
-		s.mux.HandleFunc("GET /v1/client/fs/"+call+"/{id}", s.needsTrust(s.notHere("files of allocations are not served; logs are, at /v1/client/fs/logs/ID")))
+		s.mux.HandleFunc("GET /v1/client/fs/"+call+"/{id}", s.needsTrust(s.notHere("files of allocations are not served; logs are at /v1/client/fs/logs/ID")))
 	}
 	s.mux.HandleFunc("GET /v1/event/stream", s.events)
 }

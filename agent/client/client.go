@@ -49,7 +49,7 @@ const (
 )
 
 // ErrUnreachable is wrapped where no agent answers at the address.
-var ErrUnreachable = errors.New("no agent answers")
+var ErrUnreachable = errors.New("no agent is listening")
 
 // StatusError is an answer that is not a success.
 type StatusError struct {

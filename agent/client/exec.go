@@ -103,7 +103,7 @@ func (e *Exec) Recv() (ExecOutput, error) {
 		return ExecOutput{}, &StatusError{int(closed.Code) - statusBase, closed.Reason}
 	}
 	if err != nil {
-		return ExecOutput{}, fmt.Errorf("the connection ended before the command did: %w", err)
+		return ExecOutput{}, fmt.Errorf("connection closed before the command ended: %w", err)
 	}
 	var m execOutput
 	if err := json.Unmarshal(text, &m); err != nil {

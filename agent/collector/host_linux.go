@@ -111,7 +111,7 @@ func awaitReady(ready *os.File) error {
 	}
 	answer, err := io.ReadAll(ready)
 	if text := strings.TrimSpace(string(answer)); err == nil && text != readyWord {
-		err = fmt.Errorf("the collector ended: %s", text)
+		err = fmt.Errorf("log collector exited: %s", text)
 	}
 	return err
 }

@@ -183,7 +183,7 @@ func (c *Config) duration(into *time.Duration, text *string, key string) error {
 	}
 	parsed, err := time.ParseDuration(*text)
 	if err != nil || parsed < 0 {
-		return c.places.Wrong(key, "is a time such as \"10s\" or \"1h30m\", not %q", *text)
+		return c.places.Wrong(key, "must be a duration such as \"10s\" or \"1h30m\", not %q", *text)
 	}
 	*into = parsed
 	return nil

@@ -116,10 +116,10 @@ func (c *Config) Check() error {
 	refuse(c.PluginDir != "" && !filepath.IsAbs(c.PluginDir), "plugin_dir", "is an absolute path, not %q", c.PluginDir)
 	refuse(c.Ports.HTTP < -1 || c.Ports.HTTP > 65535, "ports.http", "%d is not a port", c.Ports.HTTP)
 	refuse(c.Ports.HTTP != -1 && c.TLS.CertFile == "" && !isLoopback(c.BindAddr), "bind_addr",
-		"%q is open to the network: that takes tls { cert_file key_file }", c.BindAddr)
+		"%q is reachable from the network; it requires tls { cert_file key_file }", c.BindAddr)
 	oneOf("log_level", c.LogLevel, logLevels())
 	refuse((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), c.places.Said("tls.cert_file", "tls.key_file"),
-		"is one of two: cert_file and key_file need each other")
+		"requires both cert_file and key_file")
 	refuse(c.TLS.VerifyClient && c.TLS.CAFile == "", "tls.verify_https_client", "needs ca_file")
 	refuse(!c.TLS.VerifyClient && c.TLS.CAFile != "", "tls.ca_file", "is for verify_https_client, which is off")
 	refuse(c.Client.GCMaxAllocs < 0, "client.gc_max_allocs", "%d is negative", c.Client.GCMaxAllocs)
@@ -129,7 +129,7 @@ func (c *Config) Check() error {
 	oneOf("telemetry.allocation_detail", t.AllocationDetail, details())
 	for _, rule := range t.PrefixFilter {
 		refuse(!strings.HasPrefix(rule, "+") && !strings.HasPrefix(rule, "-"), "telemetry.prefix_filter",
-			"has %q, which begins with neither + (let in) nor - (keep out)", rule)
+			"has %q, which begins with neither + (allow) nor - (block)", rule)
 	}
 	refuse(t.StatsdAddress != "" && !isAddress(t.StatsdAddress), "telemetry.statsd_address", "is host:port, not %q", t.StatsdAddress)
 	refuse(h.Interval < shortestInterval, "history.interval", "%s is less than %s", h.Interval, shortestInterval)

@@ -43,7 +43,7 @@ func TestMergeSaysWhere(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"unknown":  {"name_ = \"x\"", `f.hcl:1,1-6: Unsupported argument; An argument named "name_" is not expected here. Did you mean "name"?`},
 		"type":     {"telemetry {\n publish_allocation_metrics = \"often\"\n}", "f.hcl:2,32"},
-		"duration": {"history {\n span = \"long\"\n}", `f.hcl:2,9-15: Wrong value; history.span is a time such as "10s" or "1h30m", not "long"`},
+		"duration": {"history {\n span = \"long\"\n}", `f.hcl:2,9-15: Wrong value; history.span must be a duration such as "10s" or "1h30m", not "long"`},
 		"syntax":   {"x = ", "f.hcl:1"},
 	}
 	for name, tt := range tests {
@@ -69,9 +69,9 @@ func TestCheckRefusesTheAbsurd(t *testing.T) {
 		"port":            {func(c *Config) { c.Ports.HTTP = 1 << 20 }, "not a port"},
 		"detail":          {func(c *Config) { c.Telemetry.AllocationDetail = "all" }, "none, job, task, alloc"},
 		"tls":             {func(c *Config) { c.TLS.CertFile = "/x" }, "key_file"},
-		"all addresses":   {func(c *Config) { c.BindAddr = "0.0.0.0" }, "open to the network"},
-		"every address":   {func(c *Config) { c.BindAddr = "" }, "open to the network"},
-		"a name":          {func(c *Config) { c.BindAddr = "example.com" }, "open to the network"},
+		"all addresses":   {func(c *Config) { c.BindAddr = "0.0.0.0" }, "reachable from the network"},
+		"every address":   {func(c *Config) { c.BindAddr = "" }, "reachable from the network"},
+		"a name":          {func(c *Config) { c.BindAddr = "example.com" }, "reachable from the network"},
 		"loopback":        {func(c *Config) { c.BindAddr = "::1" }, ""},
 		"localhost":       {func(c *Config) { c.BindAddr = "localhost" }, ""},
 		"open with tls":   {func(c *Config) { c.BindAddr, c.TLS = "0.0.0.0", TLS{CertFile: "/c", KeyFile: "/k"} }, ""},
@@ -99,7 +99,7 @@ func TestCheckSaysWhere(t *testing.T) {
 		"top":            {"data_dir = \"data\"", `b.hcl:1,12-18: Wrong value; data_dir is an absolute path, not "data"`},
 		"block":          {"telemetry {\n  allocation_detail = \"all\"\n}", "b.hcl:2,23-28: Wrong value; telemetry.allocation_detail is one of"},
 		"the other file": {"history {\n  interval = \"2m\"\n}", "a.hcl:2,10-14: Wrong value; history.span makes a history of 1m0s with a reading every 2m0s"},
-		"the other key":  {"tls {\n  key_file = \"/k\"\n}", "b.hcl:2,14-18: Wrong value; tls.key_file is one of two"},
+		"the other key":  {"tls {\n  key_file = \"/k\"\n}", "b.hcl:2,14-18: Wrong value; tls.key_file requires both"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

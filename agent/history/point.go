@@ -34,7 +34,7 @@ const (
 	GapPublishing
 	// GapTask is a time in which the task did not run.
 	GapTask
-	// GapSilent is a time in which the driver sent nothing.
+	// GapSilent is a time in which the driver sent no sample.
 	GapSilent
 	// GapDropped is a time whose readings were dropped because the disk was too slow.
 	GapDropped
@@ -52,7 +52,7 @@ func (g Gap) String() string {
 	case GapTask:
 		return "the task was not running"
 	case GapSilent:
-		return "the driver sent nothing"
+		return "the driver sent no sample"
 	case GapDropped:
 		return "readings were dropped: the disk did not keep up"
 	}

@@ -26,8 +26,8 @@ const (
 	episodeEnd = time.Minute
 )
 
-// ErrBlocked is returned to readers while the disk does not answer.
-var ErrBlocked = errors.New("the disk does not answer")
+// ErrBlocked is returned to readers while the disk does not respond.
+var ErrBlocked = errors.New("the disk does not respond")
 
 // Writer writes the histories of all tasks, in one goroutine, which runs only while there is something to write. A disk
 // that hangs holds up this goroutine and nobody else: readings that do not fit into a task's queue are dropped.

@@ -316,7 +316,7 @@ func (r *Ring) widen(more []procstats.ID) error {
 	}
 	if err = errors.Join(err, wide.Close()); err != nil {
 		_ = os.Remove(wide.path) // or the next time
-		return fmt.Errorf("widen history: %w", err)
+		return fmt.Errorf("add measurement to history: %w", err)
 	}
 	// Both are closed: not every system replaces a file that is open.
 	if err = errors.Join(r.file.Close(), os.Rename(wide.path, r.path)); err == nil {
@@ -325,7 +325,7 @@ func (r *Ring) widen(more []procstats.ID) error {
 	var again error
 	if r.file, again = r.openFile(r.path, os.O_RDWR, 0); err != nil || again != nil {
 		r.opened = again == nil // else the next call tries it
-		return fmt.Errorf("widen history: %w", errors.Join(err, again))
+		return fmt.Errorf("add measurement to history: %w", errors.Join(err, again))
 	}
 	return nil
 }

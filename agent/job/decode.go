@@ -76,7 +76,7 @@ func (d *decoder) body(where string, body *hclsyntax.Body, f fields) {
 		case slices.Contains(f.labelled, block.Type) != (len(block.Labels) == 1) || len(block.Labels) > 1:
 			d.labels(block, slices.Contains(f.labelled, block.Type))
 		case twice && !slices.Contains(f.labelled, block.Type) && !slices.Contains(f.repeated, block.Type):
-			d.complain(block.TypeRange, "Duplicate block", "%s may stand in %s once; it was said at line %d already",
+			d.complain(block.TypeRange, "Duplicate block", "%s is allowed once in %s; already set at line %d",
 				block.Type, where, first.Start.Line)
 		default:
 			set(block)
@@ -87,15 +87,15 @@ func (d *decoder) body(where string, body *hclsyntax.Body, f fields) {
 
 func (d *decoder) labels(block *hclsyntax.Block, wanted bool) {
 	if wanted {
-		d.complain(block.TypeRange, "Wrong labels", "%s has one name: %s \"NAME\" { … }", block.Type, block.Type)
+		d.complain(block.TypeRange, "Wrong labels", "%s requires one name: %s \"NAME\" { … }", block.Type, block.Type)
 		return
 	}
-	d.complain(block.TypeRange, "Wrong labels", "%s has no name: %s { … }", block.Type, block.Type)
+	d.complain(block.TypeRange, "Wrong labels", "%s takes no name: %s { … }", block.Type, block.Type)
 }
 
 func (d *decoder) unknown(at hcl.Range, name, kind, where string, f fields) {
 	if slices.Contains(f.elsewhere, name) {
-		d.complain(at, "Not carried out", "%s is not carried out by the embedded agent; run this job on a Nomad cluster", name)
+		d.complain(at, "Not supported", "%s is not supported by the embedded agent; run this job on a Nomad cluster", name)
 		return
 	}
 	known := slices.Concat(slices.Collect(maps.Keys(f.attributes)), slices.Collect(maps.Keys(f.blocks)), f.elsewhere)
@@ -103,7 +103,7 @@ func (d *decoder) unknown(at hcl.Range, name, kind, where string, f fields) {
 	if near := Near(name, known); near != "" {
 		hint = fmt.Sprintf("; did you mean %q?", near)
 	}
-	d.complain(at, "Unknown "+kind, "there is no %s %q in %s%s", kind, name, where, hint)
+	d.complain(at, "Unknown "+kind, "unknown %s %q in %s%s", kind, name, where, hint)
 }
 
 // value evaluates an expression to a type. ok is false where that is not possible, which has been said then.
@@ -115,7 +115,7 @@ func (d *decoder) value(attribute *hclsyntax.Attribute, want cty.Type) (v cty.Va
 	}
 	v, err := convert.Convert(v, want)
 	if err == nil && (v.IsNull() || !v.IsWhollyKnown()) {
-		err = fmt.Errorf("a value is needed")
+		err = fmt.Errorf("a value is required")
 	}
 	if err != nil {
 		d.complain(attribute.Expr.Range(), "Wrong value", "%s: %s", attribute.Name, err)
@@ -165,7 +165,7 @@ func (d *decoder) number(into *int, least, most int) func(*hclsyntax.Attribute) 
 		}
 		var n int
 		if err := gocty.FromCtyValue(v, &n); err != nil || n < least || n > most {
-			d.complain(a.Expr.Range(), "Wrong value", "%s is a whole number from %d to %d", a.Name, least, most)
+			d.complain(a.Expr.Range(), "Wrong value", "%s must be a whole number from %d to %d", a.Name, least, most)
 			return
 		}
 		*into = n
@@ -183,7 +183,7 @@ func (d *decoder) duration(into *time.Duration) func(*hclsyntax.Attribute) {
 			*into = parsed
 			return
 		}
-		d.complain(a.Expr.Range(), "Wrong value", "%s is a time such as \"10s\" or \"1h30m\"", a.Name)
+		d.complain(a.Expr.Range(), "Wrong value", "%s must be a duration such as \"10s\" or \"1h30m\"", a.Name)
 	}
 }
 
@@ -241,7 +241,7 @@ func (d *decoder) pairs(into *map[string]string) (func(*hclsyntax.Attribute), fu
 func (d *decoder) eachPair(a *hclsyntax.Attribute, pair func(string, hclsyntax.Expression)) {
 	object, ok := bare(a.Expr).(*hclsyntax.ObjectConsExpr)
 	if !ok {
-		d.complain(a.Expr.Range(), "Wrong value", "%s is { NAME = VALUE … }", a.Name)
+		d.complain(a.Expr.Range(), "Wrong value", "%s must be { NAME = VALUE … }", a.Name)
 		return
 	}
 	for _, item := range object.Items {
@@ -257,7 +257,7 @@ func (d *decoder) eachPair(a *hclsyntax.Attribute, pair func(string, hclsyntax.E
 
 func (d *decoder) noBlocks(b *hclsyntax.Block) {
 	for _, inner := range b.Body.Blocks {
-		d.complain(inner.TypeRange, "Unknown block", "%s holds NAME = VALUE only", b.Type)
+		d.complain(inner.TypeRange, "Unknown block", "%s must contain only NAME = VALUE", b.Type)
 	}
 }
 

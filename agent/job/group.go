@@ -34,11 +34,11 @@ func (d *decoder) group(b *hclsyntax.Block, j *Job) *Group {
 	})
 	d.name(b.LabelRanges[0], "group", g.Name)
 	if j.Type == TypeSysbatch && g.Count > 1 {
-		d.complain(b.TypeRange, "Wrong value", "a sysbatch job runs once on a node: count is 1")
+		d.complain(b.TypeRange, "Wrong value", "a sysbatch job runs once on a node: count must be 1")
 	}
 	for _, t := range tasks {
 		if g.Task(t.Labels[0]) != nil {
-			d.complain(t.LabelRanges[0], "Duplicate name", "there are two tasks %q in group %q", t.Labels[0], g.Name)
+			d.complain(t.LabelRanges[0], "Duplicate name", "duplicate task %q in group %q", t.Labels[0], g.Name)
 			continue
 		}
 		g.Tasks = append(g.Tasks, d.task(t, j, g))
@@ -134,7 +134,7 @@ func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 	})
 	d.name(b.LabelRanges[0], "task", t.Name)
 	if t.Name == "alloc" || strings.HasPrefix(t.Name, ".") {
-		d.complain(b.LabelRanges[0], "Wrong name", "a task cannot be called %q: that is a folder of its group", t.Name)
+		d.complain(b.LabelRanges[0], "Wrong name", "invalid task name %q: it is a folder of its group", t.Name)
 	}
 	d.need(t.Driver != "", b.TypeRange, "task \""+t.Name+"\"", "driver")
 	t.Meta = d.mergedMeta(b, j.Meta, g.Meta, t.Meta)
@@ -168,7 +168,7 @@ func (d *decoder) resources(b *hclsyntax.Block, r *Resources) {
 	})
 	switch {
 	case r.Cores > 0 && !at.Empty():
-		d.complain(at, "Wrong value", "resources have cpu or cores, not both")
+		d.complain(at, "Wrong value", "resources: set cpu or cores, not both")
 	case r.Cores > 0:
 		r.CPU = 0
 	}
@@ -195,6 +195,6 @@ func (d *decoder) lifecycle(b *hclsyntax.Block, t *Task) {
 	}})
 	d.need(t.Lifecycle.Hook != "", b.TypeRange, "lifecycle", "hook")
 	if t.Lifecycle.Hook == HookPoststop && t.Lifecycle.Sidecar {
-		d.complain(b.TypeRange, "Wrong value", "a poststop task is no sidecar: nothing is left to run beside")
+		d.complain(b.TypeRange, "Wrong value", "a poststop task cannot be a sidecar: the main tasks have ended")
 	}
 }

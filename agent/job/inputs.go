@@ -31,7 +31,7 @@ func (d *decoder) inputs(body *hclsyntax.Body, source Source) {
 	for _, name := range slices.Sorted(maps.Keys(source.Variables)) {
 		if _, ok := variables[name]; !ok {
 			at := hcl.Range{Filename: source.Filename, Start: hcl.InitialPos, End: hcl.InitialPos}
-			d.complain(at, "Unknown variable", "a value was given for %q, and the file has no such variable", name)
+			d.complain(at, "Unknown variable", "unknown variable %q: the job file does not declare it", name)
 		}
 	}
 	scope.Variables["var"] = cty.ObjectVal(variables)
@@ -110,7 +110,7 @@ func (d *decoder) locals(body *hclsyntax.Body) {
 		}
 		for name, a := range b.Body.Attributes {
 			if _, twice := l.waiting[name]; twice {
-				d.complain(a.NameRange, "Duplicate name", "there are two locals %q", name)
+				d.complain(a.NameRange, "Duplicate name", "duplicate local %q", name)
 			}
 			l.waiting[name] = a
 		}

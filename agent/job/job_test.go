@@ -97,10 +97,10 @@ func TestParseRefuses(t *testing.T) {
 		return "job \"j\" {\n group \"g\" {\n" + group + "\n task \"t\" {\n driver = \"tacho\"\n" + task + "\n }\n }\n}"
 	}
 	tests := map[string]struct{ text, want string }{
-		"network":       {wrap("network {}", ""), "f.hcl:3,1-8: Not carried out; network is not carried out by the embedded agent; run this job on a Nomad cluster"},
-		"near miss":     {wrap("", "resouces {}"), `f.hcl:6,1-9: Unknown block; there is no block "resouces" in a task; did you mean "resources"?`},
+		"network":       {wrap("network {}", ""), "f.hcl:3,1-8: Not supported; network is not supported by the embedded agent; run this job on a Nomad cluster"},
+		"near miss":     {wrap("", "resouces {}"), `f.hcl:6,1-9: Unknown block; unknown block "resouces" in a task; did you mean "resources"?`},
 		"wrong type":    {wrap("", "kill_timeout = \"soon\""), "f.hcl:6,16-22: Wrong value"},
-		"no unit":       {wrap("", "kill_timeout = \"5\""), "f.hcl:6,16-19: Wrong value; kill_timeout is a time"},
+		"no unit":       {wrap("", "kill_timeout = \"5\""), "f.hcl:6,16-19: Wrong value; kill_timeout must be a duration"},
 		"half a ns":     {wrap("", "kill_timeout = 0.5"), "f.hcl:6,16-19: Wrong value"},
 		"before":        {wrap("", "kill_timeout = -1"), "f.hcl:6,16-18: Wrong value"},
 		"outside":       {wrap("", "template {\ndata=\"\"\ndestination=\"../../x\"\n}"), "not within the task's folder"},

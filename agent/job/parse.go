@@ -99,7 +99,7 @@ func (d *decoder) file(body *hclsyntax.Body, source Source) *Job {
 		blocks: map[string]func(*hclsyntax.Block){
 			"job": func(b *hclsyntax.Block) {
 				if j != nil {
-					d.complain(b.TypeRange, "Duplicate block", "a job file has one job")
+					d.complain(b.TypeRange, "Duplicate block", "a job file must have exactly one job")
 					return
 				}
 				j = d.job(b)
@@ -144,7 +144,7 @@ func (d *decoder) job(b *hclsyntax.Block) *Job {
 	d.identifier(b.LabelRanges[0], "job", j.ID)
 	for _, g := range groups {
 		if j.Group(g.Labels[0]) != nil {
-			d.complain(g.LabelRanges[0], "Duplicate name", "there are two groups %q", g.Labels[0])
+			d.complain(g.LabelRanges[0], "Duplicate name", "duplicate group %q", g.Labels[0])
 			continue
 		}
 		j.Groups = append(j.Groups, d.group(g, j))
@@ -174,7 +174,7 @@ func (d *decoder) checkSize(b *hclsyntax.Block, j *Job) {
 // identifier checks the id of a job, which stands in addresses and messages.
 func (d *decoder) identifier(at hcl.Range, what, id string) {
 	if id == "" || len(id) > maxName || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		d.complain(at, "Wrong name", "the id of a %s has 1 to %d characters without spaces", what, maxName)
+		d.complain(at, "Wrong name", "the id of a %s must have 1 to %d characters without spaces", what, maxName)
 	}
 }
 
@@ -182,7 +182,7 @@ func (d *decoder) identifier(at hcl.Range, what, id string) {
 func (d *decoder) name(at hcl.Range, what, name string) {
 	bad := func(r rune) bool { return r < ' ' || r == 0x7f || r == '/' || r == '\\' }
 	if name == "" || len(name) > maxName || name == "." || name == ".." || strings.ContainsFunc(name, bad) {
-		d.complain(at, "Wrong name", "the name of a %s has 1 to %d characters and no slash", what, maxName)
+		d.complain(at, "Wrong name", "the name of a %s must have 1 to %d characters and no slash", what, maxName)
 	}
 }
 

@@ -68,9 +68,9 @@ func ownFamilies() [ownCount]exposition.Family {
 		},
 		agentErrors: {Name: "tacho_agent_errors_total", Type: exposition.Counter, Help: "Errors, by what failed."},
 		agentAllocations: {
-			Name: "tacho_agent_allocations", Help: "Allocations that are kept, by status.",
+			Name: "tacho_agent_allocations", Help: "Allocations known to the agent, by status.",
 		},
-		agentTasks:          {Name: "tacho_agent_tasks", Help: "Tasks that are kept, by state."},
+		agentTasks:          {Name: "tacho_agent_tasks", Help: "Tasks known to the agent, by state."},
 		agentSeries:         {Name: "tacho_agent_series", Help: "Samples in this response, without those of tacho_agent_series and tacho_agent_scrape_seconds, and before prefix_filter."},
 		agentScrape:         {Name: "tacho_agent_scrape_seconds", Help: "How long it took to gather the previous response."},
 		nodeUptime:          {Name: "tacho_node_uptime_seconds", Help: "How long the machine has been up."},

@@ -78,7 +78,7 @@ func (m *Meter) disks(ctx context.Context, s *Stats, dataDir string) {
 	if m.askDisks != nil {
 		ask = m.askDisks
 	}
-	use := diskUse{reason: "a file system does not answer"}
+	use := diskUse{reason: "a file system does not respond"}
 	if m.asking != nil {
 		select {
 		case <-m.asking: // too late: it is of an earlier reading
@@ -112,7 +112,7 @@ func (m *Meter) cores(ctx context.Context, s *Stats, r Resources) {
 	before := m.before
 	m.before = now
 	if len(before) != len(now) {
-		s.Reasons["cpu"] = "there is no reading before this one yet"
+		s.Reasons["cpu"] = "no earlier reading yet"
 		return
 	}
 	for i := range now {

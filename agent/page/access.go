@@ -55,7 +55,7 @@ func (p *Page) unlock(trusted bool) http.HandlerFunc {
 		}
 		w.Header().Set("WWW-Authenticate", `Basic realm="tacho: the token is the password, the name does not matter", charset="UTF-8"`)
 		w.Header().Set("Cache-Control", "no-store")
-		http.Error(w, "The token is needed to see command lines and logs.", http.StatusUnauthorized)
+		http.Error(w, "Sign in with the token to see command lines and logs.", http.StatusUnauthorized)
 	}
 }
 

@@ -28,7 +28,7 @@ type number struct {
 func absent(name, reason string) number {
 	return number{
 		Text: procstats.NoValue, Absent: true, Name: name,
-		Words: "not measured", Hint: printable(name + ": not measured: " + cmp.Or(reason, "nobody says why")),
+		Words: "not measured", Hint: printable(name + ": not measured: " + cmp.Or(reason, "no reason reported")),
 	}
 }
 
@@ -92,7 +92,7 @@ func headline(list []procstats.HeadlineValue, id procstats.ID, write func(float6
 		}
 		return numberOf(id.String(), write(value), h.Source, h.Guarantee, time.Time{})
 	}
-	return absent(id.String(), "it is not among what was read")
+	return absent(id.String(), "not read")
 }
 
 // slowSource is how much older than its sample a reading has to be for its time to be told.

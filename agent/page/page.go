@@ -125,7 +125,7 @@ func (p *Page) Handler(trusted bool) http.Handler {
 	return secured(mux)
 }
 
-var errNoPage = fmt.Errorf("there is no such page: %w", allocation.ErrNotFound)
+var errNoPage = fmt.Errorf("no such page: %w", allocation.ErrNotFound)
 
 // view is one page that is being made.
 type view struct {
@@ -201,7 +201,7 @@ func (p *Page) render(w http.ResponseWriter, v *view) {
 	var b bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&b, "page", v); err != nil {
 		p.log.Error("render page", "path", v.request.URL.Path, "error", err)
-		http.Error(w, "the page could not be made", http.StatusInternalServerError)
+		http.Error(w, "render page", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -40,7 +40,7 @@ func (p *Page) stream(trusted bool, make cellsOf) http.HandlerFunc {
 			defer func() { <-places }()
 		default:
 			w.Header().Set("Retry-After", "10")
-			http.Error(w, "too many pages are looked at live", http.StatusServiceUnavailable)
+			http.Error(w, "too many live pages are open", http.StatusServiceUnavailable)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")

@@ -128,7 +128,7 @@ func (t task) condition() condition {
 // exitText says how a task ended, in numbers: why an end was not seen is for trusted readers.
 func exitText(e *hook.Exit) string {
 	if e.Lost != "" {
-		return "the end was not seen"
+		return "the end was not observed"
 	}
 	return e.String()
 }
@@ -138,5 +138,5 @@ func short(id string) string { return id[:min(8, len(id))] }
 
 // absentReason says why a task has no numbers.
 func (t task) absentReason() string {
-	return printable(cmp.Or(t.usage.Reason, "nothing was read yet"))
+	return printable(cmp.Or(t.usage.Reason, "not read yet"))
 }

@@ -39,7 +39,7 @@ func memoryOf(t task) memory {
 		Needed:  headline(list, procstats.HeadlineMemory, procstats.Bytes.Text),
 		Charged: headline(list, procstats.HeadlineMemoryCharged, procstats.Bytes.Text),
 		Peak:    headline(list, procstats.HeadlineMemoryPeak, procstats.Bytes.Text),
-		Cache:   absent("memory_charged_bytes", "only a memory cgroup tells page cache apart"),
+		Cache:   absent("memory_charged_bytes", "only a memory cgroup counts page cache separately"),
 		Limit:   absent("cgroup_memory_max_bytes", "no limit was read"),
 	}
 	needed, okNeeded := headlineValue(list, procstats.HeadlineMemory)
@@ -149,11 +149,11 @@ func pressureIn(stall record.Stall) pressure {
 	case record.MemoryThrashing:
 		p.Class, p.Hint = "bad", "it waits for memory to be reclaimed or read back"
 	case record.CPUThrottled:
-		p.Class, p.Hint = "warn", "its own quota holds it back"
+		p.Class, p.Hint = "warn", "throttled by its own quota"
 	case record.IOBound:
 		p.Class, p.Hint = "warn", "it waits for block I/O"
 	case record.CPUStarved:
-		p.Class, p.Hint = "warn", "it waits for a CPU that others have"
+		p.Class, p.Hint = "warn", "it waits for a CPU that others use"
 	case record.Idle:
 		p.Class, p.Hint = "quiet", "it neither uses nor waits"
 	case record.Fine:

@@ -118,7 +118,7 @@ func (r *Registry) ownConfig() (driver.Config, error) {
 	if block := r.options.Plugins[driver.Name]; block != nil {
 		place = fmt.Sprintf("%s: plugin %q", placeOf(block), driver.Name)
 		if len(block.Args) > 0 {
-			return own, fmt.Errorf("%s: args: the driver is in this process, there is no executable that would get them", place)
+			return own, fmt.Errorf("%s: args: the driver is built in and has no executable to pass them to", place)
 		}
 		value, diags := pluginconfig.Decode(driver.ConfigSchema(), block.Body, nil)
 		if diags.HasErrors() {
@@ -146,12 +146,12 @@ func placeOf(block *config.Plugin) string {
 func (r *Registry) openPlugin(ctx context.Context, o plugin.Options) {
 	name := o.Name()
 	if name == driver.Name {
-		r.log.Info("plugin is not used: the driver is in this process", "path", o.Path)
+		r.log.Info("plugin ignored: the driver is built in", "path", o.Path)
 		return
 	}
 	o.Logger = r.log.Named(name)
 	none := plugin.NewHost(plugin.HostConfig{Options: o})
-	e := &Entry{name: name, driver: none.Driver(), about: node.Driver{Name: name, Plugin: o.Path, Reason: "it is being started"}}
+	e := &Entry{name: name, driver: none.Driver(), about: node.Driver{Name: name, Plugin: o.Path, Reason: "starting"}}
 	hostConfig := plugin.HostConfig{Options: o, Node: r.options.Node, Abandoned: r.options.Abandoned}
 	hostConfig.Handles = func() []*driver.TaskHandle { return r.options.Handles(name) }
 	hostConfig.Moved = func(a plugin.Address) { r.options.Moved(name, a) }
@@ -163,7 +163,7 @@ func (r *Registry) openPlugin(ctx context.Context, o plugin.Options) {
 	r.entries[name] = e
 	if err := e.open(ctx, r.options.Address(name)); err != nil {
 		e.fail(err)
-		r.log.Error("plugin does not start", "plugin", name, "error", err)
+		r.log.Error("start plugin", "plugin", name, "error", err)
 	}
 }
 
@@ -188,12 +188,12 @@ func (r *Registry) keep(ctx context.Context, e *Entry) {
 		}
 		if err := e.open(ctx, nil); err != nil {
 			e.fail(err)
-			r.log.Debug("plugin does not start", "plugin", e.name, "error", err)
+			r.log.Debug("start plugin", "plugin", e.name, "error", err)
 		}
 	}
 	r.listen(ctx, e)
 	if err := e.host.Run(ctx); err != nil {
-		r.log.Error("plugin is not kept", "plugin", e.name, "error", err)
+		r.log.Error("persist plugin", "plugin", e.name, "error", err)
 	}
 }
 
@@ -220,15 +220,15 @@ func (r *Registry) Get(name string) (*Entry, error) {
 	if e := r.entries[name]; e != nil {
 		return e, nil
 	}
-	hint := "there are " + strings.Join(r.Names(), ", ")
+	hint := "known drivers: " + strings.Join(r.Names(), ", ")
 	if near := job.Near(name, r.Names()); near != "" {
 		hint = "did you mean " + near + "?"
 	}
 	where := "no plugin_dir is set"
 	if r.options.PluginDir != "" {
-		where = filepath.Join(r.options.PluginDir, name) + " is not there"
+		where = filepath.Join(r.options.PluginDir, name) + " does not exist"
 	}
-	return nil, fmt.Errorf("driver %q is not known (%s): %s", name, where, hint)
+	return nil, fmt.Errorf("unknown driver %q (%s): %s", name, where, hint)
 }
 
 // KillOrphans kills tasks of our own driver that nobody knows, but for the spared ones.

@@ -98,5 +98,5 @@ func (a *Agent) Usage(t *allocation.Task) *allocation.Usage {
 	if u := a.Usages[t]; u != nil {
 		return u
 	}
-	return &allocation.Usage{Reason: "nothing was read yet"}
+	return &allocation.Usage{Reason: "not read yet"}
 }

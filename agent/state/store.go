@@ -26,7 +26,7 @@ var (
 	// ErrInUse is wrapped if another agent has the file.
 	ErrInUse = errors.New("in use by another agent")
 	// ErrNewer is wrapped for a file of a later version, which is left as it is.
-	ErrNewer = errors.New("state of a newer version of tacho")
+	ErrNewer = errors.New("state was written by a newer version of tacho")
 
 	errDamaged = errors.New("damaged")
 )
@@ -147,9 +147,9 @@ func (s *Store) Index(unstored uint64, index func() uint64) (next uint64, err er
 			next = max(next, s.Damage.newestIndex)
 		}
 		next += unstored
+		s.index = index // in the transaction, as apply reads it in one
 		return putIndex(tx, next)
 	})
-	s.index = index
 	return next, err
 }
 

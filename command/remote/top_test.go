@@ -239,7 +239,7 @@ func TestTopShowsNoOldReadings(t *testing.T) {
 		p.known = map[string]*topRow{row.key(): row}
 		return row
 	}
-	const reason = "no fresh reading: the driver sent nothing"
+	const reason = "no fresh reading: the driver sent no sample"
 	for _, step := range []struct {
 		seconds int
 		cpu     float64

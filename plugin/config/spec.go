@@ -123,7 +123,7 @@ func parseType(name, text string) (cty.Type, error) {
 			return t, nil
 		}
 	}
-	return cty.DynamicPseudoType, fmt.Errorf("%s: %q is no type: %w: %w", name, text, diags, driver.ErrInvalid)
+	return cty.DynamicPseudoType, fmt.Errorf("%s: %q is not a type: %w: %w", name, text, diags, driver.ErrInvalid)
 }
 
 func translateLiteral(spec schema.Literal) (hcldec.Spec, error) {
@@ -134,7 +134,7 @@ func translateLiteral(spec schema.Literal) (hcldec.Spec, error) {
 			return &hcldec.LiteralSpec{Value: value}, nil
 		}
 	}
-	return nil, fmt.Errorf("%q is no literal: %w: %w", string(spec), diags, driver.ErrInvalid)
+	return nil, fmt.Errorf("%q is not a literal: %w: %w", string(spec), diags, driver.ErrInvalid)
 }
 
 func translateDefault(spec schema.Default) (hcldec.Spec, error) {

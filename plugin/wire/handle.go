@@ -88,7 +88,7 @@ func FromWait(r *driver.ExitResult) *drivers.WaitTaskResponse {
 func ToWait(m *drivers.WaitTaskResponse) *driver.ExitResult {
 	r := ToExitResult(m.GetResult())
 	if r == nil {
-		r = &driver.ExitResult{Code: -1, Err: errors.New("the driver gave no exit result")}
+		r = &driver.ExitResult{Code: -1, Err: errors.New("the driver sent no exit result")}
 	}
 	if m.GetErr() != "" {
 		r.Err = errors.New(m.GetErr())

@@ -147,7 +147,7 @@ func toBlocks(m *hclspec.Spec, depth int) (schema.Spec, error) {
 		nested, err := toNested(b.GetName(), b.GetNested(), depth)
 		return schema.BlockMap{Name: b.GetName(), Labels: b.GetLabels(), Nested: nested}, err
 	}
-	return nil, fmt.Errorf("schema has a part of no known kind: %w", driver.ErrInvalid)
+	return nil, fmt.Errorf("schema has a part of unknown kind: %w", driver.ErrInvalid)
 }
 
 func toNested(name string, m *hclspec.Spec, depth int) (schema.Spec, error) {
