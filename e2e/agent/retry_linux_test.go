@@ -120,7 +120,7 @@ func TestMemoryOfOthersTakesNoAttempt(t *testing.T) {
 
 	h.configure(driver + "client {\n  retry_host_oom = false\n}\n")
 	h.hangup()
-	h.eventually("the reload", func() bool { return h.logged("the configuration was reloaded") })
+	h.eventually("the reload", func() bool { return h.logged("reloaded configuration") })
 	d = h.await(eater("off", tooMuch, 512), "off", "the end without a retry", failed)
 	if d.TaskStates["t"].Restarts != 0 || d.event("Not Restarting", "policy allows no restarts") == "" {
 		t.Errorf("switched off: %+v", d.TaskStates["t"])

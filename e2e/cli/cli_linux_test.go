@@ -245,7 +245,7 @@ func TestTerminal(t *testing.T) {
 		typeKeys(t, terminal, "\x1b")
 		screen.take(t, "PRESSURE")
 		typeKeys(t, terminal, "/nothing")
-		screen.take(t, "no task fits the filter")
+		screen.take(t, "no task matches the filter")
 		typeKeys(t, terminal, "\x1b")
 		screen.take(t, "sleepy.g[0]/main")
 		typeKeys(t, terminal, "q")
