@@ -7,9 +7,13 @@ import (
 	"context"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/tachograph/tacho/eventlog"
 )
+
+// announceLimit bounds how long the end of a task is held back for a host that is slow to handle the task's events.
+const announceLimit = 2 * time.Second
 
 // maxEvents bounds the events kept for hosts that are not listening.
 const maxEvents = 1024

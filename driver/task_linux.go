@@ -30,8 +30,6 @@ const (
 	killTimeout = 30 * time.Second
 	// recoveredAfter is how long after a recovery a host is told of it.
 	recoveredAfter = 3 * time.Second
-	// announceLimit bounds how long the end of a task is held back for a host that is slow to handle the task's events.
-	announceLimit = 2 * time.Second
 	// callAgain is the pause after a call that failed although the executor lives.
 	callAgain = time.Second
 )
