@@ -61,7 +61,7 @@ func TestEventLatency(t *testing.T) {
 		}
 		t.Logf("%s: %v", event.GetMessage(), event.GetAnnotations())
 		told[event.GetAnnotations()["victim_pid"]] = event
-		if !strings.Contains(event.GetMessage(), "while the main process runs on") {
+		if !strings.Contains(event.GetMessage(), "the main process is still running") {
 			t.Errorf("event %q", event.GetMessage())
 		}
 		for _, name := range []string{"scope", "kills", "limit_bytes", "peak_bytes", "headroom_bytes", "victim_command", "victim_rss_bytes"} {

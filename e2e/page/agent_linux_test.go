@@ -198,7 +198,7 @@ func TestRealAgent(t *testing.T) {
 		tab.waitFor(t, `document.querySelector('table.ended')?.innerText.includes('eater')`)
 		var why string
 		tab.eval(t, `document.querySelector('table.ended').innerText`, &why)
-		if !strings.Contains(why, "signal") && !strings.Contains(why, "failed") {
+		if !strings.Contains(why, "oom-killed") || !strings.Contains(why, "out of memory (limit 32 MiB") {
 			t.Errorf("the page says of the task that was killed: %s", why)
 		}
 		t.Logf("the page says:\n%s", why)

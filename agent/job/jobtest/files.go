@@ -75,7 +75,7 @@ func (m *maker) templateJob() string {
 func (m *maker) templateBody() string {
 	switch m.IntN(9) {
 	case 0:
-		return fmt.Sprintf("{{ range %d }}%s{{ end }}", m.some(1<<40), m.pick("", "x", strings.Repeat("x", 1000), "{{ . }}", "{{ env \"A\" }}", "{{ printf \"%d\" . }}"))
+		return fmt.Sprintf("{{ range %d }}%s{{ end }}", m.some(1<<30), m.pick("", "x", strings.Repeat("x", 1000), "{{ . }}", "{{ env \"A\" }}", "{{ printf \"%d\" . }}"))
 	case 1:
 		n := 1 + m.IntN(20)
 		return strings.Repeat("{{ range 1000 }}", n) + m.pick("x", "{{ . }}", "") + strings.Repeat("{{ end }}", n)
