@@ -126,7 +126,7 @@ func TestContainer(t *testing.T) {
 		return
 	}
 	// All processes of the container are in the one group: nothing can be handed on before they are moved.
-	if !noted(r, "holds processes") {
+	if !noted(r, "contains processes") {
 		t.Errorf("notes %q", r.Notes)
 	}
 	s.refuses(t, "has no memory controller", "--memory", "64M")

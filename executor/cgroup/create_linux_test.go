@@ -95,7 +95,7 @@ func TestCreateInGroup(t *testing.T) {
 		return
 	}
 	// The task is there, with what every v2 group has, and nothing was done to the group of the others.
-	if noted(o.Notes, "holds processes") != (version(t, "memory") == 2) || !noted(o.Notes, "no cgroup with memory") {
+	if noted(o.Notes, "contains processes") != (version(t, "memory") == 2) || !noted(o.Notes, "no cgroup with memory") {
 		t.Errorf("notes %q", o.Notes)
 	}
 	if roots(t)[""] == "" {
@@ -251,7 +251,7 @@ func TestCreateInParentWithProcesses(t *testing.T) {
 		t.Fatalf("placed %s, %s", o.Place, o.Error)
 	}
 	o.isIn(t)
-	if want := version(t, "memory") == 2; noted(o.Notes, "holds processes") != want {
+	if want := version(t, "memory") == 2; noted(o.Notes, "contains processes") != want {
 		t.Errorf("notes %q", o.Notes)
 	}
 }
