@@ -96,10 +96,11 @@ var house = []part{
 	{dir: "agent/state", uses: []string{"agent/allocation", "plugin"}},
 	{dir: "agent/collector", uses: []string{"executor/logs", "executor/process", "errlist"}},
 	{dir: "agent/registry", uses: []string{"agent/config", "agent/job", "agent/node", "plugin"}},
+	{dir: "agent/streams", modules: []string{}},
 	{dir: "agent/snapshot", uses: []string{"agent/allocation", "agent/config", "agent/node"}, modules: []string{}},
 	// What shows the agent knows its snapshot, and not the agent.
-	{dir: "agent/metrics", uses: []string{"agent/snapshot", "exposition", "plugin"}, modules: []string{}},
-	{dir: "agent/page", uses: []string{"agent/snapshot", "agent/history", "chart", "executor/record"}},
+	{dir: "agent/metrics", uses: []string{"agent/snapshot", "agent/streams", "exposition", "plugin"}, modules: []string{}},
+	{dir: "agent/page", uses: []string{"agent/snapshot", "agent/streams", "agent/history", "chart", "executor/record"}},
 	{dir: "agent/api", uses: []string{"agent/snapshot", "agent/history", "agent/feed", "agent/metrics", "executor/record"}},
 	{dir: "agent", uses: []string{"agent/snapshot", "agent/state", "agent/feed", "agent/history", "agent/registry", "agent/collector"}},
 	{dir: "command/cli", uses: []string{"procstats"}},

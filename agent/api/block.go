@@ -9,7 +9,12 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/tachograph/tacho/agent/streams"
 )
+
+// errTooManyStreams refuses a stream of a kind that has no room left.
+var errTooManyStreams = &problem{http.StatusServiceUnavailable, "too many open streams"}
 
 // maxBlock is the longest that a blocking query waits.
 const maxBlock = 10 * time.Minute
@@ -38,7 +43,7 @@ func (s *Server) block(w http.ResponseWriter, r *http.Request) error {
 	if index == 0 || index < now || wait == 0 {
 		return nil
 	}
-	ctx, end, err := s.begin(r)
+	ctx, end, err := s.begin(r, streams.Trusted)
 	if err != nil {
 		return err
 	}
@@ -54,17 +59,15 @@ func (s *Server) block(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// begin takes one of the places for requests that last, and returns a context that ends with the request and with
-// the server.
-func (s *Server) begin(r *http.Request) (ctx context.Context, end func(), err error) {
-	places := s.strangers
-	if Trusted(r.Context()) {
-		places = s.streams
+// begin takes the place of a stream of a kind, which is untrusted if the request is, and returns a context that ends
+// with the request and with the server.
+func (s *Server) begin(r *http.Request, kind streams.Kind) (ctx context.Context, end func(), err error) {
+	if !Trusted(r.Context()) {
+		kind = streams.Untrusted
 	}
-	select {
-	case places <- struct{}{}:
-	default:
-		return nil, nil, &problem{http.StatusServiceUnavailable, "too many open streams"}
+	leave, ok := s.options.Streams.Enter(kind)
+	if !ok {
+		return nil, nil, errTooManyStreams
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := func() bool { return true }
@@ -74,7 +77,7 @@ func (s *Server) begin(r *http.Request) (ctx context.Context, end func(), err er
 	return ctx, func() {
 		stop()
 		cancel()
-		<-places
+		leave()
 	}, nil
 }
 

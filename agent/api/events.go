@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/streams"
 )
 
 // eventJSON is an event in Nomad's shape.
@@ -81,7 +82,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	ctx, end, err := s.begin(r)
+	ctx, end, err := s.begin(r, streams.Trusted)
 	if err != nil {
 		s.fail(w, r, err)
 		return

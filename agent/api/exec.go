@@ -15,6 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/driver"
 )
 
@@ -63,7 +64,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	ctx, end, err := s.begin(r)
+	ctx, end, err := s.begin(r, streams.Exec)
 	if err != nil {
 		s.fail(w, r, err)
 		return

@@ -15,6 +15,7 @@ import (
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/snapshot"
+	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -62,7 +63,7 @@ func (s *Server) history(r *http.Request, now *snapshot.Agent) (any, error) {
 	if query.Step == 0 || !Trusted(r.Context()) {
 		query.Most = mostPoints
 	}
-	_, end, err := s.begin(r)
+	_, end, err := s.begin(r, streams.Trusted)
 	if err != nil {
 		return nil, err
 	}

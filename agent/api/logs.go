@@ -16,6 +16,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/snapshot"
+	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -77,7 +78,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	ctx, end, err := s.begin(r)
+	ctx, end, err := s.begin(r, streams.Trusted)
 	if err != nil {
 		s.fail(w, r, err)
 		return

@@ -86,6 +86,10 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusInternalServerError && r.Context().Err() == nil {
 		s.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 	}
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "10")
+		w.Header().Set("Connection", "close") // the descriptor is scarce as well
+	}
 	http.Error(w, err.Error(), status)
 }
 

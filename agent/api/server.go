@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/agent/metrics"
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/agent/snapshot"
+	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/record"
 )
@@ -67,9 +68,8 @@ type Options struct {
 	Page http.Handler
 	// Metrics is what /v1/metrics shows; nil makes one. Whoever sends to statsd too shares it.
 	Metrics *metrics.Collector
-	// MaxStreams bounds how many logs, event streams and blocking queries are served at a time to requests that are
-	// trusted, and as many to others; 0 means 256.
-	MaxStreams int
+	// Streams is the room for logs, event streams, blocking queries and commands in tasks; nil makes one.
+	Streams *streams.Room
 }
 
 // Server answers requests. Its methods may be called concurrently.
@@ -79,9 +79,7 @@ type Server struct {
 	log     hclog.Logger
 	metrics *metrics.Collector
 	hosts   map[string]bool
-	// streams are the places of trusted requests that last, strangers those of others, who cannot take all.
-	streams, strangers chan struct{}
-	mux                *http.ServeMux
+	mux     *http.ServeMux
 	// blockFor is how long a blocking query waits unless it says so, heartbeat the time between signs of life of
 	// a stream, poll the time between looks at a growing log, stall how long one write of a stream may take, patience
 	// the same for trusted requests.
@@ -115,13 +113,12 @@ func New(a Agent, o Options) *Server {
 	if s.log == nil {
 		s.log = hclog.NewNullLogger()
 	}
+	if s.options.Streams == nil {
+		s.options.Streams = streams.New(streams.DefaultLimits())
+	}
 	if s.metrics == nil {
-		s.metrics = metrics.New(a)
+		s.metrics = metrics.New(a, s.options.Streams)
 	}
-	if o.MaxStreams <= 0 {
-		o.MaxStreams = 256
-	}
-	s.streams, s.strangers = make(chan struct{}, o.MaxStreams), make(chan struct{}, o.MaxStreams)
 	s.hosts = hostsOf(a.Snapshot().Config.BindAddr, o.Hosts)
 	s.routes()
 	return s

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/snapshot"
+	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -83,7 +84,7 @@ func (s *Server) statsStream(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	ctx, end, err := s.begin(r)
+	ctx, end, err := s.begin(r, streams.Trusted)
 	if err != nil {
 		s.fail(w, r, err)
 		return

@@ -25,6 +25,7 @@ import (
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/feed"
 	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -276,7 +277,7 @@ func TestShutdownEndsStreams(t *testing.T) {
 }
 
 func TestStreamsAreBounded(t *testing.T) {
-	s := New(newFake(), Options{Token: theToken, MaxStreams: 1})
+	s := New(newFake(), Options{Token: theToken, Streams: one()})
 	url, _ := serve(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -288,7 +289,7 @@ func TestStreamsAreBounded(t *testing.T) {
 
 // TestStrangersLeaveRoom has strangers take every place that they can get.
 func TestStrangersLeaveRoom(t *testing.T) {
-	s := New(newFake(), Options{Token: theToken, MaxStreams: 1})
+	s := New(newFake(), Options{Token: theToken, Streams: one()})
 	url, _ := serve(t, s)
 	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/client/allocation/"+webID+"/stats/stream", nil)
@@ -313,7 +314,7 @@ func TestStrangersLeaveRoom(t *testing.T) {
 // answers that are made at a time are bounded.
 func TestHistoryIsBounded(t *testing.T) {
 	f := newFake()
-	s := New(f, Options{Token: theToken, MaxStreams: 1})
+	s := New(f, Options{Token: theToken, Streams: one()})
 	h := s.Handler(false)
 	path := "/v1/client/allocation/" + webID + "/stats/history"
 	ask(t, h, "GET", path, "")
@@ -324,7 +325,9 @@ func TestHistoryIsBounded(t *testing.T) {
 	if diff := cmp.Diff(want, f.called()); diff != "" {
 		t.Error(diff)
 	}
-	s.strangers <- struct{}{} // another stranger's
+	if _, ok := s.options.Streams.Enter(streams.Untrusted); !ok { // another stranger's
+		t.Fatal("no room")
+	}
 	if w := ask(t, h, "GET", path, ""); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("one more: %d", w.Code)
 	}
@@ -374,7 +377,7 @@ func TestSlowClientIsDropped(t *testing.T) {
 			t.Fatalf("the stream is still served; begun: %v", began)
 		case <-tick.C:
 		}
-		if len(s.streams) == 1 {
+		if s.options.Streams.Usage()[0].Open == 1 {
 			began = true
 		} else if began {
 			return
@@ -401,4 +404,9 @@ func TestBlockingQuery(t *testing.T) {
 	if w := ask(t, h, "GET", "/v1/jobs?index=1&wait=1m", ""); w.Code != http.StatusOK {
 		t.Errorf("%d", w.Code)
 	}
+}
+
+// one returns room for one stream of each kind.
+func one() *streams.Room {
+	return streams.New(streams.Limits{streams.Trusted: 1, streams.Untrusted: 1})
 }

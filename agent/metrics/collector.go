@@ -10,6 +10,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/agent/snapshot"
+	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/exposition"
 )
 
@@ -24,6 +25,7 @@ type Agent interface {
 // series are kept by job or by task. Its methods may be called concurrently.
 type Collector struct {
 	agent   Agent
+	streams *streams.Room
 	columns []column
 	now     func() time.Time
 	began   time.Time
@@ -33,9 +35,9 @@ type Collector struct {
 	scrape time.Duration
 }
 
-// New returns a collector over an agent.
-func New(a Agent) *Collector {
-	return &Collector{agent: a, columns: append(columns(), ownColumns()...), now: time.Now, began: time.Now()}
+// New returns a collector over an agent and the streams of its servers.
+func New(a Agent, room *streams.Room) *Collector {
+	return &Collector{agent: a, streams: room, columns: append(columns(), ownColumns()...), now: time.Now, began: time.Now()}
 }
 
 // Gather reads the present state of everything that the configuration lets through, in a fixed order. Families

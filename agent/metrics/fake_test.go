@@ -13,6 +13,7 @@ import (
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/agent/snapshot"
+	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -124,7 +125,7 @@ func (f *fakeAgent) NodeStats(context.Context) (*node.Stats, error) {
 }
 
 func newTestCollector(f *fakeAgent) *Collector {
-	c := New(f)
+	c := New(f, streams.New(streams.DefaultLimits()))
 	c.now = func() time.Time { return epoch }
 	c.began = epoch.Add(-time.Hour)
 	return c

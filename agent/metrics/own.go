@@ -31,6 +31,8 @@ const (
 	agentErrors
 	agentAllocations
 	agentTasks
+	agentStreams
+	agentStreamsRefused
 	agentSeries
 	agentScrape
 	nodeUptime
@@ -70,7 +72,12 @@ func ownFamilies() [ownCount]exposition.Family {
 		agentAllocations: {
 			Name: "tacho_agent_allocations", Help: "Allocations known to the agent, by status.",
 		},
-		agentTasks:          {Name: "tacho_agent_tasks", Help: "Tasks known to the agent, by state."},
+		agentTasks:   {Name: "tacho_agent_tasks", Help: "Tasks known to the agent, by state."},
+		agentStreams: {Name: "tacho_agent_streams", Help: "Open requests that last (logs, events, commands in tasks, live pages), by kind."},
+		agentStreamsRefused: {
+			Name: "tacho_agent_streams_refused_total", Type: exposition.Counter,
+			Help: "Requests of that kind that were refused because too many were open.",
+		},
 		agentSeries:         {Name: "tacho_agent_series", Help: "Samples in this response, without those of tacho_agent_series and tacho_agent_scrape_seconds, and before prefix_filter."},
 		agentScrape:         {Name: "tacho_agent_scrape_seconds", Help: "How long it took to gather the previous response."},
 		nodeUptime:          {Name: "tacho_node_uptime_seconds", Help: "How long the machine has been up."},
@@ -121,6 +128,11 @@ func (c *Collector) agentFamilies(now *snapshot.Agent, common *exposition.Labels
 	}
 	for _, s := range []hook.Phase{hook.PhasePending, hook.PhaseRunning, hook.PhaseDead} {
 		at(agentTasks).Add(common.With(exposition.Label{Name: "state", Value: string(s)}), float64(states[s]))
+	}
+	for _, u := range c.streams.Usage() {
+		labels := common.With(exposition.Label{Name: "kind", Value: string(u.Kind)})
+		at(agentStreams).Add(labels, float64(u.Open))
+		at(agentStreamsRefused).Add(labels, float64(u.Refused))
 	}
 	return list
 }

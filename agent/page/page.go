@@ -22,6 +22,7 @@ import (
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/agent/snapshot"
+	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/executor/record"
 )
 
@@ -51,8 +52,8 @@ type Options struct {
 	Interval time.Duration
 	// HistorySpan is how much of a task's past the agent keeps; 0 means 15 min.
 	HistorySpan time.Duration
-	// MaxStreams bounds the pages that trusted readers look at live at the same time, and those of others; 0 means 64.
-	MaxStreams int
+	// Streams is the room for live pages; nil makes one.
+	Streams *streams.Room
 	// WriteTimeout drops readers that take longer to accept one change; 0 means 5 s.
 	WriteTimeout time.Duration
 	// Now is the clock; nil means time.Now.
@@ -66,12 +67,10 @@ type Page struct {
 	log       hclog.Logger
 	templates *template.Template
 	assets    *assets
-	// streams has one token a live page of a trusted reader, strangers one a page of others, who cannot take all.
-	streams, strangers chan struct{}
-	closed             chan struct{}
-	closeOnce          sync.Once
-	past               *past
-	overview           shared
+	closed    chan struct{}
+	closeOnce sync.Once
+	past      *past
+	overview  shared
 }
 
 // New returns a page over an agent. It starts nothing and asks nothing.
@@ -88,8 +87,8 @@ func New(a Agent, o Options) *Page {
 	if o.HistorySpan <= 0 {
 		o.HistorySpan = customary
 	}
-	if o.MaxStreams <= 0 {
-		o.MaxStreams = 64
+	if o.Streams == nil {
+		o.Streams = streams.New(streams.DefaultLimits())
 	}
 	if o.WriteTimeout <= 0 {
 		o.WriteTimeout = 5 * time.Second
@@ -100,7 +99,7 @@ func New(a Agent, o Options) *Page {
 	files := newAssets()
 	return &Page{
 		agent: a, options: o, log: o.Logger, templates: parseTemplates(files), assets: files,
-		streams: make(chan struct{}, o.MaxStreams), strangers: make(chan struct{}, o.MaxStreams), closed: make(chan struct{}), past: newPast(a),
+		closed: make(chan struct{}), past: newPast(a),
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/tachograph/tacho/agent/streams"
 )
 
 // cells are the elements of a page that change, by what they carry in data-live.
@@ -31,18 +33,18 @@ const manyRows = 100
 // A reader that does not take an event in time is dropped; browsers come back by themselves.
 func (p *Page) stream(trusted bool, make cellsOf) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		places := p.strangers
+		kind := streams.UntrustedPage
 		if trusted || p.authorized(r) {
-			places = p.streams
+			kind = streams.Page
 		}
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-		default:
+		leave, ok := p.options.Streams.Enter(kind)
+		if !ok {
 			w.Header().Set("Retry-After", "10")
+			w.Header().Set("Connection", "close")
 			http.Error(w, "too many live pages are open", http.StatusServiceUnavailable)
 			return
 		}
+		defer leave()
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Cache-Control", "no-store")
 		s := &streamer{

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/page"
 	"github.com/tachograph/tacho/agent/page/pagetest"
+	"github.com/tachograph/tacho/agent/streams"
 )
 
 // events reads server-sent events.
@@ -135,7 +136,7 @@ func TestStreamSendsChanges(t *testing.T) {
 }
 
 func TestStreamsEnd(t *testing.T) {
-	p := page.New(stage(t), page.Options{Now: moment, Interval: time.Hour, MaxStreams: 1})
+	p := page.New(stage(t), page.Options{Now: moment, Interval: time.Hour, Streams: one()})
 	server := httptest.NewServer(p.Handler(false))
 	defer server.Close()
 	stream := listen(t, server.URL+"/page/stream/")
@@ -159,7 +160,7 @@ func TestStreamsEnd(t *testing.T) {
 // TestSlowReader holds that a reader who takes nothing is dropped, and makes room for others.
 func TestSlowReader(t *testing.T) {
 	p := page.New(pagetest.Many(time.Now, 50), page.Options{
-		Interval: time.Millisecond, MaxStreams: 1, WriteTimeout: 50 * time.Millisecond,
+		Interval: time.Millisecond, Streams: one(), WriteTimeout: 50 * time.Millisecond,
 	})
 	server := httptest.NewServer(p.Handler(false))
 	defer server.Close()
@@ -253,4 +254,9 @@ func BenchmarkTask(b *testing.B) {
 	for b.Loop() {
 		get(b, h, task(1, "api"))
 	}
+}
+
+// one returns room for one stream of each kind.
+func one() *streams.Room {
+	return streams.New(streams.Limits{streams.Page: 1, streams.UntrustedPage: 1})
 }

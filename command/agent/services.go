@@ -25,6 +25,7 @@ import (
 	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/agent/metrics"
 	"github.com/tachograph/tacho/agent/page"
+	"github.com/tachograph/tacho/agent/streams"
 )
 
 // shutdownTimeout is the time for active requests at the end.
@@ -69,16 +70,17 @@ func openServices(a *agent.Agent, c config.Config, tcp net.Listener, log hclog.L
 		return nil, err
 	}
 	keys := &keyring{secrets: secrets}
-	collector := metrics.New(a)
+	room := streams.New(streams.DefaultLimits())
+	collector := metrics.New(a, room)
 	s := &services{
 		log: log.Named("http"), keys: keys, statsd: metrics.NewStatsd(collector, a.Telemetry),
 		page: page.New(a, page.Options{
-			Logger: log.Named("page"), Token: keys.token, Interval: c.Telemetry.CollectionInterval, HistorySpan: c.History.Span,
+			Logger: log.Named("page"), Token: keys.token, Streams: room, Interval: c.Telemetry.CollectionInterval, HistorySpan: c.History.Span,
 		}),
 	}
 	trusted, others := s.page.Handler(true), s.page.Handler(false)
 	served := api.New(a, api.Options{
-		Logger: s.log, Token: keys.token, Metrics: collector, Hosts: hostNames(c),
+		Logger: s.log, Token: keys.token, Metrics: collector, Streams: room, Hosts: hostNames(c),
 		Page: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if api.Trusted(r.Context()) {
 				trusted.ServeHTTP(w, r)
