@@ -34,6 +34,8 @@ type part struct {
 	// avoids are packages it must not import itself, with the reason in why.
 	avoids []string
 	why    string
+	// importers are the only parts that may import it themselves; nil allows all that its arrows reach.
+	importers []string
 }
 
 // house says which way the arrows point. A new folder needs a line here, and so a decision where it stands.
@@ -47,7 +49,7 @@ var house = []part{
 		avoids: []string{"net", "net/http", "os/exec"}, why: "it only reads files below the roots given to it",
 	},
 	{
-		dir: "procstats/source", uses: []string{"procstats/kernel"},
+		dir: "procstats/source", uses: []string{"procstats/kernel", "errlist"},
 		modules: []string{"golang.org/x/sys", "github.com/shirou/gopsutil/v4"},
 		avoids:  []string{"net", "net/http", "os/exec"}, why: "it only reads files below the roots given to it",
 	},
@@ -67,7 +69,7 @@ var house = []part{
 	{dir: "plugin/proto"},
 	{dir: "executor/proto"},
 	{dir: "executor/wire", uses: []string{"procstats", "executor/proto"}},
-	{dir: "executor/process", uses: []string{"procstats/kernel"}, modules: []string{"golang.org/x/sys"}},
+	{dir: "executor/process", uses: []string{"procstats/kernel", "errlist"}, modules: []string{"golang.org/x/sys"}},
 	{dir: "executor/cgroup", uses: []string{"executor/process", "procstats/kernel"}},
 	{
 		dir: "executor/oom", uses: []string{"executor/process", "executor/record", "procstats/kernel"},
@@ -77,11 +79,14 @@ var house = []part{
 	{dir: "executor", uses: []string{"procstats/source", "executor/record", "executor/wire", "executor/cgroup", "executor/oom", "executor/logs", "eventlog", "version"}},
 	{dir: "executor/client", uses: []string{"procstats/kernel", "executor/record", "executor/wire", "executor/cgroup", "version"}},
 	{dir: "driver", uses: []string{"procstats/source", "executor/client", "exposition", "eventlog", "errlist"}},
-	{dir: "plugin", uses: []string{"driver", "plugin/proto"}},
+	{dir: "plugin/wire", uses: []string{"driver", "plugin/proto"}},
+	{dir: "plugin/config", uses: []string{"driver"}},
+	{dir: "plugin", uses: []string{"plugin/wire"}},
+	// The drivers of others are fenced in: nothing but what starts them and persists where they are knows of them.
+	{dir: "plugin/host", uses: []string{"plugin"}, importers: []string{"agent", "agent/registry", "agent/state", "e2e"}},
 	{
-		dir: "hook", uses: []string{"procstats"},
-		modules: []string{"github.com/hashicorp/go-hclog", "github.com/hashicorp/go-multierror"},
-		avoids:  []string{"net/http"}, why: "an orchestrator can use it alone",
+		dir: "hook", uses: []string{"procstats", "errlist"}, modules: []string{"github.com/hashicorp/go-hclog"},
+		avoids: []string{"net/http"}, why: "an orchestrator can use it alone",
 	},
 	{dir: "agent/client", uses: []string{"executor/record"}},
 	{dir: "agent/datadir", modules: []string{}},
@@ -93,13 +98,13 @@ var house = []part{
 	{dir: "agent/node", uses: []string{"driver"}},
 	{dir: "agent/allocation", uses: []string{"agent/folder", "agent/job", "executor/record"}, modules: []string{}},
 	{dir: "agent/feed", uses: []string{"agent/allocation", "eventlog"}, modules: []string{}},
-	{dir: "agent/state", uses: []string{"agent/allocation", "plugin"}},
+	{dir: "agent/state", uses: []string{"agent/allocation", "plugin/host"}},
 	{dir: "agent/collector", uses: []string{"executor/logs", "executor/process", "errlist"}},
-	{dir: "agent/registry", uses: []string{"agent/config", "agent/job", "agent/node", "plugin"}},
+	{dir: "agent/registry", uses: []string{"agent/config", "agent/job", "agent/node", "plugin/host", "plugin/config"}},
 	{dir: "agent/streams", modules: []string{}},
 	{dir: "agent/snapshot", uses: []string{"agent/allocation", "agent/config", "agent/node"}, modules: []string{}},
 	// What shows the agent knows its snapshot, and not the agent.
-	{dir: "agent/metrics", uses: []string{"agent/snapshot", "agent/streams", "exposition", "plugin"}, modules: []string{}},
+	{dir: "agent/metrics", uses: []string{"agent/snapshot", "agent/streams", "exposition", "plugin/wire"}, modules: []string{}},
 	{dir: "agent/page", uses: []string{"agent/snapshot", "agent/streams", "agent/history", "chart", "executor/record"}},
 	{dir: "agent/api", uses: []string{"agent/snapshot", "agent/history", "agent/feed", "agent/metrics", "executor/record"}},
 	{dir: "agent", uses: []string{"agent/snapshot", "agent/state", "agent/feed", "agent/history", "agent/registry", "agent/collector"}},
@@ -178,6 +183,10 @@ func TestForbidden(t *testing.T) {
 		{"driver", module + "/agent", false},
 		{"plugin", module + "/plugin/proto/structs", true},
 		{"plugin/proto", module + "/plugin", false},
+		{"plugin", module + "/plugin/host", false},
+		{"agent/registry", module + "/plugin/host", true},
+		{"agent/page", module + "/plugin/host", false},
+		{"command", module + "/plugin/host", false},
 		{"agent", module + "/command", false},
 		{"executor/record", "github.com/google/go-cmp/cmp", false},
 		{"executor", module + "/executor/internal/thing", true},
@@ -272,6 +281,9 @@ func forbidden(from part, imported string) string {
 		to, ok := partOf(imported)
 		if !ok || !slices.Contains(reachable(from.dir), to.dir) {
 			return "the arrow points the other way"
+		}
+		if to.importers != nil && from.dir != to.dir && !slices.Contains(to.importers, from.dir) {
+			return "only " + strings.Join(to.importers, ", ") + " may"
 		}
 		return ""
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/hook"
-	"github.com/tachograph/tacho/plugin"
+	"github.com/tachograph/tacho/plugin/host"
 	"github.com/tachograph/tacho/version"
 )
 
@@ -185,7 +185,7 @@ func (a *Agent) abandoned(h *driver.TaskHandle, err error) {
 	a.counts.fail("plugin")
 }
 
-func (a *Agent) pluginAddress(name string) *plugin.Address {
+func (a *Agent) pluginAddress(name string) *host.Address {
 	address, err := a.store.Plugin(name)
 	if err != nil {
 		a.log.Error("read plugin reattach info", "plugin", name, "error", err)
@@ -193,7 +193,7 @@ func (a *Agent) pluginAddress(name string) *plugin.Address {
 	return address
 }
 
-func (a *Agent) pluginMoved(name string, address plugin.Address) {
+func (a *Agent) pluginMoved(name string, address host.Address) {
 	if err := a.store.Persist(state.ChangePlugin(name, address)); err != nil {
 		a.log.Error("persist plugin reattach info", "plugin", name, "error", err)
 	}

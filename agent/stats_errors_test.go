@@ -23,7 +23,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/hook"
-	"github.com/tachograph/tacho/plugin"
+	"github.com/tachograph/tacho/plugin/host"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
@@ -159,7 +159,7 @@ func overGRPC(t *testing.T, sent error) error {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	stream, err := plugin.NewRemote(conn).TaskStats(t.Context(), "id", time.Second)
+	stream, err := host.NewRemote(conn).TaskStats(t.Context(), "id", time.Second)
 	if err == nil {
 		_, err = stream.Recv()
 	}

@@ -17,14 +17,14 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/plugin/host"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
-	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
 )
 
 // TestForeignReading is about the few numbers of a driver that is not ours: each has the least guarantee it may have.
 func TestForeignReading(t *testing.T) {
-	s, err := wire.ToSample(&drivers.TaskStats{AggResourceUsage: &drivers.TaskResourceUsage{
+	s, err := host.ToSample(&drivers.TaskStats{AggResourceUsage: &drivers.TaskResourceUsage{
 		Cpu:    &drivers.CPUUsage{Percent: 150, MeasuredFields: []drivers.CPUUsage_Fields{drivers.CPUUsage_PERCENT}},
 		Memory: &drivers.MemoryUsage{Rss: 4096, Usage: 9999, MeasuredFields: []drivers.MemoryUsage_Fields{drivers.MemoryUsage_RSS}},
 	}})

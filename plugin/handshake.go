@@ -18,16 +18,11 @@ const (
 	APIVersion = "v0.1.0"
 )
 
-// The names that hosts dispense; one process serves both.
-const (
-	baseName   = "base"
-	driverName = "driver"
-)
-
 // Requested reports whether a host started this process as its plugin.
 func Requested() bool { return os.Getenv(CookieKey) == CookieValue }
 
-func handshake() goplugin.HandshakeConfig {
+// Handshake is how a host and its plugins recognise each other.
+func Handshake() goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{
 		ProtocolVersion:  protocolVersion,
 		MagicCookieKey:   CookieKey,

@@ -6,6 +6,8 @@ package plugin
 import (
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -15,9 +17,12 @@ import (
 // Main is the plugin process: it serves our own driver to the host that started it. It returns the exit code when
 // the host is done with it; tasks run on.
 func Main(version string) int {
-	// The host's end of standard error breaks when the host is killed, and a plugin that says something then must
-	// live: a later host takes it up again.
-	defer surviveBrokenPipe()()
+	// The host's end of standard error breaks when the host is killed, and a plugin that logs something then must
+	// live: a later host reattaches to it. A signal that is notified does not kill, and is not inherited by children as
+	// an ignored one would be.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
 	logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: os.Stderr, JSONFormat: true})
 	tacho := driver.New(driver.Options{Config: driver.DefaultConfig(), Version: version, Remote: true, Logger: logger})
 	Serve(Info{Name: driver.Name, Version: version}, tacho, logger)

@@ -37,8 +37,8 @@ type Served interface {
 // the standard error of the process as it was started: hosts read their plugins' log there.
 func Serve(info Info, served Served, logger hclog.Logger) {
 	goplugin.Serve(&goplugin.ServeConfig{
-		HandshakeConfig: handshake(),
-		Plugins:         plugins(info, served),
+		HandshakeConfig: Handshake(),
+		Plugins:         goplugin.PluginSet{"driver": &service{info: info, driver: served}},
 		GRPCServer:      goplugin.DefaultGRPCServer,
 		Logger:          logger,
 	})
@@ -46,44 +46,24 @@ func Serve(info Info, served Served, logger hclog.Logger) {
 
 // Register puts both services of a driver on a server of any kind.
 func Register(server *grpc.Server, info Info, served Served) {
-	registerBase(server, info, served)
-	registerDriver(server, served)
-}
-
-func registerBase(server *grpc.Server, info Info, served Served) {
 	base.RegisterBasePluginServer(server, &baseServer{info: info, driver: served})
-}
-
-func registerDriver(server *grpc.Server, served Served) {
 	drivers.RegisterDriverServer(server, &driverServer{driver: served})
 }
 
-func plugins(info Info, served Served) goplugin.PluginSet {
-	return goplugin.PluginSet{
-		baseName:   &service{register: func(s *grpc.Server) { registerBase(s, info, served) }},
-		driverName: &service{register: func(s *grpc.Server) { registerDriver(s, served) }},
-	}
-}
-
-// service is one gRPC service as go-plugin wants it. On the host's side it hands out the bare connection: one
-// carries both services.
+// service is both services as one plugin of go-plugin; hosts ask for them by the names of gRPC.
 type service struct {
 	goplugin.NetRPCUnsupportedPlugin
-	register func(*grpc.Server)
+	info   Info
+	driver Served
 }
-
-var errNotServed = errors.New("this side serves nothing")
 
 // GRPCServer implements go-plugin's plugin.
 func (s *service) GRPCServer(_ *goplugin.GRPCBroker, server *grpc.Server) error {
-	if s.register == nil {
-		return errNotServed
-	}
-	s.register(server)
+	Register(server, s.info, s.driver)
 	return nil
 }
 
-// GRPCClient implements go-plugin's plugin.
-func (s *service) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
-	return conn, nil
+// GRPCClient implements go-plugin's plugin. The host's side is in package host.
+func (*service) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, errors.ErrUnsupported
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/tachograph/tacho/driver/schema"
 	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/plugin"
 	pluginconfig "github.com/tachograph/tacho/plugin/config"
+	"github.com/tachograph/tacho/plugin/host"
 )
 
 const (
@@ -34,8 +34,8 @@ type Entry struct {
 	name       string
 	own        bool // our own driver, in this process
 	block      *config.Plugin
-	hostConfig plugin.HostConfig
-	host       *plugin.Host    // nil for our own driver, and before a plugin was started
+	hostConfig host.Config
+	host       *host.Host      // nil for our own driver, and before a plugin was started
 	recorder   driver.Recorder // nil for a driver that keeps no final records
 
 	mu         sync.Mutex // guards following
@@ -123,7 +123,7 @@ func (e *Entry) FinalRecord(id string) (*record.Record, error) {
 }
 
 // current returns the plugin's host once it was opened.
-func (e *Entry) current() *plugin.Host {
+func (e *Entry) current() *host.Host {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.opened {
@@ -139,14 +139,14 @@ func (e *Entry) fail(err error) {
 }
 
 // open starts a plugin, or takes up the one at an address.
-func (e *Entry) open(ctx context.Context, address *plugin.Address) error {
+func (e *Entry) open(ctx context.Context, address *host.Address) error {
 	if err := e.describe(ctx); err != nil {
 		return err
 	}
 	if e.host == nil {
-		host := plugin.NewHost(e.hostConfig)
+		plugin := host.New(e.hostConfig)
 		e.mu.Lock()
-		e.host, e.driver = host, host.Driver()
+		e.host, e.driver = plugin, plugin.Driver()
 		e.mu.Unlock()
 	}
 	if err := e.host.Open(ctx, address); err != nil {
@@ -177,7 +177,7 @@ func (e *Entry) describe(ctx context.Context) error {
 	if e.hostConfig.Config != nil || e.host != nil {
 		return nil
 	}
-	p, err := plugin.Start(ctx, e.hostConfig.Options)
+	p, err := host.Start(ctx, e.hostConfig.Options)
 	if err != nil {
 		return err
 	}

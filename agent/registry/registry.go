@@ -21,8 +21,8 @@ import (
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/errlist"
-	"github.com/tachograph/tacho/plugin"
 	pluginconfig "github.com/tachograph/tacho/plugin/config"
+	"github.com/tachograph/tacho/plugin/host"
 )
 
 // Options say which drivers there are.
@@ -42,8 +42,8 @@ type Options struct {
 	// Abandoned is told of each task that could not be recovered.
 	Abandoned func(handle *driver.TaskHandle, err error)
 	// Address returns where a plugin's process was, and Moved is told where it is.
-	Address func(name string) *plugin.Address
-	Moved   func(name string, address plugin.Address)
+	Address func(name string) *host.Address
+	Moved   func(name string, address host.Address)
 	// Told gets what drivers tell of their tasks; Changed is called when a driver's health changes.
 	Told    func(*driver.Event)
 	Changed func(node.Driver)
@@ -61,10 +61,10 @@ type Registry struct {
 // Open makes our own driver and starts the plugins of the folder. A plugin that does not start is kept as unhealthy:
 // its tasks may well run.
 func Open(ctx context.Context, o Options) (*Registry, error) {
-	var found []plugin.Options
+	var found []host.Options
 	if o.PluginDir != "" {
 		var err error
-		if found, err = plugin.Discover(o.PluginDir); err != nil {
+		if found, err = host.Discover(o.PluginDir); err != nil {
 			return nil, err
 		}
 	}
@@ -82,9 +82,9 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 }
 
 // unknownPlugins refuses the configuration of a plugin that is not there: a spelling mistake must not go unseen.
-func unknownPlugins(configured map[string]*config.Plugin, found []plugin.Options) error {
+func unknownPlugins(configured map[string]*config.Plugin, found []host.Options) error {
 	for _, name := range slices.Sorted(maps.Keys(configured)) {
-		isIt := func(o plugin.Options) bool { return o.Name() == name }
+		isIt := func(o host.Options) bool { return o.Name() == name }
 		if name != driver.Name && !slices.ContainsFunc(found, isIt) {
 			return fmt.Errorf("%s: plugin %q is not in plugin_dir", placeOf(configured[name]), name)
 		}
@@ -143,18 +143,18 @@ func placeOf(block *config.Plugin) string {
 }
 
 // openPlugin starts one plugin. Where that fails it is tried again in the background.
-func (r *Registry) openPlugin(ctx context.Context, o plugin.Options) {
+func (r *Registry) openPlugin(ctx context.Context, o host.Options) {
 	name := o.Name()
 	if name == driver.Name {
 		r.log.Info("plugin ignored: the driver is built in", "path", o.Path)
 		return
 	}
 	o.Logger = r.log.Named(name)
-	none := plugin.NewHost(plugin.HostConfig{Options: o})
+	none := host.New(host.Config{Options: o})
 	e := &Entry{name: name, driver: none.Driver(), about: node.Driver{Name: name, Plugin: o.Path, Reason: "starting"}}
-	hostConfig := plugin.HostConfig{Options: o, Node: r.options.Node, Abandoned: r.options.Abandoned}
+	hostConfig := host.Config{Options: o, Node: r.options.Node, Abandoned: r.options.Abandoned}
 	hostConfig.Handles = func() []*driver.TaskHandle { return r.options.Handles(name) }
-	hostConfig.Moved = func(a plugin.Address) { r.options.Moved(name, a) }
+	hostConfig.Moved = func(a host.Address) { r.options.Moved(name, a) }
 	if block := r.options.Plugins[name]; block != nil {
 		hostConfig.Args = block.Args
 		e.block = block

@@ -17,7 +17,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/plugin"
+	"github.com/tachograph/tacho/plugin/host"
 )
 
 // A misspelt name ends the agent, and a plugin that it had started would be left behind.
@@ -37,8 +37,8 @@ func TestMisspeltPluginStartsNothing(t *testing.T) {
 				PluginDir: pluginDir, DataDir: dir, Logger: hclog.NewNullLogger(),
 				Plugins: map[string]*config.Plugin{driver.Name: {Name: driver.Name}, "othr": {Name: "othr"}},
 				Handles: func(string) []*driver.TaskHandle { return nil },
-				Address: func(string) *plugin.Address { return nil },
-				Moved:   func(string, plugin.Address) {},
+				Address: func(string) *host.Address { return nil },
+				Moved:   func(string, host.Address) {},
 			})
 			if err == nil || !strings.Contains(err.Error(), `"othr"`) {
 				t.Errorf("error %v, want one about the name", err)

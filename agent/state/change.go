@@ -18,7 +18,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/plugin"
+	"github.com/tachograph/tacho/plugin/host"
 )
 
 // Change is what is done with one record.
@@ -56,7 +56,7 @@ func ChangeRecord(allocID, task string, r *record.Record) Change {
 }
 
 // ChangePlugin puts where a plugin's process is.
-func ChangePlugin(name string, a plugin.Address) Change { return changeTo(bucketPlugins, name, a) }
+func ChangePlugin(name string, a host.Address) Change { return changeTo(bucketPlugins, name, a) }
 
 func (c *Change) apply(tx *bolt.Tx) error {
 	bucket := tx.Bucket([]byte(c.bucket))

@@ -10,7 +10,7 @@ import (
 	"hash/crc32"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/plugin"
+	"github.com/tachograph/tacho/plugin/host"
 )
 
 // A record is a JSON object whose last member is its checksum: earlier versions of tacho read it as before, and records that
@@ -68,7 +68,7 @@ func checkRecord(bucket, key string, value []byte) error {
 	case bucketRecords:
 		into = new(record.Record)
 	case bucketPlugins:
-		into = new(plugin.Address)
+		into = new(host.Address)
 	default: // of a later version
 		return nil
 	}

@@ -19,7 +19,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/plugin"
+	"github.com/tachograph/tacho/plugin/host"
 )
 
 var (
@@ -253,8 +253,8 @@ func (s *Store) Record(allocID, task string) (*record.Record, error) {
 }
 
 // Plugin returns where a plugin's process was; nil if that is not known.
-func (s *Store) Plugin(name string) (*plugin.Address, error) {
-	a, err := get[plugin.Address](s, bucketPlugins, name)
+func (s *Store) Plugin(name string) (*host.Address, error) {
+	a, err := get[host.Address](s, bucketPlugins, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

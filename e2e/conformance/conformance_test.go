@@ -18,8 +18,8 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/e2e/conformance/suite"
-	"github.com/tachograph/tacho/plugin"
 	"github.com/tachograph/tacho/plugin/config"
+	"github.com/tachograph/tacho/plugin/host"
 )
 
 // binary is what "make build" leaves behind.
@@ -100,7 +100,7 @@ func TestPlugin(t *testing.T) {
 		t.Fatal(diags)
 	}
 	conform(t, &suite.Plugin{
-		Options: plugin.Options{Path: path, Logger: logger(t)}, Config: msgpack,
+		Options: host.Options{Path: path, Logger: logger(t)}, Config: msgpack,
 		Node: &driver.Node{Topology: &driver.Topology{Cores: []driver.Core{{BaseSpeed: 2000}}}},
 	})
 }

@@ -28,8 +28,8 @@ import (
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/e2e/conformance/suite"
-	"github.com/tachograph/tacho/plugin"
 	"github.com/tachograph/tacho/plugin/config"
+	"github.com/tachograph/tacho/plugin/host"
 )
 
 func main() {
@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, out io.Writer) (failed int, err err
 		return 0, err
 	}
 	_, resources := node.Describe(os.TempDir())
-	subject := &suite.Plugin{Node: &driver.Node{Topology: node.Topology("/sys", resources)}, Options: plugin.Options{
+	subject := &suite.Plugin{Node: &driver.Node{Topology: node.Topology("/sys", resources)}, Options: host.Options{
 		Path:   absolute,
 		Logger: hclog.New(&hclog.LoggerOptions{Name: filepath.Base(absolute), Level: hclog.LevelFromString(*logLevel), Output: os.Stderr}),
 	}}
@@ -100,8 +100,8 @@ func table(ctx context.Context, subject suite.Subject, cases []suite.Case, out i
 }
 
 // encodeConfig asks the plugin for its schema, as a host does first, and encodes the operator's file by it.
-func encodeConfig(ctx context.Context, o plugin.Options, file string) (encoded []byte, err error) {
-	process, err := plugin.Start(ctx, o)
+func encodeConfig(ctx context.Context, o host.Options, file string) (encoded []byte, err error) {
+	process, err := host.Start(ctx, o)
 	if err != nil {
 		return nil, err
 	}

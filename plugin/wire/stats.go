@@ -4,10 +4,7 @@
 package wire
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
@@ -17,7 +14,6 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/procstats"
-	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // FromSample returns the message of a sample: Nomad's form, with rates since an earlier one, and the whole sample in a
@@ -32,15 +28,10 @@ func FromSample(id string, s, before *procstats.Sample, coreMHz float64) *driver
 	}
 }
 
-// ToSample returns the sample of a message: the one in our own field, else what a driver of others measured. Our own field
-// is not of another driver's making, so one that cannot be read is an error.
+// ToSample returns the sample in our own field of a message, which is empty in one from a driver of others.
 func ToSample(m *drivers.TaskStats) (*procstats.Sample, error) {
-	encoded := m.GetTachoSample()
-	if len(encoded) == 0 {
-		return foreignSample(m), nil
-	}
 	var sample executorproto.Sample
-	if err := proto.Unmarshal(encoded, &sample); err != nil {
+	if err := proto.Unmarshal(m.GetTachoSample(), &sample); err != nil {
 		return nil, fmt.Errorf("decode tacho_sample: %w: %w", err, driver.ErrInvalid)
 	}
 	return executorwire.ToSample(&sample), nil
@@ -53,63 +44,4 @@ func marshalSample(s *procstats.Sample) []byte {
 		return nil
 	}
 	return encoded
-}
-
-// foreignSample returns what a driver of others measured, under the names that mean the same or promise less. Such a
-// driver does not say where it reads its resident memory: often it is a sum over processes, and shared pages then count
-// once in each. It sends rates and no counter: cores stand under the headline's own name, and the shares of user and
-// system mode have none.
-func foreignSample(m *drivers.TaskStats) *procstats.Sample {
-	s := &procstats.Sample{Stamp: kernel.Now()}
-	s.Wall = toTime(m.GetTimestamp())
-	memory, cpu := m.GetAggResourceUsage().GetMemory(), m.GetAggResourceUsage().GetCpu()
-	for _, field := range []struct {
-		field drivers.MemoryUsage_Fields
-		id    procstats.ID
-		value uint64
-	}{
-		{drivers.MemoryUsage_USAGE, procstats.CgroupMemoryCurrent, memory.GetUsage()},
-		{drivers.MemoryUsage_MAX_USAGE, procstats.CgroupMemoryPeak, memory.GetMaxUsage()},
-		{drivers.MemoryUsage_RSS, procstats.PortableRSS, memory.GetRss()},
-		{drivers.MemoryUsage_CACHE, procstats.CgroupMemoryFile, memory.GetCache()},
-		{drivers.MemoryUsage_SWAP, procstats.CgroupMemorySwapCurrent, memory.GetSwap()},
-		{drivers.MemoryUsage_KERNEL_USAGE, procstats.CgroupMemoryKernel, memory.GetKernelUsage()},
-	} {
-		if slices.Contains(memory.GetMeasuredFields(), field.field) {
-			s.SetNumber(field.id, float64(field.value))
-		}
-	}
-	if measured(cpu, drivers.CPUUsage_PERCENT) {
-		s.SetNumber(procstats.HeadlineCores, cpu.GetPercent()/100)
-	}
-	if measured(cpu, drivers.CPUUsage_THROTTLED_PERIODS) {
-		s.SetNumber(procstats.CgroupCPUThrottledPeriods, float64(cpu.GetThrottledPeriods()))
-	}
-	if measured(cpu, drivers.CPUUsage_THROTTLED_TIME) {
-		s.SetNumber(procstats.CgroupCPUThrottled, float64(cpu.GetThrottledTime())/1e9)
-	}
-	s.Sources[procstats.SourceCgroup], s.Sources[procstats.SourcePortable] = s.Stamp, s.Stamp
-	addForeignProcesses(s, m.GetResourceUsageByPid())
-	return s
-}
-
-func addForeignProcesses(s *procstats.Sample, byPID map[string]*drivers.TaskResourceUsage) {
-	for text, usage := range byPID {
-		pid, err := strconv.Atoi(text)
-		if err != nil || pid <= 0 {
-			continue
-		}
-		p := s.AddProcess(procstats.ProcessID{PID: pid}) // when it was started the driver does not say
-		if memory := usage.GetMemory(); slices.Contains(memory.GetMeasuredFields(), drivers.MemoryUsage_RSS) {
-			p.Readings.Put(procstats.NumberReading(procstats.PortableProcessRSS, float64(memory.GetRss())))
-		}
-		if cpu := usage.GetCpu(); measured(cpu, drivers.CPUUsage_PERCENT) {
-			p.Readings.Put(procstats.NumberReading(procstats.HeadlineCores, cpu.GetPercent()/100))
-		}
-	}
-	slices.SortFunc(s.Processes, func(a, b procstats.ProcessRow) int { return cmp.Compare(a.PID, b.PID) })
-}
-
-func measured(u *drivers.CPUUsage, f drivers.CPUUsage_Fields) bool {
-	return slices.Contains(u.GetMeasuredFields(), f)
 }

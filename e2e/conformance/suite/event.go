@@ -25,8 +25,8 @@ func eventCases() []Case {
 }
 
 func events(ctx context.Context, e *Env) error {
-	host := follow(ctx, e)
-	defer host.end()
+	w := follow(ctx, e)
+	defer w.end()
 	t, err := e.run(ctx, "exit 3")
 	if err != nil {
 		return err
@@ -35,11 +35,11 @@ func events(ctx context.Context, e *Env) error {
 		return err
 	}
 	// Drivers of others say other things, or nothing.
-	_ = await(ctx, 5*time.Second, func() bool { return told(host.seen(), "exit code 3") })
+	_ = await(ctx, 5*time.Second, func() bool { return told(w.seen(), "exit code 3") })
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	seen := host.seen()
+	seen := w.seen()
 	for _, event := range seen {
 		if event.TaskID != t.ID || event.AllocID != t.AllocID || event.TaskName != t.Name {
 			return fmt.Errorf("an event of %s/%s/%s: %s", event.TaskID, event.AllocID, event.TaskName, event.Message)
@@ -56,8 +56,8 @@ func events(ctx context.Context, e *Env) error {
 
 // eventsFirst is about hosts that drop events of tasks that they know to have ended.
 func eventsFirst(ctx context.Context, e *Env) error {
-	host := follow(ctx, e)
-	defer host.end()
+	w := follow(ctx, e)
+	defer w.end()
 	t, err := e.run(ctx, "exit 3")
 	if err != nil {
 		return err
@@ -65,10 +65,10 @@ func eventsFirst(ctx context.Context, e *Env) error {
 	if _, err := e.wait(ctx, t); err != nil {
 		return err
 	}
-	if told(host.seen(), "exit code 3") {
+	if told(w.seen(), "exit code 3") {
 		return nil
 	}
-	if await(ctx, 2*time.Second, func() bool { return told(host.seen(), "exit code 3") }) == nil {
+	if await(ctx, 2*time.Second, func() bool { return told(w.seen(), "exit code 3") }) == nil {
 		return errors.New("the end of the task was told before its last event was handled")
 	}
 	return skip("tells no end of tasks")
@@ -82,7 +82,7 @@ func told(events []*driver.Event, text string) bool {
 const handling = 100 * time.Millisecond
 
 // host handles events as real ones do: one by one, and when a stream ends it opens the next one.
-type host struct {
+type watcher struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 
@@ -90,8 +90,8 @@ type host struct {
 	handled []*driver.Event
 }
 
-func follow(ctx context.Context, e *Env) *host {
-	h := &host{}
+func follow(ctx context.Context, e *Env) *watcher {
+	h := &watcher{}
 	ctx, h.cancel = context.WithCancel(ctx)
 	h.ended.Go(func() {
 		for works := true; works; {
@@ -110,7 +110,7 @@ func follow(ctx context.Context, e *Env) *host {
 	return h
 }
 
-func (h *host) handle(ctx context.Context, event *driver.Event) {
+func (h *watcher) handle(ctx context.Context, event *driver.Event) {
 	select {
 	case <-time.After(handling):
 	case <-ctx.Done():
@@ -120,13 +120,13 @@ func (h *host) handle(ctx context.Context, event *driver.Event) {
 	h.handled = append(h.handled, event)
 }
 
-func (h *host) seen() []*driver.Event {
+func (h *watcher) seen() []*driver.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.handled)
 }
 
-func (h *host) end() {
+func (h *watcher) end() {
 	h.cancel()
 	h.ended.Wait()
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/plugin"
+	"github.com/tachograph/tacho/plugin/host"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
@@ -39,7 +39,7 @@ type nomadStats = driver.Stream[*drivers.TaskStats]
 
 // nomadStats opens a task's stats in Nomad's form: as they are on the wire, or as they would be.
 func (e *Env) nomadStats(ctx context.Context, id string, interval time.Duration) (nomadStats, error) {
-	if remote, ok := e.Driver.(*plugin.Process); ok {
+	if remote, ok := e.Driver.(*host.Process); ok {
 		return remote.NomadStats(ctx, id, interval)
 	}
 	stream, err := e.TaskStats(ctx, id, interval)

@@ -12,23 +12,23 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/plugin"
+	"github.com/tachograph/tacho/plugin/host"
 )
 
 // Plugin is a plugin executable under test.
 type Plugin struct {
-	Options plugin.Options
+	Options host.Options
 	// Config is the operator's configuration, as config.Encode makes it.
 	Config []byte
 	// Node is what the plugin is told of the machine; nil for nothing.
 	Node *driver.Node
 
-	process *plugin.Process
+	process *host.Process
 }
 
 // Open implements Subject.
 func (p *Plugin) Open(ctx context.Context) (driver.Driver, error) {
-	process, err := plugin.Start(ctx, p.Options)
+	process, err := host.Start(ctx, p.Options)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,7 @@
 
 //go:build !linux
 
-package plugin
+package host
 
 import (
 	"errors"
@@ -21,9 +21,6 @@ func isExecutable(info fs.FileInfo) bool {
 	}
 	return info.Mode().Perm()&0o111 != 0
 }
-
-// surviveBrokenPipe is of use only where plugins have tasks to keep.
-func surviveBrokenPipe() (stop func()) { return func() {} }
 
 // kill is not called: nothing is reattached to here.
 func kill(Address) error { return errors.ErrUnsupported }

@@ -1,13 +1,11 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package host
 
 import (
 	"errors"
 	"io/fs"
-	"os"
-	"os/signal"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -20,14 +18,6 @@ import (
 func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 func isExecutable(info fs.FileInfo) bool { return info.Mode().Perm()&0o111 != 0 }
-
-// surviveBrokenPipe keeps the process alive when it writes to a standard stream that nobody reads, until stop is
-// called. A signal that is notified does not kill, and is not inherited by children as an ignored one would be.
-func surviveBrokenPipe() (stop func()) {
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE)
-	return func() { signal.Stop(broken) }
-}
 
 // kill kills the process of an address, which ends with its boot. It needs a pidfd, since Linux 5.3.
 func kill(address Address) error {

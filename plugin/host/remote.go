@@ -1,13 +1,14 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package host
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/driver/schema"
+	"github.com/tachograph/tacho/plugin"
 	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/wire"
@@ -38,15 +40,19 @@ var (
 	_ driver.Networker  = (*Remote)(nil)
 )
 
-// Info asks the plugin what it is. A plugin that is no driver is driver.ErrNotSupported.
-func (r *Remote) Info(ctx context.Context) (Info, error) {
+// Info asks the plugin what it is. A plugin that is no driver, or of another API, is driver.ErrNotSupported.
+func (r *Remote) Info(ctx context.Context) (plugin.Info, error) {
 	m, err := r.base.PluginInfo(ctx, &base.PluginInfoRequest{})
 	if err != nil {
-		return Info{}, wire.Error(err)
+		return plugin.Info{}, wire.Error(err)
 	}
-	info := Info{Name: m.GetName(), Version: m.GetPluginVersion(), APIVersions: m.GetPluginApiVersions()}
+	info := plugin.Info{Name: m.GetName(), Version: m.GetPluginVersion(), APIVersions: m.GetPluginApiVersions()}
 	if m.GetType() != base.PluginType_DRIVER {
 		return info, fmt.Errorf("plugin %q is of type %s: %w", info.Name, m.GetType(), driver.ErrNotSupported)
+	}
+	if !slices.Contains(info.APIVersions, plugin.APIVersion) {
+		return info, fmt.Errorf("plugin %q has versions %q of the plugin API, not %s: %w",
+			info.Name, info.APIVersions, plugin.APIVersion, driver.ErrNotSupported)
 	}
 	return info, nil
 }
@@ -63,7 +69,7 @@ func (r *Remote) ConfigSchema(ctx context.Context) (schema.Spec, error) {
 // SetConfig configures the plugin.
 func (r *Remote) SetConfig(ctx context.Context, msgpack []byte, node *driver.Node) error {
 	_, err := r.base.SetConfig(ctx, &base.SetConfigRequest{
-		MsgpackConfig: msgpack, NomadConfig: wire.FromNode(node), PluginApiVersion: APIVersion,
+		MsgpackConfig: msgpack, NomadConfig: wire.FromNode(node), PluginApiVersion: plugin.APIVersion,
 	})
 	return wire.Error(err)
 }
@@ -153,7 +159,7 @@ func (s samples) Recv() (*procstats.Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wire.ToSample(stats)
+	return ToSample(stats)
 }
 
 // Baseline implements driver.StatsStream: the wire has none.

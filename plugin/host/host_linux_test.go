@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin_test
+package host_test
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/plugin"
+	"github.com/tachograph/tacho/plugin/host"
 )
 
 // TestMain lets the test binary be a plugin executable.
@@ -58,7 +59,7 @@ func settled(before int) bool {
 	return true
 }
 
-func options(t *testing.T) plugin.Options {
+func options(t *testing.T) host.Options {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -74,7 +75,7 @@ func options(t *testing.T) plugin.Options {
 			t.Error(err)
 		}
 	})
-	return plugin.Options{Path: self, SocketDir: dir}
+	return host.Options{Path: self, SocketDir: dir}
 }
 
 func within(t *testing.T, what string, done <-chan struct{}) {
@@ -86,7 +87,7 @@ func within(t *testing.T, what string, done <-chan struct{}) {
 	}
 }
 
-func kill(t *testing.T, address plugin.Address) {
+func kill(t *testing.T, address host.Address) {
 	t.Helper()
 	if err := syscall.Kill(address.Process.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -95,13 +96,16 @@ func kill(t *testing.T, address plugin.Address) {
 
 func TestStartAndClose(t *testing.T) {
 	o := options(t)
-	p, err := plugin.Start(t.Context(), o)
+	p, err := host.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	info, err := p.Info(t.Context())
-	if err != nil || info.Name != "fake" {
-		t.Errorf("%+v, %v", info, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(plugin.Info{Name: "fake", Version: "1.2.3", APIVersions: []string{"v0.1.0"}}, info); d != "" {
+		t.Errorf("info (-want +got):\n%s", d)
 	}
 	if err := p.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -118,7 +122,7 @@ func TestStartAndClose(t *testing.T) {
 }
 
 func TestGone(t *testing.T) {
-	p, err := plugin.Start(t.Context(), options(t))
+	p, err := host.Start(t.Context(), options(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,22 +141,13 @@ func TestGone(t *testing.T) {
 	}
 }
 
-func TestDescribe(t *testing.T) {
+func TestStartFails(t *testing.T) {
 	o := options(t)
-	info, err := plugin.Describe(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(plugin.Info{Name: "fake", Version: "1.2.3", APIVersions: []string{"v0.1.0"}}, info); d != "" {
-		t.Errorf("info (-want +got):\n%s", d)
-	}
-	o.Path = "/bin/true"
-	if _, err := plugin.Describe(t.Context(), o); err == nil {
-		t.Error("/bin/true is a plugin")
-	}
-	o.Path = "/no/such/plugin"
-	if _, err := plugin.Describe(t.Context(), o); err == nil {
-		t.Error("a file that is not there is a plugin")
+	for _, o.Path = range []string{"/bin/true", "/no/such/plugin"} {
+		if p, err := host.Start(t.Context(), o); err == nil {
+			t.Errorf("%s is a plugin", o.Path)
+			_ = p.Close(t.Context())
+		}
 	}
 }
 
@@ -171,7 +166,7 @@ func TestDiscover(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found, err := plugin.Discover(dir)
+	found, err := host.Discover(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,13 +177,13 @@ func TestDiscover(t *testing.T) {
 	if d := cmp.Diff([]string{"a", "b", "link"}, names); d != "" {
 		t.Errorf("found (-want +got):\n%s", d)
 	}
-	if found, err := plugin.Discover(filepath.Join(dir, "nothing")); err != nil || found != nil {
+	if found, err := host.Discover(filepath.Join(dir, "nothing")); err != nil || found != nil {
 		t.Errorf("in a folder that is not there: %v, %v", found, err)
 	}
 }
 
 func TestReattach(t *testing.T) {
-	first, err := plugin.Start(t.Context(), options(t))
+	first, err := host.Start(t.Context(), options(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +192,7 @@ func TestReattach(t *testing.T) {
 	if err := first.Detach(); err != nil {
 		t.Fatal(err)
 	}
-	second, err := plugin.Reattach(t.Context(), address)
+	second, err := host.Reattach(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,19 +203,19 @@ func TestReattach(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for name, change := range map[string]func(*plugin.Address){
-		"start time": func(a *plugin.Address) { a.Process.Start++ },
-		"boot":       func(a *plugin.Address) { a.BootID = "another" },
-		"process":    func(a *plugin.Address) { a.Process.PID = 1 << 22 },
+	for name, change := range map[string]func(*host.Address){
+		"start time": func(a *host.Address) { a.Process.Start++ },
+		"boot":       func(a *host.Address) { a.BootID = "another" },
+		"process":    func(a *host.Address) { a.Process.PID = 1 << 22 },
 	} {
 		wrong := address
 		change(&wrong)
-		if p, err := plugin.Reattach(t.Context(), wrong); !errors.Is(err, plugin.ErrLost) {
+		if p, err := host.Reattach(t.Context(), wrong); !errors.Is(err, host.ErrLost) {
 			t.Errorf("another %s: %v, %v", name, p, err)
 		}
 	}
 
-	third, err := plugin.Reattach(t.Context(), address)
+	third, err := host.Reattach(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,21 +223,21 @@ func TestReattach(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, "the end of the plugin", third.Gone())
-	if p, err := plugin.Reattach(t.Context(), address); !errors.Is(err, plugin.ErrLost) {
+	if p, err := host.Reattach(t.Context(), address); !errors.Is(err, host.ErrLost) {
 		t.Errorf("after its end: %v, %v", p, err)
 	}
 }
 
 // A reattached plugin that does not end when it is asked is killed, and that one only.
 func TestReattachedIsKilled(t *testing.T) {
-	first, err := plugin.Start(t.Context(), options(t))
+	first, err := host.Start(t.Context(), options(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := first.Detach(); err != nil {
 		t.Fatal(err)
 	}
-	p, err := plugin.Reattach(t.Context(), first.Address())
+	p, err := host.Reattach(t.Context(), first.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,8 +252,8 @@ func TestReattachedIsKilled(t *testing.T) {
 
 // hosted is a host with one good and one lost task.
 type hosted struct {
-	*plugin.Host
-	moved chan plugin.Address
+	*host.Host
+	moved chan host.Address
 
 	mu        sync.Mutex // guards following
 	abandoned []string
@@ -266,11 +261,11 @@ type hosted struct {
 
 func newHosted(t *testing.T) *hosted {
 	t.Helper()
-	h := &hosted{moved: make(chan plugin.Address, 10)}
+	h := &hosted{moved: make(chan host.Address, 10)}
 	handle := func(id string) *driver.TaskHandle {
 		return &driver.TaskHandle{Config: &driver.TaskConfig{ID: id}, DriverState: []byte("state")}
 	}
-	h.Host = plugin.NewHost(plugin.HostConfig{
+	h.Host = host.New(host.Config{
 		Options: options(t), Config: []byte{0x80},
 		Handles: func() []*driver.TaskHandle { return []*driver.TaskHandle{handle("lost"), handle("recovered")} },
 		Abandoned: func(handle *driver.TaskHandle, err error) {
@@ -278,7 +273,7 @@ func newHosted(t *testing.T) *hosted {
 			defer h.mu.Unlock()
 			h.abandoned = append(h.abandoned, handle.Config.ID)
 		},
-		Moved: func(a plugin.Address) { h.moved <- a },
+		Moved: func(a host.Address) { h.moved <- a },
 	})
 	return h
 }
@@ -364,15 +359,15 @@ func TestHostReattaches(t *testing.T) {
 }
 
 func TestHostStartsAnewWhatDiesWhenTakenUp(t *testing.T) {
-	var address plugin.Address
-	config := plugin.HostConfig{
+	var address host.Address
+	config := host.Config{
 		Options: options(t),
 		Handles: func() []*driver.TaskHandle {
 			return []*driver.TaskHandle{{Config: &driver.TaskConfig{ID: "fatal"}}}
 		},
-		Moved: func(a plugin.Address) { address = a },
+		Moved: func(a host.Address) { address = a },
 	}
-	first := plugin.NewHost(config)
+	first := host.New(config)
 	if err := first.Open(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -380,7 +375,7 @@ func TestHostStartsAnewWhatDiesWhenTakenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := address
-	next := plugin.NewHost(config)
+	next := host.New(config)
 	if err := next.Open(t.Context(), &before); err != nil {
 		t.Fatal(err)
 	}
@@ -402,13 +397,13 @@ func TestStartIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	if _, err := plugin.Start(ctx, o); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := host.Start(ctx, o); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("start of what is no plugin: %v", err)
 	}
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("given up after %s", took)
 	}
-	p, err := plugin.Start(t.Context(), options(t))
+	p, err := host.Start(t.Context(), options(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,7 +415,7 @@ func TestStartIsGivenUp(t *testing.T) {
 // The context is that of the start: the plugin runs on when it ends.
 func TestStartedOutlivesItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	p, err := plugin.Start(ctx, options(t))
+	p, err := host.Start(ctx, options(t))
 	cancel()
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package host
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 
-	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -78,8 +77,8 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	cmd := exec.CommandContext(life, o.Path, o.Args...)
 	cmd.SysProcAttr = ownSession()
 	config := &goplugin.ClientConfig{
-		HandshakeConfig:  handshake(),
-		Plugins:          goplugin.PluginSet{baseName: &service{}, driverName: &service{}},
+		HandshakeConfig:  plugin.Handshake(),
+		Plugins:          goplugin.PluginSet{},
 		Cmd:              cmd,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		Logger:           logger,
@@ -112,19 +111,16 @@ func connect(client *goplugin.Client, cmd *exec.Cmd) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	dispensed, err := protocol.Dispense(driverName)
-	if err != nil {
-		return nil, err
-	}
-	conn, ok := dispensed.(*grpc.ClientConn)
+	// One connection carries both services.
+	over, ok := protocol.(*goplugin.GRPCClient)
 	if !ok {
-		return nil, fmt.Errorf("go-plugin dispensed a %T", dispensed)
+		return nil, fmt.Errorf("plugin speaks %s, not gRPC", client.Protocol())
 	}
 	address, err := identify(socket.String(), cmd.Process.Pid)
 	if err != nil {
 		return nil, err
 	}
-	return newProcess(client, conn, address, func() bool { return !client.Exited() }), nil
+	return newProcess(client, over.Conn, address, func() bool { return !client.Exited() }), nil
 }
 
 // newProcess watches a process that there is a connection to. isAlive says whether it still runs.
@@ -226,22 +222,4 @@ func Discover(dir string) ([]Options, error) {
 		}
 	}
 	return found, nil
-}
-
-// Describe starts a plugin, asks what it is and what its configuration looks like, and ends it.
-func Describe(ctx context.Context, o Options) (info Info, err error) {
-	p, err := Start(ctx, o)
-	if err != nil {
-		return Info{}, err
-	}
-	defer func() { err = errors.Join(err, p.Close(ctx)) }()
-	info, err = p.Info(ctx)
-	if err != nil {
-		return info, fmt.Errorf("plugin %s: %w", o.Name(), err)
-	}
-	if !slices.Contains(info.APIVersions, APIVersion) {
-		return info, fmt.Errorf("plugin %s speaks versions %q of the plugin API, not %s: %w",
-			o.Name(), info.APIVersions, APIVersion, driver.ErrNotSupported)
-	}
-	return info, nil
 }

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin_test
+package host_test
 
 import (
 	"context"
@@ -20,11 +20,12 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/driver/schema"
 	"github.com/tachograph/tacho/plugin"
+	"github.com/tachograph/tacho/plugin/host"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 )
 
 // serve serves a fake and returns what a host sees of it.
-func serve(t *testing.T) (*fake, *plugin.Remote, *grpc.ClientConn) {
+func serve(t *testing.T) (*fake, *host.Remote, *grpc.ClientConn) {
 	t.Helper()
 	f := newFake()
 	listener := bufconn.Listen(1 << 20)
@@ -47,7 +48,7 @@ func serve(t *testing.T) (*fake, *plugin.Remote, *grpc.ClientConn) {
 			t.Error(err)
 		}
 	})
-	return f, plugin.NewRemote(conn), conn
+	return f, host.NewRemote(conn), conn
 }
 
 // TestCalls makes every call and looks at what the driver was asked and what came back.

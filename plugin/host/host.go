@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package host
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/tachograph/tacho/driver"
 )
 
-// HostConfig says how a plugin is kept alive.
-type HostConfig struct {
+// Config says how a plugin is kept alive.
+type Config struct {
 	Options
 	// Config is the operator's configuration as config.Encode makes it; nil for none.
 	Config []byte
@@ -29,14 +29,14 @@ type HostConfig struct {
 	Handles func() []*driver.TaskHandle
 	// Abandoned is told of each task that could not be recovered; the host starts it anew, or gives it up.
 	Abandoned func(handle *driver.TaskHandle, err error)
-	// Moved is told of every new process, so that a later run of the host finds it. nil for nobody.
+	// Moved is told of every new process, so that a later run of the host finds it. may be nil.
 	Moved func(Address)
 }
 
 // Host keeps one plugin alive: when its process dies it is started again, configured, and recovers its tasks.
-// The zero Host is of no use; see NewHost.
+// The zero Host is of no use; see New.
 type Host struct {
-	config HostConfig
+	config Config
 	log    hclog.Logger
 	remote *Remote
 
@@ -44,8 +44,8 @@ type Host struct {
 	process *Process   // nil while there is none that is ready
 }
 
-// NewHost returns a host that has started nothing yet.
-func NewHost(config HostConfig) *Host {
+// New returns a host that has started nothing yet.
+func New(config Config) *Host {
 	h := &Host{config: config, log: config.Logger}
 	if h.log == nil {
 		h.log = hclog.NewNullLogger()
