@@ -56,29 +56,31 @@ func WaitsBetween(before, after *procstats.Sample, wall time.Duration) Waits {
 	if before == nil || after == nil {
 		return Waits{Wall: wall}
 	}
+	w := procstats.Window{MaxProcesses: -1}
+	w.Add(before)
+	w.Add(after)
 	return WaitsIn(wall, func(id procstats.ID) (float64, bool) {
-		first, ok := before.Task.Number(id)
-		if !ok {
-			// Nothing had run before the baseline: what has no counter yet starts at 0.
-			if m, known := procstats.Lookup(id); !known || m.Source == procstats.SourceCgroup || m.Source == procstats.SourcePSI {
-				return 0, false
+		if m, known := procstats.Lookup(id); known && m.Source != procstats.SourceCgroup && m.Source != procstats.SourcePSI {
+			if _, read := before.Task.Number(id); !read {
+				return after.Task.Number(id) // nothing had run before the baseline: what has no counter yet starts at 0
 			}
 		}
-		last, read := after.Task.Number(id)
-		return last - first, read && last >= first
+		return growthIn(&w, id)
 	})
 }
 
 // WaitsOf gathers Waits from a window of samples.
 func WaitsOf(w *procstats.Window) Waits {
 	first, last := w.Span()
-	return WaitsIn(last.Mono-first.Mono, func(id procstats.ID) (float64, bool) {
-		growth, err := w.Reduce(id, procstats.Delta)
-		if err != nil {
-			return 0, false
-		}
-		return growth.Number()
-	})
+	return WaitsIn(last.Mono-first.Mono, func(id procstats.ID) (float64, bool) { return growthIn(w, id) })
+}
+
+func growthIn(w *procstats.Window, id procstats.ID) (seconds float64, ok bool) {
+	growth, err := w.Reduce(id, procstats.Delta)
+	if err != nil {
+		return 0, false
+	}
+	return growth.Number()
 }
 
 // StallOf returns one word for what a run or a window waited for; empty where too little was measured to say.

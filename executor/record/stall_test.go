@@ -105,7 +105,7 @@ func TestWaits(t *testing.T) {
 // TestStallOfOutliving holds that pressure in the time of processes which outlived the main one is a share of their
 // time.
 func TestStallOfOutliving(t *testing.T) {
-	before, after := &procstats.Sample{}, &procstats.Sample{}
+	before, after := &procstats.Sample{}, &procstats.Sample{Stamp: procstats.Stamp{Mono: 10 * time.Second}}
 	for _, id := range []procstats.ID{procstats.PSICPUSome, procstats.PSIMemorySome, procstats.PSIIOSome, procstats.CgroupCPUUsage} {
 		before.SetNumber(id, 0)
 		after.SetNumber(id, 0)
