@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -59,7 +59,7 @@ func vanishedFolder(dir string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// killFrozen kills process by process. A frozen group cannot fork, so one round finds everybody; if it does not
+// killFrozen kills process by process. A frozen group cannot fork, so one round finds every process; if it does not
 // freeze, rounds are repeated until a list is empty.
 func (g *Group) killFrozen() error {
 	frozen := g.freeze()
@@ -72,8 +72,8 @@ func (g *Group) killFrozen() error {
 		if err != nil || len(pids) == 0 {
 			return err
 		}
-		for _, pid := range pids {
-			if err := g.killMember(pid); err != nil {
+		for batch := range slices.Chunk(pids, maxHeld) {
+			if err := g.killMembers(batch); err != nil {
 				return err
 			}
 		}
@@ -96,41 +96,67 @@ func (g *Group) thaw() {
 	_ = write(g.V1["freezer"], "freezer.state", "THAWED")
 }
 
-// killMember kills one process if it still is a member once it is held: the number alone could have been used again since
-// the list was read.
-func (g *Group) killMember(pid int) error {
-	isMember := func() bool {
-		members, err := g.PIDs()
-		return err == nil && slices.Contains(members, pid)
+// maxHeld is how many processes are held at once: each takes a descriptor.
+const maxHeld = 256
+
+// killMembers kills the listed processes that still are members once they are held: the numbers alone could have been used
+// again since the list was read. So they are held first, and then listed again, once for all.
+func (g *Group) killMembers(pids []int) (err error) {
+	members := pids
+	isMember := func(pid int) bool {
+		_, found := slices.BinarySearch(members, pid)
+		return found
 	}
-	p, err := process.Hold(pid, isMember, g.pinFrozen(pid))
-	if errors.Is(err, process.ErrGone) {
-		return nil
+	pin := g.pinFrozen(&members)
+	held := make([]*process.Process, 0, len(pids))
+	defer func() {
+		for _, p := range held {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	for _, pid := range pids {
+		p, err := process.Hold(pid, func() bool { return isMember(pid) }, pin)
+		if err == nil {
+			held = append(held, p)
+		} else if !errors.Is(err, process.ErrGone) {
+			return fmt.Errorf("kill member of cgroup: %w", err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("kill member of cgroup: %w", err)
+	if members, err = g.PIDs(); err != nil {
+		return err
 	}
-	return errors.Join(p.Signal(unix.SIGKILL), p.Close())
+	for _, p := range held {
+		if !isMember(p.PID()) {
+			continue
+		}
+		if err := p.Signal(unix.SIGKILL); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// pinFrozen is for hosts without pidfds: what is frozen cannot end, and so keeps its number. It is nil without a freezer.
-func (g *Group) pinFrozen(pid int) process.Pin {
+// pinFrozen is for hosts without pidfds: what is frozen cannot end, and so keeps its number. The first signal waits for
+// that and lists the members again. It is nil without a freezer.
+func (g *Group) pinFrozen(members *[]int) process.Pin {
 	dir := g.V1["freezer"]
 	if dir == "" {
 		return nil
 	}
-	return func(signal func() error) error {
+	list := sync.OnceValue(func() error {
 		if err := awaitFrozen(dir); err != nil {
 			return err
 		}
-		members, err := kernel.ReadPIDs(filepath.Join(dir, procsFile))
-		if err != nil {
+		pids, err := kernel.ListCgroup(dir)
+		slices.Sort(pids)
+		*members = pids
+		return err
+	})
+	return func(signal func() error) error {
+		if err := list(); err != nil {
 			return err
 		}
-		if !slices.Contains(members, pid) {
-			return process.ErrGone
-		}
-		return signal()
+		return signal() // asks for members again
 	}
 }
 
