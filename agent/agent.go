@@ -141,7 +141,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	a.work.Wait()
 	end, cancelEnd := context.WithTimeout(context.Background(), callTimeout)
 	defer cancelEnd()
-	return errors.Join(a.closeAllocs(), a.drivers.Close(end, dev))
+	return errlist.Join(a.closeAllocs(), a.drivers.Close(end, dev))
 }
 
 // open opens the drivers and takes up the tasks. It returns false when ctx is done before everything is taken up: what

@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// An orchestrator can use this package alone: outside the standard library it imports procstats, and the logger and the
-// error list that orchestrators of its kind have.
+// An orchestrator can use this package alone: outside the standard library it imports procstats, the error
+// list, and the logger that orchestrators of its kind have.
 func TestImports(t *testing.T) {
 	allowed := []string{
-		"github.com/tachograph/tacho/procstats", "github.com/hashicorp/go-hclog", "github.com/hashicorp/go-multierror",
+		"github.com/tachograph/tacho/procstats", "github.com/tachograph/tacho/errlist", "github.com/hashicorp/go-hclog",
 	}
 	files, err := filepath.Glob("*.go")
 	if err != nil || len(files) == 0 {

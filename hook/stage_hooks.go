@@ -6,9 +6,8 @@ package hook
 import (
 	"context"
 	"fmt"
-	"strings"
 
-	"github.com/hashicorp/go-multierror"
+	"github.com/tachograph/tacho/errlist"
 )
 
 // prestart calls the prestart hooks up to the first error.
@@ -58,28 +57,19 @@ func (r *Runner) shutdown(ctx context.Context) {
 // each calls the hooks that implement a stage and logs their errors as one. A context that one hook has used up is not
 // the next one's: call makes one for each.
 func each[H Hook](r *Runner, stage string, call func(H) error) {
-	errs := &multierror.Error{ErrorFormat: oneLineEach}
+	var errs []error
 	for _, hook := range r.config.Hooks {
 		h, ok := hook.(H)
 		if !ok {
 			continue
 		}
 		if err := call(h); err != nil {
-			errs = multierror.Append(errs, fmt.Errorf("hook %s: %w", h.Name(), err))
+			errs = append(errs, fmt.Errorf("hook %s: %w", h.Name(), err))
 		}
 	}
-	if err := errs.ErrorOrNil(); err != nil {
+	if err := errlist.Join(errs...); err != nil {
 		r.log.Error(stage+" hooks", "error", err)
 	}
-}
-
-// oneLineEach prints one cause a line.
-func oneLineEach(errs []error) string {
-	lines := make([]string, 0, len(errs))
-	for _, err := range errs {
-		lines = append(lines, err.Error())
-	}
-	return strings.Join(lines, "\n")
 }
 
 // teardown returns a context for what must be done although ctx may be done.

@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/command/rundir"
 	"github.com/tachograph/tacho/command/summary"
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
@@ -102,7 +103,7 @@ func printOutput(cmd *cobra.Command, dir string) error {
 	for name, to := range outputsOf(cmd) {
 		errs = append(errs, tail(ended, filepath.Join(dir, name), to))
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // tail copies a growing file until ctx ends, and then its rest. Without a file there is no output.

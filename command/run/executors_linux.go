@@ -18,6 +18,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/datadir"
 	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/wire"
 )
@@ -58,7 +59,7 @@ func (f *executorDirs) list() ([]*wire.Address, error) {
 			errs = append(errs, err)
 		}
 	}
-	return all, errors.Join(errs...)
+	return all, errlist.Join(errs...)
 }
 
 func newExecutorsLs(f *executorDirs) *cobra.Command {
@@ -121,7 +122,7 @@ func newExecutorsKill(f *executorDirs) *cobra.Command {
 				errs = append(errs, fmt.Errorf("no executor %q (tacho executors ls lists them)", id))
 			}
 		}
-		return errors.Join(errs...)
+		return errlist.Join(errs...)
 	}
 	return cmd
 }

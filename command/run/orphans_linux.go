@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/wire"
 )
@@ -23,7 +24,7 @@ func killOrphans(ctx context.Context) error {
 		}
 		errs = append(errs, killExecutor(ctx, *address))
 	}
-	return errors.Join(append(errs, removeUnlaunched(client.DefaultRuntimeDir(), time.Now()))...)
+	return errlist.Join(append(errs, removeUnlaunched(client.DefaultRuntimeDir(), time.Now()))...)
 }
 
 // unlaunchedAge is the age at which the directory of an executor without a task counts as abandoned. An executor exits
@@ -46,5 +47,5 @@ func removeUnlaunched(runtimeDir string, now time.Time) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }

@@ -4,7 +4,6 @@
 package run
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/command/rundir"
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -47,7 +47,7 @@ directories without a readable record. Incomplete runs are deleted, too, and orp
 		}
 		complete, incomplete := rundir.SplitIncomplete(entries)
 		p := pruning{out: cmd.OutOrStdout(), dry: *dryRun}
-		return errors.Join(append(errs,
+		return errlist.Join(append(errs,
 			p.delete(prunable(complete, *keep, *olderThan, time.Now()), os.RemoveAll),
 			p.delete(oldIncomplete(incomplete, *olderThan, time.Now()), rundir.RemoveIncomplete))...)
 	}
@@ -70,10 +70,10 @@ func (p pruning) delete(entries []record.Entry, remove func(dir string) error) e
 			}
 		}
 		if _, err := fmt.Fprintln(p.out, cli.Printable(entry.Name)); err != nil {
-			return errors.Join(append(errs, err)...)
+			return errlist.Join(append(errs, err)...)
 		}
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // prunable returns the ended runs that are old enough, without the newest keep. entries are newest first.

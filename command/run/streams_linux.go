@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/proto"
 )
 
@@ -183,7 +184,7 @@ func (s *sessionStreams) closeInherited() error {
 		}
 	}
 	s.inherited = nil
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // close restores our terminal and closes all files.
@@ -205,7 +206,7 @@ func (s *sessionStreams) close() error {
 		}
 	}
 	s.tees, s.terminals, s.master, s.wake, s.waker, s.leash = nil, nil, nil, nil, nil, nil
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // proxy copies the streams that pass through this process until ctx ends and all is copied, then it closes the channel.

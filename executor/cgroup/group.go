@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -152,7 +153,7 @@ func (g *Group) Remove() error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // removeTree removes a cgroup folder and those below it: rmdir is the only way, their files cannot be deleted.

@@ -15,6 +15,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/errlist"
 )
 
 // Enter prepares the calling thread, which must be locked, and the arguments of clone(2), so that what the thread forks is
@@ -99,7 +101,7 @@ func (g *Group) joinThread() (leave func() error, err error) {
 		if g.cpuset != "" {
 			errs = append(errs, g.leaveV1("cpuset", g.cpuset, text))
 		}
-		return errors.Join(errs...)
+		return errlist.Join(errs...)
 	}
 	dirs := g.v1Folders()
 	if g.cpuset != "" {

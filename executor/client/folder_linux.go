@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/wire"
 )
 
@@ -153,7 +154,7 @@ func List(runtimeDir string) ([]*wire.Address, error) {
 		}
 		all = append(all, address)
 	}
-	return all, errors.Join(errs...)
+	return all, errlist.Join(errs...)
 }
 
 // Folders returns the paths of the executors' folders in a runtime folder, with an address or without. Others may keep

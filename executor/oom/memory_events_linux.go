@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -112,7 +113,7 @@ func (m *memoryEvents) close() error {
 	for _, f := range m.above {
 		errs = append(errs, f.Close())
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 func sum(counts []int64) (total int64) {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -152,5 +153,5 @@ func (o *oomControl) close() error {
 			errs = append(errs, unix.Close(fd))
 		}
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -456,5 +457,5 @@ func (w *watcher) Close() error {
 	} else if w.epoll >= 0 {
 		errs = append(errs, unix.Close(w.epoll))
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }

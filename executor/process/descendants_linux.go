@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -54,7 +55,7 @@ func (t *tree) addChildren(parent *Process) error {
 			t.list = append(t.list, p)
 		}
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // isBelow reports whether a process is a child of this one, perhaps since its parent has died, or of parent: that one

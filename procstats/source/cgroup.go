@@ -5,11 +5,11 @@ package source
 
 import (
 	"cmp"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -240,5 +240,5 @@ func (r *cgroupReader) Close() error {
 	for _, f := range r.files {
 		errs = append(errs, f.close())
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }

@@ -4,8 +4,7 @@
 package source
 
 import (
-	"errors"
-
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -138,5 +137,5 @@ func (c *Collector) Close() error {
 	for _, source := range c.sources {
 		errs = append(errs, source.Close())
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }

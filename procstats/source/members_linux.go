@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -101,7 +102,7 @@ func (m *Members) leave() error {
 	if m.cgroup != nil {
 		errs = append(errs, m.cgroup.Close())
 	}
-	return errors.Join(errs...)
+	return errlist.Join(errs...)
 }
 
 // refresh brings the membership up to date, once for each sample.
