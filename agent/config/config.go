@@ -13,7 +13,7 @@ import (
 	"github.com/tachograph/tacho/agent/places"
 )
 
-// Config is the agent's whole configuration.
+// Config is the agent's whole configuration. Files are decoded into its blocks, whose durations they write as text.
 type Config struct {
 	// Name is the node's; empty for the host name.
 	Name       string
@@ -45,7 +45,7 @@ type Config struct {
 // Ports are TCP ports.
 type Ports struct {
 	// HTTP is 4656 where not set; -1 listens on the unix socket only.
-	HTTP int
+	HTTP int `hcl:"http,optional"`
 }
 
 // Plugin is a plugin block.
@@ -62,30 +62,30 @@ type Plugin struct {
 
 // Telemetry says what is measured and published. Names and defaults are Nomad's where it has them.
 type Telemetry struct {
-	CollectionInterval time.Duration
+	CollectionInterval time.Duration `hcl:"collection_interval,optional"`
 	// PublishAllocationMetrics collects what tasks use; without it no task is read at all.
-	PublishAllocationMetrics bool
-	PublishNodeMetrics       bool
-	PrometheusMetrics        bool
-	DisableHostname          bool
-	UseNodeName              bool
+	PublishAllocationMetrics bool `hcl:"publish_allocation_metrics,optional"`
+	PublishNodeMetrics       bool `hcl:"publish_node_metrics,optional"`
+	PrometheusMetrics        bool `hcl:"prometheus_metrics,optional"`
+	DisableHostname          bool `hcl:"disable_hostname,optional"`
+	UseNodeName              bool `hcl:"use_node_name,optional"`
 	// PrefixFilter are prefixes of metric names, + lets in and - keeps out; FilterDefault is for all others.
-	PrefixFilter  []string
-	FilterDefault bool
+	PrefixFilter  []string `hcl:"prefix_filter,optional"`
+	FilterDefault bool     `hcl:"filter_default,optional"`
 	// AllocationDetail is none, job, task or alloc.
-	AllocationDetail string
+	AllocationDetail string `hcl:"allocation_detail,optional"`
 	// NomadNames adds the metric names that dashboards and autoscalers for Nomad read.
-	NomadNames bool
+	NomadNames bool `hcl:"nomad_names,optional"`
 	// StatsdAddress is host:port, empty for none.
-	StatsdAddress                string
-	IncludeAllocMetadata         bool
-	AllowedMetadataKeysInMetrics []string
+	StatsdAddress                string   `hcl:"statsd_address,optional"`
+	IncludeAllocMetadata         bool     `hcl:"include_alloc_metadata_in_metrics,optional"`
+	AllowedMetadataKeysInMetrics []string `hcl:"allowed_metadata_keys_in_metrics,optional"`
 }
 
 // History bounds what is kept of a task's past.
 type History struct {
-	Span     time.Duration
-	Interval time.Duration
+	Span     time.Duration `hcl:"span,optional"`
+	Interval time.Duration `hcl:"interval,optional"`
 }
 
 // Points is how many readings are kept of a task.
@@ -94,26 +94,28 @@ func (h History) Points() int { return int((h.Span + h.Interval - 1) / h.Interva
 // Client says when ended allocations are removed, and how tasks are restarted.
 type Client struct {
 	// GCAge is how long an ended allocation is kept at least, unless there are more than GCMaxAllocs of them.
-	GCAge       time.Duration
-	GCInterval  time.Duration
-	GCMaxAllocs int
+	GCAge       time.Duration `hcl:"gc_age,optional"`
+	GCInterval  time.Duration `hcl:"gc_interval,optional"`
+	GCMaxAllocs int           `hcl:"gc_max_allocs,optional"`
 	// RetryHostOOM restarts tasks that were killed because memory other than their own ran out, without counting an
 	// attempt of their restart policy.
-	RetryHostOOM bool
-	Meta         map[string]string
+	RetryHostOOM bool              `hcl:"retry_host_oom,optional"`
+	Meta         map[string]string `hcl:"meta,optional"`
 }
 
 // ACL says who may do more than read numbers over TCP.
 type ACL struct {
 	// TokenFile holds the token; empty for none.
-	TokenFile string
+	TokenFile string `hcl:"token_file,optional"`
 }
 
 // TLS are files in PEM form; empty for none.
 type TLS struct {
-	CertFile, KeyFile, CAFile string
+	CertFile string `hcl:"cert_file,optional"`
+	KeyFile  string `hcl:"key_file,optional"`
+	CAFile   string `hcl:"ca_file,optional"`
 	// VerifyClient asks clients for a certificate of CAFile.
-	VerifyClient bool
+	VerifyClient bool `hcl:"verify_https_client,optional"`
 }
 
 // DefaultPort is where HTTP is served unless somebody says otherwise.

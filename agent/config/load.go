@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/tachograph/tacho/agent/datadir"
@@ -85,20 +84,20 @@ func (c *Config) Merge(filename string, text []byte) error {
 	if diags.HasErrors() {
 		return errlist.Join(diags.Errs()...)
 	}
-	var f file
-	if diags := gohcl.DecodeBody(parsed.Body, nil, &f); diags.HasErrors() {
-		return errlist.Join(diags.Errs()...)
+	body, ok := parsed.Body.(*hclsyntax.Body)
+	if !ok {
+		return fmt.Errorf("read configuration: %s: not in native syntax", filename)
 	}
-	c.places = c.places.With(parsed.Body)
-	err := c.apply(&f)
-	if native, ok := parsed.Body.(*hclsyntax.Body); ok {
-		for _, block := range native.Blocks {
-			if block.Type == "plugin" {
-				c.Plugins[block.Labels[0]].Text = string(block.Body.SrcRange.SliceBytes(text))
-			}
+	c.places = c.places.With(body)
+	if err := c.decode(body); err != nil {
+		return err
+	}
+	for _, block := range body.Blocks {
+		if block.Type == "plugin" {
+			c.Plugins[block.Labels[0]].Text = string(block.Body.SrcRange.SliceBytes(text))
 		}
 	}
-	return err
+	return nil
 }
 
 // Check refuses what no agent can run with. Errors have file, line and column of what a file says.

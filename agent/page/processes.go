@@ -5,6 +5,7 @@ package page
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -23,8 +24,8 @@ type processRow struct {
 	CPU, RSS number
 	State    string
 	Threads  number
-	cpu      float64
-	measured bool
+	// cpu is the CPU time in seconds; nil where it was not measured.
+	cpu *float64
 }
 
 // processSum closes the table: the rows, what has exited and what nobody saw add up to the total.
@@ -45,60 +46,62 @@ func processesOf(s *procstats.Sample) ([]processRow, *processSum) {
 	for i := range s.Processes {
 		rows = append(rows, processOf(s, &s.Processes[i]))
 	}
-	sum := 0.0
-	measured := len(rows) > 0
-	for _, r := range rows {
-		sum += r.cpu
-		measured = measured && r.measured
-	}
-	tree := asTree(rows)
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	exited, okExited := s.Task.Number(procstats.TreeCPUExited)
-	rest, okRest := s.Task.Number(procstats.TreeCPUUnattributed)
-	total, okTotal := headlineValueOf(s)
-	p := &processSum{Omitted: s.Omitted, Count: procstats.None.Text(float64(len(rows))), Rows: procstats.Seconds.Text(sum)}
+	total := known(headlineValue(procstats.Headlines(s, procstats.History{}), procstats.HeadlineCPU))
+	exited, rest := known(s.Task.Number(procstats.TreeCPUExited)), known(s.Task.Number(procstats.TreeCPUUnattributed))
+	sum := sumOf(rows, exited, rest, total, s.Omitted)
 	if n, ok := s.Task.Number(procstats.TreeProcessesExited); ok {
-		p.ExitedCount = procstats.None.Text(n)
+		sum.ExitedCount = procstats.None.Text(n)
 	}
-	p.close(closing{sum, exited, rest, total, measured && okExited && okRest && okTotal})
-	p.Exited, p.Unattributed, p.Total = secondsOr(exited, okExited), secondsOr(rest, okRest), secondsOr(total, okTotal)
-	return tree, p
+	return asTree(rows), sum
 }
 
-// headlineValueOf is the CPU time of the whole task.
-func headlineValueOf(s *procstats.Sample) (float64, bool) {
-	return headlineValue(procstats.Headlines(s, procstats.History{}), procstats.HeadlineCPU)
+// known is a value that was measured, else nil.
+func known(value float64, ok bool) *float64 {
+	if !ok {
+		return nil
+	}
+	return &value
 }
 
-// closing are the parts of a sum.
-type closing struct {
-	rows, exited, rest, total float64
-	complete                  bool
-}
-
-// close says whether the parts add up; readings are rounded to a microsecond at the source.
-func (p *processSum) close(c closing) {
-	difference := c.rows + c.exited + c.rest - c.total
+// sumOf adds up CPU times, which are nil where they were not measured, and says whether they make the total; readings are
+// rounded to a microsecond at the source.
+func sumOf(rows []processRow, exited, rest, total *float64, omitted int) *processSum {
+	sum, missing := 0.0, exited == nil || rest == nil || total == nil
+	for _, r := range rows {
+		if r.cpu == nil {
+			missing = true
+			continue
+		}
+		sum += *r.cpu
+	}
+	p := &processSum{
+		Rows: procstats.Seconds.Text(sum), Exited: secondsText(exited), Unattributed: secondsText(rest), Total: secondsText(total),
+		Count: procstats.None.Text(float64(len(rows))), Omitted: omitted,
+	}
 	switch {
-	case !c.complete:
+	case missing:
 		p.Why = "A part of the sum was not measured, so it is not closed here."
-	case p.Omitted > 0:
+		return p
+	case omitted > 0:
 		p.Why = "Some processes have no row, so the rows that are shown are not all of the sum."
-	case difference < 1e-3 && difference > -1e-3:
-		p.OK = true
-		p.Adds = "Rows, exited and unattributed add up to the total."
-	default:
+		return p
+	}
+	if difference := sum + *exited + *rest - *total; math.Abs(difference) < 1e-3 {
+		p.OK, p.Adds = true, "Rows, exited and unattributed add up to the total."
+	} else {
 		p.Adds = "The parts miss the total by " + procstats.Seconds.Text(difference) + "."
 	}
+	return p
 }
 
-func secondsOr(value float64, ok bool) string {
-	if !ok {
+func secondsText(value *float64) string {
+	if value == nil {
 		return procstats.NoValue
 	}
-	return procstats.Seconds.Text(value)
+	return procstats.Seconds.Text(*value)
 }
 
 func processOf(s *procstats.Sample, p *procstats.ProcessRow) processRow {
@@ -114,8 +117,10 @@ func processOf(s *procstats.Sample, p *procstats.ProcessRow) processRow {
 	r.CPU = first(procstats.ProcessCPU, procstats.PortableProcessCPU)
 	r.RSS = first(procstats.ProcessRSS, procstats.PortableProcessRSS)
 	r.Threads = first(procstats.ProcessThreads)
-	if r.cpu, r.measured = p.Readings.Number(procstats.ProcessCPU); !r.measured {
-		r.cpu, r.measured = p.Readings.Number(procstats.PortableProcessCPU)
+	for _, id := range []procstats.ID{procstats.PortableProcessCPU, procstats.ProcessCPU} {
+		if v, ok := p.Readings.Number(id); ok {
+			r.cpu = &v
+		}
 	}
 	if state, ok := p.Readings.Get(procstats.ProcessState); ok {
 		if text, ok := state.Text(); ok {
@@ -133,42 +138,13 @@ func stateWord(state string) string {
 	return cmp.Or(words[state], printable(state))
 }
 
-// asTree orders processes so that children follow their parents, by PID on each level.
+// asTree orders processes so that children follow their parents.
 func asTree(rows []processRow) []processRow {
-	children := map[int][]int{}
-	present := map[int]bool{}
-	for _, r := range rows {
-		present[r.PID] = true
-	}
-	var roots []int
-	for i, r := range rows {
-		if present[r.PPID] && r.PPID != r.PID {
-			children[r.PPID] = append(children[r.PPID], i)
-		} else {
-			roots = append(roots, i)
-		}
-	}
 	tree := make([]processRow, 0, len(rows))
-	placed := make([]bool, len(rows))
-	var place func(i, depth int)
-	place = func(i, depth int) {
-		if placed[i] {
-			return
-		}
-		placed[i] = true
-		r := rows[i]
-		r.Depth = depth
-		r.Indent = strings.Repeat("\u2003", min(depth, mostIndent))
+	for _, b := range procstats.Tree(rows, func(r *processRow) (pid, parent int) { return r.PID, r.PPID }) {
+		r := *b.Process
+		r.Depth, r.Indent = b.Depth, strings.Repeat("\u2003", min(b.Depth, mostIndent))
 		tree = append(tree, r)
-		for _, child := range children[r.PID] {
-			place(child, depth+1)
-		}
-	}
-	for _, i := range roots {
-		place(i, 0)
-	}
-	for i := range rows { // parents of each other, from readings of different moments
-		place(i, 0)
 	}
 	return tree
 }
@@ -179,38 +155,32 @@ const mostIndent = 8
 // recordedProcesses are the processes of a final record, those with most CPU time first.
 func recordedProcesses(p *record.Processes) ([]processRow, *processSum) {
 	var rows []processRow
-	sum, measured := 0.0, true
 	for _, row := range p.Rows {
-		r := processRow{PID: row.PID, PPID: row.PPID, Command: printable(row.Command), State: procstats.NoValue}
-		r.CPU = recordedValue(row, procstats.ProcessCPU)
-		r.RSS = recordedValue(row, procstats.ProcessRSS)
-		r.Threads = recordedValue(row, procstats.ProcessThreads)
-		if r.cpu, r.measured = row.Measurements[procstats.ProcessCPU.String()].(float64); !r.measured {
-			measured = false
+		r := processRow{
+			PID: row.PID, PPID: row.PPID, Command: printable(row.Command), State: procstats.NoValue,
+			CPU: recordedValue(row, procstats.ProcessCPU), RSS: recordedValue(row, procstats.ProcessRSS),
+			Threads: recordedValue(row, procstats.ProcessThreads),
 		}
-		sum += r.cpu
+		if v, ok := row.Measurements[procstats.ProcessCPU.String()].(float64); ok {
+			r.cpu = &v
+		}
 		rows = append(rows, r)
 	}
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	slices.SortStableFunc(rows, func(a, b processRow) int { return cmp.Compare(b.cpu, a.cpu) })
-	value := func(v *float64) (float64, bool) {
-		if v == nil {
-			return 0, false
-		}
-		return *v, true
+	slices.SortStableFunc(rows, func(a, b processRow) int { return cmp.Compare(cpuOf(b), cpuOf(a)) })
+	sum := sumOf(rows, p.Exited.CPUSeconds, p.UnattributedCPUSeconds, p.TotalCPUSeconds, p.Omitted)
+	sum.ExitedCount = procstats.None.Text(float64(p.Exited.Processes))
+	return rows, sum
+}
+
+// cpuOf sorts rows without a CPU time like those of none.
+func cpuOf(r processRow) float64 {
+	if r.cpu == nil {
+		return 0
 	}
-	exited, okExited := value(p.Exited.CPUSeconds)
-	rest, okRest := value(p.UnattributedCPUSeconds)
-	total, okTotal := value(p.TotalCPUSeconds)
-	s := &processSum{
-		Rows: procstats.Seconds.Text(sum), Count: procstats.None.Text(float64(len(rows))), Omitted: p.Omitted,
-		ExitedCount: procstats.None.Text(float64(p.Exited.Processes)),
-		Exited:      secondsOr(exited, okExited), Unattributed: secondsOr(rest, okRest), Total: secondsOr(total, okTotal),
-	}
-	s.close(closing{sum, exited, rest, total, measured && okExited && okRest && okTotal})
-	return rows, s
+	return *r.cpu
 }
 
 func recordedValue(row record.ProcessRow, id procstats.ID) number {

@@ -79,12 +79,7 @@ func newAllocStatus() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 	}
 	output := addOutputFlags(cmd)
-	flags := addConnectionFlags(cmd)
-	cmd.ValidArgsFunction = completeAllocations(flags)
-	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		if err := output.check(); err != nil {
-			return err
-		}
+	return withAgent(cmd, completeAllocations, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		if len(args) == 0 {
 			return listAllocations(cmd, agent, output)
 		}
@@ -97,7 +92,6 @@ func newAllocStatus() *cobra.Command {
 		}
 		return showAllocation(cmd, agent, &a.Value)
 	})
-	return cmd
 }
 
 func listAllocations(cmd *cobra.Command, agent *client.Client, output *outputFlags) error {
@@ -105,16 +99,11 @@ func listAllocations(cmd *cobra.Command, agent *client.Client, output *outputFla
 	if err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
-	if output.set() {
-		return output.print(out, all.JSON)
-	}
-	if len(all.Value) == 0 {
+	if len(all.Value) == 0 && !output.set() {
 		cli.PrintError(cmd.ErrOrStderr(), errors.New("no allocations (tacho job run FILE runs a job)"))
 		return nil
 	}
-	_, err = io.WriteString(out, allocationTable(cli.PaletteFor(cmd, out), all.Value, ""))
-	return err
+	return show(cmd, output, all, func(p cli.Palette, all *[]client.Allocation) string { return allocationTable(p, *all, "") })
 }
 
 func showAllocation(cmd *cobra.Command, agent *client.Client, a *client.Allocation) error {

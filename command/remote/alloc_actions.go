@@ -74,9 +74,7 @@ type allocAction = func(cmd *cobra.Command, agent *client.Client, a *client.Allo
 
 // actOn completes a command that acts on an allocation and prints what it has done.
 func actOn(cmd *cobra.Command, act allocAction) *cobra.Command {
-	flags := addConnectionFlags(cmd)
-	cmd.ValidArgsFunction = completeTasks(flags)
-	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+	return withAgent(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		a, err := agent.Allocation(cmd.Context(), args[0], client.Wait{})
 		if err != nil {
 			return err
@@ -93,5 +91,4 @@ func actOn(cmd *cobra.Command, act allocAction) *cobra.Command {
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", what, done)
 		return err
 	})
-	return cmd
 }

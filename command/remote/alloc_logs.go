@@ -43,9 +43,7 @@ func newAllocLogs() *cobra.Command {
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow the output")
 	cmd.Flags().BoolVar(&o.stderr, "stderr", false, "print stderr instead of stdout")
 	cmd.Flags().IntVarP(&o.tail, "tail", "n", -1, "number of lines to start with, from the end; -1 for all")
-	flags := addConnectionFlags(cmd)
-	cmd.ValidArgsFunction = completeTasks(flags)
-	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+	return withAgent(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		a, err := agent.Allocation(ctx, args[0], client.Wait{})
@@ -58,7 +56,6 @@ func newAllocLogs() *cobra.Command {
 		}
 		return o.copy(ctx, cmd.OutOrStdout(), agent, a.Value.ID, task)
 	})
-	return cmd
 }
 
 // onlyTask returns the named task, or the only one.

@@ -5,7 +5,6 @@ package remote
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -52,12 +51,7 @@ Values that were not measured are shown as ` + procstats.NoValue + `, with the r
 	f.StringVar(&o.past.Until, "until", "", "end of the history, a `TIME`")
 	f.StringVar(&o.past.Step, "step", "", "show at most one reading per `DURATION`")
 	f.StringVar(&o.at, "at", "", "show the reading nearest to this `TIME`")
-	flags := addConnectionFlags(cmd)
-	cmd.ValidArgsFunction = completeTasks(flags)
-	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		if err := o.output.check(); err != nil {
-			return err
-		}
+	return withAgent(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		if !o.history && (o.past != client.Range{}) {
 			return cli.Usagef("--since, --until and --step require --history (see %s --help)", cmd.CommandPath())
 		}
@@ -71,7 +65,6 @@ Values that were not measured are shown as ` + procstats.NoValue + `, with the r
 		}
 		return o.printNow(cmd, agent, args[0], taskOf(args))
 	})
-	return cmd
 }
 
 func (o *statsOptions) printNow(cmd *cobra.Command, agent *client.Client, id, task string) error {
@@ -79,20 +72,16 @@ func (o *statsOptions) printNow(cmd *cobra.Command, agent *client.Client, id, ta
 	if err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
-	if o.output.set() {
-		return o.output.print(out, stats.JSON)
-	}
-	page := &usagePage{palette: cli.PaletteFor(cmd, out), all: o.all}
-	if !stats.Value.Tacho.Publishing {
-		fmt.Fprintf(&page.text, "%s\n", page.palette.Yellow(cli.OneLine(stats.Value.Tacho.Reason)))
-	}
-	tasks := stats.Value.Tacho.Tasks
-	for _, name := range slices.Sorted(maps.Keys(tasks)) {
-		page.task(name, tasks[name])
-	}
-	_, err = io.WriteString(out, page.text.String())
-	return err
+	return show(cmd, o.output, stats, func(p cli.Palette, stats *client.Stats) string {
+		page := &usagePage{palette: p, all: o.all}
+		if !stats.Tacho.Publishing {
+			fmt.Fprintf(&page.text, "%s\n", p.Yellow(cli.OneLine(stats.Tacho.Reason)))
+		}
+		for _, name := range slices.Sorted(maps.Keys(stats.Tacho.Tasks)) {
+			page.task(name, stats.Tacho.Tasks[name])
+		}
+		return page.text.String()
+	})
 }
 
 // usagePage lays out the resource usage of tasks as text.
@@ -170,10 +159,10 @@ func (p *usagePage) processes(s *client.Sample) {
 	}
 	t := cli.Table{Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "RSS", "COMMAND"}, Right: []int{0, 1, 2, 3}}
 	for _, line := range processTree(s.Processes.Rows) {
-		row := line.process
+		row := line.Process
 		t.AddTexts(fmt.Sprint(row.PID), fmt.Sprint(row.PPID),
 			processValue(row, procstats.Seconds, procstats.ProcessCPU, procstats.PortableProcessCPU),
-			processValue(row, procstats.Bytes, procstats.ProcessRSS, procstats.PortableProcessRSS), line.indent+cli.Printable(row.Command))
+			processValue(row, procstats.Bytes, procstats.ProcessRSS, procstats.PortableProcessRSS), indented(line))
 	}
 	exited := "exited"
 	if n := s.Processes.Exited.Processes; n != nil {
@@ -215,21 +204,13 @@ func (o *statsOptions) printHistory(cmd *cobra.Command, agent *client.Client, id
 	if err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
-	if o.output.set() {
-		return o.output.print(out, past.JSON)
-	}
-	p := cli.PaletteFor(cmd, out)
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(past.Value.Tasks)) {
-		if b.Len() > 0 {
-			b.WriteByte('\n')
+	return show(cmd, o.output, past, func(p cli.Palette, past *client.History) string {
+		var tasks []string
+		for _, name := range slices.Sorted(maps.Keys(past.Tasks)) {
+			tasks = append(tasks, p.Bold("Task "+cli.Printable(name))+"\n"+historyTable(p, past.Tasks[name]))
 		}
-		fmt.Fprintf(&b, "%s\n", p.Bold("Task "+cli.Printable(name)))
-		b.WriteString(historyTable(p, past.Value.Tasks[name]))
-	}
-	_, err = io.WriteString(out, b.String())
-	return err
+		return strings.Join(tasks, "\n")
+	})
 }
 
 // historyTable lists readings with the rates between them. There is no rate over a gap or a restart.
@@ -252,8 +233,8 @@ func historyTable(p cli.Palette, points []client.Point) string {
 			continue
 		}
 		now := usageOf(pointReading(point), pointReading(before))
-		row := []cli.Cell{at, cli.Plain(coresText(now.cores))}
-		for _, value := range []*float64{now.memory, now.charged, now.peak, now.read, now.written} {
+		row := []cli.Cell{at, cli.Plain(coresText(now.Cores))}
+		for _, value := range []*float64{now.Memory, now.Charged, now.Peak, now.Read, now.Written} {
 			row = append(row, cli.Plain(cli.Optional(procstats.Bytes, value)))
 		}
 		t.Add(append(row, cli.Plain(pressureText(now)))...)
@@ -267,14 +248,14 @@ func (o *statsOptions) printMoment(cmd *cobra.Command, agent *client.Client, id,
 	if err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
-	if o.output.set() {
-		return o.output.print(out, moment.JSON)
-	}
-	p := cli.PaletteFor(cmd, out)
+	return show(cmd, o.output, moment, momentText)
+}
+
+// momentText returns the readings of all tasks at one moment.
+func momentText(p cli.Palette, moment *client.Moment) string {
 	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(moment.Value.Tasks)) {
-		point := moment.Value.Tasks[name]
+	for _, name := range slices.Sorted(maps.Keys(moment.Tasks)) {
+		point := moment.Tasks[name]
 		if point == nil {
 			fmt.Fprintf(&b, "%s  no readings\n", p.Bold("Task "+cli.Printable(name)))
 			continue
@@ -286,6 +267,5 @@ func (o *statsOptions) printMoment(cmd *cobra.Command, agent *client.Client, id,
 		}
 		b.WriteString(t.Render(p))
 	}
-	_, err = io.WriteString(out, b.String())
-	return err
+	return b.String()
 }

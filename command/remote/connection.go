@@ -4,6 +4,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -133,9 +134,16 @@ func explain(err error) error {
 // agentCommand is the RunE of a command that needs an agent.
 type agentCommand = func(cmd *cobra.Command, agent *client.Client, args []string) error
 
-// withAgent returns a RunE that connects to the agent.
-func withAgent(c *connection, run agentCommand) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
+// completion makes the completion of the arguments of a command, which asks the agent; nil for none.
+type completion = func(*connection) cobra.CompletionFunc
+
+// withAgent gives a command the flags for the connection, and makes it run with a client for the agent.
+func withAgent(cmd *cobra.Command, complete completion, run agentCommand) *cobra.Command {
+	c := addConnectionFlags(cmd)
+	if complete != nil {
+		cmd.ValidArgsFunction = complete(c)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		agent, err := c.open(cmd.Context())
 		if err != nil {
 			return err
@@ -143,6 +151,7 @@ func withAgent(c *connection, run agentCommand) func(*cobra.Command, []string) e
 		defer agent.Close()
 		return explain(run(cmd, agent, args))
 	}
+	return cmd
 }
 
 // completionTimeout is the time for shell completion.
@@ -161,11 +170,7 @@ func completeFromAgent(c *connection, list completionList) cobra.CompletionFunc 
 		if err := cli.ApplyEnvironment(cmd, nil); err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		ctx := cmd.Context()
-		if ctx == nil {
-			ctx = context.Background()
-		}
-		ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+		ctx, cancel := context.WithTimeout(cmp.Or(cmd.Context(), context.Background()), completionTimeout)
 		defer cancel()
 		agent, err := c.open(ctx)
 		if err != nil {
@@ -198,7 +203,7 @@ func completeJobs(c *connection) cobra.CompletionFunc {
 
 // completeAllocations completes the id of an allocation.
 func completeAllocations(c *connection) cobra.CompletionFunc {
-	ids := completeFromAgent(c, func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error) {
+	return completeFromAgent(c, func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error) {
 		allocations, err := agent.Allocations(ctx, "")
 		if err != nil {
 			return nil, err
@@ -210,14 +215,10 @@ func completeAllocations(c *connection) cobra.CompletionFunc {
 		}
 		return ids, nil
 	})
-	return ids
 }
 
 // shortID returns the prefix of an id that is shown and typed.
 func shortID(id string) string {
 	const enough = 8
-	if len(id) > enough {
-		return id[:enough]
-	}
-	return id
+	return id[:min(enough, len(id))]
 }

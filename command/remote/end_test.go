@@ -141,6 +141,6 @@ func topOf(r *record.Record) string {
 	state := &client.TaskState{State: "dead"}
 	state.Tacho.Outcome = r.End().Outcome
 	m := &topModel{sort: byCPU}
-	m.update([]*topRow{{alloc: "a", name: "j.g[0]", task: "t", state: topState(state), outcome: topOutcome(state)}}, nil)
+	m.update([]*topRow{{Alloc: "a", Name: "j.g[0]", Task: "t", State: topState(state), Outcome: topOutcome(state)}}, nil)
 	return strings.Join(m.view(200, 20), "\n")
 }

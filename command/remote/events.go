@@ -40,15 +40,13 @@ prints one event per line.`,
 		GroupID: cli.GroupAgent,
 	}
 	o := &eventsOptions{output: addOutputFlags(cmd)}
+	o.output.oneLine = true
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow new events")
 	cmd.Flags().StringArrayVar(&o.topics, "topic", nil,
 		"print only events of this `TOPIC`: Job, Allocation, Node, or one id such as Job:web; may be repeated")
 	topics := []string{"Job", "Allocation", "Node"}
 	_ = cmd.RegisterFlagCompletionFunc("topic", cobra.FixedCompletions(topics, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RunE = withAgent(addConnectionFlags(cmd), func(cmd *cobra.Command, agent *client.Client, _ []string) error {
-		if err := o.output.check(); err != nil {
-			return err
-		}
+	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, _ []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		err := o.print(ctx, cmd.OutOrStdout(), cli.PaletteFor(cmd, cmd.OutOrStdout()), agent)
@@ -57,7 +55,6 @@ prints one event per line.`,
 		}
 		return err
 	})
-	return cmd
 }
 
 // quiet is how long to wait for more of the existing events.
@@ -107,7 +104,7 @@ func (o *eventsOptions) print(ctx context.Context, out io.Writer, p cli.Palette,
 
 func (o *eventsOptions) printEvent(out io.Writer, p cli.Palette, e *client.Event) error {
 	if o.output.set() {
-		return o.output.printLine(out, e.JSON)
+		return o.output.print(out, e.JSON)
 	}
 	_, err := fmt.Fprintln(out, eventText(p, e))
 	return err

@@ -84,10 +84,7 @@ code is 1. FILE may be - for stdin.`,
 	}
 	file := jobFileFlags(cmd.Flags())
 	output := addOutputFlags(cmd)
-	cmd.RunE = withAgent(addConnectionFlags(cmd), func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		if err := output.check(); err != nil {
-			return err
-		}
+	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		source, err := file.read(cmd, args[0])
 		if err != nil {
 			return err
@@ -110,7 +107,6 @@ code is 1. FILE may be - for stdin.`,
 		}
 		return err
 	})
-	return cmd
 }
 
 // printMistakes prints one line for each error in a job file.
@@ -128,12 +124,7 @@ func newJobStatus() *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 	}
 	output := addOutputFlags(cmd)
-	flags := addConnectionFlags(cmd)
-	cmd.ValidArgsFunction = completeJobs(flags)
-	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		if err := output.check(); err != nil {
-			return err
-		}
+	return withAgent(cmd, completeJobs, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		if len(args) == 0 {
 			return listJobs(cmd, agent, output)
 		}
@@ -150,7 +141,6 @@ func newJobStatus() *cobra.Command {
 		}
 		return printJob(cmd, &job.Value, allocations.Value)
 	})
-	return cmd
 }
 
 // findJob returns the job with an id or a unique prefix of one.
@@ -180,19 +170,21 @@ func listJobs(cmd *cobra.Command, agent *client.Client, output *outputFlags) err
 	if err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
-	if output.set() {
-		return output.print(out, jobs.JSON)
-	}
-	if len(jobs.Value) == 0 {
+	if len(jobs.Value) == 0 && !output.set() {
 		cli.PrintError(cmd.ErrOrStderr(), errors.New("no jobs (tacho job run FILE runs one)"))
 		return nil
 	}
-	p := cli.PaletteFor(cmd, out)
-	columns, _ := cli.TerminalSize(out)
-	t := cli.Table{Header: []string{"JOB", "TYPE", "STATUS", "RUNNING", "STARTING", "COMPLETE", "FAILED", "SUBMITTED"}, Width: columns}
-	t.Right = []int{3, 4, 5, 6}
-	for _, j := range jobs.Value {
+	columns, _ := cli.TerminalSize(cmd.OutOrStdout())
+	return show(cmd, output, jobs, func(p cli.Palette, jobs *[]client.JobStub) string { return jobTable(p, *jobs, columns) })
+}
+
+// jobTable lists jobs with the number of their allocations in each status.
+func jobTable(p cli.Palette, jobs []client.JobStub, columns int) string {
+	t := cli.Table{
+		Header: []string{"JOB", "TYPE", "STATUS", "RUNNING", "STARTING", "COMPLETE", "FAILED", "SUBMITTED"},
+		Right:  []int{3, 4, 5, 6}, Width: columns,
+	}
+	for _, j := range jobs {
 		var sum client.GroupSummary
 		for _, g := range j.JobSummary.Summary {
 			sum.Running, sum.Starting = sum.Running+g.Running, sum.Starting+g.Starting+g.Queued
@@ -202,8 +194,7 @@ func listJobs(cmd *cobra.Command, agent *client.Client, output *outputFlags) err
 			cli.Plain(strconv.Itoa(sum.Running)), cli.Plain(strconv.Itoa(sum.Starting)),
 			cli.Plain(strconv.Itoa(sum.Complete)), failures(p, sum.Failed), cli.Plain(clockText(time.Unix(0, j.SubmitTime))))
 	}
-	_, err = io.WriteString(out, t.Render(p))
-	return err
+	return t.Render(p)
 }
 
 func jobStatus(p cli.Palette, status string, stopped bool) cli.Cell {

@@ -31,10 +31,7 @@ Waits until every allocation has been running for the time of --settle, or has e
 	detach := cmd.Flags().Bool("detach", false, "do not wait until the tasks are running")
 	settle := cmd.Flags().Duration("settle", 2*time.Second, "time for which tasks must be running")
 	output := addOutputFlags(cmd)
-	cmd.RunE = withAgent(addConnectionFlags(cmd), func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		if err := output.check(); err != nil {
-			return err
-		}
+	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		source, err := file.read(cmd, args[0])
 		if err != nil {
 			return err
@@ -63,7 +60,6 @@ Waits until every allocation has been running for the time of --settle, or has e
 		}
 		return w.untilRunning(cmd.Context(), *settle)
 	})
-	return cmd
 }
 
 // mistakesOf returns the lines of an error that rejects a job file; ok is false for other errors.

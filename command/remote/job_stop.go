@@ -24,9 +24,7 @@ with --detach it does not wait.`,
 	}
 	detach := cmd.Flags().Bool("detach", false, "do not wait for the tasks to end")
 	purge := cmd.Flags().Bool("purge", false, "remove the job from the agent's state")
-	flags := addConnectionFlags(cmd)
-	cmd.ValidArgsFunction = completeJobs(flags)
-	cmd.RunE = withAgent(flags, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+	return withAgent(cmd, completeJobs, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		job, err := findJob(cmd, agent, args[0])
 		if err != nil {
 			return err
@@ -53,7 +51,6 @@ with --detach it does not wait.`,
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", stoppedText(*detach, *purge), cli.Printable(id))
 		return err
 	})
-	return cmd
 }
 
 func stoppedText(detach, purge bool) string {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/agent/client"
 	"github.com/tachograph/tacho/command/cli"
 )
 
@@ -20,34 +21,32 @@ import (
 type outputFlags struct {
 	json     bool
 	template string
+	// oneLine prints JSON without line breaks: it is one of many responses.
+	oneLine bool
+	parsed  *template.Template
 }
 
-// addOutputFlags adds --json and --template.
+// addOutputFlags adds --json and --template. Invalid ones are rejected before the command runs.
 func addOutputFlags(cmd *cobra.Command) *outputFlags {
 	o := &outputFlags{}
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the agent's JSON")
 	cmd.Flags().StringVarP(&o.template, "template", "t", "", "print the agent's JSON through this Go `TEMPLATE` (text/template)")
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	return o
 }
 
 // set reports whether either flag was given.
 func (o *outputFlags) set() bool { return o.json || o.template != "" }
 
-// check rejects invalid flags before any request.
-func (o *outputFlags) check() error {
+func (o *outputFlags) check() (err error) {
 	if o.json && o.template != "" {
 		return cli.Usagef("--json and --template are mutually exclusive")
 	}
-	_, err := o.parse()
-	return err
-}
-
-func (o *outputFlags) parse() (*template.Template, error) {
-	parsed, err := template.New("template").Option("missingkey=error").Funcs(template.FuncMap{"json": toJSON}).Parse(o.template)
+	o.parsed, err = template.New("template").Option("missingkey=error").Funcs(template.FuncMap{"json": toJSON}).Parse(o.template)
 	if err != nil {
-		return nil, cli.Usagef("--template: %s", strings.TrimPrefix(err.Error(), "template: "))
+		return cli.Usagef("--template: %s", strings.TrimPrefix(err.Error(), "template: "))
 	}
-	return parsed, nil
+	return nil
 }
 
 func toJSON(value any) (string, error) {
@@ -55,53 +54,47 @@ func toJSON(value any) (string, error) {
 	return string(text), err
 }
 
-// print prints a response: indented JSON, or through the template.
-func (o *outputFlags) print(out io.Writer, answer json.RawMessage) error {
-	if o.template != "" {
-		return o.execute(out, answer)
+// show prints a response: as the flags say, or as text.
+func show[T any](cmd *cobra.Command, o *outputFlags, answer client.Answer[T], text func(cli.Palette, *T) string) error {
+	out := cmd.OutOrStdout()
+	if o.set() {
+		return o.print(out, answer.JSON)
 	}
-	var text bytes.Buffer
-	if err := json.Indent(&text, bytes.TrimSpace(answer), "", "  "); err != nil {
-		return fmt.Errorf("decode response: %w", err)
-	}
-	text.WriteByte('\n')
-	_, err := out.Write(text.Bytes())
+	_, err := io.WriteString(out, text(cli.PaletteFor(cmd, out), &answer.Value))
 	return err
 }
 
-// printLine prints one of many responses: JSON on one line, or through the template.
-func (o *outputFlags) printLine(out io.Writer, answer json.RawMessage) error {
-	if o.template != "" {
-		return o.execute(out, answer)
-	}
+// print prints a response as JSON, or through the template.
+func (o *outputFlags) print(out io.Writer, answer json.RawMessage) (err error) {
 	var text bytes.Buffer
-	if err := json.Compact(&text, answer); err != nil {
-		return fmt.Errorf("decode response: %w", err)
+	switch {
+	case o.template != "":
+		err = o.execute(&text, answer)
+	case o.oneLine:
+		err = json.Compact(&text, answer)
+	default:
+		err = json.Indent(&text, bytes.TrimSpace(answer), "", "  ")
 	}
-	text.WriteByte('\n')
-	_, err := out.Write(text.Bytes())
-	return err
-}
-
-// execute runs the template over a response; its keys are those of the JSON. Large numbers keep all digits.
-func (o *outputFlags) execute(out io.Writer, answer json.RawMessage) error {
-	parsed, err := o.parse()
 	if err != nil {
 		return err
-	}
-	decoder := json.NewDecoder(bytes.NewReader(answer))
-	decoder.UseNumber()
-	var value any
-	if err := decoder.Decode(&value); err != nil {
-		return fmt.Errorf("decode response: %w", err)
-	}
-	var text bytes.Buffer
-	if err := parsed.Execute(&text, value); err != nil {
-		return fmt.Errorf("--%w", err)
 	}
 	if !bytes.HasSuffix(text.Bytes(), []byte("\n")) {
 		text.WriteByte('\n')
 	}
 	_, err = out.Write(text.Bytes())
 	return err
+}
+
+// execute runs the template over a response; its keys are those of the JSON. Large numbers keep all digits.
+func (o *outputFlags) execute(text io.Writer, answer json.RawMessage) error {
+	decoder := json.NewDecoder(bytes.NewReader(answer))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return err
+	}
+	if err := o.parsed.Execute(text, value); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	return nil
 }

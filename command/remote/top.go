@@ -17,7 +17,6 @@ import (
 
 	"github.com/tachograph/tacho/agent/client"
 	"github.com/tachograph/tacho/command/cli"
-	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -58,7 +57,7 @@ the task waited, for the resource it waited for most. Values that were not measu
 	f.IntVarP(&o.iterations, "iterations", "n", 0, "print this number of tables and exit, also on a terminal")
 	f.BoolVar(&o.percent, "percent", false, "show CPU in percent of a core, and memory in percent of the limit")
 	f.StringVar(&o.filter, "filter", "", "show only tasks whose name contains this `TEXT`")
-	cmd.RunE = withAgent(addConnectionFlags(cmd), func(cmd *cobra.Command, agent *client.Client, _ []string) error {
+	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, _ []string) error {
 		if err := o.check(); err != nil {
 			return err
 		}
@@ -70,7 +69,6 @@ the task waited, for the resource it waited for most. Values that were not measu
 		}
 		return err
 	})
-	return cmd
 }
 
 func (o *topOptions) check() error {
@@ -80,7 +78,7 @@ func (o *topOptions) check() error {
 	if o.iterations < 0 {
 		return cli.Usagef("--iterations %d: must be at least 1", o.iterations)
 	}
-	return o.output.check()
+	return nil
 }
 
 func (o *topOptions) run(ctx context.Context, cmd *cobra.Command, poll *taskPoll) error {
@@ -127,40 +125,8 @@ func (o *topOptions) print(ctx context.Context, out io.Writer, m *topModel, poll
 	return nil
 }
 
-// listedTask is one task in the JSON of tacho top. Null is not measured.
-type listedTask struct {
-	AllocID  string         `json:"alloc_id"`
-	Name     string         `json:"name"`
-	Job      string         `json:"job"`
-	Task     string         `json:"task"`
-	State    string         `json:"state"`
-	Outcome  record.Outcome `json:"outcome,omitempty"`
-	Restarts int            `json:"restarts"`
-	// Reason is why there are no measurements.
-	Reason         string   `json:"reason,omitempty"`
-	Cores          *float64 `json:"cpu_cores"`
-	Memory         *float64 `json:"memory_bytes"`
-	Limit          *float64 `json:"memory_limit_bytes"`
-	Peak           *float64 `json:"memory_peak_bytes"`
-	Read           *float64 `json:"io_read_bytes_per_second"`
-	Written        *float64 `json:"io_write_bytes_per_second"`
-	CPUPressure    *float64 `json:"cpu_waiting_ratio"`
-	MemoryPressure *float64 `json:"memory_waiting_ratio"`
-	IOPressure     *float64 `json:"io_waiting_ratio"`
-	Processes      *float64 `json:"processes"`
-}
-
 func (o *topOptions) printJSON(out io.Writer, rows []*topRow) error {
-	list := make([]listedTask, 0, len(rows))
-	for _, r := range rows {
-		f := r.usage
-		list = append(list, listedTask{
-			AllocID: r.alloc, Name: r.name, Job: r.job, Task: r.task, State: r.state, Outcome: r.outcome, Restarts: r.restarts, Reason: r.reason,
-			Cores: f.cores, Memory: f.memory, Limit: f.limit, Peak: f.peak, Read: f.read, Written: f.written,
-			CPUPressure: f.cpuPressure, MemoryPressure: f.memoryPressure, IOPressure: f.ioPressure, Processes: f.processes,
-		})
-	}
-	text, err := json.Marshal(list)
+	text, err := json.Marshal(rows)
 	if err != nil {
 		return err
 	}

@@ -60,9 +60,9 @@ func (m *topModel) update(rows []*topRow, err error) {
 
 // visible returns the rows that match the filter, sorted.
 func (m *topModel) visible() []*topRow {
-	var rows []*topRow
+	rows := []*topRow{} // in JSON, an empty list is not null
 	for _, r := range m.rows {
-		if strings.Contains(strings.ToLower(r.title()), strings.ToLower(m.filter)) || strings.HasPrefix(r.alloc, m.filter) {
+		if strings.Contains(strings.ToLower(r.title()), strings.ToLower(m.filter)) || strings.HasPrefix(r.Alloc, m.filter) {
 			rows = append(rows, r)
 		}
 	}
@@ -71,7 +71,7 @@ func (m *topModel) visible() []*topRow {
 		if m.sort != byName {
 			order = -compareKnown(m.weight(a), m.weight(b))
 		}
-		order = cmp.Or(order, cmp.Compare(a.title(), b.title()), cmp.Compare(a.alloc, b.alloc))
+		order = cmp.Or(order, cmp.Compare(a.title(), b.title()), cmp.Compare(a.Alloc, b.Alloc))
 		if m.reverse {
 			return -order
 		}
@@ -99,18 +99,18 @@ func (m *topModel) weight(r *topRow) *float64 {
 	switch m.sort {
 	case byMemory:
 		if m.percent {
-			return ratio(f.memory, f.limit)
+			return ratio(f.Memory, f.Limit)
 		}
-		return f.memory
+		return f.Memory
 	case byIO:
-		return sum(f.read, f.written)
+		return sum(f.Read, f.Written)
 	case byProcesses:
-		return f.processes
+		return f.Processes
 	case byPressure:
-		return greatest(f.cpuPressure, f.memoryPressure, f.ioPressure)
+		return greatest(f.CPUPressure, f.MemoryPressure, f.IOPressure)
 	case byCPU, byName:
 	}
-	return f.cores
+	return f.Cores
 }
 
 // sum adds values, ignoring nil; nil if all are.

@@ -15,26 +15,30 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// topRow is one task of one allocation.
+// topRow is one task of one allocation, also in the JSON of tacho top. Null is not measured.
 type topRow struct {
-	alloc, name, job, task string
-	state                  string // pending, running, ended or failed
-	// outcome is how the task ended; empty while it runs, or if unknown.
-	outcome  record.Outcome
-	restarts int
-	usage    usage
+	Alloc string `json:"alloc_id"`
+	Name  string `json:"name"`
+	Job   string `json:"job"`
+	Task  string `json:"task"`
+	// State is pending, running, ended or failed.
+	State string `json:"state"`
+	// Outcome is how the task ended; empty while it runs, or if unknown.
+	Outcome  record.Outcome `json:"outcome,omitempty"`
+	Restarts int            `json:"restarts"`
+	// Reason is why there are no measurements.
+	Reason string `json:"reason,omitempty"`
+	usage
 	// past has the last readings of CPU in cores, oldest first; nil for a missing one.
 	past []*float64
 	// sample is the last reading, before is the one before it of the same start of the task. Either may be nil.
 	sample, before *client.Sample
-	// reason is why there are no measurements.
-	reason string
 }
 
-func (r *topRow) key() string { return r.alloc + "/" + r.task }
+func (r *topRow) key() string { return r.Alloc + "/" + r.Task }
 
 // title returns the name of the task with its allocation.
-func (r *topRow) title() string { return r.name + "/" + r.task }
+func (r *topRow) title() string { return r.Name + "/" + r.Task }
 
 // taskPoll polls the usage of all tasks.
 type taskPoll struct {
@@ -88,7 +92,7 @@ func endedLately(a *client.Allocation) bool {
 // row returns the row of a task.
 func (p *taskPoll) row(a *client.Allocation, task string, stats *client.Stats) *topRow {
 	s := a.TaskStates[task]
-	row := &topRow{alloc: a.ID, name: a.Name, job: a.JobID, task: task, state: topState(s), outcome: topOutcome(s), restarts: s.Restarts}
+	row := &topRow{Alloc: a.ID, Name: a.Name, Job: a.JobID, Task: task, State: topState(s), Outcome: topOutcome(s), Restarts: s.Restarts}
 	old := p.known[row.key()]
 	if old != nil {
 		row.past = old.past
@@ -97,12 +101,12 @@ func (p *taskPoll) row(a *client.Allocation, task string, stats *client.Stats) *
 	switch {
 	case stats != nil:
 		reading = stats.Tacho.Tasks[task]
-		row.reason = stats.Tacho.Reason
+		row.Reason = stats.Tacho.Reason
 	case a.Ended():
-		row.reason = "not running"
+		row.Reason = "not running"
 	}
 	if reading != nil && reading.Reason != "" {
-		row.reason = reading.Reason
+		row.Reason = reading.Reason
 	}
 	if reading == nil || reading.Sample == nil || !reading.Running || reading.Reason != "" { // old readings are not shown
 		row.past = remember(row.past, nil)
@@ -110,16 +114,16 @@ func (p *taskPoll) row(a *client.Allocation, task string, stats *client.Stats) *
 	}
 	row.sample = reading.Sample
 	switch {
-	case old == nil || old.sample == nil || old.restarts != row.restarts:
-		row.usage = usageOf(sampleReading(row.sample, row.restarts), nil)
+	case old == nil || old.sample == nil || old.Restarts != row.Restarts:
+		row.usage = usageOf(sampleReading(row.sample, row.Restarts), nil)
 	case old.sample.At.Equal(row.sample.At):
 		row.before, row.usage = old.before, old.usage // no new reading
 		return row
 	default:
 		row.before = old.sample
-		row.usage = usageOf(sampleReading(row.sample, row.restarts), sampleReading(old.sample, old.restarts))
+		row.usage = usageOf(sampleReading(row.sample, row.Restarts), sampleReading(old.sample, old.Restarts))
 	}
-	row.past = remember(row.past, row.usage.cores)
+	row.past = remember(row.past, row.usage.Cores)
 	return row
 }
 
@@ -146,7 +150,7 @@ func topOutcome(s *client.TaskState) record.Outcome {
 }
 
 // word returns the state, or the outcome if the task has ended.
-func (r *topRow) word() string { return cmp.Or(string(r.outcome), r.state) }
+func (r *topRow) word() string { return cmp.Or(string(r.Outcome), r.State) }
 
 // processCores returns the CPU of a process in cores since the last reading; nil if unknown.
 func processCores(row *topRow, process *client.Process) *float64 {

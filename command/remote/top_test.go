@@ -20,18 +20,18 @@ func exampleTop() *topModel {
 	m := &topModel{delay: 2 * time.Second, sort: byCPU}
 	m.update([]*topRow{
 		{
-			alloc: "aaaaaaaa-1", name: "web.app[0]", job: "web", task: "server", state: "running",
+			Alloc: "aaaaaaaa-1", Name: "web.app[0]", Job: "web", Task: "server", State: "running",
 			usage: usage{
-				cores: new(1.5), memory: new(float64(10 << 20)), limit: new(float64(100 << 20)), peak: new(float64(20 << 20)), read: new(float64(1 << 20)),
-				written: new(0.0), cpuPressure: new(0.25), memoryPressure: new(0.0), ioPressure: new(0.1), processes: new(3.0),
+				Cores: new(1.5), Memory: new(float64(10 << 20)), Limit: new(float64(100 << 20)), Peak: new(float64(20 << 20)), Read: new(float64(1 << 20)),
+				Written: new(0.0), CPUPressure: new(0.25), MemoryPressure: new(0.0), IOPressure: new(0.1), Processes: new(3.0),
 			},
 			past: []*float64{new(0.0), nil, new(0.75), new(1.5)},
 		},
 		{
-			alloc: "bbbbbbbb-1", name: "db.data[0]", job: "db", task: "store", state: "running", restarts: 2,
-			usage: usage{cores: new(0.01), memory: new(float64(95 << 20)), limit: new(float64(100 << 20)), processes: new(9.0)},
+			Alloc: "bbbbbbbb-1", Name: "db.data[0]", Job: "db", Task: "store", State: "running", Restarts: 2,
+			usage: usage{Cores: new(0.01), Memory: new(float64(95 << 20)), Limit: new(float64(100 << 20)), Processes: new(9.0)},
 		},
-		{alloc: "cccccccc-1", name: "new.x[0]", job: "new", task: "main\x1b[2J", state: "pending", reason: "publishing is off"},
+		{Alloc: "cccccccc-1", Name: "new.x[0]", Job: "new", Task: "main\x1b[2J", State: "pending", Reason: "publishing is off"},
 	}, nil)
 	m.at = time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
 	return m
@@ -39,7 +39,7 @@ func exampleTop() *topModel {
 
 func titles(rows []*topRow) (names []string) {
 	for _, r := range rows {
-		names = append(names, r.job)
+		names = append(names, r.Job)
 	}
 	return names
 }
@@ -117,16 +117,16 @@ func TestTopSelectionFollowsItsTask(t *testing.T) {
 	m := exampleTop()
 	pressAll(m, "<down>")
 	pressAll(m, "m")
-	if row, at := m.chosen(); row.job != "db" || at != 0 {
-		t.Errorf("%s at %d, want db at 0", row.job, at)
+	if row, at := m.chosen(); row.Job != "db" || at != 0 {
+		t.Errorf("%s at %d, want db at 0", row.Job, at)
 	}
 	pressAll(m, "<end>")
-	if row, at := m.chosen(); row.job != "new" || at != 2 {
-		t.Errorf("%s at %d, want new at 2", row.job, at)
+	if row, at := m.chosen(); row.Job != "new" || at != 2 {
+		t.Errorf("%s at %d, want new at 2", row.Job, at)
 	}
 	pressAll(m, "<page up>", "k")
-	if row, _ := m.chosen(); row.job != "db" {
-		t.Errorf("%s, want db", row.job)
+	if row, _ := m.chosen(); row.Job != "db" {
+		t.Errorf("%s, want db", row.Job)
 	}
 }
 
@@ -254,11 +254,11 @@ func TestTopShowsNoOldReadings(t *testing.T) {
 		{21, 5, "", new(2.0), true},
 	} {
 		row := look(step.seconds, step.cpu, step.reason)
-		if diff := cmp.Diff(step.cores, row.usage.cores); diff != "" {
+		if diff := cmp.Diff(step.cores, row.usage.Cores); diff != "" {
 			t.Errorf("after %d s, %q: %s", step.seconds, step.reason, diff)
 		}
-		if fresh := row.sample != nil && row.usage.charged != nil; fresh != step.fresh || row.reason != step.reason {
-			t.Errorf("after %d s: usage (shown: %v) and %q, want %q", step.seconds, fresh, row.reason, step.reason)
+		if fresh := row.sample != nil && row.usage.Charged != nil; fresh != step.fresh || row.Reason != step.reason {
+			t.Errorf("after %d s: usage (shown: %v) and %q, want %q", step.seconds, fresh, row.Reason, step.reason)
 		}
 	}
 }

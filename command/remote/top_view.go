@@ -32,10 +32,10 @@ func (m *topModel) head(width int) []string {
 	running := 0
 	var cores, memory *float64
 	for _, r := range m.rows {
-		if r.state == "running" {
+		if r.State == "running" {
 			running++
 		}
-		cores, memory = sum(cores, r.usage.cores), sum(memory, r.usage.memory)
+		cores, memory = sum(cores, r.usage.Cores), sum(memory, r.usage.Memory)
 	}
 	order := "by " + string(m.sort)
 	if m.reverse {
@@ -112,26 +112,26 @@ func (m *topModel) table(sparks bool, width int) *cli.Table {
 	}
 	for _, r := range m.visible() {
 		f := r.usage
-		spark := cli.Plain(strconv.Itoa(r.restarts))
+		spark := cli.Plain(strconv.Itoa(r.Restarts))
 		if sparks {
 			spark = cli.Painted(sparkText(r.past, sparkline), m.palette.Green)
 		}
-		word, paint := r.word(), statusPaint(m.palette, r.state)
-		if r.outcome != "" {
-			paint = summary.OutcomePaint(m.palette, r.outcome)
+		word, paint := r.word(), statusPaint(m.palette, r.State)
+		if r.Outcome != "" {
+			paint = summary.OutcomePaint(m.palette, r.Outcome)
 		}
-		if sparks && r.restarts > 0 {
-			word += fmt.Sprintf(" ×%d", r.restarts)
+		if sparks && r.Restarts > 0 {
+			word += fmt.Sprintf(" ×%d", r.Restarts)
 		}
 		pressure := cli.Painted(pressureText(f), pressurePaint(m.palette, f))
-		if r.sample == nil && r.reason != "" && r.state == "running" {
-			pressure = cli.Painted(cli.OneLine(r.reason), m.palette.Faint)
+		if r.sample == nil && r.Reason != "" && r.State == "running" {
+			pressure = cli.Painted(cli.OneLine(r.Reason), m.palette.Faint)
 		}
-		t.Add(cli.Plain(cli.Printable(r.title())), cli.Painted(word, paint), cli.Painted(m.cpu(f.cores), m.palette.Bold), spark,
-			cli.Painted(m.memory(f), sharePaint(m.palette, ratio(f.memory, f.limit))),
-			cli.Plain(cli.Optional(procstats.Bytes, f.limit)), cli.Plain(cli.Optional(procstats.Bytes, f.peak)),
-			cli.Plain(cli.Optional(procstats.Bytes, f.read)), cli.Plain(cli.Optional(procstats.Bytes, f.written)),
-			cli.Plain(cli.Optional(procstats.None, f.processes)), pressure, cli.Painted(shortID(r.alloc), m.palette.Faint))
+		t.Add(cli.Plain(cli.Printable(r.title())), cli.Painted(word, paint), cli.Painted(m.cpu(f.Cores), m.palette.Bold), spark,
+			cli.Painted(m.memory(f), sharePaint(m.palette, ratio(f.Memory, f.Limit))),
+			cli.Plain(cli.Optional(procstats.Bytes, f.Limit)), cli.Plain(cli.Optional(procstats.Bytes, f.Peak)),
+			cli.Plain(cli.Optional(procstats.Bytes, f.Read)), cli.Plain(cli.Optional(procstats.Bytes, f.Written)),
+			cli.Plain(cli.Optional(procstats.None, f.Processes)), pressure, cli.Painted(shortID(r.Alloc), m.palette.Faint))
 	}
 	return t
 }
@@ -146,10 +146,10 @@ func (m *topModel) cpu(cores *float64) string {
 
 // memory returns bytes, or percent of the limit if there is one.
 func (m *topModel) memory(f usage) string {
-	if share := ratio(f.memory, f.limit); m.percent && share != nil {
+	if share := ratio(f.Memory, f.Limit); m.percent && share != nil {
 		return procstats.Share.Text(*share)
 	}
-	return cli.Optional(procstats.Bytes, f.memory)
+	return cli.Optional(procstats.Bytes, f.Memory)
 }
 
 // sharePaint returns a warning colour if most of a limit is used.
@@ -164,7 +164,7 @@ func sharePaint(p cli.Palette, share *float64) func(string) string {
 }
 
 func pressurePaint(p cli.Palette, f usage) func(string) string {
-	return sharePaint(p, greatest(f.cpuPressure, f.memoryPressure, f.ioPressure))
+	return sharePaint(p, greatest(f.CPUPressure, f.MemoryPressure, f.IOPressure))
 }
 
 // sparkText draws the last readings as blocks, scaled to the highest of them, at least a tenth of a core. Missing
@@ -206,11 +206,11 @@ func (m *topModel) treeLines(width int) []string {
 	}
 	f := row.usage
 	about := fmt.Sprintf("%s  %s  CPU %s  memory %s of %s  peak %s  pressure %s  (esc: back)", cli.Printable(row.title()), row.word(),
-		m.cpu(f.cores), cli.Optional(procstats.Bytes, f.memory), cli.Optional(procstats.Bytes, f.limit),
-		cli.Optional(procstats.Bytes, f.peak), pressureText(f))
+		m.cpu(f.Cores), cli.Optional(procstats.Bytes, f.Memory), cli.Optional(procstats.Bytes, f.Limit),
+		cli.Optional(procstats.Bytes, f.Peak), pressureText(f))
 	lines := []string{m.palette.Bold(cli.Cut(about, width)), ""}
 	if row.sample == nil || row.sample.Processes == nil {
-		return append(lines, cli.Cut("  not measured: "+cli.OneLine(row.reason), width))
+		return append(lines, cli.Cut("  not measured: "+cli.OneLine(row.Reason), width))
 	}
 	t := cli.Table{
 		Width: width, Header: []string{"PID", "CPU", "TIME", "RSS", "STATE", "THREADS", "COMMAND"},
@@ -218,7 +218,7 @@ func (m *topModel) treeLines(width int) []string {
 	}
 	processes := row.sample.Processes
 	for _, line := range processTree(processes.Rows) {
-		p := line.process
+		p := line.Process
 		state := procstats.NoValue
 		if text, ok := p.Measurements[procstats.ProcessState.String()].(string); ok {
 			state = cli.Printable(text)
@@ -226,7 +226,7 @@ func (m *topModel) treeLines(width int) []string {
 		t.AddTexts(strconv.Itoa(p.PID), m.cpu(processCores(row, p)),
 			processValue(p, procstats.Seconds, procstats.ProcessCPU, procstats.PortableProcessCPU),
 			processValue(p, procstats.Bytes, procstats.ProcessRSS, procstats.PortableProcessRSS),
-			state, processValue(p, procstats.None, procstats.ProcessThreads), line.indent+cli.Printable(p.Command))
+			state, processValue(p, procstats.None, procstats.ProcessThreads), indented(line))
 	}
 	exited := "exited"
 	if n := processes.Exited.Processes; n != nil {
@@ -235,7 +235,7 @@ func (m *topModel) treeLines(width int) []string {
 	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), "", "", "", exited)
 	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "", "", "", "unattributed")
 	total := first(sampleReading(row.sample, 0), procstats.HeadlineCPU)
-	t.AddTexts("", m.cpu(f.cores), cli.Optional(procstats.Seconds, total), "", "", "", "total")
+	t.AddTexts("", m.cpu(f.Cores), cli.Optional(procstats.Seconds, total), "", "", "", "total")
 	if processes.Omitted > 0 {
 		t.AddTexts("", "", "", "", "", "", fmt.Sprintf("%d more without a row", processes.Omitted))
 	}

@@ -4,23 +4,29 @@
 package remote
 
 import (
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/procstats"
 )
 
 // usage is the resource usage of a task for one line; nil is unknown.
 type usage struct {
-	// cores is CPU in cores; read and written are bytes per second; the pressures are the shares of time in which some
-	// process waited, 0 to 1.
-	cores                                   *float64
-	memory, charged, peak, limit            *float64
-	read, written                           *float64
-	cpuPressure, memoryPressure, ioPressure *float64
-	processes                               *float64
+	Cores   *float64 `json:"cpu_cores"`
+	Memory  *float64 `json:"memory_bytes"`
+	Charged *float64 `json:"-"`
+	Limit   *float64 `json:"memory_limit_bytes"`
+	Peak    *float64 `json:"memory_peak_bytes"`
+	// Read and Written are bytes per second.
+	Read    *float64 `json:"io_read_bytes_per_second"`
+	Written *float64 `json:"io_write_bytes_per_second"`
+	// The pressures are the shares of time in which some process waited, 0 to 1.
+	CPUPressure    *float64 `json:"cpu_waiting_ratio"`
+	MemoryPressure *float64 `json:"memory_waiting_ratio"`
+	IOPressure     *float64 `json:"io_waiting_ratio"`
+	Processes      *float64 `json:"processes"`
 }
 
 // numbers is one reading of a task, from its history or from a sample.
@@ -73,23 +79,23 @@ func sampleReading(s *client.Sample, run int) *numbers {
 func usageOf(now, before *numbers) usage {
 	rate := func(ids ...procstats.ID) *float64 { return rateOf(now, before, ids...) }
 	f := usage{
-		cores:          rate(procstats.HeadlineCPU, procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.PortableCPU),
-		memory:         first(now, procstats.HeadlineMemory),
-		charged:        first(now, procstats.HeadlineMemoryCharged, procstats.CgroupMemoryCurrent),
-		peak:           first(now, procstats.HeadlineMemoryPeak, procstats.CgroupMemoryPeak),
-		limit:          first(now, procstats.CgroupMemoryMax),
-		read:           rate(procstats.HeadlineIORead, procstats.CgroupIORead, procstats.TreeIORead),
-		written:        rate(procstats.HeadlineIOWrite, procstats.CgroupIOWrite, procstats.TreeIOWrite),
-		cpuPressure:    rate(procstats.PSICPUSome),
-		memoryPressure: rate(procstats.PSIMemorySome),
-		ioPressure:     rate(procstats.PSIIOSome),
-		processes:      first(now, procstats.TreeProcesses, procstats.PortableProcesses),
+		Cores:          rate(procstats.HeadlineCPU, procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.PortableCPU),
+		Memory:         first(now, procstats.HeadlineMemory),
+		Charged:        first(now, procstats.HeadlineMemoryCharged, procstats.CgroupMemoryCurrent),
+		Peak:           first(now, procstats.HeadlineMemoryPeak, procstats.CgroupMemoryPeak),
+		Limit:          first(now, procstats.CgroupMemoryMax),
+		Read:           rate(procstats.HeadlineIORead, procstats.CgroupIORead, procstats.TreeIORead),
+		Written:        rate(procstats.HeadlineIOWrite, procstats.CgroupIOWrite, procstats.TreeIOWrite),
+		CPUPressure:    rate(procstats.PSICPUSome),
+		MemoryPressure: rate(procstats.PSIMemorySome),
+		IOPressure:     rate(procstats.PSIIOSome),
+		Processes:      first(now, procstats.TreeProcesses, procstats.PortableProcesses),
 	}
-	if f.cores == nil {
-		f.cores = first(now, procstats.HeadlineCores)
+	if f.Cores == nil {
+		f.Cores = first(now, procstats.HeadlineCores)
 	}
-	if f.memory == nil {
-		f.memory = first(now, procstats.TreeRSS, procstats.PortableRSS)
+	if f.Memory == nil {
+		f.Memory = first(now, procstats.TreeRSS, procstats.PortableRSS)
 	}
 	return f
 }
@@ -139,7 +145,7 @@ func pressureText(f usage) string {
 	for _, p := range []struct {
 		word  string
 		share *float64
-	}{{"cpu", f.cpuPressure}, {"memory", f.memoryPressure}, {"io", f.ioPressure}} {
+	}{{"cpu", f.CPUPressure}, {"memory", f.MemoryPressure}, {"io", f.IOPressure}} {
 		if p.share == nil {
 			continue
 		}
@@ -154,43 +160,12 @@ func pressureText(f usage) string {
 	return strings.TrimSpace(procstats.Share.Text(min(most, 1)) + " " + word)
 }
 
-// treeLine is a process with its indentation in the tree.
-type treeLine struct {
-	process *client.Process
-	indent  string
+// processTree returns live processes as a tree.
+func processTree(rows []client.Process) []procstats.Branch[client.Process] {
+	return procstats.Tree(rows, func(p *client.Process) (pid, parent int) { return p.PID, p.PPID })
 }
 
-// processTree sorts processes so that children follow their parents, by PID.
-func processTree(rows []client.Process) []treeLine {
-	byPID := make(map[int]bool, len(rows))
-	children := map[int][]*client.Process{}
-	for i := range rows {
-		byPID[rows[i].PID] = true
-	}
-	var roots []*client.Process
-	for i := range rows {
-		row := &rows[i]
-		if byPID[row.PPID] && row.PPID != row.PID {
-			children[row.PPID] = append(children[row.PPID], row)
-		} else {
-			roots = append(roots, row)
-		}
-	}
-	order := func(a, b *client.Process) int { return a.PID - b.PID }
-	lines := make([]treeLine, 0, len(rows))
-	var walk func(row *client.Process, indent string)
-	walk = func(row *client.Process, indent string) {
-		lines = append(lines, treeLine{row, indent})
-		below := children[row.PID]
-		delete(children, row.PID) // breaks a cycle, which a reused PID can cause
-		slices.SortFunc(below, order)
-		for _, child := range below {
-			walk(child, indent+"  ")
-		}
-	}
-	slices.SortFunc(roots, order)
-	for _, root := range roots {
-		walk(root, "")
-	}
-	return lines
+// indented returns the command of a process, indented by its depth in the tree.
+func indented(b procstats.Branch[client.Process]) string {
+	return strings.Repeat("  ", b.Depth) + cli.Printable(b.Process.Command)
 }
