@@ -4,6 +4,7 @@
 package allocation
 
 import (
+	"regexp"
 	"time"
 
 	"github.com/tachograph/tacho/agent/folder"
@@ -106,6 +107,12 @@ type Event struct {
 	// Details are the driver's, by name.
 	Details map[string]string `json:",omitempty"`
 }
+
+// Public reports whether everybody may see the message of an event. Messages can contain commands and files, except that
+// of an observed exit, which is the text of a hook.Exit.
+func (e *Event) Public() bool { return e.Type == hook.EventTerminated && observedExit.MatchString(e.Message) }
+
+var observedExit = regexp.MustCompile(`^exit code \d+(, signal \d+)?(, OOM killed)?$`)
 
 // Usage is what a task uses, as it was read last.
 type Usage struct {

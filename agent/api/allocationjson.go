@@ -5,9 +5,6 @@ package api
 
 import (
 	"maps"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
@@ -178,29 +175,18 @@ func newTaskState(t *allocation.Task, trusted bool) *taskState {
 // hidden stands for a message. Empty would not do: clients make one up then.
 const hidden = "(hidden: sign in with the token, or use the unix socket)"
 
-// newTaskEvent returns an event. Messages can have commands in them: without trust only exits are told.
+// newTaskEvent returns an event, without trust only with a message that everybody may see.
 func newTaskEvent(e *allocation.Event, trusted bool) taskEvent {
 	shown := taskEvent{Type: string(e.Type), Time: e.Time.UnixNano(), Details: map[string]string{}}
 	switch {
 	case trusted:
 		shown.Message = e.Message
 		maps.Copy(shown.Details, e.Details)
-	case e.Type == hook.EventTerminated && isExit(e.Message):
+	case e.Public():
 		shown.Message = e.Message
 	case e.Message != "":
 		shown.Message = hidden
 	}
 	shown.DisplayMessage = shown.Message
 	return shown
-}
-
-// isExit reports whether a message has nothing but what hook.Exit says of an end that was seen.
-func isExit(message string) bool {
-	for word := range strings.FieldsSeq(message) {
-		word = strings.TrimSuffix(word, ",")
-		if _, err := strconv.Atoi(word); err != nil && !slices.Contains([]string{"exit", "code", "signal", "OOM", "killed"}, word) {
-			return false
-		}
-	}
-	return true
 }

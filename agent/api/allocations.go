@@ -12,47 +12,41 @@ import (
 	"github.com/tachograph/tacho/agent/snapshot"
 )
 
-// listAllocations is GET /v1/allocations.
-func (s *Server) listAllocations(r *http.Request, now *snapshot.Agent) (any, error) {
+// allocations lists some of the allocations.
+func allocations(r *http.Request, now *snapshot.Agent, some func(*allocation.Allocation) bool) []*allocationJSON {
 	list := []*allocationJSON{}
-	prefix := strings.ToLower(r.URL.Query().Get("prefix"))
 	for _, a := range now.Allocations {
-		if inNamespace(r, a.Namespace) && strings.HasPrefix(a.ID, prefix) {
+		if some(a) {
 			list = append(list, newAllocationJSON(a, Trusted(r.Context())))
 		}
 	}
-	return list, nil
+	return list
+}
+
+// listAllocations is GET /v1/allocations.
+func (s *Server) listAllocations(r *http.Request, now *snapshot.Agent) (any, error) {
+	prefix := strings.ToLower(r.URL.Query().Get("prefix"))
+	return allocations(r, now, func(a *allocation.Allocation) bool {
+		return inNamespace(r, a.Namespace) && strings.HasPrefix(a.ID, prefix)
+	}), nil
 }
 
 // allocationOf returns the allocation of a request's path; prefixes are taken too.
 func allocationOf(r *http.Request, now *snapshot.Agent) (*allocation.Allocation, error) {
-	id := r.PathValue("id")
-	if id == "" {
-		return nil, badRequest("the path has no allocation id")
-	}
-	return now.Allocation(strings.ToLower(id))
+	return now.Allocation(strings.ToLower(r.PathValue("id")))
 }
 
 // readAllocation is GET /v1/allocation/ID.
-func (s *Server) readAllocation(r *http.Request, now *snapshot.Agent) (any, error) {
-	a, err := allocationOf(r, now)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) readAllocation(r *http.Request, now *snapshot.Agent, a *allocation.Allocation) (any, error) {
 	shown := newAllocationJSON(a, Trusted(r.Context()))
-	if j, err := now.Job(a.JobID); err == nil {
-		shown.Job = newJobJSON(j, Trusted(r.Context()))
-	}
+	shown.addJob(r, now)
 	return shown, nil
 }
 
-// allocationNothing answers for an allocation what none here has.
-func (s *Server) allocationNothing(nothing any) answer {
-	return func(r *http.Request, now *snapshot.Agent) (any, error) {
-		if _, err := allocationOf(r, now); err != nil {
-			return nil, err
-		}
-		return nothing, nil
+// addJob adds the allocation's job, if it was not purged.
+func (a *allocationJSON) addJob(r *http.Request, now *snapshot.Agent) {
+	if j, err := now.Job(a.JobID); err == nil {
+		a.Job = newJobJSON(j, Trusted(r.Context()))
 	}
 }
 
@@ -61,26 +55,15 @@ func (s *Server) nodeAllocations(r *http.Request, now *snapshot.Agent) (any, err
 	if err := checkNode(r, now); err != nil {
 		return nil, err
 	}
-	list := []*allocationJSON{}
-	for _, a := range now.Allocations {
-		if !inNamespace(r, a.Namespace) {
-			continue
-		}
-		shown := newAllocationJSON(a, Trusted(r.Context()))
-		if j, err := now.Job(a.JobID); err == nil {
-			shown.Job = newJobJSON(j, Trusted(r.Context()))
-		}
-		list = append(list, shown)
+	list := allocations(r, now, func(a *allocation.Allocation) bool { return inNamespace(r, a.Namespace) })
+	for _, shown := range list {
+		shown.addJob(r, now)
 	}
 	return list, nil
 }
 
 // stopAllocation is PUT /v1/allocation/ID/stop.
-func (s *Server) stopAllocation(r *http.Request, now *snapshot.Agent) (any, error) {
-	a, err := allocationOf(r, now)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) stopAllocation(_ *http.Request, _ *snapshot.Agent, a *allocation.Allocation) (any, error) {
 	if err := s.agent.StopAlloc(a.ID); err != nil {
 		return nil, err
 	}
@@ -88,16 +71,12 @@ func (s *Server) stopAllocation(r *http.Request, now *snapshot.Agent) (any, erro
 }
 
 // restartAllocation is PUT /v1/client/allocation/ID/restart.
-func (s *Server) restartAllocation(r *http.Request, now *snapshot.Agent) (any, error) {
+func (s *Server) restartAllocation(r *http.Request, _ *snapshot.Agent, a *allocation.Allocation) (any, error) {
 	var body struct {
 		TaskName string
 		AllTasks bool
 	}
 	if err := readBody(r, &body); err != nil {
-		return nil, err
-	}
-	a, err := allocationOf(r, now)
-	if err != nil {
 		return nil, err
 	}
 	if body.AllTasks {
@@ -110,13 +89,9 @@ func (s *Server) restartAllocation(r *http.Request, now *snapshot.Agent) (any, e
 }
 
 // signalAllocation is PUT /v1/client/allocation/ID/signal.
-func (s *Server) signalAllocation(r *http.Request, now *snapshot.Agent) (any, error) {
+func (s *Server) signalAllocation(r *http.Request, _ *snapshot.Agent, a *allocation.Allocation) (any, error) {
 	var body struct{ Signal, Task string }
 	if err := readBody(r, &body); err != nil {
-		return nil, err
-	}
-	a, err := allocationOf(r, now)
-	if err != nil {
 		return nil, err
 	}
 	if body.Signal == "" {

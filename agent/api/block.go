@@ -81,6 +81,21 @@ func (s *Server) begin(r *http.Request, kind streams.Kind) (ctx context.Context,
 	}, nil
 }
 
+// stream serves a request that takes the place of a stream of a kind. It answers with the error that serve returns, which
+// is before the first byte.
+func (s *Server) stream(kind streams.Kind, serve func(context.Context, http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, end, err := s.begin(r, kind)
+		if err == nil {
+			defer end()
+			err = serve(ctx, w, r)
+		}
+		if err != nil {
+			s.fail(w, r, err)
+		}
+	}
+}
+
 // setWriteDeadline gives the answer more time. Writers without deadlines are those of tests.
 func setWriteDeadline(w http.ResponseWriter, d time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))

@@ -109,11 +109,7 @@ func (s *Server) listEvaluations(r *http.Request, now *snapshot.Agent) (any, err
 }
 
 // jobEvaluations is GET /v1/job/ID/evaluations.
-func (s *Server) jobEvaluations(r *http.Request, now *snapshot.Agent) (any, error) {
-	j, err := jobOf(r, now)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) jobEvaluations(_ *http.Request, now *snapshot.Agent, j *snapshot.Job) (any, error) {
 	return slices.DeleteFunc(evaluations(now), func(e *evaluation) bool { return e.JobID != j.Job.ID }), nil
 }
 
@@ -136,22 +132,7 @@ func evaluationOf(r *http.Request, now *snapshot.Agent) (*evaluation, error) {
 	return nil, notFound("evaluation not found: it belongs to a job version that was removed, or never existed")
 }
 
-// readEvaluation is GET /v1/evaluation/ID.
-func (s *Server) readEvaluation(r *http.Request, now *snapshot.Agent) (any, error) {
-	return evaluationOf(r, now)
-}
-
 // evaluationAllocations is GET /v1/evaluation/ID/allocations.
-func (s *Server) evaluationAllocations(r *http.Request, now *snapshot.Agent) (any, error) {
-	e, err := evaluationOf(r, now)
-	if err != nil {
-		return nil, err
-	}
-	list := []*allocationJSON{}
-	for _, a := range now.Allocations {
-		if a.JobID == e.JobID {
-			list = append(list, newAllocationJSON(a, Trusted(r.Context())))
-		}
-	}
-	return list, nil
+func (s *Server) evaluationAllocations(r *http.Request, now *snapshot.Agent, e *evaluation) (any, error) {
+	return allocations(r, now, func(a *allocation.Allocation) bool { return a.JobID == e.JobID }), nil
 }

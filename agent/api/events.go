@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/feed"
-	"github.com/tachograph/tacho/agent/streams"
 )
 
 // eventJSON is an event in Nomad's shape.
@@ -70,7 +69,7 @@ func (t topics) want(e *feed.Event) bool {
 }
 
 // events is GET /v1/event/stream: one JSON object a line, {} as a sign of life.
-func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+func (s *Server) events(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	wanted, err := readTopics(r)
 	var index uint64
 	if text := r.URL.Query().Get("index"); text != "" && err == nil {
@@ -79,15 +78,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
-	ctx, end, err := s.begin(r, streams.Trusted)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	defer end()
 	after := s.agent.Feed().Index() // without an index only what happens from now on
 	if r.URL.Query().Has("index") {
 		after = max(index, 1) - 1 // Nomad's index is that of the first event
@@ -96,28 +88,28 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	out := s.newStreamWriter(w, r)
 	if out.write([]byte("{}\n")) != nil {
-		return
+		return nil
 	}
 	for {
 		e, err := nextEvent(ctx, subscription, s.heartbeat)
 		text := []byte("{}")
 		switch {
 		case ctx.Err() != nil:
-			return
+			return nil
 		case errors.Is(err, context.DeadlineExceeded):
 		case err != nil:
 			s.log.Error("event stream ended", "error", err)
-			return
+			return nil
 		case !wanted.want(&e) || !inNamespace(r, e.Namespace) && e.Namespace != "":
 			continue
 		default:
 			if text, err = json.Marshal(map[string]any{"Index": e.Index, "Events": []eventJSON{s.newEventJSON(&e, Trusted(r.Context()))}}); err != nil {
 				s.log.Error("event has no JSON", "error", err)
-				return
+				return nil
 			}
 		}
 		if out.write(append(text, '\n')) != nil {
-			return
+			return nil
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/driver"
 )
 
@@ -55,25 +54,18 @@ type execHandshake struct {
 const handshakeWait = 10 * time.Second
 
 // exec is GET /v1/client/allocation/ID/exec?task=&command=&tty=, a WebSocket.
-func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
+func (s *Server) exec(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	handshake, err := boolean(r, "ws_handshake")
 	if err == nil && !handshake && !Trusted(r.Context()) {
 		err = errUntrusted
 	}
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
-	ctx, end, err := s.begin(r, streams.Exec)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	defer end()
 	// Accept refuses an Origin that is not the Host, which has been checked before.
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
-		return // it has answered
+		return nil // it has answered
 	}
 	conn.SetReadLimit(1 << 20)
 	input, err := s.runExec(ctx, conn, r, handshake)
@@ -84,6 +76,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	_ = conn.Close(status, reason) // fails where the client is gone
 	_ = conn.CloseNow()
 	input.Wait()
+	return nil
 }
 
 // closeText cuts a reason to what a close frame takes: few bytes, and of UTF-8, RFC 6455, section 5.5.

@@ -36,11 +36,7 @@ const mostPoints = 2000
 
 // history is GET /v1/client/allocation/ID/stats/history?since=&until=&step=&task=&measurements=, or with ?at= the
 // one reading nearest to a time. Times are RFC 3339, seconds since the epoch, or a duration ago, such as 5m.
-func (s *Server) history(r *http.Request, now *snapshot.Agent) (any, error) {
-	a, err := allocationOf(r, now)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) history(r *http.Request, now *snapshot.Agent, a *allocation.Allocation) (any, error) {
 	task := r.URL.Query().Get("task")
 	if err := checkTask(a, task); err != nil {
 		return nil, err
@@ -195,11 +191,7 @@ func readDuration(text string) (time.Duration, error) {
 }
 
 // record is GET /v1/client/allocation/ID/record?task=: the final record of the task's last ended start.
-func (s *Server) record(r *http.Request, now *snapshot.Agent) (any, error) {
-	a, err := allocationOf(r, now)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) record(r *http.Request, _ *snapshot.Agent, a *allocation.Allocation) (any, error) {
 	task, err := onlyTask(r, a)
 	if err != nil {
 		return nil, err

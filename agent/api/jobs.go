@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/snapshot"
 )
@@ -42,11 +43,7 @@ func jobOf(r *http.Request, now *snapshot.Agent) (*snapshot.Job, error) {
 }
 
 // readJob is GET /v1/job/ID.
-func (s *Server) readJob(r *http.Request, now *snapshot.Agent) (any, error) {
-	j, err := jobOf(r, now)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) readJob(r *http.Request, _ *snapshot.Agent, j *snapshot.Job) (any, error) {
 	return newJobJSON(j, Trusted(r.Context())), nil
 }
 
@@ -104,12 +101,8 @@ func (s *Server) runJob(r *http.Request, _ *snapshot.Agent) (any, error) {
 }
 
 // stopJob is DELETE /v1/job/ID.
-func (s *Server) stopJob(r *http.Request, now *snapshot.Agent) (any, error) {
+func (s *Server) stopJob(r *http.Request, _ *snapshot.Agent, j *snapshot.Job) (any, error) {
 	purge, err := boolean(r, "purge")
-	if err != nil {
-		return nil, err
-	}
-	j, err := jobOf(r, now)
 	if err != nil {
 		return nil, err
 	}
@@ -153,45 +146,17 @@ func (s *Server) validateJob(r *http.Request, _ *snapshot.Agent) (any, error) {
 }
 
 // jobAllocations is GET /v1/job/ID/allocations.
-func (s *Server) jobAllocations(r *http.Request, now *snapshot.Agent) (any, error) {
-	j, err := jobOf(r, now)
-	if err != nil {
-		return nil, err
-	}
-	list := []*allocationJSON{}
-	for _, a := range now.Allocations {
-		if a.JobID == j.Job.ID {
-			list = append(list, newAllocationJSON(a, Trusted(r.Context())))
-		}
-	}
-	return list, nil
+func (s *Server) jobAllocations(r *http.Request, now *snapshot.Agent, j *snapshot.Job) (any, error) {
+	return allocations(r, now, func(a *allocation.Allocation) bool { return a.JobID == j.Job.ID }), nil
 }
 
 // jobSummary is GET /v1/job/ID/summary.
-func (s *Server) jobSummary(r *http.Request, now *snapshot.Agent) (any, error) {
-	j, err := jobOf(r, now)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) jobSummary(_ *http.Request, now *snapshot.Agent, j *snapshot.Job) (any, error) {
 	return newSummary(j, now.Allocations), nil
 }
 
-// jobNothing answers for a job what no job here has.
-func (s *Server) jobNothing(nothing any) answer {
-	return func(r *http.Request, now *snapshot.Agent) (any, error) {
-		if _, err := jobOf(r, now); err != nil {
-			return nil, err
-		}
-		return nothing, nil
-	}
-}
-
 // jobScale is GET /v1/job/ID/scale.
-func (s *Server) jobScale(r *http.Request, now *snapshot.Agent) (any, error) {
-	j, err := jobOf(r, now)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) jobScale(_ *http.Request, now *snapshot.Agent, j *snapshot.Job) (any, error) {
 	summary := newSummary(j, now.Allocations)
 	groups := map[string]any{}
 	for _, g := range j.Job.Groups {
@@ -207,20 +172,12 @@ func (s *Server) jobScale(r *http.Request, now *snapshot.Agent) (any, error) {
 }
 
 // jobVersions is GET /v1/job/ID/versions. Only the present version is kept.
-func (s *Server) jobVersions(r *http.Request, now *snapshot.Agent) (any, error) {
-	j, err := jobOf(r, now)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) jobVersions(r *http.Request, _ *snapshot.Agent, j *snapshot.Job) (any, error) {
 	return map[string]any{"Versions": []any{newJobJSON(j, Trusted(r.Context()))}, "Diffs": nil}, nil
 }
 
 // jobSubmission is GET /v1/job/ID/submission: the text of the job file.
-func (s *Server) jobSubmission(r *http.Request, now *snapshot.Agent) (any, error) {
-	j, err := jobOf(r, now)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) jobSubmission(_ *http.Request, _ *snapshot.Agent, j *snapshot.Job) (any, error) {
 	return map[string]any{
 		"Source": j.Job.Source.Text, "Format": "hcl2", "Variables": "", "VariableFlags": j.Job.Source.Variables,
 	}, nil

@@ -16,7 +16,6 @@ import (
 
 	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/snapshot"
-	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -72,25 +71,17 @@ func newLogRequest(r *http.Request, now *snapshot.Agent) (*logRequest, error) {
 }
 
 // logs is GET /v1/client/fs/logs/ID?task=&type=&follow=&origin=&offset=&plain=.
-func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
+func (s *Server) logs(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	q, err := newLogRequest(r, s.agent.Snapshot())
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
-	ctx, end, err := s.begin(r, streams.Trusted)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	defer end()
 	t := &tail{server: s, query: q}
 	if err := t.open(); err != nil && !(errors.Is(err, fs.ErrNotExist) && q.follow) {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = notFound("the task has written nothing to " + q.stream + " yet")
 		}
-		s.fail(w, r, err)
-		return
+		return err
 	}
 	defer t.close()
 	out := &logWriter{out: s.newStreamWriter(w, r), plain: q.plain}
@@ -101,9 +92,10 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	}
 	// The answer begins now, whatever there is to read: clients wait for it before they show anything of another stream.
 	if out.out.write(nil) != nil {
-		return
+		return nil
 	}
 	s.copyLog(ctx, t, out)
+	return nil
 }
 
 // copyLog sends what is there and, where it is followed, what comes until the task has ended.

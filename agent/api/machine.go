@@ -98,18 +98,13 @@ func (s *Server) members(_ *http.Request, now *snapshot.Agent) (any, error) {
 	}, nil
 }
 
-// servers is GET /v1/agent/servers.
-func (s *Server) servers(_ *http.Request, now *snapshot.Agent) (any, error) {
-	return []string{addressOf(&now.Config)}, nil
-}
-
-// leader is GET /v1/status/leader: who decides here is this agent.
+// leader is GET /v1/status/leader: this agent decides.
 func (s *Server) leader(_ *http.Request, now *snapshot.Agent) (any, error) {
 	return addressOf(&now.Config), nil
 }
 
-// peers is GET /v1/status/peers.
-func (s *Server) peers(_ *http.Request, now *snapshot.Agent) (any, error) {
+// servers is GET /v1/agent/servers and GET /v1/status/peers.
+func (s *Server) servers(_ *http.Request, now *snapshot.Agent) (any, error) {
 	return []string{addressOf(&now.Config)}, nil
 }
 

@@ -147,7 +147,7 @@ func (s *Server) listNodes(r *http.Request, now *snapshot.Agent) (any, error) {
 
 // checkNode refuses ids of other nodes; prefixes are taken.
 func checkNode(r *http.Request, now *snapshot.Agent) error {
-	if id := strings.ToLower(r.PathValue("id")); id == "" || !strings.HasPrefix(now.Node.ID, id) {
+	if !strings.HasPrefix(now.Node.ID, strings.ToLower(r.PathValue("id"))) {
 		return notFound("node not found: there is one, " + now.Node.ID)
 	}
 	return nil

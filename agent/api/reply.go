@@ -41,6 +41,22 @@ func notFound(text string) error { return &problem{http.StatusNotFound, text} }
 // answer is what most paths do: look something up in what the agent knows now and return it as a value with a JSON form.
 type answer func(r *http.Request, now *snapshot.Agent) (any, error)
 
+// of is an answer about what a request's path names.
+func of[T any](find func(*http.Request, *snapshot.Agent) (T, error), a func(*http.Request, *snapshot.Agent, T) (any, error)) answer {
+	return func(r *http.Request, now *snapshot.Agent) (any, error) {
+		found, err := find(r, now)
+		if err != nil {
+			return nil, err
+		}
+		return a(r, now, found)
+	}
+}
+
+// nothing answers what none of its kind has here.
+func nothing[T any](value any) func(*http.Request, *snapshot.Agent, T) (any, error) {
+	return func(*http.Request, *snapshot.Agent, T) (any, error) { return value, nil }
+}
+
 // json serves an answer.
 func (s *Server) json(a answer) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

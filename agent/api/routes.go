@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/snapshot"
+	"github.com/tachograph/tacho/agent/streams"
 )
 
 // routes fills the table of paths. Methods other than those that stand here are answered with 405.
@@ -49,48 +51,48 @@ func (s *Server) jobRoutes() {
 	s.post("/v1/jobs", s.trustedJSON(s.runJob))
 	s.post("/v1/jobs/parse", s.trustedJSON(s.parseJob))
 	s.post("/v1/validate/job", s.trustedJSON(s.validateJob))
-	s.mux.HandleFunc("GET /v1/job/{id}", s.json(s.readJob))
+	s.mux.HandleFunc("GET /v1/job/{id}", s.json(of(jobOf, s.readJob)))
 	s.post("/v1/job/{id}", s.trustedJSON(s.runJob))
-	s.mux.HandleFunc("DELETE /v1/job/{id}", s.trustedJSON(s.stopJob))
-	s.mux.HandleFunc("GET /v1/job/{id}/allocations", s.json(s.jobAllocations))
-	s.mux.HandleFunc("GET /v1/job/{id}/summary", s.json(s.jobSummary))
-	s.mux.HandleFunc("GET /v1/job/{id}/evaluations", s.json(s.jobEvaluations))
-	s.mux.HandleFunc("GET /v1/job/{id}/deployment", s.json(s.jobNothing(nil)))
-	s.mux.HandleFunc("GET /v1/job/{id}/deployments", s.json(s.jobNothing([]any{})))
-	s.mux.HandleFunc("GET /v1/job/{id}/actions", s.json(s.jobNothing([]any{})))
-	s.mux.HandleFunc("GET /v1/job/{id}/services", s.json(s.jobNothing([]any{})))
-	s.mux.HandleFunc("GET /v1/job/{id}/scale", s.json(s.jobScale))
-	s.mux.HandleFunc("GET /v1/job/{id}/versions", s.json(s.jobVersions))
-	s.mux.HandleFunc("GET /v1/job/{id}/submission", s.trustedJSON(s.jobSubmission))
+	s.mux.HandleFunc("DELETE /v1/job/{id}", s.trustedJSON(of(jobOf, s.stopJob)))
+	s.mux.HandleFunc("GET /v1/job/{id}/allocations", s.json(of(jobOf, s.jobAllocations)))
+	s.mux.HandleFunc("GET /v1/job/{id}/summary", s.json(of(jobOf, s.jobSummary)))
+	s.mux.HandleFunc("GET /v1/job/{id}/evaluations", s.json(of(jobOf, s.jobEvaluations)))
+	s.mux.HandleFunc("GET /v1/job/{id}/deployment", s.json(of(jobOf, nothing[*snapshot.Job](nil))))
+	s.mux.HandleFunc("GET /v1/job/{id}/deployments", s.json(of(jobOf, nothing[*snapshot.Job]([]any{}))))
+	s.mux.HandleFunc("GET /v1/job/{id}/actions", s.json(of(jobOf, nothing[*snapshot.Job]([]any{}))))
+	s.mux.HandleFunc("GET /v1/job/{id}/services", s.json(of(jobOf, nothing[*snapshot.Job]([]any{}))))
+	s.mux.HandleFunc("GET /v1/job/{id}/scale", s.json(of(jobOf, s.jobScale)))
+	s.mux.HandleFunc("GET /v1/job/{id}/versions", s.json(of(jobOf, s.jobVersions)))
+	s.mux.HandleFunc("GET /v1/job/{id}/submission", s.trustedJSON(of(jobOf, s.jobSubmission)))
 	s.post("/v1/job/{id}/plan", s.needsTrust(s.notHere("plans are not supported by the embedded agent; validate the job file instead")))
 	s.mux.HandleFunc("GET /v1/evaluations", s.json(s.listEvaluations))
-	s.mux.HandleFunc("GET /v1/evaluation/{id}", s.json(s.readEvaluation))
-	s.mux.HandleFunc("GET /v1/evaluation/{id}/allocations", s.json(s.evaluationAllocations))
+	s.mux.HandleFunc("GET /v1/evaluation/{id}", s.json(func(r *http.Request, now *snapshot.Agent) (any, error) { return evaluationOf(r, now) }))
+	s.mux.HandleFunc("GET /v1/evaluation/{id}/allocations", s.json(of(evaluationOf, s.evaluationAllocations)))
 	s.post("/v1/search", s.json(s.search))
 }
 
 func (s *Server) allocationRoutes() {
 	const client = "/v1/client/allocation/{id}/"
 	s.mux.HandleFunc("GET /v1/allocations", s.json(s.listAllocations))
-	s.mux.HandleFunc("GET /v1/allocation/{id}", s.json(s.readAllocation))
-	s.post("/v1/allocation/{id}/stop", s.trustedJSON(s.stopAllocation))
-	s.mux.HandleFunc("GET /v1/allocation/{id}/services", s.json(s.allocationNothing([]any{})))
-	s.mux.HandleFunc("GET /v1/allocation/{id}/checks", s.json(s.allocationNothing(map[string]any{})))
-	s.mux.HandleFunc("GET "+client+"checks", s.json(s.allocationNothing(map[string]any{})))
+	s.mux.HandleFunc("GET /v1/allocation/{id}", s.json(of(allocationOf, s.readAllocation)))
+	s.post("/v1/allocation/{id}/stop", s.trustedJSON(of(allocationOf, s.stopAllocation)))
+	s.mux.HandleFunc("GET /v1/allocation/{id}/services", s.json(of(allocationOf, nothing[*allocation.Allocation]([]any{}))))
+	s.mux.HandleFunc("GET /v1/allocation/{id}/checks", s.json(of(allocationOf, nothing[*allocation.Allocation](map[string]any{}))))
+	s.mux.HandleFunc("GET "+client+"checks", s.json(of(allocationOf, nothing[*allocation.Allocation](map[string]any{}))))
 	s.mux.HandleFunc("GET /v1/client/allocations/stats", s.json(s.allStats))
-	s.mux.HandleFunc("GET "+client+"stats", s.json(s.stats))
-	s.mux.HandleFunc("GET "+client+"stats/history", s.json(s.history))
-	s.mux.HandleFunc("GET "+client+"history", s.json(s.history))
-	s.mux.HandleFunc("GET "+client+"stats/stream", s.statsStream)
-	s.mux.HandleFunc("GET "+client+"record", s.json(s.record))
-	s.post(client+"restart", s.trustedJSON(s.restartAllocation))
-	s.post(client+"signal", s.trustedJSON(s.signalAllocation))
-	s.mux.HandleFunc("GET "+client+"exec", s.exec)
-	s.mux.HandleFunc("GET /v1/client/fs/logs/{id}", s.needsTrust(s.logs))
+	s.mux.HandleFunc("GET "+client+"stats", s.json(of(allocationOf, s.stats)))
+	s.mux.HandleFunc("GET "+client+"stats/history", s.json(of(allocationOf, s.history)))
+	s.mux.HandleFunc("GET "+client+"history", s.json(of(allocationOf, s.history)))
+	s.mux.HandleFunc("GET "+client+"stats/stream", s.stream(streams.Trusted, s.statsStream))
+	s.mux.HandleFunc("GET "+client+"record", s.json(of(allocationOf, s.record)))
+	s.post(client+"restart", s.trustedJSON(of(allocationOf, s.restartAllocation)))
+	s.post(client+"signal", s.trustedJSON(of(allocationOf, s.signalAllocation)))
+	s.mux.HandleFunc("GET "+client+"exec", s.stream(streams.Exec, s.exec))
+	s.mux.HandleFunc("GET /v1/client/fs/logs/{id}", s.needsTrust(s.stream(streams.Trusted, s.logs)))
 	for _, call := range []string{"ls", "stat", "cat", "readat", "stream"} {
 		s.mux.HandleFunc("GET /v1/client/fs/"+call+"/{id}", s.needsTrust(s.notHere("files of allocations are not served; logs are at /v1/client/fs/logs/ID")))
 	}
-	s.mux.HandleFunc("GET /v1/event/stream", s.events)
+	s.mux.HandleFunc("GET /v1/event/stream", s.stream(streams.Trusted, s.events))
 }
 
 func (s *Server) machineRoutes() {
@@ -105,7 +107,7 @@ func (s *Server) machineRoutes() {
 	s.mux.HandleFunc("GET /v1/metrics", s.readMetrics)
 	s.mux.HandleFunc("GET /metrics", s.prometheus)
 	s.mux.HandleFunc("GET /v1/status/leader", s.json(s.leader))
-	s.mux.HandleFunc("GET /v1/status/peers", s.json(s.peers))
+	s.mux.HandleFunc("GET /v1/status/peers", s.json(s.servers))
 	s.mux.HandleFunc("GET /v1/regions", s.json(s.regions))
 	s.mux.HandleFunc("GET /v1/namespaces", s.json(s.namespaces))
 	s.mux.HandleFunc("GET /v1/namespace/{name}", s.json(s.namespace))

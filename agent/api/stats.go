@@ -5,6 +5,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/snapshot"
-	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -27,31 +27,16 @@ func (s *Server) usage(r *http.Request, now *snapshot.Agent, a *allocation.Alloc
 	usages := make(map[string]*allocation.Usage, len(a.Tasks))
 	for name, t := range a.Tasks {
 		if task == "" || task == name {
-			usages[name] = redactUsage(r, now.Usage(t), now.NotPublishing)
+			usages[name] = now.UsageFor(t, Trusted(r.Context()))
 		}
 	}
 	return newAllocationUsage(usages, now, s.now()), nil
 }
 
-// redactUsage leaves out why a task that runs has no fresh reading: these are the driver's own words, which can have
-// anything in them. It is for untrusted callers.
-func redactUsage(r *http.Request, u *allocation.Usage, notPublishing string) *allocation.Usage {
-	if Trusted(r.Context()) || notPublishing != "" || !u.Running || u.Reason == "" {
-		return u
-	}
-	redacted := *u
-	redacted.Reason = "no fresh reading"
-	return &redacted
-}
-
 // stats is GET /v1/client/allocation/ID/stats. With ?at= it is the reading nearest to a time.
-func (s *Server) stats(r *http.Request, now *snapshot.Agent) (any, error) {
+func (s *Server) stats(r *http.Request, now *snapshot.Agent, a *allocation.Allocation) (any, error) {
 	if r.URL.Query().Has("at") {
-		return s.history(r, now)
-	}
-	a, err := allocationOf(r, now)
-	if err != nil {
-		return nil, err
+		return s.history(r, now, a)
 	}
 	return s.usage(r, now, a)
 }
@@ -66,7 +51,7 @@ func (s *Server) allStats(r *http.Request, now *snapshot.Agent) (any, error) {
 		}
 		usages := make(map[string]*allocation.Usage, len(a.Tasks))
 		for name, t := range a.Tasks {
-			usages[name] = redactUsage(r, now.Usage(t), now.NotPublishing)
+			usages[name] = now.UsageFor(t, Trusted(r.Context()))
 		}
 		all[a.ID] = newAllocationUsage(usages, now, s.now())
 	}
@@ -75,21 +60,14 @@ func (s *Server) allStats(r *http.Request, now *snapshot.Agent) (any, error) {
 
 // statsStream is GET /v1/client/allocation/ID/stats/stream: server-sent events (HTML standard, 9.2). Each reading is
 // an event "stats" with the same JSON as a single request, and the end of the allocation an event "end".
-func (s *Server) statsStream(w http.ResponseWriter, r *http.Request) {
+func (s *Server) statsStream(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	a, err := allocationOf(r, s.agent.Snapshot())
 	if err == nil {
 		err = checkTask(a, r.URL.Query().Get("task"))
 	}
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
-	ctx, end, err := s.begin(r, streams.Trusted)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	defer end()
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("X-Accel-Buffering", "no")
@@ -101,33 +79,33 @@ func (s *Server) statsStream(w http.ResponseWriter, r *http.Request) {
 		a, err := now.Allocation(a.ID)
 		if err != nil {
 			_ = out.write([]byte("event: end\ndata: {\"reason\":\"the allocation was removed\"}\n\n"))
-			return
+			return nil
 		}
 		u, err := s.usage(r, now, a)
 		if err != nil {
-			return
+			return nil
 		}
 		mark, wait := markOf(u, a), s.tick(u)
 		switch {
 		case !bytes.Equal(mark, last):
 			text, err := json.Marshal(u)
 			if err != nil || out.write(fmt.Appendf(nil, "event: stats\nid: %d\ndata: %s\n\n", u.Timestamp, text)) != nil {
-				return
+				return nil
 			}
 			last, silent = mark, time.Now()
 		case time.Since(silent) >= s.heartbeat:
 			if out.write([]byte(": nothing new\n\n")) != nil {
-				return
+				return nil
 			}
 			silent = time.Now()
 		}
 		if isOver(a, r.URL.Query().Get("task")) {
 			_ = out.write(fmt.Appendf(nil, "event: end\ndata: {\"status\":%q}\n\n", a.ClientStatus))
-			return
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-time.After(wait):
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,10 +104,11 @@ func orDash(s string) string {
 	return s
 }
 
-// eventsOf lists a task's events, the newest first. Messages can name commands and files, so that without trust only
-// exits are told; hidden says that something was left out.
+// eventsOf lists a task's events, the newest first. hidden says that messages are left out, which only
+// trusted readers may see.
 func eventsOf(t task, trusted bool) (rows []eventRow, hidden bool) {
-	for _, e := range slices.Backward(t.state.Events) {
+	for i := range slices.Backward(t.state.Events) {
+		e := &t.state.Events[i]
 		row := eventRow{When: e.Time, Type: printable(string(e.Type)), Message: printable(e.Message)}
 		switch e.Type {
 		case hook.EventDriverFailure, hook.EventHookFailed, hook.EventKillFailed, hook.EventNotRestarting:
@@ -116,21 +116,13 @@ func eventsOf(t task, trusted bool) (rows []eventRow, hidden bool) {
 		case hook.EventTerminated, hook.EventRestarting, hook.EventRestartSignal:
 			row.Class = "warn"
 		}
-		if !trusted && (e.Type != hook.EventTerminated || !isExit(e.Message)) {
+		if !trusted && !e.Public() {
 			row.Message, hidden = "", hidden || e.Message != ""
 		}
 		rows = append(rows, row)
 	}
 	return rows, hidden
 }
-
-// isExit reports whether a message has nothing but the numbers and words of a hook.Exit that was seen.
-func isExit(message string) bool {
-	return exitPattern.MatchString(message)
-}
-
-// exitPattern is what hook.Exit.String returns.
-var exitPattern = regexp.MustCompile(`^exit code \d+(, signal \d+)?(, OOM killed)?$`)
 
 // logTail is the end of what a task wrote.
 type logTail struct {

@@ -35,16 +35,8 @@ func tasksOf(now *snapshot.Agent, trusted bool) []task {
 	return all
 }
 
-// taskOf returns a task of an allocation. Why a task that runs has no fresh reading are the driver's own words, which can
-// have anything in them: for trusted readers.
 func taskOf(now *snapshot.Agent, a *allocation.Allocation, name string, trusted bool) task {
-	t := task{a, a.Tasks[name], now.Usage(a.Tasks[name])}
-	if now.NotPublishing == "" && !trusted && t.usage.Running && t.usage.Reason != "" {
-		redacted := *t.usage
-		redacted.Reason = "no fresh reading"
-		t.usage = &redacted
-	}
-	return t
+	return task{a, a.Tasks[name], now.UsageFor(a.Tasks[name], trusted)}
 }
 
 // find returns the one task that a path names.

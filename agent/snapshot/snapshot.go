@@ -100,3 +100,15 @@ func (a *Agent) Usage(t *allocation.Task) *allocation.Usage {
 	}
 	return &allocation.Usage{Reason: "not read yet"}
 }
+
+// UsageFor returns what a task uses. Why a running task has no fresh reading are the driver's own words, which can
+// contain anything: they are for trusted readers.
+func (a *Agent) UsageFor(t *allocation.Task, trusted bool) *allocation.Usage {
+	u := a.Usage(t)
+	if trusted || a.NotPublishing != "" || !u.Running || u.Reason == "" {
+		return u
+	}
+	redacted := *u
+	redacted.Reason = "no fresh reading"
+	return &redacted
+}
