@@ -110,7 +110,9 @@ type Event struct {
 
 // Public reports whether everybody may see the message of an event. Messages can contain commands and files, except that
 // of an observed exit, which is the text of a hook.Exit.
-func (e *Event) Public() bool { return e.Type == hook.EventTerminated && observedExit.MatchString(e.Message) }
+func (e *Event) Public() bool {
+	return e.Type == hook.EventTerminated && observedExit.MatchString(e.Message)
+}
 
 var observedExit = regexp.MustCompile(`^exit code \d+(, signal \d+)?(, OOM killed)?$`)
 
