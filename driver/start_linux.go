@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -79,7 +78,7 @@ func (d *Tacho) launch(ctx context.Context, own Config, request *proto.LaunchReq
 	if err == nil {
 		return c, launched, nil
 	}
-	if left := abandon(c); left != nil {
+	if left := c.Abandon(); left != nil {
 		d.log.Error("end executor without a task", "error", left)
 	}
 	return nil, nil, launchError(err)
@@ -98,32 +97,6 @@ func runtimeDir(c Config) string {
 		return c.RuntimeDir
 	}
 	return client.DefaultRuntimeDir()
-}
-
-// abandon ends an executor whose task was not started, or was without anybody knowing: a call that was cancelled
-// may have done its work.
-func abandon(c *client.Client) error {
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
-	defer cancel()
-	err := stopAndShutdown(ctx, c)
-	for ; status.Code(err) == codes.FailedPrecondition && ctx.Err() == nil; err = stopAndShutdown(ctx, c) {
-		pause(ctx, 10*time.Millisecond) // the task was started between the two: its launch was not over
-	}
-	if errors.Is(err, client.ErrLost) {
-		err = nil
-	}
-	return errors.Join(err, c.Close())
-}
-
-func stopAndShutdown(ctx context.Context, c *client.Client) error {
-	err := c.Stop(ctx, syscall.SIGKILL, 0)
-	if status.Code(err) == codes.FailedPrecondition {
-		err = nil // there is no task
-	}
-	if err != nil {
-		return err
-	}
-	return c.Shutdown(ctx)
 }
 
 // launchError is what the executor has against a task. Only a machine short of something is worth another try.

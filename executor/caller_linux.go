@@ -15,22 +15,13 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 )
 
-// launchLimit is how long an executor waits for its task, and for its end where the task was refused. A caller that was
-// killed meanwhile asks for neither.
+// launchLimit is how long an executor waits for its task, and for its end if the task was refused. A caller that was
+// killed meanwhile requests neither.
 const launchLimit = 30 * time.Second
 
-// exitUnlaunched ends an executor that no caller uses. Its timer runs only until there is a task: then the executor sets
-// none.
-func (e *Executor) exitUnlaunched() {
-	if e.current() == nil {
-		e.log.Warn("no task requested; executor exits", "after", launchLimit)
-		e.cancel()
-	}
-}
-
-// watchCaller ends an executor whose caller dies before it requests a task, or while the request is rejected. Until
-// there is a task nothing else shows it: the caller reads our standard output through a pipe as long as it lives, and the kernel
-// reports an error for a pipe without a reader. An executor started by hand has no such pipe, and waits for launchLimit.
+// watchCaller ends an executor whose caller dies before it knows of its task: before it requests one, over the start, or
+// before its next call. Nothing else shows it: the caller reads our standard output through a pipe as long as it lives, and
+// the kernel reports an error for a pipe without a reader. An executor started by hand has no such pipe.
 func (e *Executor) watchCaller() error {
 	var stdout unix.Stat_t
 	if err := unix.Fstat(unix.Stdout, &stdout); err != nil || stdout.Mode&unix.S_IFMT != unix.S_IFIFO {
@@ -52,13 +43,8 @@ func (e *Executor) watchCaller() error {
 	context.AfterFunc(e.ctx, e.unwatchCaller)
 	e.work.Go(func() {
 		// An error is that of a file that was closed: the caller has its task.
-		if raw.Read(unread) != nil {
-			return
-		}
-		e.callerGone.Store(true)
-		if e.unlaunched.Stop() {
-			e.log.Warn("caller exited before it requested a task; executor exits")
-			e.cancel()
+		if raw.Read(unread) == nil {
+			e.callerIsGone()
 		}
 	})
 	return nil
@@ -78,26 +64,11 @@ func (e *Executor) unwatchCaller() {
 	}
 }
 
-// refused waits for the caller of a Launch that failed to end the executor.
-func (e *Executor) refused() {
-	e.unlaunched.Reset(launchLimit)
-	if e.callerGone.Load() {
-		e.cancel()
-	}
-}
+// callerIsGone ends a task whose caller was gone before the start was confirmed: no caller knows of it, and the next one
+// starts another in its place.
+func (e *Executor) callerIsGone() { e.endWith(onCallerGone, 0, stopUnconfirmed) }
 
-// killAbandoned kills a task whose caller was gone before the start was complete: no caller knows of it, and the next
-// one starts another in its place.
-func (e *Executor) killAbandoned(ctx context.Context, t *task) {
-	if ctx.Err() == nil && !e.callerGone.Load() {
-		return
-	}
-	e.work.Go(func() {
-		t.stop(record.Stopped, "its caller was gone before the start was complete", unix.SIGKILL, 0)
-		select {
-		case <-t.gone:
-			e.cancel()
-		case <-e.ctx.Done():
-		}
-	})
+func stopUnconfirmed(t *task) {
+	t.log.Warn("caller was gone before it confirmed the start; task is killed")
+	t.stop(record.Stopped, "its caller was gone before the start was complete", unix.SIGKILL, 0)
 }

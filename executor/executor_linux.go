@@ -46,28 +46,39 @@ type Executor struct {
 	// inherited are the signals that the task is to ignore, because our caller does and wants it so.
 	inherited []os.Signal
 
-	ctx    context.Context // ends with the executor
+	ctx    context.Context // is done in the phase ending
 	cancel context.CancelFunc
-	work   sync.WaitGroup
-	server atomic.Pointer[grpc.Server]
-	// unlaunched runs until Launch, and after one that failed.
-	unlaunched *time.Timer
-	// caller is a pipe that the caller reads until Launch; nil if there is none.
-	caller     *os.File
-	callerGone atomic.Bool
+	// life is done when the task is gone, and release makes it so: the reaper and the launcher outlive ctx.
+	life    context.Context
+	release context.CancelFunc
+	// launch is done when the start of the task is given up.
+	launch       context.Context
+	cancelLaunch context.CancelFunc
+	// decided is closed at the end of Launch.
+	decided chan struct{}
+	work    sync.WaitGroup
+	server  atomic.Pointer[grpc.Server]
+	// unused runs until Launch, and after one that failed.
+	unused *time.Timer
+	// caller is a pipe that the caller reads as long as it lives; nil if there is none.
+	caller *os.File
 
 	mu            sync.Mutex // guards following
+	phase         phase
 	task          *task
+	overdue       *time.Timer // nil before canceled and killing
+	left          bool        // the executor ends and something of the task is left
 	umaskRestored bool
-	launches      bool
 }
 
 // newExecutor returns an executor that has started nothing yet.
 func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
-	e := &Executor{log: log, host: kernel.HostFS(), build: build, folder: folder, journal: newJournal()}
+	e := &Executor{log: log, host: kernel.HostFS(), build: build, folder: folder, journal: newJournal(), decided: make(chan struct{})}
 	e.children = newReaper(e.host)
 	e.children.stopped = e.taskStopped
 	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.life, e.release = context.WithCancel(context.Background())
+	e.launch, e.cancelLaunch = context.WithCancel(context.Background())
 	identity, err := kernel.Identify(e.host, os.Getpid())
 	if err != nil {
 		return nil, fmt.Errorf("read own start time: %w", err)
@@ -105,9 +116,13 @@ func (e *Executor) protectFromOOM() error {
 
 // start runs the executor's own goroutines until close.
 func (e *Executor) start() {
-	e.work.Go(func() { e.children.run(e.ctx, e.afterReap) })
-	e.work.Go(func() { e.launcher.run(e.ctx) })
-	e.unlaunched = time.AfterFunc(launchLimit, e.exitUnlaunched)
+	e.unused = time.AfterFunc(launchLimit, func() {
+		if now, _ := e.on(onUnused); now == ending {
+			e.log.Warn("no task requested; executor exits", "after", launchLimit)
+		}
+	})
+	e.work.Go(func() { e.children.run(e.life, e.afterReap) })
+	e.work.Go(func() { e.launcher.run(e.life) })
 	if err := e.watchCaller(); err != nil {
 		e.log.Error("watch caller; if it dies before Launch, the executor exits later", "after", launchLimit, "error", err)
 	}
@@ -115,9 +130,15 @@ func (e *Executor) start() {
 
 // close ends the executor's goroutines and waits for them; the task is gone by then.
 func (e *Executor) close() {
-	e.unlaunched.Stop()
+	e.unused.Stop()
+	e.mu.Lock()
+	if e.overdue != nil {
+		e.overdue.Stop()
+	}
+	e.mu.Unlock()
 	e.gc.close()
-	e.cancel()
+	e.cancelLaunch()
+	e.release()
 	e.work.Wait()
 }
 
@@ -142,6 +163,7 @@ func (e *Executor) current() *task {
 
 // live returns the task or the status of a call that came before Launch.
 func (e *Executor) live() (*task, error) {
+	e.on(onCall)
 	if t := e.current(); t != nil {
 		return t, nil
 	}

@@ -94,8 +94,8 @@ func refuse(code codes.Code, err error, cleaning ...error) error {
 	return status.Error(code, text)
 }
 
-// launch starts the task: the fork, its identity, its record.
-func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
+// startTask starts the task: the fork, its identity, its record.
+func (e *Executor) startTask(t *task, c *command) error {
 	baseline := t.sampler.before()
 	if err := t.checkRequired(baseline); err != nil {
 		return refuse(status.Code(err), err, c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
@@ -108,7 +108,7 @@ func (e *Executor) launch(ctx context.Context, t *task, c *command) error {
 		Logger: e.log, FS: e.host, Cgroup: t.group.Cgroup, Latest: t.sampler.latest, Report: e.journal.addOOMKill,
 	})
 	pid, end, err := e.children.start(func() (int, error) {
-		pid, err := e.launcher.fork(ctx, c)
+		pid, err := e.launcher.fork(e.launch, c)
 		if err == nil {
 			t.main = e.identify(pid)
 		}

@@ -91,6 +91,9 @@ func (l *launcher) run(ctx context.Context) {
 
 // fork starts a command and returns its PID.
 func (l *launcher) fork(ctx context.Context, c *command) (pid int, err error) {
+	if ctx.Err() != nil { // both may be ready below
+		return 0, context.Cause(ctx)
+	}
 	result := make(chan launchResult, 1)
 	select {
 	case l.requests <- launchRequest{c, result}:

@@ -53,11 +53,15 @@ func Main(build string) int {
 	}()
 	select {
 	case <-served:
+		e.endWith(onEnd, 0, (*task).kill)
+		<-e.ctx.Done()
 	case <-e.ctx.Done():
 	}
-	e.endTask()
 	e.stopServing()
-	e.endTask() // of a Launch that was on its way
+	if e.left {
+		log.Error("task cannot be killed; its directory is left for tacho executors kill", "after", endLimit)
+		return 1
+	}
 	e.close()
 	if folder != "" {
 		if err := os.RemoveAll(folder); err != nil {
@@ -113,20 +117,6 @@ func surviveSignals(inherited []os.Signal) {
 		caught = append(caught, unix.SIGHUP)
 	}
 	signal.Notify(make(chan os.Signal, 1), caught...) // never read: what does not fit is dropped
-}
-
-// endTask sees to it that no task is left when the process ends, whatever ended the server.
-func (e *Executor) endTask() {
-	t := e.current()
-	if t == nil {
-		return
-	}
-	select {
-	case <-t.gone:
-	default:
-		t.kill()
-		<-t.gone
-	}
 }
 
 // answerLimit is how long the executor's end waits for answers that are on their way.

@@ -46,18 +46,28 @@ func newReaper(host kernel.FS) *reaper {
 	return &reaper{host: host, childless: make(chan struct{}, 1), owners: make(map[int]chan<- ended)}
 }
 
-// run reaps until ctx ends, and calls after whenever it has. SIGCHLDs merge, so each one is followed by waiting
-// for all there is.
+// reapLimit is how long a reaper outlives its context for children that are left: killed ones of a start that failed.
+const reapLimit = 5 * time.Second
+
+// run reaps until ctx is done and no child is left, and calls after whenever it has. SIGCHLDs merge, so each one is
+// followed by waiting for all there is.
 func (r *reaper) run(ctx context.Context, after func()) {
 	sigchld := make(chan os.Signal, 1)
 	signal.Notify(sigchld, unix.SIGCHLD)
 	defer signal.Stop(sigchld)
+	done := ctx.Done()
+	var limit <-chan time.Time
 	for {
-		r.reapAll()
+		none := r.reapAll()
 		after()
+		if none && ctx.Err() != nil {
+			return
+		}
 		select {
 		case <-sigchld:
-		case <-ctx.Done():
+		case <-done:
+			done, limit = nil, time.After(reapLimit)
+		case <-limit:
 			return
 		}
 	}
@@ -122,14 +132,18 @@ func (r *reaper) readIO() {
 	r.readsIO = true
 }
 
-func (r *reaper) reapAll() {
+// reapAll reaps all children that have ended, and reports whether none is left.
+func (r *reaper) reapAll() (none bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.reapOneLocked() {
+	for more := true; more; {
+		more, none = r.reapOneLocked()
 	}
+	return none
 }
 
-func (r *reaper) reapOneLocked() bool {
+// reapOneLocked reaps one child; more says that there may be another, and none that no child is left.
+func (r *reaper) reapOneLocked() (more, none bool) {
 	which := -1
 	if r.readsIO {
 		which = r.peekIOLocked()
@@ -139,22 +153,22 @@ func (r *reaper) reapOneLocked() bool {
 	pid, err := unix.Wait4(which, &status, unix.WNOHANG|unix.WUNTRACED, &usage)
 	switch {
 	case errors.Is(err, unix.EINTR):
-		return true
+		return true, false
 	case errors.Is(err, unix.ECHILD):
 		select {
 		case r.childless <- struct{}{}:
 		default:
 		}
-		return false
+		return false, true
 	case err != nil || pid <= 0:
-		return false
+		return false, false
 	}
 	owner, mine := r.owners[pid]
 	if status.Stopped() {
 		if mine && r.stopped != nil {
 			r.stopped(pid, status.StopSignal())
 		}
-		return true
+		return true, false
 	}
 	r.addLocked(&usage)
 	if mine {
@@ -162,7 +176,7 @@ func (r *reaper) reapOneLocked() bool {
 		owner <- ended{status: status, at: time.Now()}
 		close(owner)
 	}
-	return true
+	return true, false
 }
 
 // peekIOLocked adds the I/O of a child that has ended, while its /proc/PID/io is still there, and returns its PID, or

@@ -36,6 +36,7 @@ func (e *Executor) Hello(_ context.Context, request *proto.HelloRequest) (*proto
 			e.build, wire.ProtocolMin, wire.ProtocolMax, request.GetBuild(), request.GetProtocolMin(), request.GetProtocolMax())
 	}
 	e.restoreUmask()
+	e.on(onCall)
 	response := &proto.HelloResponse{
 		ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: e.build, BootId: e.bootID,
 		Executor: wire.FromProcessID(e.self), State: proto.TaskState_TASK_STATE_PENDING,
@@ -66,38 +67,41 @@ func (e *Executor) restoreUmask() {
 
 // Launch implements proto.ExecutorServer.
 func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*proto.LaunchResponse, error) {
-	e.mu.Lock()
-	again := e.launches
-	e.launches = true
-	e.mu.Unlock()
-	if again {
+	switch now, ok := e.on(onLaunch); {
+	case ok:
+	case now == ending:
+		return nil, status.Error(codes.Unavailable, "this executor exits")
+	default:
 		return nil, status.Error(codes.FailedPrecondition, "Launch was called before; an executor accepts it once")
 	}
-	if !e.unlaunched.Stop() {
-		return nil, status.Errorf(codes.Unavailable, "this executor exits: no task was requested within %s", launchLimit)
-	}
+	defer close(e.decided)
+	// Whoever gives the call up does not know of the task.
+	defer context.AfterFunc(ctx, e.callerIsGone)()
 	t, c, err := e.prepare(request)
 	if err == nil {
-		err = e.launch(ctx, t, c)
+		err = e.startTask(t, c)
 	}
 	if err != nil {
-		e.refused()
+		e.on(onFailed)
 		return nil, err
 	}
 	e.mu.Lock()
 	e.task = t
 	e.mu.Unlock()
+	now, _ := e.on(onStarted)
 	e.work.Go(func() {
-		t.run(e.ctx)
+		t.run(e.life)
+		e.on(onTaskGone)
 		if request.GetExitWithTask() {
-			e.cancel()
+			e.on(onEnd)
 		}
 	})
+	if now == killing {
+		stopUnconfirmed(t)
+	}
 	if fd := request.GetLeashFd(); fd > 0 {
 		e.holdLeash(int(fd), t)
 	}
-	e.killAbandoned(ctx, t)
-	e.unwatchCaller()
 	e.gc.launched()
 	return t.launched, nil
 }
@@ -122,11 +126,9 @@ func (e *Executor) holdLeash(fd int, t *task) {
 				break
 			}
 		}
-		if e.ctx.Err() == nil {
+		e.endWith(onEnd, t.killGrace(), func(t *task) {
 			t.stop(record.Stopped, "the process that started it is gone", 0, t.killGrace())
-			<-t.gone
-			e.cancel()
-		}
+		})
 	})
 }
 
@@ -196,6 +198,13 @@ func (e *Executor) Signal(_ context.Context, request *proto.SignalRequest) (*pro
 
 // Stop implements proto.ExecutorServer.
 func (e *Executor) Stop(ctx context.Context, request *proto.StopRequest) (*proto.StopResponse, error) {
+	if now, _ := e.on(onStop); now == launching || now == canceled {
+		select { // the start is given up, or its task is stopped
+		case <-e.decided:
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+	}
 	t, err := e.live()
 	if err != nil {
 		return nil, err
@@ -265,6 +274,7 @@ func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamin
 
 // Events implements proto.ExecutorServer.
 func (e *Executor) Events(_ *proto.EventsRequest, stream grpc.ServerStreamingServer[proto.Event]) error {
+	e.on(onCall)
 	for events := e.journal.Follow(0); ; {
 		event, changed, err := events.Poll()
 		switch {
@@ -288,13 +298,12 @@ func (e *Executor) Events(_ *proto.EventsRequest, stream grpc.ServerStreamingSer
 
 // Shutdown implements proto.ExecutorServer.
 func (e *Executor) Shutdown(context.Context, *proto.ShutdownRequest) (*proto.ShutdownResponse, error) {
-	if t := e.current(); t != nil {
-		select {
-		case <-t.gone:
-		default:
-			return nil, status.Error(codes.FailedPrecondition, "the task is running: stop it first")
-		}
+	switch now, ok := e.on(onShutdown); {
+	case ok:
+		return &proto.ShutdownResponse{}, nil // which leaves before the process ends, see stopServing
+	case now == launching:
+		return nil, status.Error(codes.FailedPrecondition, "the task is being started: stop it first")
+	default:
+		return nil, status.Error(codes.FailedPrecondition, "the task is running: stop it first")
 	}
-	e.cancel() // the answer leaves before the process does, see stopServing
-	return &proto.ShutdownResponse{}, nil
 }

@@ -148,7 +148,10 @@ func ended(cmd *cobra.Command, entry record.Entry) error {
 }
 
 // detach leaves the command running and prints the name of the run on stdout, for scripts.
-func (s *session) detach(launched *proto.LaunchResponse) error {
+func (s *session) detach(ctx context.Context, launched *proto.LaunchResponse) error {
+	if err := s.client.Confirm(ctx); err != nil {
+		return s.abandon(err)
+	}
 	how := fmt.Sprintf("tacho attach %s follows it, tacho stop %s stops it", s.id, s.id)
 	if s.dir == "" {
 		how = fmt.Sprintf("without record and output; tacho executors kill %s stops it", s.id)

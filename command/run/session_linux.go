@@ -95,7 +95,7 @@ func (s *session) run(ctx context.Context) error {
 		s.screen.note(note)
 	}
 	if s.options.detach {
-		return s.detach(launched)
+		return s.detach(ctx, launched)
 	}
 	return s.follow(ctx, signals)
 }
@@ -178,11 +178,9 @@ func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
 	return launched, streams.closeInherited()
 }
 
-// abandon shuts down an executor whose task did not start.
+// abandon ends an executor whose task did not start.
 func (s *session) abandon(err error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	return errors.Join(err, s.client.Shutdown(ctx), s.client.Close(), s.streams.close())
+	return errors.Join(err, s.client.Abandon(), s.streams.close())
 }
 
 func (s *session) request() (*proto.LaunchRequest, error) {

@@ -86,10 +86,13 @@ func start(ctx context.Context, o Options, folder string) (*Client, error) {
 	release := context.AfterFunc(ctx, kill)
 	socket, err := plugin.Start()
 	release()
+	c := &Client{plugin: plugin, owner: owner, address: wire.Address{ID: o.ID, Folder: folder}}
 	if err != nil {
+		kill()
+		c.join()
 		return nil, errors.Join(fmt.Errorf("start executor: %w", errors.Join(context.Cause(ctx), err)), owner.Close())
 	}
-	c := &Client{plugin: plugin, owner: owner, address: wire.Address{ID: o.ID, Folder: folder, Socket: socket.String()}}
+	c.address.Socket = socket.String()
 	if err := c.connect(ctx); err != nil {
 		kill()
 		c.join()
@@ -347,6 +350,12 @@ func (c *Client) Sample(ctx context.Context, maxAge time.Duration, rows bool) (*
 func (c *Client) Exec(ctx context.Context) (grpc.BidiStreamingClient[proto.ExecRequest, proto.ExecResponse], error) {
 	stream, err := c.rpc.Exec(ctx)
 	return stream, c.explain(err)
+}
+
+// Confirm tells the executor that its task is known: until the first call after Launch it ends with its caller.
+func (c *Client) Confirm(ctx context.Context) error {
+	_, err := c.rpc.Hello(ctx, &proto.HelloRequest{ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: "client"})
+	return c.explain(err)
 }
 
 // Shutdown ends an executor whose task is gone, and returns when its process is.

@@ -7,9 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/process"
@@ -27,14 +31,71 @@ func (c *Client) KillTask(ctx context.Context) error {
 	return KillTask(ctx, c.Address())
 }
 
+// abandonLimit bounds how long an executor may take to end with a task that is not wanted.
+const abandonLimit = 10 * time.Second
+
+// Abandon ends an executor whose start was given up, with whatever it has started: a call of Launch that was canceled may
+// have done its work. One that does not end is killed. It closes the client.
+func (c *Client) Abandon() error {
+	ctx, cancel := context.WithTimeout(context.Background(), abandonLimit)
+	defer cancel()
+	err := c.stopAndShutdown(ctx)
+	for err != nil && ctx.Err() == nil && !errors.Is(err, ErrLost) {
+		select {
+		case <-c.Lost():
+			err = nil
+		case <-time.After(10 * time.Millisecond): // it is about to end, or to start its task
+			err = c.stopAndShutdown(ctx)
+		}
+	}
+	select {
+	case <-c.Lost():
+		err = nil
+	default:
+		kill, cancel := context.WithTimeout(context.Background(), abandonLimit)
+		defer cancel()
+		err = errors.Join(err, c.killProcess(kill))
+	}
+	return errors.Join(err, c.clear(), c.Close())
+}
+
+func (c *Client) stopAndShutdown(ctx context.Context) error {
+	err := c.Stop(ctx, unix.SIGKILL, 0)
+	if err != nil && status.Code(err) != codes.FailedPrecondition { // there is no task
+		return err
+	}
+	return c.Shutdown(ctx)
+}
+
+// clear kills what an executor that is gone has left, which is nothing if it ended as it should.
+func (c *Client) clear() error {
+	address, err := wire.ReadAddress(c.Address().Folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.RemoveAll(c.Address().Folder)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), abandonLimit)
+	defer cancel()
+	return KillTask(ctx, *address)
+}
+
 // Kill kills an executor that does not answer, and what is left of its task then.
 func (c *Client) Kill(ctx context.Context) error {
+	if err := c.killProcess(ctx); err != nil {
+		return err
+	}
+	return c.KillTask(ctx)
+}
+
+func (c *Client) killProcess(ctx context.Context) error {
 	if err := c.process.Signal(unix.SIGKILL); err != nil {
 		return fmt.Errorf("kill executor of %s: %w", c.address.ID, err)
 	}
 	select {
 	case <-c.Lost():
-		return c.KillTask(ctx)
+		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for executor of %s to exit: %w", c.address.ID, context.Cause(ctx))
 	}
