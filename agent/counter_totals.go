@@ -4,82 +4,58 @@
 package agent
 
 import (
-	"maps"
-
+	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
-// used is what a task has used since the agent runs, by counter: what ended between two scrapes is not lost to those
-// who add up tasks. Its maps do not change once others have them.
-type used struct {
-	// ended is of the starts that have ended.
-	ended map[procstats.ID]float64
-	// base is what the present start had used when the agent took it up; nil for one that began under this agent.
-	base map[procstats.ID]float64
-	// unknown says that the present start was taken up and not read since: how much of it is ours is not known.
-	unknown bool
-	over    bool // the present start is among the ended ones
-}
-
-// begin is called for a new start, takeUp for one of an earlier agent.
-func (d *used) begin()  { d.base, d.unknown, d.over = nil, false, false }
-func (d *used) takeUp() { d.base, d.unknown, d.over = nil, true, false }
-
-// read is called for each sample.
-func (d *used) read(s *procstats.Sample, headlines []procstats.HeadlineValue) {
-	if !d.unknown {
-		return
+// addStart returns the totals with a start that has ended: of each counter the most that its final record or its last
+// reading says, as that may have been published. A start that is among them is not added again: after a kill of the agent
+// the same end is reported twice.
+func addStart(t allocation.Totals, run int, final *record.Record, last reading) allocation.Totals {
+	if run <= t.Run {
+		return t
 	}
-	d.unknown, d.base = false, map[procstats.ID]float64{}
-	for _, reading := range s.Task {
-		if v, ok := reading.Number(); ok && isCounter(reading.ID()) {
-			d.base[reading.ID()] = v
+	used := map[procstats.ID]float64{}
+	if last.sample != nil {
+		for _, r := range last.sample.Task {
+			putCounter(used, r)
 		}
-	}
-	for _, h := range headlines {
-		if v, ok := h.Reading.Number(); ok && isCounter(h.ID) {
-			d.base[h.ID] = v
+		for _, h := range last.headlines {
+			putCounter(used, h.Reading)
 		}
-	}
-}
-
-// end adds the final record of the present start. It may be called again for the same one.
-func (d *used) end(final *record.Record) {
-	if d.over || d.unknown {
-		return
-	}
-	d.over = true
-	all := maps.Clone(d.ended)
-	if all == nil {
-		all = map[procstats.ID]float64{}
 	}
 	for _, m := range procstats.Table() {
-		if v, ok := counted(final, m); ok {
-			all[m.ID] += max(0, v-d.base[m.ID])
+		v, ok := final.Measurements[m.Name].(float64)
+		if h := final.Headline[m.Name].Value; h != nil {
+			v, ok = *h, true
+		}
+		if ok {
+			putCounter(used, procstats.NumberReading(m.ID, v))
 		}
 	}
-	d.ended = all
-}
-
-// counted is a counter's value in a final record.
-func counted(final *record.Record, m procstats.Measurement) (float64, bool) {
-	switch {
-	case m.Kind != procstats.Counter || m.Scope == procstats.ProcessScope:
-		return 0, false
-	case m.ID == procstats.CgroupMemoryEventsOOMKill && final.Diagnosis.OOM.Kills != nil:
-		return float64(*final.Diagnosis.OOM.Kills), true
-	case m.Scope == procstats.HeadlineScope:
-		if value := final.Headline[m.Name].Value; value != nil {
-			return *value, true
-		}
-		return 0, false
+	kills, counted := used[procstats.CgroupMemoryEventsOOMKill]
+	if recorded := final.Diagnosis.OOM.Kills; recorded != nil {
+		kills, counted = max(kills, float64(*recorded)), true
 	}
-	v, ok := final.Measurements[m.Name].(float64)
-	return v, ok
+	sum := allocation.Totals{Run: run, Counters: used, OOMKills: t.OOMKills}
+	for id, v := range t.Counters {
+		used[id] += v
+	}
+	if counted {
+		total := int64(kills)
+		if t.OOMKills != nil {
+			total += *t.OOMKills
+		}
+		sum.OOMKills = &total
+	}
+	return sum
 }
 
-func isCounter(id procstats.ID) bool {
-	m, ok := procstats.Lookup(id)
-	return ok && m.Kind == procstats.Counter
+// putCounter puts the number of a counter of the task, unless there is a larger one.
+func putCounter(into map[procstats.ID]float64, r procstats.Reading) {
+	m, known := procstats.Lookup(r.ID())
+	if v, ok := r.Number(); ok && known && m.Kind == procstats.Counter && m.Scope != procstats.ProcessScope {
+		into[m.ID] = max(into[m.ID], v)
+	}
 }

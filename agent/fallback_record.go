@@ -8,19 +8,20 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"time"
 
+	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/version"
 )
 
 // fallbackRecord is the final record of a task whose driver keeps none, or whose executor was lost: what the agent itself
 // knows of it.
 func (t *task) fallbackRecord(exit hook.Exit, kept state.Task) *record.Record {
-	t.usage.mu.Lock()
-	sample, headlines := t.usage.sample, t.usage.headlines
-	t.usage.mu.Unlock()
+	last := t.lastReading(kept.Starts)
 	evidence := record.Evidence{ExitCode: exit.Code, Signal: exit.Signal, EndedAt: exit.At}
 	r := &record.Record{
 		SchemaVersion: record.SchemaVersion, TachoVersion: version.String(), State: record.Exited, ID: t.alloc.id,
@@ -52,16 +53,41 @@ func (t *task) fallbackRecord(exit hook.Exit, kept state.Task) *record.Record {
 		seconds := evidence.Wall.Seconds()
 		r.WallSeconds = &seconds
 	}
-	if sample != nil && !sample.Wall.Before(kept.State.StartedAt) {
+	if last.sample != nil && !last.sample.Wall.Before(kept.State.StartedAt) {
 		if !exit.At.IsZero() {
-			evidence.Last, evidence.LastHeadlines, evidence.LastAge = sample, headlines, exit.At.Sub(sample.Wall)
+			evidence.Last, evidence.LastHeadlines, evidence.LastAge = last.sample, last.headlines, exit.At.Sub(last.sample.Wall)
 		}
 		r.Samples = 1
-		r.Measurements, r.Absent = record.Values(sample.Task)
-		r.Headline = record.Headlines(headlines)
+		r.Measurements, r.Absent = record.Values(last.sample.Task)
+		r.Headline = record.Headlines(last.headlines)
 	}
 	r.Diagnosis = record.Diagnose(evidence)
 	return r
+}
+
+// lastReading is the last one of a start while the task had a process; if it was an agent before this one that read it, the
+// last in the history.
+func (t *task) lastReading(run int) reading {
+	t.usage.mu.Lock()
+	last := t.usage.lived
+	t.usage.mu.Unlock()
+	if last.sample != nil {
+		return last
+	}
+	points, err := t.usage.history.Points(history.Query{Nearest: time.Now()})
+	if err != nil {
+		t.log.Debug("read last reading", "error", err)
+	}
+	if len(points) == 0 || points[0].Run != run {
+		return reading{}
+	}
+	s := &procstats.Sample{Stamp: points[0].Stamp}
+	for id, v := range points[0].Values {
+		if m, known := procstats.Lookup(id); known && m.Scope == procstats.TaskScope {
+			s.SetNumber(id, v)
+		}
+	}
+	return reading{s, procstats.Headlines(s, procstats.History{})}
 }
 
 // hostName is the machine's name; empty where it has none.

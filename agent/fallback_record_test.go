@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/state"
@@ -58,7 +59,7 @@ func TestFallbackRecord(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			failed := &task{
 				agent: &Agent{}, alloc: &alloc{job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{},
-				usage: &usage{sample: sample, headlines: procstats.Headlines(sample, procstats.History{})},
+				usage: &usage{lived: reading{sample, procstats.Headlines(sample, procstats.History{})}},
 			}
 			r := failed.fallbackRecord(test.exit, state.Task{State: hook.State{StartedAt: at.Add(-time.Minute)}})
 			if diff := cmp.Diff(test.want, r.End()); diff != "" {
@@ -71,5 +72,22 @@ func TestFallbackRecord(t *testing.T) {
 				t.Errorf("OOM killed %v", r.Diagnosis.OOMKilled)
 			}
 		})
+	}
+}
+
+// TestFallbackReadingOfNobody holds that a reading of a task without a process is not its last one.
+func TestFallbackReadingOfNobody(t *testing.T) {
+	u := newUsage(t, time.Second, hclog.NewNullLogger())
+	u.begin(1, time.Time{})
+	for i, rss := range []float64{1 << 30, 408 << 10} {
+		s := readingAt(time.Duration(i) * time.Second)
+		s.SetNumber(procstats.TreeProcesses, float64(1-i))
+		s.SetNumber(procstats.TreeRSS, rss)
+		u.UpdateStats(s)
+	}
+	ended := &task{agent: &Agent{}, alloc: &alloc{job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{}, usage: u}
+	r := ended.fallbackRecord(hook.Exit{Code: 2, At: readingAt(2 * time.Second).Wall}, state.Task{Starts: 1})
+	if got := r.End().LastReading; got != "2 s before: 1 GiB" || r.Measurements[procstats.TreeRSS.String()] != float64(1<<30) {
+		t.Errorf("last reading %q, measurements %v", got, r.Measurements)
 	}
 }

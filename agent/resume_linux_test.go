@@ -219,6 +219,7 @@ func TestEndedAllocationStaysAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	totals := r.usage(l.ID).Totals
 	r.end(false)
 	r = begin(t, c)
 	defer r.end(false)
@@ -234,10 +235,11 @@ func TestEndedAllocationStaysAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, task := range []*allocation.Task{l.Tasks["t"], again.Tasks["t"]} {
-		if diff := cmp.Diff(final.Diagnosis.OOM.Kills, task.OOMKills); diff != "" {
-			t.Error("OOM kills:", diff)
-		}
+	if diff := cmp.Diff(final.Diagnosis.OOM.Kills, totals.OOMKills); diff != "" {
+		t.Error("OOM kills:", diff)
+	}
+	if diff := cmp.Diff(totals, r.usage(l.ID).Totals); diff != "" || len(totals.Counters) == 0 {
+		t.Errorf("%d totals, which another agent has otherwise: %s", len(totals.Counters), diff)
 	}
 	if before, after := l.Tasks["t"].Ends, again.Tasks["t"].Ends; before != 1 || after != 1 {
 		t.Errorf("%d ends, then %d, want 1", before, after)

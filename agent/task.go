@@ -60,7 +60,7 @@ func (a *alloc) newTask(spec *job.Task, kept state.Task) *task {
 	c := agent.current()
 	t.usage = &usage{
 		log: t.log, history: agent.history.Queue(a.dir.History(spec.Name), c.History.Points(), t.log),
-		interval: c.Telemetry.CollectionInterval, keep: c.History.Interval, counts: &agent.counts, run: kept.Starts,
+		interval: c.Telemetry.CollectionInterval, keep: c.History.Interval, counts: &agent.counts, run: kept.Starts, totals: kept.Totals,
 	}
 	t.stats = hook.NewStatsHook(hook.StatsConfig{
 		Interval: c.Telemetry.CollectionInterval, Publish: c.Telemetry.PublishAllocationMetrics, Updater: t.usage,
@@ -130,7 +130,7 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 	attributes := t.inspect(ctx, h)
 	err = t.update(func(kept *state.Task) {
 		kept.RunID, kept.Handle, kept.Ended, kept.Attributes = config.ID, started, false, attributes
-		kept.OOMKills, kept.Outcome = nil, ""
+		kept.Outcome = ""
 		kept.Starts++
 	})
 	if err != nil {
@@ -201,7 +201,7 @@ func (t *task) TaskChanged(s hook.State, e hook.Event) {
 	}
 	switch e.Type {
 	case hook.EventRecovered:
-		t.usage.takeUp(t.starts(), s.StartedAt)
+		t.usage.begin(t.starts(), s.StartedAt)
 	case hook.EventTerminated:
 		t.mu.Lock()
 		t.handle = nil
@@ -255,8 +255,7 @@ func (t *task) snapshot() *allocation.Task {
 		Name: t.spec.Name, Driver: t.spec.Driver, Lifecycle: t.spec.Lifecycle, Resources: t.spec.Resources, Meta: t.spec.Meta,
 		NoLogs: t.spec.Logs != nil && t.spec.Logs.Disabled,
 		Cores:  coreList(t.alloc.kept.Cores[t.spec.Name]), State: t.kept.State, Events: t.kept.Events,
-		Attributes: t.kept.Attributes, RunID: t.kept.RunID, Ends: t.kept.Ends, OOMKills: t.kept.OOMKills,
-		Outcome: t.kept.Outcome,
+		Attributes: t.kept.Attributes, RunID: t.kept.RunID, Ends: t.kept.Ends, Outcome: t.kept.Outcome,
 	}
 	if s.RunID == "" && t.kept.Handle != nil { // kept by an earlier version
 		s.RunID = t.kept.Handle.Config.ID
@@ -305,22 +304,24 @@ func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 	kept := t.kept
 	t.mu.Unlock()
 	final, err := t.driversRecord(kept.Handle)
-	t.usage.end()
-	if err != nil {
-		return err
-	}
-	if final == nil {
+	if final == nil && err == nil {
 		final = t.recorded(kept.State)
 	}
 	if final == nil {
 		final = t.fallbackRecord(req.Exit, kept)
 	}
-	t.usage.record(final)
+	totals := t.usage.end(final)
 	t.mu.Lock()
 	// Stored with the next event: without one this is called again.
-	t.kept.OOMKills, t.kept.Outcome = final.Diagnosis.OOM.Kills, final.End().Outcome
+	t.kept.Totals = totals
+	if err == nil {
+		t.kept.Outcome = final.End().Outcome
+	}
 	t.mu.Unlock()
 	t.alloc.taskChanged()
+	if err != nil {
+		return err
+	}
 	return t.agent.store.PutRecord(t.alloc.id, t.spec.Name, final)
 }
 

@@ -46,42 +46,38 @@ type usage struct {
 	kept      time.Duration     // when the newest kept reading was taken, on the monotonic clock
 	arrived   time.Time         // when the newest reading came
 	backlog   backlog
-	used      used
+	// lived is the newest reading that was taken while the task had a process.
+	lived  reading
+	totals allocation.Totals
+}
+
+// reading is a sample with its headlines.
+type reading struct {
+	sample    *procstats.Sample
+	headlines []procstats.HeadlineValue
 }
 
 var _ hook.StatsUpdater = (*usage)(nil)
 
-// begin is called when the task runs.
+// begin is called when a start of the task runs, also one of an earlier agent.
 func (u *usage) begin(run int, startedAt time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.run, u.startedAt, u.running = run, startedAt, true
 	u.sample, u.before, u.headlines = nil, nil, nil
 	u.previous, u.baseline, u.peak, u.kept = nil, nil, procstats.Reading{}, 0
-	u.used.begin()
+	u.lived = reading{}
 }
 
-// takeUp is called when the task of an earlier agent runs.
-func (u *usage) takeUp(run int, startedAt time.Time) {
-	u.begin(run, startedAt)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.used.takeUp()
-}
-
-// end is called when the task does not run any more. Its last reading stays.
-func (u *usage) end() {
+// end is called when the task does not run any more, and returns its totals with this start. Its last reading stays.
+func (u *usage) end(final *record.Record) allocation.Totals {
 	u.mu.Lock()
 	u.running = false
+	u.totals = addStart(u.totals, u.run, final, reading{u.sample, u.headlines})
+	totals := u.totals
 	u.mu.Unlock()
 	u.mark(history.GapTask)
-}
-
-// record takes the final record of the present start.
-func (u *usage) record(final *record.Record) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.used.end(final)
+	return totals
 }
 
 // mark says in the history that nothing is read from now on.
@@ -161,7 +157,9 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 		past.Elapsed = s.Wall.Sub(u.startedAt)
 	}
 	u.headlines = withDriversOwn(procstats.Headlines(s, past), s)
-	u.used.read(s, u.headlines)
+	if record.Inhabited(s) {
+		u.lived = reading{s, u.headlines}
+	}
 	u.previous, u.sample, u.arrived = s, s, time.Now()
 	// A reading a little early is the next one all the same.
 	if t.due = u.kept == 0 || s.Mono-u.kept >= u.keep-u.interval/2; t.due {
@@ -216,7 +214,7 @@ func (u *usage) snapshot(notPublishing string) *allocation.Usage {
 	defer u.mu.Unlock()
 	s := &allocation.Usage{
 		Running: u.running, Interval: u.interval, Backlogged: u.backlog.late, HistoryDropped: u.history.Dropped(),
-		Ended: u.used.ended, Base: u.used.base,
+		Totals: u.totals, Counted: u.totals.Run == u.run,
 	}
 	switch {
 	case notPublishing != "":

@@ -83,8 +83,6 @@ type Task struct {
 	State hook.State
 	// Ends counts the ends of the task, starts that failed included.
 	Ends int
-	// OOMKills is how often the last start was hit by an OOM killer; nil where that is not known, and while it runs.
-	OOMKills *int64
 	// Outcome is how the last start ended, in one word; empty while it runs, and if that is not known.
 	Outcome record.Outcome
 	// Events are the newest, oldest first; at most MaxEvents.
@@ -116,6 +114,16 @@ func (e *Event) Public() bool {
 
 var observedExit = regexp.MustCompile(`^exit code \d+(, signal \d+)?(, OOM killed)?$`)
 
+// Totals is what the starts of a task that have ended used together, from the first one on.
+type Totals struct {
+	// Run is the last start that is in them.
+	Run int
+	// Counters are by measurement. The map is never changed.
+	Counters map[procstats.ID]float64 `json:",omitempty"`
+	// OOMKills is nil if no start has counted them.
+	OOMKills *int64 `json:",omitempty"`
+}
+
 // Usage is what a task uses, as it was read last.
 type Usage struct {
 	// Running tells the reading of a running task from the last one of an ended task.
@@ -128,9 +136,9 @@ type Usage struct {
 	Headlines []procstats.HeadlineValue
 	// Reason says in words why there is no reading, or no fresh one; empty where there is.
 	Reason string
-	// Ended is what the starts that have ended since the agent runs have used under it, and Base what the present start
-	// had used before; by counter.
-	Ended, Base map[procstats.ID]float64
+	// Totals are those of the starts that have ended; Counted says that the last start is among them.
+	Totals  Totals
+	Counted bool
 	// Interval is the time between readings.
 	Interval time.Duration
 	// Backlogged counts the readings that came more than an interval late.

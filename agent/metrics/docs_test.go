@@ -21,12 +21,16 @@ the client accepts it) while ` + "`telemetry { prometheus_metrics = true }`" + `
 ` + "`statsd_address`" + `.
 
 **What was not measured has no series.** Readings that are too old are left out as well; ` + "`tacho_task_sample_age_seconds`" + `
-says how old the last one is. When a task has ended, its gauges and counters are removed, except its exits, restarts and OOM
-kills, which stay as long as its allocation is kept.
+says how old the last one is. When a task has ended, its gauges are removed at once and its counters after five minutes, except its
+exits, restarts and OOM kills, which stay as long as its allocation is kept.
 
 **Names.** The metric of a measurement is ` + "`tacho_task_`" + ` followed by its name in [the table](measurements.md). Only for pressure
 the kernel's words are replaced by those of node_exporter and the kubelet: ` + "`some` is `waiting`, `full` is `stalled`" + `. Values are in base
-units: seconds, bytes, cores, ratios from 0 to 1. Counters of a task start at 0 with each of its starts.
+units: seconds, bytes, cores, ratios from 0 to 1.
+
+**Counters** of a task count over all its starts in the allocation, from 0 at the first one. They go on after restarts of the task, the agent
+and a plugin: what an ended start used is persisted with its end. It is taken from the final record; if the driver has none, the last
+reading counts. Between a start and its first reading there is no series.
 
 **Labels.** ` + "`alloc_id`, `job`, `namespace`, `task`, `task_group`" + `, and ` + "`host`" + ` unless ` + "`disable_hostname`" + `.
 ` + "`tacho_task_info`" + ` has ` + "`driver`, `state` and `type`" + `.
@@ -44,7 +48,7 @@ in label names become underscores. The labels above are never replaced; if two k
 | none | no series of tasks, only the agent's own |
 
 By job and by task, gauges are combined as the table below says. Counters add up what all tasks have used since the agent's start,
-including those that have ended: they do not go down when a task ends.
+including those that have ended: they do not go down when a task ends. After a restart of the agent they begin again at 0.
 
 **Filters.** ` + "`prefix_filter = [\"-tacho_task_rusage\", \"+tacho_task_rusage_cpu\"]`" + `: the longest matching prefix decides, and
 ` + "`filter_default`" + ` applies if none matches.

@@ -36,7 +36,8 @@ func newFake() *fakeAgent {
 	end(ended, true)
 	u := f.usages["cccccccc"]["web"]
 	kills, _ := u.Sample.Task.Number(procstats.CgroupMemoryEventsOOMKill)
-	u.Running, u.Ended = false, map[procstats.ID]float64{procstats.CgroupMemoryEventsOOMKill: kills}
+	u.Running, u.Counted, u.Totals.OOMKills = false, true, new(int64(kills))
+	u.Totals.Counters = map[procstats.ID]float64{procstats.CgroupMemoryEventsOOMKill: kills}
 	f.usages["cccccccc"]["web"] = u
 	return f
 }

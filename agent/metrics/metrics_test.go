@@ -27,7 +27,6 @@ import (
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/exposition"
-	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -130,29 +129,45 @@ func TestExitsAreCountedOnce(t *testing.T) {
 	}
 }
 
-// TestOOMKills is about ended tasks of which the agent has no reading, as after its restart, or one of before the kill.
+// TestLastValues holds that the counters of an ended task stay for a while, and its gauges do not.
+func TestLastValues(t *testing.T) {
+	const counter, gauge = "tacho_task_cpu_seconds_total", "tacho_task_memory_bytes"
+	f := newFake()
+	u := f.usages["cccccccc"]["web"]
+	u.Totals.Counters = map[procstats.ID]float64{procstats.HeadlineCPU: 7}
+	f.usages["cccccccc"]["web"] = u
+	for age, want := range map[time.Duration]int{shownAfterEnd - time.Second: 3, shownAfterEnd: 2} {
+		f.allocs[2].Tasks["web"].State.FinishedAt = epoch.Add(-age)
+		got := parse(t, page(newTestCollector(f)))
+		if n, gauges := len(got[counter].GetMetric()), len(got[gauge].GetMetric()); n != want || gauges != 2 {
+			t.Errorf("%v after the end: %d counters, want %d; %d gauges, want 2", age, n, want, gauges)
+		}
+	}
+}
+
+// TestOOMKills adds what was read of the present start to those of the starts that have ended.
 func TestOOMKills(t *testing.T) {
-	sample := &procstats.Sample{}
-	sample.SetNumber(procstats.CgroupMemoryEventsOOMKill, 2)
-	running := hook.State{Phase: hook.PhaseRunning, Exit: &hook.Exit{OOMKilled: true}}
+	two, other := &procstats.Sample{}, &procstats.Sample{}
+	two.SetNumber(procstats.CgroupMemoryEventsOOMKill, 2)
 	for name, test := range map[string]struct {
-		state  hook.State
-		kills  *int64
-		sample *procstats.Sample
-		want   float64
+		usage allocation.Usage
+		ended *int64
+		want  float64
 	}{
-		"recorded":             {hook.State{Phase: hook.PhaseDead, Exit: &hook.Exit{}}, new(int64(3)), nil, 3},
-		"recorded as none":     {hook.State{Phase: hook.PhaseDead, Exit: &hook.Exit{}}, new(int64(0)), nil, 0},
-		"more than was read":   {hook.State{Phase: hook.PhasePending, Exit: &hook.Exit{}}, new(int64(3)), sample, 3},
-		"read":                 {hook.State{Phase: hook.PhaseDead, Exit: &hook.Exit{}}, nil, sample, 2},
-		"only the end is told": {hook.State{Phase: hook.PhaseDead, Exit: &hook.Exit{OOMKilled: true}}, nil, nil, 1},
-		"not known":            {hook.State{Phase: hook.PhaseDead, Exit: &hook.Exit{}}, nil, nil, math.NaN()},
-		"runs again":           {running, nil, sample, 2},
-		"runs again, unread":   {running, nil, nil, math.NaN()},
+		"ended":                   {allocation.Usage{Counted: true}, new(int64(3)), 3},
+		"ended, none":             {allocation.Usage{Counted: true}, new(int64(0)), 0},
+		"ended, not known":        {allocation.Usage{Counted: true, Sample: two}, nil, math.NaN()},
+		"ended, not counted yet":  {allocation.Usage{Sample: two}, new(int64(3)), math.NaN()},
+		"runs":                    {allocation.Usage{Running: true, Sample: two}, nil, 2},
+		"runs, not counted":       {allocation.Usage{Running: true, Sample: other}, nil, math.NaN()},
+		"runs again":              {allocation.Usage{Running: true, Sample: two}, new(int64(3)), 5},
+		"runs again, unread":      {allocation.Usage{Running: true}, new(int64(3)), math.NaN()},
+		"runs again, stale":       {allocation.Usage{Running: true, Sample: two, Reason: "silent"}, new(int64(3)), math.NaN()},
+		"runs again, not counted": {allocation.Usage{Running: true, Sample: other}, new(int64(3)), 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := row{task: &allocation.Task{State: test.state, OOMKills: test.kills}, usage: &allocation.Usage{Sample: test.sample}}
-			if got := oomKills(&r); got != test.want && !(math.IsNaN(got) && math.IsNaN(test.want)) {
+			test.usage.Totals.OOMKills = test.ended
+			if got := oomKills(&row{usage: &test.usage}); got != test.want && !(math.IsNaN(got) && math.IsNaN(test.want)) {
 				t.Errorf("%v, want %v", got, test.want)
 			}
 		})
@@ -328,11 +343,11 @@ func TestTotals(t *testing.T) {
 	u.Running = false
 	f.usages["bbbbbbbb"]["web"] = u
 	check("one ended", 35)
-	u.Ended = map[procstats.ID]float64{procstats.CgroupCPUUsage: 24}
+	u.Totals.Counters, u.Counted = map[procstats.ID]float64{procstats.CgroupCPUUsage: 24}, true
 	f.usages["bbbbbbbb"]["web"] = u
 	check("and had used 4 more", 39)
 	u = usage(20)
-	u.Ended = map[procstats.ID]float64{procstats.CgroupCPUUsage: 17}
+	u.Totals.Counters = map[procstats.ID]float64{procstats.CgroupCPUUsage: 17}
 	f.usages["aaaaaaaa"]["web"] = u
 	check("one started anew after 2 more, and used 20", 61)
 	u.Reason = "no fresh reading"
@@ -343,15 +358,15 @@ func TestTotals(t *testing.T) {
 	f.add("dddddddd", 1)
 	check("another came", 62)
 	short := usage(0)
-	short.Running, short.Ended = false, map[procstats.ID]float64{procstats.CgroupCPUUsage: 3}
+	short.Running, short.Counted = false, true
+	short.Totals.Counters = map[procstats.ID]float64{procstats.CgroupCPUUsage: 3}
 	f.add("eeeeeeee", 1)
 	f.usages["eeeeeeee"]["web"] = short
 	check("one came and ended between two readings", 65)
-	of := usage(100)
-	of.Base = map[procstats.ID]float64{procstats.CgroupCPUUsage: 99}
-	f.add("ffffffff", 1)
-	f.usages["ffffffff"]["web"] = of
-	check("one of before the agent used 1 under it", 66)
+	f.add("ffffffff", 100).CreateTime = c.began.Add(-time.Hour)
+	check("one of before the agent", 65)
+	f.usages["ffffffff"]["web"] = usage(101)
+	check("used 1 under it", 66)
 }
 
 func TestNames(t *testing.T) {

@@ -41,8 +41,6 @@ type column struct {
 	combine Combination
 	// own computes the columns that are not of the table.
 	own func(*row) float64
-	// used is the counter in the table that says what ended starts used; 0 where the column itself goes on over them.
-	used procstats.ID
 }
 
 // columns lists the table's measurements that are metrics, ordered by id.
@@ -55,7 +53,7 @@ func columns() []column {
 		}
 		c := column{id: m.ID, name: name, help: m.Help, combine: Combine(m)}
 		if m.Kind == procstats.Counter {
-			c.kind, c.used = exposition.Counter, m.ID
+			c.kind = exposition.Counter
 		}
 		list = append(list, c)
 	}

@@ -71,25 +71,32 @@ func labelsOf(a *allocation.Allocation, task string, common *exposition.Labels, 
 	}, more...)...)
 }
 
-// valuesOf fills the columns of a task. What is not fresh is not there: the usage's Reason says why.
+// valuesOf fills the columns of a task. What is not fresh is not there: the usage's Reason says why. Counters are of all
+// starts: those that have ended and, once it was read, the present one.
 func (c *Collector) valuesOf(r *row) []float64 {
-	values := make([]float64, len(c.columns))
-	for i := range values {
-		values[i] = math.NaN()
-	}
-	if s := r.usage.Sample; s != nil && r.usage.Running && r.usage.Reason == "" {
-		c.fill(values, s.Task)
+	values := absent(len(c.columns))
+	if r.fresh() {
+		c.fill(values, r.usage.Sample.Task)
 		for _, h := range r.usage.Headlines {
 			c.fill(values, procstats.Readings{h.Reading})
 		}
 	}
 	for i := range c.columns {
-		if own := c.columns[i].own; own != nil {
-			values[i] = own(r)
+		column := &c.columns[i]
+		switch ended, known := r.usage.Totals.Counters[column.id]; {
+		case column.own != nil:
+			values[i] = column.own(r)
+		case r.usage.Counted && known:
+			values[i] = ended
+		case known:
+			values[i] += ended
 		}
 	}
 	return values
 }
+
+// fresh reports whether there is a reading of the present start.
+func (r *row) fresh() bool { return r.usage.Running && r.usage.Sample != nil && r.usage.Reason == "" }
 
 // fill takes over readings; both they and the columns are ordered by id.
 func (c *Collector) fill(values []float64, readings procstats.Readings) {
@@ -122,8 +129,8 @@ func ownColumns() []column {
 			help: "The hard memory limit that the job file sets.",
 		},
 		{
-			name: exposition.Prefix + "oom_kills_total", kind: exposition.Counter, combine: Sum, own: oomKills, used: procstats.CgroupMemoryEventsOOMKill,
-			help: "OOM kills in the current or last start of the task, as counted by the kernel, or 1 if only its end is known.",
+			name: exposition.Prefix + "oom_kills_total", kind: exposition.Counter, combine: Sum, own: oomKills,
+			help: "OOM kills in all starts of the task, as counted by the kernel, or 1 for a start of which only the end is known.",
 		},
 		{
 			name: exposition.Prefix + "restarts_total", kind: exposition.Counter, combine: Sum, own: restarts,
@@ -135,7 +142,7 @@ func ownColumns() []column {
 		},
 		{
 			name: exposition.Prefix + "samples_late_total", kind: exposition.Counter, combine: Sum, own: late,
-			help: "Samples that were more than an interval late.",
+			help: "Samples that were more than an interval late, since the agent's start.",
 		},
 		{
 			name: exposition.Prefix + "start_time_seconds", combine: NoCombination, own: startTime,
@@ -156,25 +163,23 @@ func memoryLimit(r *row) float64 {
 	return float64(limit)
 }
 
-// oomKills is known from the last reading, and of an ended start from its record. An end that none has counted is no 0.
+// oomKills goes on while the task runs if its driver does not count them. What none has counted is no 0.
 func oomKills(r *row) float64 {
 	kills := math.NaN()
-	if s := r.usage.Sample; s != nil {
-		if v, ok := s.Task.Number(procstats.CgroupMemoryEventsOOMKill); ok {
-			kills = v
-		}
+	if ended := r.usage.Totals.OOMKills; ended != nil {
+		kills = float64(*ended)
 	}
-	exit := r.task.State.Exit
-	if exit == nil || r.task.State.Phase == hook.PhaseRunning {
+	if r.usage.Counted {
 		return kills
 	}
-	if recorded := r.task.OOMKills; recorded != nil {
-		kills = float64(*recorded)
+	if !r.fresh() {
+		return math.NaN()
 	}
-	if exit.OOMKilled && !(kills >= 1) {
-		return 1
+	now, counted := r.usage.Sample.Task.Number(procstats.CgroupMemoryEventsOOMKill)
+	if counted && math.IsNaN(kills) {
+		return now
 	}
-	return kills
+	return kills + now
 }
 
 func sampleAge(r *row) float64 {
@@ -198,12 +203,29 @@ func startTime(r *row) float64 {
 	return float64(r.task.State.StartedAt.UnixNano()) / 1e9
 }
 
+// shownAfterEnd is how long the counters of a dead task are shown, for every reader to see their last values: as long as
+// Prometheus looks back.
+const shownAfterEnd = 5 * time.Minute
+
+// removeEnded removes the table's counters of a task that died a while ago: they are in its final record.
+func (c *Collector) removeEnded(r *row) {
+	if r.task.State.Phase != hook.PhaseDead || r.at.Sub(r.task.State.FinishedAt) < shownAfterEnd {
+		return
+	}
+	for i := range c.columns {
+		if c.columns[i].own == nil {
+			r.values[i] = math.NaN()
+		}
+	}
+}
+
 // taskFamilies is one family per column, and tacho_task_info.
 func (c *Collector) taskFamilies(rows []row, detail string) []exposition.Family {
 	info := family(taskInfo)
 	if detail == DetailAlloc {
 		for i := range rows {
 			r := &rows[i]
+			c.removeEnded(r)
 			info.Add(r.labels.With(exposition.Label{Name: "driver", Value: r.task.Driver}, exposition.Label{Name: "state", Value: string(r.task.State.Phase)},
 				exposition.Label{Name: "type", Value: r.alloc.JobType}), 1)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/tachograph/tacho/exposition"
 )
 
-// totals are the counters of tasks that share their labels. A sum of counters falls when a task ends or starts
-// anew; what is added up here is what each has grown under this agent.
+// totals are the counters of tasks that share their labels. A sum of counters falls when a task is removed; what is added
+// up here is what each has grown under this agent.
 type totals struct {
 	tasks  map[taskKey]*lastRead
 	groups map[string][]float64
@@ -100,7 +100,7 @@ func (c *Collector) grow(r *row) {
 		if c.columns[i].kind != exposition.Counter {
 			continue
 		}
-		now := c.usedSince(r, i)
+		now := r.values[i]
 		if math.IsNaN(now) {
 			continue
 		}
@@ -111,27 +111,11 @@ func (c *Collector) grow(r *row) {
 		case !math.IsNaN(before):
 			now = max(now, before)
 			sums[i] += now - before
-		case c.columns[i].used != 0 || !r.alloc.CreateTime.Before(c.began):
+		case !r.alloc.CreateTime.Before(c.began):
 			sums[i] += now
 		}
 		last.values[i] = now
 	}
-}
-
-// usedSince is a counter of a task over all its starts under this agent; NaN where it is not known now.
-func (c *Collector) usedSince(r *row, column int) float64 {
-	id, now := c.columns[column].used, r.values[column]
-	if id == 0 {
-		return now
-	}
-	ended, some := r.usage.Ended[id]
-	switch {
-	case r.usage.Running:
-		return ended + now - r.usage.Base[id]
-	case some:
-		return ended
-	}
-	return math.NaN()
 }
 
 // absent is n values that were not measured.

@@ -69,8 +69,8 @@ type Task struct {
 	Starts int
 	// Ends counts the ends of the task, starts that failed included.
 	Ends int
-	// OOMKills is what the final record of the last start says of it; nil where that is not known.
-	OOMKills *int64
+	// Totals are those of the starts that have ended.
+	Totals allocation.Totals
 	// Outcome is how the last start ended, by its final record; empty while it runs, and if there is no record.
 	Outcome record.Outcome
 	// RunID is the driver's id of the last start; empty before the first.
