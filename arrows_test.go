@@ -88,7 +88,8 @@ var house = []part{
 		dir: "hook", uses: []string{"procstats", "errlist"}, modules: []string{"github.com/hashicorp/go-hclog"},
 		avoids: []string{"net/http"}, why: "an orchestrator can use it alone",
 	},
-	{dir: "agent/client", uses: []string{"executor/record"}},
+	{dir: "agent/shape", uses: []string{"executor/record"}, modules: []string{}},
+	{dir: "agent/client", uses: []string{"agent/shape"}},
 	{dir: "agent/datadir", modules: []string{}},
 	{dir: "agent/places", uses: []string{"errlist"}, modules: []string{"github.com/hashicorp/hcl/v2"}},
 	{dir: "agent/folder", uses: []string{"errlist"}, modules: []string{}},
@@ -106,7 +107,7 @@ var house = []part{
 	// What shows the agent knows its snapshot, and not the agent.
 	{dir: "agent/metrics", uses: []string{"agent/snapshot", "agent/streams", "exposition", "plugin/wire"}, modules: []string{}},
 	{dir: "agent/page", uses: []string{"agent/snapshot", "agent/streams", "agent/history", "chart", "executor/record"}},
-	{dir: "agent/api", uses: []string{"agent/snapshot", "agent/history", "agent/feed", "agent/metrics", "executor/record"}},
+	{dir: "agent/api", uses: []string{"agent/shape", "agent/snapshot", "agent/history", "agent/feed", "agent/metrics", "executor/record"}},
 	{dir: "agent", uses: []string{"agent/snapshot", "agent/state", "agent/feed", "agent/history", "agent/registry", "agent/collector"}},
 	{dir: "command/cli", uses: []string{"procstats"}},
 	{dir: "command/summary", uses: []string{"command/cli", "executor/record"}},

@@ -9,12 +9,13 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/agent/snapshot"
 )
 
 // allocations lists some of the allocations.
-func allocations(r *http.Request, now *snapshot.Agent, some func(*allocation.Allocation) bool) []*allocationJSON {
-	list := []*allocationJSON{}
+func allocations(r *http.Request, now *snapshot.Agent, some func(*allocation.Allocation) bool) []*shape.Allocation {
+	list := []*shape.Allocation{}
 	for _, a := range now.Allocations {
 		if some(a) {
 			list = append(list, newAllocationJSON(a, Trusted(r.Context())))
@@ -39,12 +40,12 @@ func allocationOf(r *http.Request, now *snapshot.Agent) (*allocation.Allocation,
 // readAllocation is GET /v1/allocation/ID.
 func (s *Server) readAllocation(r *http.Request, now *snapshot.Agent, a *allocation.Allocation) (any, error) {
 	shown := newAllocationJSON(a, Trusted(r.Context()))
-	shown.addJob(r, now)
+	addJob(shown, r, now)
 	return shown, nil
 }
 
-// addJob adds the allocation's job, if it was not purged.
-func (a *allocationJSON) addJob(r *http.Request, now *snapshot.Agent) {
+// addJob adds an allocation's job, if it was not purged.
+func addJob(a *shape.Allocation, r *http.Request, now *snapshot.Agent) {
 	if j, err := now.Job(a.JobID); err == nil {
 		a.Job = newJobJSON(j, Trusted(r.Context()))
 	}
@@ -57,7 +58,7 @@ func (s *Server) nodeAllocations(r *http.Request, now *snapshot.Agent) (any, err
 	}
 	list := allocations(r, now, func(a *allocation.Allocation) bool { return inNamespace(r, a.Namespace) })
 	for _, shown := range list {
-		shown.addJob(r, now)
+		addJob(shown, r, now)
 	}
 	return list, nil
 }

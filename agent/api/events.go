@@ -14,15 +14,8 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/shape"
 )
-
-// eventJSON is an event in Nomad's shape.
-type eventJSON struct {
-	Topic, Type, Key, Namespace string
-	FilterKeys                  []string
-	Index                       uint64
-	Payload                     map[string]any
-}
 
 // topics is what a caller wants to hear of: keys by topic, * for all.
 type topics map[string][]string
@@ -103,7 +96,7 @@ func (s *Server) events(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		case !wanted.want(&e) || !inNamespace(r, e.Namespace) && e.Namespace != "":
 			continue
 		default:
-			if text, err = json.Marshal(map[string]any{"Index": e.Index, "Events": []eventJSON{s.newEventJSON(&e, Trusted(r.Context()))}}); err != nil {
+			if text, err = json.Marshal(map[string]any{"Index": e.Index, "Events": []shape.Event{s.newEvent(&e, Trusted(r.Context()))}}); err != nil {
 				s.log.Error("event has no JSON", "error", err)
 				return nil
 			}
@@ -120,24 +113,23 @@ func nextEvent(ctx context.Context, s *feed.Subscription, wait time.Duration) (f
 	return s.Next(ctx)
 }
 
-func (s *Server) newEventJSON(e *feed.Event, trusted bool) eventJSON {
-	shown := eventJSON{
-		Topic: e.Topic, Type: e.Type, Key: e.Key, Namespace: e.Namespace, FilterKeys: e.FilterKeys, Index: e.Index,
-		Payload: map[string]any{"Tacho": map[string]any{"Time": e.Time, "Task": e.Task}},
-	}
+func (s *Server) newEvent(e *feed.Event, trusted bool) shape.Event {
+	shown := shape.Event{Topic: e.Topic, Type: e.Type, Key: e.Key, Namespace: e.Namespace, FilterKeys: e.FilterKeys, Index: e.Index}
+	shown.Payload.Tacho.Time, shown.Payload.Tacho.Task = e.Time, e.Task
 	if shown.FilterKeys == nil {
 		shown.FilterKeys = []string{}
 	}
 	if e.Topic == feed.TopicJob {
 		if j, err := s.agent.Snapshot().Job(e.Key); err == nil { // as it is now; the feed does not keep what it was
-			shown.Payload["Job"] = newJobJSON(j, trusted)
+			shown.Payload.Job = newJobJSON(j, trusted)
 		}
 	}
 	if e.Allocation != nil {
-		shown.Payload["Allocation"] = newAllocationJSON(e.Allocation, trusted)
+		shown.Payload.Allocation = newAllocationJSON(e.Allocation, trusted)
 	}
 	if e.TaskEvent != nil {
-		shown.Payload["TaskEvent"] = newTaskEvent(e.TaskEvent, trusted)
+		event := newTaskEvent(e.TaskEvent, trusted)
+		shown.Payload.TaskEvent = &event
 	}
 	return shown
 }

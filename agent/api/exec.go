@@ -15,34 +15,9 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/driver"
 )
-
-// execInput is a message from Nomad's clients, api.ExecStreamingInput.
-type execInput struct {
-	Stdin   *execData `json:"stdin,omitempty"`
-	TTYSize *struct {
-		Height int `json:"height"`
-		Width  int `json:"width"`
-	} `json:"tty_size,omitempty"`
-}
-
-// execOutput is a message to them, api.ExecStreamingOutput.
-type execOutput struct {
-	Stdout *execData   `json:"stdout,omitempty"`
-	Stderr *execData   `json:"stderr,omitempty"`
-	Exited bool        `json:"exited,omitempty"`
-	Result *execResult `json:"result,omitempty"`
-}
-
-type execData struct {
-	Data  []byte `json:"data,omitempty"`
-	Close bool   `json:"close,omitempty"`
-}
-
-type execResult struct {
-	ExitCode int `json:"exit_code"`
-}
 
 // execHandshake is the first message of clients that cannot send headers: browsers.
 type execHandshake struct {
@@ -150,7 +125,7 @@ func copyInput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStre
 		if err != nil {
 			return
 		}
-		var message execInput
+		var message shape.ExecInput
 		if json.Unmarshal(text, &message) != nil {
 			return
 		}
@@ -179,26 +154,20 @@ func copyOutput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStr
 		}
 		if code := notStarted(err); code != 0 {
 			// As a shell has it: to the command's own standard error, and with its exit codes.
-			_ = send(ctx, conn, &execOutput{
-				Stderr: &execData{Data: []byte(err.Error() + "\n")}, Exited: true, Result: &execResult{code},
+			_ = send(ctx, conn, &shape.ExecOutput{
+				Stderr: shape.ExecData{Data: []byte(err.Error() + "\n")}, Exited: true, Result: &shape.ExecResult{ExitCode: code},
 			}) // where the client is gone there is nobody to tell
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		var message execOutput
-		if len(out.Stdout) > 0 {
-			message.Stdout = &execData{Data: out.Stdout}
-		}
-		if len(out.Stderr) > 0 {
-			message.Stderr = &execData{Data: out.Stderr}
-		}
+		message := shape.ExecOutput{Stdout: shape.ExecData{Data: out.Stdout}, Stderr: shape.ExecData{Data: out.Stderr}}
 		if out.Exit != nil {
 			if out.Exit.Err != nil {
 				return out.Exit.Err
 			}
-			message.Exited, message.Result = true, &execResult{out.Exit.Code}
+			message.Exited, message.Result = true, &shape.ExecResult{ExitCode: out.Exit.Code}
 		}
 		if err := send(ctx, conn, &message); err != nil {
 			return nil // the client is gone: there is nobody to tell
@@ -217,7 +186,7 @@ func notStarted(err error) int {
 	return 0
 }
 
-func send(ctx context.Context, conn *websocket.Conn, message *execOutput) error {
+func send(ctx context.Context, conn *websocket.Conn, message *shape.ExecOutput) error {
 	text, err := json.Marshal(message)
 	if err != nil {
 		return err

@@ -14,22 +14,11 @@ import (
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/procstats"
 )
-
-// pointJSON is one reading of the past, or a gap.
-type pointJSON struct {
-	At time.Time `json:"at"`
-	// Mono is the monotonic clock in seconds: rates divide by its differences.
-	Mono float64 `json:"mono_seconds"`
-	// Run counts the starts of the task; counters begin anew with each.
-	Run int `json:"run"`
-	// Gap says why there are no measurements until the next point.
-	Gap          string             `json:"gap,omitempty"`
-	Measurements map[string]float64 `json:"measurements,omitempty"`
-}
 
 // mostPoints is about how many readings of a task an answer has, unless a trusted request names its step.
 const mostPoints = 2000
@@ -64,18 +53,18 @@ func (s *Server) history(r *http.Request, now *snapshot.Agent, a *allocation.All
 		return nil, err
 	}
 	defer end()
-	shown := map[string][]pointJSON{}
+	shown := shape.History{AllocID: a.ID, IntervalSeconds: now.Config.History.Interval.Seconds(), Tasks: map[string][]shape.Point{}}
 	for _, name := range tasks {
 		points, err := s.agent.History(a.ID, name, query)
 		if err != nil {
 			return nil, err
 		}
-		shown[name] = make([]pointJSON, 0, len(points))
+		shown.Tasks[name] = make([]shape.Point, 0, len(points))
 		for i := range points {
-			shown[name] = append(shown[name], newPointJSON(&points[i], wanted))
+			shown.Tasks[name] = append(shown.Tasks[name], newPoint(&points[i], wanted))
 		}
 	}
-	return map[string]any{"alloc_id": a.ID, "interval_seconds": now.Config.History.Interval.Seconds(), "tasks": shown}, nil
+	return shown, nil
 }
 
 // at answers with the reading of each task that is nearest to a time.
@@ -87,23 +76,23 @@ func (s *Server) at(r *http.Request, a *allocation.Allocation, tasks []string, w
 	if at.IsZero() {
 		return nil, badRequest("invalid at: must be a time")
 	}
-	shown := map[string]*pointJSON{}
+	shown := shape.Moment{AllocID: a.ID, Asked: at, Tasks: map[string]*shape.Point{}}
 	for _, name := range tasks {
 		points, err := s.agent.History(a.ID, name, history.Query{Nearest: at})
 		if err != nil {
 			return nil, err
 		}
-		shown[name] = nil // a task without history beside one that has some
+		shown.Tasks[name] = nil // a task without history beside one that has some
 		if len(points) > 0 {
-			p := newPointJSON(&points[0], wanted)
-			shown[name] = &p
+			p := newPoint(&points[0], wanted)
+			shown.Tasks[name] = &p
 		}
 	}
-	return map[string]any{"alloc_id": a.ID, "asked": at, "tasks": shown}, nil
+	return shown, nil
 }
 
-func newPointJSON(p *history.Point, wanted func(procstats.ID) bool) pointJSON {
-	shown := pointJSON{At: p.Wall, Mono: p.Mono.Seconds(), Run: p.Run}
+func newPoint(p *history.Point, wanted func(procstats.ID) bool) shape.Point {
+	shown := shape.Point{At: p.Wall, Mono: p.Mono.Seconds(), Run: p.Run}
 	if p.Gap != history.NoGap {
 		shown.Gap = p.Gap.String()
 		return shown

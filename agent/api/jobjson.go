@@ -6,6 +6,7 @@ package api
 import (
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/agent/snapshot"
 )
 
@@ -56,28 +57,8 @@ func withoutSecrets(j *job.Job) *job.Job {
 	return c
 }
 
-// jobStub is a line of Nomad's list of jobs.
-type jobStub struct {
-	ID, ParentID, Name, Namespace string
-	Datacenters                   []string
-	NodePool                      string
-	Type                          string
-	Priority                      int
-	Periodic                      bool
-	ParameterizedJob              bool
-	Stop                          bool
-	Status                        string
-	StatusDescription             string
-	JobSummary                    *summary
-	CreateIndex                   uint64
-	ModifyIndex                   uint64
-	JobModifyIndex                uint64
-	SubmitTime                    int64
-	Version                       uint64
-}
-
-func newJobStub(j *snapshot.Job, allocations []*allocation.Allocation) jobStub {
-	return jobStub{
+func newJobStub(j *snapshot.Job, allocations []*allocation.Allocation) shape.JobStub {
+	return shape.JobStub{
 		ID: j.Job.ID, Name: j.Job.Name, Namespace: j.Job.Namespace, Datacenters: j.Job.Datacenters, NodePool: "default",
 		Type: j.Job.Type, Priority: j.Job.Priority, Stop: j.Stopped, Status: j.Status,
 		JobSummary: newSummary(j, allocations), CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
@@ -85,23 +66,10 @@ func newJobStub(j *snapshot.Job, allocations []*allocation.Allocation) jobStub {
 	}
 }
 
-// summary counts a job's allocations by group and status.
-type summary struct {
-	JobID, Namespace string
-	Summary          map[string]groupSummary
-	Children         *struct{} // of periodic jobs, which there are none of
-	CreateIndex      uint64
-	ModifyIndex      uint64
-}
-
-type groupSummary struct {
-	Queued, Complete, Failed, Running, Starting, Lost, Unknown int
-}
-
-func newSummary(j *snapshot.Job, allocations []*allocation.Allocation) *summary {
-	groups := map[string]groupSummary{}
+func newSummary(j *snapshot.Job, allocations []*allocation.Allocation) shape.JobSummary {
+	groups := map[string]shape.GroupSummary{}
 	for _, g := range j.Job.Groups {
-		groups[g.Name] = groupSummary{}
+		groups[g.Name] = shape.GroupSummary{}
 	}
 	for _, a := range allocations {
 		if a.JobID != j.Job.ID {
@@ -120,7 +88,7 @@ func newSummary(j *snapshot.Job, allocations []*allocation.Allocation) *summary 
 		}
 		groups[a.Group] = g
 	}
-	return &summary{
+	return shape.JobSummary{
 		JobID: j.Job.ID, Namespace: j.Job.Namespace, Summary: groups, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
 	}
 }

@@ -12,12 +12,13 @@ import (
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/agent/snapshot"
 )
 
 // listJobs is GET /v1/jobs.
 func (s *Server) listJobs(r *http.Request, now *snapshot.Agent) (any, error) {
-	stubs := []jobStub{}
+	stubs := []shape.JobStub{}
 	for _, j := range now.Jobs {
 		if !inNamespace(r, j.Job.Namespace) || !strings.HasPrefix(j.Job.ID, r.URL.Query().Get("prefix")) {
 			continue

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/version"
 )
@@ -24,8 +25,8 @@ type nodeJSON struct {
 	NodeClass, NodePool, Version            string
 	NodeResources                           nodeResources
 	ReservedResources                       reservedResources
-	Resources                               resourcesJSON
-	Reserved                                resourcesJSON
+	Resources                               shape.Resources
+	Reserved                                shape.Resources
 	Drivers                                 map[string]driverJSON
 	Drain                                   bool
 	DrainStrategy, LastDrain                *struct{}
@@ -117,7 +118,7 @@ func (n *nodeJSON) setResources(r *node.Resources) {
 		}
 	}
 	n.NodeResources.Memory.MemoryMB, n.NodeResources.Disk.DiskMB = r.MemoryBytes>>20, r.DiskBytes>>20
-	n.Resources = resourcesJSON{CPU: int(r.TotalMHz()), MemoryMB: int(r.MemoryBytes >> 20), DiskMB: int(r.DiskBytes >> 20)}
+	n.Resources = shape.Resources{CPU: int(r.TotalMHz()), MemoryMB: int(r.MemoryBytes >> 20), DiskMB: int(r.DiskBytes >> 20)}
 }
 
 func newDriverJSON(d *node.Driver) driverJSON {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/wire"
@@ -20,7 +21,7 @@ type allocationUsage struct {
 	ResourceUsage resourceUsage
 	Tasks         map[string]*taskUsage
 	Timestamp     int64
-	Tacho         *usageTacho
+	Tacho         shape.Usage[json.RawMessage]
 }
 
 type taskUsage struct {
@@ -51,45 +52,20 @@ type cpuStats struct {
 	Measured                         []string
 }
 
-// usageTacho is what Nomad has no place for.
-type usageTacho struct {
-	Publishing bool `json:"publishing"`
-	// Reason says why nothing is measured; empty where something is.
-	Reason string                `json:"reason,omitempty"`
-	Tasks  map[string]*taskTacho `json:"tasks"`
-}
-
-type taskTacho struct {
-	Running bool `json:"running"`
-	// Reason says why there is no reading, or only an old one.
-	Reason          string   `json:"reason,omitempty"`
-	AgeSeconds      *float64 `json:"age_seconds"`
-	IntervalSeconds float64  `json:"interval_seconds"`
-	Backlogged      int64    `json:"backlogged"`
-	HistoryDropped  int64    `json:"history_dropped"`
-	// Sources say when each was read; Guarantees how each measurement relates to the truth.
-	Sources    map[string]sourceTacho         `json:"sources,omitempty"`
-	Guarantees map[string]procstats.Guarantee `json:"guarantees,omitempty"`
-	// Sample is procstats' own form: measurements, what is absent and why, processes, headline.
-	Sample json.RawMessage `json:"sample"`
-}
-
-type sourceTacho struct {
-	ReadAt     time.Time `json:"read_at"`
-	AgeSeconds float64   `json:"age_seconds"`
-}
+// reading is what one task used; its sample is the text of procstats.
+type reading = shape.Reading[json.RawMessage]
 
 // newAllocationUsage returns what tasks use. The sum is over the running ones.
 func newAllocationUsage(usages map[string]*allocation.Usage, now *snapshot.Agent, at time.Time) *allocationUsage {
 	shown := &allocationUsage{
 		ResourceUsage: emptyUsage(), Tasks: map[string]*taskUsage{},
-		Tacho: &usageTacho{Publishing: now.NotPublishing == "", Reason: now.NotPublishing, Tasks: map[string]*taskTacho{}},
+		Tacho: shape.Usage[json.RawMessage]{Publishing: now.NotPublishing == "", Reason: now.NotPublishing, Tasks: map[string]*reading{}},
 	}
 	coreMHz := now.Node.Resources.CoreMHz
 	var sum *drivers.TaskResourceUsage
 	mapped, anyMapped := uint64(0), true
 	for name, u := range usages {
-		shown.Tacho.Tasks[name] = newTaskTacho(u, at)
+		shown.Tacho.Tasks[name] = newReading(u, at)
 		if u.Sample == nil || !u.Running || u.Reason != "" {
 			continue // an old reading is not what a task uses; it is in Tacho, with its age
 		}
@@ -206,8 +182,8 @@ func common[F comparable](fields, others []F) []F {
 	return slices.DeleteFunc(fields, func(f F) bool { return !slices.Contains(others, f) })
 }
 
-func newTaskTacho(u *allocation.Usage, at time.Time) *taskTacho {
-	shown := &taskTacho{
+func newReading(u *allocation.Usage, at time.Time) *reading {
+	shown := &reading{
 		Running: u.Running, Reason: u.Reason, IntervalSeconds: u.Interval.Seconds(), Backlogged: u.Backlogged,
 		HistoryDropped: u.HistoryDropped,
 		Sample:         json.RawMessage("null"),
@@ -218,14 +194,14 @@ func newTaskTacho(u *allocation.Usage, at time.Time) *taskTacho {
 	age := max(0, at.Sub(u.Sample.Wall).Seconds())
 	shown.AgeSeconds = &age
 	shown.Sample = procstats.AppendJSON(nil, u.Sample, u.Headlines)
-	shown.Sources, shown.Guarantees = map[string]sourceTacho{}, map[string]procstats.Guarantee{}
+	shown.Sources, shown.Guarantees = map[string]shape.SourceReading{}, map[string]procstats.Guarantee{}
 	for i, stamp := range u.Sample.Sources {
 		if !stamp.Zero() {
-			shown.Sources[procstats.SourceID(i).String()] = sourceTacho{stamp.Wall, max(0, at.Sub(stamp.Wall).Seconds())}
+			shown.Sources[procstats.SourceID(i).String()] = shape.SourceReading{ReadAt: stamp.Wall, AgeSeconds: max(0, at.Sub(stamp.Wall).Seconds())}
 		}
 	}
-	for _, reading := range u.Sample.Task {
-		if m, ok := procstats.Lookup(reading.ID()); ok && reading.Present() && m.Guarantee != "" {
+	for _, r := range u.Sample.Task {
+		if m, ok := procstats.Lookup(r.ID()); ok && r.Present() && m.Guarantee != "" {
 			shown.Guarantees[m.Name] = m.Guarantee
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/agent/shape"
 )
 
 func open(t *testing.T, o Options) *Client {
@@ -140,9 +142,9 @@ func TestAllocationEndsWithItsLastTask(t *testing.T) {
 		"one is dead":        {"running", []string{"dead", "running"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := Allocation{ClientStatus: test.status, TaskStates: map[string]*TaskState{}}
+			a := shape.Allocation{ClientStatus: test.status, TaskStates: map[string]*shape.TaskState{}}
 			for i, state := range test.states {
-				a.TaskStates[fmt.Sprint(i)] = &TaskState{State: state}
+				a.TaskStates[fmt.Sprint(i)] = &shape.TaskState{State: state}
 			}
 			if got := a.Ended(); got != test.want {
 				t.Errorf("Ended is %t", got)

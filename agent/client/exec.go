@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/coder/websocket"
+	"github.com/tachograph/tacho/agent/shape"
 )
 
 // ExecOptions say what to run beside a task.
@@ -38,29 +39,6 @@ type ExecOutput struct {
 	// Code is the exit code, set with Exited.
 	Code int
 }
-
-// The messages are Nomad's, api.ExecStreamingInput and api.ExecStreamingOutput.
-type (
-	execData struct {
-		Data  []byte `json:"data,omitempty"`
-		Close bool   `json:"close,omitempty"`
-	}
-	execSize struct {
-		Height int `json:"height"`
-		Width  int `json:"width"`
-	}
-	execInput struct {
-		Stdin   *execData `json:"stdin,omitempty"`
-		TTYSize *execSize `json:"tty_size,omitempty"`
-	}
-	execOutput struct {
-		Stdout, Stderr execData
-		Exited         bool
-		Result         struct {
-			ExitCode int `json:"exit_code"`
-		}
-	}
-)
 
 // maxMessage bounds one piece of output in bytes.
 const maxMessage = 4 << 20
@@ -105,30 +83,36 @@ func (e *Exec) Recv() (ExecOutput, error) {
 	if err != nil {
 		return ExecOutput{}, fmt.Errorf("connection closed before the command ended: %w", err)
 	}
-	var m execOutput
+	var m shape.ExecOutput
 	if err := json.Unmarshal(text, &m); err != nil {
 		return ExecOutput{}, fmt.Errorf("read output: %w", err)
 	}
-	return ExecOutput{Stdout: m.Stdout.Data, Stderr: m.Stderr.Data, Exited: m.Exited, Code: m.Result.ExitCode}, nil
+	out := ExecOutput{Stdout: m.Stdout.Data, Stderr: m.Stderr.Data, Exited: m.Exited}
+	if m.Result != nil {
+		out.Code = m.Result.ExitCode
+	}
+	return out, nil
 }
 
 // Write sends to the command's standard input.
 func (e *Exec) Write(p []byte) (int, error) {
-	if err := e.send(execInput{Stdin: &execData{Data: p}}); err != nil {
+	if err := e.send(shape.ExecInput{Stdin: &shape.ExecData{Data: p}}); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
 // CloseWrite ends the command's standard input.
-func (e *Exec) CloseWrite() error { return e.send(execInput{Stdin: &execData{Close: true}}) }
+func (e *Exec) CloseWrite() error {
+	return e.send(shape.ExecInput{Stdin: &shape.ExecData{Close: true}})
+}
 
 // Resize tells the command's terminal its size.
 func (e *Exec) Resize(rows, columns int) error {
-	return e.send(execInput{TTYSize: &execSize{Height: rows, Width: columns}})
+	return e.send(shape.ExecInput{TTYSize: &shape.ExecSize{Height: rows, Width: columns}})
 }
 
-func (e *Exec) send(m execInput) error {
+func (e *Exec) send(m shape.ExecInput) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err

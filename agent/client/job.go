@@ -8,23 +8,9 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/tachograph/tacho/agent/shape"
 )
-
-// JobStub is a line of the list of jobs.
-type JobStub struct {
-	ID, Name, Namespace, Type, Status string
-	Priority                          int
-	Stop                              bool
-	Version                           uint64
-	// SubmitTime is in nanoseconds since 1970.
-	SubmitTime int64
-	JobSummary struct{ Summary map[string]GroupSummary }
-}
-
-// GroupSummary counts a group's allocations.
-type GroupSummary struct {
-	Queued, Complete, Failed, Running, Starting, Lost, Unknown int
-}
 
 // Job is a job as its file says, and what became of it.
 type Job struct {
@@ -47,16 +33,11 @@ type Group struct {
 // Task is one command.
 type Task struct {
 	Name, Driver string
-	Resources    Resources
+	Resources    shape.Resources
 	Lifecycle    *struct {
 		Hook    string
 		Sidecar bool
 	}
-}
-
-// Resources are what a task is promised: MHz, or whole cores, and MiB.
-type Resources struct {
-	CPU, Cores, MemoryMB, MemoryMaxMB int
 }
 
 // Source is a job file.
@@ -90,12 +71,12 @@ type Validation struct {
 const registering = time.Minute
 
 // Jobs lists the jobs whose id begins with prefix.
-func (c *Client) Jobs(ctx context.Context, prefix string) (Answer[[]JobStub], error) {
+func (c *Client) Jobs(ctx context.Context, prefix string) (Answer[[]shape.JobStub], error) {
 	query := url.Values{}
 	if prefix != "" {
 		query.Set("prefix", prefix)
 	}
-	return get[[]JobStub](ctx, c, "/v1/jobs", query)
+	return get[[]shape.JobStub](ctx, c, "/v1/jobs", query)
 }
 
 // Job returns a job by its exact id.
@@ -124,8 +105,8 @@ func (c *Client) StopJob(ctx context.Context, id string, purge bool) error {
 }
 
 // JobAllocations lists a job's allocations, newest first.
-func (c *Client) JobAllocations(ctx context.Context, id string, w Wait) (Answer[[]Allocation], error) {
-	return do[[]Allocation](ctx, c, call{
+func (c *Client) JobAllocations(ctx context.Context, id string, w Wait) (Answer[[]shape.Allocation], error) {
+	return do[[]shape.Allocation](ctx, c, call{
 		method: http.MethodGet, path: pathOf("v1", "job", id, "allocations"), query: w.add(url.Values{}), patience: w.For,
 	})
 }

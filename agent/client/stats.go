@@ -8,34 +8,16 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
 // Stats is what the tasks of an allocation use.
-type Stats struct {
-	Tacho struct {
-		Publishing bool `json:"publishing"`
-		// Reason says why nothing is measured.
-		Reason string              `json:"reason"`
-		Tasks  map[string]*Reading `json:"tasks"`
-	}
-}
+type Stats struct{ Tacho shape.Usage[*Sample] }
 
-// Reading is what one task used when it was read last.
-type Reading struct {
-	Running bool `json:"running"`
-	// Reason says why there is no sample, or only an old one.
-	Reason          string   `json:"reason"`
-	AgeSeconds      *float64 `json:"age_seconds"`
-	IntervalSeconds float64  `json:"interval_seconds"`
-	// Backlogged counts the readings that came more than an interval late.
-	Backlogged int64 `json:"backlogged"`
-	// Guarantees say how each measurement relates to the truth, by name.
-	Guarantees map[string]procstats.Guarantee `json:"guarantees"`
-	// Sample is nil where nothing was measured.
-	Sample *Sample `json:"sample"`
-}
+// Reading is what one task used when it was last read.
+type Reading = shape.Reading[*Sample]
 
 // Sample is one reading of one task. Its JSON is made by procstats.AppendJSON.
 type Sample struct {
@@ -94,36 +76,6 @@ func (p *Process) Number(id procstats.ID) (value float64, ok bool) {
 	return value, ok
 }
 
-// History are past readings by task.
-type History struct {
-	IntervalSeconds float64            `json:"interval_seconds"`
-	Tasks           map[string][]Point `json:"tasks"`
-}
-
-// Moment is the reading of each task that is nearest to a time; nil for tasks without any.
-type Moment struct {
-	Asked time.Time         `json:"asked"`
-	Tasks map[string]*Point `json:"tasks"`
-}
-
-// Point is one past reading, or a gap.
-type Point struct {
-	At time.Time `json:"at"`
-	// Mono is the monotonic clock in seconds: rates divide by its differences.
-	Mono float64 `json:"mono_seconds"`
-	// Run counts the starts of the task: counters begin anew with each.
-	Run int `json:"run"`
-	// Gap says why nothing was read until the next point; such a point has no measurements.
-	Gap          string             `json:"gap"`
-	Measurements map[string]float64 `json:"measurements"`
-}
-
-// Number returns a measurement of the point; ok is false where it was not read.
-func (p *Point) Number(id procstats.ID) (value float64, ok bool) {
-	value, ok = p.Measurements[id.String()]
-	return value, ok
-}
-
 // Stats returns what the tasks of an allocation use, or the one that is named.
 func (c *Client) Stats(ctx context.Context, id, task string) (Answer[Stats], error) {
 	return get[Stats](ctx, c, pathOf("v1", "client", "allocation", id, "stats"), taskQuery(task))
@@ -141,19 +93,19 @@ type Range struct {
 }
 
 // History returns past readings, oldest first.
-func (c *Client) History(ctx context.Context, id, task string, r Range) (Answer[History], error) {
+func (c *Client) History(ctx context.Context, id, task string, r Range) (Answer[shape.History], error) {
 	query := taskQuery(task)
 	set(query, "since", r.Since)
 	set(query, "until", r.Until)
 	set(query, "step", r.Step)
-	return get[History](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), query)
+	return get[shape.History](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), query)
 }
 
 // At returns the readings nearest to a time, which is written as those of Range.
-func (c *Client) At(ctx context.Context, id, task, at string) (Answer[Moment], error) {
+func (c *Client) At(ctx context.Context, id, task, at string) (Answer[shape.Moment], error) {
 	query := taskQuery(task)
 	query.Set("at", at)
-	return get[Moment](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), query)
+	return get[shape.Moment](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), query)
 }
 
 func set(query url.Values, name, value string) {

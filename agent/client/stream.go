@@ -12,7 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
+
+	"github.com/tachograph/tacho/agent/shape"
 )
 
 // LogQuery selects a part of a task's log.
@@ -45,21 +46,11 @@ func (c *Client) Logs(ctx context.Context, id string, q LogQuery) (io.ReadCloser
 	return response.Body, nil
 }
 
-// Event is one thing that happened.
+// Event is an event of the agent.
 type Event struct {
-	Index uint64
-	// Topic is Job, Allocation or Node; Key is the id of what it happened to.
-	Topic, Type, Key, Namespace string
-	FilterKeys                  []string
-	Payload                     struct {
-		Allocation *Allocation
-		TaskEvent  *TaskEvent
-		Tacho      struct {
-			Time time.Time
-			Task string
-		}
-	}
-	// JSON is the event as it came.
+	shape.Event
+
+	// JSON is the event as it was received.
 	JSON json.RawMessage `json:"-"`
 }
 

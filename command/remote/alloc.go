@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/command/summary"
 	"github.com/tachograph/tacho/executor/record"
@@ -103,10 +104,10 @@ func listAllocations(cmd *cobra.Command, agent *client.Client, output *outputFla
 		cli.PrintError(cmd.ErrOrStderr(), errors.New("no allocations (tacho job run FILE runs a job)"))
 		return nil
 	}
-	return show(cmd, output, all, func(p cli.Palette, all *[]client.Allocation) string { return allocationTable(p, *all, "") })
+	return show(cmd, output, all, func(p cli.Palette, all *[]shape.Allocation) string { return allocationTable(p, *all, "") })
 }
 
-func showAllocation(cmd *cobra.Command, agent *client.Client, a *client.Allocation) error {
+func showAllocation(cmd *cobra.Command, agent *client.Client, a *shape.Allocation) error {
 	out := cmd.OutOrStdout()
 	p := cli.PaletteFor(cmd, out)
 	status := cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus))
@@ -137,7 +138,7 @@ func showAllocation(cmd *cobra.Command, agent *client.Client, a *client.Allocati
 }
 
 // writeTask writes the state of a task.
-func writeTask(b *strings.Builder, p cli.Palette, a *client.Allocation, name string) {
+func writeTask(b *strings.Builder, p cli.Palette, a *shape.Allocation, name string) {
 	s := a.TaskStates[name]
 	fmt.Fprintf(b, "\n%s %s\n", p.Bold("Task "+cli.Printable(name)), stateText(s))
 	t := cli.Table{Indent: "  "}
@@ -174,7 +175,7 @@ func writeTask(b *strings.Builder, p cli.Palette, a *client.Allocation, name str
 }
 
 // endingOf returns why the last run of a task ended; empty if none has, or if the agent has no record of it.
-func endingOf(ctx context.Context, agent *client.Client, a *client.Allocation, task string) (string, error) {
+func endingOf(ctx context.Context, agent *client.Client, a *shape.Allocation, task string) (string, error) {
 	if a.TaskStates[task].Tacho.Exit == nil {
 		return "", nil
 	}
@@ -204,7 +205,7 @@ func endingText(r *record.Record) string {
 // shownEvents is the number of events shown of a task.
 const shownEvents = 10
 
-func writeEvents(b *strings.Builder, p cli.Palette, events []client.TaskEvent) {
+func writeEvents(b *strings.Builder, p cli.Palette, events []shape.TaskEvent) {
 	if len(events) == 0 {
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/command/cli"
 )
 
@@ -59,7 +60,7 @@ func newAllocLogs() *cobra.Command {
 }
 
 // onlyTask returns the named task, or the only one.
-func onlyTask(a *client.Allocation, named string) (string, error) {
+func onlyTask(a *shape.Allocation, named string) (string, error) {
 	tasks := slices.Sorted(maps.Keys(a.TaskStates))
 	switch {
 	case slices.Contains(tasks, named):

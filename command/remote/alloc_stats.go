@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/command/summary"
 	"github.com/tachograph/tacho/procstats"
@@ -204,7 +205,7 @@ func (o *statsOptions) printHistory(cmd *cobra.Command, agent *client.Client, id
 	if err != nil {
 		return err
 	}
-	return show(cmd, o.output, past, func(p cli.Palette, past *client.History) string {
+	return show(cmd, o.output, past, func(p cli.Palette, past *shape.History) string {
 		var tasks []string
 		for _, name := range slices.Sorted(maps.Keys(past.Tasks)) {
 			tasks = append(tasks, p.Bold("Task "+cli.Printable(name))+"\n"+historyTable(p, past.Tasks[name]))
@@ -214,7 +215,7 @@ func (o *statsOptions) printHistory(cmd *cobra.Command, agent *client.Client, id
 }
 
 // historyTable lists readings with the rates between them. There is no rate over a gap or a restart.
-func historyTable(p cli.Palette, points []client.Point) string {
+func historyTable(p cli.Palette, points []shape.Point) string {
 	if len(points) == 0 {
 		return "  no readings in this time\n"
 	}
@@ -222,7 +223,7 @@ func historyTable(p cli.Palette, points []client.Point) string {
 		Indent: "  ", Header: []string{"TIME", "CPU", "MEMORY", "CHARGED", "PEAK", "READ/s", "WRITTEN/s", "PRESSURE"},
 		Right: []int{1, 2, 3, 4, 5, 6},
 	}
-	var before *client.Point
+	var before *shape.Point
 	for i := range points {
 		point := &points[i]
 		at := cli.Painted(point.At.Local().Format(time.DateTime), p.Faint)
@@ -252,7 +253,7 @@ func (o *statsOptions) printMoment(cmd *cobra.Command, agent *client.Client, id,
 }
 
 // momentText returns the readings of all tasks at one moment.
-func momentText(p cli.Palette, moment *client.Moment) string {
+func momentText(p cli.Palette, moment *shape.Moment) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(moment.Tasks)) {
 		point := moment.Tasks[name]

@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tachograph/tacho/agent/client"
 	"github.com/tachograph/tacho/agent/page"
 	"github.com/tachograph/tacho/agent/page/pagetest"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/command/summary"
 	"github.com/tachograph/tacho/executor/record"
@@ -138,7 +138,7 @@ func served(t *testing.T, r *record.Record, trusted bool) string {
 
 // topOf is a screen with the task.
 func topOf(r *record.Record) string {
-	state := &client.TaskState{State: "dead"}
+	state := &shape.TaskState{State: "dead"}
 	state.Tacho.Outcome = r.End().Outcome
 	m := &topModel{sort: byCPU}
 	m.update([]*topRow{{Alloc: "a", Name: "j.g[0]", Task: "t", State: topState(state), Outcome: topOutcome(state)}}, nil)

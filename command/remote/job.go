@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -175,17 +176,17 @@ func listJobs(cmd *cobra.Command, agent *client.Client, output *outputFlags) err
 		return nil
 	}
 	columns, _ := cli.TerminalSize(cmd.OutOrStdout())
-	return show(cmd, output, jobs, func(p cli.Palette, jobs *[]client.JobStub) string { return jobTable(p, *jobs, columns) })
+	return show(cmd, output, jobs, func(p cli.Palette, jobs *[]shape.JobStub) string { return jobTable(p, *jobs, columns) })
 }
 
 // jobTable lists jobs with the number of their allocations in each status.
-func jobTable(p cli.Palette, jobs []client.JobStub, columns int) string {
+func jobTable(p cli.Palette, jobs []shape.JobStub, columns int) string {
 	t := cli.Table{
 		Header: []string{"JOB", "TYPE", "STATUS", "RUNNING", "STARTING", "COMPLETE", "FAILED", "SUBMITTED"},
 		Right:  []int{3, 4, 5, 6}, Width: columns,
 	}
 	for _, j := range jobs {
-		var sum client.GroupSummary
+		var sum shape.GroupSummary
 		for _, g := range j.JobSummary.Summary {
 			sum.Running, sum.Starting = sum.Running+g.Running, sum.Starting+g.Starting+g.Queued
 			sum.Complete, sum.Failed = sum.Complete+g.Complete, sum.Failed+g.Failed+g.Lost
@@ -219,7 +220,7 @@ func clockText(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-func printJob(cmd *cobra.Command, j *client.Job, allocations []client.Allocation) error {
+func printJob(cmd *cobra.Command, j *client.Job, allocations []shape.Allocation) error {
 	out := cmd.OutOrStdout()
 	p := cli.PaletteFor(cmd, out)
 	status := jobStatus(p, j.Status, j.Stop)
@@ -260,14 +261,14 @@ func whenText(t client.Task) string {
 	return t.Lifecycle.Hook
 }
 
-func cpuText(r client.Resources) string {
+func cpuText(r shape.Resources) string {
 	if r.Cores > 0 {
 		return strconv.Itoa(r.Cores) + " cores"
 	}
 	return strconv.Itoa(r.CPU) + " MHz"
 }
 
-func memoryText(r client.Resources) string {
+func memoryText(r shape.Resources) string {
 	mib := func(n int) string { return procstats.Bytes.Text(float64(n) * (1 << 20)) }
 	if r.MemoryMaxMB > 0 {
 		return mib(r.MemoryMB) + ", max " + mib(r.MemoryMaxMB)
@@ -276,7 +277,7 @@ func memoryText(r client.Resources) string {
 }
 
 // allocationTable lists allocations with their tasks.
-func allocationTable(p cli.Palette, allocations []client.Allocation, indent string) string {
+func allocationTable(p cli.Palette, allocations []shape.Allocation, indent string) string {
 	if len(allocations) == 0 {
 		return indent + "none\n"
 	}
@@ -303,7 +304,7 @@ func statusPaint(p cli.Palette, status string) func(string) string {
 }
 
 // tasksText returns the state of each task in a few words.
-func tasksText(a *client.Allocation) string {
+func tasksText(a *shape.Allocation) string {
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
 		word := cli.Printable(name) + " " + stateText(a.TaskStates[name])
@@ -313,7 +314,7 @@ func tasksText(a *client.Allocation) string {
 }
 
 // stateText returns the state of a task and the number of its restarts.
-func stateText(s *client.TaskState) string {
+func stateText(s *shape.TaskState) string {
 	word := s.State
 	if s.State == "dead" {
 		word = "ended"

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/command/cli"
 )
 
@@ -30,7 +31,7 @@ type watch struct {
 	past map[string]bool
 	// restarts has the numbers of restarts before, by allocation and task.
 	restarts map[string]int
-	last     client.Answer[[]client.Allocation]
+	last     client.Answer[[]shape.Allocation]
 }
 
 // newWatch starts at the current state of a job; it skips earlier events.
@@ -51,7 +52,7 @@ func newWatch(cmd *cobra.Command, agent *client.Client, id string) (*watch, erro
 }
 
 // printPlan prints which allocations were started, continue and are stopped. before are the earlier allocations.
-func (w *watch) printPlan(r *client.Registration, before []client.Allocation) error {
+func (w *watch) printPlan(r *client.Registration, before []shape.Allocation) error {
 	word := "unchanged"
 	if r.Tacho.Changed {
 		word = "registered"
@@ -64,7 +65,7 @@ func (w *watch) printPlan(r *client.Registration, before []client.Allocation) er
 			return err
 		}
 	}
-	had := map[string]*client.Allocation{}
+	had := map[string]*shape.Allocation{}
 	for i := range before {
 		had[before[i].ID] = &before[i]
 	}
@@ -95,7 +96,7 @@ func (w *watch) printPlan(r *client.Registration, before []client.Allocation) er
 }
 
 // requestText lists the tasks of an allocation with the resources they request.
-func requestText(a *client.Allocation) string {
+func requestText(a *shape.Allocation) string {
 	tasks := slices.Sorted(maps.Keys(a.TaskStates))
 	for i, name := range tasks {
 		r := a.TaskResources[name]
@@ -105,7 +106,7 @@ func requestText(a *client.Allocation) string {
 }
 
 // skip marks the events of an allocation as printed.
-func (w *watch) skip(a *client.Allocation) {
+func (w *watch) skip(a *shape.Allocation) {
 	for name, s := range a.TaskStates {
 		for _, e := range s.Events {
 			w.printed[(&taskEvent{e, a.ID, name}).key()] = true
@@ -115,7 +116,7 @@ func (w *watch) skip(a *client.Allocation) {
 
 // untilRunning waits until each desired allocation has been running for a time, or has ended.
 func (w *watch) untilRunning(ctx context.Context, settle time.Duration) error {
-	err := w.follow(ctx, func(a *client.Allocation) bool {
+	err := w.follow(ctx, func(a *shape.Allocation) bool {
 		return !w.concerns(a) || a.Ended() || a.ClientStatus == "running" && w.started(a) || w.trouble() != ""
 	})
 	if err == nil {
@@ -141,7 +142,7 @@ func (w *watch) untilRunning(ctx context.Context, settle time.Duration) error {
 func (w *watch) settle(ctx context.Context, d time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	err := w.follow(limited, func(a *client.Allocation) bool { return !w.concerns(a) || a.Ended() || w.trouble() != "" })
+	err := w.follow(limited, func(a *shape.Allocation) bool { return !w.concerns(a) || a.Ended() || w.trouble() != "" })
 	if limited.Err() != nil && ctx.Err() == nil {
 		return nil
 	}
@@ -149,7 +150,7 @@ func (w *watch) settle(ctx context.Context, d time.Duration) error {
 }
 
 // concerns reports whether an allocation is a desired one of this job.
-func (w *watch) concerns(a *client.Allocation) bool { return !w.past[a.ID] && a.DesiredStatus == "run" }
+func (w *watch) concerns(a *shape.Allocation) bool { return !w.past[a.ID] && a.DesiredStatus == "run" }
 
 // trouble returns why the job is not healthy; empty if it is.
 func (w *watch) trouble() string {
@@ -188,7 +189,7 @@ func (w *watch) trouble() string {
 }
 
 // lastFailure returns the message of the newest event of a failure.
-func lastFailure(events []client.TaskEvent) string {
+func lastFailure(events []shape.TaskEvent) string {
 	for _, e := range slices.Backward(events) {
 		switch e.Type {
 		case "Terminated", "Driver Failure", "Task hook failed":
@@ -199,7 +200,7 @@ func lastFailure(events []client.TaskEvent) string {
 }
 
 // started reports whether every task has started, except poststop tasks.
-func (w *watch) started(a *client.Allocation) bool {
+func (w *watch) started(a *shape.Allocation) bool {
 	for name, s := range a.TaskStates {
 		if s.State == "pending" && !w.isPoststop(a.TaskGroup, name) {
 			return false
@@ -225,14 +226,14 @@ func (w *watch) untilEnded(ctx context.Context) error {
 	for i := range w.last.Value {
 		w.skip(&w.last.Value[i])
 	}
-	return w.follow(ctx, (*client.Allocation).Ended)
+	return w.follow(ctx, (*shape.Allocation).Ended)
 }
 
 // maxWait is how long the agent may delay a response without a change.
 const maxWait = 20 * time.Second
 
 // follow prints events until done is true for all allocations.
-func (w *watch) follow(ctx context.Context, done func(*client.Allocation) bool) error {
+func (w *watch) follow(ctx context.Context, done func(*shape.Allocation) bool) error {
 	for {
 		if err := w.printEvents(); err != nil {
 			return err
@@ -254,7 +255,7 @@ func (w *watch) follow(ctx context.Context, done func(*client.Allocation) bool) 
 
 // taskEvent is an event of a task.
 type taskEvent struct {
-	client.TaskEvent
+	shape.TaskEvent
 	allocation, task string
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -60,7 +61,7 @@ func (p *taskPoll) read(ctx context.Context) ([]*topRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	var wanted []*client.Allocation
+	var wanted []*shape.Allocation
 	for i := range all.Value {
 		if a := &all.Value[i]; !a.Ended() || endedLately(a) {
 			wanted = append(wanted, a)
@@ -84,13 +85,13 @@ func (p *taskPoll) read(ctx context.Context) ([]*topRow, error) {
 }
 
 // endedLately reports whether an ended allocation is still shown.
-func endedLately(a *client.Allocation) bool {
+func endedLately(a *shape.Allocation) bool {
 	const lately = 30 * time.Second
 	return time.Since(time.Unix(0, a.ModifyTime)) < lately
 }
 
 // row returns the row of a task.
-func (p *taskPoll) row(a *client.Allocation, task string, stats *client.Stats) *topRow {
+func (p *taskPoll) row(a *shape.Allocation, task string, stats *client.Stats) *topRow {
 	s := a.TaskStates[task]
 	row := &topRow{Alloc: a.ID, Name: a.Name, Job: a.JobID, Task: task, State: topState(s), Outcome: topOutcome(s), Restarts: s.Restarts}
 	old := p.known[row.key()]
@@ -132,7 +133,7 @@ func remember(past []*float64, value *float64) []*float64 {
 	return past[max(0, len(past)-pastReadings):]
 }
 
-func topState(s *client.TaskState) string {
+func topState(s *shape.TaskState) string {
 	switch {
 	case s.State != "dead":
 		return s.State
@@ -142,7 +143,7 @@ func topState(s *client.TaskState) string {
 	return "ended"
 }
 
-func topOutcome(s *client.TaskState) record.Outcome {
+func topOutcome(s *shape.TaskState) record.Outcome {
 	if s.State != "dead" {
 		return ""
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/command/cli"
 )
 
@@ -225,7 +226,7 @@ func FuzzParseKeys(f *testing.F) {
 
 // TestTopShowsNoOldReadings is about readings that stand where fresh ones do not come any more.
 func TestTopShowsNoOldReadings(t *testing.T) {
-	a := &client.Allocation{ID: "aaaaaaaa-1", Name: "web.app[0]", JobID: "web", TaskStates: map[string]*client.TaskState{"server": {State: "running"}}}
+	a := &shape.Allocation{ID: "aaaaaaaa-1", Name: "web.app[0]", JobID: "web", TaskStates: map[string]*shape.TaskState{"server": {State: "running"}}}
 	at := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
 	p := newTaskPoll(nil)
 	look := func(seconds int, cpu float64, reason string) *topRow {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -53,7 +54,7 @@ func (n *numbers) counter(id procstats.ID) (c procstats.CounterReading, ok bool)
 func sinceBoot(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 // pointReading returns the reading of a point; nil for nil.
-func pointReading(p *client.Point) *numbers {
+func pointReading(p *shape.Point) *numbers {
 	if p == nil {
 		return nil
 	}

@@ -10,12 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/procstats"
 )
 
-func point(at float64, run int, values map[procstats.ID]float64) *client.Point {
-	p := &client.Point{Mono: at, Run: run, Measurements: map[string]float64{}}
+func point(at float64, run int, values map[procstats.ID]float64) *shape.Point {
+	p := &shape.Point{Mono: at, Run: run, Measurements: map[string]float64{}}
 	for id, value := range values {
 		p.Measurements[id.String()] = value
 	}
@@ -26,7 +27,7 @@ func TestUsageHasRatesOfTheSameStart(t *testing.T) {
 	before := point(100, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1, procstats.PSICPUSome: 2, procstats.CgroupIORead: 0})
 	for _, test := range []struct {
 		name                  string
-		now                   *client.Point
+		now                   *shape.Point
 		cores, pressure, read *float64
 	}{
 		{"two seconds later", point(102, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4, procstats.PSICPUSome: 3}), new(1.5), new(0.5), nil},

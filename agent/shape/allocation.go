@@ -1,0 +1,133 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package shape
+
+import (
+	"time"
+
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// Allocation is an allocation, of lists and of one.
+type Allocation struct {
+	ID, EvalID, Name, Namespace, NodeID, NodeName string
+
+	JobID, JobType     string
+	JobVersion         uint64
+	Job                any `json:",omitempty"`
+	TaskGroup          string
+	Resources          Resources            // of all tasks
+	TaskResources      map[string]Resources // by task
+	AllocatedResources Allocated
+	// DesiredStatus is run or stop; ClientStatus is pending, running, complete or failed, which ClientDescription explains.
+	DesiredStatus         string
+	DesiredDescription    string
+	ClientStatus          string
+	ClientDescription     string
+	TaskStates            map[string]*TaskState
+	DeploymentID          string
+	DeploymentStatus      *struct{}
+	PreviousAllocation    string
+	NextAllocation        string
+	PreemptedAllocations  []string
+	PreemptedByAllocation string
+	RescheduleTracker     *struct{}
+	Metrics               AllocationMetrics
+	CreateIndex           uint64
+	ModifyIndex           uint64
+	AllocModifyIndex      uint64
+	// CreateTime and ModifyTime are in nanoseconds since 1970.
+	CreateTime int64
+	ModifyTime int64
+}
+
+// Ended reports whether no task of the allocation runs or will run again. One that failed may still be stopping others.
+func (a *Allocation) Ended() bool {
+	for _, s := range a.TaskStates {
+		if s != nil && s.State != "dead" {
+			return false
+		}
+	}
+	return a.ClientStatus == "complete" || a.ClientStatus == "failed"
+}
+
+// Resources is Nomad's older form of resources, which its clients still read: MHz or whole cores, and MiB.
+type Resources struct {
+	CPU, Cores, MemoryMB, MemoryMaxMB, DiskMB int
+	Networks, Devices                         []struct{}
+}
+
+// Allocated is Nomad's newer form of resources.
+type Allocated struct {
+	Tasks  map[string]AllocatedTask
+	Shared struct {
+		DiskMB   int
+		Networks []struct{}
+		Ports    []struct{}
+	}
+}
+
+// AllocatedTask are the resources of one task.
+type AllocatedTask struct {
+	Cpu      struct{ CpuShares int } //nolint:revive // Nomad's key
+	Memory   struct{ MemoryMB, MemoryMaxMB int }
+	Networks []struct{}
+	Devices  []struct{}
+}
+
+// AllocationMetrics say how the scheduler found the node. There is one node, and it was found at once.
+type AllocationMetrics struct {
+	NodesEvaluated, NodesFiltered, NodesInPool, NodesExhausted int
+	NodesAvailable                                             map[string]int
+	AllocationTime                                             int64
+	CoalescedFailures                                          int
+}
+
+// TaskState is the state of a task.
+type TaskState struct {
+	// State is pending, running or dead.
+	State       string
+	Failed      bool
+	Restarts    int
+	LastRestart time.Time
+	// StartedAt and FinishedAt are zero if that has not happened.
+	StartedAt  time.Time
+	FinishedAt time.Time
+	Events     []TaskEvent
+	TaskHandle *struct{}
+	Tacho      TaskDetails
+}
+
+// TaskDetails are what Nomad has no place for.
+type TaskDetails struct {
+	Driver string `json:"driver"`
+	// Cores are the cores that the task has for itself, as a list such as 0-3,7.
+	Cores string `json:"cores,omitempty"`
+	// Exit is that of the last start that ended; nil before that.
+	Exit *Exit `json:"exit,omitempty"`
+	// Outcome is how the last start ended, in one word; empty while it runs.
+	Outcome    record.Outcome    `json:"outcome,omitempty"`
+	RunID      string            `json:"run_id,omitempty"`
+	Attributes map[string]string `json:"attributes,omitempty"`
+}
+
+// Exit is how a start of a task ended.
+type Exit struct {
+	Code      int       `json:"code"`
+	Signal    int       `json:"signal"`
+	OOMKilled bool      `json:"oom_killed"`
+	Lost      bool      `json:"lost,omitempty"`
+	At        time.Time `json:"at,omitzero"`
+}
+
+// TaskEvent is an event of a task.
+type TaskEvent struct {
+	Type string
+	// Time is in nanoseconds since 1970.
+	Time           int64
+	Message        string
+	DisplayMessage string
+	Details        map[string]string
+	FailsTask      bool
+}
