@@ -141,7 +141,7 @@ func (s *totalsTest) look() {
 
 // Snapshot implements metrics.Agent.
 func (s *totalsTest) Snapshot(...string) *snapshot.Agent {
-	shown := s.task.snapshot()
+	shown := s.snapshot()
 	return &snapshot.Agent{
 		Config:      config.Config{Telemetry: config.Telemetry{AllocationDetail: metrics.DetailAlloc, FilterDefault: true}},
 		Allocations: []*allocation.Allocation{{ID: "a", Tasks: map[string]*allocation.Task{"t": shown}}},

@@ -46,18 +46,23 @@ func TestSlowClientsLeaveRoom(t *testing.T) {
 		}
 	}
 	want := uint64(clients - streams.DefaultLimits()[streams.Trusted])
-	for deadline := time.Now().Add(time.Minute); s.options.Streams.Usage()[0].Refused < want; {
-		if time.Now().After(deadline) {
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for s.options.Streams.Usage()[0].Refused < want {
+		select {
+		case <-deadline:
 			t.Fatalf("%+v, want %d refused", s.options.Streams.Usage()[0], want)
+		case <-tick.C:
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	path := url + "/v1/client/allocation/" + webID + `/exec?task=web&command=["x"]`
-	conn, _, err := websocket.Dial(t.Context(), path, &websocket.DialOptions{HTTPHeader: http.Header{"X-Nomad-Token": {testToken}}})
+	trusted := &websocket.DialOptions{HTTPHeader: http.Header{"X-Nomad-Token": {testToken}}}
+	conn, _, err := websocket.Dial(t.Context(), path, trusted) //nolint:bodyclose // the library's
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.CloseNow()
+	defer func() { _ = conn.CloseNow() }()
 	if _, text, err := conn.Read(t.Context()); !strings.Contains(string(text), `"exit_code":127`) || err != nil {
 		t.Errorf("%s, %v", text, err)
 	}

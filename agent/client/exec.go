@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/coder/websocket"
+
 	"github.com/tachograph/tacho/agent/shape"
 )
 

@@ -46,7 +46,7 @@ type Usage struct {
 type Room struct {
 	limits Limits
 
-	mu    sync.Mutex // guards following
+	mu    sync.Mutex // guards usage
 	usage []Usage
 }
 

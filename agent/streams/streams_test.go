@@ -29,8 +29,11 @@ func TestRoom(t *testing.T) {
 		t.Error("untrusted streams take the room of trusted ones")
 	}
 	want := []streams.Usage{
-		{Kind: streams.Trusted, Open: 1}, {Kind: streams.Untrusted, Open: 3, Refused: 7}, {Kind: streams.Exec},
-		{Kind: streams.Page}, {Kind: streams.UntrustedPage},
+		{Kind: streams.Trusted, Open: 1},
+		{Kind: streams.Untrusted, Open: 3, Refused: 7},
+		{Kind: streams.Exec},
+		{Kind: streams.Page},
+		{Kind: streams.UntrustedPage},
 	}
 	if diff := cmp.Diff(want, room.Usage()); diff != "" {
 		t.Error(diff)

@@ -124,7 +124,7 @@ func (p *taskPoll) row(a *shape.Allocation, task string, stats *client.Stats) *t
 		row.before = old.sample
 		row.usage = usageOf(sampleReading(row.sample, row.Restarts), sampleReading(old.sample, old.Restarts))
 	}
-	row.past = remember(row.past, row.usage.Cores)
+	row.past = remember(row.past, row.Cores)
 	return row
 }
 

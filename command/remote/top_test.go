@@ -255,10 +255,10 @@ func TestTopShowsNoOldReadings(t *testing.T) {
 		{21, 5, "", new(2.0), true},
 	} {
 		row := look(step.seconds, step.cpu, step.reason)
-		if diff := cmp.Diff(step.cores, row.usage.Cores); diff != "" {
+		if diff := cmp.Diff(step.cores, row.Cores); diff != "" {
 			t.Errorf("after %d s, %q: %s", step.seconds, step.reason, diff)
 		}
-		if fresh := row.sample != nil && row.usage.Charged != nil; fresh != step.fresh || row.Reason != step.reason {
+		if fresh := row.sample != nil && row.Charged != nil; fresh != step.fresh || row.Reason != step.reason {
 			t.Errorf("after %d s: usage (shown: %v) and %q, want %q", step.seconds, fresh, row.Reason, step.reason)
 		}
 	}

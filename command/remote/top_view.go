@@ -35,7 +35,7 @@ func (m *topModel) head(width int) []string {
 		if r.State == "running" {
 			running++
 		}
-		cores, memory = sum(cores, r.usage.Cores), sum(memory, r.usage.Memory)
+		cores, memory = sum(cores, r.Cores), sum(memory, r.Memory)
 	}
 	order := "by " + string(m.sort)
 	if m.reverse {
