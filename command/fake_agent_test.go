@@ -291,6 +291,10 @@ func (f *fakeAgent) stats(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	if r.URL.Query().Get("process") == "none" {
+		http.Error(w, `no process named "none"; known names: "sh"`, http.StatusNotFound)
+		return
+	}
 	f.mu.Lock()
 	f.looks[r.URL.Path]++
 	looks := f.looks[r.URL.Path]

@@ -52,6 +52,8 @@ type fakeAgent struct {
 	// reason is why there are no fresh readings, and why the driver is not healthy.
 	reason string
 	exec   *fakeExec
+	// rows changes the process rows of every reading; nil leaves them.
+	rows func(*procstats.Sample)
 }
 
 func newFake() *fakeAgent {
@@ -186,6 +188,9 @@ func (f *fakeAgent) Snapshot(...string) *snapshot.Agent {
 	}
 	for _, a := range f.allocs {
 		u := fakeUsage(a.ID == webID)
+		if f.rows != nil {
+			f.rows(u.Sample)
+		}
 		if u.Reason = f.reason; !f.publishing {
 			u = &allocation.Usage{Running: a.ID == webID, Reason: now.NotPublishing}
 		}

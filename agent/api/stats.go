@@ -24,19 +24,35 @@ func (s *Server) usage(r *http.Request, now *snapshot.Agent, a *allocation.Alloc
 	if err := checkTask(a, task); err != nil {
 		return nil, err
 	}
+	process := processOf(r)
 	usages := make(map[string]*allocation.Usage, len(a.Tasks))
 	for name, t := range a.Tasks {
-		if task == "" || task == name {
-			usages[name] = now.UsageFor(t, Trusted(r.Context()))
+		if task != "" && task != name {
+			continue
+		}
+		usages[name] = now.UsageFor(t, Trusted(r.Context()))
+		if process != "" {
+			usages[name] = onlyProcess(usages[name], process)
 		}
 	}
 	return newAllocationUsage(usages, now, s.now()), nil
 }
 
-// stats is GET /v1/client/allocation/ID/stats. With ?at= it is the reading nearest to a time.
+// stats is GET /v1/client/allocation/ID/stats. With ?at= it is the reading nearest to a time, with ?process= it has no
+// rows but those of the processes with that name.
 func (s *Server) stats(r *http.Request, now *snapshot.Agent, a *allocation.Allocation) (any, error) {
 	if r.URL.Query().Has("at") {
 		return s.history(r, now, a)
+	}
+	var known processNames
+	for name, t := range a.Tasks {
+		u := now.Usage(t)
+		if task := r.URL.Query().Get("task"); u.Sample != nil && (task == "" || task == name) {
+			known.add(u.Sample.Processes)
+		}
+	}
+	if err := known.check(processOf(r)); err != nil {
+		return nil, err
 	}
 	return s.usage(r, now, a)
 }

@@ -76,9 +76,21 @@ func (p *Process) Number(id procstats.ID) (value float64, ok bool) {
 	return value, ok
 }
 
-// Stats returns what the tasks of an allocation use, or the one that is named.
-func (c *Client) Stats(ctx context.Context, id, task string) (Answer[Stats], error) {
-	return get[Stats](ctx, c, pathOf("v1", "client", "allocation", id, "stats"), taskQuery(task))
+// Part is a part of what the tasks of an allocation use: the task with a name, and of processes the rows of those with a
+// name. Empty is all.
+type Part struct {
+	Task, Process string
+}
+
+func (p Part) query() url.Values {
+	query := taskQuery(p.Task)
+	set(query, "process", p.Process)
+	return query
+}
+
+// Stats returns what the tasks of an allocation use.
+func (c *Client) Stats(ctx context.Context, id string, part Part) (Answer[Stats], error) {
+	return get[Stats](ctx, c, pathOf("v1", "client", "allocation", id, "stats"), part.query())
 }
 
 // AllStats returns what the tasks of all allocations use that have not ended, by the allocation's id.

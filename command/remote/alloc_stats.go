@@ -24,6 +24,7 @@ type statsOptions struct {
 	all     bool
 	history bool
 	at      string
+	process string
 	past    client.Range
 	output  *outputFlags
 }
@@ -41,6 +42,7 @@ Values that were not measured are shown as ` + procstats.NoValue + `, with the r
 		Example: `  tacho alloc stats 5f3a
   tacho alloc stats 5f3a web --history --since 10m --step 30s
   tacho alloc stats 5f3a --at 90s
+  tacho alloc stats 5f3a --process postgres
   tacho alloc stats --json 5f3a | jq .Tacho.tasks`,
 		Args: allocArguments(true),
 	}
@@ -52,9 +54,13 @@ Values that were not measured are shown as ` + procstats.NoValue + `, with the r
 	f.StringVar(&o.past.Until, "until", "", "end of the history, a `TIME`")
 	f.StringVar(&o.past.Step, "step", "", "show at most one reading per `DURATION`")
 	f.StringVar(&o.at, "at", "", "show the reading nearest to this `TIME`")
+	f.StringVar(&o.process, "process", "", "show only the rows of processes with this `NAME`")
 	return withAgent(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		if !o.history && (o.past != client.Range{}) {
 			return cli.Usagef("--since, --until and --step require --history (see %s --help)", cmd.CommandPath())
+		}
+		if o.process != "" && (o.history || o.at != "") {
+			return cli.Usagef("--process and --history or --at are mutually exclusive")
 		}
 		switch {
 		case o.history && o.at != "":
@@ -64,17 +70,17 @@ Values that were not measured are shown as ` + procstats.NoValue + `, with the r
 		case o.at != "":
 			return o.printMoment(cmd, agent, args[0], taskOf(args))
 		}
-		return o.printNow(cmd, agent, args[0], taskOf(args))
+		return o.printNow(cmd, agent, args[0], client.Part{Task: taskOf(args), Process: o.process})
 	})
 }
 
-func (o *statsOptions) printNow(cmd *cobra.Command, agent *client.Client, id, task string) error {
-	stats, err := agent.Stats(cmd.Context(), id, task)
+func (o *statsOptions) printNow(cmd *cobra.Command, agent *client.Client, id string, part client.Part) error {
+	stats, err := agent.Stats(cmd.Context(), id, part)
 	if err != nil {
 		return err
 	}
 	return show(cmd, o.output, stats, func(p cli.Palette, stats *client.Stats) string {
-		page := &usagePage{palette: p, all: o.all}
+		page := &usagePage{palette: p, all: o.all, process: o.process}
 		if !stats.Tacho.Publishing {
 			fmt.Fprintf(&page.text, "%s\n", p.Yellow(cli.OneLine(stats.Tacho.Reason)))
 		}
@@ -89,6 +95,7 @@ func (o *statsOptions) printNow(cmd *cobra.Command, agent *client.Client, id, ta
 type usagePage struct {
 	palette cli.Palette
 	all     bool
+	process string // whose rows are shown; empty for all
 	text    strings.Builder
 }
 
@@ -165,16 +172,23 @@ func (p *usagePage) processes(s *client.Sample) {
 			processValue(row, procstats.Seconds, procstats.ProcessCPU, procstats.PortableProcessCPU),
 			processValue(row, procstats.Bytes, procstats.ProcessRSS, procstats.PortableProcessRSS), indented(line))
 	}
-	exited := "exited"
-	if n := s.Processes.Exited.Processes; n != nil {
-		exited = fmt.Sprintf("exited (%.0f)", *n)
-	}
-	t.AddTexts("", "", cli.Optional(procstats.Seconds, s.Processes.Exited.CPUSeconds), "", exited)
-	t.AddTexts("", "", cli.Optional(procstats.Seconds, s.Processes.Unattributed.CPUSeconds), "", "unattributed")
-	if n := s.Processes.Omitted; n > 0 {
-		t.AddTexts("", "", "", "", fmt.Sprintf("%d more without a row", n))
+	if p.process == "" {
+		p.otherTime(&t, s.Processes)
 	}
 	p.text.WriteString(t.Render(p.palette))
+}
+
+// otherTime adds the CPU time that is not that of a live process with a row.
+func (p *usagePage) otherTime(t *cli.Table, processes *client.Processes) {
+	exited := "exited"
+	if n := processes.Exited.Processes; n != nil {
+		exited = fmt.Sprintf("exited (%.0f)", *n)
+	}
+	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), "", exited)
+	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "", "unattributed")
+	if n := processes.Omitted; n > 0 {
+		t.AddTexts("", "", "", "", fmt.Sprintf("%d more without a row", n))
+	}
 }
 
 // processValue returns the first of ids that a process has, as text.
