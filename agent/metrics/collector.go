@@ -49,16 +49,16 @@ func (c *Collector) Gather(ctx context.Context) []exposition.Family {
 	common := commonLabels(now)
 	rows := c.readTasks(now, common)
 
-	families := c.taskFamilies(rows, telemetry.AllocationDetail)
-	families = append(families, c.agentFamilies(now, common)...)
+	all := c.taskFamilies(rows, telemetry.AllocationDetail)
+	all = append(all, c.agentFamilies(now, common)...)
 	if telemetry.PublishNodeMetrics {
-		families = append(families, c.nodeFamilies(ctx, now, common)...)
+		all = append(all, c.nodeFamilies(ctx, now, common)...)
 	}
 	if telemetry.NomadNames {
-		families = append(families, nomadFamilies(rows, telemetry.AllocationDetail, now.Node.Resources.CoreMHz)...)
+		all = append(all, nomadFamilies(rows, telemetry.AllocationDetail, now.Node.Resources.CoreMHz)...)
 	}
-	families = append(families, c.scrapeFamilies(families, common, began)...)
-	return newFilter(telemetry).apply(families)
+	all = append(all, c.scrapeFamilies(all, common, began)...)
+	return newFilter(telemetry).apply(all)
 }
 
 // commonLabels is the host's name, unless it is not wanted.
@@ -75,19 +75,20 @@ func commonLabels(now *snapshot.Agent) *exposition.Labels {
 }
 
 // scrapeFamilies say what this page costs. The duration is that of the page before: this one is not finished.
-func (c *Collector) scrapeFamilies(families []exposition.Family, common *exposition.Labels, began time.Time) []exposition.Family {
+func (c *Collector) scrapeFamilies(all []exposition.Family, common *exposition.Labels, began time.Time) []exposition.Family {
 	series := 0
-	for i := range families {
-		series += len(families[i].Samples)
+	for i := range all {
+		series += len(all[i].Samples)
 	}
 	c.mu.Lock()
 	before := c.scrape
 	c.scrape = time.Since(began)
 	c.mu.Unlock()
-	list := []exposition.Family{family(agentSeries), family(agentScrape)}
-	list[0].Add(common, float64(series))
+	var f families
+	f.gauge("tacho_agent_series",
+		"Samples in this response, without those of tacho_agent_series and tacho_agent_scrape_seconds, and before prefix_filter.", common, float64(series))
 	if before > 0 {
-		list[1].Add(common, before.Seconds())
+		f.gauge("tacho_agent_scrape_seconds", "How long it took to gather the previous response.", common, before.Seconds())
 	}
-	return list
+	return f
 }

@@ -27,68 +27,61 @@ func (c *Collector) nodeFamilies(ctx context.Context, now *snapshot.Agent, commo
 }
 
 func tachoNode(s *node.Stats, common *exposition.Labels) []exposition.Family {
-	all := ownFamilies()
-	list := all[nodeUptime:]
-	at := func(n own) *exposition.Family { return &list[n-nodeUptime] }
+	var f families
 	if _, missing := s.Reasons["uptime"]; !missing {
-		at(nodeUptime).Add(common, s.Uptime.Seconds())
+		f.gauge("tacho_node_uptime_seconds", "How long the machine has been up.", common, s.Uptime.Seconds())
 	}
 	if _, missing := s.Reasons["memory"]; !missing {
-		at(nodeMemoryTotal).Add(common, float64(s.Memory.Total))
-		at(nodeMemoryAvailable).Add(common, float64(s.Memory.Available))
-		at(nodeMemoryUsed).Add(common, float64(s.Memory.Used))
-		at(nodeMemoryFree).Add(common, float64(s.Memory.Free))
+		f.gauge("tacho_node_memory_total_bytes", "Memory of the machine.", common, float64(s.Memory.Total))
+		f.gauge("tacho_node_memory_available_bytes", "Memory that is available without swapping.", common, float64(s.Memory.Available))
+		f.gauge("tacho_node_memory_used_bytes", "Memory in use.", common, float64(s.Memory.Used))
+		f.gauge("tacho_node_memory_free_bytes", "Memory that is not used at all.", common, float64(s.Memory.Free))
 	}
 	for _, c := range s.CPU {
-		cpu := exposition.Label{Name: "cpu", Value: c.Name}
-		at(nodeCPU).Add(common.With(cpu, exposition.Label{Name: "mode", Value: "idle"}), c.Idle/100)
-		at(nodeCPU).Add(common.With(cpu, exposition.Label{Name: "mode", Value: "system"}), c.System/100)
-		at(nodeCPU).Add(common.With(cpu, exposition.Label{Name: "mode", Value: "user"}), c.User/100)
+		cpu := common.With(exposition.Label{Name: "cpu", Value: c.Name})
+		for _, mode := range []struct {
+			name    string
+			percent float64
+		}{{"idle", c.Idle}, {"system", c.System}, {"user", c.User}} {
+			f.gauge("tacho_node_cpu_ratio", "The share of each core's time since the previous reading, 0 to 1, by mode.",
+				cpu.With(exposition.Label{Name: "mode", Value: mode.name}), mode.percent/100)
+		}
 	}
 	for _, d := range s.Disks {
 		labels := common.With(exposition.Label{Name: "device", Value: d.Device}, exposition.Label{Name: "mountpoint", Value: d.Mountpoint})
-		at(nodeDiskSize).Add(labels, float64(d.Size))
-		at(nodeDiskUsed).Add(labels, float64(d.Used))
-		at(nodeDiskAvailable).Add(labels, float64(d.Available))
+		f.gauge("tacho_node_disk_size_bytes", "Size of a file system.", labels, float64(d.Size))
+		f.gauge("tacho_node_disk_used_bytes", "Used space of a file system.", labels, float64(d.Used))
+		f.gauge("tacho_node_disk_available_bytes", "Space of a file system that is available to unprivileged users.", labels, float64(d.Available))
 	}
-	return list
+	return f
 }
 
 // nomadNode are the names that dashboards for Nomad read. Its docs: reference/metrics, host metrics.
 func nomadNode(s *node.Stats, labels *exposition.Labels) []exposition.Family {
-	var list []exposition.Family
-	gauge := func(name, help string, l *exposition.Labels, v float64) {
-		for i := range list {
-			if list[i].Name == name {
-				list[i].Add(l, v)
-				return
-			}
-		}
-		list = append(list, exposition.Family{Name: name, Help: help, Samples: []exposition.Sample{{Labels: l, Value: v}}})
-	}
+	var f families
 	if _, missing := s.Reasons["uptime"]; !missing {
-		gauge("nomad_client_uptime", "Seconds the machine has been up.", labels, s.Uptime.Seconds())
+		f.gauge("nomad_client_uptime", "Seconds the machine has been up.", labels, s.Uptime.Seconds())
 	}
 	if _, missing := s.Reasons["memory"]; !missing {
-		gauge("nomad_client_host_memory_total", "Memory of the machine in bytes.", labels, float64(s.Memory.Total))
-		gauge("nomad_client_host_memory_available", "Available memory in bytes.", labels, float64(s.Memory.Available))
-		gauge("nomad_client_host_memory_used", "Used memory in bytes.", labels, float64(s.Memory.Used))
-		gauge("nomad_client_host_memory_free", "Free memory in bytes.", labels, float64(s.Memory.Free))
+		f.gauge("nomad_client_host_memory_total", "Memory of the machine in bytes.", labels, float64(s.Memory.Total))
+		f.gauge("nomad_client_host_memory_available", "Available memory in bytes.", labels, float64(s.Memory.Available))
+		f.gauge("nomad_client_host_memory_used", "Used memory in bytes.", labels, float64(s.Memory.Used))
+		f.gauge("nomad_client_host_memory_free", "Free memory in bytes.", labels, float64(s.Memory.Free))
 	}
 	for _, c := range s.CPU {
 		l := labels.With(exposition.Label{Name: "cpu", Value: c.Name})
-		gauge("nomad_client_host_cpu_total_percent", "Use of a core in percent.", l, c.TotalPercent)
-		gauge("nomad_client_host_cpu_user", "Use of a core in user mode in percent.", l, c.User)
-		gauge("nomad_client_host_cpu_system", "Use of a core in the kernel in percent.", l, c.System)
-		gauge("nomad_client_host_cpu_idle", "Idle time of a core in percent.", l, c.Idle)
+		f.gauge("nomad_client_host_cpu_total_percent", "Use of a core in percent.", l, c.TotalPercent)
+		f.gauge("nomad_client_host_cpu_user", "Use of a core in user mode in percent.", l, c.User)
+		f.gauge("nomad_client_host_cpu_system", "Use of a core in the kernel in percent.", l, c.System)
+		f.gauge("nomad_client_host_cpu_idle", "Idle time of a core in percent.", l, c.Idle)
 	}
 	for _, d := range s.Disks {
 		l := labels.With(exposition.Label{Name: "disk", Value: d.Device})
-		gauge("nomad_client_host_disk_size", "Size of a file system in bytes.", l, float64(d.Size))
-		gauge("nomad_client_host_disk_used", "Used bytes of a file system.", l, float64(d.Used))
-		gauge("nomad_client_host_disk_available", "Available bytes of a file system.", l, float64(d.Available))
-		gauge("nomad_client_host_disk_used_percent", "Used share of a file system in percent.", l, d.UsedPercent)
-		gauge("nomad_client_host_disk_inodes_percent", "Used inodes of a file system in percent.", l, d.InodesUsedPercent)
+		f.gauge("nomad_client_host_disk_size", "Size of a file system in bytes.", l, float64(d.Size))
+		f.gauge("nomad_client_host_disk_used", "Used bytes of a file system.", l, float64(d.Used))
+		f.gauge("nomad_client_host_disk_available", "Available bytes of a file system.", l, float64(d.Available))
+		f.gauge("nomad_client_host_disk_used_percent", "Used share of a file system in percent.", l, d.UsedPercent)
+		f.gauge("nomad_client_host_disk_inodes_percent", "Used inodes of a file system in percent.", l, d.InodesUsedPercent)
 	}
-	return list
+	return f
 }

@@ -221,19 +221,19 @@ func (c *Collector) removeEnded(r *row) {
 
 // taskFamilies is one family per column, and tacho_task_info.
 func (c *Collector) taskFamilies(rows []row, detail string) []exposition.Family {
-	info := family(taskInfo)
+	var info families
 	if detail == DetailAlloc {
 		for i := range rows {
 			r := &rows[i]
 			c.removeEnded(r)
-			info.Add(r.labels.With(exposition.Label{Name: "driver", Value: r.task.Driver}, exposition.Label{Name: "state", Value: string(r.task.State.Phase)},
-				exposition.Label{Name: "type", Value: r.alloc.JobType}), 1)
+			info.gauge("tacho_task_info", "Properties of a task as labels, always 1. Only with allocation_detail alloc.",
+				r.labels.With(exposition.Label{Name: "driver", Value: r.task.Driver}, exposition.Label{Name: "state", Value: string(r.task.State.Phase)},
+					exposition.Label{Name: "type", Value: r.alloc.JobType}), 1)
 		}
 	} else {
 		rows = c.combineRows(rows)
 	}
-	families := make([]exposition.Family, 0, len(c.columns)+1)
-	families = append(families, info)
+	all := info
 	for i := range c.columns {
 		f := exposition.Family{Name: c.columns[i].name, Help: c.columns[i].help, Type: c.columns[i].kind}
 		f.Samples = make([]exposition.Sample, 0, len(rows))
@@ -242,7 +242,7 @@ func (c *Collector) taskFamilies(rows []row, detail string) []exposition.Family 
 				f.Add(rows[j].labels, v)
 			}
 		}
-		families = append(families, f)
+		all = append(all, f)
 	}
-	return families
+	return all
 }
