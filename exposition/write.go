@@ -4,8 +4,8 @@
 package exposition
 
 import (
+	"encoding/json"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -89,69 +89,48 @@ func writeSamples(w io.Writer, b []byte, f *Family) ([]byte, error) {
 	return b, nil
 }
 
-// AppendJSON appends families as one JSON object with the keys of Nomad's /v1/metrics. There every counter is a
-// sum over the last interval; here its Sum is the total, and Count is 1.
-func AppendJSON(b []byte, families []Family, at time.Time) []byte {
-	b = append(b, `{"Timestamp":`...)
-	b = strconv.AppendQuote(b, at.UTC().Format("2006-01-02 15:04:05 -0700 MST"))
-	b = appendJSONSamples(append(b, `,"Gauges":[`...), families, Gauge)
-	b = appendJSONSamples(append(b, `],"Counters":[`...), families, Counter)
-	return append(b, `],"Points":[],"Samples":[]}`...)
+// number is written as on the other pages.
+type number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n number) MarshalJSON() ([]byte, error) { return procstats.AppendNumber(nil, float64(n)), nil }
+
+type jsonGauge struct {
+	Name   string
+	Value  number
+	Labels map[string]string
 }
 
-func appendJSONSamples(b []byte, families []Family, kind Type) []byte {
-	comma := false
+// jsonCounter is a sum over the last interval in Nomad; here its Sum is the total, and Count is 1.
+type jsonCounter struct {
+	Name                string
+	Count, Rate, Stddev int
+	Sum, Min, Max, Mean number
+	Labels              map[string]string
+}
+
+// WriteJSON writes families as one JSON object with the keys of Nomad's /v1/metrics.
+func WriteJSON(w io.Writer, families []Family, at time.Time) error {
+	page := struct {
+		Timestamp       string
+		Gauges          []jsonGauge
+		Counters        []jsonCounter
+		Points, Samples []struct{}
+	}{at.UTC().Format("2006-01-02 15:04:05 -0700 MST"), []jsonGauge{}, []jsonCounter{}, []struct{}{}, []struct{}{}}
 	for i := range families {
 		f := &families[i]
-		if f.Type != kind {
-			continue
-		}
 		for _, s := range f.Samples {
-			if comma {
-				b = append(b, ',')
+			labels := make(map[string]string, len(s.Labels.Pairs))
+			for _, p := range s.Labels.Pairs {
+				labels[p.Name] = p.Value
 			}
-			comma = true
-			b = append(append(append(b, `{"Name":"`...), f.Name...), `",`...)
-			if kind == Gauge {
-				b = procstats.AppendNumber(append(b, `"Value":`...), s.Value)
+			v := number(s.Value)
+			if f.Type == Counter {
+				page.Counters = append(page.Counters, jsonCounter{Name: f.Name, Count: 1, Sum: v, Min: v, Max: v, Mean: v, Labels: labels})
 			} else {
-				b = append(b, `"Count":1,"Rate":0,"Stddev":0`...)
-				for _, key := range [...]string{"Sum", "Min", "Max", "Mean"} {
-					b = append(append(append(b, `,"`...), key...), `":`...)
-					b = procstats.AppendNumber(b, s.Value)
-				}
+				page.Gauges = append(page.Gauges, jsonGauge{f.Name, v, labels})
 			}
-			b = appendJSONLabels(append(b, `,"Labels":{`...), s.Labels)
-			b = append(b, "}}"...)
 		}
 	}
-	return b
-}
-
-func appendJSONLabels(b []byte, labels *Labels) []byte {
-	for i, p := range labels.Pairs {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendJSONString(b, p.Name), ':')
-		b = appendJSONString(b, p.Value)
-	}
-	return b
-}
-
-// appendJSONString appends a string of valid UTF-8; strconv.Quote has escapes that JSON does not know.
-func appendJSONString(b []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	b = append(b, '"')
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case c < ' ':
-			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		default:
-			b = append(b, c)
-		}
-	}
-	return append(b, '"')
+	return json.NewEncoder(w).Encode(page)
 }

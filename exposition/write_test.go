@@ -5,6 +5,7 @@ package exposition_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +53,8 @@ func FuzzLabels(f *testing.F) {
 				Labels map[string]string
 			}
 		}
-		if err := json.Unmarshal(exposition.AppendJSON(nil, families, time.Unix(0, 0)), &shown); err != nil {
+		page.Reset()
+		if err := errors.Join(exposition.WriteJSON(&page, families, time.Unix(0, 0)), json.Unmarshal([]byte(page.String()), &shown)); err != nil {
 			t.Fatal(err)
 		}
 		if len(shown.Counters) != 1 || shown.Counters[0].Labels["task"] != want || !utf8.ValidString(want) {

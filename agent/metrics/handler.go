@@ -49,5 +49,5 @@ func wantsOpenMetrics(accept string) bool {
 // ServeJSON answers with the keys of Nomad's /v1/metrics.
 func (c *Collector) ServeJSON(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(exposition.AppendJSON(nil, c.Gather(r.Context()), c.now()), '\n'))
+	_ = exposition.WriteJSON(w, c.Gather(r.Context()), c.now()) // a client that went away is not an error of ours
 }
