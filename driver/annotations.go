@@ -18,7 +18,7 @@ func endMessage(r *record.Record) string {
 	return r.Sentence()
 }
 
-// recordAnnotations are the record's main numbers by name, for whoever reads events by machine.
+// recordAnnotations are the record's main numbers by name, for programs that read events.
 func recordAnnotations(r *record.Record) map[string]string {
 	a := map[string]string{"verdict": string(r.Diagnosis.Verdict), "outcome": string(r.Diagnosis.Outcome)}
 	for name, h := range r.Headline {

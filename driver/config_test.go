@@ -71,7 +71,7 @@ func TestDecodeConfig(t *testing.T) {
 
 func TestDecodeConfigRefuses(t *testing.T) {
 	for name, in := range map[string]map[string]any{
-		"word":             {"log_collection": "nobody"},
+		"word":             {"log_collection": "nothing"},
 		"overflow":         {"log_overflow": "spill"},
 		"rows":             {"process_rows": -1},
 		"fraction":         {"process_rows": 1.5},
@@ -82,7 +82,7 @@ func TestDecodeConfigRefuses(t *testing.T) {
 		"relative":         {"runtime_dir": "here"},
 		"too long":         {"runtime_dir": "/" + strings.Repeat("x", 45)},
 		"no files":         {"logs": map[string]any{"max_files": 0}},
-		"everybody":        {"metrics": map[string]any{"address": "0.0.0.0:80"}},
+		"all addresses":    {"metrics": map[string]any{"address": "0.0.0.0:80"}},
 		"another machine":  {"metrics": map[string]any{"address": "192.0.2.1:80"}},
 		"no address":       {"metrics": map[string]any{"address": ""}},
 		"socket, relative": {"metrics": map[string]any{"address": "unix:here"}},

@@ -25,14 +25,14 @@ func TestDelivery(t *testing.T) {
 	d := newDelivery(false)
 	var received []string
 	add := func(message string) { d.add(&Event{Message: message}, func() { received = append(received, message) }) }
-	add("before anybody listens")
+	add("before a host listens")
 	first := d.listen(t.Context())
-	receive(t, first, "before anybody listens")
+	receive(t, first, "before a host listens")
 	second := d.listen(t.Context()) // begins behind what was received
 	add("to both")
 	receive(t, first, "to both")
 	receive(t, second, "to both")
-	if d := cmp.Diff([]string{"before anybody listens", "to both"}, received); d != "" {
+	if d := cmp.Diff([]string{"before a host listens", "to both"}, received); d != "" {
 		t.Errorf("received (-want +got):\n%s", d)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -66,7 +66,7 @@ func TestAwaitHandled(t *testing.T) {
 		d := newDelivery(false)
 		d.add(&Event{Message: "one"}, nil)
 		if d.awaitHandled(t.Context()) {
-			t.Error("handled, with nobody listening")
+			t.Error("handled, without a listener")
 		}
 		listening, stop := context.WithCancel(t.Context())
 		stream := d.listen(listening)
@@ -91,7 +91,7 @@ func TestAwaitHandled(t *testing.T) {
 		handled = awaiting(ctx, d)
 		cancel()
 		if <-handled {
-			t.Error("handled although nobody came in time")
+			t.Error("handled although no host came in time")
 		}
 	})
 }
@@ -112,7 +112,7 @@ func TestAwaitRemote(t *testing.T) {
 			synctest.Wait()
 		}
 		if end(); len(ended) > 0 {
-			t.Fatalf("the stream ended although nobody waits: %v", <-ended)
+			t.Fatalf("the stream ended although no caller waits: %v", <-ended)
 		}
 		handled := awaiting(t.Context(), d)
 		if err := <-ended; !errors.Is(err, io.EOF) {

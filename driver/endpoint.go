@@ -26,7 +26,7 @@ import (
 const sampleAge = time.Second
 
 // endpoint serves the numbers of the driver's tasks, read-only: /metrics, /v1/tasks and /v1/task/ID/stats. Tasks are
-// read when somebody asks, and not otherwise. It is for hosts that ask for no stats themselves.
+// read on request only. It is for hosts that ask for no stats themselves.
 type endpoint struct {
 	driver  *Tacho
 	address string // host:port or unix:/path
@@ -117,7 +117,7 @@ func listen(address string) (net.Listener, error) {
 	if !isUnix {
 		return net.Listen("tcp", address)
 	}
-	// A socket that a killed process left behind is in the way; anything else there is somebody's file.
+	// A socket that a killed process left behind is in the way; anything else there is a user's file.
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
 		if conn, err := net.Dial("unix", path); err == nil {
 			return nil, errors.Join(fmt.Errorf("listen on %s: address already in use", path), conn.Close())

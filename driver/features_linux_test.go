@@ -75,7 +75,7 @@ func TestLogsByExecutor(t *testing.T) {
 	}
 	capabilities, err := f.Capabilities(t.Context())
 	if err != nil || !capabilities.DisableLogCollection {
-		t.Errorf("the host is not told that it need not collect logs: %+v, %v", capabilities, err)
+		t.Errorf("the host does not learn that it need not collect logs: %+v, %v", capabilities, err)
 	}
 }
 
@@ -222,7 +222,7 @@ func TestFingerprint(t *testing.T) {
 	if _, ok := print.Attributes["driver.tacho.cgroup"]; !ok {
 		t.Errorf("nothing is said of cgroups: %v", print.Attributes)
 	}
-	// A configuration under which no task can run is told without waiting.
+	// A configuration under which no task can run is reported without waiting.
 	blocked := filepath.Join(f.dir, "file")
 	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -314,7 +314,7 @@ func TestEndpoint(t *testing.T) {
 		t.Errorf("gauges of an ended task:\n%s", page)
 	}
 
-	// Over TCP nobody may come by another name, which is what a web page could do.
+	// Over TCP no other host name is accepted, which is what a web page could do.
 	if err := f.SetConfig(t.Context(), encode(t, map[string]any{"metrics": map[string]any{"address": "127.0.0.1:0"}}), nil); err != nil {
 		t.Fatal(err)
 	}

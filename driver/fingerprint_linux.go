@@ -44,7 +44,7 @@ func (d *Tacho) describeMachine(f *Fingerprint) error {
 }
 
 // checkCgroupParent says why tasks cannot be put below cgroup_parent. All tasks have limits of memory and CPU, which are
-// dropped where they cannot be held, but not for root.
+// dropped where they cannot be set, but not for root.
 func (d *Tacho) checkCgroupParent() error {
 	own := d.currentConfig()
 	if own.CgroupParent == "" {

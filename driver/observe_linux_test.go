@@ -184,7 +184,7 @@ func TestEndWaitsForEvents(t *testing.T) {
 	short, cancelShort := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancelShort()
 	if exit, err := f.WaitTask(short, config.ID); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the end was told before its events: %+v, %v", exit, err)
+		t.Errorf("the end was reported before its events: %+v, %v", exit, err)
 	}
 	// A host that takes no events learns of the end all the same.
 	if exit, err := f.WaitTask(ctx, config.ID); err != nil || exit.Code != 3 {
@@ -193,7 +193,7 @@ func TestEndWaitsForEvents(t *testing.T) {
 	collect(t, stream, "exit code 3")
 }
 
-// Nobody listens while the driver is away; afterwards nothing is told twice and nothing is lost.
+// No host listens while the driver is away; afterwards nothing is reported twice and nothing is lost.
 func TestEventsOverRestart(t *testing.T) {
 	f := newFixture(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

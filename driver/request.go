@@ -58,7 +58,7 @@ func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (
 	if config.Enforce && !b.overridesCgroup() {
 		r.Limits = limits(task.Resources)
 		// Whoever may not make cgroups, anybody but root mostly, gets the task without its limits and a note that says
-		// so; to root a limit that cannot be held is an error.
+		// so; to root a limit that cannot be set is an error.
 		r.LimitsOptional = r.Limits != nil && os.Geteuid() != 0
 	}
 	r.Stdio = stdio(task, b, config)

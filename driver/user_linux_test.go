@@ -19,7 +19,7 @@ func TestCheckUser(t *testing.T) {
 		gids   IDRanges
 		denied bool
 	}{
-		{"nothing is denied", "no such user, and nobody looks", nil, nil, false},
+		{"nothing is denied", "no such user, and no lookup", nil, nil, false},
 		{"by number", "1234", IDRanges{{1000, 2000}}, nil, true},
 		{"another number", "999", IDRanges{{1000, 2000}}, nil, false},
 		{"the number's own group", "1234", nil, IDRanges{{1234, 1234}}, true},

@@ -142,7 +142,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestConcurrent holds that each follower that is fast enough gets every event once and in order, whoever writes.
+// TestConcurrent holds that each follower that is fast enough gets every event once and in order, with many writers.
 func TestConcurrent(t *testing.T) {
 	const writers, each = 4, 250
 	l := eventlog.New[uint64](writers*each, 0)

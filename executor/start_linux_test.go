@@ -113,7 +113,7 @@ func TestRelativePath(t *testing.T) {
 	}
 }
 
-// Limits that cannot be held are a refusal, and where they are optional a note.
+// Limits that cannot be set are a refusal, and where they are optional a note.
 func TestLimitsOptional(t *testing.T) {
 	limited := func(r *proto.LaunchRequest) {
 		withoutCgroup(r) // in which no limit can be held

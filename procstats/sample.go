@@ -30,7 +30,7 @@ const ReasonNoLimit = "no limit is set"
 const ReasonNoSource = "nothing reads it here"
 
 // NumberReading returns a reading that holds a number in the unit of its row; of NaN and the infinities, which
-// are not numbers that anybody measured, an absent one.
+// are not measured numbers, an absent one.
 func NumberReading(id ID, number float64) Reading {
 	if math.IsNaN(number) || math.IsInf(number, 0) {
 		return AbsentReading(id, reasonNotFinite)

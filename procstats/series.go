@@ -99,7 +99,7 @@ func (s *series) add(r Reading, at Stamp) {
 		return
 	}
 	if s.based && at.same(s.lastAt) {
-		return // the source was not read again: the same reading once more, not another one
+		return // the source was not read again: the same reading, not another one
 	}
 	switch s.kind {
 	case Gauge:

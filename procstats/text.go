@@ -63,7 +63,7 @@ func bytesText(value float64) string {
 	return threeDigits(value) + units[i]
 }
 
-// secondsText writes a span of time as precisely as anybody needs it: 203 µs, 12.3 ms, 394 ms, 1.5 s, 5m0.5s, 2h37m2s,
+// secondsText writes a span of time as precisely as a reader needs it: 203 µs, 12.3 ms, 394 ms, 1.5 s, 5m0.5s, 2h37m2s,
 // 2d4h12m.
 func secondsText(value float64) string {
 	switch {

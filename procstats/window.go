@@ -59,7 +59,7 @@ func (w *Window) Samples() int { return w.samples }
 // of the window before, where Advance began it) and its last.
 func (w *Window) Span() (first, last Stamp) { return w.first, w.last }
 
-// Advance ends the window and begins the next where it ended: counters go on from their last readings, so
+// Advance ends the window and begins the next where it ended: counters continue from their last readings, so
 // that no growth is lost between windows; gauges, tallies and processes that have ended begin anew.
 func (w *Window) Advance() {
 	w.samples = 0

@@ -161,7 +161,7 @@ func (w *Window) makeRoom(wanted int, now Stamp) int {
 	return min(wanted, max(0, limit-len(w.processes)))
 }
 
-// advanceProcesses forgets the processes that have ended and lets the counters of the others go on.
+// advanceProcesses forgets the processes that have ended and continues the counters of the others.
 func (w *Window) advanceProcesses() {
 	w.omitted = 0
 	for id, p := range w.processes {

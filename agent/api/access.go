@@ -60,7 +60,7 @@ func (s *Server) needsTrust(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// hostsOf are the names in Host headers that are answered: a page of a stranger that resolves its own name to this
+// hostsOf are the names in Host headers that are answered: a page of another site that resolves its own name to this
 // machine (DNS rebinding) sends that name. Where the agent listens on all addresses, any literal address is right.
 func hostsOf(bind string, names []string) map[string]bool {
 	hosts := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}

@@ -94,7 +94,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestExecOfNoCommand is what a client is told of a command that cannot be started: as by a shell.
+// TestExecOfNoCommand is the answer for a command that cannot be started: as by a shell.
 func TestExecOfNoCommand(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
@@ -119,7 +119,7 @@ func TestExecOfNoCommand(t *testing.T) {
 	}
 }
 
-// TestExecRefused is what a client is told when nothing is run.
+// TestExecRefused is the answer when nothing is run.
 func TestExecRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		hello, query string
@@ -149,10 +149,10 @@ func TestExecRefused(t *testing.T) {
 	}
 	f := newFake()
 	url, _ := serve(t, newTestServer(f))
-	stranger := &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://evil.example"}}}
-	_, resp, err := websocket.Dial(t.Context(), url+"/v1/client/allocation/"+webID+"/exec?ws_handshake=true", stranger) //nolint:bodyclose // the library's
+	foreign := &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://evil.example"}}}
+	_, resp, err := websocket.Dial(t.Context(), url+"/v1/client/allocation/"+webID+"/exec?ws_handshake=true", foreign) //nolint:bodyclose // the library's
 	if err == nil || resp.StatusCode != http.StatusForbidden {
-		t.Errorf("a page of a stranger: %v", err)
+		t.Errorf("a page of another site: %v", err)
 	}
 }
 

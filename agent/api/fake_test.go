@@ -39,7 +39,7 @@ const (
 // epoch is the fake's present.
 var epoch = time.Date(2026, 8, 12, 10, 0, 0, 0, time.UTC)
 
-// fakeAgent has a service that runs and a batch job that failed, and writes down what it is told to do.
+// fakeAgent has a service that runs and a batch job that failed, and records what it is asked to do.
 type fakeAgent struct {
 	mu         sync.Mutex
 	publishing bool

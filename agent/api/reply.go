@@ -26,7 +26,7 @@ type problem struct {
 	text   string
 }
 
-// Error returns what the caller is told.
+// Error returns what the caller reads.
 func (p *problem) Error() string { return p.text }
 
 var errUntrusted error = &problem{

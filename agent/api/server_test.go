@@ -95,7 +95,7 @@ func TestReads(t *testing.T) {
 				t.Errorf("%d, %v", w.Code, w.Header())
 			}
 			if strings.Contains(w.Body.String(), secret) {
-				t.Error("a secret is told without the token")
+				t.Error("a secret is shown without the token")
 			}
 			golden(t, name+".json", w.Body.String())
 		})
@@ -142,7 +142,7 @@ func TestAllStats(t *testing.T) {
 		t.Fatal(w.Code, err, w.Body)
 	}
 	if strings.Contains(w.Body.String(), secret) {
-		t.Error("a secret is told without the token")
+		t.Error("a secret is shown without the token")
 	}
 	want := map[string]any{}
 	for _, a := range f.allocs {

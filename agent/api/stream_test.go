@@ -287,8 +287,8 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// TestStrangersLeaveRoom has strangers take every place that they can get.
-func TestStrangersLeaveRoom(t *testing.T) {
+// TestUntrustedLeaveRoom has untrusted callers take every place that they can get.
+func TestUntrustedLeaveRoom(t *testing.T) {
 	s := New(newFake(), Options{Token: theToken, Streams: one()})
 	url, _ := serve(t, s)
 	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
@@ -302,7 +302,7 @@ func TestStrangersLeaveRoom(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode != want {
-			t.Fatalf("a stranger gets %d, want %d", resp.StatusCode, want)
+			t.Fatalf("an untrusted caller gets %d, want %d", resp.StatusCode, want)
 		}
 	}
 	if resp := open(t.Context(), t, url+"/v1/event/stream"); resp.status != http.StatusOK {
@@ -310,7 +310,7 @@ func TestStrangersLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded holds that nobody has all that is kept without asking for it, nor strangers at all, and that the
+// TestHistoryIsBounded holds that no caller gets the whole history by default, nor untrusted ones at all, and that the
 // answers that are made at a time are bounded.
 func TestHistoryIsBounded(t *testing.T) {
 	f := newFake()
@@ -325,7 +325,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if diff := cmp.Diff(want, f.called()); diff != "" {
 		t.Error(diff)
 	}
-	if _, ok := s.options.Streams.Enter(streams.Untrusted); !ok { // another stranger's
+	if _, ok := s.options.Streams.Enter(streams.Untrusted); !ok { // another untrusted caller's
 		t.Fatal("no room")
 	}
 	if w := ask(t, h, "GET", path, ""); w.Code != http.StatusServiceUnavailable {

@@ -169,7 +169,7 @@ func TestEndDoesNotWaitForever(t *testing.T) {
 		t.Errorf("log %q", got)
 	}
 	if _, err := held.WriteString("more\n"); !errors.Is(err, syscall.EPIPE) {
-		t.Errorf("written to nobody: %v", err)
+		t.Errorf("written without a reader: %v", err)
 	}
 }
 

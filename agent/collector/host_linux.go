@@ -32,7 +32,7 @@ const (
 	endLimit = drainLimit + 3*time.Second
 )
 
-// Ensure returns the paths of two FIFOs that somebody reads: a collector is started where none runs.
+// Ensure returns the paths of two FIFOs with a reader: a collector is started if none runs.
 func Ensure(o Options) (stdout, stderr string, err error) {
 	lock, err := os.OpenFile(o.lock(), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -180,7 +180,7 @@ func endHolder(ctx context.Context, lock *os.File, id procstats.ProcessID) (err 
 	return nil
 }
 
-// awaitFree waits until nobody holds a lock.
+// awaitFree waits until a lock is free.
 func awaitFree(ctx context.Context, lock *os.File) error {
 	for {
 		if free, err := take(lock); free || err != nil {

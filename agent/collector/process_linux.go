@@ -46,7 +46,7 @@ func Main(args []string) int {
 		return errors.Join(err, ready.Close())
 	})
 	if err != nil {
-		// Whoever started it is told, where it has not begun; and the log.
+		// Both the starter, if it still waits, and the log get the error.
 		_, _ = fmt.Fprintln(ready, err)
 		fmt.Fprintln(os.Stderr, time.Now().Format(time.RFC3339), err)
 		return 1
@@ -126,13 +126,13 @@ func openPump(path string, to *os.File) (*pump, error) {
 	return &pump{fifo: fifo, keep: keep, to: to}, nil
 }
 
-// run passes on until nobody has the FIFO open for writing, or end's limit is over.
+// run passes on until no process has the FIFO open for writing, or end's limit is over.
 func (p *pump) run() {
 	_, err := io.Copy(p.to, p.fifo)
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		fmt.Fprintln(os.Stderr, time.Now().Format(time.RFC3339), err)
 	}
-	// Whoever still writes must not wait for a reader that will not come.
+	// Remaining writers must not wait for a reader that will not come.
 	_ = errors.Join(p.fifo.Close(), p.to.Close())
 }
 

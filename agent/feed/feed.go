@@ -56,7 +56,7 @@ func (f *Feed) Publish(e Event) (index uint64) {
 	}
 	f.log.Append(func(n uint64) Event {
 		index, e.Index = n, n
-		if a := e.Allocation; a != nil { // nobody else has the snapshot yet
+		if a := e.Allocation; a != nil { // the snapshot is not shared yet
 			a.ModifyIndex = n
 			if a.CreateIndex == 0 {
 				a.CreateIndex = n

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package folder makes the folders of allocations and reads the log files in them. Tasks own much of what is in them,
-// so nothing is followed out of them: a task's symbolic link to a file of the host's is not read for anybody.
+// so nothing is followed out of them: a task's symbolic link to a file of the host's is never read.
 //
 //	ID/alloc/{data,logs,tmp}         shared by the allocation's tasks
 //	ID/TASK/{local,secrets,tmp}      the task's own; it runs in ID/TASK

@@ -51,7 +51,7 @@ func TestMakeSetsModesWhateverTheUmask(t *testing.T) {
 	}
 }
 
-// TestWriteFileStaysInside is about a task that leads its agent astray by symbolic links.
+// TestWriteFileStaysInside is about a task that plants symbolic links for its agent.
 func TestWriteFileStaysInside(t *testing.T) {
 	a := made(t)
 	outside := t.TempDir()

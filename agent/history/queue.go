@@ -30,7 +30,7 @@ const (
 var ErrBlocked = errors.New("the disk does not respond")
 
 // Writer writes the histories of all tasks, in one goroutine, which runs only while there is something to write. A disk
-// that hangs holds up this goroutine and nobody else: readings that do not fit into a task's queue are dropped.
+// that hangs delays only this goroutine: readings that do not fit into a task's queue are dropped.
 type Writer struct {
 	// OpenFile opens the files; tests replace it before the first queue.
 	OpenFile OpenFile
@@ -75,7 +75,7 @@ type Queue struct {
 	pending []pending
 	written chan struct{} // closed when nothing is pending; nil if nothing is
 	closed  bool
-	// abandoned says that the file could not be closed in time: whoever uses it last closes it.
+	// abandoned says that the file could not be closed in time: its last user closes it.
 	abandoned bool
 }
 
@@ -227,7 +227,7 @@ func (q *Queue) Points(query Query) (points []Point, err error) {
 	return points, err
 }
 
-// read calls f when nothing is pending and nobody else uses the ring.
+// read calls f when nothing is pending and the ring is not in use.
 func (q *Queue) read(f func() error) error {
 	if q.writer.blocked() {
 		return fmt.Errorf("read history: %w", ErrBlocked)
@@ -272,7 +272,7 @@ func (q *Queue) release() {
 	abandoned := q.abandoned
 	q.writer.mu.Unlock()
 	if abandoned {
-		_ = q.ring.Close() // nobody waits for its error
+		_ = q.ring.Close() // no caller waits for its error
 	}
 	<-q.busy
 }

@@ -129,7 +129,7 @@ func TestQueueReadsWhatWasAdded(t *testing.T) {
 	})
 }
 
-// TestQueueOnADiskThatHangs holds that nobody waits for the disk longer than a reader does, that memory is bounded, and
+// TestQueueOnADiskThatHangs holds that no caller waits for the disk longer than a reader does, that memory is bounded, and
 // that what is dropped is counted, logged once and a gap afterwards.
 func TestQueueOnADiskThatHangs(t *testing.T) {
 	queueTest(t, func(t *testing.T, d *disk, w *Writer, q *Queue, l *lines) {

@@ -212,7 +212,7 @@ func (r *Ring) slot(at procstats.Stamp, run int, why Gap) []byte {
 	if len(r.buffer) != r.slotSize() {
 		r.buffer = make([]byte, r.slotSize())
 	}
-	// Times are in order, also where somebody set the clock back.
+	// Times are in order, also if the clock was set back.
 	if at.Wall.Before(r.newest) {
 		at.Wall = r.newest
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// foreignVariable names the executable of somebody else's driver plugin, whose tasks have a command and args and
+	// foreignVariable names the executable of another project's driver plugin, whose tasks have a command and args and
 	// see the host's /bin/sh.
 	foreignVariable = "TACHO_FOREIGN_PLUGIN"
 	// foreignConfigVariable has the inside of its config block.
@@ -48,7 +48,7 @@ job "foreign" {
 }
 `
 
-// foreign is a host with somebody else's plugin.
+// foreign is a host with another project's plugin.
 type foreign struct {
 	*host
 	name string

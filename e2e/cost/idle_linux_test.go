@@ -47,7 +47,7 @@ func (a activity) since(b activity) string {
 	return fmt.Sprintf("%d context switches, %d reads, %d writes", n, a.reads-b.reads, a.writes-b.writes)
 }
 
-// TestIdle holds that an executor that nobody asks does nothing: no read of /proc or of a cgroup file, and no context
+// TestIdle holds that an executor without readers does nothing: no read of /proc or of a cgroup file, and no context
 // switch, but for the Go runtime's own monitor once a minute. One has a caller who waits for the task's end and for
 // events, as a driver does; the other's caller has left.
 func TestIdle(t *testing.T) {
@@ -138,6 +138,6 @@ func (w *watcher) judge(t *testing.T) {
 		t.Errorf("%s: the longest quiet time is %s, want at least %s", w.name, w.longest, quiet)
 	}
 	if w.last.reads != w.settled.reads {
-		t.Errorf("%s: %d reads although nobody asks", w.name, w.last.reads-w.settled.reads)
+		t.Errorf("%s: %d reads without a reader", w.name, w.last.reads-w.settled.reads)
 	}
 }

@@ -96,7 +96,7 @@ func TestWeight(t *testing.T) {
 	light, heavy := compete(t)
 	// While the machine itself stood still, whoever had the CPU is held to have used it.
 	for tries := 1; max(light.Gap, heavy.Gap) > 250*time.Millisecond && tries < 4; tries++ {
-		t.Logf("disturbed: neither ran for up to %s; once more", max(light.Gap, heavy.Gap))
+		t.Logf("disturbed: neither ran for up to %s; retry", max(light.Gap, heavy.Gap))
 		light, heavy = compete(t)
 	}
 	ratio := heavy.CPU.Seconds() / light.CPU.Seconds()

@@ -52,7 +52,7 @@ func TestJobs(t *testing.T) {
 		job := strings.TrimSuffix(filepath.Base(file), ".nomad.hcl")
 		check := checks()[job]
 		if check == nil {
-			t.Errorf("%s: nobody checks what this job does", job)
+			t.Errorf("%s: no test checks what this job does", job)
 			continue
 		}
 		t.Run(job, func(t *testing.T) {

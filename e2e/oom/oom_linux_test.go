@@ -125,7 +125,7 @@ func hiddenKill(t *testing.T, limit int, log string) (place *rig.Place, out rig.
 	cmd := place.Command(t.Context(), self(t), append([]string{roleUnshare, parent.Path, log}, run.Args...)...)
 	out = rig.Capture(t, cmd)
 	t.Cleanup(func() {
-		rig.Eventually(t, deadline, "everybody in the group has ended", func() bool { return len(parent.Processes()) == 0 })
+		rig.Eventually(t, deadline, "all processes in the group have ended", func() bool { return len(parent.Processes()) == 0 })
 		for _, dir := range parent.Below() {
 			if err := os.Remove(dir); err != nil {
 				t.Error(err)
@@ -160,7 +160,7 @@ func TestHiddenAncestor(t *testing.T) {
 		name, log string
 		want      record.Scope
 	}{
-		{"nobody tells", "", quiet},
+		{"no source", "", quiet},
 		{"the kernel's log tells", "log", record.Ancestor},
 	}
 	for _, test := range tests {
@@ -168,7 +168,7 @@ func TestHiddenAncestor(t *testing.T) {
 			letLogTell(t)
 			place, out, chosen := hiddenKill(t, limit, test.log)
 			for tries := 1; chosen && tries < 10; tries++ {
-				t.Log("tacho was chosen as well; once more")
+				t.Log("tacho was chosen as well; retry")
 				letLogTell(t)
 				place, out, chosen = hiddenKill(t, limit, test.log)
 			}

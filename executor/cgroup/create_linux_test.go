@@ -200,8 +200,8 @@ func TestCreateWithCpusetOfHost(t *testing.T) {
 	if !strings.Contains(o.Task, "cpuset:"+path+"\n") || o.Group.V1["cpuset"] != "" {
 		t.Errorf("the task is not in the host's %s but in\n%s", path, o.Task)
 	}
-	if strings.Contains(o.Home, path) {
-		t.Errorf("the executor's thread has stayed in\n%s", o.Home)
+	if strings.Contains(o.Own, path) {
+		t.Errorf("the executor's thread has stayed in\n%s", o.Own)
 	}
 	if l := o.limit(t, cpusetFile); l.EffectiveText != "0" || l.Where != shared {
 		t.Errorf("limit %+v, want the host's CPU 0", l)
@@ -304,7 +304,7 @@ func TestCreateDelegated(t *testing.T) {
 }
 
 // TestCreateInDelegatedParent is about a user who owns a group elsewhere: on v1 the forking thread can enter it and not
-// get home; on v2 nothing can enter it.
+// return to its own group; on v2 nothing can enter it.
 func TestCreateInDelegatedParent(t *testing.T) {
 	needRoot(t)
 	path := newPath(t, "/owned")
@@ -323,8 +323,8 @@ func TestCreateInDelegatedParent(t *testing.T) {
 		return
 	}
 	o.isIn(t)
-	if o.Place != InParent || !o.has("pids") || !strings.Contains(o.Home, ":pids:"+path+"\n") {
-		t.Errorf("placed %s, pids %v, the thread is in\n%s", o.Place, o.has("pids"), o.Home)
+	if o.Place != InParent || !o.has("pids") || !strings.Contains(o.Own, ":pids:"+path+"\n") {
+		t.Errorf("placed %s, pids %v, the thread is in\n%s", o.Place, o.has("pids"), o.Own)
 	}
 }
 
@@ -366,8 +366,8 @@ func TestEnterWithoutClone3(t *testing.T) {
 		t.Fatalf("%+v, %s", o.Group, o.Error)
 	}
 	o.isIn(t)
-	if !strings.Contains(o.Home, "0::"+path+"\n") {
-		t.Errorf("the process that started it has not come home, it is in\n%s", o.Home)
+	if !strings.Contains(o.Own, "0::"+path+"\n") {
+		t.Errorf("the process that started it has not returned to its own group, it is in\n%s", o.Own)
 	}
 }
 

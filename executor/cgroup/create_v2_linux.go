@@ -46,8 +46,8 @@ func (m *maker) createV2(parent string) error {
 	return nil
 }
 
-// place finds the best place for a v2 group for which the caller names no parent; home is the executor's own group.
-func (m *maker) place(home, name string) (parent, leaf string) {
+// place finds the best place for a v2 group for which the caller names no parent; own is the executor's own group.
+func (m *maker) place(own, name string) (parent, leaf string) {
 	g := m.group
 	scope, err := enterScope(m.Options)
 	switch {
@@ -57,14 +57,14 @@ func (m *maker) place(home, name string) (parent, leaf string) {
 	case !errors.Is(err, errNoSystemd):
 		g.note("no systemd scope: %v", err)
 	}
-	switch above := filepath.Dir(home); {
-	case isRoot(home):
+	switch above := filepath.Dir(own); {
+	case isRoot(own):
 		g.Placement = Sibling
 	case isDelegated(above) && !holdsProcesses(above) && g.reason(above) == "":
 		g.Placement = Sibling
 		return above, name
 	}
-	return home, name
+	return own, name
 }
 
 // enableControllers delegates the parent's controllers to its children as far as the kernel permits.

@@ -88,7 +88,7 @@ func TestKillWhatDoesNotFreeze(t *testing.T) {
 }
 
 // TestKillWithoutPidfds kills the members of a group by their numbers alone, which frozen processes keep. Where nothing
-// freezes nobody is killed.
+// freezes no process is killed.
 func TestKillWithoutPidfds(t *testing.T) {
 	needRoot(t)
 	all := roots(t)

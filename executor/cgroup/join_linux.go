@@ -118,11 +118,11 @@ func (g *Group) joinThread() (leave func() error, err error) {
 // leaveV1 moves a thread from a v1 folder back to the executor's own group. A user to whom a part of the hierarchy was
 // delegated may not write there: then the thread moves to the folder above the task's, and stays.
 func (g *Group) leaveV1(controller, dir, tid string) error {
-	home := g.executor.V1[controller]
-	if home == "" {
-		home = filepath.Dir(dir)
+	own := g.executor.V1[controller]
+	if own == "" {
+		own = filepath.Dir(dir)
 	}
-	err := write(home, tasksFile, tid)
+	err := write(own, tasksFile, tid)
 	if errors.Is(err, fs.ErrPermission) && write(filepath.Dir(dir), tasksFile, tid) == nil {
 		return nil
 	}

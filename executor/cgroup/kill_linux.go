@@ -90,7 +90,7 @@ func (g *Group) freeze() (frozen bool) {
 	return dir != "" && write(dir, "freezer.state", "FROZEN") == nil
 }
 
-// thaw lets them go on: on version 1 a frozen process dies of its SIGKILL only then.
+// thaw unfreezes them: on version 1 a frozen process dies of its SIGKILL only then.
 func (g *Group) thaw() {
 	// A group that is gone needs no thawing; nothing else can be done about an error here.
 	_ = write(g.V1["freezer"], "freezer.state", "THAWED")

@@ -22,9 +22,9 @@ type Limits struct {
 	MemoryOOMGroup *bool
 	// CPUQuota is CPU time per wall time, in cores, from 0.001; the kernel keeps it per 100 ms.
 	CPUQuota *float64
-	// CPUWeight is the share of contended CPU, 1 to 10000, 100 being everybody's.
+	// CPUWeight is the share of contended CPU, 1 to 10000, 100 being the default.
 	CPUWeight *int64
-	// CPUShares is the same on v1's scale, 2 to 262144, 1024 being everybody's. It excludes CPUWeight.
+	// CPUShares is the same on v1's scale, 2 to 262144, 1024 being the default. It excludes CPUWeight.
 	CPUShares *int64
 	// Cpuset is a list of CPUs such as 0-3,7.
 	Cpuset string

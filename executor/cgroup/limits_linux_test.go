@@ -119,7 +119,7 @@ func TestSetSlowQuota(t *testing.T) {
 	}
 }
 
-// TestSetLimitsBelowLowerOnes shows the limit of the group above, whether somebody asked for another or not.
+// TestSetLimitsBelowLowerOnes shows the limit of the group above, whether another was requested or not.
 func TestSetLimitsBelowLowerOnes(t *testing.T) {
 	needRoot(t)
 	needController(t, "memory")
@@ -158,7 +158,7 @@ func TestSetLimitsBelowLowerOnes(t *testing.T) {
 	o = execute(t, plan{Parent: path}, 0, "/")
 	for _, name := range []string{"cgroup_memory_max_bytes", "cgroup_cpu_quota_cores", "cgroup_pids_max"} {
 		if l := o.limit(t, name); l.Requested != nil || l.Effective == nil {
-			t.Errorf("%s, for which nobody asked: %+v", name, l)
+			t.Errorf("%s, not requested: %+v", name, l)
 		}
 	}
 	if version(t, "memory") == 2 {

@@ -61,8 +61,8 @@ type outcome struct {
 	Limits []Limit
 	// Files are the limits as the kernel shows them, by file.
 	Files map[string]string
-	// Home is where the process itself was at the end.
-	Home string
+	// Own is the cgroup of the process itself at the end.
+	Own string
 	// Task is /proc/PID/cgroup of what was started in the groups.
 	Task string
 }
@@ -81,7 +81,7 @@ func TestMain(m *testing.M) {
 			_ = unix.Pause()
 		}
 	case "forks":
-		// When it is told to begin it starts others all the time.
+		// When asked to begin it starts others all the time.
 		_, _ = os.Stdin.Read(make([]byte, 1)) // an end is a beginning too
 		for {
 			attributes := &syscall.ProcAttr{Env: []string{planVariable + "=task"}}
@@ -130,8 +130,8 @@ func (p plan) carryOut() (done *outcome, err error) {
 	if result.Task, err = runTask(g, p.Visit); err != nil {
 		return nil, err
 	}
-	home, err := os.ReadFile("/proc/thread-self/cgroup")
-	result.Home = string(home)
+	own, err := os.ReadFile("/proc/thread-self/cgroup")
+	result.Own = string(own)
 	return result, err
 }
 
@@ -143,8 +143,8 @@ func (p plan) enterScope(host kernel.FS) (*outcome, error) {
 	if err != nil {
 		result.Error = err.Error()
 	}
-	home, err := os.ReadFile("/proc/self/cgroup")
-	result.Home = string(home)
+	own, err := os.ReadFile("/proc/self/cgroup")
+	result.Own = string(own)
 	return result, err
 }
 

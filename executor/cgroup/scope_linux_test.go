@@ -124,7 +124,7 @@ func (m *manager) serve() string {
 	return address
 }
 
-// startBus starts a message bus that lets everybody in and own every name.
+// startBus starts a message bus that accepts every client and lets it own every name.
 func startBus(t *testing.T) (address string) {
 	t.Helper()
 	binary, err := exec.LookPath("dbus-daemon")
@@ -182,8 +182,8 @@ func TestNewScope(t *testing.T) {
 		t.Errorf("properties %+v: the scope is to be delegated, and to go away with its processes", asked.properties)
 	}
 	// The executor sits in a leaf, so that the scope itself is free of processes and can hand on controllers.
-	if !strings.Contains(o.Home, "0::/"+asked.name+"/executor\n") || o.Group.V2 != filepath.Join(m.root, asked.name, "task") {
-		t.Errorf("the task's place is %s, the executor is in\n%s", o.Group.V2, o.Home)
+	if !strings.Contains(o.Own, "0::/"+asked.name+"/executor\n") || o.Group.V2 != filepath.Join(m.root, asked.name, "task") {
+		t.Errorf("the task's place is %s, the executor is in\n%s", o.Group.V2, o.Own)
 	}
 }
 

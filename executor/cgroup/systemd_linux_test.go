@@ -175,8 +175,8 @@ func TestCreateInSystemdScope(t *testing.T) {
 	if !strings.HasPrefix(scope, filepath.Join(roots(t)[""], "system.slice/tacho-")) || filepath.Base(o.Group.V2) != "task" {
 		t.Errorf("the group is %s", o.Group.V2)
 	}
-	if !strings.Contains(o.Home, strings.TrimPrefix(scope, roots(t)[""])+"/executor\n") {
-		t.Errorf("the executor is in\n%s", o.Home)
+	if !strings.Contains(o.Own, strings.TrimPrefix(scope, roots(t)[""])+"/executor\n") {
+		t.Errorf("the executor is in\n%s", o.Own)
 	}
 	o.holds(t, "cgroup_memory_max_bytes", float64(limit), float64(limit), "own")
 	o.holds(t, "cgroup_cpu_quota_cores", 0.5, 0.5, "own")

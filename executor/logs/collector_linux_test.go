@@ -268,7 +268,7 @@ func writeLines(t testing.TB, to io.Writer, bytes int) []byte {
 	return sum.Sum(nil)
 }
 
-// What is in the pipe when the task is gone is written, although somebody else holds the stream; and then nobody
+// What is in the pipe when the task is gone is written, although another process holds the stream; and then no process
 // waits for them.
 func TestHeldStream(t *testing.T) {
 	dir := t.TempDir()
@@ -286,14 +286,14 @@ func TestHeldStream(t *testing.T) {
 	r.expect(t, logs.KindAbandoned)
 }
 
-// Somebody outside of the task who writes without an end does not hold up the end for ever.
+// A process outside the task that writes without an end does not delay the end forever.
 func TestEndlessStream(t *testing.T) {
 	dir := t.TempDir()
 	r := start(t, logs.Options{Dir: dir, MaxFileBytes: 1 << 20, MaxFiles: 2})
 	var writing sync.WaitGroup
 	for range 4 {
 		writing.Go(func() {
-			for err := error(nil); err == nil; { // until nobody reads any more
+			for err := error(nil); err == nil; { // until it is not read any more
 				_, err = r.stdout.Write(make([]byte, 60<<10))
 			}
 		})
@@ -308,7 +308,7 @@ func TestEndlessStream(t *testing.T) {
 	r.expect(t, logs.KindAbandoned)
 }
 
-// BenchmarkCollect is what one stream can carry: whoever writes waits for the files.
+// BenchmarkCollect is what one stream can carry: writers wait for the files.
 func BenchmarkCollect(b *testing.B) {
 	r := start(b, logs.Options{Dir: b.TempDir(), MaxFileBytes: 10 << 20, MaxFiles: 2})
 	lines := []byte(strings.Repeat("0123456789 0123456789 0123456789 0123456789 0123456789 0123456\n", 512))

@@ -280,7 +280,7 @@ func TestFolderIsHeld(t *testing.T) {
 	}
 }
 
-// Whoever deletes a log file, or empties it, finds what is written from then on.
+// After a log file is deleted or emptied, what is written from then on is in a new one.
 func TestChangedByOthers(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := newSeries(t, dir, 8, 9)

@@ -132,7 +132,7 @@ func (s *sink) resume(p []byte) []byte {
 	if s.cutLine || len(p) == 0 {
 		return nil
 	}
-	// The line that is cut in the file must not go on with the next one's bytes.
+	// The line that is cut in the file must not continue with the next one's bytes.
 	if err := s.to.endLine(); err != nil {
 		s.drop(p, err)
 		return nil

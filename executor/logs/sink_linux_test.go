@@ -175,7 +175,7 @@ func TestSinkDropsWholeLines(t *testing.T) {
 		}
 		s.reportDropped()
 		s.reportDropped() // nothing is left to tell
-		wantTold := []Event{
+		wantEvents := []Event{
 			{
 				Kind: KindDropped, Message: "stdout lost 10 bytes, 10 in total: no space left on device",
 				Annotations: map[string]string{"stream": "stdout", "bytes": "10", "bytes_total": "10"},
@@ -185,7 +185,7 @@ func TestSinkDropsWholeLines(t *testing.T) {
 				Annotations: map[string]string{"stream": "stdout", "bytes": "12", "bytes_total": "22"},
 			},
 		}
-		if d := cmp.Diff(wantTold, *reported); d != "" {
+		if d := cmp.Diff(wantEvents, *reported); d != "" {
 			t.Errorf("reported (-want +got):\n%s", d)
 		}
 	})

@@ -133,7 +133,7 @@ func TestParserLines(t *testing.T) {
 			[]LoggedKill{func() LoggedKill { k := ours; k.TaskCgroup, k.Command = "/a/b,c=d", "x,pid=9"; return k }()},
 		},
 		{"not a kill", "3,2,2000,-;Memory cgroup out of memory: LoggedKill process 7 (x) score 1 or sacrifice child\n", nil},
-		{"a sentence about one", "3,2,2000,-;nobody has Killed process 7 (x)\n", nil},
+		{"a sentence about one", "3,2,2000,-;no one has Killed process 7 (x)\n", nil},
 		{"no number", "3,2,2000,-;Killed process x (x) anon-rss:4kB\n", nil},
 		{"no sizes", "3,2,2000,-;Killed process 7 (x)\n", []LoggedKill{{Sequence: 2, Time: 2 * time.Millisecond, PID: 7, Command: "x"}}},
 		{

@@ -74,7 +74,7 @@ func TestReportsNameTheVictim(t *testing.T) {
 		victims []record.Victim
 		again   bool
 	}{
-		"nobody knew":               {nil, true},
+		"no victim":                 {nil, true},
 		"by a number of the host's": {[]record.Victim{{PID: 4711, Command: "main", Namespace: "host"}}, true},
 		"a child":                   {[]record.Victim{{PID: 8, Command: "child"}}, false},
 		"known at once":             {[]record.Victim{{PID: 7, Command: "main"}}, false},

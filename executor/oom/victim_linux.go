@@ -344,7 +344,7 @@ func victimOf(row procstats.ProcessRow) record.Victim {
 	return victim
 }
 
-// nameMain makes the main process the victim of a kill of which nobody could say whose it was, or only by a number of
+// nameMain makes the main process the victim of a kill whose victim is unknown, or only by a number of
 // another PID namespace. Its memory is what it had in the last sample, else, from wait4(2), at most.
 func (v *victimFinder) nameMain(kill *record.Kill, final *procstats.Sample) {
 	var victim record.Victim

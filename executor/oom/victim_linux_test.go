@@ -42,7 +42,7 @@ func child(t *testing.T, name string, args ...string) procstats.ProcessID {
 	return identity.ProcessID
 }
 
-// awaitZombie waits until a child has ended. Nobody reaps it before the end of the test.
+// awaitZombie waits until a child has ended. It is not reaped before the end of the test.
 func awaitZombie(t *testing.T, id procstats.ProcessID) {
 	t.Helper()
 	p, err := process.Open(kernel.HostFS(), id)
@@ -120,7 +120,7 @@ func TestVictimsFromSample(t *testing.T) {
 		host: kernel.HostFS(), main: main, latest: sampleOf(main, first, second, third), denied: errors.New("not here"),
 	}
 	if f := v.find(1); len(f.victims) != 0 || !strings.Contains(f.reason, "not here") || !strings.Contains(f.reason, "known to have been killed") {
-		t.Errorf("everybody lives: %+v", f)
+		t.Errorf("all processes live: %+v", f)
 	}
 	kill(t, first, unix.SIGKILL)
 	kill(t, second, unix.SIGKILL)
@@ -130,7 +130,7 @@ func TestVictimsFromSample(t *testing.T) {
 		t.Errorf("two were killed, and one is asked for: the larger (-want +got):\n%s", diff)
 	}
 	if f := v.find(1); len(f.victims) != 0 {
-		t.Errorf("nobody else was killed: %+v", f)
+		t.Errorf("no other process was killed: %+v", f)
 	}
 	kill(t, third, unix.SIGTERM)
 	awaitZombie(t, third)
@@ -148,7 +148,7 @@ func TestVictimsFromSample(t *testing.T) {
 	}
 }
 
-// TestVictimsAreNotGuessed holds that of several that are gone nobody is named, and never the main process.
+// TestVictimsAreNotGuessed holds that of several that are gone none is named, and never the main process.
 func TestVictimsAreNotGuessed(t *testing.T) {
 	main, first, second := child(t, "sleep", "0"), child(t, "sleep", "0"), child(t, "sleep", "0")
 	for _, id := range []procstats.ProcessID{main, first, second} {
@@ -174,14 +174,14 @@ func TestMainIsNamed(t *testing.T) {
 	final.Task.Put(procstats.NumberReading(procstats.RusageMaxRSS, 9<<20))
 	main := procstats.ProcessID{PID: 7, Start: 1}
 	abroad := record.Victim{PID: 4007, Command: "worker", RSSBytes: new(int64(3 << 20)), Source: record.FromKmsg, Namespace: "host"}
-	home, other, small := abroad, abroad, workerOf(main, 0)
-	home.PID, home.Namespace, other.Command, small.RSSBytes = main.PID, "", "other", nil
+	local, other, small := abroad, abroad, workerOf(main, 0)
+	local.PID, local.Namespace, other.Command, small.RSSBytes = main.PID, "", "other", nil
 	tests := []struct {
 		name       string
 		seen       func() *procstats.Sample
 		kill, want record.Kill
 	}{
-		{"nobody says", sampleOf(main), record.Kill{Reason: "none"}, record.Kill{Main: true, Victims: []record.Victim{workerOf(main, 1<<20)}}},
+		{"no reason reported", sampleOf(main), record.Kill{Reason: "none"}, record.Kill{Main: true, Victims: []record.Victim{workerOf(main, 1<<20)}}},
 		{"nor was it sampled", sampleOf(), record.Kill{Reason: "none"}, record.Kill{Main: true, Victims: []record.Victim{workerOf(main, 9<<20)}}},
 		{
 			"its memory was given back", sampleOf(main),
@@ -191,7 +191,7 @@ func TestMainIsNamed(t *testing.T) {
 		{
 			"a number of another namespace", sampleOf(),
 			record.Kill{Victims: []record.Victim{abroad}},
-			record.Kill{Main: true, Victims: []record.Victim{home}},
+			record.Kill{Main: true, Victims: []record.Victim{local}},
 		},
 		{"another's", sampleOf(main), record.Kill{Victims: []record.Victim{other}}, record.Kill{Victims: []record.Victim{other}}},
 	}
@@ -293,11 +293,11 @@ func TestForeignNumbers(t *testing.T) {
 	if diff := cmp.Diff(want, f.victims); diff != "" || !f.main {
 		t.Errorf("the one process of that name that is gone, main %v (-want +got):\n%s", f.main, diff)
 	}
-	logged[0].Command = "somebody"
+	logged[0].Command = "another"
 	f = v.fromLog(logged)
-	want = []record.Victim{{PID: 4711, Namespace: "host", Command: "somebody", RSSBytes: new(int64(8 << 20)), Source: record.FromKmsg}}
+	want = []record.Victim{{PID: 4711, Namespace: "host", Command: "another", RSSBytes: new(int64(8 << 20)), Source: record.FromKmsg}}
 	if diff := cmp.Diff(want, f.victims); diff != "" || f.main {
-		t.Errorf("nobody of that name, main %v (-want +got):\n%s", f.main, diff)
+		t.Errorf("no process of that name, main %v (-want +got):\n%s", f.main, diff)
 	}
 	v.foreign = false
 	logged[0].PID = id.PID

@@ -28,7 +28,7 @@ const (
 	// taskPause is the longest such pause for the task's own group: a task that lives at its limit fires all the
 	// time, and a kill in the midst of it is still to be noticed at once.
 	taskPause = 40 * time.Millisecond
-	// abovePause is the longest for the groups above, which fire for everybody in them.
+	// abovePause is the longest for the groups above, which fire for all processes in them.
 	abovePause = time.Second
 	// hitSpan is how long after a limit was hit a kill is held to be its doing: the kernel writes to its log in
 	// between, which takes seconds on a slow console.

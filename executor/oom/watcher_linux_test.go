@@ -155,7 +155,7 @@ func TestWatcher(t *testing.T) {
 		{"limit of a nested group", p.nested, p.nested, "descendant 1"},
 		{"limit of the parent", p.leaf, p.parent, "ancestor 1"},
 		{"limit of the parent, process in a nested group", p.nested, p.parent, "ancestor 1"},
-		{"own limit once more", p.leaf, p.task, "own 1"},
+		{"own limit again", p.leaf, p.task, "own 1"},
 	}
 	w := openWatcher(kernel.HostFS(), p.cgroup())
 	if reason := w.Counters().Reason; reason != "" {

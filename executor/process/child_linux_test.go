@@ -89,7 +89,7 @@ func TestReap(t *testing.T) {
 }
 
 func TestKillChildren(t *testing.T) {
-	// Of the processes below it one leads a session, and one is nobody's child any more.
+	// Of the processes below it one leads a session, and one has lost its parent.
 	f := start(t, "kills,plain,session,orphans,plain", 3)
 	if err := f.hold.Close(); err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func TestDescendants(t *testing.T) {
 		reapingTest(t)
 		const roles = "plain,session,execs,orphans,plain"
 		f := start(t, roles, 4)
-		f.await("orphan at home", func() bool {
+		f.await("orphan reparented", func() bool {
 			children, err := kernel.Children(kernel.HostFS(), os.Getpid())
 			return err == nil && len(children) == 2
 		})
@@ -129,11 +129,11 @@ func TestParentUsedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !below(held.PID(), held) {
-		t.Error("the number of a zombie is another's")
+		t.Error("the PID of a zombie belongs to another process")
 	}
 	parent.reap()
 	if below(held.PID(), held) {
-		t.Error("the child of whoever has the number of a process that is gone is below us")
+		t.Error("a child of a process that reuses the PID is below us")
 	}
 }
 

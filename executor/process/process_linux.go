@@ -20,7 +20,7 @@ import (
 var ErrGone = errors.New("process is gone")
 
 // errNotHeld says that nothing proves that a PID will still belong to the process when a signal arrives.
-var errNotHeld = errors.New("process cannot be held")
+var errNotHeld = errors.New("PID may be reused")
 
 // Process is a process that is held: a signal reaches it or no process. Its methods may be called concurrently.
 type Process struct {
@@ -54,7 +54,7 @@ func Open(host kernel.FS, id procstats.ProcessID) (*Process, error) {
 // ErrGone. Without pidfds each signal is sent under pin, after asking meant again; a nil pin allows none.
 func Hold(pid int, meant func() bool, pin Pin) (*Process, error) {
 	if pid <= 0 {
-		return nil, ErrGone // kill(2) would take it for a group, or for everybody
+		return nil, ErrGone // kill(2) would take it for a group, or for all processes
 	}
 	p := &Process{pid: pid, meant: meant, pin: pin}
 	fd, err := unix.PidfdOpen(pid, 0)

@@ -456,7 +456,7 @@ type LaunchRequest struct {
 	Argv0 string `protobuf:"bytes,26,opt,name=argv0" json:"argv0,omitempty"`
 	// Groups of the selection by name, such as psi, of each of which something must be readable here.
 	RequiredGroups []string `protobuf:"bytes,27,rep,name=required_groups,json=requiredGroups" json:"required_groups,omitempty"`
-	// Start the task without its limits if they cannot be held, and say so in notes; otherwise nothing is started.
+	// Start the task without its limits if they cannot be set, and say so in notes; otherwise nothing is started.
 	LimitsOptional bool `protobuf:"varint,28,opt,name=limits_optional,json=limitsOptional" json:"limits_optional,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

@@ -33,7 +33,7 @@ type End struct {
 	Remedy string
 }
 
-// Operator returns what whoever runs the machine wants to know beyond the summary; empty if that is nothing.
+// Operator returns what an operator wants to know beyond the summary; empty if that is nothing.
 func (e End) Operator() string {
 	if e.LastReading == "" || e.Remedy == "" {
 		return e.LastReading + e.Remedy
@@ -146,7 +146,7 @@ func (t describer) escalation() string {
 	return "; the main process had completed with exit code 0 before"
 }
 
-// sender says what is known of who sent the signal. Of a SIGKILL nobody can say who did, only who did not.
+// sender says what is known of who sent the signal. Of a SIGKILL the sender is unknown; only we and the kernel can be excluded.
 func (t describer) sender() string {
 	switch {
 	case t.d.ForwardedSignal == t.signal:

@@ -20,7 +20,7 @@ import (
 type endCase struct {
 	name                string
 	verdict             Verdict
-	scope               Scope // empty for no kill, or for a kill whose scope nobody knows
+	scope               Scope // empty for no kill, or for a kill of unknown scope
 	kill, main          bool
 	limit, peak, victim bool
 }
@@ -253,7 +253,7 @@ func TestLastReading(t *testing.T) {
 		want      string
 	}{
 		{"no sample", nil, nil, ""},
-		{"nobody counted", sample(nil), []procstats.HeadlineValue{memory, cores}, "250 ms before: 408 KiB, 0.50 cores"},
+		{"not counted", sample(nil), []procstats.HeadlineValue{memory, cores}, "250 ms before: 408 KiB, 0.50 cores"},
 		{"no process in the cgroup", sample(map[procstats.ID]float64{procstats.CgroupPidsCurrent: 0}), []procstats.HeadlineValue{memory}, ""},
 		{"no process in the tree", sample(map[procstats.ID]float64{procstats.TreeProcesses: 0}), []procstats.HeadlineValue{memory}, ""},
 		{

@@ -13,7 +13,7 @@ import (
 
 const sigkill = 9
 
-// deathDelay is how long a process may take from its SIGKILL to its end where nobody said who was chosen: giving
+// deathDelay is how long a process may take from its SIGKILL to its end if the victim is not reported: giving
 // back a large memory takes seconds.
 const deathDelay = 10 * time.Second
 
@@ -87,7 +87,7 @@ func verdict(e Evidence) Verdict {
 	return Completed
 }
 
-// failedByItself reports that nobody ended the main process and it ended badly. A SIGKILL is never its own doing.
+// failedByItself reports that the main process failed without a signal of others. A SIGKILL is never its own doing.
 func failedByItself(e Evidence) bool {
 	return e.Cause == "" && e.Signal != sigkill && (e.ExitCode != 0 || e.Signal != 0)
 }

@@ -174,7 +174,7 @@ func TestOOM(t *testing.T) {
 		verdict Verdict
 	}{
 		{"main killed", Evidence{ExitCode: 137, Signal: 9}, ofMain, true, Signaled},
-		{"somebody killed, main ends by SIGKILL", Evidence{ExitCode: 137, Signal: 9}, unnamed, true, Signaled},
+		{"a process killed, main ends by SIGKILL", Evidence{ExitCode: 137, Signal: 9}, unnamed, true, Signaled},
 		{"child killed, main fails", Evidence{ExitCode: 1}, ofOthers, true, Failed},
 		{"child killed, main aborts", Evidence{ExitCode: 134, Signal: 6}, ofOthers, true, Signaled},
 		{"child killed, main goes on", Evidence{}, ofOthers, false, Completed},
@@ -184,7 +184,7 @@ func TestOOM(t *testing.T) {
 		{"main killed while it is stopped", Evidence{Cause: Stopped, ExitCode: 137, Signal: 9}, ofMain, true, Stopped},
 		{"child killed, timed out", Evidence{Cause: TimedOut, ExitCode: 143, Signal: 15}, ofOthers, false, TimedOut},
 		{
-			"somebody killed long before",
+			"a process killed long before",
 			Evidence{ExitCode: 137, Signal: 9},
 			func(k *Kill) { unnamed(k); k.At = ended().Add(-time.Minute) }, false, Signaled,
 		},
@@ -242,7 +242,7 @@ func TestSentences(t *testing.T) {
 			"Main process php-fpm[79699] was killed: out of memory at a limit set inside the task (limit 108 MiB, task peak 108 MiB)",
 		},
 		{
-			"nobody known", sentence(killOf(AncestorOrHost, func(k *Kill) { unnamed(k); k.PeakBytes = nil })),
+			"victim unknown", sentence(killOf(AncestorOrHost, func(k *Kill) { unnamed(k); k.PeakBytes = nil })),
 			"A process of the task was killed: a parent cgroup or the host ran out of memory",
 		},
 		{
@@ -336,8 +336,8 @@ func TestScopeOf(t *testing.T) {
 		{"a limit below", moved(1, 2, 4, 5), "", false, Descendant},
 		{"the parent's", moved(1, 1, 5, 5), "", true, Ancestor},
 		{"one further up", moved(1, 1, 4, 6), "", false, Ancestor},
-		{"nobody's, all visible", moved(1, 1, 4, 5), "", true, HostScope},
-		{"nobody's, some hidden", moved(1, 1, 4, 5), "", false, AncestorOrHost},
+		{"no cgroup's, all visible", moved(1, 1, 4, 5), "", true, HostScope},
+		{"no cgroup's, some hidden", moved(1, 1, 4, 5), "", false, AncestorOrHost},
 		{"the log knows better", moved(2, 1, 4, 5), Ancestor, true, Ancestor},
 		{"the log says host", moved(1, 1, 4, 5), HostScope, false, HostScope},
 		{"an ancestor that was not there before", moved(1, 1, 4, 5, 9), "", true, HostScope},

@@ -21,7 +21,7 @@ type Evidence struct {
 	ExitCode int
 	// Signal is the number of the signal that ended the main process; 0 where none did.
 	Signal int
-	// Forwarded is the last signal that somebody sent to the main process through us; 0 for none.
+	// Forwarded is the last signal that was sent to the main process through us; 0 for none.
 	Forwarded int
 	// EndedAt is when the main process ended.
 	EndedAt time.Time
@@ -64,7 +64,7 @@ type OOMCounters struct {
 	Above      []int64
 }
 
-// Kill is one notice of an OOM kill: several processes can be killed before anybody looks.
+// Kill is one notice of an OOM kill: several processes can be killed before we look.
 type Kill struct {
 	At time.Time `json:"at"`
 	// Kills is by how much the kernel's counter rose; 0 where only the kernel's log tells of the kill.
@@ -90,10 +90,10 @@ type Kill struct {
 
 // ScopeOf says whose limit led to OOM kills, from the counters before and after them.
 //
-// The kernel's log goes first where it told of the kill (logged is what it said, empty where it did not): it names
+// The kernel's log goes first if it reports the kill (logged is what it says, empty if nothing): it names
 // the group. Else the counter that moved says it, the nearest to the task first. Where none moved although no limit
-// can be hit unseen (seesAll: every group up to the real root of the hierarchy is visible, or all would have been
-// told) it was the machine's memory; where ancestors are hidden it was one of the two.
+// can be hit unseen (seesAll: every group up to the real root of the hierarchy is visible, or all would have
+// shown it) it was the memory of the machine; where ancestors are hidden it was one of the two.
 func ScopeOf(before, after OOMCounters, logged Scope, seesAll bool) Scope {
 	_, above := HitAbove(before, after)
 	switch {

@@ -11,7 +11,7 @@ import (
 const finalRows = 50
 
 // trueAfterEnd are gauges that still say something when the task is gone: peaks and limits. The others are taken
-// from the last sample while it lived; a memory.current of an empty cgroup is nobody's memory.
+// from the last sample while it lived; a memory.current of an empty cgroup is not the task's memory.
 func trueAfterEnd() procstats.Selection {
 	return procstats.Select(
 		procstats.CgroupMemoryPeak, procstats.CgroupMemorySwapPeak, procstats.CgroupPidsPeak, procstats.RusageMaxRSS,
@@ -21,7 +21,7 @@ func trueAfterEnd() procstats.Selection {
 }
 
 // Baseline returns what a sample from before the start of a task says of it: its counters. The gauges are those of an
-// empty cgroup, nobody's memory.
+// empty cgroup, not the task's memory.
 func Baseline(before *procstats.Sample) *procstats.Sample {
 	counters := *before
 	counters.Task = nil

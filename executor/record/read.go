@@ -88,7 +88,7 @@ func decodeLines(text io.Reader, path string, yield func(*Usage, error) bool) {
 		}
 		u, err := DecodeUsage(line)
 		if err != nil {
-			// The place within the line is of no use to anybody; the line is.
+			// The place within the line helps no reader; the line is.
 			if misplaced := (*lineError)(nil); errors.As(err, &misplaced) {
 				err = misplaced.err
 			}

@@ -22,7 +22,7 @@ const (
 	Running State = "running"
 	// Exited runs have ended and the record is whole.
 	Exited State = "exited"
-	// Lost runs ended without anybody to write the record to its end.
+	// Lost runs ended without a process that completed the record.
 	Lost State = "lost"
 )
 
@@ -158,7 +158,7 @@ type Peak struct {
 type Limit struct {
 	// Name is the row of the table that reads it back; the kernel's file, with device and key, where there is none.
 	Name string `json:"name"`
-	// Requested is null where nobody asked and an ancestor has a limit.
+	// Requested is null if not requested and an ancestor has a limit.
 	Requested *float64 `json:"requested"`
 	// Effective is the lowest of the task's own limit and those of its visible ancestors; null for none.
 	Effective *float64 `json:"effective"`

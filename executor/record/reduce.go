@@ -97,7 +97,7 @@ func usageProcesses(w *procstats.Window, rows *procstats.Sample) *UsageProcesses
 	if total, ok := cpuTotal(rows); ok {
 		p.TotalCPUSeconds = &total
 		if p.UnattributedCPUSeconds == nil && len(rows.Processes) == 0 {
-			// Nobody was there to be read: all of it is what closes the sum.
+			// There was no process to read: all of it is what closes the sum.
 			rest := total
 			if p.Exited.CPUSeconds != nil {
 				rest -= *p.Exited.CPUSeconds

@@ -26,7 +26,7 @@ const (
 	UsageFile = "usage.jsonl"
 )
 
-// DefaultRoot is where runs are kept unless somebody says otherwise, below the folder tacho was called in.
+// DefaultRoot is where runs are kept by default, below the folder tacho was called in.
 const DefaultRoot = ".tacho/runs"
 
 // Store writes the files of one run. Put and Append touch different files: each may be called by one goroutine
@@ -71,7 +71,7 @@ func (s *Store) Dir() string { return s.dir }
 // Close gives up the run's files. What was written stays.
 func (s *Store) Close() error { return errors.Join(s.usage.Close(), s.root.Close()) }
 
-// Put replaces info.json as a whole: whoever reads it sees the old record or the new one, also after a crash.
+// Put replaces info.json as a whole: a reader sees the old record or the new one, also after a crash.
 func (s *Store) Put(r *Record) error {
 	content, err := encode(r, "  ")
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *Store) lastLineWhole(size int64) (bool, error) {
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
 
-// encode leaves <, > and & as they are: command lines are full of them and nobody embeds these files in HTML.
+// encode leaves <, > and & as they are: command lines are full of them and these are never embedded these files in HTML.
 func encode(value any, indent string) ([]byte, error) {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)

@@ -10,7 +10,7 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// FillFromReports completes a record that nobody wrote to its end, of a run that is lost or goes on, from the lines of
+// FillFromReports completes a record without an end, of a run that is lost or goes on, from the lines of
 // its usage.jsonl, as far as they go: AsOf is set to the end of the last one. Without a line that can be read, and where
 // the record has its numbers already, it stays as it is.
 func (r *Record) FillFromReports(reports iter.Seq2[*Usage, error]) {

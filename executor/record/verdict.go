@@ -13,7 +13,7 @@ const (
 	Failed Verdict = "failed"
 	// Signaled was ended by a signal that we did not send.
 	Signaled Verdict = "signaled"
-	// Stopped ended because somebody asked us to stop it.
+	// Stopped ended because we were asked to stop it.
 	Stopped Verdict = "stopped"
 	// TimedOut ended because its time was up.
 	TimedOut Verdict = "timed_out"
@@ -44,14 +44,14 @@ type Diagnosis struct {
 	Verdict Verdict `json:"verdict,omitempty"`
 	// Outcome is the end in one word, OOM kills included.
 	Outcome Outcome `json:"outcome,omitempty"`
-	// Summary is one sentence for the user, Operator what whoever runs the machine wants to know beyond it; see End.
+	// Summary is one sentence for the user, Operator what an operator wants to know beyond it; see End.
 	Summary  string `json:"summary"`
 	Operator string `json:"operator,omitempty"`
-	// Reason says why the task was stopped, was not started or was lost; empty if nobody said.
+	// Reason says why the task was stopped, was not started or was lost; empty if no reason was given.
 	Reason string `json:"reason,omitempty"`
 	// AfterMain reports that the main process had ended by itself when the task was stopped.
 	AfterMain bool `json:"after_main,omitempty"`
-	// ForwardedSignal is the last signal that somebody sent to the main process through the executor; 0 for none.
+	// ForwardedSignal is the last signal that was sent to the main process through the executor; 0 for none.
 	ForwardedSignal int `json:"forwarded_signal,omitempty"`
 	// Killers are programs of the host that may have sent the SIGKILL.
 	Killers []string `json:"killers,omitempty"`
@@ -104,7 +104,7 @@ type Victim struct {
 	Command   string `json:"command"`
 	// RSSBytes is its last known resident memory; null where not known.
 	RSSBytes *int64 `json:"rss_bytes"`
-	// Source says who told: FromKmsg or FromSample.
+	// Source is FromKmsg or FromSample.
 	Source string `json:"source"`
 }
 

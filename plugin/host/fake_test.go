@@ -83,7 +83,7 @@ func (f *fake) RecoverTask(_ context.Context, handle *driver.TaskHandle) error {
 	}
 	f.mu.Lock()
 	if handle.Config.ID == "fatal" && f.known["fatal"] {
-		os.Exit(2) // as a plugin does that has nobody to log to
+		os.Exit(2) // as a plugin does that cannot log
 	}
 	f.known[handle.Config.ID] = true
 	f.mu.Unlock()

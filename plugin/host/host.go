@@ -23,13 +23,13 @@ type Config struct {
 	Options
 	// Config is the operator's configuration as config.Encode makes it; nil for none.
 	Config []byte
-	// Node is what the plugin is told of the machine; nil for nothing.
+	// Node is what the plugin learns of the machine; nil for nothing.
 	Node *driver.Node
 	// Handles returns the tasks that have to be recovered when the plugin was started again. nil for none.
 	Handles func() []*driver.TaskHandle
-	// Abandoned is told of each task that could not be recovered; the host starts it anew, or gives it up.
+	// Abandoned is called with each task that could not be recovered; the host starts or abandons it.
 	Abandoned func(handle *driver.TaskHandle, err error)
-	// Moved is told of every new process, so that a later run of the host finds it. may be nil.
+	// Moved is called with every new process, so that a later run of the host finds it; may be nil.
 	Moved func(Address)
 }
 
@@ -58,9 +58,9 @@ func New(config Config) *Host {
 // return driver.ErrUnavailable.
 func (h *Host) Driver() *Remote { return h.remote }
 
-// Open starts the plugin, or takes up the one at address where it still runs (nil for none), and configures it.
+// Open starts the plugin, or adopts the one at address if it still runs (nil for none), and configures it.
 //
-// A plugin whose host was killed has nobody any more to read what it logs. Many die of that with the first line
+// The log of a plugin whose host was killed is not read any more. Many die of that with the first line
 // (SIGPIPE), which comes when they are taken up; such a one is started anew.
 func (h *Host) Open(ctx context.Context, address *Address) error {
 	if address != nil {

@@ -303,7 +303,7 @@ func TestHost(t *testing.T) {
 		if next := <-h.moved; next.Process == address.Process {
 			t.Errorf("moved from %v to %v", address, next)
 		}
-		// Nobody sees the new process before it has recovered its tasks.
+		// The new process is not visible before it has recovered its tasks.
 		if _, err := d.InspectTask(ctx, "recovered"); err != nil {
 			t.Fatalf("after a restart: %v", err)
 		}
@@ -390,7 +390,7 @@ func TestHostStartsAnewWhatDiesWhenTakenUp(t *testing.T) {
 	}
 }
 
-// A plugin that never says where it listens does not hold up whoever gives its start up.
+// A plugin that never says where it listens does not delay a caller that cancels its start.
 func TestStartIsGivenUp(t *testing.T) {
 	o := options(t)
 	o.Path, o.Args = "/bin/sleep", []string{"1000"}

@@ -27,7 +27,7 @@ const (
 )
 
 // Reattach connects to a plugin that an earlier run of this host started. The error wraps ErrLost where that
-// process is gone, whoever has its number or its socket now.
+// process is gone, even if its PID or its socket is in use again.
 //
 // go-plugin's own reattachment is not used: it finds, polls and kills a process by its bare number.
 func Reattach(ctx context.Context, address Address) (*Process, error) {

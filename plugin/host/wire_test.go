@@ -226,7 +226,7 @@ func TestExecStreaming(t *testing.T) {
 	}
 }
 
-// A terminal of a size that no terminal has ends the command, and its client is told why.
+// A terminal of a size that no terminal has ends the command, and its client learns why.
 func TestExecStreamingGarbage(t *testing.T) {
 	_, r, conn := serve(t)
 	stream, err := r.ExecTaskStreaming(t.Context(), "t", driver.ExecOptions{Command: []string{"cat"}})

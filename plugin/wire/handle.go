@@ -127,7 +127,7 @@ func ToTaskStatus(m *drivers.InspectTaskResponse) *driver.TaskStatus {
 	}
 }
 
-// fromTime sends the zero time as no message at all: a time.Time in year 1 is no moment anybody means.
+// fromTime sends the zero time as no message at all: a time.Time in year 1 is not a moment.
 func fromTime(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil

@@ -104,7 +104,7 @@ func TestFindCgroupRefuses(t *testing.T) {
 	}
 }
 
-func TestFindCgroupOfNobody(t *testing.T) {
+func TestFindCgroupOfNoProcess(t *testing.T) {
 	_, err := kernel.FindCgroup(procTree(t, "", ""), findPID+1)
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "process 4243") {
 		t.Errorf("got %v, want one that wraps ErrNotExist and names the process", err)

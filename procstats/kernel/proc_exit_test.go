@@ -68,7 +68,7 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("comm %q, %v", comm, err)
 	}
 	if _, err := Comm(fs, 3); !Gone(err) {
-		t.Errorf("comm of nobody: %v", err)
+		t.Errorf("comm of no process: %v", err)
 	}
 	if _, err := Processes(FS{Proc: filepath.Join(t.TempDir(), "none")}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a proc: %v", err)

@@ -24,7 +24,7 @@ func processCPUClock(pid int) int32 {
 // The clock goes by the bare PID: only a read through the process's own descriptor, afterwards, proves whose it was.
 func ProcessCPU(pid int) (time.Duration, error) {
 	var ts unix.Timespec
-	// Raw: the call cannot sleep, and telling the scheduler about it costs a tenth of it.
+	// Raw: the call cannot sleep, and announcing it to the scheduler costs a tenth of it.
 	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(processCPUClock(pid)), uintptr(unsafe.Pointer(&ts)), 0)
 	if errno != 0 {
 		return 0, errno

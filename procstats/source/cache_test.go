@@ -98,7 +98,7 @@ func TestCacheSharesACollectionUnderWay(t *testing.T) {
 	})
 }
 
-func TestCacheCollectsAnewForWhoeverWantsNoOlder(t *testing.T) {
+func TestCacheCollectsForReadersOfFreshSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := bubbleClock()
 		var over atomic.Bool

@@ -130,7 +130,7 @@ func TestUnavailable(t *testing.T) {
 			}
 		}),
 		works(procstats.SourceSmaps, func(s *procstats.Sample) { s.SetAbsent(procstats.SmapsPSS, "not read yet") }),
-		broken(procstats.SourceRusage, "nobody reaps"),
+		broken(procstats.SourceRusage, "no reaper"),
 		broken(procstats.SourceIO, "not permitted"),
 		works(procstats.SourceDisk, func(*procstats.Sample) {}),
 	)
@@ -149,7 +149,7 @@ func TestUnavailable(t *testing.T) {
 		"psi_io_full_seconds_total":              "no pressure",
 		"tree_rss_bytes":                         "not selected",
 		"process_shared_bytes":                   "gone",
-		"rusage_maxrss_bytes":                    "nobody reaps",
+		"rusage_maxrss_bytes":                    "no reaper",
 		"process_io_rchar_bytes_total":           "not permitted",
 		"process_io_wchar_bytes_total":           "not permitted",
 		"process_io_read_bytes_total":            "not permitted",

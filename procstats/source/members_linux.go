@@ -332,7 +332,7 @@ func (m *Members) rebuild() {
 	clear(m.procs[len(left):])
 	m.procs = left
 	slices.SortFunc(m.procs, func(a, b *process) int { return cmp.Compare(a.PID, b.PID) })
-	// Nobody is older than its parent. Within one tick the PIDs decide, which run up but for their wrap-around.
+	// No process is older than its parent. Within one tick the PIDs decide, which run up but for their wrap-around.
 	m.byAge = append(m.byAge[:0], m.procs...)
 	slices.SortFunc(m.byAge, func(a, b *process) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))

@@ -68,7 +68,7 @@ func TestPortableFollowsTheTree(t *testing.T) {
 		pids           []int
 		cpu, rss, live float64
 	}{
-		{"a child and a grandchild, and somebody else", func() {
+		{"a child, a grandchild and a process of another task", func() {
 			f.set(1, 0, 1, time.Hour, 1<<30)
 			f.set(10, 1, 100, time.Second, 100)
 			f.set(9, 10, 110, 2*time.Second, 10)
@@ -78,10 +78,10 @@ func TestPortableFollowsTheTree(t *testing.T) {
 			f.remove(9)
 			f.set(12, 1, 120, 5*time.Second, 1)
 		}, []int{10, 12}, 8, 101, 2},
-		{"the PID of the child is somebody else's", func() { f.set(9, 1, 130, time.Hour, 1<<20) }, []int{10, 12}, 8, 101, 2},
-		{"the PID of the grandchild is somebody else's", func() { f.set(12, 1, 140, time.Hour, 1<<20) }, []int{10}, 8, 100, 1},
+		{"another process has the PID of the child", func() { f.set(9, 1, 130, time.Hour, 1<<20) }, []int{10, 12}, 8, 101, 2},
+		{"another process has the PID of the grandchild", func() { f.set(12, 1, 140, time.Hour, 1<<20) }, []int{10}, 8, 100, 1},
 		{"one ends after it was listed", func() { f.errs[10] = syscall.ESRCH }, nil, 8, 0, 0},
-		{"the executor has reaped it, with what nobody had seen", func() {
+		{"the executor has reaped it, with descendants that were never sampled", func() {
 			f.remove(10)
 			reaped.CPU = 9 * time.Second
 		}, nil, 9, 0, 0},

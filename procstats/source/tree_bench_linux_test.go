@@ -41,7 +41,7 @@ func BenchmarkSample100(b *testing.B) {
 
 // BenchmarkBesideLibraries takes turns of a few samples with each of the three, on the same processes, and reports
 // the median of each and how many times as long the others take: on a machine that others use too, only figures of
-// one moment can be compared. Nobody pays for another's garbage.
+// one moment can be compared. Each pays for its own garbage only.
 func BenchmarkBesideLibraries(b *testing.B) {
 	target := cgroupOf(b, true)
 	pids := readPIDs(b, target.Cgroup.V2)

@@ -173,7 +173,7 @@ func TestTreeOfHostileProcesses(t *testing.T) {
 			t.Errorf("without %q: comm %q, want %q", without, got, want)
 		}
 		if !tree.LostChildren() {
-			t.Errorf("without %q: 101 ignores SIGCHLD, and nobody says so", without)
+			t.Errorf("without %q: 101 ignores SIGCHLD, and no note says so", without)
 		}
 		if without != "" {
 			checkNumber(t, &s, procstats.TreeCPULive, 0.03+0.30+0.15+0.01)
@@ -356,7 +356,7 @@ func TestTreeBoundsRows(t *testing.T) {
 	checkRows(10, 12, 14)
 }
 
-func TestTreeWithoutAnybody(t *testing.T) {
+func TestTreeWithoutProcesses(t *testing.T) {
 	tests := []struct {
 		name      string
 		target    Target

@@ -201,7 +201,7 @@ func TestTreeSeesWhoIgnoresSIGCHLD(t *testing.T) {
 	}
 }
 
-// TestTreeKeepsOrphans holds that a process stays in the task when its parent has ended and it is somebody else's
+// TestTreeKeepsOrphans holds that a process stays in the task when its parent has ended and it belongs to another
 // child, init's in the worst case.
 func TestTreeKeepsOrphans(t *testing.T) {
 	parent := play(t, "parent")

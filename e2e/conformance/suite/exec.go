@@ -190,7 +190,7 @@ func execCancelled(ctx context.Context, e *Env) error {
 	}
 	cancel()
 	if err := await(ctx, 10*time.Second, func() bool { return len(e.processes()) == 1 }); err != nil {
-		return fmt.Errorf("processes of a command that nobody listens to are left: %v", e.processes())
+		return fmt.Errorf("processes of a command without a client are left: %v", e.processes())
 	}
 	return nil
 }

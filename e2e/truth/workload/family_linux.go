@@ -77,7 +77,7 @@ func (w *workload) abandon() error {
 	return w.unwaited(10, role{burn: 80 * time.Millisecond}, last)
 }
 
-// ignore has its children reaped by the kernel: their times reach nobody.
+// ignore has its children reaped by the kernel: their times are lost.
 func (w *workload) ignore() error {
 	last, err := w.lastWords()
 	if err != nil {
