@@ -141,7 +141,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	a.work.Wait()
 	end, cancelEnd := context.WithTimeout(context.Background(), callTimeout)
 	defer cancelEnd()
-	return errlist.Join(a.closeAllocs(), a.drivers.Close(end, dev))
+	return errlist.Join(closeAllocs(context.Background(), a.list()), a.drivers.Close(end, dev))
 }
 
 // open opens the drivers and takes up the tasks. It returns false when ctx is done before everything is taken up: what
@@ -185,6 +185,7 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 		a.counts.fail("orphans")
 	}
 	a.work.Go(func() { a.drivers.Run(a.ctx) })
+	a.work.Go(func() { a.store.Run(a.ctx, a.stateChanged) })
 	for _, l := range a.list() {
 		a.launch(l)
 	}
@@ -237,6 +238,40 @@ func (a *Agent) logDamage(d *state.Damage) {
 	}
 }
 
+// apply persists what is about to happen. An error means that it must not.
+func (a *Agent) apply(changes ...state.Change) error {
+	err := a.store.Apply(changes...)
+	if err != nil {
+		a.counts.fail("state")
+	}
+	return err
+}
+
+// persist persists what has happened, or is about to. What fails is tried again, and shown by Health meanwhile.
+func (a *Agent) persist(changes ...state.Change) {
+	if err := a.store.Persist(changes...); err != nil {
+		a.stateChanged(err)
+	}
+}
+
+// stateChanged logs that the state cannot be persisted, or can be again.
+func (a *Agent) stateChanged(err error) {
+	if err == nil {
+		a.log.Info("the state is persisted again")
+		return
+	}
+	a.log.Error("persist state; trying again", "error", err)
+	a.counts.fail("state")
+}
+
+// Health returns why the agent is not healthy: what it decides would not survive a restart; nil if it is.
+func (a *Agent) Health() error {
+	if err := a.isReady(); err != nil {
+		return err
+	}
+	return a.store.Health()
+}
+
 // launch lets an allocation begin.
 func (a *Agent) launch(l *alloc) {
 	a.work.Go(func() { l.run(a.ctx) })
@@ -256,9 +291,7 @@ func (a *Agent) list() []*alloc {
 // stopAll stops all allocations and waits for their ends.
 func (a *Agent) stopAll() {
 	for _, l := range a.list() {
-		if err := l.stop("development agent stopped"); err != nil {
-			a.log.Error("persist task state", "error", err)
-		}
+		l.stop("development agent stopped")
 	}
 	const longest = 30 * time.Second
 	deadline := time.NewTimer(longest)
@@ -271,16 +304,6 @@ func (a *Agent) stopAll() {
 			return
 		}
 	}
-}
-
-func (a *Agent) closeAllocs() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	var errs []error
-	for _, l := range a.list() {
-		errs = append(errs, l.close(ctx))
-	}
-	return errlist.Join(errs...)
 }
 
 // Reload takes over what can change while tasks run, and returns what cannot, in words.

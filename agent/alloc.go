@@ -79,6 +79,17 @@ func (a *alloc) close(ctx context.Context) error {
 
 func (a *alloc) name() string { return fmt.Sprintf("%s.%s[%d]", a.job.ID, a.group.Name, a.kept.Index) }
 
+// closeAllocs closes the files of allocations.
+func closeAllocs(ctx context.Context, allocs []*alloc) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	errs := make([]error, 0, len(allocs))
+	for _, l := range allocs {
+		errs = append(errs, l.close(ctx))
+	}
+	return errlist.Join(errs...)
+}
+
 // task returns a task by its name, or the only one where no name is given.
 func (a *alloc) task(name string) (*task, error) {
 	if name == "" && len(a.tasks) == 1 {
@@ -171,29 +182,46 @@ func (a *alloc) stopReason() string {
 	return a.stopping
 }
 
-// stop ends all tasks for good. It is kept before anything ends.
-func (a *alloc) stop(reason string) error {
-	a.mu.Lock()
-	if a.stopping != "" {
-		a.mu.Unlock()
-		return nil
+// stop ends all tasks for good. It is persisted before anything ends; on a disk that is full the tasks end all the same.
+func (a *alloc) stop(reason string) {
+	a.saving.Lock()
+	defer a.saving.Unlock()
+	if a.stopReason() != "" {
+		return
 	}
-	a.stopping = reason
+	a.agent.persist(a.stopChange(reason))
+	a.setStopping(reason)
+}
+
+// stopChange is what setStopping will change on disk; a.saving is held until then.
+func (a *alloc) stopChange(reason string) state.Change {
+	a.mu.Lock()
+	kept := a.kept
 	a.mu.Unlock()
-	err := a.change("AllocationUpdateDesiredStatus", func(kept *state.Allocation) {
-		kept.Desired, kept.Description = allocation.DesiredStop, reason
-	})
+	kept.Desired, kept.Description, kept.ModifyTime = allocation.DesiredStop, reason, time.Now()
+	return state.ChangeAllocation(&kept)
+}
+
+// setStopping lets run end all tasks.
+func (a *alloc) setStopping(reason string) {
+	a.mu.Lock()
+	a.stopping = reason
+	a.kept.Desired, a.kept.Description, a.kept.ModifyTime, a.shown = allocation.DesiredStop, reason, time.Now(), nil
+	a.mu.Unlock()
+	a.publish(feed.Event{Type: "AllocationUpdateDesiredStatus"})
 	a.wake()
-	return err
 }
 
 // finish is called when all tasks are dead.
 func (a *alloc) finish() {
 	a.endLogs()
-	err := a.change("AllocationUpdated", func(*state.Allocation) {})
-	if err != nil {
-		a.log.Error("persist task state", "error", err)
-	}
+	a.saving.Lock()
+	a.mu.Lock()
+	a.kept.ModifyTime, a.shown = time.Now(), nil
+	a.mu.Unlock()
+	kept := a.publish(feed.Event{Type: "AllocationUpdated"}) // first: its index is persisted
+	a.agent.persist(state.ChangeAllocation(&kept))
+	a.saving.Unlock()
 	select {
 	case <-a.done:
 	default:
@@ -219,19 +247,6 @@ func (a *alloc) told(t *task, e allocation.Event) {
 	a.publish(feed.Event{Time: e.Time, Type: "TaskEvent", Task: t.spec.Name, TaskEvent: &e})
 	a.log.Info("task event", "task", t.spec.Name, "type", e.Type, "message", e.Message)
 	a.wake()
-}
-
-// change changes what is kept of the allocation, in memory, in the feed and on disk.
-func (a *alloc) change(eventType string, change func(*state.Allocation)) error {
-	a.saving.Lock()
-	defer a.saving.Unlock()
-	a.mu.Lock()
-	change(&a.kept)
-	a.kept.ModifyTime, a.shown = time.Now(), nil
-	a.mu.Unlock()
-	// Before it is stored: the event's index is.
-	kept := a.publish(feed.Event{Type: eventType})
-	return a.agent.store.PutAllocation(&kept)
 }
 
 // publish tells the feed of the allocation as it is now, and returns what is kept of it, with the event's index.

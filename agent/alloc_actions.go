@@ -43,7 +43,8 @@ func (a *Agent) StopAlloc(id string) error {
 	if err != nil {
 		return err
 	}
-	return l.stop("stopped by a user")
+	l.stop("stopped by a user")
+	return nil
 }
 
 // RestartAlloc restarts the running tasks of an allocation, or the one that is named.

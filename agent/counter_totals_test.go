@@ -78,7 +78,8 @@ func (s *totalsTest) kill() { s.close(); s.launch(); s.look() }
 // persist is the next event after something has changed.
 func (s *totalsTest) persist(change func(*state.Task)) {
 	s.t.Helper()
-	if err := s.update(change); err != nil {
+	s.update(change)
+	if err := s.agent.store.Health(); err != nil {
 		s.t.Fatal(err)
 	}
 }

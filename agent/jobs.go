@@ -183,99 +183,95 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot
 	if err := a.reserve(j.ID, missing, surplus); err != nil {
 		return nil, false, refused{err}
 	}
-	now := state.Job{ID: j.ID, Source: source, SubmitTime: time.Now(), Current: true}
+	now := state.Job{ID: j.ID, Source: source, SubmitTime: time.Now(), Current: true, Spec: j, Digests: digests(j)}
 	if known {
 		now.Version, now.CreateIndex = was.Version+1, was.CreateIndex
 	}
-	if err := a.register(now, j, was); err != nil {
+	if err := a.register(now, was, surplus, missing); err != nil {
 		return nil, false, err
-	}
-	if err := a.carryOut(j, now.Version, surplus, missing); err != nil {
-		return nil, true, err
 	}
 	status, err = a.job(j.ID)
 	return status, true, err
 }
 
-// carryOut stops what a version of a job has too much and makes what it lacks, and keeps that this was done.
-func (a *Agent) carryOut(j *job.Job, version uint64, surplus []*alloc, missing []vacancy) error {
-	for _, l := range surplus {
-		if err := l.stop("replaced by a newer version of the job"); err != nil {
-			return err
-		}
+// digests are those of a job's groups, by name.
+func digests(j *job.Job) map[string]string {
+	all := make(map[string]string, len(j.Groups))
+	for _, g := range j.Groups {
+		all[g.Name] = g.Digest
 	}
-	for _, m := range missing {
-		if err := a.place(j, m, version); err != nil {
-			return err
-		}
-	}
-	a.mu.Lock()
-	r := a.jobs[j.ID]
-	r.current.Placed = true
-	kept := r.current
-	a.mu.Unlock()
-	return a.store.PutJob(&kept)
+	return all
 }
 
-// resume carries out the jobs and the stops of jobs that an earlier run was killed over.
+// register persists a version of a job with all that it changes, and only then acts on it: stops the surplus allocations and
+// starts the missing ones. An error means that nothing has changed.
+func (a *Agent) register(now, was state.Job, surplus []*alloc, missing []vacancy) error {
+	const reason = "replaced by a newer version of the job"
+	index := a.feed.Index() + 1 // that of the event below, or a little less if others are published meanwhile
+	now.ModifyIndex, now.CreateIndex = index, cmp.Or(now.CreateIndex, index)
+	changes := []state.Change{state.ChangeJob(&now)}
+	if was.Current {
+		was.Current = false
+		changes = append(changes, state.ChangeJob(&was))
+	}
+	made := make([]*alloc, 0, len(missing))
+	for _, v := range missing {
+		l, err := a.newAlloc(newAllocation(now.Spec, v, now.Version, index), now.Spec, nil)
+		if err != nil {
+			return errors.Join(err, closeAllocs(a.ctx, made))
+		}
+		made = append(made, l)
+		changes = append(changes, state.ChangeAllocation(&l.kept))
+	}
+	for _, l := range surplus {
+		l.saving.Lock()
+		defer l.saving.Unlock()
+		changes = append(changes, l.stopChange(reason))
+	}
+	if err := a.apply(changes...); err != nil {
+		return errors.Join(err, closeAllocs(a.ctx, made))
+	}
+	a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobRegistered", Key: now.ID, Namespace: now.Spec.Namespace})
+	a.remember(now, now.Spec)
+	for _, l := range surplus {
+		l.setStopping(reason)
+	}
+	for _, l := range made {
+		for _, t := range l.tasks {
+			t.prepare(nil)
+		}
+		l.publish(feed.Event{Type: "AllocationCreated"})
+		a.admit(l)
+		a.launch(l)
+	}
+	return nil
+}
+
+// newAllocation is a new allocation of a job.
+func newAllocation(j *job.Job, v vacancy, version, index uint64) state.Allocation {
+	now := time.Now()
+	return state.Allocation{
+		ID: allocation.NewID(), Namespace: j.Namespace, JobID: j.ID, JobType: j.Type, JobVersion: version,
+		Group: v.group.Name, Index: v.index, Digest: v.group.Digest, Desired: allocation.DesiredRun, CreateTime: now,
+		ModifyTime: now, Cores: v.cores, CreateIndex: index, ModifyIndex: index,
+	}
+}
+
+// resume stops what is left of jobs that were stopped before the agent was killed.
 func (a *Agent) resume() {
 	a.registering.Lock()
 	defer a.registering.Unlock()
 	a.mu.Lock()
-	var unplaced []state.Job
 	var stopped []string
 	for id, r := range a.jobs {
-		switch {
-		case r.current.Stopped || !r.current.Current:
+		if r.current.Stopped || !r.current.Current {
 			stopped = append(stopped, id)
-		case !r.current.Placed && r.versions[r.current.Version] != nil:
-			unplaced = append(unplaced, r.current)
 		}
 	}
 	a.mu.Unlock()
 	for _, id := range stopped {
-		if err := a.stopAllocs(id); err != nil {
-			a.log.Error("stop job", "job", id, "error", err)
-			a.counts.fail("recovery")
-		}
+		a.stopAllocs(id)
 	}
-	for _, kept := range unplaced {
-		j := a.version(kept.ID, kept.Version)
-		surplus, missing := a.compare(j)
-		// What was made of this version before, and has ended since, is not made again.
-		missing = slices.DeleteFunc(missing, func(v vacancy) bool {
-			return slices.ContainsFunc(a.list(), func(l *alloc) bool {
-				return l.job.ID == j.ID && l.kept.JobVersion == kept.Version && l.group.Name == v.group.Name && l.kept.Index == v.index
-			})
-		})
-		err := a.reserve(j.ID, missing, surplus)
-		if err == nil {
-			err = a.carryOut(j, kept.Version, surplus, missing)
-		}
-		if err != nil {
-			a.log.Error("start job", "job", j.ID, "error", err)
-			a.counts.fail("recovery")
-		}
-	}
-}
-
-// register keeps a new version of a job, and that the one before is not current any more.
-func (a *Agent) register(now state.Job, j *job.Job, was state.Job) error {
-	now.ModifyIndex = a.feed.Publish(feed.Event{
-		Topic: feed.TopicJob, Type: "JobRegistered", Key: j.ID, Namespace: j.Namespace,
-	})
-	now.CreateIndex = cmp.Or(now.CreateIndex, now.ModifyIndex)
-	if err := a.store.PutJob(&now); err != nil {
-		return err
-	}
-	if was.Current {
-		was.Current = false
-		if err := a.store.PutJob(&was); err != nil {
-			return err
-		}
-	}
-	a.remember(now, j)
-	return nil
 }
 
 // vacancy is an allocation that a job lacks.
@@ -312,28 +308,6 @@ func (a *Agent) compare(j *job.Job) (surplus []*alloc, missing []vacancy) {
 		}
 	}
 	return surplus, missing
-}
-
-// place makes an allocation and starts it.
-func (a *Agent) place(j *job.Job, v vacancy, version uint64) error {
-	now := time.Now()
-	l, err := a.newAlloc(state.Allocation{
-		ID: allocation.NewID(), Namespace: j.Namespace, JobID: j.ID, JobType: j.Type, JobVersion: version,
-		Group: v.group.Name, Index: v.index, Digest: v.group.Digest, Desired: allocation.DesiredRun, CreateTime: now,
-		ModifyTime: now, Cores: v.cores,
-	}, j, nil)
-	if err != nil {
-		return err
-	}
-	for _, t := range l.tasks {
-		t.prepare(nil)
-	}
-	if err := l.change("AllocationCreated", func(*state.Allocation) {}); err != nil {
-		return errors.Join(err, l.close(a.ctx))
-	}
-	a.admit(l)
-	a.launch(l)
-	return nil
 }
 
 // admit puts an allocation that does not run yet into the list. Publishing may have been switched since it was made.
@@ -394,20 +368,19 @@ func (a *Agent) StopJob(id string, purge bool) error {
 	kept := r.current
 	a.mu.Unlock()
 	kept.ModifyIndex = a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobDeregistered", Key: id})
-	err := errors.Join(a.store.PutJob(&kept), a.stopAllocs(id))
+	a.persist(state.ChangeJob(&kept))
+	a.stopAllocs(id)
 	a.mu.Lock()
 	r.current = kept
 	a.mu.Unlock()
-	return err
+	return nil
 }
 
 // stopAllocs stops the allocations of a job that was stopped.
-func (a *Agent) stopAllocs(id string) error {
-	var errs []error
+func (a *Agent) stopAllocs(id string) {
 	for _, l := range a.list() {
 		if l.job.ID == id && !l.dead() {
-			errs = append(errs, l.stop("the job was stopped"))
+			l.stop("the job was stopped")
 		}
 	}
-	return errlist.Join(errs...)
 }

@@ -40,7 +40,7 @@ func (a *Agent) load() (*leftovers, error) {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
 	for _, v := range versions {
-		j, err := job.Parse(v.Source)
+		j, err := specOf(v)
 		if err != nil {
 			a.log.Error("read job of an earlier run", "job", v.ID, "version", v.Version, "error", err)
 			a.counts.fail("recovery")
@@ -66,6 +66,19 @@ func (a *Agent) load() (*leftovers, error) {
 		}
 	}
 	return kept, nil
+}
+
+// specOf returns what a version of a job came to when it was registered. Only versions that an earlier tacho persisted are
+// read from their source.
+func specOf(v *state.Job) (*job.Job, error) {
+	if v.Spec == nil {
+		return job.Parse(v.Source)
+	}
+	v.Spec.Source = v.Source
+	for _, g := range v.Spec.Groups {
+		g.Digest = v.Digests[g.Name]
+	}
+	return v.Spec, nil
 }
 
 // handles returns the handles of a driver's tasks, which may have been started since.
@@ -168,9 +181,7 @@ func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
 func (a *Agent) finishEnd(ctx context.Context, t *task, h *handle) {
 	if exit := t.kept.State.Exit; exit != nil {
 		if final, err := h.entry.FinalRecord(h.id); err == nil && final != nil {
-			if err := a.store.PutRecord(t.alloc.id, t.spec.Name, final); err != nil {
-				t.log.Error("persist final record", "error", err)
-			}
+			a.persist(state.ChangeRecord(t.alloc.id, t.spec.Name, final))
 		}
 	}
 	if err := h.Destroy(ctx); err != nil {
@@ -194,9 +205,7 @@ func (a *Agent) pluginAddress(name string) *host.Address {
 }
 
 func (a *Agent) pluginMoved(name string, address host.Address) {
-	if err := a.store.Persist(state.ChangePlugin(name, address)); err != nil {
-		a.log.Error("persist plugin reattach info", "plugin", name, "error", err)
-	}
+	a.persist(state.ChangePlugin(name, address))
 }
 
 // driverTold passes a driver's event on to its task.

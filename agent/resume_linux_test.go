@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -19,42 +20,67 @@ import (
 	"github.com/tachograph/tacho/agent/state"
 )
 
-// TestJobIsCarriedOutAfterAKill begins with a state in which a job was registered and no allocation made.
-func TestJobIsCarriedOutAfterAKill(t *testing.T) {
+// TestJobsOfEarlierVersions begins with a state whose jobs have nothing but their sources, one of which cannot be read.
+func TestJobsOfEarlierVersions(t *testing.T) {
 	c := testConfig(shortDir(t))
-	store, err := state.Open(filepath.Join(c.DataDir, "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	source := job.Source{Filename: "f", Text: inGroup(2, shell("t", "", "exec sleep 1000"))}
-	if err := store.PutJob(&state.Job{ID: "test", Source: source, Current: true}); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.PutJob(&state.Job{ID: "old", Source: job.Source{Text: "job {"}, Current: true, Placed: true}); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Close(); err != nil {
+	store := openState(t, c)
+	source := job.Source{Filename: "f", Text: oneTask("batch", "", "true")}
+	if err := errors.Join(
+		store.PutJob(&state.Job{ID: "test", Source: source, Current: true}),
+		store.PutJob(&state.Job{ID: "old", Source: job.Source{Text: "job {"}, Current: true}), store.Close(),
+	); err != nil {
 		t.Fatal(err)
 	}
 	r := begin(t, c)
-	for _, l := range r.Snapshot().Allocations {
-		r.await(l.ID, "running", isRunning)
-	}
-	if n := len(r.Snapshot().Allocations); n != 2 {
-		t.Errorf("%d allocations", n)
-	}
+	defer r.end(true)
 	if s, err := r.Snapshot().Job("old"); err != nil || s.Job.ID != "old" || len(s.Job.Groups) > 0 || s.ID != "old" {
 		t.Errorf("a job that cannot be read: %+v, %v", s, err)
 	}
+	if s, err := r.Snapshot().Job("test"); err != nil || len(s.Job.Groups) != 1 {
+		t.Errorf("a job that can be read: %+v, %v", s, err)
+	}
+}
+
+// TestRestartDoesNotEvaluate finds a job again whose source could not be read any more: it is not read.
+func TestRestartDoesNotEvaluate(t *testing.T) {
+	c := testConfig(shortDir(t))
+	r := begin(t, c)
+	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
+	l = r.await(l.ID, "running", isRunning)
+	before := r.jobJSON("test")
 	r.end(false)
+	store := openState(t, c)
+	versions, err := store.Jobs()
+	if err != nil || len(versions) != 1 {
+		t.Fatal(versions, err)
+	}
+	versions[0].Source.Text = "job {"
+	if err := errors.Join(store.PutJob(versions[0]), store.Close()); err != nil {
+		t.Fatal(err)
+	}
 	r = begin(t, c)
 	defer r.end(true)
-	if n := len(r.Snapshot().Allocations); n != 2 {
-		t.Errorf("%d allocations after another start", n)
+	if diff := cmp.Diff(before, r.jobJSON("test")); diff != "" {
+		t.Errorf("the job (-before +after):\n%s", diff)
 	}
-	if _, err := r.Snapshot().Allocation(r.Snapshot().Allocations[0].ID[:8]); err != nil {
-		t.Error(err)
+	again := r.await(l.ID, "running", isRunning)
+	if got, want := again.Tasks["t"].Attributes["pid"], l.Tasks["t"].Attributes["pid"]; got != want {
+		t.Errorf("process %s, was %s", got, want)
 	}
+}
+
+// jobJSON is a job as the API shows it.
+func (r *running) jobJSON(id string) string {
+	r.t.Helper()
+	j, err := r.Snapshot().Job(id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	text, err := json.MarshalIndent(j, "", " ")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(text)
 }
 
 // TestTasksOutliveWhatCannotBeRead lets an agent find a running task whose history does not open, and then one whose
@@ -91,7 +117,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 		t.Fatal(versions, err)
 	}
 	stricter := *versions[0]
-	stricter.Source.Text = "job {"
+	stricter.Source.Text, stricter.Spec = "job {", nil
 	if err := errors.Join(store.PutJob(&stricter), store.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 	}
 	h := &handle{id: config.ID, entry: entry, usage: t.usage, endLogs: t.endLogs}
 	attributes := t.inspect(ctx, h)
-	err = t.update(func(kept *state.Task) {
+	err = t.apply(func(kept *state.Task) {
 		kept.RunID, kept.Handle, kept.Ended, kept.Attributes = config.ID, started, false, attributes
 		kept.Outcome = ""
 		kept.Starts++
@@ -181,7 +181,7 @@ func forStart(err error) error {
 
 // TaskChanged implements hook.Observer: what happened is on disk when it returns.
 func (t *task) TaskChanged(s hook.State, e hook.Event) {
-	err := t.update(func(kept *state.Task) {
+	t.update(func(kept *state.Task) {
 		kept.State = s
 		switch e.Type {
 		case hook.EventTerminated, hook.EventDriverFailure, hook.EventHookFailed:
@@ -195,10 +195,6 @@ func (t *task) TaskChanged(s hook.State, e hook.Event) {
 		}
 		kept.Events = appendEvent(kept.Events, allocation.Event{Type: e.Type, Time: e.Time, Message: e.Message})
 	})
-	if err != nil {
-		t.log.Error("persist task state", "error", err)
-		t.agent.counts.fail("state")
-	}
 	switch e.Type {
 	case hook.EventRecovered:
 		t.usage.begin(t.starts(), s.StartedAt)
@@ -219,11 +215,7 @@ func (t *task) starts() int {
 // driverTold takes an event of the driver's.
 func (t *task) driverTold(e *driver.Event) {
 	event := allocation.Event{Type: allocation.EventDriver, Time: e.Timestamp, Message: e.Message, Details: e.Annotations}
-	err := t.update(func(kept *state.Task) { kept.Events = appendEvent(kept.Events, event) })
-	if err != nil {
-		t.log.Error("persist task state", "error", err)
-		t.agent.counts.fail("state")
-	}
+	t.update(func(kept *state.Task) { kept.Events = appendEvent(kept.Events, event) })
 	t.alloc.told(t, event)
 }
 
@@ -235,8 +227,8 @@ func appendEvent(events []allocation.Event, e allocation.Event) []allocation.Eve
 	return append(slices.Clone(events), e)
 }
 
-// update changes what is kept of the task, in memory and on disk.
-func (t *task) update(change func(*state.Task)) error {
+// update changes what is kept of the task for something that has happened, in memory and on disk.
+func (t *task) update(change func(*state.Task)) {
 	t.saving.Lock()
 	defer t.saving.Unlock()
 	t.mu.Lock()
@@ -244,7 +236,26 @@ func (t *task) update(change func(*state.Task)) error {
 	kept := t.kept
 	t.mu.Unlock()
 	t.alloc.taskChanged()
-	return t.agent.store.PutTask(t.alloc.id, t.spec.Name, &kept)
+	t.agent.persist(state.ChangeTask(t.alloc.id, t.spec.Name, &kept))
+}
+
+// apply changes what is kept of the task for something that is about to happen: on disk first. An error means that nothing
+// has changed.
+func (t *task) apply(change func(*state.Task)) error {
+	t.saving.Lock()
+	defer t.saving.Unlock()
+	t.mu.Lock()
+	kept := t.kept
+	t.mu.Unlock()
+	change(&kept)
+	if err := t.agent.apply(state.ChangeTask(t.alloc.id, t.spec.Name, &kept)); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	change(&t.kept)
+	t.mu.Unlock()
+	t.alloc.taskChanged()
+	return nil
 }
 
 // snapshot is the task for whoever asks.
@@ -322,7 +333,8 @@ func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 	if err != nil {
 		return err
 	}
-	return t.agent.store.PutRecord(t.alloc.id, t.spec.Name, final)
+	t.agent.persist(state.ChangeRecord(t.alloc.id, t.spec.Name, final))
+	return nil
 }
 
 // driversRecord is the driver's final record of an ended start; nil where the driver has none.

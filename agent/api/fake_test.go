@@ -48,6 +48,7 @@ type fakeAgent struct {
 	feed       *feed.Feed
 	calls      []string
 	err        error
+	unhealthy  error
 	port       int
 	// reason is why there are no fresh readings, and why the driver is not healthy.
 	reason string
@@ -276,6 +277,8 @@ func (f *fakeAgent) ExecTask(ctx context.Context, id, task string, o driver.Exec
 }
 
 func (f *fakeAgent) Feed() *feed.Feed { return f.feed }
+
+func (f *fakeAgent) Health() error { return f.unhealthy }
 
 func (f *fakeAgent) node() node.Node {
 	return node.Node{

@@ -4,6 +4,7 @@
 package api
 
 import (
+	"encoding/json"
 	"net"
 	"net/http"
 	"runtime"
@@ -15,10 +16,20 @@ import (
 	"github.com/tachograph/tacho/version"
 )
 
-// health is GET /v1/agent/health.
+// health is GET /v1/agent/health. An agent that is not healthy answers 500 with the same JSON.
 func (s *Server) health(*http.Request, *snapshot.Agent) (any, error) {
-	ok := map[string]any{"ok": true, "message": "ok"}
-	return map[string]any{"client": ok, "server": ok}, nil
+	cause := s.agent.Health()
+	ok := map[string]any{"ok": cause == nil, "message": "ok"}
+	both := map[string]any{"client": ok, "server": ok}
+	if cause == nil {
+		return both, nil
+	}
+	ok["message"] = cause.Error()
+	text, err := json.Marshal(both)
+	if err != nil {
+		return nil, err
+	}
+	return nil, &problem{http.StatusInternalServerError, string(text)}
 }
 
 // addressOf is where the agent listens, as clients reach it from this machine; empty where it listens on its socket only.

@@ -53,6 +53,8 @@ type Agent interface {
 	Allocations
 	// Feed has what happens.
 	Feed() *feed.Feed
+	// Health returns why the agent is not healthy; nil if it is.
+	Health() error
 }
 
 // Options say who may do what. The zero value trusts nobody on TCP.

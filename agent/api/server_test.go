@@ -358,3 +358,25 @@ func TestFailuresAreLogged(t *testing.T) {
 		}
 	}
 }
+
+// TestHealth holds that an agent that is not healthy answers 500 with the same JSON.
+func TestHealth(t *testing.T) {
+	for _, test := range []struct {
+		cause  error
+		status int
+		want   string
+	}{
+		{nil, http.StatusOK, `{"client":{"message":"ok","ok":true},"server":{"message":"ok","ok":true}}`},
+		{
+			errors.New("disk full"), http.StatusInternalServerError,
+			`{"client":{"message":"disk full","ok":false},"server":{"message":"disk full","ok":false}}`,
+		},
+	} {
+		f := newFake()
+		f.unhealthy = test.cause
+		w := ask(t, newTestServer(f).Handler(false), "GET", "/v1/agent/health", "")
+		if got := strings.TrimSpace(w.Body.String()); w.Code != test.status || got != test.want {
+			t.Errorf("%v: %d %s; want %d %s", test.cause, w.Code, got, test.status, test.want)
+		}
+	}
+}

@@ -210,32 +210,47 @@ func (s *Store) Health() error {
 	}
 }
 
-// The time between tries to persist what failed.
+// The time between tries to persist what failed, and between looks at the file.
 const (
 	firstRetry   = time.Second
 	longestRetry = 10 * time.Second
+	lookInterval = 10 * time.Second
 )
 
-// Run persists what could not be, once that is possible again, until ctx is done. recovered is called then.
-func (s *Store) Run(ctx context.Context, recovered func()) {
+// Run persists what could not be, once that is possible again, until ctx is done. changed is called with nil then, and with an
+// error if the file was deleted or replaced while nothing was persisted.
+func (s *Store) Run(ctx context.Context, changed func(error)) {
+	look := time.NewTicker(lookInterval)
+	defer look.Stop()
 	for {
 		select {
+		case <-look.C:
+			if err := s.replaced(); err != nil && s.noteResult(nil, err) {
+				changed(err)
+			}
 		case <-s.retry.failed:
+			if !s.retryUntil(ctx) {
+				return
+			}
+			changed(nil)
 		case <-ctx.Done():
 			return
 		}
-		for wait := firstRetry; ; wait = min(2*wait, longestRetry) {
-			timer := time.NewTimer(wait)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			}
-			if s.retryPending() == nil {
-				recovered()
-				break
-			}
+	}
+}
+
+// retryUntil persists what is pending, as often as it takes. It returns false if ctx is done before.
+func (s *Store) retryUntil(ctx context.Context) bool {
+	for wait := firstRetry; ; wait = min(2*wait, longestRetry) {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+		if s.retryPending() == nil {
+			return true
 		}
 	}
 }

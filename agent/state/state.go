@@ -32,9 +32,7 @@ type Job struct {
 	Spec    *job.Job          `json:",omitempty"`
 	Digests map[string]string `json:",omitempty"`
 	// Current is false for versions that only allocations of old still refer to.
-	Current bool
-	// Placed says that all its allocations have been made; without it the agent was killed before it got that far.
-	Placed      bool
+	Current     bool
 	Stopped     bool
 	CreateIndex uint64
 	ModifyIndex uint64
