@@ -95,7 +95,7 @@ func (d *decoder) given(b *hclsyntax.Block, text string, want cty.Type) cty.Valu
 		d.add(diags)
 		return cty.NilVal
 	}
-	d.meter.put(&expr)
+	d.meter.put(&expr, written)
 	v, diags := expr.Value(nil)
 	d.add(diags)
 	return v

@@ -17,13 +17,17 @@ const (
 	// maxValue bounds the value of a local and what a function returns, in bytes: locals that double each other would
 	// take all memory of the machine.
 	maxValue = MaxSource
-	// elementCost is that of each value besides its text, numberCost what writing a number takes more.
+	// elementCost is that of each value besides its text, numberSize the memory that a number takes more.
 	elementCost = 64
-	numberCost  = 192
+	numberSize  = 192
+	// numberCost is that of a number which may be written as text: that takes 40 µs.
+	numberCost = 1536
 	// mistakeCost is that of a diagnostic.
 	mistakeCost = 1024
-	// maxExponent bounds numbers, in powers of two. It is beyond those of floating point.
+	// maxExponent bounds numbers, in powers of two. It is beyond those of floating point. At each multiple of doubledAt a
+	// number costs as much again.
 	maxExponent = 4096
+	doubledAt   = 96
 )
 
 // errTooCostly is returned for what has not been evaluated.
@@ -68,9 +72,17 @@ func (d *decoder) afford(at hcl.Range, cost int) bool {
 type metered struct {
 	hclsyntax.Expression
 	meter *meter
-	// unified says that a type is sought for the value and another.
-	unified bool
+	use   use
 }
+
+// use is what becomes of a value.
+type use int
+
+const (
+	operand use = iota // another value is made of it
+	written            // its numbers may be written as text: an attribute, an argument, a part of a template, a key
+	unified            // a type is sought for it and another, and it is converted
+)
 
 // Value implements hcl.Expression.
 func (e *metered) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
@@ -78,9 +90,15 @@ func (e *metered) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 		return cty.DynamicVal, nil
 	}
 	v, diags := e.Expression.Value(ctx)
-	cost := sizeOf(v, e.meter.left)
-	if e.unified {
-		cost += pairs(v)
+	cost := 0
+	switch e.use {
+	case operand:
+		cost = sizeOf(v, e.meter.left)
+	case unified:
+		cost = pairs(v)
+		fallthrough
+	case written:
+		cost += weigh(v, e.meter.left, numberCost)
 	}
 	if diags.HasErrors() { // names that are not known are compared with all that are
 		r := e.Range()
@@ -108,7 +126,7 @@ func bare(node hclsyntax.Node) hclsyntax.Node {
 // body puts meters into all expressions of a body.
 func (m *meter) body(body *hclsyntax.Body) {
 	for _, a := range body.Attributes {
-		m.put(&a.Expr)
+		m.put(&a.Expr, written)
 	}
 	for _, b := range body.Blocks {
 		m.body(b.Body)
@@ -116,7 +134,7 @@ func (m *meter) body(body *hclsyntax.Body) {
 }
 
 // put puts meters into an expression and all that it consists of.
-func (m *meter) put(expr *hclsyntax.Expression) {
+func (m *meter) put(expr *hclsyntax.Expression, use use) {
 	switch e := (*expr).(type) {
 	case nil:
 		return
@@ -129,70 +147,65 @@ func (m *meter) put(expr *hclsyntax.Expression) {
 	default:
 		m.putAll(e)
 	}
-	*expr = &metered{Expression: *expr, meter: m}
-}
-
-// putUnified does so for a branch of a condition.
-func (m *meter) putUnified(expr *hclsyntax.Expression) {
-	m.put(expr)
-	if e, ok := (*expr).(*metered); ok {
-		e.unified = true
-	}
+	*expr = &metered{Expression: *expr, meter: m, use: use}
 }
 
 // putAll puts meters into the parts of an expression.
 func (m *meter) putAll(expr hclsyntax.Expression) {
 	switch e := expr.(type) {
 	case *hclsyntax.ParenthesesExpr:
-		m.put(&e.Expression)
+		m.put(&e.Expression, operand)
 	case *hclsyntax.RelativeTraversalExpr:
-		m.put(&e.Source)
+		m.put(&e.Source, operand)
 	case *hclsyntax.FunctionCallExpr:
-		m.list(e.Args)
+		m.list(e.Args, written)
 	case *hclsyntax.ConditionalExpr:
-		m.put(&e.Condition)
-		m.putUnified(&e.TrueResult)
-		m.putUnified(&e.FalseResult)
+		m.put(&e.Condition, operand)
+		m.put(&e.TrueResult, unified)
+		m.put(&e.FalseResult, unified)
 	case *hclsyntax.IndexExpr:
-		m.put(&e.Collection)
-		m.put(&e.Key)
+		m.put(&e.Collection, operand)
+		m.put(&e.Key, written)
 	case *hclsyntax.TupleConsExpr:
-		m.list(e.Exprs)
+		m.list(e.Exprs, operand)
 	case *hclsyntax.ObjectConsExpr:
 		for i := range e.Items {
-			m.put(&e.Items[i].KeyExpr)
-			m.put(&e.Items[i].ValueExpr)
+			m.put(&e.Items[i].KeyExpr, written)
+			m.put(&e.Items[i].ValueExpr, operand)
 		}
 	case *hclsyntax.ForExpr:
-		m.put(&e.CollExpr)
-		m.put(&e.KeyExpr)
-		m.put(&e.ValExpr)
-		m.put(&e.CondExpr)
+		m.put(&e.CollExpr, operand)
+		m.put(&e.KeyExpr, written)
+		m.put(&e.ValExpr, operand)
+		m.put(&e.CondExpr, operand)
 	case *hclsyntax.SplatExpr:
-		m.put(&e.Source)
-		m.put(&e.Each)
+		m.put(&e.Source, operand)
+		m.put(&e.Each, operand)
 	case *hclsyntax.TemplateExpr:
-		m.list(e.Parts)
+		m.list(e.Parts, written)
 	case *hclsyntax.TemplateJoinExpr:
-		m.put(&e.Tuple)
+		m.put(&e.Tuple, written)
 	case *hclsyntax.TemplateWrapExpr:
-		m.put(&e.Wrapped)
+		m.put(&e.Wrapped, operand)
 	case *hclsyntax.BinaryOpExpr:
-		m.put(&e.LHS)
-		m.put(&e.RHS)
+		m.put(&e.LHS, operand)
+		m.put(&e.RHS, operand)
 	case *hclsyntax.UnaryOpExpr:
-		m.put(&e.Val)
+		m.put(&e.Val, operand)
 	}
 }
 
-func (m *meter) list(exprs []hclsyntax.Expression) {
+func (m *meter) list(exprs []hclsyntax.Expression, use use) {
 	for i := range exprs {
-		m.put(&exprs[i])
+		m.put(&exprs[i], use)
 	}
 }
 
 // sizeOf is what a value takes, about in bytes, or some number above most.
-func sizeOf(v cty.Value, most int) int {
+func sizeOf(v cty.Value, most int) int { return weigh(v, most, numberSize) }
+
+// weigh adds up the elements of a value, its texts and a price for each number, or returns some number above most.
+func weigh(v cty.Value, most, number int) int {
 	v, _ = v.Unmark()
 	switch {
 	case v == cty.NilVal || v.IsNull() || !v.IsKnown():
@@ -204,13 +217,13 @@ func sizeOf(v cty.Value, most int) int {
 		if exponent = max(exponent, -exponent); exponent > maxExponent {
 			return maxCost + 1
 		}
-		return elementCost + numberCost + 2*exponent
+		return elementCost + number + number*exponent/doubledAt
 	case v.CanIterateElements():
 		size := elementCost
 		for it := v.ElementIterator(); it.Next() && size <= most; {
 			key, element := it.Element()
-			if size += sizeOf(element, most); v.Type().IsMapType() || v.Type().IsObjectType() {
-				size += sizeOf(key, most)
+			if size += weigh(element, most, number); v.Type().IsMapType() || v.Type().IsObjectType() {
+				size += weigh(key, most, number)
 			}
 		}
 		return size
