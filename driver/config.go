@@ -18,6 +18,7 @@ import (
 
 	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // Config is the driver's own configuration, once for all tasks.
@@ -31,6 +32,8 @@ type Config struct {
 	Logs        LogLimits
 	// ProcessRows is the most process rows in a reading; 0 for none.
 	ProcessRows int
+	// Measured is what is measured of tasks that set nothing else.
+	Measured Measured
 	// RuntimeDir is where sockets are; empty for the default.
 	RuntimeDir string
 	// CgroupParent is where cgroups are made if the host makes none; empty for the executor's choice.
@@ -66,6 +69,7 @@ func DefaultConfig() Config {
 		LogOverflow:   LogsBlock,
 		Logs:          LogLimits{MaxFiles: DefaultMaxFiles, MaxFileBytes: DefaultMaxFileMiB << 20},
 		ProcessRows:   DefaultProcessRows,
+		Measured:      Measured{Selection: procstats.DefaultSelection()},
 	}
 }
 
@@ -77,6 +81,8 @@ type rawConfig struct {
 	LogOverflow    *string     `codec:"log_overflow" cty:"log_overflow"`
 	Logs           *rawLogs    `codec:"logs" cty:"logs"`
 	ProcessRows    *int64      `codec:"process_rows" cty:"process_rows"`
+	Measurements   *string     `codec:"measurements" cty:"measurements"`
+	Disk           *rawDisk    `codec:"disk" cty:"disk"`
 	RuntimeDir     *string     `codec:"runtime_dir" cty:"runtime_dir"`
 	CgroupParent   *string     `codec:"cgroup_parent" cty:"cgroup_parent"`
 	DeniedHostUIDs *string     `codec:"denied_host_uids" cty:"denied_host_uids"`
@@ -118,7 +124,7 @@ func (raw *rawConfig) check() (Config, error) {
 	if raw.Enforce != nil {
 		c.Enforce = *raw.Enforce
 	}
-	var errs [9]error
+	var errs [10]error
 	c.LogCollection, errs[0] = oneOf("log_collection", raw.LogCollection, LogsByExecutor, LogsByHost)
 	c.LogOverflow, errs[1] = oneOf("log_overflow", raw.LogOverflow, LogsBlock, LogsDrop)
 	limits, err := raw.Logs.limits()
@@ -135,6 +141,8 @@ func (raw *rawConfig) check() (Config, error) {
 		c.MetricsAddress = raw.Metrics.Address
 		errs[8] = checkAddress(c.MetricsAddress)
 	}
+	set, err := measured(raw.Measurements, raw.Disk)
+	c.Measured, errs[9] = set.or(c.Measured), err
 	return c, errlist.Join(errs[:]...)
 }
 

@@ -26,6 +26,7 @@ type ConfigBlock struct {
 	OOMScoreAdj *int
 	DeniedEnv   []string
 	Logs        LogLimits
+	Measured    Measured
 }
 
 // rawBlock is TaskSchema as it comes in MessagePack from a host behind a wire, and as a value from one in this process.
@@ -38,6 +39,8 @@ type rawBlock struct {
 	OOMScoreAdj   *int64              `codec:"oom_score_adj" cty:"oom_score_adj"`
 	DeniedEnvvars []string            `codec:"denied_envvars" cty:"denied_envvars"`
 	Logs          *rawLogs            `codec:"logs" cty:"logs"`
+	Measurements  *string             `codec:"measurements" cty:"measurements"`
+	Disk          *rawDisk            `codec:"disk" cty:"disk"`
 }
 
 // decodeBlock reads a task's config block, MessagePack shaped by TaskSchema. Errors wrap ErrInvalid, and name all that
@@ -65,7 +68,7 @@ func (raw *rawBlock) check() (*ConfigBlock, error) {
 		Command: said(raw.Command), Args: raw.Args, WorkDir: said(raw.WorkDir), CgroupV2: said(raw.CgroupV2),
 		DeniedEnv: raw.DeniedEnvvars,
 	}
-	var errs [6]error
+	var errs [7]error
 	if b.Command == "" {
 		errs[0] = fmt.Errorf("command is empty: %w", ErrInvalid)
 	}
@@ -88,6 +91,7 @@ func (raw *rawBlock) check() (*ConfigBlock, error) {
 		errs[4] = fmt.Errorf("cgroup_v2_override and cgroup_v1_override exclude each other: %w", ErrInvalid)
 	}
 	b.Logs, errs[5] = raw.Logs.limits()
+	b.Measured, errs[6] = measured(raw.Measurements, raw.Disk)
 	if err := errlist.Join(errs[:]...); err != nil {
 		return nil, err
 	}

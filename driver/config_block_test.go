@@ -14,6 +14,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	pluginconfig "github.com/tachograph/tacho/plugin/config"
+	"github.com/tachograph/tacho/procstats"
 )
 
 func parse(t *testing.T, text string) hcl.Body {
@@ -33,6 +34,8 @@ func TestBothWays(t *testing.T) {
 		"command = \"true\"\ncgroup_v2_override = \"x\"",
 		"command = \"true\"\ncgroup_v1_override {\n memory = \"a\"\n cpu = \"b\"\n}",
 		"command = \"true\"\nlogs {\n max_files = 2\n max_file_size = 7\n}",
+		"command = \"true\"\nmeasurements = \"default,disk\"\ndisk {\n interval = \"2s\"\n}",
+		"command = \"true\"\ndisk {}",
 		"command = 5",
 	} {
 		value, diags := pluginconfig.Decode(driver.TaskSchema(), parse(t, text), nil)
@@ -48,13 +51,13 @@ func TestBothWays(t *testing.T) {
 		if err != nil || wireErr != nil {
 			t.Errorf("%s: %v, over a wire %v", text, err, wireErr)
 		}
-		if d := cmp.Diff(there, here); d != "" {
+		if d := cmp.Diff(there, here, cmp.AllowUnexported(procstats.Selection{})); d != "" {
 			t.Errorf("%s (-over a wire +here):\n%s", text, d)
 		}
 	}
 	for _, text := range []string{
 		"",
-		"enforce = false\nlog_collection = \"host\"\nlog_overflow = \"drop\"\nprocess_rows = 7\nruntime_dir = \"/run/x\"\ncgroup_parent = \"/c\"",
+		"enforce = false\nlog_collection = \"host\"\nlog_overflow = \"drop\"\nprocess_rows = 7\nmeasurements = \"-psi\"\ndisk {\n budget = \"2ms\"\n}\nruntime_dir = \"/run/x\"\ncgroup_parent = \"/c\"",
 		"denied_host_uids = \"0,10-15\"\ndenied_host_gids = \"7\"\ndenied_envvars = [\"X\"]\nlogs {\n max_files = 3\n}\nmetrics {\n address = \"unix:/x\"\n}",
 	} {
 		value, diags := pluginconfig.Decode(driver.ConfigSchema(), parse(t, text), nil)
@@ -70,7 +73,7 @@ func TestBothWays(t *testing.T) {
 		if err != nil || wireErr != nil {
 			t.Errorf("%s: %v, over a wire %v", text, err, wireErr)
 		}
-		if d := cmp.Diff(there, here); d != "" {
+		if d := cmp.Diff(there, here, cmp.AllowUnexported(procstats.Selection{})); d != "" {
 			t.Errorf("%s (-over a wire +here):\n%s", text, d)
 		}
 	}

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-msgpack/v2/codec"
+
+	"github.com/tachograph/tacho/procstats"
 )
 
 func msgpack(t testing.TB, value any) []byte {
@@ -35,16 +38,21 @@ func TestDecodeConfig(t *testing.T) {
 		{"nothing", nil, DefaultConfig()},
 		{"nulls, as a host sends what is not said", map[string]any{
 			"enforce": nil, "log_collection": nil, "logs": nil, "metrics": nil, "denied_envvars": nil, "process_rows": nil,
+			"measurements": nil, "disk": nil,
 		}, DefaultConfig()},
 		{"everything", map[string]any{
 			"enforce": false, "log_collection": "host", "log_overflow": "drop", "process_rows": 0,
 			"logs": map[string]any{"max_files": 3, "max_file_size": 2}, "runtime_dir": "/run/x", "cgroup_parent": "/tasks",
 			"denied_host_uids": "0, 10-15", "denied_host_gids": "7", "denied_envvars": []string{"AWS_*"},
-			"metrics": map[string]any{"address": "127.0.0.1:9"},
+			"metrics": map[string]any{"address": "127.0.0.1:9"}, "measurements": "smaps_pss_bytes",
+			"disk": map[string]any{"interval": "1m", "budget": "2ms"},
 		}, Config{
 			LogCollection: "host", LogOverflow: "drop", Logs: LogLimits{MaxFiles: 3, MaxFileBytes: 2 << 20},
 			RuntimeDir: "/run/x", CgroupParent: "/tasks", DeniedUIDs: IDRanges{{0, 0}, {10, 15}},
 			DeniedGIDs: IDRanges{{7, 7}}, DeniedEnv: []string{"AWS_*"}, MetricsAddress: "127.0.0.1:9",
+			Measured: Measured{
+				Selection: procstats.Select(procstats.SmapsPSS), Disk: true, DiskInterval: time.Minute, DiskBudget: 2 * time.Millisecond,
+			},
 		}},
 		{"keys of a later version", map[string]any{"unheard_of": 1}, DefaultConfig()},
 		{
@@ -62,7 +70,7 @@ func TestDecodeConfig(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(test.want, got); d != "" {
+			if d := cmp.Diff(test.want, got, cmp.AllowUnexported(procstats.Selection{})); d != "" {
 				t.Errorf("config (-want +got):\n%s", d)
 			}
 		})
@@ -107,7 +115,7 @@ func TestDecodeBlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(procstats.Selection{})); d != "" {
 		t.Errorf("task config (-want +got):\n%s", d)
 	}
 	for name, in := range map[string]map[string]any{
@@ -142,6 +150,7 @@ func TestDecodeStrings(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
+	f.Add(msgpack(f, map[string]any{"command": "x", "measurements": "all,-smaps", "disk": map[string]any{"interval": "1s"}}))
 	f.Add([]byte(nil))
 	f.Add([]byte("\x81\xa7command\xa2sh"))
 	f.Add([]byte("\xdf\xff\xff\xff\xff"))

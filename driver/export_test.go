@@ -3,5 +3,12 @@
 
 package driver
 
+import "github.com/tachograph/tacho/executor/proto"
+
 // DecodeBlock is how a config block is read that comes over a wire.
 var DecodeBlock = decodeBlock
+
+// LaunchRequest is what an executor is told to start.
+func LaunchRequest(config Config, task *TaskConfig) (*proto.LaunchRequest, error) {
+	return new(Tacho).launchRequest(task, task.Block, config)
+}

@@ -62,6 +62,7 @@ func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (
 		r.LimitsOptional = r.Limits != nil && os.Geteuid() != 0
 	}
 	r.Stdio = stdio(task, b, config)
+	b.Measured.or(config.Measured).request(r)
 	return r, nil
 }
 

@@ -43,6 +43,9 @@ func ConfigSchema() schema.Spec {
 		"logs":         logsSchema(),
 		// The most process rows in a reading; 0 for none.
 		"process_rows": withDefault("process_rows", "number", "100"),
+		// The words of tacho run --measurements.
+		"measurements": withDefault("measurements", "string", `"default"`),
+		"disk":         diskSchema(),
 		// Where sockets of executors are; a short path.
 		"runtime_dir": schema.Attr{Name: "runtime_dir", Type: "string"},
 		// The cgroup below which those of tasks are made, where the host makes none.
@@ -70,6 +73,8 @@ func TaskSchema() schema.Spec {
 		"oom_score_adj":      schema.Attr{Name: "oom_score_adj", Type: "number"},
 		"denied_envvars":     schema.Attr{Name: "denied_envvars", Type: "list(string)"},
 		"logs":               logsSchema(),
+		"measurements":       schema.Attr{Name: "measurements", Type: "string"},
+		"disk":               diskSchema(),
 	}
 }
 
@@ -82,5 +87,13 @@ func logsSchema() schema.Spec {
 		"max_files": schema.Attr{Name: "max_files", Type: "number"},
 		// MiB, as in a job's logs block.
 		"max_file_size": schema.Attr{Name: "max_file_size", Type: "number"},
+	}}
+}
+
+func diskSchema() schema.Spec {
+	return schema.Block{Name: "disk", Nested: schema.Object{
+		// Durations such as 30s.
+		"interval": schema.Attr{Name: "interval", Type: "string"},
+		"budget":   schema.Attr{Name: "budget", Type: "string"},
 	}}
 }

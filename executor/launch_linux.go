@@ -69,6 +69,9 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	peaks := group.ResetPeaks()
 	t.sampler = newSampler(source.Target{
 		FS: e.host, Cgroup: group.Cgroup, Roots: e.roots, Reaped: e.children.reaped, Dir: request.GetDiskDir(),
+		Disk: source.DiskLimits{
+			Every: time.Duration(request.GetDiskIntervalNs()), Budget: time.Duration(request.GetDiskBudgetNs()),
+		},
 		MaxRows: int(request.GetMaxRows()), Used: !group.Owned, Opened: peaks,
 	}, selection)
 	t.inheritsPeak = !group.Owned && peaks["memory.peak"] == nil

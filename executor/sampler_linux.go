@@ -26,10 +26,8 @@ type sampler struct {
 	final atomic.Pointer[procstats.Sample]
 	cost  cost
 
-	// collectTotals is what totalsCache calls.
-	collectTotals func(*procstats.Sample)
-	wholeCache    *source.Cache
-	totalsCache   *source.Cache
+	wholeCache  *source.Cache
+	totalsCache *source.Cache
 
 	collecting sync.Mutex // guards following: one collection at a time
 	totals     *source.Collector
@@ -45,13 +43,14 @@ type cost struct {
 func newSampler(target source.Target, selection procstats.Selection) *sampler {
 	s := &sampler{target: target, whole: selection}
 	totals := selection
-	if target.Cgroup.Encloses() {
+	// Without a cgroup the totals come from the processes, and one reader must see both. Proportional memory does so always,
+	// and whoever selected it wants it among the totals.
+	separate := target.Cgroup.Encloses() && !selection.HasSource(procstats.SourceSmaps)
+	if separate {
 		totals = selection.Minus(procstats.SelectWhere(func(m procstats.Measurement) bool {
-			return m.Scope == procstats.ProcessScope ||
-				m.Source == procstats.SourceSmaps || m.Source == procstats.SourceTree || m.Source == procstats.SourceIO
+			return m.Scope == procstats.ProcessScope || m.Source == procstats.SourceTree || m.Source == procstats.SourceIO
 		}))
 	}
-	// Without a cgroup the totals come from the processes, and one reader must see both.
 	s.totals = source.Open(target, totals, &selfSource{selection: selection, cost: &s.cost})
 	s.rows = source.Open(target, selection.Minus(totals))
 	collectWhole := s.timed(func(into *procstats.Sample) {
@@ -59,10 +58,9 @@ func newSampler(target source.Target, selection procstats.Selection) *sampler {
 		s.rows.CollectMore(into)
 	})
 	s.wholeCache = source.NewCache(collectWhole, nil)
-	s.totalsCache, s.collectTotals = s.wholeCache, collectWhole
-	if target.Cgroup.Encloses() {
-		s.collectTotals = s.timed(s.totals.Collect)
-		s.totalsCache = source.NewCache(s.collectTotals, nil)
+	s.totalsCache = s.wholeCache
+	if separate {
+		s.totalsCache = source.NewCache(s.timed(s.totals.Collect), nil)
 	}
 	return s
 }
@@ -71,7 +69,7 @@ func newSampler(target source.Target, selection procstats.Selection) *sampler {
 // a cached sample would take gauges of no process for those of the task.
 func (s *sampler) before() *procstats.Sample {
 	baseline := &procstats.Sample{}
-	s.collectTotals(baseline)
+	s.timed(s.totals.CollectBefore)(baseline)
 	return baseline
 }
 

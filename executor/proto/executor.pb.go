@@ -458,8 +458,12 @@ type LaunchRequest struct {
 	RequiredGroups []string `protobuf:"bytes,27,rep,name=required_groups,json=requiredGroups" json:"required_groups,omitempty"`
 	// Start the task without its limits if they cannot be set, and say so in notes; otherwise nothing is started.
 	LimitsOptional bool `protobuf:"varint,28,opt,name=limits_optional,json=limitsOptional" json:"limits_optional,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The least time between the end of a walk of disk_dir and the start of the next; 0 for the default.
+	DiskIntervalNs int64 `protobuf:"varint,29,opt,name=disk_interval_ns,json=diskIntervalNs" json:"disk_interval_ns,omitempty"`
+	// How long a walk may take of one collection, the next of which continues it; 0 for the default.
+	DiskBudgetNs  int64 `protobuf:"varint,30,opt,name=disk_budget_ns,json=diskBudgetNs" json:"disk_budget_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LaunchRequest) Reset() {
@@ -686,6 +690,20 @@ func (x *LaunchRequest) GetLimitsOptional() bool {
 		return x.LimitsOptional
 	}
 	return false
+}
+
+func (x *LaunchRequest) GetDiskIntervalNs() int64 {
+	if x != nil {
+		return x.DiskIntervalNs
+	}
+	return 0
+}
+
+func (x *LaunchRequest) GetDiskBudgetNs() int64 {
+	if x != nil {
+		return x.DiskBudgetNs
+	}
+	return 0
 }
 
 // How the task's standard streams are made. Descriptors are inherited, never copied over this wire.
@@ -3064,7 +3082,7 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\blaunched\x18\a \x01(\v2#.tachograph.executor.LaunchResponseR\blaunched\"3\n" +
 	"\tProcessID\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x14\n" +
-	"\x05start\x18\x02 \x01(\x04R\x05start\"\x9d\b\n" +
+	"\x05start\x18\x02 \x01(\x04R\x05start\"\xed\b\n" +
 	"\rLaunchRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\x12\x12\n" +
@@ -3097,7 +3115,9 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\brequired\x18\x19 \x03(\rR\brequired\x12\x14\n" +
 	"\x05argv0\x18\x1a \x01(\tR\x05argv0\x12'\n" +
 	"\x0frequired_groups\x18\x1b \x03(\tR\x0erequiredGroups\x12'\n" +
-	"\x0flimits_optional\x18\x1c \x01(\bR\x0elimitsOptional\x1a9\n" +
+	"\x0flimits_optional\x18\x1c \x01(\bR\x0elimitsOptional\x12(\n" +
+	"\x10disk_interval_ns\x18\x1d \x01(\x03R\x0ediskIntervalNs\x12$\n" +
+	"\x0edisk_budget_ns\x18\x1e \x01(\x03R\fdiskBudgetNs\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x03\n" +

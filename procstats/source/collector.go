@@ -45,11 +45,29 @@ func (c *Collector) Collect(into *procstats.Sample) {
 	c.CollectMore(into)
 }
 
+// CollectBefore reads what the counters of a task start from that has not started yet. Its folder is not walked: the next
+// walk would be an interval later, and until then the size from before the start would be the task's.
+func (c *Collector) CollectBefore(into *procstats.Sample) {
+	into.Reset()
+	into.Stamp = kernel.Now()
+	for _, source := range c.sources {
+		if _, walks := source.(*diskSource); !walks {
+			source.Collect(into)
+		}
+	}
+	c.putMissing(into)
+}
+
 // CollectMore adds what this collector reads to a sample that another one has filled: rows to totals.
 func (c *Collector) CollectMore(into *procstats.Sample) {
 	for _, source := range c.sources {
 		source.Collect(into)
 	}
+	c.putMissing(into)
+}
+
+// putMissing gives a reason for what no source has read.
+func (c *Collector) putMissing(into *procstats.Sample) {
 	for _, id := range c.ids {
 		if _, found := into.Task.Get(id); !found {
 			into.SetAbsent(id, procstats.ReasonNoSource)

@@ -4,7 +4,9 @@
 package source
 
 import (
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -26,7 +28,8 @@ type diskSource struct {
 type diskSums struct {
 	stamp        procstats.Stamp
 	bytes, files int64
-	// unread counts folders and files that could not be looked at, reason says why the first could not.
+	// unread counts folders and files that could not be looked at, reason says why the first could not. It names none of
+	// them: the task chooses their names, and readers who may see no paths see reasons.
 	unread int
 	reason string
 }
@@ -34,9 +37,9 @@ type diskSums struct {
 // OpenDisk returns the source of the disk_ measurements: the allocated blocks of everything in the target's folder
 // and of the folder itself, a file with several names once, symbolic links not followed, other file systems not
 // entered. Only complete walks are published, stamped with their end.
-func OpenDisk(t Target, sel procstats.Selection, limits DiskLimits) Source {
+func OpenDisk(t Target, sel procstats.Selection) Source {
 	return &diskSource{
-		dir: t.Dir, task: selected(sel, procstats.SourceDisk, procstats.TaskScope), limits: limits.withDefaults(), now: kernel.Now,
+		dir: t.Dir, task: selected(sel, procstats.SourceDisk, procstats.TaskScope), limits: t.Disk.withDefaults(), now: kernel.Now,
 	}
 }
 
@@ -84,6 +87,14 @@ func (d *diskSource) Collect(s *procstats.Sample) {
 	}
 }
 
+// diskReason says what could not be done with a file, and why, without its name.
+func diskReason(op string, err error) string {
+	if named, ok := errors.AsType[*os.PathError](err); ok {
+		err = named.Err
+	}
+	return op + ": " + err.Error()
+}
+
 // advance continues the walk until it is complete or the budget is used up.
 func (d *diskSource) advance() {
 	began := d.now()
@@ -93,7 +104,7 @@ func (d *diskSource) advance() {
 		}
 		walk, err := startDiskWalk(d.dir)
 		if err != nil {
-			d.last = diskSums{stamp: began, unread: 1, reason: err.Error()}
+			d.last = diskSums{stamp: began, unread: 1, reason: diskReason("open", err)}
 			return
 		}
 		d.walk = walk

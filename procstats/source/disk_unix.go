@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -80,15 +79,15 @@ func (w *diskWalk) step() (more bool) {
 		w.look(name)
 	}
 	if w.room < 0 {
-		w.fail("walk", w.path, errTooManyNames)
+		w.fail("walk", errTooManyNames)
 		return false
 	}
 	if err != nil {
 		if !errors.Is(err, io.EOF) {
-			w.fail("read", w.path, err)
+			w.fail("read", err)
 		}
 		if err := w.current.Close(); err != nil {
-			w.fail("close", w.path, err)
+			w.fail("close", err)
 		}
 		w.current = nil
 	}
@@ -102,13 +101,13 @@ func (w *diskWalk) enter() {
 	if err != nil {
 		// A folder may be removed, or replaced by a link, at any time.
 		if !kernel.Gone(err) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
-			w.fail("open", w.path, err)
+			w.fail("open", err)
 		}
 		return
 	}
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(folder.Fd()), &stat); err != nil {
-		w.fail("fstat", w.path, err)
+		w.fail("fstat", err)
 		_ = folder.Close()
 		return
 	}
@@ -155,7 +154,7 @@ func (w *diskWalk) look(name string) {
 	var stat unix.Stat_t
 	if err := unix.Fstatat(int(w.current.Fd()), name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		if !kernel.Gone(err) {
-			w.fail("fstatat", filepath.Join(w.path, name), err)
+			w.fail("fstatat", err)
 		}
 		return
 	}
@@ -165,7 +164,7 @@ func (w *diskWalk) look(name string) {
 			path = w.path + "/" + name
 		}
 		if strings.Count(path, "/") >= maxDiskDepth {
-			w.fail("open", path, fmt.Errorf("nested more than %d deep", maxDiskDepth))
+			w.fail("open", fmt.Errorf("nested more than %d deep", maxDiskDepth))
 			return
 		}
 		w.push(path)
@@ -189,9 +188,9 @@ func (w *diskWalk) again(stat *unix.Stat_t) bool {
 }
 
 // fail notes what could not be counted: the sums are not the folder's then.
-func (w *diskWalk) fail(op, path string, err error) {
+func (w *diskWalk) fail(op string, err error) {
 	if w.sums.unread++; w.sums.unread == 1 {
-		w.sums.reason = (&os.PathError{Op: op, Path: path, Err: err}).Error()
+		w.sums.reason = diskReason(op, err)
 	}
 }
 

@@ -30,7 +30,7 @@ func (c *diskClock) now() procstats.Stamp {
 
 func diskOf(tb testing.TB, dir string, limits DiskLimits, clock *diskClock) *diskSource {
 	tb.Helper()
-	d := OpenDisk(Target{Dir: dir}, procstats.Select(procstats.DiskUsage, procstats.DiskFiles), limits).(*diskSource)
+	d := OpenDisk(Target{Dir: dir, Disk: limits}, procstats.Select(procstats.DiskUsage, procstats.DiskFiles)).(*diskSource)
 	if clock != nil {
 		d.now = clock.now
 	}
@@ -248,7 +248,7 @@ func TestDiskThatCannotBeRead(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.Chmod(closed, 0o700) })
 	for _, r := range sampleOf(diskOf(t, dir, DiskLimits{}, nil)).Task {
-		if r.Present() || !strings.Contains(r.Reason(), "open closed: permission denied") {
+		if r.Present() || !strings.Contains(r.Reason(), "open: permission denied") {
 			t.Errorf("a sum over what could be read is shown as whole: %+v", r)
 		}
 	}
@@ -341,5 +341,26 @@ func TestDiskOfDeepFolders(t *testing.T) {
 	r, _ := sampleOf(d).Task.Get(procstats.DiskUsage)
 	if r.Present() || !strings.Contains(r.Reason(), "nested") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestDiskBeforeTheStart holds that the size from before a task's start is never shown as the task's.
+func TestDiskBeforeTheStart(t *testing.T) {
+	dir := t.TempDir()
+	c := Open(Target{Dir: dir}, procstats.Select(procstats.DiskUsage, procstats.DiskFiles))
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := new(procstats.Sample)
+	c.CollectBefore(s)
+	if r, found := s.Task.Get(procstats.DiskFiles); !found || r.Present() {
+		t.Errorf("%+v before the start, want a reason", r)
+	}
+	writeFile(t, dir, "x", 1)
+	c.Collect(s)
+	if files := mustNumber(t, s, procstats.DiskFiles); files != 1 {
+		t.Errorf("%v files, want what the task has written", files)
 	}
 }

@@ -25,6 +25,6 @@ func openSources(t Target, sel procstats.Selection) []Source {
 	add(procstats.SourceIO, func() Source { return OpenIO(t, sel, members) })
 	add(procstats.SourceSmaps, func() Source { return OpenSmaps(t, sel, members, SmapsLimits{}) })
 	add(procstats.SourcePortable, func() Source { return OpenPortable(t, sel) })
-	add(procstats.SourceDisk, func() Source { return OpenDisk(t, sel, DiskLimits{}) })
+	add(procstats.SourceDisk, func() Source { return OpenDisk(t, sel) })
 	return sources
 }

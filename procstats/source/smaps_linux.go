@@ -83,7 +83,8 @@ func (q *smapsSource) Collect(s *procstats.Sample) {
 		return
 	}
 	now := q.now()
-	if q.last.stamp.Zero() || now.Mono-q.last.stamp.Mono >= q.limits.Every {
+	// What was read of no process, before the task started, is not worth repeating.
+	if q.last.total == 0 || now.Mono-q.last.stamp.Mono >= q.limits.Every {
 		q.read(now)
 		m.sweepDead()
 	}

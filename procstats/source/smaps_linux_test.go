@@ -105,6 +105,20 @@ func TestSmapsOnItsOwnClock(t *testing.T) {
 	}
 }
 
+// TestSmapsBeforeTheStart holds that what was read of no process is not repeated as the task's.
+func TestSmapsBeforeTheStart(t *testing.T) {
+	var roots []int
+	target := Target{FS: procTree(t, "linux-6.18-threads-and-zombie.txtar", ""), Roots: func() []int { return roots }}
+	clock := &smapsClock{mono: time.Hour}
+	q := smapsOf(t, target, nil, SmapsLimits{Every: 10 * time.Second}, clock)
+	var s procstats.Sample
+	collect(&s, q)
+	roots = []int{669}
+	clock.mono += time.Second
+	collect(&s, q)
+	checkSmaps(t, &s, fmt.Sprint(float64(capturedPSS)), "0", capturedRows()...)
+}
+
 func TestSmapsSkipsLargeProcesses(t *testing.T) {
 	root := procTree(t, "linux-6.18-threads-and-zombie.txtar", "")
 	limits := SmapsLimits{MaxRSS: int64(1000 * os.Getpagesize())}

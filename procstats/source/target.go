@@ -38,6 +38,8 @@ type Target struct {
 	Reaped func() Reaped
 	// Dir is the task's own folder for disk usage; empty for none.
 	Dir string
+	// Disk bounds what measuring it costs.
+	Disk DiskLimits
 	// MaxRows bounds the process rows of a sample; 0 means 1000.
 	MaxRows int
 	// Used reports that the group had tasks before this one: what its counters said when the sources were opened is
