@@ -143,7 +143,7 @@ func nearNames(word string) []string {
 	limit := max(2, len(word)/6)
 	var found []candidate
 	for _, name := range namesAndGroups() {
-		edits := editDistance(word, name)
+		edits := EditDistance(word, name)
 		if edits > limit && len(word) >= 3 && strings.Contains(name, word) {
 			edits = limit
 		}
@@ -186,8 +186,8 @@ func groupNames(words int) []string {
 	return list
 }
 
-// editDistance counts the insertions, deletions and substitutions of bytes that make b of a.
-func editDistance(a, b string) int {
+// EditDistance counts the insertions, deletions and substitutions of bytes that make b of a.
+func EditDistance(a, b string) int {
 	costs := make([]int, len(b)+1)
 	for j := range costs {
 		costs[j] = j

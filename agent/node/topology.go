@@ -6,11 +6,11 @@ package node
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/cgroup"
 )
 
 // localDistance is the distance of a NUMA node from itself, ACPI specification, "System Locality Information Table".
@@ -89,21 +89,9 @@ func listed(path string) []int {
 	if err != nil {
 		return nil
 	}
-	const most = 1 << 13 // CPUs of the largest kernels
-	var all []int
-	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		first, err := strconv.Atoi(from)
-		last := first
-		if err == nil && isRange {
-			last, err = strconv.Atoi(to)
-		}
-		if err != nil || first < 0 || last < first || last >= most {
-			return nil
-		}
-		for n := first; n <= last; n++ {
-			all = append(all, n)
-		}
+	all, err := cgroup.ParseCPUs(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil
 	}
-	return slices.Compact(all)
+	return all
 }
