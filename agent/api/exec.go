@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
 
 	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/driver"
@@ -121,12 +122,8 @@ func (s *Server) execHandshake(ctx context.Context, conn *websocket.Conn, r *htt
 // copyInput passes on what the client types, until it goes away.
 func copyInput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStream) {
 	for {
-		_, text, err := conn.Read(ctx)
-		if err != nil {
-			return
-		}
 		var message shape.ExecInput
-		if json.Unmarshal(text, &message) != nil {
+		if wsjson.Read(ctx, conn, &message) != nil {
 			return
 		}
 		if size := message.TTYSize; size != nil && stream.Resize(driver.TerminalSize{Rows: size.Height, Columns: size.Width}) != nil {
@@ -187,11 +184,7 @@ func notStarted(err error) int {
 }
 
 func send(ctx context.Context, conn *websocket.Conn, message *shape.ExecOutput) error {
-	text, err := json.Marshal(message)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeWait)
 	defer cancel()
-	return conn.Write(ctx, websocket.MessageText, text)
+	return wsjson.Write(ctx, conn, message)
 }

@@ -83,7 +83,7 @@ func TestExec(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, string(text))
+		got = append(got, strings.TrimSpace(string(text)))
 	}
 	want := []string{`{"stdout":{"data":"aGk="}}`, `{"stderr":{"data":"Ynll"},"exited":true,"result":{"exit_code":3}}`}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -110,7 +110,7 @@ func TestExecOfNoCommand(t *testing.T) {
 		if err := conn.Write(t.Context(), websocket.MessageText, []byte(`{"version":1,"auth_token":"`+testToken+`"}`)); err != nil {
 			t.Fatal(err)
 		}
-		if _, text, err := conn.Read(t.Context()); string(text) != tt.want || err != nil {
+		if _, text, err := conn.Read(t.Context()); strings.TrimSpace(string(text)) != tt.want || err != nil {
 			t.Errorf("%s, %v", text, err)
 		}
 		if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {

@@ -6,7 +6,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 
 	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/executor/record"
@@ -14,18 +13,12 @@ import (
 
 // Allocations lists the allocations whose id begins with prefix, newest first.
 func (c *Client) Allocations(ctx context.Context, prefix string) (Answer[[]shape.Allocation], error) {
-	query := url.Values{}
-	if prefix != "" {
-		query.Set("prefix", prefix)
-	}
-	return get[[]shape.Allocation](ctx, c, "/v1/allocations", query)
+	return get[[]shape.Allocation](ctx, c, "/v1/allocations", queryOf("prefix", prefix))
 }
 
 // Allocation returns the one allocation whose id begins with prefix.
 func (c *Client) Allocation(ctx context.Context, prefix string, w Wait) (Answer[shape.Allocation], error) {
-	return do[shape.Allocation](ctx, c, call{
-		method: http.MethodGet, path: pathOf("v1", "allocation", prefix), query: w.add(url.Values{}), patience: w.For,
-	})
+	return getAfter[shape.Allocation](ctx, c, pathOf("v1", "allocation", prefix), w)
 }
 
 // StopAllocation stops an allocation for good.
@@ -51,14 +44,5 @@ func (c *Client) act(ctx context.Context, id, verb string, body map[string]strin
 
 // Record returns the final record of a task's last ended start. The error is not found (IsNotFound) where none has ended.
 func (c *Client) Record(ctx context.Context, id, task string) (Answer[record.Record], error) {
-	return get[record.Record](ctx, c, pathOf("v1", "client", "allocation", id, "record"), taskQuery(task))
-}
-
-// taskQuery names a task; empty for the only one, or for all.
-func taskQuery(task string) url.Values {
-	query := url.Values{}
-	if task != "" {
-		query.Set("task", task)
-	}
-	return query
+	return get[record.Record](ctx, c, pathOf("v1", "client", "allocation", id, "record"), queryOf("task", task))
 }

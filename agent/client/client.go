@@ -137,14 +137,6 @@ type Wait struct {
 	For   time.Duration
 }
 
-func (w Wait) add(query url.Values) url.Values {
-	if w.For > 0 {
-		query.Set("index", strconv.FormatUint(w.Index, 10))
-		query.Set("wait", w.For.String())
-	}
-	return query
-}
-
 // call is one request.
 type call struct {
 	method string
@@ -158,6 +150,26 @@ type call struct {
 // get asks for a value.
 func get[T any](ctx context.Context, c *Client, path string, query url.Values) (Answer[T], error) {
 	return do[T](ctx, c, call{method: http.MethodGet, path: path, query: query})
+}
+
+// getAfter does so once there may be another one than before.
+func getAfter[T any](ctx context.Context, c *Client, path string, w Wait) (Answer[T], error) {
+	if w.For == 0 {
+		return get[T](ctx, c, path, nil)
+	}
+	query := queryOf("index", strconv.FormatUint(w.Index, 10), "wait", w.For.String())
+	return do[T](ctx, c, call{method: http.MethodGet, path: path, query: query, patience: w.For})
+}
+
+// queryOf makes a query of names, each with its value; those whose value is empty are left out.
+func queryOf(pairs ...string) url.Values {
+	query := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			query.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return query
 }
 
 // do makes a request and decodes the answer.
@@ -208,10 +220,14 @@ func (c *Client) send(ctx context.Context, r call) (*http.Response, error) {
 	}
 	if response.StatusCode/100 != 2 {
 		defer response.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(response.Body, maxError)) // what came of it is better than nothing
-		return nil, &StatusError{response.StatusCode, strings.TrimSpace(string(text))}
+		return nil, statusError(response)
 	}
 	return response, nil
+}
+
+func statusError(response *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxError)) // what came of it is better than nothing
+	return &StatusError{response.StatusCode, strings.TrimSpace(string(text))}
 }
 
 // target is the URL of a path that pathOf made.

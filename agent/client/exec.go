@@ -8,12 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
 
 	"github.com/tachograph/tacho/agent/shape"
 )
@@ -33,14 +32,6 @@ type Exec struct {
 	conn *websocket.Conn
 }
 
-// ExecOutput is a piece of what a command wrote, or its end.
-type ExecOutput struct {
-	Stdout, Stderr []byte
-	Exited         bool
-	// Code is the exit code, set with Exited.
-	Code int
-}
-
 // maxMessage bounds one piece of output in bytes.
 const maxMessage = 4 << 20
 
@@ -53,9 +44,7 @@ func (c *Client) Exec(ctx context.Context, id string, o ExecOptions) (*Exec, err
 	if err != nil {
 		return nil, err
 	}
-	query := taskQuery(o.Task)
-	query.Set("command", string(command))
-	query.Set("tty", strconv.FormatBool(o.TTY))
+	query := queryOf("task", o.Task, "command", string(command), "tty", strconv.FormatBool(o.TTY))
 	target := c.target(pathOf("v1", "client", "allocation", id, "exec"), query)
 	header := http.Header{}
 	c.sign(header)
@@ -66,8 +55,7 @@ func (c *Client) Exec(ctx context.Context, id string, o ExecOptions) (*Exec, err
 	switch {
 	case err == nil:
 	case response != nil && response.StatusCode/100 != 1:
-		text, _ := io.ReadAll(io.LimitReader(response.Body, maxError)) // what came of it is better than nothing
-		return nil, &StatusError{response.StatusCode, strings.TrimSpace(string(text))}
+		return nil, statusError(response)
 	default:
 		return nil, c.unreachable(ctx, err)
 	}
@@ -75,24 +63,16 @@ func (c *Client) Exec(ctx context.Context, id string, o ExecOptions) (*Exec, err
 	return &Exec{ctx: ctx, conn: conn}, nil
 }
 
-// Recv returns what the command wrote, or its end.
-func (e *Exec) Recv() (ExecOutput, error) {
-	_, text, err := e.conn.Read(e.ctx)
+// Recv returns what the command wrote, or its end, which has a Result.
+func (e *Exec) Recv() (m shape.ExecOutput, err error) {
+	err = wsjson.Read(e.ctx, e.conn, &m)
 	if closed, ok := errors.AsType[websocket.CloseError](err); ok && closed.Code > statusBase {
-		return ExecOutput{}, &StatusError{int(closed.Code) - statusBase, closed.Reason}
+		return m, &StatusError{int(closed.Code) - statusBase, closed.Reason}
 	}
 	if err != nil {
-		return ExecOutput{}, fmt.Errorf("connection closed before the command ended: %w", err)
+		return m, fmt.Errorf("connection closed before the command ended: %w", err)
 	}
-	var m shape.ExecOutput
-	if err := json.Unmarshal(text, &m); err != nil {
-		return ExecOutput{}, fmt.Errorf("read output: %w", err)
-	}
-	out := ExecOutput{Stdout: m.Stdout.Data, Stderr: m.Stderr.Data, Exited: m.Exited}
-	if m.Result != nil {
-		out.Code = m.Result.ExitCode
-	}
-	return out, nil
+	return m, nil
 }
 
 // Write sends to the command's standard input.
@@ -113,13 +93,7 @@ func (e *Exec) Resize(rows, columns int) error {
 	return e.send(shape.ExecInput{TTYSize: &shape.ExecSize{Height: rows, Width: columns}})
 }
 
-func (e *Exec) send(m shape.ExecInput) error {
-	text, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	return e.conn.Write(e.ctx, websocket.MessageText, text)
-}
+func (e *Exec) send(m shape.ExecInput) error { return wsjson.Write(e.ctx, e.conn, m) }
 
 // Close gives the connection up; a command that still runs is killed.
 func (e *Exec) Close() { _ = e.conn.CloseNow() } // there is nothing left to lose

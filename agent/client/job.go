@@ -6,7 +6,7 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/tachograph/tacho/agent/shape"
@@ -72,11 +72,7 @@ const registering = time.Minute
 
 // Jobs lists the jobs whose id begins with prefix.
 func (c *Client) Jobs(ctx context.Context, prefix string) (Answer[[]shape.JobStub], error) {
-	query := url.Values{}
-	if prefix != "" {
-		query.Set("prefix", prefix)
-	}
-	return get[[]shape.JobStub](ctx, c, "/v1/jobs", query)
+	return get[[]shape.JobStub](ctx, c, "/v1/jobs", queryOf("prefix", prefix))
 }
 
 // Job returns a job by its exact id.
@@ -96,17 +92,12 @@ func (c *Client) ValidateJob(ctx context.Context, source Source) (Answer[Validat
 
 // StopJob stops a job's allocations; with purge the job is forgotten too.
 func (c *Client) StopJob(ctx context.Context, id string, purge bool) error {
-	query := url.Values{}
-	if purge {
-		query.Set("purge", "true")
-	}
+	query := queryOf("purge", strconv.FormatBool(purge))
 	_, err := do[any](ctx, c, call{method: http.MethodDelete, path: pathOf("v1", "job", id), query: query})
 	return err
 }
 
 // JobAllocations lists a job's allocations, newest first.
 func (c *Client) JobAllocations(ctx context.Context, id string, w Wait) (Answer[[]shape.Allocation], error) {
-	return do[[]shape.Allocation](ctx, c, call{
-		method: http.MethodGet, path: pathOf("v1", "job", id, "allocations"), query: w.add(url.Values{}), patience: w.For,
-	})
+	return getAfter[[]shape.Allocation](ctx, c, pathOf("v1", "job", id, "allocations"), w)
 }

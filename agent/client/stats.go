@@ -5,7 +5,6 @@ package client
 
 import (
 	"context"
-	"net/url"
 	"time"
 
 	"github.com/tachograph/tacho/agent/shape"
@@ -82,15 +81,9 @@ type Part struct {
 	Task, Process string
 }
 
-func (p Part) query() url.Values {
-	query := taskQuery(p.Task)
-	set(query, "process", p.Process)
-	return query
-}
-
 // Stats returns what the tasks of an allocation use.
 func (c *Client) Stats(ctx context.Context, id string, part Part) (Answer[Stats], error) {
-	return get[Stats](ctx, c, pathOf("v1", "client", "allocation", id, "stats"), part.query())
+	return get[Stats](ctx, c, pathOf("v1", "client", "allocation", id, "stats"), queryOf("task", part.Task, "process", part.Process))
 }
 
 // AllStats returns what the tasks of all allocations use that have not ended, by the allocation's id.
@@ -106,22 +99,11 @@ type Range struct {
 
 // History returns past readings, oldest first.
 func (c *Client) History(ctx context.Context, id, task string, r Range) (Answer[shape.History], error) {
-	query := taskQuery(task)
-	set(query, "since", r.Since)
-	set(query, "until", r.Until)
-	set(query, "step", r.Step)
+	query := queryOf("task", task, "since", r.Since, "until", r.Until, "step", r.Step)
 	return get[shape.History](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), query)
 }
 
 // At returns the readings nearest to a time, which is written as those of Range.
 func (c *Client) At(ctx context.Context, id, task, at string) (Answer[shape.Moment], error) {
-	query := taskQuery(task)
-	query.Set("at", at)
-	return get[shape.Moment](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), query)
-}
-
-func set(query url.Values, name, value string) {
-	if value != "" {
-		query.Set(name, value)
-	}
+	return get[shape.Moment](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), queryOf("task", task, "at", at))
 }

@@ -31,11 +31,8 @@ type LogQuery struct {
 
 // Logs returns what a task wrote; the caller closes it.
 func (c *Client) Logs(ctx context.Context, id string, q LogQuery) (io.ReadCloser, error) {
-	query := taskQuery(q.Task)
-	query.Set("type", q.Stream)
-	query.Set("plain", "true")
-	query.Set("follow", strconv.FormatBool(q.Follow))
-	query.Set("offset", strconv.FormatInt(q.Offset, 10))
+	query := queryOf("task", q.Task, "type", q.Stream, "plain", "true",
+		"follow", strconv.FormatBool(q.Follow), "offset", strconv.FormatInt(q.Offset, 10))
 	if q.FromEnd {
 		query.Set("origin", "end")
 	}

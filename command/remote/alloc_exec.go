@@ -111,14 +111,14 @@ func copyExec(running *client.Exec, stdout, stderr io.Writer) (code int, err err
 		if err != nil {
 			return 0, err
 		}
-		if _, err := stdout.Write(out.Stdout); err != nil {
+		if _, err := stdout.Write(out.Stdout.Data); err != nil {
 			return 0, err
 		}
-		if _, err := stderr.Write(out.Stderr); err != nil {
+		if _, err := stderr.Write(out.Stderr.Data); err != nil {
 			return 0, err
 		}
-		if out.Exited {
-			return out.Code, nil
+		if out.Result != nil {
+			return out.Result.ExitCode, nil
 		}
 	}
 }
