@@ -197,13 +197,13 @@ func (r *Registry) keep(ctx context.Context, e *Entry) {
 	}
 }
 
-// Close lets go of all drivers. Their tasks run on; with end their plugins are ended too.
+// Close lets go of all drivers. Their tasks run on, and with them the plugins that they may need; with end no plugin does.
 func (r *Registry) Close(ctx context.Context, end bool) error {
 	errs := []error{r.tacho.Close()}
 	for _, e := range r.entries {
 		switch {
 		case e.host == nil:
-		case end:
+		case end || len(r.options.Handles(e.name)) == 0:
 			errs = append(errs, e.host.Close(ctx))
 		default:
 			errs = append(errs, e.host.Detach())
