@@ -96,6 +96,14 @@ func (s *Server) stream(kind streams.Kind, serve func(context.Context, http.Resp
 	}
 }
 
+// newStreamWriter is patient with trusted requests: somebody may read a log page by page.
+func (s *Server) newStreamWriter(w http.ResponseWriter, r *http.Request) streams.Writer {
+	if Trusted(r.Context()) {
+		return streams.Writer{To: w, Stall: s.patience}
+	}
+	return streams.Writer{To: w, Stall: s.stall}
+}
+
 // setWriteDeadline gives the answer more time. Writers without deadlines are those of tests.
 func setWriteDeadline(w http.ResponseWriter, d time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))

@@ -80,7 +80,7 @@ func (s *Server) events(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	subscription := s.agent.Feed().Subscribe(after)
 	w.Header().Set("Content-Type", "application/json")
 	out := s.newStreamWriter(w, r)
-	if out.write([]byte("{}\n")) != nil {
+	if out.Send([]byte("{}\n")) != nil {
 		return nil
 	}
 	for {
@@ -101,7 +101,7 @@ func (s *Server) events(ctx context.Context, w http.ResponseWriter, r *http.Requ
 				return nil
 			}
 		}
-		if out.write(append(text, '\n')) != nil {
+		if out.Send(append(text, '\n')) != nil {
 			return nil
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/snapshot"
+	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -91,7 +92,7 @@ func (s *Server) logs(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		w.Header().Set("Content-Type", "application/json")
 	}
 	// The answer begins now, whatever there is to read: clients wait for it before they show anything of another stream.
-	if out.out.write(nil) != nil {
+	if out.out.Send(nil) != nil {
 		return nil
 	}
 	s.copyLog(ctx, t, out)
@@ -237,7 +238,7 @@ func (t *tail) close() {
 
 // logWriter sends pieces of a log as they are, or in Nomad's frames: JSON objects one behind the other.
 type logWriter struct {
-	out   *streamWriter
+	out   streams.Writer
 	plain bool
 	sent  int64
 }
@@ -252,19 +253,19 @@ type frame struct {
 
 func (l *logWriter) write(p []byte, file string) error {
 	if l.plain {
-		return l.out.write(p)
+		return l.out.Send(p)
 	}
 	l.sent += int64(len(p))
 	text, err := json.Marshal(frame{Offset: l.sent, Data: p, File: "alloc/logs/" + file})
 	if err != nil {
 		return err
 	}
-	return l.out.write(text)
+	return l.out.Send(text)
 }
 
 func (l *logWriter) heartbeat() error {
 	if l.plain {
 		return nil // nothing that is not the log may be in it
 	}
-	return l.out.write([]byte("{}"))
+	return l.out.Send([]byte("{}"))
 }

@@ -94,7 +94,7 @@ func (s *Server) statsStream(ctx context.Context, w http.ResponseWriter, r *http
 		now := s.agent.Snapshot(a.ID)
 		a, err := now.Allocation(a.ID)
 		if err != nil {
-			_ = out.write([]byte("event: end\ndata: {\"reason\":\"the allocation was removed\"}\n\n"))
+			_ = out.Send([]byte("event: end\ndata: {\"reason\":\"the allocation was removed\"}\n\n"))
 			return nil
 		}
 		u, err := s.usage(r, now, a)
@@ -105,18 +105,18 @@ func (s *Server) statsStream(ctx context.Context, w http.ResponseWriter, r *http
 		switch {
 		case !bytes.Equal(mark, last):
 			text, err := json.Marshal(u)
-			if err != nil || out.write(fmt.Appendf(nil, "event: stats\nid: %d\ndata: %s\n\n", u.Timestamp, text)) != nil {
+			if err != nil || out.Send(fmt.Appendf(nil, "event: stats\nid: %d\ndata: %s\n\n", u.Timestamp, text)) != nil {
 				return nil
 			}
 			last, silent = mark, time.Now()
 		case time.Since(silent) >= s.heartbeat:
-			if out.write([]byte(": nothing new\n\n")) != nil {
+			if out.Send([]byte(": nothing new\n\n")) != nil {
 				return nil
 			}
 			silent = time.Now()
 		}
 		if isOver(a, r.URL.Query().Get("task")) {
-			_ = out.write(fmt.Appendf(nil, "event: end\ndata: {\"status\":%q}\n\n", a.ClientStatus))
+			_ = out.Send(fmt.Appendf(nil, "event: end\ndata: {\"status\":%q}\n\n", a.ClientStatus))
 			return nil
 		}
 		select {

@@ -341,7 +341,7 @@ func TestPatience(t *testing.T) {
 	s := newTestServer(newFake())
 	for trusted, want := range map[bool]time.Duration{false: 10 * time.Second, true: 10 * time.Minute} {
 		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), trustKey{}, trusted), http.MethodGet, "/", nil)
-		if got := s.newStreamWriter(httptest.NewRecorder(), r).stall; got != want {
+		if got := s.newStreamWriter(httptest.NewRecorder(), r).Stall; got != want {
 			t.Errorf("trusted: %v: %s, want %s", trusted, got, want)
 		}
 	}

@@ -4,13 +4,12 @@
 package page
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/tachograph/tacho/agent/streams"
@@ -49,7 +48,7 @@ func (p *Page) stream(trusted bool, make cellsOf) http.HandlerFunc {
 		w.Header().Set("Cache-Control", "no-store")
 		s := &streamer{
 			page: p, request: r, trusted: trusted, make: make, shown: cells{},
-			events: &eventWriter{w: w, control: http.NewResponseController(w), timeout: p.options.WriteTimeout},
+			out: streams.Writer{To: w, Stall: p.options.WriteTimeout},
 		}
 		if err := s.run(); err != nil {
 			p.log.Debug("stream page", "path", r.URL.Path, "error", err)
@@ -63,7 +62,7 @@ type streamer struct {
 	request *http.Request
 	trusted bool
 	make    cellsOf
-	events  *eventWriter
+	out     streams.Writer
 	shape   string
 	shown   cells
 }
@@ -71,7 +70,7 @@ type streamer struct {
 func (s *streamer) run() error {
 	ticker := time.NewTicker(s.page.options.Interval)
 	defer ticker.Stop()
-	if err := s.events.write("retry: 2000\n\n"); err != nil { // browsers wait for a first byte
+	if err := s.out.Send([]byte("retry: 2000\n\n")); err != nil { // browsers wait for a first byte
 		return err
 	}
 	for i := 0; ; i++ {
@@ -99,7 +98,7 @@ func (s *streamer) send() error {
 	}
 	if shape = shapeWord(shape, v.Notice); s.shape != shape {
 		s.shape = shape
-		if err := s.events.send("shape", map[string]string{"shape": shape}); err != nil {
+		if err := s.sendEvent("shape", map[string]string{"shape": shape}); err != nil {
 			return err
 		}
 	}
@@ -111,37 +110,20 @@ func (s *streamer) send() error {
 	}
 	s.shown = now
 	// Sent also where nothing has changed: whoever hears nothing knows that the connection is broken.
-	return s.events.send("cells", changed)
+	return s.sendEvent("cells", changed)
 }
 
-// eventWriter writes server-sent events, https://html.spec.whatwg.org/multipage/server-sent-events.html.
-type eventWriter struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	timeout time.Duration
-}
-
-func (e *eventWriter) send(event string, data any) error {
-	var text strings.Builder
+// sendEvent sends a server-sent event, https://html.spec.whatwg.org/multipage/server-sent-events.html.
+func (s *streamer) sendEvent(event string, data any) error {
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "event: %s\ndata: ", event)
 	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false) // it would double what is sent, and nothing here is read as HTML before it is decoded
-	if err := encoder.Encode(data); err != nil {
+	encoder.SetEscapeHTML(false)                 // it would double what is sent, and nothing here is read as HTML before it is decoded
+	if err := encoder.Encode(data); err != nil { // it ends the line
 		return fmt.Errorf("encode %s: %w", event, err)
 	}
-	return e.write("event: " + event + "\ndata: " + text.String() + "\n") // the encoder ended the line
-}
-
-func (e *eventWriter) write(text string) error {
-	if err := e.control.SetWriteDeadline(time.Now().Add(e.timeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return fmt.Errorf("set write deadline: %w", err)
-	}
-	if _, err := e.w.Write([]byte(text)); err != nil {
-		return fmt.Errorf("write event: %w", err)
-	}
-	if err := e.control.Flush(); err != nil {
-		return fmt.Errorf("flush event: %w", err)
-	}
-	return nil
+	text.WriteByte('\n')
+	return s.out.Send(text.Bytes())
 }
 
 // shapeWord is the word for a page's shape, in the page and in its stream.
