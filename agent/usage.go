@@ -30,8 +30,9 @@ type usage struct {
 	// err is why there are no readings: that of the stats hook.
 	err func() error
 
-	// saving orders what goes into the history.
+	// saving orders what goes into the history, and guards stored.
 	saving sync.Mutex
+	stored *procstats.Sample // the newest there; nil behind a gap
 
 	mu        sync.Mutex // guards following
 	run       int        // counts the starts of the task
@@ -84,6 +85,7 @@ func (u *usage) end(final *record.Record) allocation.Totals {
 func (u *usage) mark(why history.Gap) {
 	u.saving.Lock()
 	defer u.saving.Unlock()
+	u.stored = nil
 	u.mu.Lock()
 	u.forget()
 	run := u.run
@@ -115,6 +117,7 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 			"collection_interval", u.interval, "measured", t.late)
 	}
 	if t.silent {
+		u.stored = nil
 		u.history.Mark(s.Stamp, t.run, history.GapSilent)
 	}
 	if t.due {
@@ -181,7 +184,7 @@ func withDriversOwn(headlines []procstats.HeadlineValue, s *procstats.Sample) []
 	return headlines
 }
 
-// store puts the sample and its headlines into the history.
+// store puts the sample and its headlines into the history, and of its processes the largest.
 func (u *usage) store(s *procstats.Sample, run int, headlines []procstats.HeadlineValue) {
 	kept := *s
 	kept.Task = append(make(procstats.Readings, 0, len(s.Task)+len(headlines)), s.Task...)
@@ -190,6 +193,8 @@ func (u *usage) store(s *procstats.Sample, run int, headlines []procstats.Headli
 			kept.Task.Put(procstats.NumberReading(h.ID, v))
 		}
 	}
+	kept.Processes = history.Top(s, u.stored)
+	u.stored = s
 	u.history.Add(&kept, run)
 }
 

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -213,5 +215,38 @@ func TestSilence(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestHistoryHasTheBusiest holds that processes are chosen by what they used since the reading that was stored before,
+// not since the last one.
+func TestHistoryHasTheBusiest(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems have other measurements of a process")
+	}
+	u := newUsage(t, time.Second, hclog.NewNullLogger())
+	u.keep = 3 * time.Second
+	u.begin(1, time.Unix(1000, 0))
+	for n := range 7 {
+		s := readingAt(time.Duration(n+1) * time.Second)
+		for pid := 1; pid <= 20; pid++ {
+			row := s.AddProcess(procstats.ProcessID{PID: pid})
+			row.Command = "p"
+			cpu := float64(100 - pid)
+			if pid == 15 && n >= 2 { // busy between the stored readings 1 and 4, not in the second before 4
+				cpu++
+			}
+			row.Readings.Put(procstats.NumberReading(procstats.ProcessCPU, cpu))
+		}
+		u.UpdateStats(s)
+	}
+	points, err := u.history.Points(history.Query{Processes: true})
+	if err != nil || len(points) != 3 {
+		t.Fatal(points, err)
+	}
+	for i, want := range []bool{false, true, false} {
+		if got := slices.ContainsFunc(points[i].Processes, func(r procstats.ProcessRow) bool { return r.PID == 15 }); got != want {
+			t.Errorf("point %d has the process: %v, want %v", i, got, want)
+		}
 	}
 }

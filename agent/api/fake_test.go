@@ -233,9 +233,14 @@ func (f *fakeAgent) SignalAlloc(_ context.Context, id, task, signal string) erro
 }
 
 func (f *fakeAgent) History(_, _ string, q history.Query) ([]history.Point, error) {
+	var rows []procstats.ProcessRow
+	if q.Processes {
+		rows = fakeUsage(true).Sample.Processes
+	}
 	if !q.Nearest.IsZero() {
 		return []history.Point{{
 			Stamp: procstats.Stamp{Wall: q.Nearest}, Run: 1, Values: map[procstats.ID]float64{procstats.HeadlineMemory: 1024},
+			Processes: rows,
 		}}, nil
 	}
 	if err := f.note("history %v %v %v %d", q.Since.IsZero(), q.Until.IsZero(), q.Step, q.Most); err != nil {
@@ -243,7 +248,7 @@ func (f *fakeAgent) History(_, _ string, q history.Query) ([]history.Point, erro
 	}
 	at := procstats.Stamp{Mono: time.Minute, Wall: epoch.Add(-time.Minute)}
 	return []history.Point{
-		{Stamp: at, Run: 1, Values: map[procstats.ID]float64{procstats.HeadlineCores: 0.5, procstats.CgroupCPUUsage: 12}},
+		{Stamp: at, Run: 1, Values: map[procstats.ID]float64{procstats.HeadlineCores: 0.5, procstats.CgroupCPUUsage: 12}, Processes: rows},
 		{Stamp: at, Run: 1, Gap: history.GapAgent},
 	}, nil
 }

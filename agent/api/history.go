@@ -23,8 +23,8 @@ import (
 // mostPoints is about how many readings of a task an answer has, unless a trusted request names its step.
 const mostPoints = 2000
 
-// history is GET /v1/client/allocation/ID/stats/history?since=&until=&step=&task=&measurements=, or with ?at= the
-// one reading nearest to a time. Times are RFC 3339, seconds since the epoch, or a duration ago, such as 5m.
+// history is GET /v1/client/allocation/ID/stats/history?since=&until=&step=&task=&process=&measurements=, or with ?at=
+// the one reading nearest to a time. Times are RFC 3339, seconds since the epoch, or a duration ago, such as 5m.
 func (s *Server) history(r *http.Request, now *snapshot.Agent, a *allocation.Allocation) (any, error) {
 	task := r.URL.Query().Get("task")
 	if err := checkTask(a, task); err != nil {
@@ -54,6 +54,9 @@ func (s *Server) history(r *http.Request, now *snapshot.Agent, a *allocation.All
 	}
 	defer end()
 	shown := shape.History{AllocID: a.ID, IntervalSeconds: now.Config.History.Interval.Seconds(), Tasks: map[string][]shape.Point{}}
+	process := processOf(r)
+	query.Processes = process != ""
+	var known processNames
 	for _, name := range tasks {
 		points, err := s.agent.History(a.ID, name, query)
 		if err != nil {
@@ -61,10 +64,11 @@ func (s *Server) history(r *http.Request, now *snapshot.Agent, a *allocation.All
 		}
 		shown.Tasks[name] = make([]shape.Point, 0, len(points))
 		for i := range points {
-			shown.Tasks[name] = append(shown.Tasks[name], newPoint(&points[i], wanted))
+			known.addPoint(&points[i])
+			shown.Tasks[name] = append(shown.Tasks[name], newPoint(&points[i], process, wanted))
 		}
 	}
-	return shown, nil
+	return shown, known.check(process)
 }
 
 // at answers with the reading of each task that is nearest to a time.
@@ -77,21 +81,25 @@ func (s *Server) at(r *http.Request, a *allocation.Allocation, tasks []string, w
 		return nil, badRequest("invalid at: must be a time")
 	}
 	shown := shape.Moment{AllocID: a.ID, Asked: at, Tasks: map[string]*shape.Point{}}
+	process := processOf(r)
+	var known processNames
 	for _, name := range tasks {
-		points, err := s.agent.History(a.ID, name, history.Query{Nearest: at})
+		points, err := s.agent.History(a.ID, name, history.Query{Nearest: at, Processes: true})
 		if err != nil {
 			return nil, err
 		}
 		shown.Tasks[name] = nil // a task without history beside one that has some
 		if len(points) > 0 {
-			p := newPoint(&points[0], wanted)
+			known.addPoint(&points[0])
+			p := newPoint(&points[0], process, wanted)
 			shown.Tasks[name] = &p
 		}
 	}
-	return shown, nil
+	return shown, known.check(process)
 }
 
-func newPoint(p *history.Point, wanted func(procstats.ID) bool) shape.Point {
+// newPoint returns a point with its processes, or those with a name.
+func newPoint(p *history.Point, process string, wanted func(procstats.ID) bool) shape.Point {
 	shown := shape.Point{At: p.Wall, Mono: p.Mono.Seconds(), Run: p.Run}
 	if p.Gap != history.NoGap {
 		shown.Gap = p.Gap.String()
@@ -101,6 +109,28 @@ func newPoint(p *history.Point, wanted func(procstats.ID) bool) shape.Point {
 	for id, v := range p.Values {
 		if wanted(id) && !math.IsNaN(v) && !math.IsInf(v, 0) {
 			shown.Measurements[id.String()] = v
+		}
+	}
+	rows := p.Processes
+	if process != "" {
+		rows = named(rows, process)
+	}
+	if p.Processes != nil {
+		shown.Processes = make([]shape.PointProcess, len(rows))
+	}
+	for i := range rows {
+		shown.Processes[i] = newPointProcess(&rows[i])
+	}
+	return shown
+}
+
+func newPointProcess(row *procstats.ProcessRow) shape.PointProcess {
+	shown := shape.PointProcess{
+		PID: row.PID, Start: row.Start, PPID: row.PPID, Command: row.Command, Measurements: map[string]float64{},
+	}
+	for _, reading := range row.Readings {
+		if v, ok := reading.Number(); ok {
+			shown.Measurements[reading.ID().String()] = v
 		}
 	}
 	return shown

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -55,7 +56,16 @@ func (p *processNames) add(rows []procstats.ProcessRow) {
 	}
 	p.read = true
 	for i := range rows {
-		p.names[rows[i].Command] = true
+		if rows[i].Command != "" { // a driver of others gives none
+			p.names[rows[i].Command] = true
+		}
+	}
+}
+
+// addPoint notes the processes of a past reading.
+func (p *processNames) addPoint(point *history.Point) {
+	if point.Gap == history.NoGap {
+		p.add(point.Processes)
 	}
 }
 

@@ -98,3 +98,28 @@ func TestStatsOfProcessUnknown(t *testing.T) {
 		t.Errorf("nothing was read: %d %s", w.Code, w.Body)
 	}
 }
+
+func TestHistoryOfProcess(t *testing.T) {
+	h := newTestServer(newFake()).Handler(false)
+	path := "/v1/client/allocation/" + webID + "/stats"
+	const server = `"processes":[{"pid":4711,"start":12345,"ppid":1,"command":"server","measurements":{"process_cpu_seconds_total":12}}]`
+	for query, want := range map[string]string{
+		"/history?process=server":      server,
+		"/history?process=none":        `no process named "none"; known names: "server"`,
+		"?at=5m":                       server,
+		"?at=5m&process=server":        server,
+		"?at=5m&process=none&task=web": `no process named "none"; known names: "server"`,
+	} {
+		w := ask(t, h, "GET", path+query, "")
+		status := http.StatusOK
+		if strings.Contains(query, "none") {
+			status = http.StatusNotFound
+		}
+		if w.Code != status || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s, want %s", query, w.Code, w.Body, want)
+		}
+	}
+	if w := ask(t, h, "GET", path+"/history", ""); strings.Contains(w.Body.String(), `"processes"`) {
+		t.Errorf("not asked for: %s", w.Body)
+	}
+}

@@ -97,13 +97,14 @@ type Range struct {
 	Since, Until, Step string
 }
 
-// History returns past readings, oldest first.
-func (c *Client) History(ctx context.Context, id, task string, r Range) (Answer[shape.History], error) {
-	query := queryOf("task", task, "since", r.Since, "until", r.Until, "step", r.Step)
+// History returns past readings, oldest first. They have processes if part names one.
+func (c *Client) History(ctx context.Context, id string, part Part, r Range) (Answer[shape.History], error) {
+	query := queryOf("task", part.Task, "process", part.Process, "since", r.Since, "until", r.Until, "step", r.Step)
 	return get[shape.History](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), query)
 }
 
 // At returns the readings nearest to a time, which is written as those of Range.
-func (c *Client) At(ctx context.Context, id, task, at string) (Answer[shape.Moment], error) {
-	return get[shape.Moment](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), queryOf("task", task, "at", at))
+func (c *Client) At(ctx context.Context, id string, part Part, at string) (Answer[shape.Moment], error) {
+	query := queryOf("task", part.Task, "process", part.Process, "at", at)
+	return get[shape.Moment](ctx, c, pathOf("v1", "client", "allocation", id, "stats", "history"), query)
 }

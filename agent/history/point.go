@@ -20,6 +20,9 @@ type Point struct {
 	Gap Gap
 	// Values are the numbers of the task by measurement; what is absent was not measured.
 	Values map[procstats.ID]float64
+	// Processes are the largest processes, by PID: see [Top]. Nil if the query did not ask for them. A process that is
+	// not among them may have been there all the same.
+	Processes []procstats.ProcessRow
 }
 
 // Gap says why there are no readings.
@@ -61,8 +64,8 @@ func (g Gap) String() string {
 
 // Query selects points.
 type Query struct {
-	// Nearest selects the one reading nearest to a time, of two that are as near the earlier one; the other fields then
-	// say nothing. Zero selects by them.
+	// Nearest selects the one reading nearest to a time, of two that are as near the earlier one; the other fields that
+	// select then say nothing. Zero selects by them.
 	Nearest time.Time
 	// Since and Until bound the time; zero for no bound.
 	Since, Until time.Time
@@ -70,4 +73,6 @@ type Query struct {
 	Step time.Duration
 	// Most is about how many readings are wanted; 0 is all. Where there are more, the step is as long as that needs.
 	Most int
+	// Processes asks for the processes of the points.
+	Processes bool
 }

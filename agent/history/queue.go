@@ -218,7 +218,7 @@ func (q *Queue) Points(query Query) (points []Point, err error) {
 			points, err = q.ring.Points(query)
 			return err
 		}
-		nearest, ok, err := q.ring.At(query.Nearest)
+		nearest, ok, err := q.ring.At(query)
 		if ok {
 			points = []Point{nearest}
 		}

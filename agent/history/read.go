@@ -26,7 +26,7 @@ func (r *Ring) Points(q Query) ([]Point, error) {
 	}
 	points := make([]Point, 0, len(slots))
 	for _, slot := range slots {
-		points = append(points, pointOf(r.ids, slot))
+		points = append(points, r.point(slot, q.Processes))
 	}
 	return points, nil
 }
@@ -175,6 +175,15 @@ func timeOf(slot []byte) time.Time { return time.Unix(0, int64(binary.LittleEndi
 func runOf(slot []byte) int        { return int(binary.LittleEndian.Uint32(slot[24:])) }
 func gapOf(slot []byte) Gap        { return Gap(slot[28]) }
 
+// point is the point in a slot, with its processes if they are asked for.
+func (r *Ring) point(slot []byte, processes bool) Point {
+	p := pointOf(r.ids, slot)
+	if processes && p.Gap == NoGap {
+		p.Processes = rowsOf(slot[slotHead+8*len(r.ids):])
+	}
+	return p
+}
+
 // pointOf is the point in a slot whose columns are of ids.
 func pointOf(ids []procstats.ID, slot []byte) Point {
 	p := Point{
@@ -194,8 +203,10 @@ func pointOf(ids []procstats.ID, slot []byte) Point {
 	return p
 }
 
-// At returns the reading nearest to a time, of two that are as near the earlier one; ok is false where there is none.
-func (r *Ring) At(at time.Time) (nearest Point, ok bool, err error) {
+// At returns the reading nearest to the time of a query, of two that are as near the earlier one; ok is false where there
+// is none.
+func (r *Ring) At(q Query) (nearest Point, ok bool, err error) {
+	at := q.Nearest
 	if err := r.open(); err != nil || r.file == nil {
 		return nearest, false, err
 	}
@@ -205,12 +216,12 @@ func (r *Ring) At(at time.Time) (nearest Point, ok bool, err error) {
 	}
 	slot := make([]byte, r.slotSize())
 	for sequence := behind - 1; sequence >= r.oldest() && !ok; sequence-- {
-		if nearest, ok, err = r.reading(sequence, slot); err != nil {
+		if nearest, ok, err = r.reading(sequence, slot, q.Processes); err != nil {
 			return nearest, false, err
 		}
 	}
 	for sequence := behind; sequence <= r.sequence; sequence++ {
-		p, found, err := r.reading(sequence, slot)
+		p, found, err := r.reading(sequence, slot, q.Processes)
 		switch {
 		case err != nil:
 			return nearest, false, err
@@ -225,11 +236,11 @@ func (r *Ring) At(at time.Time) (nearest Point, ok bool, err error) {
 }
 
 // reading returns a point that is no gap; ok is false for others.
-func (r *Ring) reading(sequence uint64, slot []byte) (p Point, ok bool, err error) {
+func (r *Ring) reading(sequence uint64, slot []byte, processes bool) (p Point, ok bool, err error) {
 	whole, err := r.readSlot(sequence, slot)
 	if !whole || err != nil {
 		return p, false, err
 	}
-	p = pointOf(r.ids, slot)
+	p = r.point(slot, processes)
 	return p, p.Gap == NoGap, nil
 }

@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -19,8 +20,9 @@ import (
 
 // A file is a header and a fixed number of slots, all numbers little-endian:
 //
-//	header  8 bytes magic, u32 slots, u32 columns, then a u16 measurement for each column, 0 where it is free
-//	slot    u64 sequence, i64 wall ns, i64 mono ns, u32 run, u8 kind, 3 bytes zero, a float64 for each column
+//	header  8 bytes magic, u32 slots, u16 columns, u16 rows, then a u16 measurement for each column, 0 where it is free
+//	slot    u64 sequence, i64 wall ns, i64 mono ns, u32 run, u8 kind, 3 bytes zero, a float64 for each column, and
+//	        room for some processes (see putRows)
 //
 // A point's slot is its sequence modulo the slots, and sequences begin at 1: an empty slot has 0. A slot is written by
 // one pwrite(2), which a kill of this process does not tear; a crash of the machine can, and such a slot is left out.
@@ -66,6 +68,7 @@ type Ring struct {
 	opened   bool           // the file was looked for
 	file     File           // nil before the first point
 	ids      []procstats.ID // of the columns; 0 where free
+	rows     int            // room for processes in each slot
 	sequence uint64         // of the newest point
 	newest   time.Time      // its wall time
 	buffer   []byte
@@ -83,7 +86,7 @@ func (r *Ring) open() error {
 	if r.opened || r.closed {
 		return nil
 	}
-	r.ids, r.sequence, r.newest = nil, 0, time.Time{}
+	r.ids, r.rows, r.sequence, r.newest = nil, 0, 0, time.Time{}
 	file, err := r.openFile(r.path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		r.opened = true
@@ -94,7 +97,7 @@ func (r *Ring) open() error {
 	}
 	r.file = file
 	if err := r.load(); err != nil {
-		r.file, r.ids, r.sequence, r.newest = nil, nil, 0, time.Time{}
+		r.file, r.ids, r.rows, r.sequence, r.newest = nil, nil, 0, 0, time.Time{}
 		err = errors.Join(err, file.Close())
 		if !errors.Is(err, errForeign) {
 			return fmt.Errorf("open history: %w", err)
@@ -116,15 +119,15 @@ func (r *Ring) load() error {
 	if _, err := r.file.ReadAt(head, 0); err != nil {
 		return fmt.Errorf("%w: %w", errForeign, err)
 	}
-	columns := int(binary.LittleEndian.Uint32(head[12:]))
-	if string(head[:8]) != magic || int(binary.LittleEndian.Uint32(head[8:])) != r.slots || columns > maxColumns {
+	columns, rows := int(binary.LittleEndian.Uint16(head[12:])), int(binary.LittleEndian.Uint16(head[14:]))
+	if string(head[:8]) != magic || int(binary.LittleEndian.Uint32(head[8:])) != r.slots || columns > maxColumns || rows > maxRows {
 		return errForeign
 	}
 	names := make([]byte, 2*columns)
 	if _, err := r.file.ReadAt(names, headerSize); err != nil {
 		return fmt.Errorf("%w: %w", errForeign, err)
 	}
-	r.ids = make([]procstats.ID, columns)
+	r.ids, r.rows = make([]procstats.ID, columns), rows
 	for i := range r.ids {
 		r.ids[i] = procstats.ID(binary.LittleEndian.Uint16(names[2*i:]))
 	}
@@ -136,7 +139,7 @@ func (r *Ring) load() error {
 	})
 }
 
-func (r *Ring) slotSize() int { return slotHead + 8*len(r.ids) }
+func (r *Ring) slotSize() int { return slotHead + 8*len(r.ids) + rowSize*r.rows }
 
 func (r *Ring) slotOffset(i int) int64 {
 	return int64(headerSize+2*len(r.ids)) + int64(i)*int64(r.slotSize())
@@ -144,23 +147,23 @@ func (r *Ring) slotOffset(i int) int64 {
 
 // each calls f with every slot that was written, in the order of the file.
 func (r *Ring) each(f func(slot []byte)) error {
-	if r.file == nil {
-		return nil
-	}
-	all := make([]byte, r.slots*r.slotSize())
-	n, err := r.file.ReadAt(all, r.slotOffset(0))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read history: %w", err)
-	}
-	for size := r.slotSize(); n >= size; n, all = n-size, all[size:] {
-		if binary.LittleEndian.Uint64(all) != 0 {
-			f(all[:size])
+	size := r.slotSize()
+	piece := make([]byte, min(r.slots, pieceSlots)*size)
+	for first := 0; first < r.slots; first += pieceSlots {
+		n, err := r.file.ReadAt(piece[:min(r.slots-first, pieceSlots)*size], r.slotOffset(first))
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read history: %w", err)
+		}
+		for slot := range slices.Chunk(piece[:n-n%size], size) {
+			if binary.LittleEndian.Uint64(slot) != 0 {
+				f(slot)
+			}
 		}
 	}
 	return nil
 }
 
-// Add keeps the numbers of a sample.
+// Add keeps the numbers of a sample, and its first processes: see [Top].
 func (r *Ring) Add(s *procstats.Sample, run int) error {
 	if r.closed {
 		return fmt.Errorf("write history: %w", fs.ErrClosed)
@@ -173,12 +176,9 @@ func (r *Ring) Add(s *procstats.Sample, run int) error {
 	}
 	slot := r.slot(s.Stamp, run, NoGap)
 	for i, id := range r.ids {
-		bits := uint64(absent)
-		if v, ok := s.Task.Number(id); ok && id != 0 {
-			bits = math.Float64bits(v)
-		}
-		binary.LittleEndian.PutUint64(slot[slotHead+8*i:], bits)
+		putNumber(slot[slotHead+8*i:], s.Task, id)
 	}
+	putRows(slot[slotHead+8*len(r.ids):], s.Processes)
 	return r.write(slot)
 }
 
@@ -198,6 +198,7 @@ func (r *Ring) Mark(at procstats.Stamp, run int, why Gap) error {
 	for i := range r.ids {
 		binary.LittleEndian.PutUint64(slot[slotHead+8*i:], absent)
 	}
+	putRows(slot[slotHead+8*len(r.ids):], nil)
 	return r.write(slot)
 }
 
@@ -234,10 +235,11 @@ func (r *Ring) write(slot []byte) error {
 	return nil
 }
 
-// prepare sees to a column for every number of a sample.
+// prepare sees to a column for every number of a sample, and to room for its processes.
 func (r *Ring) prepare(s *procstats.Sample) error {
+	rows := rowsFor(len(s.Processes))
 	if r.file == nil {
-		return r.create(numbers(s, nil))
+		return r.create(numbers(s, nil), rows)
 	}
 	var missing []procstats.ID
 	for _, id := range numbers(s, nil) {
@@ -245,10 +247,13 @@ func (r *Ring) prepare(s *procstats.Sample) error {
 			missing = append(missing, id)
 		}
 	}
+	if rows > r.rows {
+		return r.widen(missing, rows)
+	}
 	for _, id := range missing {
 		free := r.index(0)
 		if free < 0 || free >= len(r.ids) {
-			return r.widen(missing)
+			return r.widen(missing, r.rows)
 		}
 		if _, err := r.file.WriteAt(binary.LittleEndian.AppendUint16(nil, uint16(id)), headerSize+2*int64(free)); err != nil {
 			return fmt.Errorf("write history: %w", err)
@@ -279,15 +284,16 @@ func numbers(s *procstats.Sample, ids []procstats.ID) []procstats.ID {
 	return ids
 }
 
-// create makes the file with a column for each measurement, and some more.
-func (r *Ring) create(ids []procstats.ID) error {
+// create makes the file with a column for each measurement, and some more, and room for so many processes.
+func (r *Ring) create(ids []procstats.ID, rows int) error {
 	if len(ids)+spare > maxColumns {
 		return fmt.Errorf("write history: %d measurements are too many", len(ids))
 	}
-	r.ids = append(ids, make([]procstats.ID, spare)...)
+	r.ids, r.rows = append(ids, make([]procstats.ID, spare)...), rows
 	head := append([]byte(magic), make([]byte, headerSize-len(magic))...)
 	binary.LittleEndian.PutUint32(head[8:], uint32(r.slots))
-	binary.LittleEndian.PutUint32(head[12:], uint32(len(r.ids)))
+	binary.LittleEndian.PutUint16(head[12:], uint16(len(r.ids)))
+	binary.LittleEndian.PutUint16(head[14:], uint16(r.rows))
 	for _, id := range r.ids {
 		head = binary.LittleEndian.AppendUint16(head, uint16(id))
 	}
@@ -306,13 +312,13 @@ func (r *Ring) create(ids []procstats.ID) error {
 	return nil
 }
 
-// widen makes the file anew with more columns and the points it had. The old file is the only copy: it stays until the
-// new one is whole.
-func (r *Ring) widen(more []procstats.ID) error {
+// widen makes the file anew with more columns, room for more processes, and the points it had. The old file is the only
+// copy: it stays until the new one is whole.
+func (r *Ring) widen(more []procstats.ID, rows int) error {
 	wide := &Ring{openFile: r.openFile, path: r.path + ".new", slots: r.slots}
 	err := os.Remove(wide.path) // of a run that was killed over it
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = r.copyTo(wide, more)
+		err = r.copyTo(wide, more, rows)
 	}
 	if err = errors.Join(err, wide.Close()); err != nil {
 		_ = os.Remove(wide.path) // or the next time
@@ -320,7 +326,7 @@ func (r *Ring) widen(more []procstats.ID) error {
 	}
 	// Both are closed: not every system replaces a file that is open.
 	if err = errors.Join(r.file.Close(), os.Rename(wide.path, r.path)); err == nil {
-		r.ids, r.sequence, r.newest = wide.ids, wide.sequence, wide.newest
+		r.ids, r.rows, r.sequence, r.newest = wide.ids, wide.rows, wide.sequence, wide.newest
 	}
 	var again error
 	if r.file, again = r.openFile(r.path, os.O_RDWR, 0); err != nil || again != nil {
@@ -331,11 +337,7 @@ func (r *Ring) widen(more []procstats.ID) error {
 }
 
 // copyTo makes the file of another ring, with the columns of this one and more, and the points of this one.
-func (r *Ring) copyTo(wide *Ring, more []procstats.ID) error {
-	slots, err := r.read(Query{})
-	if err != nil {
-		return err
-	}
+func (r *Ring) copyTo(wide *Ring, more []procstats.ID, rows int) error {
 	var ids []procstats.ID
 	for _, id := range r.ids {
 		if id != 0 {
@@ -347,24 +349,36 @@ func (r *Ring) copyTo(wide *Ring, more []procstats.ID) error {
 			ids = append(ids, id)
 		}
 	}
-	if err := wide.create(ids); err != nil {
+	if err := wide.create(ids, rows); err != nil {
 		return err
 	}
-	for _, old := range slots {
-		p := pointOf(r.ids, old)
-		slot := wide.slot(p.Stamp, p.Run, p.Gap)
-		for i, id := range wide.ids {
-			bits := uint64(absent)
-			if v, ok := p.Values[id]; ok && id != 0 {
-				bits = math.Float64bits(v)
-			}
-			binary.LittleEndian.PutUint64(slot[slotHead+8*i:], bits)
+	var failed error
+	err := r.between(r.oldest(), r.sequence, func(old []byte) {
+		if failed == nil {
+			failed = wide.write(r.widened(old, wide))
 		}
-		if err := wide.write(slot); err != nil {
-			return err
-		}
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return err
 	}
 	return wide.file.Sync() // a crash of the machine must not find the name without the points
+}
+
+// widened is the slot of another ring, which has the columns of this one and more, with a point of this one.
+func (r *Ring) widened(old []byte, wide *Ring) []byte {
+	p := pointOf(r.ids, old)
+	slot := wide.slot(p.Stamp, p.Run, p.Gap)
+	for i, id := range wide.ids {
+		bits := uint64(absent)
+		if v, ok := p.Values[id]; ok && id != 0 {
+			bits = math.Float64bits(v)
+		}
+		binary.LittleEndian.PutUint64(slot[slotHead+8*i:], bits)
+	}
+	room := slot[slotHead+8*len(wide.ids):]
+	clear(room)
+	copy(room, old[slotHead+8*len(r.ids):])
+	return slot
 }
 
 // Close closes the file, which stays; nothing is written after it.

@@ -89,7 +89,7 @@ func TestRingKeepsTheNewest(t *testing.T) {
 	if diff := cmp.Diff([]int{8, 10, 12}, seconds(t, r, Query{Step: 2 * time.Second})); diff != "" {
 		t.Error(diff)
 	}
-	p, ok, err := r.At(origin.Add(10400 * time.Millisecond))
+	p, ok, err := r.At(Query{Nearest: origin.Add(10400 * time.Millisecond)})
 	if err != nil || !ok || p.Values[procstats.CgroupCPUUsage] != 10 {
 		t.Errorf("nearest %+v, %v, %v", p, ok, err)
 	}
@@ -363,7 +363,7 @@ func checkNearest(t *testing.T, r *Ring, points []Point, at time.Time) {
 			best, any = d, true
 		}
 	}
-	p, ok, err := r.At(at)
+	p, ok, err := r.At(Query{Nearest: at})
 	if err != nil || ok != any || ok && (p.Gap != NoGap || p.Wall.Sub(at).Abs() != best) {
 		t.Fatalf("nearest to %s is %+v (%v, %v), want one %s away (%v)", at, p, ok, err, best, any)
 	}

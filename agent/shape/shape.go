@@ -118,6 +118,24 @@ type Point struct {
 	// Gap says why there are no measurements until the next point.
 	Gap          string             `json:"gap,omitempty"`
 	Measurements map[string]float64 `json:"measurements,omitempty"`
+	// Processes are those that used the most CPU time or memory, if they were asked for. One that is not among them may
+	// have been there all the same.
+	Processes []PointProcess `json:"processes,omitzero"`
+}
+
+// PointProcess is one process in a past reading.
+type PointProcess struct {
+	PID          int                `json:"pid"`
+	Start        uint64             `json:"start"`
+	PPID         int                `json:"ppid"`
+	Command      string             `json:"command"`
+	Measurements map[string]float64 `json:"measurements"`
+}
+
+// Number returns a measurement of the process; ok is false if it was not read.
+func (p *PointProcess) Number(id procstats.ID) (value float64, ok bool) {
+	value, ok = p.Measurements[id.String()]
+	return value, ok
 }
 
 // Number returns a measurement of the point; ok is false if it was not read.

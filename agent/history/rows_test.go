@@ -1,0 +1,175 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// withRow adds a process to a sample; a negative number is absent.
+func withRow(s *procstats.Sample, pid int, name string, cpu, rss float64) {
+	row := s.AddProcess(procstats.ProcessID{PID: pid, Start: uint64(100 * pid)})
+	row.PPID, row.Command = 1, name
+	for i, v := range []float64{cpu, rss} {
+		if v >= 0 {
+			row.Readings.Put(procstats.NumberReading(rowIDs()[i], v))
+		}
+	}
+}
+
+func pids(rows []procstats.ProcessRow) (list []int) {
+	for i := range rows {
+		list = append(list, rows[i].PID)
+	}
+	return list
+}
+
+func TestTop(t *testing.T) {
+	before, now, few := sample(1, nil), sample(2, nil), sample(2, nil)
+	for pid := 10; pid < 30; pid++ {
+		cpu, rss := 1000-float64(pid), float64(pid)
+		withRow(before, pid, "idle", cpu, rss)
+		switch pid {
+		case 20, 22: // busy since the sample before
+			cpu += float64(pid)
+		case 11: // cannot be read
+			cpu, rss = -1, -1
+		}
+		name := "idle"
+		if pid == 29 {
+			name = ""
+		}
+		withRow(now, pid, name, cpu, rss)
+	}
+	now.Processes[3].Start++ // another process with the PID 13: all of its CPU time is new
+	withRow(few, 5, "a", 0, 0)
+	withRow(few, 6, "b", -1, -1)
+	for _, tt := range []struct {
+		name        string
+		now, before *procstats.Sample
+		want        []int
+	}{
+		{"growth and memory", now, before, []int{10, 13, 20, 22, 25, 26, 27, 28}},
+		{"all CPU time", now, nil, []int{10, 12, 20, 22, 25, 26, 27, 28}},
+		{"fewer than there is room for", few, nil, []int{5, 6}},
+		{"none", sample(1, nil), before, nil},
+	} {
+		if diff := cmp.Diff(tt.want, pids(Top(tt.now, tt.before))); diff != "" {
+			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
+	if len(now.Processes) != 20 {
+		t.Error("the sample was changed")
+	}
+}
+
+// TestRingHasProcesses holds that processes are read back as they were, in a ring that had no room for them at first.
+func TestRingHasProcesses(t *testing.T) {
+	r := open(t, filepath.Join(t.TempDir(), "h"), 10)
+	add(t, r, 1, 2)
+	var want [][]procstats.ProcessRow
+	for n := range 4 {
+		s := sample(3+n, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1})
+		for pid := range n {
+			withRow(s, 40+pid, fmt.Sprintf("name of 15 b %d", pid), float64(pid), float64(10*n)-20)
+		}
+		if err := r.Add(s, 1); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, s.Processes)
+	}
+	if err := r.Mark(stamp(9), 1, GapTask); err != nil {
+		t.Fatal(err)
+	}
+	read := func(q Query) (rows [][]procstats.ProcessRow) {
+		points, err := r.Points(q)
+		if err != nil || len(points) != 7 || points[0].Values[procstats.CgroupCPUUsage] != 1 {
+			t.Fatal(points, err)
+		}
+		for _, p := range points {
+			rows = append(rows, p.Processes)
+		}
+		return rows
+	}
+	all := append([][]procstats.ProcessRow{{}, {}}, want...)
+	all[2] = []procstats.ProcessRow{} // none is not nil,
+	all = append(all, nil)            // but for a gap
+	if diff := cmp.Diff(all, read(Query{Processes: true}), cmp.AllowUnexported(procstats.Reading{})); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(make([][]procstats.ProcessRow, 7), read(Query{})); diff != "" {
+		t.Errorf("not asked for: %s", diff)
+	}
+	p, ok, err := r.At(Query{Nearest: origin.Add(6e9), Processes: true})
+	if err != nil || !ok || len(p.Processes) != 3 {
+		t.Errorf("nearest %+v, %v, %v", p, ok, err)
+	}
+	if r.rows != 4 {
+		t.Errorf("room for %d processes, want 4", r.rows)
+	}
+}
+
+// TestRingOfEarlierVersion reads a file whose points have no room for processes, and goes on in it.
+func TestRingOfEarlierVersion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "h")
+	header := binary.LittleEndian.AppendUint32([]byte(magic), 4)
+	header = binary.LittleEndian.AppendUint32(header, 1)
+	header = binary.LittleEndian.AppendUint16(header, uint16(procstats.CgroupCPUUsage))
+	if err := os.WriteFile(path, header, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := open(t, path, 4)
+	add(t, r, 1, 2)
+	s := sample(3, nil)
+	withRow(s, 7, "sh", 1, 2)
+	if err := r.Add(s, 1); err != nil {
+		t.Fatal(err)
+	}
+	points, err := r.Points(Query{Processes: true})
+	if err != nil || len(points) != 3 || points[1].Values[procstats.CgroupCPUUsage] != 2 {
+		t.Fatal(points, err)
+	}
+	if diff := cmp.Diff(s.Processes, points[2].Processes, cmp.AllowUnexported(procstats.Reading{}), cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestRingIsBounded holds the size of a history: a point is 32 bytes, 8 for each measurement and for 16 more, and 48 for
+// each of 8 processes at most.
+func TestRingIsBounded(t *testing.T) {
+	const slots, measurements = 50, 80
+	values := map[procstats.ID]float64{}
+	for id := range procstats.ID(measurements) {
+		values[id+1] = 1
+	}
+	for processes, want := range map[int]int64{0: 800, 1: 848, 2: 896, 3: 992, 5: 1184, 8: 1184, 100: 1184} {
+		path := filepath.Join(t.TempDir(), "h")
+		r := open(t, path, slots)
+		for n := range 3 * slots {
+			s := sample(n, values)
+			for pid := range processes {
+				withRow(s, pid+1, "x", float64(pid), 1)
+			}
+			if err := r.Add(s, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (info.Size() - headerSize - 2*(measurements+spare)) / slots; got != want {
+			t.Errorf("%d processes: %d bytes a point, want %d", processes, got, want)
+		}
+	}
+}
