@@ -311,6 +311,8 @@ func (f *fakeAgent) history(w http.ResponseWriter, r *http.Request) {
 		f.file("at-leak.json")(w, r)
 	case q.Get("since") == "when":
 		http.Error(w, "since is a time", http.StatusBadRequest)
+	case q.Has("process"):
+		f.file("history-process.json")(w, r)
 	default:
 		f.file("history-leak.json")(w, r)
 	}

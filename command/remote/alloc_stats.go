@@ -8,12 +8,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/agent/client"
-	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/command/summary"
 	"github.com/tachograph/tacho/procstats"
@@ -38,7 +36,8 @@ func newAllocStats() *cobra.Command {
 Values that were not measured are shown as ` + procstats.NoValue + `, with the reason; --all shows all measurements.
 
 --history shows past readings, with gaps; --at shows the reading nearest to a time. A time is RFC 3339, seconds since
-1970, or a duration before now, such as 5m.`,
+1970, or a duration before now, such as 5m. A past reading has the four processes that used the most CPU time and the
+four with the most memory; --process shows those with a name.`,
 		Example: `  tacho alloc stats 5f3a
   tacho alloc stats 5f3a web --history --since 10m --step 30s
   tacho alloc stats 5f3a --at 90s
@@ -59,18 +58,16 @@ Values that were not measured are shown as ` + procstats.NoValue + `, with the r
 		if !o.history && (o.past != client.Range{}) {
 			return cli.Usagef("--since, --until and --step require --history (see %s --help)", cmd.CommandPath())
 		}
-		if o.process != "" && (o.history || o.at != "") {
-			return cli.Usagef("--process and --history or --at are mutually exclusive")
-		}
+		part := client.Part{Task: taskOf(args), Process: o.process}
 		switch {
 		case o.history && o.at != "":
 			return cli.Usagef("--history and --at are mutually exclusive")
 		case o.history:
-			return o.printHistory(cmd, agent, args[0], taskOf(args))
+			return o.printHistory(cmd, agent, args[0], part)
 		case o.at != "":
-			return o.printMoment(cmd, agent, args[0], taskOf(args))
+			return o.printMoment(cmd, agent, args[0], part)
 		}
-		return o.printNow(cmd, agent, args[0], client.Part{Task: taskOf(args), Process: o.process})
+		return o.printNow(cmd, agent, args[0], part)
 	})
 }
 
@@ -212,75 +209,4 @@ func (p *usagePage) measurements(r *client.Reading) {
 		t.Add(cli.Plain(name), cli.Plain(procstats.NoValue), cli.Painted(cli.Printable(r.Sample.Absent[name]), p.palette.Faint))
 	}
 	p.text.WriteString(t.Render(p.palette))
-}
-
-func (o *statsOptions) printHistory(cmd *cobra.Command, agent *client.Client, id, task string) error {
-	past, err := agent.History(cmd.Context(), id, task, o.past)
-	if err != nil {
-		return err
-	}
-	return show(cmd, o.output, past, func(p cli.Palette, past *shape.History) string {
-		var tasks []string
-		for _, name := range slices.Sorted(maps.Keys(past.Tasks)) {
-			tasks = append(tasks, p.Bold("Task "+cli.Printable(name))+"\n"+historyTable(p, past.Tasks[name]))
-		}
-		return strings.Join(tasks, "\n")
-	})
-}
-
-// historyTable lists readings with the rates between them. There is no rate over a gap or a restart.
-func historyTable(p cli.Palette, points []shape.Point) string {
-	if len(points) == 0 {
-		return "  no readings in this time\n"
-	}
-	t := cli.Table{
-		Indent: "  ", Header: []string{"TIME", "CPU", "MEMORY", "CHARGED", "PEAK", "READ/s", "WRITTEN/s", "PRESSURE"},
-		Right: []int{1, 2, 3, 4, 5, 6},
-	}
-	var before *shape.Point
-	for i := range points {
-		point := &points[i]
-		at := cli.Painted(point.At.Local().Format(time.DateTime), p.Faint)
-		if point.Gap != "" {
-			none := cli.Plain("")
-			t.Add(at, none, none, none, none, none, none, cli.Painted("no readings: "+cli.OneLine(point.Gap), p.Yellow))
-			before = nil
-			continue
-		}
-		now := usageOf(pointReading(point), pointReading(before))
-		row := []cli.Cell{at, cli.Plain(coresText(now.Cores))}
-		for _, value := range []*float64{now.Memory, now.Charged, now.Peak, now.Read, now.Written} {
-			row = append(row, cli.Plain(cli.Optional(procstats.Bytes, value)))
-		}
-		t.Add(append(row, cli.Plain(pressureText(now)))...)
-		before = point
-	}
-	return t.Render(p)
-}
-
-func (o *statsOptions) printMoment(cmd *cobra.Command, agent *client.Client, id, task string) error {
-	moment, err := agent.At(cmd.Context(), id, task, o.at)
-	if err != nil {
-		return err
-	}
-	return show(cmd, o.output, moment, momentText)
-}
-
-// momentText returns the readings of all tasks at one moment.
-func momentText(p cli.Palette, moment *shape.Moment) string {
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(moment.Tasks)) {
-		point := moment.Tasks[name]
-		if point == nil {
-			fmt.Fprintf(&b, "%s  no readings\n", p.Bold("Task "+cli.Printable(name)))
-			continue
-		}
-		fmt.Fprintf(&b, "%s  read %s\n", p.Bold("Task "+cli.Printable(name)), summary.TimeText(point.At))
-		t := cli.Table{Indent: "  ", Right: []int{1}}
-		for _, m := range cli.TableOrder(point.Measurements) {
-			t.AddTexts(m, summary.ValueText(m, point.Measurements[m]))
-		}
-		b.WriteString(t.Render(p))
-	}
-	return b.String()
 }
