@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/tachograph/tacho/agent/streams"
@@ -21,22 +20,16 @@ const maxBlock = 10 * time.Minute
 
 // block waits, where the query has an index, until something has happened after it, at most the query's wait.
 func (s *Server) block(w http.ResponseWriter, r *http.Request) error {
-	query := r.URL.Query()
-	if query.Get("filter") != "" {
+	p := paramsOf(r)
+	if p.values.Get("filter") != "" {
 		return badRequest("filter expressions are not supported")
 	}
-	if r.Method != http.MethodGet || query.Get("index") == "" {
+	if r.Method != http.MethodGet {
 		return nil
 	}
-	index, err := strconv.ParseUint(query.Get("index"), 10, 64)
-	if err != nil {
-		return badRequest("invalid index: must be a number")
-	}
-	wait := s.blockFor
-	if text := query.Get("wait"); text != "" {
-		if wait, err = time.ParseDuration(text); err != nil || wait < 0 {
-			return badRequest("invalid wait: must be a duration such as 30s")
-		}
+	index, wait := p.number("index"), p.duration("wait", s.blockFor)
+	if p.err != nil {
+		return p.err
 	}
 	feed := s.agent.Feed()
 	now := feed.Index()

@@ -4,12 +4,12 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -63,18 +63,14 @@ func (t topics) want(e *feed.Event) bool {
 
 // events is GET /v1/event/stream: one JSON object a line, {} as a sign of life.
 func (s *Server) events(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+	p := paramsOf(r)
+	index := p.number("index")
 	wanted, err := readTopics(r)
-	var index uint64
-	if text := r.URL.Query().Get("index"); text != "" && err == nil {
-		if index, err = strconv.ParseUint(text, 10, 64); err != nil {
-			err = badRequest("invalid index: must be a number")
-		}
-	}
-	if err != nil {
+	if err = cmp.Or(err, p.err); err != nil {
 		return err
 	}
 	after := s.agent.Feed().Index() // without an index only what happens from now on
-	if r.URL.Query().Has("index") {
+	if p.values.Has("index") {
 		after = max(index, 1) - 1 // Nomad's index is that of the first event
 	}
 	subscription := s.agent.Feed().Subscribe(after)

@@ -31,7 +31,8 @@ const handshakeWait = 10 * time.Second
 
 // exec is GET /v1/client/allocation/ID/exec?task=&command=&tty=, a WebSocket.
 func (s *Server) exec(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-	handshake, err := boolean(r, "ws_handshake")
+	p := paramsOf(r)
+	handshake, err := p.flag("ws_handshake"), p.err
 	if err == nil && !handshake && !Trusted(r.Context()) {
 		err = errUntrusted
 	}
@@ -71,9 +72,10 @@ func (s *Server) runExec(ctx context.Context, conn *websocket.Conn, r *http.Requ
 	if err := json.Unmarshal([]byte(r.URL.Query().Get("command")), &command); err != nil || len(command) == 0 {
 		return input, badRequest("invalid command: must be a JSON list of words")
 	}
-	tty, err := boolean(r, "tty")
-	if err != nil {
-		return input, err
+	p := paramsOf(r)
+	tty := p.flag("tty")
+	if p.err != nil {
+		return input, p.err
 	}
 	a, err := allocationOf(r, s.agent.Snapshot())
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -73,11 +72,12 @@ func (s *Server) history(r *http.Request, now *snapshot.Agent, a *allocation.All
 
 // at answers with the reading of each task that is nearest to a time.
 func (s *Server) at(r *http.Request, a *allocation.Allocation, tasks []string, wanted func(procstats.ID) bool) (any, error) {
-	at, err := readTime(r, "at", s.now())
-	if err != nil {
-		return nil, err
-	}
-	if at.IsZero() {
+	p := paramsOf(r)
+	at := p.time("at", s.now())
+	switch {
+	case p.err != nil:
+		return nil, p.err
+	case at.IsZero():
 		return nil, badRequest("invalid at: must be a time")
 	}
 	shown := shape.Moment{AllocID: a.ID, Asked: at, Tasks: map[string]*shape.Point{}}
@@ -161,52 +161,13 @@ func wantedMeasurements(r *http.Request) (func(procstats.ID) bool, error) {
 	return func(id procstats.ID) bool { return headlines[id] || selection.Has(id) }, nil
 }
 
-func historyQuery(r *http.Request, now time.Time) (q history.Query, err error) {
-	if q.Since, err = readTime(r, "since", now); err != nil {
-		return q, err
+func historyQuery(r *http.Request, now time.Time) (history.Query, error) {
+	p := paramsOf(r)
+	q := history.Query{Since: p.time("since", now), Until: p.time("until", now), Step: p.duration("step", 0)}
+	if p.err == nil && !q.Since.IsZero() && !q.Until.IsZero() && q.Until.Before(q.Since) {
+		p.err = badRequest("until is before since")
 	}
-	if q.Until, err = readTime(r, "until", now); err != nil {
-		return q, err
-	}
-	if !q.Since.IsZero() && !q.Until.IsZero() && q.Until.Before(q.Since) {
-		return q, badRequest("until is before since")
-	}
-	if text := r.URL.Query().Get("step"); text != "" {
-		if q.Step, err = readDuration(text); err != nil || q.Step < 0 {
-			return q, badRequest("invalid step: must be a duration such as 10s")
-		}
-	}
-	return q, nil
-}
-
-// readTime reads a time of the query; zero where there is none.
-func readTime(r *http.Request, name string, now time.Time) (time.Time, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
-		return at, nil
-	}
-	if d, err := time.ParseDuration(text); err == nil {
-		return now.Add(-d.Abs()), nil
-	}
-	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds > 0 && seconds < 1<<33 {
-		return time.UnixMicro(int64(seconds * 1e6)), nil
-	}
-	return time.Time{}, badRequest(name + ": must be a time: RFC 3339, seconds since 1970, or an age such as 5m")
-}
-
-// readDuration reads a duration, or seconds.
-func readDuration(text string) (time.Duration, error) {
-	if d, err := time.ParseDuration(text); err == nil {
-		return d, nil
-	}
-	seconds, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(math.Abs(seconds) < 1e9) {
-		return 0, badRequest("not a duration")
-	}
-	return time.Duration(seconds * float64(time.Second)), nil
+	return q, p.err
 }
 
 // record is GET /v1/client/allocation/ID/record?task=: the final record of the task's last ended start.

@@ -103,9 +103,10 @@ func (s *Server) runJob(r *http.Request, _ *snapshot.Agent) (any, error) {
 
 // stopJob is DELETE /v1/job/ID.
 func (s *Server) stopJob(r *http.Request, _ *snapshot.Agent, j *snapshot.Job) (any, error) {
-	purge, err := boolean(r, "purge")
-	if err != nil {
-		return nil, err
+	p := paramsOf(r)
+	purge := p.flag("purge")
+	if p.err != nil {
+		return nil, p.err
 	}
 	if err := s.agent.StopJob(j.Job.ID, purge); err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"net/http"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/tachograph/tacho/agent/folder"
@@ -40,35 +39,21 @@ func newLogRequest(r *http.Request, now *snapshot.Agent) (*logRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &logRequest{dir: a.Dir, alloc: a.ID, stream: r.URL.Query().Get("type")}
+	p := paramsOf(r)
+	q := &logRequest{
+		dir: a.Dir, alloc: a.ID, stream: p.either("type", "", "stdout", "stderr"), follow: p.flag("follow"), plain: p.flag("plain"),
+		fromEnd: p.either("origin", "start", "start", "end") == "end", offset: int64(p.number("offset")),
+	}
 	if q.task, err = onlyTask(r, a); err != nil {
 		return nil, err
 	}
 	if t := a.Tasks[q.task]; t != nil && t.NoLogs {
 		return nil, notFound("the job disables the logs of task " + q.task)
 	}
-	if q.stream != "stdout" && q.stream != "stderr" {
-		return nil, badRequest("invalid type: must be stdout or stderr")
+	if p.err == nil && q.stream == "" {
+		p.err = badRequest("type is missing: must be stdout or stderr")
 	}
-	if q.follow, err = boolean(r, "follow"); err != nil {
-		return nil, err
-	}
-	if q.plain, err = boolean(r, "plain"); err != nil {
-		return nil, err
-	}
-	switch r.URL.Query().Get("origin") {
-	case "", "start":
-	case "end":
-		q.fromEnd = true
-	default:
-		return nil, badRequest("invalid origin: must be start or end")
-	}
-	if text := r.URL.Query().Get("offset"); text != "" {
-		if q.offset, err = strconv.ParseInt(text, 10, 64); err != nil || q.offset < 0 {
-			return nil, badRequest("invalid offset: must be a number of bytes")
-		}
-	}
-	return q, nil
+	return q, p.err
 }
 
 // logs is GET /v1/client/fs/logs/ID?task=&type=&follow=&origin=&offset=&plain=.

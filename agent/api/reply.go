@@ -149,16 +149,3 @@ func readBody(r *http.Request, into any) error {
 	}
 	return nil
 }
-
-// boolean reads a boolean of the query; absent is false.
-func boolean(r *http.Request, name string) (bool, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return false, nil
-	}
-	value, err := strconv.ParseBool(text)
-	if err != nil {
-		return false, badRequest(name + " is true or false")
-	}
-	return value, nil
-}
