@@ -78,6 +78,13 @@ type Recorder interface {
 	FinalRecord(id string) (*record.Record, error)
 }
 
+// Adopter is a driver that finds a task by what it was started with, without a handle.
+type Adopter interface {
+	// AdoptTask makes a task known whose start was [TaskConfig.Persisted] and whose handle was not, and returns the handle.
+	// The error wraps [ErrTaskNotFound] if the task was not started; nothing of the start is left then.
+	AdoptTask(ctx context.Context, task *TaskConfig) (*TaskHandle, error)
+}
+
 // Networker makes network namespaces. Few drivers do: see Capabilities.MustCreateNetwork.
 type Networker interface {
 	CreateNetwork(ctx context.Context, allocID, hostname string) (network *NetworkIsolation, created bool, err error)

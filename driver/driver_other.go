@@ -40,6 +40,11 @@ func (d *Tacho) StartTask(context.Context, *TaskConfig) (*TaskHandle, *NetworkOv
 	return nil, nil, Recoverable(errNoExecutor("start task"), false)
 }
 
+// AdoptTask implements Adopter.
+func (d *Tacho) AdoptTask(context.Context, *TaskConfig) (*TaskHandle, error) {
+	return nil, errNoExecutor("adopt task")
+}
+
 // RecoverTask implements Starter.
 func (d *Tacho) RecoverTask(context.Context, *TaskHandle) error { return errNoExecutor("recover task") }
 

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -52,13 +50,20 @@ func (d *Tacho) KillOrphans(ctx context.Context, spared ...*TaskHandle) (killed 
 		if known[address.Folder] {
 			continue
 		}
-		if err := killOrphan(ctx, *address); err != nil {
-			errs = append(errs, fmt.Errorf("kill orphan %s: %w", address.ID, err))
+		if err := endExecutor(ctx, *address); err != nil {
+			errs = append(errs, fmt.Errorf("kill orphan: %w", err))
 			continue
 		}
 		killed = append(killed, address.ID)
 	}
 	return killed, errlist.Join(errs...)
+}
+
+// endExecutor kills a task and ends its executor.
+func endExecutor(ctx context.Context, address wire.Address) error {
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	return client.End(ctx, address, syscall.SIGKILL, 0)
 }
 
 // listOrphans lists the runtime folder once no executor in it is about to launch its task: one whose caller was killed
@@ -98,33 +103,8 @@ func sweep(folders []string) error {
 	return errlist.Join(errs...)
 }
 
-// answers reports whether a process listens on a socket in an executor's folder.
+// answers reports whether a process listens on the socket in an executor's folder.
 func answers(folder string) bool {
-	sockets, err := filepath.Glob(filepath.Join(folder, "plugin*"))
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(sockets, func(path string) bool {
-		conn, err := net.DialTimeout("unix", path, time.Second)
-		return err == nil && conn.Close() == nil
-	})
-}
-
-func killOrphan(ctx context.Context, address wire.Address) error {
-	ctx, cancel := context.WithTimeout(ctx, killTimeout)
-	defer cancel()
-	c, err := client.Reattach(ctx, address)
-	switch {
-	case errors.Is(err, client.ErrLost), errors.Is(err, client.ErrOtherBoot):
-		return client.KillTask(ctx, address)
-	case err != nil:
-		return err
-	case c.Hello() == nil: // it cannot be asked
-		return errors.Join(c.Kill(ctx), c.Close())
-	}
-	// Stop fails where the task has ended, and Shutdown where it has not.
-	if err := errors.Join(c.Stop(ctx, syscall.SIGKILL, 0), c.Shutdown(ctx)); err != nil && client.Alive(address) {
-		return errors.Join(err, c.Close())
-	}
-	return errors.Join(c.Close(), os.RemoveAll(address.Folder))
+	conn, err := net.DialTimeout("unix", wire.FindSocket(folder), time.Second)
+	return err == nil && conn.Close() == nil
 }

@@ -76,9 +76,19 @@ const (
 // telling people whose it is.
 func executorID(task *TaskConfig) string {
 	sum := sha256.Sum256([]byte(task.ID))
+	return executorPrefix(task) + hex.EncodeToString(sum[:hashBytes])
+}
+
+// executorPrefix is what the executors of all starts of a task have in common.
+func executorPrefix(task *TaskConfig) string {
 	name, alloc := plain(task.Name), plain(task.AllocID)
-	parts := []string{alloc[:min(len(alloc), longestAlloc)], name[:min(len(name), longestName)], hex.EncodeToString(sum[:hashBytes])}
-	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "-")
+	prefix := ""
+	for _, part := range []string{alloc[:min(len(alloc), longestAlloc)], name[:min(len(name), longestName)]} {
+		if part != "" {
+			prefix += part + "-"
+		}
+	}
+	return prefix
 }
 
 // plain keeps what can stand in the name of a cgroup.

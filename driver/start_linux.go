@@ -32,11 +32,17 @@ func (d *Tacho) StartTask(ctx context.Context, config *TaskConfig) (*TaskHandle,
 	if err != nil {
 		return nil, nil, fmt.Errorf("start task %s: %w", config.Name, err)
 	}
+	handle, err := t.handle()
+	return handle, nil, err
+}
+
+// handle is by what the task is recovered.
+func (t *task) handle() (*TaskHandle, error) {
 	state, err := t.state.encode()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return &TaskHandle{Version: HandleVersion, Config: config, State: TaskRunning, DriverState: state}, nil, nil
+	return &TaskHandle{Version: HandleVersion, Config: t.config, State: TaskRunning, DriverState: state}, nil
 }
 
 func (d *Tacho) start(ctx context.Context, config *TaskConfig) (*task, error) {
@@ -55,21 +61,35 @@ func (d *Tacho) start(ctx context.Context, config *TaskConfig) (*task, error) {
 	if err != nil {
 		return nil, Recoverable(err, false)
 	}
-	c, launched, err := d.launch(ctx, own, request)
+	if err := d.endEarlier(ctx, config); err != nil {
+		// Two of them must not run at the same time.
+		return nil, Recoverable(err, true)
+	}
+	c, launched, err := d.launch(ctx, own, config, request)
 	if err != nil {
 		return nil, err
 	}
-	return d.newTask(config, c, &driverState{
+	return d.newTask(config, c, d.stateOf(c, launched)), nil
+}
+
+// stateOf is the state of a task that has been started.
+func (d *Tacho) stateOf(c *client.Client, launched *proto.LaunchResponse) *driverState {
+	return &driverState{
 		Address:       c.Address(),
 		StartedAt:     time.Unix(0, launched.GetStartedAtUnixNs()),
-		LogCollection: own.LogCollection,
+		LogCollection: d.currentConfig().LogCollection,
 		Attributes:    attributesOf(c.Address().Executor, launched),
-	}), nil
+	}
 }
 
 // launch starts an executor with a task.
-func (d *Tacho) launch(ctx context.Context, own Config, request *proto.LaunchRequest) (*client.Client, *proto.LaunchResponse, error) {
-	c, err := client.Start(ctx, client.Options{Binary: d.binary, RuntimeDir: runtimeDir(own), ID: request.GetId()})
+func (d *Tacho) launch(
+	ctx context.Context, own Config, config *TaskConfig, request *proto.LaunchRequest,
+) (*client.Client, *proto.LaunchResponse, error) {
+	c, err := client.Start(ctx, client.Options{
+		Binary: d.binary, RuntimeDir: runtimeDir(own), ID: request.GetId(),
+		Owner: wire.Owner{AllocID: config.AllocID, Task: config.Name, Persisted: config.Persisted},
+	})
 	if err != nil {
 		// A machine that is out of memory or processes now may have some later.
 		return nil, nil, Recoverable(err, true)
@@ -164,12 +184,16 @@ func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverSt
 	t := d.newTask(config, c, state)
 	switch {
 	case c.Hello() == nil:
-		t.recovered = fmt.Sprintf("recovered: executor process %d is alive and does not respond", state.Address.Executor.PID)
+		t.recovered = notResponding(&state.Address)
 	case c.Hello().GetState() == proto.TaskState_TASK_STATE_RUNNING:
 		t.recovered = fmt.Sprintf("recovered: the executor process %d (version %s) still runs process %s",
 			state.Address.Executor.PID, c.Hello().GetBuild(), state.Attributes[attrMain])
 	}
 	return t, nil
+}
+
+func notResponding(address *wire.Address) string {
+	return fmt.Sprintf("recovered: executor process %d is alive and does not respond", address.Executor.PID)
 }
 
 // wasShutDown reports whether an executor has ended as it should: it takes its folder with it, and one that was killed

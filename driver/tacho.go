@@ -57,6 +57,7 @@ var (
 	_ Driver     = (*Tacho)(nil)
 	_ Configurer = (*Tacho)(nil)
 	_ Recorder   = (*Tacho)(nil)
+	_ Adopter    = (*Tacho)(nil)
 )
 
 // New returns a driver that has started nothing.

@@ -19,7 +19,10 @@ type TaskConfig struct {
 	// Block is the same for our driver, from a host in this process. It goes before DriverConfig, and is not persisted:
 	// a running task is recovered without it.
 	Block *ConfigBlock `json:"-"`
-	Env   map[string]string
+	// Persisted says that the host has persisted this configuration, and calls AdoptTask with it if it dies before it has
+	// persisted the handle: from a host in this process.
+	Persisted bool `json:"-"`
+	Env       map[string]string
 	// DeviceEnv is added to Env and wins.
 	DeviceEnv map[string]string
 	Resources *Resources

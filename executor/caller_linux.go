@@ -65,8 +65,14 @@ func (e *Executor) unwatchCaller() {
 }
 
 // callerIsGone ends a task whose caller was gone before the start was confirmed: no caller knows of it, and the next one
-// starts another in its place.
-func (e *Executor) callerIsGone() { e.endWith(onCallerGone, 0, stopUnconfirmed) }
+// starts another in its place. A start that was persisted is known.
+func (e *Executor) callerIsGone() {
+	if e.owner.Persisted {
+		e.on(onCallerAway)
+		return
+	}
+	e.endWith(onCallerGone, 0, stopUnconfirmed)
+}
 
 func stopUnconfirmed(t *task) {
 	t.log.Warn("caller was gone before it confirmed the start; task is killed")

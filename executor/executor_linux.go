@@ -22,6 +22,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -34,6 +35,7 @@ type Executor struct {
 	host     kernel.FS
 	build    string
 	folder   string
+	owner    wire.Owner
 	children *reaper
 	launcher *launcher
 	journal  *journal

@@ -106,7 +106,9 @@ func (e *Executor) startTask(t *task, c *command) error {
 	t.recorder = e.newRecorder(t, baseline)
 	// Before the fork: whatever happens then, there is a record, and a caller that finds us dead finds the cgroup.
 	t.recorder.start()
-	e.writeAddress(t)
+	if err := e.writeTask(t); err != nil {
+		return refuse(codes.ResourceExhausted, err, c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
+	}
 	t.oom = oom.Open(oom.Options{
 		Logger: e.log, FS: e.host, Cgroup: t.group.Cgroup, Latest: t.sampler.latest, Report: e.journal.addOOMKill,
 	})
@@ -121,7 +123,9 @@ func (e *Executor) startTask(t *task, c *command) error {
 		err = startError(c, err)
 		return refuse(status.Code(err), err, c.streams.abandon(), t.oom.Close(), t.sampler.close(baseline), t.group.Remove())
 	}
-	e.writeAddress(t)
+	if err := e.writeTask(t); err != nil {
+		e.log.Error("write the address", "error", err) // what leads to the task is there: its cgroup, and this process
+	}
 	c.streams.started()
 	t.started, t.end = c.forked, end
 	t.oom.Started(t.main)

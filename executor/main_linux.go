@@ -38,6 +38,14 @@ func Main(build string) int {
 		return 1
 	}
 	e.inherited = inherited
+	e.owner = wire.OwnerOf(os.Getenv)
+	if len(os.Args) > 2 {
+		// Who comes for the task of a dead caller finds an executor that has not been asked for it yet. What cannot be
+		// written now cannot before the start, which is refused then.
+		if err := e.writeAddress(&wire.Address{ID: os.Args[2]}); err != nil {
+			log.Error("write the address", "error", err)
+		}
+	}
 	// go-plugin's socket would be open to everybody; see restoreUmask.
 	e.umask = unix.Umask(0o177)
 	e.start()

@@ -57,6 +57,8 @@ const (
 	onShutdown
 	// onCallerGone is the death of the process that started this one, or that it has given up its Launch.
 	onCallerGone
+	// onCallerAway is the same of a caller that has persisted the start, and comes back for its task.
+	onCallerAway
 	// onUnused is when launchLimit is over.
 	onUnused
 	// onTaskGone is when nothing is left of the task and its record is whole.
@@ -72,7 +74,7 @@ const (
 // String returns the name in the table.
 func (ev event) String() string {
 	return [events]string{
-		"Launch", "started", "failed", "any call", "Stop", "Shutdown", "caller gone", "unused", "task gone", "end", "overdue",
+		"Launch", "started", "failed", "any call", "Stop", "Shutdown", "caller gone", "caller away", "unused", "task gone", "end", "overdue",
 	}[ev]
 }
 
@@ -96,7 +98,7 @@ func (p phase) next(ev event) (next phase, ok bool) {
 		return p.change(map[phase]phase{
 			waiting: ending, launching: canceled, refused: ending, unconfirmed: killing, unseen: ending,
 		}), true
-	case onUnused:
+	case onCallerAway, onUnused:
 		return p.change(map[phase]phase{waiting: ending, refused: ending}), true
 	case onTaskGone:
 		return p.change(map[phase]phase{unconfirmed: unseen, running: exited, killing: ending}), true

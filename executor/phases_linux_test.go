@@ -166,8 +166,8 @@ func phaseTests() []phaseTest {
 				_, _ = b.Launch(b.t.Context(), request) // a FIFO is no namespace: it fails
 			}()
 			b.eventually(soon, "the start is about to fork", func() bool {
-				_, err := os.Stat(filepath.Join(b.folder, "executor.json"))
-				return err == nil
+				address, err := wire.ReadAddress(b.folder)
+				return err == nil && address.Socket != ""
 			})
 		}, []string{"Launch", "Stop", "Shutdown"}, []string{"caller gone"}},
 		{"refused", func(b *bare) {

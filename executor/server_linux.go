@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -132,19 +131,21 @@ func (e *Executor) holdLeash(fd int, t *task) {
 	})
 }
 
-// writeAddress writes where later callers find the task.
-func (e *Executor) writeAddress(t *task) {
+// writeTask writes where later callers find the task.
+func (e *Executor) writeTask(t *task) error {
+	return e.writeAddress(&wire.Address{
+		ID: t.request.GetId(), Socket: e.socket(), Main: t.main, Cgroup: t.group.Cgroup, Owned: t.group.Owned,
+		RecordDir: t.request.GetRecord().GetDir(), Command: t.request.GetCommandLine(),
+	})
+}
+
+// writeAddress writes an address with what is known of this executor.
+func (e *Executor) writeAddress(a *wire.Address) error {
 	if e.folder == "" {
-		return
+		return nil
 	}
-	address := &wire.Address{
-		ID: t.request.GetId(), Folder: e.folder, Socket: e.socket(), BootID: e.bootID, Executor: e.self, Main: t.main,
-		Cgroup: t.group.Cgroup, Owned: t.group.Owned, RecordDir: t.request.GetRecord().GetDir(),
-		Command: t.request.GetCommandLine(),
-	}
-	if err := address.Write(); err != nil {
-		e.log.Error("write the address", "error", err)
-	}
+	a.Owner, a.Folder, a.BootID, a.Executor = e.owner, e.folder, e.bootID, e.self
+	return a.Write()
 }
 
 // socket is where the executor is reached, as go-plugin named it; empty if it has no folder.
@@ -152,11 +153,7 @@ func (e *Executor) socket() string {
 	if e.folder == "" {
 		return ""
 	}
-	sockets, err := filepath.Glob(filepath.Join(e.folder, "plugin*"))
-	if err != nil || len(sockets) == 0 {
-		return ""
-	}
-	return sockets[0]
+	return wire.FindSocket(e.folder)
 }
 
 // Wait implements proto.ExecutorServer.

@@ -86,7 +86,7 @@ func start(ctx context.Context, o Options, folder string) (*Client, error) {
 	release := context.AfterFunc(ctx, kill)
 	socket, err := plugin.Start()
 	release()
-	c := &Client{plugin: plugin, owner: owner, address: wire.Address{ID: o.ID, Folder: folder}}
+	c := &Client{plugin: plugin, owner: owner, address: wire.Address{ID: o.ID, Owner: o.Owner, Folder: folder}}
 	if err != nil {
 		kill()
 		c.join()
@@ -130,6 +130,7 @@ func executorCommand(life context.Context, o Options, folder string) *exec.Cmd {
 		"XDG_RUNTIME_DIR=" + os.Getenv("XDG_RUNTIME_DIR"), // the user's bus, for a systemd scope
 		"DBUS_SESSION_BUS_ADDRESS=" + os.Getenv("DBUS_SESSION_BUS_ADDRESS"),
 	}
+	cmd.Env = append(cmd.Env, o.Owner.Environ()...)
 	if o.KeepIgnored {
 		cmd.Env = append(cmd.Env, wire.KeepIgnored+"=1")
 	}
@@ -158,6 +159,9 @@ func reach(ctx context.Context, address wire.Address, own bool) (*Client, error)
 	}
 	if boot != address.BootID {
 		return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, ErrOtherBoot)
+	}
+	if address.Socket == "" { // it was written before there was one
+		address.Socket = wire.FindSocket(address.Folder)
 	}
 	c := &Client{address: address}
 	if own {
@@ -236,9 +240,7 @@ func (c *Client) shakeHands(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	hello, err := c.rpc.Hello(ctx, &proto.HelloRequest{
-		ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: "client",
-	})
+	hello, err := c.sayHello(ctx)
 	if err != nil {
 		if c.process != nil {
 			// A reattached one may be dying: its socket still takes connections.
@@ -280,6 +282,15 @@ func (c *Client) Launch(ctx context.Context, request *proto.LaunchRequest) (*pro
 		}
 		return nil, err
 	}
+	c.launched(launched)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.address.RecordDir = request.GetRecord().GetDir()
+	return launched, nil
+}
+
+// launched completes the address.
+func (c *Client) launched(launched *proto.LaunchResponse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.address.Main = wire.ToProcessID(launched.GetMain())
@@ -287,8 +298,26 @@ func (c *Client) Launch(ctx context.Context, request *proto.LaunchRequest) (*pro
 		V2: launched.GetCgroup().GetV2(), V1: launched.GetCgroup().GetV1(), Shared: launched.GetCgroup().GetShared(),
 	}
 	c.address.Owned = launched.GetCgroup().GetOwned()
-	c.address.RecordDir = request.GetRecord().GetDir()
-	return launched, nil
+}
+
+// AwaitLaunch returns what Launch has returned to another caller, perhaps one that is gone, once it has. The error wraps
+// ErrLost if the executor ends before.
+func (c *Client) AwaitLaunch(ctx context.Context) (*proto.LaunchResponse, error) {
+	const interval = 10 * time.Millisecond
+	for {
+		hello, err := c.sayHello(ctx)
+		if launched := hello.GetLaunched(); launched != nil {
+			c.launched(launched)
+			return launched, nil
+		}
+		select {
+		case <-c.Lost():
+			return nil, fmt.Errorf("wait for start of task: %w", ErrLost)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for start of task: %w", errors.Join(context.Cause(ctx), err))
+		case <-time.After(interval):
+		}
+	}
 }
 
 // killUnanswered kills the task of an executor that died in Launch: it may have started it, and no other process knows.
@@ -354,8 +383,12 @@ func (c *Client) Exec(ctx context.Context) (grpc.BidiStreamingClient[proto.ExecR
 
 // Confirm tells the executor that its task is known: until the first call after Launch it ends with its caller.
 func (c *Client) Confirm(ctx context.Context) error {
-	_, err := c.rpc.Hello(ctx, &proto.HelloRequest{ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: "client"})
+	_, err := c.sayHello(ctx)
 	return c.explain(err)
+}
+
+func (c *Client) sayHello(ctx context.Context) (*proto.HelloResponse, error) {
+	return c.rpc.Hello(ctx, &proto.HelloRequest{ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax, Build: "client"})
 }
 
 // Shutdown ends an executor whose task is gone, and returns when its process is.

@@ -11,6 +11,8 @@ import (
 	"os"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/executor/wire"
 )
 
 var (
@@ -31,6 +33,8 @@ type Options struct {
 	RuntimeDir string
 	// ID names the task and its folder.
 	ID string
+	// Owner says whose task it is; zero for that of tacho run.
+	Owner wire.Owner
 	// ExtraFiles become the executor's descriptors 3, 4 and so on, for the task's standard streams and the leash.
 	ExtraFiles []*os.File
 	// KeepIgnored says that the task ignores the signals that this process was started with ignored, as below nohup(1);

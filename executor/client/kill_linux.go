@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,13 +40,13 @@ const abandonLimit = 10 * time.Second
 func (c *Client) Abandon() error {
 	ctx, cancel := context.WithTimeout(context.Background(), abandonLimit)
 	defer cancel()
-	err := c.stopAndShutdown(ctx)
+	err := c.stopAndShutdown(ctx, unix.SIGKILL, 0)
 	for err != nil && ctx.Err() == nil && !errors.Is(err, ErrLost) {
 		select {
 		case <-c.Lost():
 			err = nil
 		case <-time.After(10 * time.Millisecond): // it is about to end, or to start its task
-			err = c.stopAndShutdown(ctx)
+			err = c.stopAndShutdown(ctx, unix.SIGKILL, 0)
 		}
 	}
 	select {
@@ -59,8 +60,8 @@ func (c *Client) Abandon() error {
 	return errors.Join(err, c.clear(), c.Close())
 }
 
-func (c *Client) stopAndShutdown(ctx context.Context) error {
-	err := c.Stop(ctx, unix.SIGKILL, 0)
+func (c *Client) stopAndShutdown(ctx context.Context, signal syscall.Signal, grace time.Duration) error {
+	err := c.Stop(ctx, signal, grace)
 	if err != nil && status.Code(err) != codes.FailedPrecondition { // there is no task
 		return err
 	}
@@ -79,6 +80,54 @@ func (c *Client) clear() error {
 	ctx, cancel := context.WithTimeout(context.Background(), abandonLimit)
 	defer cancel()
 	return KillTask(ctx, *address)
+}
+
+// End ends an executor and its task, whoever owns it: the task gets a signal, 0 for its own, and the grace. An executor
+// that does not answer, or does not end, is killed, and what is left of its task with it.
+func End(ctx context.Context, address wire.Address, signal syscall.Signal, grace time.Duration) error {
+	if Alive(address) {
+		if err := endLive(ctx, address, signal, grace); err != nil {
+			return fmt.Errorf("end executor of %s: %w", address.ID, err)
+		}
+	}
+	if newest, err := wire.ReadAddress(address.Folder); err == nil && newest.Executor == address.Executor {
+		address = *newest // it may have started its task since
+	}
+	return KillTask(ctx, address)
+}
+
+func endLive(ctx context.Context, address wire.Address, signal syscall.Signal, grace time.Duration) error {
+	asked := askToEnd(ctx, address, signal, grace)
+	executor, err := watch(address.Executor)
+	if errors.Is(err, ErrLost) {
+		return nil
+	}
+	if err != nil {
+		return errors.Join(asked, err)
+	}
+	err = executor.Signal(unix.SIGKILL)
+	if err == nil {
+		select {
+		case <-executor.gone:
+			asked = nil
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	return errors.Join(asked, err, executor.close())
+}
+
+// askToEnd stops a task and then its executor.
+func askToEnd(ctx context.Context, address wire.Address, signal syscall.Signal, grace time.Duration) error {
+	visit, cancel := context.WithTimeout(ctx, silenceLimit)
+	defer cancel()
+	c, err := Visit(visit, address)
+	if err != nil {
+		return err
+	}
+	stop, cancel := context.WithTimeout(ctx, grace+abandonLimit)
+	defer cancel()
+	return errors.Join(c.stopAndShutdown(stop, signal, grace), c.Close())
 }
 
 // Kill kills an executor that does not answer, and what is left of its task then.

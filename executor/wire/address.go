@@ -13,17 +13,18 @@ import (
 )
 
 // Address is how a live executor is reached again, and how its task is found where the executor is gone. It is
-// kept in the executor's folder and in the handles of its callers.
+// persisted in the executor's folder, for the first time before it answers, and in the handles of its callers.
 type Address struct {
 	// ID is the task's name.
 	ID string `json:"id"`
+	Owner
 	// Folder is the executor's own, mode 0700: socket, log, address, lock.
 	Folder string `json:"folder"`
 	Socket string `json:"socket"`
 	// BootID tells boots apart: process ids of another boot mean nothing.
 	BootID   string              `json:"boot_id"`
 	Executor procstats.ProcessID `json:"executor"`
-	// Main is the task's main process, also the leader of its session.
+	// Main is the task's main process, also the leader of its session; zero before the start.
 	Main procstats.ProcessID `json:"main"`
 	// Cgroup is where the task is; Owned groups are removed with it.
 	Cgroup procstats.Cgroup `json:"cgroup"`
@@ -67,6 +68,15 @@ func ReadAddress(folder string) (*Address, error) {
 		return nil, fmt.Errorf("read address %s: it belongs to another directory, %q", path, a.Folder)
 	}
 	return &a, nil
+}
+
+// FindSocket returns the socket in an executor's folder, as go-plugin named it; empty if there is none.
+func FindSocket(folder string) string {
+	sockets, err := filepath.Glob(filepath.Join(folder, "plugin*"))
+	if err != nil || len(sockets) == 0 {
+		return ""
+	}
+	return sockets[0]
 }
 
 // same reports whether two paths are of one folder: what an address names is removed with its task.

@@ -5,6 +5,7 @@ package wire
 
 import (
 	"context"
+	"strconv"
 
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
@@ -27,6 +28,37 @@ const PluginName = "executor"
 
 // KeepIgnored is the variable in an executor's environment by which its task is to ignore what its caller ignores.
 const KeepIgnored = "TACHO_EXECUTOR_KEEP_IGNORED"
+
+// The variables in an executor's environment that say whose task it is, see Owner.
+const (
+	envAllocID   = "TACHO_EXECUTOR_ALLOC_ID"
+	envTask      = "TACHO_EXECUTOR_TASK"
+	envPersisted = "TACHO_EXECUTOR_START_PERSISTED"
+)
+
+// Owner says whose task an executor is started for. The zero Owner is that of tacho run.
+type Owner struct {
+	// AllocID is the task's allocation and Task its name there.
+	AllocID string `json:"alloc_id,omitempty"`
+	Task    string `json:"task,omitempty"`
+	// Persisted says that the caller has persisted the id before the start and comes back for the task: neither the start
+	// nor the task ends with the caller.
+	Persisted bool `json:"start_persisted,omitempty"`
+}
+
+// Environ returns the variables by which OwnerOf finds the owner.
+func (o Owner) Environ() []string {
+	if o == (Owner{}) {
+		return nil
+	}
+	return []string{envAllocID + "=" + o.AllocID, envTask + "=" + o.Task, envPersisted + "=" + strconv.FormatBool(o.Persisted)}
+}
+
+// OwnerOf returns the owner that an environment names.
+func OwnerOf(getenv func(string) string) Owner {
+	persisted, _ := strconv.ParseBool(getenv(envPersisted)) // absent is false
+	return Owner{AllocID: getenv(envAllocID), Task: getenv(envTask), Persisted: persisted}
+}
 
 // Handshake is go-plugin's: it tells an executor that was started by us from one that a user started by hand.
 func Handshake() goplugin.HandshakeConfig {

@@ -1,0 +1,138 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tachograph/tacho/errlist"
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/wire"
+)
+
+// adoptLimit is how long a start that was under way when its host died may take until it has succeeded or failed.
+const adoptLimit = 10 * time.Second
+
+// AdoptTask implements Adopter.
+func (d *Tacho) AdoptTask(ctx context.Context, config *TaskConfig) (*TaskHandle, error) {
+	if err := d.reserve(config.ID); err != nil {
+		return nil, err
+	}
+	t, err := d.adopt(ctx, config)
+	if t != nil {
+		t.follow(d.ctx)
+	}
+	d.settle(config.ID, t)
+	if err != nil {
+		return nil, fmt.Errorf("adopt task %s: %w", config.Name, err)
+	}
+	return t.handle()
+}
+
+func (d *Tacho) adopt(ctx context.Context, config *TaskConfig) (*task, error) {
+	ctx, cancel := context.WithTimeout(ctx, adoptLimit)
+	defer cancel()
+	address, err := findExecutor(ctx, filepath.Join(runtimeDir(d.currentConfig()), executorID(config)))
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.Reattach(ctx, *address)
+	switch {
+	case err == nil:
+	case errors.Is(err, client.ErrLost) && address.Main.PID != 0:
+		return d.recoverLost(ctx, config, d.stateAt(address)), nil
+	case errors.Is(err, client.ErrLost), errors.Is(err, client.ErrOtherBoot):
+		return nil, errors.Join(ErrTaskNotFound, client.KillTask(ctx, *address))
+	default:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if c.Hello() == nil && address.Main.PID != 0 {
+		t := d.newTask(config, c, d.stateAt(address))
+		t.recovered = notResponding(address)
+		return t, nil
+	}
+	launched, err := c.AwaitLaunch(ctx)
+	if err != nil {
+		d.log.Warn("executor has not started its task; it is ended", "task", config.Name, "alloc_id", config.AllocID, "error", err)
+		return nil, errors.Join(ErrTaskNotFound, c.Abandon())
+	}
+	t := d.newTask(config, c, d.stateOf(c, launched))
+	t.recovered = fmt.Sprintf("adopted: the executor process %d had started process %d", address.Executor.PID, launched.GetMain().GetPid())
+	return t, nil
+}
+
+// stateAt is the state of a started task of which its executor cannot tell more.
+func (d *Tacho) stateAt(address *wire.Address) *driverState {
+	return &driverState{Address: *address, LogCollection: d.currentConfig().LogCollection, Attributes: map[string]string{
+		attrMain: strconv.Itoa(address.Main.PID), attrExecutor: strconv.Itoa(address.Executor.PID),
+	}}
+}
+
+// findExecutor returns the address in an executor's folder. An executor that has just been started writes it soon, and
+// one whose caller is gone removes the folder.
+func findExecutor(ctx context.Context, folder string) (*wire.Address, error) {
+	const interval = 10 * time.Millisecond
+	for {
+		address, err := wire.ReadAddress(folder)
+		switch {
+		case err == nil && (wire.FindSocket(folder) != "" || !client.Alive(*address)):
+			return address, nil
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("%w: %w", ErrTaskNotFound, err)
+		case wasShutDown(wire.Address{Folder: folder}):
+			return nil, ErrTaskNotFound
+		case ctx.Err() != nil:
+			return nil, errors.Join(ErrTaskNotFound, sweep([]string{folder}))
+		}
+		pause(ctx, interval)
+	}
+}
+
+// endEarlier ends what an earlier start of a task has left, such as one whose handle its host did not get to persist: a
+// task is never adopted under another configuration, and never runs twice.
+func (d *Tacho) endEarlier(ctx context.Context, config *TaskConfig) error {
+	folders, err := client.Folders(runtimeDir(d.currentConfig()))
+	errs := []error{err}
+	for _, folder := range folders {
+		if !strings.HasPrefix(filepath.Base(folder), executorPrefix(config)) {
+			continue
+		}
+		address, err := wire.ReadAddress(folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it has not got to listen, and ends with its caller
+		}
+		if err == nil && address.AllocID == config.AllocID && address.Task == config.Name {
+			err = d.endTask(ctx, *address)
+		}
+		errs = append(errs, err)
+	}
+	return errlist.Join(errs...)
+}
+
+// endTask ends a task by its address: one that is known, and has ended, is its host's to destroy.
+func (d *Tacho) endTask(ctx context.Context, address wire.Address) error {
+	for _, t := range d.list() {
+		if t.state.Address.Folder != address.Folder {
+			continue
+		}
+		if !t.running() {
+			return nil
+		}
+		t.log.Warn("task is started again while it runs; it is killed first", "executor", address.ID)
+		kill, cancel := context.WithTimeout(ctx, killTimeout)
+		defer cancel()
+		return t.stop(kill, syscall.SIGKILL, 0)
+	}
+	d.log.Warn("killed an earlier start of a task, whose host did not know of it", "executor", address.ID, "alloc_id", address.AllocID,
+		"task", address.Task)
+	return endExecutor(ctx, address)
+}
