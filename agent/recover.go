@@ -12,6 +12,7 @@ import (
 	"github.com/tachograph/tacho/agent/feed"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/registry"
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/hook"
@@ -119,8 +120,11 @@ func (a *Agent) recover(ctx context.Context, kept *leftovers) (spared []*driver.
 			a.log.Error("allocation ignored; its tasks keep running without supervision", "alloc_id", own.ID, "job", own.JobID, "error", err)
 			a.counts.fail("recovery")
 			for _, t := range kept.tasks[own.ID] {
-				if t.Handle != nil {
+				switch {
+				case t.Handle != nil:
 					spared = append(spared, t.Handle)
+				case t.Starting != nil:
+					spared = append(spared, &driver.TaskHandle{Config: t.Starting})
 				}
 			}
 			continue
@@ -144,13 +148,19 @@ func (a *Agent) recover(ctx context.Context, kept *leftovers) (spared []*driver.
 
 // recoverTask takes up a task that an earlier run started; nil where it does not run any more.
 func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
-	kept := t.kept.Handle
-	if kept == nil {
+	if t.kept.Handle == nil && t.kept.Starting == nil {
 		return nil
 	}
 	entry, err := a.drivers.Get(t.spec.Driver)
 	if err != nil {
 		t.log.Error("recover task", "error", err)
+		return nil
+	}
+	if t.kept.Starting != nil {
+		a.adopt(ctx, t, entry)
+	}
+	kept := t.kept.Handle
+	if kept == nil {
 		return nil
 	}
 	h := &handle{id: kept.Config.ID, entry: entry, usage: t.usage, endLogs: t.endLogs}
@@ -175,6 +185,25 @@ func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
 		}
 	}
 	return h
+}
+
+// adopt finds a task that was started by an agent which was killed before it had persisted the handle.
+func (a *Agent) adopt(ctx context.Context, t *task, entry *registry.Entry) {
+	config := t.kept.Starting
+	h, err := entry.AdoptTask(ctx, config)
+	if err != nil {
+		t.notStarted()
+		if !errors.Is(err, driver.ErrTaskNotFound) {
+			t.log.Error("adopt task; it is started again", "error", err)
+			a.counts.fail("recovery")
+		}
+		return
+	}
+	t.log.Info("adopted a task that was being started when the agent was killed", "executor", config.ID)
+	attributes := t.inspect(ctx, &handle{id: config.ID, entry: entry})
+	if err := t.persistStarted(entry, h, attributes); err != nil {
+		t.log.Error("persist handle of adopted task", "error", err)
+	}
 }
 
 // finishEnd does what was left to do for a task whose end was kept: its record, and its end in the driver.

@@ -18,6 +18,7 @@ import (
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/registry"
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/record"
@@ -119,8 +120,13 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 	if err != nil {
 		return nil, forRunner(err)
 	}
+	if err := t.persistStart(entry, config); err != nil {
+		t.endLogs(ctx)
+		return nil, err
+	}
 	started, _, err := entry.Driver().StartTask(ctx, config)
 	if err != nil {
+		t.notStarted()
 		if !errors.Is(err, driver.ErrUnavailable) {
 			t.endLogs(ctx)
 		}
@@ -128,12 +134,7 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 	}
 	h := &handle{id: config.ID, entry: entry, usage: t.usage, endLogs: t.endLogs}
 	attributes := t.inspect(ctx, h)
-	err = t.apply(func(kept *state.Task) {
-		kept.RunID, kept.Handle, kept.Ended, kept.Attributes = config.ID, started, false, attributes
-		kept.Outcome = ""
-		kept.Starts++
-	})
-	if err != nil {
+	if err := t.persistStarted(entry, started, attributes); err != nil {
 		// What is not kept would be lost at the next crash.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
@@ -145,6 +146,42 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 	t.mu.Unlock()
 	t.usage.begin(run, time.Now())
 	return h, nil
+}
+
+// persistStart persists what the driver is about to start, if the driver finds it again without a handle: an agent that is
+// killed before it has persisted the handle adopts the task, and starts no second one. If that fails nothing is started.
+func (t *task) persistStart(entry *registry.Entry, config *driver.TaskConfig) error {
+	if !entry.Adopts() {
+		return nil
+	}
+	config.Persisted = true
+	err := t.apply(func(kept *state.Task) { kept.Starting = config })
+	if err != nil {
+		t.notStarted()
+		return startError{err, true}
+	}
+	return nil
+}
+
+// persistStarted persists the handle of a start. An error means that the task would be lost at the next crash.
+func (t *task) persistStarted(entry *registry.Entry, started *driver.TaskHandle, attributes map[string]string) error {
+	change := func(kept *state.Task) {
+		kept.RunID, kept.Handle, kept.Attributes = started.Config.ID, started, attributes
+		kept.Ended, kept.Starting, kept.Outcome = false, nil, ""
+		kept.Starts++
+	}
+	if !entry.Adopts() {
+		return t.apply(change)
+	}
+	t.update(change) // it is tried again; until then the task is adopted
+	return nil
+}
+
+// notStarted forgets a start that failed; the next event persists that. Until then there is none to be found.
+func (t *task) notStarted() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept.Starting = nil
 }
 
 // inspect returns what the driver says of a started task, for people.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -42,8 +43,10 @@ func (d *Tacho) KillOrphans(ctx context.Context, spared ...*TaskHandle) (killed 
 		known[t.state.Address.Folder] = true
 	}
 	for _, handle := range spared {
-		if state, err := decodeState(handle); err == nil { // others are of another driver
+		if state, err := decodeState(handle); err == nil { // others are of another driver, or of a start without a handle
 			known[state.Address.Folder] = true
+		} else if handle.DriverState == nil {
+			known[filepath.Join(runtimeDir(d.currentConfig()), executorID(handle.Config))] = true
 		}
 	}
 	for _, address := range addresses {

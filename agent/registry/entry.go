@@ -37,6 +37,7 @@ type Entry struct {
 	hostConfig host.Config
 	host       *host.Host      // nil for our own driver, and before a plugin was started
 	recorder   driver.Recorder // nil for a driver that keeps no final records
+	adopter    driver.Adopter  // nil for a driver that finds no task without a handle
 
 	mu         sync.Mutex // guards following
 	driver     driver.Driver
@@ -120,6 +121,17 @@ func (e *Entry) FinalRecord(id string) (*record.Record, error) {
 		return nil, nil
 	}
 	return e.recorder.FinalRecord(id)
+}
+
+// Adopts reports whether AdoptTask finds the driver's tasks.
+func (e *Entry) Adopts() bool { return e.adopter != nil }
+
+// AdoptTask returns the handle of a task whose start was persisted and whose handle was not, see [driver.Adopter].
+func (e *Entry) AdoptTask(ctx context.Context, task *driver.TaskConfig) (*driver.TaskHandle, error) {
+	if e.adopter == nil {
+		return nil, driver.ErrTaskNotFound
+	}
+	return e.adopter.AdoptTask(ctx, task)
 }
 
 // current returns the plugin's host once it was opened.

@@ -73,6 +73,8 @@ type Task struct {
 	Outcome record.Outcome
 	// RunID is the driver's id of the last start; empty before the first.
 	RunID string
+	// Starting is what the driver is told to start, persisted before it is; nil once Handle is. See driver.Adopter.
+	Starting *driver.TaskConfig `json:",omitempty"`
 	// Handle is the driver's of the last start; nil before the first and once the driver was told to forget it.
 	Handle *driver.TaskHandle
 	// Ended says that the handle's task has ended and was dealt with, but for its end in the driver.

@@ -1,0 +1,79 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// once is a job whose tasks witness each of their starts, and whose policy allows one.
+const once = `
+job %q {
+  type = "batch"
+  group "g" {
+    count = 8
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    task "t" {
+      driver = "tacho"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "echo $$ >> $NOMAD_ALLOC_DIR/data/starts; exec sleep 1000"]
+      }
+      resources {
+        memory = 32
+      }
+    }
+  }
+}
+`
+
+// TestKilledAgentStartsOnce kills the agent while it starts tasks: each starts once, and none runs beside itself.
+func TestKilledAgentStartsOnce(t *testing.T) {
+	rounds := 4
+	if testing.Short() {
+		rounds = 2
+	}
+	h := newHost(t, publishing)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for round := range rounds {
+		name := fmt.Sprintf("once%d", round)
+		h.begin()
+		h.run(fmt.Sprintf(once, name))
+		pause(time.Duration(random.Int64N(int64(300 * time.Millisecond))))
+		h.end(syscall.SIGKILL)
+		h.begin()
+		var all []allocation
+		h.eventually("all tasks", func() bool {
+			all = slices.DeleteFunc(h.allocations(), func(a allocation) bool { return !strings.HasPrefix(a.Name, name+".") })
+			for _, a := range all {
+				if a.ClientStatus != "running" || len(h.lines(a.ID, "starts")) == 0 {
+					return false
+				}
+			}
+			return len(all) == 8
+		})
+		for _, a := range all {
+			if pids := h.lines(a.ID, "starts"); len(pids) != 1 || a.TaskStates["t"].Restarts != 0 {
+				t.Errorf("round %d: %s was started as %v, and has %d restarts", round, a.Name, pids, a.TaskStates["t"].Restarts)
+			}
+		}
+		if _, err := h.call(http.MethodDelete, "/v1/job/"+name+"?purge=true", nil); err != nil {
+			t.Error(err)
+		}
+		h.eventually("the end of all processes", func() bool { return len(h.processes()) == 0 })
+		h.end(syscall.SIGTERM)
+	}
+}
