@@ -82,13 +82,8 @@ func executorID(task *TaskConfig) string {
 // executorPrefix is what the executors of all starts of a task have in common.
 func executorPrefix(task *TaskConfig) string {
 	name, alloc := plain(task.Name), plain(task.AllocID)
-	prefix := ""
-	for _, part := range []string{alloc[:min(len(alloc), longestAlloc)], name[:min(len(name), longestName)]} {
-		if part != "" {
-			prefix += part + "-"
-		}
-	}
-	return prefix
+	parts := []string{alloc[:min(len(alloc), longestAlloc)], name[:min(len(name), longestName)]}
+	return strings.Join(append(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ""), "-")
 }
 
 // plain keeps what can stand in the name of a cgroup.
