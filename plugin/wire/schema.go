@@ -25,7 +25,10 @@ func FromSchema(spec schema.Spec) *hclspec.Spec {
 		}
 		return &hclspec.Spec{Kind: &hclspec.Spec_Object{Object: object}}
 	case schema.Array:
-		array := &hclspec.Array{Values: each(spec, FromSchema)}
+		array := new(hclspec.Array)
+		for _, part := range spec {
+			array.Values = append(array.Values, FromSchema(part))
+		}
 		return &hclspec.Spec{Kind: &hclspec.Spec_Array{Array: array}}
 	case schema.Attr:
 		return &hclspec.Spec{Kind: &hclspec.Spec_Attr{Attr: &hclspec.Attr{

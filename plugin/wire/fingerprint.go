@@ -11,30 +11,6 @@ import (
 	"github.com/tachograph/tacho/plugin/proto/structs"
 )
 
-// FromEvent returns the message of an event.
-func FromEvent(e *driver.Event) *drivers.DriverTaskEvent {
-	return &drivers.DriverTaskEvent{
-		TaskId:      e.TaskID,
-		AllocId:     e.AllocID,
-		TaskName:    e.TaskName,
-		Timestamp:   fromTime(e.Timestamp),
-		Message:     text(e.Message),
-		Annotations: texts(e.Annotations),
-	}
-}
-
-// ToEvent returns the event of a message.
-func ToEvent(m *drivers.DriverTaskEvent) *driver.Event {
-	return &driver.Event{
-		TaskID:      m.GetTaskId(),
-		AllocID:     m.GetAllocId(),
-		TaskName:    m.GetTaskName(),
-		Timestamp:   toTime(m.GetTimestamp()),
-		Message:     m.GetMessage(),
-		Annotations: m.GetAnnotations(),
-	}
-}
-
 // FromFingerprint returns the message of a driver's state.
 func FromFingerprint(f *driver.Fingerprint) *drivers.FingerprintResponse {
 	m := &drivers.FingerprintResponse{
@@ -96,41 +72,4 @@ func toAttribute(m *structs.Attribute) driver.Attribute {
 		a.Value = value.FloatVal
 	}
 	return a
-}
-
-// FromCapabilities returns the message of what a driver can do.
-func FromCapabilities(c *driver.Capabilities) *drivers.DriverCapabilities {
-	m := &drivers.DriverCapabilities{
-		SendSignals: c.SendSignals,
-		Exec:        c.Exec,
-		FsIsolation: drivers.DriverCapabilities_FSIsolation(c.FSIsolation),
-		NetworkIsolationModes: each(c.NetworkModes,
-			func(mode driver.NetworkMode) drivers.NetworkIsolationSpec_NetworkIsolationMode {
-				return drivers.NetworkIsolationSpec_NetworkIsolationMode(mode)
-			}),
-		MustCreateNetwork:    c.MustCreateNetwork,
-		DisableLogCollection: c.DisableLogCollection,
-		DynamicWorkloadUsers: c.DynamicWorkloadUsers,
-	}
-	if c.NoMounts {
-		m.MountConfigs = drivers.DriverCapabilities_NO_MOUNTS
-	}
-	return m
-}
-
-// ToCapabilities returns the capabilities of a message.
-func ToCapabilities(m *drivers.DriverCapabilities) *driver.Capabilities {
-	return &driver.Capabilities{
-		SendSignals: m.GetSendSignals(),
-		Exec:        m.GetExec(),
-		FSIsolation: driver.FSIsolation(m.GetFsIsolation()),
-		NetworkModes: each(m.GetNetworkIsolationModes(),
-			func(mode drivers.NetworkIsolationSpec_NetworkIsolationMode) driver.NetworkMode {
-				return driver.NetworkMode(mode)
-			}),
-		MustCreateNetwork:    m.GetMustCreateNetwork(),
-		NoMounts:             m.GetMountConfigs() == drivers.DriverCapabilities_NO_MOUNTS,
-		DisableLogCollection: m.GetDisableLogCollection(),
-		DynamicWorkloadUsers: m.GetDynamicWorkloadUsers(),
-	}
 }

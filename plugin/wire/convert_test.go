@@ -1,0 +1,55 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package wire
+
+import (
+	"go/token"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin/proto/base"
+	"github.com/tachograph/tacho/plugin/proto/drivers"
+)
+
+// TestEveryFieldHasACounterpart holds that no field of a driver's type is forgotten by its message.
+func TestEveryFieldHasACounterpart(t *testing.T) {
+	for _, pair := range []struct {
+		ours, wire any
+		byHand     []string
+	}{
+		{driver.TaskConfig{}, drivers.TaskConfig{}, []string{"Block"}},
+		{driver.Resources{}, drivers.Resources{}, []string{"CPUShares", "MemoryMB", "MemoryMaxMB", "Networks"}},
+		{driver.LinuxResources{}, drivers.LinuxResources{}, nil},
+		{driver.Network{}, drivers.NetworkResource{}, nil},
+		{driver.Port{}, drivers.NetworkPort{}, nil},
+		{driver.PortMapping{}, drivers.PortMapping{}, nil},
+		{driver.Mount{}, drivers.Mount{}, nil},
+		{driver.Device{}, drivers.Device{}, nil},
+		{driver.NetworkIsolation{}, drivers.NetworkIsolationSpec{}, nil},
+		{driver.HostsEntry{}, drivers.HostsConfig{}, nil},
+		{driver.DNS{}, drivers.DNSConfig{}, nil},
+		{driver.TaskHandle{}, drivers.TaskHandle{}, nil},
+		{driver.NetworkOverride{}, drivers.NetworkOverride{}, nil},
+		{driver.ExitResult{}, drivers.ExitResult{}, []string{"Err"}},
+		{driver.TaskStatus{}, drivers.TaskStatus{}, []string{"Attributes", "Network"}},
+		{driver.Event{}, drivers.DriverTaskEvent{}, nil},
+		{driver.Capabilities{}, drivers.DriverCapabilities{}, []string{"NoMounts"}},
+		{driver.Node{}, base.NomadDriverConfig{}, nil},
+		{driver.Topology{}, base.ClientTopology{}, nil},
+		{driver.Distances{}, base.ClientTopologySLIT{}, nil},
+		{driver.Core{}, base.ClientTopologyCore{}, nil},
+	} {
+		ours, wire := reflect.TypeOf(pair.ours), reflect.TypeOf(pair.wire)
+		for field := range ours.Fields() {
+			_, found := wire.FieldByNameFunc(func(n string) bool {
+				return token.IsExported(n) && counterpart(n) == counterpart(field.Name)
+			})
+			if found == slices.Contains(pair.byHand, field.Name) {
+				t.Errorf("%s.%s has a counterpart: %t", ours, field.Name, found)
+			}
+		}
+	}
+}
