@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/driver/schema"
 	"github.com/tachograph/tacho/plugin/config"
+	"github.com/tachograph/tacho/procstats"
 )
 
 func parse(t testing.TB, text string) hcl.Body {
@@ -145,7 +146,7 @@ func TestOwnSchemas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(driver.DefaultConfig(), got); d != "" {
+	if d := cmp.Diff(driver.DefaultConfig(), got, cmp.AllowUnexported(procstats.Selection{})); d != "" {
 		t.Errorf("an empty body (-defaults +decoded):\n%s", d)
 	}
 	encoded, diags = config.Encode(driver.ConfigSchema(), parse(t, `
@@ -167,7 +168,7 @@ func TestOwnSchemas(t *testing.T) {
 	if got, err = driver.DecodeConfig(encoded); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(procstats.Selection{})); d != "" {
 		t.Errorf("config (-want +got):\n%s", d)
 	}
 }
