@@ -138,7 +138,7 @@ func cpuTotal(s *procstats.Sample) (seconds float64, ok bool) {
 
 func finalRow(p *procstats.ProcessWindow) ProcessRow {
 	row := ProcessRow{
-		PID: p.PID, StartTicks: p.Start, PPID: p.PPID, Command: p.Command, Measurements: map[string]any{},
+		PID: p.PID, StartTicks: p.Start, PPID: p.PPID, Command: p.Command, Measurements: map[string]any{}, States: statesOf(p),
 	}
 	for _, m := range procstats.Table() {
 		if m.Scope != procstats.ProcessScope || !m.Kind.Allows(procstats.Last) || m.Kind == procstats.Label {

@@ -137,6 +137,8 @@ type ProcessRow struct {
 	Command    string `json:"command"`
 	// Measurements are the last readings, by table name.
 	Measurements map[string]any `json:"measurements"`
+	// States counts the samples in which the process was seen in each state of process_state.
+	States map[string]int64 `json:"states,omitempty"`
 }
 
 // ProcessSum is a row for several processes.

@@ -128,11 +128,19 @@ func usageRow(p *procstats.ProcessRow, w *procstats.ProcessWindow) UsageRow {
 	if w == nil {
 		return row
 	}
-	if states := w.Tally(procstats.ProcessState); len(states) > 0 {
-		row.States = make(map[string]int64, len(states))
-		for state, samples := range states {
-			row.States[state] = int64(samples)
-		}
-	}
+	row.States = statesOf(w)
 	return row
+}
+
+// statesOf counts the samples in which a process was seen in each state; nil if no state was read.
+func statesOf(w *procstats.ProcessWindow) map[string]int64 {
+	tally := w.Tally(procstats.ProcessState)
+	if len(tally) == 0 {
+		return nil
+	}
+	states := make(map[string]int64, len(tally))
+	for state, samples := range tally {
+		states[state] = int64(samples)
+	}
+	return states
 }
