@@ -74,6 +74,7 @@ const (
 	TreeCPUExited                  ID = 125
 	TreeCPUUnattributed            ID = 126
 	TreeProcessesExited            ID = 127
+	TreeVsize                      ID = 128
 	TreeIORchar                    ID = 130
 	TreeIOWchar                    ID = 131
 	TreeIORead                     ID = 132
@@ -109,6 +110,7 @@ const (
 	ProcessIORead                  ID = 214
 	ProcessIOWrite                 ID = 215
 	ProcessIOCancelledWrite        ID = 216
+	ProcessElapsed                 ID = 217
 	ExecutorCPU                    ID = 240
 	ExecutorCollections            ID = 241
 	ExecutorCollectSeconds         ID = 242

@@ -119,4 +119,11 @@ var processRows = [...]Measurement{
 		Help:    "Bytes whose writing was cancelled before they reached storage.",
 		Pitfall: "The kernel adds a child's values to its parent's when it is reaped; do not add up rows.",
 	},
+	{
+		ID: ProcessElapsed, Name: "process_elapsed_seconds",
+		Unit: Seconds, Kind: Gauge, Scope: ProcessScope, Source: SourceTree, Guarantee: Exact,
+		File:    "clock_gettime(2) CLOCK_BOOTTIME minus /proc/PID/stat starttime",
+		Help:    "Time since the process started, to ticks of 10 ms.",
+		Pitfall: "Includes the time for which the machine was suspended, and the time before the process joined the task.",
+	},
 }

@@ -60,6 +60,13 @@ var treeRows = [...]Measurement{
 		Help: "Processes that were alive in an earlier sample and have exited.",
 	},
 	{
+		ID: TreeVsize, Name: "tree_vsize_bytes",
+		Unit: Bytes, Kind: Gauge, Scope: TaskScope, Source: SourceTree, Guarantee: Sampled,
+		File:    "/proc/PID/statm size, summed",
+		Help:    "The address space of all live processes, added up.",
+		Pitfall: "Says nothing about memory in use: what is reserved and never touched counts, and what processes share counts in each.",
+	},
+	{
 		ID: TreeIORchar, Name: "tree_io_rchar_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: TaskScope, Source: SourceIO, Guarantee: LowerBound,
 		File:    "/proc/PID/io rchar, of live and reaped processes",

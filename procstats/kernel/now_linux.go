@@ -18,3 +18,10 @@ func Now() procstats.Stamp {
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	return procstats.Stamp{Mono: time.Duration(ts.Nano()), Wall: time.Now()}
 }
+
+// SinceBoot returns the time since the machine was booted, CLOCK_BOOTTIME: the clock of /proc/PID/stat starttime.
+func SinceBoot() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // fails no more than the one above
+	return time.Duration(ts.Nano())
+}

@@ -27,6 +27,8 @@ type Tree struct {
 	// ticks is set where processes have no CPU clocks: captured files, sandboxes. clocked is set once one was read.
 	ticks, clocked bool
 
+	sinceBoot time.Duration // when the rows were read; 0 for captured files
+
 	total  time.Duration // the most that tree_cpu_seconds_total has said
 	lost   bool
 	closed bool
@@ -109,6 +111,9 @@ func (t *Tree) Collect(s *procstats.Sample) {
 		}
 	}
 	s.Sources[procstats.SourceTree] = kernel.Now()
+	if m.target.FS.Live {
+		t.sinceBoot = kernel.SinceBoot()
+	}
 	for _, p := range m.procs {
 		t.readClock(p)
 	}
@@ -197,7 +202,7 @@ func (t *Tree) readClock(p *process) {
 // treeSums are the sums over all live processes.
 type treeSums struct {
 	live, total time.Duration
-	rss         int64
+	rss, size   int64 // in pages
 	threads     uint64
 }
 
@@ -209,6 +214,7 @@ func (t *Tree) add(reaped time.Duration) treeSums {
 		p.sampled = true
 		sums.live += p.tree.cpu
 		sums.rss += p.tree.memory.Resident
+		sums.size += p.tree.memory.Size
 		sums.threads += p.tree.threads
 		total += p.tree.cpu + p.tree.children
 	}
@@ -243,6 +249,8 @@ func (t *Tree) putSum(s *procstats.Sample, id procstats.ID, sums treeSums) {
 		s.SetNumber(id, sums.total.Seconds())
 	case procstats.TreeRSS:
 		s.SetNumber(id, float64(sums.rss*int64(os.Getpagesize())))
+	case procstats.TreeVsize:
+		s.SetNumber(id, float64(sums.size*int64(os.Getpagesize())))
 	case procstats.TreeThreads:
 		s.SetNumber(id, float64(sums.threads))
 	case procstats.TreeCPULive:
@@ -282,12 +290,23 @@ func (t *Tree) putProcesses(s *procstats.Sample) {
 				row.Readings.Put(procstats.AbsentReading(id, reasonEnded))
 				continue
 			}
-			row.Readings.Put(p.tree.reading(id, p))
+			row.Readings.Put(t.reading(id, p))
 		}
 	}
 }
 
 // reading returns one measurement of a process.
+func (t *Tree) reading(id procstats.ID, p *process) procstats.Reading {
+	switch {
+	case id != procstats.ProcessElapsed || p.unreadable:
+		return p.tree.reading(id, p)
+	case t.sinceBoot == 0:
+		return procstats.AbsentReading(id, "the files do not say when they were captured")
+	}
+	return procstats.NumberReading(id, max(0, t.sinceBoot-p.sinceBoot()).Seconds())
+}
+
+// reading returns what was read of a process itself.
 func (r *treeReading) reading(id procstats.ID, p *process) procstats.Reading {
 	if p.unreadable {
 		return procstats.AbsentReading(id, p.fault)

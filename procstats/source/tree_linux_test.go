@@ -111,6 +111,7 @@ func TestTreeReadsCapturedProcesses(t *testing.T) {
 		"tree_cpu_exited_seconds_total 0",
 		"tree_cpu_unattributed_seconds 10",
 		"tree_processes_exited_total 0",
+		fmt.Sprint("tree_vsize_bytes ", 43125*page),
 	}
 	wantRow := []string{
 		"process_cpu_seconds_total 0.32",
@@ -124,6 +125,7 @@ func TestTreeReadsCapturedProcesses(t *testing.T) {
 		"process_majflt_total 0",
 		"process_start_time_seconds 2854.11",
 		`process_command "python3"`,
+		"process_elapsed_seconds absent: the files do not say when they were captured",
 	}
 	for _, without := range []string{"", "children"} {
 		tree := treeOf(t, Target{
@@ -373,7 +375,7 @@ func TestTreeWithoutProcesses(t *testing.T) {
 		tree := treeOf(t, test.target)
 		var s procstats.Sample
 		collect(&s, tree)
-		if len(s.Task) != 8 || len(s.Processes) != 0 {
+		if len(s.Task) != 9 || len(s.Processes) != 0 {
 			t.Errorf("%s: %d readings and %d rows", test.name, len(s.Task), len(s.Processes))
 		}
 		r, _ := s.Task.Get(procstats.TreeProcesses)

@@ -92,6 +92,18 @@ func compareWithLibraries(t *testing.T, row *procstats.ProcessRow) {
 	if cpu, ok := row.Readings.Number(procstats.ProcessCPU); !ok || math.Abs(cpu-stat.CPUTime()) > 2*tick {
 		t.Errorf("process %d used %v s (%v), procfs says %v", row.PID, cpu, ok, stat.CPUTime())
 	}
+	text, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var uptime float64
+	if _, err := fmt.Sscan(string(text), &uptime); err != nil {
+		t.Fatal(err)
+	}
+	most := uptime - tick*float64(stat.Starttime)
+	if elapsed, ok := row.Readings.Number(procstats.ProcessElapsed); !ok || elapsed > most+2*tick || elapsed < most-60 {
+		t.Errorf("process %d started %v s ago (%v), and now it is %v s", row.PID, elapsed, ok, most)
+	}
 }
 
 func TestTreeCountsNanoseconds(t *testing.T) {
