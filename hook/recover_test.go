@@ -127,6 +127,64 @@ func TestRunnerStopsARecoveredTask(t *testing.T) {
 	})
 }
 
+// A restart that was requested is finished by a later run of the agent, and the policy, which allows none, is not asked.
+func TestRunnerFinishesARequestedRestart(t *testing.T) {
+	long := time.Unix(4e9, 0)
+	killed := hook.Exit{Code: 143, Signal: 15}
+	cases := map[string]struct {
+		state hook.State
+		task  *taskStart // nil if it does not run any more
+	}{
+		"before the kill":           {hook.State{Phase: hook.PhaseRunning}, &taskStart{obeys: true}},
+		"in the grace":              {hook.State{Phase: hook.PhaseRunning}, &taskStart{runs: time.Nanosecond, exit: killed}},
+		"ended, not decided over":   {hook.State{Phase: hook.PhasePending, Exit: &killed}, nil},
+		"running and not recovered": {hook.State{Phase: hook.PhaseRunning}, nil},
+		"in the delay":              {hook.State{Phase: hook.PhasePending, Exit: &killed, RestartAt: long}, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			c.state.RestartRequested = "requested by a user"
+			config := hook.Config{State: c.state}
+			life := func(t *testing.T, s *stage) {
+				s.driver.script = []taskStart{{obeys: true}}
+				s.run()
+				after(time.Second)
+				if state := s.State(); s.driver.startCount() != 1 || state.Phase != hook.PhaseRunning || state.Window.Used != 0 ||
+					state.RestartRequested != "" {
+					t.Errorf("%d starts, state %+v; want one, and no attempt", s.driver.startCount(), state)
+				}
+				after(time.Hour) // it is not restarted again
+				s.Stop("enough")
+				s.wantDead(hook.EventKilled, false, s.State().Restarts)
+				if n := s.driver.startCount(); n != 1 {
+					t.Errorf("%d starts", n)
+				}
+			}
+			if c.task != nil {
+				recoverTest(t, *c.task, config, life)
+			} else {
+				stageTest(t, nil, config, life)
+			}
+		})
+	}
+}
+
+// A signal that may not have been sent is sent by a later run of the agent, once.
+func TestRunnerFinishesASignal(t *testing.T) {
+	earlier := hook.State{Phase: hook.PhaseRunning, Signal: "SIGHUP"}
+	recoverTest(t, taskStart{obeys: true}, hook.Config{State: earlier}, func(t *testing.T, s *stage) {
+		s.run()
+		after(time.Second)
+		if calls := s.driver.tasks[0].calls; !slices.Equal(calls, []string{"signal SIGHUP"}) || s.State().Signal != "" {
+			t.Errorf("calls %v, state %+v", calls, s.State())
+		}
+		s.Stop("enough")
+		s.wantDead(hook.EventKilled, false, 0)
+		s.wantSeen("event Recovered", "poststart recovered", "event Signaled", "event Killing", "event Terminated", "exited 143", "stop",
+			"event Killed")
+	})
+}
+
 // A restart of the agent must not give a failing task new attempts, nor spare it a delay.
 func TestRunnerKeepsAttemptsOverRestarts(t *testing.T) {
 	fails := taskStart{runs: time.Second, exit: hook.Exit{Code: 1}}

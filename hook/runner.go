@@ -70,6 +70,9 @@ func New(config Config) *Runner {
 	config.State.Phase = cmp.Or(config.State.Phase, PhasePending)
 	r := &Runner{config: config, log: loggerOr(config.Logger), state: config.State, restart: make(chan string, 1)}
 	r.stopped, r.stop = context.WithCancelCause(context.Background())
+	if reason := config.State.RestartRequested; reason != "" {
+		r.restart <- reason // has room for one
+	}
 	return r
 }
 
@@ -101,11 +104,21 @@ func (r *Runner) Run(ctx context.Context) error {
 func (r *Runner) Stop(reason string) { r.stop(errors.New(reason)) }
 
 // Restart stops the running task and starts it again at once, or ends the delay before a restart. It does not count as
-// an attempt of the restart policy and returns without waiting. It has no effect on a start in progress.
+// an attempt of the restart policy and returns without waiting for it: the observer has received the request. It has no
+// effect on a start in progress.
 func (r *Runner) Restart(reason string) error {
-	if r.State().Phase == PhaseDead || r.stopped.Err() != nil {
+	state := r.State()
+	if state.Phase == PhaseDead || r.stopped.Err() != nil {
 		return fmt.Errorf("restart: %w", ErrNotRunning)
 	}
+	if state.RestartRequested != "" {
+		return nil
+	}
+	r.emit(EventRestartSignal, reason, func(s *State) {
+		if s.Phase != PhaseDead {
+			s.RestartRequested = reason
+		}
+	})
 	select {
 	case r.restart <- reason:
 	default: // one is pending
@@ -121,11 +134,19 @@ func (r *Runner) Signal(ctx context.Context, signal string) error {
 	if handle == nil {
 		return fmt.Errorf("signal %s: %w", signal, ErrNotRunning)
 	}
-	r.emit(EventSignaling, "sending "+signal, nil)
-	if err := handle.Signal(ctx, signal); err != nil {
-		return fmt.Errorf("signal %s: %w", signal, err)
+	r.emit(EventSignaling, "sending "+signal, func(s *State) { s.Signal = signal })
+	return r.signal(ctx, handle, signal)
+}
+
+// signal sends a signal that the observer has received.
+func (r *Runner) signal(ctx context.Context, handle Handle, signal string) error {
+	err, message := handle.Signal(ctx, signal), "sent "+signal
+	if err != nil {
+		err = fmt.Errorf("signal %s: %w", signal, err)
+		message = err.Error()
 	}
-	return nil
+	r.emit(EventSignaled, message, func(s *State) { s.Signal = "" })
+	return err
 }
 
 // enter is the first round: of a new task, of a recovered one, or of one that was between two starts.
@@ -143,7 +164,7 @@ func (r *Runner) enter(ctx, life context.Context) (end ending, ended bool) {
 		// The end was observed and no decision persisted: a task that has completed must not run again.
 		r.exited(ctx, &ExitedRequest{Exit: *state.Exit})
 		return ending{exit: *state.Exit}, true
-	case !state.RestartAt.IsZero():
+	case !state.RestartAt.IsZero() && state.RestartRequested == "":
 		// The clock may have been set back since: no wait is longer than the policy's longest.
 		r.pause(life, min(time.Until(state.RestartAt), r.config.Restart.longest()))
 	}
@@ -184,7 +205,7 @@ func (r *Runner) start(life context.Context) (Handle, error) {
 	default:
 	}
 	r.emit(EventStarted, "task started", func(s *State) {
-		s.Phase, s.StartedAt, s.RestartAt = PhaseRunning, time.Now(), time.Time{}
+		s.Phase, s.StartedAt, s.RestartAt, s.RestartRequested = PhaseRunning, time.Now(), time.Time{}, ""
 		if s.Window.Start.IsZero() {
 			s.Window.Start = s.StartedAt
 		}
@@ -214,6 +235,11 @@ func (r *Runner) attend(ctx, life context.Context, handle Handle, recovered bool
 	r.setHandle(handle)
 	stats, _ := handle.(StatsOpener)
 	r.poststart(life, &PoststartRequest{Stats: stats, Recovered: recovered})
+	if signal := r.State().Signal; recovered && signal != "" && life.Err() == nil {
+		if err := r.signal(life, handle, signal); err != nil {
+			r.log.Error("finish an earlier request", "error", err)
+		}
+	}
 	end, ended = r.watch(ctx, handle)
 	r.setHandle(nil)
 	if !ended {
@@ -236,7 +262,7 @@ func (r *Runner) attend(ctx, life context.Context, handle Handle, recovered bool
 
 // terminated reports an exit and calls the exited hooks.
 func (r *Runner) terminated(ctx context.Context, exit Exit) {
-	r.emit(EventTerminated, exit.String(), func(s *State) { s.Phase, s.Exit = PhasePending, &exit })
+	r.emit(EventTerminated, exit.String(), func(s *State) { s.Phase, s.Exit, s.Signal = PhasePending, &exit, "" })
 	r.exited(ctx, &ExitedRequest{Exit: exit})
 }
 
@@ -248,6 +274,7 @@ func (r *Runner) afterEnd(life context.Context, end ending) decision {
 	}
 	state, now := r.State(), time.Now()
 	window := state.Window
+	end.requested = end.requested || state.RestartRequested != ""
 	end.ran, end.retry = now.Sub(state.StartedAt), r.config.Retry != nil && r.config.Retry()
 	d := r.config.Restart.decide(&window, end, now)
 	if d.last != "" {
@@ -257,6 +284,9 @@ func (r *Runner) afterEnd(life context.Context, end ending) decision {
 	r.emit(EventRestarting, message, func(s *State) {
 		s.Window, s.RestartAt, s.LastRestart = window, now.Add(d.delay), now
 		s.Restarts++
+		if end.requested {
+			s.RestartRequested = ""
+		}
 	})
 	r.pause(life, d.delay)
 	return d
@@ -268,8 +298,7 @@ func (r *Runner) pause(life context.Context, delay time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case reason := <-r.restart:
-		r.emit(EventRestartSignal, reason, nil)
+	case <-r.restart:
 	case <-life.Done():
 	}
 }
@@ -279,7 +308,7 @@ func (r *Runner) die(ctx context.Context, d decision) {
 	r.stopHooks(ctx)
 	r.emit(d.last, d.reason, func(s *State) {
 		s.Phase, s.Failed = PhaseDead, d.last == EventNotRestarting
-		s.FinishedAt, s.RestartAt = time.Now(), time.Time{}
+		s.FinishedAt, s.RestartAt, s.RestartRequested = time.Now(), time.Time{}, ""
 	})
 }
 

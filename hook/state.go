@@ -37,6 +37,12 @@ type State struct {
 	// that the restart policy has not been applied to.
 	RestartAt time.Time
 	Window    RestartWindow
+	// RestartRequested is why [Runner.Restart] was called, until the task has started again; empty otherwise. A later run of
+	// the agent finishes the restart, and the policy is not asked about it.
+	RestartRequested string `json:",omitempty"`
+	// Signal is the signal of [Runner.Signal] that may not have been sent yet; empty otherwise. A later run of the agent
+	// sends it, perhaps once more.
+	Signal string `json:",omitempty"`
 }
 
 // EventType is the type of an event. Those that Nomad has too have its names, so that its clients know them.
@@ -54,6 +60,7 @@ const (
 	EventRestartSignal EventType = "Restart Signaled"
 	EventRestarting    EventType = "Restarting"
 	EventSignaling     EventType = "Signaling"
+	EventSignaled      EventType = "Signaled"
 	EventKilling       EventType = "Killing"
 	EventKillFailed    EventType = "Kill Failed"
 	EventKilled        EventType = "Killed"
@@ -71,7 +78,7 @@ type Event struct {
 // Observer receives every event with the state that it led to: for a list of events, a state store, a live view.
 type Observer interface {
 	// TaskChanged is called for one event after the other, in order. The runner waits for it: what is persisted when it
-	// returns is what a later run restores. It must not call Signal of the same runner.
+	// returns is what a later run restores. It must not call Signal or Restart of the same runner.
 	TaskChanged(state State, event Event)
 }
 

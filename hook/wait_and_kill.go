@@ -28,8 +28,7 @@ func (r *Runner) watch(ctx context.Context, handle Handle) (end ending, ended bo
 	case <-r.stopped.Done():
 		end.exit, ended = r.kill(ctx, handle, context.Cause(r.stopped).Error(), exits)
 		return end, ended
-	case reason := <-r.restart:
-		r.emit(EventRestartSignal, reason, nil)
+	case <-r.restart:
 		end.requested = true
 		end.exit, ended = r.kill(ctx, handle, "restarting", exits)
 		return end, ended

@@ -1,0 +1,122 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// reluctant is a service that takes 400 ms to end, and whose policy allows no restart.
+const reluctant = `
+job "reluctant" {
+  group "g" {
+    restart {
+      attempts = 0
+      mode     = "fail"
+    }
+    task "t" {
+      driver       = "tacho"
+      kill_timeout = "5s"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "trap 'sleep 0.4; exit 9' INT; echo $$ >> $NOMAD_ALLOC_DIR/data/starts; while :; do sleep 0.05; done"]
+      }
+      resources {
+        memory = 32
+      }
+    }
+  }
+}
+`
+
+// TestRestartOutlivesAKill kills the agent while a restart that a user asked for is under way: it is finished, and spends
+// no attempt. TACHO_TRIES says how often.
+func TestRestartOutlivesAKill(t *testing.T) {
+	h := newHost(t, "")
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	h.begin()
+	h.run(reluctant)
+	id := h.allocations()[0].ID
+	starts := func(n int) {
+		t.Helper()
+		h.eventually("the next start", func() bool {
+			a := h.allocations()[0]
+			if a.ClientStatus == "failed" || a.TaskStates["t"].Failed {
+				t.Fatalf("the service is %s: %+v", a.ClientStatus, a.TaskStates["t"])
+			}
+			return a.ClientStatus == "running" && len(h.lines(id, "starts")) == n
+		})
+	}
+	starts(1)
+	for i := range tries(4) {
+		if _, err := h.call(http.MethodPut, "/v1/client/allocation/"+id+"/restart", map[string]any{}); err != nil {
+			t.Fatal(err)
+		}
+		pause(time.Duration(random.Int64N(int64(500 * time.Millisecond))))
+		h.end(syscall.SIGKILL)
+		h.begin()
+		starts(2 + i)
+	}
+}
+
+// tries is how often a test tries, which TACHO_TRIES changes.
+func tries(usual int) int {
+	n := usual
+	if _, err := fmt.Sscan(os.Getenv("TACHO_TRIES"), &n); err != nil {
+		return usual
+	}
+	return n
+}
+
+// TestStopWhileStarting stops jobs at any moment of their start, with all processors busy: nothing is left.
+func TestStopWhileStarting(t *testing.T) {
+	h := newHost(t, publishing)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	h.begin()
+	stop := make(chan struct{})
+	defer close(stop)
+	for range runtime.NumCPU() {
+		go func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		}()
+	}
+	for i := range tries(12) {
+		name := fmt.Sprintf("brief%d", i)
+		h.run(strings.Replace(fmt.Sprintf(once, name), "count = 8", "count = 1", 1))
+		pause(time.Duration(random.Int64N(int64(500 * time.Millisecond))))
+		if _, err := h.call(http.MethodDelete, "/v1/job/"+name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.eventually("the end of all processes", func() bool { return len(h.processes()) == 0 })
+	h.eventually("the end of all executors", func() bool {
+		left, err := filepath.Glob(filepath.Join(h.data(), "run", "*"))
+		return err == nil && len(left) == 0
+	})
+	for _, a := range h.allocations() {
+		groups, err := filepath.Glob("/sys/fs/cgroup/*/tacho-" + a.ID[:8] + "*")
+		if err != nil || len(groups) > 0 {
+			t.Errorf("%s: left %v, %v", a.Name, groups, err)
+		}
+	}
+}
