@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/tachograph/tacho/command/cli"
-	"github.com/tachograph/tacho/command/summary"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -47,14 +46,11 @@ func compare(a, b record.Entry) *comparison {
 	for _, r := range []*record.Record{a.Record, b.Record} {
 		maps.Copy(given, r.Headline)
 	}
-	for _, name := range summary.HeadlineNames(given) {
-		inA, okA := a.Record.Headline[name]
-		inB, okB := b.Record.Headline[name]
-		if okA || okB {
-			c.Headline = append(c.Headline, changeOf(comparedRow{
-				Name: name, A: inA.Value, B: inB.Value, AbsentA: headlineAbsence(inA), AbsentB: headlineAbsence(inB),
-			}))
-		}
+	for _, name := range cli.TableOrder(given) {
+		inA, inB := a.Record.Headline[name], b.Record.Headline[name]
+		c.Headline = append(c.Headline, changeOf(comparedRow{
+			Name: name, A: inA.Value, B: inB.Value, AbsentA: headlineAbsence(inA), AbsentB: headlineAbsence(inB),
+		}))
 	}
 	names := map[string]any{}
 	for _, r := range []*record.Record{a.Record, b.Record} {
@@ -165,7 +161,7 @@ func without(names, others []string) []string {
 // differentSources lists the headlines whose values have different sources or guarantees.
 func differentSources(a, b *record.Record) []string {
 	var warnings []string
-	for _, name := range summary.HeadlineNames(nil) {
+	for _, name := range cli.TableOrder(a.Headline) {
 		inA, inB := a.Headline[name], b.Headline[name]
 		if inA.Value == nil || inB.Value == nil || inA.Source == inB.Source && inA.Guarantee == inB.Guarantee {
 			continue

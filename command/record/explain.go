@@ -4,8 +4,10 @@
 package record
 
 import (
+	"cmp"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -88,17 +90,18 @@ func unknownMeasurement(name string) error {
 
 // measurementList lists measurements by source, headlines first.
 func measurementList(p cli.Palette, rows []procstats.Measurement) string {
+	rows = slices.Clone(rows)
+	slices.SortStableFunc(rows, func(a, b procstats.Measurement) int { return cmp.Compare(a.Source, b.Source) })
 	var text strings.Builder
-	for _, group := range bySource(rows) {
-		if len(group) == 0 {
-			continue
-		}
+	for len(rows) > 0 {
+		source := rows[0].Source
 		if text.Len() > 0 {
 			text.WriteByte('\n')
 		}
-		text.WriteString(p.Bold(sourceTitle(group[0].Source)) + "\n")
+		text.WriteString(p.Bold(sourceTitle(source)) + "\n")
 		t := cli.Table{Indent: "  "}
-		for _, m := range group {
+		for ; len(rows) > 0 && rows[0].Source == source; rows = rows[1:] {
+			m := rows[0]
 			t.Add(cli.Plain(m.Name), cli.Painted(cli.OrDash(cli.GuaranteeText(m.Guarantee)), p.Faint), cli.Plain(m.Help))
 		}
 		text.WriteString(t.Render(p))
@@ -111,23 +114,6 @@ func sourceTitle(source procstats.SourceID) string {
 		return "headlines: chosen from the measurements below"
 	}
 	return source.String()
-}
-
-// bySource groups rows by source, headlines first, then in the order of the table.
-func bySource(rows []procstats.Measurement) [][]procstats.Measurement {
-	var groups [][]procstats.Measurement
-	index := map[procstats.SourceID]int{procstats.SourceNone: 0}
-	groups = append(groups, nil)
-	for _, m := range rows {
-		i, known := index[m.Source]
-		if !known {
-			i = len(groups)
-			index[m.Source] = i
-			groups = append(groups, nil)
-		}
-		groups[i] = append(groups[i], m)
-	}
-	return groups
 }
 
 // explained is the JSON of a row of the table.

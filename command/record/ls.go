@@ -7,6 +7,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -119,15 +120,7 @@ func (o *lsOptions) wants(run listedRun) bool {
 			return false
 		}
 	}
-	if len(o.states) == 0 {
-		return true
-	}
-	for _, state := range o.states {
-		if record.State(state) == run.State {
-			return true
-		}
-	}
-	return false
+	return len(o.states) == 0 || slices.Contains(o.states, string(run.State))
 }
 
 // listedRun is a run in the list, and its JSON with --format json.

@@ -107,13 +107,8 @@ func newExecutorsKill(f *executorDirs) *cobra.Command {
 		errs := []error{err}
 		found := map[string]bool{}
 		for _, address := range all {
-			named := false
-			for _, id := range args {
-				if address.ID == id {
-					named, found[id] = true, true
-				}
-			}
-			if named || (*orphans && !client.Alive(*address)) {
+			found[address.ID] = true
+			if slices.Contains(args, address.ID) || (*orphans && !client.Alive(*address)) {
 				errs = append(errs, killExecutor(cmd.Context(), *address))
 			}
 		}

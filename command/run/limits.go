@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	protobuf "google.golang.org/protobuf/proto"
 
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/executor/proto"
@@ -46,60 +47,45 @@ func (l *limitFlags) add(flags *pflag.FlagSet) {
 
 // request returns the requested limits, nil for none. Whether this host can enforce them, only the executor knows.
 func (l *limitFlags) request() (*proto.Limits, error) {
-	limits, requested := &proto.Limits{}, false
-	given := func(name string) bool {
-		changed := l.flags.Changed(name)
-		requested = requested || changed
-		return changed
+	if l.flags.Changed("cpuset") && l.cpuset == "" {
+		return nil, cli.Usagef("--cpuset: must be a list of CPUs such as 0-3,7")
 	}
-	if given("memory") {
-		limits.MemoryMaxBytes = l.memory.bytes()
+	limits := &proto.Limits{
+		MemoryMaxBytes:     given(l.flags, "memory", &l.memory.value),
+		MemoryHighBytes:    given(l.flags, "memory-high", &l.memoryHigh.value),
+		MemorySwapMaxBytes: given(l.flags, "swap-max", &l.swapMax.value),
+		MemoryOomGroup:     given(l.flags, "oom-group", &l.oomGroup),
+		CpuCores:           given(l.flags, "cpu", &l.cpu),
+		CpuWeight:          given(l.flags, "cpu-weight", &l.cpuWeight),
+		Cpuset:             l.cpuset,
+		PidsMax:            given(l.flags, "pids", &l.pids),
 	}
-	if given("memory-high") {
-		limits.MemoryHighBytes = l.memoryHigh.bytes()
-	}
-	if given("swap-max") {
-		limits.MemorySwapMaxBytes = l.swapMax.bytes()
-	}
-	if given("oom-group") {
-		limits.MemoryOomGroup = &l.oomGroup
-	}
-	if given("cpu") {
-		limits.CpuCores = &l.cpu
-	}
-	if given("cpu-weight") {
-		limits.CpuWeight = &l.cpuWeight
-	}
-	if given("cpuset") {
-		if limits.Cpuset = l.cpuset; l.cpuset == "" {
-			return nil, cli.Usagef("--cpuset: must be a list of CPUs such as 0-3,7")
-		}
-	}
-	if given("pids") {
-		limits.PidsMax = &l.pids
-	}
-	if given("io-max") {
-		for _, text := range l.ioMax {
-			// The environment variable has all devices in one text.
-			for device := range strings.FieldsSeq(text) {
-				limit, err := parseIOMax(device)
-				if err != nil {
-					return nil, cli.Usagef("--io-max %s: %w", device, err)
-				}
-				limits.Io = append(limits.Io, limit)
+	for _, text := range l.ioMax {
+		// The environment variable has all devices in one text.
+		for device := range strings.FieldsSeq(text) {
+			limit, err := parseIOMax(device)
+			if err != nil {
+				return nil, cli.Usagef("--io-max %s: %w", device, err)
 			}
+			limits.Io = append(limits.Io, limit)
 		}
 	}
-	if !requested {
+	if protobuf.Equal(limits, &proto.Limits{}) {
 		return nil, nil //nolint:nilnil // the wire has nil for no limits
 	}
 	return limits, nil
 }
 
+// given returns the value of a flag that was set; nil for others.
+func given[T any](flags *pflag.FlagSet, name string, value *T) *T {
+	if !flags.Changed(name) {
+		return nil
+	}
+	return value
+}
+
 // size is a flag for a number of bytes, with or without a unit.
 type size struct{ value int64 }
-
-func (s *size) bytes() *int64 { return &s.value }
 
 // String implements pflag.Value; an empty text hides the default in the help.
 func (s *size) String() string {
@@ -163,17 +149,11 @@ func parseIOMax(text string) (*proto.IOLimit, error) {
 	limit := &proto.IOLimit{Device: device}
 	for setting := range strings.SplitSeq(text[colon+1:], ",") {
 		key, value, _ := strings.Cut(setting, "=")
-		var field **int64
-		switch key {
-		case "rbps":
-			field = &limit.ReadBytesPerSecond
-		case "wbps":
-			field = &limit.WriteBytesPerSecond
-		case "riops":
-			field = &limit.ReadOperationsPerSecond
-		case "wiops":
-			field = &limit.WriteOperationsPerSecond
-		default:
+		field := map[string]**int64{
+			"rbps": &limit.ReadBytesPerSecond, "wbps": &limit.WriteBytesPerSecond,
+			"riops": &limit.ReadOperationsPerSecond, "wiops": &limit.WriteOperationsPerSecond,
+		}[key]
+		if field == nil {
 			return nil, fmt.Errorf("%q is not one of rbps, wbps, riops, wiops", key)
 		}
 		if *field != nil {

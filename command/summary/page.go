@@ -142,37 +142,17 @@ func whyUnknown(state record.State) string {
 // HeadlineTable lists the headlines with guarantee and source, or with the reason for their absence.
 func HeadlineTable(values map[string]record.HeadlineValue, palette cli.Palette) *cli.Table {
 	t := &cli.Table{Indent: "  ", Right: []int{1}}
-	for _, name := range HeadlineNames(values) {
-		value, given := values[name]
-		switch {
-		case !given:
-			continue
-		case value.Value == nil:
+	for _, name := range cli.TableOrder(values) {
+		value := values[name]
+		if value.Value == nil {
 			t.AddTexts(name, procstats.NoValue, "", cli.Printable(value.Reason))
-		default:
-			t.Add(cli.Plain(name), cli.Painted(procstats.UnitOf(name).Text(*value.Value), palette.Bold),
-				cli.Painted(cli.GuaranteeText(value.Guarantee), GuaranteePaint(palette, value.Guarantee)),
-				cli.Painted(value.Source, palette.Faint))
+			continue
 		}
+		t.Add(cli.Plain(name), cli.Painted(procstats.UnitOf(name).Text(*value.Value), palette.Bold),
+			cli.Painted(cli.GuaranteeText(value.Guarantee), GuaranteePaint(palette, value.Guarantee)),
+			cli.Painted(value.Source, palette.Faint))
 	}
 	return t
-}
-
-// HeadlineNames returns the names of all headlines in the order of the table, followed by those in given that only a
-// later version of tacho knows.
-func HeadlineNames(given map[string]record.HeadlineValue) []string {
-	var names []string
-	for _, m := range procstats.Table() {
-		if m.Scope == procstats.HeadlineScope {
-			names = append(names, m.Name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // GuaranteePaint returns the colour of a guarantee.
