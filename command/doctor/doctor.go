@@ -55,7 +55,7 @@ The exit code is 1 if nothing can be measured.`,
 func doctorText(p cli.Palette, r *Report) string {
 	var text strings.Builder
 	for _, c := range r.Checks {
-		fmt.Fprintf(&text, "%s %s: %s\n", paintedMark(p, c.State), p.Bold(c.Name), cli.Printable(c.Found))
+		fmt.Fprintf(&text, "%s %s: %s\n", mark(p, c.State), p.Bold(c.Name), cli.Printable(c.Found))
 		if c.Costs != "" {
 			fmt.Fprintf(&text, "    without it: %s\n", cli.Printable(c.Costs))
 		}
@@ -66,7 +66,7 @@ func doctorText(p cli.Palette, r *Report) string {
 	text.WriteString("\n" + p.Bold("Sources") + "\n")
 	t := cli.Table{Indent: "  ", Right: []int{2}}
 	for _, s := range r.Sources {
-		t.Add(cli.Painted(mark(s.State()), checkPaint(p, s.State())), cli.Plain(strings.TrimSpace(s.Name+" "+s.Version)),
+		t.Add(mark(p, s.State()), cli.Plain(strings.TrimSpace(s.Name+" "+s.Version)),
 			cli.Plain(fmt.Sprintf("%d of %d", s.Readable, s.Measurements)), cli.Plain(cli.Printable(s.Reason)))
 	}
 	text.WriteString(t.Render(p))
@@ -97,29 +97,14 @@ func hasReason(sources []Source, id procstats.SourceID) bool {
 	})
 }
 
-func mark(state State) string {
+// mark returns the sign of a state and its colour.
+func mark(p cli.Palette, state State) cli.Cell {
 	switch state {
 	case Works:
-		return "ok"
+		return cli.Painted("ok", p.Green)
 	case Partly:
-		return "--"
+		return cli.Painted("--", p.Yellow)
 	case Missing:
 	}
-	return "no"
-}
-
-// paintedMark returns the mark in its colour.
-func paintedMark(p cli.Palette, state State) string {
-	return cli.Painted(mark(state), checkPaint(p, state)).String()
-}
-
-func checkPaint(p cli.Palette, state State) func(string) string {
-	switch state {
-	case Works:
-		return p.Green
-	case Partly:
-		return p.Yellow
-	case Missing:
-	}
-	return p.Red
+	return cli.Painted("no", p.Red)
 }

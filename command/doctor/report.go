@@ -82,8 +82,7 @@ func (r *Report) Usable() bool { return len(r.Readable) > 0 }
 func (r *Report) measure(c *source.Collector) {
 	r.Absent = map[string]string{}
 	for _, reading := range c.Unavailable(c.Selection()) {
-		m, _ := procstats.Lookup(reading.ID())
-		r.Absent[m.Name] = reading.Reason()
+		r.Absent[reading.ID().String()] = reading.Reason()
 	}
 	names := c.Selection().Names()
 	r.Readable = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
