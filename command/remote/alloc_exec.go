@@ -56,15 +56,11 @@ command cannot be executed; 127 command not found. The command is killed when ta
 		if !cmd.Flags().Changed("tty") {
 			o.tty = o.stdin && cli.IsTerminal(cmd.InOrStdin()) && cli.IsTerminal(cmd.OutOrStdout())
 		}
-		a, err := agent.Allocation(ctx, args[0], client.Wait{})
+		id, task, err := findTask(ctx, agent, args[0], o.task)
 		if err != nil {
 			return err
 		}
-		task, err := onlyTask(&a.Value, o.task)
-		if err != nil {
-			return err
-		}
-		code, err := o.run(ctx, cmd, agent, a.Value.ID, client.ExecOptions{Task: task, Command: args[1:], TTY: o.tty})
+		code, err := o.run(ctx, cmd, agent, id, client.ExecOptions{Task: task, Command: args[1:], TTY: o.tty})
 		if err != nil || code == 0 {
 			return err
 		}

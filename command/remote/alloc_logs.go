@@ -9,11 +9,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -45,18 +42,24 @@ func newAllocLogs() *cobra.Command {
 	cmd.Flags().BoolVar(&o.stderr, "stderr", false, "print stderr instead of stdout")
 	cmd.Flags().IntVarP(&o.tail, "tail", "n", -1, "number of lines to start with, from the end; -1 for all")
 	return withAgent(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		a, err := agent.Allocation(ctx, args[0], client.Wait{})
-		if err != nil {
-			return err
-		}
-		task, err := onlyTask(&a.Value, taskOf(args))
-		if err != nil {
-			return err
-		}
-		return o.copy(ctx, cmd.OutOrStdout(), agent, a.Value.ID, task)
+		return untilInterrupted(cmd.Context(), func(ctx context.Context) error {
+			id, task, err := findTask(ctx, agent, args[0], taskOf(args))
+			if err != nil {
+				return err
+			}
+			return o.copy(ctx, cmd.OutOrStdout(), agent, id, task)
+		})
 	})
+}
+
+// findTask returns the full id of an allocation, and its named or only task.
+func findTask(ctx context.Context, agent *client.Client, prefix, named string) (id, task string, err error) {
+	a, err := agent.Allocation(ctx, prefix, client.Wait{})
+	if err != nil {
+		return "", "", err
+	}
+	task, err = onlyTask(&a.Value, named)
+	return a.Value.ID, task, err
 }
 
 // onlyTask returns the named task, or the only one.
@@ -90,11 +93,7 @@ func (o *logsOptions) copy(ctx context.Context, out io.Writer, agent *client.Cli
 		return err
 	}
 	defer log.Close()
-	_, err = io.Copy(out, log)
-	if ctx.Err() != nil {
-		return nil // interrupted
-	}
-	if err != nil {
+	if _, err = io.Copy(out, log); err != nil {
 		return fmt.Errorf("read logs: %w", err)
 	}
 	return nil

@@ -12,9 +12,11 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -152,6 +154,16 @@ func withAgent(cmd *cobra.Command, complete completion, run agentCommand) *cobra
 		return explain(run(cmd, agent, args))
 	}
 	return cmd
+}
+
+// untilInterrupted runs until an interrupt, which is not an error.
+func untilInterrupted(ctx context.Context, run func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // completionTimeout is the time for shell completion.

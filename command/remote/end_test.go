@@ -141,6 +141,7 @@ func topOf(r *record.Record) string {
 	state := &shape.TaskState{State: "dead"}
 	state.Tacho.Outcome = r.End().Outcome
 	m := &topModel{sort: byCPU}
-	m.update([]*topRow{{Alloc: "a", Name: "j.g[0]", Task: "t", State: topState(state), Outcome: topOutcome(state)}}, nil)
+	a := &shape.Allocation{ID: "a", Name: "j.g[0]", TaskStates: map[string]*shape.TaskState{"t": state}}
+	m.update([]*topRow{newTaskPoll(nil).row(a, "t", nil)}, nil)
 	return strings.Join(m.view(200, 20), "\n")
 }

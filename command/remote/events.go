@@ -8,10 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,13 +44,9 @@ prints one event per line.`,
 	topics := []string{"Job", "Allocation", "Node"}
 	_ = cmd.RegisterFlagCompletionFunc("topic", cobra.FixedCompletions(topics, cobra.ShellCompDirectiveNoFileComp))
 	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, _ []string) error {
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		err := o.print(ctx, cmd.OutOrStdout(), cli.PaletteFor(cmd, cmd.OutOrStdout()), agent)
-		if ctx.Err() != nil {
-			return nil // interrupted
-		}
-		return err
+		return untilInterrupted(cmd.Context(), func(ctx context.Context) error {
+			return o.print(ctx, cmd.OutOrStdout(), cli.PaletteFor(cmd, cmd.OutOrStdout()), agent)
+		})
 	})
 }
 

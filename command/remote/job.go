@@ -313,15 +313,20 @@ func tasksText(a *shape.Allocation) string {
 	return strings.Join(words, ", ")
 }
 
+// stateWord returns pending, running, ended or failed.
+func stateWord(s *shape.TaskState) string {
+	switch {
+	case s.State != "dead":
+		return s.State
+	case s.Failed:
+		return "failed"
+	}
+	return "ended"
+}
+
 // stateText returns the state of a task and the number of its restarts.
 func stateText(s *shape.TaskState) string {
-	word := s.State
-	if s.State == "dead" {
-		word = "ended"
-		if s.Failed {
-			word = "failed"
-		}
-	}
+	word := stateWord(s)
 	if s.Restarts > 0 {
 		word += fmt.Sprintf(" (restarts: %d)", s.Restarts)
 	}

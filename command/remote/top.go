@@ -6,11 +6,7 @@ package remote
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -61,13 +57,7 @@ the task waited, for the resource it waited for most. Values that were not measu
 		if err := o.check(); err != nil {
 			return err
 		}
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		err := o.run(ctx, cmd, newTaskPoll(agent))
-		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			return nil // interrupted
-		}
-		return err
+		return untilInterrupted(cmd.Context(), func(ctx context.Context) error { return o.run(ctx, cmd, newTaskPoll(agent)) })
 	})
 }
 

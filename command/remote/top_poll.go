@@ -93,7 +93,10 @@ func endedLately(a *shape.Allocation) bool {
 // row returns the row of a task.
 func (p *taskPoll) row(a *shape.Allocation, task string, stats *client.Stats) *topRow {
 	s := a.TaskStates[task]
-	row := &topRow{Alloc: a.ID, Name: a.Name, Job: a.JobID, Task: task, State: topState(s), Outcome: topOutcome(s), Restarts: s.Restarts}
+	row := &topRow{Alloc: a.ID, Name: a.Name, Job: a.JobID, Task: task, State: stateWord(s), Restarts: s.Restarts}
+	if s.State == "dead" {
+		row.Outcome = s.Tacho.Outcome
+	}
 	old := p.known[row.key()]
 	if old != nil {
 		row.past = old.past
@@ -131,23 +134,6 @@ func (p *taskPoll) row(a *shape.Allocation, task string, stats *client.Stats) *t
 func remember(past []*float64, value *float64) []*float64 {
 	past = append(slices.Clone(past), value)
 	return past[max(0, len(past)-pastReadings):]
-}
-
-func topState(s *shape.TaskState) string {
-	switch {
-	case s.State != "dead":
-		return s.State
-	case s.Failed:
-		return "failed"
-	}
-	return "ended"
-}
-
-func topOutcome(s *shape.TaskState) record.Outcome {
-	if s.State != "dead" {
-		return ""
-	}
-	return s.Tacho.Outcome
 }
 
 // word returns the state, or the outcome if the task has ended.
