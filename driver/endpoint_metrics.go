@@ -28,7 +28,11 @@ func families(tasks []taskSample) []exposition.Family {
 		headlines[i] = procstats.Headlines(t.sample, procstats.History{Elapsed: t.sample.Wall.Sub(t.startedAt)})
 		labels[i] = labelsOf(t.config)
 	}
-	var all []exposition.Family
+	missing := exposition.AbsentFamily()
+	for i, t := range tasks {
+		missing.AddAbsent(labels[i], t.sample)
+	}
+	all := []exposition.Family{missing}
 	for _, m := range procstats.Table() {
 		name, ok := exposition.Name(m)
 		if !ok {

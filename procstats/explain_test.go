@@ -90,10 +90,12 @@ the counter went down, or there is only one reading, there is no rate.
 | upper_bound | can count too much, never misses anything |
 | sampled | correct at the moments of reading; says nothing about the time between them |
 
-**Selecting.** ` + "`--measurements`" + ` takes a comma-separated list of names, of groups (whole words from the start of names:
+**Selecting.** ` + "`tacho run --measurements`" + `, and the key ` + "`measurements`" + ` of the driver and of a task
+([configuration](configuration.md#the-driver)), take a comma-separated list of names, of groups (whole words from the start of names:
 ` + "`cgroup_memory`, `psi`, `process`" + `), of headlines (which select everything they can be taken from), ` + "`all`" + ` and
 ` + "`default`" + `. A leading minus removes: ` + "`default,-process,smaps`" + `. The measurements marked with * are in the
-default on Linux.
+default on Linux. ` + "`disk`" + ` is the directory given by ` + "`tacho run --disk`" + `, or the task's own with all that is in it; the directory
+` + "`alloc`" + `, which the tasks of an allocation share, is not. A block ` + "`disk`" + ` in the configuration selects it and sets how often it is read.
 `
 
 // measurementsPage is docs/measurements.md.

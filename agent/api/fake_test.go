@@ -129,6 +129,7 @@ func fakeUsage(running bool) *allocation.Usage {
 		s.SetNumber(id, v)
 	}
 	s.SetAbsent(procstats.CgroupMemoryMax, procstats.ReasonNoLimit)
+	s.SetAbsent(procstats.DiskUsage, "open: permission denied")
 	p := s.AddProcess(procstats.ProcessID{PID: 4711, Start: 12345})
 	p.PPID, p.Command = 1, "server"
 	p.Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 12))

@@ -52,7 +52,10 @@ func (s *Server) history(r *http.Request, now *snapshot.Agent, a *allocation.All
 		return nil, err
 	}
 	defer end()
-	shown := shape.History{AllocID: a.ID, IntervalSeconds: now.Config.History.Interval.Seconds(), Tasks: map[string][]shape.Point{}}
+	shown := shape.History{
+		AllocID: a.ID, IntervalSeconds: now.Config.History.Interval.Seconds(), Tasks: map[string][]shape.Point{},
+		Absent: map[string]map[string]string{},
+	}
 	process := processOf(r)
 	query.Processes = process != ""
 	var known processNames
@@ -66,6 +69,7 @@ func (s *Server) history(r *http.Request, now *snapshot.Agent, a *allocation.All
 			known.addPoint(&points[i])
 			shown.Tasks[name] = append(shown.Tasks[name], newPoint(&points[i], process, wanted))
 		}
+		shown.Absent[name] = absentOf(now.Usage(a.Tasks[name]).Sample, wanted, r.URL.Query().Get("measurements") != "")
 	}
 	return shown, known.check(process)
 }
@@ -134,6 +138,29 @@ func newPointProcess(row *procstats.ProcessRow) shape.PointProcess {
 		}
 	}
 	return shown
+}
+
+// notSelected is why a measurement is not in the readings of a task.
+const notSelected = "not selected; with the driver tacho, add it to measurements in the config of the task"
+
+// absentOf says why a sample, which may be nil, has no value for what is wanted. If that was named, it says so too of what
+// is not in the sample at all.
+func absentOf(s *procstats.Sample, wanted func(procstats.ID) bool, named bool) map[string]string {
+	absent := map[string]string{}
+	if s == nil {
+		return absent
+	}
+	for _, m := range procstats.Table() {
+		r, found := s.Task.Get(m.ID)
+		switch {
+		case !wanted(m.ID) || m.Scope != procstats.TaskScope || r.Present():
+		case found:
+			absent[m.Name] = r.Reason()
+		case named:
+			absent[m.Name] = notSelected
+		}
+	}
+	return absent
 }
 
 // wantedMeasurements reads ?measurements=, a list of names and groups; none is all.

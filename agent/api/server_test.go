@@ -73,6 +73,7 @@ var reads = map[string]string{
 	"stats_failed":      "/v1/client/allocation/" + batchID + "/stats?task=web&pretty",
 	"stats_at":          "/v1/client/allocation/" + webID + "/stats?at=2026-08-12T09:00:00Z&pretty",
 	"history":           "/v1/client/allocation/" + webID + "/stats/history?since=5m&step=10s&pretty",
+	"history_absent":    "/v1/client/allocation/" + webID + "/stats/history?measurements=disk,smaps_pss_bytes,cgroup_memory_max_bytes&pretty",
 	"record":            "/v1/client/allocation/" + batchID + "/record?pretty",
 	"client_stats":      "/v1/client/stats?pretty",
 	"node":              "/v1/node/" + nodeID + "?pretty",

@@ -35,7 +35,9 @@ and a plugin: what an ended start used is persisted with its end. It is taken fr
 reading counts. Between a start and its first reading there is no series.
 
 **Labels.** ` + "`alloc_id`, `job`, `namespace`, `task`, `task_group`" + `, and ` + "`host`" + ` unless ` + "`disable_hostname`" + `.
-` + "`tacho_task_info`" + ` has ` + "`driver`, `state` and `type`" + `.
+` + "`tacho_task_info`" + ` has ` + "`driver`, `state` and `type`" + `. ` + "`tacho_task_absent_info`" + ` has ` + "`measurement`" + ` and ` + "`reason`" + `: disk usage, proportional memory
+and other measurements that a task [selects](configuration.md#a-task) have series as soon as they are read, and until then it says why not;
+both only with ` + "`allocation_detail = \"alloc\"`" + `.
 With ` + "`include_alloc_metadata_in_metrics = true`" + ` a task's series also have its ` + "`meta`" + ` as labels, limited to
 ` + "`allowed_metadata_keys_in_metrics`" + ` if that is set, and only with ` + "`allocation_detail = \"alloc\"`" + `. Characters that are not allowed
 in label names become underscores. The labels above are never replaced; if two keys become the same name, the alphabetically first is used.

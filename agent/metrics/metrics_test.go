@@ -449,3 +449,44 @@ func BenchmarkPage(b *testing.B) {
 		})
 	}
 }
+
+// TestAbsentInfo holds that reasons are shown of what was selected beyond the default, of fresh readings, and by allocation.
+func TestAbsentInfo(t *testing.T) {
+	const reason = "open: permission denied"
+	for name, test := range map[string]struct {
+		id     procstats.ID
+		detail string
+		change func(*allocation.Usage)
+		want   int
+	}{
+		"selected":      {procstats.DiskUsage, DetailAlloc, func(*allocation.Usage) {}, 1},
+		"by default":    {procstats.CgroupCPUQuota, DetailAlloc, func(*allocation.Usage) {}, 0},
+		"of a job":      {procstats.DiskUsage, DetailJob, func(*allocation.Usage) {}, 0},
+		"an old sample": {procstats.DiskUsage, DetailAlloc, func(u *allocation.Usage) { u.Reason = "silent" }, 0},
+		"no sample":     {procstats.DiskUsage, DetailAlloc, func(u *allocation.Usage) { u.Sample = nil }, 0},
+	} {
+		f := newFake()
+		f.telemetry.AllocationDetail = test.detail
+		id := f.allocs[0].ID
+		u := f.usages[id]["web"]
+		u.Sample = u.Sample.Clone()
+		u.Sample.SetAbsent(test.id, reason)
+		test.change(&u)
+		f.usages[id]["web"] = u
+		var got []exposition.Sample
+		for _, family := range newTestCollector(f).Gather(t.Context()) {
+			if family.Name == "tacho_task_absent_info" {
+				got = family.Samples
+			}
+		}
+		if len(got) != test.want {
+			t.Errorf("%s: %d samples, want %d", name, len(got), test.want)
+			continue
+		}
+		for _, s := range got {
+			if want := `,measurement="disk_usage_bytes",reason="` + reason + `"}`; s.Value != 1 || !strings.HasSuffix(s.Labels.Text(), want) {
+				t.Errorf("%s: %s %v, want %s", name, s.Labels.Text(), s.Value, want)
+			}
+		}
+	}
+}

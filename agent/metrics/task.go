@@ -219,9 +219,10 @@ func (c *Collector) removeEnded(r *row) {
 	}
 }
 
-// taskFamilies is one family per column, and tacho_task_info.
+// taskFamilies is one family per column, tacho_task_info and tacho_task_absent_info.
 func (c *Collector) taskFamilies(rows []row, detail string) []exposition.Family {
 	var info families
+	missing := exposition.AbsentFamily()
 	if detail == DetailAlloc {
 		for i := range rows {
 			r := &rows[i]
@@ -229,11 +230,14 @@ func (c *Collector) taskFamilies(rows []row, detail string) []exposition.Family 
 			info.gauge("tacho_task_info", "Properties of a task as labels, always 1. Only with allocation_detail alloc.",
 				r.labels.With(exposition.Label{Name: "driver", Value: r.task.Driver}, exposition.Label{Name: "state", Value: string(r.task.State.Phase)},
 					exposition.Label{Name: "type", Value: r.alloc.JobType}), 1)
+			if r.fresh() {
+				missing.AddAbsent(r.labels, r.usage.Sample)
+			}
 		}
 	} else {
 		rows = c.combineRows(rows)
 	}
-	all := info
+	all := append(info, missing)
 	for i := range c.columns {
 		f := exposition.Family{Name: c.columns[i].name, Help: c.columns[i].help, Type: c.columns[i].kind}
 		f.Samples = make([]exposition.Sample, 0, len(rows))

@@ -81,19 +81,27 @@ func (f *frame) draw(key, name string, c chart.Chart) drawnChart {
 	return drawnChart{Key: key, Title: c.Title, Name: name, Body: template.HTML(c.HTML(&f.axis))}
 }
 
-// charts draws the four charts of a task.
+// measured reports whether any of the readings has a quantity.
+func (f *frame) measured(q quantity) bool {
+	return slices.ContainsFunc(f.shown, func(i int) bool { return !math.IsNaN(f.moments[i].values[q]) })
+}
+
+// charts draws the charts of a task: four, and those of what was selected in addition.
 func (f *frame) charts() []drawnChart {
-	return []drawnChart{
+	memory := []chart.Series{
+		{Label: "with page cache", Class: "cache", Area: true, Values: f.values(memoryCharged)},
+		{Label: "needed", Class: "memory", Area: true, Values: f.values(memoryNeeded)},
+	}
+	if f.measured(pss) {
+		memory = append(memory, chart.Series{Label: "proportional", Class: "third", Values: f.values(pss)})
+	}
+	drawn := []drawnChart{
 		f.draw("chart-cpu", "cpu_cores", chart.Chart{
 			Title: "CPU, in cores", Unit: procstats.Cores, Limits: f.limits("quota", cpuQuota),
 			Series: []chart.Series{{Label: "used", Class: "cpu", Area: true, Values: f.rates(cpuSeconds)}},
 		}),
 		f.draw("chart-memory", "memory_bytes", chart.Chart{
-			Title: "Memory", Unit: procstats.Bytes, Limits: f.limits("limit", memoryMax),
-			Series: []chart.Series{
-				{Label: "with page cache", Class: "cache", Area: true, Values: f.values(memoryCharged)},
-				{Label: "needed", Class: "memory", Area: true, Values: f.values(memoryNeeded)},
-			},
+			Title: "Memory", Unit: procstats.Bytes, Limits: f.limits("limit", memoryMax), Series: memory,
 		}),
 		f.draw("chart-io", "io_read_bytes_total", chart.Chart{
 			Title: "Storage, in bytes a second", Unit: procstats.BytesPerSecond,
@@ -111,6 +119,13 @@ func (f *frame) charts() []drawnChart {
 			},
 		}),
 	}
+	if f.measured(diskUsage) {
+		drawn = append(drawn, f.draw("chart-disk", "disk_usage_bytes", chart.Chart{
+			Title: "Directory of the task", Unit: procstats.Bytes,
+			Series: []chart.Series{{Label: "disk space", Class: "write", Area: true, Values: f.values(diskUsage)}},
+		}))
+	}
+	return drawn
 }
 
 // sparkOf is a small line of the CPU over the last minutes.

@@ -27,6 +27,8 @@ const (
 	oomKills
 	memoryMax
 	cpuQuota
+	diskUsage
+	pss
 	quantities
 )
 
@@ -37,6 +39,7 @@ var plain = [quantities]procstats.ID{
 	stallCPU: procstats.PSICPUSome, stallMemory: procstats.PSIMemorySome,
 	stallIO: procstats.PSIIOSome, throttled: procstats.CgroupCPUThrottled, oomKills: procstats.CgroupMemoryEventsOOMKill,
 	memoryMax: procstats.CgroupMemoryMax, cpuQuota: procstats.CgroupCPUQuota,
+	diskUsage: procstats.DiskUsage, pss: procstats.SmapsPSS,
 }
 
 // chosen are the quantities that are headlines.

@@ -4,6 +4,7 @@
 package page
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -150,6 +151,20 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 			Detail: headline(list, procstats.HeadlineIOWrite, procstats.Bytes.Text).Text + " since the start",
 		},
 	}
+	body.Figures = append(body.Figures, selectedFigures(t.usage.Sample)...)
+}
+
+// selectedFigures are those of what was selected in addition to the default; also if it is absent, with the reason.
+func selectedFigures(s *procstats.Sample) (figures []figure) {
+	add := func(id procstats.ID, key, label, detail string) {
+		if r, selected := s.Task.Get(id); selected {
+			figures = append(figures, figure{Key: key, Label: label, Value: reading(s, r), Detail: printable(cmp.Or(r.Reason(), detail))})
+		}
+	}
+	add(procstats.SmapsPSS, "pss", "Memory, proportional", "shared pages divided among their users")
+	files, _ := s.Task.Number(procstats.DiskFiles)
+	add(procstats.DiskUsage, "disk", "Directory", procstats.None.Text(files)+" files and directories")
+	return figures
 }
 
 func memoryDetail(m memory) string {
@@ -214,6 +229,6 @@ func endWord(t task) string {
 func (b *taskView) shape() string {
 	return digest([]string{
 		b.Condition.Word, b.Started, fmt.Sprint(b.Read), fmt.Sprint(len(b.Events)), fmt.Sprint(b.End != nil), fmt.Sprint(b.Restarts),
-		fmt.Sprint(len(b.Measurements)),
+		fmt.Sprint(len(b.Measurements)), fmt.Sprint(len(b.Figures), len(b.Charts)),
 	})
 }

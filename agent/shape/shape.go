@@ -99,6 +99,8 @@ type History struct {
 	AllocID         string             `json:"alloc_id"`
 	IntervalSeconds float64            `json:"interval_seconds"`
 	Tasks           map[string][]Point `json:"tasks"`
+	// Absent says by task why the newest reading has no value for a measurement.
+	Absent map[string]map[string]string `json:"absent"`
 }
 
 // Moment is the reading of each task that is nearest to a time; nil for tasks without any.

@@ -149,18 +149,21 @@ func (a *agent) pluginProcess() int {
 }
 
 // cpuTotal is the task's CPU time by our plugin's own endpoint, 0 while nobody answers there.
-func (al *allocation) cpuTotal() float64 {
+func (al *allocation) cpuTotal() float64 { return al.metric("tacho_task_cpu_seconds_total") }
+
+// metric is a metric of the task by our plugin's own endpoint, 0 while nobody answers there.
+func (al *allocation) metric(metric string) float64 {
 	page, err := al.agent.read("http://" + al.agent.metrics + "/metrics")
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(page)) {
-		if name, value, _ := strings.Cut(strings.TrimSpace(line), "} "); strings.HasPrefix(name, "tacho_task_cpu_seconds_total{alloc_id=\""+al.id) {
-			seconds, err := strconv.ParseFloat(value, 64)
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), "} "); strings.HasPrefix(name, metric+"{alloc_id=\""+al.id) {
+			number, err := strconv.ParseFloat(value, 64)
 			if err != nil {
 				al.agent.t.Fatal(err)
 			}
-			return seconds
+			return number
 		}
 	}
 	return 0

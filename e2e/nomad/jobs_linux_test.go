@@ -33,6 +33,7 @@ func checks() map[string]func(t *testing.T, al *allocation) {
 		"counts":       checkCounts,
 		"cores":        checkCores,
 		"bad-config":   checkBadConfig,
+		"measurements": checkMeasurements,
 	}
 }
 
@@ -145,6 +146,25 @@ func checkBusy(t *testing.T, al *allocation) {
 		t.Errorf("alloc status -stats:\n%s", text)
 	}
 	t.Log(text)
+}
+
+// checkMeasurements follows a task that fills its directory on our own endpoint: Nomad's stats have no place for that.
+func checkMeasurements(t *testing.T, al *allocation) {
+	const size, full = "tacho_task_disk_usage_bytes", 15 << 20
+	al.agent.await("size of the directory", 20*time.Second, func() bool { return al.metric(size) > 0 })
+	first := al.metric(size)
+	al.agent.await("growth of the directory", 20*time.Second, func() bool { return al.metric(size) > first })
+	al.awaitLog("full")
+	al.agent.await("the whole directory", 20*time.Second, func() bool { return al.metric(size) >= full })
+	if got := al.metric(size); got > 2*full {
+		t.Errorf("%v bytes, the task has written %d", got, full)
+	}
+	if pss := al.metric("tacho_task_smaps_pss_bytes"); pss < 4096 {
+		t.Errorf("%v bytes of proportional memory", pss)
+	}
+	if s, ok := al.stats(); !ok || s.ResourceUsage.MemoryStats.RSS == 0 {
+		t.Errorf("Nomad's own stats: %+v, %v", s, ok)
+	}
 }
 
 // hasMemoryCgroup skips where the task has no memory cgroup, with the plugin's reason.

@@ -57,7 +57,7 @@ func (d *diskSource) Describe() procstats.SourceDescription {
 	}
 	w, err := startDiskWalk(d.dir)
 	if err != nil {
-		description.Reason = err.Error()
+		description.Reason = diskReason("open", err)
 		return description
 	}
 	w.close()

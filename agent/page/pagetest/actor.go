@@ -32,6 +32,9 @@ type Actor struct {
 	Cores, ReadRate, WriteRate     float64
 	StallCPU, StallMemory, StallIO float64
 	Memory, Cache, Limit, Quota    float64
+	// Selected says that PSS and DiskRate are measured, which is how fast its directory grows: negative is a reason why not.
+	Selected      bool
+	PSS, DiskRate float64
 	// NoCgroup is a task without one: memory is that of its processes.
 	NoCgroup bool
 	// GapFrom and GapTo are a time without readings.
@@ -87,7 +90,22 @@ func (x *Actor) sample(at time.Time) *procstats.Sample {
 		x.withCgroup(s, cpu, t, at)
 	}
 	x.rows(s, cpu)
+	if x.Selected {
+		x.selected(s, t)
+	}
 	return s
+}
+
+// selected is what is not among the default measurements.
+func (x *Actor) selected(s *procstats.Sample, t float64) {
+	s.SetNumber(procstats.SmapsPSS, x.PSS*(0.9+0.05*wave(t, 400)))
+	if x.DiskRate < 0 {
+		s.SetAbsent(procstats.DiskUsage, "open: permission denied")
+		s.SetAbsent(procstats.DiskFiles, "open: permission denied")
+		return
+	}
+	s.SetNumber(procstats.DiskUsage, x.DiskRate*t)
+	s.SetNumber(procstats.DiskFiles, math.Floor(t/60))
 }
 
 func (x *Actor) withCgroup(s *procstats.Sample, cpu, t float64, at time.Time) {

@@ -45,6 +45,7 @@ func busy(t time.Time) *Actor {
 	return &Actor{
 		ID: ID(1), Job: "shop", Group: "web", Name: "api", Started: start, Cores: 0.82, Memory: 212 * mib, Cache: 96 * mib,
 		Limit: 512 * mib, Quota: 2, ReadRate: 40e3, WriteRate: 310e3, StallCPU: 0.043, StallMemory: 0, StallIO: 0.012,
+		Selected: true, PSS: 190 * mib, DiskRate: 20e3,
 		Processes: []string{"api", "api-worker", "api-worker", "convert", "sh"}, Output: words(60),
 		Events: []allocation.Event{
 			event(start.Add(-time.Second), hook.EventSetup, "building the task's folder"), event(start, hook.EventStarted, "started process 4711"),
@@ -74,6 +75,7 @@ func gapped(t time.Time) *Actor {
 	return &Actor{
 		ID: ID(3), Job: "reports", Group: "etl", Name: "extract", Started: start, Cores: 0.44, Memory: 640 * mib, Cache: 900 * mib,
 		Limit: 2 * gib, ReadRate: 38e6, WriteRate: 9e6, StallCPU: 0.06, StallMemory: 0.01, StallIO: 0.38,
+		Selected: true, PSS: 600 * mib, DiskRate: -1,
 		GapFrom: t.Add(-9 * time.Minute), GapTo: t.Add(-6*time.Minute - 30*time.Second), Gap: history.GapAgent,
 		Processes: []string{"extract", "gzip", "gzip"},
 		Events:    []allocation.Event{event(start, hook.EventStarted, "started process 4711"), event(t.Add(-390*time.Second), hook.EventRecovered, "found again")},

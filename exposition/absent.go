@@ -1,0 +1,25 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package exposition
+
+import "github.com/tachograph/tacho/procstats"
+
+// AbsentFamily is the empty family that says which measurements of a task were selected and are absent.
+func AbsentFamily() Family {
+	return Family{
+		Name: Prefix + "absent_info",
+		Help: "A measurement that is selected in addition to the default ones and has no value, with the reason as a label, always 1.",
+	}
+}
+
+// AddAbsent adds what is absent from a sample to the family. Of what everybody measures by default nothing is said: much
+// of it cannot be there, such as a limit that is not set.
+func (f *Family) AddAbsent(labels *Labels, s *procstats.Sample) {
+	usual := procstats.DefaultSelection()
+	for _, r := range s.Task {
+		if m, known := procstats.Lookup(r.ID()); known && !r.Present() && !usual.Has(m.ID) {
+			f.Add(labels.With(Label{Name: "measurement", Value: m.Name}, Label{Name: "reason", Value: r.Reason()}), 1)
+		}
+	}
+}
