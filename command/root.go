@@ -37,7 +37,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tacho",
 		Short: "Measure what a command really uses, what it waits for, and why it ends",
-		Long: `tacho is a recorder for tasks: what did it use, what did it wait for, and why did it end?
+		Long: `tacho records tasks: what did a task use, what did it wait for, and why did it end?
 
 Every flag can also be set by an environment variable, which the help names: TACHO_ and the name of the flag in capitals,
 with _ for -. Flags override environment variables, and these override defaults. NO_COLOR is supported.

@@ -17,7 +17,7 @@ import (
 func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Say which build of tacho this is",
+		Short:   "Print the version of tacho",
 		Args:    cli.Arguments(),
 		GroupID: cli.GroupHost,
 		Example: `  tacho version

@@ -22,7 +22,7 @@ func newDiff() *cobra.Command {
 		Short: "Compare two runs: what B used more or less than A",
 		Long: `Show two runs side by side, with the change from A to B, also in percent of A.
 
-A and B are runs, as RUN of tacho show.
+A and B are runs: each is the name of a run as shown by tacho ls, a prefix of it, the path of its directory, or last.
 
 Values that were not measured are shown as ` + procstats.NoValue + ` with the reason, and without a change.
 

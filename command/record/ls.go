@@ -51,7 +51,7 @@ Records that cannot be read are reported on stderr, and the exit code is 1.`,
 	cmd.Flags().StringArrayVar(&o.labels, "label", nil,
 		"list only runs with this label: `KEY=VALUE`, or KEY for any value; may be repeated, all must match")
 	cmd.Flags().StringSliceVar(&o.states, "state", nil, "list only runs in this `STATE`: running, exited or lost; may be repeated")
-	cmd.Flags().IntVar(&o.limit, "limit", 0, "maximum number of runs; 0 for all")
+	cmd.Flags().IntVar(&o.limit, "limit", 0, "list at most `N` runs; 0 for all")
 	states := cobra.FixedCompletions([]string{"running", "exited", "lost"}, cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc("state", states) // fails only for a flag that does not exist
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd) }

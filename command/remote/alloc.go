@@ -73,7 +73,7 @@ func newAllocStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [ID]",
 		Short: "List the allocations, or show one: its tasks, their events, and why they ended",
-		Long:  allocHelp,
+		Long:  "List the allocations, or show one: its tasks, their events, and why they ended.\n\n" + allocHelp,
 		Example: `  tacho alloc status
   tacho alloc status 5f3a
   tacho alloc status --json 5f3a | jq .TaskStates`,

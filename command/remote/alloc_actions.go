@@ -17,7 +17,7 @@ func newAllocSignal() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "signal ID [TASK]",
 		Short: "Send a signal to all running tasks of an allocation, or to one",
-		Long:  allocHelp,
+		Long:  "Send a signal to all running tasks of an allocation, or to one.\n\n" + allocHelp,
 		Example: `  tacho alloc signal -s SIGHUP 5f3a
   tacho alloc signal -s SIGUSR1 5f3a web`,
 		Args: allocArguments(true),
@@ -34,7 +34,7 @@ func newAllocRestart() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "restart ID [TASK]",
 		Short:   "Restart all running tasks of an allocation, or one",
-		Long:    allocHelp + " Tasks that have ended are not restarted.",
+		Long:    "Restart all running tasks of an allocation, or one.\n\n" + allocHelp + " Tasks that have ended are not restarted.",
 		Example: "  tacho alloc restart 5f3a\n  tacho alloc restart 5f3a web",
 		Args:    allocArguments(true),
 	}
@@ -47,7 +47,7 @@ func newAllocStop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "stop ID",
 		Short:   "Stop an allocation; it is not replaced",
-		Long:    allocHelp + " Waits until all tasks have ended, unless --detach is given.",
+		Long:    "Stop an allocation, and wait until all its tasks have ended. It is not replaced.\n\n" + allocHelp,
 		Example: "  tacho alloc stop 5f3a",
 		Args:    allocArguments(false),
 	}

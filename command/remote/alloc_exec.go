@@ -30,7 +30,7 @@ func newAllocExec() *cobra.Command {
 	cmd := cli.Launcher(&cobra.Command{
 		Use:   "exec ID COMMAND [ARG...]",
 		Short: "Run a command in the environment of a task: its directory, variables and cgroup",
-		Long: allocHelp + `
+		Long: "Run a command in the environment of a task: its directory, variables and cgroup.\n\n" + allocHelp + `
 
 The command gets a terminal if stdin and stdout are one. Exit codes: the code of the command; 125 error of tacho; 126 the
 command cannot be executed; 127 command not found. The command is killed when tacho exits.`,

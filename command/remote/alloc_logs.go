@@ -29,7 +29,7 @@ func newAllocLogs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs ID [TASK]",
 		Short: "Print the output of a task",
-		Long: allocHelp + ` TASK is optional if there is only one.
+		Long: "Print the output of a task.\n\n" + allocHelp + ` TASK is optional if there is only one.
 
 --follow continues until the task has ended, across restarts of the task and rotation of the files.`,
 		Example: `  tacho alloc logs 5f3a
@@ -40,7 +40,7 @@ func newAllocLogs() *cobra.Command {
 	o := &logsOptions{}
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow the output")
 	cmd.Flags().BoolVar(&o.stderr, "stderr", false, "print stderr instead of stdout")
-	cmd.Flags().IntVarP(&o.tail, "tail", "n", -1, "number of lines to start with, from the end; -1 for all")
+	cmd.Flags().IntVarP(&o.tail, "tail", "n", -1, "start with the last `N` lines; -1 for all")
 	return withAgent(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		return untilInterrupted(cmd.Context(), func(ctx context.Context) error {
 			id, task, err := findTask(ctx, agent, args[0], taskOf(args))

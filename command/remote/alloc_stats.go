@@ -31,7 +31,7 @@ func newAllocStats() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats ID [TASK]",
 		Short: "Show the resource usage of tasks, with sources and guarantees",
-		Long: allocHelp + `
+		Long: "Show the resource usage of tasks, with sources and guarantees.\n\n" + allocHelp + `
 
 Values that were not measured are shown as ` + procstats.NoValue + `, with the reason; --all shows all measurements.
 

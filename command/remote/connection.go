@@ -50,10 +50,7 @@ func addConnectionFlags(cmd *cobra.Command) *connection {
 	_ = cmd.MarkFlagDirname("data-dir") // these fail only for flags that do not exist
 	_ = cmd.MarkFlagFilename("token-file")
 	_ = cmd.MarkFlagFilename("ca-file")
-	if cmd.Long != "" {
-		cmd.Long += "\n\n"
-	}
-	cmd.Long += connectionHelp
+	cmd.Long = cmp.Or(cmd.Long, cmd.Short+".") + "\n\n" + connectionHelp
 	return c
 }
 

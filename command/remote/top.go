@@ -50,7 +50,7 @@ the task waited, for the resource it waited for most. Values that were not measu
 	o := &topOptions{sort: cli.AddChoice(cmd, "sort", "sort by", sortWords()...), output: addOutputFlags(cmd)}
 	f := cmd.Flags()
 	f.DurationVarP(&o.delay, "delay", "d", 2*time.Second, "time between updates")
-	f.IntVarP(&o.iterations, "iterations", "n", 0, "print this number of tables and exit, also on a terminal")
+	f.IntVarP(&o.iterations, "iterations", "n", 0, "print `N` tables and exit, also on a terminal")
 	f.BoolVar(&o.percent, "percent", false, "show CPU in percent of a core, and memory in percent of the limit")
 	f.StringVar(&o.filter, "filter", "", "show only tasks whose name contains this `TEXT`")
 	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, _ []string) error {

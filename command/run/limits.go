@@ -37,12 +37,12 @@ func (l *limitFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&l.memoryHigh, "memory-high", "memory usage above which the kernel throttles the command (cgroup v2)")
 	flags.Var(&l.swapMax, "swap-max", "limit on swap; 0 for no swap")
 	flags.BoolVar(&l.oomGroup, "oom-group", false, "on an OOM kill, kill all processes of the command (cgroup v2)")
-	flags.Float64Var(&l.cpu, "cpu", 0, "CPU quota in cores: 1.5")
-	flags.Int64Var(&l.cpuWeight, "cpu-weight", 0, "relative share of contended CPU, 1 to 10000; the default of cgroups is 100")
-	flags.StringVar(&l.cpuset, "cpuset", "", "CPUs to run on: 0-3,7")
-	flags.Int64Var(&l.pids, "pids", 0, "limit on the number of processes and threads")
+	flags.Float64Var(&l.cpu, "cpu", 0, "CPU quota in `CORES`, such as 1.5")
+	flags.Int64Var(&l.cpuWeight, "cpu-weight", 0, "relative `SHARE` of contended CPU, 1 to 10000; the default of cgroups is 100")
+	flags.StringVar(&l.cpuset, "cpuset", "", "`LIST` of CPUs to run on, such as 0-3,7")
+	flags.Int64Var(&l.pids, "pids", 0, "limit of `N` processes and threads")
 	flags.StringArrayVar(&l.ioMax, "io-max", nil,
-		"limits per second of a block device, DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N; may be repeated")
+		"`LIMITS` per second of a block device, DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N; may be repeated")
 }
 
 // request returns the requested limits, nil for none. Whether this host can enforce them, only the executor knows.

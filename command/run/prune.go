@@ -30,7 +30,7 @@ directories without a readable record. Incomplete runs are deleted, too, and orp
 		GroupID: cli.GroupRecords,
 	}
 	outputDir := rundir.AddOutputDir(cmd)
-	keep := cmd.Flags().Int("keep", 10, "keep this number of the newest runs")
+	keep := cmd.Flags().Int("keep", 10, "keep the newest `N` runs")
 	olderThan := cmd.Flags().Duration("older-than", 0, "delete only runs that ended before this time")
 	dryRun := cmd.Flags().Bool("dry-run", false, "only print what would be deleted")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

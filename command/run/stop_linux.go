@@ -31,7 +31,7 @@ tacho run have died, what they left is killed at once.
 		GroupID: cli.GroupMeasure,
 	}
 	outputDir := rundir.AddOutputDir(cmd)
-	signalName := cmd.Flags().String("signal", "", "signal to send first (default: the --kill-signal of the run)")
+	signalName := cmd.Flags().String("signal", "", "`SIGNAL` to send first (default: the --kill-signal of the run)")
 	grace := cmd.Flags().Duration("grace", 5*time.Second, "time to wait before the kill; 0 kills at once")
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
