@@ -69,22 +69,17 @@ func openMemoryEvents(g groups, local bool) (layout, []*watch, error) {
 	return m, watches, nil
 }
 
-// look implements layout. The files above are read first: the kernel counts at the limit before it counts the kill.
+// look implements layout. Kills are read first: the kernel counts at the limit before it counts the kill, so that no
+// kill is seen without its limit.
 func (m *memoryEvents) look() (record.OOMCounters, bool, error) {
 	c := record.OOMCounters{Read: true, Above: make([]int64, len(m.above))}
-	for i, f := range m.above {
-		if !f.IsOpen() {
-			continue
-		}
-		values, err := readCounters(f, "oom")
-		if err != nil {
-			continue // nothing is known of this one
-		}
-		c.Above[i] = values[0]
-	}
 	values, err := readCounters(m.own, "oom", "oom_kill")
 	if err != nil {
 		return record.OOMCounters{}, false, err
+	}
+	var limited int64
+	if m.nested != nil {
+		limited = m.nested.count()
 	}
 	c.Kills = values[1]
 	// Since Linux 5.17.
@@ -99,8 +94,16 @@ func (m *memoryEvents) look() (record.OOMCounters, bool, error) {
 		}
 		c.Own, c.Below = local[0], max(0, values[0]-local[0])
 	}
+	for i, f := range m.above {
+		if !f.IsOpen() {
+			continue
+		}
+		if above, err := readCounters(f, "oom"); err == nil { // else nothing is known of this one
+			c.Above[i] = above[0]
+		}
+	}
 	if m.nested != nil {
-		m.nested.look(c.Own + sum(c.Above))
+		m.nested.attribute(limited, c.Own+sum(c.Above))
 		c.Kills += m.nested.kills
 		c.Below += m.nested.atLimit
 	}

@@ -23,9 +23,9 @@ type nestedKills struct {
 
 	seen map[string]int64 // oom_kill by folder
 	// hits is how often a limit of the task's group or one above it was hit, and hitAt when that was last seen to
-	// rise with no kill seen since.
-	hits  int64
-	hitAt time.Time
+	// rise with no kill seen since; judged is how many kills were attributed.
+	hits, judged int64
+	hitAt        time.Time
 	// kills is the sum over all groups, gone ones included; atLimit those of them that were at a limit below.
 	kills, atLimit int64
 }
@@ -38,24 +38,17 @@ func newNestedV2(own string) *nestedKills {
 	return &nestedKills{own: own, file: "memory.events", limitFile: "memory.events.local", limitKey: "oom"}
 }
 
-// look counts again. hits is how often the limits of the task's group and of those above it were hit: kills that
-// follow such a hit were its doing, also in the groups below.
-func (n *nestedKills) look(hits int64) {
-	if hits != n.hits {
-		n.hits, n.hitAt = hits, time.Now()
-	}
-	elsewhere := time.Since(n.hitAt) < hitSpan
-	before := n.kills
+// count counts again. limited are those of the new kills in groups whose limit, or one between them and the task's,
+// was ever hit; attribute is called next.
+func (n *nestedKills) count() (limited int64) {
 	now := map[string]int64{}
 	budget := mostNested
-	n.walk(n.own, false, &budget, func(dir string, limited bool) {
+	n.walk(n.own, false, &budget, func(dir string, above bool) (hit bool) {
 		data, err := os.ReadFile(filepath.Join(dir, n.file))
-		if err != nil {
-			return
-		}
+		hit = above || n.hit(dir) // after the kills
 		values, ok := counters(data, "oom_kill")
-		if !ok {
-			return
+		if err != nil || !ok {
+			return hit
 		}
 		now[dir] = values[0]
 		rise := values[0] - n.seen[dir]
@@ -63,19 +56,32 @@ func (n *nestedKills) look(hits int64) {
 			rise = values[0] // another group under the same name
 		}
 		n.kills += rise
-		if limited && !elsewhere {
-			n.atLimit += rise
+		if hit {
+			limited += rise
 		}
+		return hit
 	})
 	n.seen = now
-	if n.kills != before {
-		n.hitAt = time.Time{}
+	return limited
+}
+
+// attribute says whose limit led to the kills that were just counted. hits is how often the limits of the task's group
+// and of those above it were hit: kills that follow such a hit were its doing, also in the groups below.
+func (n *nestedKills) attribute(limited, hits int64) {
+	if hits != n.hits {
+		n.hits, n.hitAt = hits, time.Now()
+	}
+	if time.Since(n.hitAt) >= hitSpan {
+		n.atLimit += limited
+	}
+	if n.kills != n.judged {
+		n.judged, n.hitAt = n.kills, time.Time{}
 	}
 }
 
-// walk visits every group below dir until the budget is used up. limited says whether its own limit, or one between it
-// and the task's group, was ever hit.
-func (n *nestedKills) walk(dir string, limited bool, budget *int, visit func(dir string, limited bool)) {
+// walk visits every group below dir until the budget is used up. above says whether a limit between it and the task's
+// group was ever hit; visit returns that with the group's own.
+func (n *nestedKills) walk(dir string, above bool, budget *int, visit func(dir string, above bool) (hit bool)) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return // it is gone
@@ -89,9 +95,7 @@ func (n *nestedKills) walk(dir string, limited bool, budget *int, visit func(dir
 		}
 		*budget--
 		child := filepath.Join(dir, entry.Name())
-		hit := limited || n.hit(child)
-		visit(child, hit)
-		n.walk(child, hit, budget, visit)
+		n.walk(child, visit(child, above), budget, visit)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestMostNested(t *testing.T) {
 				}
 			}
 			n := newNestedV2(own)
-			n.look(0)
+			n.attribute(n.count(), 0)
 			if len(n.seen) != mostNested || n.kills != mostNested {
 				t.Errorf("%d groups were looked into, with %d kills, want %d of each", len(n.seen), n.kills, mostNested)
 			}

@@ -93,10 +93,13 @@ func register(dir, file, argument string) (fd int, err error) {
 	return fd, nil
 }
 
-// look implements layout. Eventfds are read from the task upwards: the kernel fires an ancestor's before the task's,
-// so that what is seen of the task's has been seen of the ancestor's.
+// look implements layout. Kills are read before the events: the kernel fires before it kills, so that no kill is seen
+// without its event. Eventfds are read from the task upwards: the kernel fires an ancestor's before the task's, so that
+// what is seen of the task's has been seen of the ancestor's.
 func (o *oomControl) look() (record.OOMCounters, bool, error) {
 	o.looks = max(0, o.looks-1)
+	values, err := readCounters(o.control, "oom_kill", "under_oom")
+	limited := o.nested.count()
 	for i, fd := range o.descriptors {
 		if events := drain(fd); events > 0 {
 			o.fired[i] += events
@@ -107,12 +110,11 @@ func (o *oomControl) look() (record.OOMCounters, bool, error) {
 	if drain(o.rootPressure) > 0 {
 		o.looks = eventLooks
 	}
-	values, err := readCounters(o.control, "oom_kill", "under_oom")
 	if err != nil {
-		return record.OOMCounters{}, false, err
+		return record.OOMCounters{}, false, err // they fire for the removal of the group, too
 	}
 	own, above := limitHits(o.fired)
-	o.nested.look(o.fired[0])
+	o.nested.attribute(limited, o.fired[0])
 	if pressed && len(o.nested.seen) > 0 {
 		o.looks = eventLooks
 	}
