@@ -49,7 +49,7 @@ with 125 after an error of their own.`,
   tacho show last
   tacho explain memory_bytes`,
 		Version:           version.String(),
-		PersistentPreRunE: cli.ApplyEnvironment,
+		PersistentPreRunE: prepare,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 	}
@@ -67,6 +67,15 @@ with 125 after an error of their own.`,
 		[]*cobra.Command{agent.Command(), doctor.Command(), newVersion()})...)
 	cli.DocumentEnvironment(root)
 	return root
+}
+
+// prepare is called before every command.
+func prepare(cmd *cobra.Command, args []string) error {
+	if err := cli.ApplyEnvironment(cmd, args); err != nil {
+		return err
+	}
+	run.EndOrphans(cmd)
+	return nil
 }
 
 // rejectUnknownShells replaces what cobra's completion command does with a shell that it does not support: print help.

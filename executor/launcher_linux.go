@@ -113,14 +113,13 @@ func fork(c *command) (pid int, err error) {
 		Setctty:    c.streams.terminal,
 		Ctty:       0,
 		Credential: c.credential,
+		// The task must not survive its executor unseen: whoever holds the executor's pidfd kills the cgroup, but may have
+		// been killed with it. Programs with setuid bits or file capabilities clear this, execve(2).
+		Pdeathsig: syscall.SIGKILL,
 	}}
 	if c.streams.shared {
 		attributes.Sys.Setsid, attributes.Sys.Setctty = false, false
 		attributes.Sys.Foreground, attributes.Sys.Ctty = true, int(c.streams.task[0])
-	}
-	if !c.group.Encloses() {
-		// The task must not survive its executor unseen; a cgroup has a better way.
-		attributes.Sys.Pdeathsig = syscall.SIGKILL
 	}
 	pid, err = enterAndFork(c, attributes, false)
 	if err != nil && pid <= 0 && c.group.V2 != "" && cgroup.CanClone() != nil {

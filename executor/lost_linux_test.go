@@ -376,3 +376,39 @@ func TestOwnerDies(t *testing.T) {
 		t.Errorf("stats of an ended task: %v", err)
 	}
 }
+
+// TestEnd ends executors beside their owner, in whatever state they are.
+func TestEnd(t *testing.T) {
+	for name, before := range map[string]func(*fixture){
+		"running": func(*fixture) {},
+		"silent": func(f *fixture) {
+			if err := unix.Kill(f.Address().Executor.PID, unix.SIGSTOP); err != nil {
+				f.t.Fatal(err)
+			}
+		},
+		"without a socket": func(f *fixture) {
+			if err := os.Remove(f.Address().Socket); err != nil {
+				f.t.Fatal(err)
+			}
+		},
+		"dead": (*fixture).killExecutor,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t)
+			f.runSleeper()
+			before(f)
+			ctx, cancel := context.WithTimeout(t.Context(), soon)
+			defer cancel()
+			if err := client.End(ctx, f.Address(), 0, time.Second); err != nil {
+				t.Error(err)
+			}
+			f.noneLeftButExecutor()
+			if _, err := os.Stat(f.Address().Folder); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("its directory: %v", err)
+			}
+			if client.Alive(f.Address()) {
+				t.Error("it is alive")
+			}
+		})
+	}
+}

@@ -4,15 +4,12 @@
 package run
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +17,7 @@ import (
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/client"
-	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // executorDirs are the flags for where to look for executors.
@@ -46,17 +43,24 @@ development agents. An orphan is what a dead executor left behind.`,
 	return cmd
 }
 
-// list returns the addresses of all executors. Directories of other users are skipped.
-func (f *executorDirs) list() ([]*wire.Address, error) {
+// list returns all executors. Directories of other users are skipped.
+func (f *executorDirs) list() ([]*listed, error) {
 	dataDirs := append([]string{f.dataDir}, datadir.AllDev()...)
 	dirs := append([]string{f.runtimeDir}, datadir.AllExecutors(f.runtimeDir, dataDirs...)...)
-	var all []*wire.Address
+	var all []*listed
 	var errs []error
 	for _, dir := range slices.Compact(dirs) {
-		addresses, err := client.List(dir)
-		all = append(all, addresses...)
+		folders, err := client.Folders(dir)
 		if !errors.Is(err, fs.ErrPermission) {
 			errs = append(errs, err)
+		}
+		for _, folder := range folders {
+			l, err := look(folder)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			all = append(all, l)
 		}
 	}
 	return all, errlist.Join(errs...)
@@ -64,8 +68,16 @@ func (f *executorDirs) list() ([]*wire.Address, error) {
 
 func newExecutorsLs(f *executorDirs) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "ls",
-		Short:   "List executors: id, state, processes, command",
+		Use:   "ls",
+		Short: "List executors: id, state, owner, age, processes, command",
+		Long: `List executors. Their states:
+
+  starting  has not started its task yet
+  running   its task runs
+  ended     its task has ended; it waits for the owner of the task to ask how
+  orphan    it is dead, or cannot be reached, and nobody owns what it left
+
+An owner in parentheses is not connected at the moment.`,
 		Example: `  tacho executors ls`,
 		Args:    cli.Arguments(),
 	}
@@ -76,14 +88,10 @@ func newExecutorsLs(f *executorDirs) *cobra.Command {
 			return errors.Join(err, cli.PrintJSON(cmd.OutOrStdout(), all))
 		}
 		t := cli.Table{}
-		t.AddTexts("ID", "STATE", "EXECUTOR", "MAIN", "COMMAND")
-		for _, address := range all {
-			state := "alive"
-			if !client.Alive(*address) {
-				state = "orphan: executor is dead"
-			}
-			t.AddTexts(address.ID, state, fmt.Sprint(address.Executor.PID), fmt.Sprint(address.Main.PID),
-				cli.Printable(strings.Join(address.Command, " ")))
+		t.AddTexts("ID", "STATE", "OWNER", "AGE", "EXECUTOR", "MAIN", "COMMAND", "REMEDY")
+		for _, l := range all {
+			t.AddTexts(l.ID, string(l.State), cli.Printable(l.OwnerText), procstats.AgeText(l.Age()), fmt.Sprint(l.Executor.PID),
+				fmt.Sprint(l.Main.PID), cli.Printable(strings.Join(l.Command, " ")), l.Remedy)
 		}
 		_, writeErr := io.WriteString(cmd.OutOrStdout(), t.Render(cli.PaletteFor(cmd, cmd.OutOrStdout())))
 		return errors.Join(err, writeErr)
@@ -95,10 +103,12 @@ func newExecutorsKill(f *executorDirs) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kill ID...",
 		Short: "Stop an executor and its task, or kill what a dead executor left behind",
+		Long: `Stop the task of an executor and end the executor. One that does not answer within 3 seconds is killed, and its task with
+it. What a dead executor left behind is killed and removed.`,
 		Example: `  tacho executors kill 20260304T050607-4711
   tacho executors kill --orphans`,
 	}
-	orphans := cmd.Flags().Bool("orphans", false, "kill what all dead executors left behind")
+	orphans := cmd.Flags().Bool("orphans", false, "kill what all orphans left behind")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && !*orphans {
 			return cli.Usagef("no executor given (tacho executors ls lists them)")
@@ -106,10 +116,10 @@ func newExecutorsKill(f *executorDirs) *cobra.Command {
 		all, err := f.list()
 		errs := []error{err}
 		found := map[string]bool{}
-		for _, address := range all {
-			found[address.ID] = true
-			if slices.Contains(args, address.ID) || (*orphans && !client.Alive(*address)) {
-				errs = append(errs, killExecutor(cmd.Context(), *address))
+		for _, l := range all {
+			found[l.ID] = true
+			if slices.Contains(args, l.ID) || *orphans && l.State == stateOrphan {
+				errs = append(errs, l.kill(cmd.Context()))
 			}
 		}
 		for _, id := range args {
@@ -120,31 +130,4 @@ func newExecutorsKill(f *executorDirs) *cobra.Command {
 		return errlist.Join(errs...)
 	}
 	return cmd
-}
-
-// killExecutor stops the task of an executor and then the executor, or kills what a dead executor left.
-func killExecutor(ctx context.Context, address wire.Address) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	if !client.Alive(address) {
-		err := client.KillTask(ctx, address)
-		if address.RecordDir != "" {
-			if markErr := markLost(address.RecordDir, time.Time{}); !errors.Is(markErr, os.ErrNotExist) {
-				err = errors.Join(err, markErr)
-			}
-		}
-		return err
-	}
-	c, err := client.Visit(ctx, address)
-	if err != nil {
-		return err
-	}
-	err = c.Stop(ctx, 0, 5*time.Second)
-	if err == nil {
-		err = c.Shutdown(ctx)
-	}
-	if errors.Is(err, client.ErrLost) {
-		err = nil
-	}
-	return errors.Join(err, c.Close())
 }

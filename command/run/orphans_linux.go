@@ -6,9 +6,14 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/wire"
@@ -25,6 +30,37 @@ func killOrphans(ctx context.Context) error {
 		errs = append(errs, killExecutor(ctx, *address))
 	}
 	return errlist.Join(append(errs, removeUnlaunched(client.DefaultRuntimeDir(), time.Now()))...)
+}
+
+// endLimit bounds how long a command is held up by what is left of earlier runs.
+const endLimit = 5 * time.Second
+
+// EndOrphans ends what is left of a run whose tacho run and executor were both killed, and says so. A driver's tasks are
+// those of its host, and some commands are there to see to orphans themselves.
+func EndOrphans(cmd *cobra.Command) {
+	for c := cmd; c != nil; c = c.Parent() {
+		if slices.Contains([]string{"executors", "stop", "prune", "completion", "help"}, c.Name()) {
+			return
+		}
+	}
+	all, _ := client.List(client.DefaultRuntimeDir()) // what cannot be read is for tacho executors ls
+	for _, address := range all {
+		if address.AllocID != "" || client.Alive(*address) || client.Owned(*address) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), endLimit)
+		err := killExecutor(ctx, *address)
+		cancel()
+		if err == nil {
+			err = lostExecutor(address.ID)
+		}
+		cli.PrintError(cmd.ErrOrStderr(), err)
+	}
+}
+
+// lostExecutor says what was done about a run.
+func lostExecutor(run string) error {
+	return fmt.Errorf("run %s had lost its executor; killed what was left of it", run)
 }
 
 // unlaunchedAge is the age at which the directory of an executor without a task counts as abandoned. An executor exits

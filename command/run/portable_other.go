@@ -36,6 +36,9 @@ func platformCommands() []*cobra.Command { return nil }
 // killOrphans does nothing: there are no executors.
 func killOrphans(context.Context) error { return nil }
 
+// EndOrphans does nothing: there are no executors.
+func EndOrphans(*cobra.Command) {}
+
 // errTimeout is the cause of a cancellation by --timeout.
 var errTimeout = errors.New("timeout")
 

@@ -77,6 +77,6 @@ func killRemains(cmd *cobra.Command, entry record.Entry) error {
 	if err := killExecutor(cmd.Context(), *address); err != nil {
 		return err
 	}
-	cli.PrintError(cmd.ErrOrStderr(), fmt.Errorf("run %s had lost its executor; killed what was left of it", entry.Name))
+	cli.PrintError(cmd.ErrOrStderr(), lostExecutor(entry.Name))
 	return nil
 }

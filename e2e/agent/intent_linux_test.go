@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // reluctant is a service that takes 400 ms to end, and whose policy allows no restart.
@@ -60,7 +62,7 @@ func TestRestartOutlivesAKill(t *testing.T) {
 		})
 	}
 	starts(1)
-	for i := range tries(4) {
+	for i := range rig.Tries(4) {
 		if _, err := h.call(http.MethodPut, "/v1/client/allocation/"+id+"/restart", map[string]any{}); err != nil {
 			t.Fatal(err)
 		}
@@ -71,15 +73,6 @@ func TestRestartOutlivesAKill(t *testing.T) {
 	}
 }
 
-// tries is how often a test tries, which TACHO_TRIES changes.
-func tries(usual int) int {
-	n := usual
-	if _, err := fmt.Sscan(os.Getenv("TACHO_TRIES"), &n); err != nil {
-		return usual
-	}
-	return n
-}
-
 // TestStopWhileStarting stops jobs at any moment of their start, with all processors busy: nothing is left.
 func TestStopWhileStarting(t *testing.T) {
 	h := newHost(t, publishing)
@@ -87,20 +80,15 @@ func TestStopWhileStarting(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	h.begin()
-	stop := make(chan struct{})
-	defer close(stop)
+	var idle atomic.Bool
+	defer idle.Store(true)
 	for range runtime.NumCPU() {
 		go func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for !idle.Load() { // busy
 			}
 		}()
 	}
-	for i := range tries(12) {
+	for i := range rig.Tries(12) {
 		name := fmt.Sprintf("brief%d", i)
 		h.run(strings.Replace(fmt.Sprintf(once, name), "count = 8", "count = 1", 1))
 		pause(time.Duration(random.Int64N(int64(500 * time.Millisecond))))

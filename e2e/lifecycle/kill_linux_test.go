@@ -4,6 +4,9 @@
 package lifecycle
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -107,6 +110,57 @@ func TestKillExecutor(t *testing.T) {
 			nothingLeft(t, place, parent)
 		})
 	}
+}
+
+// TestKillRunAndExecutor kills tacho run and the executor at the same time: the command ends with them, and the next tacho
+// command ends what is left and says so. TACHO_TRIES says how often each is tried.
+func TestKillRunAndExecutor(t *testing.T) {
+	rig.Require(t)
+	needShell(t)
+	for _, mode := range rig.Modes() {
+		for _, runFirst := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/run first: %t", mode, runFirst), func(t *testing.T) {
+				for range rig.Tries(1) {
+					killBoth(t, mode, runFirst)
+				}
+			})
+		}
+	}
+}
+
+func killBoth(t *testing.T, mode rig.Mode, runFirst bool) {
+	t.Helper()
+	place := rig.NewPlace(t, mode.User)
+	flags, parent := mode.Place(t)
+	// Without a cgroup, which Auto may come to, a session is all that can be found again.
+	script := "sleep 1000 & echo ready; exec sleep 1000"
+	if mode.Placement == rig.Below {
+		script = "setsid sleep 1000 & " + script
+	}
+	s := start(t, place.Run(t.Context(), append(flags, "--", "/bin/sh", "-c", script)...))
+	s.expect(t, "ready")
+	r := running(t, place)
+	victims := []int{s.cmd.Process.Pid, r.Executor.PID}
+	if !runFirst {
+		slices.Reverse(victims)
+	}
+	for _, pid := range victims {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := rig.Eventually(t, deadline, "the command is gone", func() bool { return !rig.Alive(r.PID) }); took > soon {
+		t.Errorf("the command outlived both by %s", took)
+	}
+	out := rig.Capture(t, place.Command(t.Context(), rig.Tacho(), "ls", "--output-dir", place.Out))
+	if want := "run " + r.ID + " had lost its executor; killed what was left of it"; !strings.Contains(out.Stderr, want) {
+		t.Errorf("the next command says %q, want %q", out.Stderr, want)
+	}
+	gone(t, place, parent)
+	if end := closed(t, place); end.Diagnosis.Verdict != record.ExecutorLost {
+		t.Errorf("verdict %q, want executor_lost", end.Diagnosis.Verdict)
+	}
+	nothingLeft(t, place, parent)
 }
 
 // TestKillCommand kills the command only: its end is an end like any other, and its family goes with it.

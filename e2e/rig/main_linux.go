@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 )
 
@@ -19,6 +20,8 @@ const (
 	workloadVariable = "TACHO_WORKLOAD"
 	// dirVariable says where the files of runs go: on a disk, where I/O is to be measured.
 	dirVariable = "TACHO_E2E_DIR"
+	// triesVariable says how often tests try what comes out by chance.
+	triesVariable = "TACHO_TRIES"
 )
 
 // Main runs the tests of a package, with the binaries that they need at hand, and returns the exit code for
@@ -53,6 +56,14 @@ func Tacho() string { return os.Getenv(tachoVariable) }
 
 // Workload returns the path of the built e2e/truth/workload.
 func Workload() string { return os.Getenv(workloadVariable) }
+
+// Tries returns how often a test tries what comes out by chance: TACHO_TRIES, else as usual.
+func Tries(usual int) int {
+	if n, err := strconv.Atoi(os.Getenv(triesVariable)); err == nil && n > 0 {
+		return n
+	}
+	return usual
+}
 
 func wanted() bool { return os.Getenv(wantedVariable) != "" || os.Getenv(tachoVariable) != "" }
 

@@ -90,8 +90,8 @@ func makeFolder(runtimeDir, folder string) error {
 	return nil
 }
 
-// lockFile is what an executor's owner locks; by it the folder is known for one of an executor.
-const lockFile = "owner.lock"
+// LockFile is what an executor's owner locks; by it the folder is known for one of an executor.
+const LockFile = "owner.lock"
 
 // lock makes this process the one owner of an executor, flock(2); the kernel gives the lock up with the process. An owner
 // that is about to end, or a process that only checks whether there is one, is waited for.
@@ -111,7 +111,7 @@ func lock(ctx context.Context, folder string) (*os.File, error) {
 }
 
 func lockWith(folder string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(folder, lockFile), os.O_RDWR|unix.O_NOFOLLOW|flags, 0o600)
+	f, err := os.OpenFile(filepath.Join(folder, LockFile), os.O_RDWR|unix.O_NOFOLLOW|flags, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock executor: %w", err)
 	}
@@ -162,7 +162,7 @@ func List(runtimeDir string) ([]*wire.Address, error) {
 func Folders(runtimeDir string) ([]string, error) {
 	folders, err := listFolders(runtimeDir)
 	return slices.DeleteFunc(folders, func(folder string) bool {
-		info, err := os.Lstat(filepath.Join(folder, lockFile))
+		info, err := os.Lstat(filepath.Join(folder, LockFile))
 		return err != nil || !info.Mode().IsRegular() || checkOwn(folder) != nil
 	}), err
 }

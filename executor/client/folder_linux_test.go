@@ -51,7 +51,7 @@ func TestOwned(t *testing.T) {
 	if Owned(address) {
 		t.Error("a folder that nobody locked is owned")
 	}
-	if _, err := os.Lstat(filepath.Join(address.Folder, lockFile)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(address.Folder, LockFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("looking made the file: %v", err)
 	}
 	owner, err := lock(t.Context(), address.Folder)
