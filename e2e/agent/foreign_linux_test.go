@@ -4,7 +4,6 @@
 package agent
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,6 +51,8 @@ job "foreign" {
 type foreign struct {
 	*host
 	name string
+	// settings are the lines of the agent's configuration for the plugin.
+	settings string
 }
 
 func newForeign(t *testing.T) *foreign {
@@ -60,16 +61,22 @@ func newForeign(t *testing.T) *foreign {
 	if path == "" {
 		t.Skipf("no driver plugin to try: %s is not set", foreignVariable)
 	}
-	name := filepath.Base(path)
-	f := &foreign{host: newHost(t, ""), name: name}
+	f := openForeign(t, newHost(t, ""), path, filepath.Base(path), os.Getenv(foreignConfigVariable))
+	f.configure(publishing + f.settings)
+	return f
+}
+
+// openForeign makes a plugin directory with one executable, and the inside of its config block.
+func openForeign(t *testing.T, h *host, path, name, config string) *foreign {
+	t.Helper()
+	f := &foreign{host: h, name: name}
 	if err := os.Mkdir(f.plugins(), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(path, filepath.Join(f.plugins(), name)); err != nil {
 		t.Fatal(err)
 	}
-	f.configure(publishing + fmt.Sprintf("plugin_dir = %q\nplugin %q {\n  config {\n%s\n  }\n}\n", f.plugins(), name,
-		cmp.Or(os.Getenv(foreignConfigVariable), "")))
+	f.settings = fmt.Sprintf("plugin_dir = %q\nplugin %q {\n  config {\n%s\n  }\n}\n", f.plugins(), name, config)
 	// The plugin is left for the next agent, and so after the last one.
 	t.Cleanup(func() {
 		for _, pid := range f.pluginProcesses() {

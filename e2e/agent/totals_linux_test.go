@@ -1,0 +1,176 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+const countedTelemetry = "telemetry {\n  publish_allocation_metrics = true\n  collection_interval = \"100ms\"\n  prometheus_metrics = true\n}\n"
+
+// counted is a job whose tasks are killed at their own limit in each of their three starts, by our driver in the agent's
+// process and by the same one as a plugin.
+const counted = `
+job "counted" {
+  %s
+}
+`
+
+const countedGroup = `
+  group %[1]q {
+    restart {
+      attempts = 2
+      interval = "1h"
+      delay    = "500ms"
+      mode     = "fail"
+    }
+    task "t" {
+      driver = %[1]q
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.4; exec tail /dev/zero"]
+      }
+      resources {
+        memory = 24
+      }
+    }
+  }
+`
+
+// counters reads the counters of tasks again and again, over all agents of a host.
+type counters struct {
+	h    *host
+	stop chan struct{}
+	done sync.WaitGroup
+
+	mu     sync.Mutex // guards following
+	newest map[string]float64
+	fell   []string
+	reads  int
+}
+
+func watchCounters(h *host) *counters {
+	c := &counters{h: h, stop: make(chan struct{}), newest: map[string]float64{}}
+	c.done.Go(func() {
+		ticker := time.NewTicker(25 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				c.read()
+			case <-c.stop:
+				return
+			}
+		}
+	})
+	return c
+}
+
+// read takes one look. An agent that does not run has nothing to show.
+func (c *counters) read() {
+	page, err := c.h.call(http.MethodGet, "/v1/metrics?format=prometheus", nil)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reads++
+	for lines := bufio.NewScanner(bytes.NewReader(page)); lines.Scan(); {
+		series, text, _ := strings.Cut(lines.Text(), " ")
+		if !strings.Contains(series, "_total{") || !strings.Contains(series, `task="t"`) {
+			continue
+		}
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			c.fell = append(c.fell, lines.Text()+": "+err.Error())
+		}
+		if before := c.newest[series]; v < before {
+			c.fell = append(c.fell, fmt.Sprintf("%s from %v to %v", series, before, v))
+		}
+		c.newest[series] = v
+	}
+}
+
+// of returns the newest value of a group's counter; -1 if there was none.
+func (c *counters) of(group, name string) float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for series, v := range c.newest {
+		if strings.HasPrefix(series, name+"{") && strings.Contains(series, fmt.Sprintf("task_group=%q", group)) {
+			return v
+		}
+	}
+	return -1
+}
+
+// end ends the reading, and reports what has fallen.
+func (c *counters) end(t *testing.T) {
+	t.Helper()
+	close(c.stop)
+	c.done.Wait()
+	c.read()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.fell) > 0 {
+		t.Errorf("counters went down:\n%s", strings.Join(c.fell, "\n"))
+	}
+	t.Logf("%d series, read %d times", len(c.newest), c.reads)
+}
+
+// TestCountersGoOn kills agent and plugin between and in the starts of tasks that are killed at their own limits.
+func TestCountersGoOn(t *testing.T) {
+	h := newHost(t, "")
+	f := openForeign(t, h, rig.Tacho(), "other", fmt.Sprintf("runtime_dir = %q", filepath.Join(h.dir, "run")))
+	f.configure(countedTelemetry + f.settings)
+	f.begin()
+	groups := []string{"tacho", "other"}
+	f.run(fmt.Sprintf(counted, fmt.Sprintf(countedGroup, groups[0])+fmt.Sprintf(countedGroup, groups[1])))
+	c := watchCounters(h)
+	both := func(what, name string, least float64) {
+		t.Helper()
+		f.eventually(what, func() bool { return min(c.of(groups[0], name), c.of(groups[1], name)) >= least })
+	}
+	both("the first end", "tacho_task_exits_total", 1)
+	f.end(syscall.SIGKILL)
+	f.begin()
+	both("the second start", "tacho_task_restarts_total", 1)
+	for _, pid := range f.pluginProcesses() {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+	}
+	both("the second end", "tacho_task_exits_total", 2)
+	both("the third start", "tacho_task_restarts_total", 2)
+	f.end(syscall.SIGKILL)
+	f.begin()
+	both("the third end", "tacho_task_exits_total", 3)
+	f.eventually("the end of the job", func() bool {
+		for _, a := range f.allocations() {
+			if a.ClientStatus != "failed" {
+				return false
+			}
+		}
+		return true
+	})
+	c.end(t)
+	for _, group := range groups {
+		for name, want := range map[string]float64{"exits": 3, "oom_kills": 3, "restarts": 2} {
+			if got := c.of(group, "tacho_task_"+name+"_total"); got != want {
+				t.Errorf("%s: %v %s, want %v", group, got, name, want)
+			}
+		}
+	}
+}
