@@ -4,26 +4,23 @@
 package agent
 
 import (
+	"maps"
+
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
-// addStart returns the totals with a start that has ended: of each counter the most that its final record or its last
-// reading says, as that may have been published. A start that is among them is not added again: after a kill of the agent
-// the same end is reported twice.
-func addStart(t allocation.Totals, run int, final *record.Record, last reading) allocation.Totals {
+// addStart returns the totals with a start that has ended: of each counter the most that was read or that its final record
+// says, as that may have been published. A start that is among them is not added again: after a kill of the agent the same
+// end is reported twice.
+func addStart(t allocation.Totals, run int, final *record.Record, read map[procstats.ID]float64) allocation.Totals {
 	if run <= t.Run {
 		return t
 	}
-	used := map[procstats.ID]float64{}
-	if last.sample != nil {
-		for _, r := range last.sample.Task {
-			putCounter(used, r)
-		}
-		for _, h := range last.headlines {
-			putCounter(used, h.Reading)
-		}
+	used := maps.Clone(read)
+	if used == nil {
+		used = map[procstats.ID]float64{}
 	}
 	for _, m := range procstats.Table() {
 		v, ok := final.Measurements[m.Name].(float64)
@@ -57,5 +54,15 @@ func putCounter(into map[procstats.ID]float64, r procstats.Reading) {
 	m, known := procstats.Lookup(r.ID())
 	if v, ok := r.Number(); ok && known && m.Kind == procstats.Counter && m.Scope != procstats.ProcessScope {
 		into[m.ID] = max(into[m.ID], v)
+	}
+}
+
+// putCounters puts the counters of a sample and its headlines.
+func putCounters(into map[procstats.ID]float64, s *procstats.Sample, headlines []procstats.HeadlineValue) {
+	for _, r := range s.Task {
+		putCounter(into, r)
+	}
+	for _, h := range headlines {
+		putCounter(into, h.Reading)
 	}
 }

@@ -238,6 +238,13 @@ func TestTotals(t *testing.T) {
 			s.exited()
 			s.persisted()
 		},
+		"with a counter that is read lower for once": func(s *totalsTest) {
+			s.begin()
+			s.read(10)
+			s.read(4)
+			s.exited()
+			s.persisted()
+		},
 		"without a record":               func(s *totalsTest) { s.begin(); s.read(10); s.exited(); s.persisted() },
 		"without a record and the agent": func(s *totalsTest) { s.begin(); s.read(10); s.kill(); s.exited(); s.persisted() },
 	} {

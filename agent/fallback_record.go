@@ -5,6 +5,7 @@ package agent
 
 import (
 	"cmp"
+	"maps"
 	"os"
 	"runtime"
 	"strings"
@@ -19,8 +20,8 @@ import (
 )
 
 // fallbackRecord is the final record of a task whose driver keeps none, or whose executor was lost: what the agent itself
-// knows of it.
-func (t *task) fallbackRecord(exit hook.Exit, kept state.Task) *record.Record {
+// knows of it, and what the driver has saved of its totals; nil if it has not.
+func (t *task) fallbackRecord(exit hook.Exit, kept state.Task, saved *record.Record) *record.Record {
 	last := t.lastReading(kept.Starts)
 	evidence := record.Evidence{ExitCode: exit.Code, Signal: exit.Signal, EndedAt: exit.At}
 	r := &record.Record{
@@ -61,8 +62,25 @@ func (t *task) fallbackRecord(exit hook.Exit, kept state.Task) *record.Record {
 		r.Measurements, r.Absent = record.Values(last.sample.Task)
 		r.Headline = record.Headlines(last.headlines)
 	}
+	if saved != nil {
+		r.Notes = []string{"the executor was lost: totals are what the cgroup had counted then, the rest is from the last reading"}
+		takeTotals(r, saved)
+	}
 	r.Diagnosis = record.Diagnose(evidence)
 	return r
+}
+
+// takeTotals puts what a driver has saved into a record, in place of older readings.
+func takeTotals(into, saved *record.Record) {
+	maps.Copy(into.Measurements, saved.Measurements)
+	for name := range saved.Measurements {
+		delete(into.Absent, name)
+	}
+	for name, h := range saved.Headline {
+		if h.Value != nil {
+			into.Headline[name] = h
+		}
+	}
 }
 
 // lastReading is the last one of a start while the task had a process; if it was an agent before this one that read it, the

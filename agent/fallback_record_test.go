@@ -61,7 +61,7 @@ func TestFallbackRecord(t *testing.T) {
 				agent: &Agent{}, alloc: &alloc{job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{},
 				usage: &usage{lived: reading{sample, procstats.Headlines(sample, procstats.History{})}},
 			}
-			r := failed.fallbackRecord(test.exit, state.Task{State: hook.State{StartedAt: at.Add(-time.Minute)}})
+			r := failed.fallbackRecord(test.exit, state.Task{State: hook.State{StartedAt: at.Add(-time.Minute)}}, nil)
 			if diff := cmp.Diff(test.want, r.End()); diff != "" {
 				t.Errorf("end (-want +got):\n%s", diff)
 			}
@@ -86,8 +86,33 @@ func TestFallbackReadingOfNobody(t *testing.T) {
 		u.UpdateStats(s)
 	}
 	ended := &task{agent: &Agent{}, alloc: &alloc{job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{}, usage: u}
-	r := ended.fallbackRecord(hook.Exit{Code: 2, At: readingAt(2 * time.Second).Wall}, state.Task{Starts: 1})
+	r := ended.fallbackRecord(hook.Exit{Code: 2, At: readingAt(2 * time.Second).Wall}, state.Task{Starts: 1}, nil)
 	if got := r.End().LastReading; got != "2 s before: 1 GiB" || r.Measurements[procstats.TreeRSS.String()] != float64(1<<30) {
 		t.Errorf("last reading %q, measurements %v", got, r.Measurements)
+	}
+}
+
+// TestFallbackTotals holds that what a driver saves of a task whose executor was lost replaces older readings.
+func TestFallbackTotals(t *testing.T) {
+	last := readingAt(0)
+	last.SetNumber(procstats.TreeRSS, 1<<30)
+	last.SetAbsent(procstats.PSICPUSome, "not read")
+	cpu := 2.5
+	saved := &record.Record{
+		State:        record.Lost,
+		Measurements: map[string]any{"cgroup_cpu_usage_seconds_total": cpu, "psi_cpu_some_seconds_total": 0.5},
+		Headline:     map[string]record.HeadlineValue{"cpu_seconds_total": {Value: &cpu}, "memory_bytes": {Reason: "not read"}},
+	}
+	lost := &task{
+		agent: &Agent{}, alloc: &alloc{job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{},
+		usage: &usage{lived: reading{last, procstats.Headlines(last, procstats.History{})}},
+	}
+	r := lost.fallbackRecord(hook.Exit{Lost: "executor_lost: process 9 died", At: last.Wall.Add(time.Second)}, state.Task{}, saved)
+	want := map[string]any{"cgroup_cpu_usage_seconds_total": cpu, "psi_cpu_some_seconds_total": 0.5, "tree_rss_bytes": float64(1 << 30)}
+	if diff := cmp.Diff(want, r.Measurements); diff != "" || len(r.Absent) > 0 {
+		t.Errorf("absent %v, measurements (-want +got):\n%s", r.Absent, diff)
+	}
+	if *r.Headline["cpu_seconds_total"].Value != cpu || *r.Headline["memory_bytes"].Value != 1<<30 {
+		t.Errorf("headlines %+v", r.Headline)
 	}
 }

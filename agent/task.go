@@ -351,12 +351,12 @@ func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 	t.mu.Lock()
 	kept := t.kept
 	t.mu.Unlock()
-	final, err := t.driversRecord(kept.Handle)
+	final, err := t.driversRecord(req.Exit, kept)
 	if final == nil && err == nil {
 		final = t.recorded(kept.State)
 	}
 	if final == nil {
-		final = t.fallbackRecord(req.Exit, kept)
+		final = t.fallbackRecord(req.Exit, kept, nil)
 	}
 	totals := t.usage.end(final)
 	t.mu.Lock()
@@ -374,18 +374,22 @@ func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 	return nil
 }
 
-// driversRecord is the driver's final record of an ended start; nil where the driver has none.
-func (t *task) driversRecord(h *driver.TaskHandle) (*record.Record, error) {
-	if h == nil {
+// driversRecord is the driver's final record of an ended start, completed if its executor was lost; nil where the driver has
+// none.
+func (t *task) driversRecord(exit hook.Exit, kept state.Task) (*record.Record, error) {
+	if kept.Handle == nil {
 		return nil, nil
 	}
 	entry, err := t.agent.drivers.Get(t.spec.Driver)
 	if err != nil {
 		return nil, err
 	}
-	final, err := entry.FinalRecord(h.Config.ID)
+	final, err := entry.FinalRecord(kept.Handle.Config.ID)
 	if err != nil && !errors.Is(err, driver.ErrTaskNotFound) {
 		return nil, fmt.Errorf("final record: %w", err)
+	}
+	if final != nil && final.State == record.Lost {
+		final = t.fallbackRecord(exit, kept, final)
 	}
 	return final, nil
 }

@@ -6,6 +6,7 @@ package agent
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -48,8 +49,11 @@ type usage struct {
 	arrived   time.Time         // when the newest reading came
 	backlog   backlog
 	// lived is the newest reading that was taken while the task had a process.
-	lived  reading
-	totals allocation.Totals
+	lived reading
+	// counters are the most that those of the present start were read at: what was published must not fall, as a headline
+	// does that is taken from another source for once.
+	counters map[procstats.ID]float64
+	totals   allocation.Totals
 }
 
 // reading is a sample with its headlines.
@@ -67,14 +71,14 @@ func (u *usage) begin(run int, startedAt time.Time) {
 	u.run, u.startedAt, u.running = run, startedAt, true
 	u.sample, u.before, u.headlines = nil, nil, nil
 	u.previous, u.baseline, u.peak, u.kept = nil, nil, procstats.Reading{}, 0
-	u.lived = reading{}
+	u.lived, u.counters = reading{}, map[procstats.ID]float64{}
 }
 
 // end is called when the task does not run any more, and returns its totals with this start. Its last reading stays.
 func (u *usage) end(final *record.Record) allocation.Totals {
 	u.mu.Lock()
 	u.running = false
-	u.totals = addStart(u.totals, u.run, final, reading{u.sample, u.headlines})
+	u.totals = addStart(u.totals, u.run, final, u.counters)
 	totals := u.totals
 	u.mu.Unlock()
 	u.mark(history.GapTask)
@@ -160,6 +164,7 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 		past.Elapsed = s.Wall.Sub(u.startedAt)
 	}
 	u.headlines = withDriversOwn(procstats.Headlines(s, past), s)
+	putCounters(u.counters, s, u.headlines)
 	if record.Inhabited(s) {
 		u.lived = reading{s, u.headlines}
 	}
@@ -232,6 +237,6 @@ func (u *usage) snapshot(notPublishing string) *allocation.Usage {
 	case u.sample != nil && time.Since(u.arrived) > u.silence():
 		s.Reason = "no fresh reading: " + history.GapSilent.String()
 	}
-	s.Sample, s.Before, s.Headlines = u.sample, u.before, u.headlines
+	s.Sample, s.Before, s.Headlines, s.Counters = u.sample, u.before, u.headlines, maps.Clone(u.counters)
 	return s
 }

@@ -73,8 +73,8 @@ type Execer interface {
 
 // Recorder is a driver that keeps final records.
 type Recorder interface {
-	// FinalRecord returns the final record of an ended task that was not destroyed yet; nil if there is none, because
-	// what would have made it was lost.
+	// FinalRecord returns the final record of an ended task that was not destroyed yet. If what would have made it was
+	// lost, its state is lost and it has no more than the last totals, or it is nil.
 	FinalRecord(id string) (*record.Record, error)
 }
 

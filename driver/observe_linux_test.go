@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
@@ -230,7 +231,7 @@ func TestExecutorLost(t *testing.T) {
 	}{{"driver there", false}, {"driver away", true}} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, nil)
-			config := f.shell("echo ready; sleep 1000")
+			config := f.shell("i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; echo ready; sleep 1000")
 			handle := f.start(config)
 			f.awaitOutput(config, "ready")
 			status, err := f.InspectTask(t.Context(), config.ID)
@@ -258,6 +259,16 @@ func TestExecutorLost(t *testing.T) {
 				t.Errorf("exit %+v, want executor_lost", exit)
 			}
 			f.await("end of the task", func() bool { return !runs(main) })
+			final, err := f.FinalRecord(config.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if status.Attributes["cgroup"] == "" {
+				return // nothing counted for the task alone
+			}
+			if cpu := final.Headline["cpu_seconds_total"].Value; final.State != record.Lost || cpu == nil || *cpu < 0.01 {
+				t.Errorf("the last totals are lost: state %s, headlines %+v, absent %v", final.State, final.Headline, final.Absent)
+			}
 		})
 	}
 }

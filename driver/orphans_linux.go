@@ -19,7 +19,7 @@ import (
 	"github.com/tachograph/tacho/executor/wire"
 )
 
-// FinalRecord implements Recorder: of a task whose executor was lost there is none.
+// FinalRecord implements Recorder: that of a task whose executor was lost has what its cgroup counted, if it had one.
 func (d *Tacho) FinalRecord(id string) (*record.Record, error) {
 	t, err := d.find(id)
 	if err != nil {

@@ -202,13 +202,3 @@ func wasShutDown(address wire.Address) bool {
 	_, err := os.Lstat(address.Folder)
 	return errors.Is(err, fs.ErrNotExist) && !client.Alive(address)
 }
-
-// recoverLost takes up a task whose executor died while nobody was there: what is left of it is killed, and it has
-// ended.
-func (d *Tacho) recoverLost(ctx context.Context, config *TaskConfig, state *driverState) *task {
-	t := d.newTask(config, nil, state)
-	kill, cancel := context.WithTimeout(ctx, killTimeout)
-	defer cancel()
-	t.endedLost(client.KillTask(kill, state.Address))
-	return t
-}

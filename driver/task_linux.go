@@ -34,9 +34,6 @@ const (
 	callAgain = time.Second
 )
 
-// exitKilled is the exit code of a task that was killed with its lost executor.
-const exitKilled = 128 + int(syscall.SIGKILL)
-
 // task is a started task, or one that was recovered.
 type task struct {
 	config *TaskConfig
@@ -53,7 +50,7 @@ type task struct {
 	// done is closed when the task has ended; the following are set then.
 	done        chan struct{}
 	exit        *ExitResult
-	final       *record.Record // nil where the executor was lost
+	final       *record.Record // of a task whose executor was lost: see lostRecord
 	completedAt time.Time
 
 	cancel context.CancelFunc // ends work
@@ -158,28 +155,6 @@ func (t *task) ended(exit *proto.Exit, final *record.Record, err error) {
 	if err != nil {
 		t.log.Error("final record of task", "error", err)
 	}
-	close(t.done)
-}
-
-// lost kills what the executor left behind, and only then says that the task has ended: nothing of it may run when
-// the host starts it anew.
-func (t *task) lost(ctx context.Context) {
-	kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
-	defer cancel()
-	t.endedLost(client.KillTask(kill, t.state.Address))
-}
-
-// endedLost ends a task whose executor is gone; err is why its processes could not be killed, nil where they are
-// gone.
-func (t *task) endedLost(err error) {
-	reason := fmt.Errorf("process %d died and the task was killed with it", t.state.Address.Executor.PID)
-	if err != nil {
-		reason = fmt.Errorf("process %d died and what it left behind could not be killed: %w", t.state.Address.Executor.PID, err)
-	}
-	t.exit = &ExitResult{Code: exitKilled, Signal: int(syscall.SIGKILL), Err: fmt.Errorf("%s: %w", record.ExecutorLost, reason)}
-	t.completedAt = time.Now()
-	d := record.Diagnose(record.Evidence{Cause: record.ExecutorLost, Reason: reason.Error()})
-	t.tell(t.completedAt, d.Summary, map[string]string{"verdict": string(d.Verdict), "outcome": string(d.Outcome)}, nil)
 	close(t.done)
 }
 

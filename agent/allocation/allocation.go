@@ -139,6 +139,8 @@ type Usage struct {
 	// Totals are those of the starts that have ended; Counted says that the last start is among them.
 	Totals  Totals
 	Counted bool
+	// Counters are the most that each counter was read at in the present or last start.
+	Counters map[procstats.ID]float64
 	// Interval is the time between readings.
 	Interval time.Duration
 	// Backlogged counts the readings that came more than an interval late.

@@ -31,8 +31,9 @@ the kernel's words are replaced by those of node_exporter and the kubelet: ` + "
 units: seconds, bytes, cores, ratios from 0 to 1.
 
 **Counters** of a task count over all its starts in the allocation, from 0 at the first one. They go on after restarts of the task, the agent
-and a plugin: what an ended start used is persisted with its end. It is taken from the final record; if the driver has none, the last
-reading counts. Between a start and its first reading there is no series.
+and a plugin: what an ended start used is persisted with its end. It is taken from the final record; if the executor
+was killed, from the task's cgroup, just before what is left of the task is killed; if the driver has neither, the last reading counts,
+and after a kill of the agent the last one in the history. Between a start and its first reading there is no series.
 
 **Labels.** ` + "`alloc_id`, `job`, `namespace`, `task`, `task_group`" + `, and ` + "`host`" + ` unless ` + "`disable_hostname`" + `.
 ` + "`tacho_task_info`" + ` has ` + "`driver`, `state` and `type`" + `. ` + "`tacho_task_absent_info`" + ` has ` + "`measurement`" + ` and ` + "`reason`" + `: disk usage, proportional memory

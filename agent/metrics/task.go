@@ -83,9 +83,14 @@ func (c *Collector) valuesOf(r *row) []float64 {
 	}
 	for i := range c.columns {
 		column := &c.columns[i]
-		switch ended, known := r.usage.Totals.Counters[column.id]; {
-		case column.own != nil:
+		if column.own != nil {
 			values[i] = column.own(r)
+			continue
+		}
+		if read, ok := r.usage.Counters[column.id]; ok && values[i] < read {
+			values[i] = read
+		}
+		switch ended, known := r.usage.Totals.Counters[column.id]; {
 		case r.usage.Counted && known:
 			values[i] = ended
 		case known:
@@ -141,7 +146,7 @@ func ownColumns() []column {
 			help: "Time since the task was read, even if that is too long for the other gauges.",
 		},
 		{
-			name: exposition.Prefix + "samples_late_total", kind: exposition.Counter, combine: Sum, own: late,
+			name: exposition.Prefix + "samples_late", combine: Sum, own: late,
 			help: "Samples that were more than an interval late, since the agent's start.",
 		},
 		{
@@ -176,6 +181,7 @@ func oomKills(r *row) float64 {
 		return math.NaN()
 	}
 	now, counted := r.usage.Sample.Task.Number(procstats.CgroupMemoryEventsOOMKill)
+	now = max(now, r.usage.Counters[procstats.CgroupMemoryEventsOOMKill])
 	if counted && math.IsNaN(kills) {
 		return now
 	}

@@ -6,8 +6,10 @@ package agent
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -26,6 +28,30 @@ const countedTelemetry = "telemetry {\n  publish_allocation_metrics = true\n  co
 const counted = `
 job "counted" {
   %s
+}
+`
+
+// burning is a job whose task uses one CPU as long as it runs.
+const burning = `
+job "burning" {
+  group "g" {
+    restart {
+      attempts = 2
+      interval = "1h"
+      delay    = "200ms"
+      mode     = "fail"
+    }
+    task "t" {
+      driver = "tacho"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "while :; do :; done"]
+      }
+      resources {
+        memory = 24
+      }
+    }
+  }
 }
 `
 
@@ -172,5 +198,81 @@ func TestCountersGoOn(t *testing.T) {
 				t.Errorf("%s: %v %s, want %v", group, got, name, want)
 			}
 		}
+	}
+}
+
+// executors lists the executors below a runtime directory that have not ended.
+func executors(t *testing.T, dir string) (pids []int) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*", "*", "executor.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		var address struct{ Executor struct{ PID int } }
+		text, err := os.ReadFile(path)
+		if err != nil || json.Unmarshal(text, &address) != nil {
+			continue // it is about to be removed
+		}
+		pids = append(pids, address.Executor.PID)
+	}
+	return pids
+}
+
+// TestCountersOfLostExecutors kills the executors of a task, in the first start with the agent there, in the second
+// without. Readings are rare: what was used since the last one is in the kernel's counters only.
+func TestCountersOfLostExecutors(t *testing.T) {
+	rig.Require(t)
+	parent, err := rig.NewParent(t, rig.Self())
+	if err != nil {
+		t.Skip(err)
+	}
+	h := newHost(t, "")
+	run := filepath.Join(h.dir, "run")
+	h.configure("telemetry {\n  publish_allocation_metrics = true\n  collection_interval = \"1m\"\n  prometheus_metrics = true\n}\n" +
+		fmt.Sprintf("plugin \"tacho\" {\n  config {\n    runtime_dir   = %q\n    cgroup_parent = %q\n  }\n}\n", run, parent.Path))
+	h.begin()
+	h.run(burning)
+	c := watchCounters(h)
+	uses := func(least time.Duration) {
+		t.Helper()
+		h.eventually("CPU time of the task", func() bool {
+			used, err := parent.CPU()
+			return err == nil && used >= least
+		})
+	}
+	kill := func() {
+		t.Helper()
+		pids := executors(t, run)
+		if len(pids) != 1 {
+			t.Fatalf("executors %v, want one", pids)
+		}
+		if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	uses(500 * time.Millisecond)
+	kill()
+	h.eventually("the second start", func() bool { return c.of("g", "tacho_task_restarts_total") == 1 })
+	used, err := parent.CPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	uses(used + 500*time.Millisecond)
+	h.end(syscall.SIGKILL)
+	kill()
+	h.begin()
+	h.eventually("the third start", func() bool { return c.of("g", "tacho_task_restarts_total") == 2 })
+	if _, err := h.call(http.MethodDelete, "/v1/job/burning", nil); err != nil {
+		t.Error(err)
+	}
+	h.eventually("the last end", func() bool { return h.allocations()[0].ClientStatus == "complete" })
+	c.end(t)
+	if used, err = parent.CPU(); err != nil {
+		t.Fatal(err)
+	}
+	counted := time.Duration(c.of("g", "tacho_task_cpu_seconds_total") * float64(time.Second))
+	if missing := used - counted; missing > 100*time.Millisecond || missing < -10*time.Millisecond {
+		t.Errorf("%v of CPU time counted, %v used", counted, used)
 	}
 }

@@ -1,0 +1,82 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source"
+)
+
+// exitKilled is the exit code of a task that was killed with its lost executor.
+const exitKilled = 128 + int(syscall.SIGKILL)
+
+// lost ends a task whose executor died.
+func (t *task) lost(ctx context.Context) {
+	kill, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
+	defer cancel()
+	t.killLost(kill)
+}
+
+// recoverLost takes up a task whose executor died while nobody was there: what is left of it is killed, and it has
+// ended.
+func (d *Tacho) recoverLost(ctx context.Context, config *TaskConfig, state *driverState) *task {
+	t := d.newTask(config, nil, state)
+	kill, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	t.killLost(kill)
+	return t
+}
+
+// killLost kills what the executor left behind, and only then says that the task has ended: nothing of it may run when
+// the host starts it anew.
+func (t *task) killLost(ctx context.Context) {
+	t.final = t.lostRecord() // with the cgroup its counters are removed
+	t.endedLost(client.KillTask(ctx, t.state.Address))
+}
+
+// endedLost ends a task whose executor is gone; err is why its processes could not be killed, nil where they are
+// gone.
+func (t *task) endedLost(err error) {
+	reason := fmt.Errorf("process %d died and the task was killed with it", t.state.Address.Executor.PID)
+	if err != nil {
+		reason = fmt.Errorf("process %d died and what it left behind could not be killed: %w", t.state.Address.Executor.PID, err)
+	}
+	t.exit = &ExitResult{Code: exitKilled, Signal: int(syscall.SIGKILL), Err: fmt.Errorf("%s: %w", record.ExecutorLost, reason)}
+	t.completedAt = time.Now()
+	d := record.Diagnose(record.Evidence{Cause: record.ExecutorLost, Reason: reason.Error()})
+	annotations := map[string]string{"verdict": string(d.Verdict), "outcome": string(d.Outcome)}
+	t.tell(t.completedAt, d.Summary, annotations, nil)
+	close(t.done)
+}
+
+// lostRecord returns the totals that the kernel counted in the task's own cgroup until now. It is nil if the task has
+// none: a cgroup that others gave may have counted more than this task.
+func (t *task) lostRecord() *record.Record {
+	address := t.state.Address
+	if !address.Cgroup.Encloses() || !address.Owned {
+		return nil
+	}
+	collector := source.Open(source.Target{FS: kernel.HostFS(), Cgroup: address.Cgroup},
+		procstats.SelectWhere(func(m procstats.Measurement) bool {
+			return m.Scope == procstats.TaskScope && (m.Source == procstats.SourceCgroup || m.Source == procstats.SourcePSI)
+		}))
+	var totals procstats.Sample
+	collector.Collect(&totals)
+	if err := collector.Close(); err != nil {
+		t.log.Debug("close sources of a lost task", "error", err)
+	}
+	r := &record.Record{State: record.Lost, StartedAt: t.state.StartedAt}
+	r.Measurements, r.Absent = record.Values(totals.Task)
+	elapsed := totals.Wall.Sub(t.state.StartedAt)
+	r.Headline = record.Headlines(procstats.Headlines(&totals, procstats.History{Elapsed: elapsed}))
+	return r
+}
