@@ -66,3 +66,14 @@ func putCounters(into map[procstats.ID]float64, s *procstats.Sample, headlines [
 		putCounter(into, h.Reading)
 	}
 }
+
+// measurements returns the counters of the present or last start by name, as a record has them.
+func (u *usage) measurements() map[string]any {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := make(map[string]any, len(u.counters))
+	for id, v := range u.counters {
+		all[id.String()] = v
+	}
+	return all
+}

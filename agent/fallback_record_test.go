@@ -116,3 +116,18 @@ func TestFallbackTotals(t *testing.T) {
 		t.Errorf("headlines %+v", r.Headline)
 	}
 }
+
+// TestEndDetailsOfForeignDriver holds that the event of an end has what was counted, if the driver keeps no record.
+func TestEndDetailsOfForeignDriver(t *testing.T) {
+	u := newUsage(t, time.Second, hclog.NewNullLogger())
+	u.begin(1, time.Time{})
+	s := readingAt(time.Second)
+	s.SetNumber(procstats.CgroupMemoryEventsOOMKill, 1)
+	s.SetNumber(procstats.PSIMemoryFull, 0.25)
+	s.SetAbsent(procstats.PSIIOFull, "not read")
+	u.UpdateStats(s)
+	want := map[string]string{"cgroup_memory_events_oom_kill_total": "1", "psi_memory_full_seconds_total": "0.25"}
+	if diff := cmp.Diff(want, (&task{usage: u}).endDetails()); diff != "" {
+		t.Errorf("details (-want +got):\n%s", diff)
+	}
+}

@@ -209,7 +209,7 @@ func (a *Agent) adopt(ctx context.Context, t *task, entry *registry.Entry) {
 // finishEnd does what was left to do for a task whose end was kept: its record, and its end in the driver.
 func (a *Agent) finishEnd(ctx context.Context, t *task, h *handle) {
 	if exit := t.kept.State.Exit; exit != nil {
-		if final, err := t.driversRecord(*exit, t.kept); err == nil && final != nil {
+		if final, err := t.completeRecord(*exit, t.kept); err == nil && final != nil {
 			a.persist(state.ChangeRecord(t.alloc.id, t.spec.Name, final))
 		}
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/state"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // TestJobsOfEarlierVersions begins with a state whose jobs have nothing but their sources, one of which cannot be read.
@@ -205,6 +207,15 @@ func TestEndIsToldOnce(t *testing.T) {
 	want, err := r.Record(l.ID, "t")
 	if err != nil || len(want.Sources) == 0 {
 		t.Fatalf("record %+v, error %v", want, err)
+	}
+	counters := want.EndCounters()
+	for _, e := range l.Tasks["t"].Events {
+		if diff := cmp.Diff(counters, e.Details); e.Type == hook.EventTerminated && diff != "" {
+			t.Errorf("event of the end (-want +got):\n%s", diff)
+		}
+	}
+	if _, measured := want.Measurements[procstats.PSICPUSome.String()]; measured && counters[procstats.PSICPUSome.String()] == "" {
+		t.Errorf("counters of the end: %v", counters)
 	}
 	if tasks, err = r.store.Tasks(); err != nil || tasks[l.ID]["t"].Handle != nil {
 		t.Errorf("a handle of a task that was destroyed: %+v, error %v", tasks[l.ID]["t"], err)

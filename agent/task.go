@@ -218,6 +218,10 @@ func forStart(err error) error {
 
 // TaskChanged implements hook.Observer: what happened is on disk when it returns.
 func (t *task) TaskChanged(s hook.State, e hook.Event) {
+	event := allocation.Event{Type: e.Type, Time: e.Time, Message: e.Message}
+	if e.Type == hook.EventTerminated {
+		event.Details = t.endDetails()
+	}
 	t.update(func(kept *state.Task) {
 		kept.State = s
 		switch e.Type {
@@ -230,7 +234,7 @@ func (t *task) TaskChanged(s hook.State, e hook.Event) {
 		case e.Type == hook.EventRestarting, s.Phase == hook.PhaseDead: // it was destroyed before
 			kept.Handle, kept.Ended = nil, false
 		}
-		kept.Events = appendEvent(kept.Events, allocation.Event{Type: e.Type, Time: e.Time, Message: e.Message})
+		kept.Events = appendEvent(kept.Events, event)
 	})
 	switch e.Type {
 	case hook.EventRecovered:
@@ -240,7 +244,22 @@ func (t *task) TaskChanged(s hook.State, e hook.Event) {
 		t.handle = nil
 		t.mu.Unlock()
 	}
-	t.alloc.told(t, allocation.Event{Type: e.Type, Time: e.Time, Message: e.Message})
+	t.alloc.told(t, event)
+}
+
+// endDetails are the counters of the event of an end: from memory, as a disk may hang.
+func (t *task) endDetails() map[string]string {
+	t.mu.Lock()
+	handle := t.kept.Handle
+	t.mu.Unlock()
+	final, err := t.driversRecord(handle)
+	if err != nil {
+		t.log.Debug("read counters of the end", "error", err)
+	}
+	if final == nil {
+		final = &record.Record{Measurements: t.usage.measurements()}
+	}
+	return final.EndCounters()
 }
 
 func (t *task) starts() int {
@@ -351,7 +370,7 @@ func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 	t.mu.Lock()
 	kept := t.kept
 	t.mu.Unlock()
-	final, err := t.driversRecord(req.Exit, kept)
+	final, err := t.completeRecord(req.Exit, kept)
 	if final == nil && err == nil {
 		final = t.recorded(kept.State)
 	}
@@ -374,24 +393,29 @@ func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 	return nil
 }
 
-// driversRecord is the driver's final record of an ended start, completed if its executor was lost; nil where the driver has
-// none.
-func (t *task) driversRecord(exit hook.Exit, kept state.Task) (*record.Record, error) {
-	if kept.Handle == nil {
+// driversRecord is the driver's final record of an ended start; nil where the driver has none.
+func (t *task) driversRecord(h *driver.TaskHandle) (*record.Record, error) {
+	if h == nil {
 		return nil, nil
 	}
 	entry, err := t.agent.drivers.Get(t.spec.Driver)
 	if err != nil {
 		return nil, err
 	}
-	final, err := entry.FinalRecord(kept.Handle.Config.ID)
+	final, err := entry.FinalRecord(h.Config.ID)
 	if err != nil && !errors.Is(err, driver.ErrTaskNotFound) {
 		return nil, fmt.Errorf("final record: %w", err)
 	}
+	return final, nil
+}
+
+// completeRecord is the driver's final record with what the agent knows of a task whose executor was lost.
+func (t *task) completeRecord(exit hook.Exit, kept state.Task) (*record.Record, error) {
+	final, err := t.driversRecord(kept.Handle)
 	if final != nil && final.State == record.Lost {
 		final = t.fallbackRecord(exit, kept, final)
 	}
-	return final, nil
+	return final, err
 }
 
 // recorded is the final record that is kept of the last start; nil where there is none, or only of a start before it.

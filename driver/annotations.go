@@ -20,7 +20,8 @@ func endMessage(r *record.Record) string {
 
 // recordAnnotations are the record's main numbers by name, for programs that read events.
 func recordAnnotations(r *record.Record) map[string]string {
-	a := map[string]string{"verdict": string(r.Diagnosis.Verdict), "outcome": string(r.Diagnosis.Outcome)}
+	a := r.EndCounters()
+	a["verdict"], a["outcome"] = string(r.Diagnosis.Verdict), string(r.Diagnosis.Outcome)
 	for name, h := range r.Headline {
 		if h.Value != nil {
 			a[name] = strconv.FormatFloat(*h.Value, 'f', -1, 64)

@@ -53,7 +53,11 @@ func (t *task) endedLost(err error) {
 	t.exit = &ExitResult{Code: exitKilled, Signal: int(syscall.SIGKILL), Err: fmt.Errorf("%s: %w", record.ExecutorLost, reason)}
 	t.completedAt = time.Now()
 	d := record.Diagnose(record.Evidence{Cause: record.ExecutorLost, Reason: reason.Error()})
-	annotations := map[string]string{"verdict": string(d.Verdict), "outcome": string(d.Outcome)}
+	annotations := map[string]string{}
+	if t.final != nil {
+		annotations = t.final.EndCounters()
+	}
+	annotations["verdict"], annotations["outcome"] = string(d.Verdict), string(d.Outcome)
 	t.tell(t.completedAt, d.Summary, annotations, nil)
 	close(t.done)
 }

@@ -24,10 +24,15 @@ func TestRecordAnnotations(t *testing.T) {
 		Headline: map[string]record.HeadlineValue{
 			"memory_peak_bytes": {Value: new(1024.0), Guarantee: procstats.Exact}, "cpu_seconds_total": {Reason: "not measured"},
 		},
+		Measurements: map[string]any{
+			"cgroup_memory_events_oom_kill_total": 1.0, "cgroup_memory_events_high_total": 0.0, "psi_memory_full_seconds_total": 0.25,
+			"tree_rss_bytes": 4096.0,
+		},
 	}
 	want := map[string]string{
 		"verdict": "signaled", "outcome": "oom-killed", "operator": "Raise the limit", "stall": "idle", "oom.kills": "1",
 		"oom.scope": "own", "oom.victim": "7 (sh)", "memory_peak_bytes": "1024", "memory_peak_bytes.guarantee": "exact",
+		"cgroup_memory_events_oom_kill_total": "1", "cgroup_memory_events_high_total": "0", "psi_memory_full_seconds_total": "0.25",
 	}
 	if d := cmp.Diff(want, recordAnnotations(r)); d != "" {
 		t.Errorf("annotations (-want +got):\n%s", d)

@@ -102,7 +102,7 @@ type Event struct {
 	Type    hook.EventType
 	Time    time.Time
 	Message string
-	// Details are the driver's, by name.
+	// Details are the driver's, by name, and of an observed exit the counters of record.EndCounters.
 	Details map[string]string `json:",omitempty"`
 }
 

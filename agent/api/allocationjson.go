@@ -73,15 +73,13 @@ func newTaskState(t *allocation.Task, trusted bool) *shape.TaskState {
 // hidden stands for a message. Empty would not do: clients make one up then.
 const hidden = "(hidden: sign in with the token, or use the unix socket)"
 
-// newTaskEvent returns an event, without trust only with a message that everybody may see.
+// newTaskEvent returns an event, without trust only with what everybody may see.
 func newTaskEvent(e *allocation.Event, trusted bool) shape.TaskEvent {
 	shown := shape.TaskEvent{Type: string(e.Type), Time: e.Time.UnixNano(), Details: map[string]string{}}
 	switch {
-	case trusted:
+	case trusted || e.Public():
 		shown.Message = e.Message
 		maps.Copy(shown.Details, e.Details)
-	case e.Public():
-		shown.Message = e.Message
 	case e.Message != "":
 		shown.Message = hidden
 	}

@@ -109,7 +109,10 @@ func fakeAlloc(id string, j *job.Job, running bool) *allocation.Allocation {
 		a.ClientStatus, t.NoLogs = allocation.Failed, true
 		t.State.Phase, t.State.Failed, t.State.FinishedAt = hook.PhaseDead, true, end
 		t.State.Exit = &hook.Exit{Code: 137, Signal: 9, OOMKilled: true, At: end}
-		t.Events = append(t.Events, allocation.Event{Type: hook.EventTerminated, Time: end, Message: t.State.Exit.String()})
+		t.Events = append(t.Events, allocation.Event{
+			Type: hook.EventTerminated, Time: end, Message: t.State.Exit.String(),
+			Details: map[string]string{"cgroup_memory_events_oom_kill_total": "1"},
+		})
 	}
 	return a
 }

@@ -77,15 +77,18 @@ func openForeign(t *testing.T, h *host, path, name, config string) *foreign {
 		t.Fatal(err)
 	}
 	f.settings = fmt.Sprintf("plugin_dir = %q\nplugin %q {\n  config {\n%s\n  }\n}\n", f.plugins(), name, config)
-	// The plugin is left for the next agent, and so after the last one.
-	t.Cleanup(func() {
-		for _, pid := range f.pluginProcesses() {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	h.afterwards = f.killPlugin
 	return f
+}
+
+// killPlugin kills the plugin's processes, if there are any.
+func (f *foreign) killPlugin() {
+	f.t.Helper()
+	for _, pid := range f.pluginProcesses() {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			f.t.Error(err)
+		}
+	}
 }
 
 func (f *foreign) plugins() string { return filepath.Join(f.dir, "plugins") }
@@ -147,11 +150,7 @@ func TestForeignPlugin(t *testing.T) {
 	f.goesOn(id, "a kill of the agent")
 
 	before := f.pluginProcesses()
-	for _, pid := range before {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-	}
+	f.killPlugin()
 	f.eventually("another plugin process", func() bool {
 		now := f.pluginProcesses()
 		return len(now) == 1 && !slices.Contains(before, now[0])
@@ -163,11 +162,7 @@ func TestForeignPlugin(t *testing.T) {
 	f.goesOn(id, "a restart of the agent")
 
 	f.end(syscall.SIGKILL)
-	for _, pid := range f.pluginProcesses() {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-	}
+	f.killPlugin()
 	f.begin()
 	f.goesOn(id, "a kill of both")
 

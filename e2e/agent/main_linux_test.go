@@ -37,6 +37,8 @@ type host struct {
 	cmd    *exec.Cmd
 	log    *os.File
 	ended  chan error
+	// afterwards ends what the last agent leaves for another one; nil if that is nothing.
+	afterwards func()
 }
 
 // newHost makes a data folder and a configuration, with more lines for it.
@@ -87,6 +89,9 @@ func (h *host) clean() {
 		}
 		h.eventually("the end of all tasks", func() bool { return len(h.processes()) == 0 })
 		h.end(syscall.SIGTERM)
+	}
+	if h.afterwards != nil {
+		h.afterwards()
 	}
 	for _, pid := range h.processes() {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // of a process that ends: none

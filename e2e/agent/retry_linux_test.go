@@ -49,7 +49,10 @@ type details struct {
 	TaskStates   map[string]struct {
 		Failed   bool
 		Restarts int
-		Events   []struct{ Type, DisplayMessage string }
+		Events   []struct {
+			Type, DisplayMessage string
+			Details              map[string]string
+		}
 	}
 }
 
@@ -116,6 +119,12 @@ func TestMemoryOfOthersTakesNoAttempt(t *testing.T) {
 	d = h.await(eater("own", tooMuch, 24), "own", "the end at the own limit", failed)
 	if d.TaskStates["t"].Restarts != 0 || d.event("Not Restarting", "policy allows no restarts") == "" {
 		t.Errorf("at its own limit: %+v", d.TaskStates["t"])
+	}
+	for _, e := range d.TaskStates["t"].Events {
+		isEnd := e.Type == "Terminated" || e.Type == "Driver" && e.Details["outcome"] != ""
+		if kills := e.Details["cgroup_memory_events_oom_kill_total"]; isEnd && kills != "1" {
+			t.Errorf("%q kills in %+v, want 1", kills, e)
+		}
 	}
 
 	h.configure(driver + "client {\n  retry_host_oom = false\n}\n")

@@ -173,11 +173,7 @@ func TestCountersGoOn(t *testing.T) {
 	f.end(syscall.SIGKILL)
 	f.begin()
 	both("the second start", "tacho_task_restarts_total", 1)
-	for _, pid := range f.pluginProcesses() {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Error(err)
-		}
-	}
+	f.killPlugin()
 	both("the second end", "tacho_task_exits_total", 2)
 	both("the third start", "tacho_task_restarts_total", 2)
 	f.end(syscall.SIGKILL)

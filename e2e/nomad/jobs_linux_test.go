@@ -191,6 +191,9 @@ func checkMemory(t *testing.T, al *allocation) {
 	if end.Details["oom.scope"] != "own" || !strings.Contains(end.DisplayMessage, "limit 32 MiB") {
 		t.Errorf("final record %q, %v", end.DisplayMessage, end.Details)
 	}
+	if kills := end.Details["cgroup_memory_events_oom_kill_total"]; kills == "" || kills != end.Details["oom.kills"] {
+		t.Errorf("%q OOM kills counted: %v", kills, end.Details)
+	}
 }
 
 func checkMemoryChild(t *testing.T, al *allocation) {
