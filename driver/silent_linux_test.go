@@ -5,8 +5,10 @@ package driver_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -90,6 +92,10 @@ func TestKillSilentOrphan(t *testing.T) {
 	address := f.executor()
 	f.restart()
 	signal(t, address.Executor.PID, syscall.SIGSTOP)
+	f.await("stopped executor", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", address.Executor.PID))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
 	if killed, err := f.KillOrphans(t.Context()); err != nil || len(killed) != 1 {
 		t.Errorf("killed %v, %v; want the one", killed, err)
 	}
