@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package chart draws time series: as part of a web page, as an SVG image, and with characters on a terminal. Charts of
-// one page or image share their time axis. Where nothing was measured nothing is drawn.
+// one page or image share their time axis. If nothing was measured nothing is drawn.
 package chart
 
 import (
@@ -20,7 +20,7 @@ type Chart struct {
 	Unit   procstats.Unit
 	Series []Series
 	Limits []Limit
-	// Missing says why no series has a value; it is not read where one has.
+	// Missing says why no series has a value; it is not read if one has.
 	Missing string
 }
 
@@ -31,9 +31,9 @@ type Series struct {
 	Class string
 	// Area fills what is below the line.
 	Area bool
-	// Detail series are thin, and left out where there is room for few.
+	// Detail series are thin, and left out if there is room for few.
 	Detail bool
-	// Values has a value for each moment of the axis, and NaN where nothing was measured.
+	// Values has a value for each moment of the axis, and NaN if nothing was measured.
 	Values []float64
 }
 
@@ -136,9 +136,9 @@ func thin(points []point) []point {
 
 // extent is the range of a series.
 type extent struct {
-	// last is the newest value, NaN where the newest moment has none.
+	// last is the newest value, NaN if the newest moment has none.
 	last, low, high float64
-	// present is false where there is no value at all.
+	// present is false if there is no value at all.
 	present bool
 }
 
@@ -153,7 +153,7 @@ func extentOf(values []float64) extent {
 	return e
 }
 
-// Range is from the lowest to the highest value of a series; ok is false where it has none.
+// Range is from the lowest to the highest value of a series; ok is false if it has none.
 func (s Series) Range() (low, high float64, ok bool) {
 	e := extentOf(s.Values)
 	return e.low, e.high, e.present

@@ -57,7 +57,7 @@ func list(w *strings.Builder, class string, labels []string) {
 }
 
 // data is the chart for the script, as JSON without <, > and &: times in milliseconds since 1970, and values with null
-// where there is none.
+// if there is none.
 func (c *Chart) data(a *Axis) string {
 	type series struct {
 		Label  string     `json:"label"`

@@ -168,7 +168,7 @@ func (c *Chart) image(w *strings.Builder, a *Axis) {
 	w.WriteString("\n</g>\n")
 }
 
-// fit cuts a text off where it is too long for its line.
+// fit cuts a text off if it is too long for its line.
 func fit(text string, most int) string {
 	runes := []rune(text)
 	if len(runes) <= most {

@@ -252,7 +252,7 @@ func columnOf(share float64, columns int) int {
 	return max(0, min(columns-1, int(share*float64(columns))))
 }
 
-// columns are the highest values of a line in each of so many columns, NaN where it has none.
+// columns are the highest values of a line in each of so many columns, NaN if it has none.
 func (a *Axis) columns(values []float64, n int) []float64 {
 	highest := make([]float64, n)
 	for i := range highest {

@@ -61,7 +61,7 @@ func (s *Server) needsTrust(next http.HandlerFunc) http.HandlerFunc {
 }
 
 // hostsOf are the names in Host headers that are answered: a page of another site that resolves its own name to this
-// machine (DNS rebinding) sends that name. Where the agent listens on all addresses, any literal address is right.
+// machine (DNS rebinding) sends that name. If the agent listens on all addresses, any literal address is right.
 func hostsOf(bind string, names []string) map[string]bool {
 	hosts := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}
 	for _, name := range append([]string{bind}, names...) {

@@ -18,7 +18,7 @@ var errTooManyStreams = &problem{http.StatusServiceUnavailable, "too many open s
 // maxBlock is the longest that a blocking query waits.
 const maxBlock = 10 * time.Minute
 
-// block waits, where the query has an index, until something has happened after it, at most the query's wait.
+// block waits, if the query has an index, until something has happened after it, at most the query's wait.
 func (s *Server) block(w http.ResponseWriter, r *http.Request) error {
 	p := paramsOf(r)
 	if p.values.Get("filter") != "" {

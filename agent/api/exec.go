@@ -50,7 +50,7 @@ func (s *Server) exec(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	if err != nil {
 		status, reason = websocket.StatusCode(4000+statusOf(err)), closeText(err.Error())
 	}
-	_ = conn.Close(status, reason) // fails where the client is gone
+	_ = conn.Close(status, reason) // fails if the client is gone
 	_ = conn.CloseNow()
 	input.Wait()
 	return nil
@@ -155,7 +155,7 @@ func copyOutput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStr
 			// As a shell has it: to the command's own standard error, and with its exit codes.
 			_ = send(ctx, conn, &shape.ExecOutput{
 				Stderr: shape.ExecData{Data: []byte(err.Error() + "\n")}, Exited: true, Result: &shape.ExecResult{ExitCode: code},
-			}) // where the client is gone there is nobody to tell
+			}) // if the client is gone there is nobody to tell
 			return nil
 		}
 		if err != nil {

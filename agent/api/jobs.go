@@ -28,7 +28,7 @@ func (s *Server) listJobs(r *http.Request, now *snapshot.Agent) (any, error) {
 	return stubs, nil
 }
 
-// inNamespace reports whether a request is about a namespace: the one it names, default or all where it names none.
+// inNamespace reports whether a request is about a namespace: the one it names, default or all if it names none.
 func inNamespace(r *http.Request, namespace string) bool {
 	asked := r.URL.Query().Get("namespace")
 	return asked == "" || asked == "*" || asked == namespace

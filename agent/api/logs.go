@@ -84,7 +84,7 @@ func (s *Server) logs(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	return nil
 }
 
-// copyLog sends what is there and, where it is followed, what comes until the task has ended.
+// copyLog sends what is there and, if it is followed, what comes until the task has ended.
 func (s *Server) copyLog(ctx context.Context, t *tail, out *logWriter) {
 	buffer := make([]byte, 32<<10)
 	silent := time.Now()
@@ -125,7 +125,7 @@ type tail struct {
 	files  []string
 }
 
-// open opens the files as one and goes to where the query says, or, where some were read before, opens those that
+// open opens the files as one and goes to where the query says, or, if some were read before, opens those that
 // follow them.
 func (t *tail) open() error {
 	q, before := t.query, t.newest()
@@ -206,7 +206,7 @@ func (t *tail) ended() bool {
 	return task == nil || task.State.Phase == hook.PhaseDead
 }
 
-// newest is the path of the newest file that was opened; empty where none was.
+// newest is the path of the newest file that was opened; empty if none was.
 func (t *tail) newest() string {
 	if len(t.files) == 0 {
 		return ""

@@ -32,7 +32,7 @@ func (s *Server) health(*http.Request, *snapshot.Agent) (any, error) {
 	return nil, &problem{http.StatusInternalServerError, string(text)}
 }
 
-// addressOf is where the agent listens, as clients reach it from this machine; empty where it listens on its socket only.
+// addressOf is where the agent listens, as clients reach it from this machine; empty if it listens on its socket only.
 func addressOf(c *config.Config) string {
 	if c.Ports.HTTP < 0 {
 		return ""
@@ -76,7 +76,7 @@ func (s *Server) self(r *http.Request, now *snapshot.Agent) (any, error) {
 	}, nil
 }
 
-// nullIfZero is the JSON of a number that is 0 where it is not known.
+// nullIfZero is the JSON of a number that is 0 if it is not known.
 func nullIfZero(v int64) any {
 	if v == 0 {
 		return nil

@@ -27,7 +27,7 @@ func (s *Server) routes() {
 // everythingElse is the pattern of paths below /v1 that stand nowhere.
 const everythingElse = "/v1/"
 
-// unknown answers what no other pattern matches: 405 where another method would, 404 else.
+// unknown answers what no other pattern matches: 405 if another method would, 404 else.
 func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete} {

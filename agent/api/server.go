@@ -62,7 +62,7 @@ type Options struct {
 	// Logger takes what goes wrong in the agent; nil is none.
 	Logger hclog.Logger
 	// Token returns the secret that is asked for in X-Nomad-Token or Authorization: Bearer, which can change; empty
-	// where there is none, as is nil.
+	// if there is none, as is nil.
 	Token func() string
 	// Hosts are names by which clients reach the agent over TCP, besides localhost and the bind address.
 	Hosts []string

@@ -36,14 +36,14 @@ type resourceUsage struct {
 	DeviceStats []struct{}
 }
 
-// memoryStats are bytes. Only what stands in Measured is real, and MappedFile where it is not 0: Nomad's command line
+// memoryStats are bytes. Only what stands in Measured is real, and MappedFile if it is not 0: Nomad's command line
 // prints a column for every word in Measured, and a number only for those it knows.
 type memoryStats struct {
 	RSS, Cache, Swap, MappedFile, Usage, MaxUsage, KernelUsage, KernelMaxUsage uint64
 	Measured                                                                   []string
 }
 
-// cpuStats are percentages of one core, MHz, nanoseconds. Only what stands in Measured is real, and TotalTicks where it
+// cpuStats are percentages of one core, MHz, nanoseconds. Only what stands in Measured is real, and TotalTicks if it
 // is not 0, for the reason above.
 type cpuStats struct {
 	SystemMode, UserMode, TotalTicks float64

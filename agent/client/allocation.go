@@ -42,7 +42,7 @@ func (c *Client) act(ctx context.Context, id, verb string, body map[string]strin
 	return err
 }
 
-// Record returns the final record of a task's last ended start. The error is not found (IsNotFound) where none has ended.
+// Record returns the final record of a task's last ended start. The error is not found (IsNotFound) if none has ended.
 func (c *Client) Record(ctx context.Context, id, task string) (Answer[record.Record], error) {
 	return get[record.Record](ctx, c, pathOf("v1", "client", "allocation", id, "record"), queryOf("task", task))
 }

@@ -48,7 +48,7 @@ const (
 	timeout   = 30 * time.Second
 )
 
-// ErrUnreachable is wrapped where no agent answers at the address.
+// ErrUnreachable is wrapped if no agent answers at the address.
 var ErrUnreachable = errors.New("no agent is listening")
 
 // StatusError is an answer that is not a success.

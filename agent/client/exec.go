@@ -19,7 +19,7 @@ import (
 
 // ExecOptions say what to run beside a task.
 type ExecOptions struct {
-	// Task may be empty where there is only one.
+	// Task may be empty if there is only one.
 	Task    string
 	Command []string
 	// TTY gives the command a terminal; all it writes is its standard output then.

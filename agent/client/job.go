@@ -55,7 +55,7 @@ type Registration struct {
 	Tacho    struct {
 		JobID   string
 		Version uint64
-		// Changed is false where the job ran already as the file says.
+		// Changed is false if the job ran already as the file says.
 		Changed bool
 	}
 }

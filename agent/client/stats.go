@@ -52,7 +52,7 @@ type Process struct {
 	Measurements map[string]any `json:"measurements"`
 }
 
-// Number returns a measurement of the task; ok is false where it was not read.
+// Number returns a measurement of the task; ok is false if it was not read.
 func (s *Sample) Number(id procstats.ID) (value float64, ok bool) {
 	if s == nil {
 		return 0, false
@@ -61,7 +61,7 @@ func (s *Sample) Number(id procstats.ID) (value float64, ok bool) {
 	return value, ok
 }
 
-// Headlined returns a headline; ok is false where nothing could be chosen.
+// Headlined returns a headline; ok is false if nothing could be chosen.
 func (s *Sample) Headlined(id procstats.ID) (value float64, ok bool) {
 	if s == nil || s.Headline[id.String()].Value == nil {
 		return 0, false
@@ -69,7 +69,7 @@ func (s *Sample) Headlined(id procstats.ID) (value float64, ok bool) {
 	return *s.Headline[id.String()].Value, true
 }
 
-// Number returns a measurement of the process; ok is false where it was not read.
+// Number returns a measurement of the process; ok is false if it was not read.
 func (p *Process) Number(id procstats.ID) (value float64, ok bool) {
 	value, ok = p.Measurements[id.String()].(float64)
 	return value, ok

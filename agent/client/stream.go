@@ -18,7 +18,7 @@ import (
 
 // LogQuery selects a part of a task's log.
 type LogQuery struct {
-	// Task may be empty where there is only one.
+	// Task may be empty if there is only one.
 	Task string
 	// Stream is stdout or stderr.
 	Stream string
@@ -58,7 +58,7 @@ type Events struct {
 	waiting []json.RawMessage
 }
 
-// Events begins with the event that has the index, 0 for the oldest that is kept; from the next to come where live is
+// Events begins with the event that has the index, 0 for the oldest that is kept; from the next to come if live is
 // set. topics are topics, or a topic and a key such as Job:web; none is all. The caller closes it.
 func (c *Client) Events(ctx context.Context, index uint64, live bool, topics ...string) (*Events, error) {
 	query := url.Values{}

@@ -44,7 +44,7 @@ type Config struct {
 
 // Ports are TCP ports.
 type Ports struct {
-	// HTTP is 4656 where not set; -1 listens on the unix socket only.
+	// HTTP is 4656 if not set; -1 listens on the unix socket only.
 	HTTP int `hcl:"http,optional"`
 }
 
@@ -52,7 +52,7 @@ type Ports struct {
 type Plugin struct {
 	Name string
 	Args []string
-	// Body is its config block; nil where there is none.
+	// Body is its config block; nil if there is none.
 	Body hcl.Body
 	// Text is the whole block as it stands in its file.
 	Text string
@@ -60,7 +60,7 @@ type Plugin struct {
 	Range hcl.Range
 }
 
-// Telemetry says what is measured and published. Names and defaults are Nomad's where it has them.
+// Telemetry says what is measured and published. Names and defaults are Nomad's if it has them.
 type Telemetry struct {
 	CollectionInterval time.Duration `hcl:"collection_interval,optional"`
 	// PublishAllocationMetrics collects what tasks use; without it no task is read at all.

@@ -106,7 +106,7 @@ func (d *decoder) unknown(at hcl.Range, name, kind, where string, f fields) {
 	d.complain(at, "Unknown "+kind, "unknown %s %q in %s%s", kind, name, where, hint)
 }
 
-// value evaluates an expression to a type. ok is false where that is not possible, which has been said then.
+// value evaluates an expression to a type. ok is false if that is not possible, which has been said then.
 func (d *decoder) value(attribute *hclsyntax.Attribute, want cty.Type) (v cty.Value, ok bool) {
 	v, diags := attribute.Expr.Value(d.vars)
 	d.add(diags)

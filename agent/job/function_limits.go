@@ -15,7 +15,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// bounded is a function that is not called where its result can be larger than maxValue, or where it takes more time
+// bounded is a function that is not called if its result can be larger than maxValue, or if it takes more time
 // than the meter has left.
 func bounded(name string, f function.Function, m *meter) function.Function {
 	prepare := func(given []cty.Value) ([]cty.Value, error) {
@@ -173,7 +173,7 @@ func parts(text, separators string) int {
 	return n
 }
 
-// decodedSize is the size of what a JSON text means, with what is within itself; too large where it is nested as no
+// decodedSize is the size of what a JSON text means, with what is within itself; too large if it is nested as no
 // job file may be.
 func decodedSize(text string) int {
 	depth, deepest := 0, 0
@@ -200,7 +200,7 @@ func lengthOf(v cty.Value) int {
 	return v.LengthInt()
 }
 
-// textOf is an argument that is a text; empty where it is none.
+// textOf is an argument that is a text; empty if it is none.
 func textOf(args []cty.Value, i int) string {
 	if i >= len(args) {
 		return ""

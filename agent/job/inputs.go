@@ -79,7 +79,7 @@ func (d *decoder) input(b *hclsyntax.Block, source Source) cty.Value {
 	return converted
 }
 
-// given is a value from the command line: a text stands for itself where a string can be meant, else it is read as
+// given is a value from the command line: a text stands for itself if a string can be meant, else it is read as
 // HCL.
 func (d *decoder) given(b *hclsyntax.Block, text string, want cty.Type) cty.Value {
 	if want == cty.String || want == cty.DynamicPseudoType {

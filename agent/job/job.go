@@ -48,7 +48,7 @@ type Source struct {
 	Variables map[string]string `json:",omitempty"`
 }
 
-// Group returns the group with a name; nil where there is none.
+// Group returns the group with a name; nil if there is none.
 func (j *Job) Group(name string) *Group {
 	for _, g := range j.Groups {
 		if g.Name == name {
@@ -71,7 +71,7 @@ type Group struct {
 	Digest string `json:"-"`
 }
 
-// Task returns the task with a name; nil where there is none.
+// Task returns the task with a name; nil if there is none.
 func (g *Group) Task(name string) *Task {
 	for _, t := range g.Tasks {
 		if t.Name == name {
@@ -105,11 +105,11 @@ type Task struct {
 
 // Resources are what a task is promised and held to.
 type Resources struct {
-	// CPU is MHz, by which tasks share cores when there are not enough; 0 where Cores is set.
+	// CPU is MHz, by which tasks share cores when there are not enough; 0 if Cores is set.
 	CPU int
 	// Cores is how many cores the task has for itself; 0 for a share of all.
 	Cores int `json:",omitempty"`
-	// MemoryMB is in MiB, as is MemoryMaxMB, which is 0 where memory is also the limit.
+	// MemoryMB is in MiB, as is MemoryMaxMB, which is 0 if memory is also the limit.
 	MemoryMB    int
 	MemoryMaxMB int `json:",omitempty"`
 }

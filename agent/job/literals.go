@@ -48,7 +48,7 @@ func withLiterals(scope *hcl.EvalContext, text string, nodes ...hclsyntax.Node) 
 	return child
 }
 
-// lookup returns a variable; the zero Value where there is none.
+// lookup returns a variable; the zero Value if there is none.
 func lookup(scope *hcl.EvalContext, name string) cty.Value {
 	for ; scope != nil; scope = scope.Parent() {
 		if v, ok := scope.Variables[name]; ok {
@@ -60,7 +60,7 @@ func lookup(scope *hcl.EvalContext, name string) cty.Value {
 
 // grafted is a value in which literals stand for what it does not have.
 type grafted struct {
-	// known is the zero Value where there is none.
+	// known is the zero Value if there is none.
 	known   cty.Value
 	literal *cty.Value
 	names   map[string]*grafted
@@ -133,7 +133,7 @@ func hasNames(v cty.Value) bool {
 	return (v.Type().IsObjectType() || v.Type().IsMapType()) && v.IsKnown() && !v.IsNull()
 }
 
-// attributeOf is a part of a value; the zero Value where it has none of the name.
+// attributeOf is a part of a value; the zero Value if it has none of the name.
 func attributeOf(v cty.Value, name string) cty.Value {
 	switch {
 	case v == cty.NilVal:

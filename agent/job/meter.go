@@ -51,7 +51,7 @@ func (m *meter) spend(cost int) error {
 	return nil
 }
 
-// exceeded is the mistake of a file that costs too much; nil where it does not.
+// exceeded is the mistake of a file that costs too much; nil if it does not.
 func (m *meter) exceeded() hcl.Diagnostics {
 	if m.at == nil {
 		return nil

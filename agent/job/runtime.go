@@ -93,7 +93,7 @@ func (x *Expressions) Environment(start map[string]cty.Value) (map[string]string
 	return env, diags
 }
 
-// Config returns the config block, nil where there is none, and what its expressions may refer to at a start.
+// Config returns the config block, nil if there is none, and what its expressions may refer to at a start.
 func (x *Expressions) Config(start map[string]cty.Value) (hcl.Body, *hcl.EvalContext) {
 	scope := x.scope(start)
 	if body, ok := x.config.(*hclsyntax.Body); ok {

@@ -21,7 +21,7 @@ type Agent interface {
 	Cost() snapshot.Cost
 }
 
-// Collector gathers metric families from an agent. It keeps nothing but the totals of tasks that have ended, where
+// Collector gathers metric families from an agent. It keeps nothing but the totals of tasks that have ended, if
 // series are kept by job or by task. Its methods may be called concurrently.
 type Collector struct {
 	agent   Agent

@@ -52,7 +52,7 @@ func (f filter) allows(name string) bool {
 	return allowed > blocked
 }
 
-// longest is the length of the longest prefix of name; -1 where there is none.
+// longest is the length of the longest prefix of name; -1 if there is none.
 func longest(prefixes []string, name string) int {
 	n := -1
 	for _, p := range prefixes {

@@ -12,7 +12,7 @@ import (
 	"github.com/tachograph/tacho/exposition"
 )
 
-// ServeHTTP answers with the Prometheus text format, or with OpenMetrics where the client asks for it.
+// ServeHTTP answers with the Prometheus text format, or with OpenMetrics if the client asks for it.
 func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	families := c.Gather(r.Context())
 	kind, write := exposition.TextType, exposition.WriteText

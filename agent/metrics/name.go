@@ -8,7 +8,7 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Combination says how the numbers of several tasks become one, where series are kept by job or by task.
+// Combination says how the numbers of several tasks become one, if series are kept by job or by task.
 type Combination string
 
 const (

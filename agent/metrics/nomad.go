@@ -18,7 +18,7 @@ import (
 type nomadFamily struct {
 	name, help string
 	kind       exposition.Type
-	// value is ok only where something was measured. Nomad has 0 there for CPU.
+	// value is ok only if something was measured. Nomad has 0 there for CPU.
 	value func(r *nomadRow) (v float64, ok bool)
 }
 
@@ -132,7 +132,7 @@ func ticksCount(coreMHz float64) func(*nomadRow) (float64, bool) {
 	}
 }
 
-// running is a promise of the job file, while the task runs and where it is made.
+// running is a promise of the job file, while the task runs and if it is made.
 func running(value func(*nomadRow) float64) func(*nomadRow) (float64, bool) {
 	return func(r *nomadRow) (float64, bool) {
 		v := value(r)

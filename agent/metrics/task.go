@@ -33,7 +33,7 @@ type row struct {
 	at time.Time
 	// labels are those of the configured detail.
 	labels *exposition.Labels
-	// values are by column; NaN where nothing was measured.
+	// values are by column; NaN if nothing was measured.
 	values []float64
 }
 

@@ -34,7 +34,7 @@ type Meter struct {
 	mu     sync.Mutex // guards following
 	before []cpu.TimesStat
 	latest *Stats
-	// asking gets the answer of the file systems, where one is awaited.
+	// asking gets the answer of the file systems, if one is awaited.
 	asking chan diskUse
 	// askDisks stands in for usesOf in tests.
 	askDisks func(ctx context.Context, dataDir string) diskUse

@@ -30,13 +30,13 @@ type Node struct {
 type Resources struct {
 	// Cores are those that this process may run on.
 	Cores []int
-	// CoreMHz is the mean speed of a core; 0 where not known.
+	// CoreMHz is the mean speed of a core; 0 if not known.
 	CoreMHz float64
-	// MemoryBytes and DiskBytes are 0 where not known. The disk is that of the data folder.
+	// MemoryBytes and DiskBytes are 0 if not known. The disk is that of the data folder.
 	MemoryBytes, DiskBytes int64
 }
 
-// TotalMHz is the speed of all cores together, 0 where not known.
+// TotalMHz is the speed of all cores together, 0 if not known.
 func (r Resources) TotalMHz() float64 { return r.CoreMHz * float64(len(r.Cores)) }
 
 // Driver is what is known of a task driver.
@@ -61,7 +61,7 @@ type Stats struct {
 	Disks  []Disk
 	// DataDisk is the file system of the data folder.
 	DataDisk *Disk
-	// CPUTicksConsumed is the use of all cores in MHz; 0 where the speed is not known.
+	// CPUTicksConsumed is the use of all cores in MHz; 0 if the speed is not known.
 	CPUTicksConsumed float64
 	// Reasons say by part (memory, cpu, disk, uptime) what could not be read.
 	Reasons map[string]string

@@ -46,7 +46,7 @@ func Topology(sys string, r Resources) *driver.Topology {
 	return t
 }
 
-// distances reads the square of the nodes' distances; nil where it is not whole.
+// distances reads the square of the nodes' distances; nil if it is not whole.
 func distances(nodes string, ids []uint32) *driver.Distances {
 	d := &driver.Distances{Dimension: uint32(len(ids))}
 	for i, id := range ids {
@@ -70,7 +70,7 @@ func distances(nodes string, ids []uint32) *driver.Distances {
 	return d
 }
 
-// number reads a file with one number; 0, which stands for not known in a topology, where that cannot be done.
+// number reads a file with one number; 0, which stands for not known in a topology, if that cannot be done.
 func number(path string) uint64 {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -83,7 +83,7 @@ func number(path string) uint64 {
 	return v
 }
 
-// listed reads a file with a list as 0-3,7, cpuset(7); nil where there is none.
+// listed reads a file with a list as 0-3,7, cpuset(7); nil if there is none.
 func listed(path string) []int {
 	text, err := os.ReadFile(path)
 	if err != nil {

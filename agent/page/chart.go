@@ -44,7 +44,7 @@ func newFrame(since, until time.Time, moments []moment) *frame {
 	return f
 }
 
-// rates are the rates of a counter since the moments before, NaN where there is none.
+// rates are the rates of a counter since the moments before, NaN if there is none.
 func (f *frame) rates(q quantity) []float64 {
 	values := make([]float64, 0, len(f.shown))
 	for _, i := range f.shown {
@@ -66,7 +66,7 @@ func (f *frame) values(q quantity) []float64 {
 	return values
 }
 
-// limits is the newest value of a limit, where one holds.
+// limits is the newest value of a limit, if one holds.
 func (f *frame) limits(label string, q quantity) []chart.Limit {
 	for _, m := range slices.Backward(f.moments) {
 		if v := m.values[q]; m.gap == history.NoGap && !math.IsNaN(v) {

@@ -13,9 +13,9 @@ import (
 
 // number is a value as people see it, with where it comes from.
 type number struct {
-	// Text is the value with its unit; a dash where it is absent.
+	// Text is the value with its unit; a dash if it is absent.
 	Text string
-	// Mark is ≥, ≤ or ~ where the value is not exact; Words are the same for those who hear it.
+	// Mark is ≥, ≤ or ~ if the value is not exact; Words are the same for those who hear it.
 	Mark, Words string
 	// Hint says source, guarantee and age, or why there is no value.
 	Hint string

@@ -195,7 +195,7 @@ func (p *Page) fail(v *view, err error) {
 	v.Template, v.Body, v.Live = "error", printable(err.Error()), ""
 }
 
-// render writes a page as a whole or, where a template fails, not at all.
+// render writes a page as a whole or, if a template fails, not at all.
 func (p *Page) render(w http.ResponseWriter, v *view) {
 	var b bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&b, "page", v); err != nil {

@@ -49,7 +49,7 @@ func (p *past) begin(now time.Time) {
 	}
 }
 
-// of returns the recent past of a task with its newest reading last; the reading has no rates where the past has none.
+// of returns the recent past of a task with its newest reading last; the reading has no rates if the past has none.
 func (p *past) of(a task, now time.Time) (before *moment, newest moment, recent []moment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,7 +24,7 @@ type processRow struct {
 	CPU, RSS number
 	State    string
 	Threads  number
-	// cpu is the CPU time in seconds; nil where it was not measured.
+	// cpu is the CPU time in seconds; nil if it was not measured.
 	cpu *float64
 }
 
@@ -66,7 +66,7 @@ func known(value float64, ok bool) *float64 {
 	return &value
 }
 
-// sumOf adds up CPU times, which are nil where they were not measured, and says whether they make the total; readings are
+// sumOf adds up CPU times, which are nil if they were not measured, and says whether they make the total; readings are
 // rounded to a microsecond at the source.
 func sumOf(rows []processRow, exited, rest, total *float64, omitted int) *processSum {
 	sum, missing := 0.0, exited == nil || rest == nil || total == nil

@@ -146,7 +146,7 @@ func (m *moment) counter(q quantity) procstats.CounterReading {
 	return c
 }
 
-// rate is the growth of a counter a second since an earlier moment, which may be nil; NaN where there is none.
+// rate is the growth of a counter a second since an earlier moment, which may be nil; NaN if there is none.
 func (m *moment) rate(earlier *moment, q quantity) float64 {
 	if earlier == nil {
 		return math.NaN()

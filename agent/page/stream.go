@@ -109,7 +109,7 @@ func (s *streamer) send() error {
 		}
 	}
 	s.shown = now
-	// Sent also where nothing has changed: whoever hears nothing knows that the connection is broken.
+	// Sent also if nothing has changed: whoever hears nothing knows that the connection is broken.
 	return s.sendEvent("cells", changed)
 }
 
@@ -129,7 +129,7 @@ func (s *streamer) sendEvent(event string, data any) error {
 // shapeWord is the word for a page's shape, in the page and in its stream.
 func shapeWord(shape, notice string) string { return digest([]string{shape, notice}) }
 
-// digest is a short word that differs where the parts do.
+// digest is a short word that differs if the parts do.
 func digest(parts []string) string {
 	h := sha256.New()
 	for _, part := range parts {

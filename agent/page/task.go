@@ -81,7 +81,7 @@ func (t task) key() string { return t.allocation.ID + "/" + t.state.Name }
 // dead reports whether the task will not run again.
 func (t task) dead() bool { return t.state.State.Phase == hook.PhaseDead }
 
-// age is how old the newest reading is; ok is false where there is none.
+// age is how old the newest reading is; ok is false if there is none.
 func (t task) age(now time.Time) (age time.Duration, ok bool) {
 	if t.usage.Sample == nil {
 		return 0, false

@@ -16,7 +16,7 @@ import (
 // memory is a task's memory against its limit.
 type memory struct {
 	Needed, Charged, Cache, Peak, Limit number
-	// Bar is nil where there is nothing to compare.
+	// Bar is nil if there is nothing to compare.
 	Bar *bar
 	// Share is the charged part of the limit in words.
 	Share string
@@ -26,7 +26,7 @@ type memory struct {
 // bar is a stacked bar in percent of its width.
 type bar struct {
 	Needed, Cache string
-	// CacheX is where the cache begins, PeakX where the peak is; PeakX is empty where it is not known.
+	// CacheX is where the cache begins, PeakX where the peak is; PeakX is empty if it is not known.
 	CacheX, PeakX string
 	Label         string
 	Limited       bool
@@ -95,7 +95,7 @@ func percent(share float64) string {
 
 // pressure is what a task waited for in the last seconds.
 type pressure struct {
-	// Word is empty where pressure could not be read; Hint says why then.
+	// Word is empty if pressure could not be read; Hint says why then.
 	Word, Class, Hint string
 	Shares            []share
 }

@@ -42,7 +42,7 @@ func (p Places) add(prefix string, body *hclsyntax.Body) {
 	}
 }
 
-// Said returns the first of the keys that a file says; the first of all where none does.
+// Said returns the first of the keys that a file says; the first of all if none does.
 func (p Places) Said(keys ...string) string {
 	for _, key := range keys {
 		if _, ok := p[key]; ok {
@@ -63,7 +63,7 @@ func (p Places) Fault(key string, err error) error {
 	})
 }
 
-// Wrong is the mistake in a value, with its place where a file says it.
+// Wrong is the mistake in a value, with its place if a file says it.
 func (p Places) Wrong(key, format string, args ...any) error {
 	detail := key + " " + fmt.Sprintf(format, args...)
 	if at, said := p[key]; said {

@@ -115,7 +115,7 @@ func (e *Entry) CheckSignal(name string) error {
 	return driver.CheckSignal(name)
 }
 
-// FinalRecord returns the driver's own record of an ended task; nil where it keeps none.
+// FinalRecord returns the driver's own record of an ended task; nil if it keeps none.
 func (e *Entry) FinalRecord(id string) (*record.Record, error) {
 	if e.recorder == nil {
 		return nil, nil

@@ -142,7 +142,7 @@ func placeOf(block *config.Plugin) string {
 	return fmt.Sprintf("%s:%d,%d", at.Filename, at.Start.Line, at.Start.Column)
 }
 
-// openPlugin starts one plugin. Where that fails it is tried again in the background.
+// openPlugin starts one plugin. If that fails it is tried again in the background.
 func (r *Registry) openPlugin(ctx context.Context, o host.Options) {
 	name := o.Name()
 	if name == driver.Name {

@@ -14,7 +14,7 @@ import (
 )
 
 // runtimeDir is where this agent's executors are and nobody else's: what is in there and unknown to the agent is
-// killed. It is within the data folder, or, where that would be too long or the operator chose a folder, below that
+// killed. It is within the data folder, or, if that would be too long or the operator chose a folder, below that
 // or the user's own under a name made of the data folder's: `tacho run` and other agents may have theirs beside it.
 func runtimeDir(chosen, dataDir string) (string, error) {
 	dir, longest := datadir.Executors(dataDir), driver.LongestRuntimeDir()

@@ -179,7 +179,7 @@ const (
 // ID returns a UUID that is easy to tell apart.
 func ID(n int) string { return fmt.Sprintf("%08x-aaaa-4aaa-8aaa-%012x", uint32(n)*0x1f3d5b79, n) }
 
-// number sets a measurement where it is not negative.
+// number sets a measurement if it is not negative.
 func number(s *procstats.Sample, id procstats.ID, value float64) {
 	if value >= 0 {
 		s.SetNumber(id, value)
