@@ -345,13 +345,13 @@ func TestValidateSaysWhere(t *testing.T) {
 	defer r.end(true)
 	const shape = "job \"j\" {\n%s\ngroup \"g\" {\ntask \"t\" {\ndriver = \"tacho\"\nconfig {\ncommand = \"true\"\n%s\n}\n%s\n}\n}\n}"
 	for name, tt := range map[string]struct{ job, config, task, want string }{
-		"datacenter":  {job: `datacenters = ["moon"]`, want: "f:2,15-23: Wrong value; datacenters: "},
-		"region":      {job: `region = "moon"`, want: "f:2,10-16: Wrong value; region: "},
-		"user":        {task: `user = "nosuchuser"`, want: "f:10,8-20: Wrong value; user: user nosuchuser: user: unknown user nosuchuser"},
-		"cores":       {task: "resources {\ncores = 1000\n}", want: "f:11,9-13: Wrong value; resources.cores: requests 1000 cores"},
-		"kill_signal": {task: `kill_signal = "SIGFOO"`, want: "f:10,15-23: Wrong value; kill_signal: "},
-		"work_dir":    {config: `work_dir = "rel"`, want: `f:6,1-7: Wrong value; config: work_dir "rel" is not absolute`},
-		"adj":         {config: "oom_score_adj = 2000", want: "f:6,1-7: Wrong value; config: oom_score_adj 2000"},
+		"datacenter":  {job: `datacenters = ["moon"]`, want: "f:2,15-23: Invalid value; datacenters: "},
+		"region":      {job: `region = "moon"`, want: "f:2,10-16: Invalid value; region: "},
+		"user":        {task: `user = "nosuchuser"`, want: "f:10,8-20: Invalid value; user: user nosuchuser: user: unknown user nosuchuser"},
+		"cores":       {task: "resources {\ncores = 1000\n}", want: "f:11,9-13: Invalid value; resources.cores: requests 1000 cores"},
+		"kill_signal": {task: `kill_signal = "SIGFOO"`, want: "f:10,15-23: Invalid value; kill_signal: "},
+		"work_dir":    {config: `work_dir = "rel"`, want: `f:6,1-7: Invalid value; config: work_dir "rel" is not absolute`},
+		"adj":         {config: "oom_score_adj = 2000", want: "f:6,1-7: Invalid value; config: oom_score_adj 2000"},
 		"environment": {task: "template {\ndata = \"noequals\"\ndestination = \"local/x\"\nenv = true\n}", want: "f:10: template local/x: "},
 		"fine":        {config: `work_dir = "${NOMAD_TASK_DIR}"`},
 	} {
@@ -368,7 +368,7 @@ func TestValidateSaysWhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(err.Error(), "\n")
-	want := []string{"f:2,10-16: ", "f:11,8-20: ", `f:6,1-7: Wrong value; config: work_dir "rel"`, "f:6,1-7: Wrong value; config: oom_score_adj 2000"}
+	want := []string{"f:2,10-16: ", "f:11,8-20: ", `f:6,1-7: Invalid value; config: work_dir "rel"`, "f:6,1-7: Invalid value; config: oom_score_adj 2000"}
 	if len(lines) != len(want) {
 		t.Fatalf("%d lines, want %d:\n%v", len(lines), len(want), err)
 	}

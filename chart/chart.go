@@ -194,7 +194,7 @@ func (c *Chart) top() float64 {
 	return top
 }
 
-// Description is the chart in a few sentences, for those who do not see it.
+// Description is the chart in a few sentences, for screen readers.
 func (c *Chart) Description(a *Axis) string {
 	told := []string{c.Title + "."}
 	for _, s := range c.Series {

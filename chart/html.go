@@ -47,7 +47,7 @@ func (c *Chart) HTML(a *Axis) string {
 	return w.String()
 }
 
-// list writes the labels of an axis. They say nothing to those who do not see where they are.
+// list writes the labels of an axis. They are hidden from screen readers, which cannot place them.
 func list(w *strings.Builder, class string, labels []string) {
 	fmt.Fprintf(w, `<ol class="%s" aria-hidden="true">`, class)
 	for _, label := range labels {

@@ -69,7 +69,7 @@ func tickText(unit procstats.Unit, value float64) string {
 	return unit.Text(value)
 }
 
-// timeStep is the shortest of the steps that people like on a clock of which at most most fit into a span.
+// timeStep is the shortest round step of which at most most fit into a span.
 func timeStep(span time.Duration, most int) time.Duration {
 	const day = 24 * time.Hour
 	step := time.Duration(0)

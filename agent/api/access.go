@@ -41,7 +41,7 @@ func (s *Server) checkToken(r *http.Request) (trusted bool, err error) {
 	if given == "" || token == "" {
 		return false, nil
 	}
-	// Of sums, so that the time says nothing about the length either.
+	// Hashes have one length, so that the time of the comparison says nothing.
 	want, got := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(given))
 	if subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
 		return false, &problem{http.StatusForbidden, "invalid token"}

@@ -155,7 +155,7 @@ func copyOutput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStr
 			// As a shell has it: to the command's own standard error, and with its exit codes.
 			_ = send(ctx, conn, &shape.ExecOutput{
 				Stderr: shape.ExecData{Data: []byte(err.Error() + "\n")}, Exited: true, Result: &shape.ExecResult{ExitCode: code},
-			}) // if the client is gone there is nobody to tell
+			}) // fails if the client is gone
 			return nil
 		}
 		if err != nil {
@@ -169,7 +169,7 @@ func copyOutput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStr
 			message.Exited, message.Result = true, &shape.ExecResult{ExitCode: out.Exit.Code}
 		}
 		if err := send(ctx, conn, &message); err != nil {
-			return nil // the client is gone: there is nobody to tell
+			return nil // the client is gone
 		}
 	}
 }

@@ -115,7 +115,7 @@ func readRoots(path string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// Close gives up the connections that wait for further requests.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Address is where the agent is, as it was given to New.

@@ -95,5 +95,5 @@ func (e *Exec) Resize(rows, columns int) error {
 
 func (e *Exec) send(m shape.ExecInput) error { return wsjson.Write(e.ctx, e.conn, m) }
 
-// Close gives the connection up; a command that still runs is killed.
+// Close closes the connection; a command that still runs is killed.
 func (e *Exec) Close() { _ = e.conn.CloseNow() } // there is nothing left to lose

@@ -111,7 +111,7 @@ func (c *Config) readDurations(body *hclsyntax.Body) error {
 			}
 			d, err := time.ParseDuration(text.AsString())
 			if err != nil || d < 0 {
-				errs = append(errs, c.places.Wrong(block.Type+"."+name, "must be a duration such as \"10s\" or \"1h30m\", not %q", text.AsString()))
+				errs = append(errs, c.places.Invalid(block.Type+"."+name, "must be a duration such as \"10s\" or \"1h30m\", not %q", text.AsString()))
 			}
 			attribute.Expr = &hclsyntax.LiteralValueExpr{Val: cty.NumberIntVal(int64(d)), SrcRange: attribute.Expr.Range()}
 		}

@@ -105,7 +105,7 @@ func (c *Config) Check() error {
 	var errs []error
 	refuse := func(bad bool, key, format string, args ...any) {
 		if bad {
-			errs = append(errs, c.places.Wrong(key, format, args...))
+			errs = append(errs, c.places.Invalid(key, format, args...))
 		}
 	}
 	oneOf := func(key, word string, words []string) {

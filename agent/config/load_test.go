@@ -43,7 +43,7 @@ func TestMergeSaysWhere(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"unknown":  {"name_ = \"x\"", `f.hcl:1,1-6: Unsupported argument; An argument named "name_" is not expected here. Did you mean "name"?`},
 		"type":     {"telemetry {\n publish_allocation_metrics = \"often\"\n}", "f.hcl:2,32"},
-		"duration": {"history {\n span = \"long\"\n}", `f.hcl:2,9-15: Wrong value; history.span must be a duration such as "10s" or "1h30m", not "long"`},
+		"duration": {"history {\n span = \"long\"\n}", `f.hcl:2,9-15: Invalid value; history.span must be a duration such as "10s" or "1h30m", not "long"`},
 		"syntax":   {"x = ", "f.hcl:1"},
 	}
 	for name, tt := range tests {
@@ -96,10 +96,10 @@ func TestCheckRefusesTheAbsurd(t *testing.T) {
 // What no agent can run with is told with its place, in whichever file it stands.
 func TestCheckSaysWhere(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"top":            {"data_dir = \"data\"", `b.hcl:1,12-18: Wrong value; data_dir is an absolute path, not "data"`},
-		"block":          {"telemetry {\n  allocation_detail = \"all\"\n}", "b.hcl:2,23-28: Wrong value; telemetry.allocation_detail is one of"},
-		"the other file": {"history {\n  interval = \"2m\"\n}", "a.hcl:2,10-14: Wrong value; history.span makes a history of 1m0s with a reading every 2m0s"},
-		"the other key":  {"tls {\n  key_file = \"/k\"\n}", "b.hcl:2,14-18: Wrong value; tls.key_file requires both"},
+		"top":            {"data_dir = \"data\"", `b.hcl:1,12-18: Invalid value; data_dir is an absolute path, not "data"`},
+		"block":          {"telemetry {\n  allocation_detail = \"all\"\n}", "b.hcl:2,23-28: Invalid value; telemetry.allocation_detail is one of"},
+		"the other file": {"history {\n  interval = \"2m\"\n}", "a.hcl:2,10-14: Invalid value; history.span makes a history of 1m0s with a reading every 2m0s"},
+		"the other key":  {"tls {\n  key_file = \"/k\"\n}", "b.hcl:2,14-18: Invalid value; tls.key_file requires both"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -38,7 +38,7 @@ type decoder struct {
 	expressions map[*Task]*Expressions
 }
 
-func (d *decoder) complain(at hcl.Range, summary, format string, args ...any) {
+func (d *decoder) errorf(at hcl.Range, summary, format string, args ...any) {
 	if len(d.diags) >= maxMistakes {
 		return
 	}
@@ -60,7 +60,7 @@ func (d *decoder) body(where string, body *hclsyntax.Body, f fields) {
 		case set != nil:
 			set(attribute)
 		case f.blocks[name] != nil:
-			d.complain(attribute.NameRange, "Not an attribute", "%s is a block: %s { … }", name, name)
+			d.errorf(attribute.NameRange, "Not an attribute", "%s is a block: %s { … }", name, name)
 		default:
 			d.unknown(attribute.NameRange, name, "attribute", where, f)
 		}
@@ -70,13 +70,13 @@ func (d *decoder) body(where string, body *hclsyntax.Body, f fields) {
 		set := f.blocks[block.Type]
 		switch first, twice := seen[block.Type]; {
 		case set == nil && f.attributes[block.Type] != nil:
-			d.complain(block.TypeRange, "Not a block", "%s is an attribute: %s = …", block.Type, block.Type)
+			d.errorf(block.TypeRange, "Not a block", "%s is an attribute: %s = …", block.Type, block.Type)
 		case set == nil:
 			d.unknown(block.TypeRange, block.Type, "block", where, f)
 		case slices.Contains(f.labelled, block.Type) != (len(block.Labels) == 1) || len(block.Labels) > 1:
 			d.labels(block, slices.Contains(f.labelled, block.Type))
 		case twice && !slices.Contains(f.labelled, block.Type) && !slices.Contains(f.repeated, block.Type):
-			d.complain(block.TypeRange, "Duplicate block", "%s is allowed once in %s; already set at line %d",
+			d.errorf(block.TypeRange, "Duplicate block", "%s is allowed once in %s; already set at line %d",
 				block.Type, where, first.Start.Line)
 		default:
 			set(block)
@@ -87,15 +87,15 @@ func (d *decoder) body(where string, body *hclsyntax.Body, f fields) {
 
 func (d *decoder) labels(block *hclsyntax.Block, wanted bool) {
 	if wanted {
-		d.complain(block.TypeRange, "Wrong labels", "%s requires one name: %s \"NAME\" { … }", block.Type, block.Type)
+		d.errorf(block.TypeRange, "Invalid labels", "%s requires one name: %s \"NAME\" { … }", block.Type, block.Type)
 		return
 	}
-	d.complain(block.TypeRange, "Wrong labels", "%s takes no name: %s { … }", block.Type, block.Type)
+	d.errorf(block.TypeRange, "Invalid labels", "%s takes no name: %s { … }", block.Type, block.Type)
 }
 
 func (d *decoder) unknown(at hcl.Range, name, kind, where string, f fields) {
 	if slices.Contains(f.elsewhere, name) {
-		d.complain(at, "Not supported", "%s is not supported by the embedded agent; run this job on a Nomad cluster", name)
+		d.errorf(at, "Not supported", "%s is not supported by the embedded agent; run this job on a Nomad cluster", name)
 		return
 	}
 	known := slices.Concat(slices.Collect(maps.Keys(f.attributes)), slices.Collect(maps.Keys(f.blocks)), f.elsewhere)
@@ -103,7 +103,7 @@ func (d *decoder) unknown(at hcl.Range, name, kind, where string, f fields) {
 	if near := Near(name, known); near != "" {
 		hint = fmt.Sprintf("; did you mean %q?", near)
 	}
-	d.complain(at, "Unknown "+kind, "unknown %s %q in %s%s", kind, name, where, hint)
+	d.errorf(at, "Unknown "+kind, "unknown %s %q in %s%s", kind, name, where, hint)
 }
 
 // value evaluates an expression to a type. ok is false if that is not possible, which has been said then.
@@ -118,7 +118,7 @@ func (d *decoder) value(attribute *hclsyntax.Attribute, want cty.Type) (v cty.Va
 		err = fmt.Errorf("a value is required")
 	}
 	if err != nil {
-		d.complain(attribute.Expr.Range(), "Wrong value", "%s: %s", attribute.Name, err)
+		d.errorf(attribute.Expr.Range(), "Invalid value", "%s: %s", attribute.Name, err)
 		return v, false
 	}
 	return v, true
@@ -143,7 +143,7 @@ func (d *decoder) word(into *string, words ...string) func(*hclsyntax.Attribute)
 			return
 		}
 		if *into = v.AsString(); !slices.Contains(words, *into) {
-			d.complain(a.Expr.Range(), "Wrong value", "%s is %s, not %q", a.Name, strings.Join(words, " or "), *into)
+			d.errorf(a.Expr.Range(), "Invalid value", "%s is %s, not %q", a.Name, strings.Join(words, " or "), *into)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (d *decoder) number(into *int, least, most int) func(*hclsyntax.Attribute) 
 		}
 		var n int
 		if err := gocty.FromCtyValue(v, &n); err != nil || n < least || n > most {
-			d.complain(a.Expr.Range(), "Wrong value", "%s must be a whole number from %d to %d", a.Name, least, most)
+			d.errorf(a.Expr.Range(), "Invalid value", "%s must be a whole number from %d to %d", a.Name, least, most)
 			return
 		}
 		*into = n
@@ -183,7 +183,7 @@ func (d *decoder) duration(into *time.Duration) func(*hclsyntax.Attribute) {
 			*into = parsed
 			return
 		}
-		d.complain(a.Expr.Range(), "Wrong value", "%s must be a duration such as \"10s\" or \"1h30m\"", a.Name)
+		d.errorf(a.Expr.Range(), "Invalid value", "%s must be a duration such as \"10s\" or \"1h30m\"", a.Name)
 	}
 }
 
@@ -241,7 +241,7 @@ func (d *decoder) pairs(into *map[string]string) (func(*hclsyntax.Attribute), fu
 func (d *decoder) eachPair(a *hclsyntax.Attribute, pair func(string, hclsyntax.Expression)) {
 	object, ok := bare(a.Expr).(*hclsyntax.ObjectConsExpr)
 	if !ok {
-		d.complain(a.Expr.Range(), "Wrong value", "%s must be { NAME = VALUE … }", a.Name)
+		d.errorf(a.Expr.Range(), "Invalid value", "%s must be { NAME = VALUE … }", a.Name)
 		return
 	}
 	for _, item := range object.Items {
@@ -257,13 +257,13 @@ func (d *decoder) eachPair(a *hclsyntax.Attribute, pair func(string, hclsyntax.E
 
 func (d *decoder) noBlocks(b *hclsyntax.Block) {
 	for _, inner := range b.Body.Blocks {
-		d.complain(inner.TypeRange, "Unknown block", "%s must contain only NAME = VALUE", b.Type)
+		d.errorf(inner.TypeRange, "Unknown block", "%s must contain only NAME = VALUE", b.Type)
 	}
 }
 
 // need says that something is missing.
 func (d *decoder) need(present bool, at hcl.Range, where, name string) {
 	if !present {
-		d.complain(at, "Missing", "%s has no %s", where, name)
+		d.errorf(at, "Missing", "%s has no %s", where, name)
 	}
 }

@@ -117,7 +117,7 @@ func regexWork(pattern, text string) int {
 	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return 0 // the function says so
+		return 0 // the function rejects it
 	}
 	program, err := syntax.Compile(parsed.Simplify())
 	if err != nil {

@@ -34,11 +34,11 @@ func (d *decoder) group(b *hclsyntax.Block, j *Job) *Group {
 	})
 	d.name(b.LabelRanges[0], "group", g.Name)
 	if j.Type == TypeSysbatch && g.Count > 1 {
-		d.complain(b.TypeRange, "Wrong value", "a sysbatch job runs once on a node: count must be 1")
+		d.errorf(b.TypeRange, "Invalid value", "a sysbatch job runs once on a node: count must be 1")
 	}
 	for _, t := range tasks {
 		if g.Task(t.Labels[0]) != nil {
-			d.complain(t.LabelRanges[0], "Duplicate name", "duplicate task %q in group %q", t.Labels[0], g.Name)
+			d.errorf(t.LabelRanges[0], "Duplicate name", "duplicate task %q in group %q", t.Labels[0], g.Name)
 			continue
 		}
 		g.Tasks = append(g.Tasks, d.task(t, j, g))
@@ -60,10 +60,10 @@ func (d *decoder) checkTasks(b *hclsyntax.Block, g *Group) {
 		}
 	}
 	if leaders > 1 {
-		d.complain(b.TypeRange, "Wrong value", "only one task of a group can be its leader")
+		d.errorf(b.TypeRange, "Invalid value", "only one task of a group can be its leader")
 	}
 	if mains == 0 && len(g.Tasks) > 0 {
-		d.complain(b.TypeRange, "Missing", "group %q has no main task: every task has a lifecycle block", g.Name)
+		d.errorf(b.TypeRange, "Missing", "group %q has no main task: every task has a lifecycle block", g.Name)
 	}
 }
 
@@ -97,7 +97,7 @@ func (d *decoder) restart(b *hclsyntax.Block, r *Restart) {
 	})
 	policy := (&Task{Restart: *r}).Policy(TypeService)
 	if err := policy.Validate(); err != nil {
-		d.complain(b.TypeRange, "Wrong value", "restart: %s", err)
+		d.errorf(b.TypeRange, "Invalid value", "restart: %s", err)
 	}
 }
 
@@ -134,7 +134,7 @@ func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 	})
 	d.name(b.LabelRanges[0], "task", t.Name)
 	if t.Name == "alloc" || strings.HasPrefix(t.Name, ".") {
-		d.complain(b.LabelRanges[0], "Wrong name", "invalid task name %q: it is a folder of its group", t.Name)
+		d.errorf(b.LabelRanges[0], "Invalid name", "invalid task name %q: it is a folder of its group", t.Name)
 	}
 	d.need(t.Driver != "", b.TypeRange, "task \""+t.Name+"\"", "driver")
 	t.Meta = d.mergedMeta(b, j.Meta, g.Meta, t.Meta)
@@ -168,12 +168,12 @@ func (d *decoder) resources(b *hclsyntax.Block, r *Resources) {
 	})
 	switch {
 	case r.Cores > 0 && !at.Empty():
-		d.complain(at, "Wrong value", "resources: set cpu or cores, not both")
+		d.errorf(at, "Invalid value", "resources: set cpu or cores, not both")
 	case r.Cores > 0:
 		r.CPU = 0
 	}
 	if r.MemoryMaxMB > 0 && r.MemoryMaxMB < r.MemoryMB {
-		d.complain(b.TypeRange, "Wrong value", "memory_max (%d) is less than memory (%d)", r.MemoryMaxMB, r.MemoryMB)
+		d.errorf(b.TypeRange, "Invalid value", "memory_max (%d) is less than memory (%d)", r.MemoryMaxMB, r.MemoryMB)
 	}
 }
 
@@ -195,6 +195,6 @@ func (d *decoder) lifecycle(b *hclsyntax.Block, t *Task) {
 	}})
 	d.need(t.Lifecycle.Hook != "", b.TypeRange, "lifecycle", "hook")
 	if t.Lifecycle.Hook == HookPoststop && t.Lifecycle.Sidecar {
-		d.complain(b.TypeRange, "Wrong value", "a poststop task cannot be a sidecar: the main tasks have ended")
+		d.errorf(b.TypeRange, "Invalid value", "a poststop task cannot be a sidecar: the main tasks have ended")
 	}
 }

@@ -31,7 +31,7 @@ func (d *decoder) inputs(body *hclsyntax.Body, source Source) {
 	for _, name := range slices.Sorted(maps.Keys(source.Variables)) {
 		if _, ok := variables[name]; !ok {
 			at := hcl.Range{Filename: source.Filename, Start: hcl.InitialPos, End: hcl.InitialPos}
-			d.complain(at, "Unknown variable", "unknown variable %q: the job file does not declare it", name)
+			d.errorf(at, "Unknown variable", "unknown variable %q: the job file does not declare it", name)
 		}
 	}
 	scope.Variables["var"] = cty.ObjectVal(variables)
@@ -65,7 +65,7 @@ func (d *decoder) input(b *hclsyntax.Block, source Source) cty.Value {
 	case d.diags.HasErrors(): // it may be there, and not be read
 		return cty.DynamicVal
 	default:
-		d.complain(b.TypeRange, "Missing", "variable %q has no default, and no value was given", b.Labels[0])
+		d.errorf(b.TypeRange, "Missing", "variable %q has no default, and no value was given", b.Labels[0])
 		return cty.DynamicVal
 	}
 	if want.HasDynamicTypes() && want != cty.DynamicPseudoType && !d.afford(b.TypeRange, pairs(value)) {
@@ -73,7 +73,7 @@ func (d *decoder) input(b *hclsyntax.Block, source Source) cty.Value {
 	}
 	converted, err := convert.Convert(value, want)
 	if err != nil {
-		d.complain(b.TypeRange, "Wrong value", "variable %q: %s", b.Labels[0], err)
+		d.errorf(b.TypeRange, "Invalid value", "variable %q: %s", b.Labels[0], err)
 		return cty.DynamicVal
 	}
 	return converted
@@ -110,13 +110,13 @@ func (d *decoder) locals(body *hclsyntax.Body) {
 		}
 		for name, a := range b.Body.Attributes {
 			if _, twice := l.waiting[name]; twice {
-				d.complain(a.NameRange, "Duplicate name", "duplicate local %q", name)
+				d.errorf(a.NameRange, "Duplicate name", "duplicate local %q", name)
 			}
 			l.waiting[name] = a
 		}
 	}
 	if len(l.waiting) > maxLocals {
-		d.complain(body.Range(), "Too large", "%d locals; a job file can have %d", len(l.waiting), maxLocals)
+		d.errorf(body.Range(), "Too large", "%d locals; a job file can have %d", len(l.waiting), maxLocals)
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.waiting)) {
@@ -139,7 +139,7 @@ func (l *locals) evaluate(name string, within []string) {
 		return // it has a value, or there is no such local, which the expression says
 	}
 	if slices.Contains(within, name) {
-		d.complain(a.NameRange, "Wrong value", "local %q refers to itself", name)
+		d.errorf(a.NameRange, "Invalid value", "local %q refers to itself", name)
 		delete(l.waiting, name)
 		l.known[name] = cty.DynamicVal
 		return
@@ -163,7 +163,7 @@ func (l *locals) evaluate(name string, within []string) {
 	case diags.HasErrors():
 		v = cty.DynamicVal // so that nothing is said of those that refer to it
 	case sizeOf(v, maxValue) > maxValue:
-		d.complain(a.Expr.Range(), "Too large", "local %q is larger than %d bytes", name, maxValue)
+		d.errorf(a.Expr.Range(), "Too large", "local %q is larger than %d bytes", name, maxValue)
 		v = cty.DynamicVal
 	}
 	l.known[name] = v

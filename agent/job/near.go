@@ -5,7 +5,7 @@ package job
 
 import "github.com/tachograph/tacho/procstats"
 
-// Near returns the one of the names that a misspelt name most probably stands for; empty if none is near.
+// Near returns the name that a misspelled one most probably means; empty if none is near.
 func Near(name string, names []string) string {
 	if len(name) > maxName {
 		return "" // to compare takes the time of all letters by all letters

@@ -80,7 +80,7 @@ func read(source Source) (*File, hcl.Diagnostics) {
 	d := &decoder{text: source.Text, meter: newMeter(), expressions: make(map[*Task]*Expressions)}
 	j := d.file(body, source)
 	if diags := d.meter.exceeded(); diags != nil {
-		return nil, diags // the others come of it
+		return nil, diags // the other errors follow from it
 	}
 	if d.diags.HasErrors() {
 		return nil, d.diags
@@ -91,7 +91,7 @@ func read(source Source) (*File, hcl.Diagnostics) {
 // file reads the top of a job file: inputs first, then the job that refers to them.
 func (d *decoder) file(body *hclsyntax.Body, source Source) *Job {
 	if d.inputs(body, source); d.diags.HasErrors() {
-		return nil // mistakes in the job may come of these
+		return nil // errors in the job may follow from these
 	}
 	var j *Job
 	ignore := func(*hclsyntax.Block) {}
@@ -99,7 +99,7 @@ func (d *decoder) file(body *hclsyntax.Body, source Source) *Job {
 		blocks: map[string]func(*hclsyntax.Block){
 			"job": func(b *hclsyntax.Block) {
 				if j != nil {
-					d.complain(b.TypeRange, "Duplicate block", "a job file must have exactly one job")
+					d.errorf(b.TypeRange, "Duplicate block", "a job file must have exactly one job")
 					return
 				}
 				j = d.job(b)
@@ -144,7 +144,7 @@ func (d *decoder) job(b *hclsyntax.Block) *Job {
 	d.identifier(b.LabelRanges[0], "job", j.ID)
 	for _, g := range groups {
 		if j.Group(g.Labels[0]) != nil {
-			d.complain(g.LabelRanges[0], "Duplicate name", "duplicate group %q", g.Labels[0])
+			d.errorf(g.LabelRanges[0], "Duplicate name", "duplicate group %q", g.Labels[0])
 			continue
 		}
 		j.Groups = append(j.Groups, d.group(g, j))
@@ -164,17 +164,17 @@ func (d *decoder) checkSize(b *hclsyntax.Block, j *Job) {
 		tasks, count = tasks+len(g.Tasks), count+g.Count
 	}
 	if tasks > maxTasks {
-		d.complain(b.TypeRange, "Too large", "%d tasks in all groups together; a job can have %d: split it", tasks, maxTasks)
+		d.errorf(b.TypeRange, "Too large", "%d tasks in all groups together; a job can have %d: split it", tasks, maxTasks)
 	}
 	if count > maxCount {
-		d.complain(b.TypeRange, "Too large", "the counts of all groups come to %d; a job can have %d allocations: split it", count, maxCount)
+		d.errorf(b.TypeRange, "Too large", "the counts of all groups come to %d; a job can have %d allocations: split it", count, maxCount)
 	}
 }
 
 // identifier checks the id of a job, which stands in addresses and messages.
 func (d *decoder) identifier(at hcl.Range, what, id string) {
 	if id == "" || len(id) > maxName || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		d.complain(at, "Wrong name", "the id of a %s must have 1 to %d characters without spaces", what, maxName)
+		d.errorf(at, "Invalid name", "the id of a %s must have 1 to %d characters without spaces", what, maxName)
 	}
 }
 
@@ -182,7 +182,7 @@ func (d *decoder) identifier(at hcl.Range, what, id string) {
 func (d *decoder) name(at hcl.Range, what, name string) {
 	bad := func(r rune) bool { return r < ' ' || r == 0x7f || r == '/' || r == '\\' }
 	if name == "" || len(name) > maxName || name == "." || name == ".." || strings.ContainsFunc(name, bad) {
-		d.complain(at, "Wrong name", "the name of a %s must have 1 to %d characters and no slash", what, maxName)
+		d.errorf(at, "Invalid name", "the name of a %s must have 1 to %d characters and no slash", what, maxName)
 	}
 }
 

@@ -42,10 +42,10 @@ func (d *decoder) template(b *hclsyntax.Block, t *Task) {
 	d.need(hasData || d.diags.HasErrors(), b.TypeRange, "template", "data")
 	d.need(x.Destination != "" || d.diags.HasErrors(), b.TypeRange, "template", "destination")
 	if mode, err := strconv.ParseUint(x.Permissions, 8, 32); err != nil || mode > 0o777 {
-		d.complain(b.TypeRange, "Wrong value", "perms must be an octal mode such as \"0644\"")
+		d.errorf(b.TypeRange, "Invalid value", "perms must be an octal mode such as \"0644\"")
 	}
 	if x.Destination != "" && !filepath.IsLocal(x.Destination) && !fromFolder.MatchString(x.Destination) {
-		d.complain(b.TypeRange, "Wrong value", "destination %q is not within the task's folder", x.Destination)
+		d.errorf(b.TypeRange, "Invalid value", "destination %q is not within the task's folder", x.Destination)
 	}
 	t.Templates = append(t.Templates, x)
 }
@@ -64,7 +64,7 @@ func (d *decoder) lenient(expr hclsyntax.Expression) (string, bool) {
 	}
 	v, err := convert.Convert(v, cty.String)
 	if err != nil || v.IsNull() || !v.IsKnown() {
-		d.complain(expr.Range(), "Wrong value", "a string is required")
+		d.errorf(expr.Range(), "Invalid value", "a string is required")
 		return "", false
 	}
 	return v.AsString(), true

@@ -32,7 +32,7 @@ func NewStatsd(c *Collector, telemetry func() config.Telemetry) *Statsd {
 }
 
 // Run sends once per collection interval, at most once a second, until ctx is done, to the address that is
-// configured at the time; while there is none it sends nothing. failed is told of errors, once until sending works
+// configured at the time; while there is none it sends nothing. failed is called with an error, once until sending works
 // again.
 func (s *Statsd) Run(ctx context.Context, failed func(error)) {
 	broken := false

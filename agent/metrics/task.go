@@ -103,7 +103,7 @@ func (c *Collector) valuesOf(r *row) []float64 {
 // fresh reports whether there is a reading of the present start.
 func (r *row) fresh() bool { return r.usage.Running && r.usage.Sample != nil && r.usage.Reason == "" }
 
-// fill takes over readings; both they and the columns are ordered by id.
+// fill copies readings; both they and the columns are ordered by id.
 func (c *Collector) fill(values []float64, readings procstats.Readings) {
 	at := 0
 	for _, reading := range readings {

@@ -71,7 +71,7 @@ func (m *Meter) Read(ctx context.Context, dataDir string, r Resources) *Stats {
 	return s
 }
 
-// disks reads the use of the file systems. One whose server is gone may keep statfs(2) for good, which nothing ends:
+// disks reads the use of the file systems. One whose server is gone may block statfs(2) forever:
 // then the others are not waited for any longer either, and nobody is asked again until it has answered.
 func (m *Meter) disks(ctx context.Context, s *Stats, dataDir string) {
 	ask := usesOf

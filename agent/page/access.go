@@ -59,7 +59,7 @@ func (p *Page) unlock(trusted bool) http.HandlerFunc {
 	}
 }
 
-// moved leads from the paths of Nomad's page to those of this one.
+// moved redirects the paths of Nomad's page to those of this one.
 func (p *Page) moved(w http.ResponseWriter, r *http.Request) {
 	target := "/"
 	parts := strings.Split(strings.Trim(r.PathValue("rest"), "/"), "/")

@@ -48,7 +48,7 @@ func newAssets() *assets {
 	return a
 }
 
-// path is where a file is, with its version: browsers may keep what is there for ever.
+// path is where a file is, with its version: browsers may cache it forever.
 func (a *assets) path(name string) string { return "/page/assets/" + name + "?v=" + a.versions[name] }
 
 func (a *assets) serve(w http.ResponseWriter, r *http.Request) {

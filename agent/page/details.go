@@ -36,10 +36,10 @@ func (p *Page) ended(t task, body *taskView, trusted bool) {
 	}
 }
 
-// limitAttribute begins the driver's attributes that are limits as the kernel holds them.
+// limitAttribute is the prefix of the driver's attributes with effective limits.
 const limitAttribute = "limit."
 
-// askedOf lists what the job asked for beside what holds.
+// askedOf lists the requested limits beside the effective ones.
 func askedOf(t task) []limitRow {
 	r := t.state.Resources
 	var rows []limitRow

@@ -42,7 +42,7 @@ type fact struct {
 	Value number
 }
 
-// limitRow is a limit as it was asked for and as the kernel holds it.
+// limitRow is a limit as requested and as the kernel enforces it.
 type limitRow struct{ Name, Requested, Effective, Where string }
 
 // endingOf says how a task ended; without a record it says what the task's state knows.
@@ -63,7 +63,7 @@ func endingOf(t task, r *record.Record) *ending {
 	return e
 }
 
-// describe takes over the record's own words.
+// describe uses the record's sentences.
 func (e *ending) describe(r *record.Record) {
 	end := r.End()
 	e.Outcome, e.Class = outcomeText(end.Outcome), outcomeClass(end.Outcome)

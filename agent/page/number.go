@@ -15,7 +15,7 @@ import (
 type number struct {
 	// Text is the value with its unit; a dash if it is absent.
 	Text string
-	// Mark is ≥, ≤ or ~ if the value is not exact; Words are the same for those who hear it.
+	// Mark is ≥, ≤ or ~ if the value is not exact; Words are the same for screen readers.
 	Mark, Words string
 	// Hint says source, guarantee and age, or why there is no value.
 	Hint string

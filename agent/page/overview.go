@@ -25,7 +25,7 @@ type overview struct {
 	Total   int
 }
 
-// column is how a column's header leads to the page sorted by it.
+// column is the link of a column's header to the page sorted by it.
 type column struct{ Link, Order string }
 
 // row is one task in a table.

@@ -228,7 +228,7 @@ func (p *Page) render(w http.ResponseWriter, v *view) {
 // compressFrom is the size in bytes from which pages are compressed.
 const compressFrom = 64 << 10
 
-// written writes a page; that nobody takes it is nothing to complain about.
+// written writes a page; a reader that went away is not an error.
 func (p *Page) written(v *view, write func(io.Writer) (int64, error), w io.Writer) {
 	if _, err := write(w); err != nil {
 		p.log.Debug("write page", "path", v.request.URL.Path, "error", err)

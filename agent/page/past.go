@@ -37,7 +37,7 @@ func newPast(r Past) *past {
 	return &past{readings: r, condenser: newCondenser(), tracks: map[string]*track{}, records: map[string]*record.Record{}}
 }
 
-// begin starts a page's budget and forgets what nobody looks at.
+// begin starts a page's budget and drops the tasks that nobody looks at.
 func (p *past) begin(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

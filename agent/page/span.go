@@ -18,7 +18,7 @@ type span struct {
 	size time.Duration
 }
 
-// customary is the span of tasks that have lived longer than it.
+// customary is the default span.
 const customary = 15 * time.Minute
 
 // spansOf are the spans that can be chosen for a task: all that is kept of its life, and round ones that are shorter.
@@ -67,7 +67,7 @@ func choose(list []span, word string) span {
 	return list[chosen]
 }
 
-// rounded is the least span of time that people like and that holds a life.
+// rounded is the shortest round span of time that covers a life.
 func rounded(life time.Duration) time.Duration {
 	const day = 24 * time.Hour
 	for _, size := range [...]time.Duration{

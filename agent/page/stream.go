@@ -29,7 +29,7 @@ const manyRows = 100
 //	event: cells    data: {"NAME": "HTML", …}   what has changed since the event before
 //	event: shape    data: {"shape": "…"}        the page has other elements now: load it again
 //
-// A reader that does not take an event in time is dropped; browsers come back by themselves.
+// A reader that does not accept an event in time is dropped; browsers reconnect by themselves.
 func (p *Page) stream(trusted bool, make cellsOf) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		kind := streams.UntrustedPage
@@ -109,7 +109,7 @@ func (s *streamer) send() error {
 		}
 	}
 	s.shown = now
-	// Sent also if nothing has changed: whoever hears nothing knows that the connection is broken.
+	// Sent also if nothing has changed: without events a reader assumes that the connection is broken.
 	return s.sendEvent("cells", changed)
 }
 

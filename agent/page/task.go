@@ -52,7 +52,7 @@ func find(r *http.Request, now *snapshot.Agent, trusted bool) (task, error) {
 	return taskOf(now, a, name, trusted), nil
 }
 
-// allocation leads to the only task of an allocation, or to the list of its tasks.
+// allocation redirects to the only task of an allocation, or to the list of its tasks.
 func (p *Page) allocation(w http.ResponseWriter, r *http.Request) {
 	a, err := p.agent.Snapshot().Allocation(r.PathValue("id"))
 	if err != nil {

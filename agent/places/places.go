@@ -57,17 +57,17 @@ func (p Places) Fault(key string, err error) error {
 	at, said := p[key]
 	return errlist.Each(err, func(cause error) error {
 		if said {
-			return fmt.Errorf("%s: Wrong value; %s: %w", at, key, cause)
+			return fmt.Errorf("%s: Invalid value; %s: %w", at, key, cause)
 		}
 		return fmt.Errorf("%s: %w", key, cause)
 	})
 }
 
-// Wrong is the mistake in a value, with its place if a file says it.
-func (p Places) Wrong(key, format string, args ...any) error {
+// Invalid is the mistake in a value, with its place if a file says it.
+func (p Places) Invalid(key, format string, args ...any) error {
 	detail := key + " " + fmt.Sprintf(format, args...)
 	if at, said := p[key]; said {
-		return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Wrong value", Detail: detail, Subject: &at}
+		return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid value", Detail: detail, Subject: &at}
 	}
 	return fmt.Errorf("configuration: %s", detail)
 }

@@ -150,7 +150,7 @@ func (e *Entry) fail(err error) {
 	e.about.Healthy, e.about.Reason, e.about.UpdatedAt = false, err.Error(), time.Now()
 }
 
-// open starts a plugin, or takes up the one at an address.
+// open starts a plugin, or reattaches to the one at an address.
 func (e *Entry) open(ctx context.Context, address *host.Address) error {
 	if err := e.describe(ctx); err != nil {
 		return err
@@ -222,7 +222,7 @@ func (r *Registry) listen(ctx context.Context, e *Entry) {
 	})
 }
 
-// health takes over a fingerprint.
+// health applies a fingerprint and returns the new state.
 func (e *Entry) health(f *driver.Fingerprint) node.Driver {
 	e.mu.Lock()
 	defer e.mu.Unlock()

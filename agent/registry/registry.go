@@ -34,17 +34,17 @@ type Options struct {
 	// Unlimited leaves the limits of jobs alone, unless the operator says something about our own driver.
 	Unlimited bool
 	Version   string
-	// Node is what plugins are told of the machine. There are some that do not run without.
+	// Node describes the machine to plugins. Some do not run without it.
 	Node   *driver.Node
 	Logger hclog.Logger
 	// Handles returns the tasks that a driver has to recover.
 	Handles func(driverName string) []*driver.TaskHandle
-	// Abandoned is told of each task that could not be recovered.
+	// Abandoned is called for each task that could not be recovered.
 	Abandoned func(handle *driver.TaskHandle, err error)
-	// Address returns where a plugin's process was, and Moved is told where it is.
+	// Address returns the last address of a plugin's process; Moved is called with the new one.
 	Address func(name string) *host.Address
 	Moved   func(name string, address host.Address)
-	// Told gets what drivers tell of their tasks; Changed is called when a driver's health changes.
+	// Told is called for each event of a driver's tasks, Changed when a driver's health changes.
 	Told    func(*driver.Event)
 	Changed func(node.Driver)
 }
