@@ -30,6 +30,7 @@ import (
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/errlist"
+	"github.com/tachograph/tacho/failpoint"
 )
 
 const (
@@ -172,6 +173,7 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	if ctx.Err() != nil {
 		return false, nil // who is not known by now need not be an orphan
 	}
+	failpoint.At("agent.recover.orphans")
 	killed, err := a.drivers.KillOrphans(ctx, spared...)
 	if err != nil {
 		a.log.Error("kill orphaned tasks", "error", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/errlist"
+	"github.com/tachograph/tacho/failpoint"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -190,6 +191,7 @@ func (a *alloc) stop(reason string) {
 		return
 	}
 	a.agent.persist(a.stopChange(reason))
+	failpoint.At("agent.alloc.stop.persisted")
 	a.setStopping(reason)
 }
 
@@ -219,6 +221,7 @@ func (a *alloc) finish() {
 	a.mu.Lock()
 	a.kept.ModifyTime, a.shown = time.Now(), nil
 	a.mu.Unlock()
+	failpoint.At("agent.alloc.finish")
 	kept := a.publish(feed.Event{Type: "AllocationUpdated"}) // first: its index is persisted
 	a.agent.persist(state.ChangeAllocation(&kept))
 	a.saving.Unlock()

@@ -23,6 +23,7 @@ import (
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/errlist"
+	"github.com/tachograph/tacho/failpoint"
 )
 
 // registered is a job with its versions: the current one, and those that allocations still refer to.
@@ -231,6 +232,7 @@ func (a *Agent) register(now, was state.Job, surplus []*alloc, missing []vacancy
 	if err := a.apply(changes...); err != nil {
 		return errors.Join(err, closeAllocs(a.ctx, made))
 	}
+	failpoint.At("agent.register.persisted")
 	a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobRegistered", Key: now.ID, Namespace: now.Spec.Namespace})
 	a.remember(now, now.Spec)
 	for _, l := range surplus {
@@ -369,6 +371,7 @@ func (a *Agent) StopJob(id string, purge bool) error {
 	a.mu.Unlock()
 	kept.ModifyIndex = a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobDeregistered", Key: id})
 	a.persist(state.ChangeJob(&kept))
+	failpoint.At("agent.stop.persisted")
 	a.stopAllocs(id)
 	a.mu.Lock()
 	r.current = kept

@@ -15,6 +15,7 @@ import (
 	"github.com/tachograph/tacho/agent/registry"
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/failpoint"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/plugin/host"
 	"github.com/tachograph/tacho/version"
@@ -130,6 +131,7 @@ func (a *Agent) recover(ctx context.Context, kept *leftovers) (spared []*driver.
 			continue
 		}
 		for _, t := range l.tasks {
+			failpoint.At("agent.recover.task")
 			h := a.recoverTask(ctx, t)
 			if h != nil && h.missed != nil {
 				spared = append(spared, h.missed)

@@ -18,6 +18,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/failpoint"
 	"github.com/tachograph/tacho/plugin/host"
 )
 
@@ -132,7 +133,7 @@ func (s *Store) apply(changes []Change) error {
 			return fmt.Errorf("persist %s %s: %w", c.bucket, c.key, c.err)
 		}
 	}
-	err := s.replaced()
+	err := errors.Join(s.replaced(), failpoint.Err("state.write"))
 	if err == nil {
 		err = s.db.Batch(func(tx *bolt.Tx) error {
 			if err := putIndex(tx, s.index()); err != nil {

@@ -31,6 +31,7 @@ const patience = 30 * time.Second
 // host is a data folder with the agents that run in it one after the other.
 type host struct {
 	t      *testing.T
+	binary string
 	dir    string
 	config string
 	http   *http.Client
@@ -50,7 +51,7 @@ func newHost(t *testing.T, more string) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, dir: dir, config: filepath.Join(dir, "config.hcl")}
+	h := &host{t: t, binary: rig.Tacho(), dir: dir, config: filepath.Join(dir, "config.hcl")}
 	if h.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func processesWith(t *testing.T, text string) (pids []int) {
 // launch starts an agent and does not wait for it.
 func (h *host) launch() {
 	h.t.Helper()
-	h.cmd = exec.Command(rig.Tacho(), "agent", "-config", h.config)
+	h.cmd = exec.Command(h.binary, "agent", "-config", h.config)
 	h.cmd.Stdout, h.cmd.Stderr = h.log, h.log
 	if err := h.cmd.Start(); err != nil {
 		h.t.Fatal(err)
