@@ -212,6 +212,7 @@ func (c *chaos) insist(what string, request func() error) {
 	c.t.Helper()
 	var err error
 	c.eventually("the "+what, func() bool {
+		c.mend()
 		done := make(chan error, 1)
 		go func() { done <- request() }()
 		for {
@@ -274,12 +275,10 @@ func (c *chaos) witnesses(name string) (lines []string) {
 // check looks for what must not be.
 func (c *chaos) check() {
 	c.t.Helper()
-	if hit, err := filepath.Glob(filepath.Join(c.dir, c.name+".*")); len(hit) != 1 || err != nil {
-		c.t.Errorf("the step was never reached: %v", err)
-	}
 	if doubled := c.witnesses("doubled"); len(doubled) > 0 {
 		c.t.Errorf("it ran %d times beside itself", len(doubled))
 	}
+	c.eventually("an answer", func() bool { c.mend(); return len(c.list()) > 0 && c.list()[0].ID != "" })
 	if n := len(c.list()); n != 1 {
 		c.t.Errorf("%d allocations, want 1", n)
 	}
@@ -288,6 +287,11 @@ func (c *chaos) check() {
 		left, err := os.ReadDir(filepath.Join(c.data(), "run"))
 		return err == nil && len(left) == 0
 	})
+	if hit, err := filepath.Glob(filepath.Join(c.dir, c.name+".*")); len(hit) != 1 || err != nil {
+		c.t.Errorf("the step was never reached: %v", err)
+	}
+	c.mend()
+	c.awaitAnswer()
 	c.eventually("the end of all cgroups", func() bool { return len(c.parent.Below()) == 0 })
 	c.end(syscall.SIGTERM)
 }
