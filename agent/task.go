@@ -22,6 +22,7 @@ import (
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/failpoint"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -390,6 +391,7 @@ func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 		return err
 	}
 	t.agent.persist(state.ChangeRecord(t.alloc.id, t.spec.Name, final))
+	failpoint.At("agent.exited.recorded")
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/failpoint"
 )
 
 // WaitTask implements Lifecycle. A host that listens to events is told of the end when it has those of the task:
@@ -76,6 +77,7 @@ func (d *Tacho) DestroyTask(ctx context.Context, id string, force bool) error {
 			return err
 		}
 	}
+	failpoint.At("driver.destroy")
 	if err := t.release(ctx); err != nil {
 		// The task is gone; what is left are an executor without one, and its folder.
 		t.log.Error("release executor", "error", err)

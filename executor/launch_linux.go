@@ -27,6 +27,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/failpoint"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/source"
@@ -113,6 +114,9 @@ func (e *Executor) startTask(t *task, c *command) error {
 		Logger: e.log, FS: e.host, Cgroup: t.group.Cgroup, Latest: t.sampler.latest, Report: e.journal.addOOMKill,
 	})
 	pid, end, err := e.children.start(func() (int, error) {
+		if err := failpoint.Err("executor.launch.fork"); err != nil {
+			return 0, err
+		}
 		pid, err := e.launcher.fork(e.launch, c)
 		if err == nil {
 			t.main = e.identify(pid)
@@ -123,6 +127,7 @@ func (e *Executor) startTask(t *task, c *command) error {
 		err = startError(c, err)
 		return refuse(status.Code(err), err, c.streams.abandon(), t.oom.Close(), t.sampler.close(baseline), t.group.Remove())
 	}
+	failpoint.At("executor.launch.forked")
 	if err := e.writeTask(t); err != nil {
 		e.log.Error("write the address", "error", err) // what leads to the task is there: its cgroup, and this process
 	}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/failpoint"
 )
 
 // Main is the executor process. It returns the exit code when its task and its caller are done with it.
@@ -49,6 +50,7 @@ func Main(build string) int {
 	// go-plugin's socket would be open to everybody; see restoreUmask.
 	e.umask = unix.Umask(0o177)
 	e.start()
+	failpoint.At("executor.serve")
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -71,6 +73,7 @@ func Main(build string) int {
 		return 1
 	}
 	e.close()
+	failpoint.At("executor.exit")
 	if folder != "" {
 		if err := os.RemoveAll(folder); err != nil {
 			log.Error("remove own directory", "error", err)

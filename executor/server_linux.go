@@ -21,6 +21,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/failpoint"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -102,6 +103,7 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 		e.holdLeash(int(fd), t)
 	}
 	e.gc.launched()
+	failpoint.At("executor.launch.done")
 	return t.launched, nil
 }
 
@@ -297,6 +299,7 @@ func (e *Executor) Events(_ *proto.EventsRequest, stream grpc.ServerStreamingSer
 func (e *Executor) Shutdown(context.Context, *proto.ShutdownRequest) (*proto.ShutdownResponse, error) {
 	switch now, ok := e.on(onShutdown); {
 	case ok:
+		failpoint.At("executor.shutdown")
 		return &proto.ShutdownResponse{}, nil // which leaves before the process ends, see stopServing
 	case now == launching:
 		return nil, status.Error(codes.FailedPrecondition, "the task is being started: stop it first")

@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/failpoint"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -86,6 +87,7 @@ func (t *task) run(ctx context.Context) {
 	}
 	finishLogs := t.collectLogs()
 	end := <-t.end
+	failpoint.At("executor.end.reaped")
 	t.mainEnded(end)
 	t.awaitChildren()
 	last := time.Now()
@@ -238,7 +240,9 @@ func (t *task) finish(end ended, last time.Time) {
 		t.log.Error("close kernel files", "error", err)
 	}
 	t.final, t.exit = t.recorder.finish(final, evidence)
+	failpoint.At("executor.end.recorded")
 	t.removeGroup()
+	failpoint.At("executor.end.removed")
 	t.journal.add("exited", t.exit.GetSummary(), nil)
 	t.journal.Close()
 	close(t.gone)

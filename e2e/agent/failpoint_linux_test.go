@@ -42,6 +42,7 @@ job "witness" {
           cd $NOMAD_ALLOC_DIR/data
           exec 9>lock; flock -n 9 || echo doubled >> doubled
           echo $$ >> starts
+          yes 0123456789abcdef | head -c 1200000
           while :; do echo $$ >> beats; sleep 0.05; done
         EOT
         ]

@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/failpoint"
 )
 
 // slack is how much longer than its limit a file may get to hold the end of its last line.
@@ -106,6 +108,9 @@ func (s *series) takeNewest() error {
 // next goes over to a new file, and removes the oldest if they are too many then. If no file can be made the
 // series stays as it is and can be asked again.
 func (s *series) next() error {
+	if err := failpoint.Err("logs.rotate"); err != nil {
+		return err
+	}
 	number := s.number + 1
 	file, err := s.folder.create(fileName(s.stem, number))
 	for errors.Is(err, unix.EEXIST) {
