@@ -125,6 +125,7 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 		t.endLogs(ctx)
 		return nil, err
 	}
+	failpoint.At("agent.start.intended")
 	started, _, err := entry.Driver().StartTask(ctx, config)
 	if err != nil {
 		t.notStarted()
@@ -134,6 +135,7 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 		return nil, forStart(err)
 	}
 	h := &handle{id: config.ID, entry: entry, usage: t.usage, endLogs: t.endLogs}
+	failpoint.At("agent.start.started")
 	attributes := t.inspect(ctx, h)
 	if err := t.persistStarted(entry, started, attributes); err != nil {
 		// What is not kept would be lost at the next crash.

@@ -17,6 +17,7 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/failpoint"
 )
 
 // StartTask implements Starter.
@@ -94,7 +95,9 @@ func (d *Tacho) launch(
 		// A machine that is out of memory or processes now may have some later.
 		return nil, nil, Recoverable(err, true)
 	}
+	failpoint.At("driver.start.executor")
 	launched, err := c.Launch(ctx, request)
+	failpoint.At("driver.start.launched")
 	if err == nil {
 		return c, launched, nil
 	}
