@@ -68,7 +68,7 @@ func (e *Executor) startExec(ctx context.Context, t *task, setup *proto.ExecSetu
 	}
 	stdio, err := openExecStdio(setup.GetTty(), c.credential)
 	if err != nil {
-		return nil, status.Error(stdioCode(err), err.Error())
+		return nil, status.Error(shortageOr(codes.InvalidArgument, err), err.Error())
 	}
 	c.streams = stdio.streams
 	pid, end, err := t.children.startBeside(t.main.PID, func() (int, error) { return e.launcher.fork(ctx, &c) })

@@ -49,11 +49,11 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 	}
 	group, limits, err := e.limitedGroup(request)
 	if err != nil {
-		return nil, nil, refuse(codes.FailedPrecondition, err)
+		return nil, nil, refuse(shortageOr(codes.FailedPrecondition, err), err)
 	}
 	streams, err := openStdio(request.GetStdio(), credential, e.addLogEvent)
 	if err != nil {
-		return nil, nil, refuse(stdioCode(err), err, group.Remove())
+		return nil, nil, refuse(shortageOr(codes.InvalidArgument, err), err, group.Remove())
 	}
 	c := &command{
 		path: path, argv: append([]string{cmp.Or(request.GetArgv0(), request.GetCommand())}, request.GetArgs()...), env: request.GetEnv(),
@@ -263,7 +263,7 @@ func (e *Executor) groupWith(request *proto.LaunchRequest, wanted *proto.Limits)
 		return nil, nil, err
 	}
 	limits, err := group.SetLimits(e.host, limitsOf(wanted))
-	if err != nil {
+	if err = errors.Join(err, failpoint.Err("executor.launch.cgroup")); err != nil {
 		return nil, nil, errors.Join(err, group.Remove())
 	}
 	return group, limits, nil
@@ -284,6 +284,12 @@ func (e *Executor) makeGroup(request *proto.LaunchRequest, cpuset bool) (*cgroup
 	return cgroup.Create(cgroup.Options{
 		FS: e.host, ID: request.GetId(), Parent: placement.GetParent(), Cpuset: cpuset,
 		CpusetDir: placement.GetV1()["cpuset"],
+		Planned: func(c procstats.Cgroup) {
+			if err := e.writeAddress(&wire.Address{ID: request.GetId(), Socket: e.socket(), Cgroup: c, Owned: true}); err != nil {
+				e.log.Error("write the address", "error", err)
+			}
+			failpoint.At("executor.launch.planned")
+		},
 	})
 }
 
@@ -320,14 +326,14 @@ func findExecutable(name string, env []string, dir string) (string, error) {
 	return "", status.Errorf(codes.NotFound, "%s: command not found", name)
 }
 
-// stdioCode is the status of streams that cannot be opened: some machines have room again later.
-func stdioCode(err error) codes.Code {
-	for _, short := range []error{unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
+// shortageOr is the status of a machine that is short of something and may have it later; of every other error it is code.
+func shortageOr(code codes.Code, err error) codes.Code {
+	for _, short := range []error{unix.EAGAIN, unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
 		if errors.Is(err, short) {
 			return codes.ResourceExhausted
 		}
 	}
-	return codes.InvalidArgument
+	return code
 }
 
 // searchPath is the PATH of an environment; without one it is what execvp(3) takes instead.
@@ -343,7 +349,7 @@ func searchPath(env []string) string {
 // startError says why the fork or exec did not work, with the status that the caller turns into an exit code.
 func startError(c *command, err error) error {
 	what := c.path
-	code := codes.Internal
+	code := shortageOr(codes.Internal, err)
 	switch {
 	case c.credential != nil && errors.Is(err, unix.EPERM):
 		// execve(2) says EACCES of a file that may not be executed; this is setgroups(2), setgid(2) or setuid(2).
@@ -354,8 +360,6 @@ func startError(c *command, err error) error {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.ENOEXEC), errors.Is(err, unix.ENOTDIR),
 		errors.Is(err, unix.E2BIG), errors.Is(err, unix.ETXTBSY):
 		code = codes.PermissionDenied
-	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
-		code = codes.ResourceExhausted
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	// CpusetDir is a group of the v1 cpuset hierarchy that the host keeps, perhaps for many tasks: the task joins it, and
 	// has none of its own there, in which it would not notice when the host moves CPUs. Absolute in the file system.
 	CpusetDir string
+	// Planned is called with groups before they are made, so that they are found if this process dies meanwhile; nil is none.
+	Planned func(procstats.Cgroup)
 }
 
 // v1Controllers are the version 1 hierarchies a task is put into.
@@ -100,6 +102,7 @@ func (m *maker) make() error {
 		}
 		base, m.group.missing, m.group.Placement = p.Cgroup, p.missing, InParent
 	}
+	m.planV1(base)
 	for _, controller := range v1Controllers(m.Cpuset) {
 		if err := m.createV1(controller, base.V1[controller]); err != nil {
 			return err
@@ -120,6 +123,19 @@ func (m *maker) make() error {
 		}
 	}
 	return nil
+}
+
+// planV1 tells which v1 groups will be made.
+func (m *maker) planV1(base procstats.Cgroup) {
+	v1 := make(map[string]string)
+	for _, controller := range v1Controllers(m.Cpuset) {
+		if parent := base.V1[controller]; parent != "" {
+			v1[controller] = filepath.Join(parent, m.name())
+		}
+	}
+	if m.Planned != nil && len(v1) > 0 {
+		m.Planned(procstats.Cgroup{V1: v1})
+	}
 }
 
 // joinCpuset takes the host's cpuset instead of one of the task's own.

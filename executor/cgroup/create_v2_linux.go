@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
 )
 
 const (
@@ -29,6 +31,9 @@ func (m *maker) createV2(parent string) error {
 		parent, name = m.place(parent, name)
 	}
 	dir := filepath.Join(parent, name)
+	if m.Planned != nil {
+		m.Planned(procstats.Cgroup{V1: g.V1, V2: dir})
+	}
 	err := makeFolder(dir)
 	if m.isRefused("v2", err) {
 		return nil
