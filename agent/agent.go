@@ -169,7 +169,7 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("open drivers: %w", err)
 	}
-	spared := a.recover(ctx, kept)
+	spared := append(a.adoptLost(kept), a.recover(ctx, kept)...)
 	if ctx.Err() != nil {
 		return false, nil // who is not known by now need not be an orphan
 	}

@@ -31,6 +31,13 @@ func (a *Agent) orphanDirs() (map[string]time.Time, error) {
 	for _, l := range kept {
 		known[l.ID] = true
 	}
+	tasks, err := a.store.Tasks() // of allocations that are lost, too
+	if err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	for id := range tasks {
+		known[id] = true
+	}
 	for _, l := range a.list() {
 		known[l.id] = true
 	}

@@ -7,6 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/feed"
@@ -105,6 +108,80 @@ func (a *Agent) handles(l *leftovers, driverName string) []*driver.TaskHandle {
 		}
 	}
 	return handles
+}
+
+// adoptLost adds to what is kept what a damaged state has lost and executors still have. It returns the tasks whose job is
+// lost: they run on without supervision.
+func (a *Agent) adoptLost(kept *leftovers) (spared []*driver.TaskHandle) {
+	found, err := a.drivers.StartedTasks()
+	if err != nil {
+		a.log.Error("find started tasks", "error", err)
+		a.counts.fail("recovery")
+	}
+	known := make(map[string]bool)
+	for _, own := range kept.allocs {
+		known[own.ID] = true
+	}
+	for _, config := range found {
+		t := kept.tasks[config.AllocID][config.Name]
+		if a.store.Damage == nil && (t == nil || known[config.AllocID]) {
+			continue
+		}
+		if kept.tasks[config.AllocID] == nil {
+			kept.tasks[config.AllocID] = make(map[string]*state.Task)
+		}
+		if t == nil {
+			t = &state.Task{Starting: config}
+			kept.tasks[config.AllocID][config.Name] = t
+			a.persist(state.ChangeTask(config.AllocID, config.Name, t))
+		}
+		if known[config.AllocID] {
+			continue
+		}
+		own := a.lostAllocation(config)
+		if own == nil {
+			a.log.Error("job of a running task is lost; the task keeps running without supervision, until tacho executors kill ends it",
+				"alloc_id", config.AllocID, "job", config.JobID, "task", config.Name)
+			a.counts.fail("recovery")
+			spared = append(spared, &driver.TaskHandle{Config: config})
+			continue
+		}
+		known[own.ID] = true
+		kept.allocs = append(kept.allocs, own)
+		a.persist(state.ChangeAllocation(own))
+	}
+	for id := range kept.tasks {
+		if !known[id] && !slices.ContainsFunc(found, func(config *driver.TaskConfig) bool { return config.AllocID == id }) {
+			if err := a.store.DeleteAllocation(id); err != nil { // tasks without supervision that have ended
+				a.log.Error("delete state of lost tasks", "alloc_id", id, "error", err)
+			}
+		}
+	}
+	return spared
+}
+
+// lostAllocation makes the record of an allocation again from what one of its tasks was started with; nil if its job is not
+// known. It has no digest, and is replaced when the job is registered again: which version it is of is lost.
+func (a *Agent) lostAllocation(config *driver.TaskConfig) *state.Allocation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.jobs[config.JobID]
+	if r == nil {
+		return nil
+	}
+	j := r.versions[r.current.Version]
+	if j == nil || j.Group(config.TaskGroupName) == nil || j.Group(config.TaskGroupName).Task(config.Name) == nil {
+		return nil
+	}
+	index, err := strconv.Atoi(config.Env["NOMAD_ALLOC_INDEX"])
+	if err != nil {
+		return nil
+	}
+	now := time.Now()
+	return &state.Allocation{
+		ID: config.AllocID, Namespace: j.Namespace, JobID: j.ID, JobType: j.Type, JobVersion: r.current.Version, Group: config.TaskGroupName,
+		Index: index, Desired: allocation.DesiredRun, CreateTime: now, ModifyTime: now, CreateIndex: 1, ModifyIndex: 1,
+	}
 }
 
 // recover makes the allocations of an earlier run again, and takes up their running tasks. It returns the handles

@@ -5,9 +5,11 @@ package driver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -36,6 +38,44 @@ func (d *Tacho) AdoptTask(ctx context.Context, config *TaskConfig) (*TaskHandle,
 		return nil, fmt.Errorf("adopt task %s: %w", config.Name, err)
 	}
 	return t.handle()
+}
+
+// configFile has what a task was started with, in its executor's folder.
+const configFile = "task.json"
+
+// writeConfig writes what a task is started with, which may have secrets, into the folder that is its user's alone.
+func writeConfig(folder string, config *TaskConfig) error {
+	text, err := json.Marshal(config)
+	if err != nil {
+		return fmt.Errorf("encode configuration of task: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, configFile), text, 0o600); err != nil {
+		return fmt.Errorf("write configuration of task: %w", err)
+	}
+	return nil
+}
+
+// StartedTasks implements Adopter.
+func (d *Tacho) StartedTasks() ([]*TaskConfig, error) {
+	folders, err := client.Folders(runtimeDir(d.currentConfig()))
+	errs := []error{err}
+	var all []*TaskConfig
+	for _, folder := range folders {
+		text, err := os.ReadFile(filepath.Join(folder, configFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // of another host, or not started yet
+		}
+		var config TaskConfig
+		if err == nil {
+			err = json.Unmarshal(text, &config)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("read configuration of task: %w", err))
+			continue
+		}
+		all = append(all, &config)
+	}
+	return all, errlist.Join(errs...)
 }
 
 func (d *Tacho) adopt(ctx context.Context, config *TaskConfig) (*task, error) {

@@ -83,6 +83,8 @@ type Adopter interface {
 	// AdoptTask makes a task known whose start was [TaskConfig.Persisted] and whose handle was not, and returns the handle.
 	// The error wraps [ErrTaskNotFound] if the task was not started; nothing of the start is left then.
 	AdoptTask(ctx context.Context, task *TaskConfig) (*TaskHandle, error)
+	// StartedTasks returns what the tasks were started with whose executors are there, for a host that has lost its own record.
+	StartedTasks() ([]*TaskConfig, error)
 }
 
 // Networker makes network namespaces. Few drivers do: see Capabilities.MustCreateNetwork.

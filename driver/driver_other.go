@@ -40,6 +40,9 @@ func (d *Tacho) StartTask(context.Context, *TaskConfig) (*TaskHandle, *NetworkOv
 	return nil, nil, Recoverable(errNoExecutor("start task"), false)
 }
 
+// StartedTasks implements Adopter.
+func (d *Tacho) StartedTasks() ([]*TaskConfig, error) { return nil, nil }
+
 // AdoptTask implements Adopter.
 func (d *Tacho) AdoptTask(context.Context, *TaskConfig) (*TaskHandle, error) {
 	return nil, errNoExecutor("adopt task")

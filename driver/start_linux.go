@@ -96,6 +96,11 @@ func (d *Tacho) launch(
 		return nil, nil, Recoverable(err, true)
 	}
 	failpoint.At("driver.start.executor")
+	if config.Persisted {
+		if err := writeConfig(c.Address().Folder, config); err != nil {
+			d.log.Warn("task cannot be adopted if the state of its host is lost", "task", config.Name, "alloc_id", config.AllocID, "error", err)
+		}
+	}
 	launched, err := c.Launch(ctx, request)
 	failpoint.At("driver.start.launched")
 	if err == nil {

@@ -236,6 +236,9 @@ func (r *Registry) KillOrphans(ctx context.Context, spared ...*driver.TaskHandle
 	return r.tacho.KillOrphans(ctx, spared...)
 }
 
+// StartedTasks returns what the tasks of our own driver were started with whose executors are there.
+func (r *Registry) StartedTasks() ([]*driver.TaskConfig, error) { return r.tacho.StartedTasks() }
+
 // All returns what is known of every driver.
 func (r *Registry) All() map[string]node.Driver {
 	all := make(map[string]node.Driver, len(r.entries))

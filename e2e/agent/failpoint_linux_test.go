@@ -194,7 +194,8 @@ func (c *chaos) mend() {
 	dead := c.cmd == nil
 	if !dead {
 		select {
-		case <-c.ended:
+		case err := <-c.ended:
+			c.t.Log("the agent ended:", err)
 			dead = true
 		default:
 		}
