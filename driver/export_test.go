@@ -3,7 +3,12 @@
 
 package driver
 
-import "github.com/tachograph/tacho/executor/proto"
+import (
+	"context"
+	"time"
+
+	"github.com/tachograph/tacho/executor/proto"
+)
 
 // DecodeBlock is how a config block is read that comes over a wire.
 var DecodeBlock = decodeBlock
@@ -12,3 +17,6 @@ var DecodeBlock = decodeBlock
 func LaunchRequest(config Config, task *TaskConfig) (*proto.LaunchRequest, error) {
 	return new(Tacho).launchRequest(task, task.Block, config)
 }
+
+// EndUnconfirmed ends the tasks that were started before a time and that no host knows of.
+func (d *Tacho) EndUnconfirmed(ctx context.Context, before time.Time) { d.endUnconfirmed(ctx, before) }

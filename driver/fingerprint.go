@@ -32,6 +32,7 @@ const (
 
 // Fingerprint implements Describer.
 func (d *Tacho) Fingerprint(ctx context.Context) (Stream[*Fingerprint], error) {
+	d.watch.hostConnected()
 	return &fingerprintStream{ctx: ctx, driver: d}, nil
 }
 

@@ -25,6 +25,7 @@ func (d *Tacho) WaitTask(ctx context.Context, id string) (*ExitResult, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.confirm(t)
 	select {
 	case <-t.announced:
 	case <-ctx.Done():

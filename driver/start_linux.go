@@ -151,7 +151,8 @@ func launchError(err error) error {
 // RecoverTask implements Starter.
 func (d *Tacho) RecoverTask(ctx context.Context, handle *TaskHandle) error {
 	config := handle.Config
-	if _, err := d.find(config.ID); err == nil {
+	if t, err := d.find(config.ID); err == nil {
+		d.confirm(t)
 		return nil
 	}
 	state, err := decodeState(handle)
@@ -169,6 +170,7 @@ func (d *Tacho) RecoverTask(ctx context.Context, handle *TaskHandle) error {
 	if err != nil {
 		return fmt.Errorf("recover task %s: %w", config.Name, err)
 	}
+	d.confirm(t)
 	return nil
 }
 

@@ -42,6 +42,8 @@ type Tacho struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
+	// watch ends tasks of a host behind a wire that does not know of them; nil for a host in this process.
+	watch   *confirmationWatch
 	serving sync.Mutex // held while endpoint is changed
 
 	mu       sync.Mutex // guards following
@@ -71,12 +73,16 @@ func New(o Options) *Tacho {
 	}
 	d.coreMHz, _ = kernel.CoreSpeed(d.host)
 	d.ctx, d.cancel = context.WithCancel(context.Background())
+	if o.Remote {
+		d.watch = newConfirmationWatch(d.ctx, d.endUnconfirmed)
+	}
 	return d
 }
 
 // Close lets go of all tasks, which run on, and waits for the driver's goroutines.
 func (d *Tacho) Close() error {
 	d.cancel()
+	d.watch.join()
 	d.events.log.Close()
 	d.serving.Lock()
 	errs := []error{d.serveNothing()}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -59,6 +60,8 @@ type task struct {
 	passed chan struct{}
 	// announced is closed when the task has ended and whoever listens to events has them.
 	announced chan struct{}
+
+	confirmed atomic.Bool // the host knows of the task, see confirm
 
 	destroying sync.Mutex // held while DestroyTask is at work
 }
@@ -270,16 +273,6 @@ func (t *task) passStream(ctx context.Context, told *uint64) error {
 			sequence := event.GetSequence()
 			t.tell(time.Unix(0, event.GetUnixNs()), message, annotations, &sequence)
 		}
-	}
-}
-
-// pause waits, or returns early when ctx is done.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

@@ -1,0 +1,73 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/client"
+)
+
+// TestEndUnconfirmed has a host that was killed after a start, and that knows of the task or does not.
+func TestEndUnconfirmed(t *testing.T) {
+	for name, test := range map[string]struct {
+		// knows is what the host did with the task.
+		knows func(*fixture, *driver.TaskHandle)
+		// restart says that the driver was killed as well, and agent that its host persists starts.
+		restart, agent bool
+		ends           bool
+	}{
+		"unknown":                       {nil, false, false, true},
+		"unknown to the next driver":    {nil, true, false, true},
+		"of an agent":                   {nil, true, true, false},
+		"waited for":                    {waitOnce, false, false, false},
+		"waited for by the next driver": {waitOnce, true, false, false},
+		"recovered": {func(f *fixture, h *driver.TaskHandle) {
+			f.restart()
+			if err := f.RecoverTask(f.t.Context(), h); err != nil {
+				f.t.Error(err)
+			}
+		}, true, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			f.options.Remote = true
+			f.restart()
+			config := f.shell("exec sleep 1000")
+			config.Persisted = test.agent
+			handle := f.start(config)
+			address := f.executors()[0]
+			f.EndUnconfirmed(t.Context(), time.Now().Add(-time.Minute))
+			if !client.Alive(*address) {
+				t.Fatal("a task that was started after the host had connected was ended")
+			}
+			if test.knows != nil {
+				test.knows(f, handle)
+			}
+			if test.restart {
+				f.restart()
+			}
+			f.EndUnconfirmed(t.Context(), time.Now())
+			if ended := !client.Alive(*address); ended != test.ends {
+				t.Errorf("the task was ended: %t, want %t", ended, test.ends)
+			}
+			if _, err := f.KillOrphans(t.Context()); err != nil { // what is left, as it should be or not
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// waitOnce is what a host does that has persisted a handle.
+func waitOnce(f *fixture, h *driver.TaskHandle) {
+	ctx, cancel := context.WithTimeout(f.t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := f.WaitTask(ctx, h.Config.ID); !errors.Is(err, context.DeadlineExceeded) {
+		f.t.Error(err)
+	}
+}

@@ -1,0 +1,53 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestConfirmationWatch holds when the tasks of a host are ended that it does not know of: a minute after it connected.
+func TestConfirmationWatch(t *testing.T) {
+	for name, test := range map[string]struct {
+		connects, ends []time.Duration // after the begin
+	}{
+		"never":               {nil, nil},
+		"once":                {[]time.Duration{5 * time.Second}, []time.Duration{65 * time.Second}},
+		"twice":               {[]time.Duration{0, 2 * time.Minute}, []time.Duration{time.Minute, 3 * time.Minute}},
+		"again in the minute": {[]time.Duration{0, 30 * time.Second}, []time.Duration{time.Minute, 90 * time.Second}},
+		"again and again": {
+			[]time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second}, []time.Duration{time.Minute, 90 * time.Second},
+		},
+		"the driver ends first": {[]time.Duration{9*time.Minute + 30*time.Second}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				var ends []time.Duration
+				w := newConfirmationWatch(ctx, func(_ context.Context, before time.Time) {
+					ends = append(ends, time.Since(began))
+					if age := time.Since(before); age != confirmLimit {
+						t.Errorf("called %s after the connection", age)
+					}
+				})
+				for _, at := range test.connects {
+					pause(ctx, time.Until(began.Add(at)))
+					w.hostConnected()
+					synctest.Wait()
+				}
+				w.join()
+				if diff := cmp.Diff(test.ends, ends); diff != "" {
+					t.Errorf("ends (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,107 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/executor/client"
+)
+
+// crowd is a job of twelve tasks.
+const crowd = `
+job %q {
+  group "g" {
+    count = 12
+    task "t" {
+      driver = "tacho"
+      logs {
+        max_files     = 1
+        max_file_size = 1
+      }
+      config {
+        command = "/bin/sleep"
+        args    = ["100000"]
+      }
+      resources {
+        cpu    = 10
+        memory = 16
+      }
+    }
+  }
+}
+`
+
+// executors returns how many executors are alive, by allocation.
+func (a *agent) executors() map[string]int {
+	a.t.Helper()
+	all, err := client.List(filepath.Join(a.dir, "run"))
+	if err != nil {
+		a.t.Log(err) // one that is being removed
+	}
+	count := make(map[string]int)
+	for _, address := range all {
+		if client.Alive(*address) {
+			count[address.AllocID]++
+		}
+	}
+	return count
+}
+
+// TestAgentKilledWhileStarting kills the agent while it starts tasks, every other time with the plugin: no task runs twice
+// once all run, and none is left once the job is purged, also of those that the agent never knew.
+func TestAgentKilledWhileStarting(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	a := start(t, false)
+	for round := range max(2, *kills/2) {
+		name := "crowd" + strconv.Itoa(round)
+		if _, err := a.cliInput(fmt.Sprintf(crowd, name), "job", "run", "-detach", "-"); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Duration(random.Int64N(int64(1500 * time.Millisecond))))
+		plugin := a.pluginProcess()
+		a.kill()
+		if round%2 == 0 && plugin != 0 {
+			_ = syscall.Kill(plugin, syscall.SIGKILL) // it may have ended
+		}
+		t.Logf("round %d: %d executors when the agent was killed", round, len(a.executors()))
+		a.run()
+		if round%3 != 2 { // otherwise it is purged before it has started again
+			a.await("start of all tasks", 60*time.Second, func() bool { return a.runningOf(name) == 12 })
+			for id, n := range a.executors() {
+				if n != 1 {
+					t.Errorf("round %d: allocation %s runs %d times", round, id, n)
+				}
+			}
+		}
+		if _, err := a.cli("job", "stop", "-detach", "-purge", name); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		a.await("end of all executors", 90*time.Second, func() bool { return len(a.executors()) == 0 })
+		t.Logf("round %d: nothing is left after %s", round, time.Since(began).Round(time.Second))
+	}
+}
+
+// runningOf returns how many allocations of a job run.
+func (a *agent) runningOf(job string) (running int) {
+	var list []allocState
+	if a.get("/v1/job/"+job+"/allocations", &list) != nil {
+		return 0
+	}
+	for _, l := range list {
+		if l.ClientStatus == "running" {
+			running++
+		}
+	}
+	return running
+}
