@@ -90,6 +90,9 @@ func timeStep(span time.Duration, most int) time.Duration {
 	return step
 }
 
+// RoundSpan is the shortest round span that is not shorter than another.
+func RoundSpan(span time.Duration) time.Duration { return timeStep(span, 1) }
+
 // TicksSince returns at most most+1 ticks that count the time since the start of an axis.
 func TicksSince(since, until time.Time, most int) []Tick {
 	span := until.Sub(since)

@@ -4,15 +4,17 @@
 package page
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -39,14 +41,12 @@ func (p *Page) ended(t task, body *taskView, trusted bool) {
 // limitAttribute is the prefix of the driver's attributes with effective limits.
 const limitAttribute = "limit."
 
-// askedOf lists the requested limits beside the effective ones.
-func askedOf(t task) []limitRow {
-	r := t.state.Resources
-	var rows []limitRow
-	held := map[string]string{}
+// limitsOf lists the requested limits beside the effective ones.
+func limitsOf(t task) []limitRow {
+	effective := map[string]string{}
 	for key, value := range t.state.Attributes {
 		if name, ok := strings.CutPrefix(key, limitAttribute); ok {
-			held[name] = value
+			effective[name] = value
 		}
 	}
 	if s := t.usage.Sample; s != nil && t.usage.Running {
@@ -55,36 +55,38 @@ func askedOf(t task) []limitRow {
 			procstats.CgroupCPUShares, procstats.CgroupPidsMax,
 		} {
 			if found, ok := s.Task.Get(id); ok && found.Present() {
-				held[id.String()] = reading(s, found).Text
+				effective[id.String()] = reading(s, found).Text
 			}
 		}
 	}
-	asked := map[string]string{}
-	memory := []string{procstats.CgroupMemoryMax.String(), "memory_max", "memory"}
+	if t.state.Cores != "" {
+		effective["cpuset"] = "cores " + t.state.Cores
+	}
+	requested := requestedLimits(t.state.Resources, effective)
+	names := maps.Clone(effective)
+	maps.Copy(names, requested)
+	var rows []limitRow
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		rows = append(rows, limitRow{Name: printable(name), Requested: orDash(requested[name]), Effective: orDash(printable(effective[name]))})
+	}
+	return rows
+}
+
+// requestedLimits are those of the job file, under the names that the effective ones have.
+func requestedLimits(r job.Resources, effective map[string]string) map[string]string {
+	requested := map[string]string{}
 	if limit := r.MemoryLimitBytes(); limit > 0 {
-		asked[keyIn(held, memory)] = procstats.Bytes.Text(float64(limit))
+		memory := []string{procstats.CgroupMemoryMax.String(), "memory_max", "memory"}
+		requested[keyIn(effective, memory)] = procstats.Bytes.Text(float64(limit))
 	}
 	if r.CPU > 0 {
 		shares := []string{procstats.CgroupCPUWeight.String(), procstats.CgroupCPUShares.String(), "cpu_shares"}
-		asked[keyIn(held, shares)] = strconv.Itoa(r.CPU) + " MHz, by weight"
+		requested[keyIn(effective, shares)] = strconv.Itoa(r.CPU) + " MHz, by weight"
 	}
 	if r.Cores > 0 {
-		asked["cpuset"] = strconv.Itoa(r.Cores) + " cores"
+		requested["cpuset"] = strconv.Itoa(r.Cores) + " cores"
 	}
-	if t.state.Cores != "" {
-		held["cpuset"] = "cores " + t.state.Cores
-	}
-	names := map[string]bool{}
-	for name := range asked {
-		names[name] = true
-	}
-	for name := range held {
-		names[name] = true
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		rows = append(rows, limitRow{Name: printable(name), Requested: orDash(asked[name]), Effective: orDash(printable(held[name]))})
-	}
-	return rows
+	return requested
 }
 
 // keyIn is the first of some names that is a key, else the first.
@@ -97,12 +99,7 @@ func keyIn(m map[string]string, names []string) string {
 	return names[0]
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return procstats.NoValue
-	}
-	return s
-}
+func orDash(s string) string { return cmp.Or(s, procstats.NoValue) }
 
 // eventsOf lists a task's events, the newest first. hidden says that messages are left out, which only
 // trusted readers may see.
@@ -175,25 +172,14 @@ func tailOf(t task, stream string) (tail logTail, err error) {
 	return tail, nil
 }
 
-// logText is output as text: what is not printable, such as colours of a terminal, is left out.
+// escapes are the control sequences of terminals, such as colours, ECMA-48, 5.4.
+var escapes = regexp.MustCompile("\x1b\\[[^@-~]*[@-~]?")
+
+// logText is output without escape sequences, and with a replacement for what is not printable.
 func logText(content []byte) string {
-	var b strings.Builder
-	for len(content) > 0 {
-		if content[0] == 0x1b && len(content) > 1 && content[1] == '[' {
-			i := 2
-			for i < len(content) && (content[i] < 0x40 || content[i] > 0x7e) {
-				i++
-			}
-			content = content[min(i+1, len(content)):]
-			continue
-		}
-		r, size := utf8.DecodeRune(content)
-		content = content[size:]
-		if r == '\n' {
-			b.WriteByte('\n')
-		} else if r != '\r' && r != 0x1b {
-			b.WriteString(printable(string(r)))
-		}
+	lines := strings.Split(strings.ReplaceAll(string(escapes.ReplaceAll(content, nil)), "\r", ""), "\n")
+	for i, line := range lines {
+		lines[i] = printable(strings.ReplaceAll(line, "\x1b", ""))
 	}
-	return b.String()
+	return strings.Join(lines, "\n")
 }

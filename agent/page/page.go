@@ -5,6 +5,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -81,17 +82,11 @@ func New(a Agent, o Options) *Page {
 	if o.Token == nil {
 		o.Token = func() string { return "" }
 	}
-	if o.Interval <= 0 {
-		o.Interval = time.Second
-	}
-	if o.HistorySpan <= 0 {
-		o.HistorySpan = customary
-	}
+	o.Interval = cmp.Or(o.Interval, time.Second)
+	o.HistorySpan = cmp.Or(o.HistorySpan, customary)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 5*time.Second)
 	if o.Streams == nil {
 		o.Streams = streams.New(streams.DefaultLimits())
-	}
-	if o.WriteTimeout <= 0 {
-		o.WriteTimeout = 5 * time.Second
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -117,11 +117,7 @@ func processOf(s *procstats.Sample, p *procstats.ProcessRow) processRow {
 	r.CPU = first(procstats.ProcessCPU, procstats.PortableProcessCPU)
 	r.RSS = first(procstats.ProcessRSS, procstats.PortableProcessRSS)
 	r.Threads = first(procstats.ProcessThreads)
-	for _, id := range []procstats.ID{procstats.PortableProcessCPU, procstats.ProcessCPU} {
-		if v, ok := p.Readings.Number(id); ok {
-			r.cpu = &v
-		}
-	}
+	r.cpu = cmp.Or(known(p.Readings.Number(procstats.ProcessCPU)), known(p.Readings.Number(procstats.PortableProcessCPU)))
 	if state, ok := p.Readings.Get(procstats.ProcessState); ok {
 		if text, ok := state.Text(); ok {
 			r.State = stateWord(text)

@@ -6,6 +6,7 @@ package page
 import (
 	"time"
 
+	"github.com/tachograph/tacho/chart"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -18,8 +19,11 @@ type span struct {
 	size time.Duration
 }
 
-// customary is the default span.
-const customary = 15 * time.Minute
+const (
+	// customary is the default span.
+	customary = 15 * time.Minute
+	shortest  = 10 * time.Second
+)
 
 // spansOf are the spans that can be chosen for a task: all that is kept of its life, and round ones that are shorter.
 func spansOf(t task, until time.Time, kept time.Duration) []span {
@@ -38,7 +42,7 @@ func spansOf(t task, until time.Time, kept time.Duration) []span {
 			list = append(list, s)
 		}
 	}
-	return append(list, span{Word: "all", Label: label, size: rounded(life)})
+	return append(list, span{Word: "all", Label: label, size: chart.RoundSpan(max(life, shortest))})
 }
 
 // born is when the task was first there.
@@ -65,18 +69,4 @@ func choose(list []span, word string) span {
 	}
 	list[chosen].On = true
 	return list[chosen]
-}
-
-// rounded is the shortest round span of time that covers a life.
-func rounded(life time.Duration) time.Duration {
-	const day = 24 * time.Hour
-	for _, size := range [...]time.Duration{
-		10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, customary, 30 * time.Minute,
-		time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 3 * day,
-	} {
-		if life <= size {
-			return size
-		}
-	}
-	return life.Truncate(day) + day
 }

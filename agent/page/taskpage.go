@@ -44,7 +44,7 @@ type taskView struct {
 	Processes    []processRow
 	ProcessesSum *processSum
 	Measurements []fact
-	Asked        []limitRow
+	Limits       []limitRow
 	Attributes   []fact
 	Events       []eventRow
 	// Hidden says that messages of events are left out.
@@ -93,7 +93,7 @@ func (p *Page) taskView(t task, now time.Time, chosenSpan string, trusted bool) 
 		Name: printable(t.state.Name), Job: printable(a.JobID), Group: printable(a.Group), Index: a.Index, ID: a.ID,
 		Allocation: short(a.ID), Driver: printable(t.state.Driver), Condition: t.condition(),
 		Restarts: s.Restarts, Started: formatTime(s.StartedAt), Path: t.path(),
-		Age: ageOf(t, now), Asked: askedOf(t),
+		Age: ageOf(t, now), Limits: limitsOf(t),
 	}
 	if s.Phase == hook.PhaseRunning {
 		body.Reason = printable(t.usage.Reason)
