@@ -31,18 +31,16 @@ func TestAdoptTask(t *testing.T) {
 	for name, test := range map[string]struct {
 		script string
 		// before and after are done to the executor while no driver is there, and once one is.
-		before, after func(*wire.Address)
+		before, after func(*fixture, *wire.Address)
 		want          driver.ExitResult
 	}{
 		"running": {"sleep 0.5; exit 3", nil, nil, driver.ExitResult{Code: 3}},
-		"ended": {"exit 4", func(a *wire.Address) {
+		"ended": {"exit 4", func(_ *fixture, a *wire.Address) {
 			for syscall.Kill(a.Main.PID, 0) == nil {
 				<-time.After(time.Millisecond) // it ends in another process
 			}
 		}, nil, driver.ExitResult{Code: 4}},
-		"silent": {"exec sleep 1000", func(a *wire.Address) {
-			_ = syscall.Kill(a.Executor.PID, syscall.SIGSTOP)
-		}, func(a *wire.Address) {
+		"silent": {"exec sleep 1000", func(f *fixture, a *wire.Address) { f.silence(a.Executor.PID) }, func(_ *fixture, a *wire.Address) {
 			_ = syscall.Kill(a.Main.PID, syscall.SIGTERM)
 			_ = syscall.Kill(a.Executor.PID, syscall.SIGCONT)
 		}, driver.ExitResult{Code: 143, Signal: 15}},
@@ -60,7 +58,7 @@ func TestAdoptTask(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.before != nil {
-				test.before(address)
+				test.before(f, address)
 			}
 			f.open()
 			handle, err := f.AdoptTask(t.Context(), config)
@@ -71,7 +69,7 @@ func TestAdoptTask(t *testing.T) {
 				t.Errorf("killed %v, %v", killed, err)
 			}
 			if test.after != nil {
-				test.after(address)
+				test.after(f, address)
 			}
 			if exit := f.wait(config.ID); exit.Code != test.want.Code || exit.Signal != test.want.Signal || exit.Err != nil {
 				t.Errorf("exit %+v, want %+v", exit, test.want)

@@ -34,6 +34,16 @@ func signal(t *testing.T, pid int, signal syscall.Signal) {
 	}
 }
 
+// silence stops a process, which still runs for a moment when the signal was sent.
+func (f *fixture) silence(pid int) {
+	f.t.Helper()
+	signal(f.t, pid, syscall.SIGSTOP)
+	f.await("stopped process", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	})
+}
+
 // An executor that is alive and does not answer has its task: a host that is told of a failure starts a second one.
 func TestRecoverSilent(t *testing.T) {
 	f := newFixture(t, nil)
@@ -42,7 +52,7 @@ func TestRecoverSilent(t *testing.T) {
 	f.awaitOutput(config, "ready")
 	pid := f.executor().Executor.PID
 	f.restart()
-	signal(t, pid, syscall.SIGSTOP)
+	f.silence(pid)
 	err := f.RecoverTask(t.Context(), handle)
 	if err == nil {
 		var status *driver.TaskStatus
@@ -91,11 +101,7 @@ func TestKillSilentOrphan(t *testing.T) {
 	f.start(f.shell("sleep 1000"))
 	address := f.executor()
 	f.restart()
-	signal(t, address.Executor.PID, syscall.SIGSTOP)
-	f.await("stopped executor", func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", address.Executor.PID))
-		return err == nil && strings.Contains(string(stat), ") T ")
-	})
+	f.silence(address.Executor.PID)
 	if killed, err := f.KillOrphans(t.Context()); err != nil || len(killed) != 1 {
 		t.Errorf("killed %v, %v; want the one", killed, err)
 	}
