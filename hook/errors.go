@@ -24,6 +24,8 @@ var (
 	ErrStatsStalled = errors.New("stats stream is silent")
 	// ErrUpdaterBlocked says that the updater does not return from the last sample.
 	ErrUpdaterBlocked = errors.New("stats updater is blocked")
+	// ErrStatsAborted says that the driver or the updater ended the goroutine that called it, by runtime.Goexit.
+	ErrStatsAborted = errors.New("stats collection was aborted")
 )
 
 // Recoverable is implemented by errors that say whether a retry can help. For errors that do not say, stats streams and

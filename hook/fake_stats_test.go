@@ -21,10 +21,10 @@ import (
 type statsDriver struct {
 	script []opening
 
-	mu     sync.Mutex // guards following
-	opened []time.Time
-	open   int
-	most   int // streams open at one moment
+	mu      sync.Mutex // guards following
+	opened  []time.Time
+	streams []*stream
+	most    int // streams open at one moment
 }
 
 // opening is what one call of OpenStats does.
@@ -57,17 +57,22 @@ func (d *statsDriver) OpenStats(ctx context.Context, _ time.Duration) (hook.Stat
 	case step.err != nil:
 		return nil, step.err
 	}
-	d.count(1)
-	ended := sync.OnceFunc(func() { d.count(-1) })
-	context.AfterFunc(ctx, ended)
-	return &stream{ctx: ctx, messages: step.stream, ended: ended}, nil
-}
-
-func (d *statsDriver) count(n int) {
+	opened := &stream{driver: d, ctx: ctx, messages: step.stream}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.open += n
-	d.most = max(d.most, d.open)
+	d.streams = append(d.streams, opened)
+	d.most = max(d.most, d.openLocked())
+	return opened, nil
+}
+
+// openLocked counts the streams that have not ended. One whose context is done has, whether Recv was called again or not.
+func (d *statsDriver) openLocked() (n int) {
+	for _, s := range d.streams {
+		if s.ctx.Err() == nil && !s.ended {
+			n++
+		}
+	}
+	return n
 }
 
 func (d *statsDriver) openings() []time.Time {
@@ -79,7 +84,7 @@ func (d *statsDriver) openings() []time.Time {
 func (d *statsDriver) openNow() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.open
+	return d.openLocked()
 }
 
 // waits returns the times between the openings.
@@ -93,9 +98,10 @@ func (d *statsDriver) waits() []time.Duration {
 }
 
 type stream struct {
+	driver   *statsDriver
 	ctx      context.Context
 	messages []message
-	ended    func()
+	ended    bool // guarded by the driver's mu
 }
 
 func (s *stream) Recv() (*procstats.Sample, error) {
@@ -115,7 +121,9 @@ func (s *stream) Recv() (*procstats.Sample, error) {
 		m.err = s.ctx.Err()
 	}
 	if m.err != nil {
-		s.ended()
+		s.driver.mu.Lock()
+		defer s.driver.mu.Unlock()
+		s.ended = true
 		return nil, m.err
 	}
 	return &procstats.Sample{}, nil

@@ -93,22 +93,71 @@ func TestRunnerRetryEventsAndDelays(t *testing.T) {
 	})
 }
 
-// The agent was killed between two retries: the row continues.
+// The agent was killed between two retries: the row continues. How long it was away says nothing about how long the task
+// ran.
 func TestRunnerCountsRetriesOverRestarts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		exit := hostOOM()
-		state := hook.State{
-			Phase: hook.PhasePending, Exit: &exit, Restarts: 10, StartedAt: time.Now().Add(-time.Second),
-			Window: hook.RestartWindow{Start: time.Now(), Retried: 10},
-		}
-		record := &recorder{name: "all"}
-		driver := &taskDriver{script: []taskStart{{runs: time.Second}}}
-		r := hook.New(hook.Config{Starter: driver, Observer: record, Retry: always, State: state})
-		if err := r.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]hook.EventType{hook.EventNotRestarting}, record.types()); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
-	})
+	for name, test := range map[string]struct {
+		ran, away time.Duration
+		want      []hook.EventType
+	}{
+		"at once":            {time.Second, 0, []hook.EventType{hook.EventNotRestarting}},
+		"an hour later":      {time.Second, time.Hour, []hook.EventType{hook.EventNotRestarting}},
+		"of a task that ran": {time.Hour, 0, []hook.EventType{hook.EventRestarting, hook.EventSetup, hook.EventStarted, hook.EventTerminated, hook.EventCompleted}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				exit := hostOOM()
+				exit.At = time.Now().Add(-test.away)
+				state := hook.State{
+					Phase: hook.PhasePending, Exit: &exit, Restarts: 10, StartedAt: exit.At.Add(-test.ran),
+					Window: hook.RestartWindow{Start: time.Now(), Retried: 10},
+				}
+				record := &recorder{name: "all"}
+				driver := &taskDriver{script: []taskStart{{runs: time.Second}}}
+				r := hook.New(hook.Config{Starter: driver, Observer: record, Retry: always, State: state})
+				if err := r.Run(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(test.want, record.types()); diff != "" {
+					t.Errorf("events (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestRunnerRetryIsCutShort stops or restarts a task that waits for its retry.
+func TestRunnerRetryIsCutShort(t *testing.T) {
+	policy := hook.RestartPolicy{Delay: 20 * time.Minute}
+	script := []taskStart{{runs: time.Second, exit: hostOOM()}, {obeys: true}}
+	for name, test := range map[string]struct {
+		after   time.Duration // since the first start
+		restart bool
+		starts  int
+	}{
+		"stopped":                       {10 * time.Minute, false, 1},
+		"restarted":                     {10 * time.Minute, true, 2},
+		"longest delay is the policy's": {26 * time.Minute, false, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stageTest(t, script, hook.Config{Restart: policy, Retry: always}, func(t *testing.T, s *stage) {
+				s.run()
+				after(test.after)
+				if test.restart {
+					if err := s.Restart("impatient"); err != nil {
+						t.Error(err)
+					}
+					after(time.Second)
+				}
+				s.Stop("enough")
+				s.wantDead(hook.EventKilled, false, 1)
+				if n := s.driver.startCount(); n != test.starts {
+					t.Errorf("%d starts, want %d", n, test.starts)
+				}
+				if w := s.State().Window; w.Used != 0 || w.Retried != 1 {
+					t.Errorf("window %+v, want one retry and no attempt", w)
+				}
+			})
+		})
+	}
 }

@@ -275,7 +275,11 @@ func (r *Runner) afterEnd(life context.Context, end ending) decision {
 	state, now := r.State(), time.Now()
 	window := state.Window
 	end.requested = end.requested || state.RestartRequested != ""
-	end.ran, end.retry = now.Sub(state.StartedAt), r.config.Retry != nil && r.config.Retry()
+	ended := now
+	if !end.exit.At.IsZero() { // nobody may have been there to see it
+		ended = end.exit.At
+	}
+	end.ran, end.retry = ended.Sub(state.StartedAt), r.config.Retry != nil && r.config.Retry()
 	d := r.config.Restart.decide(&window, end, now)
 	if d.last != "" {
 		return d

@@ -222,6 +222,32 @@ func TestStatsBlockedCallHoldsOneGoroutine(t *testing.T) {
 	}
 }
 
+// TestStatsAborted has a call end its goroutine: a task without samples is not said to have some.
+func TestStatsAborted(t *testing.T) {
+	for place, f := range map[string]*faulty{
+		"OpenStats": {openStats: runtime.Goexit}, "Recv": {recv: runtime.Goexit}, "UpdateStats": {updateStats: runtime.Goexit},
+	} {
+		t.Run(place, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := hook.NewStatsHook(hook.StatsConfig{Publish: true, Updater: f})
+				for range 2 { // another start begins anew
+					_ = h.Poststart(t.Context(), &hook.PoststartRequest{Stats: f})
+					if err := h.Err(); !errors.Is(err, hook.ErrStatsOpening) {
+						t.Errorf("Err = %v, want ErrStatsOpening", err)
+					}
+					after(2 * time.Second)
+					if err := h.Err(); !errors.Is(err, hook.ErrStatsAborted) {
+						t.Errorf("Err = %v, want ErrStatsAborted", err)
+					}
+				}
+				if err := h.Shutdown(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // TestStatsFaultsAreLogged has one line at error level for each kind of fault, which names hook, task and allocation.
 func TestStatsFaultsAreLogged(t *testing.T) {
 	const minute = time.Minute

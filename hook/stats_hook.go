@@ -148,7 +148,7 @@ func (h *StatsHook) SetPublish(ctx context.Context, on bool) error {
 }
 
 // Err returns why there are no fresh samples, nil while a stream is established: [ErrNotPublished], [ErrNotRunning],
-// [ErrStatsNotImplemented], [ErrStatsOpening], [ErrUpdaterBlocked], or the last error of the stream.
+// [ErrStatsNotImplemented], [ErrStatsOpening], [ErrUpdaterBlocked], [ErrStatsAborted], or the last error of the stream.
 func (h *StatsHook) Err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -205,7 +205,11 @@ func (h *StatsHook) ended(c *collection) {
 	defer h.mu.Unlock()
 	close(c.done)
 	h.active = nil
-	if h.current != nil && h.current != c {
+	switch {
+	case h.current == nil:
+	case h.current != c:
 		h.startLocked()
+	case !isFinal(h.err):
+		h.err = ErrStatsAborted
 	}
 }
