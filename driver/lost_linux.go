@@ -39,32 +39,36 @@ func (d *Tacho) recoverLost(ctx context.Context, config *TaskConfig, state *driv
 // killLost kills what the executor left behind, and only then says that the task has ended: nothing of it may run when
 // the host starts it anew.
 func (t *task) killLost(ctx context.Context) {
-	t.final = t.lostRecord() // with the cgroup its counters are removed
-	t.endedLost(client.KillTask(ctx, t.state.Address))
+	totals := t.lostTotals() // with the cgroup its counters are removed
+	t.endedLost(totals, client.KillTask(ctx, t.state.Address))
 }
 
 // endedLost ends a task whose executor is gone; err is why its processes could not be killed, nil where they are
 // gone.
-func (t *task) endedLost(err error) {
+func (t *task) endedLost(totals *procstats.Sample, err error) {
 	reason := fmt.Errorf("process %d died and the task was killed with it", t.state.Address.Executor.PID)
 	if err != nil {
 		reason = fmt.Errorf("process %d died and what it left behind could not be killed: %w", t.state.Address.Executor.PID, err)
 	}
 	t.exit = &ExitResult{Code: exitKilled, Signal: int(syscall.SIGKILL), Err: fmt.Errorf("%s: %w", record.ExecutorLost, reason)}
 	t.completedAt = time.Now()
-	d := record.Diagnose(record.Evidence{Cause: record.ExecutorLost, Reason: reason.Error()})
-	annotations := map[string]string{}
-	if t.final != nil {
-		annotations = t.final.EndCounters()
+	r := &record.Record{State: record.Lost, StartedAt: t.state.StartedAt, EndedAt: t.completedAt}
+	evidence := record.Evidence{Cause: record.ExecutorLost, Reason: reason.Error()}
+	if totals != nil {
+		headlines := procstats.Headlines(totals, procstats.History{Elapsed: totals.Wall.Sub(t.state.StartedAt)})
+		r.Measurements, r.Absent = record.Values(totals.Task)
+		r.Headline = record.Headlines(headlines)
+		evidence.Last, evidence.LastHeadlines, evidence.LastAge = totals, headlines, t.completedAt.Sub(totals.Wall)
+		t.final = r
 	}
-	annotations["verdict"], annotations["outcome"] = string(d.Verdict), string(d.Outcome)
-	t.tell(t.completedAt, d.Summary, annotations, nil)
+	r.Diagnosis = record.Diagnose(evidence)
+	t.tell(t.completedAt, r.Diagnosis.Summary, recordAnnotations(r), nil)
 	close(t.done)
 }
 
-// lostRecord returns the totals that the kernel counted in the task's own cgroup until now. It is nil if the task has
-// none: a cgroup that others gave may have counted more than this task.
-func (t *task) lostRecord() *record.Record {
+// lostTotals reads what the kernel has counted in the task's own cgroup. It is nil if the task has none: a cgroup that
+// others gave may have counted more than this task.
+func (t *task) lostTotals() *procstats.Sample {
 	address := t.state.Address
 	if !address.Cgroup.Encloses() || !address.Owned {
 		return nil
@@ -73,14 +77,10 @@ func (t *task) lostRecord() *record.Record {
 		procstats.SelectWhere(func(m procstats.Measurement) bool {
 			return m.Scope == procstats.TaskScope && (m.Source == procstats.SourceCgroup || m.Source == procstats.SourcePSI)
 		}))
-	var totals procstats.Sample
-	collector.Collect(&totals)
+	totals := &procstats.Sample{}
+	collector.Collect(totals)
 	if err := collector.Close(); err != nil {
 		t.log.Debug("close sources of a lost task", "error", err)
 	}
-	r := &record.Record{State: record.Lost, StartedAt: t.state.StartedAt}
-	r.Measurements, r.Absent = record.Values(totals.Task)
-	elapsed := totals.Wall.Sub(t.state.StartedAt)
-	r.Headline = record.Headlines(procstats.Headlines(&totals, procstats.History{Elapsed: elapsed}))
-	return r
+	return totals
 }

@@ -269,6 +269,9 @@ func TestExecutorLost(t *testing.T) {
 			if cpu := final.Headline["cpu_seconds_total"].Value; final.State != record.Lost || cpu == nil || *cpu < 0.01 {
 				t.Errorf("the last totals are lost: state %s, headlines %+v, absent %v", final.State, final.Headline, final.Absent)
 			}
+			if last := final.End().LastReading; !strings.Contains(last, " before: ") {
+				t.Errorf("last reading %q, want what the task held", last)
+			}
 		})
 	}
 }

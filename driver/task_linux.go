@@ -51,7 +51,7 @@ type task struct {
 	// done is closed when the task has ended; the following are set then.
 	done        chan struct{}
 	exit        *ExitResult
-	final       *record.Record // of a task whose executor was lost: see lostRecord
+	final       *record.Record // of a task whose executor was lost: nil, or its last totals
 	completedAt time.Time
 
 	cancel context.CancelFunc // ends work
