@@ -111,6 +111,7 @@ const (
 	ProcessIOWrite                 ID = 215
 	ProcessIOCancelledWrite        ID = 216
 	ProcessElapsed                 ID = 217
+	ProcessCmdline                 ID = 218
 	ExecutorCPU                    ID = 240
 	ExecutorCollections            ID = 241
 	ExecutorCollectSeconds         ID = 242

@@ -126,4 +126,11 @@ var processRows = [...]Measurement{
 		Help:    "Time since the process started, to ticks of 10 ms.",
 		Pitfall: "Includes the time for which the machine was suspended, and the time before the process joined the task.",
 	},
+	{
+		ID: ProcessCmdline, Name: "process_cmdline",
+		Unit: None, Kind: Label, Scope: ProcessScope, Source: SourceTree, Guarantee: Sampled,
+		File:    "/proc/PID/cmdline",
+		Help:    "The command line, at most 512 bytes: arguments with spaces or special characters are quoted. Shown to trusted callers only.",
+		Pitfall: "A process can write anything over its arguments. Read when a program starts, and again, after 10 s at the earliest, if its address space has changed.",
+	},
 }

@@ -209,6 +209,23 @@ func (s *Sample) AddProcess(id ProcessID) *ProcessRow {
 	return row
 }
 
+// Redacted returns a copy for everybody: without the texts of process rows that say more than what the process is doing,
+// as its command line does. It shares the rest with s.
+func (s *Sample) Redacted() *Sample {
+	c := *s
+	c.Processes = slices.Clone(s.Processes)
+	for i := range c.Processes {
+		readings := slices.Clone(c.Processes[i].Readings)
+		for k, r := range readings {
+			if r.isText && r.id != ProcessState && r.id != ProcessCommand {
+				readings[k] = AbsentReading(r.id, "shown to trusted callers only")
+			}
+		}
+		c.Processes[i].Readings = readings
+	}
+	return &c
+}
+
 // Clone returns a copy that shares nothing with s.
 func (s *Sample) Clone() *Sample {
 	c := *s

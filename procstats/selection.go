@@ -46,7 +46,7 @@ func AllSelection() Selection {
 }
 
 // DefaultSelection selects what costs little: every total, and of each process its CPU time, resident memory,
-// state and threads. Left out are what needs a walk (smaps, disk), a file more per process (process_io), and
+// state, threads and command line. Left out are what needs a walk (smaps, disk), a file more per process (process_io), and
 // details that few read (address space, faults, start and elapsed time, the command that every row carries anyway).
 func DefaultSelection() Selection {
 	return SelectWhere(func(m Measurement) bool { return belongs(m.Source, runtime.GOOS) && cheap(m) })
@@ -61,7 +61,7 @@ func cheap(m Measurement) bool {
 		return m.ID != TreeVsize
 	}
 	switch m.ID {
-	case ProcessCPU, ProcessRSS, ProcessState, ProcessThreads, PortableProcessCPU, PortableProcessRSS:
+	case ProcessCPU, ProcessRSS, ProcessState, ProcessThreads, ProcessCmdline, PortableProcessCPU, PortableProcessRSS:
 		return true
 	}
 	return false

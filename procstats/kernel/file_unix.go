@@ -65,6 +65,20 @@ func (f *File) Read(buf []byte) ([]byte, error) { return f.readFrom(buf, false) 
 // /proc/PID/stat, statm, io): it saves the second system call, which would only find the end.
 func (f *File) ReadRecord(buf []byte) ([]byte, error) { return f.readFrom(buf, true) }
 
+// ReadHead returns the first bytes of a file, at most size, as Read does. They are read by one system call.
+func (f *File) ReadHead(buf []byte, size int) ([]byte, error) {
+	if !f.IsOpen() {
+		return buf[:0], fs.ErrClosed
+	}
+	buf = slices.Grow(buf[:0], size)
+	for {
+		n, err := unix.Pread(f.number-1, buf[:size], 0)
+		if !errors.Is(err, unix.EINTR) {
+			return buf[:max(n, 0)], err
+		}
+	}
+}
+
 func (f *File) readFrom(buf []byte, oneRecord bool) ([]byte, error) {
 	if !f.IsOpen() {
 		return buf[:0], fs.ErrClosed

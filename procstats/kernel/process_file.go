@@ -20,6 +20,8 @@ const (
 	// FileSmapsRollup is not to be kept open: it holds on to the memory that the process had when it was opened, even
 	// over an exec.
 	FileSmapsRollup
+	// FileCmdline is read seldom, and its first CmdlineRead bytes only.
+	FileCmdline
 
 	// KeptProcessFiles counts those that may be kept open.
 	KeptProcessFiles = FileSmapsRollup
@@ -40,6 +42,8 @@ func (f ProcessFile) String() string {
 		return "children"
 	case FileSmapsRollup:
 		return "smaps_rollup"
+	case FileCmdline:
+		return "cmdline"
 	}
 	return "ProcessFile(" + strconv.Itoa(int(f)) + ")"
 }

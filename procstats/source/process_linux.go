@@ -40,6 +40,8 @@ type process struct {
 	io    ioReading
 	smaps smapsReading
 
+	cmdline cmdlineReading
+
 	// rank orders processes for the rows of a sample, most first, where there are more than fit.
 	rank [2]int64
 }
@@ -80,7 +82,12 @@ func (m *Members) read(p *process, file kernel.ProcessFile) ([]byte, error) {
 	if err != nil {
 		return nil, m.explain(p, err)
 	}
-	data, err := f.Read(m.buf)
+	var data []byte
+	if file == kernel.FileCmdline {
+		data, err = f.ReadHead(m.buf, kernel.CmdlineRead)
+	} else {
+		data, err = f.Read(m.buf)
+	}
 	if data, err = m.checked(p, data, err); err == nil {
 		if file == kernel.FileStat {
 			err = m.identify(p, data)

@@ -24,6 +24,7 @@ type Tree struct {
 
 	// stat is whether more than the clock and statm is asked for; lineage whether the time of reaped children is.
 	stat, lineage bool
+	cmdline       bool // is asked for
 	// ticks is set where processes have no CPU clocks: captured files, sandboxes. clocked is set once one was read.
 	ticks, clocked bool
 
@@ -69,6 +70,8 @@ func OpenTree(t Target, sel procstats.Selection, m *Members) *Tree {
 			if !sel.Has(procstats.CgroupCPUUsage) || !t.Cgroup.Encloses() {
 				tree.stat, tree.lineage = true, true
 			}
+		case procstats.ProcessCmdline:
+			tree.cmdline = true
 		case procstats.TreeThreads, procstats.ProcessChildrenCPU, procstats.ProcessState, procstats.ProcessThreads, procstats.ProcessMinflt, procstats.ProcessMajflt:
 			tree.stat = true
 		}
@@ -285,6 +288,9 @@ func (t *Tree) putProcesses(s *procstats.Sample) {
 	for i := range s.Processes {
 		row := &s.Processes[i]
 		p := t.members.of(row)
+		if t.cmdline && p != nil && !p.unreadable {
+			t.readCmdline(p, s.Mono)
+		}
 		for _, id := range t.process {
 			if p == nil {
 				row.Readings.Put(procstats.AbsentReading(id, reasonEnded))
@@ -298,6 +304,8 @@ func (t *Tree) putProcesses(s *procstats.Sample) {
 // reading returns one measurement of a process.
 func (t *Tree) reading(id procstats.ID, p *process) procstats.Reading {
 	switch {
+	case id == procstats.ProcessCmdline && !p.unreadable:
+		return p.cmdline.reading()
 	case id != procstats.ProcessElapsed || p.unreadable:
 		return p.tree.reading(id, p)
 	case t.sinceBoot == 0:

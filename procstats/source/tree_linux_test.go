@@ -126,6 +126,7 @@ func TestTreeReadsCapturedProcesses(t *testing.T) {
 		"process_start_time_seconds 2854.11",
 		`process_command "python3"`,
 		"process_elapsed_seconds absent: the files do not say when they were captured",
+		"process_cmdline absent: read /proc/PID/cmdline: no such file or directory",
 	}
 	for _, without := range []string{"", "children"} {
 		tree := treeOf(t, Target{

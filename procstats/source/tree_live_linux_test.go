@@ -235,6 +235,42 @@ func TestTreeKeepsOrphans(t *testing.T) {
 	}
 }
 
+// TestTreeReadsCommandLines holds that a command line is that of the program that runs, and harmless however hostile.
+func TestTreeReadsCommandLines(t *testing.T) {
+	cmd := exec.Command("sh")
+	cmd.Args = []string{"a\x1b[2J", "-c", "read x; exec cat"}
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { endOf(t, cmd) })
+	tree := treeFor(t, rootsOf(cmd.Process.Pid), procstats.Select(procstats.ProcessCmdline))
+	var s procstats.Sample
+	line := func() string {
+		collect(&s, tree)
+		if len(s.Processes) == 0 {
+			return ""
+		}
+		r, _ := s.Processes[0].Readings.Get(procstats.ProcessCmdline)
+		text, _ := r.Text()
+		return text + r.Reason()
+	}
+	if got := line(); got != `"a\x1b[2J" -c "read x; exec cat"` {
+		t.Errorf("the shell: %s", got)
+	}
+	if _, err := fmt.Fprintln(input); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); line() != "cat"; {
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("after the exec: %s", line())
+		}
+	}
+}
+
 // TestTreeSeesWhatChanges holds that name and parent are right also where stat is not read in every sample.
 func TestTreeSeesWhatChanges(t *testing.T) {
 	parent := play(t, "parent")
