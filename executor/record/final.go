@@ -141,12 +141,17 @@ func finalRow(p *procstats.ProcessWindow) ProcessRow {
 		PID: p.PID, StartTicks: p.Start, PPID: p.PPID, Command: p.Command, Measurements: map[string]any{}, States: statesOf(p),
 	}
 	for _, m := range procstats.Table() {
-		if m.Scope != procstats.ProcessScope || !m.Kind.Allows(procstats.Last) || m.Kind == procstats.Label {
+		if m.Scope != procstats.ProcessScope || !m.Kind.Allows(procstats.Last) || m.ID == procstats.ProcessCommand {
+			continue // the row has the name of its own
+		}
+		reading, err := p.Reduce(m.ID, procstats.Last)
+		if err != nil {
 			continue
 		}
-		if reading, err := p.Reduce(m.ID, procstats.Last); err == nil && reading.Present() {
-			number, _ := reading.Number()
+		if number, ok := reading.Number(); ok {
 			row.Measurements[m.Name] = number
+		} else if text, ok := reading.Text(); ok {
+			row.Measurements[m.Name] = text
 		}
 	}
 	return row

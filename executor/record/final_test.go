@@ -12,6 +12,31 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
+// TestProcessesOfHaveCommandLines holds that the record has the command line of each process, and its redacted copy none.
+func TestProcessesOfHaveCommandLines(t *testing.T) {
+	var w procstats.Window
+	s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Second, Wall: time.Unix(1000, 0)}}
+	s.Sources[procstats.SourceTree] = s.Stamp
+	row := s.AddProcess(procstats.ProcessID{PID: 7})
+	row.Command = "bash"
+	row.Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 2))
+	row.Readings.Put(procstats.TextReading(procstats.ProcessCmdline, "bash secret"))
+	w.Add(s)
+	r := &Record{Processes: ProcessesOf(&w, s, true)}
+	r.Peak = &Peak{Largest: r.Processes.Rows}
+	whole := []ProcessRow{{PID: 7, Command: "bash", Measurements: map[string]any{"process_cpu_seconds_total": 2.0, "process_cmdline": "bash secret"}}}
+	numbers := []ProcessRow{{PID: 7, Command: "bash", Measurements: map[string]any{"process_cpu_seconds_total": 2.0}}}
+	redacted := r.Redacted()
+	for _, diff := range []string{
+		cmp.Diff(numbers, redacted.Processes.Rows), cmp.Diff(numbers, redacted.Peak.Largest),
+		cmp.Diff(whole, r.Processes.Rows), cmp.Diff(whole, r.Peak.Largest),
+	} {
+		if diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 // TestProcessesOfTallyStates holds that a row counts the samples in which each state was seen, and that a process whose
 // state was not read has none.
 func TestProcessesOfTallyStates(t *testing.T) {

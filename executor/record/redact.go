@@ -3,7 +3,10 @@
 
 package record
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // redacted stands for an error, which names files.
 const redacted = "it could not be read"
@@ -15,12 +18,44 @@ func (r *Record) Redacted() *Record {
 		SchemaVersion: r.SchemaVersion, TachoVersion: r.TachoVersion, State: r.State, ID: r.ID, PID: r.PID,
 		StartTicks: r.StartTicks, BootID: r.BootID, StartedAt: r.StartedAt, EndedAt: r.EndedAt, WallSeconds: r.WallSeconds,
 		SpanSeconds: r.SpanSeconds, ExitCode: r.ExitCode, Signal: r.Signal, Diagnosis: r.Diagnosis.redacted(),
-		Headline: r.Headline, Measurements: r.Measurements, Absent: r.Absent, Processes: r.Processes, Peak: r.Peak,
+		Headline: r.Headline, Measurements: r.Measurements, Absent: r.Absent, Processes: r.Processes.redacted(), Peak: r.Peak.redacted(),
 		Sources: r.Sources, Selection: r.Selection, Interval: r.Interval, Samples: r.Samples,
 	}
 	end := c.End()
 	c.Diagnosis.Outcome, c.Diagnosis.Summary, c.Diagnosis.Operator = end.Outcome, end.Summary, end.Operator()
 	return c
+}
+
+// redacted returns processes without command lines.
+func (p *Processes) redacted() *Processes {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	c.Rows = redactedRows(p.Rows)
+	return &c
+}
+
+func (p *Peak) redacted() *Peak {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	c.Largest = redactedRows(p.Largest)
+	return &c
+}
+
+// redactedRows leaves out the texts of rows: of measurements that are not numbers only command lines are known.
+func redactedRows(rows []ProcessRow) []ProcessRow {
+	some := slices.Clone(rows)
+	for i := range some {
+		some[i].Measurements = maps.Clone(some[i].Measurements)
+		maps.DeleteFunc(some[i].Measurements, func(_ string, value any) bool {
+			_, number := value.(float64)
+			return !number
+		})
+	}
+	return some
 }
 
 // redacted returns a diagnosis without sentences.
