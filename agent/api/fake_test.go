@@ -136,6 +136,8 @@ func fakeUsage(running bool) *allocation.Usage {
 	p := s.AddProcess(procstats.ProcessID{PID: 4711, Start: 12345})
 	p.PPID, p.Command = 1, "server"
 	p.Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 12))
+	p.Readings.Put(procstats.TextReading(procstats.ProcessState, "S"))
+	p.Readings.Put(procstats.TextReading(procstats.ProcessCmdline, "server --password "+secret))
 	before := s.Clone()
 	before.Mono, before.Wall = at.Mono-time.Second, at.Wall.Add(-time.Second)
 	before.Sources[procstats.SourceCgroup], before.Sources[procstats.SourceTree] = before.Stamp, before.Stamp

@@ -107,7 +107,7 @@ func TestReads(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		reads["job"], reads["job_versions"], reads["allocation"], reads["node_allocations"], reads["record"], reads["node"], "/v1/agent/self",
+		reads["job"], reads["job_versions"], reads["allocation"], reads["node_allocations"], reads["record"], reads["node"], reads["stats"], "/v1/agent/self",
 		"/v1/job/web/submission",
 	} {
 		if w := ask(t, h, "GET", path, "", withToken); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), secret) {

@@ -75,6 +75,14 @@ func (p *Process) Number(id procstats.ID) (value float64, ok bool) {
 	return value, ok
 }
 
+// CommandLine returns the command line of the process, or its name if the agent does not show the command line.
+func (p *Process) CommandLine() string {
+	if line, ok := p.Measurements[procstats.ProcessCmdline.String()].(string); ok {
+		return line
+	}
+	return p.Command
+}
+
 // Part is a part of what the tasks of an allocation use: the task with a name, and of processes the rows of those with a
 // name. Empty is all.
 type Part struct {

@@ -334,7 +334,7 @@ func attribute(n *html.Node, key string) string {
 }
 
 func TestAccess(t *testing.T) {
-	secrets := []string{"--epochs", "/srv/", "served", "cgroup/tacho", "started process", "last_sample_age_seconds"}
+	secrets := []string{"--epochs", "--rank", "/srv/", "served", "cgroup/tacho", "started process", "last_sample_age_seconds"}
 	tests := []struct {
 		name    string
 		trusted bool

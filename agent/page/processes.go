@@ -18,9 +18,11 @@ import (
 type processRow struct {
 	PID, PPID int
 	// Depth is how many ancestors of it are in the table.
-	Depth    int
-	Indent   string
-	Command  string
+	Depth   int
+	Indent  string
+	Command string
+	// Line is the command line; empty if it is unknown or not shown.
+	Line     string
 	CPU, RSS number
 	State    string
 	Threads  number
@@ -123,6 +125,10 @@ func processOf(s *procstats.Sample, p *procstats.ProcessRow) processRow {
 			r.State = stateWord(text)
 		}
 	}
+	if line, ok := p.Readings.Get(procstats.ProcessCmdline); ok {
+		text, _ := line.Text()
+		r.Line = printable(text)
+	}
 	return r
 }
 
@@ -159,6 +165,9 @@ func recordedProcesses(p *record.Processes) ([]processRow, *processSum) {
 		}
 		if v, ok := row.Measurements[procstats.ProcessCPU.String()].(float64); ok {
 			r.cpu = &v
+		}
+		if line, ok := row.Measurements[procstats.ProcessCmdline.String()].(string); ok {
+			r.Line = printable(line)
 		}
 		rows = append(rows, r)
 	}

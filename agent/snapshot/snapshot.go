@@ -101,14 +101,19 @@ func (a *Agent) Usage(t *allocation.Task) *allocation.Usage {
 	return &allocation.Usage{Reason: "not read yet"}
 }
 
-// UsageFor returns what a task uses. Why a running task has no fresh reading are the driver's own words, which can
-// contain anything: they are for trusted readers.
+// UsageFor returns what a task uses. Command lines are for trusted readers, and so is why a running task has no fresh
+// reading: the driver's own words can contain anything.
 func (a *Agent) UsageFor(t *allocation.Task, trusted bool) *allocation.Usage {
 	u := a.Usage(t)
-	if trusted || a.NotPublishing != "" || !u.Running || u.Reason == "" {
+	if trusted {
 		return u
 	}
 	redacted := *u
-	redacted.Reason = "no fresh reading"
+	if u.Sample != nil {
+		redacted.Sample = u.Sample.Redacted()
+	}
+	if a.NotPublishing == "" && u.Running && u.Reason != "" {
+		redacted.Reason = "no fresh reading"
+	}
 	return &redacted
 }

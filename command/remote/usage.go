@@ -166,7 +166,10 @@ func processTree(rows []client.Process) []procstats.Branch[client.Process] {
 	return procstats.Tree(rows, func(p *client.Process) (pid, parent int) { return p.PID, p.PPID })
 }
 
+// widestCommand is how many columns a command line has in a table at most.
+const widestCommand = 120
+
 // indented returns the command of a process, indented by its depth in the tree.
 func indented(b procstats.Branch[client.Process]) string {
-	return strings.Repeat("  ", b.Depth) + cli.Printable(b.Process.Command)
+	return strings.Repeat("  ", b.Depth) + cli.Cut(cli.Printable(b.Process.CommandLine()), widestCommand)
 }

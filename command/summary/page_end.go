@@ -146,7 +146,7 @@ func (p *Page) peak() {
 	t := cli.Table{Indent: "  ", Header: []string{"PID", "RSS", "COMMAND"}, Right: []int{0, 1}}
 	for i := range peak.Largest {
 		row := &peak.Largest[i]
-		t.AddTexts(fmt.Sprint(row.PID), rowValue(row, procstats.ProcessRSS, procstats.PortableProcessRSS), cli.Printable(row.Command))
+		t.AddTexts(fmt.Sprint(row.PID), rowValue(row, procstats.ProcessRSS, procstats.PortableProcessRSS), rowCommand(row))
 	}
 	if !t.Empty() {
 		p.text.WriteString(t.Render(p.palette))

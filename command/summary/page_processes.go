@@ -35,7 +35,7 @@ func (p *Page) processes() {
 		row := &processes.Rows[i]
 		cpu := rowCPU(row)
 		t.AddTexts(strconv.Itoa(row.PID), strconv.Itoa(row.PPID), cli.Optional(procstats.Seconds, cpu), shareOf(cpu, total),
-			rowValue(row, procstats.ProcessRSS, procstats.PortableProcessRSS), cli.Printable(row.Command))
+			rowValue(row, procstats.ProcessRSS, procstats.PortableProcessRSS), rowCommand(row))
 	}
 	sums := func(name string, cpu *float64) {
 		t.AddTexts("", "", cli.Optional(procstats.Seconds, cpu), shareOf(cpu, total), "", name)
@@ -48,6 +48,17 @@ func (p *Page) processes() {
 		fmt.Fprintf(&p.text, "  %d live processes without a row\n", processes.Omitted)
 	}
 	p.sum(processes)
+}
+
+// widestCommand is how many columns a command line has in a table at most.
+const widestCommand = 100
+
+// rowCommand returns the command line of a row, or its name if no command line was read.
+func rowCommand(row *record.ProcessRow) string {
+	if line, ok := row.Measurements[procstats.ProcessCmdline.String()].(string); ok {
+		return cli.Cut(cli.Printable(line), widestCommand)
+	}
+	return cli.Printable(row.Command)
 }
 
 // rowCPU returns the CPU time of a row; nil if it was not measured.

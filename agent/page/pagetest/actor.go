@@ -4,6 +4,7 @@
 package pagetest
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -180,6 +181,7 @@ func (x *Actor) rows(s *procstats.Sample, cpu float64) {
 		p.Readings.Put(procstats.NumberReading(procstats.ProcessRSS, x.Memory*0.5/float64(i+1)))
 		p.Readings.Put(procstats.TextReading(procstats.ProcessState, []string{"S", "R", "S", "D"}[i%4]))
 		p.Readings.Put(procstats.NumberReading(procstats.ProcessThreads, float64(1+3*(i%3))))
+		p.Readings.Put(procstats.TextReading(procstats.ProcessCmdline, fmt.Sprintf("/usr/bin/%s --rank %d", command, i)))
 		pid++
 	}
 	s.SetNumber(procstats.TreeCPUExited, exited)
