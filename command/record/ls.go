@@ -134,9 +134,11 @@ type listedRun struct {
 	Signal      *int         `json:"signal"`
 	CPUSeconds  *float64     `json:"cpu_seconds_total"`
 	PeakBytes   *float64     `json:"memory_peak_bytes"`
-	// The guarantees of the two numbers; empty without a number.
+	// The guarantees of the two numbers, and the measurements that they were taken from; empty without a number.
 	CPUGuarantee  procstats.Guarantee `json:"cpu_seconds_total_guarantee,omitempty"`
+	CPUSource     string              `json:"cpu_seconds_total_source,omitempty"`
 	PeakGuarantee procstats.Guarantee `json:"memory_peak_bytes_guarantee,omitempty"`
+	PeakSource    string              `json:"memory_peak_bytes_source,omitempty"`
 	Verdict       record.Verdict      `json:"verdict,omitempty"`
 	Outcome       record.Outcome      `json:"outcome,omitempty"`
 	Command       []string            `json:"command"`
@@ -151,6 +153,7 @@ func list(entry record.Entry) listedRun {
 		Name: entry.Name, Path: entry.Dir, State: rundir.CurrentState(r, kernel.HostFS()), StartedAt: r.StartedAt,
 		WallSeconds: r.WallSeconds, ExitCode: r.ExitCode, Signal: r.Signal,
 		CPUSeconds: cpu.Value, PeakBytes: peak.Value, CPUGuarantee: cpu.Guarantee, PeakGuarantee: peak.Guarantee,
+		CPUSource: cpu.Source, PeakSource: peak.Source,
 		Verdict: r.Diagnosis.Verdict, Outcome: r.End().Outcome, Command: r.Command, Message: r.Message, Labels: r.Labels,
 	}
 }
@@ -220,14 +223,14 @@ func printRunsCSV(out io.Writer, runs []listedRun) error {
 	lines := [][]string{{
 		"name", "path", "state", "started_at", "wall_seconds", "exit_code", "signal", "cpu_seconds_total",
 		"memory_peak_bytes", "verdict", "command", "message", "cpu_seconds_total_guarantee", "memory_peak_bytes_guarantee",
-		"outcome",
+		"outcome", "cpu_seconds_total_source", "memory_peak_bytes_source",
 	}}
 	for _, run := range runs {
 		lines = append(lines, []string{
 			run.Name, run.Path, string(run.State), run.StartedAt.UTC().Format(time.RFC3339Nano),
 			exactly(run.WallSeconds), exactInt(run.ExitCode), exactInt(run.Signal), exactly(run.CPUSeconds),
 			exactly(run.PeakBytes), string(run.Verdict), cli.CommandLine(run.Command), run.Message,
-			string(run.CPUGuarantee), string(run.PeakGuarantee), string(run.Outcome),
+			string(run.CPUGuarantee), string(run.PeakGuarantee), string(run.Outcome), run.CPUSource, run.PeakSource,
 		})
 	}
 	return w.WriteAll(lines)
