@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -22,7 +21,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/command/cli"
-	"github.com/tachograph/tacho/command/summary"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -209,29 +207,21 @@ func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 	return nil
 }
 
-// printResult prints the record or the summary, as --format and --summary say.
+// printResult writes the result to the chosen destination.
 func (r *portableRun) printResult() error {
-	o := r.options
+	o, name := r.options, r.info.ID
+	if r.store == nil {
+		name = ""
+	}
 	if o.recordFile != "" {
 		file, err := os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		if err != nil {
 			return err
 		}
-		return errors.Join(r.write(file), file.Close())
+		return errors.Join(o.writeResult(r.cmd, file, name, r.info), file.Close())
 	}
-	if o.format.String() != "json" && (o.quiet || o.summary.String() == "none") {
+	if o.silent() {
 		return nil
 	}
-	return r.write(r.cmd.ErrOrStderr())
-}
-
-func (r *portableRun) write(out io.Writer) error {
-	if r.options.format.String() == "json" {
-		return cli.PrintJSON(out, r.info)
-	}
-	name := r.info.ID
-	if r.store == nil {
-		name = ""
-	}
-	return summary.Write(r.cmd, out, r.options.summary.String() == "full", name, r.info)
+	return o.writeResult(r.cmd, r.cmd.ErrOrStderr(), name, r.info)
 }

@@ -6,14 +6,12 @@ package run
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/command/cli"
-	"github.com/tachograph/tacho/command/summary"
 	"github.com/tachograph/tacho/executor/record"
 )
 
@@ -80,31 +78,18 @@ func (r *recordOutput) discard() error {
 	return err
 }
 
-// report writes the final record or the summary, as --format and --summary say.
+// report writes the result to the chosen destination.
 func (s *session) report(final *record.Record) error {
-	out, silent := s.cmd.ErrOrStderr(), s.options.quiet || s.options.summary.String() == "none"
-	if s.output != nil {
-		out, silent = s.output.file, false
-	} else if !silent || s.options.format.String() == "json" {
-		s.screen.endLine()
-	}
-	var err error
-	switch {
-	case s.options.format.String() == "json":
-		err = cli.PrintJSON(out, final)
-	case !silent:
-		err = s.summarize(out, final)
-	}
-	if s.output != nil {
-		err = errors.Join(err, s.output.file.Close())
-	}
-	return err
-}
-
-func (s *session) summarize(out io.Writer, final *record.Record) error {
 	name := s.id
 	if s.dir == "" {
 		name = ""
 	}
-	return summary.Write(s.cmd, out, s.options.summary.String() == "full", name, final)
+	if s.output != nil {
+		return errors.Join(s.options.writeResult(s.cmd, s.output.file, name, final), s.output.file.Close())
+	}
+	if s.options.silent() {
+		return nil
+	}
+	s.screen.endLine()
+	return s.options.writeResult(s.cmd, s.cmd.ErrOrStderr(), name, final)
 }

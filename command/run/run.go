@@ -6,6 +6,7 @@ package run
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -230,6 +231,19 @@ func (o *runOptions) checkOutput() error {
 		return cli.Usagef("--record-file and --record-fd: nothing to write; remove --summary none, or add --format json")
 	}
 	return nil
+}
+
+// silent reports whether nothing is printed on stderr at the end.
+func (o *runOptions) silent() bool {
+	return o.format.String() != "json" && (o.quiet || o.summary.String() == "none")
+}
+
+// writeResult writes the final record or the summary, as --format and --summary say. name is empty without a record on disk.
+func (o *runOptions) writeResult(cmd *cobra.Command, out io.Writer, name string, final *record.Record) error {
+	if o.format.String() == "json" {
+		return cli.PrintJSON(out, final)
+	}
+	return summary.Write(cmd, out, o.summary.String() == "full", name, final)
 }
 
 // lookUp finds the command like the shell, and fails with the exit codes of the shell.
