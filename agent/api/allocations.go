@@ -53,7 +53,7 @@ func addJob(a *shape.Allocation, r *http.Request, now *snapshot.Agent) {
 
 // nodeAllocations is GET /v1/node/ID/allocations.
 func (s *Server) nodeAllocations(r *http.Request, now *snapshot.Agent) (any, error) {
-	if err := checkNode(r, now); err != nil {
+	if err := checkNode(now, r.PathValue("id")); err != nil {
 		return nil, err
 	}
 	list := allocations(r, now, func(a *allocation.Allocation) bool { return inNamespace(r, a.Namespace) })

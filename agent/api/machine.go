@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -141,10 +142,8 @@ func (s *Server) namespaces(r *http.Request, now *snapshot.Agent) (any, error) {
 
 func namespaceNames(now *snapshot.Agent) []string {
 	names := []string{"default"}
-	seen := map[string]bool{"default": true, "": true}
 	for _, j := range now.Jobs {
-		if !seen[j.Job.Namespace] {
-			seen[j.Job.Namespace] = true
+		if j.Job.Namespace != "" && !slices.Contains(names, j.Job.Namespace) {
 			names = append(names, j.Job.Namespace)
 		}
 	}
@@ -153,12 +152,11 @@ func namespaceNames(now *snapshot.Agent) []string {
 
 // namespace is GET /v1/namespace/NAME.
 func (s *Server) namespace(r *http.Request, now *snapshot.Agent) (any, error) {
-	for _, name := range namespaceNames(now) {
-		if name == r.PathValue("name") {
-			return namespaceJSON(name), nil
-		}
+	name := r.PathValue("name")
+	if !slices.Contains(namespaceNames(now), name) {
+		return nil, notFound("no job in this namespace")
 	}
-	return nil, notFound("no job in this namespace")
+	return namespaceJSON(name), nil
 }
 
 // nodePools is GET /v1/node/pools.

@@ -147,8 +147,8 @@ func (s *Server) listNodes(r *http.Request, now *snapshot.Agent) (any, error) {
 }
 
 // checkNode refuses ids of other nodes; prefixes are taken.
-func checkNode(r *http.Request, now *snapshot.Agent) error {
-	if !strings.HasPrefix(now.Node.ID, strings.ToLower(r.PathValue("id"))) {
+func checkNode(now *snapshot.Agent, id string) error {
+	if !strings.HasPrefix(now.Node.ID, strings.ToLower(id)) {
 		return notFound("node not found: there is one, " + now.Node.ID)
 	}
 	return nil
@@ -156,7 +156,7 @@ func checkNode(r *http.Request, now *snapshot.Agent) error {
 
 // readNode is GET /v1/node/ID.
 func (s *Server) readNode(r *http.Request, now *snapshot.Agent) (any, error) {
-	if err := checkNode(r, now); err != nil {
+	if err := checkNode(now, r.PathValue("id")); err != nil {
 		return nil, err
 	}
 	n := nodeOf(r, now)
@@ -210,8 +210,8 @@ type hostCPU struct {
 
 // nodeStats is GET /v1/client/stats.
 func (s *Server) nodeStats(r *http.Request, now *snapshot.Agent) (any, error) {
-	if id := r.URL.Query().Get("node_id"); id != "" && !strings.HasPrefix(now.Node.ID, strings.ToLower(id)) {
-		return nil, notFound("node not found: there is one, " + now.Node.ID)
+	if err := checkNode(now, r.URL.Query().Get("node_id")); err != nil {
+		return nil, err
 	}
 	stats, err := s.agent.NodeStats(r.Context())
 	if err != nil {
