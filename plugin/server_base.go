@@ -30,10 +30,7 @@ func (s *baseServer) PluginInfo(context.Context, *base.PluginInfoRequest) (*base
 
 func (s *baseServer) ConfigSchema(ctx context.Context, _ *base.ConfigSchemaRequest) (*base.ConfigSchemaResponse, error) {
 	spec, err := s.driver.ConfigSchema(ctx)
-	if err != nil {
-		return nil, wire.Status(err)
-	}
-	return &base.ConfigSchemaResponse{Spec: wire.FromSchema(spec)}, nil
+	return answer(&base.ConfigSchemaResponse{Spec: wire.FromSchema(spec)}, err)
 }
 
 func (s *baseServer) SetConfig(ctx context.Context, req *base.SetConfigRequest) (*base.SetConfigResponse, error) {
@@ -41,8 +38,5 @@ func (s *baseServer) SetConfig(ctx context.Context, req *base.SetConfigRequest) 
 	if v := req.GetPluginApiVersion(); v != "" && v != APIVersion {
 		return nil, wire.Status(fmt.Errorf("plugin API %q, this plugin speaks %s: %w", v, APIVersion, driver.ErrInvalid))
 	}
-	if err := s.driver.SetConfig(ctx, req.GetMsgpackConfig(), wire.ToNode(req.GetNomadConfig())); err != nil {
-		return nil, wire.Status(err)
-	}
-	return &base.SetConfigResponse{}, nil
+	return answer(&base.SetConfigResponse{}, s.driver.SetConfig(ctx, req.GetMsgpackConfig(), wire.ToNode(req.GetNomadConfig())))
 }

@@ -36,18 +36,12 @@ func (s *driverServer) Shutdown(context.Context, *drivers.ShutdownRequest) (*dri
 
 func (s *driverServer) TaskConfigSchema(ctx context.Context, _ *drivers.TaskConfigSchemaRequest) (*drivers.TaskConfigSchemaResponse, error) {
 	spec, err := s.driver.TaskConfigSchema(ctx)
-	if err != nil {
-		return nil, wire.Status(err)
-	}
-	return &drivers.TaskConfigSchemaResponse{Spec: wire.FromSchema(spec)}, nil
+	return answer(&drivers.TaskConfigSchemaResponse{Spec: wire.FromSchema(spec)}, err)
 }
 
 func (s *driverServer) Capabilities(ctx context.Context, _ *drivers.CapabilitiesRequest) (*drivers.CapabilitiesResponse, error) {
 	capabilities, err := s.driver.Capabilities(ctx)
-	if err != nil {
-		return nil, wire.Status(err)
-	}
-	return &drivers.CapabilitiesResponse{Capabilities: wire.FromCapabilities(capabilities)}, nil
+	return answer(&drivers.CapabilitiesResponse{Capabilities: wire.FromCapabilities(capabilities)}, err)
 }
 
 func (s *driverServer) Fingerprint(_ *drivers.FingerprintRequest, out drivers.Driver_FingerprintServer) error {
@@ -104,10 +98,7 @@ func (s *driverServer) RecoverTask(ctx context.Context, req *drivers.RecoverTask
 	if handle == nil || handle.Config == nil {
 		return nil, wire.Status(fmt.Errorf("recover: no handle with a task in the request: %w", driver.ErrInvalid))
 	}
-	if err := s.driver.RecoverTask(ctx, handle); err != nil {
-		return nil, wire.Status(err)
-	}
-	return &drivers.RecoverTaskResponse{}, nil
+	return answer(&drivers.RecoverTaskResponse{}, s.driver.RecoverTask(ctx, handle))
 }
 
 func (s *driverServer) StartTask(ctx context.Context, req *drivers.StartTaskRequest) (*drivers.StartTaskResponse, error) {
@@ -116,22 +107,16 @@ func (s *driverServer) StartTask(ctx context.Context, req *drivers.StartTaskRequ
 		return nil, wire.Status(fmt.Errorf("start: no task in the request: %w", driver.ErrInvalid))
 	}
 	handle, network, err := s.driver.StartTask(ctx, task)
-	if err != nil {
-		return nil, wire.Status(err)
-	}
-	return &drivers.StartTaskResponse{
+	return answer(&drivers.StartTaskResponse{
 		Result:          drivers.StartTaskResponse_SUCCESS,
 		Handle:          wire.FromTaskHandle(handle),
 		NetworkOverride: wire.FromNetworkOverride(network),
-	}, nil
+	}, err)
 }
 
 func (s *driverServer) WaitTask(ctx context.Context, req *drivers.WaitTaskRequest) (*drivers.WaitTaskResponse, error) {
 	result, err := s.driver.WaitTask(ctx, req.GetTaskId())
-	if err != nil {
-		return nil, wire.Status(err)
-	}
-	return wire.FromWait(result), nil
+	return answer(wire.FromWait(result), err)
 }
 
 func (s *driverServer) StopTask(ctx context.Context, req *drivers.StopTaskRequest) (*drivers.StopTaskResponse, error) {
@@ -139,32 +124,20 @@ func (s *driverServer) StopTask(ctx context.Context, req *drivers.StopTaskReques
 	if err != nil {
 		return nil, err
 	}
-	if err := s.driver.StopTask(ctx, req.GetTaskId(), timeout, req.GetSignal()); err != nil {
-		return nil, wire.Status(err)
-	}
-	return &drivers.StopTaskResponse{}, nil
+	return answer(&drivers.StopTaskResponse{}, s.driver.StopTask(ctx, req.GetTaskId(), timeout, req.GetSignal()))
 }
 
 func (s *driverServer) DestroyTask(ctx context.Context, req *drivers.DestroyTaskRequest) (*drivers.DestroyTaskResponse, error) {
-	if err := s.driver.DestroyTask(ctx, req.GetTaskId(), req.GetForce()); err != nil {
-		return nil, wire.Status(err)
-	}
-	return &drivers.DestroyTaskResponse{}, nil
+	return answer(&drivers.DestroyTaskResponse{}, s.driver.DestroyTask(ctx, req.GetTaskId(), req.GetForce()))
 }
 
 func (s *driverServer) InspectTask(ctx context.Context, req *drivers.InspectTaskRequest) (*drivers.InspectTaskResponse, error) {
 	taskStatus, err := s.driver.InspectTask(ctx, req.GetTaskId())
-	if err != nil {
-		return nil, wire.Status(err)
-	}
-	return wire.FromTaskStatus(taskStatus), nil
+	return answer(wire.FromTaskStatus(taskStatus), err)
 }
 
 func (s *driverServer) SignalTask(ctx context.Context, req *drivers.SignalTaskRequest) (*drivers.SignalTaskResponse, error) {
-	if err := s.driver.SignalTask(ctx, req.GetTaskId(), req.GetSignal()); err != nil {
-		return nil, wire.Status(err)
-	}
-	return &drivers.SignalTaskResponse{}, nil
+	return answer(&drivers.SignalTaskResponse{}, s.driver.SignalTask(ctx, req.GetTaskId(), req.GetSignal()))
 }
 
 func (s *driverServer) CreateNetwork(ctx context.Context, req *drivers.CreateNetworkRequest) (*drivers.CreateNetworkResponse, error) {
@@ -173,10 +146,7 @@ func (s *driverServer) CreateNetwork(ctx context.Context, req *drivers.CreateNet
 		return nil, wire.Status(fmt.Errorf("create network: %w", driver.ErrNotSupported))
 	}
 	network, created, err := networker.CreateNetwork(ctx, req.GetAllocId(), req.GetHostname())
-	if err != nil {
-		return nil, wire.Status(err)
-	}
-	return &drivers.CreateNetworkResponse{IsolationSpec: wire.FromNetworkIsolation(network), Created: created}, nil
+	return answer(&drivers.CreateNetworkResponse{IsolationSpec: wire.FromNetworkIsolation(network), Created: created}, err)
 }
 
 func (s *driverServer) DestroyNetwork(ctx context.Context, req *drivers.DestroyNetworkRequest) (*drivers.DestroyNetworkResponse, error) {
@@ -185,10 +155,15 @@ func (s *driverServer) DestroyNetwork(ctx context.Context, req *drivers.DestroyN
 		return nil, wire.Status(fmt.Errorf("destroy network: %w", driver.ErrNotSupported))
 	}
 	network := wire.ToNetworkIsolation(req.GetIsolationSpec())
-	if err := networker.DestroyNetwork(ctx, req.GetAllocId(), network); err != nil {
+	return answer(&drivers.DestroyNetworkResponse{}, networker.DestroyNetwork(ctx, req.GetAllocId(), network))
+}
+
+// answer returns an answer, or the status that stands for an error.
+func answer[T any](m *T, err error) (*T, error) {
+	if err != nil {
 		return nil, wire.Status(err)
 	}
-	return &drivers.DestroyNetworkResponse{}, nil
+	return m, nil
 }
 
 // toDuration reads a duration; a missing one is 0. Negative ones, and those that are none, are refused.

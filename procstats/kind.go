@@ -24,17 +24,7 @@ const (
 
 // String returns the kind's word as it stands in docs and JSON.
 func (k Kind) String() string {
-	switch k {
-	case Gauge:
-		return "gauge"
-	case Counter:
-		return "counter"
-	case Label:
-		return "label"
-	case Category:
-		return "category"
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
+	return wordOf("kind", uint8(k), 1, "gauge", "counter", "label", "category")
 }
 
 // Reduction turns the readings of one measurement over a window into one value.
@@ -59,23 +49,15 @@ const (
 
 // String returns the reduction's word as it stands in docs and JSON.
 func (r Reduction) String() string {
-	switch r {
-	case Last:
-		return "last"
-	case Min:
-		return "min"
-	case Max:
-		return "max"
-	case Mean:
-		return "mean"
-	case Delta:
-		return "delta"
-	case Rate:
-		return "rate"
-	case Tally:
-		return "tally"
+	return wordOf("reduction", uint8(r), 1, "last", "min", "max", "mean", "delta", "rate", "tally")
+}
+
+// wordOf returns one of the words for the codes from first on; another code is of a newer build and is shown as what it is.
+func wordOf(what string, code, first uint8, words ...string) string {
+	if i := int(code) - int(first); i >= 0 && i < len(words) {
+		return words[i]
 	}
-	return fmt.Sprintf("reduction(%d)", uint8(r))
+	return fmt.Sprintf("%s(%d)", what, code)
 }
 
 // Reductions lists what may be asked of a measurement of this kind, the customary one first.
@@ -118,20 +100,7 @@ const (
 
 // String returns the unit's word as it stands in docs; empty for None.
 func (u Unit) String() string {
-	switch u {
-	case Seconds:
-		return "seconds"
-	case Bytes:
-		return "bytes"
-	case Cores:
-		return "cores"
-	case BytesPerSecond:
-		return "bytes per second"
-	case Share:
-		return "share"
-	case None:
-	}
-	return ""
+	return wordOf("unit", uint8(u), 0, "", "seconds", "bytes", "cores", "bytes per second", "share")
 }
 
 // Guarantee says how a value relates to the truth.
@@ -162,15 +131,7 @@ const (
 
 // String returns the scope's word as it stands in docs and JSON.
 func (s Scope) String() string {
-	switch s {
-	case TaskScope:
-		return "task"
-	case ProcessScope:
-		return "process"
-	case HeadlineScope:
-		return "headline"
-	}
-	return fmt.Sprintf("scope(%d)", uint8(s))
+	return wordOf("scope", uint8(s), 1, "task", "process", "headline")
 }
 
 // SourceID names a group of kernel files that are read together.
@@ -203,29 +164,7 @@ const (
 
 // String returns the source's name as it stands in the table, in JSON and in docs.
 func (s SourceID) String() string {
-	switch s {
-	case SourceNone:
-		return ""
-	case SourceCgroup:
-		return "cgroup"
-	case SourcePSI:
-		return "psi"
-	case SourceTree:
-		return "tree"
-	case SourceSmaps:
-		return "smaps"
-	case SourceIO:
-		return "io"
-	case SourceDisk:
-		return "disk"
-	case SourceRusage:
-		return "rusage"
-	case SourceExecutor:
-		return "executor"
-	case SourcePortable:
-		return "portable"
-	}
-	return fmt.Sprintf("source(%d)", uint8(s))
+	return wordOf("source", uint8(s), 0, "", "cgroup", "psi", "tree", "smaps", "io", "disk", "rusage", "executor", "portable")
 }
 
 // SourceDescription says what a source is on this machine and for this task.

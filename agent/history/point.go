@@ -45,21 +45,14 @@ const (
 
 // String returns the gap in words.
 func (g Gap) String() string {
-	switch g {
-	case NoGap:
-		return ""
-	case GapAgent:
-		return "the agent was not running"
-	case GapPublishing:
-		return "publishing was off"
-	case GapTask:
-		return "the task was not running"
-	case GapSilent:
-		return "the driver sent no sample"
-	case GapDropped:
-		return "readings were dropped: the disk did not keep up"
+	words := [...]string{
+		NoGap: "", GapAgent: "the agent was not running", GapPublishing: "publishing was off", GapTask: "the task was not running",
+		GapSilent: "the driver sent no sample", GapDropped: "readings were dropped: the disk did not keep up",
 	}
-	return "unknown"
+	if int(g) >= len(words) {
+		return "unknown"
+	}
+	return words[g]
 }
 
 // Query selects points.

@@ -324,10 +324,11 @@ func FuzzSeries(f *testing.F) {
 	f.Add(bytes.Repeat([]byte("x"), 40000), uint16(100), uint16(16384))
 	f.Add([]byte("\n\n\n\n"), uint16(1), uint16(1))
 	f.Add(bytes.Repeat([]byte("line\n"), 500), uint16(64), uint16(777))
+	f.Add([]byte("\x00\xff\n\r\n\xf0\x9f"), uint16(2), uint16(1))
+	f.Add(append(bytes.Repeat([]byte("x"), slack+100), "\ny\n"...), uint16(3), uint16(4096))
 	f.Fuzz(func(t *testing.T, text []byte, limit, chunk uint16) {
-		if limit == 0 || chunk == 0 || len(text)/int(limit) > 500 {
-			t.Skip("nothing to try")
-		}
+		// At most some 8 files and 32 pieces, so that many texts are tried.
+		limit, chunk = max(limit, uint16(min(len(text)/8+1, 1<<16-1))), max(chunk, uint16(min(len(text)/32+1, 1<<16-1)))
 		dir := t.TempDir()
 		s, _ := newSeries(t, dir, int64(limit), 1<<20)
 		for piece := range slices.Chunk(text, int(chunk)) {

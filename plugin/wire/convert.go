@@ -13,7 +13,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/driver/schema"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/plugin/proto/hclspec"
 )
 
 // counterpart returns the name, in lower case, under which a field is found on both sides. Fields of package driver have
@@ -24,6 +26,7 @@ func counterpart(field string) string {
 		"clientminport": "minport", "clientmaxport": "maxport",
 		"coregrade": "grade", "disable": "disabled", "guessspeed": "guessedspeed",
 		"exitcode": "code", "tachoretryable": "retryable", "result": "exit",
+		"minitems": "min", "maxitems": "max",
 		"hostsconfig":            "hosts",
 		"msgpackdriverconfig":    "driverconfig",
 		"networkisolationmodes":  "networkmodes",
@@ -40,7 +43,7 @@ func convert[To, From any](from *From) *To {
 		return nil
 	}
 	to := new(To)
-	assign(reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem())
+	assignFields(reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem())
 	return to
 }
 
@@ -58,6 +61,14 @@ func assign(to, from reflect.Value) {
 		return
 	case *drivers.Resources:
 		to.Set(reflect.ValueOf(toResources(value)))
+		return
+	case schema.Spec:
+		to.Set(reflect.ValueOf(FromSchema(value)))
+		return
+	case *hclspec.Spec:
+		to.Set(reflect.ValueOf(toSchema(value)))
+		return
+	case nil:
 		return
 	}
 	switch {

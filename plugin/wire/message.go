@@ -77,8 +77,11 @@ func ToWait(m *drivers.WaitTaskResponse) *driver.ExitResult {
 	return r
 }
 
-// FromTaskStatus returns the message of what is known of a task.
+// FromTaskStatus returns the message of what is known of a task; nil of nil.
 func FromTaskStatus(s *driver.TaskStatus) *drivers.InspectTaskResponse {
+	if s == nil {
+		return nil
+	}
 	task := convert[drivers.TaskStatus](s)
 	task.Result = FromExitResult(s.Exit)
 	return &drivers.InspectTaskResponse{
@@ -105,10 +108,10 @@ func FromEvent(e *driver.Event) *drivers.DriverTaskEvent {
 // ToEvent returns the event of a message.
 func ToEvent(m *drivers.DriverTaskEvent) *driver.Event { return convert[driver.Event](m) }
 
-// FromCapabilities returns the message of what a driver can do.
+// FromCapabilities returns the message of what a driver can do; nil of nil.
 func FromCapabilities(c *driver.Capabilities) *drivers.DriverCapabilities {
 	m := convert[drivers.DriverCapabilities](c)
-	if c.NoMounts {
+	if c != nil && c.NoMounts {
 		m.MountConfigs = drivers.DriverCapabilities_NO_MOUNTS
 	}
 	return m

@@ -5,6 +5,7 @@ package wire
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/driver/schema"
@@ -31,35 +32,21 @@ func FromSchema(spec schema.Spec) *hclspec.Spec {
 		}
 		return &hclspec.Spec{Kind: &hclspec.Spec_Array{Array: array}}
 	case schema.Attr:
-		return &hclspec.Spec{Kind: &hclspec.Spec_Attr{Attr: &hclspec.Attr{
-			Name: spec.Name, Type: spec.Type, Required: spec.Required,
-		}}}
+		return &hclspec.Spec{Kind: &hclspec.Spec_Attr{Attr: convert[hclspec.Attr](&spec)}}
 	case schema.Block:
-		return &hclspec.Spec{Kind: &hclspec.Spec_BlockValue{BlockValue: &hclspec.Block{
-			Name: spec.Name, Required: spec.Required, Nested: FromSchema(spec.Nested),
-		}}}
+		return &hclspec.Spec{Kind: &hclspec.Spec_BlockValue{BlockValue: convert[hclspec.Block](&spec)}}
 	case schema.BlockAttrs:
-		return &hclspec.Spec{Kind: &hclspec.Spec_BlockAttrs{BlockAttrs: &hclspec.BlockAttrs{
-			Name: spec.Name, Type: spec.Type, Required: spec.Required,
-		}}}
+		return &hclspec.Spec{Kind: &hclspec.Spec_BlockAttrs{BlockAttrs: convert[hclspec.BlockAttrs](&spec)}}
 	case schema.BlockList:
-		return &hclspec.Spec{Kind: &hclspec.Spec_BlockList{BlockList: &hclspec.BlockList{
-			Name: spec.Name, MinItems: spec.Min, MaxItems: spec.Max, Nested: FromSchema(spec.Nested),
-		}}}
+		return &hclspec.Spec{Kind: &hclspec.Spec_BlockList{BlockList: convert[hclspec.BlockList](&spec)}}
 	case schema.BlockSet:
-		return &hclspec.Spec{Kind: &hclspec.Spec_BlockSet{BlockSet: &hclspec.BlockSet{
-			Name: spec.Name, MinItems: spec.Min, MaxItems: spec.Max, Nested: FromSchema(spec.Nested),
-		}}}
+		return &hclspec.Spec{Kind: &hclspec.Spec_BlockSet{BlockSet: convert[hclspec.BlockSet](&spec)}}
 	case schema.BlockMap:
-		return &hclspec.Spec{Kind: &hclspec.Spec_BlockMap{BlockMap: &hclspec.BlockMap{
-			Name: spec.Name, Labels: spec.Labels, Nested: FromSchema(spec.Nested),
-		}}}
+		return &hclspec.Spec{Kind: &hclspec.Spec_BlockMap{BlockMap: convert[hclspec.BlockMap](&spec)}}
 	case schema.Literal:
 		return &hclspec.Spec{Kind: &hclspec.Spec_Literal{Literal: &hclspec.Literal{Value: string(spec)}}}
 	case schema.Default:
-		return &hclspec.Spec{Kind: &hclspec.Spec_Default{Default: &hclspec.Default{
-			Primary: FromSchema(spec.Primary), Default: FromSchema(spec.Default),
-		}}}
+		return &hclspec.Spec{Kind: &hclspec.Spec_Default{Default: convert[hclspec.Default](&spec)}}
 	}
 	return nil
 }
@@ -69,94 +56,84 @@ func ToSchema(m *hclspec.Spec) (schema.Spec, error) {
 	if m == nil {
 		return nil, nil
 	}
-	return toSchema(m, maxSchemaDepth)
-}
-
-func toSchema(m *hclspec.Spec, depth int) (schema.Spec, error) {
-	if depth == 0 {
-		return nil, fmt.Errorf("schema is deeper than %d levels: %w", maxSchemaDepth, driver.ErrInvalid)
-	}
-	switch kind := m.GetKind().(type) {
-	case *hclspec.Spec_Object:
-		return toObject(kind.Object, depth-1)
-	case *hclspec.Spec_Array:
-		return toArray(kind.Array, depth-1)
-	case *hclspec.Spec_Attr:
-		return schema.Attr{Name: kind.Attr.GetName(), Type: kind.Attr.GetType(), Required: kind.Attr.GetRequired()}, nil
-	case *hclspec.Spec_BlockAttrs:
-		b := kind.BlockAttrs
-		return schema.BlockAttrs{Name: b.GetName(), Type: b.GetType(), Required: b.GetRequired()}, nil
-	case *hclspec.Spec_Literal:
-		return schema.Literal(kind.Literal.GetValue()), nil
-	case *hclspec.Spec_Default:
-		return toDefault(kind.Default, depth-1)
-	}
-	return toBlocks(m, depth-1)
-}
-
-func toObject(m *hclspec.Object, depth int) (schema.Spec, error) {
-	object := make(schema.Object, len(m.GetAttributes()))
-	for name, part := range m.GetAttributes() {
-		spec, err := toSchema(part, depth)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		object[name] = spec
-	}
-	return object, nil
-}
-
-func toArray(m *hclspec.Array, depth int) (schema.Spec, error) {
-	var array schema.Array
-	for i, part := range m.GetValues() {
-		spec, err := toSchema(part, depth)
-		if err != nil {
-			return nil, fmt.Errorf("element %d: %w", i, err)
-		}
-		array = append(array, spec)
-	}
-	return array, nil
-}
-
-func toDefault(m *hclspec.Default, depth int) (schema.Spec, error) {
-	primary, err := toSchema(m.GetPrimary(), depth)
-	if err != nil {
+	if err := checkSchema(m, maxSchemaDepth); err != nil {
 		return nil, err
 	}
-	fallback, err := toSchema(m.GetDefault(), depth)
-	if err != nil {
-		return nil, fmt.Errorf("default: %w", err)
-	}
-	return schema.Default{Primary: primary, Default: fallback}, nil
+	return toSchema(m), nil
 }
 
-// toBlocks reads the kinds that have a block with something nested in it.
-func toBlocks(m *hclspec.Spec, depth int) (schema.Spec, error) {
+// checkSchema checks that every part of a message has a kind, and none is too deep.
+func checkSchema(m *hclspec.Spec, depth int) error {
+	switch {
+	case depth == 0:
+		return fmt.Errorf("schema is deeper than %d levels: %w", maxSchemaDepth, driver.ErrInvalid)
+	case m.GetKind() == nil:
+		return fmt.Errorf("schema has a part of unknown kind: %w", driver.ErrInvalid)
+	}
+	for name, part := range schemaParts(m) {
+		if err := checkSchema(part, depth-1); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// schemaParts returns the parts of a message by name.
+func schemaParts(m *hclspec.Spec) map[string]*hclspec.Spec {
 	switch kind := m.GetKind().(type) {
+	case *hclspec.Spec_Object:
+		return kind.Object.GetAttributes()
+	case *hclspec.Spec_Array:
+		parts := make(map[string]*hclspec.Spec)
+		for i, part := range kind.Array.GetValues() {
+			parts["element "+strconv.Itoa(i)] = part
+		}
+		return parts
+	case *hclspec.Spec_Default:
+		return map[string]*hclspec.Spec{"primary": kind.Default.GetPrimary(), "default": kind.Default.GetDefault()}
 	case *hclspec.Spec_BlockValue:
-		b := kind.BlockValue
-		nested, err := toNested(b.GetName(), b.GetNested(), depth)
-		return schema.Block{Name: b.GetName(), Required: b.GetRequired(), Nested: nested}, err
+		return map[string]*hclspec.Spec{kind.BlockValue.GetName(): kind.BlockValue.GetNested()}
 	case *hclspec.Spec_BlockList:
-		b := kind.BlockList
-		nested, err := toNested(b.GetName(), b.GetNested(), depth)
-		return schema.BlockList{Name: b.GetName(), Min: b.GetMinItems(), Max: b.GetMaxItems(), Nested: nested}, err
+		return map[string]*hclspec.Spec{kind.BlockList.GetName(): kind.BlockList.GetNested()}
 	case *hclspec.Spec_BlockSet:
-		b := kind.BlockSet
-		nested, err := toNested(b.GetName(), b.GetNested(), depth)
-		return schema.BlockSet{Name: b.GetName(), Min: b.GetMinItems(), Max: b.GetMaxItems(), Nested: nested}, err
+		return map[string]*hclspec.Spec{kind.BlockSet.GetName(): kind.BlockSet.GetNested()}
 	case *hclspec.Spec_BlockMap:
-		b := kind.BlockMap
-		nested, err := toNested(b.GetName(), b.GetNested(), depth)
-		return schema.BlockMap{Name: b.GetName(), Labels: b.GetLabels(), Nested: nested}, err
+		return map[string]*hclspec.Spec{kind.BlockMap.GetName(): kind.BlockMap.GetNested()}
 	}
-	return nil, fmt.Errorf("schema has a part of unknown kind: %w", driver.ErrInvalid)
+	return nil
 }
 
-func toNested(name string, m *hclspec.Spec, depth int) (schema.Spec, error) {
-	spec, err := toSchema(m, depth)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+// toSchema returns the schema of a message that was checked.
+func toSchema(m *hclspec.Spec) schema.Spec {
+	switch kind := m.GetKind().(type) {
+	case *hclspec.Spec_Object:
+		object := make(schema.Object, len(kind.Object.GetAttributes()))
+		for name, part := range kind.Object.GetAttributes() {
+			object[name] = toSchema(part)
+		}
+		return object
+	case *hclspec.Spec_Array:
+		var array schema.Array
+		for _, part := range kind.Array.GetValues() {
+			array = append(array, toSchema(part))
+		}
+		return array
+	case *hclspec.Spec_Attr:
+		return *convert[schema.Attr](kind.Attr)
+	case *hclspec.Spec_BlockValue:
+		return *convert[schema.Block](kind.BlockValue)
+	case *hclspec.Spec_BlockAttrs:
+		return *convert[schema.BlockAttrs](kind.BlockAttrs)
+	case *hclspec.Spec_BlockList:
+		return *convert[schema.BlockList](kind.BlockList)
+	case *hclspec.Spec_BlockSet:
+		return *convert[schema.BlockSet](kind.BlockSet)
+	case *hclspec.Spec_BlockMap:
+		return *convert[schema.BlockMap](kind.BlockMap)
+	case *hclspec.Spec_Default:
+		return *convert[schema.Default](kind.Default)
+	case *hclspec.Spec_Literal:
+		return schema.Literal(kind.Literal.GetValue())
 	}
-	return spec, nil
+	return nil
 }

@@ -153,6 +153,15 @@ func TestRoundTripWait(t *testing.T) {
 	}
 }
 
+// nestedSchema is a message of lists in each other.
+func nestedSchema(depth int) *hclspec.Spec {
+	nested := &hclspec.Spec{Kind: &hclspec.Spec_Literal{Literal: &hclspec.Literal{}}}
+	for range depth {
+		nested = &hclspec.Spec{Kind: &hclspec.Spec_Array{Array: &hclspec.Array{Values: []*hclspec.Spec{nested}}}}
+	}
+	return nested
+}
+
 func TestRoundTripSchema(t *testing.T) {
 	spec := schema.Object{
 		"attr":    schema.Attr{Name: "attr", Type: "list(string)", Required: true},
@@ -176,10 +185,7 @@ func TestRoundTripSchema(t *testing.T) {
 		}
 		same(t, own, got)
 	}
-	deep := &hclspec.Spec{Kind: &hclspec.Spec_Literal{Literal: &hclspec.Literal{}}}
-	for range maxSchemaDepth {
-		deep = &hclspec.Spec{Kind: &hclspec.Spec_Array{Array: &hclspec.Array{Values: []*hclspec.Spec{deep}}}}
-	}
+	deep := nestedSchema(maxSchemaDepth)
 	for name, m := range map[string]*hclspec.Spec{
 		"deep": deep, "empty": {},
 		"empty part": {Kind: &hclspec.Spec_Default{Default: &hclspec.Default{}}},
@@ -251,6 +257,8 @@ func FuzzRead(f *testing.F) {
 		FromSchema(driver.TaskSchema()), FromEvent(&driver.Event{Timestamp: time.Unix(1, 1)}),
 		FromSample("t", &procstats.Sample{}, nil, 0),
 		FromTaskStatus(&driver.TaskStatus{Exit: &driver.ExitResult{}, Network: &driver.NetworkOverride{}}),
+		nestedSchema(maxSchemaDepth), nestedSchema(1000), &hclspec.Spec{Kind: &hclspec.Spec_Default{}},
+		&drivers.TaskStats{TachoSample: []byte{0xff}}, &drivers.TaskConfig{Resources: &drivers.Resources{}},
 	} {
 		encoded, err := proto.Marshal(seed)
 		if err != nil {
