@@ -147,10 +147,10 @@ func (d *Tacho) endEarlier(ctx context.Context, config *TaskConfig) error {
 			continue
 		}
 		address, err := wire.ReadAddress(folder)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it has not got to listen, and ends with its caller
-		}
-		if err == nil && address.AllocID == config.AllocID && address.Task == config.Name {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it did not get to listen, and ends with its caller, if it was ever there
+			err = sweep([]string{folder})
+		case err == nil && address.AllocID == config.AllocID && address.Task == config.Name:
 			err = d.endTask(ctx, *address)
 		}
 		errs = append(errs, err)
@@ -163,6 +163,10 @@ func (d *Tacho) endTask(ctx context.Context, address wire.Address) error {
 	for _, t := range d.list() {
 		if t.state.Address.Folder != address.Folder {
 			continue
+		}
+		if d.watch != nil && !t.confirmed.Load() { // the host does not know of it, and destroys it never
+			t.log.Warn("killed an earlier start of a task, whose host did not know of it", "executor", address.ID)
+			return d.DestroyTask(ctx, t.config.ID, true)
 		}
 		if !t.running() {
 			return nil

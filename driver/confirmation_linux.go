@@ -47,28 +47,32 @@ func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time) {
 			t.log.Error("end unconfirmed task", "error", err)
 		}
 	}
-	addresses, err := client.List(runtimeDir(d.currentConfig()))
+	folders, err := client.Folders(runtimeDir(d.currentConfig()))
 	if err != nil {
 		d.log.Error("list executors", "error", err)
 	}
-	for _, address := range addresses {
-		if known[address.Folder] || !unconfirmed(address, before) {
+	for _, folder := range folders {
+		info, err := os.Lstat(filepath.Join(folder, client.LockFile))
+		if err != nil || !info.ModTime().Before(before) || known[folder] {
 			continue
 		}
-		log := d.log.With("executor", address.ID, "alloc_id", address.AllocID, "task", address.Task)
-		log.Warn("task is killed: its host has connected again and has not recovered it", "after", confirmLimit)
-		if err := endExecutor(ctx, *address); err != nil {
-			log.Error("end unconfirmed task", "error", err)
+		if err := d.endIfUnconfirmed(ctx, folder); err != nil {
+			d.log.Error("end unconfirmed task", "directory", folder, "error", err)
 		}
 	}
 }
 
-// unconfirmed reports whether an executor is that of a driver which is gone, and whose host never knew of the task. Those
-// of tacho run have no allocation, and those of an agent were persisted.
-func unconfirmed(address *wire.Address, before time.Time) bool {
-	if address.AllocID == "" || address.Persisted || isConfirmed(address.Folder) || client.Owned(*address) {
-		return false
+// endIfUnconfirmed ends an executor whose driver is gone, and of whose task no host ever knew. Those of tacho run have no
+// allocation, and those of an agent were persisted.
+func (d *Tacho) endIfUnconfirmed(ctx context.Context, folder string) error {
+	address, err := wire.ReadAddress(folder)
+	if errors.Is(err, os.ErrNotExist) { // its driver was killed before there was an executor
+		return sweep([]string{folder})
 	}
-	info, err := os.Lstat(filepath.Join(address.Folder, client.LockFile))
-	return err == nil && info.ModTime().Before(before)
+	if err != nil || address.AllocID == "" || address.Persisted || isConfirmed(folder) || client.Owned(*address) {
+		return err
+	}
+	d.log.Warn("task is killed: its host has connected again and has not recovered it", "after", confirmLimit, "executor", address.ID,
+		"alloc_id", address.AllocID, "task", address.Task)
+	return endExecutor(ctx, *address)
 }

@@ -6,6 +6,7 @@ package nomad_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -90,6 +91,11 @@ func TestAgentKilledWhileStarting(t *testing.T) {
 		a.await("end of all executors", 90*time.Second, func() bool { return len(a.executors()) == 0 })
 		t.Logf("round %d: nothing is left after %s", round, time.Since(began).Round(time.Second))
 	}
+	// Of an executor that was about to be started, its directory.
+	a.await("removal of all directories", 90*time.Second, func() bool {
+		left, err := os.ReadDir(filepath.Join(a.dir, "run"))
+		return err == nil && len(left) == 0
+	})
 }
 
 // runningOf returns how many allocations of a job run.

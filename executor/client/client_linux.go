@@ -52,13 +52,18 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 			"it must have at most %d, so that the path of the socket of %s fits in 107, unix(7)",
 			o.RuntimeDir, len(o.RuntimeDir), longest, o.ID)
 	}
+	spare, err := os.Open("/") // to have one for removeFolder if this process is short of descriptors
+	if err != nil {
+		return nil, fmt.Errorf("start executor: %w", err)
+	}
 	folder := filepath.Join(o.RuntimeDir, o.ID)
 	if err := makeFolder(o.RuntimeDir, folder); err != nil {
-		return nil, err
+		return nil, errors.Join(err, spare.Close())
 	}
 	c, err := start(ctx, o, folder)
+	_ = spare.Close()
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(folder))
+		return nil, errors.Join(err, removeFolder(folder))
 	}
 	return c, nil
 }

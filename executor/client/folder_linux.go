@@ -90,6 +90,19 @@ func makeFolder(runtimeDir, folder string) error {
 	return nil
 }
 
+// removeFolder removes an executor's folder. os.RemoveAll opens directories: if this process is short of descriptors, which
+// may be why a start has failed, others are about to be closed.
+func removeFolder(folder string) error {
+	const pause, limit = 10 * time.Millisecond, 2 * time.Second
+	for began := time.Now(); ; {
+		err := os.RemoveAll(folder)
+		if !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) || time.Since(began) > limit {
+			return err
+		}
+		<-time.After(pause)
+	}
+}
+
 // LockFile is what an executor's owner locks; by it the folder is known for one of an executor.
 const LockFile = "owner.lock"
 
@@ -195,5 +208,5 @@ func RemoveAbandoned(folder string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.RemoveAll(folder), owner.Close())
+	return errors.Join(removeFolder(folder), owner.Close())
 }

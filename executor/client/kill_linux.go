@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"syscall"
 	"time"
 
@@ -72,7 +71,7 @@ func (c *Client) stopAndShutdown(ctx context.Context, signal syscall.Signal, gra
 func (c *Client) clear() error {
 	address, err := wire.ReadAddress(c.Address().Folder)
 	if errors.Is(err, fs.ErrNotExist) {
-		return os.RemoveAll(c.Address().Folder)
+		return removeFolder(c.Address().Folder)
 	}
 	if err != nil {
 		return err
@@ -159,7 +158,7 @@ func KillTask(ctx context.Context, address wire.Address) error {
 		return err
 	}
 	if boot != address.BootID {
-		return os.RemoveAll(address.Folder)
+		return removeFolder(address.Folder)
 	}
 	if kernel.Alive(kernel.HostFS(), address.Executor) {
 		return fmt.Errorf("kill task %s: its executor %d is running; ask it to stop", address.ID, address.Executor.PID)
@@ -174,7 +173,7 @@ func KillTask(ctx context.Context, address wire.Address) error {
 	if err != nil {
 		return fmt.Errorf("kill task %s: %w", address.ID, err)
 	}
-	return os.RemoveAll(address.Folder)
+	return removeFolder(address.Folder)
 }
 
 // Alive reports whether the executor of an address runs, and is that executor.
