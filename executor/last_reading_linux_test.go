@@ -22,7 +22,15 @@ func TestReadingOfNobody(t *testing.T) {
 	for _, s := range []*procstats.Sample{first, second, sample(3*time.Second, 0)} {
 		r.add(s)
 	}
-	if r.last != second || r.before != first || r.whole.Samples() != 2 {
-		t.Errorf("last %v, before %v, of %d samples", r.last, r.before, r.whole.Samples())
+	if r.last != second || r.whole.Samples() != 2 {
+		t.Errorf("last %v, of %d samples", r.last, r.whole.Samples())
+	}
+	var read recent
+	for _, s := range []*procstats.Sample{first, second, sample(3*time.Second, 0)} {
+		s.Processes = make([]procstats.ProcessRow, 1)
+		read.add(s)
+	}
+	if read.last.Mono != second.Mono || read.before.Mono != first.Mono || len(read.last.Processes) > 0 || len(second.Processes) != 1 {
+		t.Errorf("last %v, before %v", read.last, read.before)
 	}
 }

@@ -31,9 +31,8 @@ type recorder struct {
 	inheritsPeak bool
 	// The whole run and the current report; used by run, and by finish after it.
 	whole, current procstats.Window
-	// last is the newest sample, before the one that its rates are measured from.
-	last, before *procstats.Sample
-	reportEnds   time.Duration
+	last           *procstats.Sample // the newest one, with its rows
+	reportEnds     time.Duration
 }
 
 // start writes the record of a task that is about to be started.
@@ -89,7 +88,7 @@ func (r *recorder) add(s *procstats.Sample) {
 	if s == r.last || !record.Inhabited(s) { // the gauges of a task without a process mean nothing
 		return
 	}
-	r.before, r.last = r.last, s
+	r.last = s
 	r.whole.Add(s)
 	r.current.Add(s)
 	if s.Mono >= r.reportEnds {
@@ -109,8 +108,9 @@ func (r *recorder) writeReport(rows *procstats.Sample) {
 	r.current.Advance()
 }
 
-// finish completes the record with the final totals and writes it.
-func (r *recorder) finish(final *procstats.Sample, evidence record.Evidence) (*record.Record, *proto.Exit) {
+// finish completes the record with the final totals and writes it. The last reading may be that of a stream: a driver's task
+// is sampled for no record.
+func (r *recorder) finish(final *procstats.Sample, read recent, evidence record.Evidence) (*record.Record, *proto.Exit) {
 	info := r.info
 	seconds, span := evidence.Wall.Seconds(), evidence.Span.Seconds()
 	info.State, info.EndedAt, info.WallSeconds, info.SpanSeconds = record.Exited, evidence.EndedAt, &seconds, &span
@@ -118,10 +118,10 @@ func (r *recorder) finish(final *procstats.Sample, evidence record.Evidence) (*r
 	if evidence.Signal != 0 {
 		info.Signal = &evidence.Signal
 	}
-	evidence.Before, evidence.After, evidence.Last = r.baseline, final, r.last
-	if r.last != nil {
-		evidence.LastAge = evidence.EndedAt.Add(evidence.Span - evidence.Wall).Sub(r.last.Wall)
-		evidence.LastHeadlines = procstats.Headlines(r.last, procstats.History{Previous: cmp.Or(r.before, r.baseline)})
+	evidence.Before, evidence.After, evidence.Last = r.baseline, final, read.last
+	if read.last != nil {
+		evidence.LastAge = evidence.EndedAt.Add(evidence.Span - evidence.Wall).Sub(read.last.Wall)
+		evidence.LastHeadlines = procstats.Headlines(read.last, procstats.History{Previous: cmp.Or(read.before, r.baseline)})
 	}
 	d := record.Diagnose(evidence)
 	info.Diagnosis = d

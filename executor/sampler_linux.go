@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/source"
@@ -32,6 +33,19 @@ type sampler struct {
 	collecting sync.Mutex // guards following: one collection at a time
 	totals     *source.Collector
 	rows       *source.Collector
+	recent     recent
+}
+
+// recent are the newest two samples of a task that had a process, for whomever they were taken, without their rows.
+type recent struct{ last, before *procstats.Sample }
+
+func (r *recent) add(s *procstats.Sample) {
+	if !record.Inhabited(s) {
+		return
+	}
+	totals := *s
+	totals.Processes, totals.Omitted = nil, 0
+	r.before, r.last = r.last, &totals
 }
 
 // cost counts what the sampling itself takes.
@@ -53,14 +67,14 @@ func newSampler(target source.Target, selection procstats.Selection) *sampler {
 	}
 	s.totals = source.Open(target, totals, &selfSource{selection: selection, cost: &s.cost})
 	s.rows = source.Open(target, selection.Minus(totals))
-	collectWhole := s.timed(func(into *procstats.Sample) {
+	collectWhole := s.remembered(func(into *procstats.Sample) {
 		s.totals.Collect(into)
 		s.rows.CollectMore(into)
 	})
 	s.wholeCache = source.NewCache(collectWhole, nil)
 	s.totalsCache = s.wholeCache
 	if separate {
-		s.totalsCache = source.NewCache(s.timed(s.totals.Collect), nil)
+		s.totalsCache = source.NewCache(s.remembered(s.totals.Collect), nil)
 	}
 	return s
 }
@@ -87,6 +101,21 @@ func (s *sampler) timed(collect func(*procstats.Sample)) func(*procstats.Sample)
 		s.cost.collections.Add(1)
 		s.cost.nanoseconds.Add(int64(time.Since(began)))
 	}
+}
+
+// remembered is timed, and puts what it reads of a running task among the recent samples.
+func (s *sampler) remembered(collect func(*procstats.Sample)) func(*procstats.Sample) {
+	return s.timed(func(into *procstats.Sample) {
+		collect(into)
+		s.recent.add(into)
+	})
+}
+
+// newest returns the recent samples.
+func (s *sampler) newest() recent {
+	s.collecting.Lock()
+	defer s.collecting.Unlock()
+	return s.recent
 }
 
 // get returns a sample that is not older than maxAge.

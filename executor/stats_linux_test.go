@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -268,4 +270,30 @@ func TestRowsAddUp(t *testing.T) {
 			t.Errorf("rows, exited and unattributed add up to %v, the total is %v", sum, *p.TotalCPUSeconds)
 		}
 	})
+}
+
+// TestLastReadingOfStream is about tasks that are sampled for no record, as a driver's are: what a stream was sent last is
+// in the record of an end that is not a success.
+func TestLastReadingOfStream(t *testing.T) {
+	for name, rows := range map[string]bool{"totals": false, "with rows": true} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t)
+			f.run("echo ready; exec sleep 1000", func(r *proto.LaunchRequest) { r.Record.IntervalNs = 0 })
+			f.expect("ready")
+			stream := f.stream(50*time.Millisecond, rows)
+			receive(t, stream)
+			sample := receive(t, stream)
+			if err := f.Stop(t.Context(), unix.SIGKILL, 0); err != nil {
+				t.Fatal(err)
+			}
+			_, final := f.wait()
+			last := final.Diagnosis.LastReading
+			if last == nil || last.MemoryBytes == nil || last.Cores == nil || last.AgeSeconds > time.Since(sample.Wall).Seconds() {
+				t.Fatalf("last reading %+v of %q", last, final.Sentence())
+			}
+			if !strings.Contains(final.Diagnosis.Operator, " before: ") {
+				t.Errorf("operator: %q", final.Diagnosis.Operator)
+			}
+		})
+	}
 }

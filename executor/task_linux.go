@@ -234,12 +234,13 @@ func (t *task) finish(end ended, last time.Time) {
 	t.mu.Unlock()
 	evidence.ExitCode, evidence.Signal = exitCode(end.status)
 	t.oom.Finish(&evidence)
+	recent := t.sampler.newest() // the final sample is not one of them
 	final := t.sampler.getFinal()
 	t.oom.NameMain(&evidence, final)
 	if err := t.sampler.close(final); err != nil {
 		t.log.Error("close kernel files", "error", err)
 	}
-	t.final, t.exit = t.recorder.finish(final, evidence)
+	t.final, t.exit = t.recorder.finish(final, recent, evidence)
 	failpoint.At("executor.end.recorded")
 	t.removeGroup()
 	failpoint.At("executor.end.removed")

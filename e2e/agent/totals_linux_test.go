@@ -188,6 +188,13 @@ func TestCountersGoOn(t *testing.T) {
 		return true
 	})
 	c.end(t)
+	for _, a := range f.allocations() {
+		var d details
+		f.get("/v1/allocation/"+a.ID, &d)
+		if d.event("Driver", " before: ") == "" { // of the sentence of an end
+			t.Errorf("%s: no event has the last reading: %+v", a.TaskGroup, d.TaskStates["t"].Events)
+		}
+	}
 	for _, group := range groups {
 		for name, want := range map[string]float64{"exits": 3, "oom_kills": 3, "restarts": 2} {
 			if got := c.of(group, "tacho_task_"+name+"_total"); got != want {
