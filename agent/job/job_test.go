@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
-
-	"github.com/tachograph/tacho/agent/job/jobtest"
 )
 
 const good = `
@@ -186,7 +184,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(good)
 	f.Add("job \"j\" {")
 	for seed := range uint64(100) {
-		if text := jobtest.Hostile(seed); len(text) <= longest {
+		if text := HostileJob(seed); len(text) <= longest {
 			f.Add(text)
 		}
 	}
@@ -206,7 +204,7 @@ func FuzzParse(f *testing.F) {
 
 // TestTextsAreBounded has texts that would overflow the stack of the parser, or take all memory.
 func TestTextsAreBounded(t *testing.T) {
-	arg := func(expr string) string { return jobtest.Job("", "", "config {\n args = ["+expr+"]\n}") }
+	arg := func(expr string) string { return jobText("", "", "config {\n args = ["+expr+"]\n}") }
 	nest := func(n int, open, end string) string {
 		return arg(strings.Repeat(open, n) + "1" + strings.Repeat(end, n))
 	}
@@ -260,7 +258,7 @@ func TestTextsAreBounded(t *testing.T) {
 
 // TestVariablesAreBounded is about values that come with a file.
 func TestVariablesAreBounded(t *testing.T) {
-	text := jobtest.Job("variable \"x\" {\n type = list(number)\n}", "", "")
+	text := jobText("variable \"x\" {\n type = list(number)\n}", "", "")
 	for value, want := range map[string]string{
 		"[1]":                           "",
 		strings.Repeat("[", 100_000):    "brackets nested",
@@ -283,7 +281,7 @@ func TestLocalsNeedEachOther(t *testing.T) {
 		return "locals {\n" + b.String()
 	}
 	end := fmt.Sprintf(" l%04d = \"end\"\n}", 900)
-	j, err := Parse(Source{Filename: "f", Text: jobtest.Job(locals(900)+end, "", "user = local.l0000")})
+	j, err := Parse(Source{Filename: "f", Text: jobText(locals(900)+end, "", "user = local.l0000")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +293,7 @@ func TestLocalsNeedEachOther(t *testing.T) {
 		locals(1500) + "}":                    "1500 locals",
 		locals(2) + "}":                       `does not have an attribute named "l0002"`,
 	} {
-		_, err := Parse(Source{Filename: "f", Text: jobtest.Job(text, "", "user = local.l0000")})
+		_, err := Parse(Source{Filename: "f", Text: jobText(text, "", "user = local.l0000")})
 		if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.300v, want %q, and nothing else", err, want)
 		}

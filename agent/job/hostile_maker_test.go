@@ -1,9 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package jobtest makes job files for tests: such that are meant to take all memory, all time or the stack of whoever
-// reads them.
-package jobtest
+package job
 
 import (
 	"fmt"
@@ -14,8 +12,9 @@ import (
 // longest is how long a text gets: somewhat more than a job file may be.
 const longest = 1<<20 + 1<<12
 
-// Hostile returns a job file. The same seed makes the same file.
-func Hostile(seed uint64) string {
+// HostileJob returns a job file that is meant to take all memory, all time or the stack of the agent that reads it. The same
+// seed makes the same file.
+func HostileJob(seed uint64) string {
 	m := &maker{Rand: rand.New(rand.NewPCG(seed, 9))}
 	makers := []func() string{
 		m.expressionJob, m.expressionJob, m.expressionJob, m.expressionJob, m.templateJob, m.templateJob, m.localsJob, m.manyJob,
@@ -44,27 +43,27 @@ func (m *maker) repeat(text string) string {
 	return strings.Repeat(text, m.some(max(1, longest/max(1, len(text)))))
 }
 
-// Job is a job file with a task, in which some places are filled.
-func Job(head, group, task string) string {
+// jobText is a job file with a task, in which some places are filled.
+func jobText(head, group, task string) string {
 	return head + "\njob \"j\" {\n  type = \"batch\"\n  group \"g\" {\n" + group + "\n    task \"t\" {\n      driver = \"tacho\"\n" + task + "\n    }\n  }\n}\n"
 }
 
 // place puts an expression somewhere into a job.
 func (m *maker) place(expr string) string {
-	config := func(body string) string { return Job("", "", "config {\n command = \"true\"\n "+body+"\n}") }
+	config := func(body string) string { return jobText("", "", "config {\n command = \"true\"\n "+body+"\n}") }
 	switch m.IntN(9) {
 	case 0:
-		return Job("locals {\n x = "+expr+"\n}", "", "config {\n command = \"${local.x}\"\n}")
+		return jobText("locals {\n x = "+expr+"\n}", "", "config {\n command = \"${local.x}\"\n}")
 	case 1:
-		return Job("variable \"x\" {\n default = "+expr+"\n}", "", "config {\n command = \"true\"\n}")
+		return jobText("variable \"x\" {\n default = "+expr+"\n}", "", "config {\n command = \"true\"\n}")
 	case 2:
-		return Job("", "count = "+expr, "config {\n command = \"true\"\n}")
+		return jobText("", "count = "+expr, "config {\n command = \"true\"\n}")
 	case 3:
-		return Job("", "meta = { x = "+expr+" }", "config {\n command = \"${NOMAD_META_x}\"\n}")
+		return jobText("", "meta = { x = "+expr+" }", "config {\n command = \"${NOMAD_META_x}\"\n}")
 	case 4:
-		return Job("", "", "env {\n X = "+expr+"\n}\nconfig {\n command = \"true\"\n args = [\"${env[\"X\"]}\"]\n}")
+		return jobText("", "", "env {\n X = "+expr+"\n}\nconfig {\n command = \"true\"\n args = [\"${env[\"X\"]}\"]\n}")
 	case 5:
-		return Job("", "", "template {\n data = "+expr+"\n destination = \"local/x\"\n}\nconfig {\n command = \"true\"\n}")
+		return jobText("", "", "template {\n data = "+expr+"\n destination = \"local/x\"\n}\nconfig {\n command = \"true\"\n}")
 	case 6:
 		return config("unknown = " + expr)
 	}

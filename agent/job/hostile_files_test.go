@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package jobtest
+package job
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ func (m *maker) localsJob() string {
 	for i := range n {
 		fmt.Fprintf(&b, " l%d = %s\n", i+1, strings.ReplaceAll(step, "L", fmt.Sprintf("local.l%d", i)))
 	}
-	return Job(b.String()+"}", "", fmt.Sprintf("config {\n command = %s\n}", m.pick("local.l1", fmt.Sprintf("local.l%d", n), fmt.Sprintf("\"${jsonencode(local.l%d)}\"", n))))
+	return jobText(b.String()+"}", "", fmt.Sprintf("config {\n command = %s\n}", m.pick("local.l1", fmt.Sprintf("local.l%d", n), fmt.Sprintf("\"${jsonencode(local.l%d)}\"", n))))
 }
 
 // variableJob has variables with types.
@@ -36,7 +36,7 @@ func (m *maker) variableJob() string {
 	if value == "{a=" {
 		closed = "}"
 	}
-	return Job(fmt.Sprintf("variable \"x\" {\n type = %sany%s\n default = %s1%s\n}", strings.Repeat(open, depth), strings.Repeat(end, depth),
+	return jobText(fmt.Sprintf("variable \"x\" {\n type = %sany%s\n default = %s1%s\n}", strings.Repeat(open, depth), strings.Repeat(end, depth),
 		strings.Repeat(value, depth), strings.Repeat(closed, depth)), "", "config {\n command = \"${jsonencode(var.x)}\"\n}")
 }
 
@@ -51,24 +51,24 @@ func (m *maker) manyJob() string {
 	case 2:
 		return "job \"j\" {\n meta {\n" + m.numbered(" m%d = 1\n") + "}\n group \"g\" {\n" + m.numbered("task \"t%d\" {\n "+task+"\n }\n") + "}\n}"
 	case 3:
-		return Job("", "", "env {\n"+m.numbered(" E%d = \"${env[\"X\"]}${NOMAD_META_x}\"\n")+"}\n config {\n command = \"true\"\n}")
+		return jobText("", "", "env {\n"+m.numbered(" E%d = \"${env[\"X\"]}${NOMAD_META_x}\"\n")+"}\n config {\n command = \"true\"\n}")
 	case 4:
-		return Job("", "", m.numbered(" unknown%d = 1\n")+"config {\n command = \"true\"\n}")
+		return jobText("", "", m.numbered(" unknown%d = 1\n")+"config {\n command = \"true\"\n}")
 	case 5:
-		return Job("", "", m.repeat(m.pick("a {\n", "env {\n", "config {\n", "x {}\n", "template {\n data = \"\"\n destination = \"x\"\n}\n")))
+		return jobText("", "", m.repeat(m.pick("a {\n", "env {\n", "config {\n", "x {}\n", "template {\n data = \"\"\n destination = \"x\"\n}\n")))
 	case 6:
-		return Job("", "meta {\n x = \""+m.repeat("a")+"\"\n}", "env {\n X = \""+m.repeat("${NOMAD_META_x}")+"\"\n}\n config {\n command = \"true\"\n}")
+		return jobText("", "meta {\n x = \""+m.repeat("a")+"\"\n}", "env {\n X = \""+m.repeat("${NOMAD_META_x}")+"\"\n}\n config {\n command = \"true\"\n}")
 	case 7:
-		return Job("", "count = 10000", m.repeat("config {\n command = \"true\"\n}\n"))
+		return jobText("", "count = 10000", m.repeat("config {\n command = \"true\"\n}\n"))
 	}
-	return m.numbered("variable \"v%d\" {\n default = \"${x}\"\n}\n") + Job("", "", "config {\n command = \"true\"\n}")
+	return m.numbered("variable \"v%d\" {\n default = \"${x}\"\n}\n") + jobText("", "", "config {\n command = \"true\"\n}")
 }
 
 // templateJob has a template that the agent renders.
 func (m *maker) templateJob() string {
 	body := m.templateBody()
 	fence := "E0T"
-	return Job("", "", "env {\n A = \""+m.repeat("a")+"\"\n}\ntemplate {\n data = <<"+fence+"\n"+strings.ReplaceAll(body, "${", "$${")+"\n"+fence+
+	return jobText("", "", "env {\n A = \""+m.repeat("a")+"\"\n}\ntemplate {\n data = <<"+fence+"\n"+strings.ReplaceAll(body, "${", "$${")+"\n"+fence+
 		"\n destination = \"local/x\"\n"+m.pick("", "env = true\n", "left_delimiter = \"<\"\n")+"}\nconfig {\n command = \"true\"\n}")
 }
 
@@ -118,9 +118,9 @@ func (m *maker) textJob() string {
 
 // mutant is another hostile file, of which a part is repeated, left out or put elsewhere.
 func (m *maker) mutant() string {
-	text := Hostile(m.Uint64())
+	text := HostileJob(m.Uint64())
 	if m.IntN(2) == 0 {
-		text = Job("locals {\n x = [1, 2]\n}", "", "config {\n command = \"true\"\n args = [for a in local.x : \"${a}\"]\n}")
+		text = jobText("locals {\n x = [1, 2]\n}", "", "config {\n command = \"true\"\n args = [for a in local.x : \"${a}\"]\n}")
 	}
 	for range 1 + m.IntN(4) {
 		if len(text) < 2 {

@@ -1,10 +1,11 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package agent
+package job_test
 
 import (
 	"cmp"
+	"context"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -14,8 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/agent"
+	"github.com/tachograph/tacho/agent/config"
 	"github.com/tachograph/tacho/agent/job"
-	"github.com/tachograph/tacho/agent/job/jobtest"
 )
 
 // What one job file may take of the agent.
@@ -33,8 +37,7 @@ func TestHostileJobs(t *testing.T) {
 		}
 		return otherwise
 	}
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
+	a := startAgent(t)
 	var accepted int
 	var longest time.Duration
 	var largest uint64
@@ -43,9 +46,9 @@ func TestHostileJobs(t *testing.T) {
 	measured := count > 0
 	count = cmp.Or(count, 50)
 	for seed := first; seed < first+count; seed++ {
-		text := jobtest.Hostile(seed)
+		text := job.HostileJob(seed)
 		check := func() {
-			if _, err := r.Validate(t.Context(), job.Source{Filename: "f", Text: text}); err == nil {
+			if _, err := a.Validate(t.Context(), job.Source{Filename: "f", Text: text}); err == nil {
 				accepted++
 			} else if os.Getenv("TACHO_HOSTILE_VERBOSE") != "" {
 				t.Logf("seed %d, %d bytes: %.150s", seed, len(text), err)
@@ -68,6 +71,30 @@ func TestHostileJobs(t *testing.T) {
 		}
 	}
 	t.Logf("%d job files, %d of them accepted; at most %s of CPU and %d MiB each", count, accepted, longest, largest>>20)
+}
+
+// startAgent returns an agent that is ready, and ends with the test.
+func startAgent(t *testing.T) *agent.Agent {
+	t.Helper()
+	c := config.Default()
+	c.DataDir = t.TempDir()
+	a := agent.New(c, hclog.NewNullLogger())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("agent: %v", err)
+		}
+	})
+	select {
+	case <-a.Ready():
+	case err := <-ended:
+		ended <- err
+		t.Fatalf("agent: %v", err)
+	}
+	return a
 }
 
 // cost is what a function takes: all memory that it asks for, and CPU time.
