@@ -37,8 +37,12 @@ func (t *Tree) readCmdline(p *process, now time.Duration) {
 		c.text, c.fault = "", "read /proc/PID/cmdline: "+err.Error()
 		return
 	}
-	if text := kernel.ParseProcCmdline(data); renamed || text != "" {
-		c.text = text // else it has ended: a zombie has no arguments
+	text := kernel.ParseProcCmdline(data)
+	if text == "" {
+		c.at = 0 // read again next time: a program that is being started has no arguments yet
+	}
+	if renamed || text != "" {
+		c.text = text // else it has ended: a zombie has none, and what it had stays
 	}
 	c.fault = ""
 }
