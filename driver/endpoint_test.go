@@ -10,8 +10,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/exposition"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // A web page can be made to resolve to this machine; its requests still name the page's host.
@@ -104,6 +110,30 @@ func TestEndpointsAreNotLeft(t *testing.T) {
 	d.serveNumbers("unix:" + dir + "/late")
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("sockets are left: %v, %v", left, err)
+	}
+}
+
+// TestEndpointAbsent holds that what was selected and is absent has no series, and that the reason has one.
+func TestEndpointAbsent(t *testing.T) {
+	s := &procstats.Sample{}
+	s.SetAbsent(procstats.DiskUsage, "open: permission denied")
+	s.SetAbsent(procstats.CgroupMemoryMax, procstats.ReasonNoLimit)
+	s.SetNumber(procstats.DiskFiles, 7)
+	var page strings.Builder
+	if err := exposition.WriteText(&page, families([]taskSample{{config: &TaskConfig{Name: "web"}, sample: s}})); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(page.String()) {
+		if !strings.HasPrefix(line, "#") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	if d := cmp.Diff([]string{
+		`tacho_task_absent_info{task="web",measurement="disk_usage_bytes",reason="open: permission denied"} 1`,
+		`tacho_task_disk_files{task="web"} 7`,
+	}, got); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -100,7 +100,7 @@ func describeSources(f *Fingerprint, host kernel.FS, own procstats.Cgroup) error
 	reader := source.Open(source.Target{
 		FS: host, Cgroup: own, Roots: func() []int { return []int{os.Getpid()} },
 		Reaped: func() source.Reaped { return source.Reaped{} },
-	}, procstats.DefaultSelection())
+	}, procstats.DefaultSelection().Union(procstats.Select(procstats.SmapsPSS)))
 	for _, source := range reader.Describe() {
 		name := attributeSource + source.ID.String()
 		f.Attributes[name] = Attribute{Value: source.Available}
