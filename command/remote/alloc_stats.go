@@ -108,6 +108,7 @@ func (p *usagePage) task(name string, r *client.Reading) {
 		return
 	}
 	p.text.WriteString(summary.HeadlineTable(r.Sample.Headline, p.palette).Render(p.palette))
+	p.selected(r.Sample)
 	p.pressure(r.Sample)
 	p.processes(r.Sample)
 	if p.all {
@@ -131,6 +132,22 @@ func ageText(r *client.Reading) string {
 		text += fmt.Sprintf(", %d late readings", r.Backlogged)
 	}
 	return text
+}
+
+// selected writes what is measured only of tasks that select it, or why it is absent.
+func (p *usagePage) selected(s *client.Sample) {
+	t := cli.Table{Indent: "  ", Right: []int{1}}
+	for _, id := range []procstats.ID{procstats.SmapsPSS, procstats.DiskUsage, procstats.DiskFiles} {
+		name := id.String()
+		if value, ok := s.Measurements[name]; ok {
+			t.AddTexts(name, summary.ValueText(name, value))
+		} else if reason, ok := s.Absent[name]; ok {
+			t.Add(cli.Plain(name), cli.Plain(procstats.NoValue), cli.Painted(cli.Printable(reason), p.palette.Faint))
+		}
+	}
+	if !t.Empty() {
+		p.text.WriteString(t.Render(p.palette))
+	}
 }
 
 // pressure writes how long the task has waited since its start.

@@ -122,3 +122,26 @@ func TestTableNeverExceedsItsWidth(t *testing.T) {
 		}
 	}
 }
+
+// TestSelected holds that what a task selects is shown, with the reason if it is absent, and nothing of other tasks.
+func TestSelected(t *testing.T) {
+	for name, test := range map[string]struct {
+		sample client.Sample
+		want   string
+	}{
+		"nothing": {client.Sample{Absent: map[string]string{"cgroup_memory_max_bytes": "no limit is set"}}, ""},
+		"both": {
+			client.Sample{
+				Measurements: map[string]any{"disk_usage_bytes": float64(3 << 20), "disk_files": 2.0},
+				Absent:       map[string]string{"smaps_pss_bytes": "1 of 2 processes were skipped"},
+			},
+			"  smaps_pss_bytes       –  1 of 2 processes were skipped\n  disk_usage_bytes  3 MiB\n  disk_files            2\n",
+		},
+	} {
+		var page usagePage
+		page.selected(&test.sample)
+		if got := page.text.String(); got != test.want {
+			t.Errorf("%s:\n%q, want\n%q", name, got, test.want)
+		}
+	}
+}
