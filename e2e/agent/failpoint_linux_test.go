@@ -63,12 +63,7 @@ job "witness" {
 // runs once, ends when it is stopped, and leaves nothing. A selection is tried; with TACHO_CHAOS=all it is all.
 func TestFailpoints(t *testing.T) {
 	rig.Require(t)
-	binary := filepath.Join(t.TempDir(), "tacho")
-	build := exec.Command("go", "build", "-tags", "failpoint", "-o", binary, "github.com/tachograph/tacho")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	binary := buildWithFailpoints(t)
 	tries := failpoints(t)
 	if os.Getenv("TACHO_CHAOS") != "all" {
 		seed := uint64(time.Now().UnixNano())
@@ -79,6 +74,57 @@ func TestFailpoints(t *testing.T) {
 	for _, f := range tries {
 		t.Run(f.name+"/"+f.action, func(t *testing.T) { f.try(t, binary) })
 	}
+	t.Run("churn", func(t *testing.T) { churn(t, binary, failpoints(t)) })
+}
+
+func buildWithFailpoints(t *testing.T) (binary string) {
+	t.Helper()
+	binary = filepath.Join(t.TempDir(), "tacho")
+	build := exec.Command("go", "build", "-tags", "failpoint", "-o", binary, "github.com/tachograph/tacho")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return binary
+}
+
+// churn registers, restarts and stops jobs at random while random steps fail.
+func churn(t *testing.T, binary string, all []failpoint) {
+	rounds, seed := 30, uint64(time.Now().UnixNano())
+	if os.Getenv("TACHO_CHAOS") == "all" {
+		rounds = 1000
+	}
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	c := newChaos(t, binary)
+	names := []string{"witness", "second", "third", "fourth"}
+	for range rounds {
+		c.failpoint = all[random.IntN(len(all))]
+		c.arm()
+		name := names[random.IntN(len(names))]
+		switch random.IntN(4) {
+		case 0, 1:
+			_ = c.put(name) // it may be refused, and its answer may be lost
+		case 2:
+			_ = c.restart()
+		case 3:
+			_, _ = c.call(http.MethodDelete, "/v1/job/"+name, nil)
+		}
+		pause(time.Duration(random.Int64N(int64(100 * time.Millisecond))))
+		c.mend()
+	}
+	c.disarm()
+	for _, name := range names {
+		c.insist("stop of "+name, func() error {
+			_, err := c.call(http.MethodDelete, "/v1/job/"+name, nil)
+			if err != nil && strings.Contains(err.Error(), "404") {
+				return nil // it was never registered
+			}
+			return err
+		})
+	}
+	c.awaitEnd()
+	c.checkNothingLeft()
 }
 
 // failpoint is a step and what happens at it.
@@ -120,30 +166,35 @@ type chaos struct {
 	parent *rig.Parent
 }
 
-// try takes a job through its life.
-func (f failpoint) try(t *testing.T, binary string) {
+// newChaos starts an agent.
+func newChaos(t *testing.T, binary string) *chaos {
+	t.Helper()
 	parent, err := rig.NewParent(t, rig.Self())
 	if err != nil {
 		t.Skip(err)
 	}
 	h := newHost(t, publishing+fmt.Sprintf("plugin \"tacho\" {\n  config {\n    cgroup_parent = %q\n  }\n}\n", parent.Path))
 	h.binary = filepath.Join(h.dir, "tacho")
-	if err := os.Link(binary, h.binary); err != nil {
-		if text, err := os.ReadFile(binary); err != nil || os.WriteFile(h.binary, text, 0o755) != nil {
-			t.Fatal(err)
-		}
+	text, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
 	}
-	c := &chaos{host: h, failpoint: f, parent: parent, dir: h.binary + ".failpoints"}
-	if err := os.Mkdir(c.dir, 0o700); err != nil {
+	c := &chaos{host: h, parent: parent, dir: h.binary + ".failpoints"}
+	if err := errors.Join(os.WriteFile(h.binary, text, 0o755), os.Mkdir(c.dir, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	h.begin()
-	if !strings.HasPrefix(f.name, "agent.recover") {
+	return c
+}
+
+// try takes a job through its life.
+func (f failpoint) try(t *testing.T, binary string) {
+	c := newChaos(t, binary)
+	c.failpoint = f
+	put := func() error { return c.put("witness") }
+	recovery := strings.HasPrefix(f.name, "agent.recover")
+	if !recovery {
 		c.arm()
-	}
-	put := func() error {
-		_, err := c.call(http.MethodPost, "/v1/jobs", map[string]any{"Source": witness, "Filename": "test.nomad.hcl"})
-		return err
 	}
 	c.insist("registration", put)
 	if c.eventually("start or failure", func() bool {
@@ -157,9 +208,9 @@ func (f failpoint) try(t *testing.T, binary string) {
 		c.insist("second registration", put)
 		c.awaitStarts(1)
 	}
-	if strings.HasPrefix(f.name, "agent.recover") {
+	if recovery {
 		c.arm()
-		h.end(syscall.SIGKILL)
+		c.end(syscall.SIGKILL)
 	}
 	c.mend()
 	c.insist("restart", c.restart)
@@ -168,11 +219,21 @@ func (f failpoint) try(t *testing.T, binary string) {
 		_, err := c.call(http.MethodDelete, "/v1/job/witness", nil)
 		return err
 	})
-	c.eventually("the end of the allocation", func() bool {
-		c.mend()
-		return !slices.ContainsFunc(c.list(), func(a allocation) bool { return a.ClientStatus == "running" || a.ClientStatus == "pending" })
-	})
-	c.check()
+	c.awaitEnd()
+	if n := len(slices.DeleteFunc(c.list(), func(a allocation) bool { return a.ClientStatus == "failed" })); n != 1 {
+		t.Errorf("%d allocations, want 1", n)
+	}
+	if hit, err := filepath.Glob(filepath.Join(c.dir, f.name+".*")); len(hit) != 1 || err != nil {
+		t.Errorf("the step was never reached: %v", err)
+	}
+	c.checkNothingLeft()
+}
+
+// put registers the job by another name.
+func (c *chaos) put(name string) error {
+	text := strings.Replace(witness, `job "witness"`, fmt.Sprintf("job %q", name), 1)
+	_, err := c.call(http.MethodPost, "/v1/jobs", map[string]any{"Source": text, "Filename": "test.nomad.hcl"})
+	return err
 }
 
 // arm lets the step happen.
@@ -290,27 +351,38 @@ func (c *chaos) witnesses(name string) (lines []string) {
 	return lines
 }
 
-// check looks for what must not be.
-func (c *chaos) check() {
+// awaitEnd waits until no allocation runs, and the agent answers.
+func (c *chaos) awaitEnd() {
+	c.t.Helper()
+	c.eventually("the end of all allocations", func() bool {
+		c.mend()
+		return !slices.ContainsFunc(c.list(), func(a allocation) bool { return a.ClientStatus == "running" || a.ClientStatus == "pending" })
+	})
+}
+
+// checkNothingLeft looks for what must not be once all tasks have ended.
+func (c *chaos) checkNothingLeft() {
 	c.t.Helper()
 	if doubled := c.witnesses("doubled"); len(doubled) > 0 {
-		c.t.Errorf("it ran %d times beside itself", len(doubled))
-	}
-	c.eventually("an answer", func() bool { c.mend(); return len(c.list()) > 0 && c.list()[0].ID != "" })
-	failed := func(a allocation) bool { return a.ClientStatus == "failed" }
-	if n := len(slices.DeleteFunc(c.list(), failed)); n != 1 {
-		c.t.Errorf("%d allocations, want 1", n)
+		c.t.Errorf("tasks ran %d times beside themselves", len(doubled))
 	}
 	c.eventually("the end of all processes", func() bool { c.mend(); return len(c.processes()) == 0 })
 	c.eventually("the end of all executors", func() bool {
 		left, err := os.ReadDir(filepath.Join(c.data(), "run"))
 		return err == nil && len(left) == 0
 	})
-	if hit, err := filepath.Glob(filepath.Join(c.dir, c.name+".*")); len(hit) != 1 || err != nil {
-		c.t.Errorf("the step was never reached: %v", err)
-	}
+	c.disarm() // what was not reached must not be from here on
 	c.mend()
 	c.awaitAnswer()
 	c.eventually("the end of all cgroups", func() bool { return len(c.parent.Below()) == 0 })
 	c.end(syscall.SIGTERM)
+}
+
+// disarm removes what was armed and not reached.
+func (c *chaos) disarm() {
+	c.t.Helper()
+	old := fmt.Sprintf("%s.%d", c.dir, time.Now().UnixNano())
+	if err := errors.Join(os.Rename(c.dir, old), os.Mkdir(c.dir, 0o700)); err != nil {
+		c.t.Fatal(err)
+	}
 }
