@@ -26,7 +26,7 @@ const adoptLimit = 10 * time.Second
 
 // AdoptTask implements Adopter.
 func (d *Tacho) AdoptTask(ctx context.Context, config *TaskConfig) (*TaskHandle, error) {
-	if err := d.reserve(config.ID); err != nil {
+	if err := d.reserve(config); err != nil {
 		return nil, err
 	}
 	t, err := d.adopt(ctx, config)
@@ -140,6 +140,9 @@ func findExecutor(ctx context.Context, folder string) (*wire.Address, error) {
 // endEarlier ends what an earlier start of a task has left, such as one whose handle its host did not get to persist: a
 // task is never adopted under another configuration, and never runs twice.
 func (d *Tacho) endEarlier(ctx context.Context, config *TaskConfig) error {
+	if err := d.awaitEarlier(ctx, config); err != nil {
+		return err
+	}
 	folders, err := client.Folders(runtimeDir(d.currentConfig()))
 	errs := []error{err}
 	for _, folder := range folders {

@@ -22,7 +22,7 @@ import (
 
 // StartTask implements Starter.
 func (d *Tacho) StartTask(ctx context.Context, config *TaskConfig) (*TaskHandle, *NetworkOverride, error) {
-	if err := d.reserve(config.ID); err != nil {
+	if err := d.reserve(config); err != nil {
 		return nil, nil, Recoverable(err, false)
 	}
 	t, err := d.start(ctx, config)
@@ -159,7 +159,7 @@ func (d *Tacho) RecoverTask(ctx context.Context, handle *TaskHandle) error {
 	if err != nil {
 		return err
 	}
-	if err := d.reserve(config.ID); err != nil {
+	if err := d.reserve(config); err != nil {
 		return err
 	}
 	t, err := d.recover(ctx, config, state)

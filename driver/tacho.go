@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -50,9 +51,10 @@ type Tacho struct {
 	config   Config
 	coreMHz  float64 // the node's mean core speed; 0 where not known
 	tasks    map[string]*task
-	starting map[string]bool // ids that are being started or recovered
-	changed  chan struct{}   // closed and replaced when the configuration changes
-	endpoint *endpoint       // nil where numbers are not served
+	starting map[string]reservation // what is being started or recovered, by id
+	reserved uint64                 // counts reservations
+	changed  chan struct{}          // closed and replaced when the configuration changes
+	endpoint *endpoint              // nil where numbers are not served
 }
 
 var (
@@ -66,7 +68,7 @@ var (
 func New(o Options) *Tacho {
 	d := &Tacho{
 		log: o.Logger, version: o.Version, binary: o.Binary, host: kernel.HostFS(), events: newDelivery(o.Remote),
-		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]bool), changed: make(chan struct{}),
+		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]reservation), changed: make(chan struct{}),
 	}
 	if d.log == nil {
 		d.log = hclog.NewNullLogger()
@@ -217,17 +219,49 @@ func (d *Tacho) list() []*task {
 }
 
 // reserve takes an id for a task that is about to be started or recovered, so that two calls cannot do it at once.
-func (d *Tacho) reserve(id string) error {
+func (d *Tacho) reserve(config *TaskConfig) error {
+	id := config.ID
 	if id == "" {
 		return fmt.Errorf("a task without an id: %w", ErrInvalid)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.tasks[id] != nil || d.starting[id] {
+	if _, starting := d.starting[id]; starting || d.tasks[id] != nil {
 		return fmt.Errorf("task %s: %w", id, ErrTaskExists)
 	}
-	d.starting[id] = true
+	d.reserved++
+	d.starting[id] = reservation{allocID: config.AllocID, task: config.Name, number: d.reserved}
 	return nil
+}
+
+// reservation is a task that is being started or recovered.
+type reservation struct {
+	allocID, task string
+	number        uint64
+}
+
+// awaitEarlier waits until no earlier start of the same task is under way, such as one for a host that has died since.
+func (d *Tacho) awaitEarlier(ctx context.Context, config *TaskConfig) error {
+	const interval = 10 * time.Millisecond
+	for d.startsEarlier(config.ID) {
+		if pause(ctx, interval); ctx.Err() != nil {
+			return fmt.Errorf("wait for an earlier start of the task: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// startsEarlier reports whether the task of a reservation has an earlier one.
+func (d *Tacho) startsEarlier(id string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	own := d.starting[id]
+	for _, r := range d.starting {
+		if r.number < own.number && r.allocID == own.allocID && r.task == own.task {
+			return true
+		}
+	}
+	return false
 }
 
 // settle ends a reservation; t is nil where there is no task after all.
