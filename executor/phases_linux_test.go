@@ -305,6 +305,28 @@ func TestGivenUpAnywhere(t *testing.T) {
 	}
 }
 
+// TestFolderRemoved removes the directory of an executor: nobody would find it again, so it ends with its task.
+func TestFolderRemoved(t *testing.T) {
+	for name, script := range map[string]string{"running": "exec sleep 1000", "exited": "exit 3"} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t)
+			f.run(script)
+			if name == "exited" {
+				f.wait()
+			}
+			if err := os.RemoveAll(f.Address().Folder); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-f.Lost():
+			case <-time.After(soon):
+				t.Error("the executor is still there")
+			}
+			f.noneLeftButExecutor()
+		})
+	}
+}
+
 // TestAbandon gives up starts at any moment as a driver does.
 func TestAbandon(t *testing.T) {
 	for range 12 {

@@ -75,6 +75,9 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 		return nil, status.Error(codes.FailedPrecondition, "Launch was called before; an executor accepts it once")
 	}
 	defer close(e.decided)
+	if err := e.watchFolder(); err != nil {
+		e.log.Debug("an executor whose directory is removed stays", "error", err)
+	}
 	// Whoever gives the call up does not know of the task.
 	defer context.AfterFunc(ctx, e.callerIsGone)()
 	t, c, err := e.prepare(request)
