@@ -11,12 +11,8 @@ import (
 	"strings"
 )
 
-var (
-	// ErrUnknownMeasurement is wrapped by every error about a name that the table does not have.
-	ErrUnknownMeasurement = errors.New("unknown measurement")
-	// ErrUnavailable is wrapped by errors about a measurement that cannot be read on this machine.
-	ErrUnavailable = errors.New("unavailable measurement")
-)
+// ErrUnknownMeasurement is wrapped by every error about a name that the table does not have.
+var ErrUnknownMeasurement = errors.New("unknown measurement")
 
 // UnknownError says which word names no measurement, and which names are near. It wraps ErrUnknownMeasurement.
 type UnknownError struct {
@@ -85,45 +81,6 @@ func selectWord(name string) (Selection, error) {
 		return Selection{}, &UnknownError{Word: name, Near: nearNames(name)}
 	}
 	return s, nil
-}
-
-// CheckSelection refuses an expression of which a word names nothing that can be read: an unavailable
-// measurement by its name, or a group of which every measurement is unavailable. unavailable comes from
-// Collector.Unavailable; the error wraps ErrUnavailable and has the reasons.
-func CheckSelection(expr string, unavailable []Reading) error {
-	absent := Readings{}
-	for _, r := range unavailable {
-		absent.Put(r)
-	}
-	for word := range strings.SplitSeq(expr, ",") {
-		word = strings.TrimSpace(word)
-		if strings.HasPrefix(word, "-") {
-			continue
-		}
-		named, err := selectWord(word)
-		if err != nil {
-			return err
-		}
-		if reason, all := allAbsent(named, absent); all {
-			return fmt.Errorf("%w %q: %s", ErrUnavailable, word, reason)
-		}
-	}
-	return nil
-}
-
-// allAbsent reports whether nothing of a selection can be read, with the first reason.
-func allAbsent(s Selection, absent Readings) (reason string, all bool) {
-	if s.Empty() {
-		return ReasonNoSource, true
-	}
-	for _, id := range s.IDs() {
-		r, found := absent.Get(id)
-		if !found {
-			return "", false
-		}
-		reason = cmp.Or(reason, r.Reason())
-	}
-	return reason, true
 }
 
 // maxNear bounds the names that an error offers.

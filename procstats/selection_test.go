@@ -136,40 +136,6 @@ func TestDefaultSelection(t *testing.T) {
 	}
 }
 
-func TestCheckSelection(t *testing.T) {
-	unavailable := []procstats.Reading{
-		procstats.AbsentReading(procstats.PSIIOFull, "no pressure files"),
-		procstats.AbsentReading(procstats.PSICPUSome, "no cpu.pressure"),
-		procstats.AbsentReading(procstats.PSICPUFull, "no cpu.pressure"),
-	}
-	tests := []struct{ expr, fails string }{
-		{"psi", ""},
-		{"psi_io", ""},
-		{"disk,psi_io_some_seconds_total", ""},
-		{"psi,-psi_cpu", ""},
-		{"psi_cpu", `"psi_cpu": no cpu.pressure`},
-		{"disk,psi_io_full_seconds_total", `"psi_io_full_seconds_total": no pressure files`},
-		{"all,psi_cpu_full_seconds_total", `"psi_cpu_full_seconds_total": no cpu.pressure`},
-	}
-	for _, tt := range tests {
-		t.Run(tt.expr, func(t *testing.T) {
-			err := procstats.CheckSelection(tt.expr, unavailable)
-			if tt.fails == "" {
-				if err != nil {
-					t.Errorf("refused: %v", err)
-				}
-				return
-			}
-			if !errors.Is(err, procstats.ErrUnavailable) || !strings.Contains(err.Error(), tt.fails) {
-				t.Errorf("error %v, want one that says %s", err, tt.fails)
-			}
-		})
-	}
-	if err := procstats.CheckSelection("psy", nil); !errors.Is(err, procstats.ErrUnknownMeasurement) {
-		t.Errorf("error %v, want unknown", err)
-	}
-}
-
 func FuzzParseSelection(f *testing.F) {
 	for _, seed := range []string{"", "all", "default,-psi", "psi,psi_cpu", "cgroup_memory_peak_bytes", "a,b", "-", ",", "cpu_cores,\x00"} {
 		f.Add(seed)

@@ -69,12 +69,6 @@ func WaitsBetween(before, after *procstats.Sample, wall time.Duration) Waits {
 	})
 }
 
-// WaitsOf gathers Waits from a window of samples.
-func WaitsOf(w *procstats.Window) Waits {
-	first, last := w.Span()
-	return WaitsIn(last.Mono-first.Mono, func(id procstats.ID) (float64, bool) { return growthIn(w, id) })
-}
-
 func growthIn(w *procstats.Window, id procstats.ID) (seconds float64, ok bool) {
 	growth, err := w.Reduce(id, procstats.Delta)
 	if err != nil {

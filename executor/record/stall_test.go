@@ -79,12 +79,6 @@ func TestWaits(t *testing.T) {
 	if diff := cmp.Diff(want, WaitsBetween(first, last, 10*time.Second)); diff != "" {
 		t.Errorf("between two samples (-want +got):\n%s", diff)
 	}
-	var w procstats.Window
-	w.Add(first)
-	w.Add(last)
-	if diff := cmp.Diff(want, WaitsOf(&w)); diff != "" {
-		t.Errorf("of a window (-want +got):\n%s", diff)
-	}
 	if diff := cmp.Diff(Waits{Wall: time.Second}, WaitsBetween(nil, last, time.Second)); diff != "" {
 		t.Errorf("without a baseline (-want +got):\n%s", diff)
 	}
