@@ -158,8 +158,12 @@ func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
 	}
 	s.streams = streams
 	s.screen = newScreen(s.cmd.ErrOrStderr(), streams, s.options)
+	runtimeDir := client.DefaultRuntimeDir()
+	if err := client.CheckRuntimeDir(runtimeDir); err != nil {
+		s.screen.note(err.Error())
+	}
 	s.client, err = client.Start(ctx, client.Options{
-		RuntimeDir: client.DefaultRuntimeDir(), ID: s.id, ExtraFiles: streams.inherited, KeepIgnored: true,
+		RuntimeDir: runtimeDir, ID: s.id, ExtraFiles: streams.inherited, KeepIgnored: true,
 	})
 	if err != nil {
 		return nil, errors.Join(err, streams.close())

@@ -24,7 +24,7 @@ import (
 // DefaultRuntimeDir returns where executors' folders are kept for this user: /run/tacho for root, below
 // XDG_RUNTIME_DIR for a logged-in user, else in the directory for temporary files. Root of a user namespace may have no
 // say in /run, the variable may be another user's, and so may be what has our name among the temporary files, where
-// everybody can make it: then it is the next of them, and at last one below the home directory.
+// everybody can make it: then it is the next of them, one below the home directory, or another among the temporary files.
 func DefaultRuntimeDir() string {
 	var dirs []string
 	if os.Geteuid() == 0 {
@@ -41,20 +41,53 @@ func DefaultRuntimeDir() string {
 	return temporaryDir()
 }
 
-// temporaryDir is the one among the temporary files or, if that is somebody else's, below the home directory.
+// temporaryDir is the one among the temporary files or, if that is somebody else's, below the home directory, or one among
+// the temporary files with a number.
 func temporaryDir() string {
 	temporary := filepath.Join(os.TempDir(), "tacho-"+strconv.Itoa(os.Geteuid()))
-	err := checkOwn(temporary)
-	cache, cacheErr := os.UserCacheDir()
-	if err == nil || cacheErr != nil {
+	if checkOwn(temporary) == nil {
 		return temporary
 	}
+	var others []string
+	if cache, err := os.UserCacheDir(); err == nil {
+		others = append(others, filepath.Join(cache, "tacho", "run"))
+	}
+	const longest = 9
+	for n := 2; n <= longest; n++ {
+		others = append(others, temporary+"-"+strconv.Itoa(n))
+	}
 	// One that was used before is used again: executors in it are still to be found.
-	home := filepath.Join(cache, "tacho", "run")
-	if used := checkOwn(home); used == nil || !errors.Is(err, fs.ErrNotExist) && errors.Is(used, fs.ErrNotExist) {
-		return home
+	if i := slices.IndexFunc(others, func(dir string) bool { return checkOwn(dir) == nil }); i >= 0 {
+		return others[i]
+	}
+	for _, dir := range append([]string{temporary}, others...) {
+		if canMake(dir) {
+			return dir
+		}
 	}
 	return temporary
+}
+
+// canMake reports whether a directory does not exist and could be made.
+func canMake(dir string) bool {
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	parent := filepath.Dir(dir)
+	return unix.Access(parent, unix.W_OK) == nil || parent != dir && canMake(parent)
+}
+
+// CheckRuntimeDir returns why executors' folders are not where a user would look for them first, among the temporary files;
+// nil if they are, or if it does not come to that.
+func CheckRuntimeDir(dir string) error {
+	temporary := filepath.Join(os.TempDir(), "tacho-"+strconv.Itoa(os.Geteuid()))
+	if dir != temporaryDir() || dir == temporary {
+		return nil
+	}
+	if err := checkOwn(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w; using %s meanwhile", err, dir)
+	}
+	return nil
 }
 
 // checkOwn refuses a directory that others can write to, or that is not ours: whoever owns it could put a socket of their

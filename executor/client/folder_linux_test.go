@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -91,6 +92,12 @@ func TestTemporaryDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(fallback, "somebody else's")
+	if err := CheckRuntimeDir(fallback); err == nil || !strings.HasSuffix(err.Error(), "using "+fallback+" meanwhile") {
+		t.Errorf("nothing says that %s is used: %v", fallback, err)
+	}
+	t.Setenv("HOME", os.DevNull)
+	want(ours+"-2", "somebody else's, and no home directory")
+	t.Setenv("HOME", home)
 	if err := makeFolder(fallback, filepath.Join(fallback, "x")); err != nil {
 		t.Fatal(err)
 	}
@@ -107,4 +114,7 @@ func TestTemporaryDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(ours, "ours")
+	if err := CheckRuntimeDir(ours); err != nil {
+		t.Errorf("ours: %v", err)
+	}
 }
