@@ -303,7 +303,12 @@ func TestSnapshotsShare(t *testing.T) {
 		}
 		return l
 	}
-	before, still := of(id), of(other)
+	var before, still *allocation.Allocation
+	r.eventually("rest", func() bool { // the feed gets an event a moment after it can be seen
+		was, wasOther := before, still
+		before, still = of(id), of(other)
+		return before == was && still == wasOther
+	})
 	sample := r.usage(id).Sample
 	r.eventually("another reading", func() bool { return r.usage(id).Sample != sample })
 	if of(id) != before {
