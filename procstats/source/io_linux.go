@@ -16,15 +16,12 @@ import (
 
 // ioSource reads /proc/PID/io.
 type ioSource struct {
-	target  Target
-	members *Members
-	task    []procstats.ID
-	process []procstats.ID
+	processSource
+	target Target
 	// most holds what each total has said at most: the order of reading never counts twice, but what was read of a
 	// process that is then reaped is missing until its parent is read again.
 	most   ioCounters
 	missed int64 // reaped processes whose last values could not be read
-	closed bool
 }
 
 // ioReading is what the source last read of a process; what a parent has reaped is in it.
@@ -38,15 +35,9 @@ type ioReading struct {
 // read processes; nil makes one for this source alone. A target's Reaped must count a child's I/O only when the
 // child has been reaped: until then its own /proc/PID/io is read.
 func OpenIO(t Target, sel procstats.Selection, m *Members) Source {
-	if m == nil {
-		m = NewMembers(t)
-	}
-	m.use(kernel.FileIO, kernel.FileStatm, kernel.FileTask, kernel.FileChildren)
 	return &ioSource{
-		target:  t,
-		members: m,
-		task:    selected(sel, procstats.SourceIO, procstats.TaskScope),
-		process: selected(sel, procstats.SourceIO, procstats.ProcessScope),
+		processSource: newProcessSource(procstats.SourceIO, t, sel, m, kernel.FileIO, kernel.FileStatm, kernel.FileTask, kernel.FileChildren),
+		target:        t,
 	}
 }
 
@@ -65,18 +56,17 @@ func (o *ioSource) Collect(s *procstats.Sample) {
 		sum := o.target.Reaped()
 		reaped, o.missed = countersOf(sum.IO), sum.IOMissed
 	}
-	m := o.members
-	if m.refresh(s); m.absent != "" {
-		putAbsent(s, o.task, m.absent)
+	if !o.refresh(s) {
 		return
 	}
+	m := o.members
 	s.Sources[procstats.SourceIO] = kernel.Now()
 	for _, p := range m.byAge {
 		o.read(p)
 	}
 	m.sweepDead()
 	o.putTask(s, reaped)
-	o.putProcesses(s)
+	o.putRows(s, rankOfIO, readingOfIO)
 }
 
 func (o *ioSource) read(p *process) {
@@ -104,7 +94,7 @@ func (o *ioSource) read(p *process) {
 }
 
 func (o *ioSource) putTask(s *procstats.Sample, sum ioCounters) {
-	failed, reason := o.faults()
+	failed, reason := o.members.faults(func(p *process) string { return p.io.fault })
 	for _, p := range o.members.procs {
 		for i := range sum {
 			sum[i] += p.io.now[i]
@@ -130,56 +120,17 @@ func (o *ioSource) putTask(s *procstats.Sample, sum ioCounters) {
 	}
 }
 
-// faults counts the processes whose I/O could not be read; the sums of the others are not the task's.
-func (o *ioSource) faults() (n int, reason string) {
-	n, reason = o.members.unseen, reasonUnseen
-	for _, p := range o.members.procs {
-		if p.io.fault == "" {
-			continue
-		}
-		if n == 0 {
-			reason = p.io.fault
-		}
-		n++
+// rankOfIO is what a process has transferred since the sample before.
+func rankOfIO(p *process) (rank [2]int64) {
+	for i := range p.io.now {
+		rank[0] += p.io.now[i] - p.io.before[i]
 	}
-	if n > 0 {
-		reason = fmt.Sprintf("%d of %d processes cannot be read: %s", n, o.members.count(), reason)
-	}
-	return n, reason
+	return rank
 }
 
-func (o *ioSource) putProcesses(s *procstats.Sample) {
-	if len(o.process) == 0 {
-		return
+func readingOfIO(id procstats.ID, p *process) procstats.Reading {
+	if p.io.fault != "" {
+		return procstats.AbsentReading(id, p.io.fault)
 	}
-	for _, p := range o.members.procs {
-		p.rank = [2]int64{}
-		for i := range p.io.now {
-			p.rank[0] += p.io.now[i] - p.io.before[i]
-		}
-	}
-	o.members.addRows(s)
-	for i := range s.Processes {
-		row := &s.Processes[i]
-		p := o.members.of(row)
-		for _, id := range o.process {
-			switch {
-			case p == nil:
-				row.Readings.Put(procstats.AbsentReading(id, reasonEnded))
-			case p.io.fault != "":
-				row.Readings.Put(procstats.AbsentReading(id, p.io.fault))
-			default:
-				row.Readings.Put(procstats.NumberReading(id, float64(p.io.now[slices.Index(ioProcessIDs[:], id)])))
-			}
-		}
-	}
-}
-
-// Close implements Source.
-func (o *ioSource) Close() error {
-	if o.closed {
-		return nil
-	}
-	o.closed = true
-	return o.members.leave()
+	return procstats.NumberReading(id, float64(p.io.now[slices.Index(ioProcessIDs[:], id)]))
 }

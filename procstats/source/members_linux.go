@@ -352,15 +352,16 @@ func (m *Members) sweepDead() {
 	}
 }
 
-// faults counts the members of which nothing may be read, with the reason; sums are absent then.
-func (m *Members) faults() (n int, reason string) {
+// faults counts the members of which something could not be read, with the reason; sums are absent then.
+func (m *Members) faults(fault func(*process) string) (n int, reason string) {
 	n, reason = m.unseen, reasonUnseen
 	for _, p := range m.procs {
-		if !p.unreadable {
+		why := fault(p)
+		if why == "" {
 			continue
 		}
 		if n == 0 {
-			reason = p.fault
+			reason = why
 		}
 		n++
 	}

@@ -10,7 +10,68 @@ import (
 	"slices"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
+
+// processSource is what the sources that read every process have in common.
+type processSource struct {
+	members *Members
+	task    []procstats.ID
+	process []procstats.ID
+	closed  bool
+}
+
+// newProcessSource makes one that reads some files. m is shared with the other sources that read processes; nil makes one for
+// this source alone.
+func newProcessSource(id procstats.SourceID, t Target, sel procstats.Selection, m *Members, files ...kernel.ProcessFile) processSource {
+	if m == nil {
+		m = NewMembers(t)
+	}
+	m.use(files...)
+	return processSource{
+		members: m, task: selected(sel, id, procstats.TaskScope), process: selected(sel, id, procstats.ProcessScope),
+	}
+}
+
+// refresh brings the membership up to date. If that is not known, everything is absent, and it reports false.
+func (o *processSource) refresh(s *procstats.Sample) bool {
+	if o.members.refresh(s); o.members.absent != "" {
+		putAbsent(s, o.task, o.members.absent)
+		return false
+	}
+	return true
+}
+
+// putRows puts what was read of each process into its row. rank says which have rows if there are more than fit.
+func (o *processSource) putRows(s *procstats.Sample, rank func(*process) [2]int64, reading func(procstats.ID, *process) procstats.Reading) {
+	if len(o.process) == 0 {
+		return
+	}
+	for _, p := range o.members.procs {
+		p.rank = rank(p)
+	}
+	o.members.addRows(s)
+	for i := range s.Processes {
+		row := &s.Processes[i]
+		p := o.members.of(row)
+		for _, id := range o.process {
+			if p == nil {
+				row.Readings.Put(procstats.AbsentReading(id, reasonEnded))
+				continue
+			}
+			row.Readings.Put(reading(id, p))
+		}
+	}
+}
+
+// Close implements Source.
+func (o *processSource) Close() error {
+	if o.closed {
+		return nil
+	}
+	o.closed = true
+	return o.members.leave()
+}
 
 // count returns how many live processes the task has, readable or not.
 func (m *Members) count() int { return len(m.procs) + m.unseen }

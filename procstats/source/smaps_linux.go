@@ -18,16 +18,13 @@ import (
 
 // smapsSource reads /proc/PID/smaps_rollup on its own slow clock.
 type smapsSource struct {
-	members *Members
-	task    []procstats.ID
-	process []procstats.ID
-	limits  SmapsLimits
-	now     func() procstats.Stamp
+	processSource
+	limits SmapsLimits
+	now    func() procstats.Stamp
 
 	// last is the reading that is repeated until the next.
-	last   smapsSums
-	next   int // the PID at which the next reading begins, so that the budget does not always end before the same
-	closed bool
+	last smapsSums
+	next int // the PID at which the next reading begins, so that the budget does not always end before the same
 }
 
 // smapsSums is one reading of all processes.
@@ -57,16 +54,10 @@ const (
 // OpenSmaps returns the source of the smaps_ measurements and of process_pss_bytes. m is shared with the other
 // sources that read processes; nil makes one for this source alone.
 func OpenSmaps(t Target, sel procstats.Selection, m *Members, limits SmapsLimits) Source {
-	if m == nil {
-		m = NewMembers(t)
-	}
-	m.use(kernel.FileStatm, kernel.FileTask, kernel.FileChildren)
 	return &smapsSource{
-		members: m,
-		task:    selected(sel, procstats.SourceSmaps, procstats.TaskScope),
-		process: selected(sel, procstats.SourceSmaps, procstats.ProcessScope),
-		limits:  limits.withDefaults(),
-		now:     kernel.Now,
+		processSource: newProcessSource(procstats.SourceSmaps, t, sel, m, kernel.FileStatm, kernel.FileTask, kernel.FileChildren),
+		limits:        limits.withDefaults(),
+		now:           kernel.Now,
 	}
 }
 
@@ -77,20 +68,18 @@ func (q *smapsSource) Describe() procstats.SourceDescription {
 
 // Collect implements Source.
 func (q *smapsSource) Collect(s *procstats.Sample) {
-	m := q.members
-	if m.refresh(s); m.absent != "" {
-		putAbsent(s, q.task, m.absent)
+	if !q.refresh(s) {
 		return
 	}
 	now := q.now()
 	// What was read of no process, before the task started, is not worth repeating.
 	if q.last.total == 0 || now.Mono-q.last.stamp.Mono >= q.limits.Every {
 		q.read(now)
-		m.sweepDead()
+		q.members.sweepDead()
 	}
 	s.Sources[procstats.SourceSmaps] = q.last.stamp
 	q.putTask(s)
-	q.putProcesses(s)
+	q.putRows(s, func(p *process) [2]int64 { return [2]int64{p.smaps.PSS, 0} }, q.rowReading)
 }
 
 // read goes once over all processes, beginning where the budget ended the last time.
@@ -205,27 +194,8 @@ func (q *smapsSource) putTask(s *procstats.Sample) {
 	}
 }
 
-func (q *smapsSource) putProcesses(s *procstats.Sample) {
-	if len(q.process) == 0 {
-		return
-	}
-	for _, p := range q.members.procs {
-		p.rank = [2]int64{p.smaps.PSS, 0}
-	}
-	q.members.addRows(s)
-	for i := range s.Processes {
-		row := &s.Processes[i]
-		p := q.members.of(row)
-		for _, id := range q.process {
-			row.Readings.Put(q.rowReading(id, p))
-		}
-	}
-}
-
 func (q *smapsSource) rowReading(id procstats.ID, p *process) procstats.Reading {
 	switch {
-	case p == nil:
-		return procstats.AbsentReading(id, reasonEnded)
 	case !p.identified:
 		return procstats.AbsentReading(id, p.fault)
 	case p.smaps.at != q.last.stamp.Mono:
@@ -234,13 +204,4 @@ func (q *smapsSource) rowReading(id procstats.ID, p *process) procstats.Reading 
 		return procstats.AbsentReading(id, p.smaps.fault)
 	}
 	return procstats.NumberReading(id, float64(p.smaps.PSS))
-}
-
-// Close implements Source.
-func (q *smapsSource) Close() error {
-	if q.closed {
-		return nil
-	}
-	q.closed = true
-	return q.members.leave()
 }

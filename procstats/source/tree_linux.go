@@ -17,22 +17,18 @@ import (
 // Tree reads every process of a task: CPU time by the process's own clock, memory from statm, the rest from stat. It
 // is a Source; see OpenTree.
 type Tree struct {
-	target  Target
-	members *Members
-	task    []procstats.ID
-	process []procstats.ID
+	processSource
+	target Target
 
 	// stat is whether more than the clock and statm is asked for; lineage whether the time of reaped children is.
 	stat, lineage bool
-	cmdline       bool // is asked for
 	// ticks is set where processes have no CPU clocks: captured files, sandboxes. clocked is set once one was read.
 	ticks, clocked bool
 
 	sinceBoot time.Duration // when the rows were read; 0 for captured files
 
-	total  time.Duration // the most that tree_cpu_seconds_total has said
-	lost   bool
-	closed bool
+	total time.Duration // the most that tree_cpu_seconds_total has said
+	lost  bool
 }
 
 // treeReading is what the tree source last read of a process.
@@ -51,15 +47,10 @@ type treeReading struct {
 // with the other sources that read processes; nil makes one for this source alone. The cgroup source has to be
 // collected before it where there is one: tree_cpu_unattributed_seconds is measured against its total.
 func OpenTree(t Target, sel procstats.Selection, m *Members) *Tree {
-	if m == nil {
-		m = NewMembers(t)
-	}
 	tree := &Tree{
-		target:  t,
-		members: m,
-		task:    selected(sel, procstats.SourceTree, procstats.TaskScope),
-		process: selected(sel, procstats.SourceTree, procstats.ProcessScope),
-		ticks:   !t.FS.Live,
+		processSource: newProcessSource(procstats.SourceTree, t, sel, m, kernel.FileStatm, kernel.FileTask, kernel.FileChildren),
+		target:        t,
+		ticks:         !t.FS.Live,
 	}
 	for _, id := range slices.Concat(tree.task, tree.process) {
 		switch id {
@@ -70,18 +61,14 @@ func OpenTree(t Target, sel procstats.Selection, m *Members) *Tree {
 			if !sel.Has(procstats.CgroupCPUUsage) || !t.Cgroup.Encloses() {
 				tree.stat, tree.lineage = true, true
 			}
-		case procstats.ProcessCmdline:
-			tree.cmdline = true
 		case procstats.TreeThreads, procstats.ProcessChildrenCPU, procstats.ProcessState, procstats.ProcessThreads, procstats.ProcessMinflt, procstats.ProcessMajflt:
 			tree.stat = true
 		}
 	}
-	files := []kernel.ProcessFile{kernel.FileStatm, kernel.FileTask, kernel.FileChildren}
 	if tree.stat {
-		files = append(files, kernel.FileStat)
+		tree.members.wants[kernel.FileStat] = true
 	}
-	m.use(files...)
-	m.verified, m.clocks = true, true
+	tree.members.verified, tree.members.clocks = true, true
 	return tree
 }
 
@@ -101,8 +88,7 @@ func (t *Tree) Collect(s *procstats.Sample) {
 		reaped = t.target.Reaped().CPU
 	}
 	m := t.members
-	if m.refresh(s); m.absent != "" {
-		putAbsent(s, t.task, m.absent)
+	if !t.refresh(s) {
 		return
 	}
 	for _, p := range m.procs {
@@ -122,7 +108,8 @@ func (t *Tree) Collect(s *procstats.Sample) {
 	}
 	m.sweepDead()
 	t.putTask(s, t.add(reaped))
-	t.putProcesses(s)
+	rank := func(p *process) [2]int64 { return [2]int64{int64(p.tree.cpu - p.tree.before), p.tree.memory.Resident} }
+	t.putRows(s, rank, func(id procstats.ID, p *process) procstats.Reading { return t.reading(id, p, s.Mono) })
 }
 
 // readStat reads what the selection needs from /proc/PID/stat.
@@ -229,7 +216,12 @@ func (t *Tree) add(reaped time.Duration) treeSums {
 }
 
 func (t *Tree) putTask(s *procstats.Sample, sums treeSums) {
-	unreadable, reason := t.members.faults()
+	unreadable, reason := t.members.faults(func(p *process) string {
+		if p.unreadable {
+			return p.fault
+		}
+		return ""
+	})
 	for _, id := range t.task {
 		switch {
 		case id == procstats.TreeProcesses:
@@ -277,34 +269,11 @@ func (t *Tree) putUnattributed(s *procstats.Sample, sums treeSums) {
 	s.SetNumber(procstats.TreeCPUUnattributed, total-sums.live.Seconds()-t.members.exitedCPU.Seconds())
 }
 
-func (t *Tree) putProcesses(s *procstats.Sample) {
-	if len(t.process) == 0 {
-		return
-	}
-	for _, p := range t.members.procs {
-		p.rank = [2]int64{int64(p.tree.cpu - p.tree.before), p.tree.memory.Resident}
-	}
-	t.members.addRows(s)
-	for i := range s.Processes {
-		row := &s.Processes[i]
-		p := t.members.of(row)
-		if t.cmdline && p != nil && !p.unreadable {
-			t.readCmdline(p, s.Mono)
-		}
-		for _, id := range t.process {
-			if p == nil {
-				row.Readings.Put(procstats.AbsentReading(id, reasonEnded))
-				continue
-			}
-			row.Readings.Put(t.reading(id, p))
-		}
-	}
-}
-
-// reading returns one measurement of a process.
-func (t *Tree) reading(id procstats.ID, p *process) procstats.Reading {
+// reading returns one measurement of a process for a sample of a time.
+func (t *Tree) reading(id procstats.ID, p *process, now time.Duration) procstats.Reading {
 	switch {
 	case id == procstats.ProcessCmdline && !p.unreadable:
+		t.readCmdline(p, now)
 		return p.cmdline.reading()
 	case id != procstats.ProcessElapsed || p.unreadable:
 		return p.tree.reading(id, p)
@@ -355,10 +324,8 @@ func (t *Tree) LostChildren() bool { return t.lost }
 
 // Close implements Source.
 func (t *Tree) Close() error {
-	if t.closed {
-		return nil
+	if !t.closed {
+		t.members.verified, t.members.clocks = false, false
 	}
-	t.closed = true
-	t.members.verified, t.members.clocks = false, false
-	return t.members.leave()
+	return t.processSource.Close()
 }
