@@ -183,8 +183,8 @@ func (p *usagePage) processes(s *client.Sample) {
 	for _, line := range processTree(s.Processes.Rows) {
 		row := line.Process
 		t.AddTexts(fmt.Sprint(row.PID), fmt.Sprint(row.PPID),
-			processValue(row, procstats.Seconds, procstats.ProcessCPU, procstats.PortableProcessCPU),
-			processValue(row, procstats.Bytes, procstats.ProcessRSS, procstats.PortableProcessRSS), indented(line))
+			summary.FirstValue(row.Measurements, procstats.ProcessCPU, procstats.PortableProcessCPU),
+			summary.FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), indented(line))
 	}
 	if p.process == "" {
 		p.otherTime(&t, s.Processes)
@@ -203,16 +203,6 @@ func (p *usagePage) otherTime(t *cli.Table, processes *client.Processes) {
 	if n := processes.Omitted; n > 0 {
 		t.AddTexts("", "", "", "", fmt.Sprintf("%d more without a row", n))
 	}
-}
-
-// processValue returns the first of ids that a process has, as text.
-func processValue(row *client.Process, unit procstats.Unit, ids ...procstats.ID) string {
-	for _, id := range ids {
-		if value, ok := row.Number(id); ok {
-			return unit.Text(value)
-		}
-	}
-	return procstats.NoValue
 }
 
 func (p *usagePage) measurements(r *client.Reading) {

@@ -224,9 +224,9 @@ func (m *topModel) treeLines(width int) []string {
 			state = cli.Printable(text)
 		}
 		t.AddTexts(strconv.Itoa(p.PID), m.cpu(processCores(row, p)),
-			processValue(p, procstats.Seconds, procstats.ProcessCPU, procstats.PortableProcessCPU),
-			processValue(p, procstats.Bytes, procstats.ProcessRSS, procstats.PortableProcessRSS),
-			state, processValue(p, procstats.None, procstats.ProcessThreads), indented(line))
+			summary.FirstValue(p.Measurements, procstats.ProcessCPU, procstats.PortableProcessCPU),
+			summary.FirstValue(p.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS),
+			state, summary.FirstValue(p.Measurements, procstats.ProcessThreads), indented(line))
 	}
 	exited := "exited"
 	if n := processes.Exited.Processes; n != nil {

@@ -63,8 +63,7 @@ func (p *Page) number(id procstats.ID) (value float64, ok bool) {
 }
 
 func numberOf(values map[string]any, id procstats.ID) (value float64, ok bool) {
-	m, _ := procstats.Lookup(id)
-	value, ok = values[m.Name].(float64)
+	value, ok = values[id.String()].(float64)
 	return value, ok
 }
 
@@ -146,17 +145,17 @@ func (p *Page) peak() {
 	t := cli.Table{Indent: "  ", Header: []string{"PID", "RSS", "COMMAND"}, Right: []int{0, 1}}
 	for i := range peak.Largest {
 		row := &peak.Largest[i]
-		t.AddTexts(fmt.Sprint(row.PID), rowValue(row, procstats.ProcessRSS, procstats.PortableProcessRSS), rowCommand(row))
+		t.AddTexts(fmt.Sprint(row.PID), FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), rowCommand(row))
 	}
 	if !t.Empty() {
 		p.text.WriteString(t.Render(p.palette))
 	}
 }
 
-// rowValue returns the first of ids that a process row has, as text.
-func rowValue(row *record.ProcessRow, ids ...procstats.ID) string {
+// FirstValue returns the first of ids that a process has, as text.
+func FirstValue(measurements map[string]any, ids ...procstats.ID) string {
 	for _, id := range ids {
-		if value, ok := numberOf(row.Measurements, id); ok {
+		if value, ok := numberOf(measurements, id); ok {
 			m, _ := procstats.Lookup(id)
 			return m.Unit.Text(value)
 		}

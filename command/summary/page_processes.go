@@ -35,7 +35,7 @@ func (p *Page) processes() {
 		row := &processes.Rows[i]
 		cpu := rowCPU(row)
 		t.AddTexts(strconv.Itoa(row.PID), strconv.Itoa(row.PPID), cli.Optional(procstats.Seconds, cpu), shareOf(cpu, total),
-			rowValue(row, procstats.ProcessRSS, procstats.PortableProcessRSS), rowCommand(row))
+			FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), rowCommand(row))
 	}
 	sums := func(name string, cpu *float64) {
 		t.AddTexts("", "", cli.Optional(procstats.Seconds, cpu), shareOf(cpu, total), "", name)
