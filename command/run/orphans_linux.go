@@ -16,7 +16,9 @@ import (
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // killOrphans kills what dead executors left if their owners are dead, too.
@@ -45,7 +47,7 @@ func EndOrphans(cmd *cobra.Command) {
 	}
 	all, _ := client.List(client.DefaultRuntimeDir()) // what cannot be read is for tacho executors ls
 	for _, address := range all {
-		if address.AllocID != "" || client.Alive(*address) || client.Owned(*address) {
+		if address.AllocID != "" || !isOrphan(cmd.Context(), address) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), endLimit)
@@ -55,6 +57,28 @@ func EndOrphans(cmd *cobra.Command) {
 			err = lostExecutor(address.ID)
 		}
 		cli.PrintError(cmd.ErrOrStderr(), err)
+	}
+}
+
+// isOrphan reports whether an executor and its owner are dead. One that is dying, or whose owner may be, is waited for: they
+// were killed a moment ago.
+func isOrphan(ctx context.Context, address *wire.Address) bool {
+	const interval, limit = 10 * time.Millisecond, 300 * time.Millisecond
+	for began := time.Now(); ; {
+		alive := client.Alive(*address)
+		switch {
+		case alive && process.StateOf(kernel.HostFS(), address.Executor) == process.Alive:
+			return false
+		case !alive && !client.Owned(*address):
+			return true
+		case time.Since(began) > limit:
+			return false
+		}
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return false
+		}
 	}
 }
 

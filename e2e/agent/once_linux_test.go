@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // once is a job whose tasks witness each of their starts, and whose policy allows one.
@@ -40,7 +42,7 @@ job %q {
 
 // TestKilledAgentStartsOnce kills the agent while it starts tasks: each starts once, and none runs beside itself.
 func TestKilledAgentStartsOnce(t *testing.T) {
-	rounds := 4
+	rounds := rig.Tries(4)
 	if testing.Short() {
 		rounds = 2
 	}
