@@ -109,17 +109,17 @@ func (c *Config) Check() error {
 		}
 	}
 	oneOf := func(key, word string, words []string) {
-		refuse(!slices.Contains(words, word), key, "is one of %s, not %q", strings.Join(words, ", "), word)
+		refuse(!slices.Contains(words, word), key, "must be one of %s, not %q", strings.Join(words, ", "), word)
 	}
-	refuse(!filepath.IsAbs(c.DataDir), "data_dir", "is an absolute path, not %q", c.DataDir)
-	refuse(c.PluginDir != "" && !filepath.IsAbs(c.PluginDir), "plugin_dir", "is an absolute path, not %q", c.PluginDir)
+	refuse(!filepath.IsAbs(c.DataDir), "data_dir", "must be an absolute path, not %q", c.DataDir)
+	refuse(c.PluginDir != "" && !filepath.IsAbs(c.PluginDir), "plugin_dir", "must be an absolute path, not %q", c.PluginDir)
 	refuse(c.Ports.HTTP < -1 || c.Ports.HTTP > 65535, "ports.http", "%d is not a port", c.Ports.HTTP)
 	refuse(c.Ports.HTTP != -1 && c.TLS.CertFile == "" && !isLoopback(c.BindAddr), "bind_addr",
 		"%q is reachable from the network; it requires tls { cert_file key_file }", c.BindAddr)
 	oneOf("log_level", c.LogLevel, logLevels())
 	refuse((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), c.places.Said("tls.cert_file", "tls.key_file"),
 		"requires both cert_file and key_file")
-	refuse(c.TLS.VerifyClient && c.TLS.CAFile == "", "tls.verify_https_client", "needs ca_file")
+	refuse(c.TLS.VerifyClient && c.TLS.CAFile == "", "tls.verify_https_client", "requires ca_file")
 	refuse(!c.TLS.VerifyClient && c.TLS.CAFile != "", "tls.ca_file", "is for verify_https_client, which is off")
 	refuse(c.Client.GCMaxAllocs < 0, "client.gc_max_allocs", "%d is negative", c.Client.GCMaxAllocs)
 
@@ -130,7 +130,7 @@ func (c *Config) Check() error {
 		refuse(!strings.HasPrefix(rule, "+") && !strings.HasPrefix(rule, "-"), "telemetry.prefix_filter",
 			"has %q, which begins with neither + (allow) nor - (block)", rule)
 	}
-	refuse(t.StatsdAddress != "" && !isAddress(t.StatsdAddress), "telemetry.statsd_address", "is host:port, not %q", t.StatsdAddress)
+	refuse(t.StatsdAddress != "" && !isAddress(t.StatsdAddress), "telemetry.statsd_address", "must be host:port, not %q", t.StatsdAddress)
 	refuse(h.Interval < shortestInterval, "history.interval", "%s is less than %s", h.Interval, shortestInterval)
 	span := c.places.Said("history.span", "history.interval", "telemetry.collection_interval")
 	refuse(h.Span < h.Interval, span, "makes a history of %s with a reading every %s", h.Span, h.Interval)

@@ -96,8 +96,8 @@ func TestCheckRefusesTheAbsurd(t *testing.T) {
 // What no agent can run with is told with its place, in whichever file it stands.
 func TestCheckSaysWhere(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"top":            {"data_dir = \"data\"", `b.hcl:1,12-18: Invalid value; data_dir is an absolute path, not "data"`},
-		"block":          {"telemetry {\n  allocation_detail = \"all\"\n}", "b.hcl:2,23-28: Invalid value; telemetry.allocation_detail is one of"},
+		"top":            {"data_dir = \"data\"", `b.hcl:1,12-18: Invalid value; data_dir must be an absolute path, not "data"`},
+		"block":          {"telemetry {\n  allocation_detail = \"all\"\n}", "b.hcl:2,23-28: Invalid value; telemetry.allocation_detail must be one of"},
 		"the other file": {"history {\n  interval = \"2m\"\n}", "a.hcl:2,10-14: Invalid value; history.span makes a history of 1m0s with a reading every 2m0s"},
 		"the other key":  {"tls {\n  key_file = \"/k\"\n}", "b.hcl:2,14-18: Invalid value; tls.key_file requires both"},
 	}

@@ -143,7 +143,7 @@ func (d *decoder) word(into *string, words ...string) func(*hclsyntax.Attribute)
 			return
 		}
 		if *into = v.AsString(); !slices.Contains(words, *into) {
-			d.errorf(a.Expr.Range(), "Invalid value", "%s is %s, not %q", a.Name, strings.Join(words, " or "), *into)
+			d.errorf(a.Expr.Range(), "Invalid value", "%s must be %s, not %q", a.Name, strings.Join(words, " or "), *into)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func TestParseRefuses(t *testing.T) {
 		"no job":        {"", "the file has no job"},
 		"syntax":        {"job \"j\" {", "f.hcl:1,9-10"},
 		"unknown var":   {wrap("count = var.n", ""), "f.hcl:3,12-14"},
-		"system":        {"job \"j\" {\ntype = \"system\"\ngroup \"g\" {\n task \"t\" {\ndriver=\"x\"\n}\n}\n}", "type is service or batch or sysbatch"},
+		"system":        {"job \"j\" {\ntype = \"system\"\ngroup \"g\" {\n task \"t\" {\ndriver=\"x\"\n}\n}\n}", "type must be service or batch or sysbatch"},
 		"cpu and cores": {wrap("", "resources {\ncpu = 1\ncores = 1\n}"), "cpu or cores"},
 	}
 	for name, tt := range tests {
