@@ -231,9 +231,21 @@ func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
 		t.Fatalf("usage %+v", u)
 	}
 	pid := l.Tasks["t"].Attributes["pid"]
-	nearest, err := r.History(l.ID, "t", history.Query{Nearest: time.Now()})
+	nearest, err := r.History(l.ID, "t", history.Query{Nearest: time.Now(), Processes: true})
 	if err != nil || len(nearest) != 1 {
 		t.Fatalf("nearest %v, error %v", nearest, err)
+	}
+	if rows := nearest[0].Processes; len(rows) != 1 || fmt.Sprint(rows[0].PID) != pid {
+		t.Errorf("processes %+v, want %s", rows, pid)
+	} else if cpu, ok := rows[0].Readings.Number(procstats.ProcessCPU); !ok || cpu <= 0 {
+		t.Errorf("the process used %v s (%v)", cpu, ok)
+	}
+	snapshot := r.Snapshot()
+	for _, trusted := range []bool{false, true} {
+		line, _ := snapshot.UsageFor(snapshot.Allocations[0].Tasks["t"], trusted).Sample.Processes[0].Readings.Get(procstats.ProcessCmdline)
+		if text, _ := line.Text(); strings.Contains(text, "while :; do") != trusted {
+			t.Errorf("trusted %v: the command line is %q", trusted, text)
+		}
 	}
 	before := nearest[0]
 	r.end(false)
