@@ -137,9 +137,9 @@ func (h *host) checkWitnesses(a allocation) {
 		state = a.TaskStates["t"]
 		return state.Restarts > 0
 	})
-	// A start whose handle was not kept is killed and not counted: it can only be that there were more.
+	// Each start is counted once. It goes on meanwhile: the files may be one round ahead of the agent's answer.
 	starts, ends := len(h.lines(a.ID, "starts")), len(h.lines(a.ID, "ends"))
-	if state.Failed || state.Restarts == 0 || starts < state.Restarts || ends > starts {
+	if state.Failed || state.Restarts == 0 || starts < state.Restarts || starts > state.Restarts+2 || ends > starts {
 		h.t.Errorf("%s: %d starts, %d ends, %d restarts, failed: %v", a.Name, starts, ends, state.Restarts, state.Failed)
 	}
 }
