@@ -110,6 +110,14 @@ func (s *setter) add(name string, requested *float64, effective float64, where s
 	}
 }
 
+// addLowest adds a limit of which the lowest of the task's group and those above it holds.
+func (s *setter) addLowest(
+	id procstats.ID, requested *float64, effective func(procstats.Cgroup, []kernel.CgroupMount) (limit int64, dir string, ok bool),
+) {
+	lowest, where, set := effective(s.group.Cgroup, s.mounts)
+	s.add(id.String(), requested, float64(lowest), where, set)
+}
+
 func number(value *int64) *float64 {
 	if value == nil {
 		return nil
@@ -131,8 +139,7 @@ func (s *setter) memory() error {
 			return err
 		}
 	}
-	lowest, where, set := kernel.EffectiveMemoryMax(s.group.Cgroup, s.mounts)
-	s.add(procstats.CgroupMemoryMax.String(), number(s.limits.MemoryMax), float64(lowest), where, set)
+	s.addLowest(procstats.CgroupMemoryMax, number(s.limits.MemoryMax), kernel.EffectiveMemoryMax)
 	return nil
 }
 
@@ -168,8 +175,7 @@ func (s *setter) memoryHigh() error {
 			return err
 		}
 	}
-	lowest, where, set := kernel.EffectiveMemoryHigh(s.group.Cgroup, s.mounts)
-	s.add(procstats.CgroupMemoryHigh.String(), number(s.limits.MemoryHigh), float64(lowest), where, set)
+	s.addLowest(procstats.CgroupMemoryHigh, number(s.limits.MemoryHigh), kernel.EffectiveMemoryHigh)
 	return nil
 }
 
@@ -177,8 +183,7 @@ func (s *setter) memoryHigh() error {
 func (s *setter) swap() error {
 	limit := s.limits.MemorySwapMax
 	if limit == nil {
-		lowest, where, set := kernel.EffectiveMemorySwapMax(s.group.Cgroup, s.mounts)
-		s.add(procstats.CgroupMemorySwapMax.String(), nil, float64(lowest), where, set)
+		s.addLowest(procstats.CgroupMemorySwapMax, nil, kernel.EffectiveMemorySwapMax)
 		return nil
 	}
 	what := "swap limit " + procstats.Bytes.Text(float64(*limit))
@@ -197,8 +202,7 @@ func (s *setter) swap() error {
 		if err := setBytes(dir, file, *limit); err != nil {
 			return err
 		}
-		lowest, where, set := kernel.EffectiveMemorySwapMax(s.group.Cgroup, s.mounts)
-		s.add(procstats.CgroupMemorySwapMax.String(), number(limit), float64(lowest), where, set)
+		s.addLowest(procstats.CgroupMemorySwapMax, number(limit), kernel.EffectiveMemorySwapMax)
 		return nil
 	}
 	if s.limits.MemoryMax == nil {
@@ -252,8 +256,7 @@ func (s *setter) pids() error {
 			return err
 		}
 	}
-	lowest, where, set := kernel.EffectivePidsMax(s.group.Cgroup, s.mounts)
-	s.add(procstats.CgroupPidsMax.String(), number(s.limits.PidsMax), float64(lowest), where, set)
+	s.addLowest(procstats.CgroupPidsMax, number(s.limits.PidsMax), kernel.EffectivePidsMax)
 	return nil
 }
 

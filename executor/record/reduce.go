@@ -44,6 +44,10 @@ func reduce(m procstats.Measurement, of func(procstats.ID, procstats.Reduction) 
 		if err != nil {
 			return r, err.Error()
 		}
+		if text, isText := reading.Text(); isText {
+			r.Text = &text
+			continue
+		}
 		number, present := reading.Number()
 		if !present {
 			if reduction == procstats.Last {
@@ -51,25 +55,7 @@ func reduce(m procstats.Measurement, of func(procstats.ID, procstats.Reduction) 
 			}
 			continue
 		}
-		switch reduction {
-		case procstats.Last:
-			if text, isText := reading.Text(); isText && m.Kind == procstats.Label {
-				r.Text = &text
-				continue
-			}
-			r.Last = &number
-		case procstats.Min:
-			r.Min = &number
-		case procstats.Max:
-			r.Max = &number
-		case procstats.Mean:
-			r.Mean = &number
-		case procstats.Delta:
-			r.Delta = &number
-		case procstats.Rate:
-			r.Rate = &number
-		case procstats.Tally:
-		}
+		*r.field(reduction) = &number
 	}
 	return r, ""
 }

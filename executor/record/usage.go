@@ -47,26 +47,19 @@ type Reduced struct {
 
 // Value returns one reduction; ok is false where it was not measured or has no number.
 func (r Reduced) Value(reduction procstats.Reduction) (value float64, ok bool) {
-	var field *float64
-	switch reduction {
-	case procstats.Last:
-		field = r.Last
-	case procstats.Min:
-		field = r.Min
-	case procstats.Max:
-		field = r.Max
-	case procstats.Mean:
-		field = r.Mean
-	case procstats.Delta:
-		field = r.Delta
-	case procstats.Rate:
-		field = r.Rate
-	case procstats.Tally:
-	}
-	if field == nil {
+	field := r.field(reduction)
+	if field == nil || *field == nil {
 		return 0, false
 	}
-	return *field, true
+	return **field, true
+}
+
+// field returns where a reduction is; nil for one that is not a number.
+func (r *Reduced) field(reduction procstats.Reduction) **float64 {
+	return [...]**float64{
+		procstats.Last: &r.Last, procstats.Min: &r.Min, procstats.Max: &r.Max, procstats.Mean: &r.Mean,
+		procstats.Delta: &r.Delta, procstats.Rate: &r.Rate, procstats.Tally: nil,
+	}[reduction]
 }
 
 // UsageProcesses is the task's CPU time by process at the end of a window: the last CPU readings of the rows,

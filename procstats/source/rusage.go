@@ -11,11 +11,13 @@ import (
 // rusage reports the sums of the executor's wait4(2) calls. Nothing is read: the kernel returned it at each reap.
 type rusage struct {
 	reaped func() Reaped
-	sel    procstats.Selection
+	ids    []procstats.ID
 }
 
 // OpenRusage returns the source of the resource usage of reaped children.
-func OpenRusage(t Target, sel procstats.Selection) Source { return &rusage{reaped: t.Reaped, sel: sel} }
+func OpenRusage(t Target, sel procstats.Selection) Source {
+	return &rusage{reaped: t.Reaped, ids: selected(sel, procstats.SourceRusage, procstats.TaskScope)}
+}
 
 // Describe implements Source.
 func (r *rusage) Describe() procstats.SourceDescription {
@@ -28,45 +30,22 @@ func (r *rusage) Describe() procstats.SourceDescription {
 // Collect implements Source.
 func (r *rusage) Collect(s *procstats.Sample) {
 	if r.reaped == nil {
-		for id := procstats.RusageCPU; id <= procstats.RusageOublock; id++ {
-			if r.sel.Has(id) {
-				s.SetAbsent(id, r.Describe().Reason)
-			}
-		}
+		putAbsent(s, r.ids, r.Describe().Reason)
 		return
 	}
 	s.Sources[procstats.SourceRusage] = kernel.Now()
 	sum := r.reaped()
-	for id := procstats.RusageCPU; id <= procstats.RusageOublock; id++ {
-		if !r.sel.Has(id) {
-			continue
-		}
-		if sum.Processes == 0 {
-			s.SetAbsent(id, "no process of the task was reaped yet")
-			continue
-		}
-		s.SetNumber(id, rusageValue(&sum, id))
+	if sum.Processes == 0 {
+		putAbsent(s, r.ids, "no process of the task was reaped yet")
+		return
 	}
-}
-
-func rusageValue(sum *Reaped, id procstats.ID) float64 {
-	switch id {
-	case procstats.RusageCPU:
-		return sum.CPU.Seconds()
-	case procstats.RusageMaxRSS:
-		return float64(sum.MaxRSS)
-	case procstats.RusageMinflt:
-		return float64(sum.Minflt)
-	case procstats.RusageMajflt:
-		return float64(sum.Majflt)
-	case procstats.RusageNvcsw:
-		return float64(sum.Nvcsw)
-	case procstats.RusageNivcsw:
-		return float64(sum.Nivcsw)
-	case procstats.RusageInblock:
-		return float64(sum.Inblock)
+	values := [...]float64{ // in the order of the table
+		sum.CPU.Seconds(), float64(sum.MaxRSS), float64(sum.Minflt), float64(sum.Majflt), float64(sum.Nvcsw), float64(sum.Nivcsw),
+		float64(sum.Inblock), float64(sum.Oublock),
 	}
-	return float64(sum.Oublock)
+	for _, id := range r.ids {
+		s.SetNumber(id, values[id-procstats.RusageCPU])
+	}
 }
 
 // Close implements Source.
