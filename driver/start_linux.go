@@ -103,6 +103,10 @@ func (d *Tacho) launch(
 	}
 	launched, err := c.Launch(ctx, request)
 	failpoint.At("driver.start.launched")
+	if err == nil && !config.Persisted {
+		// Before the host is answered: from then on it may recover the task, whoever dies.
+		err = c.Confirm(ctx)
+	}
 	if err == nil {
 		return c, launched, nil
 	}
