@@ -47,6 +47,7 @@ type pages struct {
 
 	pageSize, count uint64
 	used            map[uint64]bool
+	buckets         []string
 	faults          []error
 }
 
@@ -58,10 +59,22 @@ func checkPages(file io.ReaderAt, size int64, visit func(bucket string, key, val
 		return append(p.faults, err)
 	}
 	p.tree("", root, nil, nil, 0)
+	p.fault(p.checkNames())
 	if len(p.faults) == 0 {
 		p.fault(p.free(freelist))
 	}
 	return p.faults
+}
+
+// checkNames reports a bucket that is missing while there is one with an unknown name: an earlier version may have fewer
+// buckets, and a later one more.
+func (p *pages) checkNames() error {
+	unknown := slices.IndexFunc(p.buckets, func(name string) bool { return !slices.Contains(bucketNames(), name) })
+	missing := slices.IndexFunc(bucketNames(), func(name string) bool { return !slices.Contains(p.buckets, name) })
+	if unknown < 0 || missing < 0 {
+		return nil
+	}
+	return fmt.Errorf("bucket %s is missing, and %q is unknown", bucketNames()[missing], p.buckets[unknown])
 }
 
 func (p *pages) fault(err error) {
@@ -74,12 +87,17 @@ func (p *pages) fault(err error) {
 func (p *pages) meta() (root, freelist uint64, err error) {
 	var newest []byte
 	// The page size is that of the machine that made the file; it stands in the page.
-	for _, at := range p.metaPlaces() {
-		b := make([]byte, metaSize+8)
-		if _, err := p.file.ReadAt(b, at+pageHeader); err != nil {
+	for id, at := range p.metaPlaces() {
+		b := make([]byte, pageHeader+metaSize+8)
+		if _, err := p.file.ReadAt(b, at); err != nil {
 			p.fault(fmt.Errorf("read meta page at %d: %w", at, err))
 			continue
 		}
+		if order.Uint64(b) != uint64(id) { // an older copy of the other
+			p.fault(fmt.Errorf("meta page at %d: header is damaged", at))
+			continue
+		}
+		b = b[pageHeader:]
 		sum := fnv.New64a()
 		_, _ = sum.Write(b[:metaSize]) // never fails
 		if order.Uint32(b) != pageMagic || order.Uint32(b[4:]) != pageVersion || order.Uint64(b[metaSize:]) != sum.Sum64() {
@@ -165,10 +183,12 @@ func (p *pages) elements(bucket string, id uint64, b, low, high []byte, depth in
 		page uint64
 	}
 	var children []child
-	last := low
-	for i := range int(order.Uint16(b[10:])) {
+	last, count := low, int(order.Uint16(b[10:]))
+	end := pageHeader + count*elementSize // where the data begins, without gaps
+	for i := range count {
 		at := pageHeader + i*elementSize
-		flags, key, value, ok := element(b, at, leaf)
+		flags, key, value, ok := element(b, at, end, leaf)
+		end += len(key) + len(value)
 		if !ok {
 			p.fault(fmt.Errorf("page %d: element %d is damaged", id, i))
 			return // the others are as likely to be
@@ -188,17 +208,20 @@ func (p *pages) elements(bucket string, id uint64, b, low, high []byte, depth in
 			p.visit(bucket, key, value)
 		}
 	}
+	if inline := id == 0; count == 0 && !inline || inline && end != len(b) {
+		p.fault(fmt.Errorf("page %d: %d elements", id, count))
+	}
 	for i, c := range children {
-		end := high
+		next := high
 		if i+1 < len(children) {
-			end = children[i+1].key
+			next = children[i+1].key
 		}
-		p.tree(bucket, c.page, c.key, end, depth+1)
+		p.tree(bucket, c.page, c.key, next, depth+1)
 	}
 }
 
-// element returns the key and the value of an element; a branch's has no value.
-func element(b []byte, at int, leaf bool) (flags uint32, key, value []byte, ok bool) {
+// element returns the key and the value of an element, which begin at a place; a branch's has no value.
+func element(b []byte, at, place int, leaf bool) (flags uint32, key, value []byte, ok bool) {
 	if at+elementSize > len(b) {
 		return 0, nil, nil, false
 	}
@@ -209,7 +232,7 @@ func element(b []byte, at int, leaf bool) (flags uint32, key, value []byte, ok b
 		keySize, valueSize = uint64(order.Uint32(e[8:])), uint64(order.Uint32(e[12:]))
 	}
 	begin := uint64(at) + pos
-	if pos < elementSize || begin+keySize+valueSize > uint64(len(b)) {
+	if begin != uint64(place) || begin+keySize+valueSize > uint64(len(b)) {
 		return 0, nil, nil, false
 	}
 	return flags, b[begin : begin+keySize], b[begin+keySize : begin+keySize+valueSize], true
@@ -217,6 +240,7 @@ func element(b []byte, at int, leaf bool) (flags uint32, key, value []byte, ok b
 
 // bucket visits what is in a bucket, which is on pages of its own or, if small, in its value.
 func (p *pages) bucket(within string, id uint64, name, value []byte) {
+	p.buckets = append(p.buckets, string(name))
 	switch {
 	case within != "" || len(value) < bucketValue:
 		p.fault(fmt.Errorf("page %d: bucket %q is damaged", id, name))
@@ -225,7 +249,7 @@ func (p *pages) bucket(within string, id uint64, name, value []byte) {
 	case len(value) < bucketValue+pageHeader || order.Uint16(value[bucketValue+8:]) != flagLeaf:
 		p.fault(fmt.Errorf("page %d: bucket %q is damaged", id, name))
 	default:
-		p.elements(string(name), id, value[bucketValue:], nil, nil, 1)
+		p.elements(string(name), 0, value[bucketValue:], nil, nil, 1)
 	}
 }
 

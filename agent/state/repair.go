@@ -138,14 +138,21 @@ func (s *survey) reject(bucket, key string, value []byte, err error) {
 
 // checkMeta compares the values of the meta bucket with their checksums, which files of earlier versions do not have.
 func (s *survey) checkMeta() {
-	for _, key := range []string{keyNode, keyIndex, keyVersion} {
-		value, sum := s.meta[key], s.meta[key+suffixChecksum]
+	known := []string{keyNode, keyIndex, keyVersion}
+	checked := slices.ContainsFunc(known, func(key string) bool { return s.meta[key+suffixChecksum] != nil })
+	for key, value := range s.meta {
+		of, isChecksum := strings.CutSuffix(key, suffixChecksum)
+		sum := s.meta[key+suffixChecksum]
 		switch {
-		case value != nil && len(sum) == 4 && binary.BigEndian.Uint32(sum) != checksum(bucketMeta, key, value):
+		case isChecksum && s.meta[of] == nil:
+			s.reject(bucketMeta, key, value, errors.New("checksum of nothing"))
+		case isChecksum, sum == nil && !checked && slices.Contains(known, key):
+		case len(sum) != 4 || binary.BigEndian.Uint32(sum) != checksum(bucketMeta, key, value):
 			s.reject(bucketMeta, key, value, errors.New("checksum differs"))
-		case key == keyVersion && len(value) == 8:
-			s.version = binary.BigEndian.Uint64(value)
 		}
+	}
+	if version := s.meta[keyVersion]; len(version) == 8 && !slices.ContainsFunc(s.bad, func(r Record) bool { return r.Key == keyVersion }) {
+		s.version = binary.BigEndian.Uint64(version)
 	}
 }
 

@@ -6,6 +6,7 @@ package state
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 
@@ -42,14 +43,28 @@ func seal(bucket, key string, text []byte) []byte {
 // checkSeal compares a record with its checksum, if it has one.
 func checkSeal(bucket, key string, value []byte) error {
 	at := len(value) - sealSize
-	if at < 1 || !bytes.HasPrefix(value[at:], []byte(sealBegin)) || !bytes.HasSuffix(value, []byte(sealEnd)) {
+	if at < 1 || !resemblesSeal(value[at:]) {
 		return nil // of an earlier version
+	}
+	if !bytes.HasPrefix(value[at:], []byte(sealBegin)) || !bytes.HasSuffix(value, []byte(sealEnd)) {
+		return errors.New("damaged checksum")
 	}
 	found := string(value[at+len(sealBegin) : len(value)-len(sealEnd)])
 	if want := fmt.Sprintf("%08x", checksum(bucket, key, value[:at])); found != want {
 		return fmt.Errorf("checksum %s, want %s", found, want)
 	}
 	return nil
+}
+
+// resemblesSeal reports whether most of the end of a record is that of a checksum: a damaged one must not pass for none.
+func resemblesSeal(end []byte) bool {
+	same := 0
+	for i := range sealBegin {
+		if end[i] == sealBegin[i] {
+			same++
+		}
+	}
+	return same > len(sealBegin)/2
 }
 
 // checkRecord reports why a record cannot be used.

@@ -41,6 +41,10 @@ const (
 	bucketPlugins = "plugins"
 )
 
+func bucketNames() []string {
+	return []string{bucketMeta, bucketJobs, bucketAllocs, bucketTasks, bucketRecords, bucketPlugins}
+}
+
 // The keys of bucketMeta.
 const (
 	keyVersion = "version"
@@ -87,7 +91,7 @@ func open(path string) (*bolt.DB, error) {
 	}
 	db.MaxBatchDelay = 2 * time.Millisecond
 	err = db.Update(func(tx *bolt.Tx) error {
-		for _, name := range []string{bucketMeta, bucketJobs, bucketAllocs, bucketTasks, bucketRecords, bucketPlugins} {
+		for _, name := range bucketNames() {
 			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
 				return err
 			}
