@@ -145,8 +145,8 @@ func TestArrows(t *testing.T) {
 					continue
 				}
 				for _, imported := range p.Imports {
-					if complaint := forbidden(from, imported); complaint != "" {
-						t.Errorf("%s imports %s: %s", p.ImportPath, imported, complaint)
+					if broken := forbidden(from, imported); broken != "" {
+						t.Errorf("%s imports %s: %s", p.ImportPath, imported, broken)
 					}
 				}
 			}
@@ -198,8 +198,8 @@ func TestForbidden(t *testing.T) {
 	}
 	for _, tt := range tests {
 		i := slices.IndexFunc(house, func(p part) bool { return p.dir == tt.from })
-		if complaint := forbidden(house[i], tt.imported); (complaint == "") != tt.allowed {
-			t.Errorf("%s imports %s: %q", tt.from, tt.imported, complaint)
+		if broken := forbidden(house[i], tt.imported); (broken == "") != tt.allowed {
+			t.Errorf("%s imports %s: %q", tt.from, tt.imported, broken)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func dialect() map[*regexp.Regexp]string {
 // TestPlainWords keeps dialect out of whatever users read: strings of the program, templates, docs.
 func TestPlainWords(t *testing.T) {
 	forbidden := dialect()
-	complain := func(where, text string) {
+	report := func(where, text string) {
 		for word, plain := range forbidden {
 			if found := word.FindString(text); found != "" {
 				t.Errorf("%s: %q; plain words are: %s", where, found, plain)
@@ -67,7 +67,7 @@ func TestPlainWords(t *testing.T) {
 		}
 		if filepath.Ext(path) != ".go" {
 			for number, line := range bytes.Split(content, []byte("\n")) {
-				complain(position(path, number+1), string(line))
+				report(position(path, number+1), string(line))
 			}
 			continue
 		}
@@ -78,7 +78,7 @@ func TestPlainWords(t *testing.T) {
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
-				complain(set.Position(literal.Pos()).String(), literal.Value)
+				report(set.Position(literal.Pos()).String(), literal.Value)
 			}
 			return true
 		})

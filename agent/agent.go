@@ -38,7 +38,7 @@ const (
 	callTimeout = 10 * time.Second
 	// closeTimeout bounds the closing of files, which a disk can hold up.
 	closeTimeout = 2 * time.Second
-	// feedSize is how many events are kept for those who come late.
+	// feedSize is how many events are held for followers that come late.
 	feedSize = 1000
 )
 
@@ -86,7 +86,7 @@ func New(c config.Config, logger hclog.Logger) *Agent {
 	return a
 }
 
-// Ready is closed when Run has opened the state and taken up its tasks.
+// Ready is closed when Run has opened the state and recovered its tasks.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
 // isReady reports whether jobs can be run.
@@ -145,10 +145,10 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	return errlist.Join(closeAllocs(context.Background(), a.list()), a.drivers.Close(end, dev))
 }
 
-// open opens the drivers and takes up the tasks. It returns false when ctx is done before everything is taken up: what
+// open opens the drivers and recovers the tasks. It returns false when ctx is done before everything is recovered: what
 // runs is left for the next agent then.
 func (a *Agent) open(ctx context.Context) (ready bool, err error) {
-	kept, err := a.load()
+	persisted, err := a.load()
 	if err != nil {
 		return false, err
 	}
@@ -158,18 +158,18 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	if unlimited {
 		a.log.Warn("limits of jobs are not enforced: this development agent does not run as root")
 	}
-	a.reviveLogs(kept)
+	a.reviveLogs(persisted)
 	a.drivers, err = registry.Open(ctx, registry.Options{
 		PluginDir: c.PluginDir, Plugins: c.Plugins, DataDir: c.DataDir, Unlimited: unlimited, Version: buildVersion(),
-		Handles: func(name string) []*driver.TaskHandle { return a.handles(kept, name) },
+		Handles: func(name string) []*driver.TaskHandle { return a.handles(persisted, name) },
 		Node:    &driver.Node{Topology: node.Topology("/sys", a.node.Resources)},
 		Logger:  a.log.Named("driver"), Abandoned: a.abandoned, Address: a.pluginAddress,
-		Moved: a.pluginMoved, Told: a.driverTold, Changed: a.driverChanged,
+		Moved: a.pluginMoved, Event: a.onDriverEvent, Changed: a.driverChanged,
 	})
 	if err != nil {
 		return false, fmt.Errorf("open drivers: %w", err)
 	}
-	spared := append(a.adoptLost(kept), a.recover(ctx, kept)...)
+	spared := append(a.adoptLost(persisted), a.recover(ctx, persisted)...)
 	if ctx.Err() != nil {
 		return false, nil // who is not known by now need not be an orphan
 	}
@@ -233,7 +233,8 @@ func (a *Agent) logDamage(d *state.Damage) {
 	}
 	a.counts.fail("state")
 	if d.Moved != "" {
-		a.log.Error("state database is damaged: moved it and salvaged what could be read", "moved_to", d.Moved, "damage", errlist.Join(d.Faults...))
+		a.log.Error("state database is damaged: moved it and salvaged what could be read", "moved_to", d.Moved,
+			"damage", errlist.Join(d.Faults...))
 	}
 	for _, r := range d.Records {
 		a.log.Error("set aside damaged record", "bucket", r.Bucket, "key", r.Key, "reason", r.Reason, "file", d.File)

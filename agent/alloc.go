@@ -39,25 +39,25 @@ type alloc struct {
 	// saving keeps what is stored in the order in which it happened.
 	saving sync.Mutex
 
-	mu       sync.Mutex // guards following
-	kept     state.Allocation
-	stopping string // why all tasks must end; empty where they must not
-	done     chan struct{}
-	shown    *allocation.Allocation // the newest snapshot; nil if something has changed since
+	mu        sync.Mutex // guards following
+	persisted state.Allocation
+	stopping  string // why all tasks must end; empty where they must not
+	done      chan struct{}
+	shown     *allocation.Allocation // the newest snapshot; nil if something has changed since
 }
 
-// newAlloc makes an allocation from what is kept of it, and of its tasks by name.
-func (a *Agent) newAlloc(kept state.Allocation, j *job.Job, tasks map[string]*state.Task) (*alloc, error) {
-	group := j.Group(kept.Group)
+// newAlloc makes an allocation from what is persisted of it, and of its tasks by name.
+func (a *Agent) newAlloc(persisted state.Allocation, j *job.Job, tasks map[string]*state.Task) (*alloc, error) {
+	group := j.Group(persisted.Group)
 	if group == nil {
-		return nil, fmt.Errorf("allocation %s: job %s has no group %s", kept.ID, j.ID, kept.Group)
+		return nil, fmt.Errorf("allocation %s: job %s has no group %s", persisted.ID, j.ID, persisted.Group)
 	}
 	l := &alloc{
-		agent: a, id: kept.ID, job: j, group: group, dir: folder.In(a.allocDir(), kept.ID),
-		log: a.log.With("alloc_id", kept.ID, "job", j.ID), woken: make(chan struct{}, 1), kept: kept, done: make(chan struct{}),
+		agent: a, id: persisted.ID, job: j, group: group, dir: folder.In(a.allocDir(), persisted.ID),
+		log: a.log.With("alloc_id", persisted.ID, "job", j.ID), woken: make(chan struct{}, 1), persisted: persisted, done: make(chan struct{}),
 	}
-	if kept.Desired == allocation.DesiredStop {
-		l.stopping = cmp.Or(kept.Description, "it was stopped")
+	if persisted.Desired == allocation.DesiredStop {
+		l.stopping = cmp.Or(persisted.Description, "it was stopped")
 	}
 	for _, spec := range group.Tasks {
 		var own state.Task
@@ -78,7 +78,9 @@ func (a *alloc) close(ctx context.Context) error {
 	return errlist.Join(errs...)
 }
 
-func (a *alloc) name() string { return fmt.Sprintf("%s.%s[%d]", a.job.ID, a.group.Name, a.kept.Index) }
+func (a *alloc) name() string {
+	return fmt.Sprintf("%s.%s[%d]", a.job.ID, a.group.Name, a.persisted.Index)
+}
 
 // closeAllocs closes the files of allocations.
 func closeAllocs(ctx context.Context, allocs []*alloc) error {
@@ -198,17 +200,17 @@ func (a *alloc) stop(reason string) {
 // stopChange is what setStopping will change on disk; a.saving is held until then.
 func (a *alloc) stopChange(reason string) state.Change {
 	a.mu.Lock()
-	kept := a.kept
+	persisted := a.persisted
 	a.mu.Unlock()
-	kept.Desired, kept.Description, kept.ModifyTime = allocation.DesiredStop, reason, time.Now()
-	return state.ChangeAllocation(&kept)
+	persisted.Desired, persisted.Description, persisted.ModifyTime = allocation.DesiredStop, reason, time.Now()
+	return state.ChangeAllocation(&persisted)
 }
 
 // setStopping lets run end all tasks.
 func (a *alloc) setStopping(reason string) {
 	a.mu.Lock()
 	a.stopping = reason
-	a.kept.Desired, a.kept.Description, a.kept.ModifyTime, a.shown = allocation.DesiredStop, reason, time.Now(), nil
+	a.persisted.Desired, a.persisted.Description, a.persisted.ModifyTime, a.shown = allocation.DesiredStop, reason, time.Now(), nil
 	a.mu.Unlock()
 	a.publish(feed.Event{Type: "AllocationUpdateDesiredStatus"})
 	a.wake()
@@ -219,11 +221,11 @@ func (a *alloc) finish() {
 	a.endLogs()
 	a.saving.Lock()
 	a.mu.Lock()
-	a.kept.ModifyTime, a.shown = time.Now(), nil
+	a.persisted.ModifyTime, a.shown = time.Now(), nil
 	a.mu.Unlock()
 	failpoint.At("agent.alloc.finish")
-	kept := a.publish(feed.Event{Type: "AllocationUpdated"}) // first: its index is persisted
-	a.agent.persist(state.ChangeAllocation(&kept))
+	persisted := a.publish(feed.Event{Type: "AllocationUpdated"}) // first: its index is persisted
+	a.agent.persist(state.ChangeAllocation(&persisted))
 	a.saving.Unlock()
 	select {
 	case <-a.done:
@@ -240,11 +242,11 @@ func (a *alloc) endLogs() {
 	}
 }
 
-// told is called when something has happened to a task.
-func (a *alloc) told(t *task, e allocation.Event) {
+// onTaskEvent is called when something has happened to a task.
+func (a *alloc) onTaskEvent(t *task, e allocation.Event) {
 	a.mu.Lock()
-	if e.Time.After(a.kept.ModifyTime) { // the end of the allocation may overtake its last event
-		a.kept.ModifyTime, a.shown = e.Time, nil
+	if e.Time.After(a.persisted.ModifyTime) { // the end of the allocation may overtake its last event
+		a.persisted.ModifyTime, a.shown = e.Time, nil
 	}
 	a.mu.Unlock()
 	a.publish(feed.Event{Time: e.Time, Type: "TaskEvent", Task: t.spec.Name, TaskEvent: &e})
@@ -252,7 +254,7 @@ func (a *alloc) told(t *task, e allocation.Event) {
 	a.wake()
 }
 
-// publish tells the feed of the allocation as it is now, and returns what is kept of it, with the event's index.
+// publish tells the feed of the allocation as it is now, and returns what is persisted of it, with the event's index.
 func (a *alloc) publish(e feed.Event) state.Allocation {
 	e.Topic, e.Key, e.FilterKeys, e.Namespace = feed.TopicAllocation, a.id, []string{a.job.ID}, a.job.Namespace
 	own := *a.snapshot() // the feed numbers it
@@ -260,10 +262,10 @@ func (a *alloc) publish(e feed.Event) state.Allocation {
 	index := a.agent.feed.Publish(e)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.kept.ModifyIndex = max(a.kept.ModifyIndex, index) // somebody else may have published meanwhile
-	a.kept.CreateIndex = cmp.Or(a.kept.CreateIndex, index)
+	a.persisted.ModifyIndex = max(a.persisted.ModifyIndex, index) // somebody else may have published meanwhile
+	a.persisted.CreateIndex = cmp.Or(a.persisted.CreateIndex, index)
 	a.shown = nil
-	return a.kept
+	return a.persisted
 }
 
 // taskChanged is called when a task's snapshot is another.
@@ -290,10 +292,10 @@ func (a *alloc) newSnapshot() *allocation.Allocation {
 		tasks[t.spec.Name] = t.snapshot()
 	}
 	s := &allocation.Allocation{
-		ID: a.id, Namespace: a.kept.Namespace, JobID: a.kept.JobID, JobType: a.kept.JobType, JobVersion: a.kept.JobVersion,
-		Group: a.kept.Group, Name: a.name(), Index: a.kept.Index, NodeID: a.agent.node.ID, NodeName: a.agent.node.Name,
-		DesiredStatus: a.kept.Desired, Description: a.kept.Description, CreateTime: a.kept.CreateTime,
-		ModifyTime: a.kept.ModifyTime, CreateIndex: a.kept.CreateIndex, ModifyIndex: a.kept.ModifyIndex, Dir: a.dir, Tasks: tasks,
+		ID: a.id, Namespace: a.persisted.Namespace, JobID: a.persisted.JobID, JobType: a.persisted.JobType, JobVersion: a.persisted.JobVersion,
+		Group: a.persisted.Group, Name: a.name(), Index: a.persisted.Index, NodeID: a.agent.node.ID, NodeName: a.agent.node.Name,
+		DesiredStatus: a.persisted.Desired, Description: a.persisted.Description, CreateTime: a.persisted.CreateTime,
+		ModifyTime: a.persisted.ModifyTime, CreateIndex: a.persisted.CreateIndex, ModifyIndex: a.persisted.ModifyIndex, Dir: a.dir, Tasks: tasks,
 	}
 	s.ClientStatus = statusOf(tasks)
 	if s.Description == "" {

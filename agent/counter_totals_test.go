@@ -43,21 +43,21 @@ func (s *totalsTest) launch() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	kept := state.Task{}
+	last := state.Task{}
 	tasks, err := store.Tasks()
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	if persisted := tasks["a"]["t"]; persisted != nil {
-		kept = *persisted
+		last = *persisted
 	}
 	log := hclog.NewNullLogger()
 	s.task = &task{
 		agent: &Agent{store: store}, alloc: &alloc{id: "a", job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{Name: "t"},
-		log: log, kept: kept, usage: &usage{
+		log: log, persisted: last, usage: &usage{
 			log: log, interval: time.Second, keep: time.Nanosecond, counts: &counts{}, err: func() error { return nil },
 			history: history.NewWriter(log, func() {}).Queue(filepath.Join(s.dir, "history"), 100, log),
-			run:     kept.Starts, totals: kept.Totals,
+			run:     last.Starts, totals: last.Totals,
 		},
 	}
 }
@@ -87,15 +87,15 @@ func (s *totalsTest) persist(change func(*state.Task)) {
 func (s *totalsTest) begin() {
 	s.t.Helper()
 	now := time.Now()
-	s.persist(func(kept *state.Task) {
-		kept.Starts++
-		kept.State = hook.State{Phase: hook.PhaseRunning, StartedAt: now, LastRestart: now}
+	s.persist(func(persisted *state.Task) {
+		persisted.Starts++
+		persisted.State = hook.State{Phase: hook.PhaseRunning, StartedAt: now, LastRestart: now}
 	})
 	s.recovered()
 }
 
 // recovered is a start that runs under this agent.
-func (s *totalsTest) recovered() { s.usage.begin(s.starts(), s.kept.State.StartedAt); s.look() }
+func (s *totalsTest) recovered() { s.usage.begin(s.starts(), s.persisted.State.StartedAt); s.look() }
 
 func (s *totalsTest) read(amount float64) { s.usage.UpdateStats(everyCounter(amount)); s.look() }
 
@@ -120,8 +120,8 @@ func (s *totalsTest) exited() {
 	s.look()
 }
 
-func (s *totalsTest) persisted() {
-	s.persist(func(kept *state.Task) { kept.State.Phase = hook.PhasePending })
+func (s *totalsTest) decided() {
+	s.persist(func(persisted *state.Task) { persisted.State.Phase = hook.PhasePending })
 	s.look()
 }
 
@@ -185,14 +185,14 @@ func (s *totalsTest) ends(amount float64) {
 // TestTotals takes every counter of the table through three starts, which all end in the same way.
 func TestTotals(t *testing.T) {
 	for name, start := range map[string]func(*totalsTest){
-		"with a record": func(s *totalsTest) { s.begin(); s.read(4); s.recorded(10); s.exited(); s.persisted() },
-		"never read":    func(s *totalsTest) { s.begin(); s.recorded(10); s.exited(); s.persisted() },
+		"with a record": func(s *totalsTest) { s.begin(); s.read(4); s.recorded(10); s.exited(); s.decided() },
+		"never read":    func(s *totalsTest) { s.begin(); s.recorded(10); s.exited(); s.decided() },
 		"reported again": func(s *totalsTest) {
 			s.begin()
 			s.recorded(10)
 			s.exited()
 			s.exited()
-			s.persisted()
+			s.decided()
 			s.kill()
 			s.exited()
 		},
@@ -204,7 +204,7 @@ func TestTotals(t *testing.T) {
 			s.read(7)
 			s.recorded(10)
 			s.exited()
-			s.persisted()
+			s.decided()
 		},
 		"while the agent is away": func(s *totalsTest) {
 			s.begin()
@@ -212,7 +212,7 @@ func TestTotals(t *testing.T) {
 			s.recorded(10)
 			s.kill()
 			s.exited()
-			s.persisted()
+			s.decided()
 		},
 		"before a kill of the agent that does not know it yet": func(s *totalsTest) {
 			s.begin()
@@ -221,14 +221,14 @@ func TestTotals(t *testing.T) {
 			s.exited()
 			s.kill()
 			s.exited()
-			s.persisted()
+			s.decided()
 		},
 		"before a kill of the agent that knows it": func(s *totalsTest) {
 			s.begin()
 			s.read(4)
 			s.recorded(10)
 			s.exited()
-			s.persisted()
+			s.decided()
 			s.kill()
 		},
 		"with a record that has less than was read": func(s *totalsTest) {
@@ -236,17 +236,17 @@ func TestTotals(t *testing.T) {
 			s.read(10)
 			s.recorded(9)
 			s.exited()
-			s.persisted()
+			s.decided()
 		},
 		"with a counter that is read lower for once": func(s *totalsTest) {
 			s.begin()
 			s.read(10)
 			s.read(4)
 			s.exited()
-			s.persisted()
+			s.decided()
 		},
-		"without a record":               func(s *totalsTest) { s.begin(); s.read(10); s.exited(); s.persisted() },
-		"without a record and the agent": func(s *totalsTest) { s.begin(); s.read(10); s.kill(); s.exited(); s.persisted() },
+		"without a record":               func(s *totalsTest) { s.begin(); s.read(10); s.exited(); s.decided() },
+		"without a record and the agent": func(s *totalsTest) { s.begin(); s.read(10); s.kill(); s.exited(); s.decided() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &totalsTest{t: t, dir: t.TempDir(), seen: map[string]float64{}, want: map[string]float64{}}

@@ -21,12 +21,12 @@ import (
 
 // fallbackRecord is the final record of a task whose driver keeps none, or whose executor was lost: what the agent itself
 // knows of it, and what the driver has saved of its totals; nil if it has not.
-func (t *task) fallbackRecord(exit hook.Exit, kept state.Task, saved *record.Record) *record.Record {
-	last := t.lastReading(kept.Starts)
+func (t *task) fallbackRecord(exit hook.Exit, persisted state.Task, saved *record.Record) *record.Record {
+	last := t.lastReading(persisted.Starts)
 	evidence := record.Evidence{ExitCode: exit.Code, Signal: exit.Signal, EndedAt: exit.At}
 	r := &record.Record{
 		SchemaVersion: record.SchemaVersion, TachoVersion: version.String(), State: record.Exited, ID: t.alloc.id,
-		StartedAt: kept.State.StartedAt, EndedAt: exit.At, Headline: map[string]record.HeadlineValue{},
+		StartedAt: persisted.State.StartedAt, EndedAt: exit.At, Headline: map[string]record.HeadlineValue{},
 		Measurements: map[string]any{}, Absent: map[string]string{}, Sources: []record.Source{}, Selection: []string{},
 		Labels: map[string]string{
 			"alloc_id": t.alloc.id, "job": t.alloc.job.Name, "task_group": t.alloc.group.Name, "task": t.spec.Name,
@@ -35,7 +35,7 @@ func (t *task) fallbackRecord(exit hook.Exit, kept state.Task, saved *record.Rec
 		Host:  record.Host{Name: t.agent.node.Name, OS: runtime.GOOS, CPUs: runtime.NumCPU()},
 		Notes: []string{"the driver has no final record of this task: these are the last readings that the agent saw"},
 	}
-	r.ID = cmp.Or(kept.RunID, r.ID)
+	r.ID = cmp.Or(persisted.RunID, r.ID)
 	if exit.Lost != "" {
 		r.State, evidence.Cause = record.Lost, record.ExecutorLost
 		r.Message = exit.Lost
@@ -49,12 +49,12 @@ func (t *task) fallbackRecord(exit hook.Exit, kept state.Task, saved *record.Rec
 	if exit.OOMKilled {
 		evidence.Kills = []record.Kill{{At: exit.At, Kills: 1, Reason: "the driver does not say which process it was"}}
 	}
-	if !exit.At.IsZero() && !kept.State.StartedAt.IsZero() {
-		evidence.Wall = exit.At.Sub(kept.State.StartedAt)
+	if !exit.At.IsZero() && !persisted.State.StartedAt.IsZero() {
+		evidence.Wall = exit.At.Sub(persisted.State.StartedAt)
 		seconds := evidence.Wall.Seconds()
 		r.WallSeconds = &seconds
 	}
-	if last.sample != nil && !last.sample.Wall.Before(kept.State.StartedAt) {
+	if last.sample != nil && !last.sample.Wall.Before(persisted.State.StartedAt) {
 		if !exit.At.IsZero() {
 			evidence.Last, evidence.LastHeadlines, evidence.LastAge = last.sample, last.headlines, exit.At.Sub(last.sample.Wall)
 		}

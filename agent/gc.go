@@ -110,7 +110,7 @@ func (a *Agent) forgetVersions() error {
 	}
 	used := make(map[version]bool)
 	for _, l := range a.list() {
-		used[version{l.kept.JobID, l.kept.JobVersion}] = true
+		used[version{l.persisted.JobID, l.persisted.JobVersion}] = true
 	}
 	var unused []version
 	a.mu.Lock()

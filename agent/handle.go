@@ -25,7 +25,7 @@ type handle struct {
 	endLogs func(context.Context)
 
 	missing sync.Mutex // guards missed
-	// missed is what the driver could not take up yet; nil where it knows the task.
+	// missed is what the driver could not recover yet; nil where it knows the task.
 	missed *driver.TaskHandle
 }
 
@@ -34,8 +34,8 @@ var (
 	_ hook.StatsOpener = (*handle)(nil)
 )
 
-// takeUp lets the driver take up a task that it could not before. Whether it knows it then is said by the next call.
-func (h *handle) takeUp(ctx context.Context) error {
+// resume lets the driver recover a task that it could not before. Whether it knows it then is said by the next call.
+func (h *handle) resume(ctx context.Context) error {
 	h.missing.Lock()
 	defer h.missing.Unlock()
 	if h.missed == nil {
@@ -51,7 +51,7 @@ func (h *handle) takeUp(ctx context.Context) error {
 
 // Wait implements hook.Handle.
 func (h *handle) Wait(ctx context.Context) (hook.Exit, error) {
-	if err := h.takeUp(ctx); err != nil {
+	if err := h.resume(ctx); err != nil {
 		return hook.Exit{}, err
 	}
 	result, err := h.entry.Driver().WaitTask(ctx, h.id)
@@ -97,7 +97,7 @@ func (h *handle) Destroy(ctx context.Context) error {
 
 // OpenStats implements hook.StatsOpener.
 func (h *handle) OpenStats(ctx context.Context, interval time.Duration) (hook.StatsStream, error) {
-	if err := h.takeUp(ctx); err != nil {
+	if err := h.resume(ctx); err != nil {
 		return nil, err
 	}
 	stream, err := h.entry.Driver().TaskStats(ctx, h.id, interval)

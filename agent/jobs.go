@@ -222,7 +222,7 @@ func (a *Agent) register(now, was state.Job, surplus []*alloc, missing []vacancy
 			return errors.Join(err, closeAllocs(a.ctx, made))
 		}
 		made = append(made, l)
-		changes = append(changes, state.ChangeAllocation(&l.kept))
+		changes = append(changes, state.ChangeAllocation(&l.persisted))
 	}
 	for _, l := range surplus {
 		l.saving.Lock()
@@ -293,14 +293,15 @@ func (a *Agent) compare(j *job.Job) (surplus []*alloc, missing []vacancy) {
 		}
 		g := j.Group(l.group.Name)
 		failed := l.snapshot().ClientStatus.Ended() // and its other tasks are being ended
-		if g == nil || failed || l.kept.Digest != g.Digest || g.Digest == "" || l.kept.Index >= g.Count || live[g.Name][l.kept.Index] != nil {
+		index := l.persisted.Index
+		if g == nil || failed || l.persisted.Digest != g.Digest || g.Digest == "" || index >= g.Count || live[g.Name][index] != nil {
 			surplus = append(surplus, l)
 			continue
 		}
 		if live[g.Name] == nil {
 			live[g.Name] = make(map[int]*alloc)
 		}
-		live[g.Name][l.kept.Index] = l
+		live[g.Name][index] = l
 	}
 	for _, g := range j.Groups {
 		for index := range g.Count {
@@ -330,7 +331,7 @@ func (a *Agent) reserve(jobID string, missing []vacancy, surplus []*alloc) error
 		if l.dead() || l.job.ID == jobID && (l.stopReason() != "" || slices.Contains(surplus, l)) {
 			continue
 		}
-		for _, cores := range l.kept.Cores {
+		for _, cores := range l.persisted.Cores {
 			for _, core := range cores {
 				taken[core] = true
 			}
@@ -367,14 +368,14 @@ func (a *Agent) StopJob(id string, purge bool) error {
 		return fmt.Errorf("job %q: %w", id, allocation.ErrNotFound)
 	}
 	r.current.Stopped, r.current.Current = true, !purge
-	kept := r.current
+	persisted := r.current
 	a.mu.Unlock()
-	kept.ModifyIndex = a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobDeregistered", Key: id})
-	a.persist(state.ChangeJob(&kept))
+	persisted.ModifyIndex = a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobDeregistered", Key: id})
+	a.persist(state.ChangeJob(&persisted))
 	failpoint.At("agent.stop.persisted")
 	a.stopAllocs(id)
 	a.mu.Lock()
-	r.current = kept
+	r.current = persisted
 	a.mu.Unlock()
 	return nil
 }

@@ -78,14 +78,14 @@ func (t *task) endLogs(ctx context.Context) {
 }
 
 // reviveLogs starts the collectors again of tasks that an earlier run of the agent started, where one has died. A
-// driver that takes up its task may wait for them.
-func (a *Agent) reviveLogs(kept *leftovers) {
-	for _, l := range kept.allocs {
+// driver that recovers its task may wait for them.
+func (a *Agent) reviveLogs(persisted *leftovers) {
+	for _, l := range persisted.allocs {
 		j := a.version(l.JobID, l.JobVersion)
 		if j == nil || j.Group(l.Group) == nil {
 			continue
 		}
-		for name, t := range kept.tasks[l.ID] {
+		for name, t := range persisted.tasks[l.ID] {
 			spec := j.Group(l.Group).Task(name)
 			if spec == nil || t.Handle == nil || t.Ended {
 				continue

@@ -23,12 +23,12 @@ func (a *Agent) orphanDirs() (map[string]time.Time, error) {
 		return nil, fmt.Errorf("list allocation directories: %w", err)
 	}
 	// Those that could not be restored are known to the state only.
-	kept, err := a.store.Allocations()
+	persisted, err := a.store.Allocations()
 	if err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
 	known := make(map[string]bool)
-	for _, l := range kept {
+	for _, l := range persisted {
 		known[l.ID] = true
 	}
 	tasks, err := a.store.Tasks() // of allocations that are lost, too

@@ -20,7 +20,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 )
 
-// TestStateIsLost replaces the state of running tasks by something else: they run on, and what they wrote is kept.
+// TestStateIsLost replaces the state of running tasks by something else: they run on, and what they wrote is not removed.
 func TestStateIsLost(t *testing.T) {
 	c := testConfig(shortDir(t))
 	first := begin(t, c)

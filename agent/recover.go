@@ -30,7 +30,7 @@ func buildVersion() string { return version.String() }
 
 var errUnreadable = errors.New("invalid job in state")
 
-// leftovers are what an earlier run of the agent kept.
+// leftovers are what an earlier run of the agent persisted.
 type leftovers struct {
 	allocs []*state.Allocation
 	tasks  map[string]map[string]*state.Task
@@ -52,25 +52,25 @@ func (a *Agent) load() (*leftovers, error) {
 		}
 		a.remember(*v, j)
 	}
-	kept := &leftovers{drivers: make(map[*driver.TaskHandle]string)}
-	if kept.allocs, err = a.store.Allocations(); err != nil {
+	persisted := &leftovers{drivers: make(map[*driver.TaskHandle]string)}
+	if persisted.allocs, err = a.store.Allocations(); err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
-	if kept.tasks, err = a.store.Tasks(); err != nil {
+	if persisted.tasks, err = a.store.Tasks(); err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
-	for _, l := range kept.allocs {
+	for _, l := range persisted.allocs {
 		j := a.version(l.JobID, l.JobVersion)
 		if j == nil || j.Group(l.Group) == nil {
 			continue
 		}
-		for name, t := range kept.tasks[l.ID] {
+		for name, t := range persisted.tasks[l.ID] {
 			if spec := j.Group(l.Group).Task(name); spec != nil && t.Handle != nil {
-				kept.drivers[t.Handle] = spec.Driver
+				persisted.drivers[t.Handle] = spec.Driver
 			}
 		}
 	}
-	return kept, nil
+	return persisted, nil
 }
 
 // specOf returns what a version of a job came to when it was registered. Only versions that an earlier tacho persisted are
@@ -102,7 +102,7 @@ func (a *Agent) handles(l *leftovers, driverName string) []*driver.TaskHandle {
 	}
 	for _, l := range a.list() {
 		for _, t := range l.tasks {
-			if h := t.keptHandle(); h != nil && t.spec.Driver == driverName {
+			if h := t.persistedHandle(); h != nil && t.spec.Driver == driverName {
 				handles = append(handles, h)
 			}
 		}
@@ -110,29 +110,29 @@ func (a *Agent) handles(l *leftovers, driverName string) []*driver.TaskHandle {
 	return handles
 }
 
-// adoptLost adds to what is kept what a damaged state has lost and executors still have. It returns the tasks whose job is
+// adoptLost adds to what is persisted what a damaged state has lost and executors still have. It returns the tasks whose job is
 // lost: they run on without supervision.
-func (a *Agent) adoptLost(kept *leftovers) (spared []*driver.TaskHandle) {
+func (a *Agent) adoptLost(persisted *leftovers) (spared []*driver.TaskHandle) {
 	found, err := a.drivers.StartedTasks()
 	if err != nil {
 		a.log.Error("find started tasks", "error", err)
 		a.counts.fail("recovery")
 	}
 	known := make(map[string]bool)
-	for _, own := range kept.allocs {
+	for _, own := range persisted.allocs {
 		known[own.ID] = true
 	}
 	for _, config := range found {
-		t := kept.tasks[config.AllocID][config.Name]
+		t := persisted.tasks[config.AllocID][config.Name]
 		if a.store.Damage == nil && (t == nil || known[config.AllocID]) {
 			continue
 		}
-		if kept.tasks[config.AllocID] == nil {
-			kept.tasks[config.AllocID] = make(map[string]*state.Task)
+		if persisted.tasks[config.AllocID] == nil {
+			persisted.tasks[config.AllocID] = make(map[string]*state.Task)
 		}
 		if t == nil {
 			t = &state.Task{Starting: config}
-			kept.tasks[config.AllocID][config.Name] = t
+			persisted.tasks[config.AllocID][config.Name] = t
 			a.persist(state.ChangeTask(config.AllocID, config.Name, t))
 		}
 		if known[config.AllocID] {
@@ -147,10 +147,10 @@ func (a *Agent) adoptLost(kept *leftovers) (spared []*driver.TaskHandle) {
 			continue
 		}
 		known[own.ID] = true
-		kept.allocs = append(kept.allocs, own)
+		persisted.allocs = append(persisted.allocs, own)
 		a.persist(state.ChangeAllocation(own))
 	}
-	for id := range kept.tasks {
+	for id := range persisted.tasks {
 		if !known[id] && !slices.ContainsFunc(found, func(config *driver.TaskConfig) bool { return config.AllocID == id }) {
 			if err := a.store.DeleteAllocation(id); err != nil { // tasks without supervision that have ended
 				a.log.Error("delete state of lost tasks", "alloc_id", id, "error", err)
@@ -184,20 +184,20 @@ func (a *Agent) lostAllocation(config *driver.TaskConfig) *state.Allocation {
 	}
 }
 
-// recover makes the allocations of an earlier run again, and takes up their running tasks. It returns the handles
-// of tasks that it could not make again or take up: they run on, for an agent that can read their jobs, and for the
+// recover makes the allocations of an earlier run again, and recovers their running tasks. It returns the handles
+// of tasks that it could not make again or recover: they run on, for an agent that can read their jobs, and for the
 // next try.
-func (a *Agent) recover(ctx context.Context, kept *leftovers) (spared []*driver.TaskHandle) {
-	for _, own := range kept.allocs {
+func (a *Agent) recover(ctx context.Context, persisted *leftovers) (spared []*driver.TaskHandle) {
+	for _, own := range persisted.allocs {
 		j, err := a.version(own.JobID, own.JobVersion), errUnreadable
 		var l *alloc
 		if j != nil {
-			l, err = a.newAlloc(*own, j, kept.tasks[own.ID])
+			l, err = a.newAlloc(*own, j, persisted.tasks[own.ID])
 		}
 		if err != nil {
 			a.log.Error("allocation ignored; its tasks keep running without supervision", "alloc_id", own.ID, "job", own.JobID, "error", err)
 			a.counts.fail("recovery")
-			for _, t := range kept.tasks[own.ID] {
+			for _, t := range persisted.tasks[own.ID] {
 				switch {
 				case t.Handle != nil:
 					spared = append(spared, t.Handle)
@@ -225,9 +225,9 @@ func (a *Agent) recover(ctx context.Context, kept *leftovers) (spared []*driver.
 	return spared
 }
 
-// recoverTask takes up a task that an earlier run started; nil where it does not run any more.
+// recoverTask recovers a task that an earlier run started; nil where it does not run any more.
 func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
-	if t.kept.Handle == nil && t.kept.Starting == nil {
+	if t.persisted.Handle == nil && t.persisted.Starting == nil {
 		return nil
 	}
 	entry, err := a.drivers.Get(t.spec.Driver)
@@ -235,32 +235,32 @@ func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
 		t.log.Error("recover task", "error", err)
 		return nil
 	}
-	if t.kept.Starting != nil {
+	if t.persisted.Starting != nil {
 		a.adopt(ctx, t, entry)
 	}
-	kept := t.kept.Handle
-	if kept == nil {
+	persisted := t.persisted.Handle
+	if persisted == nil {
 		return nil
 	}
-	h := &handle{id: kept.Config.ID, entry: entry, usage: t.usage, endLogs: t.endLogs}
-	err = entry.Driver().RecoverTask(ctx, kept)
+	h := &handle{id: persisted.Config.ID, entry: entry, usage: t.usage, endLogs: t.endLogs}
+	err = entry.Driver().RecoverTask(ctx, persisted)
 	if err != nil {
 		t.log.Error("recover task", "error", err)
 		t.agent.counts.fail("recovery")
 		if !errors.Is(err, driver.ErrUnavailable) {
 			return nil
 		}
-		h.missed = kept
+		h.missed = persisted
 	}
-	if t.kept.Ended {
+	if t.persisted.Ended {
 		a.finishEnd(ctx, t, h)
 		return nil
 	}
 	// The agent may have been killed between keeping the handle and learning that the task had started.
-	if t.kept.State.Phase != hook.PhaseRunning {
-		t.kept.State.Phase, t.kept.State.Exit = hook.PhaseRunning, nil
+	if t.persisted.State.Phase != hook.PhaseRunning {
+		t.persisted.State.Phase, t.persisted.State.Exit = hook.PhaseRunning, nil
 		if status, err := entry.Driver().InspectTask(ctx, h.id); err == nil {
-			t.kept.State.StartedAt = status.StartedAt
+			t.persisted.State.StartedAt = status.StartedAt
 		}
 	}
 	return h
@@ -268,7 +268,7 @@ func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
 
 // adopt finds a task that was started by an agent which was killed before it had persisted the handle.
 func (a *Agent) adopt(ctx context.Context, t *task, entry *registry.Entry) {
-	config := t.kept.Starting
+	config := t.persisted.Starting
 	h, err := entry.AdoptTask(ctx, config)
 	if err != nil {
 		t.notStarted()
@@ -285,10 +285,10 @@ func (a *Agent) adopt(ctx context.Context, t *task, entry *registry.Entry) {
 	}
 }
 
-// finishEnd does what was left to do for a task whose end was kept: its record, and its end in the driver.
+// finishEnd does what was left to do for a task whose end was persisted: its record, and its end in the driver.
 func (a *Agent) finishEnd(ctx context.Context, t *task, h *handle) {
-	if exit := t.kept.State.Exit; exit != nil {
-		if final, err := t.completeRecord(*exit, t.kept); err == nil && final != nil {
+	if exit := t.persisted.State.Exit; exit != nil {
+		if final, err := t.completeRecord(*exit, t.persisted); err == nil && final != nil {
 			a.persist(state.ChangeRecord(t.alloc.id, t.spec.Name, final))
 		}
 	}
@@ -297,7 +297,7 @@ func (a *Agent) finishEnd(ctx context.Context, t *task, h *handle) {
 	}
 }
 
-// abandoned is told of tasks that a plugin which was started again does not know any more. Their runners learn it by
+// abandoned is called for tasks that a plugin which was started again does not know any more. Their runners learn it by
 // their wait.
 func (a *Agent) abandoned(h *driver.TaskHandle, err error) {
 	a.log.Error("task lost: unknown to its driver", "alloc_id", h.Config.AllocID, "task", h.Config.Name, "error", err)
@@ -316,8 +316,8 @@ func (a *Agent) pluginMoved(name string, address host.Address) {
 	a.persist(state.ChangePlugin(name, address))
 }
 
-// driverTold passes a driver's event on to its task.
-func (a *Agent) driverTold(e *driver.Event) {
+// onDriverEvent passes a driver's event on to its task.
+func (a *Agent) onDriverEvent(e *driver.Event) {
 	a.mu.Lock()
 	l := a.allocs[e.AllocID]
 	a.mu.Unlock()
@@ -325,7 +325,7 @@ func (a *Agent) driverTold(e *driver.Event) {
 		return
 	}
 	if t, err := l.task(e.TaskName); err == nil {
-		t.driverTold(e)
+		t.onDriverEvent(e)
 	}
 }
 

@@ -223,10 +223,10 @@ func TestEndIsToldOnce(t *testing.T) {
 	r.end(false)
 
 	store := openState(t, c)
-	kept := tasks[l.ID]["t"]
-	kept.Handle, kept.Ended = handle, true
-	kept.State.RestartAt, kept.State.LastRestart, kept.State.Restarts = time.Time{}, time.Time{}, 0
-	if err := errors.Join(store.PutTask(l.ID, "t", kept), store.Close()); err != nil {
+	persisted := tasks[l.ID]["t"]
+	persisted.Handle, persisted.Ended = handle, true
+	persisted.State.RestartAt, persisted.State.LastRestart, persisted.State.Restarts = time.Time{}, time.Time{}, 0
+	if err := errors.Join(store.PutTask(l.ID, "t", persisted), store.Close()); err != nil {
 		t.Fatal(err)
 	}
 	r = begin(t, c)

@@ -86,13 +86,13 @@ func (a *Agent) currentJobs() []*snapshot.Job {
 
 // snapshot returns a job without its status.
 func (r *registered) snapshot() *snapshot.Job {
-	kept, parsed := r.current, r.versions[r.current.Version]
+	persisted, parsed := r.current, r.versions[r.current.Version]
 	if parsed == nil {
-		parsed = &job.Job{ID: kept.ID, Name: kept.ID, Namespace: "default", Type: job.TypeService, Source: kept.Source}
+		parsed = &job.Job{ID: persisted.ID, Name: persisted.ID, Namespace: "default", Type: job.TypeService, Source: persisted.Source}
 	}
 	return &snapshot.Job{
-		Job: parsed, ID: kept.ID, Version: kept.Version, Stopped: kept.Stopped, SubmitTime: kept.SubmitTime,
-		CreateIndex: kept.CreateIndex, ModifyIndex: kept.ModifyIndex,
+		Job: parsed, ID: persisted.ID, Version: persisted.Version, Stopped: persisted.Stopped, SubmitTime: persisted.SubmitTime,
+		CreateIndex: persisted.CreateIndex, ModifyIndex: persisted.ModifyIndex,
 	}
 }
 

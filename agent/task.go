@@ -26,7 +26,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 )
 
-// task is one task of an allocation: what starts it, what is kept of it, and who runs it.
+// task is one task of an allocation: what starts it, what is persisted of it, and who runs it.
 type task struct {
 	agent *Agent
 	alloc *alloc
@@ -40,11 +40,11 @@ type task struct {
 	// saving keeps what is stored in the order in which it happened.
 	saving sync.Mutex
 
-	mu       sync.Mutex // guards following
-	kept     state.Task
-	launched bool
-	over     bool // the runner's Run has returned with the task dead
-	handle   *handle
+	mu        sync.Mutex // guards following
+	persisted state.Task
+	launched  bool
+	over      bool // the runner's Run has returned with the task dead
+	handle    *handle
 }
 
 var (
@@ -52,24 +52,25 @@ var (
 	_ hook.Observer = (*task)(nil)
 )
 
-// newTask makes a task of an allocation, from what an earlier run of the agent kept of it.
-func (a *alloc) newTask(spec *job.Task, kept state.Task) *task {
+// newTask makes a task of an allocation, from what an earlier run of the agent persisted of it.
+func (a *alloc) newTask(spec *job.Task, persisted state.Task) *task {
 	agent := a.agent
 	t := &task{
-		agent: agent, alloc: a, spec: spec, kept: kept,
+		agent: agent, alloc: a, spec: spec, persisted: persisted,
 		log: a.log.With("task", spec.Name),
 	}
 	c := agent.current()
 	t.usage = &usage{
 		log: t.log, history: agent.history.Queue(a.dir.History(spec.Name), c.History.Points(), t.log),
-		interval: c.Telemetry.CollectionInterval, keep: c.History.Interval, counts: &agent.counts, run: kept.Starts, totals: kept.Totals,
+		interval: c.Telemetry.CollectionInterval, keep: c.History.Interval, counts: &agent.counts,
+		run: persisted.Starts, totals: persisted.Totals,
 	}
 	t.stats = hook.NewStatsHook(hook.StatsConfig{
 		Interval: c.Telemetry.CollectionInterval, Publish: c.Telemetry.PublishAllocationMetrics, Updater: t.usage,
 		Logger: t.log,
 	})
 	t.usage.err = t.stats.Err
-	if kept.Starts > 0 { // by an earlier run: nothing was read since
+	if persisted.Starts > 0 { // by an earlier run: nothing was read since
 		t.usage.mark(history.GapAgent)
 	}
 	return t
@@ -80,7 +81,7 @@ func (t *task) prepare(recovered *handle) {
 	config := hook.Config{
 		Starter: t, Hooks: []hook.Hook{t.stats, (*recorder)(t)}, Restart: t.spec.Policy(t.alloc.job.Type),
 		Retry:      func() bool { return t.agent.current().Client.RetryHostOOM },
-		KillSignal: t.spec.KillSignal, KillTimeout: t.spec.KillTimeout, Observer: t, Logger: t.log, State: t.kept.State,
+		KillSignal: t.spec.KillSignal, KillTimeout: t.spec.KillTimeout, Observer: t, Logger: t.log, State: t.persisted.State,
 	}
 	if recovered != nil {
 		config.Recovered = recovered
@@ -95,8 +96,8 @@ func (t *task) progress() progress {
 	defer t.mu.Unlock()
 	return progress{
 		name: t.spec.Name, lifecycle: t.spec.Lifecycle, leader: t.spec.Leader, launched: t.launched,
-		started: !t.kept.State.StartedAt.IsZero(), dead: t.over || t.kept.State.Phase == hook.PhaseDead,
-		failed: t.kept.State.Failed,
+		started: !t.persisted.State.StartedAt.IsZero(), dead: t.over || t.persisted.State.Phase == hook.PhaseDead,
+		failed: t.persisted.State.Failed,
 	}
 }
 
@@ -138,14 +139,14 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 	failpoint.At("agent.start.started")
 	attributes := t.inspect(ctx, h)
 	if err := t.persistStarted(entry, started, attributes); err != nil {
-		// What is not kept would be lost at the next crash.
+		// What is not persisted would be lost at the next crash.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
 		return nil, errors.Join(err, h.Stop(undo, "SIGKILL", 0), h.Destroy(undo))
 	}
 	t.mu.Lock()
 	t.handle = h
-	run := t.kept.Starts
+	run := t.persisted.Starts
 	t.mu.Unlock()
 	t.usage.begin(run, time.Now())
 	return h, nil
@@ -158,7 +159,7 @@ func (t *task) persistStart(entry *registry.Entry, config *driver.TaskConfig) er
 		return nil
 	}
 	config.Persisted = true
-	err := t.apply(func(kept *state.Task) { kept.Starting = config })
+	err := t.apply(func(persisted *state.Task) { persisted.Starting = config })
 	if err != nil {
 		t.notStarted()
 		return startError{err, true}
@@ -168,10 +169,10 @@ func (t *task) persistStart(entry *registry.Entry, config *driver.TaskConfig) er
 
 // persistStarted persists the handle of a start. An error means that the task would be lost at the next crash.
 func (t *task) persistStarted(entry *registry.Entry, started *driver.TaskHandle, attributes map[string]string) error {
-	change := func(kept *state.Task) {
-		kept.RunID, kept.Handle, kept.Attributes = started.Config.ID, started, attributes
-		kept.Ended, kept.Starting, kept.Outcome = false, nil, ""
-		kept.Starts++
+	change := func(persisted *state.Task) {
+		persisted.RunID, persisted.Handle, persisted.Attributes = started.Config.ID, started, attributes
+		persisted.Ended, persisted.Starting, persisted.Outcome = false, nil, ""
+		persisted.Starts++
 	}
 	if !entry.Adopts() {
 		return t.apply(change)
@@ -184,7 +185,7 @@ func (t *task) persistStarted(entry *registry.Entry, started *driver.TaskHandle,
 func (t *task) notStarted() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.kept.Starting = nil
+	t.persisted.Starting = nil
 }
 
 // inspect returns what the driver says of a started task, for people.
@@ -225,19 +226,19 @@ func (t *task) TaskChanged(s hook.State, e hook.Event) {
 	if e.Type == hook.EventTerminated {
 		event.Details = t.endDetails()
 	}
-	t.update(func(kept *state.Task) {
-		kept.State = s
+	t.update(func(persisted *state.Task) {
+		persisted.State = s
 		switch e.Type {
 		case hook.EventTerminated, hook.EventDriverFailure, hook.EventHookFailed:
-			kept.Ends++
+			persisted.Ends++
 		}
 		switch {
 		case e.Type == hook.EventTerminated:
-			kept.Ended = true
+			persisted.Ended = true
 		case e.Type == hook.EventRestarting, s.Phase == hook.PhaseDead: // it was destroyed before
-			kept.Handle, kept.Ended = nil, false
+			persisted.Handle, persisted.Ended = nil, false
 		}
-		kept.Events = appendEvent(kept.Events, event)
+		persisted.Events = appendEvent(persisted.Events, event)
 	})
 	switch e.Type {
 	case hook.EventRecovered:
@@ -247,13 +248,13 @@ func (t *task) TaskChanged(s hook.State, e hook.Event) {
 		t.handle = nil
 		t.mu.Unlock()
 	}
-	t.alloc.told(t, event)
+	t.alloc.onTaskEvent(t, event)
 }
 
 // endDetails are the counters of the event of an end: from memory, as a disk may hang.
 func (t *task) endDetails() map[string]string {
 	t.mu.Lock()
-	handle := t.kept.Handle
+	handle := t.persisted.Handle
 	t.mu.Unlock()
 	final, err := t.driversRecord(handle)
 	if err != nil {
@@ -268,14 +269,14 @@ func (t *task) endDetails() map[string]string {
 func (t *task) starts() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.kept.Starts
+	return t.persisted.Starts
 }
 
-// driverTold takes an event of the driver's.
-func (t *task) driverTold(e *driver.Event) {
+// onDriverEvent takes an event of the driver's.
+func (t *task) onDriverEvent(e *driver.Event) {
 	event := allocation.Event{Type: allocation.EventDriver, Time: e.Timestamp, Message: e.Message, Details: e.Annotations}
-	t.update(func(kept *state.Task) { kept.Events = appendEvent(kept.Events, event) })
-	t.alloc.told(t, event)
+	t.update(func(persisted *state.Task) { persisted.Events = appendEvent(persisted.Events, event) })
+	t.alloc.onTaskEvent(t, event)
 }
 
 // appendEvent adds the newest event; the oldest leave.
@@ -286,32 +287,32 @@ func appendEvent(events []allocation.Event, e allocation.Event) []allocation.Eve
 	return append(slices.Clone(events), e)
 }
 
-// update changes what is kept of the task for something that has happened, in memory and on disk.
+// update changes what is persisted of the task for something that has happened, in memory and on disk.
 func (t *task) update(change func(*state.Task)) {
 	t.saving.Lock()
 	defer t.saving.Unlock()
 	t.mu.Lock()
-	change(&t.kept)
-	kept := t.kept
+	change(&t.persisted)
+	persisted := t.persisted
 	t.mu.Unlock()
 	t.alloc.taskChanged()
-	t.agent.persist(state.ChangeTask(t.alloc.id, t.spec.Name, &kept))
+	t.agent.persist(state.ChangeTask(t.alloc.id, t.spec.Name, &persisted))
 }
 
-// apply changes what is kept of the task for something that is about to happen: on disk first. An error means that nothing
+// apply changes what is persisted of the task for something that is about to happen: on disk first. An error means that nothing
 // has changed.
 func (t *task) apply(change func(*state.Task)) error {
 	t.saving.Lock()
 	defer t.saving.Unlock()
 	t.mu.Lock()
-	kept := t.kept
+	persisted := t.persisted
 	t.mu.Unlock()
-	change(&kept)
-	if err := t.agent.apply(state.ChangeTask(t.alloc.id, t.spec.Name, &kept)); err != nil {
+	change(&persisted)
+	if err := t.agent.apply(state.ChangeTask(t.alloc.id, t.spec.Name, &persisted)); err != nil {
 		return err
 	}
 	t.mu.Lock()
-	change(&t.kept)
+	change(&t.persisted)
 	t.mu.Unlock()
 	t.alloc.taskChanged()
 	return nil
@@ -324,23 +325,23 @@ func (t *task) snapshot() *allocation.Task {
 	s := &allocation.Task{
 		Name: t.spec.Name, Driver: t.spec.Driver, Lifecycle: t.spec.Lifecycle, Resources: t.spec.Resources, Meta: t.spec.Meta,
 		NoLogs: t.spec.Logs != nil && t.spec.Logs.Disabled,
-		Cores:  coreList(t.alloc.kept.Cores[t.spec.Name]), State: t.kept.State, Events: t.kept.Events,
-		Attributes: t.kept.Attributes, RunID: t.kept.RunID, Ends: t.kept.Ends, Outcome: t.kept.Outcome,
+		Cores:  coreList(t.alloc.persisted.Cores[t.spec.Name]), State: t.persisted.State, Events: t.persisted.Events,
+		Attributes: t.persisted.Attributes, RunID: t.persisted.RunID, Ends: t.persisted.Ends, Outcome: t.persisted.Outcome,
 	}
-	if s.RunID == "" && t.kept.Handle != nil { // kept by an earlier version
-		s.RunID = t.kept.Handle.Config.ID
+	if s.RunID == "" && t.persisted.Handle != nil { // persisted by an earlier version
+		s.RunID = t.persisted.Handle.Config.ID
 	}
 	return s
 }
 
-// keptHandle is the driver's handle of a start that has not ended.
-func (t *task) keptHandle() *driver.TaskHandle {
+// persistedHandle is the driver's handle of a start that has not ended.
+func (t *task) persistedHandle() *driver.TaskHandle {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.kept.Ended {
+	if t.persisted.Ended {
 		return nil
 	}
-	return t.kept.Handle
+	return t.persisted.Handle
 }
 
 // running returns the handle of the running task.
@@ -371,21 +372,21 @@ func (r *recorder) Name() string { return "record" }
 func (r *recorder) Exited(_ context.Context, req *hook.ExitedRequest) error {
 	t := (*task)(r)
 	t.mu.Lock()
-	kept := t.kept
+	persisted := t.persisted
 	t.mu.Unlock()
-	final, err := t.completeRecord(req.Exit, kept)
+	final, err := t.completeRecord(req.Exit, persisted)
 	if final == nil && err == nil {
-		final = t.recorded(kept.State)
+		final = t.recorded(persisted.State)
 	}
 	if final == nil {
-		final = t.fallbackRecord(req.Exit, kept, nil)
+		final = t.fallbackRecord(req.Exit, persisted, nil)
 	}
 	totals := t.usage.end(final)
 	t.mu.Lock()
 	// Stored with the next event: without one this is called again.
-	t.kept.Totals = totals
+	t.persisted.Totals = totals
 	if err == nil {
-		t.kept.Outcome = final.End().Outcome
+		t.persisted.Outcome = final.End().Outcome
 	}
 	t.mu.Unlock()
 	t.alloc.taskChanged()
@@ -414,15 +415,15 @@ func (t *task) driversRecord(h *driver.TaskHandle) (*record.Record, error) {
 }
 
 // completeRecord is the driver's final record with what the agent knows of a task whose executor was lost.
-func (t *task) completeRecord(exit hook.Exit, kept state.Task) (*record.Record, error) {
-	final, err := t.driversRecord(kept.Handle)
+func (t *task) completeRecord(exit hook.Exit, persisted state.Task) (*record.Record, error) {
+	final, err := t.driversRecord(persisted.Handle)
 	if final != nil && final.State == record.Lost {
-		final = t.fallbackRecord(exit, kept, final)
+		final = t.fallbackRecord(exit, persisted, final)
 	}
 	return final, err
 }
 
-// recorded is the final record that is kept of the last start; nil where there is none, or only of a start before it.
+// recorded is the final record that is persisted of the last start; nil where there is none, or only of a start before it.
 func (t *task) recorded(s hook.State) *record.Record {
 	r, err := t.agent.store.Record(t.alloc.id, t.spec.Name)
 	if err != nil || r.StartedAt.Before(s.LastRestart) {

@@ -70,7 +70,7 @@ func resources(r job.Resources, cores string, totalMHz float64) *driver.Resource
 func coreList(cores []int) string { return cgroup.FormatCPUs(slices.Sorted(slices.Values(cores))) }
 
 // start is what a start of a task is made of. Its expressions are read from the job file once more: no more than a start
-// is kept in memory, and what they cost is counted for each start.
+// is held in memory, and what they cost is counted for each start.
 func (a *alloc) start(name string) (*start, error) {
 	file, err := job.Read(a.job.Source)
 	if err != nil {
@@ -83,6 +83,6 @@ func (a *alloc) start(name string) (*start, error) {
 	spec := group.Task(name)
 	return &start{
 		job: file.Job, group: group, task: spec, expressions: file.Expressions(spec), allocID: a.id, allocName: a.name(),
-		index: a.kept.Index, cores: coreList(a.kept.Cores[name]), dir: a.dir, node: a.agent.node,
+		index: a.persisted.Index, cores: coreList(a.persisted.Cores[name]), dir: a.dir, node: a.agent.node,
 	}, nil
 }

@@ -62,7 +62,7 @@ func (t *task) endedLost(totals *procstats.Sample, err error) {
 		t.final = r
 	}
 	r.Diagnosis = record.Diagnose(evidence)
-	t.tell(t.completedAt, r.Diagnosis.Summary, recordAnnotations(r), nil)
+	t.addEvent(t.completedAt, r.Diagnosis.Summary, recordAnnotations(r), nil)
 	close(t.done)
 }
 

@@ -106,7 +106,7 @@ func (t *task) announce(ctx context.Context) {
 // does not follow yet.
 func (t *task) tellRecovered(ctx context.Context) {
 	if pause(ctx, recoveredAfter); ctx.Err() == nil && t.running() {
-		t.tell(time.Now(), t.recovered, t.state.Attributes, nil)
+		t.addEvent(time.Now(), t.recovered, t.state.Attributes, nil)
 	}
 }
 
@@ -206,23 +206,23 @@ func (t *task) detach() error {
 	return t.client.Close()
 }
 
-// tell adds an event. sequence is the executor's, nil for events of the driver's own.
-func (t *task) tell(at time.Time, message string, annotations map[string]string, sequence *uint64) {
-	var onTold func()
+// addEvent adds an event. sequence is the executor's, nil for events of the driver's own.
+func (t *task) addEvent(at time.Time, message string, annotations map[string]string, sequence *uint64) {
+	var onPassed func()
 	if sequence != nil {
-		onTold = func() { t.keepTold(*sequence) }
+		onPassed = func() { t.persistPassed(*sequence) }
 	}
 	t.events.add(&Event{
 		TaskID: t.config.ID, AllocID: t.config.AllocID, TaskName: t.config.Name,
 		Timestamp: at, Message: message, Annotations: annotations,
-	}, onTold)
+	}, onPassed)
 }
 
-// passEvents passes on what the executor says happened, from the first that no host was told.
+// passEvents passes on what the executor says happened, from the first that no host has received.
 func (t *task) passEvents(ctx context.Context) {
-	told := t.readTold()
+	passed := t.readPassed()
 	for ctx.Err() == nil {
-		err := t.passStream(ctx, &told)
+		err := t.passStream(ctx, &passed)
 		select {
 		case <-t.client.Lost():
 			return
@@ -255,7 +255,7 @@ func (t *task) pauseOrEnd(ctx context.Context) {
 }
 
 // passStream passes on one stream of events; nil at its end.
-func (t *task) passStream(ctx context.Context, told *uint64) error {
+func (t *task) passStream(ctx context.Context, passed *uint64) error {
 	stream, err := t.client.Events(ctx)
 	if err != nil {
 		return err
@@ -265,23 +265,23 @@ func (t *task) passStream(ctx context.Context, told *uint64) error {
 		if err != nil {
 			return endOfStream(err)
 		}
-		if event.GetSequence() <= *told {
+		if event.GetSequence() <= *passed {
 			continue
 		}
-		*told = event.GetSequence()
+		*passed = event.GetSequence()
 		if message, annotations, ok := t.describe(ctx, event); ok {
 			sequence := event.GetSequence()
-			t.tell(time.Unix(0, event.GetUnixNs()), message, annotations, &sequence)
+			t.addEvent(time.Unix(0, event.GetUnixNs()), message, annotations, &sequence)
 		}
 	}
 }
 
-// toldFile, in the executor's folder, has the sequence of the last event that a host was told, so that a driver
-// which is started again neither repeats nor loses one. Told twice is possible, where the process died in between.
-const toldFile = "events.told"
+// passedFile, in the executor's folder, has the sequence of the last event that a host has received, so that a driver
+// which is started again neither repeats nor loses one. Received twice is possible, where the process died in between.
+const passedFile = "events.told"
 
-func (t *task) readTold() uint64 {
-	text, err := os.ReadFile(filepath.Join(t.state.Address.Folder, toldFile))
+func (t *task) readPassed() uint64 {
+	text, err := os.ReadFile(filepath.Join(t.state.Address.Folder, passedFile))
 	if err != nil {
 		return 0
 	}
@@ -292,8 +292,8 @@ func (t *task) readTold() uint64 {
 	return sequence
 }
 
-func (t *task) keepTold(sequence uint64) {
-	path := filepath.Join(t.state.Address.Folder, toldFile)
+func (t *task) persistPassed(sequence uint64) {
+	path := filepath.Join(t.state.Address.Folder, passedFile)
 	text := strconv.AppendUint(nil, sequence, 10)
 	if err := os.WriteFile(path, text, 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.log.Warn("persist reported events", "error", err)

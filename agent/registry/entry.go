@@ -218,7 +218,7 @@ func (r *Registry) listen(ctx context.Context, e *Entry) {
 	})
 	r.work.Go(func() {
 		follow(ctx, func() (driver.Stream[*driver.Event], error) { return e.Driver().TaskEvents(ctx) },
-			r.options.Told, func(error) {})
+			r.options.Event, func(error) {})
 	})
 }
 

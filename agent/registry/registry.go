@@ -44,8 +44,8 @@ type Options struct {
 	// Address returns the last address of a plugin's process; Moved is called with the new one.
 	Address func(name string) *host.Address
 	Moved   func(name string, address host.Address)
-	// Told is called for each event of a driver's tasks, Changed when a driver's health changes.
-	Told    func(*driver.Event)
+	// Event is called for each event of a driver's tasks, Changed when a driver's health changes.
+	Event   func(*driver.Event)
 	Changed func(node.Driver)
 }
 
