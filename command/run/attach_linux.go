@@ -72,7 +72,10 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 			return errors.New("no longer following; the run continues")
 		}
 		if waitErr != nil && !errors.Is(waitErr, client.ErrLost) {
-			return waitErr
+			// An executor that exits does not answer any more: its record is complete by then.
+			if r, err := record.Read(entry.Dir); err != nil || r.State == record.Running {
+				return waitErr
+			}
 		}
 	}
 	return ended(cmd, entry)
