@@ -69,7 +69,7 @@ func TestFailpoints(t *testing.T) {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
 		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(tries), func(i, j int) { tries[i], tries[j] = tries[j], tries[i] })
-		tries = tries[:min(len(tries), 12)]
+		tries = tries[:min(len(tries), 10)]
 	}
 	for _, f := range tries {
 		t.Run(f.name+"/"+f.action, func(t *testing.T) { f.try(t, binary) })
@@ -90,7 +90,7 @@ func buildWithFailpoints(t *testing.T) (binary string) {
 
 // churn registers, restarts and stops jobs at random while random steps fail.
 func churn(t *testing.T, binary string, all []failpoint) {
-	rounds, seed := 30, uint64(time.Now().UnixNano())
+	rounds, seed := 20, uint64(time.Now().UnixNano())
 	if os.Getenv("TACHO_CHAOS") == "all" {
 		rounds = 1000
 	}
