@@ -54,7 +54,7 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 	defer stop()
 	c, err := visit(ctx, entry)
 	switch {
-	case isGone(err):
+	case isGone(err), err != nil && isComplete(entry.Dir):
 		if err := printOutput(cmd, entry.Dir); err != nil {
 			return err
 		}
@@ -71,14 +71,21 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 		if ctx.Err() != nil {
 			return errors.New("no longer following; the run continues")
 		}
-		if waitErr != nil && !errors.Is(waitErr, client.ErrLost) {
-			// An executor that exits does not answer any more: its record is complete by then.
-			if r, err := record.Read(entry.Dir); err != nil || r.State == record.Running {
-				return waitErr
-			}
+		if waitErr != nil && !errors.Is(waitErr, client.ErrLost) && !isComplete(entry.Dir) {
+			return waitErr
 		}
 	}
 	return ended(cmd, entry)
+}
+
+// isComplete reports whether the record of a run, if it has one, is complete. Its executor may be about to exit then, and does
+// not answer.
+func isComplete(dir string) bool {
+	if dir == "" {
+		return false
+	}
+	r, err := record.Read(dir)
+	return err == nil && r.State != record.Running
 }
 
 // followOutput copies the captured output of a run while it waits for its end.
@@ -152,7 +159,8 @@ func ended(cmd *cobra.Command, entry record.Entry) error {
 
 // detach leaves the command running and prints the name of the run on stdout, for scripts.
 func (s *session) detach(ctx context.Context, launched *proto.LaunchResponse) error {
-	if err := s.client.Confirm(ctx); err != nil {
+	// A command that has ended already has taken its executor along.
+	if err := s.client.Confirm(ctx); err != nil && !isComplete(s.dir) {
 		return s.abandon(err)
 	}
 	how := fmt.Sprintf("tacho attach %s follows it, tacho stop %s stops it", s.id, s.id)
