@@ -117,7 +117,7 @@ func TestParseCPUMax(t *testing.T) {
 }
 
 func TestParseIOStat(t *testing.T) {
-	runParserTests(t, ParseIOStat, []parserTest{
+	runParserTests(t, NewBlockDevices(FS{}).ParseIOStat, []parserTest{
 		{"no device is zero", "", parsed{"rbytes": 0.0}},
 		{"one device", "254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n", parsed{"rbytes": 1.0, "wbytes": 2.0, "rios": 3.0, "wios": 4.0}},
 		{"summed", "8:0 rbytes=1 wbytes=2\n8:16 rbytes=10 wbytes=20\n", parsed{"rbytes": 11.0, "wbytes": 22.0}},
@@ -133,7 +133,7 @@ func TestParseIOStat(t *testing.T) {
 
 func TestParseBlkio(t *testing.T) {
 	const device = "254:0 Read 5\n254:0 Write 6\n254:0 Sync 11\n254:0 Async 0\n254:0 Discard 0\n254:0 Total 11\n"
-	runParserTests(t, ParseBlkio, []parserTest{
+	runParserTests(t, NewBlockDevices(FS{}).ParseBlkio, []parserTest{
 		{"one device", device + "Total 11\n", parsed{"Read": 5.0, "Write": 6.0}},
 		{"summed", device + "8:0 Read 10\n8:0 Write 0\nTotal 21\n", parsed{"Read": 15.0, "Write": 6.0}},
 		{"no device", "Total 0\n", parsed{"Read": "missing", "Write": "missing"}},
@@ -228,12 +228,12 @@ func FuzzParseCPUMax(f *testing.F) {
 
 func FuzzParseIOStat(f *testing.F) {
 	addCapturedFiles(f, "io.stat")
-	fuzzCounter(f, ParseIOStat, "rbytes", "wbytes", "rios", "wios")
+	fuzzCounter(f, NewBlockDevices(FS{}).ParseIOStat, "rbytes", "wbytes", "rios", "wios")
 }
 
 func FuzzParseBlkio(f *testing.F) {
 	addCapturedFiles(f, "io_service_bytes", "io_serviced_recursive")
-	fuzzCounter(f, ParseBlkio, "Read", "Write")
+	fuzzCounter(f, NewBlockDevices(FS{}).ParseBlkio, "Read", "Write")
 }
 
 func FuzzParsePressure(f *testing.F) {

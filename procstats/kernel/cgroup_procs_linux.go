@@ -24,20 +24,20 @@ type CgroupProcs struct {
 	Nested bool
 
 	folder, procs File
-	buf           []byte
-	path          []byte // of cgroup.procs, with the NUL that system calls want
+	buf           *[]byte // the caller's, to read into
+	path          []byte  // of cgroup.procs, with the NUL that system calls want
 }
 
-// NewCgroupProcs returns the members of a cgroup's own folder; nothing is opened before the first list.
-func NewCgroupProcs(c procstats.Cgroup) *CgroupProcs {
+// NewCgroupProcs returns the members of a cgroup's own folder; nothing is opened before the first list. Files are read into buf.
+func NewCgroupProcs(c procstats.Cgroup, buf *[]byte) *CgroupProcs {
 	dir := c.Procs()
-	return &CgroupProcs{dir: dir, v2: dir == c.V2, path: []byte(filepath.Join(dir, "cgroup.procs") + "\x00")}
+	return &CgroupProcs{dir: dir, v2: dir == c.V2, buf: buf, path: []byte(filepath.Join(dir, "cgroup.procs") + "\x00")}
 }
 
 // ListCgroup lists the processes in the cgroup of a folder and in all that are nested in it, once. A cgroup that is gone
 // has none.
 func ListCgroup(dir string) ([]int, error) {
-	c := CgroupProcs{dir: dir, path: []byte(filepath.Join(dir, "cgroup.procs") + "\x00")}
+	c := CgroupProcs{dir: dir, buf: new([]byte), path: []byte(filepath.Join(dir, "cgroup.procs") + "\x00")}
 	pids, _, err := c.List(nil)
 	return pids, errors.Join(err, c.Close())
 }
@@ -49,12 +49,12 @@ func (c *CgroupProcs) List(pids []int) (all []int, unseen int, err error) {
 		return pids, 0, err
 	}
 	if c.v2 {
-		c.buf, err = c.procs.Read(c.buf)
+		*c.buf, err = c.procs.Read(*c.buf)
 	} else {
-		c.buf, err = readOnce(c.path, c.buf)
+		*c.buf, err = readOnce(c.path, *c.buf)
 	}
 	if err == nil {
-		pids, unseen, err = AppendPIDs(pids, c.buf)
+		pids, unseen, err = AppendPIDs(pids, *c.buf)
 	}
 	if err != nil && Gone(err) {
 		return pids, 0, c.Close()
@@ -102,8 +102,8 @@ func (c *CgroupProcs) walk(dir string, pids []int, unseen int, err error) (all [
 		nested := filepath.Join(dir, entry.Name())
 		var hidden int
 		var listErr error
-		if c.buf, listErr = readOnce([]byte(filepath.Join(nested, "cgroup.procs")+"\x00"), c.buf); listErr == nil {
-			pids, hidden, listErr = AppendPIDs(pids, c.buf)
+		if *c.buf, listErr = readOnce([]byte(filepath.Join(nested, "cgroup.procs")+"\x00"), *c.buf); listErr == nil {
+			pids, hidden, listErr = AppendPIDs(pids, *c.buf)
 			unseen += hidden
 		}
 		// The processes of a threaded cgroup are those of the domain above it, which lists them: EOPNOTSUPP.

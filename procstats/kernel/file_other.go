@@ -23,8 +23,10 @@ func Dup(*os.File) (File, error) { return File{}, errors.ErrUnsupported }
 
 func (*File) IsOpen() bool { return false }
 
-func (*File) read(buf []byte) ([]byte, error) { return buf[:0], errors.ErrUnsupported }
+func (*File) Read(buf []byte) ([]byte, error) { return buf[:0], errors.ErrUnsupported }
 
 func (*File) ReadRecord(buf []byte) ([]byte, error) { return buf[:0], errors.ErrUnsupported }
+
+func (*File) Reopen(string) {}
 
 func (*File) Close() error { return nil }

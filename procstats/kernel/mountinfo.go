@@ -28,6 +28,8 @@ type CgroupMount struct {
 	Controllers []string
 	// ReadOnly reports that no groups can be made in it and no limits set.
 	ReadOnly bool
+	// ChargesHugetlb reports that memory.* counts the huge pages of hugetlbfs: memory_hugetlb_accounting, since Linux 6.6.
+	ChargesHugetlb bool
 }
 
 // Mount is a line of /proc/PID/mountinfo, proc_pid_mountinfo(5).
@@ -167,6 +169,7 @@ func (m Mount) cgroupMount() (mount CgroupMount, ok bool) {
 	switch m.FSType {
 	case "cgroup2":
 		mount.Version = 2
+		mount.ChargesHugetlb = slices.Contains(m.SuperOptions, "memory_hugetlb_accounting")
 		return mount, true
 	case "cgroup":
 		mount.Version = 1

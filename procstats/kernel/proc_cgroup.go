@@ -39,6 +39,12 @@ func CgroupMounts(fs FS) ([]CgroupMount, error) {
 	return mounts, nil
 }
 
+// ChargesHugetlb reports whether the v2 mount that a cgroup's folder is below counts huge pages among its memory.
+func ChargesHugetlb(fs FS, dir string) bool {
+	mounts, err := CgroupMounts(fs)
+	return err == nil && slices.ContainsFunc(mounts, func(m CgroupMount) bool { return m.ChargesHugetlb && within(m.Point, dir) })
+}
+
 // FindCgroup returns where the cgroups of a process are, from /proc/PID/cgroup and /proc/self/mountinfo below fs.Proc.
 // A hierarchy is left out where its folder cannot be named here: not mounted, only a part mounted that does not have
 // the process, outside the cgroup namespace, removed. Nothing found is the zero Cgroup and no error. Whether other
@@ -96,24 +102,110 @@ func cgroupDir(mounts []CgroupMount, controller, path string) string {
 	return found
 }
 
+// CgroupPaths are the paths of one cgroup as /proc/PID/cgroup has them, by controller, v2 under the empty name.
+type CgroupPaths map[string]string
+
+// PathsOf returns the paths of a cgroup whose directories are below mounts that this process sees; one that is below none
+// is left out.
+func PathsOf(c procstats.Cgroup, mounts []CgroupMount) CgroupPaths {
+	paths := CgroupPaths{}
+	add := func(controller, dir string) {
+		point := ""
+		for _, mount := range mounts {
+			version := mount.Version == 2
+			if controller != "" {
+				version = mount.Version == 1 && slices.Contains(mount.Controllers, controller)
+			}
+			if version && within(mount.Point, dir) && len(mount.Point) > len(point) {
+				point = mount.Point
+				below := strings.TrimPrefix(filepath.Clean(dir), strings.TrimSuffix(point, "/"))
+				paths[controller] = strings.TrimSuffix(mount.Root, "/") + below
+			}
+		}
+	}
+	if c.V2 != "" {
+		add("", c.V2)
+	}
+	for controller, dir := range c.V1 {
+		add(controller, dir)
+	}
+	return paths
+}
+
+// Outside calls yield with each controller in whose hierarchy a process is in another cgroup than this one and those
+// nested in it; data is the process's /proc/PID/cgroup.
+func (p CgroupPaths) Outside(data []byte, yield func(controller string)) error {
+	for line := range bytes.Lines(data) {
+		number, controllers, at, err := cutProcCgroup(line)
+		if err != nil {
+			return err
+		}
+		for more := len(at) > 0; more; {
+			var name []byte
+			name, controllers, more = bytes.Cut(controllers, []byte{','})
+			if path, ours := p[string(name)]; ours && (len(name) > 0 || string(number) == "0") && !within(path, string(at)) {
+				yield(string(name))
+			}
+		}
+	}
+	return nil
+}
+
+// EndedOutside reports whether a process that has ended and was not reaped is in another v2 cgroup than this one and those
+// nested in it. The v1 hierarchies say of a process that is ending that it is in their roots.
+func (p CgroupPaths) EndedOutside(fs FS, pid int) (outside bool) {
+	data, err := os.ReadFile(filepath.Join(fs.Proc, strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return false
+	}
+	err = p.Outside(data, func(controller string) { outside = outside || controller == "" })
+	return err == nil && outside
+}
+
 // CgroupAncestors returns the visible parents of a cgroup's folder, the nearest first, up to and with the point at
 // which its hierarchy is mounted; none where dir is such a point, or below no mount.
 func CgroupAncestors(dir string, mounts []CgroupMount) []string {
-	point := ""
-	for _, mount := range mounts {
-		if within(mount.Point, dir) && len(mount.Point) > len(point) {
-			point = mount.Point
-		}
-	}
-	if point == "" {
+	mount, ok := cgroupMountOf(dir, mounts)
+	if !ok {
 		return nil
 	}
 	var parents []string
-	for dir = filepath.Clean(dir); dir != point; {
+	for dir = filepath.Clean(dir); dir != mount.Point; {
 		dir = filepath.Dir(dir)
 		parents = append(parents, dir)
 	}
 	return parents
+}
+
+// IsCgroupRoot reports whether a folder is the root of its hierarchy, and not only the top of what a namespace or a bind
+// mount shows: release_agent is only in the one, cgroup.type in all but it.
+func IsCgroupRoot(version int, dir string) bool {
+	if version == 1 {
+		_, err := os.Lstat(filepath.Join(dir, "release_agent"))
+		return err == nil
+	}
+	_, err := os.Lstat(filepath.Join(dir, "cgroup.type"))
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// CgroupPath returns the path of a cgroup's folder within its hierarchy, as far up as this process sees it; the folder
+// itself if it is below no mount.
+func CgroupPath(dir string, mounts []CgroupMount) string {
+	mount, ok := cgroupMountOf(dir, mounts)
+	if !ok {
+		return dir
+	}
+	return filepath.Join("/", mount.Root, strings.TrimPrefix(filepath.Clean(dir), mount.Point))
+}
+
+// cgroupMountOf returns the mount that a cgroup's folder is in.
+func cgroupMountOf(dir string, mounts []CgroupMount) (mount CgroupMount, ok bool) {
+	for _, m := range mounts {
+		if within(m.Point, dir) && len(m.Point) > len(mount.Point) {
+			mount, ok = m, true
+		}
+	}
+	return mount, ok
 }
 
 var errProcCgroupLine = errors.New("not a line of /proc/PID/cgroup")
@@ -123,24 +215,36 @@ var errProcCgroupLine = errors.New("not a line of /proc/PID/cgroup")
 func parseProcCgroup(data []byte) (map[string]string, error) {
 	paths := map[string]string{}
 	for line := range bytes.Lines(data) {
-		text := strings.TrimRight(string(line), "\r\n")
-		if text == "" {
+		number, controllers, path, err := cutProcCgroup(line)
+		if err != nil {
+			return nil, err
+		}
+		if len(path) == 0 {
 			continue
 		}
-		// A path can have colons in it.
-		parts := strings.SplitN(text, ":", 3)
-		if len(parts) != 3 || !strings.HasPrefix(parts[2], "/") {
-			return nil, fmt.Errorf("%w: %q", errProcCgroupLine, text)
-		}
-		if strings.HasSuffix(parts[2], " (deleted)") {
-			continue
-		}
-		for controller := range strings.SplitSeq(parts[1], ",") {
-			if controller == "" && parts[0] != "0" || strings.HasPrefix(controller, "name=") {
+		for controller := range strings.SplitSeq(string(controllers), ",") {
+			if controller == "" && string(number) != "0" || strings.HasPrefix(controller, "name=") {
 				continue
 			}
-			paths[controller] = parts[2]
+			paths[controller] = string(path)
 		}
 	}
 	return paths, nil
+}
+
+// cutProcCgroup cuts one line into its fields; the path is empty if the line is, or the cgroup was removed.
+func cutProcCgroup(line []byte) (number, controllers, path []byte, err error) {
+	line = bytes.TrimRight(line, "\r\n")
+	if len(line) == 0 {
+		return nil, nil, nil, nil
+	}
+	number, rest, _ := bytes.Cut(line, []byte{':'})
+	controllers, path, _ = bytes.Cut(rest, []byte{':'}) // a path can have colons in it
+	if len(path) == 0 || path[0] != '/' {
+		return nil, nil, nil, fmt.Errorf("%w: %q", errProcCgroupLine, line)
+	}
+	if bytes.HasSuffix(path, []byte(" (deleted)")) {
+		return nil, nil, nil, nil
+	}
+	return number, controllers, path, nil
 }

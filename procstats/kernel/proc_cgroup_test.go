@@ -143,3 +143,22 @@ func TestCgroupMounts(t *testing.T) {
 		t.Errorf("mounts differ (-want +got):\n%s", diff)
 	}
 }
+
+func TestEndedOutside(t *testing.T) {
+	mounts := []kernel.CgroupMount{{Point: "/cg/unified", Root: "/", Version: 2}, {Point: "/cg/memory", Root: "/", Version: 1, Controllers: []string{"memory"}}}
+	paths := kernel.PathsOf(procstats.Cgroup{V2: "/cg/unified/task", V1: map[string]string{"memory": "/cg/memory/task"}}, mounts)
+	for content, want := range map[string]bool{
+		"5:memory:/\n0::/task\n":             false, // as version 1 says of all that have ended
+		"5:memory:/\n0::/task/below\n":       false,
+		"5:memory:/\n0::/tasks\n":            true,
+		"5:memory:/\n0::/\n":                 true,
+		"5:memory:/\n0::/task/b (deleted)\n": false,
+		"5:memory:/\n":                       false,
+		"no\n":                               false,
+	} {
+		fs := procTree(t, "", content)
+		if got := paths.EndedOutside(fs, findPID); got != want {
+			t.Errorf("%q: outside %v, want %v", content, got, want)
+		}
+	}
+}

@@ -90,15 +90,19 @@ func TestReadProcIO(t *testing.T) {
 
 const rollupText = "55d0c0a00000-7ffc1b7fe000 ---p 00000000 00:00 0                          [rollup]\n" +
 	"Rss:                1680 kB\nPss:                 170 kB\nPss_Dirty:            96 kB\nPss_Anon:             96 kB\n" +
-	"Shared_Clean:       1584 kB\nSwap:                  8 kB\nSwapPss:               4 kB\nLocked:                0 kB\n"
+	"Pss_File:             74 kB\nPss_Shmem:            12 kB\nShared_Clean:       1584 kB\nShared_Hugetlb:     4096 kB\nPrivate_Hugetlb:    2048 kB\nSwap:                  8 kB\nSwapPss:               4 kB\nLocked:                0 kB\n"
 
 func TestParseSmapsRollup(t *testing.T) {
 	tests := map[string]struct {
 		want SmapsRollup
 		err  error
 	}{
-		rollupText: {want: SmapsRollup{PSS: 170 << 10, SwapPSS: 4 << 10}},
-		"":         {err: ErrFormat},
+		rollupText: {want: SmapsRollup{
+			First: 0x55d0c0a00000, End: 0x7ffc1b7fe000, PSS: 170 << 10, SwapPSS: 4 << 10, PSSAnon: 96 << 10, PSSShmem: 12 << 10,
+			HaveParts: true, PrivateHugetlb: 2 << 20, SharedHugetlb: 4 << 20,
+		}},
+		"Rss: 8 kB\nPss: 4 kB\nSwapPss: 0 kB\n": {want: SmapsRollup{PSS: 4 << 10}}, // before Linux 5.4
+		"":                                      {err: ErrFormat},
 		strings.Replace(rollupText, "SwapPss", "Elsewhere", 1):               {err: ErrFormat},
 		strings.Replace(rollupText, "170 kB", "170 MB", 1):                   {err: ErrFormat},
 		strings.Replace(rollupText, " 170 kB", " -170 kB", 1):                {err: ErrFormat},

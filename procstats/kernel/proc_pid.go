@@ -60,3 +60,13 @@ func BootID(root FS) (string, error) {
 	}
 	return strings.TrimSpace(string(text)), nil
 }
+
+// PIDNamespace returns the name of this process's PID namespace, pid_namespaces(7), such as pid:[4026531836]; empty if
+// the kernel has none. Process ids of another namespace mean nothing in this one.
+func PIDNamespace(root FS) string {
+	name, err := os.Readlink(filepath.Join(root.Proc, "self/ns/pid"))
+	if err != nil {
+		return ""
+	}
+	return name
+}

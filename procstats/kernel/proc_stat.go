@@ -19,6 +19,7 @@ type ProcStat struct {
 	PID, PPID, Session           int
 	Comm                         []byte // in the memory that was parsed
 	State                        byte
+	flags                        uint64
 	Minflt, Majflt               uint64
 	utime, stime, cutime, cstime uint64
 	Threads                      uint64
@@ -34,6 +35,12 @@ func (s *ProcStat) Children() time.Duration { return Ticks(s.cutime) + Ticks(s.c
 
 // zombie reports whether the process has ended. The state is that of the first thread, which can end before the others.
 func (s *ProcStat) zombie() bool { return s.State == 'X' || s.State == 'Z' && s.Threads <= 1 }
+
+// Exiting reports whether the first thread is about to end or has ended: it is in no v1 cgroup any more.
+func (s *ProcStat) Exiting() bool {
+	const exiting = 0x4 // PF_EXITING, include/linux/sched.h
+	return s.flags&exiting != 0 || s.State == 'Z' || s.State == 'X'
+}
 
 // Ticks converts USER_HZ; what no machine can have used is the largest duration, not a negative one.
 func Ticks(n uint64) time.Duration {
@@ -96,7 +103,7 @@ func (s *ProcStat) set(number int, field []byte) (ok bool) {
 		}
 		s.State = field[0]
 		return true
-	case statPPID, statMinflt, statMajflt, statUtime, statStime, statThreads, statStart, statSigignore:
+	case statPPID, statFlags, statMinflt, statMajflt, statUtime, statStime, statThreads, statStart, statSigignore:
 		if n, ok = parseKernelUint(field); !ok {
 			return false
 		}
@@ -120,6 +127,8 @@ func (s *ProcStat) assign(number int, n uint64) {
 		s.PPID = int(n)
 	case statSession:
 		s.Session = int(n)
+	case statFlags:
+		s.flags = n
 	case statMinflt:
 		s.Minflt = n
 	case statMajflt:

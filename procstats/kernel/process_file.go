@@ -22,6 +22,8 @@ const (
 	FileSmapsRollup
 	// FileCmdline is read seldom, and its first CmdlineRead bytes only.
 	FileCmdline
+	// FileCgroup is read seldom.
+	FileCgroup
 
 	// KeptProcessFiles counts those that may be kept open.
 	KeptProcessFiles = FileSmapsRollup
@@ -44,6 +46,8 @@ func (f ProcessFile) String() string {
 		return "smaps_rollup"
 	case FileCmdline:
 		return "cmdline"
+	case FileCgroup:
+		return "cgroup"
 	}
 	return "ProcessFile(" + strconv.Itoa(int(f)) + ")"
 }

@@ -1,0 +1,136 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kernel
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// BlockDevices reads the files that count I/O by device, and adds up only devices that have no other below them: the
+// kernel counts a request once at each layer of a stack (device mapper, md, loop). It remembers which devices are
+// layers, and looks again when a file names one that is not known yet. It is used by one goroutine at a time.
+type BlockDevices struct {
+	root   FS
+	layers map[string]bool // by MAJOR:MINOR
+}
+
+// NewBlockDevices returns the block devices below a sysfs root. Without one (FS.Sys is empty) no device is a layer.
+func NewBlockDevices(root FS) *BlockDevices {
+	return &BlockDevices{root: root, layers: map[string]bool{}}
+}
+
+// ParseIOStat sums "MAJOR:MINOR KEY=VALUE KEY=VALUE" lines over all devices that are no layers. Lines that name a
+// device and have no numbers are real: kernels up to 5.x print them for devices without I/O.
+func (d *BlockDevices) ParseIOStat(data []byte, fields []Field) {
+	for i := range fields {
+		fields[i].Value, fields[i].State = 0, FieldRead
+	}
+	d.each(data, fields, func(line []byte) {
+		for len(line) > 0 {
+			var word []byte
+			word, line, _ = bytes.Cut(line, []byte{' '})
+			key, value, found := bytes.Cut(word, []byte{'='})
+			for i := range fields {
+				if found && string(key) == fields[i].Key {
+					fields[i].add(value)
+				}
+			}
+		}
+	})
+}
+
+// ParseBlkio sums "MAJOR:MINOR KEY VALUE" lines over all devices that are no layers, and leaves sums of 0 missing: they
+// say nothing about the task. The last line, "Total VALUE", has no device.
+func (d *BlockDevices) ParseBlkio(data []byte, fields []Field) {
+	d.each(data, fields, func(line []byte) {
+		key, value, found := bytes.Cut(line, []byte{' '})
+		for i := range fields {
+			if found && string(key) == fields[i].Key && string(value) != "0" {
+				fields[i].add(value)
+			}
+		}
+	})
+}
+
+// each calls add with what a line says of a device that is no layer. Where a line is cut short all fields are invalid.
+func (d *BlockDevices) each(data []byte, fields []Field, add func(line []byte)) {
+	if !d.know(data) {
+		clear(d.layers) // what is below a device may have changed with it
+	}
+	for len(data) > 0 {
+		line, rest, ok := cutLine(data)
+		if !ok {
+			for i := range fields {
+				fields[i].State = FieldInvalid
+			}
+			return
+		}
+		data = rest
+		device, numbers, _ := bytes.Cut(line, []byte{' '})
+		if !d.isLayer(device) {
+			add(numbers)
+		}
+	}
+}
+
+// know reports whether every device of a file has been looked at.
+func (d *BlockDevices) know(data []byte) bool {
+	for line, rest, ok := cutLine(data); ok; line, rest, ok = cutLine(rest) {
+		device, _, _ := bytes.Cut(line, []byte{' '})
+		if _, known := d.layers[string(device)]; !known && bytes.IndexByte(device, ':') > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// isLayer looks a device up once. A word without a colon, the Total of blkio files, is none.
+func (d *BlockDevices) isLayer(device []byte) bool {
+	layer, known := d.layers[string(device)]
+	if !known && bytes.IndexByte(device, ':') > 0 {
+		layer = d.root.Sys != "" && d.lookUp(string(device))
+		d.layers[string(device)] = layer
+	}
+	return layer
+}
+
+// loopMajor is the major number of loop devices, Documentation/admin-guide/devices.txt.
+const loopMajor = "7:"
+
+// lookUp reports whether the I/O of a device goes on to another block device.
+func (d *BlockDevices) lookUp(device string) bool {
+	dir := filepath.Join(d.root.Sys, "dev", "block", device)
+	if slaves, err := os.ReadDir(filepath.Join(dir, "slaves")); err == nil && len(slaves) > 0 {
+		return true
+	}
+	if !strings.HasPrefix(device, loopMajor) {
+		return false
+	}
+	// A loop device lists no slaves. Its file is on a block device unless it is in memory; of one that was detached
+	// meanwhile nothing is known, and most files are on disks.
+	backing, err := os.ReadFile(filepath.Join(dir, "loop", "backing_file"))
+	return err != nil || !d.inMemory(strings.TrimSuffix(string(backing), "\n"))
+}
+
+// inMemory reports whether a file is in a file system that has no storage below it.
+func (d *BlockDevices) inMemory(file string) bool {
+	mounts, err := Mounts(d.root)
+	if err != nil {
+		return false
+	}
+	var at Mount
+	for _, m := range mounts {
+		if within(m.Point, file) && len(m.Point) >= len(at.Point) { // of two at one point the later one is on top
+			at = m
+		}
+	}
+	switch at.FSType {
+	case "tmpfs", "ramfs", "rootfs", "devtmpfs", "hugetlbfs":
+		return true
+	}
+	return false
+}

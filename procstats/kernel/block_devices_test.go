@@ -1,0 +1,89 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kernel
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// stack is a machine's block devices: a disk 254:0 with dm 252:0 and, over that, md 9:0; loop devices over a file on the
+// disk, a file in memory and one whose file was taken away.
+func stack(t *testing.T) FS {
+	t.Helper()
+	root := t.TempDir()
+	fs := FS{Proc: filepath.Join(root, "proc"), Sys: filepath.Join(root, "sys")}
+	for name, text := range map[string]string{
+		"sys/dev/block/254:0/slaves/":         "",
+		"sys/dev/block/252:0/slaves/vda":      "",
+		"sys/dev/block/9:0/slaves/dm-0":       "",
+		"sys/dev/block/7:0/loop/backing_file": "/var/lib/images/a.img\n",
+		"sys/dev/block/7:1/loop/backing_file": "/var/tmp/b.img\n",
+		"sys/dev/block/7:2/slaves/":           "",
+		"sys/dev/block/7:3/loop/backing_file": "/gone/c.img (deleted)\n",
+		"proc/self/mountinfo": "22 1 254:0 / / rw - ext4 /dev/vda rw\n" +
+			"23 22 0:20 / /var/tmp rw - tmpfs tmpfs rw\n24 22 0:21 / /var/tmp2 rw - tmpfs tmpfs rw\n",
+	} {
+		path := filepath.Join(root, name)
+		folder := filepath.Dir(path)
+		if name[len(name)-1] == '/' {
+			folder = path
+		}
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if folder == path {
+			continue
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fs
+}
+
+func TestStackedDevicesCountOnce(t *testing.T) {
+	tests := []parserTest{
+		{"disk alone", "254:0 wbytes=5\n", parsed{"wbytes": 5.0}},
+		{"dm over a disk", "254:0 wbytes=5\n252:0 wbytes=5\n", parsed{"wbytes": 5.0}},
+		{"md over dm over a disk, top first", "9:0 wbytes=5\n252:0 wbytes=5\n254:0 wbytes=5\n", parsed{"wbytes": 5.0}},
+		{"dm whose disk is not listed", "252:0 wbytes=5\n", parsed{"wbytes": 0.0}},
+		{"loop over a file on the disk", "7:0 wbytes=5\n254:0 wbytes=6\n", parsed{"wbytes": 6.0}},
+		{"loop over a file in memory", "7:1 wbytes=5\n254:0 wbytes=6\n", parsed{"wbytes": 11.0}},
+		{"loop that was detached", "7:2 wbytes=5\n254:0 wbytes=6\n", parsed{"wbytes": 6.0}},
+		{"loop over a deleted file", "7:3 wbytes=5\n254:0 wbytes=6\n", parsed{"wbytes": 6.0}},
+		{"a device that sysfs does not know", "8:16 wbytes=5\n254:0 wbytes=6\n", parsed{"wbytes": 11.0}},
+	}
+	runParserTests(t, NewBlockDevices(stack(t)).ParseIOStat, tests)
+	runParserTests(t, NewBlockDevices(stack(t)).ParseBlkio, []parserTest{
+		{"dm over a disk", "252:0 Write 5\n252:0 Total 5\n254:0 Write 5\n254:0 Total 5\nTotal 10\n", parsed{"Write": 5.0}},
+		{"only layers", "252:0 Write 5\nTotal 5\n", parsed{"Write": "missing"}},
+	})
+}
+
+// TestNewDeviceRefreshesAll holds that the layers are looked up once, and all again when a device appears.
+func TestNewDeviceRefreshesAll(t *testing.T) {
+	fs := stack(t)
+	devices := NewBlockDevices(fs)
+	written := func(data string) float64 {
+		fields := []Field{{Key: "wbytes"}}
+		devices.ParseIOStat([]byte(data), fields)
+		return fields[0].Value
+	}
+	const before = "7:1 wbytes=5\n254:0 wbytes=6\n"
+	if got := written(before); got != 11 {
+		t.Fatalf("%v bytes, want 11", got)
+	}
+	backing := filepath.Join(fs.Sys, "dev/block/7:1/loop/backing_file")
+	if err := os.WriteFile(backing, []byte("/var/lib/images/b.img\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := written(before); got != 11 {
+		t.Errorf("%v bytes of known devices, want 11: sysfs was read again", got)
+	}
+	if got := written(before + "9:0 wbytes=6\n"); got != 6 {
+		t.Errorf("%v bytes with a new device, want 6", got)
+	}
+}

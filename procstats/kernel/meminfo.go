@@ -1,0 +1,87 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kernel
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"runtime"
+)
+
+// Unwritten reads how much the whole machine has yet to write to storage. The zero value reads nothing; Close it.
+type Unwritten struct {
+	root FS
+	path string
+	file File
+	buf  []byte
+	// lag is what the counters may miss: each CPU adds up for itself first.
+	lag int64
+}
+
+// NewUnwritten returns the reader for a proc root. The file is opened with the first reading.
+func NewUnwritten(root FS) Unwritten {
+	return Unwritten{root: root, path: filepath.Join(root.Proc, "meminfo")}
+}
+
+// Read returns an upper bound, in bytes: dirty pages and those under writeback, also of user-space file systems, from
+// /proc/meminfo, and what the kernel may not have added up yet.
+func (u *Unwritten) Read() (int64, error) {
+	if !u.file.IsOpen() {
+		file, err := Open(u.path)
+		if err != nil {
+			return 0, err
+		}
+		u.file, u.lag = file, countersLag(u.root)
+	}
+	data, err := u.file.Read(u.buf)
+	u.buf = data
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", u.path, err)
+	}
+	bytes, err := parseUnwritten(data)
+	if err != nil {
+		return 0, fmt.Errorf("parse %s: %w", u.path, err)
+	}
+	return bytes + u.lag, nil
+}
+
+// Close gives the descriptor up.
+func (u *Unwritten) Close() error { return u.file.Close() }
+
+// Lag returns by how much the counters of /proc/meminfo may be too low; 0 before the first reading.
+func (u *Unwritten) Lag() int64 { return u.lag }
+
+// countersLag is 125 pages for each CPU, the largest threshold of the kernel's mm/vmstat.c.
+func countersLag(root FS) int64 {
+	const threshold, page = 125, 4096
+	cpus, _ := filepath.Glob(filepath.Join(root.Sys, "devices", "system", "cpu", "cpu[0-9]*"))
+	return int64(max(len(cpus), runtime.NumCPU())) * threshold * page
+}
+
+// parseUnwritten adds up lines of "KEY: NUMBER kB", proc_meminfo(5). Dirty and Writeback are in every kernel.
+func parseUnwritten(data []byte) (sum int64, err error) {
+	const kibibyte = 1024
+	found := 0
+	for line, rest, ok := cutLine(data); ok; line, rest, ok = cutLine(rest) {
+		key, value, _ := bytes.Cut(line, []byte{':'})
+		switch string(key) {
+		case "Dirty", "Writeback":
+			found++
+		case "WritebackTmp", "NFS_Unstable":
+		default:
+			continue
+		}
+		number, unit, _ := bytes.Cut(bytes.TrimLeft(value, " "), []byte{' '})
+		n, valid := parseKernelUint(number)
+		if !valid || string(unit) != "kB" {
+			return 0, ErrFormat
+		}
+		sum += int64(n) * kibibyte
+	}
+	if found != 2 {
+		return 0, ErrFormat
+	}
+	return sum, nil
+}

@@ -1,0 +1,52 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kernel
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestUnwritten(t *testing.T) {
+	const captured = "MemTotal:        4025200 kB\nDirty:             24576 kB\nWriteback:            16 kB\nAnonPages:        101000 kB\n" +
+		"NFS_Unstable:          4 kB\nBounce:                0 kB\nWritebackTmp:          8 kB\nHugetlb:               0 kB\n"
+	tests := []struct {
+		name, text string
+		kibibytes  int64
+		invalid    bool
+	}{
+		{"all four", captured, 24576 + 16 + 4 + 8, false},
+		{"neither NFS nor user-space file systems", "Dirty: 1 kB\nWriteback: 2 kB\n", 3, false},
+		{"nothing to write", "Dirty: 0 kB\nWriteback: 0 kB\n", 0, false},
+		{"no Writeback", "Dirty: 1 kB\n", 0, true},
+		{"another unit", "Dirty: 1 MB\nWriteback: 2 kB\n", 0, true},
+		{"no number", "Dirty: x kB\nWriteback: 2 kB\n", 0, true},
+		{"empty", "", 0, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			root := FS{Proc: t.TempDir(), Sys: t.TempDir()}
+			if err := os.WriteFile(filepath.Join(root.Proc, "meminfo"), []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			u := NewUnwritten(root)
+			bytes, err := u.Read()
+			if (err != nil) != test.invalid || err != nil && !strings.Contains(err.Error(), "meminfo") {
+				t.Fatalf("%d bytes, error %v", bytes, err)
+			}
+			if !test.invalid && (bytes-u.Lag() != test.kibibytes*1024 || u.Lag() < 125*4096) {
+				t.Errorf("%d bytes, %d of them lag, want %d KiB beside it", bytes, u.Lag(), test.kibibytes)
+			}
+			if err := u.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	missing := NewUnwritten(FS{Proc: t.TempDir()})
+	if _, err := missing.Read(); err == nil {
+		t.Error("no error without the file")
+	}
+}
