@@ -1,0 +1,10 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package exits counts what processes used that have ended, however short they lived: the kernel writes its final account of
+// every thread that ends in a watched cgroup, and a [Watch] adds them up by command.
+//
+// Two BPF programs of some dozens of instructions do that, on the raw tracepoints sched_switch and sched_process_exec, since
+// Linux 5.8. They are assembled here for the running kernel, whose own description of its types says where the fields are. They
+// need CAP_BPF and CAP_PERFMON.
+package exits

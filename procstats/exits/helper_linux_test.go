@@ -1,0 +1,82 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package exits_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// helperName is the comm of this test's executable: at most 15 bytes.
+var helperName = func() string {
+	name := filepath.Base(os.Args[0])
+	return name[:min(15, len(name))]
+}()
+
+// TestMain also runs what the tests watch, in processes of their own.
+func TestMain(m *testing.M) {
+	switch helper := os.Getenv("EXITS_HELPER"); helper {
+	case "":
+		os.Exit(m.Run())
+	case "leader":
+		outliveLeader()
+	case "spawn":
+		spawn()
+	case "exit":
+		code, err := strconv.Atoi(os.Args[1])
+		if err != nil {
+			os.Exit(1)
+		}
+		os.Exit(code)
+	case "kill":
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+		select {}
+	case "fork":
+		if err := exec.Command("/bin/true").Run(); err != nil {
+			os.Exit(1)
+		}
+	default:
+		os.Exit(1)
+	}
+}
+
+// spawn runs the programs that its arguments name, each with a helper and an argument of its own, all at once.
+func spawn() {
+	var started []*exec.Cmd
+	for _, program := range os.Args[1:] {
+		path, rest, _ := strings.Cut(program, " ")
+		helper, argument, _ := strings.Cut(rest, " ")
+		cmd := exec.Command(path, argument)
+		cmd.Env = append(os.Environ(), "EXITS_HELPER="+helper)
+		if err := cmd.Start(); err != nil {
+			os.Exit(1)
+		}
+		started = append(started, cmd)
+	}
+	for _, cmd := range started {
+		_ = cmd.Wait() // some fail on purpose
+	}
+}
+
+// outliveLeader ends the first thread with 0, and the process with 3 when another has used CPU time after that.
+func outliveLeader() {
+	go func() {
+		for until := time.Now().Add(50 * time.Millisecond); time.Now().Before(until); {
+		}
+		os.Exit(3)
+	}()
+	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() {
+		_, _, _ = unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+	}
+	select {}
+}

@@ -1,0 +1,291 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package exits
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+const (
+	// ringSize is room for 1600 records: the reader is woken when half of it is used.
+	ringSize = 256 << 10
+	// mostWatched bounds the watched cgroups, mostInherited the live processes whose peak at their exec is known.
+	mostWatched   = 4096
+	mostInherited = 8192
+)
+
+// Reader gets a record of every thread that ends in a watched cgroup or below one. The kernel runs its programs at every
+// context switch and every exec of the machine until it is closed.
+type Reader struct {
+	maps  shared
+	links []link.Link
+	ring  *ringbuf.Reader
+	slot  int // a descriptor
+	page  int64
+	// hasDelay and hasIO report whether this kernel accounts for the time on run queues and for the bytes to storage.
+	hasDelay, hasIO bool
+
+	work    sync.WaitGroup
+	drain   sync.Mutex    // one drain at a time
+	drained chan struct{} // gets a value when everything before a drain was read
+
+	mu      sync.Mutex // guards following
+	next    uint64
+	watches map[uint64]*Watch
+}
+
+// Open loads the programs and tries them. The error says why exits are not had here.
+func Open(fs kernel.FS) (*Reader, error) {
+	r := &Reader{slot: -1, page: int64(os.Getpagesize()), drained: make(chan struct{}), watches: make(map[uint64]*Watch)}
+	if err := checkNamespace(fs); err != nil {
+		return nil, err
+	}
+	err := r.load(fs)
+	if err == nil {
+		r.work.Go(r.run)
+		err = r.try()
+	}
+	if err != nil {
+		return nil, errors.Join(explain(fs, err), r.Close())
+	}
+	return r, nil
+}
+
+func (r *Reader) load(fs kernel.FS) error {
+	if err := r.makeMaps(); err != nil { // before anything that takes time: this is what is refused without privileges
+		return err
+	}
+	var err error
+	if r.slot, err = takeSlot(); err != nil {
+		return err
+	}
+	o, err := readOffsets(fs)
+	if err != nil {
+		return err
+	}
+	r.hasDelay, r.hasIO = o.hasDelay, o.hasIO
+	if r.ring, err = ringbuf.NewReader(r.maps.ring); err != nil {
+		return fmt.Errorf("open ring buffer: %w", err)
+	}
+	if err := r.attach("sched_process_exec", execProgram(o, &r.maps)); err != nil {
+		return err
+	}
+	return r.attach("sched_switch", exitProgram(o, &r.maps))
+}
+
+func (r *Reader) makeMaps() error {
+	for _, m := range []struct {
+		to   **ebpf.Map
+		spec ebpf.MapSpec
+	}{
+		{&r.maps.ring, ebpf.MapSpec{Name: "tacho_exits", Type: ebpf.RingBuf, MaxEntries: ringSize}},
+		{&r.maps.watched, ebpf.MapSpec{Name: "tacho_watched", Type: ebpf.Hash, KeySize: 8, ValueSize: 16, MaxEntries: mostWatched, Flags: unix.BPF_F_NO_PREALLOC}},
+		{&r.maps.inherited, ebpf.MapSpec{Name: "tacho_peaks", Type: ebpf.LRUHash, KeySize: 8, ValueSize: 8, MaxEntries: mostInherited}},
+	} {
+		var err error
+		if *m.to, err = ebpf.NewMap(&m.spec); err != nil {
+			return fmt.Errorf("create BPF map %s: %w", m.spec.Name, err)
+		}
+	}
+	return nil
+}
+
+func (r *Reader) attach(tracepoint string, spec *ebpf.ProgramSpec) error {
+	p, err := ebpf.NewProgram(spec)
+	if err != nil {
+		return fmt.Errorf("load BPF program for %s: %w", tracepoint, err)
+	}
+	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: p})
+	if err != nil {
+		return errors.Join(fmt.Errorf("attach BPF program to %s: %w", tracepoint, err), p.Close())
+	}
+	r.links = append(r.links, l)
+	return p.Close() // the link holds it
+}
+
+// Close detaches the programs, and waits for the reader's goroutine.
+func (r *Reader) Close() error {
+	var errs []error
+	for _, l := range r.links {
+		errs = append(errs, l.Close())
+	}
+	if r.ring != nil {
+		errs = append(errs, r.ring.Close())
+	}
+	r.work.Wait()
+	for _, m := range []*ebpf.Map{r.maps.ring, r.maps.watched, r.maps.inherited} {
+		errs = append(errs, m.Close()) // of none there is nothing to close
+	}
+	if r.slot >= 0 {
+		errs = append(errs, unix.Close(r.slot))
+	}
+	return errors.Join(errs...)
+}
+
+// run adds up the records.
+func (r *Reader) run() {
+	defer close(r.drained)
+	var raw ringbuf.Record
+	for {
+		err := r.ring.ReadInto(&raw)
+		switch {
+		case err == nil:
+			r.add(raw.RawSample)
+		case errors.Is(err, ringbuf.ErrFlushed):
+			r.drained <- struct{}{}
+		default: // closed
+			return
+		}
+	}
+}
+
+func (r *Reader) add(raw []byte) {
+	one, ok := decode(raw, r.page)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := r.watches[one.watch]; w != nil {
+		if one.process.start < w.since {
+			one.inherited = one.maxRSS // it may have executed its program before
+		}
+		w.tally.add(one)
+	}
+}
+
+// read adds up what the kernel has written until now.
+func (r *Reader) read() {
+	r.drain.Lock()
+	defer r.drain.Unlock()
+	if r.ring.Flush() == nil {
+		<-r.drained
+	}
+}
+
+// Watch counts what ends in one cgroup.
+type Watch struct {
+	reader *Reader
+	cgroup uint64
+	number uint64
+	since  uint64 // nanoseconds since boot
+	tally  *tally // guarded by the reader's mu
+}
+
+// Watch begins with the cgroup in dir, a directory of the version 2 hierarchy.
+func (r *Reader) Watch(dir string) (*Watch, error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(dir, &stat); err != nil {
+		return nil, fmt.Errorf("watch cgroup %s: %w", dir, err)
+	}
+	w, err := r.watch(stat.Ino)
+	if err != nil {
+		return nil, fmt.Errorf("watch cgroup %s: %w", dir, err)
+	}
+	return w, nil
+}
+
+func (r *Reader) watch(cgroup uint64) (*Watch, error) {
+	r.mu.Lock()
+	r.next++
+	w := &Watch{reader: r, cgroup: cgroup, number: r.next, since: uint64(kernel.SinceBoot()), tally: newTally()} //nolint:gosec // positive
+	r.watches[w.number] = w
+	r.mu.Unlock()
+	if err := r.maps.watched.Update(cgroup, [2]uint64{w.number, 0}, ebpf.UpdateAny); err != nil {
+		w.forget()
+		return nil, err //nolint:wrapcheck // by the callers
+	}
+	return w, nil
+}
+
+// Close ends it.
+func (w *Watch) Close() error {
+	w.forget()
+	if err := w.reader.maps.watched.Delete(w.cgroup); err != nil {
+		return fmt.Errorf("stop watching a cgroup: %w", err)
+	}
+	return nil
+}
+
+func (w *Watch) forget() {
+	w.reader.mu.Lock()
+	defer w.reader.mu.Unlock()
+	delete(w.reader.watches, w.number)
+}
+
+// Read returns what has ended until now.
+func (w *Watch) Read() Summary {
+	w.reader.read()
+	s := Summary{Lost: w.lost()}
+	w.reader.mu.Lock()
+	defer w.reader.mu.Unlock()
+	w.tally.settle()
+	s.Commands = w.tally.list()
+	for i := range s.Commands {
+		if c := &s.Commands[i]; !w.reader.hasDelay {
+			c.RunDelaySeconds = nil
+		}
+		if c := &s.Commands[i]; !w.reader.hasIO {
+			c.ReadBytes, c.WrittenBytes = nil, nil
+		}
+	}
+	return s
+}
+
+func (w *Watch) lost() int64 {
+	var value [2]uint64
+	if err := w.reader.maps.watched.Lookup(w.cgroup, &value); err != nil {
+		return 0
+	}
+	return int64(value[1]) //nolint:gosec // a count
+}
+
+// pollInterval is between two looks for a record that is outstanding: of single records the kernel does not wake the reader.
+const pollInterval = 500 * time.Microsecond
+
+// await reads until what it asks for is found, and reports whether that was within the limit.
+func (r *Reader) await(limit time.Duration, found func() bool) bool {
+	if r.read(); found() {
+		return true
+	}
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	for {
+		select {
+		case <-poll.C:
+			if r.read(); found() {
+				return true
+			}
+		case <-deadline.C:
+			return false
+		}
+	}
+}
+
+// Finish returns what has ended when nothing in the cgroup is alive. It waits for the record of the first process that was
+// started in it, but not longer than the limit: a process can be reaped before it has left its CPU for the last time.
+func (w *Watch) Finish(first int, limit time.Duration) Summary {
+	w.reader.await(limit, func() bool {
+		w.reader.mu.Lock()
+		defer w.reader.mu.Unlock()
+		return int(w.tally.oldest.pid) == first
+	})
+	w.reader.mu.Lock()
+	w.tally.finish()
+	w.reader.mu.Unlock()
+	return w.Read()
+}

@@ -1,0 +1,278 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package exits_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/exits"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// open returns a reader, or skips with the reason why there is none.
+func open(t *testing.T) *exits.Reader {
+	t.Helper()
+	r, err := exits.Open(kernel.HostFS())
+	switch {
+	case err == nil:
+	case errors.Is(err, unix.EPERM), errors.Is(err, fs.ErrNotExist), errors.Is(err, exits.ErrBusy), strings.Contains(err.Error(), "PID namespace"):
+		t.Skipf("no exit records here: %v", err)
+	default: // what loads does not work
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// group makes a cgroup of version 2.
+func group(t *testing.T) string {
+	t.Helper()
+	for _, root := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
+		var stat unix.Statfs_t
+		if unix.Statfs(root, &stat) != nil || stat.Type != unix.CGROUP2_SUPER_MAGIC {
+			continue
+		}
+		dir, err := os.MkdirTemp(root, "exits-")
+		if err != nil {
+			t.Skipf("no cgroup of version 2: %v", err)
+		}
+		t.Cleanup(func() {
+			if err := os.Remove(dir); err != nil {
+				t.Error(err)
+			}
+		})
+		return dir
+	}
+	t.Skip("cgroup version 2 is not mounted")
+	return ""
+}
+
+// run runs a command in a cgroup and returns its PID.
+func run(t *testing.T, dir string, cmd *exec.Cmd) int {
+	t.Helper()
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(f.Fd())}
+	if err := cmd.Run(); cmd.ProcessState == nil { // some fail on purpose
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.Pid()
+}
+
+// shell returns a command that runs a script; where there is no shell the test is skipped.
+func shell(t *testing.T, script string) *exec.Cmd {
+	t.Helper()
+	path, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skipf("no shell here: %v", err)
+	}
+	cmd := exec.Command(path, "-c", script)
+	cmd.Env = append(os.Environ(), "SELF="+os.Args[0])
+	return cmd
+}
+
+// usage is the cgroup's own account, in seconds.
+func usage(t *testing.T, dir string) float64 {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "cpu.stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(text))
+	n, err := strconv.ParseFloat(fields[1], 64)
+	if err != nil || fields[0] != "usage_usec" {
+		t.Fatalf("cpu.stat: %q", text)
+	}
+	return n / 1e6
+}
+
+// watch counts what a command does, as a map by command; the CPU time is in s.
+func watch(t *testing.T, r *exits.Reader, cmd *exec.Cmd) (byName map[string]procstats.Command, s exits.Summary, total float64) {
+	t.Helper()
+	dir := group(t)
+	w, err := r.Watch(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := run(t, dir, cmd)
+	s = w.Finish(first, time.Second)
+	byName = make(map[string]procstats.Command)
+	for _, c := range s.Commands {
+		byName[c.Name] = c
+	}
+	total = usage(t, dir)
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	return byName, s, total
+}
+
+// Every process has its row with its status, and all of them together have what the cgroup counted.
+func TestRowsAddUpToTheCgroup(t *testing.T) {
+	r := open(t)
+	type count struct{ processes, failed int64 }
+	for name, test := range map[string]struct {
+		script string
+		want   map[string]count
+	}{
+		"short": {"for i in $(seq 200); do /bin/true; done; /bin/false; :", map[string]count{"true": {200, 0}, "false": {1, 1}, "seq": {1, 0}, "sh": {1, 0}}},
+		"at once": {
+			"for i in $(seq 40); do cat /proc/self/stat >/dev/null & done; wait; exit 4", map[string]count{"cat": {40, 0}, "seq": {1, 0}, "sh": {1, 1}},
+		},
+		"orphans": {
+			"for i in $(seq 20); do (sh -c 'sleep 0.01; exit 3' &) ; done; sleep 0.3; :", map[string]count{"sh": {41, 20}, "sleep": {21, 0}, "seq": {1, 0}},
+		},
+		"exec": { // the name is that at the end
+			"for i in 1 2 3; do sh -c 'exec sh -c \"exec /bin/true\"'; done; :", map[string]count{"true": {3, 0}, "sh": {1, 0}},
+		},
+		"signals": {
+			"for i in 1 2 3; do sh -c 'kill -9 $$'; done 2>/dev/null; sh -c 'kill -15 $$'; :", map[string]count{"sh": {5, 4}},
+		},
+		"threads": {"EXITS_HELPER=leader exec $SELF", map[string]count{helperName: {1, 1}}},
+		"forks":   {"f() { [ $1 = 0 ] || (f $(($1-1)); :) & wait; }; f 12", map[string]count{"sh": {14, 0}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rows, s, total := watch(t, r, shell(t, test.script))
+			var cpu float64
+			for name, c := range rows {
+				cpu += c.CPUSeconds
+				if want := test.want[name]; c.Processes != want.processes || c.Failed != want.failed {
+					t.Errorf("%s: %d processes, %d failed; want %v", name, c.Processes, c.Failed, want)
+				}
+			}
+			if off := math.Abs(cpu-total) / total; off > 0.01 || s.Lost > 0 || len(rows) != len(test.want) {
+				t.Errorf("%d rows have %.6f of %.6f s; %d records lost", len(rows), cpu, total, s.Lost)
+			}
+		})
+	}
+}
+
+// Processes of this test's own say the same, where there is no other program: on other kernels.
+func TestSpawned(t *testing.T) {
+	r := open(t)
+	self, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	name := func(name string) string { // of the process: that of the link
+		path := filepath.Join(dir, name)
+		if err := os.Symlink(self, path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	args := []string{name("dead") + " kill", name("threads") + " leader"}
+	well, ill := name("well")+" exit 0", name("ill")+" exit 6"
+	for range 5 {
+		args = append(args, well, well, ill)
+	}
+	cmd := exec.Command(name("spawner"), args...)
+	cmd.Env = append(os.Environ(), "EXITS_HELPER=spawn")
+	rows, s, total := watch(t, r, cmd)
+	var cpu float64
+	got := make(map[string][]procstats.CommandFailure)
+	for name, c := range rows {
+		cpu += c.CPUSeconds
+		got[name] = append(c.Failures, procstats.CommandFailure{Processes: c.Processes})
+	}
+	delete(got, "spawner") // which forks once more to see whether there are pidfds
+	want := map[string][]procstats.CommandFailure{
+		"well": {{Processes: 10}}, "ill": {{ExitCode: 6, Processes: 5}, {Processes: 5}},
+		"dead": {{Signal: 9, Processes: 1}, {Processes: 1}}, "threads": {{ExitCode: 3, Processes: 1}, {Processes: 1}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if off := math.Abs(cpu-total) / total; off > 0.01 || s.Lost > 0 {
+		t.Errorf("rows have %.6f of %.6f s; %d records lost", cpu, total, s.Lost)
+	}
+}
+
+// How processes failed is told apart.
+func TestFailures(t *testing.T) {
+	rows, _, _ := watch(t, open(t), shell(t, "for i in 1 2; do sh -c 'exit 7'; done; sh -c 'kill -9 $$' 2>/dev/null; EXITS_HELPER=leader $SELF; :"))
+	if diff := cmp.Diff([]procstats.CommandFailure{{ExitCode: 7, Processes: 2}, {Signal: 9, Processes: 1}}, rows["sh"].Failures); diff != "" {
+		t.Error(diff)
+	}
+	// The first thread had ended with 0, and then another one ended the process.
+	if diff := cmp.Diff([]procstats.CommandFailure{{ExitCode: 3, Processes: 1}}, rows[helperName].Failures); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The largest resident set is that of the process, and not of what started it.
+func TestPeaks(t *testing.T) {
+	r := open(t)
+	for _, mib := range []int64{20, 60, 200} {
+		rows, _, _ := watch(t, r, shell(t, fmt.Sprintf("dd if=/dev/zero of=/dev/null bs=%dM count=1 2>/dev/null; :", mib)))
+		c := rows["dd"]
+		if got := c.PeakRSSBytes >> 20; c.PeakRSSGuarantee != procstats.Exact || got < mib || got > mib+3 { // with the program and its libraries
+			t.Errorf("%d MiB: largest %d MiB, %s", mib, got, c.PeakRSSGuarantee)
+		}
+	}
+	// A process that needs less than its parent had when it was forked cannot be told apart from that.
+	rows, _, _ := watch(t, r, shell(t, "EXITS_HELPER=fork exec $SELF"))
+	if c := rows["true"]; c.PeakRSSGuarantee != procstats.UpperBound || c.PeakRSSBytes < 2<<20 {
+		t.Errorf("true below a larger process: %+v", c)
+	}
+}
+
+// A cgroup that is not watched is not counted, and one below a watched one is.
+func TestFilter(t *testing.T) {
+	r := open(t)
+	outer, other := group(t), ""
+	inner := filepath.Join(outer, "inner")
+	if err := os.Mkdir(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := os.Remove(inner); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Run("other", func(t *testing.T) {
+		other = group(t)
+		w, err := r.Watch(outer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, other, shell(t, "/bin/true; :"))
+		first := run(t, inner, shell(t, "/bin/false; :"))
+		var names []string
+		for _, c := range w.Finish(first, time.Second).Commands {
+			names = append(names, c.Name)
+		}
+		slices.Sort(names)
+		if diff := cmp.Diff([]string{"false", "sh"}, names); diff != "" {
+			t.Error(diff)
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

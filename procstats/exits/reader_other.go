@@ -1,0 +1,37 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux
+
+package exits
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// Reader is not to be had here.
+type Reader struct{}
+
+// Watch is not to be had here.
+type Watch struct{}
+
+// Open returns an error: only Linux reports exits.
+func Open(kernel.FS) (*Reader, error) { return nil, errors.ErrUnsupported }
+
+// Close does nothing.
+func (*Reader) Close() error { return nil }
+
+// Watch returns an error.
+func (*Reader) Watch(string) (*Watch, error) { return nil, errors.ErrUnsupported }
+
+// Finish returns nothing.
+func (*Watch) Finish(int, time.Duration) Summary { return Summary{} }
+
+// Read returns nothing.
+func (*Watch) Read() Summary { return Summary{} }
+
+// Close does nothing.
+func (*Watch) Close() error { return nil }

@@ -1,0 +1,176 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package exits
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+const (
+	// mostCommands is how many names of commands are told apart; what ends under further ones is counted together.
+	mostCommands = 1000
+	// mostStatuses is how many ways of failing are told apart of one command.
+	mostStatuses = 16
+	// mostOpen is how many processes may have ended threads before their sums are closed.
+	mostOpen = 1 << 12
+)
+
+// sum is a command that is being added up.
+type sum struct {
+	use               use
+	processes, failed int64
+	peak, bound       int64
+	statuses          map[uint32]int64
+}
+
+// open is a process of which threads have ended, and others are alive or have not been heard of.
+type open struct {
+	thread
+
+	round uint64 // when a record of it came last
+}
+
+// tally adds up the threads that ended in one cgroup. It is not safe for concurrent use.
+type tally struct {
+	commands map[string]*sum
+	open     map[process]*open
+	round    uint64
+	oldest   process // of those that have ended
+}
+
+func newTally() *tally {
+	return &tally{commands: make(map[string]*sum), open: make(map[process]*open)}
+}
+
+// add counts a thread that has ended. A process counts once its last thread has; that of another may be reported later.
+func (t *tally) add(one thread) {
+	if one.ended && (t.oldest.pid == 0 || one.process.start < t.oldest.start) {
+		t.oldest = one.process
+	}
+	p, begun := t.open[one.process]
+	if !begun && one.ended && !one.others {
+		t.close(one)
+		return
+	}
+	if !begun {
+		if len(t.open) >= mostOpen {
+			t.closeAll()
+		}
+		t.open[one.process] = &open{thread: one, round: t.round}
+		return
+	}
+	p.join(one)
+	p.round = t.round
+}
+
+// join adds another thread of the same process.
+func (p *open) join(one thread) {
+	p.use.add(one.use)
+	p.command = one.command
+	p.ended = p.ended || one.ended
+	p.maxRSS, p.inherited = max(p.maxRSS, one.maxRSS), max(p.inherited, one.inherited)
+	if one.whole || !p.whole {
+		p.status, p.whole = one.status, p.whole || one.whole
+	}
+}
+
+// close counts a process that has ended.
+func (t *tally) close(p thread) {
+	s := t.commands[p.command]
+	if s == nil {
+		if len(t.commands) >= mostCommands {
+			p.command = ""
+		}
+		s = t.commands[p.command]
+	}
+	if s == nil {
+		s = &sum{statuses: make(map[uint32]int64)}
+		t.commands[p.command] = s
+	}
+	s.processes++
+	s.use.add(p.use)
+	if p.maxRSS > p.inherited {
+		s.peak = max(s.peak, p.maxRSS)
+	} else {
+		s.bound = max(s.bound, p.maxRSS)
+	}
+	if p.status == 0 {
+		return
+	}
+	s.failed++
+	if _, known := s.statuses[p.status]; known || len(s.statuses) < mostStatuses {
+		s.statuses[p.status]++
+	}
+}
+
+// settle closes the processes that ended before the round before, and begins another.
+func (t *tally) settle() {
+	for id, p := range t.open {
+		if p.ended && p.round < t.round {
+			t.close(p.thread)
+			delete(t.open, id)
+		}
+	}
+	t.round++
+}
+
+// closeAll closes all processes that have ended, or else all.
+func (t *tally) closeAll() {
+	before := len(t.open)
+	for id, p := range t.open {
+		if p.ended {
+			t.close(p.thread)
+			delete(t.open, id)
+		}
+	}
+	if len(t.open) < before {
+		return
+	}
+	for _, p := range t.open {
+		t.close(p.thread)
+	}
+	clear(t.open)
+}
+
+// finish closes everything: nothing is alive.
+func (t *tally) finish() {
+	for _, p := range t.open {
+		t.close(p.thread)
+	}
+	clear(t.open)
+}
+
+// list returns the sums, the command with the most CPU time first.
+func (t *tally) list() []procstats.Command {
+	list := make([]procstats.Command, 0, len(t.commands))
+	for _, name := range slices.Sorted(maps.Keys(t.commands)) {
+		list = append(list, t.commands[name].command(name))
+	}
+	slices.SortStableFunc(list, func(a, b procstats.Command) int {
+		return cmp.Or(cmp.Compare(b.CPUSeconds, a.CPUSeconds), cmp.Compare(b.Processes, a.Processes))
+	})
+	return list
+}
+
+func (s *sum) command(name string) procstats.Command {
+	c := procstats.Command{
+		Name: name, Processes: s.processes, Failed: s.failed, CPUSeconds: s.use.cpu.Seconds(), RunDelaySeconds: new(s.use.delay.Seconds()),
+		PeakRSSBytes: max(s.peak, s.bound), PeakRSSGuarantee: procstats.Exact, ReadBytes: new(s.use.read), WrittenBytes: new(s.use.written),
+		MinorFaults: s.use.minorFaults, MajorFaults: s.use.majorFaults, Voluntary: s.use.voluntary, Involuntary: s.use.involuntary,
+	}
+	if s.bound > s.peak {
+		c.PeakRSSGuarantee = procstats.UpperBound
+	}
+	for status, processes := range s.statuses {
+		c.Failures = append(c.Failures, procstats.CommandFailure{ExitCode: int(status >> 8 & 0xff), Signal: int(status & 0x7f), Processes: processes})
+	}
+	slices.SortFunc(c.Failures, func(a, b procstats.CommandFailure) int {
+		return cmp.Or(cmp.Compare(b.Processes, a.Processes), cmp.Compare(a.Signal, b.Signal), cmp.Compare(a.ExitCode, b.ExitCode))
+	})
+	return c
+}

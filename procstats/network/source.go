@@ -1,0 +1,126 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package network
+
+import (
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// reasonFromStart is why a task has no time at which counting began.
+const reasonFromStart = "counted since the start of the task"
+
+// Source puts the counts of a task into its samples. It is a source.Source, used by one goroutine at a time.
+type Source struct {
+	selection procstats.Selection
+	counter   *Counter // nil with the reason why there is none
+	reason    string
+	since     time.Time // zero if the task had not been started when counting began
+	before    Counts    // of an earlier reader of the task
+}
+
+// Absent returns a source that says why packets are not counted.
+func Absent(selection procstats.Selection, reason string) *Source {
+	return &Source{selection: selection, reason: reason}
+}
+
+// Open counts the packets of the cgroup in dir, a directory of the version 2 hierarchy, of a task that has been started; started is
+// false for one that has not. If nothing of it is selected nothing is loaded.
+func Open(host kernel.FS, selection procstats.Selection, dir string, started bool) *Source {
+	s := &Source{selection: selection}
+	switch {
+	case !selection.HasSource(procstats.SourceSkb):
+		return s
+	case dir == "":
+		s.reason = "the task has no cgroup of version 2 to itself"
+		return s
+	}
+	if started {
+		s.since = time.Now()
+	}
+	var err error
+	if s.counter, err = Count(host, dir); err != nil {
+		s.reason = err.Error()
+	}
+	return s
+}
+
+// Continue adds what an earlier reader of the task has counted, by its last sample.
+func (s *Source) Continue(last *procstats.Sample) {
+	number := func(id procstats.ID) uint64 {
+		value, _ := last.Task.Number(id)
+		return uint64(max(0, value))
+	}
+	s.before = Counts{}
+	for _, row := range s.before.rows() {
+		*row.value = number(row.id)
+	}
+}
+
+// row is a count as a measurement.
+type row struct {
+	id    procstats.ID
+	value *uint64
+}
+
+func (c *Counts) rows() [8]row {
+	return [8]row{
+		{procstats.SkbReceived, &c.Received.Bytes},
+		{procstats.SkbReceivedPackets, &c.Received.Packets},
+		{procstats.SkbSent, &c.Sent.Bytes},
+		{procstats.SkbSentPackets, &c.Sent.Packets},
+		{procstats.SkbLoopbackReceived, &c.ReceivedLoopback.Bytes},
+		{procstats.SkbLoopbackReceivedPackets, &c.ReceivedLoopback.Packets},
+		{procstats.SkbLoopbackSent, &c.SentLoopback.Bytes},
+		{procstats.SkbLoopbackSentPackets, &c.SentLoopback.Packets},
+	}
+}
+
+// Describe implements source.Source.
+func (s *Source) Describe() procstats.SourceDescription {
+	return procstats.SourceDescription{ID: procstats.SourceSkb, Available: s.counter != nil, Reason: s.reason}
+}
+
+// Collect implements source.Source.
+func (s *Source) Collect(into *procstats.Sample) {
+	if !s.selection.HasSource(procstats.SourceSkb) {
+		return
+	}
+	counts, reason := s.before, s.reason
+	if s.counter != nil {
+		now, err := s.counter.Read()
+		into.Sources[procstats.SourceSkb] = kernel.Now()
+		if counts.add(&now); err != nil {
+			reason = err.Error()
+		}
+	}
+	for _, row := range counts.rows() {
+		switch {
+		case !s.selection.Has(row.id):
+		case reason != "":
+			into.SetAbsent(row.id, reason)
+		default:
+			into.SetNumber(row.id, float64(*row.value))
+		}
+	}
+	switch id := procstats.SkbStartTime; {
+	case !s.selection.Has(id):
+	case reason != "":
+		into.SetAbsent(id, reason)
+	case s.since.IsZero():
+		into.SetAbsent(id, reasonFromStart)
+	default:
+		into.SetNumber(id, float64(s.since.UnixMicro())/1e6)
+	}
+}
+
+// Close implements source.Source.
+func (s *Source) Close() error {
+	if s.counter == nil {
+		return nil
+	}
+	return s.counter.Close()
+}
