@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -111,10 +113,25 @@ func measurementsPage() []byte {
 	}
 	b.WriteString(pageGuarantees)
 	writeHeadlines(&b)
-	for source := procstats.SourceCgroup; source <= procstats.SourcePortable; source++ {
+	sources := make(map[procstats.SourceID]bool)
+	for _, m := range procstats.Table() {
+		if m.Source != procstats.SourceNone {
+			sources[m.Source] = true
+		}
+	}
+	for _, source := range slices.Sorted(maps.Keys(sources)) {
 		writeSource(&b, source)
 	}
 	return b.Bytes()
+}
+
+// TestSourceTitles holds that each source of the table has its title.
+func TestSourceTitles(t *testing.T) {
+	for _, m := range procstats.Table() {
+		if m.Source != procstats.SourceNone && sourceTitles[m.Source] == "" {
+			t.Errorf("%s: source %s has no title", m.Name, m.Source)
+		}
+	}
 }
 
 // sourceTitles say in words what each group of measurements is.
@@ -128,6 +145,9 @@ var sourceTitles = map[procstats.SourceID]string{
 	procstats.SourceRusage:   "resource usage of reaped children",
 	procstats.SourceExecutor: "what the measurement costs",
 	procstats.SourcePortable: "systems other than Linux",
+	procstats.SourceHugetlb:  "huge pages, which memory.* does not count",
+	procstats.SourceExits:    "every process that ended, in records",
+	procstats.SourceSkb:      "the network: packets of the task's sockets",
 }
 
 func writeHeadlines(b *bytes.Buffer) {

@@ -18,6 +18,8 @@ type HeadlineValue struct {
 	Source string
 	// Guarantee is how the value relates to the truth; empty where absent.
 	Guarantee Guarantee
+	// Notes say which other readings contradicted the value, and were taken into account: see Note.
+	Notes []Note
 }
 
 // History is what one sample alone cannot say. Every field may be left out; what needs it is then absent.
@@ -28,9 +30,24 @@ type History struct {
 	Window *Window
 	// Elapsed is the time of the run up to the sample, or to the end of its last process, for cpu_cores_average.
 	Elapsed time.Duration
-	// Peak is the largest reading over all samples so far of a gauge of resident memory (tree_rss_bytes,
-	// smaps_pss_bytes, portable_rss_bytes), as Window.Reduce(id, Max) gives it.
-	Peak Reading
+	// Ended reports that the sample was read after the run had ended: its end is known to have been before Elapsed and
+	// before the read, by as long as it took to wake whoever waited for it.
+	Ended bool
+	// Largest are the largest readings over all samples so far, for the peak; those of Window go before them.
+	Largest Largest
+}
+
+// Largest remembers the largest readings of the gauges that a peak is taken from, or held against.
+type Largest struct{ Readings }
+
+// Add takes a sample into account.
+func (l *Largest) Add(s *Sample) {
+	for _, id := range sampledPeaks {
+		value, ok := s.Task.Number(id)
+		if before, known := l.Number(id); ok && (!known || value > before) {
+			l.Put(NumberReading(id, value))
+		}
+	}
 }
 
 // Orders of preference: the first that was read is taken. The table's File texts say the same in words.
@@ -38,18 +55,23 @@ type History struct {
 //nolint:gochecknoglobals // constant lists
 var (
 	cpuSources = [...]ID{CgroupCPUUsage, TreeCPU, RusageCPU, PortableCPU}
-	// smaps_pss_bytes is truer and not among them: it has a slow clock of its own, and an old reading is no reading.
-	memorySources  = [...]ID{TreeRSS, PortableRSS}
-	peakSources    = [...]ID{CgroupMemoryPeak, TreeRSS, PortableRSS, RusageMaxRSS}
-	ioReadSources  = [...]ID{CgroupIORead, TreeIORead, CgroupBlkioRead, RusageInblock}
-	ioWriteSources = [...]ID{CgroupIOWrite, TreeIOWrite, CgroupBlkioWrite, RusageOublock}
+	// coresSources grow while processes run. What wait4(2) gives for a child comes at its end, all at once.
+	coresSources = [...]ID{CgroupCPUUsage, TreeCPU, PortableCPU}
+	// The sum of resident memory is not among them: it counts shared pages several times and misses what is not mapped.
+	memorySources = [...]ID{TreeMemory, PortableRSS}
+	peakSources   = [...]ID{CgroupMemoryPeak, CgroupMemoryCurrent, TreeMemory, PortableRSS, RusagePeakRSS}
+	// sampledPeaks are the gauges of which the largest of all samples says something about the peak.
+	sampledPeaks   = [...]ID{CgroupMemoryCurrent, PortableRSS, TreeMemory, HugetlbUncharged}
+	swapSources    = [...]ID{CgroupMemorySwapCurrent, TreeSwap}
+	hugetlbSources = [...]ID{HugetlbCgroupCurrent, HugetlbMapped}
+	ageSources     = [...]ID{TreeProcesses}
 	// cgroupMemory is the cgroup's charge and, after it, what the kernel can take back of it.
 	cgroupMemory = [...]ID{
 		CgroupMemoryCurrent, CgroupMemoryActiveFile, CgroupMemoryInactiveFile, CgroupMemorySlabReclaimable,
 	}
 	memoryNeeds = [...]ID{
 		CgroupMemoryCurrent, CgroupMemoryActiveFile, CgroupMemoryInactiveFile, CgroupMemorySlabReclaimable,
-		TreeRSS, PortableRSS,
+		CgroupMemoryAnon, CgroupMemoryShmem, TreeMemory, PortableRSS, HugetlbCgroupCurrent, HugetlbUncharged,
 	}
 )
 
@@ -63,28 +85,70 @@ func headlineNeeds(id ID) []ID {
 	case HeadlineMemoryCharged:
 		return cgroupMemory[:1]
 	case HeadlineMemoryPeak:
-		return peakSources[:]
+		return append(peakSources[:], HugetlbUncharged)
+	case HeadlineSwap:
+		return swapSources[:]
+	case HeadlineProcessesAge:
+		return ageSources[:]
+	case HeadlineHugetlb:
+		return hugetlbSources[:]
 	case HeadlineIORead:
 		return ioReadSources[:]
 	case HeadlineIOWrite:
-		return ioWriteSources[:]
+		return ioWriteNeeds[:]
+	case HeadlineIOHanded:
+		return ioHandedSources[:]
+	case HeadlineIOPending:
+		return ioPendingSources[:]
+	case HeadlineNetworkReceived, HeadlineNetworkSent:
+		return networkNeeds(id)
 	}
 	return nil
 }
 
+const mostHeadlines = 13
+
 // Headlines returns every headline of a sample, in the order of the table, each with a value or with the
-// reason why there is none.
+// reason why there is none, and held against every other reading of the same quantity: see Note. Those of swap, huge
+// pages and the age of the processes are listed if they are not 0.
 func Headlines(s *Sample, h History) []HeadlineValue {
-	return []HeadlineValue{
+	list := append(make([]HeadlineValue, 0, mostHeadlines),
 		firstRead(s, HeadlineCPU, cpuSources[:]),
-		coresHeadline(s, h),
-		coresAverageHeadline(s, h.Elapsed),
+		h.ofEnded(coresHeadline(s, h)),
+		h.ofEnded(coresAverageHeadline(s, h.Elapsed)),
 		memoryHeadline(s),
 		firstRead(s, HeadlineMemoryCharged, cgroupMemory[:1]),
-		memoryPeakHeadline(s, h.Peak),
+		memoryPeakHeadline(s, h),
 		ioHeadline(s, HeadlineIORead, ioReadSources[:]),
-		ioHeadline(s, HeadlineIOWrite, ioWriteSources[:]),
+		ioWriteHeadline(s),
+		ioHeadline(s, HeadlineIOHanded, ioHandedSources[:]),
+		ioPendingHeadline(s))
+	for _, seldom := range [...]HeadlineValue{
+		firstRead(s, HeadlineSwap, swapSources[:]), firstRead(s, HeadlineHugetlb, hugetlbSources[:]),
+		processesAge(s, h),
+	} {
+		if value, _ := seldom.Reading.Number(); value > 0 {
+			list = append(list, seldom)
+		}
 	}
+	list = append(list, NetworkHeadlines(s)...)
+	return checked(list, s, h)
+}
+
+// processesAge is how much older than the sample its process rows are. After the end there are none to read.
+func processesAge(s *Sample, h History) HeadlineValue {
+	set, ok := s.RowsAt()
+	if !ok || h.Ended || set.Mono >= s.Mono {
+		return noHeadline(HeadlineProcessesAge, reasonUnread)
+	}
+	v := takenFrom(HeadlineProcessesAge, (s.Mono - set.Mono).Seconds(), TreeProcesses)
+	v.Guarantee = Exact
+	return v
+}
+
+// CPUTotal returns the CPU time of the task as its headline has it, which the rows of its processes are held against.
+func CPUTotal(s *Sample) HeadlineValue {
+	return facts{s, History{}}.check(firstRead(s, HeadlineCPU, cpuSources[:]))
 }
 
 // takenFrom is a headline's value, from a measurement whose guarantee it shares.
@@ -107,22 +171,6 @@ func firstRead(s *Sample, id ID, sources []ID) HeadlineValue {
 	return noHeadline(id, whyNone(s, sources))
 }
 
-// ioHeadline takes the exact counter where there is one, and otherwise the largest of the lower bounds: each misses
-// something else, and none counts too much.
-func ioHeadline(s *Sample, id ID, sources []ID) HeadlineValue {
-	best := firstRead(s, id, sources)
-	if best.Guarantee == Exact {
-		return best
-	}
-	for _, from := range sources {
-		value, ok := s.Task.Number(from)
-		if most, _ := best.Reading.Number(); ok && value > most {
-			best = takenFrom(id, value, from)
-		}
-	}
-	return best
-}
-
 // whyNone is the reason of the most preferred measurement that has one.
 func whyNone(s *Sample, sources []ID) string {
 	for _, from := range sources {
@@ -140,7 +188,7 @@ func coresHeadline(s *Sample, h History) HeadlineValue {
 		return noHeadline(HeadlineCores, "a rate needs an earlier sample")
 	}
 	reason := ""
-	for _, from := range cpuSources {
+	for _, from := range coresSources {
 		if _, ok := s.Task.Number(from); !ok {
 			continue
 		}
@@ -150,7 +198,7 @@ func coresHeadline(s *Sample, h History) HeadlineValue {
 		}
 		reason = cmp.Or(reason, rate.Reason())
 	}
-	return noHeadline(HeadlineCores, cmp.Or(reason, whyNone(s, cpuSources[:])))
+	return noHeadline(HeadlineCores, cmp.Or(reason, whyNone(s, coresSources[:])))
 }
 
 // rate is the rate of a counter of the task up to a sample.
@@ -163,6 +211,18 @@ func (h History) rate(s *Sample, id ID) Reading {
 		return AbsentReading(id, err.Error())
 	}
 	return r
+}
+
+// settledRun is the shortest run of which the delay between its end and the time that was taken of it, milliseconds and on
+// a busy machine tens of them, is no part worth a word.
+const settledRun = 10 * time.Second
+
+// ofEnded lowers the guarantee of an average over a short run: its time is too long by the delay.
+func (h History) ofEnded(v HeadlineValue) HeadlineValue {
+	if h.Ended && h.Elapsed < settledRun && v.Guarantee == Exact {
+		v.Guarantee = LowerBound
+	}
+	return v
 }
 
 // coresAverageHeadline is the CPU time over the time of the run.
@@ -179,17 +239,40 @@ func coresAverageHeadline(s *Sample, elapsed time.Duration) HeadlineValue {
 	return cpu
 }
 
-// memoryHeadline is what the kernel cannot take back from the cgroup, else the processes' own memory.
+// memoryHeadline is what the kernel cannot take back from the cgroup, else the processes' own memory, with the huge
+// pages that neither has.
 func memoryHeadline(s *Sample) HeadlineValue {
+	v := cgroupMemoryHeadline(s)
+	if !v.Reading.Present() {
+		if v = firstRead(s, HeadlineMemory, memorySources[:]); !v.Reading.Present() {
+			return noHeadline(HeadlineMemory, whyNone(s, memoryNeeds[:]))
+		}
+	}
+	huge, ok := s.Task.Number(HugetlbUncharged)
+	if !ok || huge == 0 {
+		return v
+	}
+	value, _ := v.Reading.Number()
+	if _, counted := s.Task.Number(HugetlbCgroupCurrent); !counted {
+		if v.Guarantee == UpperBound {
+			// At most this and at least that would be neither: what the cgroup holds at least is its own memory.
+			anon, _ := s.Task.Number(CgroupMemoryAnon)
+			shmem, _ := s.Task.Number(CgroupMemoryShmem)
+			value = min(value, anon+shmem)
+		}
+		v.Guarantee = LowerBound
+	}
+	v.Reading = NumberReading(HeadlineMemory, value+huge)
+	return v
+}
+
+// cgroupMemoryHeadline is what the cgroup says, without a reason if it says nothing.
+func cgroupMemoryHeadline(s *Sample) HeadlineValue {
 	current, ok := s.Task.Number(CgroupMemoryCurrent)
 	active, okActive := s.Task.Number(CgroupMemoryActiveFile)
 	inactive, okInactive := s.Task.Number(CgroupMemoryInactiveFile)
 	if !ok || !okActive || !okInactive {
-		v := firstRead(s, HeadlineMemory, memorySources[:])
-		if !v.Reading.Present() {
-			v = noHeadline(HeadlineMemory, whyNone(s, memoryNeeds[:]))
-		}
-		return v
+		return noHeadline(HeadlineMemory, "")
 	}
 	slab, okSlab := s.Task.Number(CgroupMemorySlabReclaimable)
 	// memory.stat is gathered per CPU and lags behind memory.current, so the difference can fall below 0.
@@ -201,22 +284,24 @@ func memoryHeadline(s *Sample) HeadlineValue {
 	return v
 }
 
-// memoryPeakHeadline is the kernel's own record, else the larger of the caller's samples and of the largest process
-// that was reaped: where that is larger, the samples missed it.
-func memoryPeakHeadline(s *Sample, sampled Reading) HeadlineValue {
+// memoryPeakHeadline is the kernel's own record, else the larger of the samples and of the largest process that was
+// reaped: the task held at least as much.
+func memoryPeakHeadline(s *Sample, h History) HeadlineValue {
 	if value, ok := s.Task.Number(CgroupMemoryPeak); ok {
 		return takenFrom(HeadlineMemoryPeak, value, CgroupMemoryPeak)
 	}
-	largest, reaped := s.Task.Number(RusageMaxRSS)
-	if value, ok := sampled.Number(); ok && value >= largest && rowOf(sampled.id) != nil {
-		v := takenFrom(HeadlineMemoryPeak, value, sampled.id)
-		v.Guarantee = Sampled
-		return v
+	best := noHeadline(HeadlineMemoryPeak, whyNone(s, peakSources[:]))
+	most := -1.0
+	for _, from := range [...]ID{CgroupMemoryCurrent, TreeMemory, PortableRSS} {
+		if value, ok := h.largest(from); ok && value > most {
+			best, most = takenFrom(HeadlineMemoryPeak, value, from), value
+			best.Guarantee = LowerBound
+		}
 	}
-	if reaped {
-		return takenFrom(HeadlineMemoryPeak, largest, RusageMaxRSS)
+	if value, ok := s.Task.Number(RusagePeakRSS); ok && value > most {
+		best = takenFrom(HeadlineMemoryPeak, value, RusagePeakRSS)
 	}
-	return noHeadline(HeadlineMemoryPeak, whyNone(s, peakSources[:]))
+	return best
 }
 
 // readAt is the stamp of a measurement's source, or of the sample where the source left none.

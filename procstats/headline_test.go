@@ -33,11 +33,12 @@ func TestHeadlines(t *testing.T) {
 		want    map[procstats.ID]string
 	}{
 		{
-			name:   "cgroup v2",
-			sample: sampleAt(at(2), append(cgroup, number(procstats.CgroupMemorySlabReclaimable, 50), number(procstats.CgroupMemoryPeak, 2000), number(procstats.CgroupIORead, 5), number(procstats.TreeIORead, 6), number(procstats.CgroupIOWrite, 0))...),
+			name: "cgroup v2",
+			sample: sampleAt(at(2), append(cgroup, number(procstats.CgroupMemorySlabReclaimable, 50), number(procstats.CgroupMemoryPeak, 2000), number(procstats.CgroupIORead, 5), number(procstats.TreeIORead, 6), number(procstats.CgroupIOWrite, 0),
+				number(procstats.TreeIOWrite, 0), number(procstats.TreeIOCancelledWrite, 0), number(procstats.CgroupMemoryFileDirty, 0), number(procstats.CgroupMemoryFileWriteback, 0))...),
 			history: procstats.History{
 				Previous: sampleAt(at(0), number(procstats.CgroupCPUUsage, 9), number(procstats.TreeCPU, 11)),
-				Elapsed:  24 * time.Second, Peak: number(procstats.TreeRSS, 90),
+				Elapsed:  24 * time.Second, Largest: largest(number(procstats.TreeRSS, 90)),
 			},
 			want: map[procstats.ID]string{
 				procstats.HeadlineCPU:           "12 exact cgroup_cpu_usage_seconds_total",
@@ -54,12 +55,15 @@ func TestHeadlines(t *testing.T) {
 			name: "cgroup v1 has no slab and block counters that miss writeback",
 			sample: sampleAt(at(2), append(cgroup,
 				absent(procstats.CgroupMemorySlabReclaimable, "v2 only"), absent(procstats.CgroupIORead, "v2 only"),
-				number(procstats.CgroupBlkioRead, 7), number(procstats.TreeIOWrite, 8), number(procstats.CgroupBlkioWrite, 1))...),
+				number(procstats.CgroupBlkioRead, 7), number(procstats.TreeIOWrite, 8), number(procstats.TreeIOStored, 0),
+				number(procstats.CgroupBlkioWrite, 1), number(procstats.CgroupMemoryFileDirty, 3), number(procstats.CgroupMemoryFileWriteback, 4))...),
 			want: map[procstats.ID]string{
-				procstats.HeadlineMemory:  "500 upper_bound cgroup_memory_current_bytes",
-				procstats.HeadlineIORead:  "7 lower_bound cgroup_blkio_read_bytes_total",
-				procstats.HeadlineIOWrite: "8 lower_bound tree_io_write_bytes_total",
-				procstats.HeadlineCores:   "absent: a rate needs an earlier sample",
+				procstats.HeadlineMemory:    "500 upper_bound cgroup_memory_current_bytes",
+				procstats.HeadlineIORead:    "7 lower_bound cgroup_blkio_read_bytes_total",
+				procstats.HeadlineIOWrite:   "1 lower_bound cgroup_blkio_write_bytes_total",
+				procstats.HeadlineIOHanded:  "8 lower_bound tree_io_write_bytes_total",
+				procstats.HeadlineIOPending: "7 sampled cgroup_memory_file_dirty_bytes",
+				procstats.HeadlineCores:     "absent: a rate needs an earlier sample",
 			},
 		},
 		{
@@ -71,9 +75,9 @@ func TestHeadlines(t *testing.T) {
 		{
 			name: "a cgroup without its memory.stat",
 			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100),
-				absent(procstats.CgroupMemoryActiveFile, "gone"), number(procstats.TreeRSS, 80)),
+				absent(procstats.CgroupMemoryActiveFile, "gone"), number(procstats.TreeRSS, 80), number(procstats.TreeMemory, 60)),
 			want: map[procstats.ID]string{
-				procstats.HeadlineMemory:        "80 upper_bound tree_rss_bytes",
+				procstats.HeadlineMemory:        "60 lower_bound tree_memory_bytes",
 				procstats.HeadlineMemoryCharged: "100 exact cgroup_memory_current_bytes",
 			},
 		},
@@ -81,32 +85,82 @@ func TestHeadlines(t *testing.T) {
 			name: "no cgroup",
 			sample: sampleAt(at(4), absent(procstats.CgroupCPUUsage, "the task has no cgroup"), number(procstats.TreeCPU, 6),
 				absent(procstats.CgroupMemoryCurrent, "the task has no cgroup"), absent(procstats.CgroupMemoryPeak, "the task has no cgroup"),
-				number(procstats.SmapsPSS, 70), number(procstats.TreeRSS, 80), number(procstats.RusageMaxRSS, 99), number(procstats.RusageInblock, 512)),
-			history: procstats.History{Previous: sampleAt(at(0), number(procstats.TreeCPU, 5)), Peak: number(procstats.TreeRSS, 90)},
+				number(procstats.SmapsPSS, 70), number(procstats.TreeRSS, 80), number(procstats.RusageMaxRSS, 101), number(procstats.RusageInblock, 512),
+				number(procstats.TreeMemory, 60), number(procstats.RusagePeakRSS, 99)),
+			history: procstats.History{Previous: sampleAt(at(0), number(procstats.TreeCPU, 5)), Largest: largest(number(procstats.TreeMemory, 90))},
 			want: map[procstats.ID]string{
 				procstats.HeadlineCPU:           "6 lower_bound tree_cpu_seconds_total",
 				procstats.HeadlineCores:         "0.25 lower_bound tree_cpu_seconds_total",
 				procstats.HeadlineCoresAverage:  "absent: the wall time of the run is not known",
-				procstats.HeadlineMemory:        "80 upper_bound tree_rss_bytes",
+				procstats.HeadlineMemory:        "60 lower_bound tree_memory_bytes",
 				procstats.HeadlineMemoryCharged: "absent: cgroup_memory_current_bytes: the task has no cgroup",
-				procstats.HeadlineMemoryPeak:    "99 upper_bound rusage_maxrss_bytes",
+				procstats.HeadlineMemoryPeak:    "99 lower_bound rusage_peak_rss_bytes",
 				procstats.HeadlineIORead:        "512 lower_bound rusage_inblock_bytes_total",
 				procstats.HeadlineIOWrite:       "absent: nothing it can be taken from is selected",
 			},
 		},
 		{
 			name:    "samples above every single process",
-			sample:  sampleAt(at(0), number(procstats.RusageMaxRSS, 99)),
-			history: procstats.History{Peak: number(procstats.TreeRSS, 120)},
-			want:    map[procstats.ID]string{procstats.HeadlineMemoryPeak: "120 sampled tree_rss_bytes"},
+			sample:  sampleAt(at(0), number(procstats.RusagePeakRSS, 99)),
+			history: procstats.History{Largest: largest(number(procstats.TreeMemory, 120), number(procstats.TreeRSS, 180))},
+			want:    map[procstats.ID]string{procstats.HeadlineMemoryPeak: "120 lower_bound tree_memory_bytes"},
+		},
+		{
+			name:   "what a child inherits from its launcher is not the task's",
+			sample: sampleAt(at(0), number(procstats.RusageMaxRSS, 99), absent(procstats.RusagePeakRSS, "inherited")),
+			want:   map[procstats.ID]string{procstats.HeadlineMemoryPeak: "absent: rusage_peak_rss_bytes: inherited"},
+		},
+		{
+			name:    "a cgroup without a peak",
+			sample:  sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.RusagePeakRSS, 99)),
+			history: procstats.History{Largest: largest(number(procstats.CgroupMemoryCurrent, 120))},
+			want:    map[procstats.ID]string{procstats.HeadlineMemoryPeak: "120 lower_bound cgroup_memory_current_bytes"},
+		},
+		{
+			name: "huge pages beside a cgroup, counted",
+			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.CgroupMemoryActiveFile, 10),
+				number(procstats.CgroupMemoryInactiveFile, 10), number(procstats.CgroupMemorySlabReclaimable, 0),
+				number(procstats.HugetlbCgroupCurrent, 50), number(procstats.HugetlbUncharged, 50)),
+			want: map[procstats.ID]string{
+				procstats.HeadlineMemory: "130 exact cgroup_memory_current_bytes", procstats.HeadlineHugetlb: "50 exact hugetlb_cgroup_current_bytes",
+			},
+		},
+		{
+			name: "huge pages that the cgroup's memory has",
+			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.CgroupMemoryActiveFile, 10),
+				number(procstats.CgroupMemoryInactiveFile, 10), number(procstats.CgroupMemorySlabReclaimable, 0),
+				number(procstats.HugetlbMapped, 50), number(procstats.HugetlbUncharged, 0)),
+			want: map[procstats.ID]string{
+				procstats.HeadlineMemory: "80 exact cgroup_memory_current_bytes", procstats.HeadlineHugetlb: "50 lower_bound hugetlb_mapped_bytes",
+			},
+		},
+		{
+			name: "huge pages beside a cgroup, as far as they are mapped",
+			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.CgroupMemoryActiveFile, 10),
+				number(procstats.CgroupMemoryInactiveFile, 10), number(procstats.CgroupMemorySlabReclaimable, 0), number(procstats.HugetlbUncharged, 50)),
+			want: map[procstats.ID]string{procstats.HeadlineMemory: "130 lower_bound cgroup_memory_current_bytes"},
+		},
+		{
+			name: "beside a v1 cgroup, of which there is an upper bound only",
+			sample: sampleAt(at(0), number(procstats.CgroupMemoryCurrent, 100), number(procstats.CgroupMemoryActiveFile, 10),
+				number(procstats.CgroupMemoryInactiveFile, 10), number(procstats.CgroupMemoryAnon, 60), number(procstats.CgroupMemoryShmem, 5),
+				number(procstats.HugetlbUncharged, 50)),
+			want: map[procstats.ID]string{procstats.HeadlineMemory: "115 lower_bound cgroup_memory_current_bytes"},
+		},
+		{
+			name:   "huge pages and processes",
+			sample: sampleAt(at(0), number(procstats.TreeMemory, 60), number(procstats.HugetlbUncharged, 50), number(procstats.TreeSwap, 7)),
+			want: map[procstats.ID]string{
+				procstats.HeadlineMemory: "110 lower_bound tree_memory_bytes", procstats.HeadlineSwap: "7 lower_bound tree_swap_bytes",
+			},
 		},
 		{
 			name:   "never sampled",
-			sample: sampleAt(at(0), number(procstats.RusageCPU, 1), number(procstats.RusageMaxRSS, 99)),
+			sample: sampleAt(at(0), number(procstats.RusageCPU, 1), number(procstats.RusagePeakRSS, 99)),
 			want: map[procstats.ID]string{
 				procstats.HeadlineCPU:        "1 lower_bound rusage_cpu_seconds_total",
 				procstats.HeadlineMemory:     "absent: nothing it can be taken from is selected",
-				procstats.HeadlineMemoryPeak: "99 upper_bound rusage_maxrss_bytes",
+				procstats.HeadlineMemoryPeak: "99 lower_bound rusage_peak_rss_bytes",
 			},
 		},
 		{
@@ -167,7 +221,8 @@ func TestHeadlines(t *testing.T) {
 func TestHeadlinesAreAllThereInOrder(t *testing.T) {
 	var want, got []string
 	for _, m := range procstats.Table() {
-		if m.Scope == procstats.HeadlineScope {
+		seldom := m.ID == procstats.HeadlineSwap || m.ID == procstats.HeadlineHugetlb || m.ID == procstats.HeadlineProcessesAge // listed if they are not 0
+		if m.Scope == procstats.HeadlineScope && !seldom {
 			want = append(want, m.Name)
 		}
 	}
@@ -180,5 +235,51 @@ func TestHeadlinesAreAllThereInOrder(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("headlines (-table +got):\n%s", diff)
+	}
+}
+
+// largest are readings that were the largest of all samples.
+func largest(readings ...procstats.Reading) (l procstats.Largest) {
+	l.Add(sampleAt(at(0), readings...))
+	return l
+}
+
+// TestShortRun holds that averages over an ended run are exact only where the delay of noticing its end is no part of it.
+func TestShortRun(t *testing.T) {
+	sample := func(at time.Duration, cpu float64) *procstats.Sample {
+		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: at, Wall: time.Unix(0, int64(at))}}
+		s.Sources[procstats.SourceCgroup] = s.Stamp
+		s.SetNumber(procstats.CgroupCPUUsage, cpu)
+		return s
+	}
+	for _, test := range []struct {
+		elapsed time.Duration
+		ended   bool
+		want    procstats.Guarantee
+	}{
+		{130 * time.Millisecond, true, procstats.LowerBound},
+		{130 * time.Millisecond, false, procstats.Exact},
+		{9 * time.Second, true, procstats.LowerBound},
+		{10 * time.Second, true, procstats.Exact},
+	} {
+		history := procstats.History{Previous: sample(0, 0), Elapsed: test.elapsed, Ended: test.ended}
+		for _, h := range procstats.Headlines(sample(test.elapsed, test.elapsed.Seconds()/2), history) {
+			if h.ID != procstats.HeadlineCores && h.ID != procstats.HeadlineCoresAverage {
+				continue
+			}
+			if value, _ := h.Reading.Number(); h.Guarantee != test.want || value != 0.5 {
+				t.Errorf("%s after %s, ended %t: %v %s, want 0.5 %s", h.ID, test.elapsed, test.ended, value, h.Guarantee, test.want)
+			}
+		}
+	}
+}
+
+// TestCoresNotOfReapedProcesses holds that processes that were reaped do not count as if they had run since the last sample.
+func TestCoresNotOfReapedProcesses(t *testing.T) {
+	h := procstats.History{Previous: sampleAt(at(0), number(procstats.RusageCPU, 1))}
+	for _, v := range procstats.Headlines(sampleAt(at(2), number(procstats.RusageCPU, 40)), h) {
+		if v.ID == procstats.HeadlineCores && v.Reading.Present() {
+			t.Errorf("cpu_cores is %s", headline(v))
+		}
 	}
 }

@@ -14,11 +14,13 @@ import (
 //
 //	{"at": RFC 3339, "mono_seconds": CLOCK_MONOTONIC, "measurements": {NAME: value}, "absent": {NAME: reason},
 //	 "as_of": {SOURCE: RFC 3339},
-//	 "processes": {"rows": [{"pid", "start", "ppid", "command", "measurements", "absent"}],
-//	               "exited": {"cpu_seconds_total", "processes"}, "unattributed": {"cpu_seconds"}, "omitted"},
-//	 "headline": {NAME: {"value", "source", "guarantee"}}}
+//	 "processes": {"at": RFC 3339, "rows": [{"pid", "start", "ppid", "command", "measurements", "absent"}],
+//	               "exited": {"cpu_seconds_total", "processes"}, "unattributed": {"cpu_seconds"}, "total": {"cpu_seconds"},
+//	               "omitted"},
+//	 "headline": {NAME: {"value", "source", "guarantee", "notes": [Note]}}}
 //
-// as_of has the sources that are read on a slow clock of their own, and when their numbers were read.
+// as_of has the sources that are read on a slow clock of their own, and when their numbers were read; tree and io if that was
+// before the sample. processes.at is when the processes were read: rows, exited and unattributed add up to the total of then.
 // Names are those of the table, unknown_ID where a newer build's reading passes through. What is not known is
 // null in fixed places and under "absent" elsewhere, never 0. Bytes of a command that are not UTF-8 become U+FFFD.
 func AppendJSON(b []byte, s *Sample, headlines []HeadlineValue) []byte {
@@ -40,8 +42,8 @@ func AppendJSON(b []byte, s *Sample, headlines []HeadlineValue) []byte {
 	return append(b, '}')
 }
 
-// AppendHeadlinesJSON appends headlines as a JSON object: a value with its source and guarantee, or null with
-// the reason.
+// AppendHeadlinesJSON appends headlines as a JSON object: a value with its source, guarantee and, if other readings
+// contradicted it, notes; or null with the reason.
 func AppendHeadlinesJSON(b []byte, headlines []HeadlineValue) []byte {
 	b = append(b, '{')
 	for i, h := range headlines {
@@ -54,12 +56,35 @@ func AppendHeadlinesJSON(b []byte, headlines []HeadlineValue) []byte {
 		if h.Reading.Present() {
 			b = appendString(append(b, `,"source":`...), h.Source)
 			b = appendString(append(b, `,"guarantee":`...), string(h.Guarantee))
+			b = appendNotes(b, h.Notes)
 		} else {
 			b = appendString(append(b, `,"reason":`...), h.Reading.Reason())
 		}
 		b = append(b, '}')
 	}
 	return append(b, '}')
+}
+
+func appendNotes(b []byte, notes []Note) []byte {
+	for i, n := range notes {
+		if i == 0 {
+			b = append(b, `,"notes":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = appendString(append(b, `{"rule":`...), n.Rule)
+		b = appendString(append(b, `,"source":`...), n.Source)
+		b = AppendNumber(append(b, `,"value":`...), n.Value)
+		b = appendString(append(b, `,"other_source":`...), n.OtherSource)
+		b = AppendNumber(append(b, `,"other_value":`...), n.OtherValue)
+		b = appendString(append(b, `,"cause":`...), n.Cause)
+		b = appendString(append(b, `,"text":`...), n.Text)
+		b = append(b, '}')
+	}
+	if len(notes) > 0 {
+		b = append(b, ']')
+	}
+	return b
 }
 
 // nameOf is the name of a measurement in every format, for unknown numbers too.
@@ -99,8 +124,9 @@ func appendAbsent(b []byte, readings Readings) []byte {
 // appendAsOf appends the member "as_of" where a slow source was read.
 func appendAsOf(b []byte, s *Sample) []byte {
 	comma := false
-	for _, source := range [...]SourceID{SourceSmaps, SourceDisk} {
-		if stamp := s.Sources[source]; !stamp.Zero() {
+	for _, source := range [...]SourceID{SourceTree, SourceIO, SourceSmaps, SourceDisk} {
+		stamp := s.Sources[source]
+		if slow := source == SourceSmaps || source == SourceDisk; !stamp.Zero() && (slow || stamp.Mono < s.Mono) {
 			if !comma {
 				b = append(b, `,"as_of":{`...)
 			}
@@ -114,7 +140,10 @@ func appendAsOf(b []byte, s *Sample) []byte {
 }
 
 func appendProcesses(b []byte, s *Sample) []byte {
-	b = append(b, `{"rows":[`...)
+	b = append(b, `{"at":`...)
+	set, _ := s.RowsAt()
+	b = appendTime(b, set.Wall)
+	b = append(b, `,"rows":[`...)
 	for i := range s.Processes {
 		if i > 0 {
 			b = append(b, ',')
@@ -125,6 +154,7 @@ func appendProcesses(b []byte, s *Sample) []byte {
 	b = appendTaskValue(b, s, TreeCPUExited)
 	b = appendTaskValue(append(b, `,"processes":`...), s, TreeProcessesExited)
 	b = appendTaskValue(append(b, `},"unattributed":{"cpu_seconds":`...), s, TreeCPUUnattributed)
+	b = appendTaskValue(append(b, `},"total":{"cpu_seconds":`...), s, TreeCPUAtRows)
 	b = strconv.AppendInt(append(b, `},"omitted":`...), int64(s.Omitted), 10)
 	return append(b, '}')
 }

@@ -21,9 +21,9 @@ func printed() *procstats.Sample {
 	s := sampleAt(at(1.25),
 		number(procstats.CgroupCPUUsage, 0.1+0.2), number(procstats.CgroupMemoryCurrent, 1<<53),
 		number(procstats.CgroupMemoryEventsOOMKill, 0), absent(procstats.CgroupMemoryMax, procstats.ReasonNoLimit),
-		absent(procstats.CgroupMemoryPeak, `no "memory.peak" here`), number(procstats.TreeCPUExited, 1.5),
+		absent(procstats.CgroupMemoryPeak, `no "memory.peak" here`), number(procstats.TreeCPUExited, 0.15),
 		number(procstats.TreeProcessesExited, 3), number(procstats.TreeCPUUnattributed, -0.002),
-		number(procstats.TreeRSS, math.NaN()), number(procstats.DiskUsage, 4096), number(9999, 1), absent(9998, "of a newer build"),
+		number(procstats.TreeRSS, math.NaN()), number(procstats.TreeMemory, math.NaN()), number(procstats.DiskUsage, 4096), number(9999, 1), absent(9998, "of a newer build"),
 	)
 	s.Omitted = 2
 	s.Sources[procstats.SourceDisk] = at(-60)
@@ -53,7 +53,7 @@ func TestAppendJSON(t *testing.T) {
 }
 
 func TestAppendJSONOfAnEmptySample(t *testing.T) {
-	want := `{"at":null,"mono_seconds":null,"measurements":{},"absent":{},"processes":{"rows":[],"exited":{"cpu_seconds_total":null,"processes":null},"unattributed":{"cpu_seconds":null},"omitted":0}}`
+	want := `{"at":null,"mono_seconds":null,"measurements":{},"absent":{},"processes":{"at":null,"rows":[],"exited":{"cpu_seconds_total":null,"processes":null},"unattributed":{"cpu_seconds":null},"total":{"cpu_seconds":null},"omitted":0}}`
 	if diff := cmp.Diff(want, string(procstats.AppendJSON(nil, &procstats.Sample{}, nil))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -158,13 +158,20 @@ const (
 	SourceExecutor
 	// SourcePortable is gopsutil, for systems that have no reader of our own.
 	SourcePortable
+	// SourceHugetlb reads how many huge pages the task holds, while any are in use on the machine.
+	SourceHugetlb
+	// SourceExits is the kernel's final account of every process that ended in the task's cgroup; a record alone has it.
+	SourceExits
+	// SourceSkb counts the packets of the task's control group.
+	SourceSkb
 
 	sourceCount
 )
 
 // String returns the source's name as it stands in the table, in JSON and in docs.
 func (s SourceID) String() string {
-	return wordOf("source", uint8(s), 0, "", "cgroup", "psi", "tree", "smaps", "io", "disk", "rusage", "executor", "portable")
+	return wordOf("source", uint8(s), 0, "", "cgroup", "psi", "tree", "smaps", "io", "disk", "rusage", "executor", "portable", "hugetlb",
+		"exits", "skb")
 }
 
 // SourceDescription says what a source is on this machine and for this task.

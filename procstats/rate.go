@@ -66,6 +66,7 @@ func (s *Sample) Rate(before *Sample, id ID) Reading {
 	case before == nil:
 		return AbsentReading(id, reasonOne)
 	}
+	before = s.Since(before, id)
 	then, found := before.Task.Get(id)
 	if !found || !then.Present() {
 		return AbsentReading(id, reasonOne)
@@ -85,16 +86,34 @@ func (s *Sample) ProcessRate(before *Sample, p *ProcessRow, id ID) Reading {
 	case before == nil:
 		return AbsentReading(id, reasonOne)
 	}
+	before = s.Since(before, id)
 	then := NumberReading(id, 0)
 	i, known := slices.BinarySearchFunc(before.Processes, p.PID, func(row ProcessRow, pid int) int { return cmp.Compare(row.PID, pid) })
 	if known && before.Processes[i].ProcessID == p.ProcessID {
 		if then, found = before.Processes[i].Readings.Get(id); !found || !then.Present() {
 			return AbsentReading(id, reasonOne)
 		}
-	} else if before.Omitted > 0 || len(before.Processes) == 0 || !p.bornSince(before.Stamp) {
+	} else if before.Omitted > 0 || len(before.Processes) == 0 || !p.bornSince(before.rowsFrom()) {
 		return AbsentReading(id, reasonOne)
 	}
 	return s.rate(before, now, then)
+}
+
+// Since returns the sample from which the growth of a measurement is counted: an earlier one, or the set of rows before that of
+// s if both samples have the same set.
+func (s *Sample) Since(before *Sample, id ID) *Sample {
+	if before != nil && s.EarlierSet != nil && s.readAt(id).same(before.readAt(id)) {
+		return s.EarlierSet
+	}
+	return before
+}
+
+// rowsFrom is the time from which on a process has no row in the sample, whenever it was born.
+func (s *Sample) rowsFrom() Stamp {
+	if set, ok := s.RowsAt(); ok && set.Mono < s.Mono {
+		return set
+	}
+	return s.Stamp
 }
 
 // rate is that of a reading of this sample since one of an earlier sample.

@@ -161,6 +161,42 @@ func TestProcessRate(t *testing.T) {
 	}
 }
 
+// TestRatesOfSets holds that a sample whose processes were not read again has the rates between the two newest sets, and the next
+// set those since the one before, with processes that were born in between.
+func TestRatesOfSets(t *testing.T) {
+	set := func(at time.Duration, cpu float64, born ...uint64) *procstats.Sample {
+		s := readAfter(at, 0, map[procstats.ID]float64{procstats.TreeCPU: cpu})
+		for i, start := range append([]uint64{90}, born...) {
+			row := s.AddProcess(procstats.ProcessID{PID: 7 + i, Start: start})
+			row.Readings.Put(procstats.NumberReading(procstats.ProcessCPU, cpu))
+		}
+		return s
+	}
+	later := func(s, earlier *procstats.Sample, at time.Duration) *procstats.Sample {
+		c := *s
+		c.Stamp, c.EarlierSet = procstats.Stamp{Mono: at, Wall: noonOf(at)}, earlier
+		return &c
+	}
+	first, second := set(2*time.Second, 3), set(12*time.Second, 8, 600)
+	between, before, now := later(first, nil, 11*time.Second), later(second, first, 13*time.Second), later(second, first, 14*time.Second)
+	for name, pair := range map[string][2]*procstats.Sample{"a new set": {between, second}, "the same set": {before, now}} {
+		checkReading(t, pair[1].Rate(pair[0], procstats.TreeCPU), 0.5, "")
+		checkReading(t, pair[1].ProcessRate(pair[0], &pair[1].Processes[0], procstats.ProcessCPU), 0.5, "")
+		checkReading(t, pair[1].ProcessRate(pair[0], &pair[1].Processes[1], procstats.ProcessCPU), 0.8, "")
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+	checkReading(t, between.Rate(first, procstats.TreeCPU), 0, "only one reading in the window")
+	for _, h := range procstats.Headlines(now, procstats.History{}) {
+		if h.ID == procstats.HeadlineProcessesAge {
+			checkReading(t, h.Reading, 2, "")
+			return
+		}
+	}
+	t.Error("the sample does not say how old its processes are")
+}
+
 func checkReading(t *testing.T, r procstats.Reading, want float64, reason string) {
 	t.Helper()
 	value, ok := r.Number()

@@ -160,6 +160,9 @@ func (s Stamp) same(other Stamp) bool { return s.Mono == other.Mono && s.Wall.Eq
 type Sample struct {
 	// Stamp is the start of the collection; the sources have stamps of their own.
 	Stamp
+	// Checked is when CPU time, pressure and memory of the task's cgroup were read again and had not moved, so that nothing
+	// else was read after the times in Sources; zero if all was read.
+	Checked Stamp
 	// Sources holds when each source was read; zero where it was not.
 	Sources [sourceCount]Stamp
 	// Task holds the readings of the task as a whole.
@@ -168,6 +171,9 @@ type Sample struct {
 	Processes []ProcessRow
 	// Omitted counts live processes that have no row because of the upper bound on rows.
 	Omitted int
+	// EarlierSet is the sample with the set of rows before this one's, if the processes are not read for every sample: rates of
+	// what they are read for are over the time between two sets. It is nil on the wire, and its own is nil.
+	EarlierSet *Sample
 }
 
 // SetNumber sets the task's measurement id to a value read by its source.
@@ -176,23 +182,45 @@ func (s *Sample) SetNumber(id ID, value float64) { s.Task.Put(NumberReading(id, 
 // SetAbsent sets the task's measurement id to absent, with the reason in words.
 func (s *Sample) SetAbsent(id ID, reason string) { s.Task.Put(AbsentReading(id, reason)) }
 
-// ReadAt returns when the source of a measurement was read; ok is false where it was not.
+// unmoved reports whether a measurement stands still while CPU time, pressure and memory of the task's cgroup do: these
+// themselves, and the CPU time of each process. Bytes can be written back, and sockets and files of a sleeping task be used by
+// others, so all else may have moved.
+func (m *Measurement) unmoved() bool {
+	switch m.ID {
+	case CgroupCPUUsage, CgroupCPUUser, CgroupCPUSystem, CgroupMemoryCurrent,
+		TreeCPU, TreeCPULive, TreeCPUExited, TreeProcessesExited, ProcessCPU, ProcessChildrenCPU:
+		return true
+	}
+	return m.Source == SourcePSI
+}
+
+// ReadAt returns when a measurement was read, or found not to have moved; ok is false where its source was not read.
 func (s *Sample) ReadAt(id ID) (stamp Stamp, ok bool) {
 	m := rowOf(id)
 	if m == nil || m.Source == SourceNone {
 		return s.Stamp, !s.Zero()
 	}
 	stamp = s.Sources[m.Source]
+	if !s.Checked.Zero() && !stamp.Zero() && m.unmoved() {
+		stamp = s.Checked
+	}
+	return stamp, !stamp.Zero()
+}
+
+// RowsAt is when the processes were read whose rows the sample has; ok is false if they were not. They can be older than the
+// sample.
+func (s *Sample) RowsAt() (stamp Stamp, ok bool) {
+	stamp = s.Sources[SourceTree]
 	return stamp, !stamp.Zero()
 }
 
 // Reset empties the sample and keeps its memory for the next collection.
 func (s *Sample) Reset() {
-	s.Stamp = Stamp{}
+	s.Stamp, s.Checked = Stamp{}, Stamp{}
 	s.Sources = [sourceCount]Stamp{}
 	s.Task = s.Task[:0]
 	s.Processes = s.Processes[:0]
-	s.Omitted = 0
+	s.Omitted, s.EarlierSet = 0, nil
 }
 
 // AddProcess appends an empty row and returns it for filling; rows that earlier collections into the same

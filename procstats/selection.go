@@ -39,6 +39,11 @@ func SelectWhere(keep func(Measurement) bool) Selection {
 	return s
 }
 
+// SourceSelection selects what a source reads.
+func SourceSelection(source SourceID) Selection {
+	return SelectWhere(func(m Measurement) bool { return m.Source == source })
+}
+
 // AllSelection selects everything this operating system could have: all but the portable source where there
 // are readers of our own, and only that source and the reaped children's usage where there are none.
 func AllSelection() Selection {
@@ -74,6 +79,8 @@ func belongs(source SourceID, goos string) bool {
 		return true
 	case SourcePortable:
 		return goos != "linux"
+	case SourceExits:
+		return false // a record has it without being asked
 	}
 	return goos == "linux"
 }

@@ -36,6 +36,8 @@ type Measurement struct {
 //nolint:gochecknoglobals // the one table, never written to
 var sections = [...][]Measurement{
 	cgroupRows[:], psiRows[:], treeRows[:], processRows[:], executorRows[:], portableRows[:], headlineRows[:],
+	outsideRows[:], laterHeadlineRows[:], ioRows[:], endRows[:], memoryRows[:], setRows[:], ancestorRows[:], samplingRows[:], inheritedRows[:],
+	networkRows[:],
 }
 
 // allRows walks the table in the order of IDs.

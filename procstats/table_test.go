@@ -39,7 +39,7 @@ func TestTableIsOrderedAndUnique(t *testing.T) {
 }
 
 func TestLookupOfNumbersThatAreNotInTheTable(t *testing.T) {
-	for _, id := range []procstats.ID{0, 48, 49, 54, 99, 106, 299, 308, 511, 512, 65535} {
+	for _, id := range []procstats.ID{0, 48, 49, 54, 99, 106, 299, 319, 511, 512, 65535} {
 		if m, ok := procstats.Lookup(id); ok {
 			t.Errorf("Lookup(%d) = %s, want nothing", id, m.Name)
 		}

@@ -154,6 +154,14 @@ func shareText(value float64) string {
 	return trimZeros(decimal(100*value, 1)) + " %"
 }
 
+// Counted is a number of things: 1 run, 2 runs.
+func Counted[N int | int64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatInt(int64(n), 10) + " " + many
+}
+
 // countText writes a plain number, with commas between thousands: 12,345.
 func countText(value float64) string {
 	switch {

@@ -265,10 +265,10 @@ func TestWindowAfterARestartGoesOn(t *testing.T) {
 
 func TestWindowMaxAt(t *testing.T) {
 	w := windowOf(
-		sampleAt(at(0), number(procstats.TreeRSS, 5)), sampleAt(at(1), number(procstats.TreeRSS, 9)),
-		sampleAt(at(2), number(procstats.TreeRSS, 9)), sampleAt(at(3), absent(procstats.TreeRSS, "gone")),
+		sampleAt(at(0), number(procstats.TreeMemory, 5)), sampleAt(at(1), number(procstats.TreeMemory, 9)),
+		sampleAt(at(2), number(procstats.TreeMemory, 9)), sampleAt(at(3), absent(procstats.TreeMemory, "gone")),
 	)
-	for _, id := range []procstats.ID{procstats.TreeRSS, procstats.HeadlineMemory} {
+	for _, id := range []procstats.ID{procstats.TreeMemory, procstats.HeadlineMemory} {
 		if when, ok := w.MaxAt(id); !ok || when != at(1) {
 			t.Errorf("MaxAt(%d) = %v, %v, want %v", id, when, ok, at(1))
 		}
@@ -282,7 +282,7 @@ func TestWindowMaxAt(t *testing.T) {
 }
 
 func TestWindowReducesMemoryOfOneSourceOnly(t *testing.T) {
-	w := windowOf(sampleAt(at(0), number(procstats.TreeRSS, 5)), sampleAt(at(1), number(procstats.TreeRSS, 9)))
+	w := windowOf(sampleAt(at(0), number(procstats.TreeMemory, 5)), sampleAt(at(1), number(procstats.TreeMemory, 9)))
 	if largest, err := w.Reduce(procstats.HeadlineMemory, procstats.Max); err != nil || show(largest) != "9" {
 		t.Errorf("max %s, %v, want 9", show(largest), err)
 	}

@@ -1,0 +1,311 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package procstats
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Note says that another reading of the same quantity contradicts a headline: which two numbers disagree, and the likely
+// cause. The headline it is on has been corrected: it is the better of the two values, or its guarantee is weaker.
+type Note struct {
+	// Rule is the name of the rule in the table of checks. It never changes its meaning.
+	Rule string `json:"rule"`
+	// Source and Value are what the headline would have been without the check.
+	Source string  `json:"source"`
+	Value  float64 `json:"value"`
+	// OtherSource and OtherValue are the reading that contradicts it.
+	OtherSource string  `json:"other_source"`
+	OtherValue  float64 `json:"other_value"`
+	// Cause is the likely cause, in words.
+	Cause string `json:"cause"`
+	// Text says all this in one sentence.
+	Text string `json:"text"`
+}
+
+// check holds headlines against other readings of the same quantity. correct gets a headline that has a value, and returns
+// it: as it is, or by replace or weaken if a reading contradicts it.
+type check struct {
+	rule    string
+	of      []ID
+	correct func(h HeadlineValue, f facts) HeadlineValue
+}
+
+// checks are the rules, in the order in which they are applied: each gets what those before it have left. One that
+// takes a value from elsewhere must leave a guarantee that holds for that value.
+//
+//nolint:gochecknoglobals // the one table of rules, never written to
+var checks = [...]check{
+	{"cpu_above_cgroup", []ID{HeadlineCPU, HeadlineCoresAverage}, cpuAboveCgroup},
+	{"cpu_below_exits", []ID{HeadlineCPU, HeadlineCoresAverage}, cpuBelowExits},
+	{"cores_above_cgroup", []ID{HeadlineCores}, coresAboveCgroup},
+	{"peak_below_sampled", []ID{HeadlineMemoryPeak}, peakBelowSampled},
+	{"memory_left_cgroup", []ID{HeadlineMemory, HeadlineMemoryCharged, HeadlineMemoryPeak}, memoryLeftCgroup},
+	{"io_left_cgroup", []ID{HeadlineIORead, HeadlineIOWrite}, ioLeftCgroup},
+	{"peak_without_hugetlb", []ID{HeadlineMemoryPeak}, peakWithoutHugetlb},
+	{"read_above_cgroup", []ID{HeadlineIORead}, readAboveCgroup},
+	{"write_above_cgroup", []ID{HeadlineIOWrite}, writeAboveCgroup},
+}
+
+// facts are what the rules see: the sample and what is known of the time before it.
+type facts struct {
+	*Sample
+	History
+}
+
+// checked holds every headline against the other readings of the same quantity, and corrects it if one contradicts it.
+func checked(list []HeadlineValue, s *Sample, h History) []HeadlineValue {
+	f := facts{s, h}
+	for i, h := range list {
+		list[i] = f.check(h)
+	}
+	return list
+}
+
+// Guarantees returns how the readings of a task relate to the truth, by name: as the table says, but an account is a lower
+// bound if a headline that would have been taken from it was contradicted, and pressure says only something of the
+// processes in the cgroup: those outside can have waited longer, or have run while these waited.
+func Guarantees(s *Sample, headlines []HeadlineValue) map[string]Guarantee {
+	all := make(map[string]Guarantee, len(s.Task))
+	_, _, left := facts{Sample: s}.left(TreeLeftPressure)
+	for _, r := range s.Task {
+		if m := rowOf(r.ID()); m != nil && r.Present() && m.Guarantee != "" {
+			all[m.Name] = m.Guarantee
+			if m.Source == SourcePSI && left {
+				all[m.Name] = Sampled
+			}
+		}
+	}
+	for _, h := range headlines {
+		for _, n := range h.Notes {
+			if all[n.Source] == Exact {
+				all[n.Source] = LowerBound
+			}
+		}
+	}
+	return all
+}
+
+// check applies all rules to one headline.
+func (f facts) check(h HeadlineValue) HeadlineValue {
+	for i := range checks {
+		c := &checks[i]
+		if !h.Reading.Present() || !slices.Contains(c.of, h.ID) {
+			continue
+		}
+		before := len(h.Notes)
+		h = c.correct(h, f)
+		for i := before; i < len(h.Notes); i++ {
+			h.Notes[i].Rule = c.rule
+		}
+	}
+	return h
+}
+
+// replace takes the value of another source, which is a lower bound and larger.
+func (h HeadlineValue) replace(value float64, from ID, other float64, cause string) HeadlineValue {
+	h = h.weaken(from, other, cause)
+	h.Reading, h.Source = NumberReading(h.ID, value), rowOf(from).Name
+	return h
+}
+
+// weaken leaves the value as it is, as a lower bound.
+func (h HeadlineValue) weaken(against ID, other float64, cause string) HeadlineValue {
+	value, _ := h.Reading.Number()
+	m := rowOf(against)
+	n := Note{Source: h.Source, Value: value, OtherSource: m.Name, OtherValue: other, Cause: cause}
+	n.Text = fmt.Sprintf("%s is %s by %s, but %s is %s: %s",
+		h.ID, rowOf(h.ID).Unit.Text(value), h.Source, m.Name, m.Unit.Text(other), cause)
+	h.Guarantee, h.Notes = LowerBound, append(h.Notes, n)
+	return h
+}
+
+// weakenIfLeft makes an account of the cgroup a lower bound if processes are known to have left it.
+func (h HeadlineValue) weakenIfLeft(account ID, f facts) HeadlineValue {
+	if id, processes, left := f.left(account); left && h.Guarantee == Exact {
+		return h.weaken(id, processes, causeLeft)
+	}
+	return h
+}
+
+// takenFrom reports whether the headline is the value of a measurement, or computed from it.
+func (h HeadlineValue) takenFrom(id ID) bool { return h.Source == rowOf(id).Name }
+
+// largest is the largest reading so far of a gauge of memory.
+func (h History) largest(id ID) (value float64, ok bool) {
+	if h.Window != nil {
+		if r, err := h.Window.Reduce(id, Max); err == nil && r.Present() {
+			return r.Number()
+		}
+	}
+	return h.Largest.Number(id)
+}
+
+const causeLeft = "processes of the task ran outside its cgroup"
+
+// left says which count of processes that have left a cgroup speaks against an account of the cgroup; ok is false if no
+// process is known to have left it. Where one was that ended elsewhere only version 2 says: it may have left all.
+func (f facts) left(account ID) (id ID, processes float64, ok bool) {
+	for _, id := range [...]ID{account, RusageOutside} {
+		if n, known := f.Task.Number(id); known && n > 0 {
+			return id, n, true
+		}
+	}
+	return 0, 0, false
+}
+
+// cpuBeyond is the largest of the counts of CPU time by process, if it is more than the cgroup has counted: all of them
+// are lower bounds, and are read before the cgroup's counter is. 1 % or 20 ms is what their resolution allows, as long as no
+// process is known to have left, and the clocks of the live processes have no more than 0.5 % or 2 ms too much.
+func (f facts) cpuBeyond() (id ID, value float64, ok bool) {
+	cgroup, given := f.Task.Number(CgroupCPUUsage)
+	if !given {
+		return 0, 0, false
+	}
+	most := cgroup + max(0.020, cgroup/100)
+	rows := f.cpuOfRows()
+	_, _, left := f.left(TreeLeftCPU)
+	if left || rows > cgroup+max(0.002, cgroup/200) {
+		most = cgroup
+	}
+	for _, from := range [...]ID{TreeCPU, RusageCPU, ExitsCPU} {
+		if from == ExitsCPU && !left && !ok {
+			continue // see cpuBelowExits
+		}
+		if counted, read := f.Task.Number(from); read && counted > most {
+			id, value, most, ok = from, counted, counted, true
+		}
+	}
+	if rows > most { // tree_cpu_seconds_total has them, but is not selected
+		return TreeCPULive, rows, true
+	}
+	return id, value, ok
+}
+
+// cpuOfRows is what the processes have used by their own clocks, those that have exited until they were last seen.
+func (f facts) cpuOfRows() float64 {
+	live, _ := f.Task.Number(TreeCPULive)
+	exited, _ := f.Task.Number(TreeCPUExited)
+	return live + exited
+}
+
+// cpuAboveCgroup: the processes have used more than their cgroup has counted.
+func cpuAboveCgroup(h HeadlineValue, f facts) HeadlineValue {
+	from, counted, beyond := f.cpuBeyond()
+	if !h.takenFrom(CgroupCPUUsage) {
+		return h
+	}
+	if !beyond {
+		return h.weakenIfLeft(TreeLeftCPU, f)
+	}
+	value := counted
+	if h.ID == HeadlineCoresAverage {
+		value /= f.Elapsed.Seconds()
+	}
+	return h.replace(value, from, counted, causeLeft)
+}
+
+// cpuBelowExits: the processes that ended in the v2 cgroup had used more in their lives than was counted for the task. No
+// process was seen that left, or one would have said how much it used; as well some may have joined with time of their own.
+func cpuBelowExits(h HeadlineValue, f facts) HeadlineValue {
+	ended, ok := f.Task.Number(ExitsCPU)
+	cgroup, _ := f.Task.Number(CgroupCPUUsage)
+	if !ok || h.Guarantee != Exact || !h.takenFrom(CgroupCPUUsage) || ended <= cgroup+max(0.020, cgroup/100) {
+		return h
+	}
+	return h.weaken(ExitsCPU, ended, "processes have left the cgroup unseen, or joined it")
+}
+
+// coresAboveCgroup: the same of the rate. What processes use outside adds to the cgroup's. The growth of the whole count is
+// too much when a process is found that left long ago, and the sum is when one comes back between two samples: the lower of
+// both holds.
+func coresAboveCgroup(h HeadlineValue, f facts) HeadlineValue {
+	from, counted, beyond := f.cpuBeyond()
+	if !h.takenFrom(CgroupCPUUsage) {
+		return h
+	}
+	if !beyond {
+		return h.weakenIfLeft(TreeLeftCPU, f)
+	}
+	value, _ := h.Reading.Number()
+	outside, okOutside := f.History.rate(f.Sample, TreeOutsideCPU).Number()
+	all, okAll := f.History.rate(f.Sample, TreeCPU).Number()
+	if rate := min(value+outside, all); okOutside && okAll && rate > value {
+		return h.replace(rate, TreeCPU, counted, causeLeft)
+	}
+	return h.weaken(from, counted, causeLeft)
+}
+
+// memoryLeftCgroup: what processes hold elsewhere is not charged to the cgroup. If nothing has looked at the processes, their
+// CPU time says that they have left.
+func memoryLeftCgroup(h HeadlineValue, f facts) HeadlineValue {
+	if !h.takenFrom(CgroupMemoryCurrent) && !h.takenFrom(CgroupMemoryPeak) {
+		return h
+	}
+	against, n, left := f.left(TreeLeftMemory)
+	if !left {
+		if against, n, left = f.cpuBeyond(); !left {
+			return h
+		}
+	}
+	upper := h.Guarantee == UpperBound
+	h = h.weaken(against, n, causeLeft)
+	value, _ := h.Reading.Number()
+	if upper { // at most and at least are neither: what cannot be reclaimed is at least the anonymous memory
+		value = -1
+	}
+	for _, r := range f.memoryBounds(h.ID) {
+		if bound, _ := r.Number(); r.Present() && bound > value {
+			h.Reading, h.Source, value = NumberReading(h.ID, bound), rowOf(r.id).Name, bound
+		}
+	}
+	return h
+}
+
+// memoryBounds are the readings that a headline of memory is at least, wherever the memory is charged to.
+func (f facts) memoryBounds(id ID) []Reading {
+	anon, _ := f.Task.Get(CgroupMemoryAnon)
+	now, _ := f.Task.Get(TreeMemory)
+	switch id {
+	case HeadlineMemory:
+		return []Reading{anon, now}
+	case HeadlineMemoryPeak:
+		largest, _ := f.largest(TreeMemory)
+		reaped, _ := f.Task.Get(RusagePeakRSS)
+		return []Reading{now, NumberReading(TreeMemory, largest), reaped}
+	}
+	return nil
+}
+
+// ioLeftCgroup: what processes read and write elsewhere is not charged to the cgroup.
+func ioLeftCgroup(h HeadlineValue, f facts) HeadlineValue { return h.weakenIfLeft(TreeLeftIO, f) }
+
+// peakBelowSampled: the largest sample is above the kernel's own peak, which a task may reset that can write to its
+// cgroup. A peak is recorded without a lock, and may miss what several CPUs charge at once: 1 % or 1 MiB.
+func peakBelowSampled(h HeadlineValue, f facts) HeadlineValue {
+	sampled, ok := f.largest(CgroupMemoryCurrent)
+	value, _ := h.Reading.Number()
+	if !ok || !h.takenFrom(CgroupMemoryPeak) || sampled <= value+max(1<<20, value/100) {
+		return h
+	}
+	return h.replace(sampled, CgroupMemoryCurrent, sampled, "the peak was reset while the task ran")
+}
+
+// peakWithoutHugetlb: huge pages were held that the peak does not count.
+func peakWithoutHugetlb(h HeadlineValue, f facts) HeadlineValue {
+	const cause = "the memory of a cgroup is counted without huge pages"
+	held, ok := f.largest(HugetlbUncharged)
+	if now, read := f.Task.Number(HugetlbUncharged); read && now > held {
+		held, ok = now, true
+	}
+	value, _ := h.Reading.Number()
+	switch {
+	case !ok || held == 0:
+		return h
+	case held > value:
+		return h.replace(held, HugetlbUncharged, held, cause)
+	}
+	return h.weaken(HugetlbUncharged, held, cause)
+}
