@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// SmapsLimits bounds what the smaps source costs: the kernel walks every page table of a process for it. The zero
+// SmapsLimits bounds what reading smaps_rollup costs: the kernel walks every page table of a process for it. The zero
 // value stands for the defaults.
 type SmapsLimits struct {
-	// Every is the least time between two readings; 0 means 10 s. Samples in between repeat the last one, with its
-	// stamp.
+	// Every is the least time between two readings; 0 means a thousand times as long as the last one took, less for
+	// the first three, at most 10 s. Samples in between repeat the last one, with its stamp.
 	Every time.Duration
 	// Budget ends a reading; what was not reached by then is skipped. 0 means 20 ms. One process can overrun it.
 	Budget time.Duration
@@ -22,10 +22,21 @@ type SmapsLimits struct {
 
 func (l SmapsLimits) withDefaults() SmapsLimits {
 	return SmapsLimits{
-		Every:  cmp.Or(l.Every, 10*time.Second),
+		Every:  l.Every,
 		Budget: cmp.Or(l.Budget, 20*time.Millisecond),
 		MaxRSS: cmp.Or(l.MaxRSS, 8<<30),
 	}
+}
+
+// pause is the time from the beginning of a reading, which took some time, to the next. The first ones follow sooner: a
+// task that has just started is not what it will be.
+func (l SmapsLimits) pause(took time.Duration, readings int) time.Duration {
+	const most = 10 * time.Second
+	if l.Every > 0 {
+		return l.Every
+	}
+	times := [...]int{20, 80, 320, 1000}
+	return min(took*time.Duration(times[min(readings, len(times))-1]), most)
 }
 
 // DiskLimits bounds what the disk source costs. The zero value stands for the defaults.

@@ -16,7 +16,7 @@ import (
 // and readers that ask while one is under way wait for it and share it. It starts no goroutine: the reader
 // that finds nothing young enough collects. All methods may be called concurrently.
 type Cache struct {
-	collect func(*procstats.Sample)
+	produce func(latest *procstats.Sample) *procstats.Sample
 	now     func() procstats.Stamp
 
 	latest      atomic.Pointer[collection]
@@ -37,10 +37,20 @@ type collection struct {
 // NewCache returns an empty cache over collect, which is never called twice at the same time. now is the
 // clock by which samples age; nil means Now.
 func NewCache(collect func(*procstats.Sample), now func() procstats.Stamp) *Cache {
+	return NewCacheOf(func(latest *procstats.Sample) *procstats.Sample {
+		sample := Sibling(latest)
+		collect(sample)
+		return sample
+	}, now)
+}
+
+// NewCacheOf is NewCache for a function that may share readings with the latest sample, nil for none: what it returns is
+// published.
+func NewCacheOf(produce func(latest *procstats.Sample) *procstats.Sample, now func() procstats.Stamp) *Cache {
 	if now == nil {
 		now = kernel.Now
 	}
-	return &Cache{collect: collect, now: now}
+	return &Cache{produce: produce, now: now}
 }
 
 // Get returns a sample whose collection began less than maxAge ago or was under way when Get was called, and
@@ -99,12 +109,8 @@ func (c *Cache) run(run *collection) {
 		close(run.done)
 	}()
 	began := c.now()
-	sample := &procstats.Sample{}
-	if latest := c.latest.Load(); latest != nil {
-		sample = sibling(latest.sample)
-	}
 	c.collections.Add(1)
-	c.collect(sample)
+	sample := c.produce(c.Latest())
 	if sample.Zero() {
 		sample.Stamp = began
 	}
@@ -134,9 +140,12 @@ func (c *Cache) Latest() *procstats.Sample {
 // Collections counts the collections begun so far.
 func (c *Cache) Collections() int64 { return c.collections.Load() }
 
-// sibling returns an empty sample with memory for as many readings as s has, in one piece for all rows: a
-// cache publishes a fresh sample each time, and growing every row anew would cost more than reading it.
-func sibling(s *procstats.Sample) *procstats.Sample {
+// Sibling returns an empty sample with memory for as many readings as s has, in one piece for all rows: a
+// cache publishes a fresh sample each time, and growing every row anew would cost more than reading it. s may be nil.
+func Sibling(s *procstats.Sample) *procstats.Sample {
+	if s == nil {
+		return &procstats.Sample{}
+	}
 	perRow := 0
 	for i := range s.Processes {
 		perRow = max(perRow, len(s.Processes[i].Readings))
@@ -149,4 +158,15 @@ func sibling(s *procstats.Sample) *procstats.Sample {
 	}
 	next.Processes = next.Processes[:0]
 	return next
+}
+
+// UntilTick is the time to the next multiple of interval on CLOCK_MONOTONIC, or rather to phase after it; a tick that is
+// less than a tenth of an interval away is left to the one before it, so that a timer which fired early does not fire
+// twice.
+func UntilTick(now, interval, phase time.Duration) time.Duration {
+	left := interval - (now+interval-phase)%interval
+	if left < interval/10 {
+		left += interval
+	}
+	return left
 }

@@ -24,9 +24,13 @@ type cgroupReader struct {
 	description procstats.SourceDescription
 	files       []*cgroupFile  // in the order of reading
 	fields      []*cgroupField // of all files and of none, in the order of the table
-	buf         []byte
-	// used is the target's.
-	used bool
+	shared      *Shared
+	reopen      bool // of the target
+	// used, before and least are the target's.
+	used          bool
+	before, least map[procstats.ID]float64
+	// quotas are of the task's group and of those above it; nil if nothing is read of them.
+	quotas *cpuQuotas
 }
 
 // OpenCgroup opens the files of the task's cgroup that the selected measurements of SourceCgroup need, on any layout:
@@ -46,9 +50,11 @@ func OpenCgroup(t Target, sel procstats.Selection) Source {
 	}
 	if reason != "" {
 		r.addAbsent(procstats.SourceCgroup, sel, reason)
+		r.quotas = openCPUQuotas(t, sel, r.files)
 		return r.ready()
 	}
-	files := cgroupFiles{v1: cgroupFilesV1(t.Cgroup), v2: cgroupFilesV2()}
+	devices := kernel.NewBlockDevices(t.FS)
+	files := cgroupFiles{v1: cgroupFilesV1(t.Cgroup, devices), v2: cgroupFilesV2(devices)}
 	for i := range files.v1 {
 		spec := &files.v1[i]
 		r.open(t.Cgroup.V1[spec.controller], spec, nil, func(id procstats.ID) bool {
@@ -63,25 +69,26 @@ func OpenCgroup(t Target, sel procstats.Selection) Source {
 	r.useOpened(t.Opened)
 	r.addForeign(files, files.v1, sel, t.Cgroup)
 	r.addForeign(files, files.v2, sel, t.Cgroup)
+	r.quotas = openCPUQuotas(t, sel, r.files)
 	return r.ready()
 }
 
 // cgroupFilesV2 lists every file that is read from a v2 folder, CPU time first: rates divide by the time between the
 // stamps, which are taken just before.
-func cgroupFilesV2() []cgroupFileSpec {
-	return slices.Concat(cpuStatV2(), memoryCurrentV2(), memoryStatV2(), memorySwapV2(), memoryEventsV2(), ioStatV2(),
+func cgroupFilesV2(devices *kernel.BlockDevices) []cgroupFileSpec {
+	return slices.Concat(cpuStatV2(), memoryCurrentV2(), memoryStatV2(), memorySwapV2(), memoryEventsV2(), ioStatV2(devices),
 		pidsFiles(), cpuMaxV2())
 }
 
 // cgroupFilesV1 lists every file that is read from the v1 folders.
-func cgroupFilesV1(c procstats.Cgroup) []cgroupFileSpec {
+func cgroupFilesV1(c procstats.Cgroup, devices *kernel.BlockDevices) []cgroupFileSpec {
 	recursive := false
 	if dir := c.V1["blkio"]; dir != "" {
 		_, err := os.Lstat(filepath.Join(dir, "blkio.throttle.io_service_bytes_recursive"))
 		recursive = err == nil
 	}
 	return slices.Concat(cpuacctV1(), cpuStatV1(), memoryCurrentV1(), memoryStatV1(), memoryOOMControlV1(),
-		blkioV1(recursive), pidsFiles(), cpuMaxV1())
+		blkioV1(recursive, devices), pidsFiles(), cpuMaxV1())
 }
 
 // cgroupFiles describes the files of both versions.
@@ -119,7 +126,11 @@ func (f cgroupFiles) version(c procstats.Cgroup, id procstats.ID) int {
 }
 
 func newCgroupReader(id procstats.SourceID, t Target) *cgroupReader {
-	return &cgroupReader{description: procstats.SourceDescription{ID: id, Version: t.Cgroup.Layout()}, used: t.Used}
+	return &cgroupReader{
+		description: procstats.SourceDescription{ID: id, Version: t.Cgroup.Layout()},
+		shared:      t.shared(), reopen: t.Reopen,
+		used: t.Used, before: t.Before, least: t.Least,
+	}
 }
 
 // open opens a file if any of its measurements is wanted.
@@ -128,6 +139,9 @@ func (r *cgroupReader) open(dir string, spec *cgroupFileSpec, explain func(*cgro
 		return
 	}
 	f := openCgroupFile(dir, spec, wanted, explain)
+	if r.reopen && !r.watches(f) {
+		f.reopen(spec)
+	}
 	r.files = append(r.files, f)
 	for i := range f.fields {
 		r.fields = append(r.fields, &f.fields[i])
@@ -198,10 +212,8 @@ func (r *cgroupReader) addAbsent(source procstats.SourceID, sel procstats.Select
 func (r *cgroupReader) ready() *cgroupReader {
 	slices.SortFunc(r.fields, func(a, b *cgroupField) int { return cmp.Compare(a.id, b.id) })
 	for _, f := range r.files {
-		r.buf = f.collect(r.buf)
-		if r.used {
-			_ = f.countFromHere() // closing what is only read
-		}
+		r.shared.Buffer = f.collect(r.shared.Buffer)
+		r.countFrom(f)
 		if f.absent == "" {
 			r.description.Available = true
 		}
@@ -212,10 +224,74 @@ func (r *cgroupReader) ready() *cgroupReader {
 		return r
 	}
 	for _, f := range r.fields {
-		r.description.Reason = cmp.Or(r.description.Reason, f.missing)
+		r.description.Reason = cmp.Or(r.description.Reason, f.whyMissing())
 	}
 	r.description.Reason = cmp.Or(r.description.Reason, "none of its measurements is selected")
 	return r
+}
+
+// countFrom makes the counters of a file that has just been read begin where the task does.
+func (r *cgroupReader) countFrom(f *cgroupFile) {
+	for i := range f.fields {
+		f.fields[i].least = r.least[f.fields[i].id]
+	}
+	switch { // the errors are of closing what is only read
+	case !r.used:
+	case r.before != nil:
+		_ = f.countFrom(r.before)
+	default:
+		_ = f.countFromHere()
+	}
+}
+
+// watch remembers the values of the files that move whenever the task uses CPU time or memory, or waits, and returns how many
+// there are.
+func (r *cgroupReader) watch() (n int) {
+	for _, f := range r.files {
+		if r.watches(f) && f.absent == "" {
+			f.before = slices.Clone(f.values)
+			n++
+		}
+	}
+	return n
+}
+
+// watches reports whether a file moves whenever the task uses CPU time or memory, or waits.
+func (r *cgroupReader) watches(f *cgroupFile) bool {
+	return r.description.ID == procstats.SourcePSI || slices.ContainsFunc(f.fields, func(field cgroupField) bool {
+		return field.id == procstats.CgroupCPUUsage || field.id == procstats.CgroupMemoryCurrent
+	})
+}
+
+// reread reads the watched files again.
+func (r *cgroupReader) reread() {
+	for _, f := range r.files {
+		if f.before != nil {
+			r.shared.Buffer = f.collect(r.shared.Buffer)
+		}
+	}
+}
+
+// moved reports whether a watched file says something else than at the read before.
+func (r *cgroupReader) moved() bool {
+	return slices.ContainsFunc(r.files, func(f *cgroupFile) bool {
+		return f.before != nil && (f.absent != "" || !slices.Equal(f.before, f.values))
+	})
+}
+
+// addBefore says what the counters of open files begin at, where that is not 0.
+func (r *cgroupReader) addBefore(before map[procstats.ID]float64) {
+	if r.quotas != nil {
+		r.quotas.addBefore(before)
+	}
+	if !r.used {
+		return
+	}
+	for _, f := range r.fields {
+		if m, _ := procstats.Lookup(f.id); m.Kind == procstats.Counter && f.file != nil && f.file.kept.IsOpen() {
+			before[f.id] = f.before
+		}
+	}
 }
 
 // Describe implements Source.
@@ -223,14 +299,17 @@ func (r *cgroupReader) Describe() procstats.SourceDescription { return r.descrip
 
 // Collect implements Source. Where no file is open the source stays unstamped: nothing was read.
 func (r *cgroupReader) Collect(s *procstats.Sample) {
-	if slices.ContainsFunc(r.files, func(f *cgroupFile) bool { return f.kept.IsOpen() }) {
+	if r.quotas != nil && r.quotas.inherited || slices.ContainsFunc(r.files, func(f *cgroupFile) bool { return f.kept.IsOpen() }) {
 		s.Sources[r.description.ID] = kernel.Now()
 	}
 	for _, f := range r.files {
-		r.buf = f.collect(r.buf)
+		r.shared.Buffer = f.collect(r.shared.Buffer)
 	}
 	for _, f := range r.fields {
 		s.Task.Put(f.reading())
+	}
+	if r.quotas != nil {
+		r.shared.Buffer = r.quotas.collect(s, r.shared.Buffer)
 	}
 }
 
@@ -239,6 +318,9 @@ func (r *cgroupReader) Close() error {
 	var errs []error
 	for _, f := range r.files {
 		errs = append(errs, f.close())
+	}
+	if r.quotas != nil {
+		errs = append(errs, r.quotas.close())
 	}
 	return errlist.Join(errs...)
 }

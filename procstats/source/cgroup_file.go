@@ -4,11 +4,13 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -16,7 +18,10 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-const reasonCgroupRemoved = "cgroup was removed"
+const (
+	reasonCgroupRemoved = "cgroup was removed"
+	reasonNotBefore     = "what it said before the task started is not known"
+)
 
 // cgroupField is one measurement in one kernel file.
 type cgroupField struct {
@@ -26,7 +31,10 @@ type cgroupField struct {
 	at   int         // in file.values
 	// before is what a counter said when its file was opened, in a group that had tasks before; 0 elsewhere.
 	before float64
-	// reasons for absence, in words; invalid is made when it is first needed
+	// least is the target's, for a peak; 0 for none.
+	least float64
+	spec  *cgroupFieldSpec // nil where nothing is read
+	// reasons for absence, in words; those of a field that is read are made when they are first needed
 	missing, invalid string
 }
 
@@ -41,14 +49,14 @@ func (f *cgroupField) ofTask(value float64) float64 {
 func (f *cgroupField) reading() procstats.Reading {
 	switch {
 	case f.file == nil:
-		return procstats.AbsentReading(f.id, f.missing)
+		return procstats.AbsentReading(f.id, f.whyMissing())
 	case f.file.absent != "":
 		return procstats.AbsentReading(f.id, f.file.absent)
 	}
 	value := &f.file.values[f.at]
 	switch value.State {
 	case kernel.FieldRead:
-		return procstats.NumberReading(f.id, f.ofTask(value.Value)/f.per)
+		return procstats.NumberReading(f.id, max(f.ofTask(value.Value)/f.per, f.least))
 	case kernel.FieldUnlimited:
 		return procstats.AbsentReading(f.id, procstats.ReasonNoLimit)
 	case kernel.FieldInvalid:
@@ -60,7 +68,7 @@ func (f *cgroupField) reading() procstats.Reading {
 		}
 		return procstats.AbsentReading(f.id, f.invalid)
 	}
-	return procstats.AbsentReading(f.id, f.missing)
+	return procstats.AbsentReading(f.id, f.whyMissing())
 }
 
 // cgroupFileSpec describes one kernel file: what has to be true for it to exist, and what is read from it.
@@ -102,6 +110,8 @@ type cgroupFile struct {
 	parse        kernel.FieldParser
 	fields       []cgroupField
 	values       []kernel.Field // what was read for the fields, in their order
+	// before is what values were at the read before; nil for a file that can move while its task sleeps.
+	before []kernel.Field
 	// absent is why nothing can be read from the file, for all its fields; empty where it can.
 	absent string
 	failed error // the cause of absent where that came from a read
@@ -115,12 +125,13 @@ type cgroupFile struct {
 // opened is absent, with the reason.
 func openCgroupFile(dir string, file *cgroupFileSpec, selected func(procstats.ID) bool, explain func(*cgroupFile, error) string) *cgroupFile {
 	f := &cgroupFile{dir: dir, name: file.name, parse: file.parse, explain: explain}
-	for _, spec := range file.fields {
+	for i := range file.fields {
+		spec := &file.fields[i]
 		if !selected(spec.id) {
 			continue
 		}
 		f.fields = append(f.fields, cgroupField{
-			id: spec.id, per: max(spec.per, 1), file: f, at: len(f.values), missing: missingReason(file.name, spec),
+			id: spec.id, per: max(spec.per, 1), file: f, at: len(f.values), spec: spec,
 		})
 		f.values = append(f.values, kernel.Field{Key: spec.key})
 	}
@@ -135,18 +146,29 @@ func openCgroupFile(dir string, file *cgroupFileSpec, selected func(procstats.ID
 	return f
 }
 
-func missingReason(file string, field cgroupFieldSpec) string {
-	if field.missing != "" {
-		return field.missing
+// reopen has the file opened for each read from now on.
+func (f *cgroupFile) reopen(spec *cgroupFileSpec) {
+	f.kept.Reopen(filepath.Join(f.dir, spec.name))
+	f.second.Reopen(filepath.Join(f.dir, spec.second))
+}
+
+// whyMissing is why a field is absent that its file does not have, in words.
+func (f *cgroupField) whyMissing() string {
+	if f.missing != "" || f.spec == nil {
+		return f.missing
 	}
-	reason := file + " is empty"
-	if field.key != "" {
-		reason = file + " has no " + field.key
+	f.missing = f.spec.missing
+	if f.missing != "" {
+		return f.missing
 	}
-	if field.since != "" {
-		reason += ": " + field.since
+	f.missing = f.file.name + " is empty"
+	if f.spec.key != "" {
+		f.missing = f.file.name + " has no " + f.spec.key
 	}
-	return reason
+	if f.spec.since != "" {
+		f.missing += ": " + f.spec.since
+	}
+	return f.missing
 }
 
 // explainOpen says in words why a file cannot be opened.
@@ -217,6 +239,7 @@ func (f *cgroupFile) collect(buf []byte) []byte {
 		return data[:0]
 	}
 	f.absent, f.failed, f.worked = "", nil, true
+	copy(f.before, f.values)
 	for i := range f.values {
 		f.values[i].State = kernel.FieldMissing
 	}
@@ -236,6 +259,25 @@ func (f *cgroupFile) countFromHere() error {
 			return f.close()
 		case value.State == kernel.FieldRead: // a key that is missing now will begin at 0 by itself
 			field.before = value.Value
+		}
+	}
+	return nil
+}
+
+// countFrom makes the counters of the file begin at what they said before the task. A file with one that is not known is
+// closed, as countFromHere does with one that could not be read.
+func (f *cgroupFile) countFrom(before map[procstats.ID]float64) error {
+	for i := range f.fields {
+		field := &f.fields[i]
+		m, _ := procstats.Lookup(field.id)
+		value, known := before[field.id]
+		switch {
+		case m.Kind != procstats.Counter:
+		case !known:
+			f.absent = cmp.Or(f.absent, reasonNotBefore)
+			return f.close()
+		default:
+			field.before = value
 		}
 	}
 	return nil
@@ -268,3 +310,6 @@ func (f *cgroupFile) fail(err error) {
 }
 
 func (f *cgroupFile) close() error { return errors.Join(f.kept.Close(), f.second.Close()) }
+
+// IsRemoved reports whether a reading is absent because the task's cgroup was removed.
+func IsRemoved(r procstats.Reading) bool { return strings.HasPrefix(r.Reason(), reasonCgroupRemoved) }

@@ -9,9 +9,9 @@ import (
 )
 
 // ioStatV2 has one line for each device that the cgroup used, so an empty file is a true 0.
-func ioStatV2() []cgroupFileSpec {
+func ioStatV2(devices *kernel.BlockDevices) []cgroupFileSpec {
 	return []cgroupFileSpec{{
-		controller: "io", name: "io.stat", parse: kernel.ParseIOStat,
+		controller: "io", name: "io.stat", parse: devices.ParseIOStat,
 		fields: []cgroupFieldSpec{
 			{id: procstats.CgroupIORead, key: "rbytes"},
 			{id: procstats.CgroupIOWrite, key: "wbytes"},
@@ -23,7 +23,7 @@ func ioStatV2() []cgroupFileSpec {
 
 // blkioV1 are the counters of blk-throttle, the layer that sees requests of every I/O scheduler, of the folder and
 // all below it (recursive, since Linux 5.0) or, where that is missing, of the folder alone.
-func blkioV1(recursive bool) []cgroupFileSpec {
+func blkioV1(recursive bool, devices *kernel.BlockDevices) []cgroupFileSpec {
 	const suffix = "_recursive"
 	bytesName, requestsName := "blkio.throttle.io_service_bytes", "blkio.throttle.io_serviced"
 	if recursive {
@@ -32,14 +32,14 @@ func blkioV1(recursive bool) []cgroupFileSpec {
 	const needs = "needs CONFIG_BLK_DEV_THROTTLING"
 	return []cgroupFileSpec{
 		{
-			controller: "blkio", name: bytesName, since: needs, parse: kernel.ParseBlkio,
+			controller: "blkio", name: bytesName, since: needs, parse: devices.ParseBlkio,
 			fields: []cgroupFieldSpec{
 				{id: procstats.CgroupBlkioRead, key: "Read", missing: blkioCountsNothing(bytesName)},
 				{id: procstats.CgroupBlkioWrite, key: "Write", missing: blkioCountsNothing(bytesName)},
 			},
 		},
 		{
-			controller: "blkio", name: requestsName, since: needs, parse: kernel.ParseBlkio,
+			controller: "blkio", name: requestsName, since: needs, parse: devices.ParseBlkio,
 			fields: []cgroupFieldSpec{
 				{id: procstats.CgroupBlkioReadOperations, key: "Read", missing: blkioCountsNothing(requestsName)},
 				{id: procstats.CgroupBlkioWriteOperations, key: "Write", missing: blkioCountsNothing(requestsName)},

@@ -4,9 +4,21 @@
 package source
 
 import (
+	"os"
+	"path/filepath"
+
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
+
+// chargesMemory reports whether a cgroup accounts memory: a nested v2 group has no controllers.
+func chargesMemory(c procstats.Cgroup) bool {
+	if c.V1["memory"] != "" {
+		return true
+	}
+	_, err := os.Lstat(filepath.Join(c.V2, "memory.current"))
+	return c.V2 != "" && err == nil
+}
 
 // memoryCurrentV2 are the files of one number: memory.current, memory.peak and the limits.
 func memoryCurrentV2() []cgroupFileSpec {

@@ -124,8 +124,8 @@ func (m *Members) appendThreadsChildren(task kernel.File) error {
 		}
 		found = nil
 		var data []byte
-		if data, err = f.Read(m.buf); err == nil {
-			m.buf = data
+		if data, err = f.Read(m.shared.Buffer); err == nil {
+			m.shared.Buffer = data
 			m.pids, _, err = kernel.AppendPIDs(m.pids, data)
 		}
 		if closed := f.Close(); err == nil {
@@ -166,8 +166,8 @@ func (m *Members) scanParents() {
 		}
 		var data []byte
 		if f, err := m.open(pid, kernel.FileStat); err == nil {
-			data, _ = f.ReadRecord(m.buf)
-			m.buf = data
+			data, _ = f.ReadRecord(m.shared.Buffer)
+			m.shared.Buffer = data
 			_ = f.Close()
 		}
 		if stat, err := kernel.ParseProcStat(data); err == nil {

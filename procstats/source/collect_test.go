@@ -17,6 +17,11 @@ func collect(s *procstats.Sample, sources ...Source) {
 	for _, source := range sources {
 		source.Collect(s)
 	}
+	for _, source := range sources {
+		if tree, ok := source.(*Tree); ok {
+			tree.closeSum(s)
+		}
+	}
 }
 
 // mustNumber returns a measurement of the task that has to be there.

@@ -5,7 +5,6 @@ package source
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +12,25 @@ import (
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
+
+// ioCounters are the counters of a ProcIO, in the order of ioTreeIDs and ioProcessIDs.
+type ioCounters [5]int64
+
+// Indexes of ioCounters.
+const (
+	ioWritten   = 3
+	ioCancelled = 4
+)
+
+//nolint:gochecknoglobals // constant
+var (
+	ioTreeIDs    = [...]procstats.ID{procstats.TreeIORchar, procstats.TreeIOWchar, procstats.TreeIORead, procstats.TreeIOWrite, procstats.TreeIOCancelledWrite}
+	ioProcessIDs = [...]procstats.ID{procstats.ProcessIORchar, procstats.ProcessIOWchar, procstats.ProcessIORead, procstats.ProcessIOWrite, procstats.ProcessIOCancelledWrite}
+)
+
+func countersOf(io kernel.ProcIO) ioCounters {
+	return ioCounters{io.Rchar, io.Wchar, io.ReadBytes, io.WriteBytes, io.CancelledWriteBytes}
+}
 
 // ioSource reads /proc/PID/io.
 type ioSource struct {
@@ -22,6 +40,9 @@ type ioSource struct {
 	// process that is then reaped is missing until its parent is read again.
 	most   ioCounters
 	missed int64 // reaped processes whose last values could not be read
+	// stored is what has reached storage at least, unwritten what may not have.
+	stored    int64
+	unwritten kernel.Unwritten
 }
 
 // ioReading is what the source last read of a process; what a parent has reaped is in it.
@@ -38,6 +59,7 @@ func OpenIO(t Target, sel procstats.Selection, m *Members) Source {
 	return &ioSource{
 		processSource: newProcessSource(procstats.SourceIO, t, sel, m, kernel.FileIO, kernel.FileStatm, kernel.FileTask, kernel.FileChildren),
 		target:        t,
+		unwritten:     kernel.NewUnwritten(t.FS),
 	}
 }
 
@@ -104,19 +126,64 @@ func (o *ioSource) putTask(s *procstats.Sample, sum ioCounters) {
 		for i := range sum {
 			o.most[i] = max(o.most[i], sum[i])
 		}
+		o.advanceStored(sum)
 	}
 	for _, id := range o.task {
 		if failed > 0 {
 			s.SetAbsent(id, reason)
 			continue
 		}
+		if id == procstats.TreeIOStored {
+			o.putStored(s)
+			continue
+		}
 		most := o.most[slices.Index(ioTreeIDs[:], id)]
 		if most == 0 && o.missed > 0 {
 			// A zombie's file belongs to root: without privilege nothing is known of who came and went unseen.
-			s.SetAbsent(id, fmt.Sprintf("%d processes ended before their io could be read", o.missed))
+			s.SetAbsent(id, reasonMissed(o.missed))
 			continue
 		}
 		s.SetNumber(id, float64(most))
+	}
+}
+
+// advanceStored raises the lower bound of what has reached storage: all that was written and not deleted before, less
+// what the machine has yet to write. Every earlier value holds too. What a process has deleted of which nothing is known
+// was perhaps never written, so that nothing is added once there was one.
+func (o *ioSource) advanceStored(sum ioCounters) {
+	left := sum[ioWritten] - sum[ioCancelled]
+	if left-o.unwritten.Lag() <= o.stored || o.missed > 0 || o.members.lost || !slices.Contains(o.task, procstats.TreeIOStored) {
+		return
+	}
+	if unwritten, err := o.unwritten.Read(); err == nil {
+		o.stored = max(o.stored, left-unwritten)
+	}
+}
+
+func (o *ioSource) putStored(s *procstats.Sample) {
+	switch {
+	case o.stored > 0:
+	case o.missed > 0:
+		s.SetAbsent(procstats.TreeIOStored, reasonMissed(o.missed))
+		return
+	case o.members.lost:
+		s.SetAbsent(procstats.TreeIOStored, "a process ignores SIGCHLD: what its children wrote and deleted is not known")
+		return
+	}
+	s.SetNumber(procstats.TreeIOStored, float64(o.stored))
+}
+
+// Close implements Source.
+func (o *ioSource) Close() error { return errors.Join(o.unwritten.Close(), o.processSource.Close()) }
+
+func reasonMissed(processes int64) string {
+	return procstats.Counted(processes, "process", "processes") + " ended before their io could be read"
+}
+
+func (o *ioSource) continueFrom(earlier *procstats.Sample, _ func(procstats.ProcessID) bool) {
+	for i, id := range ioTreeIDs {
+		number, _ := earlier.Task.Number(id)
+		o.most[i] = max(o.most[i], int64(number))
 	}
 }
 

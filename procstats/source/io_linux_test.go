@@ -46,6 +46,7 @@ func TestIOReadsCapturedProcesses(t *testing.T) {
 		"tree_io_read_bytes_total 3000",
 		"tree_io_write_bytes_total 4000",
 		"tree_io_cancelled_write_bytes_total 5000",
+		"tree_io_stored_bytes_total 0",
 	}
 	if diff := cmp.Diff(wantTask, printReadings(s.Task)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -212,5 +213,48 @@ func TestIOCountsReapedChildrenOnce(t *testing.T) {
 		if got := mustNumber(t, &s, id); got < size || got > 1.1*size {
 			t.Errorf("%s is %v, the child moved %d", id.String(), got, size)
 		}
+	}
+}
+
+// TestStoredNeverFalls holds the lower bound of what has reached storage to what the machine has yet to write, and to what
+// is not known of.
+func TestStoredNeverFalls(t *testing.T) {
+	const mib = 1 << 20
+	root := kernel.FS{Proc: t.TempDir(), Sys: t.TempDir()}
+	var reaped Reaped
+	io := ioOf(t, Target{FS: root, Roots: func() []int { return nil }, Reaped: func() Reaped { return reaped }}, nil)
+	dirty := func(mebibytes int) {
+		writeProc(t, root, "meminfo", fmt.Sprintf("Dirty: %d kB\nWriteback: 0 kB\n", mebibytes<<10))
+	}
+	steps := []struct {
+		name   string
+		change func()
+		want   float64 // MiB, less the lag of the counters
+	}{
+		{"nothing was written", func() { dirty(0) }, 0},
+		{"all of it is dirty", func() { dirty(64); reaped.IO.WriteBytes = 64 * mib }, 0},
+		{"a part was written back", func() { dirty(40) }, 24},
+		{"other tasks write", func() { dirty(500) }, 24},
+		{"all was written back", func() { dirty(0) }, 64},
+		{"more was written and deleted", func() { reaped.IO.WriteBytes = 128 * mib; reaped.IO.CancelledWriteBytes = 64 * mib }, 64},
+		{"and more was not deleted", func() { reaped.IO.WriteBytes = 160 * mib }, 96},
+		{"a process ended of which nothing is known", func() { reaped.IO.WriteBytes = 192 * mib; reaped.IOMissed = 1 }, 96},
+	}
+	var s procstats.Sample
+	for _, step := range steps {
+		step.change()
+		collect(&s, io)
+		want := step.want * mib
+		if want > 0 {
+			want -= float64(io.unwritten.Lag())
+		}
+		if got := mustNumber(t, &s, procstats.TreeIOStored); got != want {
+			t.Errorf("%s: %v bytes, want %v", step.name, got, want)
+		}
+	}
+	unknown := ioOf(t, Target{FS: root, Roots: func() []int { return nil }, Reaped: func() Reaped { return reaped }}, nil)
+	collect(&s, unknown)
+	if r, _ := s.Task.Get(procstats.TreeIOStored); r.Present() || !strings.Contains(r.Reason(), "1 process ended before") {
+		t.Errorf("%+v", r)
 	}
 }

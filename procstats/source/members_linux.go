@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -48,24 +49,33 @@ type Members struct {
 	changed   bool // the order of procs and byAge is to be made again
 	fromTree  bool // how the last refresh found them
 	unseen    int  // processes listed in cgroup.procs that have no PID here
+	lost      bool // a process was seen that ignores SIGCHLD: what its children did is in no other process's counters
 	absent    string
+
+	smaps smapsRounds
 
 	exitedCPU time.Duration
 	exited    int64
+	outside   outsiders
 
 	keptFiles, maxKept int
-	buf, proof, path   []byte
+	shared             *Shared
+	path               []byte
 	pids               []int
 }
 
 // NewMembers prepares the membership of a task; nothing is opened before the first Collect of a source.
 func NewMembers(t Target) *Members {
-	m := &Members{target: t, byPID: make(map[int]*process)}
+	m := &Members{target: t, shared: t.shared(), byPID: make(map[int]*process)}
+	m.smaps = smapsRounds{limits: SmapsLimits{}.withDefaults(), now: kernel.Now}
 	if t.Cgroup.Encloses() && t.Cgroup.Procs() != "" {
-		m.cgroup = kernel.NewCgroupProcs(t.Cgroup)
+		m.cgroup = kernel.NewCgroupProcs(t.Cgroup, &m.shared.Buffer)
 	}
 	if t.FS.Live {
 		m.maxKept = maxKeptFiles()
+	}
+	if t.MaxKept > 0 {
+		m.maxKept = min(m.maxKept, t.MaxKept)
 	}
 	return m
 }
@@ -119,6 +129,7 @@ func (m *Members) refresh(s *procstats.Sample) {
 	} else if listed == 0 {
 		m.absent = m.unknown(err)
 	}
+	m.findOutside()
 	if !m.verified {
 		for _, p := range m.procs {
 			_ = m.verify(p)
@@ -132,9 +143,13 @@ func (m *Members) listCgroup() (listed int, err error) {
 	if m.cgroup == nil {
 		return 0, nil
 	}
+	known := len(m.procs)
 	m.pids, m.unseen, err = m.cgroup.List(m.pids[:0])
 	for _, pid := range m.pids {
 		m.see(pid, 0)
+	}
+	for _, p := range m.procs[known:] {
+		m.setOrigin(p)
 	}
 	if m.cgroup.Nested && m.missing() {
 		// A process that moves among nested cgroups while they are listed can be in none of the lists.
@@ -195,8 +210,8 @@ func (m *Members) admit(pid, parent int) *process {
 	f, err := m.open(pid, kernel.FileStat)
 	var data []byte
 	if err == nil {
-		data, err = f.ReadRecord(m.buf)
-		m.buf = data
+		data, err = f.ReadRecord(m.shared.Buffer)
+		m.shared.Buffer = data
 	}
 	var stat kernel.ProcStat
 	if err == nil {
@@ -248,6 +263,7 @@ func (p *process) setStat(stat *kernel.ProcStat) {
 	p.ppid = stat.PPID
 	if p.command != string(stat.Comm) {
 		p.command = string(stat.Comm)
+		p.smaps = smapsReading{} // it may be another program, with other memory
 	}
 }
 
@@ -263,9 +279,9 @@ func (m *Members) sweep() {
 	}
 }
 
-// stays reports whether a process that was not found belongs to the task still. In a cgroup only zombies do, which
-// newer kernels leave out of cgroup.procs; one that runs has moved to another cgroup, and what it has used until
-// now is the task's.
+// stays reports whether a process that was not found belongs to the task still. In a cgroup zombies do, which newer
+// kernels leave out of cgroup.procs. One that runs has moved to another cgroup: it does if it is known as the task's,
+// otherwise what it has used until now is.
 func (m *Members) stays(p *process) bool {
 	if m.fromTree || !p.identified {
 		return false
@@ -276,14 +292,20 @@ func (m *Members) stays(p *process) bool {
 		return false
 	}
 	if clockErr == nil {
-		p.tree.cpu = max(p.tree.cpu, cpu)
+		p.tree.cpu = max(p.tree.cpu, cpu-p.before)
 	}
 	stat, err := kernel.ParseProcStat(data)
-	if err != nil || stat.State != 'Z' {
+	if err != nil {
 		return false
 	}
+	if stat.State != 'Z' {
+		if !m.tracked() || p.foreign {
+			return false
+		}
+		m.place(p)
+	}
 	p.round = m.round
-	return true
+	return !p.dead
 }
 
 // clock reads a process's CPU clock where sources ask for such. It is the process's only if a read succeeds after it.
@@ -304,6 +326,22 @@ func (m *Members) markExited(p *process) {
 		m.exitedCPU += p.tree.cpu
 	}
 	m.drop(p)
+}
+
+// countExited adds up what an earlier sample says of processes that have exited, and the rows of those that are gone now.
+func (m *Members) countExited(earlier *procstats.Sample, alive func(procstats.ProcessID) bool) {
+	exited, _ := earlier.Task.Number(procstats.TreeProcessesExited)
+	cpu, _ := earlier.Task.Number(procstats.TreeCPUExited)
+	for i := range earlier.Processes {
+		row := &earlier.Processes[i]
+		if alive(row.ProcessID) {
+			continue
+		}
+		used, _ := row.Readings.Number(procstats.ProcessCPU)
+		exited, cpu = exited+1, cpu+used
+	}
+	m.exited = max(m.exited, int64(exited))
+	m.exitedCPU = max(m.exitedCPU, time.Duration(math.Round(cpu*float64(time.Second))))
 }
 
 // drop closes the kept-open files of a process and removes it from the table; rebuild removes it from the lists.

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -83,6 +84,20 @@ func TestHelperProcess(t *testing.T) {
 	switch role {
 	case "busy":
 		burn(300 * time.Millisecond)
+	case "spawns", "forks":
+		memory, err := unix.Mmap(-1, 0, spawnerMemory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory[0] = 1
+		next := func() error { return exec.Command("true").Run() }
+		if role == "forks" {
+			next = forkAndWait
+		}
+		go func() {
+			for next() == nil {
+			}
+		}()
 	case "ignores-sigchld":
 		signal.Ignore(syscall.SIGCHLD)
 	case "parent":
@@ -104,6 +119,24 @@ func TestHelperProcess(t *testing.T) {
 	_, _ = os.Stdin.Read(make([]byte, 1))
 	os.Exit(0)
 }
+
+// forkAndWait makes a copy of the process that lives for less than a millisecond.
+func forkAndWait() error {
+	pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	if pid == 0 { // with no runtime
+		nap := unix.Timespec{Nsec: 300_000}
+		_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&nap)), 0, 0)
+		_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+	_, err := unix.Wait4(int(pid), nil, 0, nil)
+	return err
+}
+
+// spawnerMemory is what a process holds that starts others without end.
+const spawnerMemory = 64 << 20
 
 // burn uses CPU time.
 func burn(d time.Duration) {

@@ -27,6 +27,19 @@ type process struct {
 	dead, dropped bool
 	// orphaned is set when the parent that is known has ended, until stat has been read again.
 	orphaned bool
+	// outside says of what the task's cgroup has no account of the process now, left of what it had none at some time.
+	outside, left accounts
+	// outsideCPU is its CPU time when it was last found outside the cgroup that counts that; 0 if it is inside.
+	outsideCPU time.Duration
+	// looks counts how often it was looked at while it was young, lookAt is the refresh of the next time.
+	looks  uint8
+	lookAt uint64
+	// foreign is set for a process that another program has put into the cgroup, and those it makes there. before and
+	// childrenBefore are the CPU time that it had used, and its reaped children, when it was first seen.
+	foreign                bool
+	before, childrenBefore time.Duration
+	// leaderless reports that the main thread has ended and others have not, ended that none is left.
+	leaderless, ended bool
 	// sampled is set once a sample has counted the process.
 	sampled bool
 	// identified is whether Start is known; a process that is hidden from us has a PID only.
@@ -75,7 +88,7 @@ func (m *Members) read(p *process, file kernel.ProcessFile) ([]byte, error) {
 		if file == kernel.FileStatm {
 			return m.readStatm(p)
 		}
-		data, err := p.kept[file].ReadRecord(m.buf)
+		data, err := p.kept[file].ReadRecord(m.shared.Buffer)
 		return m.checked(p, data, err)
 	}
 	f, err := m.open(p.PID, file)
@@ -84,9 +97,9 @@ func (m *Members) read(p *process, file kernel.ProcessFile) ([]byte, error) {
 	}
 	var data []byte
 	if file == kernel.FileCmdline {
-		data, err = f.ReadHead(m.buf, kernel.CmdlineRead)
+		data, err = f.ReadHead(m.shared.Buffer, kernel.CmdlineRead)
 	} else {
-		data, err = f.Read(m.buf)
+		data, err = f.Read(m.shared.Buffer)
 	}
 	if data, err = m.checked(p, data, err); err == nil {
 		if file == kernel.FileStat {
@@ -104,14 +117,72 @@ func (m *Members) read(p *process, file kernel.ProcessFile) ([]byte, error) {
 // readStatm reads a kept-open statm, the one file that is read of every process in every sample. It cannot sleep, but
 // for the one time in a process's life that this happens to be the last to hold the memory of a process that is ending.
 func (m *Members) readStatm(p *process) ([]byte, error) {
-	data, err := p.kept[kernel.FileStatm].ReadNow(m.buf)
+	data, err := p.kept[kernel.FileStatm].ReadNow(m.shared.Buffer)
 	return m.checked(p, data, err)
+}
+
+// statm reads and parses a process's statm, be it from a thread: see readThreads.
+func (m *Members) statm(p *process) (kernel.ProcStatm, error) {
+	data, err := m.read(p, kernel.FileStatm)
+	if err != nil {
+		return kernel.ProcStatm{}, err
+	}
+	memory, err := kernel.ParseProcStatm(data)
+	if err != nil || memory.Size != 0 {
+		p.leaderless = false // a thread that executes a program becomes the main one
+		return memory, err
+	}
+	if p.ended || !m.outlivesMain(p) {
+		return memory, nil
+	}
+	if data, err = m.readThreads(p, kernel.FileStatm); err != nil {
+		return kernel.ProcStatm{}, m.verify(p)
+	}
+	return kernel.ParseProcStatm(data)
+}
+
+// outlivesMain reports whether a process without memory has threads left. One that has none has ended, and stays so.
+func (m *Members) outlivesMain(p *process) bool {
+	stat, err := m.stat(p)
+	p.leaderless = err == nil && stat.Threads > 1
+	p.ended = err == nil && !p.leaderless
+	return p.leaderless
+}
+
+// readThreads is read for a process whose main thread may have ended (pthread_exit) while others run: its files say
+// nothing of its memory then, and those of any other thread do.
+func (m *Members) readThreads(p *process, file kernel.ProcessFile) ([]byte, error) {
+	if !p.leaderless {
+		return m.read(p, file)
+	}
+	task, err := m.open(p.PID, kernel.FileTask)
+	if err == nil {
+		defer func() { _ = task.Close() }()
+		err = m.listThreads(task)
+	}
+	if err != nil {
+		return nil, m.explain(p, err)
+	}
+	for _, tid := range m.tree.tids {
+		m.path = append(append(strconv.AppendInt(m.path[:0], int64(tid), 10), '/'), file.String()...)
+		f, err := kernel.OpenAt(task.FD(), append(m.path, 0), 0)
+		if err != nil {
+			continue
+		}
+		data, err := f.Read(m.shared.Buffer)
+		_ = f.Close() // of what was only read
+		// The statm of a thread that is ending is all zeros; the addresses that smaps_rollup begins with can begin with one.
+		if m.shared.Buffer = data; err == nil && len(data) > 0 && (file != kernel.FileStatm || data[0] != '0') {
+			return data, m.verify(p)
+		}
+	}
+	return nil, unix.ESRCH
 }
 
 // checked takes the read buffer back and explains the error.
 func (m *Members) checked(p *process, data []byte, err error) ([]byte, error) {
 	if data != nil {
-		m.buf = data
+		m.shared.Buffer = data
 	}
 	if err != nil {
 		return nil, m.explain(p, err)
@@ -138,8 +209,8 @@ func (m *Members) verify(p *process) error {
 		if !p.kept[file].IsOpen() {
 			continue
 		}
-		data, err := p.kept[file].ReadRecord(m.proof)
-		m.proof = data
+		data, err := p.kept[file].ReadRecord(m.shared.proof)
+		m.shared.proof = data
 		if err != nil && kernel.Gone(err) {
 			p.dead = true
 			return errEnded
@@ -149,8 +220,8 @@ func (m *Members) verify(p *process) error {
 	f, err := m.open(p.PID, kernel.FileStat)
 	if err == nil {
 		var data []byte
-		data, err = f.ReadRecord(m.proof)
-		m.proof = data
+		data, err = f.ReadRecord(m.shared.proof)
+		m.shared.proof = data
 		if closed := f.Close(); err == nil {
 			err = closed
 		}

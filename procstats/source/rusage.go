@@ -33,8 +33,11 @@ func (r *rusage) Collect(s *procstats.Sample) {
 		putAbsent(s, r.ids, r.Describe().Reason)
 		return
 	}
-	s.Sources[procstats.SourceRusage] = kernel.Now()
-	sum := r.reaped()
+	now, sum := kernel.Now(), r.reaped()
+	if !sum.At.Zero() {
+		now = sum.At
+	}
+	s.Sources[procstats.SourceRusage] = now
 	if sum.Processes == 0 {
 		putAbsent(s, r.ids, "no process of the task was reaped yet")
 		return
@@ -44,7 +47,16 @@ func (r *rusage) Collect(s *procstats.Sample) {
 		float64(sum.Inblock), float64(sum.Oublock),
 	}
 	for _, id := range r.ids {
-		s.SetNumber(id, values[id-procstats.RusageCPU])
+		switch {
+		case id == procstats.RusageOutside:
+			s.SetNumber(id, float64(sum.Outside))
+		case id != procstats.RusagePeakRSS:
+			s.SetNumber(id, values[id-procstats.RusageCPU])
+		case sum.PeakRSS == 0:
+			s.SetAbsent(id, "no reaped process had more resident memory than the executor, which it inherits that value from")
+		default:
+			s.SetNumber(id, float64(sum.PeakRSS))
+		}
 	}
 }
 

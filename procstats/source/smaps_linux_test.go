@@ -33,7 +33,7 @@ func smapsOf(tb testing.TB, t Target, m *Members, limits SmapsLimits, clock *sma
 	tb.Helper()
 	q := OpenSmaps(t, procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Source == procstats.SourceSmaps }), m, limits).(*smapsSource)
 	if clock != nil {
-		q.now = clock.now
+		q.members.smaps.now = clock.now
 	}
 	tb.Cleanup(func() {
 		if err := q.Close(); err != nil {

@@ -17,14 +17,20 @@ type Reaped struct {
 	CPU, User, System time.Duration
 	// MaxRSS is the largest ru_maxrss, in bytes.
 	MaxRSS int64
+	// PeakRSS is the largest ru_maxrss that is above what the child can have inherited from this process; 0 for none.
+	PeakRSS int64
 	// Minflt, Majflt, Nvcsw, Nivcsw are counts; Inblock and Oublock are in bytes.
 	Minflt, Majflt, Nvcsw, Nivcsw, Inblock, Oublock int64
 	// IO sums the final /proc/PID/io of reaped children where it could be read before the reap.
 	IO kernel.ProcIO
 	// IOMissed counts reaped children whose /proc/PID/io could not be read.
 	IOMissed int64
+	// Outside counts the children that ended outside the task's cgroup.
+	Outside int64
 	// Processes counts the children.
 	Processes int64
+	// At is when another process said so; zero for a sum that is up to date whenever it is asked for.
+	At procstats.Stamp
 }
 
 // Target is the task that sources read.
@@ -34,6 +40,9 @@ type Target struct {
 	// Roots returns the live direct children of the executor that belong to the task (its main process and
 	// adopted orphans). It is asked only where the cgroup lists no processes.
 	Roots func() []int
+	// Parent is the process whose children the direct ones of the task are, the executor; 0 if it is not known. With it
+	// the processes are found that have left the cgroup.
+	Parent int
 	// Reaped returns what the executor has reaped so far; nil if no process is reaped.
 	Reaped func() Reaped
 	// Dir is the task's own folder for disk usage; empty for none.
@@ -42,9 +51,21 @@ type Target struct {
 	Disk DiskLimits
 	// MaxRows bounds the process rows of a sample; 0 means 1000.
 	MaxRows int
+	// MaxKept bounds the files of processes that are kept open; 0 means 512, or a quarter of what this process may have open.
+	MaxKept int
+	// Reopen says that of the cgroup's files only those stay open that Quiet watches: the others are opened for each read.
+	Reopen bool
+	// Shared is what the sources share with those of other tasks; nil for nothing.
+	Shared *Shared
 	// Used reports that the group had tasks before this one: what its counters said when the sources were opened is
 	// taken from them. No process of the task may run before that.
 	Used bool
+	// Before is what counters of such a group said before the task, in the kernel's units, where another reader opened the
+	// sources then; of any group, what the rows of the groups above began at. A counter that is not in it could not be
+	// read; nil where these sources are opened before the task.
+	Before map[procstats.ID]float64
+	// Least is what peaks are at least: their files were reset after the task had started.
+	Least map[procstats.ID]float64
 	// Opened are files of the v2 group, by name, that the caller has opened and that are read in place of the group's
 	// own: a memory.peak that was reset counts for its own descriptor only, since Linux 6.12. The caller closes them.
 	Opened map[string]*os.File

@@ -84,7 +84,7 @@ func cgroupOf(b *testing.B, v2 bool) Target {
 	b.Helper()
 	cgroup := makeCgroup(b, v2)
 	enter(b, cgroup.Procs(), sleepers(b, benchProcesses)...)
-	return Target{FS: kernel.HostFS(), Cgroup: cgroup}
+	return Target{FS: kernel.HostFS(), Cgroup: cgroup, Parent: os.Getpid()}
 }
 
 func readPIDs(b *testing.B, dir string) []int {

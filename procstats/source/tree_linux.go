@@ -4,6 +4,7 @@
 package source
 
 import (
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -22,6 +23,9 @@ type Tree struct {
 
 	// stat is whether more than the clock and statm is asked for; lineage whether the time of reaped children is.
 	stat, lineage bool
+	// smaps is whether the task's memory is asked for, and its processes are all that it can be taken from: what a cgroup
+	// says costs less and has everything.
+	smaps bool
 	// ticks is set where processes have no CPU clocks: captured files, sandboxes. clocked is set once one was read.
 	ticks, clocked bool
 
@@ -29,6 +33,7 @@ type Tree struct {
 
 	total time.Duration // the most that tree_cpu_seconds_total has said
 	lost  bool
+	rows  time.Duration // what the rows and the exited processes of the last collection add up to
 }
 
 // treeReading is what the tree source last read of a process.
@@ -44,23 +49,28 @@ type treeReading struct {
 }
 
 // OpenTree returns the source of the tree_ and process_ measurements that are read of every process. m is shared
-// with the other sources that read processes; nil makes one for this source alone. The cgroup source has to be
-// collected before it where there is one: tree_cpu_unattributed_seconds is measured against its total.
+// with the other sources that read processes; nil makes one for this source alone. tree_cpu_unattributed_seconds is
+// measured against the total of the cgroup if there is one, once that was read too: see CollectAll.
 func OpenTree(t Target, sel procstats.Selection, m *Members) *Tree {
 	tree := &Tree{
-		processSource: newProcessSource(procstats.SourceTree, t, sel, m, kernel.FileStatm, kernel.FileTask, kernel.FileChildren),
+		processSource: newProcessSource(procstats.SourceTree, t, sel, m, kernel.FileStatm),
 		target:        t,
 		ticks:         !t.FS.Live,
+	}
+	if tree.members.cgroup == nil {
+		tree.members.wants[kernel.FileTask], tree.members.wants[kernel.FileChildren] = true, true
 	}
 	for _, id := range slices.Concat(tree.task, tree.process) {
 		switch id {
 		case procstats.TreeCPU:
 			tree.stat, tree.lineage = true, true
-		case procstats.TreeCPUUnattributed:
+		case procstats.TreeCPUUnattributed, procstats.TreeCPUAtRows:
 			// Where the cgroup has a total, that is the one; it was read by then.
 			if !sel.Has(procstats.CgroupCPUUsage) || !t.Cgroup.Encloses() {
 				tree.stat, tree.lineage = true, true
 			}
+		case procstats.TreeMemory, procstats.TreeSwap:
+			tree.smaps = !t.Cgroup.Encloses() || !chargesMemory(t.Cgroup)
 		case procstats.TreeThreads, procstats.ProcessChildrenCPU, procstats.ProcessState, procstats.ProcessThreads, procstats.ProcessMinflt, procstats.ProcessMajflt:
 			tree.stat = true
 		}
@@ -91,6 +101,9 @@ func (t *Tree) Collect(s *procstats.Sample) {
 	if !t.refresh(s) {
 		return
 	}
+	if m.outside.leftCPU > 0 {
+		t.stat, t.lineage = true, true // the cgroup's total is not the task's any more
+	}
 	for _, p := range m.procs {
 		p.unreadable = !p.identified
 	}
@@ -105,8 +118,12 @@ func (t *Tree) Collect(s *procstats.Sample) {
 	}
 	for _, p := range m.procs {
 		t.readClock(p)
+		m.outside.addCPU(p)
 	}
 	m.sweepDead()
+	if t.smaps {
+		m.refreshSmaps()
+	}
 	t.putTask(s, t.add(reaped))
 	rank := func(p *process) [2]int64 { return [2]int64{int64(p.tree.cpu - p.tree.before), p.tree.memory.Resident} }
 	t.putRows(s, rank, func(id procstats.ID, p *process) procstats.Reading { return t.reading(id, p, s.Mono) })
@@ -126,12 +143,13 @@ func (t *Tree) readStat(p *process) {
 	}
 	r := &p.tree
 	r.state, r.threads, r.minflt, r.majflt = stat.State, stat.Threads, stat.Minflt, stat.Majflt
-	r.children = stat.Children()
+	r.children = max(0, stat.Children()-p.childrenBefore)
 	if t.ticks {
-		r.before, r.cpu = r.cpu, max(r.cpu, stat.Own())
+		r.before, r.cpu = r.cpu, max(r.cpu, stat.Own()-p.before)
 	}
-	if t.lineage && stat.Sigignore&(1<<(unix.SIGCHLD-1)) != 0 {
-		t.lost = true
+	if stat.Sigignore&(1<<(unix.SIGCHLD-1)) != 0 {
+		t.lost = t.lost || t.lineage
+		t.members.lost = true
 	}
 }
 
@@ -157,11 +175,7 @@ func (t *Tree) readClock(p *process) {
 	}
 	m := t.members
 	cpu, clockErr := m.clock(p)
-	data, err := m.read(p, kernel.FileStatm)
-	var memory kernel.ProcStatm
-	if err == nil {
-		memory, err = kernel.ParseProcStatm(data)
-	}
+	memory, err := m.statm(p)
 	if err != nil {
 		if !p.dead {
 			m.setFault(p, err)
@@ -175,7 +189,7 @@ func (t *Tree) readClock(p *process) {
 	switch {
 	case t.ticks:
 	case clockErr == nil:
-		r.before, r.cpu = r.cpu, max(r.cpu, cpu)
+		r.before, r.cpu = r.cpu, max(r.cpu, cpu-p.before)
 		t.clocked = true
 		if !t.stat && (renamed || p.orphaned) {
 			t.readStat(p)
@@ -228,10 +242,20 @@ func (t *Tree) putTask(s *procstats.Sample, sums treeSums) {
 			s.SetNumber(id, float64(t.members.count()))
 		case id == procstats.TreeProcessesExited:
 			s.SetNumber(id, float64(t.members.exited))
+		case id >= procstats.TreeOutside && id <= procstats.TreeLeftPressure || id == procstats.TreeJoined:
+			t.members.putOutside(s, id)
 		case id == procstats.TreeCPUExited:
 			s.SetNumber(id, t.members.exitedCPU.Seconds())
+		case id == procstats.TreeMemory && unreadable < t.members.count():
+			s.SetNumber(id, float64(t.leastMemory()))
+		case id == procstats.TreeSwap:
+			t.putSwap(s)
 		case unreadable > 0:
 			s.SetAbsent(id, reason)
+		case id == procstats.TreeCPUUnattributed || id == procstats.TreeCPUAtRows: // see closeSum
+			t.rows = sums.live + t.members.exitedCPU
+		case id == procstats.TreeMemory: // there is no process
+			s.SetNumber(id, 0)
 		default:
 			t.putSum(s, id, sums)
 		}
@@ -250,23 +274,30 @@ func (t *Tree) putSum(s *procstats.Sample, id procstats.ID, sums treeSums) {
 		s.SetNumber(id, float64(sums.threads))
 	case procstats.TreeCPULive:
 		s.SetNumber(id, sums.live.Seconds())
-	case procstats.TreeCPUUnattributed:
-		t.putUnattributed(s, sums)
 	}
 }
 
-// putUnattributed closes the sum of rows, exited and unattributed against the task's total.
-func (t *Tree) putUnattributed(s *procstats.Sample, sums treeSums) {
-	total, ok := s.Task.Number(procstats.CgroupCPUUsage)
-	switch {
-	case ok && !t.target.Cgroup.Shared:
-	case t.lineage:
-		total = sums.total.Seconds()
-	default:
-		s.SetAbsent(procstats.TreeCPUUnattributed, "no total to compare with: cgroup_cpu_usage_seconds_total was not read")
-		return
+// closeSum puts in the task's total and what closes the sum of rows, exited and unattributed against it. The total is the
+// headline's, which was read after the rows and so has all that they have.
+func (t *Tree) closeSum(s *procstats.Sample) {
+	_, inCgroup := s.Task.Number(procstats.CgroupCPUUsage)
+	total, _ := procstats.CPUTotal(s).Reading.Number()
+	known := inCgroup && !t.target.Cgroup.Shared
+	if !known && t.lineage {
+		known, total = true, t.total.Seconds()
 	}
-	s.SetNumber(procstats.TreeCPUUnattributed, total-sums.live.Seconds()-t.members.exitedCPU.Seconds())
+	for _, sum := range [...]procstats.Reading{
+		procstats.NumberReading(procstats.TreeCPUUnattributed, total-t.rows.Seconds()),
+		procstats.NumberReading(procstats.TreeCPUAtRows, total),
+	} {
+		if _, put := s.Task.Get(sum.ID()); put || !slices.Contains(t.task, sum.ID()) {
+			continue // not known, with the reason
+		}
+		if !known {
+			sum = procstats.AbsentReading(sum.ID(), "no total to compare with: cgroup_cpu_usage_seconds_total was not read")
+		}
+		s.Task.Put(sum)
+	}
 }
 
 // reading returns one measurement of a process for a sample of a time.
@@ -321,6 +352,15 @@ func (r *treeReading) reading(id procstats.ID, p *process) procstats.Reading {
 // and not only the last sample's. It is looked for where the task's total comes from the tree. The flag
 // SA_NOCLDWAIT has the same effect and is shown nowhere.
 func (t *Tree) LostChildren() bool { return t.lost }
+
+func (t *Tree) continueFrom(earlier *procstats.Sample, alive func(procstats.ProcessID) bool) {
+	total, _ := earlier.Task.Number(procstats.TreeCPU)
+	t.total = max(t.total, time.Duration(math.Round(total*float64(time.Second))))
+	t.members.countExited(earlier, alive)
+}
+
+// Outside returns the first processes of the task that were seen outside its cgroup.
+func (t *Tree) Outside() []procstats.ProcessID { return t.members.outside.first }
 
 // Close implements Source.
 func (t *Tree) Close() error {

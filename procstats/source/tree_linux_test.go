@@ -112,6 +112,15 @@ func TestTreeReadsCapturedProcesses(t *testing.T) {
 		"tree_cpu_unattributed_seconds 10",
 		"tree_processes_exited_total 0",
 		fmt.Sprint("tree_vsize_bytes ", 43125*page),
+		"tree_processes_outside_cgroup absent: the task has no cgroup of its own",
+		"tree_processes_left_cpu_cgroup_total absent: the task has no cgroup of its own",
+		"tree_processes_left_memory_cgroup_total absent: the task has no cgroup of its own",
+		"tree_processes_left_io_cgroup_total absent: the task has no cgroup of its own",
+		"tree_cpu_outside_cgroup_seconds_total absent: the task has no cgroup of its own",
+		"tree_processes_left_pressure_cgroup_total absent: the task has no cgroup of its own",
+		"tree_processes_joined_total absent: the task has no cgroup of its own",
+		"tree_memory_bytes 7.417856e+06",
+		"tree_swap_bytes 0", "tree_cpu_at_rows_seconds 10.32",
 	}
 	wantRow := []string{
 		"process_cpu_seconds_total 0.32",
@@ -318,6 +327,7 @@ func TestTreeComparesWithTheCgroup(t *testing.T) {
 		var s procstats.Sample
 		s.SetNumber(procstats.CgroupCPUUsage, 7)
 		tree.Collect(&s)
+		tree.closeSum(&s)
 		checkNumber(t, &s, procstats.TreeCPUUnattributed, test.want)
 	}
 	tree := treeFor(t, Target{FS: root, Cgroup: procstats.Cgroup{V2: t.TempDir()}, Roots: func() []int { return []int{10} }},
@@ -325,6 +335,7 @@ func TestTreeComparesWithTheCgroup(t *testing.T) {
 	var s procstats.Sample
 	s.SetAbsent(procstats.CgroupCPUUsage, "removed")
 	tree.Collect(&s)
+	tree.closeSum(&s)
 	if r, _ := s.Task.Get(procstats.TreeCPUUnattributed); r.Present() || r.Reason() == "" {
 		t.Errorf("without a total: %+v", r)
 	}
@@ -376,7 +387,7 @@ func TestTreeWithoutProcesses(t *testing.T) {
 		tree := treeOf(t, test.target)
 		var s procstats.Sample
 		collect(&s, tree)
-		if len(s.Task) != 9 || len(s.Processes) != 0 {
+		if len(s.Task) != 19 || len(s.Processes) != 0 {
 			t.Errorf("%s: %d readings and %d rows", test.name, len(s.Task), len(s.Processes))
 		}
 		r, _ := s.Task.Get(procstats.TreeProcesses)

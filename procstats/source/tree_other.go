@@ -28,6 +28,11 @@ func OpenTree(_ Target, sel procstats.Selection, _ *Members) *Tree {
 // LostChildren reports nothing: no process is looked at.
 func (*Tree) LostChildren() bool { return false }
 
+// Outside returns nothing: no process is looked at.
+func (*Tree) Outside() []procstats.ProcessID { return nil }
+
+func (*Tree) closeSum(*procstats.Sample) {}
+
 // OpenIO returns a source that says that there is no procfs.
 func OpenIO(_ Target, sel procstats.Selection, _ *Members) Source {
 	return newAbsentSource(procstats.SourceIO, sel, reasonNoProcfs)
@@ -36,4 +41,9 @@ func OpenIO(_ Target, sel procstats.Selection, _ *Members) Source {
 // OpenSmaps returns a source that says that there is no procfs.
 func OpenSmaps(_ Target, sel procstats.Selection, _ *Members, _ SmapsLimits) Source {
 	return newAbsentSource(procstats.SourceSmaps, sel, reasonNoProcfs)
+}
+
+// OpenHugetlb returns a source that says that there is no procfs.
+func OpenHugetlb(_ Target, sel procstats.Selection, _ *Members) Source {
+	return newAbsentSource(procstats.SourceHugetlb, sel, reasonNoProcfs)
 }

@@ -1,0 +1,181 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/errlist"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// hugetlbSource reads how many huge pages the task holds. While the machine's pools are not in use, as on most machines
+// they never are, it looks at these once a second and at nothing else.
+type hugetlbSource struct {
+	processSource
+	target Target
+	shared *Shared
+	pools  *kernel.HugePools
+	absent string // why nothing can be read
+
+	due   time.Duration // Stamp.Mono from which on the pools are looked at again
+	inUse bool
+	stamp procstats.Stamp
+
+	opened bool
+	files  []*cgroupFile // of the task's cgroup, one for each size
+	// charged reports that memory.current counts huge pages.
+	charged bool
+}
+
+// hugePoolsEvery is the time between two looks at the machine's pools while they are not in use.
+const hugePoolsEvery = time.Second
+
+// OpenHugetlb returns the source of the huge pages that the task holds: from the hugetlb files of its cgroup, and if it has
+// none from its processes. m is shared with the other sources that read processes; nil makes one for this source alone.
+func OpenHugetlb(t Target, sel procstats.Selection, m *Members) Source {
+	h := &hugetlbSource{
+		processSource: newProcessSource(procstats.SourceHugetlb, t, sel, m, kernel.FileStatm, kernel.FileTask, kernel.FileChildren),
+		target:        t, shared: t.shared(),
+	}
+	var err error
+	if h.pools, err = h.shared.hugePools(t.FS); err != nil {
+		h.absent = err.Error()
+	}
+	return h
+}
+
+// Describe implements Source.
+func (h *hugetlbSource) Describe() procstats.SourceDescription {
+	return procstats.SourceDescription{ID: procstats.SourceHugetlb, Available: h.absent == "", Reason: h.absent}
+}
+
+// Collect implements Source.
+func (h *hugetlbSource) Collect(s *procstats.Sample) {
+	if h.pools != nil && (h.stamp.Zero() || h.inUse || s.Mono >= h.due) {
+		h.look(s)
+	}
+	if h.absent != "" {
+		putAbsent(s, h.task, h.absent)
+		return
+	}
+	s.Sources[procstats.SourceHugetlb] = h.stamp
+	counted := procstats.AbsentReading(procstats.HugetlbCgroupCurrent, "no process of this machine holds huge pages")
+	mapped := procstats.NumberReading(procstats.HugetlbMapped, 0)
+	if h.inUse {
+		if counted = h.count(); counted.Present() {
+			mapped = procstats.AbsentReading(procstats.HugetlbMapped, "the cgroup counts them: hugetlb_cgroup_current_bytes")
+		} else {
+			mapped = h.mapped(s)
+		}
+	}
+	for _, r := range [...]procstats.Reading{counted, mapped, h.uncharged(counted, mapped)} {
+		if slices.Contains(h.task, r.ID()) {
+			s.Task.Put(r)
+		}
+	}
+}
+
+// look finds out whether any process of the machine holds huge pages.
+func (h *hugetlbSource) look(s *procstats.Sample) {
+	var err error
+	h.stamp, h.due, h.absent = s.Stamp, s.Mono+hugePoolsEvery, ""
+	if h.inUse, err = h.pools.InUse(); err != nil {
+		h.absent = err.Error()
+	}
+	if h.inUse && !h.opened {
+		h.opened = true
+		h.openFiles()
+	}
+}
+
+// openFiles opens the files of the task's cgroup, without those of reservations, when huge pages are in use first.
+func (h *hugetlbSource) openFiles() {
+	c := h.target.Cgroup
+	if !c.Encloses() {
+		return
+	}
+	h.charged = c.V1["memory"] == "" && kernel.ChargesHugetlb(h.target.FS, c.V2)
+	for _, pattern := range []string{
+		filepath.Join(c.V2, "hugetlb.*.current"), filepath.Join(c.V1["hugetlb"], "hugetlb.*.usage_in_bytes"),
+	} {
+		paths, _ := filepath.Glob(pattern)
+		for _, path := range paths {
+			dir, name := filepath.Split(path)
+			if dir == "" || strings.Contains(name, ".rsvd.") {
+				continue // there is no cgroup in that hierarchy
+			}
+			spec := cgroupFileSpec{
+				controller: "hugetlb", name: name, parse: kernel.ParseSingleValue,
+				fields: []cgroupFieldSpec{{id: procstats.HugetlbCgroupCurrent}},
+			}
+			h.files = append(h.files, openCgroupFile(dir, &spec, func(procstats.ID) bool { return true }, nil))
+		}
+	}
+}
+
+// count adds up what the cgroup's files say of all sizes.
+func (h *hugetlbSource) count() procstats.Reading {
+	if len(h.files) == 0 {
+		return procstats.AbsentReading(procstats.HugetlbCgroupCurrent, "hugetlb controller not available in the task's cgroup")
+	}
+	var sum float64
+	for _, f := range h.files {
+		h.shared.Buffer = f.collect(h.shared.Buffer)
+		r := f.fields[0].reading()
+		value, ok := r.Number()
+		if !ok {
+			return r
+		}
+		sum += value
+	}
+	return procstats.NumberReading(procstats.HugetlbCgroupCurrent, sum)
+}
+
+// mapped is what the processes map at least.
+func (h *hugetlbSource) mapped(s *procstats.Sample) procstats.Reading {
+	m := h.members
+	if m.refresh(s); m.absent != "" {
+		return procstats.AbsentReading(procstats.HugetlbMapped, m.absent)
+	}
+	m.refreshSmaps()
+	h.stamp = m.smaps.last.stamp
+	s.Sources[procstats.SourceHugetlb] = h.stamp
+	if last := &m.smaps.last; last.total > 0 && last.skipped() == last.total {
+		return procstats.AbsentReading(procstats.HugetlbMapped, last.reason)
+	}
+	return procstats.NumberReading(procstats.HugetlbMapped, float64(m.smaps.last.hugetlb))
+}
+
+// uncharged is what memory.current does not have of them.
+func (h *hugetlbSource) uncharged(counted, mapped procstats.Reading) procstats.Reading {
+	held := mapped
+	if counted.Present() {
+		held = counted
+	}
+	value, ok := held.Number()
+	switch {
+	case h.charged:
+		return procstats.NumberReading(procstats.HugetlbUncharged, 0)
+	case !ok:
+		return procstats.AbsentReading(procstats.HugetlbUncharged, held.Reason())
+	}
+	return procstats.NumberReading(procstats.HugetlbUncharged, value)
+}
+
+// Close implements Source.
+func (h *hugetlbSource) Close() error {
+	errs := []error{h.processSource.Close()}
+	if h.target.Shared == nil {
+		errs = append(errs, h.shared.Close())
+	}
+	for _, f := range h.files {
+		errs = append(errs, f.close())
+	}
+	return errlist.Join(errs...)
+}

@@ -1,0 +1,288 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// accounts are what a cgroup counts of a process, one bit each.
+type accounts uint8
+
+const (
+	accountCPU accounts = 1 << iota
+	accountMemory
+	accountIO
+	accountPressure
+	accountOther // membership, number of processes
+)
+
+// outsiders finds the processes of a task that have left its cgroup, or were started elsewhere.
+//
+// What leaves while it is known is missing in cgroup.procs, which costs nothing to see. For the rest members are
+// looked at: at their cgroups in the other hierarchies of v1, and at their children, which the cgroup may never have had.
+// That is done while they are young, when most that leave do, and then in turn, one or a hundredth of them a sample. The
+// direct children of the executor are listed on a slow clock.
+type outsiders struct {
+	paths   kernel.CgroupPaths
+	read    bool // paths were
+	turn    int
+	rootsAt time.Duration // when the executor's children were listed
+	// rootsPause is how long they are not listed again.
+	rootsPause time.Duration
+
+	live                                      int
+	leftCPU, leftMemory, leftIO, leftPressure int64
+	joined                                    int64
+
+	cpu time.Duration // used by processes between two samples that found them outside
+	// first are those that were seen, at most maxOutsiders.
+	first []procstats.ProcessID
+}
+
+const (
+	// The executor's children are listed after twice as long each time, from rootsSoon to rootsEvery.
+	rootsSoon    = 250 * time.Millisecond
+	rootsEvery   = 10 * time.Second
+	maxOutsiders = 16
+	// youngLooks is how often a young process is looked at, after twice as many samples each time, and maxYoung at how many a
+	// sample.
+	youngLooks = 4
+	maxYoung   = 8
+)
+
+// tracked reports whether the task has a cgroup that its processes can leave, and can be known as the task's then.
+func (m *Members) tracked() bool { return m.cgroup != nil && m.target.Parent != 0 && m.target.FS.Live }
+
+// findOutside marks the processes that are not in the cgroup, and everything below them, and notes which those are.
+func (m *Members) findOutside() {
+	o := &m.outside
+	o.live = 0
+	if !m.tracked() {
+		return
+	}
+	if m.fromTree {
+		for _, p := range m.procs {
+			if p.outside == 0 && p.identified {
+				m.place(p)
+			}
+		}
+	} else {
+		m.findUnlisted()
+	}
+	for _, p := range m.procs {
+		if p.outside != 0 && p.round == m.round && !p.dead {
+			o.live++
+		}
+	}
+}
+
+func (m *Members) findUnlisted() {
+	o, w := &m.outside, &m.tree
+	w.queue = w.queue[:0]
+	for _, p := range m.procs {
+		if p.round != m.round && !p.dead && m.stays(p) && p.outside != 0 {
+			w.queue = append(w.queue, p)
+		}
+	}
+	if m.target.Roots != nil && (o.rootsAt == 0 || m.collected-o.rootsAt >= o.rootsPause) {
+		o.rootsAt, o.rootsPause = m.collected, min(max(rootsSoon, 2*o.rootsPause), rootsEvery)
+		for _, pid := range m.target.Roots() {
+			m.find(pid, m.target.Parent)
+		}
+	}
+	listed := len(m.procs) // what is found from here on is none of them
+	for range min(listed, 1+listed/128) {
+		o.turn++
+		p := m.procs[o.turn/2%listed]
+		switch {
+		case p.dead || !p.identified:
+		case o.turn%2 == 0:
+			m.placeListed(p)
+		default:
+			m.findChildren(p)
+		}
+	}
+	m.lookAtYoung(listed)
+	for i := 0; i < len(w.queue); i++ {
+		m.place(w.queue[i])
+		m.findChildren(w.queue[i])
+	}
+}
+
+// lookAtYoung looks at the cgroups and children of processes that have not been members for long.
+func (m *Members) lookAtYoung(listed int) {
+	left := maxYoung
+	for _, p := range m.procs[:listed] {
+		if p.looks >= youngLooks || p.lookAt > m.round || p.dead || !p.identified {
+			continue
+		}
+		if left--; left < 0 {
+			return
+		}
+		p.lookAt = m.round + 1<<p.looks
+		p.looks++
+		m.placeListed(p)
+		m.findChildren(p)
+	}
+}
+
+// place notes in which hierarchies a process is outside the task's cgroup.
+func (m *Members) place(p *process) {
+	o := &m.outside
+	m.readPaths()
+	data, err := m.read(p, kernel.FileCgroup)
+	if err != nil {
+		return
+	}
+	var outside accounts
+	if o.paths.Outside(data, func(controller string) { outside |= m.accountsOf(controller) }) != nil {
+		return
+	}
+	if outside&^p.outside != 0 {
+		// On v1 what is about to end is in the root already.
+		if stat, err := m.stat(p); err != nil || stat.Exiting() {
+			return
+		}
+	}
+	p.outside = outside
+	m.countLeft(p)
+}
+
+// placeListed does the same for a process that cgroup.procs lists: with one hierarchy there is nothing else to ask.
+func (m *Members) placeListed(p *process) {
+	if m.readPaths(); len(m.outside.paths) > 1 || p.outside != 0 {
+		m.place(p)
+	}
+}
+
+func (m *Members) readPaths() {
+	o := &m.outside
+	if o.read {
+		return
+	}
+	o.read = true
+	if mounts, err := kernel.CgroupMounts(m.target.FS); err == nil {
+		o.paths = kernel.PathsOf(m.target.Cgroup, mounts)
+	}
+}
+
+// accountsOf says what of a task is read from its cgroup in the hierarchy of a controller, empty for v2.
+func (m *Members) accountsOf(controller string) (a accounts) {
+	v1 := m.target.Cgroup.V1
+	a = accountOther
+	if controller == "" {
+		a |= accountPressure
+	}
+	if controller == "cpuacct" || controller == "" && v1["cpuacct"] == "" {
+		a |= accountCPU
+	}
+	if controller == "memory" || controller == "" && v1["memory"] == "" {
+		a |= accountMemory
+	}
+	if controller == "blkio" || controller == "" && v1["blkio"] == "" {
+		a |= accountIO
+	}
+	return a
+}
+
+// countLeft counts a process once for each account that it has left.
+func (m *Members) countLeft(p *process) {
+	o := &m.outside
+	left := p.outside &^ p.left
+	if p.left == 0 && left != 0 && len(o.first) < maxOutsiders {
+		o.first = append(o.first, p.ProcessID)
+	}
+	p.left |= left
+	if left&accountCPU != 0 {
+		o.leftCPU++
+	}
+	if left&accountMemory != 0 {
+		o.leftMemory++
+	}
+	if left&accountIO != 0 {
+		o.leftIO++
+	}
+	if left&accountPressure != 0 {
+		o.leftPressure++
+	}
+}
+
+// addCPU adds what a process has used outside since the sample before, if that found it outside too.
+func (o *outsiders) addCPU(p *process) {
+	if p.outside&accountCPU == 0 {
+		p.outsideCPU = 0
+		return
+	}
+	if p.outsideCPU > 0 {
+		o.cpu += p.tree.cpu - p.outsideCPU
+	}
+	p.outsideCPU = p.tree.cpu
+}
+
+// setOrigin finds out whether a process that the cgroup lists for the first time is a descendant of the executor. One that
+// is not was put there by another program, and brings CPU time with it that is not the task's.
+func (m *Members) setOrigin(p *process) {
+	if !m.tracked() || !p.identified {
+		return
+	}
+	for parent, depth := p.ppid, 0; depth < maxOutsiders; depth++ {
+		if parent == m.target.Parent {
+			return
+		}
+		if known := m.byPID[parent]; known != nil && known != p {
+			p.foreign = known.foreign
+			return
+		}
+		id, err := kernel.Identify(m.target.FS, parent)
+		if err != nil {
+			return // it has just ended: whose child this is now is not known yet
+		}
+		if parent = id.PPID; parent == 0 {
+			break
+		}
+	}
+	p.foreign = true
+	m.outside.joined++
+	stat, err := m.stat(p)
+	if err != nil {
+		return
+	}
+	p.before, p.childrenBefore = stat.Own(), stat.Children()
+	if cpu, err := m.clock(p); err == nil {
+		p.before = cpu
+	}
+}
+
+// putOutside puts in what is known of the processes outside; without a reason to look, why not.
+func (m *Members) putOutside(s *procstats.Sample, id procstats.ID) {
+	if !m.tracked() {
+		reason := "the task has no cgroup of its own"
+		if m.cgroup != nil {
+			reason = "this reader does not know the task's executor"
+		}
+		s.SetAbsent(id, reason)
+		return
+	}
+	o := &m.outside
+	switch id {
+	case procstats.TreeOutside:
+		s.SetNumber(id, float64(o.live))
+	case procstats.TreeLeftCPU:
+		s.SetNumber(id, float64(o.leftCPU))
+	case procstats.TreeLeftMemory:
+		s.SetNumber(id, float64(o.leftMemory))
+	case procstats.TreeLeftIO:
+		s.SetNumber(id, float64(o.leftIO))
+	case procstats.TreeLeftPressure:
+		s.SetNumber(id, float64(o.leftPressure))
+	case procstats.TreeJoined:
+		s.SetNumber(id, float64(o.joined))
+	case procstats.TreeOutsideCPU:
+		s.SetNumber(id, o.cpu.Seconds())
+	}
+}

@@ -1,0 +1,97 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// enclosed puts processes into cgroups of their own in every hierarchy, as an executor would that is their parent.
+func enclosed(t *testing.T, pids ...int) Target {
+	t.Helper()
+	cgroup := makeCgroups(t)
+	for _, dir := range cgroup.V1 {
+		enter(t, dir, pids...)
+	}
+	if cgroup.V2 != "" {
+		enter(t, cgroup.V2, pids...)
+	}
+	return Target{FS: kernel.HostFS(), Cgroup: cgroup, Roots: func() []int { return pids }, Parent: os.Getpid()}
+}
+
+// TestProcessesThatLeave moves a process of a task out of its cgroup, in one hierarchy at a time, and holds that it stays
+// one of the task's and that the account is named that the cgroup has none of any more.
+func TestProcessesThatLeave(t *testing.T) {
+	hierarchies := makeCgroups(t)
+	tests := map[string]procstats.ID{"cpuacct": procstats.TreeLeftCPU, "memory": procstats.TreeLeftMemory, "blkio": procstats.TreeLeftIO}
+	for controller, account := range tests {
+		t.Run(controller, func(t *testing.T) {
+			pids := sleepers(t, 2)
+			target := enclosed(t, pids...)
+			dir := target.Cgroup.V1[controller]
+			if hierarchies.V1[controller] == "" {
+				dir = target.Cgroup.V2 // pure v2: one hierarchy has all accounts
+			}
+			tree := treeOf(t, target)
+			var s procstats.Sample
+			settle := func(outside float64) {
+				t.Helper()
+				for range 2 * len(pids) { // each process, each in both ways
+					collect(&s, tree)
+				}
+				checkNumber(t, &s, procstats.TreeOutside, outside)
+				checkNumber(t, &s, procstats.TreeProcesses, 2)
+			}
+			settle(0)
+			checkNumber(t, &s, account, 0)
+			enter(t, filepath.Dir(dir), pids[1])
+			settle(1)
+			checkNumber(t, &s, account, 1)
+			enter(t, dir, pids[1])
+			settle(0)
+			checkNumber(t, &s, account, 1)
+		})
+	}
+}
+
+// TestChildOutside has a child that left the cgroup before any sample: only its parent knows it.
+func TestChildOutside(t *testing.T) {
+	parent := play(t, "parent")
+	target := enclosed(t, parent.Process.Pid, parent.child)
+	target.Roots = func() []int { return []int{parent.Process.Pid} }
+	enter(t, filepath.Dir(target.Cgroup.Procs()), parent.child)
+	tree := treeOf(t, target)
+	var s procstats.Sample
+	for range 2 {
+		collect(&s, tree)
+	}
+	checkNumber(t, &s, procstats.TreeOutside, 1)
+	checkNumber(t, &s, procstats.TreeProcesses, 2)
+}
+
+// TestForeignProcess has processes in the cgroup that are no descendants of the executor: the time that they had used before
+// is not the task's, and when one leaves it is the task's no more.
+func TestForeignProcess(t *testing.T) {
+	busy := play(t, "busy")
+	target := enclosed(t, sleepers(t, 1)...)
+	target.Parent = 1 << 30 // no PID
+	tree := treeOf(t, target)
+	var s procstats.Sample
+	collect(&s, tree)
+	enter(t, target.Cgroup.Procs(), busy.Process.Pid)
+	collect(&s, tree)
+	checkNumber(t, &s, procstats.TreeProcesses, 2)
+	if used := mustNumber(t, &s, procstats.TreeCPU); used > 0.25 {
+		t.Errorf("%v s are the task's, though nearly all was used before", used)
+	}
+	enter(t, filepath.Dir(target.Cgroup.Procs()), busy.Process.Pid)
+	collect(&s, tree)
+	checkNumber(t, &s, procstats.TreeProcesses, 1)
+	checkNumber(t, &s, procstats.TreeOutside, 0)
+}

@@ -1,0 +1,86 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// TestTreeMemoryCountsOnce holds what two processes with 400 pages of anonymous memory each have at least, of which they
+// share half, and shared memory.
+func TestTreeMemoryCountsOnce(t *testing.T) {
+	page := os.Getpagesize() >> 10 // in KiB
+	const statm = "1000 500 100 1 0 1 0\n"
+	rollup := fmt.Sprintf("5500-7ffc ---p 0 00:00 0 [rollup]\nPss: %d kB\nPss_Anon: %d kB\nPss_Shmem: %d kB\nSwapPss: 4 kB\n",
+		330*page, 300*page, 25*page)
+	low := strings.Replace(rollup, "5500", "00400000", 1) // of a program that is not position-independent
+	old := fmt.Sprintf("Pss: %d kB\nSwapPss: 4 kB\n", 330*page)
+	for _, test := range []struct {
+		name  string
+		files map[string]string // of process 11
+		pages float64
+	}{
+		{"both are read", map[string]string{"statm": statm, "smaps_rollup": rollup}, 2 * (300 + 25)},
+		{"one cannot be read", map[string]string{"statm": statm, "smaps_rollup": "no\n"}, 400},
+		{"a larger one cannot be read", map[string]string{"statm": "9000 2100 100 1 0 1 0\n", "smaps_rollup": "no\n"}, 2000},
+		{"before Linux 5.4", map[string]string{"statm": statm, "smaps_rollup": old}, 300 + 25 + 230},
+		{"it has ended", map[string]string{"statm": "0 0 0 0 0 0 0\n"}, 400},
+		{
+			"its main thread has ended", map[string]string{
+				"stat":  "11 (sh) Z 10 1 1 0 -1 4194304 72 0 0 0 0 0 0 0 20 0 2 0 101 1 1 1 1 1 1 0 0 0 0 0 0 1\n",
+				"statm": "0 0 0 0 0 0 0\n", "task/11/statm": "0 0 0 0 0 0 0\n", "task/12/statm": statm, "task/12/smaps_rollup": low,
+			}, 2 * (300 + 25),
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			root := kernel.FS{Proc: t.TempDir()}
+			setCPU(t, root, 10, 1, 100, 0, 0)
+			setCPU(t, root, 11, 10, 101, 0, 0)
+			setChildren(t, root, 10, "11 ")
+			setChildren(t, root, 11, "")
+			writeProc(t, root, "10/statm", statm)
+			writeProc(t, root, "10/smaps_rollup", rollup)
+			for name, content := range test.files {
+				writeProc(t, root, "11/"+name, content)
+			}
+			tree := treeFor(t, Target{FS: root, Roots: func() []int { return []int{10} }}, procstats.Select(procstats.TreeMemory))
+			var s procstats.Sample
+			collect(&s, tree)
+			checkNumber(t, &s, procstats.TreeMemory, test.pages*float64(page<<10))
+			// What is given back after the slow clock's reading is not counted until its next.
+			writeProc(t, root, "10/statm", "1000 10 10 1 0 1 0\n")
+			if writeProc(t, root, "11/statm", "0 0 0 0 0 0 0\n"); test.files["stat"] == "" {
+				tree.members.smaps.due = 1 << 62
+				collect(&s, tree)
+				checkNumber(t, &s, procstats.TreeMemory, 0)
+			}
+		})
+	}
+}
+
+// TestTreeMemoryOfSpawners samples processes that start others all the time, which have its memory as theirs until they
+// execute a program (vfork), or pages of it until they end (fork).
+func TestTreeMemoryOfSpawners(t *testing.T) {
+	for _, role := range []string{"spawns", "forks"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			p := play(t, role)
+			tree := treeFor(t, rootsOf(p.Process.Pid), procstats.Select(procstats.TreeMemory))
+			tree.members.smaps.limits.Every = 1
+			var s procstats.Sample
+			for range 500 {
+				collect(&s, tree)
+				if held := mustNumber(t, &s, procstats.TreeMemory); held > 1.8*spawnerMemory { // with its runtime and that of the race detector
+					t.Fatalf("%s, of which one process holds %s", procstats.Bytes.Text(held), procstats.Bytes.Text(spawnerMemory))
+				}
+			}
+		})
+	}
+}
