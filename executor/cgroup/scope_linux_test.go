@@ -212,7 +212,7 @@ func TestNewScopeFails(t *testing.T) {
 	}{
 		"refused":       {"done", "no such luck", "start scope: no such luck", 10 * time.Second},
 		"failed job":    {"failed", "", `start scope: systemd says "failed"`, 10 * time.Second},
-		"silent system": {"", "", "start scope: context deadline exceeded", 300 * time.Millisecond},
+		"silent system": {"", "", "start scope: context deadline exceeded", 3 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newManager(t)

@@ -45,6 +45,10 @@ type LoggedKill struct {
 	Group string
 }
 
+// chosen reports that the kernel chose this very process, in a line "oom-kill:…" of its own. The others of a group are killed
+// after it.
+func (k LoggedKill) chosen() bool { return k.Group == "" && k.TaskCgroup != "" }
+
 // LogParser puts the records of one log together. A kill takes several: since Linux 5.0 "oom-kill:…" with the groups,
 // then "… Killed process N (COMM) …" with the sizes, then, with memory.oom.group, "Tasks in … are going to be
 // killed" and one "Killed process" for each. Up to Linux 4.20 the groups stand in "Task in … killed as a result of

@@ -150,10 +150,10 @@ func (m *Monitor) extend(found found) (changed *record.Kill, extended bool) {
 
 // sameVictim reports whether two kills name the same process.
 func sameVictim(a, b *record.Kill) bool {
-	if len(a.Victims) == 0 || len(b.Victims) == 0 {
-		return len(a.Victims) == len(b.Victims)
+	x, y := a.Victim(), b.Victim()
+	if x == nil || y == nil {
+		return x == y
 	}
-	x, y := a.Victims[0], b.Victims[0]
 	return x.PID == y.PID && x.Namespace == y.Namespace && x.Command == y.Command
 }
 

@@ -252,7 +252,7 @@ func (v *victimFinder) young(kill LoggedKill) bool {
 func (v *victimFinder) fromLog(kills []LoggedKill) found {
 	var f found
 	for _, kill := range kills {
-		victim := record.Victim{PID: kill.PID, Command: kill.Command, Source: record.FromKmsg}
+		victim := record.Victim{PID: kill.PID, Command: kill.Command, Source: record.FromKmsg, Chosen: kill.chosen()}
 		if kill.HasRSS {
 			victim.RSSBytes = &kill.RSS
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -352,5 +353,26 @@ func TestUserspaceKillers(t *testing.T) {
 	}
 	if got := userspaceKillers(kernel.FS{Proc: filepath.Join(host.Proc, "none")}); got != nil {
 		t.Errorf("without a proc: %q", got)
+	}
+}
+
+// TestVictimOfAGroup holds that the process which the kernel chose is the victim, and not the main process that was killed with it.
+func TestVictimOfAGroup(t *testing.T) {
+	log, err := os.ReadFile("testdata/6.12-v2.kmsg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kills := parseAll(t, log)
+	const main, chosen = 161, 165
+	v := &victimFinder{host: kernel.HostFS(), path: "/tasks/task", main: procstats.ProcessID{PID: main}}
+	kills = slices.DeleteFunc(kills, func(k LoggedKill) bool { return k.PID != main && k.PID != chosen })
+	f := v.fromLog(kills)
+	kill := record.Kill{Group: true, Main: f.main, Victims: f.victims}
+	if victim := kill.Victim(); !f.main || len(f.victims) != 2 || victim.PID != chosen || f.victims[0].PID != main {
+		t.Errorf("victim %+v of %+v", victim, f.victims)
+	}
+	kill.Group = false
+	if victim := kill.Victim(); victim.PID != main {
+		t.Errorf("victim %+v of a kill of single processes", victim)
 	}
 }

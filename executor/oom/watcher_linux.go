@@ -184,7 +184,7 @@ func findGroups(host kernel.FS, cgroup procstats.Cgroup) (g groups, reason strin
 	if len(g.above) > 0 {
 		g.top = g.above[len(g.above)-1]
 	}
-	g.root = realRoot(g.version, g.top)
+	g.root = kernel.IsCgroupRoot(g.version, g.top)
 	for _, mount := range mounts {
 		if mount.Point == g.top {
 			g.topPath = mount.Root
@@ -194,17 +194,6 @@ func findGroups(host kernel.FS, cgroup procstats.Cgroup) (g groups, reason strin
 		g.path = filepath.Join(g.topPath, below)
 	}
 	return g, ""
-}
-
-// realRoot reports whether a folder is the root of its hierarchy and not only the top of what a namespace or a bind
-// mount shows: release_agent is only in the one, cgroup.type in all but it.
-func realRoot(version int, dir string) bool {
-	if version == 1 {
-		_, err := os.Lstat(filepath.Join(dir, "release_agent"))
-		return err == nil
-	}
-	_, err := os.Lstat(filepath.Join(dir, "cgroup.type"))
-	return errors.Is(err, os.ErrNotExist)
 }
 
 // Run waits for events and calls notice for each rise of the number of kills, with the counters before and after,

@@ -461,9 +461,12 @@ type LaunchRequest struct {
 	// The least time between the end of a walk of disk_dir and the start of the next; 0 for the default.
 	DiskIntervalNs int64 `protobuf:"varint,29,opt,name=disk_interval_ns,json=diskIntervalNs" json:"disk_interval_ns,omitempty"`
 	// How long a walk may take of one collection, the next of which continues it; 0 for the default.
-	DiskBudgetNs  int64 `protobuf:"varint,30,opt,name=disk_budget_ns,json=diskBudgetNs" json:"disk_budget_ns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	DiskBudgetNs int64 `protobuf:"varint,30,opt,name=disk_budget_ns,json=diskBudgetNs" json:"disk_budget_ns,omitempty"`
+	// The most that sampling the task may take, as a share of one core; 0 for the default. Beyond it the interval of streams and
+	// of the record is stretched, and an event says so.
+	SamplingBudget float64 `protobuf:"fixed64,31,opt,name=sampling_budget,json=samplingBudget" json:"sampling_budget,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *LaunchRequest) Reset() {
@@ -702,6 +705,13 @@ func (x *LaunchRequest) GetDiskIntervalNs() int64 {
 func (x *LaunchRequest) GetDiskBudgetNs() int64 {
 	if x != nil {
 		return x.DiskBudgetNs
+	}
+	return 0
+}
+
+func (x *LaunchRequest) GetSamplingBudget() float64 {
+	if x != nil {
+		return x.SamplingBudget
 	}
 	return 0
 }
@@ -1234,11 +1244,14 @@ type RecordOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Folder for info.json and usage.jsonl, which exists; empty for no files.
 	Dir string `protobuf:"bytes,1,opt,name=dir" json:"dir,omitempty"`
-	// Sampling and report intervals; interval 0 samples nothing.
+	// Sampling and report intervals; interval 0 samples nothing. Report interval 0 is one minute, and each line covers four times the time
+	// of the one before; until then its last line is written anew each minute.
 	IntervalNs       int64 `protobuf:"varint,2,opt,name=interval_ns,json=intervalNs" json:"interval_ns,omitempty"`
 	ReportIntervalNs int64 `protobuf:"varint,3,opt,name=report_interval_ns,json=reportIntervalNs" json:"report_interval_ns,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Sampling interval of the first minute, so that a short run has a course; 0 for interval_ns.
+	FirstIntervalNs int64 `protobuf:"varint,4,opt,name=first_interval_ns,json=firstIntervalNs" json:"first_interval_ns,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RecordOptions) Reset() {
@@ -1288,6 +1301,13 @@ func (x *RecordOptions) GetIntervalNs() int64 {
 func (x *RecordOptions) GetReportIntervalNs() int64 {
 	if x != nil {
 		return x.ReportIntervalNs
+	}
+	return 0
+}
+
+func (x *RecordOptions) GetFirstIntervalNs() int64 {
+	if x != nil {
+		return x.FirstIntervalNs
 	}
 	return 0
 }
@@ -2141,12 +2161,15 @@ func (x *SampleResponse) GetChanges() bool {
 }
 
 type Sample struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	At            *Stamp                 `protobuf:"bytes,1,opt,name=at" json:"at,omitempty"`
-	Sources       []*SourceStamp         `protobuf:"bytes,2,rep,name=sources" json:"sources,omitempty"`
-	Task          []*Reading             `protobuf:"bytes,3,rep,name=task" json:"task,omitempty"`
-	Processes     []*Process             `protobuf:"bytes,4,rep,name=processes" json:"processes,omitempty"`
-	Omitted       uint32                 `protobuf:"varint,5,opt,name=omitted" json:"omitted,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	At        *Stamp                 `protobuf:"bytes,1,opt,name=at" json:"at,omitempty"`
+	Sources   []*SourceStamp         `protobuf:"bytes,2,rep,name=sources" json:"sources,omitempty"`
+	Task      []*Reading             `protobuf:"bytes,3,rep,name=task" json:"task,omitempty"`
+	Processes []*Process             `protobuf:"bytes,4,rep,name=processes" json:"processes,omitempty"`
+	Omitted   uint32                 `protobuf:"varint,5,opt,name=omitted" json:"omitted,omitempty"`
+	// When CPU time, pressure and memory of the cgroup were found not to have moved, so that nothing else was read after the
+	// times in sources; unset if all was read.
+	Checked       *Stamp `protobuf:"bytes,6,opt,name=checked" json:"checked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2214,6 +2237,13 @@ func (x *Sample) GetOmitted() uint32 {
 		return x.Omitted
 	}
 	return 0
+}
+
+func (x *Sample) GetChecked() *Stamp {
+	if x != nil {
+		return x.Checked
+	}
+	return nil
 }
 
 type Stamp struct {
@@ -2498,6 +2528,375 @@ func (x *Process) GetReadings() []*Reading {
 	return nil
 }
 
+type TargetRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Without a sample: nothing of the task is read.
+	ReapedOnly    bool `protobuf:"varint,1,opt,name=reaped_only,json=reapedOnly" json:"reaped_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TargetRequest) Reset() {
+	*x = TargetRequest{}
+	mi := &file_executor_proto_executor_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TargetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TargetRequest) ProtoMessage() {}
+
+func (x *TargetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_proto_executor_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TargetRequest.ProtoReflect.Descriptor instead.
+func (*TargetRequest) Descriptor() ([]byte, []int) {
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *TargetRequest) GetReapedOnly() bool {
+	if x != nil {
+		return x.ReapedOnly
+	}
+	return false
+}
+
+type TargetResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The measurements that samples hold, by number.
+	Selection []uint32 `protobuf:"varint,1,rep,packed,name=selection" json:"selection,omitempty"`
+	// Upper bound on process rows per sample; 0 for the default.
+	MaxRows uint32 `protobuf:"varint,2,opt,name=max_rows,json=maxRows" json:"max_rows,omitempty"`
+	// The cgroup had tasks before this one: before is to be subtracted from its counters.
+	Used bool `protobuf:"varint,3,opt,name=used" json:"used,omitempty"`
+	// What the files of such a cgroup said before the task, in the kernel's units; of any cgroup, what the
+	// cgroup_cpu_ancestor rows began at. A counter that is not listed could not be read then, so how much of it is the task's is
+	// unknown.
+	Before []*Reading `protobuf:"bytes,4,rep,name=before" json:"before,omitempty"`
+	// Peaks are read from descriptors of the executor that were reset before the task (Linux 6.12): what another descriptor
+	// says begins with its own reset, and those of sample cover the time until then.
+	PeaksReset bool `protobuf:"varint,5,opt,name=peaks_reset,json=peaksReset" json:"peaks_reset,omitempty"`
+	// What the executor has reaped until now.
+	Reaped *Reaped `protobuf:"bytes,6,opt,name=reaped" json:"reaped,omitempty"`
+	// A new sample, without rows.
+	Sample        *Sample `protobuf:"bytes,7,opt,name=sample" json:"sample,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TargetResponse) Reset() {
+	*x = TargetResponse{}
+	mi := &file_executor_proto_executor_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TargetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TargetResponse) ProtoMessage() {}
+
+func (x *TargetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_proto_executor_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TargetResponse.ProtoReflect.Descriptor instead.
+func (*TargetResponse) Descriptor() ([]byte, []int) {
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *TargetResponse) GetSelection() []uint32 {
+	if x != nil {
+		return x.Selection
+	}
+	return nil
+}
+
+func (x *TargetResponse) GetMaxRows() uint32 {
+	if x != nil {
+		return x.MaxRows
+	}
+	return 0
+}
+
+func (x *TargetResponse) GetUsed() bool {
+	if x != nil {
+		return x.Used
+	}
+	return false
+}
+
+func (x *TargetResponse) GetBefore() []*Reading {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *TargetResponse) GetPeaksReset() bool {
+	if x != nil {
+		return x.PeaksReset
+	}
+	return false
+}
+
+func (x *TargetResponse) GetReaped() *Reaped {
+	if x != nil {
+		return x.Reaped
+	}
+	return nil
+}
+
+func (x *TargetResponse) GetSample() *Sample {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
+// The resource usage of the children that an executor has waited for, summed, wait4(2).
+type Reaped struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Processes    int64                  `protobuf:"varint,1,opt,name=processes" json:"processes,omitempty"`
+	CpuNs        int64                  `protobuf:"varint,2,opt,name=cpu_ns,json=cpuNs" json:"cpu_ns,omitempty"`
+	MaxRssBytes  int64                  `protobuf:"varint,3,opt,name=max_rss_bytes,json=maxRssBytes" json:"max_rss_bytes,omitempty"`
+	Minflt       int64                  `protobuf:"varint,4,opt,name=minflt" json:"minflt,omitempty"`
+	Majflt       int64                  `protobuf:"varint,5,opt,name=majflt" json:"majflt,omitempty"`
+	Nvcsw        int64                  `protobuf:"varint,6,opt,name=nvcsw" json:"nvcsw,omitempty"`
+	Nivcsw       int64                  `protobuf:"varint,7,opt,name=nivcsw" json:"nivcsw,omitempty"`
+	InblockBytes int64                  `protobuf:"varint,8,opt,name=inblock_bytes,json=inblockBytes" json:"inblock_bytes,omitempty"`
+	OublockBytes int64                  `protobuf:"varint,9,opt,name=oublock_bytes,json=oublockBytes" json:"oublock_bytes,omitempty"`
+	// The sum of /proc/PID/io as it was read before each reap, where it could be.
+	Rchar               int64 `protobuf:"varint,10,opt,name=rchar" json:"rchar,omitempty"`
+	Wchar               int64 `protobuf:"varint,11,opt,name=wchar" json:"wchar,omitempty"`
+	ReadBytes           int64 `protobuf:"varint,12,opt,name=read_bytes,json=readBytes" json:"read_bytes,omitempty"`
+	WriteBytes          int64 `protobuf:"varint,13,opt,name=write_bytes,json=writeBytes" json:"write_bytes,omitempty"`
+	CancelledWriteBytes int64 `protobuf:"varint,14,opt,name=cancelled_write_bytes,json=cancelledWriteBytes" json:"cancelled_write_bytes,omitempty"`
+	// Children of which it could not be read.
+	IoMissed      int64 `protobuf:"varint,15,opt,name=io_missed,json=ioMissed" json:"io_missed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reaped) Reset() {
+	*x = Reaped{}
+	mi := &file_executor_proto_executor_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reaped) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reaped) ProtoMessage() {}
+
+func (x *Reaped) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_proto_executor_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reaped.ProtoReflect.Descriptor instead.
+func (*Reaped) Descriptor() ([]byte, []int) {
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Reaped) GetProcesses() int64 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+func (x *Reaped) GetCpuNs() int64 {
+	if x != nil {
+		return x.CpuNs
+	}
+	return 0
+}
+
+func (x *Reaped) GetMaxRssBytes() int64 {
+	if x != nil {
+		return x.MaxRssBytes
+	}
+	return 0
+}
+
+func (x *Reaped) GetMinflt() int64 {
+	if x != nil {
+		return x.Minflt
+	}
+	return 0
+}
+
+func (x *Reaped) GetMajflt() int64 {
+	if x != nil {
+		return x.Majflt
+	}
+	return 0
+}
+
+func (x *Reaped) GetNvcsw() int64 {
+	if x != nil {
+		return x.Nvcsw
+	}
+	return 0
+}
+
+func (x *Reaped) GetNivcsw() int64 {
+	if x != nil {
+		return x.Nivcsw
+	}
+	return 0
+}
+
+func (x *Reaped) GetInblockBytes() int64 {
+	if x != nil {
+		return x.InblockBytes
+	}
+	return 0
+}
+
+func (x *Reaped) GetOublockBytes() int64 {
+	if x != nil {
+		return x.OublockBytes
+	}
+	return 0
+}
+
+func (x *Reaped) GetRchar() int64 {
+	if x != nil {
+		return x.Rchar
+	}
+	return 0
+}
+
+func (x *Reaped) GetWchar() int64 {
+	if x != nil {
+		return x.Wchar
+	}
+	return 0
+}
+
+func (x *Reaped) GetReadBytes() int64 {
+	if x != nil {
+		return x.ReadBytes
+	}
+	return 0
+}
+
+func (x *Reaped) GetWriteBytes() int64 {
+	if x != nil {
+		return x.WriteBytes
+	}
+	return 0
+}
+
+func (x *Reaped) GetCancelledWriteBytes() int64 {
+	if x != nil {
+		return x.CancelledWriteBytes
+	}
+	return 0
+}
+
+func (x *Reaped) GetIoMissed() int64 {
+	if x != nil {
+		return x.IoMissed
+	}
+	return 0
+}
+
+// What a caller that reads the task beside its executor leaves in the executor's directory, for the final record.
+type Handover struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The newest two samples, without rows.
+	Last   *Sample `protobuf:"bytes,1,opt,name=last" json:"last,omitempty"`
+	Before *Sample `protobuf:"bytes,2,opt,name=before" json:"before,omitempty"`
+	// The newest sample with rows.
+	Rows          *Sample `protobuf:"bytes,3,opt,name=rows" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Handover) Reset() {
+	*x = Handover{}
+	mi := &file_executor_proto_executor_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Handover) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Handover) ProtoMessage() {}
+
+func (x *Handover) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_proto_executor_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Handover.ProtoReflect.Descriptor instead.
+func (*Handover) Descriptor() ([]byte, []int) {
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Handover) GetLast() *Sample {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *Handover) GetBefore() *Sample {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *Handover) GetRows() *Sample {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
 type EventsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2506,7 +2905,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[30]
+	mi := &file_executor_proto_executor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2518,7 +2917,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[30]
+	mi := &file_executor_proto_executor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2531,7 +2930,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{30}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{34}
 }
 
 type Event struct {
@@ -2550,7 +2949,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_executor_proto_executor_proto_msgTypes[31]
+	mi := &file_executor_proto_executor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2562,7 +2961,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[31]
+	mi := &file_executor_proto_executor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2575,7 +2974,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{31}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Event) GetSequence() uint64 {
@@ -2624,7 +3023,7 @@ type WindowSize struct {
 
 func (x *WindowSize) Reset() {
 	*x = WindowSize{}
-	mi := &file_executor_proto_executor_proto_msgTypes[32]
+	mi := &file_executor_proto_executor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +3035,7 @@ func (x *WindowSize) String() string {
 func (*WindowSize) ProtoMessage() {}
 
 func (x *WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[32]
+	mi := &file_executor_proto_executor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +3048,7 @@ func (x *WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowSize.ProtoReflect.Descriptor instead.
 func (*WindowSize) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{32}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WindowSize) GetRows() uint32 {
@@ -2681,7 +3080,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[33]
+	mi := &file_executor_proto_executor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2693,7 +3092,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[33]
+	mi := &file_executor_proto_executor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2706,7 +3105,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{33}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ExecRequest) GetMessage() isExecRequest_Message {
@@ -2792,7 +3191,7 @@ type ExecSetup struct {
 
 func (x *ExecSetup) Reset() {
 	*x = ExecSetup{}
-	mi := &file_executor_proto_executor_proto_msgTypes[34]
+	mi := &file_executor_proto_executor_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +3203,7 @@ func (x *ExecSetup) String() string {
 func (*ExecSetup) ProtoMessage() {}
 
 func (x *ExecSetup) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[34]
+	mi := &file_executor_proto_executor_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +3216,7 @@ func (x *ExecSetup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecSetup.ProtoReflect.Descriptor instead.
 func (*ExecSetup) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{34}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ExecSetup) GetCommand() []string {
@@ -2855,7 +3254,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[35]
+	mi := &file_executor_proto_executor_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +3266,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[35]
+	mi := &file_executor_proto_executor_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +3279,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{35}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExecResponse) GetMessage() isExecResponse_Message {
@@ -2949,7 +3348,7 @@ type ExecExit struct {
 
 func (x *ExecExit) Reset() {
 	*x = ExecExit{}
-	mi := &file_executor_proto_executor_proto_msgTypes[36]
+	mi := &file_executor_proto_executor_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2961,7 +3360,7 @@ func (x *ExecExit) String() string {
 func (*ExecExit) ProtoMessage() {}
 
 func (x *ExecExit) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[36]
+	mi := &file_executor_proto_executor_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2974,7 +3373,7 @@ func (x *ExecExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecExit.ProtoReflect.Descriptor instead.
 func (*ExecExit) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{36}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ExecExit) GetCode() int32 {
@@ -2999,7 +3398,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[37]
+	mi := &file_executor_proto_executor_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3011,7 +3410,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[37]
+	mi := &file_executor_proto_executor_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +3423,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{37}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{41}
 }
 
 type ShutdownResponse struct {
@@ -3035,7 +3434,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[38]
+	mi := &file_executor_proto_executor_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3047,7 +3446,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[38]
+	mi := &file_executor_proto_executor_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3060,7 +3459,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{38}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{42}
 }
 
 var File_executor_proto_executor_proto protoreflect.FileDescriptor
@@ -3082,7 +3481,7 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\blaunched\x18\a \x01(\v2#.tachograph.executor.LaunchResponseR\blaunched\"3\n" +
 	"\tProcessID\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x14\n" +
-	"\x05start\x18\x02 \x01(\x04R\x05start\"\xed\b\n" +
+	"\x05start\x18\x02 \x01(\x04R\x05start\"\x96\t\n" +
 	"\rLaunchRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\x12\x12\n" +
@@ -3117,7 +3516,8 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x0frequired_groups\x18\x1b \x03(\tR\x0erequiredGroups\x12'\n" +
 	"\x0flimits_optional\x18\x1c \x01(\bR\x0elimitsOptional\x12(\n" +
 	"\x10disk_interval_ns\x18\x1d \x01(\x03R\x0ediskIntervalNs\x12$\n" +
-	"\x0edisk_budget_ns\x18\x1e \x01(\x03R\fdiskBudgetNs\x1a9\n" +
+	"\x0edisk_budget_ns\x18\x1e \x01(\x03R\fdiskBudgetNs\x12'\n" +
+	"\x0fsampling_budget\x18\x1f \x01(\x01R\x0esamplingBudget\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x03\n" +
@@ -3187,12 +3587,13 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\tMODE_AUTO\x10\x01\x12\r\n" +
 	"\tMODE_NONE\x10\x02\x12\x0e\n" +
 	"\n" +
-	"MODE_GIVEN\x10\x03\"p\n" +
+	"MODE_GIVEN\x10\x03\"\x9c\x01\n" +
 	"\rRecordOptions\x12\x10\n" +
 	"\x03dir\x18\x01 \x01(\tR\x03dir\x12\x1f\n" +
 	"\vinterval_ns\x18\x02 \x01(\x03R\n" +
 	"intervalNs\x12,\n" +
-	"\x12report_interval_ns\x18\x03 \x01(\x03R\x10reportIntervalNs\"\xb0\x02\n" +
+	"\x12report_interval_ns\x18\x03 \x01(\x03R\x10reportIntervalNs\x12*\n" +
+	"\x11first_interval_ns\x18\x04 \x01(\x03R\x0ffirstIntervalNs\"\xb0\x02\n" +
 	"\x0eLaunchResponse\x122\n" +
 	"\x04main\x18\x01 \x01(\v2\x1e.tachograph.executor.ProcessIDR\x04main\x12+\n" +
 	"\x12started_at_unix_ns\x18\x02 \x01(\x03R\x0fstartedAtUnixNs\x123\n" +
@@ -3252,13 +3653,14 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\achanges\x18\x03 \x01(\bR\achanges\"_\n" +
 	"\x0eSampleResponse\x123\n" +
 	"\x06sample\x18\x01 \x01(\v2\x1b.tachograph.executor.SampleR\x06sample\x12\x18\n" +
-	"\achanges\x18\x02 \x01(\bR\achanges\"\xf8\x01\n" +
+	"\achanges\x18\x02 \x01(\bR\achanges\"\xae\x02\n" +
 	"\x06Sample\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.tachograph.executor.StampR\x02at\x12:\n" +
 	"\asources\x18\x02 \x03(\v2 .tachograph.executor.SourceStampR\asources\x120\n" +
 	"\x04task\x18\x03 \x03(\v2\x1c.tachograph.executor.ReadingR\x04task\x12:\n" +
 	"\tprocesses\x18\x04 \x03(\v2\x1c.tachograph.executor.ProcessR\tprocesses\x12\x18\n" +
-	"\aomitted\x18\x05 \x01(\rR\aomitted\"9\n" +
+	"\aomitted\x18\x05 \x01(\rR\aomitted\x124\n" +
+	"\achecked\x18\x06 \x01(\v2\x1a.tachograph.executor.StampR\achecked\"9\n" +
 	"\x05Stamp\x12\x17\n" +
 	"\amono_ns\x18\x01 \x01(\x03R\x06monoNs\x12\x17\n" +
 	"\aunix_ns\x18\x02 \x01(\x03R\x06unixNs\"Q\n" +
@@ -3275,7 +3677,42 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\v2\x1e.tachograph.executor.ProcessIDR\x02id\x12\x12\n" +
 	"\x04ppid\x18\x02 \x01(\x05R\x04ppid\x12\x18\n" +
 	"\acommand\x18\x03 \x01(\fR\acommand\x128\n" +
-	"\breadings\x18\x04 \x03(\v2\x1c.tachograph.executor.ReadingR\breadings\"\x0f\n" +
+	"\breadings\x18\x04 \x03(\v2\x1c.tachograph.executor.ReadingR\breadings\"0\n" +
+	"\rTargetRequest\x12\x1f\n" +
+	"\vreaped_only\x18\x01 \x01(\bR\n" +
+	"reapedOnly\"\x9e\x02\n" +
+	"\x0eTargetResponse\x12\x1c\n" +
+	"\tselection\x18\x01 \x03(\rR\tselection\x12\x19\n" +
+	"\bmax_rows\x18\x02 \x01(\rR\amaxRows\x12\x12\n" +
+	"\x04used\x18\x03 \x01(\bR\x04used\x124\n" +
+	"\x06before\x18\x04 \x03(\v2\x1c.tachograph.executor.ReadingR\x06before\x12\x1f\n" +
+	"\vpeaks_reset\x18\x05 \x01(\bR\n" +
+	"peaksReset\x123\n" +
+	"\x06reaped\x18\x06 \x01(\v2\x1b.tachograph.executor.ReapedR\x06reaped\x123\n" +
+	"\x06sample\x18\a \x01(\v2\x1b.tachograph.executor.SampleR\x06sample\"\xc6\x03\n" +
+	"\x06Reaped\x12\x1c\n" +
+	"\tprocesses\x18\x01 \x01(\x03R\tprocesses\x12\x15\n" +
+	"\x06cpu_ns\x18\x02 \x01(\x03R\x05cpuNs\x12\"\n" +
+	"\rmax_rss_bytes\x18\x03 \x01(\x03R\vmaxRssBytes\x12\x16\n" +
+	"\x06minflt\x18\x04 \x01(\x03R\x06minflt\x12\x16\n" +
+	"\x06majflt\x18\x05 \x01(\x03R\x06majflt\x12\x14\n" +
+	"\x05nvcsw\x18\x06 \x01(\x03R\x05nvcsw\x12\x16\n" +
+	"\x06nivcsw\x18\a \x01(\x03R\x06nivcsw\x12#\n" +
+	"\rinblock_bytes\x18\b \x01(\x03R\finblockBytes\x12#\n" +
+	"\roublock_bytes\x18\t \x01(\x03R\foublockBytes\x12\x14\n" +
+	"\x05rchar\x18\n" +
+	" \x01(\x03R\x05rchar\x12\x14\n" +
+	"\x05wchar\x18\v \x01(\x03R\x05wchar\x12\x1d\n" +
+	"\n" +
+	"read_bytes\x18\f \x01(\x03R\treadBytes\x12\x1f\n" +
+	"\vwrite_bytes\x18\r \x01(\x03R\n" +
+	"writeBytes\x122\n" +
+	"\x15cancelled_write_bytes\x18\x0e \x01(\x03R\x13cancelledWriteBytes\x12\x1b\n" +
+	"\tio_missed\x18\x0f \x01(\x03R\bioMissed\"\xa1\x01\n" +
+	"\bHandover\x12/\n" +
+	"\x04last\x18\x01 \x01(\v2\x1b.tachograph.executor.SampleR\x04last\x123\n" +
+	"\x06before\x18\x02 \x01(\v2\x1b.tachograph.executor.SampleR\x06before\x12/\n" +
+	"\x04rows\x18\x03 \x01(\v2\x1b.tachograph.executor.SampleR\x04rows\"\x0f\n" +
 	"\rEventsRequest\"\xf9\x01\n" +
 	"\x05Event\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x17\n" +
@@ -3315,7 +3752,7 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TASK_STATE_PENDING\x10\x01\x12\x16\n" +
 	"\x12TASK_STATE_RUNNING\x10\x02\x12\x15\n" +
-	"\x11TASK_STATE_EXITED\x10\x032\xb6\x06\n" +
+	"\x11TASK_STATE_EXITED\x10\x032\x89\a\n" +
 	"\bExecutor\x12N\n" +
 	"\x05Hello\x12!.tachograph.executor.HelloRequest\x1a\".tachograph.executor.HelloResponse\x12Q\n" +
 	"\x06Launch\x12\".tachograph.executor.LaunchRequest\x1a#.tachograph.executor.LaunchResponse\x12K\n" +
@@ -3323,7 +3760,8 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x06Signal\x12\".tachograph.executor.SignalRequest\x1a#.tachograph.executor.SignalResponse\x12K\n" +
 	"\x04Stop\x12 .tachograph.executor.StopRequest\x1a!.tachograph.executor.StopResponse\x12Q\n" +
 	"\x06Sample\x12\".tachograph.executor.SampleRequest\x1a#.tachograph.executor.SampleResponse\x12Q\n" +
-	"\x05Stats\x12!.tachograph.executor.StatsRequest\x1a#.tachograph.executor.SampleResponse0\x01\x12J\n" +
+	"\x05Stats\x12!.tachograph.executor.StatsRequest\x1a#.tachograph.executor.SampleResponse0\x01\x12Q\n" +
+	"\x06Target\x12\".tachograph.executor.TargetRequest\x1a#.tachograph.executor.TargetResponse\x12J\n" +
 	"\x06Events\x12\".tachograph.executor.EventsRequest\x1a\x1a.tachograph.executor.Event0\x01\x12O\n" +
 	"\x04Exec\x12 .tachograph.executor.ExecRequest\x1a!.tachograph.executor.ExecResponse(\x010\x01\x12W\n" +
 	"\bShutdown\x12$.tachograph.executor.ShutdownRequest\x1a%.tachograph.executor.ShutdownResponseB3Z*github.com/tachograph/tacho/executor/proto\x92\x03\x04\b\x02 \x03b\beditionsp\xe8\a"
@@ -3341,7 +3779,7 @@ func file_executor_proto_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_executor_proto_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_executor_proto_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_executor_proto_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_executor_proto_executor_proto_goTypes = []any{
 	(TaskState)(0),            // 0: tachograph.executor.TaskState
 	(Stdio_Mode)(0),           // 1: tachograph.executor.Stdio.Mode
@@ -3376,19 +3814,23 @@ var file_executor_proto_executor_proto_goTypes = []any{
 	(*SourceStamp)(nil),       // 30: tachograph.executor.SourceStamp
 	(*Reading)(nil),           // 31: tachograph.executor.Reading
 	(*Process)(nil),           // 32: tachograph.executor.Process
-	(*EventsRequest)(nil),     // 33: tachograph.executor.EventsRequest
-	(*Event)(nil),             // 34: tachograph.executor.Event
-	(*WindowSize)(nil),        // 35: tachograph.executor.WindowSize
-	(*ExecRequest)(nil),       // 36: tachograph.executor.ExecRequest
-	(*ExecSetup)(nil),         // 37: tachograph.executor.ExecSetup
-	(*ExecResponse)(nil),      // 38: tachograph.executor.ExecResponse
-	(*ExecExit)(nil),          // 39: tachograph.executor.ExecExit
-	(*ShutdownRequest)(nil),   // 40: tachograph.executor.ShutdownRequest
-	(*ShutdownResponse)(nil),  // 41: tachograph.executor.ShutdownResponse
-	nil,                       // 42: tachograph.executor.LaunchRequest.LabelsEntry
-	nil,                       // 43: tachograph.executor.CgroupPlacement.V1Entry
-	nil,                       // 44: tachograph.executor.Cgroup.V1Entry
-	nil,                       // 45: tachograph.executor.Event.AnnotationsEntry
+	(*TargetRequest)(nil),     // 33: tachograph.executor.TargetRequest
+	(*TargetResponse)(nil),    // 34: tachograph.executor.TargetResponse
+	(*Reaped)(nil),            // 35: tachograph.executor.Reaped
+	(*Handover)(nil),          // 36: tachograph.executor.Handover
+	(*EventsRequest)(nil),     // 37: tachograph.executor.EventsRequest
+	(*Event)(nil),             // 38: tachograph.executor.Event
+	(*WindowSize)(nil),        // 39: tachograph.executor.WindowSize
+	(*ExecRequest)(nil),       // 40: tachograph.executor.ExecRequest
+	(*ExecSetup)(nil),         // 41: tachograph.executor.ExecSetup
+	(*ExecResponse)(nil),      // 42: tachograph.executor.ExecResponse
+	(*ExecExit)(nil),          // 43: tachograph.executor.ExecExit
+	(*ShutdownRequest)(nil),   // 44: tachograph.executor.ShutdownRequest
+	(*ShutdownResponse)(nil),  // 45: tachograph.executor.ShutdownResponse
+	nil,                       // 46: tachograph.executor.LaunchRequest.LabelsEntry
+	nil,                       // 47: tachograph.executor.CgroupPlacement.V1Entry
+	nil,                       // 48: tachograph.executor.Cgroup.V1Entry
+	nil,                       // 49: tachograph.executor.Event.AnnotationsEntry
 }
 var file_executor_proto_executor_proto_depIdxs = []int32{
 	5,  // 0: tachograph.executor.HelloResponse.executor:type_name -> tachograph.executor.ProcessID
@@ -3398,56 +3840,65 @@ var file_executor_proto_executor_proto_depIdxs = []int32{
 	10, // 4: tachograph.executor.LaunchRequest.limits:type_name -> tachograph.executor.Limits
 	12, // 5: tachograph.executor.LaunchRequest.cgroup:type_name -> tachograph.executor.CgroupPlacement
 	13, // 6: tachograph.executor.LaunchRequest.record:type_name -> tachograph.executor.RecordOptions
-	42, // 7: tachograph.executor.LaunchRequest.labels:type_name -> tachograph.executor.LaunchRequest.LabelsEntry
+	46, // 7: tachograph.executor.LaunchRequest.labels:type_name -> tachograph.executor.LaunchRequest.LabelsEntry
 	1,  // 8: tachograph.executor.Stdio.mode:type_name -> tachograph.executor.Stdio.Mode
 	9,  // 9: tachograph.executor.Stdio.logs:type_name -> tachograph.executor.Logs
 	8,  // 10: tachograph.executor.Stdio.descriptors:type_name -> tachograph.executor.Descriptor
 	11, // 11: tachograph.executor.Limits.io:type_name -> tachograph.executor.IOLimit
 	2,  // 12: tachograph.executor.CgroupPlacement.mode:type_name -> tachograph.executor.CgroupPlacement.Mode
-	43, // 13: tachograph.executor.CgroupPlacement.v1:type_name -> tachograph.executor.CgroupPlacement.V1Entry
+	47, // 13: tachograph.executor.CgroupPlacement.v1:type_name -> tachograph.executor.CgroupPlacement.V1Entry
 	5,  // 14: tachograph.executor.LaunchResponse.main:type_name -> tachograph.executor.ProcessID
 	15, // 15: tachograph.executor.LaunchResponse.cgroup:type_name -> tachograph.executor.Cgroup
 	16, // 16: tachograph.executor.LaunchResponse.limits:type_name -> tachograph.executor.EffectiveLimit
 	17, // 17: tachograph.executor.LaunchResponse.sources:type_name -> tachograph.executor.Source
-	44, // 18: tachograph.executor.Cgroup.v1:type_name -> tachograph.executor.Cgroup.V1Entry
+	48, // 18: tachograph.executor.Cgroup.v1:type_name -> tachograph.executor.Cgroup.V1Entry
 	20, // 19: tachograph.executor.WaitResponse.exit:type_name -> tachograph.executor.Exit
 	28, // 20: tachograph.executor.SampleResponse.sample:type_name -> tachograph.executor.Sample
 	29, // 21: tachograph.executor.Sample.at:type_name -> tachograph.executor.Stamp
 	30, // 22: tachograph.executor.Sample.sources:type_name -> tachograph.executor.SourceStamp
 	31, // 23: tachograph.executor.Sample.task:type_name -> tachograph.executor.Reading
 	32, // 24: tachograph.executor.Sample.processes:type_name -> tachograph.executor.Process
-	29, // 25: tachograph.executor.SourceStamp.at:type_name -> tachograph.executor.Stamp
-	5,  // 26: tachograph.executor.Process.id:type_name -> tachograph.executor.ProcessID
-	31, // 27: tachograph.executor.Process.readings:type_name -> tachograph.executor.Reading
-	45, // 28: tachograph.executor.Event.annotations:type_name -> tachograph.executor.Event.AnnotationsEntry
-	37, // 29: tachograph.executor.ExecRequest.setup:type_name -> tachograph.executor.ExecSetup
-	35, // 30: tachograph.executor.ExecRequest.window:type_name -> tachograph.executor.WindowSize
-	39, // 31: tachograph.executor.ExecResponse.exit:type_name -> tachograph.executor.ExecExit
-	3,  // 32: tachograph.executor.Executor.Hello:input_type -> tachograph.executor.HelloRequest
-	6,  // 33: tachograph.executor.Executor.Launch:input_type -> tachograph.executor.LaunchRequest
-	18, // 34: tachograph.executor.Executor.Wait:input_type -> tachograph.executor.WaitRequest
-	21, // 35: tachograph.executor.Executor.Signal:input_type -> tachograph.executor.SignalRequest
-	23, // 36: tachograph.executor.Executor.Stop:input_type -> tachograph.executor.StopRequest
-	25, // 37: tachograph.executor.Executor.Sample:input_type -> tachograph.executor.SampleRequest
-	26, // 38: tachograph.executor.Executor.Stats:input_type -> tachograph.executor.StatsRequest
-	33, // 39: tachograph.executor.Executor.Events:input_type -> tachograph.executor.EventsRequest
-	36, // 40: tachograph.executor.Executor.Exec:input_type -> tachograph.executor.ExecRequest
-	40, // 41: tachograph.executor.Executor.Shutdown:input_type -> tachograph.executor.ShutdownRequest
-	4,  // 42: tachograph.executor.Executor.Hello:output_type -> tachograph.executor.HelloResponse
-	14, // 43: tachograph.executor.Executor.Launch:output_type -> tachograph.executor.LaunchResponse
-	19, // 44: tachograph.executor.Executor.Wait:output_type -> tachograph.executor.WaitResponse
-	22, // 45: tachograph.executor.Executor.Signal:output_type -> tachograph.executor.SignalResponse
-	24, // 46: tachograph.executor.Executor.Stop:output_type -> tachograph.executor.StopResponse
-	27, // 47: tachograph.executor.Executor.Sample:output_type -> tachograph.executor.SampleResponse
-	27, // 48: tachograph.executor.Executor.Stats:output_type -> tachograph.executor.SampleResponse
-	34, // 49: tachograph.executor.Executor.Events:output_type -> tachograph.executor.Event
-	38, // 50: tachograph.executor.Executor.Exec:output_type -> tachograph.executor.ExecResponse
-	41, // 51: tachograph.executor.Executor.Shutdown:output_type -> tachograph.executor.ShutdownResponse
-	42, // [42:52] is the sub-list for method output_type
-	32, // [32:42] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	29, // 25: tachograph.executor.Sample.checked:type_name -> tachograph.executor.Stamp
+	29, // 26: tachograph.executor.SourceStamp.at:type_name -> tachograph.executor.Stamp
+	5,  // 27: tachograph.executor.Process.id:type_name -> tachograph.executor.ProcessID
+	31, // 28: tachograph.executor.Process.readings:type_name -> tachograph.executor.Reading
+	31, // 29: tachograph.executor.TargetResponse.before:type_name -> tachograph.executor.Reading
+	35, // 30: tachograph.executor.TargetResponse.reaped:type_name -> tachograph.executor.Reaped
+	28, // 31: tachograph.executor.TargetResponse.sample:type_name -> tachograph.executor.Sample
+	28, // 32: tachograph.executor.Handover.last:type_name -> tachograph.executor.Sample
+	28, // 33: tachograph.executor.Handover.before:type_name -> tachograph.executor.Sample
+	28, // 34: tachograph.executor.Handover.rows:type_name -> tachograph.executor.Sample
+	49, // 35: tachograph.executor.Event.annotations:type_name -> tachograph.executor.Event.AnnotationsEntry
+	41, // 36: tachograph.executor.ExecRequest.setup:type_name -> tachograph.executor.ExecSetup
+	39, // 37: tachograph.executor.ExecRequest.window:type_name -> tachograph.executor.WindowSize
+	43, // 38: tachograph.executor.ExecResponse.exit:type_name -> tachograph.executor.ExecExit
+	3,  // 39: tachograph.executor.Executor.Hello:input_type -> tachograph.executor.HelloRequest
+	6,  // 40: tachograph.executor.Executor.Launch:input_type -> tachograph.executor.LaunchRequest
+	18, // 41: tachograph.executor.Executor.Wait:input_type -> tachograph.executor.WaitRequest
+	21, // 42: tachograph.executor.Executor.Signal:input_type -> tachograph.executor.SignalRequest
+	23, // 43: tachograph.executor.Executor.Stop:input_type -> tachograph.executor.StopRequest
+	25, // 44: tachograph.executor.Executor.Sample:input_type -> tachograph.executor.SampleRequest
+	26, // 45: tachograph.executor.Executor.Stats:input_type -> tachograph.executor.StatsRequest
+	33, // 46: tachograph.executor.Executor.Target:input_type -> tachograph.executor.TargetRequest
+	37, // 47: tachograph.executor.Executor.Events:input_type -> tachograph.executor.EventsRequest
+	40, // 48: tachograph.executor.Executor.Exec:input_type -> tachograph.executor.ExecRequest
+	44, // 49: tachograph.executor.Executor.Shutdown:input_type -> tachograph.executor.ShutdownRequest
+	4,  // 50: tachograph.executor.Executor.Hello:output_type -> tachograph.executor.HelloResponse
+	14, // 51: tachograph.executor.Executor.Launch:output_type -> tachograph.executor.LaunchResponse
+	19, // 52: tachograph.executor.Executor.Wait:output_type -> tachograph.executor.WaitResponse
+	22, // 53: tachograph.executor.Executor.Signal:output_type -> tachograph.executor.SignalResponse
+	24, // 54: tachograph.executor.Executor.Stop:output_type -> tachograph.executor.StopResponse
+	27, // 55: tachograph.executor.Executor.Sample:output_type -> tachograph.executor.SampleResponse
+	27, // 56: tachograph.executor.Executor.Stats:output_type -> tachograph.executor.SampleResponse
+	34, // 57: tachograph.executor.Executor.Target:output_type -> tachograph.executor.TargetResponse
+	38, // 58: tachograph.executor.Executor.Events:output_type -> tachograph.executor.Event
+	42, // 59: tachograph.executor.Executor.Exec:output_type -> tachograph.executor.ExecResponse
+	45, // 60: tachograph.executor.Executor.Shutdown:output_type -> tachograph.executor.ShutdownResponse
+	50, // [50:61] is the sub-list for method output_type
+	39, // [39:50] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_executor_proto_executor_proto_init() }
@@ -3460,13 +3911,13 @@ func file_executor_proto_executor_proto_init() {
 		(*Reading_Text)(nil),
 		(*Reading_Absent)(nil),
 	}
-	file_executor_proto_executor_proto_msgTypes[33].OneofWrappers = []any{
+	file_executor_proto_executor_proto_msgTypes[37].OneofWrappers = []any{
 		(*ExecRequest_Setup)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinClose)(nil),
 		(*ExecRequest_Window)(nil),
 	}
-	file_executor_proto_executor_proto_msgTypes[35].OneofWrappers = []any{
+	file_executor_proto_executor_proto_msgTypes[39].OneofWrappers = []any{
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
 		(*ExecResponse_Exit)(nil),
@@ -3477,7 +3928,7 @@ func file_executor_proto_executor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_proto_executor_proto_rawDesc), len(file_executor_proto_executor_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   43,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,7 @@ const (
 	Executor_Stop_FullMethodName     = "/tachograph.executor.Executor/Stop"
 	Executor_Sample_FullMethodName   = "/tachograph.executor.Executor/Sample"
 	Executor_Stats_FullMethodName    = "/tachograph.executor.Executor/Stats"
+	Executor_Target_FullMethodName   = "/tachograph.executor.Executor/Target"
 	Executor_Events_FullMethodName   = "/tachograph.executor.Executor/Events"
 	Executor_Exec_FullMethodName     = "/tachograph.executor.Executor/Exec"
 	Executor_Shutdown_FullMethodName = "/tachograph.executor.Executor/Shutdown"
@@ -50,6 +51,9 @@ type ExecutorClient interface {
 	// Stats sends the first sample at once and then one per interval, until the task or the caller ends.
 	// A slow reader gets the newest sample, never a queue.
 	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SampleResponse], error)
+	// Target is what a caller must know to read the task's cgroup itself and get what the executor would read. It is asked
+	// once, not at every reading; see docs/executor-protocol.md, "Reading beside the executor".
+	Target(ctx context.Context, in *TargetRequest, opts ...grpc.CallOption) (*TargetResponse, error)
 	// Events sends what happened so far and then everything as it happens.
 	Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error)
 	// Exec runs another command beside the main process, in the task's cgroup and namespaces.
@@ -145,6 +149,16 @@ func (c *executorClient) Stats(ctx context.Context, in *StatsRequest, opts ...gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Executor_StatsClient = grpc.ServerStreamingClient[SampleResponse]
 
+func (c *executorClient) Target(ctx context.Context, in *TargetRequest, opts ...grpc.CallOption) (*TargetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TargetResponse)
+	err := c.cc.Invoke(ctx, Executor_Target_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *executorClient) Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Executor_ServiceDesc.Streams[1], Executor_Events_FullMethodName, cOpts...)
@@ -206,6 +220,9 @@ type ExecutorServer interface {
 	// Stats sends the first sample at once and then one per interval, until the task or the caller ends.
 	// A slow reader gets the newest sample, never a queue.
 	Stats(*StatsRequest, grpc.ServerStreamingServer[SampleResponse]) error
+	// Target is what a caller must know to read the task's cgroup itself and get what the executor would read. It is asked
+	// once, not at every reading; see docs/executor-protocol.md, "Reading beside the executor".
+	Target(context.Context, *TargetRequest) (*TargetResponse, error)
 	// Events sends what happened so far and then everything as it happens.
 	Events(*EventsRequest, grpc.ServerStreamingServer[Event]) error
 	// Exec runs another command beside the main process, in the task's cgroup and namespaces.
@@ -242,6 +259,9 @@ func (UnimplementedExecutorServer) Sample(context.Context, *SampleRequest) (*Sam
 }
 func (UnimplementedExecutorServer) Stats(*StatsRequest, grpc.ServerStreamingServer[SampleResponse]) error {
 	return status.Error(codes.Unimplemented, "method Stats not implemented")
+}
+func (UnimplementedExecutorServer) Target(context.Context, *TargetRequest) (*TargetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Target not implemented")
 }
 func (UnimplementedExecutorServer) Events(*EventsRequest, grpc.ServerStreamingServer[Event]) error {
 	return status.Error(codes.Unimplemented, "method Events not implemented")
@@ -392,6 +412,24 @@ func _Executor_Stats_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Executor_StatsServer = grpc.ServerStreamingServer[SampleResponse]
 
+func _Executor_Target_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TargetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServer).Target(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Executor_Target_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServer).Target(ctx, req.(*TargetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Executor_Events_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(EventsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -458,6 +496,10 @@ var Executor_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Sample",
 			Handler:    _Executor_Sample_Handler,
+		},
+		{
+			MethodName: "Target",
+			Handler:    _Executor_Target_Handler,
 		},
 		{
 			MethodName: "Shutdown",

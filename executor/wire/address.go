@@ -22,8 +22,10 @@ type Address struct {
 	Folder string `json:"folder"`
 	Socket string `json:"socket"`
 	// BootID tells boots apart: process ids of another boot mean nothing.
-	BootID   string              `json:"boot_id"`
-	Executor procstats.ProcessID `json:"executor"`
+	BootID string `json:"boot_id"`
+	// PIDNamespace is that of the executor: its process ids mean nothing in another. Empty if it is not known.
+	PIDNamespace string              `json:"pid_namespace,omitempty"`
+	Executor     procstats.ProcessID `json:"executor"`
 	// Main is the task's main process, also the leader of its session; zero before the start.
 	Main procstats.ProcessID `json:"main"`
 	// Cgroup is where the task is; Owned groups are removed with it.

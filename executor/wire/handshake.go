@@ -29,6 +29,9 @@ const PluginName = "executor"
 // KeepIgnored is the variable in an executor's environment by which its task is to ignore what its caller ignores.
 const KeepIgnored = "TACHO_EXECUTOR_KEEP_IGNORED"
 
+// ErrorPrefix begins what an executor that cannot start writes to its standard error.
+const ErrorPrefix = "tacho executor: "
+
 // The variables in an executor's environment that say whose task it is, see Owner.
 const (
 	envAllocID   = "TACHO_EXECUTOR_ALLOC_ID"

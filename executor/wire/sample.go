@@ -25,6 +25,9 @@ func fromSample(s, before *procstats.Sample, rows bool) *proto.Sample {
 		task = changed(task, before.Task)
 	}
 	m := &proto.Sample{At: fromStamp(s.Stamp), Sources: fromStamps(s), Task: fromReadings(task), Omitted: uint32(s.Omitted)}
+	if !s.Checked.Zero() {
+		m.Checked = fromStamp(s.Checked)
+	}
 	if !rows {
 		m.Omitted += uint32(len(s.Processes))
 		return m
@@ -67,7 +70,7 @@ func fromStamps(s *procstats.Sample) []*proto.SourceStamp {
 
 // ToSample returns the sample of a message.
 func ToSample(m *proto.Sample) *procstats.Sample {
-	s := &procstats.Sample{Stamp: toStamp(m.GetAt()), Task: toReadings(m.GetTask()), Omitted: int(m.GetOmitted())}
+	s := &procstats.Sample{Stamp: toStamp(m.GetAt()), Checked: toStamp(m.GetChecked()), Task: toReadings(m.GetTask()), Omitted: int(m.GetOmitted())}
 	for _, source := range m.GetSources() {
 		if i := int(source.GetSource()); i < len(s.Sources) {
 			s.Sources[i] = toStamp(source.GetAt())
@@ -104,6 +107,12 @@ func toStamp(m *proto.Stamp) procstats.Stamp {
 	}
 	return procstats.Stamp{Mono: time.Duration(m.GetMonoNs()), Wall: time.Unix(0, m.GetUnixNs())}
 }
+
+// FromReadings returns the messages of readings.
+func FromReadings(readings procstats.Readings) []*proto.Reading { return fromReadings(readings) }
+
+// ToReadings returns the readings of messages.
+func ToReadings(messages []*proto.Reading) procstats.Readings { return toReadings(messages) }
 
 func fromReadings(readings procstats.Readings) []*proto.Reading {
 	// One allocation for all messages of a row: a stream sends hundreds of them every second.
