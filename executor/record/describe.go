@@ -106,9 +106,9 @@ func (t describer) verdict() string {
 	case Completed:
 		return "Completed with exit code 0"
 	case Failed:
-		return fmt.Sprintf("Failed with exit code %d", t.exitCode)
+		return fmt.Sprintf("Failed with exit code %d", t.exitCode) + t.d.Forks.text()
 	case Signaled:
-		return "Terminated by signal " + signalName(t.signal) + t.sender()
+		return "Terminated by signal " + signalName(t.signal) + t.sender() + t.d.Forks.text()
 	case Stopped:
 		if t.d.Reason != "" {
 			return "Stopped because " + t.d.Reason + t.escalation()
@@ -163,6 +163,21 @@ func (t describer) sender() string {
 	return text
 }
 
+// text says what forks were refused; empty for none. It follows how the main process ended.
+func (f *RefusedForks) text() string {
+	if f == nil {
+		return ""
+	}
+	text := " after 1 fork was refused by "
+	if f.Count != 1 {
+		text = fmt.Sprintf(" after %d forks were refused by ", f.Count)
+	}
+	if f.Limit == nil {
+		return text + "the pids limit of a parent cgroup"
+	}
+	return text + fmt.Sprintf("the pids limit of %d", *f.Limit)
+}
+
 // killed counts what the OOM killer did, if the main process ended otherwise; the cause of the last kill follows it.
 func (t describer) killed(kills int64) string {
 	switch o := t.d.OOM; {
@@ -182,6 +197,9 @@ func (t describer) killed(kills int64) string {
 
 func (t describer) remedy(kill *Kill) string {
 	if kill == nil {
+		if t.d.Forks != nil && t.d.Verdict == Failed {
+			return "Raise the limit on processes or start fewer of them at once; threads count too"
+		}
 		if t.d.Verdict == Signaled && t.signal == sigkill && t.d.ForwardedSignal != sigkill {
 			return "SIGKILL came from outside the task: look for a person, a supervisor or a user-space OOM killer that sent it"
 		}
@@ -240,7 +258,10 @@ func (k *Kill) cause() string {
 // Sentence says in one sentence what a kill did, for the journal while the task runs.
 func (k *Kill) Sentence() string {
 	var text string
+	victim := k.Victim()
 	switch {
+	case k.Main && victim != nil && victim != &k.Victims[0]:
+		text = "Main process " + k.Victims[0].label() + " was killed with its cgroup, of which the kernel chose " + victim.label() + ": "
 	case k.Main && len(k.Victims) > 0:
 		text = "Main process " + k.Victims[0].label() + " was killed: "
 	case k.Group:
@@ -317,6 +338,14 @@ func (l *LastReading) text() string {
 		return ""
 	}
 	return procstats.Seconds.Text(l.AgeSeconds) + " before: " + strings.Join(used, ", ")
+}
+
+// StallText is the word for what the run waited for, with the cgroup above it that throttled it: "cpu-throttled by /batch".
+func (d *Diagnosis) StallText() string {
+	if d.ThrottledBy == "" {
+		return string(d.Stall)
+	}
+	return string(d.Stall) + " by " + d.ThrottledBy
 }
 
 // label is the command and the number, as in php-fpm[79699].

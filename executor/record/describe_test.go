@@ -327,3 +327,35 @@ func TestSentence(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedForks explains the end of a task that a limit on processes kept from forking.
+func TestRefusedForks(t *testing.T) {
+	sample := func(refused float64, limit float64) *procstats.Sample {
+		s := &procstats.Sample{}
+		s.SetNumber(procstats.CgroupPidsEventsMax, refused)
+		if limit > 0 {
+			s.SetNumber(procstats.CgroupPidsMax, limit)
+		}
+		return s
+	}
+	for _, test := range []struct {
+		before, after, limit float64
+		exit, signal         int
+		want                 string
+	}{
+		{0, 1, 10, 2, 0, "Failed with exit code 2 after 1 fork was refused by the pids limit of 10"},
+		{4, 7, 10, 2, 0, "Failed with exit code 2 after 3 forks were refused by the pids limit of 10"},
+		{0, 3, 0, 254, 0, "Failed with exit code 254 after 3 forks were refused by the pids limit of a parent cgroup"},
+		{0, 2, 10, 134, 6, "Terminated by signal 6 (SIGABRT) after 2 forks were refused by the pids limit of 10"},
+		{0, 5, 10, 0, 0, "Completed with exit code 0"},
+		{7, 7, 10, 2, 0, "Failed with exit code 2"},
+	} {
+		d := Diagnose(Evidence{
+			Before: sample(test.before, test.limit), After: sample(test.after, test.limit), ExitCode: test.exit, Signal: test.signal,
+			OOMBefore: OOMCounters{Read: true}, OOMAfter: OOMCounters{Read: true},
+		})
+		if d.Summary != test.want {
+			t.Errorf("%q, want %q", d.Summary, test.want)
+		}
+	}
+}

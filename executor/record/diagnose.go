@@ -24,8 +24,13 @@ func Diagnose(e Evidence) Diagnosis {
 	}
 	d := Diagnosis{
 		Verdict: verdict(e), Reason: e.Reason, AfterMain: e.AfterMain, ForwardedSignal: e.Forwarded, Killers: e.Killers,
-		Stall: StallOf(WaitsBetween(e.Before, e.After, e.Span)), LastReading: lastReading(e),
+		LastReading: lastReading(e),
 	}
+	waits := WaitsBetween(e.Before, e.After, e.Span)
+	if d.Stall = StallOf(waits); d.Stall == CPUThrottled && waits.ThrottledAbove() {
+		d.ThrottledBy = e.Throttler
+	}
+	d.Forks = refusedForks(e)
 	kill, killedMain := DecisiveKill(e)
 	d.OOM = oom(e, kill)
 	d.OOM.Main = killedMain
@@ -42,6 +47,27 @@ func Diagnose(e Evidence) Diagnosis {
 	d.Outcome, d.Summary, d.Operator = end.Outcome, end.Summary, end.Operator()
 	d.Evidence = numbers(e)
 	return d
+}
+
+// refusedForks returns nil where none were, or where that was not counted.
+func refusedForks(e Evidence) *RefusedForks {
+	if e.After == nil {
+		return nil
+	}
+	var before float64
+	if e.Before != nil {
+		before, _ = e.Before.Task.Number(procstats.CgroupPidsEventsMax)
+	}
+	after, _ := e.After.Task.Number(procstats.CgroupPidsEventsMax)
+	if after <= before {
+		return nil
+	}
+	forks := &RefusedForks{Count: int64(after - before)}
+	if limit, set := e.After.Task.Number(procstats.CgroupPidsMax); set {
+		whole := int64(limit)
+		forks.Limit = &whole
+	}
+	return forks
 }
 
 // Inhabited reports whether a task had a process when it was sampled; true if the sample does not tell.
@@ -119,7 +145,7 @@ func oom(e Evidence, decisive *Kill) OOM {
 	o := OOM{Reason: e.OOMAfter.Reason, Notices: e.Kills}
 	if decisive != nil {
 		o.Scope = decisive.Scope
-		o.Victim = victim(decisive)
+		o.Victim = decisive.Victim()
 		o.Group = slices.ContainsFunc(e.Kills, func(k Kill) bool { return k.Group })
 	}
 	var noticed int64
@@ -142,14 +168,6 @@ func oom(e Evidence, decisive *Kill) OOM {
 	return o
 }
 
-// victim returns the main process if it is among the victims, else the first of them; nil where none is known.
-func victim(kill *Kill) *Victim {
-	if len(kill.Victims) == 0 {
-		return nil
-	}
-	return &kill.Victims[0]
-}
-
 // numbers are the evidence by name. Measurements have their names in the table, with _before and _after.
 func numbers(e Evidence) map[string]any {
 	n := map[string]any{}
@@ -162,7 +180,7 @@ func numbers(e Evidence) map[string]any {
 	}
 	for _, id := range []procstats.ID{
 		procstats.CgroupMemoryMax, procstats.CgroupMemoryHigh, procstats.CgroupMemoryPeak, procstats.CgroupPidsMax,
-		procstats.CgroupCPUQuota,
+		procstats.CgroupCPUQuota, procstats.CgroupCPUQuotaEffective,
 	} {
 		putNumber(n, id.String(), e.After, id)
 	}

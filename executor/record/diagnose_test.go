@@ -250,6 +250,14 @@ func TestSentences(t *testing.T) {
 			"3 processes were killed, php-fpm[79699] among them: the host ran out of memory",
 		},
 		{
+			"the main process with its group", sentence(killOf(Own, func(k *Kill) {
+				ofMain(k)
+				k.Group, k.LimitBytes, k.PeakBytes = true, nil, nil
+				k.Victims = append(k.Victims, Victim{PID: 7, Command: "tail", Chosen: true})
+			})),
+			"Main process php-fpm[79699] was killed with its cgroup, of which the kernel chose tail[7]: out of memory at the task's own limit",
+		},
+		{
 			"a group", sentence(killOf(Own, func(k *Kill) { k.Group, k.LimitBytes, k.PeakBytes = true, nil, nil })),
 			"A whole cgroup of the task was killed: out of memory at the task's own limit",
 		},

@@ -4,6 +4,7 @@
 package record
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -36,6 +37,8 @@ type Evidence struct {
 	LastHeadlines []procstats.HeadlineValue
 	// LastAge is how old Last was when the last process ended.
 	LastAge time.Duration
+	// Throttler is the path of the cgroup above the task's whose CPU quota throttled most; empty if none did.
+	Throttler string
 	// OOMBefore and OOMAfter are the kernel's OOM counters at the start and at the end.
 	OOMBefore, OOMAfter OOMCounters
 	// Kills are the OOM kills that were noticed, oldest first.
@@ -86,6 +89,18 @@ type Kill struct {
 	HeadroomBytes *int64 `json:"headroom_bytes"`
 	// Reason says why no victim is known, where none is.
 	Reason string `json:"reason,omitempty"`
+}
+
+// Victim returns the process that a kill was about: of a cgroup that was killed as a whole the one that the kernel chose, else the
+// main process if it is among the victims, else the first of them; nil if none is known.
+func (k *Kill) Victim() *Victim {
+	if len(k.Victims) == 0 {
+		return nil
+	}
+	if i := slices.IndexFunc(k.Victims, func(v Victim) bool { return v.Chosen }); k.Group && i >= 0 {
+		return &k.Victims[i]
+	}
+	return &k.Victims[0]
 }
 
 // ScopeOf says whose limit led to OOM kills, from the counters before and after them.

@@ -4,19 +4,25 @@
 package record
 
 import (
+	"slices"
+
 	"github.com/tachograph/tacho/procstats"
 )
 
 // finalRows bounds the process rows of a final record; the rest is summed in its exited row.
 const finalRows = 50
 
-// trueAfterEnd are gauges that still say something when the task is gone: peaks and limits. The others are taken
-// from the last sample while it lived; a memory.current of an empty cgroup is not the task's memory.
+// trueAfterEnd are gauges that still say something when the task is gone: peaks, limits, what is left to write, and what
+// closes the sum of the CPU time by process, which the processes of the last sample are among the exited ones of by then.
+// The others are taken from the last sample while it lived; a memory.current of an empty cgroup is not the task's memory.
 func trueAfterEnd() procstats.Selection {
 	return procstats.Select(
 		procstats.CgroupMemoryPeak, procstats.CgroupMemorySwapPeak, procstats.CgroupPidsPeak, procstats.RusageMaxRSS,
+		procstats.RusagePeakRSS,
 		procstats.CgroupMemoryMax, procstats.CgroupMemoryHigh, procstats.CgroupMemorySwapMax, procstats.CgroupPidsMax,
-		procstats.CgroupCPUQuota, procstats.CgroupCPUWeight, procstats.CgroupCPUShares,
+		procstats.CgroupCPUQuota, procstats.CgroupCPUQuotaEffective, procstats.CgroupCPUWeight, procstats.CgroupCPUShares,
+		procstats.TreeCPULive, procstats.TreeCPUUnattributed, procstats.TreeCPUAtRows,
+		procstats.CgroupMemoryFileDirty, procstats.CgroupMemoryFileWriteback,
 	)
 }
 
@@ -52,7 +58,7 @@ func MergeFinal(final, rows *procstats.Sample) *procstats.Sample {
 	for _, reading := range rows.Task {
 		if row, known := procstats.Lookup(reading.ID()); !known || (row.Kind == procstats.Gauge && !keep.Has(reading.ID())) {
 			merged.Task.Put(reading)
-		} else if _, found := merged.Task.Get(reading.ID()); !found {
+		} else if final, found := merged.Task.Get(reading.ID()); !found || row.Source == procstats.SourceSkb && !final.Present() {
 			merged.Task.Put(reading)
 		}
 	}
@@ -88,7 +94,7 @@ func Values(readings procstats.Readings) (present map[string]any, absent map[str
 func Headlines(list []procstats.HeadlineValue) map[string]HeadlineValue {
 	all := make(map[string]HeadlineValue, len(list))
 	for _, h := range list {
-		value := HeadlineValue{Source: h.Source, Guarantee: h.Guarantee, Reason: h.Reading.Reason()}
+		value := HeadlineValue{Source: h.Source, Guarantee: h.Guarantee, Reason: h.Reading.Reason(), Notes: h.Notes}
 		if number, ok := h.Reading.Number(); ok {
 			value.Value = &number
 		}
@@ -97,8 +103,47 @@ func Headlines(list []procstats.HeadlineValue) map[string]HeadlineValue {
 	return all
 }
 
-// ProcessesOf lists who used the CPU over the whole run: the largest rows, the rest in exited, and what closes the sum.
-func ProcessesOf(whole *procstats.Window, merged *procstats.Sample, sampled bool) *Processes {
+// Contradictions returns the sentences about headlines that other readings contradicted, one for each quantity.
+func Contradictions(headline map[string]HeadlineValue) []string {
+	var texts []string
+	for _, m := range procstats.Table() {
+		if m.ID == procstats.HeadlineCores || m.ID == procstats.HeadlineCoresAverage {
+			continue // as the CPU time
+		}
+		for _, n := range headline[m.Name].Notes {
+			texts = append(texts, n.Text)
+		}
+	}
+	return texts
+}
+
+// Causes returns the likely causes of what Contradictions says, each once.
+func Causes(headline map[string]HeadlineValue) []string {
+	var causes []string
+	for _, m := range procstats.Table() {
+		for _, n := range headline[m.Name].Notes {
+			if !slices.Contains(causes, n.Cause) {
+				causes = append(causes, n.Cause)
+			}
+		}
+	}
+	return causes
+}
+
+// AllNotes returns the notes of a record, and what its headlines say of their readings.
+func (r *Record) AllNotes() []string {
+	notes := slices.Clone(r.Notes)
+	for _, text := range Contradictions(r.Headline) {
+		if !slices.Contains(notes, text) {
+			notes = append(notes, text)
+		}
+	}
+	return notes
+}
+
+// ProcessesOf lists who used the CPU over the whole run: the largest rows, the rest in exited, and what closes the sum. The
+// commands, whose sums it closes too, say what all ended processes used; nil if that is not known.
+func ProcessesOf(whole *procstats.Window, merged *procstats.Sample, sampled bool, commands *Commands) *Processes {
 	if !sampled {
 		return &Processes{Rows: []ProcessRow{}, Reason: "publishing off: nothing was sampled while the task ran"}
 	}
@@ -123,17 +168,16 @@ func ProcessesOf(whole *procstats.Window, merged *procstats.Sample, sampled bool
 		unattributed := total - inRows - inExited
 		p.TotalCPUSeconds, p.UnattributedCPUSeconds = &total, &unattributed
 	}
+	if commands != nil {
+		commands.CloseWith(p.TotalCPUSeconds)
+		p.close(commands)
+	}
 	return p
 }
 
-// cpuTotal returns the task's CPU seconds by the order of preference of the headline.
+// cpuTotal returns the task's CPU seconds as its headline has them.
 func cpuTotal(s *procstats.Sample) (seconds float64, ok bool) {
-	for _, headline := range procstats.Headlines(s, procstats.History{}) {
-		if headline.ID == procstats.HeadlineCPU {
-			return headline.Reading.Number()
-		}
-	}
-	return 0, false
+	return procstats.CPUTotal(s).Reading.Number()
 }
 
 func finalRow(p *procstats.ProcessWindow) ProcessRow {
@@ -168,7 +212,7 @@ func SourcesOf(list []procstats.SourceDescription) []Source {
 
 // PeakOf says when the samples saw most memory, and who held it then if that was the last sample.
 func PeakOf(whole *procstats.Window, last *procstats.Sample) *Peak {
-	for _, id := range []procstats.ID{procstats.CgroupMemoryCurrent, procstats.TreeRSS} {
+	for _, id := range []procstats.ID{procstats.CgroupMemoryCurrent, procstats.TreeMemory} {
 		highest, err := whole.Reduce(id, procstats.Max)
 		at, ok := whole.MaxAt(id)
 		if bytes, present := highest.Number(); err == nil && ok && present && last != nil {

@@ -22,7 +22,7 @@ func TestProcessesOfHaveCommandLines(t *testing.T) {
 	row.Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 2))
 	row.Readings.Put(procstats.TextReading(procstats.ProcessCmdline, "bash secret"))
 	w.Add(s)
-	r := &Record{Processes: ProcessesOf(&w, s, true)}
+	r := &Record{Processes: ProcessesOf(&w, s, true, nil)}
 	r.Peak = &Peak{Largest: r.Processes.Rows}
 	whole := []ProcessRow{{PID: 7, Command: "bash", Measurements: map[string]any{"process_cpu_seconds_total": 2.0, "process_cmdline": "bash secret"}}}
 	numbers := []ProcessRow{{PID: 7, Command: "bash", Measurements: map[string]any{"process_cpu_seconds_total": 2.0}}}
@@ -56,7 +56,7 @@ func TestProcessesOfTallyStates(t *testing.T) {
 		w.Add(last)
 	}
 	var got []map[string]int64
-	for _, row := range ProcessesOf(&w, last, true).Rows {
+	for _, row := range ProcessesOf(&w, last, true, nil).Rows {
 		got = append(got, row.States)
 	}
 	if diff := cmp.Diff([]map[string]int64{{"D": 1, "R": 1, "S": 2}, nil}, got); diff != "" {

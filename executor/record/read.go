@@ -137,7 +137,7 @@ func placed(err error, content []byte) error {
 	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 		offset = syntax.Offset
 	} else if kind := (*json.UnmarshalTypeError)(nil); errors.As(err, &kind) {
-		offset = kind.Offset
+		offset, err = kind.Offset, errors.New(strings.TrimPrefix(kind.Field+": unexpected "+kind.Value, ": "))
 	}
 	before := content[:min(offset, int64(len(content)))]
 	return &lineError{line: 1 + bytes.Count(bytes.TrimRight(before, "\n"), []byte{'\n'}), err: err}

@@ -22,11 +22,11 @@ func TestReadNamesFileAndLine(t *testing.T) {
 		{"blank", " \n\n", "the file is empty", true},
 		{"text", "hello\n", "line 1: invalid character 'h'", false},
 		{"cut off", "{\n  \"schema_version\": \"1.0\",\n  \"command\": [\n", "line 3: unexpected end of JSON input", false},
-		{"wrong kind", "{\n  \"schema_version\": \"1.0\",\n  \"pid\": \"many\"\n}\n", "line 3: json: cannot unmarshal string", false},
+		{"wrong kind", "{\n  \"schema_version\": \"1.0\",\n  \"pid\": \"many\"\n}\n", "line 3: pid: unexpected string", false},
 		{"foreign", `{"hello": 1}`, "it has no schema_version", true},
 		{"older", `{"schema_version": "0.2.2"}`, `schema_version "0.2.2", not 1.x`, true},
 		{"later", `{"schema_version": "2.0"}`, `schema_version "2.0", not 1.x`, true},
-		{"array", `[]`, "line 1: json: cannot unmarshal array", false},
+		{"array", `[]`, "line 1: unexpected array", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -11,8 +11,9 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// SchemaVersion is the version of info.json and usage.jsonl. Fields are only added under one major version.
-const SchemaVersion = "1.0"
+// SchemaVersion is the version of info.json, usage.jsonl and samples.csv. Under one major version fields are only added, which raises the
+// minor one; a correction of a text or of the schema raises the last.
+const SchemaVersion = "1.2.0"
 
 // State is where a run is in its life.
 type State string
@@ -61,6 +62,8 @@ type Record struct {
 	Measurements map[string]any    `json:"measurements"`
 	Absent       map[string]string `json:"absent"`
 	Processes    *Processes        `json:"processes,omitempty"`
+	// Commands is who used it, all processes that ended; absent in records of older builds and where nothing was sampled.
+	Commands *Commands `json:"commands,omitempty"`
 	// Peak is when memory was highest among the samples, and who held it.
 	Peak    *Peak    `json:"peak,omitempty"`
 	Limits  []Limit  `json:"limits,omitempty"`
@@ -69,6 +72,8 @@ type Record struct {
 	// Selection lists the selected measurements by name.
 	Selection []string `json:"selection"`
 	Interval  float64  `json:"interval_seconds"`
+	// FirstInterval is the time between samples in the first minute, if it is not Interval.
+	FirstInterval float64 `json:"first_interval_seconds,omitzero"`
 	// Samples counts the collections; absent, and 0, where that is not known, as while the run goes on.
 	Samples int64 `json:"samples,omitzero"`
 	// AsOf is until when Samples, Headline, Measurements and Absent go where the record was not written to its end:
@@ -113,6 +118,8 @@ type HeadlineValue struct {
 	Source    string              `json:"source,omitempty"`
 	Guarantee procstats.Guarantee `json:"guarantee,omitempty"`
 	Reason    string              `json:"reason,omitempty"`
+	// Notes say which other readings contradicted the value, and were taken into account.
+	Notes []procstats.Note `json:"notes,omitempty"`
 }
 
 // Processes is the task's CPU time by process: rows, exited and unattributed add up to the total.
@@ -121,7 +128,7 @@ type Processes struct {
 	Rows []ProcessRow `json:"rows"`
 	// Exited sums what was read of processes that are gone and have no row.
 	Exited ProcessSum `json:"exited"`
-	// UnattributedCPUSeconds closes the sum: processes that came and went unseen. Signed.
+	// UnattributedCPUSeconds closes the sum: processes that came and went unseen, or never had a row. Signed.
 	UnattributedCPUSeconds *float64 `json:"unattributed_cpu_seconds"`
 	TotalCPUSeconds        *float64 `json:"total_cpu_seconds"`
 	Omitted                int      `json:"omitted,omitempty"`

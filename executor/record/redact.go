@@ -19,7 +19,8 @@ func (r *Record) Redacted() *Record {
 		StartTicks: r.StartTicks, BootID: r.BootID, StartedAt: r.StartedAt, EndedAt: r.EndedAt, WallSeconds: r.WallSeconds,
 		SpanSeconds: r.SpanSeconds, ExitCode: r.ExitCode, Signal: r.Signal, Diagnosis: r.Diagnosis.redacted(),
 		Headline: r.Headline, Measurements: r.Measurements, Absent: r.Absent, Processes: r.Processes.redacted(), Peak: r.Peak.redacted(),
-		Sources: r.Sources, Selection: r.Selection, Interval: r.Interval, Samples: r.Samples,
+		Commands: r.Commands,
+		Sources:  r.Sources, Selection: r.Selection, Interval: r.Interval, FirstInterval: r.FirstInterval, Samples: r.Samples,
 	}
 	end := c.End()
 	c.Diagnosis.Outcome, c.Diagnosis.Summary, c.Diagnosis.Operator = end.Outcome, end.Summary, end.Operator()
@@ -62,7 +63,7 @@ func redactedRows(rows []ProcessRow) []ProcessRow {
 func (d Diagnosis) redacted() Diagnosis {
 	c := Diagnosis{
 		Verdict: d.Verdict, AfterMain: d.AfterMain, ForwardedSignal: d.ForwardedSignal, OOM: d.OOM, OOMKilled: d.OOMKilled,
-		LastReading: d.LastReading, Stall: d.Stall, Retryable: d.Retryable,
+		LastReading: d.LastReading, Forks: d.Forks, Stall: d.Stall, Retryable: d.Retryable,
 	}
 	if d.Verdict == Stopped {
 		c.Reason = d.Reason // in words of our own; those of others name files

@@ -3,7 +3,12 @@
 
 package record
 
-import "github.com/tachograph/tacho/procstats"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tachograph/tacho/procstats"
+)
 
 // NewUsage reduces a report's window to one line of usage.jsonl. rows is its last sample with process rows.
 func NewUsage(w *procstats.Window, rows *procstats.Sample, selection procstats.Selection) *Usage {
@@ -61,15 +66,16 @@ func reduce(m procstats.Measurement, of func(procstats.ID, procstats.Reduction) 
 }
 
 func usageProcesses(w *procstats.Window, rows *procstats.Sample) *UsageProcesses {
-	p := &UsageProcesses{Rows: []UsageRow{}, Omitted: rows.Omitted}
+	kept := mostCPU(rows.Processes)
+	p := &UsageProcesses{Rows: []UsageRow{}, Omitted: rows.Omitted + len(rows.Processes) - len(kept)}
 	seen := make(map[procstats.ProcessID]*procstats.ProcessWindow)
 	for _, process := range w.Processes() {
 		seen[process.ProcessID] = &process
 	}
 	// The rows are those of the last sample, so that they add up with its own exited and unattributed; the window
 	// only adds what it reduced of them.
-	for i := range rows.Processes {
-		p.Rows = append(p.Rows, usageRow(&rows.Processes[i], seen[rows.Processes[i].ProcessID]))
+	for _, row := range kept {
+		p.Rows = append(p.Rows, usageRow(row, seen[row.ProcessID]))
 	}
 	if seconds, ok := rows.Task.Number(procstats.TreeCPUExited); ok {
 		p.Exited.CPUSeconds = &seconds
@@ -82,9 +88,9 @@ func usageProcesses(w *procstats.Window, rows *procstats.Sample) *UsageProcesses
 	}
 	if total, ok := cpuTotal(rows); ok {
 		p.TotalCPUSeconds = &total
-		if p.UnattributedCPUSeconds == nil && len(rows.Processes) == 0 {
-			// There was no process to read: all of it is what closes the sum.
-			rest := total
+		if p.Omitted > 0 || p.UnattributedCPUSeconds == nil && len(rows.Processes) == 0 {
+			// The tree's own sum has processes without a row as well, and none where there was no process to read.
+			rest := total - rowsCPU(kept)
 			if p.Exited.CPUSeconds != nil {
 				rest -= *p.Exited.CPUSeconds
 			}
@@ -92,6 +98,38 @@ func usageProcesses(w *procstats.Window, rows *procstats.Sample) *UsageProcesses
 		}
 	}
 	return p
+}
+
+// mostUsageRows is how many processes a line names: a row takes about 370 bytes, and a task can have thousands of processes.
+const mostUsageRows = 8
+
+// mostCPU returns the rows with the most CPU time, in their order.
+func mostCPU(all []procstats.ProcessRow) []*procstats.ProcessRow {
+	kept := make([]*procstats.ProcessRow, len(all))
+	for i := range all {
+		kept[i] = &all[i]
+	}
+	if len(kept) <= mostUsageRows {
+		return kept
+	}
+	slices.SortStableFunc(kept, func(a, b *procstats.ProcessRow) int { return cmp.Compare(rowCPU(b), rowCPU(a)) })
+	kept = kept[:mostUsageRows]
+	slices.SortFunc(kept, func(a, b *procstats.ProcessRow) int { return cmp.Compare(a.PID, b.PID) })
+	return kept
+}
+
+// rowCPU is 0 if it was not measured.
+func rowCPU(row *procstats.ProcessRow) float64 {
+	used, _ := row.Readings.Number(procstats.ProcessCPU)
+	return used
+}
+
+// rowsCPU returns the CPU seconds of the processes that have a row.
+func rowsCPU(rows []*procstats.ProcessRow) (seconds float64) {
+	for _, row := range rows {
+		seconds += rowCPU(row)
+	}
+	return seconds
 }
 
 func usageRow(p *procstats.ProcessRow, w *procstats.ProcessWindow) UsageRow {

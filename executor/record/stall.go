@@ -25,12 +25,15 @@ const (
 // one process waited during half of the time (some). Where the task used several CPUs the kernel averages over them,
 // each weighted by the time in which the task kept it from being idle: one process that waits while others run on
 // other CPUs counts in part only. Throttled counts CPU-seconds, one for each CPU that was held back, and may exceed
-// the wall time.
+// the wall time. AncestorThrottled is the same for the quotas of the groups above, and for all tasks below those.
 type Waits struct {
 	Wall               time.Duration
 	CPU, Throttled     *float64
+	AncestorThrottled  *float64
 	CPUSome            *float64
 	MemorySome, IOSome *float64
+	// Left is how many processes were seen outside the cgroup that pressure is read of.
+	Left *float64
 }
 
 // WaitsIn gathers Waits from whatever knows growths of counters; ok is false where one was not measured.
@@ -44,10 +47,12 @@ func WaitsIn(wall time.Duration, growth func(procstats.ID) (seconds float64, ok 
 		return nil
 	}
 	return Waits{
-		Wall:      wall,
-		CPU:       first(procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU),
-		Throttled: first(procstats.CgroupCPUThrottled), CPUSome: first(procstats.PSICPUSome),
-		MemorySome: first(procstats.PSIMemorySome), IOSome: first(procstats.PSIIOSome),
+		Wall:              wall,
+		CPU:               first(procstats.CgroupCPUUsage, procstats.TreeCPU, procstats.RusageCPU),
+		Throttled:         first(procstats.CgroupCPUThrottled),
+		AncestorThrottled: first(procstats.CgroupCPUAncestorThrottled, procstats.CgroupCPUInheritedThrottled),
+		CPUSome:           first(procstats.PSICPUSome),
+		MemorySome:        first(procstats.PSIMemorySome), IOSome: first(procstats.PSIIOSome), Left: first(procstats.TreeLeftPressure),
 	}
 }
 
@@ -84,12 +89,13 @@ func growthIn(w *procstats.Window, id procstats.ID) (seconds float64, ok bool) {
 // the CPU time that was wanted where several CPUs were held back at once), cpu-starved (cpu some without the
 // throttled share, because a throttled process waits for a CPU too). Pages that are read back after they were
 // reclaimed count as I/O and as memory: both are memory's where its own is at least half of the I/O. Below a tenth the task was idle where it used less than a twentieth of a core and waited less than a
-// twentieth of the time, and fine otherwise; both only where all three pressures were measured.
+// twentieth of the time, and fine otherwise; both only where all three pressures were measured, of all processes.
 func StallOf(w Waits) Stall {
 	if w.Wall <= 0 {
 		return ""
 	}
-	throttled := w.throttledShare()
+	own, above := w.throttledShares()
+	throttled := max(own, above)
 	memory, io, cpu := w.share(w.MemorySome), w.share(w.IOSome), max(0, w.share(w.CPUSome)-throttled)
 	if memory > 0 && memory >= io/2 {
 		memory, io = max(memory, io), 0
@@ -106,7 +112,7 @@ func StallOf(w Waits) Stall {
 	if word != Fine {
 		return word
 	}
-	if w.CPUSome == nil || w.MemorySome == nil || w.IOSome == nil {
+	if w.CPUSome == nil || w.MemorySome == nil || w.IOSome == nil || w.left() {
 		return ""
 	}
 	waited := max(w.share(w.CPUSome), w.share(w.MemorySome), w.share(w.IOSome))
@@ -116,14 +122,36 @@ func StallOf(w Waits) Stall {
 	return Fine
 }
 
-// throttledShare is the share of the wall time that the quota cost. Several CPUs that are held back at once cost it
+// left reports whether the task has waits that are not known, of processes that have left its cgroup.
+func (w Waits) left() bool { return w.Left != nil && *w.Left > 0 }
+
+// ThrottledAbove reports whether a quota of a group above the task cost it more than its own.
+func (w Waits) ThrottledAbove() bool {
+	own, above := w.throttledShares()
+	return above > own
+}
+
+// throttledShares are the shares of the wall time that the task's own quota cost and those of groups above it. A task
+// that did not wait for a CPU was not held back by what the group above held back of others.
+func (w Waits) throttledShares() (own, above float64) {
+	own, above = w.throttledShare(w.Throttled), w.throttledShare(w.AncestorThrottled)
+	switch {
+	case w.CPUSome != nil:
+		above = min(above, w.share(w.CPUSome))
+	case w.share(w.CPU) < idleCores: // it may not have waited
+		above = 0
+	}
+	return own, above
+}
+
+// throttledShare is the share of the wall time that a quota cost. Several CPUs that are held back at once cost it
 // once: then it is the part that is missing of the CPU time that was wanted.
-func (w Waits) throttledShare() float64 {
-	share := min(1, w.share(w.Throttled))
+func (w Waits) throttledShare(throttled *float64) float64 {
+	share := min(1, w.share(throttled))
 	if w.CPU == nil || share == 0 {
 		return share
 	}
-	return min(share, *w.Throttled/(*w.Throttled+*w.CPU))
+	return min(share, *throttled/(*throttled+*w.CPU))
 }
 
 // share returns seconds as a share of the wall time; 0 where they were not measured.

@@ -40,6 +40,10 @@ func TestStallOf(t *testing.T) {
 		{"four cores held back a little", waits(396, 16, 4, 0, 0), Fine},
 		{"throttled and starved, more of the second", waits(30, 20, 70, 0, 0), CPUStarved},
 		{"throttled and starved, more of the first", waits(30, 40, 60, 0, 0), CPUThrottled},
+		{"half a core by the quota above", without(waits(50, 0, 50, 0, 0), func(w *Waits) { w.AncestorThrottled = s(50) }), CPUThrottled},
+		{"others below the same quota are held back", without(waits(1, 0, 0.5, 0, 0), func(w *Waits) { w.AncestorThrottled = s(90) }), Idle},
+		{"a little by the quota above, more by others", without(waits(30, 0, 70, 0, 0), func(w *Waits) { w.AncestorThrottled = s(20) }), CPUStarved},
+		{"the quota above, no pressure", Waits{Wall: 100 * time.Second, CPU: s(50), AncestorThrottled: s(50)}, CPUThrottled},
 		{"reads from storage", waits(20, 0, 2, 0, 80), IOBound},
 		{"reads back what was reclaimed", waits(20, 0, 2, 75, 80), MemoryThrashing},
 		{"half of its I/O is memory's", waits(20, 0, 2, 8, 16), MemoryThrashing},
@@ -52,6 +56,8 @@ func TestStallOf(t *testing.T) {
 		{"no pressure of storage, sleeps", without(waits(0, 0, 0, 0, 0), func(w *Waits) { w.IOSome = nil }), ""},
 		{"no pressure of storage, starved", without(waits(50, 0, 50, 0, 0), func(w *Waits) { w.IOSome = nil }), CPUStarved},
 		{"CPU time not known, no waits", without(waits(0, 0, 0, 0, 0), func(w *Waits) { w.CPU = nil }), Fine},
+		{"processes left", Waits{Wall: 100 * time.Second, CPU: s(0), CPUSome: s(0), MemorySome: s(0), IOSome: s(0), Left: s(1)}, ""},
+		{"processes left, and others wait", Waits{Wall: 100 * time.Second, CPU: s(0), CPUSome: s(0), MemorySome: s(0), IOSome: s(20), Left: s(1)}, IOBound},
 		{"no time", Waits{CPU: s(0), CPUSome: s(0), MemorySome: s(0), IOSome: s(0)}, ""},
 		{"nothing known", Waits{Wall: time.Second}, ""},
 	}
@@ -61,6 +67,40 @@ func TestStallOf(t *testing.T) {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestThrottledBy names the cgroup above only where its quota cost more than the task's own.
+func TestThrottledBy(t *testing.T) {
+	sample := func(at time.Duration, own, above float64) *procstats.Sample {
+		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: at, Wall: time.Unix(0, int64(at))}}
+		s.Sources[procstats.SourceCgroup] = s.Stamp
+		s.SetNumber(procstats.CgroupCPUUsage, at.Seconds()/10)
+		s.SetNumber(procstats.CgroupCPUThrottled, own)
+		s.SetNumber(procstats.CgroupCPUAncestorThrottled, above)
+		return s
+	}
+	tests := []struct {
+		own, above float64
+		want       string
+	}{
+		{0, 5, "cpu-throttled by /batch"},
+		{5, 0, "cpu-throttled"},
+		{5, 4, "cpu-throttled"},
+		{4, 5, "cpu-throttled by /batch"},
+		{0, 0, ""},
+	}
+	for _, test := range tests {
+		d := Diagnose(Evidence{
+			Before: sample(0, 0, 0), After: sample(10*time.Second, test.own, test.above), Wall: 10 * time.Second, Span: 10 * time.Second,
+			Throttler: "/batch",
+		})
+		if got := d.StallText(); got != test.want {
+			t.Errorf("%v s by its own quota and %v s by one above: %q, want %q", test.own, test.above, got, test.want)
+		}
+		if d := d.redacted(); d.ThrottledBy != "" {
+			t.Errorf("redacted: %q", d.ThrottledBy)
+		}
 	}
 }
 

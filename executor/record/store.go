@@ -15,27 +15,35 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/tachograph/tacho/failpoint"
 )
 
-// The files of a run's folder. Both are 0600 in a folder of 0700: command lines and what a task used are its
+// The files of a run's folder. All are 0600 in a folder of 0700: command lines and what a task used are its
 // user's own business.
 const (
 	// InfoFile holds the Record, replaced as a whole.
 	InfoFile = "info.json"
 	// UsageFile holds one Usage a line, appended.
 	UsageFile = "usage.jsonl"
+	// SamplesFile holds one Point a row, at most about 500 however long the run is.
+	SamplesFile = "samples.csv"
 )
 
 // DefaultRoot is where runs are kept by default, below the folder tacho was called in.
 const DefaultRoot = ".tacho/runs"
 
-// Store writes the files of one run. Put and Append touch different files: each may be called by one goroutine
-// at a time, both at once.
+// Store writes the files of one run. Put, Append and AddSample touch different files: each may be called by one goroutine
+// at a time, all at once.
 type Store struct {
 	dir string
 	// root and usage are descriptors, so that a run writes on where its folder is, even when it was renamed.
 	root  *os.Root
 	usage *os.File
+	// provisional is the length of the last line if the next one replaces it, otherwise 0.
+	provisional int64
+
+	samples samples
 }
 
 // Create makes the folder of a new run, and the folders above it, with mode 0700, and an empty usage.jsonl.
@@ -69,7 +77,7 @@ func open(dir string, create int) (*Store, error) {
 func (s *Store) Dir() string { return s.dir }
 
 // Close gives up the run's files. What was written stays.
-func (s *Store) Close() error { return errors.Join(s.usage.Close(), s.root.Close()) }
+func (s *Store) Close() error { return errors.Join(s.closeSamples(), s.usage.Close(), s.root.Close()) }
 
 // Put replaces info.json as a whole: a reader sees the old record or the new one, also after a crash.
 func (s *Store) Put(r *Record) error {
@@ -77,8 +85,7 @@ func (s *Store) Put(r *Record) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", s.path(InfoFile), err)
 	}
-	// The writer's PID is in the name because a run's starter writes the record on where its executor was lost.
-	temporary := fmt.Sprintf(".%s.%d", InfoFile, os.Getpid())
+	temporary := temporaryName()
 	if err := s.replace(temporary, content); err != nil {
 		// A file that was never made cannot be removed; the first error is the one to tell.
 		_ = s.root.Remove(temporary)
@@ -87,18 +94,59 @@ func (s *Store) Put(r *Record) error {
 	return nil
 }
 
+// reservation is the room that Reserve holds, in bytes: a record with many processes has about half of it.
+const reservation = 64 << 10
+
+// Reserve holds room on the disk for the next Put: how a run ended can be written although its disk is full by then.
+func (s *Store) Reserve() error {
+	name := temporaryName()
+	file, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("reserve room for %s: %w", s.path(InfoFile), err)
+	}
+	_, err = file.Write(make([]byte, reservation))
+	if err := errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("reserve room for %s: %w", s.path(InfoFile), errors.Join(err, s.root.Remove(name)))
+	}
+	return nil
+}
+
+// RemoveTemporary removes what was reserved, also by other writers of the record, which are dead.
+func (s *Store) RemoveTemporary() error {
+	files, err := fs.ReadDir(s.root.FS(), ".")
+	for _, file := range files {
+		if !strings.HasPrefix(file.Name(), "."+InfoFile+".") {
+			continue
+		}
+		if removeErr := s.root.Remove(file.Name()); !errors.Is(removeErr, fs.ErrNotExist) {
+			err = errors.Join(err, removeErr)
+		}
+	}
+	return err
+}
+
+// temporaryName is that of the file which replaces the record. The writer's PID is in it because a run's starter writes the
+// record on if its executor was lost.
+func temporaryName() string { return fmt.Sprintf(".%s.%d", InfoFile, os.Getpid()) }
+
 func (s *Store) replace(temporary string, content []byte) error {
-	file, err := s.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	file, err := s.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(content)
+	if err = failpoint.Err("run.record.put"); err == nil {
+		_, err = file.Write(content)
+	}
+	if err == nil {
+		err = file.Truncate(int64(len(content))) // it may be a reservation
+	}
 	if err == nil {
 		err = file.Sync()
 	}
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
+	failpoint.At("run.record.rename")
 	if err := s.root.Rename(temporary, InfoFile); err != nil {
 		return err
 	}
@@ -118,13 +166,19 @@ func (s *Store) syncFolder() error {
 }
 
 // Append adds one line to usage.jsonl, whole or not at all as far as the disk lets it. It is not synced: a line
-// outlives the process, and a crash of the machine can cost the last ones.
-func (s *Store) Append(u *Usage) error {
+// outlives the process, and a crash of the machine can cost the last ones. The next line replaces a provisional one: it
+// begins where that began.
+func (s *Store) Append(u *Usage, provisional bool) error {
 	line, err := encode(u, "")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", s.path(UsageFile), err)
 	}
 	size, err := s.usage.Seek(0, io.SeekEnd)
+	if err == nil && s.provisional > 0 {
+		size -= s.provisional
+		err = s.usage.Truncate(size)
+	}
+	s.provisional = 0
 	if err != nil {
 		return fmt.Errorf("write %s: %w", s.path(UsageFile), err)
 	}
@@ -135,9 +189,15 @@ func (s *Store) Append(u *Usage) error {
 	if !whole {
 		line = append([]byte{'\n'}, line...)
 	}
-	if _, err := s.usage.Write(line); err != nil {
+	if err = failpoint.Err("run.record.append"); err == nil {
+		_, err = s.usage.Write(line)
+	}
+	if err != nil {
 		// Half a line on a full disk would make the next one unreadable as well.
 		return fmt.Errorf("write %s: %w", s.path(UsageFile), errors.Join(err, s.usage.Truncate(size)))
+	}
+	if provisional {
+		s.provisional = int64(len(line))
 	}
 	return nil
 }

@@ -69,8 +69,16 @@ func TestStoreWritesWhatReadReads(t *testing.T) {
 	}
 
 	lines := []*Usage{exampleUsage(started), exampleUsage(started.Add(time.Minute))}
-	for _, line := range lines {
-		if err := store.Append(line); err != nil {
+	for _, next := range []struct {
+		line        *Usage
+		provisional bool
+	}{
+		{lines[0], false},
+		{exampleUsage(started.Add(time.Second)), true},
+		{exampleUsage(started.Add(2 * time.Second)), true},
+		{lines[1], false},
+	} {
+		if err := store.Append(next.line, next.provisional); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,6 +91,39 @@ func TestStoreWritesWhatReadReads(t *testing.T) {
 	}
 	if diff := cmp.Diff(lines, got); diff != "" {
 		t.Errorf("usage (-written +read):\n%s", diff)
+	}
+}
+
+// TestReserve holds that a record takes the place of what was reserved for it, and that a reservation can be given up.
+func TestReserve(t *testing.T) {
+	dir := t.TempDir()
+	store, err := Create(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	want := exampleRecord("one", time.Date(2026, 3, 4, 5, 6, 7, 89, time.UTC))
+	if err := errors.Join(store.Reserve(), store.Put(want)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if err := store.Reserve(); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, temporaryName())); err != nil || info.Size() != reservation {
+		t.Errorf("reserved: %v, %v", info, err)
+	}
+	if err := store.RemoveTemporary(); err != nil {
+		t.Error(err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 2 {
+		t.Errorf("files: %v, %v", files, err)
 	}
 }
 
@@ -173,7 +214,7 @@ func TestAppendStartsANewLineAfterATornOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if err := store.Append(exampleUsage(time.Now())); err != nil {
+	if err := store.Append(exampleUsage(time.Now()), false); err != nil {
 		t.Fatal(err)
 	}
 	var read, damaged int

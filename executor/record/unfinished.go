@@ -30,11 +30,12 @@ func (r *Record) FillFromReports(reports iter.Seq2[*Usage, error]) {
 	r.AsOf, r.Samples = u.last.To, u.samples
 	r.Measurements, r.Absent = Values(sample.Task)
 	r.Headline = Headlines(procstats.Headlines(sample, procstats.History{
-		Previous: u.began, Elapsed: r.AsOf.Sub(r.StartedAt), Peak: u.peak,
+		Previous: u.began, Elapsed: r.AsOf.Sub(r.StartedAt), Largest: u.largest,
 	}))
 	// What only grows is at least this by now. An upper bound is one of the time until then only.
 	for _, id := range []procstats.ID{
 		procstats.HeadlineCPU, procstats.HeadlineMemoryPeak, procstats.HeadlineIORead, procstats.HeadlineIOWrite,
+		procstats.HeadlineIOHanded, procstats.HeadlineNetworkReceived, procstats.HeadlineNetworkSent,
 	} {
 		if h := r.Headline[id.String()]; h.Value != nil {
 			if h.Guarantee == procstats.Exact {
@@ -51,9 +52,8 @@ type unfinished struct {
 	samples int64
 	last    *Usage
 	// began has the counters at the beginning of the first line.
-	began *procstats.Sample
-	// peak is the highest reading of resident memory, as History has it.
-	peak procstats.Reading
+	began   *procstats.Sample
+	largest procstats.Largest
 }
 
 func (u *unfinished) add(report *Usage) {
@@ -62,12 +62,18 @@ func (u *unfinished) add(report *Usage) {
 	if u.began == nil {
 		u.began = beginOf(report)
 	}
-	for _, id := range []procstats.ID{procstats.TreeRSS, procstats.PortableRSS} {
-		highest, _ := u.peak.Number()
-		if most := report.Measurements[id.String()].Max; most != nil && *most > highest {
-			u.peak = procstats.NumberReading(id, *most)
+	u.largest.Add(largestOf(report))
+}
+
+// largestOf returns the largest readings in a line.
+func largestOf(report *Usage) *procstats.Sample {
+	s := &procstats.Sample{}
+	for name, reduced := range report.Measurements {
+		if m, known := procstats.LookupName(name); known && reduced.Max != nil {
+			s.SetNumber(m.ID, *reduced.Max)
 		}
 	}
+	return s
 }
 
 // beginOf returns the counters at the beginning of a line.

@@ -31,7 +31,7 @@ func reports(lines ...*Usage) iter.Seq2[*Usage, error] {
 
 func TestFillFromReports(t *testing.T) {
 	began := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
-	cpu, tree, rss, maxRSS := procstats.CgroupCPUUsage.String(), procstats.TreeCPU.String(), procstats.TreeRSS.String(), procstats.RusageMaxRSS.String()
+	cpu, tree, rss, maxRSS := procstats.CgroupCPUUsage.String(), procstats.TreeCPU.String(), procstats.TreeMemory.String(), procstats.RusagePeakRSS.String()
 	line := func(from, to float64, samples int64, measurements map[string]Reduced) *Usage {
 		at := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }
 		return &Usage{
@@ -61,13 +61,13 @@ func TestFillFromReports(t *testing.T) {
 	}{
 		{"in a cgroup", Record{State: Lost, StartedAt: began}, inGroup, 19, 21, map[string]head{
 			"cpu_seconds_total": {10, procstats.LowerBound}, "cpu_cores": {0.5, procstats.Exact},
-			"cpu_cores_average": {10.0 / 19, procstats.Exact}, "memory_bytes": {70, procstats.UpperBound},
-			"memory_peak_bytes": {900, procstats.Sampled},
+			"cpu_cores_average": {10.0 / 19, procstats.Exact}, "memory_bytes": {70, procstats.LowerBound},
+			"memory_peak_bytes": {900, procstats.LowerBound},
 		}},
 		{"without a cgroup", Record{State: Running, StartedAt: began}, alone, 10, 3, map[string]head{
 			"cpu_seconds_total": {2, procstats.LowerBound}, "cpu_cores": {0.2, procstats.LowerBound},
-			"cpu_cores_average": {0.2, procstats.LowerBound}, "memory_bytes": {0, procstats.UpperBound},
-			"memory_peak_bytes": {100, procstats.UpperBound},
+			"cpu_cores_average": {0.2, procstats.LowerBound}, "memory_bytes": {0, procstats.LowerBound},
+			"memory_peak_bytes": {100, procstats.LowerBound},
 		}},
 		{"no report", Record{State: Lost, StartedAt: began}, nil, 0, 0, nil},
 		{"none that can be read", Record{State: Lost, StartedAt: began}, []*Usage{nil}, 0, 0, nil},

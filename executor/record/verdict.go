@@ -56,6 +56,8 @@ type Diagnosis struct {
 	// Killers are programs of the host that may have sent the SIGKILL.
 	Killers []string `json:"killers,omitempty"`
 	OOM     OOM      `json:"oom"`
+	// Forks are those that a limit on processes refused; null if none was.
+	Forks *RefusedForks `json:"refused_forks,omitempty"`
 	// LastReading is what the task used when it was read last; null if nothing was sampled.
 	LastReading *LastReading `json:"last_reading,omitempty"`
 	// OOMKilled is what orchestrators ask: the task's own limit, or one that it set below, killed the main process,
@@ -63,6 +65,9 @@ type Diagnosis struct {
 	OOMKilled bool `json:"oom_killed"`
 	// Stall is one word for what the run waited for; empty where pressure could not be read.
 	Stall Stall `json:"stall,omitempty"`
+	// ThrottledBy is the path of the cgroup above the task's whose CPU quota made it cpu-throttled; empty if it was the
+	// task's own.
+	ThrottledBy string `json:"throttled_by,omitempty"`
 	// Retryable reports that another machine, or another time, could end better: the task is not at fault.
 	Retryable bool `json:"retryable"`
 	// Evidence are the numbers behind the sentences, by name.
@@ -87,6 +92,13 @@ type OOM struct {
 	Notices []Kill `json:"notices,omitempty"`
 }
 
+// RefusedForks are forks and clones that failed with EAGAIN because of a limit on processes and threads.
+type RefusedForks struct {
+	Count int64 `json:"count"`
+	// Limit is that of the task's own cgroup; null if it has none: the limit is that of a cgroup above.
+	Limit *int64 `json:"limit"`
+}
+
 // LastReading is the last sample of a task that had a process. A number that was not measured is null.
 type LastReading struct {
 	// AgeSeconds is how long before the task's end it was.
@@ -95,9 +107,12 @@ type LastReading struct {
 	Cores       *float64 `json:"cpu_cores"`
 }
 
-// Victim is a process that the OOM killer chose.
+// Victim is a process that the OOM killer killed.
 type Victim struct {
-	PID int `json:"pid"`
+	// Chosen reports that the kernel's log names it as the one that was chosen: of a cgroup that is killed as a whole, the
+	// others are killed with it.
+	Chosen bool `json:"-"`
+	PID    int  `json:"pid"`
 	// Namespace is "host" where PID is a number of the host's PID namespace and the executor lives in another one,
 	// in which it cannot be translated any more; empty where PID is the executor's own view.
 	Namespace string `json:"pid_namespace,omitempty"`
@@ -122,7 +137,7 @@ type Stall string
 const (
 	// CPUStarved runs waited for a CPU that others had.
 	CPUStarved Stall = "cpu-starved"
-	// CPUThrottled runs were held back by their own quota.
+	// CPUThrottled runs were held back by a quota: their own, or that of a cgroup above.
 	CPUThrottled Stall = "cpu-throttled"
 	// MemoryThrashing runs waited for memory to be reclaimed or read back.
 	MemoryThrashing Stall = "memory-thrashing"

@@ -1,0 +1,136 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package advice
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// history is runs of one command with a known need.
+type history struct {
+	name string
+	// need is the most memory that a run can use, in MiB.
+	need float64
+	runs int
+	// lowest is the least share of the need that a run uses; the others are between it and 1, more often near it the higher skew is.
+	lowest, skew float64
+	// rare is how many runs use the whole need while the others use lowest of it.
+	rare int
+}
+
+func (h history) records(r *rand.Rand) (records []*record.Record) {
+	for n := range h.runs {
+		share := h.lowest
+		switch {
+		case h.rare == 0:
+			part := r.Float64()
+			for range int(h.skew) {
+				part *= r.Float64()
+			}
+			share += (1 - h.lowest) * part
+		case n < h.rare:
+			share = 1
+		}
+		records = append(records, runOf(share*h.need, procstats.Exact, n))
+	}
+	return records
+}
+
+// runOf returns the record of a run of 10 s with half a core, n days after the first.
+func runOf(peakMiB float64, g procstats.Guarantee, n int) *record.Record {
+	peak, cpu, wall := peakMiB*mebibyte, 5.0, 10.0
+	return &record.Record{
+		State: record.Exited, StartedAt: time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC).AddDate(0, 0, n), WallSeconds: &wall,
+		Diagnosis: record.Diagnosis{Verdict: record.Completed, OOM: record.OOM{Kills: new(int64)}},
+		Headline: map[string]record.HeadlineValue{
+			procstats.HeadlineMemoryPeak.String(): {Value: &peak, Guarantee: g},
+			procstats.HeadlineCPU.String():        {Value: &cpu, Guarantee: procstats.Exact},
+		},
+	}
+}
+
+func killed(r *record.Record) *record.Record {
+	r.Diagnosis.OOM.Kills = new(int64(1))
+	return r
+}
+
+// TestHistories holds that the limit is never below the need, and at most 1.5 times above it.
+func TestHistories(t *testing.T) {
+	for _, h := range []history{
+		{name: "always the same", need: 100, runs: 30, lowest: 1},
+		{name: "once", need: 100, runs: 1, lowest: 1},
+		{name: "twice", need: 300, runs: 2, lowest: 0.9},
+		{name: "three times", need: 700, runs: 3, lowest: 0.85},
+		{name: "small", need: 12, runs: 10, lowest: 0.9},
+		{name: "a little above a step", need: 16.1, runs: 40, lowest: 0.99},
+		{name: "large", need: 60000, runs: 10, lowest: 0.8},
+		{name: "large and many", need: 33000, runs: 200, lowest: 0.5},
+		{name: "wide, few", need: 512, runs: 6, lowest: 0.6},
+		{name: "wide, many", need: 512, runs: 50, lowest: 0.3},
+		{name: "skewed", need: 1024, runs: 100, lowest: 0.7, skew: 1},
+		{name: "very skewed", need: 1024, runs: 300, lowest: 0.8, skew: 2},
+		{name: "two modes", need: 256, runs: 20, lowest: 0.4, rare: 10},
+		{name: "a rare peak", need: 256, runs: 40, lowest: 0.3, rare: 1},
+		{name: "some rare peaks", need: 2048, runs: 100, lowest: 0.2, rare: 5},
+		{name: "a rare peak of few", need: 128, runs: 8, lowest: 0.25, rare: 1},
+		{name: "a rare small peak", need: 64, runs: 60, lowest: 0.7, rare: 1},
+		{name: "nearly constant", need: 41, runs: 37, lowest: 0.98},
+		{name: "steps", need: 97, runs: 12, lowest: 0.5, rare: 3},
+		{name: "a thousand", need: 777, runs: 1000, lowest: 0.1},
+	} {
+		t.Run(h.name, func(t *testing.T) {
+			for seed := range uint64(50) {
+				a := Of(h.records(rand.New(rand.NewPCG(seed, 14)))) //nolint:gosec // the same histories each time
+				if a.MemoryMiB == nil {
+					t.Fatalf("no advice: %q", a.Why)
+				}
+				limit := float64(*a.MemoryMiB)
+				if a.MemoryMaxMiB != nil {
+					limit = float64(*a.MemoryMaxMiB)
+				}
+				if limit < h.need || limit > 1.5*h.need || *a.MemoryMiB > int64(limit) {
+					t.Errorf("seed %d: %v MiB for a need of %v: %q", seed, limit, h.need, a.Why)
+				}
+			}
+		})
+	}
+}
+
+// TestInsufficientData holds that nothing is advised from a bound on the wrong side, and that the reason is said.
+func TestInsufficientData(t *testing.T) {
+	exact := func() *record.Record { return runOf(100, procstats.Exact, 0) }
+	running, throttled := exact(), exact()
+	running.State = record.Running
+	throttled.Measurements = map[string]any{procstats.CgroupCPUThrottled.String(): 3.0}
+	for _, test := range []struct {
+		name          string
+		records       []*record.Record
+		memory, cores bool
+		why           string
+	}{
+		{"no run", nil, false, false, "No run has ended"},
+		{"one that runs", []*record.Record{running}, false, false, "No run has ended"},
+		{"only lower bounds", []*record.Record{runOf(50, procstats.LowerBound, 0)}, false, true, "at least 50 MiB"},
+		{"only samples", []*record.Record{runOf(50, procstats.Sampled, 0)}, false, true, "at least 50 MiB"},
+		{"a lower bound above all exact peaks", []*record.Record{exact(), runOf(120, procstats.LowerBound, 1)}, false, true, "needed at least 120 MiB"},
+		{"a lower bound below", []*record.Record{exact(), runOf(80, procstats.LowerBound, 1)}, true, true, "peak 100 MiB exact in 1 run"},
+		{"an upper bound", []*record.Record{runOf(80, procstats.UpperBound, 1)}, true, true, "an upper bound in 1"},
+		{"killed", []*record.Record{killed(exact())}, false, true, "at least 100 MiB"},
+		{"killed at more than the others needed", []*record.Record{runOf(60, procstats.Exact, 0), killed(exact())}, false, true, "1 run with OOM kills ended at a peak of 100 MiB"},
+		{"killed at less", []*record.Record{killed(runOf(60, procstats.Exact, 0)), exact()}, true, true, "1 run with OOM kills at less"},
+		{"throttled", []*record.Record{throttled}, true, false, "1 run was throttled by a quota, at up to 0.50 cores"},
+		{"few", []*record.Record{exact()}, true, true, "1 run is too few to be sure"},
+	} {
+		a := Of(test.records)
+		if (a.MemoryMiB != nil) != test.memory || (a.Cores != nil) != test.cores || !strings.Contains(strings.Join(a.Why, "\n"), test.why) {
+			t.Errorf("%s: %+v, want %q", test.name, a, test.why)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Commands is what the processes of a task used that have ended, by command: all of them, however short they lived. Rows,
+// others and unattributed add up to the total.
+type Commands struct {
+	// Rows have the most CPU time first, at most 200.
+	Rows []procstats.Command `json:"rows"`
+	// Others sums what has no row; its command is empty.
+	Others *procstats.Command `json:"others,omitempty"`
+	// UnattributedCPUSeconds closes the sum: live processes, those that ended in another cgroup, and lost records. Signed.
+	UnattributedCPUSeconds *float64 `json:"unattributed_cpu_seconds"`
+	TotalCPUSeconds        *float64 `json:"total_cpu_seconds"`
+	// LostRecords counts threads whose end was not recorded, because too many ended at once.
+	LostRecords int64 `json:"lost_records"`
+	// Since is when recording began of a task that was started before; what ended until then is unattributed.
+	Since time.Time `json:"since,omitzero"`
+	// Reason says why there are no rows, where there are none.
+	Reason string `json:"reason,omitempty"`
+}
+
+// reportRows bounds the rows of a line of usage.jsonl.
+const reportRows = 20
+
+// Report returns what is left of c for a line of usage.jsonl, closed with the task's total; nil if it is not known.
+func (c *Commands) Report(total *float64) *Commands {
+	report := &Commands{LostRecords: c.LostRecords, Since: c.Since}
+	report.Rows, report.Others = c.Split(reportRows)
+	report.CloseWith(total)
+	return report
+}
+
+// commandRows bounds the rows of a record.
+const commandRows = 200
+
+// SetCommands adds to the record of an ended task what another process has counted; nil if none has.
+func (r *Record) SetCommands(c *Commands) {
+	if c == nil {
+		return
+	}
+	r.holdAgainst(c)
+	var total *float64
+	if r.Processes != nil {
+		total = r.Processes.TotalCPUSeconds
+	}
+	if cpu := r.Headline[procstats.HeadlineCPU.String()].Value; total == nil {
+		total = cpu
+	}
+	c.CloseWith(total)
+	r.Commands = c
+	r.Sources = append(r.Sources, Source{Name: "exits", Available: c.Reason == "", Reason: c.Reason})
+}
+
+// holdAgainst corrects the CPU time of a record that was made without the commands.
+func (r *Record) holdAgainst(c *Commands) {
+	s := &procstats.Sample{}
+	for name, value := range r.Measurements {
+		m, known := procstats.LookupName(name)
+		if number, ok := value.(float64); known && ok {
+			s.SetNumber(m.ID, number)
+		}
+	}
+	before, counted := cpuTotal(s)
+	s = WithExits(s, c)
+	after, _ := cpuTotal(s)
+	if _, known := s.Task.Number(procstats.ExitsCPU); !known || !counted {
+		return
+	}
+	for _, id := range [...]procstats.ID{procstats.ExitsCPU, procstats.TreeCPUUnattributed} {
+		if value, known := s.Task.Number(id); known {
+			r.Measurements[id.String()] = value
+		}
+	}
+	if p := r.Processes; p != nil && p.TotalCPUSeconds != nil && p.UnattributedCPUSeconds != nil {
+		*p.TotalCPUSeconds, *p.UnattributedCPUSeconds = after, *p.UnattributedCPUSeconds+after-before
+	}
+	history := procstats.History{Ended: true}
+	if r.SpanSeconds != nil {
+		history.Elapsed = time.Duration(*r.SpanSeconds * float64(time.Second))
+	}
+	corrected := Headlines(procstats.Headlines(s, history))
+	for _, id := range [...]procstats.ID{procstats.HeadlineCPU, procstats.HeadlineCoresAverage} {
+		if h, given := corrected[id.String()]; given && h.Value != nil {
+			r.Headline[id.String()] = h
+		}
+	}
+}
+
+// WithExits returns the last sample of a task with what its ended processes have used by their own accounts, which can be
+// more than its cgroup has counted; what closes the sum of the rows is corrected.
+func WithExits(final *procstats.Sample, c *Commands) *procstats.Sample {
+	if joined, _ := final.Task.Number(procstats.TreeJoined); c == nil || c.Reason != "" || joined > 0 {
+		return final
+	}
+	s := final.Clone()
+	before, _ := cpuTotal(s)
+	_, cpu := c.sum()
+	s.SetNumber(procstats.ExitsCPU, cpu)
+	if after, _ := cpuTotal(s); after != before {
+		if rest, known := s.Task.Number(procstats.TreeCPUUnattributed); known {
+			s.SetNumber(procstats.TreeCPUUnattributed, rest+after-before)
+		}
+	}
+	return s
+}
+
+// Split returns the first rows, and the sum of all others; nil if there are none.
+func (c *Commands) Split(most int) (rows []procstats.Command, others *procstats.Command) {
+	rows = make([]procstats.Command, 0, min(len(c.Rows), most))
+	if c.Others != nil {
+		others = new(*c.Others)
+	}
+	for i := range c.Rows {
+		switch row := &c.Rows[i]; {
+		case i < most && row.Name != "":
+			rows = append(rows, *row)
+		case others == nil:
+			others = new(*row)
+			others.Name, others.Failures = "", nil
+		default:
+			others.Add(row)
+		}
+	}
+	return rows, others
+}
+
+// CloseWith bounds the rows, which are ordered by CPU time, and closes their sums with the task's total; nil if it is not known.
+func (c *Commands) CloseWith(total *float64) {
+	if c.Reason != "" {
+		return
+	}
+	c.Rows, c.Others = c.Split(commandRows)
+	if total != nil {
+		_, cpu := c.sum()
+		c.TotalCPUSeconds, c.UnattributedCPUSeconds = total, new(*total-cpu)
+	}
+}
+
+// sum is how many processes have ended, and the CPU seconds they used.
+func (c *Commands) sum() (processes int64, cpu float64) {
+	for i := range c.Rows {
+		processes += c.Rows[i].Processes
+		cpu += c.Rows[i].CPUSeconds
+	}
+	if c.Others != nil {
+		processes += c.Others.Processes
+		cpu += c.Others.CPUSeconds
+	}
+	return processes, cpu
+}
+
+// close puts into the exited row of the processes what is known of those that have ended: in place of the last samples of
+// some of them, the last account of all. What the others used after their last sample is in it.
+func (p *Processes) close(c *Commands) {
+	if c == nil || c.Reason != "" || p.TotalCPUSeconds == nil || p.Exited.CPUSeconds == nil {
+		return
+	}
+	inRows := *p.TotalCPUSeconds - *p.UnattributedCPUSeconds - *p.Exited.CPUSeconds
+	processes, cpu := c.sum()
+	exited := cpu - inRows
+	if processes < int64(len(p.Rows)) || exited < *p.Exited.CPUSeconds {
+		return // processes with a row have ended elsewhere, or are not recorded
+	}
+	if cpu > *p.TotalCPUSeconds+max(0.002, *p.TotalCPUSeconds/200) {
+		return // some have joined the cgroup with time of their own
+	}
+	unattributed := *p.TotalCPUSeconds - cpu
+	p.Exited = ProcessSum{Processes: processes - int64(len(p.Rows)), CPUSeconds: &exited}
+	p.UnattributedCPUSeconds = &unattributed
+}

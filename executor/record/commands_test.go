@@ -1,0 +1,146 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// cpuSample has a task's total, and one process that used a part of it.
+func cpuSample(total, row float64) (*procstats.Window, *procstats.Sample) {
+	s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Second, Wall: time.Unix(1000, 0)}}
+	s.Sources[procstats.SourceTree], s.Sources[procstats.SourceCgroup] = s.Stamp, s.Stamp
+	s.Task.Put(procstats.NumberReading(procstats.CgroupCPUUsage, total))
+	s.AddProcess(procstats.ProcessID{PID: 7}).Readings.Put(procstats.NumberReading(procstats.ProcessCPU, row))
+	w := &procstats.Window{}
+	w.Add(s)
+	return w, s
+}
+
+func commandsOf(n int, cpu float64) *Commands {
+	c := &Commands{}
+	for i := range n {
+		c.Rows = append(c.Rows, procstats.Command{
+			Name: fmt.Sprint("c", i), Processes: 1, CPUSeconds: cpu, PeakRSSBytes: int64(i), PeakRSSGuarantee: procstats.Exact, ReadBytes: new(int64(2)),
+		})
+	}
+	return c
+}
+
+// However many commands there are, the table is bounded and adds up to the total.
+func TestCommandsAddUp(t *testing.T) {
+	for _, n := range []int{0, 1, commandRows, commandRows + 1, 3 * commandRows} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			w, s := cpuSample(10, 0.001)
+			c := commandsOf(n, 0.01)
+			p := ProcessesOf(w, s, true, c)
+			if len(c.Rows) > commandRows || (c.Others != nil) != (n > commandRows) {
+				t.Errorf("%d rows, others %v", len(c.Rows), c.Others)
+			}
+			if c.Others != nil && (c.Others.Processes != int64(n-commandRows) || *c.Others.ReadBytes != 2*int64(n-commandRows) || c.Others.PeakRSSBytes != int64(n-1)) {
+				t.Errorf("others: %+v", c.Others)
+			}
+			processes, cpu := c.sum()
+			if processes != int64(n) || math.Abs(cpu+*c.UnattributedCPUSeconds-10) > 1e-9 {
+				t.Errorf("%d processes, %v s and %v s unattributed", processes, cpu, *c.UnattributedCPUSeconds)
+			}
+			if rows := 0.001 + *p.Exited.CPUSeconds + *p.UnattributedCPUSeconds; math.Abs(rows-10) > 1e-9 {
+				t.Errorf("the processes add up to %v", rows)
+			}
+			if n > 0 && (p.Exited.Processes != int64(n-1) || math.Abs(*p.UnattributedCPUSeconds-*c.UnattributedCPUSeconds) > 1e-9) {
+				t.Errorf("exited %+v, unattributed %v", p.Exited, *p.UnattributedCPUSeconds)
+			}
+		})
+	}
+}
+
+// Where exits are not recorded the rows are those of the samples, and the record says why.
+func TestCommandsAbsent(t *testing.T) {
+	w, s := cpuSample(10, 4)
+	want := ProcessesOf(w, s, true, nil)
+	c := &Commands{Reason: "no"}
+	if diff := cmp.Diff(want, ProcessesOf(w, s, true, c)); diff != "" || c.TotalCPUSeconds != nil {
+		t.Error(diff, c)
+	}
+	// What is recorded of a process that ended elsewhere is less than what was sampled of it.
+	if diff := cmp.Diff(want, ProcessesOf(w, s, true, commandsOf(2, 0.001))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestExits holds what the accounts of ended processes do to the total: it grows if a process is known to have left the
+// cgroup, and nothing is attributed beyond it. The same holds if they come after the record was made.
+func TestExits(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		fact    procstats.ID
+		want    float64
+		correct procstats.Guarantee
+	}{
+		{"a process has left", procstats.RusageOutside, 14, procstats.LowerBound},
+		{"nothing is known", procstats.RusageMinflt, 10, procstats.LowerBound},
+		{"a process has joined", procstats.TreeJoined, 10, procstats.Exact},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			whole, s := cpuSample(10, 4)
+			s.SetNumber(test.fact, 1)
+			s.SetNumber(procstats.TreeCPUUnattributed, 6)
+			before := s.Clone()
+			late := &Record{Headline: Headlines(procstats.Headlines(s, procstats.History{})), Processes: ProcessesOf(whole, s, true, nil)}
+			late.Measurements, _ = Values(s.Task)
+			late.SetCommands(commandsOf(2, 7))
+
+			c := commandsOf(2, 7)
+			s = WithExits(s, c)
+			p := ProcessesOf(whole, s, true, c)
+			headline := Headlines(procstats.Headlines(s, procstats.History{}))["cpu_seconds_total"]
+			rest, _ := s.Task.Number(procstats.TreeCPUUnattributed)
+			for name, got := range map[string]struct {
+				headline     HeadlineValue
+				processes    *Processes
+				unattributed any
+			}{
+				"with": {headline, p, rest}, "after": {late.Headline["cpu_seconds_total"], late.Processes, late.Measurements["tree_cpu_unattributed_seconds"]},
+			} {
+				if *got.headline.Value != test.want || got.headline.Guarantee != test.correct {
+					t.Errorf("%s: %v %s, want %v %s", name, *got.headline.Value, got.headline.Guarantee, test.want, test.correct)
+				}
+				p := got.processes
+				if *p.TotalCPUSeconds != test.want || 4+*p.Exited.CPUSeconds+*p.UnattributedCPUSeconds != test.want || *p.UnattributedCPUSeconds < 0 {
+					t.Errorf("%s: total %v, exited %v, unattributed %v", name, *p.TotalCPUSeconds, *p.Exited.CPUSeconds, *p.UnattributedCPUSeconds)
+				}
+				if got.unattributed != test.want-4 {
+					t.Errorf("%s: tree_cpu_unattributed_seconds %v, want %v", name, got.unattributed, test.want-4)
+				}
+			}
+			if _, changed := before.Task.Get(procstats.ExitsCPU); changed {
+				t.Error("the sample that was given has changed")
+			}
+		})
+	}
+}
+
+// TestCommandsReport holds that a line of usage.jsonl has few rows, which add up to the total all the same.
+func TestCommandsReport(t *testing.T) {
+	all := &Commands{LostRecords: 2}
+	for i := range 50 {
+		all.Rows = append(all.Rows, procstats.Command{Name: string(rune('a' + i)), Processes: 1, CPUSeconds: 1})
+	}
+	total := 52.5
+	report := all.Report(&total)
+	processes, cpu := report.sum()
+	if len(report.Rows) != 20 || report.Others == nil || processes != 50 || cpu != 50 || *report.UnattributedCPUSeconds != 2.5 || report.LostRecords != 2 {
+		t.Errorf("%d rows, %d processes, %v s, %+v", len(report.Rows), processes, cpu, report)
+	}
+	if len(all.Rows) != 50 || all.Others != nil {
+		t.Error("a report changed what it was made of")
+	}
+}
