@@ -215,7 +215,9 @@ func (e *Executor) newRecord(t *task) *record.Record {
 		Sources:   record.SourcesOf(t.sampler.describe()),
 		Selection: t.sampler.whole.Names(),
 		Interval:  time.Duration(request.GetRecord().GetIntervalNs()).Seconds(),
-		Host:      e.describeHost(), Labels: request.GetLabels(), Notes: t.group.Notes,
+
+		FirstInterval: time.Duration(request.GetRecord().GetFirstIntervalNs()).Seconds(),
+		Host:          e.describeHost(), Labels: request.GetLabels(), Notes: t.group.Notes,
 	}
 }
 

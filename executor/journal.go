@@ -4,11 +4,13 @@
 package executor
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/tachograph/tacho/eventlog"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // maxEvents bounds the journal: events are rare, and a task that makes many (OOM kills in a loop) must not make
@@ -33,6 +35,16 @@ func (j *journal) add(kind, message string, annotations map[string]string) {
 			Sequence: n, UnixNs: time.Now().UnixNano(), Kind: kind, Message: message, Annotations: annotations,
 		}
 	})
+}
+
+// addOutside reports processes that were seen outside the task's cgroup.
+func (j *journal) addOutside(main int, seen []procstats.ProcessID) {
+	if slices.ContainsFunc(seen, func(p procstats.ProcessID) bool { return p.PID == main }) {
+		j.add("left_cgroup", "the main process left its cgroup: the cgroup's totals are not the task's", nil)
+		return
+	}
+	what := procstats.Counted(len(seen), "process runs", "processes run")
+	j.add("left_cgroup", what+" outside the task's cgroup: the cgroup's totals are not the task's", nil)
 }
 
 // readable is a text without bytes that are no UTF-8.

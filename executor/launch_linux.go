@@ -5,19 +5,13 @@ package executor
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -31,6 +25,7 @@ import (
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/source"
+	"github.com/tachograph/tacho/procstats/source/pace"
 )
 
 // prepare turns a request into a task that only needs its fork. On an error nothing is left behind.
@@ -64,21 +59,23 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 		c.oomScoreAdj = int(request.GetOomScoreAdj())
 	}
 	t := &task{
-		request: request, log: e.log, host: e.host, children: e.children, group: group, journal: e.journal, gone: make(chan struct{}),
-		limits: limits, base: c, logs: streams.logs,
+		request: request, log: e.log, host: e.host, folder: e.folder, children: e.children, group: group, journal: e.journal,
+		gone: make(chan struct{}), released: make(chan struct{}), limits: limits, base: c, logs: streams.logs,
 	}
 	peaks := group.ResetPeaks()
 	t.sampler = newSampler(source.Target{
-		FS: e.host, Cgroup: group.Cgroup, Roots: e.roots, Reaped: e.children.reaped, Dir: request.GetDiskDir(),
+		FS: e.host, Cgroup: group.Cgroup, Roots: e.roots, Parent: os.Getpid(), Reaped: e.children.reaped, Dir: request.GetDiskDir(),
 		Disk: source.DiskLimits{
 			Every: time.Duration(request.GetDiskIntervalNs()), Budget: time.Duration(request.GetDiskBudgetNs()),
 		},
 		MaxRows: int(request.GetMaxRows()), Used: !group.Owned, Opened: peaks,
-	}, selection)
+	}, selection, pace.New(request.GetSamplingBudget(), processCPU, func(text string) { e.journal.add("sampling_stretched", text, nil) }), e.countPackets(request, selection, group))
+	t.sampler.left = func(seen []procstats.ProcessID) { t.journal.addOutside(t.main.PID, seen) }
 	t.inheritsPeak = !group.Owned && peaks["memory.peak"] == nil
 	for _, file := range peaks {
 		_ = file.Close() // the sampler has descriptors of its own
 	}
+	e.children.watchCgroup(group.Cgroup)
 	if selection.HasSource(procstats.SourceIO) {
 		e.children.readIO()
 	}
@@ -104,15 +101,19 @@ func (e *Executor) startTask(t *task, c *command) error {
 	if err := t.checkRequired(baseline); err != nil {
 		return refuse(status.Code(err), err, c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
 	}
-	t.recorder = e.newRecorder(t, baseline)
 	// Before the fork: whatever happens then, there is a record, and a caller that finds us dead finds the cgroup.
-	t.recorder.start()
-	if err := e.writeTask(t); err != nil {
-		return refuse(codes.ResourceExhausted, err, c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
+	var err error
+	if t.recorder, err = e.newRecorder(t, baseline); err == nil {
+		err = errors.Join(t.recorder.start(), e.writeTask(t))
+	}
+	if err != nil {
+		return refuse(shortageOr(codes.FailedPrecondition, err), err,
+			t.recorder.abandon(), c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
 	}
 	t.oom = oom.Open(oom.Options{
-		Logger: e.log, FS: e.host, Cgroup: t.group.Cgroup, Latest: t.sampler.latest, Report: e.journal.addOOMKill,
+		Logger: e.log, FS: e.host, Cgroup: t.group.Cgroup, Latest: t.latest, Report: e.journal.addOOMKill,
 	})
+	t.recorder.watchExits(t)
 	pid, end, err := e.children.start(func() (int, error) {
 		if err := failpoint.Err("executor.launch.fork"); err != nil {
 			return 0, err
@@ -125,7 +126,8 @@ func (e *Executor) startTask(t *task, c *command) error {
 	})
 	if err != nil {
 		err = startError(c, err)
-		return refuse(status.Code(err), err, c.streams.abandon(), t.oom.Close(), t.sampler.close(baseline), t.group.Remove())
+		return refuse(status.Code(err), err,
+			t.recorder.abandon(), c.streams.abandon(), t.recorder.exits.close(), t.oom.Close(), t.sampler.close(baseline), t.group.Remove())
 	}
 	failpoint.At("executor.launch.forked")
 	if err := e.writeTask(t); err != nil {
@@ -221,25 +223,26 @@ func (e *Executor) launched(t *task) *proto.LaunchResponse {
 	return r
 }
 
-func (e *Executor) newRecorder(t *task, baseline *procstats.Sample) *recorder {
+func (e *Executor) newRecorder(t *task, baseline *procstats.Sample) (*recorder, error) {
 	options := t.request.GetRecord()
 	r := &recorder{
 		log: e.log, interval: time.Duration(options.GetIntervalNs()), report: time.Duration(options.GetReportIntervalNs()),
-		sampler: t.sampler, baseline: baseline, info: e.newRecord(t), inheritsPeak: t.inheritsPeak,
+		firstInterval: time.Duration(options.GetFirstIntervalNs()), sampler: t.sampler, baseline: baseline, info: e.newRecord(t), inheritsPeak: t.inheritsPeak,
+	}
+	if r.report == 0 {
+		r.report, r.growing = time.Minute, time.Minute
 	}
 	r.report = max(r.report, r.interval)
 	// The baseline opens the window, so that the first report has a delta.
 	r.whole.Add(record.Baseline(baseline))
 	r.current.Add(record.Baseline(baseline))
 	if dir := options.GetDir(); dir != "" {
-		store, err := record.Open(dir)
-		if err != nil {
-			r.fault("open the record", err)
-		} else {
-			r.store = store
+		var err error
+		if r.store, err = record.Open(dir); err != nil {
+			return nil, err
 		}
 	}
-	return r
+	return r, nil
 }
 
 // limitedGroup makes or takes the task's cgroup with its limits, or without any if they cannot be held and are optional.
@@ -291,83 +294,6 @@ func (e *Executor) makeGroup(request *proto.LaunchRequest, cpuset bool) (*cgroup
 			failpoint.At("executor.launch.planned")
 		},
 	})
-}
-
-// findExecutable resolves a command as execvp(3) does in the task's folder, with the PATH of the task's own
-// environment. An empty name in it stands for the folder itself.
-func findExecutable(name string, env []string, dir string) (string, error) {
-	if name == "" {
-		return "", status.Error(codes.InvalidArgument, "no command")
-	}
-	candidates := []string{name}
-	if !strings.Contains(name, "/") {
-		candidates = nil
-		for folder := range strings.SplitSeq(searchPath(env), ":") {
-			candidates = append(candidates, filepath.Join(folder, name))
-		}
-	}
-	notExecutable := ""
-	for _, path := range candidates {
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
-		}
-		info, err := os.Stat(path)
-		switch {
-		case err != nil:
-		case info.IsDir() || info.Mode()&0o111 == 0:
-			notExecutable = path
-		default:
-			return path, nil
-		}
-	}
-	if notExecutable != "" {
-		return "", status.Errorf(codes.PermissionDenied, "%s: not executable", notExecutable)
-	}
-	return "", status.Errorf(codes.NotFound, "%s: command not found", name)
-}
-
-// shortageOr is the status of a machine that is short of something and may have it later; of every other error it is code.
-func shortageOr(code codes.Code, err error) codes.Code {
-	for _, short := range []error{unix.EAGAIN, unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
-		if errors.Is(err, short) {
-			return codes.ResourceExhausted
-		}
-	}
-	return code
-}
-
-// searchPath is the PATH of an environment; without one it is what execvp(3) takes instead.
-func searchPath(env []string) string {
-	for _, pair := range slices.Backward(env) {
-		if value, found := strings.CutPrefix(pair, "PATH="); found {
-			return value
-		}
-	}
-	return "/bin:/usr/bin"
-}
-
-// startError says why the fork or exec did not work, with the status that the caller turns into an exit code.
-func startError(c *command, err error) error {
-	what := c.path
-	code := shortageOr(codes.Internal, err)
-	switch {
-	case c.credential != nil && errors.Is(err, unix.EPERM):
-		// execve(2) says EACCES of a file that may not be executed; this is setgroups(2), setgid(2) or setuid(2).
-		return status.Errorf(codes.FailedPrecondition, "start %s as another user, %d:%d: %v: requires root (CAP_SETUID and CAP_SETGID)",
-			what, c.credential.Uid, c.credential.Gid, err)
-	case errors.Is(err, fs.ErrNotExist):
-		code = codes.NotFound // the interpreter of a script, where the script itself was found
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.ENOEXEC), errors.Is(err, unix.ENOTDIR),
-		errors.Is(err, unix.E2BIG), errors.Is(err, unix.ETXTBSY):
-		code = codes.PermissionDenied
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return status.FromContextError(err).Err()
-	}
-	if c.dir != "" && code != codes.ResourceExhausted {
-		// One error stands for both: that of chdir(2), as the task's user, and that of execve(2).
-		what += " in the directory " + c.dir
-	}
-	return status.Errorf(code, "start %s: %v", what, err)
 }
 
 // lookupUser returns the credential of "user", "uid", "user:group" or "uid:gid"; nil for the executor's own.

@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -34,18 +35,13 @@ func Main(build string) int {
 	folder := os.Getenv(goplugin.EnvUnixSocketDir)
 	log := newLog(folder)
 	e, err := newExecutor(log, build, folder)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "tacho executor:", err)
-		return 1
+	if err == nil {
+		e.inherited = inherited
+		err = e.announce()
 	}
-	e.inherited = inherited
-	e.owner = wire.OwnerOf(os.Getenv)
-	if len(os.Args) > 2 {
-		// Who comes for the task of a dead caller finds an executor that has not been asked for it yet. What cannot be
-		// written now cannot before the start, which is refused then.
-		if err := e.writeAddress(&wire.Address{ID: os.Args[2]}); err != nil {
-			log.Error("write the address", "error", err)
-		}
+	if err != nil {
+		fmt.Fprint(os.Stderr, wire.ErrorPrefix, err, "\n") // where the caller looks
+		return 1
 	}
 	// go-plugin's socket would be open to everybody; see restoreUmask.
 	e.umask = unix.Umask(0o177)
@@ -75,11 +71,40 @@ func Main(build string) int {
 	e.close()
 	failpoint.At("executor.exit")
 	if folder != "" {
-		if err := os.RemoveAll(folder); err != nil {
+		if err := removeOwn(folder); err != nil {
 			log.Error("remove own directory", "error", err)
 		}
 	}
 	return 0
+}
+
+// removeOwn removes the executor's directory. A caller that died while this executor began to listen may have its socket
+// created meanwhile.
+func removeOwn(folder string) (err error) {
+	const tries = 3
+	for range tries {
+		if err = os.RemoveAll(folder); !errors.Is(err, unix.ENOTEMPTY) {
+			return err
+		}
+	}
+	return err
+}
+
+// announce writes the address: who comes for the task of a dead caller finds an executor that has not been asked for it yet.
+func (e *Executor) announce() error {
+	e.owner = wire.OwnerOf(os.Getenv)
+	if len(os.Args) <= 2 || e.folder == "" {
+		return nil
+	}
+	if err := e.writeAddress(&wire.Address{ID: os.Args[2]}); err != nil {
+		return err
+	}
+	// Of a socket that cannot be created, go-plugin says nothing to the caller.
+	probe, err := os.CreateTemp(e.folder, ".socket")
+	if err != nil {
+		return fmt.Errorf("create socket: %w", err)
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
 // keepDescriptors keeps what this process inherited from its task, which gets what its caller names in Launch and nothing

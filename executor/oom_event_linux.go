@@ -36,10 +36,10 @@ func annotations(kill *record.Kill) map[string]string {
 	if kill.Group {
 		a["group"] = "true"
 	}
-	if len(kill.Victims) == 0 {
+	victim := kill.Victim()
+	if victim == nil {
 		return a
 	}
-	victim := kill.Victims[0]
 	a["victim_pid"], a["victim_command"], a["victim_source"] = strconv.Itoa(victim.PID), victim.Command, victim.Source
 	if victim.Namespace != "" {
 		a["victim_pid_namespace"] = victim.Namespace

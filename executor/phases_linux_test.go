@@ -314,9 +314,7 @@ func TestFolderRemoved(t *testing.T) {
 			if name == "exited" {
 				f.wait()
 			}
-			if err := os.RemoveAll(f.Address().Folder); err != nil {
-				t.Fatal(err)
-			}
+			_ = os.RemoveAll(f.Address().Folder) // the executor notices while this removes, and may write to its log
 			select {
 			case <-f.Lost():
 			case <-time.After(soon):

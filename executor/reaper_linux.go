@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/source"
 )
@@ -39,7 +40,9 @@ type reaper struct {
 	mu      sync.Mutex // guards following, and is held over a fork: no status is seen before its owner is known
 	owners  map[int]chan<- ended
 	sum     source.Reaped
+	last    time.Time // when a child was reaped last
 	readsIO bool
+	cgroup  kernel.CgroupPaths // of the task in the v2 hierarchy; empty if children are not held against it
 }
 
 func newReaper(host kernel.FS) *reaper {
@@ -125,11 +128,29 @@ func (r *reaper) reaped() source.Reaped {
 	return r.sum
 }
 
+// lastReaped is when a child was reaped last.
+func (r *reaper) lastReaped() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
 // readIO makes the reaper read each child's /proc/PID/io before the kernel forgets it.
 func (r *reaper) readIO() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.readsIO = true
+}
+
+// watchCgroup makes the reaper look whether each child has ended in the cgroup of the task.
+func (r *reaper) watchCgroup(task procstats.Cgroup) {
+	mounts, err := kernel.CgroupMounts(r.host)
+	if err != nil || !task.Encloses() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cgroup = kernel.PathsOf(procstats.Cgroup{V2: task.V2}, mounts)
 }
 
 // reapAll reaps all children that have ended, and reports whether none is left.
@@ -145,8 +166,8 @@ func (r *reaper) reapAll() (none bool) {
 // reapOneLocked reaps one child; more says that there may be another, and none that no child is left.
 func (r *reaper) reapOneLocked() (more, none bool) {
 	which := -1
-	if r.readsIO {
-		which = r.peekIOLocked()
+	if r.readsIO || len(r.cgroup) > 0 {
+		which = r.peekLocked()
 	}
 	var status unix.WaitStatus
 	var usage unix.Rusage
@@ -170,18 +191,19 @@ func (r *reaper) reapOneLocked() (more, none bool) {
 		}
 		return true, false
 	}
+	r.last = time.Now()
 	r.addLocked(&usage)
 	if mine {
 		delete(r.owners, pid)
-		owner <- ended{status: status, at: time.Now()}
+		owner <- ended{status: status, at: r.last}
 		close(owner)
 	}
 	return true, false
 }
 
-// peekIOLocked adds the I/O of a child that has ended, while its /proc/PID/io is still there, and returns its PID, or
-// -1 if none has.
-func (r *reaper) peekIOLocked() (pid int) {
+// peekLocked reads what the kernel still says of a child that has ended, before it is reaped, and returns its PID, or -1 if
+// none has.
+func (r *reaper) peekLocked() (pid int) {
 	var info unix.Siginfo
 	if err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil {
 		return -1
@@ -189,17 +211,27 @@ func (r *reaper) peekIOLocked() (pid int) {
 	if pid = siginfoPID(&info); pid == 0 {
 		return -1
 	}
+	if len(r.cgroup) > 0 && r.cgroup.EndedOutside(r.host, pid) {
+		r.sum.Outside++
+	}
+	if r.readsIO {
+		r.addIOLocked(pid)
+	}
+	return pid
+}
+
+// addIOLocked adds the I/O of a child that has ended.
+func (r *reaper) addIOLocked(pid int) {
 	io, err := kernel.ReadProcIO(r.host, pid)
 	if err != nil {
 		r.sum.IOMissed++
-		return pid
+		return
 	}
 	r.sum.IO.Rchar += io.Rchar
 	r.sum.IO.Wchar += io.Wchar
 	r.sum.IO.ReadBytes += io.ReadBytes
 	r.sum.IO.WriteBytes += io.WriteBytes
 	r.sum.IO.CancelledWriteBytes += io.CancelledWriteBytes
-	return pid
 }
 
 // addLocked sums up what the kernel gave for a child; its numbers are as wide as the machine's long.
@@ -213,6 +245,11 @@ func (r *reaper) addLocked(usage *unix.Rusage) {
 	r.sum.System += system
 	r.sum.CPU += user + system
 	r.sum.MaxRSS = max(r.sum.MaxRSS, int64(usage.Maxrss)*kibibyte)
+	// A child begins with what its parent had, over an exec too, and the kernel's counts are not exact to the page.
+	var own unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &own) == nil && usage.Maxrss > own.Maxrss+own.Maxrss/8 {
+		r.sum.PeakRSS = max(r.sum.PeakRSS, int64(usage.Maxrss)*kibibyte)
+	}
 	r.sum.Minflt += int64(usage.Minflt)
 	r.sum.Majflt += int64(usage.Majflt)
 	r.sum.Nvcsw += int64(usage.Nvcsw)

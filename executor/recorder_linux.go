@@ -6,6 +6,7 @@ package executor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -21,10 +22,15 @@ type recorder struct {
 	log      hclog.Logger
 	store    *record.Store // nil if no files are asked for
 	interval time.Duration
-	report   time.Duration
+	// firstInterval is that of the first minute; 0 if it is the same.
+	firstInterval time.Duration
+	report        time.Duration // between lines of usage.jsonl
+	// growing is how long the time of the next line is that stays, if lines cover four times the time of the one before; otherwise 0.
+	growing time.Duration
 
 	info     *record.Record
 	sampler  *sampler
+	exits    *exitWatch // nil if nothing is sampled
 	forked   time.Time
 	baseline *procstats.Sample
 	// inheritsPeak is the task's.
@@ -35,14 +41,33 @@ type recorder struct {
 	reportEnds     time.Duration
 }
 
-// start writes the record of a task that is about to be started.
-func (r *recorder) start() { r.put() }
+// start writes the record of a task that is about to be started. If that fails the task is not: without a record a run cannot
+// be stopped by its name, and how it ended is lost.
+func (r *recorder) start() error {
+	if r.store == nil {
+		return nil
+	}
+	if err := r.store.Put(r.info); err != nil {
+		return err
+	}
+	return r.store.Reserve()
+}
 
 // started completes it with the main process.
 func (r *recorder) started(main procstats.ProcessID, forked time.Time) {
 	r.forked = forked
 	r.info.PID, r.info.StartTicks, r.info.StartedAt = main.PID, main.Start, forked
-	r.put()
+	if r.put(); r.store != nil {
+		_ = r.store.Reserve() // else the last record is written if there is room by then
+	}
+}
+
+// abandon gives up the record of a task that was not started.
+func (r *recorder) abandon() error {
+	if r == nil || r.store == nil {
+		return nil
+	}
+	return errors.Join(r.store.RemoveTemporary(), r.store.Close())
 }
 
 func (r *recorder) put() {
@@ -76,9 +101,21 @@ func (r *recorder) run(ctx context.Context, s *sampler) {
 	case <-ctx.Done():
 		return
 	}
-	ticks(ctx, r.interval, func() bool {
+	if r.firstInterval > 0 {
+		first, cancel := context.WithTimeout(ctx, record.FirstTime)
+		r.sample(first, s, r.firstInterval)
+		cancel()
+	}
+	r.sample(ctx, s, r.interval)
+}
+
+// sample samples at an interval until ctx ends.
+func (r *recorder) sample(ctx context.Context, s *sampler, interval time.Duration) {
+	pace := s.pacer.Start(interval)
+	defer pace.End()
+	ticks(ctx, pace, func() bool {
 		if ctx.Err() == nil {
-			r.add(s.get(r.interval/2, true))
+			r.add(s.get(interval/2, true))
 		}
 		return true
 	})
@@ -88,24 +125,55 @@ func (r *recorder) add(s *procstats.Sample) {
 	if s == r.last || !record.Inhabited(s) { // the gauges of a task without a process mean nothing
 		return
 	}
+	r.addPoint(s)
 	r.last = s
 	r.whole.Add(s)
 	r.current.Add(s)
 	if s.Mono >= r.reportEnds {
 		late := (s.Mono - r.reportEnds) % r.report
 		r.reportEnds = s.Mono - late + r.report
-		r.writeReport(r.last)
+		r.writeReport(r.last, r.provisional())
 	}
 }
 
-// writeReport appends one line to usage.jsonl and begins the next window.
-func (r *recorder) writeReport(rows *procstats.Sample) {
+// longestReport bounds what reports take on disk: the line after one of this length covers all the rest of the run.
+const longestReport = 256 * time.Minute
+
+// provisional reports whether the window of a growing report goes on.
+func (r *recorder) provisional() bool {
+	if r.growing == 0 {
+		return false
+	}
+	first, last := r.current.Span()
+	if r.growing > longestReport || last.Mono-first.Mono < r.growing-r.report/2 {
+		return true
+	}
+	r.growing *= 4
+	return false
+}
+
+// addPoint adds to samples.csv what was read since the sample before.
+func (r *recorder) addPoint(s *procstats.Sample) {
+	if r.store == nil {
+		return
+	}
+	if err := r.store.AddSample(record.PointOf(cmp.Or(r.last, r.baseline), s)); err != nil {
+		r.fault("write samples", err)
+	}
+}
+
+// writeReport appends one line to usage.jsonl and, unless the line is provisional, begins the next window.
+func (r *recorder) writeReport(rows *procstats.Sample, provisional bool) {
 	if r.store != nil && r.current.Samples() > 0 {
-		if err := r.store.Append(record.NewUsage(&r.current, rows, r.sampler.whole)); err != nil {
+		usage := record.NewUsage(&r.current, rows, r.sampler.whole)
+		usage.Commands = r.exits.report(func() *procstats.Sample { return r.sampler.get(0, false) })
+		if err := r.store.Append(usage, provisional); err != nil {
 			r.fault("write a report", err)
 		}
 	}
-	r.current.Advance()
+	if !provisional {
+		r.current.Advance()
+	}
 }
 
 // finish completes the record with the final totals and writes it. The last reading may be that of a stream: a driver's task
@@ -119,6 +187,7 @@ func (r *recorder) finish(final *procstats.Sample, read recent, evidence record.
 		info.Signal = &evidence.Signal
 	}
 	evidence.Before, evidence.After, evidence.Last = r.baseline, final, read.last
+	evidence.Throttler = r.sampler.totals.CPUThrottler()
 	if read.last != nil {
 		evidence.LastAge = evidence.EndedAt.Add(evidence.Span - evidence.Wall).Sub(read.last.Wall)
 		evidence.LastHeadlines = procstats.Headlines(read.last, procstats.History{Previous: cmp.Or(read.before, r.baseline)})
@@ -129,15 +198,23 @@ func (r *recorder) finish(final *procstats.Sample, read recent, evidence record.
 		Code: int32(evidence.ExitCode), Signal: int32(evidence.Signal), OomKilled: d.OOMKilled,
 		Verdict: string(d.Verdict), Summary: readable(d.Summary), EndedAtUnixNs: evidence.EndedAt.UnixNano(),
 	}
-	rows := r.last
+	info.Commands = r.exits.finish(info.PID)
+	final = record.WithExits(final, info.Commands)
+	rows := cmp.Or(r.last, read.rows)
+	if r.last == nil && rows != nil {
+		r.whole.Add(rows) // of what the caller has sampled, the last rows
+	}
 	merged := record.MergeFinal(final, rows)
+	if r.interval > 0 {
+		r.addPoint(merged)
+	}
 	r.whole.Add(merged)
 	r.current.Add(merged)
 	if rows == nil && r.interval > 0 {
 		rows = merged // it ended before the first sample: no row, but a sum
 	}
-	r.writeReport(rows)
-	r.fillFinal(merged, evidence.Span)
+	r.writeReport(rows, false)
+	r.fillFinal(merged, rows != nil || r.interval > 0, evidence.Span)
 	r.put()
 	if r.store != nil {
 		if err := r.store.Close(); err != nil {
@@ -148,23 +225,24 @@ func (r *recorder) finish(final *procstats.Sample, read recent, evidence record.
 }
 
 // fillFinal puts the final numbers into the record.
-func (r *recorder) fillFinal(merged *procstats.Sample, span time.Duration) {
+func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, span time.Duration) {
 	info := r.info
 	info.Samples = r.sampler.cost.collections.Load()
 	info.Measurements, info.Absent = record.Values(merged.Task)
-	history := procstats.History{Elapsed: span, Window: &r.whole}
-	if peak, err := r.whole.Reduce(procstats.TreeRSS, procstats.Max); err == nil {
-		history.Peak = peak
-	}
+	history := procstats.History{Elapsed: span, Ended: true, Window: &r.whole}
 	info.Headline = record.Headlines(procstats.Headlines(merged, history))
+	info.Notes = append(info.Notes, record.Contradictions(info.Headline)...)
 	if r.inheritsPeak {
 		if reason := record.InheritedPeak(info.Headline, r.baseline, merged); reason != "" {
 			info.Notes = append(info.Notes, "memory peak: "+reason)
 		}
 	}
-	info.Processes = record.ProcessesOf(&r.whole, merged, r.interval > 0)
+	info.Processes = record.ProcessesOf(&r.whole, merged, sampled, info.Commands)
 	info.Peak = record.PeakOf(&r.whole, r.last)
-	info.Sources = record.SourcesOf(r.sampler.describe())
+	info.Sources = append(record.SourcesOf(r.sampler.describe()), r.exits.describe()...)
+	if note := r.sampler.pacer.Note(); note != "" {
+		info.Notes = append(info.Notes, note)
+	}
 	if r.sampler.lostChildren() {
 		info.Notes = append(info.Notes,
 			"a process ignored SIGCHLD and there is no cgroup: what its children used is only known as far as they were sampled")

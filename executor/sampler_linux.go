@@ -6,6 +6,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -14,7 +15,9 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/network"
 	"github.com/tachograph/tacho/procstats/source"
+	"github.com/tachograph/tacho/procstats/source/pace"
 )
 
 // sampler reads the task on request. It reads nothing on its own; readers share collections through caches.
@@ -26,6 +29,7 @@ type sampler struct {
 	// final is the task's last sample, once it has ended.
 	final atomic.Pointer[procstats.Sample]
 	cost  cost
+	pacer *pace.Pacer
 
 	wholeCache  *source.Cache
 	totalsCache *source.Cache
@@ -34,10 +38,17 @@ type sampler struct {
 	totals     *source.Collector
 	rows       *source.Collector
 	recent     recent
+	outside    int                         // the processes that left was told of
+	left       func([]procstats.ProcessID) // is called when another process was seen outside the task's cgroup
 }
 
-// recent are the newest two samples of a task that had a process, for whomever they were taken, without their rows.
-type recent struct{ last, before *procstats.Sample }
+// recent are the newest samples of a task that had a process, for whomever they were taken.
+type recent struct {
+	// last and before are the newest two, without their rows.
+	last, before *procstats.Sample
+	// rows is the newest with rows that the caller has taken, and handed over; nil if there is none.
+	rows *procstats.Sample
+}
 
 func (r *recent) add(s *procstats.Sample) {
 	if !record.Inhabited(s) {
@@ -54,26 +65,27 @@ type cost struct {
 	nanoseconds atomic.Int64
 }
 
-func newSampler(target source.Target, selection procstats.Selection) *sampler {
-	s := &sampler{target: target, whole: selection}
-	totals := selection
-	// Without a cgroup the totals come from the processes, and one reader must see both. Proportional memory does so always,
-	// and whoever selected it wants it among the totals.
-	separate := target.Cgroup.Encloses() && !selection.HasSource(procstats.SourceSmaps)
-	if separate {
-		totals = selection.Minus(procstats.SelectWhere(func(m procstats.Measurement) bool {
-			return m.Scope == procstats.ProcessScope || m.Source == procstats.SourceTree || m.Source == procstats.SourceIO
-		}))
+// include counts what a sample of another reader says, which has in it what this one had counted by then.
+func (c *cost) include(s *procstats.Sample) {
+	if n, ok := s.Task.Number(procstats.ExecutorCollections); ok {
+		c.collections.Store(max(c.collections.Load(), int64(n)))
 	}
-	s.totals = source.Open(target, totals, &selfSource{selection: selection, cost: &s.cost})
-	s.rows = source.Open(target, selection.Minus(totals))
+	if seconds, ok := s.Task.Number(procstats.ExecutorCollectSeconds); ok {
+		c.nanoseconds.Store(max(c.nanoseconds.Load(), int64(math.Round(seconds*float64(time.Second)))))
+	}
+}
+
+func newSampler(target source.Target, selection procstats.Selection, pacer *pace.Pacer, packets *network.Source) *sampler {
+	s := &sampler{target: target, whole: selection, pacer: pacer}
+	totals, rows := source.Split(target, selection)
+	s.totals = source.Open(target, totals, &selfSource{selection: selection, cost: &s.cost, pacer: pacer}, packets)
+	s.rows = source.Open(target, rows)
 	collectWhole := s.remembered(func(into *procstats.Sample) {
-		s.totals.Collect(into)
-		s.rows.CollectMore(into)
+		source.CollectAll(into, s.rows, s.totals)
 	})
 	s.wholeCache = source.NewCache(collectWhole, nil)
 	s.totalsCache = s.wholeCache
-	if separate {
+	if !rows.Empty() {
 		s.totalsCache = source.NewCache(s.remembered(s.totals.Collect), nil)
 	}
 	return s
@@ -108,7 +120,17 @@ func (s *sampler) remembered(collect func(*procstats.Sample)) func(*procstats.Sa
 	return s.timed(func(into *procstats.Sample) {
 		collect(into)
 		s.recent.add(into)
+		s.reportOutside()
 	})
+}
+
+// reportOutside tells left of the processes that run outside the task's cgroup, if there are more than before.
+func (s *sampler) reportOutside() {
+	seen := append(s.rows.Outside(), s.totals.Outside()...)
+	if len(seen) > s.outside && s.left != nil {
+		s.left(seen)
+	}
+	s.outside = len(seen)
 }
 
 // newest returns the recent samples.
@@ -136,21 +158,13 @@ func (s *sampler) get(maxAge time.Duration, rows bool) *procstats.Sample {
 // another reader may be in progress that has read some of the totals before.
 func (s *sampler) getFinal() *procstats.Sample { return s.wholeCache.GetNew() }
 
-// totalsOf returns of a whole sample what a reader of totals always gets: a stream that had more in it now and then
-// would have headlines that jump from one source to another.
+// totalsOf returns of a whole sample what a reader of totals always gets.
 func (s *sampler) totalsOf(whole *procstats.Sample) *procstats.Sample {
 	selection := s.totals.Selection()
 	if selection == s.whole {
 		return whole
 	}
-	totals := *whole
-	totals.Task, totals.Processes, totals.Omitted = nil, nil, 0
-	for _, reading := range whole.Task {
-		if selection.Has(reading.ID()) {
-			totals.Task.Put(reading)
-		}
-	}
-	return &totals
+	return source.Only(whole, selection)
 }
 
 // lostChildren reports that processes of the task were not waited for, so that without a cgroup their time is lost.
@@ -176,14 +190,22 @@ func (s *sampler) close(final *procstats.Sample) error {
 	return errors.Join(s.totals.Close(), s.rows.Close())
 }
 
-// ticks calls yield at once and then once per interval, at times that the executors of a host share, so that they wake a
+// ticks calls yield at once and then once per interval, or what the pace makes of it, at times that the executors of a host share, so that they wake a
 // sleeping CPU together. It returns when ctx ends or yield returns false.
-func ticks(ctx context.Context, interval time.Duration, yield func() bool) {
-	if !yield() {
+func ticks(ctx context.Context, p *pace.Pace, yield func() bool) {
+	interval, more := p.Requested(), true
+	next := func() bool {
+		interval = p.Tick(func() { more = yield() })
+		return more
+	}
+	if !next() {
 		return
 	}
-	phase := tickPhase(os.Getpid(), interval)
-	timer := time.NewTimer(untilTick(kernel.Now().Mono, interval, phase))
+	phase := tickPhase(os.Getpid(), p.Requested())
+	untilNext := func() time.Duration { // at a tick of the requested interval, even if it is stretched
+		return source.UntilTick(kernel.Now().Mono, p.Requested(), phase) + interval - p.Requested()
+	}
+	timer := time.NewTimer(untilNext())
 	defer timer.Stop()
 	for {
 		select {
@@ -191,10 +213,10 @@ func ticks(ctx context.Context, interval time.Duration, yield func() bool) {
 		case <-ctx.Done():
 			return
 		}
-		if !yield() {
+		if !next() {
 			return
 		}
-		timer.Reset(untilTick(kernel.Now().Mono, interval, phase))
+		timer.Reset(untilNext())
 	}
 }
 
@@ -208,15 +230,4 @@ func tickPhase(pid int, interval time.Duration) time.Duration {
 	const golden = 2654435769
 	group := uint64(uint32(pid)*golden) * tickPhases >> 32 //nolint:gosec // PIDs have 22 bits
 	return interval / tickPhases * time.Duration(group)
-}
-
-// untilTick is the time to the next multiple of interval on CLOCK_MONOTONIC, or rather to phase after it; a tick that is
-// less than a tenth of an interval away is left to the one before it, so that a timer which fired early does not fire
-// twice.
-func untilTick(now, interval, phase time.Duration) time.Duration {
-	left := interval - (now+interval-phase)%interval
-	if left < interval/10 {
-		left += interval
-	}
-	return left
 }

@@ -11,7 +11,9 @@ import (
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/network"
 	"github.com/tachograph/tacho/procstats/source"
+	"github.com/tachograph/tacho/procstats/source/pace"
 )
 
 // TestFinalSampleIsNew ends a task while its numbers are being read for somebody else, who has read them in part.
@@ -27,7 +29,7 @@ func TestFinalSampleIsNew(t *testing.T) {
 				<-proceed
 				return source.Reaped{}
 			},
-		}, procstats.Select(procstats.RusageCPU))
+		}, procstats.Select(procstats.RusageCPU), pace.New(0, processCPU, func(string) {}), network.Absent(procstats.Selection{}, ""))
 		var readers sync.WaitGroup
 		readers.Go(func() { s.get(0, true) })
 		synctest.Wait()
@@ -44,28 +46,6 @@ func TestFinalSampleIsNew(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func TestUntilTick(t *testing.T) {
-	const s, ms = time.Second, time.Millisecond
-	for _, c := range []struct {
-		name                 string
-		now, interval, phase time.Duration
-		want                 time.Duration
-	}{
-		{"between two", 10*s + 300*ms, s, 0, 700 * ms},
-		{"on a tick", 10 * s, s, 0, s},
-		{"fired early", 10*s - 1*ms, s, 0, s + 1*ms},
-		{"fired late", 10*s + 1*ms, s, 0, 999 * ms},
-		{"before its phase", 10 * s, s, 250 * ms, 250 * ms},
-		{"after its phase", 10*s + 300*ms, s, 250 * ms, 950 * ms},
-		{"in its phase, early", 10*s + 249*ms, s, 250 * ms, s + 1*ms},
-		{"before the first interval of the clock", 10 * ms, s, 750 * ms, 740 * ms},
-	} {
-		if got := untilTick(c.now, c.interval, c.phase); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
-	}
 }
 
 // TestTickPhase holds that executors started one after the other, a few PIDs apart, are spread over all phases.

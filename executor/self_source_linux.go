@@ -10,12 +10,14 @@ import (
 
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source/pace"
 )
 
 // selfSource is what the measuring itself costs.
 type selfSource struct {
 	selection procstats.Selection
 	cost      *cost
+	pacer     *pace.Pacer
 }
 
 // Describe implements procstats.Source.
@@ -43,6 +45,32 @@ func (s *selfSource) Collect(into *procstats.Sample) {
 	if s.selection.Has(procstats.ExecutorCollectSeconds) {
 		into.SetNumber(procstats.ExecutorCollectSeconds, time.Duration(s.cost.nanoseconds.Load()).Seconds())
 	}
+	s.putIntervals(into)
+}
+
+// putIntervals puts how often the task is sampled.
+func (s *selfSource) putIntervals(into *procstats.Sample) {
+	requested, now, ok := s.pacer.Intervals()
+	put := func(id procstats.ID, interval time.Duration) {
+		switch {
+		case !s.selection.Has(id):
+		case ok:
+			into.SetNumber(id, interval.Seconds())
+		default:
+			into.SetAbsent(id, "the executor does not sample by itself")
+		}
+	}
+	put(procstats.ExecutorInterval, now)
+	put(procstats.ExecutorIntervalRequested, requested)
+}
+
+// processCPU is the CPU time of this process so far, getrusage(2).
+func processCPU() time.Duration {
+	var usage unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &usage) != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // Close implements procstats.Source.

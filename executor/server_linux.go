@@ -23,6 +23,7 @@ import (
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/failpoint"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // minInterval bounds what one caller can cost.
@@ -95,6 +96,7 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 	e.work.Go(func() {
 		t.run(e.life)
 		e.on(onTaskGone)
+		close(t.released)
 		if request.GetExitWithTask() {
 			e.on(onEnd)
 		}
@@ -149,7 +151,7 @@ func (e *Executor) writeAddress(a *wire.Address) error {
 	if e.folder == "" {
 		return nil
 	}
-	a.Owner, a.Folder, a.BootID, a.Executor = e.owner, e.folder, e.bootID, e.self
+	a.Owner, a.Folder, a.BootID, a.Executor, a.PIDNamespace = e.owner, e.folder, e.bootID, e.self, kernel.PIDNamespace(e.host)
 	return a.Write()
 }
 
@@ -259,7 +261,9 @@ func (e *Executor) Stats(request *proto.StatsRequest, stream grpc.ServerStreamin
 	defer e.gc.streaming()()
 	var last *procstats.Sample
 	writer := wire.Writer{Rows: request.GetRows(), Changes: request.GetChanges()}
-	ticks(ctx, interval, func() bool {
+	pace := t.sampler.pacer.Start(interval)
+	defer pace.End()
+	ticks(ctx, pace, func() bool {
 		s := t.sampler.get(interval/2, request.GetRows())
 		if s == last {
 			return true // the stream began shortly before this tick
@@ -299,7 +303,10 @@ func (e *Executor) Events(_ *proto.EventsRequest, stream grpc.ServerStreamingSer
 }
 
 // Shutdown implements proto.ExecutorServer.
-func (e *Executor) Shutdown(context.Context, *proto.ShutdownRequest) (*proto.ShutdownResponse, error) {
+func (e *Executor) Shutdown(ctx context.Context, _ *proto.ShutdownRequest) (*proto.ShutdownResponse, error) {
+	if err := e.awaitRelease(ctx); err != nil {
+		return nil, err
+	}
 	switch now, ok := e.on(onShutdown); {
 	case ok:
 		failpoint.At("executor.shutdown")
@@ -308,5 +315,27 @@ func (e *Executor) Shutdown(context.Context, *proto.ShutdownRequest) (*proto.Shu
 		return nil, status.Error(codes.FailedPrecondition, "the task is being started: stop it first")
 	default:
 		return nil, status.Error(codes.FailedPrecondition, "the task is running: stop it first")
+	}
+}
+
+// awaitRelease waits until a task whose end was reported is released: a caller that was told of the end may call Shutdown
+// at once.
+func (e *Executor) awaitRelease(ctx context.Context) error {
+	e.mu.Lock()
+	t := e.task
+	e.mu.Unlock()
+	if t == nil {
+		return nil
+	}
+	select {
+	case <-t.gone:
+	default:
+		return nil // it runs
+	}
+	select {
+	case <-t.released:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
 	}
 }

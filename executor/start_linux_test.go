@@ -49,7 +49,7 @@ func TestStartFailures(t *testing.T) {
 		{"an empty file", func(f *fixture, r *proto.LaunchRequest) { r.Command = f.file("empty", "", 0o755) }, codes.PermissionDenied},
 		{"no interpreter", func(f *fixture, r *proto.LaunchRequest) {
 			r.Command = f.file("script", "#!/no/such/interpreter\n", 0o755)
-		}, codes.NotFound},
+		}, codes.PermissionDenied},
 		{"too many arguments", func(_ *fixture, r *proto.LaunchRequest) {
 			r.Args = []string{strings.Repeat("x", 3<<20)}
 		}, codes.PermissionDenied},
@@ -168,7 +168,7 @@ func TestFolderOfAnother(t *testing.T) {
 	}
 	request.Dir, request.User = secret, "nobody"
 	_, err := f.Launch(t.Context(), request)
-	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "in the directory "+secret+":") {
+	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "the working directory "+secret+" may not be entered by user") {
 		t.Errorf("%v, want a refusal that names %s", err, secret)
 	}
 }

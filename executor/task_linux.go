@@ -35,6 +35,7 @@ type task struct {
 	launched *proto.LaunchResponse
 	log      hclog.Logger
 	host     kernel.FS
+	folder   string // the executor's
 	children *reaper
 	group    *cgroup.Group
 	limits   []cgroup.Limit
@@ -54,9 +55,11 @@ type task struct {
 	end     <-chan ended
 
 	// gone is closed when nothing is left of the task and its record is whole; exit and final are set then.
-	gone  chan struct{}
-	exit  *proto.Exit
-	final *record.Record
+	gone chan struct{}
+	// released is closed after that, when the executor may be shut down.
+	released chan struct{}
+	exit     *proto.Exit
+	final    *record.Record
 
 	mu sync.Mutex // guards following
 	// cause is why we ended the task ourselves, the first time, and reason the same in words; empty before that.
@@ -90,7 +93,7 @@ func (t *task) run(ctx context.Context) {
 	failpoint.At("executor.end.reaped")
 	t.mainEnded(end)
 	t.awaitChildren()
-	last := time.Now()
+	last := t.children.lastReaped()
 	t.isOver()
 	stopSampling()
 	recording.Wait()
@@ -130,7 +133,7 @@ func (t *task) awaitChildren() {
 // stopLeftovers signals what outlived the main process and sees that it is killed after the grace.
 func (t *task) stopLeftovers() {
 	if n := t.signalMembers(t.killSignal()); n > 0 {
-		t.journal.add("leftovers", fmt.Sprintf("%d processes outlived the main process; stopping them", n), nil)
+		t.journal.add("leftovers", procstats.Counted(n, "process", "processes")+" outlived the main process; being stopped", nil)
 	}
 	t.armKill(t.killGrace())
 }
@@ -234,19 +237,27 @@ func (t *task) finish(end ended, last time.Time) {
 	t.mu.Unlock()
 	evidence.ExitCode, evidence.Signal = exitCode(end.status)
 	t.oom.Finish(&evidence)
-	recent := t.sampler.newest() // the final sample is not one of them
+	recent := t.sampler.takeOver(t.handover(), t.sampler.newest()) // the final sample is not one of them
 	final := t.sampler.getFinal()
 	t.oom.NameMain(&evidence, final)
 	if err := t.sampler.close(final); err != nil {
 		t.log.Error("close kernel files", "error", err)
 	}
 	t.final, t.exit = t.recorder.finish(final, recent, evidence)
+	for _, note := range t.final.Headline[procstats.HeadlineCPU.String()].Notes {
+		if t.sampler.outside == 0 { // no sample saw it
+			t.journal.add("left_cgroup", note.Text, nil)
+		}
+	}
 	failpoint.At("executor.end.recorded")
 	t.removeGroup()
 	failpoint.At("executor.end.removed")
 	t.journal.add("exited", t.exit.GetSummary(), nil)
 	t.journal.Close()
 	close(t.gone)
+	if err := t.recorder.exits.close(); err != nil { // after the end was reported: it takes a millisecond
+		t.log.Error("close exit records", "error", err)
+	}
 }
 
 // removeLimit is how long the end of a task waits for processes that are not the task's: another program put them into its

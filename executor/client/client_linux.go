@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -25,6 +26,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/failpoint"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -33,7 +35,7 @@ import (
 type Client struct {
 	rpc     proto.ExecutorClient
 	conn    *grpc.ClientConn
-	plugin  *goplugin.Client // nil if the executor was reattached to
+	child   *child // nil if the executor was reattached to
 	hello   *proto.HelloResponse
 	process *watchedProcess // the executor
 	owner   *os.File        // holds the lock; nil for a visitor
@@ -57,10 +59,11 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 		return nil, fmt.Errorf("start executor: %w", err)
 	}
 	folder := filepath.Join(o.RuntimeDir, o.ID)
-	if err := makeFolder(o.RuntimeDir, folder); err != nil {
+	owner, err := makeFolder(ctx, o.RuntimeDir, o.ID)
+	if err != nil {
 		return nil, errors.Join(err, spare.Close())
 	}
-	c, err := start(ctx, o, folder)
+	c, err := start(ctx, o, folder, owner)
 	_ = spare.Close()
 	if err != nil {
 		return nil, errors.Join(err, removeFolder(folder))
@@ -68,64 +71,43 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 	return c, nil
 }
 
-func start(ctx context.Context, o Options, folder string) (*Client, error) {
-	owner, err := lock(ctx, folder)
-	if err != nil {
-		return nil, err
-	}
+func start(ctx context.Context, o Options, folder string, owner *os.File) (*Client, error) {
 	log := o.Logger
 	if log == nil {
 		log = hclog.NewNullLogger()
 	}
-	// go-plugin's start takes no context; the end of its process ends it. Once started, the executor outlives ctx.
-	life, kill := context.WithCancel(context.WithoutCancel(ctx))
-	cmd := executorCommand(life, o, folder)
-	plugin := goplugin.NewClient(&goplugin.ClientConfig{
-		HandshakeConfig:  wire.Handshake(),
-		Plugins:          goplugin.PluginSet{wire.PluginName: &wire.Plugin{}},
-		Cmd:              cmd,
-		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		SkipHostEnv:      true,
-		Logger:           log,
-	})
-	release := context.AfterFunc(ctx, kill)
-	socket, err := plugin.Start()
-	release()
-	c := &Client{plugin: plugin, owner: owner, address: wire.Address{ID: o.ID, Owner: o.Owner, Folder: folder}}
+	child, socket, err := startChild(ctx, executorCommand(o, folder), log)
 	if err != nil {
-		kill()
-		c.join()
-		return nil, errors.Join(fmt.Errorf("start executor: %w", errors.Join(context.Cause(ctx), err)), owner.Close())
+		return nil, errors.Join(fmt.Errorf("start executor: %w", err), owner.Close())
 	}
-	c.address.Socket = socket.String()
+	c := &Client{child: child, owner: owner, address: wire.Address{ID: o.ID, Owner: o.Owner, Folder: folder, Socket: socket}}
+	failpoint.At("client.start.listening")
 	if err := c.connect(ctx); err != nil {
-		kill()
-		c.join()
-		return nil, errors.Join(err, owner.Close())
+		return nil, errors.Join(err, c.abandon(), owner.Close())
 	}
 	return c, nil
 }
 
-// join waits for go-plugin's goroutines, which end with the executor's process. Its Kill does so too, but dials the
-// socket of the dead process first, and never gives that connection up.
-func (c *Client) join() {
-	if c.plugin == nil {
-		return
+// abandon kills an executor that this process has started, and waits for its end.
+func (c *Client) abandon() error {
+	if c.process == nil {
+		_ = c.child.kill() // or it has ended
+		c.child.reap()
+		return nil
 	}
-	const pause, limit = time.Millisecond, time.Second
-	for began := time.Now(); !c.plugin.Exited() && time.Since(began) < limit; {
-		<-time.After(pause)
-	}
+	_ = c.process.Signal(unix.SIGKILL) // or it has ended
+	<-c.Lost()
+	return c.process.close()
 }
 
 // executorCommand is how the executor's process is made: in a session of its own, so that a terminal's signals pass
 // it by, and with a small Go runtime, because its memory is paid for by every task.
-func executorCommand(life context.Context, o Options, folder string) *exec.Cmd {
+func executorCommand(o Options, folder string) *exec.Cmd {
 	binary := o.Binary
 	if binary == "" {
 		binary = "/proc/self/exe"
 	}
-	cmd := exec.CommandContext(life, binary)
+	cmd := exec.Command(binary)
 	cmd.Args = []string{"tacho", "executor", o.ID} // the id is for people who read a process list
 	cmd.Dir = "/"
 	cmd.Env = []string{
@@ -165,6 +147,9 @@ func reach(ctx context.Context, address wire.Address, own bool) (*Client, error)
 	if boot != address.BootID {
 		return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, ErrOtherBoot)
 	}
+	if Elsewhere(address) {
+		return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, ErrElsewhere)
+	}
 	if address.Socket == "" { // it was written before there was one
 		address.Socket = wire.FindSocket(address.Folder)
 	}
@@ -193,8 +178,8 @@ func (c *Client) disown() error {
 
 // connect dials the socket and shakes hands with the executor. A reattached one must be the process that the address names.
 func (c *Client) connect(ctx context.Context) error {
-	if c.plugin == nil {
-		watched, err := watch(c.address.Executor)
+	if c.child == nil {
+		watched, err := watch(c.address.Executor, nil)
 		if err != nil {
 			return fmt.Errorf("reattach to executor of %s: %w", c.address.ID, err)
 		}
@@ -211,20 +196,28 @@ func (c *Client) connect(ctx context.Context) error {
 		}, MinConnectTimeout: handshakeLimit}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
-		return errors.Join(fmt.Errorf("connect to executor: %w", err), c.process.close())
+		return errors.Join(fmt.Errorf("connect to executor: %w", err), c.release())
 	}
 	c.conn, c.rpc = conn, proto.NewExecutorClient(conn)
 	if err := c.shakeHands(ctx); err != nil && (ctx.Err() != nil || !c.isSilent(err)) {
-		return errors.Join(err, conn.Close(), c.process.close())
+		return errors.Join(err, conn.Close(), c.release())
 	}
 	return nil
+}
+
+// release gives up an executor that was reattached to; one that was started is abandoned.
+func (c *Client) release() error {
+	if c.child != nil {
+		return nil
+	}
+	return c.process.close()
 }
 
 // isSilent tells an executor that was stopped, or that has no processor time, from one that refuses. Its process is the
 // right one: connect has made sure of that.
 func (c *Client) isSilent(err error) bool {
 	code := status.Code(err)
-	return c.owner != nil && c.plugin == nil && !errors.Is(err, ErrLost) &&
+	return c.owner != nil && c.child == nil && !errors.Is(err, ErrLost) &&
 		(code == codes.DeadlineExceeded || code == codes.Unavailable)
 }
 
@@ -232,15 +225,15 @@ func (c *Client) isSilent(err error) bool {
 const maxMessage = 64 << 20
 
 const (
-	// handshakeLimit bounds the wait for an answer that must come.
-	handshakeLimit = 10 * time.Second
+	// handshakeLimit bounds the wait for an answer that must come: an executor that is not asked to launch ends after that time.
+	handshakeLimit = 30 * time.Second
 	// silenceLimit is when an adopted executor is assumed to be silent: the start of a host waits for it.
 	silenceLimit = 3 * time.Second
 )
 
 func (c *Client) shakeHands(ctx context.Context) error {
 	limit := handshakeLimit
-	if c.owner != nil && c.plugin == nil {
+	if c.owner != nil && c.child == nil {
 		limit = silenceLimit
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -262,7 +255,7 @@ func (c *Client) shakeHands(ctx context.Context) error {
 		return nil
 	}
 	c.address.Executor, c.address.BootID = executor, hello.GetBootId()
-	c.process, err = watch(executor)
+	c.process, err = watch(executor, c.child)
 	return err
 }
 
@@ -389,6 +382,9 @@ func (c *Client) Exec(ctx context.Context) (grpc.BidiStreamingClient[proto.ExecR
 // Confirm tells the executor that its task is known: until the first call after Launch it ends with its caller.
 func (c *Client) Confirm(ctx context.Context) error {
 	_, err := c.sayHello(ctx)
+	if err == nil {
+		c.child.confirmed()
+	}
 	return c.explain(err)
 }
 
@@ -414,11 +410,6 @@ func (c *Client) Shutdown(ctx context.Context) error {
 // Close gives up the connection and the ownership; the executor and its task go on.
 func (c *Client) Close() error {
 	err := errors.Join(c.conn.Close(), c.process.close(), c.disown())
-	select {
-	case <-c.Lost():
-		c.join()
-	default:
-	}
 	return err
 }
 

@@ -40,7 +40,7 @@ type Options struct {
 	// KeepIgnored says that the task ignores the signals that this process was started with ignored, as below nohup(1);
 	// otherwise it starts with every signal's default. Of SIGHUP, SIGINT and SIGQUIT: no others are kept.
 	KeepIgnored bool
-	// Logger gets what go-plugin says; nil for nothing.
+	// Logger gets what an executor wrote to its standard error, such as a panic; nil for nothing.
 	Logger hclog.Logger
 }
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,12 +20,13 @@ import (
 
 	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/failpoint"
 )
 
 // DefaultRuntimeDir returns where executors' folders are kept for this user: /run/tacho for root, below
 // XDG_RUNTIME_DIR for a logged-in user, else in the directory for temporary files. Root of a user namespace may have no
 // say in /run, the variable may be another user's, and so may be what has our name among the temporary files, where
-// everybody can make it: then it is the next of them, one below the home directory, or another among the temporary files.
+// every user can create it: then it is the next of them, one below the home directory, or another among the temporary files.
 func DefaultRuntimeDir() string {
 	var dirs []string
 	if os.Geteuid() == 0 {
@@ -41,7 +43,7 @@ func DefaultRuntimeDir() string {
 	return temporaryDir()
 }
 
-// temporaryDir is the one among the temporary files or, if that is somebody else's, below the home directory, or one among
+// temporaryDir is the one among the temporary files or, if that is another user's, below the home directory, or one among
 // the temporary files with a number.
 func temporaryDir() string {
 	temporary := filepath.Join(os.TempDir(), "tacho-"+strconv.Itoa(os.Geteuid()))
@@ -109,18 +111,73 @@ func checkOwn(dir string) error {
 	return nil
 }
 
-// makeFolder makes an executor's folder.
-func makeFolder(runtimeDir, folder string) error {
+// unfinished begins the names of folders that are no executor's yet.
+const unfinished = ".start-"
+
+// makeFolder makes an executor's folder and owns it. The folder gets its name with the lock in it: whatever a starter that is
+// killed leaves is known for what it is.
+func makeFolder(ctx context.Context, runtimeDir, id string) (*os.File, error) {
 	if err := os.MkdirAll(runtimeDir, 0o700); err != nil {
-		return fmt.Errorf("create runtime directory: %w", err)
+		return nil, fmt.Errorf("create runtime directory: %w", err)
 	}
 	if err := checkOwn(runtimeDir); err != nil {
-		return err
+		return nil, err
 	}
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		return fmt.Errorf("create executor directory: %w", err)
+	for {
+		owner, err := nameFolder(ctx, filepath.Join(runtimeDir, unfinished+id), filepath.Join(runtimeDir, id))
+		if err == nil {
+			failpoint.At("client.start.named")
+			return owner, nil
+		}
+		if !errors.Is(err, errRemoved) {
+			return nil, fmt.Errorf("create executor directory: %w", err)
+		}
 	}
-	return nil
+}
+
+// errRemoved says that removeUnfinished took a folder for an abandoned one: it came before the lock.
+var errRemoved = errors.New("removed by another process")
+
+// nameFolder makes a folder, locks it and gives it its name.
+func nameFolder(ctx context.Context, temporary, name string) (*os.File, error) {
+	if err := os.Mkdir(temporary, 0o700); err != nil {
+		return nil, err
+	}
+	err := failpoint.Err("client.start.folder")
+	var owner *os.File
+	if err == nil {
+		owner, err = lock(ctx, temporary)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errRemoved
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(temporary))
+	}
+	failpoint.At("client.start.locked")
+	err = os.Rename(temporary, name) // a name that is taken is a folder with a file
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(errRemoved, owner.Close())
+	}
+	if err != nil {
+		return nil, errors.Join(err, removeFolder(temporary), owner.Close())
+	}
+	return owner, nil
+}
+
+// removeUnfinished removes what starters that were killed have left of makeFolder.
+func removeUnfinished(runtimeDir string) error {
+	folders, err := listFolders(runtimeDir, true)
+	errs := []error{err}
+	for _, folder := range folders {
+		if checkOwn(folder) != nil || os.Remove(folder) == nil { // it is empty before it is locked
+			continue
+		}
+		if err := RemoveAbandoned(folder); !errors.Is(err, ErrOwned) {
+			errs = append(errs, err)
+		}
+	}
+	return errlist.Join(errs...)
 }
 
 // removeFolder removes an executor's folder. os.RemoveAll opens directories: if this process is short of descriptors, which
@@ -183,7 +240,7 @@ func Owned(address wire.Address) bool {
 // List returns the addresses of all executors in a runtime folder, live ones and orphans. Folders without an
 // address, of executors that never launched a task, are passed over, and so is what is no folder.
 func List(runtimeDir string) ([]*wire.Address, error) {
-	folders, err := listFolders(runtimeDir)
+	folders, err := listFolders(runtimeDir, false)
 	if err != nil {
 		return nil, err
 	}
@@ -204,17 +261,19 @@ func List(runtimeDir string) ([]*wire.Address, error) {
 }
 
 // Folders returns the paths of the executors' folders in a runtime folder, with an address or without. Others may keep
-// theirs beside them: an executor's belongs to this user alone and has the file that its owner locks.
+// theirs beside them: an executor's belongs to this user alone and has the file that its owner locks. What starters that
+// were killed have left is removed.
 func Folders(runtimeDir string) ([]string, error) {
-	folders, err := listFolders(runtimeDir)
+	folders, err := listFolders(runtimeDir, false)
+	err = errors.Join(err, removeUnfinished(runtimeDir))
 	return slices.DeleteFunc(folders, func(folder string) bool {
 		info, err := os.Lstat(filepath.Join(folder, LockFile))
 		return err != nil || !info.Mode().IsRegular() || checkOwn(folder) != nil
 	}), err
 }
 
-// listFolders returns the paths of the folders in a runtime folder. A symbolic link is none.
-func listFolders(runtimeDir string) ([]string, error) {
+// listFolders returns the paths of the folders in a runtime folder, unfinished ones or the others. A symbolic link is none.
+func listFolders(runtimeDir string, isUnfinished bool) ([]string, error) {
 	entries, err := os.ReadDir(runtimeDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -224,7 +283,7 @@ func listFolders(runtimeDir string) ([]string, error) {
 	}
 	var folders []string
 	for _, entry := range entries {
-		if entry.IsDir() {
+		if entry.IsDir() && strings.HasPrefix(entry.Name(), unfinished) == isUnfinished {
 			folders = append(folders, filepath.Join(runtimeDir, entry.Name()))
 		}
 	}

@@ -98,7 +98,7 @@ func TestTemporaryDir(t *testing.T) {
 	t.Setenv("HOME", os.DevNull)
 	want(ours+"-2", "somebody else's, and no home directory")
 	t.Setenv("HOME", home)
-	if err := makeFolder(fallback, filepath.Join(fallback, "x")); err != nil {
+	if err := makeX(t, fallback); err != nil {
 		t.Fatal(err)
 	}
 	want(fallback, "somebody else's, and one of before")
@@ -110,11 +110,21 @@ func TestTemporaryDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(ours, "nothing there again")
-	if err := makeFolder(ours, filepath.Join(ours, "x")); err != nil {
+	if err := makeX(t, ours); err != nil {
 		t.Fatal(err)
 	}
 	want(ours, "ours")
 	if err := CheckRuntimeDir(ours); err != nil {
 		t.Errorf("ours: %v", err)
 	}
+}
+
+// makeX makes the folder of an executor.
+func makeX(t *testing.T, runtimeDir string) error {
+	t.Helper()
+	owner, err := makeFolder(t.Context(), runtimeDir, "x")
+	if err == nil {
+		err = owner.Close()
+	}
+	return err
 }

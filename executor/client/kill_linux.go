@@ -97,7 +97,7 @@ func End(ctx context.Context, address wire.Address, signal syscall.Signal, grace
 
 func endLive(ctx context.Context, address wire.Address, signal syscall.Signal, grace time.Duration) error {
 	asked := askToEnd(ctx, address, signal, grace)
-	executor, err := watch(address.Executor)
+	executor, err := watch(address.Executor, nil)
 	if errors.Is(err, ErrLost) {
 		return nil
 	}
@@ -160,6 +160,9 @@ func KillTask(ctx context.Context, address wire.Address) error {
 	if boot != address.BootID {
 		return removeFolder(address.Folder)
 	}
+	if Elsewhere(address) {
+		return fmt.Errorf("kill task %s: %w", address.ID, ErrElsewhere)
+	}
 	if kernel.Alive(kernel.HostFS(), address.Executor) {
 		return fmt.Errorf("kill task %s: its executor %d is running; ask it to stop", address.ID, address.Executor.PID)
 	}
@@ -176,8 +179,18 @@ func KillTask(ctx context.Context, address wire.Address) error {
 	return removeFolder(address.Folder)
 }
 
-// Alive reports whether the executor of an address runs, and is that executor.
+// Alive reports whether the executor of an address runs, and is that executor. One that is elsewhere may.
 func Alive(address wire.Address) bool {
 	boot, err := kernel.BootID(kernel.HostFS())
-	return err == nil && boot == address.BootID && kernel.Alive(kernel.HostFS(), address.Executor)
+	return err == nil && boot == address.BootID && (Elsewhere(address) || kernel.Alive(kernel.HostFS(), address.Executor))
+}
+
+// ErrElsewhere says that an executor is in another PID namespace, such as that of a container which shares a directory with
+// this process: nothing can be said of its processes here, and none is signalled.
+var ErrElsewhere = errors.New("its executor is in another PID namespace")
+
+// Elsewhere reports whether an executor is in another PID namespace than this process.
+func Elsewhere(address wire.Address) bool {
+	here := kernel.PIDNamespace(kernel.HostFS())
+	return address.PIDNamespace != "" && here != "" && address.PIDNamespace != here
 }

@@ -40,6 +40,13 @@ func (s *StatsStream) Recv() (*procstats.Sample, error) {
 	return s.reader.Read(response), nil
 }
 
+// Target returns what a reader of the task's cgroup must know besides its files, or no more of it than what the executor has
+// reaped. The status of the error is Unimplemented if the executor is of an older build.
+func (c *Client) Target(ctx context.Context, reapedOnly bool) (*proto.TargetResponse, error) {
+	response, err := c.rpc.Target(ctx, &proto.TargetRequest{ReapedOnly: reapedOnly})
+	return response, c.explain(err)
+}
+
 // EventStream is a running stream of events; it ends with the context it was opened with.
 type EventStream struct {
 	client *Client

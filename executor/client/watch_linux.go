@@ -18,13 +18,15 @@ type watchedProcess struct {
 	*process.Process
 	// gone is closed when the process has ended, or never if close is called first.
 	gone chan struct{}
+	// child is nil for a process that this one has not started.
+	child *child
 
 	cancel  context.CancelFunc
 	waiting sync.WaitGroup
 }
 
-// watch holds a process. The error wraps ErrLost if it is gone.
-func watch(id procstats.ProcessID) (*watchedProcess, error) {
+// watch holds a process, and reaps it if it is a child of this one. The error wraps ErrLost if it is gone.
+func watch(id procstats.ProcessID, child *child) (*watchedProcess, error) {
 	p, err := process.Open(kernel.HostFS(), id)
 	if errors.Is(err, process.ErrGone) {
 		return nil, ErrLost
@@ -33,9 +35,10 @@ func watch(id procstats.ProcessID) (*watchedProcess, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &watchedProcess{Process: p, gone: make(chan struct{}), cancel: cancel}
+	w := &watchedProcess{Process: p, gone: make(chan struct{}), cancel: cancel, child: child}
 	w.waiting.Go(func() {
 		if p.Wait(ctx) == nil {
+			child.reap()
 			close(w.gone)
 		}
 	})
@@ -49,5 +52,12 @@ func (w *watchedProcess) close() error {
 	}
 	w.cancel()
 	w.waiting.Wait()
+	select {
+	case <-w.gone:
+	default:
+		if w.child != nil {
+			go w.child.reap() // it goes on, and its end has to be reaped for as long as this process runs
+		}
+	}
 	return w.Close()
 }

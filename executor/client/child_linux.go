@@ -1,0 +1,164 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/executor/wire"
+)
+
+const (
+	// startLimit bounds the wait for an executor's address.
+	startLimit = time.Minute
+	// stderrLimit is the most that is reported of what an executor wrote to its standard error: a panic has its cause first.
+	stderrLimit = 16 << 10
+)
+
+// child is an executor that this process has started, in the way that go-plugin starts plugins. The client of go-plugin itself
+// holds six goroutines and two pipes for as long as the executor runs, which is as long as the task does.
+type child struct {
+	log    hclog.Logger
+	cmd    *exec.Cmd
+	stdout *os.File // open until the start is confirmed: an executor whose caller is gone before ends its task
+	stderr int      // what it writes there waits in the pipe, and is read at its end
+	ended  sync.Once
+}
+
+// startChild starts an executor and returns the path of its socket. Nothing is left of it if it returns an error.
+func startChild(ctx context.Context, cmd *exec.Cmd, log hclog.Logger) (c *child, socket string, err error) {
+	handshake := wire.Handshake()
+	cmd.Env = append(cmd.Env, handshake.MagicCookieKey+"="+handshake.MagicCookieValue,
+		"PLUGIN_PROTOCOL_VERSIONS="+strconv.FormatUint(uint64(handshake.ProtocolVersion), 10))
+	c = &child{log: log, cmd: cmd}
+	if err := c.start(); err != nil {
+		return nil, "", err
+	}
+	killed := make(chan struct{})
+	release := context.AfterFunc(ctx, func() {
+		defer close(killed)
+		_ = c.kill() // or it has ended
+	})
+	_ = c.stdout.SetReadDeadline(time.Now().Add(startLimit)) // pipes have deadlines
+	line, err := bufio.NewReaderSize(c.stdout, len("1|1|unix||grpc|")+2*longestSocket).ReadString('\n')
+	if !release() {
+		<-killed
+	}
+	if err == nil {
+		socket, err = socketOf(line)
+	}
+	if err != nil {
+		return nil, "", c.startError(ctx, err)
+	}
+	return c, socket, nil
+}
+
+// longestSocket is the longest path of a socket, unix(7).
+const longestSocket = 107
+
+// start starts the process with pipes for its output.
+func (c *child) start() error {
+	stdout, itsStdout, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer itsStdout.Close()
+	var stderr [2]int
+	if err := unix.Pipe2(stderr[:], unix.O_CLOEXEC); err != nil {
+		return errors.Join(fmt.Errorf("make pipe: %w", err), stdout.Close())
+	}
+	itsStderr := os.NewFile(uintptr(stderr[1]), "stderr")
+	defer itsStderr.Close()
+	c.cmd.Stdout, c.cmd.Stderr = itsStdout, itsStderr
+	err = c.cmd.Start()
+	if err == nil {
+		// A pipe that nobody reads must neither stop the executor nor its reader.
+		err = errors.Join(unix.SetNonblock(stderr[0], true), unix.SetNonblock(stderr[1], true))
+		if err != nil {
+			err = errors.Join(err, c.kill(), c.cmd.Wait())
+		}
+	}
+	if err != nil {
+		return errors.Join(err, stdout.Close(), unix.Close(stderr[0]))
+	}
+	c.stdout, c.stderr = stdout, stderr[0]
+	return nil
+}
+
+// socketOf returns the path in the line with which a plugin says where it listens.
+func socketOf(line string) (string, error) {
+	parts := strings.Split(strings.TrimSpace(line), "|")
+	const fields = 5
+	if len(parts) < fields || parts[0] != strconv.Itoa(goplugin.CoreProtocolVersion) || parts[2] != "unix" || parts[4] != string(goplugin.ProtocolGRPC) {
+		return "", fmt.Errorf("executor says %q in place of its address", line)
+	}
+	return parts[3], nil
+}
+
+// startError ends the process and returns why it could not be started, in its own words if it had any.
+func (c *child) startError(ctx context.Context, err error) error {
+	_ = c.kill() // or it has ended
+	_ = c.cmd.Wait()
+	_ = c.stdout.Close() // of what was only read
+	if text := c.takeStderr(); text != "" {
+		err = errors.New(strings.TrimPrefix(text, wire.ErrorPrefix))
+	}
+	return errors.Join(context.Cause(ctx), err)
+}
+
+// kill kills a process that has not been reaped yet.
+func (c *child) kill() error { return process.Child(c.cmd.Process.Pid).Signal(unix.SIGKILL) }
+
+// confirmed gives up what only the start needs. Confirming nil is fine.
+func (c *child) confirmed() {
+	if c != nil {
+		_ = c.stdout.Close() // of what was only read; closed twice is fine
+	}
+}
+
+// reap waits for the end of the process, and reports what it said. Reaping nil is fine.
+func (c *child) reap() {
+	if c == nil {
+		return
+	}
+	c.ended.Do(func() {
+		err := c.cmd.Wait()
+		c.confirmed()
+		if text := c.takeStderr(); text != "" {
+			c.log.Error("executor failed", "executor", c.cmd.Args[len(c.cmd.Args)-1], "error", err, "stderr", text)
+		}
+	})
+}
+
+// takeStderr returns what waits in the pipe, and closes it.
+func (c *child) takeStderr() string {
+	text := make([]byte, stderrLimit)
+	n := 0
+	for n < len(text) {
+		got, err := unix.Read(c.stderr, text[n:])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if got <= 0 {
+			break
+		}
+		n += got
+	}
+	_ = unix.Close(c.stderr) // of what was only read
+	return strings.TrimSpace(string(text[:n]))
+}

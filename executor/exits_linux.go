@@ -1,0 +1,90 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/exits"
+)
+
+// exitLimit is how long the end of a task waits for the records of processes that have been reaped already.
+const exitLimit = 100 * time.Millisecond
+
+// exitWatch counts the ended processes of a task that this executor samples. If another process does, none of it is loaded:
+// every executor would pay for it.
+type exitWatch struct {
+	reader *exits.Reader
+	watch  *exits.Watch
+	reason string // why there is none
+}
+
+// watchExits begins before the task is started, so that no process of it is missed.
+func (r *recorder) watchExits(t *task) {
+	if r.interval <= 0 {
+		return
+	}
+	w := &exitWatch{}
+	r.exits = w
+	if t.group.V2 == "" || !t.group.Encloses() {
+		w.reason = "the task has no cgroup of version 2 to itself"
+		return
+	}
+	var err error
+	if w.reader, err = exits.Open(t.host); err == nil {
+		w.watch, err = w.reader.Watch(t.group.V2)
+	}
+	if err != nil {
+		w.reason = err.Error()
+	}
+}
+
+// finish returns what the processes of the task used, when none of them is left; nil if they were not watched for.
+func (w *exitWatch) finish(main int) *record.Commands {
+	if w == nil {
+		return nil
+	}
+	if w.watch == nil {
+		return &record.Commands{Rows: []procstats.Command{}, Reason: w.reason}
+	}
+	s := w.watch.Finish(main, exitLimit)
+	return &record.Commands{Rows: s.Commands, LostRecords: s.Lost}
+}
+
+// report returns what the processes used that have ended so far; nil if that is not counted. The total is read after them:
+// one of before can be less than its parts.
+func (w *exitWatch) report(totals func() *procstats.Sample) *record.Commands {
+	if w == nil || w.watch == nil {
+		return nil
+	}
+	sums := w.watch.Read()
+	var total *float64
+	if cpu, ok := procstats.CPUTotal(totals()).Reading.Number(); ok {
+		total = &cpu
+	}
+	return (&record.Commands{Rows: sums.Commands, LostRecords: sums.Lost}).Report(total)
+}
+
+// describe says whether exits are recorded here.
+func (w *exitWatch) describe() []record.Source {
+	if w == nil {
+		return nil
+	}
+	return []record.Source{{Name: "exits", Available: w.watch != nil, Reason: w.reason}}
+}
+
+// close unloads the programs.
+func (w *exitWatch) close() error {
+	if w == nil || w.reader == nil {
+		return nil
+	}
+	var err error
+	if w.watch != nil {
+		err = w.watch.Close()
+	}
+	return errors.Join(err, w.reader.Close())
+}

@@ -1,0 +1,27 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/network"
+)
+
+// countPackets counts the packets of a task that is about to be started, if this executor samples it: for a driver's task its caller
+// counts them, so that not every executor loads programs.
+func (e *Executor) countPackets(request *proto.LaunchRequest, selection procstats.Selection, group *cgroup.Group) *network.Source {
+	switch {
+	case request.GetRecord().GetIntervalNs() <= 0:
+		return network.Absent(selection, "not counted (publishing off)")
+	case !group.Encloses():
+		return network.Open(e.host, selection, "", false)
+	case selection.HasSource(procstats.SourceSkb):
+		if err := network.Try(e.host); err != nil {
+			return network.Absent(selection, err.Error())
+		}
+	}
+	return network.Open(e.host, selection, group.V2, false)
+}

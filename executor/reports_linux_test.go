@@ -1,0 +1,65 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package executor
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// TestReportsOfALongRun holds that the reports of a day are few and leave nothing out, and that the newest is never old.
+func TestReportsOfALongRun(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	store, err := record.Create(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{
+		log: hclog.NewNullLogger(), store: store, interval: 10 * time.Second, report: time.Minute, growing: time.Minute,
+		info: new(record.Record), sampler: new(sampler),
+	}
+	began := procstats.Stamp{Wall: time.Unix(1e9, 0).UTC(), Mono: time.Hour}
+	at := func(after time.Duration) procstats.Stamp {
+		return procstats.Stamp{Wall: began.Wall.Add(after), Mono: began.Mono + after}
+	}
+	r.reportEnds = began.Mono + r.report
+	reports := func() (all []*record.Usage) {
+		for u, err := range record.ReadUsage(dir) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, u)
+		}
+		return all
+	}
+	for after := time.Duration(0); after <= 24*time.Hour; after += r.interval {
+		s := &procstats.Sample{Stamp: at(after)}
+		s.Task.Put(procstats.NumberReading(procstats.TreeProcesses, 1))
+		r.add(s)
+		if after%(97*time.Minute) == 0 && after > 0 {
+			if all := reports(); at(after).Wall.Sub(all[len(all)-1].To) > r.report {
+				t.Fatalf("after %s the newest report ends at %s", after, all[len(all)-1].To)
+			}
+		}
+	}
+	r.writeReport(r.last, false)
+	if err := store.Close(); err != nil || r.info.Incomplete != "" {
+		t.Fatal(err, r.info.Incomplete)
+	}
+	all := reports()
+	if len(all) != 6 || all[0].To.Sub(all[0].From) != time.Minute || !all[len(all)-1].To.Equal(began.Wall.Add(24*time.Hour)) {
+		t.Errorf("%d reports, the first of %s, the last until %s", len(all), all[0].To.Sub(all[0].From), all[len(all)-1].To)
+	}
+	for i := 1; i < len(all); i++ {
+		if !all[i].From.Equal(all[i-1].To) {
+			t.Errorf("report %d begins at %s, the one before ends at %s", i, all[i].From, all[i-1].To)
+		}
+	}
+}
