@@ -97,7 +97,7 @@ func (d *Tacho) adopt(ctx context.Context, config *TaskConfig) (*task, error) {
 	}
 	if c.Hello() == nil && address.Main.PID != 0 {
 		t := d.newTask(config, c, d.stateAt(address))
-		t.recovered = notResponding(address)
+		t.warning = notResponding(address)
 		return t, nil
 	}
 	launched, err := c.AwaitLaunch(ctx)
@@ -105,8 +105,8 @@ func (d *Tacho) adopt(ctx context.Context, config *TaskConfig) (*task, error) {
 		d.log.Warn("executor has not started its task; it is ended", "task", config.Name, "alloc_id", config.AllocID, "error", err)
 		return nil, errors.Join(ErrTaskNotFound, c.Abandon())
 	}
-	t := d.newTask(config, c, d.stateOf(c, launched))
-	t.recovered = fmt.Sprintf("adopted: the executor process %d had started process %d", address.Executor.PID, launched.GetMain().GetPid())
+	t := d.newTask(config, c, stateOf(c, launched, d.currentConfig()))
+	t.warning = fmt.Sprintf("adopted: the executor process %d had started process %d", address.Executor.PID, launched.GetMain().GetPid())
 	return t, nil
 }
 

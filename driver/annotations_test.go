@@ -19,8 +19,10 @@ func TestRecordAnnotations(t *testing.T) {
 	r := &record.Record{
 		Diagnosis: record.Diagnosis{
 			Verdict: record.Signaled, Outcome: record.OOMKilled, Operator: "Raise the limit", Stall: record.Idle,
-			OOM: record.OOM{Kills: new(int64(1)), Scope: record.Own, Victim: &record.Victim{PID: 7, Command: "sh"}},
+			OOM:     record.OOM{Kills: new(int64(1)), Scope: record.Own, Victim: &record.Victim{PID: 7, Command: "sh"}},
+			Killers: []string{"/opt/bin/watchdog"},
 		},
+		Signal: new(9),
 		Headline: map[string]record.HeadlineValue{
 			"memory_peak_bytes": {Value: new(1024.0), Guarantee: procstats.Exact}, "cpu_seconds_total": {Reason: "not measured"},
 		},
@@ -33,6 +35,7 @@ func TestRecordAnnotations(t *testing.T) {
 		"verdict": "signaled", "outcome": "oom-killed", "operator": "Raise the limit", "stall": "idle", "oom.kills": "1",
 		"oom.scope": "own", "oom.victim": "7 (sh)", "memory_peak_bytes": "1024", "memory_peak_bytes.guarantee": "exact",
 		"cgroup_memory_events_oom_kill_total": "1", "cgroup_memory_events_high_total": "0", "psi_memory_full_seconds_total": "0.25",
+		"message_redacted": "Terminated by signal 9 (SIGKILL), not by the kernel's OOM killer; 1 OOM kill; peak 1 KiB (exact)",
 	}
 	if d := cmp.Diff(want, recordAnnotations(r)); d != "" {
 		t.Errorf("annotations (-want +got):\n%s", d)

@@ -23,6 +23,8 @@ import (
 
 // Config is the driver's own configuration, once for all tasks.
 type Config struct {
+	// Disabled starts no task.
+	Disabled bool
 	// Enforce sets the limits of jobs on their tasks.
 	Enforce bool
 	// LogCollection is LogsByExecutor or LogsByHost.
@@ -30,8 +32,8 @@ type Config struct {
 	// LogOverflow is LogsBlock or LogsDrop.
 	LogOverflow string
 	Logs        LogLimits
-	// ProcessRows is the most process rows in a reading; 0 for none.
-	ProcessRows int
+	// Rows is how often which processes of tasks are read that set nothing else.
+	Rows RowLimits
 	// Measured is what is measured of tasks that set nothing else.
 	Measured Measured
 	// RuntimeDir is where sockets are; empty for the default.
@@ -40,6 +42,8 @@ type Config struct {
 	CgroupParent string
 	// DeniedUIDs and DeniedGIDs may not be those of a task's user.
 	DeniedUIDs, DeniedGIDs IDRanges
+	// MinOOMScoreAdj is the lowest oom_score_adj that a job may ask for.
+	MinOOMScoreAdj int
 	// DeniedEnv are patterns of variables that no task gets.
 	DeniedEnv []string
 	// MetricsAddress is where numbers are served, host:port or unix:/path; empty for nowhere.
@@ -68,25 +72,29 @@ func DefaultConfig() Config {
 		LogCollection: LogsByExecutor,
 		LogOverflow:   LogsBlock,
 		Logs:          LogLimits{MaxFiles: DefaultMaxFiles, MaxFileBytes: DefaultMaxFileMiB << 20},
-		ProcessRows:   DefaultProcessRows,
-		Measured:      Measured{Selection: procstats.DefaultSelection()},
+		Rows:          RowLimits{Interval: DefaultRowInterval, Max: new(DefaultProcessRows)},
+		Measured:      Measured{Selection: procstats.DefaultSelection(), Network: NetworkAuto, SamplingBudget: DefaultSamplingBudget / 100.0},
 	}
 }
 
 // rawConfig is ConfigSchema as it comes in MessagePack from a host behind a wire, and as a value from one in this
 // process. Pointers tell what is not said from zero.
 type rawConfig struct {
+	Enabled        *bool       `codec:"enabled" cty:"enabled"`
 	Enforce        *bool       `codec:"enforce" cty:"enforce"`
 	LogCollection  *string     `codec:"log_collection" cty:"log_collection"`
 	LogOverflow    *string     `codec:"log_overflow" cty:"log_overflow"`
 	Logs           *rawLogs    `codec:"logs" cty:"logs"`
-	ProcessRows    *int64      `codec:"process_rows" cty:"process_rows"`
+	ProcessRows    *rawRows    `codec:"process_rows" cty:"process_rows"`
 	Measurements   *string     `codec:"measurements" cty:"measurements"`
+	Network        *string     `codec:"network" cty:"network"`
 	Disk           *rawDisk    `codec:"disk" cty:"disk"`
+	SamplingBudget *float64    `codec:"sampling_budget" cty:"sampling_budget"`
 	RuntimeDir     *string     `codec:"runtime_dir" cty:"runtime_dir"`
 	CgroupParent   *string     `codec:"cgroup_parent" cty:"cgroup_parent"`
 	DeniedHostUIDs *string     `codec:"denied_host_uids" cty:"denied_host_uids"`
 	DeniedHostGIDs *string     `codec:"denied_host_gids" cty:"denied_host_gids"`
+	MinOOMScoreAdj *int64      `codec:"min_oom_score_adj" cty:"min_oom_score_adj"`
 	DeniedEnvvars  []string    `codec:"denied_envvars" cty:"denied_envvars"`
 	Metrics        *rawMetrics `codec:"metrics" cty:"metrics"`
 }
@@ -121,17 +129,17 @@ func ConfigOf(value cty.Value) (Config, error) {
 
 func (raw *rawConfig) check() (Config, error) {
 	c := DefaultConfig()
+	c.Disabled = raw.Enabled != nil && !*raw.Enabled
 	if raw.Enforce != nil {
 		c.Enforce = *raw.Enforce
 	}
-	var errs [10]error
+	var errs [11]error
 	c.LogCollection, errs[0] = oneOf("log_collection", raw.LogCollection, LogsByExecutor, LogsByHost)
 	c.LogOverflow, errs[1] = oneOf("log_overflow", raw.LogOverflow, LogsBlock, LogsDrop)
 	limits, err := raw.Logs.limits()
 	c.Logs, errs[2] = limits.or(c.Logs), err
-	if raw.ProcessRows != nil {
-		c.ProcessRows, errs[3] = within("process_rows", *raw.ProcessRows, 0, 10_000)
-	}
+	rows, err := raw.ProcessRows.limits()
+	c.Rows, errs[3] = rows.or(c.Rows), err
 	c.DeniedUIDs, errs[4] = parseIDRanges("denied_host_uids", said(raw.DeniedHostUIDs))
 	c.DeniedGIDs, errs[5] = parseIDRanges("denied_host_gids", said(raw.DeniedHostGIDs))
 	errs[6] = checkPatterns(raw.DeniedEnvvars)
@@ -141,8 +149,11 @@ func (raw *rawConfig) check() (Config, error) {
 		c.MetricsAddress = raw.Metrics.Address
 		errs[8] = checkAddress(c.MetricsAddress)
 	}
-	set, err := measured(raw.Measurements, raw.Disk)
+	set, err := measured(raw.Measurements, raw.Network, raw.Disk, raw.SamplingBudget)
 	c.Measured, errs[9] = set.or(c.Measured), err
+	if raw.MinOOMScoreAdj != nil {
+		c.MinOOMScoreAdj, errs[10] = within("min_oom_score_adj", *raw.MinOOMScoreAdj, -1000, 1000)
+	}
 	return c, errlist.Join(errs[:]...)
 }
 

@@ -27,20 +27,24 @@ type ConfigBlock struct {
 	DeniedEnv   []string
 	Logs        LogLimits
 	Measured    Measured
+	Rows        RowLimits
 }
 
 // rawBlock is TaskSchema as it comes in MessagePack from a host behind a wire, and as a value from one in this process.
 type rawBlock struct {
-	Command       *string             `codec:"command" cty:"command"`
-	Args          []string            `codec:"args" cty:"args"`
-	WorkDir       *string             `codec:"work_dir" cty:"work_dir"`
-	CgroupV2      *string             `codec:"cgroup_v2_override" cty:"cgroup_v2_override"`
-	CgroupV1      []map[string]string `codec:"cgroup_v1_override" cty:"cgroup_v1_override"`
-	OOMScoreAdj   *int64              `codec:"oom_score_adj" cty:"oom_score_adj"`
-	DeniedEnvvars []string            `codec:"denied_envvars" cty:"denied_envvars"`
-	Logs          *rawLogs            `codec:"logs" cty:"logs"`
-	Measurements  *string             `codec:"measurements" cty:"measurements"`
-	Disk          *rawDisk            `codec:"disk" cty:"disk"`
+	Command        *string             `codec:"command" cty:"command"`
+	Args           []string            `codec:"args" cty:"args"`
+	WorkDir        *string             `codec:"work_dir" cty:"work_dir"`
+	CgroupV2       *string             `codec:"cgroup_v2_override" cty:"cgroup_v2_override"`
+	CgroupV1       []map[string]string `codec:"cgroup_v1_override" cty:"cgroup_v1_override"`
+	OOMScoreAdj    *int64              `codec:"oom_score_adj" cty:"oom_score_adj"`
+	DeniedEnvvars  []string            `codec:"denied_envvars" cty:"denied_envvars"`
+	Logs           *rawLogs            `codec:"logs" cty:"logs"`
+	Measurements   *string             `codec:"measurements" cty:"measurements"`
+	Network        *string             `codec:"network" cty:"network"`
+	Disk           *rawDisk            `codec:"disk" cty:"disk"`
+	SamplingBudget *float64            `codec:"sampling_budget" cty:"sampling_budget"`
+	ProcessRows    *rawRows            `codec:"process_rows" cty:"process_rows"`
 }
 
 // decodeBlock reads a task's config block, MessagePack shaped by TaskSchema. Errors wrap ErrInvalid, and name all that
@@ -68,7 +72,7 @@ func (raw *rawBlock) check() (*ConfigBlock, error) {
 		Command: said(raw.Command), Args: raw.Args, WorkDir: said(raw.WorkDir), CgroupV2: said(raw.CgroupV2),
 		DeniedEnv: raw.DeniedEnvvars,
 	}
-	var errs [7]error
+	var errs [8]error
 	if b.Command == "" {
 		errs[0] = fmt.Errorf("command is empty: %w", ErrInvalid)
 	}
@@ -91,7 +95,8 @@ func (raw *rawBlock) check() (*ConfigBlock, error) {
 		errs[4] = fmt.Errorf("cgroup_v2_override and cgroup_v1_override exclude each other: %w", ErrInvalid)
 	}
 	b.Logs, errs[5] = raw.Logs.limits()
-	b.Measured, errs[6] = measured(raw.Measurements, raw.Disk)
+	b.Measured, errs[6] = measured(raw.Measurements, raw.Network, raw.Disk, raw.SamplingBudget)
+	b.Rows, errs[7] = raw.ProcessRows.limits()
 	if err := errlist.Join(errs[:]...); err != nil {
 		return nil, err
 	}

@@ -36,6 +36,7 @@ func TestBothWays(t *testing.T) {
 		"command = \"true\"\nlogs {\n max_files = 2\n max_file_size = 7\n}",
 		"command = \"true\"\nmeasurements = \"default,disk\"\ndisk {\n interval = \"2s\"\n}",
 		"command = \"true\"\ndisk {}",
+		"command = \"true\"\nprocess_rows {\n interval = \"1m\"\n}",
 		"command = 5",
 	} {
 		value, diags := pluginconfig.Decode(driver.TaskSchema(), parse(t, text), nil)
@@ -57,7 +58,7 @@ func TestBothWays(t *testing.T) {
 	}
 	for _, text := range []string{
 		"",
-		"enforce = false\nlog_collection = \"host\"\nlog_overflow = \"drop\"\nprocess_rows = 7\nmeasurements = \"-psi\"\ndisk {\n budget = \"2ms\"\n}\nruntime_dir = \"/run/x\"\ncgroup_parent = \"/c\"",
+		"enforce = false\nlog_collection = \"host\"\nlog_overflow = \"drop\"\nprocess_rows {\n interval = \"2s\"\n max = 7\n}\nmeasurements = \"-psi\"\ndisk {\n budget = \"2ms\"\n}\nruntime_dir = \"/run/x\"\ncgroup_parent = \"/c\"",
 		"denied_host_uids = \"0,10-15\"\ndenied_host_gids = \"7\"\ndenied_envvars = [\"X\"]\nlogs {\n max_files = 3\n}\nmetrics {\n address = \"unix:/x\"\n}",
 	} {
 		value, diags := pluginconfig.Decode(driver.ConfigSchema(), parse(t, text), nil)

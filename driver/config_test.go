@@ -38,20 +38,22 @@ func TestDecodeConfig(t *testing.T) {
 		{"nothing", nil, DefaultConfig()},
 		{"nulls, as a host sends what is not said", map[string]any{
 			"enforce": nil, "log_collection": nil, "logs": nil, "metrics": nil, "denied_envvars": nil, "process_rows": nil,
-			"measurements": nil, "disk": nil,
+			"measurements": nil, "network": nil, "disk": nil,
 		}, DefaultConfig()},
 		{"everything", map[string]any{
-			"enforce": false, "log_collection": "host", "log_overflow": "drop", "process_rows": 0,
+			"enforce": false, "log_collection": "host", "log_overflow": "drop", "process_rows": map[string]any{"interval": "30s", "max": 0},
 			"logs": map[string]any{"max_files": 3, "max_file_size": 2}, "runtime_dir": "/run/x", "cgroup_parent": "/tasks",
 			"denied_host_uids": "0, 10-15", "denied_host_gids": "7", "denied_envvars": []string{"AWS_*"},
-			"metrics": map[string]any{"address": "127.0.0.1:9"}, "measurements": "smaps_pss_bytes",
+			"metrics": map[string]any{"address": "127.0.0.1:9"}, "measurements": "smaps_pss_bytes", "sampling_budget": 5, "network": "off",
 			"disk": map[string]any{"interval": "1m", "budget": "2ms"},
 		}, Config{
 			LogCollection: "host", LogOverflow: "drop", Logs: LogLimits{MaxFiles: 3, MaxFileBytes: 2 << 20},
 			RuntimeDir: "/run/x", CgroupParent: "/tasks", DeniedUIDs: IDRanges{{0, 0}, {10, 15}},
 			DeniedGIDs: IDRanges{{7, 7}}, DeniedEnv: []string{"AWS_*"}, MetricsAddress: "127.0.0.1:9",
+			Rows: RowLimits{Interval: 30 * time.Second, Max: new(0)},
 			Measured: Measured{
 				Selection: procstats.Select(procstats.SmapsPSS), Disk: true, DiskInterval: time.Minute, DiskBudget: 2 * time.Millisecond,
+				SamplingBudget: 0.05, Network: "off",
 			},
 		}},
 		{"keys of a later version", map[string]any{"unheard_of": 1}, DefaultConfig()},
@@ -81,8 +83,8 @@ func TestDecodeConfigRefuses(t *testing.T) {
 	for name, in := range map[string]map[string]any{
 		"word":             {"log_collection": "nothing"},
 		"overflow":         {"log_overflow": "spill"},
-		"rows":             {"process_rows": -1},
-		"fraction":         {"process_rows": 1.5},
+		"rows":             {"process_rows": map[string]any{"max": -1}},
+		"fraction":         {"process_rows": map[string]any{"max": 1.5}},
 		"type":             {"enforce": "perhaps"},
 		"ids":              {"denied_host_uids": "root"},
 		"ids backwards":    {"denied_host_gids": "9-3"},
@@ -159,7 +161,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(msgpack(f, map[string]any{"denied_host_uids": "1-2", "metrics": map[string]any{"address": "unix:/x"}}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if c, err := DecodeConfig(data); err == nil {
-			if c.Logs.MaxFiles < 1 || c.Logs.MaxFileBytes < 1 || c.ProcessRows < 0 {
+			if c.Logs.MaxFiles < 1 || c.Logs.MaxFileBytes < 1 || *c.Rows.Max < 0 || c.Rows.Interval <= 0 {
 				t.Errorf("accepted %+v", c)
 			}
 		} else if !errors.Is(err, ErrInvalid) {

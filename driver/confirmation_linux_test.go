@@ -13,7 +13,8 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 )
 
-// TestEndUnconfirmed has a host that was killed after a start, and that knows of the task or does not.
+// TestEndUnconfirmed has a host that was killed after a start, and that knows of the task or does not, and a driver that died
+// before the host could destroy an ended task.
 func TestEndUnconfirmed(t *testing.T) {
 	for name, test := range map[string]struct {
 		// knows is what the host did with the task.
@@ -27,6 +28,12 @@ func TestEndUnconfirmed(t *testing.T) {
 		"of an agent":                   {nil, true, true, false},
 		"waited for":                    {waitOnce, false, false, false},
 		"waited for by the next driver": {waitOnce, true, false, false},
+		"waited for, and ended": {func(f *fixture, h *driver.TaskHandle) {
+			waitOnce(f, h)
+			if err := f.StopTask(f.t.Context(), h.Config.ID, 0, "SIGKILL"); err != nil {
+				f.t.Error(err)
+			}
+		}, true, false, true},
 		"recovered": {func(f *fixture, h *driver.TaskHandle) {
 			f.restart()
 			if err := f.RecoverTask(f.t.Context(), h); err != nil {

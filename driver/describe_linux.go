@@ -39,6 +39,9 @@ func (t *task) describe(ctx context.Context, event *proto.Event) (message string
 		annotations = make(map[string]string)
 	}
 	annotations["kind"] = event.GetKind()
+	if kind := event.GetKind(); kind == "oom_kill" || kind == "oom_victim" { // numbers and the names of processes
+		annotations[AnnotationRedacted] = event.GetMessage()
+	}
 	return event.GetMessage(), annotations, true
 }
 
@@ -71,7 +74,7 @@ func attributesOf(executor procstats.ProcessID, launched *proto.LaunchResponse) 
 		switch {
 		case source.GetAvailable():
 			sources = append(sources, strings.TrimSpace(source.GetName()+" "+source.GetVersion()))
-		case source.GetReason() != "":
+		case source.GetReason() != "" && source.GetName() != procstats.SourceSkb.String(): // which the driver counts
 			a["source."+source.GetName()] = source.GetReason()
 		}
 	}
@@ -98,6 +101,9 @@ func folderOf(c *proto.Cgroup) string {
 
 // limitText is a limit as the kernel holds it.
 func limitText(limit *proto.EffectiveLimit) string {
+	if text := limit.GetEffectiveText(); text != "" {
+		return text
+	}
 	if limit.Effective == nil {
 		return "none"
 	}
@@ -107,33 +113,47 @@ func limitText(limit *proto.EffectiveLimit) string {
 	return strconv.FormatFloat(limit.GetEffective(), 'f', -1, 64)
 }
 
-// startedText says what a task was started with: "Started as process 4711, limits memory_max 400 MiB, …".
+// startedText says what a task was started with, in a line of a host's list of events: "started pid 4711, memory 400 MiB,
+// cpu 100 shares". The rest is in the annotations, but for notes: hosts do not show those of events, and a note says what
+// the task was to have and has not.
 func startedText(a map[string]string) string {
-	text := "started process " + a[attrMain]
-	var limits []string
-	for _, key := range slices.Sorted(maps.Keys(a)) {
+	phrases := []string{"started pid " + a[attrMain]}
+	for _, key := range slices.Backward(slices.Sorted(maps.Keys(a))) {
 		if name, isLimit := strings.CutPrefix(key, attrLimit); isLimit && a[key] != "none" {
-			name = strings.TrimSuffix(strings.TrimPrefix(name, "cgroup_"), "_bytes")
-			limits = append(limits, name+" "+a[key])
+			phrases = append(phrases, limitPhrase(name, a[key]))
 		}
 	}
-	if len(limits) > 0 {
-		text += ", limits as read back: " + strings.Join(limits, ", ")
-	} else {
-		text += ", no limits"
-	}
-	if dir := a[attrCgroup]; dir != "" {
-		text += "; cgroup " + dir
-	} else {
-		text += "; no cgroup"
-	}
-	if a[attrSources] != "" {
-		text += "; measured by " + a[attrSources]
-	}
+	text := strings.Join(phrases, ", ")
 	if a[attrNotes] != "" {
-		text += "; " + a[attrNotes]
+		text += "; note: " + a[attrNotes]
 	}
 	return text
+}
+
+// limitPhrase is a limit in a sentence. Limits without a row of the table have the name of their kernel file.
+func limitPhrase(name, value string) string {
+	switch name {
+	case procstats.CgroupMemoryMax.String():
+		return "memory " + value
+	case procstats.CgroupCPUShares.String():
+		return "cpu " + value + " shares"
+	case procstats.CgroupCPUWeight.String():
+		return "cpu weight " + value
+	case "cpuset.cpus":
+		return "cpus " + value
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(name, "cgroup_"), "_bytes") + " " + value
+}
+
+// logAttributes are the bounds of a task's log files, where its executor writes them.
+func logAttributes(logs *proto.Logs) map[string]string {
+	if logs == nil {
+		return nil
+	}
+	return map[string]string{
+		"logs.max_files":     strconv.FormatUint(uint64(logs.GetMaxFiles()), 10),
+		"logs.max_file_size": procstats.Bytes.Text(float64(logs.GetMaxFileBytes())),
+	}
 }
 
 // endOfStream is nil for the end of a stream.

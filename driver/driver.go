@@ -47,7 +47,8 @@ type Lifecycle interface {
 	// StopTask sends a signal (a name such as SIGTERM; SIGINT where empty), waits up to timeout, kills what is
 	// left, and answers when nothing of the task is left.
 	StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error
-	// DestroyTask forgets a task. A running one is [ErrTaskRunning], or killed with force.
+	// DestroyTask forgets a task. A running one is [ErrTaskRunning], or killed with force. With force a driver may also end a task
+	// that it does not know, such as one that was started by an earlier process of it.
 	DestroyTask(ctx context.Context, id string, force bool) error
 	InspectTask(ctx context.Context, id string) (*TaskStatus, error)
 	// SignalTask sends a signal by name to the task's main process.
@@ -76,6 +77,8 @@ type Recorder interface {
 	// FinalRecord returns the final record of an ended task that was not destroyed yet. If what would have made it was
 	// lost, its state is lost and it has no more than the last totals, or it is nil.
 	FinalRecord(id string) (*record.Record, error)
+	// Commands returns what the processes of a running task used that have ended; nil if this process does not count them.
+	Commands(id string) (*record.Commands, error)
 }
 
 // Adopter is a driver that finds a task by what it was started with, without a handle.
@@ -136,8 +139,8 @@ type TerminalSize struct {
 	Rows, Columns int
 }
 
-// ExecResult is the outcome of ExecTask.
+// ExecResult is the outcome of ExecTask. Output is both streams of the command, as they arrived: hosts show one text.
 type ExecResult struct {
-	Stdout, Stderr []byte
-	Exit           ExitResult
+	Output []byte
+	Exit   ExitResult
 }

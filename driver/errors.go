@@ -25,6 +25,8 @@ var (
 	ErrUnavailable = errors.New("driver is not available")
 	// ErrNotSupported is returned for what a driver does not do.
 	ErrNotSupported = errors.New("not supported by this driver")
+	// ErrDisabled is returned by StartTask if the operator has disabled the driver.
+	ErrDisabled = errors.New(Name + " is disabled")
 	// ErrInvalid is wrapped where the caller asks for something that cannot be meant: a signal without a name,
 	// a configuration that does not fit its schema.
 	ErrInvalid = errors.New("invalid request")

@@ -75,6 +75,9 @@ const (
 	FSUnveil FSIsolation = 3
 )
 
+// AnnotationRedacted is the annotation with the message of an event for readers who must not see command lines and paths.
+const AnnotationRedacted = "message_redacted"
+
 // endMessage says how a task ended. Hosts that know no retryable ends read it here.
 func endMessage(r *record.Record) string {
 	if r.Diagnosis.Retryable {
@@ -86,6 +89,7 @@ func endMessage(r *record.Record) string {
 // recordAnnotations are the record's main numbers by name, for programs that read events.
 func recordAnnotations(r *record.Record) map[string]string {
 	a := r.EndCounters()
+	a[AnnotationRedacted] = endMessage(r.Redacted())
 	a["verdict"], a["outcome"] = string(r.Diagnosis.Verdict), string(r.Diagnosis.Outcome)
 	for name, h := range r.Headline {
 		if h.Value != nil {
@@ -103,7 +107,7 @@ func recordAnnotations(r *record.Record) map[string]string {
 		a["oom.victim"] = fmt.Sprintf("%d (%s)", victim.PID, victim.Command)
 	}
 	if r.Diagnosis.Stall != "" {
-		a["stall"] = string(r.Diagnosis.Stall)
+		a["stall"] = r.Diagnosis.StallText()
 	}
 	if reason := r.Diagnosis.RetryReason(); reason != "" {
 		a["retryable"] = reason

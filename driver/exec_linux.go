@@ -19,10 +19,10 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 )
 
-// maxOutput bounds what ExecTask keeps of each stream: its callers are checks, which print little.
+// maxOutput bounds what ExecTask keeps of the output: its callers are checks, which print little.
 const maxOutput = 1 << 20
 
-// ExecTask implements Execer. Beyond 1 MiB of a stream the rest is dropped.
+// ExecTask implements Execer. Beyond 1 MiB of output the rest is dropped.
 func (d *Tacho) ExecTask(ctx context.Context, id string, command []string, timeout time.Duration) (*ExecResult, error) {
 	if timeout > 0 {
 		var cancel context.CancelFunc
@@ -46,8 +46,7 @@ func (d *Tacho) ExecTask(ctx context.Context, id string, command []string, timeo
 			}
 			return nil, fmt.Errorf("exec: %w", err)
 		}
-		result.Stdout = appendBounded(result.Stdout, output.Stdout)
-		result.Stderr = appendBounded(result.Stderr, output.Stderr)
+		result.Output = appendBounded(appendBounded(result.Output, output.Stdout), output.Stderr)
 		if output.Exit != nil {
 			result.Exit = *output.Exit
 			return result, nil

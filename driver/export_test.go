@@ -18,5 +18,13 @@ func LaunchRequest(config Config, task *TaskConfig) (*proto.LaunchRequest, error
 	return new(Tacho).launchRequest(task, task.Block, config)
 }
 
+// RowInterval is the time between two sets of process rows of a task.
+func RowInterval(config Config, block *ConfigBlock) time.Duration {
+	return config.Rows.of(&TaskConfig{Block: block}).Interval
+}
+
 // EndUnconfirmed ends the tasks that were started before a time and that no host knows of.
 func (d *Tacho) EndUnconfirmed(ctx context.Context, before time.Time) { d.endUnconfirmed(ctx, before) }
+
+// ExecutorID names a task's executor, and its directory.
+func ExecutorID(task *TaskConfig) string { return executorID(task) }

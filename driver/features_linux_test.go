@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,8 +30,8 @@ func TestExec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(result.Stdout) != "hello\n" || string(result.Stderr) != "oops\n" || result.Exit.Code != 3 {
-		t.Errorf("stdout %q, stderr %q, exit %+v", result.Stdout, result.Stderr, result.Exit)
+	if lines := slices.Sorted(strings.Lines(string(result.Output))); !slices.Equal(lines, []string{"hello\n", "oops\n"}) || result.Exit.Code != 3 {
+		t.Errorf("output %q, exit %+v", result.Output, result.Exit)
 	}
 	_, err = f.ExecTask(t.Context(), config.ID, []string{"sleep", "1000"}, 100*time.Millisecond)
 	if !errors.Is(err, context.DeadlineExceeded) {
@@ -46,8 +47,8 @@ func TestExec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(result.Stdout) != 1<<20 {
-		t.Errorf("%d bytes of 3 MB are kept, want 1 MiB", len(result.Stdout))
+	if len(result.Output) != 1<<20 {
+		t.Errorf("%d bytes of 3 MB are kept, want 1 MiB", len(result.Output))
 	}
 }
 
@@ -199,8 +200,8 @@ func TestNetworkNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(result.Stdout) != theirs {
-		t.Errorf("a command in the task is in %s, the task in %s", result.Stdout, theirs)
+	if string(result.Output) != theirs {
+		t.Errorf("a command in the task is in %s, the task in %s", result.Output, theirs)
 	}
 }
 
@@ -221,6 +222,19 @@ func TestFingerprint(t *testing.T) {
 	}
 	if _, ok := print.Attributes["driver.tacho.cgroup"]; !ok {
 		t.Errorf("nothing is said of cgroups: %v", print.Attributes)
+	}
+	// A driver that the operator disabled is no driver of the node, and starts nothing.
+	if err := f.SetConfig(ctx, encode(t, map[string]any{"enabled": false}), nil); err != nil {
+		t.Fatal(err)
+	}
+	if print, err = stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if print.Health != driver.Undetected || print.Description != "disabled" || print.Attributes != nil {
+		t.Errorf("disabled: health %d (%s), attributes %v", print.Health, print.Description, print.Attributes)
+	}
+	if _, _, err := f.StartTask(ctx, &driver.TaskConfig{ID: "a"}); !errors.Is(err, driver.ErrDisabled) {
+		t.Errorf("start of a task: %v", err)
 	}
 	// A configuration under which no task can run is reported without waiting.
 	blocked := filepath.Join(f.dir, "file")

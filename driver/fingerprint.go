@@ -68,6 +68,9 @@ func (s *fingerprintStream) Recv() (*Fingerprint, error) {
 
 // fingerprint looks at the machine.
 func (d *Tacho) fingerprint() *Fingerprint {
+	if d.currentConfig().Disabled {
+		return &Fingerprint{Health: Undetected, Description: "disabled"}
+	}
 	f := &Fingerprint{Health: Healthy, Description: "Healthy", Attributes: map[string]Attribute{
 		attributeDriver:  {Value: true},
 		attributeVersion: {Value: d.version},

@@ -26,6 +26,7 @@ func (d *Tacho) WaitTask(ctx context.Context, id string) (*ExitResult, error) {
 		return nil, err
 	}
 	d.confirm(t)
+	failpoint.At("driver.wait")
 	select {
 	case <-t.announced:
 	case <-ctx.Done():
@@ -54,12 +55,16 @@ func (d *Tacho) StopTask(ctx context.Context, id string, timeout time.Duration, 
 			return err
 		}
 	}
+	failpoint.At("driver.stop")
 	return t.stop(ctx, number, timeout)
 }
 
-// DestroyTask implements Lifecycle.
+// DestroyTask implements Lifecycle. With force it ends a task that this driver does not know as well, if its executor is there.
 func (d *Tacho) DestroyTask(ctx context.Context, id string, force bool) error {
-	t, err := d.find(id)
+	t, err := d.settled(ctx, id)
+	if force && errors.Is(err, ErrTaskNotFound) {
+		return d.endUnknown(ctx, id)
+	}
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (t *task) lost(ctx context.Context) {
 	t.killLost(kill)
 }
 
-// recoverLost takes up a task whose executor died while nobody was there: what is left of it is killed, and it has
+// recoverLost recovers a task whose executor died while no driver ran: what is left of it is killed, and it has
 // ended.
 func (d *Tacho) recoverLost(ctx context.Context, config *TaskConfig, state *driverState) *task {
 	t := d.newTask(config, nil, state)

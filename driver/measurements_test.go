@@ -89,6 +89,35 @@ func TestMeasurements(t *testing.T) {
 	}
 }
 
+// TestSamplingBudget holds what an executor is told against what a plugin's config block and a task's say.
+func TestSamplingBudget(t *testing.T) {
+	for _, test := range []struct {
+		plugin, task string
+		want         float64
+	}{
+		{"", "", 0.02},
+		{"sampling_budget = 5", "", 0.05},
+		{"sampling_budget = 5", "sampling_budget = 0.5", 0.005},
+		{"", "sampling_budget = 100", 1},
+	} {
+		config, err := configOf(t, test.plugin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, err := blockOf(t, test.task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := driver.LaunchRequest(config, &driver.TaskConfig{ID: "a/b", Name: "t", Block: block})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := request.GetSamplingBudget(); got != test.want {
+			t.Errorf("plugin %q, task %q: a share of %v, want %v", test.plugin, test.task, got, test.want)
+		}
+	}
+}
+
 // TestMeasurementsInvalid holds that both blocks reject the same, in the words of tacho run, naming key and remedy.
 func TestMeasurementsInvalid(t *testing.T) {
 	for text, want := range map[string]string{
@@ -101,6 +130,10 @@ func TestMeasurementsInvalid(t *testing.T) {
 		"disk {\n interval = \"-1s\"\n}":                    `disk: interval "-1s": must be between 1s and 24h`,
 		"disk {\n budget = \"much\"\n}":                     `disk: budget "much": must be a duration such as "1ms"`,
 		"disk {\n budget = \"1s\"\n}":                       `disk: budget "1s": must be between 1ms and 100ms`,
+		"sampling_budget = 0":                               "sampling_budget 0: must be between 0.1 and 100 percent of one core",
+		"sampling_budget = 101":                             "sampling_budget 101: must be between 0.1 and 100 percent of one core",
+		"process_rows {\n interval = \"2h\"\n}":             `process_rows: interval "2h": must be between 10ms and 1h`,
+		"process_rows {\n max = -1\n}":                      `process_rows: max -1 is not between 0 and 10000`,
 		"measurements = \"x\"\ndisk {\n budget = \"0s\"\n}": "measurements: unknown measurement \"x\"",
 	} {
 		_, ofPlugin := configOf(t, text)
@@ -112,6 +145,36 @@ func TestMeasurementsInvalid(t *testing.T) {
 		}
 		if ofPlugin != nil && ofTask != nil && ofPlugin.Error() != ofTask.Error() {
 			t.Errorf("the plugin's block says %q, the task's %q", ofPlugin, ofTask)
+		}
+	}
+}
+
+// TestProcessRows holds that each key of a task's block replaces the plugin's.
+func TestProcessRows(t *testing.T) {
+	for _, test := range []struct {
+		plugins, tasks string
+		interval       time.Duration
+		most           int
+	}{
+		{"", "", driver.DefaultRowInterval, driver.DefaultProcessRows},
+		{"process_rows {\n interval = \"1m\"\n max = 7\n}", "", time.Minute, 7},
+		{"process_rows {\n interval = \"1m\"\n max = 7\n}", "process_rows {\n max = 0\n}", time.Minute, 0},
+		{"process_rows {\n max = 7\n}", "process_rows {\n interval = \"1s\"\n}", time.Second, 7},
+	} {
+		plugin, err := configOf(t, test.plugins)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, err := blockOf(t, test.tasks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := driver.LaunchRequest(plugin, &driver.TaskConfig{ID: "a/b", Name: "t", Block: block})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if interval := driver.RowInterval(plugin, block); interval != test.interval || int(request.GetMaxRows()) != test.most {
+			t.Errorf("%q and %q: every %s, at most %d", test.plugins, test.tasks, interval, request.GetMaxRows())
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/failpoint"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // FinalRecord implements Recorder: that of a task whose executor was lost has what its cgroup counted, if it had one.
@@ -30,6 +33,15 @@ func (d *Tacho) FinalRecord(id string) (*record.Record, error) {
 		return nil, ErrTaskRunning
 	}
 	return t.final, nil
+}
+
+// Commands implements Recorder.
+func (d *Tacho) Commands(id string) (*record.Commands, error) {
+	t, err := d.find(id)
+	if err != nil {
+		return nil, err
+	}
+	return t.loop.CommandsSoFar(id, t.state.StartedAt), nil
 }
 
 // KillOrphans kills every task in the runtime folder that this driver does not know, with its executor, and returns
@@ -68,6 +80,25 @@ func endExecutor(ctx context.Context, address wire.Address) error {
 	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
 	return client.End(ctx, address, syscall.SIGKILL, 0)
+}
+
+// endUnknown ends the executor of a task that this driver does not know: its host does not know either how the start went,
+// since one of their processes died over it.
+func (d *Tacho) endUnknown(ctx context.Context, id string) error {
+	folders, err := client.Folders(runtimeDir(d.currentConfig()))
+	i := slices.IndexFunc(folders, func(folder string) bool { return strings.HasSuffix(folder, executorSuffix(id)) })
+	if i < 0 {
+		return errors.Join(ErrTaskNotFound, err)
+	}
+	address, err := wire.ReadAddress(folders[i])
+	if errors.Is(err, os.ErrNotExist) { // a start that did not get so far
+		return sweep(folders[i : i+1])
+	}
+	if err != nil {
+		return fmt.Errorf("destroy task: %w", err)
+	}
+	d.log.Info("ended a task of which only its host knew", "executor", address.ID, "alloc_id", address.AllocID, "task", address.Task)
+	return endExecutor(ctx, *address)
 }
 
 // listOrphans lists the runtime folder once no executor in it is about to launch its task: one whose caller was killed
@@ -122,7 +153,10 @@ func (d *Tacho) confirm(t *task) {
 	if d.watch == nil || t.confirmed.Swap(true) {
 		return
 	}
-	err := os.WriteFile(filepath.Join(t.state.Address.Folder, confirmedFile), nil, 0o600)
+	err := failpoint.Err("plugin.confirm")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(t.state.Address.Folder, confirmedFile), nil, 0o600)
+	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.log.Warn("confirm start of task", "error", err)
 	}
@@ -161,15 +195,19 @@ func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time) {
 	}
 }
 
-// endIfUnconfirmed ends an executor whose driver is gone, and of whose task no host ever knew. Those of tacho run have no
-// allocation, and those of an agent were persisted.
+// endIfUnconfirmed ends an executor whose driver is gone, and of whose task no host ever knew, or whose host has not asked how
+// it ended: its driver died while it destroyed the task. Those of tacho run have no allocation, and those of an agent were
+// persisted.
 func (d *Tacho) endIfUnconfirmed(ctx context.Context, folder string) error {
 	address, err := wire.ReadAddress(folder)
 	if errors.Is(err, os.ErrNotExist) { // its driver was killed before there was an executor
 		return sweep([]string{folder})
 	}
-	if err != nil || address.AllocID == "" || address.Persisted || isConfirmed(folder) || client.Owned(*address) {
+	if err != nil || address.AllocID == "" || address.Persisted || client.Owned(*address) {
 		return err
+	}
+	if isConfirmed(folder) && kernel.Alive(kernel.HostFS(), address.Main) {
+		return nil
 	}
 	d.log.Warn("task is killed: its host has connected again and has not recovered it", "after", confirmLimit, "executor", address.ID,
 		"alloc_id", address.AllocID, "task", address.Task)

@@ -7,10 +7,16 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // In a runtime folder that others use as well, only what our executors left behind is removed.
@@ -75,5 +81,49 @@ func TestKillOrphans(t *testing.T) {
 	}
 	if _, err := os.Lstat(abandoned); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder of a start that was given up is left: %v", err)
+	}
+}
+
+// TestDestroyUnknown is about a host that does not know how a start went, and a driver that was started again since.
+func TestDestroyUnknown(t *testing.T) {
+	for name, leave := range map[string]func(f *fixture, config *driver.TaskConfig, folder string){
+		"running": func(f *fixture, config *driver.TaskConfig, _ string) { f.start(config) },
+		"no executor": func(_ *fixture, _ *driver.TaskConfig, folder string) {
+			if err := os.Mkdir(folder, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(folder, client.LockFile), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			config, other := f.shell("sleep 1000"), f.shell("sleep 1000")
+			f.start(other)
+			folder := filepath.Join(f.options.Config.RuntimeDir, driver.ExecutorID(config))
+			leave(f, config, folder)
+			address, err := wire.ReadAddress(folder)
+			if started := name == "running"; started != (err == nil) {
+				t.Fatal(err)
+			}
+			f.restart()
+			if err := f.DestroyTask(t.Context(), config.ID, false); !errors.Is(err, driver.ErrTaskNotFound) {
+				t.Errorf("without force: %v", err)
+			}
+			if err := f.DestroyTask(t.Context(), config.ID, true); err != nil {
+				t.Errorf("with force: %v", err)
+			}
+			if err := f.DestroyTask(t.Context(), config.ID, true); !errors.Is(err, driver.ErrTaskNotFound) {
+				t.Errorf("again: %v", err)
+			}
+			folders, err := filepath.Glob(filepath.Join(f.options.Config.RuntimeDir, "*"))
+			if want := filepath.Join(f.options.Config.RuntimeDir, driver.ExecutorID(other)); err != nil || !slices.Equal(folders, []string{want}) {
+				t.Errorf("%v is left, %v; want that of the other task, %s", folders, err, want)
+			}
+			if address != nil && kernel.Alive(kernel.HostFS(), address.Main) {
+				t.Errorf("process %v is alive", address.Main)
+			}
+		})
 	}
 }

@@ -30,7 +30,7 @@ func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (
 		User:    task.User,
 		Record:  &proto.RecordOptions{},
 		DiskDir: taskDir(task),
-		MaxRows: uint32(config.ProcessRows),
+		MaxRows: uint32(*b.Rows.or(config.Rows).Max),
 		Labels: map[string]string{
 			"alloc_id": task.AllocID, "job": task.JobName, "task_group": task.TaskGroupName, "task": task.Name,
 			"namespace": task.Namespace, "node": task.NodeName,
@@ -45,7 +45,10 @@ func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (
 	// A host's own oom_score_adj, meant for an agent that must survive, is no task's.
 	adj := int32(0)
 	if b.OOMScoreAdj != nil {
-		adj = int32(*b.OOMScoreAdj)
+		if adj = int32(*b.OOMScoreAdj); *b.OOMScoreAdj < config.MinOOMScoreAdj {
+			return nil, fmt.Errorf("oom_score_adj %d: below %d, the lowest that the operator allows (min_oom_score_adj): %w",
+				adj, config.MinOOMScoreAdj, ErrInvalid)
+		}
 	}
 	r.OomScoreAdj = &adj
 	if network := task.Network; network != nil && network.Mode != NetworkHost {
@@ -75,8 +78,13 @@ const (
 // executorID names a task's executor, its folder and its cgroup: short, because the path of a socket is, and still
 // telling people whose it is.
 func executorID(task *TaskConfig) string {
-	sum := sha256.Sum256([]byte(task.ID))
-	return executorPrefix(task) + hex.EncodeToString(sum[:hashBytes])
+	return executorPrefix(task) + executorSuffix(task.ID)
+}
+
+// executorSuffix is what the executor of one start ends with.
+func executorSuffix(taskID string) string {
+	sum := sha256.Sum256([]byte(taskID))
+	return hex.EncodeToString(sum[:hashBytes])
 }
 
 // executorPrefix is what the executors of all starts of a task have in common.

@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,7 +137,7 @@ func TestStdio(t *testing.T) {
 	task := &TaskConfig{Name: "web", AllocDir: "/alloc", StdoutPath: "/fifo1", StderrPath: "/fifo2"}
 	config := DefaultConfig()
 	want := &proto.Stdio{Mode: proto.Stdio_MODE_LOGS, Logs: &proto.Logs{
-		Dir: "/alloc/alloc/logs", Prefix: "web", MaxFileBytes: 10 << 20, MaxFiles: 3,
+		Dir: "/alloc/alloc/logs", Prefix: "web", MaxFileBytes: 5 << 20, MaxFiles: 3,
 	}}
 	if d := cmp.Diff(want, stdio(task, &ConfigBlock{Logs: LogLimits{MaxFiles: 3}}, config), protocmp.Transform()); d != "" {
 		t.Errorf("by the executor (-want +got):\n%s", d)
@@ -224,6 +225,25 @@ func TestParseSignal(t *testing.T) {
 	for _, name := range []string{"", "SIG", "SIGNULL", "15", "SIGTERM2"} {
 		if signal, err := parseSignal(name); err == nil {
 			t.Errorf("%q: %d", name, signal)
+		}
+	}
+}
+
+func TestOOMScoreBound(t *testing.T) {
+	d := &Tacho{}
+	for _, test := range []struct {
+		asked, lowest int
+		allowed       bool
+	}{{0, 0, true}, {500, 0, true}, {-1, 0, false}, {-1000, 0, false}, {-500, -500, true}, {-501, -500, false}, {100, 200, false}} {
+		block := &ConfigBlock{Command: "true", OOMScoreAdj: &test.asked}
+		config := DefaultConfig()
+		config.MinOOMScoreAdj = test.lowest
+		request, err := d.launchRequest(&TaskConfig{Name: "t"}, block, config)
+		if test.allowed && (err != nil || request.GetOomScoreAdj() != int32(test.asked)) {
+			t.Errorf("%d where %d is the lowest: %v, %v", test.asked, test.lowest, request, err)
+		}
+		if !test.allowed && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "min_oom_score_adj")) {
+			t.Errorf("%d where %d is the lowest: %v", test.asked, test.lowest, err)
 		}
 	}
 }

@@ -3,7 +3,11 @@
 
 package driver
 
-import "github.com/tachograph/tacho/driver/schema"
+import (
+	"time"
+
+	"github.com/tachograph/tacho/driver/schema"
+)
 
 // Name is what a job file says: driver = "tacho".
 const Name = "tacho"
@@ -24,16 +28,22 @@ const (
 	LogsDrop = "drop"
 )
 
-// Defaults of the schemas. DefaultMaxFiles and DefaultMaxFileMiB are also the hosts' own for logs.
+// Defaults of the schemas. Those of logs are below a job's own in Nomad, which reserves disk for them and tells a driver
+// neither.
 const (
-	DefaultMaxFiles    = 10
-	DefaultMaxFileMiB  = 10
+	DefaultMaxFiles    = 4
+	DefaultMaxFileMiB  = 5
 	DefaultProcessRows = 100
+	DefaultRowInterval = 10 * time.Second
+	// DefaultSamplingBudget is in percent of one core.
+	DefaultSamplingBudget = 2
 )
 
 // ConfigSchema is the shape of plugin "tacho" { config { … } }.
 func ConfigSchema() schema.Spec {
 	return schema.Object{
+		// If false, no task is started.
+		"enabled": withDefault("enabled", "bool", "true"),
 		// Limits of jobs are set on their tasks.
 		"enforce": withDefault("enforce", "bool", "true"),
 		// executor or host.
@@ -41,11 +51,14 @@ func ConfigSchema() schema.Spec {
 		// block or drop.
 		"log_overflow": withDefault("log_overflow", "string", `"`+LogsBlock+`"`),
 		"logs":         logsSchema(),
-		// The most process rows in a reading; 0 for none.
-		"process_rows": withDefault("process_rows", "number", "100"),
+		"process_rows": rowsSchema(),
 		// The words of tacho run --measurements.
 		"measurements": withDefault("measurements", "string", `"default"`),
-		"disk":         diskSchema(),
+		// auto or off.
+		"network": withDefault("network", "string", `"`+NetworkAuto+`"`),
+		"disk":    diskSchema(),
+		// The most of one core that sampling a task may take, in percent.
+		"sampling_budget": withDefault("sampling_budget", "number", "2"),
 		// Where sockets of executors are; a short path.
 		"runtime_dir": schema.Attr{Name: "runtime_dir", Type: "string"},
 		// The cgroup below which those of tasks are made, where the host makes none.
@@ -53,6 +66,8 @@ func ConfigSchema() schema.Spec {
 		// Lists such as 0,10-15.
 		"denied_host_uids": schema.Attr{Name: "denied_host_uids", Type: "string"},
 		"denied_host_gids": schema.Attr{Name: "denied_host_gids", Type: "string"},
+		// The lowest oom_score_adj that a job may ask for.
+		"min_oom_score_adj": withDefault("min_oom_score_adj", "number", "0"),
 		// Names of variables that no task gets; * stands for anything.
 		"denied_envvars": schema.Attr{Name: "denied_envvars", Type: "list(string)"},
 		"metrics": schema.Block{Name: "metrics", Nested: schema.Object{
@@ -74,7 +89,10 @@ func TaskSchema() schema.Spec {
 		"denied_envvars":     schema.Attr{Name: "denied_envvars", Type: "list(string)"},
 		"logs":               logsSchema(),
 		"measurements":       schema.Attr{Name: "measurements", Type: "string"},
+		"process_rows":       rowsSchema(),
+		"network":            schema.Attr{Name: "network", Type: "string"},
 		"disk":               diskSchema(),
+		"sampling_budget":    schema.Attr{Name: "sampling_budget", Type: "number"},
 	}
 }
 
@@ -87,6 +105,15 @@ func logsSchema() schema.Spec {
 		"max_files": schema.Attr{Name: "max_files", Type: "number"},
 		// MiB, as in a job's logs block.
 		"max_file_size": schema.Attr{Name: "max_file_size", Type: "number"},
+	}}
+}
+
+func rowsSchema() schema.Spec {
+	return schema.Block{Name: "process_rows", Nested: schema.Object{
+		// A duration such as 30s: the least time between two sets, unless somebody looks.
+		"interval": schema.Attr{Name: "interval", Type: "string"},
+		// The most rows of a set; 0 for none.
+		"max": schema.Attr{Name: "max", Type: "number"},
 	}}
 }
 

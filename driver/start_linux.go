@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"time"
 
@@ -22,6 +23,9 @@ import (
 
 // StartTask implements Starter.
 func (d *Tacho) StartTask(ctx context.Context, config *TaskConfig) (*TaskHandle, *NetworkOverride, error) {
+	if d.currentConfig().Disabled {
+		return nil, nil, Recoverable(fmt.Errorf("start task %s: %w (enabled = false in its configuration)", config.Name, ErrDisabled), false)
+	}
 	if err := d.reserve(config); err != nil {
 		return nil, nil, Recoverable(err, false)
 	}
@@ -62,6 +66,7 @@ func (d *Tacho) start(ctx context.Context, config *TaskConfig) (*task, error) {
 	if err != nil {
 		return nil, Recoverable(err, false)
 	}
+	failpoint.At("driver.start.begin")
 	if err := d.endEarlier(ctx, config); err != nil {
 		// Two of them must not run at the same time.
 		return nil, Recoverable(err, true)
@@ -70,15 +75,18 @@ func (d *Tacho) start(ctx context.Context, config *TaskConfig) (*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.newTask(config, c, d.stateOf(c, launched)), nil
+	state := stateOf(c, launched, own)
+	state.SamplingBudget = request.GetSamplingBudget()
+	maps.Copy(state.Attributes, logAttributes(request.GetStdio().GetLogs()))
+	return d.newTask(config, c, state), nil
 }
 
 // stateOf is the state of a task that has been started.
-func (d *Tacho) stateOf(c *client.Client, launched *proto.LaunchResponse) *driverState {
+func stateOf(c *client.Client, launched *proto.LaunchResponse, own Config) *driverState {
 	return &driverState{
 		Address:       c.Address(),
 		StartedAt:     time.Unix(0, launched.GetStartedAtUnixNs()),
-		LogCollection: d.currentConfig().LogCollection,
+		LogCollection: own.LogCollection,
 		Attributes:    attributesOf(c.Address().Executor, launched),
 	}
 }
@@ -106,6 +114,7 @@ func (d *Tacho) launch(
 	if err == nil && !config.Persisted {
 		// Before the host is answered: from then on it may recover the task, whoever dies.
 		err = c.Confirm(ctx)
+		failpoint.At("plugin.start.confirmed")
 	}
 	if err == nil {
 		return c, launched, nil
@@ -118,7 +127,7 @@ func (d *Tacho) launch(
 
 func (d *Tacho) newTask(config *TaskConfig, c *client.Client, state *driverState) *task {
 	return &task{
-		config: config, state: state, client: c, events: d.events,
+		config: config, state: state, client: c, events: d.events, loop: d.loop,
 		done: make(chan struct{}), passed: make(chan struct{}), announced: make(chan struct{}),
 		log: d.log.With("task", config.Name, "alloc_id", config.AllocID),
 	}
@@ -166,6 +175,7 @@ func (d *Tacho) RecoverTask(ctx context.Context, handle *TaskHandle) error {
 	if err := d.reserve(config); err != nil {
 		return err
 	}
+	failpoint.At("driver.recover")
 	t, err := d.recover(ctx, config, state)
 	if t != nil {
 		t.follow(d.ctx)
@@ -198,10 +208,9 @@ func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverSt
 	t := d.newTask(config, c, state)
 	switch {
 	case c.Hello() == nil:
-		t.recovered = notResponding(&state.Address)
+		t.warning = notResponding(&state.Address)
 	case c.Hello().GetState() == proto.TaskState_TASK_STATE_RUNNING:
-		t.recovered = fmt.Sprintf("recovered: the executor process %d (version %s) still runs process %s",
-			state.Address.Executor.PID, c.Hello().GetBuild(), state.Attributes[attrMain])
+		t.log.Info("recovered", "pid", state.Attributes[attrMain], "executor", state.Address.Executor.PID, "version", c.Hello().GetBuild())
 	}
 	return t, nil
 }

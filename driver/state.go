@@ -19,6 +19,8 @@ type driverState struct {
 	StartedAt time.Time    `json:"started_at"`
 	// LogCollection is the choice that was in force at the start: the other files are somebody else's.
 	LogCollection string `json:"log_collection"`
+	// SamplingBudget is the share of one core that sampling the task may take; 0 for the driver's.
+	SamplingBudget float64 `json:"sampling_budget,omitempty"`
 	// Attributes are shown to people: limits as read back, cgroup, sources.
 	Attributes map[string]string `json:"attributes,omitempty"`
 }

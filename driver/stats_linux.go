@@ -4,12 +4,14 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/tachograph/tacho/driver/sampling"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -33,12 +35,37 @@ func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration
 	if !t.running() {
 		return ended{}, nil
 	}
+	own := d.currentConfig()
+	limits := own.Rows.of(t.config)
+	stream, err := d.loop.Open(ctx, t.sampled(limits, own.Measured.SamplingBudget), interval)
+	switch {
+	case err == nil:
+		return stream, nil
+	case !errors.Is(err, sampling.ErrUnreadable):
+		return nil, fmt.Errorf("open stats: %w", err)
+	}
+	t.log.Debug("stats are read by the executor", "reason", err)
+	return t.executorStats(ctx, interval, *limits.Max > 0)
+}
+
+// sampled is the task as the driver's loop reads it. The budget is of tasks that have none of their own.
+func (t *task) sampled(limits RowLimits, budget float64) sampling.Task {
+	address := t.client.Address()
+	return sampling.Task{
+		ID: t.config.ID, Executor: t.client, Process: address.Executor, Folder: address.Folder, Cgroup: address.Cgroup,
+		Rows: *limits.Max > 0, RowInterval: limits.Interval, Done: t.done, SamplingBudget: cmp.Or(t.state.SamplingBudget, budget),
+		Stretched: func(text string) { t.addEvent(time.Now(), text, nil, nil) },
+	}
+}
+
+// executorStats opens a stream of samples that the executor takes.
+func (t *task) executorStats(ctx context.Context, interval time.Duration, rows bool) (StatsStream, error) {
 	// Totals alone: of a young task they are those that the executor read before the start.
 	baseline, err := t.client.Sample(ctx, baselineAge, false)
 	if err != nil {
 		return nil, fmt.Errorf("first sample: %w", err)
 	}
-	stream, err := t.client.Stats(ctx, interval, d.currentConfig().ProcessRows > 0)
+	stream, err := t.client.Stats(ctx, interval, rows)
 	if err != nil {
 		return nil, fmt.Errorf("open stats: %w", err)
 	}
@@ -100,6 +127,9 @@ func (ended) Baseline() *procstats.Sample { return nil }
 func (t *task) sample(ctx context.Context, maxAge time.Duration, rows bool) (*procstats.Sample, error) {
 	if !t.running() {
 		return nil, ErrTaskNotRunning
+	}
+	if s := t.loop.Sample(t.config.ID, maxAge, rows); s != nil {
+		return s, nil
 	}
 	return t.client.Sample(ctx, maxAge, rows)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/tachograph/tacho/driver/sampling"
 	"github.com/tachograph/tacho/driver/schema"
 	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -27,6 +28,8 @@ type Options struct {
 	// Remote says that hosts are behind a wire: a stream of events then ends when the driver must know that its host has
 	// handled them, see [Tacho.TaskEvents].
 	Remote bool
+	// ExecutorStats leaves all streams of samples to the executors, as those of tasks whose cgroup this process may not read.
+	ExecutorStats bool
 	// Logger may be nil.
 	Logger hclog.Logger
 }
@@ -42,6 +45,9 @@ type Tacho struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
+
+	// loop reads the tasks that have streams; nil if their executors do.
+	loop *sampling.Loop
 
 	// watch ends tasks of a host behind a wire that does not know of them; nil for a host in this process.
 	watch   *confirmationWatch
@@ -75,6 +81,9 @@ func New(o Options) *Tacho {
 	}
 	d.coreMHz, _ = kernel.CoreSpeed(d.host)
 	d.ctx, d.cancel = context.WithCancel(context.Background())
+	if !o.ExecutorStats {
+		d.loop = sampling.New(d.log)
+	}
 	if o.Remote {
 		d.watch = newConfirmationWatch(d.ctx, d.endUnconfirmed)
 	}
@@ -85,6 +94,7 @@ func New(o Options) *Tacho {
 func (d *Tacho) Close() error {
 	d.cancel()
 	d.watch.join()
+	d.loop.Close()
 	d.events.log.Close()
 	d.serving.Lock()
 	errs := []error{d.serveNothing()}
@@ -240,12 +250,34 @@ type reservation struct {
 	number        uint64
 }
 
+// settled returns a task once it is not being started or recovered any more, such as for a host that has given that up.
+func (d *Tacho) settled(ctx context.Context, id string) (*task, error) {
+	err := await(ctx, func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		_, starting := d.starting[id]
+		return !starting
+	})
+	if err != nil {
+		return nil, fmt.Errorf("wait for the start of the task: %w", err)
+	}
+	return d.find(id)
+}
+
 // awaitEarlier waits until no earlier start of the same task is under way, such as one for a host that has died since.
 func (d *Tacho) awaitEarlier(ctx context.Context, config *TaskConfig) error {
+	if err := await(ctx, func() bool { return !d.startsEarlier(config.ID) }); err != nil {
+		return fmt.Errorf("wait for an earlier start of the task: %w", err)
+	}
+	return nil
+}
+
+// await waits until something is the case.
+func await(ctx context.Context, is func() bool) error {
 	const interval = 10 * time.Millisecond
-	for d.startsEarlier(config.ID) {
+	for !is() {
 		if pause(ctx, interval); ctx.Err() != nil {
-			return fmt.Errorf("wait for an earlier start of the task: %w", context.Cause(ctx))
+			return context.Cause(ctx)
 		}
 	}
 	return nil

@@ -18,9 +18,11 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/tachograph/tacho/driver/sampling"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/failpoint"
 )
 
 const (
@@ -42,8 +44,12 @@ type task struct {
 	events *delivery
 	log    hclog.Logger
 
-	// recovered says that the task was found again; empty where it was not lost.
-	recovered string
+	// warning is what a host has to know of a recovery; empty if nothing is unusual. Hosts keep few events of a task, so an
+	// ordinary recovery is none.
+	warning string
+
+	// loop may read the task in this process; nil if the executor does.
+	loop *sampling.Loop
 
 	// client is nil for a task whose executor was lost before this process came to it.
 	client *client.Client
@@ -69,18 +75,22 @@ type task struct {
 // follow waits for the task's end and passes on its events, until ctx is done.
 func (t *task) follow(ctx context.Context) {
 	ctx, t.cancel = context.WithCancel(ctx)
-	t.work.Go(func() { t.announce(ctx) })
+	t.work.Go(func() {
+		if t.client != nil {
+			t.awaitEnd(ctx)
+		}
+		t.announce(ctx)
+	})
 	if t.client == nil {
 		close(t.passed)
 		return
 	}
-	t.work.Go(func() { t.awaitEnd(ctx) })
 	t.work.Go(func() {
 		defer close(t.passed)
 		t.passEvents(ctx)
 	})
-	if t.recovered != "" {
-		t.work.Go(func() { t.tellRecovered(ctx) })
+	if t.warning != "" {
+		t.work.Go(func() { t.warnRecovered(ctx) })
 	}
 }
 
@@ -102,11 +112,11 @@ func (t *task) announce(ctx context.Context) {
 	t.events.awaitHandled(ctx)
 }
 
-// tellRecovered waits a little first: a host that has just started drops events of tasks that it has recovered and
+// warnRecovered waits a little first: a host that has just started drops events of tasks that it has recovered and
 // does not follow yet.
-func (t *task) tellRecovered(ctx context.Context) {
+func (t *task) warnRecovered(ctx context.Context) {
 	if pause(ctx, recoveredAfter); ctx.Err() == nil && t.running() {
-		t.addEvent(time.Now(), t.recovered, t.state.Attributes, nil)
+		t.addEvent(time.Now(), t.warning, t.state.Attributes, nil)
 	}
 }
 
@@ -153,6 +163,11 @@ func (t *task) ended(exit *proto.Exit, final *record.Record, err error) {
 	t.exit = &ExitResult{Code: int(exit.GetCode()), Signal: int(exit.GetSignal()), OOMKilled: exit.GetOomKilled()}
 	if final != nil {
 		t.exit.Retryable = final.Diagnosis.RetryReason()
+		if note := t.loop.Note(t.config.ID); note != "" {
+			final.Notes = append(final.Notes, note)
+		}
+		final.SetCommands(t.loop.Commands(t.config.ID, final.PID, final.StartedAt))
+		final.SetNetwork(t.loop.Network(t.config.ID))
 	}
 	t.final, t.completedAt = final, time.Unix(0, exit.GetEndedAtUnixNs())
 	if err != nil {
@@ -295,7 +310,11 @@ func (t *task) readPassed() uint64 {
 func (t *task) persistPassed(sequence uint64) {
 	path := filepath.Join(t.state.Address.Folder, passedFile)
 	text := strconv.AppendUint(nil, sequence, 10)
-	if err := os.WriteFile(path, text, 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
+	err := failpoint.Err("driver.events.persist")
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.log.Warn("persist reported events", "error", err)
 	}
 }

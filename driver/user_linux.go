@@ -22,14 +22,25 @@ func checkUser(name string, c Config) error {
 		return err
 	}
 	if c.DeniedUIDs.Has(uid) {
-		return fmt.Errorf("user %q has the uid %d, which the operator denies to tasks: %w", name, uid, ErrInvalid)
+		return fmt.Errorf("user %s: running as uid %d is disallowed by denied_host_uids: %w", display(name, uid), uid, ErrInvalid)
 	}
 	for _, gid := range gids {
 		if c.DeniedGIDs.Has(gid) {
-			return fmt.Errorf("user %q has the gid %d, which the operator denies to tasks: %w", name, gid, ErrInvalid)
+			return fmt.Errorf("user %s: running as gid %d is disallowed by denied_host_gids: %w", display(name, uid), gid, ErrInvalid)
 		}
 	}
 	return nil
+}
+
+// display is the user as the job names it; a job that names none runs as the user of this process.
+func display(name string, uid uint32) string {
+	if name != "" {
+		return strconv.Quote(name)
+	}
+	if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
+		return strconv.Quote(u.Username) + " (the job names none)"
+	}
+	return "of the driver (the job names none)"
 }
 
 // idsOf returns the ids of a user and of all groups the user is in.

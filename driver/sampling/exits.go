@@ -1,0 +1,149 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sampling
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/exits"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// exitLimit is how long the end of a task waits for records that are outstanding.
+const exitLimit = 100 * time.Millisecond
+
+// exitReader counts the ended processes of all tasks with one set of programs, which is loaded while there are any.
+type exitReader struct {
+	log hclog.Logger
+
+	mu     sync.Mutex // guards following
+	users  int
+	reader *exits.Reader
+	err    error // of the first try, if what is missing here stays missing
+}
+
+// exitWatch is what has ended of one task since a stream of it was opened.
+type exitWatch struct {
+	shared *exitReader
+	watch  *exits.Watch // nil with the reason why there is none
+	reason string
+	since  time.Time
+}
+
+// watch begins to count what ends in a task's cgroup.
+func (e *exitReader) watch(cgroup procstats.Cgroup) *exitWatch {
+	w := &exitWatch{shared: e, since: time.Now()}
+	if cgroup.V2 == "" {
+		w.reason = "the task has no cgroup of version 2"
+		return w
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	err := e.err
+	if e.reader == nil && err == nil {
+		if e.reader, err = exits.Open(kernel.HostFS()); !errors.Is(err, exits.ErrBusy) {
+			e.err = err
+		}
+	}
+	if err == nil {
+		e.users++
+		if w.watch, err = e.reader.Watch(cgroup.V2); err != nil {
+			e.release()
+		}
+	}
+	if err != nil {
+		w.reason = err.Error()
+	}
+	return w
+}
+
+// release unloads the programs after their last user; the lock is held.
+func (e *exitReader) release() {
+	if e.users--; e.users > 0 {
+		return
+	}
+	if err := e.reader.Close(); err != nil {
+		e.log.Error("unload exit records", "error", err)
+	}
+	e.reader = nil
+}
+
+// finish returns what the processes of a task used that has ended, main its first process.
+func (w *exitWatch) finish(main int, started time.Time) *record.Commands {
+	if w.watch == nil {
+		return w.commands(exits.Summary{}, started)
+	}
+	return w.commands(w.watch.Finish(main, exitLimit), started)
+}
+
+// commands returns sums as a record has them; started is the start of the task.
+func (w *exitWatch) commands(s exits.Summary, started time.Time) *record.Commands {
+	if w.watch == nil {
+		return &record.Commands{Rows: []procstats.Command{}, Reason: w.reason}
+	}
+	c := &record.Commands{Rows: s.Commands, LostRecords: s.Lost}
+	if w.since.After(started) {
+		c.Since = w.since
+	}
+	return c
+}
+
+func (w *exitWatch) close() {
+	if w == nil || w.watch == nil {
+		return
+	}
+	w.shared.mu.Lock()
+	defer w.shared.mu.Unlock()
+	if err := w.watch.Close(); err != nil {
+		w.shared.log.Error("close exit records of a task", "error", err)
+	}
+	w.shared.release()
+}
+
+// Commands returns what the ended processes of a task used, when it has ended and before its Done is closed; nil if it is not
+// read here.
+func (l *Loop) Commands(id string, main int, started time.Time) *record.Commands {
+	_, w := l.exitsOf(id)
+	if w == nil {
+		return nil
+	}
+	return w.finish(main, started)
+}
+
+// CommandsSoFar returns what the processes of a running task used that have ended; nil if it is not read here.
+func (l *Loop) CommandsSoFar(id string, started time.Time) *record.Commands {
+	r, w := l.exitsOf(id)
+	if w == nil {
+		return nil
+	}
+	if w.watch == nil {
+		return w.commands(exits.Summary{}, started)
+	}
+	c := w.commands(w.watch.Read(), started)
+	// After the rows: a total of before can be less than its parts.
+	if total, ok := procstats.CPUTotal(r.cache.GetNew()).Reading.Number(); ok {
+		c.CloseWith(&total)
+	}
+	return c
+}
+
+// exitsOf returns what reads a task, and what counts its ended processes.
+func (l *Loop) exitsOf(id string) (*reading, *exitWatch) {
+	r := l.opened(id)
+	if r == nil {
+		return nil, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, nil
+	}
+	return r, r.exits
+}

@@ -1,0 +1,96 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sampling_test
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// TestCommands holds that a task that is read here has the commands of all processes that ended since, and that one whose stream
+// has ended has none.
+func TestCommands(t *testing.T) {
+	k := run(t, "mkfifo go; read x <go; for i in 1 2 3 4 5 6 7 8 9; do /bin/true; done; exit 3", nil)
+	loop := newLoop(t)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	task := k.task()
+	over := make(chan struct{})
+	task.Done = over // the driver asks before it closes its own
+	s, err := loop.Open(ctx, task, 20*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(k.folder, "go"), []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	<-k.done
+	c := loop.Commands(task.ID, k.final.PID, k.final.StartedAt)
+	if c == nil {
+		t.Fatal("no commands")
+	}
+	if c.Reason != "" {
+		t.Skipf("no exit records here: %s", c.Reason)
+	}
+	k.final.SetCommands(c)
+	checkCommands(t, k.final)
+	close(over)
+	for err == nil {
+		_, err = s.Recv()
+	}
+	loop.Close() // waits for what closes the task's files
+	if c := loop.Commands(task.ID, k.final.PID, k.final.StartedAt); c != nil {
+		t.Errorf("a task without a stream has commands: %+v", c)
+	}
+}
+
+// TestCommandsSoFar asks again and again what the ended processes of a task that starts many have used: never more than the task.
+func TestCommandsSoFar(t *testing.T) {
+	k := run(t, "while :; do /bin/true; done", nil)
+	loop := newLoop(t)
+	task := k.task()
+	if _, err := loop.Open(t.Context(), task, time.Hour); err != nil { // the only sample of its own is the first
+		t.Fatal(err)
+	}
+	processes := int64(0)
+	for deadline := time.Now().Add(limit); processes < 300 && time.Now().Before(deadline); {
+		c := loop.CommandsSoFar(task.ID, time.Now())
+		if c == nil || c.Reason != "" {
+			t.Skipf("no exit records here: %+v", c)
+		}
+		processes = 0
+		for _, row := range c.Rows {
+			processes += row.Processes
+		}
+		if c.UnattributedCPUSeconds == nil {
+			t.Fatalf("no total: %+v", c)
+		}
+		if *c.UnattributedCPUSeconds < -0.001 {
+			t.Fatalf("%d processes used %v s more than their task", processes, -*c.UnattributedCPUSeconds)
+		}
+	}
+	if processes < 300 {
+		t.Errorf("%d processes were recorded", processes)
+	}
+}
+
+func checkCommands(t *testing.T, r *record.Record) {
+	t.Helper()
+	failed := make(map[string][2]int64)
+	for _, row := range r.Commands.Rows {
+		failed[row.Name] = [2]int64{row.Processes, row.Failed}
+	}
+	if failed["true"] != [2]int64{9, 0} || failed["sh"] != [2]int64{1, 1} {
+		t.Errorf("processes and failures: %v", failed)
+	}
+	if r.Commands.Since.Before(r.StartedAt) || r.Commands.UnattributedCPUSeconds == nil || math.Abs(*r.Commands.UnattributedCPUSeconds) > 0.01 {
+		t.Errorf("since %v, unattributed %v", r.Commands.Since, r.Commands.UnattributedCPUSeconds)
+	}
+}

@@ -1,0 +1,79 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sampling_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/driver/sampling"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// newLimitedLoop returns a loop of a process that may have so many files open.
+func newLimitedLoop(t *testing.T, files uint64) *sampling.Loop {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: files, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	return newLoop(t)
+}
+
+// TestFewFiles holds that with few descriptors a task is read all the same, and says what its executor says; and that the
+// executor reads it if there are too few.
+func TestFewFiles(t *testing.T) {
+	k := run(t, busy, nil)
+	before := openFiles(t)
+	s := open(t, newLimitedLoop(t, 64), k, 20*time.Millisecond)
+	for range 3 {
+		earlier := recv(t, s)
+		executors, err := k.Sample(t.Context(), 0, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered := kernel.Now().Mono
+		after := recv(t, s)
+		for after.Mono < answered {
+			after = recv(t, s)
+		}
+		compare(t, earlier, executors, after)
+	}
+	if n := openFiles(t) - before; n > 20 {
+		t.Errorf("the task takes %d open files, want at most 20", n)
+	}
+	if _, err := newLimitedLoop(t, 16).Open(t.Context(), k.task(), time.Second); !errors.Is(err, sampling.ErrUnreadable) {
+		t.Errorf("a stream of a process that may open 16 files: %v, want ErrUnreadable", err)
+	}
+}
+
+// openFiles counts the descriptors of this process, but for those of the exit records, which all tasks share.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, entry := range entries {
+		name, _ := os.Readlink("/proc/self/fd/" + entry.Name())
+		if !strings.HasPrefix(name, "anon_inode:bpf") && name != "anon_inode:[eventpoll]" && name != "anon_inode:[eventfd]" {
+			n++
+		}
+	}
+	return n
+}

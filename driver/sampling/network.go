@@ -1,0 +1,37 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sampling
+
+import (
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/network"
+)
+
+// countPackets begins to count the packets of the task, if they are selected and can be counted on this machine.
+func (r *reading) countPackets(selection procstats.Selection) *network.Source {
+	if selection.HasSource(procstats.SourceSkb) {
+		if err := r.tryNetwork(); err != nil {
+			return network.Absent(selection, err.Error())
+		}
+	}
+	return network.Open(kernel.HostFS(), selection, r.task.Cgroup.V2, true)
+}
+
+// Network returns the packets of a task when it has ended, before its Done is closed, and what the source can do here; nil if
+// it is not read here.
+func (l *Loop) Network(id string) (*procstats.Sample, procstats.SourceDescription) {
+	r := l.opened(id)
+	if r == nil {
+		return nil, procstats.SourceDescription{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, procstats.SourceDescription{}
+	}
+	s := &procstats.Sample{}
+	r.network.Collect(s)
+	return s, r.network.Describe()
+}

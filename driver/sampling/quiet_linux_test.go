@@ -1,0 +1,146 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sampling_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// TestQuiet holds that a sleeping task is read in part, with CPU rates of 0 and the stamps of what was not read, and whole as
+// soon as it moves.
+func TestQuiet(t *testing.T) {
+	k := run(t, "trap 'i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done' USR1; while :; do sleep 1000 & wait; done", nil)
+	s := open(t, newLoop(t), k, 50*time.Millisecond)
+	before := recv(t, s)
+	if _, ok := before.Task.Number(procstats.PSICPUSome); !ok {
+		t.Skip("without PSI no task is quiet")
+	}
+	if _, ok := before.Task.Number(procstats.CgroupMemoryCurrent); !ok {
+		t.Skip("without a memory controller no task is quiet")
+	}
+	deadline := time.Now().Add(limit)
+	quiet := recv(t, s)
+	for ; quiet.Checked.Zero(); quiet = recv(t, s) {
+		if time.Now().After(deadline) {
+			t.Fatal("a sleeping task is never quiet")
+		}
+		before = quiet
+	}
+	checkQuiet(t, before, quiet)
+	if err := k.Signal(t.Context(), syscall.SIGUSR1, false); err != nil {
+		t.Fatal(err)
+	}
+	was, _ := quiet.Task.Number(procstats.CgroupCPUUsage)
+	for {
+		sample := recv(t, s)
+		cpu, _ := sample.Task.Number(procstats.CgroupCPUUsage)
+		if cpu > was {
+			if !sample.Checked.Zero() {
+				t.Error("a task that has used CPU time is quiet")
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the task has used no CPU time after a signal")
+		}
+	}
+}
+
+// TestSets holds that a busy task's processes are not read for every sample, that samples between two sets have the newest with its
+// time, whose parts add up to the task's total of then, and rates over the time between two; and that a look has them read for
+// every sample.
+func TestSets(t *testing.T) {
+	k := run(t, "(while :; do :; done) & while :; do /bin/true; done", nil)
+	of := k.task()
+	of.RowInterval = 200 * time.Millisecond
+	s, err := newLoop(t).Open(t.Context(), of, 20*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 120 { // it is young for ten intervals of the rows
+		recv(t, s)
+	}
+	before := recv(t, s)
+	if _, ok := before.Task.Number(procstats.CgroupPidsCurrent); !ok {
+		t.Skip("without a pids controller every sample has rows of its own")
+	}
+	sets := map[time.Duration]bool{}
+	const samples = 40
+	for range samples {
+		sample := recv(t, s)
+		set, _ := sample.RowsAt()
+		sets[set.Mono] = true
+		checkSet(t, before, sample)
+		checkCounters(t, before, sample)
+		before = sample
+	}
+	if n := len(sets); n < 3 || n > 12 {
+		t.Errorf("%d sets in %d samples, want about 5", n, samples)
+	}
+	s.Look()
+	for range 5 {
+		recv(t, s)
+	}
+	for range 5 {
+		if sample := recv(t, s); sample.Sources[procstats.SourceTree].Mono < sample.Mono {
+			t.Error("somebody looks, and the processes are not read")
+		}
+	}
+}
+
+func checkSet(t *testing.T, before, s *procstats.Sample) {
+	t.Helper()
+	number := func(id procstats.ID) float64 {
+		n, ok := s.Task.Number(id)
+		if !ok {
+			t.Fatalf("no %s", id)
+		}
+		return n
+	}
+	rows := 0.0
+	for i := range s.Processes {
+		cpu, _ := s.Processes[i].Readings.Number(procstats.ProcessCPU)
+		rows += cpu
+	}
+	total := number(procstats.TreeCPUAtRows)
+	if sum := rows + number(procstats.TreeCPUExited) + number(procstats.TreeCPUUnattributed); sum-total > 1e-6 || total-sum > 1e-6 {
+		t.Errorf("rows, exited and unattributed are %v, the total of then %v", sum, total)
+	}
+	if now := number(procstats.CgroupCPUUsage); now < total {
+		t.Errorf("%v s in all, %v s when the processes were read", now, total)
+	}
+	for i := range s.Processes {
+		rate := s.ProcessRate(before, &s.Processes[i], procstats.ProcessCPU)
+		if cores, ok := rate.Number(); !ok && rate.Reason() != "less than 20 ms between the readings" || cores < 0 || cores > 1.5 {
+			t.Errorf("process %d of %d uses %v cores: %q", s.Processes[i].PID, len(s.Processes), cores, rate.Reason())
+		}
+	}
+}
+
+func checkQuiet(t *testing.T, before, quiet *procstats.Sample) {
+	t.Helper()
+	if quiet.Sources != before.Sources {
+		t.Error("sources have new stamps and were not read")
+	}
+	if rate := quiet.Rate(before, procstats.CgroupCPUUsage); !rate.Present() {
+		t.Errorf("the task uses no CPU time, and its rate is absent: %s", rate.Reason())
+	} else if n, _ := rate.Number(); n != 0 {
+		t.Errorf("CPU rate %v of a quiet task", n)
+	}
+	if len(quiet.Processes) == 0 {
+		t.Fatal("no process rows")
+	}
+	for i := range quiet.Processes {
+		if rate := quiet.ProcessRate(before, &quiet.Processes[i], procstats.ProcessCPU); !rate.Present() {
+			t.Errorf("CPU rate of a process is absent: %s", rate.Reason())
+		}
+	}
+	if rate := quiet.Rate(before, procstats.CgroupMemoryPgfault); rate.Present() {
+		t.Error("a rate of what was not read again")
+	}
+}

@@ -1,0 +1,361 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sampling
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/network"
+	"github.com/tachograph/tacho/procstats/source"
+	"github.com/tachograph/tacho/procstats/source/pace"
+)
+
+// ErrUnreadable says that a task must be read by its executor: it has no cgroup to itself, this process may not read it, or the
+// executor is of an older build.
+var ErrUnreadable = errors.New("the task must be read by its executor")
+
+// Executor is what is asked of a task's executor.
+type Executor interface {
+	// Target returns what only the executor knows, or no more of it than what it has reaped.
+	Target(ctx context.Context, reapedOnly bool) (*proto.TargetResponse, error)
+	Sample(ctx context.Context, maxAge time.Duration, rows bool) (*procstats.Sample, error)
+	// Lost is closed when its process is gone.
+	Lost() <-chan struct{}
+}
+
+// Task is a running task.
+type Task struct {
+	// ID is the driver's.
+	ID       string
+	Executor Executor
+	// Process is the executor's, and Folder its directory.
+	Process procstats.ProcessID
+	Folder  string
+	Cgroup  procstats.Cgroup
+	// Rows says that samples have process rows, which are read once in RowInterval, and for every sample while somebody looks.
+	Rows        bool
+	RowInterval time.Duration
+	// SamplingBudget is the share of one core that reading it may take; 0 for the default. Stretched is told when an interval
+	// becomes at least twice as long as ever before, from what to what and why; it may be nil.
+	SamplingBudget float64
+	Stretched      func(text string)
+	// Done is closed when the task has ended.
+	Done <-chan struct{}
+}
+
+const (
+	// baselineAge is how old a sample may be for the first rate to be measured from it. An older one would make the first
+	// answer an average over a time that nobody asked about.
+	baselineAge = 10 * time.Second
+	// finalLimit bounds the wait for an executor's last answer.
+	finalLimit = time.Second
+)
+
+// reading is a task that is read here, for all its streams.
+type reading struct {
+	task  Task
+	log   hclog.Logger
+	now   func() procstats.Stamp
+	users int // the loop's mu guards it
+	pacer *pace.Pacer
+	// files is how many descriptors the task takes at most.
+	files      int
+	shared     *source.Shared
+	exitReader *exitReader
+	tryNetwork func() error
+
+	opening sync.Mutex // held while the reading is opened
+	opened  atomic.Bool
+	cache   *source.Cache
+
+	mu           sync.Mutex // guards following: one collection at a time
+	closed       bool
+	totals, rows *source.Collector
+	self         *selfSource
+	reaped       reaped
+	handover     *wire.HandoverWriter
+	exits        *exitWatch
+	network      *network.Source
+	// quiet is nil for a task that is always read whole; moved is whether it has moved at the last reading, and refreshAt when
+	// it is read whole next if it does not move.
+	quiet     *source.Quiet
+	moved     bool
+	refreshAt time.Duration
+	sets      sets
+	carried   bool // the last sample has rows that were not read for it
+	// baseline is from before the first sample, until a stream has it; last and before are the newest samples.
+	baseline, last, before *procstats.Sample
+}
+
+// open opens the task's files, once.
+func (r *reading) open(ctx context.Context) error {
+	r.opening.Lock()
+	defer r.opening.Unlock()
+	if r.opened.Load() {
+		return nil
+	}
+	if !r.task.Cgroup.Encloses() {
+		return fmt.Errorf("task without a cgroup of its own: %w", ErrUnreadable)
+	}
+	target, asked, err := r.ask(ctx)
+	if err != nil {
+		return err
+	}
+	selection := selectionOf(asked)
+	if slow := slowSource(selection); slow != "" {
+		return fmt.Errorf("measurements of the source %s: %w", slow, ErrUnreadable)
+	}
+	r.openSources(target, selection, asked)
+	r.resume(wire.ToSample(asked.GetSample()))
+	r.quiet = r.totals.Watch()
+	r.refreshAt = 0
+	r.cache = source.NewCacheOf(r.collect, r.now)
+	if err := r.compare(r.cache.Get(0), wire.ToSample(asked.GetSample())); err != nil {
+		r.closeSources()
+		return err
+	}
+	if r.handover, err = wire.OpenHandover(r.task.Folder); err != nil {
+		r.log.Warn("samples will be missing in the final record", "task", r.task.ID, "error", err)
+	}
+	r.exits = r.exitReader.watch(r.task.Cgroup)
+	r.opened.Store(true)
+	return nil
+}
+
+func (r *reading) openSources(target source.Target, selection procstats.Selection, asked *proto.TargetResponse) {
+	r.shared.Lock()
+	defer r.shared.Unlock()
+	target.Shared, target.Reopen = r.shared, r.files == reopenedFiles
+	if target.Reopen {
+		target.MaxKept = 1
+	}
+	totals, rows := source.Split(target, selection)
+	r.self = newSelfSource(r.task.Process.PID, selection, wire.ToSample(asked.GetSample()), r.pacer)
+	r.network = r.countPackets(selection)
+	r.totals = source.Open(target, totals, r.self, r.network)
+	if !r.task.Rows {
+		rows = procstats.Selection{}
+	}
+	r.rows = source.Open(target, rows)
+	r.sets.interval, r.sets.rows = max(r.task.RowInterval, time.Nanosecond), rows
+	for _, file := range target.Opened {
+		_ = file.Close() // the sources have descriptors of their own
+	}
+}
+
+// resume continues where an earlier reader of the task has stopped.
+func (r *reading) resume(asked *procstats.Sample) {
+	r.baseline = asked
+	h, err := wire.ReadHandover(r.task.Folder)
+	if err != nil {
+		return // there was none
+	}
+	r.self.count(h.Last)
+	r.network.Continue(h.Last)
+	if h.Rows != nil {
+		r.sets.newest = h.Rows
+		r.rows.ContinueFrom(h.Rows, unreaped)
+	}
+	if age := r.now().Mono - h.Last.Mono; age >= 0 && age < baselineAge {
+		r.baseline = h.Last
+	}
+}
+
+// measureFrom returns a sample from which a new stream's first rates are measured.
+func (r *reading) measureFrom() *procstats.Sample {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	baseline := cmp.Or(r.baseline, r.before, r.last)
+	r.baseline = nil
+	return baseline
+}
+
+// unreaped reports whether a process is there, be it as a zombie: that is a row with what it used until it is reaped, and counts
+// as exited from then on. kernel.Alive would count it twice.
+func unreaped(id procstats.ProcessID) bool {
+	identity, err := kernel.Identify(kernel.HostFS(), id.PID)
+	return err == nil && identity.ProcessID == id
+}
+
+// compare holds a first sample against the executor's: what that can read and this process cannot is the executor's to read.
+func (r *reading) compare(own, executors *procstats.Sample) error {
+	for _, theirs := range executors.Task {
+		m, known := procstats.Lookup(theirs.ID())
+		if !known || !theirs.Present() || m.Source != procstats.SourceCgroup && m.Source != procstats.SourcePSI {
+			continue
+		}
+		if ours, _ := own.Task.Get(theirs.ID()); !ours.Present() {
+			return fmt.Errorf("%s: %s: %w", m.Name, ours.Reason(), ErrUnreadable)
+		}
+	}
+	if members, _ := own.Task.Get(procstats.TreeProcesses); !members.Present() && members.Reason() != "" {
+		return fmt.Errorf("%s: %s: %w", procstats.TreeProcesses, members.Reason(), ErrUnreadable)
+	}
+	return nil
+}
+
+// get returns a sample that is at most maxAge old; nil if nothing is left of the task.
+func (r *reading) get(maxAge time.Duration) *procstats.Sample {
+	s := r.cache.Get(maxAge)
+	if gone(s) {
+		return nil
+	}
+	return s
+}
+
+// look has the processes read for every sample for a while.
+func (r *reading) look() { r.sets.look(r.now().Mono) }
+
+// gone reports whether a sample was taken when the task was ending: its cgroup was empty, or removed.
+func gone(s *procstats.Sample) bool {
+	cpu, found := s.Task.Get(procstats.CgroupCPUUsage)
+	return !record.Inhabited(s) || found && source.IsRemoved(cpu)
+}
+
+// collect reads the task.
+func (r *reading) collect(latest *procstats.Sample) *procstats.Sample {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return r.last
+	}
+	r.shared.Lock()
+	defer r.shared.Unlock()
+	began := r.now().Mono
+	if r.isQuiet(began) {
+		if again := r.quiet.Again(r.last); again != nil {
+			r.before, r.last = r.last, again
+			return again
+		}
+	}
+	into := r.read(began, latest)
+	r.self.add(r.now().Mono - began)
+	if gone(into) {
+		return into
+	}
+	outside, _ := into.Task.Number(procstats.TreeOutside) // where the cgroup says nothing of what moves
+	r.moved = r.quiet != nil && (r.quiet.Moved() || outside > 0)
+	r.refreshAt = began + source.UntilTick(began, refreshInterval, phase(r.task.ID, refreshInterval))
+	r.reaped.refresh(r, into)
+	if r.task.Rows && !r.carried {
+		r.sets.add(into, phase(r.task.ID, r.sets.interval))
+	}
+	r.before, r.last = r.last, into
+	r.hand()
+	return into
+}
+
+// isQuiet reports whether the last sample is all there is to say if the task has not moved since: it had not moved then, its rows are
+// of the same time, and nobody looks.
+func (r *reading) isQuiet(now time.Duration) bool {
+	return r.quiet != nil && !r.moved && r.last != nil && !r.carried && now < r.refreshAt && !r.sets.looked(now)
+}
+
+// read reads the totals, and the processes if the next set is due or the task has come to rest.
+func (r *reading) read(now time.Duration, latest *procstats.Sample) *procstats.Sample {
+	atRest := r.quiet != nil && !r.moved
+	if !atRest && !r.sets.due(now) {
+		bare := *latest
+		bare.Processes = nil
+		into := source.Sibling(&bare)
+		source.CollectAll(into, r.totals)
+		if n, _ := into.Task.Number(procstats.CgroupPidsCurrent); n > 0 { // else it is at its end, or cannot be seen to be
+			r.carried = true
+			r.sets.carry(into)
+			return into
+		}
+	}
+	r.carried = false
+	into := source.Sibling(latest)
+	source.CollectAll(into, r.rows, r.totals)
+	return into
+}
+
+// refreshInterval is how often a task is read whole that does not move.
+const refreshInterval = 10 * time.Second
+
+// phase spreads what is done at an interval over that time, so that it is not done for all tasks at one tick.
+func phase(id string, interval time.Duration) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id)) // which never fails
+	return time.Duration(float64(interval) * float64(h.Sum32()) / (1 << 32))
+}
+
+// hand leaves the newest samples to the executor, for the final record.
+func (r *reading) hand() {
+	if r.handover == nil {
+		return
+	}
+	err := r.handover.Write(wire.Handover{Last: r.last, Before: r.before, Rows: r.sets.newest}, &r.shared.Buffer)
+	if err != nil {
+		r.log.Warn("samples will be missing in the final record", "task", r.task.ID, "error", err)
+		_ = r.handover.Close()
+		r.handover = nil
+	}
+}
+
+// final returns the executor's sample of the ended task, which has its last counters; gauges are those of the last sample. It
+// is nil if there is none.
+func (r *reading) final(ctx context.Context, last *procstats.Sample) *procstats.Sample {
+	ctx, cancel := context.WithTimeout(ctx, finalLimit)
+	defer cancel()
+	final, err := r.task.Executor.Sample(ctx, 0, r.task.Rows)
+	if err != nil || last == nil {
+		return nil
+	}
+	merged := record.MergeFinal(final, last)
+	// A sample that was taken while the executor was at its final one can have counted what that has not.
+	for _, then := range last.Task {
+		m, _ := procstats.Lookup(then.ID())
+		was, _ := then.Number()
+		if now, ok := merged.Task.Number(then.ID()); ok && m.Kind == procstats.Counter && now < was {
+			merged.Task.Put(then)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.network.Collect(merged)
+	}
+	return merged
+}
+
+// close closes the task's files. A reader that still asks gets the last sample.
+func (r *reading) close() {
+	r.opening.Lock()
+	defer r.opening.Unlock()
+	if !r.opened.Load() {
+		return
+	}
+	r.reaped.wait()
+	r.closeSources()
+}
+
+func (r *reading) closeSources() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.exits.close()
+	err := errors.Join(r.totals.Close(), r.rows.Close())
+	if r.handover != nil {
+		err = errors.Join(err, r.handover.Close())
+	}
+	if err != nil {
+		r.log.Error("close files of task", "task", r.task.ID, "error", err)
+	}
+}

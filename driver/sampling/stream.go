@@ -1,0 +1,85 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sampling
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/source/pace"
+)
+
+// Stream sends samples of one task to one reader. A slow reader gets the newest.
+type Stream struct {
+	loop     *Loop
+	reading  *reading
+	interval time.Duration
+	pace     *pace.Pace
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+
+	due time.Duration // on the monotonic clock; the loop's mu guards it
+
+	newest atomic.Pointer[procstats.Sample]
+	wake   chan struct{} // gets a value when newest is set
+	// sent, baseline and over are the reader's.
+	sent, baseline *procstats.Sample
+	over           bool
+}
+
+// deliver reads the task, unless another reader has done so less than half an interval ago.
+func (s *Stream) deliver() {
+	if s.ctx.Err() != nil {
+		return
+	}
+	sample := s.reading.get(s.interval / 2)
+	if sample == nil {
+		return // the task is at its end
+	}
+	s.newest.Store(sample)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Baseline returns a sample that was taken not long before the first one, until that is received.
+func (s *Stream) Baseline() *procstats.Sample { return s.baseline }
+
+// Look has the processes read for every sample for a while.
+func (s *Stream) Look() { s.reading.look() }
+
+// Recv returns the next sample. After the executor's final sample of an ended task it is io.EOF.
+func (s *Stream) Recv() (*procstats.Sample, error) {
+	for {
+		if sample := s.newest.Swap(nil); s.isNew(sample) {
+			s.sent, s.baseline = sample, nil
+			return sample, nil
+		}
+		if s.over {
+			s.cancel(io.EOF)
+			return nil, io.EOF
+		}
+		select {
+		case <-s.wake:
+		case <-s.ctx.Done():
+			return nil, context.Cause(s.ctx)
+		case <-s.reading.task.Executor.Lost():
+			s.over = true
+		case <-s.reading.task.Done:
+			s.over = true
+			if final := s.reading.final(s.ctx, s.sent); final != nil {
+				s.newest.Store(final)
+			}
+		}
+	}
+}
+
+// isNew reports whether a sample was not sent yet.
+func (s *Stream) isNew(sample *procstats.Sample) bool {
+	return sample != nil && (s.sent == nil || sample.Mono > s.sent.Mono)
+}

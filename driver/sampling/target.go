@@ -1,0 +1,162 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sampling
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/source"
+)
+
+// ask makes the target of a task of what the executor alone knows. Files that it opens are the caller's to close.
+func (r *reading) ask(ctx context.Context) (source.Target, *proto.TargetResponse, error) {
+	// Peaks are reset before the executor is asked, so that its peaks and these together cover all the time.
+	peaks := resetPeaks(r.task.Cgroup)
+	asked, err := r.task.Executor.Target(ctx, false)
+	if err == nil && asked.GetPeaksReset() != (len(peaks) > 0) && asked.GetUsed() {
+		err = fmt.Errorf("the memory peak: %w", ErrUnreadable)
+	}
+	if err != nil || !asked.GetPeaksReset() {
+		for _, file := range peaks {
+			_ = file.Close()
+		}
+		peaks = nil
+	}
+	if status.Code(err) == codes.Unimplemented {
+		err = fmt.Errorf("executor of an older build: %w", ErrUnreadable)
+	}
+	if err != nil {
+		return source.Target{}, nil, fmt.Errorf("ask executor: %w", err)
+	}
+	r.reaped.set(asked.GetReaped(), r.now())
+	return source.Target{
+		FS: kernel.HostFS(), Cgroup: r.task.Cgroup, Roots: r.children, Parent: r.task.Process.PID, MaxRows: int(asked.GetMaxRows()), MaxKept: keptFiles, Reaped: r.reaped.get,
+		Used: asked.GetUsed(), Before: countedFrom(asked), Least: leastPeaks(asked, peaks), Opened: peaks,
+	}, asked, nil
+}
+
+// children are the task's processes that the executor is the parent of: those of them that have left the cgroup are found by it.
+func (r *reading) children() []int {
+	if !kernel.Alive(kernel.HostFS(), r.task.Process) {
+		return nil
+	}
+	pids, err := kernel.Children(kernel.HostFS(), r.task.Process.PID)
+	if err != nil {
+		return nil // it has ended, or its children are not listed: what is seen to leave is found all the same
+	}
+	return pids
+}
+
+func countedFrom(asked *proto.TargetResponse) map[procstats.ID]float64 {
+	before := make(map[procstats.ID]float64)
+	for _, reading := range wire.ToReadings(asked.GetBefore()) {
+		before[reading.ID()], _ = reading.Number()
+	}
+	return before
+}
+
+// leastPeaks are the peaks of the executor's descriptors until it was asked.
+func leastPeaks(asked *proto.TargetResponse, peaks map[string]*os.File) map[procstats.ID]float64 {
+	if len(peaks) == 0 {
+		return nil
+	}
+	least := make(map[procstats.ID]float64)
+	sample := wire.ToSample(asked.GetSample())
+	for _, id := range []procstats.ID{procstats.CgroupMemoryPeak, procstats.CgroupMemorySwapPeak} {
+		if peak, ok := sample.Task.Number(id); ok {
+			least[id] = peak
+		}
+	}
+	return least
+}
+
+func selectionOf(asked *proto.TargetResponse) procstats.Selection {
+	ids := make([]procstats.ID, 0, len(asked.GetSelection()))
+	for _, id := range asked.GetSelection() {
+		ids = append(ids, procstats.ID(id)) //nolint:gosec // the executor's numbers come from its table
+	}
+	return procstats.Select(ids...)
+}
+
+// slowSource names a selected source that may take long, and would keep all other tasks waiting; empty for none.
+func slowSource(selection procstats.Selection) string {
+	for _, slow := range []procstats.SourceID{procstats.SourceDisk, procstats.SourceSmaps} {
+		if selection.HasSource(slow) {
+			return slow.String()
+		}
+	}
+	return ""
+}
+
+const (
+	// reapedAge is the least time between two questions for what an executor has reaped.
+	reapedAge = 10 * time.Second
+	// settleTime is when an executor sleeps again after it was asked.
+	settleTime = 500 * time.Millisecond
+	// reapedLimit bounds the wait for the answer.
+	reapedLimit = 5 * time.Second
+)
+
+// reaped is what the executor has reaped, as it last said. It is asked again only if it was awake since: while it sleeps, it
+// reaps nothing.
+type reaped struct {
+	latest atomic.Pointer[source.Reaped]
+	asking atomic.Bool
+	work   sync.WaitGroup
+	// settled is its CPU time when it slept again after the last answer; 0 while that is not known.
+	settled float64
+}
+
+func (p *reaped) get() source.Reaped { return *p.latest.Load() }
+
+func (p *reaped) wait() { p.work.Wait() }
+
+func (p *reaped) set(m *proto.Reaped, at procstats.Stamp) {
+	p.latest.Store(&source.Reaped{
+		CPU: time.Duration(m.GetCpuNs()), MaxRSS: m.GetMaxRssBytes(), Minflt: m.GetMinflt(), Majflt: m.GetMajflt(),
+		Nvcsw: m.GetNvcsw(), Nivcsw: m.GetNivcsw(), Inblock: m.GetInblockBytes(), Oublock: m.GetOublockBytes(),
+		IO: kernel.ProcIO{
+			Rchar: m.GetRchar(), Wchar: m.GetWchar(), ReadBytes: m.GetReadBytes(), WriteBytes: m.GetWriteBytes(),
+			CancelledWriteBytes: m.GetCancelledWriteBytes(),
+		},
+		IOMissed: m.GetIoMissed(), Processes: m.GetProcesses(), At: at,
+	})
+}
+
+// refresh asks the executor again if it was awake since it last answered.
+func (p *reaped) refresh(r *reading, s *procstats.Sample) {
+	cpu, ok := executorCPU(r.task.Process.PID)
+	age := s.Mono - p.get().At.Mono
+	if !ok || p.asking.Load() || age < settleTime {
+		return
+	}
+	if p.settled == 0 {
+		p.settled = cpu
+	}
+	if age < reapedAge || cpu == p.settled {
+		return
+	}
+	p.settled = 0
+	p.asking.Store(true)
+	p.work.Go(func() {
+		defer p.asking.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), reapedLimit)
+		defer cancel()
+		if asked, err := r.task.Executor.Target(ctx, true); err == nil {
+			p.set(asked.GetReaped(), r.now())
+		}
+	})
+}
