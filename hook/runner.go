@@ -276,7 +276,7 @@ func (r *Runner) afterEnd(life context.Context, end ending) decision {
 	window := state.Window
 	end.requested = end.requested || state.RestartRequested != ""
 	ended := now
-	if !end.exit.At.IsZero() { // nobody may have been there to see it
+	if !end.exit.At.IsZero() { // the agent may not have run then
 		ended = end.exit.At
 	}
 	end.ran, end.retry = ended.Sub(state.StartedAt), r.config.Retry != nil && r.config.Retry()

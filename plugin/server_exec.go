@@ -24,8 +24,7 @@ func (s *driverServer) ExecTask(ctx context.Context, req *drivers.ExecTaskReques
 		return nil, wire.Status(err)
 	}
 	return &drivers.ExecTaskResponse{
-		Stdout: result.Stdout,
-		Stderr: result.Stderr,
+		Stdout: result.Output,
 		Result: wire.FromExitResult(&result.Exit),
 	}, nil
 }

@@ -151,7 +151,9 @@ func TestOwnSchemas(t *testing.T) {
 	}
 	encoded, diags = config.Encode(driver.ConfigSchema(), parse(t, `
 		log_collection = "host"
-		process_rows   = 7
+		process_rows {
+			max = 7
+		}
 		logs {
 			max_files     = 2
 			max_file_size = 1
@@ -163,7 +165,7 @@ func TestOwnSchemas(t *testing.T) {
 		t.Fatal(diags)
 	}
 	want := driver.DefaultConfig()
-	want.LogCollection, want.ProcessRows, want.MetricsAddress = driver.LogsByHost, 7, "127.0.0.1:0"
+	want.LogCollection, want.Rows.Max, want.MetricsAddress = driver.LogsByHost, new(7), "127.0.0.1:0"
 	want.Logs = driver.LogLimits{MaxFiles: 2, MaxFileBytes: 1 << 20}
 	if got, err = driver.DecodeConfig(encoded); err != nil {
 		t.Fatal(err)

@@ -144,7 +144,7 @@ func (f *fake) TaskEvents(ctx context.Context) (driver.Stream[*driver.Event], er
 }
 
 func (f *fake) ExecTask(_ context.Context, id string, command []string, timeout time.Duration) (*driver.ExecResult, error) {
-	return &driver.ExecResult{Stdout: []byte("out"), Stderr: []byte("err"), Exit: driver.ExitResult{Code: 3}},
+	return &driver.ExecResult{Output: []byte("output"), Exit: driver.ExitResult{Code: 3}},
 		f.ask("ExecTask %s %q %s", id, command, timeout)
 }
 

@@ -12,8 +12,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/driver"
 )
@@ -69,6 +67,9 @@ func (h *Host) Open(ctx context.Context, address *Address) error {
 			if err = h.adopt(ctx, p); !errors.Is(err, driver.ErrUnavailable) {
 				return err
 			}
+		}
+		if errors.Is(err, ErrLost) {
+			err = errors.Join(err, address.removeSocket())
 		}
 		h.log.Info("plugin restarted", "plugin", h.config.Name(), "reason", err)
 	}
@@ -209,6 +210,9 @@ func (h *Host) current() *Process {
 	return h.process
 }
 
+// ErrNoProcess says that a call was not sent, because the plugin is being restarted.
+var ErrNoProcess = fmt.Errorf("no process: %w", driver.ErrUnavailable)
+
 // hostConn is a connection to whatever process there is.
 type hostConn struct{ host *Host }
 
@@ -216,7 +220,7 @@ func (c *hostConn) conn() (grpc.ClientConnInterface, error) {
 	if p := c.host.current(); p != nil {
 		return p.conn, nil
 	}
-	return nil, status.Errorf(codes.Unavailable, "plugin %s is restarting", c.host.config.Name())
+	return nil, fmt.Errorf("plugin %s: %w", c.host.config.Name(), ErrNoProcess)
 }
 
 // Invoke implements grpc.ClientConnInterface.

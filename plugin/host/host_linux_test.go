@@ -281,7 +281,7 @@ func newHosted(t *testing.T) *hosted {
 func TestHost(t *testing.T) {
 	h := newHosted(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := h.Driver().Capabilities(ctx); !errors.Is(err, driver.ErrUnavailable) {
+	if _, err := h.Driver().Capabilities(ctx); !errors.Is(err, host.ErrNoProcess) || !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("before Open: %v", err)
 	}
 	if err := h.Open(ctx, nil); err != nil {

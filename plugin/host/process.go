@@ -50,6 +50,18 @@ type Address struct {
 	BootID  string              `json:"boot_id"`
 }
 
+// removeSocket removes the socket of a process that has ended.
+func (a Address) removeSocket() error {
+	info, err := os.Lstat(a.Socket)
+	if err == nil && info.Mode().Type() == fs.ModeSocket {
+		err = os.Remove(a.Socket)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // Process is a running plugin and a connection to it.
 type Process struct {
 	*Remote
@@ -168,17 +180,20 @@ func (p *Process) Conn() grpc.ClientConnInterface { return p.conn }
 // Gone is closed when the plugin's process has ended.
 func (p *Process) Gone() <-chan struct{} { return p.gone }
 
-// Close ends the plugin: it is asked to shut down, and killed when it does not. Tasks are not touched by that.
+// Close ends the plugin: it is asked to shut down, and killed when it does not. Tasks are not touched by that. The socket of
+// one that was killed is removed.
 func (p *Process) Close(ctx context.Context) error {
 	p.closeOnce.Do(func() {
+		var err error
 		if p.client != nil {
 			p.unwatch()
 			p.client.Kill() // closes the connection too
-			return
+		} else {
+			err = p.end(ctx)
+			p.unwatch()
+			err = errors.Join(err, p.conn.Close())
 		}
-		err := p.end(ctx)
-		p.unwatch()
-		p.closeErr = errors.Join(err, p.conn.Close())
+		p.closeErr = errors.Join(err, p.address.removeSocket())
 	})
 	return p.closeErr
 }

@@ -112,7 +112,7 @@ func (r *Remote) ExecTask(ctx context.Context, id string, command []string, time
 	if err != nil {
 		return nil, wire.Error(err)
 	}
-	result := &driver.ExecResult{Stdout: m.GetStdout(), Stderr: m.GetStderr()}
+	result := &driver.ExecResult{Output: append(m.GetStdout(), m.GetStderr()...)}
 	if exit := wire.ToExitResult(m.GetResult()); exit != nil {
 		result.Exit = *exit
 	}

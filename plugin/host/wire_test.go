@@ -100,7 +100,7 @@ func TestCalls(t *testing.T) {
 		{`ExecTask t ["ls" "-l"] 1s`, func() answer {
 			v, err := r.ExecTask(ctx, "t", []string{"ls", "-l"}, time.Second)
 			return answer{v, err}
-		}, answer{&driver.ExecResult{Stdout: []byte("out"), Stderr: []byte("err"), Exit: driver.ExitResult{Code: 3}}, nil}},
+		}, answer{&driver.ExecResult{Output: []byte("output"), Exit: driver.ExitResult{Code: 3}}, nil}},
 	} {
 		got := test.call()
 		if d := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); d != "" {

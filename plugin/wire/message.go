@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"errors"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
@@ -83,7 +85,9 @@ func FromTaskStatus(s *driver.TaskStatus) *drivers.InspectTaskResponse {
 		return nil
 	}
 	task := convert[drivers.TaskStatus](s)
-	task.Result = FromExitResult(s.Exit)
+	// Hosts dereference the result of tasks that have not ended, and accept the year 1 where they refuse no moment at all.
+	task.Result = cmp.Or(FromExitResult(s.Exit), new(drivers.ExitResult))
+	task.StartedAt, task.CompletedAt = timestamppb.New(s.StartedAt), timestamppb.New(s.CompletedAt)
 	return &drivers.InspectTaskResponse{
 		Task:            task,
 		Driver:          &drivers.TaskDriverStatus{Attributes: texts(s.Attributes)},
@@ -94,6 +98,9 @@ func FromTaskStatus(s *driver.TaskStatus) *drivers.InspectTaskResponse {
 // ToTaskStatus returns what a message says of a task.
 func ToTaskStatus(m *drivers.InspectTaskResponse) *driver.TaskStatus {
 	s := cmp.Or(convert[driver.TaskStatus](m.GetTask()), new(driver.TaskStatus))
+	if s.State != driver.TaskExited {
+		s.Exit = nil
+	}
 	s.Attributes, s.Network = m.GetDriver().GetAttributes(), ToNetworkOverride(m.GetNetworkOverride())
 	return s
 }

@@ -79,8 +79,10 @@ func taskCores(s, before *procstats.Sample) (cores float64, ok bool) {
 	return s.Task.Number(procstats.HeadlineCores)
 }
 
-// memoryUsage returns what is measured of the task's memory. Without a cgroup RSS is the sum over the processes, an upper
-// bound. MaxUsage has no stand-in: the largest sum that was sampled is no peak.
+// memoryUsage returns what is measured of the task's memory. RSS is what a host shows as the task's memory: anonymous
+// memory and, because it cannot be reclaimed either, shared memory and tmpfs, which the kernel counts as file memory and
+// Cache therefore leaves out. Without a cgroup RSS is the sum over the processes, an upper bound. MaxUsage has no
+// stand-in: the largest sum that was sampled is no peak.
 func memoryUsage(readings procstats.Readings) *drivers.MemoryUsage {
 	u := &drivers.MemoryUsage{}
 	set := func(field drivers.MemoryUsage_Fields, into *uint64, ids ...procstats.ID) {
@@ -98,7 +100,17 @@ func memoryUsage(readings procstats.Readings) *drivers.MemoryUsage {
 	set(drivers.MemoryUsage_KERNEL_USAGE, &u.KernelUsage, procstats.CgroupMemoryKernel)
 	set(drivers.MemoryUsage_USAGE, &u.Usage, procstats.CgroupMemoryCurrent)
 	set(drivers.MemoryUsage_SWAP, &u.Swap, procstats.CgroupMemorySwapCurrent)
+	if shared, ok := readings.Number(procstats.CgroupMemoryShmem); ok && hasAnon(readings) {
+		bytes := uint64(max(0, shared))
+		u.Rss += bytes
+		u.Cache -= min(bytes, u.Cache)
+	}
 	return u
+}
+
+func hasAnon(readings procstats.Readings) bool {
+	_, ok := readings.Number(procstats.CgroupMemoryAnon)
+	return ok
 }
 
 // processCores returns how many cores a process kept busy.

@@ -90,6 +90,14 @@ func TestResourceUsage(t *testing.T) {
 			},
 		},
 		{
+			"shared memory", at(11*time.Second, map[procstats.ID]float64{
+				procstats.CgroupMemoryAnon: 100, procstats.CgroupMemoryShmem: 300, procstats.CgroupMemoryFile: 350,
+			}), nil,
+			&drivers.TaskResourceUsage{Cpu: &drivers.CPUUsage{}, Memory: &drivers.MemoryUsage{
+				Rss: 400, Cache: 50, MeasuredFields: memoryFields{drivers.MemoryUsage_RSS, drivers.MemoryUsage_CACHE},
+			}}, nil,
+		},
+		{
 			"a counter that went down", at(13*time.Second, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1}), second,
 			&drivers.TaskResourceUsage{Cpu: &drivers.CPUUsage{}, Memory: &drivers.MemoryUsage{}}, nil,
 		},

@@ -95,7 +95,12 @@ func TestRoundTrips(t *testing.T) {
 		Attributes: map[string]string{"pid": "7"}, Network: network,
 	}
 	same(t, inspected, ToTaskStatus(overWire(t, FromTaskStatus(inspected))))
-	same(t, &driver.TaskStatus{ID: "id"}, ToTaskStatus(overWire(t, FromTaskStatus(&driver.TaskStatus{ID: "id"}))))
+	running := overWire(t, FromTaskStatus(&driver.TaskStatus{ID: "id", State: driver.TaskRunning}))
+	same(t, &driver.TaskStatus{ID: "id", State: driver.TaskRunning}, ToTaskStatus(running))
+	// A host that dereferences all three must find a moment that protobuf holds for valid.
+	if task := running.GetTask(); task.Result == nil || task.StartedAt.CheckValid() != nil || task.CompletedAt.CheckValid() != nil {
+		t.Errorf("a running task is sent as %v", task)
+	}
 
 	event := &driver.Event{
 		TaskID: "t", AllocID: "a", TaskName: "n", Timestamp: at, Message: "m",
