@@ -5,11 +5,11 @@ package config
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
@@ -64,7 +64,7 @@ func (c *Config) decode(body *hclsyntax.Body) error {
 		c.History.Interval = follows
 	}
 	meta := c.Client.Meta
-	if diags := gohcl.DecodeBody(body, nil, &f); diags.HasErrors() {
+	if diags := decodeBody(body, reflect.ValueOf(&f).Elem()); diags.HasErrors() {
 		return errlist.Join(diags.Errs()...)
 	}
 	if c.History.Interval == follows {
@@ -93,7 +93,7 @@ func (c *Config) decode(body *hclsyntax.Body) error {
 	return invalid
 }
 
-// readDurations puts numbers in the place of durations such as "10s", for gohcl, which knows only numbers. It removes
+// readDurations puts numbers in the place of durations such as "10s", for decodeBody, which knows only numbers. It removes
 // what is null: that is not set.
 func (c *Config) readDurations(body *hclsyntax.Body) error {
 	var errs []error
@@ -107,7 +107,7 @@ func (c *Config) readDurations(body *hclsyntax.Body) error {
 			}
 			text, err := convert.Convert(value, cty.String)
 			if !slices.Contains(keys[block.Type], name) || diags.HasErrors() || err != nil {
-				continue // gohcl reports what is wrong
+				continue // decodeBody reports what is wrong
 			}
 			d, err := time.ParseDuration(text.AsString())
 			if err != nil || d < 0 {

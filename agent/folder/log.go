@@ -151,6 +151,16 @@ func (a Allocation) OpenLogAfter(task, stream, path string) (log *Log, err error
 // Files returns the paths of the files that were opened, oldest first; there is one at least.
 func (l *Log) Files() []string { return l.paths }
 
+// Position is the file that the last byte was read from, and the position after it there.
+func (l *Log) Position() (path string, offset int64) {
+	for i, start := range slices.Backward(l.starts) {
+		if l.offset > start || i == 0 {
+			return l.paths[i], l.offset - start
+		}
+	}
+	return "", 0
+}
+
 // Read implements io.Reader.
 func (l *Log) Read(p []byte) (int, error) {
 	for i, start := range slices.Backward(l.starts) {

@@ -24,6 +24,10 @@ type fields struct {
 	blocks   map[string]func(*hclsyntax.Block)
 	labelled []string
 	repeated []string
+	// optional blocks may be repeated, and have a label or none.
+	optional []string
+	// placed are attributes and blocks that are accepted, and have no effect on one node.
+	placed []string
 	// elsewhere are names that Nomad has and this agent does not carry out.
 	elsewhere []string
 }
@@ -34,6 +38,13 @@ type decoder struct {
 	vars  *hcl.EvalContext
 	meter *meter
 	diags hcl.Diagnostics
+	// counts replace those of groups, by name.
+	counts map[string]int
+	// placed are the names met that have no effect on one node; services says that there is a service.
+	placed   []string
+	services bool
+	// locals are those of the file, if one of them has its value at a start only.
+	locals []localValue
 	// expressions are what a start evaluates, by task.
 	expressions map[*Task]*Expressions
 }
@@ -59,6 +70,8 @@ func (d *decoder) body(where string, body *hclsyntax.Body, f fields) {
 		switch set := f.attributes[name]; {
 		case set != nil:
 			set(attribute)
+		case slices.Contains(f.placed, name):
+			d.elsewhereOnly(name)
 		case f.blocks[name] != nil:
 			d.errorf(attribute.NameRange, "Not an attribute", "%s is a block: %s { … }", name, name)
 		default:
@@ -69,10 +82,14 @@ func (d *decoder) body(where string, body *hclsyntax.Body, f fields) {
 	for _, block := range body.Blocks {
 		set := f.blocks[block.Type]
 		switch first, twice := seen[block.Type]; {
+		case slices.Contains(f.placed, block.Type):
+			d.elsewhereOnly(block.Type)
 		case set == nil && f.attributes[block.Type] != nil:
 			d.errorf(block.TypeRange, "Not a block", "%s is an attribute: %s = …", block.Type, block.Type)
 		case set == nil:
 			d.unknown(block.TypeRange, block.Type, "block", where, f)
+		case slices.Contains(f.optional, block.Type) && len(block.Labels) < 2:
+			set(block)
 		case slices.Contains(f.labelled, block.Type) != (len(block.Labels) == 1) || len(block.Labels) > 1:
 			d.labels(block, slices.Contains(f.labelled, block.Type))
 		case twice && !slices.Contains(f.labelled, block.Type) && !slices.Contains(f.repeated, block.Type):
@@ -98,7 +115,7 @@ func (d *decoder) unknown(at hcl.Range, name, kind, where string, f fields) {
 		d.errorf(at, "Not supported", "%s is not supported by the embedded agent; run this job on a Nomad cluster", name)
 		return
 	}
-	known := slices.Concat(slices.Collect(maps.Keys(f.attributes)), slices.Collect(maps.Keys(f.blocks)), f.elsewhere)
+	known := slices.Concat(slices.Collect(maps.Keys(f.attributes)), slices.Collect(maps.Keys(f.blocks)), f.placed, f.elsewhere)
 	hint := ""
 	if near := Near(name, known); near != "" {
 		hint = fmt.Sprintf("; did you mean %q?", near)
@@ -215,23 +232,19 @@ func (d *decoder) list(into *[]string) func(*hclsyntax.Attribute) {
 
 // pairs takes name = value, from an attribute that is a map or from a block.
 func (d *decoder) pairs(into *map[string]string) (func(*hclsyntax.Attribute), func(*hclsyntax.Block)) {
-	put := func(name string, a *hclsyntax.Attribute) {
-		if v, ok := d.value(a, cty.String); ok {
+	put := func(name string, expr hclsyntax.Expression) {
+		if text, ok := d.lenient(expr); ok {
 			if *into == nil {
 				*into = make(map[string]string)
 			}
-			(*into)[name] = v.AsString()
+			(*into)[name] = text
 		}
 	}
-	asAttribute := func(a *hclsyntax.Attribute) {
-		d.eachPair(a, func(name string, expr hclsyntax.Expression) {
-			put(name, &hclsyntax.Attribute{Name: name, Expr: expr})
-		})
-	}
+	asAttribute := func(a *hclsyntax.Attribute) { d.eachPair(a, put) }
 	asBlock := func(b *hclsyntax.Block) {
 		d.noBlocks(b)
 		for name, a := range b.Body.Attributes {
-			put(name, a)
+			put(name, a.Expr)
 		}
 	}
 	return asAttribute, asBlock

@@ -15,26 +15,35 @@ import (
 	"github.com/tachograph/tacho/hook"
 )
 
-func (d *decoder) group(b *hclsyntax.Block, j *Job) *Group {
-	g := &Group{Name: b.Labels[0], Count: 1, Restart: defaultRestart(j.Type)}
+func (d *decoder) group(b *hclsyntax.Block, j *Job, rescheduled *hclsyntax.Block) *Group {
+	g := &Group{Name: b.Labels[0], Count: 1, Restart: defaultRestart(j.Type), Reschedule: defaultReschedule(j.Type)}
+	if rescheduled != nil {
+		d.reschedule(&g.Reschedule)(rescheduled)
+	}
 	metaAttribute, metaBlock := d.pairs(&g.Meta)
 	var tasks []*hclsyntax.Block
 	d.body("a group", b.Body, fields{
-		attributes: map[string]func(*hclsyntax.Attribute){"count": d.number(&g.Count, 0, maxCount), "meta": metaAttribute},
+		attributes: map[string]func(*hclsyntax.Attribute){"count": d.number(&g.Count, 0, MaxCount), "meta": metaAttribute},
 		blocks: map[string]func(*hclsyntax.Block){
 			"meta": metaBlock, "task": func(t *hclsyntax.Block) { tasks = append(tasks, t) },
-			"restart": func(r *hclsyntax.Block) { d.restart(r, &g.Restart) },
+			"restart":    func(r *hclsyntax.Block) { d.restart(r, &g.Restart) },
+			"constraint": d.constraint(&g.Constraints), "network": d.network(g), "service": d.service, "update": d.update,
+			"ephemeral_disk": d.ephemeralDisk(g), "reschedule": d.reschedule(&g.Reschedule),
+			"scaling": d.scaling(b, g),
 		},
-		labelled: []string{"task"},
-		elsewhere: []string{
-			"affinity", "constraint", "consul", "disconnect", "dynamic", "ephemeral_disk", "max_client_disconnect", "migrate",
-			"network", "prevent_reschedule_on_lost", "reschedule", "scaling", "service", "shutdown_delay", "spread",
-			"stop_after_client_disconnect", "update", "vault", "volume",
+		labelled: []string{"task"}, repeated: []string{"constraint"}, optional: []string{"service"},
+		placed: []string{
+			"affinity", "disconnect", "max_client_disconnect", "migrate", "prevent_reschedule_on_lost", "spread",
+			"stop_after_client_disconnect",
 		},
+		elsewhere: []string{"consul", "dynamic", "max_run_duration", "shutdown_delay", "vault", "volume"},
 	})
+	if count, scaled := d.counts[g.Name]; scaled {
+		g.Count = count
+	}
 	d.name(b.LabelRanges[0], "group", g.Name)
-	if j.Type == TypeSysbatch && g.Count > 1 {
-		d.errorf(b.TypeRange, "Invalid value", "a sysbatch job runs once on a node: count must be 1")
+	if (j.Type == TypeSysbatch || j.Type == TypeSystem) && g.Count > 1 {
+		d.errorf(b.TypeRange, "Invalid value", "a %s job runs once on a node: count must be 1", j.Type)
 	}
 	for _, t := range tasks {
 		if g.Task(t.Labels[0]) != nil {
@@ -44,6 +53,7 @@ func (d *decoder) group(b *hclsyntax.Block, j *Job) *Group {
 		g.Tasks = append(g.Tasks, d.task(t, j, g))
 	}
 	d.checkTasks(b, g)
+	g.capLogs()
 	return g
 }
 
@@ -69,7 +79,7 @@ func (d *decoder) checkTasks(b *hclsyntax.Block, g *Group) {
 
 func defaultRestart(jobType string) Restart {
 	r := Restart{Attempts: 2, Interval: 30 * time.Minute, Delay: 15 * time.Second, Mode: string(hook.RestartModeFail)}
-	if jobType != TypeService {
+	if jobType != TypeService && jobType != TypeSystem {
 		r.Attempts, r.Interval = 3, 24*time.Hour
 	}
 	return r
@@ -79,7 +89,7 @@ func defaultRestart(jobType string) Restart {
 func (t *Task) Policy(jobType string) hook.RestartPolicy {
 	policy := hook.RestartPolicy{
 		Attempts: t.Restart.Attempts, Interval: t.Restart.Interval, Delay: t.Restart.Delay, Mode: hook.RestartMode(t.Restart.Mode),
-		OnSuccess: jobType == TypeService,
+		OnSuccess: jobType == TypeService || jobType == TypeSystem,
 	}
 	if t.Lifecycle != nil {
 		policy.OnSuccess = t.Lifecycle.Sidecar
@@ -106,7 +116,7 @@ func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 		Name: b.Labels[0], KillTimeout: 5 * time.Second, Resources: Resources{CPU: 100, MemoryMB: 300},
 		Restart: g.Restart, Places: places.Places{}.With(b.Body),
 	}
-	x := &Expressions{text: d.text, vars: d.vars, meter: d.meter, env: make(map[string]hclsyntax.Expression)}
+	x := &Expressions{text: d.text, vars: d.vars, meter: d.meter, locals: d.locals, env: make(map[string]hclsyntax.Expression)}
 	d.expressions[t] = x
 	metaAttribute, metaBlock := d.pairs(&t.Meta)
 	d.body("a task", b.Body, fields{
@@ -119,17 +129,19 @@ func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 		},
 		blocks: map[string]func(*hclsyntax.Block){
 			"config": func(c *hclsyntax.Block) { d.config(c, t, x) }, "meta": metaBlock,
-			"env":       func(e *hclsyntax.Block) { d.env(e, t, x) },
-			"resources": func(r *hclsyntax.Block) { d.resources(r, &t.Resources) },
-			"restart":   func(r *hclsyntax.Block) { d.restart(r, &t.Restart) },
-			"logs":      func(l *hclsyntax.Block) { d.logs(l, t) },
-			"lifecycle": func(l *hclsyntax.Block) { d.lifecycle(l, t) },
-			"template":  func(x *hclsyntax.Block) { d.template(x, t) },
+			"env":        func(e *hclsyntax.Block) { d.env(e, t, x) },
+			"resources":  func(r *hclsyntax.Block) { d.resources(r, &t.Resources) },
+			"restart":    func(r *hclsyntax.Block) { d.restart(r, &t.Restart) },
+			"logs":       func(l *hclsyntax.Block) { d.logs(l, t) },
+			"lifecycle":  func(l *hclsyntax.Block) { d.lifecycle(l, t) },
+			"template":   func(x *hclsyntax.Block) { d.template(x, t) },
+			"constraint": d.constraint(&t.Constraints), "service": d.service,
 		},
-		repeated: []string{"template"},
+		repeated: []string{"template", "constraint"}, optional: []string{"service"},
+		placed: []string{"affinity", "scaling"},
 		elsewhere: []string{
-			"action", "affinity", "artifact", "constraint", "consul", "csi_plugin", "dispatch_payload", "dynamic", "identity",
-			"kind", "scaling", "schedule", "secret", "service", "shutdown_delay", "vault", "volume_mount",
+			"action", "artifact", "consul", "csi_plugin", "dispatch_payload", "dynamic", "identity",
+			"kind", "schedule", "secret", "shutdown_delay", "vault", "volume_mount",
 		},
 	})
 	d.name(b.LabelRanges[0], "task", t.Name)
@@ -162,9 +174,10 @@ func (d *decoder) resources(b *hclsyntax.Block, r *Resources) {
 		attributes: map[string]func(*hclsyntax.Attribute){
 			"cpu":   func(a *hclsyntax.Attribute) { at = a.NameRange; d.number(&r.CPU, 1, maxInt)(a) },
 			"cores": d.number(&r.Cores, 1, 1<<16), "memory": d.number(&r.MemoryMB, 10, maxInt),
-			"memory_max": d.number(&r.MemoryMaxMB, 0, maxInt),
+			"memory_max": d.number(&r.MemoryMaxMB, -1, maxInt),
 		},
-		elsewhere: []string{"device", "disk", "iops", "network", "numa", "secrets"},
+		placed:    []string{"disk", "iops"},
+		elsewhere: []string{"device", "network", "numa", "secrets"},
 	})
 	switch {
 	case r.Cores > 0 && !at.Empty():

@@ -35,7 +35,7 @@ func (d *decoder) inputs(body *hclsyntax.Body, source Source) {
 		}
 	}
 	scope.Variables["var"] = cty.ObjectVal(variables)
-	d.locals(body)
+	d.readLocals(body)
 }
 
 // input returns the value of one input variable: the one given, or its default.
@@ -102,7 +102,7 @@ func (d *decoder) given(b *hclsyntax.Block, text string, want cty.Type) cty.Valu
 }
 
 // locals evaluates locals, each after those that it refers to.
-func (d *decoder) locals(body *hclsyntax.Body) {
+func (d *decoder) readLocals(body *hclsyntax.Body) {
 	l := &locals{decoder: d, waiting: make(map[string]*hclsyntax.Attribute), known: make(map[string]cty.Value)}
 	for _, b := range body.Blocks {
 		if b.Type != "locals" {
@@ -123,6 +123,9 @@ func (d *decoder) locals(body *hclsyntax.Body) {
 		l.evaluate(name, nil)
 	}
 	d.vars.Variables["local"] = cty.ObjectVal(l.known)
+	if l.deferred {
+		d.locals = l.order
+	}
 }
 
 // locals are those of a file while they are evaluated.
@@ -130,6 +133,9 @@ type locals struct {
 	decoder *decoder
 	waiting map[string]*hclsyntax.Attribute
 	known   map[string]cty.Value
+	// order is that of evaluation. deferred says that one of them refers to what only a start knows.
+	order    []localValue
+	deferred bool
 }
 
 // evaluate gives a local its value, after those that it refers to. within are those for which that is being done.
@@ -157,7 +163,9 @@ func (l *locals) evaluate(name string, within []string) {
 	delete(l.waiting, name)
 	scope := d.vars.NewChild()
 	scope.Variables = map[string]cty.Value{"local": cty.ObjectVal(needed)}
-	v, diags := a.Expr.Value(scope)
+	lenient := withLiterals(scope, d.text, a.Expr)
+	l.order, l.deferred = append(l.order, localValue{name, a.Expr}), l.deferred || lenient != scope
+	v, diags := a.Expr.Value(lenient)
 	d.add(diags)
 	switch {
 	case diags.HasErrors():

@@ -4,6 +4,7 @@
 package job
 
 import (
+	"maps"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -19,6 +20,8 @@ const (
 	TypeBatch = "batch"
 	// TypeSysbatch jobs run once on every node, of which there is one.
 	TypeSysbatch = "sysbatch"
+	// TypeSystem jobs run on every node until they are stopped.
+	TypeSystem = "system"
 )
 
 // Job is a job file as it was read. The keys of its JSON are Nomad's; durations are nanoseconds there.
@@ -31,8 +34,11 @@ type Job struct {
 	Priority    int
 	Datacenters []string
 	Meta        map[string]string `json:",omitempty"`
+	Constraints []*Constraint     `json:",omitempty"`
 	Groups      []*Group          `json:"TaskGroups"`
 
+	// Notes say what of the file has no effect here.
+	Notes []string `json:"TachoNotes,omitempty"`
 	// Source is the text of the job file and what its variables were set to.
 	Source Source `json:"-"`
 	// Places are where its own values stand.
@@ -46,6 +52,23 @@ type Source struct {
 	Text     string
 	// Variables are the values of input variables, as text, by name.
 	Variables map[string]string `json:",omitempty"`
+	// Counts replace those of groups, by name: a job that was scaled.
+	Counts map[string]int `json:",omitempty"`
+	// Submission is what a client says the job was read from, for display; nil if it is Text.
+	Submission *Submission `json:",omitempty"`
+}
+
+// Submission is the text that a client of Nomad has read a job from. It means nothing to the agent.
+type Submission struct {
+	Source, Format string
+	// VariableFlags are values of input variables, Variables the text of files with more of them.
+	VariableFlags map[string]string
+	Variables     string
+}
+
+// Same reports whether two sources come to the same job.
+func (s Source) Same(o Source) bool {
+	return s.Text == o.Text && maps.Equal(s.Variables, o.Variables) && maps.Equal(s.Counts, o.Counts)
 }
 
 // Group returns the group with a name; nil if there is none.
@@ -65,7 +88,12 @@ type Group struct {
 	Meta  map[string]string `json:",omitempty"`
 	Tasks []*Task
 	// Restart is the policy for tasks that have none of their own.
-	Restart Restart `json:"RestartPolicy"`
+	Restart     Restart       `json:"RestartPolicy"`
+	Constraints []*Constraint `json:",omitempty"`
+	Ports       []*Port       `json:",omitempty"`
+	Reschedule  Reschedule    `json:"ReschedulePolicy,omitzero"`
+	// DiskMB is the size of the ephemeral_disk block; 0 if there is none.
+	DiskMB int `json:",omitempty"`
 
 	// Digest tells whether two groups mean the same.
 	Digest string `json:"-"`
@@ -93,11 +121,12 @@ type Task struct {
 	Resources   Resources
 	Restart     Restart `json:"RestartPolicy"`
 	KillTimeout time.Duration
-	KillSignal  string      `json:",omitempty"`
-	Leader      bool        `json:",omitempty"`
-	Logs        *Logs       `json:"LogConfig,omitempty"`
-	Lifecycle   *Lifecycle  `json:",omitempty"`
-	Templates   []*Template `json:",omitempty"`
+	KillSignal  string        `json:",omitempty"`
+	Leader      bool          `json:",omitempty"`
+	Logs        *Logs         `json:"LogConfig,omitempty"`
+	Lifecycle   *Lifecycle    `json:",omitempty"`
+	Templates   []*Template   `json:",omitempty"`
+	Constraints []*Constraint `json:",omitempty"`
 
 	// Places are where its values stand.
 	Places places.Places `json:"-"`
@@ -109,13 +138,18 @@ type Resources struct {
 	CPU int
 	// Cores is how many cores the task has for itself; 0 for a share of all.
 	Cores int `json:",omitempty"`
-	// MemoryMB is in MiB, as is MemoryMaxMB, which is 0 if memory is also the limit.
+	// MemoryMB is in MiB, as is MemoryMaxMB, which is 0 if memory is also the limit and -1 if there is none.
 	MemoryMB    int
 	MemoryMaxMB int `json:",omitempty"`
 }
 
-// MemoryLimitBytes is the hard limit on the task's memory.
-func (r Resources) MemoryLimitBytes() int64 { return int64(max(r.MemoryMB, r.MemoryMaxMB)) << 20 }
+// MemoryLimitBytes is the hard limit on the task's memory; 0 for none.
+func (r Resources) MemoryLimitBytes() int64 {
+	if r.MemoryMaxMB < 0 {
+		return 0
+	}
+	return int64(max(r.MemoryMB, r.MemoryMaxMB)) << 20
+}
 
 // Restart is the restart block: see hook.RestartPolicy.
 type Restart struct {

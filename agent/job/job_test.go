@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -64,7 +65,9 @@ func TestParse(t *testing.T) {
 		t.Errorf("template %q, want %q", got, want)
 	}
 	body, scope := f.Expressions(task).Config(map[string]cty.Value{
-		"NOMAD_ALLOC_ID": cty.StringVal("ID"), "env": cty.ObjectVal(map[string]cty.Value{"B": cty.StringVal("b")}),
+		"NOMAD_ALLOC_ID": cty.StringVal("ID"), "HOME": cty.StringVal("/h"),
+		"env":  cty.ObjectVal(map[string]cty.Value{"A": cty.StringVal("b")}),
+		"attr": cty.ObjectVal(map[string]cty.Value{"cpu": cty.ObjectVal(map[string]cty.Value{"arch": cty.StringVal("x")})}),
 		"meta": cty.ObjectVal(map[string]cty.Value{"team": cty.StringVal("a")}),
 	})
 	attributes, _ := body.JustAttributes()
@@ -72,9 +75,71 @@ func TestParse(t *testing.T) {
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
-	want := `echo hi WORLD ID ${HOME} ${env["A"]} a ${attr.cpu.arch}`
+	want := `echo hi WORLD ID /h b a x`
 	if got := v.AsValueSlice()[1].AsString(); got != want {
 		t.Errorf("args %q, want %q", got, want)
+	}
+}
+
+// TestInterpolation has what env blocks, locals, meta data and config blocks say of each other and of a start.
+func TestInterpolation(t *testing.T) {
+	const text = `
+locals {
+  dir  = "${NOMAD_TASK_DIR}/data"
+  file = "${local.dir}/file"
+}
+job "j" {
+  group "g" {
+    meta { where = "${node.unique.name}-${local.dir}" }
+    task "t" {
+      driver = "tacho"
+      config { args = ["${B}", local.file, "$${SHELL_VAR}"] }
+      env {
+        A    = "${B}/${PORT}"
+        B    = "b${PORT}"
+        PORT = 80
+        PATH = "/own:${PATH}"
+        X    = "${Y}"
+        Y    = "${X}"
+        ODD  = "${NOT_THERE} ${local.file}"
+      }
+    }
+  }
+}`
+	f, err := Read(Source{Filename: "x.hcl", Text: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := f.Job.Group("g").Task("t")
+	if got, want := task.Meta["where"], "${node.unique.name}-${NOMAD_TASK_DIR}/data"; got != want {
+		t.Errorf("meta %q, want %q", got, want)
+	}
+	start := map[string]cty.Value{"NOMAD_TASK_DIR": cty.StringVal("/local"), "PATH": cty.StringVal("/bin")}
+	env, diags := f.Expressions(task).Environment(start)
+	want := map[string]string{
+		"A": "b80/80", "B": "b80", "PORT": "80", "PATH": "/own:/bin", "X": "${X}", "Y": "${X}", "ODD": "${NOT_THERE} /local/data/file",
+	}
+	if d := cmp.Diff(want, env); d != "" || diags.HasErrors() {
+		t.Errorf("env, %v (-want +got):\n%s", diags, d)
+	}
+	start["B"] = cty.StringVal(env["B"])
+	body, scope := f.Expressions(task).Config(start)
+	attributes, _ := body.JustAttributes()
+	v, diags := attributes["args"].Expr.Value(scope)
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	var args []string
+	for _, arg := range v.AsValueSlice() {
+		args = append(args, arg.AsString())
+	}
+	if d := cmp.Diff([]string{"b80", "/local/data/file", "${SHELL_VAR}"}, args); d != "" {
+		t.Errorf("args (-want +got):\n%s", d)
+	}
+	delete(start, "B")
+	_, scope = f.Expressions(task).Config(start)
+	if _, diags := attributes["args"].Expr.Value(scope); !diags.HasErrors() {
+		t.Error("an unknown name in a config block is no error")
 	}
 }
 
@@ -95,7 +160,14 @@ func TestParseRefuses(t *testing.T) {
 		return "job \"j\" {\n group \"g\" {\n" + group + "\n task \"t\" {\n driver = \"tacho\"\n" + task + "\n }\n }\n}"
 	}
 	tests := map[string]struct{ text, want string }{
-		"network":       {wrap("network {}", ""), "f.hcl:3,1-8: Not supported; network is not supported by the embedded agent; run this job on a Nomad cluster"},
+		"artifact":      {wrap("", "artifact {}"), "f.hcl:6,1-9: Not supported; artifact is not supported by the embedded agent; run this job on a Nomad cluster"},
+		"bridge":        {wrap("network {\nmode = \"bridge\"\n}", ""), `f.hcl:3,1-8: Not supported; network mode "bridge" is not supported`},
+		"two ports":     {wrap("network {\nport \"a\" {}\nport \"a\" {}\n}", ""), `f.hcl:5,6-9: Duplicate name; duplicate port "a"`},
+		"canary":        {wrap("update {\ncanary = 1\n}", ""), "f.hcl:4,1-7: Not supported; canary is not supported"},
+		"check_restart": {wrap("service {\ncheck {\ncheck_restart {}\n}\n}", ""), "f.hcl:5,1-14: Not supported; check_restart is not supported"},
+		"connect":       {wrap("service {\nconnect {}\n}", ""), "f.hcl:4,1-8: Not supported; connect is not supported"},
+		"operator":      {wrap("constraint {\nattribute = \"a\"\noperator = \"near\"\n}", ""), `unknown operator "near" of a constraint`},
+		"two systems":   {"job \"j\" {\ntype = \"system\"\ngroup \"g\" {\ncount = 2\n task \"t\" {\ndriver=\"x\"\n}\n}\n}", "a system job runs once on a node"},
 		"near miss":     {wrap("", "resouces {}"), `f.hcl:6,1-9: Unknown block; unknown block "resouces" in a task; did you mean "resources"?`},
 		"wrong type":    {wrap("", "kill_timeout = \"soon\""), "f.hcl:6,16-22: Invalid value"},
 		"no unit":       {wrap("", "kill_timeout = \"5\""), "f.hcl:6,16-19: Invalid value; kill_timeout must be a duration"},
@@ -107,7 +179,7 @@ func TestParseRefuses(t *testing.T) {
 		"no job":        {"", "the file has no job"},
 		"syntax":        {"job \"j\" {", "f.hcl:1,9-10"},
 		"unknown var":   {wrap("count = var.n", ""), "f.hcl:3,12-14"},
-		"system":        {"job \"j\" {\ntype = \"system\"\ngroup \"g\" {\n task \"t\" {\ndriver=\"x\"\n}\n}\n}", "type must be service or batch or sysbatch"},
+		"no such type":  {"job \"j\" {\ntype = \"cron\"\ngroup \"g\" {\n task \"t\" {\ndriver=\"x\"\n}\n}\n}", "type must be service or batch or system or sysbatch"},
 		"cpu and cores": {wrap("", "resources {\ncpu = 1\ncores = 1\n}"), "cpu or cores"},
 	}
 	for name, tt := range tests {
@@ -117,6 +189,80 @@ func TestParseRefuses(t *testing.T) {
 				t.Errorf("error %v, want %q in it", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestPlacement has a file that chooses nodes, ports and rollouts, with a task directly in its job.
+func TestPlacement(t *testing.T) {
+	j, err := Parse(Source{Filename: "x.hcl", Text: `
+job "j" {
+  type      = "system"
+  node_pool = "all"
+  constraint {
+    attribute = "${attr.kernel.name}"
+    value     = "linux"
+  }
+  constraint { distinct_hosts = true }
+  constraint { distinct_hosts = false }
+  update { max_parallel = 1 }
+  spread { attribute = "${node.datacenter}" }
+  group "g" {
+    constraint {
+      attribute = "${attr.nomad.version}"
+      version   = ">= 1.0"
+    }
+    network {
+      port "http" {}
+      port "db" {
+        static = 5432
+        to     = 1
+      }
+    }
+    service {}
+    service "named" {
+      check { type = "tcp" }
+    }
+    ephemeral_disk { size = 24 }
+    task "a" {
+      driver = "tacho"
+      resources {
+        memory_max = -1
+        disk       = 10
+      }
+      logs {
+        max_files     = 3
+        max_file_size = 100
+      }
+    }
+    task "b" { driver = "tacho" }
+  }
+  task "alone" { driver = "tacho" }
+}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := j.Group("g")
+	a, b := g.Task("a"), g.Task("b")
+	if a.Resources.MemoryLimitBytes() != 0 || a.Logs.MaxFiles != 3 || a.Logs.MaxFileSizeMB != 2 || b.Logs.MaxFiles*b.Logs.MaxFileSizeMB > 6 {
+		t.Errorf("resources %+v, logs %+v and %+v", a.Resources, a.Logs, b.Logs)
+	}
+	ports := []*Port{{Label: "http"}, {Label: "db", Value: 5432, To: 1}}
+	if d := cmp.Diff(ports, g.Ports); d != "" {
+		t.Errorf("ports (-want +got):\n%s", d)
+	}
+	var constraints []string
+	for _, c := range append(j.Constraints, g.Constraints...) {
+		constraints = append(constraints, c.String())
+	}
+	if d := cmp.Diff([]string{"${attr.kernel.name} = linux", "distinct_hosts", "${attr.nomad.version} version >= 1.0"}, constraints); d != "" {
+		t.Errorf("constraints (-want +got):\n%s", d)
+	}
+	notes := []string{"no effect on one node: disk, node_pool, spread, update", "services are not registered; checks do not run"}
+	if d := cmp.Diff(notes, j.Notes); d != "" {
+		t.Errorf("notes (-want +got):\n%s", d)
+	}
+	if alone := j.Group("alone"); alone == nil || alone.Task("alone") == nil || alone.Count != 1 {
+		t.Errorf("a task in its job: %+v", alone)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxCount bounds how many allocations a job can ask for, and each of its groups.
-	maxCount = 10_000
+	// MaxCount bounds how many allocations a job can ask for, and each of its groups.
+	MaxCount = 10_000
 	// maxTasks bounds the tasks of a job, of all its groups together.
 	maxTasks = 1000
 	maxName  = 128
@@ -77,7 +77,7 @@ func read(source Source) (*File, hcl.Diagnostics) {
 	if !ok {
 		return nil, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Not native syntax"}}
 	}
-	d := &decoder{text: source.Text, meter: newMeter(), expressions: make(map[*Task]*Expressions)}
+	d := &decoder{text: source.Text, counts: source.Counts, meter: newMeter(), expressions: make(map[*Task]*Expressions)}
 	j := d.file(body, source)
 	if diags := d.meter.exceeded(); diags != nil {
 		return nil, diags // the other errors follow from it
@@ -125,20 +125,23 @@ func (d *decoder) job(b *hclsyntax.Block) *Job {
 	}
 	metaAttribute, metaBlock := d.pairs(&j.Meta)
 	var groups []*hclsyntax.Block
+	var rescheduled *hclsyntax.Block
 	d.body("a job", b.Body, fields{
 		attributes: map[string]func(*hclsyntax.Attribute){
 			"id": d.str(&j.ID), "name": d.str(&j.Name), "namespace": d.str(&j.Namespace), "region": d.str(&j.Region),
-			"type": d.word(&j.Type, TypeService, TypeBatch, TypeSysbatch), "priority": d.number(&j.Priority, 1, 100),
+			"type": d.word(&j.Type, TypeService, TypeBatch, TypeSystem, TypeSysbatch), "priority": d.number(&j.Priority, 1, 100),
 			"datacenters": d.list(&j.Datacenters), "meta": metaAttribute,
 		},
 		blocks: map[string]func(*hclsyntax.Block){
 			"meta": metaBlock, "group": func(g *hclsyntax.Block) { groups = append(groups, g) },
+			"task":       func(t *hclsyntax.Block) { groups = append(groups, implicitGroup(t)) },
+			"constraint": d.constraint(&j.Constraints), "update": d.update,
+			"reschedule": func(r *hclsyntax.Block) { rescheduled = r },
 		},
-		labelled: []string{"group"},
+		labelled: []string{"group", "task"}, repeated: []string{"constraint"},
+		placed: []string{"affinity", "all_at_once", "migrate", "node_pool", "spread", "ui", "version_tag"},
 		elsewhere: []string{
-			"affinity", "all_at_once", "constraint", "consul", "consul_token", "migrate", "multiregion", "node_pool",
-			"parameterized", "periodic", "reschedule", "spread", "task", "ui", "update", "vault", "vault_token",
-			"version_tag", "dynamic",
+			"consul", "consul_token", "multiregion", "parameterized", "periodic", "vault", "vault_token", "dynamic",
 		},
 	})
 	d.identifier(b.LabelRanges[0], "job", j.ID)
@@ -147,10 +150,11 @@ func (d *decoder) job(b *hclsyntax.Block) *Job {
 			d.errorf(g.LabelRanges[0], "Duplicate name", "duplicate group %q", g.Labels[0])
 			continue
 		}
-		j.Groups = append(j.Groups, d.group(g, j))
+		j.Groups = append(j.Groups, d.group(g, j, rescheduled))
 	}
 	d.need(len(groups) > 0, b.TypeRange, "the job", "group")
 	d.checkSize(b, j)
+	j.Notes = d.notes()
 	for _, g := range j.Groups {
 		g.Digest = digest(j, g)
 	}
@@ -166,8 +170,8 @@ func (d *decoder) checkSize(b *hclsyntax.Block, j *Job) {
 	if tasks > maxTasks {
 		d.errorf(b.TypeRange, "Too large", "%d tasks in all groups together; a job can have %d: split it", tasks, maxTasks)
 	}
-	if count > maxCount {
-		d.errorf(b.TypeRange, "Too large", "the counts of all groups come to %d; a job can have %d allocations: split it", count, maxCount)
+	if count > MaxCount {
+		d.errorf(b.TypeRange, "Too large", "the counts of all groups come to %d; a job can have %d allocations: split it", count, MaxCount)
 	}
 }
 
@@ -186,10 +190,10 @@ func (d *decoder) name(at hcl.Range, what, name string) {
 	}
 }
 
-// digest sums up what a group's allocations run; how many there are of them is not part of it.
+// digest sums up what a group's allocations run; how many there are of them, and when they are replaced, is not part of it.
 func digest(j *Job, g *Group) string {
 	one := *g
-	one.Count = 0
+	one.Count, one.Reschedule = 0, Reschedule{}
 	text, err := json.Marshal(struct {
 		Type, Namespace string
 		Meta            map[string]string

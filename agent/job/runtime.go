@@ -21,6 +21,14 @@ type Expressions struct {
 	meter  *meter
 	env    map[string]hclsyntax.Expression
 	config hcl.Body
+	// locals are those of the file, each after those that it refers to; nil if all of them have a value without a start.
+	locals []localValue
+}
+
+// localValue is a local that may refer to what only a start knows.
+type localValue struct {
+	name string
+	expr hclsyntax.Expression
 }
 
 func (d *decoder) env(b *hclsyntax.Block, t *Task, x *Expressions) {
@@ -69,41 +77,85 @@ func (d *decoder) loose(body *hclsyntax.Body, vars *hcl.EvalContext) map[string]
 	return tree
 }
 
-// Environment evaluates the env block with the variables of a start.
+// Environment evaluates the env block with the variables of a start. A variable may refer to others of the block, and by
+// its own name to the value that it replaces. Names that nothing has stay as they are, as in Nomad: programs may expand
+// them.
 func (x *Expressions) Environment(start map[string]cty.Value) (map[string]string, hcl.Diagnostics) {
-	var diags hcl.Diagnostics
-	env := make(map[string]string, len(x.env))
-	nodes := make([]hclsyntax.Node, 0, len(x.env))
-	for _, expr := range x.env {
-		nodes = append(nodes, expr)
-	}
-	scope := withLiterals(x.scope(start), x.text, nodes...)
+	e := &environment{x: x, scope: x.scope(maps.Clone(start)), values: make(map[string]string, len(x.env))}
 	for _, name := range slices.Sorted(maps.Keys(x.env)) { // so that mistakes are named in one order
-		v, problems := x.env[name].Value(scope)
-		if diags = append(diags, problems...); problems.HasErrors() {
-			continue
-		}
-		if v, err := convert.Convert(v, cty.String); err == nil && !v.IsNull() && v.IsKnown() {
-			env[name] = v.AsString()
-		}
+		e.evaluate(name, nil)
 	}
 	if exceeded := x.meter.exceeded(); exceeded != nil {
-		diags = exceeded
+		e.diags = exceeded
 	}
-	return env, diags
+	return e.values, e.diags
+}
+
+// environment is an env block while it is evaluated.
+type environment struct {
+	x      *Expressions
+	scope  *hcl.EvalContext
+	values map[string]string
+	seen   []string
+	diags  hcl.Diagnostics
+}
+
+// evaluate gives a variable its value, after those that it refers to. within are those for which that is being done.
+func (e *environment) evaluate(name string, within []string) {
+	expr := e.x.env[name]
+	if expr == nil || slices.Contains(e.seen, name) || slices.Contains(within, name) {
+		return
+	}
+	_ = hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
+		if reference, ok := bare(n).(*hclsyntax.ScopeTraversalExpr); ok {
+			e.evaluate(reference.Traversal.RootName(), append(within, name))
+		}
+		return nil
+	})
+	e.seen = append(e.seen, name)
+	v, problems := expr.Value(withLiterals(e.scope, e.x.text, expr))
+	if e.diags = append(e.diags, problems...); problems.HasErrors() {
+		return
+	}
+	if v, err := convert.Convert(v, cty.String); err == nil && !v.IsNull() && v.IsKnown() {
+		e.values[name] = v.AsString()
+		if !slices.Contains(reserved(), name) {
+			e.scope.Variables[name] = v
+		}
+	}
+}
+
+// reserved are the names of what is not a variable of the environment in expressions.
+func reserved() []string {
+	return []string{"var", "local", "env", "attr", "node", "meta", "each", "count"}
+}
+
+// IsVariable reports whether expressions can refer to a variable of the environment by its name.
+func IsVariable(name string) bool {
+	return hclsyntax.ValidIdentifier(name) && !slices.Contains(reserved(), name)
 }
 
 // Config returns the config block, nil if there is none, and what its expressions may refer to at a start.
 func (x *Expressions) Config(start map[string]cty.Value) (hcl.Body, *hcl.EvalContext) {
-	scope := x.scope(start)
-	if body, ok := x.config.(*hclsyntax.Body); ok {
-		return x.config, withLiterals(scope, x.text, body)
-	}
-	return nil, scope
+	return x.config, x.scope(maps.Clone(start))
 }
 
+// scope is what expressions may refer to at a start. Locals that refer to it have their value there.
 func (x *Expressions) scope(start map[string]cty.Value) *hcl.EvalContext {
 	scope := x.vars.NewChild()
 	scope.Variables = start
+	if len(x.locals) == 0 {
+		return scope
+	}
+	known := make(map[string]cty.Value, len(x.locals))
+	for _, l := range x.locals {
+		start["local"] = cty.ObjectVal(known)
+		v, diags := l.expr.Value(withLiterals(scope, x.text, l.expr))
+		if diags.HasErrors() {
+			v = cty.DynamicVal
+		}
+		known[l.name] = v
+	}
+	start["local"] = cty.ObjectVal(known)
 	return scope
 }

@@ -20,6 +20,7 @@ func Describe(dataDir string) (map[string]string, Resources) {
 		"cpu.totalcores": strconv.Itoa(runtime.NumCPU()),
 	}
 	r := Resources{Cores: usableCores()}
+	attributes["cpu.reservablecores"] = strconv.Itoa(len(r.Cores))
 	put := func(name, value string) {
 		if value != "" {
 			attributes[name] = value
@@ -29,6 +30,7 @@ func Describe(dataDir string) (map[string]string, Resources) {
 		put("os.name", info.Platform)
 		put("os.version", info.PlatformVersion)
 		put("kernel.version", info.KernelVersion)
+		put("kernel.arch", info.KernelArch)
 		put("unique.hostname", info.Hostname)
 	}
 	if infos, err := cpu.Info(); err == nil && len(infos) > 0 {
@@ -40,6 +42,7 @@ func Describe(dataDir string) (map[string]string, Resources) {
 		if r.CoreMHz = sum / float64(len(infos)); r.CoreMHz > 0 {
 			put("cpu.frequency", strconv.Itoa(int(r.CoreMHz)))
 			put("cpu.totalcompute", strconv.Itoa(int(r.TotalMHz())))
+			put("cpu.usablecompute", strconv.Itoa(int(r.TotalMHz())))
 		}
 	}
 	if memory, err := mem.VirtualMemory(); err == nil {

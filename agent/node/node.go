@@ -26,6 +26,21 @@ type Node struct {
 	StartedAt time.Time
 }
 
+// Names are the node's facts by the names that job files have for them: attr.kernel.name, meta.rack, node.unique.name.
+func (n *Node) Names() map[string]string {
+	names := map[string]string{
+		"node.unique.id": n.ID, "node.unique.name": n.Name, "node.datacenter": n.Datacenter, "node.region": n.Region,
+		"node.class": "", "node.pool": "default",
+	}
+	for name, value := range n.Attributes {
+		names["attr."+name] = value
+	}
+	for name, value := range n.Meta {
+		names["meta."+name] = value
+	}
+	return names
+}
+
 // Resources is what the machine has.
 type Resources struct {
 	// Cores are those that this process may run on.

@@ -28,6 +28,7 @@ type Allocation struct {
 	TaskStates            map[string]*TaskState
 	DeploymentID          string
 	DeploymentStatus      *struct{}
+	NetworkStatus         struct{ InterfaceName, Address string } // of networks that only a cluster makes
 	PreviousAllocation    string
 	NextAllocation        string
 	PreemptedAllocations  []string
@@ -54,8 +55,8 @@ func (a *Allocation) Ended() bool {
 
 // Resources is Nomad's older form of resources, which its clients still read: MHz or whole cores, and MiB.
 type Resources struct {
-	CPU, Cores, MemoryMB, MemoryMaxMB, DiskMB int
-	Networks, Devices                         []struct{}
+	CPU, Cores, MemoryMB, MemoryMaxMB, DiskMB, IOPS, SecretsMB int
+	Networks, Devices                                          []struct{}
 }
 
 // Allocated is Nomad's newer form of resources.
@@ -63,9 +64,25 @@ type Allocated struct {
 	Tasks  map[string]AllocatedTask
 	Shared struct {
 		DiskMB   int
-		Networks []struct{}
-		Ports    []struct{}
+		Networks []Network
+		Ports    []Port
 	}
+}
+
+// Network is what a group asks for, or has, on a network.
+type Network struct {
+	Mode          string
+	IP            string
+	DynamicPorts  []Port
+	ReservedPorts []Port
+}
+
+// Port is a port of a group. To is what the task is told, 0 for Value.
+type Port struct {
+	Label       string
+	Value, To   int
+	HostIP      string `json:",omitempty"`
+	HostNetwork string `json:",omitempty"`
 }
 
 // AllocatedTask are the resources of one task.
@@ -130,4 +147,6 @@ type TaskEvent struct {
 	DisplayMessage string
 	Details        map[string]string
 	FailsTask      bool
+	// ExitCode and Signal are of a task that has ended.
+	ExitCode, Signal int
 }

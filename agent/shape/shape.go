@@ -48,13 +48,15 @@ type GroupSummary struct {
 
 // Event is an event of the stream.
 type Event struct {
-	// Topic is Job, Allocation or Node; Key is the id of what the event is about.
+	// Topic is Job, Allocation, Evaluation or Node; Key is the id of what the event is about.
 	Topic, Type, Key, Namespace string
 	FilterKeys                  []string
 	Index                       uint64
 	Payload                     struct {
 		Allocation *Allocation `json:",omitempty"`
 		Job        any         `json:",omitempty"`
+		Node       any         `json:",omitempty"`
+		Evaluation any         `json:",omitempty"`
 		Tacho      struct {
 			Task string
 			Time time.Time

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -140,7 +141,8 @@ func (s *survey) reject(bucket, key string, value []byte, err error) {
 func (s *survey) checkMeta() {
 	known := []string{keyNode, keyIndex, keyVersion}
 	checked := slices.ContainsFunc(known, func(key string) bool { return s.meta[key+suffixChecksum] != nil })
-	for key, value := range s.meta {
+	for _, key := range slices.Sorted(maps.Keys(s.meta)) {
+		value := s.meta[key]
 		of, isChecksum := strings.CutSuffix(key, suffixChecksum)
 		sum := s.meta[key+suffixChecksum]
 		switch {

@@ -177,7 +177,7 @@ func damageOnce(t *testing.T, path string, whole []byte, random *rand.Rand, want
 			}
 		}
 	}
-	if err := errors.Join(s.PutAllocation(&Allocation{ID: "new"}), s.Close()); err != nil {
+	if err := errors.Join(s.Apply(ChangeAllocation(&Allocation{ID: "new"})), s.Close()); err != nil {
 		t.Errorf("%s: %v", path, err)
 	}
 	return s.Damage != nil

@@ -57,6 +57,12 @@ type Allocation struct {
 	ModifyIndex uint64
 	// Cores are the cores of tasks that have some for themselves, by task.
 	Cores map[string][]int
+	// Ports are those of the group, by label.
+	Ports map[string]int `json:",omitempty"`
+	// Previous is the allocation that this one replaces, Next the one that replaces it.
+	Previous, Next string `json:",omitempty"`
+	// Reschedules are when failed ones before this one were replaced.
+	Reschedules []time.Time `json:",omitempty"`
 }
 
 // Task is what is kept of a task.
@@ -73,7 +79,8 @@ type Task struct {
 	Outcome record.Outcome
 	// RunID is the driver's id of the last start; empty before the first.
 	RunID string
-	// Starting is what the driver is told to start, persisted before it is; nil once Handle is. See driver.Adopter.
+	// Starting is what the driver is told to start, persisted before it is; nil once Handle is. A later run of the agent adopts
+	// the task, see driver.Adopter, or ends it.
 	Starting *driver.TaskConfig `json:",omitempty"`
 	// Handle is the driver's of the last start; nil before the first and once the driver was told to forget it.
 	Handle *driver.TaskHandle

@@ -199,9 +199,6 @@ func get[T any](s *Store, bucket string, key string) (value *T, err error) {
 
 func jobKey(id string, version uint64) string { return fmt.Sprintf("%s\x00%020d", id, version) }
 
-// PutJob persists a version of a job.
-func (s *Store) PutJob(j *Job) error { return s.Apply(ChangeJob(j)) }
-
 // DeleteJob deletes a version of a job.
 func (s *Store) DeleteJob(id string, version uint64) error {
 	return s.Apply(Change{bucket: bucketJobs, key: jobKey(id, version)})
@@ -212,9 +209,6 @@ func (s *Store) Jobs() (all []*Job, err error) {
 	err = each(s, bucketJobs, func(_ string, j *Job) { all = append(all, j) })
 	return all, err
 }
-
-// PutAllocation persists an allocation without its tasks.
-func (s *Store) PutAllocation(a *Allocation) error { return s.Apply(ChangeAllocation(a)) }
 
 // Allocations returns all allocations.
 func (s *Store) Allocations() (all []*Allocation, err error) {
@@ -228,11 +222,6 @@ func (s *Store) DeleteAllocation(id string) error {
 		Change{bucket: bucketAllocs, key: id})
 }
 
-// PutTask persists a task's state.
-func (s *Store) PutTask(allocID, task string, t *Task) error {
-	return s.Apply(ChangeTask(allocID, task, t))
-}
-
 // Tasks returns all tasks' states, by allocation and name.
 func (s *Store) Tasks() (all map[string]map[string]*Task, err error) {
 	all = make(map[string]map[string]*Task)
@@ -244,11 +233,6 @@ func (s *Store) Tasks() (all map[string]map[string]*Task, err error) {
 		all[allocID][task] = t
 	})
 	return all, err
-}
-
-// PutRecord persists a task's final record.
-func (s *Store) PutRecord(allocID, task string, r *record.Record) error {
-	return s.Apply(ChangeRecord(allocID, task, r))
 }
 
 // Record returns a task's final record; the error wraps fs.ErrNotExist if there is none.

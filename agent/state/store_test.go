@@ -52,8 +52,8 @@ func TestStoreGivesBackWhatItKept(t *testing.T) {
 	}
 	index++
 	for _, err := range []error{
-		s.PutJob(j), s.PutAllocation(l), s.PutTask("one", "t", task), s.PutTask("two", "t", task),
-		s.PutRecord("one", "t", &record.Record{ID: "r"}), s.Close(),
+		s.Apply(ChangeJob(j)), s.Apply(ChangeAllocation(l)), s.Apply(ChangeTask("one", "t", task)), s.Apply(ChangeTask("two", "t", task)),
+		s.Apply(ChangeRecord("one", "t", &record.Record{ID: "r"})), s.Close(),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestStoreMovesADamagedFileAside(t *testing.T) {
 	s := mustOpen(t, path)
 	// More than fits into the first pages.
 	for i := range 100 {
-		if err := s.PutAllocation(&Allocation{ID: strconv.Itoa(i), Description: strings.Repeat("x", 1000)}); err != nil {
+		if err := s.Apply(ChangeAllocation(&Allocation{ID: strconv.Itoa(i), Description: strings.Repeat("x", 1000)})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -173,7 +173,7 @@ func TestStoreMovesADamagedFileAside(t *testing.T) {
 			if s.Damage == nil || s.Damage.Moved == "" || len(s.Damage.Faults) == 0 {
 				t.Errorf("reported as %+v", s.Damage)
 			}
-			if err := s.PutAllocation(&Allocation{ID: "two"}); err != nil {
+			if err := s.Apply(ChangeAllocation(&Allocation{ID: "two"})); err != nil {
 				t.Error(err)
 			}
 			if moved, err := filepath.Glob(path + ".damaged-*"); len(moved) != 1 || err != nil {

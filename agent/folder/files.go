@@ -1,0 +1,99 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package folder
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+)
+
+// errHidden is returned for what is shown to no client.
+var errHidden = fmt.Errorf("not shown: secrets of tasks and files of the agent: %w", fs.ErrPermission)
+
+// within is a path from the allocation's folder, as os.Root takes it.
+func within(name string) (string, error) {
+	name = strings.TrimPrefix(path.Clean("/"+name), "/")
+	first, rest, _ := strings.Cut(name, "/")
+	second, _, _ := strings.Cut(rest, "/")
+	if strings.HasPrefix(first, ".") || second == "secrets" {
+		return "", errHidden
+	}
+	if name == "" {
+		name = "."
+	}
+	return name, nil
+}
+
+// List returns what is in a folder, by a path from the allocation's folder.
+func (a Allocation) List(name string) (infos []fs.FileInfo, err error) {
+	f, err := a.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list files: %w", err)
+	}
+	for _, entry := range entries {
+		if _, hidden := within(path.Join(name, entry.Name())); hidden != nil {
+			continue
+		}
+		if info, err := entry.Info(); err == nil { // else it is gone meanwhile
+			infos = append(infos, info)
+		}
+	}
+	return infos, nil
+}
+
+// Stat returns what a file or folder is.
+func (a Allocation) Stat(name string) (info fs.FileInfo, err error) {
+	f, err := a.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if info, err = f.Stat(); err != nil {
+		return nil, fmt.Errorf("read file: %w", err)
+	}
+	return info, nil
+}
+
+// Open opens a regular file.
+func (a Allocation) Open(name string) (*os.File, error) {
+	f, err := a.open(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file: %w", name, fs.ErrInvalid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read file: %w", errors.Join(err, f.Close()))
+	}
+	return f, nil
+}
+
+// open opens whatever it is, without waiting for the other end of a pipe.
+func (a Allocation) open(name string) (*os.File, error) {
+	name, err := within(name)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(string(a))
+	if err != nil {
+		return nil, fmt.Errorf("read file: %w", err)
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err = errors.Join(err, root.Close()); err != nil {
+		return nil, fmt.Errorf("read file: %w", err)
+	}
+	return f, nil
+}

@@ -1,0 +1,317 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package job
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// jsonFilename is what the text of a translated job is called in messages, until [Translation.Explain] puts in the place
+// of a line what stands there.
+const jsonFilename = "job.json"
+
+// Translation is a job in Nomad's JSON, written as a job file: one key in a line.
+type Translation struct {
+	Source Source
+	paths  []string
+}
+
+// Translate writes a job in the JSON of Nomad's API as a job file. What a job file cannot say is written all the same, so
+// that reading the file refuses it by its name. Null and empty values are left out: their defaults are those of the file.
+func Translate(text []byte) (*Translation, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var j object
+	if err := decoder.Decode(&j); err != nil {
+		return nil, fmt.Errorf("read the job's JSON: %w", err)
+	}
+	w := &jsonWriter{}
+	w.labelled("", "job", j.text("ID"), func() { w.object("Job", j, jobKeys()) })
+	return &Translation{Source: Source{Filename: jsonFilename, Text: w.text.String()}, paths: w.paths}, nil
+}
+
+// inJSON matches the place in a message about the translated text.
+var inJSON = regexp.MustCompile(regexp.QuoteMeta(jsonFilename) + `:(\d+)(,[\d,-]+)?`)
+
+// Explain returns a message about the translated text with the places of the JSON in it.
+func (t *Translation) Explain(message string) string {
+	return inJSON.ReplaceAllStringFunc(message, func(place string) string {
+		line, err := strconv.Atoi(inJSON.FindStringSubmatch(place)[1])
+		if err != nil || line < 1 || line > len(t.paths) {
+			return place
+		}
+		return t.paths[line-1]
+	})
+}
+
+// object is an object of the JSON.
+type object map[string]any
+
+func (o object) text(key string) string {
+	text, _ := o[key].(string)
+	return text
+}
+
+// keys says how the keys of an object are written.
+type keys map[string]func(w *jsonWriter, path string, v any)
+
+// jsonWriter writes a job file and remembers which part of the JSON each line is.
+type jsonWriter struct {
+	text  strings.Builder
+	paths []string
+}
+
+func (w *jsonWriter) line(path, format string, args ...any) {
+	fmt.Fprintf(&w.text, format+"\n", args...)
+	w.paths = append(w.paths, path)
+}
+
+// object writes the parts of an object. A key without a rule is written under its name in a job file: an error there, if
+// the file has no such key.
+func (w *jsonWriter) object(path string, o object, rules keys) {
+	for _, key := range slices.Sorted(maps.Keys(o)) {
+		v := o[key]
+		if v == nil {
+			continue
+		}
+		rule, known := rules[key]
+		if !known {
+			rule = scalar(fileKey(key))
+		}
+		rule(w, path+"."+key, v)
+	}
+}
+
+func (w *jsonWriter) labelled(path, kind, label string, inside func()) {
+	w.line(path, "%s %s {", kind, quoted(label, false))
+	inside()
+	w.line(path, "}")
+}
+
+// fileKey is the key of a job file for one of the JSON: MaxFiles is max_files.
+func fileKey(key string) string {
+	var b strings.Builder
+	for i, r := range key {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return strings.Map(func(r rune) rune {
+		if r == '_' || r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, "x"+b.String())[1:]
+}
+
+// empty reports whether a value is what an absent one means.
+func empty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case bool:
+		return !v
+	case json.Number:
+		n, err := v.Float64()
+		return err == nil && n == 0
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// unset reports whether an object has nothing but empty values.
+func unset(v any) bool {
+	o, ok := v.(map[string]any)
+	if !ok {
+		return empty(v)
+	}
+	for _, inner := range o {
+		if !unset(inner) {
+			return false
+		}
+	}
+	return true
+}
+
+// scalar writes an attribute, unless it is empty.
+func scalar(name string) func(*jsonWriter, string, any) {
+	return func(w *jsonWriter, path string, v any) {
+		if !empty(v) {
+			w.line(path, "%s = %s", name, expression(v, true))
+		}
+	}
+}
+
+// always writes an attribute whose zero is not its default.
+func always(name string) func(*jsonWriter, string, any) {
+	return func(w *jsonWriter, path string, v any) { w.line(path, "%s = %s", name, expression(v, true)) }
+}
+
+// literal writes a text in which nothing is evaluated.
+func literal(name string) func(*jsonWriter, string, any) {
+	return func(w *jsonWriter, path string, v any) {
+		if !empty(v) {
+			w.line(path, "%s = %s", name, expression(v, false))
+		}
+	}
+}
+
+// span writes a number of nanoseconds, and a text such as "10s" as it is. A negative one is none.
+func span(name string) func(*jsonWriter, string, any) {
+	return func(w *jsonWriter, path string, v any) {
+		if n, isNumber := v.(json.Number); isNumber {
+			if ns, err := n.Int64(); err == nil && ns > 0 {
+				w.line(path, "%s = %q", name, time.Duration(ns).String())
+			}
+			return
+		}
+		scalar(name)(w, path, v)
+	}
+}
+
+// ignored leaves out what a server fills in, or what means nothing here with the given values.
+func ignored(values ...string) func(*jsonWriter, string, any) {
+	return func(w *jsonWriter, path string, v any) {
+		if len(values) > 0 && !empty(v) && !slices.Contains(values, fmt.Sprint(v)) {
+			w.line(path, "%s = %s", fileKey(path[strings.LastIndexByte(path, '.')+1:]), expression(v, true))
+		}
+	}
+}
+
+// named writes a block without contents for each object: its name alone decides.
+func named(name string) func(*jsonWriter, string, any) {
+	return func(w *jsonWriter, path string, v any) {
+		if !unset(v) {
+			w.line(path, "%s {}", name)
+		}
+	}
+}
+
+// block writes an object, or each of a list, as a block.
+func block(name string, rules func() keys) func(*jsonWriter, string, any) {
+	return each(func(w *jsonWriter, path string, o object) {
+		w.line(path, "%s {", name)
+		w.object(path, o, rules())
+		w.line(path, "}")
+	})
+}
+
+// labelledBlocks writes each object of a list as a block with its name.
+func labelledBlocks(kind, label string, rules func() keys) func(*jsonWriter, string, any) {
+	return each(func(w *jsonWriter, path string, o object) {
+		w.labelled(path, kind, o.text(label), func() { w.object(path, o, rules()) })
+	})
+}
+
+func each(write func(w *jsonWriter, path string, o object)) func(*jsonWriter, string, any) {
+	return func(w *jsonWriter, path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			write(w, path, v)
+		case []any:
+			for i, inner := range v {
+				if o, ok := inner.(map[string]any); ok {
+					write(w, fmt.Sprintf("%s[%d]", path, i), o)
+				}
+			}
+		default:
+			w.line(path, "_ = %s", expression(v, false))
+		}
+	}
+}
+
+// body writes an object as a block of attributes, whatever their names.
+func body(name string) func(*jsonWriter, string, any) {
+	return func(w *jsonWriter, path string, v any) {
+		o, ok := v.(map[string]any)
+		if !ok {
+			scalar(name)(w, path, v)
+			return
+		}
+		w.line(path, "%s {", name)
+		for _, key := range slices.Sorted(maps.Keys(o)) {
+			switch {
+			case o[key] == nil:
+			case hclsyntax.ValidIdentifier(key):
+				w.line(path+"."+key, "%s = %s", key, expression(o[key], true))
+			default: // an unknown key, as any that is not an identifier is
+				w.line(path+"."+key, "%s = %s", fileKey(key), expression(o[key], true))
+			}
+		}
+		w.line(path, "}")
+	}
+}
+
+// expression writes a value as an expression; with names, ${NAME} in a text is one.
+func expression(v any, names bool) string {
+	switch v := v.(type) {
+	case string:
+		return quoted(v, names)
+	case json.Number:
+		return v.String()
+	case bool:
+		return strconv.FormatBool(v)
+	case []any:
+		parts := make([]string, len(v))
+		for i, inner := range v {
+			parts[i] = expression(inner, names)
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case map[string]any:
+		parts := make([]string, 0, len(v))
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			parts = append(parts, quoted(key, false)+" = "+expression(v[key], names))
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	}
+	return "null"
+}
+
+// reference matches what is evaluated in a text: a name, with parts after dots.
+var reference = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
+
+// quoted writes a text as an HCL string. With names, references in it stay references, and all else is literal.
+func quoted(text string, names bool) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for i, r := range text {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		case (r == '$' || r == '%') && strings.HasPrefix(text[i+1:], "{") && (!names || !reference.MatchString(text[i:])):
+			b.WriteRune(r)
+			b.WriteRune(r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

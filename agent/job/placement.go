@@ -1,0 +1,243 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package job
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// Constraint is a condition that a node has to meet.
+type Constraint struct {
+	LTarget string
+	RTarget string
+	Operand string
+	// Range is where it stands in the job file.
+	Range hcl.Range `json:"-"`
+}
+
+// String is the constraint in a sentence.
+func (c *Constraint) String() string {
+	return strings.Join(strings.Fields(c.LTarget+" "+c.Operand+" "+c.RTarget), " ")
+}
+
+// The operands of constraints that say something else than how two values compare.
+const (
+	DistinctHosts    = "distinct_hosts"
+	DistinctProperty = "distinct_property"
+	IsSet            = "is_set"
+	IsNotSet         = "is_not_set"
+)
+
+// comparisons are the operands that compare two values, by what job files call them.
+func comparisons() map[string]string {
+	return map[string]string{
+		"=": "=", "==": "=", "is": "=", "!=": "!=", "not": "!=", ">": ">", ">=": ">=", "<": "<", "<=": "<=", "regexp": "regexp",
+		"version": "version", "semver": "semver", "set_contains": "set_contains", "set_contains_all": "set_contains",
+		"set_contains_any": "set_contains_any", IsSet: IsSet, IsNotSet: IsNotSet, "attribute_is_set": IsSet, "attribute_is_not_set": IsNotSet,
+		DistinctHosts: DistinctHosts, DistinctProperty: DistinctProperty,
+	}
+}
+
+// constraint reads a constraint. An operand may be an attribute of its own, which has the value then.
+func (d *decoder) constraint(into *[]*Constraint) func(*hclsyntax.Block) {
+	return func(b *hclsyntax.Block) {
+		c := &Constraint{Operand: "=", Range: b.TypeRange}
+		operands := comparisons()
+		attributes := map[string]func(*hclsyntax.Attribute){
+			"attribute": d.lenientStr(&c.LTarget), "value": d.lenientStr(&c.RTarget), "operator": d.lenientStr(&c.Operand),
+		}
+		for _, name := range []string{"regexp", "version", "semver", "set_contains", "set_contains_any", DistinctProperty} {
+			attributes[name] = func(a *hclsyntax.Attribute) {
+				c.Operand = name
+				target := &c.RTarget
+				if name == DistinctProperty {
+					target = &c.LTarget
+				}
+				d.lenientStr(target)(a)
+			}
+		}
+		off := false
+		attributes[DistinctHosts] = func(a *hclsyntax.Attribute) {
+			on := true
+			d.flag(&on)(a)
+			c.Operand, off = DistinctHosts, !on
+		}
+		d.body("constraint", b.Body, fields{attributes: attributes})
+		operand, known := operands[c.Operand]
+		if !known {
+			d.errorf(b.TypeRange, "Invalid value", "unknown operator %q of a constraint", c.Operand)
+		}
+		c.Operand = operand
+		d.need(c.LTarget != "" || operand == DistinctHosts || !known, b.TypeRange, "constraint", "attribute")
+		if !off && c.RTarget != "false" || operand != DistinctHosts {
+			*into = append(*into, c)
+		}
+	}
+}
+
+// lenientStr takes a text in which names that only the node knows stand as they are.
+func (d *decoder) lenientStr(into *string) func(*hclsyntax.Attribute) {
+	return func(a *hclsyntax.Attribute) {
+		if text, ok := d.lenient(a.Expr); ok {
+			*into = text
+		}
+	}
+}
+
+// elsewhereOnly accepts what chooses among nodes, or changes how allocations are replaced, and notes that it does nothing.
+func (d *decoder) elsewhereOnly(name string) {
+	if !slices.Contains(d.placed, name) {
+		d.placed = append(d.placed, name)
+	}
+}
+
+// update accepts an update block without canaries, which would run beside what they replace.
+func (d *decoder) update(b *hclsyntax.Block) {
+	d.elsewhereOnly("update")
+	a := b.Body.Attributes["canary"]
+	if a == nil {
+		return
+	}
+	canaries := 0
+	if d.number(&canaries, 0, MaxCount)(a); canaries > 0 {
+		d.errorf(a.NameRange, "Not supported", "canary is not supported by the embedded agent; run this job on a Nomad cluster")
+	}
+}
+
+// scaling accepts a scaling block: nothing scales here by itself. A group without a count has its min, as in Nomad.
+func (d *decoder) scaling(group *hclsyntax.Block, g *Group) func(*hclsyntax.Block) {
+	return func(b *hclsyntax.Block) {
+		d.elsewhereOnly("scaling")
+		least, most := 0, MaxCount
+		if a := b.Body.Attributes["min"]; a != nil {
+			if d.number(&least, 0, MaxCount)(a); group.Body.Attributes["count"] == nil {
+				g.Count = least
+			}
+		}
+		if a := b.Body.Attributes["max"]; a != nil {
+			d.number(&most, 0, MaxCount)(a)
+		}
+		if g.Count < least || g.Count > most {
+			d.errorf(b.TypeRange, "Invalid value", "count is %d; scaling allows %d to %d", g.Count, least, most)
+		}
+	}
+}
+
+// service accepts a service: there is no catalog to register it in, and nobody acts on its checks.
+func (d *decoder) service(b *hclsyntax.Block) {
+	for _, inner := range b.Body.Blocks {
+		switch inner.Type {
+		case "connect", "check_restart":
+			d.errorf(inner.TypeRange, "Not supported", "%s is not supported by the embedded agent; run this job on a Nomad cluster", inner.Type)
+		case "check":
+			for _, deeper := range inner.Body.Blocks {
+				if deeper.Type == "check_restart" {
+					d.errorf(deeper.TypeRange, "Not supported", "check_restart is not supported by the embedded agent, which does not run checks; "+
+						"run this job on a Nomad cluster")
+				}
+			}
+		}
+	}
+	d.services = true
+}
+
+// notes say what of a job has no effect here.
+func (d *decoder) notes() []string {
+	var notes []string
+	if len(d.placed) > 0 {
+		notes = append(notes, "no effect on one node: "+strings.Join(slices.Sorted(slices.Values(d.placed)), ", "))
+	}
+	if d.services {
+		notes = append(notes, "services are not registered; checks do not run")
+	}
+	return notes
+}
+
+// Port is a port that a group asks for.
+type Port struct {
+	Label string
+	// Value is the port, 0 for one that the agent chooses. To is the port that the task is told to listen on; 0 for the same.
+	Value int
+	To    int `json:",omitempty"`
+}
+
+// network reads the ports of a group on the host's network.
+func (d *decoder) network(g *Group) func(*hclsyntax.Block) {
+	return func(b *hclsyntax.Block) {
+		mode := "host"
+		ignored := 0
+		d.body("network", b.Body, fields{
+			attributes: map[string]func(*hclsyntax.Attribute){"mode": d.str(&mode), "mbits": d.number(&ignored, 0, maxInt)},
+			blocks:     map[string]func(*hclsyntax.Block){"port": func(p *hclsyntax.Block) { d.port(p, g) }},
+			labelled:   []string{"port"},
+			elsewhere:  []string{"dns", "hostname", "cni"},
+		})
+		if mode != "host" && mode != "" {
+			d.errorf(b.TypeRange, "Not supported", "network mode %q is not supported by the embedded agent, whose tasks are on the host's network; "+
+				"run this job on a Nomad cluster", mode)
+		}
+	}
+}
+
+func (d *decoder) port(b *hclsyntax.Block, g *Group) {
+	p := &Port{Label: b.Labels[0]}
+	network := "default"
+	collide := false
+	d.body("port", b.Body, fields{
+		attributes: map[string]func(*hclsyntax.Attribute){
+			"static": d.number(&p.Value, 1, 65535), "to": d.number(&p.To, -1, 65535), "host_network": d.str(&network),
+			"ignore_collision": d.flag(&collide),
+		},
+	})
+	if network != "default" || collide {
+		d.errorf(b.TypeRange, "Not supported", "host_network and ignore_collision are not supported by the embedded agent; run this job on a Nomad cluster")
+	}
+	if slices.ContainsFunc(g.Ports, func(o *Port) bool { return o.Label == p.Label }) {
+		d.errorf(b.LabelRanges[0], "Duplicate name", "duplicate port %q", p.Label)
+	}
+	d.name(b.LabelRanges[0], "port", p.Label)
+	g.Ports = append(g.Ports, p)
+}
+
+// ephemeralDisk caps what the logs of the group's tasks take of the disk.
+func (d *decoder) ephemeralDisk(g *Group) func(*hclsyntax.Block) {
+	return func(b *hclsyntax.Block) {
+		d.body("ephemeral_disk", b.Body, fields{
+			attributes: map[string]func(*hclsyntax.Attribute){"size": d.number(&g.DiskMB, 10, maxInt)},
+			placed:     []string{"sticky", "migrate"},
+		})
+	}
+}
+
+// capLogs lowers the bounds of tasks' logs so that both streams of all tasks fit on the group's disk.
+func (g *Group) capLogs() {
+	if g.DiskMB == 0 || len(g.Tasks) == 0 {
+		return
+	}
+	budget := max(1, g.DiskMB/(2*len(g.Tasks)))
+	for _, t := range g.Tasks {
+		if t.Logs == nil {
+			t.Logs = &Logs{MaxFiles: 10, MaxFileSizeMB: 10}
+		}
+		if t.Logs.MaxFiles*t.Logs.MaxFileSizeMB > budget {
+			t.Logs.MaxFiles = min(t.Logs.MaxFiles, budget)
+			t.Logs.MaxFileSizeMB = budget / t.Logs.MaxFiles
+		}
+	}
+}
+
+// implicitGroup is a task that stands in its job: in a group of its own, with its name.
+func implicitGroup(b *hclsyntax.Block) *hclsyntax.Block {
+	return &hclsyntax.Block{
+		Type: "group", Labels: b.Labels, TypeRange: b.TypeRange, LabelRanges: b.LabelRanges, OpenBraceRange: b.OpenBraceRange,
+		CloseBraceRange: b.CloseBraceRange,
+		Body: &hclsyntax.Body{
+			Attributes: hclsyntax.Attributes{}, Blocks: hclsyntax.Blocks{b}, SrcRange: b.Body.SrcRange, EndRange: b.Body.EndRange,
+		},
+	}
+}
