@@ -41,6 +41,8 @@ const (
 	GapSilent
 	// GapDropped is a time whose readings were dropped because the disk was too slow.
 	GapDropped
+	// GapOOM is a time in which the task did not run after the kernel had killed it for its memory.
+	GapOOM
 )
 
 // String returns the gap in words.
@@ -48,6 +50,7 @@ func (g Gap) String() string {
 	words := [...]string{
 		NoGap: "", GapAgent: "the agent was not running", GapPublishing: "publishing was off", GapTask: "the task was not running",
 		GapSilent: "the driver sent no sample", GapDropped: "readings were dropped: the disk did not keep up",
+		GapOOM: "the task was not running, after an OOM kill",
 	}
 	if int(g) >= len(words) {
 		return "unknown"

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,7 @@ type Writer struct {
 	log     hclog.Logger
 	failed  func()
 	dropped atomic.Int64
+	written sync.Pool // of samples
 
 	mu       sync.Mutex // guards following, and the queues
 	ready    []*Queue   // with something to write, longest waiting first
@@ -85,6 +87,18 @@ type pending struct {
 	at     procstats.Stamp   // of a gap
 	run    int
 	gap    Gap
+}
+
+// Copy returns a copy of a sample for Add, which gives the copy back once it is written. Its readings are its own.
+func (q *Queue) Copy(s *procstats.Sample) *procstats.Sample {
+	c, ok := q.writer.written.Get().(*procstats.Sample)
+	if !ok {
+		c = &procstats.Sample{}
+	}
+	task := append(c.Task[:0], s.Task...)
+	*c = *s
+	c.Task, c.Processes, c.EarlierSet = task, nil, nil
+	return c
 }
 
 // Add writes the numbers of a sample, later. It never blocks: if the disk is too slow the reading is dropped.
@@ -181,7 +195,8 @@ func (w *Writer) next(last *Queue) (q *Queue, p pending, ok bool) {
 		return nil, p, false
 	}
 	q, w.ready = w.ready[0], w.ready[1:]
-	p, q.pending = q.pending[0], q.pending[1:]
+	p = q.pending[0]
+	q.pending = slices.Delete(q.pending, 0, 1) // its memory is used again, and nothing is retained
 	w.writing, w.since = q, time.Now()
 	return q, p, true
 }
@@ -200,6 +215,7 @@ func (q *Queue) write(p pending) {
 	var err error
 	if p.sample != nil {
 		err = q.ring.Add(p.sample, p.run)
+		q.writer.written.Put(p.sample)
 	} else {
 		err = q.ring.Mark(p.at, p.run, p.gap)
 	}

@@ -183,7 +183,7 @@ func (r *Ring) Add(s *procstats.Sample, run int) error {
 }
 
 // Mark keeps a gap: from the newest point to at nothing was read. It does nothing in an empty ring, and behind another
-// gap.
+// gap, except for OOM kills: each is kept, also of a start that ended before it was read.
 func (r *Ring) Mark(at procstats.Stamp, run int, why Gap) error {
 	if r.closed {
 		return fmt.Errorf("write history: %w", fs.ErrClosed)
@@ -191,7 +191,7 @@ func (r *Ring) Mark(at procstats.Stamp, run int, why Gap) error {
 	if err := r.open(); err != nil || r.sequence == 0 {
 		return err
 	}
-	if r.lastIsGap() {
+	if why != GapOOM && r.lastIsGap() { // each kill is kept: a start can end before it was read
 		return nil
 	}
 	slot := r.slot(at, run, why)
@@ -242,9 +242,9 @@ func (r *Ring) prepare(s *procstats.Sample) error {
 		return r.create(numbers(s, nil), rows)
 	}
 	var missing []procstats.ID
-	for _, id := range numbers(s, nil) {
-		if !r.has(id) {
-			missing = append(missing, id)
+	for _, reading := range s.Task {
+		if _, ok := reading.Number(); ok && !r.has(reading.ID()) {
+			missing = append(missing, reading.ID())
 		}
 	}
 	if rows > r.rows {

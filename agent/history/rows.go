@@ -40,6 +40,7 @@ func Top(s, before *procstats.Sample) []procstats.ProcessRow {
 	ids := rowIDs()
 	growth := func(row *procstats.ProcessRow) float64 {
 		now, ok := row.Readings.Number(ids[0])
+		before := s.Since(before, ids[0]) // the same set again has grown as much as it had
 		if !ok || before == nil {
 			return now
 		}

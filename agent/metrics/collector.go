@@ -55,6 +55,7 @@ func (c *Collector) Gather(ctx context.Context) []exposition.Family {
 		all = append(all, c.nodeFamilies(ctx, now, common)...)
 	}
 	if telemetry.NomadNames {
+		all = append(all, nomadAgent(now, common)...)
 		all = append(all, nomadFamilies(rows, telemetry.AllocationDetail, now.Node.Resources.CoreMHz)...)
 	}
 	all = append(all, c.scrapeFamilies(all, common, began)...)

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/exposition"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -36,7 +39,8 @@ was killed, from the task's cgroup, just before what is left of the task is kill
 and after a kill of the agent the last one in the history. Between a start and its first reading there is no series.
 
 **Labels.** ` + "`alloc_id`, `job`, `namespace`, `task`, `task_group`" + `, and ` + "`host`" + ` unless ` + "`disable_hostname`" + `.
-` + "`tacho_task_info`" + ` has ` + "`driver`, `state` and `type`" + `. ` + "`tacho_task_absent_info`" + ` has ` + "`measurement`" + ` and ` + "`reason`" + `: disk usage, proportional memory
+` + "`tacho_task_info`" + ` has ` + "`driver`, `state`, `type`" + ` and, once the task has ended, ` + "`outcome`" + ` (` + "`oom-killed`" + `, otherwise the verdict of
+[docs/diagnosis.md](diagnosis.md)). ` + "`tacho_task_absent_info`" + ` has ` + "`measurement`" + ` and ` + "`reason`" + `: disk usage, proportional memory
 and other measurements that a task [selects](configuration.md#a-task) have series as soon as they are read, and until then it says why not;
 both only with ` + "`allocation_detail = \"alloc\"`" + `.
 With ` + "`include_alloc_metadata_in_metrics = true`" + ` a task's series also have its ` + "`meta`" + ` as labels, limited to
@@ -73,7 +77,10 @@ const docsNomad = `
 With ` + "`nomad_names = true`" + ` and ` + "`allocation_detail = \"alloc\"`" + ` the metrics that Nomad dashboards and autoscalers read are served
 too, with Nomad's units and types. Unlike in Nomad, what was not measured has no series, ` + "`cpu_total_ticks_count`" + ` is correct at
 any interval, and ` + "`running`, `complete` and `failed`" + ` are the current status of an allocation. With ` + "`publish_node_metrics`" + `
-` + "`nomad_client_uptime` and `nomad_client_host_*`" + ` are served for memory, cores and file systems.
+` + "`nomad_client_uptime` and `nomad_client_host_*`" + ` are served for memory, cores and file systems. Whatever the detail is, there are
+` + "`nomad_client_allocated_*`, `nomad_client_unallocated_*`, `nomad_client_allocations_*` and `nomad_client_tasks_*`" + ` for the node, with the
+labels by which dashboards filter (` + "`node_id`, `node_class`, `node_pool`, `node_status`, `node_scheduling_eligibility`, `datacenter`" + `),
+` + "`nomad_nomad_job_status_*` and `nomad_nomad_job_summary_*`" + ` for jobs, and ` + "`nomad_runtime_*`" + ` for the agent's process.
 
 | metric | type | meaning |
 |---|---|---|
@@ -97,6 +104,10 @@ func TestDocs(t *testing.T) {
 	page.WriteString(docsNomad)
 	for _, n := range nomadTable(1) {
 		fmt.Fprintf(&page, "| %s | %s | %s |\n", n.name, n.kind, n.help)
+	}
+	one := &snapshot.Agent{Node: node.Node{Resources: node.Resources{Cores: []int{0}, CoreMHz: 1, MemoryBytes: 1 << 30, DiskBytes: 1 << 30}}, Jobs: []*snapshot.Job{{Job: &job.Job{Groups: []*job.Group{{}}}}}}
+	for _, f := range nomadAgent(one, exposition.NewLabels()) {
+		fmt.Fprintf(&page, "| %s | gauge | %s |\n", f.Name, f.Help)
 	}
 	golden(t, "../../docs/metrics.md", page.String())
 }

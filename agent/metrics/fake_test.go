@@ -14,6 +14,7 @@ import (
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/agent/streams"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -46,6 +47,10 @@ func newFake() *fakeAgent {
 func end(a *allocation.Allocation, oom bool) {
 	a.ClientStatus = allocation.Failed
 	a.Tasks["web"].Ends++
+	a.Tasks["web"].Outcome = "signaled"
+	if oom {
+		a.Tasks["web"].Outcome = record.OOMKilled
+	}
 	state := &a.Tasks["web"].State
 	state.Phase, state.Failed, state.Exit = hook.PhaseDead, true, &hook.Exit{Code: 137, Signal: 9, OOMKilled: oom}
 }
@@ -76,6 +81,13 @@ func usage(scale float64) allocation.Usage {
 			s.SetNumber(m.ID, scale*float64(m.ID))
 			s.Sources[m.Source] = at
 		}
+	}
+	// Nothing contradicts the cgroup.
+	for _, id := range []procstats.ID{
+		procstats.TreeCPU, procstats.RusageCPU, procstats.TreeCPULive, procstats.TreeCPUExited, procstats.TreeOutsideCPU,
+		procstats.TreeLeftCPU, procstats.TreeLeftMemory, procstats.TreeLeftIO, procstats.TreeLeftPressure,
+	} {
+		s.SetNumber(id, 0)
 	}
 	*before = *s.Clone()
 	for i := range before.Sources {

@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"compress/gzip"
 	"mime"
 	"net/http"
 	"strconv"
@@ -20,7 +21,30 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		kind, write = exposition.OpenMetricsType, exposition.WriteOpenMetrics
 	}
 	w.Header().Set("Content-Type", kind)
-	_ = write(w, families) // a client that went away is not an error of ours
+	w.Header().Set("Vary", "Accept-Encoding")
+	if !acceptsGzip(r.Header.Get("Accept-Encoding")) {
+		_ = write(w, families) // a client that went away is not an error of ours
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	zipped, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
+	if write(zipped, families) == nil {
+		_ = zipped.Close() // as above
+	}
+}
+
+// acceptsGzip reports whether a client takes gzip, RFC 9110 section 12.5.3.
+func acceptsGzip(accept string) bool {
+	for part := range strings.SplitSeq(accept, ",") {
+		coding, parameters, _ := strings.Cut(part, ";")
+		if coding = strings.TrimSpace(coding); !strings.EqualFold(coding, "gzip") {
+			continue
+		}
+		quality, given := strings.CutPrefix(strings.TrimSpace(parameters), "q=")
+		q, err := strconv.ParseFloat(quality, 64)
+		return !given || err == nil && q > 0
+	}
+	return false
 }
 
 // wantsOpenMetrics reports whether a client would have OpenMetrics rather than text, RFC 9110, 12.5.1. One that takes

@@ -245,7 +245,7 @@ func TestWantsOpenMetrics(t *testing.T) {
 func TestNomadNames(t *testing.T) {
 	f := newFake()
 	f.telemetry.NomadNames, f.telemetry.PublishNodeMetrics, f.telemetry.UseNodeName = true, true, true
-	f.telemetry.PrefixFilter, f.telemetry.FilterDefault = []string{"+nomad", "-nomad.client.host.disk"}, false
+	f.telemetry.PrefixFilter, f.telemetry.FilterDefault = []string{"+nomad", "-nomad.client.host.disk", "-nomad.runtime"}, false
 	got := page(newTestCollector(f))
 	golden(t, "testdata/nomad.prom", got)
 	parse(t, got)

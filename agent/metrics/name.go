@@ -24,9 +24,9 @@ const (
 func Combine(m procstats.Measurement) Combination {
 	switch m.ID {
 	case procstats.CgroupMemoryPeak, procstats.CgroupMemorySwapPeak, procstats.CgroupPidsPeak,
-		procstats.RusageMaxRSS, procstats.HeadlineMemoryPeak:
+		procstats.RusageMaxRSS, procstats.RusagePeakRSS, procstats.HeadlineMemoryPeak, procstats.HeadlineProcessesAge:
 		return Largest
-	case procstats.CgroupCPUWeight, procstats.CgroupCPUShares:
+	case procstats.CgroupCPUWeight, procstats.CgroupCPUShares, procstats.CgroupCPUQuotaEffective, procstats.SkbStartTime:
 		return NoCombination
 	}
 	return Sum

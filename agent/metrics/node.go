@@ -19,9 +19,7 @@ func (c *Collector) nodeFamilies(ctx context.Context, now *snapshot.Agent, commo
 	}
 	list := tachoNode(stats, common)
 	if now.Config.Telemetry.NomadNames {
-		n := now.Node
-		list = append(list, nomadNode(stats, exposition.NewLabels(append(common.Pairs,
-			exposition.Label{Name: "datacenter", Value: n.Datacenter}, exposition.Label{Name: "node_id", Value: n.ID})...))...)
+		list = append(list, nomadNode(stats, nomadNodeLabels(now, common))...)
 	}
 	return list
 }

@@ -69,7 +69,7 @@ func nomadTable(coreMHz float64) []nomadFamily {
 		{p + "cpu_total_ticks", "CPU use in MHz.", exposition.Gauge, cpu(drivers.CPUUsage_TOTAL_TICKS, func(u *drivers.CPUUsage) float64 { return u.TotalTicks })},
 		{p + "cpu_total_ticks_count", "MHz-seconds used since the start.", exposition.Counter, ticksCount(coreMHz)},
 		{p + "cpu_allocated", "MHz that the job file reserves.", exposition.Gauge, running(func(r *nomadRow) float64 { return float64(r.task.Resources.CPU) })},
-		{p + "memory_rss", "Anonymous memory in bytes.", exposition.Gauge, memory(drivers.MemoryUsage_RSS, func(u *drivers.MemoryUsage) uint64 { return u.Rss })},
+		{p + "memory_rss", "Anonymous and shared memory in bytes.", exposition.Gauge, memory(drivers.MemoryUsage_RSS, func(u *drivers.MemoryUsage) uint64 { return u.Rss })},
 		{p + "memory_cache", "Page cache in bytes.", exposition.Gauge, memory(drivers.MemoryUsage_CACHE, func(u *drivers.MemoryUsage) uint64 { return u.Cache })},
 		{p + "memory_swap", "Swapped bytes.", exposition.Gauge, memory(drivers.MemoryUsage_SWAP, func(u *drivers.MemoryUsage) uint64 { return u.Swap })},
 		{p + "memory_mapped_file", "Mapped page cache in bytes.", exposition.Gauge, measured(procstats.CgroupMemoryFileMapped)},

@@ -235,7 +235,7 @@ func (c *Collector) taskFamilies(rows []row, detail string) []exposition.Family 
 			c.removeEnded(r)
 			info.gauge("tacho_task_info", "Properties of a task as labels, always 1. Only with allocation_detail alloc.",
 				r.labels.With(exposition.Label{Name: "driver", Value: r.task.Driver}, exposition.Label{Name: "state", Value: string(r.task.State.Phase)},
-					exposition.Label{Name: "type", Value: r.alloc.JobType}), 1)
+					exposition.Label{Name: "outcome", Value: string(r.task.Outcome)}, exposition.Label{Name: "type", Value: r.alloc.JobType}), 1)
 			if r.fresh() {
 				missing.AddAbsent(r.labels, r.usage.Sample)
 			}
