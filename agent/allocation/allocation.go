@@ -63,6 +63,17 @@ type Allocation struct {
 	// Dir is where its logs are.
 	Dir   folder.Allocation
 	Tasks map[string]*Task
+	// Ports are those of the group.
+	Ports []Port
+	// Previous is the allocation that this one replaces, Next the one that replaces it; empty if there is none.
+	Previous, Next string
+}
+
+// Port is a port of an allocation on the node's address. To is what the tasks are told, 0 for Value.
+type Port struct {
+	Label     string
+	Value, To int
+	HostIP    string
 }
 
 // Task is the state of one task.
@@ -97,19 +108,36 @@ const MaxEvents = 50
 // EventDriver is the type of events that a driver tells.
 const EventDriver hook.EventType = "Driver"
 
+// Details of an exit, in Nomad's words.
+const (
+	DetailExitCode  = "exit_code"
+	DetailSignal    = "signal"
+	DetailOOMKilled = "oom_killed"
+)
+
 // Event is one line in a task's history.
 type Event struct {
 	Type    hook.EventType
 	Time    time.Time
 	Message string
+	// Redacted is the message for untrusted callers, where the driver gave one: without command lines and paths.
+	Redacted string `json:",omitempty"`
 	// Details are the driver's, by name, and of an observed exit the counters of record.EndCounters.
 	Details map[string]string `json:",omitempty"`
 }
 
-// Public reports whether everybody may see the message of an event. Messages can contain commands and files, except that
-// of an observed exit, which is the text of a hook.Exit.
+// Public reports whether everybody may see the message and the details of an event. Messages can contain commands and files,
+// except that of an observed exit, which is the text of a hook.Exit.
 func (e *Event) Public() bool {
 	return e.Type == hook.EventTerminated && observedExit.MatchString(e.Message)
+}
+
+// MessageFor returns the message that a caller may see; hidden reports that there is one and none may be seen.
+func (e *Event) MessageFor(trusted bool) (message string, hidden bool) {
+	if trusted || e.Public() {
+		return e.Message, false
+	}
+	return e.Redacted, e.Redacted == "" && e.Message != ""
 }
 
 var observedExit = regexp.MustCompile(`^exit code \d+(, signal \d+)?(, OOM killed)?$`)
@@ -126,6 +154,8 @@ type Totals struct {
 
 // Usage is what a task uses, as it was read last.
 type Usage struct {
+	// Look has the processes of the task read for every reading for a while, because somebody looks at it.
+	Look func()
 	// Running tells the reading of a running task from the last one of an ended task.
 	Running bool
 	// Sample is the newest reading; nil if nothing was measured, and Reason says why.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 )
 
@@ -73,6 +74,19 @@ func hostsOf(bind string, names []string) map[string]bool {
 		hosts["*"] = true
 	}
 	return hosts
+}
+
+// checkOrigin refuses what would change something if a browser says that a page of another site asks for it, also over
+// the unix socket: a forwarded one is a port of the machine that the browser runs on.
+func (s *Server) checkOrigin(r *http.Request) error {
+	origin := r.Header.Get("Origin")
+	if origin == "" || r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return nil
+	}
+	if u, err := url.Parse(origin); err != nil || u.Host != r.Host || !s.knownHost(r.Host) {
+		return &problem{http.StatusForbidden, "request from a page of another origin"}
+	}
+	return nil
 }
 
 func (s *Server) knownHost(host string) bool {

@@ -5,6 +5,7 @@ package api
 
 import (
 	"maps"
+	"strconv"
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/job"
@@ -21,6 +22,7 @@ func newAllocationJSON(a *allocation.Allocation, trusted bool) *shape.Allocation
 		TaskResources:      map[string]shape.Resources{},
 		AllocatedResources: shape.Allocated{Tasks: map[string]shape.AllocatedTask{}},
 		DesiredStatus:      a.DesiredStatus, ClientStatus: string(a.ClientStatus),
+		PreviousAllocation: a.Previous, NextAllocation: a.Next,
 		TaskStates: map[string]*shape.TaskState{}, PreemptedAllocations: []string{},
 		Metrics:     shape.AllocationMetrics{NodesEvaluated: 1, NodesInPool: 1, NodesAvailable: map[string]int{}},
 		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, AllocModifyIndex: a.ModifyIndex,
@@ -29,6 +31,15 @@ func newAllocationJSON(a *allocation.Allocation, trusted bool) *shape.Allocation
 	if trusted {
 		shown.ClientDescription = a.Description
 	}
+	for _, p := range a.Ports {
+		shown.AllocatedResources.Shared.Ports = append(shown.AllocatedResources.Shared.Ports,
+			shape.Port{Label: p.Label, Value: p.Value, To: p.To, HostIP: p.HostIP})
+	}
+	if len(a.Ports) > 0 {
+		shown.AllocatedResources.Shared.Networks = []shape.Network{{
+			Mode: "host", IP: a.Ports[0].HostIP, DynamicPorts: shown.AllocatedResources.Shared.Ports,
+		}}
+	}
 	for name, t := range a.Tasks {
 		shown.TaskStates[name] = newTaskState(t, trusted)
 		addResources(shown, name, t.Resources)
@@ -36,8 +47,12 @@ func newAllocationJSON(a *allocation.Allocation, trusted bool) *shape.Allocation
 	return shown
 }
 
+func newResources(r job.Resources) shape.Resources {
+	return shape.Resources{CPU: r.CPU, Cores: r.Cores, MemoryMB: r.MemoryMB, MemoryMaxMB: r.MemoryMaxMB}
+}
+
 func addResources(a *shape.Allocation, task string, r job.Resources) {
-	a.TaskResources[task] = shape.Resources{CPU: r.CPU, Cores: r.Cores, MemoryMB: r.MemoryMB, MemoryMaxMB: r.MemoryMaxMB}
+	a.TaskResources[task] = newResources(r)
 	a.Resources.CPU += r.CPU
 	a.Resources.Cores += r.Cores
 	a.Resources.MemoryMB += r.MemoryMB
@@ -76,12 +91,14 @@ const hidden = "(hidden: sign in with the token, or use the unix socket)"
 // newTaskEvent returns an event, without trust only with what everybody may see.
 func newTaskEvent(e *allocation.Event, trusted bool) shape.TaskEvent {
 	shown := shape.TaskEvent{Type: string(e.Type), Time: e.Time.UnixNano(), Details: map[string]string{}}
-	switch {
-	case trusted || e.Public():
-		shown.Message = e.Message
-		maps.Copy(shown.Details, e.Details)
-	case e.Message != "":
+	shown.ExitCode, _ = strconv.Atoi(e.Details[allocation.DetailExitCode])
+	shown.Signal, _ = strconv.Atoi(e.Details[allocation.DetailSignal])
+	var none bool
+	if shown.Message, none = e.MessageFor(trusted); none {
 		shown.Message = hidden
+	}
+	if trusted || e.Public() {
+		maps.Copy(shown.Details, e.Details)
 	}
 	shown.DisplayMessage = shown.Message
 	return shown

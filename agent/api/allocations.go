@@ -11,6 +11,7 @@ import (
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/agent/snapshot"
+	"github.com/tachograph/tacho/hook"
 )
 
 // allocations lists some of the allocations.
@@ -65,7 +66,7 @@ func (s *Server) nodeAllocations(r *http.Request, now *snapshot.Agent) (any, err
 
 // stopAllocation is PUT /v1/allocation/ID/stop.
 func (s *Server) stopAllocation(_ *http.Request, _ *snapshot.Agent, a *allocation.Allocation) (any, error) {
-	if err := s.agent.StopAlloc(a.ID); err != nil {
+	if err := s.agent.ReplaceAlloc(a.ID); err != nil {
 		return nil, err
 	}
 	return map[string]any{"EvalID": stopID(a), "Index": s.index()}, nil
@@ -80,8 +81,10 @@ func (s *Server) restartAllocation(r *http.Request, _ *snapshot.Agent, a *alloca
 	if err := readBody(r, &body); err != nil {
 		return nil, err
 	}
-	if body.AllTasks {
-		return nil, badRequest("restart of ended tasks is not supported; without AllTasks the running ones are restarted")
+	for name, t := range a.Tasks {
+		if body.AllTasks && t.State.Phase == hook.PhaseDead {
+			return nil, badRequest("restart of ended tasks is not supported, and " + name + " has ended; without AllTasks the running ones are restarted")
+		}
 	}
 	if err := checkTask(a, body.TaskName); err != nil {
 		return nil, err

@@ -22,7 +22,8 @@ const maxBlock = 10 * time.Minute
 func (s *Server) block(w http.ResponseWriter, r *http.Request) error {
 	p := paramsOf(r)
 	if p.values.Get("filter") != "" {
-		return badRequest("filter expressions are not supported")
+		// By the first words Nomad's command line knows that it has to filter by itself.
+		return badRequest("failed to create result paginator: filter expressions are not supported")
 	}
 	if r.Method != http.MethodGet {
 		return nil
@@ -89,7 +90,7 @@ func (s *Server) stream(kind streams.Kind, serve func(context.Context, http.Resp
 	}
 }
 
-// newStreamWriter is patient with trusted requests: somebody may read a log page by page.
+// newStreamWriter is patient with trusted requests: a reader may page through a log.
 func (s *Server) newStreamWriter(w http.ResponseWriter, r *http.Request) streams.Writer {
 	if Trusted(r.Context()) {
 		return streams.Writer{To: w, Stall: s.patience}

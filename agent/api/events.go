@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/shape"
+	"github.com/tachograph/tacho/agent/snapshot"
 )
 
 // topics is what a caller wants to hear of: keys by topic, * for all.
@@ -40,7 +42,7 @@ func readTopics(r *http.Request) (topics, error) {
 			return nil, badRequest("invalid topic: must be TOPIC or TOPIC:KEY, such as Allocation:ID")
 		}
 		if !slices.Contains(allTopics(), topic) {
-			return nil, badRequest("unknown topic " + topic + "; known topics: Allocation, Job, Node")
+			return nil, badRequest("unknown topic " + topic + "; known topics: Allocation, Evaluation, Job, Node")
 		}
 		list[topic] = append(list[topic], key)
 	}
@@ -50,7 +52,7 @@ func readTopics(r *http.Request) (topics, error) {
 	return list, nil
 }
 
-func (t topics) want(e *feed.Event) bool {
+func (t topics) want(e *shape.Event) bool {
 	for _, topic := range []string{e.Topic, "*"} {
 		for _, key := range t[topic] {
 			if key == "*" || key == e.Key || slices.Contains(e.FilterKeys, key) {
@@ -89,10 +91,14 @@ func (s *Server) events(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		case err != nil:
 			s.log.Error("event stream ended", "error", err)
 			return nil
-		case !wanted.want(&e) || !inNamespace(r, e.Namespace) && e.Namespace != "":
+		case !inNamespace(r, e.Namespace) && e.Namespace != "":
 			continue
 		default:
-			if text, err = json.Marshal(map[string]any{"Index": e.Index, "Events": []shape.Event{s.newEvent(&e, Trusted(r.Context()))}}); err != nil {
+			shown := slices.DeleteFunc(s.newEvents(r, &e), func(e shape.Event) bool { return !wanted.want(&e) })
+			if len(shown) == 0 {
+				continue
+			}
+			if text, err = json.Marshal(map[string]any{"Index": e.Index, "Events": shown}); err != nil {
 				s.log.Error("event has no JSON", "error", err)
 				return nil
 			}
@@ -109,16 +115,13 @@ func nextEvent(ctx context.Context, s *feed.Subscription, wait time.Duration) (f
 	return s.Next(ctx)
 }
 
-func (s *Server) newEvent(e *feed.Event, trusted bool) shape.Event {
+// newEvents is what a client of Nomad is told of an event. A decision over a job is an event of its own.
+func (s *Server) newEvents(r *http.Request, e *feed.Event) []shape.Event {
+	trusted := Trusted(r.Context())
 	shown := shape.Event{Topic: e.Topic, Type: e.Type, Key: e.Key, Namespace: e.Namespace, FilterKeys: e.FilterKeys, Index: e.Index}
 	shown.Payload.Tacho.Time, shown.Payload.Tacho.Task = e.Time, e.Task
 	if shown.FilterKeys == nil {
 		shown.FilterKeys = []string{}
-	}
-	if e.Topic == feed.TopicJob {
-		if j, err := s.agent.Snapshot().Job(e.Key); err == nil { // as it is now; the feed does not keep what it was
-			shown.Payload.Job = newJobJSON(j, trusted)
-		}
 	}
 	if e.Allocation != nil {
 		shown.Payload.Allocation = newAllocationJSON(e.Allocation, trusted)
@@ -127,5 +130,25 @@ func (s *Server) newEvent(e *feed.Event, trusted bool) shape.Event {
 		event := newTaskEvent(e.TaskEvent, trusted)
 		shown.Payload.TaskEvent = &event
 	}
-	return shown
+	switch e.Topic {
+	case feed.TopicNode:
+		shown.Payload.Node = nodeOf(r, s.agent.Snapshot(""))
+	case feed.TopicJob:
+		j, err := s.agent.Snapshot().Job(e.Key) // as it is now: the feed does not hold what it was
+		if err != nil {                         // it was purged
+			j = &snapshot.Job{Job: &job.Job{ID: e.Key, Name: e.Key, Namespace: e.Namespace}, Stopped: true, Status: "dead", ModifyIndex: e.Index}
+		}
+		shown.Payload.Job = newJobJSON(j, trusted)
+		trigger := map[string]trigger{"JobRegistered": registered, "JobDeregistered": deregistered}[e.Type]
+		if trigger == "" {
+			break
+		}
+		evaluation := newEvaluation(trigger, j)
+		decided := shape.Event{
+			Topic: "Evaluation", Type: "EvaluationUpdated", Key: evaluation.ID, Namespace: e.Namespace, FilterKeys: []string{e.Key}, Index: e.Index,
+		}
+		decided.Payload.Tacho.Time, decided.Payload.Evaluation = e.Time, evaluation
+		return []shape.Event{shown, decided}
+	}
+	return []shape.Event{shown}
 }

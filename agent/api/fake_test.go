@@ -112,6 +112,9 @@ func fakeAlloc(id string, j *job.Job, running bool) *allocation.Allocation {
 		t.Events = append(t.Events, allocation.Event{
 			Type: hook.EventTerminated, Time: end, Message: t.State.Exit.String(),
 			Details: map[string]string{"cgroup_memory_events_oom_kill_total": "1"},
+		}, allocation.Event{
+			Type: allocation.EventDriver, Time: end, Message: "Terminated by signal 9 (SIGKILL); " + secret + " may have sent it",
+			Redacted: "Terminated by signal 9 (SIGKILL)", Details: map[string]string{"operator": secret},
 		})
 	}
 	return a
@@ -223,6 +226,18 @@ func (f *fakeAgent) RunJob(ctx context.Context, source job.Source) (*snapshot.Jo
 	return f.jobs[len(f.jobs)-1], true, f.note("run %s %v", source.Filename, source.Variables)
 }
 
+func (f *fakeAgent) ScaleJob(_ context.Context, id, group string, count int) (*snapshot.Job, bool, error) {
+	return f.jobs[len(f.jobs)-1], true, f.note("scale %s %s %d", id, group, count)
+}
+
+func (f *fakeAgent) PlanJob(ctx context.Context, source job.Source) (*snapshot.Plan, error) {
+	j, err := f.Validate(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	return &snapshot.Plan{Job: j, Groups: map[string]snapshot.Changes{"cache": {Place: 1, Stop: 2}}}, nil
+}
+
 func (f *fakeAgent) StopJob(id string, purge bool) error {
 	if purge {
 		f.jobs = slices.DeleteFunc(slices.Clone(f.jobs), func(j *snapshot.Job) bool { return j.Job.ID == id })
@@ -230,7 +245,7 @@ func (f *fakeAgent) StopJob(id string, purge bool) error {
 	return f.note("stop job %s %v", id, purge)
 }
 
-func (f *fakeAgent) StopAlloc(id string) error { return f.note("stop %s", id) }
+func (f *fakeAgent) ReplaceAlloc(id string) error { return f.note("stop %s", id) }
 
 func (f *fakeAgent) RestartAlloc(id, task string) error { return f.note("restart %s %s", id, task) }
 
@@ -257,6 +272,13 @@ func (f *fakeAgent) History(_, _ string, q history.Query) ([]history.Point, erro
 		{Stamp: at, Run: 1, Values: map[procstats.ID]float64{procstats.HeadlineCores: 0.5, procstats.CgroupCPUUsage: 12}, Processes: rows},
 		{Stamp: at, Run: 1, Gap: history.GapAgent},
 	}, nil
+}
+
+func (f *fakeAgent) Commands(id, _ string) (*record.Commands, error) {
+	if id != webID {
+		return nil, fmt.Errorf("commands: %w", allocation.ErrNotFound)
+	}
+	return &record.Commands{Rows: []procstats.Command{{Name: "cc1", Processes: 412, Failed: 3, CPUSeconds: 96.2, PeakRSSGuarantee: procstats.Exact}}}, nil
 }
 
 func (f *fakeAgent) Record(id, _ string) (*record.Record, error) {

@@ -212,3 +212,12 @@ func (s *Server) record(r *http.Request, _ *snapshot.Agent, a *allocation.Alloca
 	}
 	return rec, nil
 }
+
+// commands is GET /v1/client/allocation/ID/commands?task=: what the ended processes of a task used, by command; so far if it runs.
+func (s *Server) commands(r *http.Request, _ *snapshot.Agent, a *allocation.Allocation) (any, error) {
+	task, err := onlyTask(r, a)
+	if err != nil {
+		return nil, err
+	}
+	return s.agent.Commands(a.ID, task)
+}

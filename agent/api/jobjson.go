@@ -8,11 +8,23 @@ import (
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/agent/snapshot"
+	"github.com/tachograph/tacho/driver"
 )
 
-// jobJSON is a job in Nomad's shape.
+// jobJSON is a job in Nomad's shape. Clients dereference whatever Nomad fills in, so that all of it is there.
 type jobJSON struct {
 	*job.Job
+	Groups       []groupJSON `json:"TaskGroups"`
+	AllAtOnce    bool
+	Dispatched   bool
+	ParentID     string
+	NomadTokenID string
+
+	DispatchIdempotencyToken string
+
+	ConsulNamespace   string
+	VaultNamespace    string
+	Update            updateJSON
 	Status            string
 	StatusDescription string
 	Stop              bool
@@ -32,10 +44,98 @@ func newJobJSON(j *snapshot.Job, trusted bool) *jobJSON {
 		shown = withoutSecrets(j.Job)
 	}
 	return &jobJSON{
-		Job: shown, Status: j.Status, Stop: j.Stopped, Version: j.Version, NodePool: "default",
+		Job: shown, Groups: newGroupsJSON(shown), Status: j.Status, Stop: j.Stopped, Version: j.Version, NodePool: "default",
 		SubmitTime: j.SubmitTime.UnixNano(), CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
 		JobModifyIndex: j.ModifyIndex,
 	}
+}
+
+// updateJSON has no value but zero: allocations of a new version are started at once.
+type updateJSON struct {
+	Stagger, MaxParallel                              int
+	HealthCheck                                       string
+	MinHealthyTime, HealthyDeadline, ProgressDeadline int
+	AutoRevert, AutoPromote                           bool
+	Canary                                            int
+}
+
+type groupJSON struct {
+	*job.Group
+	Tasks         []taskJSON
+	Restart       restartJSON    `json:"RestartPolicy"`
+	Reschedule    job.Reschedule `json:"ReschedulePolicy"`
+	EphemeralDisk diskJSON
+	Update        updateJSON
+	Networks      []shape.Network `json:",omitempty"`
+
+	PreventRescheduleOnLost bool
+}
+
+type logsJSON struct {
+	Disabled                bool
+	MaxFiles, MaxFileSizeMB int
+}
+
+type diskJSON struct {
+	Sticky, Migrate bool
+	SizeMB          int
+}
+
+type restartJSON struct {
+	job.Restart
+	RenderTemplates bool
+}
+
+type taskJSON struct {
+	*job.Task
+	Restart       restartJSON `json:"RestartPolicy"`
+	Resources     shape.Resources
+	LogConfig     logsJSON
+	KillSignal    string
+	Leader        bool
+	ShutdownDelay int
+}
+
+func newGroupsJSON(j *job.Job) []groupJSON {
+	groups := make([]groupJSON, 0, len(j.Groups))
+	for _, g := range j.Groups {
+		shown := groupJSON{
+			Group: g, Restart: restartJSON{Restart: g.Restart}, Reschedule: g.Reschedule,
+			EphemeralDisk: diskJSON{SizeMB: g.DiskMB}, Networks: networks(g),
+		}
+		for _, t := range g.Tasks {
+			shown.Tasks = append(shown.Tasks, newTaskJSON(t))
+		}
+		groups = append(groups, shown)
+	}
+	return groups
+}
+
+func newTaskJSON(t *job.Task) taskJSON {
+	shown := taskJSON{
+		Task: t, Restart: restartJSON{Restart: t.Restart}, KillSignal: t.KillSignal, Leader: t.Leader, Resources: newResources(t.Resources),
+		LogConfig: logsJSON{MaxFiles: driver.DefaultMaxFiles, MaxFileSizeMB: driver.DefaultMaxFileMiB},
+	}
+	if t.Logs != nil {
+		shown.LogConfig = logsJSON(*t.Logs)
+	}
+	return shown
+}
+
+func networks(g *job.Group) []shape.Network {
+	if len(g.Ports) == 0 {
+		return nil
+	}
+	n := shape.Network{Mode: "host"}
+	for _, p := range g.Ports {
+		port := shape.Port{Label: p.Label, Value: p.Value, To: p.To, HostNetwork: "default"}
+		if p.Value > 0 {
+			n.ReservedPorts = append(n.ReservedPorts, port)
+		} else {
+			n.DynamicPorts = append(n.DynamicPorts, port)
+		}
+	}
+	return []shape.Network{n}
 }
 
 // withoutSecrets returns a copy with the fields that everybody may see. New fields are left out until they stand here.
@@ -45,7 +145,7 @@ func withoutSecrets(j *job.Job) *job.Job {
 		Datacenters: j.Datacenters,
 	}
 	for _, g := range j.Groups {
-		group := &job.Group{Name: g.Name, Count: g.Count, Restart: g.Restart}
+		group := &job.Group{Name: g.Name, Count: g.Count, Restart: g.Restart, Reschedule: g.Reschedule}
 		for _, t := range g.Tasks {
 			group.Tasks = append(group.Tasks, &job.Task{
 				Name: t.Name, Driver: t.Driver, Resources: t.Resources, Restart: t.Restart, KillTimeout: t.KillTimeout,

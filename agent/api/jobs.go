@@ -4,10 +4,10 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/tachograph/tacho/agent/allocation"
@@ -53,52 +53,113 @@ type registration struct {
 	Source    string
 	Filename  string
 	Variables map[string]string
-	// Job is Nomad's own form, which is refused.
-	Job json.RawMessage
+	// Job is Nomad's own form. It is what is registered; Submission, the text that it was read from, is for display.
+	Job        json.RawMessage
+	Submission *job.Submission
+	// EnforceIndex refuses a job that others have changed since JobModifyIndex; 0 is a job that there is none of.
+	EnforceIndex   bool
+	JobModifyIndex uint64
+
+	source      job.Source
+	translation *job.Translation
 }
 
-func readRegistration(r *http.Request) (job.Source, error) {
-	var body registration
-	if err := readBody(r, &body); err != nil {
-		return job.Source{}, err
+func readRegistration(r *http.Request) (*registration, error) {
+	reg := &registration{}
+	if err := readBody(r, reg); err != nil {
+		return nil, err
 	}
-	switch {
-	case len(body.Job) > 0:
-		return job.Source{}, badRequest("jobs in JSON are not supported by the embedded agent; send the text of the job file as " +
-			`{"Source": TEXT, "Filename": NAME}, as tacho job run does, or run this job on a Nomad cluster`)
-	case body.Source == "":
-		return job.Source{}, badRequest(`the body needs the text of a job file: {"Source": TEXT, "Filename": NAME, "Variables": {}}`)
+	var err error
+	switch inJSON := len(reg.Job) > 0 && string(reg.Job) != "null"; {
+	case inJSON:
+		if reg.translation, err = job.Translate(reg.Job); err != nil {
+			return nil, badRequest(err.Error())
+		}
+		reg.source = reg.translation.Source
+		reg.source.Submission = reg.Submission
+	case reg.Source == "":
+		return nil, badRequest(`the body needs a job, as the text of a job file or in the JSON of Nomad's API: ` +
+			`{"Source": TEXT, "Filename": NAME, "Variables": {}} or {"Job": {}}`)
+	default:
+		reg.source = job.Source{Filename: cmp.Or(reg.Filename, "job.nomad.hcl"), Text: reg.Source, Variables: reg.Variables}
 	}
-	if body.Filename == "" {
-		body.Filename = "job.nomad.hcl"
-	}
-	return job.Source{Filename: body.Filename, Text: body.Source, Variables: body.Variables}, nil
+	return reg, nil
 }
+
+// explain returns an error about the job with the places of its JSON in it.
+func (reg *registration) explain(err error) error {
+	if reg.translation == nil || statusOf(err) != http.StatusBadRequest {
+		return err
+	}
+	return badRequest(reg.places(err.Error()))
+}
+
+// places returns a message with the places of the job's JSON in it.
+func (reg *registration) places(text string) string {
+	if reg.translation == nil {
+		return text
+	}
+	return reg.translation.Explain(text)
+}
+
+// warnings are the notes of a job as Nomad's clients show them.
+func (reg *registration) warnings(j *job.Job) string { return reg.places(strings.Join(j.Notes, "\n")) }
 
 // runJob is PUT /v1/jobs and PUT /v1/job/ID.
-func (s *Server) runJob(r *http.Request, _ *snapshot.Agent) (any, error) {
-	source, err := readRegistration(r)
+func (s *Server) runJob(r *http.Request, now *snapshot.Agent) (any, error) {
+	reg, err := readRegistration(r)
 	if err != nil {
 		return nil, err
 	}
-	if id := r.PathValue("id"); id != "" {
-		j, err := s.agent.Validate(r.Context(), source)
+	if id := r.PathValue("id"); id != "" || reg.EnforceIndex {
+		j, err := s.agent.Validate(r.Context(), reg.source)
 		if err != nil {
-			return nil, err
+			return nil, reg.explain(err)
 		}
-		if j.ID != id {
+		if id != "" && j.ID != id {
 			return nil, badRequest(fmt.Sprintf("the job file is of job %q and the path of %q", j.ID, id))
 		}
+		if err := reg.checkIndex(j.ID, now); err != nil {
+			return nil, err
+		}
 	}
-	status, changed, err := s.agent.RunJob(r.Context(), source)
+	status, changed, err := s.agent.RunJob(r.Context(), reg.source)
 	if err != nil {
-		return nil, err
+		return nil, reg.explain(err)
 	}
+	answer := newRegistered(status, changed)
+	answer["Warnings"] = reg.warnings(status.Job)
+	return answer, nil
+}
+
+// checkIndex refuses a job that has changed since its client has read it, in the words that clients look for.
+func (reg *registration) checkIndex(id string, now *snapshot.Agent) error {
+	if !reg.EnforceIndex {
+		return nil
+	}
+	index := uint64(0)
+	if j, err := now.Job(id); err == nil {
+		index = j.ModifyIndex
+	}
+	const mismatch = "Enforcing job modify index %d: "
+	switch {
+	case index == reg.JobModifyIndex:
+		return nil
+	case index == 0:
+		return badRequest(fmt.Sprintf(mismatch+"job does not exist", reg.JobModifyIndex))
+	case reg.JobModifyIndex == 0:
+		return badRequest(fmt.Sprintf(mismatch+"job already exists", reg.JobModifyIndex))
+	}
+	return badRequest(fmt.Sprintf(mismatch+"job exists with conflicting job modify index: %d", reg.JobModifyIndex, index))
+}
+
+// newRegistered answers that a job is registered.
+func newRegistered(status *snapshot.Job, changed bool) map[string]any {
 	return map[string]any{
 		"EvalID": evaluationID(registered, status), "EvalCreateIndex": status.ModifyIndex,
 		"JobModifyIndex": status.ModifyIndex, "Warnings": "",
 		"Tacho": map[string]any{"JobID": status.Job.ID, "Version": status.Version, "Changed": changed},
-	}, nil
+	}
 }
 
 // stopJob is DELETE /v1/job/ID.
@@ -130,20 +191,24 @@ func (s *Server) parseJob(r *http.Request, _ *snapshot.Agent) (any, error) {
 	return s.agent.Validate(r.Context(), job.Source{Filename: "job.nomad.hcl", Text: body.JobHCL})
 }
 
-// validateJob is PUT /v1/validate/job. A job file with errors is an answer, not a failure.
+// validateJob is PUT /v1/validate/job. A job with errors is an answer, not a failure: Nomad's command line takes an answer of
+// 400 for an older server, and says that the job is valid.
 func (s *Server) validateJob(r *http.Request, _ *snapshot.Agent) (any, error) {
-	source, err := readRegistration(r)
+	answer := map[string]any{"DriverConfigValidated": true, "ValidationErrors": []string{}, "Error": "", "Warnings": ""}
+	reg, err := readRegistration(r)
 	if err != nil {
 		return nil, err
 	}
-	answer := map[string]any{"DriverConfigValidated": true, "ValidationErrors": []string{}, "Error": "", "Warnings": ""}
-	if _, err := s.agent.Validate(r.Context(), source); err != nil {
-		if statusOf(err) != http.StatusBadRequest {
-			return nil, err
-		}
-		text := err.Error()
-		answer["ValidationErrors"], answer["Error"] = strings.Split(text, "\n"), text
+	j, err := s.agent.Validate(r.Context(), reg.source)
+	if err == nil {
+		answer["Warnings"] = reg.warnings(j)
+		return answer, nil
 	}
+	if statusOf(err) != http.StatusBadRequest {
+		return nil, err
+	}
+	text := reg.explain(err).Error()
+	answer["ValidationErrors"], answer["Error"] = strings.Split(text, "\n"), text
 	return answer, nil
 }
 
@@ -180,37 +245,8 @@ func (s *Server) jobVersions(r *http.Request, _ *snapshot.Agent, j *snapshot.Job
 
 // jobSubmission is GET /v1/job/ID/submission: the text of the job file.
 func (s *Server) jobSubmission(_ *http.Request, _ *snapshot.Agent, j *snapshot.Job) (any, error) {
-	return map[string]any{
-		"Source": j.Job.Source.Text, "Format": "hcl2", "Variables": "", "VariableFlags": j.Job.Source.Variables,
-	}, nil
-}
-
-// search is PUT /v1/search: ids that begin with a prefix, by what they are ids of.
-func (s *Server) search(r *http.Request, now *snapshot.Agent) (any, error) {
-	var body struct{ Prefix, Context string }
-	if err := readBody(r, &body); err != nil {
-		return nil, err
+	if s := j.Job.Source.Submission; s != nil {
+		return s, nil
 	}
-	found := map[string][]string{"jobs": {}, "allocs": {}, "nodes": {}, "evals": {}, "deployment": {}, "volumes": {}, "plugins": {}, "node_pools": {}}
-	add := func(kind, id string) {
-		if strings.HasPrefix(id, body.Prefix) && (body.Context == "" || body.Context == "all" || body.Context == kind) {
-			found[kind] = append(found[kind], id)
-		}
-	}
-	for _, j := range now.Jobs {
-		add("jobs", j.Job.ID)
-	}
-	for _, a := range now.Allocations {
-		add("allocs", a.ID)
-	}
-	add("nodes", now.Node.ID)
-	for _, e := range evaluations(now) {
-		add("evals", e.ID)
-	}
-	truncated := map[string]bool{}
-	for kind, ids := range found {
-		slices.Sort(ids)
-		truncated[kind] = false
-	}
-	return map[string]any{"Matches": found, "Truncations": truncated}, nil
+	return &job.Submission{Source: j.Job.Source.Text, Format: "hcl2", VariableFlags: j.Job.Source.Variables}, nil
 }

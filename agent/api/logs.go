@@ -84,16 +84,17 @@ func (s *Server) logs(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	return nil
 }
 
-// copyLog sends what is there and, if it is followed, what comes until the task has ended.
+// copyLog sends what is there and, if it is followed, what is added until the task has ended.
 func (s *Server) copyLog(ctx context.Context, t *tail, out *logWriter) {
 	buffer := make([]byte, 32<<10)
 	silent := time.Now()
 	for {
-		ended := t.ended() // before the read: what was written by then is read now
+		ended, gone := t.ended() // before the read: what was written by then is read now
 		n, err := t.read(buffer)
 		switch {
 		case n > 0:
-			if out.write(buffer[:n], filepath.Base(t.newest())) != nil {
+			file, at := t.log.Position()
+			if out.write(buffer[:n], "alloc/logs/"+filepath.Base(file), at) != nil {
 				return
 			}
 			silent = time.Now()
@@ -101,8 +102,8 @@ func (s *Server) copyLog(ctx context.Context, t *tail, out *logWriter) {
 				return
 			}
 			continue
-		case err != nil || !t.query.follow || ended:
-			return
+		case err != nil || !t.query.follow || ended && t.query.plain || gone:
+			return // clients of frames end a followed log themselves
 		case time.Since(silent) >= s.heartbeat:
 			if out.heartbeat() != nil {
 				return
@@ -196,14 +197,14 @@ func (t *tail) readOnce(p []byte) (int, error) {
 	return n, err
 }
 
-// ended reports whether the task will write nothing more.
-func (t *tail) ended() bool {
+// ended reports whether the task will write nothing more, and whether its allocation was removed.
+func (t *tail) ended() (ended, gone bool) {
 	a, err := t.server.agent.Snapshot(t.query.alloc).Allocation(t.query.alloc)
 	if err != nil {
-		return true
+		return true, true
 	}
 	task := a.Tasks[t.query.task]
-	return task == nil || task.State.Phase == hook.PhaseDead
+	return task == nil || task.State.Phase == hook.PhaseDead, false
 }
 
 // newest is the path of the newest file that was opened; empty if none was.
@@ -225,10 +226,9 @@ func (t *tail) close() {
 type logWriter struct {
 	out   streams.Writer
 	plain bool
-	sent  int64
 }
 
-// frame is Nomad's StreamFrame; an empty one is a sign of life.
+// frame is Nomad's StreamFrame: Offset is the position in the file after Data. An empty one is a sign of life.
 type frame struct {
 	Offset    int64  `json:",omitempty"`
 	Data      []byte `json:",omitempty"`
@@ -236,12 +236,11 @@ type frame struct {
 	FileEvent string `json:",omitempty"`
 }
 
-func (l *logWriter) write(p []byte, file string) error {
+func (l *logWriter) write(p []byte, file string, at int64) error {
 	if l.plain {
 		return l.out.Send(p)
 	}
-	l.sent += int64(len(p))
-	text, err := json.Marshal(frame{Offset: l.sent, Data: p, File: "alloc/logs/" + file})
+	text, err := json.Marshal(frame{Offset: at, Data: p, File: file})
 	if err != nil {
 		return err
 	}

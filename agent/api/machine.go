@@ -96,7 +96,7 @@ func telemetryJSON(t *config.Telemetry) map[string]any {
 func memberOf(now *snapshot.Agent) map[string]any {
 	n, c := now.Node, now.Config
 	return map[string]any{
-		"Name": n.Name, "Addr": c.BindAddr, "Port": c.Ports.HTTP, "Status": "alive",
+		"Name": n.Name, "Addr": c.BindAddr, "Port": max(0, c.Ports.HTTP), "Status": "alive",
 		"Tags":        map[string]string{"dc": c.Datacenter, "region": c.Region, "build": version.String(), "role": "tacho"},
 		"ProtocolMin": 1, "ProtocolMax": 5, "ProtocolCur": 2, "DelegateMin": 2, "DelegateMax": 5, "DelegateCur": 4,
 	}
@@ -161,7 +161,19 @@ func (s *Server) namespace(r *http.Request, now *snapshot.Agent) (any, error) {
 
 // nodePools is GET /v1/node/pools.
 func (s *Server) nodePools(_ *http.Request, _ *snapshot.Agent) (any, error) {
-	return []any{map[string]any{"Name": "default", "Description": "this machine", "CreateIndex": 1, "ModifyIndex": 1}}, nil
+	return []any{defaultPool()}, nil
+}
+
+func defaultPool() map[string]any {
+	return map[string]any{"Name": "default", "Description": "this machine", "CreateIndex": 1, "ModifyIndex": 1}
+}
+
+// ownToken is GET /v1/acl/token/self: whoever is trusted may do everything.
+func (s *Server) ownToken(_ *http.Request, now *snapshot.Agent) (any, error) {
+	return map[string]any{
+		"AccessorID": now.Node.ID, "SecretID": "", "Name": "the agent's token", "Type": "management", "Policies": []string{}, "Roles": []any{},
+		"Global": true, "CreateTime": now.Node.StartedAt, "CreateIndex": 1, "ModifyIndex": 1,
+	}, nil
 }
 
 // collectGarbage is PUT /v1/system/gc: all ended allocations are removed.
@@ -182,9 +194,12 @@ func (s *Server) readMetrics(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// noAllocation is the id of none: a snapshot of it has the configuration only.
+const noAllocation = ""
+
 // prometheus is GET /metrics, and /v1/metrics?format=prometheus.
 func (s *Server) prometheus(w http.ResponseWriter, r *http.Request) {
-	if !s.agent.Snapshot().Config.Telemetry.PrometheusMetrics {
+	if !s.agent.Snapshot(noAllocation).Config.Telemetry.PrometheusMetrics {
 		s.fail(w, r, &problem{http.StatusUnsupportedMediaType, "Prometheus is not enabled: telemetry { prometheus_metrics = true }"})
 		return
 	}

@@ -10,6 +10,10 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/hook"
 )
 
 // TestNomadCommandLine has Nomad's own command line read the agent, with and without the token.
@@ -19,6 +23,8 @@ func TestNomadCommandLine(t *testing.T) {
 		t.Skip("needs Nomad's own binary: set NOMAD_BIN to one")
 	}
 	f := newFake()
+	f.allocs[0].Dir = folder.In(t.TempDir(), webID)
+	f.writeLog(t, "one\ntwo\nthree\n")
 	s := newTestServer(f)
 	server := httptest.NewUnstartedServer(s.Handler(false))
 	f.port = server.Listener.Addr().(*net.TCPAddr).Port
@@ -43,7 +49,7 @@ func TestNomadCommandLine(t *testing.T) {
 		{"status web", "", []string{"ID            = web"}},
 		{"status 11111111", "", []string{"Client Status"}},
 		{"alloc status 11111111", "", []string{webID[:8], "web.cache[0]", `Task "web" is "running"`, "1250/500 MHz", "32 MiB/256 MiB"}},
-		{"alloc status -stats 11111111", "", []string{"Memory Stats", "Cache", "Max Usage", "16 MiB", "96 MiB", "CPU Stats", "50.00%", "40.00%"}},
+		{"alloc status -stats 11111111", "", []string{"Memory Stats", "Cache", "Max Usage", "16 MiB", "96 MiB", "CPU Stats", "50.00%", "25.00%"}},
 		{"alloc status -stats 11111111", testToken, []string{"Started /bin/" + secret}},
 		{"alloc status 11aaaaaa", "", []string{"failed", `Task "web" is "dead"`}},
 		{"alloc status -json 11111111", "", []string{webID}},
@@ -53,6 +59,12 @@ func TestNomadCommandLine(t *testing.T) {
 		{"alloc restart 11111111 web", testToken, nil},
 		{"alloc signal -s SIGHUP 11111111 web", testToken, nil},
 		{"alloc stop 11111111", testToken, []string{"complete"}},
+		{"alloc fs 11111111", testToken, []string{"alloc/"}},
+		{"alloc fs -stat 11111111 alloc/logs/web.stdout.0", testToken, []string{"14 B"}},
+		{"alloc fs 11111111 alloc/logs/web.stdout.0", testToken, []string{"one\ntwo\nthree"}},
+		{"alloc fs -tail -n 1 11111111 alloc/logs/web.stdout.0", testToken, []string{"three"}},
+		{"job scale web cache 3", testToken, []string{"complete"}},
+		{"job restart -yes web", testToken, []string{"restarted successfully"}},
 		{"job stop -yes web", testToken, []string{"complete"}},
 		{"job stop -detach -yes web", testToken, nil},
 		{"node status", "", []string{nodeID[:8], "node1", "ready", "eligible"}},
@@ -90,5 +102,21 @@ func TestNomadCommandLine(t *testing.T) {
 			}
 			t.Logf("nomad %s\n%s", tt.args, out)
 		})
+	}
+}
+
+// TestExitOfEvent is what clients read of the end of a task, with the token and without.
+func TestExitOfEvent(t *testing.T) {
+	event := &allocation.Event{
+		Type: hook.EventTerminated, Message: "exit code 137, signal 9",
+		Details: map[string]string{allocation.DetailExitCode: "137", allocation.DetailSignal: "9", allocation.DetailOOMKilled: "false"},
+	}
+	for _, trusted := range []bool{true, false} {
+		if shown := newTaskEvent(event, trusted); shown.ExitCode != 137 || shown.Signal != 9 || shown.Details["exit_code"] != "137" {
+			t.Errorf("trusted %t: %+v", trusted, shown)
+		}
+	}
+	if shown := newTaskEvent(&allocation.Event{Type: hook.EventStarted}, true); shown.ExitCode != 0 || shown.Signal != 0 {
+		t.Errorf("a start: %+v", shown)
 	}
 }

@@ -69,7 +69,7 @@ func (p *processNames) addPoint(point *history.Point) {
 	}
 }
 
-// check rejects a name that no process has. If nothing was read, nobody knows.
+// check rejects a name that no process has. If nothing was read, no name is known.
 func (p *processNames) check(process string) error {
 	if process == "" || !p.read || p.names[process] {
 		return nil

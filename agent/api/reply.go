@@ -10,7 +10,9 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"reflect"
 	"strconv"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -59,14 +61,34 @@ func nothing[T any](value any) func(*http.Request, *snapshot.Agent, T) (any, err
 
 // json serves an answer.
 func (s *Server) json(a answer) http.HandlerFunc {
+	return s.jsonOf(a, func(*http.Request) *snapshot.Agent { return s.agent.Snapshot() })
+}
+
+// jsonOfAllocation serves an answer about the allocation of a request's path, which needs to know no other: it is asked for
+// often, and there can be hundreds of them.
+func (s *Server) jsonOfAllocation(a func(*http.Request, *snapshot.Agent, *allocation.Allocation) (any, error)) http.HandlerFunc {
+	return s.jsonOf(of(allocationOf, a), func(r *http.Request) *snapshot.Agent {
+		if now := s.agent.Snapshot(strings.ToLower(r.PathValue("id"))); len(now.Allocations) == 1 {
+			return now
+		}
+		return s.agent.Snapshot() // a prefix, or none
+	})
+}
+
+// jsonOf serves an answer from a snapshot.
+func (s *Server) jsonOf(a answer, look func(*http.Request) *snapshot.Agent) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := s.block(w, r); err != nil {
 			s.fail(w, r, err)
 			return
 		}
-		now := s.agent.Snapshot()
+		now := look(r)
 		value, err := a(r, now)
 		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		if value, err = page(w, r, value); err != nil {
 			s.fail(w, r, err)
 			return
 		}
@@ -88,6 +110,34 @@ func (s *Server) json(a answer) http.HandlerFunc {
 		header.Set("X-Nomad-Lastcontact", "0")
 		_, _ = w.Write(append(text, '\n')) // a client that went away is not an error of ours
 	}
+}
+
+// page returns the part of a list that ?per_page= and ?next_token= ask for, and names the first of the next in a header.
+func page(w http.ResponseWriter, r *http.Request, value any) (any, error) {
+	p := paramsOf(r)
+	size, token := p.number("per_page"), p.values.Get("next_token")
+	list := reflect.ValueOf(value)
+	if p.err != nil || size == 0 || list.Kind() != reflect.Slice || list.Len() == 0 {
+		return value, p.err
+	}
+	id := func(i int) string {
+		if field := reflect.Indirect(list.Index(i)); field.Kind() == reflect.Struct && field.FieldByName("ID").IsValid() {
+			return field.FieldByName("ID").String()
+		}
+		return strconv.Itoa(i)
+	}
+	first := 0
+	for token != "" && id(first) != token {
+		if first++; first == list.Len() {
+			return nil, badRequest("invalid next_token: nothing in the list has this id")
+		}
+	}
+	last := list.Len()
+	if size < uint64(last-first) {
+		last = first + int(size)
+		w.Header().Set("X-Nomad-Nexttoken", id(last))
+	}
+	return list.Slice(first, last).Interface(), nil
 }
 
 // trustedJSON serves an answer to trusted callers only.

@@ -18,6 +18,7 @@ func (s *Server) routes() {
 	s.allocationRoutes()
 	s.machineRoutes()
 	s.absentRoutes()
+	s.elsewhereRoutes()
 	s.mux.HandleFunc(everythingElse, s.unknown)
 	if s.options.Page != nil {
 		s.mux.Handle("/", s.options.Page)
@@ -64,11 +65,13 @@ func (s *Server) jobRoutes() {
 	s.mux.HandleFunc("GET /v1/job/{id}/scale", s.json(of(jobOf, s.jobScale)))
 	s.mux.HandleFunc("GET /v1/job/{id}/versions", s.json(of(jobOf, s.jobVersions)))
 	s.mux.HandleFunc("GET /v1/job/{id}/submission", s.trustedJSON(of(jobOf, s.jobSubmission)))
-	s.post("/v1/job/{id}/plan", s.needsTrust(s.notHere("plans are not supported by the embedded agent; validate the job file instead")))
+	s.post("/v1/job/{id}/plan", s.trustedJSON(s.planJob))
+	s.post("/v1/job/{id}/scale", s.trustedJSON(s.scaleJob))
 	s.mux.HandleFunc("GET /v1/evaluations", s.json(s.listEvaluations))
 	s.mux.HandleFunc("GET /v1/evaluation/{id}", s.json(func(r *http.Request, now *snapshot.Agent) (any, error) { return evaluationOf(r, now) }))
 	s.mux.HandleFunc("GET /v1/evaluation/{id}/allocations", s.json(of(evaluationOf, s.evaluationAllocations)))
 	s.post("/v1/search", s.json(s.search))
+	s.post("/v1/search/fuzzy", s.json(s.fuzzySearch))
 }
 
 func (s *Server) allocationRoutes() {
@@ -80,18 +83,21 @@ func (s *Server) allocationRoutes() {
 	s.mux.HandleFunc("GET /v1/allocation/{id}/checks", s.json(of(allocationOf, nothing[*allocation.Allocation](map[string]any{}))))
 	s.mux.HandleFunc("GET "+client+"checks", s.json(of(allocationOf, nothing[*allocation.Allocation](map[string]any{}))))
 	s.mux.HandleFunc("GET /v1/client/allocations/stats", s.json(s.allStats))
-	s.mux.HandleFunc("GET "+client+"stats", s.json(of(allocationOf, s.stats)))
-	s.mux.HandleFunc("GET "+client+"stats/history", s.json(of(allocationOf, s.history)))
-	s.mux.HandleFunc("GET "+client+"history", s.json(of(allocationOf, s.history)))
+	s.mux.HandleFunc("GET "+client+"stats", s.jsonOfAllocation(s.stats))
+	s.mux.HandleFunc("GET "+client+"stats/history", s.jsonOfAllocation(s.history))
+	s.mux.HandleFunc("GET "+client+"history", s.jsonOfAllocation(s.history))
 	s.mux.HandleFunc("GET "+client+"stats/stream", s.stream(streams.Trusted, s.statsStream))
+	s.mux.HandleFunc("GET "+client+"commands", s.json(of(allocationOf, s.commands)))
 	s.mux.HandleFunc("GET "+client+"record", s.json(of(allocationOf, s.record)))
 	s.post(client+"restart", s.trustedJSON(of(allocationOf, s.restartAllocation)))
 	s.post(client+"signal", s.trustedJSON(of(allocationOf, s.signalAllocation)))
 	s.mux.HandleFunc("GET "+client+"exec", s.stream(streams.Exec, s.exec))
 	s.mux.HandleFunc("GET /v1/client/fs/logs/{id}", s.needsTrust(s.stream(streams.Trusted, s.logs)))
-	for _, call := range []string{"ls", "stat", "cat", "readat", "stream"} {
-		s.mux.HandleFunc("GET /v1/client/fs/"+call+"/{id}", s.needsTrust(s.notHere("files of allocations are not served; logs are at /v1/client/fs/logs/ID")))
-	}
+	s.mux.HandleFunc("GET /v1/client/fs/ls/{id}", s.trustedJSON(of(allocationOf, s.listFiles)))
+	s.mux.HandleFunc("GET /v1/client/fs/stat/{id}", s.trustedJSON(of(allocationOf, s.statFile)))
+	s.mux.HandleFunc("GET /v1/client/fs/cat/{id}", s.needsTrust(s.stream(streams.Trusted, s.readFile)))
+	s.mux.HandleFunc("GET /v1/client/fs/readat/{id}", s.needsTrust(s.stream(streams.Trusted, s.readFile)))
+	s.mux.HandleFunc("GET /v1/client/fs/stream/{id}", s.needsTrust(s.stream(streams.Trusted, s.streamFile)))
 	s.mux.HandleFunc("GET /v1/event/stream", s.stream(streams.Trusted, s.events))
 }
 
@@ -124,10 +130,50 @@ func (s *Server) absentRoutes() {
 		s.mux.HandleFunc("GET /v1/"+path, s.json(func(*http.Request, *snapshot.Agent) (any, error) { return []any{}, nil }))
 	}
 	s.mux.HandleFunc("GET /v1/node/pools", s.json(s.nodePools))
+	s.mux.HandleFunc("GET /v1/node/pool/default", s.json(func(*http.Request, *snapshot.Agent) (any, error) { return defaultPool(), nil }))
+	s.mux.HandleFunc("GET /v1/acl/token/self", s.trustedJSON(s.ownToken))
 	for path, what := range map[string]string{"deployment": "deployment", "volume/csi": "volume", "volume/host": "volume", "plugin/csi": "plugin", "service": "service"} {
 		s.mux.HandleFunc("GET /v1/"+path+"/{id}", s.json(func(*http.Request, *snapshot.Agent) (any, error) {
 			return nil, notFound(what + " not found: the embedded agent has none")
 		}))
+	}
+}
+
+// elsewhereRoutes answer what only a cluster can do, by its name.
+func (s *Server) elsewhereRoutes() {
+	for what, paths := range map[string][]string{
+		"job dispatch":            {"job/{id}/dispatch"},
+		"job revert":              {"job/{id}/revert", "job/{id}/stable"},
+		"job eval":                {"job/{id}/evaluate"},
+		"job tag":                 {"job/{id}/versions/{name}/tag"},
+		"periodic jobs":           {"job/{id}/periodic/force"},
+		"job actions":             {"job/{id}/action"},
+		"node drain":              {"node/{id}/drain"},
+		"node eligibility":        {"node/{id}/eligibility"},
+		"node purge":              {"node/{id}/purge", "node/{id}/evaluate"},
+		"schedules of tasks":      {"client/allocation/{id}/pause"},
+		"agent log streams":       {"agent/monitor"},
+		"profiles":                {"agent/pprof/{name}"},
+		"joining servers":         {"agent/join", "agent/force-leave"},
+		"scheduler configuration": {"operator/scheduler/configuration"},
+		"Raft":                    {"operator/raft/configuration", "operator/raft/peer", "operator/snapshot"},
+		"Autopilot":               {"operator/autopilot/configuration", "operator/autopilot/health"},
+		"licenses":                {"operator/license"},
+		"keyrings":                {"operator/keyring/keys", "operator/keyring/rotate"},
+		"deployments":             {"deployment/promote/{id}", "deployment/fail/{id}", "deployment/pause/{id}", "deployment/unblock/{id}"},
+		"namespaces":              {"namespace"},
+		"variables":               {"var/{path...}"},
+		"ACL policies and tokens": {"acl/bootstrap", "acl/token", "acl/policy/{name}", "acl/login", "acl/roles", "acl/auth-methods"},
+		"summary reconciliation":  {"system/reconcile/summaries"},
+		"dynamic node metadata":   {"client/metadata"},
+		"plans of volume claims":  {"volumes/claims"},
+	} {
+		h := s.needsTrust(s.notHere("not supported by the embedded agent: " + what + "; use a Nomad cluster"))
+		for _, path := range paths {
+			for _, method := range []string{"GET", "PUT", "POST", "DELETE"} {
+				s.mux.HandleFunc(method+" /v1/"+path, h)
+			}
+		}
 	}
 }
 

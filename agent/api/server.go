@@ -26,20 +26,28 @@ type Knowledge interface {
 	Snapshot(only ...string) *snapshot.Agent
 	NodeStats(ctx context.Context) (*node.Stats, error)
 	Cost() snapshot.Cost
+	Past
+}
+
+// Past is what tasks used.
+type Past interface {
 	History(allocID, task string, q history.Query) ([]history.Point, error)
 	Record(allocID, task string) (*record.Record, error)
+	Commands(allocID, task string) (*record.Commands, error)
 }
 
 // Jobs runs and stops jobs.
 type Jobs interface {
 	Validate(ctx context.Context, source job.Source) (*job.Job, error)
 	RunJob(ctx context.Context, source job.Source) (status *snapshot.Job, changed bool, err error)
+	ScaleJob(ctx context.Context, id, group string, count int) (status *snapshot.Job, changed bool, err error)
+	PlanJob(ctx context.Context, source job.Source) (*snapshot.Plan, error)
 	StopJob(id string, purge bool) error
 }
 
 // Allocations acts on allocations.
 type Allocations interface {
-	StopAlloc(id string) error
+	ReplaceAlloc(id string) error
 	RestartAlloc(id, task string) error
 	SignalAlloc(ctx context.Context, id, task, signal string) error
 	ExecTask(ctx context.Context, id, task string, o driver.ExecOptions) (driver.ExecStream, error)
@@ -134,6 +142,10 @@ func (s *Server) Handler(local bool) http.Handler {
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Cache-Control", "no-store")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if err := s.checkOrigin(r); err != nil {
+			s.fail(w, r, err)
+			return
+		}
 		trusted := local
 		if !local {
 			if !s.knownHost(r.Host) {

@@ -175,6 +175,13 @@ func TestPublishingOff(t *testing.T) {
 func TestStatuses(t *testing.T) {
 	h := newTestServer(newFake()).Handler(false)
 	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
+	origin := func(from string) func(*http.Request) {
+		return func(r *http.Request) {
+			withToken(r)
+			r.Host = "localhost"
+			r.Header.Set("Origin", from)
+		}
+	}
 	bearer := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+testToken) }
 	wrong := func(r *http.Request) { r.Header.Set("X-Nomad-Token", testToken+"x") }
 	client := "/v1/client/allocation/" + webID + "/"
@@ -222,7 +229,7 @@ func TestStatuses(t *testing.T) {
 		{"GET", "/v1/job/web/submission", "", nil, 403, "token"},
 		{"PUT", "/v1/system/gc", "", nil, 403, "token"},
 
-		{"PUT", "/v1/jobs", `{"Job":{"ID":"x"}}`, withToken, 400, "jobs in JSON are not supported"},
+		{"PUT", "/v1/jobs", `{"Job":{"ID":"x"},"Submission":{"Source":"x","Format":"hcl2","VariableFlags":{"a":"b"}}}`, withToken, 200, "EvalID"},
 		{"PUT", "/v1/jobs", `{}`, withToken, 400, "text of a job file"},
 		{"PUT", "/v1/jobs", ``, withToken, 400, "no body"},
 		{"PUT", "/v1/jobs", `[`, withToken, 400, "invalid JSON body"},
@@ -234,9 +241,21 @@ func TestStatuses(t *testing.T) {
 		{"POST", "/v1/jobs/parse", `{"JobHCL":"x"}`, withToken, 200, `"ID":"web"`},
 		{"PUT", client + "signal", "{}", withToken, 400, "no signal"},
 		{"PUT", client + "signal", `{"Signal":"SIGHUP","Task":"none"}`, withToken, 404, "no task"},
-		{"PUT", client + "restart", `{"AllTasks":true}`, withToken, 400, "ended"},
-		{"PUT", "/v1/job/web/plan", `{}`, withToken, 501, "validate"},
-		{"GET", "/v1/client/fs/ls/" + webID, "", withToken, 501, "logs"},
+		{"PUT", "/v1/client/allocation/" + batchID + "/restart", `{"AllTasks":true}`, withToken, 400, "ended"},
+		{"PUT", "/v1/jobs", `{"Job": []}`, withToken, 400, "job's JSON"},
+		{"PUT", "/v1/jobs", `{"Job": {"ID": "web"}, "EnforceIndex": true, "JobModifyIndex": 3}`, withToken, 400, "conflicting job modify index: 20"},
+		{"PUT", "/v1/jobs", `{"Job": {"ID": "web"}, "EnforceIndex": true, "JobModifyIndex": 20}`, withToken, 200, "EvalID"},
+		{"PUT", "/v1/job/web/plan", `{"Job": {"ID": "web"}}`, withToken, 200, `"destroy":2`},
+		{"PUT", "/v1/job/web/scale", `{"Count": 3, "Target": {"Group": "cache"}}`, withToken, 200, "EvalID"},
+		{"PUT", "/v1/job/web/scale", `{"Count": 3}`, withToken, 400, "Target"},
+		{"PUT", "/v1/search/fuzzy", `{"Text": "ACH"}`, nil, 200, `{"ID":"cache","Scope":["default","web"]}`},
+		{"GET", "/v1/jobs?per_page=1", "", nil, 200, `"ID":"`},
+		{"GET", "/v1/jobs?per_page=1&next_token=none", "", nil, 400, "next_token"},
+		{"PUT", "/v1/job/web/plan", `{}`, withToken, 400, "needs a job"},
+		{"PUT", "/v1/job/web/dispatch", `{}`, withToken, 501, "job dispatch"},
+		{"GET", "/v1/client/fs/ls/" + webID, "", nil, 403, "token"},
+		{"GET", "/v1/client/fs/ls/" + webID + "?path=web/secrets", "", withToken, 403, "secrets"},
+		{"GET", "/v1/client/fs/cat/" + webID + "?path=../../../etc/passwd", "", withToken, 404, "no such file"},
 		{"GET", "/v1/client/fs/logs/" + webID + "?type=x", "", withToken, 400, "stdout or stderr"},
 		{"GET", "/v1/client/fs/logs/" + webID + "?type=stderr", "", withToken, 404, "written nothing"},
 		{"GET", "/v1/client/fs/logs/" + batchID + "?type=stdout&follow=true", "", withToken, 404, "the job disables the logs"},
@@ -252,6 +271,12 @@ func TestStatuses(t *testing.T) {
 		{"GET", "/v1/jobs", "", host("LOCALHOST:1"), 200, ""},
 		{"GET", "/v1/jobs", "", host("[::1]:4656"), 200, ""},
 		{"GET", "/v1/jobs", "", host("tacho.example:80"), 200, ""},
+
+		{"PUT", client + "restart", `{}`, origin("https://evil.example"), 403, "another origin"},
+		{"PUT", client + "restart", `{}`, origin("null"), 403, "another origin"},
+		{"PUT", client + "restart", `{}`, origin("http://localhost:80"), 403, "another origin"},
+		{"PUT", client + "restart", `{}`, origin("http://localhost"), 200, ""},
+		{"GET", "/v1/jobs", "", origin("https://evil.example"), 200, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {

@@ -30,12 +30,21 @@ func (s *Server) usage(r *http.Request, now *snapshot.Agent, a *allocation.Alloc
 		if task != "" && task != name {
 			continue
 		}
-		usages[name] = now.UsageFor(t, Trusted(r.Context()))
+		usages[name] = lookAt(now, t, r)
 		if process != "" {
 			usages[name] = onlyProcess(usages[name], process)
 		}
 	}
 	return newAllocationUsage(usages, now, s.now()), nil
+}
+
+// lookAt returns what a task uses, and has its processes read more often for whoever asks again.
+func lookAt(now *snapshot.Agent, t *allocation.Task, r *http.Request) *allocation.Usage {
+	u := now.UsageFor(t, Trusted(r.Context()))
+	if u.Look != nil {
+		u.Look()
+	}
+	return u
 }
 
 // stats is GET /v1/client/allocation/ID/stats. With ?at= it is the reading nearest to a time, with ?process= it has no
@@ -67,7 +76,7 @@ func (s *Server) allStats(r *http.Request, now *snapshot.Agent) (any, error) {
 		}
 		usages := make(map[string]*allocation.Usage, len(a.Tasks))
 		for name, t := range a.Tasks {
-			usages[name] = now.UsageFor(t, Trusted(r.Context()))
+			usages[name] = lookAt(now, t, r)
 		}
 		all[a.ID] = newAllocationUsage(usages, now, s.now())
 	}

@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,7 +94,7 @@ func TestEventStream(t *testing.T) {
 	s.heartbeat = 20 * time.Millisecond
 	url, _ := serve(t, s)
 	f.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobRegistered", Key: "nightly", Namespace: "default"})
-	f.feed.Publish(feed.Event{Topic: feed.TopicAllocation, Type: "TaskEvent", Key: webID, FilterKeys: []string{"web"}, Namespace: "default", Allocation: f.allocs[0]})
+	f.feed.Publish(feed.Event{Topic: feed.TopicAllocation, Type: feed.AllocationUpdated, Key: webID, FilterKeys: []string{"web"}, Namespace: "default", Allocation: f.allocs[0]})
 
 	lines := bufio.NewScanner(open(t.Context(), t, url+"/v1/event/stream?index=41&topic=Allocation:web").body)
 	lines.Buffer(nil, 1<<20)
@@ -121,6 +122,41 @@ func TestEventStream(t *testing.T) {
 		return
 	}
 	t.Error("the stream ended", lines.Err())
+}
+
+// TestEventPayloads holds what programs read of each event: its payload is there, whatever has happened since.
+func TestEventPayloads(t *testing.T) {
+	f := newFake()
+	s := newTestServer(f)
+	for _, test := range []struct {
+		event feed.Event
+		want  []string
+	}{
+		{feed.Event{Topic: feed.TopicJob, Type: "JobRegistered", Key: "web"}, []string{"Job web", "Evaluation web"}},
+		{feed.Event{Topic: feed.TopicJob, Type: "JobDeregistered", Key: "purged"}, []string{"Job purged", "Evaluation purged"}},
+		{feed.Event{Topic: feed.TopicJob, Type: feed.AllocationUpdated, Key: "web"}, []string{"Job web"}},
+		{feed.Event{Topic: feed.TopicNode, Type: "NodeStreamEvent", Key: nodeID}, []string{"Node " + nodeID}},
+		{feed.Event{Topic: feed.TopicAllocation, Type: "AllocationRemoved", Key: webID, Allocation: f.allocs[0]}, []string{"Allocation " + webID}},
+	} {
+		var got []string
+		for _, e := range s.newEvents(httptest.NewRequest(http.MethodGet, "/", nil), &test.event) {
+			id := ""
+			switch p := e.Payload; {
+			case p.Job != nil:
+				id = p.Job.(*jobJSON).ID
+			case p.Evaluation != nil:
+				id = p.Evaluation.(*evaluation).JobID
+			case p.Node != nil:
+				id = p.Node.(nodeJSON).ID
+			case p.Allocation != nil:
+				id = p.Allocation.ID
+			}
+			got = append(got, e.Topic+" "+id)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.event.Type, got, test.want)
+		}
+	}
 }
 
 func TestStatsStream(t *testing.T) {

@@ -194,15 +194,10 @@ func newReading(u *allocation.Usage, at time.Time) *reading {
 	age := max(0, at.Sub(u.Sample.Wall).Seconds())
 	shown.AgeSeconds = &age
 	shown.Sample = procstats.AppendJSON(nil, u.Sample, u.Headlines)
-	shown.Sources, shown.Guarantees = map[string]shape.SourceReading{}, map[string]procstats.Guarantee{}
+	shown.Sources, shown.Guarantees = map[string]shape.SourceReading{}, procstats.Guarantees(u.Sample, u.Headlines)
 	for i, stamp := range u.Sample.Sources {
 		if !stamp.Zero() {
 			shown.Sources[procstats.SourceID(i).String()] = shape.SourceReading{ReadAt: stamp.Wall, AgeSeconds: max(0, at.Sub(stamp.Wall).Seconds())}
-		}
-	}
-	for _, r := range u.Sample.Task {
-		if m, ok := procstats.Lookup(r.ID()); ok && r.Present() && m.Guarantee != "" {
-			shown.Guarantees[m.Name] = m.Guarantee
 		}
 	}
 	return shown

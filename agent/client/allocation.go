@@ -21,7 +21,7 @@ func (c *Client) Allocation(ctx context.Context, prefix string, w Wait) (Answer[
 	return getAfter[shape.Allocation](ctx, c, pathOf("v1", "allocation", prefix), w)
 }
 
-// StopAllocation stops an allocation for good.
+// StopAllocation stops an allocation; another takes its place.
 func (c *Client) StopAllocation(ctx context.Context, id string) error {
 	_, err := do[any](ctx, c, call{method: http.MethodPut, path: pathOf("v1", "allocation", id, "stop")})
 	return err
@@ -40,6 +40,11 @@ func (c *Client) SignalAllocation(ctx context.Context, id, task, signal string) 
 func (c *Client) act(ctx context.Context, id, verb string, body map[string]string) error {
 	_, err := do[any](ctx, c, call{method: http.MethodPut, path: pathOf("v1", "client", "allocation", id, verb), body: body})
 	return err
+}
+
+// Commands returns what the ended processes of a task used, by command. The error is not found (IsNotFound) if that is not counted.
+func (c *Client) Commands(ctx context.Context, id, task string) (Answer[record.Commands], error) {
+	return get[record.Commands](ctx, c, pathOf("v1", "client", "allocation", id, "commands"), queryOf("task", task))
 }
 
 // Record returns the final record of a task's last ended start. The error is not found (IsNotFound) if none has ended.

@@ -115,6 +115,18 @@ func readRoots(path string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
+// SignInLink is a link that signs a browser in to the agent's page, once and within a minute.
+type SignInLink struct {
+	// URL is the agent's own address, empty if it does not listen on TCP; Path is that of the link below it.
+	URL, Path string
+}
+
+// SignInLink returns a new link. It needs the unix socket or the token.
+func (c *Client) SignInLink(ctx context.Context) (SignInLink, error) {
+	answer, err := do[SignInLink](ctx, c, call{method: http.MethodPost, path: "/page/link"})
+	return answer.Value, err
+}
+
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 

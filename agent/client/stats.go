@@ -31,6 +31,8 @@ type Sample struct {
 
 // Processes is the task's CPU time by process. What is not known is nil.
 type Processes struct {
+	// At is when the processes were read, which can be before the reading; zero if the agent does not say.
+	At     time.Time `json:"at"`
 	Rows   []Process `json:"rows"`
 	Exited struct {
 		CPUSeconds *float64 `json:"cpu_seconds_total"`
@@ -39,6 +41,10 @@ type Processes struct {
 	Unattributed struct {
 		CPUSeconds *float64 `json:"cpu_seconds"`
 	} `json:"unattributed"`
+	// Total is the CPU time of the task at At, which the others add up to.
+	Total struct {
+		CPUSeconds *float64 `json:"cpu_seconds"`
+	} `json:"total"`
 	// Omitted counts processes that have no row.
 	Omitted int `json:"omitted"`
 }
