@@ -101,14 +101,16 @@ func fourDigits(value float64) *float64 {
 	return &value
 }
 
-// Spark is a small line without axes, from 0 to a little above its highest value or least.
+// Spark is a small line without axes, from 0 to a little above its highest value or least. Its data are what a script
+// needs to prolong it.
 func Spark(a *Axis, s Series, least float64, description string) string {
 	b := pageBox()
-	line := ""
+	line, top := "", least*1.05
 	if e := extentOf(s.Values); e.present {
-		line, _ = b.paths(a, s.Values, max(e.high, least)*1.05)
+		top = max(e.high, least) * 1.05
+		line, _ = b.paths(a, s.Values, top)
 	}
 	text := escape(description)
-	return fmt.Sprintf(`<svg viewBox="0 0 %s %s" preserveAspectRatio="none" role="img" aria-label="%s" focusable="false"><title>%s</title>`+
-		`<path class="line %s" d="%s"/></svg>`, place(b.width), place(b.height), text, text, escape(s.Class), line)
+	return fmt.Sprintf(`<svg viewBox="0 0 %s %s" preserveAspectRatio="none" role="img" aria-label="%s" focusable="false" data-top="%.4g" data-least="%g">`+
+		`<path class="line %s" d="%s"/></svg>`, place(b.width), place(b.height), text, top, least, escape(s.Class), line)
 }

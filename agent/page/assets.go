@@ -72,6 +72,7 @@ func parseTemplates(files *assets) *template.Template {
 	t := template.New("").Funcs(template.FuncMap{
 		"asset": files.path, "clock": formatClock, "time": formatTime, "printable": printable,
 		"iso":         func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"ended":       func(id, title string, s section) titled { return titled{id, title, s} },
 		"gauged":      func(label string, g gauge) labelled { return labelled{label, g} },
 		"definitions": func() template.HTML { return chart.Definitions },
 	})
@@ -82,4 +83,10 @@ func parseTemplates(files *assets) *template.Template {
 type labelled struct {
 	Label string
 	Gauge gauge
+}
+
+// titled is a section with its title.
+type titled struct {
+	ID, Title string
+	Section   section
 }

@@ -15,6 +15,9 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/snapshot"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/record/advice"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -36,6 +39,31 @@ func (p *Page) ended(t task, body *taskView, trusted bool) {
 		body.End = endingOf(t, r)
 		body.End.details(r, trusted)
 	}
+}
+
+// mostAdvisers is how many records the advice on a page is from.
+const mostAdvisers = 50
+
+// advice says what resources to ask for, in sentences: from the record of the last end in each allocation of the job, the
+// newest first.
+func (p *Page) advice(now *snapshot.Agent, t task) []string {
+	var records []*record.Record
+	for _, a := range slices.Backward(now.Allocations) {
+		state := a.Tasks[t.state.Name]
+		if a.JobID != t.allocation.JobID || a.Group != t.allocation.Group || state == nil || state.State.Exit == nil {
+			continue
+		}
+		if r := p.past.lastRecord(task{allocation: a, state: state}); r != nil {
+			records = append(records, r)
+		}
+		if len(records) == mostAdvisers {
+			break
+		}
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	return printableAll(advice.Of(records).Why)
 }
 
 // limitAttribute is the prefix of the driver's attributes with effective limits.
@@ -101,24 +129,21 @@ func keyIn(m map[string]string, names []string) string {
 
 func orDash(s string) string { return cmp.Or(s, procstats.NoValue) }
 
-// eventsOf lists a task's events, the newest first. hidden says that messages are left out, which only
-// trusted readers may see.
-func eventsOf(t task, trusted bool) (rows []eventRow, hidden bool) {
+// eventsOf lists a task's events, the newest first. Some messages are for trusted readers only.
+func eventsOf(t task, trusted bool) (rows []eventRow) {
 	for i := range slices.Backward(t.state.Events) {
 		e := &t.state.Events[i]
-		row := eventRow{When: e.Time, Type: printable(string(e.Type)), Message: printable(e.Message)}
+		message, _ := e.MessageFor(trusted)
+		row := eventRow{When: e.Time, Type: printable(string(e.Type)), Message: printable(message)}
 		switch e.Type {
 		case hook.EventDriverFailure, hook.EventHookFailed, hook.EventKillFailed, hook.EventNotRestarting:
 			row.Class = "bad"
 		case hook.EventTerminated, hook.EventRestarting, hook.EventRestartSignal:
 			row.Class = "warn"
 		}
-		if !trusted && !e.Public() {
-			row.Message, hidden = "", hidden || e.Message != ""
-		}
 		rows = append(rows, row)
 	}
-	return rows, hidden
+	return rows
 }
 
 // logTail is the end of what a task wrote.

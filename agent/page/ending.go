@@ -22,7 +22,9 @@ type ending struct {
 	// What the record says of the end; see record.End.
 	Summary, OOM, LastReading, Remedy string
 
-	At, Started, Wall   string
+	At, Started, Wall string
+	// When is At, as short as can be.
+	When                string
 	CPU, Peak           number
 	Stall               string
 	Headlines, Evidence []fact
@@ -33,6 +35,7 @@ type ending struct {
 	Samples, PeakAt     string
 	Processes           []processRow
 	ProcessesSum        *processSum
+	Commands            *commandTable
 	at                  time.Time
 }
 
@@ -51,7 +54,7 @@ func endingOf(t task, r *record.Record) *ending {
 		return endingWithoutRecord(t)
 	}
 	e := &ending{
-		Stall: printable(string(r.Diagnosis.Stall)), at: r.EndedAt, At: formatTime(r.EndedAt), Started: formatTime(r.StartedAt),
+		Stall: printable(r.Diagnosis.StallText()), at: r.EndedAt, At: formatTime(r.EndedAt), When: formatDay(r.EndedAt), Started: formatTime(r.StartedAt),
 		Wall: procstats.NoValue,
 	}
 	e.describe(r.Redacted())
@@ -94,7 +97,7 @@ func endingWithoutRecord(t task) *ending {
 	s := t.state.State
 	e := &ending{
 		Outcome: t.condition().Word, Class: t.condition().Class, Summary: t.condition().Hint, at: s.FinishedAt,
-		At: formatTime(s.FinishedAt), Started: formatTime(s.StartedAt), Wall: procstats.NoValue,
+		At: formatTime(s.FinishedAt), When: formatDay(s.FinishedAt), Started: formatTime(s.StartedAt), Wall: procstats.NoValue,
 		CPU:  absent("cpu_seconds_total", "there is no final record"),
 		Peak: absent("memory_peak_bytes", "there is no final record"),
 	}
@@ -118,8 +121,8 @@ func (e *ending) details(r *record.Record, trusted bool) {
 		e.Limits = append(e.Limits, limitOf(l, trusted))
 	}
 	e.Samples = strconv.FormatInt(r.Samples, 10)
-	if r.Interval > 0 {
-		e.Samples += ", every " + procstats.Seconds.Text(r.Interval)
+	if often := r.SamplingText(); often != "" {
+		e.Samples += ", " + often
 	}
 	if r.Peak != nil && !r.Peak.At.IsZero() {
 		e.PeakAt = procstats.Bytes.Text(r.Peak.MemoryBytes) + " (" + printable(r.Peak.Measurement) + ") at " + formatTime(r.Peak.At)
@@ -134,6 +137,10 @@ func (e *ending) details(r *record.Record, trusted bool) {
 	if r.Processes != nil {
 		e.Processes, e.ProcessesSum = recordedProcesses(r.Processes)
 	}
+	if r.Commands != nil && len(r.Commands.Rows) > 0 {
+		e.Commands = commandsOf(r.Commands)
+	}
+	e.Notes = printableAll(record.Contradictions(r.Headline))
 	if trusted {
 		e.describe(r)
 		e.secrets(r)
@@ -146,9 +153,16 @@ func (e *ending) secrets(r *record.Record) {
 	for _, name := range slices.Sorted(maps.Keys(r.Diagnosis.Evidence)) {
 		e.Evidence = append(e.Evidence, fact{Name: printable(name), Value: number{Text: evidenceText(name, r.Diagnosis.Evidence[name])}})
 	}
-	for _, note := range r.Notes {
-		e.Notes = append(e.Notes, printable(note))
+	e.Notes = printableAll(r.AllNotes())
+}
+
+// printableAll makes texts safe to show.
+func printableAll(texts []string) []string {
+	shown := make([]string, 0, len(texts))
+	for _, text := range texts {
+		shown = append(shown, printable(text))
 	}
+	return shown
 }
 
 // headlineIDs are the headlines in the order of the table.
@@ -171,6 +185,9 @@ func recorded(r *record.Record, id procstats.ID) number {
 		return absent(name, "it is not in the record")
 	case h.Value == nil:
 		return absent(name, h.Reason)
+	}
+	if *h.Value == 0 && h.Guarantee == procstats.LowerBound {
+		return vacuous(name)
 	}
 	m, _ := procstats.Lookup(id)
 	return numberOf(name, m.Unit.Text(*h.Value), h.Source, h.Guarantee, r.EndedAt)

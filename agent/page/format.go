@@ -27,6 +27,14 @@ func formatClock(t time.Time) string {
 	return t.Format("15:04:05")
 }
 
+// formatDay writes a moment to the minute.
+func formatDay(t time.Time) string {
+	if t.IsZero() {
+		return procstats.NoValue
+	}
+	return t.Format("Jan 2 15:04")
+}
+
 // printable shows what a name has in it that would not be seen, or that would turn the text around.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {

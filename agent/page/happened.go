@@ -5,6 +5,7 @@ package page
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,34 +22,22 @@ type happening struct {
 	at                time.Time
 }
 
-// happened finds gaps, restarts and OOM kills, marks them in the charts, and lists them, the newest first.
-func (f *frame) happened(t task) []happening {
-	var all []happening
-	for i := range f.moments {
-		switch m := &f.moments[i]; {
-		case m.gap != history.NoGap:
-			if h, ok := f.gapAt(i); ok {
-				all = append(all, h)
-			}
-		case i > 0:
-			if kills, _ := m.counter(oomKills).GrowthSince(f.moments[i-1].counter(oomKills)); kills > 0 {
-				all = append(all, happening{at: m.Wall, What: record.KillsText(int64(kills)), Class: "oom"})
-			}
+// mostHappened is how many lines the list has; the charts mark all.
+const mostHappened = 12
+
+// happened finds gaps, starts, ends and OOM kills, marks them in the charts, and returns the newest, the newest first,
+// with the number of those that are left out. The history has all of them for as long as it has points; events, of which
+// few are kept, have the exact times and what ended otherwise.
+func (f *frame) happened(t task) (list []happening, more int) {
+	all := f.past()
+	for _, h := range eventsIn(t) {
+		const same = 3 * time.Second
+		known := slices.IndexFunc(all, func(o happening) bool { return o.Class == h.Class && o.at.Sub(h.at).Abs() < same })
+		if known < 0 {
+			all = append(all, h)
+		} else if h.Class != "oom" {
+			all[known] = h
 		}
-	}
-	for _, e := range t.state.Events {
-		h := happening{at: e.Time}
-		switch {
-		case e.Type == hook.EventStarted:
-			h.What, h.Class = "started", "start"
-		case e.Type == hook.EventTerminated && strings.Contains(strings.ToLower(e.Message), "oom"):
-			h.What, h.Class = string(record.OOMKilled), "oom"
-		case e.Type == hook.EventTerminated:
-			h.What, h.Class = "ended", "end"
-		default:
-			continue
-		}
-		all = append(all, h)
 	}
 	all = slices.DeleteFunc(all, func(h happening) bool {
 		return h.Class != "gap" && (h.at.Before(f.axis.Since) || h.at.After(f.axis.Until.Add(time.Second)))
@@ -60,6 +49,58 @@ func (f *frame) happened(t task) []happening {
 		if h.Class != "gap" {
 			f.axis.Marks = append(f.axis.Marks, chart.Mark{At: h.at, Class: h.Class, Title: h.What + " at " + h.When})
 		}
+	}
+	if len(all) > mostHappened {
+		return all[:mostHappened], len(all) - mostHappened
+	}
+	return all, 0
+}
+
+// past is what the history says.
+func (f *frame) past() (all []happening) {
+	for i := range f.moments {
+		m := &f.moments[i]
+		if m.gap != history.NoGap {
+			h, shown := f.gapAt(i)
+			switch {
+			case m.gap == history.GapOOM:
+				if n := len(all); n > 0 && all[n-1].Class == "oom" && i > 0 && all[n-1].at.Equal(f.moments[i-1].Wall) {
+					all = all[:n-1] // the last reading saw it already
+				}
+				all = append(all, happening{at: m.Wall, What: string(record.OOMKilled), Class: "oom"})
+			case shown && m.gap != history.GapTask: // the end and the next start say it
+				all = append(all, h)
+			}
+			continue
+		}
+		if i == 0 {
+			continue
+		}
+		before := &f.moments[i-1]
+		if kills, _ := m.counter(oomKills).GrowthSince(before.counter(oomKills)); kills > 0 {
+			all = append(all, happening{at: m.Wall, What: record.KillsText(int64(kills)), Class: "oom"})
+		}
+		if before.run != m.run {
+			all = append(all, happening{at: m.Wall, What: "started", Class: "start"})
+		}
+	}
+	return all
+}
+
+// eventsIn are the events that the charts mark.
+func eventsIn(t task) (all []happening) {
+	for _, e := range t.state.Events {
+		switch {
+		case e.Type == hook.EventStarted:
+			all = append(all, happening{at: e.Time, What: "started", Class: "start"})
+		case e.Type == hook.EventTerminated && strings.Contains(strings.ToLower(e.Message), "oom"):
+			all = append(all, happening{at: e.Time, What: string(record.OOMKilled), Class: "oom"})
+		case e.Type == hook.EventTerminated:
+			all = append(all, happening{at: e.Time, What: "ended", Class: "end"})
+		}
+	}
+	if version := t.allocation.JobVersion; version > 0 {
+		all = append(all, happening{at: t.allocation.CreateTime, What: "version " + strconv.FormatUint(version, 10), Class: "version"})
 	}
 	return all
 }

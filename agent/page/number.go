@@ -22,6 +22,10 @@ type number struct {
 	// Name is the row of the table that explains it.
 	Name   string
 	Absent bool
+
+	guarantee procstats.Guarantee
+	// vacuous says that all that is known is that the value is at least 0.
+	vacuous bool
 }
 
 // absent is a number that was not measured.
@@ -30,6 +34,13 @@ func absent(name, reason string) number {
 		Text: procstats.NoValue, Absent: true, Name: name,
 		Words: "not measured", Hint: printable(name + ": not measured: " + cmp.Or(reason, "no reason reported")),
 	}
+}
+
+// vacuous is a number of which only a lower bound of 0 is known, which is no number.
+func vacuous(name string) number {
+	n := absent(name, "it is at least 0, which is all that its source can say")
+	n.vacuous = true
+	return n
 }
 
 // markOf is how a guarantee is written before a number, in a sign and in words.
@@ -64,7 +75,7 @@ func guaranteeWords(g procstats.Guarantee) string {
 // numberOf is a value of a measurement that was taken from source. The time is that of sources that are read more
 // seldom than others, else zero: a page says once how old it is, and what stays the same is not sent again.
 func numberOf(name, text, source string, g procstats.Guarantee, at time.Time) number {
-	n := number{Text: text, Name: name}
+	n := number{Text: text, Name: name, guarantee: g}
 	n.Mark, n.Words = markOf(g)
 	parts := []string{name}
 	if source != "" && source != name {
@@ -90,6 +101,9 @@ func headline(list []procstats.HeadlineValue, id procstats.ID, write func(float6
 		if !ok {
 			return absent(id.String(), h.Reading.Reason())
 		}
+		if value == 0 && h.Guarantee == procstats.LowerBound {
+			return vacuous(id.String())
+		}
 		return numberOf(id.String(), write(value), h.Source, h.Guarantee, time.Time{})
 	}
 	return absent(id.String(), "not read")
@@ -110,6 +124,12 @@ func headlineValue(list []procstats.HeadlineValue, id procstats.ID) (value float
 
 // reading writes one reading with everything the table says of it.
 func reading(s *procstats.Sample, r procstats.Reading) number {
+	m, _ := procstats.Lookup(r.ID())
+	return readingAs(s, r, m.Guarantee)
+}
+
+// readingAs writes one reading with a guarantee that the table does not know.
+func readingAs(s *procstats.Sample, r procstats.Reading, g procstats.Guarantee) number {
 	m, known := procstats.Lookup(r.ID())
 	name := r.ID().String()
 	if !r.Present() {
@@ -120,11 +140,14 @@ func reading(s *procstats.Sample, r procstats.Reading) number {
 		at = stamp.Wall
 	}
 	if text, ok := r.Text(); ok {
-		return numberOf(name, printable(text), "", m.Guarantee, at)
+		return numberOf(name, printable(text), "", g, at)
 	}
 	value, _ := r.Number()
+	if value == 0 && g == procstats.LowerBound {
+		return vacuous(name)
+	}
 	if !known {
 		return numberOf(name, procstats.None.Text(value), "", "", at)
 	}
-	return numberOf(name, m.Unit.Text(value), m.File, m.Guarantee, at)
+	return numberOf(name, m.Unit.Text(value), m.File, g, at)
 }

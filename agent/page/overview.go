@@ -4,11 +4,8 @@
 package page
 
 import (
-	"cmp"
-	"html/template"
 	"math"
-	"slices"
-	"strings"
+	"strconv"
 	"sync"
 	"time"
 
@@ -16,68 +13,94 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// overview is the page of all tasks.
-type overview struct {
-	Rows, Ended []row
-	Query, Sort string
-	// Columns can be sorted by.
-	Columns map[string]column
-	Total   int
-}
-
-// column is the link of a column's header to the page sorted by it.
-type column struct{ Link, Order string }
-
 // row is one task in a table.
 type row struct {
 	Key, Path, Name, Job, Group, Allocation, ID string
 	Index                                       int
 	Condition                                   condition
 	Restarts                                    int
-	CPU, Read, Write                            number
-	Spark                                       template.HTML
-	Memory                                      memory
-	Pressure                                    pressure
-	Age                                         age
-	End                                         *ending
+	// Trouble is what is wrong with the task, in a sentence; empty if nothing is.
+	Trouble          string
+	CPU, Read, Write number
+	Spark            spark
+	Memory           memory
+	Pressure         pressure
+	// Age is how long the task has run.
+	Age duration
+	// Stale is how old the newest reading is, if it is older than it should be.
+	Stale string
+	End   *ending
+	// Grouped says that the row stands below a line for its job.
+	Grouped bool
 
-	sort sortKeys
+	severity int
+	read     time.Time
+	sort     sortKeys
 }
+
+// duration is a time span in words.
+type duration struct{ Text, Hint string }
 
 // sortKeys are a row's numbers in the order of people; absent ones are below all.
 type sortKeys struct{ cpu, memory, io, pressure float64 }
 
-// age is how old a row's numbers are.
+// age is how old a task's numbers are.
 type age struct {
 	Text, Hint string
 	Stale      bool
 }
 
-// shared is the newest table of tasks, made once for all who look.
-type shared struct {
-	mu   sync.Mutex // guards following
+// generation is the table of all tasks at one time. It does not change.
+type generation struct {
 	at   time.Time
 	rows []row
 }
 
+// number names a generation in the address of a stream.
+func (g *generation) number() string { return strconv.FormatInt(g.at.UnixNano(), 36) }
+
+// mostGenerations is how many tables are remembered: a page that has just been loaded opens its stream, which sends what
+// has changed since.
+const mostGenerations = 8
+
+// shared are the newest tables of tasks, made once for all who look.
+type shared struct {
+	mu          sync.Mutex // guards following
+	generations []*generation
+}
+
+// find returns the table with a number; nil if it is not remembered.
+func (s *shared) find(number string) *generation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.generations {
+		if g.number() == number {
+			return g
+		}
+	}
+	return nil
+}
+
 // rows returns a row for every task, at most half an interval old.
-func (p *Page) rows(known *snapshot.Agent, now time.Time) []row {
+func (p *Page) rows(known *snapshot.Agent, now time.Time) *generation {
 	s := &p.overview
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.at.IsZero() && now.Sub(s.at) < p.options.Interval/2 && !now.Before(s.at) {
-		return s.rows
+	if n := len(s.generations); n > 0 {
+		if newest := s.generations[n-1]; now.Sub(newest.at) < p.options.Interval/2 && !now.Before(newest.at) {
+			return newest
+		}
 	}
 	p.past.begin(now)
-	rows := []row{}
+	g := &generation{at: now, rows: []row{}}
 	for _, t := range tasksOf(known, false) { // all readers share them
-		rows = append(rows, p.row(t, now))
+		g.rows = append(g.rows, p.row(t, now, known.NotPublishing == ""))
 	}
-	s.at, s.rows = now, rows
-	return rows
+	s.generations = append(s.generations[max(0, len(s.generations)-mostGenerations+1):], g)
+	return g
 }
 
-func (p *Page) row(t task, now time.Time) row {
+func (p *Page) row(t task, now time.Time, published bool) row {
 	a := t.allocation
 	r := row{
 		Key: t.key(), Path: t.path(), Name: printable(t.state.Name), Job: printable(a.JobID), Group: printable(a.Group),
@@ -91,19 +114,61 @@ func (p *Page) row(t task, now time.Time) row {
 	list := t.usage.Headlines
 	if t.usage.Sample == nil || !t.usage.Running {
 		why := t.absentReason()
+		r.sort = sortKeys{cpu: -1, memory: -1, io: -1, pressure: -1}
 		r.CPU, r.Read, r.Write = absent("cpu_cores", why), absent("io_read_bytes_total", why), absent("io_write_bytes_total", why)
 		r.Memory, r.Pressure = memory{Needed: absent("memory_bytes", why)}, pressure{Hint: why}
 	} else {
+		r.read = t.usage.Sample.Wall
 		r.CPU = headline(list, procstats.HeadlineCores, procstats.CoresText)
 		r.Read = rateNumber(list, procstats.HeadlineIORead, newest.rate(before, ioRead))
-		r.Write = rateNumber(list, procstats.HeadlineIOWrite, newest.rate(before, ioWrite))
+		r.Write = rateNumber(list, procstats.Writing(list), newest.rate(before, ioWrite))
 		r.Memory = memoryOf(t)
-		r.Pressure = pressureOf(&newest, before)
+		r.Pressure = pressureOf(&newest, calm(recent, &newest))
+		r.sort = sortKeysOf(t, &newest, before)
 	}
-	r.Spark = sparkOf(recent, now)
-	r.Age = ageOf(t, now)
-	r.sort = sortKeysOf(t, &newest, before)
+	r.Spark = sparkOf(recent, now, newest.rate(before, cpuSeconds), p.past.whole(t))
+	r.Age = runningFor(t, now)
+	if reading := ageOf(t, now); published && t.usage.Running && reading.Stale {
+		r.Stale = reading.Text
+	}
+	r.severity, r.Trouble = r.trouble(t, now)
 	return r
+}
+
+// runningFor is how long a task has run, to the minute: what changes every second is not worth a look.
+func runningFor(t task, now time.Time) duration {
+	started := t.state.State.StartedAt
+	if started.IsZero() {
+		return duration{procstats.NoValue, "not started yet"}
+	}
+	d := duration{"<1m", "started at " + formatTime(started)}
+	if age := now.Sub(started); age >= time.Minute {
+		d.Text = procstats.AgeText(age.Truncate(time.Minute))
+	}
+	return d
+}
+
+// recently is how long the last end of a task counts as trouble after it has been started again.
+const recently = 10 * time.Minute
+
+// trouble says what is wrong with a task that runs or will run: 2 is worse than 1.
+func (r *row) trouble(t task, now time.Time) (severity int, why string) {
+	s := t.state.State
+	switch {
+	case r.Condition.Class == "bad", r.Condition.Class == "warn":
+		return 2, r.Condition.Word
+	case s.Exit != nil && !s.Exit.Successful() && now.Sub(s.Exit.At) < recently:
+		return 2, "started again after: " + exitText(s.Exit)
+	case r.Memory.Class == "bad":
+		return 2, "needs " + r.Memory.Share + " of its memory limit"
+	case r.Pressure.Class == "bad":
+		return 2, r.Pressure.Word
+	case r.Stale != "":
+		return 1, "no fresh numbers"
+	case r.Memory.Class == "warn":
+		return 1, "needs " + r.Memory.Share + " of its memory limit"
+	}
+	return 0, ""
 }
 
 func ageOf(t task, now time.Time) age {
@@ -148,85 +213,13 @@ func sortKeysOf(t task, newest, before *moment) sortKeys {
 func rateNumber(list []procstats.HeadlineValue, id procstats.ID, rate float64) number {
 	n := headline(list, id, procstats.Bytes.Text)
 	switch {
-	case n.Absent:
+	case n.Absent && !n.vacuous:
 		return n
 	case math.IsNaN(rate):
 		return absent(n.Name, "a rate needs an earlier reading")
+	case n.vacuous || (rate == 0 && n.guarantee == procstats.LowerBound):
+		return vacuous(n.Name)
 	}
 	n.Text = procstats.BytesPerSecond.Text(rate)
 	return n
-}
-
-// overviewPage fills the page of all tasks.
-func (p *Page) overviewPage(v *view) error {
-	values := v.request.URL.Query()
-	o := overview{Query: printable(values.Get("q")), Sort: values.Get("sort"), Columns: map[string]column{}}
-	for _, r := range p.rows(v.now, v.Now) {
-		o.Total++
-		if o.Query != "" && !r.matches(o.Query) {
-			continue
-		}
-		if r.End != nil {
-			o.Ended = append(o.Ended, r)
-		} else {
-			o.Rows = append(o.Rows, r)
-		}
-	}
-	sortRows(o.Rows, o.Sort)
-	slices.SortStableFunc(o.Ended, func(a, b row) int { return b.End.at.Compare(a.End.at) })
-	for _, name := range []string{"name", "cpu", "memory", "io", "pressure"} {
-		values.Set("sort", name)
-		c := column{Link: "/?" + values.Encode()}
-		if o.Sort == name {
-			c.Order = "descending"
-			if name == "name" {
-				c.Order = "ascending"
-			}
-		}
-		o.Columns[name] = c
-	}
-	v.Title, v.Template, v.Body = "Tasks", "overview", o
-	v.Live, v.Shape = "/page/stream/", o.shape()
-	if v.request.URL.RawQuery != "" {
-		v.Live += "?" + v.request.URL.RawQuery
-	}
-	return nil
-}
-
-// shape tells tables with other rows apart.
-func (o overview) shape() string {
-	parts := make([]string, 0, len(o.Rows)+len(o.Ended))
-	for _, r := range o.Rows {
-		parts = append(parts, r.Key)
-	}
-	slices.Sort(parts)
-	for _, r := range o.Ended {
-		parts = append(parts, r.Key+" ended")
-	}
-	return digest(parts)
-}
-
-func (r *row) matches(query string) bool {
-	query = strings.ToLower(query)
-	for _, text := range []string{r.Name, r.Job, r.Group, r.ID, r.Condition.Word} {
-		if strings.Contains(strings.ToLower(text), query) {
-			return true
-		}
-	}
-	return false
-}
-
-func sortRows(rows []row, by string) {
-	value := map[string]func(*row) float64{
-		"cpu": func(r *row) float64 { return r.sort.cpu }, "memory": func(r *row) float64 { return r.sort.memory },
-		"io": func(r *row) float64 { return r.sort.io }, "pressure": func(r *row) float64 { return r.sort.pressure },
-	}[by]
-	slices.SortStableFunc(rows, func(a, b row) int {
-		if value != nil {
-			if c := cmp.Compare(value(&b), value(&a)); c != 0 {
-				return c
-			}
-		}
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Index, b.Index), cmp.Compare(a.Name, b.Name))
-	})
 }

@@ -13,7 +13,6 @@ import (
 	"html/template"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/node"
+	"github.com/tachograph/tacho/agent/page/signin"
 	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/executor/record"
@@ -40,6 +40,8 @@ type Past interface {
 	History(allocID, task string, q history.Query) ([]history.Point, error)
 	// Record returns the final record of the last ended start; the error wraps allocation.ErrNotFound before that.
 	Record(allocID, task string) (*record.Record, error)
+	// Commands returns what the ended processes of a task used; the error wraps allocation.ErrNotFound if that is not counted.
+	Commands(allocID, task string) (*record.Commands, error)
 }
 
 // Options are a page's settings.
@@ -47,8 +49,12 @@ type Options struct {
 	// Logger takes errors; nil is none.
 	Logger hclog.Logger
 	// Token returns what lets readers see command lines and logs over connections that are not trusted: as the header X-Nomad-Token,
-	// as a bearer token, or as the password that a browser asks for at /unlock. It can change; empty is none, as is nil.
+	// as a bearer token, or in the form at /sign-in. It can change; empty is none, as is nil.
 	Token func() string
+	// Actions is what signed-in readers may do; nil is nothing.
+	Actions Actions
+	// Address is the agent's own, http://host:port, for links that sign in; empty if it does not listen on TCP.
+	Address string
 	// Interval is the time between readings, and so between changes of a page that is looked at; 0 means 1 s.
 	Interval time.Duration
 	// HistorySpan is how much of a task's past the agent keeps; 0 means 15 min.
@@ -71,6 +77,7 @@ type Page struct {
 	closed    chan struct{}
 	closeOnce sync.Once
 	past      *past
+	desk      *signin.Desk
 	overview  shared
 }
 
@@ -94,7 +101,7 @@ func New(a Agent, o Options) *Page {
 	files := newAssets()
 	return &Page{
 		agent: a, options: o, log: o.Logger, templates: parseTemplates(files), assets: files,
-		closed: make(chan struct{}), past: newPast(a),
+		closed: make(chan struct{}), past: newPast(a), desk: signin.New(o.Now),
 	}
 }
 
@@ -102,17 +109,19 @@ func New(a Agent, o Options) *Page {
 func (p *Page) Close() { p.closeOnce.Do(func() { close(p.closed) }) }
 
 // Handler returns the page for one listener. On a trusted one, such as a unix socket of mode 0600, everybody sees
-// command lines and logs; on others only who has the token. It answers every path that it is given.
+// command lines and logs; on others only who has the token or is signed in. It answers every path that it is given.
 func (p *Page) Handler(trusted bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", p.serve(trusted, p.overviewPage))
 	mux.HandleFunc("GET /alloc/{id}", p.allocation)
 	mux.HandleFunc("GET /alloc/{id}/{task}", p.serve(trusted, p.taskPage))
 	mux.HandleFunc("GET /measurements", p.serve(trusted, p.measurementsPage))
-	mux.HandleFunc("GET /page/stream/{$}", p.stream(trusted, p.overviewCells))
-	mux.HandleFunc("GET /page/stream/alloc/{id}/{task}", p.stream(trusted, p.taskCells))
+	mux.HandleFunc("GET /page/stream/{$}", p.stream(trusted, false, p.overviewSource))
+	mux.HandleFunc("GET /page/stream/alloc/{id}/{task}", p.stream(trusted, true, p.taskSource))
 	mux.HandleFunc("GET /page/assets/{name}", p.assets.serve)
-	mux.HandleFunc("GET /unlock", p.unlock(trusted))
+	mux.HandleFunc("GET /sign-in", p.serve(trusted, p.signInPage))
+	mux.HandleFunc("GET /sign-in/{code}", p.redeem)
+	p.actionRoutes(mux, trusted)
 	mux.HandleFunc("GET /ui", p.moved)
 	mux.HandleFunc("GET /ui/{rest...}", p.moved)
 	mux.HandleFunc("/", p.serve(trusted, func(*view) error { return errNoPage }))
@@ -125,12 +134,10 @@ var errNoPage = fmt.Errorf("no such page: %w", allocation.ErrNotFound)
 type view struct {
 	request *http.Request
 	now     *snapshot.Agent
-	// Trusted readers see command lines and logs.
-	Trusted bool
-	// CanUnlock says that there is a token that would let them.
-	CanUnlock bool
-	Now       time.Time
-	Title     string
+	// Trusted readers see command lines and logs, and may act. SignedIn says that they are because of a session.
+	Trusted, SignedIn bool
+	Now               time.Time
+	Title             string
 	// Template is the name of the page's main part, Body its data.
 	Template string
 	Body     any
@@ -146,7 +153,7 @@ type view struct {
 }
 
 // ShapeWord is the shape with what concerns every page.
-func (v *view) ShapeWord() string { return shapeWord(v.Shape, v.Notice) }
+func (v *view) ShapeWord() string { return shapeWord(v.Shape, v) }
 
 // Zone is how many seconds the agent's clock is ahead of UTC.
 func (v *view) Zone() int {
@@ -168,9 +175,9 @@ func (p *Page) serve(trusted bool, fill func(*view) error) http.HandlerFunc {
 
 func (p *Page) newView(r *http.Request, trusted bool) *view {
 	v := &view{
-		request: r, now: p.agent.Snapshot(), Trusted: trusted || p.authorized(r), Now: p.options.Now(), Status: http.StatusOK,
+		request: r, now: p.agent.Snapshot(), Trusted: p.trusts(r, trusted), Now: p.options.Now(), Status: http.StatusOK,
 	}
-	v.CanUnlock = !v.Trusted && p.options.Token() != ""
+	v.SignedIn = p.desk.SignedIn(r)
 	v.Notice = v.now.NotPublishing
 	return v
 }
@@ -200,10 +207,10 @@ func (p *Page) render(w http.ResponseWriter, v *view) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Add("Vary", "Accept-Encoding, Authorization, X-Nomad-Token")
-	// A large page is a table of many tasks, which is a tenth of its size when compressed. Pages with secrets never
-	// are: lengths would say something about them.
-	if b.Len() < compressFrom || v.Trusted || !strings.Contains(v.request.Header.Get("Accept-Encoding"), "gzip") {
+	w.Header().Add("Vary", "Accept-Encoding, Authorization, Cookie, X-Nomad-Token")
+	// A table of tasks is a tenth of its size when compressed. Pages with secrets never are: lengths would say something
+	// about them.
+	if b.Len() < compressFrom || v.Trusted || !acceptsGzip(v.request) {
 		w.WriteHeader(v.Status)
 		p.written(v, b.WriteTo, w)
 		return
@@ -221,7 +228,7 @@ func (p *Page) render(w http.ResponseWriter, v *view) {
 }
 
 // compressFrom is the size in bytes from which pages are compressed.
-const compressFrom = 64 << 10
+const compressFrom = 8 << 10
 
 // written writes a page; a reader that went away is not an error.
 func (p *Page) written(v *view, write func(io.Writer) (int64, error), w io.Writer) {

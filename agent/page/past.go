@@ -78,6 +78,14 @@ func (p *past) of(a task, now time.Time) (before *moment, newest moment, recent 
 	return before, newest, t.moments
 }
 
+// whole reports whether the history of a task was read.
+func (p *past) whole(a task) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.tracks[a.key()]
+	return t != nil && !t.readAt.IsZero()
+}
+
 // stale reports that the history has to be asked: nobody looked for a while, the task was started anew, or readings
 // have stopped, which the history knows the reason of.
 func (p *past) stale(t *track, a task, now time.Time) bool {
@@ -103,8 +111,17 @@ func (p *past) read(t *track, a task, now time.Time) {
 }
 
 // record returns the final record of an ended task, which never changes once a task is dead.
-func (p *past) record(a task) *record.Record {
-	key := a.allocation.ID + "/" + a.state.Name
+func (p *past) record(a task) *record.Record { return p.recordAs(a, a.key()) }
+
+// lastRecord returns the final record of the last start of a task that has ended.
+func (p *past) lastRecord(a task) *record.Record {
+	if a.dead() {
+		return p.record(a)
+	}
+	return p.recordAs(a, a.key()+" "+a.state.State.Exit.At.String())
+}
+
+func (p *past) recordAs(a task, key string) *record.Record {
 	p.mu.Lock()
 	r, known := p.records[key]
 	p.mu.Unlock()

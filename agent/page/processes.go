@@ -24,8 +24,10 @@ type processRow struct {
 	// Line is the command line; empty if it is unknown or not shown.
 	Line     string
 	CPU, RSS number
-	State    string
-	Threads  number
+	// Share is the part of the task's CPU time that it used, live or in the record.
+	Share   string
+	State   string
+	Threads number
 	// cpu is the CPU time in seconds; nil if it was not measured.
 	cpu *float64
 }
@@ -40,6 +42,8 @@ type processSum struct {
 	OK   bool
 	// Why says what is missing.
 	Why string
+	// Read is how long before the reading the processes were read; empty if they were read with it.
+	Read string
 }
 
 // processesOf lists the live processes of a reading as a tree.
@@ -51,9 +55,12 @@ func processesOf(s *procstats.Sample) ([]processRow, *processSum) {
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	total := known(headlineValue(procstats.Headlines(s, procstats.History{}), procstats.HeadlineCPU))
+	total := known(s.Task.Number(procstats.TreeCPUAtRows))
 	exited, rest := known(s.Task.Number(procstats.TreeCPUExited)), known(s.Task.Number(procstats.TreeCPUUnattributed))
 	sum := sumOf(rows, exited, rest, total, s.Omitted)
+	if set, ok := s.RowsAt(); ok && s.Mono-set.Mono >= time.Second {
+		sum.Read = procstats.AgeText(s.Mono - set.Mono)
+	}
 	if n, ok := s.Task.Number(procstats.TreeProcessesExited); ok {
 		sum.ExitedCount = procstats.None.Text(n)
 	}
@@ -78,6 +85,12 @@ func sumOf(rows []processRow, exited, rest, total *float64, omitted int) *proces
 			continue
 		}
 		sum += *r.cpu
+	}
+	for i := range rows {
+		rows[i].Share = procstats.NoValue
+		if cpu := rows[i].cpu; cpu != nil && total != nil && *total > 0 {
+			rows[i].Share = procstats.Share.Text(*cpu / *total)
+		}
 	}
 	p := &processSum{
 		Rows: procstats.Seconds.Text(sum), Exited: secondsText(exited), Unattributed: secondsText(rest), Total: secondsText(total),

@@ -24,11 +24,15 @@ const (
 	stallMemory
 	stallIO
 	throttled
+	throttledAbove
 	oomKills
 	memoryMax
 	cpuQuota
 	diskUsage
 	pss
+	leftPressure
+	networkReceived
+	networkSent
 	quantities
 )
 
@@ -37,9 +41,11 @@ const (
 //nolint:gochecknoglobals // a constant table
 var plain = [quantities]procstats.ID{
 	stallCPU: procstats.PSICPUSome, stallMemory: procstats.PSIMemorySome,
-	stallIO: procstats.PSIIOSome, throttled: procstats.CgroupCPUThrottled, oomKills: procstats.CgroupMemoryEventsOOMKill,
+	stallIO: procstats.PSIIOSome, throttled: procstats.CgroupCPUThrottled,
+	throttledAbove: procstats.CgroupCPUAncestorThrottled, oomKills: procstats.CgroupMemoryEventsOOMKill,
 	memoryMax: procstats.CgroupMemoryMax, cpuQuota: procstats.CgroupCPUQuota,
 	diskUsage: procstats.DiskUsage, pss: procstats.SmapsPSS,
+	leftPressure: procstats.TreeLeftPressure,
 }
 
 // chosen are the quantities that are headlines.
@@ -54,6 +60,8 @@ var chosen = [...]struct {
 	{memoryCharged, procstats.HeadlineMemoryCharged},
 	{ioRead, procstats.HeadlineIORead},
 	{ioWrite, procstats.HeadlineIOWrite},
+	{networkReceived, procstats.HeadlineNetworkReceived},
+	{networkSent, procstats.HeadlineNetworkSent},
 }
 
 // moment is what charts need of one reading. Absent quantities are NaN.
@@ -75,7 +83,8 @@ type condenser struct {
 func newCondenser() *condenser {
 	return &condenser{needs: procstats.Select(
 		procstats.HeadlineCPU, procstats.HeadlineMemory, procstats.HeadlineMemoryCharged,
-		procstats.HeadlineIORead, procstats.HeadlineIOWrite,
+		procstats.HeadlineIORead, procstats.HeadlineIOWrite, procstats.HeadlineIOHanded,
+		procstats.HeadlineNetworkReceived, procstats.HeadlineNetworkSent,
 	).IDs()}
 }
 
@@ -118,8 +127,12 @@ func (c *condenser) headlines(list []procstats.HeadlineValue) (m moment) {
 		m.values[q] = math.NaN()
 	}
 	for i, from := range chosen {
+		id := from.id
+		if id == procstats.HeadlineIOWrite {
+			id = procstats.Writing(list)
+		}
 		for _, h := range list {
-			if v, ok := h.Reading.Number(); ok && h.ID == from.id {
+			if v, ok := h.Reading.Number(); ok && h.ID == id {
 				m.values[from.quantity], m.sources[i] = v, h.Source
 			}
 		}

@@ -4,6 +4,8 @@
 package page
 
 import (
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/tachograph/tacho/chart"
@@ -54,8 +56,10 @@ func (t task) born() time.Time {
 	return born
 }
 
-// choose marks the span with a word, else the customary one, else the whole life, and returns it.
+// choose marks the span with a word, else the customary one, else the whole life, and returns it. A word that is a
+// duration is a span of its own, up to all that is kept.
 func choose(list []span, word string) span {
+	whole := list[len(list)-1]
 	chosen := len(list) - 1
 	for i := range list {
 		if list[i].size == customary {
@@ -64,9 +68,67 @@ func choose(list []span, word string) span {
 	}
 	for i := range list {
 		if list[i].Word == word {
-			chosen = i
+			list[i].On = true
+			return list[i]
 		}
+	}
+	if size, err := time.ParseDuration(word); err == nil && size >= shortest {
+		return span{Word: word, size: min(size.Round(time.Second), whole.size)}
 	}
 	list[chosen].On = true
 	return list[chosen]
+}
+
+// window is the time that charts show.
+type window struct {
+	span
+	until, latest time.Time
+	// fixed says that it does not follow the clock.
+	fixed bool
+}
+
+// windowOf is the window that a page's address asks for: a span, and the second of its end if that is not the latest.
+func windowOf(spans []span, query url.Values, born, latest time.Time) window {
+	w := window{span: choose(spans, query.Get("span")), until: latest, latest: latest}
+	seconds, err := strconv.ParseInt(query.Get("until"), 10, 64)
+	if until := time.Unix(seconds, 0).In(latest.Location()); err == nil && until.Before(latest) && until.After(born) {
+		w.until, w.fixed = until, true
+	}
+	return w
+}
+
+// link is the address of a window of another size and end.
+func (w window) link(path string, size time.Duration, until time.Time) string {
+	values := url.Values{"span": {w.Word}}
+	if size != w.size {
+		values.Set("span", size.Round(time.Second).String())
+	}
+	if until.Before(w.latest) {
+		values.Set("until", strconv.FormatInt(until.Unix(), 10))
+	}
+	return path + "?" + values.Encode() + "#history-title"
+}
+
+// moves are the links to the windows around this one.
+func (w window) moves(path string, longest time.Duration) (list []choice) {
+	half := w.size / 2
+	list = append(list, choice{Key: "‹", Label: "earlier", Link: w.link(path, w.size, w.until.Add(-half))})
+	if w.fixed {
+		list = append(list, choice{Key: "›", Label: "later", Link: w.link(path, w.size, w.until.Add(half))})
+	}
+	if half >= shortest {
+		until := w.until
+		if w.fixed {
+			until = until.Add(-half / 2)
+		}
+		list = append(list, choice{Key: "+", Label: "zoom in", Link: w.link(path, half, until)})
+	}
+	if 2*w.size <= longest {
+		until := w.until
+		if w.fixed {
+			until = until.Add(half)
+		}
+		list = append(list, choice{Key: "−", Label: "zoom out", Link: w.link(path, 2*w.size, until)})
+	}
+	return list
 }

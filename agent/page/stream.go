@@ -5,11 +5,14 @@ package page
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tachograph/tacho/agent/streams"
@@ -18,22 +21,44 @@ import (
 // cells are the elements of a page that change, by what they carry in data-live.
 type cells map[string]string
 
-// cellsOf makes the cells of a page, and a word that changes when the page as a whole has to be loaded anew.
-type cellsOf func(v *view) (shape string, c cells, err error)
+// source makes what a live page shows.
+type source interface {
+	// cells are the elements that change, with a word that changes when the page as a whole has to be loaded anew.
+	cells(v *view) (shape string, c cells, err error)
+}
 
-// manyRows is how many tasks make a page change half as often.
-const manyRows = 100
+// pointSource is a source with small lines, which get new points instead of new drawings.
+type pointSource interface {
+	// points are the next points of the lines, if they are due.
+	points(v *view) (p *points, due bool)
+}
+
+// manyTasks is how many tasks make a page change half as often: its cells are small, but a browser lays out the table.
+const manyTasks = 100
+
+// points prolong the small lines of a page, in its order of tasks.
+type points struct {
+	// Step is how much of a line's width has gone by since the last points, Values has null if nothing was measured.
+	Step   float64    `json:"step"`
+	Values []*float64 `json:"values"`
+}
+
+// open makes the source of a live page, and says what the page shows already; nil if that is not known.
+type open func(v *view) (s source, shown cells, err error)
 
 // stream serves the changes of a page for as long as somebody looks:
 //
-//	event: cells    data: {"NAME": "HTML", …}   what has changed since the event before
-//	event: shape    data: {"shape": "…"}        the page has other elements now: load it again
+//	event: cells    data: {"NAME": "HTML", …}           what has changed since the event before, or since the page was made
+//	event: points   data: {"step": 0.02, "values": […]}   the small lines go on
+//	event: shape    data: {"shape": "…"}                the page has other elements now: load it again
 //
-// A reader that does not accept an event in time is dropped; browsers reconnect by themselves.
-func (p *Page) stream(trusted bool, make cellsOf) http.HandlerFunc {
+// It is compressed if the browser can take it and secret says that nothing secret is in it: lengths would say something
+// about what is. A reader that does not accept an event in time is dropped; browsers reconnect by themselves.
+func (p *Page) stream(trusted, secret bool, open open) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		reader := p.trusts(r, trusted)
 		kind := streams.UntrustedPage
-		if trusted || p.authorized(r) {
+		if reader {
 			kind = streams.Page
 		}
 		leave, ok := p.options.Streams.Enter(kind)
@@ -46,14 +71,20 @@ func (p *Page) stream(trusted bool, make cellsOf) http.HandlerFunc {
 		defer leave()
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("Cache-Control", "no-store")
-		s := &streamer{
-			page: p, request: r, trusted: trusted, make: make, shown: cells{},
-			out: streams.Writer{To: w, Stall: p.options.WriteTimeout},
+		s := &streamer{page: p, request: r, trusted: trusted, out: streams.Writer{To: w, Stall: p.options.WriteTimeout}}
+		if acceptsGzip(r) && (!secret || !reader) {
+			w.Header().Set("Content-Encoding", "gzip")
+			s.zipped = new(bytes.Buffer)
+			s.zip, _ = gzip.NewWriterLevel(s.zipped, gzip.BestSpeed) // the level is right
 		}
-		if err := s.run(); err != nil {
+		if err := s.run(open); err != nil {
 			p.log.Debug("stream page", "path", r.URL.Path, "error", err)
 		}
 	}
+}
+
+func acceptsGzip(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 }
 
 // streamer is one live page.
@@ -61,20 +92,34 @@ type streamer struct {
 	page    *Page
 	request *http.Request
 	trusted bool
-	make    cellsOf
+	source  source
 	out     streams.Writer
-	shape   string
-	shown   cells
+	// zip compresses into zipped what is sent; nil if nothing is compressed.
+	zip    *gzip.Writer
+	zipped *bytes.Buffer
+	shape  string
+	shown  cells
+	// every is how many intervals there are between two looks.
+	every int
 }
 
-func (s *streamer) run() error {
+func (s *streamer) run(open open) error {
 	ticker := time.NewTicker(s.page.options.Interval)
 	defer ticker.Stop()
-	if err := s.out.Send([]byte("retry: 2000\n\n")); err != nil { // browsers wait for a first byte
+	if err := s.write([]byte("retry: 2000\n\n")); err != nil { // browsers wait for a first byte
 		return err
 	}
+	v := s.page.newView(s.request, s.trusted)
+	var err error
+	if s.source, s.shown, err = open(v); err != nil {
+		return err
+	}
+	s.every = 1
+	if _, lines := s.source.(pointSource); lines && len(v.now.Allocations) > manyTasks {
+		s.every = 2
+	}
 	for i := 0; ; i++ {
-		if len(s.shown) < manyRows*cellsPerRow || i%2 == 0 {
+		if i%s.every == 0 {
 			if err := s.send(); err != nil {
 				return err
 			}
@@ -92,11 +137,11 @@ func (s *streamer) run() error {
 // send sends what has changed.
 func (s *streamer) send() error {
 	v := s.page.newView(s.request, s.trusted)
-	shape, now, err := s.make(v)
+	shape, now, err := s.source.cells(v)
 	if err != nil {
 		shape, now = "gone", nil // the page that is loaded then says why
 	}
-	if shape = shapeWord(shape, v.Notice); s.shape != shape {
+	if shape = shapeWord(shape, v); s.shape != shape {
 		s.shape = shape
 		if err := s.sendEvent("shape", map[string]string{"shape": shape}); err != nil {
 			return err
@@ -110,7 +155,30 @@ func (s *streamer) send() error {
 	}
 	s.shown = now
 	// Sent also if nothing has changed: without events a reader assumes that the connection is broken.
-	return s.sendEvent("cells", changed)
+	if err := s.sendEvent("cells", changed); err != nil {
+		return err
+	}
+	if lines, ok := s.source.(pointSource); ok {
+		if p, due := lines.points(v); due {
+			return s.sendEvent("points", p)
+		}
+	}
+	return nil
+}
+
+// write sends a piece at once.
+func (s *streamer) write(p []byte) error {
+	if s.zip == nil {
+		return s.out.Send(p)
+	}
+	s.zipped.Reset()
+	if _, err := s.zip.Write(p); err != nil {
+		return fmt.Errorf("compress stream: %w", err)
+	}
+	if err := s.zip.Flush(); err != nil {
+		return fmt.Errorf("compress stream: %w", err)
+	}
+	return s.out.Send(s.zipped.Bytes())
 }
 
 // sendEvent sends a server-sent event, https://html.spec.whatwg.org/multipage/server-sent-events.html.
@@ -123,11 +191,13 @@ func (s *streamer) sendEvent(event string, data any) error {
 		return fmt.Errorf("encode %s: %w", event, err)
 	}
 	text.WriteByte('\n')
-	return s.out.Send(text.Bytes())
+	return s.write(text.Bytes())
 }
 
 // shapeWord is the word for a page's shape, in the page and in its stream.
-func shapeWord(shape, notice string) string { return digest([]string{shape, notice}) }
+func shapeWord(shape string, v *view) string {
+	return digest([]string{shape, v.Notice, strconv.FormatBool(v.Trusted)})
+}
 
 // digest is a short word that differs if the parts do.
 func digest(parts []string) string {

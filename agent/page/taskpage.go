@@ -10,11 +10,13 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/chart"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -33,24 +35,37 @@ type taskView struct {
 	Age      age
 	Memory   memory
 	Pressure pressure
+	// Notes say which readings contradict the numbers at the top, and why.
+	Notes []string
 	// Read says that there is a reading of the running task.
-	Read   bool
-	Spans  []span
+	Read  bool
+	Spans []span
+	// Moves lead to the time around the one that is shown.
+	Moves  []choice
 	Path   string
 	Charts []drawnChart
 	Step   string
 	// Happened are gaps, restarts and OOM kills in words.
-	Happened     []happening
+	Happened []happening
+	// Earlier is how many more there are before them.
+	Earlier      int
 	Processes    []processRow
 	ProcessesSum *processSum
+	// Commands is nil if the task does not run.
+	Commands     *commandTable
 	Measurements []fact
 	Limits       []limitRow
 	Attributes   []fact
 	Events       []eventRow
-	// Hidden says that messages of events are left out.
-	Hidden bool
-	End    *ending
-	Logs   []logTail
+	End          *ending
+	Logs         []logTail
+	// Advice is what to ask for, from the ends of this task in all allocations of its job; nil if there are none.
+	Advice []string
+	// Actions are nil if there is nothing to do, or for readers who may not.
+	Actions *actions
+
+	// at is the newest reading: pages with the same one show the same numbers.
+	at string
 }
 
 // figure is one of the numbers at the top.
@@ -77,17 +92,21 @@ func (p *Page) taskPage(v *view) error {
 	if err != nil {
 		return err
 	}
-	body := p.taskView(t, v.Now, v.request.URL.Query().Get("span"), v.Trusted)
+	body := p.taskView(t, v)
 	v.Title, v.Template, v.Body = body.Name+" · "+body.Job, "task", body
 	v.Shape = body.shape()
-	v.Live = "/page/stream" + t.path()
-	if v.request.URL.RawQuery != "" {
-		v.Live += "?" + url.Values{"span": {v.request.URL.Query().Get("span")}}.Encode()
+	values := url.Values{"at": {body.at}}
+	for _, name := range []string{"span", "until"} {
+		if value := v.request.URL.Query().Get(name); value != "" {
+			values.Set(name, value)
+		}
 	}
+	v.Live = "/page/stream" + t.path() + "?" + values.Encode()
 	return nil
 }
 
-func (p *Page) taskView(t task, now time.Time, chosenSpan string, trusted bool) *taskView {
+func (p *Page) taskView(t task, v *view) *taskView {
+	now, trusted, notice := v.Now, v.Trusted, v.Notice
 	a, s := t.allocation, t.state.State
 	body := &taskView{
 		Name: printable(t.state.Name), Job: printable(a.JobID), Group: printable(a.Group), Index: a.Index, ID: a.ID,
@@ -98,6 +117,9 @@ func (p *Page) taskView(t task, now time.Time, chosenSpan string, trusted bool) 
 	if s.Phase == hook.PhaseRunning {
 		body.Reason = printable(t.usage.Reason)
 	}
+	if notice != "" { // it says so once, above
+		body.Reason = ""
+	}
 	if !s.StartedAt.IsZero() && s.Phase == hook.PhaseRunning {
 		body.Up = procstats.AgeText(now.Sub(s.StartedAt))
 	}
@@ -105,17 +127,24 @@ func (p *Page) taskView(t task, now time.Time, chosenSpan string, trusted bool) 
 	if t.dead() && !s.FinishedAt.IsZero() {
 		until = s.FinishedAt
 	}
-	f := p.charts(t, body, until, chosenSpan)
+	if t.usage.Look != nil {
+		t.usage.Look()
+	}
+	f := p.charts(t, body, until, v.request.URL.Query())
 	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() {
-		body.Read = true
+		body.Read, body.at = true, strconv.FormatInt(int64(sample.Mono), 36)
 		p.readings(t, body, f)
 		body.Processes, body.ProcessesSum = processesOf(sample)
+		body.Commands = p.commands(t)
+		guarantees := procstats.Guarantees(sample, t.usage.Headlines)
 		for _, r := range sample.Task {
-			body.Measurements = append(body.Measurements, fact{Name: r.ID().String(), Value: reading(sample, r)})
+			name := r.ID().String()
+			body.Measurements = append(body.Measurements, fact{Name: name, Value: readingAs(sample, r, guarantees[name])})
 		}
 	}
 	p.ended(t, body, trusted)
-	body.Events, body.Hidden = eventsOf(t, trusted)
+	body.Advice = p.advice(v.now, t)
+	body.Events, body.Actions = eventsOf(t, trusted), p.actionsOf(t, trusted)
 	if trusted {
 		body.Description = printable(a.Description)
 		for _, key := range slices.Sorted(maps.Keys(t.state.Attributes)) {
@@ -135,23 +164,52 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 		newest = f.moments[n-1]
 		before = (&track{moments: f.moments[:n-1]}).before(&newest, trackStep-time.Second)
 	}
-	body.Memory, body.Pressure = memoryOf(t), pressureOf(&newest, before)
+	body.Memory, body.Pressure = memoryOf(t), pressureOf(&newest, calm(f.moments, &newest))
 	cpu := headline(list, procstats.HeadlineCores, procstats.Cores.Text)
 	total := headline(list, procstats.HeadlineCPU, procstats.Seconds.Text)
 	body.Figures = []figure{
-		{Key: "cpu", Label: "CPU", Value: cpu, Detail: total.Mark + total.Text + " since the start"},
+		{Key: "cpu", Label: "CPU", Value: cpu, Detail: sinceStart(total)},
 		{Key: "memory", Label: "Memory needed", Value: body.Memory.Needed, Detail: memoryDetail(body.Memory)},
 		{Key: "peak", Label: "Memory peak", Value: body.Memory.Peak, Detail: "limit " + body.Memory.Limit.Text},
 		{
 			Key: "read", Label: "Read from storage", Value: rateNumber(list, procstats.HeadlineIORead, newest.rate(before, ioRead)),
-			Detail: headline(list, procstats.HeadlineIORead, procstats.Bytes.Text).Text + " since the start",
+			Detail: sinceStart(headline(list, procstats.HeadlineIORead, procstats.Bytes.Text)),
 		},
 		{
-			Key: "write", Label: "Written to storage", Value: rateNumber(list, procstats.HeadlineIOWrite, newest.rate(before, ioWrite)),
-			Detail: headline(list, procstats.HeadlineIOWrite, procstats.Bytes.Text).Text + " since the start",
+			Key: "write", Label: "Written", Value: rateNumber(list, procstats.Writing(list), newest.rate(before, ioWrite)),
+			Detail: writtenDetail(procstats.WrittenOf(t.usage.Sample, list)),
 		},
 	}
+	received := headline(list, procstats.HeadlineNetworkReceived, procstats.Bytes.Text)
+	if sent := headline(list, procstats.HeadlineNetworkSent, procstats.Bytes.Text); !received.Absent {
+		body.Figures = append(body.Figures, figure{
+			Key: "network", Label: "Network, received",
+			Value:  rateNumber(list, procstats.HeadlineNetworkReceived, newest.rate(before, networkReceived)),
+			Detail: "received " + received.Mark + received.Text + ", sent " + sinceStart(sent),
+		})
+	}
 	body.Figures = append(body.Figures, selectedFigures(t.usage.Sample)...)
+	body.Notes = printableAll(record.Contradictions(record.Headlines(list)))
+}
+
+// sinceStart says what a counter has come to; nothing if that is not known.
+func sinceStart(n number) string {
+	if n.Absent {
+		return ""
+	}
+	return n.Mark + n.Text + " since the start"
+}
+
+// writtenDetail says what became of what the task wrote.
+func writtenDetail(w procstats.Written) string {
+	written, since := w.Text()
+	switch {
+	case written == "":
+		return ""
+	case since != "":
+		return written + ", " + since
+	}
+	return written + " since the start"
 }
 
 // selectedFigures are those of what was selected in addition to the default; also if it is absent, with the reason.
@@ -175,9 +233,12 @@ func memoryDetail(m memory) string {
 }
 
 // charts draws the history of a task and says what happened in it.
-func (p *Page) charts(t task, body *taskView, until time.Time, chosenSpan string) *frame {
-	body.Spans = spansOf(t, until, p.options.HistorySpan)
-	s := choose(body.Spans, chosenSpan)
+func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values) *frame {
+	body.Spans = spansOf(t, latest, p.options.HistorySpan)
+	longest := body.Spans[len(body.Spans)-1].size
+	s := windowOf(body.Spans, asked, t.born(), latest)
+	until := s.until
+	body.Moves = s.moves(body.Path, longest)
 	step := max(p.options.Interval, (s.size / mostPoints).Truncate(time.Second))
 	query := history.Query{Since: until.Add(-s.size - 2*step), Until: until.Add(time.Minute)}
 	if step > p.options.Interval {
@@ -195,13 +256,13 @@ func (p *Page) charts(t task, body *taskView, until time.Time, chosenSpan string
 	for _, point := range points {
 		moments = append(moments, c.point(point))
 	}
-	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() {
+	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() && !s.fixed {
 		moments = appendLive(moments, c, t)
 	}
 	f := newFrame(until.Add(-s.size), until, moments)
-	f.axis.Ticks = chart.TicksBefore(f.axis.Since, until, endWord(t))
+	f.axis.Ticks = chart.TicksBefore(f.axis.Since, until, s.endWord(t))
 	body.Step = "Each point stands for " + procstats.Seconds.Text(step.Seconds())
-	body.Happened = f.happened(t)
+	body.Happened, body.Earlier = f.happened(t)
 	body.Charts = f.charts()
 	return f
 }
@@ -218,7 +279,10 @@ func appendLive(moments []moment, c *condenser, t task) []moment {
 	return append(moments, c.live(t.usage.Sample, t.usage.Headlines, run))
 }
 
-func endWord(t task) string {
+func (w window) endWord(t task) string {
+	if w.fixed {
+		return formatClock(w.until)
+	}
 	if t.dead() {
 		return "end"
 	}

@@ -5,10 +5,12 @@ package page
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -97,7 +99,9 @@ func percent(share float64) string {
 type pressure struct {
 	// Word is empty if pressure could not be read; Hint says why then.
 	Word, Class, Hint string
-	Shares            []share
+	// Most is the largest share, if the task is held up.
+	Most   string
+	Shares []share
 }
 
 // share is one resource's part in it.
@@ -113,7 +117,15 @@ func pressureOf(newest, before *moment) pressure {
 		return pressure{Hint: "pressure needs an earlier reading"}
 	}
 	p := pressureIn(record.StallOf(w))
+	if p.Word == string(record.CPUThrottled) && w.ThrottledAbove() {
+		p.Hint = "throttled by the CPU quota of a cgroup above its own"
+	}
+	label := string(procstats.Exact)
+	if *w.Left > 0 {
+		label = "without those that run outside its cgroup"
+	}
 	var shares []string
+	most := 0.0
 	for _, s := range []struct {
 		name  string
 		value *float64
@@ -121,12 +133,35 @@ func pressureOf(newest, before *moment) pressure {
 		shown := share{Name: s.name, Text: procstats.NoValue, Class: s.name}
 		if s.value != nil {
 			shown.Text, shown.Bar = procstats.Share.Text(min(1, *s.value)), percent(*s.value)
+			if *s.value > most && (p.Class == "warn" || p.Class == "bad") {
+				most, p.Most = *s.value, shown.Text
+			}
 		}
 		p.Shares = append(p.Shares, shown)
 		shares = append(shares, s.name+" "+shown.Text)
 	}
-	p.Hint += "; some of its processes waited for " + strings.Join(shares, ", ") + " of the time (psi_*_some_seconds_total, exact)"
+	p.Hint += "; some of its processes waited for " + strings.Join(shares, ", ") + " of the time (psi_*_some_seconds_total, " + label + ")"
 	return p
+}
+
+// pressureSpan is the time that the word for a task's pressure is about: over shorter ones it would flicker.
+const pressureSpan = 10 * time.Second
+
+// calm is the moment from which pressure is counted: one that is old enough, else the oldest.
+func calm(moments []moment, newest *moment) (from *moment) {
+	for i := range slices.Backward(moments) {
+		m := &moments[i]
+		switch {
+		case m.Mono >= newest.Mono && m.run == newest.run && m.gap == history.NoGap: // the same reading
+			continue
+		case !newest.follows(m):
+			return from
+		}
+		if from = m; newest.Mono-m.Mono >= pressureSpan-time.Second {
+			return from
+		}
+	}
+	return from
 }
 
 // waitsSince returns what a task waited for since an earlier moment, in each second.
@@ -138,8 +173,8 @@ func waitsSince(newest, before *moment) record.Waits {
 		return nil
 	}
 	return record.Waits{
-		Wall: time.Second, CPU: rate(cpuSeconds), Throttled: rate(throttled),
-		CPUSome: rate(stallCPU), MemorySome: rate(stallMemory), IOSome: rate(stallIO),
+		Wall: time.Second, CPU: rate(cpuSeconds), Throttled: rate(throttled), AncestorThrottled: rate(throttledAbove),
+		CPUSome: rate(stallCPU), MemorySome: rate(stallMemory), IOSome: rate(stallIO), Left: &newest.values[leftPressure],
 	}
 }
 
@@ -159,7 +194,7 @@ func pressureIn(stall record.Stall) pressure {
 	case record.Fine:
 		p.Class, p.Hint = "good", "nothing held it up in the last seconds"
 	default:
-		p.Class, p.Hint = "quiet", "not all pressure files could be read"
+		p.Class, p.Hint = "quiet", "pressure is not known of all its processes and resources"
 	}
 	return p
 }

@@ -19,6 +19,7 @@ function listen() {
     heard();
     put(JSON.parse(event.data));
   });
+  source.addEventListener("points", (event) => prolong(JSON.parse(event.data)));
   source.addEventListener("shape", (event) => {
     heard();
     if (JSON.parse(event.data).shape !== document.getElementById("main").dataset.shape) load();
@@ -43,13 +44,62 @@ setInterval(say, 2000);
 // put replaces the content of elements by name. What the server sends is rendered by the templates that rendered the
 // page, with every name in it escaped.
 function put(cells) {
-  for (const element of document.querySelectorAll("[data-live]")) {
-    const html = cells[element.dataset.live];
-    if (html === undefined || element.contains(document.activeElement)) continue;
+  for (const [name, html] of Object.entries(cells)) {
+    const element = elements().get(name);
+    if (!element || element.contains(document.activeElement)) continue;
+    const log = element.querySelector("pre");
+    const atEnd = !log || log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
+    const place = log?.scrollTop;
     element.innerHTML = html;
+    const now = element.querySelector("pre");
+    if (now) now.scrollTop = atEnd ? now.scrollHeight : place;
   }
   for (const chart of document.querySelectorAll(".chart")) readAgain(chart);
 }
+
+// elements are those that change, by name; they stay until the page is loaded anew.
+let known = null;
+function elements() {
+  const main = document.getElementById("main");
+  if (known?.main !== main) {
+    known = { main, map: new Map([...document.querySelectorAll("[data-live]")].map((e) => [e.dataset.live, e])) };
+  }
+  return known.map;
+}
+
+// prolong moves the small lines to the left by a share of their width, and lets them go on to a new value.
+function prolong(points) {
+  document.querySelectorAll(".spark path").forEach((path, i) => {
+    const value = points.values[i];
+    const svg = path.ownerSVGElement;
+    let top = Number(svg.dataset.top);
+    const line = [...path.getAttribute("d").matchAll(/([ML])([\d.]+) ([\d.]+)/g)].map(([, to, x, y]) => ({
+      to, x: Number(x) - 1000 * points.step, value: top * (1 - Number(y) / 200),
+    })).filter((p) => p.x >= 0);
+    const last = line.at(-1);
+    if (value !== undefined && value !== null) line.push({ to: last && last.x >= 1000 - 3000 * points.step ? "L" : "M", x: 1000, value });
+    top = Math.max(Number(svg.dataset.least), ...line.map((p) => p.value)) * 1.05;
+    svg.dataset.top = top;
+    path.setAttribute("d", line.map((p, i) => (i ? p.to : "M") + p.x.toFixed(1) + " " + (200 * (1 - p.value / top)).toFixed(1)).join(""));
+  });
+}
+
+// A part of a chart that is drawn over with the pointer is shown alone; the links beside the spans do the same.
+let drawn = null;
+document.addEventListener("pointerdown", (event) => {
+  const svg = event.button === 0 && event.pointerType === "mouse" ? event.target.closest?.(".plot svg") : null;
+  drawn = svg && { svg, from: event.clientX };
+  if (svg) event.preventDefault();
+});
+document.addEventListener("pointerup", (event) => {
+  if (!drawn || Math.abs(event.clientX - drawn.from) < 8) { drawn = null; return; }
+  const box = drawn.svg.getBoundingClientRect();
+  const { since, until } = JSON.parse(drawn.svg.dataset.chart);
+  const [from, to] = [drawn.from, event.clientX].sort((a, b) => a - b).map((x) => since + (until - since) * Math.min(1, Math.max(0, (x - box.left) / box.width)));
+  drawn = null;
+  const seconds = Math.max(10, Math.round((to - from) / 1000));
+  location.href = document.querySelector(".charts").dataset.path + "?span=" + seconds + "s&until=" + Math.ceil(to / 1000) + "#history-title";
+});
 
 // load fetches the page anew where rows came or went, and keeps place and focus.
 async function load() {
@@ -74,7 +124,7 @@ async function load() {
     say();
   } finally {
     // Not at once again: a page that changes all the time shall not be loaded all the time.
-    setTimeout(() => { loading = false; if (again) load(); }, 1000);
+    setTimeout(() => { loading = false; if (again) load(); }, 3000);
   }
 }
 
@@ -86,4 +136,5 @@ function path(element) {
 // A page that was kept by the browser comes back with a dead stream.
 addEventListener("pageshow", (event) => { if (event.persisted) listen(); });
 addEventListener("pagehide", () => source?.close());
+for (const log of document.querySelectorAll(".log pre")) log.scrollTop = log.scrollHeight;
 listen();

@@ -36,6 +36,8 @@ type Actor struct {
 	// Selected says that PSS and DiskRate are measured, which is how fast its directory grows: negative is a reason why not.
 	Selected      bool
 	PSS, DiskRate float64
+	// Received is how many bytes a second it receives; it sends a tenth. Without it packets are not counted.
+	Received float64
 	// NoCgroup is a task without one: memory is that of its processes.
 	NoCgroup bool
 	// GapFrom and GapTo are a time without readings.
@@ -46,6 +48,7 @@ type Actor struct {
 	Processes []string
 	Events    []allocation.Event
 	Record    *record.Record
+	Commands  *record.Commands
 	// Output is what it wrote to stdout, for WriteLogs.
 	Output string
 	// Attributes are the driver's.
@@ -89,6 +92,10 @@ func (x *Actor) sample(at time.Time) *procstats.Sample {
 		x.withoutCgroup(s, cpu, t)
 	} else {
 		x.withCgroup(s, cpu, t, at)
+	}
+	if x.Received > 0 {
+		s.SetNumber(procstats.SkbReceived, math.Floor(x.Received*swing(t)))
+		s.SetNumber(procstats.SkbSent, math.Floor(x.Received/10*swing(t+15)))
 	}
 	x.rows(s, cpu)
 	if x.Selected {
@@ -150,6 +157,7 @@ func (x *Actor) withoutCgroup(s *procstats.Sample, cpu, t float64) {
 	}
 	s.SetNumber(procstats.TreeCPU, cpu)
 	s.SetNumber(procstats.TreeRSS, x.Memory*(0.9+0.05*wave(t, 400)))
+	s.SetNumber(procstats.TreeMemory, x.Memory*(0.9+0.05*wave(t, 400)))
 	number(s, procstats.TreeIORead, x.ReadRate*swing(t))
 	number(s, procstats.TreeIOWrite, x.WriteRate*swing(t+20))
 }
@@ -186,6 +194,7 @@ func (x *Actor) rows(s *procstats.Sample, cpu float64) {
 	}
 	s.SetNumber(procstats.TreeCPUExited, exited)
 	s.SetNumber(procstats.TreeCPUUnattributed, rest)
+	s.SetNumber(procstats.TreeCPUAtRows, cpu)
 	s.SetNumber(procstats.TreeProcessesExited, 214)
 }
 
@@ -196,11 +205,13 @@ func (x *Actor) usage(now time.Time) *allocation.Usage {
 		return &allocation.Usage{Reason: "the task does not run"}
 	}
 	s := x.sample(now.Truncate(time.Second))
+	var largest procstats.Largest
+	largest.Put(procstats.NumberReading(procstats.TreeMemory, x.Memory))
 	return &allocation.Usage{
 		Running: true, Sample: s, Interval: time.Second,
 		Headlines: procstats.Headlines(s, procstats.History{
 			Previous: x.sample(now.Truncate(time.Second).Add(-time.Second)), Elapsed: now.Sub(x.Started),
-			Peak: procstats.NumberReading(procstats.TreeRSS, x.Memory),
+			Largest: largest,
 		}),
 	}
 }

@@ -32,6 +32,32 @@ type Agent struct {
 	off     string
 	history int
 	dir     folder.Allocation
+	done    []string
+}
+
+// RestartAlloc notes that it was called.
+func (a *Agent) RestartAlloc(id, task string) error { return a.note("restart " + id + " " + task) }
+
+// ReplaceAlloc notes that it was called.
+func (a *Agent) ReplaceAlloc(id string) error { return a.note("stop " + id) }
+
+// StopJob notes that it was called.
+func (a *Agent) StopJob(id string, _ bool) error { return a.note("stop job " + id) }
+
+func (a *Agent) note(what string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.done = append(a.done, what)
+	return nil
+}
+
+// Done is what was asked of the agent since the last call.
+func (a *Agent) Done() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	done := a.done
+	a.done = nil
+	return done
 }
 
 // New returns an agent without tasks.
@@ -121,6 +147,18 @@ func (a *Agent) Record(id, _ string) (*record.Record, error) {
 		return nil, fmt.Errorf("record of %s: %w", id, allocation.ErrNotFound)
 	}
 	return x.Record, nil
+}
+
+// Commands returns the commands of an actor that has some.
+func (a *Agent) Commands(id, _ string) (*record.Commands, error) {
+	x, err := a.actor(id)
+	if err != nil {
+		return nil, err
+	}
+	if x.Commands == nil {
+		return nil, fmt.Errorf("commands of %s: %w", id, allocation.ErrNotFound)
+	}
+	return x.Commands, nil
 }
 
 // WriteLogs writes the actors' log files into a folder.

@@ -36,6 +36,25 @@ func Many(now func() time.Time, n int) *Agent {
 	return a
 }
 
+// Crowd returns an agent with n tasks as they are found: one in ten works, one in forty is in trouble, the others sleep.
+func Crowd(now func() time.Time, n int) *Agent {
+	a := New(now)
+	for i := range n {
+		x := idle(now())
+		switch {
+		case i%40 == 7:
+			x = waiting(now())
+		case i%40 == 9:
+			x = killed(now())
+		case i%10 == 0:
+			x = busy(now())
+		}
+		x.ID, x.Job, x.Index, x.Name = ID(1000+i), fmt.Sprintf("job-%02d", i/9), i%9, "worker"
+		a.Add(x)
+	}
+	return a
+}
+
 func event(at time.Time, kind hook.EventType, message string) allocation.Event {
 	return allocation.Event{Type: kind, Time: at, Message: message}
 }
@@ -45,12 +64,13 @@ func busy(t time.Time) *Actor {
 	return &Actor{
 		ID: ID(1), Job: "shop", Group: "web", Name: "api", Started: start, Cores: 0.82, Memory: 212 * mib, Cache: 96 * mib,
 		Limit: 512 * mib, Quota: 2, ReadRate: 40e3, WriteRate: 310e3, StallCPU: 0.043, StallMemory: 0, StallIO: 0.012,
-		Selected: true, PSS: 190 * mib, DiskRate: 20e3,
+		Selected: true, PSS: 190 * mib, DiskRate: 20e3, Received: 640e3,
 		Processes: []string{"api", "api-worker", "api-worker", "convert", "sh"}, Output: words(60),
 		Events: []allocation.Event{
 			event(start.Add(-time.Second), hook.EventSetup, "building the task's folder"), event(start, hook.EventStarted, "started process 4711"),
 		},
 		Attributes: map[string]string{"pid": "4711", "cgroup": "/sys/fs/cgroup/tacho/shop-web-api", "limit.cgroup_memory_max_bytes": "512 MiB"},
+		Commands:   ended(start.Add(time.Minute)),
 	}
 }
 
@@ -126,6 +146,23 @@ func failed(t time.Time) *Actor {
 	return x
 }
 
+// ended is what the ended processes of a busy task have used.
+func ended(since time.Time) *record.Commands {
+	c := &record.Commands{
+		Since: since, LostRecords: 3,
+		Rows: []procstats.Command{
+			{
+				Name: "convert", Processes: 412, Failed: 3, CPUSeconds: 96.2, RunDelaySeconds: new(4.1), PeakRSSBytes: 181 * mib,
+				PeakRSSGuarantee: procstats.Exact, ReadBytes: new(int64(120 * mib)), WrittenBytes: new(int64(2 * gib)),
+				Failures: []procstats.CommandFailure{{Signal: 9, Processes: 2}, {ExitCode: 1, Processes: 1}},
+			},
+			{Name: "sh", Processes: 415, CPUSeconds: 1.31, PeakRSSBytes: 3 * mib, PeakRSSGuarantee: procstats.UpperBound},
+		},
+	}
+	c.CloseWith(new(9446.0))
+	return c
+}
+
 func killed(t time.Time) *Actor {
 	end := t.Add(-11 * time.Minute)
 	x := &Actor{
@@ -146,6 +183,8 @@ func killed(t time.Time) *Actor {
 		}},
 	}, record.MemoryThrashing)
 	x.Record.Diagnosis.Evidence["cgroup_memory_events_oom_kill_total"] = 1.0
+	x.Record.Commands = &record.Commands{Rows: []procstats.Command{{Name: "python3", Processes: 4, Failed: 1, CPUSeconds: 2689, PeakRSSBytes: 948 * mib, PeakRSSGuarantee: procstats.Exact}}}
+	x.Record.Commands.CloseWith(x.Record.Processes.TotalCPUSeconds)
 	return x
 }
 

@@ -1,0 +1,370 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+const (
+	// pageRows is how many tasks one page lists, fewRows how many ended ones it adds.
+	pageRows = 40
+	fewRows  = 5
+	// leastGroup is how many tasks a job has on a page that gives it a line of its own.
+	leastGroup = 3
+)
+
+// listing is which tasks a page shows, and in which order.
+type listing struct {
+	// Query is a part of a name, a state or an id; State is one of the filters, Sort one of the orders.
+	Query, State, Sort string
+	// Page counts from 1.
+	Page int
+}
+
+func listingOf(values url.Values) listing {
+	l := listing{Query: printable(values.Get("q")), State: values.Get("state"), Sort: values.Get("sort"), Page: 1}
+	if !slices.Contains([]string{"problems", "running", "waiting", "ended"}, l.State) {
+		l.State = ""
+	}
+	if l.Sort != "name" && sortKey(l.Sort) == nil {
+		l.Sort = ""
+	}
+	if n, err := strconv.Atoi(values.Get("page")); err == nil && n > 1 {
+		l.Page = n
+	}
+	return l
+}
+
+// encode is the query of the listing's address.
+func (l listing) encode() string {
+	values := url.Values{}
+	for name, value := range map[string]string{"q": l.Query, "state": l.State, "sort": l.Sort} {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	if l.Page > 1 {
+		values.Set("page", strconv.Itoa(l.Page))
+	}
+	return values.Encode()
+}
+
+func (l listing) link() string {
+	if query := l.encode(); query != "" {
+		return "/?" + query
+	}
+	return "/"
+}
+
+// with returns the first page of another state or order.
+func (l listing) with(state, sort string) listing {
+	l.State, l.Sort, l.Page = state, sort, 1
+	return l
+}
+
+// overview is the page of tasks.
+type overview struct {
+	listing
+	Groups        []group
+	Failed, Ended section
+	Filters       []choice
+	// Columns can be sorted by; Orders are the same for narrow screens.
+	Columns map[string]column
+	Orders  []choice
+	Pages   []choice
+	// Total counts all tasks, Matching those that run and are listed, on this page or another.
+	Total, Matching int
+	// Read says how old the newest reading is.
+	Read string
+
+	// rows are those of the groups, live all that run and match. shape tells listings of other tasks apart.
+	rows, live []*row
+	shape, at  string
+}
+
+// section is a list of ended tasks, the newest first.
+type section struct {
+	Rows []row
+	// All is where the others are, if there are others; Count counts all.
+	All   string
+	Count int
+}
+
+// group is the tasks of one job.
+type group struct {
+	// Head says that the job has a line of its own.
+	Head        bool
+	Job, Link   string
+	Count       int
+	CPU, Memory number
+	Rows        []*row
+}
+
+// choice is a link of which one is taken.
+type choice struct {
+	Key, Label, Count, Link string
+	On                      bool
+}
+
+// column is the link of a column's header to the page sorted by it.
+type column struct{ Link, Order string }
+
+// list makes the page of a listing.
+func (g *generation) list(l listing, now time.Time) *overview {
+	o := &overview{listing: l, Total: len(g.rows), at: g.number()}
+	var live []*row
+	var ended []row
+	counts := map[string]int{}
+	var newest time.Time
+	for i := range g.rows {
+		r := &g.rows[i]
+		if l.Query != "" && !r.matches(l.Query) {
+			continue
+		}
+		if r.read.After(newest) {
+			newest = r.read
+		}
+		for _, state := range r.states() {
+			counts[state]++
+		}
+		switch {
+		case l.State != "" && !slices.Contains(r.states(), l.State):
+		case r.End != nil:
+			ended = append(ended, *r)
+		default:
+			live = append(live, r)
+		}
+	}
+	if !newest.IsZero() {
+		o.Read = "read " + procstats.AgeText(now.Sub(newest)) + " ago"
+	}
+	o.live, o.shape = live, shapeOf(live, ended)
+	o.choices(counts)
+	o.running(live)
+	o.finished(ended)
+	return o
+}
+
+// states are the filters that a task passes.
+func (r *row) states() []string {
+	states := []string{""}
+	switch {
+	case r.End != nil:
+		states = append(states, "ended")
+		if r.End.Class == "bad" || r.End.Class == "warn" {
+			states = append(states, "problems")
+		}
+		return states
+	case r.Condition.Word == "running":
+		states = append(states, "running")
+	default:
+		states = append(states, "waiting")
+	}
+	if r.severity > 0 {
+		states = append(states, "problems")
+	}
+	return states
+}
+
+// choices fills the links to other listings.
+func (o *overview) choices(counts map[string]int) {
+	for _, f := range [][2]string{{"", "All"}, {"problems", "Problems"}, {"running", "Running"}, {"waiting", "Waiting"}, {"ended", "Ended"}} {
+		o.Filters = append(o.Filters, choice{
+			Key: "count " + f[0], Label: f[1], Count: strconv.Itoa(counts[f[0]]), Link: o.with(f[0], o.Sort).link(), On: o.State == f[0],
+		})
+	}
+	o.Columns = map[string]column{}
+	for _, name := range []string{"", "name", "cpu", "memory", "io", "pressure"} {
+		c := column{Link: o.with(o.State, name).link()}
+		if o.Sort == name {
+			c.Order = "descending"
+			if name == "name" {
+				c.Order = "ascending"
+			}
+		}
+		o.Columns[name] = c
+		label := map[string]string{"": "problems first", "io": "storage", "cpu": "CPU"}[name]
+		o.Orders = append(o.Orders, choice{Label: cmp.Or(label, name), Link: c.Link, On: o.Sort == name})
+	}
+}
+
+// finished lists ended tasks: the newest failures before what runs, the newest others behind it.
+func (o *overview) finished(rows []row) {
+	slices.SortStableFunc(rows, func(a, b row) int { return b.End.at.Compare(a.End.at) })
+	if o.State == "ended" {
+		o.Matching = len(rows)
+		from, to := o.window()
+		o.Ended = section{Rows: rows[from:to], Count: len(rows)}
+		return
+	}
+	for _, r := range rows {
+		s, state := &o.Ended, "ended"
+		if slices.Contains(r.states(), "problems") {
+			s, state = &o.Failed, "problems"
+		}
+		s.Count++
+		if len(s.Rows) < fewRows || o.State == "problems" {
+			s.Rows = append(s.Rows, r)
+		} else {
+			s.All = o.with(state, o.Sort).link()
+		}
+	}
+	if o.State == "problems" && o.Failed.Count > pageRows {
+		o.Failed.Rows, o.Failed.All = o.Failed.Rows[:pageRows], o.with("ended", o.Sort).link()
+	}
+	if o.Page > 1 {
+		o.Failed, o.Ended = section{}, section{}
+	}
+}
+
+// running lists tasks that run or will run.
+func (o *overview) running(rows []*row) {
+	if o.State == "ended" {
+		return
+	}
+	o.Matching = len(rows)
+	sortRows(rows, o.Sort)
+	from, to := o.window()
+	byJob := o.Sort == "" || o.Sort == "name"
+	for _, r := range rows[from:to] {
+		shown := *r // others show it in other groups
+		if n := len(o.Groups); n == 0 || (byJob && o.Groups[n-1].Job != r.Job) {
+			o.Groups = append(o.Groups, group{Job: r.Job, Link: "/?" + url.Values{"q": {r.Job}}.Encode()})
+		}
+		g := &o.Groups[len(o.Groups)-1]
+		g.Rows = append(g.Rows, &shown)
+		o.rows = append(o.rows, &shown)
+	}
+	for i := range o.Groups {
+		g := &o.Groups[i]
+		if g.Head = byJob && len(g.Rows) >= leastGroup; !g.Head {
+			continue
+		}
+		for _, r := range g.Rows {
+			r.Grouped = true
+		}
+		g.sum(rows)
+	}
+}
+
+// sum adds up what all tasks of the job use, on this page or another.
+func (g *group) sum(rows []*row) {
+	cpu, memory, missing := 0.0, 0.0, 0
+	g.Count = 0
+	for _, r := range rows {
+		if r.Job != g.Job {
+			continue
+		}
+		g.Count++
+		if r.Condition.Word == "running" && (r.sort.cpu < 0 || r.sort.memory < 0) {
+			missing++
+		}
+		cpu, memory = cpu+max(0, r.sort.cpu), memory+max(0, r.sort.memory)
+	}
+	guarantee := procstats.Exact
+	if missing > 0 {
+		guarantee = procstats.LowerBound
+	}
+	total := func(name, text string) number {
+		n := numberOf(name, text, "", guarantee, time.Time{})
+		n.Hint = "sum over the tasks of the job"
+		if missing > 0 {
+			n.Hint += "; " + strconv.Itoa(missing) + " that run have no numbers"
+		}
+		return n
+	}
+	g.CPU = total("cpu_cores", procstats.CoresText(cpu))
+	g.Memory = total("memory_bytes", procstats.Bytes.Text(memory))
+}
+
+// window is which of the matching tasks the page shows, and fills the links to the others.
+func (o *overview) window() (from, to int) {
+	pages := max(1, (o.Matching+pageRows-1)/pageRows)
+	o.Page = min(o.Page, pages)
+	for n := 1; n <= pages && pages > 1; n++ {
+		if n > 2 && n < pages-1 && (n < o.Page-1 || n > o.Page+1) {
+			if o.Pages[len(o.Pages)-1].Label != "…" {
+				o.Pages = append(o.Pages, choice{Label: "…"})
+			}
+			continue
+		}
+		l := o.listing
+		l.Page = n
+		o.Pages = append(o.Pages, choice{Label: strconv.Itoa(n), Link: l.link(), On: n == o.Page})
+	}
+	return (o.Page - 1) * pageRows, min(o.Page*pageRows, o.Matching)
+}
+
+// shapeOf tells tables with other rows apart.
+func shapeOf(live []*row, ended []row) string {
+	parts := make([]string, 0, len(live)+len(ended))
+	for _, r := range live {
+		parts = append(parts, r.Key)
+	}
+	for _, r := range ended {
+		parts = append(parts, r.Key+" ended")
+	}
+	slices.Sort(parts)
+	return digest(parts)
+}
+
+func (r *row) matches(query string) bool {
+	query = strings.ToLower(query)
+	for _, text := range []string{r.Name, r.Job, r.Group, r.ID, r.Condition.Word} {
+		if strings.Contains(strings.ToLower(text), query) {
+			return true
+		}
+	}
+	return false
+}
+
+// sortKey returns the number that rows are sorted by; nil for names.
+func sortKey(by string) func(*row) float64 {
+	return map[string]func(*row) float64{
+		"cpu": func(r *row) float64 { return r.sort.cpu }, "memory": func(r *row) float64 { return r.sort.memory },
+		"io": func(r *row) float64 { return r.sort.io }, "pressure": func(r *row) float64 { return r.sort.pressure },
+	}[by]
+}
+
+// sortRows sorts by a number, by name, or by job with problems first: jobs that have one, and in a job its tasks.
+func sortRows(rows []*row, by string) {
+	worst := map[string]int{}
+	if by == "" {
+		for _, r := range rows {
+			worst[r.Job] = max(worst[r.Job], r.severity)
+		}
+	}
+	value := sortKey(by)
+	slices.SortStableFunc(rows, func(a, b *row) int {
+		if value != nil {
+			if c := cmp.Compare(value(b), value(a)); c != 0 {
+				return c
+			}
+		}
+		c := cmp.Or(cmp.Compare(worst[b.Job], worst[a.Job]), cmp.Compare(a.Job, b.Job))
+		if by == "" {
+			c = cmp.Or(c, cmp.Compare(b.severity, a.severity))
+		}
+		return cmp.Or(c, cmp.Compare(a.Group, b.Group), cmp.Compare(a.Index, b.Index), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// overviewPage fills the page of all tasks.
+func (p *Page) overviewPage(v *view) error {
+	o := p.rows(v.now, v.Now).list(listingOf(v.request.URL.Query()), v.Now)
+	v.Title, v.Template, v.Body = "Tasks", "overview", o
+	v.Shape = o.shape
+	values, _ := url.ParseQuery(o.encode()) // it was just encoded
+	values.Set("at", o.at)
+	v.Live = "/page/stream/?" + values.Encode()
+	return nil
+}
