@@ -116,6 +116,7 @@ func (a *alloc) run(ctx context.Context) {
 	if a.dead() { // it was when it was loaded
 		a.endLogs()
 		close(a.done)
+		a.agent.reschedule(a)
 		return
 	}
 	for {
@@ -202,15 +203,19 @@ func (a *alloc) stopChange(reason string) state.Change {
 	a.mu.Lock()
 	persisted := a.persisted
 	a.mu.Unlock()
-	persisted.Desired, persisted.Description, persisted.ModifyTime = allocation.DesiredStop, reason, time.Now()
+	markStopped(&persisted, reason)
 	return state.ChangeAllocation(&persisted)
+}
+
+func markStopped(persisted *state.Allocation, reason string) {
+	persisted.Desired, persisted.Description, persisted.ModifyTime = allocation.DesiredStop, reason, time.Now()
 }
 
 // setStopping lets run end all tasks.
 func (a *alloc) setStopping(reason string) {
 	a.mu.Lock()
-	a.stopping = reason
-	a.persisted.Desired, a.persisted.Description, a.persisted.ModifyTime, a.shown = allocation.DesiredStop, reason, time.Now(), nil
+	markStopped(&a.persisted, reason)
+	a.stopping, a.shown = reason, nil
 	a.mu.Unlock()
 	a.publish(feed.Event{Type: "AllocationUpdateDesiredStatus"})
 	a.wake()
@@ -233,6 +238,7 @@ func (a *alloc) finish() {
 		close(a.done)
 	}
 	a.agent.ended(a)
+	a.agent.reschedule(a)
 }
 
 // endLogs is for tasks in the midst of whose start the agent was killed.
@@ -249,8 +255,12 @@ func (a *alloc) onTaskEvent(t *task, e allocation.Event) {
 		a.persisted.ModifyTime, a.shown = e.Time, nil
 	}
 	a.mu.Unlock()
-	a.publish(feed.Event{Time: e.Time, Type: "TaskEvent", Task: t.spec.Name, TaskEvent: &e})
-	a.log.Info("task event", "task", t.spec.Name, "type", e.Type, "message", e.Message)
+	a.publish(feed.Event{Time: e.Time, Type: feed.AllocationUpdated, Task: t.spec.Name, TaskEvent: &e})
+	attributes := []any{"task", t.spec.Name, "type", e.Type, "message", e.Message}
+	if outcome := e.Details["outcome"]; outcome != "" {
+		attributes = append(attributes, "outcome", outcome)
+	}
+	a.log.Info("task event", attributes...)
 	a.wake()
 }
 
@@ -262,7 +272,7 @@ func (a *alloc) publish(e feed.Event) state.Allocation {
 	index := a.agent.feed.Publish(e)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.persisted.ModifyIndex = max(a.persisted.ModifyIndex, index) // somebody else may have published meanwhile
+	a.persisted.ModifyIndex = max(a.persisted.ModifyIndex, index) // another goroutine may have published meanwhile
 	a.persisted.CreateIndex = cmp.Or(a.persisted.CreateIndex, index)
 	a.shown = nil
 	return a.persisted
@@ -296,6 +306,12 @@ func (a *alloc) newSnapshot() *allocation.Allocation {
 		Group: a.persisted.Group, Name: a.name(), Index: a.persisted.Index, NodeID: a.agent.node.ID, NodeName: a.agent.node.Name,
 		DesiredStatus: a.persisted.Desired, Description: a.persisted.Description, CreateTime: a.persisted.CreateTime,
 		ModifyTime: a.persisted.ModifyTime, CreateIndex: a.persisted.CreateIndex, ModifyIndex: a.persisted.ModifyIndex, Dir: a.dir, Tasks: tasks,
+		Previous: a.persisted.Previous, Next: a.persisted.Next,
+	}
+	for _, p := range a.group.Ports {
+		s.Ports = append(s.Ports, allocation.Port{
+			Label: p.Label, Value: a.persisted.Ports[p.Label], To: p.To, HostIP: a.agent.node.Attributes["unique.network.ip-address"],
+		})
 	}
 	s.ClientStatus = statusOf(tasks)
 	if s.Description == "" {

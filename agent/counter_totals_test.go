@@ -106,7 +106,7 @@ func (s *totalsTest) recorded(amount float64) {
 	sample := everyCounter(amount)
 	r.Measurements, r.Absent = record.Values(sample.Task)
 	r.Headline = record.Headlines(procstats.Headlines(sample, procstats.History{}))
-	if err := s.agent.store.PutRecord("a", "t", r); err != nil {
+	if err := s.agent.store.Apply(state.ChangeRecord("a", "t", r)); err != nil {
 		s.t.Fatal(err)
 	}
 }

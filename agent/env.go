@@ -36,6 +36,8 @@ type start struct {
 	cores     string
 	dir       folder.Allocation
 	node      node.Node
+	// ports are those of the group, by label.
+	ports map[string]int
 }
 
 // environment returns the task's whole environment. What the env block says goes before everything, and may refer to
@@ -100,10 +102,12 @@ func (s *start) variables() map[string]string {
 	for _, name := range []string{"ALLOC_ID", "TASK_NAME", "GROUP_NAME", "JOB_ID"} {
 		env["TACHO_"+name] = v[name]
 	}
+	names := s.node.Names()
 	for key, value := range s.task.Meta {
-		name := strings.Map(variableRune, key)
+		value, name := interpolate(value, names, env), strings.Map(variableRune, key)
 		env["NOMAD_META_"+name], env["NOMAD_META_"+strings.ToUpper(name)] = value, value
 	}
+	maps.Copy(env, s.portVariables())
 	env["TMPDIR"] = filepath.Join(dir, "tmp")
 	return env
 }
@@ -126,15 +130,38 @@ func (s *start) scope(env map[string]string) map[string]cty.Value {
 				"id": cty.StringVal(s.node.ID), "name": cty.StringVal(s.node.Name),
 			}),
 			"datacenter": cty.StringVal(s.node.Datacenter), "region": cty.StringVal(s.node.Region),
-			"class": cty.StringVal(""),
+			"class": cty.StringVal(""), "pool": cty.StringVal("default"),
 		}),
 	}
 	for name, value := range env {
-		if strings.HasPrefix(name, "NOMAD_") {
+		if job.IsVariable(name) {
 			variables[name] = cty.StringVal(value)
 		}
 	}
 	return variables
+}
+
+// interpolate puts values for ${NAME} in a text that is no expression; names that nothing has stay as they are.
+func interpolate(text string, layers ...map[string]string) string {
+	var all strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "${")
+		all.WriteString(before)
+		inner, after, closed := strings.Cut(rest, "}")
+		if !found || !closed {
+			all.WriteString(text[len(before):])
+			return all.String()
+		}
+		value := "${" + inner + "}"
+		for _, layer := range layers {
+			if known, ok := layer[strings.TrimSpace(inner)]; ok {
+				value = known
+				break
+			}
+		}
+		all.WriteString(value)
+		text = after
+	}
 }
 
 func stringsObject(m map[string]string) cty.Value {

@@ -21,7 +21,7 @@ import (
 func TestFallbackRecord(t *testing.T) {
 	at := time.Date(2026, 3, 4, 11, 0, 0, 0, time.UTC)
 	sample := &procstats.Sample{Stamp: procstats.Stamp{Wall: at.Add(-3100 * time.Millisecond)}}
-	sample.SetNumber(procstats.TreeRSS, 1<<30)
+	sample.SetNumber(procstats.TreeMemory, 1<<30)
 	const before = "3.1 s before: 1 GiB"
 	for _, test := range []struct {
 		name string
@@ -65,7 +65,7 @@ func TestFallbackRecord(t *testing.T) {
 			if diff := cmp.Diff(test.want, r.End()); diff != "" {
 				t.Errorf("end (-want +got):\n%s", diff)
 			}
-			if r.Measurements[procstats.TreeRSS.String()] != float64(1<<30) || r.Headline["memory_bytes"].Value == nil {
+			if r.Measurements[procstats.TreeMemory.String()] != float64(1<<30) || r.Headline["memory_bytes"].Value == nil {
 				t.Errorf("measurements %v, headlines %v", r.Measurements, r.Headline)
 			}
 			if r.Diagnosis.OOMKilled != test.exit.OOMKilled {
@@ -82,12 +82,12 @@ func TestFallbackReadingOfNobody(t *testing.T) {
 	for i, rss := range []float64{1 << 30, 408 << 10} {
 		s := readingAt(time.Duration(i) * time.Second)
 		s.SetNumber(procstats.TreeProcesses, float64(1-i))
-		s.SetNumber(procstats.TreeRSS, rss)
+		s.SetNumber(procstats.TreeMemory, rss)
 		u.UpdateStats(s)
 	}
 	ended := &task{agent: &Agent{}, alloc: &alloc{job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{}, usage: u}
 	r := ended.fallbackRecord(hook.Exit{Code: 2, At: readingAt(2 * time.Second).Wall}, state.Task{Starts: 1}, nil)
-	if got := r.End().LastReading; got != "2 s before: 1 GiB" || r.Measurements[procstats.TreeRSS.String()] != float64(1<<30) {
+	if got := r.End().LastReading; got != "2 s before: 1 GiB" || r.Measurements[procstats.TreeMemory.String()] != float64(1<<30) {
 		t.Errorf("last reading %q, measurements %v", got, r.Measurements)
 	}
 }
@@ -95,7 +95,7 @@ func TestFallbackReadingOfNobody(t *testing.T) {
 // TestFallbackTotals holds that what a driver saves of a task whose executor was lost replaces older readings.
 func TestFallbackTotals(t *testing.T) {
 	last := readingAt(0)
-	last.SetNumber(procstats.TreeRSS, 1<<30)
+	last.SetNumber(procstats.TreeMemory, 1<<30)
 	last.SetAbsent(procstats.PSICPUSome, "not read")
 	cpu := 2.5
 	saved := &record.Record{
@@ -108,7 +108,7 @@ func TestFallbackTotals(t *testing.T) {
 		usage: &usage{lived: reading{last, procstats.Headlines(last, procstats.History{})}},
 	}
 	r := lost.fallbackRecord(hook.Exit{Lost: "executor_lost: process 9 died", At: last.Wall.Add(time.Second)}, state.Task{}, saved)
-	want := map[string]any{"cgroup_cpu_usage_seconds_total": cpu, "psi_cpu_some_seconds_total": 0.5, "tree_rss_bytes": float64(1 << 30)}
+	want := map[string]any{"cgroup_cpu_usage_seconds_total": cpu, "psi_cpu_some_seconds_total": 0.5, "tree_memory_bytes": float64(1 << 30)}
 	if diff := cmp.Diff(want, r.Measurements); diff != "" || len(r.Absent) > 0 {
 		t.Errorf("absent %v, measurements (-want +got):\n%s", r.Absent, diff)
 	}

@@ -87,6 +87,7 @@ func (a *Agent) remove(garbage []endedAlloc) (removed int, err error) {
 			errs = append(errs, err)
 			continue
 		}
+		last := e.alloc.snapshot()
 		a.mu.Lock()
 		delete(a.allocs, e.alloc.id)
 		a.mu.Unlock()
@@ -95,7 +96,7 @@ func (a *Agent) remove(garbage []endedAlloc) (removed int, err error) {
 		cancel()
 		a.feed.Publish(feed.Event{
 			Topic: feed.TopicAllocation, Type: "AllocationRemoved", Key: e.alloc.id, FilterKeys: []string{e.alloc.job.ID},
-			Namespace: e.alloc.job.Namespace,
+			Namespace: e.alloc.job.Namespace, Allocation: last,
 		})
 		removed++
 	}

@@ -85,14 +85,30 @@ func (h *handle) Signal(ctx context.Context, signal string) error {
 	return forRunner(h.entry.Driver().SignalTask(ctx, h.id, signal))
 }
 
-// Destroy implements hook.Handle.
+// Destroy implements hook.Handle. A plugin that is gone comes back with the task: it is waited for, as what the driver holds
+// of the task would stay for good.
 func (h *handle) Destroy(ctx context.Context) error {
-	err := h.entry.Driver().DestroyTask(ctx, h.id, true)
+	const again = 100 * time.Millisecond
+	err := h.destroy(ctx)
+	for errors.Is(err, driver.ErrUnavailable) && ctx.Err() == nil {
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+		}
+		err = h.destroy(ctx)
+	}
 	if err != nil && !errors.Is(err, driver.ErrTaskNotFound) {
 		return forRunner(err)
 	}
 	h.endLogs(ctx)
 	return nil
+}
+
+func (h *handle) destroy(ctx context.Context) error {
+	if err := h.resume(ctx); err != nil {
+		return err
+	}
+	return h.entry.Driver().DestroyTask(ctx, h.id, true)
 }
 
 // OpenStats implements hook.StatsOpener.
@@ -105,6 +121,10 @@ func (h *handle) OpenStats(ctx context.Context, interval time.Duration) (hook.St
 		return nil, forStats(err)
 	}
 	h.usage.measureFrom(stream.Baseline())
+	if looker, ok := stream.(interface{ Look() }); ok {
+		look := looker.Look
+		h.usage.look.Store(&look)
+	}
 	return statsStream{stream}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -73,6 +74,9 @@ func (a *Agent) Validate(ctx context.Context, source job.Source) (*job.Job, erro
 		}
 		return nil, refused{err}
 	}
+	for _, reason := range a.placementFailures(file.Job) {
+		file.Job.Notes = append(file.Job.Notes, "placement failure: "+reason)
+	}
 	return file.Job, nil
 }
 
@@ -129,8 +133,17 @@ func (a *Agent) probe(file *job.File, g *job.Group, t *job.Task) *start {
 	const nobody = "00000000-0000-4000-8000-000000000000"
 	return &start{
 		job: file.Job, group: g, task: t, expressions: file.Expressions(t), allocID: nobody,
-		allocName: file.Job.ID + "." + g.Name + "[0]", node: a.node, dir: folder.In(a.allocDir(), nobody),
+		allocName: file.Job.ID + "." + g.Name + "[0]", node: a.node, dir: folder.In(a.allocDir(), nobody), ports: probePorts(g),
 	}
+}
+
+// probePorts are ports that a group might have.
+func probePorts(g *job.Group) map[string]int {
+	ports := make(map[string]int, len(g.Ports))
+	for _, p := range g.Ports {
+		ports[p.Label] = cmp.Or(p.Value, firstPort)
+	}
+	return ports
 }
 
 // checkTask does what a start would do. steps are those that the templates of the job have left.
@@ -166,6 +179,9 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot
 	if err != nil {
 		return nil, false, err
 	}
+	if reasons := a.placementFailures(j); len(reasons) > 0 {
+		return nil, false, refused{fmt.Errorf("placement failure: %s", strings.Join(reasons, "; "))}
+	}
 	a.registering.Lock()
 	defer a.registering.Unlock()
 	surplus, missing := a.compare(j)
@@ -176,8 +192,7 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot
 		was = before.current
 	}
 	a.mu.Unlock()
-	if known && was.Current && !was.Stopped && len(surplus)+len(missing) == 0 && was.Source.Text == source.Text &&
-		maps.Equal(was.Source.Variables, source.Variables) {
+	if known && was.Current && !was.Stopped && len(surplus)+len(missing) == 0 && was.Source.Same(source) {
 		status, err = a.job(j.ID)
 		return status, false, err
 	}
@@ -193,6 +208,70 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot
 	}
 	status, err = a.job(j.ID)
 	return status, true, err
+}
+
+// ScaleJob changes how many allocations a group has; changed is false if it has as many.
+func (a *Agent) ScaleJob(ctx context.Context, id, group string, count int) (status *snapshot.Job, changed bool, err error) {
+	now, err := a.job(id)
+	if err != nil {
+		return nil, false, err
+	}
+	source := now.Job.Source
+	switch {
+	case now.Stopped:
+		return nil, false, refused{fmt.Errorf("scale job %s: the job is stopped", id)}
+	case now.Job.Group(group) == nil:
+		return nil, false, refused{fmt.Errorf("scale job %s: no group %q", id, group)}
+	case count < 0 || count > job.MaxCount:
+		return nil, false, refused{fmt.Errorf("scale job %s: count %d: must be from 0 to %d", id, count, job.MaxCount)}
+	}
+	if source.Counts = maps.Clone(source.Counts); source.Counts == nil {
+		source.Counts = make(map[string]int)
+	}
+	source.Counts[group] = count
+	return a.RunJob(ctx, source)
+}
+
+// PlanJob says what RunJob would do, and changes nothing.
+func (a *Agent) PlanJob(ctx context.Context, source job.Source) (*snapshot.Plan, error) {
+	j, err := a.Validate(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	plan := &snapshot.Plan{Job: j, Groups: make(map[string]snapshot.Changes), Failures: make(map[string][]string)}
+	if now, err := a.job(j.ID); err == nil {
+		plan.Now = now
+	}
+	a.registering.Lock()
+	defer a.registering.Unlock()
+	surplus, missing := a.compare(j)
+	replaced := make(map[string]map[int]bool)
+	for _, v := range missing {
+		if replaced[v.group.Name] == nil {
+			replaced[v.group.Name] = make(map[int]bool)
+		}
+		replaced[v.group.Name][v.index] = true
+	}
+	for _, g := range j.Groups {
+		plan.Groups[g.Name] = snapshot.Changes{Place: len(replaced[g.Name]), Ignore: g.Count - len(replaced[g.Name])}
+		if reasons := a.infeasible(j, g); len(reasons) > 0 && g.Count > 0 {
+			plan.Failures[g.Name] = reasons
+		}
+	}
+	for _, l := range surplus {
+		c := plan.Groups[l.group.Name]
+		if replaced[l.group.Name][l.persisted.Index] {
+			c.Place, c.Replace = c.Place-1, c.Replace+1
+			delete(replaced[l.group.Name], l.persisted.Index)
+		} else {
+			c.Stop++
+		}
+		plan.Groups[l.group.Name] = c
+	}
+	if err := a.reserve(j.ID, missing, surplus); err != nil {
+		plan.Failures[j.Groups[0].Name] = append(plan.Failures[j.Groups[0].Name], err.Error())
+	}
+	return plan, nil
 }
 
 // digests are those of a job's groups, by name.
@@ -239,14 +318,19 @@ func (a *Agent) register(now, was state.Job, surplus []*alloc, missing []vacancy
 		l.setStopping(reason)
 	}
 	for _, l := range made {
-		for _, t := range l.tasks {
-			t.prepare(nil)
-		}
-		l.publish(feed.Event{Type: "AllocationCreated"})
-		a.admit(l)
-		a.launch(l)
+		a.begin(l)
 	}
 	return nil
+}
+
+// begin starts an allocation that is persisted.
+func (a *Agent) begin(l *alloc) {
+	for _, t := range l.tasks {
+		t.prepare(nil)
+	}
+	l.publish(feed.Event{Type: "AllocationCreated"})
+	a.admit(l)
+	a.launch(l)
 }
 
 // newAllocation is a new allocation of a job.
@@ -255,7 +339,7 @@ func newAllocation(j *job.Job, v vacancy, version, index uint64) state.Allocatio
 	return state.Allocation{
 		ID: allocation.NewID(), Namespace: j.Namespace, JobID: j.ID, JobType: j.Type, JobVersion: version,
 		Group: v.group.Name, Index: v.index, Digest: v.group.Digest, Desired: allocation.DesiredRun, CreateTime: now,
-		ModifyTime: now, Cores: v.cores, CreateIndex: index, ModifyIndex: index,
+		ModifyTime: now, Cores: v.cores, Ports: v.ports, CreateIndex: index, ModifyIndex: index,
 	}
 }
 
@@ -282,6 +366,8 @@ type vacancy struct {
 	index int
 	// cores are those reserved for tasks that want some for themselves, by task.
 	cores map[string][]int
+	// ports are those of the group, by label.
+	ports map[string]int
 }
 
 // compare says which live allocations a job has too many, and which it lacks.
@@ -323,10 +409,10 @@ func (a *Agent) admit(l *alloc) {
 	}
 }
 
-// reserve finds cores for the tasks of a job that want some for themselves. Cores of its own allocations that are being
-// stopped, or will be, go to those that take their places.
+// reserve finds ports for the groups of a job, and cores for its tasks that want some for themselves. Those of its own
+// allocations that are being stopped, or will be, go to the allocations that take their places.
 func (a *Agent) reserve(jobID string, missing []vacancy, surplus []*alloc) error {
-	taken := make(map[int]bool)
+	taken, ports := make(map[int]bool), make(map[int]string)
 	for _, l := range a.list() {
 		if l.dead() || l.job.ID == jobID && (l.stopReason() != "" || slices.Contains(surplus, l)) {
 			continue
@@ -335,6 +421,9 @@ func (a *Agent) reserve(jobID string, missing []vacancy, surplus []*alloc) error
 			for _, core := range cores {
 				taken[core] = true
 			}
+		}
+		for _, port := range l.persisted.Ports {
+			ports[port] = l.id
 		}
 	}
 	for i := range missing {
@@ -351,7 +440,7 @@ func (a *Agent) reserve(jobID string, missing []vacancy, surplus []*alloc) error
 			}
 		}
 	}
-	return nil
+	return assignPorts(missing, ports)
 }
 
 // StopJob stops all allocations of a job; with purge the job is forgotten too.

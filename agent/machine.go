@@ -16,6 +16,9 @@ import (
 	"github.com/tachograph/tacho/agent/snapshot"
 )
 
+// nomadVersion is that of the Nomad whose job files and API the agent follows; job files compare with it.
+const nomadVersion = "2.0.5"
+
 // describeNode says what machine this is.
 func (a *Agent) describeNode(id string) node.Node {
 	c := a.current()
@@ -24,7 +27,9 @@ func (a *Agent) describeNode(id string) node.Node {
 		Meta: c.Client.Meta, StartedAt: a.started,
 	}
 	n.Attributes, n.Resources = node.Describe(c.DataDir)
-	n.Attributes["tacho.version"] = buildVersion()
+	n.Attributes["tacho.version"], n.Attributes["nomad.version"] = buildVersion(), nomadVersion
+	n.Attributes["unique.network.ip-address"] = node.Address()
+	n.Attributes["unique.advertise.address"] = n.Attributes["unique.network.ip-address"]
 	return n
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -102,7 +103,7 @@ func (a *Agent) handles(l *leftovers, driverName string) []*driver.TaskHandle {
 	}
 	for _, l := range a.list() {
 		for _, t := range l.tasks {
-			if h := t.persistedHandle(); h != nil && t.spec.Driver == driverName {
+			if h, _ := t.persistedHandle(); h != nil && t.spec.Driver == driverName {
 				handles = append(handles, h)
 			}
 		}
@@ -113,14 +114,17 @@ func (a *Agent) handles(l *leftovers, driverName string) []*driver.TaskHandle {
 // adoptLost adds to what is persisted what a damaged state has lost and executors still have. It returns the tasks whose job is
 // lost: they run on without supervision.
 func (a *Agent) adoptLost(persisted *leftovers) (spared []*driver.TaskHandle) {
+	known := make(map[string]bool)
+	for _, own := range persisted.allocs {
+		known[own.ID] = true
+	}
+	if a.store.Damage == nil && len(persisted.lost(known)) == 0 {
+		return nil
+	}
 	found, err := a.drivers.StartedTasks()
 	if err != nil {
 		a.log.Error("find started tasks", "error", err)
 		a.counts.fail("recovery")
-	}
-	known := make(map[string]bool)
-	for _, own := range persisted.allocs {
-		known[own.ID] = true
 	}
 	for _, config := range found {
 		t := persisted.tasks[config.AllocID][config.Name]
@@ -150,14 +154,20 @@ func (a *Agent) adoptLost(persisted *leftovers) (spared []*driver.TaskHandle) {
 		persisted.allocs = append(persisted.allocs, own)
 		a.persist(state.ChangeAllocation(own))
 	}
-	for id := range persisted.tasks {
-		if !known[id] && !slices.ContainsFunc(found, func(config *driver.TaskConfig) bool { return config.AllocID == id }) {
+	for _, id := range persisted.lost(known) {
+		if !slices.ContainsFunc(found, func(config *driver.TaskConfig) bool { return config.AllocID == id }) {
 			if err := a.store.DeleteAllocation(id); err != nil { // tasks without supervision that have ended
 				a.log.Error("delete state of lost tasks", "alloc_id", id, "error", err)
 			}
 		}
 	}
 	return spared
+}
+
+// lost returns the ids of the allocations that have tasks and are not known.
+func (l *leftovers) lost(known map[string]bool) []string {
+	ids := slices.Collect(maps.Keys(l.tasks))
+	return slices.DeleteFunc(ids, func(id string) bool { return known[id] })
 }
 
 // lostAllocation makes the record of an allocation again from what one of its tasks was started with; nil if its job is not
@@ -170,18 +180,20 @@ func (a *Agent) lostAllocation(config *driver.TaskConfig) *state.Allocation {
 		return nil
 	}
 	j := r.versions[r.current.Version]
-	if j == nil || j.Group(config.TaskGroupName) == nil || j.Group(config.TaskGroupName).Task(config.Name) == nil {
+	if j == nil {
+		return nil
+	}
+	g := j.Group(config.TaskGroupName)
+	if g == nil || g.Task(config.Name) == nil {
 		return nil
 	}
 	index, err := strconv.Atoi(config.Env["NOMAD_ALLOC_INDEX"])
 	if err != nil {
 		return nil
 	}
-	now := time.Now()
-	return &state.Allocation{
-		ID: config.AllocID, Namespace: j.Namespace, JobID: j.ID, JobType: j.Type, JobVersion: r.current.Version, Group: config.TaskGroupName,
-		Index: index, Desired: allocation.DesiredRun, CreateTime: now, ModifyTime: now, CreateIndex: 1, ModifyIndex: 1,
-	}
+	own := newAllocation(j, vacancy{group: g, index: index}, r.current.Version, 1)
+	own.ID, own.Digest = config.AllocID, ""
+	return &own
 }
 
 // recover makes the allocations of an earlier run again, and recovers their running tasks. It returns the handles
@@ -225,6 +237,9 @@ func (a *Agent) recover(ctx context.Context, persisted *leftovers) (spared []*dr
 	return spared
 }
 
+// finishTimeout bounds the wait for a plugin that does not come back.
+const finishTimeout = 10 * time.Second
+
 // recoverTask recovers a task that an earlier run started; nil where it does not run any more.
 func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
 	if t.persisted.Handle == nil && t.persisted.Starting == nil {
@@ -235,7 +250,7 @@ func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
 		t.log.Error("recover task", "error", err)
 		return nil
 	}
-	if t.persisted.Starting != nil {
+	if t.persisted.Starting != nil && entry.Adopts() {
 		a.adopt(ctx, t, entry)
 	}
 	persisted := t.persisted.Handle
@@ -248,6 +263,7 @@ func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
 		t.log.Error("recover task", "error", err)
 		t.agent.counts.fail("recovery")
 		if !errors.Is(err, driver.ErrUnavailable) {
+			a.destroy(ctx, t, h) // it must not run beside its next start
 			return nil
 		}
 		h.missed = persisted
@@ -262,6 +278,9 @@ func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
 		if status, err := entry.Driver().InspectTask(ctx, h.id); err == nil {
 			t.persisted.State.StartedAt = status.StartedAt
 		}
+		t.persisted.Events = appendEvent(t.persisted.Events, allocation.Event{
+			Type: hook.EventStarted, Time: t.persisted.State.StartedAt, Message: "task started; the agent was killed meanwhile",
+		})
 	}
 	return h
 }
@@ -292,14 +311,27 @@ func (a *Agent) finishEnd(ctx context.Context, t *task, h *handle) {
 			a.persist(state.ChangeRecord(t.alloc.id, t.spec.Name, final))
 		}
 	}
+	a.destroy(ctx, t, h)
+}
+
+func (a *Agent) destroy(ctx context.Context, t *task, h *handle) {
+	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
+	defer cancel()
 	if err := h.Destroy(ctx); err != nil {
 		t.log.Error("destroy exited task", "error", err)
 	}
 }
 
 // abandoned is called for tasks that a plugin which was started again does not know any more. Their runners learn it by
-// their wait.
+// their wait; one that has ended was destroyed right before.
 func (a *Agent) abandoned(h *driver.TaskHandle, err error) {
+	for _, l := range a.list() {
+		for _, t := range l.tasks {
+			if own, ended := t.persistedHandle(); own == h && ended {
+				return
+			}
+		}
+	}
 	a.log.Error("task lost: unknown to its driver", "alloc_id", h.Config.AllocID, "task", h.Config.Name, "error", err)
 	a.counts.fail("plugin")
 }
@@ -331,5 +363,5 @@ func (a *Agent) onDriverEvent(e *driver.Event) {
 
 func (a *Agent) driverChanged(d node.Driver) {
 	a.log.Debug("driver changed", "driver", d.Name, "healthy", d.Healthy, "reason", d.Reason)
-	a.feed.Publish(feed.Event{Topic: feed.TopicNode, Type: "NodeUpdated", Key: a.node.ID})
+	a.feed.Publish(feed.Event{Topic: feed.TopicNode, Type: "NodeStreamEvent", Key: a.node.ID})
 }

@@ -6,6 +6,7 @@ package agent
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -28,8 +29,8 @@ func TestJobsOfEarlierVersions(t *testing.T) {
 	store := openState(t, c)
 	source := job.Source{Filename: "f", Text: oneTask("batch", "", "true")}
 	if err := errors.Join(
-		store.PutJob(&state.Job{ID: "test", Source: source, Current: true}),
-		store.PutJob(&state.Job{ID: "old", Source: job.Source{Text: "job {"}, Current: true}), store.Close(),
+		store.Apply(state.ChangeJob(&state.Job{ID: "test", Source: source, Current: true})),
+		store.Apply(state.ChangeJob(&state.Job{ID: "old", Source: job.Source{Text: "job {"}, Current: true})), store.Close(),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func TestRestartDoesNotEvaluate(t *testing.T) {
 		t.Fatal(versions, err)
 	}
 	versions[0].Source.Text = "job {"
-	if err := errors.Join(store.PutJob(versions[0]), store.Close()); err != nil {
+	if err := errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()); err != nil {
 		t.Fatal(err)
 	}
 	r = begin(t, c)
@@ -120,7 +121,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 	}
 	stricter := *versions[0]
 	stricter.Source.Text, stricter.Spec = "job {", nil
-	if err := errors.Join(store.PutJob(&stricter), store.Close()); err != nil {
+	if err := errors.Join(store.Apply(state.ChangeJob(&stricter)), store.Close()); err != nil {
 		t.Fatal(err)
 	}
 	r = begin(t, c)
@@ -133,7 +134,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 	r.end(false)
 
 	store = openState(t, c)
-	if err := errors.Join(store.PutJob(versions[0]), store.Close()); err != nil {
+	if err := errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()); err != nil {
 		t.Fatal(err)
 	}
 	r = begin(t, c)
@@ -169,7 +170,7 @@ func TestJobIsStoppedAfterAKill(t *testing.T) {
 				t.Fatal(versions, err)
 			}
 			change(versions[0])
-			if err := errors.Join(store.PutJob(versions[0]), store.Close()); err != nil {
+			if err := errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()); err != nil {
 				t.Fatal(err)
 			}
 			r = begin(t, c)
@@ -209,6 +210,7 @@ func TestEndIsToldOnce(t *testing.T) {
 		t.Fatalf("record %+v, error %v", want, err)
 	}
 	counters := want.EndCounters()
+	maps.Copy(counters, map[string]string{"exit_code": "3", "signal": "0", "oom_killed": "false"})
 	for _, e := range l.Tasks["t"].Events {
 		if diff := cmp.Diff(counters, e.Details); e.Type == hook.EventTerminated && diff != "" {
 			t.Errorf("event of the end (-want +got):\n%s", diff)
@@ -226,7 +228,7 @@ func TestEndIsToldOnce(t *testing.T) {
 	persisted := tasks[l.ID]["t"]
 	persisted.Handle, persisted.Ended = handle, true
 	persisted.State.RestartAt, persisted.State.LastRestart, persisted.State.Restarts = time.Time{}, time.Time{}, 0
-	if err := errors.Join(store.PutTask(l.ID, "t", persisted), store.Close()); err != nil {
+	if err := errors.Join(store.Apply(state.ChangeTask(l.ID, "t", persisted)), store.Close()); err != nil {
 		t.Fatal(err)
 	}
 	r = begin(t, c)

@@ -135,7 +135,7 @@ func statusOfJob(id string, allocations []*allocation.Allocation) string {
 func (a *Agent) ended(l *alloc) {
 	j, err := a.job(l.job.ID)
 	if err == nil && j.Status == "dead" {
-		a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobUpdated", Key: l.job.ID, Namespace: l.job.Namespace})
+		a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: feed.AllocationUpdated, Key: l.job.ID, Namespace: l.job.Namespace})
 	}
 }
 
@@ -160,6 +160,27 @@ func (a *Agent) Record(allocID, name string) (*record.Record, error) {
 		return nil, fmt.Errorf("final record of task %s: %w", t.spec.Name, allocation.ErrNotFound)
 	}
 	return r, err
+}
+
+// Commands returns what the ended processes of a task used: so far if it runs, and otherwise those of its last ended start. The error
+// wraps allocation.ErrNotFound if that is not counted.
+func (a *Agent) Commands(allocID, name string) (*record.Commands, error) {
+	t, err := a.findTask(allocID, name)
+	if err != nil {
+		return nil, err
+	}
+	c, err := t.commands()
+	if c != nil || err != nil {
+		return c, err
+	}
+	r, err := a.Record(allocID, name)
+	if err == nil && r.Commands == nil {
+		err = fmt.Errorf("commands of task %s: %w", t.spec.Name, allocation.ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.Commands, nil
 }
 
 // Telemetry returns the effective configuration of metrics.

@@ -9,7 +9,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -24,6 +26,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/failpoint"
 	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/plugin/host"
 )
 
 // task is one task of an allocation: what starts it, what is persisted of it, and who runs it.
@@ -118,6 +121,9 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := t.endUnknownStart(ctx); err != nil {
+		return nil, startError{err, true}
+	}
 	config, err := t.taskConfig(entry)
 	if err != nil {
 		return nil, forRunner(err)
@@ -129,8 +135,9 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 	failpoint.At("agent.start.intended")
 	started, _, err := entry.Driver().StartTask(ctx, config)
 	if err != nil {
-		t.notStarted()
-		if !errors.Is(err, driver.ErrUnavailable) {
+		interrupted := ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, host.ErrNoProcess)
+		if entry.Adopts() || !interrupted {
+			t.notStarted()
 			t.endLogs(ctx)
 		}
 		return nil, forStart(err)
@@ -152,16 +159,11 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 	return h, nil
 }
 
-// persistStart persists what the driver is about to start, if the driver finds it again without a handle: an agent that is
-// killed before it has persisted the handle adopts the task, and starts no second one. If that fails nothing is started.
+// persistStart persists what the driver is about to start: an agent that is killed before it has persisted the handle adopts
+// the task, or ends it, and starts no second one. If that fails nothing is started.
 func (t *task) persistStart(entry *registry.Entry, config *driver.TaskConfig) error {
-	if !entry.Adopts() {
-		return nil
-	}
-	config.Persisted = true
-	err := t.apply(func(persisted *state.Task) { persisted.Starting = config })
-	if err != nil {
-		t.notStarted()
+	config.Persisted = entry.Adopts()
+	if err := t.apply(func(persisted *state.Task) { persisted.Starting = config }); err != nil {
 		return startError{err, true}
 	}
 	return nil
@@ -186,6 +188,35 @@ func (t *task) notStarted() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.persisted.Starting = nil
+}
+
+// endUnknownStart ends the last start if it is not known how it went: its plugin or an earlier run of the agent died over it,
+// or it was given up. It waits for the plugin until ctx is done.
+func (t *task) endUnknownStart(ctx context.Context) error {
+	t.mu.Lock()
+	config := t.persisted.Starting
+	t.mu.Unlock()
+	if config == nil {
+		return nil
+	}
+	entry, err := t.agent.drivers.Get(t.spec.Driver)
+	if err != nil {
+		return err
+	}
+	h := &handle{id: config.ID, entry: entry, endLogs: t.endLogs}
+	if err := h.Destroy(ctx); err != nil {
+		return fmt.Errorf("end an interrupted start: %w", err)
+	}
+	event := allocation.Event{
+		Type: hook.EventDriverFailure, Time: time.Now(), Message: "start interrupted; the task may have run, and was killed",
+	}
+	t.update(func(persisted *state.Task) {
+		persisted.Starting = nil
+		persisted.Ends++
+		persisted.Events = appendEvent(persisted.Events, event)
+	})
+	t.alloc.onTaskEvent(t, event)
+	return nil
 }
 
 // inspect returns what the driver says of a started task, for people.
@@ -225,6 +256,7 @@ func (t *task) TaskChanged(s hook.State, e hook.Event) {
 	event := allocation.Event{Type: e.Type, Time: e.Time, Message: e.Message}
 	if e.Type == hook.EventTerminated {
 		event.Details = t.endDetails()
+		addExit(event.Details, s.Exit)
 	}
 	t.update(func(persisted *state.Task) {
 		persisted.State = s
@@ -266,16 +298,32 @@ func (t *task) endDetails() map[string]string {
 	return final.EndCounters()
 }
 
+// addExit adds an exit that was observed.
+func addExit(details map[string]string, exit *hook.Exit) {
+	if exit == nil || exit.Lost != "" {
+		return
+	}
+	details[allocation.DetailExitCode], details[allocation.DetailSignal] = strconv.Itoa(exit.Code), strconv.Itoa(exit.Signal)
+	details[allocation.DetailOOMKilled] = strconv.FormatBool(exit.OOMKilled)
+}
+
 func (t *task) starts() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.persisted.Starts
 }
 
-// onDriverEvent takes an event of the driver's.
+// onDriverEvent takes an event of the driver's. The driver reports the end of a task when its host has handled the events before
+// it, one after the other: no end waits for the disk, least of all for the events of other tasks.
 func (t *task) onDriverEvent(e *driver.Event) {
-	event := allocation.Event{Type: allocation.EventDriver, Time: e.Timestamp, Message: e.Message, Details: e.Annotations}
-	t.update(func(persisted *state.Task) { persisted.Events = appendEvent(persisted.Events, event) })
+	event := allocation.Event{Type: allocation.EventDriver, Time: e.Timestamp, Message: e.Message, Details: maps.Clone(e.Annotations)}
+	event.Redacted = event.Details[driver.AnnotationRedacted]
+	delete(event.Details, driver.AnnotationRedacted)
+	t.mu.Lock()
+	t.persisted.Events = appendEvent(t.persisted.Events, event)
+	t.mu.Unlock()
+	t.alloc.taskChanged()
+	t.agent.work.Go(func() { t.update(func(*state.Task) {}) })
 	t.alloc.onTaskEvent(t, event)
 }
 
@@ -334,14 +382,11 @@ func (t *task) snapshot() *allocation.Task {
 	return s
 }
 
-// persistedHandle is the driver's handle of a start that has not ended.
-func (t *task) persistedHandle() *driver.TaskHandle {
+// persistedHandle is the driver's handle of a start that is not destroyed yet; ended says whether it has ended.
+func (t *task) persistedHandle() (h *driver.TaskHandle, ended bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.persisted.Ended {
-		return nil
-	}
-	return t.persisted.Handle
+	return t.persisted.Handle, t.persisted.Ended
 }
 
 // running returns the handle of the running task.
@@ -361,11 +406,16 @@ func newRunID(allocID, name string) string {
 	return allocID + "/" + name + "/" + hex.EncodeToString(b[:])
 }
 
-// recorder is the hook that keeps the final record of every end.
+// recorder is the hook that keeps the final record of every end, and leaves no start behind of which nothing is known.
 type recorder task
 
 // Name implements hook.Hook.
 func (r *recorder) Name() string { return "record" }
+
+// Stop implements hook.Stop.
+func (r *recorder) Stop(ctx context.Context, _ *hook.StopRequest) error {
+	return (*task)(r).endUnknownStart(ctx)
+}
 
 // Exited implements hook.Exited. It is called after the stats hook: no reading comes any more. An agent that was killed
 // meanwhile calls it again for the same end.
@@ -412,6 +462,23 @@ func (t *task) driversRecord(h *driver.TaskHandle) (*record.Record, error) {
 		return nil, fmt.Errorf("final record: %w", err)
 	}
 	return final, nil
+}
+
+// commands is what the processes of the running start used that have ended; nil if it does not run, or the driver does not know.
+func (t *task) commands() (*record.Commands, error) {
+	h, ended := t.persistedHandle()
+	if h == nil || ended {
+		return nil, nil
+	}
+	entry, err := t.agent.drivers.Get(t.spec.Driver)
+	if err != nil {
+		return nil, err
+	}
+	c, err := entry.Commands(h.Config.ID)
+	if errors.Is(err, driver.ErrTaskNotFound) {
+		return nil, nil
+	}
+	return c, err
 }
 
 // completeRecord is the driver's final record with what the agent knows of a task whose executor was lost.

@@ -83,6 +83,6 @@ func (a *alloc) start(name string) (*start, error) {
 	spec := group.Task(name)
 	return &start{
 		job: file.Job, group: group, task: spec, expressions: file.Expressions(spec), allocID: a.id, allocName: a.name(),
-		index: a.persisted.Index, cores: coreList(a.persisted.Cores[name]), dir: a.dir, node: a.agent.node,
+		index: a.persisted.Index, cores: coreList(a.persisted.Cores[name]), dir: a.dir, node: a.agent.node, ports: a.persisted.Ports,
 	}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -30,6 +31,8 @@ type usage struct {
 
 	// err is why there are no readings: that of the stats hook.
 	err func() error
+	// look has the processes of the task read for every sample for a while; nil if the driver cannot.
+	look atomic.Pointer[func()]
 
 	// saving orders what goes into the history, and guards stored.
 	saving sync.Mutex
@@ -44,7 +47,7 @@ type usage struct {
 	previous  *procstats.Sample // the one before the next; nil behind a gap
 	baseline  *procstats.Sample // what the stream has to measure its first sample's rates from
 	headlines []procstats.HeadlineValue
-	peak      procstats.Reading // the largest resident memory of this run
+	largest   procstats.Largest // readings of this run
 	kept      time.Duration     // when the newest kept reading was taken, on the monotonic clock
 	arrived   time.Time         // when the newest reading came
 	backlog   backlog
@@ -70,7 +73,7 @@ func (u *usage) begin(run int, startedAt time.Time) {
 	defer u.mu.Unlock()
 	u.run, u.startedAt, u.running = run, startedAt, true
 	u.sample, u.before, u.headlines = nil, nil, nil
-	u.previous, u.baseline, u.peak, u.kept = nil, nil, procstats.Reading{}, 0
+	u.previous, u.baseline, u.largest, u.kept = nil, nil, procstats.Largest{}, 0
 	u.lived, u.counters = reading{}, map[procstats.ID]float64{}
 }
 
@@ -81,7 +84,11 @@ func (u *usage) end(final *record.Record) allocation.Totals {
 	u.totals = addStart(u.totals, u.run, final, u.counters)
 	totals := u.totals
 	u.mu.Unlock()
-	u.mark(history.GapTask)
+	if final != nil && final.End().Outcome == record.OOMKilled {
+		u.mark(history.GapOOM)
+	} else {
+		u.mark(history.GapTask)
+	}
 	return totals
 }
 
@@ -108,6 +115,13 @@ func (u *usage) measureFrom(baseline *procstats.Sample) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.baseline = baseline
+}
+
+// looked is called when somebody looks at the task.
+func (u *usage) looked() {
+	if look := u.look.Load(); look != nil {
+		(*look)()
+	}
 }
 
 // UpdateStats implements hook.StatsUpdater.
@@ -156,10 +170,10 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 			u.forget()
 		}
 	}
-	u.keepPeak(s)
+	u.largest.Add(s)
 	u.before = cmp.Or(u.previous, u.baseline)
 	u.baseline = nil
-	past := procstats.History{Previous: u.before, Peak: u.peak}
+	past := procstats.History{Previous: u.before, Largest: u.largest}
 	if !u.startedAt.IsZero() {
 		past.Elapsed = s.Wall.Sub(u.startedAt)
 	}
@@ -191,8 +205,7 @@ func withDriversOwn(headlines []procstats.HeadlineValue, s *procstats.Sample) []
 
 // store puts the sample and its headlines into the history, and of its processes the largest.
 func (u *usage) store(s *procstats.Sample, run int, headlines []procstats.HeadlineValue) {
-	kept := *s
-	kept.Task = append(make(procstats.Readings, 0, len(s.Task)+len(headlines)), s.Task...)
+	kept := u.history.Copy(s)
 	for _, h := range headlines {
 		if v, ok := h.Reading.Number(); ok {
 			kept.Task.Put(procstats.NumberReading(h.ID, v))
@@ -200,21 +213,7 @@ func (u *usage) store(s *procstats.Sample, run int, headlines []procstats.Headli
 	}
 	kept.Processes = history.Top(s, u.stored)
 	u.stored = s
-	u.history.Add(&kept, run)
-}
-
-// keepPeak remembers the largest resident memory, where no counter of the kernel does.
-func (u *usage) keepPeak(s *procstats.Sample) {
-	for _, id := range []procstats.ID{procstats.TreeRSS, procstats.SmapsPSS, procstats.PortableRSS} {
-		v, ok := s.Task.Number(id)
-		if !ok {
-			continue
-		}
-		if before, has := u.peak.Number(); !has || u.peak.ID() == id && v > before {
-			u.peak = procstats.NumberReading(id, v)
-		}
-		return
-	}
+	u.history.Add(kept, run)
 }
 
 // snapshot is what whoever asks gets.
@@ -223,7 +222,7 @@ func (u *usage) snapshot(notPublishing string) *allocation.Usage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	s := &allocation.Usage{
-		Running: u.running, Interval: u.interval, Backlogged: u.backlog.late, HistoryDropped: u.history.Dropped(),
+		Look: u.looked, Running: u.running, Interval: u.interval, Backlogged: u.backlog.late, HistoryDropped: u.history.Dropped(),
 		Totals: u.totals, Counted: u.totals.Run == u.run,
 	}
 	switch {

@@ -123,6 +123,14 @@ func (e *Entry) FinalRecord(id string) (*record.Record, error) {
 	return e.recorder.FinalRecord(id)
 }
 
+// Commands returns what the processes of a running task used that have ended; nil if the driver does not count them.
+func (e *Entry) Commands(id string) (*record.Commands, error) {
+	if e.recorder == nil {
+		return nil, nil
+	}
+	return e.recorder.Commands(id)
+}
+
 // Adopts reports whether AdoptTask finds the driver's tasks.
 func (e *Entry) Adopts() bool { return e.adopter != nil }
 

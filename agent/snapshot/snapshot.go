@@ -49,6 +49,23 @@ type Job struct {
 	ModifyIndex uint64
 }
 
+// Plan is what would be done for a job.
+type Plan struct {
+	Job *job.Job
+	// Now is the job as it is; nil if there is none.
+	Now *Job
+	// Groups are the changes of each group, by name, also of those that would be removed.
+	Groups map[string]Changes
+	// Failures say why groups cannot be placed, by name.
+	Failures map[string][]string
+}
+
+// Changes count allocations of a group.
+type Changes struct {
+	// Replace are those that another takes the place of.
+	Ignore, Place, Stop, Replace int
+}
+
 // Cost is what an agent's own process uses.
 type Cost struct {
 	CPUSeconds float64
