@@ -32,6 +32,9 @@ func (c *Choice) Set(value string) error {
 // Type implements pflag.Value. The help shows it after the flag; the words are in the usage text.
 func (c *Choice) Type() string { return "WORD" }
 
+// NewChoice returns a choice that is made, and is no flag.
+func NewChoice(word string) *Choice { return &Choice{value: word, allowed: []string{word}} }
+
 // AddFormat adds --format. The first word is the default.
 func AddFormat(cmd *cobra.Command, allowed ...string) *Choice {
 	return AddChoice(cmd, "format", "output format:", allowed...)

@@ -40,10 +40,11 @@ func TestApplyEnvironment(t *testing.T) {
 		{"", nil, "table", ""},
 		{"json", nil, "json", ""},
 		{"json", []string{"--format", "table"}, "table", ""},
-		{"xml", nil, "table", "environment variable TACHO_FORMAT: invalid argument"},
+		{"xml", nil, "table", "environment variable TACHO_LS_FORMAT=xml: must be table or json (see tacho ls --help)"},
 	} {
-		t.Setenv("TACHO_FORMAT", test.variable)
+		t.Setenv("TACHO_LS_FORMAT", test.variable)
 		cmd := &cobra.Command{Use: "ls"}
+		(&cobra.Command{Use: "tacho"}).AddCommand(cmd)
 		format := AddFormat(cmd, "table", "json")
 		if err := cmd.ParseFlags(test.args); err != nil {
 			t.Fatal(err)

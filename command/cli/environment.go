@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"strings"
 
@@ -11,24 +12,31 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// variable returns the environment variable of a flag; --help and --version have none.
-func variable(flag *pflag.Flag) (name string, ok bool) {
-	if flag.Name == "help" || flag.Name == "version" {
+// variable returns the environment variable of a flag of cmd; --help and --version have none. A flag that means the same for
+// all commands has one name for all. Others have that of their command in it: what is right for one is invalid for another.
+func variable(cmd *cobra.Command, flag *pflag.Flag) (name string, ok bool) {
+	words := cmd.CommandPath() + " " + flag.Name
+	switch flag.Name {
+	case "help", "version":
 		return "", false
+	case "addr", "ca-file", "color", "data-dir", "output-dir", "token-file":
+		words = cmd.Root().Name() + " " + flag.Name
 	}
-	return "TACHO_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_")), true
+	return strings.ToUpper(strings.NewReplacer(" ", "_", "-", "_").Replace(words)), true
 }
 
 // DocumentEnvironment appends to the help text of each flag its environment variable, for all commands below root.
 func DocumentEnvironment(root *cobra.Command) {
-	document := func(flag *pflag.Flag) {
-		if name, ok := variable(flag); ok {
-			flag.Usage += " [$" + name + "]"
+	document := func(cmd *cobra.Command) func(*pflag.Flag) {
+		return func(flag *pflag.Flag) {
+			if name, ok := variable(cmd, flag); ok {
+				flag.Usage += " [$" + name + "]"
+			}
 		}
 	}
-	root.PersistentFlags().VisitAll(document)
+	root.PersistentFlags().VisitAll(document(root))
 	for _, command := range root.Commands() {
-		command.Flags().VisitAll(document)
+		command.Flags().VisitAll(document(command))
 		DocumentEnvironment(command)
 	}
 }
@@ -38,7 +46,7 @@ func DocumentEnvironment(root *cobra.Command) {
 func ApplyEnvironment(cmd *cobra.Command, _ []string) error {
 	var failed error
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		name, ok := variable(flag)
+		name, ok := variable(cmd, flag)
 		if !ok || flag.Changed || failed != nil {
 			return
 		}
@@ -47,7 +55,11 @@ func ApplyEnvironment(cmd *cobra.Command, _ []string) error {
 			return
 		}
 		if err := cmd.Flags().Set(flag.Name, value); err != nil {
-			failed = Usagef("environment variable %s: %w (see %s --help)", name, err, cmd.CommandPath())
+			reason := err.Error()
+			if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+				reason = whyInvalid(invalid)
+			}
+			failed = Usagef("environment variable %s=%s: %s (see %s --help)", name, value, reason, cmd.CommandPath())
 		}
 	})
 	return failed

@@ -19,7 +19,18 @@ type Table struct {
 	Indent string
 	// Width is the number of columns at which lines are cut off; 0 for never.
 	Width int
+	// Hidden has the columns that are not shown at any width.
+	Hidden []int
+	// Leave has the columns that are left out if lines would be wider than Width, the first one first. Shorten is among them
+	// if the first column is shortened before the others leave.
+	Leave []int
+	// Least has the columns that are shortened before lines are cut off, and how wide they are at least. The first column is
+	// a name: it is not shortened before Leave says so.
+	Least map[int]int
 }
+
+// Shorten stands in Leave for the first column, which is shortened.
+const Shorten = -1
 
 // Cell is a text and its colour, one of the methods of Palette; nil for none.
 type Cell struct {
@@ -47,6 +58,19 @@ func cellsOf(texts []string, paint func(string) string) []Cell {
 	return cells
 }
 
+// Texts returns the texts of all rows, without the header.
+func (t *Table) Texts() [][]string {
+	var rows [][]string
+	for _, cells := range t.rows {
+		row := make([]string, len(t.Header))
+		for i, c := range cells[:min(len(cells), len(row))] {
+			row[i] = c.text
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
 // Empty reports whether the table has no rows.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
@@ -56,10 +80,10 @@ func (t *Table) Render(p Palette) string {
 	if t.Header != nil {
 		lines = append([][]Cell{cellsOf(t.Header, p.Bold)}, t.rows...)
 	}
-	widths := columnWidths(lines)
+	kept, widths := t.layout(columnWidths(lines))
 	var b strings.Builder
 	for _, line := range lines {
-		b.WriteString(t.line(line, widths))
+		b.WriteString(t.line(line, kept, widths))
 		b.WriteByte('\n')
 	}
 	return b.String()
@@ -78,14 +102,62 @@ func columnWidths(lines [][]Cell) []int {
 	return widths
 }
 
-func (t *Table) line(cells []Cell, widths []int) string {
+const gapWidth = 2
+
+// layout returns the columns that are shown, and the width of each column of the table.
+func (t *Table) layout(natural []int) (kept, widths []int) {
+	widths = slices.Clone(natural)
+	spare := t.Width - utf8.RuneCountInString(t.Indent) + gapWidth
+	for i := range natural {
+		if slices.Contains(t.Hidden, i) {
+			continue
+		}
+		if least, given := t.Least[i]; given && i > 0 && t.Width > 0 {
+			widths[i] = min(natural[i], least)
+		}
+		kept = append(kept, i)
+		spare -= gapWidth + widths[i]
+	}
+	if t.Width == 0 {
+		return kept, widths
+	}
+	for _, leaves := range t.Leave {
+		at := slices.Index(kept, leaves)
+		switch {
+		case spare >= 0:
+		case leaves == Shorten:
+			spare += widths[0] - min(widths[0], t.Least[0])
+			widths[0] = min(widths[0], t.Least[0])
+		case at >= 0:
+			kept = slices.Delete(kept, at, at+1)
+			spare += gapWidth + widths[leaves]
+		}
+	}
+	for _, i := range kept {
+		if more := min(natural[i]-widths[i], spare); more > 0 {
+			widths[i] += more
+			spare -= more
+		}
+	}
+	return kept, widths
+}
+
+func (t *Table) line(cells []Cell, kept, widths []int) string {
 	var b strings.Builder
 	b.WriteString(t.Indent)
 	column := utf8.RuneCountInString(t.Indent)
-	for i, c := range cells {
-		gap := ""
-		if i > 0 {
-			gap = "  "
+	for n, i := range kept {
+		if i >= len(cells) {
+			break
+		}
+		c, gap := cells[i], ""
+		if n > 0 {
+			gap = strings.Repeat(" ", gapWidth)
+		}
+		if n == len(kept)-1 {
+			c.text = Cut(c.text, widths[i]) // the end of a command matters least
+		} else {
+			c.text = cutMiddle(c.text, widths[i])
 		}
 		pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text))
 		room := t.room(column + len(gap))
@@ -121,6 +193,53 @@ func paint(c Cell, text string) string {
 		return text
 	}
 	return c.paint(text)
+}
+
+// cutMiddle shortens a text to room runes; an ellipsis stands for what is left out in the middle.
+func cutMiddle(text string, room int) string {
+	runes := []rune(text)
+	if len(runes) <= room || room < 3 {
+		return Cut(text, room)
+	}
+	end := (room - 1) / 2
+	return string(runes[:room-1-end]) + "…" + string(runes[len(runes)-end:])
+}
+
+// Fit joins the first parts that fit into width columns; 0 for all.
+func Fit(parts []string, separator string, width int) string {
+	line := ""
+	for i, part := range parts {
+		longer := part
+		if i > 0 {
+			longer = line + separator + part
+		}
+		if width > 0 && utf8.RuneCountInString(longer) > width {
+			if i == 0 {
+				return Cut(part, width)
+			}
+			break
+		}
+		line = longer
+	}
+	return line
+}
+
+// Wrap breaks a text at blanks into lines of at most width columns, if its words are not longer; 0 for one line.
+func Wrap(text string, width int) []string {
+	words := strings.Fields(text)
+	if width <= 0 || len(words) == 0 {
+		return []string{text}
+	}
+	lines := words[:1:1]
+	for _, word := range words[1:] {
+		last := &lines[len(lines)-1]
+		if utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= width {
+			*last += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
 }
 
 // Cut shortens a text to room runes; the last of them is an ellipsis then. A negative room is unlimited.

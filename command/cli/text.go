@@ -97,3 +97,15 @@ func SomeOf(words []string) string {
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(words[:few], ", "), len(words)-few)
 }
+
+// Markdown escapes what Markdown and HTML would interpret.
+func Markdown(text string) string {
+	var b strings.Builder
+	for _, r := range OneLine(text) {
+		if strings.ContainsRune("\\`*_{}[]<>#|~&$", r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

@@ -46,6 +46,21 @@ func TestTable(t *testing.T) {
 	if got := long.Render(Palette{}); got != want {
 		t.Errorf("table:\n%q\nwant\n%q", got, want)
 	}
+	names := Table{Width: 20, Leave: []int{1, Shorten, 2}, Least: map[int]int{0: 7, 3: 4}, Right: []int{2}, Header: []string{"NAME", "WHEN", "N", "COMMAND"}}
+	names.AddTexts("beginning-end", "today", "1", "make all")
+	for width, want := range map[int]string{
+		40: "NAME           WHEN   N  COMMAND\nbeginning-end  today  1  make all\n",
+		30: "NAME           WHEN   N  COMM…\nbeginning-end  today  1  make…\n",
+		25: "NAME           N  COMMAND\nbeginning-end  1  make a…\n",
+		20: "NAME         N  COM…\nbegin…g-end  1  mak…\n",
+		16: "NAME     N  COM…\nbeg…end  1  mak…\n",
+		13: "NAME     COM…\nbeg…end  mak…\n",
+	} {
+		names.Width = width
+		if got := names.Render(Palette{}); got != want {
+			t.Errorf("%d columns:\n%s\nwant\n%s", width, got, want)
+		}
+	}
 	if got := Cut("abcdef", 4); got != "abc…" {
 		t.Errorf("cut to 4: %q", got)
 	}

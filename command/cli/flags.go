@@ -1,0 +1,130 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// FlagError says which flag is invalid, why, and what is right.
+func FlagError(cmd *cobra.Command, err error) error {
+	text := err.Error()
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		text = fmt.Sprintf("--%s %s: %s", invalid.GetFlag().Name, invalid.GetValue(), whyInvalid(invalid))
+		if single := invalid.GetFlag().Shorthand + invalid.GetValue(); cmd.Flags().Lookup(single) != nil {
+			text = fmt.Sprintf("-%s: did you mean --%s?", single, single) // -interval is -i with the value "nterval"
+		}
+	} else if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		text = unknownFlag(cmd, unknown)
+	}
+	return Usagef("%s (see %s --help)", text, cmd.CommandPath())
+}
+
+// whyInvalid returns why a flag does not take a value. strconv names its functions instead.
+func whyInvalid(err *pflag.InvalidValueError) string {
+	if _, ok := errors.AsType[*strconv.NumError](err); !ok {
+		return err.Unwrap().Error()
+	}
+	switch kind := err.GetFlag().Value.Type(); {
+	case errors.Is(err, strconv.ErrRange):
+		return "out of range"
+	case kind == "bool":
+		return "must be true or false"
+	case strings.HasPrefix(kind, "float"):
+		return "must be a number"
+	}
+	return "must be a whole number"
+}
+
+func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) string {
+	name, dashes := err.GetSpecifiedName(), "--"
+	if letters := err.GetSpecifiedShortnames(); letters != "" {
+		name, dashes = letters, "-"
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) { names = append(names, "--"+flag.Name) })
+	text := "unknown flag " + dashes + name
+	if near := Near("--"+name, names); len(near) > 0 {
+		text += "; did you mean " + OrList(near) + "?"
+	}
+	return text
+}
+
+// Near returns the names that may have been meant by word, at most three: those that are a few typing errors away, or else
+// those that begin with it.
+func Near(word string, names []string) []string {
+	const most = 3
+	var near, longer []string
+	for _, name := range names {
+		if procstats.EditDistance(word, name) <= 1+len(word)/5 {
+			near = append(near, name)
+		} else if strings.HasPrefix(name, word) {
+			longer = append(longer, name)
+		}
+	}
+	if len(near) == 0 {
+		near = longer
+	}
+	return near[:min(most, len(near))]
+}
+
+// duration is a flag for a time such as 30s or 7d.
+type duration struct{ value *time.Duration }
+
+// Duration returns the value of a flag that sets d, which has the default.
+func Duration(d *time.Duration) pflag.Value { return duration{d} }
+
+// String implements pflag.Value; the help leaves out a default of "0".
+func (d duration) String() string {
+	if *d.value == 0 {
+		return "0"
+	}
+	return d.value.String()
+}
+
+// Set implements pflag.Value.
+func (d duration) Set(text string) (err error) {
+	*d.value, err = ParseDuration(text)
+	return err
+}
+
+// Type implements pflag.Value.
+func (d duration) Type() string { return "duration" }
+
+var errDuration = errors.New("must be a time such as 500ms, 30s, 5m, 1h30m or 7d")
+
+// ParseDuration parses what time.ParseDuration does, and days of 24 hours before it; it must not be negative.
+func ParseDuration(text string) (time.Duration, error) {
+	if number, err := strconv.ParseFloat(text, 64); err == nil && number != 0 {
+		return 0, fmt.Errorf("no unit; did you mean %ss?", text)
+	}
+	var days time.Duration
+	if before, rest, found := strings.Cut(text, "d"); found {
+		number, err := strconv.ParseUint(before, 10, 16)
+		if err != nil {
+			return 0, errDuration
+		}
+		if days = time.Duration(number) * 24 * time.Hour; rest == "" {
+			return days, nil
+		}
+		text = rest
+	}
+	clock, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, errDuration
+	case clock < 0:
+		return 0, errors.New("must not be negative")
+	}
+	return days + clock, nil
+}
