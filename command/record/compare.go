@@ -9,7 +9,9 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tachograph/tacho/command/budget"
 	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/command/series"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -22,6 +24,8 @@ type comparison struct {
 	Warnings     []string      `json:"warnings"`
 	Headline     []comparedRow `json:"headline"`
 	Measurements []comparedRow `json:"measurements"`
+	// Budgets are those of --max-increase.
+	Budgets []budget.Result `json:"budgets,omitempty"`
 }
 
 // comparedRow is one number of both runs, in the unit of its name. Null is not measured; AbsentA and AbsentB say why.
@@ -35,8 +39,10 @@ type comparedRow struct {
 	// Change is B - A, ChangeRatio is Change / A; null if a side is absent, or if A is 0.
 	Change      *float64 `json:"change"`
 	ChangeRatio *float64 `json:"change_ratio"`
-	AbsentA     string   `json:"absent_a,omitempty"`
-	AbsentB     string   `json:"absent_b,omitempty"`
+	// WithinNoise reports that runs of these series differ as much by chance; null if neither run is one of several.
+	WithinNoise *bool  `json:"within_noise,omitempty"`
+	AbsentA     string `json:"absent_a,omitempty"`
+	AbsentB     string `json:"absent_b,omitempty"`
 }
 
 func compare(a, b record.Entry) *comparison {
@@ -60,6 +66,19 @@ func compare(a, b record.Entry) *comparison {
 		c.Measurements = append(c.Measurements, compareMeasurement(name, a.Record, b.Record))
 	}
 	return c
+}
+
+// addNoise says of each headline whether its change is within the noise of repeated runs.
+func (c *comparison) addNoise(a, b series.Series) {
+	for i := range c.Headline {
+		row := &c.Headline[i]
+		if row.A == nil || row.B == nil {
+			continue
+		}
+		if within, known := series.WithinNoise(row.Name, *row.A, *row.B, a, b); known {
+			row.WithinNoise = &within
+		}
+	}
 }
 
 func headlineAbsence(value record.HeadlineValue) string {
@@ -125,11 +144,20 @@ func unlike(a, b *record.Record) []string {
 	differ("numbers of CPUs", fmt.Sprint(a.Host.CPUs), fmt.Sprint(b.Host.CPUs))
 	differ("memory sizes", procstats.Bytes.Text(float64(a.Host.MemoryBytes)), procstats.Bytes.Text(float64(b.Host.MemoryBytes)))
 	differ("cgroup layouts", layoutOf(a), layoutOf(b))
-	differ("sampling intervals", procstats.Seconds.Text(a.Interval), procstats.Seconds.Text(b.Interval))
+	differ("sampling intervals", intervalsOf(a), intervalsOf(b))
 	if selections := differentSelections(a, b); selections != "" {
 		warnings = append(warnings, selections)
 	}
 	return append(warnings, differentSources(a, b)...)
+}
+
+// intervalsOf returns the intervals that were requested.
+func intervalsOf(r *record.Record) string {
+	text := procstats.Seconds.Text(r.Interval)
+	if r.FirstInterval > 0 {
+		text = procstats.Seconds.Text(r.FirstInterval) + ", then " + text
+	}
+	return text
 }
 
 func layoutOf(r *record.Record) string {

@@ -4,12 +4,15 @@
 package record
 
 import (
+	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tachograph/tacho/command/budget"
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/command/rundir"
+	"github.com/tachograph/tacho/command/series"
 	"github.com/tachograph/tacho/command/summary"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
@@ -18,24 +21,34 @@ import (
 
 func newDiff() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "diff A B",
+		Use:   "diff [A B]",
 		Short: "Compare two runs: what B used more or less than A",
 		Long: `Show two runs side by side, with the change from A to B, also in percent of A.
 
-A and B are runs: each is the name of a run as shown by tacho ls, a prefix of it, the path of its directory, or last.
+A and B are runs: each is ` + rundir.Words + `.
+Without them the last two runs are compared: last~1 and last.
 
 Values that were not measured are shown as ` + procstats.NoValue + ` with the reason, and without a change.
 
+--max-increase sets a budget for the change. It also fails if a side was not measured, or if only a bound is known that does not
+decide.
+
 Differences that make the runs hard to compare are listed first: machine, kernel, command, selection, source, guarantee.`,
 		Example: `  tacho diff 2026-03-04T10 last
+  tacho diff --max-increase memory_peak=10% --max-increase cpu_seconds=2s main last
   tacho diff before/ after/ --format json | jq .warnings`,
-		Args:    cli.Arguments("A", "B"),
+		Args:    rundir.Arguments("A", "B"),
 		GroupID: cli.GroupRecords,
 	}
 	outputDir := rundir.AddOutputDir(cmd)
 	format := cli.AddFormat(cmd, "table", "json")
+	mostOf := cmd.Flags().StringArray("max-increase", nil,
+		"exit with 123 if B used more than A by more than this, `MEASUREMENT=VALUE`: memory_peak=10%, wall=2s; may be repeated")
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			args = []string{"last~1", "last"}
+		}
 		a, err := rundir.Find(*outputDir, args[0])
 		if err != nil {
 			return err
@@ -48,12 +61,29 @@ Differences that make the runs hard to compare are listed first: machine, kernel
 			entry.Record.State = rundir.CurrentState(entry.Record, kernel.HostFS())
 		}
 		c := compare(a, b)
+		ofA, errA := series.Of(a)
+		ofB, errB := series.Of(b)
+		if err := errors.Join(errA, errB); err != nil {
+			return err
+		}
+		c.addNoise(ofA, ofB)
+		for _, text := range *mostOf {
+			most, err := budget.ParseIncrease(text)
+			if err != nil {
+				return cli.Usagef("--max-increase %s: %w", text, err)
+			}
+			c.Budgets = append(c.Budgets, most.Check(a.Record, b.Record))
+		}
 		out := cmd.OutOrStdout()
 		if format.String() == "json" {
-			return cli.PrintJSON(out, c)
+			err = cli.PrintJSON(out, c)
+		} else {
+			_, err = io.WriteString(out, c.render(cli.PaletteFor(cmd, out)))
 		}
-		_, err = io.WriteString(out, c.render(cli.PaletteFor(cmd, out)))
-		return err
+		if err != nil {
+			return err
+		}
+		return budget.Report(c.Budgets, func(err error) { cli.PrintError(cmd.ErrOrStderr(), err) })
 	}
 	return cmd
 }
@@ -106,7 +136,7 @@ func (row *comparedRow) side(unit procstats.Unit, value *float64, text string) s
 	return cli.Optional(unit, value)
 }
 
-// why returns the reason for an absent side.
+// why returns the reason for an absent side, or what is to be said of the change.
 func (row *comparedRow) why() string {
 	switch {
 	case row.AbsentA != "" && row.AbsentA == row.AbsentB:
@@ -117,6 +147,8 @@ func (row *comparedRow) why() string {
 		return "A: " + row.AbsentA
 	case row.AbsentB != "":
 		return "B: " + row.AbsentB
+	case row.WithinNoise != nil && *row.WithinNoise && *row.Change != 0:
+		return "within the noise of repeated runs"
 	}
 	return ""
 }

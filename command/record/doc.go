@@ -8,5 +8,5 @@ import "github.com/spf13/cobra"
 
 // Commands are the commands of this package.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newDiff(), newExplain(), newLs(), newPlot(), newShow()}
+	return []*cobra.Command{newDiff(), newCompare(), newExplain(), newExport(), newLs(), newPlot(), newReport(), newShow()}
 }

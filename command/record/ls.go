@@ -184,25 +184,34 @@ func printRunsTable(out io.Writer, p cli.Palette, runs []listedRun) error {
 	}
 	columns, _ := cli.TerminalSize(out)
 	t := cli.Table{
-		Header: []string{"RUN", "STATE", "STARTED", "WALL", "EXIT", "CPU", "PEAK MEMORY", "OUTCOME", "COMMAND"},
+		Header: []string{"RUN", "STARTED", "END", "EXIT", "WALL", "CPU", "PEAK", "COMMAND"},
 		Right:  []int{3, 4, 5, 6},
 		Width:  columns,
+		Leave:  []int{1, 3, cli.Shorten, 4, 5}, // the name has the time of the start
+		Least:  map[int]int{0: 12, 7: 14},
 	}
 	for _, run := range runs {
 		t.Add(
 			cli.Plain(cli.Printable(run.Name)),
-			cli.Painted(string(run.State), summary.StatePaint(p, run.State)),
 			cli.Plain(run.StartedAt.Local().Format("2006-01-02 15:04:05")),
-			cli.Plain(cli.Optional(procstats.Seconds, run.WallSeconds)),
+			run.end(p),
 			cli.Plain(summary.ExitText(run.ExitCode, run.Signal)),
+			cli.Plain(cli.Optional(procstats.Seconds, run.WallSeconds)),
 			cli.Plain(bounded(run.CPUGuarantee, cli.Optional(procstats.Seconds, run.CPUSeconds))),
 			cli.Plain(bounded(run.PeakGuarantee, cli.Optional(procstats.Bytes, run.PeakBytes))),
-			cli.Painted(cli.OrDash(string(run.Outcome)), summary.OutcomePaint(p, run.Outcome)),
 			cli.Plain(cli.CommandLine(run.Command)),
 		)
 	}
 	_, err := io.WriteString(out, t.Render(p))
 	return err
+}
+
+// end returns how a run ended, or the state of one that has not.
+func (run *listedRun) end(p cli.Palette) cli.Cell {
+	if run.Outcome != "" {
+		return cli.Painted(string(run.Outcome), summary.OutcomePaint(p, run.Outcome))
+	}
+	return cli.Painted(string(run.State), summary.StatePaint(p, run.State))
 }
 
 // bounded marks a value that is only a bound.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,18 +22,18 @@ import (
 
 func newPlot() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "plot RUN",
+		Use:   "plot [RUN]",
 		Short: "Draw CPU, memory, storage and pressure of one run over time",
 		Long: `Draw what a run used over time: on the terminal, or with --output as an SVG image.
 
 ` + rundir.RunHelp + `
 
-Each value holds for one report (see --report-interval of tacho run). Nothing is drawn for times in which nothing was
-measured. A limit is drawn unless it is more than three times what was used. A line of the record that cannot be read is
+Each value is that of one sample, of a long run of some samples together: memory is then the highest, CPU and storage the
+average. Nothing is drawn for times in which nothing was measured. A limit is drawn unless it is more than three times what was used. A line of the record that cannot be read is
 reported on stderr and leaves a gap, and the exit code is 1.`,
 		Example: `  tacho plot last
   tacho plot last --output run.svg`,
-		Args:    cli.Arguments("RUN"),
+		Args:    rundir.Arguments("RUN"),
 		GroupID: cli.GroupRecords,
 	}
 	outputDir := rundir.AddOutputDir(cmd)
@@ -43,15 +44,15 @@ reported on stderr and leaves a gap, and the exit code is 1.`,
 		if err := checkImage(*output); err != nil {
 			return err
 		}
-		entry, err := rundir.Find(*outputDir, args[0])
+		entry, err := rundir.FindLast(*outputDir, args)
 		if err != nil {
 			return err
 		}
-		reports, damaged, err := readReports(cmd, entry)
+		points, damaged, err := readPoints(cmd, entry.Dir)
 		if err != nil {
 			return err
 		}
-		axis, charts := runCharts(entry.Record, reports)
+		axis, charts := runCharts(entry.Record, points)
 		if *output == "" {
 			err = plotText(cmd, entry, axis, charts)
 		} else {
@@ -74,24 +75,47 @@ func checkImage(path string) error {
 	return cli.Usagef("--output %s: only SVG images are written; use --output %s.svg", path, strings.TrimSuffix(path, filepath.Ext(path)))
 }
 
-// readReports reads the reports of a run. Damaged lines are reported and skipped; they leave gaps.
-func readReports(cmd *cobra.Command, entry record.Entry) (reports []*record.Usage, damaged bool, err error) {
-	for u, err := range record.ReadUsage(entry.Dir) {
+// readPoints reads the samples of a run. Damaged lines are reported and skipped; they leave gaps.
+func readPoints(cmd *cobra.Command, dir string) (points []*record.Point, damaged bool, err error) {
+	for p, err := range record.ReadPoints(dir) {
+		if errors.Is(err, fs.ErrNotExist) {
+			return readReports(cmd, dir)
+		}
 		if err != nil {
 			cli.PrintError(cmd.ErrOrStderr(), err)
 			damaged = true
 			continue
 		}
-		reports = append(reports, u)
+		points = append(points, p)
 	}
+	return points, damaged, whyNoPoints(dir, points, damaged)
+}
+
+// readReports reads the points of a run that has reports only, as earlier versions wrote them.
+func readReports(cmd *cobra.Command, dir string) (points []*record.Point, damaged bool, err error) {
+	for u, err := range record.ReadUsage(dir) {
+		if err != nil {
+			cli.PrintError(cmd.ErrOrStderr(), err)
+			damaged = true
+			continue
+		}
+		points = append(points, u.Point())
+	}
+	return points, damaged, whyNoPoints(dir, points, damaged)
+}
+
+func whyNoPoints(dir string, points []*record.Point, damaged bool) error {
 	switch {
-	case len(reports) > 0:
-		return reports, damaged, nil
+	case len(points) > 0:
+		return nil
 	case damaged:
-		return nil, true, cli.ErrReported
+		return cli.ErrReported
 	}
-	return nil, false, errors.New("nothing to plot: " + filepath.Join(entry.Dir, record.UsageFile) +
-		" has no reports yet (a run writes one every --report-interval, and one at its end)")
+	path := filepath.Join(dir, record.SamplesFile)
+	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+		return fmt.Errorf("read %s: it has no complete row", path)
+	}
+	return fmt.Errorf("no samples in %s", dir)
 }
 
 func plotTitle(entry record.Entry) string {

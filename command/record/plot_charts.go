@@ -4,6 +4,7 @@
 package record
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -13,45 +14,50 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// runCharts arranges the reports of a run into charts of CPU, memory, I/O and pressure over one axis.
-func runCharts(r *record.Record, reports []*record.Usage) (*chart.Axis, []chart.Chart) {
-	s := reportSeries{record: r}
-	for _, u := range reports {
-		if u.ToMono > u.FromMono {
-			s.reports = append(s.reports, u)
+// runCharts arranges the samples of a run into charts of CPU, memory, I/O and pressure over one axis.
+func runCharts(r *record.Record, points []*record.Point) (*chart.Axis, []chart.Chart) {
+	s := pointSeries{record: r}
+	for _, p := range points {
+		if p.To > p.From {
+			s.points = append(s.points, p)
 		}
 	}
 	return s.axis(), []chart.Chart{s.cpu(), s.memory(), s.io(), s.pressure()}
 }
 
-// reportSeries turns reports into series. A value is that of a whole report: it has two moments on the axis.
-type reportSeries struct {
-	record  *record.Record
-	reports []*record.Usage
+// pointSeries turns points into series. A value is at the end of its point; the first one, and the first after a gap, is at
+// the beginning of its point too.
+type pointSeries struct {
+	record *record.Record
+	points []*record.Point
 }
 
-func (s *reportSeries) axis() *chart.Axis {
+// begins reports whether nothing was measured right before a point.
+func (s *pointSeries) begins(i int) bool { return i == 0 || !s.points[i].Follows(s.points[i-1]) }
+
+func (s *pointSeries) axis() *chart.Axis {
 	const mostTicks = 6
 	a := &chart.Axis{Until: time.Time{}.Add(time.Millisecond)}
-	if len(s.reports) == 0 {
+	if len(s.points) == 0 {
 		return a
 	}
-	// The clock of the reports is monotonic: setting the time of day causes no gap and no overlap.
-	start := s.reports[0].From
-	at := func(mono float64) time.Time {
-		return start.Add(time.Duration((mono - s.reports[0].FromMono) * float64(time.Second)))
-	}
-	for i, u := range s.reports {
-		apart := i > 0 && isGap(s.reports[i-1], u)
-		if apart {
-			from := at(s.reports[i-1].ToMono)
+	// The clock of the points is monotonic: setting the time of day causes no gap and no overlap.
+	first := s.points[0]
+	start := first.At.Add(first.From - first.To)
+	at := func(mono time.Duration) time.Time { return start.Add(mono - first.From) }
+	for i, p := range s.points {
+		if s.begins(i) {
+			a.Moments = append(a.Moments, chart.Moment{At: at(p.From), Break: i > 0})
+		}
+		if i > 0 && s.begins(i) {
+			from := s.points[i-1].To
 			a.Gaps = append(a.Gaps, chart.Gap{
-				From: from, To: at(u.FromMono), Title: "no readings for " + procstats.Seconds.Text(at(u.FromMono).Sub(from).Seconds()),
+				From: at(from), To: at(p.From), Title: "no readings for " + procstats.Seconds.Text((p.From - from).Seconds()),
 			})
 		}
-		a.Moments = append(a.Moments, chart.Moment{At: at(u.FromMono), Break: apart}, chart.Moment{At: at(u.ToMono)})
-		if kills, ok := u.Measurements[procstats.CgroupMemoryEventsOOMKill.String()].Value(procstats.Delta); ok && kills > 0 {
-			a.Marks = append(a.Marks, chart.Mark{At: at(u.ToMono), Class: "oom", Title: record.KillsText(int64(kills))})
+		a.Moments = append(a.Moments, chart.Moment{At: at(p.To)})
+		if kills := s.growth(i, procstats.CgroupMemoryEventsOOMKill); kills > 0 {
+			a.Marks = append(a.Marks, chart.Mark{At: at(p.To), Class: "oom", Title: record.KillsText(int64(kills))})
 		}
 	}
 	a.Since, a.Until = start, a.Moments[len(a.Moments)-1].At
@@ -59,114 +65,123 @@ func (s *reportSeries) axis() *chart.Axis {
 	return a
 }
 
-// isGap reports whether nothing was measured between two reports. Two sources of the same report are not read at the
-// same instant: what is shorter than a hundredth of the report before is no gap.
-func isGap(before, after *record.Usage) bool {
-	return after.FromMono-before.ToMono > 1e-3+(before.ToMono-before.FromMono)/100
+// growth returns how much a counter grew from the end of the point before, of the first point from 0; NaN if it is not known.
+func (s *pointSeries) growth(i int, id procstats.ID) float64 {
+	now, ok := s.points[i].Value(id, procstats.Last)
+	before, known := 0.0, true
+	if i > 0 {
+		before, known = s.points[i-1].Value(id, procstats.Last)
+	}
+	if !ok || !known || now < before {
+		return math.NaN()
+	}
+	return now - before
 }
 
-// values takes one value of each report.
-func (s *reportSeries) values(take func(*record.Usage) (float64, bool)) []float64 {
-	values := make([]float64, 0, 2*len(s.reports))
-	for _, u := range s.reports {
-		value, ok := take(u)
-		if !ok || math.IsInf(value, 0) {
+// values takes one value of each point.
+func (s *pointSeries) values(take func(i int) float64) (values []float64) {
+	for i := range s.points {
+		value := take(i)
+		if math.IsInf(value, 0) {
 			value = math.NaN()
 		}
-		values = append(values, value, value)
+		if s.begins(i) {
+			values = append(values, value)
+		}
+		values = append(values, value)
 	}
 	return values
 }
 
-func (s *reportSeries) reduced(measurement string, reduction procstats.Reduction) []float64 {
-	return s.values(func(u *record.Usage) (float64, bool) { return u.Measurements[measurement].Value(reduction) })
+// of returns what the points keep of a measurement.
+func (s *pointSeries) of(id procstats.ID, keep procstats.Reduction) []float64 {
+	return s.values(func(i int) float64 {
+		value, ok := s.points[i].Value(id, keep)
+		if !ok {
+			return math.NaN()
+		}
+		return value
+	})
 }
 
-// source returns the source of a headline in the record, else in the last report that has one.
-func (s *reportSeries) source(id procstats.ID) string {
-	if from := s.record.Headline[id.String()].Source; from != "" {
-		return from
-	}
-	for _, u := range slices.Backward(s.reports) {
-		if from := u.Headline[id.String()].Source; from != "" {
-			return from
+// rate returns the rate of a counter over each point.
+func (s *pointSeries) rate(id procstats.ID) []float64 {
+	return s.values(func(i int) float64 {
+		if highest, ok := s.points[i].Value(id, procstats.Rate); ok && (s.begins(i) || s.points[i].Samples == 1) {
+			return highest // of one sample it is the rate
+		}
+		if i == 0 {
+			return math.NaN()
+		}
+		return s.growth(i, id) / (s.points[i].To - s.points[i-1].To).Seconds()
+	})
+}
+
+// limits returns a limit as it held, those of the cgroup's ancestors included; for a run whose limits are not recorded that of
+// its own cgroup.
+func (s *pointSeries) limits(label string, id procstats.ID) []chart.Limit {
+	for _, limit := range s.record.Limits {
+		if limit.Name == id.String() && limit.Effective != nil {
+			return []chart.Limit{{Label: label, Value: *limit.Effective}}
 		}
 	}
-	return ""
-}
-
-// rate returns the rate of the source of a headline.
-func (s *reportSeries) rate(id procstats.ID) []float64 {
-	return s.reduced(s.source(id), procstats.Rate)
-}
-
-// limits returns the last value of a limit, if there was one.
-func (s *reportSeries) limits(label string, id procstats.ID) []chart.Limit {
-	for _, u := range slices.Backward(s.reports) {
-		if value, ok := u.Measurements[id.String()].Value(procstats.Last); ok {
-			return []chart.Limit{{Label: label, Value: value}}
-		}
+	if value, ok := s.record.Measurements[id.String()].(float64); ok {
+		return []chart.Limit{{Label: label, Value: value}}
 	}
 	return nil
 }
 
-func (s *reportSeries) cpu() chart.Chart {
+func (s *pointSeries) cpu() chart.Chart {
 	return s.chart(procstats.CgroupCPUUsage, chart.Chart{
 		Title: "CPU, in cores", Unit: procstats.Cores, Limits: s.limits("quota", procstats.CgroupCPUQuota),
 		Series: []chart.Series{
 			{Label: "all", Class: "cpu", Area: true, Values: s.rate(procstats.HeadlineCPU)},
-			{Label: "user", Class: "first", Detail: true, Values: s.reduced(procstats.CgroupCPUUser.String(), procstats.Rate)},
-			{Label: "system", Class: "second", Detail: true, Values: s.reduced(procstats.CgroupCPUSystem.String(), procstats.Rate)},
+			{Label: "user", Class: "first", Detail: true, Values: s.rate(procstats.CgroupCPUUser)},
+			{Label: "system", Class: "second", Detail: true, Values: s.rate(procstats.CgroupCPUSystem)},
 		},
 	})
 }
 
-func (s *reportSeries) memory() chart.Chart {
-	needed := s.values(func(u *record.Usage) (float64, bool) {
-		value := u.Headline[procstats.HeadlineMemory.String()].Value
-		if value == nil {
-			return 0, false
-		}
-		return *value, true
-	})
+func (s *pointSeries) memory() chart.Chart {
+	highest := func(id procstats.ID) []float64 { return s.of(id, procstats.Max) }
 	return s.chart(procstats.CgroupMemoryCurrent, chart.Chart{
-		Title: "Memory", Unit: procstats.Bytes, Limits: s.limits("limit", procstats.CgroupMemoryMax),
+		Title: "Memory, highest", Unit: procstats.Bytes, Limits: s.limits("limit", procstats.CgroupMemoryMax),
 		Series: []chart.Series{
-			{Label: "charged, highest", Class: "cache", Area: true, Values: s.reduced(procstats.CgroupMemoryCurrent.String(), procstats.Max)},
-			{Label: "needed", Class: "memory", Area: true, Values: needed},
-			{Label: "anonymous", Class: "first", Detail: true, Values: s.reduced(procstats.CgroupMemoryAnon.String(), procstats.Mean)},
-			{Label: "files", Class: "second", Detail: true, Values: s.reduced(procstats.CgroupMemoryFile.String(), procstats.Mean)},
-			{Label: "kernel", Class: "third", Detail: true, Values: s.reduced(procstats.CgroupMemoryKernel.String(), procstats.Mean)},
+			{Label: "charged", Class: "cache", Area: true, Values: highest(procstats.HeadlineMemoryCharged)},
+			{Label: "needed", Class: "memory", Area: true, Values: highest(procstats.HeadlineMemory)},
+			{Label: "anonymous", Class: "first", Detail: true, Values: highest(procstats.CgroupMemoryAnon)},
+			{Label: "files", Class: "second", Detail: true, Values: highest(procstats.CgroupMemoryFile)},
+			{Label: "kernel", Class: "third", Detail: true, Values: highest(procstats.CgroupMemoryKernel)},
 		},
 	})
 }
 
-func (s *reportSeries) io() chart.Chart {
+func (s *pointSeries) io() chart.Chart {
 	return s.chart(procstats.CgroupIORead, chart.Chart{
 		Title: "Storage, in bytes a second", Unit: procstats.BytesPerSecond,
 		Series: []chart.Series{
 			{Label: "read", Class: "read", Values: s.rate(procstats.HeadlineIORead)},
 			{Label: "written", Class: "write", Values: s.rate(procstats.HeadlineIOWrite)},
+			{Label: "handed to the kernel", Class: "third", Detail: true, Values: s.rate(procstats.HeadlineIOHanded)},
 		},
 	})
 }
 
-func (s *reportSeries) pressure() chart.Chart {
-	rate := func(id procstats.ID) []float64 { return s.reduced(id.String(), procstats.Rate) }
+func (s *pointSeries) pressure() chart.Chart {
 	return s.chart(procstats.PSICPUSome, chart.Chart{
 		Title: "Pressure, share of the time that some process waited", Unit: procstats.Share,
 		Series: []chart.Series{
-			{Label: "for a CPU", Class: "cpu", Values: rate(procstats.PSICPUSome)},
-			{Label: "for memory", Class: "memory", Values: rate(procstats.PSIMemorySome)},
-			{Label: "for I/O", Class: "io", Values: rate(procstats.PSIIOSome)},
-			{Label: "all for memory", Class: "first", Detail: true, Values: rate(procstats.PSIMemoryFull)},
-			{Label: "all for I/O", Class: "second", Detail: true, Values: rate(procstats.PSIIOFull)},
+			{Label: "for a CPU", Class: "cpu", Values: s.rate(procstats.PSICPUSome)},
+			{Label: "for memory", Class: "memory", Values: s.rate(procstats.PSIMemorySome)},
+			{Label: "for I/O", Class: "io", Values: s.rate(procstats.PSIIOSome)},
+			{Label: "all for memory", Class: "first", Detail: true, Values: s.rate(procstats.PSIMemoryFull)},
+			{Label: "all for I/O", Class: "second", Detail: true, Values: s.rate(procstats.PSIIOFull)},
 		},
 	})
 }
 
 // chart omits series without values. If none is left, the chart says why: the reason of its main measurement.
-func (s *reportSeries) chart(main procstats.ID, c chart.Chart) chart.Chart {
+func (s *pointSeries) chart(main procstats.ID, c chart.Chart) chart.Chart {
 	c.Series = slices.DeleteFunc(c.Series, func(series chart.Series) bool {
 		return !slices.ContainsFunc(series.Values, func(v float64) bool { return !math.IsNaN(v) })
 	})
@@ -176,14 +191,6 @@ func (s *reportSeries) chart(main procstats.ID, c chart.Chart) chart.Chart {
 	return c
 }
 
-func (s *reportSeries) whyMissing(id procstats.ID) string {
-	if reason := s.record.Absent[id.String()]; reason != "" {
-		return reason
-	}
-	for _, u := range slices.Backward(s.reports) {
-		if reason := u.Absent[id.String()]; reason != "" {
-			return reason
-		}
-	}
-	return "not recorded over time"
+func (s *pointSeries) whyMissing(id procstats.ID) string {
+	return cmp.Or(s.record.Absent[id.String()], "not recorded over time")
 }

@@ -18,26 +18,40 @@ import (
 // reported is one of so many seconds on the monotonic clock.
 func reported(from, to float64, measurements map[string]record.Reduced) *record.Usage {
 	return &record.Usage{
-		From: noon.Add(time.Duration((from - 100) * float64(time.Second))), FromMono: from, ToMono: to, Measurements: measurements,
+		To: noon.Add(time.Duration((to - 100) * float64(time.Second))), FromMono: from, ToMono: to, Samples: 1, Measurements: measurements,
+		Headline: map[string]record.HeadlineValue{
+			"cpu_seconds_total": {Source: "cgroup_cpu_usage_seconds_total"}, "memory_charged_bytes": {Source: "cgroup_memory_current_bytes"},
+		},
 	}
 }
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
+// points are what an earlier version reported.
+func points(reports ...*record.Usage) (points []*record.Point) {
+	for _, u := range reports {
+		points = append(points, u.Point())
+	}
+	return points
+}
+
 func TestRunChartsKeepGaps(t *testing.T) {
-	busy := func(cores float64) map[string]record.Reduced {
+	busy := func(cores, kills float64) map[string]record.Reduced {
 		return map[string]record.Reduced{
-			"cgroup_cpu_usage_seconds_total": {Rate: &cores}, "cgroup_cpu_quota_cores": {Last: new(2 * cores)},
-			"cgroup_memory_events_oom_kill_total": {Delta: new(cores - 1)},
+			"cgroup_cpu_usage_seconds_total":      {Rate: &cores},
+			"cgroup_memory_events_oom_kill_total": {Last: &kills},
 		}
 	}
+	reports := points(
+		reported(100, 105, busy(1, 0)), reported(105.01, 110, busy(1, 0)), reported(130, 135, busy(3, 2)), reported(135, 135, busy(9, 2)),
+	)
 	axis, charts := runCharts(&record.Record{
-		Headline: map[string]record.HeadlineValue{"cpu_seconds_total": {Source: "cgroup_cpu_usage_seconds_total"}},
-		Absent:   map[string]string{"psi_cpu_some_seconds_total": "the kernel has no PSI"},
-	}, []*record.Usage{reported(100, 105, busy(1)), reported(105.01, 110, busy(1)), reported(130, 135, busy(3)), reported(135, 135, busy(9))})
+		Measurements: map[string]any{"cgroup_cpu_quota_cores": 6.0},
+		Absent:       map[string]string{"psi_cpu_some_seconds_total": "the kernel has no PSI"},
+	}, reports)
 	at := func(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
 	nearly := cmpopts.EquateApproxTime(time.Microsecond)
-	moments := []chart.Moment{{At: at(0)}, {At: at(5)}, {At: at(5.01)}, {At: at(10)}, {At: at(30), Break: true}, {At: at(35)}}
+	moments := []chart.Moment{{At: at(0)}, {At: at(5)}, {At: at(10)}, {At: at(30), Break: true}, {At: at(35)}}
 	if diff := cmp.Diff(moments, axis.Moments, nearly); diff != "" {
 		t.Errorf("moments (-want +got):\n%s", diff)
 	}
@@ -48,7 +62,7 @@ func TestRunChartsKeepGaps(t *testing.T) {
 		t.Errorf("marks (-want +got):\n%s", diff)
 	}
 	cpu := charts[0]
-	if diff := cmp.Diff([]float64{1, 1, 1, 1, 3, 3}, cpu.Series[0].Values); diff != "" || len(cpu.Series) != 1 {
+	if diff := cmp.Diff([]float64{1, 1, 1, 3, 3}, cpu.Series[0].Values); diff != "" || len(cpu.Series) != 1 {
 		t.Errorf("%d series of CPU (-want +got):\n%s", len(cpu.Series), diff)
 	}
 	if diff := cmp.Diff([]chart.Limit{{Label: "quota", Value: 6}}, cpu.Limits); diff != "" {
@@ -60,14 +74,14 @@ func TestRunChartsKeepGaps(t *testing.T) {
 }
 
 func TestRunChartsTakeNoZeroForAbsent(t *testing.T) {
-	_, charts := runCharts(&record.Record{}, []*record.Usage{
+	_, charts := runCharts(&record.Record{}, points(
 		reported(0, 1, map[string]record.Reduced{"cgroup_memory_current_bytes": {Max: new(0.0)}}),
 		reported(1, 2, map[string]record.Reduced{"cgroup_memory_current_bytes": {}}),
 		reported(2, 3, map[string]record.Reduced{"cgroup_memory_current_bytes": {Max: new(math.Inf(1))}}),
 		reported(3, 4, map[string]record.Reduced{"cgroup_memory_current_bytes": {Max: new(7.0)}}),
-	})
+	))
 	nan := math.NaN()
-	want := []float64{0, 0, nan, nan, nan, nan, 7, 7}
+	want := []float64{0, 0, nan, nan, 7}
 	if diff := cmp.Diff(want, charts[1].Series[0].Values, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
@@ -75,7 +89,7 @@ func TestRunChartsTakeNoZeroForAbsent(t *testing.T) {
 
 func TestRunChartsOfNothing(t *testing.T) {
 	for _, reports := range [][]*record.Usage{nil, {{}}} {
-		axis, charts := runCharts(&record.Record{}, reports)
+		axis, charts := runCharts(&record.Record{}, points(reports...))
 		if !axis.Until.After(axis.Since) || len(axis.Moments) != 0 {
 			t.Errorf("axis from %s to %s with %d moments", axis.Since, axis.Until, len(axis.Moments))
 		}

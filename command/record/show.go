@@ -4,6 +4,7 @@
 package record
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -12,13 +13,14 @@ import (
 	"github.com/tachograph/tacho/command/rundir"
 	"github.com/tachograph/tacho/command/summary"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/record/advice"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func newShow() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "show RUN",
+		Use:   "show [RUN]",
 		Short: "Show one run: what it used, what it waited for, why it ended",
 		Long: `Show the record of one run, with source and guarantee of each headline.
 
@@ -30,15 +32,15 @@ The numbers of a run that is running or lost are those of its last report.`,
 		Example: `  tacho show last
   tacho show 2026-03-04 --all
   tacho show last --format json | jq .headline`,
-		Args:    cli.Arguments("RUN"),
+		Args:    rundir.Arguments("RUN"),
 		GroupID: cli.GroupRecords,
 	}
 	outputDir := rundir.AddOutputDir(cmd)
 	format := cli.AddFormat(cmd, "text", "json")
-	all := cmd.Flags().Bool("all", false, "show all measurements, with the reason for each absent one")
+	all := cmd.Flags().Bool("all", false, "show all measurements, with the reason for each absent one, and the evidence for a success too")
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		entry, err := rundir.Find(*outputDir, args[0])
+		entry, err := rundir.FindLast(*outputDir, args)
 		if err != nil {
 			return err
 		}
@@ -50,7 +52,15 @@ The numbers of a run that is running or lost are those of its last report.`,
 			return cli.PrintJSON(out, r)
 		}
 		page := summary.NewPage(cli.PaletteFor(cmd, out), entry.Name, r)
-		_, err = io.WriteString(out, page.Render(*all))
+		text := page.Render(*all)
+		history, err := rundir.History(entry)
+		if err != nil {
+			return err
+		}
+		if a := advice.Of(history); a.Line() != "" {
+			text += fmt.Sprintf("\n%s (tacho advise %s)\n", a.Line(), entry.Name)
+		}
+		_, err = io.WriteString(out, text)
 		return err
 	}
 	return cmd

@@ -29,14 +29,15 @@ func NewPage(p cli.Palette, name string, r *record.Record) *Page {
 	return &Page{palette: p, name: name, record: r}
 }
 
-// Render returns the page. With all it has all measurements, and the reason for each absent one.
+// Render returns the page. With all it has all measurements, and the reason for each absent one, and the evidence of a success too.
 func (p *Page) Render(all bool) string {
 	p.head()
 	p.used()
 	p.waited()
-	p.ended()
+	p.ended(all)
 	p.peak()
 	p.processes()
+	p.commands()
 	p.limits()
 	p.host()
 	p.notes()
@@ -44,7 +45,8 @@ func (p *Page) Render(all bool) string {
 		p.measurements()
 		p.absent()
 	} else if n := len(p.record.Absent); n > 0 {
-		fmt.Fprintf(&p.text, "\n%d measurements, %d absent; --all lists them, with the reasons.\n", len(p.record.Measurements), n)
+		fmt.Fprintf(&p.text, "\n%s, %d absent; --all lists them, with the reasons.\n",
+			procstats.Counted(len(p.record.Measurements), "measurement", "measurements"), n)
 	}
 	return p.text.String()
 }
@@ -112,10 +114,10 @@ func samplesText(r *record.Record) string {
 	case !r.AsOf.IsZero():
 		count += " reported"
 	}
-	if r.Interval <= 0 {
-		return count
+	if often := r.SamplingText(); often != "" {
+		count += ", " + often
 	}
-	return fmt.Sprintf("%s, every %s", count, procstats.Seconds.Text(r.Interval))
+	return count
 }
 
 func (p *Page) used() {
@@ -202,11 +204,12 @@ func (p *Page) host() {
 }
 
 func (p *Page) notes() {
-	if len(p.record.Notes) == 0 {
+	notes := p.record.AllNotes()
+	if len(notes) == 0 {
 		return
 	}
 	p.section("Notes")
-	for _, note := range p.record.Notes {
+	for _, note := range notes {
 		fmt.Fprintf(&p.text, "  %s\n", cli.Printable(note))
 	}
 }

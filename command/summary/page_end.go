@@ -16,8 +16,8 @@ import (
 // waited writes the section on pressure and throttling.
 func (p *Page) waited() {
 	p.section("What it waited for")
-	if stall := p.record.Diagnosis.Stall; stall != "" {
-		fmt.Fprintf(&p.text, "  %s\n", p.palette.Bold(string(stall)))
+	if stall := p.record.Diagnosis.StallText(); stall != "" {
+		fmt.Fprintf(&p.text, "  %s\n", p.palette.Bold(cli.Printable(stall)))
 	}
 	t := cli.Table{Indent: "  ", Header: []string{"", "SOME WAITED", "", "ALL WAITED", ""}, Right: []int{1, 2, 3, 4}}
 	for _, resource := range []struct {
@@ -41,6 +41,9 @@ func (p *Page) waited() {
 	}
 	if throttled, ok := p.number(procstats.CgroupCPUThrottled); ok && throttled > 0 {
 		fmt.Fprintf(&p.text, "  throttled by its CPU quota for %s, summed over CPUs\n", procstats.Seconds.Text(throttled))
+	}
+	if above := throttledAbove(p.record); above != "" {
+		fmt.Fprintf(&p.text, "  %s\n", above)
 	}
 }
 
@@ -83,7 +86,7 @@ func (p *Page) whyAbsent(id procstats.ID) string {
 }
 
 // ended writes the section on how the run ended, with the evidence.
-func (p *Page) ended() {
+func (p *Page) ended(all bool) {
 	p.section("Why it ended")
 	if p.record.State == record.Running {
 		p.text.WriteString("  running\n")
@@ -103,7 +106,9 @@ func (p *Page) ended() {
 	if d.Retryable {
 		p.text.WriteString("  not caused by the task: a retry, or another machine, may succeed\n")
 	}
-	p.evidence(d.Evidence)
+	if all || !end.Outcome.Success() {
+		p.evidence(d.Evidence)
+	}
 }
 
 // EndLines returns the sentences about how a task ended, each for a line.

@@ -21,8 +21,13 @@ func (p *Page) limits() {
 		return
 	}
 	p.section("Limits")
-	t := cli.Table{Indent: "  ", Header: []string{"", "REQUESTED", "EFFECTIVE", "CGROUP"}, Right: []int{1, 2}}
-	for _, limit := range p.record.Limits {
+	p.text.WriteString(LimitTable(p.record).Render(p.palette))
+}
+
+// LimitTable lists the limits of a run: requested, effective, and the cgroup that has the effective one.
+func LimitTable(r *record.Record) *cli.Table {
+	t := &cli.Table{Indent: "  ", Header: []string{"", "REQUESTED", "EFFECTIVE", "CGROUP"}, Right: []int{1, 2}}
+	for _, limit := range r.Limits {
 		where := limit.Where
 		if where == "" && limit.Effective != nil && limit.Name != "cpuset.cpus" {
 			where = "an ancestor outside the cgroup namespace"
@@ -30,7 +35,7 @@ func (p *Page) limits() {
 		t.AddTexts(cli.Printable(limit.Name), limitText(limit.Name, limit.Requested, limit.RequestedText),
 			limitText(limit.Name, limit.Effective, limit.EffectiveText), cli.Printable(where))
 	}
-	p.text.WriteString(t.Render(p.palette))
+	return t
 }
 
 // limitText returns the text of a limit, such as the list of a cpuset, or its number in its unit. Limits that are not in

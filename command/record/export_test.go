@@ -1,0 +1,86 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/executor/record"
+)
+
+// TestExportRoundTrip reads back what was exported: without the names of the runs it is samples.csv again.
+func TestExportRoundTrip(t *testing.T) {
+	points := pointsOf(t, "../testdata/runs/2026.03.04T10.00.00-100")
+	var text, lines strings.Builder
+	for format, out := range map[string]*strings.Builder{"csv": &text, "jsonl": &lines} {
+		write, err := exporter(out, format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := write(`a,"run"`, points); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := csv.NewReader(strings.NewReader(text.String())).ReadAll()
+	if err != nil || len(rows) != 1+len(points) || len(points) < 3 {
+		t.Fatalf("%d rows of %d points, %v", len(rows), len(points), err)
+	}
+	var again strings.Builder
+	w := csv.NewWriter(&again)
+	decoder := json.NewDecoder(strings.NewReader(lines.String()))
+	for i, row := range rows {
+		if err := w.Write(row[1:]); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			continue
+		}
+		object := map[string]any{}
+		if err := decoder.Decode(&object); err != nil || len(object) != len(row) || object["run"] != `a,"run"` {
+			t.Fatalf("line %d: %v, %v", i, object, err)
+		}
+		for n, name := range rows[0] {
+			if value, isNumber := object[name].(float64); isNumber == (row[n] == "") && n > 1 {
+				t.Errorf("line %d: %s is %v in JSON and %q in CSV", i, name, value, row[n])
+			}
+		}
+	}
+	w.Flush()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, record.SamplesFile), []byte(again.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var before, after [][]string
+	for _, p := range points {
+		before = append(before, p.Fields())
+	}
+	for _, p := range pointsOf(t, dir) {
+		after = append(after, p.Fields())
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func pointsOf(t *testing.T, dir string) (points []*record.Point) {
+	t.Helper()
+	for p, err := range record.ReadPoints(dir) {
+		if errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err == nil {
+			points = append(points, p)
+		}
+	}
+	return points
+}
