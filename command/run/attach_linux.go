@@ -23,24 +23,25 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/failpoint"
 )
 
 func newAttach() *cobra.Command {
 	cmd := cli.Launcher(&cobra.Command{
-		Use:   "attach RUN",
+		Use:   "attach [RUN]",
 		Short: "Follow a detached run to its end",
 		Long: `Print the output of a detached run from its start, follow it to its end, and exit with its exit code.
 Ctrl-C stops following; the run continues.
 
 ` + rundir.RunHelp,
 		Example: `  tacho attach last`,
-		Args:    cli.Arguments("RUN"),
+		Args:    rundir.Arguments("RUN"),
 		GroupID: cli.GroupMeasure,
 	})
 	outputDir := rundir.AddOutputDir(cmd)
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		entry, err := rundir.Find(*outputDir, args[0])
+		entry, err := rundir.FindLast(*outputDir, args)
 		if err != nil {
 			return err
 		}
@@ -52,6 +53,7 @@ Ctrl-C stops following; the run continues.
 func attach(cmd *cobra.Command, entry record.Entry) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
+	var final *record.Record // as the executor tells it; if it is gone, as it was written
 	c, err := visit(ctx, entry)
 	switch {
 	case isGone(err), err != nil && isComplete(entry.Dir):
@@ -61,8 +63,9 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 	case err != nil:
 		return err
 	default:
-		_, final, waitErr := followOutput(ctx, cmd, c, entry.Dir)
-		if final != nil {
+		failpoint.At("run.attach.connected")
+		var waitErr error
+		if _, final, waitErr = followOutput(ctx, cmd, c, entry.Dir); final != nil {
 			warnIncomplete(cmd, final)
 		}
 		if err := c.Close(); err != nil {
@@ -75,7 +78,12 @@ func attach(cmd *cobra.Command, entry record.Entry) error {
 			return waitErr
 		}
 	}
-	return ended(cmd, entry)
+	if final == nil {
+		if final, err = record.Read(entry.Dir); err != nil {
+			return err
+		}
+	}
+	return ended(cmd, entry, final)
 }
 
 // isComplete reports whether the record of a run, if it has one, is complete. Its executor may be about to exit then, and does
@@ -143,10 +151,9 @@ func tail(ctx context.Context, path string, to io.Writer) error {
 }
 
 // ended reports how a run ended from its record, which an executor completes before it exits.
-func ended(cmd *cobra.Command, entry record.Entry) error {
-	r, err := record.Read(entry.Dir)
-	if err != nil {
-		return err
+func ended(cmd *cobra.Command, entry record.Entry, r *record.Record) error {
+	if r.Diagnosis.Verdict == record.StartFailed {
+		return fmt.Errorf("run %s: %s", entry.Name, r.End().Summary)
 	}
 	if r.State != record.Exited || r.ExitCode == nil {
 		return fmt.Errorf("run %s was lost with its executor", entry.Name)
@@ -163,6 +170,7 @@ func (s *session) detach(ctx context.Context, launched *proto.LaunchResponse) er
 	if err := s.client.Confirm(ctx); err != nil && !isComplete(s.dir) {
 		return s.abandon(err)
 	}
+	failpoint.At("run.detach.confirmed")
 	how := fmt.Sprintf("tacho attach %s follows it, tacho stop %s stops it", s.id, s.id)
 	if s.dir == "" {
 		how = fmt.Sprintf("without record and output; tacho executors kill %s stops it", s.id)

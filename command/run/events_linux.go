@@ -25,6 +25,8 @@ func (s *session) followEvents(ctx context.Context) {
 		switch kind := event.GetKind(); {
 		case kind == "stopped" && stops:
 			s.suspend(ctx)
+		case kind == "sampling_stretched" && kills && s.options.firstInterval == 0: // an interval was requested
+			s.screen.note(event.GetMessage())
 		case kind == "oom_kill" && kills:
 			s.screen.note("OOM kill: " + event.GetMessage())
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/failpoint"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -26,6 +27,8 @@ const (
 	stateRunning  executorState = "running"
 	stateEnded    executorState = "ended"
 	stateOrphan   executorState = "orphan"
+	// stateElsewhere is of an executor in another PID namespace.
+	stateElsewhere executorState = "elsewhere"
 )
 
 // listed is an executor in a list.
@@ -63,6 +66,8 @@ func look(folder string) (*listed, error) {
 	}
 	reachable := client.Alive(*address) && cmp.Or(address.Socket, wire.FindSocket(folder)) != ""
 	switch {
+	case client.Elsewhere(*address):
+		l.State = stateElsewhere
 	case !reachable && !l.Connected:
 		l.State, l.Remedy = stateOrphan, "tacho executors kill "+address.ID
 	case address.Main.PID == 0:
@@ -105,9 +110,15 @@ const (
 func killExecutor(ctx context.Context, address wire.Address) error {
 	ctx, cancel := context.WithTimeout(ctx, killLimit)
 	defer cancel()
+	if !client.Alive(address) {
+		if err := killReported(address); err != nil {
+			return err
+		}
+	}
 	if err := client.End(ctx, address, 0, killGrace); err != nil || address.RecordDir == "" {
 		return err
 	}
+	failpoint.At("run.orphan.killed")
 	// Of an executor that has ended as it should, the record is complete.
 	if err := markLost(address.RecordDir, time.Time{}); !errors.Is(err, fs.ErrNotExist) {
 		return err

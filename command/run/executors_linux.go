@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -66,16 +68,33 @@ func (f *executorDirs) list() ([]*listed, error) {
 	return all, errlist.Join(errs...)
 }
 
+// isAgents reports whether an executor is of the agent with the data directory.
+func (f *executorDirs) isAgents(l *listed) bool {
+	dir := filepath.Dir(l.Folder)
+	return dir == datadir.Executors(f.dataDir) || dir == filepath.Join(f.runtimeDir, datadir.SharedName(f.dataDir))
+}
+
+// refuseAgent returns an error while the agent runs: it would start again what is killed.
+func (f *executorDirs) refuseAgent() error {
+	connection, err := net.Dial("unix", datadir.Socket(f.dataDir))
+	if err != nil {
+		return nil //nolint:nilerr // nothing listens
+	}
+	connection.Close()
+	return fmt.Errorf("data directory %s is in use by an agent; stop it first", f.dataDir)
+}
+
 func newExecutorsLs(f *executorDirs) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List executors: id, state, owner, age, processes, command",
 		Long: `List executors. Their states:
 
-  starting  has not started its task yet
-  running   its task runs
-  ended     its task has ended; it waits for the owner of the task to ask how
-  orphan    it is dead, or cannot be reached, and nobody owns what it left
+  starting   has not started its task yet
+  running    its task runs
+  ended      its task has ended; it waits for the owner of the task to ask how
+  orphan     it is dead, or cannot be reached, and what it left has no owner
+  elsewhere  it is in another PID namespace, where its state can be seen
 
 An owner in parentheses is not connected at the moment.`,
 		Example: `  tacho executors ls`,
@@ -109,16 +128,22 @@ it. What a dead executor left behind is killed and removed.`,
   tacho executors kill --orphans`,
 	}
 	orphans := cmd.Flags().Bool("orphans", false, "kill what all orphans left behind")
+	agents := cmd.Flags().Bool("agent", false, "kill all executors of the agent with that --data-dir, which must not be running")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && !*orphans {
+		if len(args) == 0 && !*orphans && !*agents {
 			return cli.Usagef("no executor given (tacho executors ls lists them)")
+		}
+		if *agents {
+			if err := f.refuseAgent(); err != nil {
+				return err
+			}
 		}
 		all, err := f.list()
 		errs := []error{err}
 		found := map[string]bool{}
 		for _, l := range all {
 			found[l.ID] = true
-			if slices.Contains(args, l.ID) || *orphans && l.State == stateOrphan {
+			if slices.Contains(args, l.ID) || *orphans && l.State == stateOrphan || *agents && f.isAgents(l) {
 				errs = append(errs, l.kill(cmd.Context()))
 			}
 		}

@@ -6,8 +6,6 @@ package run
 import (
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,11 +16,14 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 )
 
+// leastCPU is the smallest quota that kernels take: 1 ms in the longest period.
+const leastCPU = 0.001
+
 // limitFlags are the flags of tacho run for resource limits.
 type limitFlags struct {
 	memory, memoryHigh, swapMax size
 	oomGroup                    bool
-	cpu                         float64
+	cpu                         cores
 	cpuWeight                   int64
 	cpuset                      string
 	pids                        int64
@@ -33,11 +34,13 @@ type limitFlags struct {
 
 func (l *limitFlags) add(flags *pflag.FlagSet) {
 	l.flags = flags
+	const page = 4096
+	l.memory.minimum, l.memoryHigh.minimum = page, page
 	flags.Var(&l.memory, "memory", "hard memory limit, including page cache: 400M, 1.5G, 64KiB")
 	flags.Var(&l.memoryHigh, "memory-high", "memory usage above which the kernel throttles the command (cgroup v2)")
 	flags.Var(&l.swapMax, "swap-max", "limit on swap; 0 for no swap")
 	flags.BoolVar(&l.oomGroup, "oom-group", false, "on an OOM kill, kill all processes of the command (cgroup v2)")
-	flags.Float64Var(&l.cpu, "cpu", 0, "CPU quota in `CORES`, such as 1.5")
+	flags.Var(&l.cpu, "cpu", "CPU quota in cores, such as 1.5, or in percent of one, such as 150%")
 	flags.Int64Var(&l.cpuWeight, "cpu-weight", 0, "relative `SHARE` of contended CPU, 1 to 10000; the default of cgroups is 100")
 	flags.StringVar(&l.cpuset, "cpuset", "", "`LIST` of CPUs to run on, such as 0-3,7")
 	flags.Int64Var(&l.pids, "pids", 0, "limit of `N` processes and threads")
@@ -50,12 +53,18 @@ func (l *limitFlags) request() (*proto.Limits, error) {
 	if l.flags.Changed("cpuset") && l.cpuset == "" {
 		return nil, cli.Usagef("--cpuset: must be a list of CPUs such as 0-3,7")
 	}
+	switch {
+	case l.flags.Changed("pids") && l.pids < 1:
+		return nil, cli.Usagef("--pids %d: must be at least 1", l.pids)
+	case l.flags.Changed("cpu-weight") && (l.cpuWeight < 1 || l.cpuWeight > 10_000):
+		return nil, cli.Usagef("--cpu-weight %d: must be 1 to 10000", l.cpuWeight)
+	}
 	limits := &proto.Limits{
 		MemoryMaxBytes:     given(l.flags, "memory", &l.memory.value),
 		MemoryHighBytes:    given(l.flags, "memory-high", &l.memoryHigh.value),
 		MemorySwapMaxBytes: given(l.flags, "swap-max", &l.swapMax.value),
 		MemoryOomGroup:     given(l.flags, "oom-group", &l.oomGroup),
-		CpuCores:           given(l.flags, "cpu", &l.cpu),
+		CpuCores:           given(l.flags, "cpu", (*float64)(&l.cpu)),
 		CpuWeight:          given(l.flags, "cpu-weight", &l.cpuWeight),
 		Cpuset:             l.cpuset,
 		PidsMax:            given(l.flags, "pids", &l.pids),
@@ -85,7 +94,7 @@ func given[T any](flags *pflag.FlagSet, name string, value *T) *T {
 }
 
 // size is a flag for a number of bytes, with or without a unit.
-type size struct{ value int64 }
+type size struct{ value, minimum int64 }
 
 // String implements pflag.Value; an empty text hides the default in the help.
 func (s *size) String() string {
@@ -97,9 +106,14 @@ func (s *size) String() string {
 
 // Set implements pflag.Value.
 func (s *size) Set(text string) error {
-	bytes, err := parseSize(text)
-	if err != nil {
+	bytes, err := cli.ParseSize(text)
+	switch {
+	case err != nil:
 		return err
+	case bytes < s.minimum && bytes > 0 && strings.Trim(text, "0123456789") == "":
+		return fmt.Errorf("below the minimum of %d bytes; did you mean %sM?", s.minimum, text)
+	case bytes < s.minimum:
+		return fmt.Errorf("below the minimum of %d bytes", s.minimum)
 	}
 	s.value = bytes
 	return nil
@@ -108,33 +122,32 @@ func (s *size) Set(text string) error {
 // Type implements pflag.Value.
 func (s *size) Type() string { return "SIZE" }
 
-var errSize = errors.New("must be a number of bytes such as 400M, 1.5G, 64KiB or 1048576")
+// cores is a flag for a number of CPUs.
+type cores float64
 
-// parseSize parses a number of bytes. Units are powers of 1024 as in the kernel; K, KB and KiB are the same, in any case.
-func parseSize(text string) (int64, error) {
-	number := strings.TrimRightFunc(text, func(r rune) bool { return r < '0' || r > '9' })
-	unit := strings.ToLower(strings.TrimSpace(text[len(number):]))
-	value, err := strconv.ParseFloat(number, 64)
-	if err != nil || value < 0 || strings.ContainsAny(number, "eExXpP_+-") {
-		return 0, errSize
+// String implements pflag.Value; an empty text hides the default in the help.
+func (c *cores) String() string {
+	if *c == 0 {
+		return ""
 	}
-	shift := 0
-	if unit != "" && unit != "b" {
-		i := strings.IndexByte("kmgtpe", unit[0])
-		if rest := unit[1:]; i < 0 || !slices.Contains([]string{"", "b", "ib"}, rest) {
-			return 0, errSize
-		}
-		shift = 10 * (i + 1)
-	}
-	bytes := math.Ldexp(value, shift)
-	switch {
-	case bytes >= math.MaxInt64:
-		return 0, fmt.Errorf("too large: %w", errSize)
-	case shift == 0 && bytes != math.Trunc(bytes):
-		return 0, errSize
-	}
-	return int64(math.Round(bytes)), nil
+	return strconv.FormatFloat(float64(*c), 'f', -1, 64)
 }
+
+// Set implements pflag.Value.
+func (c *cores) Set(text string) error {
+	value, err := cli.ParseShare(text)
+	if err != nil {
+		return errors.New("must be a number of cores such as 1.5, or 150%")
+	}
+	if value < leastCPU {
+		return fmt.Errorf("must be at least %v cores", leastCPU)
+	}
+	*c = cores(value)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (c *cores) Type() string { return "CORES" }
 
 // parseIOMax parses DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N. DEVICE is major:minor or the path of a block device.
 func parseIOMax(text string) (*proto.IOLimit, error) {
@@ -159,7 +172,7 @@ func parseIOMax(text string) (*proto.IOLimit, error) {
 		if *field != nil {
 			return nil, fmt.Errorf("%s is given twice", key)
 		}
-		number, err := parseSize(value)
+		number, err := cli.ParseSize(value)
 		if err != nil || number < 1 {
 			return nil, fmt.Errorf("%s: must be at least 1, such as 100 or 10M", setting)
 		}

@@ -87,7 +87,7 @@ func TestMarkLostKeepsReports(t *testing.T) {
 		store.Append(&record.Usage{
 			SchemaVersion: record.SchemaVersion, From: began, To: reported, ToMono: 3, Samples: 4,
 			Measurements: map[string]record.Reduced{procstats.TreeCPU.String(): {Last: new(1.5), Delta: new(1.5)}},
-		}),
+		}, false),
 		store.Close(), markLost(dir, began.Add(4*time.Second)),
 	)
 	if err != nil {

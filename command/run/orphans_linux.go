@@ -31,7 +31,7 @@ func killOrphans(ctx context.Context) error {
 		}
 		errs = append(errs, killExecutor(ctx, *address))
 	}
-	return errlist.Join(append(errs, removeUnlaunched(client.DefaultRuntimeDir(), time.Now()))...)
+	return errlist.Join(append(errs, removeUnlaunched(client.DefaultRuntimeDir()))...)
 }
 
 // endLimit bounds how long a command is held up by what is left of earlier runs.
@@ -47,7 +47,7 @@ func EndOrphans(cmd *cobra.Command) {
 	}
 	all, _ := client.List(client.DefaultRuntimeDir()) // what cannot be read is for tacho executors ls
 	for _, address := range all {
-		if address.AllocID != "" || !isOrphan(cmd.Context(), address) {
+		if address.AllocID != "" || client.Elsewhere(*address) || !isOrphan(cmd.Context(), address) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), endLimit)
@@ -87,19 +87,12 @@ func lostExecutor(run string) error {
 	return fmt.Errorf("run %s had lost its executor; killed what was left of it", run)
 }
 
-// unlaunchedAge is the age at which the directory of an executor without a task counts as abandoned. An executor exits
-// long before if nobody launches a task.
-const unlaunchedAge = time.Minute
-
-// removeUnlaunched removes the directories of executors whose owners were killed before they launched a task.
-func removeUnlaunched(runtimeDir string, now time.Time) error {
+// removeUnlaunched removes the directories of executors whose owners were killed before there was an executor. One that is
+// about to write its address there fails.
+func removeUnlaunched(runtimeDir string) error {
 	dirs, err := client.Folders(runtimeDir)
 	errs := []error{err}
 	for _, dir := range dirs {
-		info, err := os.Stat(dir)
-		if err != nil || now.Sub(info.ModTime()) < unlaunchedAge {
-			continue
-		}
 		if _, err := wire.ReadAddress(dir); !errors.Is(err, os.ErrNotExist) {
 			continue
 		}

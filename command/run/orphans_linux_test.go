@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -43,26 +42,23 @@ func TestRemoveUnlaunched(t *testing.T) {
 		t.Fatal(err)
 	}
 	mkdir("somebody else's")
-	for _, step := range []struct {
-		age  time.Duration
-		want []string
-	}{
-		{0, []string{"abandoned", "launched", "owned", "somebody else's"}},
-		{2 * unlaunchedAge, []string{"launched", "owned", "somebody else's"}},
-	} {
-		if err := removeUnlaunched(runtime, time.Now().Add(step.age)); err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		entries, err := os.ReadDir(runtime)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, entry := range entries {
-			got = append(got, entry.Name())
-		}
-		if diff := cmp.Diff(step.want, got); diff != "" {
-			t.Errorf("after %s (-want +got):\n%s", step.age, diff)
-		}
+	mkdir(".start-killed before it was locked")
+	lock(mkdir(".start-killed"))
+	if err := unix.Flock(int(lock(mkdir(".start-now")).Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeUnlaunched(runtime); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	entries, err := os.ReadDir(runtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		got = append(got, entry.Name())
+	}
+	if diff := cmp.Diff([]string{".start-now", "launched", "owned", "somebody else's"}, got); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }

@@ -6,6 +6,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,23 +55,31 @@ type portableRun struct {
 	last           *procstats.Sample
 }
 
-func run(cmd *cobra.Command, o *runOptions, selection procstats.Selection, path string, args []string) error {
-	if err := o.checkPortable(); err != nil {
-		return err
+// run runs a command once.
+func run(cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string) (*record.Record, error) {
+	path, err := lookUp(args[0])
+	if err != nil {
+		return nil, err
 	}
-	id := fmt.Sprintf("%s-%d", time.Now().Format("20060102T150405"), os.Getpid())
+	if err := o.checkPortable(); err != nil {
+		return nil, err
+	}
 	r := &portableRun{options: o, cmd: cmd, selection: selection, info: portableRecord(o, id, args, selection)}
 	if !o.noFiles {
 		dir, err := filepath.Abs(filepath.Join(o.outputDir, id))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if r.store, err = record.Create(dir); err != nil {
-			return err
+			return nil, err
 		}
 		defer r.store.Close()
 	}
-	return r.run(cmd.Context(), path, args)
+	err = r.run(cmd.Context(), path, args)
+	if r.info.State != record.Exited {
+		return nil, err
+	}
+	return r.info, err
 }
 
 // checkPortable rejects flags that need Linux.
@@ -91,7 +100,7 @@ func portableRecord(o *runOptions, id string, args []string, selection procstats
 	host.Name, _ = os.Hostname() // a host without a name has none in the record
 	return &record.Record{
 		SchemaVersion: record.SchemaVersion, TachoVersion: version.String(), State: record.Running, ID: id,
-		Command: args, Message: o.message, Labels: o.labels, Host: host, Interval: o.interval.Seconds(),
+		Command: args, Message: o.message, Labels: o.labels, Host: host, Interval: o.interval.Seconds(), FirstInterval: o.firstInterval.Seconds(),
 		Selection: selection.Names(), Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
 		Absent: map[string]string{},
 		Notes:  []string{"measured without an executor, which needs Linux: processes whose parents have exited are not measured"},
@@ -132,27 +141,39 @@ func (r *portableRun) run(ctx context.Context, path string, args []string) error
 	return r.finish(context.Cause(ctx), child.ProcessState)
 }
 
+func (r *portableRun) addPoint(s *procstats.Sample) {
+	if r.store == nil {
+		return
+	}
+	if err := r.store.AddSample(record.PointOf(r.last, s)); err != nil {
+		r.info.Incomplete = cmp.Or(r.info.Incomplete, err.Error())
+	}
+}
+
 // sample reads the process and its descendants once an interval.
 func (r *portableRun) sample(ctx context.Context, pid int) {
 	collector := source.Open(source.Target{
 		FS: kernel.HostFS(), Roots: func() []int { return []int{pid} }, MaxRows: r.options.maxRows,
 	}, r.selection)
 	defer collector.Close() // nothing is kept open on these systems
-	ticker := time.NewTicker(r.options.interval)
+	ticker := time.NewTicker(cmp.Or(r.options.firstInterval, r.options.interval))
 	defer ticker.Stop()
 	reported := time.Now()
 	for {
 		s := &procstats.Sample{}
 		collector.Collect(s)
+		r.addPoint(s)
 		r.last = s
 		r.whole.Add(s)
 		r.current.Add(s)
-		if time.Since(reported) >= r.options.reportInterval {
+		if time.Since(reported) >= cmp.Or(r.options.reportInterval, time.Minute) {
 			reported = time.Now()
 			r.report()
 		}
 		r.info.Sources = record.SourcesOf(collector.Describe())
-		r.info.Samples++
+		if r.info.Samples++; time.Since(r.started) >= record.FirstTime {
+			ticker.Reset(r.options.interval)
+		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -163,7 +184,7 @@ func (r *portableRun) sample(ctx context.Context, pid int) {
 
 func (r *portableRun) report() {
 	if r.store != nil {
-		if err := r.store.Append(record.NewUsage(&r.current, r.last, r.selection)); err != nil {
+		if err := r.store.Append(record.NewUsage(&r.current, r.last, r.selection), false); err != nil {
 			cli.PrintError(r.cmd.ErrOrStderr(), err)
 		}
 	}
@@ -195,8 +216,8 @@ func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 	final.SetNumber(procstats.RusageCPU, (state.UserTime() + state.SystemTime()).Seconds())
 	r.whole.Add(final)
 	info.Measurements, info.Absent = record.Values(final.Task)
-	info.Headline = record.Headlines(procstats.Headlines(final, procstats.History{Elapsed: wall, Window: &r.whole}))
-	info.Processes = record.ProcessesOf(&r.whole, final, true)
+	info.Headline = record.Headlines(procstats.Headlines(final, procstats.History{Elapsed: wall, Ended: true, Window: &r.whole}))
+	info.Processes = record.ProcessesOf(&r.whole, final, true, nil)
 	r.put()
 	if err := r.printResult(); err != nil {
 		cli.PrintError(r.cmd.ErrOrStderr(), err)

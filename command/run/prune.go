@@ -15,6 +15,7 @@ import (
 	"github.com/tachograph/tacho/command/rundir"
 	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/failpoint"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -25,17 +26,18 @@ func newPrune() *cobra.Command {
 		Long: `Delete the records of runs that have ended, except the newest --keep. Runs that are running are never deleted, nor
 directories without a readable record. Incomplete runs are deleted, too, and orphaned executors are killed.`,
 		Example: `  tacho prune --keep 20
-  tacho prune --keep 0 --older-than 168h --dry-run`,
+  tacho prune --keep 0 --older-than 7d --dry-run`,
 		Args:    cli.Arguments(),
 		GroupID: cli.GroupRecords,
 	}
 	outputDir := rundir.AddOutputDir(cmd)
 	keep := cmd.Flags().Int("keep", 10, "keep the newest `N` runs")
-	olderThan := cmd.Flags().Duration("older-than", 0, "delete only runs that ended before this time")
+	var olderThan time.Duration
+	cmd.Flags().Var(cli.Duration(&olderThan), "older-than", "delete only runs that ended before this time")
 	dryRun := cmd.Flags().Bool("dry-run", false, "only print what would be deleted")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *keep < 0 || *olderThan < 0 {
-			return cli.Usagef("--keep and --older-than must not be negative")
+		if *keep < 0 {
+			return cli.Usagef("--keep %d: must not be negative", *keep)
 		}
 		entries, err := rundir.List(*outputDir)
 		if err != nil {
@@ -48,8 +50,8 @@ directories without a readable record. Incomplete runs are deleted, too, and orp
 		complete, incomplete := rundir.SplitIncomplete(entries)
 		p := pruning{out: cmd.OutOrStdout(), dry: *dryRun}
 		return errlist.Join(append(errs,
-			p.delete(prunable(complete, *keep, *olderThan, time.Now()), os.RemoveAll),
-			p.delete(oldIncomplete(incomplete, *olderThan, time.Now()), rundir.RemoveIncomplete))...)
+			p.delete(prunable(complete, *keep, olderThan, time.Now()), os.RemoveAll),
+			p.delete(oldIncomplete(incomplete, olderThan, time.Now()), rundir.RemoveIncomplete))...)
 	}
 	return cmd
 }
@@ -64,7 +66,11 @@ func (p pruning) delete(entries []record.Entry, remove func(dir string) error) e
 	var errs []error
 	for _, entry := range entries {
 		if !p.dry {
-			if err := remove(entry.Dir); err != nil {
+			err := failpoint.Err("run.prune.delete")
+			if err == nil {
+				err = remove(entry.Dir)
+			}
+			if err != nil {
 				errs = append(errs, fmt.Errorf("prune: %w", err))
 				continue
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/failpoint"
 )
 
 // recordOutput is the destination of the final record by --record-file or --record-fd; nil for stderr.
@@ -83,6 +84,9 @@ func (s *session) report(final *record.Record) error {
 	name := s.id
 	if s.dir == "" {
 		name = ""
+	}
+	if err := failpoint.Err("run.end.report"); err != nil {
+		return err
 	}
 	if s.output != nil {
 		return errors.Join(s.options.writeResult(s.cmd, s.output.file, name, final), s.output.file.Close())

@@ -5,6 +5,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -90,17 +91,16 @@ func (s *screen) eraseLocked() {
 	}
 }
 
-// draw replaces the live line.
-func (s *screen) draw(line string) {
+// draw replaces the live line. What does not fit at its end is left out, word by word.
+func (s *screen) draw(words []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.midLine || !s.free() {
 		s.eraseLocked()
 		return
 	}
-	if columns, _ := cli.TerminalSize(s.errors); columns > 0 && len([]rune(line)) > columns-1 {
-		line = string([]rune(line)[:columns-1])
-	}
+	columns, _ := cli.TerminalSize(s.errors)
+	line := cli.Fit(words, liveSeparator, max(0, columns-1))
 	_, _ = fmt.Fprintf(s.errors, "\r%s\x1b[K\r", line) // there is no other place to report an error
 	s.drawn = true
 }
@@ -137,7 +137,7 @@ func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) <-
 		close(done)
 		return done
 	}
-	interval := o.reportInterval
+	interval := cmp.Or(o.reportInterval, time.Minute)
 	if s.terminal {
 		const fastest = 500 * time.Millisecond
 		interval = max(o.interval, fastest)
@@ -164,21 +164,25 @@ func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.
 			return
 		}
 		if previous != nil {
-			line := liveLine(sample, previous, time.Since(started))
+			words := liveLine(sample, previous, time.Since(started))
 			if s.terminal {
-				s.draw("tacho " + line)
+				words[0] = "tacho " + words[0]
+				s.draw(words)
 			} else {
-				s.note(line)
+				s.note(strings.Join(words, liveSeparator))
 			}
 		}
 		previous = sample
 	}
 }
 
-// liveLine returns the current resource usage of a task in one line.
-func liveLine(sample, previous *procstats.Sample, elapsed time.Duration) string {
+const liveSeparator = " · "
+
+// liveLine returns the current resource usage of a task, the most important first.
+func liveLine(sample, previous *procstats.Sample, elapsed time.Duration) []string {
 	words := []string{procstats.AgeText(elapsed)}
-	for _, h := range procstats.Headlines(sample, procstats.History{Previous: previous}) {
+	headlines := procstats.Headlines(sample, procstats.History{Previous: previous})
+	for _, h := range headlines {
 		value, ok := h.Reading.Number()
 		if !ok {
 			continue
@@ -190,14 +194,19 @@ func liveLine(sample, previous *procstats.Sample, elapsed time.Duration) string 
 			words = append(words, "memory "+procstats.Bytes.Text(value))
 		case procstats.HeadlineMemoryPeak:
 			words = append(words, "peak "+procstats.Bytes.Text(value))
+		case procstats.HeadlineSwap:
+			words = append(words, "swapped "+procstats.Bytes.Text(value))
+		case procstats.HeadlineHugetlb:
+			words = append(words, "huge pages "+procstats.Bytes.Text(value))
 		case procstats.HeadlineIORead:
 			words = append(words, "read "+procstats.Bytes.Text(value))
-		case procstats.HeadlineIOWrite:
-			words = append(words, "written "+procstats.Bytes.Text(value))
 		}
+	}
+	if written := procstats.WrittenOf(sample, headlines).Short(); written != "" {
+		words = append(words, written)
 	}
 	if processes, ok := sample.Task.Number(procstats.CgroupPidsCurrent); ok {
 		words = append(words, fmt.Sprintf("%.0f threads", processes))
 	}
-	return strings.Join(words, " · ")
+	return words
 }

@@ -17,14 +17,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/command/rundir"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/failpoint"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -50,24 +49,31 @@ type session struct {
 	streams *sessionStreams
 	client  *client.Client
 	screen  *screen
+
+	// final is the record of a command that has ended; nil if it did not run, if it was lost, and with --detach.
+	final *record.Record
 }
 
-func run(cmd *cobra.Command, o *runOptions, selection procstats.Selection, path string, args []string) error {
-	s := &session{options: o, cmd: cmd, path: path, args: args, selection: selection}
-	s.id = fmt.Sprintf("%s-%d", time.Now().Format("20060102T150405"), os.Getpid())
-	return s.run(cmd.Context())
+// run runs a command once.
+func run(cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string) (*record.Record, error) {
+	s := &session{options: o, cmd: cmd, args: args, selection: selection, id: id}
+	err := s.run(cmd.Context())
+	return s.final, err
 }
 
 func (s *session) run(ctx context.Context) error {
 	var err error
-	if s.killSignal, err = parseSignal(s.options.killSignal); err != nil {
+	if s.killSignal, err = parseSignal("--kill-signal", s.options.killSignal); err != nil {
 		return err
 	}
 	if s.output, err = s.options.openOutput(); err != nil {
 		return err
 	}
 	if err := s.createDir(); err != nil {
-		return errors.Join(err, s.output.discard())
+		return errors.Join(err, s.output.discard(), s.removeDir())
+	}
+	if err := s.findCommand(); err != nil {
+		return s.failed(err)
 	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded()...)
@@ -86,7 +92,7 @@ func (s *session) run(ctx context.Context) error {
 		return s.lost() // the command may have been started
 	}
 	if err != nil {
-		return errors.Join(err, s.output.discard(), s.removeDir())
+		return s.failed(err)
 	}
 	if err := s.output.truncate(); err != nil {
 		s.screen.note(err.Error())
@@ -112,6 +118,7 @@ func (s *session) createDir() error {
 	s.parents = missingParents(dir)
 	store, err := record.Create(dir)
 	if err != nil {
+		removeEmpty(append([]string{dir}, s.parents...))
 		return fmt.Errorf("%w (--output-dir chooses another directory, --no-files writes no record)", err)
 	}
 	s.dir = dir
@@ -119,7 +126,7 @@ func (s *session) createDir() error {
 		return err
 	}
 	s.lock, err = rundir.Lock(dir)
-	return err
+	return errors.Join(err, failpoint.Err("run.start.directory"))
 }
 
 func (s *session) removeDir() error {
@@ -127,12 +134,17 @@ func (s *session) removeDir() error {
 		return nil
 	}
 	err := os.RemoveAll(s.dir)
-	for _, dir := range s.parents {
-		if os.Remove(dir) != nil {
-			break // it has another run by now
+	removeEmpty(s.parents)
+	return err
+}
+
+// removeEmpty removes directories, the innermost first, up to one that has another run by now.
+func removeEmpty(dirs []string) {
+	for _, dir := range dirs {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return
 		}
 	}
-	return err
 }
 
 // missingParents returns the directories above path that do not exist, the innermost first.
@@ -169,10 +181,11 @@ func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
 		return nil, errors.Join(err, streams.close())
 	}
 	request, err := s.request()
-	if err != nil {
+	if err = errors.Join(err, failpoint.Err("run.start.executor")); err != nil {
 		return nil, s.abandon(err)
 	}
 	launched, err := s.client.Launch(ctx, request)
+	failpoint.At("run.start.launched")
 	if errors.Is(err, client.ErrLost) {
 		return nil, err
 	}
@@ -199,9 +212,10 @@ func (s *session) request() (*proto.LaunchRequest, error) {
 		Cgroup: &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_AUTO, Parent: o.cgroupParent},
 		Record: &proto.RecordOptions{
 			Dir: s.dir, IntervalNs: int64(o.interval), ReportIntervalNs: int64(o.reportInterval),
+			FirstIntervalNs: int64(o.firstInterval),
 		},
 		TimeoutNs: int64(o.timeout), KillGraceNs: int64(o.killGrace), KillSignal: int32(s.killSignal),
-		Labels: o.labels, Message: o.message, CommandLine: s.args, MaxRows: uint32(o.maxRows),
+		Labels: o.labels, Message: o.message, CommandLine: s.args, MaxRows: uint32(o.maxRows), SamplingBudget: o.samplingBudget / 100,
 		ExitWithTask: o.detach, WaitForAll: o.waitAll, Argv0: s.args[0],
 	}
 	if o.cgroup.String() == "none" {
@@ -230,18 +244,6 @@ func (s *session) request() (*proto.LaunchRequest, error) {
 	return request, nil
 }
 
-// launchError turns an error of Launch into the exit code that a shell would return.
-func launchError(name string, err error) error {
-	text := errors.New(status.Convert(err).Message())
-	switch status.Code(err) {
-	case codes.NotFound:
-		return cli.ExitWith(exitNotFound, fmt.Errorf("%s: %w", name, text))
-	case codes.PermissionDenied:
-		return cli.ExitWith(exitNotExecutable, fmt.Errorf("%s: %w", name, text))
-	}
-	return text
-}
-
 // follow forwards input, output and signals until the command has ended, and reports how it ended.
 func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	following, stop := context.WithCancel(ctx)
@@ -254,6 +256,7 @@ func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	forwarding.Go(func() { s.forward(following, signals) })
 	forwarding.Go(func() { s.followEvents(following) })
 	exit, final, err := s.client.Wait(context.WithoutCancel(ctx))
+	failpoint.At("run.end.waited")
 	stop()
 	forwarding.Wait()
 	<-shown
@@ -269,10 +272,12 @@ func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	if err := errors.Join(s.client.Shutdown(shutdown), s.client.Close(), s.streams.close()); err != nil {
 		s.screen.note(err.Error()) // not an error of the command
 	}
+	failpoint.At("run.end.released")
 	if err := s.report(final); err != nil {
 		s.screen.note(err.Error())
 	}
 	warnIncomplete(s.cmd, final)
+	s.final = final
 	return exitOf(exit)
 }
 

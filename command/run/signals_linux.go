@@ -56,7 +56,7 @@ func (s *session) forward(ctx context.Context, signals <-chan os.Signal) {
 }
 
 // parseSignal parses TERM, SIGTERM or 15.
-func parseSignal(word string) (syscall.Signal, error) {
+func parseSignal(flag, word string) (syscall.Signal, error) {
 	name := strings.ToUpper(strings.TrimSpace(word))
 	if !strings.HasPrefix(name, "SIG") {
 		name = "SIG" + name
@@ -67,5 +67,5 @@ func parseSignal(word string) (syscall.Signal, error) {
 	if number, err := strconv.Atoi(strings.TrimSpace(word)); err == nil && number > 0 && number <= 64 {
 		return syscall.Signal(number), nil
 	}
-	return 0, cli.Usagef("unknown signal %q; use a name such as TERM or a number from 1 to 64", word)
+	return 0, cli.Usagef("%s %s: must be a name such as TERM or a number from 1 to 64", flag, word)
 }

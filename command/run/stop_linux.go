@@ -15,6 +15,7 @@ import (
 	"github.com/tachograph/tacho/command/rundir"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/failpoint"
 )
 
 func newStop() *cobra.Command {
@@ -32,18 +33,16 @@ tacho run have died, what they left is killed at once.
 	}
 	outputDir := rundir.AddOutputDir(cmd)
 	signalName := cmd.Flags().String("signal", "", "`SIGNAL` to send first (default: the --kill-signal of the run)")
-	grace := cmd.Flags().Duration("grace", 5*time.Second, "time to wait before the kill; 0 kills at once")
+	grace := 5 * time.Second
+	cmd.Flags().Var(cli.Duration(&grace), "grace", "time to wait before the kill; 0 kills at once")
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		number := unix.Signal(0)
 		if *signalName != "" {
 			var err error
-			if number, err = parseSignal(*signalName); err != nil {
+			if number, err = parseSignal("--signal", *signalName); err != nil {
 				return err
 			}
-		}
-		if *grace < 0 {
-			return cli.Usagef("--grace %s: must not be negative", *grace)
 		}
 		entry, err := rundir.Find(*outputDir, args[0])
 		if err != nil {
@@ -56,7 +55,9 @@ tacho run have died, what they left is killed at once.
 		if err != nil {
 			return err
 		}
-		err = c.Stop(cmd.Context(), number, *grace)
+		failpoint.At("run.stop.connected")
+		err = c.Stop(cmd.Context(), number, grace)
+		failpoint.At("run.stop.stopped")
 		if errors.Is(err, client.ErrLost) {
 			err = nil // it ended with its task
 		}

@@ -10,20 +10,44 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// RunHelp is the help text for the argument RUN, which Find resolves.
-const RunHelp = `RUN is the name of a run as shown by tacho ls, a prefix of it, the path of its directory, or last.`
+// Words is the help text for what names a run, which Find resolves.
+const Words = `the name of a run as shown by tacho ls, a prefix of it, the path of its directory, last (the newest run), or last~1 (the one
+before it)`
+
+// RunHelp is the help text for the argument RUN.
+const RunHelp = `RUN is ` + Words + `. Without it, last is meant.`
 
 // last names the newest run.
 const last = "last"
+
+// Arguments requires the named arguments, which are runs, or none: the newest runs are meant then.
+func Arguments(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return cli.Arguments(names...)(cmd, args)
+	}
+}
+
+// FindLast returns the run that the only argument names, without an argument the newest.
+func FindLast(root string, args []string) (record.Entry, error) {
+	if len(args) == 0 {
+		return newest(root, 0)
+	}
+	return Find(root, args[0])
+}
 
 // AddOutputDir adds --output-dir, the directory of runs.
 func AddOutputDir(cmd *cobra.Command) *string {
@@ -36,7 +60,14 @@ func AddOutputDir(cmd *cobra.Command) *string {
 // rest of the entry.
 func Find(root, word string) (record.Entry, error) {
 	if word == last {
-		return newest(root)
+		return newest(root, 0)
+	}
+	if number, found := strings.CutPrefix(word, last+"~"); found {
+		back, err := strconv.ParseUint(number, 10, 31)
+		if err != nil {
+			return record.Entry{}, cli.Usagef("%s: must be last~ and a whole number, such as last~1 for the run before the last", word)
+		}
+		return newest(root, int(back))
 	}
 	if strings.ContainsRune(word, filepath.Separator) || strings.ContainsRune(word, '/') {
 		return read(word)
@@ -71,7 +102,8 @@ func read(path string) (record.Entry, error) {
 	return entry, entry.Err
 }
 
-func newest(root string) (record.Entry, error) {
+// newest returns the newest run, or one that is older by as many runs as back says.
+func newest(root string, back int) (record.Entry, error) {
 	entries, err := List(root)
 	if err != nil {
 		return record.Entry{}, err
@@ -79,7 +111,11 @@ func newest(root string) (record.Entry, error) {
 	if len(entries) == 0 {
 		return record.Entry{}, NoRunsError(root)
 	}
-	return entries[0], entries[0].Err
+	if back >= len(entries) {
+		return record.Entry{}, fmt.Errorf("last~%d: only %s in %s, the oldest is last~%d",
+			back, procstats.Counted(len(entries), "run", "runs"), root, len(entries)-1)
+	}
+	return entries[back], entries[back].Err
 }
 
 // List returns the runs in root, newest first. A root that does not exist has no runs.
@@ -89,6 +125,21 @@ func List(root string) ([]record.Entry, error) {
 		return nil, nil
 	}
 	return entries, err
+}
+
+// History returns the records of all runs of the same command in the same directory, beside a run and with it.
+func History(of record.Entry) ([]*record.Record, error) {
+	all, err := List(filepath.Dir(of.Dir))
+	if err != nil {
+		return nil, err
+	}
+	var records []*record.Record
+	for _, entry := range all {
+		if r := entry.Record; entry.Err == nil && slices.Equal(r.Command, of.Record.Command) && r.Dir == of.Record.Dir {
+			records = append(records, r)
+		}
+	}
+	return records, nil
 }
 
 // NoRunsError returns the error that root has no runs.

@@ -38,6 +38,10 @@ func TestFind(t *testing.T) {
 		{"2028", "", "no run \"2028\""},
 		{"", "", "no run \"\""},
 		{"20270101", "20270101", "no run at"},
+		{"last~0", "last", ""},
+		{"last~9", "", "last~9: only 5 runs"},
+		{"last~", "", "must be last~ and a whole number"},
+		{"last~-1", "", "must be last~ and a whole number"},
 	} {
 		entry, err := Find(root, test.word)
 		if entry.Name != test.want || (err == nil) != (test.fails == "") || err != nil && !strings.Contains(err.Error(), test.fails) {

@@ -1,0 +1,50 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// TestLiveLine holds that the live line ends at a word on terminals of four widths.
+func TestLiveLine(t *testing.T) {
+	s, before := &procstats.Sample{}, &procstats.Sample{}
+	for id, value := range map[procstats.ID]float64{
+		procstats.CgroupMemoryCurrent: 300 << 20, procstats.CgroupMemoryPeak: 512 << 20, procstats.CgroupIORead: 40 << 20,
+		procstats.CgroupIOWrite: 7 << 20, procstats.CgroupPidsCurrent: 12,
+	} {
+		s.SetNumber(id, value)
+	}
+	words := liveLine(s, before, 754*time.Second)
+	words[0] = "tacho " + words[0]
+	const short = "tacho 12m34s · peak 512 MiB · read 40 MiB · written 7 MiB"
+	for columns, want := range map[uint16]string{
+		20: "tacho 12m34s", 60: short, 80: short + " · 12 threads", 120: short + " · 12 threads", 200: short + " · 12 threads",
+	} {
+		master, terminal, err := pty.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: columns}); err != nil {
+			t.Fatal(err)
+		}
+		(&screen{errors: terminal, terminal: true}).draw(words)
+		text := make([]byte, 1000)
+		n, err := master.Read(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.TrimSuffix(strings.TrimPrefix(string(text[:n]), "\r"), "\x1b[K\r")
+		if got != want {
+			t.Errorf("%d columns: %q, want %q", columns, got, want)
+		}
+		_, _ = master.Close(), terminal.Close() // nothing is left in them
+	}
+}
