@@ -4,6 +4,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,16 +22,59 @@ import (
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/command/summary"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/record/advice"
 )
 
 // allocHelp is the help text for the argument ID.
-const allocHelp = `ID is the id of an allocation, or a prefix that no other allocation has.`
+const allocHelp = `ID is the id of an allocation, a prefix that no other has, or the name of its job if no other of its allocations runs.`
 
 func newAlloc() *cobra.Command {
 	cmd := &cobra.Command{Use: "alloc", Short: "Show allocations, and act on them", GroupID: cli.GroupAgent}
 	cli.AddSubcommands(cmd, newAllocStatus(), newAllocStats(), newAllocLogs(), newAllocExec(), newAllocSignal(),
 		newAllocRestart(), newAllocStop())
 	return cmd
+}
+
+// withAllocation is withAgent for commands whose first argument is ID: they get the id of the allocation.
+func withAllocation(cmd *cobra.Command, complete completion, run agentCommand) *cobra.Command {
+	return withAgent(cmd, complete, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+		if len(args) > 0 {
+			id, err := resolveAllocation(cmd.Context(), agent, args[0])
+			if err != nil {
+				return err
+			}
+			args = append([]string{id}, args[1:]...)
+		}
+		return run(cmd, agent, args)
+	})
+}
+
+// resolveAllocation returns the id of the one allocation that a job's name means. Any other word is left to the agent.
+func resolveAllocation(ctx context.Context, agent *client.Client, word string) (string, error) {
+	all, err := agent.Allocations(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	var running []string
+	var id string // of the newest that runs, or else of the newest
+	var created int64
+	for i := range all.Value {
+		a := &all.Value[i]
+		switch {
+		case strings.HasPrefix(a.ID, word):
+			return word, nil
+		case a.JobID != word && a.Name != word:
+		case !a.Ended():
+			running = append(running, shortID(a.ID))
+			id = a.ID
+		case len(running) == 0 && a.CreateTime > created:
+			id, created = a.ID, a.CreateTime
+		}
+	}
+	if len(running) > 1 {
+		return "", cli.Usagef("job %s has %d running allocations; choose one: %s", word, len(running), cli.SomeOf(running))
+	}
+	return cmp.Or(id, word), nil
 }
 
 // allocArguments requires ID, and allows TASK after it if task is set.
@@ -80,7 +124,7 @@ func newAllocStatus() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 	}
 	output := addOutputFlags(cmd)
-	return withAgent(cmd, completeAllocations, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+	return withAllocation(cmd, completeAllocations, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		if len(args) == 0 {
 			return listAllocations(cmd, agent, output)
 		}
@@ -131,6 +175,9 @@ func showAllocation(cmd *cobra.Command, agent *client.Client, a *shape.Allocatio
 			return err
 		}
 		b.WriteString(ending)
+		if by := commandsSoFar(cmd.Context(), agent, a, name); by != "" {
+			fmt.Fprintf(&b, "  CPU used so far by %s\n", by)
+		}
 		writeEvents(&b, p, a.TaskStates[name].Events)
 	}
 	_, err := io.WriteString(out, b.String())
@@ -189,6 +236,18 @@ func endingOf(ctx context.Context, agent *client.Client, a *shape.Allocation, ta
 	return endingText(&final.Value), nil
 }
 
+// commandsSoFar names the commands that used most of the CPU time of a running task; empty if that is not known.
+func commandsSoFar(ctx context.Context, agent *client.Client, a *shape.Allocation, task string) string {
+	if a.TaskStates[task].State != "running" {
+		return ""
+	}
+	c, err := agent.Commands(ctx, a.ID, task)
+	if err != nil {
+		return "" // an agent of an older build, or none is counted: the status is shown all the same
+	}
+	return summary.CommandsText(&c.Value)
+}
+
 func endingText(r *record.Record) string {
 	end := r.End()
 	if end.Outcome == "" {
@@ -198,6 +257,12 @@ func endingText(r *record.Record) string {
 	fmt.Fprintf(&text, "  last end: %s\n", end.Outcome)
 	for _, line := range summary.EndLines(end) {
 		fmt.Fprintf(&text, "    %s\n", line)
+	}
+	if by := summary.Commands(r); by != "" {
+		fmt.Fprintf(&text, "    CPU used by %s\n", by)
+	}
+	if a := advice.Of([]*record.Record{r}); a.Line() != "" {
+		fmt.Fprintf(&text, "    %s\n", a.Line())
 	}
 	return text.String()
 }

@@ -45,9 +45,10 @@ func newAllocRestart() *cobra.Command {
 
 func newAllocStop() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "stop ID",
-		Short:   "Stop an allocation; it is not replaced",
-		Long:    "Stop an allocation, and wait until all its tasks have ended. It is not replaced.\n\n" + allocHelp,
+		Use:   "stop ID",
+		Short: "Stop an allocation; another takes its place",
+		Long: "Stop an allocation, and wait until all its tasks have ended. Another takes its place, unless its job was stopped:\n" +
+			"tacho job stop stops all of them for good.\n\n" + allocHelp,
 		Example: "  tacho alloc stop 5f3a",
 		Args:    allocArguments(false),
 	}
@@ -75,7 +76,7 @@ type allocAction = func(cmd *cobra.Command, agent *client.Client, a *shape.Alloc
 
 // actOn completes a command that acts on an allocation and prints what it has done.
 func actOn(cmd *cobra.Command, act allocAction) *cobra.Command {
-	return withAgent(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+	return withAllocation(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		a, err := agent.Allocation(cmd.Context(), args[0], client.Wait{})
 		if err != nil {
 			return err

@@ -50,7 +50,7 @@ command cannot be executed; 127 command not found. The command is killed when ta
 	f.StringVar(&o.task, "task", "", "`TASK` to run the command in; required if there are several")
 	f.BoolVarP(&o.stdin, "stdin", "i", true, "pass stdin to the command")
 	f.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal (default: if stdin and stdout are one)")
-	return withAgent(cmd, completeAllocations, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+	return withAllocation(cmd, completeAllocations, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		if !cmd.Flags().Changed("tty") {

@@ -41,7 +41,7 @@ func newAllocLogs() *cobra.Command {
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow the output")
 	cmd.Flags().BoolVar(&o.stderr, "stderr", false, "print stderr instead of stdout")
 	cmd.Flags().IntVarP(&o.tail, "tail", "n", -1, "start with the last `N` lines; -1 for all")
-	return withAgent(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+	return withAllocation(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		return untilInterrupted(cmd.Context(), func(ctx context.Context) error {
 			id, task, err := findTask(ctx, agent, args[0], taskOf(args))
 			if err != nil {

@@ -8,12 +8,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/agent/client"
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/command/summary"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -54,7 +56,7 @@ four with the most memory; --process shows those with a name.`,
 	f.StringVar(&o.past.Step, "step", "", "show at most one reading per `DURATION`")
 	f.StringVar(&o.at, "at", "", "show the reading nearest to this `TIME`")
 	f.StringVar(&o.process, "process", "", "show only the rows of processes with this `NAME`")
-	return withAgent(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+	return withAllocation(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		if !o.history && (o.past != client.Range{}) {
 			return cli.Usagef("--since, --until and --step require --history (see %s --help)", cmd.CommandPath())
 		}
@@ -108,6 +110,9 @@ func (p *usagePage) task(name string, r *client.Reading) {
 		return
 	}
 	p.text.WriteString(summary.HeadlineTable(r.Sample.Headline, p.palette).Render(p.palette))
+	for _, text := range record.Contradictions(r.Sample.Headline) {
+		fmt.Fprintf(&p.text, "  %s\n", p.palette.Yellow(cli.OneLine(text)))
+	}
 	p.selected(r.Sample)
 	p.pressure(r.Sample)
 	p.processes(r.Sample)
@@ -187,19 +192,22 @@ func (p *usagePage) processes(s *client.Sample) {
 			summary.FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), indented(line))
 	}
 	if p.process == "" {
-		p.otherTime(&t, s.Processes)
+		p.otherTime(&t, s.Processes, setAge(s))
 	}
 	p.text.WriteString(t.Render(p.palette))
 }
 
 // otherTime adds the CPU time that is not that of a live process with a row.
-func (p *usagePage) otherTime(t *cli.Table, processes *client.Processes) {
+func (p *usagePage) otherTime(t *cli.Table, processes *client.Processes, age time.Duration) {
 	exited := "exited"
 	if n := processes.Exited.Processes; n != nil {
 		exited = fmt.Sprintf("exited (%.0f)", *n)
 	}
 	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), "", exited)
 	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "", "unattributed")
+	if age >= time.Second {
+		t.AddTexts("", "", "", "", fmt.Sprintf("read %s before", procstats.AgeText(age)))
+	}
 	if n := processes.Omitted; n > 0 {
 		t.AddTexts("", "", "", "", fmt.Sprintf("%d more without a row", n))
 	}

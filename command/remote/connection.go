@@ -26,11 +26,14 @@ import (
 	"github.com/tachograph/tacho/command/cli"
 )
 
-const defaultAddress = "http://127.0.0.1:4656"
+const (
+	defaultPort    = "4656"
+	defaultAddress = "http://127.0.0.1:" + defaultPort
+)
 
 // connectionHelp is the help text of all commands that connect to an agent.
 const connectionHelp = `Connects to the unix socket in the data directory if there is one, else to that of a development agent of this
-user, else to ` + defaultAddress + `. --addr overrides: unix:/path, http://host:port or https://host:port.
+user, else to ` + defaultAddress + `. --addr overrides: unix:/path, http://host:port or https://host:port; /path, host:port and host are understood.
 
 Over TCP the agent requires its token for more than numbers, names and states: --token-file or TACHO_TOKEN.`
 
@@ -84,8 +87,14 @@ func (c *connection) token() (string, error) {
 
 // address returns the address of the agent.
 func (c *connection) address(ctx context.Context) string {
-	if c.addr != "" {
+	switch {
+	case c.addr == "":
+	case strings.HasPrefix(c.addr, "/"), strings.HasPrefix(c.addr, "."):
+		return "unix:" + absolute(c.addr)
+	case strings.HasPrefix(c.addr, "unix:"), strings.Contains(c.addr, "://"):
 		return c.addr
+	default:
+		return "http://" + withPort(c.addr)
 	}
 	socket := datadir.Socket(c.dataDir)
 	if _, err := os.Stat(socket); err == nil || c.dataDir != datadir.Default {
@@ -95,6 +104,14 @@ func (c *connection) address(ctx context.Context) string {
 		return "unix:" + socket
 	}
 	return defaultAddress
+}
+
+// withPort adds the port of an agent to a host without one: no agent serves the port of http.
+func withPort(host string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil || strings.Contains(host, "/") {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), defaultPort)
 }
 
 func absolute(path string) string {

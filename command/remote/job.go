@@ -95,6 +95,7 @@ code is 1. FILE may be - for stdin.`,
 			return err
 		}
 		mistakes := checked.Value.ValidationErrors
+		printNotes(cmd.ErrOrStderr(), checked.Value.Warnings)
 		switch {
 		case output.set():
 			err = output.print(cmd.OutOrStdout(), checked.JSON)
@@ -108,6 +109,13 @@ code is 1. FILE may be - for stdin.`,
 		}
 		return err
 	})
+}
+
+// printNotes prints one line for each thing in a job file that has no effect here.
+func printNotes(stderr io.Writer, warnings string) {
+	for line := range strings.Lines(warnings) {
+		_, _ = fmt.Fprintln(stderr, "note: "+cli.Printable(strings.TrimSpace(line)))
+	}
 }
 
 // printMistakes prints one line for each error in a job file.

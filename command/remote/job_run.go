@@ -29,7 +29,8 @@ Waits until every allocation has been running for the time of --settle, or has e
 	}
 	file := jobFileFlags(cmd.Flags())
 	detach := cmd.Flags().Bool("detach", false, "do not wait until the tasks are running")
-	settle := cmd.Flags().Duration("settle", 2*time.Second, "time for which tasks must be running")
+	settle := 2 * time.Second
+	cmd.Flags().Var(cli.Duration(&settle), "settle", "time for which tasks must be running")
 	output := addOutputFlags(cmd)
 	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		source, err := file.read(cmd, args[0])
@@ -58,7 +59,7 @@ Waits until every allocation has been running for the time of --settle, or has e
 		if err := w.printPlan(&registered.Value, before.Value); err != nil || *detach {
 			return err
 		}
-		return w.untilRunning(cmd.Context(), *settle)
+		return w.untilRunning(cmd.Context(), settle)
 	})
 }
 

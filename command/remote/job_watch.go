@@ -60,11 +60,7 @@ func (w *watch) printPlan(r *client.Registration, before []shape.Allocation) err
 	if _, err := fmt.Fprintf(w.out, "%s %s (version %d)\n", word, w.palette.Bold(cli.Printable(r.Tacho.JobID)), r.Tacho.Version); err != nil {
 		return err
 	}
-	if r.Warnings != "" {
-		if _, err := fmt.Fprintf(w.out, "warning: %s\n", cli.OneLine(r.Warnings)); err != nil {
-			return err
-		}
-	}
+	printNotes(w.out, r.Warnings)
 	had := map[string]*shape.Allocation{}
 	for i := range before {
 		had[before[i].ID] = &before[i]

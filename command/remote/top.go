@@ -49,7 +49,8 @@ the task waited, for the resource it waited for most. Values that were not measu
 	}
 	o := &topOptions{sort: cli.AddChoice(cmd, "sort", "sort by", sortWords()...), output: addOutputFlags(cmd)}
 	f := cmd.Flags()
-	f.DurationVarP(&o.delay, "delay", "d", 2*time.Second, "time between updates")
+	o.delay = 2 * time.Second
+	f.VarP(cli.Duration(&o.delay), "delay", "d", "time between updates")
 	f.IntVarP(&o.iterations, "iterations", "n", 0, "print `N` tables and exit, also on a terminal")
 	f.BoolVar(&o.percent, "percent", false, "show CPU in percent of a core, and memory in percent of the limit")
 	f.StringVar(&o.filter, "filter", "", "show only tasks whose name contains this `TEXT`")
@@ -102,7 +103,8 @@ func (o *topOptions) print(ctx context.Context, out io.Writer, m *topModel, poll
 		if o.output.set() {
 			err = o.printJSON(out, m.visible())
 		} else {
-			text := m.table(false, 0).Render(m.palette)
+			columns, _ := cli.TerminalSize(out)
+			text := m.table(false, columns).Render(m.palette)
 			if n > 0 {
 				text = "\n" + text
 			}

@@ -40,6 +40,8 @@ type topModel struct {
 	filter  string
 	// typing is set while the filter is typed; help and tree are other pages.
 	typing, help, tree bool
+	// failedFirst orders the commands of a task by how many of their processes failed.
+	failedFirst bool
 	// selected is the key of the selected row; empty for the first.
 	selected string
 	// scroll is the first visible line of a page that is longer than the screen.
@@ -199,6 +201,8 @@ func (m *topModel) press(k key) topAction {
 		return topRefresh
 	case k.r == 'h', k.r == '?':
 		m.help, m.scroll = !m.help, 0
+	case k.r == 'f':
+		m.failedFirst = !m.failedFirst
 	case k.r == '%':
 		m.percent = !m.percent
 	case k.r == '+':
@@ -210,9 +214,18 @@ func (m *topModel) press(k key) topAction {
 	case k.name == "enter":
 		if row, _ := m.chosen(); row != nil {
 			m.tree, m.selected, m.scroll = true, row.key(), 0
+			return topRefresh // with its commands
 		}
 	}
 	return topNothing
+}
+
+// opened returns the key of the task whose page is shown; empty for none.
+func (m *topModel) opened() string {
+	if !m.tree {
+		return ""
+	}
+	return m.selected
 }
 
 // delayStep returns the change of the delay by one key: a second, less below a second.

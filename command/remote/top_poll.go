@@ -8,6 +8,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tachograph/tacho/agent/client"
@@ -32,8 +33,11 @@ type topRow struct {
 	usage
 	// past has the last readings of CPU in cores, oldest first; nil for a missing one.
 	past []*float64
-	// sample is the last reading, before is the one before it of the same start of the task. Either may be nil.
-	sample, before *client.Sample
+	// sample is the last reading, before is the one before it of the same start of the task, earlierSet the newest with another
+	// set of processes. Any may be nil.
+	sample, before, earlierSet *client.Sample
+	// commands are the processes that have ended, of the task whose page is shown; otherwise nil.
+	commands *record.Commands
 }
 
 func (r *topRow) key() string { return r.Alloc + "/" + r.Task }
@@ -46,6 +50,8 @@ type taskPoll struct {
 	agent *client.Client
 	// known has the rows of the last poll, by key.
 	known map[string]*topRow
+	// opened is the key of the task whose page is shown; nil or empty for none.
+	opened atomic.Pointer[string]
 }
 
 func newTaskPoll(agent *client.Client) *taskPoll {
@@ -81,6 +87,12 @@ func (p *taskPoll) read(ctx context.Context) ([]*topRow, error) {
 		}
 	}
 	p.known = known
+	if opened := p.opened.Load(); opened != nil && known[*opened] != nil {
+		row := known[*opened]
+		if c, err := p.agent.Commands(ctx, row.Alloc, row.Task); err == nil { // otherwise they are not counted
+			row.commands = &c.Value
+		}
+	}
 	return rows, nil
 }
 
@@ -121,10 +133,13 @@ func (p *taskPoll) row(a *shape.Allocation, task string, stats *client.Stats) *t
 	case old == nil || old.sample == nil || old.Restarts != row.Restarts:
 		row.usage = usageOf(sampleReading(row.sample, row.Restarts), nil)
 	case old.sample.At.Equal(row.sample.At):
-		row.before, row.usage = old.before, old.usage // no new reading
+		row.before, row.earlierSet, row.usage = old.before, old.earlierSet, old.usage // no new reading
 		return row
 	default:
-		row.before = old.sample
+		row.before, row.earlierSet = old.sample, old.sample
+		if sameSet(row.sample, old.sample) {
+			row.earlierSet = old.earlierSet
+		}
 		row.usage = usageOf(sampleReading(row.sample, row.Restarts), sampleReading(old.sample, old.Restarts))
 	}
 	row.past = remember(row.past, row.Cores)
@@ -139,18 +154,31 @@ func remember(past []*float64, value *float64) []*float64 {
 // word returns the state, or the outcome if the task has ended.
 func (r *topRow) word() string { return cmp.Or(string(r.Outcome), r.State) }
 
-// processCores returns the CPU of a process in cores since the last reading; nil if unknown.
+// sameSet reports whether two readings have the same set of processes, which are not read for each.
+func sameSet(a, b *client.Sample) bool {
+	return a.Processes != nil && b.Processes != nil && !a.Processes.At.IsZero() && a.Processes.At.Equal(b.Processes.At)
+}
+
+// setAge is how long before a reading its processes were read; 0 if the agent does not say.
+func setAge(s *client.Sample) time.Duration {
+	if s.Processes.At.IsZero() {
+		return 0
+	}
+	return max(0, s.At.Sub(s.Processes.At))
+}
+
+// processCores returns the CPU of a process in cores since it was last read; nil if unknown.
 func processCores(row *topRow, process *client.Process) *float64 {
-	if row.sample == nil || row.before == nil || row.before.Processes == nil {
+	if row.sample == nil || row.earlierSet == nil || row.earlierSet.Processes == nil {
 		return nil
 	}
-	for i := range row.before.Processes.Rows {
-		old := &row.before.Processes.Rows[i]
+	for i := range row.earlierSet.Processes.Rows {
+		old := &row.earlierSet.Processes.Rows[i]
 		if old.PID != process.PID || old.Start != process.Start {
 			continue
 		}
-		now := &numbers{at: sinceBoot(row.sample.Mono), number: process.Number}
-		before := &numbers{at: sinceBoot(row.before.Mono), number: old.Number}
+		now := &numbers{at: sinceBoot(row.sample.Mono) - setAge(row.sample), number: process.Number}
+		before := &numbers{at: sinceBoot(row.earlierSet.Mono) - setAge(row.earlierSet), number: old.Number}
 		return rateOf(now, before, procstats.ProcessCPU, procstats.PortableProcessCPU)
 	}
 	return nil

@@ -139,7 +139,9 @@ func (l *topLoop) run(ctx context.Context) error {
 		case keys := <-l.keys:
 			delay := l.model.delay
 			for _, k := range keys {
-				switch l.model.press(k) {
+				action := l.model.press(k)
+				l.poll.opened.Store(new(l.model.opened()))
+				switch action {
 				case topQuit:
 					return nil
 				case topRefresh:

@@ -14,6 +14,8 @@ import (
 	"github.com/tachograph/tacho/agent/client"
 	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // exampleTop has a busy task, an idle one near its limit, and one that nothing is known of.
@@ -154,14 +156,47 @@ func TestTopView(t *testing.T) {
 	t.Setenv("TZ", "UTC")
 	m := exampleTop()
 	m.at = m.at.UTC()
-	got := strings.Join(m.view(120, 10)[1:], "\n")
+	got := strings.NewReplacer("\x1b[7m", "[", "\x1b[0m", "]").Replace(strings.Join(m.view(120, 10)[1:], "\n"))
 	want := `
-TASK                  STATE         CPU                MEMORY    LIMIT    PEAK  READ/s  WRITTEN/s  PROCS  PRESSURE  ALL…
-web.app[0]/server     running      1.50          ▁ ▅█  10 MiB  100 MiB  20 MiB   1 MiB        0 B      3  25 % cpu  aaa…
-db.data[0]/store      running ×2  0.010                95 MiB  100 MiB       –       –          –      9  –         bbb…
-new.x[0]/main\x1b[2J  pending         –                     –        –       –       –          –      –  –         ccc…`
+TASK                  STATE         CPU                MEMORY    LIMIT    PEAK  READ/s  WRITTEN/s  PROCS  PRESSURE
+[web.app[0]/server     running      1.50          ▁ ▅█  10 MiB  100 MiB  20 MiB   1 MiB        0 B      3  25 % cpu      ]
+db.data[0]/store      running ×2  0.010                95 MiB  100 MiB       –       –          –      9  –
+new.x[0]/main\x1b[2J  pending         –                     –        –       –       –          –      –  –`
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func exampleCommands() *record.Commands {
+	return &record.Commands{TotalCPUSeconds: new(100.0), UnattributedCPUSeconds: new(0.5), Rows: []procstats.Command{
+		{Name: "cc1", Processes: 412, Failed: 3, CPUSeconds: 96, PeakRSSBytes: 181 << 20, PeakRSSGuarantee: procstats.Exact},
+		{Name: "sh\x1b[2J", Processes: 9, Failed: 9, CPUSeconds: 3.5, PeakRSSBytes: 1 << 20, PeakRSSGuarantee: procstats.UpperBound},
+	}}
+}
+
+func TestTopCommands(t *testing.T) {
+	m := exampleTop()
+	m.palette = cli.Palette{}
+	m.rows[0].sample = &client.Sample{Processes: &client.Processes{}}
+	m.rows[0].commands = exampleCommands()
+	if m.opened() != "" {
+		t.Errorf("%s is opened", m.opened())
+	}
+	if action := pressAll(m, "<enter>"); action != topRefresh || m.opened() != m.rows[0].key() {
+		t.Errorf("enter: %v, and %q is opened", action, m.opened())
+	}
+	const table = `
+  COMMAND STARTED FAILED CPU SHARE LARGEST WAITED FOR CPU`
+	for keys, want := range map[string]string{
+		"":  "by command (f: failed first)" + table + "\n  cc1 412 3 1m36s 96 % 181 MiB –\n sh\\x1b[2J",
+		"f": "by command, failed first (f: by CPU)" + table + "\n  sh\\x1b[2J",
+	} {
+		pressAll(m, keys)
+		view := strings.Join(m.view(80, 40), "\n")
+		if !strings.Contains(strings.Join(strings.Fields(view), " "), strings.Join(strings.Fields(want), " ")) {
+			t.Errorf("%q:\n%s\nwant\n%s", keys, view, want)
+		}
+		m.failedFirst = false
 	}
 }
 
@@ -172,7 +207,8 @@ func TestTopViewFitsTheScreen(t *testing.T) {
 	m.rows[0].sample = &client.Sample{Processes: &client.Processes{Rows: []client.Process{
 		{PID: 7, PPID: 1, Command: "sh\x1b[31m"}, {PID: 9, PPID: 7, Command: "sleep"},
 	}}}
-	for _, keys := range [][]string{nil, {"h"}, {"<enter>"}, {"<down>", "<enter>"}, {"/nothing"}, {"h", "<end>"}} {
+	m.rows[0].commands = exampleCommands()
+	for _, keys := range [][]string{nil, {"h"}, {"<enter>"}, {"<enter>", "f"}, {"<down>", "<enter>"}, {"/nothing"}, {"h", "<end>"}} {
 		pressAll(m, keys...)
 		for width := 1; width < 130; width++ {
 			for _, height := range []int{0, 1, 2, 3, 5, 24} {

@@ -4,9 +4,11 @@
 package remote
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/tachograph/tacho/command/cli"
@@ -41,8 +43,10 @@ func (m *topModel) head(width int) []string {
 	if m.reverse {
 		order += ", reversed"
 	}
-	first := fmt.Sprintf("tacho top  %s  tasks: %d, running: %d  CPU %s  memory %s  every %s  %s  h: help",
-		m.at.Local().Format("15:04:05"), len(m.rows), running, m.cpu(cores), cli.Optional(procstats.Bytes, memory), m.delay, order)
+	first := cli.Fit([]string{
+		"tacho top", m.at.Local().Format("15:04:05"), fmt.Sprintf("tasks: %d, running: %d", len(m.rows), running), "CPU " + m.cpu(cores),
+		"memory " + cli.Optional(procstats.Bytes, memory), order, "h: help", "every " + m.delay.String(),
+	}, "  ", width)
 	second := ""
 	switch {
 	case m.err != nil:
@@ -52,7 +56,7 @@ func (m *topModel) head(width int) []string {
 	case m.filter != "":
 		second = m.palette.Yellow(cli.Cut(fmt.Sprintf("filter: %s (/ edits, esc removes it)", cli.Printable(m.filter)), width))
 	}
-	return []string{m.palette.Bold(cli.Cut(first, width)), second}
+	return []string{m.palette.Bold(first), second}
 }
 
 // list returns the page of all tasks, scrolled to the selected one.
@@ -73,11 +77,8 @@ func (m *topModel) list(width, room int) []string {
 	return append(head, lines[from:min(len(lines), from+body)]...)[:min(room, 1+len(lines)-from)]
 }
 
-// selectedLine reverses the colours of a line over its whole width. A reset after a colour ends that, so it is repeated.
+// selectedLine reverses a line over its whole width, which is no colour and so not switched off with them. A reset after a colour ends that, so it is repeated.
 func (m *topModel) selectedLine(line string, width int) string {
-	if !m.palette.On {
-		return line
-	}
 	const invert = "\x1b[7m"
 	bare := visibleWidth(line)
 	line += strings.Repeat(" ", max(0, width-bare))
@@ -104,7 +105,10 @@ const sparkline = 12
 
 // table has one line per task.
 func (m *topModel) table(sparks bool, width int) *cli.Table {
-	t := &cli.Table{Width: width, Right: []int{2, 4, 5, 6, 7, 8, 9}}
+	t := &cli.Table{
+		Width: width, Right: []int{2, 4, 5, 6, 7, 8, 9},
+		Leave: []int{11, 9, 7, 8, 3, 6, 1, cli.Shorten}, Least: map[int]int{0: 10, 10: 13},
+	}
 	t.Header = []string{"TASK", "STATE", "CPU", "", "MEMORY", "LIMIT", "PEAK", "READ/s", "WRITTEN/s", "PROCS", "PRESSURE", "ALLOCATION"}
 	if !sparks {
 		t.Header[3] = "RESTARTS"
@@ -205,10 +209,16 @@ func (m *topModel) treeLines(width int) []string {
 		return []string{cli.Cut("the task does not exist any more (esc: back)", width)}
 	}
 	f := row.usage
-	about := fmt.Sprintf("%s  %s  CPU %s  memory %s of %s  peak %s  pressure %s  (esc: back)", cli.Printable(row.title()), row.word(),
-		m.cpu(f.Cores), cli.Optional(procstats.Bytes, f.Memory), cli.Optional(procstats.Bytes, f.Limit),
-		cli.Optional(procstats.Bytes, f.Peak), pressureText(f))
-	lines := []string{m.palette.Bold(cli.Cut(about, width)), ""}
+	about := cli.Fit([]string{
+		cli.Printable(row.title()), row.word(), "CPU " + m.cpu(f.Cores),
+		"memory " + cli.Optional(procstats.Bytes, f.Memory) + " of " + cli.Optional(procstats.Bytes, f.Limit),
+		"peak " + cli.Optional(procstats.Bytes, f.Peak), "pressure " + pressureText(f), "(esc: back)",
+	}, "  ", width)
+	network := ""
+	if f.Received != nil || f.Sent != nil {
+		network = fmt.Sprintf("network  received %s/s, sent %s/s", cli.Optional(procstats.Bytes, f.Received), cli.Optional(procstats.Bytes, f.Sent))
+	}
+	lines := []string{m.palette.Bold(about), cli.Cut(network, width)}
 	if row.sample == nil || row.sample.Processes == nil {
 		return append(lines, cli.Cut("  not measured: "+cli.OneLine(row.Reason), width))
 	}
@@ -234,12 +244,30 @@ func (m *topModel) treeLines(width int) []string {
 	}
 	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), "", "", "", exited)
 	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "", "", "", "unattributed")
-	total := first(sampleReading(row.sample, 0), procstats.HeadlineCPU)
+	total := cmp.Or(processes.Total.CPUSeconds, first(sampleReading(row.sample, 0), procstats.HeadlineCPU))
 	t.AddTexts("", m.cpu(f.Cores), cli.Optional(procstats.Seconds, total), "", "", "", "total")
+	if age := setAge(row.sample); age >= time.Second {
+		t.AddTexts("", "", "", "", "", "", fmt.Sprintf("read %s ago", procstats.AgeText(age)))
+	}
 	if processes.Omitted > 0 {
 		t.AddTexts("", "", "", "", "", "", fmt.Sprintf("%d more without a row", processes.Omitted))
 	}
-	return append(lines, strings.Split(strings.TrimSuffix(t.Render(m.palette), "\n"), "\n")...)
+	lines = append(lines, strings.Split(strings.TrimSuffix(t.Render(m.palette), "\n"), "\n")...)
+	return append(lines, m.commandLines(row, width)...)
+}
+
+// commandLines lists the processes of a task that have ended, by command; nothing if that is not known.
+func (m *topModel) commandLines(row *topRow, width int) []string {
+	c := row.commands
+	if c == nil || c.Reason != "" || len(c.Rows) == 0 {
+		return nil
+	}
+	title := "Processes that ended, by command (f: failed first)"
+	if m.failedFirst {
+		title = "Processes that ended, by command, failed first (f: by CPU)"
+	}
+	table := summary.LiveCommandTable(c, width, m.failedFirst).Render(m.palette)
+	return append([]string{"", m.palette.Bold(cli.Cut(title, width))}, strings.Split(strings.TrimSuffix(table, "\n"), "\n")...)
 }
 
 // helpLines returns the page of keys.
@@ -259,7 +287,8 @@ func helpLines(width int) []string {
 		"  space      update now",
 		"  /          filter by name; enter applies, esc removes the filter",
 		"  up down    select a task (also k j, page up, page down, home, end)",
-		"  enter      show the processes of the selected task",
+		"  enter      show the processes of the selected task, and those that ended by command",
+		"  f          there: commands of which most processes failed first",
 		"",
 		"  CPU is in cores; the blocks are the last readings, scaled to the highest of them.",
 		"  Pressure is the share of time in which some process waited, and for what most.",

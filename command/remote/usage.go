@@ -23,6 +23,9 @@ type usage struct {
 	// Read and Written are bytes per second.
 	Read    *float64 `json:"io_read_bytes_per_second"`
 	Written *float64 `json:"io_write_bytes_per_second"`
+	// Received and Sent are bytes of IP packets per second, loopback not included.
+	Received *float64 `json:"network_received_bytes_per_second"`
+	Sent     *float64 `json:"network_sent_bytes_per_second"`
 	// The pressures are the shares of time in which some process waited, 0 to 1.
 	CPUPressure    *float64 `json:"cpu_waiting_ratio"`
 	MemoryPressure *float64 `json:"memory_waiting_ratio"`
@@ -86,7 +89,9 @@ func usageOf(now, before *numbers) usage {
 		Peak:           first(now, procstats.HeadlineMemoryPeak, procstats.CgroupMemoryPeak),
 		Limit:          first(now, procstats.CgroupMemoryMax),
 		Read:           rate(procstats.HeadlineIORead, procstats.CgroupIORead, procstats.TreeIORead),
-		Written:        rate(procstats.HeadlineIOWrite, procstats.CgroupIOWrite, procstats.TreeIOWrite),
+		Written:        rate(procstats.CgroupIOWrite, procstats.HeadlineIOHanded, procstats.TreeIOWrite, procstats.HeadlineIOWrite),
+		Received:       rate(procstats.HeadlineNetworkReceived, procstats.SkbReceived),
+		Sent:           rate(procstats.HeadlineNetworkSent, procstats.SkbSent),
 		CPUPressure:    rate(procstats.PSICPUSome),
 		MemoryPressure: rate(procstats.PSIMemorySome),
 		IOPressure:     rate(procstats.PSIIOSome),
