@@ -21,7 +21,7 @@ func TestRemoteScripts(t *testing.T) {
 		env.Defer(locked.Close)
 		env.Setenv("TACHO_ADDR", open.URL)
 		env.Setenv("LOCKED", locked.URL)
-		env.Setenv("TACHO_SETTLE", "20ms")
+		env.Setenv("TACHO_JOB_RUN_SETTLE", "20ms")
 		return nil
 	})
 }

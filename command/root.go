@@ -23,7 +23,7 @@ import (
 // Execute runs tacho with its arguments, without the name of the program, and returns the exit code. An error is
 // printed on stderr in one line. Cancelling ctx ends commands that wait for something.
 func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRoot()
+	root := Root()
 	root.SetArgs(agent.LongDashes(args))
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -33,17 +33,19 @@ func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	return cli.Report(stderr, executed, err)
 }
 
-func newRoot() *cobra.Command {
+// Root returns the tree of all commands, for what runs and for what documents them.
+func Root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tacho",
 		Short: "Measure what a command really uses, what it waits for, and why it ends",
 		Long: `tacho records tasks: what did a task use, what did it wait for, and why did it end?
 
-Every flag can also be set by an environment variable, which the help names: TACHO_ and the name of the flag in capitals,
-with _ for -. Flags override environment variables, and these override defaults. NO_COLOR is supported.
+Every flag can also be set by an environment variable, which the help names: that of --interval of tacho run is
+TACHO_RUN_INTERVAL. Flags that are the same for all commands, such as --output-dir, have one for all: TACHO_OUTPUT_DIR.
+Flags override environment variables, and these override defaults. NO_COLOR is supported.
 
-Exit codes: 0 success, 1 error, 2 usage error. Commands that run another command exit with the code of that command, and
-with 125 after an error of their own.`,
+Exit codes: 0 success, 1 error, 2 usage error, 123 a budget failed (--fail-if, --max-increase). Commands that run another command
+exit with the code of that command, and with 125 after an error of their own.`,
 		Example: `  tacho run -- make -j4
   tacho ls
   tacho show last
@@ -60,9 +62,7 @@ with 125 after an error of their own.`,
 		&cobra.Group{ID: cli.GroupHost, Title: "This machine and its measurements:"},
 	)
 	cli.AddColor(root)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return cli.Usagef("%w (see %s --help)", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(cli.FlagError)
 	cli.AddSubcommands(root, slices.Concat(run.Commands(), record.Commands(), remote.Commands(),
 		[]*cobra.Command{agent.Command(), doctor.Command(), newVersion()})...)
 	cli.DocumentEnvironment(root)

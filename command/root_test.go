@@ -20,23 +20,33 @@ func everyCommand(cmd *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
+// TestEveryFlagHasAVariable holds that the help of a flag names its variable, and that a value that is right for one flag with this
+// variable is right for all.
 func TestEveryFlagHasAVariable(t *testing.T) {
-	everyCommand(newRoot(), func(cmd *cobra.Command) {
+	accepted := map[string]string{} // what each variable accepts
+	everyCommand(Root(), func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-			name := "TACHO_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
-			own := flag.Name == "help" || flag.Name == "version"
-			if !own && !strings.HasSuffix(flag.Usage, " [$"+name+"]") {
-				t.Errorf("%s --%s: the help does not name %s once at its end: %q", cmd.CommandPath(), flag.Name, name, flag.Usage)
+			if flag.Name == "help" || flag.Name == "version" {
+				return
 			}
-			if strings.Count(flag.Usage, "[$") > 1 {
-				t.Errorf("%s --%s: the help names its variable twice: %q", cmd.CommandPath(), flag.Name, flag.Usage)
+			_, name, found := strings.Cut(strings.TrimSuffix(flag.Usage, "]"), " [$")
+			if !found || !strings.HasPrefix(name, "TACHO_") || strings.Contains(name, "[$") {
+				t.Errorf("%s --%s: the help does not name its variable once at its end: %q", cmd.CommandPath(), flag.Name, flag.Usage)
 			}
+			accepts := "--" + flag.Name + " " + flag.Value.Type()
+			if flag.Value.Type() == "WORD" {
+				accepts += ": " + flag.Usage
+			}
+			if other, given := accepted[name]; given && other != accepts {
+				t.Errorf("%s is a variable of %s and of %s", name, accepts, other)
+			}
+			accepted[name] = accepts
 		})
 	})
 }
 
 func TestNoCommandHidesTheEnvironment(t *testing.T) {
-	everyCommand(newRoot(), func(cmd *cobra.Command) {
+	everyCommand(Root(), func(cmd *cobra.Command) {
 		if cmd.PersistentPreRun != nil || cmd.PersistentPreRunE != nil {
 			t.Errorf("%s has a PersistentPreRun of its own: flags would not be set by the environment", cmd.CommandPath())
 		}
@@ -44,7 +54,7 @@ func TestNoCommandHidesTheEnvironment(t *testing.T) {
 }
 
 func TestEveryCommandHelps(t *testing.T) {
-	everyCommand(newRoot(), func(cmd *cobra.Command) {
+	everyCommand(Root(), func(cmd *cobra.Command) {
 		if cmd.Hidden {
 			return
 		}

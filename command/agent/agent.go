@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -26,6 +27,10 @@ import (
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/command/cli"
 )
+
+// gcPercent is how much of the live heap and the stacks may be garbage. An agent with many tasks allocates little a second, and the
+// runtime's 100 would double what it holds.
+const gcPercent = 25
 
 // agentOptions are the flags of tacho agent.
 type agentOptions struct {
@@ -47,8 +52,8 @@ The defaults without --config are: state in ` + datadir.Default + `, HTTP on 127
 serves only numbers; everything else is served on the unix socket in the data directory.
 
 SIGHUP reloads the configuration, which can turn publishing on and off for running tasks. SIGINT and SIGTERM stop the
-agent; its tasks continue and the next agent recovers them. With --dev tasks are stopped at the end, and the data
-directory is a temporary one, which is removed.`,
+agent; its tasks continue and the next agent recovers them. With --dev events are printed, one line each, tasks are
+stopped at the end, and the data directory is a temporary one, which is removed; without --config SIGHUP stops it as well.`,
 		Example: `  tacho agent --dev
   tacho agent --dev --job examples/hello.nomad.hcl
   tacho agent --config /etc/tacho.d`,
@@ -107,6 +112,9 @@ func (o agentOptions) load() (config.Config, error) {
 	if o.dev {
 		c.Dev = true
 		c.Telemetry.PublishAllocationMetrics, c.Telemetry.PublishNodeMetrics, c.Telemetry.PrometheusMetrics = true, true, true
+		if len(o.config) == 0 {
+			c.LogLevel = "warn" // the console shows events
+		}
 	}
 	if o.dataDir != "" {
 		if c.DataDir, err = filepath.Abs(o.dataDir); err != nil {
@@ -114,6 +122,16 @@ func (o agentOptions) load() (config.Config, error) {
 		}
 	}
 	return c, c.Check()
+}
+
+// stopSignals returns the signals that stop the agent. A development agent without a file to reload ends with its terminal,
+// unless it was started by nohup: its tasks would run on unseen.
+func (o agentOptions) stopSignals() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if o.dev && len(o.config) == 0 && !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 // runAgent runs the agent until a signal stops it.
@@ -135,8 +153,14 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 	}
 	defer closeListener(tcp)
 	log := hclog.New(&hclog.LoggerOptions{Name: "tacho", Level: hclog.LevelFromString(c.LogLevel), Output: stderr})
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, o.stopSignals()...)
 	defer stop()
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE) // a reader of the output that is gone must not end the agent: writes fail instead
+	defer signal.Stop(broken)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	a := agent.New(c, log)
 	// The agent outlives its listeners, so that the last request is completed.
 	agentCtx, endAgent := context.WithCancel(context.WithoutCancel(ctx))
@@ -179,8 +203,15 @@ func serveAgent(
 	notifyHangup(hangups)
 	defer signal.Stop(hangups)
 	work.Go(func() { watchdog(ctx, a, log) })
-	if err := printAddresses(stdout, c); err != nil {
+	var link func() string
+	if o.dev { // the output of others goes into logs, where no secret belongs
+		link = services.page.SignInLink
+	}
+	if err := printAddresses(stdout, c, link); err != nil {
 		log.Debug("print addresses", "error", err)
+	}
+	if o.dev {
+		work.Go(func() { console{out: stdout, config: c, link: link}.run(ctx, a.Feed()) })
 	}
 	for _, file := range o.jobs {
 		if err := runFile(ctx, a, file); err != nil {
@@ -198,14 +229,14 @@ func serveAgent(
 			return err
 		case <-hangups:
 			notifyManager(log, managerReloading)
-			reload(a, services.keys, o, log)
+			reload(a, services, o, log)
 			notifyManager(log, managerReady)
 		}
 	}
 }
 
 // reload reads the configuration again. An error changes nothing.
-func reload(a *agent.Agent, keys *keyring, o agentOptions, log hclog.Logger) {
+func reload(a *agent.Agent, services *services, o agentOptions, log hclog.Logger) {
 	c, err := o.load()
 	if err != nil {
 		log.Error("reload configuration", "error", err)
@@ -224,7 +255,10 @@ func reload(a *agent.Agent, keys *keyring, o agentOptions, log hclog.Logger) {
 		log.Error("reload configuration", "error", err)
 		return
 	}
-	keys.replace(now)
+	if now.token != services.keys.token() {
+		services.page.SignOutAll()
+	}
+	services.keys.replace(now)
 	for _, name := range ignored {
 		log.Warn("changed option requires a restart of the agent", "option", name)
 	}
@@ -241,21 +275,23 @@ func runFile(ctx context.Context, a *agent.Agent, path string) error {
 	return err
 }
 
-// printAddresses prints the addresses of the agent.
-func printAddresses(w io.Writer, c config.Config) error {
+// printAddresses prints the addresses of the agent. link returns the path of a new link that signs in; nil prints none.
+func printAddresses(w io.Writer, c config.Config, link func() string) error {
 	addresses := ""
-	if c.Ports.HTTP != -1 {
-		scheme := "http"
-		if c.TLS.CertFile != "" {
-			scheme = "https"
+	if base := pageAddress(c); base != "" {
+		addresses = fmt.Sprintf("page     %s/\n", base)
+		if link != nil {
+			addresses += fmt.Sprintf("sign in  %s%s (once, within a minute; tacho ui prints another)\n", base, link())
 		}
-		base := fmt.Sprintf("%s://%s", scheme, tcpAddress(c))
-		addresses = fmt.Sprintf("page     %s/\nAPI      %s/v1/allocations\n", base, base)
+		addresses += fmt.Sprintf("API      %s/v1/allocations\n", base)
 		if c.Telemetry.PrometheusMetrics {
 			addresses += fmt.Sprintf("metrics  %s/v1/metrics?format=prometheus\n", base)
 		} else {
-			addresses += "metrics  off (telemetry { prometheus_metrics })\n"
+			addresses += "metrics  off (telemetry { prometheus_metrics = true } turns them on)\n"
 		}
+	}
+	if !c.Telemetry.PublishAllocationMetrics {
+		addresses += "usage    off (telemetry { publish_allocation_metrics = true } turns it on, also by SIGHUP)\n"
 	}
 	_, err := fmt.Fprintf(w, "%ssocket   %s\n", addresses, c.Socket())
 	return err

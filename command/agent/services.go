@@ -45,6 +45,22 @@ func tcpAddress(c config.Config) string {
 	return net.JoinHostPort(c.BindAddr, strconv.Itoa(c.Ports.HTTP))
 }
 
+// pageAddress is where a browser on this machine finds the page; empty if it does not.
+func pageAddress(c config.Config) string {
+	if c.Ports.HTTP == -1 {
+		return ""
+	}
+	scheme := "http"
+	if c.TLS.CertFile != "" {
+		scheme = "https"
+	}
+	host := c.BindAddr
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(c.Ports.HTTP))
+}
+
 // listenTCP listens on the agent's address; nil if it has none.
 func listenTCP(c config.Config) (net.Listener, error) {
 	if c.Ports.HTTP == -1 {
@@ -76,6 +92,7 @@ func openServices(a *agent.Agent, c config.Config, tcp net.Listener, log hclog.L
 		log: log.Named("http"), keys: keys, statsd: metrics.NewStatsd(collector, a.Telemetry),
 		page: page.New(a, page.Options{
 			Logger: log.Named("page"), Token: keys.token, Streams: room, Interval: c.Telemetry.CollectionInterval, HistorySpan: c.History.Span,
+			Actions: a, Address: pageAddress(c),
 		}),
 	}
 	trusted, others := s.page.Handler(true), s.page.Handler(false)

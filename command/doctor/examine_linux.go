@@ -25,7 +25,7 @@ func Examine(host Host) (*Report, error) {
 	r.Checks = append(r.Checks, checkGroup(host, group)...)
 	r.Checks = append(r.Checks,
 		checkClone(group), checkSeccomp(host), checkSecurityModule(host, group),
-		checkPressure(host), checkPidfd(), checkKmsg(host), checkChildren(host),
+		checkPressure(host), checkPidfd(), checkKmsg(host), checkExits(host), checkNetwork(host), checkChildren(host),
 		checkOwnProcess(host), checkOtherUsers(host), checkOOMScore(host))
 	return r, errors.Join(r.tryCollect(host, group), group.Remove())
 }

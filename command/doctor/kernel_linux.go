@@ -16,7 +16,9 @@ import (
 
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/procstats/exits"
 	"github.com/tachograph/tacho/procstats/kernel"
+	"github.com/tachograph/tacho/procstats/network"
 )
 
 // osRelease is the release of the running kernel; zeros if it could not be read.
@@ -108,6 +110,32 @@ func checkKmsg(host Host) Check {
 		c.State, c.Found = Partly, fmt.Sprintf("%s: %v", path, err)
 		c.Costs = "the victim of an OOM kill"
 		c.Enable = "sysctl -w kernel.dmesg_restrict=0, or run as root"
+	}
+	return c
+}
+
+// checkExits loads and tries the programs that count ended processes, and removes them.
+func checkExits(host Host) Check {
+	c := Check{Name: "exit records", State: Works, Found: "every process that ends is counted, by command"}
+	reader, err := exits.Open(host.FS)
+	if err == nil {
+		err = reader.Close()
+	}
+	if err != nil {
+		c.State, c.Found = Partly, err.Error()
+		c.Costs = "who used it, of processes that are too short to be sampled"
+		c.Enable = "root in the first PID namespace, and a kernel with CONFIG_DEBUG_INFO_BTF=y"
+	}
+	return c
+}
+
+// checkNetwork counts a packet that this process sends to itself.
+func checkNetwork(host Host) Check {
+	c := Check{Name: "network", State: Works, Found: "IP packets are counted by task"}
+	if err := network.Try(host.FS); err != nil {
+		c.State, c.Found = Partly, err.Error()
+		c.Costs = "bytes and packets that a task received and sent"
+		c.Enable = "root, and Linux 5.7 or later with CONFIG_CGROUP_BPF=y and a mounted cgroup v2"
 	}
 	return c
 }
