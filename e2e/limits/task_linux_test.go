@@ -58,6 +58,8 @@ func task(role, argument string) error {
 		t, err = touch(argument)
 	case "spike":
 		t, err = spike(argument)
+	case "huge", "swap":
+		t, err = hold(role, argument)
 	case "write":
 		t, err = writeDirect(argument)
 	default:

@@ -68,6 +68,32 @@ func TestStallWords(t *testing.T) {
 	}
 }
 
+// TestThrottledByAncestor has the quota on a cgroup above the task's: the task's own group counts nothing of it.
+func TestThrottledByAncestor(t *testing.T) {
+	const percent = 5 // holds also where others want the CPUs
+	parent := needMemory(t)
+	if err := parent.LimitCPU(percent); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, parent, nil, roleBusy, "1", "3s")
+	d := r.Diagnosis
+	if d.Stall != record.CPUThrottled || d.ThrottledBy != parent.Path {
+		t.Errorf("%q by %q, want %q by %q", d.Stall, d.ThrottledBy, record.CPUThrottled, parent.Path)
+	}
+	if own := number(t, r, procstats.CgroupCPUThrottled); own != 0 {
+		t.Errorf("throttled for %v s by its own cgroup, which has no quota", own)
+	}
+	if quota := number(t, r, procstats.CgroupCPUQuotaEffective); quota != percent/100.0 {
+		t.Errorf("effective quota of %v cores, want %v", quota, percent/100.0)
+	}
+	if seconds := number(t, r, procstats.CgroupCPUAncestorThrottled); seconds < *r.SpanSeconds/4 {
+		t.Errorf("throttled for %v s in %v s", seconds, *r.SpanSeconds)
+	}
+	if periods := number(t, r, procstats.CgroupCPUAncestorThrottledPeriods); periods < 5 {
+		t.Errorf("throttled in %v periods in %v s", periods, *r.SpanSeconds)
+	}
+}
+
 // TestStarved puts two busy processes onto one CPU, each in a cgroup of its own, and holds the pressure of each
 // against what the scheduler says that the process has waited.
 func TestStarved(t *testing.T) {
@@ -183,7 +209,10 @@ func TestSamplingGoesOn(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			parent := needMemory(t)
 			place := rig.NewPlace(t, rig.Self())
-			args := []string{"--cgroup-parent", parent.Path, "--interval", interval.String(), "--report-interval", interval.String(), "--live", "never"}
+			args := []string{
+				"--cgroup-parent", parent.Path, "--interval", interval.String(), "--report-interval", interval.String(), "--live", "never",
+				"--sampling-budget", "100",
+			}
 			if slices.Contains(test.flags, "--cgroup") {
 				args = args[2:]
 			}

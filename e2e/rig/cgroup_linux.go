@@ -61,6 +61,63 @@ func NewParent(t testing.TB, owner User) (*Parent, error) {
 	return p, nil
 }
 
+// Sub makes a group below the cgroup, in the hierarchies where it is, except those of some v1 controllers, or "" for v2. It
+// is removed before the cgroup is.
+func (p *Parent) Sub(t testing.TB, name string, owner User, lacks ...string) (*Parent, error) {
+	t.Helper()
+	sub := &Parent{Path: filepath.Join(p.Path, name), folders: map[string]string{}}
+	t.Cleanup(func() { sub.remove(t) })
+	for controller, above := range p.folders {
+		if slices.Contains(lacks, controller) {
+			continue
+		}
+		folder := filepath.Join(above, name)
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return nil, err
+		}
+		sub.folders[controller] = folder
+		if err := give(folder, owner); err != nil {
+			return nil, err
+		}
+	}
+	return sub, nil
+}
+
+// Delegate gives the groups below the v2 cgroup all of its controllers but some.
+func (p *Parent) Delegate(lacks ...string) error {
+	folder, found := p.folders[""]
+	if !found {
+		return nil
+	}
+	data, err := os.ReadFile(filepath.Join(folder, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	for controller := range strings.FieldsSeq(string(data)) {
+		if slices.Contains(lacks, controller) {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(folder, "cgroup.subtree_control"), []byte("+"+controller), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Folders lists the folders of some of the hierarchies, v1 controllers or "" for v2, where the cgroup is in them.
+func (p *Parent) Folders(of ...string) []string {
+	var folders []string
+	for _, controller := range of {
+		if folder, found := p.folders[controller]; found && !slices.Contains(folders, folder) {
+			folders = append(folders, folder)
+		}
+	}
+	return folders
+}
+
+// Hierarchies lists those that the cgroup is in: v1 controllers, and "" for v2.
+func (p *Parent) Hierarchies() []string { return slices.Sorted(maps.Keys(p.folders)) }
+
 // give hands a cgroup to a user as delegation asks for it: the folder, and the files to move processes with.
 func give(folder string, owner User) error {
 	if owner.UID == os.Geteuid() {
@@ -125,18 +182,8 @@ func (p *Parent) CPU() (time.Duration, error) {
 		ns, err := readNumber(filepath.Join(folder, "cpuacct.usage"))
 		return time.Duration(ns), err
 	}
-	file := filepath.Join(p.folders[""], "cpu.stat")
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return 0, err
-	}
-	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-		if value, found := strings.CutPrefix(lines.Text(), "usage_usec "); found {
-			us, err := strconv.ParseInt(value, 10, 64)
-			return time.Duration(us) * time.Microsecond, err
-		}
-	}
-	return 0, fmt.Errorf("%s: no usage_usec", file)
+	us, err := readKey(filepath.Join(p.folders[""], "cpu.stat"), "usage_usec")
+	return time.Duration(us) * time.Microsecond, err
 }
 
 // MemoryPeak returns the most bytes that were ever charged to the cgroup.
@@ -145,6 +192,14 @@ func (p *Parent) MemoryPeak() (int64, error) {
 		return readNumber(filepath.Join(folder, "memory.max_usage_in_bytes"))
 	}
 	return readNumber(filepath.Join(p.folders[""], "memory.peak"))
+}
+
+// MemoryNow returns the bytes that are charged to the cgroup.
+func (p *Parent) MemoryNow() (int64, error) {
+	if folder, v1 := p.folders["memory"]; v1 {
+		return readNumber(filepath.Join(folder, "memory.usage_in_bytes"))
+	}
+	return readNumber(filepath.Join(p.folders[""], "memory.current"))
 }
 
 // LimitMemory sets the hard memory limit of everything in and below the cgroup.
@@ -156,9 +211,40 @@ func (p *Parent) LimitMemory(bytes int64) error {
 	return os.WriteFile(file, []byte(strconv.FormatInt(bytes, 10)), 0)
 }
 
+// QuotaPeriod is the period of CPU quotas.
+const QuotaPeriod = 100 * time.Millisecond
+
+// LimitCPU sets the CPU quota, in hundredths of a core, of everything in and below the cgroup.
+func (p *Parent) LimitCPU(percent int) error {
+	period := int(QuotaPeriod.Microseconds())
+	quota := strconv.Itoa(percent * period / 100)
+	if folder, v1 := p.folders["cpu"]; v1 {
+		return os.WriteFile(filepath.Join(folder, "cpu.cfs_quota_us"), []byte(quota), 0)
+	}
+	return os.WriteFile(filepath.Join(p.folders[""], "cpu.max"), fmt.Appendf(nil, "%s %d", quota, period), 0)
+}
+
+// Throttled returns for how long the quota kept what is in and below the cgroup from running.
+func (p *Parent) Throttled() (time.Duration, error) {
+	if folder, v1 := p.folders["cpu"]; v1 {
+		ns, err := readKey(filepath.Join(folder, "cpu.stat"), "throttled_time")
+		return time.Duration(ns), err
+	}
+	us, err := readKey(filepath.Join(p.folders[""], "cpu.stat"), "throttled_usec")
+	return time.Duration(us) * time.Microsecond, err
+}
+
 // CPUFolder is the folder that a process moves into to have its CPU time counted.
 func (p *Parent) CPUFolder() string {
 	if folder, v1 := p.folders["cpuacct"]; v1 {
+		return folder
+	}
+	return p.folders[""]
+}
+
+// MemoryFolder is the folder that a process moves into to have its memory counted.
+func (p *Parent) MemoryFolder() string {
+	if folder, v1 := p.folders["memory"]; v1 {
 		return folder
 	}
 	return p.folders[""]
@@ -225,6 +311,20 @@ func (p *Parent) rmdir(t testing.TB, folder string) {
 		<-time.After(10 * time.Millisecond)
 	}
 	t.Error(err)
+}
+
+// readKey reads the number of a key in a file with a key and a number in each line.
+func readKey(file, key string) (int64, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		if value, found := strings.CutPrefix(strings.TrimSpace(line), key+" "); found {
+			return strconv.ParseInt(value, 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("%s: no %s", file, key)
 }
 
 func readNumber(file string) (int64, error) {

@@ -48,7 +48,9 @@ type Place struct {
 	// Out is the folder for the records, which does not exist yet.
 	Out  string
 	User User
-	tmp  string
+	// Parallel means that others run the same binaries meanwhile: only what has the place's mark is its own.
+	Parallel bool
+	tmp      string
 }
 
 // NewPlace makes the folders of a run; they are removed with the test, and whatever still runs there is then

@@ -49,7 +49,7 @@ func (p *Place) Strays() []Process {
 
 func (p *Place) owns(folder string) bool {
 	exe, err := os.Readlink(filepath.Join(folder, "exe"))
-	if err == nil && filepath.Dir(exe) == filepath.Dir(Tacho()) {
+	if err == nil && (!p.Parallel && filepath.Dir(exe) == filepath.Dir(Tacho()) || strings.HasPrefix(exe, p.Dir+"/")) {
 		return true
 	}
 	environ, err := os.ReadFile(filepath.Join(folder, "environ"))

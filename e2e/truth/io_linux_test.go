@@ -16,8 +16,9 @@ import (
 func storageIO(t *testing.T, r run) {
 	read := headline(r.record, "io_read_bytes_total", procstats.Bytes)
 	r.bytes(t, r.atLeast(read, "rusage_inblock_bytes_total"), *r.truth.IO.StorageRead)
-	written := headline(r.record, "io_write_bytes_total", procstats.Bytes)
-	r.bytes(t, r.atLeast(written, "rusage_oublock_bytes_total"), *r.truth.IO.StorageWritten)
+	handed := headline(r.record, "io_write_handed_bytes_total", procstats.Bytes)
+	r.bytes(t, r.atLeast(handed, "rusage_oublock_bytes_total"), *r.truth.IO.StorageWritten)
+	r.bytes(t, headline(r.record, "io_write_bytes_total", procstats.Bytes), *r.truth.IO.StorageWritten)
 	r.bytes(t, measurement(r.record, "tree_io_rchar_bytes_total"), *r.truth.IO.Read)
 	r.bytes(t, measurement(r.record, "tree_io_wchar_bytes_total"), *r.truth.IO.Written)
 }
@@ -28,7 +29,7 @@ func reapedIO(t *testing.T, r run) {
 	r.seen(t, measurement(r.record, "tree_io_rchar_bytes_total"), *r.truth.IO.Read)
 	r.seen(t, measurement(r.record, "tree_io_wchar_bytes_total"), *r.truth.IO.Written)
 	if stored := r.truth.IO.StorageWritten; stored != nil {
-		r.seen(t, headline(r.record, "io_write_bytes_total", procstats.Bytes), *stored)
+		r.seen(t, headline(r.record, "io_write_handed_bytes_total", procstats.Bytes), *stored)
 	}
 }
 

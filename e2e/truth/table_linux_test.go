@@ -91,6 +91,8 @@ func headline(r *record.Record, name string, unit procstats.Unit) line {
 	l := line{what: name, unit: unit, reported: math.NaN(), true: math.NaN(), source: h.Source, guarantee: h.Guarantee}
 	if found && h.Value != nil {
 		l.reported = *h.Value
+	} else {
+		l.source = h.Reason
 	}
 	return l
 }

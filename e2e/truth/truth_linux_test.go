@@ -46,9 +46,9 @@ func (r run) add(t *testing.T, l line) {
 }
 
 func subjects() []subject {
-	fast := []string{"--interval", "200ms", "--report-interval", "1s"}
+	fast := []string{"--interval", "200ms", "--report-interval", "1s", "--sampling-budget", "100"}
 	second := []string{"--interval", "1s", "--report-interval", "60s"}
-	all := []string{"--interval", "200ms", "--report-interval", "1s", "--measurements", "all"}
+	all := append(slices.Clip(fast), "--measurements", "all")
 	return []subject{
 		{name: "churn", flags: fast, check: unattributed},
 		{name: "threads", flags: fast},

@@ -22,6 +22,7 @@ import (
 	"github.com/tachograph/tacho/e2e/confine"
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -139,13 +140,22 @@ func (s spot) run(t *testing.T, args ...string) (*record.Record, rig.Output) {
 		t.Fatalf("code %d, output %q, said\n%s", out.Code, out.Stdout, out.Stderr)
 	}
 	r := p.TheRun(t).Record
+	// On a slow machine samples take long; that says nothing of the place.
+	r.Notes = slices.DeleteFunc(r.Notes, func(note string) bool { return strings.HasPrefix(note, "sampling interval stretched") })
 	if r.State != record.Exited || r.ExitCode == nil || *r.ExitCode != 7 {
 		t.Errorf("the record says %s, code %v", r.State, r.ExitCode)
 	}
 	if cpu := r.Headline["cpu_seconds_total"]; cpu.Value == nil || *cpu.Value <= 0 {
 		t.Errorf("CPU time %+v", cpu)
 	}
-	if peak := r.Headline["memory_peak_bytes"]; peak.Value == nil || *peak.Value < 8<<20 {
+	peak := r.Headline["memory_peak_bytes"]
+	switch {
+	case peak.Guarantee == procstats.Exact:
+		if *peak.Value < 8<<20 {
+			t.Errorf("memory peak %+v", peak)
+		}
+	case peak.Guarantee == procstats.LowerBound: // what is below the executor's own, which the task inherits, is not told apart
+	case peak.Value != nil || peak.Reason == "":
 		t.Errorf("memory peak %+v", peak)
 	}
 	return r, out

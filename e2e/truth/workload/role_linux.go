@@ -25,6 +25,8 @@ const (
 
 // role is what a child is for. The steps are taken in the order of the fields.
 type role struct {
+	// self is the program, where the process that starts the role cannot find it.
+	self string
 	// daemon starts the rest of the role in a grandchild, in a session of its own, and exits at once.
 	daemon bool
 	// commands starts this many busy children, one after the other.
@@ -51,9 +53,12 @@ func newFlags(name string) *flag.FlagSet { return flag.NewFlagSet(name, flag.Con
 
 // start starts a process in a role.
 func (r role) start() (*os.Process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
+	self := r.self
+	if self == "" {
+		var err error
+		if self, err = os.Executable(); err != nil {
+			return nil, err
+		}
 	}
 	args := []string{
 		filepath.Base(self), "child",

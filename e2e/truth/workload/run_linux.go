@@ -56,6 +56,8 @@ func run(args []string) error {
 			return launch(args[1:])
 		case "linger":
 			return linger(args[1:])
+		case "shape":
+			return playShape(args[1:])
 		}
 	}
 	flags := flag.NewFlagSet("workload", flag.ContinueOnError)

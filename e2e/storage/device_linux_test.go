@@ -1,0 +1,160 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package storage
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	disk = "/dev/vda"
+	// fsSize is that of the file system at the start of the disk; behind it is room for raw writes.
+	fsSize = 192 << 20
+	sector = 512
+)
+
+// rawOffset is where raw writes to a device begin: behind the file system of the disk and of what is as large.
+func rawOffset(device string) int64 {
+	if strings.HasPrefix(device, "/dev/loop") {
+		return 0
+	}
+	return fsSize
+}
+
+// counters returns what the disk itself has read and written, /sys/block/DISK/stat.
+func counters(t *testing.T) (read, written int64) {
+	t.Helper()
+	text, err := os.ReadFile("/sys/block/" + filepath.Base(disk) + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Fields(string(text))
+	for i, n := range map[int]*int64{2: &read, 6: &written} {
+		sectors, err := strconv.ParseInt(words[i], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*n = sectors * sector
+	}
+	return read, written
+}
+
+// mount mounts a device's file system for a test.
+func mount(t *testing.T, device string) (dir string) {
+	t.Helper()
+	dir = filepath.Join("/mnt", filepath.Base(device))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(device, dir, "ext4", 0, ""); err != nil {
+		t.Fatalf("mount %s: %v", device, err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	return dir
+}
+
+// The requests of linux/dm-ioctl.h and the size of their structure.
+const (
+	dmCreate, dmRemove, dmResume, dmLoad = 3, 4, 6, 9
+	dmRequest                            = 0xc138fd00
+	dmSize                               = 312
+	dmTarget                             = 40
+)
+
+// mapper makes a device-mapper device that is the disk under another name.
+func mapper(t *testing.T) (device string) {
+	t.Helper()
+	control, err := os.OpenFile("/dev/mapper/control", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sectors, err := os.ReadFile("/sys/block/" + filepath.Base(disk) + "/size")
+	if err != nil {
+		t.Fatal(err)
+	}
+	length, err := strconv.ParseUint(strings.TrimSpace(string(sectors)), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := dm(t, control, dmCreate, 0, nil)
+	number := binary.NativeEndian.Uint64(created[40:])
+	var target []byte
+	target = binary.NativeEndian.AppendUint64(target, 0) // first sector
+	target = binary.NativeEndian.AppendUint64(target, length)
+	target = append(target, make([]byte, dmTarget-len(target))...)
+	copy(target[24:], "linear")
+	dm(t, control, dmLoad, 1, append(target, disk+" 0\x00"...))
+	dm(t, control, dmResume, 0, nil)
+	t.Cleanup(func() {
+		dm(t, control, dmRemove, 0, nil)
+		if err := control.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return fmt.Sprintf("/dev/dm-%d", number&0xff|number>>12&0xfff00)
+}
+
+// dm makes a request about the one device and returns the answer.
+func dm(t *testing.T, control *os.File, request uintptr, targets uint32, data []byte) []byte {
+	t.Helper()
+	b := make([]byte, dmSize+len(data)+8)
+	put := binary.NativeEndian.PutUint32
+	put(b[0:], 4) // the version of the interface
+	put(b[12:], uint32(len(b)))
+	put(b[16:], dmSize) // where data begins
+	put(b[20:], targets)
+	copy(b[48:], "storage")
+	copy(b[dmSize:], data)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, control.Fd(), dmRequest|request, uintptr(unsafe.Pointer(&b[0]))); errno != 0 {
+		t.Fatalf("device mapper request %d: %v", request, errno)
+	}
+	return b
+}
+
+// loop makes a loop device over a new file in a folder.
+func loop(t *testing.T, dir string, size int64) (device string) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(dir, "image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := file.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	device = "/dev/loop0"
+	f, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_FD, int(file.Fd())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0); err != nil {
+			t.Error(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return device
+}
