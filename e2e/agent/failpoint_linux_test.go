@@ -4,17 +4,13 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -63,40 +59,65 @@ job "witness" {
 // runs once, ends when it is stopped, and leaves nothing. A selection is tried; with TACHO_CHAOS=all it is all.
 func TestFailpoints(t *testing.T) {
 	rig.Require(t)
-	binary := buildWithFailpoints(t)
-	tries := failpoints(t)
-	if os.Getenv("TACHO_CHAOS") != "all" {
-		seed := uint64(time.Now().UnixNano())
-		t.Logf("seed %d", seed)
-		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(tries), func(i, j int) { tries[i], tries[j] = tries[j], tries[i] })
-		tries = tries[:min(len(tries), 10)]
-	}
-	for _, f := range tries {
-		t.Run(f.name+"/"+f.action, func(t *testing.T) { f.try(t, binary) })
-	}
-	t.Run("churn", func(t *testing.T) { churn(t, binary, failpoints(t)) })
+	binary := rig.BuildWithFailpoints(t)
+	all := rig.Failpoints(t, func(name string) bool { return !strings.HasPrefix(name, "run.") && !strings.HasPrefix(name, "plugin.") })
+	rig.TryEach(t, all, 10, func(t *testing.T, f rig.Failpoint) { try(t, newChaos(t, binary), f) })
+	t.Run("churn", func(t *testing.T) { churn(t, newChaos(t, binary), all, 20) })
 }
 
-func buildWithFailpoints(t *testing.T) (binary string) {
-	t.Helper()
-	binary = filepath.Join(t.TempDir(), "tacho")
-	build := exec.Command("go", "build", "-tags", "failpoint", "-o", binary, "github.com/tachograph/tacho")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+// TestFailpointsOfPlugin does the same with our driver as the plugin of a host: the agent, which does not fail.
+func TestFailpointsOfPlugin(t *testing.T) {
+	rig.Require(t)
+	binary := rig.BuildWithFailpoints(t)
+	all := rig.Failpoints(t, func(name string) bool {
+		return slices.ContainsFunc([]string{"driver.", "plugin.", "client.", "executor."}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	})
+	rig.TryEach(t, all, 6, func(t *testing.T, f rig.Failpoint) { try(t, newPluginChaos(t, binary), f) })
+	t.Run("churn", func(t *testing.T) { churn(t, newPluginChaos(t, binary), all, 10) })
+	for _, who := range []string{"none", "plugin", "agent", "both"} {
+		t.Run("given up/"+who, func(t *testing.T) { giveUp(t, newPluginChaos(t, binary), who) })
 	}
-	return binary
+}
+
+// giveUp stops a job while its task is being started: how that goes is not known, as the plugin does not answer meanwhile, or
+// dies, or its host does.
+func giveUp(t *testing.T, c *chaos, who string) {
+	c.failpoint = rig.Failpoint{Name: "plugin.start.confirmed", Action: "stop"}
+	c.arm()
+	if err := c.put("witness"); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("the step", func() bool { return c.chaotic.Reached(c.failpoint) == 1 && len(c.witnesses("starts")) == 1 })
+	if _, err := c.call(http.MethodDelete, "/v1/job/witness", nil); err != nil {
+		t.Fatal(err)
+	}
+	if who == "agent" || who == "both" {
+		c.end(syscall.SIGKILL)
+	}
+	for _, pid := range c.plugin.pluginProcesses() {
+		signal := syscall.SIGCONT
+		if who == "plugin" || who == "both" {
+			signal = syscall.SIGKILL
+		}
+		if err := syscall.Kill(pid, signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.mend()
+	stopped := time.Now()
+	c.awaitEnd()
+	c.checkNothingLeft(stopped)
 }
 
 // churn registers, restarts and stops jobs at random while random steps fail.
-func churn(t *testing.T, binary string, all []failpoint) {
-	rounds, seed := 20, uint64(time.Now().UnixNano())
-	if os.Getenv("TACHO_CHAOS") == "all" {
+func churn(t *testing.T, c *chaos, all []rig.Failpoint, rounds int) {
+	if rig.Exhaustive() {
 		rounds = 1000
 	}
-	t.Logf("seed %d", seed)
+	rounds = rig.Tries(rounds)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("%d rounds, seed %d", rounds, seed)
 	random := rand.New(rand.NewPCG(seed, 1))
-	c := newChaos(t, binary)
 	names := []string{"witness", "second", "third", "fourth"}
 	for range rounds {
 		c.failpoint = all[random.IntN(len(all))]
@@ -114,6 +135,7 @@ func churn(t *testing.T, binary string, all []failpoint) {
 		c.mend()
 	}
 	c.disarm()
+	c.failpoint = rig.Failpoint{}
 	for _, name := range names {
 		c.insist("stop of "+name, func() error {
 			_, err := c.call(http.MethodDelete, "/v1/job/"+name, nil)
@@ -123,51 +145,26 @@ func churn(t *testing.T, binary string, all []failpoint) {
 			return err
 		})
 	}
+	stopped := time.Now()
 	c.awaitEnd()
-	c.checkNothingLeft()
-}
-
-// failpoint is a step and what happens at it.
-type failpoint struct{ name, action string }
-
-// failpoints finds the steps in the source.
-func failpoints(t *testing.T) (all []failpoint) {
-	t.Helper()
-	call := regexp.MustCompile(`failpoint\.(At|Err)\("([^"]+)"\)`)
-	err := filepath.WalkDir(filepath.Join("..", ".."), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for _, match := range call.FindAllStringSubmatch(string(text), -1) {
-			if strings.HasPrefix(match[2], "run.") { // of tacho run: not here
-				continue
-			}
-			all = append(all, failpoint{match[2], "kill"}, failpoint{match[2], "stop"})
-			if match[1] == "Err" {
-				for _, errno := range []string{"ENOSPC", "EMFILE", "ENOMEM", "EIO"} {
-					all = append(all, failpoint{match[2], errno})
-				}
-			}
-		}
-		return err
-	})
-	if err != nil || len(all) == 0 {
-		t.Fatalf("%d failpoints, %v", len(all), err)
-	}
-	return all
+	c.checkNothingLeft(stopped)
 }
 
 // chaos is an agent that is started again whenever it dies.
 type chaos struct {
 	*host
-	failpoint
-	dir    string
-	parent *rig.Parent
+	failpoint rig.Failpoint
+	chaotic   rig.Chaotic
+	plugin    *foreign // nil if the driver is the agent's own
+	parent    *rig.Parent
+	// driver has another name if it is a plugin.
+	driver string
+	// stopped is how long a process of ours is stopped.
+	stopped time.Duration
 }
 
 // newChaos starts an agent.
-func newChaos(t *testing.T, binary string) *chaos {
+func newChaos(t *testing.T, binary rig.Chaotic) *chaos {
 	t.Helper()
 	parent, err := rig.NewParent(t, rig.Self())
 	if err != nil {
@@ -175,24 +172,49 @@ func newChaos(t *testing.T, binary string) *chaos {
 	}
 	h := newHost(t, publishing+fmt.Sprintf("plugin \"tacho\" {\n  config {\n    cgroup_parent = %q\n  }\n}\n", parent.Path))
 	h.binary = filepath.Join(h.dir, "tacho")
-	text, err := os.ReadFile(binary)
+	makeTemporary(t, h)
+	c := &chaos{host: h, parent: parent, chaotic: binary.CopyTo(t, h.binary), driver: "tacho", stopped: time.Second}
+	h.begin()
+	return c
+}
+
+// makeTemporary lets the agent and all that it starts have temporary files of their own.
+func makeTemporary(t *testing.T, h *host) {
+	t.Helper()
+	if err := os.Mkdir(h.temporary(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", h.temporary())
+}
+
+func (h *host) temporary() string { return filepath.Join(h.dir, "tmp") }
+
+// newPluginChaos starts an agent that has the binary as a plugin.
+func newPluginChaos(t *testing.T, binary rig.Chaotic) *chaos {
+	t.Helper()
+	parent, err := rig.NewParent(t, rig.Self())
 	if err != nil {
-		t.Fatal(err)
+		t.Skip(err)
 	}
-	c := &chaos{host: h, parent: parent, dir: h.binary + ".failpoints"}
-	if err := errors.Join(os.WriteFile(h.binary, text, 0o755), os.Mkdir(c.dir, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	h := newHost(t, "")
+	makeTemporary(t, h)
+	c := &chaos{host: h, parent: parent, chaotic: binary.CopyTo(t, filepath.Join(h.dir, "tacho")), driver: "plugged", stopped: time.Second}
+	f := openForeign(t, h, c.chaotic.Binary, c.driver, fmt.Sprintf("cgroup_parent = %q\nruntime_dir = %q", parent.Path, filepath.Join(h.data(), "run")))
+	f.configure(publishing + f.settings)
+	c.plugin = f
 	h.begin()
 	return c
 }
 
 // try takes a job through its life.
-func (f failpoint) try(t *testing.T, binary string) {
-	c := newChaos(t, binary)
+func try(t *testing.T, c *chaos, f rig.Failpoint) {
+	t.Helper()
 	c.failpoint = f
+	if rig.Exhaustive() {
+		c.stopped = 10 * time.Second
+	}
 	put := func() error { return c.put("witness") }
-	recovery := strings.HasPrefix(f.name, "agent.recover")
+	recovery := strings.Contains(f.Name, ".recover")
 	if !recovery {
 		c.arm()
 	}
@@ -202,43 +224,68 @@ func (f failpoint) try(t *testing.T, binary string) {
 		return c.failed() || len(c.witnesses("starts")) > 0
 	}); c.failed() {
 		// A disk with a fault is not a shortage that passes: the job failed, and is registered again.
-		if c.action != "EIO" {
+		if f.Action != "EIO" {
 			t.Errorf("the task failed")
 		}
 		c.insist("second registration", put)
 		c.awaitStarts(1)
 	}
 	if recovery {
+		c.eventually("the running task", func() bool { return c.list()[0].ClientStatus == "running" }) // its handle is persisted
 		c.arm()
 		c.end(syscall.SIGKILL)
+		if c.plugin != nil {
+			c.plugin.killPlugin() // it would remember the task
+		}
 	}
 	c.mend()
 	c.insist("restart", c.restart)
 	c.awaitStarts(2)
+	c.awaitEvents()
 	c.insist("stop", func() error {
 		_, err := c.call(http.MethodDelete, "/v1/job/witness", nil)
 		return err
 	})
+	stopped := time.Now()
 	c.awaitEnd()
 	if n := len(slices.DeleteFunc(c.list(), func(a allocation) bool { return a.ClientStatus == "failed" })); n != 1 {
 		t.Errorf("%d allocations, want 1", n)
 	}
-	if hit, err := filepath.Glob(filepath.Join(c.dir, f.name+".*")); len(hit) != 1 || err != nil {
-		t.Errorf("the step was never reached: %v", err)
-	}
-	c.checkNothingLeft()
+	c.eventually("the step", func() bool { c.mend(); return c.chaotic.Reached(f) == 1 })
+	c.checkNothingLeft(stopped)
+}
+
+// awaitEvents waits until there is an event of each start that the witness has seen. A start over which a process of ours was
+// killed may have failed after the task's first instructions.
+func (c *chaos) awaitEvents() {
+	c.t.Helper()
+	c.eventually("an event of each start", func() bool {
+		c.mend()
+		events := make(map[string]int)
+		for _, a := range c.list() {
+			for _, event := range a.TaskStates["t"].Events {
+				events[event.Type]++
+			}
+		}
+		starts, most := len(c.witnesses("starts")), events["Started"]
+		if c.failpoint.Action == "kill" {
+			most += events["Driver Failure"]
+		}
+		return events["Started"] <= starts && starts <= most
+	})
 }
 
 // put registers the job by another name.
 func (c *chaos) put(name string) error {
 	text := strings.Replace(witness, `job "witness"`, fmt.Sprintf("job %q", name), 1)
+	text = strings.Replace(text, `driver = "tacho"`, fmt.Sprintf("driver = %q", c.driver), 1)
 	_, err := c.call(http.MethodPost, "/v1/jobs", map[string]any{"Source": text, "Filename": "test.nomad.hcl"})
 	return err
 }
 
 // arm lets the step happen.
 func (c *chaos) arm() {
-	if err := os.WriteFile(filepath.Join(c.dir, c.name), []byte(c.action), 0o600); err != nil {
+	if err := c.chaotic.Arm(c.failpoint); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -246,9 +293,13 @@ func (c *chaos) arm() {
 // mend lets a stopped process go on after a while, and starts the agent again if it died.
 func (c *chaos) mend() {
 	c.t.Helper()
-	for _, pid := range append(c.processes(), c.agentPID()) {
-		if stopped(pid) {
-			pause(time.Second)
+	pids := append(c.processes(), c.agentPID())
+	if c.plugin != nil {
+		pids = append(pids, c.plugin.pluginProcesses()...)
+	}
+	for _, pid := range pids {
+		if rig.Stopped(pid) {
+			pause(c.stopped)
 			_ = syscall.Kill(pid, syscall.SIGCONT) // it may be gone
 		}
 	}
@@ -271,13 +322,6 @@ func (c *chaos) agentPID() int {
 		return 0
 	}
 	return c.cmd.Process.Pid
-}
-
-// stopped reports whether a process is stopped.
-func stopped(pid int) bool {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // none of a process that is gone
-	_, rest, found := bytes.Cut(text[min(len(text), max(0, bytes.LastIndexByte(text, ')'))):], []byte(") "))
-	return found && rest[0] == 'T'
 }
 
 // insist repeats a request until it is answered with success.
@@ -337,16 +381,12 @@ func (c *chaos) awaitStarts(n int) {
 
 // witnesses reads a file of all allocations' shared folders.
 func (c *chaos) witnesses(name string) (lines []string) {
-	found, err := filepath.Glob(filepath.Join(c.data(), "alloc", "*", "alloc", "data", name))
+	dirs, err := filepath.Glob(filepath.Join(c.data(), "alloc", "*"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	for _, path := range found {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		lines = append(lines, strings.Fields(string(text))...)
+	for _, dir := range dirs {
+		lines = append(lines, c.lines(filepath.Base(dir), name)...)
 	}
 	return lines
 }
@@ -360,29 +400,57 @@ func (c *chaos) awaitEnd() {
 	})
 }
 
-// checkNothingLeft looks for what must not be once all tasks have ended.
-func (c *chaos) checkNothingLeft() {
+// leftLimit is how long after the last stop something of a task may be left.
+const leftLimit = 5 * time.Second
+
+// checkNothingLeft looks for what must not be once all tasks have been stopped.
+func (c *chaos) checkNothingLeft(stopped time.Time) {
 	c.t.Helper()
 	if doubled := c.witnesses("doubled"); len(doubled) > 0 {
 		c.t.Errorf("tasks ran %d times beside themselves", len(doubled))
 	}
-	c.eventually("the end of all processes", func() bool { c.mend(); return len(c.processes()) == 0 })
-	c.eventually("the end of all executors", func() bool {
-		left, err := os.ReadDir(filepath.Join(c.data(), "run"))
-		return err == nil && len(left) == 0
-	})
+	limit := leftLimit
+	if c.failpoint.Action == "stop" {
+		limit += c.stopped
+	}
+	left := c.left()
+	for ; len(left) > 0 && time.Since(stopped) < limit; left = c.left() {
+		pause(25 * time.Millisecond)
+		c.mend()
+	}
+	c.t.Logf("%v after the last stop %d things were left", time.Since(stopped).Round(10*time.Millisecond), len(left))
+	for _, thing := range left {
+		c.t.Error(thing)
+	}
 	c.disarm() // what was not reached must not be from here on
 	c.mend()
 	c.awaitAnswer()
-	c.eventually("the end of all cgroups", func() bool { return len(c.parent.Below()) == 0 })
 	c.end(syscall.SIGTERM)
+	if left, err := os.ReadDir(c.temporary()); err != nil || len(left) > 0 {
+		c.t.Errorf("left among the temporary files: %v, %v", left, err)
+	}
 }
 
-// disarm removes what was armed and not reached.
+// left lists processes, directories of executors, and cgroups.
+func (c *chaos) left() (all []string) {
+	c.t.Helper()
+	for _, pid := range c.processes() {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // of a process that ends: none
+		all = append(all, fmt.Sprintf("process %d: %q", pid, line))
+	}
+	entries, err := os.ReadDir(filepath.Join(c.data(), "run"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, entry := range entries {
+		all = append(all, "directory of executor "+entry.Name())
+	}
+	return append(all, c.parent.Below()...)
+}
+
 func (c *chaos) disarm() {
 	c.t.Helper()
-	old := fmt.Sprintf("%s.%d", c.dir, time.Now().UnixNano())
-	if err := errors.Join(os.Rename(c.dir, old), os.Mkdir(c.dir, 0o700)); err != nil {
+	if err := c.chaotic.Disarm(); err != nil {
 		c.t.Fatal(err)
 	}
 }

@@ -75,7 +75,17 @@ func TestRestartOutlivesAKill(t *testing.T) {
 
 // TestStopWhileStarting stops jobs at any moment of their start, with all processors busy: nothing is left.
 func TestStopWhileStarting(t *testing.T) {
-	h := newHost(t, publishing)
+	t.Run("driver", func(t *testing.T) { stopWhileStarting(t, newHost(t, publishing), "tacho") })
+	t.Run("plugin", func(t *testing.T) {
+		h := newHost(t, "")
+		f := openForeign(t, h, rig.Tacho(), "plugged", fmt.Sprintf("runtime_dir = %q", filepath.Join(h.data(), "run")))
+		f.configure(publishing + f.settings)
+		stopWhileStarting(t, h, f.name)
+	})
+}
+
+func stopWhileStarting(t *testing.T, h *host, driver string) {
+	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -88,9 +98,10 @@ func TestStopWhileStarting(t *testing.T) {
 			}
 		}()
 	}
-	for i := range rig.Tries(12) {
+	job := strings.NewReplacer("count = 8", "count = 1", `driver = "tacho"`, fmt.Sprintf("driver = %q", driver)).Replace(once)
+	for i := range rig.Tries(8) {
 		name := fmt.Sprintf("brief%d", i)
-		h.run(strings.Replace(fmt.Sprintf(once, name), "count = 8", "count = 1", 1))
+		h.run(fmt.Sprintf(job, name))
 		pause(time.Duration(random.Int64N(int64(500 * time.Millisecond))))
 		if _, err := h.call(http.MethodDelete, "/v1/job/"+name, nil); err != nil {
 			t.Fatal(err)

@@ -131,16 +131,18 @@ func (h *host) checkWitnesses(a allocation) {
 		h.checkHistory(a)
 		return
 	}
+	// Each start is counted once. It goes on meanwhile: the files are read before and after the agent's answer.
+	starts, now := 0, 0
 	h.eventually("a restart", func() bool {
-		i := slices.IndexFunc(h.allocations(), func(other allocation) bool { return other.ID == a.ID })
-		a = h.allocations()[i]
+		starts = len(h.lines(a.ID, "starts"))
+		all := h.allocations()
+		now = len(h.lines(a.ID, "starts"))
+		a = all[slices.IndexFunc(all, func(other allocation) bool { return other.ID == a.ID })]
 		state = a.TaskStates["t"]
 		return state.Restarts > 0
 	})
-	// Each start is counted once. It goes on meanwhile: the files may be one round ahead of the agent's answer.
-	starts, ends := len(h.lines(a.ID, "starts")), len(h.lines(a.ID, "ends"))
-	if state.Failed || state.Restarts == 0 || starts < state.Restarts || starts > state.Restarts+2 || ends > starts {
-		h.t.Errorf("%s: %d starts, %d ends, %d restarts, failed: %v", a.Name, starts, ends, state.Restarts, state.Failed)
+	if ends := len(h.lines(a.ID, "ends")); state.Failed || now < state.Restarts || starts > state.Restarts+2 || ends > len(h.lines(a.ID, "starts")) {
+		h.t.Errorf("%s: %d to %d starts, %d ends, %d restarts, failed: %v", a.Name, starts, now, ends, state.Restarts, state.Failed)
 	}
 }
 

@@ -84,7 +84,7 @@ func (h *host) clean() {
 	if h.cmd != nil {
 		// Where the test went wrong its jobs are still there.
 		for _, a := range h.allocations() {
-			if _, err := h.call(http.MethodPost, "/v1/allocation/"+a.ID+"/stop", map[string]any{}); err != nil {
+			if _, err := h.call(http.MethodDelete, "/v1/job/"+a.JobID, nil); err != nil {
 				h.t.Log(err)
 			}
 		}
@@ -232,11 +232,12 @@ func (h *host) run(text string) {
 
 // allocation is what these tests look at.
 type allocation struct {
-	ID, Name, ClientStatus, TaskGroup string
-	TaskStates                        map[string]struct {
+	ID, Name, JobID, ClientStatus, TaskGroup string
+	TaskStates                               map[string]struct {
 		State    string
 		Failed   bool
 		Restarts int
+		Events   []struct{ Type string }
 	}
 }
 

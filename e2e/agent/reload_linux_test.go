@@ -127,7 +127,7 @@ func TestTerminatedAgentLeavesTasks(t *testing.T) {
 // TestDevAgentLeavesNothing ends a development agent in the midst of a job: no process and no file stay behind.
 func TestDevAgentLeavesNothing(t *testing.T) {
 	rig.Require(t)
-	run := func(t *testing.T, as *syscall.Credential) {
+	run := func(t *testing.T, as *syscall.Credential, stdout *os.File) {
 		// Everything is below the folder for temporary files.
 		tmp, err := os.MkdirTemp("/tmp", "dev")
 		if err != nil {
@@ -151,7 +151,7 @@ func TestDevAgentLeavesNothing(t *testing.T) {
 		cmd.Env = append(os.Environ(), "TMPDIR="+tmp, "XDG_RUNTIME_DIR=")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 		var stderr lockedBuffer
-		cmd.Stderr = &stderr
+		cmd.Stdout, cmd.Stderr = stdout, &stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,16 @@ func TestDevAgentLeavesNothing(t *testing.T) {
 			t.Errorf("process %d is still there", folder)
 		}
 	}
-	t.Run("as itself", func(t *testing.T) { run(t, nil) })
+	t.Run("as itself", func(t *testing.T) { run(t, nil, nil) })
+	t.Run("without a reader", func(t *testing.T) { // tacho agent -dev | head -n 1
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		r.Close()
+		run(t, nil, w)
+	})
 	t.Run("as nobody", func(t *testing.T) {
 		if os.Geteuid() != 0 {
 			t.Skip("only root can run as somebody else")
@@ -189,6 +198,6 @@ func TestDevAgentLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run(t, &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)})
+		run(t, &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}, nil)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,8 +66,10 @@ func (l testLog) Write(p []byte) (int, error) {
 }
 
 // conform runs every case as a test of its own.
-func conform(t *testing.T, subject suite.Subject) {
-	for _, c := range suite.Cases() {
+func conform(t *testing.T, subject suite.Subject) { conformTo(t, subject, suite.Cases()) }
+
+func conformTo(t *testing.T, subject suite.Subject, cases []suite.Case) {
+	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			err := suite.Run(t.Context(), subject, []suite.Case{c}, func(r suite.Result) {
 				switch r.Outcome {
@@ -91,6 +94,17 @@ func TestInProcess(t *testing.T) {
 	conform(t, &suite.InProcess{Options: driver.Options{
 		Config: c, Version: "0.0.0-test", Binary: path, Logger: logger(t),
 	}})
+}
+
+// TestExecutorStats runs the cases about samples with those of the executors, as where the driver may not read a cgroup.
+func TestExecutorStats(t *testing.T) {
+	path := binary(t)
+	c := driver.DefaultConfig()
+	c.RuntimeDir = filepath.Join(shortDir(t), "run")
+	cases := slices.DeleteFunc(suite.Cases(), func(c suite.Case) bool { return !strings.HasPrefix(c.Name, "stats") })
+	conformTo(t, &suite.InProcess{Options: driver.Options{
+		Config: c, Version: "0.0.0-test", Binary: path, Logger: logger(t), ExecutorStats: true,
+	}}, cases)
 }
 
 func TestPlugin(t *testing.T) {

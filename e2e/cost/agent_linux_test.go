@@ -70,7 +70,7 @@ func newFleet(t *testing.T, tasks int) *fleet {
 	t.Helper()
 	f := &fleet{t: t, place: place(t)}
 	f.http = &http.Client{Timeout: deadline, Transport: &http.Transport{
-		MaxIdleConnsPerHost: 64,
+		MaxIdleConnsPerHost: 64, DisableCompression: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", f.socket())
 		},
@@ -226,8 +226,14 @@ func TestAgent(t *testing.T) {
 			f := newFleet(t, tasks)
 			time.Sleep(10 * time.Second) // what starting took is given back
 			f.memory()
-			agent, executors := f.percent(streamingTime(t) / 2)
+			window := streamingTime(t) / 2
+			before := f.activities()
+			agent, executors := f.percent(window)
+			f.asleep(before, window)
 			t.Logf("publishing: %.2f %% of a core for the agent, %.2f %% for %d executors", agent, executors, tasks)
+			if executors > offPercent {
+				t.Errorf("the executors take %.2f %%; want below %.1f %%: the agent reads their tasks", executors, offPercent)
+			}
 			f.metrics()
 			f.statistics()
 			f.memory()

@@ -6,6 +6,7 @@ package lifecycle
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tachograph/tacho/e2e/rig"
@@ -46,7 +47,9 @@ func TestRunRefuses(t *testing.T) {
 		{"no such file", []string{"--", "./no-such-file"}, 127, "no-such-file"},
 		{"file that is not executable", []string{"--", "./plain"}, 126, "plain"},
 		{"file that is no program", []string{"--", "./garbage"}, 126, "garbage"},
-		{"folder as a command", []string{"--", "./folder"}, 126, "folder"},
+		{"folder as a command", []string{"--", "./folder"}, 126, "folder is a directory"},
+		{"script without its interpreter", []string{"--", "./script"}, 126, "script: its interpreter /no/such/interpreter does not exist"},
+		{"file in a folder that is a file", []string{"--", "./plain/x"}, 127, "plain is not a directory"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -100,6 +103,9 @@ func give(t *testing.T, place *rig.Place) {
 	if err := os.WriteFile(place.Path("garbage"), []byte{0x7f, 'E', 'L', 'F', 0, 0, 0, 0}, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(place.Path("script"), []byte("#!/no/such/interpreter -x\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Mkdir(place.Path("folder"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -109,10 +115,18 @@ func give(t *testing.T, place *rig.Place) {
 // started says so.
 func nothingRecorded(t *testing.T, place *rig.Place, code int) {
 	t.Helper()
+	recorded := false
 	for _, run := range place.Runs(t) {
 		r := run.Record
+		recorded = true
 		if code == 125 || r.State != record.Exited || r.Diagnosis.Verdict != record.StartFailed {
 			t.Errorf("left behind: a record with state %q and verdict %q", r.State, r.Diagnosis.Verdict)
 		}
+		if r.Diagnosis.Reason == "" || !strings.Contains(r.End().Summary, r.Diagnosis.Reason) {
+			t.Errorf("summary %q, want it to have the reason %q", r.End().Summary, r.Diagnosis.Reason)
+		}
+	}
+	if !recorded && (code == 126 || code == 127) {
+		t.Error("no record of a command that could not be started")
 	}
 }

@@ -163,6 +163,29 @@ func killBoth(t *testing.T, mode rig.Mode, runFirst bool) {
 	nothingLeft(t, place, parent)
 }
 
+// TestKillBothWithoutCgroup does the same with a process in a session of its own and no cgroup: it is found by the reports.
+func TestKillBothWithoutCgroup(t *testing.T) {
+	rig.Require(t)
+	needShell(t)
+	place := rig.NewPlace(t, rig.Unprivileged())
+	s := start(t, place.Run(t.Context(), "--cgroup", "none", "--interval", "20ms", "--report-interval", "20ms",
+		"--", "/bin/sh", "-c", "setsid sleep 1000 & echo ready; exec sleep 2000"))
+	s.expect(t, "ready")
+	r := running(t, place)
+	rig.Eventually(t, deadline, "both processes are reported", func() bool {
+		reports := rig.Reports(t, place.TheRun(t))
+		return len(reports) > 0 && len(reports[len(reports)-1].Processes.Rows) == 2
+	})
+	for _, pid := range []int{s.cmd.Process.Pid, r.Executor.PID} {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rig.Capture(t, place.Command(t.Context(), rig.Tacho(), "ls", "--output-dir", place.Out))
+	gone(t, place, nil)
+	nothingLeft(t, place, nil)
+}
+
 // TestKillCommand kills the command only: its end is an end like any other, and its family goes with it.
 func TestKillCommand(t *testing.T) {
 	rig.Require(t)

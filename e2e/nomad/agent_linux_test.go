@@ -120,7 +120,14 @@ func start(t *testing.T, dev bool) *agent {
 // startWith starts an agent with more in the plugin's config block.
 func startWith(t *testing.T, dev bool, extra string) *agent {
 	t.Helper()
-	nomad, tacho := requireNomad(t)
+	_, tacho := requireNomad(t)
+	return startBinary(t, tacho, dev, extra)
+}
+
+// startBinary starts an agent with a binary as the plugin.
+func startBinary(t *testing.T, tacho string, dev bool, extra string) *agent {
+	t.Helper()
+	nomad, _ := requireNomad(t)
 	// Short: the paths of sockets are limited to 107 bytes.
 	dir, err := os.MkdirTemp("/tmp", "nomad")
 	if err != nil {

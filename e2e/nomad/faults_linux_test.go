@@ -124,7 +124,7 @@ func TestBinaryReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.await("another plugin", 30*time.Second, func() bool { return a.pluginProcess() != plugin && a.pluginProcess() != 0 })
-	al.awaitEvent("Driver", "recovered")
+	a.await("stats by the other plugin", 30*time.Second, func() bool { _, ok := al.stats(); return ok })
 	al.checkUndisturbed(before["pid"])
 }
 

@@ -76,7 +76,7 @@ func checkHello(t *testing.T, al *allocation) {
 	if got := al.logs("stderr"); got != "and its errors\n" {
 		t.Errorf("stderr %q", got)
 	}
-	al.awaitEvent("Driver", "started process ")
+	al.awaitEvent("Driver", "started pid ")
 	al.awaitEvent("Driver", "Completed with exit code 0")
 	al.awaitEvent("Terminated", "Exit Code: 0")
 }
@@ -170,7 +170,7 @@ func checkMeasurements(t *testing.T, al *allocation) {
 // hasMemoryCgroup skips where the task has no memory cgroup, with the plugin's reason.
 func hasMemoryCgroup(t *testing.T, al *allocation) {
 	t.Helper()
-	al.awaitEvent("Driver", "started process ")
+	al.awaitEvent("Driver", "started pid ")
 	if limit := al.attributes()["limit.cgroup_memory_max_bytes"]; limit == "" || limit == "none" {
 		t.Skipf("no memory limit here: %s", al.attributes()["notes"])
 	}
@@ -257,7 +257,7 @@ func checkUser(t *testing.T, al *allocation) {
 
 func checkDeniedUser(t *testing.T, al *allocation) {
 	al.awaitStatus("failed")
-	al.awaitEvent("Driver Failure", "denies")
+	al.awaitEvent("Driver Failure", "disallowed by denied_host_uids")
 }
 
 func checkNoNetwork(t *testing.T, al *allocation) {

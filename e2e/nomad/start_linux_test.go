@@ -63,8 +63,10 @@ func TestAgentKilledWhileStarting(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	a := start(t, false)
+	var name string
+	t.Cleanup(func() { a.showUnstarted(name) })
 	for round := range max(2, *kills/2) {
-		name := "crowd" + strconv.Itoa(round)
+		name = "crowd" + strconv.Itoa(round)
 		if _, err := a.cliInput(fmt.Sprintf(crowd, name), "job", "run", "-detach", "-"); err != nil {
 			t.Fatal(err)
 		}
@@ -98,16 +100,42 @@ func TestAgentKilledWhileStarting(t *testing.T) {
 	})
 }
 
-// runningOf returns how many allocations of a job run.
+// showUnstarted shows, if the test has failed, what became of the allocations that do not run.
+func (a *agent) showUnstarted(name string) {
+	var list []allocState
+	if !a.t.Failed() || a.get("/v1/job/"+name+"/allocations", &list) != nil {
+		return
+	}
+	for _, l := range list {
+		if l.ClientStatus == "running" {
+			continue
+		}
+		a.t.Logf("allocation %s is %s", l.ID, l.ClientStatus)
+		for _, event := range l.TaskStates["t"].Events {
+			a.t.Logf("  %s: %s", event.Type, event.DisplayMessage)
+		}
+	}
+}
+
+// runningOf returns how many allocations of a job run. A client that is killed before it has told its server of a start
+// does not do so when it has recovered the task (seen with 2.0): the server's "pending" is then not the client's state.
 func (a *agent) runningOf(job string) (running int) {
 	var list []allocState
 	if a.get("/v1/job/"+job+"/allocations", &list) != nil {
 		return 0
 	}
 	for _, l := range list {
-		if l.ClientStatus == "running" {
+		if l.ClientStatus == "running" || l.ClientStatus == "pending" && a.measures(l.ID) {
 			running++
 		}
 	}
 	return running
+}
+
+// measures reports whether the client has statistics of the allocation's task, which it only has of one that runs.
+func (a *agent) measures(id string) bool {
+	var s struct {
+		Tasks map[string]*struct{ Timestamp int64 }
+	}
+	return a.get("/v1/client/allocation/"+id+"/stats", &s) == nil && s.Tasks["t"] != nil && s.Tasks["t"].Timestamp > 0
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,8 +50,8 @@ func exec(ctx context.Context, e *Env) error {
 		return err
 	}
 	return errors.Join(
-		expect("stdout", string(result.Stdout), "out\n"+e.marker+"\n"),
-		expect("stderr", string(result.Stderr), "err\n"),
+		expect("output, sorted", strings.Join(slices.Sorted(strings.Lines(string(result.Output))), ""),
+			strings.Join(slices.Sorted(slices.Values([]string{"out\n", "err\n", e.marker + "\n"})), "")),
 		expect("exit code", result.Exit.Code, 0),
 	)
 }

@@ -1,0 +1,119 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cost
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+const (
+	scaleVariable = "TACHO_SCALE_TASKS"
+	// scaleLimit bounds each step of many tasks.
+	scaleLimit = 10 * time.Minute
+)
+
+// kinds are what tasks of a mixed fleet do.
+func kinds() map[string]string {
+	return map[string]string{
+		"sleeping": "exec sleep 100000",
+		"ticking":  "while :; do sleep 0.1; done",
+		"busy":     "i=0; while :; do i=$((i+1)); done",
+		"forking":  "while :; do /bin/true; sleep 1; done",
+		"logging":  "while :; do i=0; while [ $i -lt 100 ]; do echo line $i; i=$((i+1)); done; sleep 1; done",
+	}
+}
+
+// mixedJob is a job of so many tasks of each kind, but for one that is busy: they would leave nothing to measure.
+func mixedJob(each int) (text string, tasks int) {
+	var b strings.Builder
+	b.WriteString("job \"mixed\" {\n")
+	for kind, script := range kinds() {
+		count := each
+		if kind == "busy" {
+			count = min(each, 2)
+		}
+		tasks += count
+		fmt.Fprintf(&b, "  group %q {\n    count = %d\n    task \"t\" {\n      driver = \"tacho\"\n      config {\n        command = \"/bin/sh\"\n"+
+			"        args = [\"-c\", %q]\n      }\n      resources {\n        memory = 10\n      }\n    }\n  }\n", kind, count, script)
+	}
+	b.WriteString("}\n")
+	return b.String(), tasks
+}
+
+// TestScale starts many tasks of mixed kinds at once, kills the agent with SIGKILL, lets another recover them, and stops them, and
+// prints how long each took and what the agent held. It holds that no task is lost, started again, or left.
+func TestScale(t *testing.T) {
+	wanted, err := strconv.Atoi(os.Getenv(scaleVariable))
+	if err != nil {
+		t.Skipf("%s is not set: the number of tasks, such as 1000", scaleVariable)
+	}
+	f := newFleet(t, 1)
+	f.http.Timeout = time.Minute
+	text, tasks := mixedJob(wanted / len(kinds()))
+	f.write("mixed.nomad.hcl", text)
+	all := tasks + 1
+	awaitAll := func() {
+		rig.Eventually(t, scaleLimit, "all tasks run", func() bool { return len(f.running()) == all })
+	}
+	step := func(name string, do func()) {
+		began := time.Now()
+		do()
+		u := usageOf(t, f.agent.Process.Pid)
+		files, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", f.agent.Process.Pid))
+		peak := procNumbers(t, f.agent.Process.Pid, "status")["VmHWM"]
+		t.Logf("%-28s %6.1f s; agent %.1f MiB private, %.1f MiB peak, %d descriptors", name, time.Since(began).Seconds(),
+			mib(u.dirtyKiB), mib(peak), len(files))
+	}
+	step(fmt.Sprintf("start of %d at once", tasks), func() {
+		f.tacho("job", "run", "--detach", f.path("mixed.nomad.hcl"))
+		awaitAll()
+	})
+	f.executors = children(t, f.agent.Process.Pid)
+	step("all run", func() {
+		agent, executors := f.percent(streamingTime(t))
+		t.Logf("publishing: %.2f %% of a core for the agent, %.2f %% for %d executors", agent, executors, len(f.executors))
+	})
+	f.metrics()
+	executors := f.executors
+	step("recovery after SIGKILL", func() {
+		_ = f.agent.Process.Kill()
+		_ = f.agent.Wait() // killed, as intended
+		f.agent = f.place.Command(context.Background(), rig.Tacho(), "agent", "--config", f.path("agent.hcl"))
+		if err := f.agent.Start(); err != nil {
+			t.Fatal(err)
+		}
+		rig.Eventually(t, scaleLimit, "the agent answers", func() bool {
+			_, _, err := f.get("/v1/agent/health")
+			return err == nil
+		})
+		awaitAll()
+	})
+	for _, pid := range executors {
+		if !runs(pid) {
+			t.Errorf("executor %d is lost", pid)
+		}
+	}
+	step(fmt.Sprintf("stop of %d", tasks), func() {
+		f.tacho("job", "stop", "--detach", "mixed")
+		rig.Eventually(t, scaleLimit, "one task is left", func() bool { return len(f.running()) == 1 })
+	})
+	rig.Eventually(t, scaleLimit, "one executor is left", func() bool {
+		return len(slices.DeleteFunc(slices.Clone(executors), func(pid int) bool { return !runs(pid) })) == 1
+	})
+}
+
+// runs reports whether a process is there, and no zombie.
+func runs(pid int) bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && len(line) > 0
+}
