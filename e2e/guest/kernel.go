@@ -30,7 +30,7 @@ func known() []string { return slices.Sorted(maps.Keys(suites())) }
 func drivers() []string {
 	return []string{
 		"virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev",
-		"virtio_pci", "virtio_console", "virtio_blk",
+		"virtio_pci", "virtio_console", "virtio_blk", "dm-mod", "loop",
 	}
 }
 
@@ -85,7 +85,9 @@ func fetchKernel(ctx context.Context, cache, mirror, series string) (kernel, err
 		return "", fmt.Errorf("%s of %s is now %s", metapackage, suite, version)
 	}
 	// Guests may be starting from what is there: folders stay, the link changes in one step.
-	dir := filepath.Join(cache, "kernels", version)
+	// A folder has the drivers that were wanted when it was made: with others it is another one.
+	folder := fmt.Sprintf("%s-%d", version, len(drivers()))
+	dir := filepath.Join(cache, "kernels", folder)
 	if !exists(dir) {
 		deb, err := a.download(ctx, name, version)
 		if err != nil {
@@ -103,7 +105,7 @@ func fetchKernel(ctx context.Context, cache, mirror, series string) (kernel, err
 		}
 	}
 	link := filepath.Join(work, "link")
-	if err := os.Symlink(version, link); err != nil {
+	if err := os.Symlink(folder, link); err != nil {
 		return "", err
 	}
 	return kernel(dir), os.Rename(link, filepath.Join(cache, "kernels", series))

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -130,7 +131,26 @@ func prepare(ctx context.Context, o options) (machine, error) {
 	if m.initramfs, err = unnamed(content, len(content)); err == nil && o.disk > 0 {
 		m.disk, err = unnamed(nil, o.disk<<20)
 	}
+	if err == nil && o.ext4 > 0 {
+		err = format(ctx, m.disk, o.ext4)
+	}
 	return m, err
+}
+
+// format makes an ext4 file system at the start of a disk. Its tables are written at once: a guest's kernel would
+// otherwise do that beside the test.
+func format(ctx context.Context, disk *os.File, mebibytes int) error {
+	program, err := exec.LookPath("mkfs.ext4")
+	if err != nil {
+		program = "/usr/sbin/mkfs.ext4" // not in the PATH of every user
+	}
+	cmd := exec.CommandContext(ctx, program, "-q", "-F", "-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
+		"/dev/fd/3", fmt.Sprintf("%dM", mebibytes))
+	cmd.ExtraFiles = []*os.File{disk}
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("format the disk: %w (Debian package e2fsprogs)\n%s", err, text)
+	}
+	return nil
 }
 
 // unnamed makes a file that goes away with its last descriptor.

@@ -22,6 +22,7 @@ type options struct {
 	memory   int // MiB
 	cpus     int
 	disk     int // MiB, 0 for none
+	ext4     int // MiB at the start of the disk, 0 for none
 	user     string
 	delegate bool
 	kvm      bool
@@ -86,6 +87,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.IntVar(&o.memory, "memory", 512, "memory in `MiB`")
 	flags.IntVar(&o.cpus, "cpus", 2, "number of CPUs")
 	flags.IntVar(&o.disk, "disk", 0, "size of an empty /dev/vda in `MiB`, 0 for none")
+	flags.IntVar(&o.ext4, "ext4", 0, "size of an ext4 file system at the start of the disk in `MiB`, 0 for none; made by the host's mkfs.ext4")
 	flags.StringVar(&o.user, "user", "root", "`user` who runs the test binary: root, nobody")
 	flags.BoolVar(&o.delegate, "delegate", false, "run in a leaf of a v2 cgroup that the user may divide, as with systemd's Delegate=yes")
 	flags.StringVar(&o.append, "append", "", "more `parameters` for the kernel, such as psi=0; of two settings of one the later holds")
@@ -121,6 +123,8 @@ func (o *options) complete(args []string, files string) error {
 		return errors.New("-delegate needs -cgroup v2")
 	case o.memory < 128 || o.cpus < 1 || o.disk < 0 || o.boot <= 0 || o.grace <= 0:
 		return errors.New("-memory is at least 128, -cpus 1, -disk 0; -boot and -grace are above 0")
+	case o.ext4 < 0 || o.ext4 > o.disk:
+		return errors.New("-ext4 is at least 0 and at most -disk")
 	case len(args) == 0:
 		return errors.New("no test binary")
 	}

@@ -47,6 +47,7 @@ type tab struct {
 	mu       sync.Mutex // guards following
 	problems []string   // errors in the console, exceptions, blocked loads
 	requests []string   // addresses of everything that was asked for
+	received int        // bytes that came over the network
 }
 
 // patience is how long anything in the browser may take.
@@ -220,7 +221,8 @@ func (p *tab) event(method string, params json.RawMessage) {
 		Request struct {
 			URL string `json:"url"`
 		} `json:"request"`
-		BlockedReason string `json:"blockedReason"`
+		BlockedReason     string `json:"blockedReason"`
+		EncodedDataLength int    `json:"encodedDataLength"`
 	}
 	if json.Unmarshal(params, &e) != nil {
 		return
@@ -240,11 +242,20 @@ func (p *tab) event(method string, params json.RawMessage) {
 		}
 	case "Network.requestWillBeSent":
 		p.requests = append(p.requests, e.Request.URL)
+	case "Network.dataReceived":
+		p.received += e.EncodedDataLength
 	case "Network.loadingFailed":
 		if e.BlockedReason != "" {
 			p.problems = append(p.problems, "blocked: "+string(params))
 		}
 	}
+}
+
+// bytes is what has come over the network.
+func (p *tab) bytes() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.received
 }
 
 // checkQuiet fails the test for anything that went wrong in the tab, and for requests to other hosts.

@@ -1,0 +1,96 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package docs
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
+
+// TestPages writes the files and runs the commands that the pages show, one after the other.
+func TestPages(t *testing.T) {
+	rig.Require(t)
+	if os.Geteuid() != 0 {
+		t.Skip("the pages set memory limits, which takes root here")
+	}
+	for _, page := range []string{"tutorial.md", "howto.md"} {
+		t.Run(page, func(t *testing.T) {
+			dir := t.TempDir()
+			ran := 0
+			for _, b := range blocks(t, filepath.Join("../../docs", page)) {
+				if b.title != "" {
+					if err := os.WriteFile(filepath.Join(dir, b.title), []byte(strings.Join(b.lines, "\n")+"\n"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if b.kind != "console" {
+					continue
+				}
+				for _, c := range b.commands() {
+					run(t, dir, c)
+					ran++
+				}
+			}
+			if ran == 0 {
+				t.Error("the page has no commands")
+			}
+		})
+	}
+}
+
+// TestCommands holds that the program knows each command and flag in blocks that are not run.
+func TestCommands(t *testing.T) {
+	rig.Require(t)
+	parsed := 0
+	for _, page := range pagesOf(t) {
+		for _, b := range blocks(t, filepath.Join("../..", page)) {
+			if b.runs() {
+				continue
+			}
+			for _, args := range commandsOf(b) {
+				at := slices.Index(args, "--")
+				if at < 0 {
+					at = len(args)
+				}
+				args = slices.Insert(args, at, "--help")
+				out, err := exec.CommandContext(t.Context(), rig.Tacho(), args...).CombinedOutput()
+				if err != nil || !strings.Contains(string(out), "\nUsage:\n  tacho "+args[0]) {
+					t.Errorf("%s: tacho %s: %v\n%s", page, strings.Join(args, " "), err, out)
+				}
+				parsed++
+			}
+		}
+	}
+	if parsed < 20 {
+		t.Errorf("only %d commands found", parsed)
+	}
+}
+
+// run runs a command as a reader would, whatever its exit code, and compares what it prints.
+func run(t *testing.T, dir string, c command) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", c.text)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(rig.Tacho())+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	got := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	if len(out) == 0 {
+		got = nil
+	}
+	if !matches(c.output, got) {
+		t.Errorf("$ %s\n%s\nthe page shows\n%s", c.text, out, strings.Join(c.output, "\n"))
+	}
+}

@@ -1,0 +1,132 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package docs
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// block is a fenced block of a page.
+type block struct {
+	kind, title string
+	lines       []string
+}
+
+// command is a command of a console block, with the output that the page shows.
+type command struct {
+	text   string
+	output []string
+}
+
+// blocks reads the fenced blocks of a page: ```KIND title=FILE.
+func blocks(t *testing.T, path string) []block {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []block
+	var open *block
+	for line := range strings.Lines(string(page)) {
+		line = strings.TrimSuffix(line, "\n")
+		info, fence := strings.CutPrefix(line, "```")
+		switch {
+		case fence && open == nil:
+			kind, title, _ := strings.Cut(info, " title=")
+			open = &block{kind: kind, title: title}
+		case fence:
+			all, open = append(all, *open), nil
+		case open != nil:
+			open.lines = append(open.lines, line)
+		}
+	}
+	if open != nil {
+		t.Fatalf("%s: the last block is not closed", path)
+	}
+	return all
+}
+
+func (b block) commands() []command {
+	var all []command
+	for _, line := range b.lines {
+		if text, is := strings.CutPrefix(line, "$ "); is {
+			all = append(all, command{text: text})
+		} else if len(all) > 0 {
+			last := &all[len(all)-1]
+			last.output = append(last.output, line)
+		}
+	}
+	return all
+}
+
+var (
+	// number is what differs from run to run, with its sign and unit.
+	number = regexp.MustCompile(`[-+<]?[0-9][-0-9,.:T]*( ?([µm]?s|h|min|%|[KMG]?i?B)(/s)?\b)?%?`)
+	// varying are lines of which only the first word is the same on every machine.
+	varying = regexp.MustCompile(`^ *((?:by|waited|i/o|last reading|cpu|wall) |[0-9.]+(?: [KMG]iB)? ┤).*`)
+	spaces  = regexp.MustCompile(` +`)
+)
+
+// plain returns a line without what differs from run to run.
+func plain(line string) string {
+	if m := varying.FindStringSubmatch(line); m != nil {
+		line = m[1]
+	}
+	return strings.TrimSpace(spaces.ReplaceAllString(number.ReplaceAllString(line, "#"), " "))
+}
+
+// matches reports whether an output is what a page shows, where … stands for any number of lines.
+func matches(want, got []string) bool {
+	switch {
+	case len(want) == 0:
+		return len(got) == 0
+	case want[0] == "…":
+		for i := range len(got) + 1 {
+			if matches(want[1:], got[i:]) {
+				return true
+			}
+		}
+		return false
+	}
+	return len(got) > 0 && plain(want[0]) == plain(got[0]) && matches(want[1:], got[1:])
+}
+
+func TestMatches(t *testing.T) {
+	want := []string{"  wall  2.74 s", "…", "RUN  2026-11-23 00:49:23  48 MiB", "end"}
+	for got, matching := range map[string]bool{
+		"wall 900 ms\nRUN 2027-01-02 10:00:00 1.2 GiB\nend":            true,
+		"wall 900 ms\nmore\nmore\nRUN 2027-01-02 10:00:00 7 B\nend":    true,
+		"wall 900 ms\nRUN 2027-01-02 10:00:00 1.2 GiB\nend\nand more":  false,
+		"wall 900 ms\nRUN 2027-01-02 10:00:00 unknown\nend":            false,
+		"Wall 900 ms\nRUN 2027-01-02 10:00:00 1.2 GiB\nend":            false,
+		"wall 900 ms\nRUN 2027-01-02 10:00:00 1.2 GiB\nsomething else": false,
+	} {
+		if matches(want, strings.Split(got, "\n")) != matching {
+			t.Errorf("%q: want %v", got, matching)
+		}
+	}
+}
+
+// TestNames holds that every metric that pages, alert rules and queries name is one that exists.
+func TestNames(t *testing.T) {
+	metrics, err := os.ReadFile("../../docs/metrics.md") // which a test of the agent holds against the program
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`tacho_(task|agent)_[a-z_]+`)
+	for _, path := range []string{"../../packaging/prometheus/alerts.yml", "../../packaging/grafana/tachograph.json", "../../docs/howto.md", "../../docs/operating.md", "../../README.md"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range name.FindAllString(string(text), -1) {
+			if !strings.Contains(string(metrics), "| "+found+" |") {
+				t.Errorf("%s names %s, which is not a metric", path, found)
+			}
+		}
+	}
+}

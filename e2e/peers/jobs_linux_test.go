@@ -1,0 +1,115 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package peers
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+func TestMain(m *testing.M) { os.Exit(rig.Main(m)) }
+
+// leastJobs is how many of the job files must be accepted.
+const leastJobs = 60
+
+var (
+	driverLine = regexp.MustCompile(`driver( *= *)"(?:raw_exec|exec)"`)
+	noDefault  = regexp.MustCompile(`variable "(\w+)" has no default`)
+	place      = regexp.MustCompile(`[\w./-]+:[\d,-]+: `)
+)
+
+// TestJobFiles checks the job files of Nomad's repository whose tasks are of raw_exec or exec, with our driver's name in
+// the place of theirs and 1 for each variable without a default. All refusals are listed.
+func TestJobFiles(t *testing.T) {
+	rig.Require(t)
+	files := jobFiles(t, nomadSource(t))
+	data := startAgent(t)
+	accepted, refusals := 0, map[string]int{}
+	for _, text := range files {
+		path := filepath.Join(t.TempDir(), "job.nomad.hcl")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"job", "validate", "--data-dir", data, path}
+		for {
+			out, err := exec.CommandContext(t.Context(), rig.Tacho(), args...).CombinedOutput()
+			if err == nil {
+				accepted++
+				break
+			}
+			missing := noDefault.FindStringSubmatch(string(out))
+			if missing == nil || len(args) > 20 {
+				first, _, _ := strings.Cut(place.ReplaceAllString(string(out), ""), "\n")
+				refusals[first]++
+				break
+			}
+			args = append(args, "--var", missing[1]+"=1")
+		}
+	}
+	t.Logf("%d of %d accepted", accepted, len(files))
+	for _, reason := range slices.Sorted(maps.Keys(refusals)) {
+		t.Logf("%d refused: %s", refusals[reason], reason)
+	}
+	if accepted < leastJobs {
+		t.Errorf("%d of %d accepted, want %d", accepted, len(files), leastJobs)
+	}
+}
+
+// jobFiles are the texts of the job files below a folder.
+func jobFiles(t *testing.T, source string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(source, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !slices.Contains([]string{".nomad", ".hcl", ".tpl"}, filepath.Ext(path)) {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && driverLine.Match(text) {
+			files = append(files, driverLine.ReplaceAllString(string(text), `driver${1}"tacho"`))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// startAgent starts an agent and returns its data directory.
+func startAgent(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "peer") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	config := filepath.Join(dir, "agent.hcl")
+	if err := os.WriteFile(config, []byte("ports {\n  http = 0\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(dir, "data")
+	cmd := exec.Command(rig.Tacho(), "agent", "--config", config, "--data-dir", data)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	rig.Eventually(t, 30*time.Second, "the agent answers", func() bool {
+		_, err := os.Stat(filepath.Join(data, "tacho.sock"))
+		return err == nil
+	})
+	return data
+}
