@@ -6,6 +6,7 @@ package remote
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -208,17 +209,7 @@ func (m *topModel) treeLines(width int) []string {
 	if row == nil || row.key() != m.selected {
 		return []string{cli.Cut("the task does not exist any more (esc: back)", width)}
 	}
-	f := row.usage
-	about := cli.Fit([]string{
-		cli.Printable(row.title()), row.word(), "CPU " + m.cpu(f.Cores),
-		"memory " + cli.Optional(procstats.Bytes, f.Memory) + " of " + cli.Optional(procstats.Bytes, f.Limit),
-		"peak " + cli.Optional(procstats.Bytes, f.Peak), "pressure " + pressureText(f), "(esc: back)",
-	}, "  ", width)
-	network := ""
-	if f.Received != nil || f.Sent != nil {
-		network = fmt.Sprintf("network  received %s/s, sent %s/s", cli.Optional(procstats.Bytes, f.Received), cli.Optional(procstats.Bytes, f.Sent))
-	}
-	lines := []string{m.palette.Bold(about), cli.Cut(network, width)}
+	lines := m.taskHead(row, width)
 	if row.sample == nil || row.sample.Processes == nil {
 		return append(lines, cli.Cut("  not measured: "+cli.OneLine(row.Reason), width))
 	}
@@ -245,7 +236,7 @@ func (m *topModel) treeLines(width int) []string {
 	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), "", "", "", exited)
 	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "", "", "", "unattributed")
 	total := cmp.Or(processes.Total.CPUSeconds, first(sampleReading(row.sample, 0), procstats.HeadlineCPU))
-	t.AddTexts("", m.cpu(f.Cores), cli.Optional(procstats.Seconds, total), "", "", "", "total")
+	t.AddTexts("", m.cpu(row.usage.Cores), cli.Optional(procstats.Seconds, total), "", "", "", "total")
 	if age := setAge(row.sample); age >= time.Second {
 		t.AddTexts("", "", "", "", "", "", fmt.Sprintf("read %s ago", procstats.AgeText(age)))
 	}
@@ -254,6 +245,27 @@ func (m *topModel) treeLines(width int) []string {
 	}
 	lines = append(lines, strings.Split(strings.TrimSuffix(t.Render(m.palette), "\n"), "\n")...)
 	return append(lines, m.commandLines(row, width)...)
+}
+
+// taskHead names a task and what it uses. On a narrow screen it takes a second line: what a page is opened for is not
+// what leaves it.
+func (m *topModel) taskHead(row *topRow, width int) []string {
+	f := row.usage
+	name := []string{cli.Printable(row.title()), row.word(), "CPU " + m.cpu(f.Cores)}
+	use := []string{
+		"memory " + cli.Optional(procstats.Bytes, f.Memory) + " of " + cli.Optional(procstats.Bytes, f.Limit),
+		"peak " + cli.Optional(procstats.Bytes, f.Peak), "pressure " + pressureText(f),
+	}
+	all := append(slices.Concat(name, use), "(esc: back)")
+	lines := []string{m.palette.Bold(cli.Fit(all, "  ", width))}
+	if utf8.RuneCountInString(strings.Join(slices.Concat(name, use), "  ")) > width {
+		lines = []string{m.palette.Bold(cli.Fit(name, "  ", width)), cli.Fit(use, "  ", width)}
+	}
+	network := ""
+	if f.Received != nil || f.Sent != nil {
+		network = fmt.Sprintf("network  received %s/s, sent %s/s", cli.Optional(procstats.Bytes, f.Received), cli.Optional(procstats.Bytes, f.Sent))
+	}
+	return append(lines, cli.Cut(network, width))
 }
 
 // commandLines lists the processes of a task that have ended, by command; nothing if that is not known.
