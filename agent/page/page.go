@@ -101,7 +101,7 @@ func New(a Agent, o Options) *Page {
 	files := newAssets()
 	return &Page{
 		agent: a, options: o, log: o.Logger, templates: parseTemplates(files), assets: files,
-		closed: make(chan struct{}), past: newPast(a), desk: signin.New(o.Now),
+		closed: make(chan struct{}), past: newPast(a, o.Now), desk: signin.New(o.Now),
 	}
 }
 

@@ -25,6 +25,7 @@ const (
 // which is too much for every task and every second.
 type past struct {
 	readings Past
+	now      func() time.Time
 
 	mu        sync.Mutex // guards following
 	condenser *condenser
@@ -33,15 +34,15 @@ type past struct {
 	began     time.Time
 }
 
-func newPast(r Past) *past {
-	return &past{readings: r, condenser: newCondenser(), tracks: map[string]*track{}, records: map[string]*record.Record{}}
+func newPast(r Past, now func() time.Time) *past {
+	return &past{readings: r, now: now, condenser: newCondenser(), tracks: map[string]*track{}, records: map[string]*record.Record{}}
 }
 
 // begin starts a page's budget and drops the tasks that nobody looks at.
 func (p *past) begin(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.began = time.Now()
+	p.began = p.now()
 	for key, t := range p.tracks {
 		if now.Sub(t.seen) > keepUnseen {
 			delete(p.tracks, key)
@@ -60,7 +61,7 @@ func (p *past) of(a task, now time.Time) (before *moment, newest moment, recent 
 		p.tracks[key] = t
 	}
 	t.seen = now
-	if p.stale(t, a, now) && time.Since(p.began) < trackBudget {
+	if p.stale(t, a, now) && p.now().Sub(p.began) < trackBudget {
 		p.read(t, a, now)
 	}
 	t.forget(now.Add(-trackSpan - trackStep))
