@@ -6,6 +6,7 @@ package page_test
 import (
 	"bufio"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -228,7 +229,15 @@ func TestSlowReader(t *testing.T) {
 	p := page.New(pagetest.Many(time.Now, 50), page.Options{
 		Interval: time.Millisecond, Streams: one(), WriteTimeout: 50 * time.Millisecond,
 	})
-	server := httptest.NewServer(p.Handler(false))
+	server := httptest.NewUnstartedServer(p.Handler(false))
+	// With the kernel's own buffers megabytes of small changes would have to be written before anything stalls.
+	server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if err := c.(*net.TCPConn).SetWriteBuffer(4096); err != nil {
+			t.Error(err)
+		}
+		return ctx
+	}
+	server.Start()
 	defer server.Close()
 	defer p.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
