@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/tachograph/tacho/e2e/rig"
 )
 
 // browser is a headless Chromium that is told what to do over the DevTools protocol,
@@ -56,6 +58,7 @@ const patience = 30 * time.Second
 // startBrowser starts Chromium, or skips the test where there is none.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
+	rig.Require(t) // a browser takes the whole machine
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if found, err := exec.LookPath(name); err == nil {

@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	wantedVariable   = "TACHO_E2E"
-	tachoVariable    = "TACHO_BIN"
 	workloadVariable = "TACHO_WORKLOAD"
 	// dirVariable says where the files of runs go: on a disk, where I/O is to be measured.
 	dirVariable = "TACHO_E2E_DIR"
@@ -43,14 +41,6 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// Require skips a test where end-to-end tests were not asked for.
-func Require(t testing.TB) {
-	t.Helper()
-	if !wanted() {
-		t.Skipf("end-to-end tests were not asked for: set %s=1, or %s to the binary under test", wantedVariable, tachoVariable)
-	}
-}
-
 // Tacho returns the path of the binary under test.
 func Tacho() string { return os.Getenv(tachoVariable) }
 
@@ -64,8 +54,6 @@ func Tries(usual int) int {
 	}
 	return usual
 }
-
-func wanted() bool { return os.Getenv(wantedVariable) != "" || os.Getenv(tachoVariable) != "" }
 
 // provide puts both binaries into a folder that every user can reach, and their paths into the environment.
 func provide() (dir string, err error) {
