@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -131,7 +133,8 @@ func (h *host) checkWitnesses(a allocation) {
 		h.checkHistory(a)
 		return
 	}
-	// Each start is counted once. It goes on meanwhile: the files are read before and after the agent's answer.
+	// Each start is counted once, as ended by itself, killed because it was interrupted, or running. It goes on meanwhile:
+	// the files are read before and after the agent's answers.
 	starts, now := 0, 0
 	h.eventually("a restart", func() bool {
 		starts = len(h.lines(a.ID, "starts"))
@@ -141,9 +144,32 @@ func (h *host) checkWitnesses(a allocation) {
 		state = a.TaskStates["t"]
 		return state.Restarts > 0
 	})
-	if ends := len(h.lines(a.ID, "ends")); state.Failed || now < state.Restarts || starts > state.Restarts+2 || ends > len(h.lines(a.ID, "starts")) {
-		h.t.Errorf("%s: %d to %d starts, %d ends, %d restarts, failed: %v", a.Name, starts, now, ends, state.Restarts, state.Failed)
+	exits := h.exits(a.ID)
+	if ends := len(h.lines(a.ID, "ends")); state.Failed || now < state.Restarts || starts > exits+1 || ends > len(h.lines(a.ID, "starts")) {
+		h.t.Errorf("%s: %d to %d starts, %d ends, %d restarts, %d exits, failed: %v",
+			a.Name, starts, now, ends, state.Restarts, exits, state.Failed)
 	}
+}
+
+// exits is how often the metrics say that the task of an allocation has ended.
+func (h *host) exits(id string) int {
+	h.t.Helper()
+	page, err := h.call(http.MethodGet, "/v1/metrics?format=prometheus", nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "tacho_task_exits_total{") && strings.Contains(line, fmt.Sprintf("alloc_id=%q", id)) {
+			_, text, _ := strings.Cut(strings.TrimSpace(line), "} ")
+			exits, err := strconv.Atoi(text)
+			if err != nil {
+				h.t.Error(err)
+			}
+			return exits
+		}
+	}
+	h.t.Errorf("no tacho_task_exits_total of %s", id)
+	return 0
 }
 
 // checkHistory holds that the CPU time of a task that was never restarted only grows, and that gaps are marked.

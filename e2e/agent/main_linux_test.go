@@ -74,7 +74,7 @@ func (h *host) configure(more string) {
 	}
 }
 
-const publishing = "telemetry {\n  publish_allocation_metrics = true\n  collection_interval = \"200ms\"\n}\n"
+const publishing = "telemetry {\n  publish_allocation_metrics = true\n  prometheus_metrics = true\n  collection_interval = \"200ms\"\n}\n"
 
 func (h *host) data() string   { return filepath.Join(h.dir, "data") }
 func (h *host) socket() string { return filepath.Join(h.data(), "tacho.sock") }
