@@ -7,6 +7,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/exits"
@@ -18,6 +20,7 @@ const exitLimit = 100 * time.Millisecond
 // exitWatch counts the ended processes of a task that this executor samples. If another process does, none of it is loaded:
 // every executor would pay for it.
 type exitWatch struct {
+	log    hclog.Logger
 	reader *exits.Reader
 	watch  *exits.Watch
 	reason string // why there is none
@@ -28,7 +31,7 @@ func (r *recorder) watchExits(t *task) {
 	if r.interval <= 0 {
 		return
 	}
-	w := &exitWatch{}
+	w := &exitWatch{log: t.log}
 	r.exits = w
 	if t.group.V2 == "" || !t.group.Encloses() {
 		w.reason = "the task has no cgroup of version 2 to itself"
@@ -43,15 +46,40 @@ func (r *recorder) watchExits(t *task) {
 	}
 }
 
+// try sees whether the programs report anything. It takes a millisecond, of which a task that is over before is spared: the end
+// of its own first process is the test then.
+func (w *exitWatch) try() {
+	if w == nil || w.watch == nil {
+		return
+	}
+	if err := w.reader.Try(); err != nil {
+		w.giveUp(err)
+	}
+}
+
+// giveUp ends the watch of programs that report nothing.
+func (w *exitWatch) giveUp(reason error) {
+	if err := w.watch.Close(); err != nil {
+		w.log.Error("close exit records", "error", err)
+	}
+	w.watch, w.reason = nil, reason.Error()
+}
+
 // finish returns what the processes of the task used, when none of them is left; nil if they were not watched for.
 func (w *exitWatch) finish(main int) *record.Commands {
 	if w == nil {
 		return nil
 	}
+	var s exits.Summary
+	if w.watch != nil {
+		var err error
+		if s, err = w.watch.Finish(main, exitLimit); err != nil {
+			w.giveUp(err)
+		}
+	}
 	if w.watch == nil {
 		return &record.Commands{Rows: []procstats.Command{}, Reason: w.reason}
 	}
-	s := w.watch.Finish(main, exitLimit)
 	return &record.Commands{Rows: s.Commands, LostRecords: s.Lost}
 }
 

@@ -101,6 +101,7 @@ func (r *recorder) run(ctx context.Context, s *sampler) {
 	case <-ctx.Done():
 		return
 	}
+	r.exits.try()
 	if r.firstInterval > 0 {
 		first, cancel := context.WithTimeout(ctx, record.FirstTime)
 		r.sample(first, s, r.firstInterval)

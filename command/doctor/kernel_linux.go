@@ -119,7 +119,7 @@ func checkExits(host Host) Check {
 	c := Check{Name: "exit records", State: Works, Found: "every process that ends is counted, by command"}
 	reader, err := exits.Open(host.FS)
 	if err == nil {
-		err = reader.Close()
+		err = errors.Join(reader.Try(), reader.Close())
 	}
 	if err != nil {
 		c.State, c.Found = Partly, err.Error()

@@ -48,7 +48,7 @@ func (e *exitReader) watch(cgroup procstats.Cgroup) *exitWatch {
 	defer e.mu.Unlock()
 	err := e.err
 	if e.reader == nil && err == nil {
-		if e.reader, err = exits.Open(kernel.HostFS()); !errors.Is(err, exits.ErrBusy) {
+		if e.reader, err = openExits(); !errors.Is(err, exits.ErrBusy) {
 			e.err = err
 		}
 	}
@@ -64,6 +64,18 @@ func (e *exitReader) watch(cgroup procstats.Cgroup) *exitWatch {
 	return w
 }
 
+// openExits loads the programs and tries them.
+func openExits() (*exits.Reader, error) {
+	r, err := exits.Open(kernel.HostFS())
+	if err != nil {
+		return nil, err //nolint:wrapcheck // a reason for people, which names the operation
+	}
+	if err := r.Try(); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
 // release unloads the programs after their last user; the lock is held.
 func (e *exitReader) release() {
 	if e.users--; e.users > 0 {
@@ -77,10 +89,11 @@ func (e *exitReader) release() {
 
 // finish returns what the processes of a task used that has ended, main its first process.
 func (w *exitWatch) finish(main int, started time.Time) *record.Commands {
-	if w.watch == nil {
-		return w.commands(exits.Summary{}, started)
+	var s exits.Summary
+	if w.watch != nil {
+		s, _ = w.watch.Finish(main, exitLimit) // its only error is ruled out by openExits
 	}
-	return w.commands(w.watch.Finish(main, exitLimit), started)
+	return w.commands(s, started)
 }
 
 // commands returns sums as a record has them; started is the start of the task.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -31,35 +30,31 @@ const (
 type Reader struct {
 	maps  shared
 	links []link.Link
-	ring  *ringbuf.Reader
+	ring  *ring
 	slot  int // a descriptor
 	page  int64
 	// hasDelay and hasIO report whether this kernel accounts for the time on run queues and for the bytes to storage.
 	hasDelay, hasIO bool
 
-	work    sync.WaitGroup
-	drain   sync.Mutex    // one drain at a time
-	drained chan struct{} // gets a value when everything before a drain was read
+	work sync.WaitGroup
 
-	mu      sync.Mutex // guards following
-	next    uint64
-	watches map[uint64]*Watch
+	mu       sync.Mutex // guards following
+	next     uint64
+	watches  map[uint64]*Watch
+	reported bool // the end of a thread with its account
 }
 
-// Open loads the programs and tries them. The error says why exits are not had here.
+// Open loads the programs. The error says why exits are not had here. What loads may still report nothing: see [Reader.Try] and
+// [Watch.Finish].
 func Open(fs kernel.FS) (*Reader, error) {
-	r := &Reader{slot: -1, page: int64(os.Getpagesize()), drained: make(chan struct{}), watches: make(map[uint64]*Watch)}
+	r := &Reader{slot: -1, page: int64(os.Getpagesize()), watches: make(map[uint64]*Watch)}
 	if err := checkNamespace(fs); err != nil {
 		return nil, err
 	}
-	err := r.load(fs)
-	if err == nil {
-		r.work.Go(r.run)
-		err = r.try()
-	}
-	if err != nil {
+	if err := r.load(fs); err != nil {
 		return nil, errors.Join(explain(fs, err), r.Close())
 	}
+	r.work.Go(func() { r.ring.wait(r.add) })
 	return r, nil
 }
 
@@ -76,8 +71,8 @@ func (r *Reader) load(fs kernel.FS) error {
 		return err
 	}
 	r.hasDelay, r.hasIO = o.hasDelay, o.hasIO
-	if r.ring, err = ringbuf.NewReader(r.maps.ring); err != nil {
-		return fmt.Errorf("open ring buffer: %w", err)
+	if r.ring, err = openRing(r.maps.ring.FD(), int(r.page)); err != nil {
+		return err
 	}
 	if err := r.attach("sched_process_exec", execProgram(o, &r.maps)); err != nil {
 		return err
@@ -122,9 +117,10 @@ func (r *Reader) Close() error {
 		errs = append(errs, l.Close())
 	}
 	if r.ring != nil {
-		errs = append(errs, r.ring.Close())
+		errs = append(errs, r.ring.stop())
+		r.work.Wait()
+		errs = append(errs, r.ring.close())
 	}
-	r.work.Wait()
 	for _, m := range []*ebpf.Map{r.maps.ring, r.maps.watched, r.maps.inherited} {
 		errs = append(errs, m.Close()) // of none there is nothing to close
 	}
@@ -134,23 +130,6 @@ func (r *Reader) Close() error {
 	return errors.Join(errs...)
 }
 
-// run adds up the records.
-func (r *Reader) run() {
-	defer close(r.drained)
-	var raw ringbuf.Record
-	for {
-		err := r.ring.ReadInto(&raw)
-		switch {
-		case err == nil:
-			r.add(raw.RawSample)
-		case errors.Is(err, ringbuf.ErrFlushed):
-			r.drained <- struct{}{}
-		default: // closed
-			return
-		}
-	}
-}
-
 func (r *Reader) add(raw []byte) {
 	one, ok := decode(raw, r.page)
 	if !ok {
@@ -158,6 +137,7 @@ func (r *Reader) add(raw []byte) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.reported = r.reported || one.use.cpu > 0
 	if w := r.watches[one.watch]; w != nil {
 		if one.process.start < w.since {
 			one.inherited = one.maxRSS // it may have executed its program before
@@ -167,13 +147,7 @@ func (r *Reader) add(raw []byte) {
 }
 
 // read adds up what the kernel has written until now.
-func (r *Reader) read() {
-	r.drain.Lock()
-	defer r.drain.Unlock()
-	if r.ring.Flush() == nil {
-		<-r.drained
-	}
-}
+func (r *Reader) read() { r.ring.read(r.add) }
 
 // Watch counts what ends in one cgroup.
 type Watch struct {
@@ -277,8 +251,9 @@ func (r *Reader) await(limit time.Duration, found func() bool) bool {
 }
 
 // Finish returns what has ended when nothing in the cgroup is alive. It waits for the record of the first process that was
-// started in it, but not longer than the limit: a process can be reaped before it has left its CPU for the last time.
-func (w *Watch) Finish(first int, limit time.Duration) Summary {
+// started in it, but not longer than the limit: a process can be reaped before it has left its CPU for the last time. The error
+// says that the programs report nothing, if they have not been tried before.
+func (w *Watch) Finish(first int, limit time.Duration) (Summary, error) {
 	w.reader.await(limit, func() bool {
 		w.reader.mu.Lock()
 		defer w.reader.mu.Unlock()
@@ -286,6 +261,10 @@ func (w *Watch) Finish(first int, limit time.Duration) Summary {
 	})
 	w.reader.mu.Lock()
 	w.tally.finish()
+	reported := w.reader.reported
 	w.reader.mu.Unlock()
-	return w.Read()
+	if !reported {
+		return Summary{}, fmt.Errorf("process %d: %w", first, errSilent)
+	}
+	return w.Read(), nil
 }

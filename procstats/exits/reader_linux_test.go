@@ -119,7 +119,9 @@ func watch(t *testing.T, r *exits.Reader, cmd *exec.Cmd) (byName map[string]proc
 		t.Fatal(err)
 	}
 	first := run(t, dir, cmd)
-	s = w.Finish(first, time.Second)
+	if s, err = w.Finish(first, time.Second); err != nil {
+		t.Fatal(err)
+	}
 	byName = make(map[string]procstats.Command)
 	for _, c := range s.Commands {
 		byName[c.Name] = c
@@ -264,7 +266,11 @@ func TestFilter(t *testing.T) {
 		run(t, other, shell(t, "/bin/true; :"))
 		first := run(t, inner, shell(t, "/bin/false; :"))
 		var names []string
-		for _, c := range w.Finish(first, time.Second).Commands {
+		s, err := w.Finish(first, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range s.Commands {
 			names = append(names, c.Name)
 		}
 		slices.Sort(names)

@@ -27,8 +27,11 @@ func (*Reader) Close() error { return nil }
 // Watch returns an error.
 func (*Reader) Watch(string) (*Watch, error) { return nil, errors.ErrUnsupported }
 
-// Finish returns nothing.
-func (*Watch) Finish(int, time.Duration) Summary { return Summary{} }
+// Try returns an error.
+func (*Reader) Try() error { return errors.ErrUnsupported }
+
+// Finish returns an error.
+func (*Watch) Finish(int, time.Duration) (Summary, error) { return Summary{}, errors.ErrUnsupported }
 
 // Read returns nothing.
 func (*Watch) Read() Summary { return Summary{} }

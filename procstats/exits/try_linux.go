@@ -37,10 +37,10 @@ func checkNamespace(host kernel.FS) error {
 	return nil
 }
 
-var errSilent = errors.New("the end of a thread of its own was not reported")
+var errSilent = errors.New("the kernel did not report its end")
 
-// try ends a thread, and waits for its record: what loads may still report nothing.
-func (r *Reader) try() error {
+// Try ends a thread of this process, and waits for its record.
+func (r *Reader) Try() error {
 	w, err := r.watch(rootCgroup)
 	if err != nil {
 		return fmt.Errorf("try the programs: %w", err)
@@ -58,7 +58,7 @@ func (r *Reader) try() error {
 		return false
 	})
 	if !reported {
-		err = errSilent
+		err = fmt.Errorf("thread of process %d: %w", self, errSilent)
 	}
 	return errors.Join(err, w.Close())
 }

@@ -4,6 +4,7 @@
 package kernel
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,9 +20,10 @@ type BTF struct {
 	file    []byte // mapped memory, which is no part of the heap
 	types   []byte
 	strings []byte
-	at      []uint32          // where in types each type is; type 0 is void and has no place
+	at      []uint32          // where in types the first types are, by their number; type 0 is void and has no place
+	next    uint32            // where the type after them is
 	found   map[string]uint32 // structs
-	err     error             // the first field that was not found
+	err     error             // the first field that was not found, or why the types cannot be read to their end
 }
 
 // The format of BTF: the header, kinds of types, and what follows the 12 bytes that every type begins with.
@@ -51,8 +53,8 @@ func OpenBTF(fs FS) (*BTF, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kernel types: %w", err)
 	}
-	b := &BTF{file: file, found: make(map[string]uint32)}
-	if err := b.index(); err != nil {
+	b := &BTF{file: file, at: []uint32{0}, found: make(map[string]uint32)}
+	if err := b.findSections(); err != nil {
 		return nil, errors.Join(fmt.Errorf("read kernel types %s: %w", path, err), b.Close())
 	}
 	return b, nil
@@ -95,8 +97,8 @@ func readMapped(path string) ([]byte, error) {
 	return memory, nil
 }
 
-// index finds the sections of the file, and where each type begins.
-func (b *BTF) index() error {
+// findSections finds the types and the strings.
+func (b *BTF) findSections() error {
 	order := binary.NativeEndian
 	if len(b.file) < btfHeaderSize || order.Uint16(b.file) != btfMagic {
 		return errBTF
@@ -108,20 +110,39 @@ func (b *BTF) index() error {
 		return errBTF
 	}
 	b.types, b.strings = b.file[types:types+word(12)], b.file[strings:strings+word(20)]
-	b.at = make([]uint32, 1, len(b.types)/30)
-	for at := 0; at < len(b.types); {
-		if len(b.types)-at < btfTypeSize {
-			return errBTF
-		}
-		kind, entries := b.info(uint32(at)) //nolint:gosec // files of 4 GiB have no such header
-		follows, known := btfFollows(kind, entries)
-		if !known || len(b.types)-at-btfTypeSize < follows {
-			return fmt.Errorf("type of kind %d: %w", kind, errBTF)
-		}
-		b.at = append(b.at, uint32(at)) //nolint:gosec // as above
-		at += btfTypeSize + follows
-	}
 	return nil
+}
+
+// place returns where the type with a number is. Types have no table of contents; they are counted as far as somebody asks, because
+// those of the scheduler are near the beginning, and to count all 130,000 takes 2 ms.
+func (b *BTF) place(id uint32) (at uint32, ok bool) {
+	for int(id) >= len(b.at) {
+		if !b.countOne() {
+			return 0, false
+		}
+	}
+	return b.at[id], id > 0
+}
+
+// countOne adds the next type to those whose place is known.
+func (b *BTF) countOne() bool {
+	rest := len(b.types) - int(b.next)
+	if rest == 0 {
+		return false
+	}
+	kind, follows, known := 0, 0, false
+	if rest >= btfTypeSize {
+		var entries int
+		kind, entries = b.info(b.next)
+		follows, known = btfFollows(kind, entries)
+	}
+	if !known || rest-btfTypeSize < follows {
+		b.err = cmp.Or(b.err, fmt.Errorf("kernel type %d of kind %d: %w", len(b.at), kind, errBTF))
+		return false
+	}
+	b.at = append(b.at, b.next)
+	b.next += btfTypeSize + uint32(follows) //nolint:gosec // within types
+	return true
 }
 
 // btfFollows is how many bytes follow the beginning of a type.
@@ -156,21 +177,23 @@ func (b *BTF) is(offset uint32, name string) bool {
 
 // find returns where a type of a kind and name is.
 func (b *BTF) find(kind int, name string) (at uint32, ok bool) {
-	for _, at := range b.at[1:] {
+	for id := uint32(1); ; id++ {
+		at, ok := b.place(id)
+		if !ok {
+			return 0, false
+		}
 		if k, _ := b.info(at); k == kind && b.is(b.word(at), name) {
 			return at, true
 		}
 	}
-	return 0, false
 }
 
 // byID returns where the type with a number is, without typedefs and qualifiers around it.
 func (b *BTF) byID(id uint32) (at uint32, ok bool) {
 	for range 32 {
-		if id == 0 || int(id) >= len(b.at) {
+		if at, ok = b.place(id); !ok {
 			return 0, false
 		}
-		at = b.at[id]
 		switch kind, _ := b.info(at); kind {
 		case btfTypedef, btfVolatile, btfConst, btfTypeTag:
 			id = b.word(at + 8)
@@ -190,7 +213,7 @@ func (b *BTF) Offset(structure string, fields ...string) int32 {
 	return offset
 }
 
-// Err returns the first error of Offset.
+// Err returns the first error of Offset, or of the file.
 func (b *BTF) Err() error { return b.err }
 
 // OptionalOffset is Offset for fields that depend on how the kernel was built.
