@@ -144,6 +144,9 @@ const (
 	RusageOutside                     ID = 401
 	TreeJoined                        ID = 402
 	ExitsCPU                          ID = 403
+	ProcessRunDelay                   ID = 404
+	ProcessVoluntarySwitches          ID = 405
+	ProcessInvoluntarySwitches        ID = 406
 	TreeMemory                        ID = 420
 	TreeSwap                          ID = 421
 	HugetlbCgroupCurrent              ID = 422

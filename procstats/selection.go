@@ -50,9 +50,9 @@ func AllSelection() Selection {
 	return SelectWhere(func(m Measurement) bool { return belongs(m.Source, runtime.GOOS) })
 }
 
-// DefaultSelection selects what costs little: every total, and of each process its CPU time, resident memory,
-// state, threads and command line. Left out are what needs a walk (smaps, disk), a file more per process (process_io), and
-// details that few read (address space, faults, start and elapsed time, the command that every row carries anyway).
+// DefaultSelection selects what costs little: every total, and of each process its CPU time, how long it waited for a CPU, resident
+// memory, state, threads and command line. Left out are what needs a walk (smaps, disk), a file more per process (process_io), and
+// details that few read (address space, faults, context switches, start and elapsed time, the command that every row carries anyway).
 func DefaultSelection() Selection {
 	return SelectWhere(func(m Measurement) bool { return belongs(m.Source, runtime.GOOS) && cheap(m) })
 }
@@ -66,7 +66,7 @@ func cheap(m Measurement) bool {
 		return m.ID != TreeVsize
 	}
 	switch m.ID {
-	case ProcessCPU, ProcessRSS, ProcessState, ProcessThreads, ProcessCmdline, PortableProcessCPU, PortableProcessRSS:
+	case ProcessCPU, ProcessRSS, ProcessState, ProcessThreads, ProcessCmdline, ProcessRunDelay, PortableProcessCPU, PortableProcessRSS:
 		return true
 	}
 	return false

@@ -214,8 +214,8 @@ func (m *topModel) treeLines(width int) []string {
 		return append(lines, cli.Cut("  not measured: "+cli.OneLine(row.Reason), width))
 	}
 	t := cli.Table{
-		Width: width, Header: []string{"PID", "CPU", "TIME", "RSS", "STATE", "THREADS", "COMMAND"},
-		Right: []int{0, 1, 2, 3, 5},
+		Width: width, Header: []string{"PID", "CPU", "TIME", "WAITED", "RSS", "STATE", "THREADS", "COMMAND"},
+		Right: []int{0, 1, 2, 3, 4, 6}, Leave: []int{3},
 	}
 	processes := row.sample.Processes
 	for _, line := range processTree(processes.Rows) {
@@ -226,6 +226,7 @@ func (m *topModel) treeLines(width int) []string {
 		}
 		t.AddTexts(strconv.Itoa(p.PID), m.cpu(processCores(row, p)),
 			summary.FirstValue(p.Measurements, procstats.ProcessCPU, procstats.PortableProcessCPU),
+			summary.FirstValue(p.Measurements, procstats.ProcessRunDelay),
 			summary.FirstValue(p.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS),
 			state, summary.FirstValue(p.Measurements, procstats.ProcessThreads), indented(line))
 	}
@@ -233,15 +234,16 @@ func (m *topModel) treeLines(width int) []string {
 	if n := processes.Exited.Processes; n != nil {
 		exited = fmt.Sprintf("exited (%.0f)", *n)
 	}
-	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), "", "", "", exited)
-	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "", "", "", "unattributed")
+	closing := func(cores, seconds, name string) { t.AddTexts("", cores, seconds, "", "", "", "", name) }
+	closing("", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), exited)
+	closing("", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "unattributed")
 	total := cmp.Or(processes.Total.CPUSeconds, first(sampleReading(row.sample, 0), procstats.HeadlineCPU))
-	t.AddTexts("", m.cpu(row.usage.Cores), cli.Optional(procstats.Seconds, total), "", "", "", "total")
+	closing(m.cpu(row.usage.Cores), cli.Optional(procstats.Seconds, total), "total")
 	if age := setAge(row.sample); age >= time.Second {
-		t.AddTexts("", "", "", "", "", "", fmt.Sprintf("read %s ago", procstats.AgeText(age)))
+		closing("", "", fmt.Sprintf("read %s ago", procstats.AgeText(age)))
 	}
 	if processes.Omitted > 0 {
-		t.AddTexts("", "", "", "", "", "", fmt.Sprintf("%d more without a row", processes.Omitted))
+		closing("", "", fmt.Sprintf("%d more without a row", processes.Omitted))
 	}
 	lines = append(lines, strings.Split(strings.TrimSuffix(t.Render(m.palette), "\n"), "\n")...)
 	return append(lines, m.commandLines(row, width)...)
@@ -300,6 +302,7 @@ func helpLines(width int) []string {
 		"  /          filter by name; enter applies, esc removes the filter",
 		"  up down    select a task (also k j, page up, page down, home, end)",
 		"  enter      show the processes of the selected task, and those that ended by command",
+		"             (WAITED: for a CPU, all threads)",
 		"  f          there: commands of which most processes failed first",
 		"",
 		"  CPU is in cores; the blocks are the last readings, scaled to the highest of them.",

@@ -27,18 +27,19 @@ func (p *Page) processes() {
 		return
 	}
 	t := cli.Table{
-		Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "SHARE", "RSS", "COMMAND"},
-		Right: []int{0, 1, 2, 3, 4},
+		Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "SHARE", "WAITED FOR CPU", "RSS", "COMMAND"},
+		Right: []int{0, 1, 2, 3, 4, 5},
 	}
 	total := processes.TotalCPUSeconds
 	for i := range processes.Rows {
 		row := &processes.Rows[i]
 		cpu := rowCPU(row)
 		t.AddTexts(strconv.Itoa(row.PID), strconv.Itoa(row.PPID), cli.Optional(procstats.Seconds, cpu), shareOf(cpu, total),
+			FirstValue(row.Measurements, procstats.ProcessRunDelay),
 			FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), rowCommand(row))
 	}
 	sums := func(name string, cpu *float64) {
-		t.AddTexts("", "", cli.Optional(procstats.Seconds, cpu), shareOf(cpu, total), "", name)
+		t.AddTexts("", "", cli.Optional(procstats.Seconds, cpu), shareOf(cpu, total), "", "", name)
 	}
 	sums(fmt.Sprintf("exited (%d)", processes.Exited.Processes), processes.Exited.CPUSeconds)
 	sums("unattributed", processes.UnattributedCPUSeconds)

@@ -24,6 +24,9 @@ const (
 	FileCmdline
 	// FileCgroup is read seldom.
 	FileCgroup
+	// FileSchedstat and FileStatus are a thread's, be they below /proc/PID.
+	FileSchedstat
+	FileStatus
 
 	// KeptProcessFiles counts those that may be kept open.
 	KeptProcessFiles = FileSmapsRollup
@@ -48,6 +51,10 @@ func (f ProcessFile) String() string {
 		return "cmdline"
 	case FileCgroup:
 		return "cgroup"
+	case FileSchedstat:
+		return "schedstat"
+	case FileStatus:
+		return "status"
 	}
 	return "ProcessFile(" + strconv.Itoa(int(f)) + ")"
 }

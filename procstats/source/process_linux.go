@@ -54,6 +54,7 @@ type process struct {
 	smaps smapsReading
 
 	cmdline cmdlineReading
+	queue   queueReading
 
 	// rank orders processes for the rows of a sample, most first, where there are more than fit.
 	rank [2]int64

@@ -23,6 +23,8 @@ type Tree struct {
 
 	// stat is whether more than the clock and statm is asked for; lineage whether the time of reaped children is.
 	stat, lineage bool
+	// delay and switches are what is read of every thread of a process in a row.
+	delay, switches bool
 	// smaps is whether the task's memory is asked for, and its processes are all that it can be taken from: what a cgroup
 	// says costs less and has everything.
 	smaps bool
@@ -73,6 +75,10 @@ func OpenTree(t Target, sel procstats.Selection, m *Members) *Tree {
 			tree.smaps = !t.Cgroup.Encloses() || !chargesMemory(t.Cgroup)
 		case procstats.TreeThreads, procstats.ProcessChildrenCPU, procstats.ProcessState, procstats.ProcessThreads, procstats.ProcessMinflt, procstats.ProcessMajflt:
 			tree.stat = true
+		case procstats.ProcessRunDelay:
+			tree.delay = true
+		case procstats.ProcessVoluntarySwitches, procstats.ProcessInvoluntarySwitches:
+			tree.switches = true
 		}
 	}
 	if tree.stat {
@@ -306,6 +312,9 @@ func (t *Tree) reading(id procstats.ID, p *process, now time.Duration) procstats
 	case id == procstats.ProcessCmdline && !p.unreadable:
 		t.readCmdline(p, now)
 		return p.cmdline.reading()
+	case id >= procstats.ProcessRunDelay && id <= procstats.ProcessInvoluntarySwitches && !p.unreadable:
+		t.readQueue(p)
+		return p.queue.reading(id)
 	case id != procstats.ProcessElapsed || p.unreadable:
 		return p.tree.reading(id, p)
 	case t.sinceBoot == 0:

@@ -136,6 +136,9 @@ func TestTreeReadsCapturedProcesses(t *testing.T) {
 		`process_command "python3"`,
 		"process_elapsed_seconds absent: the files do not say when they were captured",
 		"process_cmdline absent: read /proc/PID/cmdline: no such file or directory",
+		"process_run_delay_seconds_total absent: " + reasonNoSchedInfo,
+		"process_voluntary_switches_total absent: none of its threads could be read",
+		"process_involuntary_switches_total absent: none of its threads could be read",
 	}
 	for _, without := range []string{"", "children"} {
 		tree := treeOf(t, Target{
