@@ -238,7 +238,7 @@ func (m *topModel) treeLines(width int) []string {
 	closing("", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), exited)
 	closing("", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "unattributed")
 	total := cmp.Or(processes.Total.CPUSeconds, first(sampleReading(row.sample, 0), procstats.HeadlineCPU))
-	closing(m.cpu(row.usage.Cores), cli.Optional(procstats.Seconds, total), "total")
+	closing(m.cpu(row.Cores), cli.Optional(procstats.Seconds, total), "total")
 	if age := setAge(row.sample); age >= time.Second {
 		closing("", "", fmt.Sprintf("read %s ago", procstats.AgeText(age)))
 	}
