@@ -88,7 +88,7 @@ func (h *host) text(path string) string {
 
 // TestSelectedMeasurements follows a task that fills its directory over HTTP: stats, history, metrics and the page.
 func TestSelectedMeasurements(t *testing.T) {
-	h := newHost(t, strings.Replace(publishing, "telemetry {", "telemetry {\n  prometheus_metrics = true", 1))
+	h := newHost(t, publishing)
 	h.begin()
 	id := h.filling()
 	allocation := "/v1/client/allocation/" + id
