@@ -25,6 +25,7 @@ import (
 func (r *reading) ask(ctx context.Context) (source.Target, *proto.TargetResponse, error) {
 	// Peaks are reset before the executor is asked, so that its peaks and these together cover all the time.
 	peaks := resetPeaks(r.task.Cgroup)
+	r.reaped.waited, _ = kernel.ReadWaited(kernel.HostFS(), r.task.Process.PID) // if it cannot be read, the executor is asked again
 	asked, err := r.task.Executor.Target(ctx, false)
 	if err == nil && asked.GetPeaksReset() != (len(peaks) > 0) && asked.GetUsed() {
 		err = fmt.Errorf("the memory peak: %w", ErrUnreadable)
@@ -104,20 +105,19 @@ func slowSource(selection procstats.Selection) string {
 const (
 	// reapedAge is the least time between two questions for what an executor has reaped.
 	reapedAge = 10 * time.Second
-	// settleTime is when an executor sleeps again after it was asked.
-	settleTime = 500 * time.Millisecond
 	// reapedLimit bounds the wait for the answer.
 	reapedLimit = 5 * time.Second
 )
 
-// reaped is what the executor has reaped, as it last said. It is asked again only if it was awake since: while it sleeps, it
-// reaps nothing.
+// reaped is what the executor has reaped, as it last said. It is asked again only if it has reaped since: the question wakes it,
+// and an executor that was awake has not always reaped. The monitor thread of its Go runtime runs once a minute.
 type reaped struct {
 	latest atomic.Pointer[source.Reaped]
 	asking atomic.Bool
 	work   sync.WaitGroup
-	// settled is its CPU time when it slept again after the last answer; 0 while that is not known.
-	settled float64
+	// cpu is its CPU time when it was last looked at, and waited what the kernel had counted when it was last asked.
+	cpu    float64
+	waited kernel.Waited
 }
 
 func (p *reaped) get() source.Reaped { return *p.latest.Load() }
@@ -136,20 +136,20 @@ func (p *reaped) set(m *proto.Reaped, at procstats.Stamp) {
 	})
 }
 
-// refresh asks the executor again if it was awake since it last answered.
+// refresh asks the executor again if it has reaped since it was last asked.
 func (p *reaped) refresh(r *reading, s *procstats.Sample) {
+	if p.asking.Load() || s.Mono-p.get().At.Mono < reapedAge {
+		return
+	}
 	cpu, ok := executorCPU(r.task.Process.PID)
-	age := s.Mono - p.get().At.Mono
-	if !ok || p.asking.Load() || age < settleTime {
+	if !ok || cpu == p.cpu {
+		return // it is gone, or has slept
+	}
+	p.cpu = cpu
+	waited, err := kernel.ReadWaited(kernel.HostFS(), r.task.Process.PID)
+	if err != nil || waited == p.waited {
 		return
 	}
-	if p.settled == 0 {
-		p.settled = cpu
-	}
-	if age < reapedAge || cpu == p.settled {
-		return
-	}
-	p.settled = 0
 	p.asking.Store(true)
 	p.work.Go(func() {
 		defer p.asking.Store(false)
@@ -157,6 +157,7 @@ func (p *reaped) refresh(r *reading, s *procstats.Sample) {
 		defer cancel()
 		if asked, err := r.task.Executor.Target(ctx, true); err == nil {
 			p.set(asked.GetReaped(), r.now())
+			p.waited = waited // the answer has all of that: the executor answers between two children, not while it reaps one
 		}
 	})
 }

@@ -21,6 +21,7 @@ type ProcStat struct {
 	State                        byte
 	flags                        uint64
 	Minflt, Majflt               uint64
+	cminflt, cmajflt             uint64
 	utime, stime, cutime, cstime uint64
 	Threads                      uint64
 	Start                        uint64
@@ -83,7 +84,9 @@ const (
 	statPPID      = 4
 	statSession   = 6
 	statMinflt    = 10
+	statCminflt   = 11
 	statMajflt    = 12
+	statCmajflt   = 13
 	statUtime     = 14
 	statStime     = 15
 	statCutime    = 16
@@ -103,7 +106,7 @@ func (s *ProcStat) set(number int, field []byte) (ok bool) {
 		}
 		s.State = field[0]
 		return true
-	case statPPID, statFlags, statMinflt, statMajflt, statUtime, statStime, statThreads, statStart, statSigignore:
+	case statPPID, statFlags, statMinflt, statCminflt, statMajflt, statCmajflt, statUtime, statStime, statThreads, statStart, statSigignore:
 		if n, ok = parseKernelUint(field); !ok {
 			return false
 		}
@@ -131,8 +134,12 @@ func (s *ProcStat) assign(number int, n uint64) {
 		s.flags = n
 	case statMinflt:
 		s.Minflt = n
+	case statCminflt:
+		s.cminflt = n
 	case statMajflt:
 		s.Majflt = n
+	case statCmajflt:
+		s.cmajflt = n
 	case statUtime:
 		s.utime = n
 	case statStime:
