@@ -35,7 +35,13 @@ const (
 	recoveredAfter = 3 * time.Second
 	// callAgain is the pause after a call that failed although the executor lives.
 	callAgain = time.Second
+	// quietAfter is how long a connection to an executor is held for an answer that may come in hours. It is short, so that
+	// a host that starts many tasks does not hold all their connections at one time.
+	quietAfter = time.Second
 )
+
+// errQuiet ends a call because nothing has happened for a while; the executor notifies when something does.
+var errQuiet = errors.New("nothing has happened")
 
 // task is a started task, or one that was recovered.
 type task struct {
@@ -142,13 +148,20 @@ func (t *task) running() bool {
 func (t *task) awaitEnd(ctx context.Context) {
 	report := t.log.Error
 	for ctx.Err() == nil {
-		exit, final, err := t.client.Wait(ctx)
+		changed := t.client.Changed() // before the call, which can miss nothing that it does not answer
+		attended, end := attend(ctx, changed)
+		exit, final, err := t.client.Wait(attended)
+		quiet := isQuiet(attended)
+		end()
 		switch {
 		case exit != nil:
 			t.ended(exit, final, err)
 			return
 		case ctx.Err() != nil:
 			return
+		case quiet:
+			t.awaitChange(ctx, changed)
+			continue
 		case errors.Is(err, client.ErrLost):
 			t.lost(ctx)
 			return
@@ -156,6 +169,33 @@ func (t *task) awaitEnd(ctx context.Context) {
 		report("wait for task", "error", err)
 		report = t.log.Debug
 		pause(ctx, callAgain)
+	}
+}
+
+// attend returns a context for a call that waits for a change of the task. The call ends as quiet if nothing happens for a while
+// and changes are notified: a connection without calls is closed.
+func attend(ctx context.Context, changed <-chan struct{}) (attended context.Context, end func()) {
+	attended, cancel := context.WithCancelCause(ctx)
+	if changed == nil {
+		return attended, func() { cancel(nil) }
+	}
+	// Not a deadline: the executor would set a timer for it.
+	timer := time.AfterFunc(quietAfter, func() { cancel(errQuiet) })
+	return attended, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+func isQuiet(attended context.Context) bool { return errors.Is(context.Cause(attended), errQuiet) }
+
+// awaitChange waits for the next change of a quiet task.
+func (t *task) awaitChange(ctx context.Context, changed <-chan struct{}) {
+	select {
+	case <-changed:
+	case <-t.client.Lost():
+	case <-t.done:
+	case <-ctx.Done():
 	}
 }
 
@@ -237,7 +277,11 @@ func (t *task) addEvent(at time.Time, message string, annotations map[string]str
 func (t *task) passEvents(ctx context.Context) {
 	passed := t.readPassed()
 	for ctx.Err() == nil {
-		err := t.passStream(ctx, &passed)
+		changed := t.client.Changed()
+		attended, end := attend(ctx, changed)
+		err := t.passStream(ctx, attended, &passed)
+		quiet := isQuiet(attended)
+		end()
 		select {
 		case <-t.client.Lost():
 			return
@@ -247,6 +291,10 @@ func (t *task) passEvents(ctx context.Context) {
 				return
 			}
 		default:
+		}
+		if quiet {
+			t.awaitChange(ctx, changed)
+			continue
 		}
 		t.pauseOrEnd(ctx)
 	}
@@ -269,9 +317,9 @@ func (t *task) pauseOrEnd(ctx context.Context) {
 	}
 }
 
-// passStream passes on one stream of events; nil at its end.
-func (t *task) passStream(ctx context.Context, passed *uint64) error {
-	stream, err := t.client.Events(ctx)
+// passStream passes on one stream of events, which ends with attended; nil at its end.
+func (t *task) passStream(ctx, attended context.Context, passed *uint64) error {
+	stream, err := t.client.Events(attended)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ type Executor struct {
 	children *reaper
 	launcher *launcher
 	journal  *journal
+	notifier notifier
 	gc       gcTuner
 	self     procstats.ProcessID
 	bootID   string
@@ -76,6 +77,7 @@ type Executor struct {
 // newExecutor returns an executor that has started nothing yet.
 func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 	e := &Executor{log: log, host: kernel.HostFS(), build: build, folder: folder, journal: newJournal(), decided: make(chan struct{})}
+	e.journal.notify = e.notifier.notify
 	e.children = newReaper(e.host)
 	e.children.stopped = e.taskStopped
 	e.ctx, e.cancel = context.WithCancel(context.Background())

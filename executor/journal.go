@@ -18,9 +18,15 @@ import (
 const maxEvents = 256
 
 // journal is the log of what happened to the task.
-type journal struct{ *eventlog.Log[*proto.Event] }
+type journal struct {
+	*eventlog.Log[*proto.Event]
+	// notify is called after each event.
+	notify func()
+}
 
-func newJournal() *journal { return &journal{eventlog.New[*proto.Event](maxEvents, 0)} }
+func newJournal() *journal {
+	return &journal{Log: eventlog.New[*proto.Event](maxEvents, 0), notify: func() {}}
+}
 
 // add appends an event.
 //
@@ -35,6 +41,7 @@ func (j *journal) add(kind, message string, annotations map[string]string) {
 			Sequence: n, UnixNs: time.Now().UnixNano(), Kind: kind, Message: message, Annotations: annotations,
 		}
 	})
+	j.notify()
 }
 
 // addOutside reports processes that were seen outside the task's cgroup.

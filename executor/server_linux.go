@@ -107,6 +107,12 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 	if fd := request.GetLeashFd(); fd > 0 {
 		e.holdLeash(int(fd), t)
 	}
+	if e.folder != "" {
+		// After the start: of a directory without room for it, the task takes precedence.
+		if err := e.notifier.open(e.folder); err != nil {
+			e.log.Warn("owner has to stay connected", "error", err)
+		}
+	}
 	e.gc.launched()
 	failpoint.At("executor.launch.done")
 	return t.launched, nil

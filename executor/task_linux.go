@@ -255,6 +255,7 @@ func (t *task) finish(end ended, last time.Time) {
 	t.journal.add("exited", t.exit.GetSummary(), nil)
 	t.journal.Close()
 	close(t.gone)
+	t.journal.notify()
 	if err := t.recorder.exits.close(); err != nil { // after the end was reported: it takes a millisecond
 		t.log.Error("close exit records", "error", err)
 	}

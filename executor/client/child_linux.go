@@ -33,11 +33,12 @@ const (
 // child is an executor that this process has started, in the way that go-plugin starts plugins. The client of go-plugin itself
 // holds six goroutines and two pipes for as long as the executor runs, which is as long as the task does.
 type child struct {
-	log    hclog.Logger
-	cmd    *exec.Cmd
-	stdout *os.File // open until the start is confirmed: an executor whose caller is gone before ends its task
-	stderr int      // what it writes there waits in the pipe, and is read at its end
-	ended  sync.Once
+	log     hclog.Logger
+	name    string      // for people
+	process *os.Process // and not the exec.Cmd, which holds arguments and environment
+	stdout  *os.File    // open until the start is confirmed: an executor whose caller is gone before ends its task
+	stderr  int         // what it writes there waits in the pipe, and is read at its end
+	ended   sync.Once
 }
 
 // startChild starts an executor and returns the path of its socket. Nothing is left of it if it returns an error.
@@ -45,8 +46,8 @@ func startChild(ctx context.Context, cmd *exec.Cmd, log hclog.Logger) (c *child,
 	handshake := wire.Handshake()
 	cmd.Env = append(cmd.Env, handshake.MagicCookieKey+"="+handshake.MagicCookieValue,
 		"PLUGIN_PROTOCOL_VERSIONS="+strconv.FormatUint(uint64(handshake.ProtocolVersion), 10))
-	c = &child{log: log, cmd: cmd}
-	if err := c.start(); err != nil {
+	c = &child{log: log, name: cmd.Args[len(cmd.Args)-1]}
+	if err := c.start(cmd); err != nil {
 		return nil, "", err
 	}
 	killed := make(chan struct{})
@@ -72,7 +73,7 @@ func startChild(ctx context.Context, cmd *exec.Cmd, log hclog.Logger) (c *child,
 const longestSocket = 107
 
 // start starts the process with pipes for its output.
-func (c *child) start() error {
+func (c *child) start(cmd *exec.Cmd) error {
 	stdout, itsStdout, err := os.Pipe()
 	if err != nil {
 		return err
@@ -84,13 +85,14 @@ func (c *child) start() error {
 	}
 	itsStderr := os.NewFile(uintptr(stderr[1]), "stderr")
 	defer itsStderr.Close()
-	c.cmd.Stdout, c.cmd.Stderr = itsStdout, itsStderr
-	err = c.cmd.Start()
+	cmd.Stdout, cmd.Stderr = itsStdout, itsStderr
+	err = cmd.Start()
 	if err == nil {
+		c.process = cmd.Process
 		// A pipe that nobody reads must neither stop the executor nor its reader.
 		err = errors.Join(unix.SetNonblock(stderr[0], true), unix.SetNonblock(stderr[1], true))
 		if err != nil {
-			err = errors.Join(err, c.kill(), c.cmd.Wait())
+			err = errors.Join(err, c.kill(), c.await())
 		}
 	}
 	if err != nil {
@@ -113,7 +115,7 @@ func socketOf(line string) (string, error) {
 // startError ends the process and returns why it could not be started, in its own words if it had any.
 func (c *child) startError(ctx context.Context, err error) error {
 	_ = c.kill() // or it has ended
-	_ = c.cmd.Wait()
+	_ = c.await()
 	_ = c.stdout.Close() // of what was only read
 	if text := c.takeStderr(); text != "" {
 		err = errors.New(strings.TrimPrefix(text, wire.ErrorPrefix))
@@ -122,7 +124,16 @@ func (c *child) startError(ctx context.Context, err error) error {
 }
 
 // kill kills a process that has not been reaped yet.
-func (c *child) kill() error { return process.Child(c.cmd.Process.Pid).Signal(unix.SIGKILL) }
+func (c *child) kill() error { return process.Child(c.process.Pid).Signal(unix.SIGKILL) }
+
+// await reaps the process, and returns how it failed.
+func (c *child) await() error {
+	state, err := c.process.Wait()
+	if err == nil && !state.Success() {
+		err = &exec.ExitError{ProcessState: state}
+	}
+	return err
+}
 
 // confirmed gives up what only the start needs. Confirming nil is fine.
 func (c *child) confirmed() {
@@ -137,10 +148,10 @@ func (c *child) reap() {
 		return
 	}
 	c.ended.Do(func() {
-		err := c.cmd.Wait()
+		err := c.await()
 		c.confirmed()
 		if text := c.takeStderr(); text != "" {
-			c.log.Error("executor failed", "executor", c.cmd.Args[len(c.cmd.Args)-1], "error", err, "stderr", text)
+			c.log.Error("executor failed", "executor", c.name, "error", err, "stderr", text)
 		}
 	})
 }

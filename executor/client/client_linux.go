@@ -34,11 +34,14 @@ import (
 // Client is one caller's connection to one executor. Its methods may be called concurrently.
 type Client struct {
 	rpc     proto.ExecutorClient
-	conn    *grpc.ClientConn
+	conn    *connection
 	child   *child // nil if the executor was reattached to
 	hello   *proto.HelloResponse
 	process *watchedProcess // the executor
 	owner   *os.File        // holds the lock; nil for a visitor
+
+	notify        sync.Once
+	notifications *notifications // nil before Changed, and for an executor that has none
 
 	mu      sync.Mutex // guards following
 	address wire.Address
@@ -185,6 +188,16 @@ func (c *Client) connect(ctx context.Context) error {
 		}
 		c.process = watched
 	}
+	c.conn = &connection{dial: c.dial}
+	c.rpc = proto.NewExecutorClient(c.conn)
+	if err := c.shakeHands(ctx); err != nil && (ctx.Err() != nil || !c.isSilent(err)) {
+		return errors.Join(err, c.conn.close(), c.release())
+	}
+	return nil
+}
+
+// dial makes the connection; the first call of it connects.
+func (c *Client) dial() (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("unix:"+c.address.Socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(8<<10),
@@ -196,13 +209,9 @@ func (c *Client) connect(ctx context.Context) error {
 		}, MinConnectTimeout: handshakeLimit}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
 	if err != nil {
-		return errors.Join(fmt.Errorf("connect to executor: %w", err), c.release())
+		return nil, fmt.Errorf("connect to executor: %w", err)
 	}
-	c.conn, c.rpc = conn, proto.NewExecutorClient(conn)
-	if err := c.shakeHands(ctx); err != nil && (ctx.Err() != nil || !c.isSilent(err)) {
-		return errors.Join(err, conn.Close(), c.release())
-	}
-	return nil
+	return conn, nil
 }
 
 // release gives up an executor that was reattached to; one that was started is abandoned.
@@ -351,6 +360,13 @@ func (c *Client) Wait(ctx context.Context) (*proto.Exit, *record.Record, error) 
 	return response.GetExit(), final, nil
 }
 
+// Changed returns a channel that is closed when the task has ended or has had an event since the call, or nil if only Wait and
+// Events can say so: the executor is of an older build, or gone. It is for the owner of a launched task, before Close.
+func (c *Client) Changed() <-chan struct{} {
+	c.notify.Do(func() { c.notifications = openNotifications(c.address.Folder) })
+	return c.notifications.next()
+}
+
 // Signal sends a signal to the main process, or to its process group as a terminal would.
 func (c *Client) Signal(ctx context.Context, signal syscall.Signal, group bool) error {
 	_, err := c.rpc.Signal(ctx, &proto.SignalRequest{Signal: int32(signal), Group: group})
@@ -409,7 +425,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 
 // Close gives up the connection and the ownership; the executor and its task go on.
 func (c *Client) Close() error {
-	err := errors.Join(c.conn.Close(), c.process.close(), c.disown())
+	err := errors.Join(c.conn.close(), c.notifications.close(), c.process.close(), c.disown())
 	return err
 }
 

@@ -125,6 +125,13 @@ type cgroupFile struct {
 // opened is absent, with the reason.
 func openCgroupFile(dir string, file *cgroupFileSpec, selected func(procstats.ID) bool, explain func(*cgroupFile, error) string) *cgroupFile {
 	f := &cgroupFile{dir: dir, name: file.name, parse: file.parse, explain: explain}
+	n := 0
+	for i := range file.fields {
+		if selected(file.fields[i].id) {
+			n++
+		}
+	}
+	f.fields, f.values = make([]cgroupField, 0, n), make([]kernel.Field, 0, n) // a host holds those of all its tasks
 	for i := range file.fields {
 		spec := &file.fields[i]
 		if !selected(spec.id) {
