@@ -28,9 +28,9 @@ func families(tasks []taskSample) []exposition.Family {
 		headlines[i] = procstats.Headlines(t.sample, procstats.History{Elapsed: t.sample.Wall.Sub(t.startedAt)})
 		labels[i] = labelsOf(t.config)
 	}
-	missing := exposition.AbsentFamily()
+	missing, usual := exposition.AbsentFamily(), procstats.DefaultSelection()
 	for i, t := range tasks {
-		missing.AddAbsent(labels[i], t.sample)
+		missing.AddAbsent(labels[i], t.sample, usual)
 	}
 	all := []exposition.Family{missing}
 	for _, m := range procstats.Table() {

@@ -13,12 +13,14 @@ func AbsentFamily() Family {
 	}
 }
 
-// AddAbsent adds what is absent from a sample to the family. Of what everybody measures by default nothing is said: much
+// AddAbsent adds what is absent from a sample to the family. Of usual, what everybody measures by default, nothing is said: much
 // of it cannot be there, such as a limit that is not set.
-func (f *Family) AddAbsent(labels *Labels, s *procstats.Sample) {
-	usual := procstats.DefaultSelection()
+func (f *Family) AddAbsent(labels *Labels, s *procstats.Sample, usual procstats.Selection) {
 	for _, r := range s.Task {
-		if m, known := procstats.Lookup(r.ID()); known && !r.Present() && !usual.Has(m.ID) {
+		if r.Present() || usual.Has(r.ID()) {
+			continue
+		}
+		if m, known := procstats.Lookup(r.ID()); known {
 			f.Add(labels.With(Label{Name: "measurement", Value: m.Name}, Label{Name: "reason", Value: r.Reason()}), 1)
 		}
 	}

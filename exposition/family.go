@@ -59,34 +59,34 @@ type Labels struct {
 }
 
 // NewLabels returns labels of the pairs that have a value, in the given order.
-func NewLabels(pairs ...Label) *Labels {
-	l := &Labels{Pairs: make([]Label, 0, len(pairs))}
-	var text strings.Builder
-	for _, p := range pairs {
-		if p.Value == "" {
-			continue // in Prometheus an empty label is no label
-		}
-		p.Value = strings.ToValidUTF8(p.Value, "\uFFFD")
-		l.Pairs = append(l.Pairs, p)
-		text.WriteByte("{,"[min(len(l.Pairs)-1, 1)])
-		text.WriteString(p.Name)
-		text.WriteString(`="`)
-		text.WriteString(escape(p.Value))
-		text.WriteByte('"')
-	}
-	if len(l.Pairs) > 0 {
-		text.WriteByte('}')
-	}
-	l.text = text.String()
-	return l
-}
+func NewLabels(pairs ...Label) *Labels { return (&Labels{}).With(pairs...) }
 
 // Text is the labels as they stand in a page, braces included; empty without labels.
 func (l *Labels) Text() string { return l.text }
 
 // With returns the labels with more behind them.
 func (l *Labels) With(pairs ...Label) *Labels {
-	return NewLabels(append(append([]Label(nil), l.Pairs...), pairs...)...)
+	size := len(l.text) + len("{}")
+	for _, p := range pairs {
+		size += len(p.Name) + len(p.Value) + len(`,=""`)
+	}
+	text := append(make([]byte, 0, size), strings.TrimSuffix(l.text, "}")...)
+	more := &Labels{Pairs: append(make([]Label, 0, len(l.Pairs)+len(pairs)), l.Pairs...)}
+	for _, p := range pairs {
+		if p.Value == "" {
+			continue // in Prometheus an empty label is no label
+		}
+		p.Value = strings.ToValidUTF8(p.Value, "\uFFFD")
+		more.Pairs = append(more.Pairs, p)
+		text = append(text, "{,"[min(len(more.Pairs)-1, 1)])
+		text = append(append(text, p.Name...), `="`...)
+		text = append(append(text, escape(p.Value)...), '"')
+	}
+	if len(more.Pairs) > 0 {
+		text = append(text, '}')
+	}
+	more.text = string(text)
+	return more
 }
 
 // escape quotes a label value; both exposition formats agree on it.

@@ -200,11 +200,15 @@ func appendValue(b []byte, r Reading) []byte {
 // AppendNumber appends a finite number as people write it: integers as integers, else at most nine digits
 // after the point, which are nanoseconds and below what any source resolves.
 func AppendNumber(b []byte, value float64) []byte {
+	const exact = 1 << 53 // whole numbers below it are floats
+	if whole := int64(value); -exact < value && value < exact && float64(whole) == value {
+		return strconv.AppendInt(b, whole, 10) // the same digits in a fraction of the time
+	}
 	if rounded := math.Round(value*1e9) / 1e9; !math.IsInf(rounded, 0) {
 		value = rounded
 	}
 	if value == 0 {
-		value = 0 // not the negative one
+		value = 0 // rounded, and not the negative one
 	}
 	return strconv.AppendFloat(b, value, 'f', -1, 64)
 }

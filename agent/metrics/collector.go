@@ -12,6 +12,7 @@ import (
 	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/exposition"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // Agent is what the metrics are of; *agent.Agent is one.
@@ -27,6 +28,7 @@ type Collector struct {
 	agent   Agent
 	streams *streams.Room
 	columns []column
+	byID    []int // the index of a measurement's column, plus one
 	now     func() time.Time
 	began   time.Time
 
@@ -37,7 +39,21 @@ type Collector struct {
 
 // New returns a collector over an agent and the streams of its servers.
 func New(a Agent, room *streams.Room) *Collector {
-	return &Collector{agent: a, streams: room, columns: append(columns(), ownColumns()...), now: time.Now, began: time.Now()}
+	c := &Collector{agent: a, streams: room, columns: columns(), now: time.Now, began: time.Now()}
+	for i, column := range c.columns {
+		c.byID = append(c.byID, make([]int, int(column.id)+1-len(c.byID))...)
+		c.byID[column.id] = i + 1
+	}
+	c.columns = append(c.columns, ownColumns()...)
+	return c
+}
+
+// columnOf returns the index of a measurement's column; -1 if it has none.
+func (c *Collector) columnOf(id procstats.ID) int {
+	if int(id) >= len(c.byID) {
+		return -1
+	}
+	return c.byID[id] - 1
 }
 
 // Gather reads the present state of everything that the configuration lets through, in a fixed order. Families

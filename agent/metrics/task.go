@@ -81,20 +81,23 @@ func (c *Collector) valuesOf(r *row) []float64 {
 			c.fill(values, procstats.Readings{h.Reading})
 		}
 	}
-	for i := range c.columns {
-		column := &c.columns[i]
-		if column.own != nil {
-			values[i] = column.own(r)
-			continue
-		}
-		if read, ok := r.usage.Counters[column.id]; ok && values[i] < read {
+	for id, read := range r.usage.Counters {
+		if i := c.columnOf(id); i >= 0 && values[i] < read {
 			values[i] = read
 		}
-		switch ended, known := r.usage.Totals.Counters[column.id]; {
-		case r.usage.Counted && known:
+	}
+	for id, ended := range r.usage.Totals.Counters {
+		switch i := c.columnOf(id); {
+		case i < 0:
+		case r.usage.Counted:
 			values[i] = ended
-		case known:
+		default:
 			values[i] += ended
+		}
+	}
+	for i := range c.columns {
+		if own := c.columns[i].own; own != nil {
+			values[i] = own(r)
 		}
 	}
 	return values
@@ -228,7 +231,7 @@ func (c *Collector) removeEnded(r *row) {
 // taskFamilies is one family per column, tacho_task_info and tacho_task_absent_info.
 func (c *Collector) taskFamilies(rows []row, detail string) []exposition.Family {
 	var info families
-	missing := exposition.AbsentFamily()
+	missing, usual := exposition.AbsentFamily(), procstats.DefaultSelection()
 	if detail == DetailAlloc {
 		for i := range rows {
 			r := &rows[i]
@@ -237,7 +240,7 @@ func (c *Collector) taskFamilies(rows []row, detail string) []exposition.Family 
 				r.labels.With(exposition.Label{Name: "driver", Value: r.task.Driver}, exposition.Label{Name: "state", Value: string(r.task.State.Phase)},
 					exposition.Label{Name: "outcome", Value: string(r.task.Outcome)}, exposition.Label{Name: "type", Value: r.alloc.JobType}), 1)
 			if r.fresh() {
-				missing.AddAbsent(r.labels, r.usage.Sample)
+				missing.AddAbsent(r.labels, r.usage.Sample, usual)
 			}
 		}
 	} else {
