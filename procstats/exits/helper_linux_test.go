@@ -37,6 +37,10 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(code)
+	case "touch":
+		if err := touch(os.Args[1]); err != nil {
+			os.Exit(1)
+		}
 	case "kill":
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		select {}
@@ -49,7 +53,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// spawn runs the programs that its arguments name, each with a helper and an argument of its own, all at once.
+// spawn runs the programs that its arguments name, each with a helper and an argument of its own: all at once, or in turn.
 func spawn() {
 	var started []*exec.Cmd
 	for _, program := range os.Args[1:] {
@@ -60,11 +64,36 @@ func spawn() {
 		if err := cmd.Start(); err != nil {
 			os.Exit(1)
 		}
+		if os.Getenv("EXITS_IN_TURN") != "" {
+			_ = cmd.Wait()
+			continue
+		}
 		started = append(started, cmd)
 	}
 	for _, cmd := range started {
 		_ = cmd.Wait() // some fail on purpose
 	}
+}
+
+// touch fills so many MiB of memory, writes what it then finds in its own page tables, and lives for 20 ms more.
+func touch(mib string) error {
+	n, err := strconv.Atoi(mib)
+	if err != nil {
+		return err
+	}
+	memory, err := unix.Mmap(-1, 0, n<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < len(memory); i += 4096 {
+		memory[i] = 1
+	}
+	tables, err := os.ReadFile("/proc/self/smaps_rollup")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(os.Getenv("EXITS_TRUTH"), mib), tables, 0o600)
+	}
+	<-time.After(20 * time.Millisecond)
+	return err
 }
 
 // outliveLeader ends the first thread with 0, and the process with 3 when another has used CPU time after that.

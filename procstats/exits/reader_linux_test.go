@@ -148,6 +148,9 @@ func TestRowsAddUpToTheCgroup(t *testing.T) {
 		"orphans": {
 			"for i in $(seq 20); do (sh -c 'sleep 0.01; exit 3' &) ; done; sleep 0.3; :", map[string]count{"sh": {41, 20}, "sleep": {21, 0}, "seq": {1, 0}},
 		},
+		"chain": { // of which the middle exits first
+			"sh -c 'sh -c \"sleep 0.1; cat /dev/null; exit 5\" & exit 4'; sleep 0.3; :", map[string]count{"sh": {3, 2}, "sleep": {2, 0}, "cat": {1, 0}},
+		},
 		"exec": { // the name is that at the end
 			"for i in 1 2 3; do sh -c 'exec sh -c \"exec /bin/true\"'; done; :", map[string]count{"true": {3, 0}, "sh": {1, 0}},
 		},

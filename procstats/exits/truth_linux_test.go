@@ -1,0 +1,101 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package exits_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// TestPeaksOfShort holds the largest resident set of commands that live for 20 ms against what each found in its own page tables.
+func TestPeaksOfShort(t *testing.T) {
+	r, truth := open(t), t.TempDir()
+	sizes := []int{10, 20, 30, 40, 60, 80, 100, 120, 160, 200}
+	name := func(mib int) string { return fmt.Sprintf("peak%d", mib) }
+	args := make([]string, 0, len(sizes))
+	for _, mib := range sizes {
+		args = append(args, fmt.Sprintf("%s touch %d", link(t, name(mib)), mib))
+	}
+	cmd := exec.Command(link(t, "spawner"), args...)
+	cmd.Env = append(os.Environ(), "EXITS_HELPER=spawn", "EXITS_IN_TURN=1", "EXITS_TRUTH="+truth)
+	rows, _, _ := watch(t, r, cmd)
+	for _, mib := range sizes {
+		text, err := os.ReadFile(filepath.Join(truth, strconv.Itoa(mib)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, text, _ = bytes.Cut(text, []byte("\nRss:"))
+		kib, err := strconv.ParseInt(string(bytes.Fields(text)[0]), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := rows[name(mib)]
+		if off := math.Abs(float64(c.PeakRSSBytes - kib<<10)); off > 1<<20 || c.PeakRSSGuarantee != procstats.Exact {
+			t.Errorf("%d MiB: largest %d KiB (%s), in its page tables %d KiB", mib, c.PeakRSSBytes>>10, c.PeakRSSGuarantee, kib)
+		}
+	}
+}
+
+// TestReusedPIDs runs processes one after the other with one PID: each is one, with a name and a status of its own.
+func TestReusedPIDs(t *testing.T) {
+	const last, rounds, tries = "/proc/sys/kernel/ns_last_pid", 5, 500 // another process of the machine may get the PID
+	r, dir, self := open(t), group(t), link(t, "first")
+	again := link(t, "again")
+	w, err := r.Watch(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	helper := func(path, code string) *exec.Cmd {
+		cmd := exec.Command(path, code)
+		cmd.Env = append(os.Environ(), "EXITS_HELPER=exit")
+		return cmd
+	}
+	pid := run(t, dir, helper(self, "0"))
+	processes, reused := int64(0), 0
+	for ; reused < rounds && processes < tries; processes++ {
+		if err := os.WriteFile(last, strconv.AppendInt(nil, int64(pid-1), 10), 0); err != nil {
+			t.Skipf("the next PID cannot be chosen here: %v", err)
+		}
+		if run(t, dir, helper(again, "7")) == pid {
+			reused++
+		}
+	}
+	s, err := w.Finish(pid, time.Second)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string][2]int64)
+	for _, c := range s.Commands {
+		got[c.Name] = [2]int64{c.Processes, c.Failed}
+	}
+	if diff := cmp.Diff(map[string][2]int64{"first": {1, 0}, "again": {processes, processes}}, got); diff != "" || reused < rounds {
+		t.Errorf("PID %d was used %d times again; (-want +got)\n%s", pid, reused, diff)
+	}
+}
+
+// link gives this test's executable another name, which its processes have.
+func link(t *testing.T, name string) string {
+	t.Helper()
+	self, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(self, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
