@@ -23,13 +23,13 @@ import (
 func newPlot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot [RUN]",
-		Short: "Draw CPU, memory, storage and pressure of one run over time",
+		Short: "Draw CPU, memory, storage, pressure and network of one run over time",
 		Long: `Draw what a run used over time: on the terminal, or with --output as an SVG image.
 
 ` + rundir.RunHelp + `
 
-Each value is that of one sample, of a long run of some samples together: memory is then the highest, CPU and storage the
-average. Nothing is drawn for times in which nothing was measured. A limit is drawn unless it is more than three times what was used. A line of the record that cannot be read is
+Each value is that of one sample, of a long run of some samples together: memory is then the highest, CPU, storage and
+network the average. Nothing is drawn for times in which nothing was measured. A limit is drawn unless it is more than three times what was used. A line of the record that cannot be read is
 reported on stderr and leaves a gap, and the exit code is 1.`,
 		Example: `  tacho plot last
   tacho plot last --output run.svg`,

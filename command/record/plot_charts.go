@@ -14,7 +14,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// runCharts arranges the samples of a run into charts of CPU, memory, I/O and pressure over one axis.
+// runCharts arranges the samples of a run into charts of CPU, memory, I/O and pressure over one axis, and of the network if packets
+// were counted.
 func runCharts(r *record.Record, points []*record.Point) (*chart.Axis, []chart.Chart) {
 	s := pointSeries{record: r}
 	for _, p := range points {
@@ -22,7 +23,11 @@ func runCharts(r *record.Record, points []*record.Point) (*chart.Axis, []chart.C
 			s.points = append(s.points, p)
 		}
 	}
-	return s.axis(), []chart.Chart{s.cpu(), s.memory(), s.io(), s.pressure()}
+	charts := []chart.Chart{s.cpu(), s.memory(), s.io(), s.pressure()}
+	if network := s.network(); len(network.Series) > 0 {
+		charts = append(charts, network)
+	}
+	return s.axis(), charts
 }
 
 // pointSeries turns points into series. A value is at the end of its point; the first one, and the first after a gap, is at
@@ -163,6 +168,16 @@ func (s *pointSeries) io() chart.Chart {
 			{Label: "read", Class: "read", Values: s.rate(procstats.HeadlineIORead)},
 			{Label: "written", Class: "write", Values: s.rate(procstats.HeadlineIOWrite)},
 			{Label: "handed to the kernel", Class: "third", Detail: true, Values: s.rate(procstats.HeadlineIOHanded)},
+		},
+	})
+}
+
+func (s *pointSeries) network() chart.Chart {
+	return s.chart(procstats.SkbReceived, chart.Chart{
+		Title: "Network, in bytes a second", Unit: procstats.BytesPerSecond,
+		Series: []chart.Series{
+			{Label: "received", Class: "read", Values: s.rate(procstats.HeadlineNetworkReceived)},
+			{Label: "sent", Class: "write", Values: s.rate(procstats.HeadlineNetworkSent)},
 		},
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tachograph/tacho/chart"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // reported is one of so many seconds on the monotonic clock.
@@ -98,5 +99,32 @@ func TestRunChartsOfNothing(t *testing.T) {
 				t.Errorf("%s: missing %q", c.Title, c.Missing)
 			}
 		}
+	}
+}
+
+// TestRunChartsOfNetwork has samples with counts of packets, as PointOf takes them, and one without.
+func TestRunChartsOfNetwork(t *testing.T) {
+	var samples []*procstats.Sample
+	for second, received := range []float64{0, 1000, 4000, math.NaN()} {
+		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Duration(second+1) * time.Second, Wall: noon.Add(time.Duration(second) * time.Second)}}
+		s.Sources[procstats.SourceSkb] = s.Stamp
+		if s.SetAbsent(procstats.SkbReceived, "not counted"); !math.IsNaN(received) {
+			s.SetNumber(procstats.SkbReceived, received)
+		}
+		samples = append(samples, s)
+	}
+	var points []*record.Point
+	for i, s := range samples[1:] {
+		points = append(points, record.PointOf(samples[i], s))
+	}
+	_, charts := runCharts(&record.Record{}, points)
+	if len(charts) != 5 || len(charts[4].Series) != 1 || charts[4].Series[0].Label != "received" {
+		t.Fatalf("%+v", charts)
+	}
+	if diff := cmp.Diff([]float64{1000, 1000, 3000, math.NaN()}, charts[4].Series[0].Values, cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf("received (-want +got):\n%s", diff)
+	}
+	if _, charts := runCharts(&record.Record{}, points[2:]); len(charts) != 4 {
+		t.Errorf("%d charts without packets, want 4", len(charts))
 	}
 }

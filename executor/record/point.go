@@ -69,6 +69,10 @@ var columns = [...]column{
 	{procstats.PSIIOSome, procstats.Rate},
 	{procstats.PSIIOFull, procstats.Last},
 	{procstats.TreeProcesses, procstats.Max},
+	{procstats.HeadlineNetworkReceived, procstats.Last},
+	{procstats.HeadlineNetworkReceived, procstats.Rate},
+	{procstats.HeadlineNetworkSent, procstats.Last},
+	{procstats.HeadlineNetworkSent, procstats.Rate},
 }
 
 // timeColumns are before the measurements in each row: the time of day at the end of the point, the monotonic clock at
