@@ -29,7 +29,8 @@ func NewPage(p cli.Palette, name string, r *record.Record) *Page {
 	return &Page{palette: p, name: name, record: r}
 }
 
-// Render returns the page. With all it has all measurements, and the reason for each absent one, and the evidence of a success too.
+// Render returns the page. With all it has all measurements, and the reason for each absent one, block devices, and the evidence of a
+// success too.
 func (p *Page) Render(all bool) string {
 	p.head()
 	p.used()
@@ -42,6 +43,7 @@ func (p *Page) Render(all bool) string {
 	p.host()
 	p.notes()
 	if all {
+		p.devices()
 		p.measurements()
 		p.absent()
 	} else if n := len(p.record.Absent); n > 0 {

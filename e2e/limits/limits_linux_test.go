@@ -163,4 +163,26 @@ func TestIO(t *testing.T) {
 	if len(r.Limits) == 0 || *r.Limits[0].Effective != 4<<20 || rate > 1.3*(4<<20) {
 		t.Errorf("%.0f bytes a second", rate)
 	}
+	checkDevices(t, r, filepath.Base(disk), told.Bytes)
+}
+
+// checkDevices holds what a record says of a disk against what was written to it, and the sum over devices against the total.
+func checkDevices(t *testing.T, r *record.Record, name string, written int64) {
+	t.Helper()
+	total, counted := r.Measurements["cgroup_io_write_bytes_total"].(float64)
+	var sum, disk int64
+	for _, d := range r.Devices {
+		if !d.Layer {
+			sum += d.WrittenBytes
+		}
+		if d.Name == name {
+			disk += d.WrittenBytes
+		}
+	}
+	switch {
+	case !counted && len(r.Devices) > 0, counted && sum != int64(total):
+		t.Errorf("total %v, devices %+v", r.Measurements["cgroup_io_write_bytes_total"], r.Devices)
+	case counted && (disk < written || disk > written+written/100):
+		t.Errorf("%d bytes were written to %s: %+v", written, name, r.Devices)
+	}
 }

@@ -13,7 +13,7 @@ import (
 
 // SchemaVersion is the version of info.json, usage.jsonl and samples.csv. Under one major version fields are only added, which raises the
 // minor one; a correction of a text or of the schema raises the last.
-const SchemaVersion = "1.2.0"
+const SchemaVersion = "1.3.0"
 
 // State is where a run is in its life.
 type State string
@@ -64,6 +64,9 @@ type Record struct {
 	Processes    *Processes        `json:"processes,omitempty"`
 	// Commands is who used it, all processes that ended; absent in records of older builds and where nothing was sampled.
 	Commands *Commands `json:"commands,omitempty"`
+	// Devices are the block devices that the task used, by name; absent if its cgroup does not count I/O by device, and in records
+	// of older builds.
+	Devices []Device `json:"devices,omitempty"`
 	// Peak is when memory was highest among the samples, and who held it.
 	Peak    *Peak    `json:"peak,omitempty"`
 	Limits  []Limit  `json:"limits,omitempty"`

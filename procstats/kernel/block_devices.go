@@ -56,6 +56,69 @@ func (d *BlockDevices) ParseBlkio(data []byte, fields []Field) {
 	})
 }
 
+// DeviceIO is what a cgroup has read from and written to one block device.
+type DeviceIO struct {
+	Number string // MAJOR:MINOR
+	Name   string // the kernel's, such as sda; empty if it does not know the device any more
+	// Layer is set for a device that passes its I/O on to others, which count it again.
+	Layer                                  bool
+	ReadBytes, WrittenBytes, Reads, Writes int64
+}
+
+// ListIOStat returns the devices of an io.stat file that the cgroup used, layers too: their sum counts twice.
+func (d *BlockDevices) ListIOStat(data []byte) ([]DeviceIO, error) {
+	var list []DeviceIO
+	for len(data) > 0 {
+		line, rest, ok := cutLine(data)
+		if !ok {
+			return nil, ErrFormat
+		}
+		data = rest
+		number, words, _ := bytes.Cut(line, []byte{' '})
+		device := DeviceIO{Number: string(number)}
+		if err := device.parse(words); err != nil {
+			return nil, err
+		}
+		if device == (DeviceIO{Number: device.Number}) {
+			continue
+		}
+		device.Layer = d.isLayer(number)
+		if path, err := os.Readlink(filepath.Join(d.root.Sys, "dev", "block", device.Number)); err == nil {
+			device.Name = filepath.Base(path)
+		}
+		list = append(list, device)
+	}
+	return list, nil
+}
+
+// parse reads the KEY=VALUE words of a line; other keys, and those of newer kernels, are skipped.
+func (d *DeviceIO) parse(words []byte) error {
+	for len(words) > 0 {
+		var word []byte
+		word, words, _ = bytes.Cut(words, []byte{' '})
+		key, value, _ := bytes.Cut(word, []byte{'='})
+		var to *int64
+		switch string(key) {
+		case "rbytes":
+			to = &d.ReadBytes
+		case "wbytes":
+			to = &d.WrittenBytes
+		case "rios":
+			to = &d.Reads
+		case "wios":
+			to = &d.Writes
+		default:
+			continue
+		}
+		n, ok := parseKernelUint(value)
+		if !ok {
+			return ErrFormat
+		}
+		*to = int64(n) //nolint:gosec // at most math.MaxInt64
+	}
+	return nil
+}
+
 // each calls add with what a line says of a device that is no layer. Where a line is cut short all fields are invalid.
 func (d *BlockDevices) each(data []byte, fields []Field, add func(line []byte)) {
 	if !d.know(data) {

@@ -4,9 +4,12 @@
 package kernel
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // stack is a machine's block devices: a disk 254:0 with dm 252:0 and, over that, md 9:0; loop devices over a file on the
@@ -85,5 +88,28 @@ func TestNewDeviceRefreshesAll(t *testing.T) {
 	}
 	if got := written(before + "9:0 wbytes=6\n"); got != 6 {
 		t.Errorf("%v bytes with a new device, want 6", got)
+	}
+}
+
+// Every device that was used is listed, layers too, with the name that the kernel gives it.
+func TestListIOStat(t *testing.T) {
+	fs := stack(t)
+	for number, target := range map[string]string{"8:0": "../../devices/pci0/block/sda", "8:1": "../../devices/pci0/block/sda/sda1"} {
+		if err := os.Symlink(target, filepath.Join(fs.Sys, "dev/block", number)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := NewBlockDevices(fs)
+	got, err := d.ListIOStat([]byte("8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6 cost.usage=x\n8:1 rbytes=0 wbytes=0 rios=0 wios=0\n11:0 \n252:0 wbytes=7\n"))
+	want := []DeviceIO{
+		{Number: "8:0", Name: "sda", ReadBytes: 1, WrittenBytes: 2, Reads: 3, Writes: 4}, {Number: "252:0", Layer: true, WrittenBytes: 7},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	for _, text := range []string{"8:0 rbytes=1", "8:0 rbytes=-1\n", "8:0 wbytes=\n"} {
+		if list, err := d.ListIOStat([]byte(text)); !errors.Is(err, ErrFormat) {
+			t.Errorf("%q: %+v, %v", text, list, err)
+		}
 	}
 }
