@@ -5,6 +5,7 @@ package kernel
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,6 +35,20 @@ var (
 	cpuMaxV1       = limitFile{name: "cpu.cfs_quota_us", second: "cpu.cfs_period_us", parse: ParseCPUMax}
 	pidsMax        = limitFile{name: "pids.max", parse: ParseSingleValue}
 )
+
+// memoryUnlimitedV1 is the smallest number that stands for no limit on v1: the largest int64, rounded down to whole
+// pages, which are of 4 KiB (9223372036854771712) up to 256 KiB.
+const memoryUnlimitedV1 = math.MaxInt64 &^ (256<<10 - 1)
+
+// ParseMemoryLimitV1 reads memory.limit_in_bytes.
+func ParseMemoryLimitV1(data []byte, fields []Field) {
+	ParseSingleValue(data, fields)
+	for i := range fields {
+		if fields[i].State == FieldRead && fields[i].Value >= memoryUnlimitedV1 {
+			fields[i].State = FieldUnlimited
+		}
+	}
+}
 
 // ReadNumber reads a cgroup file of one number, such as memory.max or memory.max_usage_in_bytes. ok is false if it cannot
 // be read, and if it says that there is no limit: max on v2, the largest number of whole pages on v1.
