@@ -32,8 +32,8 @@ func (d *BlockDevices) ParseIOStat(data []byte, fields []Field) {
 	d.each(data, fields, func(line []byte) {
 		for len(line) > 0 {
 			var word []byte
-			word, line, _ = bytes.Cut(line, []byte{' '})
-			key, value, found := bytes.Cut(word, []byte{'='})
+			word, line, _ = cutAt(line, ' ')
+			key, value, found := cutAt(word, '=')
 			for i := range fields {
 				if found && string(key) == fields[i].Key {
 					fields[i].add(value)
@@ -47,7 +47,7 @@ func (d *BlockDevices) ParseIOStat(data []byte, fields []Field) {
 // say nothing about the task. The last line, "Total VALUE", has no device.
 func (d *BlockDevices) ParseBlkio(data []byte, fields []Field) {
 	d.each(data, fields, func(line []byte) {
-		key, value, found := bytes.Cut(line, []byte{' '})
+		key, value, found := cutAt(line, ' ')
 		for i := range fields {
 			if found && string(key) == fields[i].Key && string(value) != "0" {
 				fields[i].add(value)
@@ -133,7 +133,7 @@ func (d *BlockDevices) each(data []byte, fields []Field, add func(line []byte)) 
 			return
 		}
 		data = rest
-		device, numbers, _ := bytes.Cut(line, []byte{' '})
+		device, numbers, _ := cutAt(line, ' ')
 		if !d.isLayer(device) {
 			add(numbers)
 		}
@@ -143,7 +143,7 @@ func (d *BlockDevices) each(data []byte, fields []Field, add func(line []byte)) 
 // know reports whether every device of a file has been looked at.
 func (d *BlockDevices) know(data []byte) bool {
 	for line, rest, ok := cutLine(data); ok; line, rest, ok = cutLine(rest) {
-		device, _, _ := bytes.Cut(line, []byte{' '})
+		device, _, _ := cutAt(line, ' ')
 		if _, known := d.layers[string(device)]; !known && bytes.IndexByte(device, ':') > 0 {
 			return false
 		}

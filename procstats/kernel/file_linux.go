@@ -26,6 +26,18 @@ func OpenAt(dir int, path []byte, flags int) (File, error) {
 	}
 }
 
+// Links returns the number of links of the file at a path that ends in NUL.
+func Links(path []byte) (uint32, error) {
+	var status unix.Statx_t
+	at := unix.AT_FDCWD
+	_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(at), uintptr(unsafe.Pointer(&path[0])), 0,
+		unix.STATX_NLINK, uintptr(unsafe.Pointer(&status)), 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return status.Nlink, nil
+}
+
 // ReadNow is ReadRecord for a file of less than a page whose reading cannot sleep: the scheduler is not notified of the
 // system call, which costs a tenth of it.
 func (f *File) ReadNow(buf []byte) ([]byte, error) {

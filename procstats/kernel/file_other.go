@@ -27,6 +27,4 @@ func (*File) Read(buf []byte) ([]byte, error) { return buf[:0], errors.ErrUnsupp
 
 func (*File) ReadRecord(buf []byte) ([]byte, error) { return buf[:0], errors.ErrUnsupported }
 
-func (*File) Reopen(string) {}
-
 func (*File) Close() error { return nil }

@@ -23,8 +23,6 @@ const keptFileSize = 4096
 // and wake this process at each of their events. The zero File is closed.
 type File struct {
 	number int // the descriptor plus one
-	// path is that of a file which is opened for each read; empty for others.
-	path string
 }
 
 // Open opens the file at path for reading. The error is an *fs.PathError around the errno.
@@ -56,16 +54,7 @@ func Dup(file *os.File) (File, error) {
 }
 
 // IsOpen reports whether there is something to read.
-func (f *File) IsOpen() bool { return f.number != 0 || f.path != "" }
-
-// Reopen gives the descriptor of an open file up: from now on each read opens the file at path, and would read another one
-// that has taken its place. It is for kernel files that are read seldom.
-func (f *File) Reopen(path string) {
-	if f.IsOpen() {
-		_ = f.Close() // of what was only read
-		f.path = path
-	}
-}
+func (f *File) IsOpen() bool { return f.number != 0 }
 
 // Read returns the whole file as it is now, in buf's memory where it is large enough; hand the result back as the
 // next buf. The error is the bare errno (the caller knows the name): ENODEV for a removed cgroup, ESRCH for a
@@ -94,14 +83,6 @@ func (f *File) readFrom(buf []byte, oneRecord bool) ([]byte, error) {
 	if !f.IsOpen() {
 		return buf[:0], fs.ErrClosed
 	}
-	if f.path != "" {
-		now, err := Open(f.path)
-		if err != nil {
-			return buf[:0], err
-		}
-		defer func() { _ = now.Close() }() // of what was only read
-		return now.readFrom(buf, oneRecord)
-	}
 	buf = buf[:0]
 	for {
 		if len(buf) == cap(buf) {
@@ -127,10 +108,10 @@ func (f *File) FD() int { return f.number - 1 }
 
 // Close gives the descriptor up; closing twice is allowed.
 func (f *File) Close() error {
-	fd := f.number - 1
-	*f = File{}
-	if fd < 0 {
+	if !f.IsOpen() {
 		return nil
 	}
+	fd := f.number - 1
+	f.number = 0
 	return unix.Close(fd)
 }

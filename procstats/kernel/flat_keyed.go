@@ -3,8 +3,6 @@
 
 package kernel
 
-import "bytes"
-
 // ParseFlatKeyed reads "KEY VALUE" lines, the format of cpu.stat, memory.stat, memory.events, memory.oom_control and
 // their like. Other keys, and lines of other formats, are skipped.
 func ParseFlatKeyed(data []byte, fields []Field) {
@@ -16,23 +14,35 @@ func ParseFlatKeyed(data []byte, fields []Field) {
 			return
 		}
 		data = rest
-		key, value, found := bytes.Cut(line, []byte{' '})
+		key, value, found := cutAt(line, ' ')
 		if !found {
 			continue
 		}
-		for i := range fields {
-			field := &fields[(next+i)%len(fields)]
-			if string(key) != field.Key {
-				continue
-			}
-			if field.State == FieldMissing {
-				field.setNumber(value)
-				missing--
-			}
-			next += i + 1
-			break
+		at := indexKey(fields, next, key)
+		if at < 0 {
+			continue
+		}
+		if field := &fields[at]; field.State == FieldMissing {
+			field.setNumber(value)
+			missing--
+		}
+		next = at + 1
+	}
+}
+
+// indexKey returns the index of the field of a key, and looks from one on first; -1 for none.
+func indexKey(fields []Field, from int, key []byte) int {
+	for i := from; i < len(fields); i++ {
+		if fields[i].Key == string(key) {
+			return i
 		}
 	}
+	for i := range fields[:from] {
+		if fields[i].Key == string(key) {
+			return i
+		}
+	}
+	return -1
 }
 
 // ParseSingleValue reads a file of one number: memory.current, cpuacct.usage, pids.max. The word max is no limit.

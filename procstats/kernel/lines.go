@@ -22,6 +22,14 @@ func cutLine(data []byte) (line, rest []byte, ok bool) {
 	return line, data[end+1:], true
 }
 
+// cutAt splits at the first separator, as bytes.Cut does, which looks for whole texts and takes twice as long.
+func cutAt(data []byte, separator byte) (before, after []byte, found bool) {
+	if i := bytes.IndexByte(data, separator); i >= 0 {
+		return data[:i], data[i+1:], true
+	}
+	return data, nil, false
+}
+
 // parseKernelUint reads a decimal number as the kernel prints them: digits only, at most the largest int64. Larger
 // ones are counters that ran backwards, or junk.
 func parseKernelUint(b []byte) (n uint64, ok bool) {

@@ -65,7 +65,7 @@ func parseUnwritten(data []byte) (sum int64, err error) {
 	const kibibyte = 1024
 	found := 0
 	for line, rest, ok := cutLine(data); ok; line, rest, ok = cutLine(rest) {
-		key, value, _ := bytes.Cut(line, []byte{':'})
+		key, value, _ := cutAt(line, ':')
 		switch string(key) {
 		case "Dirty", "Writeback":
 			found++
@@ -73,7 +73,7 @@ func parseUnwritten(data []byte) (sum int64, err error) {
 		default:
 			continue
 		}
-		number, unit, _ := bytes.Cut(bytes.TrimLeft(value, " "), []byte{' '})
+		number, unit, _ := cutAt(bytes.TrimLeft(value, " "), ' ')
 		n, valid := parseKernelUint(number)
 		if !valid || string(unit) != "kB" {
 			return 0, ErrFormat

@@ -4,7 +4,6 @@
 package kernel
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math"
 )
@@ -47,7 +46,7 @@ func appendNumericNames(numbers []int, dirents []byte) []int {
 		if size <= name || size > len(dirents) {
 			break
 		}
-		text, _, _ := bytes.Cut(dirents[name:size], []byte{0})
+		text, _, _ := cutAt(dirents[name:size], 0)
 		if n, ok := parseKernelUint(text); ok && n > 0 && n <= math.MaxInt32 {
 			numbers = append(numbers, int(n))
 		}

@@ -14,14 +14,14 @@ func ParsePressure(data []byte, fields []Field) {
 			return
 		}
 		data = rest
-		key, averages, _ := bytes.Cut(line, []byte{' '})
+		key, averages, _ := cutAt(line, ' ')
 		for i := range fields {
 			if string(key) != fields[i].Key || fields[i].State != FieldMissing {
 				continue
 			}
 			fields[i].State = FieldInvalid // unless there is a total
 			if _, total, found := bytes.Cut(averages, []byte("total=")); found {
-				total, _, _ = bytes.Cut(total, []byte{' '})
+				total, _, _ = cutAt(total, ' ')
 				fields[i].setNumber(total)
 			}
 		}

@@ -142,7 +142,7 @@ func (p CgroupPaths) Outside(data []byte, yield func(controller string)) error {
 		}
 		for more := len(at) > 0; more; {
 			var name []byte
-			name, controllers, more = bytes.Cut(controllers, []byte{','})
+			name, controllers, more = cutAt(controllers, ',')
 			if path, ours := p[string(name)]; ours && (len(name) > 0 || string(number) == "0") && !within(path, string(at)) {
 				yield(string(name))
 			}
@@ -238,8 +238,8 @@ func cutProcCgroup(line []byte) (number, controllers, path []byte, err error) {
 	if len(line) == 0 {
 		return nil, nil, nil, nil
 	}
-	number, rest, _ := bytes.Cut(line, []byte{':'})
-	controllers, path, _ = bytes.Cut(rest, []byte{':'}) // a path can have colons in it
+	number, rest, _ := cutAt(line, ':')
+	controllers, path, _ = cutAt(rest, ':') // a path can have colons in it
 	if len(path) == 0 || path[0] != '/' {
 		return nil, nil, nil, fmt.Errorf("%w: %q", errProcCgroupLine, line)
 	}

@@ -35,7 +35,7 @@ func ParseSmapsRollup(data []byte) (SmapsRollup, error) {
 			break
 		}
 		data = rest
-		key, value, _ := bytes.Cut(line, []byte{':'})
+		key, value, _ := cutAt(line, ':')
 		field := s.field(key)
 		if field == nil {
 			continue
@@ -75,8 +75,8 @@ func (s *SmapsRollup) field(key []byte) *int64 {
 
 // setRange reads "55d0c0a00000-7ffc1b7fe000 ---p ...", the first line. Addresses that are not there stay 0.
 func (s *SmapsRollup) setRange(line []byte) {
-	first, rest, _ := bytes.Cut(line, []byte{'-'})
-	end, _, _ := bytes.Cut(rest, []byte{' '})
+	first, rest, _ := cutAt(line, '-')
+	end, _, _ := cutAt(rest, ' ')
 	low, ok := parseHex(first)
 	high, okEnd := parseHex(end)
 	if ok && okEnd {

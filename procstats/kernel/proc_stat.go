@@ -53,7 +53,7 @@ func Ticks(n uint64) time.Duration {
 // blanks and newlines in it; no later field has a bracket, so the last one ends it.
 func ParseProcStat(data []byte) (ProcStat, error) {
 	var s ProcStat
-	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
+	open, end := bytes.IndexByte(data, '('), lastIndexByte(data, ')')
 	if open < 1 || end < open || end+1 >= len(data) || data[end+1] != ' ' {
 		return ProcStat{}, ErrFormat
 	}
@@ -64,7 +64,7 @@ func ParseProcStat(data []byte) (ProcStat, error) {
 	s.PID, s.Comm = int(pid), data[open+1:end]
 	rest := data[end+2:]
 	for number := 3; number <= lastStatField; number++ {
-		field, after, found := bytes.Cut(rest, []byte{' '})
+		field, after, found := cutAt(rest, ' ')
 		if !found && number <= statStart {
 			return ProcStat{}, ErrFormat
 		}
@@ -76,6 +76,18 @@ func ParseProcStat(data []byte) (ProcStat, error) {
 		}
 	}
 	return s, nil
+}
+
+// lastIndexByte is bytes.LastIndexByte, which goes back byte by byte, for a byte that is hardly ever there twice.
+func lastIndexByte(data []byte, b byte) int {
+	last := -1
+	for {
+		next := bytes.IndexByte(data[last+1:], b)
+		if next < 0 {
+			return last
+		}
+		last += 1 + next
+	}
 }
 
 // The fields as proc_pid_stat(5) numbers them.

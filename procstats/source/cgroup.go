@@ -157,7 +157,7 @@ func (r *cgroupReader) useOpened(opened map[string]*os.File) {
 		}
 		if kept, err := kernel.Dup(file); err == nil {
 			_ = f.kept.Close()
-			f.kept, f.absent = kept, ""
+			f.kept.File, f.absent = kept, ""
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package source
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -106,10 +107,12 @@ type cgroupFieldSpec struct {
 // cgroupFile is one kernel file of the task's cgroup, kept open.
 type cgroupFile struct {
 	dir, name    string
-	kept, second kernel.File
-	parse        kernel.FieldParser
-	fields       []cgroupField
-	values       []kernel.Field // what was read for the fields, in their order
+	kept, second keptFile
+	// short is set for a file of one number, which the kernel prints without waiting for anything.
+	short  bool
+	parse  kernel.FieldParser
+	fields []cgroupField
+	values []kernel.Field // what was read for the fields, in their order
 	// before is what values were at the read before; nil for a file that can move while its task sleeps.
 	before []kernel.Field
 	// absent is why nothing can be read from the file, for all its fields; empty where it can.
@@ -142,9 +145,10 @@ func openCgroupFile(dir string, file *cgroupFileSpec, selected func(procstats.ID
 		})
 		f.values = append(f.values, kernel.Field{Key: spec.key})
 	}
+	f.short = file.fields[0].key == ""
 	var err error
-	if f.kept, err = kernel.Open(filepath.Join(dir, file.name)); err == nil && file.second != "" {
-		f.second, err = kernel.Open(filepath.Join(dir, file.second))
+	if f.kept.File, err = kernel.Open(filepath.Join(dir, file.name)); err == nil && file.second != "" {
+		f.second.File, err = kernel.Open(filepath.Join(dir, file.second))
 	}
 	if err != nil {
 		f.absent = f.explainOpen(file, err)
@@ -155,8 +159,52 @@ func openCgroupFile(dir string, file *cgroupFileSpec, selected func(procstats.ID
 
 // reopen has the file opened for each read from now on.
 func (f *cgroupFile) reopen(spec *cgroupFileSpec) {
-	f.kept.Reopen(filepath.Join(f.dir, spec.name))
-	f.second.Reopen(filepath.Join(f.dir, spec.second))
+	f.kept.reopen(filepath.Join(f.dir, spec.name))
+	f.second.reopen(filepath.Join(f.dir, spec.second))
+}
+
+// keptFile is a file that is kept open, or opened for each read.
+type keptFile struct {
+	kernel.File
+	path string // of one that is opened for each read; empty for others
+}
+
+// IsOpen reports whether there is something to read.
+func (f *keptFile) IsOpen() bool { return f.File.IsOpen() || f.path != "" }
+
+// reopen gives the descriptor of an open file up: from now on each read opens the file at path, and would read another one
+// that has taken its place. It is for files that are read seldom.
+func (f *keptFile) reopen(path string) {
+	if f.IsOpen() {
+		_ = f.Close() // of what was only read
+		f.path = path
+	}
+}
+
+// read reads a file that the kernel writes in one piece.
+func (f *keptFile) read(buf []byte, short bool) ([]byte, error) {
+	switch {
+	case f.path != "":
+		return readAt(f.path, buf)
+	case short:
+		return f.ReadNow(buf)
+	}
+	return f.ReadRecord(buf)
+}
+
+func readAt(path string, buf []byte) ([]byte, error) {
+	file, err := kernel.Open(path)
+	if err != nil {
+		return buf[:0], err
+	}
+	data, err := file.ReadRecord(buf)
+	return data, errors.Join(err, file.Close())
+}
+
+// Close gives the file up; closing twice is allowed.
+func (f *keptFile) Close() error {
+	f.path = ""
+	return f.File.Close()
 }
 
 // whyMissing is why a field is absent that its file does not have, in words.
@@ -235,10 +283,10 @@ func (f *cgroupFile) collect(buf []byte) []byte {
 	if !f.kept.IsOpen() {
 		return buf
 	}
-	data, err := f.kept.ReadRecord(buf)
-	if err == nil && f.second.IsOpen() {
+	data, err := f.kept.read(buf, f.short)
+	if err == nil && f.second.IsOpen() && !bytes.HasPrefix(data, []byte("-")) { // no quota has no need of its period
 		var tail []byte
-		tail, err = f.second.ReadRecord(data[len(data):])
+		tail, err = f.second.read(data[len(data):], false)
 		data = append(data, tail...)
 	}
 	if err != nil {

@@ -65,28 +65,16 @@ func (m *Members) find(pid, parent int) {
 }
 
 // findChildren finds the children of all threads of a process: the kernel lists a child with the thread that made
-// it. A process that has only its main thread, nearly all have, costs two system calls.
+// it. A process that has only its main thread, nearly all have, costs two system calls, and four where its files are not
+// kept open.
 func (m *Members) findChildren(p *process) {
-	task := p.kept[kernel.FileTask]
-	if !task.IsOpen() {
-		var err error
-		if task, err = m.open(p.PID, kernel.FileTask); err != nil {
-			return
-		}
-		if !m.keep(p, kernel.FileTask, task) {
-			defer func() { _ = task.Close() }()
-		}
-		if m.verify(p) != nil {
-			return
-		}
-	}
 	m.pids = m.pids[:0]
-	var folder unix.Stat_t
-	err := unix.Fstat(task.FD(), &folder)
-	if oneThread := err == nil && folder.Nlink == 3 && m.target.FS.Live; oneThread {
+	m.keepTask(p)
+	var err error
+	if m.hasOneThread(p) {
 		err = m.appendChildren(p)
 	} else {
-		err = m.appendThreadsChildren(task)
+		err = m.appendThreadsChildren(p)
 	}
 	if errors.Is(err, unix.ENOENT) && m.verify(p) == nil {
 		m.tree.scans = true
@@ -95,6 +83,31 @@ func (m *Members) findChildren(p *process) {
 	for _, pid := range m.pids {
 		m.find(pid, p.PID)
 	}
+}
+
+// keepTask opens the folder of a process's threads, if it is to be kept open.
+func (m *Members) keepTask(p *process) {
+	if p.kept[kernel.FileTask].IsOpen() || !m.mayKeep(kernel.FileTask) {
+		return
+	}
+	task, err := m.open(p.PID, kernel.FileTask)
+	if err != nil {
+		return
+	}
+	m.keep(p, kernel.FileTask, task)
+	_ = m.verify(p) // which marks it dead if the folder is of another process
+}
+
+// hasOneThread reports whether the process has only its main thread. If the folder is not kept open, what is read next has to
+// prove that it was this process's.
+func (m *Members) hasOneThread(p *process) bool {
+	if task := p.kept[kernel.FileTask]; task.IsOpen() {
+		var folder unix.Stat_t
+		err := unix.Fstat(task.FD(), &folder)
+		return err == nil && folder.Nlink == 3 && m.target.FS.Live
+	}
+	links, err := kernel.Links(m.pathOf(p.PID, kernel.FileTask))
+	return err == nil && links == 3 && m.target.FS.Live
 }
 
 // appendChildren reads the main thread's children into m.pids.
@@ -108,7 +121,18 @@ func (m *Members) appendChildren(p *process) error {
 
 // appendThreadsChildren reads the children of every thread into m.pids. It goes through the process's own folder:
 // that cannot become another's. ENOENT is returned where no thread has a children file.
-func (m *Members) appendThreadsChildren(task kernel.File) error {
+func (m *Members) appendThreadsChildren(p *process) error {
+	task := p.kept[kernel.FileTask]
+	if !task.IsOpen() {
+		var err error
+		if task, err = m.open(p.PID, kernel.FileTask); err != nil {
+			return errEnded
+		}
+		defer func() { _ = task.Close() }()
+		if err := m.verify(p); err != nil {
+			return err
+		}
+	}
 	if err := m.listThreads(task); err != nil {
 		return err
 	}

@@ -108,8 +108,12 @@ func (c *Collector) CollectBefore(into *procstats.Sample) {
 
 // putMissing gives a reason for what no source has read.
 func (c *Collector) putMissing(into *procstats.Sample) {
+	at := 0 // both lists are in the order of the table
 	for _, id := range c.ids {
-		if _, found := into.Task.Get(id); !found {
+		for at < len(into.Task) && into.Task[at].ID() < id {
+			at++
+		}
+		if at == len(into.Task) || into.Task[at].ID() != id {
 			into.SetAbsent(id, procstats.ReasonNoSource)
 		}
 	}

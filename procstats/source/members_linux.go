@@ -46,6 +46,7 @@ type Members struct {
 
 	collected time.Duration // Stamp.Mono of the sample that was last refreshed for
 	round     uint64
+	found     int  // how many of procs were seen in this round
 	changed   bool // the order of procs and byAge is to be made again
 	fromTree  bool // how the last refresh found them
 	unseen    int  // processes listed in cgroup.procs that have no PID here
@@ -122,7 +123,7 @@ func (m *Members) refresh(s *procstats.Sample) {
 	}
 	m.collected = s.Mono
 	m.round++
-	m.absent, m.unseen = "", 0
+	m.absent, m.unseen, m.found = "", 0, 0
 	listed, err := m.listCgroup()
 	if m.fromTree = listed == 0 && m.target.Roots != nil; m.fromTree {
 		m.walkTree()
@@ -175,10 +176,8 @@ func (m *Members) unknown(listing error) string {
 	return ""
 }
 
-// missing reports whether a known process was not found in this round.
-func (m *Members) missing() bool {
-	return slices.ContainsFunc(m.procs, func(p *process) bool { return p.round != m.round })
-}
+// missing reports whether a known process was not seen in this round.
+func (m *Members) missing() bool { return m.found != len(m.procs) }
 
 // see marks the process with a PID as found and returns it, nil where there is none. A PID that is not known is
 // looked at first; parent is what its parent has to be, 0 for any.
@@ -199,9 +198,12 @@ func (m *Members) see(pid, parent int) *process {
 		}
 		m.byPID[pid] = p
 		m.procs = append(m.procs, p)
-		m.changed = true
+		m.changed, m.outside.youngAt = true, 0
 	}
-	p.round = m.round
+	if p.round != m.round {
+		p.round = m.round
+		m.found++
+	}
 	return p
 }
 

@@ -51,9 +51,11 @@ func (o *processSource) putRows(s *procstats.Sample, rank func(*process) [2]int6
 		p.rank = rank(p)
 	}
 	o.members.addRows(s)
+	next := 0
 	for i := range s.Processes {
 		row := &s.Processes[i]
-		p := o.members.of(row)
+		var p *process
+		p, next = o.members.of(row, next)
 		for _, id := range o.process {
 			if p == nil {
 				row.Readings.Put(procstats.AbsentReading(id, reasonEnded))
@@ -99,12 +101,16 @@ func (m *Members) addRows(s *procstats.Sample) {
 	}
 }
 
-// of returns the process of a row, nil where it has ended since the row was made.
-func (m *Members) of(row *procstats.ProcessRow) *process {
-	if p := m.byPID[row.PID]; p != nil && !p.dead && p.Start == row.Start {
-		return p
+// of returns the process of a row, nil where it has ended since the row was made. Rows and processes are both ordered by
+// PID: from is the index of the process to look at first, and next that for the next row.
+func (m *Members) of(row *procstats.ProcessRow, from int) (p *process, next int) {
+	for from < len(m.procs) && m.procs[from].PID < row.PID {
+		from++
 	}
-	return nil
+	if from < len(m.procs) && m.procs[from].ProcessID == row.ProcessID && !m.procs[from].dead {
+		return m.procs[from], from + 1
+	}
+	return nil, from
 }
 
 // describe says for a source whether processes can be read at all. own is a file that has to be there for it, below

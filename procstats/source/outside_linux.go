@@ -4,6 +4,7 @@
 package source
 
 import (
+	"math"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -25,8 +26,8 @@ const (
 //
 // What leaves while it is known is missing in cgroup.procs, which costs nothing to see. For the rest members are
 // looked at: at their cgroups in the other hierarchies of v1, and at their children, which the cgroup may never have had.
-// That is done while they are young, when most that leave do, and then in turn, one or a hundredth of them a sample. The
-// direct children of the executor are listed on a slow clock.
+// That is done while they are young, when most that leave do, and then in turn, one or a hundredth of them a sample. One that
+// has not run since is not asked for children again. The direct children of the executor are listed on a slow clock.
 type outsiders struct {
 	paths   kernel.CgroupPaths
 	read    bool // paths were
@@ -34,6 +35,8 @@ type outsiders struct {
 	rootsAt time.Duration // when the executor's children were listed
 	// rootsPause is how long they are not listed again.
 	rootsPause time.Duration
+	// youngAt is the refresh in which a young process is next looked at.
+	youngAt uint64
 
 	live                                      int
 	leftCPU, leftMemory, leftIO, leftPressure int64
@@ -74,6 +77,9 @@ func (m *Members) findOutside() {
 	} else {
 		m.findUnlisted()
 	}
+	if !o.found() {
+		return
+	}
 	for _, p := range m.procs {
 		if p.outside != 0 && p.round == m.round && !p.dead {
 			o.live++
@@ -81,12 +87,17 @@ func (m *Members) findOutside() {
 	}
 }
 
+// found reports whether any process was ever found outside: most tasks have none, and nothing else to look through then.
+func (o *outsiders) found() bool { return len(o.first) > 0 }
+
 func (m *Members) findUnlisted() {
 	o, w := &m.outside, &m.tree
 	w.queue = w.queue[:0]
-	for _, p := range m.procs {
-		if p.round != m.round && !p.dead && m.stays(p) && p.outside != 0 {
-			w.queue = append(w.queue, p)
+	if m.missing() {
+		for _, p := range m.procs {
+			if p.round != m.round && !p.dead && m.stays(p) && p.outside != 0 {
+				w.queue = append(w.queue, p)
+			}
 		}
 	}
 	if m.target.Roots != nil && (o.rootsAt == 0 || m.collected-o.rootsAt >= o.rootsPause) {
@@ -103,8 +114,9 @@ func (m *Members) findUnlisted() {
 		case p.dead || !p.identified:
 		case o.turn%2 == 0:
 			m.placeListed(p)
+		case !m.hasRun(p):
 		default:
-			m.findChildren(p)
+			m.findChildrenAt(p)
 		}
 	}
 	m.lookAtYoung(listed)
@@ -116,26 +128,45 @@ func (m *Members) findUnlisted() {
 
 // lookAtYoung looks at the cgroups and children of processes that have not been members for long.
 func (m *Members) lookAtYoung(listed int) {
-	left := maxYoung
+	o, left := &m.outside, maxYoung
+	if m.round < o.youngAt {
+		return
+	}
+	o.youngAt = math.MaxUint64
 	for _, p := range m.procs[:listed] {
-		if p.looks >= youngLooks || p.lookAt > m.round || p.dead || !p.identified {
+		if p.looks >= youngLooks || p.dead || !p.identified {
 			continue
 		}
-		if left--; left < 0 {
-			return
+		if p.lookAt <= m.round && left > 0 {
+			p.lookAt = m.round + 1<<p.looks
+			if p.looks == 0 || !m.clocks || p.tree.cpu+p.before != p.childrenAtCPU { // it has run
+				left--
+				p.looks++
+				m.placeListed(p)
+				m.findChildrenAt(p)
+			}
 		}
-		p.lookAt = m.round + 1<<p.looks
-		p.looks++
-		m.placeListed(p)
-		m.findChildren(p)
+		o.youngAt = min(o.youngAt, p.lookAt)
 	}
+}
+
+// hasRun reports whether a process can have run since its children were looked for: otherwise it has made none.
+func (m *Members) hasRun(p *process) bool {
+	cpu, err := m.clock(p)
+	return err != nil || p.looks == 0 || cpu != p.childrenAtCPU
+}
+
+// findChildrenAt finds the children of a process, and remembers how much CPU time it had used before.
+func (m *Members) findChildrenAt(p *process) {
+	p.childrenAtCPU, _ = m.clock(p) // without a clock nothing is remembered
+	m.findChildren(p)
 }
 
 // place notes in which hierarchies a process is outside the task's cgroup.
 func (m *Members) place(p *process) {
 	o := &m.outside
 	m.readPaths()
-	data, err := m.read(p, kernel.FileCgroup)
+	data, err := m.readUnproved(p, kernel.FileCgroup)
 	if err != nil {
 		return
 	}
@@ -144,6 +175,7 @@ func (m *Members) place(p *process) {
 		return
 	}
 	if outside&^p.outside != 0 {
+		// What is read next proves that this was not another process with the PID.
 		// On v1 what is about to end is in the root already.
 		if stat, err := m.stat(p); err != nil || stat.Exiting() {
 			return
@@ -212,16 +244,21 @@ func (m *Members) countLeft(p *process) {
 	}
 }
 
-// addCPU adds what a process has used outside since the sample before, if that found it outside too.
-func (o *outsiders) addCPU(p *process) {
-	if p.outside&accountCPU == 0 {
-		p.outsideCPU = 0
+// addCPU adds what processes have used outside since the sample before, if that found them outside too.
+func (o *outsiders) addCPU(procs []*process) {
+	if !o.found() {
 		return
 	}
-	if p.outsideCPU > 0 {
-		o.cpu += p.tree.cpu - p.outsideCPU
+	for _, p := range procs {
+		if p.outside&accountCPU == 0 {
+			p.outsideCPU = 0
+			continue
+		}
+		if p.outsideCPU > 0 {
+			o.cpu += p.tree.cpu - p.outsideCPU
+		}
+		p.outsideCPU = p.tree.cpu
 	}
-	p.outsideCPU = p.tree.cpu
 }
 
 // setOrigin finds out whether a process that the cgroup lists for the first time is a descendant of the executor. One that

@@ -34,6 +34,8 @@ type process struct {
 	// looks counts how often it was looked at while it was young, lookAt is the refresh of the next time.
 	looks  uint8
 	lookAt uint64
+	// childrenAtCPU is the CPU time that it had when its children were last looked for.
+	childrenAtCPU time.Duration
 	// foreign is set for a process that another program has put into the cgroup, and those it makes there. before and
 	// childrenBefore are the CPU time that it had used, and its reaped children, when it was first seen.
 	foreign                bool
@@ -89,7 +91,7 @@ func (m *Members) read(p *process, file kernel.ProcessFile) ([]byte, error) {
 		if file == kernel.FileStatm {
 			return m.readStatm(p)
 		}
-		data, err := p.kept[file].ReadRecord(m.shared.Buffer)
+		data, err := readWhole(&p.kept[file], file, m.shared.Buffer)
 		return m.checked(p, data, err)
 	}
 	f, err := m.open(p.PID, file)
@@ -100,7 +102,7 @@ func (m *Members) read(p *process, file kernel.ProcessFile) ([]byte, error) {
 	if file == kernel.FileCmdline {
 		data, err = f.ReadHead(m.shared.Buffer, kernel.CmdlineRead)
 	} else {
-		data, err = f.Read(m.shared.Buffer)
+		data, err = readWhole(&f, file, m.shared.Buffer)
 	}
 	if data, err = m.checked(p, data, err); err == nil {
 		if file == kernel.FileStat {
@@ -113,6 +115,25 @@ func (m *Members) read(p *process, file kernel.ProcessFile) ([]byte, error) {
 		_ = f.Close()
 	}
 	return data, err
+}
+
+// readUnproved returns the content of a file of whatever process has the PID now.
+func (m *Members) readUnproved(p *process, file kernel.ProcessFile) ([]byte, error) {
+	f, err := m.open(p.PID, file)
+	if err != nil {
+		return nil, m.explain(p, err)
+	}
+	data, err := readWhole(&f, file, m.shared.Buffer)
+	_ = f.Close() // of what was only read
+	return m.checked(p, data, err)
+}
+
+// readWhole reads all of a file. The kernel hands out a list of children a page at a time, and the rest in one piece.
+func readWhole(f *kernel.File, file kernel.ProcessFile, buf []byte) ([]byte, error) {
+	if file == kernel.FileChildren {
+		return f.Read(buf)
+	}
+	return f.ReadRecord(buf)
 }
 
 // readStatm reads a kept-open statm, the one file that is read of every process in every sample. It cannot sleep, but
@@ -250,9 +271,14 @@ func (m *Members) identify(p *process, data []byte) error {
 	return nil
 }
 
+// mayKeep reports whether a file is to be kept open, and there is room for it.
+func (m *Members) mayKeep(file kernel.ProcessFile) bool {
+	return file < kernel.KeptProcessFiles && m.wants[file] && m.keptFiles < m.maxKept
+}
+
 // keep keeps a descriptor open with its process where there is room for it.
 func (m *Members) keep(p *process, file kernel.ProcessFile, f kernel.File) bool {
-	if file >= kernel.KeptProcessFiles || !m.wants[file] || m.keptFiles >= m.maxKept {
+	if !m.mayKeep(file) {
 		return false
 	}
 	p.kept[file] = f

@@ -73,7 +73,7 @@ func TestCgroupFileFails(t *testing.T) {
 		if err != nil {
 			t.Skipf("no kernel files on this system: %v", err)
 		}
-		f := &cgroupFile{dir: test.dir, name: "memory.stat", kept: kept, parse: kernel.ParseFlatKeyed}
+		f := &cgroupFile{dir: test.dir, name: "memory.stat", kept: keptFile{File: kept}, parse: kernel.ParseFlatKeyed}
 		f.fail(test.err)
 		f.fail(test.err)
 		if f.absent != test.want || f.kept.IsOpen() != test.open {

@@ -124,8 +124,8 @@ func (t *Tree) Collect(s *procstats.Sample) {
 	}
 	for _, p := range m.procs {
 		t.readClock(p)
-		m.outside.addCPU(p)
 	}
+	m.outside.addCPU(m.procs)
 	m.sweepDead()
 	if t.smaps {
 		m.refreshSmaps()
