@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,8 +23,11 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// hold holds so many bytes of huge pages, or of memory that is swapped out, until the slow clock of smaps_rollup comes round
-// again, and tells how many these are.
+// heldFile has how many bytes a task holds, once it has touched all of them.
+const heldFile = "held"
+
+// hold holds so many bytes of huge pages, or of memory that is swapped out, from when it makes heldFile until there is a
+// goFile, and tells how many these are.
 func hold(role, argument string) (t told, err error) {
 	size, err := strconv.Atoi(argument)
 	if err != nil {
@@ -45,12 +49,25 @@ func hold(role, argument string) (t told, err error) {
 			return t, err
 		}
 	}
-	<-time.After(5 * time.Second)
-	t.Bytes = int64(size)
-	if role == "swap" {
-		t.Bytes, err = swapped()
+	if t.Bytes = int64(size); role == "swap" {
+		if t.Bytes, err = swapped(); err != nil {
+			return t, err
+		}
 	}
-	return t, err
+	if err := writeWhole(heldFile, strconv.FormatInt(t.Bytes, 10)); err != nil {
+		return t, err
+	}
+	awaitGo()
+	runtime.KeepAlive(memory)
+	return t, nil
+}
+
+// writeWhole makes a file that nobody sees before it has all its content.
+func writeWhole(name, content string) error {
+	if err := os.WriteFile(name+".new", []byte(content), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
 }
 
 // pageOut swaps memory out. The kernel keeps what it has written, and version 1 counts that as memory alone until it is
@@ -139,15 +156,44 @@ func TestHugePages(t *testing.T) {
 func mostHeld(t *testing.T, name, task string, flags ...string) (told, *record.Record, map[string]record.HeadlineValue) {
 	t.Helper()
 	p := rig.NewPlace(t, rig.Self())
-	told := start(t, p, task, append([]string{unlimited, "--report-interval", "500ms"}, flags...)...)()
+	wait := start(t, p, task, append([]string{unlimited, "--report-interval", "500ms"}, flags...)...)
+	awaitReport(t, p, name)
+	if err := os.WriteFile(p.Path(goFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	told := wait()
 	entry := p.TheRun(t)
-	var most map[string]record.HeadlineValue
-	for _, report := range rig.Reports(t, entry) {
+	return told, entry.Record, mostOf(rig.Reports(t, entry), name)
+}
+
+func mostOf(reports []*record.Usage, name string) (most map[string]record.HeadlineValue) {
+	for _, report := range reports {
 		if most == nil || valueOf(report.Headline[name]) > valueOf(most[name]) {
 			most = report.Headline
 		}
 	}
-	return told, entry.Record, most
+	return most
+}
+
+// awaitReport returns once the task says that it holds its memory, and a report has what it says, or the slow clock of
+// smaps_rollup, which is at most 10 s, has come round twice without one.
+func awaitReport(t *testing.T, p *rig.Place, name string) {
+	t.Helper()
+	var held float64
+	rig.Eventually(t, time.Minute, "the task holds its memory", func() bool {
+		text, err := os.ReadFile(p.Path(heldFile))
+		if err == nil {
+			held, err = strconv.ParseFloat(string(text), 64)
+		}
+		return err == nil
+	})
+	for began := time.Now(); time.Since(began) < 25*time.Second; <-time.After(100 * time.Millisecond) {
+		for _, run := range p.Runs(t) {
+			if valueOf(mostOf(rig.Reports(t, run), name)[name]) >= 0.95*held {
+				return
+			}
+		}
+	}
 }
 
 // valueOf is a headline's value, -1 if it has none.

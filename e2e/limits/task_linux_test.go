@@ -71,8 +71,14 @@ func task(role, argument string) error {
 	return json.NewEncoder(os.Stdout).Encode(t)
 }
 
-// goFile is what tasks that are to begin together wait for.
+// goFile is what tasks wait for that are to begin together, or to hold what they have until it was seen.
 const goFile = "go"
+
+func awaitGo() {
+	for _, err := os.Stat(goFile); err != nil; _, err = os.Stat(goFile) {
+		<-time.After(time.Millisecond)
+	}
+}
 
 // burn uses one CPU for some time, in one thread: "LENGTH", or "LENGTH FILE" to make a file and wait for goFile before.
 func burn(argument string) (t told, err error) {
@@ -85,9 +91,7 @@ func burn(argument string) (t told, err error) {
 		if err := os.WriteFile(ready, nil, 0o600); err != nil {
 			return t, err
 		}
-		for _, err := os.Stat(goFile); err != nil; _, err = os.Stat(goFile) {
-			<-time.After(time.Millisecond)
-		}
+		awaitGo()
 	}
 	runtime.LockOSThread()
 	began, used, busy := time.Now(), cpuClock(), firstCPU()
