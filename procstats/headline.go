@@ -194,7 +194,11 @@ func coresHeadline(s *Sample, h History) HeadlineValue {
 		}
 		rate := h.rate(s, from)
 		if value, ok := rate.Number(); ok {
-			return takenFrom(HeadlineCores, value, from)
+			v := takenFrom(HeadlineCores, value, from)
+			if v.Guarantee == LowerBound {
+				v.Guarantee = Sampled // what the earlier of two lower bounds missed, the later one can have
+			}
+			return v
 		}
 		reason = cmp.Or(reason, rate.Reason())
 	}

@@ -90,7 +90,7 @@ func TestHeadlines(t *testing.T) {
 			history: procstats.History{Previous: sampleAt(at(0), number(procstats.TreeCPU, 5)), Largest: largest(number(procstats.TreeMemory, 90))},
 			want: map[procstats.ID]string{
 				procstats.HeadlineCPU:           "6 lower_bound tree_cpu_seconds_total",
-				procstats.HeadlineCores:         "0.25 lower_bound tree_cpu_seconds_total",
+				procstats.HeadlineCores:         "0.25 sampled tree_cpu_seconds_total",
 				procstats.HeadlineCoresAverage:  "absent: the wall time of the run is not known",
 				procstats.HeadlineMemory:        "60 lower_bound tree_memory_bytes",
 				procstats.HeadlineMemoryCharged: "absent: cgroup_memory_current_bytes: the task has no cgroup",
@@ -197,7 +197,7 @@ func TestHeadlines(t *testing.T) {
 			name:    "a cgroup that came later: no rate across two sources",
 			sample:  sampleAt(at(1), number(procstats.CgroupCPUUsage, 5), number(procstats.TreeCPU, 3)),
 			history: procstats.History{Previous: sampleAt(at(0), absent(procstats.CgroupCPUUsage, "gone"), number(procstats.TreeCPU, 1))},
-			want:    map[procstats.ID]string{procstats.HeadlineCores: "2 lower_bound tree_cpu_seconds_total"},
+			want:    map[procstats.ID]string{procstats.HeadlineCores: "2 sampled tree_cpu_seconds_total"},
 		},
 	}
 	for _, tt := range tests {

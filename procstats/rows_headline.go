@@ -18,7 +18,7 @@ var headlineRows = [...]Measurement{
 		Unit: Cores, Kind: Gauge, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
 		File:    "the growth of cgroup_cpu_usage_seconds_total, else tree_cpu_seconds_total, portable_cpu_seconds_total between two samples, over the time between its reads",
 		Help:    "CPUs kept busy between two samples; 1.0 is one core for the whole time.",
-		Pitfall: "In the record of a run shorter than 10 s it is a lower bound: the last read is later than the end.",
+		Pitfall: "In the record of a run shorter than 10 s it is a lower bound: the last read is later than the end. Without a cgroup it is sampled: what one sample missed, as of a process that was just ending, the next one has, and shows as growth.",
 	},
 	{
 		ID: HeadlineCoresAverage, Name: "cpu_cores_average",

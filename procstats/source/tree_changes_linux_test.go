@@ -157,3 +157,36 @@ func TestTreeSeesWhatChanges(t *testing.T) {
 		t.Errorf("after the exec: %q", got)
 	}
 }
+
+// TestTreeReadsAgain has a collection that is interrupted while it reads the clocks: what the processes use meanwhile must not
+// count for the time before.
+func TestTreeReadsAgain(t *testing.T) {
+	pid := sleepers(t, 1)[0]
+	tests := []struct {
+		name string
+		took []time.Duration // by each reading
+		want int             // the reading that counts
+	}{
+		{"at once", []time.Duration{time.Millisecond}, 0},
+		{"interrupted", []time.Duration{time.Second, time.Millisecond}, 1},
+		{"always interrupted", []time.Duration{time.Second, time.Second, time.Second}, 2},
+	}
+	for _, test := range tests {
+		tree := treeFor(t, rootsOf(pid), procstats.Select(procstats.TreeCPU))
+		at, readings, began := time.Hour, 0, []time.Duration{}
+		tree.now = func() procstats.Stamp {
+			if len(began) == readings {
+				began = append(began, at)
+			} else {
+				at += test.took[readings]
+				readings++
+			}
+			return procstats.Stamp{Mono: at}
+		}
+		var s procstats.Sample
+		collect(&s, tree)
+		if got := s.Sources[procstats.SourceTree].Mono; len(began) != len(test.took) || got != began[test.want] {
+			t.Errorf("%s: %d readings, stamp %v; want that of reading %d of %v", test.name, len(began), got, test.want, began)
+		}
+	}
+}

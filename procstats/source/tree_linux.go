@@ -32,6 +32,7 @@ type Tree struct {
 	ticks, clocked bool
 
 	sinceBoot time.Duration // when the rows were read; 0 for captured files
+	now       func() procstats.Stamp
 
 	total time.Duration // the most that tree_cpu_seconds_total has said
 	lost  bool
@@ -58,6 +59,7 @@ func OpenTree(t Target, sel procstats.Selection, m *Members) *Tree {
 		processSource: newProcessSource(procstats.SourceTree, t, sel, m, kernel.FileStatm),
 		target:        t,
 		ticks:         !t.FS.Live,
+		now:           kernel.Now,
 	}
 	if tree.members.cgroup == nil {
 		tree.members.wants[kernel.FileTask], tree.members.wants[kernel.FileChildren] = true, true
@@ -111,20 +113,14 @@ func (t *Tree) Collect(s *procstats.Sample) {
 		t.stat, t.lineage = true, true // the cgroup's total is not the task's any more
 	}
 	for _, p := range m.procs {
-		p.unreadable = !p.identified
+		p.unreadable, p.tree.before = !p.identified, p.tree.cpu
 	}
 	if t.stat || t.ticks {
 		for _, p := range m.procs {
 			t.readStat(p)
 		}
 	}
-	s.Sources[procstats.SourceTree] = kernel.Now()
-	if m.target.FS.Live {
-		t.sinceBoot = kernel.SinceBoot()
-	}
-	for _, p := range m.procs {
-		t.readClock(p)
-	}
+	s.Sources[procstats.SourceTree] = t.readClocks()
 	m.outside.addCPU(m.procs)
 	m.sweepDead()
 	if t.smaps {
@@ -133,6 +129,25 @@ func (t *Tree) Collect(s *procstats.Sample) {
 	t.putTask(s, t.add(reaped))
 	rank := func(p *process) [2]int64 { return [2]int64{int64(p.tree.cpu - p.tree.before), p.tree.memory.Resident} }
 	t.putRows(s, rank, func(id procstats.ID, p *process) procstats.Reading { return t.reading(id, p, s.Mono) })
+}
+
+// readClocks reads the clocks of all processes and returns when it began. Rates are over the time between two beginnings: one
+// that was interrupted counts what the processes used meanwhile, and is made again.
+func (t *Tree) readClocks() procstats.Stamp {
+	const tries, perProcess = 3, 20 * time.Microsecond
+	longest := 2*time.Millisecond + time.Duration(len(t.members.procs))*perProcess
+	for try := 1; ; try++ {
+		began := t.now()
+		if t.target.FS.Live {
+			t.sinceBoot = kernel.SinceBoot()
+		}
+		for _, p := range t.members.procs {
+			t.readClock(p)
+		}
+		if !t.lineage || try == tries || t.now().Mono-began.Mono <= longest {
+			return began
+		}
+	}
 }
 
 // readStat reads what the selection needs from /proc/PID/stat.
@@ -151,7 +166,7 @@ func (t *Tree) readStat(p *process) {
 	r.state, r.threads, r.minflt, r.majflt = stat.State, stat.Threads, stat.Minflt, stat.Majflt
 	r.children = max(0, stat.Children()-p.childrenBefore)
 	if t.ticks {
-		r.before, r.cpu = r.cpu, max(r.cpu, stat.Own()-p.before)
+		r.cpu = max(r.cpu, stat.Own()-p.before)
 	}
 	if stat.Sigignore&(1<<(unix.SIGCHLD-1)) != 0 {
 		t.lost = t.lost || t.lineage
@@ -195,7 +210,7 @@ func (t *Tree) readClock(p *process) {
 	switch {
 	case t.ticks:
 	case clockErr == nil:
-		r.before, r.cpu = r.cpu, max(r.cpu, cpu-p.before)
+		r.cpu = max(r.cpu, cpu-p.before)
 		t.clocked = true
 		if !t.stat && (renamed || p.orphaned) {
 			t.readStat(p)
