@@ -152,12 +152,12 @@ func TestHugePages(t *testing.T) {
 }
 
 // mostHeld runs a task and returns what it told, its record, and the headlines of the report that has most of one: the last
-// sample can be of a process that is ending.
-func mostHeld(t *testing.T, name, task string, flags ...string) (told, *record.Record, map[string]record.HeadlineValue) {
+// sample can be of a process that is ending. The task ends when a report has that share of what it holds.
+func mostHeld(t *testing.T, name string, share float64, task string, flags ...string) (told, *record.Record, map[string]record.HeadlineValue) {
 	t.Helper()
 	p := rig.NewPlace(t, rig.Self())
 	wait := start(t, p, task, append([]string{unlimited, "--report-interval", "500ms"}, flags...)...)
-	awaitReport(t, p, name)
+	awaitReport(t, p, name, share)
 	if err := os.WriteFile(p.Path(goFile), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -175,9 +175,9 @@ func mostOf(reports []*record.Usage, name string) (most map[string]record.Headli
 	return most
 }
 
-// awaitReport returns once the task says that it holds its memory, and a report has what it says, or the slow clock of
+// awaitReport returns once the task says that it holds its memory, and a report has a share of that, or the slow clock of
 // smaps_rollup, which is at most 10 s, has come round twice without one.
-func awaitReport(t *testing.T, p *rig.Place, name string) {
+func awaitReport(t *testing.T, p *rig.Place, name string, share float64) {
 	t.Helper()
 	var held float64
 	rig.Eventually(t, time.Minute, "the task holds its memory", func() bool {
@@ -189,7 +189,7 @@ func awaitReport(t *testing.T, p *rig.Place, name string) {
 	})
 	for began := time.Now(); time.Since(began) < 25*time.Second; <-time.After(100 * time.Millisecond) {
 		for _, run := range p.Runs(t) {
-			if valueOf(mostOf(rig.Reports(t, run), name)[name]) >= 0.95*held {
+			if valueOf(mostOf(rig.Reports(t, run), name)[name]) >= share*held {
 				return
 			}
 		}
@@ -207,7 +207,7 @@ func valueOf(h record.HeadlineValue) float64 {
 // checkHugePages holds that the huge pages are told apart, and that memory and its peak have them once.
 func checkHugePages(t *testing.T, held int, flags ...string) *record.Record {
 	t.Helper()
-	_, r, headline := mostHeld(t, "memory_hugetlb_bytes", fmt.Sprint("huge ", held), flags...)
+	_, r, headline := mostHeld(t, "memory_hugetlb_bytes", 1, fmt.Sprint("huge ", held), flags...)
 	huge := headline["memory_hugetlb_bytes"]
 	want := procstats.LowerBound
 	if huge.Source == "hugetlb_cgroup_current_bytes" {
@@ -237,7 +237,7 @@ func TestSwap(t *testing.T) {
 	swapOn(t, disk, size)
 	for name, flags := range placements() {
 		t.Run(name, func(t *testing.T) {
-			told, r, headline := mostHeld(t, "memory_swap_bytes", fmt.Sprint("swap ", size/2), flags...)
+			told, r, headline := mostHeld(t, "memory_swap_bytes", 0.95, fmt.Sprint("swap ", size/2), flags...)
 			if told.Bytes < size/4 {
 				t.Skipf("the kernel swapped %d bytes out of %d", told.Bytes, size/2)
 			}
