@@ -238,8 +238,17 @@ func coresAboveCgroup(h HeadlineValue, f facts) HeadlineValue {
 	return h.weaken(from, counted, causeLeft)
 }
 
+// reapedBeyond is the CPU time of the reaped processes, if it is more than the cgroup has counted by 0.1 % or 1 ms. It is counted
+// in microseconds, and lacks the last moments of each process, which the cgroup has.
+func (f facts) reapedBeyond() (id ID, value float64, ok bool) {
+	cgroup, known := f.Task.Number(CgroupCPUUsage)
+	reaped, _ := f.Task.Number(RusageCPU)
+	return RusageCPU, reaped, known && reaped > cgroup+max(0.001, cgroup/1000)
+}
+
 // memoryLeftCgroup: what processes hold elsewhere is not charged to the cgroup. If nothing has looked at the processes, their
-// CPU time says that they have left.
+// CPU time says that they have left. One that left and ended between two samples can have held much and run for less than
+// what the CPU time of the task is exact to; where there is no version 2, nothing else says from where it ended.
 func memoryLeftCgroup(h HeadlineValue, f facts) HeadlineValue {
 	if !h.takenFrom(CgroupMemoryCurrent) && !h.takenFrom(CgroupMemoryPeak) {
 		return h
@@ -247,7 +256,9 @@ func memoryLeftCgroup(h HeadlineValue, f facts) HeadlineValue {
 	against, n, left := f.left(TreeLeftMemory)
 	if !left {
 		if against, n, left = f.cpuBeyond(); !left {
-			return h
+			if against, n, left = f.reapedBeyond(); !left {
+				return h
+			}
 		}
 	}
 	upper := h.Guarantee == UpperBound

@@ -132,6 +132,12 @@ func TestChecks(t *testing.T) {
 			of:     procstats.HeadlineMemoryPeak, want: "1048576 lower_bound cgroup_memory_peak_bytes", rules: []string{"memory_left_cgroup"},
 		},
 		{
+			name: "a peak of a cgroup that a process left that used hardly any CPU time",
+			sample: sampleAt(at(2), number(procstats.CgroupMemoryPeak, mib), number(procstats.CgroupCPUUsage, 0.5),
+				number(procstats.RusageCPU, 0.502)),
+			of: procstats.HeadlineMemoryPeak, want: "1048576 lower_bound cgroup_memory_peak_bytes", rules: []string{"memory_left_cgroup"},
+		},
+		{
 			name: "a peak of a cgroup that the reaped processes left",
 			sample: sampleAt(at(2), number(procstats.CgroupMemoryPeak, mib), number(procstats.CgroupCPUUsage, 0.001),
 				number(procstats.RusageCPU, 0.5)),
