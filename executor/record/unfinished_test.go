@@ -65,7 +65,7 @@ func TestFillFromReports(t *testing.T) {
 			"memory_peak_bytes": {900, procstats.LowerBound},
 		}},
 		{"without a cgroup", Record{State: Running, StartedAt: began}, alone, 10, 3, map[string]head{
-			"cpu_seconds_total": {2, procstats.LowerBound}, "cpu_cores": {0.2, procstats.LowerBound},
+			"cpu_seconds_total": {2, procstats.LowerBound}, "cpu_cores": {0.2, procstats.Sampled},
 			"cpu_cores_average": {0.2, procstats.LowerBound}, "memory_bytes": {0, procstats.LowerBound},
 			"memory_peak_bytes": {100, procstats.LowerBound},
 		}},
