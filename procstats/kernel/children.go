@@ -7,26 +7,52 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
 // Children lists the children of all threads of a process, from /proc/PID/task/TID/children,
 // proc_pid_task_children(5). A process that is gone has none. A child can be left out while its siblings exit.
-func Children(fs FS, pid int) ([]int, error) {
+//
+// A thread that ends leaves its children to another one, which may have been read by then, or be new: if the threads are not the
+// same afterwards, the list is made again.
+func Children(fs FS, pid int) (children []int, err error) {
+	const tries = 10
 	folder := filepath.Join(fs.Proc, strconv.Itoa(pid), "task")
-	threads, err := os.ReadDir(folder)
-	if Gone(err) {
-		return nil, nil
+	threads, err := threadsIn(folder)
+	for try := 0; err == nil && try < tries; try++ {
+		if children, err = childrenOf(folder, threads); err != nil {
+			break
+		}
+		before := threads
+		if threads, err = threadsIn(folder); slices.Equal(before, threads) {
+			break
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list children of process %d: %w", pid, err)
 	}
-	var children []int
+	return children, nil
+}
+
+// threadsIn lists the names in a folder of threads; none if it is gone.
+func threadsIn(folder string) (names []string, err error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil && !Gone(err) {
+		return nil, err
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, nil
+}
+
+// childrenOf reads the children of each thread. One that is gone has none.
+func childrenOf(folder string, threads []string) (children []int, err error) {
 	for _, thread := range threads {
-		// A thread that is gone has left its children to another one, and they are found there.
-		found, err := ReadPIDs(filepath.Join(folder, thread.Name(), "children"))
+		found, err := ReadPIDs(filepath.Join(folder, thread, "children"))
 		if err != nil {
-			return nil, fmt.Errorf("list children of process %d: %w", pid, err)
+			return nil, err
 		}
 		children = append(children, found...)
 	}

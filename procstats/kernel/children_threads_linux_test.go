@@ -1,0 +1,45 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package kernel
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"testing"
+)
+
+// TestChildrenOfEndingThreads lists children while the thread that made one ends, and leaves it to another thread.
+func TestChildrenOfEndingThreads(t *testing.T) {
+	for range 100 {
+		child := exec.Command("cat")
+		hold, err := child.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		started, ended := make(chan error), make(chan struct{})
+		go func() {
+			defer close(ended)
+			runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+			started <- child.Start()
+		}()
+		if err := <-started; err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			children, err := Children(HostFS(), os.Getpid())
+			if err != nil || !slices.Contains(children, child.Process.Pid) {
+				t.Errorf("children %v (%v), and %d is one", children, err, child.Process.Pid)
+			}
+		}
+		<-ended
+		if err := hold.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := child.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+}
