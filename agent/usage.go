@@ -178,7 +178,9 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 		past.Elapsed = s.Wall.Sub(u.startedAt)
 	}
 	u.headlines = withDriversOwn(procstats.Headlines(s, past), s)
-	putCounters(u.counters, s, u.headlines)
+	if !sharesReadings(s, u.previous) {
+		putCounters(u.counters, s, u.headlines)
+	}
 	if record.Inhabited(s) {
 		u.lived = reading{s, u.headlines}
 	}
@@ -189,6 +191,11 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 	}
 	t.run, t.headlines = u.run, u.headlines
 	return t
+}
+
+// sharesReadings reports whether a sample has the very readings of the one before, as those of a quiet task have.
+func sharesReadings(s, before *procstats.Sample) bool {
+	return before != nil && len(s.Task) > 0 && len(s.Task) == len(before.Task) && &s.Task[0] == &before.Task[0]
 }
 
 // withDriversOwn puts in what a driver that is not ours computed itself: it sends a percentage, and no counter from
