@@ -4,9 +4,12 @@
 package cost
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,7 +54,8 @@ func mixedJob(each int) (text string, tasks int) {
 }
 
 // TestScale starts many tasks of mixed kinds at once, kills the agent with SIGKILL, lets another recover them, and stops them, and
-// prints how long each took and what the agent held. It holds that no task is lost, started again, or left.
+// prints how long each took and what the agent held. It holds that no task is lost, started again, or left, and that no line of a log
+// is.
 func TestScale(t *testing.T) {
 	wanted, err := strconv.Atoi(os.Getenv(scaleVariable))
 	if err != nil {
@@ -103,6 +107,7 @@ func TestScale(t *testing.T) {
 			t.Errorf("executor %d is lost", pid)
 		}
 	}
+	f.checkMixed(tasks)
 	step(fmt.Sprintf("stop of %d", tasks), func() {
 		f.tacho("job", "stop", "--detach", "mixed")
 		rig.Eventually(t, scaleLimit, "one task is left", func() bool { return len(f.running()) == 1 })
@@ -110,6 +115,58 @@ func TestScale(t *testing.T) {
 	rig.Eventually(t, scaleLimit, "one executor is left", func() bool {
 		return len(slices.DeleteFunc(slices.Clone(executors), func(pid int) bool { return !runs(pid) })) == 1
 	})
+}
+
+// checkMixed holds that no task of the mixed job was started again, and that the logs have every line once.
+func (f *fleet) checkMixed(tasks int) {
+	f.t.Helper()
+	body, _, err := f.get("/v1/allocations")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var all []struct {
+		ID, JobID, TaskGroup string
+		TaskStates           map[string]struct{ Restarts int }
+	}
+	if err := json.Unmarshal(body, &all); err != nil {
+		f.t.Fatal(err)
+	}
+	found, lines := 0, 0
+	for _, a := range all {
+		if a.JobID != "mixed" {
+			continue
+		}
+		found++
+		if state, known := a.TaskStates["t"]; !known || state.Restarts != 0 {
+			f.t.Errorf("task of %s in group %s: known %v, %d restarts", a.ID, a.TaskGroup, known, state.Restarts)
+		}
+		if a.TaskGroup == "logging" {
+			lines += f.checkLog(filepath.Join(f.path("d/alloc"), a.ID, "alloc/logs/t.stdout.0"))
+		}
+	}
+	if found != tasks || lines == 0 {
+		f.t.Errorf("%d allocations, want %d; %d lines in their logs", found, tasks, lines)
+	}
+	f.t.Logf("%d tasks, none started again; %d lines in the logs, none missing", found, lines)
+}
+
+// checkLog holds that a log of a task that still writes has line 0 to line 99 again and again, and returns how many lines it has.
+func (f *fleet) checkLog(path string) (n int) {
+	f.t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		f.t.Error(err)
+		return 0
+	}
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	for line := range strings.Lines(string(text)) {
+		if want := fmt.Sprintf("line %d\n", n%100); line != want {
+			f.t.Errorf("%s: line %d is %q, want %q", path, n, line, want)
+			return n
+		}
+		n++
+	}
+	return n
 }
 
 // runs reports whether a process is there, and no zombie.
