@@ -16,7 +16,7 @@ import (
 // restAfter is how long a connection stays open without a call: most calls come in groups.
 const restAfter = 250 * time.Millisecond
 
-// connection is a connection to an executor that is open only while there are calls. An open one holds seven goroutines and some
+// connection is a connection to an executor that is open only while there are calls. An open one holds six goroutines and some
 // 60 KiB in this process, for each task, and a host has hundreds of which nothing is new for hours.
 type connection struct {
 	dial func() (*grpc.ClientConn, error)
