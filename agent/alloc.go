@@ -43,7 +43,9 @@ type alloc struct {
 	persisted state.Allocation
 	stopping  string // why all tasks must end; empty where they must not
 	done      chan struct{}
-	shown     *allocation.Allocation // the newest snapshot; nil if something has changed since
+	// rescheduled is when another allocation takes the place of this one, which has failed; zero if none will.
+	rescheduled time.Time
+	shown       *allocation.Allocation // the newest snapshot; nil if something has changed since
 }
 
 // newAlloc makes an allocation from what is persisted of it, and of its tasks by name.
@@ -228,6 +230,7 @@ func (a *alloc) finish() {
 	a.mu.Lock()
 	a.persisted.ModifyTime, a.shown = time.Now(), nil
 	a.mu.Unlock()
+	a.rescheduleAt() // before the event: whoever waits for it sees both
 	failpoint.At("agent.alloc.finish")
 	persisted := a.publish(feed.Event{Type: "AllocationUpdated"}) // first: its index is persisted
 	a.agent.persist(state.ChangeAllocation(&persisted))
@@ -306,7 +309,7 @@ func (a *alloc) newSnapshot() *allocation.Allocation {
 		Group: a.persisted.Group, Name: a.name(), Index: a.persisted.Index, NodeID: a.agent.node.ID, NodeName: a.agent.node.Name,
 		DesiredStatus: a.persisted.Desired, Description: a.persisted.Description, CreateTime: a.persisted.CreateTime,
 		ModifyTime: a.persisted.ModifyTime, CreateIndex: a.persisted.CreateIndex, ModifyIndex: a.persisted.ModifyIndex, Dir: a.dir, Tasks: tasks,
-		Previous: a.persisted.Previous, Next: a.persisted.Next,
+		Previous: a.persisted.Previous, Next: a.persisted.Next, Rescheduled: a.rescheduled,
 	}
 	for _, p := range a.group.Ports {
 		s.Ports = append(s.Ports, allocation.Port{

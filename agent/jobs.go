@@ -11,7 +11,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -31,6 +30,8 @@ import (
 type registered struct {
 	current  state.Job
 	versions map[uint64]*job.Job // nil where a version cannot be read
+	// unplaced are the allocations of the current version that wait for a place.
+	unplaced map[string]*snapshot.Unplaced
 }
 
 // remember adds a version of a job.
@@ -74,9 +75,7 @@ func (a *Agent) Validate(ctx context.Context, source job.Source) (*job.Job, erro
 		}
 		return nil, refused{err}
 	}
-	for _, reason := range a.placementFailures(file.Job) {
-		file.Job.Notes = append(file.Job.Notes, "placement failure: "+reason)
-	}
+	file.Job.Notes = append(file.Job.Notes, a.placementNotes(file.Job)...)
 	return file.Job, nil
 }
 
@@ -172,19 +171,17 @@ func (a *Agent) checkTask(ctx context.Context, s *start, steps *int) error {
 	return errlist.Join(errs...)
 }
 
-// RunJob registers a job and starts its allocations. Allocations of an earlier version go on where their group means
-// the same, and are stopped where it does not. changed is false where nothing had to be done.
+// RunJob registers a job and starts its allocations; those that this node cannot run wait until it can. Allocations of an earlier
+// version go on where their group means the same, and are stopped where it does not. changed is false where nothing had to be done.
 func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot.Job, changed bool, err error) {
 	j, err := a.Validate(ctx, source)
 	if err != nil {
 		return nil, false, err
 	}
-	if reasons := a.placementFailures(j); len(reasons) > 0 {
-		return nil, false, refused{fmt.Errorf("placement failure: %s", strings.Join(reasons, "; "))}
-	}
 	a.registering.Lock()
 	defer a.registering.Unlock()
 	surplus, missing := a.compare(j)
+	stop, fill, unplaced := a.place(j, surplus, missing)
 	a.mu.Lock()
 	before, known := a.jobs[j.ID]
 	var was state.Job
@@ -192,20 +189,20 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot
 		was = before.current
 	}
 	a.mu.Unlock()
-	if known && was.Current && !was.Stopped && len(surplus)+len(missing) == 0 && was.Source.Same(source) {
+	if known && was.Current && !was.Stopped && len(stop)+len(fill) == 0 && was.Source.Same(source) {
 		status, err = a.job(j.ID)
 		return status, false, err
 	}
-	if err := a.reserve(j.ID, missing, surplus); err != nil {
-		return nil, false, refused{err}
+	now := state.Job{
+		ID: j.ID, Source: source, SubmitTime: time.Now(), Current: true, Spec: j, Digests: digests(j), Unplaced: indexes(unplaced),
 	}
-	now := state.Job{ID: j.ID, Source: source, SubmitTime: time.Now(), Current: true, Spec: j, Digests: digests(j)}
 	if known {
 		now.Version, now.CreateIndex = was.Version+1, was.CreateIndex
 	}
-	if err := a.register(now, was, surplus, missing); err != nil {
+	if err := a.register(now, was, stop, fill); err != nil {
 		return nil, false, err
 	}
+	a.setUnplaced(j.ID, unplaced)
 	status, err = a.job(j.ID)
 	return status, true, err
 }
@@ -238,7 +235,7 @@ func (a *Agent) PlanJob(ctx context.Context, source job.Source) (*snapshot.Plan,
 	if err != nil {
 		return nil, err
 	}
-	plan := &snapshot.Plan{Job: j, Groups: make(map[string]snapshot.Changes), Failures: make(map[string][]string)}
+	plan := &snapshot.Plan{Job: j, Groups: make(map[string]snapshot.Changes)}
 	if now, err := a.job(j.ID); err == nil {
 		plan.Now = now
 	}
@@ -254,9 +251,6 @@ func (a *Agent) PlanJob(ctx context.Context, source job.Source) (*snapshot.Plan,
 	}
 	for _, g := range j.Groups {
 		plan.Groups[g.Name] = snapshot.Changes{Place: len(replaced[g.Name]), Ignore: g.Count - len(replaced[g.Name])}
-		if reasons := a.infeasible(j, g); len(reasons) > 0 && g.Count > 0 {
-			plan.Failures[g.Name] = reasons
-		}
 	}
 	for _, l := range surplus {
 		c := plan.Groups[l.group.Name]
@@ -268,9 +262,7 @@ func (a *Agent) PlanJob(ctx context.Context, source job.Source) (*snapshot.Plan,
 		}
 		plan.Groups[l.group.Name] = c
 	}
-	if err := a.reserve(j.ID, missing, surplus); err != nil {
-		plan.Failures[j.Groups[0].Name] = append(plan.Failures[j.Groups[0].Name], err.Error())
-	}
+	_, _, plan.Unplaced = a.place(j, surplus, missing)
 	return plan, nil
 }
 
@@ -286,17 +278,28 @@ func digests(j *job.Job) map[string]string {
 // register persists a version of a job with all that it changes, and only then acts on it: stops the surplus allocations and
 // starts the missing ones. An error means that nothing has changed.
 func (a *Agent) register(now, was state.Job, surplus []*alloc, missing []vacancy) error {
-	const reason = "replaced by a newer version of the job"
-	index := a.feed.Index() + 1 // that of the event below, or a little less if others are published meanwhile
+	index := a.nextIndex()
 	now.ModifyIndex, now.CreateIndex = index, cmp.Or(now.CreateIndex, index)
-	changes := []state.Change{state.ChangeJob(&now)}
+	var changes []state.Change
 	if was.Current {
 		was.Current = false
 		changes = append(changes, state.ChangeJob(&was))
 	}
+	registered := &feed.Event{Topic: feed.TopicJob, Type: "JobRegistered", Key: now.ID, Namespace: now.Spec.Namespace}
+	return a.change(now, changes, surplus, missing, registered)
+}
+
+// nextIndex is that of the next event, or a little less if others are published meanwhile.
+func (a *Agent) nextIndex() uint64 { return a.feed.Index() + 1 }
+
+// change persists a job with its allocations that change, and then stops the surplus ones and starts the missing ones. An error
+// means that nothing has changed. e is nil if the job itself stays as it is.
+func (a *Agent) change(now state.Job, changes []state.Change, surplus []*alloc, missing []vacancy, e *feed.Event) error {
+	const reason = "replaced by a newer version of the job"
+	changes = append(changes, state.ChangeJob(&now))
 	made := make([]*alloc, 0, len(missing))
 	for _, v := range missing {
-		l, err := a.newAlloc(newAllocation(now.Spec, v, now.Version, index), now.Spec, nil)
+		l, err := a.newAlloc(newAllocation(now.Spec, v, now.Version, a.nextIndex()), now.Spec, nil)
 		if err != nil {
 			return errors.Join(err, closeAllocs(a.ctx, made))
 		}
@@ -312,7 +315,9 @@ func (a *Agent) register(now, was state.Job, surplus []*alloc, missing []vacancy
 		return errors.Join(err, closeAllocs(a.ctx, made))
 	}
 	failpoint.At("agent.register.persisted")
-	a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobRegistered", Key: now.ID, Namespace: now.Spec.Namespace})
+	if e != nil {
+		a.feed.Publish(*e)
+	}
 	a.remember(now, now.Spec)
 	for _, l := range surplus {
 		l.setStopping(reason)
@@ -343,7 +348,7 @@ func newAllocation(j *job.Job, v vacancy, version, index uint64) state.Allocatio
 	}
 }
 
-// resume stops what is left of jobs that were stopped before the agent was killed.
+// resume stops what is left of jobs that were stopped before the agent was killed, and tries to place what waits for a place.
 func (a *Agent) resume() {
 	a.registering.Lock()
 	defer a.registering.Unlock()
@@ -358,6 +363,7 @@ func (a *Agent) resume() {
 	for _, id := range stopped {
 		a.stopAllocs(id)
 	}
+	a.retryPlacement() // the node may be another than it was
 }
 
 // vacancy is an allocation that a job lacks.
@@ -409,40 +415,6 @@ func (a *Agent) admit(l *alloc) {
 	}
 }
 
-// reserve finds ports for the groups of a job, and cores for its tasks that want some for themselves. Those of its own
-// allocations that are being stopped, or will be, go to the allocations that take their places.
-func (a *Agent) reserve(jobID string, missing []vacancy, surplus []*alloc) error {
-	taken, ports := make(map[int]bool), make(map[int]string)
-	for _, l := range a.list() {
-		if l.dead() || l.job.ID == jobID && (l.stopReason() != "" || slices.Contains(surplus, l)) {
-			continue
-		}
-		for _, cores := range l.persisted.Cores {
-			for _, core := range cores {
-				taken[core] = true
-			}
-		}
-		for _, port := range l.persisted.Ports {
-			ports[port] = l.id
-		}
-	}
-	for i := range missing {
-		v := &missing[i]
-		v.cores = make(map[string][]int)
-		for _, t := range v.group.Tasks {
-			for _, core := range a.node.Resources.Cores {
-				if len(v.cores[t.Name]) < t.Resources.Cores && !taken[core] {
-					v.cores[t.Name], taken[core] = append(v.cores[t.Name], core), true
-				}
-			}
-			if free := len(v.cores[t.Name]); free < t.Resources.Cores {
-				return fmt.Errorf("task %s of group %s requests %d cores; %d are free", t.Name, v.group.Name, t.Resources.Cores, free)
-			}
-		}
-	}
-	return assignPorts(missing, ports)
-}
-
 // StopJob stops all allocations of a job; with purge the job is forgotten too.
 func (a *Agent) StopJob(id string, purge bool) error {
 	if err := a.isReady(); err != nil {
@@ -456,7 +428,7 @@ func (a *Agent) StopJob(id string, purge bool) error {
 		a.mu.Unlock()
 		return fmt.Errorf("job %q: %w", id, allocation.ErrNotFound)
 	}
-	r.current.Stopped, r.current.Current = true, !purge
+	r.current.Stopped, r.current.Current, r.current.Unplaced, r.unplaced = true, !purge, nil, nil
 	persisted := r.current
 	a.mu.Unlock()
 	persisted.ModifyIndex = a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobDeregistered", Key: id})

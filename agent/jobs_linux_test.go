@@ -149,13 +149,15 @@ func TestCoresAreReserved(t *testing.T) {
 	if got := l.Tasks["t"].Cores; got != coreList(r.Snapshot().Node.Resources.Cores) {
 		t.Errorf("cores %q of %v", got, r.Snapshot().Node.Resources.Cores)
 	}
-	_, _, err := r.RunJob(t.Context(), job.Source{Text: text("two", 1)})
-	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "0 are free") {
-		t.Errorf("error %v", err)
+	// Who comes second waits, and is started when the cores are free.
+	if own := r.submit(text("two", 1)); len(own) != 0 {
+		t.Errorf("allocations %+v", own)
 	}
-	if jobs := r.Snapshot().Jobs; len(jobs) != 1 {
-		t.Errorf("jobs %+v", jobs)
+	r.waits("two", "0 are free")
+	if err := r.StopJob("one", false); err != nil {
+		t.Fatal(err)
 	}
+	r.placed("two", 1)
 }
 
 func TestActsOnTasks(t *testing.T) {
@@ -269,13 +271,12 @@ func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
 	if l.Tasks["b"].State.Phase == hook.PhaseDead {
 		t.Fatal("the other task did not go on")
 	}
-	_, _, err := r.RunJob(t.Context(), job.Source{Text: text("other", "")})
-	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "0 are free") {
-		t.Errorf("cores of a running task were given away: %v", err)
-	}
+	r.submit(text("other", ""))
+	r.waits("other", "0 are free") // the cores of a running task are not given away
 	if err := r.StopJob("bad", false); err != nil {
 		t.Fatal(err)
 	}
+	var err error
 	if l, err = r.Snapshot().Allocation(l.ID); err != nil || l.DesiredStatus != allocation.DesiredStop {
 		t.Errorf("allocation %+v, error %v", l, err)
 	}
@@ -284,9 +285,7 @@ func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.await(l.ID, "dead", func(l *allocation.Allocation) bool { return l.Tasks["b"].State.Phase == hook.PhaseDead })
-	if _, _, err := r.RunJob(t.Context(), job.Source{Text: text("other", "")}); err != nil {
-		t.Error(err)
-	}
+	r.placed("other", 1)
 }
 
 func TestJobWithCoresIsUpdated(t *testing.T) {
@@ -315,9 +314,10 @@ func TestJobWithCoresIsUpdated(t *testing.T) {
 	if err := r.StopJob("one", false); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := r.RunJob(t.Context(), job.Source{Text: text("two", "a")})
-	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "0 are free") {
-		t.Errorf("cores of tasks that are being stopped were given to another job: %v", err)
+	r.submit(text("two", "a"))
+	r.waits("two", "0 are free") // those of tasks that are being stopped are not given to another job
+	if err := r.StopJob("two", false); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(data, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ package agent
 import (
 	"cmp"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"regexp"
 	"slices"
@@ -14,45 +13,86 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/snapshot"
 )
 
-// The range of ports that the agent chooses from.
-const (
-	firstPort = 20_000
-	lastPort  = 32_000
-)
+// place divides what a job lacks into the vacancies that this node can fill now, which get their ports and cores, and those that it cannot.
+// An allocation of an earlier version goes on if nothing can take its place: it is not surplus then.
+func (a *Agent) place(j *job.Job, surplus []*alloc, missing []vacancy) (stop []*alloc, fill []vacancy, unplaced map[string]*snapshot.Unplaced) {
+	unplaced = make(map[string]*snapshot.Unplaced)
+	names := a.constraintNames()
+	stop = slices.Clone(surplus)
+	reject := func(v vacancy, filtered []*job.Constraint, exhausted string) {
+		u := unplaced[v.group.Name]
+		if u == nil {
+			u = &snapshot.Unplaced{}
+			unplaced[v.group.Name] = u
+		}
+		u.Add(v.index, filtered, exhausted)
+		stop = slices.DeleteFunc(stop, func(l *alloc) bool { return l.takesPlaceOf(v) })
+	}
+	for _, v := range missing {
+		if filtered := unmet(j, v.group, v.index+1, names); len(filtered) > 0 {
+			reject(v, filtered, "")
+		} else {
+			fill = append(fill, v)
+		}
+	}
+	for { // an allocation that goes on keeps its ports and cores, which others cannot have then
+		rest, kept := a.reservations(j.ID, stop), len(stop)
+		var fits []vacancy
+		for _, v := range fill {
+			if err := rest.take(&v); err != nil {
+				reject(v, nil, err.Error())
+			} else {
+				fits = append(fits, v)
+			}
+		}
+		if fill = fits; len(stop) == kept {
+			return stop, fill, unplaced
+		}
+	}
+}
 
-// infeasible says why this node cannot run a group, a sentence for each of its constraints that the node does not meet.
-func (a *Agent) infeasible(j *job.Job, g *job.Group) []string {
+// takesPlaceOf reports whether an allocation, of whatever version, is the one that a vacancy would replace.
+func (a *alloc) takesPlaceOf(v vacancy) bool {
+	return a.group.Name == v.group.Name && a.persisted.Index == v.index && !a.snapshot().ClientStatus.Ended()
+}
+
+// constraintNames are what constraints can refer to.
+func (a *Agent) constraintNames() map[string]string {
 	names := a.node.Names()
 	for name, d := range a.drivers.All() {
 		if d.Detected {
 			names["attr.driver."+name] = "1"
 		}
 	}
+	return names
+}
+
+// unmet are the constraints of a group that this node does not meet for so many of its allocations.
+func unmet(j *job.Job, g *job.Group, count int, names map[string]string) (filtered []*job.Constraint) {
 	all := slices.Concat(j.Constraints, g.Constraints)
 	for _, t := range g.Tasks {
 		all = append(all, t.Constraints...)
 	}
-	var reasons []string
-	for _, c := range all {
-		if !meets(c, g.Count, names) {
-			reasons = append(reasons, fmt.Sprintf("%s:%d: constraint %q filtered 1 node", c.Range.Filename, c.Range.Start.Line, c.String()))
-		}
-	}
-	return reasons
+	return slices.DeleteFunc(all, func(c *job.Constraint) bool { return meets(c, count, names) })
 }
 
-// placementFailures say why this node cannot run a job.
-func (a *Agent) placementFailures(j *job.Job) []string {
-	var reasons []string
+// placementNotes say in sentences which constraints this node does not meet.
+func (a *Agent) placementNotes(j *job.Job) []string {
+	var notes []string
+	names := a.constraintNames()
 	for _, g := range j.Groups {
-		if g.Count > 0 {
-			reasons = append(reasons, a.infeasible(j, g)...)
+		if g.Count == 0 {
+			continue
+		}
+		for _, c := range unmet(j, g, g.Count, names) {
+			notes = append(notes, fmt.Sprintf("placement failure: %s:%d: constraint %q filtered 1 node", c.Range.Filename, c.Range.Start.Line, c.String()))
 		}
 	}
-	slices.Sort(reasons)
-	return slices.Compact(reasons)
+	slices.Sort(notes)
+	return slices.Compact(notes)
 }
 
 // meets reports whether a node with names meets a constraint for a group of count allocations.
@@ -172,42 +212,6 @@ func numbers(version string) ([]int, bool) {
 
 func padded(numbers []int, length int) []int {
 	return append(slices.Clone(numbers), make([]int, max(0, length-len(numbers)))...)
-}
-
-// assignPorts gives each vacancy its ports. Those of allocations that are being stopped, or will be, are free.
-func assignPorts(missing []vacancy, taken map[int]string) error {
-	for i := range missing {
-		v := &missing[i]
-		v.ports = make(map[string]int, len(v.group.Ports))
-		for _, p := range v.group.Ports {
-			port := p.Value
-			if owner, used := taken[port]; port != 0 && used {
-				return fmt.Errorf("port %d (%s) of group %s is used by allocation %s", port, p.Label, v.group.Name, owner)
-			}
-			if port == 0 {
-				if port = freePort(taken); port == 0 {
-					return fmt.Errorf("port %s of group %s: all ports from %d to %d are used", p.Label, v.group.Name, firstPort, lastPort)
-				}
-			}
-			v.ports[p.Label], taken[port] = port, "of the same job"
-		}
-	}
-	return nil
-}
-
-// freePort is a port that no allocation has and that nothing listens on now; 0 if there is none.
-func freePort(taken map[int]string) int {
-	for _, offset := range rand.Perm(lastPort - firstPort + 1) {
-		port := firstPort + offset
-		if _, used := taken[port]; used {
-			continue
-		}
-		if listener, err := net.Listen("tcp", ":"+strconv.Itoa(port)); err == nil {
-			_ = listener.Close()
-			return port
-		}
-	}
-	return 0
 }
 
 // portVariables are what a task is told of its group's ports.

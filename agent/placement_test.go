@@ -66,27 +66,28 @@ func TestMeets(t *testing.T) {
 	}
 }
 
-func TestAssignPorts(t *testing.T) {
+func TestTakePorts(t *testing.T) {
 	group := &job.Group{Name: "g", Ports: []*job.Port{{Label: "any"}, {Label: "set", Value: 80}}}
-	missing := []vacancy{{group: group}}
-	taken := map[int]string{}
+	v := vacancy{group: group}
+	r := &reservations{cores: map[int]bool{}, ports: map[int]string{}}
 	for port := firstPort; port < lastPort-200; port++ {
-		taken[port] = "other"
+		r.ports[port] = "other"
 	}
-	if err := assignPorts(missing, taken); err != nil {
+	if err := r.take(&v); err != nil {
 		t.Fatal(err)
 	}
-	if got := missing[0].ports; got["set"] != 80 || got["any"] < lastPort-200 || got["any"] > lastPort {
+	if got := v.ports; got["set"] != 80 || got["any"] < lastPort-200 || got["any"] > lastPort {
 		t.Errorf("ports %v", got)
 	}
-	if err := assignPorts([]vacancy{{group: group}}, taken); err == nil {
-		t.Error("a port was given twice")
+	before := len(r.ports)
+	if err := r.take(&vacancy{group: group}); err == nil || len(r.ports) != before {
+		t.Errorf("a port was given twice, or one of a failure is still taken: %v, %d of %d ports", err, len(r.ports), before)
 	}
 	for port := firstPort; port <= lastPort; port++ {
-		taken[port] = "other"
+		r.ports[port] = "other"
 	}
 	group.Ports = group.Ports[:1]
-	if err := assignPorts([]vacancy{{group: group}}, taken); err == nil {
+	if err := r.take(&vacancy{group: group}); err == nil {
 		t.Error("a port was given where none is left")
 	}
 }

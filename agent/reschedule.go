@@ -10,14 +10,13 @@ import (
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/feed"
-	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/state"
 )
 
-// reschedule starts another allocation in the place of one that has failed, when the policy of its group says so.
+// reschedule starts another allocation in the place of one that has failed, if the policy of its group says so.
 func (a *Agent) reschedule(l *alloc) {
-	at, past, ok := l.rescheduleAt()
-	if !ok {
+	at, past := l.rescheduleAt()
+	if at.IsZero() {
 		return
 	}
 	l.log.Info("reschedule allocation", "at", at.Format(time.RFC3339))
@@ -33,17 +32,19 @@ func (a *Agent) reschedule(l *alloc) {
 			l.log.Error("reschedule allocation", "error", err)
 			a.counts.fail("reschedule")
 		}
+		l.mu.Lock()
+		l.rescheduled, l.shown = time.Time{}, nil
+		l.mu.Unlock()
 	})
 }
 
-// rescheduleAt is when an allocation is to be replaced, and when those before it were; ok is false if it is not.
-func (a *alloc) rescheduleAt() (at time.Time, past []time.Time, ok bool) {
+// rescheduleAt decides when an allocation that has failed is replaced, zero if it is not, and returns when those before it were.
+func (a *alloc) rescheduleAt() (at time.Time, past []time.Time) {
 	s := a.snapshot()
 	a.mu.Lock()
-	persisted := a.persisted
-	a.mu.Unlock()
-	if s.ClientStatus != allocation.Failed || s.DesiredStatus != allocation.DesiredRun || persisted.Next != "" {
-		return at, nil, false
+	defer a.mu.Unlock()
+	if s.ClientStatus != allocation.Failed || s.DesiredStatus != allocation.DesiredRun || a.persisted.Next != "" {
+		return at, nil
 	}
 	var failed time.Time
 	for _, t := range s.Tasks {
@@ -51,9 +52,12 @@ func (a *alloc) rescheduleAt() (at time.Time, past []time.Time, ok bool) {
 			failed = t.State.FinishedAt
 		}
 	}
-	past = slices.Clone(persisted.Reschedules)
-	delay, ok := a.group.Reschedule.Next(failed, past)
-	return failed.Add(delay), past, ok
+	past = slices.Clone(a.persisted.Reschedules)
+	if delay, ok := a.group.Reschedule.Next(failed, past); ok {
+		at = failed.Add(delay)
+	}
+	a.rescheduled, a.shown = at, nil
+	return at, past
 }
 
 // ReplaceAlloc stops an allocation and starts another in its place, as Nomad does when a user stops one.
@@ -76,14 +80,8 @@ func (a *Agent) ReplaceAlloc(id string) error {
 func (a *Agent) replace(l *alloc, past []time.Time) error {
 	a.registering.Lock()
 	defer a.registering.Unlock()
-	a.mu.Lock()
-	var current state.Job
-	var spec *job.Job
-	if r := a.jobs[l.job.ID]; r != nil {
-		current, spec = r.current, r.versions[r.current.Version]
-	}
-	a.mu.Unlock()
-	if !current.Current || current.Stopped || spec == nil {
+	current, spec := a.currentVersion(l.job.ID)
+	if spec == nil {
 		return nil
 	}
 	_, missing := a.compare(spec)
@@ -91,10 +89,12 @@ func (a *Agent) replace(l *alloc, past []time.Time) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	if err := a.reserve(spec.ID, missing, []*alloc{l}); err != nil {
-		return err
+	_, fill, _ := a.place(spec, nil, missing)
+	if len(fill) == 0 {
+		a.wait(current, spec, missing[0])
+		return nil
 	}
-	own := newAllocation(spec, missing[0], current.Version, a.feed.Index()+1)
+	own := newAllocation(spec, fill[0], current.Version, a.nextIndex())
 	own.Previous, own.Reschedules = l.id, past
 	made, err := a.newAlloc(own, spec, nil)
 	if err != nil {

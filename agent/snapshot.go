@@ -68,7 +68,7 @@ func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 		return cmp.Or(y.CreateTime.Compare(x.CreateTime), cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
 	})
 	for _, j := range s.Jobs {
-		j.Status = statusOfJob(j.ID, s.Allocations)
+		j.Status = statusOfJob(j, s.Allocations)
 	}
 	return s
 }
@@ -92,7 +92,7 @@ func (r *registered) snapshot() *snapshot.Job {
 	}
 	return &snapshot.Job{
 		Job: parsed, ID: persisted.ID, Version: persisted.Version, Stopped: persisted.Stopped, SubmitTime: persisted.SubmitTime,
-		CreateIndex: persisted.CreateIndex, ModifyIndex: persisted.ModifyIndex,
+		CreateIndex: persisted.CreateIndex, ModifyIndex: persisted.ModifyIndex, Unplaced: r.unplaced,
 	}
 }
 
@@ -112,19 +112,27 @@ func (a *Agent) job(id string) (*snapshot.Job, error) {
 			own = append(own, l.snapshot())
 		}
 	}
-	j.Status = statusOfJob(id, own)
+	j.Status = statusOfJob(j, own)
 	return j, nil
 }
 
-// statusOfJob returns what the allocations of a job come to together: pending, running or dead.
-func statusOfJob(id string, allocations []*allocation.Allocation) string {
+// statusOfJob returns what the allocations of a job come to together: pending, running or dead. As in Nomad, system jobs run until they
+// are stopped, and a job is pending while one of its allocations waits for a place, or to be replaced.
+func statusOfJob(j *snapshot.Job, allocations []*allocation.Allocation) string {
 	status := "dead"
+	switch {
+	case j.Stopped:
+	case j.Job.Type == job.TypeSystem:
+		return "running"
+	case len(j.Unplaced) > 0:
+		status = "pending"
+	}
 	for _, l := range allocations {
 		switch {
-		case l.JobID != id:
+		case l.JobID != j.ID:
 		case l.ClientStatus == allocation.Running:
 			return "running"
-		case l.ClientStatus == allocation.Pending:
+		case l.ClientStatus == allocation.Pending, !l.Rescheduled.IsZero() && !j.Stopped && l.JobVersion == j.Version:
 			status = "pending"
 		}
 	}
@@ -137,6 +145,7 @@ func (a *Agent) ended(l *alloc) {
 	if err == nil && j.Status == "dead" {
 		a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: feed.AllocationUpdated, Key: l.job.ID, Namespace: l.job.Namespace})
 	}
+	a.retryPlacement()
 }
 
 // History returns the persisted readings of a task, oldest first. name may be empty if there is only one task.

@@ -67,6 +67,8 @@ type Allocation struct {
 	Ports []Port
 	// Previous is the allocation that this one replaces, Next the one that replaces it; empty if there is none.
 	Previous, Next string
+	// Rescheduled is when another will take the place of this one, which has failed; zero if none will.
+	Rescheduled time.Time
 }
 
 // Port is a port of an allocation on the node's address. To is what the tasks are told, 0 for Value.

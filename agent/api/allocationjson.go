@@ -31,6 +31,9 @@ func newAllocationJSON(a *allocation.Allocation, trusted bool) *shape.Allocation
 	if trusted {
 		shown.ClientDescription = a.Description
 	}
+	if !a.Rescheduled.IsZero() {
+		shown.FollowupEvalID = rescheduleID(a)
+	}
 	for _, p := range a.Ports {
 		shown.AllocatedResources.Shared.Ports = append(shown.AllocatedResources.Shared.Ports,
 			shape.Port{Label: p.Label, Value: p.Value, To: p.To, HostIP: p.HostIP})

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/snapshot"
@@ -21,10 +22,13 @@ const (
 	registered   trigger = "job-register"
 	deregistered trigger = "job-deregister"
 	allocStopped trigger = "alloc-stop"
+	// queued is a decision that waits for a place on the node, rescheduled one that waits until a failed allocation is replaced.
+	queued      trigger = "queued-allocs"
+	rescheduled trigger = "alloc-failure"
 )
 
-// evaluation is a decision over a job in Nomad's shape. This agent decides at once, so that every evaluation is
-// complete; none is stored: its id follows from what was decided.
+// evaluation is a decision over a job in Nomad's shape. This agent decides at once, so that an evaluation is complete unless
+// allocations wait for something; none is stored: its id follows from what was decided.
 type evaluation struct {
 	ID                string
 	Priority          int
@@ -37,8 +41,11 @@ type evaluation struct {
 	DeploymentID      string
 	Status            string
 	StatusDescription string
+	BlockedEval       string    `json:",omitempty"`
+	PreviousEval      string    `json:",omitempty"`
+	WaitUntil         time.Time `json:",omitzero"`
 	QueuedAllocations map[string]int
-	FailedTGAllocs    map[string]any
+	FailedTGAllocs    map[string]*placementFailure
 	CreateIndex       uint64
 	ModifyIndex       uint64
 	CreateTime        int64
@@ -56,6 +63,8 @@ func versionID(t trigger, namespace, jobID string, version uint64) string {
 
 func stopID(a *allocation.Allocation) string { return stableID(string(allocStopped), a.ID) }
 
+func rescheduleID(a *allocation.Allocation) string { return stableID(string(rescheduled), a.ID) }
+
 // stableID is a UUID of version 8 (RFC 9562), the same for the same parts.
 func stableID(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
@@ -64,22 +73,64 @@ func stableID(parts ...string) string {
 }
 
 // evaluations lists the decisions over the jobs and allocations that are kept.
-func evaluations(now *snapshot.Agent) []*evaluation {
+func evaluations(r *http.Request, now *snapshot.Agent) []*evaluation {
 	list := []*evaluation{}
 	jobs := map[string]*snapshot.Job{}
 	for _, j := range now.Jobs {
 		jobs[j.Job.ID] = j
-		list = append(list, newEvaluation(registered, j))
-		if j.Stopped {
-			list = append(list, newEvaluation(deregistered, j))
+		for _, t := range triggers(j) {
+			list = append(list, newVersionEvaluation(r, now, t, j))
 		}
 	}
 	for _, a := range now.Allocations {
-		if j, ok := jobs[a.JobID]; ok && !j.Stopped && a.DesiredStatus == allocation.DesiredStop {
+		j := jobs[a.JobID]
+		switch {
+		case j == nil || j.Stopped:
+		case a.DesiredStatus == allocation.DesiredStop:
 			list = append(list, newStop(a, j))
+		case !a.Rescheduled.IsZero():
+			list = append(list, newReschedule(a, j))
 		}
 	}
 	return list
+}
+
+// triggers are what was decided over a job's present version.
+func triggers(j *snapshot.Job) []trigger {
+	all := []trigger{registered}
+	if len(j.Unplaced) > 0 {
+		all = append(all, queued)
+	}
+	if j.Stopped {
+		all = append(all, deregistered)
+	}
+	return all
+}
+
+// newVersionEvaluation is a decision over a job's present version, with what could not be placed.
+func newVersionEvaluation(r *http.Request, now *snapshot.Agent, t trigger, j *snapshot.Job) *evaluation {
+	e := newEvaluation(t, j)
+	if len(j.Unplaced) == 0 || t == deregistered {
+		return e
+	}
+	e.FailedTGAllocs = newPlacementFailures(now, j.Unplaced, Trusted(r.Context()))
+	for name, u := range j.Unplaced {
+		e.QueuedAllocations[name] = len(u.Indexes)
+	}
+	if t == queued {
+		e.Status, e.StatusDescription, e.PreviousEval = "blocked", "created to place remaining allocations", evaluationID(registered, j)
+	} else {
+		e.BlockedEval = evaluationID(queued, j)
+	}
+	return e
+}
+
+// newReschedule is the decision that a failed allocation is replaced at a later time.
+func newReschedule(a *allocation.Allocation, j *snapshot.Job) *evaluation {
+	e := newStop(a, j)
+	e.ID, e.TriggeredBy, e.Status, e.WaitUntil = rescheduleID(a), rescheduled, "pending", a.Rescheduled
+	e.StatusDescription = "created for delayed rescheduling"
+	return e
 }
 
 func newEvaluation(t trigger, j *snapshot.Job) *evaluation {
@@ -101,7 +152,7 @@ func newStop(a *allocation.Allocation, j *snapshot.Job) *evaluation {
 // listEvaluations is GET /v1/evaluations.
 func (s *Server) listEvaluations(r *http.Request, now *snapshot.Agent) (any, error) {
 	query := r.URL.Query()
-	return slices.DeleteFunc(evaluations(now), func(e *evaluation) bool {
+	return slices.DeleteFunc(evaluations(r, now), func(e *evaluation) bool {
 		return !inNamespace(r, e.Namespace) || !strings.HasPrefix(e.ID, query.Get("prefix")) ||
 			(query.Get("job") != "" && query.Get("job") != e.JobID) ||
 			(query.Get("status") != "" && query.Get("status") != e.Status)
@@ -109,8 +160,8 @@ func (s *Server) listEvaluations(r *http.Request, now *snapshot.Agent) (any, err
 }
 
 // jobEvaluations is GET /v1/job/ID/evaluations.
-func (s *Server) jobEvaluations(_ *http.Request, now *snapshot.Agent, j *snapshot.Job) (any, error) {
-	return slices.DeleteFunc(evaluations(now), func(e *evaluation) bool { return e.JobID != j.Job.ID }), nil
+func (s *Server) jobEvaluations(r *http.Request, now *snapshot.Agent, j *snapshot.Job) (any, error) {
+	return slices.DeleteFunc(evaluations(r, now), func(e *evaluation) bool { return e.JobID != j.Job.ID }), nil
 }
 
 // evaluationOf finds a decision by its id. One that was asked for is known at once, also while what it was about has
@@ -118,14 +169,18 @@ func (s *Server) jobEvaluations(_ *http.Request, now *snapshot.Agent, j *snapsho
 func evaluationOf(r *http.Request, now *snapshot.Agent) (*evaluation, error) {
 	id := r.PathValue("id")
 	for _, j := range now.Jobs {
-		for _, t := range []trigger{registered, deregistered} {
+		for _, t := range []trigger{registered, deregistered, queued} {
 			if evaluationID(t, j) == id {
-				return newEvaluation(t, j), nil
+				return newVersionEvaluation(r, now, t, j), nil
 			}
 		}
 		for _, a := range now.Allocations {
-			if a.JobID == j.Job.ID && stopID(a) == id {
+			switch {
+			case a.JobID != j.Job.ID:
+			case stopID(a) == id:
 				return newStop(a, j), nil
+			case !a.Rescheduled.IsZero() && rescheduleID(a) == id:
+				return newReschedule(a, j), nil
 			}
 		}
 	}

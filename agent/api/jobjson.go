@@ -35,6 +35,8 @@ type jobJSON struct {
 	CreateIndex       uint64
 	ModifyIndex       uint64
 	JobModifyIndex    uint64
+	// Unplaced say by group why allocations wait for a place on this node.
+	Unplaced map[string]shape.Unplaced `json:"TachoUnplaced,omitempty"`
 }
 
 // newJobJSON returns a job; without trust its names, numbers and states only.
@@ -43,8 +45,17 @@ func newJobJSON(j *snapshot.Job, trusted bool) *jobJSON {
 	if !trusted {
 		shown = withoutSecrets(j.Job)
 	}
+	unplaced := make(map[string]shape.Unplaced, len(j.Unplaced))
+	for name, u := range j.Unplaced {
+		of := shape.Unplaced{Allocations: len(u.Indexes)}
+		if trusted {
+			of.Reasons = u.Reasons()
+		}
+		unplaced[name] = of
+	}
 	return &jobJSON{
-		Job: shown, Groups: newGroupsJSON(shown), Status: j.Status, Stop: j.Stopped, Version: j.Version, NodePool: "default",
+		Unplaced: unplaced,
+		Job:      shown, Groups: newGroupsJSON(shown), Status: j.Status, Stop: j.Stopped, Version: j.Version, NodePool: "default",
 		SubmitTime: j.SubmitTime.UnixNano(), CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
 		JobModifyIndex: j.ModifyIndex,
 	}
@@ -170,6 +181,9 @@ func newSummary(j *snapshot.Job, allocations []*allocation.Allocation) shape.Job
 	groups := map[string]shape.GroupSummary{}
 	for _, g := range j.Job.Groups {
 		groups[g.Name] = shape.GroupSummary{}
+	}
+	for name, u := range j.Unplaced {
+		groups[name] = shape.GroupSummary{Queued: len(u.Indexes)}
 	}
 	for _, a := range allocations {
 		if a.JobID != j.Job.ID {

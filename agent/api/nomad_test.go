@@ -25,6 +25,7 @@ func TestNomadCommandLine(t *testing.T) {
 	f := newFake()
 	f.allocs[0].Dir = folder.In(t.TempDir(), webID)
 	f.writeLog(t, "one\ntwo\nthree\n")
+	f.jobs[1].Unplaced = unplacedOn("plan9")
 	s := newTestServer(f)
 	server := httptest.NewUnstartedServer(s.Handler(false))
 	f.port = server.Listener.Addr().(*net.TCPAddr).Port
@@ -38,6 +39,7 @@ func TestNomadCommandLine(t *testing.T) {
 	}{
 		{"job status", "", []string{"web", "service", "running", "nightly", "batch"}},
 		{"job status web", "", []string{"ID            = web", "Status        = running", "cache", "11111111"}},
+		{"job status web", testToken, []string{"Placement Failure", `Constraint "${attr.kernel.name} = plan9"`}},
 		{"job status -evals web", "", []string{"job-register", "complete"}},
 		{"job status -verbose web", "", []string{webID, nodeID}},
 		{"job allocs web", "", []string{"11111111", "running"}},
@@ -72,7 +74,7 @@ func TestNomadCommandLine(t *testing.T) {
 		{"node status -self", "", []string{"node1"}},
 		{"node status -verbose 99999999", "", []string{"cpu.arch", "amd64"}},
 		{"node status -allocs", "", []string{"node1"}},
-		{"eval list", "", []string{"job-register"}},
+		{"eval list", "", []string{"job-register", "queued-allocs", "blocked"}},
 		{"deployment list", "", nil},
 		{"volume status", "", nil},
 		{"plugin status", "", nil},

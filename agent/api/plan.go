@@ -33,36 +33,60 @@ func (s *Server) planJob(r *http.Request, now *snapshot.Agent) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	updates, failed, modified := map[string]any{}, map[string]any{}, uint64(0)
+	updates, modified := map[string]any{}, uint64(0)
 	for name, c := range plan.Groups {
 		updates[name] = map[string]int{
 			"Ignore": c.Ignore, "Place": c.Place, "Stop": c.Stop, "DestructiveUpdate": c.Replace, "Migrate": 0, "InPlaceUpdate": 0, "Canary": 0,
 			"Preemptions": 0,
 		}
 	}
-	for name, reasons := range plan.Failures {
-		failed[name] = newPlacementFailure(now, reg, reasons)
-	}
 	if plan.Now != nil {
 		modified = plan.Now.ModifyIndex
 	}
 	return map[string]any{
-		"Diff": diff, "Annotations": map[string]any{"DesiredTGUpdates": updates, "PreemptedAllocs": nil}, "FailedTGAllocs": failed,
-		"JobModifyIndex": modified, "CreatedEvals": []any{}, "NextPeriodicLaunch": nil, "Warnings": reg.warnings(plan.Job),
+		"Diff": diff, "Annotations": map[string]any{"DesiredTGUpdates": updates, "PreemptedAllocs": nil},
+		"FailedTGAllocs": newPlacementFailures(now, plan.Unplaced, Trusted(r.Context())), "JobModifyIndex": modified, "CreatedEvals": []any{}, "NextPeriodicLaunch": nil, "Warnings": reg.warnings(plan.Job),
 	}, nil
 }
 
-// newPlacementFailure is Nomad's account of a group that no node can run.
-func newPlacementFailure(now *snapshot.Agent, reg *registration, reasons []string) map[string]any {
-	filtered := map[string]int{}
-	for _, reason := range reasons {
-		filtered[reg.places(reason)] = 1
+// placementFailure is Nomad's account of a group that no node can run.
+type placementFailure struct {
+	NodesEvaluated, NodesFiltered, NodesExhausted, NodesInPool int
+	NodesAvailable                                             map[string]int
+	// ConstraintFiltered and DimensionExhausted count nodes by what is in the way.
+	ConstraintFiltered, DimensionExhausted map[string]int
+	ClassFiltered, ClassExhausted          map[string]int
+	QuotaExhausted                         []string
+	ResourcesExhausted, ScoreMetaData      *struct{}
+	// CoalescedFailures counts the allocations of the group beyond the first.
+	CoalescedFailures int
+}
+
+// newPlacementFailures accounts for the groups that this node cannot run. Constraints can contain anything: they are for trusted callers.
+func newPlacementFailures(now *snapshot.Agent, unplaced map[string]*snapshot.Unplaced, trusted bool) map[string]*placementFailure {
+	all := make(map[string]*placementFailure, len(unplaced))
+	for name, u := range unplaced {
+		f := &placementFailure{
+			NodesEvaluated: 1, NodesInPool: 1, NodesAvailable: map[string]int{now.Node.Datacenter: 1}, CoalescedFailures: len(u.Indexes) - 1,
+			NodesFiltered: min(1, len(u.Filtered)), NodesExhausted: min(1, len(u.Exhausted)),
+			ConstraintFiltered: map[string]int{}, DimensionExhausted: map[string]int{},
+		}
+		for _, c := range u.Filtered {
+			text := c.String()
+			if !trusted {
+				text = "constraint"
+			}
+			f.ConstraintFiltered[text] = 1
+		}
+		for _, text := range u.Exhausted {
+			if !trusted {
+				text = "resources"
+			}
+			f.DimensionExhausted[text] = 1
+		}
+		all[name] = f
 	}
-	return map[string]any{
-		"NodesEvaluated": 1, "NodesFiltered": 1, "NodesExhausted": 0, "NodesInPool": 1, "NodesAvailable": map[string]int{now.Node.Datacenter: 1},
-		"ConstraintFiltered": filtered, "ClassFiltered": nil, "ClassExhausted": nil, "DimensionExhausted": nil, "QuotaExhausted": nil,
-		"CoalescedFailures": 0,
-	}
+	return all
 }
 
 // scaleJob is PUT /v1/job/ID/scale.

@@ -30,7 +30,7 @@ func (s *Server) search(r *http.Request, now *snapshot.Agent) (any, error) {
 		add("allocs", a.ID)
 	}
 	add("nodes", now.Node.ID)
-	for _, e := range evaluations(now) {
+	for _, e := range evaluations(r, now) {
 		add("evals", e.ID)
 	}
 	truncated := map[string]bool{}

@@ -21,6 +21,8 @@ type Job struct {
 	// SubmitTime is in nanoseconds since 1970.
 	SubmitTime int64
 	TaskGroups []Group
+	// Unplaced are the allocations that wait for a place on the node, by group.
+	Unplaced map[string]shape.Unplaced `json:"TachoUnplaced"`
 }
 
 // Group is a set of tasks that are started together, Count times.

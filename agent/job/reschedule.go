@@ -27,11 +27,15 @@ const (
 	DelayFibonacci   = "fibonacci"
 )
 
-// defaultReschedule is Nomad's for services. Others are replaced only if their job says so.
+// defaultReschedule is Nomad's: services are replaced again and again, batch jobs once a day, and those that run on every node never.
 func defaultReschedule(jobType string) Reschedule {
-	r := Reschedule{DelayFunction: DelayExponential, Delay: 30 * time.Second, MaxDelay: time.Hour}
-	r.Unlimited = jobType == TypeService
-	return r
+	switch jobType {
+	case TypeService:
+		return Reschedule{DelayFunction: DelayExponential, Delay: 30 * time.Second, MaxDelay: time.Hour, Unlimited: true}
+	case TypeBatch:
+		return Reschedule{DelayFunction: DelayConstant, Delay: 5 * time.Second, Attempts: 1, Interval: 24 * time.Hour}
+	}
+	return Reschedule{}
 }
 
 // Next returns how long after its failure an allocation is replaced; past are the times of the earlier ones. ok is false if

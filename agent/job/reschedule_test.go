@@ -70,8 +70,11 @@ func TestRescheduleBlocks(t *testing.T) {
 	if r := read("service", "", ""); !r.Unlimited || r.Delay != 30*time.Second {
 		t.Errorf("a service: %+v", r)
 	}
-	if r := read("batch", "", ""); r.Unlimited || r.Attempts != 0 {
+	if r := read("batch", "", ""); r.Unlimited || r.Attempts != 1 || r.Interval != 24*time.Hour || r.Delay != 5*time.Second {
 		t.Errorf("a batch job: %+v", r)
+	}
+	if r := read("sysbatch", "", ""); r != (Reschedule{}) {
+		t.Errorf("a sysbatch job: %+v", r)
 	}
 	const limited = "reschedule {\nattempts = 3\ninterval = \"1h\"\n}"
 	if r := read("service", limited, ""); r.Unlimited || r.Attempts != 3 {

@@ -34,10 +34,12 @@ type Allocation struct {
 	PreemptedAllocations  []string
 	PreemptedByAllocation string
 	RescheduleTracker     *struct{}
-	Metrics               AllocationMetrics
-	CreateIndex           uint64
-	ModifyIndex           uint64
-	AllocModifyIndex      uint64
+	// FollowupEvalID is the decision to replace the allocation at a later time; empty if it is not replaced.
+	FollowupEvalID   string `json:",omitempty"`
+	Metrics          AllocationMetrics
+	CreateIndex      uint64
+	ModifyIndex      uint64
+	AllocModifyIndex uint64
 	// CreateTime and ModifyTime are in nanoseconds since 1970.
 	CreateTime int64
 	ModifyTime int64

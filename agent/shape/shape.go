@@ -46,6 +46,12 @@ type GroupSummary struct {
 	Queued, Complete, Failed, Running, Starting, Lost, Unknown int
 }
 
+// Unplaced are allocations of a group that the node cannot run, and why not, in sentences.
+type Unplaced struct {
+	Allocations int
+	Reasons     []string `json:",omitempty"`
+}
+
 // Event is an event of the stream.
 type Event struct {
 	// Topic is Job, Allocation, Evaluation or Node; Key is the id of what the event is about.

@@ -9,6 +9,7 @@ package snapshot
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
@@ -47,6 +48,39 @@ type Job struct {
 	SubmitTime  time.Time
 	CreateIndex uint64
 	ModifyIndex uint64
+	// Unplaced are the allocations that wait until this node can run them, by group.
+	Unplaced map[string]*Unplaced
+}
+
+// Unplaced are allocations of a group that this node cannot run.
+type Unplaced struct {
+	// Indexes are those of the allocations.
+	Indexes []int
+	// Filtered are the constraints that the node does not meet, Exhausted says what it has not enough of.
+	Filtered  []*job.Constraint
+	Exhausted []string
+}
+
+// Add adds an allocation with what is in its way.
+func (u *Unplaced) Add(index int, filtered []*job.Constraint, exhausted string) {
+	u.Indexes = append(u.Indexes, index)
+	for _, c := range filtered {
+		if !slices.ContainsFunc(u.Filtered, func(o *job.Constraint) bool { return o.String() == c.String() }) {
+			u.Filtered = append(u.Filtered, c)
+		}
+	}
+	if exhausted != "" && !slices.Contains(u.Exhausted, exhausted) {
+		u.Exhausted = append(u.Exhausted, exhausted)
+	}
+}
+
+// Reasons say in sentences what is in the way.
+func (u *Unplaced) Reasons() []string {
+	reasons := make([]string, 0, len(u.Filtered)+len(u.Exhausted))
+	for _, c := range u.Filtered {
+		reasons = append(reasons, fmt.Sprintf("constraint %q filtered 1 node", c.String()))
+	}
+	return append(reasons, u.Exhausted...)
 }
 
 // Plan is what would be done for a job.
@@ -56,8 +90,8 @@ type Plan struct {
 	Now *Job
 	// Groups are the changes of each group, by name, also of those that would be removed.
 	Groups map[string]Changes
-	// Failures say why groups cannot be placed, by name.
-	Failures map[string][]string
+	// Unplaced are the allocations that this node could not run, by group.
+	Unplaced map[string]*Unplaced
 }
 
 // Changes count allocations of a group.

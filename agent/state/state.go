@@ -36,6 +36,8 @@ type Job struct {
 	Stopped     bool
 	CreateIndex uint64
 	ModifyIndex uint64
+	// Unplaced are the indexes of the allocations that the node could not run yet, by group.
+	Unplaced map[string][]int `json:",omitempty"`
 }
 
 // Allocation is what is kept of an allocation beside its tasks.

@@ -254,8 +254,32 @@ func printJob(cmd *cobra.Command, j *client.Job, allocations []shape.Allocation)
 	b.WriteString(groups.Render(p))
 	fmt.Fprintf(&b, "\n%s\n", p.Bold("Allocations"))
 	b.WriteString(allocationTable(p, allocations, "  "))
+	if len(j.Unplaced) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", p.Bold("Placement failures"))
+		for _, line := range placementFailures(j) {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
+	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// placementFailures returns a line for each group with allocations that the node cannot run.
+func placementFailures(j *client.Job) []string {
+	lines := make([]string, 0, len(j.Unplaced))
+	for _, name := range slices.Sorted(maps.Keys(j.Unplaced)) {
+		u := j.Unplaced[name]
+		noun := "allocations"
+		if u.Allocations == 1 {
+			noun = "allocation"
+		}
+		reasons := "no reason reported"
+		if len(u.Reasons) > 0 {
+			reasons = strings.Join(u.Reasons, "; ")
+		}
+		lines = append(lines, fmt.Sprintf("group %s: %d %s not placed: %s", cli.Printable(name), u.Allocations, noun, cli.Printable(reasons)))
+	}
+	return lines
 }
 
 // whenText returns the lifecycle of a task.

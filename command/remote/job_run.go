@@ -22,7 +22,7 @@ func newJobRun() *cobra.Command {
 unchanged, otherwise they are stopped. FILE may be - for stdin.
 
 Waits until every allocation has been running for the time of --settle, or has ended, and prints events. The exit code is
-1 if a task failed or was restarted. With --detach, --json or --template it does not wait.`,
+1 if a task failed or was restarted, or if the node cannot run an allocation. With --detach, --json or --template it does not wait.`,
 		Example: `  tacho job run web.nomad.hcl
   tacho job run --detach --var count=3 web.nomad.hcl`,
 		Args: cli.Arguments("FILE"),

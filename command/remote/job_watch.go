@@ -124,6 +124,9 @@ func (w *watch) untilRunning(ctx context.Context, settle time.Duration) error {
 	if reason := w.trouble(); reason != "" {
 		return fmt.Errorf("job %s: %s (see tacho alloc status ID)", w.job.ID, reason)
 	}
+	if len(w.job.Unplaced) > 0 {
+		return fmt.Errorf("job %s: %s", w.job.ID, strings.Join(placementFailures(&w.job), "; "))
+	}
 	text := fmt.Sprintf("%s is complete", w.job.ID)
 	for i := range w.last.Value {
 		if a := &w.last.Value[i]; w.concerns(a) && !a.Ended() {

@@ -1,0 +1,111 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"slices"
+
+	"github.com/tachograph/tacho/agent/job"
+	"github.com/tachograph/tacho/agent/snapshot"
+	"github.com/tachograph/tacho/agent/state"
+)
+
+// indexes are what is persisted of the allocations that wait for a place.
+func indexes(unplaced map[string]*snapshot.Unplaced) map[string][]int {
+	all := make(map[string][]int, len(unplaced))
+	for name, u := range unplaced {
+		all[name] = u.Indexes
+	}
+	return all
+}
+
+// setUnplaced says which allocations of a job's current version wait for a place.
+func (a *Agent) setUnplaced(id string, unplaced map[string]*snapshot.Unplaced) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r := a.jobs[id]; r != nil {
+		r.unplaced, r.current.Unplaced = unplaced, indexes(unplaced)
+	}
+}
+
+// waiting are the jobs that have allocations without a place.
+func (a *Agent) waiting() (ids []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, r := range a.jobs {
+		if len(r.current.Unplaced) > 0 && r.current.Current && !r.current.Stopped {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// retryPlacement places allocations that wait for it, if this node can run them now: something has become free, or a driver came.
+func (a *Agent) retryPlacement() {
+	if len(a.waiting()) == 0 {
+		return
+	}
+	a.work.Go(func() {
+		a.registering.Lock()
+		defer a.registering.Unlock()
+		for _, id := range a.waiting() {
+			if err := a.fill(id); err != nil {
+				a.log.Error("place allocations", "job", id, "error", err)
+				a.counts.fail("placement")
+			}
+		}
+	})
+}
+
+// fill places those allocations of a job that wait for it, as far as this node can run them; a.registering is held.
+func (a *Agent) fill(id string) error {
+	current, spec := a.currentVersion(id)
+	if spec == nil {
+		return nil
+	}
+	current.Spec = spec
+	surplus, missing := a.compare(spec)
+	missing = slices.DeleteFunc(missing, func(v vacancy) bool { return !slices.Contains(current.Unplaced[v.group.Name], v.index) })
+	surplus = slices.DeleteFunc(surplus, func(l *alloc) bool {
+		return !slices.ContainsFunc(missing, l.takesPlaceOf)
+	})
+	stop, fill, unplaced := a.place(spec, surplus, missing)
+	current.Unplaced = indexes(unplaced)
+	if len(fill) > 0 {
+		if err := a.change(current, nil, stop, fill, nil); err != nil {
+			return err
+		}
+	}
+	a.setUnplaced(id, unplaced)
+	return nil
+}
+
+// wait lets a vacancy of a job wait for a place; a.registering is held.
+func (a *Agent) wait(current state.Job, spec *job.Job, v vacancy) {
+	current.Unplaced = indexes(nil)
+	a.mu.Lock()
+	for name, waiting := range a.jobs[current.ID].current.Unplaced {
+		current.Unplaced[name] = waiting
+	}
+	if !slices.Contains(current.Unplaced[v.group.Name], v.index) {
+		current.Unplaced[v.group.Name] = append(slices.Clone(current.Unplaced[v.group.Name]), v.index)
+	}
+	a.jobs[current.ID].current.Unplaced = current.Unplaced
+	a.mu.Unlock()
+	current.Spec = spec
+	a.persist(state.ChangeJob(&current))
+	a.retryPlacement() // which says why there is no place
+}
+
+// currentVersion is the version of a job whose allocations shall run; nil if there is none.
+func (a *Agent) currentVersion(id string) (state.Job, *job.Job) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := a.jobs[id]
+	if r == nil || !r.current.Current || r.current.Stopped {
+		return state.Job{}, nil
+	}
+	return r.current, r.versions[r.current.Version]
+}
