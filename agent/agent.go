@@ -142,7 +142,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	a.work.Wait()
 	end, cancelEnd := context.WithTimeout(context.Background(), callTimeout)
 	defer cancelEnd()
-	return errlist.Join(closeAllocs(context.Background(), a.list()), a.drivers.Close(end, dev))
+	return errlist.Join(closeAllocs(context.Background(), a.list()), a.drivers.Close(end))
 }
 
 // open opens the drivers and recovers the tasks. It returns false when ctx is done before everything is recovered: what
@@ -161,7 +161,7 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	a.reviveLogs(persisted)
 	a.drivers, err = registry.Open(ctx, registry.Options{
 		PluginDir: c.PluginDir, Plugins: c.Plugins, DataDir: c.DataDir, Unlimited: unlimited, Version: buildVersion(),
-		Handles: func(name string) []*driver.TaskHandle { return a.handles(persisted, name) },
+		Handles: func(names ...string) []*driver.TaskHandle { return a.handles(persisted, names...) },
 		Node:    &driver.Node{Topology: node.Topology("/sys", a.node.Resources)},
 		Logger:  a.log.Named("driver"), Abandoned: a.abandoned, Address: a.pluginAddress,
 		Moved: a.pluginMoved, Event: a.onDriverEvent, Changed: a.driverChanged,

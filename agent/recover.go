@@ -87,15 +87,15 @@ func specOf(v *state.Job) (*job.Job, error) {
 	return v.Spec, nil
 }
 
-// handles returns the handles of a driver's tasks, which may have been started since.
-func (a *Agent) handles(l *leftovers, driverName string) []*driver.TaskHandle {
+// handles returns the handles of a driver's tasks, which may have been started since, by the names that jobs may call it.
+func (a *Agent) handles(l *leftovers, driverNames ...string) []*driver.TaskHandle {
 	var handles []*driver.TaskHandle
 	a.mu.Lock()
 	recovered := a.recovered
 	a.mu.Unlock()
 	if !recovered {
 		for h, name := range l.drivers {
-			if name == driverName {
+			if slices.Contains(driverNames, name) {
 				handles = append(handles, h)
 			}
 		}
@@ -103,7 +103,7 @@ func (a *Agent) handles(l *leftovers, driverName string) []*driver.TaskHandle {
 	}
 	for _, l := range a.list() {
 		for _, t := range l.tasks {
-			if h, _ := t.persistedHandle(); h != nil && t.spec.Driver == driverName {
+			if h, _ := t.persistedHandle(); h != nil && slices.Contains(driverNames, t.spec.Driver) {
 				handles = append(handles, h)
 			}
 		}

@@ -31,8 +31,8 @@ const (
 
 // Entry is one driver.
 type Entry struct {
-	name       string
-	own        bool // our own driver, in this process
+	name       string // that of its file
+	own        bool   // our own driver, in this process
 	block      *config.Plugin
 	hostConfig host.Config
 	host       *host.Host      // nil for our own driver, and before a plugin was started
@@ -47,8 +47,11 @@ type Entry struct {
 	about      node.Driver
 }
 
-// Name is what a job file calls it.
-func (e *Entry) Name() string { return e.name }
+// Name is what a job file calls it: what the plugin says it is, or its file's name as long as that is not known.
+func (e *Entry) Name() string { return e.About().Name }
+
+// names are those by which jobs may call it.
+func (e *Entry) names() []string { return []string{e.name, e.Name()} }
 
 // Driver returns the driver. That of a plugin which is not there returns driver.ErrUnavailable.
 func (e *Entry) Driver() driver.Driver {
@@ -192,7 +195,7 @@ func (e *Entry) open(ctx context.Context, address *host.Address) error {
 	return nil
 }
 
-// describe encodes the operator's configuration, for which the plugin is started once to ask for its schema.
+// describe encodes the operator's configuration, for which the plugin is started once to ask for its name and its schema.
 func (e *Entry) describe(ctx context.Context) error {
 	if e.hostConfig.Config != nil || e.host != nil {
 		return nil
@@ -201,9 +204,15 @@ func (e *Entry) describe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	info, infoErr := p.Info(ctx)
 	spec, err := p.ConfigSchema(ctx)
-	if err = errors.Join(err, p.Close(ctx)); err != nil {
+	if err = errors.Join(infoErr, err, p.Close(ctx)); err != nil {
 		return fmt.Errorf("plugin %s: %w", e.name, err)
+	}
+	if info.Name != "" && info.Name != driver.Name {
+		e.mu.Lock()
+		e.about.Name = info.Name
+		e.mu.Unlock()
 	}
 	var body hcl.Body
 	if e.block != nil {

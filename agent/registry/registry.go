@@ -37,8 +37,8 @@ type Options struct {
 	// Node describes the machine to plugins. Some do not run without it.
 	Node   *driver.Node
 	Logger hclog.Logger
-	// Handles returns the tasks that a driver has to recover.
-	Handles func(driverName string) []*driver.TaskHandle
+	// Handles returns the tasks that a driver has to recover, by the names that it has.
+	Handles func(driverNames ...string) []*driver.TaskHandle
 	// Abandoned is called for each task that could not be recovered.
 	Abandoned func(handle *driver.TaskHandle, err error)
 	// Address returns the last address of a plugin's process; Moved is called with the new one.
@@ -49,11 +49,12 @@ type Options struct {
 	Changed func(node.Driver)
 }
 
-// Registry has the drivers by name.
+// Registry has the drivers.
 type Registry struct {
 	options Options
 	log     hclog.Logger
 	tacho   *driver.Tacho
+	// entries are by the names of their files.
 	entries map[string]*Entry
 	work    sync.WaitGroup
 }
@@ -153,7 +154,8 @@ func (r *Registry) openPlugin(ctx context.Context, o host.Options) {
 	none := host.New(host.Config{Options: o})
 	e := &Entry{name: name, driver: none.Driver(), about: node.Driver{Name: name, Plugin: o.Path, Reason: "starting"}}
 	hostConfig := host.Config{Options: o, Node: r.options.Node, Abandoned: r.options.Abandoned}
-	hostConfig.Handles = func() []*driver.TaskHandle { return r.options.Handles(name) }
+	hostConfig.Handles = func() []*driver.TaskHandle { return r.options.Handles(e.names()...) }
+	hostConfig.SocketDir = socketDir(r.options.DataDir)
 	hostConfig.Moved = func(a host.Address) { r.options.Moved(name, a) }
 	if block := r.options.Plugins[name]; block != nil {
 		hostConfig.Args = block.Args
@@ -169,7 +171,7 @@ func (r *Registry) openPlugin(ctx context.Context, o host.Options) {
 
 // Run keeps plugins alive and listens to all drivers until ctx is done.
 func (r *Registry) Run(ctx context.Context) {
-	for _, name := range r.Names() {
+	for _, name := range slices.Sorted(maps.Keys(r.entries)) {
 		e := r.entries[name]
 		if e.about.Plugin != "" {
 			r.work.Go(func() { r.keep(ctx, e) })
@@ -197,26 +199,27 @@ func (r *Registry) keep(ctx context.Context, e *Entry) {
 	}
 }
 
-// Close lets go of all drivers. Their tasks run on, and with them the plugins that they may need; with end no plugin does.
-func (r *Registry) Close(ctx context.Context, end bool) error {
+// Close ends all plugins, as the client of a Nomad cluster does. Tasks run on, and are recovered by the next start.
+func (r *Registry) Close(ctx context.Context) error {
 	errs := []error{r.tacho.Close()}
 	for _, e := range r.entries {
-		switch {
-		case e.host == nil:
-		case end || len(r.options.Handles(e.name)) == 0:
+		if e.host != nil {
 			errs = append(errs, e.host.Close(ctx))
-		default:
-			errs = append(errs, e.host.Detach())
 		}
 	}
 	return errlist.Join(errs...)
 }
 
 // Names returns the drivers' names, sorted.
-func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.entries)) }
+func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.All())) }
 
-// Get returns a driver. The error says what there is instead.
+// Get returns a driver by its name, or the name of its file. The error says what there is instead.
 func (r *Registry) Get(name string) (*Entry, error) {
+	for _, e := range r.entries {
+		if e.Name() == name {
+			return e, nil
+		}
+	}
 	if e := r.entries[name]; e != nil {
 		return e, nil
 	}
@@ -242,8 +245,9 @@ func (r *Registry) StartedTasks() ([]*driver.TaskConfig, error) { return r.tacho
 // All returns what is known of every driver.
 func (r *Registry) All() map[string]node.Driver {
 	all := make(map[string]node.Driver, len(r.entries))
-	for name, e := range r.entries {
-		all[name] = e.About()
+	for _, e := range r.entries {
+		about := e.About()
+		all[about.Name] = about
 	}
 	return all
 }

@@ -36,7 +36,7 @@ func TestMisspeltPluginStartsNothing(t *testing.T) {
 			_, err := Open(t.Context(), Options{
 				PluginDir: pluginDir, DataDir: dir, Logger: hclog.NewNullLogger(),
 				Plugins: map[string]*config.Plugin{driver.Name: {Name: driver.Name}, "othr": {Name: "othr"}},
-				Handles: func(string) []*driver.TaskHandle { return nil },
+				Handles: func(...string) []*driver.TaskHandle { return nil },
 				Address: func(string) *host.Address { return nil },
 				Moved:   func(string, host.Address) {},
 			})
@@ -72,7 +72,7 @@ func TestOwnDriverServesNumbers(t *testing.T) {
 	} else if err := conn.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := r.Close(t.Context(), false); err != nil {
+	if err := r.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -88,7 +88,7 @@ func TestOwnDriverRefuses(t *testing.T) {
 		r, err := open(t, "\n  plugin \"tacho\" {\n "+test.block+"\n}\n")
 		if err == nil {
 			t.Errorf("%s: accepted", name)
-			if err := r.Close(t.Context(), false); err != nil {
+			if err := r.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
 			continue

@@ -6,6 +6,7 @@ package registry
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/tachograph/tacho/agent/datadir"
@@ -28,3 +29,15 @@ func runtimeDir(chosen, dataDir string) (string, error) {
 	}
 	return filepath.Join(cmp.Or(chosen, client.DefaultRuntimeDir()), name), nil
 }
+
+// socketDir is the folder for the sockets of plugins; empty for the system's own if the paths of sockets in it would be too long.
+func socketDir(dataDir string) string {
+	dir := datadir.Plugins(dataDir)
+	if len(dir)+len("/plugin1234567890") > maxSocketPath || os.MkdirAll(dir, 0o700) != nil {
+		return ""
+	}
+	return dir
+}
+
+// maxSocketPath is the longest path of a socket, unix(7).
+const maxSocketPath = 107

@@ -24,6 +24,9 @@ func ToSample(m *drivers.TaskStats) (*procstats.Sample, error) {
 	return wire.ToSample(m)
 }
 
+// reasonZero says why a 0 is not taken: a process that lives has memory.
+const reasonZero = "the driver reports 0 bytes for a running task: it does not find its processes"
+
 // foreignSample returns what a driver of others measured, under the names that mean the same or promise less. Such a
 // driver does not say where it reads its resident memory: often it is a sum over processes, and shared pages then count
 // once in each. It sends rates and no counter: cores stand under the headline's own name, and the shares of user and
@@ -49,6 +52,11 @@ func foreignSample(m *drivers.TaskStats) *procstats.Sample {
 	} {
 		if slices.Contains(memory.GetMeasuredFields(), field.field) {
 			s.SetNumber(field.id, float64(field.value))
+		}
+	}
+	for _, id := range []procstats.ID{procstats.PortableRSS, procstats.CgroupMemoryCurrent} {
+		if bytes, ok := s.Task.Number(id); ok && bytes == 0 {
+			s.SetAbsent(id, reasonZero)
 		}
 	}
 	if measured(cpu, drivers.CPUUsage_PERCENT) {

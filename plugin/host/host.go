@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin/proto/drivers"
 )
 
 // Config says how a plugin is kept alive.
@@ -38,6 +39,9 @@ type Host struct {
 	log    hclog.Logger
 	remote *Remote
 
+	// stats are the streams of statistics.
+	stats statsGuard
+
 	mu      sync.Mutex // guards following
 	process *Process   // nil while there is none that is ready
 }
@@ -49,6 +53,7 @@ func New(config Config) *Host {
 		h.log = hclog.NewNullLogger()
 	}
 	h.remote = NewRemote(&hostConn{host: h})
+	h.remote.cgroups = &taskCgroups{}
 	return h
 }
 
@@ -148,6 +153,7 @@ func (h *Host) prepare(ctx context.Context, p *Process) error {
 		return nil
 	}
 	for _, handle := range h.config.Handles() {
+		h.remote.cgroups.recover(handle.Config)
 		err := p.RecoverTask(ctx, handle)
 		switch {
 		case err == nil:
@@ -238,5 +244,8 @@ func (c *hostConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method 
 	if err != nil {
 		return nil, err
 	}
-	return conn.NewStream(ctx, desc, method, opts...)
+	if method != drivers.Driver_TaskStats_FullMethodName {
+		return conn.NewStream(ctx, desc, method, opts...)
+	}
+	return c.host.stats.open(c.host.current(), func() (grpc.ClientStream, error) { return conn.NewStream(ctx, desc, method, opts...) })
 }

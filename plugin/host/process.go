@@ -32,7 +32,7 @@ type Options struct {
 	// Path is the executable.
 	Path string
 	Args []string
-	// SocketDir is the folder below which the plugin's socket is made; it exists. Empty for the system's own.
+	// SocketDir is the folder in which the plugin's socket is made; it exists. Empty for the system's own.
 	SocketDir string
 	// Logger gets the plugin's log; nil for nothing.
 	Logger hclog.Logger
@@ -95,8 +95,8 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		Logger:           logger,
 	}
-	if o.SocketDir != "" {
-		config.UnixSocketConfig = &goplugin.UnixSocketConfig{TempDir: o.SocketDir}
+	if o.SocketDir != "" { // go-plugin's own setting applies to runners only
+		cmd.Env = append(cmd.Env, goplugin.EnvUnixSocketDir+"="+o.SocketDir)
 	}
 	client := goplugin.NewClient(config)
 	release := context.AfterFunc(ctx, kill)

@@ -27,6 +27,8 @@ import (
 type Remote struct {
 	base   base.BasePluginClient
 	driver drivers.DriverClient
+	// cgroups are those of the tasks that are started through it; nil to make none.
+	cgroups *taskCgroups
 }
 
 // NewRemote returns the driver at the other end of a connection.

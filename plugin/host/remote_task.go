@@ -18,6 +18,20 @@ import (
 
 // StartTask implements driver.Starter.
 func (r *Remote) StartTask(ctx context.Context, task *driver.TaskConfig) (*driver.TaskHandle, *driver.NetworkOverride, error) {
+	if r.cgroups == nil {
+		return r.startTask(ctx, task)
+	}
+	if err := r.cgroups.make(ctx, task); err != nil {
+		return nil, nil, err
+	}
+	handle, network, err := r.startTask(ctx, task)
+	if err != nil && !errors.Is(err, driver.ErrUnavailable) { // of one that is gone nobody knows how far it came
+		err = errors.Join(err, r.cgroups.end(ctx, task.ID))
+	}
+	return handle, network, err
+}
+
+func (r *Remote) startTask(ctx context.Context, task *driver.TaskConfig) (*driver.TaskHandle, *driver.NetworkOverride, error) {
 	m, err := r.driver.StartTask(ctx, &drivers.StartTaskRequest{Task: wire.FromTaskConfig(task)})
 	if err != nil {
 		return nil, nil, wire.Error(err)
@@ -42,6 +56,9 @@ func (r *Remote) StartTask(ctx context.Context, task *driver.TaskConfig) (*drive
 func (r *Remote) RecoverTask(ctx context.Context, handle *driver.TaskHandle) error {
 	if handle == nil || handle.Config == nil {
 		return fmt.Errorf("recover: a handle without a task: %w", driver.ErrInvalid)
+	}
+	if r.cgroups != nil {
+		r.cgroups.recover(handle.Config)
 	}
 	_, err := r.driver.RecoverTask(ctx, &drivers.RecoverTaskRequest{
 		TaskId: handle.Config.ID, Handle: wire.FromTaskHandle(handle),
@@ -69,7 +86,11 @@ func (r *Remote) StopTask(ctx context.Context, id string, timeout time.Duration,
 // DestroyTask implements driver.Lifecycle.
 func (r *Remote) DestroyTask(ctx context.Context, id string, force bool) error {
 	_, err := r.driver.DestroyTask(ctx, &drivers.DestroyTaskRequest{TaskId: id, Force: force})
-	return wire.Error(err)
+	err = wire.Error(err)
+	if r.cgroups != nil && (err == nil || errors.Is(err, driver.ErrTaskNotFound)) {
+		err = errors.Join(err, r.cgroups.end(ctx, id))
+	}
+	return err
 }
 
 // InspectTask implements driver.Lifecycle.
