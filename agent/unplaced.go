@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/tachograph/tacho/agent/job"
@@ -86,9 +87,7 @@ func (a *Agent) fill(id string) error {
 func (a *Agent) wait(current state.Job, spec *job.Job, v vacancy) {
 	current.Unplaced = indexes(nil)
 	a.mu.Lock()
-	for name, waiting := range a.jobs[current.ID].current.Unplaced {
-		current.Unplaced[name] = waiting
-	}
+	maps.Copy(current.Unplaced, a.jobs[current.ID].current.Unplaced)
 	if !slices.Contains(current.Unplaced[v.group.Name], v.index) {
 		current.Unplaced[v.group.Name] = append(slices.Clone(current.Unplaced[v.group.Name]), v.index)
 	}

@@ -25,7 +25,7 @@ func TestNomadCommandLine(t *testing.T) {
 	f := newFake()
 	f.allocs[0].Dir = folder.In(t.TempDir(), webID)
 	f.writeLog(t, "one\ntwo\nthree\n")
-	f.jobs[1].Unplaced = unplacedOn("plan9")
+	f.jobs[0].Unplaced = unplacedOn("plan9")
 	s := newTestServer(f)
 	server := httptest.NewUnstartedServer(s.Handler(false))
 	f.port = server.Listener.Addr().(*net.TCPAddr).Port
@@ -39,7 +39,7 @@ func TestNomadCommandLine(t *testing.T) {
 	}{
 		{"job status", "", []string{"web", "service", "running", "nightly", "batch"}},
 		{"job status web", "", []string{"ID            = web", "Status        = running", "cache", "11111111"}},
-		{"job status web", testToken, []string{"Placement Failure", `Constraint "${attr.kernel.name} = plan9"`}},
+		{"job status nightly", testToken, []string{"Placement Failure", `Constraint "${attr.kernel.name} = plan9"`}},
 		{"job status -evals web", "", []string{"job-register", "complete"}},
 		{"job status -verbose web", "", []string{webID, nodeID}},
 		{"job allocs web", "", []string{"11111111", "running"}},

@@ -31,6 +31,7 @@ job "foreign" {
         args = ["-c", <<-EOT
           cd $NOMAD_ALLOC_DIR/data
           echo $$ >> starts; echo here; echo there >&2
+          setsid sh -c 'while :; do sleep 1; done' &
           i=0; while :; do i=$((i+1)); echo $i >> beats; echo line $i; sleep 0.1; done
         EOT
         ]
@@ -77,7 +78,7 @@ func openForeign(t *testing.T, h *host, path, name, config string) *foreign {
 		t.Fatal(err)
 	}
 	f.settings = fmt.Sprintf("plugin_dir = %q\nplugin %q {\n  config {\n%s\n  }\n}\n", f.plugins(), name, config)
-	h.afterwards = f.killPlugin
+	h.afterwards, h.plugin = f.killPlugin, filepath.Join(f.plugins(), name)
 	return f
 }
 
@@ -96,8 +97,7 @@ func (f *foreign) plugins() string { return filepath.Join(f.dir, "plugins") }
 // pluginProcesses are those of the plugin itself, without the ones that it starts for tasks.
 func (f *foreign) pluginProcesses() (pids []int) {
 	for _, pid := range processesWith(f.t, f.plugins()) {
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // of a process that ends: none
-		if strings.TrimRight(string(line), "\x00") == filepath.Join(f.plugins(), f.name) {
+		if commandLine(pid) == f.plugin {
 			pids = append(pids, pid)
 		}
 	}
@@ -135,6 +135,27 @@ func (f *foreign) goesOn(id, after string) {
 	}
 }
 
+// checkMemory holds that the memory of a running task is not 0: it is measured, or said to be unknown.
+func (f *foreign) checkMemory(id string) {
+	f.t.Helper()
+	var now struct {
+		ResourceUsage struct {
+			MemoryStats struct {
+				RSS, Usage uint64
+				Measured   []string
+			}
+		}
+	}
+	f.get("/v1/client/allocation/"+id+"/stats", &now)
+	memory := now.ResourceUsage.MemoryStats
+	for name, bytes := range map[string]uint64{"RSS": memory.RSS, "Usage": memory.Usage} {
+		if slices.Contains(memory.Measured, name) && bytes == 0 {
+			f.t.Errorf("%s of a running task is 0", name)
+		}
+	}
+	f.t.Logf("memory: %+v", memory)
+}
+
 // TestForeignPlugin runs a task by a driver that is not ours, and kills all that can be killed without it.
 func TestForeignPlugin(t *testing.T) {
 	f := newForeign(t)
@@ -158,8 +179,15 @@ func TestForeignPlugin(t *testing.T) {
 	f.goesOn(id, "a kill of the plugin")
 
 	f.end(syscall.SIGTERM)
+	if left := f.pluginProcesses(); len(left) > 0 {
+		t.Errorf("the plugin is left as %v", left)
+	}
 	f.begin()
 	f.goesOn(id, "a restart of the agent")
+	f.checkMemory(id)
+	if sockets, err := filepath.Glob(filepath.Join(f.data(), "plugins", "*")); err != nil || len(sockets) == 0 {
+		t.Errorf("sockets in the data directory: %v, %v", sockets, err)
+	}
 
 	f.end(syscall.SIGKILL)
 	f.killPlugin()

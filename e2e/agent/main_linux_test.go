@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,6 +41,8 @@ type host struct {
 	ended  chan error
 	// afterwards ends what the last agent leaves for another one; nil if that is nothing.
 	afterwards func()
+	// plugin is the command line of another project's plugin; empty without one.
+	plugin string
 }
 
 // newHost makes a data folder and a configuration, with more lines for it.
@@ -110,7 +113,15 @@ func (h *host) clean() {
 }
 
 // processes lists those that have this data folder in their environment or command line: executors and tasks.
-func (h *host) processes() (pids []int) { return processesWith(h.t, h.data()) }
+func (h *host) processes() []int {
+	return slices.DeleteFunc(processesWith(h.t, h.data()), func(pid int) bool { return h.plugin != "" && commandLine(pid) == h.plugin })
+}
+
+// commandLine is that of a process; empty for one that has ended.
+func commandLine(pid int) string {
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return strings.TrimRight(string(line), "\x00")
+}
 
 // processesWith lists the processes that have a text in their environment or command line.
 func processesWith(t *testing.T, text string) (pids []int) {
@@ -126,7 +137,7 @@ func processesWith(t *testing.T, text string) (pids []int) {
 		}
 		environment, _ := os.ReadFile(filepath.Join(folder, "environ")) // of a process that ends: none
 		line, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
-		if len(line) > 0 && bytes.Contains(append(environment, line...), []byte(text)) {
+		if len(line) > 0 && bytes.Contains(slices.Concat(environment, line), []byte(text)) {
 			pids = append(pids, pid)
 		}
 	}

@@ -93,7 +93,7 @@ func (p *taskPlace) makeV2() error {
 func fillCpusets(root, dir string) error {
 	hierarchy := filepath.Join(root, "cpuset")
 	above := hierarchy
-	for _, name := range strings.Split(strings.TrimPrefix(dir, hierarchy+"/"), "/") {
+	for name := range strings.SplitSeq(strings.TrimPrefix(dir, hierarchy+"/"), "/") {
 		own := filepath.Join(above, name)
 		if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("make cgroup of task: %w", err)
