@@ -89,13 +89,19 @@ func jobFiles(t *testing.T, source string) (files []string) {
 // startAgent starts an agent and returns its data directory.
 func startAgent(t *testing.T) string {
 	t.Helper()
+	return startAgentWith(t, "ports {\n  http = 0\n}\n")
+}
+
+// startAgentWith starts an agent with a configuration.
+func startAgentWith(t *testing.T, settings string) string {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "peer") // the path of a socket is short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	config := filepath.Join(dir, "agent.hcl")
-	if err := os.WriteFile(config, []byte("ports {\n  http = 0\n}\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	data := filepath.Join(dir, "data")

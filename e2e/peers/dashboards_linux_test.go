@@ -1,0 +1,192 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package peers
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+// panel is a panel of a Grafana dashboard, or a row of panels.
+type panel struct {
+	Title   string
+	Targets []struct{ Expr string }
+	Panels  []panel
+}
+
+const prometheusConfig = `
+global:
+  scrape_interval: 1s
+scrape_configs:
+  - job_name: nomad
+    metrics_path: /v1/metrics
+    params:
+      format: [prometheus]
+    static_configs:
+      - targets: ["127.0.0.1:%d"]
+`
+
+const busyJob = `
+job "busy" {
+  group "g" {
+    task "t" {
+      driver = "tacho"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "while :; do i=1; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.2; done"]
+      }
+    }
+  }
+}
+`
+
+// TestDashboards lets a Prometheus server read an agent, and runs the queries of dashboards for Nomad against it: the JSON files in the
+// folder that TACHO_DASHBOARDS names. No panel is empty.
+func TestDashboards(t *testing.T) {
+	rig.Require(t)
+	prometheus, err := exec.LookPath("prometheus")
+	folder := os.Getenv("TACHO_DASHBOARDS")
+	if err != nil || folder == "" {
+		t.Skip("not measured: no prometheus on PATH, or TACHO_DASHBOARDS names no folder")
+	}
+	port := freePort(t)
+	data := startAgentWith(t, fmt.Sprintf("ports {\n  http = %d\n}\ntelemetry {\n  collection_interval = \"1s\"\n  publish_allocation_metrics = true\n"+
+		"  publish_node_metrics = true\n  prometheus_metrics = true\n  nomad_names = true\n  allocation_detail = \"alloc\"\n}\n", port))
+	job := filepath.Join(t.TempDir(), "busy.nomad.hcl")
+	if err := os.WriteFile(job, []byte(busyJob), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := command(t.Context(), rig.Tacho(), []string{"job", "run", "--data-dir", data}, "", nil, job); err != nil {
+		t.Fatal(err)
+	}
+	base := startPrometheus(t, prometheus, port)
+	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("dashboards in %s: %v, %v", folder, files, err)
+	}
+	total := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var dashboard panel
+		if err := json.Unmarshal(text, &dashboard); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		total += checkPanels(t, base, filepath.Base(file), dashboard.Panels)
+	}
+	t.Logf("%d panels have values", total)
+	if total == 0 {
+		t.Error("no panel has a query")
+	}
+}
+
+var (
+	spanVariable = regexp.MustCompile(`\$\{?__\w*(?:interval|range)\w*\}?`)
+	anyVariable  = regexp.MustCompile(`\$\{?\w+\}?`)
+)
+
+// checkPanels counts the panels with values; those without are errors.
+func checkPanels(t *testing.T, base, file string, panels []panel) (full int) {
+	t.Helper()
+	for _, p := range panels {
+		full += checkPanels(t, base, file, p.Panels)
+		queries, values := 0, 0
+		for _, target := range p.Targets {
+			if target.Expr == "" {
+				continue
+			}
+			queries++
+			query := anyVariable.ReplaceAllString(spanVariable.ReplaceAllString(target.Expr, "30s"), ".*")
+			n, err := valuesOf(base, query)
+			if err != nil {
+				t.Errorf("%s, %q: %s: %v", file, p.Title, query, err)
+			}
+			if n == 0 {
+				t.Logf("%s, %q: nothing for %s", file, p.Title, query)
+			}
+			values += n
+		}
+		switch {
+		case queries == 0:
+		case values == 0:
+			t.Errorf("%s: panel %q is empty", file, p.Title)
+		default:
+			full++
+		}
+	}
+	return full
+}
+
+// valuesOf is how many series a query has now.
+func valuesOf(base, query string) (int, error) {
+	answer, err := http.Get(base + "/api/v1/query?query=" + url.QueryEscape(query)) //nolint:noctx // a test's own server
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	var body struct {
+		Error string
+		Data  struct{ Result []any }
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&body); err != nil {
+		return 0, err
+	}
+	if body.Error != "" {
+		return 0, fmt.Errorf("%s", body.Error)
+	}
+	return len(body.Data.Result), nil
+}
+
+// startPrometheus starts a server that has read the agent at a port for a while.
+func startPrometheus(t *testing.T, prometheus string, port int) (base string) {
+	t.Helper()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, prometheusConfig, port), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	cmd := exec.Command(prometheus, "--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", address)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	base = "http://" + address
+	rig.Eventually(t, 60*time.Second, "the server has read the task", func() bool {
+		n, err := valuesOf(base, "count_over_time(nomad_client_allocs_cpu_total_percent[1m]) > 5")
+		return err == nil && n > 0
+	})
+	return base
+}
+
+// freePort is one that nothing listens on.
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}

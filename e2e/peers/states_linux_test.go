@@ -1,0 +1,293 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package peers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tachograph/tacho/e2e/rig"
+)
+
+// mostDifferent is how many job files may end differently. One of Nomad's ends at random, and the status of a service that fails hangs
+// on a deployment there, which this agent does not have.
+const mostDifferent = 3
+
+// state is what a job has come to.
+type state struct {
+	Status string
+	// Allocations are the statuses of all allocations, by group.
+	Allocations map[string][]string
+}
+
+// orchestrator runs jobs: our agent, or Nomad's.
+type orchestrator struct {
+	name   string
+	client *http.Client
+	base   string
+	// run registers the job of a file and does not wait; nil is success, other errors have the output.
+	run func(ctx context.Context, path string, variables []string) error
+}
+
+// TestFinalStates runs the job files of Nomad's repository that our agent accepts on a real Nomad as well, with raw_exec there, and
+// compares what becomes of the jobs.
+func TestFinalStates(t *testing.T) {
+	rig.Require(t)
+	nomad, err := exec.LookPath("nomad")
+	if err != nil || os.Geteuid() != 0 {
+		t.Skip("not measured: no nomad on PATH, or not root")
+	}
+	files := jobFiles(t, nomadSource(t))
+	ours, theirs := ourOrchestrator(t), realNomad(t, nomad)
+	var compared, different int
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	slots := make(chan struct{}, 8)
+	names := &byName{}
+	for i, text := range files {
+		running.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			defer names.lock(text)()
+			path := filepath.Join(t.TempDir(), "job.nomad.hcl")
+			got, id, variables, err := ours.final(t.Context(), path, text, nil)
+			if err != nil {
+				return // refused: TestJobFiles counts those
+			}
+			want, _, _, err := theirs.final(t.Context(), path, strings.ReplaceAll(text, `"tacho"`, `"raw_exec"`), variables)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Logf("job %d (%s) is not taken by Nomad: %v", i, id, err)
+				return
+			}
+			compared++
+			if !reflect.DeepEqual(got, want) {
+				different++
+				t.Logf("job %d (%s): %+v, on Nomad %+v\n%s", i, id, got, want, text)
+			}
+		})
+	}
+	running.Wait()
+	t.Logf("%d of %d with the same final state", compared-different, compared)
+	if compared < leastJobs-5 || different > mostDifferent {
+		t.Errorf("%d of %d jobs end differently", different, compared)
+	}
+}
+
+// byName lets jobs of one name run one after the other, and so those that ask for the same port.
+type byName struct {
+	mu    sync.Mutex
+	locks map[string]*sync.Mutex
+}
+
+var (
+	jobName    = regexp.MustCompile(`(?m)^\s*job\s+"?([^"\s]+)"?`)
+	staticPort = regexp.MustCompile(`static\s*=`)
+)
+
+// lock returns what unlocks the name again.
+func (b *byName) lock(text string) func() {
+	name := "a port"
+	if match := jobName.FindStringSubmatch(text); match != nil && !staticPort.MatchString(text) {
+		name = match[1]
+	}
+	b.mu.Lock()
+	if b.locks == nil {
+		b.locks = map[string]*sync.Mutex{}
+	}
+	if b.locks[name] == nil {
+		b.locks[name] = &sync.Mutex{}
+	}
+	l := b.locks[name]
+	b.mu.Unlock()
+	l.Lock()
+	return l.Unlock
+}
+
+// final runs a job until its state does not change any more, and removes it. Variables without a default are set to 1.
+func (o *orchestrator) final(ctx context.Context, path, text string, variables []string) (s state, id string, used []string, err error) {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return s, "", nil, err
+	}
+	before := o.jobs(ctx)
+	for {
+		err := o.run(ctx, path, variables)
+		if err == nil {
+			break
+		}
+		missing := noDefault.FindStringSubmatch(err.Error())
+		if missing == nil || len(variables) > 20 {
+			return s, "", nil, err
+		}
+		variables = append(variables, missing[1]+"=1")
+	}
+	match := jobName.FindStringSubmatch(text)
+	for _, known := range o.jobs(ctx) {
+		if match != nil && known == match[1] || match == nil && !slices.Contains(before, known) {
+			id = known
+		}
+	}
+	if id == "" {
+		return s, "", nil, fmt.Errorf("no job of the name %v", match)
+	}
+	s = o.settled(ctx, id)
+	request, err := http.NewRequestWithContext(ctx, http.MethodDelete, o.base+"/v1/job/"+id+"?purge=true", nil)
+	if err != nil {
+		return s, id, variables, err
+	}
+	answer, err := o.client.Do(request)
+	if err == nil {
+		err = answer.Body.Close()
+	}
+	return s, id, variables, err
+}
+
+// settled waits until the state of a job has not changed for a while. A task is restarted after 15 to 19 s by default.
+func (o *orchestrator) settled(ctx context.Context, id string) state {
+	const quiet, longest, pause = 22 * time.Second, 100 * time.Second, 500 * time.Millisecond
+	var last state
+	began := time.Now()
+	since := began
+	for time.Since(since) < quiet && time.Since(began) < longest && ctx.Err() == nil {
+		now := o.state(ctx, id)
+		if !reflect.DeepEqual(now, last) {
+			last, since = now, time.Now()
+		}
+		time.Sleep(pause)
+	}
+	return last
+}
+
+func (o *orchestrator) state(ctx context.Context, id string) state {
+	var job struct{ Status string }
+	var allocations []struct{ TaskGroup, ClientStatus string }
+	o.get(ctx, "/v1/job/"+id, &job)
+	o.get(ctx, "/v1/job/"+id+"/allocations", &allocations)
+	s := state{Status: job.Status, Allocations: map[string][]string{}}
+	for _, a := range allocations {
+		s.Allocations[a.TaskGroup] = append(s.Allocations[a.TaskGroup], a.ClientStatus)
+	}
+	for _, all := range s.Allocations {
+		slices.Sort(all)
+	}
+	return s
+}
+
+func (o *orchestrator) jobs(ctx context.Context) (ids []string) {
+	var jobs []struct{ ID string }
+	o.get(ctx, "/v1/jobs", &jobs)
+	for _, j := range jobs {
+		ids = append(ids, j.ID)
+	}
+	return ids
+}
+
+// get leaves the value as it is where there is no answer: the next look finds one.
+func (o *orchestrator) get(ctx context.Context, path string, into any) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.base+path, nil)
+	if err != nil {
+		return
+	}
+	answer, err := o.client.Do(request)
+	if err != nil {
+		return
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusOK {
+		_ = json.NewDecoder(answer.Body).Decode(into)
+	}
+}
+
+func ourOrchestrator(t *testing.T) *orchestrator {
+	t.Helper()
+	data := startAgent(t)
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(data, "tacho.sock"))
+	}
+	return &orchestrator{
+		name: "tacho", base: "http://tacho", client: &http.Client{Transport: &http.Transport{DialContext: dial}},
+		run: func(ctx context.Context, path string, variables []string) error {
+			return command(ctx, rig.Tacho(), []string{"job", "run", "--detach", "--data-dir", data}, "--var", variables, path)
+		},
+	}
+}
+
+// command runs a command line with variables; its error has the output.
+func command(ctx context.Context, name string, args []string, flag string, variables []string, path string) error {
+	for _, v := range variables {
+		args = append(args, flag, v)
+	}
+	out, err := exec.CommandContext(ctx, name, append(args, path)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+const nomadConfig = `
+bind_addr = "127.0.0.1"
+ports {
+  http = %d
+  rpc  = %d
+  serf = %d
+}
+client {
+  options = {
+    "fingerprint.denylist" = "env_aws,env_gce,env_azure,env_digitalocean,consul,vault"
+  }
+}
+consul {
+  address          = "127.0.0.1:1"
+  auto_advertise   = false
+  client_auto_join = false
+  server_auto_join = false
+}
+`
+
+// realNomad starts a Nomad agent, server and client in one, which keeps nothing.
+func realNomad(t *testing.T, nomad string) *orchestrator {
+	t.Helper()
+	dir := t.TempDir()
+	var ports [3]any
+	for i := range ports {
+		ports[i] = freePort(t)
+	}
+	config := filepath.Join(dir, "agent.hcl")
+	if err := os.WriteFile(config, fmt.Appendf(nil, nomadConfig, ports[:]...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(nomad, "agent", "-dev", "-config", config)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	o := &orchestrator{name: "nomad", base: fmt.Sprintf("http://127.0.0.1:%d", ports[0]), client: http.DefaultClient}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	rig.Eventually(t, 60*time.Second, "the node is ready", func() bool {
+		var nodes []struct{ Status string }
+		o.get(t.Context(), "/v1/nodes", &nodes)
+		return len(nodes) == 1 && nodes[0].Status == "ready"
+	})
+	o.run = func(ctx context.Context, path string, variables []string) error {
+		return command(ctx, nomad, []string{"job", "run", "-detach", "-address=" + o.base}, "-var", variables, path)
+	}
+	return o
+}
