@@ -197,7 +197,10 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot
 		ID: j.ID, Source: source, SubmitTime: time.Now(), Current: true, Spec: j, Digests: digests(j), Unplaced: indexes(unplaced),
 	}
 	if known {
-		now.Version, now.CreateIndex = was.Version+1, was.CreateIndex
+		now.Version = was.Version + 1
+	}
+	if was.Current { // one that was purged is another job of the name
+		now.CreateIndex = was.CreateIndex
 	}
 	if err := a.register(now, was, stop, fill); err != nil {
 		return nil, false, err

@@ -191,7 +191,7 @@ func (a *Agent) lostAllocation(config *driver.TaskConfig) *state.Allocation {
 	if err != nil {
 		return nil
 	}
-	own := newAllocation(j, vacancy{group: g, index: index}, r.current.Version, 1)
+	own := newAllocation(j, vacancy{group: g, index: index}, r.current.Version, max(1, r.current.CreateIndex))
 	own.ID, own.Digest = config.AllocID, ""
 	return &own
 }

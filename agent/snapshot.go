@@ -116,8 +116,9 @@ func (a *Agent) job(id string) (*snapshot.Job, error) {
 	return j, nil
 }
 
-// statusOfJob returns what the allocations of a job come to together: pending, running or dead. As in Nomad, system jobs run until they
-// are stopped, and a job is pending while one of its allocations waits for a place, or to be replaced.
+// statusOfJob returns what the allocations of a job come to together: pending, running or dead. As in Nomad, a job is running with the
+// first allocation that is not over, a system job until it is stopped, and a job is pending while one of its allocations waits for a
+// place, or to be replaced.
 func statusOfJob(j *snapshot.Job, allocations []*allocation.Allocation) string {
 	status := "dead"
 	switch {
@@ -130,9 +131,9 @@ func statusOfJob(j *snapshot.Job, allocations []*allocation.Allocation) string {
 	for _, l := range allocations {
 		switch {
 		case l.JobID != j.ID:
-		case l.ClientStatus == allocation.Running:
+		case !l.ClientStatus.Ended():
 			return "running"
-		case l.ClientStatus == allocation.Pending, !l.Rescheduled.IsZero() && !j.Stopped && l.JobVersion == j.Version:
+		case !l.Rescheduled.IsZero() && !j.Stopped && l.JobVersion == j.Version:
 			status = "pending"
 		}
 	}

@@ -78,8 +78,10 @@ func (s *Server) restartAllocation(r *http.Request, _ *snapshot.Agent, a *alloca
 		TaskName string
 		AllTasks bool
 	}
-	if err := readBody(r, &body); err != nil {
-		return nil, err
+	if r.ContentLength != 0 { // as in Nomad, where no body is all tasks that run
+		if err := readBody(r, &body); err != nil {
+			return nil, err
+		}
 	}
 	for name, t := range a.Tasks {
 		if body.AllTasks && t.State.Phase == hook.PhaseDead {

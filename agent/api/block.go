@@ -21,10 +21,6 @@ const maxBlock = 10 * time.Minute
 // block waits, if the query has an index, until something has happened after it, at most the query's wait.
 func (s *Server) block(w http.ResponseWriter, r *http.Request) error {
 	p := paramsOf(r)
-	if p.values.Get("filter") != "" {
-		// By the first words Nomad's command line knows that it has to filter by itself.
-		return badRequest("failed to create result paginator: filter expressions are not supported")
-	}
 	if r.Method != http.MethodGet {
 		return nil
 	}

@@ -186,7 +186,7 @@ func newSummary(j *snapshot.Job, allocations []*allocation.Allocation) shape.Job
 		groups[name] = shape.GroupSummary{Queued: len(u.Indexes)}
 	}
 	for _, a := range allocations {
-		if a.JobID != j.Job.ID {
+		if a.JobID != j.Job.ID || !ofThis(j, a) {
 			continue
 		}
 		g := groups[a.Group]

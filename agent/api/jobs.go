@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/tachograph/tacho/agent/allocation"
@@ -212,9 +213,80 @@ func (s *Server) validateJob(r *http.Request, _ *snapshot.Agent) (any, error) {
 	return answer, nil
 }
 
-// jobAllocations is GET /v1/job/ID/allocations.
+// jobAllocations is GET /v1/job/ID/allocations; with ?all=true also those of a job of the same name that was purged.
 func (s *Server) jobAllocations(r *http.Request, now *snapshot.Agent, j *snapshot.Job) (any, error) {
-	return allocations(r, now, func(a *allocation.Allocation) bool { return a.JobID == j.Job.ID }), nil
+	p := paramsOf(r)
+	all := p.flag("all")
+	if p.err != nil {
+		return nil, p.err
+	}
+	return allocations(r, now, func(a *allocation.Allocation) bool { return a.JobID == j.Job.ID && (all || ofThis(j, a)) }), nil
+}
+
+// ofThis reports whether an allocation is of a job as it is registered now, and not of an earlier one of the same name.
+func ofThis(j *snapshot.Job, a *allocation.Allocation) bool { return a.CreateIndex >= j.CreateIndex }
+
+// jobStatus is an element of GET /v1/jobs/statuses, which is what Nomad's page lists.
+type jobStatus struct {
+	ID, Namespace, Name, Type, NodePool, ParentID, Status string
+	Datacenters                                           []string
+	Priority, GroupCountSum                               int
+	Version, CreateIndex, ModifyIndex                     uint64
+	SubmitTime                                            int64
+	Allocs                                                []statusAllocation
+	ChildStatuses                                         []string
+	LatestDeployment                                      *struct{}
+	Stop, IsPack                                          bool
+}
+
+// statusAllocation is an allocation in such an element.
+type statusAllocation struct {
+	ID, Group, ClientStatus, NodeID, FollowupEvalID string
+	JobVersion                                      uint64
+	DeploymentStatus                                struct{ Canary, Healthy *bool }
+	HasPausedTask                                   bool
+}
+
+// jobStatuses is GET and POST /v1/jobs/statuses; the body names the jobs, all without one.
+func (s *Server) jobStatuses(r *http.Request, now *snapshot.Agent) (any, error) {
+	var body struct {
+		Jobs []struct{ ID, Namespace string }
+	}
+	if r.Method == http.MethodPost && r.ContentLength != 0 {
+		if err := readBody(r, &body); err != nil {
+			return nil, err
+		}
+	}
+	list := []jobStatus{}
+	for _, j := range now.Jobs {
+		named := func(n struct{ ID, Namespace string }) bool { return n.ID == j.Job.ID && n.Namespace == j.Job.Namespace }
+		if inNamespace(r, j.Job.Namespace) && (len(body.Jobs) == 0 || slices.ContainsFunc(body.Jobs, named)) {
+			list = append(list, newJobStatus(j, now.Allocations))
+		}
+	}
+	return list, nil
+}
+
+func newJobStatus(j *snapshot.Job, all []*allocation.Allocation) jobStatus {
+	shown := jobStatus{
+		ID: j.Job.ID, Namespace: j.Job.Namespace, Name: j.Job.Name, Type: j.Job.Type, NodePool: "default", Status: j.Status,
+		Datacenters: j.Job.Datacenters, Priority: j.Job.Priority, Version: j.Version, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
+		SubmitTime: j.SubmitTime.UnixNano(), Stop: j.Stopped, Allocs: []statusAllocation{},
+	}
+	for _, g := range j.Job.Groups {
+		shown.GroupCountSum += g.Count
+	}
+	for _, a := range all {
+		if a.JobID != j.Job.ID || !ofThis(j, a) {
+			continue
+		}
+		own := statusAllocation{ID: a.ID, Group: a.Group, ClientStatus: string(a.ClientStatus), NodeID: a.NodeID, JobVersion: a.JobVersion}
+		if !a.Rescheduled.IsZero() {
+			own.FollowupEvalID = rescheduleID(a)
+		}
+		shown.Allocs = append(shown.Allocs, own)
+	}
+	return shown
 }
 
 // jobSummary is GET /v1/job/ID/summary.

@@ -241,3 +241,12 @@ func (s *Server) nodeStats(r *http.Request, now *snapshot.Agent) (any, error) {
 	shown.Tacho.Reasons = stats.Reasons
 	return shown, nil
 }
+
+// nodeMetadata is GET /v1/client/metadata: the operator's names of the node, which only its configuration changes.
+func (s *Server) nodeMetadata(r *http.Request, now *snapshot.Agent) (any, error) {
+	meta := map[string]string{}
+	if Trusted(r.Context()) {
+		maps.Copy(meta, now.Config.Client.Meta)
+	}
+	return map[string]any{"Meta": meta, "Static": meta, "Dynamic": map[string]*string{}}, nil
+}

@@ -88,6 +88,10 @@ func (s *Server) jsonOf(a answer, look func(*http.Request) *snapshot.Agent) http
 			s.fail(w, r, err)
 			return
 		}
+		if value, err = filtered(r, value); err != nil {
+			s.fail(w, r, err)
+			return
+		}
 		if value, err = page(w, r, value); err != nil {
 			s.fail(w, r, err)
 			return

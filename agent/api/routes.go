@@ -49,6 +49,8 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) jobRoutes() {
 	s.mux.HandleFunc("GET /v1/jobs", s.json(s.listJobs))
+	s.mux.HandleFunc("GET /v1/jobs/statuses", s.json(s.jobStatuses))
+	s.mux.HandleFunc("POST /v1/jobs/statuses", s.json(s.jobStatuses))
 	s.post("/v1/jobs", s.trustedJSON(s.runJob))
 	s.post("/v1/jobs/parse", s.trustedJSON(s.parseJob))
 	s.post("/v1/validate/job", s.trustedJSON(s.validateJob))
@@ -110,6 +112,8 @@ func (s *Server) machineRoutes() {
 	s.mux.HandleFunc("GET /v1/node/{id}", s.json(s.readNode))
 	s.mux.HandleFunc("GET /v1/node/{id}/allocations", s.json(s.nodeAllocations))
 	s.mux.HandleFunc("GET /v1/client/stats", s.json(s.nodeStats))
+	s.mux.HandleFunc("GET /v1/client/metadata", s.json(s.nodeMetadata))
+	s.post("/v1/client/metadata", s.needsTrust(s.notHere(elsewhere("dynamic node metadata"))))
 	s.mux.HandleFunc("GET /v1/metrics", s.readMetrics)
 	s.mux.HandleFunc("GET /metrics", s.prometheus)
 	s.mux.HandleFunc("GET /v1/status/leader", s.json(s.leader))
@@ -150,7 +154,8 @@ func (s *Server) elsewhereRoutes() {
 		"job actions":             {"job/{id}/action"},
 		"node drain":              {"node/{id}/drain"},
 		"node eligibility":        {"node/{id}/eligibility"},
-		"node purge":              {"node/{id}/purge", "node/{id}/evaluate"},
+		"node purge":              {"node/{id}/purge"},
+		"node evaluation":         {"node/{id}/evaluate"},
 		"schedules of tasks":      {"client/allocation/{id}/pause"},
 		"agent log streams":       {"agent/monitor"},
 		"profiles":                {"agent/pprof/{name}"},
@@ -165,10 +170,9 @@ func (s *Server) elsewhereRoutes() {
 		"variables":               {"var/{path...}"},
 		"ACL policies and tokens": {"acl/bootstrap", "acl/token", "acl/policy/{name}", "acl/login", "acl/roles", "acl/auth-methods"},
 		"summary reconciliation":  {"system/reconcile/summaries"},
-		"dynamic node metadata":   {"client/metadata"},
 		"plans of volume claims":  {"volumes/claims"},
 	} {
-		h := s.needsTrust(s.notHere("not supported by the embedded agent: " + what + "; use a Nomad cluster"))
+		h := s.needsTrust(s.notHere(elsewhere(what)))
 		for _, path := range paths {
 			for _, method := range []string{"GET", "PUT", "POST", "DELETE"} {
 				s.mux.HandleFunc(method+" /v1/"+path, h)
@@ -176,6 +180,8 @@ func (s *Server) elsewhereRoutes() {
 		}
 	}
 }
+
+func elsewhere(what string) string { return "not supported by the embedded agent: " + what + "; use a Nomad cluster" }
 
 // post serves PUT and POST, which Nomad takes for the same.
 func (s *Server) post(path string, h http.HandlerFunc) {

@@ -58,6 +58,7 @@ func withToken(r *http.Request) { r.Header.Set("X-Nomad-Token", testToken) }
 var reads = map[string]string{
 	"jobs":              "/v1/jobs?pretty",
 	"job":               "/v1/job/web?pretty",
+	"job_statuses":      "/v1/jobs/statuses?pretty",
 	"job_allocations":   "/v1/job/web/allocations?pretty",
 	"job_summary":       "/v1/job/web/summary?pretty",
 	"job_evaluations":   "/v1/job/web/evaluations?pretty",

@@ -33,6 +33,8 @@ func Describe(dataDir string) (map[string]string, Resources) {
 		put("kernel.arch", info.KernelArch)
 		put("unique.hostname", info.Hostname)
 	}
+	put("os.signals", signalNames())
+	put("os.cgroups.version", cgroupVersion("/sys/fs/cgroup"))
 	if infos, err := cpu.Info(); err == nil && len(infos) > 0 {
 		put("cpu.modelname", infos[0].ModelName)
 		sum := 0.0

@@ -38,13 +38,13 @@ func TestPlaceOf(t *testing.T) {
 	if p := placeOf(v2, "a", "t", true); p.shown != v2+"/nomad.slice/reserve/a.t.scope" {
 		t.Errorf("version 2 with cores: %+v", p)
 	}
-	if p := placeOf(emptyHierarchies(t, "memory/cgroup.procs"), "a", "t", false); p != nil {
+	if p := placeOf(emptyHierarchies(t, "memory/tasks"), "a", "t", false); p != nil {
 		t.Errorf("a place %+v without a freezer", p)
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("only root has groups on version 1")
 	}
-	v1 := emptyHierarchies(t, "freezer/cgroup.procs", "cpu/cgroup.procs", "memory/cgroup.procs", "cpuset/cgroup.procs", "cpuset/cpuset.cpus", "cpuset/cpuset.mems")
+	v1 := emptyHierarchies(t, "freezer/tasks", "cpu/tasks", "memory/tasks", "cpuset/tasks", "cpuset/cpuset.cpus", "cpuset/cpuset.mems")
 	p := placeOf(v1, "a", "t", false)
 	if p == nil || p.shown != v1+"/cpuset/nomad/share" || len(p.group.V1) != 3 || p.group.V1["freezer"] != v1+"/freezer/nomad/a.t" {
 		t.Fatalf("version 1: %+v", p)

@@ -46,7 +46,7 @@ func placeOf(root, allocID, task string, cores bool) *taskPlace {
 	}
 	folders := make(map[string]string)
 	for _, controller := range append(v1Controllers(), "cpuset") {
-		if _, err := os.Stat(filepath.Join(root, controller, "cgroup.procs")); err != nil {
+		if _, err := os.Stat(filepath.Join(root, controller, "tasks")); err != nil {
 			return nil // drivers expect all of them
 		}
 		folders[controller] = filepath.Join(root, controller, "nomad", scope)

@@ -1,0 +1,36 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// signalNames are the signals that can be sent to a task.
+func signalNames() string {
+	const last = 64
+	var names []string
+	for number := range unix.Signal(last + 1) {
+		if name := unix.SignalName(number); name != "" {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// cgroupVersion is that of the hierarchy at a mount point, as Nomad has it: 1 also if there is one of version 2 beside others; empty
+// without any.
+func cgroupVersion(root string) string {
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
+		return "2"
+	}
+	if groups, err := filepath.Glob(filepath.Join(root, "*", "tasks")); err == nil && len(groups) > 0 {
+		return "1"
+	}
+	return ""
+}

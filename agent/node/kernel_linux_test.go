@@ -1,0 +1,37 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSignalNames(t *testing.T) {
+	names := strings.Split(signalNames(), ",")
+	for _, want := range []string{"SIGHUP", "SIGKILL", "SIGUSR2"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("%s is not in %q", want, names)
+		}
+	}
+}
+
+func TestCgroupVersion(t *testing.T) {
+	for file, want := range map[string]string{"cgroup.controllers": "2", "memory/tasks": "1", "other": ""} {
+		root := t.TempDir()
+		path := filepath.Join(root, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := cgroupVersion(root); got != want {
+			t.Errorf("with %s: %q, want %q", file, got, want)
+		}
+	}
+}

@@ -1,0 +1,10 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux
+
+package node
+
+func signalNames() string { return "" }
+
+func cgroupVersion(string) string { return "" }
