@@ -181,7 +181,10 @@ func (s *Server) elsewhereRoutes() {
 	}
 }
 
-func elsewhere(what string) string { return "not supported by the embedded agent: " + what + "; use a Nomad cluster" }
+// elsewhere says that only a cluster does something.
+func elsewhere(what string) string {
+	return "not supported by the embedded agent: " + what + "; use a Nomad cluster"
+}
 
 // post serves PUT and POST, which Nomad takes for the same.
 func (s *Server) post(path string, h http.HandlerFunc) {
