@@ -12,8 +12,11 @@ import (
 	"github.com/tachograph/tacho/agent/state"
 )
 
-// indexes are what is persisted of the allocations that wait for a place.
+// indexes are what is persisted of the allocations that wait for a place; nil of none.
 func indexes(unplaced map[string]*snapshot.Unplaced) map[string][]int {
+	if len(unplaced) == 0 {
+		return nil
+	}
 	all := make(map[string][]int, len(unplaced))
 	for name, u := range unplaced {
 		all[name] = u.Indexes
@@ -26,7 +29,10 @@ func (a *Agent) setUnplaced(id string, unplaced map[string]*snapshot.Unplaced) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if r := a.jobs[id]; r != nil {
-		r.unplaced, r.current.Unplaced = unplaced, indexes(unplaced)
+		r.unplaced, r.current.Unplaced = nil, indexes(unplaced)
+		if len(unplaced) > 0 {
+			r.unplaced = unplaced
+		}
 	}
 }
 
@@ -85,7 +91,7 @@ func (a *Agent) fill(id string) error {
 
 // wait lets a vacancy of a job wait for a place; a.registering is held.
 func (a *Agent) wait(current state.Job, spec *job.Job, v vacancy) {
-	current.Unplaced = indexes(nil)
+	current.Unplaced = make(map[string][]int)
 	a.mu.Lock()
 	maps.Copy(current.Unplaced, a.jobs[current.ID].current.Unplaced)
 	if !slices.Contains(current.Unplaced[v.group.Name], v.index) {
