@@ -16,10 +16,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -50,6 +52,9 @@ const (
 
 // ErrUnreachable is wrapped if no agent answers at the address.
 var ErrUnreachable = errors.New("no agent is listening")
+
+// ErrSlow is wrapped if an agent was reached and did not answer in time.
+var ErrSlow = errors.New("no answer in time")
 
 // StatusError is an answer that is not a success.
 type StatusError struct {
@@ -226,8 +231,13 @@ func (c *Client) send(ctx context.Context, r call) (*http.Response, error) {
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	response, err := c.http.Do(request)
-	if err != nil {
+	var connected atomic.Bool
+	traced := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	response, err := c.http.Do(request.WithContext(httptrace.WithClientTrace(ctx, traced)))
+	switch {
+	case err != nil && connected.Load() && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return nil, fmt.Errorf("agent at %s: %w; the request may still take effect", c.address, ErrSlow)
+	case err != nil:
 		return nil, c.unreachable(ctx, err)
 	}
 	if response.StatusCode/100 != 2 {

@@ -116,6 +116,15 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
+func TestSlowAgent(t *testing.T) {
+	c := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := c.StopJob(ctx, "x", false); !errors.Is(err, ErrSlow) || errors.Is(err, ErrUnreachable) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestWaitsForWhatComesNext(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if q := r.URL.Query(); q.Get("index") != "7" || q.Get("wait") != "20s" {

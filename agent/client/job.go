@@ -69,8 +69,8 @@ type Validation struct {
 	Warnings         string
 }
 
-// registering may take long: templates are read, drivers asked.
-const registering = time.Minute
+// registering may take long: templates are read, drivers asked. So may stopping: hundreds of tasks are told, and that is persisted.
+const registering, stopping = time.Minute, time.Minute
 
 // Jobs lists the jobs whose id begins with prefix.
 func (c *Client) Jobs(ctx context.Context, prefix string) (Answer[[]shape.JobStub], error) {
@@ -95,7 +95,7 @@ func (c *Client) ValidateJob(ctx context.Context, source Source) (Answer[Validat
 // StopJob stops a job's allocations; with purge the job is forgotten too.
 func (c *Client) StopJob(ctx context.Context, id string, purge bool) error {
 	query := queryOf("purge", strconv.FormatBool(purge))
-	_, err := do[any](ctx, c, call{method: http.MethodDelete, path: pathOf("v1", "job", id), query: query})
+	_, err := do[any](ctx, c, call{method: http.MethodDelete, path: pathOf("v1", "job", id), query: query, patience: stopping})
 	return err
 }
 
