@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -23,6 +24,8 @@ const (
 	// mostWatched bounds the watched cgroups, mostInherited the live processes whose peak at their exec is known.
 	mostWatched   = 4096
 	mostInherited = 8192
+	// mostRSSLag is how far off the kernel's largest resident set may be and still count as exact: with up to eight CPUs it is not more.
+	mostRSSLag = 1 << 20
 )
 
 // Reader gets a record of every thread that ends in a watched cgroup or below one. The kernel runs its programs at every
@@ -35,6 +38,8 @@ type Reader struct {
 	page  int64
 	// hasDelay and hasIO report whether this kernel accounts for the time on run queues and for the bytes to storage.
 	hasDelay, hasIO bool
+	// peaks is what a largest resident set guarantees that is a process's own.
+	peaks procstats.Guarantee
 
 	work sync.WaitGroup
 
@@ -47,7 +52,10 @@ type Reader struct {
 // Open loads the programs. The error says why exits are not had here. What loads may still report nothing: see [Reader.Try] and
 // [Watch.Finish].
 func Open(fs kernel.FS) (*Reader, error) {
-	r := &Reader{slot: -1, page: int64(os.Getpagesize()), watches: make(map[uint64]*Watch)}
+	r := &Reader{slot: -1, page: int64(os.Getpagesize()), peaks: procstats.Exact, watches: make(map[uint64]*Watch)}
+	if kernel.RSSLag(fs) > mostRSSLag {
+		r.peaks = procstats.Sampled
+	}
 	if err := checkNamespace(fs); err != nil {
 		return nil, err
 	}
@@ -174,7 +182,7 @@ func (r *Reader) Watch(dir string) (*Watch, error) {
 func (r *Reader) watch(cgroup uint64) (*Watch, error) {
 	r.mu.Lock()
 	r.next++
-	w := &Watch{reader: r, cgroup: cgroup, number: r.next, since: uint64(kernel.SinceBoot()), tally: newTally()} //nolint:gosec // positive
+	w := &Watch{reader: r, cgroup: cgroup, number: r.next, since: uint64(kernel.SinceBoot()), tally: newTally(r.peaks)} //nolint:gosec // positive
 	r.watches[w.number] = w
 	r.mu.Unlock()
 	if err := r.maps.watched.Update(cgroup, [2]uint64{w.number, 0}, ebpf.UpdateAny); err != nil {

@@ -41,10 +41,12 @@ type tally struct {
 	open     map[process]*open
 	round    uint64
 	oldest   process // of those that have ended
+	// peaks is what the largest resident sets guarantee that are a process's own.
+	peaks procstats.Guarantee
 }
 
-func newTally() *tally {
-	return &tally{commands: make(map[string]*sum), open: make(map[process]*open)}
+func newTally(peaks procstats.Guarantee) *tally {
+	return &tally{peaks: peaks, commands: make(map[string]*sum), open: make(map[process]*open)}
 }
 
 // add counts a thread that has ended. A process counts once its last thread has; that of another may be reported later.
@@ -149,7 +151,7 @@ func (t *tally) finish() {
 func (t *tally) list() []procstats.Command {
 	list := make([]procstats.Command, 0, len(t.commands))
 	for _, name := range slices.Sorted(maps.Keys(t.commands)) {
-		list = append(list, t.commands[name].command(name))
+		list = append(list, t.commands[name].command(name, t.peaks))
 	}
 	slices.SortStableFunc(list, func(a, b procstats.Command) int {
 		return cmp.Or(cmp.Compare(b.CPUSeconds, a.CPUSeconds), cmp.Compare(b.Processes, a.Processes))
@@ -157,10 +159,10 @@ func (t *tally) list() []procstats.Command {
 	return list
 }
 
-func (s *sum) command(name string) procstats.Command {
+func (s *sum) command(name string, peaks procstats.Guarantee) procstats.Command {
 	c := procstats.Command{
 		Name: name, Processes: s.processes, Failed: s.failed, CPUSeconds: s.use.cpu.Seconds(), RunDelaySeconds: new(s.use.delay.Seconds()),
-		PeakRSSBytes: max(s.peak, s.bound), PeakRSSGuarantee: procstats.Exact, ReadBytes: new(s.use.read), WrittenBytes: new(s.use.written),
+		PeakRSSBytes: max(s.peak, s.bound), PeakRSSGuarantee: peaks, ReadBytes: new(s.use.read), WrittenBytes: new(s.use.written),
 		MinorFaults: s.use.minorFaults, MajorFaults: s.use.majorFaults, Voluntary: s.use.voluntary, Involuntary: s.use.involuntary,
 	}
 	if s.bound > s.peak {

@@ -46,7 +46,7 @@ func TestTallyThreads(t *testing.T) {
 		}()}, 2, 1, 2 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			y := newTally()
+			y := newTally(procstats.Exact)
 			for _, thread := range test.threads {
 				y.add(thread)
 			}
@@ -66,7 +66,7 @@ func TestTallyThreads(t *testing.T) {
 
 // When nothing is left of a task, a process of which the last record was lost has ended too.
 func TestTallyFinish(t *testing.T) {
-	y := newTally()
+	y := newTally(procstats.Exact)
 	y.add(threadOf(7, false, false))
 	y.finish()
 	if list := y.list(); len(list) != 1 || list[0].Processes != 1 {
@@ -76,7 +76,7 @@ func TestTallyFinish(t *testing.T) {
 
 // However many names there are, memory is bounded and every process is counted.
 func TestTallyBounds(t *testing.T) {
-	y := newTally()
+	y := newTally(procstats.Exact)
 	const names = mostCommands + 500
 	for i := range uint32(names) {
 		y.add(one(i+1, fmt.Sprintf("name%d", i), 0))
@@ -117,7 +117,7 @@ func TestTallyPeak(t *testing.T) {
 		"own and a large inherited": {[][2]int64{{10 * mib, 2 * mib}, {24 * mib, 24 * mib}}, 24 * mib, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			y := newTally()
+			y := newTally(procstats.Exact)
 			for i, peak := range test.peaks {
 				p := one(uint32(i+1), "x", 0) //nolint:gosec // few
 				p.maxRSS, p.inherited = peak[0], peak[1]

@@ -56,8 +56,21 @@ func (u *Unwritten) Lag() int64 { return u.lag }
 // countersLag is 125 pages for each CPU, the largest threshold of the kernel's mm/vmstat.c.
 func countersLag(root FS) int64 {
 	const threshold, page = 125, 4096
-	cpus, _ := filepath.Glob(filepath.Join(root.Sys, "devices", "system", "cpu", "cpu[0-9]*"))
-	return int64(max(len(cpus), runtime.NumCPU())) * threshold * page
+	return int64(cpus(root)) * threshold * page
+}
+
+// RSSLag returns how far an RSS that the kernel counts in a process may be off, signal_struct.maxrss included: each CPU counts up to
+// a batch by itself, percpu_counter_batch of lib/percpu_counter.c, which is max(32, 2 for each CPU). Since Linux 6.2; before, each
+// thread counted up to 64 pages by itself.
+func RSSLag(root FS) int64 {
+	const page = 4096
+	n := int64(cpus(root))
+	return n * max(32, 2*n) * page
+}
+
+func cpus(root FS) int {
+	found, _ := filepath.Glob(filepath.Join(root.Sys, "devices", "system", "cpu", "cpu[0-9]*")) // the pattern is well-formed
+	return max(len(found), runtime.NumCPU())
 }
 
 // parseUnwritten adds up lines of "KEY: NUMBER kB", proc_meminfo(5). Dirty and Writeback are in every kernel.

@@ -6,6 +6,7 @@ package kernel
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -48,5 +49,17 @@ func TestUnwritten(t *testing.T) {
 	missing := NewUnwritten(FS{Proc: t.TempDir()})
 	if _, err := missing.Read(); err == nil {
 		t.Error("no error without the file")
+	}
+}
+
+func TestRSSLag(t *testing.T) {
+	root := FS{Sys: t.TempDir()}
+	for i := range 64 {
+		if err := os.MkdirAll(filepath.Join(root.Sys, "devices", "system", "cpu", "cpu"+strconv.Itoa(i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := RSSLag(root), int64(64*128*4096); got != want {
+		t.Errorf("%d, want %d", got, want)
 	}
 }
