@@ -5,6 +5,7 @@ package page
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -76,6 +77,7 @@ type overview struct {
 	listing
 	Groups        []group
 	Failed, Ended section
+	Waiting       []waiting
 	Filters       []choice
 	// Columns can be sorted by; Orders are the same for narrow screens.
 	Columns map[string]column
@@ -147,7 +149,8 @@ func (g *generation) list(l listing, now time.Time) *overview {
 	if !newest.IsZero() {
 		o.Read = "read " + procstats.AgeText(now.Sub(newest)) + " ago"
 	}
-	o.live, o.shape = live, shapeOf(live, ended)
+	o.Waiting = g.waiting
+	o.live, o.shape = live, shapeOf(live, ended, g.waiting)
 	o.choices(counts)
 	o.running(live)
 	o.finished(ended)
@@ -305,8 +308,11 @@ func (o *overview) window() (from, to int) {
 }
 
 // shapeOf tells tables with other rows apart.
-func shapeOf(live []*row, ended []row) string {
-	parts := make([]string, 0, len(live)+len(ended))
+func shapeOf(live []*row, ended []row, wait []waiting) string {
+	parts := make([]string, 0, len(live)+len(ended)+len(wait))
+	for _, w := range wait {
+		parts = append(parts, fmt.Sprint("waiting ", w))
+	}
 	for _, r := range live {
 		parts = append(parts, r.Key)
 	}

@@ -4,15 +4,19 @@
 package page_test
 
 import (
+	"html"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/page"
 	"github.com/tachograph/tacho/agent/page/pagetest"
+	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -99,6 +103,28 @@ func TestManyEnded(t *testing.T) {
 	for path, want := range map[string]int{"/": 10, "/?state=ended": 40, "/?state=ended&page=3": 20, "/?state=problems": 40, "/?page=2": 10, "/?state=problems&page=2": 40} {
 		if n := strings.Count(get(t, h, path).Body.String(), `class="task"`); n != want {
 			t.Errorf("%s has %d tasks, want %d", path, n, want)
+		}
+	}
+}
+
+// blocked is an agent with a job that has no allocation, because the node cannot run it.
+type blocked struct{ *pagetest.Agent }
+
+func (b blocked) Snapshot(only ...string) *snapshot.Agent {
+	s := *b.Agent.Snapshot(only...)
+	u := &snapshot.Unplaced{}
+	u.Add(0, []*job.Constraint{{LTarget: "${attr.cpu.arch}", Operand: "=", RTarget: "arm64"}}, "")
+	s.Jobs = append(slices.Clone(s.Jobs), &snapshot.Job{ID: "elsewhere", Unplaced: map[string]*snapshot.Unplaced{"app": u}})
+	return &s
+}
+
+// TestWaiting holds that a job is on the page although no allocation of it is, and its specification for trusted readers only.
+func TestWaiting(t *testing.T) {
+	const said, why = "Job elsewhere: 1 allocation of group app cannot run on this node and waits", "${attr.cpu.arch} = arm64"
+	for _, trusted := range []bool{true, false} {
+		content := html.UnescapeString(get(t, serve(blocked{stage(t)}, trusted), "/").Body.String())
+		if !strings.Contains(content, said) || strings.Contains(content, why) != trusted {
+			t.Errorf("trusted %t: %s", trusted, content)
 		}
 	}
 }

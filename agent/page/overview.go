@@ -4,7 +4,9 @@
 package page
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -52,8 +54,31 @@ type age struct {
 
 // generation is the table of all tasks at one time. It does not change.
 type generation struct {
-	at   time.Time
-	rows []row
+	at      time.Time
+	rows    []row
+	waiting []waiting
+}
+
+// waiting are the allocations of a group that this node cannot run yet.
+type waiting struct {
+	Job, Group string
+	Count      int
+	// Reasons quote the job's constraints: they are shown to trusted readers.
+	Reasons []string
+}
+
+// waitingOf lists the groups of all jobs that wait for a place, by name.
+func waitingOf(jobs []*snapshot.Job) (list []waiting) {
+	for _, j := range jobs {
+		for _, group := range slices.Sorted(maps.Keys(j.Unplaced)) {
+			w := waiting{Job: printable(j.ID), Group: printable(group), Count: len(j.Unplaced[group].Indexes)}
+			for _, reason := range j.Unplaced[group].Reasons() {
+				w.Reasons = append(w.Reasons, printable(reason))
+			}
+			list = append(list, w)
+		}
+	}
+	return list
 }
 
 // number names a generation in the address of a stream.
@@ -92,7 +117,7 @@ func (p *Page) rows(known *snapshot.Agent, now time.Time) *generation {
 		}
 	}
 	p.past.begin(now)
-	g := &generation{at: now, rows: []row{}}
+	g := &generation{at: now, rows: []row{}, waiting: waitingOf(known.Jobs)}
 	for _, t := range tasksOf(known, false) { // all readers share them
 		g.rows = append(g.rows, p.row(t, now, known.NotPublishing == ""))
 	}
