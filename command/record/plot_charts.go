@@ -24,7 +24,8 @@ func runCharts(r *record.Record, points []*record.Point) (*chart.Axis, []chart.C
 		}
 	}
 	charts := []chart.Chart{s.cpu(), s.memory(), s.io(), s.pressure()}
-	if network := s.network(); len(network.Series) > 0 {
+	network := s.network()
+	if slices.ContainsFunc(network.Series, func(one chart.Series) bool { _, high, ok := one.Range(); return ok && high > 0 }) {
 		charts = append(charts, network)
 	}
 	return s.axis(), charts
