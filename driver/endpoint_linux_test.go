@@ -84,3 +84,26 @@ func TestEndpointOverTCP(t *testing.T) {
 		t.Errorf("sample %v", sample)
 	}
 }
+
+// What is shown of a recovered task was read after its recovery: an earlier process may have shown newer counters than those
+// that the executor has cached.
+func TestSampleOfARecoveredTask(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("exec sleep 1000")
+	handle := f.start(config)
+	cached, err := f.Sample(t.Context(), config.ID, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := f.Sample(t.Context(), config.ID, time.Hour); err != nil || again.Mono != cached.Mono {
+		t.Fatalf("nothing is cached: %v, %v", again, err)
+	}
+	f.restart()
+	if err := f.RecoverTask(t.Context(), handle); err != nil {
+		t.Fatal(err)
+	}
+	now, err := f.Sample(t.Context(), config.ID, time.Hour)
+	if err != nil || now.Mono <= cached.Mono {
+		t.Errorf("sample %v, before the recovery %v: %v", now, cached, err)
+	}
+}

@@ -206,6 +206,7 @@ func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverSt
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	t := d.newTask(config, c, state)
+	t.recoveredAt = time.Now()
 	switch {
 	case c.Hello() == nil:
 		t.warning = notResponding(&state.Address)

@@ -131,5 +131,9 @@ func (t *task) sample(ctx context.Context, maxAge time.Duration, rows bool) (*pr
 	if s := t.loop.Sample(t.config.ID, maxAge, rows); s != nil {
 		return s, nil
 	}
+	if !t.recoveredAt.IsZero() {
+		// What the executor has cached may be older than what the loop of an earlier process has shown: counters would fall.
+		maxAge = min(maxAge, time.Since(t.recoveredAt))
+	}
 	return t.client.Sample(ctx, maxAge, rows)
 }

@@ -54,6 +54,9 @@ type task struct {
 	// ordinary recovery is none.
 	warning string
 
+	// recoveredAt is zero if this process has started the task.
+	recoveredAt time.Time
+
 	// loop may read the task in this process; nil if the executor does.
 	loop *sampling.Loop
 

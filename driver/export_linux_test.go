@@ -1,0 +1,20 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"context"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Sample is what the endpoint shows of a task.
+func (d *Tacho) Sample(ctx context.Context, id string, maxAge time.Duration) (*procstats.Sample, error) {
+	t, err := d.find(id)
+	if err != nil {
+		return nil, err
+	}
+	return t.sample(ctx, maxAge, false)
+}
