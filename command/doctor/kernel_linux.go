@@ -116,37 +116,32 @@ func checkKmsg(host Host) Check {
 
 // checkExits loads and tries the programs that count ended processes, and removes them.
 func checkExits(host Host) Check {
-	c := Check{Name: "exit records", State: Works, Found: "every process that ends is counted, by command"}
 	reader, err := exits.Open(host.FS)
 	if err == nil {
 		err = errors.Join(reader.Try(), reader.Close())
 	}
-	if err != nil {
-		c.State, c.Found = Partly, err.Error()
-		c.Costs = "who used it, of processes that are too short to be sampled"
-		c.Enable = "root in the first PID namespace, and a kernel with CONFIG_DEBUG_INFO_BTF=y"
-	}
-	return c
+	return Check{Name: "exit records", State: Works, Found: "every process that ends is counted, by command"}.
+		without(err, "who used it, of processes that are too short to be sampled",
+			"root in the first PID namespace, and a kernel with CONFIG_DEBUG_INFO_BTF=y")
 }
 
 // checkNetwork counts a packet that this process sends to itself.
 func checkNetwork(host Host) Check {
-	c := Check{Name: "network", State: Works, Found: "IP packets are counted by task"}
-	if err := network.Try(host.FS); err != nil {
-		c.State, c.Found = Partly, err.Error()
-		c.Costs = "bytes and packets that a task received and sent"
-		c.Enable = "root, and Linux 5.7 or later with CONFIG_CGROUP_BPF=y and a mounted cgroup v2"
-	}
-	return c
+	return Check{Name: "network", State: Works, Found: "IP packets are counted by task"}.
+		without(network.Try(host.FS), "bytes and packets that a task received and sent",
+			"root, and Linux 5.7 or later with CONFIG_CGROUP_BPF=y and a mounted cgroup v2")
 }
 
 // checkChildren checks /proc/PID/task/TID/children, which lists the processes of a task without a cgroup.
 func checkChildren(host Host) Check {
-	c := Check{Name: "process tree", State: Works, Found: "/proc/PID/task/TID/children"}
-	if err := kernel.HasChildrenFiles(host.FS); err != nil {
-		c.State, c.Found = Partly, err.Error()
-		c.Costs = "processes without a cgroup, at low cost"
-		c.Enable = "a kernel with CONFIG_PROC_CHILDREN=y"
+	return Check{Name: "process tree", State: Works, Found: "/proc/PID/task/TID/children"}.
+		without(kernel.HasChildrenFiles(host.FS), "processes without a cgroup, at low cost", "a kernel with CONFIG_PROC_CHILDREN=y")
+}
+
+// without is the check if err is nil; else what is missing because of it, and how to enable it.
+func (c Check) without(err error, costs, enable string) Check {
+	if err != nil {
+		c.State, c.Found, c.Costs, c.Enable = Partly, err.Error(), costs, enable
 	}
 	return c
 }
