@@ -45,23 +45,7 @@ func (s *selfSource) Collect(into *procstats.Sample) {
 	if s.selection.Has(procstats.ExecutorCollectSeconds) {
 		into.SetNumber(procstats.ExecutorCollectSeconds, time.Duration(s.cost.nanoseconds.Load()).Seconds())
 	}
-	s.putIntervals(into)
-}
-
-// putIntervals puts how often the task is sampled.
-func (s *selfSource) putIntervals(into *procstats.Sample) {
-	requested, now, ok := s.pacer.Intervals()
-	put := func(id procstats.ID, interval time.Duration) {
-		switch {
-		case !s.selection.Has(id):
-		case ok:
-			into.SetNumber(id, interval.Seconds())
-		default:
-			into.SetAbsent(id, "the executor does not sample by itself")
-		}
-	}
-	put(procstats.ExecutorInterval, now)
-	put(procstats.ExecutorIntervalRequested, requested)
+	s.pacer.Put(into, s.selection, "the executor does not sample by itself")
 }
 
 // processCPU is the CPU time of this process so far, getrusage(2).

@@ -66,23 +66,7 @@ func (s *selfSource) Collect(into *procstats.Sample) {
 	if s.selection.Has(procstats.ExecutorCollectSeconds) {
 		into.SetNumber(procstats.ExecutorCollectSeconds, s.spent.Seconds())
 	}
-	s.putIntervals(into)
-}
-
-// putIntervals puts how often the task is sampled.
-func (s *selfSource) putIntervals(into *procstats.Sample) {
-	requested, now, sampled := s.pacer.Intervals()
-	put := func(id procstats.ID, interval time.Duration) {
-		switch {
-		case !s.selection.Has(id):
-		case sampled:
-			into.SetNumber(id, interval.Seconds())
-		default:
-			into.SetAbsent(id, "the task was not sampled before")
-		}
-	}
-	put(procstats.ExecutorInterval, now)
-	put(procstats.ExecutorIntervalRequested, requested)
+	s.pacer.Put(into, s.selection, "the task was not sampled before")
 }
 
 // Close implements source.Source.
