@@ -131,7 +131,7 @@ type Processes struct {
 	Rows []ProcessRow `json:"rows"`
 	// Exited sums what was read of processes that are gone and have no row.
 	Exited ProcessSum `json:"exited"`
-	// UnattributedCPUSeconds closes the sum: processes that came and went unseen, or never had a row. Signed.
+	// UnattributedCPUSeconds closes the sum: short-lived processes that no sample saw, or never had a row. Signed.
 	UnattributedCPUSeconds *float64 `json:"unattributed_cpu_seconds"`
 	TotalCPUSeconds        *float64 `json:"total_cpu_seconds"`
 	Omitted                int      `json:"omitted,omitempty"`

@@ -70,7 +70,7 @@ func (r *Reduced) field(reduction procstats.Reduction) **float64 {
 type UsageProcesses struct {
 	Rows   []UsageRow `json:"rows"`
 	Exited ProcessSum `json:"exited"`
-	// UnattributedCPUSeconds closes the sum: processes that came and went unseen, and live ones without a row. Signed.
+	// UnattributedCPUSeconds closes the sum: short-lived processes that no sample saw, and live ones without a row. Signed.
 	UnattributedCPUSeconds *float64 `json:"unattributed_cpu_seconds"`
 	TotalCPUSeconds        *float64 `json:"total_cpu_seconds"`
 	// Omitted counts live processes without a row.
