@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -82,28 +83,36 @@ func (w *workload) spike() error {
 	return nil
 }
 
-// meterOffset returns how much more the memory cgroup above the task's is charged; nil where there is none.
-// Whatever the task is charged itself is in both and cancels out.
+// meterOffset returns how much more the memory cgroup above the task's is charged; nil where there is none. Whatever the
+// task is charged itself is in both and cancels out, where nothing is charged between the readings: of a few attempts the
+// one with the least of that counts.
 func meterOffset(cgroups []string) (*int64, error) {
 	folder, file, ok := memoryCgroup(cgroups)
 	if !ok || filepath.Dir(folder) == filepath.Dir(filepath.Dir(folder)) {
 		return nil, nil
 	}
-	above, err := readInt(filepath.Join(filepath.Dir(folder), file))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+	const attempts = 20
+	var offset *int64
+	least := int64(math.MaxInt64)
+	for range attempts {
+		var charges [3]int64
+		for i, of := range []string{folder, filepath.Dir(folder), folder} {
+			var err error
+			if charges[i], err = readInt(filepath.Join(of, file)); errors.Is(err, os.ErrNotExist) {
+				return nil, nil
+			} else if err != nil {
+				return nil, err
+			}
+		}
+		before, above, after := charges[0], charges[1], charges[2]
+		if moved := max(before, after) - min(before, after); moved < least {
+			least, offset = moved, new(above-after)
+		}
+		if least == 0 {
+			break
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	own, err := readInt(filepath.Join(folder, file))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return new(above - own), nil
+	return offset, nil
 }
 
 // memoryCgroup returns the folder of the memory cgroup that lines of /proc/PID/cgroup name, and the file with its
