@@ -100,7 +100,7 @@ func write(file *os.File, step shape.Step) error {
 	case shape.Copy:
 		return copyRange(file, step.Size)
 	case shape.Reserve:
-		return unix.Fallocate(int(file.Fd()), 0, 0, step.Size)
+		return uninterrupted(func() error { return unix.Fallocate(int(file.Fd()), 0, 0, step.Size) })
 	}
 	return fill(file, step.Size)
 }
@@ -114,7 +114,11 @@ func sendAll(file *os.File, size int64) error {
 	defer from.Close()
 	for left := size; left > 0; {
 		var offset int64
-		n, err := unix.Sendfile(int(file.Fd()), int(from.Fd()), &offset, int(min(left, mib)))
+		var n int
+		err := uninterrupted(func() (err error) {
+			n, err = unix.Sendfile(int(file.Fd()), int(from.Fd()), &offset, int(min(left, mib)))
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -135,7 +139,11 @@ func copyRange(file *os.File, size int64) error {
 	}
 	var offset int64
 	for offset < size {
-		n, err := unix.CopyFileRange(int(from.Fd()), &offset, int(file.Fd()), nil, int(size-offset), 0)
+		var n int
+		err := uninterrupted(func() (err error) {
+			n, err = unix.CopyFileRange(int(from.Fd()), &offset, int(file.Fd()), nil, int(size-offset), 0)
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -144,6 +152,16 @@ func copyRange(file *os.File, size int64) error {
 		}
 	}
 	return nil
+}
+
+// uninterrupted makes a system call until no signal interrupts it: the Go runtime sends its threads some, and retries only
+// the calls of package os.
+func uninterrupted(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // settle does what is to become of a file, and reports whether its bytes are on the disk for certain.

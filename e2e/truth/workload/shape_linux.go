@@ -191,7 +191,7 @@ func (p *player) finishMain() error {
 		if err := p.pipes(); err != nil {
 			return err
 		}
-		if err := p.dones.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		if err := p.dones.SetReadDeadline(time.Now().Add(3 * time.Minute)); err != nil {
 			return err
 		}
 		if _, err := io.ReadFull(p.dones, make([]byte, p.shape.Processes()-1)); err != nil {

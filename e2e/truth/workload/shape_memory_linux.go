@@ -157,7 +157,11 @@ func fillSockets(count int) (filled int64, err error) {
 func stuff(fd int, most int64) (written int64, err error) {
 	block := make([]byte, 4096)
 	for written < most {
-		n, err := unix.Write(fd, block)
+		var n int
+		err := uninterrupted(func() (err error) {
+			n, err = unix.Write(fd, block)
+			return err
+		})
 		if errors.Is(err, unix.EAGAIN) {
 			return written, nil
 		}
