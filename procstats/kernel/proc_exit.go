@@ -62,7 +62,7 @@ func parseExit(data []byte) (e Exit, err error) {
 	if err != nil {
 		return Exit{}, err
 	}
-	e.Start, e.Zombie = stat.Start, stat.zombie()
+	e.Start, e.Zombie = stat.Start, stat.Ended()
 	const first = 3 // the field behind the name
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	if len(fields) <= statExitCode-first {

@@ -38,7 +38,7 @@ func Identify(root FS, pid int) (Identity, error) {
 	}
 	return Identity{
 		ProcessID: procstats.ProcessID{PID: pid, Start: stat.Start}, PPID: stat.PPID, Session: stat.Session,
-		Zombie: stat.zombie(),
+		Zombie: stat.Ended(),
 	}, nil
 }
 

@@ -34,8 +34,8 @@ func (s *ProcStat) Own() time.Duration { return Ticks(s.utime) + Ticks(s.stime) 
 // Children returns the CPU time of the children that the process has waited for, in whole ticks.
 func (s *ProcStat) Children() time.Duration { return Ticks(s.cutime) + Ticks(s.cstime) }
 
-// zombie reports whether the process has ended. The state is that of the first thread, which can end before the others.
-func (s *ProcStat) zombie() bool { return s.State == 'X' || s.State == 'Z' && s.Threads <= 1 }
+// Ended reports whether the process has ended. The state is that of the first thread, which can end before the others.
+func (s *ProcStat) Ended() bool { return s.State == 'X' || s.State == 'Z' && s.Threads <= 1 }
 
 // Exiting reports whether the first thread is about to end or has ended: it is in no v1 cgroup any more.
 func (s *ProcStat) Exiting() bool {

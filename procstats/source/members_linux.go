@@ -300,7 +300,7 @@ func (m *Members) stays(p *process) bool {
 	if err != nil {
 		return false
 	}
-	if stat.State != 'Z' {
+	if !stat.Ended() {
 		if !m.tracked() || p.foreign {
 			return false
 		}

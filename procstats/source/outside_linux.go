@@ -70,7 +70,7 @@ func (m *Members) findOutside() {
 	}
 	if m.fromTree {
 		for _, p := range m.procs {
-			if p.outside == 0 && p.identified {
+			if p.identified && (p.outside == 0 || p.leaderless) { // one that came back is listed, unless its main thread has ended
 				m.place(p)
 			}
 		}
@@ -164,20 +164,22 @@ func (m *Members) findChildrenAt(p *process) {
 
 // place notes in which hierarchies a process is outside the task's cgroup.
 func (m *Members) place(p *process) {
-	o := &m.outside
 	m.readPaths()
-	data, err := m.readUnproved(p, kernel.FileCgroup)
+	outside, err := m.accountsOutside(m.readUnproved(p, kernel.FileCgroup))
 	if err != nil {
 		return
 	}
-	var outside accounts
-	if o.paths.Outside(data, func(controller string) { outside |= m.accountsOf(controller) }) != nil {
-		return
-	}
-	if outside&^p.outside != 0 {
+	if outside&^p.outside != 0 || p.leaderless {
 		// What is read next proves that this was not another process with the PID.
-		// On v1 what is about to end is in the root already.
-		if stat, err := m.stat(p); err != nil || stat.Exiting() {
+		stat, err := m.stat(p)
+		if err == nil && stat.Exiting() {
+			// On v1 a thread that is about to end is in the root already, and in none does it move with the others.
+			if stat.Threads <= 1 {
+				return
+			}
+			outside, err = m.accountsOutside(m.readRunningThread(p, kernel.FileCgroup))
+		}
+		if err != nil {
 			return
 		}
 	}
@@ -185,9 +187,19 @@ func (m *Members) place(p *process) {
 	m.countLeft(p)
 }
 
-// placeListed does the same for a process that cgroup.procs lists: with one hierarchy there is nothing else to ask.
+// accountsOutside says of what the task's cgroup has no account of a process with this /proc/PID/cgroup.
+func (m *Members) accountsOutside(data []byte, err error) (outside accounts, _ error) {
+	if err != nil {
+		return 0, err
+	}
+	err = m.outside.paths.Outside(data, func(controller string) { outside |= m.accountsOf(controller) })
+	return outside, err
+}
+
+// placeListed does the same for a process that cgroup.procs lists: with one hierarchy there is nothing else to ask, unless it is
+// listed because its main thread ended there.
 func (m *Members) placeListed(p *process) {
-	if m.readPaths(); len(m.outside.paths) > 1 || p.outside != 0 {
+	if m.readPaths(); len(m.outside.paths) > 1 || p.outside != 0 || p.leaderless {
 		m.place(p)
 	}
 }

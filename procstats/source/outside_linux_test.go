@@ -4,8 +4,11 @@
 package source
 
 import (
+	"cmp"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/tachograph/tacho/procstats"
@@ -57,6 +60,51 @@ func TestProcessesThatLeave(t *testing.T) {
 			settle(0)
 			checkNumber(t, &s, account, 1)
 		})
+	}
+}
+
+// TestLeaderlessOutside moves a process out of its cgroup whose main thread ends before or after, one hierarchy at a time: of
+// an ended thread the kernel says that it is where it ended (v2), or in the root (v1).
+func TestLeaderlessOutside(t *testing.T) {
+	hierarchies := makeCgroups(t)
+	dirOf := func(c procstats.Cgroup, hierarchy string) string {
+		if hierarchy == "" {
+			return c.V2
+		}
+		return c.V1[hierarchy]
+	}
+	for _, hierarchy := range append(slices.Sorted(maps.Keys(hierarchies.V1)), "") {
+		for _, ends := range []string{"before", "outside"} {
+			t.Run(cmp.Or(hierarchy, "v2")+"/"+ends, func(t *testing.T) {
+				if dirOf(hierarchies, hierarchy) == "" {
+					t.Skip("no such hierarchy here")
+				}
+				p := play(t, "leaderless")
+				target := enclosed(t, p.Process.Pid)
+				t.Cleanup(func() { endOf(t, p.Cmd) }) // no cgroup.procs lists it, from which it could be moved away
+				dir, tree := dirOf(target.Cgroup, hierarchy), treeOf(t, target)
+				var s procstats.Sample
+				checkOutside := func(want float64) {
+					t.Helper()
+					for range 4 {
+						collect(&s, tree)
+					}
+					checkNumber(t, &s, procstats.TreeOutside, want)
+					checkNumber(t, &s, procstats.TreeProcesses, 1)
+				}
+				if ends == "before" {
+					endMain(t, p)
+				}
+				checkOutside(0)
+				enter(t, filepath.Dir(dir), p.Process.Pid)
+				if ends == "outside" {
+					endMain(t, p)
+				}
+				checkOutside(1)
+				enter(t, dir, p.Process.Pid)
+				checkOutside(0)
+			})
+		}
 	}
 }
 

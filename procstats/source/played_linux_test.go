@@ -138,6 +138,39 @@ func forkAndWait() error {
 // spawnerMemory is what a process holds that starts others without end.
 const spawnerMemory = 64 << 20
 
+// init plays the role of a process whose main thread, on which init runs, ends before the others.
+//
+//nolint:gochecknoinits // nothing else is sure to run there
+func init() {
+	if os.Getenv(helperEnv) != "leaderless" {
+		return
+	}
+	go func() {
+		fmt.Println("ready", 0)
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		os.Exit(0)
+	}()
+	_, _ = os.NewFile(3, "hold").Read(make([]byte, 1))
+	_, _, _ = unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0) // this thread only, as pthread_exit(3) in main
+}
+
+// endMain ends the main thread of a process that plays leaderless.
+func endMain(t *testing.T, p played) {
+	t.Helper()
+	if err := p.hold.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for stat := (kernel.ProcStat{}); !stat.Exiting(); {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
+		if err == nil {
+			stat, err = kernel.ParseProcStat(data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // burn uses CPU time.
 func burn(d time.Duration) {
 	begun, err := kernel.ProcessCPU(os.Getpid())

@@ -166,6 +166,9 @@ func (m *Members) statm(p *process) (kernel.ProcStatm, error) {
 // outlivesMain reports whether a process without memory has threads left. One that has none has ended, and stays so.
 func (m *Members) outlivesMain(p *process) bool {
 	stat, err := m.stat(p)
+	if err == nil && stat.Threads > 1 && !p.leaderless { // the cgroup of the main thread is not that of the others any more
+		p.looks, p.lookAt, m.outside.youngAt = 0, 0, 0
+	}
 	p.leaderless = err == nil && stat.Threads > 1
 	p.ended = err == nil && !p.leaderless
 	return p.leaderless
@@ -177,6 +180,11 @@ func (m *Members) readThreads(p *process, file kernel.ProcessFile) ([]byte, erro
 	if !p.leaderless {
 		return m.read(p, file)
 	}
+	return m.readRunningThread(p, file)
+}
+
+// readRunningThread reads a file of a thread of a process that is not about to end.
+func (m *Members) readRunningThread(p *process, file kernel.ProcessFile) ([]byte, error) {
 	task, err := m.open(p.PID, kernel.FileTask)
 	if err == nil {
 		defer func() { _ = task.Close() }()
@@ -186,19 +194,37 @@ func (m *Members) readThreads(p *process, file kernel.ProcessFile) ([]byte, erro
 		return nil, m.explain(p, err)
 	}
 	for _, tid := range m.tree.tids {
-		m.path = append(append(strconv.AppendInt(m.path[:0], int64(tid), 10), '/'), file.String()...)
-		f, err := kernel.OpenAt(task.FD(), append(m.path, 0), 0)
-		if err != nil {
+		data, err := m.readThread(task, tid, file, m.shared.Buffer)
+		if m.shared.Buffer = data; err != nil || len(data) == 0 {
 			continue
 		}
-		data, err := f.Read(m.shared.Buffer)
-		_ = f.Close() // of what was only read
-		// The statm of a thread that is ending is all zeros; the addresses that smaps_rollup begins with can begin with one.
-		if m.shared.Buffer = data; err == nil && len(data) > 0 && (file != kernel.FileStatm || data[0] != '0') {
-			return data, m.verify(p)
+		switch file {
+		case kernel.FileStatm: // that of a thread that is ending is all zeros
+			if data[0] == '0' {
+				continue
+			}
+		case kernel.FileCgroup:
+			proof, err := m.readThread(task, tid, kernel.FileStat, m.shared.proof)
+			m.shared.proof = proof
+			if stat, parsed := kernel.ParseProcStat(proof); err != nil || parsed != nil || stat.Exiting() {
+				continue
+			}
 		}
+		return data, m.verify(p)
 	}
 	return nil, unix.ESRCH
+}
+
+// readThread reads a file of one thread, from the folder of threads, into memory used again.
+func (m *Members) readThread(task kernel.File, tid int, file kernel.ProcessFile, into []byte) ([]byte, error) {
+	m.path = append(append(strconv.AppendInt(m.path[:0], int64(tid), 10), '/'), file.String()...)
+	f, err := kernel.OpenAt(task.FD(), append(m.path, 0), 0)
+	if err != nil {
+		return into, err
+	}
+	data, err := f.Read(into)
+	_ = f.Close() // of what was only read
+	return data, err
 }
 
 // checked takes the read buffer back and explains the error.
