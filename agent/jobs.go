@@ -189,7 +189,7 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot
 		was = before.current
 	}
 	a.mu.Unlock()
-	if known && was.Current && !was.Stopped && len(stop)+len(fill) == 0 && was.Source.Same(source) {
+	if known && was.Current && !was.Stopped && len(stop)+len(fill) == 0 && a.same(was, j) {
 		status, err = a.job(j.ID)
 		return status, false, err
 	}
@@ -208,6 +208,13 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot
 	a.setUnplaced(j.ID, unplaced)
 	status, err = a.job(j.ID)
 	return status, true, err
+}
+
+// same reports whether a job comes to what is registered, whatever it was read from. A job file with other notes is another one; a job in
+// JSON has lost what they are about.
+func (a *Agent) same(was state.Job, j *job.Job) bool {
+	spec := a.version(was.ID, was.Version)
+	return spec != nil && spec.Same(j) && (j.Source.IsJSON() || j.Source.Text == was.Source.Text || slices.Equal(spec.Notes, j.Notes))
 }
 
 // ScaleJob changes how many allocations a group has; changed is false if it has as many.

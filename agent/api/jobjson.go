@@ -4,11 +4,12 @@
 package api
 
 import (
+	"maps"
+
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/agent/snapshot"
-	"github.com/tachograph/tacho/driver"
 )
 
 // jobJSON is a job in Nomad's shape. Clients dereference whatever Nomad fills in, so that all of it is there.
@@ -53,10 +54,14 @@ func newJobJSON(j *snapshot.Job, trusted bool) *jobJSON {
 		}
 		unplaced[name] = of
 	}
+	submitted := int64(0)
+	if !j.SubmitTime.IsZero() {
+		submitted = j.SubmitTime.UnixNano()
+	}
 	return &jobJSON{
 		Unplaced: unplaced,
 		Job:      shown, Groups: newGroupsJSON(shown), Status: j.Status, Stop: j.Stopped, Version: j.Version, NodePool: "default",
-		SubmitTime: j.SubmitTime.UnixNano(), CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
+		SubmitTime: submitted, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
 		JobModifyIndex: j.ModifyIndex,
 	}
 }
@@ -102,6 +107,7 @@ type taskJSON struct {
 	Restart       restartJSON `json:"RestartPolicy"`
 	Resources     shape.Resources
 	LogConfig     logsJSON
+	Meta          map[string]string `json:",omitempty"`
 	KillSignal    string
 	Leader        bool
 	ShutdownDelay int
@@ -115,18 +121,27 @@ func newGroupsJSON(j *job.Job) []groupJSON {
 			EphemeralDisk: diskJSON{SizeMB: g.DiskMB}, Networks: networks(g),
 		}
 		for _, t := range g.Tasks {
-			shown.Tasks = append(shown.Tasks, newTaskJSON(t))
+			shown.Tasks = append(shown.Tasks, newTaskJSON(j, g, t))
 		}
 		groups = append(groups, shown)
 	}
 	return groups
 }
 
-func newTaskJSON(t *job.Task) taskJSON {
+// newTaskJSON shows of a task what its job file says of it: a client that puts the job back sets no more than that. Without a logs block
+// the bounds are 0: they are the driver's.
+func newTaskJSON(j *job.Job, g *job.Group, t *job.Task) taskJSON {
 	shown := taskJSON{
 		Task: t, Restart: restartJSON{Restart: t.Restart}, KillSignal: t.KillSignal, Leader: t.Leader, Resources: newResources(t.Resources),
-		LogConfig: logsJSON{MaxFiles: driver.DefaultMaxFiles, MaxFileSizeMB: driver.DefaultMaxFileMiB},
+		Meta: maps.Clone(t.Meta),
 	}
+	maps.DeleteFunc(shown.Meta, func(name, value string) bool {
+		inherited, known := g.Meta[name]
+		if !known {
+			inherited, known = j.Meta[name]
+		}
+		return known && inherited == value
+	})
 	if t.Logs != nil {
 		shown.LogConfig = logsJSON(*t.Logs)
 	}

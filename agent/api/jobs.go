@@ -112,7 +112,7 @@ func (s *Server) runJob(r *http.Request, now *snapshot.Agent) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if id := r.PathValue("id"); id != "" || reg.EnforceIndex {
+	if id := r.PathValue("id"); id != "" || reg.EnforceIndex || reg.stops() {
 		j, err := s.agent.Validate(r.Context(), reg.source)
 		if err != nil {
 			return nil, reg.explain(err)
@@ -123,6 +123,9 @@ func (s *Server) runJob(r *http.Request, now *snapshot.Agent) (any, error) {
 		if err := reg.checkIndex(j.ID, now); err != nil {
 			return nil, err
 		}
+		if reg.stops() {
+			return s.registerStopped(j.ID, now)
+		}
 	}
 	status, changed, err := s.agent.RunJob(r.Context(), reg.source)
 	if err != nil {
@@ -131,6 +134,27 @@ func (s *Server) runJob(r *http.Request, now *snapshot.Agent) (any, error) {
 	answer := newRegistered(status, changed)
 	answer["Warnings"] = reg.warnings(status.Job)
 	return answer, nil
+}
+
+// stops reports whether the job is one that was read when it was stopped, or that shall be.
+func (reg *registration) stops() bool { return reg.translation != nil && reg.translation.Stop }
+
+// registerStopped stops a job that was put back with Stop, or leaves it stopped.
+func (s *Server) registerStopped(id string, now *snapshot.Agent) (any, error) {
+	j, err := now.Job(id)
+	if err != nil {
+		return nil, badRequest(fmt.Sprintf("Stop: job %q is not registered", id))
+	}
+	changed := !j.Stopped
+	if changed {
+		if err := s.agent.StopJob(id, false); err != nil {
+			return nil, err
+		}
+		if j, err = s.agent.Snapshot().Job(id); err != nil {
+			return nil, err
+		}
+	}
+	return newRegistered(j, changed), nil
 }
 
 // checkIndex refuses a job that has changed since its client has read it, in the words that clients look for.
@@ -189,7 +213,11 @@ func (s *Server) parseJob(r *http.Request, _ *snapshot.Agent) (any, error) {
 	if body.Variables != "" {
 		return nil, badRequest("variables in HCL are not supported here; /v1/validate/job takes them as a map")
 	}
-	return s.agent.Validate(r.Context(), job.Source{Filename: "job.nomad.hcl", Text: body.JobHCL})
+	j, err := s.agent.Validate(r.Context(), job.Source{Filename: "job.nomad.hcl", Text: body.JobHCL})
+	if err != nil {
+		return nil, err
+	}
+	return newJobJSON(&snapshot.Job{Job: j, ID: j.ID}, true), nil
 }
 
 // validateJob is PUT /v1/validate/job. A job with errors is an answer, not a failure: Nomad's command line takes an answer of

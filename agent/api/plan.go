@@ -22,6 +22,9 @@ func (s *Server) planJob(r *http.Request, now *snapshot.Agent) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if reg.stops() {
+		return nil, badRequest("Stop: a plan is of a job that runs")
+	}
 	plan, err := s.agent.PlanJob(r.Context(), reg.source)
 	if err != nil {
 		return nil, reg.explain(err)

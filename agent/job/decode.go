@@ -45,6 +45,8 @@ type decoder struct {
 	services bool
 	// locals are those of the file, if one of them has its value at a start only.
 	locals []localValue
+	// deferred are the expressions of those that have their value at a start, by name.
+	deferred map[string]hclsyntax.Expression
 	// expressions are what a start evaluates, by task.
 	expressions map[*Task]*Expressions
 }

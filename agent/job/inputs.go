@@ -123,7 +123,7 @@ func (d *decoder) readLocals(body *hclsyntax.Body) {
 		l.evaluate(name, nil)
 	}
 	d.vars.Variables["local"] = cty.ObjectVal(l.known)
-	if l.deferred {
+	if len(d.deferred) > 0 {
 		d.locals = l.order
 	}
 }
@@ -133,9 +133,8 @@ type locals struct {
 	decoder *decoder
 	waiting map[string]*hclsyntax.Attribute
 	known   map[string]cty.Value
-	// order is that of evaluation. deferred says that one of them refers to what only a start knows.
-	order    []localValue
-	deferred bool
+	// order is that of evaluation.
+	order []localValue
 }
 
 // evaluate gives a local its value, after those that it refers to. within are those for which that is being done.
@@ -150,9 +149,10 @@ func (l *locals) evaluate(name string, within []string) {
 		l.known[name] = cty.DynamicVal
 		return
 	}
-	needed := make(map[string]cty.Value)
+	needed, deferred := make(map[string]cty.Value), false
 	for _, other := range referredLocals(a.Expr) {
 		l.evaluate(other, append(within, name))
+		deferred = deferred || d.deferred[other] != nil
 		if v, ok := l.known[other]; ok {
 			needed[other] = v
 		}
@@ -164,7 +164,10 @@ func (l *locals) evaluate(name string, within []string) {
 	scope := d.vars.NewChild()
 	scope.Variables = map[string]cty.Value{"local": cty.ObjectVal(needed)}
 	lenient := withLiterals(scope, d.text, a.Expr)
-	l.order, l.deferred = append(l.order, localValue{name, a.Expr}), l.deferred || lenient != scope
+	l.order = append(l.order, localValue{name, a.Expr})
+	if deferred || lenient != scope {
+		d.deferred[name] = a.Expr
+	}
 	v, diags := a.Expr.Value(lenient)
 	d.add(diags)
 	switch {

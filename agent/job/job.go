@@ -4,7 +4,6 @@
 package job
 
 import (
-	"maps"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -66,10 +65,8 @@ type Submission struct {
 	Variables     string
 }
 
-// Same reports whether two sources come to the same job.
-func (s Source) Same(o Source) bool {
-	return s.Text == o.Text && maps.Equal(s.Variables, o.Variables) && maps.Equal(s.Counts, o.Counts)
-}
+// IsJSON reports whether a job was read from Nomad's JSON.
+func (s Source) IsJSON() bool { return s.Filename == jsonFilename }
 
 // Group returns the group with a name; nil if there is none.
 func (j *Job) Group(name string) *Group {

@@ -4,8 +4,6 @@
 package job
 
 import (
-	"slices"
-
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
@@ -21,7 +19,7 @@ func withLiterals(scope *hcl.EvalContext, text string, nodes ...hclsyntax.Node) 
 			return nil
 		}
 		root := expr.Traversal.RootName()
-		if slices.Contains([]string{"var", "local", "each", "count"}, root) {
+		if ofFile(root) {
 			return nil
 		}
 		tree := unknown[root]

@@ -25,21 +25,29 @@ const jsonFilename = "job.json"
 // Translation is a job in Nomad's JSON, written as a job file: one key in a line.
 type Translation struct {
 	Source Source
-	paths  []string
+	// Stop says that the job shall not run.
+	Stop  bool
+	paths []string
 }
 
 // Translate writes a job in the JSON of Nomad's API as a job file. What a job file cannot say is written all the same, so
 // that reading the file refuses it by its name. Null and empty values are left out: their defaults are those of the file.
 func Translate(text []byte) (*Translation, error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
 	var j object
-	if err := decoder.Decode(&j); err != nil {
+	if err := newDecoder(text).Decode(&j); err != nil {
 		return nil, fmt.Errorf("read the job's JSON: %w", err)
 	}
 	w := &jsonWriter{}
 	w.labelled("", "job", j.text("ID"), func() { w.object("Job", j, jobKeys()) })
-	return &Translation{Source: Source{Filename: jsonFilename, Text: w.text.String()}, paths: w.paths}, nil
+	stop, _ := j["Stop"].(bool)
+	return &Translation{Source: Source{Filename: jsonFilename, Text: w.text.String()}, Stop: stop, paths: w.paths}, nil
+}
+
+// newDecoder decodes numbers as they are written.
+func newDecoder(text []byte) *json.Decoder {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return decoder
 }
 
 // inJSON matches the place in a message about the translated text.
@@ -174,11 +182,21 @@ func literal(name string) func(*jsonWriter, string, any) {
 	}
 }
 
+// text writes one in which nothing is evaluated, also if it is empty.
+func text(name string) func(*jsonWriter, string, any) {
+	return func(w *jsonWriter, path string, v any) { w.line(path, "%s = %s", name, expression(v, false)) }
+}
+
 // span writes a number of nanoseconds, and a text such as "10s" as it is. A negative one is none.
-func span(name string) func(*jsonWriter, string, any) {
+func span(name string) func(*jsonWriter, string, any) { return spanFrom(0, name) }
+
+// positiveSpan writes one that is none if it is zero.
+func positiveSpan(name string) func(*jsonWriter, string, any) { return spanFrom(1, name) }
+
+func spanFrom(least int64, name string) func(*jsonWriter, string, any) {
 	return func(w *jsonWriter, path string, v any) {
 		if n, isNumber := v.(json.Number); isNumber {
-			if ns, err := n.Int64(); err == nil && ns > 0 {
+			if ns, err := n.Int64(); err == nil && ns >= least {
 				w.line(path, "%s = %q", name, time.Duration(ns).String())
 			}
 			return
@@ -201,6 +219,15 @@ func named(name string) func(*jsonWriter, string, any) {
 	return func(w *jsonWriter, path string, v any) {
 		if !unset(v) {
 			w.line(path, "%s {}", name)
+		}
+	}
+}
+
+// setBlock writes an object as a block, unless nothing in it is set.
+func setBlock(name string, rules func() keys) func(*jsonWriter, string, any) {
+	return func(w *jsonWriter, path string, v any) {
+		if !unset(v) {
+			block(name, rules)(w, path, v)
 		}
 	}
 }
@@ -288,12 +315,22 @@ func expression(v any, names bool) string {
 // reference matches what is evaluated in a text: a name, with parts after dots.
 var reference = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
 
-// quoted writes a text as an HCL string. With names, references in it stay references, and all else is literal.
+// quoted writes a text as an HCL string. With names, what is interpolated in it stays so, and all else is literal.
 func quoted(text string, names bool) string {
 	var b strings.Builder
+	var found map[int]int
+	if names {
+		found = interpolations(text)
+	}
 	b.WriteByte('"')
+	end := 0 // of an interpolation
 	for i, r := range text {
 		switch {
+		case i < end:
+			continue
+		case found[i] > 0:
+			end = i + found[i]
+			b.WriteString(text[i:end])
 		case r == '"' || r == '\\':
 			b.WriteByte('\\')
 			b.WriteRune(r)
@@ -305,7 +342,7 @@ func quoted(text string, names bool) string {
 			b.WriteString(`\t`)
 		case r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029:
 			fmt.Fprintf(&b, `\u%04x`, r)
-		case (r == '$' || r == '%') && strings.HasPrefix(text[i+1:], "{") && (!names || !reference.MatchString(text[i:])):
+		case (r == '$' || r == '%') && strings.HasPrefix(text[i+1:], "{"):
 			b.WriteRune(r)
 			b.WriteRune(r)
 		default:

@@ -14,7 +14,7 @@ func ServerKeys() []string {
 func jobKeys() keys {
 	all := keys{
 		"ID": ignored(), "Name": literal("name"), "Namespace": literal("namespace"), "Region": literal("region"), "Type": literal("type"),
-		"Datacenters": scalar("datacenters"), "Meta": scalar("meta"), "Stop": scalar("stop"), "NodePool": ignored("default", "all"),
+		"Datacenters": scalar("datacenters"), "Meta": literal("meta"), "Stop": ignored(), "NodePool": ignored("default", "all"),
 		"Constraints": block("constraint", constraintKeys), "Affinities": named("affinity"), "Spreads": named("spread"), "UI": named("ui"),
 		"TaskGroups": labelledBlocks("group", "Name", groupKeys), "Update": updateKeys, "Migrate": named("migrate"),
 		"Reschedule": block("reschedule", rescheduleKeys), "Periodic": named("periodic"), "ParameterizedJob": named("parameterized"),
@@ -28,30 +28,30 @@ func jobKeys() keys {
 
 func groupKeys() keys {
 	return keys{
-		"Name": ignored(), "Count": always("count"), "Meta": scalar("meta"), "Tasks": labelledBlocks("task", "Name", taskKeys),
+		"Name": ignored(), "Count": always("count"), "Meta": literal("meta"), "Tasks": labelledBlocks("task", "Name", taskKeys),
 		"Constraints": block("constraint", constraintKeys), "Affinities": named("affinity"), "Spreads": named("spread"),
 		"RestartPolicy": block("restart", restartKeys), "ReschedulePolicy": block("reschedule", rescheduleKeys),
-		"EphemeralDisk": block("ephemeral_disk", diskKeys), "Update": updateKeys, "Migrate": named("migrate"), "Disconnect": named("disconnect"),
+		"EphemeralDisk": setBlock("ephemeral_disk", diskKeys), "Update": updateKeys, "Migrate": named("migrate"), "Disconnect": named("disconnect"),
 		"Networks": block("network", networkKeys), "Services": serviceKeys, "Volumes": named("volume"), "Scaling": scalingKeys,
-		"Consul": named("consul"), "Ports": ignored(), "DiskMB": ignored(), "ShutdownDelay": span("shutdown_delay"),
+		"Consul": named("consul"), "Ports": ignored(), "DiskMB": ignored(), "ShutdownDelay": positiveSpan("shutdown_delay"),
 	}
 }
 
 func taskKeys() keys {
 	return keys{
-		"Name": ignored(), "Config": body("config"), "Env": scalar("env"), "Meta": scalar("meta"), "Driver": literal("driver"),
+		"Name": ignored(), "Config": body("config"), "Env": scalar("env"), "Meta": literal("meta"), "Driver": literal("driver"),
 		"User": literal("user"), "Resources": block("resources", resourceKeys), "RestartPolicy": block("restart", restartKeys),
-		"KillTimeout": span("kill_timeout"), "LogConfig": block("logs", logKeys), "Lifecycle": block("lifecycle", plainKeys),
+		"KillTimeout": span("kill_timeout"), "LogConfig": setBlock("logs", logKeys), "Lifecycle": block("lifecycle", plainKeys),
 		"Templates": block("template", templateKeys), "Constraints": block("constraint", constraintKeys), "Affinities": named("affinity"),
 		"Services": serviceKeys, "Artifacts": named("artifact"), "Vault": named("vault"), "Consul": named("consul"),
 		"DispatchPayload": named("dispatch_payload"), "VolumeMounts": named("volume_mount"), "CSIPluginConfig": named("csi_plugin"),
-		"ShutdownDelay": span("shutdown_delay"), "ScalingPolicies": named("scaling"), "Identity": named("identity"),
+		"ShutdownDelay": positiveSpan("shutdown_delay"), "ScalingPolicies": named("scaling"), "Identity": named("identity"),
 		"Identities": named("identity"), "Actions": named("action"), "Schedule": named("schedule"), "Secrets": named("secret"),
 	}
 }
 
 func constraintKeys() keys {
-	return keys{"LTarget": scalar("attribute"), "RTarget": scalar("value"), "Operand": literal("operator")}
+	return keys{"LTarget": literal("attribute"), "RTarget": literal("value"), "Operand": literal("operator")}
 }
 
 func restartKeys() keys {
@@ -93,7 +93,7 @@ func plainKeys() keys { return nil }
 
 func templateKeys() keys {
 	return keys{
-		"EmbeddedTmpl": literal("data"), "DestPath": scalar("destination"), "SourcePath": scalar("source"), "Envvars": scalar("env"),
+		"EmbeddedTmpl": text("data"), "DestPath": literal("destination"), "SourcePath": scalar("source"), "Envvars": scalar("env"),
 		"LeftDelim": literal("left_delimiter"), "RightDelim": literal("right_delimiter"), "Splay": ignored("5000000000"),
 		"Uid": ignored("-1"), "Gid": ignored("-1"), "ErrMissingKey": scalar("error_on_missing_key"), "Perms": literal("perms"),
 		"ChangeScript": named("change_script"), "Wait": named("wait"), "VaultGrace": ignored(),

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -77,7 +78,7 @@ func read(source Source) (*File, hcl.Diagnostics) {
 	if !ok {
 		return nil, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Not native syntax"}}
 	}
-	d := &decoder{text: source.Text, counts: source.Counts, meter: newMeter(), expressions: make(map[*Task]*Expressions)}
+	d := &decoder{text: source.Text, counts: source.Counts, meter: newMeter(), expressions: make(map[*Task]*Expressions), deferred: make(map[string]hclsyntax.Expression)}
 	j := d.file(body, source)
 	if diags := d.meter.exceeded(); diags != nil {
 		return nil, diags // the other errors follow from it
@@ -194,6 +195,7 @@ func (d *decoder) name(at hcl.Range, what, name string) {
 func digest(j *Job, g *Group) string {
 	one := *g
 	one.Count, one.Reschedule = 0, Reschedule{}
+	one.Ports = slices.SortedFunc(slices.Values(g.Ports), func(a, b *Port) int { return strings.Compare(a.Label, b.Label) })
 	text, err := json.Marshal(struct {
 		Type, Namespace string
 		Meta            map[string]string
@@ -204,4 +206,34 @@ func digest(j *Job, g *Group) string {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
+}
+
+// Same reports whether two jobs come to the same: what runs, how much of it, where, and when it is replaced. What has no effect here is
+// not part of it.
+func (j *Job) Same(o *Job) bool {
+	own, err := json.Marshal(j.essence())
+	if err != nil {
+		return false
+	}
+	others, err := json.Marshal(o.essence())
+	return err == nil && string(own) == string(others)
+}
+
+// essence is what two jobs that are the same have in common; nil of a job with values that cannot be compared.
+func (j *Job) essence() any {
+	type group struct {
+		Name, Digest string
+		Count        int
+		Reschedule   Reschedule
+	}
+	groups := make([]group, len(j.Groups))
+	for i, g := range j.Groups {
+		groups[i] = group{g.Name, g.Digest, g.Count, g.Reschedule}
+	}
+	one := *j
+	one.Groups, one.Notes = nil, nil
+	return struct {
+		Job    Job
+		Groups []group
+	}{one, groups}
 }

@@ -47,27 +47,30 @@ func (d *decoder) variable(t *Task, x *Expressions, name string, expr hclsyntax.
 	if t.Env == nil {
 		t.Env = make(map[string]string)
 	}
+	if shown, err := convert.Convert(d.shown(expr, cty.StringVal(text)), cty.String); err == nil && !shown.IsNull() && shown.IsKnown() {
+		text = shown.AsString()
+	}
 	t.Env[name], x.env[name] = text, expr
 }
 
 // config keeps the config block for the driver's schema, and what people see of it.
 func (d *decoder) config(b *hclsyntax.Block, t *Task, x *Expressions) {
 	x.config = b.Body
-	t.Config = d.loose(b.Body, withLiterals(d.vars, d.text, b.Body))
+	t.Config = d.loose(b.Body)
 }
 
 // loose is a body as a tree, in which a repeated block is a list.
-func (d *decoder) loose(body *hclsyntax.Body, vars *hcl.EvalContext) map[string]any {
+func (d *decoder) loose(body *hclsyntax.Body) map[string]any {
 	tree := make(map[string]any)
 	for name, a := range body.Attributes {
-		v, diags := a.Expr.Value(vars)
-		if d.add(diags); diags.HasErrors() {
+		v, diags := a.Expr.Value(withLiterals(d.vars, d.text, a.Expr))
+		if d.add(diags); diags.HasErrors() || v.IsNull() {
 			continue
 		}
-		tree[name] = ctyjson.SimpleJSONValue{Value: v}
+		tree[name] = ctyjson.SimpleJSONValue{Value: d.shown(a.Expr, v)}
 	}
 	for _, b := range body.Blocks {
-		inner := d.loose(b.Body, vars)
+		inner := d.loose(b.Body)
 		for _, label := range slices.Backward(b.Labels) {
 			inner = map[string]any{label: inner}
 		}

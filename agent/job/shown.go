@@ -1,0 +1,264 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+)
+
+// shown evaluates an expression for whoever reads the job, so that a client can put back what it has read: what has a value only at a
+// start stands as ${NAME} or ${(EXPRESSION)}, and a text that looks like that has another dollar in front. literal is the value in
+// which every name that is not known stands for its own text.
+func (d *decoder) shown(expr hclsyntax.Expression, literal cty.Value) cty.Value {
+	s := &showing{decoder: d}
+	if v, ok := s.value(expr); ok {
+		return v
+	}
+	return literal
+}
+
+// showing writes expressions that have a value at a start only.
+type showing struct{ *decoder }
+
+// starts reports whether an expression refers to what only a start knows.
+func (s *showing) starts(expr hclsyntax.Expression) bool {
+	var bound []string // the names of loops
+	var names []hcl.Traversal
+	_ = hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
+		switch e := bare(n).(type) {
+		case *hclsyntax.ForExpr:
+			bound = append(bound, e.KeyVar, e.ValVar)
+		case *hclsyntax.ScopeTraversalExpr:
+			names = append(names, e.Traversal)
+		}
+		return nil
+	})
+	return slices.ContainsFunc(names, func(t hcl.Traversal) bool {
+		return !slices.Contains(bound, t.RootName()) && (!ofFile(t.RootName()) || s.deferredLocal(t) != nil)
+	})
+}
+
+// deferredLocal is the expression of a local that has its value at a start; nil if a name is of nothing like that.
+func (s *showing) deferredLocal(t hcl.Traversal) hclsyntax.Expression {
+	if t.RootName() != "local" || len(t) < 2 {
+		return nil
+	}
+	name, _ := nameOf(t[1])
+	return s.deferred[name]
+}
+
+// value is an expression's; ok is false where it cannot be written in one line.
+func (s *showing) value(expr hclsyntax.Expression) (v cty.Value, ok bool) {
+	if !s.starts(expr) {
+		v, diags := expr.Value(s.vars)
+		return escaped(v), !diags.HasErrors()
+	}
+	switch e := bare(expr).(type) {
+	case *hclsyntax.TemplateWrapExpr:
+		return s.value(e.Wrapped)
+	case *hclsyntax.ParenthesesExpr:
+		return s.value(e.Expression)
+	case *hclsyntax.TemplateExpr:
+		return s.template(e)
+	case *hclsyntax.TupleConsExpr:
+		values := make([]cty.Value, len(e.Exprs))
+		for i, inner := range e.Exprs {
+			if values[i], ok = s.value(inner); !ok {
+				return v, false
+			}
+		}
+		return cty.TupleVal(values), true
+	case *hclsyntax.ObjectConsExpr:
+		return s.object(e)
+	case *hclsyntax.ScopeTraversalExpr:
+		if local := s.deferredLocal(e.Traversal); local != nil && len(e.Traversal) == 2 {
+			return s.value(local)
+		}
+		if text := "${" + s.source(e) + "}"; reference.FindString(text) == text && !ofFile(e.Traversal.RootName()) {
+			return cty.StringVal(text), true
+		}
+	}
+	text, ok := s.written(expr)
+	return cty.StringVal("${(" + text + ")}"), ok
+}
+
+func (s *showing) template(e *hclsyntax.TemplateExpr) (v cty.Value, ok bool) {
+	var text strings.Builder
+	for _, part := range e.Parts {
+		if strings.HasPrefix(s.source(part), "%") { // a directive
+			return v, false
+		}
+		value, ok := s.value(part)
+		if value, err := convert.Convert(value, cty.String); ok && err == nil && value.IsKnown() && !value.IsNull() {
+			text.WriteString(value.AsString())
+			continue
+		}
+		return v, false
+	}
+	return cty.StringVal(text.String()), true
+}
+
+func (s *showing) object(e *hclsyntax.ObjectConsExpr) (v cty.Value, ok bool) {
+	values := make(map[string]cty.Value, len(e.Items))
+	for _, item := range e.Items {
+		key, diags := item.KeyExpr.Value(withLiterals(s.vars, s.text, item.KeyExpr))
+		if diags.HasErrors() || s.starts(item.KeyExpr) {
+			return v, false
+		}
+		if key, err := convert.Convert(key, cty.String); err != nil || key.IsNull() || !key.IsKnown() {
+			return v, false
+		} else if values[key.AsString()], ok = s.value(item.ValueExpr); !ok {
+			return v, false
+		}
+	}
+	return cty.ObjectVal(values), true
+}
+
+// source is the text of an expression in the file.
+func (s *showing) source(expr hclsyntax.Expression) string {
+	r := expr.Range()
+	return s.text[r.Start.Byte:r.End.Byte]
+}
+
+// written is the text of an expression with the values of the file's own variables in it.
+func (s *showing) written(expr hclsyntax.Expression) (text string, ok bool) {
+	var all strings.Builder
+	at, ok := expr.Range().Start.Byte, true
+	_ = hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
+		e, isName := bare(n).(*hclsyntax.ScopeTraversalExpr)
+		if !isName || !ofFile(e.Traversal.RootName()) || e.SrcRange.Start.Byte < at {
+			return nil
+		}
+		all.WriteString(s.text[at:e.SrcRange.Start.Byte])
+		at = e.SrcRange.End.Byte
+		if local := s.deferredLocal(e.Traversal); local != nil {
+			inner, whole := s.written(local)
+			ok = ok && whole && len(e.Traversal) == 2
+			all.WriteString("(" + inner + ")")
+			return nil
+		}
+		v, diags := e.Value(s.vars)
+		inner, known := literalText(v)
+		ok = ok && !diags.HasErrors() && known
+		all.WriteString(inner)
+		return nil
+	})
+	all.WriteString(s.text[at:expr.Range().End.Byte])
+	text = all.String()
+	lines := strings.ContainsAny(text, "\r\n")
+	if lines && (strings.Contains(text, "<<") || strings.Contains(text, "#") || strings.Contains(text, "//")) {
+		return "", false
+	}
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
+	return text, ok && len(text) <= maxEmbedded
+}
+
+// literalText writes a value as an expression.
+func literalText(v cty.Value) (text string, ok bool) {
+	if !v.IsWhollyKnown() {
+		return "", false
+	}
+	inJSON, err := ctyjson.SimpleJSONValue{Value: v}.MarshalJSON()
+	if err != nil {
+		return "", false
+	}
+	decoded, err := decodeJSON(inJSON)
+	return expression(decoded, false), err == nil
+}
+
+// ofFile reports whether a name is one of the file's own.
+func ofFile(root string) bool {
+	return slices.Contains([]string{"var", "local", "each", "count"}, root)
+}
+
+// escaped puts a dollar in front of what looks like an interpolation in the texts of a value, and is none.
+func escaped(v cty.Value) cty.Value {
+	with, err := cty.Transform(v, func(_ cty.Path, v cty.Value) (cty.Value, error) {
+		if v.Type() != cty.String || v.IsNull() || !v.IsKnown() || !strings.Contains(v.AsString(), "${") {
+			return v, nil
+		}
+		text := v.AsString()
+		found := interpolations(text)
+		var b strings.Builder
+		for i := range len(text) {
+			if found[i] > 0 {
+				b.WriteByte('$')
+			}
+			b.WriteByte(text[i])
+		}
+		return cty.StringVal(b.String()), nil
+	})
+	if err != nil {
+		return v
+	}
+	return with
+}
+
+const (
+	// maxEmbedded bounds the length of an expression in a text, and maxEmbeddings how many there are.
+	maxEmbedded   = 4096
+	maxEmbeddings = 100
+)
+
+// interpolations are the lengths of each ${NAME} and ${(EXPRESSION)} in a text, by where they begin.
+func interpolations(text string) map[int]int {
+	found, tried := map[int]int{}, 0
+	for at := strings.Index(text, "${"); at >= 0 && at < len(text); {
+		length := len(reference.FindString(text[at:]))
+		if length == 0 && strings.HasPrefix(text[at:], "${(") && tried < maxEmbeddings {
+			tried++
+			length = embedded(text[at:min(len(text), at+maxEmbedded)])
+		}
+		if length > 0 {
+			found[at] = length
+		}
+		at += max(2, length)
+		next := strings.Index(text[at:], "${")
+		if next < 0 {
+			break
+		}
+		at += next
+	}
+	return found
+}
+
+// embedded is the length of the ${(EXPRESSION)} that a text begins with; 0 if it is something else.
+func embedded(text string) int {
+	tokens, _ := hclsyntax.LexTemplate([]byte(text), "", hcl.InitialPos)
+	depth := 0
+	for _, token := range tokens {
+		switch token.Type { //nolint:exhaustive // only what opens and ends an interpolation
+		case hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
+			depth++
+		case hclsyntax.TokenTemplateSeqEnd:
+			if depth--; depth > 0 {
+				continue
+			}
+			inner := text[len("${") : token.Range.End.Byte-len("}")]
+			if _, diags := hclsyntax.ParseExpression([]byte(inner), "", hcl.InitialPos); diags.HasErrors() ||
+				!strings.HasSuffix(inner, ")") || strings.ContainsAny(inner, "\r\n") {
+				return 0
+			}
+			return token.Range.End.Byte
+		}
+	}
+	return 0
+}
+
+// decodeJSON decodes a value with its numbers as they are written.
+func decodeJSON(text []byte) (v any, err error) {
+	decoder := newDecoder(text)
+	if err := decoder.Decode(&v); err != nil {
+		return nil, fmt.Errorf("decode JSON: %w", err)
+	}
+	return v, nil
+}
