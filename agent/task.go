@@ -418,7 +418,13 @@ func (t *task) driversRecord(h *driver.TaskHandle) (*record.Record, error) {
 		return nil, err
 	}
 	final, err := entry.FinalRecord(h.Config.ID)
-	if err != nil && !errors.Is(err, driver.ErrTaskNotFound) {
+	switch {
+	case errors.Is(err, driver.ErrTaskNotFound):
+		return nil, nil
+	case isAway(err):
+		t.log.Warn("final record of driver", "error", err)
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("final record: %w", err)
 	}
 	return final, nil
@@ -435,10 +441,15 @@ func (t *task) commands() (*record.Commands, error) {
 		return nil, err
 	}
 	c, err := entry.Commands(h.Config.ID)
-	if errors.Is(err, driver.ErrTaskNotFound) {
+	if errors.Is(err, driver.ErrTaskNotFound) || isAway(err) {
 		return nil, nil
 	}
 	return c, err
+}
+
+// isAway reports that a plugin does not answer: it is being restarted, or hangs.
+func isAway(err error) bool {
+	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // completeRecord is the driver's final record with what the agent knows of a task whose executor was lost.

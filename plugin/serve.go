@@ -14,6 +14,7 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/plugin/proto/records"
 )
 
 // Info says what a plugin is.
@@ -44,13 +45,16 @@ func Serve(info Info, served Served, logger hclog.Logger) {
 	})
 }
 
-// Register puts both services of a driver on a server of any kind.
+// Register puts the services of a driver on a server of any kind.
 func Register(server *grpc.Server, info Info, served Served) {
 	base.RegisterBasePluginServer(server, &baseServer{info: info, driver: served})
 	drivers.RegisterDriverServer(server, &driverServer{driver: served})
+	if recorder, ok := served.(driver.Recorder); ok {
+		records.RegisterRecordsServer(server, &recordsServer{driver: recorder})
+	}
 }
 
-// service is both services as one plugin of go-plugin; hosts ask for them by the names of gRPC.
+// service is all services as one plugin of go-plugin; hosts ask for them by the names of gRPC.
 type service struct {
 	goplugin.NetRPCUnsupportedPlugin
 	info   Info

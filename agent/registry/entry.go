@@ -35,12 +35,12 @@ type Entry struct {
 	own        bool   // our own driver, in this process
 	block      *config.Plugin
 	hostConfig host.Config
-	host       *host.Host      // nil for our own driver, and before a plugin was started
-	recorder   driver.Recorder // nil for a driver that keeps no final records
-	adopter    driver.Adopter  // nil for a driver that finds no task without a handle
+	host       *host.Host     // nil for our own driver, and before a plugin was started
+	adopter    driver.Adopter // nil for a driver that finds no task without a handle
 
 	mu         sync.Mutex // guards following
 	driver     driver.Driver
+	recorder   driver.Recorder // nil before a plugin was started
 	opened     bool
 	schema     schema.Spec
 	logsItself bool
@@ -120,18 +120,26 @@ func (e *Entry) CheckSignal(name string) error {
 
 // FinalRecord returns the driver's own record of an ended task; nil if it keeps none.
 func (e *Entry) FinalRecord(id string) (*record.Record, error) {
-	if e.recorder == nil {
+	r := e.currentRecorder()
+	if r == nil {
 		return nil, nil
 	}
-	return e.recorder.FinalRecord(id)
+	return r.FinalRecord(id)
+}
+
+func (e *Entry) currentRecorder() driver.Recorder {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.recorder
 }
 
 // Commands returns what the processes of a running task used that have ended; nil if the driver does not count them.
 func (e *Entry) Commands(id string) (*record.Commands, error) {
-	if e.recorder == nil {
+	r := e.currentRecorder()
+	if r == nil {
 		return nil, nil
 	}
-	return e.recorder.Commands(id)
+	return r.Commands(id)
 }
 
 // Adopts reports whether AdoptTask finds the driver's tasks.
@@ -169,7 +177,7 @@ func (e *Entry) open(ctx context.Context, address *host.Address) error {
 	if e.host == nil {
 		plugin := host.New(e.hostConfig)
 		e.mu.Lock()
-		e.host, e.driver = plugin, plugin.Driver()
+		e.host, e.driver, e.recorder = plugin, plugin.Driver(), plugin.Driver()
 		e.mu.Unlock()
 	}
 	if err := e.host.Open(ctx, address); err != nil {

@@ -19,27 +19,31 @@ import (
 	"github.com/tachograph/tacho/plugin"
 	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/plugin/proto/records"
 	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Remote is a driver behind a connection. Its methods are those of driver.Driver and driver.Configurer.
+// Remote is a driver behind a connection. Its methods are those of driver.Driver, driver.Configurer and driver.Recorder.
 type Remote struct {
 	base   base.BasePluginClient
 	driver drivers.DriverClient
+	// records is of our own; others do not serve it.
+	records records.RecordsClient
 	// cgroups are those of the tasks that are started through it; nil to make none.
 	cgroups *taskCgroups
 }
 
 // NewRemote returns the driver at the other end of a connection.
 func NewRemote(conn grpc.ClientConnInterface) *Remote {
-	return &Remote{base: base.NewBasePluginClient(conn), driver: drivers.NewDriverClient(conn)}
+	return &Remote{base: base.NewBasePluginClient(conn), driver: drivers.NewDriverClient(conn), records: records.NewRecordsClient(conn)}
 }
 
 var (
 	_ driver.Driver     = (*Remote)(nil)
 	_ driver.Configurer = (*Remote)(nil)
 	_ driver.Networker  = (*Remote)(nil)
+	_ driver.Recorder   = (*Remote)(nil)
 )
 
 // Info asks the plugin what it is. A plugin that is no driver, or of another API, is driver.ErrNotSupported.

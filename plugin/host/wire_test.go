@@ -19,6 +19,7 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/driver/schema"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/plugin"
 	"github.com/tachograph/tacho/plugin/host"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
@@ -28,6 +29,12 @@ import (
 func serve(t *testing.T) (*fake, *host.Remote, *grpc.ClientConn) {
 	t.Helper()
 	f := newFake()
+	remote, conn := serveDriver(t, f)
+	return f, remote, conn
+}
+
+func serveDriver(t *testing.T, f plugin.Served) (*host.Remote, *grpc.ClientConn) {
+	t.Helper()
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()
 	plugin.Register(server, plugin.Info{Name: "fake", Version: "1.2.3"}, f)
@@ -48,7 +55,41 @@ func serve(t *testing.T) (*fake, *host.Remote, *grpc.ClientConn) {
 			t.Error(err)
 		}
 	})
-	return f, host.NewRemote(conn), conn
+	return host.NewRemote(conn), conn
+}
+
+// TestRecords holds that what a plugin of ours has measured arrives as it was, and that one of others is asked in vain.
+func TestRecords(t *testing.T) {
+	f := newFake()
+	r, _ := serveDriver(t, recordingFake{f})
+	final, err := r.FinalRecord("t")
+	if d := cmp.Diff(&record.Record{ID: "t", State: record.Exited, Commands: commandsOf("t")}, final); d != "" || err != nil {
+		t.Errorf("final record: %v (-want +got):\n%s", err, d)
+	}
+	commands, err := r.Commands("t")
+	if d := cmp.Diff(commandsOf("t"), commands); d != "" || err != nil {
+		t.Errorf("commands: %v (-want +got):\n%s", err, d)
+	}
+	none := func(r *host.Remote, id string) {
+		t.Helper()
+		if final, err := r.FinalRecord(id); final != nil || err != nil {
+			t.Errorf("a final record of nothing: %v, %v", final, err)
+		}
+		if commands, err := r.Commands(id); commands != nil || err != nil {
+			t.Errorf("commands of nothing: %v, %v", commands, err)
+		}
+	}
+	none(r, "old")
+	_, others, _ := serve(t)
+	none(others, "t")
+	f.fail(driver.ErrTaskRunning)
+	if _, err := r.FinalRecord("t"); !errors.Is(err, driver.ErrTaskRunning) {
+		t.Errorf("final record: %v, want %v", err, driver.ErrTaskRunning)
+	}
+	f.fail(driver.ErrTaskNotFound)
+	if _, err := r.Commands("t"); !errors.Is(err, driver.ErrTaskNotFound) {
+		t.Errorf("commands: %v, want %v", err, driver.ErrTaskNotFound)
+	}
 }
 
 // TestCalls makes every call and looks at what the driver was asked and what came back.
