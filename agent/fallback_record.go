@@ -81,6 +81,7 @@ func takeTotals(into, saved *record.Record) {
 			into.Headline[name] = h
 		}
 	}
+	into.Commands, into.Sources = saved.Commands, append(into.Sources, saved.Sources...)
 }
 
 // lastReading is the last one of a start while the task had a process; if it was an agent before this one that read it, the

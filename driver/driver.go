@@ -77,7 +77,7 @@ type Recorder interface {
 	// FinalRecord returns the final record of an ended task that was not destroyed yet. If what would have made it was
 	// lost, its state is lost and it has no more than the last totals, or it is nil.
 	FinalRecord(id string) (*record.Record, error)
-	// Commands returns what the processes of a running task used that have ended; nil if this process does not count them.
+	// Commands returns what the processes of a task used that have ended, so far if it runs; nil if they are not counted.
 	Commands(id string) (*record.Commands, error)
 }
 

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -28,6 +29,8 @@ type task struct {
 
 func (t *task) running() bool { return false }
 func (t *task) detach() error { return nil }
+
+func (t *task) commands() *record.Commands { return nil }
 
 func (t *task) sample(context.Context, time.Duration, bool) (*procstats.Sample, error) {
 	return nil, errNoExecutor("sample")

@@ -25,8 +25,8 @@ import (
 // that time.
 const sampleAge = time.Second
 
-// endpoint serves the numbers of the driver's tasks, read-only: /metrics, /v1/tasks and /v1/task/ID/stats. Tasks are
-// read on request only. It is for hosts that ask for no stats themselves.
+// endpoint serves the numbers of the driver's tasks, read-only: /metrics, /v1/tasks, /v1/task/ID/stats and /v1/task/ID/commands.
+// Tasks are read on request only. It is for hosts that ask for no stats themselves.
 type endpoint struct {
 	driver  *Tacho
 	address string // host:port or unix:/path
@@ -43,7 +43,7 @@ func newEndpoint(d *Tacho, address string) *endpoint {
 	mux.HandleFunc("GET /metrics", e.metrics)
 	mux.HandleFunc("GET /v1/tasks", e.tasks)
 	// A task's id has slashes in it.
-	mux.HandleFunc("GET /v1/task/{path...}", e.stats)
+	mux.HandleFunc("GET /v1/task/{path...}", e.task)
 	const patience = 10 * time.Second
 	e.server = &http.Server{
 		Handler: e.guard(mux), ReadHeaderTimeout: patience, ReadTimeout: patience, WriteTimeout: 3 * patience,
@@ -222,15 +222,42 @@ func (e *endpoint) tasks(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// stats sends a whole sample. Process rows have names of commands in them, which only the socket serves.
-func (e *endpoint) stats(w http.ResponseWriter, r *http.Request) {
-	id, isStats := strings.CutSuffix(r.PathValue("path"), "/stats")
-	t, err := e.driver.find(id)
-	if !isStats || err != nil {
-		http.Error(w, ErrTaskNotFound.Error(), http.StatusNotFound)
+// task sends one thing about a task.
+func (e *endpoint) task(w http.ResponseWriter, r *http.Request) {
+	for suffix, send := range map[string]func(http.ResponseWriter, *http.Request, *task){"/stats": e.stats, "/commands": e.commands} {
+		if id, found := strings.CutSuffix(r.PathValue("path"), suffix); found {
+			if t, err := e.driver.find(id); err == nil {
+				send(w, r, t)
+				return
+			}
+		}
+	}
+	http.Error(w, ErrTaskNotFound.Error(), http.StatusNotFound)
+}
+
+// isPrivate reports whether only the owner of the socket can ask: nobody else gets names of commands.
+func (e *endpoint) isPrivate() bool { return strings.HasPrefix(e.address, "unix:") }
+
+// commands sends what the ended processes of a task used, by command: so far if it runs.
+func (e *endpoint) commands(w http.ResponseWriter, _ *http.Request, t *task) {
+	if !e.isPrivate() {
+		http.Error(w, "commands are served on a unix socket only: they are not meant for everybody on this machine", http.StatusForbidden)
 		return
 	}
-	rows := strings.HasPrefix(e.address, "unix:")
+	c := t.commands()
+	if c == nil {
+		http.Error(w, "the ends of processes are not recorded: nothing samples the task", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(c); err != nil {
+		e.driver.log.Debug("send commands", "error", err)
+	}
+}
+
+// stats sends a whole sample. Process rows have names of commands in them.
+func (e *endpoint) stats(w http.ResponseWriter, r *http.Request, t *task) {
+	rows := e.isPrivate()
 	s, err := t.sample(r.Context(), sampleAge, rows)
 	if errors.Is(err, ErrTaskNotRunning) {
 		http.Error(w, err.Error(), http.StatusConflict)

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tachograph/tacho/executor/record"
 )
 
 // Of a frozen executor nothing comes; the other tasks' numbers do.
@@ -105,5 +107,58 @@ func TestSampleOfARecoveredTask(t *testing.T) {
 	now, err := f.Sample(t.Context(), config.ID, time.Hour)
 	if err != nil || now.Mono <= cached.Mono {
 		t.Errorf("sample %v, before the recovery %v: %v", now, cached, err)
+	}
+}
+
+// The commands of a task are for the owner of a socket, so far and at its end.
+func TestEndpointCommands(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("for i in 1 2 3; do /bin/true; done; echo ready; exec sleep 1000")
+	f.start(config)
+	f.awaitOutput(config, "ready")
+	socket := filepath.Join(f.dir, "metrics.sock")
+	if err := f.SetConfig(t.Context(), encode(t, map[string]any{
+		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": "unix:" + socket},
+	}), nil); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+		DisableKeepAlives: true,
+	}}
+	ask := func() (status int, c record.Commands) {
+		t.Helper()
+		response, err := client.Get("http://tacho/v1/task/" + config.ID + "/commands")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.StatusCode == http.StatusOK {
+			err = json.NewDecoder(response.Body).Decode(&c)
+		}
+		if err := errors.Join(err, response.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, c
+	}
+	if status, c := ask(); status != http.StatusNotFound {
+		t.Errorf("a task that nobody samples: %d, %+v", status, c)
+	}
+	stream, err := f.TaskStats(t.Context(), config.ID, time.Second)
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, c := ask(); status != http.StatusOK || c.Reason == "" && c.Since.IsZero() {
+		t.Errorf("while it runs: %d, %+v", status, c)
+	}
+	if err := f.StopTask(t.Context(), config.ID, 0, "SIGKILL"); err != nil {
+		t.Fatal(err)
+	}
+	if status, c := ask(); status != http.StatusOK || c.Reason == "" && c.Processes() != 1 {
+		t.Errorf("at its end: %d, %+v", status, c)
 	}
 }

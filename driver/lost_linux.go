@@ -5,7 +5,9 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"syscall"
 	"time"
 
@@ -59,11 +61,27 @@ func (t *task) endedLost(totals *procstats.Sample, err error) {
 		r.Measurements, r.Absent = record.Values(totals.Task)
 		r.Headline = record.Headlines(headlines)
 		evidence.Last, evidence.LastHeadlines, evidence.LastAge = totals, headlines, t.completedAt.Sub(totals.Wall)
+		r.SetCommands(t.lostCommands())
 		t.final = r
 	}
 	r.Diagnosis = record.Diagnose(evidence)
 	t.addEvent(t.completedAt, r.Diagnosis.Summary, recordAnnotations(r), nil)
 	close(t.done)
+}
+
+// lostCommands is what was counted of the task before its executor died: here, or by an earlier process.
+func (t *task) lostCommands() *record.Commands {
+	if c := t.loop.CommandsSoFar(t.config.ID, t.state.StartedAt); c != nil {
+		return c
+	}
+	handed, err := record.ReadHanded(t.state.Address.Folder)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.log.Warn("commands of a lost task", "error", err)
+		}
+		return nil
+	}
+	return handed.Until(t.completedAt)
 }
 
 // lostTotals reads what the kernel has counted in the task's own cgroup. It is nil if the task has none: a cgroup that

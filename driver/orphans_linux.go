@@ -41,7 +41,18 @@ func (d *Tacho) Commands(id string) (*record.Commands, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.loop.CommandsSoFar(id, t.state.StartedAt), nil
+	return t.commands(), nil
+}
+
+// commands is what the ended processes of a task used: so far if it runs; nil if they are not counted here.
+func (t *task) commands() *record.Commands {
+	if t.running() {
+		return t.loop.CommandsSoFar(t.config.ID, t.state.StartedAt)
+	}
+	if t.final == nil {
+		return nil
+	}
+	return t.final.Commands
 }
 
 // KillOrphans kills every task in the runtime folder that this driver does not know, with its executor, and returns

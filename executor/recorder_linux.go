@@ -28,9 +28,11 @@ type recorder struct {
 	// growing is how long the time of the next line is that stays, if lines cover four times the time of the one before; otherwise 0.
 	growing time.Duration
 
-	info     *record.Record
-	sampler  *sampler
-	exits    *exitWatch // nil if nothing is sampled
+	info    *record.Record
+	sampler *sampler
+	exits   *exitWatch // nil if nothing is sampled
+	// handed is what the caller has counted instead; nil if it has not.
+	handed   *record.Commands
 	forked   time.Time
 	baseline *procstats.Sample
 	// inheritsPeak is the task's.
@@ -216,6 +218,9 @@ func (r *recorder) finish(final *procstats.Sample, read recent, evidence record.
 	}
 	r.writeReport(rows, false)
 	r.fillFinal(merged, rows != nil || r.interval > 0, evidence.Span)
+	if info.Commands == nil {
+		info.SetCommands(r.handed)
+	}
 	r.put()
 	if r.store != nil {
 		if err := r.store.Close(); err != nil {

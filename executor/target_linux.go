@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"time"
 
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/source"
@@ -69,6 +71,21 @@ func (t *task) handover() *wire.Handover {
 		return nil
 	}
 	return h
+}
+
+// handedCommands is what a caller has counted of the processes that have ended; nil if it has not.
+func (t *task) handedCommands(end time.Time) *record.Commands {
+	if t.folder == "" {
+		return nil
+	}
+	handed, err := record.ReadHanded(t.folder)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.log.Warn("commands are missing in the record", "error", err)
+		}
+		return nil
+	}
+	return handed.Until(end)
 }
 
 // latest returns the newest sample with rows that any process has taken of the task; nil if there is none.

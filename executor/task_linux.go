@@ -243,7 +243,7 @@ func (t *task) finish(end ended, last time.Time) {
 	if err := t.sampler.close(final); err != nil {
 		t.log.Error("close kernel files", "error", err)
 	}
-	t.recorder.info.Devices = t.devices()
+	t.recorder.info.Devices, t.recorder.handed = t.devices(), t.handedCommands(end.at)
 	t.final, t.exit = t.recorder.finish(final, recent, evidence)
 	for _, note := range t.final.Headline[procstats.HeadlineCPU.String()].Notes {
 		if t.sampler.outside == 0 { // no sample saw it

@@ -4,7 +4,9 @@
 package procstats
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -42,6 +44,30 @@ type CommandFailure struct {
 	ExitCode  int   `json:"exit_code,omitempty"`
 	Signal    int   `json:"signal,omitempty"`
 	Processes int64 `json:"processes"`
+}
+
+// CompareCommands orders commands: the one with the most CPU time is the first.
+func CompareCommands(a, b *Command) int {
+	return cmp.Or(cmp.Compare(b.CPUSeconds, a.CPUSeconds), cmp.Compare(b.Processes, a.Processes))
+}
+
+// JoinFailures adds up how the processes of one command failed, the most frequent way first.
+func JoinFailures(lists ...[]CommandFailure) []CommandFailure {
+	var all []CommandFailure
+	for _, list := range lists {
+		for _, f := range list {
+			i := slices.IndexFunc(all, func(other CommandFailure) bool { return other.ExitCode == f.ExitCode && other.Signal == f.Signal })
+			if i < 0 {
+				all = append(all, f)
+				continue
+			}
+			all[i].Processes += f.Processes
+		}
+	}
+	slices.SortFunc(all, func(a, b CommandFailure) int {
+		return cmp.Or(cmp.Compare(b.Processes, a.Processes), cmp.Compare(a.Signal, b.Signal), cmp.Compare(a.ExitCode, b.ExitCode))
+	})
+	return all
 }
 
 // FailureText says how processes failed, the most frequent way first: "2 by signal 9, 1 with exit code 1"; empty if none did.

@@ -62,6 +62,9 @@ func commandsOf(c *record.Commands) *commandTable {
 	if !c.Since.IsZero() {
 		notes = append(notes, "Recorded since "+formatTime(c.Since)+".")
 	}
+	for _, gap := range c.Gaps {
+		notes = append(notes, "Not recorded from "+formatTime(gap.From)+" to "+formatTime(gap.To)+".")
+	}
 	if c.LostRecords > 0 {
 		notes = append(notes, procstats.Counted(c.LostRecords, "record", "records")+" lost: too many processes ended at once.")
 	}

@@ -281,7 +281,13 @@ func (m *topModel) commandLines(row *topRow, width int) []string {
 		title = "Processes that ended, by command, failed first (f: by CPU)"
 	}
 	table := summary.LiveCommandTable(c, width, m.failedFirst).Render(m.palette)
-	return append([]string{"", m.palette.Bold(cli.Cut(title, width))}, strings.Split(strings.TrimSuffix(table, "\n"), "\n")...)
+	lines := append([]string{"", m.palette.Bold(cli.Cut(title, width))}, strings.Split(strings.TrimSuffix(table, "\n"), "\n")...)
+	if c.LostRecords > 0 || len(c.Gaps) > 0 { // that it began a moment after the task is said elsewhere
+		for _, note := range summary.CommandNotes(c) {
+			lines = append(lines, cli.Cut("  "+note, width))
+		}
+	}
+	return lines
 }
 
 // helpLines returns the page of keys.

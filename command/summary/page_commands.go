@@ -32,12 +32,24 @@ func (p *Page) commands() {
 	t, rows := commandTable(c)
 	p.text.WriteString(t.Render(p.palette))
 	p.failures(rows)
+	for _, note := range CommandNotes(c) {
+		fmt.Fprintf(&p.text, "  %s\n", note)
+	}
+}
+
+// CommandNotes say what is not in a table of commands.
+func CommandNotes(c *record.Commands) []string {
+	var notes []string
 	if !c.Since.IsZero() {
-		fmt.Fprintf(&p.text, "  recorded since %s\n", TimeText(c.Since))
+		notes = append(notes, "recorded since "+TimeText(c.Since))
+	}
+	for _, gap := range c.Gaps {
+		notes = append(notes, "not recorded from "+TimeText(gap.From)+" to "+TimeText(gap.To))
 	}
 	if c.LostRecords > 0 {
-		fmt.Fprintf(&p.text, "  %s lost: too many processes ended at once\n", procstats.Counted(c.LostRecords, "record", "records"))
+		notes = append(notes, procstats.Counted(c.LostRecords, "record", "records")+" lost: too many processes ended at once")
 	}
+	return notes
 }
 
 // LiveCommandTable lists the ended processes of a running task by command, at most so many columns wide; with failedFirst those of

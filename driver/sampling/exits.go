@@ -5,6 +5,7 @@ package sampling
 
 import (
 	"errors"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -35,18 +36,25 @@ type exitWatch struct {
 	watch  *exits.Watch // nil with the reason why there is none
 	reason string
 	since  time.Time
+	before *record.Handed // what an earlier reader has counted; nil if there was none
+
+	handed int64 // processes of the last handover
 }
 
-// watch begins to count what ends in a task's cgroup.
-func (e *exitReader) watch(cgroup procstats.Cgroup) *exitWatch {
+// watch begins to count what ends in the cgroup of a task, whose executor's directory has what an earlier reader has counted.
+func (e *exitReader) watch(cgroup procstats.Cgroup, folder string) *exitWatch {
 	w := &exitWatch{shared: e, since: time.Now()}
+	var err error
+	if w.before, err = record.ReadHanded(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		e.log.Warn("commands of an earlier reader are lost", "error", err)
+	}
 	if cgroup.V2 == "" {
 		w.reason = "the task has no cgroup of version 2"
 		return w
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	err := e.err
+	err = e.err
 	if e.reader == nil && err == nil {
 		if e.reader, err = openExits(); !errors.Is(err, exits.ErrBusy) {
 			e.err = err
@@ -98,14 +106,37 @@ func (w *exitWatch) finish(main int, started time.Time) *record.Commands {
 
 // commands returns sums as a record has them; started is the start of the task.
 func (w *exitWatch) commands(s exits.Summary, started time.Time) *record.Commands {
+	if w.watch == nil && w.before != nil {
+		return w.before.Until(time.Now())
+	}
 	if w.watch == nil {
 		return &record.Commands{Rows: []procstats.Command{}, Reason: w.reason}
 	}
 	c := &record.Commands{Rows: s.Commands, LostRecords: s.Lost}
+	if w.before != nil {
+		c.Continue(w.before, w.since)
+		return c
+	}
 	if w.since.After(started) {
 		c.Since = w.since
 	}
 	return c
+}
+
+// hand leaves what was counted so far in the executor's directory, if anything has ended since the last time.
+func (w *exitWatch) hand(folder string, started time.Time) error {
+	if w == nil || w.watch == nil {
+		return nil
+	}
+	at := time.Now()
+	c := w.commands(w.watch.Read(), started)
+	c.CloseWith(nil)
+	processes := c.Processes()
+	if processes == w.handed {
+		return nil
+	}
+	w.handed = processes
+	return (&record.Handed{At: at, Commands: c}).Write(folder)
 }
 
 func (w *exitWatch) close() {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tachograph/tacho/executor/record"
 )
 
@@ -92,5 +94,59 @@ func checkCommands(t *testing.T, r *record.Record) {
 	}
 	if r.Commands.Since.Before(r.StartedAt) || r.Commands.UnattributedCPUSeconds == nil || math.Abs(*r.Commands.UnattributedCPUSeconds) > 0.01 {
 		t.Errorf("since %v, unattributed %v", r.Commands.Since, r.Commands.UnattributedCPUSeconds)
+	}
+}
+
+// TestCommandsGoOn holds that a reader goes on with what an earlier one has counted and states the time between them, and that the
+// executor's record has it all if nobody reads at the end.
+func TestCommandsGoOn(t *testing.T) {
+	k := run(t, "while ! [ -p over ]; do sleep 0.01; done; for n in 1 2 3; do read x <go; for i in 1 2 3 4 5; do /bin/true; done; echo $n >over; done; exit 3", nil)
+	task := k.task()
+	count := func(c *record.Commands) (n int64) {
+		for _, row := range c.Rows {
+			if row.Name == "true" {
+				n += row.Processes
+			}
+		}
+		return n
+	}
+	for _, fifo := range []string{"go", "over"} {
+		if err := unix.Mkfifo(filepath.Join(k.folder, fifo), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turn := func() {
+		t.Helper()
+		err := os.WriteFile(filepath.Join(k.folder, "go"), []byte("\n"), 0o600)
+		if err == nil {
+			_, err = os.ReadFile(filepath.Join(k.folder, "over"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for reader := range 2 {
+		loop := newLoop(t)
+		if _, err := loop.Open(t.Context(), task, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		c := loop.CommandsSoFar(task.ID, task.Started)
+		if c.Reason != "" {
+			t.Skipf("no exit records here: %s", c.Reason)
+		}
+		turn()
+		if c = loop.CommandsSoFar(task.ID, task.Started); count(c) != int64(5*(reader+1)) || len(c.Gaps) != reader {
+			t.Errorf("reader %d: %d processes, gaps %v", reader+1, count(c), c.Gaps)
+		}
+		loop.Close()
+	}
+	turn()
+	<-k.done
+	c := k.final.Commands
+	if c == nil || count(c) != 10 || len(c.Gaps) != 2 || c.Gaps[1].To.Before(c.Gaps[1].From) || k.final.EndedAt.Before(c.Gaps[1].To) {
+		t.Fatalf("the record has %+v", c)
+	}
+	if c.UnattributedCPUSeconds == nil || *c.UnattributedCPUSeconds <= 0 {
+		t.Errorf("unattributed is %v, and five processes ended while nobody counted", c.UnattributedCPUSeconds)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,7 @@ type Task struct {
 	Process procstats.ProcessID
 	Folder  string
 	Cgroup  procstats.Cgroup
+	Started time.Time
 	// Rows says that samples have process rows, which are read once in RowInterval, and for every sample while somebody looks.
 	Rows        bool
 	RowInterval time.Duration
@@ -96,6 +98,7 @@ type reading struct {
 	quiet     *source.Quiet
 	moved     bool
 	refreshAt time.Duration
+	handAt    time.Duration // when the commands are handed over next
 	sets      sets
 	carried   bool // the last sample has rows that were not read for it
 	// baseline is from before the first sample, until a stream has it; last and before are the newest samples.
@@ -132,7 +135,7 @@ func (r *reading) open(ctx context.Context) error {
 	if r.handover, err = wire.OpenHandover(r.task.Folder); err != nil {
 		r.log.Warn("samples will be missing in the final record", "task", r.task.ID, "error", err)
 	}
-	r.exits = r.exitReader.watch(r.task.Cgroup)
+	r.exits = r.exitReader.watch(r.task.Cgroup, r.task.Folder)
 	r.opened.Store(true)
 	return nil
 }
@@ -257,6 +260,10 @@ func (r *reading) collect(latest *procstats.Sample) *procstats.Sample {
 	}
 	r.before, r.last = r.last, into
 	r.hand()
+	if began >= r.handAt {
+		r.handAt = began + source.UntilTick(began, refreshInterval, phase(r.task.ID, refreshInterval))
+		r.handCommands()
+	}
 	return into
 }
 
@@ -309,6 +316,18 @@ func (r *reading) hand() {
 	}
 }
 
+// handCommands leaves the commands to the executor, for the final record and for a later reader.
+func (r *reading) handCommands() {
+	select {
+	case <-r.task.Done:
+		return // whoever has closed it has taken them
+	default:
+	}
+	if err := r.exits.hand(r.task.Folder, r.task.Started); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.log.Warn("commands will be missing in the final record if this process ends before the task", "task", r.task.ID, "error", err)
+	}
+}
+
 // final returns the executor's sample of the ended task, which has its last counters; gauges are those of the last sample. It
 // is nil if there is none.
 func (r *reading) final(ctx context.Context, last *procstats.Sample) *procstats.Sample {
@@ -350,6 +369,7 @@ func (r *reading) closeSources() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
+	r.handCommands()
 	r.exits.close()
 	err := errors.Join(r.totals.Close(), r.rows.Close())
 	if r.handover != nil {

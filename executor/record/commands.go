@@ -4,6 +4,7 @@
 package record
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -23,8 +24,16 @@ type Commands struct {
 	LostRecords int64 `json:"lost_records"`
 	// Since is when recording began of a task that was started before; what ended until then is unattributed.
 	Since time.Time `json:"since,omitzero"`
+	// Gaps are the times in which nothing was recorded, because what records was restarted; what ended then is unattributed.
+	Gaps []Gap `json:"gaps,omitempty"`
 	// Reason says why there are no rows, where there are none.
 	Reason string `json:"reason,omitempty"`
+}
+
+// Gap is a time in which the ends of processes were not recorded.
+type Gap struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
 }
 
 // reportRows bounds the rows of a line of usage.jsonl.
@@ -32,7 +41,7 @@ const reportRows = 20
 
 // Report returns what is left of c for a line of usage.jsonl, closed with the task's total; nil if it is not known.
 func (c *Commands) Report(total *float64) *Commands {
-	report := &Commands{LostRecords: c.LostRecords, Since: c.Since}
+	report := &Commands{LostRecords: c.LostRecords, Since: c.Since, Gaps: c.Gaps}
 	report.Rows, report.Others = c.Split(reportRows)
 	report.CloseWith(total)
 	return report
@@ -55,9 +64,14 @@ func (r *Record) SetCommands(c *Commands) {
 		total = cpu
 	}
 	c.CloseWith(total)
-	r.Commands = c
-	r.Sources = append(r.Sources, Source{Name: "exits", Available: c.Reason == "", Reason: c.Reason})
+	if r.Commands = c; r.Processes != nil {
+		r.Processes.close(c)
+	}
+	r.Sources = slices.DeleteFunc(r.Sources, func(s Source) bool { return s.Name == exitsSource }) // of what was handed over before
+	r.Sources = append(r.Sources, Source{Name: exitsSource, Available: c.Reason == "", Reason: c.Reason})
 }
+
+const exitsSource = "exits"
 
 // holdAgainst corrects the CPU time of a record that was made without the commands.
 func (r *Record) holdAgainst(c *Commands) {
@@ -142,6 +156,12 @@ func (c *Commands) CloseWith(total *float64) {
 		_, cpu := c.sum()
 		c.TotalCPUSeconds, c.UnattributedCPUSeconds = total, new(*total-cpu)
 	}
+}
+
+// Processes is how many have ended.
+func (c *Commands) Processes() int64 {
+	n, _ := c.sum()
+	return n
 }
 
 // sum is how many processes have ended, and the CPU seconds they used.

@@ -4,7 +4,6 @@
 package exits
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -153,9 +152,7 @@ func (t *tally) list() []procstats.Command {
 	for _, name := range slices.Sorted(maps.Keys(t.commands)) {
 		list = append(list, t.commands[name].command(name, t.peaks))
 	}
-	slices.SortStableFunc(list, func(a, b procstats.Command) int {
-		return cmp.Or(cmp.Compare(b.CPUSeconds, a.CPUSeconds), cmp.Compare(b.Processes, a.Processes))
-	})
+	slices.SortStableFunc(list, func(a, b procstats.Command) int { return procstats.CompareCommands(&a, &b) })
 	return list
 }
 
@@ -171,8 +168,6 @@ func (s *sum) command(name string, peaks procstats.Guarantee) procstats.Command 
 	for status, processes := range s.statuses {
 		c.Failures = append(c.Failures, procstats.CommandFailure{ExitCode: int(status >> 8 & 0xff), Signal: int(status & 0x7f), Processes: processes})
 	}
-	slices.SortFunc(c.Failures, func(a, b procstats.CommandFailure) int {
-		return cmp.Or(cmp.Compare(b.Processes, a.Processes), cmp.Compare(a.Signal, b.Signal), cmp.Compare(a.ExitCode, b.ExitCode))
-	})
+	c.Failures = procstats.JoinFailures(c.Failures)
 	return c
 }
