@@ -195,18 +195,9 @@ func (a *alloc) stop(reason string) {
 	if a.stopReason() != "" {
 		return
 	}
-	a.agent.persist(a.stopChange(reason))
+	a.agent.persist(a.edited(func(own *state.Allocation) { markStopped(own, reason) }))
 	failpoint.At("agent.alloc.stop.persisted")
 	a.setStopping(reason)
-}
-
-// stopChange is what setStopping will change on disk; a.saving is held until then.
-func (a *alloc) stopChange(reason string) state.Change {
-	a.mu.Lock()
-	persisted := a.persisted
-	a.mu.Unlock()
-	markStopped(&persisted, reason)
-	return state.ChangeAllocation(&persisted)
 }
 
 func markStopped(persisted *state.Allocation, reason string) {

@@ -49,7 +49,12 @@ func (a *Agent) StopAlloc(id string) error {
 
 // RestartAlloc restarts the running tasks of an allocation, or the one that is named.
 func (a *Agent) RestartAlloc(id, name string) error {
-	return a.eachRunning(id, name, func(t *task) error { return t.runner.Restart("requested by a user") })
+	return a.eachRunning(id, name, func(t *task) error {
+		if reason := t.alloc.stopReason(); reason != "" {
+			return fmt.Errorf("allocation is stopping (%s): %w", reason, hook.ErrNotRunning)
+		}
+		return t.runner.Restart("requested by a user")
+	})
 }
 
 // SignalAlloc sends a signal by name (SIGHUP) to the running tasks of an allocation, or to the one that is named.

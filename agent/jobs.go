@@ -308,18 +308,31 @@ func (a *Agent) change(now state.Job, changes []state.Change, surplus []*alloc, 
 	const reason = "replaced by a newer version of the job"
 	changes = append(changes, state.ChangeJob(&now))
 	made := make([]*alloc, 0, len(missing))
+	next := make(map[*alloc]string)
 	for _, v := range missing {
+		a.succeed(&v, now.ID, surplus)
 		l, err := a.newAlloc(newAllocation(now.Spec, v, now.Version, a.nextIndex()), now.Spec, nil)
 		if err != nil {
 			return errors.Join(err, closeAllocs(a.ctx, made))
 		}
+		if v.previous != nil {
+			next[v.previous] = l.id
+		}
 		made = append(made, l)
 		changes = append(changes, state.ChangeAllocation(&l.persisted))
 	}
-	for _, l := range surplus {
+	others := slices.DeleteFunc(slices.Collect(maps.Keys(next)), func(l *alloc) bool { return slices.Contains(surplus, l) })
+	for _, l := range slices.Concat(surplus, others) {
 		l.saving.Lock()
 		defer l.saving.Unlock()
-		changes = append(changes, l.stopChange(reason))
+		changes = append(changes, l.edited(func(own *state.Allocation) {
+			if !slices.Contains(others, l) {
+				markStopped(own, reason)
+			}
+			if id := next[l]; id != "" {
+				own.Next, own.Successor = id, nil
+			}
+		}))
 	}
 	if err := a.apply(changes...); err != nil {
 		return errors.Join(err, closeAllocs(a.ctx, made))
@@ -329,11 +342,17 @@ func (a *Agent) change(now state.Job, changes []state.Change, surplus []*alloc, 
 		a.feed.Publish(*e)
 	}
 	a.remember(now, now.Spec)
+	for l, id := range next {
+		l.setNext(id)
+	}
 	for _, l := range surplus {
 		l.setStopping(reason)
 	}
 	for _, l := range made {
 		a.begin(l)
+	}
+	for _, l := range others {
+		l.publish(feed.Event{Type: "AllocationUpdated"})
 	}
 	return nil
 }
@@ -350,9 +369,12 @@ func (a *Agent) begin(l *alloc) {
 
 // newAllocation is a new allocation of a job.
 func newAllocation(j *job.Job, v vacancy, version, index uint64) state.Allocation {
-	now := time.Now()
+	now, previous := time.Now(), ""
+	if v.previous != nil {
+		previous = v.previous.id
+	}
 	return state.Allocation{
-		ID: allocation.NewID(), Namespace: j.Namespace, JobID: j.ID, JobType: j.Type, JobVersion: version,
+		Previous: previous, Reschedules: v.reschedules, ID: allocation.NewID(), Namespace: j.Namespace, JobID: j.ID, JobType: j.Type, JobVersion: version,
 		Group: v.group.Name, Index: v.index, Digest: v.group.Digest, Desired: allocation.DesiredRun, CreateTime: now,
 		ModifyTime: now, Cores: v.cores, Ports: v.ports, CreateIndex: index, ModifyIndex: index,
 	}
@@ -384,6 +406,9 @@ type vacancy struct {
 	cores map[string][]int
 	// ports are those of the group, by label.
 	ports map[string]int
+	// previous is the allocation that this one replaces, nil if there is none, and reschedules are when those before it were replaced.
+	previous    *alloc
+	reschedules []time.Time
 }
 
 // compare says which live allocations a job has too many, and which it lacks.

@@ -4,12 +4,10 @@
 package agent
 
 import (
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
-	"github.com/tachograph/tacho/agent/feed"
 	"github.com/tachograph/tacho/agent/state"
 )
 
@@ -89,38 +87,49 @@ func (a *Agent) replace(l *alloc, past []time.Time) error {
 	if len(missing) == 0 {
 		return nil
 	}
+	missing[0].previous, missing[0].reschedules = l, past
 	_, fill, _ := a.place(spec, nil, missing)
 	if len(fill) == 0 {
 		a.wait(current, spec, missing[0])
 		return nil
 	}
-	own := newAllocation(spec, fill[0], current.Version, a.nextIndex())
-	own.Previous, own.Reschedules = l.id, past
-	made, err := a.newAlloc(own, spec, nil)
-	if err != nil {
-		return err
-	}
-	if err := a.persistReplacement(l, made); err != nil {
-		return err
-	}
-	a.begin(made)
-	l.publish(feed.Event{Type: "AllocationUpdated"})
-	return nil
+	current.Spec = spec
+	return a.change(current, nil, nil, fill, nil)
 }
 
-// persistReplacement persists both allocations, or neither.
-func (a *Agent) persistReplacement(l, made *alloc) error {
-	l.saving.Lock()
-	defer l.saving.Unlock()
-	l.mu.Lock()
-	before := l.persisted
-	l.mu.Unlock()
-	before.Next = made.id
-	if err := a.apply(state.ChangeAllocation(&before), state.ChangeAllocation(&made.persisted)); err != nil {
-		return errors.Join(err, closeAllocs(a.ctx, []*alloc{made}))
+// succeed says for a vacancy which allocation it replaces: one of those that are stopped for it, or one whose successor waited for a place.
+func (a *Agent) succeed(v *vacancy, jobID string, surplus []*alloc) {
+	if v.previous != nil {
+		return
 	}
-	l.mu.Lock()
-	l.persisted.Next, l.shown = made.id, nil
-	l.mu.Unlock()
-	return nil
+	if i := slices.IndexFunc(surplus, func(l *alloc) bool { return l.takesPlaceOf(*v) }); i >= 0 {
+		v.previous = surplus[i]
+		return
+	}
+	for _, l := range a.list() {
+		if l.job.ID != jobID || l.group.Name != v.group.Name || l.persisted.Index != v.index {
+			continue
+		}
+		l.mu.Lock()
+		if s := l.persisted.Successor; s != nil {
+			v.previous, v.reschedules = l, s.Reschedules
+		}
+		l.mu.Unlock()
+	}
+}
+
+// edited is what is persisted of an allocation with a change to it; a.saving is held until the change is made in memory too.
+func (a *alloc) edited(edit func(*state.Allocation)) state.Change {
+	a.mu.Lock()
+	persisted := a.persisted
+	a.mu.Unlock()
+	edit(&persisted)
+	return state.ChangeAllocation(&persisted)
+}
+
+// setNext says which allocation has replaced this one.
+func (a *alloc) setNext(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.persisted.Next, a.persisted.Successor, a.shown = id, nil, nil
 }

@@ -56,3 +56,60 @@ func TestReschedule(t *testing.T) {
 		t.Errorf("%d allocations", n)
 	}
 }
+
+// TestReplacementWaits has a replacement that waits for a port, over a restart of the agent: it still replaces the one that has failed, and
+// counts as an attempt.
+func TestReplacementWaits(t *testing.T) {
+	dir := shortDir(t)
+	r := begin(t, testConfig(dir))
+	port := "network {\nport \"p\" {\nstatic = 3\n}\n}\n"
+	text := oneTask("batch", "", "exit 3")
+	text = strings.Replace(text, "group ", "reschedule {\nattempts = 1\ninterval = \"1h\"\ndelay = \"5s\"\n}\ngroup ", 1)
+	first := r.submit(strings.Replace(text, "task ", port+"restart {\nattempts = 0\n}\ntask ", 1))[0]
+	r.await(first.ID, "failed", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Failed })
+	other := strings.Replace(oneTask("service", "", "exec sleep 1000"), `job "test"`, `job "other"`, 1)
+	holder := r.submit(strings.Replace(other, "task ", port+"task ", 1))[0]
+	r.eventually("a replacement that waits", func() bool { return len(r.status("test").Unplaced) == 1 })
+	r.end(false)
+	r = begin(t, testConfig(dir))
+	defer r.end(true)
+	r.await(holder.ID, "running again", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Running })
+	if err := r.StopJob("other", false); err != nil {
+		t.Fatal(err)
+	}
+	next := r.successor(first.ID)
+	r.await(next.ID, "failed", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Failed })
+	if l := r.await(next.ID, "given up", func(l *allocation.Allocation) bool { return l.Rescheduled.IsZero() }); l.Next != "" {
+		t.Errorf("replaced once more, by %s", l.Next)
+	}
+}
+
+// TestUpdateLinks says of an allocation that a new version of its job replaces by which.
+func TestUpdateLinks(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	first := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
+	r.submit(oneTask("service", "", "exec sleep 1001"))
+	r.successor(first.ID)
+	// One that is gone with the count of its group has no successor, nor has the next of its place a predecessor.
+	if _, _, err := r.ScaleJob(t.Context(), "test", "g", 2); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.ScaleJob(t.Context(), "test", "g", 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range r.Snapshot().Allocations {
+		if l.Index == 1 && (l.Previous != "" || l.Next != "") {
+			t.Errorf("%s: previous %q, next %q", l.Name, l.Previous, l.Next)
+		}
+	}
+	var scaled string
+	for _, l := range r.Snapshot().Allocations {
+		if l.Index == 1 {
+			scaled = l.ID
+		}
+	}
+	if err := r.RestartAlloc(scaled, ""); err == nil || !strings.Contains(err.Error(), "stopping") && !strings.Contains(err.Error(), "not running") {
+		t.Errorf("restart of an allocation that is stopped: %v", err)
+	}
+}

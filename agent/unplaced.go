@@ -89,7 +89,7 @@ func (a *Agent) fill(id string) error {
 	return nil
 }
 
-// wait lets a vacancy of a job wait for a place; a.registering is held.
+// wait lets a vacancy of a job, which replaces an allocation, wait for a place; a.registering is held.
 func (a *Agent) wait(current state.Job, spec *job.Job, v vacancy) {
 	current.Unplaced = make(map[string][]int)
 	a.mu.Lock()
@@ -100,7 +100,13 @@ func (a *Agent) wait(current state.Job, spec *job.Job, v vacancy) {
 	a.jobs[current.ID].current.Unplaced = current.Unplaced
 	a.mu.Unlock()
 	current.Spec = spec
-	a.persist(state.ChangeJob(&current))
+	l := v.previous
+	l.saving.Lock()
+	defer l.saving.Unlock()
+	l.mu.Lock()
+	l.persisted.Successor = &state.Successor{Reschedules: v.reschedules}
+	l.mu.Unlock()
+	a.persist(state.ChangeJob(&current), l.edited(func(*state.Allocation) {}))
 	a.retryPlacement() // which says why there is no place
 }
 

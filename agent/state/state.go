@@ -40,6 +40,11 @@ type Job struct {
 	Unplaced map[string][]int `json:",omitempty"`
 }
 
+// Successor is an allocation that is not placed yet.
+type Successor struct {
+	Reschedules []time.Time `json:",omitempty"`
+}
+
 // Allocation is what is kept of an allocation beside its tasks.
 type Allocation struct {
 	ID         string
@@ -63,6 +68,8 @@ type Allocation struct {
 	Ports map[string]int `json:",omitempty"`
 	// Previous is the allocation that this one replaces, Next the one that replaces it.
 	Previous, Next string `json:",omitempty"`
+	// Successor is what the allocation that replaces this one begins with, while it waits for a place; nil if none waits.
+	Successor *Successor `json:",omitempty"`
 	// Reschedules are when failed ones before this one were replaced.
 	Reschedules []time.Time `json:",omitempty"`
 }
