@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tachograph/tacho/agent/job"
@@ -121,9 +122,14 @@ type diffed struct {
 	TaskGroups []*diffed         `json:",omitempty"`
 	Tasks      []*diffed         `json:",omitempty"`
 	Updates    map[string]uint64 `json:",omitempty"`
+	// Annotations say what follows from it.
+	Annotations []string `json:",omitempty"`
 }
 
-type fieldDiff struct{ Type, Name, Old, New string }
+type fieldDiff struct {
+	Type, Name, Old, New string
+	Annotations          []string `json:",omitempty"`
+}
 
 // The types of differences.
 const (
@@ -156,6 +162,7 @@ func newJobDiff(plan *snapshot.Plan) (*diffed, error) {
 		var group *diffed
 		group, err = newGroupDiff(name, groups[name][0], groups[name][1])
 		group.Updates = updatesOf(plan.Groups[name])
+		group.annotate()
 		diff.TaskGroups = append(diff.TaskGroups, group)
 		if diff.Type == diffNone && group.Type != diffNone {
 			diff.Type = diffEdited
@@ -192,10 +199,44 @@ func newGroupDiff(name string, before, next *groupJSON) (*diffed, error) {
 	return diff, err
 }
 
+// What follows from a difference, in the words of Nomad's command line.
+const (
+	forcesCreate  = "forces create"
+	forcesDestroy = "forces destroy"
+	forcesReplace = "forces create/destroy update"
+)
+
+// annotate says what follows from the differences of a group.
+func (d *diffed) annotate() {
+	for i := range d.Fields {
+		if f := &d.Fields[i]; f.Name == "Count" && d.Type == diffEdited {
+			before, errBefore := strconv.Atoi(f.Old)
+			next, errNext := strconv.Atoi(f.New)
+			if f.Annotations = []string{forcesCreate}; errBefore == nil && errNext == nil && next < before {
+				f.Annotations = []string{forcesDestroy}
+			}
+		}
+	}
+	for _, t := range d.Tasks {
+		switch {
+		case t.Type == diffNone:
+		case d.Type == diffAdded:
+			t.Annotations = []string{forcesCreate}
+		case d.Type == diffDeleted:
+			t.Annotations = []string{forcesDestroy}
+		case d.Updates[replaceWord] > 0:
+			t.Annotations = []string{forcesReplace}
+		}
+	}
+}
+
+// replaceWord counts allocations that others take the place of.
+const replaceWord = "create/destroy update"
+
 // updatesOf are changes in the words of Nomad's command line.
 func updatesOf(c snapshot.Changes) map[string]uint64 {
 	all := map[string]uint64{}
-	for name, n := range map[string]int{"ignore": c.Ignore, "create": c.Place, "destroy": c.Stop, "create/destroy update": c.Replace} {
+	for name, n := range map[string]int{"ignore": c.Ignore, "create": c.Place, "destroy": c.Stop, replaceWord: c.Replace} {
 		if n > 0 {
 			all[name] = uint64(n)
 		}
