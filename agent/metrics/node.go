@@ -68,6 +68,7 @@ func nomadNode(s *node.Stats, labels *exposition.Labels) []exposition.Family {
 	}
 	for _, c := range s.CPU {
 		l := labels.With(exposition.Label{Name: "cpu", Value: c.Name})
+		f.gauge("nomad_client_host_cpu_total", "Use of a core in percent.", l, c.TotalPercent)
 		f.gauge("nomad_client_host_cpu_total_percent", "Use of a core in percent.", l, c.TotalPercent)
 		f.gauge("nomad_client_host_cpu_user", "Use of a core in user mode in percent.", l, c.User)
 		f.gauge("nomad_client_host_cpu_system", "Use of a core in the kernel in percent.", l, c.System)
