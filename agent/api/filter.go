@@ -12,6 +12,8 @@ import (
 
 	"github.com/hashicorp/go-bexpr"
 	"github.com/mitchellh/pointerstructure"
+
+	"github.com/tachograph/tacho/agent/shape"
 )
 
 // The bounds of a filter: an expression can nest, and is read by trying.
@@ -69,6 +71,11 @@ func treeOf(v any) (tree any, err error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("filter: %w", err)
+	}
+	if object, ok := tree.(map[string]any); ok {
+		if _, isJob := v.(shape.JobStub); isJob { // a filter of jobs is about jobs, where these are objects
+			object["Periodic"], object["ParameterizedJob"] = (*struct{})(nil), (*struct{})(nil)
+		}
 	}
 	return tree, nil
 }

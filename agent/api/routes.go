@@ -135,6 +135,8 @@ func (s *Server) absentRoutes() {
 	}
 	s.mux.HandleFunc("GET /v1/node/pools", s.json(s.nodePools))
 	s.mux.HandleFunc("GET /v1/node/pool/default", s.json(func(*http.Request, *snapshot.Agent) (any, error) { return defaultPool(), nil }))
+	s.mux.HandleFunc("GET /v1/node/pool/default/jobs", s.json(s.listJobs))
+	s.mux.HandleFunc("GET /v1/node/pool/default/nodes", s.json(s.listNodes))
 	s.mux.HandleFunc("GET /v1/acl/token/self", s.trustedJSON(s.ownToken))
 	for path, what := range map[string]string{"deployment": "deployment", "volume/csi": "volume", "volume/host": "volume", "plugin/csi": "plugin", "service": "service"} {
 		s.mux.HandleFunc("GET /v1/"+path+"/{id}", s.json(func(*http.Request, *snapshot.Agent) (any, error) {
