@@ -138,6 +138,8 @@ func resultSize(name string, args []cty.Value) int {
 		return total
 	}
 	switch name {
+	case "base64encode", "urlencode":
+		return 3 * total
 	case "replace":
 		return total + strings.Count(textOf(args, 0), textOf(args, 1))*len(textOf(args, 2))
 	case "regex_replace": // each match can stand in each place of the replacement

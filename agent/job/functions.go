@@ -4,6 +4,10 @@
 package job
 
 import (
+	"maps"
+
+	"github.com/hashicorp/hcl/v2/ext/tryfunc"
+	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
@@ -11,9 +15,12 @@ import (
 // functions are those of Nomad's job files that need nothing but their arguments, and whose results have bounds.
 func functions(m *meter) map[string]function.Function {
 	all := unbounded()
+	maps.Copy(all, textFunctions())
 	for name, f := range all {
 		all[name] = bounded(name, f, m)
 	}
+	// These evaluate their arguments themselves, which is paid for there.
+	all["can"], all["try"], all["convert"] = tryfunc.CanFunc, tryfunc.TryFunc, typeexpr.ConvertFunc
 	return all
 }
 
@@ -35,6 +42,6 @@ func unbounded() map[string]function.Function {
 		"slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "split": stdlib.SplitFunc, "strlen": stdlib.StrlenFunc,
 		"strrev": stdlib.ReverseFunc, "substr": stdlib.SubstrFunc, "title": stdlib.TitleFunc, "trim": stdlib.TrimFunc,
 		"trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc, "trimsuffix": stdlib.TrimSuffixFunc,
-		"upper": stdlib.UpperFunc, "values": stdlib.ValuesFunc, "zipmap": stdlib.ZipmapFunc,
+		"timeadd": stdlib.TimeAddFunc, "upper": stdlib.UpperFunc, "values": stdlib.ValuesFunc, "zipmap": stdlib.ZipmapFunc,
 	}
 }
