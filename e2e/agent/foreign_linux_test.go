@@ -19,6 +19,8 @@ const (
 	foreignVariable = "TACHO_FOREIGN_PLUGIN"
 	// foreignConfigVariable has the inside of its config block.
 	foreignConfigVariable = "TACHO_FOREIGN_CONFIG"
+	// foreignTaskVariable has more lines of the task's block, such as its user.
+	foreignTaskVariable = "TACHO_FOREIGN_TASK"
 )
 
 const foreignJob = `
@@ -26,6 +28,7 @@ job "foreign" {
   group "g" {
     task "t" {
       driver = %q
+      %s
       config {
         command = "/bin/sh"
         args = ["-c", <<-EOT
@@ -160,7 +163,7 @@ func (f *foreign) checkMemory(id string) {
 func TestForeignPlugin(t *testing.T) {
 	f := newForeign(t)
 	f.begin()
-	id := f.running(fmt.Sprintf(foreignJob, f.name))
+	id := f.running(fmt.Sprintf(foreignJob, f.name, os.Getenv(foreignTaskVariable)))
 	f.goesOn(id, "the start")
 	if text := f.log(id, "stderr"); text != "there\n" {
 		t.Errorf("stderr is %q", text)
