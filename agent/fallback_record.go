@@ -89,6 +89,7 @@ func takeTotals(into, saved *record.Record) {
 func (t *task) lastReading(run int) reading {
 	t.usage.mu.Lock()
 	last := t.usage.lived
+	t.usage.lent = true
 	t.usage.mu.Unlock()
 	if last.sample != nil {
 		return last

@@ -22,30 +22,32 @@ func (a *Agent) orphanDirs() (map[string]time.Time, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list allocation directories: %w", err)
 	}
+	orphans := make(map[string]time.Time)
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && info.IsDir() && allocation.IsID(entry.Name()) {
+			orphans[entry.Name()] = info.ModTime()
+		}
+	}
+	for _, l := range a.list() {
+		delete(orphans, l.id)
+	}
+	if len(orphans) == 0 {
+		return nil, nil
+	}
 	// Those that could not be restored are known to the state only.
 	persisted, err := a.store.Allocations()
 	if err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
-	known := make(map[string]bool)
 	for _, l := range persisted {
-		known[l.ID] = true
+		delete(orphans, l.ID)
 	}
 	tasks, err := a.store.Tasks() // of allocations that are lost, too
 	if err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
 	for id := range tasks {
-		known[id] = true
-	}
-	for _, l := range a.list() {
-		known[l.id] = true
-	}
-	orphans := make(map[string]time.Time)
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil && info.IsDir() && allocation.IsID(entry.Name()) && !known[entry.Name()] {
-			orphans[entry.Name()] = info.ModTime()
-		}
+		delete(orphans, id)
 	}
 	return orphans, nil
 }

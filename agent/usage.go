@@ -47,6 +47,7 @@ type usage struct {
 	previous  *procstats.Sample // the one before the next; nil behind a gap
 	baseline  *procstats.Sample // what the stream has to measure its first sample's rates from
 	headlines []procstats.HeadlineValue
+	lent      bool              // headlines have another reader, who may have them for good
 	largest   procstats.Largest // readings of this run
 	kept      time.Duration     // when the newest kept reading was taken, on the monotonic clock
 	arrived   time.Time         // when the newest reading came
@@ -177,11 +178,15 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 	if !u.startedAt.IsZero() {
 		past.Elapsed = s.Wall.Sub(u.startedAt)
 	}
-	u.headlines = withDriversOwn(procstats.Headlines(s, past), s)
+	inhabited := record.Inhabited(s)
+	if u.lent || !inhabited {
+		u.headlines, u.lent = nil, false
+	}
+	u.headlines = withDriversOwn(procstats.HeadlinesInto(u.headlines, s, past), s)
 	if !sharesReadings(s, u.previous) {
 		putCounters(u.counters, s, u.headlines)
 	}
-	if record.Inhabited(s) {
+	if inhabited {
 		u.lived = reading{s, u.headlines}
 	}
 	u.previous, u.sample, u.arrived = s, s, time.Now()
@@ -243,6 +248,7 @@ func (u *usage) snapshot(notPublishing string) *allocation.Usage {
 	case u.sample != nil && time.Since(u.arrived) > u.silence():
 		s.Reason = "no fresh reading: " + history.GapSilent.String()
 	}
+	u.lent = true
 	s.Sample, s.Before, s.Headlines, s.Counters = u.sample, u.before, u.headlines, maps.Clone(u.counters)
 	return s
 }

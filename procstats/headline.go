@@ -5,6 +5,7 @@ package procstats
 
 import (
 	"cmp"
+	"slices"
 	"time"
 )
 
@@ -111,8 +112,11 @@ const mostHeadlines = 13
 // Headlines returns every headline of a sample, in the order of the table, each with a value or with the
 // reason why there is none, and held against every other reading of the same quantity: see Note. Those of swap, huge
 // pages and the age of the processes are listed if they are not 0.
-func Headlines(s *Sample, h History) []HeadlineValue {
-	list := append(make([]HeadlineValue, 0, mostHeadlines),
+func Headlines(s *Sample, h History) []HeadlineValue { return HeadlinesInto(nil, s, h) }
+
+// HeadlinesInto does the same in the memory of a list that nobody reads any more.
+func HeadlinesInto(used []HeadlineValue, s *Sample, h History) []HeadlineValue {
+	list := append(slices.Grow(used[:0], mostHeadlines),
 		firstRead(s, HeadlineCPU, cpuSources[:]),
 		h.ofEnded(coresHeadline(s, h)),
 		h.ofEnded(coresAverageHeadline(s, h.Elapsed)),
@@ -131,8 +135,7 @@ func Headlines(s *Sample, h History) []HeadlineValue {
 			list = append(list, seldom)
 		}
 	}
-	list = append(list, NetworkHeadlines(s)...)
-	return checked(list, s, h)
+	return checked(appendNetworkHeadlines(list, s), s, h)
 }
 
 // processesAge is how much older than the sample its process rows are. After the end there are none to read.

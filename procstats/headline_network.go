@@ -13,14 +13,16 @@ func networkNeeds(id ID) []ID {
 
 // NetworkHeadlines returns the headlines of the network alone. A task that was started before its packets were counted has
 // received and sent at least what was counted.
-func NetworkHeadlines(s *Sample) []HeadlineValue {
-	list := []HeadlineValue{firstRead(s, HeadlineNetworkReceived, []ID{SkbReceived}), firstRead(s, HeadlineNetworkSent, []ID{SkbSent})}
+func NetworkHeadlines(s *Sample) []HeadlineValue { return appendNetworkHeadlines(nil, s) }
+
+func appendNetworkHeadlines(list []HeadlineValue, s *Sample) []HeadlineValue {
+	received, sent := firstRead(s, HeadlineNetworkReceived, []ID{SkbReceived}), firstRead(s, HeadlineNetworkSent, []ID{SkbSent})
 	if _, late := s.Task.Number(SkbStartTime); late {
-		for i := range list {
-			if list[i].Guarantee == Exact {
-				list[i].Guarantee = LowerBound
+		for _, h := range []*HeadlineValue{&received, &sent} {
+			if h.Guarantee == Exact {
+				h.Guarantee = LowerBound
 			}
 		}
 	}
-	return list
+	return append(list, received, sent)
 }

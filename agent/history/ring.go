@@ -242,10 +242,17 @@ func (r *Ring) prepare(s *procstats.Sample) error {
 		return r.create(numbers(s, nil), rows)
 	}
 	var missing []procstats.ID
+	column := 0 // readings mostly come in the order of the columns
 	for _, reading := range s.Task {
-		if _, ok := reading.Number(); ok && !r.has(reading.ID()) {
-			missing = append(missing, reading.ID())
+		if _, ok := reading.Number(); !ok {
+			continue
 		}
+		if column >= len(r.ids) || r.ids[column] != reading.ID() {
+			if column = r.index(reading.ID()); column < 0 {
+				missing = append(missing, reading.ID())
+			}
+		}
+		column++
 	}
 	if rows > r.rows {
 		return r.widen(missing, rows)

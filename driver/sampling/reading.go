@@ -90,6 +90,8 @@ type reading struct {
 	totals, rows *source.Collector
 	self         *selfSource
 	reaped       reaped
+	listings     int   // of the executor's children
+	listed       []int // the last of them
 	handover     *wire.HandoverWriter
 	exits        *exitWatch
 	network      *network.Source

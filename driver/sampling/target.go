@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,15 +50,26 @@ func (r *reading) ask(ctx context.Context) (source.Target, *proto.TargetResponse
 	}, asked, nil
 }
 
+// adoptedOnly is how often only the children are listed that the executor has adopted, for each time that all are: those it has started
+// itself are in the cgroup at first, and are seen to leave.
+const adoptedOnly = 6
+
 // children are the task's processes that the executor is the parent of: those of them that have left the cgroup are found by it.
 func (r *reading) children() []int {
-	if !kernel.Alive(kernel.HostFS(), r.task.Process) {
-		return nil
+	list := kernel.Adopted
+	if r.listings%adoptedOnly == 0 {
+		list = kernel.Children
 	}
-	pids, err := kernel.Children(kernel.HostFS(), r.task.Process.PID)
+	r.listings++
+	pids, err := list(kernel.HostFS(), r.task.Process.PID)
 	if err != nil {
 		return nil // it has ended, or its children are not listed: what is seen to leave is found all the same
 	}
+	// The same children are of the same process.
+	if !slices.Equal(pids, r.listed) && !kernel.Alive(kernel.HostFS(), r.task.Process) {
+		return nil
+	}
+	r.listed = pids
 	return pids
 }
 

@@ -35,6 +35,17 @@ func Children(fs FS, pid int) (children []int, err error) {
 	return children, nil
 }
 
+// Adopted lists the children of a process's main thread. The orphans that a subreaper is given are there while that thread lives
+// (find_new_reaper in the kernel's exit.c), beside what the thread has started itself.
+func Adopted(fs FS, pid int) ([]int, error) {
+	thread := strconv.Itoa(pid)
+	children, err := ReadPIDs(filepath.Join(fs.Proc, thread, "task", thread, "children"))
+	if err != nil {
+		return nil, fmt.Errorf("list adopted children of process %d: %w", pid, err)
+	}
+	return children, nil
+}
+
 // threadsIn lists the names in a folder of threads; none if it is gone.
 func threadsIn(folder string) (names []string, err error) {
 	entries, err := os.ReadDir(folder)
