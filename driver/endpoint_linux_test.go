@@ -39,7 +39,7 @@ func TestEndpointBesideAFrozenExecutor(t *testing.T) {
 		},
 		DisableKeepAlives: true,
 	}}
-	signal(t, pid, syscall.SIGSTOP)
+	f.silence(pid)
 	defer signal(t, pid, syscall.SIGCONT)
 	response, err := client.Get("http://tacho/metrics")
 	if err != nil {
