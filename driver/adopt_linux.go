@@ -85,7 +85,7 @@ func (d *Tacho) adopt(ctx context.Context, config *TaskConfig) (*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.Reattach(ctx, *address)
+	c, err := client.Reattach(ctx, *address, d.waits)
 	switch {
 	case err == nil:
 	case errors.Is(err, client.ErrLost) && address.Main.PID != 0:

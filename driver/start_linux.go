@@ -96,6 +96,7 @@ func (d *Tacho) launch(
 	ctx context.Context, own Config, config *TaskConfig, request *proto.LaunchRequest,
 ) (*client.Client, *proto.LaunchResponse, error) {
 	c, err := client.Start(ctx, client.Options{
+		Waits:  d.waits,
 		Binary: d.binary, RuntimeDir: runtimeDir(own), ID: request.GetId(),
 		Owner: wire.Owner{AllocID: config.AllocID, Task: config.Name, Persisted: config.Persisted},
 	})
@@ -189,7 +190,7 @@ func (d *Tacho) RecoverTask(ctx context.Context, handle *TaskHandle) error {
 }
 
 func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverState) (*task, error) {
-	c, err := client.Reattach(ctx, state.Address)
+	c, err := client.Reattach(ctx, state.Address, d.waits)
 	switch {
 	case err == nil:
 	case errors.Is(err, client.ErrLost) && wasShutDown(state.Address):

@@ -14,6 +14,7 @@ import (
 	"github.com/tachograph/tacho/driver/sampling"
 	"github.com/tachograph/tacho/driver/schema"
 	"github.com/tachograph/tacho/errlist"
+	"github.com/tachograph/tacho/executor/epoll"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -46,6 +47,8 @@ type Tacho struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
+	// waits is where the ends and changes of executors are waited for.
+	waits *epoll.Set
 	// loop reads the tasks that have streams; nil if their executors do.
 	loop *sampling.Loop
 
@@ -75,6 +78,7 @@ func New(o Options) *Tacho {
 	d := &Tacho{
 		log: o.Logger, version: o.Version, binary: o.Binary, host: kernel.HostFS(), events: newDelivery(o.Remote),
 		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]reservation), changed: make(chan struct{}),
+		waits: epoll.New(),
 	}
 	if d.log == nil {
 		d.log = hclog.NewNullLogger()
@@ -102,6 +106,7 @@ func (d *Tacho) Close() error {
 	for _, t := range d.list() {
 		errs = append(errs, t.detach())
 	}
+	errs = append(errs, d.waits.Close())
 	return errlist.Join(errs...)
 }
 

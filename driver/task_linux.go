@@ -73,6 +73,11 @@ type task struct {
 	work   sync.WaitGroup
 	// passed is closed when all events were passed on, or cannot be any more.
 	passed chan struct{}
+	told   uint64 // sequence of the last event that was passed on: of the goroutine that does it
+
+	passing     sync.Mutex // guards following
+	passingOn   bool       // a goroutine passes on events; none does for a quiet task
+	passingOver bool       // passed is closed
 	// announced is closed when the task has ended and whoever listens to events has them.
 	announced chan struct{}
 
@@ -84,21 +89,20 @@ type task struct {
 // follow waits for the task's end and passes on its events, until ctx is done.
 func (t *task) follow(ctx context.Context) {
 	ctx, t.cancel = context.WithCancel(ctx)
+	if t.client == nil {
+		close(t.passed)
+	} else {
+		t.told = t.readPassed()
+		t.passMore(ctx)
+	}
 	t.work.Go(func() {
 		if t.client != nil {
 			t.awaitEnd(ctx)
+			t.passMore(ctx)
 		}
 		t.announce(ctx)
 	})
-	if t.client == nil {
-		close(t.passed)
-		return
-	}
-	t.work.Go(func() {
-		defer close(t.passed)
-		t.passEvents(ctx)
-	})
-	if t.warning != "" {
+	if t.client != nil && t.warning != "" {
 		t.work.Go(func() { t.warnRecovered(ctx) })
 	}
 }
@@ -164,6 +168,7 @@ func (t *task) awaitEnd(ctx context.Context) {
 			return
 		case quiet:
 			t.awaitChange(ctx, changed)
+			t.passMore(ctx)
 			continue
 		case errors.Is(err, client.ErrLost):
 			t.lost(ctx)
@@ -276,31 +281,64 @@ func (t *task) addEvent(at time.Time, message string, annotations map[string]str
 	}, onPassed)
 }
 
+// passMore has events passed on until the task is quiet again.
+func (t *task) passMore(ctx context.Context) {
+	t.passing.Lock()
+	defer t.passing.Unlock()
+	if !t.passingOn && !t.passingOver {
+		t.passingOn = true
+		t.work.Go(func() { t.passEvents(ctx) })
+	}
+}
+
 // passEvents passes on what the executor says happened, from the first that no host has received.
 func (t *task) passEvents(ctx context.Context) {
-	passed := t.readPassed()
 	for ctx.Err() == nil {
 		changed := t.client.Changed()
 		attended, end := attend(ctx, changed)
-		err := t.passStream(ctx, attended, &passed)
+		err := t.passStream(ctx, attended)
 		quiet := isQuiet(attended)
 		end()
-		select {
-		case <-t.client.Lost():
-			return
-		case <-t.done:
-			// The stream is whole when the task has ended and nothing came any more.
-			if err == nil {
-				return
-			}
-		default:
+		if t.havePassed(err) {
+			break
 		}
-		if quiet {
-			t.awaitChange(ctx, changed)
-			continue
+		if quiet && t.rest(changed) {
+			return // awaitEnd sees the next change, and calls passMore
 		}
-		t.pauseOrEnd(ctx)
+		if !quiet {
+			t.pauseOrEnd(ctx)
+		}
 	}
+	t.passing.Lock()
+	defer t.passing.Unlock()
+	t.passingOver = true
+	close(t.passed)
+}
+
+// havePassed reports whether no more events can come after a stream of them ended with err.
+func (t *task) havePassed(err error) bool {
+	select {
+	case <-t.client.Lost():
+		return true
+	case <-t.done:
+		return err == nil // the stream is whole when the task has ended and nothing came any more
+	default:
+		return false
+	}
+}
+
+// rest ends the passing on of events, unless something has changed.
+func (t *task) rest(changed <-chan struct{}) bool {
+	t.passing.Lock()
+	defer t.passing.Unlock()
+	select {
+	case <-changed:
+	case <-t.client.Lost():
+	case <-t.done:
+	default:
+		t.passingOn = false
+	}
+	return !t.passingOn
 }
 
 // pauseOrEnd waits before events are asked for again; not longer than until the task has ended.
@@ -321,7 +359,7 @@ func (t *task) pauseOrEnd(ctx context.Context) {
 }
 
 // passStream passes on one stream of events, which ends with attended; nil at its end.
-func (t *task) passStream(ctx, attended context.Context, passed *uint64) error {
+func (t *task) passStream(ctx, attended context.Context) error {
 	stream, err := t.client.Events(attended)
 	if err != nil {
 		return err
@@ -331,10 +369,10 @@ func (t *task) passStream(ctx, attended context.Context, passed *uint64) error {
 		if err != nil {
 			return endOfStream(err)
 		}
-		if event.GetSequence() <= *passed {
+		if event.GetSequence() <= t.told {
 			continue
 		}
-		*passed = event.GetSequence()
+		t.told = event.GetSequence()
 		if message, annotations, ok := t.describe(ctx, event); ok {
 			sequence := event.GetSequence()
 			t.addEvent(time.Unix(0, event.GetUnixNs()), message, annotations, &sequence)

@@ -221,7 +221,7 @@ func TestReattach(t *testing.T) {
 	if kept.Executor != address.Executor || kept.Main != address.Main || kept.Socket != address.Socket || kept.BootID != address.BootID {
 		t.Errorf("the address on disk is %+v, the client's %+v", kept, address)
 	}
-	if _, err := client.Reattach(t.Context(), address); !errors.Is(err, client.ErrOwned) {
+	if _, err := client.Reattach(t.Context(), address, nil); !errors.Is(err, client.ErrOwned) {
 		t.Errorf("reattach to what another one owns: %v", err)
 	}
 	visitor := f.visit() // which is no owner
@@ -231,7 +231,7 @@ func TestReattach(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := client.Reattach(t.Context(), *kept)
+	again, err := client.Reattach(t.Context(), *kept, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func TestReattachRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			address := f.Address()
 			tt.change(&address)
-			if c, err := client.Reattach(t.Context(), address); !errors.Is(err, tt.want) {
+			if c, err := client.Reattach(t.Context(), address, nil); !errors.Is(err, tt.want) {
 				t.Errorf("%v, want %v", err, tt.want)
 				if err == nil {
 					c.Close()
@@ -287,7 +287,7 @@ func TestReattachRefused(t *testing.T) {
 		})
 	}
 	// None of them has kept the lock, nor done anything to the task.
-	again, err := client.Reattach(t.Context(), f.Address())
+	again, err := client.Reattach(t.Context(), f.Address(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,13 +307,13 @@ func TestReattachToAnotherSocket(t *testing.T) {
 	}
 	address := f.Address()
 	address.Socket = other.Address().Socket
-	if c, err := client.Reattach(t.Context(), address); !errors.Is(err, client.ErrLost) {
+	if c, err := client.Reattach(t.Context(), address, nil); !errors.Is(err, client.ErrLost) {
 		t.Errorf("%v, want that it is lost", err)
 		if err == nil {
 			c.Close()
 		}
 	}
-	again, err := client.Reattach(t.Context(), f.Address())
+	again, err := client.Reattach(t.Context(), f.Address(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestOwnerDies(t *testing.T) {
 	if !client.Alive(*addresses[0]) {
 		t.Error("the executor is not alive")
 	}
-	again, err := client.Reattach(t.Context(), *addresses[0])
+	again, err := client.Reattach(t.Context(), *addresses[0], nil)
 	if err != nil {
 		t.Fatal(err)
 	}

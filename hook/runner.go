@@ -62,6 +62,8 @@ type Runner struct {
 	mu     sync.Mutex // guards following
 	state  State
 	handle Handle // nil while the task is not running
+	// disturb is called when a restart is requested; nil while nobody waits for one in this way.
+	disturb context.CancelFunc
 }
 
 // New returns a runner that does nothing before Run.
@@ -122,6 +124,11 @@ func (r *Runner) Restart(reason string) error {
 	select {
 	case r.restart <- reason:
 	default: // one is pending
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.disturb != nil {
+		r.disturb()
 	}
 	return nil
 }

@@ -15,10 +15,17 @@ const sigkill = "SIGKILL"
 
 // watch waits for the task's end, and kills the task on a stop or a restart. ended is false if ctx was done first.
 func (r *Runner) watch(ctx context.Context, handle Handle) (end ending, ended bool) {
+	if end.exit, ended = r.awaitUndisturbed(ctx, handle); ended || ctx.Err() != nil {
+		return end, ended
+	}
 	waitCtx, cancel := context.WithCancel(ctx)
 	exits := make(chan Exit, 1)
 	var waiting sync.WaitGroup
-	waiting.Go(func() { r.await(waitCtx, handle, exits) })
+	waiting.Go(func() {
+		if exit, ended := r.await(waitCtx, handle); ended {
+			exits <- exit // has room for the only one
+		}
+	})
 	defer waiting.Wait()
 	defer cancel()
 
@@ -37,21 +44,38 @@ func (r *Runner) watch(ctx context.Context, handle Handle) (end ending, ended bo
 	}
 }
 
-// await sends the task's exit, unless ctx is done first. A wait that fails says nothing about the task: it is retried
-// until it succeeds or its error is unrecoverable.
-func (r *Runner) await(ctx context.Context, handle Handle, exits chan<- Exit) {
+// awaitUndisturbed waits for the task's end until a stop or a restart is asked for. It needs no goroutine beside the runner's: an
+// agent has hundreds of tasks of which nothing is asked.
+func (r *Runner) awaitUndisturbed(ctx context.Context, handle Handle) (exit Exit, ended bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.stopped, cancel)()
+	r.mu.Lock()
+	r.disturb = cancel
+	requested := len(r.restart) > 0
+	r.mu.Unlock()
+	if !requested {
+		exit, ended = r.await(ctx, handle)
+	}
+	r.mu.Lock()
+	r.disturb = nil
+	r.mu.Unlock()
+	return exit, ended
+}
+
+// await waits for the task's exit; ended is false if ctx is done first. A wait that fails says nothing about the task: it is
+// retried until it succeeds or its error is unrecoverable.
+func (r *Runner) await(ctx context.Context, handle Handle) (exit Exit, ended bool) {
 	report := r.log.Error
 	for retry := (backoff{}); ; {
 		exit, err := handle.Wait(ctx)
 		switch {
 		case err == nil:
-			exits <- exit // has room for the only one
-			return
+			return exit, true
 		case ctx.Err() != nil:
-			return
+			return Exit{}, false
 		case !recoverable(err, true):
-			exits <- Exit{Lost: err.Error()}
-			return
+			return Exit{Lost: err.Error()}, true
 		case isRestarting(err):
 			r.log.Debug("wait for task", "error", err)
 		default:
@@ -59,7 +83,7 @@ func (r *Runner) await(ctx context.Context, handle Handle, exits chan<- Exit) {
 			report = r.log.Debug
 		}
 		if !sleep(ctx, retry.next()) {
-			return
+			return Exit{}, false
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (e *executor) leave(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		again, err := client.Reattach(context.Background(), address)
+		again, err := client.Reattach(context.Background(), address, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -84,7 +84,7 @@ func converse(t *testing.T, binary string) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if c, err = client.Reattach(ctx, *address); err != nil {
+	if c, err = client.Reattach(ctx, *address, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Signal(ctx, unix.SIGUSR1, false); err != nil {

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/tachograph/tacho/executor/epoll"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
@@ -38,6 +39,7 @@ type Client struct {
 	child   *child // nil if the executor was reattached to
 	hello   *proto.HelloResponse
 	process *watchedProcess // the executor
+	waits   *epoll.Set      // nil for a goroutine of the client's own
 	owner   *os.File        // holds the lock; nil for a visitor
 
 	notify        sync.Once
@@ -83,7 +85,7 @@ func start(ctx context.Context, o Options, folder string, owner *os.File) (*Clie
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start executor: %w", err), owner.Close())
 	}
-	c := &Client{child: child, owner: owner, address: wire.Address{ID: o.ID, Owner: o.Owner, Folder: folder, Socket: socket}}
+	c := &Client{child: child, owner: owner, waits: o.Waits, address: wire.Address{ID: o.ID, Owner: o.Owner, Folder: folder, Socket: socket}}
 	failpoint.At("client.start.listening")
 	if err := c.connect(ctx); err != nil {
 		return nil, errors.Join(err, c.abandon(), owner.Close())
@@ -132,17 +134,17 @@ func executorCommand(o Options, folder string) *exec.Cmd {
 // Reattach connects to an executor that was started earlier, perhaps by another process and an older or newer
 // build. The error wraps ErrOtherBoot if the machine was started anew since, ErrLost if the executor is gone,
 // ErrOwned if another process holds it. One that is alive and does not answer soon is no error, because its task lives
-// too: there is no Hello of it then.
-func Reattach(ctx context.Context, address wire.Address) (*Client, error) {
-	return reach(ctx, address, true)
+// too: there is no Hello of it then. Its end is waited for in a set that outlives the client; nil for a goroutine of the client's own.
+func Reattach(ctx context.Context, address wire.Address, waits *epoll.Set) (*Client, error) {
+	return reach(ctx, address, true, waits)
 }
 
 // Visit connects to an executor without owning it: for looking at a task, or stopping it, beside its owner.
 func Visit(ctx context.Context, address wire.Address) (*Client, error) {
-	return reach(ctx, address, false)
+	return reach(ctx, address, false, nil)
 }
 
-func reach(ctx context.Context, address wire.Address, own bool) (*Client, error) {
+func reach(ctx context.Context, address wire.Address, own bool, waits *epoll.Set) (*Client, error) {
 	boot, err := kernel.BootID(kernel.HostFS())
 	if err != nil {
 		return nil, err
@@ -156,7 +158,7 @@ func reach(ctx context.Context, address wire.Address, own bool) (*Client, error)
 	if address.Socket == "" { // it was written before there was one
 		address.Socket = wire.FindSocket(address.Folder)
 	}
-	c := &Client{address: address}
+	c := &Client{address: address, waits: waits}
 	if own {
 		if c.owner, err = lock(ctx, address.Folder); errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("reattach to executor of %s: %w", address.ID, ErrLost)
@@ -182,7 +184,7 @@ func (c *Client) disown() error {
 // connect dials the socket and shakes hands with the executor. A reattached one must be the process that the address names.
 func (c *Client) connect(ctx context.Context) error {
 	if c.child == nil {
-		watched, err := watch(c.address.Executor, nil)
+		watched, err := watch(c.address.Executor, nil, c.waits)
 		if err != nil {
 			return fmt.Errorf("reattach to executor of %s: %w", c.address.ID, err)
 		}
@@ -264,7 +266,7 @@ func (c *Client) shakeHands(ctx context.Context) error {
 		return nil
 	}
 	c.address.Executor, c.address.BootID = executor, hello.GetBootId()
-	c.process, err = watch(executor, c.child)
+	c.process, err = watch(executor, c.child, c.waits)
 	return err
 }
 
@@ -361,9 +363,13 @@ func (c *Client) Wait(ctx context.Context) (*proto.Exit, *record.Record, error) 
 }
 
 // Changed returns a channel that is closed when the task has ended or has had an event since the call, or nil if only Wait and
-// Events can say so: the executor is of an older build, or gone. It is for the owner of a launched task, before Close.
+// Events can say so: the executor is of an older build, or gone, or the client has no set to wait in. It is for the owner of a launched
+// task, before Close.
 func (c *Client) Changed() <-chan struct{} {
-	c.notify.Do(func() { c.notifications = openNotifications(c.address.Folder) })
+	if c.waits == nil {
+		return nil
+	}
+	c.notify.Do(func() { c.notifications = openNotifications(c.address.Folder, c.waits) })
 	return c.notifications.next()
 }
 

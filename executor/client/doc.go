@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/tachograph/tacho/executor/epoll"
 	"github.com/tachograph/tacho/executor/wire"
 )
 
@@ -40,6 +41,8 @@ type Options struct {
 	// KeepIgnored says that the task ignores the signals that this process was started with ignored, as below nohup(1);
 	// otherwise it starts with every signal's default. Of SIGHUP, SIGINT and SIGQUIT: no others are kept.
 	KeepIgnored bool
+	// Waits is where its end is waited for, and outlives the client; nil for a goroutine of the client's own.
+	Waits *epoll.Set
 	// Logger gets what an executor wrote to its standard error, such as a panic; nil for nothing.
 	Logger hclog.Logger
 }

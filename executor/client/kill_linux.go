@@ -97,7 +97,7 @@ func End(ctx context.Context, address wire.Address, signal syscall.Signal, grace
 
 func endLive(ctx context.Context, address wire.Address, signal syscall.Signal, grace time.Duration) error {
 	asked := askToEnd(ctx, address, signal, grace)
-	executor, err := watch(address.Executor, nil)
+	executor, err := watch(address.Executor, nil, nil)
 	if errors.Is(err, ErrLost) {
 		return nil
 	}

@@ -4,19 +4,20 @@
 package client
 
 import (
-	"os"
+	"errors"
 	"path/filepath"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/executor/epoll"
 	"github.com/tachograph/tacho/executor/wire"
 )
 
 // notifications tells the owner of an executor that something has changed, see wire.NotifyFile.
 type notifications struct {
-	file    *os.File
-	reading sync.WaitGroup
+	fd  int
+	set *epoll.Set
 
 	mu sync.Mutex // guards following
 	// changed is closed and replaced at every notification; nil once there will be none.
@@ -24,36 +25,36 @@ type notifications struct {
 }
 
 // openNotifications returns nil for an executor that does not notify.
-func openNotifications(folder string) *notifications {
-	file, err := os.OpenFile(filepath.Join(folder, wire.NotifyFile), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+func openNotifications(folder string, set *epoll.Set) *notifications {
+	fd, err := unix.Open(filepath.Join(folder, wire.NotifyFile), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
-	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
-		_ = file.Close() // of what was not read
+	n := &notifications{fd: fd, set: set, changed: make(chan struct{})}
+	var stat unix.Stat_t
+	if unix.Fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFIFO || set.Add(fd, n.read) != nil {
+		_ = unix.Close(fd) // of what was not read
 		return nil
 	}
-	n := &notifications{file: file, changed: make(chan struct{})}
-	n.reading.Go(n.read)
 	return n
 }
 
-// read passes notifications on until the file is closed or the executor has ended.
-func (n *notifications) read() {
+// read passes notifications on. It reports false at the executor's end.
+func (n *notifications) read() (more bool) {
 	var several [64]byte
-	for {
-		_, err := n.file.Read(several[:])
-		n.mu.Lock()
-		close(n.changed)
-		n.changed = make(chan struct{})
-		if err != nil {
-			n.changed = nil
-		}
-		n.mu.Unlock()
-		if err != nil {
-			return
-		}
+	got, err := unix.Read(n.fd, several[:])
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+		return true
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	close(n.changed)
+	n.changed = nil
+	if got <= 0 {
+		return false
+	}
+	n.changed = make(chan struct{})
+	return true
 }
 
 // next returns a channel that is closed at the next notification; nil if there is none to expect.
@@ -66,12 +67,11 @@ func (n *notifications) next() <-chan struct{} {
 	return n.changed
 }
 
-// close ends the goroutine. Closing nil is fine.
+// close gives the FIFO up. Closing nil is fine.
 func (n *notifications) close() error {
 	if n == nil {
 		return nil
 	}
-	err := n.file.Close()
-	n.reading.Wait()
-	return err
+	n.set.Remove(n.fd)
+	return unix.Close(n.fd)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/tachograph/tacho/executor/epoll"
 	"github.com/tachograph/tacho/executor/process"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -21,12 +22,13 @@ type watchedProcess struct {
 	// child is nil for a process that this one has not started.
 	child *child
 
-	cancel  context.CancelFunc
+	end     func() // of the watch
 	waiting sync.WaitGroup
 }
 
-// watch holds a process, and reaps it if it is a child of this one. The error wraps ErrLost if it is gone.
-func watch(id procstats.ProcessID, child *child) (*watchedProcess, error) {
+// watch holds a process, and reaps it if it is a child of this one. It is waited for in the goroutine of a set, or in one of its own
+// where there is none. The error wraps ErrLost if it is gone.
+func watch(id procstats.ProcessID, child *child, set *epoll.Set) (*watchedProcess, error) {
 	p, err := process.Open(kernel.HostFS(), id)
 	if errors.Is(err, process.ErrGone) {
 		return nil, ErrLost
@@ -34,15 +36,25 @@ func watch(id procstats.ProcessID, child *child) (*watchedProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	w := &watchedProcess{Process: p, gone: make(chan struct{}), cancel: cancel, child: child}
-	w.waiting.Go(func() {
-		if p.Wait(ctx) == nil {
-			child.reap()
-			close(w.gone)
-		}
-	})
+	w := &watchedProcess{Process: p, gone: make(chan struct{}), child: child}
+	if set != nil {
+		w.end, err = p.Watch(set, func() { w.waiting.Go(w.ended) })
+	}
+	if set == nil || err != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		w.end = cancel
+		w.waiting.Go(func() {
+			if p.Wait(ctx) == nil {
+				w.ended()
+			}
+		})
+	}
 	return w, nil
+}
+
+func (w *watchedProcess) ended() {
+	w.child.reap()
+	close(w.gone)
 }
 
 // close stops watching. Closing nil is fine.
@@ -50,7 +62,7 @@ func (w *watchedProcess) close() error {
 	if w == nil {
 		return nil
 	}
-	w.cancel()
+	w.end()
 	w.waiting.Wait()
 	select {
 	case <-w.gone:

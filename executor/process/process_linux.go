@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tachograph/tacho/executor/epoll"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -173,6 +174,26 @@ func hasEnded(pidfd uintptr) bool {
 	events := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	n, err := unix.Poll(events, 0)
 	return err == nil && n > 0
+}
+
+// Watch calls ended once when the process has ended, also if it has not been reaped yet, in the goroutine of a set, which it must
+// not block. It returns how to end the watch, before Close. An error says nothing of the process, which Wait waits for all the same.
+func (p *Process) Watch(set *epoll.Set, ended func()) (unwatch func(), err error) {
+	if p.pidfd == nil {
+		return nil, p.denied
+	}
+	fd := p.pidfd.Fd()
+	err = set.Add(int(fd), func() (again bool) {
+		if !hasEnded(fd) {
+			return true
+		}
+		ended()
+		return false
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() { set.Remove(int(fd)) }, nil
 }
 
 // Close gives the process up.
