@@ -81,7 +81,7 @@ func New(config Config) *Runner {
 // Run runs the task and returns nil when it is dead. When ctx is done it leaves the task as it is, running or not, calls
 // the shutdown hooks and returns the cause of ctx. It may be called once.
 func (r *Runner) Run(ctx context.Context) error {
-	if r.State().Phase == PhaseDead {
+	if r.isDead() {
 		return nil
 	}
 	// life is done when the task must not be started again, for either reason.
@@ -100,6 +100,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	r.shutdown(ctx)
 	return context.Cause(ctx)
 }
+
+func (r *Runner) isDead() bool { return r.State().Phase == PhaseDead }
 
 // Stop ends the task for good: a running one with the kill signal, a delay or a start at once. It returns without
 // waiting; Run returns when the task is dead. Later calls have no effect.
@@ -158,11 +160,20 @@ func (r *Runner) signal(ctx context.Context, handle Handle, signal string) error
 
 // enter is the first round: of a new task, of a recovered one, or of one that was between two starts.
 func (r *Runner) enter(ctx, life context.Context) (end ending, ended bool) {
-	state := r.State()
-	switch {
-	case r.config.Recovered != nil:
+	if r.config.Recovered != nil {
 		r.emit(EventRecovered, "task was running and has been recovered", func(s *State) { s.Phase = PhaseRunning })
 		return r.attend(ctx, life, r.config.Recovered, true)
+	}
+	if end, ended = r.resume(ctx, life); ended {
+		return end, true
+	}
+	return r.once(ctx, life)
+}
+
+// resume goes on where an earlier run of the agent was: with a task that it has lost, an end or a delay.
+func (r *Runner) resume(ctx, life context.Context) (end ending, ended bool) {
+	state := r.State()
+	switch {
 	case state.Phase == PhaseRunning:
 		end.exit = Exit{Lost: "it was running and could not be recovered"}
 		r.terminated(ctx, end.exit)
@@ -175,7 +186,7 @@ func (r *Runner) enter(ctx, life context.Context) (end ending, ended bool) {
 		// The clock may have been set back since: no wait is longer than the policy's longest.
 		r.pause(life, min(time.Until(state.RestartAt), r.config.Restart.longest()))
 	}
-	return r.once(ctx, life)
+	return ending{}, false
 }
 
 // once is one round: a start and, if it succeeds, the task's run to its end. ended is false if ctx was done first.
@@ -242,12 +253,13 @@ func (r *Runner) attend(ctx, life context.Context, handle Handle, recovered bool
 	r.setHandle(handle)
 	stats, _ := handle.(StatsOpener)
 	r.poststart(life, &PoststartRequest{Stats: stats, Recovered: recovered})
-	if signal := r.State().Signal; recovered && signal != "" && life.Err() == nil {
-		if err := r.signal(life, handle, signal); err != nil {
-			r.log.Error("finish an earlier request", "error", err)
-		}
+	if recovered && life.Err() == nil {
+		r.finishSignal(life, handle)
 	}
-	end, ended = r.watch(ctx, handle)
+	end.exit, ended = r.awaitUndisturbed(ctx, handle)
+	if !ended && ctx.Err() == nil {
+		end, ended = r.watch(ctx, handle)
+	}
 	r.setHandle(nil)
 	if !ended {
 		return end, false
@@ -265,6 +277,17 @@ func (r *Runner) attend(ctx, life context.Context, handle Handle, recovered bool
 		r.log.Error("destroy exited task", "error", err)
 	}
 	return end, true
+}
+
+// finishSignal sends a signal that an earlier run of the agent may not have sent.
+func (r *Runner) finishSignal(life context.Context, handle Handle) {
+	signal := r.State().Signal
+	if signal == "" {
+		return
+	}
+	if err := r.signal(life, handle, signal); err != nil {
+		r.log.Error("finish an earlier request", "error", err)
+	}
 }
 
 // terminated reports an exit and calls the exited hooks.

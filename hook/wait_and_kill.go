@@ -13,11 +13,8 @@ import (
 // sigkill is the signal of the second attempt to stop a task.
 const sigkill = "SIGKILL"
 
-// watch waits for the task's end, and kills the task on a stop or a restart. ended is false if ctx was done first.
+// watch waits for the task's end, and kills the task on a stop or a restart that is asked for. ended is false if ctx was done first.
 func (r *Runner) watch(ctx context.Context, handle Handle) (end ending, ended bool) {
-	if end.exit, ended = r.awaitUndisturbed(ctx, handle); ended || ctx.Err() != nil {
-		return end, ended
-	}
 	waitCtx, cancel := context.WithCancel(ctx)
 	exits := make(chan Exit, 1)
 	var waiting sync.WaitGroup

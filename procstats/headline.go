@@ -116,26 +116,29 @@ func Headlines(s *Sample, h History) []HeadlineValue { return HeadlinesInto(nil,
 
 // HeadlinesInto does the same in the memory of a list that nobody reads any more.
 func HeadlinesInto(used []HeadlineValue, s *Sample, h History) []HeadlineValue {
-	list := append(slices.Grow(used[:0], mostHeadlines),
-		firstRead(s, HeadlineCPU, cpuSources[:]),
-		h.ofEnded(coresHeadline(s, h)),
-		h.ofEnded(coresAverageHeadline(s, h.Elapsed)),
-		memoryHeadline(s),
-		firstRead(s, HeadlineMemoryCharged, cgroupMemory[:1]),
-		memoryPeakHeadline(s, h),
-		ioHeadline(s, HeadlineIORead, ioReadSources[:]),
-		ioWriteHeadline(s),
-		ioHeadline(s, HeadlineIOHanded, ioHandedSources[:]),
-		ioPendingHeadline(s))
-	for _, seldom := range [...]HeadlineValue{
-		firstRead(s, HeadlineSwap, swapSources[:]), firstRead(s, HeadlineHugetlb, hugetlbSources[:]),
-		processesAge(s, h),
-	} {
-		if value, _ := seldom.Reading.Number(); value > 0 {
-			list = append(list, seldom)
-		}
-	}
+	list := slices.Grow(used[:0], mostHeadlines)
+	list = append(list, firstRead(s, HeadlineCPU, cpuSources[:]))
+	list = append(list, h.ofEnded(coresHeadline(s, h)))
+	list = append(list, h.ofEnded(coresAverageHeadline(s, h.Elapsed)))
+	list = append(list, memoryHeadline(s))
+	list = append(list, firstRead(s, HeadlineMemoryCharged, cgroupMemory[:1]))
+	list = append(list, memoryPeakHeadline(s, h))
+	list = append(list, ioHeadline(s, HeadlineIORead, ioReadSources[:]))
+	list = append(list, ioWriteHeadline(s))
+	list = append(list, ioHeadline(s, HeadlineIOHanded, ioHandedSources[:]))
+	list = append(list, ioPendingHeadline(s))
+	list = appendPositive(list, firstRead(s, HeadlineSwap, swapSources[:]))
+	list = appendPositive(list, firstRead(s, HeadlineHugetlb, hugetlbSources[:]))
+	list = appendPositive(list, processesAge(s, h))
 	return checked(appendNetworkHeadlines(list, s), s, h)
+}
+
+// appendPositive appends a headline that is listed only if it is not 0.
+func appendPositive(list []HeadlineValue, h HeadlineValue) []HeadlineValue {
+	if value, _ := h.Reading.Number(); value > 0 {
+		list = append(list, h)
+	}
+	return list
 }
 
 // processesAge is how much older than the sample its process rows are. After the end there are none to read.
