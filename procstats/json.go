@@ -204,13 +204,38 @@ func AppendNumber(b []byte, value float64) []byte {
 	if whole := int64(value); -exact < value && value < exact && float64(whole) == value {
 		return strconv.AppendInt(b, whole, 10) // the same digits in a fraction of the time
 	}
-	if rounded := math.Round(value*1e9) / 1e9; !math.IsInf(rounded, 0) {
+	nanos := math.Round(value * 1e9)
+	if -nanosExact < nanos && nanos < nanosExact {
+		return appendNanos(b, int64(nanos)) // the same digits again
+	}
+	if rounded := nanos / 1e9; !math.IsInf(rounded, 0) {
 		value = rounded
 	}
 	if value == 0 {
 		value = 0 // rounded, and not the negative one
 	}
 	return strconv.AppendFloat(b, value, 'f', -1, 64)
+}
+
+// nanosExact is below 2^22 s, where floats lie closer than a nanosecond: each of these has digits of its own.
+const nanosExact = 4e15
+
+// appendNanos appends a number of billionths without the zeros behind it.
+func appendNanos(b []byte, nanos int64) []byte {
+	if nanos < 0 {
+		b, nanos = append(b, '-'), -nanos
+	}
+	b = strconv.AppendInt(b, nanos/1e9, 10)
+	fraction := nanos % 1e9
+	if fraction == 0 {
+		return b
+	}
+	b = append(b, '.')
+	for digit := int64(1e8); fraction > 0; digit /= 10 {
+		b = append(b, byte('0'+fraction/digit))
+		fraction %= digit
+	}
+	return b
 }
 
 func appendTime(b []byte, t time.Time) []byte {

@@ -80,6 +80,25 @@ func TestAppendNumber(t *testing.T) {
 	}
 }
 
+// FuzzAppendNumber holds the digits against those of strconv.
+func FuzzAppendNumber(f *testing.F) {
+	for _, v := range []float64{0, -1e-9, 4e-10, 0.1, 1.000000001, -12.3456789, 3999999.999999999, 4000000.1, 1.7e9 + 0.123456789, 1e300, -5e-324} {
+		f.Add(v)
+	}
+	f.Fuzz(func(t *testing.T, v float64) {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return // a reading is never one of these
+		}
+		want := v
+		if rounded := math.Round(v*1e9) / 1e9; !math.IsInf(rounded, 0) {
+			want = rounded + 0 // and not the negative zero
+		}
+		if got := string(procstats.AppendNumber(nil, v)); got != strconv.FormatFloat(want, 'f', -1, 64) {
+			t.Errorf("%g: %s, want %s", v, got, strconv.FormatFloat(want, 'f', -1, 64))
+		}
+	})
+}
+
 // FuzzAppendJSON holds that any command and any number make valid JSON which says the same.
 func FuzzAppendJSON(f *testing.F) {
 	f.Add("a) b (c", "reason", 0.5, uint16(1))
