@@ -78,7 +78,8 @@ var house = []part{
 	{dir: "plugin/proto"},
 	{dir: "executor/proto"},
 	{dir: "executor/wire", uses: []string{"procstats", "executor/proto"}},
-	{dir: "executor/process", uses: []string{"procstats/kernel", "errlist"}, modules: []string{"golang.org/x/sys"}},
+	{dir: "executor/epoll", modules: []string{"golang.org/x/sys"}},
+	{dir: "executor/process", uses: []string{"executor/epoll", "procstats/kernel", "errlist"}, modules: []string{"golang.org/x/sys"}},
 	{dir: "executor/cgroup", uses: []string{"executor/process", "procstats/kernel"}},
 	{
 		dir: "executor/oom", uses: []string{"executor/process", "executor/record", "procstats/kernel"},
