@@ -6,7 +6,6 @@ package epoll_test
 import (
 	"errors"
 	"os"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,22 +109,27 @@ func TestRemoveWaits(t *testing.T) {
 	s := epoll.New()
 	defer s.Close()
 	read, write := pipe(t)
-	began, running := make(chan struct{}), atomic.Bool{}
+	began, end, removed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	if err := s.Add(read, func() bool {
-		running.Store(true)
 		close(began)
-		time.Sleep(30 * time.Millisecond)
-		running.Store(false)
+		<-end
 		return false
 	}); err != nil {
 		t.Fatal(err)
 	}
 	send(t, write)
 	<-began
-	s.Remove(read)
-	if running.Load() {
+	go func() {
+		s.Remove(read)
+		close(removed)
+	}()
+	select {
+	case <-removed:
 		t.Error("Remove returned while the function ran")
+	case <-time.After(20 * time.Millisecond):
 	}
+	close(end)
+	<-removed
 }
 
 func TestSetWithoutUse(t *testing.T) {
