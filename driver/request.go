@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -247,8 +248,8 @@ func limits(r *Resources) *proto.Limits {
 	if bytes := r.Linux.MemoryLimitBytes; bytes > 0 {
 		l.MemoryMaxBytes = &bytes
 	}
-	if shares := r.Linux.CPUShares; shares > 0 {
-		l.CpuShares = &shares
+	if r.Linux.CPUShares > 0 {
+		l.CpuShares = new(cgroup.SharesOf(r.Linux.CPUShares))
 	}
 	if r.Linux.CPUQuota > 0 && r.Linux.CPUPeriod > 0 {
 		cores := float64(r.Linux.CPUQuota) / float64(r.Linux.CPUPeriod)

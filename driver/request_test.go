@@ -128,6 +128,11 @@ func TestLimits(t *testing.T) {
 	if got := limits(&Resources{Linux: &LinuxResources{}}); got.MemoryMaxBytes != nil || got.CpuShares != nil {
 		t.Errorf("limits of nothing: %v", got)
 	}
+	for reserved, want := range map[int64]int64{1: 2, 2: 2, 262_144: 262_144, 300_000: 262_144} {
+		if got := limits(&Resources{Linux: &LinuxResources{CPUShares: reserved}}); got.GetCpuShares() != want {
+			t.Errorf("%d MHz reserved: %d shares, want %d", reserved, got.GetCpuShares(), want)
+		}
+	}
 	if got := limits(nil); got != nil {
 		t.Errorf("limits of no resources: %v", got)
 	}

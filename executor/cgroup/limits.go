@@ -73,6 +73,10 @@ const (
 	minShares, usualShares, maxShares = 2, 1024, 262_144
 )
 
+// SharesOf is the CPU shares of a reservation, which can be any number of MHz above 0: what is outside of the kernel's range it
+// clamps itself (kernel/sched: sched_group_set_shares).
+func SharesOf(mhz int64) int64 { return max(minShares, min(maxShares, mhz)) }
+
 // check refuses values that no kernel takes, so that the words are ours and not EINVAL.
 func (l *Limits) check(pageSize int64) error {
 	for _, bytes := range []struct {
