@@ -1,0 +1,225 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nomad_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// costVariable is for how long a test measures what tasks cost; without it nothing is measured.
+const costVariable = "TACHO_COST_TIME"
+
+const (
+	sleepers = 50
+	shorts   = 100
+)
+
+// manyJob is a job of many tasks of one driver.
+const manyJob = `
+job %q {
+  type = %q
+  group "g" {
+    count = %d
+    ephemeral_disk {
+      size = 10
+    }
+    task "t" {
+      driver = %q
+      logs {
+        max_files     = 1
+        max_file_size = 1
+      }
+      config {
+        command = %q
+        args    = [%s]
+      }
+      resources {
+        cpu    = 1
+        memory = 10
+      }
+    }
+  }
+}
+`
+
+// cost is what the processes of a driver hold and take, and how long its short tasks last.
+type cost struct {
+	driver      string
+	processes   int
+	percent     float64 // of a core
+	memory      int     // private, in KiB
+	shortMedian time.Duration
+}
+
+// TestCostBesideRawExec prints what fifty sleeping tasks cost with our driver, its plugin included, and with raw_exec, its
+// log collectors included, and how long a hundred short ones take from Started to Terminated, in one agent, one after the other.
+func TestCostBesideRawExec(t *testing.T) {
+	over, err := time.ParseDuration(os.Getenv(costVariable))
+	if err != nil {
+		t.Skipf("%s does not say for how long: make cost does", costVariable)
+	}
+	a := start(t, true) // in development raw_exec is enabled
+	ours, theirs := a.costOf("tacho", over), a.costOf("raw_exec", over)
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "DRIVER\tPROCESSES\tCPU OF %d SLEEPING\tPRIVATE MEMORY\tSTARTED TO TERMINATED, %d × TRUE\n", sleepers, shorts)
+	for _, c := range []cost{ours, theirs} {
+		fmt.Fprintf(w, "%s\t%d\t%.2f %%\t%.1f MiB\t%s\n", c.driver, c.processes, c.percent, float64(c.memory)/1024, c.shortMedian.Round(time.Millisecond))
+	}
+	fmt.Fprintf(w, "raw_exec : tacho\t\t%.1f\t%.1f\t%.2f\n", theirs.percent/ours.percent, float64(theirs.memory)/float64(ours.memory),
+		theirs.shortMedian.Seconds()/ours.shortMedian.Seconds())
+	_ = w.Flush() // to memory
+	t.Logf("over %s:\n%s", over, table.String())
+}
+
+// costOf runs the tasks of a driver.
+func (a *agent) costOf(driver string, over time.Duration) (c cost) {
+	a.t.Helper()
+	c.driver = driver
+	a.runMany("sleepers", "service", sleepers, driver, "/bin/sleep", `"100000"`)
+	a.await("start of all tasks", 2*time.Minute, func() bool { return a.runningOf("sleepers") == sleepers })
+	<-time.After(10 * time.Second) // what a start takes is not what a task does
+	pids := a.helpers(driver == "tacho")
+	if c.processes = len(pids); c.processes < sleepers {
+		a.t.Fatalf("%s has %d processes", driver, c.processes)
+	}
+	before, began := a.cpuOf(pids), time.Now()
+	<-time.After(over)
+	c.percent = 100 * (a.cpuOf(pids) - before).Seconds() / time.Since(began).Seconds()
+	for _, pid := range pids {
+		c.memory += a.privateOf(pid)
+	}
+	a.stopMany("sleepers")
+
+	a.runMany("shorts", "batch", shorts, driver, "/bin/true", "")
+	var took []time.Duration
+	a.await("end of all tasks", 3*time.Minute, func() bool {
+		took = a.startedToTerminated("shorts")
+		return len(took) == shorts
+	})
+	a.stopMany("shorts")
+	slices.Sort(took)
+	c.shortMedian = took[len(took)/2]
+	return c
+}
+
+func (a *agent) runMany(name, kind string, count int, driver, command, args string) {
+	a.t.Helper()
+	if _, err := a.cliInput(fmt.Sprintf(manyJob, name, kind, count, driver, command, args), "job", "run", "-detach", "-"); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *agent) stopMany(name string) {
+	a.t.Helper()
+	if _, err := a.cli("job", "stop", "-detach", "-purge", name); err != nil {
+		a.t.Fatal(err)
+	}
+	// With their allocations go mounts, which would outlive the agent.
+	a.await("removal of all allocations", 2*time.Minute, func() bool {
+		_, _ = a.cli("system", "gc") // those that have not ended are left for the next time
+		left, err := os.ReadDir(filepath.Join(a.dir, "data", "alloc"))
+		return err == nil && len(left) == 0
+	})
+}
+
+// helpers lists the processes beside the agent that run its executable, or the plugin's if that is asked for.
+func (a *agent) helpers(plugin bool) (pids []int) {
+	a.t.Helper()
+	nomad, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", a.process.Process.Pid))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for _, file := range files {
+		exe, err := os.Readlink(file)
+		if err != nil {
+			continue // it has ended
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil || pid == a.process.Process.Pid {
+			continue
+		}
+		if exe == nomad || plugin && exe == filepath.Join(a.dir, "plugins", "tacho") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// cpuOf is the CPU time of processes so far, by their clocks: CPUCLOCK_SCHED of a PID, as clock_getcpuclockid(3) makes it.
+func (a *agent) cpuOf(pids []int) (sum time.Duration) {
+	a.t.Helper()
+	for _, pid := range pids {
+		var now unix.Timespec
+		if err := unix.ClockGettime(int32(^pid<<3|2), &now); err != nil {
+			a.t.Fatalf("process %d: %v", pid, err)
+		}
+		sum += time.Duration(now.Nano())
+	}
+	return sum
+}
+
+// privateOf is Private_Dirty of a process, in KiB: what it alone holds, without the pages of a binary that nobody else runs.
+func (a *agent) privateOf(pid int) int {
+	a.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, found := strings.CutPrefix(line, "Private_Dirty:"); found {
+			n, err := strconv.Atoi(strings.Fields(rest)[0])
+			if err != nil {
+				a.t.Fatal(err)
+			}
+			return n
+		}
+	}
+	a.t.Fatalf("process %d: no Private_Dirty", pid)
+	return 0
+}
+
+// startedToTerminated lists how long the ended tasks of a job took by Nomad's own events.
+func (a *agent) startedToTerminated(job string) (took []time.Duration) {
+	var list []struct {
+		TaskStates map[string]struct {
+			Events []struct {
+				Type string
+				Time int64
+			}
+		}
+	}
+	if a.get("/v1/job/"+job+"/allocations?task_states=true", &list) != nil {
+		return nil
+	}
+	for _, l := range list {
+		var started, terminated int64
+		for _, e := range l.TaskStates["t"].Events {
+			switch e.Type {
+			case "Started":
+				started = e.Time
+			case "Terminated":
+				terminated = e.Time
+			}
+		}
+		if started != 0 && terminated != 0 {
+			took = append(took, time.Duration(terminated-started))
+		}
+	}
+	return took
+}
