@@ -63,8 +63,10 @@ func TestSlowClientsLeaveRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.CloseNow() }()
-	if _, text, err := conn.Read(t.Context()); !strings.Contains(string(text), `"exit_code":127`) || err != nil {
-		t.Errorf("%s, %v", text, err)
+	for _, want := range []string{`"stderr"`, `"exit_code":127`} {
+		if _, text, err := conn.Read(t.Context()); !strings.Contains(string(text), want) || err != nil {
+			t.Errorf("%s, %v", text, err)
+		}
 	}
 	if grown := heap() - before; grown > most {
 		t.Errorf("%d clients take %d MiB", clients, grown>>20)

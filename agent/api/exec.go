@@ -153,25 +153,43 @@ func copyOutput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStr
 		}
 		if code := notStarted(err); code != 0 {
 			// As a shell has it: to the command's own standard error, and with its exit codes.
-			_ = send(ctx, conn, &shape.ExecOutput{
-				Stderr: shape.ExecData{Data: []byte(err.Error() + "\n")}, Exited: true, Result: &shape.ExecResult{ExitCode: code},
-			}) // fails if the client is gone
+			_ = sendOutput(ctx, conn, nil, []byte(err.Error()+"\n"), &code) // fails if the client is gone
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		message := shape.ExecOutput{Stdout: shape.ExecData{Data: out.Stdout}, Stderr: shape.ExecData{Data: out.Stderr}}
+		var code *int
 		if out.Exit != nil {
 			if out.Exit.Err != nil {
 				return out.Exit.Err
 			}
-			message.Exited, message.Result = true, &shape.ExecResult{ExitCode: out.Exit.Code}
+			code = &out.Exit.Code
 		}
-		if err := send(ctx, conn, &message); err != nil {
+		if err := sendOutput(ctx, conn, out.Stdout, out.Stderr, code); err != nil {
 			return nil // the client is gone
 		}
 	}
+}
+
+// sendOutput sends each in a message of its own: clients of Nomad read one thing of a message.
+func sendOutput(ctx context.Context, conn *websocket.Conn, stdout, stderr []byte, exitCode *int) error {
+	var messages []*shape.ExecOutput
+	if len(stdout) > 0 {
+		messages = append(messages, &shape.ExecOutput{Stdout: shape.ExecData{Data: stdout}})
+	}
+	if len(stderr) > 0 {
+		messages = append(messages, &shape.ExecOutput{Stderr: shape.ExecData{Data: stderr}})
+	}
+	if exitCode != nil {
+		messages = append(messages, &shape.ExecOutput{Exited: true, Result: &shape.ExecResult{ExitCode: *exitCode}})
+	}
+	for _, m := range messages {
+		if err := send(ctx, conn, m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // notStarted is a shell's exit code for a command that could not be started; 0 for other errors and for none.

@@ -85,7 +85,7 @@ func TestExec(t *testing.T) {
 		}
 		got = append(got, strings.TrimSpace(string(text)))
 	}
-	want := []string{`{"stdout":{"data":"aGk="}}`, `{"stderr":{"data":"Ynll"},"exited":true,"result":{"exit_code":3}}`}
+	want := []string{`{"stdout":{"data":"aGk="}}`, `{"stderr":{"data":"Ynll"}}`, `{"exited":true,"result":{"exit_code":3}}`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -98,10 +98,10 @@ func TestExec(t *testing.T) {
 func TestExecOfNoCommand(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
-		want string
+		want [2]string
 	}{
-		{driver.ErrCommandNotFound, `{"stderr":{"data":"Y29tbWFuZCBub3QgZm91bmQK"},"exited":true,"result":{"exit_code":127}}`},
-		{driver.ErrNotExecutable, `{"stderr":{"data":"Y29tbWFuZCBjYW5ub3QgYmUgZXhlY3V0ZWQK"},"exited":true,"result":{"exit_code":126}}`},
+		{driver.ErrCommandNotFound, [2]string{`{"stderr":{"data":"Y29tbWFuZCBub3QgZm91bmQK"}}`, `{"exited":true,"result":{"exit_code":127}}`}},
+		{driver.ErrNotExecutable, [2]string{`{"stderr":{"data":"Y29tbWFuZCBjYW5ub3QgYmUgZXhlY3V0ZWQK"}}`, `{"exited":true,"result":{"exit_code":126}}`}},
 	} {
 		f := newFake()
 		f.exec = &fakeExec{input: make(chan []byte, 8), err: tt.err}
@@ -110,8 +110,10 @@ func TestExecOfNoCommand(t *testing.T) {
 		if err := conn.Write(t.Context(), websocket.MessageText, []byte(`{"version":1,"auth_token":"`+testToken+`"}`)); err != nil {
 			t.Fatal(err)
 		}
-		if _, text, err := conn.Read(t.Context()); strings.TrimSpace(string(text)) != tt.want || err != nil {
-			t.Errorf("%s, %v", text, err)
+		for _, want := range tt.want {
+			if _, text, err := conn.Read(t.Context()); strings.TrimSpace(string(text)) != want || err != nil {
+				t.Errorf("%s, %v", text, err)
+			}
 		}
 		if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
 			t.Error(err)

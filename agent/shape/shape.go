@@ -36,9 +36,10 @@ type JobStub struct {
 type JobSummary struct {
 	JobID, Namespace string
 	Summary          map[string]GroupSummary
-	Children         *struct{} // of periodic jobs, which are not supported
-	CreateIndex      uint64
-	ModifyIndex      uint64
+	// Children are those of periodic jobs, of which there are none: clients read it of all jobs.
+	Children    struct{ Pending, Running, Dead int }
+	CreateIndex uint64
+	ModifyIndex uint64
 }
 
 // GroupSummary counts a group's allocations.

@@ -164,6 +164,11 @@ func TestForeignPlugin(t *testing.T) {
 	f := newForeign(t)
 	f.begin()
 	id := f.running(fmt.Sprintf(foreignJob, f.name, os.Getenv(foreignTaskVariable)))
+	t.Cleanup(func() {
+		if t.Failed() && f.cmd != nil {
+			t.Logf("stdout %q, stderr %q", f.log(id, "stdout"), f.log(id, "stderr"))
+		}
+	})
 	f.goesOn(id, "the start")
 	if text := f.log(id, "stderr"); text != "there\n" {
 		t.Errorf("stderr is %q", text)
