@@ -26,6 +26,7 @@ import (
 	"github.com/tachograph/tacho/failpoint"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/plugin/host"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // task is one task of an allocation: what starts it, what is persisted of it, and who runs it.
@@ -64,7 +65,7 @@ func (a *alloc) newTask(spec *job.Task, persisted state.Task) *task {
 	c := agent.current()
 	t.usage = &usage{
 		log: t.log, history: agent.history.Queue(a.dir.History(spec.Name), c.History.Points(), t.log),
-		interval: c.Telemetry.CollectionInterval, keep: c.History.Interval, counts: &agent.counts,
+		interval: c.Telemetry.CollectionInterval, keep: c.History.Interval, cpus: kernel.CPUs(kernel.HostFS()), counts: &agent.counts,
 		run: persisted.Starts, totals: persisted.Totals,
 	}
 	t.stats = hook.NewStatsHook(hook.StatsConfig{

@@ -27,6 +27,7 @@ type usage struct {
 	history  *history.Queue
 	interval time.Duration // between readings
 	keep     time.Duration // between readings that are kept
+	cpus     int           // of the machine
 	counts   *counts
 
 	// err is why there are no readings: that of the stats hook.
@@ -174,7 +175,7 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 	u.largest.Add(s)
 	u.before = cmp.Or(u.previous, u.baseline)
 	u.baseline = nil
-	past := procstats.History{Previous: u.before, Largest: u.largest}
+	past := procstats.History{Previous: u.before, Largest: u.largest, CPUs: u.cpus}
 	if !u.startedAt.IsZero() {
 		past.Elapsed = s.Wall.Sub(u.startedAt)
 	}

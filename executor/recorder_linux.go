@@ -168,7 +168,7 @@ func (r *recorder) addPoint(s *procstats.Sample) {
 // writeReport appends one line to usage.jsonl and, unless the line is provisional, begins the next window.
 func (r *recorder) writeReport(rows *procstats.Sample, provisional bool) {
 	if r.store != nil && r.current.Samples() > 0 {
-		usage := record.NewUsage(&r.current, rows, r.sampler.whole)
+		usage := record.NewUsage(&r.current, rows, r.sampler.whole, kernel.CPUs(r.sampler.target.FS))
 		usage.Commands = r.exits.report(func() *procstats.Sample { return r.sampler.get(0, false) })
 		if err := r.store.Append(usage, provisional); err != nil {
 			r.fault("write a report", err)
@@ -193,7 +193,9 @@ func (r *recorder) finish(final *procstats.Sample, read recent, evidence record.
 	evidence.Throttler = r.sampler.totals.CPUThrottler()
 	if read.last != nil {
 		evidence.LastAge = evidence.EndedAt.Add(evidence.Span - evidence.Wall).Sub(read.last.Wall)
-		evidence.LastHeadlines = procstats.Headlines(read.last, procstats.History{Previous: cmp.Or(read.before, r.baseline)})
+		evidence.LastHeadlines = procstats.Headlines(read.last, procstats.History{
+			Previous: cmp.Or(read.before, r.baseline), CPUs: kernel.CPUs(r.sampler.target.FS),
+		})
 	}
 	d := record.Diagnose(evidence)
 	info.Diagnosis = d
@@ -235,7 +237,7 @@ func (r *recorder) fillFinal(merged *procstats.Sample, sampled bool, span time.D
 	info := r.info
 	info.Samples = r.sampler.cost.collections.Load()
 	info.Measurements, info.Absent = record.Values(merged.Task)
-	history := procstats.History{Elapsed: span, Ended: true, Window: &r.whole}
+	history := procstats.History{Elapsed: span, Ended: true, Window: &r.whole, CPUs: kernel.CPUs(r.sampler.target.FS)}
 	info.Headline = record.Headlines(procstats.Headlines(merged, history))
 	info.Notes = append(info.Notes, record.Contradictions(info.Headline)...)
 	if r.inheritsPeak {

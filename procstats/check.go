@@ -41,6 +41,7 @@ var checks = [...]check{
 	{"cpu_above_cgroup", []ID{HeadlineCPU, HeadlineCoresAverage}, cpuAboveCgroup},
 	{"cpu_below_exits", []ID{HeadlineCPU, HeadlineCoresAverage}, cpuBelowExits},
 	{"cores_above_cgroup", []ID{HeadlineCores}, coresAboveCgroup},
+	{coresAboveCPUsRule, []ID{HeadlineCores, HeadlineCoresAverage}, coresAboveCPUs},
 	{"peak_below_sampled", []ID{HeadlineMemoryPeak}, peakBelowSampled},
 	{"memory_left_cgroup", []ID{HeadlineMemory, HeadlineMemoryCharged, HeadlineMemoryPeak}, memoryLeftCgroup},
 	{"io_left_cgroup", []ID{HeadlineIORead, HeadlineIOWrite}, ioLeftCgroup},
@@ -48,6 +49,9 @@ var checks = [...]check{
 	{"read_above_cgroup", []ID{HeadlineIORead}, readAboveCgroup},
 	{"write_above_cgroup", []ID{HeadlineIOWrite}, writeAboveCgroup},
 }
+
+// coresAboveCPUsRule is the rule whose notes say nothing against the account that a headline is taken from.
+const coresAboveCPUsRule = "cores_above_cpus"
 
 // facts are what the rules see: the sample and what is known of the time before it.
 type facts struct {
@@ -80,7 +84,7 @@ func Guarantees(s *Sample, headlines []HeadlineValue) map[string]Guarantee {
 	}
 	for _, h := range headlines {
 		for _, n := range h.Notes {
-			if all[n.Source] == Exact {
+			if all[n.Source] == Exact && n.Rule != coresAboveCPUsRule {
 				all[n.Source] = LowerBound
 			}
 		}
@@ -236,6 +240,27 @@ func coresAboveCgroup(h HeadlineValue, f facts) HeadlineValue {
 		return h.replace(rate, TreeCPU, counted, causeLeft)
 	}
 	return h.weaken(from, counted, causeLeft)
+}
+
+// coresAboveCPUs: more CPUs were kept busy than there are. The clocks of CPUs differ by less than 1 %.
+func coresAboveCPUs(h HeadlineValue, f facts) HeadlineValue {
+	cpus := float64(f.CPUs)
+	value, _ := h.Reading.Number()
+	if cpus == 0 || value <= cpus {
+		return h
+	}
+	h.Reading = NumberReading(h.ID, cpus)
+	if value <= cpus*1.01 {
+		return h
+	}
+	n := Note{
+		Source: h.Source, Value: value, OtherSource: "host.cpus", OtherValue: cpus,
+		Cause: "part of the CPU time was used before the time that it is divided by, or the readings were delayed",
+	}
+	n.Text = fmt.Sprintf("%s is %s by %s, but the machine has %s: %s",
+		h.ID, Cores.Text(value), h.Source, Counted(f.CPUs, "CPU", "CPUs"), n.Cause)
+	h.Guarantee, h.Notes = Sampled, append(h.Notes, n)
+	return h
 }
 
 // reapedBeyond is the CPU time of the reaped processes, if it is more than the cgroup has counted by 0.1 % or 1 ms. It is counted

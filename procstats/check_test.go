@@ -82,6 +82,32 @@ func TestChecks(t *testing.T) {
 			of:      procstats.HeadlineCores, want: "1.25 lower_bound tree_cpu_seconds_total", rules: []string{"cores_above_cgroup"},
 		},
 		{
+			name:    "a rate without what was used before",
+			sample:  sampleAt(at(2), number(procstats.TreeCPU, 9), number(procstats.TreeCPULate, 6.5)),
+			history: procstats.History{Previous: sampleAt(at(0), number(procstats.TreeCPU, 1), number(procstats.TreeCPULate, 0.5))},
+			of:      procstats.HeadlineCores, want: "1 sampled tree_cpu_seconds_total",
+		},
+		{
+			name:   "the same over a window",
+			sample: sampleAt(at(2), number(procstats.TreeCPU, 9), number(procstats.TreeCPULate, 6.5)),
+			history: procstats.History{Window: windowOf(
+				sampleAt(at(0), number(procstats.TreeCPU, 1), number(procstats.TreeCPULate, 0.5)),
+				sampleAt(at(2), number(procstats.TreeCPU, 9), number(procstats.TreeCPULate, 6.5)))},
+			of: procstats.HeadlineCores, want: "1 sampled tree_cpu_seconds_total",
+		},
+		{
+			name:    "a rate of more than all CPUs",
+			sample:  sampleAt(at(2), number(procstats.TreeCPU, 9)),
+			history: procstats.History{Previous: sampleAt(at(0), number(procstats.TreeCPU, 1)), CPUs: 2},
+			of:      procstats.HeadlineCores, want: "2 sampled tree_cpu_seconds_total", rules: []string{"cores_above_cpus"},
+		},
+		{
+			name:    "a rate of little more than all CPUs",
+			sample:  sampleAt(at(2), number(procstats.CgroupCPUUsage, 5.02)),
+			history: procstats.History{Previous: sampleAt(at(0), number(procstats.CgroupCPUUsage, 1)), CPUs: 2},
+			of:      procstats.HeadlineCores, want: "2 exact cgroup_cpu_usage_seconds_total",
+		},
+		{
 			name: "the clocks of the processes have more",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 0.5), number(procstats.TreeCPULive, 0.4),
 				number(procstats.TreeCPUExited, 0.103)),

@@ -36,6 +36,8 @@ type History struct {
 	Ended bool
 	// Largest are the largest readings over all samples so far, for the peak; those of Window go before them.
 	Largest Largest
+	// CPUs is how many the machine has, for the cpu_cores; 0 if that is not known.
+	CPUs int
 }
 
 // Largest remembers the largest readings of the gauges that a peak is taken from, or held against.

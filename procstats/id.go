@@ -155,6 +155,7 @@ const (
 	RusagePeakRSS                     ID = 425
 	TreeCPUAtRows                     ID = 426
 	HeadlineProcessesAge              ID = 427
+	TreeCPULate                       ID = 428
 	CgroupCPUQuotaEffective           ID = 440
 	CgroupCPUAncestorThrottledPeriods ID = 441
 	CgroupCPUAncestorThrottled        ID = 442

@@ -55,8 +55,24 @@ func (c CounterReading) RateSince(before CounterReading) (rate float64, reason s
 }
 
 // Rate returns how fast a counter of the task grew since an earlier sample, which may be nil, over the time between the
-// reads of its source.
+// reads of its source. That of TreeCPU is without what was used before that time.
 func (s *Sample) Rate(before *Sample, id ID) Reading {
+	rate := s.growthRate(before, id)
+	if id == TreeCPU {
+		rate = rate.without(s.growthRate(before, TreeCPULate))
+	}
+	return rate
+}
+
+// without takes a part off a rate, if both are known.
+func (r Reading) without(part Reading) Reading {
+	if r.present && part.present {
+		r.number = max(0, r.number-part.number)
+	}
+	return r
+}
+
+func (s *Sample) growthRate(before *Sample, id ID) Reading {
 	now, found := s.Task.Get(id)
 	switch {
 	case !found:

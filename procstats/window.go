@@ -80,7 +80,12 @@ func (w *Window) Reduce(id ID, r Reduction) (Reading, error) {
 	if m := rowOf(id); m != nil && m.Scope != TaskScope {
 		return Reading{}, fmt.Errorf("%s of %s, of scope %s: %w", r, m.Name, m.Scope, ErrIllegalReduction)
 	}
-	return w.task.reduce(id, r)
+	reading, err := w.task.reduce(id, r)
+	if id == TreeCPU && r == Rate && err == nil {
+		late, _ := w.task.reduce(TreeCPULate, Rate)
+		reading = reading.without(late)
+	}
+	return reading, err
 }
 
 // MaxAt returns when the largest reading of a gauge was taken; ok is false where none was.

@@ -184,7 +184,7 @@ func (r *portableRun) sample(ctx context.Context, pid int) {
 
 func (r *portableRun) report() {
 	if r.store != nil {
-		if err := r.store.Append(record.NewUsage(&r.current, r.last, r.selection), false); err != nil {
+		if err := r.store.Append(record.NewUsage(&r.current, r.last, r.selection, r.info.Host.CPUs), false); err != nil {
 			cli.PrintError(r.cmd.ErrOrStderr(), err)
 		}
 	}
@@ -216,7 +216,7 @@ func (r *portableRun) finish(cause error, state *os.ProcessState) error {
 	final.SetNumber(procstats.RusageCPU, (state.UserTime() + state.SystemTime()).Seconds())
 	r.whole.Add(final)
 	info.Measurements, info.Absent = record.Values(final.Task)
-	info.Headline = record.Headlines(procstats.Headlines(final, procstats.History{Elapsed: wall, Ended: true, Window: &r.whole}))
+	info.Headline = record.Headlines(procstats.Headlines(final, procstats.History{Elapsed: wall, Ended: true, Window: &r.whole, CPUs: info.Host.CPUs}))
 	info.Processes = record.ProcessesOf(&r.whole, final, true, nil)
 	r.put()
 	if err := r.printResult(); err != nil {

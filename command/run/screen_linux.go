@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // screen shares the terminal between the output of the command and the live line. The live line is drawn only at the
@@ -157,14 +158,14 @@ func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.
 		return
 	}
 	started := time.Now()
-	var previous *procstats.Sample
+	past := procstats.History{CPUs: kernel.CPUs(kernel.HostFS())}
 	for {
 		sample, err := stream.Recv()
 		if err != nil {
 			return
 		}
-		if previous != nil {
-			words := liveLine(sample, previous, time.Since(started))
+		if past.Previous != nil {
+			words := liveLine(sample, past, time.Since(started))
 			if s.terminal {
 				words[0] = "tacho " + words[0]
 				s.draw(words)
@@ -172,16 +173,16 @@ func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.
 				s.note(strings.Join(words, liveSeparator))
 			}
 		}
-		previous = sample
+		past.Previous = sample
 	}
 }
 
 const liveSeparator = " · "
 
 // liveLine returns the current resource usage of a task, the most important first.
-func liveLine(sample, previous *procstats.Sample, elapsed time.Duration) []string {
+func liveLine(sample *procstats.Sample, past procstats.History, elapsed time.Duration) []string {
 	words := []string{procstats.AgeText(elapsed)}
-	headlines := procstats.Headlines(sample, procstats.History{Previous: previous})
+	headlines := procstats.Headlines(sample, past)
 	for _, h := range headlines {
 		value, ok := h.Reading.Number()
 		if !ok {

@@ -22,7 +22,7 @@ func TestLiveLine(t *testing.T) {
 	} {
 		s.SetNumber(id, value)
 	}
-	words := liveLine(s, before, 754*time.Second)
+	words := liveLine(s, procstats.History{Previous: before}, 754*time.Second)
 	words[0] = "tacho " + words[0]
 	const short = "tacho 12m34s · peak 512 MiB · read 40 MiB · written 7 MiB"
 	for columns, want := range map[uint16]string{

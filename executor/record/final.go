@@ -117,12 +117,13 @@ func Contradictions(headline map[string]HeadlineValue) []string {
 	return texts
 }
 
-// Causes returns the likely causes of what Contradictions says, each once.
+// Causes returns the likely causes for which headlines are lower bounds only, each once.
 func Causes(headline map[string]HeadlineValue) []string {
 	var causes []string
 	for _, m := range procstats.Table() {
-		for _, n := range headline[m.Name].Notes {
-			if !slices.Contains(causes, n.Cause) {
+		h := headline[m.Name]
+		for _, n := range h.Notes {
+			if h.Guarantee == procstats.LowerBound && !slices.Contains(causes, n.Cause) {
 				causes = append(causes, n.Cause)
 			}
 		}

@@ -10,8 +10,9 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// NewUsage reduces a report's window to one line of usage.jsonl. rows is its last sample with process rows.
-func NewUsage(w *procstats.Window, rows *procstats.Sample, selection procstats.Selection) *Usage {
+// NewUsage reduces a report's window to one line of usage.jsonl. rows is its last sample with process rows, cpus how many CPUs
+// the machine has, 0 if that is not known.
+func NewUsage(w *procstats.Window, rows *procstats.Sample, selection procstats.Selection, cpus int) *Usage {
 	first, last := w.Span()
 	u := &Usage{
 		SchemaVersion: SchemaVersion,
@@ -33,7 +34,7 @@ func NewUsage(w *procstats.Window, rows *procstats.Sample, selection procstats.S
 		u.Measurements[m.Name] = reduced
 	}
 	if rows != nil {
-		u.Headline = Headlines(procstats.Headlines(rows, procstats.History{Window: w}))
+		u.Headline = Headlines(procstats.Headlines(rows, procstats.History{Window: w, CPUs: cpus}))
 		u.Processes = usageProcesses(w, rows)
 	}
 	return u

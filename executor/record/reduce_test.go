@@ -34,7 +34,7 @@ func TestUsageSumCloses(t *testing.T) {
 			}
 			w := &procstats.Window{}
 			w.Add(s)
-			p := NewUsage(w, s, procstats.Selection{}).Processes
+			p := NewUsage(w, s, procstats.Selection{}, 0).Processes
 			if p == nil || p.UnattributedCPUSeconds == nil || math.Abs(*p.UnattributedCPUSeconds-test.want) > 1e-9 {
 				t.Fatalf("unattributed is not %g s: %+v", test.want, p)
 			}
@@ -55,7 +55,7 @@ func TestUsageNamesTheLargest(t *testing.T) {
 	s.SetNumber(procstats.CgroupCPUUsage, total)
 	w := &procstats.Window{}
 	w.Add(s)
-	p := NewUsage(w, s, procstats.Selection{}).Processes
+	p := NewUsage(w, s, procstats.Selection{}, 0).Processes
 	if len(p.Rows) != mostUsageRows || p.Omitted != count-mostUsageRows {
 		t.Fatalf("%d rows, %d omitted", len(p.Rows), p.Omitted)
 	}

@@ -56,7 +56,7 @@ func (u *Unwritten) Lag() int64 { return u.lag }
 // countersLag is 125 pages for each CPU, the largest threshold of the kernel's mm/vmstat.c.
 func countersLag(root FS) int64 {
 	const threshold, page = 125, 4096
-	return int64(cpus(root)) * threshold * page
+	return int64(CPUs(root)) * threshold * page
 }
 
 // RSSLag returns how far an RSS that the kernel counts in a process may be off, signal_struct.maxrss included: each CPU counts up to
@@ -64,11 +64,12 @@ func countersLag(root FS) int64 {
 // thread counted up to 64 pages by itself.
 func RSSLag(root FS) int64 {
 	const page = 4096
-	n := int64(cpus(root))
+	n := int64(CPUs(root))
 	return n * max(32, 2*n) * page
 }
 
-func cpus(root FS) int {
+// CPUs returns how many CPUs the machine has, those that are offline included.
+func CPUs(root FS) int {
 	found, _ := filepath.Glob(filepath.Join(root.Sys, "devices", "system", "cpu", "cpu[0-9]*")) // the pattern is well-formed
 	return max(len(found), runtime.NumCPU())
 }

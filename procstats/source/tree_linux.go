@@ -37,6 +37,7 @@ type Tree struct {
 	total time.Duration // the most that tree_cpu_seconds_total has said
 	lost  bool
 	rows  time.Duration // what the rows and the exited processes of the last collection add up to
+	late  lateCPU
 }
 
 // treeReading is what the tree source last read of a process.
@@ -60,6 +61,9 @@ func OpenTree(t Target, sel procstats.Selection, m *Members) *Tree {
 		target:        t,
 		ticks:         !t.FS.Live,
 		now:           kernel.Now,
+	}
+	if t.FS.Live {
+		tree.late.cpus = kernel.CPUs(t.FS)
 	}
 	if tree.members.cgroup == nil {
 		tree.members.wants[kernel.FileTask], tree.members.wants[kernel.FileChildren] = true, true
@@ -126,7 +130,10 @@ func (t *Tree) Collect(s *procstats.Sample) {
 	if t.smaps {
 		m.refreshSmaps()
 	}
-	t.putTask(s, t.add(reaped))
+	before := t.total
+	sums := t.add(reaped)
+	t.late.count(s.Sources[procstats.SourceTree], t.total-before)
+	t.putTask(s, sums)
 	rank := func(p *process) [2]int64 { return [2]int64{int64(p.tree.cpu - p.tree.before), p.tree.memory.Resident} }
 	t.putRows(s, rank, func(id procstats.ID, p *process) procstats.Reading { return t.reading(id, p, s.Mono) })
 }
@@ -236,7 +243,10 @@ func (t *Tree) add(reaped time.Duration) treeSums {
 	var sums treeSums
 	total := reaped
 	for _, p := range t.members.procs {
-		p.sampled = true
+		if !p.sampled {
+			t.late.find(p)
+			p.sampled = true
+		}
 		sums.live += p.tree.cpu
 		sums.rss += p.tree.memory.Resident
 		sums.size += p.tree.memory.Size
@@ -295,6 +305,8 @@ func (t *Tree) putSum(s *procstats.Sample, id procstats.ID, sums treeSums) {
 		s.SetNumber(id, float64(sums.threads))
 	case procstats.TreeCPULive:
 		s.SetNumber(id, sums.live.Seconds())
+	case procstats.TreeCPULate:
+		s.SetNumber(id, t.late.total.Seconds())
 	}
 }
 
@@ -380,6 +392,8 @@ func (t *Tree) LostChildren() bool { return t.lost }
 func (t *Tree) continueFrom(earlier *procstats.Sample, alive func(procstats.ProcessID) bool) {
 	total, _ := earlier.Task.Number(procstats.TreeCPU)
 	t.total = max(t.total, time.Duration(math.Round(total*float64(time.Second))))
+	late, _ := earlier.Task.Number(procstats.TreeCPULate)
+	t.late.total = max(t.late.total, time.Duration(math.Round(late*float64(time.Second))))
 	t.members.countExited(earlier, alive)
 }
 

@@ -120,7 +120,7 @@ func TestTreeReadsCapturedProcesses(t *testing.T) {
 		"tree_processes_left_pressure_cgroup_total absent: the task has no cgroup of its own",
 		"tree_processes_joined_total absent: the task has no cgroup of its own",
 		"tree_memory_bytes 7.417856e+06",
-		"tree_swap_bytes 0", "tree_cpu_at_rows_seconds 10.32",
+		"tree_swap_bytes 0", "tree_cpu_at_rows_seconds 10.32", "tree_cpu_late_seconds_total 0",
 	}
 	wantRow := []string{
 		"process_cpu_seconds_total 0.32",
@@ -390,7 +390,7 @@ func TestTreeWithoutProcesses(t *testing.T) {
 		tree := treeOf(t, test.target)
 		var s procstats.Sample
 		collect(&s, tree)
-		if len(s.Task) != 19 || len(s.Processes) != 0 {
+		if len(s.Task) != 20 || len(s.Processes) != 0 {
 			t.Errorf("%s: %d readings and %d rows", test.name, len(s.Task), len(s.Processes))
 		}
 		r, _ := s.Task.Get(procstats.TreeProcesses)
