@@ -151,6 +151,7 @@ func (r *reaper) watchCgroup(task procstats.Cgroup) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cgroup = kernel.PathsOf(procstats.Cgroup{V2: task.V2}, mounts)
+	r.sum.Watched = len(r.cgroup) > 0
 }
 
 // reapAll reaps all children that have ended, and reports whether none is left.

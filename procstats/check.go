@@ -147,7 +147,17 @@ func (h History) largest(id ID) (value float64, ok bool) {
 	return h.Largest.Number(id)
 }
 
-const causeLeft = "processes of the task ran outside its cgroup"
+const (
+	causeLeft   = "processes of the task ran outside its cgroup"
+	causeUnseen = "nothing shows whether a process left the cgroup between two samples, because it is of version 1 and counts no CPU time"
+)
+
+// leaveUnseen reports whether a process can leave the cgroup of a task and end between two samples without a trace.
+func (f facts) leaveUnseen() bool {
+	cpu, asked := f.Task.Get(CgroupCPUUsage)
+	_, watched := f.Task.Number(RusageOutside)
+	return asked && !cpu.Present() && !watched
+}
 
 // left says which count of processes that have left a cgroup speaks against an account of the cgroup; ok is false if no
 // process is known to have left it. Where one was that ended elsewhere only version 2 says: it may have left all.
@@ -273,21 +283,26 @@ func (f facts) reapedBeyond() (id ID, value float64, ok bool) {
 
 // memoryLeftCgroup: what processes hold elsewhere is not charged to the cgroup. If nothing has looked at the processes, their
 // CPU time says that they have left. One that left and ended between two samples can have held much and run for less than
-// what the CPU time of the task is exact to; where there is no version 2, nothing else says from where it ended.
+// what the CPU time of the task is exact to; where there is no version 2, nothing else says from where it ended. If its CPU time
+// is not counted either, nothing can contradict the cgroup.
 func memoryLeftCgroup(h HeadlineValue, f facts) HeadlineValue {
 	if !h.takenFrom(CgroupMemoryCurrent) && !h.takenFrom(CgroupMemoryPeak) {
 		return h
 	}
+	cause := causeLeft
 	against, n, left := f.left(TreeLeftMemory)
 	if !left {
 		if against, n, left = f.cpuBeyond(); !left {
 			if against, n, left = f.reapedBeyond(); !left {
-				return h
+				if !f.leaveUnseen() {
+					return h
+				}
+				against, cause = TreeLeftMemory, causeUnseen
 			}
 		}
 	}
 	upper := h.Guarantee == UpperBound
-	h = h.weaken(against, n, causeLeft)
+	h = h.weaken(against, n, cause)
 	value, _ := h.Reading.Number()
 	if upper { // at most and at least are neither: what cannot be reclaimed is at least the anonymous memory
 		value = -1

@@ -147,6 +147,18 @@ func TestChecks(t *testing.T) {
 			of:     procstats.HeadlineMemoryPeak, want: "1048576 lower_bound cgroup_memory_peak_bytes", rules: []string{"memory_left_cgroup"},
 		},
 		{
+			name: "a peak of a cgroup of version 1 without CPU time, which a process can have left unseen",
+			sample: sampleAt(at(2), number(procstats.CgroupMemoryPeak, mib), number(procstats.TreeLeftMemory, 0),
+				procstats.AbsentReading(procstats.CgroupCPUUsage, "no"), procstats.AbsentReading(procstats.RusageOutside, "no")),
+			of: procstats.HeadlineMemoryPeak, want: "1048576 lower_bound cgroup_memory_peak_bytes", rules: []string{"memory_left_cgroup"},
+		},
+		{
+			name: "a peak beside which version 2 says where processes ended",
+			sample: sampleAt(at(2), number(procstats.CgroupMemoryPeak, mib), number(procstats.RusageOutside, 0),
+				procstats.AbsentReading(procstats.CgroupCPUUsage, "no")),
+			of: procstats.HeadlineMemoryPeak, want: "1048576 exact cgroup_memory_peak_bytes",
+		},
+		{
 			name:    "a rate that nothing else has",
 			sample:  sampleAt(at(2), number(procstats.CgroupCPUUsage, 2), number(procstats.RusageCPU, 4)),
 			history: procstats.History{Previous: sampleAt(at(0), number(procstats.CgroupCPUUsage, 1), number(procstats.RusageCPU, 0))},

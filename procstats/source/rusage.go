@@ -48,6 +48,8 @@ func (r *rusage) Collect(s *procstats.Sample) {
 	}
 	for _, id := range r.ids {
 		switch {
+		case id == procstats.RusageOutside && !sum.Watched:
+			s.SetAbsent(id, "no cgroup of version 2 to hold the ended processes against")
 		case id == procstats.RusageOutside:
 			s.SetNumber(id, float64(sum.Outside))
 		case id != procstats.RusagePeakRSS:

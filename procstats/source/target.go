@@ -26,8 +26,9 @@ type Reaped struct {
 	IO kernel.ProcIO
 	// IOMissed counts reaped children whose /proc/PID/io could not be read.
 	IOMissed int64
-	// Outside counts the children that ended outside the task's cgroup.
+	// Outside counts the children that ended outside the task's cgroup of version 2; Watched is false if none is held against one.
 	Outside int64
+	Watched bool
 	// Processes counts the children.
 	Processes int64
 	// At is when another process said so; zero for a sum that is up to date whenever it is asked for.
