@@ -80,7 +80,7 @@ func (w *exitWatch) finish(main int) *record.Commands {
 	if w.watch == nil {
 		return &record.Commands{Rows: []procstats.Command{}, Reason: w.reason}
 	}
-	return &record.Commands{Rows: s.Commands, LostRecords: s.Lost}
+	return &record.Commands{Rows: s.Commands, LostRecords: s.Lost, LeftProcesses: s.Left}
 }
 
 // report returns what the processes used that have ended so far; nil if that is not counted. The total is read after them:

@@ -162,7 +162,7 @@ func (f facts) leaveUnseen() bool {
 // left says which count of processes that have left a cgroup speaks against an account of the cgroup; ok is false if no
 // process is known to have left it. Where one was that ended elsewhere only version 2 says: it may have left all.
 func (f facts) left(account ID) (id ID, processes float64, ok bool) {
-	for _, id := range [...]ID{account, RusageOutside} {
+	for _, id := range [...]ID{account, RusageOutside, ExitsLeft} {
 		if n, known := f.Task.Number(id); known && n > 0 {
 			return id, n, true
 		}

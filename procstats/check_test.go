@@ -132,6 +132,11 @@ func TestChecks(t *testing.T) {
 			of: procstats.HeadlineCPU, want: "0.7 lower_bound exits_cpu_seconds_total", rules: []string{"cpu_above_cgroup"},
 		},
 		{
+			name:   "a process that nothing else has seen did not end in the cgroup",
+			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 0.5), number(procstats.ExitsCPU, 0.4), number(procstats.ExitsLeft, 1)),
+			of:     procstats.HeadlineCPU, want: "0.5 lower_bound cgroup_cpu_usage_seconds_total", rules: []string{"cpu_above_cgroup"},
+		},
+		{
 			name:   "the processes that ended have more, and none was seen outside",
 			sample: sampleAt(at(2), number(procstats.CgroupCPUUsage, 0.5), number(procstats.ExitsCPU, 0.7)),
 			of:     procstats.HeadlineCPU, want: "0.5 lower_bound cgroup_cpu_usage_seconds_total", rules: []string{"cpu_below_exits"},

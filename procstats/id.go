@@ -147,6 +147,7 @@ const (
 	ProcessRunDelay                   ID = 404
 	ProcessVoluntarySwitches          ID = 405
 	ProcessInvoluntarySwitches        ID = 406
+	ExitsLeft                         ID = 407
 	TreeMemory                        ID = 420
 	TreeSwap                          ID = 421
 	HugetlbCgroupCurrent              ID = 422

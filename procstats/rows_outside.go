@@ -73,3 +73,16 @@ var endRows = [...]Measurement{
 		Pitfall: "Absent if processes are known to have joined the cgroup: what they used before is in it too.",
 	},
 }
+
+// exitRows are what the ends of processes in the cgroup say of those that are missing.
+//
+//nolint:gochecknoglobals // part of the one table, never written to
+var exitRows = [...]Measurement{
+	{
+		ID: ExitsLeft, Name: "exits_processes_left_cgroup_total",
+		Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceExits, Guarantee: LowerBound,
+		File:    "sched_process_fork and sched_switch, by BPF programs: processes that were forked in the task's v2 cgroup, and those that ended there",
+		Help:    "Processes that began in the task's cgroup of version 2 and did not end there, however short they lived. Only the record of an ended task has it.",
+		Pitfall: "A process that joined the cgroup and ended there makes up for one that left.",
+	},
+}

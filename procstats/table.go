@@ -36,7 +36,7 @@ type Measurement struct {
 //nolint:gochecknoglobals // the one table, never written to
 var sections = [...][]Measurement{
 	cgroupRows[:], psiRows[:], treeRows[:], processRows[:], executorRows[:], portableRows[:], headlineRows[:],
-	outsideRows[:], laterHeadlineRows[:], ioRows[:], endRows[:], runQueueRows[:], memoryRows[:], setRows[:], rateRows[:], ancestorRows[:], samplingRows[:], inheritedRows[:],
+	outsideRows[:], laterHeadlineRows[:], ioRows[:], endRows[:], runQueueRows[:], exitRows[:], memoryRows[:], setRows[:], rateRows[:], ancestorRows[:], samplingRows[:], inheritedRows[:],
 	networkRows[:],
 }
 

@@ -119,6 +119,8 @@ func (w *exitWatch) commands(s exits.Summary, started time.Time) *record.Command
 	}
 	if w.since.After(started) {
 		c.Since = w.since
+	} else {
+		c.LeftProcesses = s.Left // of all that the task had
 	}
 	return c
 }

@@ -22,6 +22,8 @@ type Commands struct {
 	TotalCPUSeconds        *float64 `json:"total_cpu_seconds"`
 	// LostRecords counts threads whose end was not recorded, because too many ended at once.
 	LostRecords int64 `json:"lost_records"`
+	// LeftProcesses counts those that began in the task's cgroup and did not end there.
+	LeftProcesses int64 `json:"left_processes,omitempty"`
 	// Since is when recording began of a task that was started before; what ended until then is unattributed.
 	Since time.Time `json:"since,omitzero"`
 	// Gaps are the times in which nothing was recorded, because what records was restarted; what ended then is unattributed.
@@ -73,7 +75,7 @@ func (r *Record) SetCommands(c *Commands) {
 
 const exitsSource = "exits"
 
-// holdAgainst corrects the CPU time of a record that was made without the commands.
+// holdAgainst corrects a record that was made without the commands.
 func (r *Record) holdAgainst(c *Commands) {
 	s := &procstats.Sample{}
 	for name, value := range r.Measurements {
@@ -88,7 +90,7 @@ func (r *Record) holdAgainst(c *Commands) {
 	if _, known := s.Task.Number(procstats.ExitsCPU); !known || !counted {
 		return
 	}
-	for _, id := range [...]procstats.ID{procstats.ExitsCPU, procstats.TreeCPUUnattributed} {
+	for _, id := range [...]procstats.ID{procstats.ExitsCPU, procstats.ExitsLeft, procstats.TreeCPUUnattributed} {
 		if value, known := s.Task.Number(id); known {
 			r.Measurements[id.String()] = value
 		}
@@ -106,6 +108,17 @@ func (r *Record) holdAgainst(c *Commands) {
 			r.Headline[id.String()] = h
 		}
 	}
+	if c.LeftProcesses == 0 {
+		return
+	}
+	for _, id := range [...]procstats.ID{
+		procstats.HeadlineMemory, procstats.HeadlineMemoryCharged, procstats.HeadlineMemoryPeak, procstats.HeadlineIORead, procstats.HeadlineIOWrite,
+	} {
+		if h := r.Headline[id.String()]; h.Guarantee == procstats.Exact {
+			h.Guarantee, h.Notes = procstats.LowerBound, corrected[id.String()].Notes
+			r.Headline[id.String()] = h
+		}
+	}
 }
 
 // WithExits returns the last sample of a task with what its ended processes have used by their own accounts, which can be
@@ -118,6 +131,7 @@ func WithExits(final *procstats.Sample, c *Commands) *procstats.Sample {
 	before, _ := cpuTotal(s)
 	_, cpu := c.sum()
 	s.SetNumber(procstats.ExitsCPU, cpu)
+	s.SetNumber(procstats.ExitsLeft, float64(c.LeftProcesses))
 	if after, _ := cpuTotal(s); after != before {
 		if rest, known := s.Task.Number(procstats.TreeCPUUnattributed); known {
 			s.SetNumber(procstats.TreeCPUUnattributed, rest+after-before)

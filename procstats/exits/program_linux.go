@@ -40,7 +40,8 @@ const (
 
 // shared is what the programs and this process share.
 type shared struct {
-	// watched has, by the id of a cgroup, the number of its watch and the records that were lost of it.
+	// watched has, by the id of a cgroup, the number of its watch, the records that were lost of it, and the processes that
+	// were forked in it.
 	watched *ebpf.Map
 	// inherited has, by process, what signal_struct.maxrss was when it executed its program.
 	inherited *ebpf.Map
@@ -87,6 +88,20 @@ func execProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 		asm.Mov.Imm(asm.R4, 0),
 		asm.FnMapUpdateElem.Call())
 	return program("sched_process_exec", code)
+}
+
+// forkProgram counts the processes that are forked in a cgroup: those that do not end there have left it. The current task is the
+// parent, the second argument the child; a new thread is not the leader of its group.
+func forkProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
+	code := asm.Instructions{asm.LoadMem(task, asm.R1, 8, asm.DWord)}
+	code = append(code, filter(m)...)
+	code = append(code, read(stackLeader, 8, o.leader)...)
+	code = append(code,
+		asm.LoadMem(asm.R1, asm.RFP, stackLeader, asm.DWord),
+		asm.JNE.Reg(asm.R1, task, "end"),
+		asm.Mov.Imm(asm.R1, 1),
+		asm.AddAtomic.Mem(watched, asm.R1, asm.DWord, 16))
+	return program("sched_process_fork", code)
 }
 
 func program(name string, code asm.Instructions) *ebpf.ProgramSpec {

@@ -85,6 +85,9 @@ func (r *Reader) load(fs kernel.FS) error {
 	if err := r.attach("sched_process_exec", execProgram(o, &r.maps)); err != nil {
 		return err
 	}
+	if err := r.attach("sched_process_fork", forkProgram(o, &r.maps)); err != nil {
+		return err
+	}
 	return r.attach("sched_switch", exitProgram(o, &r.maps))
 }
 
@@ -94,7 +97,7 @@ func (r *Reader) makeMaps() error {
 		spec ebpf.MapSpec
 	}{
 		{&r.maps.ring, ebpf.MapSpec{Name: "tacho_exits", Type: ebpf.RingBuf, MaxEntries: ringSize}},
-		{&r.maps.watched, ebpf.MapSpec{Name: "tacho_watched", Type: ebpf.Hash, KeySize: 8, ValueSize: 16, MaxEntries: mostWatched, Flags: unix.BPF_F_NO_PREALLOC}},
+		{&r.maps.watched, ebpf.MapSpec{Name: "tacho_watched", Type: ebpf.Hash, KeySize: 8, ValueSize: 24, MaxEntries: mostWatched, Flags: unix.BPF_F_NO_PREALLOC}},
 		{&r.maps.inherited, ebpf.MapSpec{Name: "tacho_peaks", Type: ebpf.LRUHash, KeySize: 8, ValueSize: 8, MaxEntries: mostInherited}},
 	} {
 		var err error
@@ -185,7 +188,7 @@ func (r *Reader) watch(cgroup uint64) (*Watch, error) {
 	w := &Watch{reader: r, cgroup: cgroup, number: r.next, since: uint64(kernel.SinceBoot()), tally: newTally(r.peaks)} //nolint:gosec // positive
 	r.watches[w.number] = w
 	r.mu.Unlock()
-	if err := r.maps.watched.Update(cgroup, [2]uint64{w.number, 0}, ebpf.UpdateAny); err != nil {
+	if err := r.maps.watched.Update(cgroup, [3]uint64{w.number}, ebpf.UpdateAny); err != nil {
 		w.forget()
 		return nil, err //nolint:wrapcheck // by the callers
 	}
@@ -210,7 +213,8 @@ func (w *Watch) forget() {
 // Read returns what has ended until now.
 func (w *Watch) Read() Summary {
 	w.reader.read()
-	s := Summary{Lost: w.lost()}
+	s := Summary{}
+	s.Lost, _ = w.counts()
 	w.reader.mu.Lock()
 	defer w.reader.mu.Unlock()
 	w.tally.settle()
@@ -226,12 +230,25 @@ func (w *Watch) Read() Summary {
 	return s
 }
 
-func (w *Watch) lost() int64 {
-	var value [2]uint64
+// counts returns how many records were lost, and how many processes were forked in the cgroup.
+func (w *Watch) counts() (lost, forked int64) {
+	var value [3]uint64
 	if err := w.reader.maps.watched.Lookup(w.cgroup, &value); err != nil {
+		return 0, 0
+	}
+	return int64(value[1]), int64(value[2]) //nolint:gosec // counts
+}
+
+// left returns how many processes have left the cgroup when nothing in it is alive: of the first one and those that were forked
+// there, those that did not end there. Others may have joined it, so that it is at least so many; 0 if records were lost.
+func (w *Watch) left() int64 {
+	lost, forked := w.counts()
+	w.reader.mu.Lock()
+	defer w.reader.mu.Unlock()
+	if lost > 0 {
 		return 0
 	}
-	return int64(value[1]) //nolint:gosec // a count
+	return max(0, 1+forked-w.tally.ended)
 }
 
 // pollInterval is between two looks for a record that is outstanding: of single records the kernel does not wake the reader.
@@ -258,15 +275,17 @@ func (r *Reader) await(limit time.Duration, found func() bool) bool {
 	}
 }
 
-// Finish returns what has ended when nothing in the cgroup is alive. It waits for the record of the first process that was
-// started in it, but not longer than the limit: a process can be reaped before it has left its CPU for the last time. The error
-// says that the programs report nothing, if they have not been tried before.
+// Finish returns what has ended when nothing in the cgroup is alive. It waits for the records of the first process that was
+// started in it and of those that were forked there, but not longer than the limit: a process can be reaped before it has left its
+// CPU for the last time. The error says that the programs report nothing, if they have not been tried before.
 func (w *Watch) Finish(first int, limit time.Duration) (Summary, error) {
 	w.reader.await(limit, func() bool {
+		left := w.left()
 		w.reader.mu.Lock()
 		defer w.reader.mu.Unlock()
-		return int(w.tally.oldest.pid) == first
+		return int(w.tally.oldest.pid) == first && left == 0
 	})
+	left := w.left()
 	w.reader.mu.Lock()
 	w.tally.finish()
 	reported := w.reader.reported
@@ -274,5 +293,7 @@ func (w *Watch) Finish(first int, limit time.Duration) (Summary, error) {
 	if !reported {
 		return Summary{}, fmt.Errorf("process %d: %w", first, errSilent)
 	}
-	return w.Read(), nil
+	s := w.Read()
+	s.Left = left
+	return s, nil
 }

@@ -285,3 +285,42 @@ func TestFilter(t *testing.T) {
 		}
 	})
 }
+
+// TestLeft counts the processes that end elsewhere: children that nobody waits for, and those of a process that had left.
+func TestLeft(t *testing.T) {
+	r := open(t)
+	if err := r.Try(); err != nil { // none of the processes below may end where it is watched
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		script string
+		want   int64
+	}{
+		"none":     {"for i in 1 2 3; do /bin/true; done; (:) & wait", 0},
+		"a child":  {"/bin/true; (echo 0 >$OTHER/cgroup.procs; /bin/true; :) & wait", 1},
+		"the main": {"echo 0 >$OTHER/cgroup.procs; /bin/true; :", 1},
+		"and back": {"echo 0 >$OTHER/cgroup.procs; echo 0 >$OWN/cgroup.procs; /bin/true; :", 0},
+		"threads":  {"EXITS_HELPER=leader $SELF; :", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own, other := group(t), group(t)
+			w, err := r.Watch(own)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := shell(t, test.script)
+			cmd.Env = append(cmd.Env, "OWN="+own, "OTHER="+other)
+			first := run(t, own, cmd)
+			s, err := w.Finish(first, 300*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Left != test.want {
+				t.Errorf("%d have left, want %d: %+v", s.Left, test.want, s.Commands)
+			}
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

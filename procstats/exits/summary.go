@@ -18,4 +18,6 @@ type Summary struct {
 	Commands []procstats.Command
 	// Lost counts records of threads that there was no room for.
 	Lost int64
+	// Left counts the processes that began in the cgroup and did not end there, as far as that is known. Only [Watch.Finish] says.
+	Left int64
 }

@@ -40,6 +40,7 @@ type tally struct {
 	open     map[process]*open
 	round    uint64
 	oldest   process // of those that have ended
+	ended    int64   // processes whose last thread has ended here
 	// peaks is what the largest resident sets guarantee that are a process's own.
 	peaks procstats.Guarantee
 }
@@ -54,6 +55,9 @@ func (t *tally) add(one thread) {
 		t.oldest = one.process
 	}
 	p, begun := t.open[one.process]
+	if one.ended && (!begun || !p.ended) {
+		t.ended++
+	}
 	if !begun && one.ended && !one.others {
 		t.close(one)
 		return
