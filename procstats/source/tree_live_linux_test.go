@@ -241,7 +241,7 @@ func TestTreeTotalUnderChurn(t *testing.T) {
 		last, lastExited = total, exited
 		checkNumber(t, &s, procstats.TreeCPU, mustNumber(t, &s, procstats.TreeCPULive)+exited+mustNumber(t, &s, procstats.TreeCPUUnattributed))
 	}
-	for ended := 0; ended == 0; {
+	for ended := 0; ended <= 0; { // -1 if a signal interrupts it
 		check()
 		var err error
 		ended, err = unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 1)
