@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/procstats/network"
 	"github.com/tachograph/tacho/procstats/source"
 )
 
@@ -22,16 +23,17 @@ func Examine(host Host) (*Report, error) {
 		group = cgroup.None(err.Error())
 	}
 	r.Notes = group.Notes
+	tried := network.Try(host.FS)
 	r.Checks = append(r.Checks, checkGroup(host, group)...)
 	r.Checks = append(r.Checks,
 		checkClone(group), checkSeccomp(host), checkSecurityModule(host, group),
-		checkPressure(host), checkPidfd(), checkKmsg(host), checkExits(host), checkNetwork(host), checkChildren(host),
+		checkPressure(host), checkPidfd(), checkKmsg(host), checkExits(host), checkNetwork(tried), checkChildren(host),
 		checkOwnProcess(host), checkOtherUsers(host), checkOOMScore(host))
-	return r, errors.Join(r.tryCollect(host, group), group.Remove())
+	return r, errors.Join(r.tryCollect(host, group, tried), group.Remove())
 }
 
 // tryCollect reads everything once: of the empty cgroup, and of this process in place of a task.
-func (r *Report) tryCollect(host Host, group *cgroup.Group) error {
+func (r *Report) tryCollect(host Host, group *cgroup.Group, tried error) error {
 	dir, err := os.MkdirTemp("", "tacho-doctor-")
 	if err != nil {
 		return fmt.Errorf("create directory: %w", err)
@@ -40,7 +42,19 @@ func (r *Report) tryCollect(host Host, group *cgroup.Group) error {
 		FS: host.FS, Cgroup: group.Cgroup, Dir: dir,
 		Roots:  func() []int { return []int{os.Getpid()} },
 		Reaped: func() source.Reaped { return source.Reaped{} },
-	}, selection())
+	}, selection(), packets(host, group, tried))
 	r.measure(c)
 	return errors.Join(c.Close(), os.Remove(dir))
+}
+
+// packets counts those of the group, as for a task, unless a packet of this process was tried in vain.
+func packets(host Host, group *cgroup.Group, tried error) *network.Source {
+	if tried != nil {
+		return network.Absent(selection(), tried.Error())
+	}
+	dir := ""
+	if group.Encloses() {
+		dir = group.V2
+	}
+	return network.Open(host.FS, selection(), dir, true)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/tachograph/tacho/chart"
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/command/rundir"
+	"github.com/tachograph/tacho/command/summary"
 	"github.com/tachograph/tacho/executor/record"
 )
 
@@ -29,7 +30,8 @@ func newPlot() *cobra.Command {
 ` + rundir.RunHelp + `
 
 Each value is that of one sample, of a long run of some samples together: memory is then the highest, CPU, storage and
-network the average. Nothing is drawn for times in which nothing was measured. A limit is drawn unless it is more than three times what was used. A line of the record that cannot be read is
+network the average. Nothing is drawn for times in which nothing was measured. A limit is drawn unless it is more than three times what was used. On the terminal the CPU time of all
+processes that ended follows, by command. A line of the record that cannot be read is
 reported on stderr and leaves a gap, and the exit code is 1.`,
 		Example: `  tacho plot last
   tacho plot last --output run.svg`,
@@ -132,7 +134,11 @@ func plotText(cmd *cobra.Command, entry record.Entry, axis *chart.Axis, charts [
 	const around = 6
 	p := cli.PaletteFor(cmd, out)
 	screen := chart.Screen{Columns: columns, Rows: min(12, (lines-2)/len(charts)-around), Colour: p.On}
-	_, err := fmt.Fprintf(out, "%s\n\n%s", p.Bold(cli.Cut(plotTitle(entry), columns)), chart.Text(axis, charts, screen))
+	bars := summary.CommandBars(entry.Record, p, columns)
+	if bars != "" {
+		bars = "\n" + bars
+	}
+	_, err := fmt.Fprintf(out, "%s\n\n%s%s", p.Bold(cli.Cut(plotTitle(entry), columns)), chart.Text(axis, charts, screen), bars)
 	return err
 }
 

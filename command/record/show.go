@@ -31,6 +31,7 @@ Values that were not measured are shown as ` + procstats.NoValue + `; --all list
 The numbers of a run that is running or lost are those of its last report.`,
 		Example: `  tacho show last
   tacho show 2026-03-04 --all
+  tacho show last --failed-first
   tacho show last --format json | jq .headline`,
 		Args:    rundir.Arguments("RUN"),
 		GroupID: cli.GroupRecords,
@@ -38,6 +39,7 @@ The numbers of a run that is running or lost are those of its last report.`,
 	outputDir := rundir.AddOutputDir(cmd)
 	format := cli.AddFormat(cmd, "text", "json")
 	all := cmd.Flags().Bool("all", false, "show all measurements, with the reason for each absent one, and the evidence for a success too")
+	failedFirst := cmd.Flags().Bool("failed-first", false, "list the commands of which most processes failed first")
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		entry, err := rundir.FindLast(*outputDir, args)
@@ -52,6 +54,7 @@ The numbers of a run that is running or lost are those of its last report.`,
 			return cli.PrintJSON(out, r)
 		}
 		page := summary.NewPage(cli.PaletteFor(cmd, out), entry.Name, r)
+		page.FailedFirst = *failedFirst
 		text := page.Render(*all)
 		history, err := rundir.History(entry)
 		if err != nil {

@@ -18,6 +18,9 @@ import (
 
 // Page lays out a record as text, in sections.
 type Page struct {
+	// FailedFirst lists the commands of which most processes failed first.
+	FailedFirst bool
+
 	palette cli.Palette
 	name    string
 	record  *record.Record

@@ -29,6 +29,9 @@ func (p *Page) commands() {
 		fmt.Fprintf(&p.text, "  unknown: %s\n", cli.Printable(c.Reason))
 		return
 	}
+	if p.FailedFirst {
+		c = failedFirst(c)
+	}
 	t, rows := commandTable(c)
 	p.text.WriteString(t.Render(p.palette))
 	p.failures(rows)
@@ -52,18 +55,23 @@ func CommandNotes(c *record.Commands) []string {
 	return notes
 }
 
-// LiveCommandTable lists the ended processes of a running task by command, at most so many columns wide; with failedFirst those of
+// LiveCommandTable lists the ended processes of a running task by command, at most so many columns wide; with byFailures those of
 // which most have failed come first.
-func LiveCommandTable(c *record.Commands, width int, failedFirst bool) *cli.Table {
-	if failedFirst {
-		sorted := *c
-		sorted.Rows = slices.Clone(c.Rows)
-		slices.SortStableFunc(sorted.Rows, func(a, b procstats.Command) int { return cmp.Compare(b.Failed, a.Failed) })
-		c = &sorted
+func LiveCommandTable(c *record.Commands, width int, byFailures bool) *cli.Table {
+	if byFailures {
+		c = failedFirst(c)
 	}
 	t, _ := commandTable(c)
 	t.Width, t.Leave = width, []int{7, 6, 8, 5}
 	return t
+}
+
+// failedFirst orders commands by how many of their processes failed.
+func failedFirst(c *record.Commands) *record.Commands {
+	sorted := *c
+	sorted.Rows = slices.Clone(c.Rows)
+	slices.SortStableFunc(sorted.Rows, func(a, b procstats.Command) int { return cmp.Compare(b.Failed, a.Failed) })
+	return &sorted
 }
 
 // CommandTable lists the ended processes of a run by command; nil if that is not known.

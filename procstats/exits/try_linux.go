@@ -86,8 +86,10 @@ func explain(host kernel.FS, err error) error {
 		return fmt.Errorf("the kernel is locked down: %w", err)
 	case errors.As(err, &refused):
 		return fmt.Errorf("the kernel's verifier refused a program: %w", err)
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return fmt.Errorf("CAP_BPF and CAP_PERFMON are required; run as root: %w", err)
+	case os.Geteuid() == 0 && errors.Is(err, unix.EPERM): // a container can take the capabilities from root
+		return fmt.Errorf("CAP_BPF and CAP_PERFMON are required, and before Linux 5.11 a limit of locked memory (ulimit -l) that has room for it: %w", unix.EPERM)
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES): // without the text of the library, which suspects a limit
+		return fmt.Errorf("CAP_BPF and CAP_PERFMON are required; run as root: %w", unix.EPERM)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF): %w", err)
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EINVAL):

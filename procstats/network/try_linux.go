@@ -90,8 +90,10 @@ func explain(host kernel.FS, err error) error {
 	switch {
 	case strings.Contains(string(lockdown), "[confidentiality]"):
 		return fmt.Errorf("the kernel is locked down: %w", err)
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return fmt.Errorf("CAP_BPF and CAP_NET_ADMIN are required; run as root: %w", err)
+	case os.Geteuid() == 0 && errors.Is(err, unix.EPERM): // a container can take the capabilities from root
+		return fmt.Errorf("CAP_BPF and CAP_NET_ADMIN are required, and before Linux 5.11 a limit of locked memory (ulimit -l) that has room for it: %w", unix.EPERM)
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES): // without the text of the library, which suspects a limit
+		return fmt.Errorf("CAP_BPF and CAP_NET_ADMIN are required; run as root: %w", unix.EPERM)
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("it takes Linux 5.7 or later with CONFIG_CGROUP_BPF: %w", err)
 	}
