@@ -41,6 +41,12 @@ func TestMain(m *testing.M) {
 		if err := touch(os.Args[1]); err != nil {
 			os.Exit(1)
 		}
+	case "wait": // until its standard input ends, with more memory than it can have inherited
+		memory := make([]byte, 64<<20)
+		for i := 0; i < len(memory); i += 4096 {
+			memory[i] = 1
+		}
+		_, _ = os.Stdin.Read(memory)
 	case "kill":
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		select {}

@@ -16,6 +16,7 @@ const license = "Dual MPL/GPL"
 const (
 	task    = asm.R6
 	level   = asm.R7
+	tgid    = asm.R7 // when the cgroup has been found
 	watched = asm.R8
 	entry   = asm.R9 // of the ring buffer
 )
@@ -23,7 +24,7 @@ const (
 // What is on the stack, below the frame pointer.
 const (
 	stackCgroup = -8
-	stackTgid   = -16
+	stackPlace  = -16
 	stackSignal = -24
 	stackLeader = -32
 	stackState  = -40
@@ -36,6 +37,12 @@ const (
 	forceWake  = 2    // BPF_RB_FORCE_WAKEUP
 	noWake     = 1    // BPF_RB_NO_WAKEUP
 	available  = 0    // BPF_RB_AVAIL_DATA
+
+	// An entry of shared.inherited has the PID, at most PID_MAX_LIMIT, a bit that says whether its place was another process's, and
+	// the number of pages.
+	pidShift  = 64 - 22
+	pageBits  = pidShift - 1
+	mostPages = 1<<pageBits - 1
 )
 
 // shared is what the programs and this process share.
@@ -43,7 +50,8 @@ type shared struct {
 	// watched has, by the id of a cgroup, the number of its watch, the records that were lost of it, and the processes that
 	// were forked in it.
 	watched *ebpf.Map
-	// inherited has, by process, what signal_struct.maxrss was when it executed its program.
+	// inherited has what signal_struct.maxrss of a process was when it executed its program, in pages below its PID, by the last
+	// bits of that: an array is read and written in place, while a hash map takes as long as all the rest of an exec's program.
 	inherited *ebpf.Map
 	ring      *ebpf.Map
 }
@@ -80,13 +88,22 @@ func execProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 	code = append(code, read(stackSignal, 8, o.signal)...)
 	code = append(code, asm.LoadMem(asm.R3, asm.RFP, stackSignal, asm.DWord))
 	code = append(code, readFrom(stackMaxRSS, 8, o.maxRSS)...)
-	code = append(code, tgidKey()...)
+	code = append(code, findInherited(m, "end")...)
 	code = append(code,
-		asm.LoadMapPtr(asm.R1, m.inherited.FD()),
-		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, stackTgid),
-		asm.Mov.Reg(asm.R3, asm.RFP), asm.Add.Imm(asm.R3, stackMaxRSS),
-		asm.Mov.Imm(asm.R4, 0),
-		asm.FnMapUpdateElem.Call())
+		asm.LoadMem(asm.R1, asm.RFP, stackMaxRSS, asm.DWord),
+		asm.LSh.Imm(asm.R1, 64-pageBits), asm.RSh.Imm(asm.R1, 64-pageBits),
+		asm.LoadImm(asm.R4, 1<<pageBits, asm.DWord),
+		asm.LoadMem(asm.R2, asm.R0, 0, asm.DWord),
+		asm.Mov.Reg(asm.R3, asm.R2),
+		asm.And.Reg(asm.R3, asm.R4),
+		asm.JEq.Imm(asm.R2, 0, "free"),
+		asm.RSh.Imm(asm.R2, pidShift),
+		asm.JEq.Reg(asm.R2, tgid, "free"),
+		asm.Mov.Reg(asm.R3, asm.R4),
+		asm.Or.Reg(asm.R1, asm.R3).WithSymbol("free"),
+		asm.LSh.Imm(tgid, pidShift),
+		asm.Or.Reg(asm.R1, tgid),
+		asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord))
 	return program("sched_process_exec", code)
 }
 
@@ -178,23 +195,43 @@ func fill(o *offsets) asm.Instructions {
 	return code
 }
 
-// peakBefore adds what execProgram noted, and forgets it when the process has ended.
+// peakBefore adds what execProgram noted, and forgets it when the process has ended. If another process has the place, or
+// has had it, it is not known what this one has inherited.
 func peakBefore(m *shared) asm.Instructions {
-	code := append(zero(atInherited), tgidKey()...)
-	key := asm.Instructions{
-		asm.LoadMapPtr(asm.R1, m.inherited.FD()),
-		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, stackTgid),
-	}
-	code = append(code, key...)
-	code = append(code,
-		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, "submit"),
+	code := append(zero(atInherited), findInherited(m, "submit")...)
+	return append(code,
 		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
+		asm.JEq.Imm(asm.R1, 0, "submit"),
+		asm.Mov.Reg(asm.R2, asm.R1),
+		asm.RSh.Imm(asm.R2, pidShift),
+		asm.JEq.Reg(asm.R2, tgid, "own"),
+		asm.LoadImm(asm.R1, mostPages, asm.DWord),
+		asm.StoreMem(entry, atInherited, asm.R1, asm.DWord),
+		asm.Ja.Label("submit"),
+		asm.Mov.Reg(asm.R2, asm.R1).WithSymbol("own"),
+		asm.LSh.Imm(asm.R1, 64-pageBits), asm.RSh.Imm(asm.R1, 64-pageBits),
 		asm.StoreMem(entry, atInherited, asm.R1, asm.DWord),
 		asm.LoadMem(asm.R1, entry, atLive, asm.Word),
-		asm.JNE.Imm(asm.R1, 0, "submit"))
-	code = append(code, key...)
-	return append(code, asm.FnMapDeleteElem.Call())
+		asm.JNE.Imm(asm.R1, 0, "submit"),
+		asm.LoadImm(asm.R1, 1<<pageBits, asm.DWord),
+		asm.And.Reg(asm.R2, asm.R1), // a place that was another's stays marked: that one may be alive
+		asm.StoreMem(asm.R0, 0, asm.R2, asm.DWord))
+}
+
+// findInherited puts the PID of the process into tgid, and the address of its place into R0.
+func findInherited(m *shared, none string) asm.Instructions {
+	return asm.Instructions{
+		asm.FnGetCurrentPidTgid.Call(),
+		asm.Mov.Reg(tgid, asm.R0),
+		asm.RSh.Imm(tgid, 32),
+		asm.RSh.Imm(asm.R0, 32),
+		asm.And.Imm(asm.R0, mostInherited-1),
+		asm.StoreMem(asm.RFP, stackPlace, asm.R0, asm.Word),
+		asm.LoadMapPtr(asm.R1, m.inherited.FD()),
+		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, stackPlace),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, none),
+	}
 }
 
 // submit hands the record over, and wakes the reader only if the buffer is half full: it looks by itself otherwise.
@@ -214,15 +251,6 @@ func submit(m *shared) asm.Instructions {
 // zero writes 8 bytes of the record.
 func zero(to int16) asm.Instructions {
 	return asm.Instructions{asm.Mov.Imm(asm.R1, 0), asm.StoreMem(entry, to, asm.R1, asm.DWord)}
-}
-
-// tgidKey puts the PID of the process on the stack.
-func tgidKey() asm.Instructions {
-	return asm.Instructions{
-		asm.FnGetCurrentPidTgid.Call(),
-		asm.RSh.Imm(asm.R0, 32),
-		asm.StoreMem(asm.RFP, stackTgid, asm.R0, asm.DWord),
-	}
 }
 
 // read copies a field of the task to the stack.

@@ -21,7 +21,8 @@ import (
 const (
 	// ringSize is room for 1600 records: the reader is woken when half of it is used.
 	ringSize = 256 << 10
-	// mostWatched bounds the watched cgroups, mostInherited the live processes whose peak at their exec is known.
+	// mostWatched bounds the watched cgroups. mostInherited is how many live processes have a place for their peak at their exec,
+	// by the last bits of the PID.
 	mostWatched   = 4096
 	mostInherited = 8192
 	// mostRSSLag is how far off the kernel's largest resident set may be and still count as exact: with up to eight CPUs it is not more.
@@ -98,7 +99,7 @@ func (r *Reader) makeMaps() error {
 	}{
 		{&r.maps.ring, ebpf.MapSpec{Name: "tacho_exits", Type: ebpf.RingBuf, MaxEntries: ringSize}},
 		{&r.maps.watched, ebpf.MapSpec{Name: "tacho_watched", Type: ebpf.Hash, KeySize: 8, ValueSize: 24, MaxEntries: mostWatched, Flags: unix.BPF_F_NO_PREALLOC}},
-		{&r.maps.inherited, ebpf.MapSpec{Name: "tacho_peaks", Type: ebpf.LRUHash, KeySize: 8, ValueSize: 8, MaxEntries: mostInherited}},
+		{&r.maps.inherited, ebpf.MapSpec{Name: "tacho_peaks", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: mostInherited}},
 	} {
 		var err error
 		if *m.to, err = ebpf.NewMap(&m.spec); err != nil {

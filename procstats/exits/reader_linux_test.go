@@ -68,8 +68,8 @@ func group(t *testing.T) string {
 	return ""
 }
 
-// run runs a command in a cgroup and returns its PID.
-func run(t *testing.T, dir string, cmd *exec.Cmd) int {
+// start starts a command in a cgroup.
+func start(t *testing.T, dir string, cmd *exec.Cmd) error {
 	t.Helper()
 	f, err := os.Open(dir)
 	if err != nil {
@@ -77,9 +77,16 @@ func run(t *testing.T, dir string, cmd *exec.Cmd) int {
 	}
 	defer f.Close()
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(f.Fd())}
-	if err := cmd.Run(); cmd.ProcessState == nil { // some fail on purpose
+	return cmd.Start()
+}
+
+// run runs a command in a cgroup and returns its PID.
+func run(t *testing.T, dir string, cmd *exec.Cmd) int {
+	t.Helper()
+	if err := start(t, dir, cmd); err != nil {
 		t.Fatal(err)
 	}
+	_ = cmd.Wait() // some fail on purpose
 	return cmd.ProcessState.Pid()
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -98,4 +99,59 @@ func link(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// TestSharedPlace holds that the largest resident set of a process is not called its own if another has taken the place of what it
+// inherited: a PID that many places further.
+func TestSharedPlace(t *testing.T) {
+	const last, places, tries = "/proc/sys/kernel/ns_last_pid", 8192, 50
+	r, dir := open(t), group(t)
+	first, second := link(t, "first"), link(t, "second")
+	w, err := r.Watch(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared, oldest := false, 0
+	for range tries {
+		long := exec.Command(first)
+		long.Env = append(os.Environ(), "EXITS_HELPER=wait")
+		hold, err := long.StdinPipe()
+		if err == nil {
+			err = start(t, dir, long)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if oldest == 0 {
+			oldest = long.Process.Pid
+		}
+		other := long.Process.Pid + places
+		if other >= 32_000 { // the least kernel.pid_max is 32768
+			other -= 2 * places
+		}
+		chosen := os.WriteFile(last, strconv.AppendInt(nil, int64(other-1), 10), 0)
+		short := exec.Command(second, "0")
+		short.Env = append(os.Environ(), "EXITS_HELPER=exit")
+		shared = run(t, dir, short) == other
+		if err := errors.Join(hold.Close(), long.Wait()); err != nil {
+			t.Fatal(err)
+		}
+		if chosen != nil {
+			t.Skipf("the next PID cannot be chosen here: %v", chosen)
+		}
+		if shared {
+			break
+		}
+	}
+	s, err := w.Finish(oldest, time.Second)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if !shared {
+		t.Skipf("the PID was taken by another process, %d times", tries)
+	}
+	i := slices.IndexFunc(s.Commands, func(c procstats.Command) bool { return c.Name == "first" })
+	if c := s.Commands[i]; c.PeakRSSGuarantee != procstats.UpperBound {
+		t.Errorf("%d bytes are %s", c.PeakRSSBytes, c.PeakRSSGuarantee)
+	}
 }
