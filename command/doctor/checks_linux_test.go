@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -60,7 +62,8 @@ func TestChecksOfAPoorHost(t *testing.T) {
 	if c := checkWhere(host); !strings.Contains(c.Found, "/run/.containerenv") {
 		t.Errorf("container: %+v", c)
 	}
-	for _, c := range []Check{checkPressure(host), checkKmsg(host), checkExits(host), checkNetwork(errors.ErrUnsupported), checkChildren(host), checkOwnProcess(host), checkOtherUsers(host), checkOOMScore(host)} {
+	none := cgroup.None("")
+	for _, c := range []Check{checkNetwork(nil, none), checkNetwork(unix.ENETUNREACH, none), checkPressure(host), checkKmsg(host), checkExits(host, none), checkNetwork(errors.ErrUnsupported, none), checkChildren(host), checkOwnProcess(host), checkOtherUsers(host), checkOOMScore(host)} {
 		if c.State == Works || c.Found == "" || c.Costs == "" || c.Enable == "" {
 			t.Errorf("%s: %+v, want what is wrong, what it costs and what enables it", c.Name, c)
 		}

@@ -27,7 +27,7 @@ func Examine(host Host) (*Report, error) {
 	r.Checks = append(r.Checks, checkGroup(host, group)...)
 	r.Checks = append(r.Checks,
 		checkClone(group), checkSeccomp(host), checkSecurityModule(host, group),
-		checkPressure(host), checkPidfd(), checkKmsg(host), checkExits(host), checkNetwork(tried), checkChildren(host),
+		checkPressure(host), checkPidfd(), checkKmsg(host), checkExits(host, group), checkNetwork(tried, group), checkChildren(host),
 		checkOwnProcess(host), checkOtherUsers(host), checkOOMScore(host))
 	return r, errors.Join(r.tryCollect(host, group, tried), group.Remove())
 }

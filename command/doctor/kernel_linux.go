@@ -114,21 +114,32 @@ func checkKmsg(host Host) Check {
 }
 
 // checkExits loads and tries the programs that count ended processes, and removes them.
-func checkExits(host Host) Check {
+func checkExits(host Host, group *cgroup.Group) Check {
 	reader, err := exits.Open(host.FS)
 	if err == nil {
 		err = errors.Join(reader.Try(), reader.Close())
 	}
+	enable := "root in the first PID namespace, and a kernel with CONFIG_DEBUG_INFO_BTF=y"
+	if err == nil && (group.V2 == "" || !group.Encloses()) {
+		err, enable = errNoGroup, mountGroups
+	}
 	return Check{Name: "exit records", State: Works, Found: "every process that ends is counted, by command"}.
-		without(err, "who used it, of processes that are too short to be sampled",
-			"root in the first PID namespace, and a kernel with CONFIG_DEBUG_INFO_BTF=y")
+		without(err, "who used it, of processes that are too short to be sampled", enable)
 }
 
+// errNoGroup is why a task is not watched by programs that work.
+var errNoGroup = errors.New("a task has no cgroup of version 2 to itself here")
+
+const mountGroups = "a mounted cgroup v2, which may be beside version 1: mount -t cgroup2 none DIR"
+
 // checkNetwork says how it went to count a packet that this process sent to itself.
-func checkNetwork(tried error) Check {
+func checkNetwork(tried error, group *cgroup.Group) Check {
 	enable := "root, and Linux 5.7 or later with CONFIG_CGROUP_BPF=y and a mounted cgroup v2"
-	if errors.Is(tried, unix.ENETUNREACH) {
+	switch {
+	case errors.Is(tried, unix.ENETUNREACH):
 		enable = "ip link set lo up, in this network namespace"
+	case tried == nil && (group.V2 == "" || !group.Encloses()):
+		tried, enable = errNoGroup, mountGroups
 	}
 	return Check{Name: "network", State: Works, Found: "IP packets are counted by task"}.
 		without(tried, "bytes and packets that a task received and sent", enable)
