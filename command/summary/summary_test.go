@@ -42,8 +42,11 @@ func TestContradictions(t *testing.T) {
 	r := &record.Record{
 		Notes: []string{"CPU differs"},
 		Headline: map[string]record.HeadlineValue{
-			procstats.HeadlineCPU.String():        {Value: new(1.0), Notes: note("CPU differs")},
-			procstats.HeadlineMemoryPeak.String(): {Value: new(1.0), Notes: note("memory differs")},
+			procstats.HeadlineCPU.String():        {Value: new(1.0), Guarantee: procstats.LowerBound, Notes: note("CPU differs")},
+			procstats.HeadlineMemoryPeak.String(): {Value: new(1.0), Guarantee: procstats.LowerBound, Notes: note("memory differs")},
+			procstats.HeadlineCores.String(): {
+				Value: new(1.0), Guarantee: procstats.Sampled, Notes: []procstats.Note{{Cause: "more than all CPUs", Text: "memory differs"}},
+			},
 		},
 	}
 	if got, want := contradictionSummary(r), "lower bounds: processes ran outside"; got != want {

@@ -230,20 +230,25 @@ func TestAnotherLoop(t *testing.T) {
 	checkCounters(t, last, recv(t, s))
 }
 
-// TestExecutorSleeps holds that an executor uses no CPU time while the loop reads its task.
+// TestExecutorSleeps holds that an executor uses no CPU time while the loop reads its task. What it still does about its start may
+// take a while on a loaded machine, and be seen in one of the windows.
 func TestExecutorSleeps(t *testing.T) {
 	k := run(t, "while :; do /bin/true; sleep 0.05; done", nil)
 	s := open(t, newLoop(t), k, 50*time.Millisecond)
 	for range 20 { // it was started and asked just now
 		recv(t, s)
 	}
-	before := executorCPU(t, k)
-	for range 20 {
-		recv(t, s)
+	var used []time.Duration
+	for range 3 {
+		before := executorCPU(t, k)
+		for range 20 {
+			recv(t, s)
+		}
+		if used = append(used, executorCPU(t, k)-before); used[len(used)-1] == 0 {
+			return
+		}
 	}
-	if used := executorCPU(t, k) - before; used > 0 {
-		t.Errorf("the executor used %s", used)
-	}
+	t.Errorf("the executor used %s, in as many seconds", used)
 }
 
 func executorCPU(t *testing.T, k *task) time.Duration {
