@@ -19,6 +19,23 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 )
 
+// serveOnSocket has the driver serve its numbers on a socket, and returns a client of it.
+func (f *fixture) serveOnSocket() *http.Client {
+	f.t.Helper()
+	socket := filepath.Join(f.dir, "metrics.sock")
+	if err := f.SetConfig(f.t.Context(), encode(f.t, map[string]any{
+		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": "unix:" + socket},
+	}), nil); err != nil {
+		f.t.Fatal(err)
+	}
+	return &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+		DisableKeepAlives: true,
+	}}
+}
+
 // Of a frozen executor nothing comes; the other tasks' numbers do.
 func TestEndpointBesideAFrozenExecutor(t *testing.T) {
 	f := newFixture(t, nil)
@@ -27,18 +44,7 @@ func TestEndpointBesideAFrozenExecutor(t *testing.T) {
 	pid := f.executor().Executor.PID
 	fine := f.shell("exec sleep 1000")
 	f.start(fine)
-	socket := filepath.Join(f.dir, "metrics.sock")
-	if err := f.SetConfig(t.Context(), encode(t, map[string]any{
-		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": "unix:" + socket},
-	}), nil); err != nil {
-		t.Fatal(err)
-	}
-	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-		DisableKeepAlives: true,
-	}}
+	client := f.serveOnSocket()
 	f.silence(pid)
 	defer signal(t, pid, syscall.SIGCONT)
 	response, err := client.Get("http://tacho/metrics")
@@ -116,18 +122,7 @@ func TestEndpointCommands(t *testing.T) {
 	config := f.shell("for i in 1 2 3; do /bin/true; done; echo ready; exec sleep 1000")
 	f.start(config)
 	f.awaitOutput(config, "ready")
-	socket := filepath.Join(f.dir, "metrics.sock")
-	if err := f.SetConfig(t.Context(), encode(t, map[string]any{
-		"runtime_dir": f.options.Config.RuntimeDir, "metrics": map[string]any{"address": "unix:" + socket},
-	}), nil); err != nil {
-		t.Fatal(err)
-	}
-	client := &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-		DisableKeepAlives: true,
-	}}
+	client := f.serveOnSocket()
 	ask := func() (status int, c record.Commands) {
 		t.Helper()
 		response, err := client.Get("http://tacho/v1/task/" + config.ID + "/commands")

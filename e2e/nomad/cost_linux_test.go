@@ -14,7 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // costVariable is for how long a test measures what tasks cost; without it nothing is measured.
@@ -161,15 +161,15 @@ func (a *agent) helpers(plugin bool) (pids []int) {
 	return pids
 }
 
-// cpuOf is the CPU time of processes so far, by their clocks: CPUCLOCK_SCHED of a PID, as clock_getcpuclockid(3) makes it.
+// cpuOf is the CPU time of processes so far.
 func (a *agent) cpuOf(pids []int) (sum time.Duration) {
 	a.t.Helper()
 	for _, pid := range pids {
-		var now unix.Timespec
-		if err := unix.ClockGettime(int32(^pid<<3|2), &now); err != nil {
-			a.t.Fatalf("process %d: %v", pid, err)
+		used, err := kernel.ProcessCPU(pid)
+		if err != nil {
+			a.t.Fatal(err)
 		}
-		sum += time.Duration(now.Nano())
+		sum += used
 	}
 	return sum
 }
