@@ -132,12 +132,12 @@ func (w *exitWatch) hand(folder string, started time.Time) error {
 	}
 	at := time.Now()
 	c := w.commands(w.watch.Read(), started)
-	c.CloseWith(nil)
 	processes := c.Processes()
 	if processes == w.handed {
 		return nil
 	}
 	w.handed = processes
+	c.CloseWith(nil)
 	return (&record.Handed{At: at, Commands: c}).Write(folder)
 }
 
