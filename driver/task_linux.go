@@ -214,7 +214,7 @@ func (t *task) ended(exit *proto.Exit, final *record.Record, err error) {
 		if note := t.loop.Note(t.config.ID); note != "" {
 			final.Notes = append(final.Notes, note)
 		}
-		final.SetCommands(t.loop.Commands(t.config.ID, final.PID, final.StartedAt))
+		final.SetCommands(t.loop.Commands(t.config.ID, final.StartedAt))
 		final.SetNetwork(t.loop.Network(t.config.ID))
 	}
 	t.final, t.completedAt = final, time.Unix(0, exit.GetEndedAtUnixNs())

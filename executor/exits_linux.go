@@ -66,14 +66,14 @@ func (w *exitWatch) giveUp(reason error) {
 }
 
 // finish returns what the processes of the task used, when none of them is left; nil if they were not watched for.
-func (w *exitWatch) finish(main int) *record.Commands {
+func (w *exitWatch) finish() *record.Commands {
 	if w == nil {
 		return nil
 	}
 	var s exits.Summary
 	if w.watch != nil {
 		var err error
-		if s, err = w.watch.Finish(main, exitLimit); err != nil {
+		if s, err = w.watch.Finish(exitLimit); err != nil {
 			w.giveUp(err)
 		}
 	}
@@ -89,6 +89,7 @@ func (w *exitWatch) report(totals func() *procstats.Sample) *record.Commands {
 	if w == nil || w.watch == nil {
 		return nil
 	}
+	w.watch.Await(exitLimit)
 	sums := w.watch.Read()
 	var total *float64
 	if cpu, ok := procstats.CPUTotal(totals()).Reading.Number(); ok {

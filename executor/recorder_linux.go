@@ -203,7 +203,7 @@ func (r *recorder) finish(final *procstats.Sample, read recent, evidence record.
 		Code: int32(evidence.ExitCode), Signal: int32(evidence.Signal), OomKilled: d.OOMKilled,
 		Verdict: string(d.Verdict), Summary: readable(d.Summary), EndedAtUnixNs: evidence.EndedAt.UnixNano(),
 	}
-	info.Commands = r.exits.finish(info.PID)
+	info.Commands = r.exits.finish()
 	final = record.WithExits(final, info.Commands)
 	rows := cmp.Or(r.last, read.rows)
 	if r.last == nil && rows != nil {

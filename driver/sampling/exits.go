@@ -17,7 +17,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// exitLimit is how long the end of a task waits for records that are outstanding.
+// exitLimit is how long the end of a task, and who asks for its commands, waits for records that are outstanding.
 const exitLimit = 100 * time.Millisecond
 
 // exitReader counts the ended processes of all tasks with one set of programs, which is loaded while there are any.
@@ -95,11 +95,11 @@ func (e *exitReader) release() {
 	e.reader = nil
 }
 
-// finish returns what the processes of a task used that has ended, main its first process.
-func (w *exitWatch) finish(main int, started time.Time) *record.Commands {
+// finish returns what the processes of a task used that has ended.
+func (w *exitWatch) finish(started time.Time) *record.Commands {
 	var s exits.Summary
 	if w.watch != nil {
-		s, _ = w.watch.Finish(main, exitLimit) // its only error is ruled out by openExits
+		s, _ = w.watch.Finish(exitLimit) // its only error is ruled out by openExits
 	}
 	return w.commands(s, started)
 }
@@ -155,12 +155,12 @@ func (w *exitWatch) close() {
 
 // Commands returns what the ended processes of a task used, when it has ended and before its Done is closed; nil if it is not
 // read here.
-func (l *Loop) Commands(id string, main int, started time.Time) *record.Commands {
+func (l *Loop) Commands(id string, started time.Time) *record.Commands {
 	_, w := l.exitsOf(id)
 	if w == nil {
 		return nil
 	}
-	return w.finish(main, started)
+	return w.finish(started)
 }
 
 // CommandsSoFar returns what the processes of a running task used that have ended; nil if it is not read here.
@@ -172,6 +172,7 @@ func (l *Loop) CommandsSoFar(id string, started time.Time) *record.Commands {
 	if w.watch == nil {
 		return w.commands(exits.Summary{}, started)
 	}
+	w.watch.Await(exitLimit)
 	c := w.commands(w.watch.Read(), started)
 	// After the rows: a total of before can be less than its parts.
 	if total, ok := procstats.CPUTotal(r.cache.GetNew()).Reading.Number(); ok {

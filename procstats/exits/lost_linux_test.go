@@ -56,7 +56,7 @@ func TestSilent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Finish(1, time.Millisecond); !errors.Is(err, errSilent) {
+	if _, err := w.Finish(time.Millisecond); !errors.Is(err, errSilent) {
 		t.Errorf("Finish: %v", err)
 	}
 	if err := r.Try(); !errors.Is(err, errSilent) {

@@ -47,8 +47,8 @@ const (
 
 // shared is what the programs and this process share.
 type shared struct {
-	// watched has, by the id of a cgroup, the number of its watch, the records that were lost of it, and the processes that
-	// were forked in it.
+	// watched has, by the id of a cgroup, the number of its watch, the records that were lost of it, the processes that were
+	// forked in it, and the threads that have begun to end there.
 	watched *ebpf.Map
 	// inherited has what signal_struct.maxrss of a process was when it executed its program, in pages below its PID, by the last
 	// bits of that: an array is read and written in place, while a hash map takes as long as all the rest of an exec's program.
@@ -119,6 +119,15 @@ func forkProgram(o *offsets, m *shared) *ebpf.ProgramSpec {
 		asm.Mov.Imm(asm.R1, 1),
 		asm.AddAtomic.Mem(watched, asm.R1, asm.DWord, 16))
 	return program("sched_process_fork", code)
+}
+
+// endingProgram counts the threads that begin to end, which is before their parents are told: the scheduler can take long to come
+// back to one that has nothing left to do but end, and the record is written then.
+func endingProgram(m *shared) *ebpf.ProgramSpec {
+	code := append(filter(m),
+		asm.Mov.Imm(asm.R1, 1),
+		asm.AddAtomic.Mem(watched, asm.R1, asm.DWord, 24))
+	return program("sched_process_exit", code)
 }
 
 func program(name string, code asm.Instructions) *ebpf.ProgramSpec {

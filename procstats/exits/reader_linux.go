@@ -89,6 +89,9 @@ func (r *Reader) load(fs kernel.FS) error {
 	if err := r.attach("sched_process_fork", forkProgram(o, &r.maps)); err != nil {
 		return err
 	}
+	if err := r.attach("sched_process_exit", endingProgram(&r.maps)); err != nil {
+		return err
+	}
 	return r.attach("sched_switch", exitProgram(o, &r.maps))
 }
 
@@ -98,7 +101,7 @@ func (r *Reader) makeMaps() error {
 		spec ebpf.MapSpec
 	}{
 		{&r.maps.ring, ebpf.MapSpec{Name: "tacho_exits", Type: ebpf.RingBuf, MaxEntries: ringSize}},
-		{&r.maps.watched, ebpf.MapSpec{Name: "tacho_watched", Type: ebpf.Hash, KeySize: 8, ValueSize: 24, MaxEntries: mostWatched, Flags: unix.BPF_F_NO_PREALLOC}},
+		{&r.maps.watched, ebpf.MapSpec{Name: "tacho_watched", Type: ebpf.Hash, KeySize: 8, ValueSize: 32, MaxEntries: mostWatched, Flags: unix.BPF_F_NO_PREALLOC}},
 		{&r.maps.inherited, ebpf.MapSpec{Name: "tacho_peaks", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: mostInherited}},
 	} {
 		var err error
@@ -155,6 +158,7 @@ func (r *Reader) add(raw []byte) {
 			one.inherited = one.maxRSS // it may have executed its program before
 		}
 		w.tally.add(one)
+		w.records++
 	}
 }
 
@@ -167,7 +171,9 @@ type Watch struct {
 	cgroup uint64
 	number uint64
 	since  uint64 // nanoseconds since boot
-	tally  *tally // guarded by the reader's mu
+
+	tally   *tally // guarded by the reader's mu
+	records int64  // guarded by the reader's mu
 }
 
 // Watch begins with the cgroup in dir, a directory of the version 2 hierarchy.
@@ -189,7 +195,7 @@ func (r *Reader) watch(cgroup uint64) (*Watch, error) {
 	w := &Watch{reader: r, cgroup: cgroup, number: r.next, since: uint64(kernel.SinceBoot()), tally: newTally(r.peaks)} //nolint:gosec // positive
 	r.watches[w.number] = w
 	r.mu.Unlock()
-	if err := r.maps.watched.Update(cgroup, [3]uint64{w.number}, ebpf.UpdateAny); err != nil {
+	if err := r.maps.watched.Update(cgroup, [4]uint64{w.number}, ebpf.UpdateAny); err != nil {
 		w.forget()
 		return nil, err //nolint:wrapcheck // by the callers
 	}
@@ -211,11 +217,10 @@ func (w *Watch) forget() {
 	delete(w.reader.watches, w.number)
 }
 
-// Read returns what has ended until now.
+// Read returns what has ended until now, without the threads whose records are outstanding.
 func (w *Watch) Read() Summary {
 	w.reader.read()
-	s := Summary{}
-	s.Lost, _ = w.counts()
+	s := Summary{Lost: w.counts().lost}
 	w.reader.mu.Lock()
 	defer w.reader.mu.Unlock()
 	w.tally.settle()
@@ -231,19 +236,25 @@ func (w *Watch) Read() Summary {
 	return s
 }
 
-// counts returns how many records were lost, and how many processes were forked in the cgroup.
-func (w *Watch) counts() (lost, forked int64) {
-	var value [3]uint64
+// counts are what the programs have counted of a watched cgroup.
+type counts struct {
+	lost   int64 // records
+	forked int64 // processes
+	ending int64 // threads that have begun to end, before anybody can learn of it
+}
+
+func (w *Watch) counts() counts {
+	var value [4]uint64
 	if err := w.reader.maps.watched.Lookup(w.cgroup, &value); err != nil {
-		return 0, 0
+		return counts{}
 	}
-	return int64(value[1]), int64(value[2]) //nolint:gosec // counts
+	return counts{lost: int64(value[1]), forked: int64(value[2]), ending: int64(value[3])} //nolint:gosec // counts
 }
 
 // left returns how many processes have left the cgroup when nothing in it is alive: of the first one and those that were forked
 // there, those that did not end there. Others may have joined it, so that it is at least so many; 0 if records were lost.
-func (w *Watch) left() int64 {
-	lost, forked := w.counts()
+func (w *Watch) left(lost int64) int64 {
+	forked := w.counts().forked
 	w.reader.mu.Lock()
 	defer w.reader.mu.Unlock()
 	if lost > 0 {
@@ -276,25 +287,33 @@ func (r *Reader) await(limit time.Duration, found func() bool) bool {
 	}
 }
 
-// Finish returns what has ended when nothing in the cgroup is alive. It waits for the records of the first process that was
-// started in it and of those that were forked there, but not longer than the limit: a process can be reaped before it has left its
-// CPU for the last time. The error says that the programs report nothing, if they have not been tried before.
-func (w *Watch) Finish(first int, limit time.Duration) (Summary, error) {
+// Await reads the records of the threads that have begun to end by now, but waits no longer than the limit: a process can be
+// reaped long before the scheduler switches away from it for the last time. It returns how many are outstanding.
+func (w *Watch) Await(limit time.Duration) int64 {
+	ending, outstanding := w.counts().ending, int64(0)
 	w.reader.await(limit, func() bool {
-		left := w.left()
+		lost := w.counts().lost
 		w.reader.mu.Lock()
 		defer w.reader.mu.Unlock()
-		return int(w.tally.oldest.pid) == first && left == 0
+		outstanding = max(0, ending-lost-w.records)
+		return outstanding == 0
 	})
-	left := w.left()
+	return outstanding
+}
+
+// Finish returns what has ended when nothing in the cgroup is alive. It waits for outstanding records as [Watch.Await] does, and
+// counts as lost what has not come by then. The error says that the programs report nothing, if they have not been tried before.
+func (w *Watch) Finish(limit time.Duration) (Summary, error) {
+	outstanding := w.Await(limit)
 	w.reader.mu.Lock()
 	w.tally.finish()
 	reported := w.reader.reported
 	w.reader.mu.Unlock()
 	if !reported {
-		return Summary{}, fmt.Errorf("process %d: %w", first, errSilent)
+		return Summary{}, fmt.Errorf("processes of the cgroup: %w", errSilent)
 	}
 	s := w.Read()
-	s.Left = left
+	s.Lost += outstanding
+	s.Left = w.left(s.Lost)
 	return s, nil
 }

@@ -125,8 +125,8 @@ func watch(t *testing.T, r *exits.Reader, cmd *exec.Cmd) (byName map[string]proc
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := run(t, dir, cmd)
-	if s, err = w.Finish(first, time.Second); err != nil {
+	run(t, dir, cmd)
+	if s, err = w.Finish(time.Second); err != nil {
 		t.Fatal(err)
 	}
 	byName = make(map[string]procstats.Command)
@@ -274,9 +274,9 @@ func TestFilter(t *testing.T) {
 			t.Fatal(err)
 		}
 		run(t, other, shell(t, "/bin/true; :"))
-		first := run(t, inner, shell(t, "/bin/false; :"))
+		run(t, inner, shell(t, "/bin/false; :"))
 		var names []string
-		s, err := w.Finish(first, time.Second)
+		s, err := w.Finish(time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,8 +317,8 @@ func TestLeft(t *testing.T) {
 			}
 			cmd := shell(t, test.script)
 			cmd.Env = append(cmd.Env, "OWN="+own, "OTHER="+other)
-			first := run(t, own, cmd)
-			s, err := w.Finish(first, 300*time.Millisecond)
+			run(t, own, cmd)
+			s, err := w.Finish(300 * time.Millisecond)
 			if err != nil {
 				t.Fatal(err)
 			}

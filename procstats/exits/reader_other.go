@@ -31,7 +31,10 @@ func (*Reader) Watch(string) (*Watch, error) { return nil, errors.ErrUnsupported
 func (*Reader) Try() error { return errors.ErrUnsupported }
 
 // Finish returns an error.
-func (*Watch) Finish(int, time.Duration) (Summary, error) { return Summary{}, errors.ErrUnsupported }
+func (*Watch) Finish(time.Duration) (Summary, error) { return Summary{}, errors.ErrUnsupported }
+
+// Await returns none.
+func (*Watch) Await(time.Duration) int64 { return 0 }
 
 // Read returns nothing.
 func (*Watch) Read() Summary { return Summary{} }

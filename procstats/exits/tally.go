@@ -39,8 +39,7 @@ type tally struct {
 	commands map[string]*sum
 	open     map[process]*open
 	round    uint64
-	oldest   process // of those that have ended
-	ended    int64   // processes whose last thread has ended here
+	ended    int64 // processes whose last thread has ended here
 	// peaks is what the largest resident sets guarantee that are a process's own.
 	peaks procstats.Guarantee
 }
@@ -51,9 +50,6 @@ func newTally(peaks procstats.Guarantee) *tally {
 
 // add counts a thread that has ended. A process counts once its last thread has; that of another may be reported later.
 func (t *tally) add(one thread) {
-	if one.ended && (t.oldest.pid == 0 || one.process.start < t.oldest.start) {
-		t.oldest = one.process
-	}
 	p, begun := t.open[one.process]
 	if one.ended && (!begun || !p.ended) {
 		t.ended++
@@ -86,16 +82,11 @@ func (p *open) join(one thread) {
 
 // close counts a process that has ended.
 func (t *tally) close(p thread) {
-	s := t.commands[p.command]
-	if s == nil {
-		if len(t.commands) >= mostCommands {
-			p.command = ""
-		}
-		s = t.commands[p.command]
-	}
+	name := t.name(p.command)
+	s := t.commands[name]
 	if s == nil {
 		s = &sum{statuses: make(map[uint32]int64)}
-		t.commands[p.command] = s
+		t.commands[name] = s
 	}
 	s.processes++
 	s.use.add(p.use)
@@ -111,6 +102,14 @@ func (t *tally) close(p thread) {
 	if _, known := s.statuses[p.status]; known || len(s.statuses) < mostStatuses {
 		s.statuses[p.status]++
 	}
+}
+
+// name returns under which name a command is counted.
+func (t *tally) name(command string) string {
+	if t.commands[command] == nil && len(t.commands) >= mostCommands {
+		return ""
+	}
+	return command
 }
 
 // settle closes the processes that ended before the round before, and begins another.
@@ -150,11 +149,31 @@ func (t *tally) finish() {
 	clear(t.open)
 }
 
-// list returns the sums, the command with the most CPU time first.
+// withEnded returns a copy in which the processes are closed that have ended, while this one waits for what their other threads
+// may report.
+func (t *tally) withEnded() *tally {
+	all := &tally{commands: maps.Clone(t.commands)}
+	for _, p := range t.open {
+		if !p.ended {
+			continue
+		}
+		name := all.name(p.command)
+		if s := all.commands[name]; s != nil && s == t.commands[name] {
+			c := *s
+			c.statuses = maps.Clone(s.statuses)
+			all.commands[name] = &c
+		}
+		all.close(p.thread)
+	}
+	return all
+}
+
+// list returns the sums, the command with the most CPU time first. A process counts once it has ended.
 func (t *tally) list() []procstats.Command {
-	list := make([]procstats.Command, 0, len(t.commands))
-	for _, name := range slices.Sorted(maps.Keys(t.commands)) {
-		list = append(list, t.commands[name].command(name, t.peaks))
+	commands := t.withEnded().commands
+	list := make([]procstats.Command, 0, len(commands))
+	for _, name := range slices.Sorted(maps.Keys(commands)) {
+		list = append(list, commands[name].command(name, t.peaks))
 	}
 	slices.SortStableFunc(list, func(a, b procstats.Command) int { return procstats.CompareCommands(&a, &b) })
 	return list

@@ -74,7 +74,7 @@ func TestReusedPIDs(t *testing.T) {
 			reused++
 		}
 	}
-	s, err := w.Finish(pid, time.Second)
+	s, err := w.Finish(time.Second)
 	if err := errors.Join(err, w.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestSharedPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared, oldest := false, 0
+	shared := false
 	for range tries {
 		long := exec.Command(first)
 		long.Env = append(os.Environ(), "EXITS_HELPER=wait")
@@ -121,9 +121,6 @@ func TestSharedPlace(t *testing.T) {
 		}
 		if err != nil {
 			t.Fatal(err)
-		}
-		if oldest == 0 {
-			oldest = long.Process.Pid
 		}
 		other := long.Process.Pid + places
 		if other >= 32_000 { // the least kernel.pid_max is 32768
@@ -143,7 +140,7 @@ func TestSharedPlace(t *testing.T) {
 			break
 		}
 	}
-	s, err := w.Finish(oldest, time.Second)
+	s, err := w.Finish(time.Second)
 	if err := errors.Join(err, w.Close()); err != nil {
 		t.Fatal(err)
 	}
