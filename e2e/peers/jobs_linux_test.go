@@ -27,7 +27,10 @@ const leastJobs = 60
 var (
 	driverLine = regexp.MustCompile(`driver( *= *)"(?:raw_exec|exec)"`)
 	noDefault  = regexp.MustCompile(`variable "(\w+)" has no default`)
-	place      = regexp.MustCompile(`[\w./-]+:[\d,-]+: `)
+	// refused is how a refusal names what is not supported, invalid what no agent accepts.
+	refused = regexp.MustCompile(`Not supported; (\w+)|argument named "(\w+)"|function "(\w+)" not defined|Invalid value; (driver): unknown driver`)
+	invalid = regexp.MustCompile(`Invalid value; (?:count|variable) `)
+	place   = regexp.MustCompile(`[\w./-]+:[\d,-]+: `)
 )
 
 // TestJobFiles checks the job files of Nomad's repository whose tasks are of raw_exec or exec, with our driver's name in
@@ -59,12 +62,33 @@ func TestJobFiles(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d accepted", accepted, len(files))
+	list := published(t)
 	for _, reason := range slices.Sorted(maps.Keys(refusals)) {
 		t.Logf("%d refused: %s", refusals[reason], reason)
+		if name := refused.FindStringSubmatch(reason); name != nil && !strings.Contains(list, "`"+strings.Join(name[1:], "")+"`") {
+			t.Errorf("docs/configuration.md does not say that this is refused: %s", reason)
+		} else if name == nil && !invalid.MatchString(reason) {
+			t.Errorf("names nothing that is refused: %s", reason)
+		}
 	}
 	if accepted < leastJobs {
 		t.Errorf("%d of %d accepted, want %d", accepted, len(files), leastJobs)
 	}
+}
+
+// published is the list of what job files cannot have.
+func published(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(text), "\nAnything else is rejected")
+	list, _, found := strings.Cut(list, "\n\n")
+	if !found {
+		t.Fatal("docs/configuration.md has no list of what is rejected")
+	}
+	return list
 }
 
 // jobFiles are the texts of the job files below a folder.
