@@ -220,7 +220,8 @@ func withDriversOwn(headlines []procstats.HeadlineValue, s *procstats.Sample) []
 func (u *usage) store(s *procstats.Sample, run int, headlines []procstats.HeadlineValue) {
 	kept := u.history.Copy(s)
 	for _, h := range headlines {
-		if v, ok := h.Reading.Number(); ok {
+		// The average since the start moves as time passes, when the task does nothing: a point would never be the one before again.
+		if v, ok := h.Reading.Number(); ok && h.ID != procstats.HeadlineCoresAverage {
 			kept.Task.Put(procstats.NumberReading(h.ID, v))
 		}
 	}

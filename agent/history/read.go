@@ -20,6 +20,9 @@ func (r *Ring) Points(q Query) ([]Point, error) {
 	if err := r.open(); err != nil {
 		return nil, err
 	}
+	if err := r.flush(); err != nil {
+		return nil, err
+	}
 	slots, err := r.read(q)
 	if err != nil {
 		return nil, err
@@ -45,7 +48,7 @@ func (r *Ring) read(q Query) (slots [][]byte, err error) {
 		return nil, err
 	}
 	var held []byte // the slot before, of which its follower says whether it is kept
-	err = r.between(first, last, func(slot []byte) {
+	err = r.readings(first, last, q, func(slot []byte) {
 		if len(held) > 0 && !thinned(held, slot, step) {
 			slots = append(slots, bytes.Clone(held))
 		}
@@ -57,21 +60,27 @@ func (r *Ring) read(q Query) (slots [][]byte, err error) {
 	return slots, err
 }
 
+// readings calls f with a slot for each reading of the slots from first to last that is within the times of a query.
+func (r *Ring) readings(first, last uint64, q Query, f func(slot []byte)) error {
+	return r.between(first, last, func(slot []byte) { r.expand(slot, q, f) })
+}
+
 // step is how long the steps have to be for points from first to last, of which a query wants only so many.
 func (r *Ring) step(q Query, first, last uint64) (time.Duration, error) {
-	if q.Most <= 0 || last < first || last-first < uint64(q.Most) {
+	if q.Most <= 0 || last < first {
 		return q.Step, nil
 	}
-	head := make([]byte, slotHead)
-	found, err := r.slotFrom(first, last, head)
-	if err != nil || found == last {
+	n, begin, end := 0, time.Time{}, time.Time{}
+	err := r.readings(first, last, q, func(slot []byte) {
+		if end = timeOf(slot); n == 0 {
+			begin = end
+		}
+		n++
+	})
+	if err != nil || n <= q.Most {
 		return q.Step, err
 	}
-	end := r.newest
-	if !q.Until.IsZero() && q.Until.Before(end) {
-		end = q.Until
-	}
-	return max(q.Step, end.Sub(timeOf(head))/time.Duration(q.Most)+1), nil
+	return max(q.Step, end.Sub(begin)/time.Duration(q.Most)+1), nil
 }
 
 // thinned reports whether a point is left out because the one after it stands for the same step: the last reading of
@@ -89,22 +98,34 @@ func (r *Ring) oldest() uint64 {
 	return r.sequence - uint64(r.slots) + 1
 }
 
-// bounds are the sequences of the first and the last point within the times of a query; last is before first where
-// there is none. Times are in the order of the sequences, so that most slots need not be looked at.
+// bounds are the sequences of the first and the last slot that have readings within the times of a query; last is before first
+// where there is none. Times are in the order of the sequences, so that most slots need not be looked at.
 func (r *Ring) bounds(q Query) (first, last uint64, err error) {
-	first, last = r.oldest(), r.sequence
+	first, last = r.sequence+1, r.sequence
+	// As many readings as there are slots, also where one has several: a task that sleeps has no longer history than others.
+	head := make([]byte, slotHead)
+	for n := 0; n < r.slots && first > r.oldest(); {
+		first--
+		whole, err := r.readSlot(first, head)
+		if err != nil {
+			return 0, 0, err
+		}
+		if whole {
+			n += repeatsOf(head, r.slots)
+		}
+	}
 	if !q.Since.IsZero() {
-		first, err = r.search(first, last+1, func(at time.Time) bool { return !at.Before(q.Since) })
+		first, err = r.search(first, last+1, func(head []byte) bool { return !timeOf(head).Before(q.Since) })
 	}
 	if err == nil && !q.Until.IsZero() {
-		last, err = r.search(first, last+1, func(at time.Time) bool { return at.After(q.Until) })
+		last, err = r.search(first, last+1, func(head []byte) bool { return firstOf(head).After(q.Until) })
 		last--
 	}
 	return first, last, err
 }
 
-// search returns the first sequence from low on and before high whose time is as wanted, and high where there is none.
-func (r *Ring) search(low, high uint64, wanted func(time.Time) bool) (uint64, error) {
+// search returns the first sequence from low on and before high whose slot is as wanted, and high where there is none.
+func (r *Ring) search(low, high uint64, wanted func(head []byte) bool) (uint64, error) {
 	head := make([]byte, slotHead)
 	for low < high {
 		middle := low + (high-low)/2
@@ -112,7 +133,7 @@ func (r *Ring) search(low, high uint64, wanted func(time.Time) bool) (uint64, er
 		if err != nil {
 			return 0, err
 		}
-		if found == high || wanted(timeOf(head)) {
+		if found == high || wanted(head) {
 			high = middle
 		} else {
 			low = found + 1
@@ -210,18 +231,21 @@ func (r *Ring) At(q Query) (nearest Point, ok bool, err error) {
 	if err := r.open(); err != nil || r.file == nil {
 		return nearest, false, err
 	}
-	behind, err := r.search(r.oldest(), r.sequence+1, func(t time.Time) bool { return !t.Before(at) })
+	if err := r.flush(); err != nil {
+		return nearest, false, err
+	}
+	behind, err := r.search(r.oldest(), r.sequence+1, func(head []byte) bool { return !timeOf(head).Before(at) })
 	if err != nil {
 		return nearest, false, err
 	}
 	slot := make([]byte, r.slotSize())
 	for sequence := behind - 1; sequence >= r.oldest() && !ok; sequence-- {
-		if nearest, ok, err = r.reading(sequence, slot, q.Processes); err != nil {
+		if nearest, ok, err = r.reading(sequence, slot, q); err != nil {
 			return nearest, false, err
 		}
 	}
 	for sequence := behind; sequence <= r.sequence; sequence++ {
-		p, found, err := r.reading(sequence, slot, q.Processes)
+		p, found, err := r.reading(sequence, slot, q)
 		switch {
 		case err != nil:
 			return nearest, false, err
@@ -235,12 +259,13 @@ func (r *Ring) At(q Query) (nearest Point, ok bool, err error) {
 	return nearest, ok, nil
 }
 
-// reading returns a point that is no gap; ok is false for others.
-func (r *Ring) reading(sequence uint64, slot []byte, processes bool) (p Point, ok bool, err error) {
+// reading returns the reading of a slot that is nearest to the time of a query; ok is false for a gap.
+func (r *Ring) reading(sequence uint64, slot []byte, q Query) (p Point, ok bool, err error) {
 	whole, err := r.readSlot(sequence, slot)
 	if !whole || err != nil {
 		return p, false, err
 	}
-	p = r.point(slot, processes)
+	r.nearest(slot, q.Nearest)
+	p = r.point(slot, q.Processes)
 	return p, p.Gap == NoGap, nil
 }

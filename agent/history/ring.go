@@ -21,15 +21,16 @@ import (
 // A file is a header and a fixed number of slots, all numbers little-endian:
 //
 //	header  8 bytes magic, u32 slots, u16 columns, u16 rows, then a u16 measurement for each column, 0 where it is free
-//	slot    u64 sequence, i64 wall ns, i64 mono ns, u32 run, u8 kind, 3 bytes zero, a float64 for each column, and
-//	        room for some processes (see putRows)
+//	slot    u64 sequence, i64 wall ns, i64 mono ns, u32 run, u8 kind, 3 bytes zero, u32 readings, 4 bytes zero, i64 wall ns
+//	        of the first reading, a float64 for each column, and room for some processes (see putRows)
 //
-// A point's slot is its sequence modulo the slots, and sequences begin at 1: an empty slot has 0. A slot is written by
-// one pwrite(2), which a kill of this process does not tear; a crash of the machine can, and such a slot is left out.
+// A slot has one reading, or several that are the same (see repeats), and its place is its sequence modulo the slots. Sequences
+// begin at 1: an empty slot has 0. A slot is written by one pwrite(2), which a kill of this process does not tear; a crash of the
+// machine can, and such a slot is left out. A kill can lose the readings of the last seconds that were the same as those before.
 const (
-	magic      = "tachoh1\n"
+	magic      = "tachoh2\n"
 	headerSize = 16
-	slotHead   = 32
+	slotHead   = 48
 	// spare columns take measurements that begin later.
 	spare = 16
 	// maxSequence is never reached; what is above it was not written by us.
@@ -71,8 +72,12 @@ type Ring struct {
 	rows     int            // room for processes in each slot
 	sequence uint64         // of the newest point
 	newest   time.Time      // its wall time
-	buffer   []byte
-	closed   bool
+	// buffer is the newest slot. It is extensible if it has readings and was written here; unwritten says that it has more of
+	// them than its file, where it was written last at a wall time.
+	buffer                []byte
+	extensible, unwritten bool
+	written               time.Time
+	closed                bool
 }
 
 // NewRing returns a ring that has touched nothing: the first call of a method opens its file.
@@ -174,12 +179,23 @@ func (r *Ring) Add(s *procstats.Sample, run int) error {
 	if err := r.prepare(s); err != nil {
 		return err
 	}
+	if r.repeats(s, run) {
+		if s.Wall.Sub(r.written) < writeInterval {
+			return nil
+		}
+		return r.flush()
+	}
+	if err := r.flush(); err != nil {
+		return err
+	}
 	slot := r.slot(s.Stamp, run, NoGap)
 	for i, id := range r.ids {
 		putNumber(slot[slotHead+8*i:], s.Task, id)
 	}
 	putRows(slot[slotHead+8*len(r.ids):], s.Processes)
-	return r.write(slot)
+	err := r.write(slot)
+	r.extensible = err == nil
+	return err
 }
 
 // Mark keeps a gap: from the newest point to at nothing was read. It does nothing in an empty ring, and behind another
@@ -189,6 +205,9 @@ func (r *Ring) Mark(at procstats.Stamp, run int, why Gap) error {
 		return fmt.Errorf("write history: %w", fs.ErrClosed)
 	}
 	if err := r.open(); err != nil || r.sequence == 0 {
+		return err
+	}
+	if err := r.flush(); err != nil {
 		return err
 	}
 	if why != GapOOM && r.lastIsGap() { // each kill is kept: a start can end before it was read
@@ -218,11 +237,15 @@ func (r *Ring) slot(at procstats.Stamp, run int, why Gap) []byte {
 		at.Wall = r.newest
 	}
 	b := r.buffer
+	r.extensible = false
+	clear(b[:slotHead])
 	binary.LittleEndian.PutUint64(b, r.sequence+1)
 	binary.LittleEndian.PutUint64(b[8:], uint64(at.Wall.UnixNano()))
 	binary.LittleEndian.PutUint64(b[16:], uint64(at.Mono))
 	binary.LittleEndian.PutUint32(b[24:], uint32(run))
 	b[28] = byte(why)
+	binary.LittleEndian.PutUint32(b[atRepeats:], 1)
+	binary.LittleEndian.PutUint64(b[atFirst:], uint64(at.Wall.UnixNano()))
 	return b
 }
 
@@ -231,7 +254,8 @@ func (r *Ring) write(slot []byte) error {
 	if _, err := r.file.WriteAt(slot, r.slotOffset(int(sequence%uint64(r.slots)))); err != nil {
 		return fmt.Errorf("write history: %w", err)
 	}
-	r.sequence, r.newest = sequence, time.Unix(0, int64(binary.LittleEndian.Uint64(slot[8:])))
+	r.sequence, r.newest = sequence, timeOf(slot)
+	r.written = r.newest
 	return nil
 }
 
@@ -322,6 +346,10 @@ func (r *Ring) create(ids []procstats.ID, rows int) error {
 // widen makes the file anew with more columns, room for more processes, and the points it had. The old file is the only
 // copy: it stays until the new one is whole.
 func (r *Ring) widen(more []procstats.ID, rows int) error {
+	if err := r.flush(); err != nil {
+		return err
+	}
+	r.extensible = false
 	wide := &Ring{openFile: r.openFile, path: r.path + ".new", slots: r.slots}
 	err := os.Remove(wide.path) // of a run that was killed over it
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -375,6 +403,7 @@ func (r *Ring) copyTo(wide *Ring, more []procstats.ID, rows int) error {
 func (r *Ring) widened(old []byte, wide *Ring) []byte {
 	p := pointOf(r.ids, old)
 	slot := wide.slot(p.Stamp, p.Run, p.Gap)
+	copy(slot[atRepeats:slotHead], old[atRepeats:slotHead])
 	for i, id := range wide.ids {
 		bits := uint64(absent)
 		if v, ok := p.Values[id]; ok && id != 0 {
@@ -394,7 +423,7 @@ func (r *Ring) Close() error {
 	if r.file == nil {
 		return nil
 	}
-	err := r.file.Close()
+	err := errors.Join(r.flush(), r.file.Close())
 	r.file = nil
 	return err
 }

@@ -139,9 +139,13 @@ func rowsOf(b []byte) []procstats.ProcessRow {
 
 // putNumber writes a measurement, or that it is absent.
 func putNumber(b []byte, readings procstats.Readings, id procstats.ID) {
-	bits := uint64(absent)
+	binary.LittleEndian.PutUint64(b, bitsOf(readings, id))
+}
+
+// bitsOf is a measurement as it is in a column.
+func bitsOf(readings procstats.Readings, id procstats.ID) uint64 {
 	if v, ok := readings.Number(id); ok && id != 0 {
-		bits = math.Float64bits(v)
+		return math.Float64bits(v)
 	}
-	binary.LittleEndian.PutUint64(b, bits)
+	return absent
 }

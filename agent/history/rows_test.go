@@ -144,7 +144,7 @@ func TestRingOfEarlierVersion(t *testing.T) {
 	}
 }
 
-// TestRingIsBounded holds the size of a history: a point is 32 bytes, 8 for each measurement and for 16 more, and 48 for
+// TestRingIsBounded holds the size of a history: a point that differs from the one before is 48 bytes, 8 for each measurement and for 16 more, and 48 for
 // each of 8 processes at most.
 func TestRingIsBounded(t *testing.T) {
 	const slots, measurements = 50, 80
@@ -152,10 +152,11 @@ func TestRingIsBounded(t *testing.T) {
 	for id := range procstats.ID(measurements) {
 		values[id+1] = 1
 	}
-	for processes, want := range map[int]int64{0: 800, 1: 848, 2: 896, 3: 992, 5: 1184, 8: 1184, 100: 1184} {
+	for processes, want := range map[int]int64{0: 816, 1: 864, 2: 912, 3: 1008, 5: 1200, 8: 1200, 100: 1200} {
 		path := filepath.Join(t.TempDir(), "h")
 		r := open(t, path, slots)
 		for n := range 3 * slots {
+			values[1] = float64(n)
 			s := sample(n, values)
 			for pid := range processes {
 				withRow(s, pid+1, "x", float64(pid), 1)

@@ -1,0 +1,166 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Most readings of a task that sleeps are the same as the one before, a second later. They are one slot: its time is that of the
+// last of them, and it has the time of the first and how many there are. They are told apart again by equal steps of time, so
+// that only readings at about equal distances are one.
+const (
+	atRepeats = 32 // u32: how many readings a slot stands for
+	atFirst   = 40 // i64: wall time of the first of them, ns
+)
+
+// writeInterval is how long the last readings of a slot may be in memory only, until they are asked for.
+const writeInterval = 10 * time.Second
+
+// agingColumn is the one measurement that grows with the time while nothing else does.
+const agingColumn = procstats.HeadlineProcessesAge
+
+func firstOf(slot []byte) time.Time {
+	return time.Unix(0, int64(binary.LittleEndian.Uint64(slot[atFirst:])))
+}
+
+// repeatsOf is how many readings a slot stands for, at most so many; 1 for one that says what cannot be.
+func repeatsOf(slot []byte, most int) int {
+	n := int(binary.LittleEndian.Uint32(slot[atRepeats:]))
+	if n < 1 || n > most || firstOf(slot).After(timeOf(slot)) {
+		return 1
+	}
+	return n
+}
+
+// repeats counts a reading that is the same as the newest, without writing it; false if it is another.
+func (r *Ring) repeats(s *procstats.Sample, run int) bool {
+	slot := r.buffer
+	if !r.extensible || len(slot) != r.slotSize() || runOf(slot) != run {
+		return false
+	}
+	n, last, at := repeatsOf(slot, r.slots), timeOf(slot), s.Wall
+	step := at.Sub(last)
+	usual := step
+	if n > 1 {
+		usual = last.Sub(firstOf(slot)) / time.Duration(n-1)
+	}
+	if n >= r.slots || step <= 0 || (step-usual).Abs() > usual/20 || !r.sameNumbers(s, step) || !sameRows(slot[slotHead+8*len(r.ids):], s.Processes) {
+		return false
+	}
+	binary.LittleEndian.PutUint64(slot[8:], uint64(at.UnixNano()))
+	binary.LittleEndian.PutUint64(slot[16:], uint64(s.Mono))
+	binary.LittleEndian.PutUint32(slot[atRepeats:], uint32(n+1))
+	if i := r.index(agingColumn); i >= 0 {
+		putNumber(slot[slotHead+8*i:], s.Task, agingColumn)
+	}
+	r.newest, r.unwritten = at, true
+	return true
+}
+
+// sameNumbers reports whether a sample has the numbers of the newest slot, a step of time later.
+func (r *Ring) sameNumbers(s *procstats.Sample, step time.Duration) bool {
+	for i, id := range r.ids {
+		before := binary.LittleEndian.Uint64(r.buffer[slotHead+8*i:])
+		now := bitsOf(s.Task, id)
+		if id == agingColumn && before != absent && now != absent {
+			grown := math.Float64frombits(now) - math.Float64frombits(before)
+			if math.Abs(grown-step.Seconds()) > step.Seconds()/20 {
+				return false
+			}
+		} else if now != before {
+			return false
+		}
+	}
+	return true
+}
+
+// sameRows reports whether a slot's processes are those of a sample.
+func sameRows(room []byte, rows []procstats.ProcessRow) bool {
+	for i := range rows {
+		if len(room) < rowSize {
+			break
+		}
+		var own [rowSize]byte
+		putRows(own[:], rows[i:i+1])
+		if string(own[:]) != string(room[:rowSize]) {
+			return false
+		}
+		room = room[rowSize:]
+	}
+	return len(room) < rowSize || binary.LittleEndian.Uint32(room) == 0
+}
+
+// flush writes the time and the number of the newest slot's readings, if they are in memory only.
+func (r *Ring) flush() error {
+	if !r.unwritten || r.file == nil {
+		return nil
+	}
+	// All of it: a column may have aged.
+	if _, err := r.file.WriteAt(r.buffer, r.slotOffset(int(r.sequence%uint64(r.slots)))); err != nil {
+		return fmt.Errorf("write history: %w", err)
+	}
+	r.unwritten, r.written = false, r.newest
+	return nil
+}
+
+// expand calls f with a slot for each reading that a slot stands for, within the times of a query.
+func (r *Ring) expand(slot []byte, q Query, f func(slot []byte)) {
+	n := repeatsOf(slot, r.slots)
+	one := slot
+	if n > 1 {
+		one = append([]byte(nil), slot...)
+	}
+	for i := range n {
+		if n > 1 {
+			r.setReading(one, slot, i, n)
+		}
+		if at := timeOf(one); (q.Since.IsZero() || !at.Before(q.Since)) && (q.Until.IsZero() || !at.After(q.Until)) {
+			f(one)
+		}
+	}
+}
+
+// setReading makes of a slot the one of its reading i of n.
+func (r *Ring) setReading(one, slot []byte, i, n int) {
+	last, first := timeOf(slot), firstOf(slot)
+	earlier := last.Sub(first) / time.Duration(n-1) * time.Duration(n-1-i)
+	if i == 0 {
+		earlier = last.Sub(first)
+	}
+	at := last.Add(-earlier)
+	binary.LittleEndian.PutUint64(one[8:], uint64(at.UnixNano()))
+	binary.LittleEndian.PutUint64(one[16:], binary.LittleEndian.Uint64(slot[16:])-uint64(earlier))
+	binary.LittleEndian.PutUint32(one[atRepeats:], 1)
+	binary.LittleEndian.PutUint64(one[atFirst:], uint64(at.UnixNano()))
+	if k := r.index(agingColumn); k >= 0 {
+		age := binary.LittleEndian.Uint64(slot[slotHead+8*k:])
+		if age != absent {
+			age = math.Float64bits(max(0, math.Float64frombits(age)-earlier.Seconds()))
+		}
+		binary.LittleEndian.PutUint64(one[slotHead+8*k:], age)
+	}
+}
+
+// nearest makes of a slot the one of its reading that is nearest to a time, of two that are as near the earlier one.
+func (r *Ring) nearest(slot []byte, at time.Time) {
+	n := repeatsOf(slot, r.slots)
+	if n == 1 {
+		return
+	}
+	best := append([]byte(nil), slot...)
+	found := false
+	r.expand(slot, Query{}, func(one []byte) {
+		if !found || timeOf(one).Sub(at).Abs() < timeOf(best).Sub(at).Abs() {
+			copy(best, one)
+			found = true
+		}
+	})
+	copy(slot, best)
+}

@@ -1,0 +1,196 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tachograph/tacho/procstats"
+)
+
+// life is what a task did in so many seconds: whether its numbers moved, its rows were read, the clock jumped, it was started anew,
+// or nothing was read.
+type life struct {
+	samples []*procstats.Sample // nil for a gap
+	stamps  []procstats.Stamp
+	runs    []int
+}
+
+func newLife(random *rand.Rand, readings int) (l life) {
+	at, cpu, set, run := stamp(0), 1.0, stamp(0), 1
+	for range readings {
+		step := time.Second + time.Duration(random.IntN(2000)-1000)*time.Microsecond
+		switch random.IntN(20) {
+		case 0:
+			cpu++
+		case 1:
+			step *= time.Duration(2 + random.IntN(5))
+		case 2:
+			run++
+		case 3:
+			set = at
+		}
+		at = procstats.Stamp{Mono: at.Mono + step, Wall: at.Wall.Add(step)}
+		l.stamps, l.runs = append(l.stamps, at), append(l.runs, run)
+		if random.IntN(25) == 0 {
+			l.samples = append(l.samples, nil)
+			continue
+		}
+		s := &procstats.Sample{Stamp: at}
+		s.SetNumber(procstats.CgroupCPUUsage, cpu)
+		if age := (at.Mono - set.Mono).Seconds(); age > 0 {
+			s.SetNumber(agingColumn, age)
+		}
+		withRow(s, 7, "sleep", cpu, 1)
+		l.samples = append(l.samples, s)
+	}
+	return l
+}
+
+// TestRepeats writes lives with long sleeps, and reads all that was written: by one look, by parts, through a second ring as after
+// a restart, and after the file was made wider.
+func TestRepeats(t *testing.T) {
+	for seed := range uint64(10) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		l := newLife(random, 150)
+		path := filepath.Join(t.TempDir(), "h")
+		r := open(t, path, 500)
+		for i, s := range l.samples {
+			var err error
+			if s == nil {
+				err = r.Mark(l.stamps[i], l.runs[i], GapSilent)
+			} else {
+				err = r.Add(s, l.runs[i])
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i == 75 {
+				if err := r.widen([]procstats.ID{procstats.CgroupMemoryCurrent}, r.rows); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if random.IntN(30) == 0 {
+				if _, err := r.Points(Query{}); err != nil { // which writes what is in memory
+					t.Fatal(err)
+				}
+			}
+		}
+		want := l.points()
+		check := func(r *Ring, what string) {
+			t.Helper()
+			got, err := r.Points(Query{Processes: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got, nearly()); diff != "" {
+				t.Errorf("seed %d, %s: %s", seed, what, diff)
+			}
+		}
+		check(r, "at once")
+		if r.sequence > 110 {
+			t.Errorf("seed %d: %d slots", seed, r.sequence)
+		}
+		check(open(t, path, 500), "after a restart")
+		all, err := r.Points(Query{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			from := random.IntN(200)
+			q := Query{Since: stamp(from).Wall, Until: stamp(from + random.IntN(20)).Wall}
+			got, err := r.Points(q)
+			if diff := cmp.Diff(within(all, q), got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+				t.Fatalf("seed %d, %v: %v %s", seed, q, err, diff)
+			}
+			checkNearest(t, r, all, stamp(from).Wall.Add(time.Duration(random.IntN(1000))*time.Millisecond))
+			if some, err := r.Points(Query{Most: 20}); err != nil || len(some) > 25+kept(all) {
+				t.Fatalf("seed %d: %d points for 20 (%v)", seed, len(some), err)
+			}
+		}
+	}
+}
+
+// kept counts the points that are kept whatever the step: gaps, and the last one before a gap or another start.
+func kept(points []Point) (n int) {
+	for i, p := range points {
+		if p.Gap != NoGap || i > 0 && p.Run != points[i-1].Run {
+			n += 2
+		}
+	}
+	return n
+}
+
+// points is what a history has of a life.
+func (l life) points() (points []Point) {
+	for i, s := range l.samples {
+		p := Point{Stamp: l.stamps[i], Run: l.runs[i]}
+		if s == nil {
+			if len(points) == 0 || points[len(points)-1].Gap != NoGap {
+				continue
+			}
+			p.Gap = GapSilent
+			points = append(points, p)
+			continue
+		}
+		p.Values, p.Processes = make(map[procstats.ID]float64), s.Processes
+		for _, reading := range s.Task {
+			p.Values[reading.ID()], _ = reading.Number()
+		}
+		points = append(points, p)
+	}
+	return points
+}
+
+// nearly compares times that are told from equal steps.
+func nearly() cmp.Options {
+	return cmp.Options{
+		cmp.Comparer(func(a, b procstats.Stamp) bool {
+			return a.Wall.Sub(b.Wall).Abs() < 50*time.Millisecond && (a.Mono-b.Mono).Abs() < 50*time.Millisecond
+		}),
+		cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 0.05 }),
+		cmp.AllowUnexported(procstats.Reading{}), cmpopts.EquateEmpty(),
+	}
+}
+
+// TestRepeatsAreFew holds what a task that sleeps costs: a slot for as long as nothing changes.
+func TestRepeatsAreFew(t *testing.T) {
+	r := open(t, filepath.Join(t.TempDir(), "h"), 900)
+	for n := range 3600 {
+		if err := r.Add(sample(n, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1, procstats.ExecutorCollections: float64(n / 10)}), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	points := seconds(t, r, Query{})
+	if r.sequence != 360 || len(points) < 900 || len(points) > 910 || points[len(points)-1] != 3599 || !slices.IsSorted(points) {
+		t.Errorf("%d slots, %d points up to %d", r.sequence, len(points), points[len(points)-1])
+	}
+	info, err := os.Stat(r.path)
+	if err != nil || info.Size() > 90_000 {
+		t.Errorf("%d bytes, %v", info.Size(), err)
+	}
+}
+
+// TestRepeatsAfterKill loses no more than the last seconds.
+func TestRepeatsAfterKill(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "h")
+	r := open(t, path, 100)
+	for n := range 60 {
+		if err := r.Add(sample(n, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1}), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all := seconds(t, open(t, path, 100), Query{}); len(all) < 50 || all[len(all)-1] < 49 {
+		t.Errorf("the file has %v", all)
+	}
+}
