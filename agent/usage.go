@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -173,6 +174,7 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 		}
 	}
 	u.largest.Add(s)
+	again, asleep := sharesReadings(s, u.previous), sharesReadings(u.previous, u.before)
 	u.before = cmp.Or(u.previous, u.baseline)
 	u.baseline = nil
 	past := procstats.History{Previous: u.before, Largest: u.largest, CPUs: u.cpus}
@@ -181,10 +183,12 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 	}
 	inhabited := record.Inhabited(s)
 	if u.lent || !inhabited {
-		u.headlines, u.lent = nil, false
+		u.headlines, u.lent = slices.Clone(u.headlines), false
 	}
-	u.headlines = withDriversOwn(procstats.HeadlinesInto(u.headlines, s, past), s)
-	if !sharesReadings(s, u.previous) {
+	if !again || !asleep || !procstats.HeadlinesLater(u.headlines, s, past) {
+		u.headlines = withDriversOwn(procstats.HeadlinesInto(u.headlines, s, past), s)
+	}
+	if !again {
 		putCounters(u.counters, s, u.headlines)
 	}
 	if inhabited {
@@ -201,7 +205,7 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 
 // sharesReadings reports whether a sample has the very readings of the one before, as those of a quiet task have.
 func sharesReadings(s, before *procstats.Sample) bool {
-	return before != nil && len(s.Task) > 0 && len(s.Task) == len(before.Task) && &s.Task[0] == &before.Task[0]
+	return s != nil && before != nil && len(s.Task) > 0 && len(s.Task) == len(before.Task) && &s.Task[0] == &before.Task[0]
 }
 
 // withDriversOwn puts in what a driver that is not ours computed itself: it sends a percentage, and no counter from

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/agent/history"
@@ -247,6 +249,42 @@ func TestHistoryHasTheBusiest(t *testing.T) {
 	for i, want := range []bool{false, true, false} {
 		if got := slices.ContainsFunc(points[i].Processes, func(r procstats.ProcessRow) bool { return r.PID == 15 }); got != want {
 			t.Errorf("point %d has the process: %v, want %v", i, got, want)
+		}
+	}
+}
+
+// TestHeadlinesOfSleep holds the headlines of a task that sleeps and wakes, which are carried on while it sleeps, against those that are
+// made of its samples alone.
+func TestHeadlinesOfSleep(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	u := newUsage(t, time.Second, hclog.NewNullLogger())
+	started := time.Unix(1000, 0)
+	u.begin(1, started)
+	var before, last *procstats.Sample
+	cpu := 1.0
+	for n := range 300 {
+		s := readingAt(time.Duration(n+1) * time.Second)
+		if last != nil && random.IntN(4) > 0 { // as source.Quiet does
+			stamp := s.Stamp
+			*s = *last
+			s.Stamp, s.Checked = stamp, stamp
+		} else {
+			if random.IntN(2) == 0 {
+				cpu++
+			}
+			s.SetNumber(procstats.CgroupCPUUsage, cpu)
+			s.SetNumber(procstats.CgroupMemoryCurrent, float64(random.IntN(3))*1e6)
+			s.SetNumber(procstats.RusageCPU, float64(random.IntN(3))*1e3) // which contradicts it at times
+			s.AddProcess(procstats.ProcessID{PID: 7}).Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 1))
+		}
+		before, last = last, s
+		u.UpdateStats(s)
+		if random.IntN(5) == 0 {
+			u.lent = true // somebody has them
+		}
+		want := procstats.Headlines(s, procstats.History{Previous: before, Largest: u.largest, CPUs: u.cpus, Elapsed: s.Wall.Sub(started)})
+		if diff := cmp.Diff(want, u.headlines, cmp.AllowUnexported(procstats.Reading{}), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("sample %d (-want +got): %s", n, diff)
 		}
 	}
 }

@@ -135,6 +135,25 @@ func HeadlinesInto(used []HeadlineValue, s *Sample, h History) []HeadlineValue {
 	return checked(appendNetworkHeadlines(list, s), s, h)
 }
 
+// HeadlinesLater makes the headlines of a sample of those of the sample before, in their memory, if that has the very readings of
+// this one, and of the one before it: rates were 0 and are so. It returns false, and has done nothing, where they must be made anew.
+func HeadlinesLater(list []HeadlineValue, s *Sample, h History) bool {
+	for i := range list {
+		if len(list[i].Notes) > 0 { // a contradiction may end with the time
+			return false
+		}
+	}
+	for i := range list {
+		switch v := &list[i]; v.ID {
+		case HeadlineCoresAverage:
+			*v = h.ofEnded(coresAverageHeadline(s, h.Elapsed))
+		case HeadlineProcessesAge:
+			*v = processesAge(s, h)
+		}
+	}
+	return len(list) > 0
+}
+
 // appendPositive appends a headline that is listed only if it is not 0.
 func appendPositive(list []HeadlineValue, h HeadlineValue) []HeadlineValue {
 	if value, _ := h.Reading.Number(); value > 0 {
