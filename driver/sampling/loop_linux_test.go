@@ -137,12 +137,6 @@ func compareRows(t *testing.T, own, executors *procstats.Sample) {
 func TestUnreadable(t *testing.T) {
 	for name, change := range map[string]func(*proto.LaunchRequest){
 		"no cgroup": func(r *proto.LaunchRequest) { r.Cgroup = &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_NONE} },
-		"disk": func(r *proto.LaunchRequest) {
-			r.Selection = []uint32{uint32(procstats.CgroupCPUUsage), uint32(procstats.DiskUsage)}
-		},
-		"smaps": func(r *proto.LaunchRequest) {
-			r.Selection = []uint32{uint32(procstats.CgroupCPUUsage), uint32(procstats.SmapsPSS)}
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := run(t, "sleep 1000", change)

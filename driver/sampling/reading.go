@@ -95,6 +95,7 @@ type reading struct {
 	handover     *wire.HandoverWriter
 	exits        *exitWatch
 	network      *network.Source
+	slow         *slowSource
 	// quiet is nil for a task that is always read whole; moved is whether it has moved at the last reading, and refreshAt when
 	// it is read whole next if it does not move.
 	quiet     *source.Quiet
@@ -121,11 +122,7 @@ func (r *reading) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	selection := selectionOf(asked)
-	if slow := slowSource(selection); slow != "" {
-		return fmt.Errorf("measurements of the source %s: %w", slow, ErrUnreadable)
-	}
-	r.openSources(target, selection, asked)
+	r.openSources(target, selectionOf(asked), asked)
 	r.resume(wire.ToSample(asked.GetSample()))
 	r.quiet = r.totals.Watch()
 	r.refreshAt = 0
@@ -149,10 +146,11 @@ func (r *reading) openSources(target source.Target, selection procstats.Selectio
 	if target.Reopen {
 		target.MaxKept = 1
 	}
-	totals, rows := source.Split(target, selection)
+	r.slow = newSlowSource(r.task.Executor, selection, wire.ToSample(asked.GetSample()))
+	totals, rows := source.Split(target, selection.Minus(r.slow.selection))
 	r.self = newSelfSource(r.task.Process.PID, selection, wire.ToSample(asked.GetSample()), r.pacer)
 	r.network = r.countPackets(selection)
-	r.totals = source.Open(target, totals, r.self, r.network)
+	r.totals = source.Open(target, totals, r.self, r.network, r.slow)
 	if !r.task.Rows {
 		rows = procstats.Selection{}
 	}
@@ -272,7 +270,7 @@ func (r *reading) collect(latest *procstats.Sample) *procstats.Sample {
 // isQuiet reports whether the last sample is all there is to say if the task has not moved since: it had not moved then, its rows are
 // of the same time, and nobody looks.
 func (r *reading) isQuiet(now time.Duration) bool {
-	return r.quiet != nil && !r.moved && r.last != nil && !r.carried && now < r.refreshAt && !r.sets.looked(now)
+	return r.quiet != nil && !r.moved && r.last != nil && !r.carried && now < r.refreshAt && !r.sets.looked(now) && !r.slow.ask(now)
 }
 
 // read reads the totals, and the processes if the next set is due or the task has come to rest.
@@ -364,6 +362,7 @@ func (r *reading) close() {
 		return
 	}
 	r.reaped.wait()
+	r.slow.work.Wait()
 	r.closeSources()
 }
 

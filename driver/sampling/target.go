@@ -104,16 +104,6 @@ func selectionOf(asked *proto.TargetResponse) procstats.Selection {
 	return procstats.Select(ids...)
 }
 
-// slowSource names a selected source that may take long, and would keep all other tasks waiting; empty for none.
-func slowSource(selection procstats.Selection) string {
-	for _, slow := range []procstats.SourceID{procstats.SourceDisk, procstats.SourceSmaps} {
-		if selection.HasSource(slow) {
-			return slow.String()
-		}
-	}
-	return ""
-}
-
 const (
 	// reapedAge is the least time between two questions for what an executor has reaped.
 	reapedAge = 10 * time.Second
