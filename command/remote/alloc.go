@@ -154,6 +154,7 @@ func listAllocations(cmd *cobra.Command, agent *client.Client, output *outputFla
 func showAllocation(cmd *cobra.Command, agent *client.Client, a *shape.Allocation) error {
 	out := cmd.OutOrStdout()
 	p := cli.PaletteFor(cmd, out)
+	columns, _ := cli.TerminalSize(out)
 	status := cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus))
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s\n", p.Bold(cli.Printable(a.Name)), status.String())
@@ -175,9 +176,7 @@ func showAllocation(cmd *cobra.Command, agent *client.Client, a *shape.Allocatio
 			return err
 		}
 		b.WriteString(ending)
-		if by := commandsSoFar(cmd.Context(), agent, a, name); by != "" {
-			fmt.Fprintf(&b, "  CPU used so far by %s\n", by)
-		}
+		b.WriteString(commandsSoFar(cmd.Context(), agent, a, name, p, columns))
 		writeEvents(&b, p, a.TaskStates[name].Events)
 	}
 	_, err := io.WriteString(out, b.String())
@@ -236,8 +235,8 @@ func endingOf(ctx context.Context, agent *client.Client, a *shape.Allocation, ta
 	return endingText(&final.Value), nil
 }
 
-// commandsSoFar names the commands that used most of the CPU time of a running task; empty if that is not known.
-func commandsSoFar(ctx context.Context, agent *client.Client, a *shape.Allocation, task string) string {
+// commandsSoFar lists what the processes of a running task used that have ended, by command; empty if that is not known.
+func commandsSoFar(ctx context.Context, agent *client.Client, a *shape.Allocation, task string, p cli.Palette, columns int) string {
 	if a.TaskStates[task].State != "running" {
 		return ""
 	}
@@ -245,7 +244,14 @@ func commandsSoFar(ctx context.Context, agent *client.Client, a *shape.Allocatio
 	if err != nil {
 		return "" // an agent of an older build, or none is counted: the status is shown all the same
 	}
-	return summary.CommandsText(&c.Value)
+	if c.Value.Reason != "" || len(c.Value.Rows) == 0 {
+		return ""
+	}
+	text := "  processes that ended so far, by command\n" + summary.LiveCommandTable(&c.Value, columns, false).Render(p)
+	for _, note := range summary.CommandNotes(&c.Value) {
+		text += "  " + note + "\n"
+	}
+	return text
 }
 
 func endingText(r *record.Record) string {

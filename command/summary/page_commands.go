@@ -139,16 +139,9 @@ const (
 
 // Commands names the commands that used most of the CPU time of a run; empty if that is one alone, or not known.
 func Commands(r *record.Record) string {
-	if r.Commands == nil || len(r.Commands.Rows) < 2 {
-		return "" // who used it is no question
-	}
-	return CommandsText(r.Commands)
-}
-
-// CommandsText names the commands that used most of the CPU time; empty if that is not known.
-func CommandsText(c *record.Commands) string {
-	if c.TotalCPUSeconds == nil {
-		return ""
+	c := r.Commands
+	if c == nil || len(c.Rows) < 2 || c.TotalCPUSeconds == nil {
+		return "" // who used it is no question, or not known
 	}
 	var words []string
 	for i := range c.Rows[:min(len(c.Rows), summaryCommands)] {
