@@ -247,11 +247,12 @@ func commandsSoFar(ctx context.Context, agent *client.Client, a *shape.Allocatio
 	if c.Value.Reason != "" || len(c.Value.Rows) == 0 {
 		return ""
 	}
-	text := "  processes that ended so far, by command\n" + summary.LiveCommandTable(&c.Value, columns, false).Render(p)
+	var b strings.Builder
+	b.WriteString("  processes that ended so far, by command\n" + summary.LiveCommandTable(&c.Value, columns, false).Render(p))
 	for _, note := range summary.CommandNotes(&c.Value) {
-		text += "  " + note + "\n"
+		fmt.Fprintf(&b, "  %s\n", note)
 	}
-	return text
+	return b.String()
 }
 
 func endingText(r *record.Record) string {
