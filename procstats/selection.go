@@ -144,7 +144,7 @@ func (s Selection) Minus(other Selection) Selection {
 
 // IDs returns the selected measurements, ascending.
 func (s Selection) IDs() []ID {
-	var ids []ID
+	ids := make([]ID, 0, s.Len())
 	for m := range allRows() {
 		if s.Has(m.ID) {
 			ids = append(ids, m.ID)

@@ -38,6 +38,12 @@ func Links(path []byte) (uint32, error) {
 	return status.Nlink, nil
 }
 
+// OpenIn opens a file of a folder. The path is made in buf, whose contents are lost: nothing is allocated for it.
+func OpenIn(dir, name string, buf []byte) (File, error) {
+	path := append(append(append(append(buf[:0], dir...), '/'), name...), 0)
+	return OpenAt(unix.AT_FDCWD, path, 0)
+}
+
 // ReadNow is ReadRecord for a file of less than a page whose reading cannot sleep: the scheduler is not notified of the
 // system call, which costs a tenth of it.
 func (f *File) ReadNow(buf []byte) ([]byte, error) {

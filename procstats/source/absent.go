@@ -4,8 +4,6 @@
 package source
 
 import (
-	"slices"
-
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -20,10 +18,9 @@ const reasonUnseen = "cgroup.procs lists processes of another PID namespace"
 
 // selected lists the selected measurements of one source and scope, ordered by ID.
 func selected(sel procstats.Selection, source procstats.SourceID, scope procstats.Scope) []procstats.ID {
-	return slices.DeleteFunc(sel.IDs(), func(id procstats.ID) bool {
-		m, _ := procstats.Lookup(id)
-		return m.Source != source || m.Scope != scope
-	})
+	return procstats.SelectWhere(func(m procstats.Measurement) bool {
+		return m.Source == source && m.Scope == scope && sel.Has(m.ID)
+	}).IDs()
 }
 
 // putAbsent makes measurements of the task absent for one reason.

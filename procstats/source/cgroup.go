@@ -6,7 +6,6 @@ package source
 import (
 	"cmp"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/tachograph/tacho/errlist"
@@ -53,8 +52,7 @@ func OpenCgroup(t Target, sel procstats.Selection) Source {
 		r.quotas = openCPUQuotas(t, sel, r.files)
 		return r.ready()
 	}
-	devices := kernel.NewBlockDevices(t.FS)
-	files := cgroupFiles{v1: cgroupFilesV1(t.Cgroup, devices), v2: cgroupFilesV2(devices)}
+	files := r.shared.cgroupFiles(t)
 	for i := range files.v1 {
 		spec := &files.v1[i]
 		r.open(t.Cgroup.V1[spec.controller], spec, nil, func(id procstats.ID) bool {
@@ -81,22 +79,47 @@ func cgroupFilesV2(devices *kernel.BlockDevices) []cgroupFileSpec {
 }
 
 // cgroupFilesV1 lists every file that is read from the v1 folders.
-func cgroupFilesV1(c procstats.Cgroup, devices *kernel.BlockDevices) []cgroupFileSpec {
-	recursive := false
-	if dir := c.V1["blkio"]; dir != "" {
-		_, err := os.Lstat(filepath.Join(dir, "blkio.throttle.io_service_bytes_recursive"))
-		recursive = err == nil
-	}
+func cgroupFilesV1(recursive bool, devices *kernel.BlockDevices) []cgroupFileSpec {
 	return slices.Concat(cpuacctV1(), cpuStatV1(), memoryCurrentV1(), memoryStatV1(), memoryOOMControlV1(),
 		blkioV1(recursive, devices), pidsFiles(), cpuMaxV1())
 }
 
-// cgroupFiles describes the files of both versions.
-type cgroupFiles struct{ v1, v2 []cgroupFileSpec }
+// cgroupFiles describes the files of both versions, for all tasks.
+type cgroupFiles struct {
+	v1, v2, pressure []cgroupFileSpec
+	recursive        bool // there are counters of block I/O that cover all below a folder
+	// foreignFields has the fields that some task does not have, by the version that they are not in.
+	foreignFields map[foreignField]*cgroupField
+}
+
+type foreignField struct {
+	spec    *cgroupFieldSpec
+	version int
+}
+
+func newCgroupFiles(fs kernel.FS, recursive bool) *cgroupFiles {
+	devices := kernel.NewBlockDevices(fs)
+	files := &cgroupFiles{
+		v1: cgroupFilesV1(recursive, devices), v2: cgroupFilesV2(devices), pressure: pressureFiles(),
+		recursive: recursive, foreignFields: map[foreignField]*cgroupField{},
+	}
+	for _, specs := range [][]cgroupFileSpec{files.v1, files.v2, files.pressure} {
+		for i := range specs {
+			specs[i].sayMissing()
+		}
+	}
+	return files
+}
+
+// specOf returns the first of the files that has a measurement.
+func specOf(specs []cgroupFileSpec, id procstats.ID) *cgroupFileSpec {
+	i := slices.IndexFunc(specs, func(s cgroupFileSpec) bool { return s.has(id) })
+	return &specs[i]
+}
 
 // controller names the v1 controller whose folder decides where a measurement is read: that of the v1 file which has
 // it, or of the v2 file where v1 has none.
-func (f cgroupFiles) controller(id procstats.ID) string {
+func (f *cgroupFiles) controller(id procstats.ID) string {
 	for _, specs := range [][]cgroupFileSpec{f.v1, f.v2} {
 		for i := range specs {
 			if !specs[i].has(id) {
@@ -112,7 +135,7 @@ func (f cgroupFiles) controller(id procstats.ID) string {
 }
 
 // version says from which version of cgroups a measurement of the task is read: 1, 2, or 0 for neither.
-func (f cgroupFiles) version(c procstats.Cgroup, id procstats.ID) int {
+func (f *cgroupFiles) version(c procstats.Cgroup, id procstats.ID) int {
 	split := id == procstats.CgroupCPUUser || id == procstats.CgroupCPUSystem
 	switch {
 	case c.V2 != "" && split:
@@ -140,7 +163,7 @@ func (r *cgroupReader) open(dir string, spec *cgroupFileSpec, explain func(*cgro
 	}
 	f := openCgroupFile(dir, spec, wanted, explain)
 	if r.reopen && !r.watches(f) {
-		f.reopen(spec)
+		f.reopen()
 	}
 	r.files = append(r.files, f)
 	for i := range f.fields {
@@ -151,37 +174,45 @@ func (r *cgroupReader) open(dir string, spec *cgroupFileSpec, explain func(*cgro
 // useOpened reads files that the caller opened in place of the group's. One that cannot be duplicated is left alone.
 func (r *cgroupReader) useOpened(opened map[string]*os.File) {
 	for _, f := range r.files {
-		file, given := opened[f.name]
+		file, given := opened[f.spec.name]
 		if !given {
 			continue
 		}
 		if kept, err := kernel.Dup(file); err == nil {
-			_ = f.kept.Close()
-			f.kept.File, f.absent = kept, ""
+			_ = f.close()
+			f.kept, f.absent = kept, ""
 		}
 	}
 }
 
 // addForeign makes those selected measurements of the files absent that nothing is read for, because the task's
 // hierarchy is of the other version, or because there is none for the controller.
-func (r *cgroupReader) addForeign(files cgroupFiles, specs []cgroupFileSpec, sel procstats.Selection, c procstats.Cgroup) {
+func (r *cgroupReader) addForeign(files *cgroupFiles, specs []cgroupFileSpec, sel procstats.Selection, c procstats.Cgroup) {
 	for i := range specs {
-		for _, field := range specs[i].fields {
-			if sel.Has(field.id) && !r.has(field.id) {
-				reason := files.foreign(c, specs[i].name, field)
-				r.fields = append(r.fields, &cgroupField{id: field.id, missing: reason})
+		for j := range specs[i].fields {
+			if field := &specs[i].fields[j]; sel.Has(field.id) && !r.has(field.id) {
+				r.fields = append(r.fields, files.foreign(c, specs[i].name, field))
 			}
 		}
 	}
 }
 
-// foreign words why a field of a file is not read for a cgroup of the other version, or of none.
-func (f cgroupFiles) foreign(c procstats.Cgroup, file string, field cgroupFieldSpec) string {
-	what := file
+// foreign returns a field of a file that is not read for a cgroup of the other version, or of none.
+func (f *cgroupFiles) foreign(c procstats.Cgroup, file string, field *cgroupFieldSpec) *cgroupField {
+	key := foreignField{field, f.version(c, field.id)}
+	if f.foreignFields[key] == nil {
+		f.foreignFields[key] = absentField(field.id, f.explainForeign(key, file))
+	}
+	return f.foreignFields[key]
+}
+
+// explainForeign words why a field of a file is not read.
+func (f *cgroupFiles) explainForeign(key foreignField, file string) string {
+	field, what := key.spec, file
 	if field.key != "" {
 		what += " " + field.key
 	}
-	switch f.version(c, field.id) {
+	switch key.version {
 	case 1:
 		if field.id == procstats.CgroupMemoryRefaultAnon || field.id == procstats.CgroupMemoryRefaultFile {
 			return what + " is read on cgroup v2 only"
@@ -194,14 +225,14 @@ func (f cgroupFiles) foreign(c procstats.Cgroup, file string, field cgroupFieldS
 }
 
 func (r *cgroupReader) has(id procstats.ID) bool {
-	return slices.ContainsFunc(r.fields, func(f *cgroupField) bool { return f.id == id })
+	return slices.ContainsFunc(r.fields, func(f *cgroupField) bool { return f.spec.id == id })
 }
 
 // addAbsent makes all selected measurements of a source absent for one reason.
 func (r *cgroupReader) addAbsent(source procstats.SourceID, sel procstats.Selection, reason string) {
 	for _, row := range procstats.Table() {
 		if row.Source == source && sel.Has(row.ID) {
-			r.fields = append(r.fields, &cgroupField{id: row.ID, missing: reason})
+			r.fields = append(r.fields, absentField(row.ID, reason))
 		}
 	}
 	r.description.Reason = reason
@@ -210,7 +241,7 @@ func (r *cgroupReader) addAbsent(source procstats.SourceID, sel procstats.Select
 // ready puts the fields into the order of the table and describes what can be read. That takes a read of each file:
 // pressure files, for one, open where they cannot be read.
 func (r *cgroupReader) ready() *cgroupReader {
-	slices.SortFunc(r.fields, func(a, b *cgroupField) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(r.fields, func(a, b *cgroupField) int { return cmp.Compare(a.spec.id, b.spec.id) })
 	for _, f := range r.files {
 		r.shared.Buffer = f.collect(r.shared.Buffer)
 		r.countFrom(f)
@@ -224,7 +255,7 @@ func (r *cgroupReader) ready() *cgroupReader {
 		return r
 	}
 	for _, f := range r.fields {
-		r.description.Reason = cmp.Or(r.description.Reason, f.whyMissing())
+		r.description.Reason = cmp.Or(r.description.Reason, f.spec.missing)
 	}
 	r.description.Reason = cmp.Or(r.description.Reason, "none of its measurements is selected")
 	return r
@@ -233,7 +264,7 @@ func (r *cgroupReader) ready() *cgroupReader {
 // countFrom makes the counters of a file that has just been read begin where the task does.
 func (r *cgroupReader) countFrom(f *cgroupFile) {
 	for i := range f.fields {
-		f.fields[i].least = r.least[f.fields[i].id]
+		f.fields[i].least = r.least[f.fields[i].spec.id]
 	}
 	switch { // the errors are of closing what is only read
 	case !r.used:
@@ -259,7 +290,7 @@ func (r *cgroupReader) watch() (n int) {
 // watches reports whether a file moves whenever the task uses CPU time or memory, or waits.
 func (r *cgroupReader) watches(f *cgroupFile) bool {
 	return r.description.ID == procstats.SourcePSI || slices.ContainsFunc(f.fields, func(field cgroupField) bool {
-		return field.id == procstats.CgroupCPUUsage || field.id == procstats.CgroupMemoryCurrent
+		return field.spec.id == procstats.CgroupCPUUsage || field.spec.id == procstats.CgroupMemoryCurrent
 	})
 }
 
@@ -288,8 +319,8 @@ func (r *cgroupReader) addBefore(before map[procstats.ID]float64) {
 		return
 	}
 	for _, f := range r.fields {
-		if m, _ := procstats.Lookup(f.id); m.Kind == procstats.Counter && f.file != nil && f.file.kept.IsOpen() {
-			before[f.id] = f.before
+		if m, _ := procstats.Lookup(f.spec.id); m.Kind == procstats.Counter && f.file != nil && f.file.isOpen() {
+			before[f.spec.id] = f.before
 		}
 	}
 }
@@ -299,7 +330,7 @@ func (r *cgroupReader) Describe() procstats.SourceDescription { return r.descrip
 
 // Collect implements Source. Where no file is open the source stays unstamped: nothing was read.
 func (r *cgroupReader) Collect(s *procstats.Sample) {
-	if r.quotas != nil && r.quotas.inherited || slices.ContainsFunc(r.files, func(f *cgroupFile) bool { return f.kept.IsOpen() }) {
+	if r.quotas != nil && r.quotas.inherited || slices.ContainsFunc(r.files, func(f *cgroupFile) bool { return f.isOpen() }) {
 		s.Sources[r.description.ID] = kernel.Now()
 	}
 	for _, f := range r.files {

@@ -77,7 +77,7 @@ func openCPUQuotas(t Target, sel procstats.Selection, read []*cgroupFile) *cpuQu
 			return q
 		}
 	}
-	q.open(own, version, mounts, read)
+	q.open(own, version, t.shared().cgroupFiles(t), mounts, read)
 	q.grown = make(map[procstats.ID]float64)
 	for id := range aboveFrom {
 		if before, known := t.Before[id]; known {
@@ -96,11 +96,12 @@ func cpuGroup(c procstats.Cgroup, mounts []kernel.CgroupMount) (dir string, vers
 }
 
 // open opens the first group and those above it.
-func (q *cpuQuotas) open(first string, version int, mounts []kernel.CgroupMount, read []*cgroupFile) {
-	quota, stat := cpuMaxV1()[0], cpuStatV1()[0]
+func (q *cpuQuotas) open(first string, version int, files *cgroupFiles, mounts []kernel.CgroupMount, read []*cgroupFile) {
+	specs := files.v1
 	if version == 2 {
-		quota, stat = cpuMaxV2()[0], cpuStatV2()[0]
+		specs = files.v2
 	}
+	quota, stat := specOf(specs, procstats.CgroupCPUQuota), specOf(specs, procstats.CgroupCPUThrottled)
 	throttling := func(id procstats.ID) bool {
 		return id == procstats.CgroupCPUThrottled || id == procstats.CgroupCPUThrottledPeriods
 	}
@@ -108,10 +109,10 @@ func (q *cpuQuotas) open(first string, version int, mounts []kernel.CgroupMount,
 	above := kernel.CgroupAncestors(first, mounts)
 	if q.inherited {
 		above = append([]string{first}, above...)
-	} else if i := slices.IndexFunc(read, func(f *cgroupFile) bool { return f.fields[0].id == procstats.CgroupCPUQuota }); i >= 0 {
+	} else if i := slices.IndexFunc(read, func(f *cgroupFile) bool { return f.fields[0].spec.id == procstats.CgroupCPUQuota }); i >= 0 {
 		q.groups = append(q.groups, quotaGroup{quota: read[i], readElsewhere: true})
 	} else {
-		q.groups = append(q.groups, quotaGroup{quota: openCgroupFile(first, &quota, isQuota, nil)})
+		q.groups = append(q.groups, quotaGroup{quota: openCgroupFile(first, quota, isQuota, nil)})
 	}
 	for _, dir := range above {
 		if version == 1 && kernel.IsCgroupRoot(version, dir) { // which has the files and takes no quota
@@ -119,9 +120,9 @@ func (q *cpuQuotas) open(first string, version int, mounts []kernel.CgroupMount,
 		}
 		g := quotaGroup{
 			path:  kernel.CgroupPath(dir, mounts),
-			quota: openCgroupFile(dir, &quota, isQuota, nil), stat: openCgroupFile(dir, &stat, throttling, nil),
+			quota: openCgroupFile(dir, quota, isQuota, nil), stat: openCgroupFile(dir, stat, throttling, nil),
 		}
-		if !g.quota.kept.IsOpen() { // the root of a v2 hierarchy
+		if !g.quota.isOpen() { // the root of a v2 hierarchy
 			_ = g.close()
 			continue
 		}
@@ -140,7 +141,7 @@ func hasCPUController(mount kernel.CgroupMount) bool {
 func (q *cpuQuotas) openedAt(id procstats.ID) (total float64) {
 	for i := range q.groups {
 		if f := q.groups[i].field(aboveFrom[id]); f != nil {
-			total += f.before / f.per
+			total += f.before / f.spec.units()
 		}
 	}
 	return total
@@ -233,7 +234,7 @@ func (g *quotaGroup) field(id procstats.ID) *cgroupField {
 		return nil
 	}
 	for i := range g.stat.fields {
-		if g.stat.fields[i].id == id {
+		if g.stat.fields[i].spec.id == id {
 			return &g.stat.fields[i]
 		}
 	}

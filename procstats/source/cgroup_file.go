@@ -26,17 +26,18 @@ const (
 
 // cgroupField is one measurement in one kernel file.
 type cgroupField struct {
-	id   procstats.ID
-	per  float64     // how many of the kernel's units make one unit of the row
+	spec *cgroupFieldSpec
 	file *cgroupFile // nil where nothing is read
 	at   int         // in file.values
 	// before is what a counter said when its file was opened, in a group that had tasks before; 0 elsewhere.
 	before float64
 	// least is the target's, for a peak; 0 for none.
 	least float64
-	spec  *cgroupFieldSpec // nil where nothing is read
-	// reasons for absence, in words; those of a field that is read are made when they are first needed
-	missing, invalid string
+}
+
+// absentField is a field that nothing is read for.
+func absentField(id procstats.ID, reason string) *cgroupField {
+	return &cgroupField{spec: &cgroupFieldSpec{id: id, missing: reason}}
 }
 
 // ofTask is the task's part of the value. A counter that has fallen below what it said before the task was set back
@@ -48,28 +49,26 @@ func (f *cgroupField) ofTask(value float64) float64 {
 
 // reading returns what the last read of the field's file found.
 func (f *cgroupField) reading() procstats.Reading {
+	id := f.spec.id
 	switch {
 	case f.file == nil:
-		return procstats.AbsentReading(f.id, f.whyMissing())
+		return procstats.AbsentReading(id, f.spec.missing)
 	case f.file.absent != "":
-		return procstats.AbsentReading(f.id, f.file.absent)
+		return procstats.AbsentReading(id, f.file.absent)
 	}
 	value := &f.file.values[f.at]
 	switch value.State {
 	case kernel.FieldRead:
-		return procstats.NumberReading(f.id, max(f.ofTask(value.Value)/f.per, f.least))
+		return procstats.NumberReading(id, max(f.ofTask(value.Value)/f.spec.units(), f.least))
 	case kernel.FieldUnlimited:
-		return procstats.AbsentReading(f.id, procstats.ReasonNoLimit)
+		return procstats.AbsentReading(id, procstats.ReasonNoLimit)
 	case kernel.FieldInvalid:
-		if f.invalid == "" {
-			f.invalid = f.file.name + ": not a number in range"
-			if value.Key != "" {
-				f.invalid = f.file.name + ": " + value.Key + " is not a number in range"
-			}
+		if value.Key != "" {
+			return procstats.AbsentReading(id, f.file.spec.name+": "+value.Key+" is not a number in range")
 		}
-		return procstats.AbsentReading(f.id, f.invalid)
+		return procstats.AbsentReading(id, f.file.spec.name+": not a number in range")
 	}
-	return procstats.AbsentReading(f.id, f.whyMissing())
+	return procstats.AbsentReading(id, f.spec.missing)
 }
 
 // cgroupFileSpec describes one kernel file: what has to be true for it to exist, and what is read from it.
@@ -104,15 +103,18 @@ type cgroupFieldSpec struct {
 	missing string
 }
 
+// units is how many of the kernel's units make one unit of the row.
+func (s *cgroupFieldSpec) units() float64 { return max(s.per, 1) }
+
 // cgroupFile is one kernel file of the task's cgroup, kept open.
 type cgroupFile struct {
-	dir, name    string
-	kept, second keptFile
-	// short is set for a file of one number, which the kernel prints without waiting for anything.
-	short  bool
-	parse  kernel.FieldParser
-	fields []cgroupField
-	values []kernel.Field // what was read for the fields, in their order
+	dir  string
+	spec *cgroupFileSpec
+	// kept and second are open, unless reopened says that they are opened for each read.
+	kept, second kernel.File
+	reopened     bool
+	fields       []cgroupField
+	values       []kernel.Field // what was read for the fields, in their order
 	// before is what values were at the read before; nil for a file that can move while its task sleeps.
 	before []kernel.Field
 	// absent is why nothing can be read from the file, for all its fields; empty where it can.
@@ -127,7 +129,7 @@ type cgroupFile struct {
 // openCgroupFile opens the file and prepares the selected ones of its fields. It cannot fail: a file that cannot be
 // opened is absent, with the reason.
 func openCgroupFile(dir string, file *cgroupFileSpec, selected func(procstats.ID) bool, explain func(*cgroupFile, error) string) *cgroupFile {
-	f := &cgroupFile{dir: dir, name: file.name, parse: file.parse, explain: explain}
+	f := &cgroupFile{dir: dir, spec: file, explain: explain}
 	n := 0
 	for i := range file.fields {
 		if selected(file.fields[i].id) {
@@ -140,94 +142,78 @@ func openCgroupFile(dir string, file *cgroupFileSpec, selected func(procstats.ID
 		if !selected(spec.id) {
 			continue
 		}
-		f.fields = append(f.fields, cgroupField{
-			id: spec.id, per: max(spec.per, 1), file: f, at: len(f.values), spec: spec,
-		})
+		f.fields = append(f.fields, cgroupField{spec: spec, file: f, at: len(f.values)})
 		f.values = append(f.values, kernel.Field{Key: spec.key})
 	}
-	f.short = file.fields[0].key == ""
 	var err error
-	if f.kept.File, err = kernel.Open(filepath.Join(dir, file.name)); err == nil && file.second != "" {
-		f.second.File, err = kernel.Open(filepath.Join(dir, file.second))
+	if f.kept, err = kernel.Open(filepath.Join(dir, file.name)); err == nil && file.second != "" {
+		f.second, err = kernel.Open(filepath.Join(dir, file.second))
 	}
 	if err != nil {
-		f.absent = f.explainOpen(file, err)
+		f.absent = f.explainOpen(err)
 		_ = f.close()
 	}
 	return f
 }
 
-// reopen has the file opened for each read from now on.
-func (f *cgroupFile) reopen(spec *cgroupFileSpec) {
-	f.kept.reopen(filepath.Join(f.dir, spec.name))
-	f.second.reopen(filepath.Join(f.dir, spec.second))
-}
-
-// keptFile is a file that is kept open, or opened for each read.
-type keptFile struct {
-	kernel.File
-	path string // of one that is opened for each read; empty for others
-}
-
-// IsOpen reports whether there is something to read.
-func (f *keptFile) IsOpen() bool { return f.File.IsOpen() || f.path != "" }
-
-// reopen gives the descriptor of an open file up: from now on each read opens the file at path, and would read another one
-// that has taken its place. It is for files that are read seldom.
-func (f *keptFile) reopen(path string) {
-	if f.IsOpen() {
-		_ = f.Close() // of what was only read
-		f.path = path
+// reopen gives the descriptors of an open file up: from now on each read opens the file, and would read another one that has
+// taken its place. It is for files that are read seldom.
+func (f *cgroupFile) reopen() {
+	if f.isOpen() {
+		_ = f.close() // of what was only read
+		f.reopened = true
 	}
 }
 
-// read reads a file that the kernel writes in one piece.
-func (f *keptFile) read(buf []byte, short bool) ([]byte, error) {
+// isOpen reports whether there is something to read.
+func (f *cgroupFile) isOpen() bool { return f.kept.IsOpen() || f.reopened }
+
+// read reads the file, and the second one behind it.
+func (f *cgroupFile) read(buf []byte) ([]byte, error) {
+	data, err := f.readOne(&f.kept, f.spec.name, buf)
+	if err != nil || f.spec.second == "" || bytes.HasPrefix(data, []byte("-")) { // no quota has no need of its period
+		return data, err
+	}
+	tail, err := f.readOne(&f.second, f.spec.second, data[len(data):])
+	return append(data, tail...), err
+}
+
+// readOne reads a file that the kernel writes in one piece.
+func (f *cgroupFile) readOne(kept *kernel.File, name string, buf []byte) ([]byte, error) {
 	switch {
-	case f.path != "":
-		return readAt(f.path, buf)
-	case short:
-		return f.ReadNow(buf)
+	case f.reopened:
+		file, err := kernel.OpenIn(f.dir, name, buf)
+		if err != nil {
+			return buf[:0], err
+		}
+		data, err := file.ReadRecord(buf)
+		return data, errors.Join(err, file.Close())
+	case f.spec.fields[0].key == "" && kept == &f.kept: // the kernel prints one number without waiting for anything
+		return kept.ReadNow(buf)
 	}
-	return f.ReadRecord(buf)
+	return kept.ReadRecord(buf)
 }
 
-func readAt(path string, buf []byte) ([]byte, error) {
-	file, err := kernel.Open(path)
-	if err != nil {
-		return buf[:0], err
+// sayMissing words why a field is absent that its file does not have, once for all tasks.
+func (s *cgroupFileSpec) sayMissing() {
+	for i := range s.fields {
+		field := &s.fields[i]
+		if field.missing != "" {
+			continue
+		}
+		field.missing = s.name + " is empty"
+		if field.key != "" {
+			field.missing = s.name + " has no " + field.key
+		}
+		if field.since != "" {
+			field.missing += ": " + field.since
+		}
 	}
-	data, err := file.ReadRecord(buf)
-	return data, errors.Join(err, file.Close())
-}
-
-// Close gives the file up; closing twice is allowed.
-func (f *keptFile) Close() error {
-	f.path = ""
-	return f.File.Close()
-}
-
-// whyMissing is why a field is absent that its file does not have, in words.
-func (f *cgroupField) whyMissing() string {
-	if f.missing != "" || f.spec == nil {
-		return f.missing
-	}
-	f.missing = f.spec.missing
-	if f.missing != "" {
-		return f.missing
-	}
-	f.missing = f.file.name + " is empty"
-	if f.spec.key != "" {
-		f.missing = f.file.name + " has no " + f.spec.key
-	}
-	if f.spec.since != "" {
-		f.missing += ": " + f.spec.since
-	}
-	return f.missing
 }
 
 // explainOpen says in words why a file cannot be opened.
-func (f *cgroupFile) explainOpen(spec *cgroupFileSpec, err error) string {
+func (f *cgroupFile) explainOpen(err error) string {
+	spec := f.spec
 	if f.explain != nil {
 		if reason := f.explain(f, err); reason != "" {
 			return reason
@@ -280,15 +266,10 @@ func (f *cgroupFile) dirExists() bool {
 
 // collect reads the file into its fields and returns buf for the next file.
 func (f *cgroupFile) collect(buf []byte) []byte {
-	if !f.kept.IsOpen() {
+	if !f.isOpen() {
 		return buf
 	}
-	data, err := f.kept.read(buf, f.short)
-	if err == nil && f.second.IsOpen() && !bytes.HasPrefix(data, []byte("-")) { // no quota has no need of its period
-		var tail []byte
-		tail, err = f.second.read(data[len(data):], false)
-		data = append(data, tail...)
-	}
+	data, err := f.read(buf)
 	if err != nil {
 		f.fail(err)
 		return data[:0]
@@ -298,7 +279,7 @@ func (f *cgroupFile) collect(buf []byte) []byte {
 	for i := range f.values {
 		f.values[i].State = kernel.FieldMissing
 	}
-	f.parse(data, f.values)
+	f.spec.parse(data, f.values)
 	return data
 }
 
@@ -307,7 +288,7 @@ func (f *cgroupFile) collect(buf []byte) []byte {
 func (f *cgroupFile) countFromHere() error {
 	for i := range f.fields {
 		field, value := &f.fields[i], &f.values[i]
-		m, _ := procstats.Lookup(field.id)
+		m, _ := procstats.Lookup(field.spec.id)
 		switch {
 		case m.Kind != procstats.Counter:
 		case f.absent != "":
@@ -324,8 +305,8 @@ func (f *cgroupFile) countFromHere() error {
 func (f *cgroupFile) countFrom(before map[procstats.ID]float64) error {
 	for i := range f.fields {
 		field := &f.fields[i]
-		m, _ := procstats.Lookup(field.id)
-		value, known := before[field.id]
+		m, _ := procstats.Lookup(field.spec.id)
+		value, known := before[field.spec.id]
 		switch {
 		case m.Kind != procstats.Counter:
 		case !known:
@@ -351,10 +332,10 @@ func (f *cgroupFile) fail(err error) {
 		f.absent = f.explain(f, err)
 	}
 	if f.absent == "" && kernel.Gone(err) {
-		f.absent = f.name + " was taken away: its controller was disabled for this cgroup"
+		f.absent = f.spec.name + " was taken away: its controller was disabled for this cgroup"
 	}
 	if f.absent == "" {
-		f.absent = fmt.Sprintf("read %s: %v", f.name, err)
+		f.absent = fmt.Sprintf("read %s: %v", f.spec.name, err)
 	}
 	if f.worked {
 		f.absent += ", noticed at " + kernel.Now().Wall.UTC().Format(time.RFC3339)
@@ -364,7 +345,11 @@ func (f *cgroupFile) fail(err error) {
 	}
 }
 
-func (f *cgroupFile) close() error { return errors.Join(f.kept.Close(), f.second.Close()) }
+// close gives the file up; closing twice is allowed.
+func (f *cgroupFile) close() error {
+	f.reopened = false
+	return errors.Join(f.kept.Close(), f.second.Close())
+}
 
 // IsRemoved reports whether a reading is absent because the task's cgroup was removed.
 func IsRemoved(r procstats.Reading) bool { return strings.HasPrefix(r.Reason(), reasonCgroupRemoved) }

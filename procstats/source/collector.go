@@ -57,11 +57,7 @@ func openSources(t Target, sel procstats.Selection) []Source {
 // NewCollector returns a collector over the given sources, read in the given order.
 func NewCollector(sel procstats.Selection, sources ...Source) *Collector {
 	c := &Collector{sel: sel, sources: sources}
-	for _, id := range sel.IDs() {
-		if m, _ := procstats.Lookup(id); m.Scope == procstats.TaskScope {
-			c.ids = append(c.ids, id)
-		}
-	}
+	c.ids = procstats.SelectWhere(func(m procstats.Measurement) bool { return m.Scope == procstats.TaskScope && sel.Has(m.ID) }).IDs()
 	return c
 }
 

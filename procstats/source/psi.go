@@ -33,7 +33,7 @@ func OpenPSI(t Target, sel procstats.Selection) Source {
 		return r.ready()
 	}
 	explain := func(f *cgroupFile, err error) string { return explainPressure(t.FS, f, err) }
-	specs := pressureFiles()
+	specs := r.shared.cgroupFiles(t).pressure
 	for i := range specs {
 		r.open(t.Cgroup.V2, &specs[i], explain, sel.Has)
 	}

@@ -6,9 +6,11 @@ package source
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 
+	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -43,7 +45,7 @@ func TestExplainPressure(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got := explainPressure(kernel.FS{Proc: root}, &cgroupFile{dir: root, name: "cpu.pressure"}, test.err)
+		got := explainPressure(kernel.FS{Proc: root}, &cgroupFile{dir: root, spec: &cgroupFileSpec{name: "cpu.pressure"}}, test.err)
 		if got != test.want {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
@@ -73,7 +75,7 @@ func TestCgroupFileFails(t *testing.T) {
 		if err != nil {
 			t.Skipf("no kernel files on this system: %v", err)
 		}
-		f := &cgroupFile{dir: test.dir, name: "memory.stat", kept: keptFile{File: kept}, parse: kernel.ParseFlatKeyed}
+		f := &cgroupFile{dir: test.dir, spec: &memoryStatV2()[0], kept: kept}
 		f.fail(test.err)
 		f.fail(test.err)
 		if f.absent != test.want || f.kept.IsOpen() != test.open {
@@ -84,6 +86,38 @@ func TestCgroupFileFails(t *testing.T) {
 		}
 		if err := f.close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestCgroupReadersShare covers what hundreds of readers in one process have in common, and that a file which is opened for each
+// read leaves no garbage.
+func TestCgroupReadersShare(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"cpu.stat": "usage_usec 1\n", "memory.stat": "anon 1\n", "memory.current": "1\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	target := Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: &Shared{}, Reopen: true}
+	open := func() *cgroupReader {
+		r, ok := OpenCgroup(target, procstats.SourceSelection(procstats.SourceCgroup)).(*cgroupReader)
+		if !ok || !r.description.Available {
+			t.Skip("no kernel files on this system")
+		}
+		t.Cleanup(func() { _ = r.Close() })
+		return r
+	}
+	one, other := open(), open()
+	for i := range one.fields {
+		if a, b := one.fields[i], other.fields[i]; a.spec != b.spec {
+			t.Errorf("%v: two readers have a description each", a.spec.id)
+		}
+	}
+	for _, f := range one.files {
+		collect := func() { target.Shared.Buffer = f.collect(target.Shared.Buffer) }
+		if n := testing.AllocsPerRun(10, collect); f.reopened && n > 0 && runtime.GOOS == "linux" {
+			t.Errorf("%s: %v allocations to read it", f.spec.name, n)
 		}
 	}
 }

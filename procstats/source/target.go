@@ -5,6 +5,7 @@ package source
 
 import (
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -82,6 +83,20 @@ type Shared struct {
 	// proof is for a second file that is read while the content of the first is in use.
 	proof []byte
 	pools *kernel.HugePools
+	files *cgroupFiles
+}
+
+// cgroupFiles describes the files of cgroups, made once for all tasks of a kernel.
+func (s *Shared) cgroupFiles(t Target) *cgroupFiles {
+	recursive := false
+	if dir := t.Cgroup.V1["blkio"]; dir != "" {
+		_, err := os.Lstat(filepath.Join(dir, "blkio.throttle.io_service_bytes_recursive"))
+		recursive = err == nil
+	}
+	if s.files == nil || s.files.recursive != recursive {
+		s.files = newCgroupFiles(t.FS, recursive)
+	}
+	return s.files
 }
 
 // hugePools returns the machine's pools of huge pages, opened once.
