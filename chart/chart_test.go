@@ -86,10 +86,18 @@ func nothing(n int) []float64 {
 	return values
 }
 
+// exampleBars has a share that cannot be, and names that are too long or not XML.
+func exampleBars() *Bars {
+	return &Bars{Title: "CPU by <command>", Rows: []Bar{
+		{Share: 0.75, Label: "a && <b> ×12", Value: "1.5 s  75 %"}, {Share: 1.2, Label: strings.Repeat("long ", 9), Value: "2.4 s  120 %"},
+		{Share: -0.01, Label: "unattributed", Value: "-20 ms  -1 %"},
+	}}
+}
+
 func TestGolden(t *testing.T) {
 	a, charts := example()
 	var image bytes.Buffer
-	if err := WriteSVG(&image, "run  sh -c 'a && b <c >d' \x1b[31m", a, charts); err != nil {
+	if err := WriteSVG(&image, "run  sh -c 'a && b <c >d' \x1b[31m", a, charts, exampleBars()); err != nil {
 		t.Fatal(err)
 	}
 	var page strings.Builder
@@ -120,7 +128,7 @@ func TestGolden(t *testing.T) {
 func TestImageIsXML(t *testing.T) {
 	a, charts := example()
 	var out bytes.Buffer
-	if err := WriteSVG(&out, "run  sh -c 'a && b <c >d' \x1b[31m", a, charts); err != nil {
+	if err := WriteSVG(&out, "run  sh -c 'a && b <c >d' \x1b[31m", a, charts, exampleBars()); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(out.String(), "var(") {
@@ -142,7 +150,7 @@ func TestImageIsXML(t *testing.T) {
 	}
 	for _, want := range []string{
 		"sh -c 'a && b <c >d' \uFFFD[31m", "512 MiB", "14m", "a && <b>", "machine 64.00, above this scale",
-		"Not measured: no <PSI> & no kernel option.",
+		"Not measured: no <PSI> & no kernel option.", "a && <b> ×12", "CPU by <command>", "-20 ms  -1 %",
 	} {
 		if !strings.Contains(texts.String(), want) {
 			t.Errorf("no text %q in\n%s", want, texts.String())
@@ -367,7 +375,7 @@ func TestChartsOfNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.axis.Ticks = TicksSince(test.axis.Since, test.axis.Until, 10)
 			var image strings.Builder
-			if err := WriteSVG(&image, "", test.axis, []Chart{test.chart}); err != nil {
+			if err := WriteSVG(&image, "", test.axis, []Chart{test.chart}, nil); err != nil {
 				t.Error(err)
 			}
 			for what, text := range map[string]string{

@@ -118,10 +118,11 @@ const (
 const hatch = `<pattern id="hatch" width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">` +
 	`<path d="M0 0V8" class="hatch-line"/></pattern>`
 
-// WriteSVG writes charts below each other as an image, which is legible on a light and on a dark screen.
-func WriteSVG(w io.Writer, title string, a *Axis, charts []Chart) error {
+// WriteSVG writes charts below each other, and bars below them if there are any, as an image, which is legible on a light and on a
+// dark screen.
+func WriteSVG(w io.Writer, title string, a *Axis, charts []Chart, bars *Bars) error {
 	var b strings.Builder
-	height := titleHeight + len(charts)*panelHeight
+	height := titleHeight + len(charts)*panelHeight + bars.height()
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">`+"\n",
 		imageWidth, height, imageWidth, height)
 	fmt.Fprintf(&b, "<title>%s</title>\n<style>\n%s</style>\n<defs>%s</defs>\n", escape(title), imageStyle(), hatch)
@@ -130,6 +131,11 @@ func WriteSVG(w io.Writer, title string, a *Axis, charts []Chart) error {
 	for i := range charts {
 		fmt.Fprintf(&b, `<g transform="translate(%d %d)">`+"\n", marginLeft, titleHeight+i*panelHeight)
 		charts[i].image(&b, a)
+		b.WriteString("</g>\n")
+	}
+	if bars.height() > 0 {
+		fmt.Fprintf(&b, `<g transform="translate(%d %d)">`+"\n", marginLeft, titleHeight+len(charts)*panelHeight)
+		bars.image(&b)
 		b.WriteString("</g>\n")
 	}
 	b.WriteString("</svg>\n")

@@ -30,7 +30,7 @@ func newPlot() *cobra.Command {
 ` + rundir.RunHelp + `
 
 Each value is that of one sample, of a long run of some samples together: memory is then the highest, CPU, storage and
-network the average. Nothing is drawn for times in which nothing was measured. A limit is drawn unless it is more than three times what was used. On the terminal the CPU time of all
+network the average. Nothing is drawn for times in which nothing was measured. A limit is drawn unless it is more than three times what was used. The CPU time of all
 processes that ended follows, by command. A line of the record that cannot be read is
 reported on stderr and leaves a gap, and the exit code is 1.`,
 		Example: `  tacho plot last
@@ -134,7 +134,7 @@ func plotText(cmd *cobra.Command, entry record.Entry, axis *chart.Axis, charts [
 	const around = 6
 	p := cli.PaletteFor(cmd, out)
 	screen := chart.Screen{Columns: columns, Rows: min(12, (lines-2)/len(charts)-around), Colour: p.On}
-	bars := summary.CommandBars(entry.Record, p, columns)
+	bars := summary.CommandBarsText(entry.Record, p, columns)
 	if bars != "" {
 		bars = "\n" + bars
 	}
@@ -142,10 +142,19 @@ func plotText(cmd *cobra.Command, entry record.Entry, axis *chart.Axis, charts [
 	return err
 }
 
+// commandImage is the CPU time by command as bars of an image.
+func commandImage(r *record.Record) *chart.Bars {
+	bars := &chart.Bars{Title: summary.BarsTitle}
+	for _, b := range summary.CommandBars(r) {
+		bars.Rows = append(bars.Rows, chart.Bar{Share: b.Share, Label: strings.TrimSpace(b.Name + " " + b.Processes), Value: b.CPU + "  " + b.ShareText})
+	}
+	return bars
+}
+
 // plotImage draws before it opens the file: an error leaves no half of an image.
 func plotImage(path string, entry record.Entry, axis *chart.Axis, charts []chart.Chart) error {
 	var image bytes.Buffer
-	if err := chart.WriteSVG(&image, plotTitle(entry), axis, charts); err != nil {
+	if err := chart.WriteSVG(&image, plotTitle(entry), axis, charts, commandImage(entry.Record)); err != nil {
 		return err
 	}
 	if err := os.WriteFile(path, image.Bytes(), 0o644); err != nil {

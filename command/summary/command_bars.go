@@ -20,28 +20,55 @@ const (
 	besideBar = 45
 )
 
-// CommandBars draws how much CPU time the ended processes of a run used, by command, on so many columns; empty if that is not known.
-func CommandBars(r *record.Record, p cli.Palette, columns int) string {
+// BarsTitle is what bars of commands are.
+const BarsTitle = "CPU by command, all processes that ended"
+
+// CommandBar is a part of the CPU time of a run.
+type CommandBar struct {
+	// Processes says how many there were; empty where they are not counted.
+	Name, Processes string
+	// CPU and ShareText say how much it is, Share how much of all of it.
+	CPU, ShareText string
+	Share          float64
+}
+
+// CommandBars are how much CPU time the ended processes of a run used, by command; none if that is not known.
+func CommandBars(r *record.Record) (bars []CommandBar) {
 	c := r.Commands
 	if c == nil || c.Reason != "" || c.TotalCPUSeconds == nil || *c.TotalCPUSeconds <= 0 || len(c.Rows) == 0 {
-		return ""
+		return nil
 	}
-	longest := float64(max(10, min(widestBar, columns-besideBar)))
-	t := cli.Table{Indent: "  ", Right: []int{1, 2, 4}}
 	bar := func(name, processes string, cpu float64) {
-		t.AddTexts(name, processes, procstats.Seconds.Text(cpu), blocks(longest*max(0, cpu) / *c.TotalCPUSeconds), shareOf(&cpu, c.TotalCPUSeconds))
+		bars = append(bars, CommandBar{name, processes, procstats.Seconds.Text(cpu), shareOf(&cpu, c.TotalCPUSeconds), cpu / *c.TotalCPUSeconds})
+	}
+	counted := func(name string, row *procstats.Command) {
+		bar(name, "×"+procstats.None.Text(float64(row.Processes)), row.CPUSeconds)
 	}
 	rows, others := c.Split(mostBars)
 	for i := range rows {
-		bar(cli.Printable(rows[i].Name), "×"+procstats.None.Text(float64(rows[i].Processes)), rows[i].CPUSeconds)
+		counted(cli.Printable(rows[i].Name), &rows[i])
 	}
 	if others != nil {
-		bar("others", "×"+procstats.None.Text(float64(others.Processes)), others.CPUSeconds)
+		counted("others", others)
 	}
 	if c.UnattributedCPUSeconds != nil {
 		bar("unattributed", "", *c.UnattributedCPUSeconds)
 	}
-	return p.Bold("CPU by command, all processes that ended") + "\n" + t.Render(p)
+	return bars
+}
+
+// CommandBarsText draws them on so many columns; empty if there are none.
+func CommandBarsText(r *record.Record, p cli.Palette, columns int) string {
+	bars := CommandBars(r)
+	if len(bars) == 0 {
+		return ""
+	}
+	longest := float64(max(10, min(widestBar, columns-besideBar)))
+	t := cli.Table{Indent: "  ", Right: []int{1, 2, 4}}
+	for _, b := range bars {
+		t.AddTexts(b.Name, b.Processes, b.CPU, blocks(longest*max(0, b.Share)), b.ShareText)
+	}
+	return p.Bold(BarsTitle) + "\n" + t.Render(p)
 }
 
 // blocks is a bar of so many columns, in eighths.

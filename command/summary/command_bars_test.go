@@ -14,7 +14,7 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-func TestCommandBars(t *testing.T) {
+func TestCommandBarsText(t *testing.T) {
 	row := func(name string, n int64, cpu float64) procstats.Command {
 		return procstats.Command{Name: name, Processes: n, CPUSeconds: cpu}
 	}
@@ -28,11 +28,11 @@ func TestCommandBars(t *testing.T) {
   ld              ×3  62.5 ms  ▏           0.6 %
   unattributed        -500 ms               -5 %
 `
-	if d := cmp.Diff(want, CommandBars(&record.Record{Commands: c}, cli.Palette{}, 65)); d != "" {
+	if d := cmp.Diff(want, CommandBarsText(&record.Record{Commands: c}, cli.Palette{}, 65)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	for _, none := range []*record.Commands{nil, {Reason: "no"}, {Rows: c.Rows}, {TotalCPUSeconds: new(1.0)}} {
-		if text := CommandBars(&record.Record{Commands: none}, cli.Palette{}, 65); text != "" {
+		if text := CommandBarsText(&record.Record{Commands: none}, cli.Palette{}, 65); text != "" {
 			t.Errorf("%+v: %s", none, text)
 		}
 	}
