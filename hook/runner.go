@@ -89,19 +89,21 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(r.stopped, cancel)()
 
-	end, ended := r.enter(ctx, life)
-	for ended {
+	for end := r.enter(ctx, life); end != nil; end = r.once(ctx, life) {
 		if d := r.afterEnd(life, end); d.last != "" {
 			r.die(ctx, d)
 			return nil
 		}
-		end, ended = r.once(ctx, life)
 	}
 	r.shutdown(ctx)
 	return context.Cause(ctx)
 }
 
-func (r *Runner) isDead() bool { return r.State().Phase == PhaseDead }
+func (r *Runner) isDead() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.Phase == PhaseDead
+}
 
 // Stop ends the task for good: a running one with the kill signal, a delay or a start at once. It returns without
 // waiting; Run returns when the task is dead. Later calls have no effect.
@@ -159,43 +161,56 @@ func (r *Runner) signal(ctx context.Context, handle Handle, signal string) error
 }
 
 // enter is the first round: of a new task, of a recovered one, or of one that was between two starts.
-func (r *Runner) enter(ctx, life context.Context) (end ending, ended bool) {
+func (r *Runner) enter(ctx, life context.Context) *ending {
 	if r.config.Recovered != nil {
 		r.emit(EventRecovered, "task was running and has been recovered", func(s *State) { s.Phase = PhaseRunning })
 		return r.attend(ctx, life, r.config.Recovered, true)
 	}
-	if end, ended = r.resume(ctx, life); ended {
-		return end, true
+	if end := r.resume(ctx, life); end != nil {
+		return end
 	}
 	return r.once(ctx, life)
 }
 
-// resume goes on where an earlier run of the agent was: with a task that it has lost, an end or a delay.
-func (r *Runner) resume(ctx, life context.Context) (end ending, ended bool) {
+// resume goes on where an earlier run of the agent was: with a task that it has lost, an end or a delay. It returns nil if the task
+// is to be started.
+func (r *Runner) resume(ctx, life context.Context) *ending {
 	state := r.State()
 	switch {
 	case state.Phase == PhaseRunning:
-		end.exit = Exit{Lost: "it was running and could not be recovered"}
-		r.terminated(ctx, end.exit)
-		return end, true
+		end := &ending{exit: Exit{Lost: "it was running and could not be recovered"}}
+		r.terminated(ctx, &end.exit)
+		return end
 	case state.Exit != nil && state.RestartAt.IsZero():
 		// The end was observed and no decision persisted: a task that has completed must not run again.
 		r.exited(ctx, &ExitedRequest{Exit: *state.Exit})
-		return ending{exit: *state.Exit}, true
+		return &ending{exit: *state.Exit}
 	case !state.RestartAt.IsZero() && state.RestartRequested == "":
 		// The clock may have been set back since: no wait is longer than the policy's longest.
 		r.pause(life, min(time.Until(state.RestartAt), r.config.Restart.longest()))
 	}
-	return ending{}, false
+	return nil
 }
 
-// once is one round: a start and, if it succeeds, the task's run to its end. ended is false if ctx was done first.
-func (r *Runner) once(ctx, life context.Context) (end ending, ended bool) {
-	handle, err := r.start(life)
-	if err != nil {
-		return ending{startErr: err}, ctx.Err() == nil
+// once is one round: a start and, if it succeeds, the task's run to its end; nil if ctx was done first.
+func (r *Runner) once(ctx, life context.Context) *ending {
+	handle, err := r.startApart(life)
+	switch {
+	case err == nil:
+		return r.attend(ctx, life, handle, false)
+	case ctx.Err() != nil:
+		return nil
 	}
-	return r.attend(ctx, life, handle, false)
+	return &ending{startErr: err}
+}
+
+// startApart starts the task in a goroutine that ends with the start: it takes a larger stack than the runner needs, which would
+// hold that for as long as the task runs.
+func (r *Runner) startApart(life context.Context) (handle Handle, err error) {
+	var starting sync.WaitGroup
+	starting.Go(func() { handle, err = r.start(life) })
+	starting.Wait()
+	return handle, err
 }
 
 // start calls the prestart hooks and the starter.
@@ -248,35 +263,39 @@ func (r *Runner) launch(life context.Context) (Handle, error) {
 	}
 }
 
-// attend watches a running task to its end. ended is false if ctx was done first and the task keeps running.
-func (r *Runner) attend(ctx, life context.Context, handle Handle, recovered bool) (end ending, ended bool) {
+// attend watches a running task to its end; nil if ctx was done first and the task keeps running.
+func (r *Runner) attend(ctx, life context.Context, handle Handle, recovered bool) *ending {
 	r.setHandle(handle)
 	stats, _ := handle.(StatsOpener)
 	r.poststart(life, &PoststartRequest{Stats: stats, Recovered: recovered})
 	if recovered && life.Err() == nil {
 		r.finishSignal(life, handle)
 	}
-	end.exit, ended = r.awaitUndisturbed(ctx, handle)
-	if !ended && ctx.Err() == nil {
-		end, ended = r.watch(ctx, handle)
+	end := r.awaitUndisturbed(life, handle)
+	if end == nil && ctx.Err() == nil {
+		end = r.watch(ctx, handle)
 	}
 	r.setHandle(nil)
-	if !ended {
-		return end, false
+	if end != nil {
+		r.finish(ctx, handle, &end.exit)
 	}
+	return end
+}
+
+// finish leaves nothing of a task that has ended.
+func (r *Runner) finish(ctx context.Context, handle Handle, exit *Exit) {
 	cleanup, cancel := teardown(ctx)
 	defer cancel()
-	if end.exit.Lost != "" {
+	if exit.Lost != "" {
 		// A lost task may still run: a second one must not be started beside it.
 		if err := handle.Stop(cleanup, sigkill, 0); err != nil {
 			r.log.Debug("kill lost task", "error", err)
 		}
 	}
-	r.terminated(ctx, end.exit)
+	r.terminated(ctx, exit)
 	if err := handle.Destroy(cleanup); err != nil {
 		r.log.Error("destroy exited task", "error", err)
 	}
-	return end, true
 }
 
 // finishSignal sends a signal that an earlier run of the agent may not have sent.
@@ -291,14 +310,14 @@ func (r *Runner) finishSignal(life context.Context, handle Handle) {
 }
 
 // terminated reports an exit and calls the exited hooks.
-func (r *Runner) terminated(ctx context.Context, exit Exit) {
-	r.emit(EventTerminated, exit.String(), func(s *State) { s.Phase, s.Exit, s.Signal = PhasePending, &exit, "" })
-	r.exited(ctx, &ExitedRequest{Exit: exit})
+func (r *Runner) terminated(ctx context.Context, exit *Exit) {
+	r.emit(EventTerminated, exit.String(), func(s *State) { s.Phase, s.Exit, s.Signal = PhasePending, exit, "" })
+	r.exited(ctx, &ExitedRequest{Exit: *exit})
 }
 
 // afterEnd applies the restart policy to an ending and, if the task is to be started again, waits for the delay. If the
 // end of life cuts the wait short, the next round ends at once and the state keeps the time of the start.
-func (r *Runner) afterEnd(life context.Context, end ending) decision {
+func (r *Runner) afterEnd(life context.Context, end *ending) decision {
 	if r.stopped.Err() != nil {
 		return decision{last: EventKilled, reason: context.Cause(r.stopped).Error()}
 	}
@@ -310,7 +329,7 @@ func (r *Runner) afterEnd(life context.Context, end ending) decision {
 		ended = end.exit.At
 	}
 	end.ran, end.retry = ended.Sub(state.StartedAt), r.config.Retry != nil && r.config.Retry()
-	d := r.config.Restart.decide(&window, end, now)
+	d := r.config.Restart.decide(&window, *end, now)
 	if d.last != "" {
 		return d
 	}

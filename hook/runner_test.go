@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -369,5 +371,21 @@ func TestRunnerWaitErrors(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// shallow fails a start, and says whether it was called in the runner's goroutine.
+type shallow struct{ inRunner bool }
+
+func (s *shallow) Start(context.Context) (hook.Handle, error) {
+	s.inRunner = strings.Contains(string(debug.Stack()), "(*Runner).Run(")
+	return nil, errors.New("no start")
+}
+
+// TestStartHasItsOwnStack: a driver's start is deep, and a stack that has grown stays as large for as long as the task runs.
+func TestStartHasItsOwnStack(t *testing.T) {
+	starter := &shallow{inRunner: true}
+	if err := hook.New(hook.Config{Starter: starter}).Run(t.Context()); err != nil || starter.inRunner {
+		t.Errorf("started by the runner's goroutine: %v, %v", starter.inRunner, err)
 	}
 }

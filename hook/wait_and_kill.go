@@ -13,66 +13,67 @@ import (
 // sigkill is the signal of the second attempt to stop a task.
 const sigkill = "SIGKILL"
 
-// watch waits for the task's end, and kills the task on a stop or a restart that is asked for. ended is false if ctx was done first.
-func (r *Runner) watch(ctx context.Context, handle Handle) (end ending, ended bool) {
+// watch waits for the task's end, and kills the task on a stop or a restart that is asked for. It returns nil
+// if ctx was done first.
+func (r *Runner) watch(ctx context.Context, handle Handle) *ending {
 	waitCtx, cancel := context.WithCancel(ctx)
-	exits := make(chan Exit, 1)
+	exits := make(chan *ending, 1)
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
-		if exit, ended := r.await(waitCtx, handle); ended {
-			exits <- exit // has room for the only one
+		if end := r.await(waitCtx, handle); end != nil {
+			exits <- end // has room for the only one
 		}
 	})
 	defer waiting.Wait()
 	defer cancel()
 
 	select {
-	case end.exit = <-exits:
-		return end, true
+	case end := <-exits:
+		return end
 	case <-r.stopped.Done():
-		end.exit, ended = r.kill(ctx, handle, context.Cause(r.stopped).Error(), exits)
-		return end, ended
+		return r.kill(ctx, handle, context.Cause(r.stopped).Error(), exits)
 	case <-r.restart:
-		end.requested = true
-		end.exit, ended = r.kill(ctx, handle, "restarting", exits)
-		return end, ended
+		end := r.kill(ctx, handle, "restarting", exits)
+		if end != nil {
+			end.requested = true
+		}
+		return end
 	case <-ctx.Done():
-		return end, false
+		return nil
 	}
 }
 
 // awaitUndisturbed waits for the task's end until a stop or a restart is asked for. It needs no goroutine beside the runner's: an
 // agent has hundreds of tasks of which nothing is asked.
-func (r *Runner) awaitUndisturbed(ctx context.Context, handle Handle) (exit Exit, ended bool) {
-	ctx, cancel := context.WithCancel(ctx)
+func (r *Runner) awaitUndisturbed(life context.Context, handle Handle) (end *ending) {
+	ctx, cancel := context.WithCancel(life)
 	defer cancel()
-	defer context.AfterFunc(r.stopped, cancel)()
 	r.mu.Lock()
 	r.disturb = cancel
 	requested := len(r.restart) > 0
 	r.mu.Unlock()
 	if !requested {
-		exit, ended = r.await(ctx, handle)
+		end = r.await(ctx, handle)
 	}
 	r.mu.Lock()
 	r.disturb = nil
 	r.mu.Unlock()
-	return exit, ended
+	return end
 }
 
-// await waits for the task's exit; ended is false if ctx is done first. A wait that fails says nothing about the task: it is
+// await waits for the task's exit; nil if ctx is done first. A wait that fails says nothing about the task: it is
 // retried until it succeeds or its error is unrecoverable.
-func (r *Runner) await(ctx context.Context, handle Handle) (exit Exit, ended bool) {
+func (r *Runner) await(ctx context.Context, handle Handle) *ending {
 	report := r.log.Error
 	for retry := (backoff{}); ; {
 		exit, err := handle.Wait(ctx)
 		switch {
 		case err == nil:
-			return exit, true
+			return &ending{exit: exit}
 		case ctx.Err() != nil:
-			return Exit{}, false
+			return nil
 		case !recoverable(err, true):
-			return Exit{Lost: err.Error()}, true
+			return &ending{exit: Exit{Lost: err.Error()}}
 		case isRestarting(err):
 			r.log.Debug("wait for task", "error", err)
 		default:
@@ -80,15 +81,15 @@ func (r *Runner) await(ctx context.Context, handle Handle) (exit Exit, ended boo
 			report = r.log.Debug
 		}
 		if !sleep(ctx, retry.next()) {
-			return Exit{}, false
+			return nil
 		}
 	}
 }
 
 // kill stops the task: with the kill signal first, after whose timeout the driver kills, then with SIGKILL until the end
-// is observed. It does not stop trying: a process that cannot be killed is not dead. ended is false if ctx was done
+// is observed. It does not stop trying: a process that cannot be killed is not dead. It returns nil if ctx was done
 // first.
-func (r *Runner) kill(ctx context.Context, handle Handle, reason string, exits <-chan Exit) (exit Exit, ended bool) {
+func (r *Runner) kill(ctx context.Context, handle Handle, reason string, exits <-chan *ending) *ending {
 	r.emit(EventKilling, reason, nil)
 	signal, timeout, reported := r.config.KillSignal, r.config.KillTimeout, false
 	for retry := (backoff{}); ; signal, timeout = sigkill, 0 {
@@ -99,12 +100,12 @@ func (r *Runner) kill(ctx context.Context, handle Handle, reason string, exits <
 		}
 		timer := time.NewTimer(retry.next())
 		select {
-		case exit = <-exits:
+		case end := <-exits:
 			timer.Stop()
-			return exit, true
+			return end
 		case <-ctx.Done():
 			timer.Stop()
-			return Exit{}, false
+			return nil
 		case <-timer.C:
 			r.log.Debug("kill task again", "error", err)
 		}
