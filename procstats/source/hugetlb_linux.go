@@ -18,7 +18,6 @@ import (
 // they never are, it looks at these once a second and at nothing else.
 type hugetlbSource struct {
 	processSource
-	target Target
 	shared *Shared
 	pools  *kernel.HugePools
 	absent string // why nothing can be read
@@ -41,7 +40,7 @@ const hugePoolsEvery = time.Second
 func OpenHugetlb(t Target, sel procstats.Selection, m *Members) Source {
 	h := &hugetlbSource{
 		processSource: newProcessSource(procstats.SourceHugetlb, t, sel, m, kernel.FileStatm, kernel.FileTask, kernel.FileChildren),
-		target:        t, shared: t.shared(),
+		shared:        t.shared(),
 	}
 	var err error
 	if h.pools, err = h.shared.hugePools(t.FS); err != nil {
@@ -96,11 +95,11 @@ func (h *hugetlbSource) look(s *procstats.Sample) {
 
 // openFiles opens the files of the task's cgroup, without those of reservations, when huge pages are in use first.
 func (h *hugetlbSource) openFiles() {
-	c := h.target.Cgroup
+	c := h.members.target.Cgroup
 	if !c.Encloses() {
 		return
 	}
-	h.charged = c.V1["memory"] == "" && kernel.ChargesHugetlb(h.target.FS, c.V2)
+	h.charged = c.V1["memory"] == "" && kernel.ChargesHugetlb(h.members.target.FS, c.V2)
 	for _, pattern := range []string{
 		filepath.Join(c.V2, "hugetlb.*.current"), filepath.Join(c.V1["hugetlb"], "hugetlb.*.usage_in_bytes"),
 	} {
@@ -171,7 +170,7 @@ func (h *hugetlbSource) uncharged(counted, mapped procstats.Reading) procstats.R
 // Close implements Source.
 func (h *hugetlbSource) Close() error {
 	errs := []error{h.processSource.Close()}
-	if h.target.Shared == nil {
+	if h.members.target.Shared == nil {
 		errs = append(errs, h.shared.Close())
 	}
 	for _, f := range h.files {

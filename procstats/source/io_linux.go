@@ -35,7 +35,6 @@ func countersOf(io kernel.ProcIO) ioCounters {
 // ioSource reads /proc/PID/io.
 type ioSource struct {
 	processSource
-	target Target
 	// most holds what each total has said at most: the order of reading never counts twice, but what was read of a
 	// process that is then reaped is missing until its parent is read again.
 	most   ioCounters
@@ -58,7 +57,6 @@ type ioReading struct {
 func OpenIO(t Target, sel procstats.Selection, m *Members) Source {
 	return &ioSource{
 		processSource: newProcessSource(procstats.SourceIO, t, sel, m, kernel.FileIO, kernel.FileStatm, kernel.FileTask, kernel.FileChildren),
-		target:        t,
 		unwritten:     kernel.NewUnwritten(t.FS),
 	}
 }
@@ -74,8 +72,8 @@ func (o *ioSource) Describe() procstats.SourceDescription {
 // that is reaped in between is missing in this reading, and in none twice.
 func (o *ioSource) Collect(s *procstats.Sample) {
 	var reaped ioCounters
-	if o.target.Reaped != nil {
-		sum := o.target.Reaped()
+	if o.members.target.Reaped != nil {
+		sum := o.members.target.Reaped()
 		reaped, o.missed = countersOf(sum.IO), sum.IOMissed
 	}
 	if !o.refresh(s) {

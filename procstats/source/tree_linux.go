@@ -19,7 +19,6 @@ import (
 // is a Source; see OpenTree.
 type Tree struct {
 	processSource
-	target Target
 
 	// stat is whether more than the clock and statm is asked for; lineage whether the time of reaped children is.
 	stat, lineage bool
@@ -58,7 +57,6 @@ type treeReading struct {
 func OpenTree(t Target, sel procstats.Selection, m *Members) *Tree {
 	tree := &Tree{
 		processSource: newProcessSource(procstats.SourceTree, t, sel, m, kernel.FileStatm),
-		target:        t,
 		ticks:         !t.FS.Live,
 		now:           kernel.Now,
 	}
@@ -106,10 +104,10 @@ func (t *Tree) Describe() procstats.SourceDescription {
 // was read before has it too; one that ends in between is missing until the next sample.
 func (t *Tree) Collect(s *procstats.Sample) {
 	var reaped time.Duration
-	if t.lineage && t.target.Reaped != nil {
-		reaped = t.target.Reaped().CPU
-	}
 	m := t.members
+	if t.lineage && m.target.Reaped != nil {
+		reaped = m.target.Reaped().CPU
+	}
 	if !t.refresh(s) {
 		return
 	}
@@ -145,7 +143,7 @@ func (t *Tree) readClocks() procstats.Stamp {
 	longest := 2*time.Millisecond + time.Duration(len(t.members.procs))*perProcess
 	for try := 1; ; try++ {
 		began := t.now()
-		if t.target.FS.Live {
+		if t.members.target.FS.Live {
 			t.sinceBoot = kernel.SinceBoot()
 		}
 		for _, p := range t.members.procs {
@@ -315,7 +313,7 @@ func (t *Tree) putSum(s *procstats.Sample, id procstats.ID, sums treeSums) {
 func (t *Tree) closeSum(s *procstats.Sample) {
 	_, inCgroup := s.Task.Number(procstats.CgroupCPUUsage)
 	total, _ := procstats.CPUTotal(s).Reading.Number()
-	known := inCgroup && !t.target.Cgroup.Shared
+	known := inCgroup && !t.members.target.Cgroup.Shared
 	if !known && t.lineage {
 		known, total = true, t.total.Seconds()
 	}
