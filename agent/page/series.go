@@ -33,6 +33,9 @@ const (
 	leftPressure
 	networkReceived
 	networkSent
+	// cpuLate and cpuInCgroup say what of the CPU time was used before it was seen: see moment.rate.
+	cpuLate
+	cpuInCgroup
 	quantities
 )
 
@@ -45,7 +48,7 @@ var plain = [quantities]procstats.ID{
 	throttledAbove: procstats.CgroupCPUAncestorThrottled, oomKills: procstats.CgroupMemoryEventsOOMKill,
 	memoryMax: procstats.CgroupMemoryMax, cpuQuota: procstats.CgroupCPUQuota,
 	diskUsage: procstats.DiskUsage, pss: procstats.SmapsPSS,
-	leftPressure: procstats.TreeLeftPressure,
+	leftPressure: procstats.TreeLeftPressure, cpuLate: procstats.TreeCPULate, cpuInCgroup: procstats.CgroupCPUUsage,
 }
 
 // chosen are the quantities that are headlines.
@@ -159,7 +162,8 @@ func (m *moment) counter(q quantity) procstats.CounterReading {
 	return c
 }
 
-// rate is the growth of a counter a second since an earlier moment, which may be nil; NaN if there is none.
+// rate is the growth of a counter a second since an earlier moment, which may be nil; NaN if there is none. CPU time that was used
+// before, by processes that were found late, is left out: no cgroup counts it when it is used.
 func (m *moment) rate(earlier *moment, q quantity) float64 {
 	if earlier == nil {
 		return math.NaN()
@@ -167,6 +171,11 @@ func (m *moment) rate(earlier *moment, q quantity) float64 {
 	rate, reason := m.counter(q).RateSince(earlier.counter(q))
 	if reason != "" {
 		return math.NaN()
+	}
+	if q == cpuSeconds && math.IsNaN(m.values[cpuInCgroup]) {
+		if late := m.rate(earlier, cpuLate); !math.IsNaN(late) {
+			return max(0, rate-late)
+		}
 	}
 	return rate
 }

@@ -97,6 +97,9 @@ func usageOf(now, before *numbers) usage {
 		IOPressure:     rate(procstats.PSIIOSome),
 		Processes:      first(now, procstats.TreeProcesses, procstats.PortableProcesses),
 	}
+	if late := rate(procstats.TreeCPULate); f.Cores != nil && late != nil && first(now, procstats.CgroupCPUUsage) == nil {
+		*f.Cores = max(0, *f.Cores-*late) // what was used before it was seen: no cgroup counts it when it is used
+	}
 	if f.Cores == nil {
 		f.Cores = first(now, procstats.HeadlineCores)
 	}

@@ -42,6 +42,15 @@ func TestUsageHasRatesOfTheSameStart(t *testing.T) {
 			}
 		})
 	}
+	tree := func(at, cpu, late float64, more procstats.ID) *numbers {
+		return pointReading(point(at, 1, map[procstats.ID]float64{procstats.TreeCPU: cpu, procstats.TreeCPULate: late, more: cpu}))
+	}
+	if f := usageOf(tree(12, 9, 6, procstats.HeadlineCPU), tree(10, 1, 0, procstats.HeadlineCPU)); f.Cores == nil || *f.Cores != 1 {
+		t.Errorf("8 s in 2 s, of which 6 are late: %v cores", f.Cores)
+	}
+	if f := usageOf(tree(12, 9, 6, procstats.CgroupCPUUsage), tree(10, 1, 0, procstats.CgroupCPUUsage)); f.Cores == nil || *f.Cores != 4 {
+		t.Errorf("8 s in 2 s in a cgroup: %v cores", f.Cores)
+	}
 	if f := usageOf(nil, nil); f != (usage{}) {
 		t.Errorf("nothing gives %+v", f)
 	}
