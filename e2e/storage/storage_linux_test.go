@@ -122,6 +122,29 @@ func measure(t *testing.T, cgroup, role, dir, raw string) {
 	h.writes(truth)
 	h.handed(map[bool]float64{true: size}[role != taskNothing && role != taskRead])
 	h.pending(truth, role)
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil && cgroup == "auto" { // version 2 counts by device
+		h.devices(truth)
+	}
+}
+
+// devices holds the list of devices, the disk among them, to what the disk read, and layers above it to be called so.
+func (h held) devices(truth truth) {
+	h.t.Helper()
+	var read int64
+	for _, d := range h.r.Devices {
+		if d.Layer != (d.Name != filepath.Base(disk)) || d.Number == "" {
+			h.t.Errorf("a device that is not the disk is no layer, or the disk is one: %+v", d)
+		}
+		if !d.Layer {
+			read += d.ReadBytes
+		}
+	}
+	if math.Abs(float64(read-truth.read)) > slack {
+		h.t.Errorf("%d bytes were read from the devices %+v, and the disk read %d", read, h.r.Devices, truth.read)
+	}
+	if value, _ := h.number(procstats.HeadlineIORead); math.Abs(float64(read)-value) > slack {
+		h.t.Errorf("%d bytes were read from the devices, %.0f in all", read, value)
+	}
 }
 
 // held is a record that is held to the truth.
