@@ -4,6 +4,7 @@
 package sampling
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -84,6 +85,13 @@ func (s *sets) carry(sample *procstats.Sample) {
 }
 
 func (s *sets) addReadings(to *procstats.Sample) {
+	n := 0
+	for _, reading := range s.newest.Task {
+		if s.rows.Has(reading.ID()) {
+			n++
+		}
+	}
+	to.Task = slices.Grow(to.Task, n)
 	for _, reading := range s.newest.Task {
 		if s.rows.Has(reading.ID()) {
 			to.Task.Put(reading)

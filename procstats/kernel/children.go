@@ -4,6 +4,7 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -78,10 +79,23 @@ func HasChildrenFiles(fs FS) error {
 	return err
 }
 
+// readNumbers reads a file of numbers, in one piece if they are not many: between two, one can be left out.
+func readNumbers(path string) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := f.Read(make([]byte, 0, 512))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return data, nil
+}
+
 // ReadPIDs reads a file of PIDs, cgroup.procs or children, once. PIDs of processes outside this PID namespace, which
 // the kernel prints as 0, are left out: such a process cannot be named. A file that is gone has none.
 func ReadPIDs(path string) ([]int, error) {
-	data, err := os.ReadFile(path)
+	data, err := readNumbers(path)
 	if Gone(err) {
 		return nil, nil
 	}

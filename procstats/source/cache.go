@@ -30,7 +30,7 @@ type Cache struct {
 // that a slow collection does not look fresher than its numbers are.
 type collection struct {
 	began  time.Duration
-	done   chan struct{} // closed by the reader that collects, when sample is set or collect has panicked
+	done   chan struct{} // closed by the reader that collects, when sample is set or collect has panicked; nil if nobody waits
 	sample *procstats.Sample
 }
 
@@ -61,12 +61,13 @@ func (c *Cache) Get(maxAge time.Duration) *procstats.Sample {
 		if latest := c.latest.Load(); c.young(latest, maxAge) {
 			return latest.sample
 		}
-		run, mine := c.join(maxAge)
-		if mine {
+		run, done := c.join(maxAge)
+		switch {
+		case done != nil:
+			<-done
+		case run.sample == nil:
 			c.run(run)
-			return run.sample
 		}
-		<-run.done
 		if run.sample != nil {
 			return run.sample
 		}
@@ -85,28 +86,33 @@ func (c *Cache) GetNew() *procstats.Sample {
 	return sample
 }
 
-// join returns a collection to wait for, or a new one that the caller is to make.
-func (c *Cache) join(maxAge time.Duration) (run *collection, mine bool) {
+// join returns a collection to wait for until it is done, or, with no channel, one that has its sample or that the caller is to make.
+func (c *Cache) join(maxAge time.Duration) (run *collection, done <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.underWay != nil {
-		return c.underWay, false
+	if run = c.underWay; run != nil {
+		if run.done == nil {
+			run.done = make(chan struct{})
+		}
+		return run, run.done
 	}
 	// One may have ended between the first look and the lock.
 	if latest := c.latest.Load(); c.young(latest, maxAge) {
-		return latest, false
+		return latest, nil
 	}
-	c.underWay = &collection{done: make(chan struct{})}
-	return c.underWay, true
+	c.underWay = &collection{}
+	return c.underWay, nil
 }
 
 // run collects and publishes.
 func (c *Cache) run(run *collection) {
 	defer func() {
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.underWay = nil
-		c.mu.Unlock()
-		close(run.done)
+		if run.done != nil {
+			close(run.done)
+		}
 	}()
 	began := c.now()
 	c.collections.Add(1)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/source"
 )
 
@@ -203,4 +204,13 @@ func TestCacheIsSafeUnderRace(t *testing.T) {
 	}
 	close(start)
 	readers.Wait()
+}
+
+// TestCacheGarbage: a reader that nobody waits for leaves no more behind than what it publishes. There are hundreds at each tick.
+func TestCacheGarbage(t *testing.T) {
+	sample := &procstats.Sample{Stamp: kernel.Now()}
+	c := source.NewCacheOf(func(*procstats.Sample) *procstats.Sample { return sample }, nil)
+	if n := testing.AllocsPerRun(100, func() { c.Get(0) }); n > 1 {
+		t.Errorf("%v allocations for a collection, want 1", n)
+	}
 }
