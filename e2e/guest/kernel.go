@@ -30,7 +30,7 @@ func known() []string { return slices.Sorted(maps.Keys(suites())) }
 func drivers() []string {
 	return []string{
 		"virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev",
-		"virtio_pci", "virtio_console", "virtio_blk", "dm-mod", "loop",
+		"virtio_pci", "virtio_console", "virtio_blk", "dm-mod", "loop", "veth",
 	}
 }
 
