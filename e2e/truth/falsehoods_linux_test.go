@@ -39,6 +39,30 @@ func regressions() []trial {
 		},
 		"6.12/v2": {
 			{11, "root/without"}, // a sample without any process, because a thread of the executor ended
+			// Left the cgroup without its main thread, or ended elsewhere between two samples.
+			{16, "root/with"},
+			{16, "root/half"},
+			{50, "root/with"},
+			{50, "root/half"},
+			{80, "root/with"},
+			{80, "root/half"},
+			{116, "root/with"},
+			{116, "root/half"},
+			{133, "root/without"},
+		},
+		"6.1/v1": {
+			{41, "root/with"},
+			{41, "root/half"},
+			{42, "root/with"},
+			{42, "root/half"},
+			{45, "root/with"},
+			{45, "root/half"},
+			{73, "root/with"},
+			{73, "root/half"},
+			{118, "root/with"},
+			{118, "root/half"},
+			{125, "root/with"},
+			{125, "root/half"},
 		},
 	}[here()]
 }
