@@ -6,6 +6,8 @@ package exits_test
 import (
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -13,7 +15,8 @@ import (
 	"github.com/tachograph/tacho/procstats/exits"
 )
 
-// TestLate counts processes right after they were reaped, while others keep the scheduler from coming back to them.
+// TestLate counts processes right after they were reaped, some with several threads, while others keep the scheduler from coming back
+// to them and a reader looks all the time.
 func TestLate(t *testing.T) {
 	r := open(t)
 	for range 4 * runtime.NumCPU() {
@@ -40,22 +43,34 @@ func late(t *testing.T, r *exits.Reader) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := shell(t, "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/false; done; echo over; read end")
+	cmd := shell(t, "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/false; done; for i in 1 2 3; do EXITS_HELPER=leader $SELF; done; echo over; read end")
 	in, errIn := cmd.StdinPipe()
 	out, errOut := cmd.StdoutPipe()
 	if err := errors.Join(errIn, errOut, start(t, dir, cmd)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(out, make([]byte, len("over\n"))); err != nil {
-		t.Error(err)
+	over := make(chan error)
+	go func() {
+		_, err := io.ReadFull(out, make([]byte, len("over\n")))
+		over <- err
+	}()
+	for done := false; !done; w.Read() {
+		select {
+		case err := <-over:
+			if done = true; err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Millisecond):
+		}
 	}
 	outstanding := w.Await(10 * time.Second)
 	ended := make(map[string]int64)
 	for _, c := range w.Read().Commands {
 		ended[c.Name] = c.Processes
 	}
-	if ended["true"] != 10 || ended["false"] != 10 || outstanding > 0 {
-		t.Errorf("10 of each have ended: %v are counted, %d are outstanding", ended, outstanding)
+	self := filepath.Base(os.Args[0])
+	if ended["true"] != 10 || ended["false"] != 10 || ended[self[:min(len(self), 15)]] != 3 || outstanding > 0 {
+		t.Errorf("10 of each and 3 with threads have ended: %v are counted, %d are outstanding", ended, outstanding)
 	}
 	if err := errors.Join(in.Close(), w.Close()); err != nil {
 		t.Error(err)

@@ -219,11 +219,14 @@ func (w *Watch) forget() {
 
 // Read returns what has ended until now, without the threads whose records are outstanding.
 func (w *Watch) Read() Summary {
+	c := w.counts()
 	w.reader.read()
-	s := Summary{Lost: w.counts().lost}
+	s := Summary{Lost: c.lost}
 	w.reader.mu.Lock()
 	defer w.reader.mu.Unlock()
-	w.tally.settle()
+	if w.outstanding(c) == 0 { // else it may be that of a thread of a process that has ended
+		w.tally.settle()
+	}
 	s.Commands = w.tally.list()
 	for i := range s.Commands {
 		if c := &s.Commands[i]; !w.reader.hasDelay {
@@ -250,6 +253,9 @@ func (w *Watch) counts() counts {
 	}
 	return counts{lost: int64(value[1]), forked: int64(value[2]), ending: int64(value[3])} //nolint:gosec // counts
 }
+
+// outstanding returns how many records of the threads that had begun to end have not been read; the reader's lock is held.
+func (w *Watch) outstanding(c counts) int64 { return max(0, c.ending-c.lost-w.records) }
 
 // left returns how many processes have left the cgroup when nothing in it is alive: of the first one and those that were forked
 // there, those that did not end there. Others may have joined it, so that it is at least so many; 0 if records were lost.
@@ -290,12 +296,12 @@ func (r *Reader) await(limit time.Duration, found func() bool) bool {
 // Await reads the records of the threads that have begun to end by now, but waits no longer than the limit: a process can be
 // reaped long before the scheduler switches away from it for the last time. It returns how many are outstanding.
 func (w *Watch) Await(limit time.Duration) int64 {
-	ending, outstanding := w.counts().ending, int64(0)
+	begun, outstanding := w.counts(), int64(0)
 	w.reader.await(limit, func() bool {
-		lost := w.counts().lost
+		begun.lost = w.counts().lost
 		w.reader.mu.Lock()
 		defer w.reader.mu.Unlock()
-		outstanding = max(0, ending-lost-w.records)
+		outstanding = w.outstanding(begun)
 		return outstanding == 0
 	})
 	return outstanding
@@ -310,7 +316,7 @@ func (w *Watch) Finish(limit time.Duration) (Summary, error) {
 	reported := w.reader.reported
 	w.reader.mu.Unlock()
 	if !reported {
-		return Summary{}, fmt.Errorf("processes of the cgroup: %w", errSilent)
+		return Summary{}, fmt.Errorf("first process of the cgroup: %w", errSilent)
 	}
 	s := w.Read()
 	s.Lost += outstanding
