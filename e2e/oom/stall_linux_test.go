@@ -231,7 +231,11 @@ func TestSamplingGoesOn(t *testing.T) {
 // own start and end.
 func checkIntervals(t *testing.T, reports []*record.Usage, interval time.Duration, r *record.Record, busy float64) {
 	t.Helper()
-	if len(reports) < 10 {
+	least := 10
+	if os.Getenv("TACHO_GUEST") != "" {
+		least = 3 // an emulator on a busy machine takes most of three seconds for itself
+	}
+	if len(reports) < least {
 		t.Fatalf("%d reports", len(reports))
 	}
 	var off []float64
