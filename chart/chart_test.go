@@ -89,7 +89,8 @@ func nothing(n int) []float64 {
 // exampleBars has a share that cannot be, and names that are too long or not XML.
 func exampleBars() *Bars {
 	return &Bars{Title: "CPU by <command>", Rows: []Bar{
-		{Share: 0.75, Label: "a && <b> ×12", Value: "1.5 s  75 %"}, {Share: 1.2, Label: strings.Repeat("long ", 9), Value: "2.4 s  120 %"},
+		{Share: 0.75, Label: "a && <b> ×12", Value: "1.5 s  75 %"},
+		{Share: 1.2, Label: strings.Repeat("long ", 9), Value: "2.4 s  120 %"},
 		{Share: -0.01, Label: "unattributed", Value: "-20 ms  -1 %"},
 	}}
 }

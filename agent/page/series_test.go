@@ -4,6 +4,7 @@
 package page
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -16,9 +17,7 @@ func TestRateIsWithoutLateTime(t *testing.T) {
 	c := newCondenser()
 	at := func(seconds, cpu float64, more map[procstats.ID]float64) moment {
 		values := map[procstats.ID]float64{procstats.TreeCPU: cpu}
-		for id, v := range more {
-			values[id] = v
-		}
+		maps.Copy(values, more)
 		return c.point(history.Point{Run: 1, Values: values, Stamp: procstats.Stamp{Mono: time.Duration(seconds * 1e9), Wall: time.Unix(int64(seconds), 0)}})
 	}
 	late := func(seconds float64) map[procstats.ID]float64 {
@@ -33,7 +32,8 @@ func TestRateIsWithoutLateTime(t *testing.T) {
 		"all is late":   {late(0), late(9), 0},
 		"in a cgroup": {
 			map[procstats.ID]float64{procstats.TreeCPULate: 0, procstats.CgroupCPUUsage: 1},
-			map[procstats.ID]float64{procstats.TreeCPULate: 6, procstats.CgroupCPUUsage: 9}, 4,
+			map[procstats.ID]float64{procstats.TreeCPULate: 6, procstats.CgroupCPUUsage: 9},
+			4,
 		},
 	} {
 		before, now := at(10, 1, test.before), at(12, 9, test.now)
