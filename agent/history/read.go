@@ -113,6 +113,9 @@ func (r *Ring) bounds(q Query) (first, last uint64, err error) {
 		if whole {
 			n += repeatsOf(head, r.slots)
 		}
+		if whole && timeOf(head).Before(q.Since) {
+			break // all before it are as well
+		}
 	}
 	if !q.Since.IsZero() {
 		first, err = r.search(first, last+1, func(head []byte) bool { return !timeOf(head).Before(q.Since) })
