@@ -63,9 +63,26 @@ type facts struct {
 func checked(list []HeadlineValue, s *Sample, h History) []HeadlineValue {
 	f := facts{s, h}
 	for i, h := range list {
-		list[i] = f.check(h)
+		list[i] = f.informed(f.check(h))
 	}
 	return list
+}
+
+// informed says of a lower bound of 0 what it is: not known. While the task goes on, counters keep it, to be seen growing from there,
+// and rates, which are often 0.
+func (f facts) informed(h HeadlineValue) HeadlineValue {
+	value, ok := h.Reading.Number()
+	if !ok || value != 0 || h.Guarantee != LowerBound {
+		return h
+	}
+	if m := rowOf(h.ID); !f.Ended && (m.Kind == Counter || m.Unit != Bytes) {
+		return h
+	}
+	reason := h.Source + " has seen nothing, and does not see everything"
+	if notes := len(h.Notes); notes > 0 {
+		reason = h.Notes[notes-1].Text
+	}
+	return noHeadline(h.ID, reason)
 }
 
 // Guarantees returns how the readings of a task relate to the truth, by name: as the table says, but an account is a lower

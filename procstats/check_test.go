@@ -275,6 +275,36 @@ func TestChecks(t *testing.T) {
 	}
 }
 
+// TestInformed holds that a lower bound of 0 is not known, unless it is to be seen growing.
+func TestInformed(t *testing.T) {
+	nothing := sampleAt(at(2), number(procstats.TreeMemory, 0), number(procstats.TreeIOWrite, 0), number(procstats.TreeCPU, 0))
+	for _, test := range []struct {
+		of    procstats.ID
+		ended bool
+		known bool
+	}{
+		{procstats.HeadlineMemory, false, false},
+		{procstats.HeadlineMemory, true, false},
+		{procstats.HeadlineMemoryPeak, false, false},
+		{procstats.HeadlineMemoryPeak, true, false},
+		{procstats.HeadlineIOHanded, false, true},
+		{procstats.HeadlineIOHanded, true, false},
+		{procstats.HeadlineCPU, false, true},
+		{procstats.HeadlineCPU, true, false},
+	} {
+		history := procstats.History{Largest: largest(number(procstats.TreeMemory, 0)), Elapsed: time.Minute, Ended: test.ended}
+		for _, h := range procstats.Headlines(nothing, history) {
+			switch {
+			case h.ID != test.of:
+			case h.Reading.Present() != test.known:
+				t.Errorf("%s, ended %v: %s, want known %v", test.of, test.ended, headline(h), test.known)
+			case !test.known && h.Reading.Reason() == "":
+				t.Errorf("%s, ended %v: it has no reason", test.of, test.ended)
+			}
+		}
+	}
+}
+
 // TestNote holds the text of a note, and that both ways to JSON say the same.
 func TestNote(t *testing.T) {
 	s := sampleAt(at(2), number(procstats.CgroupCPUUsage, 0.0013), number(procstats.RusageCPU, 0.48))

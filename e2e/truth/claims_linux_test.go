@@ -45,8 +45,6 @@ type claim struct {
 	unit        procstats.Unit
 	least, most float64
 	slack       float64
-	// vague allows a lower bound of 0: it says nothing, and nothing false.
-	vague bool
 }
 
 // check returns what is false about a claim.
@@ -56,7 +54,7 @@ func (c claim) check() []falsehood {
 	switch {
 	case math.IsNaN(c.value):
 		return nil
-	case low && c.value == 0 && !(c.vague && c.guarantee == procstats.LowerBound):
+	case c.value == 0 && (low || c.guarantee == procstats.LowerBound):
 		k = falseZero
 	case (high || low) && c.guarantee == procstats.Exact:
 		k = notExact
@@ -176,8 +174,6 @@ func (f facts) ioClaims(written procstats.Guarantee) []claim {
 	read.most += 16 * mib
 	write := claim{
 		what: "io_write_bytes_total", unit: procstats.Bytes, least: f.stored, most: f.handed, slack: around(f.handed, storageSlack),
-		// What others on the machine have yet to write is taken off the bound.
-		vague: true,
 	}
 	switch written {
 	case procstats.LowerBound:

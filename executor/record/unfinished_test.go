@@ -66,7 +66,7 @@ func TestFillFromReports(t *testing.T) {
 		}},
 		{"without a cgroup", Record{State: Running, StartedAt: began}, alone, 10, 3, map[string]head{
 			"cpu_seconds_total": {2, procstats.LowerBound}, "cpu_cores": {0.2, procstats.Sampled},
-			"cpu_cores_average": {0.2, procstats.LowerBound}, "memory_bytes": {0, procstats.LowerBound},
+			"cpu_cores_average": {0.2, procstats.LowerBound},
 			"memory_peak_bytes": {100, procstats.LowerBound},
 		}},
 		{"no report", Record{State: Lost, StartedAt: began}, nil, 0, 0, nil},
