@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"sync"
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/plugin/host"
@@ -22,13 +23,15 @@ const (
 	sealSize  = len(sealBegin) + 8 + len(sealEnd)
 )
 
+// castagnoli is made where it is used: every start of the program, also those of executors, would pay for it.
+//
 //nolint:gochecknoglobals // constant
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // checksum is that of a record, or of another value: of the place where it is, too.
 func checksum(bucket, key string, text []byte) uint32 {
-	sum := crc32.Checksum([]byte(bucket+"\x00"+key+"\x00"), castagnoli)
-	return crc32.Update(sum, castagnoli, text)
+	sum := crc32.Checksum([]byte(bucket+"\x00"+key+"\x00"), castagnoli())
+	return crc32.Update(sum, castagnoli(), text)
 }
 
 // seal adds its checksum to a JSON object.

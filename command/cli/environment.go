@@ -6,30 +6,46 @@ package cli
 import (
 	"errors"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// variable returns the environment variable of a flag of cmd; --help and --version have none. A flag that means the same for
+// variables returns how the flags of cmd are named in the environment; --help and --version are not. A flag that means the same for
 // all commands has one name for all. Others have that of their command in it: what is right for one is invalid for another.
-func variable(cmd *cobra.Command, flag *pflag.Flag) (name string, ok bool) {
-	words := cmd.CommandPath() + " " + flag.Name
-	switch flag.Name {
-	case "help", "version":
-		return "", false
-	case "addr", "ca-file", "color", "data-dir", "output-dir", "token-file":
-		words = cmd.Root().Name() + " " + flag.Name
+func variables(cmd *cobra.Command) func(*pflag.Flag) (name string, ok bool) {
+	root, path := inEnvironment(cmd.Root().Name()), inEnvironment(cmd.CommandPath())
+	return func(flag *pflag.Flag) (string, bool) {
+		prefix := path
+		switch flag.Name {
+		case "help", "version":
+			return "", false
+		case "addr", "ca-file", "color", "data-dir", "output-dir", "token-file":
+			prefix = root
+		}
+		return prefix + "_" + inEnvironment(flag.Name), true
 	}
-	return strings.ToUpper(strings.NewReplacer(" ", "_", "-", "_").Replace(words)), true
+}
+
+func inEnvironment(words string) string {
+	name := []byte(words)
+	for i, c := range name {
+		switch {
+		case c == ' ' || c == '-':
+			name[i] = '_'
+		case 'a' <= c && c <= 'z':
+			name[i] = c - 'a' + 'A'
+		}
+	}
+	return string(name)
 }
 
 // DocumentEnvironment appends to the help text of each flag its environment variable, for all commands below root.
 func DocumentEnvironment(root *cobra.Command) {
 	document := func(cmd *cobra.Command) func(*pflag.Flag) {
+		variable := variables(cmd)
 		return func(flag *pflag.Flag) {
-			if name, ok := variable(cmd, flag); ok {
+			if name, ok := variable(flag); ok {
 				flag.Usage += " [$" + name + "]"
 			}
 		}
@@ -45,8 +61,9 @@ func DocumentEnvironment(root *cobra.Command) {
 // unset. It is the PersistentPreRunE of the root. No other command may have one: it would run instead.
 func ApplyEnvironment(cmd *cobra.Command, _ []string) error {
 	var failed error
+	variable := variables(cmd)
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		name, ok := variable(cmd, flag)
+		name, ok := variable(flag)
 		if !ok || flag.Changed || failed != nil {
 			return
 		}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	protobuf "google.golang.org/protobuf/proto"
 
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/executor/proto"
@@ -79,7 +78,9 @@ func (l *limitFlags) request() (*proto.Limits, error) {
 			limits.Io = append(limits.Io, limit)
 		}
 	}
-	if protobuf.Equal(limits, &proto.Limits{}) {
+	none := limits.MemoryMaxBytes == nil && limits.MemoryHighBytes == nil && limits.MemorySwapMaxBytes == nil && limits.MemoryOomGroup == nil &&
+		limits.CpuCores == nil && limits.CpuWeight == nil && limits.Cpuset == "" && limits.PidsMax == nil && len(limits.Io) == 0
+	if none {
 		return nil, nil //nolint:nilnil // the wire has nil for no limits
 	}
 	return limits, nil

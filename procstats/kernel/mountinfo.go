@@ -132,10 +132,6 @@ func unescapeMountinfo(s string) string {
 
 // visible reports whether the mount can be reached by its path: nothing is mounted over it or over a folder above it.
 func (m Mount) visible(all []Mount) bool {
-	byID := make(map[int]Mount, len(all))
-	for _, other := range all {
-		byID[other.id] = other
-	}
 	for _, other := range all {
 		if other.parent == m.id && other.Point == m.Point && other.id != m.id {
 			return false
@@ -150,11 +146,11 @@ func (m Mount) visible(all []Mount) bool {
 				return false
 			}
 		}
-		parent, ok := byID[m.parent]
-		if !ok || parent.id == m.id {
+		parent := slices.IndexFunc(all, func(other Mount) bool { return other.id == m.parent })
+		if parent < 0 || all[parent].id == m.id {
 			break
 		}
-		m = parent
+		m = all[parent]
 	}
 	return true
 }
