@@ -41,6 +41,7 @@ type Executor struct {
 	journal  *journal
 	notifier notifier
 	gc       gcTuner
+	programs *programs
 	self     procstats.ProcessID
 	bootID   string
 	// oomScoreAdj is what the executor was started with, and what a task gets that asks for nothing else.
@@ -72,11 +73,13 @@ type Executor struct {
 	overdue       *time.Timer // nil before canceled and killing
 	left          bool        // the executor ends and something of the task is left
 	umaskRestored bool
+	listensAt     string // empty until it is asked for
 }
 
 // newExecutor returns an executor that has started nothing yet.
 func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 	e := &Executor{log: log, host: kernel.HostFS(), build: build, folder: folder, journal: newJournal(), decided: make(chan struct{})}
+	e.programs = &programs{host: e.host}
 	e.journal.notify = e.notifier.notify
 	e.children = newReaper(e.host)
 	e.children.stopped = e.taskStopped
@@ -144,6 +147,9 @@ func (e *Executor) close() {
 	e.cancelLaunch()
 	e.release()
 	e.work.Wait()
+	if err := e.programs.close(); err != nil {
+		e.log.Error("unload programs", "error", err)
+	}
 }
 
 func (e *Executor) afterReap() {

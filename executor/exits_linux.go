@@ -20,10 +20,11 @@ const exitLimit = 100 * time.Millisecond
 // exitWatch counts the ended processes of a task that this executor samples. If another process does, none of it is loaded:
 // every executor would pay for it.
 type exitWatch struct {
-	log    hclog.Logger
-	reader *exits.Reader
-	watch  *exits.Watch
-	reason string // why there is none
+	log      hclog.Logger
+	programs *programs
+	reader   *exits.Reader
+	watch    *exits.Watch
+	reason   string // why there is none
 }
 
 // watchExits begins before the task is started, so that no process of it is missed.
@@ -31,14 +32,14 @@ func (r *recorder) watchExits(t *task) {
 	if r.interval <= 0 {
 		return
 	}
-	w := &exitWatch{log: t.log}
+	w := &exitWatch{log: t.log, programs: t.programs}
 	r.exits = w
 	if t.group.V2 == "" || !t.group.Encloses() {
 		w.reason = "the task has no cgroup of version 2 to itself"
 		return
 	}
 	var err error
-	if w.reader, err = exits.Open(t.host); err == nil {
+	if w.reader, err = t.programs.openExits(); err == nil {
 		w.watch, err = w.reader.Watch(t.group.V2)
 	}
 	if err != nil {
@@ -108,12 +109,12 @@ func (w *exitWatch) describe() []record.Source {
 
 // close unloads the programs.
 func (w *exitWatch) close() error {
-	if w == nil || w.reader == nil {
+	if w == nil {
 		return nil
 	}
 	var err error
 	if w.watch != nil {
 		err = w.watch.Close()
 	}
-	return errors.Join(err, w.reader.Close())
+	return errors.Join(err, w.programs.close())
 }

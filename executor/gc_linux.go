@@ -65,6 +65,7 @@ func (t *gcTuner) tune() {
 	if t.timer == nil || t.idle {
 		return
 	}
+	runtime.GOMAXPROCS(1) // the start of a task that is sampled has two
 	debug.FreeOSMemory()
 	if t.streams > 0 {
 		debug.SetGCPercent(streamingPercent)

@@ -59,7 +59,7 @@ func (e *Executor) prepare(request *proto.LaunchRequest) (*task, *command, error
 		c.oomScoreAdj = int(request.GetOomScoreAdj())
 	}
 	t := &task{
-		request: request, log: e.log, host: e.host, folder: e.folder, children: e.children, group: group, journal: e.journal,
+		request: request, log: e.log, host: e.host, folder: e.folder, children: e.children, group: group, journal: e.journal, programs: e.programs,
 		gone: make(chan struct{}), released: make(chan struct{}), limits: limits, base: c, logs: streams.logs,
 	}
 	peaks := group.ResetPeaks()

@@ -46,6 +46,9 @@ func Main(build string) int {
 	// go-plugin's socket would be open to everybody; see restoreUmask.
 	e.umask = unix.Umask(0o177)
 	e.start()
+	if os.Getenv(wire.Samples) != "" {
+		e.work.Go(e.programs.load)
+	}
 	failpoint.At("executor.serve")
 	served := make(chan struct{})
 	go func() {

@@ -16,21 +16,15 @@ func (e *Executor) countPackets(request *proto.LaunchRequest, selection procstat
 	if request.GetRecord().GetIntervalNs() <= 0 {
 		return network.Absent(selection, "not counted (publishing off)")
 	}
-	dir := ""
-	if group.Encloses() {
-		dir = group.V2
+	if !group.Encloses() || group.V2 == "" || !selection.HasSource(procstats.SourceSkb) {
+		return network.Open(e.host, selection, "", false)
 	}
-	source := network.Open(e.host, selection, dir, false)
-	if !source.Describe().Available {
-		return source
-	}
-	// After the task's: the first program of a kind in any cgroup, and the removal of the last, patch the kernel's code, which stops all
-	// CPUs for a moment.
-	if err := network.Try(e.host); err != nil {
-		if closed := source.Close(); closed != nil {
-			e.log.Error("stop counting packets", "error", closed)
-		}
+	if err := e.programs.tryPackets(); err != nil {
 		return network.Absent(selection, err.Error())
+	}
+	source := network.Open(e.host, selection, group.V2, false)
+	if err := e.programs.packets.close(); err != nil {
+		e.log.Error("end the trial of counting packets", "error", err)
 	}
 	return source
 }

@@ -166,7 +166,12 @@ func (e *Executor) socket() string {
 	if e.folder == "" {
 		return ""
 	}
-	return wire.FindSocket(e.folder)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.listensAt == "" {
+		e.listensAt = wire.FindSocket(e.folder)
+	}
+	return e.listensAt
 }
 
 // Wait implements proto.ExecutorServer.

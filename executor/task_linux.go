@@ -42,6 +42,7 @@ type task struct {
 	// inheritsPeak is set where the group's memory peak has in it what was there before the task.
 	inheritsPeak bool
 	sampler      *sampler
+	programs     *programs
 	recorder     *recorder
 	journal      *journal
 	oom          *oom.Monitor

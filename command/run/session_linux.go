@@ -176,6 +176,7 @@ func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
 	}
 	s.client, err = client.Start(ctx, client.Options{
 		RuntimeDir: runtimeDir, ID: s.id, ExtraFiles: streams.inherited, KeepIgnored: true,
+		Samples: s.options.cgroup.String() != "none",
 	})
 	if err != nil {
 		return nil, errors.Join(err, streams.close())

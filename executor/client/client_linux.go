@@ -117,7 +117,7 @@ func executorCommand(o Options, folder string) *exec.Cmd {
 	cmd.Dir = "/"
 	cmd.Env = []string{
 		goplugin.EnvUnixSocketDir + "=" + folder,
-		"GOMAXPROCS=1", "GOGC=400", "GOMEMLIMIT=64MiB", // the executor lowers GOGC once its task stays
+		"GOGC=400", "GOMEMLIMIT=64MiB", // the executor lowers GOGC once its task stays
 		"PATH=" + os.Getenv("PATH"),
 		"XDG_RUNTIME_DIR=" + os.Getenv("XDG_RUNTIME_DIR"), // the user's bus, for a systemd scope
 		"DBUS_SESSION_BUS_ADDRESS=" + os.Getenv("DBUS_SESSION_BUS_ADDRESS"),
@@ -125,6 +125,11 @@ func executorCommand(o Options, folder string) *exec.Cmd {
 	cmd.Env = append(cmd.Env, o.Owner.Environ()...)
 	if o.KeepIgnored {
 		cmd.Env = append(cmd.Env, wire.KeepIgnored+"=1")
+	}
+	if o.Samples { // it prepares beside answering us, until it lowers GOMAXPROCS
+		cmd.Env = append(cmd.Env, wire.Samples+"=1", "GOMAXPROCS=2")
+	} else {
+		cmd.Env = append(cmd.Env, "GOMAXPROCS=1")
 	}
 	cmd.ExtraFiles = o.ExtraFiles
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

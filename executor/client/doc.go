@@ -41,6 +41,9 @@ type Options struct {
 	// KeepIgnored says that the task ignores the signals that this process was started with ignored, as below nohup(1);
 	// otherwise it starts with every signal's default. Of SIGHUP, SIGINT and SIGQUIT: no others are kept.
 	KeepIgnored bool
+	// Samples says that the executor is to sample its task, so that it can prepare while it is being connected to. Without it, it does
+	// so when the task is launched.
+	Samples bool
 	// Waits is where its end is waited for, and outlives the client; nil for a goroutine of the client's own.
 	Waits *epoll.Set
 	// Logger gets what an executor wrote to its standard error, such as a panic; nil for nothing.

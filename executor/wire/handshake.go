@@ -29,6 +29,9 @@ const PluginName = "executor"
 // KeepIgnored is the variable in an executor's environment by which its task is to ignore what its caller ignores.
 const KeepIgnored = "TACHO_EXECUTOR_KEEP_IGNORED"
 
+// Samples is the variable in an executor's environment that says that its task will be sampled by it.
+const Samples = "TACHO_EXECUTOR_SAMPLES"
+
 // ErrorPrefix begins what an executor that cannot start writes to its standard error.
 const ErrorPrefix = "tacho executor: "
 

@@ -20,6 +20,9 @@ func Count(kernel.FS, string) (*Counter, error) { return nil, errors.ErrUnsuppor
 // Try returns an error.
 func Try(kernel.FS) error { return errors.ErrUnsupported }
 
+// Trial returns an error.
+func Trial(kernel.FS) (*Counter, error) { return nil, errors.ErrUnsupported }
+
 // Read returns nothing.
 func (*Counter) Read() (Counts, error) { return Counts{}, errors.ErrUnsupported }
 

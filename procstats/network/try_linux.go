@@ -25,16 +25,26 @@ var errSilent = errors.New("a packet that this process sent itself was not count
 // Try counts a packet that this process sends to itself: what loads may still count nothing. The error says why packets
 // cannot be counted here.
 func Try(host kernel.FS) error {
+	c, err := Trial(host)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// Trial does the same, and leaves the counter open that it did it with. The first program of a kind in any cgroup, and the removal
+// of the last, patch the kernel's code, which stops all CPUs for a moment: what is opened meanwhile, and stays, spares that.
+func Trial(host kernel.FS) (*Counter, error) {
 	own, err := kernel.FindCgroup(host, os.Getpid())
 	if err != nil {
-		return fmt.Errorf("try to count packets: %w", err)
+		return nil, fmt.Errorf("try to count packets: %w", err)
 	}
 	if own.V2 == "" {
-		return errors.New("no hierarchy of cgroup version 2 is mounted")
+		return nil, errors.New("no hierarchy of cgroup version 2 is mounted")
 	}
 	c, err := Count(host, own.V2)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	err = sendToSelf()
 	if err == nil {
@@ -43,7 +53,10 @@ func Try(host kernel.FS) error {
 			err = errSilent
 		}
 	}
-	return errors.Join(err, c.Close())
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
 }
 
 // sendToSelf sends a datagram over the loopback interface, and returns when it has arrived.
