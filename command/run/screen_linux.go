@@ -146,10 +146,18 @@ func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) <-
 	go func() {
 		defer close(done)
 		defer s.clear()
-		s.showStats(ctx, c, interval)
+		select {
+		case <-time.After(worthShowing):
+			s.showStats(ctx, c, interval)
+		case <-ctx.Done():
+		}
 	}()
 	return done
 }
+
+// worthShowing is how long a command runs before anything of it is shown: there is no usage before a second sample, and one that has
+// ended by then is spared the stream.
+const worthShowing = 100 * time.Millisecond
 
 // showStats draws every sample of a stream. An error of the stream ends only the live line.
 func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.Duration) {
@@ -157,7 +165,7 @@ func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.
 	if err != nil {
 		return
 	}
-	started := time.Now()
+	started := time.Now().Add(-worthShowing)
 	past := procstats.History{CPUs: kernel.CPUs(kernel.HostFS())}
 	for {
 		sample, err := stream.Recv()

@@ -268,18 +268,26 @@ func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	if err != nil {
 		return errors.Join(err, s.client.Close(), s.streams.close())
 	}
-	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if err := errors.Join(s.client.Shutdown(shutdown), s.client.Close(), s.streams.close()); err != nil {
-		s.screen.note(err.Error()) // not an error of the command
-	}
-	failpoint.At("run.end.released")
-	if err := s.report(final); err != nil {
-		s.screen.note(err.Error())
+	closed := s.streams.close() // gives the terminal its modes back
+	released := make(chan error, 1)
+	go func() { released <- s.release(ctx) }()
+	reported := s.report(final)
+	for _, err := range []error{closed, <-released, reported} { // none is an error of the command
+		if err != nil {
+			s.screen.note(err.Error())
+		}
 	}
 	warnIncomplete(s.cmd, final)
 	s.final = final
 	return exitOf(exit)
+}
+
+// release lets the executor end, and waits for it.
+func (s *session) release(ctx context.Context) error {
+	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	defer failpoint.At("run.end.released")
+	return errors.Join(s.client.Shutdown(shutdown), s.client.Close())
 }
 
 // warnIncomplete prints what is missing in the files of a run.
