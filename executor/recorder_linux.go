@@ -91,16 +91,25 @@ func (r *recorder) fault(operation string, err error) {
 // that is over before is spared the cost.
 const firstLook = 20 * time.Millisecond
 
-// run samples until ctx ends. With an interval of 0 nothing is read.
+// run makes the record last once the task stays, and samples until ctx ends. With an interval of 0 nothing is read.
 func (r *recorder) run(ctx context.Context, s *sampler) {
-	if r.interval <= 0 {
-		<-ctx.Done()
+	r.reportEnds = kernel.Now().Mono + r.report
+	look := firstLook
+	if r.interval > 0 {
+		look = min(look, r.interval)
+	}
+	select {
+	case <-time.After(look):
+	case <-ctx.Done():
 		return
 	}
-	r.reportEnds = kernel.Now().Mono + r.report
-	select {
-	case <-time.After(min(firstLook, r.interval)):
-	case <-ctx.Done():
+	if r.store != nil {
+		if err := r.store.Sync(); err != nil {
+			r.fault("write the record", err)
+		}
+	}
+	if r.interval <= 0 {
+		<-ctx.Done()
 		return
 	}
 	r.exits.try()

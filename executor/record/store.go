@@ -33,7 +33,7 @@ const (
 // DefaultRoot is where runs are kept by default, below the folder tacho was called in.
 const DefaultRoot = ".tacho/runs"
 
-// Store writes the files of one run. Put, Append and AddSample touch different files: each may be called by one goroutine
+// Store writes the files of one run. Put and Sync, Append and AddSample touch different files: each may be called by one goroutine
 // at a time, all at once.
 type Store struct {
 	dir string
@@ -79,14 +79,15 @@ func (s *Store) Dir() string { return s.dir }
 // Close gives up the run's files. What was written stays.
 func (s *Store) Close() error { return errors.Join(s.closeSamples(), s.usage.Close(), s.root.Close()) }
 
-// Put replaces info.json as a whole: a reader sees the old record or the new one, also after a crash.
+// Put replaces info.json as a whole: a reader sees the old record or the new one, also after a crash. That of a run that goes on can be
+// lost with the machine until Sync: its start does not wait for a disk.
 func (s *Store) Put(r *Record) error {
 	content, err := encode(r, "  ")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", s.path(InfoFile), err)
 	}
 	temporary := temporaryName()
-	if err := s.replace(temporary, content); err != nil {
+	if err := s.replace(temporary, content, r.State != Running); err != nil {
 		// A file that was never made cannot be removed; the first error is the one to tell.
 		_ = s.root.Remove(temporary)
 		return fmt.Errorf("write %s: %w", s.path(InfoFile), err)
@@ -129,7 +130,7 @@ func (s *Store) RemoveTemporary() error {
 // record on if its executor was lost.
 func temporaryName() string { return fmt.Sprintf(".%s.%d", InfoFile, os.Getpid()) }
 
-func (s *Store) replace(temporary string, content []byte) error {
+func (s *Store) replace(temporary string, content []byte, synced bool) error {
 	file, err := s.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -140,17 +141,32 @@ func (s *Store) replace(temporary string, content []byte) error {
 	if err == nil {
 		err = file.Truncate(int64(len(content))) // it may be a reservation
 	}
-	if err == nil {
+	if err == nil && synced {
 		err = file.Sync()
 	}
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
 	failpoint.At("run.record.rename")
-	if err := s.root.Rename(temporary, InfoFile); err != nil {
+	if err := s.root.Rename(temporary, InfoFile); err != nil || !synced {
 		return err
 	}
 	return s.syncFolder()
+}
+
+// Sync makes the last record that was put outlive the machine.
+func (s *Store) Sync() error {
+	file, err := s.root.Open(InfoFile)
+	if err == nil {
+		err = errors.Join(file.Sync(), file.Close())
+	}
+	if err == nil {
+		err = s.syncFolder()
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", s.path(InfoFile), err)
+	}
+	return nil
 }
 
 // syncFolder makes the rename last, rename(2). Windows has no fsync of folders.
