@@ -52,14 +52,16 @@ type usage struct {
 	lent      bool              // headlines have another reader, who may have them for good
 	largest   procstats.Largest // readings of this run
 	kept      time.Duration     // when the newest kept reading was taken, on the monotonic clock
+	same      bool              // all since then have its numbers
 	arrived   time.Time         // when the newest reading came
 	backlog   backlog
 	// lived is the newest reading that was taken while the task had a process.
 	lived reading
 	// counters are the most that those of the present start were read at: what was published must not fall, as a headline
 	// does that is taken from another source for once.
-	counters map[procstats.ID]float64
-	totals   allocation.Totals
+	counters     map[procstats.ID]float64
+	countersLent bool // counters have another reader
+	totals       allocation.Totals
 }
 
 // reading is a sample with its headlines.
@@ -77,7 +79,7 @@ func (u *usage) begin(run int, startedAt time.Time) {
 	u.run, u.startedAt, u.running = run, startedAt, true
 	u.sample, u.before, u.headlines = nil, nil, nil
 	u.previous, u.baseline, u.largest, u.kept = nil, nil, procstats.Largest{}, 0
-	u.lived, u.counters = reading{}, map[procstats.ID]float64{}
+	u.lived, u.counters, u.countersLent = reading{}, map[procstats.ID]float64{}, false
 }
 
 // end is called when the task does not run any more, and returns its totals with this start. Its last reading stays.
@@ -142,7 +144,10 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 		u.history.Mark(s.Stamp, t.run, history.GapSilent)
 	}
 	if t.due {
-		u.store(s, t.run, t.headlines)
+		if !t.same || u.stored == nil || !u.history.Again(s.Stamp, t.run, ageOf(t.headlines)) {
+			u.store(s, t.run, t.headlines)
+		}
+		u.stored = s
 	}
 }
 
@@ -151,6 +156,7 @@ type taken struct {
 	run       int
 	silent    bool          // nothing came for a while before it
 	due       bool          // it goes into the history
+	same      bool          // its numbers are those of the newest there, but for the age of its processes
 	late      time.Duration // how long it took, if it is the first late one of an episode
 	headlines []procstats.HeadlineValue
 }
@@ -173,22 +179,29 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 			u.forget()
 		}
 	}
-	u.largest.Add(s)
 	again, asleep := sharesReadings(s, u.previous), sharesReadings(u.previous, u.before)
+	if !again {
+		u.largest.Add(s)
+	}
 	u.before = cmp.Or(u.previous, u.baseline)
 	u.baseline = nil
 	past := procstats.History{Previous: u.before, Largest: u.largest, CPUs: u.cpus}
 	if !u.startedAt.IsZero() {
 		past.Elapsed = s.Wall.Sub(u.startedAt)
 	}
-	inhabited := record.Inhabited(s)
+	inhabited := again && u.lived.sample == u.previous || !again && record.Inhabited(s)
 	if u.lent || !inhabited {
 		u.headlines, u.lent = slices.Clone(u.headlines), false
 	}
-	if !again || !asleep || !procstats.HeadlinesLater(u.headlines, s, past) {
+	unchanged := again && asleep && procstats.HeadlinesLater(u.headlines, s, past)
+	if !unchanged {
 		u.headlines = withDriversOwn(procstats.HeadlinesInto(u.headlines, s, past), s)
 	}
+	u.same = u.same && unchanged
 	if !again {
+		if u.countersLent {
+			u.counters, u.countersLent = maps.Clone(u.counters), false
+		}
 		putCounters(u.counters, s, u.headlines)
 	}
 	if inhabited {
@@ -197,7 +210,7 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 	u.previous, u.sample, u.arrived = s, s, time.Now()
 	// A reading a little early is the next one all the same.
 	if t.due = u.kept == 0 || s.Mono-u.kept >= u.keep-u.interval/2; t.due {
-		u.kept = s.Mono
+		t.same, u.same, u.kept = u.same, true, s.Mono
 	}
 	t.run, t.headlines = u.run, u.headlines
 	return t
@@ -230,8 +243,17 @@ func (u *usage) store(s *procstats.Sample, run int, headlines []procstats.Headli
 		}
 	}
 	kept.Processes = history.Top(s, u.stored)
-	u.stored = s
 	u.history.Add(kept, run)
+}
+
+// ageOf is how old the processes of a sample are, of its headlines.
+func ageOf(headlines []procstats.HeadlineValue) procstats.Reading {
+	for i := range headlines {
+		if h := &headlines[i]; h.ID == procstats.HeadlineProcessesAge {
+			return h.Reading
+		}
+	}
+	return procstats.Reading{}
 }
 
 // snapshot is what whoever asks gets.
@@ -254,7 +276,7 @@ func (u *usage) snapshot(notPublishing string) *allocation.Usage {
 	case u.sample != nil && time.Since(u.arrived) > u.silence():
 		s.Reason = "no fresh reading: " + history.GapSilent.String()
 	}
-	u.lent = true
-	s.Sample, s.Before, s.Headlines, s.Counters = u.sample, u.before, u.headlines, maps.Clone(u.counters)
+	u.lent, u.countersLent = true, true
+	s.Sample, s.Before, s.Headlines, s.Counters = u.sample, u.before, u.headlines, u.counters
 	return s
 }

@@ -288,3 +288,62 @@ func TestHeadlinesOfSleep(t *testing.T) {
 		}
 	}
 }
+
+// TestHistoryOfSleep holds what the history has of a task that sleeps and wakes, of which it is told no more than that nothing has
+// changed, against the samples.
+func TestHistoryOfSleep(t *testing.T) {
+	for _, keep := range []time.Duration{time.Second, 3 * time.Second} {
+		random := rand.New(rand.NewPCG(3, 4))
+		u := newUsage(t, time.Second, hclog.NewNullLogger())
+		u.keep = keep
+		u.begin(1, time.Unix(1000, 0))
+		var want, got []map[procstats.ID]float64
+		var last *procstats.Sample
+		for n := range 300 {
+			s := readingAt(time.Duration(n+1) * time.Second)
+			if last != nil && random.IntN(6) > 0 { // as source.Quiet does
+				stamp := s.Stamp
+				*s = *last
+				s.Stamp, s.Checked = stamp, stamp
+			} else {
+				s.Sources[procstats.SourceTree] = s.Stamp // the age of its rows
+				s.SetNumber(procstats.CgroupCPUUsage, float64(n/(1+random.IntN(100))))
+				s.SetNumber(procstats.TreeProcesses, 1)
+				s.SetNumber(procstats.ExecutorCollections, float64(n))
+			}
+			last = s
+			u.UpdateStats(s)
+			if n%3 == 0 {
+				if _, err := u.history.Points(history.Query{}); err != nil { // the queue is short
+					t.Fatal(err)
+				}
+			}
+			if n%int(keep/time.Second) != 0 {
+				continue
+			}
+			values := map[procstats.ID]float64{}
+			for _, r := range s.Task {
+				values[r.ID()], _ = r.Number()
+			}
+			for _, h := range u.headlines {
+				if v, ok := h.Reading.Number(); ok && h.ID != procstats.HeadlineCoresAverage {
+					values[h.ID] = v
+				}
+			}
+			want = append(want, values)
+		}
+		points, err := u.history.Points(history.Query{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range points {
+			got = append(got, p.Values)
+		}
+		if len(got) < 100 { // that there is room for
+			t.Fatalf("every %s: %d points", keep, len(got))
+		}
+		if diff := cmp.Diff(want[len(want)-len(got):], got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+			t.Errorf("every %s (-want +got): %s", keep, diff)
+		}
+	}
+}

@@ -75,19 +75,28 @@ type Queue struct {
 
 	// The writer's mu guards following.
 	pending []pending
-	written chan struct{} // closed when nothing is pending; nil if nothing is
-	closed  bool
+	// newest is when the newest reading was taken that a reading can be the same as, in which start of the task; false if there
+	// is none. unsent are the readings behind it that are the same: they are no reason to wake the goroutine.
+	newest     procstats.Stamp
+	run        int
+	repeatable bool
+	unsent     again
+	written    chan struct{} // closed when nothing is pending; nil if nothing is
+	closed     bool
 	// abandoned says that the file could not be closed in time: its last user closes it.
 	abandoned bool
 }
 
-// pending is a reading or a gap that waits to be written.
+// pending is a reading, several that are the same as the one before, or a gap, that waits to be written.
 type pending struct {
 	sample *procstats.Sample // nil for a gap
-	at     procstats.Stamp   // of a gap
+	again  again             // none for a gap
+	at     procstats.Stamp   // of a reading or a gap
 	run    int
 	gap    Gap
 }
+
+func (p *pending) isGap() bool { return p.sample == nil && p.again.n == 0 }
 
 // Copy returns a copy of a sample for Add, which gives the copy back once it is written. Its readings are its own.
 func (q *Queue) Copy(s *procstats.Sample) *procstats.Sample {
@@ -104,6 +113,32 @@ func (q *Queue) Copy(s *procstats.Sample) *procstats.Sample {
 // Add writes the numbers of a sample, later. It never blocks: if the disk is too slow the reading is dropped.
 func (q *Queue) Add(s *procstats.Sample, run int) { q.put(pending{sample: s, at: s.Stamp, run: run}) }
 
+// Again writes a reading, later, that has the numbers of the newest that was added, but for its time and the age of its processes.
+// It returns false if there is none that can be repeated: then the reading must be added. It never blocks.
+func (q *Queue) Again(at procstats.Stamp, run int, age procstats.Reading) bool {
+	w := q.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case q.closed:
+		return true
+	case !q.repeatable || q.run != run || len(q.pending) >= queueSize || !evenStep(at.Wall.Sub(q.newest.Wall), at.Mono-q.newest.Mono):
+		return false // nothing to repeat, a disk that does not keep up, or a clock that was set
+	}
+	if a := &q.unsent; a.n > 0 {
+		usual := q.newest.Wall.Sub(a.before.Wall) / time.Duration(a.n)
+		if !evenStep(at.Wall.Sub(q.newest.Wall), usual) || at.Wall.Sub(a.before.Wall) > writeInterval {
+			w.sendLocked(q)
+		}
+	}
+	if q.unsent.n == 0 {
+		q.unsent.before = q.newest
+	}
+	q.unsent.n++
+	q.unsent.last, q.unsent.age, q.newest = at, age, at
+	return true
+}
+
 // Mark writes a gap, later: from the newest point to at nothing was read. It never blocks.
 func (q *Queue) Mark(at procstats.Stamp, run int, why Gap) {
 	q.put(pending{at: at, run: run, gap: why})
@@ -119,11 +154,13 @@ func (q *Queue) put(p pending) {
 		w.mu.Unlock()
 		return
 	}
+	w.sendLocked(q)
 	first := false
 	if p.sample != nil && len(q.pending) >= queueSize {
 		first = w.dropLocked(q)
 		p = pending{at: p.at, run: p.run, gap: GapDropped}
 	}
+	q.newest, q.run, q.repeatable = p.at, p.run, p.sample != nil
 	w.appendLocked(q, p)
 	path, blocked := w.writingLocked()
 	w.mu.Unlock()
@@ -150,9 +187,17 @@ func (w *Writer) writingLocked() (path string, since time.Duration) {
 	return w.writing.ring.path, time.Since(w.since).Round(time.Millisecond)
 }
 
+// sendLocked puts readings at the end of a queue that are the same as the one before.
+func (w *Writer) sendLocked(q *Queue) {
+	if q.unsent.n > 0 {
+		w.appendLocked(q, pending{again: q.unsent, at: q.unsent.last, run: q.run})
+		q.unsent = again{}
+	}
+}
+
 // appendLocked puts a point at the end of a queue, and lets the goroutine write it.
 func (w *Writer) appendLocked(q *Queue, p pending) {
-	if n := len(q.pending); n > 0 && p.sample == nil && q.pending[n-1].sample == nil {
+	if n := len(q.pending); n > 0 && p.isGap() && q.pending[n-1].isGap() {
 		// As in the file, nothing follows a gap but a reading: the queue is bounded.
 		if p.gap == GapDropped {
 			q.pending[n-1].gap = GapDropped // a reading is missing that there was
@@ -213,11 +258,19 @@ func (q *Queue) write(p pending) {
 	q.busy <- struct{}{}
 	defer q.release()
 	var err error
-	if p.sample != nil {
+	switch {
+	case p.sample != nil:
 		err = q.ring.Add(p.sample, p.run)
 		q.writer.written.Put(p.sample)
-	} else {
+	case p.again.n > 0:
+		err = q.ring.Again(p.again, p.run)
+	default:
 		err = q.ring.Mark(p.at, p.run, p.gap)
+	}
+	if err != nil {
+		q.writer.mu.Lock()
+		q.repeatable, q.unsent = false, again{} // what it would repeat is not there
+		q.writer.mu.Unlock()
 	}
 	if err != nil && !q.failing && !errors.Is(err, fs.ErrClosed) {
 		q.log.Warn("write history", "error", err)
@@ -257,9 +310,10 @@ func (q *Queue) read(f func() error) error {
 	return f()
 }
 
-// acquire waits until what is pending now is written, and for the ring.
+// acquire waits until what was added until now is written, and for the ring.
 func (q *Queue) acquire(ctx context.Context) error {
 	q.writer.mu.Lock()
+	q.writer.sendLocked(q)
 	written := q.written
 	q.writer.mu.Unlock()
 	if written != nil {
@@ -301,7 +355,7 @@ func (q *Queue) Close(ctx context.Context) error {
 	q.writer.mu.Unlock()
 	if err := q.acquire(ctx); err != nil {
 		q.writer.mu.Lock()
-		q.abandoned, q.pending = true, nil
+		q.abandoned, q.pending, q.unsent = true, nil, again{}
 		q.writer.mu.Unlock()
 		select {
 		case q.busy <- struct{}{}: // free at the last moment

@@ -5,7 +5,9 @@ package history
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"time"
 
@@ -41,27 +43,105 @@ func repeatsOf(slot []byte, most int) int {
 
 // repeats counts a reading that is the same as the newest, without writing it; false if it is another.
 func (r *Ring) repeats(s *procstats.Sample, run int) bool {
-	slot := r.buffer
-	if !r.extensible || len(slot) != r.slotSize() || runOf(slot) != run {
+	if !r.follows(s.Stamp, run) || !r.sameNumbers(s, s.Wall.Sub(r.newest)) || !sameRows(r.buffer[slotHead+8*len(r.ids):], s.Processes) {
 		return false
 	}
-	n, last, at := repeatsOf(slot, r.slots), timeOf(slot), s.Wall
-	step := at.Sub(last)
+	r.extend(s.Stamp, bitsOf(s.Task, agingColumn))
+	return true
+}
+
+// follows reports whether a reading at a time can be one with the newest slot if its numbers are.
+func (r *Ring) follows(at procstats.Stamp, run int) bool {
+	if !r.isExtensible(run) {
+		return false
+	}
+	n, last := repeatsOf(r.buffer, r.slots), timeOf(r.buffer)
+	step := at.Wall.Sub(last)
 	usual := step
 	if n > 1 {
-		usual = last.Sub(firstOf(slot)) / time.Duration(n-1)
+		usual = last.Sub(firstOf(r.buffer)) / time.Duration(n-1)
 	}
-	if n >= r.slots || step <= 0 || (step-usual).Abs() > usual/20 || !r.sameNumbers(s, step) || !sameRows(slot[slotHead+8*len(r.ids):], s.Processes) {
-		return false
-	}
-	binary.LittleEndian.PutUint64(slot[8:], uint64(at.UnixNano()))
-	binary.LittleEndian.PutUint64(slot[16:], uint64(s.Mono))
-	binary.LittleEndian.PutUint32(slot[atRepeats:], uint32(n+1))
+	return n < r.slots && evenStep(step, usual)
+}
+
+// isExtensible reports whether the newest slot has readings of a start of the task.
+func (r *Ring) isExtensible(run int) bool {
+	return r.extensible && len(r.buffer) == r.slotSize() && runOf(r.buffer) == run
+}
+
+// evenStep reports whether a step of time is about as long as those before.
+func evenStep(step, usual time.Duration) bool { return step > 0 && (step-usual).Abs() <= usual/20 }
+
+// extend counts one more reading in the newest slot; age is what its column that ages has now.
+func (r *Ring) extend(at procstats.Stamp, age uint64) {
+	slot := r.buffer
+	binary.LittleEndian.PutUint64(slot[8:], uint64(at.Wall.UnixNano()))
+	binary.LittleEndian.PutUint64(slot[16:], uint64(at.Mono))
+	binary.LittleEndian.PutUint32(slot[atRepeats:], uint32(repeatsOf(slot, r.slots)+1))
 	if i := r.index(agingColumn); i >= 0 {
-		putNumber(slot[slotHead+8*i:], s.Task, agingColumn)
+		binary.LittleEndian.PutUint64(slot[slotHead+8*i:], age)
 	}
-	r.newest, r.unwritten = at, true
-	return true
+	r.newest, r.unwritten = at.Wall, true
+}
+
+// again are readings that have the numbers of the one before them, but for those that age.
+type again struct {
+	n int
+	// before is when the reading before them was taken, and last when the last of them was: there are equal steps between.
+	before, last procstats.Stamp
+	// age is what the column that ages has in the last of them.
+	age procstats.Reading
+}
+
+// reading returns when one of them was taken, and what its column that ages has.
+func (a *again) reading(i int) (at procstats.Stamp, age uint64) {
+	earlier := a.last.Wall.Sub(a.before.Wall) / time.Duration(a.n) * time.Duration(a.n-1-i)
+	at = procstats.Stamp{Mono: a.last.Mono - earlier, Wall: a.last.Wall.Add(-earlier)}
+	seconds, ok := a.age.Number()
+	if !ok {
+		return at, absent
+	}
+	return at, math.Float64bits(max(0, seconds-earlier.Seconds()))
+}
+
+// errNothingBefore says that the reading before those that are the same was not written.
+var errNothingBefore = errors.New("the reading before was not written")
+
+// Again keeps readings that have the numbers of the newest.
+func (r *Ring) Again(a again, run int) error {
+	if r.closed {
+		return fmt.Errorf("write history: %w", fs.ErrClosed)
+	}
+	for i := range a.n {
+		if !r.isExtensible(run) {
+			return fmt.Errorf("write history: %w", errNothingBefore)
+		}
+		at, age := a.reading(i)
+		if r.follows(at, run) {
+			r.extend(at, age)
+			continue
+		}
+		if err := r.flush(); err != nil {
+			return err
+		}
+		slot := r.slot(at, run, NoGap) // in the memory of the slot before, with its numbers
+		if k := r.index(agingColumn); k >= 0 {
+			binary.LittleEndian.PutUint64(slot[slotHead+8*k:], age)
+		}
+		err := r.write(slot)
+		if r.extensible = err == nil; err != nil {
+			return err
+		}
+	}
+	return r.flushOld()
+}
+
+// flushOld is flush if the newest slot has readings that are in memory only for too long.
+func (r *Ring) flushOld() error {
+	if r.newest.Sub(r.written) < writeInterval {
+		return nil
+	}
+	return r.flush()
 }
 
 // sameNumbers reports whether a sample has the numbers of the newest slot, a step of time later.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/procstats"
 )
@@ -118,6 +119,107 @@ func TestRepeats(t *testing.T) {
 				t.Fatalf("seed %d: %d points for 20 (%v)", seed, len(some), err)
 			}
 		}
+	}
+}
+
+// TestQueueRepeats adds lives to a queue, what is the same as before as no more than that, and reads all that was added.
+func TestQueueRepeats(t *testing.T) {
+	for seed := range uint64(10) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		l := newLife(random, 150)
+		path := filepath.Join(t.TempDir(), "h")
+		w := NewWriter(hclog.NewNullLogger(), func() { t.Error("not written") })
+		q := w.Queue(path, 500, hclog.NewNullLogger())
+		var before *procstats.Sample
+		repeated := 0
+		for i, s := range l.samples {
+			if s == nil {
+				q.Mark(l.stamps[i], l.runs[i], GapSilent)
+				before = nil // its numbers are not behind a gap
+				continue
+			}
+			age, _ := s.Task.Get(agingColumn)
+			same := before != nil && l.runs[i] == l.runs[i-1] && onlyAged(before, s)
+			if same && q.Again(s.Stamp, l.runs[i], age) {
+				repeated++
+			} else {
+				kept := q.Copy(s)
+				kept.Processes = s.Processes
+				q.Add(kept, l.runs[i])
+			}
+			before = s
+			if random.IntN(10) == 0 || i%3 == 0 {
+				if _, err := q.Points(Query{}); err != nil { // which writes what is in memory, and keeps the queue short
+					t.Fatal(err)
+				}
+			}
+		}
+		got, err := q.Points(Query{Processes: true})
+		if diff := cmp.Diff(l.points(), got, nearly()); err != nil || diff != "" {
+			t.Errorf("seed %d: %v %s", seed, err, diff)
+		}
+		if repeated < 50 {
+			t.Errorf("seed %d: %d of %d repeated", seed, repeated, len(l.samples))
+		}
+		if err := q.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := open(t, path, 500).Points(Query{Processes: true}); err != nil || cmp.Diff(l.points(), got, nearly()) != "" {
+			t.Errorf("seed %d, after a restart: %v %d points", seed, err, len(got))
+		}
+	}
+}
+
+// onlyAged reports whether a sample of a life has the numbers of another, but for the age of its processes.
+func onlyAged(before, s *procstats.Sample) bool {
+	used, _ := before.Task.Number(procstats.CgroupCPUUsage)
+	uses, _ := s.Task.Number(procstats.CgroupCPUUsage)
+	was, wasOld := before.Task.Number(agingColumn)
+	is, isOld := s.Task.Number(agingColumn)
+	return used == uses && wasOld == isOld && is >= was
+}
+
+// TestQueueRefusesToRepeat holds when a reading must be added whole.
+func TestQueueRefusesToRepeat(t *testing.T) {
+	usual := func(*Queue) {}
+	tests := []struct {
+		name   string
+		before func(q *Queue)
+		at     procstats.Stamp
+		run    int
+		want   bool
+	}{
+		{"the next second", usual, stamp(2), 1, true},
+		{"another start", usual, stamp(2), 2, false},
+		{"a clock that was set", usual, procstats.Stamp{Mono: stamp(2).Mono, Wall: stamp(3602).Wall}, 1, false},
+		{"a clock that was set back", usual, procstats.Stamp{Mono: stamp(2).Mono, Wall: stamp(0).Wall}, 1, false},
+		{"behind a gap", func(q *Queue) { q.Mark(stamp(1), 1, GapSilent) }, stamp(2), 1, false},
+		{"behind one that was dropped", func(q *Queue) {
+			q.busy <- struct{}{} // as a write does that hangs
+			defer func() { <-q.busy }()
+			for range queueSize + 2 {
+				q.Add(q.Copy(sample(1, nil)), 1)
+			}
+		}, stamp(2), 1, false},
+		{"behind a reading that failed", func(q *Queue) {
+			q.ring.closed = true
+			q.Add(q.Copy(sample(1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 2})), 1)
+			_, _ = q.Points(Query{})
+		}, stamp(2), 1, false},
+		{"behind the end", func(q *Queue) { _ = q.Close(t.Context()) }, stamp(2), 1, true}, // which is ignored
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			q := NewWriter(hclog.NewNullLogger(), func() {}).Queue(filepath.Join(t.TempDir(), "h"), 50, hclog.NewNullLogger())
+			q.Add(q.Copy(sample(1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1})), 1)
+			if _, err := q.Points(Query{}); err != nil {
+				t.Fatal(err)
+			}
+			test.before(q)
+			if got := q.Again(test.at, test.run, procstats.Reading{}); got != test.want {
+				t.Errorf("again: %t, want %t", got, test.want)
+			}
+		})
 	}
 }
 

@@ -180,10 +180,7 @@ func (r *Ring) Add(s *procstats.Sample, run int) error {
 		return err
 	}
 	if r.repeats(s, run) {
-		if s.Wall.Sub(r.written) < writeInterval {
-			return nil
-		}
-		return r.flush()
+		return r.flushOld()
 	}
 	if err := r.flush(); err != nil {
 		return err
