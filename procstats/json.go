@@ -230,12 +230,15 @@ func appendNanos(b []byte, nanos int64) []byte {
 	if fraction == 0 {
 		return b
 	}
-	b = append(b, '.')
-	for digit := int64(1e8); fraction > 0; digit /= 10 {
-		b = append(b, byte('0'+fraction/digit))
-		fraction %= digit
+	// last is the index of the last digit that is not 0.
+	digits, last := [...]byte{'.', 9: 0}, 0
+	for i, rest := len(digits)-1, uint32(fraction); i > 0; i, rest = i-1, rest/10 { //nolint:gosec // less than 1e9
+		digits[i] = '0' + byte(rest%10)
+		if last == 0 && rest%10 != 0 {
+			last = i
+		}
 	}
-	return b
+	return append(b, digits[:last+1]...)
 }
 
 func appendTime(b []byte, t time.Time) []byte {

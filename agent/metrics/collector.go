@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/agent/streams"
@@ -32,9 +33,37 @@ type Collector struct {
 	now     func() time.Time
 	began   time.Time
 
+	// pages is the memory of pages that have been sent, and zippers what has compressed some.
+	pages, zippers sync.Pool
+
 	mu     sync.Mutex
 	totals totals
 	scrape time.Duration
+}
+
+// scratch is memory for what is gathered for one response: many tasks have megabytes of it.
+type scratch struct {
+	rows    []row
+	values  []float64
+	samples []exposition.Sample
+	// labels are those of tasks that have not changed since, if their key is the same.
+	labels    map[*allocation.Task]taskLabels
+	labelsKey string
+}
+
+// taskLabels are the labels of a task's numbers, and of tacho_task_info.
+type taskLabels struct {
+	labels, info *exposition.Labels
+}
+
+// clear forgets what the memory refers to.
+func (s *scratch) clear() {
+	clear(s.rows)
+	clear(s.samples)
+	if len(s.labels) > 2*len(s.rows) { // tasks have changed, or ended
+		clear(s.labels)
+	}
+	s.rows, s.samples = s.rows[:0], s.samples[:0]
 }
 
 // New returns a collector over an agent and the streams of its servers.
@@ -58,14 +87,27 @@ func (c *Collector) columnOf(id procstats.ID) int {
 
 // Gather reads the present state of everything that the configuration lets through, in a fixed order. Families
 // without a sample are among them.
-func (c *Collector) Gather(ctx context.Context) []exposition.Family {
+func (c *Collector) Gather(ctx context.Context) []exposition.Family { return c.gather(ctx, &scratch{}) }
+
+// with calls a function with what Gather returns, in memory that is used again afterwards.
+func (c *Collector) with(ctx context.Context, use func([]exposition.Family)) {
+	s, ok := c.pages.Get().(*scratch)
+	if !ok {
+		s = &scratch{}
+	}
+	use(c.gather(ctx, s))
+	s.clear()
+	c.pages.Put(s)
+}
+
+func (c *Collector) gather(ctx context.Context, into *scratch) []exposition.Family {
 	began := time.Now()
 	now := c.agent.Snapshot()
 	telemetry := now.Config.Telemetry
 	common := commonLabels(now)
-	rows := c.readTasks(now, common)
+	rows := c.readTasks(now, common, into)
 
-	all := c.taskFamilies(rows, telemetry.AllocationDetail)
+	all := c.taskFamilies(rows, telemetry.AllocationDetail, into)
 	all = append(all, c.agentFamilies(now, common)...)
 	if telemetry.PublishNodeMetrics {
 		all = append(all, c.nodeFamilies(ctx, now, common)...)

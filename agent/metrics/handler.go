@@ -15,22 +15,29 @@ import (
 
 // ServeHTTP answers with the Prometheus text format, or with OpenMetrics if the client asks for it.
 func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	families := c.Gather(r.Context())
 	kind, write := exposition.TextType, exposition.WriteText
 	if wantsOpenMetrics(r.Header.Get("Accept")) {
 		kind, write = exposition.OpenMetricsType, exposition.WriteOpenMetrics
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Vary", "Accept-Encoding")
-	if !acceptsGzip(r.Header.Get("Accept-Encoding")) {
-		_ = write(w, families) // a client that went away is not an error of ours
-		return
-	}
-	w.Header().Set("Content-Encoding", "gzip")
-	zipped, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
-	if write(zipped, families) == nil {
-		_ = zipped.Close() // as above
-	}
+	c.with(r.Context(), func(families []exposition.Family) {
+		if !acceptsGzip(r.Header.Get("Accept-Encoding")) {
+			_ = write(w, families) // a client that went away is not an error of ours
+			return
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		zipped, ok := c.zippers.Get().(*gzip.Writer) // of most of a megabyte
+		if !ok {
+			zipped, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
+		}
+		zipped.Reset(w)
+		if write(zipped, families) == nil {
+			_ = zipped.Close() // as above
+		}
+		zipped.Reset(nil)
+		c.zippers.Put(zipped)
+	})
 }
 
 // acceptsGzip reports whether a client takes gzip, RFC 9110 section 12.5.3.
@@ -73,5 +80,7 @@ func wantsOpenMetrics(accept string) bool {
 // ServeJSON answers with the keys of Nomad's /v1/metrics.
 func (c *Collector) ServeJSON(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = exposition.WriteJSON(w, c.Gather(r.Context()), c.now()) // a client that went away is not an error of ours
+	c.with(r.Context(), func(families []exposition.Family) {
+		_ = exposition.WriteJSON(w, families, c.now()) // a client that went away is not an error of ours
+	})
 }

@@ -6,6 +6,7 @@ package metrics
 import (
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,30 +32,62 @@ type row struct {
 	usage *allocation.Usage
 	// at is the moment of the scrape.
 	at time.Time
-	// labels are those of the configured detail.
-	labels *exposition.Labels
+	// labels are those of the configured detail, and info those of tacho_task_info.
+	labels, info *exposition.Labels
 	// values are by column; NaN if nothing was measured.
 	values []float64
 }
 
 // readTasks reads every task, ordered by its labels.
-func (c *Collector) readTasks(now *snapshot.Agent, common *exposition.Labels) []row {
+func (c *Collector) readTasks(now *snapshot.Agent, common *exposition.Labels, into *scratch) []row {
 	telemetry := now.Config.Telemetry
 	detail, meta := telemetry.AllocationDetail, newMetadata(telemetry)
 	if detail == DetailNone {
 		return nil
 	}
-	var rows []row
+	tasks := 0
+	for _, a := range now.Allocations {
+		tasks += len(a.Tasks)
+	}
+	rows, values := slices.Grow(into.rows[:0], tasks), slices.Grow(into.values[:0], tasks*len(c.columns))
+	into.shareLabels(common, detail, meta)
 	for _, a := range now.Allocations {
 		for name, t := range a.Tasks {
-			labels := labelsOf(a, name, common, detail, meta.labels(t.Meta))
-			r := row{alloc: a, task: t, usage: now.Usage(t), at: c.now(), labels: labels}
-			r.values = c.valuesOf(&r)
+			labels := into.labelsOf(a, name, common, detail, meta)
+			r := row{alloc: a, task: t, usage: now.Usage(t), at: c.now(), labels: labels.labels, info: labels.info}
+			values = appendAbsent(values, len(c.columns))
+			r.values = values[len(values)-len(c.columns):]
+			c.read(&r)
 			rows = append(rows, r)
 		}
 	}
+	into.rows, into.values = rows, values
 	slices.SortFunc(rows, func(x, y row) int { return strings.Compare(x.labels.Text(), y.labels.Text()) })
 	return rows
+}
+
+// shareLabels forgets the labels of the page before if those of this one are made differently.
+func (s *scratch) shareLabels(common *exposition.Labels, detail string, meta metadata) {
+	key := strings.Join(append([]string{common.Text(), detail, strconv.FormatBool(meta.wanted)}, meta.allowed...), "\x00")
+	if s.labels == nil || s.labelsKey != key {
+		s.labels, s.labelsKey = make(map[*allocation.Task]taskLabels), key
+	}
+}
+
+// labelsOf returns the labels of a task, those of the page before if it has not changed.
+func (s *scratch) labelsOf(a *allocation.Allocation, name string, common *exposition.Labels, detail string, meta metadata) taskLabels {
+	t := a.Tasks[name]
+	l, known := s.labels[t]
+	if known {
+		return l
+	}
+	l.labels = labelsOf(a, name, common, detail, meta.labels(t.Meta))
+	if detail == DetailAlloc {
+		l.info = l.labels.With(exposition.Label{Name: "driver", Value: t.Driver}, exposition.Label{Name: "state", Value: string(t.State.Phase)},
+			exposition.Label{Name: "outcome", Value: string(t.Outcome)}, exposition.Label{Name: "type", Value: a.JobType})
+	}
+	s.labels[t] = l
+	return l
 }
 
 // labelsOf are the five labels that Nomad's metrics have, as many of them as the detail lets through, and more.
@@ -71,14 +104,16 @@ func labelsOf(a *allocation.Allocation, task string, common *exposition.Labels, 
 	}, more...)...)
 }
 
-// valuesOf fills the columns of a task. What is not fresh is not there: the usage's Reason says why. Counters are of all
+// read fills the columns of a task. What is not fresh is not there: the usage's Reason says why. Counters are of all
 // starts: those that have ended and, once it was read, the present one.
-func (c *Collector) valuesOf(r *row) []float64 {
-	values := absent(len(c.columns))
+func (c *Collector) read(r *row) {
+	values := r.values
 	if r.fresh() {
-		c.fill(values, r.usage.Sample.Task)
-		for _, h := range r.usage.Headlines {
-			c.fill(values, procstats.Readings{h.Reading})
+		for i := range r.usage.Sample.Task {
+			c.fill(values, &r.usage.Sample.Task[i])
+		}
+		for i := range r.usage.Headlines {
+			c.fill(values, &r.usage.Headlines[i].Reading)
 		}
 	}
 	for id, read := range r.usage.Counters {
@@ -100,27 +135,16 @@ func (c *Collector) valuesOf(r *row) []float64 {
 			values[i] = own(r)
 		}
 	}
-	return values
 }
 
 // fresh reports whether there is a reading of the present start.
 func (r *row) fresh() bool { return r.usage.Running && r.usage.Sample != nil && r.usage.Reason == "" }
 
-// fill copies readings; both they and the columns are ordered by id.
-func (c *Collector) fill(values []float64, readings procstats.Readings) {
-	at := 0
-	for _, reading := range readings {
-		for at < len(c.columns) && c.columns[at].id < reading.ID() && c.columns[at].own == nil {
-			at++
-		}
-		if at == len(c.columns) {
-			return
-		}
-		if c.columns[at].id != reading.ID() {
-			continue // a newer build's measurement
-		}
-		if v, ok := reading.Number(); ok {
-			values[at] = v
+// fill copies a reading into its column; a newer build's measurement has none.
+func (c *Collector) fill(values []float64, reading *procstats.Reading) {
+	if v, ok := reading.Number(); ok {
+		if i := c.columnOf(reading.ID()); i >= 0 {
+			values[i] = v
 		}
 	}
 }
@@ -229,16 +253,14 @@ func (c *Collector) removeEnded(r *row) {
 }
 
 // taskFamilies is one family per column, tacho_task_info and tacho_task_absent_info.
-func (c *Collector) taskFamilies(rows []row, detail string) []exposition.Family {
+func (c *Collector) taskFamilies(rows []row, detail string, into *scratch) []exposition.Family {
 	var info families
 	missing, usual := exposition.AbsentFamily(), procstats.DefaultSelection()
 	if detail == DetailAlloc {
 		for i := range rows {
 			r := &rows[i]
 			c.removeEnded(r)
-			info.gauge("tacho_task_info", "Properties of a task as labels, always 1. Only with allocation_detail alloc.",
-				r.labels.With(exposition.Label{Name: "driver", Value: r.task.Driver}, exposition.Label{Name: "state", Value: string(r.task.State.Phase)},
-					exposition.Label{Name: "outcome", Value: string(r.task.Outcome)}, exposition.Label{Name: "type", Value: r.alloc.JobType}), 1)
+			info.gauge("tacho_task_info", "Properties of a task as labels, always 1. Only with allocation_detail alloc.", r.info, 1)
 			if r.fresh() {
 				missing.AddAbsent(r.labels, r.usage.Sample, usual)
 			}
@@ -246,16 +268,20 @@ func (c *Collector) taskFamilies(rows []row, detail string) []exposition.Family 
 	} else {
 		rows = c.combineRows(rows)
 	}
-	all := append(info, missing)
+	all := slices.Grow(append(info, missing), len(c.columns))
+	samples := into.samples
 	for i := range c.columns {
 		f := exposition.Family{Name: c.columns[i].name, Help: c.columns[i].help, Type: c.columns[i].kind}
-		f.Samples = make([]exposition.Sample, 0, len(rows))
+		samples = slices.Grow(samples, len(rows))
+		first := len(samples)
 		for j := range rows {
 			if v := rows[j].values[i]; !math.IsNaN(v) {
-				f.Add(rows[j].labels, v)
+				samples = append(samples, exposition.Sample{Labels: rows[j].labels, Value: v})
 			}
 		}
+		f.Samples = samples[first:len(samples):len(samples)]
 		all = append(all, f)
 	}
+	into.samples = samples
 	return all
 }

@@ -5,6 +5,7 @@ package metrics
 
 import (
 	"math"
+	"slices"
 
 	"github.com/tachograph/tacho/exposition"
 )
@@ -119,10 +120,12 @@ func (c *Collector) grow(r *row) {
 }
 
 // absent is n values that were not measured.
-func absent(n int) []float64 {
-	values := make([]float64, n)
-	for i := range values {
-		values[i] = math.NaN()
+func absent(n int) []float64 { return appendAbsent(nil, n) }
+
+func appendAbsent(values []float64, n int) []float64 {
+	values = slices.Grow(values, n)
+	for range n {
+		values = append(values, math.NaN())
 	}
 	return values
 }
