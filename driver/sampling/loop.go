@@ -282,23 +282,26 @@ func (l *Loop) tick() {
 		}
 	}
 	l.mu.Unlock()
-	for i, s := range l.due {
-		l.deliver(s)
-		if i%group == group-1 {
-			runtime.Gosched()
+	for few := range slices.Chunk(l.due, group) {
+		runtime.LockOSThread() // whose CPU time the budgets are held against
+		spent := threadCPU()
+		for _, s := range few {
+			spent = l.deliver(s, spent)
 		}
+		runtime.UnlockOSThread()
+		runtime.Gosched()
 	}
 	clear(l.due)
 }
 
-// deliver reads a task, and leaves out ticks of its stream if that takes more than its budget.
-func (l *Loop) deliver(s *Stream) {
-	runtime.LockOSThread() // whose CPU time the budget is held against
-	late := s.pace.Tick(s.deliver) - s.interval
-	runtime.UnlockOSThread()
-	if late > 0 {
+// deliver reads a task, and leaves out ticks of its stream if that takes more than its budget. spent is the CPU time of this
+// thread, before and after.
+func (l *Loop) deliver(s *Stream, spent time.Duration) time.Duration {
+	interval, spent := s.pace.TickFrom(spent, s.deliver)
+	if late := interval - s.interval; late > 0 {
 		l.mu.Lock()
 		s.due += late
 		l.mu.Unlock()
 	}
+	return spent
 }

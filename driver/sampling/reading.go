@@ -90,8 +90,8 @@ type reading struct {
 	totals, rows *source.Collector
 	self         *selfSource
 	reaped       reaped
-	listings     int   // of the executor's children
-	listed       []int // the last of them
+	listings     int      // of the executor's children
+	listed       [2][]int // the last of those that it has adopted, and of all
 	handover     *wire.HandoverWriter
 	exits        *exitWatch
 	network      *network.Source
@@ -215,7 +215,7 @@ func (r *reading) compare(own, executors *procstats.Sample) error {
 // get returns a sample that is at most maxAge old; nil if nothing is left of the task.
 func (r *reading) get(maxAge time.Duration) *procstats.Sample {
 	s := r.cache.Get(maxAge)
-	if gone(s) {
+	if s.Checked.Zero() && gone(s) { // one that was only checked has the readings of one that was not gone
 		return nil
 	}
 	return s

@@ -56,9 +56,9 @@ const adoptedOnly = 6
 
 // children are the task's processes that the executor is the parent of: those of them that have left the cgroup are found by it.
 func (r *reading) children() []int {
-	list := kernel.Adopted
+	list, before := kernel.Adopted, &r.listed[0]
 	if r.listings%adoptedOnly == 0 {
-		list = kernel.Children
+		list, before = kernel.Children, &r.listed[1]
 	}
 	r.listings++
 	pids, err := list(kernel.HostFS(), r.task.Process.PID)
@@ -66,10 +66,10 @@ func (r *reading) children() []int {
 		return nil // it has ended, or its children are not listed: what is seen to leave is found all the same
 	}
 	// The same children are of the same process.
-	if !slices.Equal(pids, r.listed) && !kernel.Alive(kernel.HostFS(), r.task.Process) {
+	if !slices.Equal(pids, *before) && !kernel.Alive(kernel.HostFS(), r.task.Process) {
 		return nil
 	}
-	r.listed = pids
+	*before = pids
 	return pids
 }
 

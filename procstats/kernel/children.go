@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 )
 
 // Children lists the children of all threads of a process, from /proc/PID/task/TID/children,
@@ -79,28 +80,32 @@ func HasChildrenFiles(fs FS) error {
 	return err
 }
 
-// readNumbers reads a file of numbers, in one piece if they are not many: between two, one can be left out.
-func readNumbers(path string) ([]byte, error) {
-	f, err := Open(path)
-	if err != nil {
-		return nil, err
-	}
-	data, err := f.Read(make([]byte, 0, 512))
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	return data, nil
-}
+// numbersSize is room for the PIDs of most files: what is read in one piece leaves none out that was there all the time.
+const numbersSize = 512
+
+// numberBuffers are for files of numbers: those of many executors are read again and again.
+//
+//nolint:gochecknoglobals // memory to be used again
+var numberBuffers = sync.Pool{New: func() any { return new([numbersSize]byte) }}
 
 // ReadPIDs reads a file of PIDs, cgroup.procs or children, once. PIDs of processes outside this PID namespace, which
 // the kernel prints as 0, are left out: such a process cannot be named. A file that is gone has none.
 func ReadPIDs(path string) ([]int, error) {
-	data, err := readNumbers(path)
+	f, err := Open(path)
 	if Gone(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
+	}
+	room, _ := numberBuffers.Get().(*[numbersSize]byte)
+	defer numberBuffers.Put(room)
+	data, err := f.Read(room[:0])
+	if err = errors.Join(err, f.Close()); Gone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	pids, _, err := AppendPIDs(nil, data)
 	if err != nil {

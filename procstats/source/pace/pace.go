@@ -75,13 +75,19 @@ func (r *Pace) End() {
 // Tick does what is done once an interval and returns the interval until the next one: a multiple of the requested one, so
 // long that this tick takes no more than its share of it.
 func (r *Pace) Tick(do func()) time.Duration {
-	before := r.pacer.usage()
+	interval, _ := r.TickFrom(r.pacer.usage(), do)
+	return interval
+}
+
+// TickFrom is Tick where the CPU time before is known; it returns the CPU time after.
+func (r *Pace) TickFrom(before time.Duration, do func()) (interval, after time.Duration) {
 	do()
-	text := r.spent(r.pacer.usage() - before)
+	after = r.pacer.usage()
+	text := r.spent(after - before)
 	if text != "" {
 		r.pacer.stretched(text)
 	}
-	return r.interval
+	return r.interval, after
 }
 
 // spent sets the interval after a tick, and says so if it is longer than ever.
