@@ -125,7 +125,7 @@ func (l *Loop) Sample(id string, maxAge time.Duration, rows bool) *procstats.Sam
 		}
 		return s
 	}
-	return source.Only(s, r.totals.Selection())
+	return source.Only(s, r.totals.Selection().Union(r.slow.selection))
 }
 
 // opened returns what reads a task; nil if it is not read here.

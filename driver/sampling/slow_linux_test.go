@@ -50,6 +50,14 @@ func TestSlow(t *testing.T) {
 					t.Fatalf("disk %v, PSS %v, of a process %v, read at %v", disk, pss, row, at)
 				}
 			}
+			// Who asks for totals alone gets all that is not read of processes.
+			totals := loop.Sample(k.task().ID, limit, false)
+			for _, r := range recv(t, s).Task {
+				m, _ := procstats.Lookup(r.ID())
+				if _, found := totals.Task.Get(r.ID()); !found && m.Source != procstats.SourceTree && m.Source != procstats.SourceIO {
+					t.Errorf("totals have no %s", m.Name)
+				}
+			}
 			if c := loop.CommandsSoFar(k.task().ID, k.task().Started); c == nil {
 				t.Error("no commands")
 			}
