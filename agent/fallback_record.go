@@ -88,6 +88,7 @@ func takeTotals(into, saved *record.Record) {
 // last in the history.
 func (t *task) lastReading(run int) reading {
 	t.usage.mu.Lock()
+	t.usage.refresh()
 	last := t.usage.lived
 	t.usage.lent = true
 	t.usage.mu.Unlock()

@@ -49,12 +49,14 @@ type usage struct {
 	previous  *procstats.Sample // the one before the next; nil behind a gap
 	baseline  *procstats.Sample // what the stream has to measure its first sample's rates from
 	headlines []procstats.HeadlineValue
-	lent      bool              // headlines have another reader, who may have them for good
-	largest   procstats.Largest // readings of this run
-	kept      time.Duration     // when the newest kept reading was taken, on the monotonic clock
-	same      bool              // all since then have its numbers
-	arrived   time.Time         // when the newest reading came
-	backlog   backlog
+	// headlinesOf is the sample that headlines were made of, or brought up to date for: see refresh.
+	headlinesOf *procstats.Sample
+	lent        bool              // headlines have another reader, who may have them for good
+	largest     procstats.Largest // readings of this run
+	kept        time.Duration     // when the newest kept reading was taken, on the monotonic clock
+	same        bool              // all since then have its numbers
+	arrived     time.Time         // when the newest reading came
+	backlog     backlog
 	// lived is the newest reading that was taken while the task had a process.
 	lived reading
 	// counters are the most that those of the present start were read at: what was published must not fall, as a headline
@@ -77,7 +79,7 @@ func (u *usage) begin(run int, startedAt time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.run, u.startedAt, u.running = run, startedAt, true
-	u.sample, u.before, u.headlines = nil, nil, nil
+	u.sample, u.before, u.headlines, u.headlinesOf = nil, nil, nil, nil
 	u.previous, u.baseline, u.largest, u.kept = nil, nil, procstats.Largest{}, 0
 	u.lived, u.counters, u.countersLent = reading{}, map[procstats.ID]float64{}, false
 }
@@ -144,7 +146,7 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 		u.history.Mark(s.Stamp, t.run, history.GapSilent)
 	}
 	if t.due {
-		if !t.same || u.stored == nil || !u.history.Again(s.Stamp, t.run, ageOf(t.headlines)) {
+		if !t.same || u.stored == nil || !u.history.Again(s.Stamp, t.run, procstats.RowsAge(s)) {
 			u.store(s, t.run, t.headlines)
 		}
 		u.stored = s
@@ -180,22 +182,18 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 		}
 	}
 	again, asleep := sharesReadings(s, u.previous), sharesReadings(u.previous, u.before)
+	inhabited := again && u.lived.sample == u.previous || !again && record.Inhabited(s)
+	if !inhabited {
+		u.refresh() // of the last one with a process
+	}
 	if !again {
 		u.largest.Add(s)
 	}
 	u.before = cmp.Or(u.previous, u.baseline)
 	u.baseline = nil
-	past := procstats.History{Previous: u.before, Largest: u.largest, CPUs: u.cpus}
-	if !u.startedAt.IsZero() {
-		past.Elapsed = s.Wall.Sub(u.startedAt)
-	}
-	inhabited := again && u.lived.sample == u.previous || !again && record.Inhabited(s)
-	if u.lent || !inhabited {
-		u.headlines, u.lent = slices.Clone(u.headlines), false
-	}
-	unchanged := again && asleep && procstats.HeadlinesLater(u.headlines, s, past)
+	unchanged := again && asleep && procstats.Lasting(u.headlines)
 	if !unchanged {
-		u.headlines = withDriversOwn(procstats.HeadlinesInto(u.headlines, s, past), s)
+		u.makeHeadlines(s, inhabited)
 	}
 	u.same = u.same && unchanged
 	if !again {
@@ -212,8 +210,44 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 	if t.due = u.kept == 0 || s.Mono-u.kept >= u.keep-u.interval/2; t.due {
 		t.same, u.same, u.kept = u.same, true, s.Mono
 	}
+	if t.due && !t.same {
+		u.refresh()
+	}
 	t.run, t.headlines = u.run, u.headlines
 	return t
+}
+
+// makeHeadlines makes the headlines of a new sample, in the memory of those before if nobody else has it.
+func (u *usage) makeHeadlines(s *procstats.Sample, inhabited bool) {
+	if u.lent || !inhabited {
+		u.headlines, u.lent = slices.Clone(u.headlines), false
+	}
+	u.headlines = withDriversOwn(procstats.HeadlinesInto(u.headlines, s, u.past(s)), s)
+	u.headlinesOf = s
+}
+
+// refresh brings the headlines up to date: while a task sleeps those that move with the time are left until somebody asks.
+func (u *usage) refresh() {
+	if u.sample == u.headlinesOf {
+		return
+	}
+	if u.lent {
+		u.headlines, u.lent = slices.Clone(u.headlines), false
+	}
+	procstats.HeadlinesLater(u.headlines, u.sample, u.past(u.sample))
+	u.headlinesOf = u.sample
+	if u.lived.sample == u.sample {
+		u.lived.headlines = u.headlines
+	}
+}
+
+// past is what is known of the time before a sample.
+func (u *usage) past(s *procstats.Sample) procstats.History {
+	past := procstats.History{Previous: u.before, Largest: u.largest, CPUs: u.cpus}
+	if !u.startedAt.IsZero() {
+		past.Elapsed = s.Wall.Sub(u.startedAt)
+	}
+	return past
 }
 
 // sharesReadings reports whether a sample has the very readings of the one before, as those of a quiet task have.
@@ -246,16 +280,6 @@ func (u *usage) store(s *procstats.Sample, run int, headlines []procstats.Headli
 	u.history.Add(kept, run)
 }
 
-// ageOf is how old the processes of a sample are, of its headlines.
-func ageOf(headlines []procstats.HeadlineValue) procstats.Reading {
-	for i := range headlines {
-		if h := &headlines[i]; h.ID == procstats.HeadlineProcessesAge {
-			return h.Reading
-		}
-	}
-	return procstats.Reading{}
-}
-
 // snapshot is what whoever asks gets.
 func (u *usage) snapshot(notPublishing string) *allocation.Usage {
 	err := u.err()
@@ -276,6 +300,7 @@ func (u *usage) snapshot(notPublishing string) *allocation.Usage {
 	case u.sample != nil && time.Since(u.arrived) > u.silence():
 		s.Reason = "no fresh reading: " + history.GapSilent.String()
 	}
+	u.refresh()
 	u.lent, u.countersLent = true, true
 	s.Sample, s.Before, s.Headlines, s.Counters = u.sample, u.before, u.headlines, u.counters
 	return s

@@ -282,6 +282,7 @@ func TestHeadlinesOfSleep(t *testing.T) {
 		if random.IntN(5) == 0 {
 			u.lent = true // somebody has them
 		}
+		u.refresh()
 		want := procstats.Headlines(s, procstats.History{Previous: before, Largest: u.largest, CPUs: u.cpus, Elapsed: s.Wall.Sub(started)})
 		if diff := cmp.Diff(want, u.headlines, cmp.AllowUnexported(procstats.Reading{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("sample %d (-want +got): %s", n, diff)
@@ -325,7 +326,7 @@ func TestHistoryOfSleep(t *testing.T) {
 			for _, r := range s.Task {
 				values[r.ID()], _ = r.Number()
 			}
-			for _, h := range u.headlines {
+			for _, h := range procstats.Headlines(s, u.past(s)) {
 				if v, ok := h.Reading.Number(); ok && h.ID != procstats.HeadlineCoresAverage {
 					values[h.ID] = v
 				}

@@ -135,14 +135,19 @@ func HeadlinesInto(used []HeadlineValue, s *Sample, h History) []HeadlineValue {
 	return checked(appendNetworkHeadlines(list, s), s, h)
 }
 
-// HeadlinesLater makes the headlines of a sample of those of the sample before, in their memory, if that has the very readings of
-// this one, and of the one before it: rates were 0 and are so. It returns false, and has done nothing, where they must be made anew.
-func HeadlinesLater(list []HeadlineValue, s *Sample, h History) bool {
+// Lasting reports whether the headlines of a sample are those of the next, but for what moves with the time, if that has the very
+// readings of this one, and of the one before it: rates were 0 and are so. A contradiction may end with the time.
+func Lasting(list []HeadlineValue) bool {
 	for i := range list {
-		if len(list[i].Notes) > 0 { // a contradiction may end with the time
+		if len(list[i].Notes) > 0 {
 			return false
 		}
 	}
+	return len(list) > 0
+}
+
+// HeadlinesLater makes of lasting headlines those of a later sample, in their memory.
+func HeadlinesLater(list []HeadlineValue, s *Sample, h History) {
 	for i := range list {
 		switch v := &list[i]; v.ID {
 		case HeadlineCoresAverage:
@@ -151,7 +156,6 @@ func HeadlinesLater(list []HeadlineValue, s *Sample, h History) bool {
 			*v = processesAge(s, h)
 		}
 	}
-	return len(list) > 0
 }
 
 // appendPositive appends a headline that is listed only if it is not 0.
@@ -164,13 +168,23 @@ func appendPositive(list []HeadlineValue, h HeadlineValue) []HeadlineValue {
 
 // processesAge is how much older than the sample its process rows are. After the end there are none to read.
 func processesAge(s *Sample, h History) HeadlineValue {
-	set, ok := s.RowsAt()
-	if !ok || h.Ended || set.Mono >= s.Mono {
+	age := RowsAge(s)
+	seconds, ok := age.Number()
+	if !ok || h.Ended {
 		return noHeadline(HeadlineProcessesAge, reasonUnread)
 	}
-	v := takenFrom(HeadlineProcessesAge, (s.Mono - set.Mono).Seconds(), TreeProcesses)
+	v := takenFrom(HeadlineProcessesAge, seconds, TreeProcesses)
 	v.Guarantee = Exact
 	return v
+}
+
+// RowsAge is how much older than a sample its process rows are.
+func RowsAge(s *Sample) Reading {
+	set, ok := s.RowsAt()
+	if !ok || set.Mono >= s.Mono {
+		return AbsentReading(HeadlineProcessesAge, reasonUnread)
+	}
+	return NumberReading(HeadlineProcessesAge, (s.Mono - set.Mono).Seconds())
 }
 
 // CPUTotal returns the CPU time of the task as its headline has it, which the rows of its processes are held against.
