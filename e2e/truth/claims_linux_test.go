@@ -54,7 +54,7 @@ func (c claim) check() []falsehood {
 	switch {
 	case math.IsNaN(c.value):
 		return nil
-	case c.value == 0 && (low || c.guarantee == procstats.LowerBound):
+	case low && c.value == 0:
 		k = falseZero
 	case (high || low) && c.guarantee == procstats.Exact:
 		k = notExact
@@ -96,6 +96,11 @@ func (f facts) checkRecord(r *record.Record) []falsehood {
 	var all []falsehood
 	for _, c := range f.claims(r) {
 		all = append(all, c.of(r.Headline)...)
+	}
+	for name, h := range r.Headline {
+		if h.Value != nil && *h.Value == 0 && h.Guarantee == procstats.LowerBound {
+			all = append(all, falsehood{falseZero, name, "a lower bound of 0"})
+		}
 	}
 	return append(append(all, f.checkThrottled(r)...), f.checkSums(r)...)
 }
