@@ -269,10 +269,12 @@ func (c *Collector) taskFamilies(rows []row, detail string, into *scratch) []exp
 		rows = c.combineRows(rows)
 	}
 	all := slices.Grow(append(info, missing), len(c.columns))
-	samples := into.samples
+	samples := into.samples[:0]
+	if n := present(rows); n > cap(samples) {
+		samples = make([]exposition.Sample, 0, n)
+	}
 	for i := range c.columns {
 		f := exposition.Family{Name: c.columns[i].name, Help: c.columns[i].help, Type: c.columns[i].kind}
-		samples = slices.Grow(samples, len(rows))
 		first := len(samples)
 		for j := range rows {
 			if v := rows[j].values[i]; !math.IsNaN(v) {
@@ -284,4 +286,16 @@ func (c *Collector) taskFamilies(rows []row, detail string, into *scratch) []exp
 	}
 	into.samples = samples
 	return all
+}
+
+// present counts the values of rows that were measured.
+func present(rows []row) (n int) {
+	for i := range rows {
+		for _, v := range rows[i].values {
+			if !math.IsNaN(v) {
+				n++
+			}
+		}
+	}
+	return n
 }
