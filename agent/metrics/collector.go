@@ -4,8 +4,11 @@
 package metrics
 
 import (
+	"compress/gzip"
 	"context"
+	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
@@ -33,8 +36,8 @@ type Collector struct {
 	now     func() time.Time
 	began   time.Time
 
-	// pages is the memory of pages that have been sent, and zippers what has compressed some.
-	pages, zippers sync.Pool
+	// spare is the memory of a page that has been sent. A sync.Pool would have one for each CPU.
+	spare atomic.Pointer[scratch]
 
 	mu     sync.Mutex
 	totals totals
@@ -49,6 +52,16 @@ type scratch struct {
 	// labels are those of tasks that have not changed since, if their key is the same.
 	labels    map[*allocation.Task]taskLabels
 	labelsKey string
+	zipper    *gzip.Writer // of most of a megabyte; nil before the first page that is compressed
+}
+
+// compress returns what compresses a page.
+func (s *scratch) compress(into io.Writer) *gzip.Writer {
+	if s.zipper == nil {
+		s.zipper, _ = gzip.NewWriterLevel(into, gzip.BestSpeed) // the level is valid
+	}
+	s.zipper.Reset(into)
+	return s.zipper
 }
 
 // taskLabels are the labels of a task's numbers, and of tacho_task_info.
@@ -60,6 +73,9 @@ type taskLabels struct {
 func (s *scratch) clear() {
 	clear(s.rows)
 	clear(s.samples)
+	if s.zipper != nil {
+		s.zipper.Reset(nil)
+	}
 	if len(s.labels) > 2*len(s.rows) { // tasks have changed, or ended
 		clear(s.labels)
 	}
@@ -90,14 +106,14 @@ func (c *Collector) columnOf(id procstats.ID) int {
 func (c *Collector) Gather(ctx context.Context) []exposition.Family { return c.gather(ctx, &scratch{}) }
 
 // with calls a function with what Gather returns, in memory that is used again afterwards.
-func (c *Collector) with(ctx context.Context, use func([]exposition.Family)) {
-	s, ok := c.pages.Get().(*scratch)
-	if !ok {
+func (c *Collector) with(ctx context.Context, use func([]exposition.Family, *scratch)) {
+	s := c.spare.Swap(nil)
+	if s == nil {
 		s = &scratch{}
 	}
-	use(c.gather(ctx, s))
+	use(c.gather(ctx, s), s)
 	s.clear()
-	c.pages.Put(s)
+	c.spare.Store(s)
 }
 
 func (c *Collector) gather(ctx context.Context, into *scratch) []exposition.Family {

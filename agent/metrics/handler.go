@@ -4,7 +4,6 @@
 package metrics
 
 import (
-	"compress/gzip"
 	"mime"
 	"net/http"
 	"strconv"
@@ -21,22 +20,16 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Vary", "Accept-Encoding")
-	c.with(r.Context(), func(families []exposition.Family) {
+	c.with(r.Context(), func(families []exposition.Family, memory *scratch) {
 		if !acceptsGzip(r.Header.Get("Accept-Encoding")) {
 			_ = write(w, families) // a client that went away is not an error of ours
 			return
 		}
 		w.Header().Set("Content-Encoding", "gzip")
-		zipped, ok := c.zippers.Get().(*gzip.Writer) // of most of a megabyte
-		if !ok {
-			zipped, _ = gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
-		}
-		zipped.Reset(w)
+		zipped := memory.compress(w)
 		if write(zipped, families) == nil {
 			_ = zipped.Close() // as above
 		}
-		zipped.Reset(nil)
-		c.zippers.Put(zipped)
 	})
 }
 
@@ -80,7 +73,7 @@ func wantsOpenMetrics(accept string) bool {
 // ServeJSON answers with the keys of Nomad's /v1/metrics.
 func (c *Collector) ServeJSON(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	c.with(r.Context(), func(families []exposition.Family) {
+	c.with(r.Context(), func(families []exposition.Family, _ *scratch) {
 		_ = exposition.WriteJSON(w, families, c.now()) // a client that went away is not an error of ours
 	})
 }

@@ -33,8 +33,9 @@ import (
 var update = flag.Bool("update", false, "write golden files anew")
 
 // page gathers and writes one page, without what differs from one run to the next.
-func page(c *Collector) string {
-	families := c.Gather(context.Background())
+func page(c *Collector) string { return pageOf(c.Gather(context.Background())) }
+
+func pageOf(families []exposition.Family) string {
 	for i := range families {
 		if families[i].Name == "tacho_agent_scrape_seconds" || families[i].Name == "tacho_build_info" {
 			families[i].Samples = nil
@@ -430,6 +431,45 @@ func TestSeries(t *testing.T) {
 	}
 }
 
+// TestSpareMemory changes what there is between pages that share their memory, and holds each against one that shares nothing.
+func TestSpareMemory(t *testing.T) {
+	f := many(20)
+	shared := newTestCollector(f)
+	steps := []struct {
+		name   string
+		change func()
+	}{
+		{"the first", func() {}},
+		{"the same", func() {}},
+		{"fewer tasks", func() { f.allocs = f.allocs[15:] }},
+		{"a task has ended", func() {
+			ended, task := *f.allocs[0], *f.allocs[0].Tasks["web"] // an allocation that has changed is another value
+			ended.Tasks = map[string]*allocation.Task{"web": &task}
+			end(&ended, false)
+			f.allocs[0] = &ended
+		}},
+		{"other labels", func() { f.telemetry.DisableHostname = true }},
+		{"more tasks", func() {
+			for i := range 40 {
+				f.add(fmt.Sprintf("%08d-1111-4000-8000-000000000000", i), 1)
+			}
+		}},
+		{"no tasks", func() { f.allocs = nil }},
+		{"tasks again", func() { f.add("dddddddd", 3) }},
+	}
+	for _, step := range steps {
+		step.change()
+		got := ""
+		shared.with(t.Context(), func(families []exposition.Family, _ *scratch) { got = pageOf(families) })
+		if diff := cmp.Diff(page(newTestCollector(f)), got); diff != "" {
+			t.Errorf("%s (-alone +shared): %s", step.name, diff)
+		}
+	}
+	if s := shared.spare.Load(); s == nil || len(s.labels) > 3 {
+		t.Errorf("the memory has the labels of tasks that are gone: %v", s)
+	}
+}
+
 func BenchmarkPage(b *testing.B) {
 	for _, detail := range []string{DetailAlloc, DetailJob} {
 		b.Run(detail, func(b *testing.B) {
@@ -439,7 +479,7 @@ func BenchmarkPage(b *testing.B) {
 			var times []time.Duration
 			for b.Loop() {
 				began := time.Now()
-				c.with(b.Context(), func(families []exposition.Family) {
+				c.with(b.Context(), func(families []exposition.Family, _ *scratch) {
 					if err := exposition.WriteText(io.Discard, families); err != nil {
 						b.Fatal(err)
 					}
