@@ -91,11 +91,7 @@ func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 		return nil, fmt.Errorf("read own start time: %w", err)
 	}
 	e.self = identity.ProcessID
-	started, err := raisePriority()
-	if err != nil {
-		log.Debug("raise scheduling priority", "error", err)
-	}
-	e.launcher = newLauncher(started)
+	e.launcher = newLauncher()
 	if e.bootID, err = kernel.BootID(e.host); err != nil {
 		return nil, err
 	}

@@ -23,9 +23,6 @@ type gcTuner struct {
 }
 
 const (
-	// gcDelay is the age at which a task is assumed to be long-running. Tasks that end earlier are spared the work, and
-	// so are those whose last stream ends because the task does.
-	gcDelay = 500 * time.Millisecond
 	// streamingPercent is GOGC while samples are streamed.
 	streamingPercent = 25
 	// idleAllowance is how many bytes may be allocated without streams before the GC runs.
@@ -36,7 +33,7 @@ const (
 func (t *gcTuner) launched() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.timer = time.AfterFunc(gcDelay, t.tune)
+	t.timer = time.AfterFunc(settleDelay, t.tune)
 }
 
 // streaming says that samples are streamed until the returned function is called.
@@ -53,7 +50,7 @@ func (t *gcTuner) streaming() (end func()) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.streams--; t.streams == 0 && t.timer != nil {
-			t.timer.Reset(gcDelay)
+			t.timer.Reset(settleDelay)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -45,8 +46,8 @@ type launcher struct {
 	requests chan launchRequest
 	// done is closed when no request will be served any more.
 	done chan struct{}
-	// inherited is what tasks get from their executor's caller, and not from their executor.
-	inherited scheduling
+	// thread is the thread that forks; 0 before run. Tasks get its scheduling, which is that of the executor's caller.
+	thread atomic.Int32
 }
 
 type launchRequest struct {
@@ -59,8 +60,8 @@ type launchResult struct {
 	err error
 }
 
-func newLauncher(inherited scheduling) *launcher {
-	return &launcher{requests: make(chan launchRequest), done: make(chan struct{}), inherited: inherited}
+func newLauncher() *launcher {
+	return &launcher{requests: make(chan launchRequest), done: make(chan struct{})}
 }
 
 // errEnding says that the executor ends and starts nothing any more.
@@ -71,17 +72,11 @@ func (l *launcher) run(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(l.done)
-	restoreErr := restorePriority(l.inherited)
+	l.thread.Store(int32(unix.Gettid())) //nolint:gosec // a thread
 	for {
 		select {
 		case request := <-l.requests:
-			pid, err := 0, restoreErr
-			if err == nil && request.command.streams.shared {
-				err = l.inherited.lowerAutogroup()
-			}
-			if err == nil {
-				pid, err = fork(request.command)
-			}
+			pid, err := fork(request.command)
 			request.result <- launchResult{pid, err}
 		case <-ctx.Done():
 			return

@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -24,35 +25,46 @@ const niceLead = 20
 // with the kernel's 50 us that was measured to be 40 % of what a tick costs. A tick may be that late.
 const patience = 500 * time.Microsecond
 
-// scheduling is what a process inherits from the thread that forks it.
-type scheduling struct {
-	nice       int
-	timerSlack time.Duration
-	// autogroup is the nice value of the session's autogroup; nil if it was left as it was.
-	autogroup *int
+// settleDelay is the age at which a task is assumed to stay. What prepares its executor for that is spared one that ends earlier; and
+// executors that are starting do not go before the ends of other tasks.
+const settleDelay = 500 * time.Millisecond
+
+// settle lets the executor go before others once its task stays.
+func (e *Executor) settle(ctx context.Context, sharesSession bool) {
+	select {
+	case <-time.After(settleDelay):
+	case <-ctx.Done():
+		return
+	}
+	if err := raisePriority(int(e.launcher.thread.Load()), sharesSession); err != nil {
+		e.log.Debug("raise scheduling priority", "error", err)
+	}
 }
 
-// raisePriority raises the priority of all threads of this process, makes their timers patient, and returns what it was
-// started with. Threads that are made later inherit it; the one that forks tasks gives it up again, see launcher.run.
-// Patience needs CAP_SYS_NICE, for threads other than the calling one.
-func raisePriority() (started scheduling, err error) {
-	if started.nice, err = niceOf(os.Getpid()); err != nil {
-		return started, err
-	}
-	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
+// raisePriority raises the priority of all threads of this process and makes their timers patient, except for the thread that forks
+// tasks, which inherit both. Threads that are made later are as those that make them, and that one makes none. Patience needs
+// CAP_SYS_NICE, for threads other than the calling one.
+func raisePriority(launcher int, sharesSession bool) error {
+	now, err := niceOf(launcher)
 	if err != nil {
-		return started, fmt.Errorf("read timer slack: %w", err)
+		return err
 	}
-	started.timerSlack = time.Duration(slack)
 	const lowest = -20
-	nice := max(started.nice-niceLead, lowest)
-	// The one can be permitted without the other, by RLIMIT_NICE.
-	patient := eachThread(func(tid int) (bool, error) { return setTimerSlack(tid, patience) })
-	if err := eachThread(func(tid int) (bool, error) { return setNice(tid, nice) }); err != nil {
-		return started, errors.Join(err, patient)
+	nice := max(now-niceLead, lowest)
+	others := func(change func(tid int) (bool, error)) error {
+		return eachThread(func(tid int) (bool, error) {
+			if tid == launcher {
+				return false, nil
+			}
+			return change(tid)
+		})
 	}
-	started.autogroup, err = raiseAutogroup(nice)
-	return started, errors.Join(err, patient)
+	// The one can be permitted without the other, by RLIMIT_NICE.
+	patient := others(func(tid int) (bool, error) { return setTimerSlack(tid, patience) })
+	if err := others(func(tid int) (bool, error) { return setNice(tid, nice) }); err != nil || sharesSession {
+		return errors.Join(err, patient)
+	}
+	return errors.Join(raiseAutogroup(nice), patient)
 }
 
 // eachThread changes all threads of this process. One that is made meanwhile may come from one that was not changed yet,
@@ -106,53 +118,29 @@ func setTimerSlack(tid int, slack time.Duration) (changed bool, err error) {
 const autogroupFile = "/proc/self/autogroup"
 
 // raiseAutogroup does the same for our autogroup, sched(7): in the root of the cpu hierarchy all processes of a session
-// share one weight, and their nice values count only among themselves. The session is our own; a task that comes to
-// share it is not to have what we took, see lowerAutogroup.
-func raiseAutogroup(nice int) (before *int, err error) {
+// share one weight, and their nice values count only among themselves. It is for a session of our own.
+func raiseAutogroup(nice int) error {
 	if session, err := unix.Getsid(0); err != nil || session != os.Getpid() {
-		return nil, nil //nolint:nilerr,nilnil // others are in it, or it is unknown
+		return nil //nolint:nilerr // others are in it, or it is unknown
 	}
 	text, err := os.ReadFile(autogroupFile)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil //nolint:nilnil // a kernel without autogroups
+	if errors.Is(err, os.ErrNotExist) || err == nil && !strings.Contains(string(text), " nice ") {
+		return nil // a kernel without autogroups, or we are in none
 	}
 	if err != nil {
-		return nil, err
-	}
-	_, number, found := strings.Cut(strings.TrimSpace(string(text)), " nice ")
-	if !found {
-		return nil, nil //nolint:nilnil // we are in none
-	}
-	old, err := strconv.Atoi(number)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", autogroupFile, err)
-	}
-	if err := writeAutogroup(nice); err != nil {
-		return nil, err
-	}
-	return &old, nil
-}
-
-// lowerAutogroup gives our autogroup back the nice value it had, for a task that is about to share our session.
-func (started scheduling) lowerAutogroup() error {
-	if started.autogroup == nil {
-		return nil
+		return err
 	}
 	// Without CAP_SYS_ADMIN the kernel takes one change in 100 ms, of all that ask, and refuses others with EAGAIN.
 	const limit, pause = 2 * time.Second, 10 * time.Millisecond
 	for began := time.Now(); ; <-time.After(pause) {
-		err := writeAutogroup(*started.autogroup)
-		if !errors.Is(err, unix.EAGAIN) || time.Since(began) > limit {
-			return err
+		err := os.WriteFile(autogroupFile, []byte(strconv.Itoa(nice)), 0)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EAGAIN) || time.Since(began) > limit:
+			return fmt.Errorf("set nice value %d of the autogroup: %w", nice, err)
 		}
 	}
-}
-
-func writeAutogroup(nice int) error {
-	if err := os.WriteFile(autogroupFile, []byte(strconv.Itoa(nice)), 0); err != nil {
-		return fmt.Errorf("set nice value %d of the autogroup: %w", nice, err)
-	}
-	return nil
 }
 
 // niceOf returns the nice value of a thread. The system call returns 20 minus that, getpriority(2).
@@ -163,20 +151,4 @@ func niceOf(tid int) (int, error) {
 		return 0, fmt.Errorf("read nice value: %w", err)
 	}
 	return offset - priority, nil
-}
-
-// restorePriority gives the calling thread what the executor was started with, for its children to inherit.
-func restorePriority(started scheduling) error {
-	if now, err := niceOf(unix.Gettid()); err == nil && now != started.nice {
-		if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), started.nice); err != nil {
-			return fmt.Errorf("set nice value %d: %w", started.nice, err)
-		}
-	}
-	if started.timerSlack <= 0 {
-		return nil // it was not read, and so not changed
-	}
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(started.timerSlack), 0, 0, 0); err != nil {
-		return fmt.Errorf("set timer slack %s: %w", started.timerSlack, err)
-	}
-	return nil
 }

@@ -114,6 +114,7 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 		}
 	}
 	e.gc.launched()
+	e.work.Go(func() { e.settle(e.life, c.streams.shared) })
 	failpoint.At("executor.launch.done")
 	return t.launched, nil
 }
