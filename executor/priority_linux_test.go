@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/creack/pty"
 
@@ -26,16 +25,16 @@ func TestPriority(t *testing.T) {
 	f.run("mkfifo go; cat /proc/self/stat; cat /proc/$$/timerslack_ns; echo ready; read x < go")
 	f.expect("ready")
 	pid := f.Address().Executor.PID
-	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		wrong := notRaised(t, pid)
-		if wrong == "" {
-			break
+	wrong := ""
+	defer func() {
+		if wrong != "" {
+			t.Log(wrong)
 		}
-		if time.Since(began) > soon {
-			t.Error(wrong)
-			break
-		}
-	}
+	}()
+	f.eventually(soon, "the executor goes before others", func() bool {
+		wrong = notRaised(t, pid)
+		return wrong == ""
+	})
 	f.write("go", "go\n")
 	f.wait()
 	stat, slack, _ := strings.Cut(f.stdout(), "\n")

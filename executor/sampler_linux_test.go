@@ -34,7 +34,7 @@ func TestFinalSampleIsNew(t *testing.T) {
 		readers.Go(func() { s.get(0, true) })
 		synctest.Wait()
 		ended = true
-		time.Sleep(time.Millisecond) // of the bubble's clock, which stands still otherwise
+		<-time.After(time.Millisecond) // of the bubble's clock, which stands still otherwise
 		var final *procstats.Sample
 		readers.Go(func() { final = s.getFinal() })
 		synctest.Wait()

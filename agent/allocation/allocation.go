@@ -5,7 +5,6 @@ package allocation
 
 import (
 	"regexp"
-	"sync"
 	"time"
 
 	"github.com/tachograph/tacho/agent/folder"
@@ -132,7 +131,7 @@ type Event struct {
 // Public reports whether everybody may see the message and the details of an event. Messages can contain commands and files,
 // except that of an observed exit, which is the text of a hook.Exit.
 func (e *Event) Public() bool {
-	return e.Type == hook.EventTerminated && observedExit().MatchString(e.Message)
+	return e.Type == hook.EventTerminated && observedExit.MatchString(e.Message)
 }
 
 // MessageFor returns the message that a caller may see; hidden reports that there is one and none may be seen.
@@ -143,7 +142,7 @@ func (e *Event) MessageFor(trusted bool) (message string, hidden bool) {
 	return e.Redacted, e.Redacted == "" && e.Message != ""
 }
 
-var observedExit = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^exit code \d+(, signal \d+)?(, OOM killed)?$`) })
+var observedExit = regexp.MustCompile(`^exit code \d+(, signal \d+)?(, OOM killed)?$`)
 
 // Totals is what the starts of a task that have ended used together, from the first one on.
 type Totals struct {

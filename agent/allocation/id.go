@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"sync"
 )
 
 var (
@@ -48,8 +47,6 @@ func Find(ids []string, prefix string) (string, error) {
 }
 
 // IsID reports whether a text has the form of an id.
-func IsID(text string) bool { return idForm().MatchString(text) }
+func IsID(text string) bool { return idForm.MatchString(text) }
 
-var idForm = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
-})
+var idForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)

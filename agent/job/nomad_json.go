@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
@@ -52,12 +51,12 @@ func newDecoder(text []byte) *json.Decoder {
 }
 
 // inJSON matches the place in a message about the translated text.
-var inJSON = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(regexp.QuoteMeta(jsonFilename) + `:(\d+)(,[\d,-]+)?`) })
+var inJSON = regexp.MustCompile(regexp.QuoteMeta(jsonFilename) + `:(\d+)(,[\d,-]+)?`)
 
 // Explain returns a message about the translated text with the places of the JSON in it.
 func (t *Translation) Explain(message string) string {
-	return inJSON().ReplaceAllStringFunc(message, func(place string) string {
-		line, err := strconv.Atoi(inJSON().FindStringSubmatch(place)[1])
+	return inJSON.ReplaceAllStringFunc(message, func(place string) string {
+		line, err := strconv.Atoi(inJSON.FindStringSubmatch(place)[1])
 		if err != nil || line < 1 || line > len(t.paths) {
 			return place
 		}
@@ -314,7 +313,7 @@ func expression(v any, names bool) string {
 }
 
 // reference matches what is evaluated in a text: a name, with parts after dots.
-var reference = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_.-]*\}`) })
+var reference = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
 
 // quoted writes a text as an HCL string. With names, what is interpolated in it stays so, and all else is literal.
 func quoted(text string, names bool) string {

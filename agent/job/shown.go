@@ -83,7 +83,7 @@ func (s *showing) value(expr hclsyntax.Expression) (v cty.Value, ok bool) {
 		if local := s.deferredLocal(e.Traversal); local != nil && len(e.Traversal) == 2 {
 			return s.value(local)
 		}
-		if text := "${" + s.source(e) + "}"; reference().FindString(text) == text && !ofFile(e.Traversal.RootName()) {
+		if text := "${" + s.source(e) + "}"; reference.FindString(text) == text && !ofFile(e.Traversal.RootName()) {
 			return cty.StringVal(text), true
 		}
 	}
@@ -213,7 +213,7 @@ const (
 func interpolations(text string) map[int]int {
 	found, tried := map[int]int{}, 0
 	for at := strings.Index(text, "${"); at >= 0 && at < len(text); {
-		length := len(reference().FindString(text[at:]))
+		length := len(reference.FindString(text[at:]))
 		if length == 0 && strings.HasPrefix(text[at:], "${(") && tried < maxEmbeddings {
 			tried++
 			length = embedded(text[at:min(len(text), at+maxEmbedded)])

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"sync"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
@@ -45,14 +44,14 @@ func (d *decoder) template(b *hclsyntax.Block, t *Task) {
 	if mode, err := strconv.ParseUint(x.Permissions, 8, 32); err != nil || mode > 0o777 {
 		d.errorf(b.TypeRange, "Invalid value", "perms must be an octal mode such as \"0644\"")
 	}
-	if x.Destination != "" && !filepath.IsLocal(x.Destination) && !fromFolder().MatchString(x.Destination) {
+	if x.Destination != "" && !filepath.IsLocal(x.Destination) && !fromFolder.MatchString(x.Destination) {
 		d.errorf(b.TypeRange, "Invalid value", "destination %q is not within the task's folder", x.Destination)
 	}
 	t.Templates = append(t.Templates, x)
 }
 
 // fromFolder are destinations that begin with one of the task's own folders by its variable.
-var fromFolder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\$\{NOMAD_(TASK|SECRETS)_DIR\}/`) })
+var fromFolder = regexp.MustCompile(`^\$\{NOMAD_(TASK|SECRETS)_DIR\}/`)
 
 // lenient evaluates a text in which variables that only a start knows stand as they are.
 func (d *decoder) lenient(expr hclsyntax.Expression) (string, bool) {

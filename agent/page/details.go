@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/snapshot"
@@ -199,11 +198,11 @@ func tailOf(t task, stream string) (tail logTail, err error) {
 }
 
 // escapes are the control sequences of terminals, such as colours, ECMA-48, 5.4.
-var escapes = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("\x1b\\[[^@-~]*[@-~]?") })
+var escapes = regexp.MustCompile("\x1b\\[[^@-~]*[@-~]?")
 
 // logText is output without escape sequences, and with a replacement for what is not printable.
 func logText(content []byte) string {
-	lines := strings.Split(strings.ReplaceAll(string(escapes().ReplaceAll(content, nil)), "\r", ""), "\n")
+	lines := strings.Split(strings.ReplaceAll(string(escapes.ReplaceAll(content, nil)), "\r", ""), "\n")
 	for i, line := range lines {
 		lines[i] = printable(strings.ReplaceAll(line, "\x1b", ""))
 	}
