@@ -90,7 +90,7 @@ func run(t *testing.T, dir string, c command) {
 	if len(out) == 0 {
 		got = nil
 	}
-	if !matches(c.output, got) {
+	if !matches(steady(c.output), steady(got)) {
 		t.Errorf("$ %s\n%s\nthe page shows\n%s", c.text, out, strings.Join(c.output, "\n"))
 	}
 }
