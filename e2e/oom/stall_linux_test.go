@@ -101,7 +101,10 @@ func TestThrottledByAncestor(t *testing.T) {
 // TestStarved puts two busy processes onto one CPU, each in a cgroup of its own, and holds the pressure of each
 // against what the scheduler says that the process has waited.
 func TestStarved(t *testing.T) {
-	const tolerance = 0.05
+	tolerance := 0.05
+	if os.Getenv("TACHO_GUEST") != "" { // the two readings of an emulator are not of the same moment
+		tolerance = 0.15
+	}
 	parent := needMemory(t)
 	type starved struct {
 		place *rig.Place

@@ -68,7 +68,12 @@ func (r run) checkCPU(t *testing.T) {
 		l.fault = "taken from a cgroup that was not asked for"
 	case fromCgroup:
 		l.bound = "1 % or 20 ms"
-		if off > max(cpuSlack, cgroupShare*l.true) {
+		slack := max(cpuSlack, cgroupShare*l.true)
+		if r.meter == nil { // what the workload says of itself lacks its exits: more of them on a machine that is busy or stolen from
+			l.bound = "3 % or 40 ms"
+			slack = max(2*cpuSlack, treeShare*l.true)
+		}
+		if off > slack {
 			l.fault = "too far off"
 		}
 	case r.mode.Placement == rig.Below:
