@@ -36,6 +36,9 @@ func (r *recorder) watchExits(t *task) {
 	r.exits = w
 	if t.group.V2 == "" || !t.group.Encloses() {
 		w.reason = "the task has no cgroup of version 2 to itself"
+		if err := t.programs.exits.close(); err != nil {
+			t.log.Error("close exit records", "error", err)
+		}
 		return
 	}
 	var err error

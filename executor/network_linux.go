@@ -16,15 +16,16 @@ func (e *Executor) countPackets(request *proto.LaunchRequest, selection procstat
 	if request.GetRecord().GetIntervalNs() <= 0 {
 		return network.Absent(selection, "not counted (publishing off)")
 	}
+	defer func() { // also of a task whose packets are not counted: the trial counts those of everybody around this process
+		if err := e.programs.packets.close(); err != nil {
+			e.log.Error("end the trial of counting packets", "error", err)
+		}
+	}()
 	if !group.Encloses() || group.V2 == "" || !selection.HasSource(procstats.SourceSkb) {
 		return network.Open(e.host, selection, "", false)
 	}
 	if err := e.programs.tryPackets(); err != nil {
 		return network.Absent(selection, err.Error())
 	}
-	source := network.Open(e.host, selection, group.V2, false)
-	if err := e.programs.packets.close(); err != nil {
-		e.log.Error("end the trial of counting packets", "error", err)
-	}
-	return source
+	return network.Open(e.host, selection, group.V2, false)
 }

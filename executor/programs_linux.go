@@ -59,9 +59,15 @@ func (l *loaded[T]) get(load func() (T, error)) (T, error) {
 	return l.value, l.err
 }
 
+// errUnloaded says that nobody is to load it any more.
+var errUnloaded = errors.New("unloaded")
+
 func (l *loaded[T]) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.made {
+		l.made, l.err = true, errUnloaded
+	}
 	if !l.open {
 		return nil
 	}
