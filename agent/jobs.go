@@ -338,10 +338,14 @@ func (a *Agent) change(now state.Job, changes []state.Change, surplus []*alloc, 
 		return errors.Join(err, closeAllocs(a.ctx, made))
 	}
 	failpoint.At("agent.register.persisted")
+	// Before anything names them: whoever is told of a job or an allocation can ask for it.
+	a.remember(now, now.Spec)
+	for _, l := range made {
+		a.admit(l)
+	}
 	if e != nil {
 		a.feed.Publish(*e)
 	}
-	a.remember(now, now.Spec)
 	for l, id := range next {
 		l.setNext(id)
 	}
@@ -357,13 +361,9 @@ func (a *Agent) change(now state.Job, changes []state.Change, surplus []*alloc, 
 	return nil
 }
 
-// begin starts an allocation that is persisted.
+// begin starts an allocation that is admitted.
 func (a *Agent) begin(l *alloc) {
-	for _, t := range l.tasks {
-		t.prepare(nil)
-	}
 	l.publish(feed.Event{Type: "AllocationCreated"})
-	a.admit(l)
 	a.launch(l)
 }
 
@@ -442,6 +442,9 @@ func (a *Agent) compare(j *job.Job) (surplus []*alloc, missing []vacancy) {
 
 // admit puts an allocation that does not run yet into the list. Publishing may have been switched since it was made.
 func (a *Agent) admit(l *alloc) {
+	for _, t := range l.tasks {
+		t.prepare(nil)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.allocs[l.id] = l

@@ -4,10 +4,16 @@
 package agent
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/feed"
+	"github.com/tachograph/tacho/agent/snapshot"
 )
 
 // successor waits for the allocation that replaces another, and returns it running.
@@ -82,6 +88,48 @@ func TestReplacementWaits(t *testing.T) {
 	if l := r.await(next.ID, "given up", func(l *allocation.Allocation) bool { return l.Rescheduled.IsZero() }); l.Next != "" {
 		t.Errorf("replaced once more, by %s", l.Next)
 	}
+}
+
+// TestNamedIsThere asks for whatever an event or another allocation names, at once.
+func TestNamedIsThere(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		events := r.Feed().Subscribe(r.Feed().Index())
+		for {
+			e, err := events.Next(ctx)
+			if err != nil {
+				return
+			}
+			now := r.Snapshot()
+			if _, err := now.Allocation(e.Key); e.Topic == feed.TopicAllocation && err != nil {
+				t.Errorf("%s %s: %v", e.Type, e.Key, err)
+			}
+			if e.Topic == feed.TopicJob && !slices.ContainsFunc(now.Jobs, func(j *snapshot.Job) bool { return j.ID == e.Key }) {
+				t.Errorf("%s %s: no such job", e.Type, e.Key)
+			}
+		}
+	})
+	readers.Go(func() {
+		for ctx.Err() == nil {
+			for _, l := range r.list() {
+				l.mu.Lock()
+				next := l.persisted.Next
+				l.mu.Unlock()
+				if _, err := r.find(next); next != "" && err != nil {
+					t.Errorf("%s is replaced by %q: %v", l.id, next, err)
+				}
+			}
+		}
+	})
+	for i := range 3 {
+		text := oneTask("service", "", fmt.Sprintf("exec sleep %d", 1000+i))
+		r.submit(strings.Replace(text, "task ", "count = 20\ntask ", 1))
+	}
+	cancel()
+	readers.Wait()
 }
 
 // TestUpdateLinks says of an allocation that a new version of its job replaces by which.
