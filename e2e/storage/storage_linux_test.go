@@ -205,9 +205,13 @@ func (h held) pending(truth truth, role string) {
 	}
 }
 
+// number returns the value of a headline: 0 at least, of one that is absent because nothing was seen by what does not see everything.
 func (h held) number(id procstats.ID) (float64, procstats.Guarantee) {
 	h.t.Helper()
 	value := h.r.Headline[id.String()]
+	if value.Value == nil && strings.HasSuffix(value.Reason, "has seen nothing, and does not see everything") {
+		return 0, procstats.LowerBound
+	}
 	if value.Value == nil {
 		h.t.Errorf("%s is absent: %s", id, value.Reason)
 		return 0, ""
