@@ -98,6 +98,11 @@ func TestHelperProcess(t *testing.T) {
 			for next() == nil {
 			}
 		}()
+	case "relays":
+		relay(t)
+	case "relay":
+		pass(os.NewFile(3, "from"), os.NewFile(4, "to"))
+		return
 	case "ignores-sigchld":
 		signal.Ignore(syscall.SIGCHLD)
 	case "parent":
@@ -137,6 +142,49 @@ func forkAndWait() error {
 
 // spawnerMemory is what a process holds that starts others without end.
 const spawnerMemory = 64 << 20
+
+// relay starts three processes in a ring. One at a time holds memory: the one that has the token.
+func relay(t *testing.T) {
+	const runners = 3
+	var from, to [runners]*os.File
+	for i := range runners {
+		var err error
+		if from[i], to[i], err = os.Pipe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range runners {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestHelperProcess$")
+		cmd.Env = append(os.Environ(), helperEnv+"=relay")
+		cmd.ExtraFiles = []*os.File{from[i], to[(i+1)%runners]}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := to[0].Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range runners {
+		_, _ = from[i].Close(), to[i].Close() // the ring ends with its first process
+	}
+}
+
+// pass waits for the token, holds memory for a moment and passes the token on, without end.
+func pass(from, to *os.File) {
+	token := make([]byte, 1)
+	for {
+		if n, _ := from.Read(token); n != 1 {
+			return
+		}
+		memory, err := unix.Mmap(-1, 0, spawnerMemory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+		if err != nil || unix.Munmap(memory) != nil {
+			return
+		}
+		if _, err := to.Write(token); err != nil {
+			return
+		}
+	}
+}
 
 // init plays the role of a process whose main thread, on which init runs, ends before the others.
 //

@@ -55,6 +55,8 @@ type smapsReading struct {
 	// others are the bytes of its anonymous memory that are not the process's alone, as far as they are counted with
 	// other processes. shmem is its part of shared memory, and shared what statm said of that and of mapped files.
 	others, shmem, shared int64
+	// early is what statm had of both in pages, before any process was read.
+	early int64
 }
 
 const (
@@ -84,6 +86,15 @@ func (m *Members) readSmaps(began procstats.Stamp) {
 	q := &m.smaps
 	r := smapsSums{stamp: began}
 	q.read = q.read[:0]
+	for _, p := range m.procs {
+		p.smaps = smapsReading{at: began.Mono}
+		if !p.identified {
+			continue
+		}
+		if early, err := m.statm(p); err == nil {
+			p.smaps.early = early.Shared
+		}
+	}
 	first := 0
 	for first < len(m.procs) && m.procs[first].PID < q.next {
 		first++
@@ -94,7 +105,6 @@ func (m *Members) readSmaps(began procstats.Stamp) {
 		if !late && i > 0 && q.now().Mono-began.Mono >= q.limits.Budget {
 			late, q.next = true, p.PID
 		}
-		p.smaps = smapsReading{at: began.Mono}
 		if late {
 			p.smaps.fault = smapsLate
 			r.late++
@@ -151,6 +161,8 @@ func (m *Members) readProcessSmaps(p *process, r *smapsSums) {
 	switch {
 	case err == nil:
 		p.smaps.compare(before, after, page)
+		// What it began to share during the round counts whole with those that were read before.
+		p.smaps.shmem = max(0, p.smaps.shmem-max(0, p.smaps.shared-p.smaps.early*page))
 		p.tree.memory = after
 		m.smaps.read = append(m.smaps.read, p)
 		return
@@ -188,15 +200,6 @@ func anonymous(memory kernel.ProcStatm) int64 { return max(0, memory.Resident-me
 // sumSmaps adds up what was read. Of processes that use one address space (vfork) only the first counts.
 func (m *Members) sumSmaps(r *smapsSums) {
 	read := slices.DeleteFunc(m.smaps.read, m.readWithParent)
-	for _, p := range read {
-		// What one that has ended shared counts with the others that were read since.
-		if p.smaps.others+p.smaps.shmem == 0 {
-			continue
-		}
-		if memory, err := m.statm(p); err == nil {
-			p.tree.memory = memory
-		}
-	}
 	slices.SortFunc(read, m.compareMemory)
 	var sharedHugetlb int64
 	for i, p := range read {

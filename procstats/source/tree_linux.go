@@ -48,7 +48,8 @@ type treeReading struct {
 	threads  uint64
 	minflt   uint64
 	majflt   uint64
-	memory   kernel.ProcStatm
+	// memory is what statm said last, and previous in the sample before.
+	memory, previous kernel.ProcStatm
 }
 
 // OpenTree returns the source of the tree_ and process_ measurements that are read of every process. m is shared
@@ -134,6 +135,7 @@ func (t *Tree) Collect(s *procstats.Sample) {
 	t.putTask(s, sums)
 	rank := func(p *process) [2]int64 { return [2]int64{int64(p.tree.cpu - p.tree.before), p.tree.memory.Resident} }
 	t.putRows(s, rank, func(id procstats.ID, p *process) procstats.Reading { return t.reading(id, p, s.Mono) })
+	m.sweepDead() // those that have ended since
 }
 
 // readClocks reads the clocks of all processes and returns when it began. Rates are over the time between two beginnings: one
@@ -211,7 +213,7 @@ func (t *Tree) readClock(p *process) {
 	r := &p.tree
 	// Without stat in every sample a new program shows by its address space, which hardly ever is as large.
 	renamed := memory.Size != r.memory.Size
-	r.memory = memory
+	r.previous, r.memory = r.memory, memory
 	switch {
 	case t.ticks:
 	case clockErr == nil:

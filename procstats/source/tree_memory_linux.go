@@ -7,27 +7,60 @@ import (
 	"os"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // leastMemory is the memory in bytes that the task's processes hold at least: anonymous and shared memory, without the
 // pages of files. What several processes map counts once: statm, which is read in every sample, does not tell it apart
 // from the rest, but the last round of smaps_rollup did. Of processes that it has not read the largest counts.
+//
+// Processes are read one after the other, and what one of them frees another can have by then. But what each has in two
+// readings of all of them, all had at one moment between the two. The earlier is that of the sample before, unless the
+// task has grown since.
 func (t *Tree) leastMemory() int64 {
 	page := int64(os.Getpagesize())
-	var sum, largest int64
+	var sum, held, largest int64
 	for _, p := range t.members.procs {
 		if p.unreadable {
 			continue
 		}
-		memory := p.tree.memory
-		anon := anonymous(memory) * page
-		largest = max(largest, anon)
+		largest = max(largest, anonymous(p.tree.memory)*page)
 		if r := &p.smaps; r.at != 0 && r.fault == "" {
-			// Shared memory that was given back since shows as less of what statm has with the files.
-			sum += max(0, anon-r.others) + max(0, r.shmem-max(0, r.shared-memory.Shared*page))
+			now := r.counted(p.tree.memory, page)
+			sum += now
+			held += min(now, r.counted(p.tree.previous, page))
 		}
 	}
-	return max(sum, largest)
+	const small = 64 // an idle task's memory comes and goes by less than this part of it
+	if held < sum-sum/small {
+		held = t.memoryHeld(page)
+	}
+	return max(held, largest)
+}
+
+// memoryHeld reads the memory of all processes once more, and counts the less of what each has and had.
+func (t *Tree) memoryHeld(page int64) int64 {
+	var held int64
+	for _, p := range t.members.procs {
+		r := &p.smaps
+		if p.unreadable || p.dead || r.at == 0 || r.fault != "" {
+			continue
+		}
+		before := r.counted(p.tree.memory, page)
+		if before == 0 {
+			continue
+		}
+		if again, err := t.members.statm(p); err == nil {
+			held += min(before, r.counted(again, page))
+		}
+	}
+	return held
+}
+
+// counted is what a process adds to the task's memory, in bytes, by its statm and what the last round has found of it.
+func (r *smapsReading) counted(memory kernel.ProcStatm, page int64) int64 {
+	// Shared memory that was given back since shows as less of what statm has with the files.
+	return max(0, anonymous(memory)*page-r.others) + max(0, r.shmem-max(0, r.shared-memory.Shared*page))
 }
 
 // putSwap puts what the last round of smaps_rollup found to be swapped out.

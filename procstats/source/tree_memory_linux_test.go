@@ -65,10 +65,64 @@ func TestTreeMemoryCountsOnce(t *testing.T) {
 	}
 }
 
+// TestTreeMemoryThatMoves has one process free its memory, and another take as much, between their readings: of their own, or
+// shared with nobody before and with both after.
+func TestTreeMemoryThatMoves(t *testing.T) {
+	page := os.Getpagesize() >> 10 // in KiB
+	rollup := func(start, anon, shmem int) string {
+		return fmt.Sprintf("%d-7ffc ---p 0 00:00 0 [rollup]\nPss: %d kB\nPss_Anon: %d kB\nPss_Shmem: %d kB\nSwapPss: 0 kB\n",
+			start, (anon+shmem)*page, anon*page, shmem*page)
+	}
+	const small = "1000 10 10 1 0 1 0\n"
+	for _, test := range []struct {
+		name                 string
+		statm                string // of the one that has the memory
+		alone, before, after string // smaps_rollup of the first, and then of the second
+		givesBack            bool
+		pages                float64 // at most
+	}{
+		{"private", "1000 410 10 1 0 1 0\n", rollup(5500, 400, 0), rollup(6600, 0, 0), rollup(6600, 400, 0), true, 400},
+		{"shared, passed on", "1000 410 410 1 0 1 0\n", rollup(5500, 0, 400), rollup(6600, 0, 0), rollup(6600, 0, 400), true, 400},
+		{"shared by both", "1000 410 410 1 0 1 0\n", rollup(5500, 0, 400), rollup(6600, 0, 0), rollup(6600, 0, 200), false, 400},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			root := kernel.FS{Proc: t.TempDir()}
+			setCPU(t, root, 10, 1, 100, 0, 0)
+			setCPU(t, root, 11, 10, 101, 0, 0)
+			setChildren(t, root, 10, "11 ")
+			setChildren(t, root, 11, "")
+			put := func(pid int, statm, rollup string) {
+				writeProc(t, root, fmt.Sprintf("%d/statm", pid), statm)
+				writeProc(t, root, fmt.Sprintf("%d/smaps_rollup", pid), rollup)
+			}
+			put(10, test.statm, test.alone)
+			put(11, small, test.before)
+			tree := treeFor(t, Target{FS: root, Roots: func() []int { return []int{10} }}, procstats.Select(procstats.TreeMemory))
+			looks := 0
+			tree.members.smaps.now = func() procstats.Stamp {
+				if looks++; looks == 2 { // between the two
+					if test.givesBack {
+						put(10, small, rollup(5500, 0, 0))
+					}
+					put(11, test.statm, test.after)
+				}
+				return kernel.Now()
+			}
+			var s procstats.Sample
+			for range 2 {
+				collect(&s, tree)
+				if held := mustNumber(t, &s, procstats.TreeMemory); looks < 2 || held > test.pages*float64(page<<10) {
+					t.Errorf("%.0f pages, of %.0f", held/float64(page<<10), test.pages)
+				}
+			}
+		})
+	}
+}
+
 // TestTreeMemoryOfSpawners samples processes that start others all the time, which have its memory as theirs until they
-// execute a program (vfork), or pages of it until they end (fork).
+// execute a program (vfork), or pages of it until they end (fork); and some that have memory in turn.
 func TestTreeMemoryOfSpawners(t *testing.T) {
-	for _, role := range []string{"spawns", "forks"} {
+	for _, role := range []string{"spawns", "forks", "relays"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			p := play(t, role)
