@@ -143,30 +143,34 @@ func forkAndWait() error {
 // spawnerMemory is what a process holds that starts others without end.
 const spawnerMemory = 64 << 20
 
-// relay starts three processes in a ring. One at a time holds memory: the one that has the token.
+// relay starts three processes. One at a time holds memory: the one that has the token, which this process takes from the last to
+// the first. When this process ends, so does the first, and so do the others.
 func relay(t *testing.T) {
-	const runners = 3
-	var from, to [runners]*os.File
-	for i := range runners {
-		var err error
-		if from[i], to[i], err = os.Pipe(); err != nil {
+	from, first, err := os.Pipe()
+	for range 3 {
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	for i := range runners {
+		next, to, failed := os.Pipe()
+		if failed != nil {
+			t.Fatal(failed)
+		}
 		cmd := exec.Command(os.Args[0], "-test.run=^TestHelperProcess$")
 		cmd.Env = append(os.Environ(), helperEnv+"=relay")
-		cmd.ExtraFiles = []*os.File{from[i], to[(i+1)%runners]}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmd.ExtraFiles = []*os.File{from, to}
+		err = errors.Join(cmd.Start(), from.Close(), to.Close())
+		from = next
 	}
-	if _, err := to[0].Write([]byte{1}); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range runners {
-		_, _ = from[i].Close(), to[i].Close() // the ring ends with its first process
-	}
+	go func() {
+		for token := []byte{1}; err == nil; _, err = from.Read(token) {
+			if _, err := first.Write(token); err != nil {
+				return
+			}
+		}
+	}()
 }
 
 // pass waits for the token, holds memory for a moment and passes the token on, without end.
