@@ -260,7 +260,7 @@ func (f facts) checkReport(u *record.Usage) []falsehood {
 		memory := claim{
 			what: "memory_bytes", unit: procstats.Bytes, most: f.mostMemory(u.Headline["memory_bytes"].Source), slack: around(f.peak, mib),
 		}
-		if f.whole && f.heldFrom > 0 && u.ToMono > f.heldFrom+f.lag && u.ToMono < f.heldTo {
+		if f.whole && f.heldFrom > 0 && u.ToMono > f.heldFrom+f.lag && u.ToMono < f.heldTo-f.lag { // a sample is stamped before it is read
 			memory.least = f.held
 			if u.Headline["memory_bytes"].Guarantee == procstats.UpperBound && !strings.HasPrefix(u.Headline["memory_bytes"].Source, "cgroup_") {
 				memory.least += f.beside
