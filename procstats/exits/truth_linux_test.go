@@ -106,14 +106,15 @@ func link(t *testing.T, name string) string {
 func TestSharedPlace(t *testing.T) {
 	const last, places, tries = "/proc/sys/kernel/ns_last_pid", 8192, 50
 	r, dir := open(t), group(t)
-	first, second := link(t, "first"), link(t, "second")
+	second := link(t, "second")
 	w, err := r.Watch(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared := false
-	for range tries {
-		long := exec.Command(first)
+	shared, first := false, ""
+	for try := range tries {
+		first = "first" + strconv.Itoa(try) // a row of its own: the largest of several need not be the one that shares
+		long := exec.Command(link(t, first))
 		long.Env = append(os.Environ(), "EXITS_HELPER=wait")
 		hold, err := long.StdinPipe()
 		if err == nil {
@@ -147,7 +148,7 @@ func TestSharedPlace(t *testing.T) {
 	if !shared {
 		t.Skipf("the PID was taken by another process, %d times", tries)
 	}
-	i := slices.IndexFunc(s.Commands, func(c procstats.Command) bool { return c.Name == "first" })
+	i := slices.IndexFunc(s.Commands, func(c procstats.Command) bool { return c.Name == first })
 	if c := s.Commands[i]; c.PeakRSSGuarantee != procstats.UpperBound {
 		t.Errorf("%d bytes are %s", c.PeakRSSBytes, c.PeakRSSGuarantee)
 	}
