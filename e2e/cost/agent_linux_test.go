@@ -235,10 +235,10 @@ func TestAgent(t *testing.T) {
 			time.Sleep(10 * time.Second) // what starting took is given back
 			f.memory()
 			window := streamingTime(t) / 2
-			before := f.activities()
+			before, stolen := f.activities(), stolen(t)
 			agent, executors := f.percent(window)
 			f.asleep(before, window)
-			t.Logf("publishing: %.2f %% of a core for the agent, %.2f %% for %d executors", agent, executors, tasks)
+			t.Logf("publishing: %.2f %% of a core for the agent, %.2f %% for %d executors; %s", agent, executors, tasks, stolen())
 			if executors > offPercent {
 				t.Errorf("the executors take %.2f %%; want below %.1f %%: the agent reads their tasks", executors, offPercent)
 			}
@@ -284,7 +284,7 @@ func (f *fleet) metrics() {
 	const scrapes = 300
 	var times []time.Duration
 	var page bytes.Buffer
-	size, series := 0, 0
+	size, series, stolen := 0, 0, stolen(f.t)
 	for range scrapes {
 		took, err := f.read("/v1/metrics?format=prometheus", &page)
 		if err != nil {
@@ -293,7 +293,7 @@ func (f *fleet) metrics() {
 		times, size, series = append(times, took), page.Len(), bytes.Count(page.Bytes(), []byte("\ntacho_task_"))
 		time.Sleep(50 * time.Millisecond)
 	}
-	f.t.Logf("metrics: %s; %d bytes, %d and %d series a task", spread(times), size, size/len(f.executors), series/len(f.executors))
+	f.t.Logf("metrics: %s; %d bytes, %d and %d series a task; %s", spread(times), size, size/len(f.executors), series/len(f.executors), stolen())
 }
 
 // statistics asks a thousand times a second.
