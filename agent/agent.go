@@ -293,9 +293,7 @@ func (a *Agent) list() []*alloc {
 
 // stopAll stops all allocations and waits for their ends.
 func (a *Agent) stopAll() {
-	for _, l := range a.list() {
-		l.stop("development agent stopped")
-	}
+	stopEach(a.list(), "development agent stopped")
 	const longest = 30 * time.Second
 	deadline := time.NewTimer(longest)
 	defer deadline.Stop()
