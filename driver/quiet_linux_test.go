@@ -28,7 +28,7 @@ func connections(pid int) int {
 }
 
 // TestQuietTasks holds that nothing is connected to the executors of tasks of which nothing is new, and that whatever happens to one
-// is known all the same.
+// is known all the same; also where the first calls after a change do not get to the executor in time.
 func TestQuietTasks(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -63,24 +63,33 @@ func TestQuietTasks(t *testing.T) {
 			signal(f.t, a.Main.PID, syscall.SIGKILL)
 		}, driver.ExitResult{Code: 137, Signal: 9}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t, nil)
-			config := f.shell("mkfifo go; echo ready; read line < go; exit 7")
-			handle := f.start(config)
-			f.awaitOutput(config, "ready")
-			if test.recovered {
-				f.restart()
-				if err := f.RecoverTask(t.Context(), handle); err != nil {
-					t.Fatal(err)
+		for _, hurried := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, hurried %t", test.name, hurried), func(t *testing.T) {
+				t.Parallel()
+				f := newFixture(t, nil)
+				hurry := func() {
+					if hurried {
+						f.HurryCalls()
+					}
 				}
-			}
-			address := f.executor()
-			f.await("end of all connections", func() bool { return connections(address.Executor.PID) == 0 })
-			test.act(f, config, address)
-			if exit := f.wait(config.ID); exit.Code != test.want.Code || exit.Signal != test.want.Signal {
-				t.Errorf("exit %+v, want %+v", exit, test.want)
-			}
-		})
+				hurry()
+				config := f.shell("mkfifo go; echo ready; read line < go; exit 7")
+				handle := f.start(config)
+				f.awaitOutput(config, "ready")
+				if test.recovered {
+					f.restart()
+					hurry()
+					if err := f.RecoverTask(t.Context(), handle); err != nil {
+						t.Fatal(err)
+					}
+				}
+				address := f.executor()
+				f.await("end of all connections", func() bool { return connections(address.Executor.PID) == 0 })
+				test.act(f, config, address)
+				if exit := f.wait(config.ID); exit.Code != test.want.Code || exit.Signal != test.want.Signal {
+					t.Errorf("exit %+v, want %+v", exit, test.want)
+				}
+			})
+		}
 	}
 }

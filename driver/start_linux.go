@@ -95,6 +95,7 @@ func stateOf(c *client.Client, launched *proto.LaunchResponse, own Config) *driv
 func (d *Tacho) launch(
 	ctx context.Context, own Config, config *TaskConfig, request *proto.LaunchRequest,
 ) (*client.Client, *proto.LaunchResponse, error) {
+	defer d.starts.take(ctx)()
 	c, err := client.Start(ctx, client.Options{
 		Waits:  d.waits,
 		Binary: d.binary, RuntimeDir: runtimeDir(own), ID: request.GetId(),
@@ -128,7 +129,7 @@ func (d *Tacho) launch(
 
 func (d *Tacho) newTask(config *TaskConfig, c *client.Client, state *driverState) *task {
 	return &task{
-		config: config, state: state, client: c, events: d.events, loop: d.loop,
+		config: config, state: state, client: c, events: d.events, loop: d.loop, quietAfter: d.quietAfter,
 		done: make(chan struct{}), passed: make(chan struct{}), announced: make(chan struct{}),
 		log: d.log.With("task", config.Name, "alloc_id", config.AllocID),
 	}

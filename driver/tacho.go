@@ -35,6 +35,10 @@ type Options struct {
 	Logger hclog.Logger
 }
 
+// quietAfter is how long a connection to an executor is held for an answer that may come in hours. It is short, so that
+// a host that starts many tasks does not hold all their connections at one time.
+const quietAfter = time.Second
+
 // Tacho is the task driver over executors. Its methods may be called concurrently, in the process of an agent as
 // well as behind a plugin's wire.
 type Tacho struct {
@@ -47,6 +51,9 @@ type Tacho struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
+	// starts are the turns of what is started.
+	starts     turns
+	quietAfter time.Duration
 	// waits is where the ends and changes of executors are waited for.
 	waits *epoll.Set
 	// loop reads the tasks that have streams; nil if their executors do.
@@ -78,7 +85,7 @@ func New(o Options) *Tacho {
 	d := &Tacho{
 		log: o.Logger, version: o.Version, binary: o.Binary, host: kernel.HostFS(), events: newDelivery(o.Remote),
 		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]reservation), changed: make(chan struct{}),
-		waits: epoll.New(),
+		starts: newTurns(), quietAfter: quietAfter, waits: epoll.New(),
 	}
 	if d.log == nil {
 		d.log = hclog.NewNullLogger()

@@ -35,9 +35,6 @@ const (
 	recoveredAfter = 3 * time.Second
 	// callAgain is the pause after a call that failed although the executor lives.
 	callAgain = time.Second
-	// quietAfter is how long a connection to an executor is held for an answer that may come in hours. It is short, so that
-	// a host that starts many tasks does not hold all their connections at one time.
-	quietAfter = time.Second
 )
 
 // errQuiet ends a call because nothing has happened for a while; the executor notifies when something does.
@@ -57,6 +54,8 @@ type task struct {
 	// recoveredAt is zero if this process has started the task.
 	recoveredAt time.Time
 
+	// quietAfter is for how long calls that wait are attended.
+	quietAfter time.Duration
 	// loop may read the task in this process; nil if the executor does.
 	loop *sampling.Loop
 
@@ -153,10 +152,10 @@ func (t *task) running() bool {
 
 // awaitEnd closes done when the task has ended, however that came about.
 func (t *task) awaitEnd(ctx context.Context) {
-	report := t.log.Error
+	report, limit := t.log.Error, t.quietAfter
 	for ctx.Err() == nil {
-		changed := t.client.Changed() // before the call, which can miss nothing that it does not answer
-		attended, end := attend(ctx, changed)
+		changed := t.client.Changed() // before the calls, which can miss nothing that they do not answer
+		attended, end := attend(ctx, changed, limit)
 		exit, final, err := t.client.Wait(attended)
 		quiet := isQuiet(attended)
 		end()
@@ -167,8 +166,12 @@ func (t *task) awaitEnd(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case quiet:
-			t.awaitChange(ctx, changed)
-			t.passMore(ctx)
+			limit *= 2
+			if p, err := t.client.Progress(ctx); err == nil && !p.Ended {
+				t.awaitChange(ctx, changed)
+				t.passMore(ctx)
+				limit = t.quietAfter
+			}
 			continue
 		case errors.Is(err, client.ErrLost):
 			t.lost(ctx)
@@ -181,14 +184,16 @@ func (t *task) awaitEnd(ctx context.Context) {
 }
 
 // attend returns a context for a call that waits for a change of the task. The call ends as quiet if nothing happens for a while
-// and changes are notified: a connection without calls is closed.
-func attend(ctx context.Context, changed <-chan struct{}) (attended context.Context, end func()) {
+// and changes are notified: a connection without calls is closed. What it was notified of may have happened all the same: on a
+// busy machine the call may not have got to the executor in that time, nor its answer here. Whoever called asks for the progress
+// before it rests, and tries again for longer if there is more.
+func attend(ctx context.Context, changed <-chan struct{}, limit time.Duration) (attended context.Context, end func()) {
 	attended, cancel := context.WithCancelCause(ctx)
 	if changed == nil {
 		return attended, func() { cancel(nil) }
 	}
 	// Not a deadline: the executor would set a timer for it.
-	timer := time.AfterFunc(quietAfter, func() { cancel(errQuiet) })
+	timer := time.AfterFunc(limit, func() { cancel(errQuiet) })
 	return attended, func() {
 		timer.Stop()
 		cancel(nil)
@@ -293,20 +298,22 @@ func (t *task) passMore(ctx context.Context) {
 
 // passEvents passes on what the executor says happened, from the first that no host has received.
 func (t *task) passEvents(ctx context.Context) {
-	for ctx.Err() == nil {
+	for limit := t.quietAfter; ctx.Err() == nil; {
 		changed := t.client.Changed()
-		attended, end := attend(ctx, changed)
+		attended, end := attend(ctx, changed, limit)
 		err := t.passStream(ctx, attended)
 		quiet := isQuiet(attended)
 		end()
 		if t.havePassed(err) {
 			break
 		}
-		if quiet && t.rest(changed) {
-			return // awaitEnd sees the next change, and calls passMore
-		}
 		if !quiet {
 			t.pauseOrEnd(ctx)
+			continue
+		}
+		limit *= 2
+		if p, err := t.client.Progress(ctx); err == nil && p.Events <= t.told && t.rest(changed) {
+			return // awaitEnd sees the next change, and calls passMore
 		}
 	}
 	t.passing.Lock()

@@ -43,7 +43,7 @@ func (e *Executor) Hello(_ context.Context, request *proto.HelloRequest) (*proto
 		Executor: wire.FromProcessID(e.self), State: proto.TaskState_TASK_STATE_PENDING,
 	}
 	if t := e.current(); t != nil {
-		response.Launched, response.State = t.launched, proto.TaskState_TASK_STATE_RUNNING
+		response.Launched, response.State, response.Events = t.launched, proto.TaskState_TASK_STATE_RUNNING, e.journal.Last()
 		select {
 		case <-t.gone:
 			response.State = proto.TaskState_TASK_STATE_EXITED

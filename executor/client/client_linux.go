@@ -367,6 +367,22 @@ func (c *Client) Wait(ctx context.Context) (*proto.Exit, *record.Record, error) 
 	return response.GetExit(), final, nil
 }
 
+// Progress is how far a task is.
+type Progress struct {
+	Ended bool
+	// Events is the sequence of its last event; 0 from an executor of an older build.
+	Events uint64
+}
+
+// Progress asks how far the task is. The error wraps ErrLost if the executor is gone.
+func (c *Client) Progress(ctx context.Context) (Progress, error) {
+	response, err := c.sayHello(ctx)
+	if err != nil {
+		return Progress{}, c.explain(err)
+	}
+	return Progress{Ended: response.GetState() == proto.TaskState_TASK_STATE_EXITED, Events: response.GetEvents()}, nil
+}
+
 // Changed returns a channel that is closed when the task has ended or has had an event since the call, or nil if only Wait and
 // Events can say so: the executor is of an older build, or gone, or the client has no set to wait in. It is for the owner of a launched
 // task, before Close.

@@ -267,7 +267,9 @@ type HelloResponse struct {
 	// Where the task is, if it was launched.
 	State TaskState `protobuf:"varint,6,opt,name=state,enum=tachograph.executor.TaskState" json:"state,omitempty"`
 	// The task as launched; unset before Launch.
-	Launched      *LaunchResponse `protobuf:"bytes,7,opt,name=launched" json:"launched,omitempty"`
+	Launched *LaunchResponse `protobuf:"bytes,7,opt,name=launched" json:"launched,omitempty"`
+	// The sequence of the last event; 0 if there was none, or from an executor of an older build.
+	Events        uint64 `protobuf:"varint,8,opt,name=events" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -349,6 +351,13 @@ func (x *HelloResponse) GetLaunched() *LaunchResponse {
 		return x.Launched
 	}
 	return nil
+}
+
+func (x *HelloResponse) GetEvents() uint64 {
+	if x != nil {
+		return x.Events
+	}
+	return 0
 }
 
 type ProcessID struct {
@@ -3470,7 +3479,7 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\fHelloRequest\x12!\n" +
 	"\fprotocol_min\x18\x01 \x01(\rR\vprotocolMin\x12!\n" +
 	"\fprotocol_max\x18\x02 \x01(\rR\vprotocolMax\x12\x14\n" +
-	"\x05build\x18\x03 \x01(\tR\x05build\"\xb7\x02\n" +
+	"\x05build\x18\x03 \x01(\tR\x05build\"\xcf\x02\n" +
 	"\rHelloResponse\x12!\n" +
 	"\fprotocol_min\x18\x01 \x01(\rR\vprotocolMin\x12!\n" +
 	"\fprotocol_max\x18\x02 \x01(\rR\vprotocolMax\x12\x14\n" +
@@ -3478,7 +3487,8 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\aboot_id\x18\x04 \x01(\tR\x06bootId\x12:\n" +
 	"\bexecutor\x18\x05 \x01(\v2\x1e.tachograph.executor.ProcessIDR\bexecutor\x124\n" +
 	"\x05state\x18\x06 \x01(\x0e2\x1e.tachograph.executor.TaskStateR\x05state\x12?\n" +
-	"\blaunched\x18\a \x01(\v2#.tachograph.executor.LaunchResponseR\blaunched\"3\n" +
+	"\blaunched\x18\a \x01(\v2#.tachograph.executor.LaunchResponseR\blaunched\x12\x16\n" +
+	"\x06events\x18\b \x01(\x04R\x06events\"3\n" +
 	"\tProcessID\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x04R\x05start\"\x96\t\n" +
