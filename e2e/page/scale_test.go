@@ -45,9 +45,9 @@ func TestTraffic(t *testing.T) {
 	tab.waitFor(t, `source?.readyState === EventSource.OPEN`)
 	loaded := tab.bytes()
 	// The best of a few looks: other programs on the machine take caches away, and the first look has what loading left.
-	const looks, look = 4, 4 * time.Second
+	const looks, look, enough = 12, 4 * time.Second, 0.02
 	least, most := math.Inf(1), 0.0
-	for range looks {
+	for i := 0; i < looks && (i < looks/3 || least > enough); i++ {
 		sent, busy, start := tab.bytes(), b.busy(t), time.Now()
 		tab.eval(t, fmt.Sprintf("new Promise((done) => setTimeout(done, %d))", look.Milliseconds()), nil)
 		took := time.Since(start).Seconds()
@@ -60,7 +60,7 @@ func TestTraffic(t *testing.T) {
 	if most > 10e3 {
 		t.Errorf("%.0f bytes/s", most)
 	}
-	if least > 0.02 {
+	if least > enough {
 		t.Errorf("%.2f %% of a core", 100*least)
 	}
 }
