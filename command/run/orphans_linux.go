@@ -70,7 +70,9 @@ func isOrphan(ctx context.Context, address *wire.Address) bool {
 		case alive && process.StateOf(kernel.HostFS(), address.Executor) == process.Alive:
 			return false
 		case !alive && !client.Owned(*address):
-			return true
+			// One that has ended as it should, since it was listed, has removed its folder before.
+			left, err := wire.ReadAddress(address.Folder)
+			return err == nil && left.Executor == address.Executor
 		case time.Since(began) > limit:
 			return false
 		}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // TestRemoveUnlaunched holds that only abandoned directories of executors that never had a task are removed.
@@ -60,5 +61,23 @@ func TestRemoveUnlaunched(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{".start-now", "launched", "owned", "somebody else's"}, got); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+// TestOrphans holds that a run which has ended as it should, after it was listed, is none, and that one is whose executor has left its
+// folder.
+func TestOrphans(t *testing.T) {
+	address := &wire.Address{ID: "run", Folder: filepath.Join(t.TempDir(), "run"), Executor: procstats.ProcessID{PID: 1, Start: 1}}
+	if isOrphan(t.Context(), address) {
+		t.Error("a run without a folder has been lost")
+	}
+	if err := os.Mkdir(address.Folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := address.Write(); err != nil {
+		t.Fatal(err)
+	}
+	if !isOrphan(t.Context(), address) {
+		t.Error("a run whose executor and owner are dead has not been lost")
 	}
 }

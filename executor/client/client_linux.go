@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -464,11 +465,16 @@ func (c *Client) explain(err error) error {
 	if err == nil || status.Code(err) != codes.Unavailable {
 		return err
 	}
-	// The connection can break a moment before the kernel reports the process's end.
+	// The connection can break a moment before the kernel reports the process's end, and an executor that ends as it should has
+	// more to do after it has removed its socket.
+	limit := lostGrace
+	if _, err := os.Lstat(c.Address().Socket); errors.Is(err, fs.ErrNotExist) {
+		limit = abandonLimit
+	}
 	select {
 	case <-c.Lost():
 		return fmt.Errorf("%w: %w", ErrLost, err)
-	case <-time.After(lostGrace):
+	case <-time.After(limit):
 		return err
 	}
 }

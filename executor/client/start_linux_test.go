@@ -7,10 +7,19 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // A program that never says where it listens does not hold up a caller who is asked to end.
@@ -45,5 +54,40 @@ func TestStartInLongFolder(t *testing.T) {
 	}
 	if _, err := os.Lstat(run); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("left behind: %v", err)
+	}
+}
+
+// ending is an executor that has closed its socket, as the first of what it does at its end.
+type ending struct{ proto.ExecutorClient }
+
+func (ending) Shutdown(context.Context, *proto.ShutdownRequest, ...grpc.CallOption) (*proto.ShutdownResponse, error) {
+	return nil, status.Error(codes.Unavailable, "dial: no such file or directory")
+}
+
+// An executor may be ending when it is asked to, because of its leash, and take its time for that on a busy machine: that is no error.
+func TestShutdownOfOneThatEnds(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	self, err := kernel.Identify(kernel.HostFS(), cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched, err := watch(self.ProcessID, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Client{rpc: ending{}, process: watched, address: wire.Address{Socket: filepath.Join(t.TempDir(), "plugin1")}}
+	ends := time.AfterFunc(2*lostGrace, func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	defer ends.Stop()
+	if err := c.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := watched.close(); err != nil {
+		t.Error(err)
 	}
 }
