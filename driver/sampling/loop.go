@@ -95,6 +95,7 @@ func (l *Loop) Open(ctx context.Context, t Task, interval time.Duration) (*Strea
 	}
 	s := &Stream{loop: l, reading: r, interval: interval, pace: r.pacer.Start(interval), baseline: r.measureFrom(), wake: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	s.read()
 	s.deliver()
 	l.add(s)
 	detach := context.AfterFunc(l.ctx, func() { s.cancel(context.Cause(l.ctx)) })
@@ -286,18 +287,21 @@ func (l *Loop) tick() {
 		runtime.LockOSThread() // whose CPU time the budgets are held against
 		spent := threadCPU()
 		for _, s := range few {
-			spent = l.deliver(s, spent)
+			spent = l.read(s, spent)
 		}
 		runtime.UnlockOSThread()
+		for _, s := range few { // at once: each reader that is woken alone wakes a thread for it
+			s.deliver()
+		}
 		runtime.Gosched()
 	}
 	clear(l.due)
 }
 
-// deliver reads a task, and leaves out ticks of its stream if that takes more than its budget. spent is the CPU time of this
+// read reads a task, and leaves out ticks of its stream if that takes more than its budget. spent is the CPU time of this
 // thread, before and after.
-func (l *Loop) deliver(s *Stream, spent time.Duration) time.Duration {
-	interval, spent := s.pace.TickFrom(spent, s.deliver)
+func (l *Loop) read(s *Stream, spent time.Duration) time.Duration {
+	interval, spent := s.pace.TickFrom(spent, s.read)
 	if late := interval - s.interval; late > 0 {
 		l.mu.Lock()
 		s.due += late

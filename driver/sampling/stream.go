@@ -31,16 +31,21 @@ type Stream struct {
 	over           bool
 }
 
-// deliver reads the task, unless another reader has done so less than half an interval ago.
-func (s *Stream) deliver() {
+// read reads the task, unless another reader has done so less than half an interval ago.
+func (s *Stream) read() {
 	if s.ctx.Err() != nil {
 		return
 	}
-	sample := s.reading.get(s.interval / 2)
-	if sample == nil {
-		return // the task is at its end
+	if sample := s.reading.get(s.interval / 2); sample != nil { // or the task is at its end
+		s.newest.Store(sample)
 	}
-	s.newest.Store(sample)
+}
+
+// deliver wakes the reader if there is something that it has not received.
+func (s *Stream) deliver() {
+	if s.newest.Load() == nil {
+		return
+	}
 	select {
 	case s.wake <- struct{}{}:
 	default:
