@@ -243,9 +243,8 @@ func (v *victimFinder) knows(kill LoggedKill) bool {
 // young reports whether a line was logged after the task's start, by the log's own clock: it is not steered as
 // CLOCK_MONOTONIC is, and drifts from it by some 10 parts in a million.
 func (v *victimFinder) young(kill LoggedKill) bool {
-	now := kernel.Now().Mono
 	const slack, drift = 2 * time.Second, 20_000
-	return kill.Time >= v.since-slack-now/drift
+	return kill.Time+kill.Time/drift >= v.since-slack
 }
 
 // fromLog turns the log's words into ours.
