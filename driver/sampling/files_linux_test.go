@@ -39,7 +39,7 @@ func newLimitedLoop(t *testing.T, files uint64) *sampling.Loop {
 func TestFewFiles(t *testing.T) {
 	k := run(t, busy, nil)
 	before := openFiles(t)
-	s := open(t, newLimitedLoop(t, 64), k, 20*time.Millisecond)
+	s := open(t, newLimitedLoop(t, 40), k, 20*time.Millisecond)
 	for range 3 {
 		earlier := recv(t, s)
 		executors, err := k.Sample(t.Context(), 0, true)
@@ -58,6 +58,40 @@ func TestFewFiles(t *testing.T) {
 	}
 	if _, err := newLimitedLoop(t, 16).Open(t.Context(), k.task(), time.Second); !errors.Is(err, sampling.ErrUnreadable) {
 		t.Errorf("a stream of a process that may open 16 files: %v, want ErrUnreadable", err)
+	}
+}
+
+// TestMoreTasks holds that a task whose files stay open makes room for another one's, and that both are read on as their executors do.
+func TestMoreTasks(t *testing.T) {
+	one, other := run(t, busy, nil), run(t, busy, nil)
+	loop := newLimitedLoop(t, 64)
+	before := openFiles(t)
+	first := open(t, loop, one, 20*time.Millisecond)
+	recv(t, first)
+	alone := openFiles(t) - before
+	second := open(t, loop, other, 20*time.Millisecond)
+	if both := openFiles(t) - before; alone <= 20 || both > 40 {
+		t.Errorf("one task takes %d open files, want more than 20; two take %d, want at most 40", alone, both)
+	}
+	for _, s := range []struct {
+		*sampling.Stream
+		*task
+	}{{first, one}, {second, other}} {
+		earlier := recv(t, s.Stream)
+		executors, err := s.Sample(t.Context(), 0, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered := kernel.Now().Mono
+		after := recv(t, s.Stream)
+		for after.Mono < answered {
+			after = recv(t, s.Stream)
+		}
+		compare(t, earlier, executors, after)
+	}
+	third := run(t, busy, nil)
+	if _, err := loop.Open(t.Context(), third.task(), time.Second); !errors.Is(err, sampling.ErrUnreadable) {
+		t.Errorf("a stream of a third task: %v, want ErrUnreadable", err)
 	}
 }
 

@@ -52,13 +52,14 @@ func run(t *testing.T, script string, change func(*proto.LaunchRequest)) *task {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.Start(t.Context(), client.Options{RuntimeDir: filepath.Join(dir, "run"), ID: "task"})
+	id := filepath.Base(dir)
+	c, err := client.Start(t.Context(), client.Options{RuntimeDir: filepath.Join(dir, "run"), ID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
 	k := &task{Client: c, t: t, folder: dir, done: make(chan struct{})}
 	request := &proto.LaunchRequest{
-		Id: "task", Command: "/bin/sh", Args: []string{"-c", script}, Env: []string{"PATH=" + os.Getenv("PATH")}, Dir: dir,
+		Id: id, Command: "/bin/sh", Args: []string{"-c", script}, Env: []string{"PATH=" + os.Getenv("PATH")}, Dir: dir,
 		Stdio: &proto.Stdio{Mode: proto.Stdio_MODE_NULL}, Cgroup: &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_AUTO},
 	}
 	if change != nil {

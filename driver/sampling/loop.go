@@ -24,10 +24,10 @@ import (
 
 const (
 	// keptFiles is how many files of a task's processes stay open.
-	keptFiles = 24
+	keptFiles = 8
 	// openedFiles is how many descriptors a task takes whose files stay open, those of its connection to the executor included;
 	// reopenedFiles is how many one takes whose files are opened for each read, but for those that are read at every tick.
-	openedFiles   = 64
+	openedFiles   = 48
 	reopenedFiles = 20
 )
 
@@ -41,7 +41,8 @@ type Loop struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 	now    func() procstats.Stamp
-	// limit is how many descriptors tasks may take; from half of it on their files are reopened for each read.
+	// limit is how many descriptors tasks may take. Where it does not suffice for the files of all, those of some are opened for
+	// each read.
 	limit  int
 	shared *source.Shared
 	exits  exitReader
@@ -160,31 +161,63 @@ func (l *Loop) Note(id string) string {
 func (l *Loop) acquire(ctx context.Context, t Task) (*reading, error) {
 	l.mu.Lock()
 	r := l.readings[t.ID]
+	var reopened []*reading
 	if r == nil {
-		r = &reading{task: t, log: l.log, now: l.now, shared: l.shared, exitReader: &l.exits, tryNetwork: l.network, files: openedFiles}
+		r = &reading{task: t, log: l.log, now: l.now, shared: l.shared, exitReader: &l.exits, tryNetwork: l.network}
 		r.pacer = pace.New(t.SamplingBudget, threadCPU, func(text string) {
 			l.log.Warn(text, "task", t.ID)
 			if t.Stretched != nil {
 				t.Stretched(text)
 			}
 		})
-		if l.files+r.files > l.limit/2 {
-			r.files = reopenedFiles
-		}
-		if l.files+r.files > l.limit {
+		var fits bool
+		if reopened, fits = l.makeRoom(r); !fits {
 			l.mu.Unlock()
 			return nil, fmt.Errorf("%d tasks take as many open files as this process may have: %w", len(l.readings), ErrUnreadable)
 		}
-		l.files += r.files
 		l.readings[t.ID] = r
 	}
 	r.users++
 	l.mu.Unlock()
+	for _, other := range reopened {
+		other.reopen()
+	}
 	if err := r.open(ctx); err != nil {
 		l.release(r)
 		return nil, err
 	}
 	return r, nil
+}
+
+// makeRoom counts the descriptors of a new task: its files stay open if there is room for them. If there is not even room for
+// those that every tick reads, it takes it from other tasks, whose files are to be reopened for each read from then on; false if
+// that does not suffice. The caller holds mu.
+func (l *Loop) makeRoom(r *reading) (reopened []*reading, fits bool) {
+	if l.files+openedFiles <= l.limit {
+		r.files = openedFiles
+		l.files += r.files
+		return nil, true
+	}
+	free := l.limit - l.files
+	for _, other := range l.readings {
+		if free >= reopenedFiles {
+			break
+		}
+		if other.files == openedFiles && other.opened.Load() {
+			reopened = append(reopened, other)
+			free += openedFiles - reopenedFiles
+		}
+	}
+	if free < reopenedFiles {
+		return nil, false
+	}
+	for _, other := range reopened {
+		other.files = reopenedFiles
+		l.files -= openedFiles - reopenedFiles
+	}
+	r.files = reopenedFiles
+	l.files += r.files
+	return reopened, true
 }
 
 // release gives a reading up; the last user closes it.
@@ -284,12 +317,9 @@ func (l *Loop) tick() {
 	}
 	l.mu.Unlock()
 	for few := range slices.Chunk(l.due, group) {
-		runtime.LockOSThread() // whose CPU time the budgets are held against
-		spent := threadCPU()
 		for _, s := range few {
-			spent = l.read(s, spent)
+			l.read(s)
 		}
-		runtime.UnlockOSThread()
 		for _, s := range few { // at once: each reader that is woken alone wakes a thread for it
 			s.deliver()
 		}
@@ -298,14 +328,12 @@ func (l *Loop) tick() {
 	clear(l.due)
 }
 
-// read reads a task, and leaves out ticks of its stream if that takes more than its budget. spent is the CPU time of this
-// thread, before and after.
-func (l *Loop) read(s *Stream, spent time.Duration) time.Duration {
-	interval, spent := s.pace.TickFrom(spent, s.read)
-	if late := interval - s.interval; late > 0 {
+// read reads a task, and leaves out ticks of its stream if that takes more than its budget.
+func (l *Loop) read(s *Stream) {
+	s.read()
+	if late := s.pace.Spend(s.reading.takeCost()) - s.interval; late > 0 {
 		l.mu.Lock()
 		s.due += late
 		l.mu.Unlock()
 	}
-	return spent
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,7 +76,7 @@ type reading struct {
 	now   func() procstats.Stamp
 	users int // the loop's mu guards it
 	pacer *pace.Pacer
-	// files is how many descriptors the task takes at most.
+	// files is how many descriptors the task takes at most; the loop's mu guards it once the reading is opened.
 	files      int
 	shared     *source.Shared
 	exitReader *exitReader
@@ -103,7 +104,9 @@ type reading struct {
 	refreshAt time.Duration
 	handAt    time.Duration // when the commands are handed over next
 	sets      sets
-	carried   bool // the last sample has rows that were not read for it
+	carried bool // the last sample has rows that were not read for it
+	// cost is the CPU time that it took to read the task, but for looks that found it asleep, until somebody takes it.
+	cost time.Duration
 	// baseline is from before the first sample, until a stream has it; last and before are the newest samples.
 	baseline, last, before *procstats.Sample
 }
@@ -142,10 +145,7 @@ func (r *reading) open(ctx context.Context) error {
 func (r *reading) openSources(target source.Target, selection procstats.Selection, asked *proto.TargetResponse) {
 	r.shared.Lock()
 	defer r.shared.Unlock()
-	target.Shared, target.Reopen = r.shared, r.files == reopenedFiles
-	if target.Reopen {
-		target.MaxKept = 1
-	}
+	target.Shared = r.shared
 	r.slow = newSlowSource(r.task.Executor, selection, wire.ToSample(asked.GetSample()))
 	totals, rows := source.Split(target, selection.Minus(r.slow.selection))
 	r.self = newSelfSource(r.task.Process.PID, selection, wire.ToSample(asked.GetSample()), r.pacer)
@@ -155,6 +155,10 @@ func (r *reading) openSources(target source.Target, selection procstats.Selectio
 		rows = procstats.Selection{}
 	}
 	r.rows = source.Open(target, rows)
+	if r.files == reopenedFiles {
+		r.totals.Reopen()
+		r.rows.Reopen()
+	}
 	r.sets.interval, r.sets.rows = max(r.task.RowInterval, time.Nanosecond), rows
 	for _, file := range target.Opened {
 		_ = file.Close() // the sources have descriptors of their own
@@ -246,7 +250,7 @@ func (r *reading) collect(latest *procstats.Sample) *procstats.Sample {
 			return again
 		}
 	}
-	into := r.read(began, latest)
+	into := r.readCounted(began, latest)
 	r.self.add(r.now().Mono - began)
 	if gone(into) {
 		return into
@@ -271,6 +275,25 @@ func (r *reading) collect(latest *procstats.Sample) *procstats.Sample {
 // of the same time, and nobody looks.
 func (r *reading) isQuiet(now time.Duration) bool {
 	return r.quiet != nil && !r.moved && r.last != nil && !r.carried && now < r.refreshAt && !r.sets.looked(now) && !r.slow.ask(now)
+}
+
+// readCounted reads the task, and counts the CPU time of that.
+func (r *reading) readCounted(began time.Duration, latest *procstats.Sample) *procstats.Sample {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := threadCPU()
+	into := r.read(began, latest)
+	r.cost += threadCPU() - before
+	return into
+}
+
+// takeCost returns what reading the task has cost since the last call.
+func (r *reading) takeCost() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cost := r.cost
+	r.cost = 0
+	return cost
 }
 
 // read reads the totals, and the processes if the next set is due or the task has come to rest.
@@ -352,6 +375,19 @@ func (r *reading) final(ctx context.Context, last *procstats.Sample) *procstats.
 		r.network.Collect(merged)
 	}
 	return merged
+}
+
+// reopen gives up the descriptors of files that not every tick reads: each read opens them.
+func (r *reading) reopen() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	r.shared.Lock()
+	defer r.shared.Unlock()
+	r.totals.Reopen()
+	r.rows.Reopen()
 }
 
 // close closes the task's files. A reader that still asks gets the last sample.

@@ -24,7 +24,6 @@ type cgroupReader struct {
 	files       []*cgroupFile  // in the order of reading
 	fields      []*cgroupField // of all files and of none, in the order of the table
 	shared      *Shared
-	reopen      bool // of the target
 	// used, before and least are the target's.
 	used          bool
 	before, least map[procstats.ID]float64
@@ -151,7 +150,7 @@ func (f *cgroupFiles) version(c procstats.Cgroup, id procstats.ID) int {
 func newCgroupReader(id procstats.SourceID, t Target) *cgroupReader {
 	return &cgroupReader{
 		description: procstats.SourceDescription{ID: id, Version: t.Cgroup.Layout()},
-		shared:      t.shared(), reopen: t.Reopen,
+		shared:      t.shared(),
 		used: t.Used, before: t.Before, least: t.Least,
 	}
 }
@@ -162,9 +161,6 @@ func (r *cgroupReader) open(dir string, spec *cgroupFileSpec, explain func(*cgro
 		return
 	}
 	f := openCgroupFile(dir, spec, wanted, explain)
-	if r.reopen && !r.watches(f) {
-		f.reopen()
-	}
 	r.files = append(r.files, f)
 	for i := range f.fields {
 		r.fields = append(r.fields, &f.fields[i])
@@ -180,7 +176,16 @@ func (r *cgroupReader) useOpened(opened map[string]*os.File) {
 		}
 		if kept, err := kernel.Dup(file); err == nil {
 			_ = f.close()
-			f.kept, f.absent = kept, ""
+			f.kept, f.given, f.absent = kept, true, ""
+		}
+	}
+}
+
+// reopenFiles has the files opened for each read, but for those that Quiet watches.
+func (r *cgroupReader) reopenFiles() {
+	for _, f := range r.files {
+		if !r.watches(f) {
+			f.reopen()
 		}
 	}
 }

@@ -113,6 +113,7 @@ type cgroupFile struct {
 	// kept and second are open, unless reopened says that they are opened for each read.
 	kept, second kernel.File
 	reopened     bool
+	given        bool // kept is the caller's of a Target: another one would not have what it has counted
 	fields       []cgroupField
 	values       []kernel.Field // what was read for the fields, in their order
 	// before is what values were at the read before; nil for a file that can move while its task sleeps.
@@ -159,7 +160,7 @@ func openCgroupFile(dir string, file *cgroupFileSpec, selected func(procstats.ID
 // reopen gives the descriptors of an open file up: from now on each read opens the file, and would read another one that has
 // taken its place. It is for files that are read seldom.
 func (f *cgroupFile) reopen() {
-	if f.isOpen() {
+	if f.isOpen() && !f.given {
 		_ = f.close() // of what was only read
 		f.reopened = true
 	}

@@ -41,7 +41,10 @@ func openSources(t Target, sel procstats.Selection) []Source {
 			sources = append(sources, open())
 		}
 	}
-	members := NewMembers(t)
+	var members *Members // for those that read processes
+	if sel.HasSource(procstats.SourceTree) || sel.HasSource(procstats.SourceHugetlb) || sel.HasSource(procstats.SourceIO) || sel.HasSource(procstats.SourceSmaps) {
+		members = NewMembers(t)
+	}
 	add(procstats.SourceRusage, func() Source { return OpenRusage(t, sel) })
 	add(procstats.SourceTree, func() Source { return OpenTree(t, sel, members) })
 	add(procstats.SourceCgroup, func() Source { return OpenCgroup(t, sel) })
@@ -86,6 +89,16 @@ func CollectAll(into *procstats.Sample, collectors ...*Collector) {
 			}
 		}
 		c.putMissing(into)
+	}
+}
+
+// Reopen gives up the descriptors of files that Quiet does not watch: from now on they are opened for each read, and
+// of those of processes no more than one stays open. The caller holds what the sources share.
+func (c *Collector) Reopen() {
+	for _, source := range c.sources {
+		if s, ok := source.(interface{ reopenFiles() }); ok {
+			s.reopenFiles()
+		}
 	}
 }
 

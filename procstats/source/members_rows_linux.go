@@ -66,6 +66,8 @@ func (o *processSource) putRows(s *procstats.Sample, rank func(*process) [2]int6
 	}
 }
 
+func (o *processSource) reopenFiles() { o.members.reopenFiles() }
+
 // Close implements Source.
 func (o *processSource) Close() error {
 	if o.closed {

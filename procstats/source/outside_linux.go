@@ -35,6 +35,9 @@ type outsiders struct {
 	rootsAt time.Duration // when the executor's children were listed
 	// rootsPause is how long they are not listed again.
 	rootsPause time.Duration
+	// rest is what the processes had used when they were listed; false if they are to be listed again whatever they do.
+	rest   restingTask
+	rested bool
 	// youngAt is the refresh in which a young process is next looked at.
 	youngAt uint64
 
@@ -102,9 +105,7 @@ func (m *Members) findUnlisted() {
 	}
 	if m.target.Roots != nil && (o.rootsAt == 0 || m.collected-o.rootsAt >= o.rootsPause) {
 		o.rootsAt, o.rootsPause = m.collected, min(max(rootsSoon, 2*o.rootsPause), rootsEvery)
-		for _, pid := range m.target.Roots() {
-			m.find(pid, m.target.Parent)
-		}
+		m.findRoots()
 	}
 	listed := len(m.procs) // what is found from here on is none of them
 	for range min(listed, 1+listed/128) {
@@ -123,6 +124,48 @@ func (m *Members) findUnlisted() {
 	for i := 0; i < len(w.queue); i++ {
 		m.place(w.queue[i])
 		m.findChildren(w.queue[i])
+	}
+}
+
+// restingTask is what a task of few processes, all in its cgroup, and its executor have used of the CPU. As long as that is so, none
+// of them has started a process, and none has ended: the executor has got no other children.
+type restingTask struct {
+	executor time.Duration
+	used     [mostResting]time.Duration
+	ids      [mostResting]procstats.ProcessID
+}
+
+// mostResting is of how many processes at most it is cheaper to ask for the CPU time than to list the executor's children.
+const mostResting = 4
+
+// resting returns it; false if a process may have children that were not looked for.
+func (m *Members) resting() (rest restingTask, ok bool) {
+	if m.outside.found() || len(m.procs) > mostResting || m.missing() || !m.clocks {
+		return rest, false
+	}
+	var err error
+	if rest.executor, err = kernel.ProcessCPU(m.target.Parent); err != nil {
+		return rest, false
+	}
+	for i, p := range m.procs {
+		rest.ids[i] = p.ProcessID
+		if rest.used[i], err = m.clock(p); err != nil || p.dead || !p.identified || p.looks == 0 || rest.used[i] != p.childrenAtCPU {
+			return rest, false
+		}
+	}
+	return rest, true
+}
+
+// findRoots lists the children of the executor, unless they are those of the last time.
+func (m *Members) findRoots() {
+	o := &m.outside
+	rest, ok := m.resting()
+	if ok && o.rested && rest == o.rest {
+		return
+	}
+	o.rest, o.rested = rest, ok
+	for _, pid := range m.target.Roots() {
+		m.find(pid, m.target.Parent)
 	}
 }
 

@@ -324,6 +324,14 @@ func (m *Members) release(p *process) error {
 	return errs
 }
 
+// reopenFiles closes what is kept of all processes, and has no more than one file kept from now on.
+func (m *Members) reopenFiles() {
+	m.maxKept = min(m.maxKept, 1)
+	for _, p := range m.procs {
+		_ = m.release(p) // of what was only read
+	}
+}
+
 // setFault notes why nothing can be read of a process, worded only when the cause changes.
 func (m *Members) setFault(p *process, err error) {
 	var errno unix.Errno

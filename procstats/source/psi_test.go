@@ -99,13 +99,14 @@ func TestCgroupReadersShare(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	target := Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: &Shared{}, Reopen: true}
+	target := Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: &Shared{}}
 	open := func() *cgroupReader {
 		r, ok := OpenCgroup(target, procstats.SourceSelection(procstats.SourceCgroup)).(*cgroupReader)
 		if !ok || !r.description.Available {
 			t.Skip("no kernel files on this system")
 		}
 		t.Cleanup(func() { _ = r.Close() })
+		r.reopenFiles()
 		return r
 	}
 	one, other := open(), open()

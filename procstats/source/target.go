@@ -56,8 +56,6 @@ type Target struct {
 	MaxRows int
 	// MaxKept bounds the files of processes that are kept open; 0 means 512, or a quarter of what this process may have open.
 	MaxKept int
-	// Reopen says that of the cgroup's files only those stay open that Quiet watches: the others are opened for each read.
-	Reopen bool
 	// Shared is what the sources share with those of other tasks; nil for nothing.
 	Shared *Shared
 	// Used reports that the group had tasks before this one: what its counters said when the sources were opened is

@@ -75,19 +75,18 @@ func (r *Pace) End() {
 // Tick does what is done once an interval and returns the interval until the next one: a multiple of the requested one, so
 // long that this tick takes no more than its share of it.
 func (r *Pace) Tick(do func()) time.Duration {
-	interval, _ := r.TickFrom(r.pacer.usage(), do)
-	return interval
+	before := r.pacer.usage()
+	do()
+	return r.Spend(r.pacer.usage() - before)
 }
 
-// TickFrom is Tick where the CPU time before is known; it returns the CPU time after.
-func (r *Pace) TickFrom(before time.Duration, do func()) (interval, after time.Duration) {
-	do()
-	after = r.pacer.usage()
-	text := r.spent(after - before)
+// Spend is Tick for one whose CPU time is known.
+func (r *Pace) Spend(cost time.Duration) time.Duration {
+	text := r.spent(cost)
 	if text != "" {
 		r.pacer.stretched(text)
 	}
-	return r.interval, after
+	return r.interval
 }
 
 // spent sets the interval after a tick, and says so if it is longer than ever.
