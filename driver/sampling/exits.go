@@ -20,6 +20,9 @@ import (
 // exitLimit is how long the end of a task, and who asks for its commands, waits for records that are outstanding.
 const exitLimit = 100 * time.Millisecond
 
+// errEndedBefore is of a task whose cgroup has been removed.
+var errEndedBefore = errors.New("the task had ended before its processes could be watched")
+
 // exitReader counts the ended processes of all tasks with one set of programs, which is loaded while there are any.
 type exitReader struct {
 	log hclog.Logger
@@ -64,6 +67,9 @@ func (e *exitReader) watch(cgroup procstats.Cgroup, folder string) *exitWatch {
 		e.users++
 		if w.watch, err = e.reader.Watch(cgroup.V2); err != nil {
 			e.release()
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errEndedBefore
 		}
 	}
 	if err != nil {
@@ -156,19 +162,22 @@ func (w *exitWatch) close() {
 // Commands returns what the ended processes of a task used, when it has ended and before its Done is closed; nil if it is not
 // read here.
 func (l *Loop) Commands(id string, started time.Time) *record.Commands {
-	_, w := l.exitsOf(id)
-	if w == nil {
+	r := l.use(id)
+	if r == nil {
 		return nil
 	}
-	return w.finish(started)
+	defer l.release(r)
+	return r.exits.finish(started)
 }
 
 // CommandsSoFar returns what the processes of a running task used that have ended; nil if it is not read here.
 func (l *Loop) CommandsSoFar(id string, started time.Time) *record.Commands {
-	r, w := l.exitsOf(id)
-	if w == nil {
+	r := l.use(id)
+	if r == nil {
 		return nil
 	}
+	defer l.release(r)
+	w := r.exits
 	if w.watch == nil {
 		return w.commands(exits.Summary{}, started)
 	}
@@ -179,18 +188,4 @@ func (l *Loop) CommandsSoFar(id string, started time.Time) *record.Commands {
 		c.CloseWith(&total)
 	}
 	return c
-}
-
-// exitsOf returns what reads a task, and what counts its ended processes.
-func (l *Loop) exitsOf(id string) (*reading, *exitWatch) {
-	r := l.opened(id)
-	if r == nil {
-		return nil, nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return nil, nil
-	}
-	return r, r.exits
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/network"
 	"github.com/tachograph/tacho/procstats/source"
-	"github.com/tachograph/tacho/procstats/source/pace"
 )
 
 const (
@@ -39,7 +38,7 @@ type Loop struct {
 	log    hclog.Logger
 	ctx    context.Context // is done when the loop is closed
 	cancel context.CancelFunc
-	work   sync.WaitGroup
+	work   sync.WaitGroup // of the goroutine, and of each use of a reading
 	now    func() procstats.Stamp
 	// limit is how many descriptors tasks may take. Where it does not suffice for the files of all, those of some are opened for
 	// each read.
@@ -55,7 +54,7 @@ type Loop struct {
 	mu       sync.Mutex // guards following
 	running  bool
 	streams  []*Stream
-	readings map[string]*reading // of tasks with streams, by id
+	readings map[string]*reading // of tasks with streams, by id, until they are closed
 	files    int                 // that they take
 	due      []*Stream           // of one tick; used by run alone
 }
@@ -72,12 +71,14 @@ func New(log hclog.Logger) *Loop {
 	return l
 }
 
-// Close ends all streams and waits for the loop's goroutines; of no loop there are none.
+// Close ends all streams and waits for the loop's goroutines and for whoever uses a task; of no loop there are none.
 func (l *Loop) Close() {
 	if l == nil {
 		return
 	}
+	l.mu.Lock() // nobody acquires a task from here on
 	l.cancel()
+	l.mu.Unlock()
 	l.work.Wait()
 	if err := l.shared.Close(); err != nil {
 		l.log.Error("close files of machine", "error", err)
@@ -110,10 +111,11 @@ func (l *Loop) Open(ctx context.Context, t Task, interval time.Duration) (*Strea
 // Sample returns a sample of a task that has a stream, at most maxAge old, as are its rows; nil if it has none. Without rows it
 // has the totals only.
 func (l *Loop) Sample(id string, maxAge time.Duration, rows bool) *procstats.Sample {
-	r := l.opened(id)
+	r := l.use(id)
 	if r == nil {
 		return nil
 	}
+	defer l.release(r)
 	if rows {
 		r.look()
 	}
@@ -130,20 +132,6 @@ func (l *Loop) Sample(id string, maxAge time.Duration, rows bool) *procstats.Sam
 	return source.Only(s, r.totals.Selection().Union(r.slow.selection))
 }
 
-// opened returns what reads a task; nil if it is not read here.
-func (l *Loop) opened(id string) *reading {
-	if l == nil {
-		return nil
-	}
-	l.mu.Lock()
-	r := l.readings[id]
-	l.mu.Unlock()
-	if r == nil || !r.opened.Load() {
-		return nil
-	}
-	return r
-}
-
 // Note says how far the interval of a task that has a stream was stretched at most; empty if it was not.
 func (l *Loop) Note(id string) string {
 	if l == nil {
@@ -157,90 +145,11 @@ func (l *Loop) Note(id string) string {
 	return ""
 }
 
-// acquire returns the reading of a task, opened, for one more user.
-func (l *Loop) acquire(ctx context.Context, t Task) (*reading, error) {
-	l.mu.Lock()
-	r := l.readings[t.ID]
-	var reopened []*reading
-	if r == nil {
-		r = &reading{task: t, log: l.log, now: l.now, shared: l.shared, exitReader: &l.exits, tryNetwork: l.network}
-		r.pacer = pace.New(t.SamplingBudget, threadCPU, func(text string) {
-			l.log.Warn(text, "task", t.ID)
-			if t.Stretched != nil {
-				t.Stretched(text)
-			}
-		})
-		var fits bool
-		if reopened, fits = l.makeRoom(r); !fits {
-			l.mu.Unlock()
-			return nil, fmt.Errorf("%d tasks take as many open files as this process may have: %w", len(l.readings), ErrUnreadable)
-		}
-		l.readings[t.ID] = r
-	}
-	r.users++
-	l.mu.Unlock()
-	for _, other := range reopened {
-		other.reopen()
-	}
-	if err := r.open(ctx); err != nil {
-		l.release(r)
-		return nil, err
-	}
-	return r, nil
-}
-
-// makeRoom counts the descriptors of a new task: its files stay open if there is room for them. If there is not even room for
-// those that every tick reads, it takes it from other tasks, whose files are to be reopened for each read from then on; false if
-// that does not suffice. The caller holds mu.
-func (l *Loop) makeRoom(r *reading) (reopened []*reading, fits bool) {
-	if l.files+openedFiles <= l.limit {
-		r.files = openedFiles
-		l.files += r.files
-		return nil, true
-	}
-	free := l.limit - l.files
-	for _, other := range l.readings {
-		if free >= reopenedFiles {
-			break
-		}
-		if other.files == openedFiles && other.opened.Load() {
-			reopened = append(reopened, other)
-			free += openedFiles - reopenedFiles
-		}
-	}
-	if free < reopenedFiles {
-		return nil, false
-	}
-	for _, other := range reopened {
-		other.files = reopenedFiles
-		l.files -= openedFiles - reopenedFiles
-	}
-	r.files = reopenedFiles
-	l.files += r.files
-	return reopened, true
-}
-
-// release gives a reading up; the last user closes it.
-func (l *Loop) release(r *reading) {
-	l.mu.Lock()
-	r.users--
-	last := r.users == 0
-	if last {
-		l.files -= r.files
-		delete(l.readings, r.task.ID)
-	}
-	l.mu.Unlock()
-	if last {
-		r.close()
-	}
-}
-
 func (l *Loop) add(s *Stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.due = l.next(s)
 	l.streams = append(l.streams, s)
-	l.work.Add(1)
 	if !l.running {
 		l.running = true
 		l.work.Go(l.run)
@@ -249,7 +158,6 @@ func (l *Loop) add(s *Stream) {
 }
 
 func (l *Loop) remove(s *Stream) {
-	defer l.work.Done()
 	l.mu.Lock()
 	l.streams = slices.DeleteFunc(l.streams, func(other *Stream) bool { return other == s })
 	l.signal()

@@ -22,15 +22,13 @@ func (r *reading) countPackets(selection procstats.Selection) *network.Source {
 // Network returns the packets of a task when it has ended, before its Done is closed, and what the source can do here; nil if
 // it is not read here.
 func (l *Loop) Network(id string) (*procstats.Sample, procstats.SourceDescription) {
-	r := l.opened(id)
+	r := l.use(id)
 	if r == nil {
 		return nil, procstats.SourceDescription{}
 	}
+	defer l.release(r)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
-		return nil, procstats.SourceDescription{}
-	}
 	s := &procstats.Sample{}
 	r.network.Collect(s)
 	return s, r.network.Describe()

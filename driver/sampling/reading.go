@@ -82,7 +82,13 @@ type reading struct {
 	exitReader *exitReader
 	tryNetwork func() error
 
-	opening sync.Mutex // held while the reading is opened
+	// ctx ends when nobody uses the reading any more, or the loop ends; gone is closed when the reading is.
+	ctx    context.Context
+	cancel context.CancelFunc
+	gone   chan struct{}
+
+	opening sync.Mutex // held while the reading is opened, and guards failed
+	failed  error      // why it cannot be opened, not even by others
 	opened  atomic.Bool
 	cache   *source.Cache
 
@@ -104,7 +110,7 @@ type reading struct {
 	refreshAt time.Duration
 	handAt    time.Duration // when the commands are handed over next
 	sets      sets
-	carried bool // the last sample has rows that were not read for it
+	carried   bool // the last sample has rows that were not read for it
 	// cost is the CPU time that it took to read the task, but for looks that found it asleep, until somebody takes it.
 	cost time.Duration
 	// baseline is from before the first sample, until a stream has it; last and before are the newest samples.
@@ -113,31 +119,35 @@ type reading struct {
 
 // open opens the task's files, once.
 func (r *reading) open(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.ctx, cancel)()
 	r.opening.Lock()
 	defer r.opening.Unlock()
-	if r.opened.Load() {
-		return nil
+	if r.opened.Load() || r.failed != nil {
+		return r.failed
 	}
 	if !r.task.Cgroup.Encloses() {
 		return fmt.Errorf("task without a cgroup of its own: %w", ErrUnreadable)
 	}
+	if r.exits == nil { // first: what ends before is not counted
+		r.exits = r.exitReader.watch(r.task.Cgroup, r.task.Folder)
+	}
 	target, asked, err := r.ask(ctx)
 	if err != nil {
-		return err
+		return err // another user may have more time
 	}
 	r.openSources(target, selectionOf(asked), asked)
 	r.resume(wire.ToSample(asked.GetSample()))
 	r.quiet = r.totals.Watch()
 	r.refreshAt = 0
 	r.cache = source.NewCacheOf(r.collect, r.now)
-	if err := r.compare(r.cache.Get(0), wire.ToSample(asked.GetSample())); err != nil {
-		r.closeSources()
-		return err
+	if r.failed = r.compare(r.cache.Get(0), wire.ToSample(asked.GetSample())); r.failed != nil {
+		return r.failed
 	}
 	if r.handover, err = wire.OpenHandover(r.task.Folder); err != nil {
 		r.log.Warn("samples will be missing in the final record", "task", r.task.ID, "error", err)
 	}
-	r.exits = r.exitReader.watch(r.task.Cgroup, r.task.Folder)
 	r.opened.Store(true)
 	return nil
 }
@@ -146,7 +156,7 @@ func (r *reading) openSources(target source.Target, selection procstats.Selectio
 	r.shared.Lock()
 	defer r.shared.Unlock()
 	target.Shared = r.shared
-	r.slow = newSlowSource(r.task.Executor, selection, wire.ToSample(asked.GetSample()))
+	r.slow = newSlowSource(r.ctx, r.task.Executor, selection, wire.ToSample(asked.GetSample()))
 	totals, rows := source.Split(target, selection.Minus(r.slow.selection))
 	r.self = newSelfSource(r.task.Process.PID, selection, wire.ToSample(asked.GetSample()), r.pacer)
 	r.network = r.countPackets(selection)
@@ -239,7 +249,7 @@ func (r *reading) collect(latest *procstats.Sample) *procstats.Sample {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return r.last
+		return cmp.Or(r.last, latest, &procstats.Sample{Stamp: r.now()})
 	}
 	r.shared.Lock()
 	defer r.shared.Unlock()
@@ -390,25 +400,26 @@ func (r *reading) reopen() {
 	r.rows.Reopen()
 }
 
-// close closes the task's files. A reader that still asks gets the last sample.
+// close ends what is asked of the executor, and closes the task's files. A tick that still asks gets the last sample.
 func (r *reading) close() {
-	r.opening.Lock()
-	defer r.opening.Unlock()
-	if !r.opened.Load() {
-		return
-	}
+	r.mu.Lock()
+	r.closed = true // no question begins from here on
+	r.mu.Unlock()
+	r.cancel()
 	r.reaped.wait()
-	r.slow.work.Wait()
-	r.closeSources()
-}
-
-func (r *reading) closeSources() {
+	if r.slow != nil {
+		r.slow.work.Wait()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.closed = true
-	r.handCommands()
+	if r.opened.Load() {
+		r.handCommands()
+	}
 	r.exits.close()
-	err := errors.Join(r.totals.Close(), r.rows.Close())
+	var err error
+	if r.totals != nil {
+		err = errors.Join(r.totals.Close(), r.rows.Close())
+	}
 	if r.handover != nil {
 		err = errors.Join(err, r.handover.Close())
 	}

@@ -30,7 +30,7 @@ func (a *asked) Target(context.Context, bool) (*proto.TargetResponse, error) {
 // This process is the executor: it was awake whenever it is looked at.
 func TestReapedIsAskedForOnce(t *testing.T) {
 	executor := &asked{}
-	r := &reading{task: Task{Executor: executor, Process: procstats.ProcessID{PID: os.Getpid()}}, now: kernel.Now}
+	r := &reading{ctx: t.Context(), task: Task{Executor: executor, Process: procstats.ProcessID{PID: os.Getpid()}}, now: kernel.Now}
 	waited, err := kernel.ReadWaited(kernel.HostFS(), os.Getpid())
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ const (
 // slowSource has the measurements of sources that may take long, and would keep all other tasks waiting. The executor reads them, on
 // clocks of its own: each sample has the newest that it has answered with, and their time.
 type slowSource struct {
+	ctx       context.Context // of the reading
 	executor  Executor
 	selection procstats.Selection
 	rows      bool // some are of processes, or take the processes
@@ -36,10 +37,10 @@ type slowSource struct {
 }
 
 // newSlowSource takes its part of a selection, and begins with a sample that the executor has answered with.
-func newSlowSource(executor Executor, selection procstats.Selection, first *procstats.Sample) *slowSource {
+func newSlowSource(ctx context.Context, executor Executor, selection procstats.Selection, first *procstats.Sample) *slowSource {
 	smaps := procstats.SourceSelection(procstats.SourceSmaps)
 	own := selection.Minus(selection.Minus(smaps.Union(procstats.SourceSelection(procstats.SourceDisk))))
-	s := &slowSource{executor: executor, selection: own, rows: own.HasSource(procstats.SourceSmaps)}
+	s := &slowSource{ctx: ctx, executor: executor, selection: own, rows: own.HasSource(procstats.SourceSmaps)}
 	if s.differ(first, &procstats.Sample{}) {
 		s.newest.Store(first)
 	}
@@ -66,7 +67,7 @@ func (s *slowSource) ask(now time.Duration) (answered bool) {
 		s.askAt = now + s.wait
 		s.work.Go(func() {
 			defer s.asking.Store(false)
-			ctx, cancel := context.WithTimeout(context.Background(), slowLimit)
+			ctx, cancel := context.WithTimeout(s.ctx, slowLimit)
 			defer cancel()
 			if sample, err := s.executor.Sample(ctx, 0, s.rows); err == nil { // else the task has ended, which the loop sees
 				s.newest.Store(sample)

@@ -155,7 +155,7 @@ func (p *reaped) refresh(r *reading, s *procstats.Sample) {
 	p.asking.Store(true)
 	p.work.Go(func() {
 		defer p.asking.Store(false)
-		ctx, cancel := context.WithTimeout(context.Background(), reapedLimit)
+		ctx, cancel := context.WithTimeout(r.ctx, reapedLimit)
 		defer cancel()
 		if asked, err := r.task.Executor.Target(ctx, true); err == nil {
 			p.set(asked.GetReaped(), r.now())

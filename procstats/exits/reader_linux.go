@@ -189,32 +189,33 @@ func (r *Reader) Watch(dir string) (*Watch, error) {
 	return w, nil
 }
 
+// watch begins with the cgroup of a number. A watch of the same cgroup gets no more records.
 func (r *Reader) watch(cgroup uint64) (*Watch, error) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.next++
 	w := &Watch{reader: r, cgroup: cgroup, number: r.next, since: uint64(kernel.SinceBoot()), tally: newTally(r.peaks)} //nolint:gosec // positive
-	r.watches[w.number] = w
-	r.mu.Unlock()
 	if err := r.maps.watched.Update(cgroup, [4]uint64{w.number}, ebpf.UpdateAny); err != nil {
-		w.forget()
 		return nil, err //nolint:wrapcheck // by the callers
 	}
+	r.watches[w.number] = w
 	return w, nil
 }
 
-// Close ends it.
+// Close ends it, unless a later watch of the cgroup has taken its place.
 func (w *Watch) Close() error {
-	w.forget()
+	w.reader.mu.Lock()
+	defer w.reader.mu.Unlock()
+	delete(w.reader.watches, w.number)
+	for _, other := range w.reader.watches {
+		if other.cgroup == w.cgroup && other.number > w.number {
+			return nil
+		}
+	}
 	if err := w.reader.maps.watched.Delete(w.cgroup); err != nil {
 		return fmt.Errorf("stop watching a cgroup: %w", err)
 	}
 	return nil
-}
-
-func (w *Watch) forget() {
-	w.reader.mu.Lock()
-	defer w.reader.mu.Unlock()
-	delete(w.reader.watches, w.number)
 }
 
 // Read returns what has ended until now, without the threads whose records are outstanding.

@@ -59,6 +59,9 @@ func position(page []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.Slic
 func (r *ring) read(add func(raw []byte)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.written == nil {
+		return // it was closed
+	}
 	data := r.written[r.pageSize:]
 	at, end := atomic.LoadUint64(position(r.readAt)), atomic.LoadUint64(position(r.written))
 	for at < end {
@@ -91,13 +94,16 @@ func (r *ring) wait(add func(raw []byte)) {
 // stop ends wait.
 func (r *ring) stop() error { return r.file.Close() } //nolint:wrapcheck // it names the operation and the file
 
-// close unmaps the buffer when nobody reads it any more.
+// close unmaps the buffer: nothing is read from here on.
 func (r *ring) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var errs []error
 	for _, memory := range [][]byte{r.readAt, r.written} {
 		if memory != nil {
 			errs = append(errs, unix.Munmap(memory))
 		}
 	}
+	r.readAt, r.written = nil, nil
 	return errors.Join(errs...)
 }

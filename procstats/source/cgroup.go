@@ -151,7 +151,7 @@ func newCgroupReader(id procstats.SourceID, t Target) *cgroupReader {
 	return &cgroupReader{
 		description: procstats.SourceDescription{ID: id, Version: t.Cgroup.Layout()},
 		shared:      t.shared(),
-		used: t.Used, before: t.Before, least: t.Least,
+		used:        t.Used, before: t.Before, least: t.Least,
 	}
 }
 

@@ -1,0 +1,145 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sampling
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tachograph/tacho/procstats/source/pace"
+)
+
+// A reading is shared by all streams of its task, and by whoever asks something of it: it is closed after the last of them. Until
+// that is done nobody opens another one of the task, which would count the same ends, packets and files.
+
+// acquire returns the reading of a task, opened, for one more user.
+func (l *Loop) acquire(ctx context.Context, t Task) (*reading, error) {
+	for {
+		r, closing, err := l.enter(t)
+		switch {
+		case err != nil:
+			return nil, err
+		case closing == nil:
+			if err := r.open(ctx); err != nil {
+				l.release(r)
+				return nil, err
+			}
+			return r, nil
+		}
+		select {
+		case <-closing:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for an earlier stream: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// enter returns the reading of a task, opened or not, for one more user, or what is closed when an earlier one is out of the way.
+func (l *Loop) enter(t Task) (r *reading, closing <-chan struct{}, err error) {
+	l.mu.Lock()
+	if err := l.ctx.Err(); err != nil {
+		l.mu.Unlock()
+		return nil, nil, fmt.Errorf("sampling has ended: %w", err)
+	}
+	r = l.readings[t.ID]
+	if r != nil && r.users == 0 {
+		l.mu.Unlock()
+		return nil, r.gone, nil
+	}
+	var reopened []*reading
+	if r == nil {
+		r = l.newReading(t)
+		var fits bool
+		if reopened, fits = l.makeRoom(r); !fits {
+			tasks := len(l.readings)
+			l.mu.Unlock()
+			return nil, nil, fmt.Errorf("%d tasks take as many open files as this process may have: %w", tasks, ErrUnreadable)
+		}
+		l.readings[t.ID] = r
+	}
+	r.users++
+	l.work.Add(1)
+	l.mu.Unlock()
+	for _, other := range reopened {
+		other.reopen()
+	}
+	return r, nil, nil
+}
+
+func (l *Loop) newReading(t Task) *reading {
+	r := &reading{task: t, log: l.log, now: l.now, shared: l.shared, exitReader: &l.exits, tryNetwork: l.network, gone: make(chan struct{})}
+	r.ctx, r.cancel = context.WithCancel(l.ctx)
+	r.pacer = pace.New(t.SamplingBudget, threadCPU, func(text string) {
+		l.log.Warn(text, "task", t.ID)
+		if t.Stretched != nil {
+			t.Stretched(text)
+		}
+	})
+	return r
+}
+
+// use returns what reads a task, for one more user; nil if it is not read here.
+func (l *Loop) use(id string) *reading {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.readings[id]
+	if r == nil || r.users == 0 || !r.opened.Load() {
+		return nil
+	}
+	r.users++
+	l.work.Add(1)
+	return r
+}
+
+// release gives a reading up; the last user closes it.
+func (l *Loop) release(r *reading) {
+	defer l.work.Done()
+	l.mu.Lock()
+	r.users--
+	last := r.users == 0
+	l.mu.Unlock()
+	if !last {
+		return
+	}
+	r.close()
+	l.mu.Lock()
+	l.files -= r.files
+	delete(l.readings, r.task.ID)
+	l.mu.Unlock()
+	close(r.gone)
+}
+
+// makeRoom counts the descriptors of a new task: its files stay open if there is room for them. If there is not even room for
+// those that every tick reads, it takes it from other tasks, whose files are to be reopened for each read from then on; false if
+// that does not suffice. The caller holds mu.
+func (l *Loop) makeRoom(r *reading) (reopened []*reading, fits bool) {
+	if l.files+openedFiles <= l.limit {
+		r.files = openedFiles
+		l.files += r.files
+		return nil, true
+	}
+	free := l.limit - l.files
+	for _, other := range l.readings {
+		if free >= reopenedFiles {
+			break
+		}
+		if other.files == openedFiles && other.users > 0 && other.opened.Load() {
+			reopened = append(reopened, other)
+			free += openedFiles - reopenedFiles
+		}
+	}
+	if free < reopenedFiles {
+		return nil, false
+	}
+	for _, other := range reopened {
+		other.files = reopenedFiles
+		l.files -= openedFiles - reopenedFiles
+	}
+	r.files = reopenedFiles
+	l.files += r.files
+	return reopened, true
+}
