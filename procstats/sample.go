@@ -160,7 +160,7 @@ func (s Stamp) same(other Stamp) bool { return s.Mono == other.Mono && s.Wall.Eq
 type Sample struct {
 	// Stamp is the start of the collection; the sources have stamps of their own.
 	Stamp
-	// Checked is when CPU time, pressure and memory of the task's cgroup were read again and had not moved, so that nothing
+	// Checked is when CPU time, pressure, memory and packets of the task's cgroup were read again and had not moved, so that nothing
 	// else was read after the times in Sources; zero if all was read.
 	Checked Stamp
 	// Sources holds when each source was read; zero where it was not.
@@ -182,16 +182,16 @@ func (s *Sample) SetNumber(id ID, value float64) { s.Task.Put(NumberReading(id, 
 // SetAbsent sets the task's measurement id to absent, with the reason in words.
 func (s *Sample) SetAbsent(id ID, reason string) { s.Task.Put(AbsentReading(id, reason)) }
 
-// unmoved reports whether a measurement stands still while CPU time, pressure and memory of the task's cgroup do: these
-// themselves, and the CPU time of each process. Bytes can be written back, and sockets and files of a sleeping task be used by
-// others, so all else may have moved.
+// unmoved reports whether a measurement stands still while CPU time, pressure, memory and packets of the task's cgroup do: these
+// themselves, and the CPU time of each process. Bytes can be written back, and files of a sleeping task be used by others, so all
+// else may have moved.
 func (m *Measurement) unmoved() bool {
 	switch m.ID {
 	case CgroupCPUUsage, CgroupCPUUser, CgroupCPUSystem, CgroupMemoryCurrent,
 		TreeCPU, TreeCPULive, TreeCPUExited, TreeProcessesExited, ProcessCPU, ProcessChildrenCPU:
 		return true
 	}
-	return m.Source == SourcePSI
+	return m.Source == SourcePSI || m.Source == SourceSkb && m.Kind == Counter
 }
 
 // ReadAt returns when a measurement was read, or found not to have moved; ok is false where its source was not read.

@@ -10,10 +10,10 @@ import (
 	"github.com/tachograph/tacho/procstats/source/pace"
 )
 
-// A reading is shared by all streams of its task, and by whoever asks something of it: it is closed after the last of them. Until
-// that is done nobody opens another one of the task, which would count the same ends, packets and files.
+// A reading is shared by all streams of its task, and by whoever asks something of it as long as it has streams: it is closed after
+// the last of them. Until that is done nobody opens another one of the task, which would count the same ends, packets and files.
 
-// acquire returns the reading of a task, opened, for one more user.
+// acquire returns the reading of a task, opened, for one more stream.
 func (l *Loop) acquire(ctx context.Context, t Task) (*reading, error) {
 	for {
 		r, closing, err := l.enter(t)
@@ -22,7 +22,7 @@ func (l *Loop) acquire(ctx context.Context, t Task) (*reading, error) {
 			return nil, err
 		case closing == nil:
 			if err := r.open(ctx); err != nil {
-				l.release(r)
+				l.leave(r)
 				return nil, err
 			}
 			return r, nil
@@ -35,7 +35,7 @@ func (l *Loop) acquire(ctx context.Context, t Task) (*reading, error) {
 	}
 }
 
-// enter returns the reading of a task, opened or not, for one more user, or what is closed when an earlier one is out of the way.
+// enter returns the reading of a task, opened or not, for one more stream, or what is closed when an earlier one is out of the way.
 func (l *Loop) enter(t Task) (r *reading, closing <-chan struct{}, err error) {
 	l.mu.Lock()
 	if err := l.ctx.Err(); err != nil {
@@ -43,7 +43,7 @@ func (l *Loop) enter(t Task) (r *reading, closing <-chan struct{}, err error) {
 		return nil, nil, fmt.Errorf("sampling has ended: %w", err)
 	}
 	r = l.readings[t.ID]
-	if r != nil && r.users == 0 {
+	if r != nil && r.streams == 0 {
 		l.mu.Unlock()
 		return nil, r.gone, nil
 	}
@@ -58,6 +58,7 @@ func (l *Loop) enter(t Task) (r *reading, closing <-chan struct{}, err error) {
 		}
 		l.readings[t.ID] = r
 	}
+	r.streams++
 	r.users++
 	l.work.Add(1)
 	l.mu.Unlock()
@@ -79,7 +80,15 @@ func (l *Loop) newReading(t Task) *reading {
 	return r
 }
 
-// use returns what reads a task, for one more user; nil if it is not read here.
+// leave gives the reading of a stream up.
+func (l *Loop) leave(r *reading) {
+	l.mu.Lock()
+	r.streams--
+	l.mu.Unlock()
+	l.release(r)
+}
+
+// use returns what reads a task, for somebody who asks and releases it then; nil if it is not read here.
 func (l *Loop) use(id string) *reading {
 	if l == nil {
 		return nil
@@ -87,7 +96,7 @@ func (l *Loop) use(id string) *reading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.readings[id]
-	if r == nil || r.users == 0 || !r.opened.Load() {
+	if r == nil || r.streams == 0 || !r.opened.Load() {
 		return nil
 	}
 	r.users++
@@ -127,7 +136,7 @@ func (l *Loop) makeRoom(r *reading) (reopened []*reading, fits bool) {
 		if free >= reopenedFiles {
 			break
 		}
-		if other.files == openedFiles && other.users > 0 && other.opened.Load() {
+		if other.files == openedFiles && other.streams > 0 && other.opened.Load() {
 			reopened = append(reopened, other)
 			free += openedFiles - reopenedFiles
 		}

@@ -163,7 +163,7 @@ func (l *Loop) remove(s *Stream) {
 	l.signal()
 	l.mu.Unlock()
 	s.pace.End()
-	l.release(s.reading)
+	l.leave(s.reading)
 }
 
 func (l *Loop) signal() {

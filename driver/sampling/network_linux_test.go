@@ -5,6 +5,8 @@ package sampling_test
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -58,4 +60,75 @@ func TestNetwork(t *testing.T) {
 	if sample, _ := loop.Network(task.ID); sample != nil {
 		t.Error("a task without a stream has counts")
 	}
+}
+
+// deaf is the main function of a task that binds a socket, says in a file which, and sleeps from then on without reading it.
+func deaf(file string) int {
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err == nil {
+		err = os.WriteFile(file+".new", []byte(conn.LocalAddr().String()), 0o600)
+	}
+	if err == nil {
+		err = os.Rename(file+".new", file)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	time.Sleep(time.Hour)
+	return 0
+}
+
+// TestPacketsWhileAsleep sends packets to a task that sleeps and does not read them: they are in the next sample.
+func TestPacketsWhileAsleep(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "address")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := run(t, "exec "+self+" deaf "+file, nil)
+	if _, source := networkOf(t, k); !source.Available {
+		t.Skipf("packets are not counted here: %s", source.Reason)
+	}
+	const interval = 50 * time.Millisecond
+	s := open(t, newLoop(t), k, interval)
+	var address []byte
+	for deadline := time.Now().Add(limit); address == nil && time.Now().Before(deadline); recv(t, s) {
+		address, _ = os.ReadFile(file)
+	}
+	conn, err := net.Dial("udp4", string(address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	received := func(of *procstats.Sample) float64 {
+		n, ok := of.Task.Number(procstats.SkbLoopbackReceivedPackets)
+		if !ok {
+			t.Fatal("packets are not counted")
+		}
+		return n
+	}
+	for sent := 1.0; sent <= 5; sent++ {
+		for quiet := 0; quiet < 2; { // the Go runtime of the task has come to rest
+			if quiet++; recv(t, s).Checked.Zero() {
+				quiet = 0
+			}
+		}
+		if _, err := conn.Write([]byte("packet")); err != nil {
+			t.Fatal(err)
+		}
+		recv(t, s) // it may have been read before
+		if n := received(recv(t, s)); n != sent {
+			t.Errorf("%v packets were received, want %v", n, sent)
+		}
+	}
+}
+
+// networkOf opens a stream of a task for a moment, and returns what counts its packets.
+func networkOf(t *testing.T, k *task) (*procstats.Sample, procstats.SourceDescription) {
+	t.Helper()
+	l := newLoop(t)
+	open(t, l, k, time.Minute)
+	defer l.Close()
+	return l.Network(k.task().ID)
 }

@@ -71,11 +71,12 @@ const (
 
 // reading is a task that is read here, for all its streams.
 type reading struct {
-	task  Task
-	log   hclog.Logger
-	now   func() procstats.Stamp
-	users int // the loop's mu guards it
-	pacer *pace.Pacer
+	task Task
+	log  hclog.Logger
+	now  func() procstats.Stamp
+	// streams are those of the task, and users they and whoever asks something; the loop's mu guards both.
+	streams, users int
+	pacer          *pace.Pacer
 	// files is how many descriptors the task takes at most; the loop's mu guards it once the reading is opened.
 	files      int
 	shared     *source.Shared
@@ -254,13 +255,14 @@ func (r *reading) collect(latest *procstats.Sample) *procstats.Sample {
 	r.shared.Lock()
 	defer r.shared.Unlock()
 	began := r.now().Mono
-	if r.isQuiet(began) {
+	packets := r.network.Moved()
+	if !packets && r.isQuiet(began) {
 		if again := r.quiet.Again(r.last); again != nil {
 			r.before, r.last = r.last, again
 			return again
 		}
 	}
-	into := r.readCounted(began, latest)
+	into := r.readCounted(began, latest, packets)
 	r.self.add(r.now().Mono - began)
 	if gone(into) {
 		return into
@@ -288,11 +290,11 @@ func (r *reading) isQuiet(now time.Duration) bool {
 }
 
 // readCounted reads the task, and counts the CPU time of that.
-func (r *reading) readCounted(began time.Duration, latest *procstats.Sample) *procstats.Sample {
+func (r *reading) readCounted(began time.Duration, latest *procstats.Sample, packets bool) *procstats.Sample {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before := threadCPU()
-	into := r.read(began, latest)
+	into := r.read(began, latest, packets)
 	r.cost += threadCPU() - before
 	return into
 }
@@ -306,9 +308,10 @@ func (r *reading) takeCost() time.Duration {
 	return cost
 }
 
-// read reads the totals, and the processes if the next set is due or the task has come to rest.
-func (r *reading) read(now time.Duration, latest *procstats.Sample) *procstats.Sample {
-	atRest := r.quiet != nil && !r.moved
+// read reads the totals, and the processes if the next set is due or the task has come to rest. packets says that there were some
+// since the last sample: the kernel receives them for a task that sleeps.
+func (r *reading) read(now time.Duration, latest *procstats.Sample, packets bool) *procstats.Sample {
+	atRest := r.quiet != nil && !r.moved && !packets
 	if !atRest && !r.sets.due(now) {
 		bare := *latest
 		bare.Processes = nil

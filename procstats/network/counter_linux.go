@@ -7,18 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // Counter counts the packets of one cgroup until it is closed. The counts outlive the cgroup.
 type Counter struct {
-	counts *ebpf.Map
-	links  []*link.RawLink
-	perCPU []Counts // of Read
+	links []*link.RawLink
+	// memory is the map's, a Counts for each CPU: it is read without a system call, because every tick reads it.
+	memory []byte
+	cpus   int
+	// closed is what was counted when it was closed.
+	closed Counts
 }
 
 // Count begins with the cgroup in dir, a directory of the version 2 hierarchy.
@@ -30,24 +36,43 @@ func Count(host kernel.FS, dir string) (*Counter, error) {
 	return c, nil
 }
 
-func open(dir string) (*Counter, error) {
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "tacho_network", Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: countsSize, MaxEntries: 1})
-	if err != nil {
-		return nil, fmt.Errorf("create BPF map: %w", err)
-	}
-	c := &Counter{counts: m}
+func open(dir string) (_ *Counter, err error) {
 	cgroup, err := os.Open(dir)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("count packets of cgroup: %w", err), c.Close())
+		return nil, fmt.Errorf("count packets of cgroup: %w", err)
+	}
+	defer func() { err = errors.Join(err, cgroup.Close()) }()
+	c := &Counter{}
+	m, err := c.makeMap()
+	if err != nil {
+		return nil, fmt.Errorf("create BPF map: %w", err)
 	}
 	err = errors.Join(
 		c.attach(cgroup, ebpf.AttachCGroupInetIngress, program("tacho_received", ebpf.AttachCGroupInetIngress, m, receivedAt)),
 		c.attach(cgroup, ebpf.AttachCGroupInetEgress, program("tacho_sent", ebpf.AttachCGroupInetEgress, m, sentAt)),
 	)
-	if err = errors.Join(err, cgroup.Close()); err != nil {
+	if err = errors.Join(err, m.Close()); err != nil { // the programs hold it
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+// makeMap makes the map with a place for each CPU, and maps its memory: BPF_F_MMAPABLE, since Linux 5.5.
+func (c *Counter) makeMap() (m *ebpf.Map, err error) {
+	if c.cpus, err = ebpf.PossibleCPU(); err != nil {
+		return nil, err //nolint:wrapcheck // it names the file
+	}
+	m, err = ebpf.NewMap(&ebpf.MapSpec{
+		Name: "tacho_network", Type: ebpf.Array, KeySize: 4, ValueSize: countsSize, MaxEntries: uint32(c.cpus), Flags: unix.BPF_F_MMAPABLE, //nolint:gosec // few
+	})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // by the caller
+	}
+	c.memory, err = unix.Mmap(m.FD(), 0, c.cpus*countsSize, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, errors.Join(os.NewSyscallError("mmap", err), m.Close())
+	}
+	return m, nil
 }
 
 // attach adds a program to those of the cgroup. A link never replaces others, and the kernel removes it with this process.
@@ -64,16 +89,29 @@ func (c *Counter) attach(cgroup *os.File, to ebpf.AttachType, spec *ebpf.Program
 	return p.Close() // the link holds it
 }
 
-// Read returns what was counted so far.
-func (c *Counter) Read() (Counts, error) {
-	if err := c.counts.Lookup(uint32(0), &c.perCPU); err != nil {
-		return Counts{}, fmt.Errorf("read counts of packets: %w", err)
+// Read returns what was counted so far. It does nothing but add numbers up.
+func (c *Counter) Read() Counts {
+	sum := c.closed
+	for cpu := range c.cpus {
+		at := c.memory[cpu*countsSize : (cpu+1)*countsSize]
+		for _, traffic := range [...]struct {
+			to *Traffic
+			at int
+		}{
+			{&sum.Received, receivedAt},
+			{&sum.ReceivedLoopback, receivedAt + trafficSize},
+			{&sum.Sent, sentAt},
+			{&sum.SentLoopback, sentAt + trafficSize},
+		} {
+			traffic.to.add(Traffic{Bytes: load(at[traffic.at:]), Packets: load(at[traffic.at+packetsField:])})
+		}
 	}
-	var sum Counts
-	for i := range c.perCPU {
-		sum.add(&c.perCPU[i])
-	}
-	return sum, nil
+	return sum
+}
+
+// load reads a number that the kernel adds to meanwhile.
+func load(at []byte) uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(at))))
 }
 
 // Close detaches the programs.
@@ -82,5 +120,10 @@ func (c *Counter) Close() error {
 	for _, l := range c.links {
 		errs = append(errs, l.Close())
 	}
-	return errors.Join(append(errs, c.counts.Close())...)
+	if c.memory != nil {
+		c.closed = c.Read()
+		errs = append(errs, os.NewSyscallError("munmap", unix.Munmap(c.memory)))
+		c.memory, c.cpus = nil, 0
+	}
+	return errors.Join(errs...)
 }

@@ -288,7 +288,7 @@ func TestTraffic(t *testing.T) {
 }
 
 func (c *traffic) check(t *testing.T, task *namespace, counter *network.Counter, server func() net.Conn, address string) {
-	before, device := countsOf(t, counter), task.device(t, "end0")
+	before, device := counter.Read(), task.device(t, "end0")
 	var client net.Conn
 	var err error
 	if task.do(func() { client, err = net.Dial(c.network, address) }); err != nil {
@@ -296,7 +296,7 @@ func (c *traffic) check(t *testing.T, task *namespace, counter *network.Counter,
 	}
 	defer client.Close()
 	c.use(t, client, server())
-	counted, wire := minus(countsOf(t, counter), before), minus(task.device(t, "end0"), device)
+	counted, wire := minus(counter.Read(), before), minus(task.device(t, "end0"), device)
 	if counted.ReceivedLoopback.Packets+counted.SentLoopback.Packets != 0 {
 		t.Errorf("counted as loopback: %+v", counted)
 	}
@@ -317,15 +317,6 @@ func (c *traffic) check(t *testing.T, task *namespace, counter *network.Counter,
 		}
 	}
 	t.Logf("counted %+v, interface %+v", counted, wire)
-}
-
-func countsOf(t *testing.T, counter *network.Counter) network.Counts {
-	t.Helper()
-	c, err := counter.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 func minus(a, b network.Counts) network.Counts {

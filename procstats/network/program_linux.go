@@ -17,7 +17,7 @@ const (
 // loopback is the index of the interface lo in every network namespace.
 const loopback = 1
 
-// The value of the map, for each CPU, is a Counts.
+// The map has a Counts for each CPU.
 const (
 	trafficSize  = 16
 	receivedAt   = 0
@@ -35,7 +35,8 @@ func program(name string, attach ebpf.AttachType, m *ebpf.Map, at int16) *ebpf.P
 		Name: name, Type: ebpf.CGroupSKB, AttachType: attach, License: "Dual MPL/GPL",
 		Instructions: asm.Instructions{
 			asm.Mov.Reg(asm.R6, asm.R1),
-			asm.StoreImm(asm.RFP, stackKey, 0, asm.Word),
+			asm.FnGetSmpProcessorId.Call(),
+			asm.StoreMem(asm.RFP, stackKey, asm.R0, asm.Word),
 			asm.LoadMapPtr(asm.R1, m.FD()),
 			asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, stackKey),
 			asm.FnMapLookupElem.Call(),

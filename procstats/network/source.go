@@ -20,6 +20,7 @@ type Source struct {
 	reason    string
 	since     time.Time // zero if the task had not been started when counting began
 	before    Counts    // of an earlier reader of the task
+	collected Counts    // by the counter, in the last sample
 }
 
 // Absent returns a source that says why packets are not counted.
@@ -48,7 +49,7 @@ func Open(host kernel.FS, selection procstats.Selection, dir string, started boo
 	return s
 }
 
-// Continue adds what an earlier reader of the task has counted, by its last sample.
+// Continue adds what an earlier reader of the task has counted, by its last sample, since when that was counted.
 func (s *Source) Continue(last *procstats.Sample) {
 	number := func(id procstats.ID) uint64 {
 		value, _ := last.Task.Number(id)
@@ -57,6 +58,9 @@ func (s *Source) Continue(last *procstats.Sample) {
 	s.before = Counts{}
 	for _, row := range s.before.rows() {
 		*row.value = number(row.id)
+	}
+	if since, ok := last.Task.Number(procstats.SkbStartTime); ok && !s.since.IsZero() {
+		s.since = time.UnixMicro(int64(since * 1e6))
 	}
 }
 
@@ -91,11 +95,9 @@ func (s *Source) Collect(into *procstats.Sample) {
 	}
 	counts, reason := s.before, s.reason
 	if s.counter != nil {
-		now, err := s.counter.Read()
+		s.collected = s.counter.Read()
 		into.Sources[procstats.SourceSkb] = kernel.Now()
-		if counts.add(&now); err != nil {
-			reason = err.Error()
-		}
+		counts.add(&s.collected)
 	}
 	for _, row := range counts.rows() {
 		switch {
@@ -116,6 +118,9 @@ func (s *Source) Collect(into *procstats.Sample) {
 		into.SetNumber(id, float64(s.since.UnixMicro())/1e6)
 	}
 }
+
+// Moved reports whether packets were counted since the last sample.
+func (s *Source) Moved() bool { return s.counter != nil && s.counter.Read() != s.collected }
 
 // Close implements source.Source.
 func (s *Source) Close() error {

@@ -48,8 +48,7 @@ func Trial(host kernel.FS) (*Counter, error) {
 	}
 	err = sendToSelf()
 	if err == nil {
-		var seen Counts
-		if seen, err = c.Read(); err == nil && (seen.SentLoopback.Packets == 0 || seen.ReceivedLoopback.Packets == 0) {
+		if seen := c.Read(); seen.SentLoopback.Packets == 0 || seen.ReceivedLoopback.Packets == 0 {
 			err = errSilent
 		}
 	}
