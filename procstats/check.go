@@ -25,12 +25,12 @@ type Note struct {
 	Text string `json:"text"`
 }
 
-// check holds headlines against other readings of the same quantity. correct gets a headline that has a value, and returns
-// it: as it is, or by replace or weaken if a reading contradicts it.
+// check holds headlines against other readings of the same quantity. correct gets a headline that has a value, and leaves it
+// as it is, or replaces or weakens it if a reading contradicts it.
 type check struct {
 	rule    string
 	of      []ID
-	correct func(h HeadlineValue, f facts) HeadlineValue
+	correct func(h *HeadlineValue, f *facts)
 }
 
 // checks are the rules, in the order in which they are applied: each gets what those before it have left. One that
@@ -60,29 +60,29 @@ type facts struct {
 }
 
 // checked holds every headline against the other readings of the same quantity, and corrects it if one contradicts it.
-func checked(list []HeadlineValue, s *Sample, h History) []HeadlineValue {
-	f := facts{s, h}
-	for i, h := range list {
-		list[i] = f.informed(f.check(h))
+func (f *facts) checked(list []HeadlineValue) []HeadlineValue {
+	for i := range list {
+		f.check(&list[i])
+		f.inform(&list[i])
 	}
 	return list
 }
 
-// informed says of a lower bound of 0 what it is: not known. While the task goes on, counters keep it, to be seen growing from there,
+// inform says of a lower bound of 0 what it is: not known. While the task goes on, counters keep it, to be seen growing from there,
 // and rates, which are often 0.
-func (f facts) informed(h HeadlineValue) HeadlineValue {
+func (f *facts) inform(h *HeadlineValue) {
 	value, ok := h.Reading.Number()
 	if !ok || value != 0 || h.Guarantee != LowerBound {
-		return h
+		return
 	}
 	if m := rowOf(h.ID); !f.Ended && (m.Kind == Counter || m.Unit != Bytes) {
-		return h
+		return
 	}
 	reason := h.Source + " has seen nothing, and does not see everything"
 	if notes := len(h.Notes); notes > 0 {
 		reason = h.Notes[notes-1].Text
 	}
-	return noHeadline(h.ID, reason)
+	*h = noHeadline(h.ID, reason)
 }
 
 // Guarantees returns how the readings of a task relate to the truth, by name: as the table says, but an account is a lower
@@ -90,7 +90,7 @@ func (f facts) informed(h HeadlineValue) HeadlineValue {
 // processes in the cgroup: those outside can have waited longer, or have run while these waited.
 func Guarantees(s *Sample, headlines []HeadlineValue) map[string]Guarantee {
 	all := make(map[string]Guarantee, len(s.Task))
-	_, _, left := facts{Sample: s}.left(TreeLeftPressure)
+	_, _, left := (&facts{Sample: s}).left(TreeLeftPressure)
 	for _, r := range s.Task {
 		if m := rowOf(r.ID()); m != nil && r.Present() && m.Guarantee != "" {
 			all[m.Name] = m.Guarantee
@@ -110,49 +110,47 @@ func Guarantees(s *Sample, headlines []HeadlineValue) map[string]Guarantee {
 }
 
 // check applies all rules to one headline.
-func (f facts) check(h HeadlineValue) HeadlineValue {
+func (f *facts) check(h *HeadlineValue) {
 	for i := range checks {
 		c := &checks[i]
 		if !h.Reading.Present() || !slices.Contains(c.of, h.ID) {
 			continue
 		}
 		before := len(h.Notes)
-		h = c.correct(h, f)
+		c.correct(h, f)
 		for i := before; i < len(h.Notes); i++ {
 			h.Notes[i].Rule = c.rule
 		}
 	}
-	return h
 }
 
 // replace takes the value of another source, which is a lower bound and larger.
-func (h HeadlineValue) replace(value float64, from ID, other float64, cause string) HeadlineValue {
-	h = h.weaken(from, other, cause)
+func (h *HeadlineValue) replace(value float64, from ID, other float64, cause string) {
+	h.weaken(from, other, cause)
 	h.Reading, h.Source = NumberReading(h.ID, value), rowOf(from).Name
-	return h
 }
 
-// weaken leaves the value as it is, as a lower bound.
-func (h HeadlineValue) weaken(against ID, other float64, cause string) HeadlineValue {
+// weaken leaves the value as it is, as a lower bound. It is called for few headlines, and needs much of a stack.
+//
+//go:noinline
+func (h *HeadlineValue) weaken(against ID, other float64, cause string) {
 	value, _ := h.Reading.Number()
 	m := rowOf(against)
 	n := Note{Source: h.Source, Value: value, OtherSource: m.Name, OtherValue: other, Cause: cause}
 	n.Text = fmt.Sprintf("%s is %s by %s, but %s is %s: %s",
 		h.ID, rowOf(h.ID).Unit.Text(value), h.Source, m.Name, m.Unit.Text(other), cause)
 	h.Guarantee, h.Notes = LowerBound, append(h.Notes, n)
-	return h
 }
 
 // weakenIfLeft makes an account of the cgroup a lower bound if processes are known to have left it.
-func (h HeadlineValue) weakenIfLeft(account ID, f facts) HeadlineValue {
+func (h *HeadlineValue) weakenIfLeft(account ID, f *facts) {
 	if id, processes, left := f.left(account); left && h.Guarantee == Exact {
-		return h.weaken(id, processes, causeLeft)
+		h.weaken(id, processes, causeLeft)
 	}
-	return h
 }
 
 // takenFrom reports whether the headline is the value of a measurement, or computed from it.
-func (h HeadlineValue) takenFrom(id ID) bool { return h.Source == rowOf(id).Name }
+func (h *HeadlineValue) takenFrom(id ID) bool { return h.Source == rowOf(id).Name }
 
 // largest is the largest reading so far of a gauge of memory.
 func (h History) largest(id ID) (value float64, ok bool) {
@@ -170,7 +168,7 @@ const (
 )
 
 // leaveUnseen reports whether a process can leave the cgroup of a task and end between two samples without a trace.
-func (f facts) leaveUnseen() bool {
+func (f *facts) leaveUnseen() bool {
 	cpu, asked := f.Task.Get(CgroupCPUUsage)
 	_, watched := f.Task.Number(RusageOutside)
 	return asked && !cpu.Present() && !watched
@@ -178,7 +176,7 @@ func (f facts) leaveUnseen() bool {
 
 // left says which count of processes that have left a cgroup speaks against an account of the cgroup; ok is false if no
 // process is known to have left it. Where one was that ended elsewhere only version 2 says: it may have left all.
-func (f facts) left(account ID) (id ID, processes float64, ok bool) {
+func (f *facts) left(account ID) (id ID, processes float64, ok bool) {
 	for _, id := range [...]ID{account, RusageOutside, ExitsLeft} {
 		if n, known := f.Task.Number(id); known && n > 0 {
 			return id, n, true
@@ -190,7 +188,7 @@ func (f facts) left(account ID) (id ID, processes float64, ok bool) {
 // cpuBeyond is the largest of the counts of CPU time by process, if it is more than the cgroup has counted: all of them
 // are lower bounds, and are read before the cgroup's counter is. 1 % or 20 ms is what their resolution allows, as long as no
 // process is known to have left, and the clocks of the live processes have no more than 0.5 % or 2 ms too much.
-func (f facts) cpuBeyond() (id ID, value float64, ok bool) {
+func (f *facts) cpuBeyond() (id ID, value float64, ok bool) {
 	cgroup, given := f.Task.Number(CgroupCPUUsage)
 	if !given {
 		return 0, 0, false
@@ -216,69 +214,72 @@ func (f facts) cpuBeyond() (id ID, value float64, ok bool) {
 }
 
 // cpuOfRows is what the processes have used by their own clocks, those that have exited until they were last seen.
-func (f facts) cpuOfRows() float64 {
+func (f *facts) cpuOfRows() float64 {
 	live, _ := f.Task.Number(TreeCPULive)
 	exited, _ := f.Task.Number(TreeCPUExited)
 	return live + exited
 }
 
 // cpuAboveCgroup: the processes have used more than their cgroup has counted.
-func cpuAboveCgroup(h HeadlineValue, f facts) HeadlineValue {
+func cpuAboveCgroup(h *HeadlineValue, f *facts) {
 	from, counted, beyond := f.cpuBeyond()
 	if !h.takenFrom(CgroupCPUUsage) {
-		return h
+		return
 	}
 	if !beyond {
-		return h.weakenIfLeft(TreeLeftCPU, f)
+		h.weakenIfLeft(TreeLeftCPU, f)
+		return
 	}
 	value := counted
 	if h.ID == HeadlineCoresAverage {
 		value /= f.Elapsed.Seconds()
 	}
-	return h.replace(value, from, counted, causeLeft)
+	h.replace(value, from, counted, causeLeft)
 }
 
 // cpuBelowExits: the processes that ended in the v2 cgroup had used more in their lives than was counted for the task. No
 // process was seen that left, or one would have said how much it used; as well some may have joined with time of their own.
-func cpuBelowExits(h HeadlineValue, f facts) HeadlineValue {
+func cpuBelowExits(h *HeadlineValue, f *facts) {
 	ended, ok := f.Task.Number(ExitsCPU)
 	cgroup, _ := f.Task.Number(CgroupCPUUsage)
 	if !ok || h.Guarantee != Exact || !h.takenFrom(CgroupCPUUsage) || ended <= cgroup+max(0.020, cgroup/100) {
-		return h
+		return
 	}
-	return h.weaken(ExitsCPU, ended, "processes have left the cgroup unseen, or joined it")
+	h.weaken(ExitsCPU, ended, "processes have left the cgroup unseen, or joined it")
 }
 
 // coresAboveCgroup: the same of the rate. What processes use outside adds to the cgroup's. The growth of the whole count is
 // too much when a process is found that left long ago, and the sum is when one comes back between two samples: the lower of
 // both holds.
-func coresAboveCgroup(h HeadlineValue, f facts) HeadlineValue {
+func coresAboveCgroup(h *HeadlineValue, f *facts) {
 	from, counted, beyond := f.cpuBeyond()
 	if !h.takenFrom(CgroupCPUUsage) {
-		return h
+		return
 	}
 	if !beyond {
-		return h.weakenIfLeft(TreeLeftCPU, f)
+		h.weakenIfLeft(TreeLeftCPU, f)
+		return
 	}
 	value, _ := h.Reading.Number()
 	outside, okOutside := f.History.rate(f.Sample, TreeOutsideCPU).Number()
 	all, okAll := f.History.rate(f.Sample, TreeCPU).Number()
 	if rate := min(value+outside, all); okOutside && okAll && rate > value {
-		return h.replace(rate, TreeCPU, counted, causeLeft)
+		h.replace(rate, TreeCPU, counted, causeLeft)
+		return
 	}
-	return h.weaken(from, counted, causeLeft)
+	h.weaken(from, counted, causeLeft)
 }
 
 // coresAboveCPUs: more CPUs were kept busy than there are. The clocks of CPUs differ by less than 1 %.
-func coresAboveCPUs(h HeadlineValue, f facts) HeadlineValue {
+func coresAboveCPUs(h *HeadlineValue, f *facts) {
 	cpus := float64(f.CPUs)
 	value, _ := h.Reading.Number()
 	if cpus == 0 || value <= cpus {
-		return h
+		return
 	}
 	h.Reading = NumberReading(h.ID, cpus)
 	if value <= cpus*1.01 {
-		return h
+		return
 	}
 	n := Note{
 		Source: h.Source, Value: value, OtherSource: "host.cpus", OtherValue: cpus,
@@ -287,12 +288,11 @@ func coresAboveCPUs(h HeadlineValue, f facts) HeadlineValue {
 	n.Text = fmt.Sprintf("%s is %s by %s, but the machine has %s: %s",
 		h.ID, Cores.Text(value), h.Source, Counted(f.CPUs, "CPU", "CPUs"), n.Cause)
 	h.Guarantee, h.Notes = Sampled, append(h.Notes, n)
-	return h
 }
 
 // reapedBeyond is the CPU time of the reaped processes, if it is more than the cgroup has counted by 0.1 % or 1 ms. It is counted
 // in microseconds, and lacks the last moments of each process, which the cgroup has.
-func (f facts) reapedBeyond() (id ID, value float64, ok bool) {
+func (f *facts) reapedBeyond() (id ID, value float64, ok bool) {
 	cgroup, known := f.Task.Number(CgroupCPUUsage)
 	reaped, _ := f.Task.Number(RusageCPU)
 	return RusageCPU, reaped, known && reaped > cgroup+max(0.001, cgroup/1000)
@@ -302,9 +302,9 @@ func (f facts) reapedBeyond() (id ID, value float64, ok bool) {
 // CPU time says that they have left. One that left and ended between two samples can have held much and run for less than
 // what the CPU time of the task is exact to; where there is no version 2, nothing else says from where it ended. If its CPU time
 // is not counted either, nothing can contradict the cgroup.
-func memoryLeftCgroup(h HeadlineValue, f facts) HeadlineValue {
+func memoryLeftCgroup(h *HeadlineValue, f *facts) {
 	if !h.takenFrom(CgroupMemoryCurrent) && !h.takenFrom(CgroupMemoryPeak) {
-		return h
+		return
 	}
 	cause := causeLeft
 	against, n, left := f.left(TreeLeftMemory)
@@ -312,14 +312,14 @@ func memoryLeftCgroup(h HeadlineValue, f facts) HeadlineValue {
 		if against, n, left = f.cpuBeyond(); !left {
 			if against, n, left = f.reapedBeyond(); !left {
 				if !f.leaveUnseen() {
-					return h
+					return
 				}
 				against, cause = TreeLeftMemory, causeUnseen
 			}
 		}
 	}
 	upper := h.Guarantee == UpperBound
-	h = h.weaken(against, n, cause)
+	h.weaken(against, n, cause)
 	value, _ := h.Reading.Number()
 	if upper { // at most and at least are neither: what cannot be reclaimed is at least the anonymous memory
 		value = -1
@@ -329,11 +329,10 @@ func memoryLeftCgroup(h HeadlineValue, f facts) HeadlineValue {
 			h.Reading, h.Source, value = NumberReading(h.ID, bound), rowOf(r.id).Name, bound
 		}
 	}
-	return h
 }
 
 // memoryBounds are the readings that a headline of memory is at least, wherever the memory is charged to.
-func (f facts) memoryBounds(id ID) []Reading {
+func (f *facts) memoryBounds(id ID) []Reading {
 	anon, _ := f.Task.Get(CgroupMemoryAnon)
 	now, _ := f.Task.Get(TreeMemory)
 	switch id {
@@ -348,21 +347,21 @@ func (f facts) memoryBounds(id ID) []Reading {
 }
 
 // ioLeftCgroup: what processes read and write elsewhere is not charged to the cgroup.
-func ioLeftCgroup(h HeadlineValue, f facts) HeadlineValue { return h.weakenIfLeft(TreeLeftIO, f) }
+func ioLeftCgroup(h *HeadlineValue, f *facts) { h.weakenIfLeft(TreeLeftIO, f) }
 
 // peakBelowSampled: the largest sample is above the kernel's own peak, which a task may reset that can write to its
 // cgroup. A peak is recorded without a lock, and may miss what several CPUs charge at once: 1 % or 1 MiB.
-func peakBelowSampled(h HeadlineValue, f facts) HeadlineValue {
+func peakBelowSampled(h *HeadlineValue, f *facts) {
 	sampled, ok := f.largest(CgroupMemoryCurrent)
 	value, _ := h.Reading.Number()
 	if !ok || !h.takenFrom(CgroupMemoryPeak) || sampled <= value+max(1<<20, value/100) {
-		return h
+		return
 	}
-	return h.replace(sampled, CgroupMemoryCurrent, sampled, "the peak was reset while the task ran")
+	h.replace(sampled, CgroupMemoryCurrent, sampled, "the peak was reset while the task ran")
 }
 
 // peakWithoutHugetlb: huge pages were held that the peak does not count.
-func peakWithoutHugetlb(h HeadlineValue, f facts) HeadlineValue {
+func peakWithoutHugetlb(h *HeadlineValue, f *facts) {
 	const cause = "the memory of a cgroup is counted without huge pages"
 	held, ok := f.largest(HugetlbUncharged)
 	if now, read := f.Task.Number(HugetlbUncharged); read && now > held {
@@ -371,9 +370,10 @@ func peakWithoutHugetlb(h HeadlineValue, f facts) HeadlineValue {
 	value, _ := h.Reading.Number()
 	switch {
 	case !ok || held == 0:
-		return h
+		return
 	case held > value:
-		return h.replace(held, HugetlbUncharged, held, cause)
+		h.replace(held, HugetlbUncharged, held, cause)
+		return
 	}
-	return h.weaken(HugetlbUncharged, held, cause)
+	h.weaken(HugetlbUncharged, held, cause)
 }

@@ -257,6 +257,9 @@ func TestChecks(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			for _, h := range procstats.Headlines(test.sample, test.history) {
+				if total := procstats.CPUTotal(test.sample); h.ID == procstats.HeadlineCPU && headline(total) != headline(h) {
+					t.Errorf("the total is %s, the headline %s", headline(total), headline(h))
+				}
 				if h.ID != test.of {
 					continue
 				}

@@ -118,22 +118,42 @@ func Headlines(s *Sample, h History) []HeadlineValue { return HeadlinesInto(nil,
 
 // HeadlinesInto does the same in the memory of a list that nobody reads any more.
 func HeadlinesInto(used []HeadlineValue, s *Sample, h History) []HeadlineValue {
-	list := slices.Grow(used[:0], mostHeadlines)
-	list = append(list, firstRead(s, HeadlineCPU, cpuSources[:]))
-	list = append(list, h.ofEnded(coresHeadline(s, h)))
-	list = append(list, h.ofEnded(coresAverageHeadline(s, h.Elapsed)))
-	list = append(list, memoryHeadline(s))
-	list = append(list, firstRead(s, HeadlineMemoryCharged, cgroupMemory[:1]))
-	list = append(list, memoryPeakHeadline(s, h))
-	list = append(list, ioHeadline(s, HeadlineIORead, ioReadSources[:]))
-	list = append(list, ioWriteHeadline(s))
-	list = append(list, ioHeadline(s, HeadlineIOHanded, ioHandedSources[:]))
-	list = append(list, ioPendingHeadline(s))
-	list = appendPositive(list, firstRead(s, HeadlineSwap, swapSources[:]))
-	list = appendPositive(list, firstRead(s, HeadlineHugetlb, hugetlbSources[:]))
-	list = appendPositive(list, processesAge(s, h))
-	return checked(appendNetworkHeadlines(list, s), s, h)
+	list, f := slices.Grow(used[:0], mostHeadlines), &facts{s, h}
+	for _, of := range makers {
+		list = append(list, of(f))
+	}
+	for _, of := range positiveMakers {
+		list = append(list, of(f))
+		if value, _ := list[len(list)-1].Reading.Number(); value <= 0 {
+			list = list[:len(list)-1]
+		}
+	}
+	return f.checked(appendNetworkHeadlines(list, s))
 }
+
+// makers make the headlines that are always listed, in the order of the list, and positiveMakers those that are if they are not 0.
+// One call of each after the other would need the stack of all together, which each of a thousand readers of tasks had.
+//
+//nolint:gochecknoglobals // constant lists
+var (
+	makers = [...]func(f *facts) HeadlineValue{
+		func(f *facts) HeadlineValue { return firstRead(f.Sample, HeadlineCPU, cpuSources[:]) },
+		func(f *facts) HeadlineValue { return f.ofEnded(coresHeadline(f.Sample, f.History)) },
+		func(f *facts) HeadlineValue { return f.ofEnded(coresAverageHeadline(f.Sample, f.Elapsed)) },
+		func(f *facts) HeadlineValue { return memoryHeadline(f.Sample) },
+		func(f *facts) HeadlineValue { return firstRead(f.Sample, HeadlineMemoryCharged, cgroupMemory[:1]) },
+		func(f *facts) HeadlineValue { return memoryPeakHeadline(f.Sample, f.History) },
+		func(f *facts) HeadlineValue { return ioHeadline(f.Sample, HeadlineIORead, ioReadSources[:]) },
+		func(f *facts) HeadlineValue { return ioWriteHeadline(f.Sample) },
+		func(f *facts) HeadlineValue { return ioHeadline(f.Sample, HeadlineIOHanded, ioHandedSources[:]) },
+		func(f *facts) HeadlineValue { return ioPendingHeadline(f.Sample) },
+	}
+	positiveMakers = [...]func(f *facts) HeadlineValue{
+		func(f *facts) HeadlineValue { return firstRead(f.Sample, HeadlineSwap, swapSources[:]) },
+		func(f *facts) HeadlineValue { return firstRead(f.Sample, HeadlineHugetlb, hugetlbSources[:]) },
+		func(f *facts) HeadlineValue { return processesAge(f.Sample, f.History) },
+	}
+)
 
 // Lasting reports whether the headlines of a sample are those of the next, but for what moves with the time, if that has the very
 // readings of this one, and of the one before it: rates were 0 and are so. A contradiction may end with the time.
@@ -158,14 +178,6 @@ func HeadlinesLater(list []HeadlineValue, s *Sample, h History) {
 	}
 }
 
-// appendPositive appends a headline that is listed only if it is not 0.
-func appendPositive(list []HeadlineValue, h HeadlineValue) []HeadlineValue {
-	if value, _ := h.Reading.Number(); value > 0 {
-		list = append(list, h)
-	}
-	return list
-}
-
 // processesAge is how much older than the sample its process rows are. After the end there are none to read.
 func processesAge(s *Sample, h History) HeadlineValue {
 	age := RowsAge(s)
@@ -187,9 +199,17 @@ func RowsAge(s *Sample) Reading {
 	return NumberReading(HeadlineProcessesAge, (s.Mono - set.Mono).Seconds())
 }
 
-// CPUTotal returns the CPU time of the task as its headline has it, which the rows of its processes are held against.
+// CPUTotal returns the CPU time of the task as its headline has it, which the rows of its processes are held against. It has no
+// notes. The rules for it are called by their names and not by the table, because every sample needs it: what a table's functions are
+// given is allocated.
 func CPUTotal(s *Sample) HeadlineValue {
-	return facts{s, History{}}.check(firstRead(s, HeadlineCPU, cpuSources[:]))
+	h, f := firstRead(s, HeadlineCPU, cpuSources[:]), facts{Sample: s}
+	if h.Reading.Present() {
+		cpuAboveCgroup(&h, &f)
+		cpuBelowExits(&h, &f)
+		h.Notes = nil
+	}
+	return h
 }
 
 // takenFrom is a headline's value, from a measurement whose guarantee it shares.
