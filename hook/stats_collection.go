@@ -103,21 +103,13 @@ func (c *collection) stream() (established bool, err error) {
 	watchdog := time.AfterFunc(config.StallAfter, func() { c.stalled(cancel) })
 	defer watchdog.Stop()
 
-	var stream StatsStream
-	err = c.call("OpenStats", func() (err error) {
-		stream, err = c.opener.OpenStats(ctx, config.Interval)
-		return err
-	})
+	stream, err := c.openStream(ctx)
 	if err != nil {
 		return false, fmt.Errorf("open stats stream: %w", causeOr(ctx, err))
 	}
 	for ctx.Err() == nil {
 		var sample *procstats.Sample
-		err = c.call("Recv", func() (err error) {
-			sample, err = stream.Recv()
-			return err
-		})
-		if err != nil {
+		if sample, err = c.receive(stream); err != nil {
 			break
 		}
 		established = true
@@ -130,21 +122,33 @@ func (c *collection) stream() (established bool, err error) {
 	return established, fmt.Errorf("receive stats: %w", causeOr(ctx, err))
 }
 
+func (c *collection) openStream(ctx context.Context) (stream StatsStream, err error) {
+	c.setCalling("OpenStats")
+	defer c.returned(&err)
+	return c.opener.OpenStats(ctx, c.hook.config.Interval) //nolint:wrapcheck // by the caller
+}
+
+func (c *collection) receive(stream StatsStream) (sample *procstats.Sample, err error) {
+	c.setCalling("Recv")
+	defer c.returned(&err)
+	return stream.Recv() //nolint:wrapcheck // by the caller
+}
+
 // deliver passes a sample on unless the collection has been ended: a late sample is dropped.
-func (c *collection) deliver(sample *procstats.Sample) error {
+func (c *collection) deliver(sample *procstats.Sample) (err error) {
 	if !c.setErr(nil) {
 		return context.Cause(c.ctx)
 	}
-	return c.call("UpdateStats", func() error {
-		c.hook.config.Updater.UpdateStats(sample)
-		return nil
-	})
+	c.setCalling(updating)
+	defer c.returned(&err)
+	c.hook.config.Updater.UpdateStats(sample)
+	return nil
 }
 
 // stalled is called when nothing has happened for StallAfter. The updater is waited for; the stream is not.
 func (c *collection) stalled(cancel context.CancelCauseFunc) {
 	c.hook.mu.Lock()
-	delivering := c.calling == "UpdateStats"
+	delivering := c.calling == updating
 	c.hook.mu.Unlock()
 	if !delivering {
 		cancel(ErrStatsStalled)
@@ -155,16 +159,15 @@ func (c *collection) stalled(cancel context.CancelCauseFunc) {
 	}
 }
 
-// call calls a method of the driver or the updater. Its panic is returned as an error.
-func (c *collection) call(name string, method func() error) (err error) {
-	c.setCalling(name)
-	defer func() {
-		c.setCalling("")
-		if value := recover(); value != nil {
-			err = &panicError{value, debug.Stack()}
-		}
-	}()
-	return method()
+// updating is the updater's method.
+const updating = "UpdateStats"
+
+// returned is deferred behind a call of the driver or the updater. Its panic is returned as an error.
+func (c *collection) returned(err *error) {
+	c.setCalling("")
+	if value := recover(); value != nil {
+		*err = &panicError{value, debug.Stack()}
+	}
 }
 
 func (c *collection) setCalling(name string) {
