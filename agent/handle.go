@@ -125,7 +125,10 @@ func (h *handle) OpenStats(ctx context.Context, interval time.Duration) (hook.St
 		look := looker.Look
 		h.usage.look.Store(&look)
 	}
-	return statsStream{stream}, nil
+	s := statsStream{stream}
+	paced := s.Interval
+	h.usage.paced.Store(&paced)
+	return s, nil
 }
 
 // statsStream hands the samples to the hook, and errors in its words.
@@ -135,6 +138,14 @@ type statsStream struct{ stream driver.StatsStream }
 func (s statsStream) Recv() (*procstats.Sample, error) {
 	sample, err := s.stream.Recv()
 	return sample, forStats(err)
+}
+
+// Interval implements hook.PacedStream.
+func (s statsStream) Interval() time.Duration {
+	if paced, ok := s.stream.(interface{ Interval() time.Duration }); ok {
+		return paced.Interval()
+	}
+	return 0
 }
 
 // permanent marks an error after which trying again cannot help.

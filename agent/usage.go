@@ -35,6 +35,8 @@ type usage struct {
 	err func() error
 	// look has the processes of the task read for every sample for a while; nil if the driver cannot.
 	look atomic.Pointer[func()]
+	// paced is the interval that the driver has stretched the requested one to, 0 if it has not; nil before there is a stream.
+	paced atomic.Pointer[func() time.Duration]
 
 	// saving orders what goes into the history, and guards stored.
 	saving sync.Mutex
@@ -115,7 +117,15 @@ func (u *usage) mark(why history.Gap) {
 func (u *usage) forget() { u.previous, u.kept = nil, 0 }
 
 // silence is the time without readings from which on it is a gap: a collection or two that take long are none.
-func (u *usage) silence() time.Duration { return max(5*u.interval, 10*time.Second) }
+func (u *usage) silence() time.Duration { return max(5*u.expected(), 10*time.Second) }
+
+// expected is the time between two readings now.
+func (u *usage) expected() time.Duration {
+	if paced := u.paced.Load(); paced != nil {
+		return max(u.interval, (*paced)())
+	}
+	return u.interval
+}
 
 // measureFrom takes the sample that the rates of a new stream's first one are measured from; nil if there is none.
 func (u *usage) measureFrom(baseline *procstats.Sample) {
@@ -170,7 +180,7 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 	u.counts.samples.Add(1)
 	if u.previous != nil {
 		took := s.Mono - u.previous.Mono
-		late, first := u.backlog.observe(took, u.interval)
+		late, first := u.backlog.observe(took, u.expected())
 		if late {
 			u.counts.backlogged.Add(1)
 		}

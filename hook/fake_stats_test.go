@@ -30,8 +30,9 @@ type statsDriver struct {
 // opening is what one call of OpenStats does.
 type opening struct {
 	err    error
-	hang   bool // OpenStats blocks until ctx is done
-	deaf   bool // OpenStats blocks for an hour, whatever ctx says
+	hang   bool          // OpenStats blocks until ctx is done
+	deaf   bool          // OpenStats blocks for an hour, whatever ctx says
+	paced  time.Duration // what the stream says is its interval; 0 for one that says nothing
 	stream []message
 }
 
@@ -62,6 +63,9 @@ func (d *statsDriver) OpenStats(ctx context.Context, _ time.Duration) (hook.Stat
 	defer d.mu.Unlock()
 	d.streams = append(d.streams, opened)
 	d.most = max(d.most, d.openLocked())
+	if step.paced > 0 {
+		return pacedStream{opened, step.paced}, nil
+	}
 	return opened, nil
 }
 
@@ -128,6 +132,14 @@ func (s *stream) Recv() (*procstats.Sample, error) {
 	}
 	return &procstats.Sample{}, nil
 }
+
+// pacedStream says what its interval is.
+type pacedStream struct {
+	*stream
+	interval time.Duration
+}
+
+func (s pacedStream) Interval() time.Duration { return s.interval }
 
 // samples are n samples, one a second, the first at once, and then what follows.
 func samples(n int, then ...message) []message {

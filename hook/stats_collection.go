@@ -117,9 +117,17 @@ func (c *collection) stream() (established bool, err error) {
 		if err := c.deliver(sample); err != nil {
 			return established, fmt.Errorf("update stats: %w", err)
 		}
-		watchdog.Reset(config.StallAfter)
+		watchdog.Reset(c.patience(stream))
 	}
 	return established, fmt.Errorf("receive stats: %w", causeOr(ctx, err))
+}
+
+// patience is how long a stream may be silent.
+func (c *collection) patience(stream StatsStream) time.Duration {
+	if paced, ok := stream.(PacedStream); ok {
+		return max(c.hook.config.StallAfter, stallIntervals*paced.Interval())
+	}
+	return c.hook.config.StallAfter
 }
 
 func (c *collection) openStream(ctx context.Context) (stream StatsStream, err error) {

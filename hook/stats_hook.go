@@ -39,6 +39,14 @@ type StatsStream interface {
 	Recv() (*procstats.Sample, error)
 }
 
+// PacedStream is a StatsStream that says when to expect the next sample. It is for drivers that sample less often than asked if it
+// would cost too much.
+type PacedStream interface {
+	StatsStream
+	// Interval is the time between two samples now; 0 means as asked for. It may be called at any time.
+	Interval() time.Duration
+}
+
 // StatsUpdater consumes the samples of one task.
 type StatsUpdater interface {
 	// UpdateStats is called for one sample after the other. It may retain the sample and must not change it. A call
@@ -52,7 +60,7 @@ type StatsConfig struct {
 	// Interval is the time between samples; 0 means 1 s.
 	Interval time.Duration
 	// StallAfter is the time without a sample after which a stream is ended and opened again, and the time after
-	// which a call of the updater counts as blocked; 0 means five intervals, at least 10 s.
+	// which a call of the updater counts as blocked; 0 means five intervals, at least 10 s. A [PacedStream] has five of its own.
 	StallAfter time.Duration
 	// Publish says whether stats are collected at all; see SetPublish.
 	Publish bool

@@ -315,6 +315,8 @@ func TestStatsSilentStream(t *testing.T) {
 		"before the first":    {[]opening{{}, {stream: samples(1000)}}, 10*time.Second + time.Second, true},
 		"in the opening":      {[]opening{{hang: true}, {stream: samples(1000)}}, 10*time.Second + time.Second, true},
 		"late is not silent":  {[]opening{{stream: []message{{}, {after: 9 * time.Second}, endOfStream}}, {stream: samples(1000)}}, 10 * time.Second, false},
+		"stretched":           {[]opening{{paced: 30 * time.Second, stream: []message{{}, {after: 28 * time.Second}, endOfStream}}, {stream: samples(1000)}}, 29 * time.Second, false},
+		"not so far":          {[]opening{{paced: 3 * time.Second, stream: []message{{}, {after: time.Hour}}}, {stream: samples(1000)}}, 16 * time.Second, false},
 		"too late is silence": {[]opening{{stream: []message{{}, {after: 11 * time.Second}, endOfStream}}, {stream: samples(1000)}}, 11 * time.Second, false},
 	}
 	for name, c := range cases {

@@ -55,6 +55,9 @@ func (s *Stream) deliver() {
 // Baseline returns a sample that was taken not long before the first one, until that is received.
 func (s *Stream) Baseline() *procstats.Sample { return s.baseline }
 
+// Interval is the time until the next sample: longer than asked for if reading the task takes more than its budget.
+func (s *Stream) Interval() time.Duration { return s.pace.Interval() }
+
 // Look has the processes read for every sample for a while.
 func (s *Stream) Look() { s.reading.look() }
 

@@ -65,6 +65,13 @@ func (p *Pacer) Start(requested time.Duration) *Pace {
 // Requested is the interval that was asked for.
 func (r *Pace) Requested() time.Duration { return r.requested }
 
+// Interval is what it is now.
+func (r *Pace) Interval() time.Duration {
+	r.pacer.mu.Lock()
+	defer r.pacer.mu.Unlock()
+	return r.interval
+}
+
 // End removes the interval.
 func (r *Pace) End() {
 	r.pacer.mu.Lock()
