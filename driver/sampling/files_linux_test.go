@@ -64,7 +64,7 @@ func TestFewFiles(t *testing.T) {
 // TestMoreTasks holds that a task whose files stay open makes room for another one's, and that both are read on as their executors do.
 func TestMoreTasks(t *testing.T) {
 	one, other := run(t, busy, nil), run(t, busy, nil)
-	loop := newLimitedLoop(t, 64)
+	loop := newLimitedLoop(t, 60)
 	before := openFiles(t)
 	first := open(t, loop, one, 20*time.Millisecond)
 	recv(t, first)

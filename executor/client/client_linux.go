@@ -381,6 +381,7 @@ func (c *Client) Progress(ctx context.Context) (Progress, error) {
 	if err != nil {
 		return Progress{}, c.explain(err)
 	}
+	c.child.confirmed() // as by Confirm
 	return Progress{Ended: response.GetState() == proto.TaskState_TASK_STATE_EXITED, Events: response.GetEvents()}, nil
 }
 
