@@ -20,19 +20,23 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"text/tabwriter"
 	"time"
 
 	"github.com/tachograph/tacho/e2e/rig"
 )
 
 const (
-	tasksVariable = "TACHO_COST_TASKS"
+	tasksVariable   = "TACHO_COST_TASKS"
+	workersVariable = "TACHO_COST_WORKERS"
 	// taskKiB is what an agent and an executor hold for each of many tasks.
 	taskKiB = 6 << 10
 	// offPercent of a core is what all of them take while nothing is published.
 	offPercent = 0.2
 	// cacheLife is how old a reading may be that the statistics answer with.
 	cacheLife = time.Second
+	// scrapeInterval is how often the metrics are read while nothing else is asked.
+	scrapeInterval = 10 * time.Second
 )
 
 // fleet is an agent with a job of many sleeping tasks.
@@ -45,14 +49,26 @@ type fleet struct {
 	http      *http.Client
 }
 
-const fleetJob = `job "sleepers" {
+// sleepers are tasks that do nothing.
+const sleepers = `command = "/bin/sleep"
+        args    = ["100000"]`
+
+// workers are tasks that work for a millisecond ten times a second.
+func workers(t *testing.T) string {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("command = \"/usr/bin/env\"\n        args    = [\"%s=%s\", %q]", workVariable, ticking, self)
+}
+
+const fleetJob = `job "fleet" {
   group "g" {
     count = %d
     task "t" {
       driver = "tacho"
       config {
-        command = "/bin/sleep"
-        args    = ["100000"]
+        %s
       }
       resources {
         memory = 10
@@ -65,8 +81,8 @@ const fleetJob = `job "sleepers" {
 func (f *fleet) path(name string) string { return f.place.Path(name) }
 func (f *fleet) socket() string          { return f.path("d/tacho.sock") }
 
-// newFleet starts the agent and its tasks, which end with the test.
-func newFleet(t *testing.T, tasks int) *fleet {
+// newFleet starts the agent and its tasks, which end with the test. config says what each runs.
+func newFleet(t *testing.T, tasks int, config string) *fleet {
 	t.Helper()
 	f := &fleet{t: t, place: place(t)}
 	f.http = &http.Client{Timeout: deadline, Transport: &http.Transport{
@@ -76,7 +92,7 @@ func newFleet(t *testing.T, tasks int) *fleet {
 		},
 	}}
 	f.publish(true)
-	f.write("job.nomad.hcl", fmt.Sprintf(fleetJob, tasks))
+	f.write("job.nomad.hcl", fmt.Sprintf(fleetJob, tasks, config))
 	f.agent = f.place.Command(context.Background(), rig.Tacho(), "agent", "--config", f.path("agent.hcl"))
 	if err := f.agent.Start(); err != nil {
 		t.Fatal(err)
@@ -97,7 +113,7 @@ func newFleet(t *testing.T, tasks int) *fleet {
 // end stops the tasks and the agent.
 func (f *fleet) end() {
 	f.http.CloseIdleConnections()
-	f.tacho("job", "stop", "sleepers")
+	f.tacho("job", "stop", "fleet")
 	rig.Eventually(f.t, time.Minute, "no executor is left", func() bool { return len(children(f.t, f.agent.Process.Pid)) == 0 })
 	if err := errors.Join(f.agent.Process.Signal(os.Interrupt), f.agent.Wait()); err != nil {
 		f.t.Error(err)
@@ -173,8 +189,8 @@ func (f *fleet) running() (ids []string) {
 	return ids
 }
 
-// percent is how much of a core the agent, and all executors, take in a time.
-func (f *fleet) percent(over time.Duration) (agent, executors float64) {
+// percent is how much of a core the agent, and all executors, take in a time. If scraped, its metrics are read every 10 s meanwhile.
+func (f *fleet) percent(over time.Duration, scraped bool) (agent, executors float64) {
 	f.t.Helper()
 	sum := func() (agent, executors time.Duration) {
 		for _, pid := range f.executors {
@@ -184,7 +200,14 @@ func (f *fleet) percent(over time.Duration) (agent, executors float64) {
 	}
 	agentBefore, executorsBefore := sum()
 	began := time.Now()
-	time.Sleep(over)
+	for end := began.Add(over); time.Now().Before(end); {
+		if scraped {
+			if _, _, err := f.get("/v1/metrics?format=prometheus"); err != nil {
+				f.t.Fatal(err)
+			}
+		}
+		time.Sleep(min(scrapeInterval, time.Until(end)))
+	}
 	agentAfter, executorsAfter := sum()
 	share := func(d time.Duration) float64 { return 100 * float64(d) / float64(time.Since(began)) }
 	return share(agentAfter - agentBefore), share(executorsAfter - executorsBefore)
@@ -222,67 +245,116 @@ func children(t *testing.T, parent int) (pids []int) {
 	return pids
 }
 
+// figures are what a fleet costs.
+type figures struct {
+	tasks int
+	// agent and executors are shares of a core, in percent: while stats are published, and offAgent and offExecutors while they are not.
+	agent, executors, offAgent, offExecutors float64
+	agentKiB, executorKiB                    int // the executor's is the median
+	metrics                                  []time.Duration
+}
+
+// growth prints fleets of different sizes beside each other.
+func growth(t *testing.T, all []figures) {
+	t.Helper()
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "tasks\tagent\texecutors\ta task\tagent\tan executor\ta task\t/v1/metrics\tnot publishing\t")
+	for _, f := range all {
+		fmt.Fprintf(w, "%d\t%.2f %%\t%.2f %%\t%.4f %%\t%.1f MiB\t%.2f MiB\t%.2f MiB\t%s\t%.3f %%\t\n", f.tasks, f.agent, f.executors,
+			(f.agent+f.executors)/float64(f.tasks), mib(f.agentKiB), mib(f.executorKiB), mib(f.executorKiB+f.agentKiB/f.tasks),
+			spread(f.metrics), f.offAgent+f.offExecutors)
+	}
+	_ = w.Flush() // into memory
+	t.Logf("one reading a second, metrics scraped every 10 s; shares are of one core, memory is private:\n%s", b.String())
+}
+
 // TestAgent measures an agent with many sleeping tasks: what it and the executors hold and take, how long the metrics
 // and the statistics take to answer, and what is left of it all while nothing is published.
 func TestAgent(t *testing.T) {
+	var all []figures
 	for text := range strings.SplitSeq(cmp.Or(os.Getenv(tasksVariable), "50"), ",") {
 		tasks, err := strconv.Atoi(text)
 		if err != nil {
 			t.Fatalf("%s: %v", tasksVariable, err)
 		}
-		t.Run(text, func(t *testing.T) {
-			f := newFleet(t, tasks)
-			time.Sleep(10 * time.Second) // what starting took is given back
-			f.memory()
-			window := streamingTime(t) / 2
-			before, stolen := f.activities(), stolen(t)
-			agent, executors := f.percent(window)
-			f.asleep(before, window)
-			t.Logf("publishing: %.2f %% of a core for the agent, %.2f %% for %d executors; %s", agent, executors, tasks, stolen())
-			if executors > offPercent {
-				t.Errorf("the executors take %.2f %%; want below %.1f %%: the agent reads their tasks", executors, offPercent)
-			}
-			f.metrics()
-			f.statistics()
-			f.memory()
-			f.publish(false)
-			time.Sleep(5 * time.Second)
-			callsBefore, sizeBefore := f.reads()
-			agent, executors = f.percent(streamingTime(t))
-			calls, size := f.reads()
-			calls, size = calls-callsBefore, size-sizeBefore
-			t.Logf("not publishing: %.3f %% for the agent, %.3f %% for the executors, %d reads of theirs, %d bytes", agent, executors, calls, size)
-			if agent+executors > offPercent || size != eventSize*calls {
-				t.Errorf("want below %.1f %% in all, and no read of a file", offPercent)
-			}
-		})
+		t.Run(text, func(t *testing.T) { all = append(all, measure(t, newFleet(t, tasks, sleepers))) })
+	}
+	growth(t, all)
+}
+
+func measure(t *testing.T, f *fleet) (of figures) {
+	t.Helper()
+	of.tasks = len(f.executors)
+	time.Sleep(10 * time.Second) // what starting took is given back
+	f.memory()
+	window := max(streamingTime(t)/2, scrapeInterval/2)
+	before, stolen := f.activities(), stolen(t)
+	of.agent, of.executors = f.percent(window, true)
+	f.asleep(before, window)
+	t.Logf("publishing: %.2f %% of a core for the agent, %.2f %% for %d executors; %s", of.agent, of.executors, of.tasks, stolen())
+	if of.executors > offPercent {
+		t.Errorf("the executors take %.2f %%; want below %.1f %%: the agent reads their tasks", of.executors, offPercent)
+	}
+	of.metrics = f.metrics()
+	f.statistics()
+	of.agentKiB, of.executorKiB = f.memory()
+	f.publish(false)
+	time.Sleep(5 * time.Second)
+	callsBefore, sizeBefore := f.reads()
+	of.offAgent, of.offExecutors = f.percent(streamingTime(t), false)
+	calls, size := f.reads()
+	calls, size = calls-callsBefore, size-sizeBefore
+	t.Logf("not publishing: %.3f %% for the agent, %.3f %% for the executors, %d reads of theirs, %d bytes", of.offAgent, of.offExecutors, calls, size)
+	if of.offAgent+of.offExecutors > offPercent || size != eventSize*calls {
+		t.Errorf("want below %.1f %% in all, and no read of a file", offPercent)
+	}
+	return of
+}
+
+// TestWorkers measures an agent with tasks that work a little all the time. Five hundred of them need five CPUs: TACHO_COST_WORKERS is
+// how many there are.
+func TestWorkers(t *testing.T) {
+	tasks, err := strconv.Atoi(cmp.Or(os.Getenv(workersVariable), "20"))
+	if err != nil {
+		t.Fatalf("%s: %v", workersVariable, err)
+	}
+	f := newFleet(t, tasks, workers(t))
+	time.Sleep(10 * time.Second) // what starting took is given back
+	stolen := stolen(t)
+	agent, executors := f.percent(max(streamingTime(t)/2, scrapeInterval/2), true)
+	t.Logf("%d tasks of 1 ms ten times a second: %.2f %% of a core for the agent, %.2f %% for the executors, %.4f %% a task; %s",
+		tasks, agent, executors, (agent+executors)/float64(tasks), stolen())
+	if executors > offPercent {
+		t.Errorf("the executors take %.2f %%; want below %.1f %%: the agent reads their tasks", executors, offPercent)
 	}
 }
 
-func (f *fleet) memory() {
+// memory prints the private memory of the agent, and of the executors the median.
+func (f *fleet) memory() (agent, median int) {
 	f.t.Helper()
 	var all []int
 	for _, pid := range f.executors {
 		all = append(all, usageOf(f.t, pid).dirtyKiB)
 	}
 	slices.Sort(all)
-	agent := usageOf(f.t, f.agent.Process.Pid).dirtyKiB
-	median, each := all[len(all)/2], agent/len(all)
+	agent, median = usageOf(f.t, f.agent.Process.Pid).dirtyKiB, all[len(all)/2]
+	each := agent / len(all)
 	f.t.Logf("private memory: %.2f MiB an executor (at most %.2f), agent %.1f MiB, %.2f MiB a task",
 		mib(median), mib(all[len(all)-1]), mib(agent), mib(median+each))
 	if median+each > taskKiB {
 		f.t.Errorf("want at most %.0f MiB a task", mib(taskKiB))
 	}
+	return agent, median
 }
 
 func mib(kib int) float64 { return float64(kib) / (1 << 10) }
 
 // metrics scrapes every 50 ms, which is at all times of a collection interval. Each page is read into the memory of the one
 // before: to have more of it would take longer than the agent does.
-func (f *fleet) metrics() {
+func (f *fleet) metrics() (times []time.Duration) {
 	f.t.Helper()
 	const scrapes = 300
-	var times []time.Duration
 	var page bytes.Buffer
 	size, series, stolen := 0, 0, stolen(f.t)
 	for range scrapes {
@@ -294,6 +366,7 @@ func (f *fleet) metrics() {
 		time.Sleep(50 * time.Millisecond)
 	}
 	f.t.Logf("metrics: %s; %d bytes, %d and %d series a task; %s", spread(times), size, size/len(f.executors), series/len(f.executors), stolen())
+	return times
 }
 
 // statistics asks a thousand times a second.

@@ -17,7 +17,7 @@ func TestExecutorsSleepWhilePublishing(t *testing.T) {
 	if streamingTime(t) < housekeeping {
 		t.Skipf("%s is below %s; TestAgent looks at a shorter time", timeVariable, housekeeping)
 	}
-	f := newFleet(t, 50)
+	f := newFleet(t, 50, sleepers)
 	time.Sleep(12 * time.Second) // every executor was asked once what it has reaped
 	began, before := time.Now(), f.activities()
 	last, woken := before, map[int]int{}

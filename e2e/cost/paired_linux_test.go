@@ -36,6 +36,9 @@ const (
 	roundsVariable = "TACHO_COST_ROUNDS"
 )
 
+// ticking is work that never ends: a millisecond, ten times a second.
+const ticking = "ticking"
+
 // works are what a task does while its packets and exits are counted, or not: so many times, and the time of one in ns is printed.
 var works = []struct {
 	name  string
@@ -62,6 +65,13 @@ func doWork(name string) int {
 		}
 		fmt.Println(time.Since(began).Nanoseconds() / int64(w.times))
 		return 0
+	}
+	if name == ticking {
+		for next := time.Now(); ; next = next.Add(100 * time.Millisecond) {
+			time.Sleep(time.Until(next))
+			for began := time.Now(); time.Since(began) < time.Millisecond; { //nolint:revive // it uses CPU time
+			}
+		}
 	}
 	if name == "answer" {
 		_, _ = io.CopyBuffer(struct{ io.Writer }{os.Stdout}, struct{ io.Reader }{os.Stdin}, make([]byte, 1))

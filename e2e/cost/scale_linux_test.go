@@ -61,7 +61,7 @@ func TestScale(t *testing.T) {
 	if err != nil {
 		t.Skipf("%s is not set: the number of tasks, such as 1000", scaleVariable)
 	}
-	f := newFleet(t, 1)
+	f := newFleet(t, 1, sleepers)
 	f.http.Timeout = time.Minute
 	text, tasks := mixedJob(wanted / len(kinds()))
 	f.write("mixed.nomad.hcl", text)
@@ -84,7 +84,7 @@ func TestScale(t *testing.T) {
 	})
 	f.executors = children(t, f.agent.Process.Pid)
 	step("all run", func() {
-		agent, executors := f.percent(streamingTime(t))
+		agent, executors := f.percent(streamingTime(t), true)
 		t.Logf("publishing: %.2f %% of a core for the agent, %.2f %% for %d executors", agent, executors, len(f.executors))
 	})
 	f.metrics()
