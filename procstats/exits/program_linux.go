@@ -135,28 +135,33 @@ func program(name string, code asm.Instructions) *ebpf.ProgramSpec {
 	return &ebpf.ProgramSpec{Name: "tacho_" + name[len("sched_"):], Type: ebpf.RawTracepoint, License: license, Instructions: code}
 }
 
-// filter ends the program unless the cgroup of the current task, or one above it, is watched.
+// filter ends the program unless the cgroup of the current task, or one above it, is watched. Of several that are watched it takes the
+// deepest: the trial watches the root, and must not take the records of a task that runs meanwhile.
 func filter(m *shared) asm.Instructions {
 	lookup := asm.Instructions{
 		asm.StoreMem(asm.RFP, stackCgroup, asm.R0, asm.DWord),
 		asm.LoadMapPtr(asm.R1, m.watched.FD()),
 		asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, stackCgroup),
 		asm.FnMapLookupElem.Call(),
-		asm.JNE.Imm(asm.R0, 0, "watched"),
 	}
 	code := asm.Instructions{asm.FnGetCurrentCgroupId.Call()}
 	code = append(code, lookup...)
 	code = append(code,
+		asm.Mov.Reg(watched, asm.R0),
+		asm.JNE.Imm(asm.R0, 0, "watched"),
+		asm.Mov.Imm(watched, 0),
 		asm.Mov.Imm(level, 0),
-		asm.Mov.Reg(asm.R1, level).WithSymbol("level"),
+		asm.Mov.Reg(asm.R1, level).WithSymbol("level"), // from the root down: how deep the task's cgroup is, is not known
 		asm.FnGetCurrentAncestorCgroupId.Call(),
-		asm.JEq.Imm(asm.R0, 0, "end"))
+		asm.JEq.Imm(asm.R0, 0, "deepest"))
 	code = append(code, lookup...)
 	return append(code,
-		asm.Add.Imm(level, 1),
+		asm.JEq.Imm(asm.R0, 0, "deeper"),
+		asm.Mov.Reg(watched, asm.R0),
+		asm.Add.Imm(level, 1).WithSymbol("deeper"),
 		asm.JLT.Imm(level, mostLevels, "level"),
-		asm.Ja.Label("end"),
-		asm.Mov.Reg(watched, asm.R0).WithSymbol("watched"))
+		asm.JEq.Imm(watched, 0, "end").WithSymbol("deepest"),
+		asm.Mov.Reg(asm.R0, watched).WithSymbol("watched"))
 }
 
 // reserve gets room for a record, and counts it as lost if there is none.

@@ -293,6 +293,47 @@ func TestFilter(t *testing.T) {
 	})
 }
 
+// A process that ends below two watched cgroups belongs to the inner one: the trial watches the root, and runs when tasks do.
+func TestDeepestWatch(t *testing.T) {
+	r, dir := open(t), group(t)
+	dirs := []string{dir, filepath.Join(dir, "task"), filepath.Join(dir, "task/nest"), filepath.Join(dir, "task/nest/below")}
+	for _, d := range dirs[1:] {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := os.Remove(d); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	outer, errOuter := r.Watch(dirs[0])
+	inner, errInner := r.Watch(dirs[1])
+	if err := errors.Join(errOuter, errInner); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs[1:] {
+		run(t, d, shell(t, "/bin/true; /bin/true; :"))
+	}
+	run(t, dirs[0], shell(t, "/bin/false; :"))
+	for _, test := range []struct {
+		watch *exits.Watch
+		want  int64
+	}{{inner, 9}, {outer, 2}} {
+		s, err := test.watch.Finish(time.Second)
+		var ended int64
+		for _, c := range s.Commands {
+			ended += c.Processes
+		}
+		if ended != test.want || s.Lost > 0 || err != nil {
+			t.Errorf("%d have ended, %d are lost, %v; want %d", ended, s.Lost, err, test.want)
+		}
+		if err := test.watch.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestLeft counts the processes that end elsewhere: children that nobody waits for, and those of a process that had left.
 func TestLeft(t *testing.T) {
 	r := open(t)
