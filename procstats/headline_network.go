@@ -3,7 +3,7 @@
 
 package procstats
 
-// networkNeeds lists what a headline of the network is taken from, its value first.
+// networkNeeds lists what a headline of the network is taken from, its value first, and since when that is counted.
 func networkNeeds(id ID) []ID {
 	if id == HeadlineNetworkReceived {
 		return []ID{SkbReceived, SkbStartTime}
@@ -11,18 +11,9 @@ func networkNeeds(id ID) []ID {
 	return []ID{SkbSent, SkbStartTime}
 }
 
-// NetworkHeadlines returns the headlines of the network alone. A task that was started before its packets were counted has
-// received and sent at least what was counted.
+// NetworkHeadlines returns the headlines of the network alone.
 func NetworkHeadlines(s *Sample) []HeadlineValue { return appendNetworkHeadlines(nil, s) }
 
 func appendNetworkHeadlines(list []HeadlineValue, s *Sample) []HeadlineValue {
-	received, sent := firstRead(s, HeadlineNetworkReceived, []ID{SkbReceived}), firstRead(s, HeadlineNetworkSent, []ID{SkbSent})
-	if _, late := s.Task.Number(SkbStartTime); late {
-		for _, h := range []*HeadlineValue{&received, &sent} {
-			if h.Guarantee == Exact {
-				h.Guarantee = LowerBound
-			}
-		}
-	}
-	return append(list, received, sent)
+	return append(list, firstRead(s, HeadlineNetworkReceived, []ID{SkbReceived}), firstRead(s, HeadlineNetworkSent, []ID{SkbSent}))
 }

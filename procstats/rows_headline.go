@@ -95,14 +95,14 @@ var laterHeadlineRows = [...]Measurement{
 	{
 		ID: HeadlineNetworkReceived, Name: "network_received_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
-		File:    "skb_received_bytes_total (lower_bound with skb_start_time_seconds)",
+		File:    "skb_received_bytes_total, since skb_start_time_seconds",
 		Help:    "Bytes of IP packets received, loopback not included.",
 		Pitfall: "Only sockets that were made in the task's cgroup count: not those that it inherited. See skb_received_bytes_total.",
 	},
 	{
 		ID: HeadlineNetworkSent, Name: "network_sent_bytes_total",
 		Unit: Bytes, Kind: Counter, Scope: HeadlineScope, Source: SourceNone, Guarantee: "",
-		File:    "skb_sent_bytes_total (lower_bound with skb_start_time_seconds)",
+		File:    "skb_sent_bytes_total, since skb_start_time_seconds",
 		Help:    "Bytes of IP packets sent, loopback not included.",
 		Pitfall: "Only sockets that were made in the task's cgroup count: not those that it inherited. See skb_sent_bytes_total.",
 	},

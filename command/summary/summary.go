@@ -89,10 +89,14 @@ func headlineText(r *record.Record, id procstats.ID) string {
 	if !given || h.Value == nil {
 		return ""
 	}
-	text := procstats.UnitOf(id.String()).Text(*h.Value)
-	switch h.Guarantee {
+	return guaranteed(h.Guarantee, procstats.UnitOf(id.String()).Text(*h.Value))
+}
+
+// guaranteed says of a bound that it is one.
+func guaranteed(g procstats.Guarantee, text string) string {
+	switch g {
 	case procstats.LowerBound, procstats.UpperBound:
-		return cli.GuaranteeText(h.Guarantee) + " " + text
+		return cli.GuaranteeText(g) + " " + text
 	case procstats.Exact, procstats.Sampled:
 	}
 	return text
@@ -165,7 +169,8 @@ func networkSummary(r *record.Record) string {
 	}
 	bytes := func(id procstats.ID) string {
 		n, _ := numberOf(r.Measurements, id)
-		return procstats.Bytes.Text(n)
+		m, _ := procstats.Lookup(id)
+		return guaranteed(m.Guarantee, procstats.Bytes.Text(n))
 	}
 	text := pair(headlineText(r, procstats.HeadlineNetworkReceived), headlineText(r, procstats.HeadlineNetworkSent), procstats.SkbReceived, procstats.SkbSent)
 	loopback := pair(bytes(procstats.SkbLoopbackReceived), bytes(procstats.SkbLoopbackSent), procstats.SkbLoopbackReceived, procstats.SkbLoopbackSent)

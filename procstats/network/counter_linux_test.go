@@ -358,6 +358,45 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
+// TestLoopbackStream holds both ends of a TCP connection against the interface: large packets are counted as sent before the kernel
+// divides them, and nothing that is low is called exact.
+func TestLoopbackStream(t *testing.T) {
+	fs, task := host(t), newNamespace(t)
+	task.ip(t, "link set lo up")
+	counter, err := network.Count(fs, enter(t, fs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer counter.Close()
+	device := task.device(t, "lo")
+	server, address := (&traffic{network: "tcp4", address: "127.0.0.1"}).serve(t, task)
+	var client net.Conn
+	if task.do(func() { client, err = net.Dial("tcp4", address) }); err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	stream(t, client, server(), bytes.NewReader(make([]byte, streamed)))
+	counted, wire := countsOf(t, counter), minus(task.device(t, "lo"), device)
+	want := wire.Received.Bytes // lo counts no header of its own
+	if counted.ReceivedLoopback.Packets > wire.Received.Packets || counted.ReceivedLoopback.Bytes > want || counted.ReceivedLoopback.Bytes < streamed {
+		t.Errorf("received %+v, on the interface %d packets and %d bytes", counted.ReceivedLoopback, wire.Received.Packets, want)
+	}
+	if sent := counted.SentLoopback; sent.Packets > wire.Sent.Packets || sent.Bytes > want || float64(sent.Bytes) < 0.999*float64(want) {
+		t.Errorf("sent %+v, on the interface %d packets and %d bytes", sent, wire.Sent.Packets, want)
+	}
+	for id, value := range map[procstats.ID][2]uint64{
+		procstats.SkbLoopbackSent:            {counted.SentLoopback.Bytes, want},
+		procstats.SkbLoopbackSentPackets:     {counted.SentLoopback.Packets, wire.Sent.Packets},
+		procstats.SkbLoopbackReceived:        {counted.ReceivedLoopback.Bytes, want},
+		procstats.SkbLoopbackReceivedPackets: {counted.ReceivedLoopback.Packets, wire.Received.Packets},
+	} {
+		if m, _ := procstats.Lookup(id); m.Guarantee == procstats.Exact && value[0] != value[1] {
+			t.Errorf("%s is %d and %s, on the interface %d", id, value[0], m.Guarantee, value[1])
+		}
+	}
+	t.Logf("counted %+v, interface %+v", counted, wire)
+}
+
 // enterNested sends 100 datagrams of 100 bytes to itself from the cgroup nested, and comes back to dir.
 func enterNested(t *testing.T, nested, dir string) {
 	t.Helper()
