@@ -35,7 +35,6 @@ type Reader struct {
 	maps  shared
 	links []link.Link
 	ring  *ring
-	slot  int // a descriptor
 	page  int64
 	// hasDelay and hasIO report whether this kernel accounts for the time on run queues and for the bytes to storage.
 	hasDelay, hasIO bool
@@ -53,7 +52,7 @@ type Reader struct {
 // Open loads the programs. The error says why exits are not had here. What loads may still report nothing: see [Reader.Try] and
 // [Watch.Finish].
 func Open(fs kernel.FS) (*Reader, error) {
-	r := &Reader{slot: -1, page: int64(os.Getpagesize()), peaks: procstats.Exact, watches: make(map[uint64]*Watch)}
+	r := &Reader{page: int64(os.Getpagesize()), peaks: procstats.Exact, watches: make(map[uint64]*Watch)}
 	if kernel.RSSLag(fs) > mostRSSLag {
 		r.peaks = procstats.Sampled
 	}
@@ -71,10 +70,6 @@ func (r *Reader) load(fs kernel.FS) error {
 	if err := r.makeMaps(); err != nil { // before anything that takes time: this is what is refused without privileges
 		return err
 	}
-	var err error
-	if r.slot, err = takeSlot(); err != nil {
-		return err
-	}
 	o, err := readOffsets(fs)
 	if err != nil {
 		return err
@@ -83,16 +78,16 @@ func (r *Reader) load(fs kernel.FS) error {
 	if r.ring, err = openRing(r.maps.ring.FD(), int(r.page)); err != nil {
 		return err
 	}
+	if err := r.attach("sched_switch", exitProgram(o, &r.maps)); err != nil { // the first: it is what readers are counted by
+		return err
+	}
 	if err := r.attach("sched_process_exec", execProgram(o, &r.maps)); err != nil {
 		return err
 	}
 	if err := r.attach("sched_process_fork", forkProgram(o, &r.maps)); err != nil {
 		return err
 	}
-	if err := r.attach("sched_process_exit", endingProgram(&r.maps)); err != nil {
-		return err
-	}
-	return r.attach("sched_switch", exitProgram(o, &r.maps))
+	return r.attach("sched_process_exit", endingProgram(&r.maps))
 }
 
 func (r *Reader) makeMaps() error {
@@ -117,6 +112,12 @@ func (r *Reader) attach(tracepoint string, spec *ebpf.ProgramSpec) error {
 	if err != nil {
 		return fmt.Errorf("load BPF program for %s: %w", tracepoint, err)
 	}
+	if len(r.links) == 0 {
+		err = checkReaders(p, mostReaders)
+	}
+	if err != nil {
+		return errors.Join(err, p.Close())
+	}
 	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: p})
 	if err != nil {
 		return errors.Join(fmt.Errorf("attach BPF program to %s: %w", tracepoint, err), p.Close())
@@ -138,9 +139,6 @@ func (r *Reader) Close() error {
 	}
 	for _, m := range []*ebpf.Map{r.maps.ring, r.maps.watched, r.maps.inherited} {
 		errs = append(errs, m.Close()) // of none there is nothing to close
-	}
-	if r.slot >= 0 {
-		errs = append(errs, unix.Close(r.slot))
 	}
 	return errors.Join(errs...)
 }
