@@ -184,11 +184,13 @@ func (a *Agent) Commands(allocID, name string) (*record.Commands, error) {
 		return c, err
 	}
 	r, err := a.Record(allocID, name)
-	if err == nil && r.Commands == nil {
-		err = fmt.Errorf("commands of task %s: %w", t.spec.Name, allocation.ErrNotFound)
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, allocation.ErrNotFound):
+		return nil, fmt.Errorf("commands of task %s: no start of it has ended, and driver %s does not count ended processes: %w", t.spec.Name, t.spec.Driver, allocation.ErrNotFound)
+	case err != nil:
 		return nil, err
+	case r.Commands == nil:
+		return nil, fmt.Errorf("commands of task %s: its record has none: %w", t.spec.Name, allocation.ErrNotFound)
 	}
 	return r.Commands, nil
 }

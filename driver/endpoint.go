@@ -246,7 +246,7 @@ func (e *endpoint) commands(w http.ResponseWriter, _ *http.Request, t *task) {
 	}
 	c := t.commands()
 	if c == nil {
-		http.Error(w, "the ends of processes are not recorded: nothing samples the task", http.StatusNotFound)
+		http.Error(w, "the task's record is lost", http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

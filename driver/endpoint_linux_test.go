@@ -137,8 +137,8 @@ func TestEndpointCommands(t *testing.T) {
 		}
 		return response.StatusCode, c
 	}
-	if status, c := ask(); status != http.StatusNotFound {
-		t.Errorf("a task that nobody samples: %d, %+v", status, c)
+	if status, c := ask(); status != http.StatusOK || c.Reason == "" {
+		t.Errorf("a task that nobody samples: %d, %+v, want a reason", status, c)
 	}
 	stream, err := f.TaskStats(t.Context(), config.ID, time.Second)
 	if err == nil {

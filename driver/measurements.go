@@ -67,6 +67,7 @@ func (m Measured) request(r *proto.LaunchRequest) {
 	}
 	if m.Network == NetworkOff {
 		selection = selection.Minus(procstats.SourceSelection(procstats.SourceSkb))
+		r.NetworkOff = true
 	}
 	if selection.Empty() {
 		selection = procstats.Select(procstats.ExecutorInterval) // none at all would mean the default

@@ -20,6 +20,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/failpoint"
+	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -44,10 +45,13 @@ func (d *Tacho) Commands(id string) (*record.Commands, error) {
 	return t.commands(), nil
 }
 
-// commands is what the ended processes of a task used: so far if it runs; nil if they are not counted here.
+// commands is what the ended processes of a task used, or why they are not counted: so far if it runs; nil if its record is lost.
 func (t *task) commands() *record.Commands {
 	if t.running() {
-		return t.loop.CommandsSoFar(t.config.ID, t.state.StartedAt)
+		if c := t.loop.CommandsSoFar(t.config.ID, t.state.StartedAt); c != nil {
+			return c
+		}
+		return &record.Commands{Rows: []procstats.Command{}, Reason: t.whyUncounted()}
 	}
 	if t.final == nil {
 		return nil

@@ -13,7 +13,9 @@ import (
 
 	"github.com/tachograph/tacho/driver/sampling"
 	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/network"
 )
 
 // shortestInterval bounds what one reader can cost.
@@ -40,10 +42,12 @@ func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration
 	stream, err := d.loop.Open(ctx, t.sampled(limits, own.Measured.SamplingBudget), interval)
 	switch {
 	case err == nil:
+		t.unreadable.Store(nil)
 		return stream, nil
 	case !errors.Is(err, sampling.ErrUnreadable):
 		return nil, fmt.Errorf("open stats: %w", err)
 	}
+	t.unreadable.Store(&err)
 	t.log.Debug("stats are read by the executor", "reason", err)
 	return t.executorStats(ctx, interval, *limits.Max > 0)
 }
@@ -56,6 +60,22 @@ func (t *task) sampled(limits RowLimits, budget float64) sampling.Task {
 		Rows: *limits.Max > 0, RowInterval: limits.Interval, Done: t.done, SamplingBudget: cmp.Or(t.state.SamplingBudget, budget),
 		Stretched: func(text string) { t.addEvent(time.Now(), text, nil, nil) },
 	}
+}
+
+// whyUncounted says why the loop counts neither the ended processes nor the packets of the task.
+func (t *task) whyUncounted() string {
+	own := procstats.Cgroup{}
+	if t.client != nil {
+		own = t.client.Address().Cgroup
+	}
+	reason := t.unreadable.Load()
+	switch {
+	case own.V2 == "" || !own.Encloses():
+		return network.NoCgroup
+	case reason != nil:
+		return "not counted: " + (*reason).Error()
+	}
+	return record.NotSampled
 }
 
 // executorStats opens a stream of samples that the executor takes.

@@ -58,6 +58,8 @@ type task struct {
 	quietAfter time.Duration
 	// loop may read the task in this process; nil if the executor does.
 	loop *sampling.Loop
+	// unreadable is why the executor samples the task and not the loop; nil if it does not.
+	unreadable atomic.Pointer[error]
 
 	// client is nil for a task whose executor was lost before this process came to it.
 	client *client.Client
@@ -221,6 +223,7 @@ func (t *task) ended(exit *proto.Exit, final *record.Record, err error) {
 		}
 		final.SetCommands(t.loop.Commands(t.config.ID, final.StartedAt))
 		final.SetNetwork(t.loop.Network(t.config.ID))
+		final.SetUncounted(t.whyUncounted())
 	}
 	t.final, t.completedAt = final, time.Unix(0, exit.GetEndedAtUnixNs())
 	if err != nil {

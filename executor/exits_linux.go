@@ -12,6 +12,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/exits"
+	"github.com/tachograph/tacho/procstats/network"
 )
 
 // exitLimit is how long the end of a task waits for the records of processes that have been reaped already.
@@ -35,7 +36,7 @@ func (r *recorder) watchExits(t *task) {
 	w := &exitWatch{log: t.log, programs: t.programs}
 	r.exits = w
 	if t.group.V2 == "" || !t.group.Encloses() {
-		w.reason = "the task has no cgroup of version 2 to itself"
+		w.reason = network.NoCgroup
 		if err := t.programs.exits.close(); err != nil {
 			t.log.Error("close exit records", "error", err)
 		}

@@ -6,6 +6,7 @@ package executor
 import (
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/network"
 )
@@ -13,15 +14,19 @@ import (
 // countPackets counts the packets of a task that is about to be started, if this executor samples it: for a driver's task its caller
 // counts them, so that not every executor loads programs.
 func (e *Executor) countPackets(request *proto.LaunchRequest, selection procstats.Selection, group *cgroup.Group) *network.Source {
-	if request.GetRecord().GetIntervalNs() <= 0 {
-		return network.Absent(selection, "not counted (publishing off)")
+	if request.GetNetworkOff() {
+		return network.Off()
+	}
+	enclosed := group.Encloses() && group.V2 != ""
+	if request.GetRecord().GetIntervalNs() <= 0 && enclosed && selection.HasSource(procstats.SourceSkb) {
+		return network.Absent(selection, record.NotSampled) // unless the caller says otherwise
 	}
 	defer func() { // also of a task whose packets are not counted: the trial counts those of everybody around this process
 		if err := e.programs.packets.close(); err != nil {
 			e.log.Error("end the trial of counting packets", "error", err)
 		}
 	}()
-	if !group.Encloses() || group.V2 == "" || !selection.HasSource(procstats.SourceSkb) {
+	if !enclosed || !selection.HasSource(procstats.SourceSkb) {
 		return network.Open(e.host, selection, "", false)
 	}
 	if err := e.programs.tryPackets(); err != nil {

@@ -216,7 +216,7 @@ func (s *session) request() (*proto.LaunchRequest, error) {
 			FirstIntervalNs: int64(o.firstInterval),
 		},
 		TimeoutNs: int64(o.timeout), KillGraceNs: int64(o.killGrace), KillSignal: int32(s.killSignal),
-		Labels: o.labels, Message: o.message, CommandLine: s.args, MaxRows: uint32(o.maxRows), SamplingBudget: o.samplingBudget / 100,
+		Labels: o.labels, Message: o.message, CommandLine: s.args, MaxRows: uint32(o.maxRows), SamplingBudget: o.samplingBudget / 100, NetworkOff: o.network.String() == "off",
 		ExitWithTask: o.detach, WaitForAll: o.waitAll, Argv0: s.args[0],
 	}
 	if o.cgroup.String() == "none" {

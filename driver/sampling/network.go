@@ -9,8 +9,12 @@ import (
 	"github.com/tachograph/tacho/procstats/network"
 )
 
-// countPackets begins to count the packets of the task, if they are selected and can be counted on this machine.
-func (r *reading) countPackets(selection procstats.Selection) *network.Source {
+// countPackets begins to count the packets of the task, if they are selected and can be counted on this machine. The executor's
+// sample says why they are not selected, if that is because counting them is off.
+func (r *reading) countPackets(selection procstats.Selection, executors *procstats.Sample) *network.Source {
+	if reading, found := executors.Task.Get(procstats.SkbReceived); found && !selection.HasSource(procstats.SourceSkb) {
+		return network.Absent(procstats.SourceSelection(procstats.SourceSkb), reading.Reason())
+	}
 	if selection.HasSource(procstats.SourceSkb) {
 		if err := r.tryNetwork(); err != nil {
 			return network.Absent(selection, err.Error())

@@ -160,7 +160,7 @@ func (r *reading) openSources(target source.Target, selection procstats.Selectio
 	r.slow = newSlowSource(r.ctx, r.task.Executor, selection, wire.ToSample(asked.GetSample()))
 	totals, rows := source.Split(target, selection.Minus(r.slow.selection))
 	r.self = newSelfSource(r.task.Process.PID, selection, wire.ToSample(asked.GetSample()), r.pacer)
-	r.network = r.countPackets(selection)
+	r.network = r.countPackets(selection, wire.ToSample(asked.GetSample()))
 	r.totals = source.Open(target, totals, r.self, r.network, r.slow)
 	if !r.task.Rows {
 		rows = procstats.Selection{}

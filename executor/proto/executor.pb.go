@@ -474,8 +474,10 @@ type LaunchRequest struct {
 	// The most that sampling the task may take, as a share of one core; 0 for the default. Beyond it the interval of streams and
 	// of the record is stretched, and an event says so.
 	SamplingBudget float64 `protobuf:"fixed64,31,opt,name=sampling_budget,json=samplingBudget" json:"sampling_budget,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Say that packets are not counted because that is off; the selection has no measurement of them then.
+	NetworkOff    bool `protobuf:"varint,32,opt,name=network_off,json=networkOff" json:"network_off,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LaunchRequest) Reset() {
@@ -723,6 +725,13 @@ func (x *LaunchRequest) GetSamplingBudget() float64 {
 		return x.SamplingBudget
 	}
 	return 0
+}
+
+func (x *LaunchRequest) GetNetworkOff() bool {
+	if x != nil {
+		return x.NetworkOff
+	}
+	return false
 }
 
 // How the task's standard streams are made. Descriptors are inherited, never copied over this wire.
@@ -3491,7 +3500,7 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x06events\x18\b \x01(\x04R\x06events\"3\n" +
 	"\tProcessID\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x14\n" +
-	"\x05start\x18\x02 \x01(\x04R\x05start\"\x96\t\n" +
+	"\x05start\x18\x02 \x01(\x04R\x05start\"\xb7\t\n" +
 	"\rLaunchRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\x12\x12\n" +
@@ -3527,7 +3536,9 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x0flimits_optional\x18\x1c \x01(\bR\x0elimitsOptional\x12(\n" +
 	"\x10disk_interval_ns\x18\x1d \x01(\x03R\x0ediskIntervalNs\x12$\n" +
 	"\x0edisk_budget_ns\x18\x1e \x01(\x03R\fdiskBudgetNs\x12'\n" +
-	"\x0fsampling_budget\x18\x1f \x01(\x01R\x0esamplingBudget\x1a9\n" +
+	"\x0fsampling_budget\x18\x1f \x01(\x01R\x0esamplingBudget\x12\x1f\n" +
+	"\vnetwork_off\x18  \x01(\bR\n" +
+	"networkOff\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x03\n" +

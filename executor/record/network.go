@@ -6,9 +6,30 @@ package record
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tachograph/tacho/procstats"
 )
+
+// NotSampled is why neither packets nor exits were counted of a task whose caller does that while it samples.
+const NotSampled = notPublished + ", or over before the first sample)"
+
+// notPublished begins what executors say, of older builds too.
+const notPublished = "not counted (publishing off"
+
+// SetUncounted says why the caller of a task's executor has counted neither packets nor exits: it has not sampled the task.
+func (r *Record) SetUncounted(reason string) {
+	if r.Commands == nil {
+		r.SetCommands(&Commands{Rows: []procstats.Command{}, Reason: reason})
+	}
+	var s procstats.Sample
+	for name, text := range r.Absent {
+		if m, _ := procstats.LookupName(name); m.Source == procstats.SourceSkb && strings.HasPrefix(text, notPublished) {
+			s.SetAbsent(m.ID, reason)
+		}
+	}
+	r.SetNetwork(&s, procstats.SourceDescription{ID: procstats.SourceSkb, Reason: reason})
+}
 
 // SetNetwork adds to the record of an ended task the packets that another process has counted, in a sample of nothing else;
 // nil if none has.

@@ -445,9 +445,9 @@ func TestAbsent(t *testing.T) {
 		}
 	}
 	var sample procstats.Sample
-	network.Open(kernel.HostFS(), procstats.Selection{}, "", true).Collect(&sample)
-	if len(sample.Task) > 0 {
-		t.Errorf("nothing was selected, and there is %v", sample.Task)
+	none := network.Open(kernel.HostFS(), procstats.Selection{}, "", true)
+	if none.Collect(&sample); len(sample.Task) > 0 || none.Describe().Reason == "" {
+		t.Errorf("nothing was selected, and there is %v: %+v", sample.Task, none.Describe())
 	}
 }
 

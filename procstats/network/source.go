@@ -23,6 +23,14 @@ type Source struct {
 	collected Counts    // by the counter, in the last sample
 }
 
+// NoCgroup is why neither packets nor exits are counted of a task whose cgroup has others in it, or none.
+const NoCgroup = "the task has no cgroup of version 2 to itself"
+
+// Off returns a source that says of all packets that counting them is off.
+func Off() *Source {
+	return Absent(procstats.SourceSelection(procstats.SourceSkb), "not counted (network off)")
+}
+
 // Absent returns a source that says why packets are not counted.
 func Absent(selection procstats.Selection, reason string) *Source {
 	return &Source{selection: selection, reason: reason}
@@ -34,9 +42,10 @@ func Open(host kernel.FS, selection procstats.Selection, dir string, started boo
 	s := &Source{selection: selection}
 	switch {
 	case !selection.HasSource(procstats.SourceSkb):
+		s.reason = "not selected"
 		return s
 	case dir == "":
-		s.reason = "the task has no cgroup of version 2 to itself"
+		s.reason = NoCgroup
 		return s
 	}
 	if started {
