@@ -83,8 +83,9 @@ func (c *Command) FailureText() string {
 	return strings.Join(ways, ", ")
 }
 
-// Add joins what other processes used; names and ways of failing stay.
+// Add joins what other processes used, and how they failed; the name stays.
 func (c *Command) Add(other *Command) {
+	c.Failures = JoinFailures(c.Failures, other.Failures)
 	c.Processes += other.Processes
 	c.Failed += other.Failed
 	c.CPUSeconds += other.CPUSeconds

@@ -44,7 +44,7 @@ func CommandBars(r *record.Record) (bars []CommandBar) {
 	counted := func(name string, row *procstats.Command) {
 		bar(name, "×"+procstats.None.Text(float64(row.Processes)), row.CPUSeconds)
 	}
-	rows, others := c.Split(mostBars)
+	rows, others := c.First(mostBars)
 	for i := range rows {
 		counted(cli.Printable(rows[i].Name), &rows[i])
 	}

@@ -83,7 +83,7 @@ func CommandTable(r *record.Record) *cli.Table {
 	return t
 }
 
-// commandTable returns the table, and the commands that have a row.
+// commandTable returns the table, and its rows: the commands that have one, and the others.
 func commandTable(c *record.Commands) (*cli.Table, []procstats.Command) {
 	t := &cli.Table{
 		Indent: "  ", Header: []string{"COMMAND", "STARTED", "FAILED", "CPU", "SHARE", "LARGEST", "READ", "WRITTEN", "WAITED FOR CPU"},
@@ -94,7 +94,9 @@ func commandTable(c *record.Commands) (*cli.Table, []procstats.Command) {
 		addCommand(t, cli.Printable(rows[i].Name), &rows[i], c.TotalCPUSeconds)
 	}
 	if others != nil {
-		addCommand(t, "others", others, c.TotalCPUSeconds)
+		others.Name = "others"
+		addCommand(t, others.Name, others, c.TotalCPUSeconds)
+		rows = append(rows, *others)
 	}
 	sums := func(name string, cpu *float64) {
 		t.AddTexts(name, "", "", cli.Optional(procstats.Seconds, cpu), shareOf(cpu, c.TotalCPUSeconds))

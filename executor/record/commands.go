@@ -4,6 +4,7 @@
 package record
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // Commands is what the processes of a task used that have ended, by command: all of them, however short they lived. Rows,
 // others and unattributed add up to the total.
 type Commands struct {
-	// Rows have the most CPU time first, at most 200.
+	// Rows have the most CPU time first, at most 200, of which some are for commands that failed: see Split.
 	Rows []procstats.Command `json:"rows"`
 	// Others sums what has no row; its command is empty.
 	Others *procstats.Command `json:"others,omitempty"`
@@ -140,24 +141,66 @@ func WithExits(final *procstats.Sample, c *Commands) *procstats.Sample {
 	return s
 }
 
-// Split returns the first rows, and the sum of all others; nil if there are none.
+// mostFailures bounds the ways of failing of the others.
+const mostFailures = 16
+
+// Split returns at most so many rows in their order, and the sum of all others; nil if there are none. A quarter is for commands that
+// failed, those with the most failures, if they would have none among the first: what failed is often cheap.
 func (c *Commands) Split(most int) (rows []procstats.Command, others *procstats.Command) {
+	return c.split(most, most/4)
+}
+
+// First returns the same with none of the rows reserved for commands that failed.
+func (c *Commands) First(most int) (rows []procstats.Command, others *procstats.Command) {
+	return c.split(most, 0)
+}
+
+func (c *Commands) split(most, failed int) (rows []procstats.Command, others *procstats.Command) {
+	shown := c.shown(most, failed)
 	rows = make([]procstats.Command, 0, min(len(c.Rows), most))
 	if c.Others != nil {
 		others = new(*c.Others)
 	}
 	for i := range c.Rows {
 		switch row := &c.Rows[i]; {
-		case i < most && row.Name != "":
+		case shown[i]:
 			rows = append(rows, *row)
 		case others == nil:
 			others = new(*row)
-			others.Name, others.Failures = "", nil
+			others.Name = ""
 		default:
 			others.Add(row)
 		}
 	}
+	if others != nil && len(others.Failures) > mostFailures {
+		others.Failures = others.Failures[:mostFailures]
+	}
 	return rows, others
+}
+
+// shown tells which rows have a place of their own, some of them because they failed: none without a name, which is a sum of others
+// already.
+func (c *Commands) shown(most, failed int) []bool {
+	shown := make([]bool, len(c.Rows))
+	var named []int
+	for i := range c.Rows {
+		if c.Rows[i].Name != "" {
+			named = append(named, i)
+		}
+	}
+	first := len(named)
+	if first > most {
+		first = most - failed
+	}
+	for _, i := range named[:first] {
+		shown[i] = true
+	}
+	rest := named[first:]
+	slices.SortStableFunc(rest, func(a, b int) int { return cmp.Compare(c.Rows[b].Failed, c.Rows[a].Failed) })
+	for _, i := range rest[:min(len(rest), most-first)] {
+		shown[i] = true
+	}
+	return shown
 }
 
 // CloseWith bounds the rows, which are ordered by CPU time, and closes their sums with the task's total; nil if it is not known.

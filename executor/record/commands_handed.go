@@ -84,9 +84,7 @@ func joinRows(before, now []procstats.Command) []procstats.Command {
 	for _, rows := range [][]procstats.Command{before, now} {
 		for i := range rows {
 			if k, known := at[rows[i].Name]; known {
-				failures := procstats.JoinFailures(all[k].Failures, rows[i].Failures)
 				all[k].Add(&rows[i])
-				all[k].Failures = failures
 				continue
 			}
 			at[rows[i].Name] = len(all)

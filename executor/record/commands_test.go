@@ -6,6 +6,7 @@ package record
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,6 +126,32 @@ func TestExits(t *testing.T) {
 				t.Error("the sample that was given has changed")
 			}
 		})
+	}
+}
+
+// However many commands there are, those that failed have rows, and a sum of others has none.
+func TestFailedCommandsHaveRows(t *testing.T) {
+	for most, failed := range map[int]int{commandRows: 7, reportRows: 7, 15: 2} {
+		c := commandsOf(3*commandRows, 0.01)
+		for i := range failed {
+			row := &c.Rows[len(c.Rows)-1-10*i]
+			row.Failed, row.Failures = 1, []procstats.CommandFailure{{Signal: 9, Processes: 1}}
+		}
+		rows, others := c.Split(most)
+		shown := slices.Clone(rows)
+		shown = slices.DeleteFunc(shown, func(row procstats.Command) bool { return row.Failed == 0 })
+		if len(rows) != most || len(shown) != min(failed, most/4) || rows[0].Name != "c0" {
+			t.Errorf("%d rows, %d of those that failed; want %d, of them %d", len(rows), len(shown), most, min(failed, most/4))
+		}
+		missing := int64(failed - len(shown))
+		if left := others.Failures; others.Failed != missing || missing > 0 && (len(left) != 1 || left[0].Processes != missing) {
+			t.Errorf("others: %d failed, %v; want %d", others.Failed, left, missing)
+		}
+	}
+	c := commandsOf(commandRows, 0.01)
+	c.Rows = slices.Insert(c.Rows, 3, procstats.Command{Processes: 4, Failed: 1, Failures: []procstats.CommandFailure{{ExitCode: 1, Processes: 1}}})
+	if rows, others := c.Split(commandRows); len(rows) != commandRows || others.Processes != 4 || len(others.Failures) != 1 {
+		t.Errorf("%d rows, others %+v", len(rows), others)
 	}
 }
 

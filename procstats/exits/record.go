@@ -33,6 +33,9 @@ const (
 	commandSize = 16 // TASK_COMM_LEN
 )
 
+// noName is that of processes whose name is empty, which is that of a sum of others in a list of commands.
+const noName = "(no name)"
+
 // groupExit is SIGNAL_GROUP_EXIT of sched/signal.h: the process has one exit status for all its threads.
 const groupExit = 0x4
 
@@ -88,6 +91,9 @@ func decode(raw []byte, pageSize int64) (t thread, ok bool) {
 		id, pid = pid, id
 	}
 	name, _, _ := bytes.Cut(raw[atCommand:atCommand+commandSize], []byte{0})
+	if len(name) == 0 { // prctl(2) can clear it
+		name = []byte(noName)
+	}
 	t = thread{
 		watch: uint64(long(atWatch)), process: process{pid: pid, start: uint64(long(atStart))}, first: id == pid, command: string(name), //nolint:gosec // bits
 		status: word(atExitCode), whole: id == pid, ended: word(atLive) == 0, others: word(atThreads) > 1 || long(atReleased) > 0,

@@ -102,6 +102,20 @@ func TestTallyBounds(t *testing.T) {
 	}
 }
 
+// A process without a name is not the sum of others, whose name is empty.
+func TestNoName(t *testing.T) {
+	unnamed, ok := decode(make([]byte, recordSize), 4096)
+	if !ok {
+		t.Fatal("a record is not decoded")
+	}
+	y := newTally(procstats.Exact)
+	y.add(unnamed)
+	y.finish()
+	if list := y.list(); len(list) != 1 || list[0].Name == "" || list[0].Processes != 1 {
+		t.Errorf("got %+v", list)
+	}
+}
+
 // A peak is exact if it is above what the process has inherited, and above what the others can have had.
 func TestTallyPeak(t *testing.T) {
 	const mib = 1 << 20
