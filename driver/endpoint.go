@@ -25,8 +25,9 @@ import (
 // that time.
 const sampleAge = time.Second
 
-// endpoint serves the numbers of the driver's tasks, read-only: /metrics, /v1/tasks, /v1/task/ID/stats and /v1/task/ID/commands.
-// Tasks are read on request only. It is for hosts that ask for no stats themselves.
+// endpoint serves what the driver's tasks use, read-only: /metrics, /v1/tasks, /v1/task/ID/stats and /v1/task/ID/commands. As an agent
+// does to untrusted callers, it shows numbers, names and states over TCP, and command lines to the owner of a socket alone. Tasks are
+// read on request only. It is for hosts that ask for no stats themselves.
 type endpoint struct {
 	driver  *Tacho
 	address string // host:port or unix:/path
@@ -138,7 +139,7 @@ func listen(address string) (net.Listener, error) {
 
 // guard refuses requests over TCP that name another host: a web page that was made to resolve to this machine.
 func (e *endpoint) guard(next http.Handler) http.Handler {
-	if strings.HasPrefix(e.address, "unix:") {
+	if e.trusted() {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -235,15 +236,11 @@ func (e *endpoint) task(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, ErrTaskNotFound.Error(), http.StatusNotFound)
 }
 
-// isPrivate reports whether only the owner of the socket can ask: nobody else gets names of commands.
-func (e *endpoint) isPrivate() bool { return strings.HasPrefix(e.address, "unix:") }
+// trusted reports whether only the owner of the socket can ask.
+func (e *endpoint) trusted() bool { return strings.HasPrefix(e.address, "unix:") }
 
 // commands sends what the ended processes of a task used, by command: so far if it runs.
 func (e *endpoint) commands(w http.ResponseWriter, _ *http.Request, t *task) {
-	if !e.isPrivate() {
-		http.Error(w, "commands are served on a unix socket only: they are not meant for everybody on this machine", http.StatusForbidden)
-		return
-	}
 	c := t.commands()
 	if c == nil {
 		http.Error(w, "the task's record is lost", http.StatusNotFound)
@@ -255,10 +252,9 @@ func (e *endpoint) commands(w http.ResponseWriter, _ *http.Request, t *task) {
 	}
 }
 
-// stats sends a whole sample. Process rows have names of commands in them.
+// stats sends a whole sample.
 func (e *endpoint) stats(w http.ResponseWriter, r *http.Request, t *task) {
-	rows := e.isPrivate()
-	s, err := t.sample(r.Context(), sampleAge, rows)
+	s, err := t.sample(r.Context(), sampleAge, true)
 	if errors.Is(err, ErrTaskNotRunning) {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
@@ -268,27 +264,13 @@ func (e *endpoint) stats(w http.ResponseWriter, r *http.Request, t *task) {
 		http.Error(w, "read task", http.StatusBadGateway)
 		return
 	}
+	if !e.trusted() {
+		s = s.Redacted()
+	}
 	w.Header().Set("Content-Type", "application/json")
 	history := procstats.History{Elapsed: s.Wall.Sub(t.state.StartedAt)}
 	text := procstats.AppendJSON(nil, s, procstats.Headlines(s, history))
-	if !rows {
-		text = withoutProcesses(text)
-	}
 	if _, err := w.Write(append(text, '\n')); err != nil {
 		e.driver.log.Debug("send stats", "error", err)
 	}
-}
-
-// withoutProcesses leaves out the member that would say that there are none.
-func withoutProcesses(sample []byte) []byte {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(sample, &members); err != nil {
-		return sample // it is our own
-	}
-	delete(members, "processes")
-	text, err := json.Marshal(members)
-	if err != nil {
-		return sample
-	}
-	return text
 }

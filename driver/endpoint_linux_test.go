@@ -60,7 +60,7 @@ func TestEndpointBesideAFrozenExecutor(t *testing.T) {
 	}
 }
 
-// Rows of processes are for the owner of a socket; over TCP nothing says that a task has none.
+// Over TCP everybody on the machine gets what an agent shows to untrusted callers: names of processes and commands, no command lines.
 func TestEndpointOverTCP(t *testing.T) {
 	f := newFixture(t, nil)
 	config := f.shell("exec sleep 1000")
@@ -88,8 +88,21 @@ func TestEndpointOverTCP(t *testing.T) {
 	if err := errors.Join(err, response.Body.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := sample["processes"]; ok || sample["measurements"] == nil || sample["headline"] == nil {
+	text, err := json.Marshal(sample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), "exec sleep") || strings.Contains(string(text), "sleep 1000") {
+		t.Errorf("command lines are shown: %s", text)
+	}
+	if sample["processes"] == nil || sample["measurements"] == nil || sample["headline"] == nil {
 		t.Errorf("sample %v", sample)
+	}
+	if response, err = client.Get("http://" + address + "/v1/task/" + config.ID + "/commands"); err != nil {
+		t.Fatal(err)
+	}
+	if err := response.Body.Close(); response.StatusCode != http.StatusOK || err != nil {
+		t.Errorf("commands: %s, %v", response.Status, err)
 	}
 }
 
@@ -116,7 +129,7 @@ func TestSampleOfARecoveredTask(t *testing.T) {
 	}
 }
 
-// The commands of a task are for the owner of a socket, so far and at its end.
+// The commands of a task are served so far and at its end.
 func TestEndpointCommands(t *testing.T) {
 	f := newFixture(t, nil)
 	config := f.shell("for i in 1 2 3; do /bin/true; done; echo ready; exec sleep 1000")
