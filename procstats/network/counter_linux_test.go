@@ -376,7 +376,7 @@ func TestLoopbackStream(t *testing.T) {
 	}
 	defer client.Close()
 	stream(t, client, server(), bytes.NewReader(make([]byte, streamed)))
-	counted, wire := countsOf(t, counter), minus(task.device(t, "lo"), device)
+	counted, wire := counter.Read(), minus(task.device(t, "lo"), device)
 	want := wire.Received.Bytes // lo counts no header of its own
 	if counted.ReceivedLoopback.Packets > wire.Received.Packets || counted.ReceivedLoopback.Bytes > want || counted.ReceivedLoopback.Bytes < streamed {
 		t.Errorf("received %+v, on the interface %d packets and %d bytes", counted.ReceivedLoopback, wire.Received.Packets, want)
