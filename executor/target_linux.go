@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -104,12 +105,12 @@ func (s *sampler) takeOver(h *wire.Handover, recent recent) recent {
 		return recent
 	}
 	s.cost.include(h.Last)
-	if h.Rows != nil {
-		s.collecting.Lock()
-		s.rows.ContinueFrom(h.Rows, func(procstats.ProcessID) bool { return false })
-		s.collecting.Unlock()
-		recent.rows = h.Rows
+	s.collecting.Lock()
+	for _, c := range [...]*source.Collector{s.totals, s.rows} { // which of them reads the processes, Split decides
+		c.ContinueFrom(cmp.Or(h.Rows, h.Last), func(procstats.ProcessID) bool { return false })
 	}
+	s.collecting.Unlock()
+	recent.rows = cmp.Or(h.Rows, recent.rows)
 	if recent.last != nil && recent.last.Mono >= h.Last.Mono {
 		return recent
 	}

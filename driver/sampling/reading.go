@@ -187,7 +187,9 @@ func (r *reading) resume(asked *procstats.Sample) {
 	r.network.Continue(h.Last)
 	if h.Rows != nil {
 		r.sets.newest = h.Rows
-		r.rows.ContinueFrom(h.Rows, unreaped)
+	}
+	for _, c := range [...]*source.Collector{r.totals, r.rows} { // which of them reads the processes, Split decides
+		c.ContinueFrom(cmp.Or(h.Rows, h.Last), unreaped)
 	}
 	if age := r.now().Mono - h.Last.Mono; age >= 0 && age < baselineAge {
 		r.baseline = h.Last

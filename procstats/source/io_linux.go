@@ -165,7 +165,7 @@ func (o *ioSource) putStored(s *procstats.Sample) {
 		s.SetAbsent(procstats.TreeIOStored, reasonMissed(o.missed))
 		return
 	case o.members.lost:
-		s.SetAbsent(procstats.TreeIOStored, "a process ignores SIGCHLD: what its children wrote and deleted is not known")
+		s.SetAbsent(procstats.TreeIOStored, reasonLost)
 		return
 	}
 	s.SetNumber(procstats.TreeIOStored, float64(o.stored))
@@ -173,6 +173,8 @@ func (o *ioSource) putStored(s *procstats.Sample) {
 
 // Close implements Source.
 func (o *ioSource) Close() error { return errors.Join(o.unwritten.Close(), o.processSource.Close()) }
+
+const reasonLost = "a process ignores SIGCHLD: what its children wrote and deleted is not known"
 
 func reasonMissed(processes int64) string {
 	return procstats.Counted(processes, "process", "processes") + " ended before their io could be read"
@@ -182,6 +184,12 @@ func (o *ioSource) continueFrom(earlier *procstats.Sample, _ func(procstats.Proc
 	for i, id := range ioTreeIDs {
 		number, _ := earlier.Task.Number(id)
 		o.most[i] = max(o.most[i], int64(number))
+	}
+	stored, _ := earlier.Task.Get(procstats.TreeIOStored)
+	bytes, _ := stored.Number()
+	o.stored = max(o.stored, int64(bytes))
+	if stored.Reason() == reasonLost {
+		o.members.lost = true // the process may have ended since
 	}
 }
 

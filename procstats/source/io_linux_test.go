@@ -258,3 +258,29 @@ func TestStoredNeverFalls(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestStoredGoesOn holds that a second reader goes on with what the first one has seen reach storage, and with why it does not
+// know: the process that ignored SIGCHLD has ended.
+func TestStoredGoesOn(t *testing.T) {
+	root := kernel.FS{Proc: t.TempDir(), Sys: t.TempDir()}
+	writeProc(t, root, "meminfo", "Dirty: 999999 kB\nWriteback: 0 kB\n")
+	target := Target{FS: root, Roots: func() []int { return nil }, Reaped: func() Reaped {
+		return Reaped{IO: kernel.ProcIO{WriteBytes: 64 << 20}}
+	}}
+	earlier := map[string]procstats.Reading{
+		"bytes":  procstats.NumberReading(procstats.TreeIOStored, 48<<20),
+		"reason": procstats.AbsentReading(procstats.TreeIOStored, reasonLost),
+	}
+	for name, want := range earlier {
+		t.Run(name, func(t *testing.T) {
+			var first, s procstats.Sample
+			first.Task.Put(want)
+			io := ioOf(t, target, nil)
+			io.continueFrom(&first, func(procstats.ProcessID) bool { return false })
+			collect(&s, io)
+			if got, _ := s.Task.Get(procstats.TreeIOStored); got != want {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		})
+	}
+}

@@ -5,6 +5,7 @@ package source
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
@@ -21,6 +22,16 @@ const (
 	accountPressure
 	accountOther // membership, number of processes
 )
+
+// leftIDs count the processes that have left each account, in the order of the bits; leftCounts are those counts.
+//
+//nolint:gochecknoglobals // constant
+var leftIDs = [...]procstats.ID{procstats.TreeLeftCPU, procstats.TreeLeftMemory, procstats.TreeLeftIO, procstats.TreeLeftPressure}
+
+type leftCounts [len(leftIDs)]int64
+
+// leftCPU reports whether a process has left the cgroup that counts its CPU time, as this reader or an earlier one has seen.
+func (o *outsiders) leftCPU() bool { return o.left[0] > 0 }
 
 // outsiders finds the processes of a task that have left its cgroup, or were started elsewhere.
 //
@@ -41,11 +52,13 @@ type outsiders struct {
 	// youngAt is the refresh in which a young process is next looked at.
 	youngAt uint64
 
-	live                                      int
-	leftCPU, leftMemory, leftIO, leftPressure int64
-	joined                                    int64
+	live   int
+	left   leftCounts
+	joined int64
 
 	cpu time.Duration // used by processes between two samples that found them outside
+	// earlier is what an earlier reader has counted of processes that may be found again.
+	earlier countedEarlier
 	// first are those that were seen, at most maxOutsiders.
 	first []procstats.ProcessID
 }
@@ -285,17 +298,10 @@ func (m *Members) countLeft(p *process) {
 		o.first = append(o.first, p.ProcessID)
 	}
 	p.left |= left
-	if left&accountCPU != 0 {
-		o.leftCPU++
-	}
-	if left&accountMemory != 0 {
-		o.leftMemory++
-	}
-	if left&accountIO != 0 {
-		o.leftIO++
-	}
-	if left&accountPressure != 0 {
-		o.leftPressure++
+	for i := range o.left {
+		if left&(1<<i) != 0 && !o.earlier.has(p.ProcessID, &o.earlier.left[i]) {
+			o.left[i]++
+		}
 	}
 }
 
@@ -339,15 +345,20 @@ func (m *Members) setOrigin(p *process) {
 		}
 	}
 	p.foreign = true
-	m.outside.joined++
+	o := &m.outside
+	used := o.earlier.used[p.ProcessID] // since it joined, which the rows go on from
+	if !o.earlier.has(p.ProcessID, &o.earlier.joined) {
+		o.joined++
+	}
 	stat, err := m.stat(p)
 	if err != nil {
 		return
 	}
-	p.before, p.childrenBefore = stat.Own(), stat.Children()
+	p.before, p.childrenBefore = stat.Own(), max(0, stat.Children()-used.children)
 	if cpu, err := m.clock(p); err == nil {
 		p.before = cpu
 	}
+	p.before = max(0, p.before-used.cpu)
 }
 
 // putOutside puts in what is known of the processes outside; without a reason to look, why not.
@@ -364,17 +375,11 @@ func (m *Members) putOutside(s *procstats.Sample, id procstats.ID) {
 	switch id {
 	case procstats.TreeOutside:
 		s.SetNumber(id, float64(o.live))
-	case procstats.TreeLeftCPU:
-		s.SetNumber(id, float64(o.leftCPU))
-	case procstats.TreeLeftMemory:
-		s.SetNumber(id, float64(o.leftMemory))
-	case procstats.TreeLeftIO:
-		s.SetNumber(id, float64(o.leftIO))
-	case procstats.TreeLeftPressure:
-		s.SetNumber(id, float64(o.leftPressure))
 	case procstats.TreeJoined:
 		s.SetNumber(id, float64(o.joined))
 	case procstats.TreeOutsideCPU:
 		s.SetNumber(id, o.cpu.Seconds())
+	default:
+		s.SetNumber(id, float64(o.left[slices.Index(leftIDs[:], id)]))
 	}
 }

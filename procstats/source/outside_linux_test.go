@@ -143,3 +143,95 @@ func TestForeignProcess(t *testing.T) {
 	checkNumber(t, &s, procstats.TreeProcesses, 1)
 	checkNumber(t, &s, procstats.TreeOutside, 0)
 }
+
+// TestOutsideGoesOn has a second reader go on with what the first one has counted, and count no process twice.
+func TestOutsideGoesOn(t *testing.T) {
+	const left, joined = procstats.TreeLeftCPU, procstats.TreeJoined
+	accountDir := func(c procstats.Cgroup) string { return cmp.Or(c.V1["cpuacct"], c.V2) }
+	leaves := func(t *testing.T, c procstats.Cgroup, pids ...int) { enter(t, filepath.Dir(accountDir(c)), pids...) }
+	tests := map[string]struct {
+		id      procstats.ID
+		foreign bool                                               // the processes are another program's
+		before  func(t *testing.T, c procstats.Cgroup, pids []int) // what happens before the first reader looks
+		away    func(t *testing.T, c procstats.Cgroup, pids []int) // while nobody does
+		earlier func(s *procstats.Sample)                          // changes what the first one hands over
+		want    float64
+	}{
+		"still outside": {id: left, before: func(t *testing.T, c procstats.Cgroup, pids []int) { leaves(t, c, pids[0]) }, want: 1},
+		"inside again": {
+			id: left, before: func(t *testing.T, c procstats.Cgroup, pids []int) { leaves(t, c, pids[0]) },
+			away: func(t *testing.T, c procstats.Cgroup, pids []int) { enter(t, accountDir(c), pids[0]) }, want: 1,
+		},
+		"had ended": {id: left, earlier: func(s *procstats.Sample) { s.SetNumber(left, 3) }, want: 3},
+		"another one left": {
+			id: left, before: func(t *testing.T, c procstats.Cgroup, pids []int) { leaves(t, c, pids[0]) },
+			away: func(t *testing.T, c procstats.Cgroup, pids []int) { leaves(t, c, pids[1]) }, want: 2,
+		},
+		"without its row": {
+			id: left, before: func(t *testing.T, c procstats.Cgroup, pids []int) { leaves(t, c, pids[0]) },
+			earlier: func(s *procstats.Sample) { s.Processes, s.Omitted = nil, 2 }, want: 1,
+		},
+		"joined":       {id: joined, foreign: true, want: 2},
+		"CPU time":     {id: procstats.TreeOutsideCPU, earlier: func(s *procstats.Sample) { s.SetNumber(procstats.TreeOutsideCPU, 7.5) }, want: 7.5},
+		"nothing left": {id: left, want: 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			pids := sleepers(t, 2)
+			target := enclosed(t, pids...)
+			if test.foreign {
+				target.Parent = 1 << 30 // no PID
+			}
+			look := func(tree *Tree, s *procstats.Sample) {
+				for range 2 * len(pids) {
+					collect(s, tree)
+				}
+			}
+			if test.before != nil {
+				test.before(t, target.Cgroup, pids)
+			}
+			var first, second procstats.Sample
+			look(treeOf(t, target), &first)
+			if test.earlier != nil {
+				test.earlier(&first)
+			}
+			if test.away != nil {
+				test.away(t, target.Cgroup, pids)
+			}
+			tree := treeOf(t, target)
+			tree.continueFrom(&first, func(procstats.ProcessID) bool { return true })
+			look(tree, &second)
+			checkNumber(t, &second, test.id, test.want)
+		})
+	}
+}
+
+// TestForeignProcessGoesOn has a second reader read a process that another program moved into the cgroup: its time since is the
+// task's still.
+func TestForeignProcessGoesOn(t *testing.T) {
+	busy := play(t, "busy")
+	target := enclosed(t, sleepers(t, 1)...)
+	target.Parent = 1 << 30 // no PID
+	first := treeOf(t, target)
+	var s procstats.Sample
+	collect(&s, first)
+	enter(t, target.Cgroup.Procs(), busy.Process.Pid)
+	collect(&s, first)
+	for i := range s.Processes {
+		if row := &s.Processes[i]; row.PID == busy.Process.Pid {
+			row.Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 0.125)) // as if it had worked on
+		}
+	}
+	second := treeOf(t, target)
+	second.continueFrom(&s, func(procstats.ProcessID) bool { return true })
+	collect(&s, second)
+	for i := range s.Processes {
+		if row := &s.Processes[i]; row.PID == busy.Process.Pid {
+			if cpu, _ := row.Readings.Number(procstats.ProcessCPU); cpu < 0.125 || cpu > 0.25 {
+				t.Errorf("it has used %v s since it joined, want what the first reader has seen", cpu)
+			}
+			return
+		}
+	}
+	t.Error("it has no row")
+}

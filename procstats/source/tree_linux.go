@@ -112,7 +112,7 @@ func (t *Tree) Collect(s *procstats.Sample) {
 	if !t.refresh(s) {
 		return
 	}
-	if m.outside.leftCPU > 0 {
+	if m.outside.leftCPU() {
 		t.stat, t.lineage = true, true // the cgroup's total is not the task's any more
 	}
 	for _, p := range m.procs {
@@ -390,11 +390,16 @@ func (r *treeReading) reading(id procstats.ID, p *process) procstats.Reading {
 func (t *Tree) LostChildren() bool { return t.lost }
 
 func (t *Tree) continueFrom(earlier *procstats.Sample, alive func(procstats.ProcessID) bool) {
-	total, _ := earlier.Task.Number(procstats.TreeCPU)
-	t.total = max(t.total, time.Duration(math.Round(total*float64(time.Second))))
-	late, _ := earlier.Task.Number(procstats.TreeCPULate)
-	t.late.total = max(t.late.total, time.Duration(math.Round(late*float64(time.Second))))
+	t.total = max(t.total, duration(earlier.Task, procstats.TreeCPU))
+	t.late.total = max(t.late.total, duration(earlier.Task, procstats.TreeCPULate))
 	t.members.countExited(earlier, alive)
+	t.members.outside.continueFrom(earlier)
+}
+
+// duration returns a measurement in seconds; 0 if it was not read.
+func duration(readings procstats.Readings, id procstats.ID) time.Duration {
+	seconds, _ := readings.Number(id)
+	return time.Duration(math.Round(seconds * float64(time.Second)))
 }
 
 // Outside returns the first processes of the task that were seen outside its cgroup.
