@@ -376,14 +376,6 @@ func (r *reading) final(ctx context.Context, last *procstats.Sample) *procstats.
 		return nil
 	}
 	merged := record.MergeFinal(final, last)
-	// A sample that was taken while the executor was at its final one can have counted what that has not.
-	for _, then := range last.Task {
-		m, _ := procstats.Lookup(then.ID())
-		was, _ := then.Number()
-		if now, ok := merged.Task.Number(then.ID()); ok && m.Kind == procstats.Counter && now < was {
-			merged.Task.Put(then)
-		}
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.closed {

@@ -40,7 +40,8 @@ func Baseline(before *procstats.Sample) *procstats.Sample {
 }
 
 // MergeFinal returns the final totals with the gauges of the last sample while the task lived. rows is nil where
-// nothing was sampled.
+// nothing was sampled. A counter that was higher in rows is that: rows can be of another reader, which has seen what this one has
+// not, or were read while the final totals were.
 func MergeFinal(final, rows *procstats.Sample) *procstats.Sample {
 	merged := final.Clone()
 	keep := trueAfterEnd()
@@ -58,7 +59,7 @@ func MergeFinal(final, rows *procstats.Sample) *procstats.Sample {
 	for _, reading := range rows.Task {
 		if row, known := procstats.Lookup(reading.ID()); !known || (row.Kind == procstats.Gauge && !keep.Has(reading.ID())) {
 			merged.Task.Put(reading)
-		} else if final, found := merged.Task.Get(reading.ID()); !found || row.Source == procstats.SourceSkb && !final.Present() {
+		} else if final, found := merged.Task.Get(reading.ID()); !found || row.Source == procstats.SourceSkb && !final.Present() || fell(row.Kind, reading, final) {
 			merged.Task.Put(reading)
 		}
 	}
@@ -68,6 +69,13 @@ func MergeFinal(final, rows *procstats.Sample) *procstats.Sample {
 		}
 	}
 	return merged
+}
+
+// fell reports whether a counter is lower than it was.
+func fell(kind procstats.Kind, was, now procstats.Reading) bool {
+	before, ok := was.Number()
+	after, present := now.Number()
+	return kind == procstats.Counter && ok && present && after < before
 }
 
 // Values splits readings into values and reasons for absence, by the names of the table.

@@ -63,3 +63,37 @@ func TestProcessesOfTallyStates(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestMergeFinalLosesNoCount merges what two readers of a task have counted: neither has seen all that the other has.
+func TestMergeFinalLosesNoCount(t *testing.T) {
+	sample := func(number float64, ids ...procstats.ID) *procstats.Sample {
+		s := &procstats.Sample{}
+		for _, id := range ids {
+			s.SetNumber(id, number)
+		}
+		return s
+	}
+	absent := &procstats.Sample{}
+	absent.SetAbsent(procstats.CgroupCPUUsage, "removed")
+	tests := map[string]struct {
+		final, last *procstats.Sample
+		id          procstats.ID
+		want        float64
+		present     bool
+	}{
+		"a process that left": {sample(0, procstats.TreeLeftMemory), sample(2, procstats.TreeLeftMemory), procstats.TreeLeftMemory, 2, true},
+		"the last CPU time":   {sample(3, procstats.CgroupCPUUsage), sample(2, procstats.CgroupCPUUsage), procstats.CgroupCPUUsage, 3, true},
+		"read a moment later": {sample(3, procstats.CgroupCPUUsage), sample(4, procstats.CgroupCPUUsage), procstats.CgroupCPUUsage, 4, true},
+		"a gauge":             {sample(3, procstats.CgroupMemoryCurrent), sample(2, procstats.CgroupMemoryCurrent), procstats.CgroupMemoryCurrent, 2, true},
+		"a peak":              {sample(3, procstats.CgroupMemoryPeak), sample(4, procstats.CgroupMemoryPeak), procstats.CgroupMemoryPeak, 3, true},
+		"not in the final":    {sample(3), sample(2, procstats.TreeJoined), procstats.TreeJoined, 2, true},
+		"not the last one":    {absent, sample(2, procstats.CgroupCPUUsage), procstats.CgroupCPUUsage, 0, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got, ok := MergeFinal(test.final, test.last).Task.Number(test.id); got != test.want || ok != test.present {
+				t.Errorf("%v, present %v, want %v, %v", got, ok, test.want, test.present)
+			}
+		})
+	}
+}
