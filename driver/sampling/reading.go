@@ -149,6 +149,7 @@ func (r *reading) open(ctx context.Context) error {
 	if r.handover, err = wire.OpenHandover(r.task.Folder); err != nil {
 		r.log.Warn("samples will be missing in the final record", "task", r.task.ID, "error", err)
 	}
+	r.handFirst()
 	r.opened.Store(true)
 	return nil
 }
@@ -351,6 +352,18 @@ func (r *reading) hand() {
 		r.log.Warn("samples will be missing in the final record", "task", r.task.ID, "error", err)
 		_ = r.handover.Close()
 		r.handover = nil
+	}
+}
+
+// handFirst leaves the first sample, which was taken before there was where to leave it: if the task does not move, the next one
+// that is left is of ten seconds later.
+func (r *reading) handFirst() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shared.Lock()
+	defer r.shared.Unlock()
+	if r.last != nil {
+		r.hand()
 	}
 }
 
