@@ -164,15 +164,12 @@ func (r *reaper) reapAll() (none bool) {
 	return none
 }
 
-// reapOneLocked reaps one child; more says that there may be another, and none that no child is left.
+// reapOneLocked reaps one child; more says that there may be another, and none that no child is left. Only a child that was looked
+// at is reaped: one that ends meanwhile is found the next time.
 func (r *reaper) reapOneLocked() (more, none bool) {
-	which := -1
-	if r.readsIO || len(r.cgroup) > 0 {
-		which = r.peekLocked()
-	}
-	var status unix.WaitStatus
-	var usage unix.Rusage
-	pid, err := unix.Wait4(which, &status, unix.WNOHANG|unix.WUNTRACED, &usage)
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil)
+	pid := siginfoInt(&info, siginfoPID)
 	switch {
 	case errors.Is(err, unix.EINTR):
 		return true, false
@@ -184,14 +181,16 @@ func (r *reaper) reapOneLocked() (more, none bool) {
 		return false, true
 	case err != nil || pid <= 0:
 		return false, false
+	case info.Code == cldStopped:
+		return r.takeStopLocked(pid), false
+	}
+	r.peekLocked(pid)
+	var status unix.WaitStatus
+	var usage unix.Rusage
+	if got, err := unix.Wait4(pid, &status, unix.WNOHANG, &usage); err != nil || got != pid {
+		return errors.Is(err, unix.EINTR), false
 	}
 	owner, mine := r.owners[pid]
-	if status.Stopped() {
-		if mine && r.stopped != nil {
-			r.stopped(pid, status.StopSignal())
-		}
-		return true, false
-	}
 	r.last = time.Now()
 	r.addLocked(&usage)
 	if mine {
@@ -202,23 +201,28 @@ func (r *reaper) reapOneLocked() (more, none bool) {
 	return true, false
 }
 
-// peekLocked reads what the kernel still says of a child that has ended, before it is reaped, and returns its PID, or -1 if
-// none has.
-func (r *reaper) peekLocked() (pid int) {
+// takeStopLocked takes the news that a child was stopped; false if it cannot be taken. wait4(2) would reap a child that has ended
+// since.
+func (r *reaper) takeStopLocked(pid int) bool {
 	var info unix.Siginfo
-	if err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil {
-		return -1
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOHANG, nil)
+	if err != nil {
+		return errors.Is(err, unix.EINTR)
 	}
-	if pid = siginfoPID(&info); pid == 0 {
-		return -1
+	if _, mine := r.owners[pid]; mine && r.stopped != nil && siginfoInt(&info, siginfoPID) == pid {
+		r.stopped(pid, unix.Signal(siginfoInt(&info, siginfoStatus)))
 	}
+	return true
+}
+
+// peekLocked reads what the kernel still says of a child that has ended, before it is reaped.
+func (r *reaper) peekLocked(pid int) {
 	if len(r.cgroup) > 0 && r.cgroup.EndedOutside(r.host, pid) {
 		r.sum.Outside++
 	}
 	if r.readsIO {
 		r.addIOLocked(pid)
 	}
-	return pid
 }
 
 // addIOLocked adds the I/O of a child that has ended.
@@ -259,11 +263,20 @@ func (r *reaper) addLocked(usage *unix.Rusage) {
 	r.sum.Oublock += int64(usage.Oublock) * blockSize
 }
 
-// siginfoPID returns si_pid, which stands first in the union behind the three integers of siginfo_t,
-// sigaction(2). The union holds pointers, so it is aligned like one.
-func siginfoPID(info *unix.Siginfo) int {
-	const integers = 3 * unsafe.Sizeof(int32(0))
+// cldStopped is si_code of a child that was stopped by a signal, sigaction(2).
+const cldStopped = 5
+
+// What siginfoInt returns of a child: si_pid, si_uid and si_status stand first in the union, one after the other.
+const (
+	siginfoPID    = 0
+	siginfoStatus = 2
+)
+
+// siginfoInt returns one of the integers of the union, which is behind the three integers of siginfo_t, sigaction(2). The union
+// holds pointers, so it is aligned like one.
+func siginfoInt(info *unix.Siginfo, n uintptr) int {
+	const size = unsafe.Sizeof(int32(0))
 	const alignment = unsafe.Alignof(uintptr(0))
-	offset := (integers + alignment - 1) / alignment * alignment
-	return int(*(*int32)(unsafe.Add(unsafe.Pointer(info), offset)))
+	const offset = (3*size + alignment - 1) / alignment * alignment
+	return int(*(*int32)(unsafe.Add(unsafe.Pointer(info), offset+n*size)))
 }
