@@ -41,7 +41,7 @@ type exitWatch struct {
 	since  time.Time
 	before *record.Handed // what an earlier reader has counted; nil if there was none
 
-	handed int64 // processes of the last handover
+	handed, handedLost int64 // processes and lost records of the last handover
 }
 
 // watch begins to count what ends in the cgroup of a task, whose executor's directory has what an earlier reader has counted.
@@ -131,20 +131,24 @@ func (w *exitWatch) commands(s exits.Summary, started time.Time) *record.Command
 	return c
 }
 
-// hand leaves what was counted so far in the executor's directory, if anything has ended since the last time.
+// hand leaves what was counted so far in the executor's directory, if anything has ended or was lost since the last time that this
+// succeeded.
 func (w *exitWatch) hand(folder string, started time.Time) error {
 	if w == nil || w.watch == nil {
 		return nil
 	}
 	at := time.Now()
 	c := w.commands(w.watch.Read(), started)
-	processes := c.Processes()
-	if processes == w.handed {
+	processes, lost := c.Processes(), c.LostRecords
+	if processes == w.handed && lost == w.handedLost {
 		return nil
 	}
-	w.handed = processes
 	c.CloseWith(nil)
-	return (&record.Handed{At: at, Commands: c}).Write(folder)
+	if err := (&record.Handed{At: at, Commands: c}).Write(folder); err != nil {
+		return err //nolint:wrapcheck // it names the operation
+	}
+	w.handed, w.handedLost = processes, lost
+	return nil
 }
 
 func (w *exitWatch) close() {
