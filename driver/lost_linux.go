@@ -42,18 +42,28 @@ func (d *Tacho) recoverLost(ctx context.Context, config *TaskConfig, state *driv
 // the host starts it anew.
 func (t *task) killLost(ctx context.Context) {
 	totals := t.lostTotals() // with the cgroup its counters are removed
-	t.endedLost(totals, client.KillTask(ctx, t.state.Address))
+	err := client.KillProcesses(ctx, t.state.Address)
+	t.completedAt = time.Now()
+	var commands *record.Commands
+	if totals != nil {
+		commands = t.lostCommands() // with the folder those are removed that were handed over; what was killed is among the others
+	}
+	if err == nil {
+		if err := client.RemoveFolder(t.state.Address.Folder); err != nil {
+			t.log.Error("remove directory of lost executor", "error", err)
+		}
+	}
+	t.endedLost(totals, commands, err)
 }
 
 // endedLost ends a task whose executor is gone; err is why its processes could not be killed, nil where they are
-// gone.
-func (t *task) endedLost(totals *procstats.Sample, err error) {
+// gone. Totals and commands are nil if they are not known.
+func (t *task) endedLost(totals *procstats.Sample, commands *record.Commands, err error) {
 	reason := fmt.Errorf("process %d died and the task was killed with it", t.state.Address.Executor.PID)
 	if err != nil {
 		reason = fmt.Errorf("process %d died and what it left behind could not be killed: %w", t.state.Address.Executor.PID, err)
 	}
 	t.exit = &ExitResult{Code: exitKilled, Signal: int(syscall.SIGKILL), Err: fmt.Errorf("%s: %w", record.ExecutorLost, reason)}
-	t.completedAt = time.Now()
 	r := &record.Record{State: record.Lost, StartedAt: t.state.StartedAt, EndedAt: t.completedAt}
 	evidence := record.Evidence{Cause: record.ExecutorLost, Reason: reason.Error()}
 	if totals != nil {
@@ -61,7 +71,7 @@ func (t *task) endedLost(totals *procstats.Sample, err error) {
 		r.Measurements, r.Absent = record.Values(totals.Task)
 		r.Headline = record.Headlines(headlines)
 		evidence.Last, evidence.LastHeadlines, evidence.LastAge = totals, headlines, t.completedAt.Sub(totals.Wall)
-		r.SetCommands(t.lostCommands())
+		r.SetCommands(commands)
 		t.final = r
 	}
 	r.Diagnosis = record.Diagnose(evidence)
@@ -69,7 +79,7 @@ func (t *task) endedLost(totals *procstats.Sample, err error) {
 	close(t.done)
 }
 
-// lostCommands is what was counted of the task before its executor died: here, or by an earlier process.
+// lostCommands is what was counted of the task: here until its end, or by an earlier reader until it has handed that over.
 func (t *task) lostCommands() *record.Commands {
 	if c := t.loop.CommandsSoFar(t.config.ID, t.state.StartedAt); c != nil {
 		return c
@@ -77,7 +87,7 @@ func (t *task) lostCommands() *record.Commands {
 	handed, err := record.ReadHanded(t.state.Address.Folder)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			t.log.Warn("commands of a lost task", "error", err)
+			t.log.Warn("read commands of lost task", "error", err)
 		}
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -268,6 +269,79 @@ func TestExecutorLost(t *testing.T) {
 			}
 			if last := final.End().LastReading; !strings.Contains(last, " before: ") {
 				t.Errorf("last reading %q, want what the task held", last)
+			}
+		})
+	}
+}
+
+// TestLostCommands kills the executor of a task that the driver reads. The record has the commands that had ended, whoever has counted
+// them, and if nobody did at the end it states that; nothing is left of the executor's directory.
+func TestLostCommands(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		away bool // the driver is away when the executor dies
+		gaps int
+	}{{"driver there", false, 0}, {"driver away", true, 1}} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			begin := filepath.Join(f.dir, "begin")
+			config := f.shell("while ! [ -e " + begin + " ]; do sleep 0.01; done; for i in 1 2 3; do /bin/true; done; echo ready; exec sleep 1000")
+			handle := f.start(config)
+			stream, err := f.TaskStats(t.Context(), config.ID, 20*time.Millisecond)
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c, err := f.Commands(config.ID); err != nil || c == nil || c.Reason != "" {
+				t.Skipf("no exit records here: %+v, %v", c, err)
+			}
+			received := make(chan struct{})
+			go func() { // ends with the stream
+				defer close(received)
+				for err := error(nil); err == nil; _, err = stream.Recv() {
+				}
+			}()
+			if err := os.WriteFile(begin, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f.awaitOutput(config, "ready")
+			address := f.executor()
+			if test.away {
+				if err := f.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := syscall.Kill(address.Executor.PID, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if test.away {
+				f.await("end of the executor", func() bool { return !runs(address.Executor.PID) })
+				f.open()
+				if err := f.RecoverTask(t.Context(), handle); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.wait(config.ID)
+			<-received
+			final, err := f.FinalRecord(config.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ended int64
+			if final.Commands != nil {
+				for _, row := range final.Commands.Rows {
+					if row.Name == "true" {
+						ended = row.Processes
+					}
+				}
+			}
+			if ended != 3 || len(final.Commands.Gaps) != test.gaps {
+				t.Errorf("%d of 3 processes are in the record: %+v", ended, final.Commands)
+			}
+			if _, err := os.Lstat(address.Folder); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("directory %s: %v", address.Folder, err)
 			}
 		})
 	}

@@ -265,7 +265,7 @@ func (t *task) release(ctx context.Context) error {
 	if errors.Is(err, client.ErrLost) {
 		err = nil
 	}
-	return errors.Join(err, t.client.Close(), os.RemoveAll(t.state.Address.Folder))
+	return errors.Join(err, t.client.Close(), client.RemoveFolder(t.state.Address.Folder))
 }
 
 // detach gives up the connection; the task runs on.

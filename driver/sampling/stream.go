@@ -61,7 +61,8 @@ func (s *Stream) Interval() time.Duration { return s.pace.Interval() }
 // Look has the processes read for every sample for a while.
 func (s *Stream) Look() { s.reading.look() }
 
-// Recv returns the next sample. After the executor's final sample of an ended task it is io.EOF.
+// Recv returns the next sample. After the executor's final sample of an ended task, or the end of one whose executor was lost, it is
+// io.EOF.
 func (s *Stream) Recv() (*procstats.Sample, error) {
 	for {
 		if sample := s.newest.Swap(nil); s.isNew(sample) {
@@ -77,6 +78,12 @@ func (s *Stream) Recv() (*procstats.Sample, error) {
 		case <-s.ctx.Done():
 			return nil, context.Cause(s.ctx)
 		case <-s.reading.task.Executor.Lost():
+			// The reading has to stay until the driver has killed what is left, and has taken what was counted of it.
+			select {
+			case <-s.reading.task.Done:
+			case <-s.ctx.Done():
+				return nil, context.Cause(s.ctx)
+			}
 			s.over = true
 		case <-s.reading.task.Done:
 			s.over = true

@@ -60,7 +60,7 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 			"it must have at most %d, so that the path of the socket of %s fits in 107, unix(7)",
 			o.RuntimeDir, len(o.RuntimeDir), longest, o.ID)
 	}
-	spare, err := os.Open("/") // to have one for removeFolder if this process is short of descriptors
+	spare, err := os.Open("/") // to have one for RemoveFolder if this process is short of descriptors
 	if err != nil {
 		return nil, fmt.Errorf("start executor: %w", err)
 	}
@@ -72,7 +72,7 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 	c, err := start(ctx, o, folder, owner)
 	_ = spare.Close()
 	if err != nil {
-		return nil, errors.Join(err, removeFolder(folder))
+		return nil, errors.Join(err, RemoveFolder(folder))
 	}
 	return c, nil
 }

@@ -160,7 +160,7 @@ func nameFolder(ctx context.Context, temporary, name string) (*os.File, error) {
 		return nil, errors.Join(errRemoved, owner.Close())
 	}
 	if err != nil {
-		return nil, errors.Join(err, removeFolder(temporary), owner.Close())
+		return nil, errors.Join(err, RemoveFolder(temporary), owner.Close())
 	}
 	return owner, nil
 }
@@ -180,13 +180,15 @@ func removeUnfinished(runtimeDir string) error {
 	return errlist.Join(errs...)
 }
 
-// removeFolder removes an executor's folder. os.RemoveAll opens directories: if this process is short of descriptors, which
-// may be why a start has failed, others are about to be closed.
-func removeFolder(folder string) error {
+// RemoveFolder removes an executor's folder. os.RemoveAll opens directories: if this process is short of descriptors, which
+// may be why a start has failed, others are about to be closed. And whoever reads a task or passes on its events writes files into
+// the folder at any time: what was written meanwhile is removed too, and nothing can be written once it is gone.
+func RemoveFolder(folder string) error {
 	const pause, limit = 10 * time.Millisecond, 2 * time.Second
 	for began := time.Now(); ; {
 		err := os.RemoveAll(folder)
-		if !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) || time.Since(began) > limit {
+		passes := errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOTEMPTY)
+		if !passes || time.Since(began) > limit {
 			return err
 		}
 		<-time.After(pause)
@@ -300,5 +302,5 @@ func RemoveAbandoned(folder string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(removeFolder(folder), owner.Close())
+	return errors.Join(RemoveFolder(folder), owner.Close())
 }

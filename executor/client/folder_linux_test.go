@@ -128,3 +128,34 @@ func makeX(t *testing.T, runtimeDir string) error {
 	}
 	return err
 }
+
+// TestRemoveFolderWhileItIsWritten removes folders that a reader hands something over in meanwhile.
+func TestRemoveFolderWhileItIsWritten(t *testing.T) {
+	for range 100 {
+		folder := filepath.Join(t.TempDir(), "executor")
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		writing := make(chan struct{})
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			for n := 0; n < 1000; n++ { // a reader does so once
+				err := os.WriteFile(filepath.Join(folder, strconv.Itoa(n)), nil, 0o600)
+				if n == 0 {
+					close(writing)
+				}
+				if err != nil {
+					return
+				}
+			}
+		})
+		<-writing
+		if err := RemoveFolder(folder); err != nil {
+			t.Error(err)
+		}
+		writer.Wait()
+		if _, err := os.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("the folder is left: %v", err)
+		}
+	}
+}

@@ -71,7 +71,7 @@ func (c *Client) stopAndShutdown(ctx context.Context, signal syscall.Signal, gra
 func (c *Client) clear() error {
 	address, err := wire.ReadAddress(c.Address().Folder)
 	if errors.Is(err, fs.ErrNotExist) {
-		return removeFolder(c.Address().Folder)
+		return RemoveFolder(c.Address().Folder)
 	}
 	if err != nil {
 		return err
@@ -149,16 +149,21 @@ func (c *Client) killProcess(ctx context.Context) error {
 	}
 }
 
-// KillTask kills what is left of the task at an address whose executor is gone. With a cgroup nothing can escape;
-// without one the members of the task's session are found in /proc, best effort: a process that made a session of
-// its own is missed. A task of an earlier boot is gone already.
+// KillTask kills what is left of the task at an address whose executor is gone, and removes the executor's folder.
 func KillTask(ctx context.Context, address wire.Address) error {
-	boot, err := kernel.BootID(kernel.HostFS())
-	if err != nil {
+	if err := KillProcesses(ctx, address); err != nil {
 		return err
 	}
-	if boot != address.BootID {
-		return removeFolder(address.Folder)
+	return RemoveFolder(address.Folder)
+}
+
+// KillProcesses kills what is left of the task at an address whose executor is gone, and removes its cgroup. With a cgroup nothing
+// can escape; without one the members of the task's session are found in /proc, best effort: a process that made a session of
+// its own is missed. A task of an earlier boot is gone already.
+func KillProcesses(ctx context.Context, address wire.Address) error {
+	boot, err := kernel.BootID(kernel.HostFS())
+	if err != nil || boot != address.BootID {
+		return err
 	}
 	if Elsewhere(address) {
 		return fmt.Errorf("kill task %s: %w", address.ID, ErrElsewhere)
@@ -176,7 +181,7 @@ func KillTask(ctx context.Context, address wire.Address) error {
 	if err != nil {
 		return fmt.Errorf("kill task %s: %w", address.ID, err)
 	}
-	return removeFolder(address.Folder)
+	return nil
 }
 
 // Alive reports whether the executor of an address runs, and is that executor. One that is elsewhere may.
