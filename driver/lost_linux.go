@@ -13,6 +13,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/source"
@@ -107,8 +108,27 @@ func (t *task) lostTotals() *procstats.Sample {
 		}))
 	totals := &procstats.Sample{}
 	collector.Collect(totals)
+	t.addSeen(totals)
 	if err := collector.Close(); err != nil {
 		t.log.Debug("close sources of a lost task", "error", err)
 	}
 	return totals
+}
+
+// addSeen adds the counters of the last sample that was handed over which no cgroup has: what its processes did, and which of them
+// have left it.
+func (t *task) addSeen(totals *procstats.Sample) {
+	h, err := wire.ReadHandover(t.state.Address.Folder)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.log.Warn("read last sample of lost task", "error", err)
+		}
+		return
+	}
+	for _, reading := range h.Last.Task {
+		m, known := procstats.Lookup(reading.ID())
+		if _, found := totals.Task.Get(reading.ID()); known && m.Kind == procstats.Counter && !found {
+			totals.Task.Put(reading)
+		}
+	}
 }

@@ -4,6 +4,7 @@
 package driver_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -344,6 +345,45 @@ func TestLostCommands(t *testing.T) {
 				t.Errorf("directory %s: %v", address.Folder, err)
 			}
 		})
+	}
+}
+
+// TestLostOutside has a process leave the task's cgroup before the executor is killed: what the cgroup says is not all of the task then.
+func TestLostOutside(t *testing.T) {
+	f := newFixture(t, nil)
+	config := f.shell("exec sleep 1000")
+	f.start(config)
+	address := f.executor()
+	memory := cmp.Or(address.Cgroup.V1["memory"], address.Cgroup.V2)
+	if memory == "" {
+		t.Skip("the task has no cgroup")
+	}
+	err := os.WriteFile(filepath.Join(filepath.Dir(memory), "cgroup.procs"), []byte(strconv.Itoa(address.Main.PID)), 0)
+	if err != nil {
+		t.Skipf("no process can be moved: %v", err)
+	}
+	stream, err := f.TaskStats(t.Context(), config.ID, 20*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seen := 0.0; seen == 0; {
+		s, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen, _ = s.Task.Number(procstats.TreeLeftMemory)
+	}
+	if err := syscall.Kill(address.Executor.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	f.wait(config.ID)
+	final, err := f.FinalRecord(config.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := final.Measurements[procstats.TreeLeftMemory.String()]
+	if peak := final.Headline[procstats.HeadlineMemoryPeak.String()]; left != 1.0 || peak.Guarantee == procstats.Exact {
+		t.Errorf("the record has %v that left, and a peak that is %s", left, peak.Guarantee)
 	}
 }
 
