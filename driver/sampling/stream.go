@@ -28,7 +28,7 @@ type Stream struct {
 	wake   chan struct{} // gets a value when newest is set
 	// sent, baseline and over are the reader's.
 	sent, baseline *procstats.Sample
-	over           bool
+	over, complete bool // complete: the final sample was sent
 }
 
 // read reads the task, unless another reader has done so less than half an interval ago.
@@ -66,8 +66,7 @@ func (s *Stream) Look() { s.reading.look() }
 func (s *Stream) Recv() (*procstats.Sample, error) {
 	for {
 		if sample := s.newest.Swap(nil); s.isNew(sample) {
-			s.sent, s.baseline = sample, nil
-			return sample, nil
+			return s.send(sample), nil
 		}
 		if s.over {
 			s.cancel(io.EOF)
@@ -88,13 +87,23 @@ func (s *Stream) Recv() (*procstats.Sample, error) {
 		case <-s.reading.task.Done:
 			s.over = true
 			if final := s.reading.final(s.ctx, s.sent); final != nil {
-				s.newest.Store(final)
+				// The loop can have read the task at the same time as the executor, which has what counts: nothing follows it.
+				s.complete = true
+				if s.sent != nil && final.Mono <= s.sent.Mono {
+					final.Stamp = s.loop.now() // nothing has changed since
+				}
+				return s.send(final), nil
 			}
 		}
 	}
 }
 
+func (s *Stream) send(sample *procstats.Sample) *procstats.Sample {
+	s.sent, s.baseline = sample, nil
+	return sample
+}
+
 // isNew reports whether a sample was not sent yet.
 func (s *Stream) isNew(sample *procstats.Sample) bool {
-	return sample != nil && (s.sent == nil || sample.Mono > s.sent.Mono)
+	return sample != nil && !s.complete && (s.sent == nil || sample.Mono > s.sent.Mono)
 }
