@@ -4,6 +4,7 @@
 package driver_test
 
 import (
+	"maps"
 	"errors"
 	"os"
 	"path/filepath"
@@ -32,9 +33,7 @@ func TestUncounted(t *testing.T) {
 			f := newFixture(t, nil)
 			config := f.shell("")
 			keys := map[string]any{"command": "sh", "args": []string{"-c", "/bin/true; echo ready; exec sleep 1000"}}
-			for key, value := range test.keys {
-				keys[key] = value
-			}
+			maps.Copy(keys, test.keys)
 			config.DriverConfig = encode(t, keys)
 			f.start(config)
 			f.awaitOutput(config, "ready")

@@ -75,8 +75,7 @@ func deaf(file string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	time.Sleep(time.Hour)
-	return 0
+	select {} // until it is killed
 }
 
 // TestPacketsWhileAsleep sends packets to a task that sleeps and does not read them: they are in the next sample.

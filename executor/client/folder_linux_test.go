@@ -139,7 +139,7 @@ func TestRemoveFolderWhileItIsWritten(t *testing.T) {
 		writing := make(chan struct{})
 		var writer sync.WaitGroup
 		writer.Go(func() {
-			for n := 0; n < 1000; n++ { // a reader does so once
+			for n := range 1000 { // a reader does so once
 				err := os.WriteFile(filepath.Join(folder, strconv.Itoa(n)), nil, 0o600)
 				if n == 0 {
 					close(writing)
