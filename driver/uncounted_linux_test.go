@@ -4,8 +4,8 @@
 package driver_test
 
 import (
-	"maps"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
