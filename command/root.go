@@ -29,7 +29,11 @@ func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	rejectUnknownShells(root)
+	unknown := cli.RejectUnknownTopics(root)
 	executed, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = unknown()
+	}
 	return cli.Report(stderr, executed, err)
 }
 

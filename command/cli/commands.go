@@ -39,6 +39,48 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return Usagef("unknown command %q; %s", args[0], hint)
 }
 
+// RejectUnknownTopics makes the help of a command that does not exist an error: cobra prints the help of its parent instead. The
+// returned function has the error of "tacho nosuch --help", whose help function cannot return one.
+func RejectUnknownTopics(root *cobra.Command) (unknown func() error) {
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil && help != root {
+		help.Run, help.RunE = nil, func(_ *cobra.Command, args []string) error { return helpOf(root, args) }
+	}
+	var failed error
+	print := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if failed = unknownBelow(cmd, cmd.Flags().Args()); failed == nil {
+			print(cmd, args)
+		}
+	})
+	return func() error { return failed }
+}
+
+// helpOf prints the help of the command that words name.
+func helpOf(root *cobra.Command, words []string) error {
+	cmd, rest, err := root.Find(words)
+	if err != nil {
+		return Usagef("%w", err)
+	}
+	if err := unknownBelow(cmd, rest); err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return Usagef("unexpected argument %q; %s has no subcommands", rest[0], cmd.CommandPath())
+	}
+	cmd.InitDefaultHelpFlag()
+	cmd.InitDefaultVersionFlag()
+	return cmd.Help()
+}
+
+// unknownBelow rejects an argument of a command that only has subcommands: it is the name of none.
+func unknownBelow(cmd *cobra.Command, args []string) error {
+	if !cmd.HasAvailableSubCommands() {
+		return nil
+	}
+	return knownCommand(cmd, args)
+}
+
 // Arguments requires the named arguments, none of them empty.
 func Arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

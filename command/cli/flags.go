@@ -18,6 +18,9 @@ import (
 
 // FlagError says which flag is invalid, why, and what is right.
 func FlagError(cmd *cobra.Command, err error) error {
+	if unknown := unknownBelow(cmd, cmd.Flags().Args()); unknown != nil {
+		return unknown // the flags are those of a command that does not exist
+	}
 	text := err.Error()
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		text = fmt.Sprintf("--%s %s: %s", invalid.GetFlag().Name, invalid.GetValue(), whyInvalid(invalid))
