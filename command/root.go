@@ -70,6 +70,7 @@ exit with the code of that command, and with 125 after an error of their own.`,
 	cli.AddSubcommands(root, slices.Concat(run.Commands(), record.Commands(), remote.Commands(),
 		[]*cobra.Command{agent.Command(), doctor.Command(), newVersion()})...)
 	cli.DocumentEnvironment(root)
+	cli.WrapHelp(root)
 	return root
 }
 

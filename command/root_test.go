@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -87,4 +88,24 @@ func TestOutputThatCannotBeWrittenIsAFault(t *testing.T) {
 			t.Errorf("%v: exit code %d and %q, want 1 and a line", args, code, stderr.String())
 		}
 	}
+}
+
+// TestHelpFitsTerminals holds that no line of any help is wider than 80 columns.
+func TestHelpFitsTerminals(t *testing.T) {
+	const columns = 80
+	root := Root()
+	check := func(cmd *cobra.Command) {
+		var text strings.Builder
+		cmd.SetOut(&text)
+		if err := cmd.Help(); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(text.String()) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > columns {
+				t.Errorf("%s --help: a line of %d columns: %q", cmd.CommandPath(), n, line)
+			}
+		}
+	}
+	check(root)
+	everyCommand(root, check)
 }

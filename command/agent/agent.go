@@ -45,7 +45,7 @@ func Command() *cobra.Command {
 	var o agentOptions
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Run jobs on this machine, record what they use, and serve it over HTTP",
+		Short: "Run jobs on this machine, and serve what they use over HTTP",
 		Long: `Run the tasks of job files on this machine, with an HTTP API, metrics and a web page.
 
 The defaults without --config are: state in ` + datadir.Default + `, HTTP on 127.0.0.1:4656. Over TCP without a token the agent

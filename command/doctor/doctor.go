@@ -21,7 +21,7 @@ import (
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check what can be measured on this machine, and how to enable the rest",
+		Short: "Check what can be measured here, and how to enable the rest",
 		Long: `Try every source of measurements on this machine as this user, and print which work, which do not and why, and how to
 enable them. It creates the cgroup that a task would get, and removes it.
 

@@ -35,7 +35,7 @@ decide.
 
 Differences that make the runs hard to compare are listed first: machine, kernel, command, selection, source, guarantee.`,
 		Example: `  tacho diff 2026-03-04T10 last
-  tacho diff --max-increase memory_peak=10% --max-increase cpu_seconds=2s main last
+  tacho diff --max-increase memory_peak=10% main last
   tacho diff before/ after/ --format json | jq .warnings`,
 		Args:    rundir.Arguments("A", "B"),
 		GroupID: cli.GroupRecords,

@@ -19,7 +19,7 @@ import (
 func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [NAME]",
-		Short: "Explain a measurement: what it means, where it is read, what it guarantees",
+		Short: "Explain a measurement: its meaning, source and guarantee",
 		Long: `Explain one measurement: what it means, how it is often misread, which kernel file it is read from, its unit, and what
 it guarantees. Without a name, list all measurements by source; the name of a group, such as cgroup_memory, lists that
 group.`,

@@ -24,7 +24,7 @@ import (
 func newPlot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot [RUN]",
-		Short: "Draw CPU, memory, storage, pressure and network of one run over time",
+		Short: "Draw what one run used over time: CPU, memory, storage, network",
 		Long: `Draw what a run used over time: on the terminal, or with --output as an SVG image.
 
 ` + rundir.RunHelp + `

@@ -116,7 +116,7 @@ func completeTasks(c *connection) cobra.CompletionFunc {
 func newAllocStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [ID]",
-		Short: "List the allocations, or show one: its tasks, their events, and why they ended",
+		Short: "List the allocations, or show one: tasks, events, ends",
 		Long:  "List the allocations, or show one: its tasks, their events, and why they ended.\n\n" + allocHelp,
 		Example: `  tacho alloc status
   tacho alloc status 5f3a

@@ -29,7 +29,7 @@ type execOptions struct {
 func newAllocExec() *cobra.Command {
 	cmd := cli.Launcher(&cobra.Command{
 		Use:   "exec ID COMMAND [ARG...]",
-		Short: "Run a command in the environment of a task: its directory, variables and cgroup",
+		Short: "Run a command beside a task: its directory, variables, cgroup",
 		Long: "Run a command in the environment of a task: its directory, variables and cgroup.\n\n" + allocHelp + `
 
 The command gets a terminal if stdin and stdout are one. Exit codes: the code of the command; 125 error of tacho; 126 the

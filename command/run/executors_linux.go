@@ -121,7 +121,7 @@ An owner in parentheses is not connected at the moment.`,
 func newExecutorsKill(f *executorDirs) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kill ID...",
-		Short: "Stop an executor and its task, or kill what a dead executor left behind",
+		Short: "Stop an executor and its task, or kill what a dead one left",
 		Long: `Stop the task of an executor and end the executor. One that does not answer within 3 seconds is killed, and its task with
 it. What a dead executor left behind is killed and removed.`,
 		Example: `  tacho executors kill 20260304T050607-4711

@@ -44,7 +44,7 @@ func (l *limitFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&l.cpuset, "cpuset", "", "`LIST` of CPUs to run on, such as 0-3,7")
 	flags.Int64Var(&l.pids, "pids", 0, "limit of `N` processes and threads")
 	flags.StringArrayVar(&l.ioMax, "io-max", nil,
-		"`LIMITS` per second of a block device, DEVICE:rbps=SIZE,wbps=SIZE,riops=N,wiops=N; may be repeated")
+		"`LIMITS` per second of a block device: DEVICE:rbps=SIZE,wbps=SIZE, also riops=N and wiops=N; may be repeated")
 }
 
 // request returns the requested limits, nil for none. Whether this host can enforce them, only the executor knows.

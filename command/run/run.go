@@ -95,9 +95,10 @@ Exit codes: the code of the command; 128+N if signal N ended it; 123 the command
 timeout (--timeout); 125 error of tacho; 126 the command cannot be executed; 127 command not found.`,
 		Example: `  tacho run -- go build ./...
   tacho run --interval 100ms --label branch=main -- make -j8
-  tacho run --measurements cgroup_cpu,psi,process_rss_bytes --format json --record-file out.json -- ./job
+  tacho run --measurements cgroup_cpu,psi --format json -- ./job
   tacho run --memory 400M --swap-max 0 --cpu 1.5 --pids 200 -- ./job
-  tacho run --fail-if 'memory_peak > 400M' --fail-if 'cpu_seconds > 30' --summary-file "$GITHUB_STEP_SUMMARY" -- make test
+  tacho run --fail-if 'memory_peak > 400M' -- make test
+  tacho run --summary-file "$GITHUB_STEP_SUMMARY" -- make test
   tacho run --runs 10 --warmup 1 -- ./benchmark
   tacho run --detach -- ./server
   tacho run --timeout 10m --message "nightly import" -- ./import.sh`,
