@@ -66,7 +66,7 @@ func newFakeAgent(t testing.TB, token string) http.Handler {
 		w.Header().Set("X-Nomad-Index", "27")
 		changes := r.Method != http.MethodGet || strings.HasSuffix(r.URL.Path, "/exec")
 		if f.token != "" && changes && r.Header.Get("X-Nomad-Token") != f.token {
-			http.Error(w, "this needs the agent's unix socket or its token", http.StatusForbidden)
+			http.Error(w, "this needs the agent's unix socket or its token (X-Nomad-Token, or Authorization: Bearer)", http.StatusForbidden)
 			return
 		}
 		mux.ServeHTTP(w, r)

@@ -11,10 +11,13 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -63,11 +66,13 @@ func (c *connection) open(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	agent, err := client.New(client.Options{Address: c.address(ctx), Token: token, CAFile: c.caFile})
-	if err != nil {
-		return nil, cli.Usagef("%w", err)
+	address := c.address(ctx)
+	if c.addr != "" {
+		if err := checkAddress(address); err != nil {
+			return nil, cli.Usagef("--addr %s: %w", c.addr, err)
+		}
 	}
-	return agent, nil
+	return client.New(client.Options{Address: address, Token: token, CAFile: c.caFile})
 }
 
 func (c *connection) token() (string, error) {
@@ -106,6 +111,31 @@ func (c *connection) address(ctx context.Context) string {
 	return defaultAddress
 }
 
+// checkAddress rejects an address that is not one of an agent.
+func checkAddress(address string) error {
+	errAddress := errors.New("must be unix:/path, http://host:port or https://host:port; /path, host:port and host are understood")
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		if strings.Trim(path, "/") == "" {
+			return errAddress
+		}
+		return nil
+	}
+	scheme, rest, _ := strings.Cut(address, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	if scheme != "http" && scheme != "https" || host == "" {
+		return errAddress
+	}
+	if _, port, err := net.SplitHostPort(host); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("%q is not a port; must be 1 to 65535", port)
+		}
+	}
+	if parsed, err := url.Parse(address); err != nil || parsed.Hostname() == "" {
+		return errAddress
+	}
+	return nil
+}
+
 // withPort adds the port of an agent to a host without one: no agent serves the port of http.
 func withPort(host string) string {
 	if _, _, err := net.SplitHostPort(host); err == nil || strings.Contains(host, "/") {
@@ -133,8 +163,19 @@ func devSocket(ctx context.Context) string {
 	return ""
 }
 
+// errUntrusted replaces what the agent says to an untrusted caller, which is for clients that speak HTTP.
+var errUntrusted = errors.New("not permitted without the agent's token: --token-file or TACHO_TOKEN, or run on the agent's machine as its user")
+
 // explain adds a remedy to connection errors.
 func explain(err error) error {
+	if refused, ok := errors.AsType[*client.StatusError](err); ok && refused.Status == http.StatusForbidden {
+		switch {
+		case strings.Contains(refused.Text, "unix socket or its token"):
+			return errUntrusted
+		case refused.Text == "invalid token":
+			return fmt.Errorf("%w; it comes from --token-file or TACHO_TOKEN", err)
+		}
+	}
 	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
 		return fmt.Errorf("%w (--ca-file adds certificates to trust)", err)
 	}
