@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 // eventsOptions are the flags of tacho events.
 type eventsOptions struct {
 	follow bool
-	topics []string
+	topics topicsFlag
 	output *outputFlags
 }
 
@@ -39,16 +40,35 @@ prints one event per line.`,
 	o := &eventsOptions{output: addOutputFlags(cmd)}
 	o.output.oneLine = true
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow new events")
-	cmd.Flags().StringArrayVar(&o.topics, "topic", nil,
-		"print only events of this `TOPIC`: Job, Allocation, Node, or one id such as Job:web; may be repeated")
-	topics := []string{"Job", "Allocation", "Node"}
-	_ = cmd.RegisterFlagCompletionFunc("topic", cobra.FixedCompletions(topics, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().Var(&o.topics, "topic", "print only events of this `TOPIC`: "+cli.OrList(eventTopics())+", or of one id, such as Job:web; may be repeated")
+	_ = cmd.RegisterFlagCompletionFunc("topic", cobra.FixedCompletions(eventTopics(), cobra.ShellCompDirectiveNoFileComp))
 	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, _ []string) error {
 		return untilInterrupted(cmd.Context(), func(ctx context.Context) error {
 			return o.print(ctx, cmd.OutOrStdout(), cli.PaletteFor(cmd, cmd.OutOrStdout()), agent)
 		})
 	})
 }
+
+// eventTopics are the topics that an agent has events of.
+func eventTopics() []string { return []string{"Job", "Allocation", "Evaluation", "Node"} }
+
+// topicsFlag is a flag with one topic each time, or a topic and a key.
+type topicsFlag []string
+
+// String implements pflag.Value.
+func (t *topicsFlag) String() string { return strings.Join(*t, " ") }
+
+// Set implements pflag.Value.
+func (t *topicsFlag) Set(text string) error {
+	if topic, _, _ := strings.Cut(text, ":"); !slices.Contains(eventTopics(), topic) {
+		return fmt.Errorf("must be %s, or one of them with an id, such as Job:web", cli.OrList(eventTopics()))
+	}
+	*t = append(*t, text)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (t *topicsFlag) Type() string { return "TOPIC" }
 
 // quiet is how long to wait for more of the existing events.
 const quiet = 300 * time.Millisecond
