@@ -45,20 +45,22 @@ four with the most memory; --process shows those with a name.`,
   tacho alloc stats 5f3a --at 90s
   tacho alloc stats 5f3a --process postgres
   tacho alloc stats --json 5f3a | jq .Tacho.tasks`,
-		Args: allocArguments(true),
+		Args: cli.Arguments("ID", "[TASK]"),
 	}
 	o := &statsOptions{output: addOutputFlags(cmd)}
 	f := cmd.Flags()
 	f.BoolVar(&o.all, "all", false, "show all measurements, with the reason for each absent one")
 	f.BoolVar(&o.history, "history", false, "show past readings")
-	f.StringVar(&o.past.Since, "since", "", "start of the history, a `TIME`")
-	f.StringVar(&o.past.Until, "until", "", "end of the history, a `TIME`")
-	f.StringVar(&o.past.Step, "step", "", "show at most one reading per `DURATION`")
-	f.StringVar(&o.at, "at", "", "show the reading nearest to this `TIME`")
+	f.Var((*momentFlag)(&o.past.Since), "since", "start of the history, a `TIME`")
+	f.Var((*momentFlag)(&o.past.Until), "until", "end of the history, a `TIME`")
+	f.Var((*stepFlag)(&o.past.Step), "step", "show at most one reading per `DURATION`")
+	f.Var((*momentFlag)(&o.at), "at", "show the reading nearest to this `TIME`")
 	f.StringVar(&o.process, "process", "", "show only the rows of processes with this `NAME`")
 	return withAllocation(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		if !o.history && (o.past != client.Range{}) {
-			return cli.Usagef("--since, --until and --step require --history (see %s --help)", cmd.CommandPath())
+		for _, name := range []string{"since", "until", "step"} {
+			if !o.history && cmd.Flags().Changed(name) {
+				return cli.Usagef("--%s requires --history (see %s --help)", name, cmd.CommandPath())
+			}
 		}
 		part := client.Part{Task: taskOf(args), Process: o.process}
 		switch {
