@@ -43,8 +43,10 @@ reported on stderr and leaves a gap, and the exit code is 1.`,
 	_ = cmd.MarkFlagFilename("output", "svg") // fails only for a flag that does not exist
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkImage(*output); err != nil {
-			return err
+		if *output != "" {
+			if err := checkEnding(*output, ".svg", "only SVG images are written"); err != nil {
+				return err
+			}
 		}
 		entry, err := rundir.FindLast(*outputDir, args)
 		if err != nil {
@@ -68,13 +70,13 @@ reported on stderr and leaves a gap, and the exit code is 1.`,
 	return cmd
 }
 
-// checkImage accepts the name of an SVG image, or none.
-func checkImage(path string) error {
-	ending := strings.ToLower(filepath.Ext(path))
-	if path == "" || ending == ".svg" {
+// checkEnding rejects an --output that says that the file is of another kind than what is written.
+func checkEnding(path, ending, written string) error {
+	has := filepath.Ext(path)
+	if strings.EqualFold(has, ending) {
 		return nil
 	}
-	return cli.Usagef("--output %s: only SVG images are written; use --output %s.svg", path, strings.TrimSuffix(path, filepath.Ext(path)))
+	return cli.Usagef("--output %s: %s; use --output %s%s", path, written, strings.TrimSuffix(path, has), ending)
 }
 
 // readPoints reads the samples of a run. Damaged lines are reported and skipped; they leave gaps.

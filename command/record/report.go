@@ -36,13 +36,17 @@ RUN is ` + rundir.Words + `.
 Without it, last is meant. A run of a series stands for the series in the comparison.`,
 		Example: `  tacho report last -o report.html
   tacho report before after -o report.html`,
+		Args:    cli.Arguments("[RUN...]"),
 		GroupID: cli.GroupRecords,
 	}
 	outputDir := rundir.AddOutputDir(cmd)
-	output := cmd.Flags().StringP("output", "o", "report.html", "write the report to `FILE`")
+	output := cmd.Flags().StringP("output", "o", "report.html", "write the report to `FILE`, which ends in .html")
 	_ = cmd.MarkFlagFilename("output", "html") // fails only for a flag that does not exist
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1000)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkEnding(*output, ".html", "only HTML is written"); err != nil {
+			return err
+		}
 		if len(args) == 0 {
 			args = []string{"last"}
 		}
