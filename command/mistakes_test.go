@@ -52,6 +52,7 @@ run --measurements psi,gpu -- true
 run --format yaml -- true
 run --disk /no/such/directory -- true
 run --record-file a --record-fd 3 -- true
+run --record-file a --detach -- true
 run --cgroup on -- true
 run --no-files --capture stdout -- true
 run --no-files=maybe -- true
@@ -64,6 +65,8 @@ run --fail-if 'process_state > 1' -- true
 run --fail-if 'wall > 10' --detach -- true
 run --runs 0 -- true
 run --runs 3 --detach -- true
+run --runs 3 --warmup 1 --textfile x.prom --detach -- true
+run --runs 3 --record-fd 3 -- true
 run --warmup -1 -- true
 run --summary-file /no/such/directory/s.md -- true
 run -- 'make -j4'
@@ -85,22 +88,28 @@ show --al
 compare nosuch
 advise nosuch
 advise last --job web
+advise --job ''
+advise --core-mhz 0
 advise --job nosuch
 diff last
 diff --max-increase memory_peak last~1 last
 diff --max-increase memory_peak=-5% last~1 last
 diff last last~1 2026
 plot --output run.png
+report last -o run.pdf
 prune --older-than 7
 prune --keep -1
 explain memory_peek_bytes
 explain memory_byte
 stop
 top --addr ftp://127.0.0.1
+top --addr foo:bar
 top --delay 2
+top --iterations 0
 alloc status nosuch
 alloc status busy
 alloc logs
+alloc logs --tail -1 leak
 alloc restrat leak
 job run
 job run no-such-file.hcl

@@ -4,7 +4,7 @@
 package cli
 
 import (
-	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -81,17 +81,34 @@ func unknownBelow(cmd *cobra.Command, args []string) error {
 	return knownCommand(cmd, args)
 }
 
-// Arguments requires the named arguments, none of them empty.
+// Arguments requires the named arguments, none of them empty. A name in brackets, the last ones, may be left out; one that ends with
+// "..." may be repeated.
 func Arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		switch empty := slices.Index(args, ""); {
-		case empty >= 0 && empty < len(names):
-			return Usagef("%s is empty (see %s --help)", names[empty], cmd.CommandPath())
-		case len(args) == len(names):
-			return nil
-		case len(args) > len(names):
-			return Usagef("unexpected argument %q (see %s --help)", args[len(names)], cmd.CommandPath())
+		for i, arg := range args {
+			name, known := argumentName(names, i)
+			switch {
+			case !known:
+				return Usagef("unexpected argument %q (see %s --help)", arg, cmd.CommandPath())
+			case arg == "":
+				return Usagef("%s is empty (see %s --help)", name, cmd.CommandPath())
+			}
 		}
-		return Usagef("%s is missing (see %s --help)", names[len(args)], cmd.CommandPath())
+		if len(args) < len(names) && !strings.HasPrefix(names[len(args)], "[") {
+			return Usagef("%s is missing (see %s --help)", names[len(args)], cmd.CommandPath())
+		}
+		return nil
 	}
+}
+
+// argumentName returns the name of an argument, without brackets and dots.
+func argumentName(names []string, i int) (name string, known bool) {
+	last := len(names) - 1
+	if i > last && last >= 0 && strings.Contains(names[last], "...") {
+		i = last
+	}
+	if i > last {
+		return "", false
+	}
+	return strings.TrimSuffix(strings.Trim(names[i], "[]"), "..."), true
 }

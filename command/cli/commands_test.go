@@ -12,17 +12,30 @@ import (
 )
 
 func TestArguments(t *testing.T) {
+	both, optional, several := []string{"A", "B"}, []string{"ID", "[TASK]"}, []string{"[RUN...]"}
 	for _, test := range []struct {
-		args []string
-		want string // empty for no error
+		names, args []string
+		want        string // empty for no error
 	}{
-		{[]string{"a", "b"}, ""},
-		{[]string{"a"}, "B is missing (see diff --help)"},
-		{nil, "A is missing (see diff --help)"},
-		{[]string{"a", ""}, "B is empty (see diff --help)"},
-		{[]string{"a", "b", "c"}, "unexpected argument \"c\" (see diff --help)"},
+		{both, []string{"a", "b"}, ""},
+		{both, []string{"a"}, "B is missing (see diff --help)"},
+		{both, nil, "A is missing (see diff --help)"},
+		{both, []string{"a", ""}, "B is empty (see diff --help)"},
+		{both, []string{""}, "A is empty (see diff --help)"},
+		{both, []string{"a", "b", "c"}, "unexpected argument \"c\" (see diff --help)"},
+		{optional, nil, "ID is missing (see diff --help)"},
+		{optional, []string{"a"}, ""},
+		{optional, []string{"a", "b"}, ""},
+		{optional, []string{"a", ""}, "TASK is empty (see diff --help)"},
+		{optional, []string{"", "b"}, "ID is empty (see diff --help)"},
+		{optional, []string{"a", "b", "c"}, "unexpected argument \"c\" (see diff --help)"},
+		{several, nil, ""},
+		{several, []string{"a", "b", "c"}, ""},
+		{several, []string{"a", "b", ""}, "RUN is empty (see diff --help)"},
+		{nil, nil, ""},
+		{nil, []string{"a"}, "unexpected argument \"a\" (see diff --help)"},
 	} {
-		err := Arguments("A", "B")(&cobra.Command{Use: "diff"}, test.args)
+		err := Arguments(test.names...)(&cobra.Command{Use: "diff"}, test.args)
 		if _, usage := errors.AsType[*usageError](err); (err == nil) != (test.want == "") || err != nil && (err.Error() != test.want || !usage) {
 			t.Errorf("%q: %v, want %q", test.args, err, test.want)
 		}

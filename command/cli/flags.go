@@ -6,6 +6,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -80,6 +81,44 @@ func Near(word string, names []string) []string {
 	}
 	return near[:min(most, len(near))]
 }
+
+// number is a flag for a whole number within bounds.
+type number struct {
+	value       *int
+	least, most int
+}
+
+// Number returns the value of a flag that sets n, which has the default, to a whole number from least to most. A default out of these
+// bounds stands for a flag that was not given, and the help does not show it.
+func Number(n *int, least, most int) pflag.Value { return number{n, least, most} }
+
+// String implements pflag.Value; the help leaves out a default of "0".
+func (n number) String() string {
+	if *n.value < n.least || *n.value > n.most {
+		return "0"
+	}
+	return strconv.Itoa(*n.value)
+}
+
+// Set implements pflag.Value.
+func (n number) Set(text string) error {
+	value, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return err
+	case value >= n.least && value <= n.most:
+		*n.value = value
+		return nil
+	case n.most != math.MaxInt:
+		return fmt.Errorf("must be %d to %d", n.least, n.most)
+	case n.least == 0:
+		return errors.New("must not be negative")
+	}
+	return fmt.Errorf("must be at least %d", n.least)
+}
+
+// Type implements pflag.Value.
+func (n number) Type() string { return "int" }
 
 // duration is a flag for a time such as 30s or 7d.
 type duration struct{ value *time.Duration }

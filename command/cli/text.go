@@ -89,6 +89,15 @@ func OrList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
+// AndList returns "a, b and c".
+func AndList(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
+
 // SomeOf returns a comma-separated list of at most four words and the number of the others.
 func SomeOf(words []string) string {
 	const few = 4

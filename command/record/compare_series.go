@@ -30,6 +30,7 @@ series that it is compared with.`,
 		Example: `  tacho compare last
   tacho compare before after --format markdown
   tacho compare last~20 last~10 last --format csv`,
+		Args:    cli.Arguments("[RUN...]"),
 		GroupID: cli.GroupRecords,
 	}
 	outputDir := rundir.AddOutputDir(cmd)

@@ -27,16 +27,11 @@ group.`,
   tacho explain memory_bytes
   tacho explain psi
   tacho explain cgroup_memory_peak_bytes --format json`,
+		Args:              cli.Arguments("[NAME]"),
 		GroupID:           cli.GroupHost,
 		ValidArgsFunction: completeMeasurements,
 	}
 	format := cli.AddFormat(cmd, "text", "json")
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		return cli.Arguments("NAME")(cmd, args)
-	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		rows, one := procstats.Table(), false
 		if len(args) > 0 {

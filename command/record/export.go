@@ -31,6 +31,7 @@ the columns are; docs/records.md has recipes for pandas, DuckDB and jq.`,
 		Example: `  tacho export last > samples.csv
   tacho export --format jsonl last~1 last | jq .memory_bytes
   tacho export --columns`,
+		Args:    cli.Arguments("[RUN...]"),
 		GroupID: cli.GroupRecords,
 	}
 	outputDir := rundir.AddOutputDir(cmd)

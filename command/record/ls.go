@@ -7,6 +7,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,7 +52,7 @@ Records that cannot be read are reported on stderr, and the exit code is 1.`,
 	cmd.Flags().StringArrayVar(&o.labels, "label", nil,
 		"list only runs with this label: `KEY=VALUE`, or KEY for any value; may be repeated, all must match")
 	cmd.Flags().StringSliceVar(&o.states, "state", nil, "list only runs in this `STATE`: running, exited or lost; may be repeated")
-	cmd.Flags().IntVar(&o.limit, "limit", 0, "list at most `N` runs; 0 for all")
+	cmd.Flags().Var(cli.Number(&o.limit, 0, math.MaxInt), "limit", "list at most `N` runs; 0 for all")
 	states := cobra.FixedCompletions([]string{"running", "exited", "lost"}, cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc("state", states) // fails only for a flag that does not exist
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd) }
@@ -65,9 +66,6 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 		default:
 			return cli.Usagef("--state %s: must be running, exited or lost", state)
 		}
-	}
-	if o.limit < 0 {
-		return cli.Usagef("--limit %d: must not be negative", o.limit)
 	}
 	entries, err := rundir.List(*o.outputDir)
 	if err != nil {

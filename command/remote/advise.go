@@ -29,6 +29,9 @@ type adviseOptions struct {
 	connection *connection
 }
 
+// mostCoreMHz is the highest --core-mhz: no core counts for more.
+const mostCoreMHz = 100_000
+
 func newAdvise() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "advise [RUN...]",
@@ -45,18 +48,22 @@ suffice.`,
 		Example: `  tacho advise last
   tacho advise --job web
   tacho advise --format json | jq .command.memory_mib`,
+		Args:    cli.Arguments("[RUN...]"),
 		GroupID: cli.GroupRecords,
 	}
 	o := &adviseOptions{outputDir: rundir.AddOutputDir(cmd), format: cli.AddFormat(cmd, "text", "json")}
 	flags := cmd.Flags()
 	flags.StringVar(&o.job, "job", "", "advise on the tasks of all allocations of this `JOB`")
 	flags.StringVar(&o.alloc, "alloc", "", "advise on the tasks of this allocation, an `ID` or the name of a job")
-	flags.IntVar(&o.coreMHz, "core-mhz", 1000, "what a core counts for in the job file: that of the node's cpu.frequency")
+	o.coreMHz = 1000
+	flags.Var(cli.Number(&o.coreMHz, 1, mostCoreMHz), "core-mhz", "what a core counts for in the job file: that of the node's cpu.frequency")
 	o.connection = addConnectionFlags(cmd)
 	cmd.ValidArgsFunction = rundir.Complete(o.outputDir, 1000)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if o.coreMHz < 1 {
-			return cli.Usagef("--core-mhz %d: must be at least 1", o.coreMHz)
+		for _, name := range []string{"job", "alloc"} {
+			if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
+				return cli.Usagef("--%s is empty (see %s --help)", name, cmd.CommandPath())
+			}
 		}
 		if (o.job != "" || o.alloc != "") && len(args) > 0 || o.job != "" && o.alloc != "" {
 			return cli.Usagef("RUN, --job and --alloc are mutually exclusive")

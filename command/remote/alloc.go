@@ -77,16 +77,6 @@ func resolveAllocation(ctx context.Context, agent *client.Client, word string) (
 	return cmp.Or(id, word), nil
 }
 
-// allocArguments requires ID, and allows TASK after it if task is set.
-func allocArguments(task bool) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if task && len(args) == 2 {
-			return nil
-		}
-		return cli.Arguments("ID")(cmd, args)
-	}
-}
-
 // taskOf returns the argument TASK; empty if it was not given.
 func taskOf(args []string) string {
 	if len(args) > 1 {
@@ -121,7 +111,7 @@ func newAllocStatus() *cobra.Command {
 		Example: `  tacho alloc status
   tacho alloc status 5f3a
   tacho alloc status --json 5f3a | jq .TaskStates`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cli.Arguments("[ID]"),
 	}
 	output := addOutputFlags(cmd)
 	return withAllocation(cmd, completeAllocations, func(cmd *cobra.Command, agent *client.Client, args []string) error {

@@ -20,7 +20,7 @@ func newAllocSignal() *cobra.Command {
 		Long:  "Send a signal to all running tasks of an allocation, or to one.\n\n" + allocHelp,
 		Example: `  tacho alloc signal -s SIGHUP 5f3a
   tacho alloc signal -s SIGUSR1 5f3a web`,
-		Args: allocArguments(true),
+		Args: cli.Arguments("ID", "[TASK]"),
 	}
 	name := cmd.Flags().StringP("signal", "s", "SIGKILL", "send this `SIGNAL`")
 	signals := []string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIGCONT"}
@@ -36,7 +36,7 @@ func newAllocRestart() *cobra.Command {
 		Short:   "Restart all running tasks of an allocation, or one",
 		Long:    "Restart all running tasks of an allocation, or one.\n\n" + allocHelp + " Tasks that have ended are not restarted.",
 		Example: "  tacho alloc restart 5f3a\n  tacho alloc restart 5f3a web",
-		Args:    allocArguments(true),
+		Args:    cli.Arguments("ID", "[TASK]"),
 	}
 	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *shape.Allocation, task string) (string, error) {
 		return "restarting", agent.RestartAllocation(cmd.Context(), a.ID, task)
@@ -50,7 +50,7 @@ func newAllocStop() *cobra.Command {
 		Long: "Stop an allocation, and wait until all its tasks have ended. Another takes its place, unless its job was stopped:\n" +
 			"tacho job stop stops all of them for good.\n\n" + allocHelp,
 		Example: "  tacho alloc stop 5f3a",
-		Args:    allocArguments(false),
+		Args:    cli.Arguments("ID"),
 	}
 	detach := cmd.Flags().Bool("detach", false, "do not wait for the tasks to end")
 	return actOn(cmd, func(cmd *cobra.Command, agent *client.Client, a *shape.Allocation, _ string) (string, error) {

@@ -38,10 +38,7 @@ command cannot be executed; 127 command not found. The command is killed when ta
   tacho alloc exec --task web 5f3a cat /proc/self/cgroup
   tacho alloc exec 5f3a sh -c 'cat > local/config' < config`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return nil
-			}
-			return cli.Arguments("ID", "COMMAND")(cmd, args)
+			return cli.Arguments("ID", "COMMAND")(cmd, args[:min(len(args), 2)]) // an argument of the command may be empty
 		},
 	})
 	o := &execOptions{}

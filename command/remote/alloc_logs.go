@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -25,6 +26,9 @@ type logsOptions struct {
 	tail           int
 }
 
+// everything is the tail if --tail is not given: all lines.
+const everything = -1
+
 func newAllocLogs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs ID [TASK]",
@@ -35,12 +39,13 @@ func newAllocLogs() *cobra.Command {
 		Example: `  tacho alloc logs 5f3a
   tacho alloc logs -f --tail 20 5f3a web
   tacho alloc logs --stderr 5f3a`,
-		Args: allocArguments(true),
+		Args: cli.Arguments("ID", "[TASK]"),
 	}
 	o := &logsOptions{}
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow the output")
 	cmd.Flags().BoolVar(&o.stderr, "stderr", false, "print stderr instead of stdout")
-	cmd.Flags().IntVarP(&o.tail, "tail", "n", -1, "start with the last `N` lines; -1 for all")
+	o.tail = everything
+	cmd.Flags().VarP(cli.Number(&o.tail, 0, math.MaxInt), "tail", "n", "start with the last `N` lines (default: all)")
 	return withAllocation(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
 		return untilInterrupted(cmd.Context(), func(ctx context.Context) error {
 			id, task, err := findTask(ctx, agent, args[0], taskOf(args))
@@ -81,7 +86,7 @@ func (o *logsOptions) copy(ctx context.Context, out io.Writer, agent *client.Cli
 	if o.stderr {
 		q.Stream = "stderr"
 	}
-	if o.tail >= 0 {
+	if o.tail != everything {
 		back, err := o.findTail(ctx, agent, id, q)
 		if err != nil {
 			return err

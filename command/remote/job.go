@@ -130,7 +130,7 @@ func newJobStatus() *cobra.Command {
 		Use:     "status [ID]",
 		Short:   "List the jobs, or show one and its allocations",
 		Example: "  tacho job status\n  tacho job status web\n  tacho job status -t '{{range .}}{{.ID}} {{.Status}}\n{{end}}'",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    cli.Arguments("[ID]"),
 	}
 	output := addOutputFlags(cmd)
 	return withAgent(cmd, completeJobs, func(cmd *cobra.Command, agent *client.Client, args []string) error {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,7 +52,7 @@ the task waited, for the resource it waited for most. Values that were not measu
 	f := cmd.Flags()
 	o.delay = 2 * time.Second
 	f.VarP(cli.Duration(&o.delay), "delay", "d", "time between updates")
-	f.IntVarP(&o.iterations, "iterations", "n", 0, "print `N` tables and exit, also on a terminal")
+	f.VarP(cli.Number(&o.iterations, 1, math.MaxInt), "iterations", "n", "print `N` tables and exit, also on a terminal")
 	f.BoolVar(&o.percent, "percent", false, "show CPU in percent of a core, and memory in percent of the limit")
 	f.StringVar(&o.filter, "filter", "", "show only tasks whose name contains this `TEXT`")
 	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, _ []string) error {
@@ -65,9 +66,6 @@ the task waited, for the resource it waited for most. Values that were not measu
 func (o *topOptions) check() error {
 	if o.delay < shortestDelay || o.delay > longestDelay {
 		return cli.Usagef("--delay %s: must be between %s and %s", o.delay, shortestDelay, longestDelay)
-	}
-	if o.iterations < 0 {
-		return cli.Usagef("--iterations %d: must be at least 1", o.iterations)
 	}
 	return nil
 }

@@ -126,6 +126,7 @@ func newExecutorsKill(f *executorDirs) *cobra.Command {
 it. What a dead executor left behind is killed and removed.`,
 		Example: `  tacho executors kill 20260304T050607-4711
   tacho executors kill --orphans`,
+		Args: cli.Arguments("[ID...]"),
 	}
 	orphans := cmd.Flags().Bool("orphans", false, "kill what all orphans left behind")
 	agents := cmd.Flags().Bool("agent", false, "kill all executors of the agent with that --data-dir, which must not be running")

@@ -6,6 +6,7 @@ package run
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"time"
 
@@ -31,14 +32,12 @@ directories without a readable record. Incomplete runs are deleted, too, and orp
 		GroupID: cli.GroupRecords,
 	}
 	outputDir := rundir.AddOutputDir(cmd)
-	keep := cmd.Flags().Int("keep", 10, "keep the newest `N` runs")
+	keep := 10
+	cmd.Flags().Var(cli.Number(&keep, 0, math.MaxInt), "keep", "keep the newest `N` runs")
 	var olderThan time.Duration
 	cmd.Flags().Var(cli.Duration(&olderThan), "older-than", "delete only runs that ended before this time")
 	dryRun := cmd.Flags().Bool("dry-run", false, "only print what would be deleted")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *keep < 0 {
-			return cli.Usagef("--keep %d: must not be negative", *keep)
-		}
 		entries, err := rundir.List(*outputDir)
 		if err != nil {
 			return err
@@ -50,7 +49,7 @@ directories without a readable record. Incomplete runs are deleted, too, and orp
 		complete, incomplete := rundir.SplitIncomplete(entries)
 		p := pruning{out: cmd.OutOrStdout(), dry: *dryRun}
 		return errlist.Join(append(errs,
-			p.delete(prunable(complete, *keep, olderThan, time.Now()), os.RemoveAll),
+			p.delete(prunable(complete, keep, olderThan, time.Now()), os.RemoveAll),
 			p.delete(oldIncomplete(incomplete, olderThan, time.Now()), rundir.RemoveIncomplete))...)
 	}
 	return cmd

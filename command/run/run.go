@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -159,13 +160,14 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	o.limits.add(flags)
 	flags.StringVar(&o.disk, "disk", "", "`DIR` to measure as the disk usage of the command")
 	flags.Float64Var(&o.samplingBudget, "sampling-budget", 2, "stretch the interval if sampling takes more than this `PERCENT` of one core")
-	flags.IntVar(&o.maxRows, "max-rows", 1000, "at most `N` process rows per sample")
+	o.maxRows, o.runs = 1000, 1
+	flags.Var(cli.Number(&o.maxRows, 1, math.MaxInt), "max-rows", "at most `N` process rows per sample")
 	o.format = cli.AddChoice(cmd, "format", "format of the final record:", "text", "json")
 	flags.StringVar(&o.recordFile, "record-file", "", "write the final record or summary to this `FILE` instead of stderr")
 	flags.IntVar(&o.recordFD, "record-fd", 0, "write the final record or summary to file descriptor `FD` instead of stderr")
 	flags.StringArrayVar(&o.failIf, "fail-if", nil, "exit with 123 if this `CONDITION` is true at the end: 'memory_peak > 400M'; may be repeated")
-	flags.IntVar(&o.runs, "runs", 1, "run the command `N` times, one after the other, and print mean, deviation and outliers")
-	flags.IntVar(&o.warmUp, "warmup", 0, "run the command `N` times before, without a record")
+	flags.Var(cli.Number(&o.runs, 1, math.MaxInt), "runs", "run the command `N` times, one after the other, and print mean, deviation and outliers")
+	flags.Var(cli.Number(&o.warmUp, 0, math.MaxInt), "warmup", "run the command `N` times before, without a record")
 	flags.StringVar(&o.summaryFile, "summary-file", "", "append a summary in Markdown to this `FILE`, such as the step summary of a CI")
 	flags.StringVar(&o.textFile, "textfile", "", "write the final values as Prometheus metrics to this `FILE`.prom, for the textfile collector of a node exporter")
 	o.summary = cli.AddChoice(cmd, "summary", "summary at the end:", "short", "full", "none")
@@ -220,9 +222,6 @@ func (o *runOptions) check() (selection procstats.Selection, err error) {
 	if !(o.samplingBudget >= 0.1 && o.samplingBudget <= 100) { // NaN is not either
 		return selection, cli.Usagef("--sampling-budget %v: must be 0.1 to 100", o.samplingBudget)
 	}
-	if o.maxRows < 1 {
-		return selection, cli.Usagef("--max-rows %d: must be at least 1", o.maxRows)
-	}
 	if err := o.checkOutput(); err != nil {
 		return selection, err
 	}
@@ -250,16 +249,14 @@ func (o *runOptions) check() (selection procstats.Selection, err error) {
 // checkBudgets reads the budgets, and adds to a selection what they need.
 func (o *runOptions) checkBudgets(selection procstats.Selection) (procstats.Selection, error) {
 	switch {
-	case o.runs < 1:
-		return selection, cli.Usagef("--runs %d: must be at least 1", o.runs)
-	case o.warmUp < 0:
-		return selection, cli.Usagef("--warmup %d: must not be negative", o.warmUp)
 	case o.textFile != "" && filepath.Ext(o.textFile) != ".prom":
 		return selection, cli.Usagef("--textfile %s: must end in .prom, or a node exporter does not read it; use %s.prom", o.textFile, o.textFile)
-	case o.detach && (len(o.failIf) > 0 || o.textFile != "" || o.summaryFile != "" || o.runs > 1 || o.warmUp > 0):
-		return selection, cli.Usagef("--fail-if, --summary-file, --textfile, --runs and --warmup: not possible with --detach, which does not wait for the end")
-	case (o.runs > 1 || o.warmUp > 0) && o.recordFD > 0:
-		return selection, cli.Usagef("--record-fd: not possible with --runs and --warmup; use --record-file")
+	case o.detach && len(o.needEnd()) > 0:
+		return selection, cli.Usagef("%s: not possible with --detach, which does not wait for the end", cli.AndList(o.needEnd()))
+	case o.runs > 1 && o.recordFD > 0:
+		return selection, cli.Usagef("--record-fd: not possible with --runs; use --record-file")
+	case o.warmUp > 0 && o.recordFD > 0:
+		return selection, cli.Usagef("--record-fd: not possible with --warmup; use --record-file")
 	}
 	for _, text := range o.failIf {
 		condition, err := budget.Parse(text)
@@ -280,6 +277,25 @@ func (o *runOptions) checkBudgets(selection procstats.Selection) (procstats.Sele
 		return selection, nil
 	}
 	return selection, o.appendSummary("") // fails early if it cannot be written
+}
+
+// needEnd returns the given flags that have an effect at the end of the command only.
+func (o *runOptions) needEnd() (names []string) {
+	for _, flag := range []struct {
+		name  string
+		given bool
+	}{
+		{"--fail-if", len(o.failIf) > 0},
+		{"--summary-file", o.summaryFile != ""},
+		{"--textfile", o.textFile != ""},
+		{"--runs", o.runs > 1},
+		{"--warmup", o.warmUp > 0},
+	} {
+		if flag.given {
+			names = append(names, flag.name)
+		}
+	}
+	return names
 }
 
 func (o *runOptions) appendSummary(text string) error {
@@ -335,7 +351,10 @@ func checkDir(path string) error {
 
 // checkOutput rejects a destination for the record that nothing would be written to.
 func (o *runOptions) checkOutput() error {
-	hasFD := o.limits.flags.Changed("record-fd")
+	hasFD, given := o.limits.flags.Changed("record-fd"), "--record-file"
+	if hasFD {
+		given = "--record-fd"
+	}
 	switch {
 	case o.recordFile == "" && !hasFD:
 	case o.recordFile != "" && hasFD:
@@ -343,9 +362,9 @@ func (o *runOptions) checkOutput() error {
 	case hasFD && o.recordFD < 1:
 		return cli.Usagef("--record-fd %d: must be at least 1", o.recordFD)
 	case o.detach:
-		return cli.Usagef("--record-file and --record-fd: not possible with --detach; the record is in the directory of the run")
+		return cli.Usagef("%s: not possible with --detach; the record is in the directory of the run", given)
 	case o.format.String() == "text" && o.summary.String() == "none":
-		return cli.Usagef("--record-file and --record-fd: nothing to write; remove --summary none, or add --format json")
+		return cli.Usagef("%s: nothing to write; remove --summary none, or add --format json", given)
 	}
 	return nil
 }
