@@ -17,7 +17,8 @@ type Table struct {
 	rows  [][]Cell
 	// Indent precedes each line.
 	Indent string
-	// Width is the number of columns at which lines are cut off; 0 for never.
+	// Width is the number of columns at which lines are cut off. If it is 0, lines fit into the columns of the palette, and the last
+	// column is text: it is wrapped at words, not cut off.
 	Width int
 	// Hidden has the columns that are not shown at any width.
 	Hidden []int
@@ -79,6 +80,9 @@ func (t *Table) Render(p Palette) string {
 	lines := t.rows
 	if t.Header != nil {
 		lines = append([][]Cell{cellsOf(t.Header, p.Bold)}, t.rows...)
+	}
+	if t.Width == 0 && p.Columns > 0 {
+		return t.wrapped(lines, p.Columns)
 	}
 	kept, widths := t.layout(columnWidths(lines))
 	var b strings.Builder
@@ -222,24 +226,6 @@ func Fit(parts []string, separator string, width int) string {
 		line = longer
 	}
 	return line
-}
-
-// Wrap breaks a text at blanks into lines of at most width columns, if its words are not longer; 0 for one line.
-func Wrap(text string, width int) []string {
-	words := strings.Fields(text)
-	if width <= 0 || len(words) == 0 {
-		return []string{text}
-	}
-	lines := words[:1:1]
-	for _, word := range words[1:] {
-		last := &lines[len(lines)-1]
-		if utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= width {
-			*last += " " + word
-		} else {
-			lines = append(lines, word)
-		}
-	}
-	return lines
 }
 
 // Cut shortens a text to room runes; the last of them is an ellipsis then. A negative room is unlimited.

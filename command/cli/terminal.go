@@ -11,27 +11,33 @@ import (
 	"golang.org/x/term"
 )
 
-// Palette colours text, or returns it unchanged if On is false.
-type Palette struct{ On bool }
+// Palette is how an output shows text: it colours text, or returns it unchanged if On is false.
+type Palette struct {
+	On bool
+	// Columns is how wide lines are at most; 0 if the output is not a terminal.
+	Columns int
+}
 
 // AddColor adds --color to the root and so to all commands.
 func AddColor(root *cobra.Command) {
 	addChoiceTo(root, root.PersistentFlags(), "color", "colour text: auto, always or never", []string{"auto", "always", "never"})
 }
 
-// PaletteFor chooses the palette for output to w by --color, NO_COLOR (no-color.org), TERM and whether w is a terminal.
+// PaletteFor chooses the colours and the width for output to w by --color, NO_COLOR (no-color.org), TERM and whether w is a terminal.
 func PaletteFor(cmd *cobra.Command, w io.Writer) Palette {
+	columns, _ := TerminalSize(w)
+	return Palette{On: coloured(cmd, w), Columns: columns}
+}
+
+func coloured(cmd *cobra.Command, w io.Writer) bool {
 	switch flag := cmd.Flag("color"); {
 	case flag == nil:
 	case flag.Value.String() == "always":
-		return Palette{On: true}
+		return true
 	case flag.Value.String() == "never":
-		return Palette{}
+		return false
 	}
-	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return Palette{}
-	}
-	return Palette{On: IsTerminal(w)}
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && IsTerminal(w)
 }
 
 func (p Palette) wrap(code, text string) string {

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"slices"
 	"testing"
 )
 
@@ -63,5 +64,55 @@ func TestTable(t *testing.T) {
 	}
 	if got := Cut("abcdef", 4); got != "abc…" {
 		t.Errorf("cut to 4: %q", got)
+	}
+}
+
+// TestWrap holds that lines are broken at blanks, that blanks within a line stay, and that words longer than a line are broken.
+func TestWrap(t *testing.T) {
+	for _, test := range []struct {
+		text  string
+		width int
+		want  []string
+	}{
+		{"", 10, []string{""}},
+		{"one two", 0, []string{"one two"}},
+		{"one two", 7, []string{"one two"}},
+		{"one two", 6, []string{"one", "two"}},
+		{"sh -c 'a  b' and more", 13, []string{"sh -c 'a  b'", "and more"}},
+		{"  indented text", 11, []string{"  indented", "text"}},
+		{"abcdefgh ij", 4, []string{"abcd", "efgh", "ij"}},
+		{"/sys/fs/cgroup/a-name", 16, []string{"/sys/fs/cgroup/", "a-name"}},
+		{"größer größer", 6, []string{"größer", "größer"}},
+	} {
+		if got := Wrap(test.text, test.width); !slices.Equal(got, test.want) {
+			t.Errorf("%q in %d columns: %q, want %q", test.text, test.width, got, test.want)
+		}
+	}
+	p := Palette{Columns: 12}
+	for first, want := range map[string]string{
+		"a: ":               "a: one two\n  three\n",
+		"0123456789: ":      "0123456789:\n  one two\n  three\n",
+		"\x1b[1ma\x1b[0m: ": "\x1b[1ma\x1b[0m: one two\n  three\n",
+	} {
+		if got := Hang(p, first, "  ", "one two three", nil); got != want {
+			t.Errorf("%q: %q, want %q", first, got, want)
+		}
+	}
+}
+
+// TestTableWraps holds that the last column is wrapped if the table has no width of its own, and that its texts are below their rows if
+// it would be too narrow.
+func TestTableWraps(t *testing.T) {
+	table := Table{Indent: " ", Right: []int{1}}
+	table.AddTexts("memory", "12", "no limit is set for this cgroup, nor for its ancestors")
+	table.AddTexts("a", "1", "short")
+	for columns, want := range map[int]string{
+		0:  " memory  12  no limit is set for this cgroup, nor for its ancestors\n a        1  short\n",
+		50: " memory  12  no limit is set for this cgroup, nor\n             for its ancestors\n a        1  short\n",
+		30: " memory  12\n     no limit is set for this\n     cgroup, nor for its\n     ancestors\n a        1  short\n",
+	} {
+		if got := table.Render(Palette{Columns: columns}); got != want {
+			t.Errorf("%d columns:\n%s\nwant\n%s", columns, got, want)
+		}
 	}
 }

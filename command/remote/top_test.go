@@ -217,8 +217,8 @@ func TestTopViewFitsTheScreen(t *testing.T) {
 					t.Fatalf("%q, %d×%d: %d lines", keys, width, height, len(view))
 				}
 				for _, line := range view {
-					if visibleWidth(line) > width {
-						t.Fatalf("%q, %d×%d: %d columns: %q", keys, width, height, visibleWidth(line), line)
+					if cli.VisibleWidth(line) > width {
+						t.Fatalf("%q, %d×%d: %d columns: %q", keys, width, height, cli.VisibleWidth(line), line)
 					}
 					if strings.Contains(line, "\x1b[2J") {
 						t.Fatalf("a name reaches the terminal as it is: %q", line)

@@ -81,24 +81,9 @@ func (m *topModel) list(width, room int) []string {
 // selectedLine reverses a line over its whole width, which is no colour and so not switched off with them. A reset after a colour ends that, so it is repeated.
 func (m *topModel) selectedLine(line string, width int) string {
 	const invert = "\x1b[7m"
-	bare := visibleWidth(line)
+	bare := cli.VisibleWidth(line)
 	line += strings.Repeat(" ", max(0, width-bare))
 	return invert + strings.ReplaceAll(line, "\x1b[0m", "\x1b[0m"+invert) + "\x1b[0m"
-}
-
-// visibleWidth counts the visible runes of a text, whose only escape sequences are colours.
-func visibleWidth(line string) int {
-	n := 0
-	for line != "" {
-		if rest, ok := strings.CutPrefix(line, "\x1b["); ok {
-			_, line, _ = strings.Cut(rest, "m")
-			continue
-		}
-		_, size := utf8.DecodeRuneInString(line)
-		line = line[size:]
-		n++
-	}
-	return n
 }
 
 // sparkline is the number of columns of a sparkline.

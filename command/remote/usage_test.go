@@ -125,7 +125,7 @@ func TestTableNeverExceedsItsWidth(t *testing.T) {
 		b := cli.Table{Header: []string{"NAME", "NUMBER", "TEXT"}, Right: []int{1}, Width: width}
 		b.AddTexts("a", "1", "some words")
 		for line := range strings.Lines(b.Render(cli.Palette{})) {
-			if n := visibleWidth(strings.TrimSuffix(line, "\n")); n > width {
+			if n := cli.VisibleWidth(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("width %d: %d columns: %q", width, n, line)
 			}
 		}
