@@ -77,11 +77,14 @@ func measurements() []string {
 
 // valueOf returns a value of a run.
 func valueOf(r *record.Record, name string) record.HeadlineValue {
-	if name == wallName {
-		return record.HeadlineValue{Value: r.WallSeconds, Guarantee: procstats.Exact, Reason: "the run has no end"}
-	}
 	h := r.Headline[name]
+	if name == wallName {
+		h = record.HeadlineValue{Value: r.WallSeconds, Guarantee: procstats.Exact, Reason: "the run has no end"}
+	}
 	h.Reason = cmp.Or(h.Reason, "not recorded")
+	if r.Diagnosis.Verdict == record.StartFailed {
+		h.Reason = "the command was not started"
+	}
 	return h
 }
 

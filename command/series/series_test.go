@@ -104,7 +104,7 @@ func TestWrite(t *testing.T) {
 		if err := Write(&out, cli.Palette{}, format, rows); err != nil {
 			t.Fatal(err)
 		}
-		if got := out.String(); strings.Count(got, "later") != len(measurements()) || !strings.Contains(got, "not recorded") {
+		if got := out.String(); strings.Count(got, "later") < len(measurements()) || !strings.Contains(got, "not recorded") {
 			t.Errorf("%s:\n%s", format, got)
 		}
 		if format != "csv" {

@@ -28,8 +28,7 @@ func Write(out io.Writer, p cli.Palette, format string, rows []Row) error {
 		_, err := io.WriteString(out, Markdown(rows))
 		return err
 	}
-	columns, _ := cli.TerminalSize(out)
-	_, err := io.WriteString(out, table(p, columns, rows))
+	_, err := io.WriteString(out, table(p, rows))
 	return err
 }
 
@@ -89,19 +88,48 @@ func leftOut(rows []Row) []int {
 	return []int{1, 7}
 }
 
-func table(p cli.Palette, columns int, rows []Row) string {
+func table(p cli.Palette, rows []Row) string {
 	t := cli.Table{
-		Header: Header(), Right: []int{2, 3, 4, 5, 6, 7}, Hidden: leftOut(rows), Width: columns,
-		Leave: []int{6, 4, 5}, Least: map[int]int{0: 12, 1: 12, 8: 12},
+		Header: Header(), Right: []int{2, 3, 4, 5, 6, 7}, Hidden: leftOut(rows),
+		Leave: []int{6, 4, 5, 3, cli.Shorten}, Least: map[int]int{0: 12, 1: 12},
 	}
 	for i := range rows {
 		cells := rows[i].cells()
 		if i > 0 && rows[i].Name == rows[i-1].Name {
 			cells[0] = ""
 		}
+		if rows[i].Statistics == nil {
+			cells[len(cells)-1] = "" // below the table
+		}
 		t.AddTexts(cells...)
 	}
-	return t.Render(p)
+	return t.Render(p) + reasons(p, rows)
+}
+
+// reasons says of each series what it has no values of, and why.
+func reasons(p cli.Palette, rows []Row) string {
+	type cause struct{ series, reason string }
+	names := map[cause][]string{}
+	var order []cause
+	for i := range rows {
+		if rows[i].Statistics != nil {
+			continue
+		}
+		c := cause{rows[i].Series, rows[i].Reason}
+		if names[c] == nil {
+			order = append(order, c)
+		}
+		names[c] = append(names[c], rows[i].Name)
+	}
+	var b strings.Builder
+	for _, c := range order {
+		what := cli.AndList(names[c])
+		if leftOut(rows) == nil {
+			what += " of " + cli.Printable(c.series)
+		}
+		b.WriteString(cli.Hang(p, "", "  ", what+": "+cli.OneLine(c.reason), nil))
+	}
+	return b.String()
 }
 
 // Markdown returns rows as a table.
