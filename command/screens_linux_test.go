@@ -26,8 +26,29 @@ func TestScreens(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	t.Setenv("TACHO_OUTPUT_DIR", "testdata/runs")
 	var got strings.Builder
-	for _, args := range []string{"ls", "attach 2026.03.04T10", "top --iterations 1 --delay 200ms"} {
-		for _, columns := range []uint16{60, 80, 120, 200} {
+	all, narrow := []uint16{60, 80, 120, 200}, []uint16{80}
+	for _, shown := range []struct {
+		args   string
+		widths []uint16
+	}{
+		{"ls", all},
+		{"attach 2026.03.04T10", all},
+		{"top --iterations 1 --delay 200ms", all},
+		{"show 2026.03.04T11", narrow},
+		{"show --all 2026.03.04T10", narrow},
+		{"show --all 2026.03.04T10", []uint16{60}},
+		{"diff 2026.03.04T10 2026.03.04T11", narrow},
+		{"compare 2026.03.04T10 2026.03.04T12", all[:2]},
+		{"explain cgroup_memory", narrow},
+		{"alloc status", narrow},
+		{"alloc status leak", narrow},
+		{"alloc stats leak --all", narrow},
+		{"alloc stats leak --history", narrow},
+		{"job status busy", narrow},
+		{"events", narrow},
+	} {
+		args := shown.args
+		for _, columns := range shown.widths {
 			agent := httptest.NewServer(newFakeAgent(t, ""))
 			t.Setenv("TACHO_ADDR", agent.URL)
 			fmt.Fprintf(&got, "-- tacho %s, %d columns --\n", args, columns)
@@ -76,4 +97,15 @@ func screenOf(t *testing.T, columns uint16, args []string) string {
 		t.Error(err)
 	}
 	return <-written
+}
+
+// TestDoctorFitsTerminals holds that no line of the doctor is wider than its terminal; what it finds depends on the machine.
+func TestDoctorFitsTerminals(t *testing.T) {
+	t.Setenv("NO_COLOR", "1")
+	const columns = 80
+	for line := range strings.Lines(screenOf(t, columns, []string{"doctor"})) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\r\n")); n > columns {
+			t.Errorf("a line of %d columns: %q", n, line)
+		}
+	}
 }

@@ -55,12 +55,12 @@ The exit code is 1 if nothing can be measured.`,
 func doctorText(p cli.Palette, r *Report) string {
 	var text strings.Builder
 	for _, c := range r.Checks {
-		fmt.Fprintf(&text, "%s %s: %s\n", mark(p, c.State), p.Bold(c.Name), cli.Printable(c.Found))
+		text.WriteString(cli.Hang(p, fmt.Sprintf("%s %s: ", mark(p, c.State), p.Bold(c.Name)), "    ", cli.Printable(c.Found), nil))
 		if c.Costs != "" {
-			fmt.Fprintf(&text, "    without it: %s\n", cli.Printable(c.Costs))
+			text.WriteString(cli.Hang(p, "    without it: ", "      ", cli.Printable(c.Costs), nil))
 		}
 		if c.Enable != "" {
-			fmt.Fprintf(&text, "    to enable:  %s\n", cli.Printable(c.Enable))
+			text.WriteString(cli.Hang(p, "    to enable:  ", "      ", cli.Printable(c.Enable), nil))
 		}
 	}
 	text.WriteString("\n" + p.Bold("Sources") + "\n")

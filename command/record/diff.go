@@ -92,13 +92,13 @@ Differences that make the runs hard to compare are listed first: machine, kernel
 func (c *comparison) render(p cli.Palette) string {
 	var text string
 	for _, warning := range c.Warnings {
-		text += p.Yellow("note: "+cli.Printable(warning)) + "\n"
+		text += cli.Hang(p, p.Yellow("note: "), "      ", cli.Printable(warning), p.Yellow)
 	}
 	if text != "" {
 		text += "\n"
 	}
-	t := cli.Table{Header: []string{"", "A", "B", "CHANGE", "", ""}, Right: []int{1, 2, 3, 4}}
-	t.AddTexts("run", cli.Printable(c.A.Name), cli.Printable(c.B.Name))
+	text += "A  " + cli.Printable(c.A.Name) + "\nB  " + cli.Printable(c.B.Name) + "\n\n"
+	t := cli.Table{Header: []string{"", "A", "B", "CHANGE", "", ""}, Right: []int{1, 2, 3, 4}, Leave: []int{4}}
 	t.AddTexts("state", string(c.A.State), string(c.B.State))
 	t.AddTexts("outcome", cli.OrDash(string(c.A.Outcome)), cli.OrDash(string(c.B.Outcome)))
 	t.AddTexts("exit code", summary.ExitText(c.A.ExitCode, c.A.Signal), summary.ExitText(c.B.ExitCode, c.B.Signal))

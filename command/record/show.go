@@ -53,7 +53,8 @@ The numbers of a run that is running or lost are those of its last report.`,
 		if format.String() == "json" {
 			return cli.PrintJSON(out, r)
 		}
-		page := summary.NewPage(cli.PaletteFor(cmd, out), entry.Name, r)
+		palette := cli.PaletteFor(cmd, out)
+		page := summary.NewPage(palette, entry.Name, r)
 		page.FailedFirst = *failedFirst
 		text := page.Render(*all)
 		history, err := rundir.History(entry)
@@ -61,7 +62,7 @@ The numbers of a run that is running or lost are those of its last report.`,
 			return err
 		}
 		if a := advice.Of(history); a.Line() != "" {
-			text += fmt.Sprintf("\n%s (tacho advise %s)\n", a.Line(), entry.Name)
+			text += "\n" + cli.Hang(palette, "", "", fmt.Sprintf("%s (tacho advise %s)", a.Line(), entry.Name), nil)
 		}
 		_, err = io.WriteString(out, text)
 		return err

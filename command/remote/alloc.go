@@ -144,7 +144,6 @@ func listAllocations(cmd *cobra.Command, agent *client.Client, output *outputFla
 func showAllocation(cmd *cobra.Command, agent *client.Client, a *shape.Allocation) error {
 	out := cmd.OutOrStdout()
 	p := cli.PaletteFor(cmd, out)
-	columns, _ := cli.TerminalSize(out)
 	status := cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus))
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s\n", p.Bold(cli.Printable(a.Name)), status.String())
@@ -161,12 +160,12 @@ func showAllocation(cmd *cobra.Command, agent *client.Client, a *shape.Allocatio
 	b.WriteString(facts.Render(p))
 	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
 		writeTask(&b, p, a, name)
-		ending, err := endingOf(cmd.Context(), agent, a, name)
+		ending, err := endingOf(cmd.Context(), agent, a, name, p)
 		if err != nil {
 			return err
 		}
 		b.WriteString(ending)
-		b.WriteString(commandsSoFar(cmd.Context(), agent, a, name, p, columns))
+		b.WriteString(commandsSoFar(cmd.Context(), agent, a, name, p))
 		writeEvents(&b, p, a.TaskStates[name].Events)
 	}
 	_, err := io.WriteString(out, b.String())
@@ -211,7 +210,7 @@ func writeTask(b *strings.Builder, p cli.Palette, a *shape.Allocation, name stri
 }
 
 // endingOf returns why the last run of a task ended; empty if none has, or if the agent has no record of it.
-func endingOf(ctx context.Context, agent *client.Client, a *shape.Allocation, task string) (string, error) {
+func endingOf(ctx context.Context, agent *client.Client, a *shape.Allocation, task string, p cli.Palette) (string, error) {
 	if a.TaskStates[task].Tacho.Exit == nil {
 		return "", nil
 	}
@@ -222,11 +221,11 @@ func endingOf(ctx context.Context, agent *client.Client, a *shape.Allocation, ta
 	case err != nil:
 		return "", err
 	}
-	return endingText(&final.Value), nil
+	return endingText(p, &final.Value), nil
 }
 
 // commandsSoFar lists what the processes of a running task used that have ended, by command; empty if that is not known.
-func commandsSoFar(ctx context.Context, agent *client.Client, a *shape.Allocation, task string, p cli.Palette, columns int) string {
+func commandsSoFar(ctx context.Context, agent *client.Client, a *shape.Allocation, task string, p cli.Palette) string {
 	if a.TaskStates[task].State != "running" {
 		return ""
 	}
@@ -238,28 +237,29 @@ func commandsSoFar(ctx context.Context, agent *client.Client, a *shape.Allocatio
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("  processes that ended so far, by command\n" + summary.LiveCommandTable(&c.Value, columns, false).Render(p))
+	b.WriteString("  processes that ended so far, by command\n" + summary.LiveCommandTable(&c.Value, 0, false).Render(p))
 	for _, note := range summary.CommandNotes(&c.Value) {
-		fmt.Fprintf(&b, "  %s\n", note)
+		b.WriteString(cli.Hang(p, "  ", "    ", note, nil))
 	}
 	return b.String()
 }
 
-func endingText(r *record.Record) string {
+func endingText(p cli.Palette, r *record.Record) string {
 	end := r.End()
 	if end.Outcome == "" {
 		return ""
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "  last end: %s\n", end.Outcome)
-	for _, line := range summary.EndLines(end) {
-		fmt.Fprintf(&text, "    %s\n", line)
-	}
+	lines := summary.EndLines(end)
 	if by := summary.Commands(r); by != "" {
-		fmt.Fprintf(&text, "    CPU used by %s\n", by)
+		lines = append(lines, "CPU used by "+by)
 	}
 	if a := advice.Of([]*record.Record{r}); a.Line() != "" {
-		fmt.Fprintf(&text, "    %s\n", a.Line())
+		lines = append(lines, a.Line())
+	}
+	for _, line := range lines {
+		text.WriteString(cli.Hang(p, "    ", "      ", line, nil))
 	}
 	return text.String()
 }

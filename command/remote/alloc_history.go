@@ -44,7 +44,7 @@ func historyTable(p cli.Palette, points []shape.Point) string {
 	}
 	t := cli.Table{
 		Indent: "  ", Header: []string{"TIME", "CPU", "MEMORY", "CHARGED", "PEAK", "READ/s", "WRITTEN/s", "PRESSURE"},
-		Right: []int{1, 2, 3, 4, 5, 6},
+		Right: []int{1, 2, 3, 4, 5, 6}, Leave: []int{3, 6, 5},
 	}
 	var before *shape.Point
 	for i := range points {

@@ -83,7 +83,7 @@ func (o *statsOptions) printNow(cmd *cobra.Command, agent *client.Client, id str
 	return show(cmd, o.output, stats, func(p cli.Palette, stats *client.Stats) string {
 		page := &usagePage{palette: p, all: o.all, process: o.process}
 		if !stats.Tacho.Publishing {
-			fmt.Fprintf(&page.text, "%s\n", p.Yellow(cli.OneLine(stats.Tacho.Reason)))
+			page.text.WriteString(cli.Hang(p, "", "", cli.OneLine(stats.Tacho.Reason), p.Yellow))
 		}
 		for _, name := range slices.Sorted(maps.Keys(stats.Tacho.Tasks)) {
 			page.task(name, stats.Tacho.Tasks[name])
@@ -106,14 +106,14 @@ func (p *usagePage) task(name string, r *client.Reading) {
 	}
 	fmt.Fprintf(&p.text, "%s  %s\n", p.palette.Bold("Task "+cli.Printable(name)), ageText(r))
 	if r.Reason != "" {
-		fmt.Fprintf(&p.text, "  %s\n", p.palette.Yellow(cli.OneLine(r.Reason)))
+		p.text.WriteString(cli.Hang(p.palette, "  ", "  ", cli.OneLine(r.Reason), p.palette.Yellow))
 	}
 	if r.Sample == nil {
 		return
 	}
 	p.text.WriteString(summary.HeadlineTable(r.Sample.Headline, p.palette).Render(p.palette))
 	for _, text := range record.Contradictions(r.Sample.Headline) {
-		fmt.Fprintf(&p.text, "  %s\n", p.palette.Yellow(cli.OneLine(text)))
+		p.text.WriteString(cli.Hang(p.palette, "  ", "    ", cli.OneLine(text), p.palette.Yellow))
 	}
 	p.selected(r.Sample)
 	p.pressure(r.Sample)

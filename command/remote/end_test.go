@@ -32,7 +32,7 @@ func TestSurfacesAgree(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			end, redacted := r.End(), r.Redacted().End()
 			said := map[string]string{
-				"event": r.Sentence(), "summary": written(t, r), "alloc status": endingText(r), "show": shown(r),
+				"event": r.Sentence(), "summary": written(t, r), "alloc status": endingText(cli.Palette{}, r), "show": shown(r),
 				"page": served(t, r, true), "page without token": served(t, r, false), "top": topOf(r),
 			}
 			text, err := json.Marshal(r)

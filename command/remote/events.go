@@ -119,31 +119,30 @@ func (o *eventsOptions) printEvent(out io.Writer, p cli.Palette, e *client.Event
 	if o.output.set() {
 		return o.output.print(out, e.JSON)
 	}
-	_, err := fmt.Fprintln(out, eventText(p, e))
+	_, err := io.WriteString(out, eventText(p, e))
 	return err
 }
 
-// eventText returns an event in one line.
+// eventText returns an event in one line, on a terminal in as many as its message takes.
 func eventText(p cli.Palette, e *client.Event) string {
 	at := e.Payload.Tacho.Time
-	words := []string{p.Faint(clockText(at)), cli.Printable(e.Type)}
+	words, message := []string{p.Faint(clockText(at)), cli.Printable(e.Type)}, ""
 	switch a, t := e.Payload.Allocation, e.Payload.TaskEvent; {
 	case t != nil:
 		words[1] = "Task"
 		words = append(words, ownerText(e), p.Bold(cli.Printable(e.Payload.Tacho.Task)),
 			cli.Painted(cli.Printable(t.Type), eventPaint(p, t.Type)).String())
-		if t.DisplayMessage != "" {
-			words = append(words, cli.OneLine(t.DisplayMessage))
-		}
+		message = cli.OneLine(t.DisplayMessage)
 	case a != nil:
 		words = append(words, shortID(a.ID), cli.Printable(a.Name), cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus)).String())
-		if a.ClientDescription != "" {
-			words = append(words, cli.OneLine(a.ClientDescription))
-		}
+		message = cli.OneLine(a.ClientDescription)
 	default:
 		words = append(words, cli.Printable(e.Key))
 	}
-	return strings.Join(words, "  ")
+	if message != "" {
+		words = append(words, "")
+	}
+	return cli.Hang(p, strings.Join(words, "  "), "    ", message, nil)
 }
 
 // ownerText returns the allocation of a task's event.

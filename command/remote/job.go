@@ -257,7 +257,7 @@ func printJob(cmd *cobra.Command, j *client.Job, allocations []shape.Allocation)
 	if len(j.Unplaced) > 0 {
 		fmt.Fprintf(&b, "\n%s\n", p.Bold("Placement failures"))
 		for _, line := range placementFailures(j) {
-			fmt.Fprintf(&b, "  %s\n", line)
+			b.WriteString(cli.Hang(p, "  ", "    ", line, nil))
 		}
 	}
 	_, err := io.WriteString(out, b.String())
@@ -313,7 +313,7 @@ func allocationTable(p cli.Palette, allocations []shape.Allocation, indent strin
 	if len(allocations) == 0 {
 		return indent + "none\n"
 	}
-	t := cli.Table{Indent: indent, Header: []string{"ID", "NAME", "VERSION", "DESIRED", "STATUS", "TASKS", "CREATED"}, Right: []int{2}}
+	t := cli.Table{Indent: indent, Header: []string{"ID", "NAME", "VERSION", "DESIRED", "STATUS", "TASKS", "CREATED"}, Right: []int{2}, Leave: []int{6, 2, 3}}
 	for i := range allocations {
 		a := &allocations[i]
 		t.Add(cli.Painted(shortID(a.ID), p.Bold), cli.Plain(cli.Printable(a.Name)), cli.Plain(strconv.FormatUint(a.JobVersion, 10)),

@@ -106,7 +106,7 @@ An owner in parentheses is not connected at the moment.`,
 		if format.String() == "json" {
 			return errors.Join(err, cli.PrintJSON(cmd.OutOrStdout(), all))
 		}
-		t := cli.Table{}
+		t := cli.Table{Leave: []int{4, 5}, Least: map[int]int{6: 14}}
 		t.AddTexts("ID", "STATE", "OWNER", "AGE", "EXECUTOR", "MAIN", "COMMAND", "REMEDY")
 		for _, l := range all {
 			t.AddTexts(l.ID, string(l.State), cli.Printable(l.OwnerText), procstats.AgeText(l.Age()), fmt.Sprint(l.Executor.PID),

@@ -50,10 +50,18 @@ func (p *Page) Render(all bool) string {
 		p.measurements()
 		p.absent()
 	} else if n := len(p.record.Absent); n > 0 {
-		fmt.Fprintf(&p.text, "\n%s, %d absent; --all lists them, with the reasons.\n",
-			procstats.Counted(len(p.record.Measurements), "measurement", "measurements"), n)
+		more := fmt.Sprintf("%s, %d absent; --all lists them, with the reasons.", procstats.Counted(len(p.record.Measurements), "measurement", "measurements"), n)
+		p.text.WriteString("\n" + cli.Hang(p.palette, "", "", more, nil))
 	}
 	return p.text.String()
+}
+
+// line writes a line of a section.
+func (p *Page) line(format string, args ...any) { p.painted(nil, fmt.Sprintf(format, args...)) }
+
+// painted writes a line of a section in a colour; nil for none.
+func (p *Page) painted(paint func(string) string, text string) {
+	p.text.WriteString(cli.Hang(p.palette, "  ", "    ", text, paint))
 }
 
 func (p *Page) section(title string) {
@@ -129,7 +137,7 @@ func (p *Page) used() {
 	p.section("What it used")
 	t := HeadlineTable(p.record.Headline, p.palette)
 	if t.Empty() {
-		fmt.Fprintf(&p.text, "  unknown: %s\n", whyUnknown(p.record.State))
+		p.line("unknown: %s", whyUnknown(p.record.State))
 	}
 	p.text.WriteString(t.Render(p.palette))
 }
@@ -203,7 +211,7 @@ func (p *Page) host() {
 	)
 	for _, source := range p.record.Sources {
 		if !source.Available {
-			fmt.Fprintf(&p.text, "  source %s not available: %s\n", cli.Printable(source.Name), cli.Printable(source.Reason))
+			p.line("source %s not available: %s", cli.Printable(source.Name), cli.Printable(source.Reason))
 		}
 	}
 }
@@ -215,7 +223,7 @@ func (p *Page) notes() {
 	}
 	p.section("Notes")
 	for _, note := range notes {
-		fmt.Fprintf(&p.text, "  %s\n", cli.Printable(note))
+		p.line("%s", cli.Printable(note))
 	}
 }
 

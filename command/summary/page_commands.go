@@ -26,7 +26,7 @@ func (p *Page) commands() {
 	}
 	p.section("Commands, all processes that ended")
 	if c.Reason != "" {
-		fmt.Fprintf(&p.text, "  unknown: %s\n", cli.Printable(c.Reason))
+		p.line("unknown: %s", cli.Printable(c.Reason))
 		return
 	}
 	if p.FailedFirst {
@@ -36,7 +36,7 @@ func (p *Page) commands() {
 	p.text.WriteString(t.Render(p.palette))
 	p.failures(rows)
 	for _, note := range CommandNotes(c) {
-		fmt.Fprintf(&p.text, "  %s\n", note)
+		p.line("%s", note)
 	}
 }
 
@@ -62,7 +62,7 @@ func LiveCommandTable(c *record.Commands, width int, byFailures bool) *cli.Table
 		c = failedFirst(c)
 	}
 	t, _ := commandTable(c)
-	t.Width, t.Leave = width, []int{7, 6, 8, 5}
+	t.Width = width
 	return t
 }
 
@@ -87,7 +87,7 @@ func CommandTable(r *record.Record) *cli.Table {
 func commandTable(c *record.Commands) (*cli.Table, []procstats.Command) {
 	t := &cli.Table{
 		Indent: "  ", Header: []string{"COMMAND", "STARTED", "FAILED", "CPU", "SHARE", "LARGEST", "READ", "WRITTEN", "WAITED FOR CPU"},
-		Right: []int{1, 2, 3, 4, 5, 6, 7, 8},
+		Right: []int{1, 2, 3, 4, 5, 6, 7, 8}, Leave: []int{7, 6, 8, 5},
 	}
 	rows, others := c.Split(pageCommands)
 	for i := range rows {
@@ -128,7 +128,7 @@ func (p *Page) failures(rows []procstats.Command) {
 	for i := range rows {
 		row := &rows[i]
 		if ways := row.FailureText(); ways != "" {
-			fmt.Fprintf(&p.text, "  %d of %d %s failed: %s\n", row.Failed, row.Processes, cli.Printable(row.Name), ways)
+			p.line("%d of %d %s failed: %s", row.Failed, row.Processes, cli.Printable(row.Name), ways)
 		}
 	}
 }

@@ -28,6 +28,6 @@ func (p *Page) devices() {
 	}
 	p.text.WriteString(t.Render(p.palette))
 	if layers {
-		p.text.WriteString("  * passes its I/O on to other devices, which count it again\n")
+		p.line("* passes its I/O on to other devices, which count it again")
 	}
 }

@@ -17,7 +17,7 @@ import (
 func (p *Page) waited() {
 	p.section("What it waited for")
 	if stall := p.record.Diagnosis.StallText(); stall != "" {
-		fmt.Fprintf(&p.text, "  %s\n", p.palette.Bold(cli.Printable(stall)))
+		p.painted(p.palette.Bold, cli.Printable(stall))
 	}
 	t := cli.Table{Indent: "  ", Header: []string{"", "SOME WAITED", "", "ALL WAITED", ""}, Right: []int{1, 2, 3, 4}}
 	for _, resource := range []struct {
@@ -37,13 +37,13 @@ func (p *Page) waited() {
 	if !t.Empty() {
 		p.text.WriteString(t.Render(p.palette))
 	} else {
-		fmt.Fprintf(&p.text, "  unknown: %s\n", cli.Printable(p.whyAbsent(procstats.PSICPUSome)))
+		p.line("unknown: %s", cli.Printable(p.whyAbsent(procstats.PSICPUSome)))
 	}
 	if throttled, ok := p.number(procstats.CgroupCPUThrottled); ok && throttled > 0 {
-		fmt.Fprintf(&p.text, "  throttled by its CPU quota for %s, summed over CPUs\n", procstats.Seconds.Text(throttled))
+		p.line("throttled by its CPU quota for %s, summed over CPUs", procstats.Seconds.Text(throttled))
 	}
 	if above := throttledAbove(p.record); above != "" {
-		fmt.Fprintf(&p.text, "  %s\n", above)
+		p.line("%s", above)
 	}
 }
 
@@ -89,22 +89,21 @@ func (p *Page) whyAbsent(id procstats.ID) string {
 func (p *Page) ended(all bool) {
 	p.section("Why it ended")
 	if p.record.State == record.Running {
-		p.text.WriteString("  running\n")
+		p.line("running")
 		return
 	}
 	d, end := p.record.Diagnosis, p.record.End()
 	if end.Outcome != "" {
-		outcome := cli.Painted(string(end.Outcome), OutcomePaint(p.palette, end.Outcome))
-		fmt.Fprintf(&p.text, "  %s\n", outcome.String())
+		p.painted(OutcomePaint(p.palette, end.Outcome), string(end.Outcome))
 	}
 	for _, line := range EndLines(end) {
-		fmt.Fprintf(&p.text, "  %s\n", line)
+		p.line("%s", line)
 	}
 	if d.OOM.Kills == nil && d.OOM.Reason != "" {
-		fmt.Fprintf(&p.text, "  OOM kills unknown: %s\n", cli.Printable(d.OOM.Reason))
+		p.line("OOM kills unknown: %s", cli.Printable(d.OOM.Reason))
 	}
 	if d.Retryable {
-		p.text.WriteString("  not caused by the task: a retry, or another machine, may succeed\n")
+		p.line("not caused by the task: a retry, or another machine, may succeed")
 	}
 	if all || !end.Outcome.Success() {
 		p.evidence(d.Evidence)
@@ -126,7 +125,7 @@ func (p *Page) evidence(evidence map[string]any) {
 	if len(evidence) == 0 {
 		return
 	}
-	p.text.WriteString("  evidence:\n")
+	p.line("evidence:")
 	t := cli.Table{Indent: "    "}
 	for _, name := range slices.Sorted(maps.Keys(evidence)) {
 		t.AddTexts(cli.Printable(name), ValueText(name, evidence[name]))
@@ -142,10 +141,10 @@ func (p *Page) peak() {
 	}
 	p.section("Memory peak")
 	if peak.Reason != "" && peak.At.IsZero() {
-		fmt.Fprintf(&p.text, "  unknown: %s\n", cli.Printable(peak.Reason))
+		p.line("unknown: %s", cli.Printable(peak.Reason))
 		return
 	}
-	fmt.Fprintf(&p.text, "  %s among the samples, %s after the start (%s)\n", procstats.Bytes.Text(peak.MemoryBytes),
+	p.line("%s among the samples, %s after the start (%s)", procstats.Bytes.Text(peak.MemoryBytes),
 		procstats.Seconds.Text(peak.At.Sub(p.record.StartedAt).Seconds()), cli.Printable(peak.Measurement))
 	t := cli.Table{Indent: "  ", Header: []string{"PID", "RSS", "COMMAND"}, Right: []int{0, 1}}
 	for i := range peak.Largest {

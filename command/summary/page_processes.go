@@ -21,14 +21,14 @@ func (p *Page) processes() {
 	}
 	p.section("Processes")
 	if processes.Reason != "" {
-		fmt.Fprintf(&p.text, "  %s\n", cli.Printable(processes.Reason))
+		p.line("%s", cli.Printable(processes.Reason))
 	}
 	if len(processes.Rows) == 0 && processes.TotalCPUSeconds == nil {
 		return
 	}
 	t := cli.Table{
 		Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "SHARE", "WAITED FOR CPU", "RSS", "COMMAND"},
-		Right: []int{0, 1, 2, 3, 4, 5},
+		Right: []int{0, 1, 2, 3, 4, 5}, Leave: []int{4, 1},
 	}
 	total := processes.TotalCPUSeconds
 	for i := range processes.Rows {
@@ -46,7 +46,7 @@ func (p *Page) processes() {
 	sums("total", total)
 	p.text.WriteString(t.Render(p.palette))
 	if processes.Omitted > 0 {
-		fmt.Fprintf(&p.text, "  %d live processes without a row\n", processes.Omitted)
+		p.line("%d live processes without a row", processes.Omitted)
 	}
 	p.sum(processes)
 }
@@ -82,7 +82,7 @@ func shareOf(part, whole *float64) string {
 // sum writes whether the table adds up to the total.
 func (p *Page) sum(processes *record.Processes) {
 	if processes.TotalCPUSeconds == nil {
-		p.text.WriteString("  total unknown\n")
+		p.line("total unknown")
 		return
 	}
 	sum, missing := processSum(processes)
@@ -90,12 +90,12 @@ func (p *Page) sum(processes *record.Processes) {
 	// A microsecond is what cpu.stat resolves.
 	switch off := sum - total; {
 	case missing > 0:
-		fmt.Fprintf(&p.text, "  the table does not add up; unknown values: %d\n", missing)
+		p.line("the table does not add up; unknown values: %d", missing)
 	case math.Abs(off) <= 1e-6+1e-9*math.Abs(total):
-		p.text.WriteString("  rows + exited + unattributed = total\n")
+		p.line("rows + exited + unattributed = total")
 	default:
-		fmt.Fprintf(&p.text, "  %s\n", p.palette.Red(fmt.Sprintf(
-			"rows + exited + unattributed = %s, %s off the total", procstats.Seconds.Text(sum), procstats.Seconds.Text(off))))
+		p.painted(p.palette.Red, fmt.Sprintf(
+			"rows + exited + unattributed = %s, %s off the total", procstats.Seconds.Text(sum), procstats.Seconds.Text(off)))
 	}
 }
 
