@@ -63,7 +63,7 @@ func (p *Page) advice(now *snapshot.Agent, t task) []string {
 	if len(records) == 0 {
 		return nil
 	}
-	return printableAll(advice.Of(records).Why)
+	return printableAll(advice.OfTask(records).Why)
 }
 
 // limitAttribute is the prefix of the driver's attributes with effective limits.

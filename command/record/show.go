@@ -61,7 +61,7 @@ The numbers of a run that is running or lost are those of its last report.`,
 		if err != nil {
 			return err
 		}
-		if a := advice.Of(history); a.Line() != "" {
+		if a := advice.OfRuns(history); a.Line() != "" {
 			text += "\n" + cli.Hang(palette, "", "", fmt.Sprintf("%s (tacho advise %s)", a.Line(), entry.Name), nil)
 		}
 		_, err = io.WriteString(out, text)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/agent/client"
+	"github.com/tachograph/tacho/agent/shape"
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/command/rundir"
 	"github.com/tachograph/tacho/executor/record"
@@ -44,7 +45,7 @@ records of an agent's tasks are used.
 
 Memory is the highest exact peak and a margin, which is smaller the more runs there are. A value that is only a lower bound is never the
 base of advice. If a run was killed at a higher peak than all others had, or if no exact peak is known, it says that the data do not
-suffice.`,
+suffice. Runs shorter than 1 s say nothing of CPU.`,
 		Example: `  tacho advise last
   tacho advise --job web
   tacho advise --format json | jq .command.memory_mib`,
@@ -116,23 +117,13 @@ func (o *adviseOptions) recordsOfRuns(args []string) ([]*record.Record, error) {
 }
 
 func (o *adviseOptions) recordsOfTasks(ctx context.Context, agent *client.Client) (map[string][]*record.Record, error) {
-	id := ""
-	if o.alloc != "" {
-		var err error
-		if id, err = resolveAllocation(ctx, agent, o.alloc); err != nil {
-			return nil, err
-		}
-	}
-	all, err := agent.Allocations(ctx, id)
+	all, err := o.allocations(ctx, agent)
 	if err != nil {
 		return nil, err
 	}
 	histories := map[string][]*record.Record{}
-	for i := range all.Value {
-		a := &all.Value[i]
-		if o.job != "" && a.JobID != o.job {
-			continue
-		}
+	for i := range all {
+		a := &all[i]
 		for task := range a.TaskStates {
 			final, err := agent.Record(ctx, a.ID, task)
 			switch {
@@ -150,11 +141,41 @@ func (o *adviseOptions) recordsOfTasks(ctx context.Context, agent *client.Client
 	return histories, nil
 }
 
+// allocations returns those of --job, or that of --alloc. A job can be unknown to the agent that still has allocations of it.
+func (o *adviseOptions) allocations(ctx context.Context, agent *client.Client) ([]shape.Allocation, error) {
+	if o.alloc != "" {
+		id, err := resolveAllocation(ctx, agent, o.alloc)
+		if err != nil {
+			return nil, err
+		}
+		one, err := agent.Allocation(ctx, id, client.Wait{})
+		return []shape.Allocation{one.Value}, err
+	}
+	all, err := agent.Allocations(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	name := o.job
+	job, jobErr := findJob(ctx, agent, name)
+	if jobErr == nil {
+		name = job.Value.ID
+	}
+	of := slices.DeleteFunc(all.Value, func(a shape.Allocation) bool { return a.JobID != name })
+	if len(of) == 0 && jobErr != nil {
+		return nil, jobErr
+	}
+	return of, nil
+}
+
 func (o *adviseOptions) print(cmd *cobra.Command, histories map[string][]*record.Record) error {
 	out := cmd.OutOrStdout()
 	all := map[string]advice.Advice{}
+	ofTasks, of := o.job != "" || o.alloc != "", advice.OfRuns
+	if ofTasks {
+		of = advice.OfTask
+	}
 	for name, records := range histories {
-		all[name] = advice.Of(records)
+		all[name] = of(records)
 	}
 	if o.format.String() == "json" {
 		return cli.PrintJSON(out, all)
@@ -164,7 +185,7 @@ func (o *adviseOptions) print(cmd *cobra.Command, histories map[string][]*record
 		if i > 0 {
 			text.WriteByte('\n')
 		}
-		if o.job != "" || o.alloc != "" {
+		if ofTasks {
 			text.WriteString(cli.PaletteFor(cmd, out).Bold("Task "+cli.Printable(name)) + "\n")
 		}
 		advice := all[name]

@@ -255,7 +255,7 @@ func endingText(p cli.Palette, r *record.Record) string {
 	if by := summary.Commands(r); by != "" {
 		lines = append(lines, "CPU used by "+by)
 	}
-	if a := advice.Of([]*record.Record{r}); a.Line() != "" {
+	if a := advice.OfTask([]*record.Record{r}); a.Line() != "" {
 		lines = append(lines, a.Line())
 	}
 	for _, line := range lines {

@@ -4,6 +4,7 @@
 package remote
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -137,7 +138,7 @@ func newJobStatus() *cobra.Command {
 		if len(args) == 0 {
 			return listJobs(cmd, agent, output)
 		}
-		job, err := findJob(cmd, agent, args[0])
+		job, err := findJob(cmd.Context(), agent, args[0])
 		if err != nil {
 			return err
 		}
@@ -153,17 +154,17 @@ func newJobStatus() *cobra.Command {
 }
 
 // findJob returns the job with an id or a unique prefix of one.
-func findJob(cmd *cobra.Command, agent *client.Client, id string) (client.Answer[client.Job], error) {
-	job, err := agent.Job(cmd.Context(), id)
+func findJob(ctx context.Context, agent *client.Client, id string) (client.Answer[client.Job], error) {
+	job, err := agent.Job(ctx, id)
 	if !client.IsNotFound(err) {
 		return job, err
 	}
-	near, listErr := agent.Jobs(cmd.Context(), id)
+	near, listErr := agent.Jobs(ctx, id)
 	switch {
 	case listErr != nil:
 		return job, listErr
 	case len(near.Value) == 1:
-		return agent.Job(cmd.Context(), near.Value[0].ID)
+		return agent.Job(ctx, near.Value[0].ID)
 	case len(near.Value) == 0:
 		return job, fmt.Errorf("no job %q (tacho job status lists the jobs)", id)
 	}

@@ -25,7 +25,7 @@ with --detach it does not wait.`,
 	detach := cmd.Flags().Bool("detach", false, "do not wait for the tasks to end")
 	purge := cmd.Flags().Bool("purge", false, "remove the job from the agent's state")
 	return withAgent(cmd, completeJobs, func(cmd *cobra.Command, agent *client.Client, args []string) error {
-		job, err := findJob(cmd, agent, args[0])
+		job, err := findJob(cmd.Context(), agent, args[0])
 		if err != nil {
 			return err
 		}

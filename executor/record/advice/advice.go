@@ -28,16 +28,46 @@ type Advice struct {
 	Cores *float64 `json:"cpu_cores"`
 	// Why has the reasons, in sentences.
 	Why []string `json:"why"`
+
+	subject *subject
 }
 
-// Of returns the advice for the next run of what the records are of. Runs that have not ended say nothing.
-func Of(records []*record.Record) Advice {
-	records = slices.DeleteFunc(slices.Clone(records), func(r *record.Record) bool {
+// subject is what advice is about, and how its reader gets more data.
+type subject struct {
+	noun string
+	// more says how to get more runs, unbounded how to learn a peak that a limit has cut off, exact how to get one that is no bound.
+	more, unbounded, exact string
+	// flags adds the resources as flags of tacho run.
+	flags bool
+}
+
+// OfRuns returns the advice for the next run of a command that tacho run ran. Runs that have not ended say nothing.
+func OfRuns(records []*record.Record) Advice {
+	return of(records, &subject{
+		noun: "command", more: fmt.Sprintf("repeat it (tacho run --runs %d)", few), unbounded: "Run it once with enough memory.",
+		exact: "Run it once in a cgroup.", flags: true,
+	})
+}
+
+// OfTask returns the advice for the next start of a task of a job.
+func OfTask(records []*record.Record) Advice {
+	return of(records, &subject{
+		noun: "task", more: "let it run more often", unbounded: "Let it run once with enough memory.",
+		exact: "Let it run once in a cgroup.",
+	})
+}
+
+func of(all []*record.Record, s *subject) Advice {
+	records := slices.DeleteFunc(slices.Clone(all), func(r *record.Record) bool {
 		return r.State != record.Exited || r.Diagnosis.Verdict == record.StartFailed
 	})
-	a := Advice{Runs: len(records)}
+	a := Advice{Runs: len(records), subject: s}
 	if a.Runs == 0 {
 		a.Why = []string{"No run has ended with a complete record: the data do not suffice."}
+		started := slices.ContainsFunc(all, func(r *record.Record) bool { return r.Diagnosis.Verdict != record.StartFailed })
+		if len(all) > 0 && !started {
+			a.Why = []string{"The " + s.noun + " was never started: there are no data."}
+		}
 		return a
 	}
 	slices.SortFunc(records, func(x, y *record.Record) int { return x.StartedAt.Compare(y.StartedAt) })
@@ -49,64 +79,90 @@ func Of(records []*record.Record) Advice {
 
 const mebibyte = 1 << 20
 
-// memory advises on memory. Only exact peaks and upper bounds count: a lower bound would ask for too little.
-func (a *Advice) memory(records []*record.Record) {
-	var peaks []float64
-	upper, kills, atLeast := 0, 0, 0.0
+// peaks are the memory peaks of runs.
+type peaks struct {
+	// known are exact peaks and upper bounds, of which there are upper.
+	known []float64
+	upper int
+	// killedAt is the highest peak of the kills runs that the kernel killed something of, atLeast that of the bounds runs of which only a
+	// lower bound or a sample is known.
+	killedAt, atLeast float64
+	kills, bounds     int
+}
+
+func peaksOf(records []*record.Record) (p peaks) {
 	for _, r := range records {
 		h := r.Headline[procstats.HeadlineMemoryPeak.String()]
 		killed := r.Diagnosis.OOM.Kills != nil && *r.Diagnosis.OOM.Kills > 0
 		switch {
 		case h.Value == nil:
 		case killed:
-			kills++
-			atLeast = max(atLeast, *h.Value)
+			p.kills++
+			p.killedAt = max(p.killedAt, *h.Value)
 		case h.Guarantee == procstats.Exact:
-			peaks = append(peaks, *h.Value)
+			p.known = append(p.known, *h.Value)
 		case h.Guarantee == procstats.UpperBound:
-			peaks = append(peaks, *h.Value)
-			upper++
+			p.known = append(p.known, *h.Value)
+			p.upper++
 		default:
-			atLeast = max(atLeast, *h.Value)
+			p.bounds++
+			p.atLeast = max(p.atLeast, *h.Value)
 		}
 	}
-	bytes := procstats.Bytes.Text
-	switch {
-	case len(peaks) == 0 && atLeast > 0:
-		a.because("The memory peak is only known to be at least %s: the data do not suffice. Run it once with enough memory, in a cgroup.", bytes(atLeast))
-		return
-	case len(peaks) == 0:
-		a.because("No run has a memory peak: the data do not suffice.")
-		return
-	case atLeast > slices.Max(peaks) && kills > 0:
-		a.because("%s ended at a peak of %s, more than any run that was not killed: the need is higher, and not known. Run it once with enough memory.",
-			procstats.Counted(kills, "run with OOM kills", "runs with OOM kills"), bytes(atLeast))
-		return
-	case atLeast > slices.Max(peaks):
-		a.because("A run needed at least %s, more than all exact peaks: the need is higher, and not known.", bytes(atLeast))
+	return p
+}
+
+// memory advises on memory. Only exact peaks and upper bounds count: a lower bound would ask for too little.
+func (a *Advice) memory(records []*record.Record) {
+	p := peaksOf(records)
+	if a.unknownNeed(&p) {
 		return
 	}
-	usual, outliers := withoutOutliers(peaks)
-	most := slices.Max(peaks)
+	bytes := procstats.Bytes.Text
+	usual, outliers := withoutOutliers(p.known)
+	most := slices.Max(p.known)
 	memory := ask(usual)
 	a.MemoryMiB = &memory
 	what := "exact"
-	if upper > 0 {
-		what = fmt.Sprintf("an upper bound in %d, otherwise exact,", upper)
+	if p.upper > 0 {
+		what = fmt.Sprintf("an upper bound in %d, otherwise exact,", p.upper)
 	}
 	killText := "no OOM kill"
-	if kills > 0 {
-		killText = procstats.Counted(kills, "run with OOM kills at less", "runs with OOM kills at less")
+	if p.kills > 0 {
+		killText = procstats.Counted(p.kills, "run with OOM kills at less", "runs with OOM kills at less")
 	}
-	a.because("Memory: peak %s %s in %s%s, %s: ask for %d MiB.", bytes(slices.Max(usual)), what, procstats.Counted(len(peaks), "run", "runs"), a.days(), killText, memory)
+	a.because("Memory: peak %s %s in %s%s, %s: ask for %d MiB.", bytes(slices.Max(usual)), what, procstats.Counted(len(p.known), "run", "runs"), a.days(), killText, memory)
 	if outliers > 0 {
 		highest := max(memory, ask(append(slices.Clone(usual), most)))
 		a.MemoryMaxMiB = &highest
 		a.because("%s used up to %s: allow %d MiB with memory_max.", procstats.Counted(outliers, "run", "runs"), bytes(most), highest)
 	}
-	if len(peaks) < few {
-		a.because("%s too few to be sure: repeat it (tacho run --runs %d).", procstats.Counted(len(peaks), "run is", "runs are"), few)
+	if len(p.known) < few {
+		a.because("%s too few to be sure: %s.", procstats.Counted(len(p.known), "run is", "runs are"), a.subject.more)
 	}
+}
+
+// unknownNeed reports whether a run needed more memory than all known peaks, and says so.
+func (a *Advice) unknownNeed(p *peaks) bool {
+	highest, thanOthers := 0.0, ""
+	if len(p.known) > 0 {
+		highest, thanOthers = slices.Max(p.known), ", more than any run whose peak is known"
+	}
+	switch {
+	case p.killedAt > highest:
+		a.because("%s ended at a peak of up to %s%s: the need is higher, and not known. %s",
+			procstats.Counted(p.kills, "run with OOM kills", "runs with OOM kills"), procstats.Bytes.Text(p.killedAt), thanOthers, a.subject.unbounded)
+	case p.atLeast > highest && thanOthers == "":
+		a.because("The memory peak is only known to be at least %s: the data do not suffice. %s", procstats.Bytes.Text(p.atLeast), a.subject.exact)
+	case p.atLeast > highest:
+		a.because("%s needed at least %s%s: the need is higher, and not known. %s",
+			procstats.Counted(p.bounds, "run", "runs"), procstats.Bytes.Text(p.atLeast), thanOthers, a.subject.exact)
+	case len(p.known) == 0:
+		a.because("No run has a memory peak: the data do not suffice.")
+	default:
+		return false
+	}
+	return true
 }
 
 // few is the number of runs below which the advice says that they are few.
@@ -168,13 +224,21 @@ func roundUp(mib float64) int64 {
 	return max(least, int64(math.Ceil(mib/step)*step))
 }
 
+// shortest is how many seconds a run lasts at least that says anything of CPU: a shorter one is the start of a program, which takes a whole
+// core.
+const shortest = 1
+
 // cpu advises on CPU, from exact CPU time. Runs that were throttled would have used more.
 func (a *Advice) cpu(records []*record.Record) {
-	most, known, throttled := 0.0, 0, 0
+	most, known, throttled, short := 0.0, 0, 0, 0
 	for _, r := range records {
 		h := r.Headline[procstats.HeadlineCPU.String()]
 		span, ok := r.Span()
-		if h.Value == nil || !ok || h.Guarantee != procstats.Exact {
+		switch {
+		case ok && span < shortest:
+			short++
+			continue
+		case h.Value == nil || !ok || h.Guarantee != procstats.Exact:
 			continue
 		}
 		if waited, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && waited > span/100 {
@@ -184,6 +248,8 @@ func (a *Advice) cpu(records []*record.Record) {
 		known++
 	}
 	switch {
+	case short == len(records):
+		a.because("CPU: no run lasted %d s: too short to advise.", shortest)
 	case known == 0:
 		a.because("No run has an exact CPU time: the data do not suffice for CPU.")
 	case throttled > 0:
@@ -217,8 +283,8 @@ func (a *Advice) Line() string {
 	return a.Why[0]
 }
 
-// Text returns the reasons, and what to ask for as a block of a job file and as flags of tacho run. coreMHz is what a core counts for in
-// the job file.
+// Text returns the reasons, and what to ask for as a block of a job file and, of a command, as flags of tacho run. coreMHz is what a core
+// counts for in the job file.
 func (a *Advice) Text(coreMHz int) string {
 	var b strings.Builder
 	for _, line := range a.Why {
@@ -241,7 +307,7 @@ func (a *Advice) Text(coreMHz int) string {
 		flags = fmt.Sprintf("--memory %dM", *a.MemoryMaxMiB)
 	}
 	b.WriteString("}\n")
-	if flags != "" {
+	if flags != "" && a.subject.flags {
 		fmt.Fprintf(&b, "\ntacho run %s\n", flags)
 	}
 	return b.String()

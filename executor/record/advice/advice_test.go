@@ -87,7 +87,7 @@ func TestHistories(t *testing.T) {
 	} {
 		t.Run(h.name, func(t *testing.T) {
 			for seed := range uint64(50) {
-				a := Of(h.records(rand.New(rand.NewPCG(seed, 14)))) //nolint:gosec // the same histories each time
+				a := OfRuns(h.records(rand.New(rand.NewPCG(seed, 14)))) //nolint:gosec // the same histories each time
 				if a.MemoryMiB == nil {
 					t.Fatalf("no advice: %q", a.Why)
 				}
@@ -106,7 +106,9 @@ func TestHistories(t *testing.T) {
 // TestInsufficientData holds that nothing is advised from a bound on the wrong side, and that the reason is said.
 func TestInsufficientData(t *testing.T) {
 	exact := func() *record.Record { return runOf(100, procstats.Exact, 0) }
-	running, throttled := exact(), exact()
+	running, throttled, brief, failed := exact(), exact(), exact(), exact()
+	brief.WallSeconds = new(0.0037)
+	failed.Diagnosis.Verdict = record.StartFailed
 	running.State = record.Running
 	throttled.Measurements = map[string]any{procstats.CgroupCPUThrottled.String(): 3.0}
 	for _, test := range []struct {
@@ -119,18 +121,43 @@ func TestInsufficientData(t *testing.T) {
 		{"one that runs", []*record.Record{running}, false, false, "No run has ended"},
 		{"only lower bounds", []*record.Record{runOf(50, procstats.LowerBound, 0)}, false, true, "at least 50 MiB"},
 		{"only samples", []*record.Record{runOf(50, procstats.Sampled, 0)}, false, true, "at least 50 MiB"},
-		{"a lower bound above all exact peaks", []*record.Record{exact(), runOf(120, procstats.LowerBound, 1)}, false, true, "needed at least 120 MiB"},
+		{"a lower bound above all exact peaks", []*record.Record{exact(), runOf(120, procstats.LowerBound, 1)}, false, true, "1 run needed at least 120 MiB, more than any run whose peak is known"},
 		{"a lower bound below", []*record.Record{exact(), runOf(80, procstats.LowerBound, 1)}, true, true, "peak 100 MiB exact in 1 run"},
 		{"an upper bound", []*record.Record{runOf(80, procstats.UpperBound, 1)}, true, true, "an upper bound in 1"},
-		{"killed", []*record.Record{killed(exact())}, false, true, "at least 100 MiB"},
-		{"killed at more than the others needed", []*record.Record{runOf(60, procstats.Exact, 0), killed(exact())}, false, true, "1 run with OOM kills ended at a peak of 100 MiB"},
+		{"killed", []*record.Record{killed(exact())}, false, true, "1 run with OOM kills ended at a peak of up to 100 MiB: the need is higher"},
+		{"killed at more than the others needed", []*record.Record{runOf(60, procstats.Exact, 0), killed(exact())}, false, true, "1 run with OOM kills ended at a peak of up to 100 MiB, more than"},
+		{"killed at less than a bound", []*record.Record{killed(runOf(60, procstats.Exact, 0)), runOf(80, procstats.LowerBound, 1)}, false, true, "1 run with OOM kills ended at a peak of up to 60 MiB: the need"},
+		{"killed at less than a peak, a bound above", []*record.Record{killed(runOf(60, procstats.Exact, 0)), exact(), runOf(120, procstats.Sampled, 1)}, false, true, "1 run needed at least 120 MiB"},
 		{"killed at less", []*record.Record{killed(runOf(60, procstats.Exact, 0)), exact()}, true, true, "1 run with OOM kills at less"},
 		{"throttled", []*record.Record{throttled}, true, false, "1 run was throttled by a quota, at up to 0.50 cores"},
+		{"too short for CPU", []*record.Record{brief}, true, false, "CPU: no run lasted 1 s: too short to advise."},
+		{"one of them long enough", []*record.Record{brief, exact()}, true, true, "CPU: up to 0.50 cores on average in 1 run"},
+		{"never started", []*record.Record{failed}, false, false, "The command was never started: there are no data."},
 		{"few", []*record.Record{exact()}, true, true, "1 run is too few to be sure"},
 	} {
-		a := Of(test.records)
+		a := OfRuns(test.records)
 		if (a.MemoryMiB != nil) != test.memory || (a.Cores != nil) != test.cores || !strings.Contains(strings.Join(a.Why, "\n"), test.why) {
 			t.Errorf("%s: %+v, want %q", test.name, a, test.why)
+		}
+	}
+}
+
+// TestTaskAdvice holds that the advice on tasks of jobs has remedies for jobs.
+func TestTaskAdvice(t *testing.T) {
+	failed := runOf(100, procstats.Exact, 0)
+	failed.Diagnosis.Verdict = record.StartFailed
+	for _, test := range []struct {
+		records []*record.Record
+		want    string
+	}{
+		{[]*record.Record{runOf(100, procstats.Exact, 0)}, "1 run is too few to be sure: let it run more often."},
+		{[]*record.Record{killed(runOf(100, procstats.Exact, 0))}, "Let it run once with enough memory."},
+		{[]*record.Record{runOf(100, procstats.Sampled, 0)}, "Let it run once in a cgroup."},
+		{[]*record.Record{failed}, "The task was never started: there are no data."},
+	} {
+		a := OfTask(test.records)
+		if text := a.Text(1000); !strings.Contains(text, test.want) || strings.Contains(text, "tacho run") {
+			t.Errorf("%q, want %q and nothing of tacho run", text, test.want)
 		}
 	}
 }
