@@ -60,49 +60,49 @@ Differences that make the runs hard to compare are listed first: machine, kernel
 		for _, entry := range []record.Entry{a, b} {
 			entry.Record.State = rundir.CurrentState(entry.Record, kernel.HostFS())
 		}
-		c := compare(a, b)
+		d := diffRuns(a, b)
 		ofA, errA := series.Of(a)
 		ofB, errB := series.Of(b)
 		if err := errors.Join(errA, errB); err != nil {
 			return err
 		}
-		c.addNoise(ofA, ofB)
+		d.addNoise(ofA, ofB)
 		for _, text := range *mostOf {
 			most, err := budget.ParseIncrease(text)
 			if err != nil {
 				return cli.Usagef("--max-increase %s: %w", text, err)
 			}
-			c.Budgets = append(c.Budgets, most.Check(a.Record, b.Record))
+			d.Budgets = append(d.Budgets, most.Check(a.Record, b.Record))
 		}
 		out := cmd.OutOrStdout()
 		if format.String() == "json" {
-			err = cli.PrintJSON(out, c)
+			err = cli.PrintJSON(out, d)
 		} else {
-			_, err = io.WriteString(out, c.render(cli.PaletteFor(cmd, out)))
+			_, err = io.WriteString(out, d.render(cli.PaletteFor(cmd, out)))
 		}
 		if err != nil {
 			return err
 		}
-		return budget.Report(c.Budgets, func(err error) { cli.PrintError(cmd.ErrOrStderr(), err) })
+		return budget.Report(d.Budgets, func(err error) { cli.PrintError(cmd.ErrOrStderr(), err) })
 	}
 	return cmd
 }
 
-// render returns the comparison as text.
-func (c *comparison) render(p cli.Palette) string {
+// render returns both runs as text.
+func (d *runDiff) render(p cli.Palette) string {
 	var text string
-	for _, warning := range c.Warnings {
+	for _, warning := range d.Warnings {
 		text += cli.Hang(p, p.Yellow("note: "), "      ", cli.Printable(warning), p.Yellow)
 	}
 	if text != "" {
 		text += "\n"
 	}
-	text += "A  " + cli.Printable(c.A.Name) + "\nB  " + cli.Printable(c.B.Name) + "\n\n"
+	text += "A  " + cli.Printable(d.A.Name) + "\nB  " + cli.Printable(d.B.Name) + "\n\n"
 	t := cli.Table{Header: []string{"", "A", "B", "CHANGE", "", ""}, Right: []int{1, 2, 3, 4}, Leave: []int{4}}
-	t.AddTexts("state", string(c.A.State), string(c.B.State))
-	t.AddTexts("outcome", cli.OrDash(string(c.A.Outcome)), cli.OrDash(string(c.B.Outcome)))
-	t.AddTexts("exit code", summary.ExitText(c.A.ExitCode, c.A.Signal), summary.ExitText(c.B.ExitCode, c.B.Signal))
-	for _, rows := range [][]comparedRow{c.Headline, c.Measurements} {
+	t.AddTexts("state", string(d.A.State), string(d.B.State))
+	t.AddTexts("outcome", cli.OrDash(string(d.A.Outcome)), cli.OrDash(string(d.B.Outcome)))
+	t.AddTexts("exit code", summary.ExitText(d.A.ExitCode, d.A.Signal), summary.ExitText(d.B.ExitCode, d.B.Signal))
+	for _, rows := range [][]diffRow{d.Headline, d.Measurements} {
 		if len(rows) > 0 {
 			t.Add()
 		}
@@ -113,7 +113,7 @@ func (c *comparison) render(p cli.Palette) string {
 	return text + t.Render(p)
 }
 
-func (row *comparedRow) cells(p cli.Palette) []cli.Cell {
+func (row *diffRow) cells(p cli.Palette) []cli.Cell {
 	unit := procstats.UnitOf(row.Name)
 	a, b := row.side(unit, row.A, row.TextA), row.side(unit, row.B, row.TextB)
 	change, relative := "", ""
@@ -129,7 +129,7 @@ func (row *comparedRow) cells(p cli.Palette) []cli.Cell {
 	}
 }
 
-func (row *comparedRow) side(unit procstats.Unit, value *float64, text string) string {
+func (row *diffRow) side(unit procstats.Unit, value *float64, text string) string {
 	if text != "" {
 		return cli.Printable(text)
 	}
@@ -137,7 +137,7 @@ func (row *comparedRow) side(unit procstats.Unit, value *float64, text string) s
 }
 
 // why returns the reason for an absent side, or what is to be said of the change.
-func (row *comparedRow) why() string {
+func (row *diffRow) why() string {
 	switch {
 	case row.AbsentA != "" && row.AbsentA == row.AbsentB:
 		return row.AbsentA

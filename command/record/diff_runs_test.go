@@ -20,7 +20,7 @@ func TestChangeOf(t *testing.T) {
 		{nil, new(3.0), nil, nil},
 		{new(2.0), nil, nil, nil},
 	} {
-		row := changeOf(comparedRow{A: test.a, B: test.b})
+		row := changeOf(diffRow{A: test.a, B: test.b})
 		if diff := cmp.Diff([]*float64{test.change, test.ratio}, []*float64{row.Change, row.ChangeRatio}); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -40,25 +40,5 @@ func TestUnlike(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, unlike(a, b)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestListFilters(t *testing.T) {
-	run := listedRun{State: record.Exited, Labels: map[string]string{"team": "db", "branch": "main"}}
-	for _, test := range []struct {
-		labels, states []string
-		want           bool
-	}{
-		{nil, nil, true},
-		{[]string{"team"}, nil, true},
-		{[]string{"team=db", "branch=main"}, []string{"lost", "exited"}, true},
-		{[]string{"team=db", "branch=next"}, nil, false},
-		{[]string{"team="}, nil, false},
-		{nil, []string{"running"}, false},
-	} {
-		o := &lsOptions{labels: test.labels, states: test.states}
-		if got := o.wants(run); got != test.want {
-			t.Errorf("%q %q: %v, want %v", test.labels, test.states, got, test.want)
-		}
 	}
 }
