@@ -110,18 +110,17 @@ const (
 func killExecutor(ctx context.Context, address wire.Address) error {
 	ctx, cancel := context.WithTimeout(ctx, killLimit)
 	defer cancel()
+	var reported error
 	if !client.Alive(address) {
-		if err := killReported(address); err != nil {
-			return err
-		}
+		reported = killReported(address) // the rest is killed all the same
 	}
 	if err := client.End(ctx, address, 0, killGrace); err != nil || address.RecordDir == "" {
-		return err
+		return errors.Join(reported, err)
 	}
 	failpoint.At("run.orphan.killed")
-	// Of an executor that has ended as it should, the record is complete.
-	if err := markLost(address.RecordDir, time.Time{}); !errors.Is(err, fs.ErrNotExist) {
+	// Of an executor that has ended as it should, the record is complete. One that could not be read before is an error already.
+	if err := markLost(address.RecordDir, time.Time{}); reported == nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return nil
+	return reported
 }

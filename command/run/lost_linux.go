@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -73,6 +74,9 @@ func killReported(address wire.Address) error {
 		return nil
 	}
 	r, err := record.Read(address.RecordDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // what it reported is not known
+	}
 	own := procstats.ProcessID{}
 	if err == nil && r.Executor != nil && r.BootID == address.BootID {
 		own = procstats.ProcessID{PID: r.Executor.PID, Start: r.Executor.StartTicks}

@@ -5,6 +5,7 @@ package run
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,7 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // TestMarkLost holds that a record that was written to its end stays, and that no end is made up.
@@ -100,5 +103,24 @@ func TestMarkLostKeepsReports(t *testing.T) {
 	cpu := r.Headline[procstats.HeadlineCPU.String()]
 	if r.Samples != 4 || !r.AsOf.Equal(reported) || cpu.Value == nil || *cpu.Value != 1.5 {
 		t.Errorf("%d samples as of %s, CPU time %+v; want 4 as of %s, 1.5 s", r.Samples, r.AsOf, cpu, reported)
+	}
+}
+
+// TestKillReportedNeedsTheRecord holds that a record that cannot be read is an error, and that none at all is not.
+func TestKillReportedNeedsTheRecord(t *testing.T) {
+	boot, err := kernel.BootID(kernel.HostFS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	address := wire.Address{RecordDir: dir, BootID: boot}
+	if err := killReported(address); err != nil {
+		t.Errorf("without a record: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, record.InfoFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := killReported(address); err == nil {
+		t.Error("the record is damaged, and no error says so")
 	}
 }
