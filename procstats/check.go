@@ -78,7 +78,7 @@ func (f *facts) inform(h *HeadlineValue) {
 	if m := rowOf(h.ID); !f.Ended && (m.Kind == Counter || m.Unit != Bytes) {
 		return
 	}
-	reason := h.Source + " has seen nothing, and does not see everything"
+	reason := h.Source + " counted nothing and is incomplete"
 	if notes := len(h.Notes); notes > 0 {
 		reason = h.Notes[notes-1].Text
 	}

@@ -88,7 +88,7 @@ the counter went down, or there is only one reading, there is no rate.
 | guarantee | meaning |
 |---|---|
 | exact | the kernel's own accounting of what is named |
-| lower_bound | can miss something, never counts too much; a headline that has seen nothing, a lower bound of 0, is absent for memory and in the record of a task that has ended |
+| lower_bound | can miss something, never counts too much; a headline that counted nothing, a lower bound of 0, is absent for memory and in the record of a task that has ended |
 | upper_bound | can count too much, never misses anything |
 | sampled | correct at the moments of reading; says nothing about the time between them |
 

@@ -209,7 +209,7 @@ func (h held) pending(truth truth, role string) {
 func (h held) number(id procstats.ID) (float64, procstats.Guarantee) {
 	h.t.Helper()
 	value := h.r.Headline[id.String()]
-	if value.Value == nil && strings.HasSuffix(value.Reason, "has seen nothing, and does not see everything") {
+	if value.Value == nil && strings.HasSuffix(value.Reason, "counted nothing and is incomplete") {
 		return 0, procstats.LowerBound
 	}
 	if value.Value == nil {

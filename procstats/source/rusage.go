@@ -55,7 +55,7 @@ func (r *rusage) Collect(s *procstats.Sample) {
 		case id != procstats.RusagePeakRSS:
 			s.SetNumber(id, values[id-procstats.RusageCPU])
 		case sum.PeakRSS == 0:
-			s.SetAbsent(id, "no reaped process had more resident memory than the executor, which it inherits that value from")
+			s.SetAbsent(id, "no reaped process had more resident memory than the executor, whose value a child inherits")
 		default:
 			s.SetNumber(id, float64(sum.PeakRSS))
 		}
