@@ -161,9 +161,12 @@ func (d *decoder) word(into *string, words ...string) func(*hclsyntax.Attribute)
 		if !ok {
 			return
 		}
-		if *into = v.AsString(); !slices.Contains(words, *into) {
-			d.errorf(a.Expr.Range(), "Invalid value", "%s must be %s, not %q", a.Name, strings.Join(words, " or "), *into)
+		text := v.AsString()
+		if !slices.Contains(words, text) {
+			d.errorf(a.Expr.Range(), "Invalid value", "%s must be %s, not %q", a.Name, strings.Join(words, " or "), text)
+			return // an invalid word would be an error again where the block is checked as a whole
 		}
+		*into = text
 	}
 }
 
