@@ -6,6 +6,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os/user"
 	"strconv"
@@ -21,7 +22,11 @@ func ownerOf(name string) (*folder.Owner, error) {
 	u, err := user.Lookup(name)
 	if err != nil {
 		var byID error
-		if u, byID = user.LookupId(name); byID != nil {
+		u, byID = user.LookupId(name)
+		if _, unknown := errors.AsType[user.UnknownUserError](err); unknown && byID != nil {
+			return nil, fmt.Errorf("unknown user %q", name)
+		}
+		if byID != nil {
 			return nil, fmt.Errorf("user %s: %w", name, err)
 		}
 	}

@@ -4,6 +4,7 @@
 package driver
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -51,7 +52,7 @@ func idsOf(name string) (uid uint32, gids []uint32, err error) {
 	userName, group, _ := strings.Cut(name, ":")
 	u, err := lookupUser(userName)
 	if err != nil {
-		return 0, nil, fmt.Errorf("user %q: %w: %w", name, err, ErrInvalid)
+		return 0, nil, fmt.Errorf("%w: %w", err, ErrInvalid)
 	}
 	groups := []string{u.Gid}
 	if more, err := u.GroupIds(); err == nil {
@@ -60,7 +61,7 @@ func idsOf(name string) (uid uint32, gids []uint32, err error) {
 	if group != "" {
 		gid, err := lookupGroup(group)
 		if err != nil {
-			return 0, nil, fmt.Errorf("group of user %q: %w: %w", name, err, ErrInvalid)
+			return 0, nil, fmt.Errorf("%w: %w", err, ErrInvalid)
 		}
 		groups = append(groups, gid)
 	}
@@ -96,7 +97,10 @@ func lookupUser(name string) (*user.User, error) {
 		return u, nil
 	}
 	if _, numeric := parseID(name); numeric != nil {
-		return nil, err
+		if _, unknown := errors.AsType[user.UnknownUserError](err); unknown {
+			return nil, fmt.Errorf("unknown user %q", name)
+		}
+		return nil, fmt.Errorf("user %q: %w", name, err)
 	}
 	u, err = user.LookupId(name)
 	if err != nil {
@@ -111,7 +115,10 @@ func lookupGroup(name string) (gid string, err error) {
 		return group.Gid, nil
 	}
 	if _, numeric := parseID(name); numeric != nil {
-		return "", err
+		if _, unknown := errors.AsType[user.UnknownGroupError](err); unknown {
+			return "", fmt.Errorf("unknown group %q", name)
+		}
+		return "", fmt.Errorf("group %q: %w", name, err)
 	}
 	return name, nil
 }

@@ -37,4 +37,12 @@ func TestCheckUser(t *testing.T) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
+	for name, want := range map[string]string{
+		"nobody-here":      `unknown user "nobody-here": ` + ErrInvalid.Error(),
+		"1234:nobody-here": `unknown group "nobody-here": ` + ErrInvalid.Error(),
+	} {
+		if _, _, err := idsOf(name); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
 }

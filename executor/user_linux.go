@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"os/user"
 	"strconv"
@@ -17,7 +18,7 @@ func credentialOf(name string) (*syscall.Credential, error) {
 	account, err := user.Lookup(userName)
 	if err != nil {
 		if _, numeric := strconv.ParseUint(userName, 10, 32); numeric != nil {
-			return nil, fmt.Errorf("user %q: %w", userName, err)
+			return nil, unknownUser(userName, err)
 		}
 		account, err = user.LookupId(userName)
 		if err != nil {
@@ -51,6 +52,14 @@ func credentialOf(name string) (*syscall.Credential, error) {
 	return credential, nil
 }
 
+// unknownUser returns an error of user.Lookup with the name in it once.
+func unknownUser(name string, err error) error {
+	if _, unknown := errors.AsType[user.UnknownUserError](err); unknown {
+		return fmt.Errorf("unknown user %q", name)
+	}
+	return fmt.Errorf("user %q: %w", name, err)
+}
+
 func groupID(account *user.User, groupName string) (uint32, error) {
 	id := account.Gid
 	if groupName != "" {
@@ -61,7 +70,7 @@ func groupID(account *user.User, groupName string) (uint32, error) {
 	}
 	gid, err := strconv.ParseUint(id, 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("group %q: unknown", id)
+		return 0, fmt.Errorf("unknown group %q", id)
 	}
 	return uint32(gid), nil
 }
