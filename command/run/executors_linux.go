@@ -106,6 +106,12 @@ An owner in parentheses is not connected at the moment.`,
 		if format.String() == "json" {
 			return errors.Join(err, cli.PrintJSON(cmd.OutOrStdout(), all))
 		}
+		if len(all) == 0 {
+			if err == nil {
+				cli.PrintError(cmd.ErrOrStderr(), errors.New("no executors"))
+			}
+			return err
+		}
 		t := cli.Table{Leave: []int{4, 5}, Least: map[int]int{6: 14}}
 		t.AddTexts("ID", "STATE", "OWNER", "AGE", "EXECUTOR", "MAIN", "COMMAND", "REMEDY")
 		for _, l := range all {

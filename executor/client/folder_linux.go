@@ -267,11 +267,13 @@ func List(runtimeDir string) ([]*wire.Address, error) {
 // were killed have left is removed.
 func Folders(runtimeDir string) ([]string, error) {
 	folders, err := listFolders(runtimeDir, false)
-	err = errors.Join(err, removeUnfinished(runtimeDir))
+	if err != nil {
+		return nil, err
+	}
 	return slices.DeleteFunc(folders, func(folder string) bool {
 		info, err := os.Lstat(filepath.Join(folder, LockFile))
 		return err != nil || !info.Mode().IsRegular() || checkOwn(folder) != nil
-	}), err
+	}), removeUnfinished(runtimeDir)
 }
 
 // listFolders returns the paths of the folders in a runtime folder, unfinished ones or the others. A symbolic link is none.
