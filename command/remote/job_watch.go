@@ -113,7 +113,7 @@ func (w *watch) skip(a *shape.Allocation) {
 // untilRunning waits until each desired allocation has been running for a time, or has ended.
 func (w *watch) untilRunning(ctx context.Context, settle time.Duration) error {
 	err := w.follow(ctx, func(a *shape.Allocation) bool {
-		return !w.concerns(a) || a.Ended() || a.ClientStatus == "running" && w.started(a) || w.trouble() != ""
+		return !w.concerns(a) || a.Ended() || a.ClientStatus == "running" && w.started(a) || w.isTroubled()
 	})
 	if err == nil {
 		err = w.settle(ctx, settle)
@@ -121,8 +121,8 @@ func (w *watch) untilRunning(ctx context.Context, settle time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if reason := w.trouble(); reason != "" {
-		return fmt.Errorf("job %s: %s (see tacho alloc status ID)", w.job.ID, reason)
+	if reason, id := w.trouble(); reason != "" {
+		return fmt.Errorf("job %s: %s (see tacho alloc status %s)", w.job.ID, reason, shortID(id))
 	}
 	if len(w.job.Unplaced) > 0 {
 		return fmt.Errorf("job %s: %s", w.job.ID, strings.Join(placementFailures(&w.job), "; "))
@@ -141,7 +141,7 @@ func (w *watch) untilRunning(ctx context.Context, settle time.Duration) error {
 func (w *watch) settle(ctx context.Context, d time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	err := w.follow(limited, func(a *shape.Allocation) bool { return !w.concerns(a) || a.Ended() || w.trouble() != "" })
+	err := w.follow(limited, func(a *shape.Allocation) bool { return !w.concerns(a) || a.Ended() || w.isTroubled() })
 	if limited.Err() != nil && ctx.Err() == nil {
 		return nil
 	}
@@ -151,8 +151,14 @@ func (w *watch) settle(ctx context.Context, d time.Duration) error {
 // concerns reports whether an allocation is a desired one of this job.
 func (w *watch) concerns(a *shape.Allocation) bool { return !w.past[a.ID] && a.DesiredStatus == "run" }
 
-// trouble returns why the job is not healthy; empty if it is.
-func (w *watch) trouble() string {
+// isTroubled reports whether the job is not healthy.
+func (w *watch) isTroubled() bool {
+	reason, _ := w.trouble()
+	return reason != ""
+}
+
+// trouble returns why the job is not healthy, and the first allocation that is not; empty if it is.
+func (w *watch) trouble() (text, id string) {
 	failed, restarted, all, reason := 0, 0, 0, ""
 	for i := range w.last.Value {
 		a := &w.last.Value[i]
@@ -165,13 +171,16 @@ func (w *watch) trouble() string {
 			s := a.TaskStates[name]
 			anew := s.Restarts > w.restarts[a.ID+"/"+name]
 			if again = again || anew; (anew || s.Failed) && reason == "" {
-				reason = fmt.Sprintf("; task %s of allocation %s: %s", name, shortID(a.ID), lastFailure(s.Events))
+				id, reason = a.ID, fmt.Sprintf("; task %s of allocation %s: %s", name, shortID(a.ID), lastFailure(s.Events))
 			}
 		}
 		if a.ClientStatus == "failed" {
 			failed++
 		} else if again {
 			restarted++
+		}
+		if id == "" && (again || a.ClientStatus == "failed") {
+			id = a.ID
 		}
 	}
 	var words []string
@@ -182,9 +191,9 @@ func (w *watch) trouble() string {
 		words = append(words, fmt.Sprintf("%d of %d allocations restarted a task", restarted, all))
 	}
 	if len(words) == 0 {
-		return ""
+		return "", ""
 	}
-	return strings.Join(words, ", ") + reason
+	return strings.Join(words, ", ") + reason, id
 }
 
 // lastFailure returns the message of the newest event of a failure.
