@@ -254,7 +254,7 @@ func (r *Runner) launch(life context.Context) (Handle, error) {
 			return handle, nil
 		}
 		if !isRestarting(err) {
-			return nil, fmt.Errorf("start: %w", err)
+			return nil, err // a driver says itself what it started
 		}
 		r.log.Debug("start task", "error", err)
 		if !sleep(life, retry.next()) {

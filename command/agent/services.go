@@ -66,11 +66,7 @@ func listenTCP(c config.Config) (net.Listener, error) {
 	if c.Ports.HTTP == -1 {
 		return nil, nil
 	}
-	l, err := net.Listen("tcp", tcpAddress(c))
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	return l, nil
+	return net.Listen("tcp", tcpAddress(c)) // its errors say "listen" themselves
 }
 
 func closeListener(l net.Listener) {
@@ -184,7 +180,7 @@ func listenSocket(path string) (net.Listener, error) {
 	temporary := filepath.Join(dir, "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: temporary, Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, err
 	}
 	l.SetUnlinkOnClose(false)
 	if err := os.Chmod(temporary, 0o600); err != nil {
