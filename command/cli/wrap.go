@@ -111,23 +111,29 @@ func (t *Table) wrapped(lines [][]Cell, columns int) string {
 	}
 	var b strings.Builder
 	for _, line := range lines {
-		if len(line) <= last || !slices.Contains(kept, last) || utf8.RuneCountInString(line[last].text) <= widths[last] {
-			b.WriteString(fitted.line(line, kept, widths) + "\n")
-			continue
+		b.WriteString(fitted.wrappedRow(line, kept, widths))
+	}
+	return b.String()
+}
+
+// wrappedRow renders a row whose last column is wrapped to its width.
+func (t *Table) wrappedRow(cells []Cell, kept, widths []int) string {
+	last := len(widths) - 1
+	if len(cells) <= last || !slices.Contains(kept, last) || utf8.RuneCountInString(cells[last].text) <= widths[last] {
+		return t.line(cells, kept, widths) + "\n"
+	}
+	row, text := slices.Clone(cells), cells[last]
+	if widths[last] < leastWrapped {
+		row[last] = Cell{}
+		below := t.Indent + belowIndent
+		return t.line(row, kept, widths) + "\n" + Hang(Palette{Columns: t.Width}, below, below, text.text, text.paint)
+	}
+	var b strings.Builder
+	for i, part := range Wrap(text.text, widths[last]) {
+		if row[last] = (Cell{part, text.paint}); i > 0 {
+			clear(row[:last])
 		}
-		row, text := slices.Clone(line), line[last]
-		if widths[last] < leastWrapped {
-			row[last] = Cell{}
-			below := t.Indent + belowIndent
-			b.WriteString(fitted.line(row, kept, widths) + "\n" + Hang(Palette{Columns: columns}, below, below, text.text, text.paint))
-			continue
-		}
-		for i, part := range Wrap(text.text, widths[last]) {
-			if row[last] = (Cell{part, text.paint}); i > 0 {
-				clear(row[:last])
-			}
-			b.WriteString(fitted.line(row, kept, widths) + "\n")
-		}
+		b.WriteString(t.line(row, kept, widths) + "\n")
 	}
 	return b.String()
 }
