@@ -298,7 +298,16 @@ func (f *fakeAgent) Record(id, _ string) (*record.Record, error) {
 			}}},
 		},
 		Labels: map[string]string{"x": secret}, Notes: []string{secret}, Host: record.Host{},
+		Processes: &record.Processes{Rows: fakeRows()}, Peak: &record.Peak{Largest: fakeRows()},
+		Limits: []record.Limit{{Name: "cgroup_memory_max_bytes", Effective: new(float64(48 << 20)), Where: "/sys/fs/cgroup/" + secret}},
 	}, nil
+}
+
+// fakeRows are processes of a record, with command lines.
+func fakeRows() []record.ProcessRow {
+	return []record.ProcessRow{{PID: 7, PPID: 1, Command: "server", Measurements: map[string]any{
+		"process_cpu_seconds_total": 12.0, "process_cmdline": "server --password " + secret,
+	}}}
 }
 
 func (f *fakeAgent) ExecTask(ctx context.Context, id, task string, o driver.ExecOptions) (driver.ExecStream, error) {

@@ -102,7 +102,11 @@ func TestReads(t *testing.T) {
 			golden(t, name+".json", w.Body.String())
 		})
 	}
-	for _, path := range []string{"/v1/nodes", "/v1/agent/self", "/v1/agent/members", "/v1/metrics", "/v1/metrics?format=prometheus", "/metrics"} {
+	const client = "/v1/client/allocation/"
+	for _, path := range []string{
+		"/v1/nodes", "/v1/agent/self", "/v1/agent/members", "/v1/metrics", "/v1/metrics?format=prometheus", "/metrics", client + webID + "/commands",
+		client + webID + "/stats?process=server", client + webID + "/stats/history?process=server", client + batchID + "/stats/stream",
+	} {
 		if w := ask(t, h, "GET", path, ""); w.Code != http.StatusOK || strings.Contains(w.Body.String(), secret) {
 			t.Errorf("%s: %d\n%s", path, w.Code, w.Body)
 		}

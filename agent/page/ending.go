@@ -48,16 +48,17 @@ type fact struct {
 // limitRow is a limit as requested and as the kernel enforces it.
 type limitRow struct{ Name, Requested, Effective, Where string }
 
-// endingOf says how a task ended; without a record it says what the task's state knows.
+// endingOf says how a task ended, for untrusted readers; without a record it says what the task's state knows.
 func endingOf(t task, r *record.Record) *ending {
 	if r == nil {
 		return endingWithoutRecord(t)
 	}
+	r = r.Redacted()
 	e := &ending{
 		Stall: printable(r.Diagnosis.StallText()), at: r.EndedAt, At: formatTime(r.EndedAt), When: formatDay(r.EndedAt), Started: formatTime(r.StartedAt),
 		Wall: procstats.NoValue,
 	}
-	e.describe(r.Redacted())
+	e.describe(r)
 	if r.WallSeconds != nil {
 		e.Wall = procstats.Seconds.Text(*r.WallSeconds)
 	}
@@ -107,8 +108,12 @@ func endingWithoutRecord(t task) *ending {
 	return e
 }
 
-// details adds what only the task's own page shows; trusted readers see what was run, too.
+// details adds what only the task's own page shows; trusted readers see what was run, too. For the others the record is
+// redacted first, so that nothing below has to know who reads.
 func (e *ending) details(r *record.Record, trusted bool) {
+	if !trusted {
+		r = r.Redacted()
+	}
 	for _, id := range headlineIDs() {
 		if _, given := r.Headline[id.String()]; given {
 			e.Headlines = append(e.Headlines, fact{Name: id.String(), Value: recorded(r, id)})
@@ -118,7 +123,7 @@ func (e *ending) details(r *record.Record, trusted bool) {
 		e.Absent = append(e.Absent, fact{Name: printable(name), Value: absent(name, r.Absent[name])})
 	}
 	for _, l := range r.Limits {
-		e.Limits = append(e.Limits, limitOf(l, trusted))
+		e.Limits = append(e.Limits, limitOf(l))
 	}
 	e.Samples = strconv.FormatInt(r.Samples, 10)
 	if often := r.SamplingText(); often != "" {
@@ -193,7 +198,7 @@ func recorded(r *record.Record, id procstats.ID) number {
 	return numberOf(name, m.Unit.Text(*h.Value), h.Source, h.Guarantee, r.EndedAt)
 }
 
-func limitOf(l record.Limit, trusted bool) limitRow {
+func limitOf(l record.Limit) limitRow {
 	m, _ := procstats.LookupName(l.Name)
 	text := func(value *float64, list string) string {
 		switch {
@@ -204,13 +209,9 @@ func limitOf(l record.Limit, trusted bool) limitRow {
 		}
 		return m.Unit.Text(*value)
 	}
-	row := limitRow{
-		Name: printable(l.Name), Requested: text(l.Requested, l.RequestedText), Effective: text(l.Effective, l.EffectiveText),
+	return limitRow{
+		Name: printable(l.Name), Requested: text(l.Requested, l.RequestedText), Effective: text(l.Effective, l.EffectiveText), Where: printable(l.Where),
 	}
-	if trusted {
-		row.Where = printable(l.Where)
-	}
-	return row
 }
 
 // evidenceText writes what a diagnosis rests on: numbers in the unit that their names end in, all else as JSON.

@@ -366,6 +366,26 @@ func TestAccess(t *testing.T) {
 	}
 }
 
+// TestRedacted holds that no page shows a command line to untrusted readers, not even one of a final record; streams have
+// what the pages have.
+func TestRedacted(t *testing.T) {
+	secrets := []string{pagetest.Secret, "--epochs", "--rank", "/srv/", "cgroup/tacho"}
+	p := page.New(stage(t), page.Options{Token: func() string { return "t0ken" }, Now: moment})
+	for name, path := range paths() {
+		content := get(t, p.Handler(false), path).Body.String()
+		for _, secret := range secrets {
+			if strings.Contains(content, secret) {
+				t.Errorf("%s: %q is shown", name, secret)
+			}
+		}
+	}
+	for _, ended := range []string{task(7, "render"), task(8, "schema"), task(9, "fit")} {
+		if content := get(t, p.Handler(true), ended).Body.String(); !strings.Contains(content, pagetest.Secret) {
+			t.Errorf("%s: trusted readers do not see the command lines", ended)
+		}
+	}
+}
+
 func TestHeaders(t *testing.T) {
 	w := get(t, serve(stage(t), false), "/")
 	policy := w.Header().Get("Content-Security-Policy")

@@ -19,8 +19,8 @@ func (r *Record) Redacted() *Record {
 		StartTicks: r.StartTicks, BootID: r.BootID, StartedAt: r.StartedAt, EndedAt: r.EndedAt, WallSeconds: r.WallSeconds,
 		SpanSeconds: r.SpanSeconds, ExitCode: r.ExitCode, Signal: r.Signal, Diagnosis: r.Diagnosis.redacted(),
 		Headline: r.Headline, Measurements: r.Measurements, Absent: r.Absent, Processes: r.Processes.redacted(), Peak: r.Peak.redacted(),
-		Commands: r.Commands,
-		Sources:  r.Sources, Selection: r.Selection, Interval: r.Interval, FirstInterval: r.FirstInterval, Samples: r.Samples,
+		Commands: r.Commands, Limits: redactedLimits(r.Limits),
+		Sources: r.Sources, Selection: r.Selection, Interval: r.Interval, FirstInterval: r.FirstInterval, Samples: r.Samples,
 	}
 	end := c.End()
 	c.Diagnosis.Outcome, c.Diagnosis.Summary, c.Diagnosis.Operator = end.Outcome, end.Summary, end.Operator()
@@ -55,6 +55,15 @@ func redactedRows(rows []ProcessRow) []ProcessRow {
 			_, number := value.(float64)
 			return !number
 		})
+	}
+	return some
+}
+
+// redactedLimits leaves out the directories of the limits.
+func redactedLimits(limits []Limit) []Limit {
+	some := slices.Clone(limits)
+	for i := range some {
+		some[i].Where = ""
 	}
 	return some
 }

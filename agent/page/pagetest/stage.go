@@ -14,6 +14,9 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
+// Secret is in the command lines of the processes of every final record.
+const Secret = "hunter2"
+
 // Stage returns an agent with one task of each kind: busy, near its limit after an OOM kill, waiting for its disk with
 // a gap in its history, without a cgroup, idle, waiting to be started again, complete, failed, killed for its memory.
 func Stage(now func() time.Time) *Agent {
@@ -218,8 +221,8 @@ func recordOf(x *Actor, e record.Evidence, stall record.Stall) *record.Record {
 	part, exited, rest := total*0.9, total*0.0985, total*0.0015
 	r.Processes = &record.Processes{
 		Rows: []record.ProcessRow{
-			{PID: 4711, PPID: 4690, Command: x.Name, Measurements: map[string]any{"process_cpu_seconds_total": part * 0.2, "process_rss_bytes": 30.0 * mib, "process_threads": 3.0}},
-			{PID: 4712, PPID: 4711, Command: x.Name, Measurements: map[string]any{"process_cpu_seconds_total": part * 0.8, "process_rss_bytes": x.Memory * 0.9, "process_threads": 9.0}},
+			{PID: 4711, PPID: 4690, Command: x.Name, Measurements: map[string]any{"process_cpu_seconds_total": part * 0.2, "process_rss_bytes": 30.0 * mib, "process_threads": 3.0, "process_cmdline": x.Name + " --password " + Secret}},
+			{PID: 4712, PPID: 4711, Command: x.Name, Measurements: map[string]any{"process_cpu_seconds_total": part * 0.8, "process_rss_bytes": x.Memory * 0.9, "process_threads": 9.0, "process_cmdline": x.Name + " --password " + Secret}},
 		},
 		Exited: record.ProcessSum{Processes: 31, CPUSeconds: &exited}, UnattributedCPUSeconds: &rest, TotalCPUSeconds: &total,
 	}
