@@ -24,7 +24,7 @@ func leastTop(unit procstats.Unit) float64 {
 		return 1 << 20
 	case procstats.BytesPerSecond:
 		return 64 << 10
-	case procstats.None, procstats.Seconds, procstats.Cores, procstats.Share:
+	case procstats.None, procstats.Seconds, procstats.Cores, procstats.Share, procstats.Time:
 	}
 	return 0.1
 }

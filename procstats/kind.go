@@ -96,11 +96,21 @@ const (
 	BytesPerSecond
 	// Share is a part of a whole, which is 1.
 	Share
+	// Time is a moment, in seconds since 1970. Its word is that of Seconds, which its numbers are; only its text differs.
+	Time
 )
 
 // String returns the unit's word as it stands in docs; empty for None.
 func (u Unit) String() string {
-	return wordOf("unit", uint8(u), 0, "", "seconds", "bytes", "cores", "bytes per second", "share")
+	return wordOf("unit", uint8(u), 0, "", "seconds", "bytes", "cores", "bytes per second", "share", "seconds")
+}
+
+// Difference returns the unit of a difference of two values: that of moments is a span of time.
+func (u Unit) Difference() Unit {
+	if u == Time {
+		return Seconds
+	}
+	return u
 }
 
 // Guarantee says how a value relates to the truth.

@@ -65,7 +65,7 @@ var networkRows = [...]Measurement{
 	},
 	{
 		ID: SkbStartTime, Name: "skb_start_time_seconds",
-		Unit: Seconds, Kind: Gauge, Scope: TaskScope, Source: SourceSkb, Guarantee: Exact,
+		Unit: Time, Kind: Gauge, Scope: TaskScope, Source: SourceSkb, Guarantee: Exact,
 		File:    "the clock of the process that counts",
 		Help:    "Since when packets are counted without a gap, in seconds since 1970; absent if that is since the start of the task.",
 		Pitfall: "After a restart of the agent the counters go on, and packets in between are missing.",

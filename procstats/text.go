@@ -13,12 +13,14 @@ import (
 // NoValue stands where there is no value: never 0.
 const NoValue = "–"
 
-// Text writes a value for people: 1.5 MiB, 12.34 s, 1.23 cores, 5.5 %. What is no number is NoValue. Only 0 itself is written as 0:
+// Text writes a value for people: 1.5 MiB, 12.34 s, 1.23 cores, 5.5 %, 2026-11-20 12:00:00 UTC. What is no number is NoValue. Only 0 itself is written as 0:
 // a value too small for its last digit is written as less than it.
 func (u Unit) Text(value float64) string {
 	switch {
 	case math.IsNaN(value) || math.IsInf(value, 0):
 		return NoValue
+	case u == Time:
+		return timeText(value)
 	case value < 0:
 		return negative(u.Text(-value))
 	}
@@ -33,7 +35,7 @@ func (u Unit) Text(value float64) string {
 		return CoresText(value) + " cores"
 	case Share:
 		return shareText(value)
-	case None:
+	case None, Time:
 	}
 	return countText(value)
 }
@@ -88,6 +90,15 @@ func secondsText(value float64) string {
 		step = time.Second
 	}
 	return clockText(time.Duration(value * float64(time.Second)).Round(step))
+}
+
+// timeText writes a moment to the second; those before 1970 and after the year 9999 are none.
+func timeText(value float64) string {
+	const end = 253_402_300_800
+	if value < 0 || value >= end {
+		return NoValue
+	}
+	return time.Unix(int64(value), 0).UTC().Format("2006-01-02 15:04:05 MST")
 }
 
 const day = 24 * time.Hour

@@ -26,6 +26,9 @@ func TestUnitText(t *testing.T) {
 		value float64
 		want  string
 	}{
+		{procstats.Time, 1_795_176_000.9, "2026-11-20 12:00:00 UTC"},
+		{procstats.Time, -1, procstats.NoValue},
+		{procstats.Time, 1e15, procstats.NoValue},
 		{procstats.Bytes, 0, "0 B"},
 		{procstats.Bytes, math.Copysign(0, -1), "0 B"},
 		{procstats.Bytes, 0.3, "<1 B"},
@@ -181,6 +184,18 @@ func readBack(t *testing.T, text string) float64 {
 		return -sum
 	}
 	return sum
+}
+
+// TestTimes holds that a measurement is shown as a time exactly if it is one.
+func TestTimes(t *testing.T) {
+	for _, m := range procstats.Table() {
+		if since := strings.Contains(m.Help, "since 1970"); since != (m.Unit == procstats.Time) {
+			t.Errorf("%s: shown as a time: %v, and its help is %q", m.Name, m.Unit == procstats.Time, m.Help)
+		}
+	}
+	if procstats.Time.Difference() != procstats.Seconds || procstats.Bytes.Difference() != procstats.Bytes {
+		t.Error("the difference of two times is a span, and of two sizes a size")
+	}
 }
 
 func TestAgeText(t *testing.T) {

@@ -265,7 +265,7 @@ func parseValue(unit procstats.Unit, text string) (float64, error) {
 			span, err = cli.ParseDuration(text)
 			number = span.Seconds()
 		}
-	case procstats.None:
+	case procstats.None, procstats.Time:
 		if number, err = strconv.ParseFloat(text, 64); err != nil {
 			err = errors.New("must be a number")
 		}

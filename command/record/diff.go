@@ -118,7 +118,7 @@ func (row *diffRow) cells(p cli.Palette) []cli.Cell {
 	a, b := row.side(unit, row.A, row.TextA), row.side(unit, row.B, row.TextB)
 	change, relative := "", ""
 	if row.Change != nil {
-		change = signed(unit.Text(*row.Change), *row.Change)
+		change = signed(unit.Difference().Text(*row.Change), *row.Change)
 	}
 	if row.ChangeRatio != nil {
 		relative = signed(procstats.Share.Text(*row.ChangeRatio), *row.ChangeRatio)

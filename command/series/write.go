@@ -40,7 +40,7 @@ func (r *Row) cells() []string {
 	unit := procstats.UnitOf(r.Name)
 	deviation, change := "", ""
 	if r.StdDev != nil {
-		deviation = "± " + unit.Text(*r.StdDev)
+		deviation = "± " + unit.Difference().Text(*r.StdDev)
 	}
 	if r.ChangeRatio != nil {
 		change = procstats.Share.Text(*r.ChangeRatio)
