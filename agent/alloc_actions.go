@@ -129,7 +129,7 @@ func (a *Agent) publish(on bool) {
 // publish turns publishing of the task on or off.
 func (t *task) publish(ctx context.Context, on bool) {
 	if err := t.stats.SetPublish(ctx, on); err != nil {
-		t.log.Error("turn publishing off", "hook", t.stats.Name(), "error", err)
+		t.log.Error("set publishing", "on", on, "hook", t.stats.Name(), "error", err)
 	}
 	if !on {
 		t.usage.mark(history.GapPublishing)

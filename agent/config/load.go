@@ -5,11 +5,11 @@ package config
 
 import (
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,13 +18,14 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/tachograph/tacho/agent/datadir"
+	"github.com/tachograph/tacho/agent/places"
 	"github.com/tachograph/tacho/errlist"
 )
 
 // maxFile bounds one file in bytes.
 const maxFile = 1 << 20
 
-// Load reads files, and of folders their files *.hcl by name, one over the other. What no file says is as Default
+// Load reads files, and of directories their files *.hcl by name, one over the other. What no file says is as Default
 // has it. Errors have file, line and column.
 func Load(paths ...string) (Config, error) {
 	c := Default()
@@ -43,7 +44,8 @@ func Load(paths ...string) (Config, error) {
 	return c, c.Check()
 }
 
-// filesOf is a file itself, or the files of a folder.
+// filesOf is a file itself, or the files of a directory. One without any is an error: a misspelled path must not start an
+// agent with the defaults.
 func filesOf(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -62,6 +64,9 @@ func filesOf(path string) ([]string, error) {
 		if name := entry.Name(); !entry.IsDir() && strings.HasSuffix(name, ".hcl") && !strings.HasPrefix(name, ".") {
 			files = append(files, filepath.Join(path, name))
 		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("read configuration: %s: no *.hcl files", path)
 	}
 	return files, nil
 }
@@ -114,8 +119,10 @@ func (c *Config) Check() error {
 	refuse(!filepath.IsAbs(c.DataDir), "data_dir", "must be an absolute path, not %q", c.DataDir)
 	refuse(c.PluginDir != "" && !filepath.IsAbs(c.PluginDir), "plugin_dir", "must be an absolute path, not %q", c.PluginDir)
 	refuse(c.Ports.HTTP < -1 || c.Ports.HTTP > 65535, "ports.http", "%d is not a port", c.Ports.HTTP)
-	refuse(c.Ports.HTTP != -1 && c.TLS.CertFile == "" && !isLoopback(c.BindAddr), "bind_addr",
-		"%q is reachable from the network; it requires tls { cert_file key_file }", c.BindAddr)
+	if c.Ports.HTTP != -1 {
+		cause := bindError(c.BindAddr, c.TLS.CertFile != "")
+		refuse(cause != "", "bind_addr", "%q is %s", c.BindAddr, cause)
+	}
 	oneOf("log_level", c.LogLevel, logLevels())
 	refuse((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), c.places.Said("tls.cert_file", "tls.key_file"),
 		"requires both cert_file and key_file")
@@ -131,12 +138,43 @@ func (c *Config) Check() error {
 			"has %q, which begins with neither + (allow) nor - (block)", rule)
 	}
 	refuse(t.StatsdAddress != "" && !isAddress(t.StatsdAddress), "telemetry.statsd_address", "must be host:port, not %q", t.StatsdAddress)
-	refuse(h.Interval < shortestInterval, "history.interval", "%s is less than %s", h.Interval, shortestInterval)
-	span := c.places.Said("history.span", "history.interval", "telemetry.collection_interval")
-	refuse(h.Span < h.Interval, span, "makes a history of %s with a reading every %s", h.Span, h.Interval)
-	refuse(h.Interval > 0 && h.Span/max(1, h.Interval) > maxPoints, span,
-		"makes a history of %s every %s, which is more than %d readings a task", h.Span, h.Interval, maxPoints)
+	// An interval that is not set is that of the collection, and what is wrong with that has been said.
+	_, said := c.places["history.interval"]
+	refuse(h.Interval < shortestInterval && (said || h.Interval != t.CollectionInterval), "history.interval",
+		"%s is less than %s", h.Interval, shortestInterval)
+	span, interval := places.DurationText(h.Span), places.DurationText(h.Interval)
+	set := c.places.Said("history.span", "history.interval", "telemetry.collection_interval")
+	if set == "history.span" {
+		refuse(h.Span < h.Interval, set, "%s is shorter than history.interval %s", span, interval)
+	} else {
+		refuse(h.Span < h.Interval, set, "%s is longer than history.span %s", interval, span)
+	}
+	refuse(h.Interval >= shortestInterval && h.Span/h.Interval > maxPoints, set,
+		"makes a history of %s with a reading every %s, which is more than %d readings a task", span, interval, maxPoints)
 	return errlist.Join(errs...)
+}
+
+// hostName matches names as DNS has them, RFC 1123, 2.1.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
+
+// bindError says why the agent cannot listen on a host, with TLS or without; empty if it can.
+func bindError(host string, tls bool) string {
+	const needs = "it requires tls { cert_file key_file }"
+	_, err := netip.ParseAddr(host)
+	switch isAddress := err == nil; {
+	case isLoopback(host):
+		return ""
+	case host == "" || isAddress:
+		if tls {
+			return ""
+		}
+		return "reachable from the network; " + needs
+	case !hostName.MatchString(host) || strings.Trim(host, "0123456789.") == "":
+		return "not an IP address or localhost"
+	case !tls:
+		return "not an IP address or localhost, and may be reachable from the network; " + needs
+	}
+	return ""
 }
 
 // isLoopback reports whether only this machine can reach an address to listen on.
@@ -172,8 +210,8 @@ func readToken(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read token: %w", err)
 	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return "", fmt.Errorf("read token: %s can be read by others: %w", path, fs.ErrPermission)
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return "", fmt.Errorf("read token: %s has mode %04o, so that others can read it; chmod 600 %[1]s", path, mode)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -64,14 +64,17 @@ func TestCheckRefusesTheAbsurd(t *testing.T) {
 		"default":         {func(*Config) {}, ""},
 		"relative folder": {func(c *Config) { c.DataDir = "data" }, "absolute"},
 		"history":         {func(c *Config) { c.History.Span = 1000 * time.Hour }, "more than 86400 readings"},
-		"short history":   {func(c *Config) { c.History.Span = time.Millisecond }, "makes a history of 1ms with a reading every 1s"},
+		"short history":   {func(c *Config) { c.History.Span = time.Millisecond }, "history.span 1ms is shorter than history.interval 1s"},
 		"interval":        {func(c *Config) { c.Telemetry.CollectionInterval = 0 }, "collection_interval"},
 		"port":            {func(c *Config) { c.Ports.HTTP = 1 << 20 }, "not a port"},
 		"detail":          {func(c *Config) { c.Telemetry.AllocationDetail = "all" }, "none, job, task, alloc"},
 		"tls":             {func(c *Config) { c.TLS.CertFile = "/x" }, "key_file"},
 		"all addresses":   {func(c *Config) { c.BindAddr = "0.0.0.0" }, "reachable from the network"},
 		"every address":   {func(c *Config) { c.BindAddr = "" }, "reachable from the network"},
-		"a name":          {func(c *Config) { c.BindAddr = "example.com" }, "reachable from the network"},
+		"a name":          {func(c *Config) { c.BindAddr = "example.com" }, `"example.com" is not an IP address or localhost, and may be reachable from the network`},
+		"a name with tls": {func(c *Config) { c.BindAddr, c.TLS = "example.com", TLS{CertFile: "/c", KeyFile: "/k"} }, ""},
+		"nonsense":        {func(c *Config) { c.BindAddr = "nonsense!" }, `bind_addr "nonsense!" is not an IP address or localhost`},
+		"half an address": {func(c *Config) { c.BindAddr, c.TLS = "192.0.2", TLS{CertFile: "/c", KeyFile: "/k"} }, "not an IP address"},
 		"loopback":        {func(c *Config) { c.BindAddr = "::1" }, ""},
 		"localhost":       {func(c *Config) { c.BindAddr = "localhost" }, ""},
 		"open with tls":   {func(c *Config) { c.BindAddr, c.TLS = "0.0.0.0", TLS{CertFile: "/c", KeyFile: "/k"} }, ""},
@@ -93,12 +96,56 @@ func TestCheckRefusesTheAbsurd(t *testing.T) {
 	}
 }
 
+// TestCheckSaysWhatWasSet holds that an interval that no file sets is not reported beside the one that it follows, and
+// that of two values that do not fit both are named.
+func TestCheckSaysWhatWasSet(t *testing.T) {
+	for text, want := range map[string]string{
+		"telemetry {\n  collection_interval = \"1ms\"\n}":                                "f.hcl:2,25-30: Invalid value; telemetry.collection_interval 1ms is less than 100ms",
+		"history {\n  interval = \"1ms\"\n}":                                             "f.hcl:2,14-19: Invalid value; history.interval 1ms is less than 100ms",
+		"history {\n  interval = \"1h\"\n}":                                              "f.hcl:2,14-18: Invalid value; history.interval 1h is longer than history.span 15m",
+		"telemetry {\n  collection_interval = \"1h\"\n}":                                 "f.hcl:2,25-29: Invalid value; telemetry.collection_interval 1h is longer than history.span 15m",
+		"telemetry {\n  collection_interval = \"1ms\"\n}\nhistory {\n  span = \"2s\"\n}": "f.hcl:2,25-30: Invalid value; telemetry.collection_interval 1ms is less than 100ms",
+	} {
+		c := Default()
+		if err := c.Merge("f.hcl", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Check(); err == nil || err.Error() != want {
+			t.Errorf("%s: error\n%v, want\n%s", text, err, want)
+		}
+	}
+}
+
+// TestNoFiles holds that a directory without files is no configuration.
+func TestNoFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "agent.conf"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(dir); err == nil || err.Error() != "read configuration: "+dir+": no *.hcl files" {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestTokenOfOthers holds that the error about a file that others can read says what to do.
+func TestTokenOfOthers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := Default()
+	c.ACL.TokenFile = path
+	if _, err := c.Token(); err == nil || !strings.Contains(err.Error(), "has mode 0644, so that others can read it; chmod 600 "+path) {
+		t.Errorf("error %v", err)
+	}
+}
+
 // What no agent can run with is told with its place, in whichever file it stands.
 func TestCheckSaysWhere(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"top":            {"data_dir = \"data\"", `b.hcl:1,12-18: Invalid value; data_dir must be an absolute path, not "data"`},
 		"block":          {"telemetry {\n  allocation_detail = \"all\"\n}", "b.hcl:2,23-28: Invalid value; telemetry.allocation_detail must be one of"},
-		"the other file": {"history {\n  interval = \"2m\"\n}", "a.hcl:2,10-14: Invalid value; history.span makes a history of 1m0s with a reading every 2m0s"},
+		"the other file": {"history {\n  interval = \"2m\"\n}", "a.hcl:2,10-14: Invalid value; history.span 1m is shorter than history.interval 2m"},
 		"the other key":  {"tls {\n  key_file = \"/k\"\n}", "b.hcl:2,14-18: Invalid value; tls.key_file requires both"},
 	}
 	for name, tt := range tests {

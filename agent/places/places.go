@@ -7,6 +7,8 @@ package places
 import (
 	"fmt"
 	"maps"
+	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -50,6 +52,18 @@ func (p Places) Said(keys ...string) string {
 		}
 	}
 	return keys[0]
+}
+
+// DurationText writes a duration as files say it: 15m, not 15m0s.
+func DurationText(d time.Duration) string {
+	text := d.String()
+	if rest, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = rest + "m"
+	}
+	if rest, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = rest + "h"
+	}
+	return text
 }
 
 // Fault returns what came of a value, each cause with the value's place if a file says it.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -146,12 +145,11 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(c.DataDir)) }()
 	}
-	// Before anything is started: tasks must not run under an agent that nobody can reach.
-	tcp, err := listenTCP(c)
+	e, err := openEndpoint(c)
 	if err != nil {
 		return err
 	}
-	defer closeListener(tcp)
+	defer closeListener(e.tcp)
 	log := hclog.New(&hclog.LoggerOptions{Name: "tacho", Level: hclog.LevelFromString(c.LogLevel), Output: stderr})
 	ctx, stop := signal.NotifyContext(ctx, o.stopSignals()...)
 	defer stop()
@@ -171,7 +169,7 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 	case err := <-ended:
 		return err
 	case <-a.Ready():
-		err = serveAgent(ctx, a, c, tcp, log, o, stdout, ended)
+		err = serveAgent(ctx, a, c, e, log, o, stdout, ended)
 	case <-ctx.Done(): // it is still recovering tasks
 	}
 	endAgent()
@@ -186,10 +184,10 @@ func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (er
 
 // serveAgent serves a ready agent until ctx is done or the agent ends.
 func serveAgent(
-	ctx context.Context, a *agent.Agent, c config.Config, tcp net.Listener, log hclog.Logger, o agentOptions,
+	ctx context.Context, a *agent.Agent, c config.Config, e endpoint, log hclog.Logger, o agentOptions,
 	stdout io.Writer, ended chan error,
 ) error {
-	services, err := openServices(a, c, tcp, log)
+	services, err := openServices(a, c, e, log)
 	if err != nil {
 		return err
 	}

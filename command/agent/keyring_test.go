@@ -64,11 +64,11 @@ func TestSecretsAreReloaded(t *testing.T) {
 	writeSecret(t, c.ACL.TokenFile, "one")
 	writeCertificate(t, dir, 1)
 	log := hclog.NewNullLogger()
-	tcp, err := listenTCP(c)
+	e, err := openEndpoint(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := openServices(agent.New(c, log), c, tcp, log)
+	s, err := openServices(agent.New(c, log), c, e, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,6 +69,22 @@ func listenTCP(c config.Config) (net.Listener, error) {
 	return net.Listen("tcp", tcpAddress(c)) // its errors say "listen" themselves
 }
 
+// endpoint is what the agent needs before it starts anything: tasks must not run under an agent that nobody can reach.
+type endpoint struct {
+	tcp     net.Listener // nil for none
+	secrets secrets
+}
+
+// openEndpoint reads the secrets and listens on the agent's address.
+func openEndpoint(c config.Config) (endpoint, error) {
+	s, err := readSecrets(c)
+	if err != nil {
+		return endpoint{}, err
+	}
+	tcp, err := listenTCP(c)
+	return endpoint{tcp, s}, err
+}
+
 func closeListener(l net.Listener) {
 	if l != nil {
 		_ = l.Close() // it may be closed already
@@ -76,12 +92,8 @@ func closeListener(l net.Listener) {
 }
 
 // openServices listens on the unix socket, where everything is served, and serves on TCP.
-func openServices(a *agent.Agent, c config.Config, tcp net.Listener, log hclog.Logger) (*services, error) {
-	secrets, err := readSecrets(c)
-	if err != nil {
-		return nil, err
-	}
-	keys := &keyring{secrets: secrets}
+func openServices(a *agent.Agent, c config.Config, e endpoint, log hclog.Logger) (*services, error) {
+	keys := &keyring{secrets: e.secrets}
 	room := streams.New(streams.DefaultLimits())
 	collector := metrics.New(a, room)
 	s := &services{
@@ -107,10 +119,11 @@ func openServices(a *agent.Agent, c config.Config, tcp net.Listener, log hclog.L
 		return nil, err
 	}
 	s.add(local, served.HTTPServer(true))
+	tcp := e.tcp
 	if tcp == nil {
 		return s, nil
 	}
-	if secrets.tls != nil {
+	if e.secrets.tls != nil {
 		// For each connection: certificates are renewed while the agent runs.
 		tcp = tls.NewListener(tcp, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: keys.forClient})
 	}
