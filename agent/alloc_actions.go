@@ -59,16 +59,32 @@ func (a *Agent) RestartAlloc(id, name string) error {
 
 // SignalAlloc sends a signal by name (SIGHUP) to the running tasks of an allocation, or to the one that is named.
 func (a *Agent) SignalAlloc(ctx context.Context, id, name, signal string) error {
-	return a.eachRunning(id, name, func(t *task) error {
+	if err := a.checkSignal(id, name, signal); err != nil {
+		return err
+	}
+	return a.eachRunning(id, name, func(t *task) error { return t.runner.Signal(ctx, signal) })
+}
+
+// checkSignal refuses what is no signal to the tasks of an allocation, or to the one that is named, whether they run or not, and
+// before their events report it.
+func (a *Agent) checkSignal(id, name, signal string) error {
+	l, err := a.find(id)
+	if err != nil {
+		return err
+	}
+	for _, t := range l.tasks {
+		if name != "" && name != t.spec.Name {
+			continue
+		}
 		entry, err := a.drivers.Get(t.spec.Driver)
 		if err == nil {
-			err = entry.CheckSignal(signal) // before the task's events tell of it
+			err = entry.CheckSignal(signal)
 		}
 		if err != nil {
 			return err
 		}
-		return t.runner.Signal(ctx, signal)
-	})
+	}
+	return nil
 }
 
 // eachRunning does something to the tasks of an allocation that run, or to the one that is named.

@@ -154,9 +154,8 @@ func (a *Agent) checkTask(ctx context.Context, s *start, steps *int) error {
 	if err != nil {
 		errs = append(errs, t.Places.Fault("driver", err))
 	}
-	if _, err := ownerOf(t.User); err != nil {
-		errs = append(errs, t.Places.Fault("user", err))
-	}
+	_, unknown := ownerOf(t.User)
+	errs = append(errs, t.Places.Fault("user", unknown))
 	if wanted, there := t.Resources.Cores, len(a.node.Resources.Cores); wanted > there {
 		err := fmt.Errorf("requests %d cores; this machine has %d", wanted, there)
 		errs = append(errs, t.Places.Fault("resources.cores", err))
@@ -167,7 +166,12 @@ func (a *Agent) checkTask(ctx context.Context, s *start, steps *int) error {
 	}
 	errs = append(errs, s.checkTemplates(ctx, env, steps))
 	if entry != nil {
-		errs = append(errs, s.configure(entry, &driver.TaskConfig{}, env))
+		var config driver.TaskConfig
+		err := s.configure(entry, &config, env)
+		if err == nil && unknown == nil {
+			err = entry.CheckTask(t, &config)
+		}
+		errs = append(errs, err)
 	}
 	return errlist.Join(errs...)
 }

@@ -210,6 +210,18 @@ func TestActsOnTasks(t *testing.T) {
 	if err := r.SignalAlloc(t.Context(), l.ID, "nobody", "SIGHUP"); !errors.Is(err, allocation.ErrNotFound) {
 		t.Error(err)
 	}
+	if err := r.StopJob(l.JobID, false); err != nil {
+		t.Fatal(err)
+	}
+	r.await(l.ID, "ended", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
+	// A signal that there is not is the caller's mistake, whatever the task does.
+	const want = `signal "FOO": must be a name such as TERM or a number from 1 to 64`
+	if err := r.SignalAlloc(t.Context(), l.ID, "", "FOO"); !errors.Is(err, driver.ErrInvalid) || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if err := r.SignalAlloc(t.Context(), l.ID, "", "HUP"); !errors.Is(err, hook.ErrNotRunning) {
+		t.Errorf("error %v, want %v", err, hook.ErrNotRunning)
+	}
 }
 
 func TestGarbage(t *testing.T) {
@@ -352,9 +364,11 @@ func TestValidateSaysWhere(t *testing.T) {
 		"region":      {job: `region = "moon"`, want: "f:2,10-16: Invalid value; region: "},
 		"user":        {task: `user = "nosuchuser"`, want: "f:10,8-20: Invalid value; user: unknown user \"nosuchuser\""},
 		"cores":       {task: "resources {\ncores = 1000\n}", want: "f:11,9-13: Invalid value; resources.cores: requests 1000 cores"},
-		"kill_signal": {task: `kill_signal = "SIGFOO"`, want: "f:10,15-23: Invalid value; kill_signal: "},
-		"work_dir":    {config: `work_dir = "rel"`, want: `f:6,1-7: Invalid value; config: work_dir "rel" is not absolute`},
+		"kill_signal": {task: `kill_signal = "SIGFOO"`, want: `f:10,15-23: Invalid value; kill_signal: signal "SIGFOO": must be a name such as TERM or a number from 1 to 64`},
+		"work_dir":    {config: `work_dir = "rel"`, want: `f:6,1-7: Invalid value; config: work_dir "rel": must be an absolute path`},
 		"adj":         {config: "oom_score_adj = 2000", want: "f:6,1-7: Invalid value; config: oom_score_adj 2000"},
+		"adj allowed": {config: "oom_score_adj = -500", want: "f:6,1-7: Invalid value; config: oom_score_adj -500: below 0, the lowest that the operator allows (min_oom_score_adj)"},
+		"cgroup":      {config: "cgroup_v1_override { nosuch = \"/x\" }", want: `f:6,1-7: Invalid value; config: cgroup_v1_override: no hierarchy of the controller "nosuch"`},
 		"environment": {task: "template {\ndata = \"noequals\"\ndestination = \"local/x\"\nenv = true\n}", want: "f:10: template local/x: "},
 		"fine":        {config: `work_dir = "${NOMAD_TASK_DIR}"`},
 	} {

@@ -333,7 +333,7 @@ func (f *fakeAgent) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if body["Signal"] == "SIGNONE" {
-		http.Error(w, "there is no signal SIGNONE: invalid request", http.StatusBadRequest)
+		http.Error(w, "signal \"SIGNONE\": must be a name such as TERM or a number from 1 to 64", http.StatusBadRequest)
 		return
 	}
 	answer(w, body)

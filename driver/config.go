@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
 	"github.com/zclconf/go-cty/cty"
@@ -122,7 +123,7 @@ func DecodeConfig(msgpack []byte) (Config, error) {
 func ConfigOf(value cty.Value) (Config, error) {
 	var raw rawConfig
 	if err := gocty.FromCtyValue(value, &raw); err != nil {
-		return DefaultConfig(), fmt.Errorf("read plugin config: %w: %w", err, ErrInvalid)
+		return DefaultConfig(), invalid("read plugin config: %w", err)
 	}
 	return raw.check()
 }
@@ -171,11 +172,11 @@ func LongestRuntimeDir() int { return client.LongestRuntimeDir(longestID) }
 // checkRuntimeDir refuses a folder in which not every task can be started; an empty one is the default's.
 func checkRuntimeDir(dir string) error {
 	if dir != "" && !filepath.IsAbs(dir) {
-		return fmt.Errorf("runtime_dir %q is not absolute: %w", dir, ErrInvalid)
+		return invalid("runtime_dir %q: must be an absolute path", dir)
 	}
 	if longest := LongestRuntimeDir(); len(dir) > longest {
-		return fmt.Errorf("runtime_dir %q has %d bytes, and may have %d: the path of a socket in it has 107 at most, unix(7): %w",
-			dir, len(dir), longest, ErrInvalid)
+		return invalid("runtime_dir %q has %d bytes; at most %d, because the path of a socket in it can have 107, unix(7)",
+			dir, len(dir), longest)
 	}
 	return nil
 }
@@ -208,7 +209,7 @@ func decode(msgpack []byte, into any) error {
 	handle.MapType = reflect.TypeFor[map[string]any]()
 	decoder := codec.NewDecoder(bytes.NewReader(msgpack), handle)
 	if err := decoder.Decode(into); err != nil {
-		return fmt.Errorf("decode MessagePack: %w: %w", err, ErrInvalid)
+		return invalid("decode MessagePack: %w", err)
 	}
 	return nil
 }
@@ -219,14 +220,14 @@ func oneOf(key string, word *string, allowed ...string) (string, error) {
 		return allowed[0], nil
 	}
 	if !slices.Contains(allowed, *word) {
-		return allowed[0], fmt.Errorf("%s %q is none of %q: %w", key, *word, allowed, ErrInvalid)
+		return allowed[0], invalid("%s %q: must be %s", key, *word, strings.Join(allowed, " or "))
 	}
 	return *word, nil
 }
 
 func within(key string, n, least, most int64) (int, error) {
 	if n < least || n > most || n > math.MaxInt || n < math.MinInt {
-		return 0, fmt.Errorf("%s %d is not between %d and %d: %w", key, n, least, most, ErrInvalid)
+		return 0, invalid("%s %d: must be between %d and %d", key, n, least, most)
 	}
 	return int(n), nil
 }
@@ -234,7 +235,7 @@ func within(key string, n, least, most int64) (int, error) {
 func checkPatterns(patterns []string) error {
 	for _, pattern := range patterns {
 		if _, err := filepath.Match(pattern, ""); err != nil {
-			return fmt.Errorf("denied_envvars %q: %w: %w", pattern, err, ErrInvalid)
+			return invalid("denied_envvars %q: %w", pattern, err)
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func decodeBlock(msgpack []byte) (*ConfigBlock, error) {
 func ConfigBlockOf(value cty.Value) (*ConfigBlock, error) {
 	var raw rawBlock
 	if err := gocty.FromCtyValue(value, &raw); err != nil {
-		return nil, fmt.Errorf("read task config: %w: %w", err, ErrInvalid)
+		return nil, invalid("read task config: %w", err)
 	}
 	return raw.check()
 }
@@ -74,10 +74,10 @@ func (raw *rawBlock) check() (*ConfigBlock, error) {
 	}
 	var errs [8]error
 	if b.Command == "" {
-		errs[0] = fmt.Errorf("command is empty: %w", ErrInvalid)
+		errs[0] = invalid("command is empty")
 	}
 	if b.WorkDir != "" && !filepath.IsAbs(b.WorkDir) {
-		errs[1] = fmt.Errorf("work_dir %q is not absolute: %w", b.WorkDir, ErrInvalid)
+		errs[1] = invalid("work_dir %q: must be an absolute path", b.WorkDir)
 	}
 	errs[2] = checkPatterns(b.DeniedEnv)
 	if raw.OOMScoreAdj != nil {
@@ -92,7 +92,7 @@ func (raw *rawBlock) check() (*ConfigBlock, error) {
 		maps.Copy(b.CgroupV1, groups)
 	}
 	if b.CgroupV2 != "" && len(b.CgroupV1) > 0 {
-		errs[4] = fmt.Errorf("cgroup_v2_override and cgroup_v1_override exclude each other: %w", ErrInvalid)
+		errs[4] = invalid("cgroup_v2_override and cgroup_v1_override are mutually exclusive")
 	}
 	b.Logs, errs[5] = raw.Logs.limits()
 	b.Measured, errs[6] = measured(raw.Measurements, raw.Network, raw.Disk, raw.SamplingBudget)

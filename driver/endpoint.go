@@ -91,16 +91,16 @@ func (e *endpoint) failure() error {
 func checkAddress(address string) error {
 	if path, isUnix := strings.CutPrefix(address, "unix:"); isUnix {
 		if !strings.HasPrefix(path, "/") {
-			return fmt.Errorf("metrics: address %q: the path of a socket is absolute: %w", address, ErrInvalid)
+			return invalid("metrics: address %q: the path of a socket must be absolute", address)
 		}
 		return nil
 	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("metrics: address %q is neither host:port nor unix:/path: %w: %w", address, err, ErrInvalid)
+		return invalid("metrics: address %q is neither host:port nor unix:/path: %w", address, err)
 	}
 	if !isLoopback(host) {
-		return fmt.Errorf("metrics: address %q is not on the loopback interface: %w", address, ErrInvalid)
+		return invalid("metrics: address %q is not on the loopback interface", address)
 	}
 	return nil
 }

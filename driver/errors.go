@@ -3,7 +3,10 @@
 
 package driver
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The texts of the first two are part of the hosts' contract: over their wire only the text arrives.
 var (
@@ -27,10 +30,19 @@ var (
 	ErrNotSupported = errors.New("not supported by this driver")
 	// ErrDisabled is returned by StartTask if the operator has disabled the driver.
 	ErrDisabled = errors.New(Name + " is disabled")
-	// ErrInvalid is wrapped where the caller asks for something that cannot be meant: a signal without a name,
+	// ErrInvalid is what errors are where the caller asks for something that cannot be meant: a signal without a name,
 	// a configuration that does not fit its schema.
 	ErrInvalid = errors.New("invalid request")
 )
+
+// invalidError is ErrInvalid without its text: most of them are about a line of a configuration or job file, which is no
+// request, and say what is invalid themselves.
+type invalidError struct{ error }
+
+func (invalidError) Is(target error) bool { return target == ErrInvalid }
+func (e invalidError) Unwrap() error      { return e.error }
+
+func invalid(format string, args ...any) error { return invalidError{fmt.Errorf(format, args...)} }
 
 // Recoverable marks an error of StartTask: with recoverable the host may try again, without it must not.
 func Recoverable(err error, recoverable bool) error {

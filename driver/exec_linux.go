@@ -65,7 +65,7 @@ func (d *Tacho) ExecTaskStreaming(ctx context.Context, id string, options ExecOp
 		return nil, err
 	}
 	if len(options.Command) == 0 || options.Command[0] == "" {
-		return nil, fmt.Errorf("exec: no command: %w", ErrInvalid)
+		return nil, invalid("exec: no command")
 	}
 	if !t.running() {
 		return nil, fmt.Errorf("exec in task %s: %w", t.config.Name, ErrTaskNotRunning)

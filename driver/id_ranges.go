@@ -4,7 +4,6 @@
 package driver
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -27,11 +26,6 @@ func (rs IDRanges) Has(id uint32) bool {
 	return false
 }
 
-// nomadKey is the name by which Nomad's own drivers report an invalid range of a key, which its tests ask for.
-func nomadKey(key string) string {
-	return map[string]string{"denied_host_uids": "deniedHostUIDs", "denied_host_gids": "deniedHostGIDs"}[key]
-}
-
 // parseIDRanges reads a list such as "0, 10-15". key is what the user calls it.
 func parseIDRanges(key, list string) (IDRanges, error) {
 	var ranges IDRanges
@@ -47,10 +41,10 @@ func parseIDRanges(key, list string) (IDRanges, error) {
 		low, errLow := strconv.ParseUint(strings.TrimSpace(first), 10, 32)
 		high, errHigh := strconv.ParseUint(strings.TrimSpace(last), 10, 32)
 		if low > high && errLow == nil && errHigh == nil {
-			return nil, fmt.Errorf("%s: invalid range %s %q: lower bound cannot be greater than upper bound: %w", key, nomadKey(key), part, ErrInvalid)
+			return nil, invalid("%s: invalid range %q: lower bound cannot be greater than upper bound", key, part)
 		}
 		if errLow != nil || errHigh != nil {
-			return nil, fmt.Errorf("%s: %q is neither an id nor a range of ids: %w", key, part, ErrInvalid)
+			return nil, invalid("%s: %q is neither an id nor a range of ids", key, part)
 		}
 		ranges = append(ranges, IDRange{First: uint32(low), Last: uint32(high)})
 	}

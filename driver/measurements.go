@@ -5,7 +5,6 @@ package driver
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 	"time"
 
@@ -135,8 +134,8 @@ func measured(words, network *string, disk *rawDisk, budget *float64) (Measured,
 	if budget != nil {
 		m.SamplingBudget = *budget / 100
 		if !(*budget >= minSamplingBudget && *budget <= maxSamplingBudget) { // NaN is not either
-			errs[3] = fmt.Errorf("sampling_budget %v: must be between %v and %v percent of one core: %w",
-				*budget, minSamplingBudget, maxSamplingBudget, ErrInvalid)
+			errs[3] = invalid("sampling_budget %v: must be between %v and %v percent of one core",
+				*budget, minSamplingBudget, maxSamplingBudget)
 		}
 	}
 	if words != nil {
@@ -157,10 +156,10 @@ func measured(words, network *string, disk *rawDisk, budget *float64) (Measured,
 func selectionOf(words string) (procstats.Selection, error) {
 	selection, err := procstats.ParseSelection(words)
 	if err != nil {
-		return procstats.Selection{}, fmt.Errorf("measurements: %w: %w", err, ErrInvalid)
+		return procstats.Selection{}, invalid("measurements: %w", err)
 	}
 	if selection.Empty() {
-		return procstats.Selection{}, fmt.Errorf("measurements %q: selects nothing; leave it out for the default: %w", words, ErrInvalid)
+		return procstats.Selection{}, invalid("measurements %q: selects nothing; leave it out for the default", words)
 	}
 	return selection, nil
 }
@@ -172,10 +171,10 @@ func duration(key string, text *string, least, most time.Duration) (time.Duratio
 	}
 	d, err := time.ParseDuration(*text)
 	if err != nil {
-		return 0, fmt.Errorf("%s %q: must be a duration such as %q: %w", key, *text, least, ErrInvalid)
+		return 0, invalid("%s %q: must be a duration such as %q", key, *text, least)
 	}
 	if d < least || d > most {
-		return 0, fmt.Errorf("%s %q: must be between %s and %s: %w", key, *text, least, strings.TrimSuffix(most.String(), "0m0s"), ErrInvalid)
+		return 0, invalid("%s %q: must be between %s and %s", key, *text, least, strings.TrimSuffix(most.String(), "0m0s"))
 	}
 	return d, nil
 }

@@ -133,7 +133,8 @@ func TestMeasurementsInvalid(t *testing.T) {
 		"sampling_budget = 0":                               "sampling_budget 0: must be between 0.1 and 100 percent of one core",
 		"sampling_budget = 101":                             "sampling_budget 101: must be between 0.1 and 100 percent of one core",
 		"process_rows {\n interval = \"2h\"\n}":             `process_rows: interval "2h": must be between 10ms and 1h`,
-		"process_rows {\n max = -1\n}":                      `process_rows: max -1 is not between 0 and 10000`,
+		"network = \"on\"":                                  `network "on": must be auto or off`,
+		"process_rows {\n max = -1\n}":                      `process_rows: max -1: must be between 0 and 10000`,
 		"measurements = \"x\"\ndisk {\n budget = \"0s\"\n}": "measurements: unknown measurement \"x\"",
 	} {
 		_, ofPlugin := configOf(t, text)

@@ -46,10 +46,10 @@ func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (
 	// A host's own oom_score_adj, meant for an agent that must survive, is no task's.
 	adj := int32(0)
 	if b.OOMScoreAdj != nil {
-		if adj = int32(*b.OOMScoreAdj); *b.OOMScoreAdj < config.MinOOMScoreAdj {
-			return nil, fmt.Errorf("oom_score_adj %d: below %d, the lowest that the operator allows (min_oom_score_adj): %w",
-				adj, config.MinOOMScoreAdj, ErrInvalid)
-		}
+		adj = int32(*b.OOMScoreAdj)
+	}
+	if err := b.allowedBy(config); err != nil {
+		return nil, err
 	}
 	r.OomScoreAdj = &adj
 	if network := task.Network; network != nil && network.Mode != NetworkHost {
@@ -68,6 +68,24 @@ func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (
 	r.Stdio = stdio(task, b, config)
 	b.Measured.or(config.Measured).request(r)
 	return r, nil
+}
+
+// allowedBy refuses what the operator does not allow.
+func (b *ConfigBlock) allowedBy(config Config) error {
+	if b.OOMScoreAdj != nil && *b.OOMScoreAdj < config.MinOOMScoreAdj {
+		return invalid("oom_score_adj %d: below %d, the lowest that the operator allows (min_oom_score_adj)",
+			*b.OOMScoreAdj, config.MinOOMScoreAdj)
+	}
+	return nil
+}
+
+// CheckBlock refuses a task's config block that StartTask would refuse here whenever it is called.
+func (d *Tacho) CheckBlock(b *ConfigBlock) error {
+	if err := b.allowedBy(d.currentConfig()); err != nil || !b.overridesCgroup() {
+		return err
+	}
+	_, err := override(d.host, b)
+	return err
 }
 
 // The longest parts of an executor's id, and the id.
@@ -222,7 +240,7 @@ func override(host kernel.FS, b *ConfigBlock) (*proto.CgroupPlacement, error) {
 	if b.CgroupV2 != "" {
 		i := slices.IndexFunc(mounts, func(m kernel.CgroupMount) bool { return m.Version == 2 })
 		if i < 0 {
-			return nil, fmt.Errorf("cgroup_v2_override: cgroup v2 is not mounted here: %w", ErrInvalid)
+			return nil, invalid("cgroup_v2_override: cgroup v2 is not mounted here")
 		}
 		p.V2 = belowMount(mounts[i].Point, b.CgroupV2)
 		return p, nil
@@ -231,7 +249,7 @@ func override(host kernel.FS, b *ConfigBlock) (*proto.CgroupPlacement, error) {
 	for controller, path := range b.CgroupV1 {
 		i := mountOf(mounts, controller)
 		if i < 0 {
-			return nil, fmt.Errorf("cgroup_v1_override: no hierarchy of the controller %q is mounted here: %w", controller, ErrInvalid)
+			return nil, invalid("cgroup_v1_override: no hierarchy of the controller %q is mounted here", controller)
 		}
 		p.V1[controller] = belowMount(mounts[i].Point, path)
 	}

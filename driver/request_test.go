@@ -219,15 +219,19 @@ func TestIDRanges(t *testing.T) {
 			t.Errorf("%q: %v", list, ranges)
 		}
 	}
+	const want = `denied_host_uids: invalid range "5-1": lower bound cannot be greater than upper bound`
+	if _, err := parseIDRanges("denied_host_uids", "5-1"); err == nil || err.Error() != want || !errors.Is(err, ErrInvalid) {
+		t.Errorf("error %v, want %s", err, want)
+	}
 }
 
 func TestParseSignal(t *testing.T) {
-	for _, name := range []string{"SIGTERM", "term", " SigTerm "} {
+	for _, name := range []string{"SIGTERM", "term", " SigTerm ", "15"} {
 		if signal, err := parseSignal(name); err != nil || signal != 15 {
 			t.Errorf("%q: %d, %v", name, signal, err)
 		}
 	}
-	for _, name := range []string{"", "SIG", "SIGNULL", "15", "SIGTERM2"} {
+	for _, name := range []string{"", "SIG", "SIGNULL", "0", "65", "15x", "SIGTERM2"} {
 		if signal, err := parseSignal(name); err == nil {
 			t.Errorf("%q: %d", name, signal)
 		}

@@ -4,7 +4,7 @@
 package driver
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -21,7 +21,7 @@ func CheckSignal(name string) error {
 	return err
 }
 
-// parseSignal returns the signal of a name such as SIGTERM or term.
+// parseSignal returns the signal of a name such as SIGTERM or term, or of a number.
 func parseSignal(name string) (syscall.Signal, error) {
 	full := strings.ToUpper(strings.TrimSpace(name))
 	if !strings.HasPrefix(full, "SIG") {
@@ -30,5 +30,8 @@ func parseSignal(name string) (syscall.Signal, error) {
 	if signal := signalNumber(full); signal != 0 {
 		return signal, nil
 	}
-	return 0, fmt.Errorf("signal %q has no number on this system: %w", name, ErrInvalid)
+	if number, err := strconv.Atoi(strings.TrimSpace(name)); err == nil && number > 0 && number <= 64 {
+		return syscall.Signal(number), nil
+	}
+	return 0, invalid("signal %q: must be a name such as TERM or a number from 1 to 64", name)
 }

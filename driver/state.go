@@ -36,14 +36,14 @@ func (s *driverState) encode() ([]byte, error) {
 // decodeState reads the state of a handle. Errors wrap ErrInvalid.
 func decodeState(h *TaskHandle) (*driverState, error) {
 	if h.Version != HandleVersion {
-		return nil, fmt.Errorf("handle of version %d, this driver reads %d: %w", h.Version, HandleVersion, ErrInvalid)
+		return nil, invalid("handle of version %d, this driver reads %d", h.Version, HandleVersion)
 	}
 	var s driverState
 	if err := json.Unmarshal(h.DriverState, &s); err != nil {
-		return nil, fmt.Errorf("read driver state: %w: %w", err, ErrInvalid)
+		return nil, invalid("read driver state: %w", err)
 	}
 	if s.Address.Folder == "" || s.Address.BootID == "" || s.Address.Executor.PID <= 0 {
-		return nil, fmt.Errorf("read driver state: it names no executor: %w", ErrInvalid)
+		return nil, invalid("read driver state: it names no executor")
 	}
 	return &s, nil
 }

@@ -32,7 +32,7 @@ func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration
 		return nil, err
 	}
 	if interval < shortestInterval {
-		return nil, fmt.Errorf("stats interval %s, the shortest is %s: %w", interval, shortestInterval, ErrInvalid)
+		return nil, invalid("stats interval %s, the shortest is %s", interval, shortestInterval)
 	}
 	if !t.running() {
 		return ended{}, nil

@@ -244,7 +244,7 @@ func (d *Tacho) list() []*task {
 func (d *Tacho) reserve(config *TaskConfig) error {
 	id := config.ID
 	if id == "" {
-		return fmt.Errorf("a task without an id: %w", ErrInvalid)
+		return invalid("a task without an id")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -23,15 +23,18 @@ func checkUser(name string, c Config) error {
 		return err
 	}
 	if c.DeniedUIDs.Has(uid) {
-		return fmt.Errorf("user %s: running as uid %d is disallowed by denied_host_uids: %w", display(name, uid), uid, ErrInvalid)
+		return invalid("user %s: running as uid %d is disallowed by denied_host_uids", display(name, uid), uid)
 	}
 	for _, gid := range gids {
 		if c.DeniedGIDs.Has(gid) {
-			return fmt.Errorf("user %s: running as gid %d is disallowed by denied_host_gids: %w", display(name, uid), gid, ErrInvalid)
+			return invalid("user %s: running as gid %d is disallowed by denied_host_gids", display(name, uid), gid)
 		}
 	}
 	return nil
 }
+
+// CheckUser refuses a user that StartTask would refuse whenever it is called; empty is the user of this process.
+func (d *Tacho) CheckUser(name string) error { return checkUser(name, d.currentConfig()) }
 
 // display is the user as the job names it; a job that names none runs as the user of this process.
 func display(name string, uid uint32) string {
@@ -52,7 +55,7 @@ func idsOf(name string) (uid uint32, gids []uint32, err error) {
 	userName, group, _ := strings.Cut(name, ":")
 	u, err := lookupUser(userName)
 	if err != nil {
-		return 0, nil, fmt.Errorf("%w: %w", err, ErrInvalid)
+		return 0, nil, invalid("%w", err)
 	}
 	groups := []string{u.Gid}
 	if more, err := u.GroupIds(); err == nil {
@@ -61,7 +64,7 @@ func idsOf(name string) (uid uint32, gids []uint32, err error) {
 	if group != "" {
 		gid, err := lookupGroup(group)
 		if err != nil {
-			return 0, nil, fmt.Errorf("%w: %w", err, ErrInvalid)
+			return 0, nil, invalid("%w", err)
 		}
 		groups = append(groups, gid)
 	}

@@ -31,8 +31,9 @@ const (
 
 // Entry is one driver.
 type Entry struct {
-	name       string // that of its file
-	own        bool   // our own driver, in this process
+	name       string        // that of its file
+	own        bool          // our own driver, in this process
+	tacho      *driver.Tacho // own; nil else
 	block      *config.Plugin
 	hostConfig host.Config
 	host       *host.Host     // nil for our own driver, and before a plugin was started
@@ -108,6 +109,15 @@ func (e *Entry) Configure(into *driver.TaskConfig, task *job.Task, body hcl.Body
 	}
 	into.Block = block
 	return nil
+}
+
+// CheckTask refuses what the configuration of the driver in this process does not allow a task; into is what Configure made of
+// it. What others allow is theirs to say.
+func (e *Entry) CheckTask(task *job.Task, into *driver.TaskConfig) error {
+	if !e.own || into.Block == nil {
+		return nil
+	}
+	return errlist.Join(task.Places.Fault("user", e.tacho.CheckUser(task.User)), task.Places.Fault("config", e.tacho.CheckBlock(into.Block)))
 }
 
 // CheckSignal refuses a name that is no signal to the driver in this process; what others know is theirs to say.

@@ -104,7 +104,7 @@ func (r *Registry) openTacho(ctx context.Context) error {
 		return fmt.Errorf("driver %s: %w", driver.Name, err)
 	}
 	r.entries[driver.Name] = &Entry{
-		driver: r.tacho, recorder: r.tacho, adopter: r.tacho, name: driver.Name, own: true, schema: schema, logsItself: own.LogCollection == driver.LogsByExecutor,
+		driver: r.tacho, recorder: r.tacho, adopter: r.tacho, name: driver.Name, own: true, tacho: r.tacho, schema: schema, logsItself: own.LogCollection == driver.LogsByExecutor,
 		about: node.Driver{Name: driver.Name, Version: r.options.Version},
 	}
 	r.tacho.Serve()

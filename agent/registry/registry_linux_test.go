@@ -82,7 +82,7 @@ func TestOwnDriverRefuses(t *testing.T) {
 	for name, test := range map[string]struct{ block, want string }{
 		"arguments":  {`args = ["-x"]`, "args: "},
 		"a value":    {"config {\n log_collection = \"nobody\"\n }", `log_collection "nobody"`},
-		"two values": {"config {\n log_collection = \"x\"\n log_overflow = \"x\"\n }", ` "x" is none of `},
+		"two values": {"config {\n log_collection = \"x\"\n log_overflow = \"x\"\n }", ` "x": must be `},
 		"a folder":   {"config {\n runtime_dir = \"/run/" + strings.Repeat("x", 40) + "\"\n }", "may have 30"},
 	} {
 		r, err := open(t, "\n  plugin \"tacho\" {\n "+test.block+"\n}\n")
