@@ -378,6 +378,10 @@ func TestValidateSaysWhere(t *testing.T) {
 			t.Errorf("%s: error %v, want %q in it", name, err, tt.want)
 		}
 	}
+	const bare = "job \"j\" {\n task \"t\" {\n  driver = \"tacho\"\n }\n}"
+	if _, err := r.Validate(t.Context(), job.Source{Filename: "f", Text: bare}); err == nil || !strings.HasPrefix(err.Error(), "f:2,2-2: Missing required argument; ") {
+		t.Errorf("without a config block: error %v", err)
+	}
 	// All of it at once, a line each.
 	_, err := r.Validate(t.Context(), job.Source{Filename: "f", Text: fmt.Sprintf(shape,
 		`region = "moon"`, "oom_score_adj = 2000\nwork_dir = \"rel\"", `user = "nosuchuser"`)})

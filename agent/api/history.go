@@ -82,7 +82,7 @@ func (s *Server) at(r *http.Request, a *allocation.Allocation, tasks []string, w
 	case p.err != nil:
 		return nil, p.err
 	case at.IsZero():
-		return nil, badRequest("invalid at: must be a time")
+		return nil, badRequest(`invalid at "": must be a time: ` + timeForms)
 	}
 	shown := shape.Moment{AllocID: a.ID, Asked: at, Tasks: map[string]*shape.Point{}}
 	process := processOf(r)

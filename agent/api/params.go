@@ -5,6 +5,7 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -30,7 +31,7 @@ func param[T any](p *params, name string, otherwise T, must string, parse func(s
 	}
 	value, err := parse(text)
 	if err != nil {
-		p.err = badRequest("invalid " + name + ": must be " + must)
+		p.err = badRequest(fmt.Sprintf("invalid %s %q: must be %s", name, text, must))
 		return otherwise
 	}
 	return value
@@ -41,12 +42,12 @@ func (p *params) flag(name string) bool {
 }
 
 func (p *params) number(name string) uint64 {
-	return param(p, name, 0, "a number", func(text string) (uint64, error) { return strconv.ParseUint(text, 10, 63) })
+	return param(p, name, 0, "a whole number, 0 or more", func(text string) (uint64, error) { return strconv.ParseUint(text, 10, 63) })
 }
 
 // duration reads a duration, or seconds.
 func (p *params) duration(name string, otherwise time.Duration) time.Duration {
-	return param(p, name, otherwise, "a duration such as 10s", func(text string) (time.Duration, error) {
+	return param(p, name, otherwise, "a duration such as 10s, 0 or more", func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
 		if seconds, notNumber := strconv.ParseFloat(text, 64); notNumber == nil && seconds < 1e9 {
 			d, err = time.Duration(seconds*float64(time.Second)), nil
@@ -58,10 +59,12 @@ func (p *params) duration(name string, otherwise time.Duration) time.Duration {
 	})
 }
 
+// timeForms are how a point in time may be written.
+const timeForms = "RFC 3339, seconds since 1970, or an age such as 5m"
+
 // time reads a point in time; zero if it is absent.
 func (p *params) time(name string, now time.Time) time.Time {
-	const must = "a time: RFC 3339, seconds since 1970, or an age such as 5m"
-	return param(p, name, time.Time{}, must, func(text string) (time.Time, error) {
+	return param(p, name, time.Time{}, "a time: "+timeForms, func(text string) (time.Time, error) {
 		if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
 			return at, nil
 		}

@@ -59,7 +59,7 @@ func TestStatsOfProcess(t *testing.T) {
 		"?process=a%22b%0A%1B%5B2J":         "[5002] [5002]",
 		"?process=wor":                      `404 no process named "wor"; known names: "a\"b\n\x1b[2J", "server", "worker"` + "\n",
 		"?process=Worker&task=web":          `404 no process named "Worker"; known names: "a\"b\n\x1b[2J", "server", "worker"` + "\n",
-		"?process=x%0Ay&task=web&index=abc": "400 invalid index: must be a number\n",
+		"?process=x%0Ay&task=web&index=abc": "400 invalid index \"abc\": must be a whole number, 0 or more\n",
 	} {
 		w := ask(t, h, "GET", path+query, "")
 		got := fmt.Sprintf("%d %s", w.Code, w.Body)

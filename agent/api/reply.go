@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -133,7 +134,7 @@ func page(w http.ResponseWriter, r *http.Request, value any) (any, error) {
 	first := 0
 	for token != "" && id(first) != token {
 		if first++; first == list.Len() {
-			return nil, badRequest("invalid next_token: nothing in the list has this id")
+			return nil, badRequest(fmt.Sprintf("invalid next_token %q: nothing in the list has this id", token))
 		}
 	}
 	last := list.Len()
@@ -196,10 +197,45 @@ func readBody(r *http.Request, into any) error {
 	case errors.Is(err, io.EOF):
 		return badRequest("the request has no body")
 	case err != nil:
-		return badRequest("invalid JSON body: " + err.Error())
+		return badRequest("invalid JSON body: " + jsonText(err))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return badRequest("invalid JSON body: data after the JSON value")
 	}
 	return nil
+}
+
+// jsonText says in words of JSON what does not fit: a message of encoding/json names types of Go.
+func jsonText(err error) string {
+	mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return err.Error()
+	}
+	must := "must be " + kindText(mismatch.Type)
+	if mismatch.Field == "" {
+		return must
+	}
+	return mismatch.Field + ": " + must
+}
+
+// kindText is what a value of a type is in JSON.
+func kindText(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Pointer:
+		return kindText(t.Elem())
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number, 0 or more"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	default:
+		return "a number"
+	}
 }

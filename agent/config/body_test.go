@@ -24,7 +24,7 @@ func TestMergeDecodes(t *testing.T) {
 		c.Telemetry.CollectionInterval != 3*time.Second || !c.Telemetry.DisableHostname || len(c.Telemetry.PrefixFilter) != 1 {
 		t.Errorf("decoded %+v", c)
 	}
-	if x := c.Plugins["x"]; len(c.Plugins) != 2 || x == nil || x.Body == nil || len(x.Args) != 1 || x.Range.Filename != "a.hcl" || c.Plugins["y"].Body != nil {
+	if x := c.Plugins["x"]; len(c.Plugins) != 2 || x == nil || x.Body == nil || len(x.Args) != 1 || x.Range.Filename != "a.hcl" || c.Plugins["y"].Body.MissingItemRange().Filename != "a.hcl" {
 		t.Errorf("plugins %+v", c.Plugins)
 	}
 	for name, tt := range map[string]struct{ text, want string }{

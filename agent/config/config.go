@@ -52,7 +52,7 @@ type Ports struct {
 type Plugin struct {
 	Name string
 	Args []string
-	// Body is its config block; nil if there is none.
+	// Body is its config block; empty if there is none.
 	Body hcl.Body
 	// Text is the whole block as it stands in its file.
 	Text string

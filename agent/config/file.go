@@ -84,7 +84,7 @@ func (c *Config) decode(body *hclsyntax.Body) error {
 		}
 	}
 	for _, p := range f.Plugins {
-		own := &Plugin{Name: p.Name, Args: p.Args, Range: p.Range}
+		own := &Plugin{Name: p.Name, Args: p.Args, Range: p.Range, Body: &hclsyntax.Body{SrcRange: p.Range, EndRange: p.Range}}
 		if p.Config != nil {
 			own.Body = p.Config.Body
 		}

@@ -194,6 +194,9 @@ func (d *decoder) number(into *int, least, most int) func(*hclsyntax.Attribute) 
 	}
 }
 
+// leastNumber is the shortest duration that may stand as a number: what is less was meant in seconds.
+const leastNumber = time.Millisecond
+
 // duration takes "10s" and the like, and a number as nanoseconds, as Nomad does. A text without a unit is no time.
 func (d *decoder) duration(into *time.Duration) func(*hclsyntax.Attribute) {
 	return func(a *hclsyntax.Attribute) {
@@ -201,7 +204,13 @@ func (d *decoder) duration(into *time.Duration) func(*hclsyntax.Attribute) {
 		if !ok {
 			return
 		}
-		if parsed, err := durationOf(v); err == nil && parsed >= 0 {
+		parsed, err := durationOf(v)
+		switch {
+		case err != nil || parsed < 0:
+		case v.Type() == cty.Number && parsed > 0 && parsed < leastNumber:
+			d.errorf(a.Expr.Range(), "Invalid value", "%s = %d is %[2]dns; did you mean \"%[2]ds\"?", a.Name, parsed.Nanoseconds())
+			return
+		default:
 			*into = parsed
 			return
 		}

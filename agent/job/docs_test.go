@@ -13,7 +13,22 @@ import (
 	"github.com/tachograph/tacho/docs"
 )
 
-// TestDocs holds docs/configuration.md against the program: a job that says every default is the one that says none.
+// TestLogsWithoutBlock holds that a task without a logs block has the driver's limits, as docs/configuration.md says, and not
+// the defaults of the keys in the block.
+func TestLogsWithoutBlock(t *testing.T) {
+	for text, want := range map[string]*Logs{"": nil, "logs {}": {MaxFiles: 10, MaxFileSizeMB: 10}} {
+		if diff := cmp.Diff(want, parsed(t, []any{"", "", "", text}).Groups[0].Task("t").Logs); diff != "" {
+			t.Errorf("%q: %s", text, diff)
+		}
+	}
+	with := parsed(t, []any{"", "ephemeral_disk {\n size = 1000\n}", "", ""}).Groups[0].Task("t").Logs
+	if diff := cmp.Diff(&Logs{MaxFiles: 10, MaxFileSizeMB: 10}, with); diff != "" {
+		t.Errorf("with an ephemeral_disk: %s", diff)
+	}
+}
+
+// TestDocs holds docs/configuration.md against the program: a job that says every default is the one that says none, but for
+// its blocks that are not there if nothing is in them.
 func TestDocs(t *testing.T) {
 	said := []any{}
 	for _, heading := range []string{`job "NAME"`, `group "NAME"`, "restart", `task "NAME"`} {

@@ -116,7 +116,9 @@ func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 		Name: b.Labels[0], KillTimeout: 5 * time.Second, Resources: Resources{CPU: 100, MemoryMB: 300},
 		Restart: g.Restart, Places: places.Places{}.With(b.Body),
 	}
-	x := &Expressions{text: d.text, vars: d.vars, meter: d.meter, locals: d.locals, env: make(map[string]hclsyntax.Expression)}
+	// Without a config block what is missing in it is missing in the task.
+	none := &hclsyntax.Body{SrcRange: b.TypeRange, EndRange: b.TypeRange}
+	x := &Expressions{config: none, text: d.text, vars: d.vars, meter: d.meter, locals: d.locals, env: make(map[string]hclsyntax.Expression)}
 	d.expressions[t] = x
 	metaAttribute, metaBlock := d.pairs(&t.Meta)
 	d.body("a task", b.Body, fields{

@@ -168,6 +168,8 @@ func TestParseRefuses(t *testing.T) {
 		"connect":       {wrap("service {\nconnect {}\n}", ""), "f.hcl:4,1-8: Not supported; connect is not supported"},
 		"operator":      {wrap("constraint {\nattribute = \"a\"\noperator = \"near\"\n}", ""), `unknown operator "near" of a constraint`},
 		"two systems":   {"job \"j\" {\ntype = \"system\"\ngroup \"g\" {\ncount = 2\n task \"t\" {\ndriver=\"x\"\n}\n}\n}", "a system job runs once on a node"},
+		"seconds":       {wrap("", "kill_timeout = 5"), `f.hcl:6,16-17: Invalid value; kill_timeout = 5 is 5ns; did you mean "5s"?`},
+		"seconds later": {wrap("", "restart {\n interval = 1800\n}"), `interval = 1800 is 1800ns; did you mean "1800s"?`},
 		"near miss":     {wrap("", "resouces {}"), `f.hcl:6,1-9: Unknown block; unknown block "resouces" in a task; did you mean "resources"?`},
 		"wrong type":    {wrap("", "kill_timeout = \"soon\""), "f.hcl:6,16-22: Invalid value"},
 		"no unit":       {wrap("", "kill_timeout = \"5\""), "f.hcl:6,16-19: Invalid value; kill_timeout must be a duration"},

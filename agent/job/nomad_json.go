@@ -6,6 +6,7 @@ package job
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -28,6 +29,8 @@ type Translation struct {
 	// Stop says that the job shall not run.
 	Stop  bool
 	paths []string
+	// labels are what stands behind the first word of a line, by its index: the name of a block.
+	labels map[int]string
 }
 
 // Translate writes a job in the JSON of Nomad's API as a job file. What a job file cannot say is written all the same, so
@@ -35,12 +38,20 @@ type Translation struct {
 func Translate(text []byte) (*Translation, error) {
 	var j object
 	if err := newDecoder(text).Decode(&j); err != nil {
-		return nil, fmt.Errorf("read the job's JSON: %w", err)
+		return nil, fmt.Errorf("read the job's JSON: %w", jsonError(err))
 	}
-	w := &jsonWriter{}
-	w.labelled("", "job", j.text("ID"), func() { w.object("Job", j, jobKeys()) })
+	w := &jsonWriter{labels: map[int]string{}}
+	w.labelled("Job", "job", "ID", j, func() { w.object("Job", j, jobKeys()) })
 	stop, _ := j["Stop"].(bool)
-	return &Translation{Source: Source{Filename: jsonFilename, Text: w.text.String()}, Stop: stop, paths: w.paths}, nil
+	return &Translation{Source: Source{Filename: jsonFilename, Text: w.text.String()}, Stop: stop, paths: w.paths, labels: w.labels}, nil
+}
+
+// jsonError says in words of JSON what is no job.
+func jsonError(err error) error {
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return errors.New("must be an object")
+	}
+	return err
 }
 
 // newDecoder decodes numbers as they are written.
@@ -51,14 +62,18 @@ func newDecoder(text []byte) *json.Decoder {
 }
 
 // inJSON matches the place in a message about the translated text.
-var inJSON = regexp.MustCompile(regexp.QuoteMeta(jsonFilename) + `:(\d+)(,[\d,-]+)?`)
+var inJSON = regexp.MustCompile(regexp.QuoteMeta(jsonFilename) + `:(\d+)(?:,(\d+)[\d,-]*)?`)
 
 // Explain returns a message about the translated text with the places of the JSON in it.
 func (t *Translation) Explain(message string) string {
 	return inJSON.ReplaceAllStringFunc(message, func(place string) string {
-		line, err := strconv.Atoi(inJSON.FindStringSubmatch(place)[1])
+		found := inJSON.FindStringSubmatch(place)
+		line, err := strconv.Atoi(found[1])
 		if err != nil || line < 1 || line > len(t.paths) {
 			return place
+		}
+		if label := t.labels[line-1]; label != "" && found[2] != "" && found[2] != "1" {
+			return label
 		}
 		return t.paths[line-1]
 	})
@@ -77,8 +92,9 @@ type keys map[string]func(w *jsonWriter, path string, v any)
 
 // jsonWriter writes a job file and remembers which part of the JSON each line is.
 type jsonWriter struct {
-	text  strings.Builder
-	paths []string
+	text   strings.Builder
+	paths  []string
+	labels map[int]string
 }
 
 func (w *jsonWriter) line(path, format string, args ...any) {
@@ -102,8 +118,10 @@ func (w *jsonWriter) object(path string, o object, rules keys) {
 	}
 }
 
-func (w *jsonWriter) labelled(path, kind, label string, inside func()) {
-	w.line(path, "%s %s {", kind, quoted(label, false))
+// labelled writes a block whose name is that of the object under a key.
+func (w *jsonWriter) labelled(path, kind, key string, o object, inside func()) {
+	w.labels[len(w.paths)] = path + "." + key
+	w.line(path, "%s %s {", kind, quoted(o.text(key), false))
 	inside()
 	w.line(path, "}")
 }
@@ -244,7 +262,7 @@ func block(name string, rules func() keys) func(*jsonWriter, string, any) {
 // labelledBlocks writes each object of a list as a block with its name.
 func labelledBlocks(kind, label string, rules func() keys) func(*jsonWriter, string, any) {
 	return each(func(w *jsonWriter, path string, o object) {
-		w.labelled(path, kind, o.text(label), func() { w.object(path, o, rules()) })
+		w.labelled(path, kind, label, o, func() { w.object(path, o, rules()) })
 	})
 }
 

@@ -4,6 +4,7 @@
 package job
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +148,32 @@ func TestTranslateRefuses(t *testing.T) {
 				t.Errorf("%q is not in %q", test.want, got)
 			}
 		})
+	}
+}
+
+// TestPlaceOfNames holds that what is wrong with a name has the place of the key that it comes from.
+func TestPlaceOfNames(t *testing.T) {
+	for text, want := range map[string]string{
+		`{}`:          "Job.ID: Invalid name; the id of a job must have 1 to 128 characters without spaces\nJob: Missing; the job has no group",
+		`{"ID": "x"}`: "Job: Missing; the job has no group",
+		`{"ID": "x", "TaskGroups": [{"Name": "a/b", "Tasks": [{"Name": "c/d", "Driver": "d"}]}]}`: "Job.TaskGroups[0].Name: Invalid name; the name of a group must have 1 to 128 characters and no slash\n" +
+			"Job.TaskGroups[0].Tasks[0].Name: Invalid name; the name of a task must have 1 to 128 characters and no slash",
+	} {
+		translation, err := Translate([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Parse(translation.Source)
+		if err == nil {
+			t.Fatalf("%s is accepted", text)
+		}
+		got := strings.Split(translation.Explain(err.Error()), "\n")
+		lines := strings.Split(want, "\n")
+		slices.Sort(got)
+		slices.Sort(lines)
+		if !slices.Equal(got, lines) {
+			t.Errorf("%s:\n%s\nwant\n%s", text, strings.Join(got, "\n"), strings.Join(lines, "\n"))
+		}
 	}
 }
 

@@ -138,7 +138,7 @@ func IsVariable(name string) bool {
 	return hclsyntax.ValidIdentifier(name) && !slices.Contains(reserved(), name)
 }
 
-// Config returns the config block, nil if there is none, and what its expressions may refer to at a start.
+// Config returns the config block, empty if there is none, and what its expressions may refer to at a start.
 func (x *Expressions) Config(start map[string]cty.Value) (hcl.Body, *hcl.EvalContext) {
 	return x.config, x.scope(maps.Clone(start))
 }

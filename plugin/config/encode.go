@@ -28,11 +28,11 @@ import (
 // name = { … }. So does Decode, if the body does not fit as it stands.
 func Decode(spec schema.Spec, body hcl.Body, vars *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	decoder, err := translate(spec)
-	if err != nil {
-		return cty.NilVal, problem("Invalid schema", err)
-	}
 	if body == nil {
 		body = hcl.EmptyBody()
+	}
+	if err != nil {
+		return cty.NilVal, problem(body, "Invalid schema", err)
 	}
 	value, diags := hcldec.Decode(body, decoder, vars)
 	if diags.HasErrors() {
@@ -48,7 +48,7 @@ func Decode(spec schema.Spec, body hcl.Body, vars *hcl.EvalContext) (cty.Value, 
 		err = errors.New("a value is not known yet")
 	}
 	if err != nil {
-		return cty.NilVal, append(diags, problem("Invalid configuration", err)...)
+		return cty.NilVal, append(diags, problem(body, "Invalid configuration", err)...)
 	}
 	return value, diags
 }
@@ -61,13 +61,18 @@ func Encode(spec schema.Spec, body hcl.Body, vars *hcl.EvalContext) ([]byte, hcl
 	}
 	encoded, err := msgpack.Marshal(value, value.Type())
 	if err != nil {
-		return nil, problem("Invalid configuration", err)
+		return nil, problem(body, "Invalid configuration", err)
 	}
 	return encoded, diags
 }
 
-func problem(summary string, err error) hcl.Diagnostics {
-	return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: summary, Detail: err.Error()}}
+// problem is about a body as a whole.
+func problem(body hcl.Body, summary string, err error) hcl.Diagnostics {
+	d := &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: err.Error()}
+	if body != nil {
+		d.Subject = body.MissingItemRange().Ptr()
+	}
+	return hcl.Diagnostics{d}
 }
 
 // decodeLoosely decodes a body by way of JSON, whose bodies take an object for a block and the reverse.
