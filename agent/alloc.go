@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,10 +106,14 @@ func (a *alloc) task(name string) (*task, error) {
 			return t, nil
 		}
 	}
-	if name == "" {
-		return nil, fmt.Errorf("allocation %s has several tasks; name one: %w", a.id, allocation.ErrNotFound)
+	names := make([]string, 0, len(a.tasks))
+	for _, t := range a.tasks {
+		names = append(names, t.spec.Name)
 	}
-	return nil, fmt.Errorf("task %q of allocation %s: %w", name, a.id, allocation.ErrNotFound)
+	if name == "" {
+		return nil, fmt.Errorf("allocation %s has several tasks; name one of %s: %w", allocation.ShortID(a.id), strings.Join(names, ", "), allocation.ErrNotFound)
+	}
+	return nil, allocation.NoTask(a.id, name, names)
 }
 
 // run runs the allocation to its end, or until ctx is done: its tasks run on then.

@@ -207,8 +207,10 @@ func TestActsOnTasks(t *testing.T) {
 	if _, err := r.Snapshot().Allocation(l.ID[:6]); err != nil {
 		t.Error(err)
 	}
-	if err := r.SignalAlloc(t.Context(), l.ID, "nobody", "SIGHUP"); !errors.Is(err, allocation.ErrNotFound) {
-		t.Error(err)
+	for _, err := range []error{r.SignalAlloc(t.Context(), l.ID, "nobody", "SIGHUP"), r.RestartAlloc(l.ID, "nobody")} {
+		if want := "allocation " + l.ID[:8] + ` has no task "nobody", only t`; !errors.Is(err, allocation.ErrNotFound) || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
 	}
 	if err := r.StopJob(l.JobID, false); err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ func (a *Agent) replace(l *alloc, past []time.Time) error {
 	missing[0].previous, missing[0].reschedules = l, past
 	_, fill, _ := a.place(spec, nil, missing)
 	if len(fill) == 0 {
-		a.wait(current, spec, missing[0])
+		a.deferPlacement(current, spec, missing[0])
 		return nil
 	}
 	current.Spec = spec

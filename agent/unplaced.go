@@ -58,7 +58,7 @@ func (a *Agent) retryPlacement() {
 		a.registering.Lock()
 		defer a.registering.Unlock()
 		for _, id := range a.waiting() {
-			if err := a.fill(id); err != nil {
+			if err := a.placeWaiting(id); err != nil {
 				a.log.Error("place allocations", "job", id, "error", err)
 				a.counts.fail("placement")
 			}
@@ -66,8 +66,8 @@ func (a *Agent) retryPlacement() {
 	})
 }
 
-// fill places those allocations of a job that wait for it, as far as this node can run them; a.registering is held.
-func (a *Agent) fill(id string) error {
+// placeWaiting places those allocations of a job that wait for it, as far as this node can run them; a.registering is held.
+func (a *Agent) placeWaiting(id string) error {
 	current, spec := a.currentVersion(id)
 	if spec == nil {
 		return nil
@@ -78,10 +78,10 @@ func (a *Agent) fill(id string) error {
 	surplus = slices.DeleteFunc(surplus, func(l *alloc) bool {
 		return !slices.ContainsFunc(missing, l.takesPlaceOf)
 	})
-	stop, fill, unplaced := a.place(spec, surplus, missing)
+	stop, placed, unplaced := a.place(spec, surplus, missing)
 	current.Unplaced = indexes(unplaced)
-	if len(fill) > 0 {
-		if err := a.change(current, nil, stop, fill, nil); err != nil {
+	if len(placed) > 0 {
+		if err := a.change(current, nil, stop, placed, nil); err != nil {
 			return err
 		}
 	}
@@ -89,8 +89,8 @@ func (a *Agent) fill(id string) error {
 	return nil
 }
 
-// wait lets a vacancy of a job, which replaces an allocation, wait for a place; a.registering is held.
-func (a *Agent) wait(current state.Job, spec *job.Job, v vacancy) {
+// deferPlacement persists that a vacancy of a job, which replaces an allocation, has no place yet; a.registering is held.
+func (a *Agent) deferPlacement(current state.Job, spec *job.Job, v vacancy) {
 	current.Unplaced = make(map[string][]int)
 	a.mu.Lock()
 	maps.Copy(current.Unplaced, a.jobs[current.ID].current.Unplaced)

@@ -12,17 +12,17 @@ import (
 	"github.com/tachograph/tacho/eventlog"
 )
 
-// announceLimit bounds how long the end of a task is held back for a host that is slow to handle the task's events.
+// announceLimit bounds how long the end of a task is delayed for a host that is slow to handle the task's events.
 const announceLimit = 2 * time.Second
 
 // maxEvents bounds the events kept for hosts that are not listening.
 const maxEvents = 1024
 
-// delivery passes events on to hosts and knows which of them are handled.
+// delivery sends events to hosts and tracks which of them have been handled.
 //
-// A host in this process has handled an event when it comes back for another. A host behind a wire has many on their way:
-// its stream ends when somebody waits for it to be done. Hosts open an ended stream again when they have handled what came
-// before, one event after the other.
+// A host in this process has handled an event when it calls Recv for the next one. A host behind a wire may have received many
+// that it has not handled: its stream is ended when awaitHandled is called, because a host handles events in order and opens an
+// ended stream again only after all that it received.
 type delivery struct {
 	log    *eventlog.Log[*delivered]
 	remote bool // the host is behind a wire
@@ -30,15 +30,15 @@ type delivery struct {
 	mu        sync.Mutex // guards following
 	received  uint64     // newest that a host has received
 	handled   uint64     // newest that a host has handled
-	awaited   uint64     // newest that somebody waits for to be handled
+	awaited   uint64     // newest that awaitHandled waits for
 	listeners int
-	// returning says that a host's stream was ended and the host has not opened another.
+	// returning reports that a host's stream was ended and the host has not opened another.
 	returning bool
-	// changed is closed and replaced when something of the above is another.
+	// changed is closed and replaced when one of the fields above changes.
 	changed chan struct{}
 }
 
-// delivered is an event and what to do when a host has received it.
+// delivered is an event with a function to call when a host has received it.
 type delivered struct {
 	*Event
 	number     uint64
@@ -49,19 +49,19 @@ func newDelivery(remote bool) *delivery {
 	return &delivery{log: eventlog.New[*delivered](maxEvents, 0), remote: remote, changed: make(chan struct{})}
 }
 
-// add adds an event; the oldest gives way if there are too many. onReceived may be nil.
+// add adds an event and drops the oldest if there are more than maxEvents. onReceived may be nil.
 func (d *delivery) add(e *Event, onReceived func()) {
 	d.log.Append(func(n uint64) *delivered { return &delivered{Event: e, number: n, onReceived: onReceived} })
 }
 
-// change wakes who waits; d.mu is held.
+// change wakes all waiters; d.mu is held.
 func (d *delivery) change() {
 	close(d.changed)
 	d.changed = make(chan struct{})
 }
 
-// awaitHandled waits until a host has handled all events that there are now. It returns earlier if nobody listens, or
-// when ctx is done.
+// awaitHandled waits until a host has handled all events added so far. It returns earlier if there is no listener, or when
+// ctx is done.
 func (d *delivery) awaitHandled(ctx context.Context) (handled bool) {
 	last := d.log.Last()
 	d.mu.Lock()
@@ -84,7 +84,7 @@ func (d *delivery) awaitHandled(ctx context.Context) (handled bool) {
 	return d.handled >= last
 }
 
-// receive notes that a host gets an event.
+// receive records that a host receives an event.
 func (d *delivery) receive(e *delivered) {
 	d.mu.Lock()
 	first := e.number > d.received
@@ -95,7 +95,7 @@ func (d *delivery) receive(e *delivered) {
 	}
 }
 
-// handle notes that a host has handled an event and all before it.
+// handle records that a host has handled an event and all before it.
 func (d *delivery) handle(number uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,11 +111,11 @@ type eventStream struct {
 	delivery *delivery
 	events   *eventlog.Follower[*delivered]
 	last     uint64 // number of the event that was received last
-	// unlisten ends the watch on ctx and reports whether that was not done before.
+	// unlisten stops watching ctx and reports whether it was being watched.
 	unlisten func() bool
 }
 
-// listen returns a new listener, who begins behind what any has received.
+// listen returns a new listener, which starts after the newest event that any listener has received.
 func (d *delivery) listen(ctx context.Context) *eventStream {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -130,7 +130,7 @@ func (d *delivery) listen(ctx context.Context) *eventStream {
 	}
 }
 
-// leave notes that a listener has gone.
+// leave records that a listener has gone.
 func (d *delivery) leave(returning bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -168,8 +168,8 @@ func (s *eventStream) Recv() (*Event, error) {
 	}
 }
 
-// mustReturn reports whether somebody waits for a host behind a wire to have handled an event that it has received, and
-// returns a channel that is closed when that may be otherwise.
+// mustReturn reports whether awaitHandled waits for a host behind a wire to handle an event that it has received, and returns a
+// channel that is closed when that may have changed.
 func (d *delivery) mustReturn(last uint64) (bool, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -127,6 +127,12 @@ const (
 	Sampled Guarantee = "sampled"
 )
 
+// ReasonVacuous is what is to be said of a value that is Vacuous.
+const ReasonVacuous = "at least 0, which is all that its source can say"
+
+// Vacuous reports whether a value that is never negative says nothing: a lower bound of 0. It is shown like one that is absent.
+func (g Guarantee) Vacuous(value float64) bool { return g == LowerBound && value == 0 }
+
 // Scope says whose measurement it is.
 type Scope uint8
 

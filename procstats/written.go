@@ -95,9 +95,8 @@ func (w Written) little() float64 {
 // storedText is what reached storage, between two words; empty if that is not known, or only that it is not negative.
 func (w Written) storedText(before, after string) string {
 	stored, known := w.Stored.Number()
-	handed, _ := w.Handed.Number()
 	switch {
-	case !known, w.AtLeast && stored == 0 && handed > 0:
+	case !known, w.AtLeast && stored == 0:
 		return ""
 	case w.AtLeast:
 		before += "at least "

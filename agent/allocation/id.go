@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -45,6 +46,20 @@ func Find(ids []string, prefix string) (string, error) {
 	}
 	return "", fmt.Errorf("allocation %q stands for %s: %w", prefix, strings.Join(found, ", "), ErrAmbiguous)
 }
+
+// ShortID is the part of an id that people are shown.
+func ShortID(id string) string { return id[:min(8, len(id))] }
+
+// NoTask returns the error about a task that an allocation does not have, with those that it has. It is an ErrNotFound.
+func NoTask(id, name string, tasks []string) error {
+	slices.Sort(tasks)
+	return noTask(fmt.Sprintf("allocation %s has no task %q, only %s", ShortID(id), name, strings.Join(tasks, ", ")))
+}
+
+type noTask string
+
+func (e noTask) Error() string      { return string(e) }
+func (noTask) Is(target error) bool { return target == ErrNotFound }
 
 // IsID reports whether a text has the form of an id.
 func IsID(text string) bool { return idForm.MatchString(text) }

@@ -31,8 +31,8 @@ func isLocal(ctx context.Context) bool {
 	return local
 }
 
-// checkToken reports whether the request has the token. A wrong one is an error, so that nobody takes what is left
-// out for what is not there.
+// checkToken reports whether the request has the token. An invalid one is an error: a caller who believes to be trusted must not
+// take redacted values for absent ones.
 func (s *Server) checkToken(r *http.Request) (trusted bool, err error) {
 	given := r.Header.Get("X-Nomad-Token")
 	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); given == "" && ok {

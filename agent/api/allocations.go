@@ -4,8 +4,9 @@
 package api
 
 import (
-	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/tachograph/tacho/agent/allocation"
@@ -112,7 +113,7 @@ func (s *Server) signalAllocation(r *http.Request, _ *snapshot.Agent, a *allocat
 // checkTask refuses a name that no task of the allocation has; empty is all tasks.
 func checkTask(a *allocation.Allocation, task string) error {
 	if _, ok := a.Tasks[task]; !ok && task != "" {
-		return notFound(fmt.Sprintf("allocation %s has no task %q", a.ID, task))
+		return allocation.NoTask(a.ID, task, slices.Collect(maps.Keys(a.Tasks)))
 	}
 	return nil
 }

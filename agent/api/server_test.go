@@ -211,7 +211,7 @@ func TestStatuses(t *testing.T) {
 		{"GET", "/v1/jobs?index=x", "", nil, 400, `invalid index "x": must be a whole number, 0 or more`},
 		{"GET", "/v1/jobs?index=40&wait=x", "", nil, 400, `invalid wait "x": must be a duration such as 10s, 0 or more`},
 		{"GET", "/v1/jobs?filter=x", "", nil, 400, "filter"},
-		{"GET", client + "stats?task=none", "", nil, 404, `no task "none"`},
+		{"GET", client + "stats?task=none", "", nil, 404, `allocation 11111111 has no task "none", only web`},
 		{"GET", client + "stats?at=noon", "", nil, 400, `invalid at "noon": must be a time: RFC 3339`},
 		{"GET", client + "stats/history?since=x", "", nil, 400, `since "x": must be a time`},
 		{"GET", client + "stats/history?since=1m&until=2m", "", nil, 400, "until is before since"},

@@ -191,7 +191,7 @@ func recorded(r *record.Record, id procstats.ID) number {
 	case h.Value == nil:
 		return absent(name, h.Reason)
 	}
-	if *h.Value == 0 && h.Guarantee == procstats.LowerBound {
+	if h.Guarantee.Vacuous(*h.Value) {
 		return vacuous(name)
 	}
 	m, _ := procstats.Lookup(id)

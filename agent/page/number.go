@@ -36,11 +36,12 @@ func absent(name, reason string) number {
 	}
 }
 
-// vacuous is a number of which only a lower bound of 0 is known, which is no number.
+// vacuous is a number of which only a lower bound of 0 is known, which is no number: it was measured, and says nothing.
 func vacuous(name string) number {
-	n := absent(name, "it is at least 0, which is all that its source can say")
-	n.vacuous = true
-	return n
+	return number{
+		Text: procstats.NoValue, Absent: true, Name: name, vacuous: true,
+		Words: "not known", Hint: name + ": not known: " + procstats.ReasonVacuous,
+	}
 }
 
 // markOf is how a guarantee is written before a number, in a sign and in words.
@@ -101,7 +102,7 @@ func headline(list []procstats.HeadlineValue, id procstats.ID, write func(float6
 		if !ok {
 			return absent(id.String(), h.Reading.Reason())
 		}
-		if value == 0 && h.Guarantee == procstats.LowerBound {
+		if h.Guarantee.Vacuous(value) {
 			return vacuous(id.String())
 		}
 		return numberOf(id.String(), write(value), h.Source, h.Guarantee, time.Time{})
@@ -143,7 +144,7 @@ func readingAs(s *procstats.Sample, r procstats.Reading, g procstats.Guarantee) 
 		return numberOf(name, printable(text), "", g, at)
 	}
 	value, _ := r.Number()
-	if value == 0 && g == procstats.LowerBound {
+	if g.Vacuous(value) {
 		return vacuous(name)
 	}
 	if !known {

@@ -242,7 +242,7 @@ func rateNumber(list []procstats.HeadlineValue, id procstats.ID, rate float64) n
 		return n
 	case math.IsNaN(rate):
 		return absent(n.Name, "a rate needs an earlier reading")
-	case n.vacuous || (rate == 0 && n.guarantee == procstats.LowerBound):
+	case n.vacuous || n.guarantee.Vacuous(rate):
 		return vacuous(n.Name)
 	}
 	n.Text = procstats.BytesPerSecond.Text(rate)

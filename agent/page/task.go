@@ -5,7 +5,6 @@ package page
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -47,7 +46,7 @@ func find(r *http.Request, now *snapshot.Agent, trusted bool) (task, error) {
 	}
 	name := r.PathValue("task")
 	if a.Tasks[name] == nil {
-		return task{}, fmt.Errorf("task %q of allocation %s: %w", name, short(a.ID), allocation.ErrNotFound)
+		return task{}, allocation.NoTask(a.ID, name, slices.Collect(maps.Keys(a.Tasks)))
 	}
 	return taskOf(now, a, name, trusted), nil
 }
@@ -126,7 +125,7 @@ func exitText(e *hook.Exit) string {
 }
 
 // short is the part of an id that people read.
-func short(id string) string { return id[:min(8, len(id))] }
+func short(id string) string { return allocation.ShortID(id) }
 
 // absentReason says why a task has no numbers.
 func (t task) absentReason() string {

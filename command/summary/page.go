@@ -163,6 +163,10 @@ func HeadlineTable(values map[string]record.HeadlineValue, palette cli.Palette) 
 			t.AddTexts(name, procstats.NoValue, "", cli.Printable(value.Reason))
 			continue
 		}
+		if value.Guarantee.Vacuous(*value.Value) {
+			t.AddTexts(name, procstats.NoValue, "", procstats.ReasonVacuous)
+			continue
+		}
 		t.Add(cli.Plain(name), cli.Painted(procstats.UnitOf(name).Text(*value.Value), palette.Bold),
 			cli.Painted(cli.GuaranteeText(value.Guarantee), GuaranteePaint(palette, value.Guarantee)),
 			cli.Painted(value.Source, palette.Faint))

@@ -62,6 +62,13 @@ func event(at time.Time, kind hook.EventType, message string) allocation.Event {
 	return allocation.Event{Type: kind, Time: at, Message: message}
 }
 
+// oomKill is the end of a task whose main process was killed for memory.
+func oomKill(at time.Time) allocation.Event {
+	e := event(at, hook.EventTerminated, "exit code 137, signal 9, OOM killed")
+	e.Details = map[string]string{allocation.DetailOOMKilled: "true"}
+	return e
+}
+
 func busy(t time.Time) *Actor {
 	start := t.Add(-3*time.Hour - 12*time.Minute)
 	return &Actor{
@@ -86,7 +93,7 @@ func thrashing(t time.Time) *Actor {
 		StallCPU: 0.02, StallMemory: 0.21, StallIO: 0.16, OOMAt: oom, Processes: []string{"redis-server"},
 		Events: []allocation.Event{
 			event(start.Add(-2*time.Hour), hook.EventStarted, "started process 3900"),
-			event(oom, hook.EventTerminated, "exit code 137, signal 9, OOM killed"),
+			oomKill(oom),
 			event(oom, hook.EventRestarting, "the policy restarts it in 10 s"),
 			event(start, hook.EventStarted, "started process 4711"),
 		},
@@ -175,7 +182,7 @@ func killed(t time.Time) *Actor {
 		Processes: []string{"python3", "python3"},
 		Events: []allocation.Event{
 			event(end.Add(-14*time.Minute), hook.EventStarted, "started process 4711"),
-			event(end, hook.EventTerminated, "exit code 137, signal 9, OOM killed"), event(end, hook.EventNotRestarting, "the policy allows no more attempts"),
+			oomKill(end), event(end, hook.EventNotRestarting, "the policy allows no more attempts"),
 		},
 	}
 	x.Record = recordOf(x, record.Evidence{

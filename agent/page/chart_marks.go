@@ -6,9 +6,9 @@ package page
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/chart"
 	"github.com/tachograph/tacho/executor/record"
@@ -93,7 +93,7 @@ func eventsIn(t task) (all []happening) {
 		switch {
 		case e.Type == hook.EventStarted:
 			all = append(all, happening{at: e.Time, What: "started", Class: "start"})
-		case e.Type == hook.EventTerminated && strings.Contains(strings.ToLower(e.Message), "oom"):
+		case e.Type == hook.EventTerminated && e.Details[allocation.DetailOOMKilled] == "true":
 			all = append(all, happening{at: e.Time, What: string(record.OOMKilled), Class: "oom"})
 		case e.Type == hook.EventTerminated:
 			all = append(all, happening{at: e.Time, What: "ended", Class: "end"})

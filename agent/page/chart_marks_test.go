@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/page"
 	"github.com/tachograph/tacho/agent/page/pagetest"
+	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -48,5 +50,27 @@ func TestEveryKillIsMarked(t *testing.T) {
 	}
 	if !strings.Contains(content, "earlier in this time") {
 		t.Error("all are listed")
+	}
+}
+
+// TestOnlyKillsAreMarked holds that an end is marked as an OOM kill by what the driver says of it, and not by words of its message.
+func TestOnlyKillsAreMarked(t *testing.T) {
+	end := allocation.Event{Type: hook.EventTerminated, Time: moment().Add(-time.Minute), Message: "exit code 1: no room for zoom"}
+	for oom, want := range map[string]int{"false": 0, "true": 1} {
+		end.Details = map[string]string{allocation.DetailOOMKilled: oom}
+		a := pagetest.New(moment)
+		a.Add(&pagetest.Actor{
+			ID: pagetest.ID(1), Job: "j", Group: "g", Name: "t", Started: moment().Add(-time.Hour), Restarts: 1, Cores: 1, Memory: 1 << 20,
+			Events: []allocation.Event{end},
+		})
+		content := get(t, serve(a, false), task(1, "t")).Body.String()
+		_, chart, _ := strings.Cut(content, `data-live="chart-memory"`)
+		chart, _, _ = strings.Cut(chart, "</svg>")
+		if n := strings.Count(chart, `class="event oom"`); n != want {
+			t.Errorf("oom_killed = %s: %d marks, want %d", oom, n, want)
+		}
+		if overview := textOf(t, get(t, serve(a, false), "/").Body.String()); !strings.Contains(overview, "1 restart") || strings.Contains(overview, "1 restarts") {
+			t.Errorf("one restart is not \"1 restart\":\n%s", overview)
+		}
 	}
 }
