@@ -72,14 +72,15 @@ func TestEnvironment(t *testing.T) {
 func TestTemplates(t *testing.T) {
 	env := map[string]string{"A": "a", "EMPTY": ""}
 	tests := map[string]struct{ data, want, fault string }{
-		"env":       {data: `{{ env "A" }}{{ env "NONE" }}`, want: "a"},
-		"default":   {data: `{{ envOrDefault "EMPTY" "d" }}`, want: "d"},
-		"functions": {data: `{{ range split "," "x,y" }}<{{ . | toUpper }}>{{ end }}`, want: "<X><Y>"},
-		"unknown":   {data: `{{ secret "x" }}`, fault: `function "secret" not defined`},
-		"endless":   {data: `{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`, fault: "execute each other recursively"},
-		"huge":      {data: `{{ range 100000 }}` + strings.Repeat("0123456789", 100) + `{{ end }}`, fault: "writes more than 8388608 bytes"},
-		"loop":      {data: `{{ range 1000000000000 }}{{ end }}`, fault: "takes too long"},
-		"loops":     {data: `{{ $l := split "" "0123456789" }}` + strings.Repeat("{{ range $l }}", 20) + strings.Repeat("{{ end }}", 20), fault: "takes too long"},
+		"env":        {data: `{{ env "A" }}{{ env "NONE" }}`, want: "a"},
+		"default":    {data: `{{ envOrDefault "EMPTY" "d" }}`, want: "d"},
+		"functions":  {data: `{{ range split "," "x,y" }}<{{ . | toUpper }}>{{ end }}`, want: "<X><Y>"},
+		"unknown":    {data: `{{ secret "x" }}`, fault: `function "secret" is not supported by the agent; run this job on a Nomad cluster`},
+		"misspelled": {data: `{{ evn "x" }}`, fault: `function "evn" not defined`},
+		"endless":    {data: `{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`, fault: "execute each other recursively"},
+		"huge":       {data: `{{ range 100000 }}` + strings.Repeat("0123456789", 100) + `{{ end }}`, fault: "writes more than 8388608 bytes"},
+		"loop":       {data: `{{ range 1000000000000 }}{{ end }}`, fault: "takes too long"},
+		"loops":      {data: `{{ $l := split "" "0123456789" }}` + strings.Repeat("{{ range $l }}", 20) + strings.Repeat("{{ end }}", 20), fault: "takes too long"},
 		"tree": {
 			data:  `{{ define "x" }}{{ if . }}{{ template "x" (slice . 1) }}{{ template "x" (slice . 1) }}{{ end }}{{ end }}{{ template "x" "` + strings.Repeat("a", 60) + `" }}`,
 			fault: "takes too long",

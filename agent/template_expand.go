@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"text/template"
 	"text/template/parse"
@@ -50,7 +52,7 @@ func expand(t *job.Template, env map[string]string, steps *int) ([]byte, error) 
 	parsed, err := template.New(t.Destination).Delims(t.LeftDelim, t.RightDelim).Option("missingkey=error").
 		Funcs(e.functions(env)).Parse(t.Data)
 	if err != nil {
-		return nil, err
+		return nil, parseError(err)
 	}
 	for _, part := range parsed.Templates() {
 		if err := e.bound(part); err != nil {
@@ -63,6 +65,24 @@ func expand(t *job.Template, env map[string]string, steps *int) ([]byte, error) 
 		return nil, err
 	}
 	return w.Bytes(), nil
+}
+
+// notDefined matches what text/template says of a function that there is not.
+var notDefined = regexp.MustCompile(`function "(\w+)" not defined`)
+
+// clusterFunctions are those of Nomad's templates that ask Consul, Vault or Nomad, or read files of the client.
+var clusterFunctions = []string{
+	"caLeaf", "caRoots", "connect", "datacenters", "exportedServices", "file", "key", "keyExists", "keyOrDefault", "ls", "node", "nodes",
+	"nomadService", "nomadServices", "nomadVar", "nomadVarExists", "nomadVarList", "nomadVarListSafe", "peerings", "pkiCert", "plugin",
+	"safeLs", "safeTree", "secret", "secrets", "service", "services", "tree", "writeToFile",
+}
+
+// parseError says of a function that only a cluster has that it is not supported here.
+func parseError(err error) error {
+	if found := notDefined.FindStringSubmatch(err.Error()); found != nil && slices.Contains(clusterFunctions, found[1]) {
+		return errors.New(strings.Replace(err.Error(), found[0], fmt.Sprintf("function %q is not supported by the agent; run this job on a Nomad cluster", found[1]), 1))
+	}
+	return err
 }
 
 // boundedBuffer refuses what a template that runs wild writes.
