@@ -37,7 +37,7 @@ func changeTo(bucket, key string, value any) Change {
 	if err != nil {
 		return Change{bucket: bucket, key: key, err: err}
 	}
-	return Change{bucket: bucket, key: key, value: seal(bucket, key, text)}
+	return Change{bucket: bucket, key: key, value: withChecksum(bucket, key, text)}
 }
 
 // ChangeJob puts a version of a job.

@@ -174,7 +174,7 @@ func each[T any](s *Store, bucket string, f func(key string, value *T)) error {
 	return s.db.View(func(tx *bolt.Tx) error {
 		return tx.Bucket([]byte(bucket)).ForEach(func(key, text []byte) error {
 			value := new(T)
-			if checkSeal(bucket, string(key), text) == nil && json.Unmarshal(text, value) == nil {
+			if verifyChecksum(bucket, string(key), text) == nil && json.Unmarshal(text, value) == nil {
 				f(string(key), value)
 			}
 			return nil // what cannot be used was set aside, or could not be
@@ -189,7 +189,7 @@ func get[T any](s *Store, bucket string, key string) (value *T, err error) {
 			return fs.ErrNotExist
 		}
 		value = new(T)
-		return errors.Join(checkSeal(bucket, key, text), json.Unmarshal(text, value))
+		return errors.Join(verifyChecksum(bucket, key, text), json.Unmarshal(text, value))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", bucket, key, err)

@@ -18,9 +18,9 @@ import (
 // A record is a JSON object whose last member is its checksum: earlier versions of tacho read it as before, and records that
 // they write have none.
 const (
-	sealBegin = `"Checksum":"`
-	sealEnd   = `"}`
-	sealSize  = len(sealBegin) + 8 + len(sealEnd)
+	checksumBegin = `"Checksum":"`
+	checksumEnd   = `"}`
+	checksumSize  = len(checksumBegin) + 8 + len(checksumEnd)
 )
 
 // castagnoli is made where it is used: every start of the program, also those of executors, would pay for it.
@@ -34,45 +34,45 @@ func checksum(bucket, key string, text []byte) uint32 {
 	return crc32.Update(sum, castagnoli(), text)
 }
 
-// seal adds its checksum to a JSON object.
-func seal(bucket, key string, text []byte) []byte {
-	body := append(make([]byte, 0, len(text)+sealSize), text[:len(text)-1]...)
+// withChecksum returns a JSON object with its checksum.
+func withChecksum(bucket, key string, text []byte) []byte {
+	body := append(make([]byte, 0, len(text)+checksumSize), text[:len(text)-1]...)
 	if len(text) > len("{}") {
 		body = append(body, ',')
 	}
-	return fmt.Appendf(body, "%s%08x%s", sealBegin, checksum(bucket, key, body), sealEnd)
+	return fmt.Appendf(body, "%s%08x%s", checksumBegin, checksum(bucket, key, body), checksumEnd)
 }
 
-// checkSeal compares a record with its checksum, if it has one.
-func checkSeal(bucket, key string, value []byte) error {
-	at := len(value) - sealSize
-	if at < 1 || !resemblesSeal(value[at:]) {
+// verifyChecksum compares a record with its checksum, if it has one.
+func verifyChecksum(bucket, key string, value []byte) error {
+	at := len(value) - checksumSize
+	if at < 1 || !resemblesChecksum(value[at:]) {
 		return nil // of an earlier version
 	}
-	if !bytes.HasPrefix(value[at:], []byte(sealBegin)) || !bytes.HasSuffix(value, []byte(sealEnd)) {
+	if !bytes.HasPrefix(value[at:], []byte(checksumBegin)) || !bytes.HasSuffix(value, []byte(checksumEnd)) {
 		return errors.New("damaged checksum")
 	}
-	found := string(value[at+len(sealBegin) : len(value)-len(sealEnd)])
+	found := string(value[at+len(checksumBegin) : len(value)-len(checksumEnd)])
 	if want := fmt.Sprintf("%08x", checksum(bucket, key, value[:at])); found != want {
 		return fmt.Errorf("checksum %s, want %s", found, want)
 	}
 	return nil
 }
 
-// resemblesSeal reports whether most of the end of a record is that of a checksum: a damaged one must not pass for none.
-func resemblesSeal(end []byte) bool {
+// resemblesChecksum reports whether most of the end of a record is that of a checksum: a damaged one must not pass for none.
+func resemblesChecksum(end []byte) bool {
 	same := 0
-	for i := range sealBegin {
-		if end[i] == sealBegin[i] {
+	for i := range checksumBegin {
+		if end[i] == checksumBegin[i] {
 			same++
 		}
 	}
-	return same > len(sealBegin)/2
+	return same > len(checksumBegin)/2
 }
 
 // checkRecord reports why a record cannot be used.
 func checkRecord(bucket, key string, value []byte) error {
-	if err := checkSeal(bucket, key, value); err != nil {
+	if err := verifyChecksum(bucket, key, value); err != nil {
 		return err
 	}
 	var into any
