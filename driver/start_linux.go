@@ -95,7 +95,7 @@ func stateOf(c *client.Client, launched *proto.LaunchResponse, own Config) *driv
 func (d *Tacho) launch(
 	ctx context.Context, own Config, config *TaskConfig, request *proto.LaunchRequest,
 ) (*client.Client, *proto.LaunchResponse, error) {
-	defer d.starts.take(ctx)()
+	defer d.starts.acquire(ctx)()
 	c, err := client.Start(ctx, client.Options{
 		Waits:  d.waits,
 		Binary: d.binary, RuntimeDir: runtimeDir(own), ID: request.GetId(),

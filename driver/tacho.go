@@ -51,8 +51,8 @@ type Tacho struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
-	// starts are the turns of what is started.
-	starts     turns
+	// starts limits concurrent starts.
+	starts     startLimit
 	quietAfter time.Duration
 	// waits is where the ends and changes of executors are waited for.
 	waits *epoll.Set
@@ -85,7 +85,7 @@ func New(o Options) *Tacho {
 	d := &Tacho{
 		log: o.Logger, version: o.Version, binary: o.Binary, host: kernel.HostFS(), events: newDelivery(o.Remote),
 		config: o.Config, tasks: make(map[string]*task), starting: make(map[string]reservation), changed: make(chan struct{}),
-		starts: newTurns(), quietAfter: quietAfter, waits: epoll.New(),
+		starts: newStartLimit(), quietAfter: quietAfter, waits: epoll.New(),
 	}
 	if d.log == nil {
 		d.log = hclog.NewNullLogger()
