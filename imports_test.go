@@ -24,7 +24,7 @@ import (
 
 const module = "github.com/tachograph/tacho"
 
-// part is one room of the house: a folder with all below it that is not another room.
+// part is one room of the house: a directory with all below it that is not another room.
 type part struct {
 	dir string
 	// uses are the parts it may import, and whatever those may; itself always.
@@ -38,7 +38,7 @@ type part struct {
 	importers []string
 }
 
-// house says which way the arrows point. A new folder needs a line here, and so a decision where it stands.
+// house says which way the arrows point. A new directory needs a line here, and so a decision where it stands.
 var house = []part{
 	{
 		dir: "procstats", modules: []string{},
@@ -103,12 +103,12 @@ var house = []part{
 	{dir: "agent/client", uses: []string{"agent/shape"}},
 	{dir: "agent/datadir", modules: []string{}},
 	{dir: "agent/places", uses: []string{"errlist"}, modules: []string{"github.com/hashicorp/hcl/v2"}},
-	{dir: "agent/folder", uses: []string{"errlist"}, modules: []string{}},
+	{dir: "agent/allocdir", uses: []string{"errlist"}, modules: []string{}},
 	{dir: "agent/history", uses: []string{"procstats"}, modules: []string{"github.com/hashicorp/go-hclog"}},
 	{dir: "agent/config", uses: []string{"agent/datadir", "agent/places"}},
 	{dir: "agent/job", uses: []string{"agent/places", "hook"}},
 	{dir: "agent/node", uses: []string{"driver"}},
-	{dir: "agent/allocation", uses: []string{"agent/folder", "agent/job", "executor/record"}, modules: []string{}},
+	{dir: "agent/allocation", uses: []string{"agent/allocdir", "agent/job", "executor/record"}, modules: []string{}},
 	{dir: "agent/feed", uses: []string{"agent/allocation", "eventlog"}, modules: []string{}},
 	{dir: "agent/state", uses: []string{"agent/allocation", "plugin/host", "failpoint"}},
 	{dir: "agent/collector", uses: []string{"executor/logs", "executor/process", "errlist"}},
@@ -241,7 +241,7 @@ func list(t *testing.T, goos string) []listed {
 	}
 }
 
-// partOf finds the part with the longest folder that a package of this module is in.
+// partOf finds the part with the longest directory that a package of this module is in.
 func partOf(path string) (found part, ok bool) {
 	dir, inside := folder(path)
 	if !inside {
@@ -255,7 +255,7 @@ func partOf(path string) (found part, ok bool) {
 	return found, ok
 }
 
-// folder returns a package's folder in this module; ok is false for packages of others.
+// directory returns a package's directory in this module; ok is false for packages of others.
 func folder(path string) (dir string, ok bool) {
 	rest, ok := strings.CutPrefix(path, module)
 	if !ok || (rest != "" && rest[0] != '/') {
@@ -264,7 +264,7 @@ func folder(path string) (dir string, ok bool) {
 	return strings.TrimPrefix(rest, "/"), true
 }
 
-// within reports whether a folder is part of another; the root is part of nothing and has no parts.
+// within reports whether a directory is part of another; the root is part of nothing and has no parts.
 func within(dir, of string) bool {
 	return dir == of || (of != "" && strings.HasPrefix(dir, of+"/"))
 }

@@ -5,7 +5,7 @@
 // after it was killed.
 //
 //	job file ──RunJob──► allocations ──plan──► tasks, each with a hook.Runner
-//	                                              ├── Starter: folders, templates, environment, driver
+//	                                              ├── Starter: directories, templates, environment, driver
 //	                                              ├── Observer: the state store first, then the event feed
 //	                                              └── StatsHook ──► usage: newest reading, history
 //	kill -9 ──► Run again: handles are recovered, gaps marked, what nobody knows is killed
@@ -196,11 +196,11 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	return true, nil
 }
 
-// makeFolders makes the data folder. Users of tasks pass through it to theirs.
+// makeFolders makes the data directory. Users of tasks pass through it to theirs.
 func (a *Agent) makeFolders() error {
 	for _, dir := range []string{a.dataDir(), a.allocDir()} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
-			return fmt.Errorf("make data folder: %w", err)
+			return fmt.Errorf("make data directory: %w", err)
 		}
 	}
 	return nil

@@ -43,7 +43,7 @@ func testConfig(dir string) config.Config {
 	return c
 }
 
-// shortDir is a folder for an agent: the path of a unix socket is limited to 107 bytes.
+// shortDir is a directory for an agent: the path of a unix socket is limited to 107 bytes.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "tacho")
@@ -63,7 +63,7 @@ func newAgent(t *testing.T, c config.Config) *Agent {
 	return New(c, hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Debug, Output: testWriter{t}}))
 }
 
-// begin runs an agent in a folder.
+// begin runs an agent in a directory.
 func begin(t *testing.T, c config.Config) *running {
 	t.Helper()
 	return run(t, newAgent(t, c))

@@ -16,8 +16,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/feed"
-	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/errlist"
@@ -31,7 +31,7 @@ type alloc struct {
 	id    string
 	job   *job.Job
 	group *job.Group
-	dir   folder.Allocation
+	dir   allocdir.Allocation
 	log   hclog.Logger
 	tasks []*task // in the order of the job file
 	// woken holds a token when something has changed.
@@ -56,7 +56,7 @@ func (a *Agent) newAlloc(persisted state.Allocation, j *job.Job, tasks map[strin
 		return nil, fmt.Errorf("allocation %s: job %s has no group %s", persisted.ID, j.ID, persisted.Group)
 	}
 	l := &alloc{
-		agent: a, id: persisted.ID, job: j, group: group, dir: folder.In(a.allocDir(), persisted.ID),
+		agent: a, id: persisted.ID, job: j, group: group, dir: allocdir.In(a.allocDir(), persisted.ID),
 		log: a.log.With("alloc_id", persisted.ID, "job", j.ID), woken: make(chan struct{}, 1), persisted: persisted, done: make(chan struct{}),
 	}
 	if persisted.Desired == allocation.DesiredStop {

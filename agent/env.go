@@ -14,7 +14,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/node"
 )
@@ -34,7 +34,7 @@ type start struct {
 	allocName string
 	index     int
 	cores     string
-	dir       folder.Allocation
+	dir       allocdir.Allocation
 	node      node.Node
 	// ports are those of the group, by label.
 	ports map[string]int

@@ -79,7 +79,7 @@ func garbage(ended []endedAlloc, age time.Duration, most int, now time.Time) []e
 	return nil
 }
 
-// remove forgets allocations: first their state, so that a kill of the agent leaves a folder at worst.
+// remove forgets allocations: first their state, so that a kill of the agent leaves a directory at worst.
 func (a *Agent) remove(garbage []endedAlloc) (removed int, err error) {
 	var errs []error
 	for _, e := range garbage {

@@ -17,8 +17,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/feed"
-	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/agent/state"
@@ -133,7 +133,7 @@ func (a *Agent) probe(file *job.File, g *job.Group, t *job.Task) *start {
 	const nobody = "00000000-0000-4000-8000-000000000000"
 	return &start{
 		job: file.Job, group: g, task: t, expressions: file.Expressions(t), allocID: nobody,
-		allocName: file.Job.ID + "." + g.Name + "[0]", node: a.node, dir: folder.In(a.allocDir(), nobody), ports: probePorts(g),
+		allocName: file.Job.ID + "." + g.Name + "[0]", node: a.node, dir: allocdir.In(a.allocDir(), nobody), ports: probePorts(g),
 	}
 }
 

@@ -32,7 +32,7 @@ func inGroup(count int, tasks ...string) string {
 	return fmt.Sprintf("job \"test\" {\n group \"g\" {\n count = %d\n%s\n }\n}", count, strings.Join(tasks, ""))
 }
 
-// TestLifecycleOrder lets tasks write when they begin and end, into the folder that they share.
+// TestLifecycleOrder lets tasks write when they begin and end, into the directory that they share.
 func TestLifecycleOrder(t *testing.T) {
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)

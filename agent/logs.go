@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/collector"
-	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/registry"
 )
@@ -23,7 +23,7 @@ const (
 )
 
 // collectorOf says how the logs of a task are collected whose driver leaves that to its host.
-func collectorOf(dir folder.Allocation, spec *job.Task) collector.Options {
+func collectorOf(dir allocdir.Allocation, spec *job.Task) collector.Options {
 	limits := job.Logs{}
 	if spec.Logs != nil {
 		limits = *spec.Logs
@@ -90,7 +90,7 @@ func (a *Agent) reviveLogs(persisted *leftovers) {
 			if spec == nil || t.Handle == nil || t.Ended {
 				continue
 			}
-			o := collectorOf(folder.In(a.allocDir(), l.ID), spec)
+			o := collectorOf(allocdir.In(a.allocDir(), l.ID), spec)
 			if !o.Serves(t.Handle.Config.StdoutPath) {
 				continue
 			}

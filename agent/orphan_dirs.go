@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/collector"
-	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/errlist"
 )
 
@@ -57,7 +57,7 @@ func (a *Agent) endOrphanLogs(ctx context.Context) error {
 	orphans, err := a.orphanDirs()
 	errs := []error{err}
 	for id := range orphans {
-		errs = append(errs, collector.EndAll(ctx, folder.In(a.allocDir(), id).Logs()))
+		errs = append(errs, collector.EndAll(ctx, allocdir.In(a.allocDir(), id).Logs()))
 	}
 	return errlist.Join(errs...)
 }
@@ -70,7 +70,7 @@ func (a *Agent) removeOrphans(age time.Duration, now time.Time) (removed int, er
 		if now.Sub(made) < age {
 			continue
 		}
-		if err := folder.In(a.allocDir(), id).Remove(); err != nil {
+		if err := allocdir.In(a.allocDir(), id).Remove(); err != nil {
 			errs = append(errs, err)
 			continue
 		}

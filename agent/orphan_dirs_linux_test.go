@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/config"
-	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -26,7 +26,7 @@ func TestStateIsLost(t *testing.T) {
 	first := begin(t, c)
 	l := first.submit(inGroup(1, shell("t", "", "exec sleep 1000")))[0]
 	l = first.await(l.ID, "running", isRunning)
-	dir := folder.In(first.allocDir(), l.ID)
+	dir := allocdir.In(first.allocDir(), l.ID)
 	first.end(false)
 	good, err := os.ReadFile(filepath.Join(c.DataDir, "state.db"))
 	if err != nil {
@@ -45,7 +45,7 @@ func TestStateIsLost(t *testing.T) {
 			t.Errorf("the task has ended: %v", err)
 		}
 		if removed, err := r.CollectGarbage(); removed != 0 || err != nil {
-			t.Errorf("%d folders were removed, %v", removed, err)
+			t.Errorf("%d directories were removed, %v", removed, err)
 		}
 		r.end(false)
 	}
@@ -161,7 +161,7 @@ func damaged(random *rand.Rand, good []byte) []byte {
 	return text
 }
 
-// processesOf are the processes, but this one, that have the data folder in their command line or environment.
+// processesOf are the processes, but this one, that have the data directory in their command line or environment.
 func processesOf(t *testing.T, c config.Config) (pids []string) {
 	t.Helper()
 	folders, err := filepath.Glob("/proc/[0-9]*")

@@ -9,11 +9,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/agent/allocdir"
 )
 
 // ownerOf knows no users here.
-func ownerOf(name string) (*folder.Owner, error) {
+func ownerOf(name string) (*allocdir.Owner, error) {
 	if name == "" {
 		return nil, nil
 	}

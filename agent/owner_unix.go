@@ -11,11 +11,11 @@ import (
 	"os/user"
 	"strconv"
 
-	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/agent/allocdir"
 )
 
-// ownerOf is whose a task's folders are; nil where the task runs as this process does.
-func ownerOf(name string) (*folder.Owner, error) {
+// ownerOf is whose a task's directories are; nil where the task runs as this process does.
+func ownerOf(name string) (*allocdir.Owner, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -38,5 +38,5 @@ func ownerOf(name string) (*folder.Owner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("user %s: %w", name, err)
 	}
-	return &folder.Owner{UID: uid, GID: gid}, nil
+	return &allocdir.Owner{UID: uid, GID: gid}, nil
 }

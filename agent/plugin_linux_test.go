@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/config"
-	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 )
 
@@ -118,7 +118,7 @@ func TestLogsAreRotatedForOtherDrivers(t *testing.T) {
 	r.end(false)
 
 	r = begin(t, c)
-	dir := folder.In(r.allocDir(), l.ID)
+	dir := allocdir.In(r.allocDir(), l.ID)
 	if err := os.WriteFile(filepath.Join(dir.Task("t"), "local", "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/config"
-	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/state"
 	"github.com/tachograph/tacho/hook"
@@ -101,7 +101,7 @@ func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
 			t.Errorf("process %s, was %s; %d restarts", got, pid, l.Tasks["t"].State.Restarts)
 		}
 	}
-	path := folder.In(r.allocDir(), l.ID).History("t")
+	path := allocdir.In(r.allocDir(), l.ID).History("t")
 	r.end(false)
 	if err := errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)); err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestEndIsToldOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	handle, runID := tasks[l.ID]["t"].Handle, l.Tasks["t"].RunID
-	dir := folder.In(r.allocDir(), l.ID)
+	dir := allocdir.In(r.allocDir(), l.ID)
 	if err := os.WriteFile(filepath.Join(dir.Task("t"), "local", "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

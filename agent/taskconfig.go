@@ -13,7 +13,7 @@ import (
 	"github.com/tachograph/tacho/executor/cgroup"
 )
 
-// taskConfig makes the task's folders and files and says what the driver shall start.
+// taskConfig makes the task's directories and files and says what the driver shall start.
 func (t *task) taskConfig(entry *registry.Entry) (*driver.TaskConfig, error) {
 	a := t.alloc
 	s, err := a.start(t.spec.Name)

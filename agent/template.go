@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/errlist"
 )
@@ -20,7 +20,7 @@ import (
 const maxEnvFile = 1 << 20
 
 // renderAll writes a task's templates. Those that are environment files add to env.
-func (s *start) renderAll(env map[string]string, owner *folder.Owner) error {
+func (s *start) renderAll(env map[string]string, owner *allocdir.Owner) error {
 	steps := maxSteps
 	for _, t := range s.task.Templates {
 		if err := s.render(t, env, owner, &steps); err != nil {
@@ -52,7 +52,7 @@ func templateFault(t *job.Template, err error) error {
 	return fmt.Errorf("%s:%d: template %s: %w", t.Range.Filename, t.Range.Start.Line, t.Destination, err)
 }
 
-func (s *start) render(t *job.Template, env map[string]string, owner *folder.Owner, steps *int) error {
+func (s *start) render(t *job.Template, env map[string]string, owner *allocdir.Owner, steps *int) error {
 	text, err := expand(t, env, steps)
 	if err != nil {
 		return err
@@ -74,16 +74,16 @@ func (s *start) render(t *job.Template, env map[string]string, owner *folder.Own
 	return nil
 }
 
-// destination is the path of a rendered file within the task's folder.
+// destination is the path of a rendered file within the task's directory.
 func (s *start) destination(path string) (string, error) {
 	for name, dir := range map[string]string{"TASK": "local", "SECRETS": "secrets"} {
 		path = strings.Replace(path, "${NOMAD_"+name+"_DIR}", dir, 1)
 	}
 	if strings.HasPrefix(path, "${NOMAD_ALLOC_DIR}") {
-		return "", fmt.Errorf("files are rendered into the task's own folders")
+		return "", fmt.Errorf("files are rendered into the task's own directories")
 	}
 	if !filepath.IsLocal(path) {
-		return "", fmt.Errorf("not within the task's folder")
+		return "", fmt.Errorf("not within the task's directory")
 	}
 	return filepath.Clean(path), nil
 }

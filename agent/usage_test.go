@@ -64,7 +64,7 @@ func (w blockedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// newUsage returns the usage of a task whose history is in a new folder.
+// newUsage returns the usage of a task whose history is in a new directory.
 func newUsage(t *testing.T, interval time.Duration, log hclog.Logger) *usage {
 	t.Helper()
 	u := &usage{

@@ -40,10 +40,10 @@ func (d *Tacho) AdoptTask(ctx context.Context, config *TaskConfig) (*TaskHandle,
 	return t.handle()
 }
 
-// configFile has what a task was started with, in its executor's folder.
+// configFile has what a task was started with, in its executor's directory.
 const configFile = "task.json"
 
-// writeConfig writes what a task is started with, which may have secrets, into the folder that is its user's alone.
+// writeConfig writes what a task is started with, which may have secrets, into the directory that is its user's alone.
 func writeConfig(folder string, config *TaskConfig) error {
 	text, err := json.Marshal(config)
 	if err != nil {
@@ -117,8 +117,8 @@ func (d *Tacho) stateAt(address *wire.Address) *driverState {
 	}}
 }
 
-// findExecutor returns the address in an executor's folder. An executor that has just been started writes it soon, and
-// one whose caller is gone removes the folder.
+// findExecutor returns the address in an executor's directory. An executor that has just been started writes it soon, and
+// one whose caller is gone removes the directory.
 func findExecutor(ctx context.Context, folder string) (*wire.Address, error) {
 	const interval = 10 * time.Millisecond
 	for {

@@ -16,7 +16,7 @@ import (
 	"github.com/tachograph/tacho/executor/wire"
 )
 
-// executors lists what is in the runtime folder.
+// executors lists what is in the runtime directory.
 func (f *fixture) executors() []*wire.Address {
 	f.t.Helper()
 	all, err := client.List(f.options.Config.RuntimeDir)

@@ -166,10 +166,10 @@ func said(text *string) string {
 	return *text
 }
 
-// LongestRuntimeDir is how many bytes the path of a runtime folder may have, so that any task's socket can be in it.
+// LongestRuntimeDir is how many bytes the path of a runtime directory may have, so that any task's socket can be in it.
 func LongestRuntimeDir() int { return client.LongestRuntimeDir(longestID) }
 
-// checkRuntimeDir refuses a folder in which not every task can be started; an empty one is the default's.
+// checkRuntimeDir refuses a directory in which not every task can be started; an empty one is the default's.
 func checkRuntimeDir(dir string) error {
 	if dir != "" && !filepath.IsAbs(dir) {
 		return invalid("runtime_dir %q: must be an absolute path", dir)

@@ -85,7 +85,7 @@ func attributesOf(executor procstats.ProcessID, launched *proto.LaunchResponse) 
 	return a
 }
 
-// folderOf is the one cgroup folder that tells a user most: of v2, else of the memory controller, else any.
+// folderOf is the one cgroup directory that tells a user most: of v2, else of the memory controller, else any.
 func folderOf(c *proto.Cgroup) string {
 	if c.GetV2() != "" && len(c.GetV1()) == 0 {
 		return c.GetV2()

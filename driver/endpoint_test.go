@@ -62,7 +62,7 @@ func TestEndpointFails(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	d.serveNumbers("unix:/no/such/folder/socket")
+	d.serveNumbers("unix:/no/such/directory/socket")
 	f := &Fingerprint{Attributes: make(map[string]Attribute)}
 	d.describeMetrics(f)
 	if f.Attributes["driver.tacho.metrics.reason"].Value == nil {
@@ -75,14 +75,14 @@ func TestEndpointFails(t *testing.T) {
 	}
 }
 
-// A folder that was missing at the first try may be there at the next.
+// A directory that was missing at the first try may be there at the next.
 func TestEndpointIsTriedAgain(t *testing.T) {
 	d := New(Options{Config: DefaultConfig()})
 	dir := filepath.Join(t.TempDir(), "later")
 	address := "unix:" + filepath.Join(dir, "socket")
 	d.serveNumbers(address)
 	if err := d.endpoint.failure(); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("without a folder: %v", err)
+		t.Errorf("without a directory: %v", err)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

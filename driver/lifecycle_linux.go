@@ -85,7 +85,7 @@ func (d *Tacho) DestroyTask(ctx context.Context, id string, force bool) error {
 	}
 	failpoint.At("driver.destroy")
 	if err := t.release(ctx); err != nil {
-		// The task is gone; what is left are an executor without one, and its folder.
+		// The task is gone; what is left are an executor without one, and its directory.
 		t.log.Error("release executor", "error", err)
 	}
 	d.mu.Lock()

@@ -59,8 +59,8 @@ func (t *task) commands() *record.Commands {
 	return t.final.Commands
 }
 
-// KillOrphans kills every task in the runtime folder that this driver does not know, with its executor, and returns
-// their names. It is for a host that has the folder for itself and was killed between the start of a task and
+// KillOrphans kills every task in the runtime directory that this driver does not know, with its executor, and returns
+// their names. It is for a host that has the directory for itself and was killed between the start of a task and
 // keeping its handle; it is called when all tasks are recovered and before one is started. Those of the spared handles
 // are left alone: the host could not recover them and may later.
 func (d *Tacho) KillOrphans(ctx context.Context, spared ...*TaskHandle) (killed []string, err error) {
@@ -116,7 +116,7 @@ func (d *Tacho) endUnknown(ctx context.Context, id string) error {
 	return endExecutor(ctx, *address)
 }
 
-// listOrphans lists the runtime folder once no executor in it is about to launch its task: one whose caller was killed
+// listOrphans lists the runtime directory once no executor in it is about to launch its task: one whose caller was killed
 // meanwhile has a moment to end by itself.
 func (d *Tacho) listOrphans(ctx context.Context) ([]*wire.Address, error) {
 	const patience, interval = 5 * time.Second, 20 * time.Millisecond
@@ -139,7 +139,7 @@ func (d *Tacho) listOrphans(ctx context.Context) ([]*wire.Address, error) {
 	}
 }
 
-// sweep removes folders of executors without an address that do not answer and that nobody owns.
+// sweep removes directories of executors without an address that do not answer and that nobody owns.
 func sweep(folders []string) error {
 	var errs []error
 	for _, folder := range folders {
@@ -153,13 +153,13 @@ func sweep(folders []string) error {
 	return errlist.Join(errs...)
 }
 
-// answers reports whether a process listens on the socket in an executor's folder.
+// answers reports whether a process listens on the socket in an executor's directory.
 func answers(folder string) bool {
 	conn, err := net.DialTimeout("unix", wire.FindSocket(folder), time.Second)
 	return err == nil && conn.Close() == nil
 }
 
-// confirmedFile, in the executor's folder, says that a host behind a wire knows of the task.
+// confirmedFile, in the executor's directory, says that a host behind a wire knows of the task.
 const confirmedFile = "confirmed"
 
 // confirm notes that the host knows of a task: it recovers it, or waits for its end, which it does once it has persisted

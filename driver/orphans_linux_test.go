@@ -19,7 +19,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// In a runtime folder that others use as well, only what our executors left behind is removed.
+// In a runtime directory that others use as well, only what our executors left behind is removed.
 func TestKillOrphans(t *testing.T) {
 	f := newFixture(t, nil)
 	config := f.shell("sleep 1000")
@@ -29,7 +29,7 @@ func TestKillOrphans(t *testing.T) {
 	run := f.options.Config.RuntimeDir
 	orphans, err := filepath.Glob(filepath.Join(run, "*"))
 	if err != nil || len(orphans) != 1 {
-		t.Fatalf("the runtime folder has %v, %v; want the folder of one executor", orphans, err)
+		t.Fatalf("the runtime directory has %v, %v; want the directory of one executor", orphans, err)
 	}
 	file := func(path string) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -80,7 +80,7 @@ func TestKillOrphans(t *testing.T) {
 		}
 	}
 	if _, err := os.Lstat(abandoned); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the folder of a start that was given up is left: %v", err)
+		t.Errorf("the directory of a start that was given up is left: %v", err)
 	}
 }
 

@@ -94,7 +94,7 @@ const (
 	longestID                            = longestAlloc + len("-") + longestName + len("-") + 2*hashBytes
 )
 
-// executorID names a task's executor, its folder and its cgroup: short, because the path of a socket is, and still
+// executorID names a task's executor, its directory and its cgroup: short, because the path of a socket is, and still
 // telling people whose it is.
 func executorID(task *TaskConfig) string {
 	return executorPrefix(task) + executorSuffix(task.ID)
@@ -222,7 +222,7 @@ func mountOf(mounts []kernel.CgroupMount, controller string) int {
 	})
 }
 
-// belowMount is a cgroup's folder, given as a path in the file system or within the hierarchy.
+// belowMount is a cgroup's directory, given as a path in the file system or within the hierarchy.
 func belowMount(mount, path string) string {
 	if path == mount || strings.HasPrefix(path, mount+"/") {
 		return filepath.Clean(path)

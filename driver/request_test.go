@@ -30,7 +30,7 @@ func hostWith(t *testing.T, mountinfo string) kernel.FS {
 	return kernel.FS{Proc: proc}
 }
 
-// mountPoint makes a folder that a mountinfo line can name: mounts that cannot be reached are left out.
+// mountPoint makes a directory that a mountinfo line can name: mounts that cannot be reached are left out.
 func mountPoint(t *testing.T, dirs ...string) string {
 	t.Helper()
 	point := t.TempDir()

@@ -109,6 +109,6 @@ func TestKillSilentOrphan(t *testing.T) {
 		f.await("end of process", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
 	}
 	if _, err := os.Lstat(address.Folder); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the executor's folder: %v", err)
+		t.Errorf("the executor's directory: %v", err)
 	}
 }

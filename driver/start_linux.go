@@ -201,7 +201,7 @@ func (d *Tacho) recover(ctx context.Context, config *TaskConfig, state *driverSt
 	case errors.Is(err, client.ErrLost):
 		return d.recoverLost(ctx, config, state), nil
 	case errors.Is(err, client.ErrOtherBoot):
-		// Signals nothing, since all that was is gone: it only removes the folder.
+		// Signals nothing, since all that was is gone: it only removes the directory.
 		return nil, errors.Join(err, client.KillTask(ctx, state.Address))
 	default:
 		// The executor may be alive, and its task too.
@@ -222,7 +222,7 @@ func notResponding(address *wire.Address) string {
 	return fmt.Sprintf("recovered: executor process %d is alive and does not respond", address.Executor.PID)
 }
 
-// wasShutDown reports whether an executor has ended as it should: it takes its folder with it, and one that was killed
+// wasShutDown reports whether an executor has ended as it should: it takes its directory with it, and one that was killed
 // leaves it behind.
 func wasShutDown(address wire.Address) bool {
 	_, err := os.Lstat(address.Folder)

@@ -80,7 +80,7 @@ func (o testOutput) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// shell is a task that runs a script, in a folder of its own.
+// shell is a task that runs a script, in a directory of its own.
 func (f *fixture) shell(script string) *driver.TaskConfig {
 	f.t.Helper()
 	f.tasks++
@@ -186,7 +186,7 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("environment:\n%s", got)
 	}
 	if want := filepath.Join(config.AllocDir, config.Name) + "\n"; !strings.HasSuffix(got, want) {
-		t.Errorf("not in the folder %s:\n%s", want, got)
+		t.Errorf("not in the directory %s:\n%s", want, got)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestStartRefused(t *testing.T) {
 		})
 	}
 	if folders, err := os.ReadDir(f.options.Config.RuntimeDir); err != nil || len(folders) != 1 {
-		t.Errorf("folders of executors: %v, %v; want the running task's only", folders, err)
+		t.Errorf("directories of executors: %v, %v; want the running task's only", folders, err)
 	}
 }
 
@@ -315,7 +315,7 @@ func TestDestroy(t *testing.T) {
 		t.Errorf("destroyed %d times", done)
 	}
 	if folders, err := os.ReadDir(f.options.Config.RuntimeDir); err != nil || len(folders) != 0 {
-		t.Errorf("folders of executors left: %v, %v", folders, err)
+		t.Errorf("directories of executors left: %v, %v", folders, err)
 	}
 }
 

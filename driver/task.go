@@ -30,7 +30,7 @@ type TaskConfig struct {
 	Devices   []Device
 	// User to run as; empty for the driver's default.
 	User string
-	// AllocDir is the allocation's folder; the task's own is AllocDir/Name.
+	// AllocDir is the allocation's directory; the task's own is AllocDir/Name.
 	AllocDir string
 	// StdoutPath and StderrPath are FIFOs of the host's log collector, /dev/null where logs are switched off.
 	StdoutPath, StderrPath string
@@ -86,7 +86,7 @@ type PortMapping struct {
 	HostIP    string
 }
 
-// Mount is a folder of the host that the task shall see.
+// Mount is a directory of the host that the task shall see.
 type Mount struct {
 	TaskPath, HostPath                         string
 	Readonly                                   bool

@@ -390,7 +390,7 @@ func (t *task) passStream(ctx, attended context.Context) error {
 	}
 }
 
-// passedFile, in the executor's folder, has the sequence of the last event that a host has received, so that a driver
+// passedFile, in the executor's directory, has the sequence of the last event that a host has received, so that a driver
 // which is started again neither repeats nor loses one. Received twice is possible, where the process died in between.
 const passedFile = "events.told"
 

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
@@ -61,7 +61,7 @@ type Allocation struct {
 	CreateIndex uint64
 	ModifyIndex uint64
 	// Dir is where its logs are.
-	Dir   folder.Allocation
+	Dir   allocdir.Allocation
 	Tasks map[string]*Task
 	// Ports are those of the group.
 	Ports []Port

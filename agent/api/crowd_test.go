@@ -15,7 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/driver"
 )
@@ -26,7 +26,7 @@ func TestSlowClientsLeaveRoom(t *testing.T) {
 	const clients, most = 2000, 64 << 20
 	f := newFake()
 	f.exec = &fakeExec{err: driver.ErrCommandNotFound}
-	f.allocs[0].Dir = folder.In(t.TempDir(), webID)
+	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)
 	f.writeLog(t, strings.Repeat("x", 16<<20))
 	s := newTestServer(f)
 	url, _ := serve(t, s)

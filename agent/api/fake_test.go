@@ -92,7 +92,7 @@ func fakeAlloc(id string, j *job.Job, running bool) *allocation.Allocation {
 		Name: "web", Driver: "tacho", Resources: j.Groups[0].Tasks[0].Resources, RunID: "run-" + secret,
 		State: hook.State{Phase: hook.PhaseRunning, Restarts: 1, LastRestart: started, StartedAt: started},
 		Events: []allocation.Event{
-			{Type: hook.EventSetup, Time: started.Add(-time.Second), Message: "Building the folder of " + secret},
+			{Type: hook.EventSetup, Time: started.Add(-time.Second), Message: "Building the directory of " + secret},
 			{Type: hook.EventTerminated, Time: started.Add(-time.Minute), Message: "lost: " + secret},
 			{Type: hook.EventStarted, Time: started, Message: "Started /bin/" + secret, Details: map[string]string{"command": secret}},
 		},

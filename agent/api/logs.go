@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/snapshot"
 	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/hook"
@@ -22,7 +22,7 @@ import (
 // logDir has the log files of an allocation's tasks.
 type logDir interface {
 	LogFiles(task, stream string) ([]string, error)
-	OpenLogAfter(task, stream, path string) (*folder.Log, error)
+	OpenLogAfter(task, stream, path string) (*allocdir.Log, error)
 }
 
 // logRequest is the query of GET /v1/client/fs/logs/ID.
@@ -122,7 +122,7 @@ func (s *Server) copyLog(ctx context.Context, t *tail, out *logWriter) {
 type tail struct {
 	server *Server
 	query  *logRequest
-	log    *folder.Log
+	log    *allocdir.Log
 	files  []string
 }
 

@@ -91,7 +91,7 @@ func nodeOf(r *http.Request, now *snapshot.Agent) nodeJSON {
 		CreateIndex: 1, ModifyIndex: max(1, now.Index),
 	}
 	maps.Copy(shown.Attributes, n.Attributes)
-	delete(shown.Attributes, volumeAttribute) // a folder; readNode puts the device there
+	delete(shown.Attributes, volumeAttribute) // a directory; readNode puts the device there
 	if Trusted(r.Context()) {
 		maps.Copy(shown.Meta, c.Client.Meta)
 	}
@@ -169,10 +169,10 @@ func (s *Server) readNode(r *http.Request, now *snapshot.Agent) (any, error) {
 	return n, nil
 }
 
-// volumeAttribute is the device that the data folder is on.
+// volumeAttribute is the device that the data directory is on.
 const volumeAttribute = "unique.storage.volume"
 
-// deviceOf is the device of the disk that a folder is on: that of the mount point nearest to it.
+// deviceOf is the device of the disk that a directory is on: that of the mount point nearest to it.
 func deviceOf(folder *node.Disk, disks []node.Disk) string {
 	if folder == nil {
 		return ""

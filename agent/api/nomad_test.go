@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/tachograph/tacho/agent/allocation"
-	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/hook"
 )
 
@@ -23,7 +23,7 @@ func TestNomadCommandLine(t *testing.T) {
 		t.Skip("needs Nomad's own binary: set NOMAD_BIN to one")
 	}
 	f := newFake()
-	f.allocs[0].Dir = folder.In(t.TempDir(), webID)
+	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)
 	f.writeLog(t, "one\ntwo\nthree\n")
 	f.jobs[0].Unplaced = unplacedOn("plan9")
 	s := newTestServer(f)

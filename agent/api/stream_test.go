@@ -24,8 +24,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/agent/allocation"
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/feed"
-	"github.com/tachograph/tacho/agent/folder"
 	"github.com/tachograph/tacho/agent/streams"
 	"github.com/tachograph/tacho/hook"
 )
@@ -205,7 +205,7 @@ func TestStatsStreamEnds(t *testing.T) {
 
 func TestLogs(t *testing.T) {
 	f := newFake()
-	f.allocs[0].Dir = folder.In(t.TempDir(), webID)
+	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)
 	f.writeLog(t, "one\ntwo\nthree\n")
 	s := newTestServer(f)
 	s.poll, s.heartbeat = 5*time.Millisecond, 10*time.Millisecond
@@ -253,7 +253,7 @@ func TestLogsBeginAtOnce(t *testing.T) {
 // TestLogsOverRotation follows real files, of which the first is followed by others and removed.
 func TestLogsOverRotation(t *testing.T) {
 	f := newFake()
-	f.allocs[0].Dir = folder.In(t.TempDir(), webID)
+	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)
 	file := func(n int) string { return filepath.Join(f.allocs[0].Dir.Logs(), fmt.Sprintf("web.stdout.%d", n)) }
 	add := func(n int, text string) {
 		t.Helper()
@@ -390,7 +390,7 @@ func TestSlowClientIsDropped(t *testing.T) {
 		t.Skip("waits until a client counts as too slow")
 	}
 	f := newFake()
-	f.allocs[0].Dir = folder.In(t.TempDir(), webID)
+	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)
 	f.writeLog(t, strings.Repeat("x", 64<<20))
 	s := newTestServer(f)
 	s.patience = 200 * time.Millisecond

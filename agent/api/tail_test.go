@@ -9,12 +9,12 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/agent/allocdir"
 )
 
 // rotatingDir has log files that are rotated just after they were listed.
 type rotatingDir struct {
-	folder.Allocation
+	allocdir.Allocation
 	listed func()
 }
 
@@ -45,7 +45,7 @@ func TestTailOverRotation(t *testing.T) {
 		"the oldest leaves too": {first: "abc", want: "abcxyz", between: []string{"xyz"}, files: []string{"def"}, kept: 1, after: "def"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := &rotatingDir{Allocation: folder.In(t.TempDir(), webID), listed: func() {}}
+			dir := &rotatingDir{Allocation: allocdir.In(t.TempDir(), webID), listed: func() {}}
 			if err := os.MkdirAll(dir.Logs(), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +84,7 @@ func TestTailOverRotation(t *testing.T) {
 	}
 }
 
-func logFile(dir folder.Allocation, n int) string {
+func logFile(dir allocdir.Allocation, n int) string {
 	return filepath.Join(dir.Logs(), "web.stdout."+strconv.Itoa(n))
 }
 

@@ -23,7 +23,7 @@ var Command = []string{"agent", "collect-logs"}
 
 // Options say what is collected.
 type Options struct {
-	// Dir is the folder of the log files, which exists. Tasks cannot write to it.
+	// Dir is the directory of the log files, which exists. Tasks cannot write to it.
 	Dir string
 	// Task begins the files' names.
 	Task string
@@ -47,7 +47,7 @@ func (o Options) arguments() []string {
 // parse is the reverse of arguments.
 func parse(args []string) (o Options, err error) {
 	if len(args) != 4 {
-		return o, fmt.Errorf("got %d arguments, want a folder, a task, a number of files and their size", len(args))
+		return o, fmt.Errorf("got %d arguments, want a directory, a task, a number of files and their size", len(args))
 	}
 	o.Dir, o.Task = args[0], args[1]
 	if o.MaxFiles, err = strconv.Atoi(args[2]); err != nil {

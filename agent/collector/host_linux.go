@@ -194,7 +194,7 @@ func awaitFree(ctx context.Context, lock *os.File) error {
 	}
 }
 
-// EndAll ends the collectors of all tasks that write into a folder.
+// EndAll ends the collectors of all tasks that write into a directory.
 func EndAll(ctx context.Context, dir string) error {
 	locks, err := filepath.Glob(filepath.Join(dir, Options{Task: "*"}.lock()))
 	errs := []error{err}

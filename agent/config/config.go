@@ -33,7 +33,7 @@ type Config struct {
 	Client    Client
 	ACL       ACL
 	TLS       TLS
-	// Dev keeps nothing: a data folder of its own is removed at the end, and tasks are stopped.
+	// Dev keeps nothing: a data directory of its own is removed at the end, and tasks are stopped.
 	Dev bool
 	// Files are what it was read from.
 	Files []string

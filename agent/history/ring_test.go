@@ -267,7 +267,7 @@ func TestRingIsNotWrittenAfterItsEnd(t *testing.T) {
 		t.Errorf("a gap: %v", err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("its folder is there again: %v", err)
+		t.Errorf("its directory is there again: %v", err)
 	}
 }
 

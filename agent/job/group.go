@@ -148,7 +148,7 @@ func (d *decoder) task(b *hclsyntax.Block, j *Job, g *Group) *Task {
 	})
 	d.name(b.LabelRanges[0], "task", t.Name)
 	if t.Name == "alloc" || strings.HasPrefix(t.Name, ".") {
-		d.errorf(b.LabelRanges[0], "Invalid name", "invalid task name %q: it is a folder of its group", t.Name)
+		d.errorf(b.LabelRanges[0], "Invalid name", "invalid task name %q: it is a directory of its group", t.Name)
 	}
 	d.need(t.Driver != "", b.TypeRange, "task \""+t.Name+"\"", "driver")
 	t.Meta = d.mergedMeta(b, j.Meta, g.Meta, t.Meta)

@@ -178,7 +178,7 @@ func TestParseRefuses(t *testing.T) {
 		"no unit":       {wrap("", "kill_timeout = \"5\""), "f.hcl:6,16-19: Invalid value; kill_timeout must be a duration"},
 		"half a ns":     {wrap("", "kill_timeout = 0.5"), "f.hcl:6,16-19: Invalid value"},
 		"before":        {wrap("", "kill_timeout = -1"), "f.hcl:6,16-18: Invalid value"},
-		"outside":       {wrap("", "template {\ndata=\"\"\ndestination=\"../../x\"\n}"), "not within the task's folder"},
+		"outside":       {wrap("", "template {\ndata=\"\"\ndestination=\"../../x\"\n}"), "not within the task's directory"},
 		"no driver":     {"job \"j\" {\n group \"g\" {\n task \"t\" {}\n}\n}", "has no driver"},
 		"slash":         {"job \"j\" {\n group \"g\" {\n task \"a/b\" {\ndriver=\"x\"\n}\n}\n}", "no slash"},
 		"no job":        {"", "the file has no job"},

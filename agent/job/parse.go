@@ -183,7 +183,7 @@ func (d *decoder) identifier(at hcl.Range, what, id string) {
 	}
 }
 
-// name checks the name of a group or a task, which stands in the names of folders and files.
+// name checks the name of a group or a task, which stands in the names of directories and files.
 func (d *decoder) name(at hcl.Range, what, name string) {
 	bad := func(r rune) bool { return r < ' ' || r == 0x7f || r == '/' || r == '\\' }
 	if name == "" || len(name) > maxName || name == "." || name == ".." || strings.ContainsFunc(name, bad) {

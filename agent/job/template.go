@@ -45,12 +45,12 @@ func (d *decoder) template(b *hclsyntax.Block, t *Task) {
 		d.errorf(b.TypeRange, "Invalid value", "perms must be an octal mode such as \"0644\"")
 	}
 	if x.Destination != "" && !filepath.IsLocal(x.Destination) && !fromFolder.MatchString(x.Destination) {
-		d.errorf(b.TypeRange, "Invalid value", "destination %q is not within the task's folder", x.Destination)
+		d.errorf(b.TypeRange, "Invalid value", "destination %q is not within the task's directory", x.Destination)
 	}
 	t.Templates = append(t.Templates, x)
 }
 
-// fromFolder are destinations that begin with one of the task's own folders by its variable.
+// fromFolder are destinations that begin with one of the task's own directories by its variable.
 var fromFolder = regexp.MustCompile(`^\$\{NOMAD_(TASK|SECRETS)_DIR\}/`)
 
 // lenient evaluates a text in which variables that only a start knows stand as they are.

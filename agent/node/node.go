@@ -12,7 +12,7 @@ import (
 
 // Node is the one machine of this agent.
 type Node struct {
-	// ID is a UUID, made once and kept in the data folder.
+	// ID is a UUID, made once and kept in the data directory.
 	ID         string
 	Name       string
 	Datacenter string
@@ -47,7 +47,7 @@ type Resources struct {
 	Cores []int
 	// CoreMHz is the mean speed of a core; 0 if not known.
 	CoreMHz float64
-	// MemoryBytes and DiskBytes are 0 if not known. The disk is that of the data folder.
+	// MemoryBytes and DiskBytes are 0 if not known. The disk is that of the data directory.
 	MemoryBytes, DiskBytes int64
 }
 
@@ -74,7 +74,7 @@ type Stats struct {
 	Memory Memory
 	CPU    []CPU
 	Disks  []Disk
-	// DataDisk is the file system of the data folder.
+	// DataDisk is the file system of the data directory.
 	DataDisk *Disk
 	// CPUTicksConsumed is the use of all cores in MHz; 0 if the speed is not known.
 	CPUTicksConsumed float64

@@ -59,7 +59,7 @@ type Registry struct {
 	work    sync.WaitGroup
 }
 
-// Open makes our own driver and starts the plugins of the folder. A plugin that does not start is kept as unhealthy:
+// Open makes our own driver and starts the plugins of the directory. A plugin that does not start is kept as unhealthy:
 // its tasks may well run.
 func Open(ctx context.Context, o Options) (*Registry, error) {
 	var found []host.Options

@@ -80,10 +80,10 @@ func TestOwnDriverServesNumbers(t *testing.T) {
 // TestOwnDriverRefuses is about configurations that are wrong, and where they stand.
 func TestOwnDriverRefuses(t *testing.T) {
 	for name, test := range map[string]struct{ block, want string }{
-		"arguments":  {`args = ["-x"]`, "args: "},
-		"a value":    {"config {\n log_collection = \"nobody\"\n }", `log_collection "nobody"`},
-		"two values": {"config {\n log_collection = \"x\"\n log_overflow = \"x\"\n }", ` "x": must be `},
-		"a folder":   {"config {\n runtime_dir = \"/run/" + strings.Repeat("x", 40) + "\"\n }", "may have 30"},
+		"arguments":   {`args = ["-x"]`, "args: "},
+		"a value":     {"config {\n log_collection = \"nobody\"\n }", `log_collection "nobody"`},
+		"two values":  {"config {\n log_collection = \"x\"\n log_overflow = \"x\"\n }", ` "x": must be `},
+		"a directory": {"config {\n runtime_dir = \"/run/" + strings.Repeat("x", 40) + "\"\n }", "; at most 30"},
 	} {
 		r, err := open(t, "\n  plugin \"tacho\" {\n "+test.block+"\n}\n")
 		if err == nil {

@@ -15,8 +15,8 @@ import (
 )
 
 // runtimeDir is where this agent's executors are and nobody else's: what is in there and unknown to the agent is
-// killed. It is within the data folder, or, if that would be too long or the operator chose a folder, below that
-// or the user's own under a name made of the data folder's: `tacho run` and other agents may have theirs beside it.
+// killed. It is within the data directory, or, if that would be too long or the operator chose a directory, below that
+// or the user's own under a name made of the data directory's: `tacho run` and other agents may have theirs beside it.
 func runtimeDir(chosen, dataDir string) (string, error) {
 	dir, longest := datadir.Executors(dataDir), driver.LongestRuntimeDir()
 	if chosen == "" && len(dir) <= longest {
@@ -24,13 +24,13 @@ func runtimeDir(chosen, dataDir string) (string, error) {
 	}
 	name := datadir.SharedName(dataDir)
 	if longest -= len("/" + name); len(chosen) > longest {
-		return "", fmt.Errorf("runtime_dir %q has %d bytes, and may have %d: the agent's own folder is in it, and the path of a socket in that has 107 at most, unix(7)",
+		return "", fmt.Errorf("runtime_dir %q has %d bytes; at most %d, because the path of a socket in the agent's own directory below it can have 107, unix(7)",
 			chosen, len(chosen), longest)
 	}
 	return filepath.Join(cmp.Or(chosen, client.DefaultRuntimeDir()), name), nil
 }
 
-// socketDir is the folder for the sockets of plugins; empty for the system's own if the paths of sockets in it would be too long.
+// socketDir is the directory for the sockets of plugins; empty for the system's own if the paths of sockets in it would be too long.
 func socketDir(dataDir string) string {
 	dir := datadir.Plugins(dataDir)
 	if len(dir)+len("/plugin1234567890") > maxSocketPath || os.MkdirAll(dir, 0o700) != nil {

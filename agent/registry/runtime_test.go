@@ -11,7 +11,7 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 )
 
-// No two agents have one folder, and none has that of `tacho run`: what an agent does not know in it is killed.
+// No two agents have one directory, and none has that of `tacho run`: what an agent does not know in it is killed.
 func TestRuntimeDir(t *testing.T) {
 	long := "/var/lib/" + strings.Repeat("long/", 10)
 	cases := []struct{ name, chosen, dataDir, want string }{
@@ -29,7 +29,7 @@ func TestRuntimeDir(t *testing.T) {
 		})
 	}
 	chosen := "/run/" + strings.Repeat("x", 26)
-	if dir, err := runtimeDir(chosen, "/var/lib/tacho"); err == nil || !strings.Contains(err.Error(), "has 31 bytes, and may have 30") {
-		t.Errorf("a folder without room for sockets in it: %s, %v", dir, err)
+	if dir, err := runtimeDir(chosen, "/var/lib/tacho"); err == nil || !strings.Contains(err.Error(), "has 31 bytes; at most 30") {
+		t.Errorf("a directory without room for sockets in it: %s, %v", dir, err)
 	}
 }

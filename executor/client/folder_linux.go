@@ -143,7 +143,7 @@ func nameFolder(ctx context.Context, temporary, name string) (*os.File, error) {
 	if err := os.Mkdir(temporary, 0o700); err != nil {
 		return nil, err
 	}
-	err := failpoint.Err("client.start.folder")
+	err := failpoint.Err("client.start.directory")
 	var owner *os.File
 	if err == nil {
 		owner, err = lock(ctx, temporary)

@@ -50,10 +50,10 @@ type Store struct {
 // A folder that holds a record already is refused with fs.ErrExist.
 func Create(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create run folder: %w", err)
+		return nil, fmt.Errorf("create run directory: %w", err)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, InfoFile)); err == nil {
-		return nil, fmt.Errorf("create run folder: %s holds a record: %w", dir, fs.ErrExist)
+		return nil, fmt.Errorf("create run directory: %s holds a record: %w", dir, fs.ErrExist)
 	}
 	return open(dir, os.O_CREATE)
 }
@@ -64,7 +64,7 @@ func Open(dir string) (*Store, error) { return open(dir, 0) }
 func open(dir string, create int) (*Store, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fmt.Errorf("open run folder: %w", err)
+		return nil, fmt.Errorf("open run directory: %w", err)
 	}
 	usage, err := root.OpenFile(UsageFile, os.O_RDWR|os.O_APPEND|create, 0o600)
 	if err != nil {

@@ -117,7 +117,7 @@ func TestStartAndClose(t *testing.T) {
 		t.Errorf("the plugin's process is left: %v", err)
 	}
 	if entries, err := os.ReadDir(o.SocketDir); err != nil || len(entries) > 0 {
-		t.Errorf("left in the folder of sockets: %v, %v", entries, err)
+		t.Errorf("left in the directory of sockets: %v, %v", entries, err)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestDiscover(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "directory"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for link, to := range map[string]string{"link": filepath.Join(dir, "a"), "broken": filepath.Join(dir, "nothing")} {
@@ -178,7 +178,7 @@ func TestDiscover(t *testing.T) {
 		t.Errorf("found (-want +got):\n%s", d)
 	}
 	if found, err := host.Discover(filepath.Join(dir, "nothing")); err != nil || found != nil {
-		t.Errorf("in a folder that is not there: %v, %v", found, err)
+		t.Errorf("in a directory that is not there: %v, %v", found, err)
 	}
 }
 

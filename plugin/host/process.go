@@ -32,7 +32,7 @@ type Options struct {
 	// Path is the executable.
 	Path string
 	Args []string
-	// SocketDir is the folder in which the plugin's socket is made; it exists. Empty for the system's own.
+	// SocketDir is the directory in which the plugin's socket is made; it exists. Empty for the system's own.
 	SocketDir string
 	// Logger gets the plugin's log; nil for nothing.
 	Logger hclog.Logger
@@ -212,7 +212,7 @@ func (p *Process) unwatch() {
 	p.watching.Wait()
 }
 
-// Discover lists the executables in a plugin folder, as hosts do, by name. A folder that is not there has none.
+// Discover lists the executables in a plugin directory, as hosts do, by name. A directory that is not there has none.
 func Discover(dir string) ([]Options, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -44,8 +44,8 @@ func OpenDisk(t Target, sel procstats.Selection) Source {
 }
 
 const (
-	reasonNoDir   = "the task has no folder of its own"
-	reasonWalking = "the first walk of the folder is under way"
+	reasonNoDir   = "the task has no directory of its own"
+	reasonWalking = "the first walk of the directory is under way"
 )
 
 // Describe implements Source.

@@ -35,7 +35,7 @@ type diskWalk struct {
 }
 
 // errTooManyNames ends a walk that has no room left.
-var errTooManyNames = errors.New("too many folders, or files with several names, to remember")
+var errTooManyNames = errors.New("too many directories, or files with several names, to remember")
 
 func startDiskWalk(dir string) (*diskWalk, error) {
 	root, err := openFolderAt(unix.AT_FDCWD, dir, 0)

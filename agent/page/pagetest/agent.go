@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
-	"github.com/tachograph/tacho/agent/folder"
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/history"
 	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/agent/snapshot"
@@ -31,7 +31,7 @@ type Agent struct {
 	actors  []*Actor
 	off     string
 	history int
-	dir     folder.Allocation
+	dir     allocdir.Allocation
 	done    []string
 }
 
@@ -161,11 +161,11 @@ func (a *Agent) Commands(id, _ string) (*record.Commands, error) {
 	return x.Commands, nil
 }
 
-// WriteLogs writes the actors' log files into a folder.
+// WriteLogs writes the actors' log files into a directory.
 func (a *Agent) WriteLogs(dir string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.dir = folder.In(dir, "logs")
+	a.dir = allocdir.In(dir, "logs")
 	if err := os.MkdirAll(a.dir.Logs(), 0o755); err != nil {
 		return err
 	}

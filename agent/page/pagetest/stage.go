@@ -77,7 +77,8 @@ func busy(t time.Time) *Actor {
 		Selected: true, PSS: 190 * mib, DiskRate: 20e3, Received: 640e3,
 		Processes: []string{"api", "api-worker", "api-worker", "convert", "sh"}, Output: words(60),
 		Events: []allocation.Event{
-			event(start.Add(-time.Second), hook.EventSetup, "building the task's folder"), event(start, hook.EventStarted, "started process 4711"),
+			event(start.Add(-time.Second), hook.EventSetup, "building the task's directory"),
+			event(start, hook.EventStarted, "started process 4711"),
 		},
 		Attributes: map[string]string{"pid": "4711", "cgroup": "/sys/fs/cgroup/tacho/shop-web-api", "limit.cgroup_memory_max_bytes": "512 MiB"},
 		Commands:   ended(start.Add(time.Minute)),

@@ -3,7 +3,7 @@
 
 //go:build unix
 
-package folder
+package allocdir
 
 import (
 	"errors"
@@ -64,7 +64,7 @@ func TestWriteFileStaysInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := a.WriteFile("t", "local/out/file", []byte("x"), 0o644, nil); err == nil {
-		t.Error("written through a linked folder")
+		t.Error("written through a linked directory")
 	}
 	if err := a.WriteFile("t", "../../x", []byte("x"), 0o644, nil); err == nil {
 		t.Error("written outside")

@@ -1,12 +1,12 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package folder makes the folders of allocations and reads the log files in them. Tasks own much of what is in them,
+// Package directory makes the directories of allocations and reads the log files in them. Tasks own much of what is in them,
 // so nothing is followed out of them: a task's symbolic link to a file of the host's is never read.
 //
 //	ID/alloc/{data,logs,tmp}         shared by the allocation's tasks
 //	ID/TASK/{local,secrets,tmp}      the task's own; it runs in ID/TASK
-package folder
+package allocdir
 
 import (
 	"errors"
@@ -16,30 +16,30 @@ import (
 	"path/filepath"
 )
 
-// Allocation is one allocation's folder.
+// Allocation is one allocation's directory.
 type Allocation string
 
-// In returns an allocation's folder below the folder of all.
+// In returns an allocation's directory below the directory of all.
 func In(dir, allocID string) Allocation { return Allocation(filepath.Join(dir, allocID)) }
 
-// Task is the folder in which a task runs.
+// Task is the directory in which a task runs.
 func (a Allocation) Task(name string) string { return filepath.Join(string(a), name) }
 
-// Shared is the folder that all tasks of the allocation see.
+// Shared is the directory that all tasks of the allocation see.
 func (a Allocation) Shared() string { return filepath.Join(string(a), "alloc") }
 
 // Logs is where the tasks' log files are.
 func (a Allocation) Logs() string { return filepath.Join(a.Shared(), "logs") }
 
-// History is a task's history file. It is beside the folders that tasks can write to.
+// History is a task's history file. It is beside the directories that tasks can write to.
 func (a Allocation) History(task string) string {
 	return filepath.Join(string(a), ".history", task)
 }
 
-// Owner is whose a task's folders are.
+// Owner is whose a task's directories are.
 type Owner struct{ UID, GID int }
 
-// Make makes the folders of an allocation and one of its tasks, where they are not there. owner is nil for tasks that
+// Make makes the directories of an allocation and one of its tasks, where they are not there. owner is nil for tasks that
 // run as this process does.
 func (a Allocation) Make(task string, owner *Owner) error {
 	// Users of tasks pass through, and list nothing.
@@ -64,13 +64,13 @@ func (a Allocation) Make(task string, owner *Owner) error {
 			of = nil
 		}
 		if err := makeDir(dir.path, dir.mode, of); err != nil {
-			return fmt.Errorf("make folder: %w", err)
+			return fmt.Errorf("make directory: %w", err)
 		}
 	}
 	return nil
 }
 
-// makeDir makes a folder where there is none. What is done to it is done within its parent: where that is a task's own,
+// makeDir makes a directory where there is none. What is done to it is done within its parent: where that is a task's own,
 // the task may have put a link there meanwhile.
 func makeDir(path string, mode fs.FileMode, owner *Owner) (err error) {
 	parent, err := os.OpenRoot(filepath.Dir(path))
@@ -94,7 +94,7 @@ func makeDir(path string, mode fs.FileMode, owner *Owner) (err error) {
 	return parent.Lchown(name, owner.UID, owner.GID)
 }
 
-// WriteFile writes a file within a task's folder, by a path from there. The task cannot lead it elsewhere.
+// WriteFile writes a file within a task's directory, by a path from there. The task cannot lead it elsewhere.
 func (a Allocation) WriteFile(task, path string, text []byte, mode fs.FileMode, owner *Owner) (err error) {
 	root, err := os.OpenRoot(a.Task(task))
 	if err != nil {
@@ -125,7 +125,7 @@ func (a Allocation) WriteFile(task, path string, text []byte, mode fs.FileMode, 
 // Remove removes everything of an allocation.
 func (a Allocation) Remove() error {
 	if err := os.RemoveAll(string(a)); err != nil {
-		return fmt.Errorf("remove allocation folder: %w", err)
+		return fmt.Errorf("remove allocation directory: %w", err)
 	}
 	return nil
 }

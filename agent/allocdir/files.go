@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package folder
+package allocdir
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 // errHidden is returned for what is shown to no client.
 var errHidden = fmt.Errorf("not shown: secrets of tasks and files of the agent: %w", fs.ErrPermission)
 
-// within is a path from the allocation's folder, as os.Root takes it.
+// within is a path from the allocation's directory, as os.Root takes it.
 func within(name string) (string, error) {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	first, rest, _ := strings.Cut(name, "/")
@@ -30,7 +30,7 @@ func within(name string) (string, error) {
 	return name, nil
 }
 
-// List returns what is in a folder, by a path from the allocation's folder.
+// List returns what is in a directory, by a path from the allocation's directory.
 func (a Allocation) List(name string) (infos []fs.FileInfo, err error) {
 	f, err := a.open(name)
 	if err != nil {
@@ -52,7 +52,7 @@ func (a Allocation) List(name string) (infos []fs.FileInfo, err error) {
 	return infos, nil
 }
 
-// Stat returns what a file or folder is.
+// Stat returns what a file or directory is.
 func (a Allocation) Stat(name string) (info fs.FileInfo, err error) {
 	f, err := a.open(name)
 	if err != nil {
