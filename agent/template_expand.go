@@ -71,6 +71,8 @@ func expand(t *job.Template, env map[string]string, steps *int) ([]byte, error) 
 var notDefined = regexp.MustCompile(`function "(\w+)" not defined`)
 
 // clusterFunctions are those of Nomad's templates that ask Consul, Vault or Nomad, or read files of the client.
+//
+//nolint:gochecknoglobals // a constant list
 var clusterFunctions = []string{
 	"caLeaf", "caRoots", "connect", "datacenters", "exportedServices", "file", "key", "keyExists", "keyOrDefault", "ls", "node", "nodes",
 	"nomadService", "nomadServices", "nomadVar", "nomadVarExists", "nomadVarList", "nomadVarListSafe", "peerings", "pkiCert", "plugin",

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package directory makes the directories of allocations and reads the log files in them. Tasks own much of what is in them,
+// Package allocdir makes the directories of allocations and reads the log files in them. Tasks own much of what is in them,
 // so nothing is followed out of them: a task's symbolic link to a file of the host's is never read.
 //
 //	ID/alloc/{data,logs,tmp}         shared by the allocation's tasks
