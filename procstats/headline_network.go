@@ -15,5 +15,16 @@ func networkNeeds(id ID) []ID {
 func NetworkHeadlines(s *Sample) []HeadlineValue { return appendNetworkHeadlines(nil, s) }
 
 func appendNetworkHeadlines(list []HeadlineValue, s *Sample) []HeadlineValue {
-	return append(list, firstRead(s, HeadlineNetworkReceived, []ID{SkbReceived}), firstRead(s, HeadlineNetworkSent, []ID{SkbSent}))
+	return append(list, networkHeadline(s, HeadlineNetworkReceived, SkbReceived), networkHeadline(s, HeadlineNetworkSent, SkbSent))
+}
+
+// networkHeadline is a lower bound because packets may have been divided or merged. Where there was none since the start of the task,
+// none was.
+func networkHeadline(s *Sample, id, from ID) HeadlineValue {
+	h := firstRead(s, id, []ID{from})
+	_, late := s.Task.Number(SkbStartTime)
+	if value, ok := h.Reading.Number(); ok && value == 0 && !late {
+		h.Guarantee = Exact
+	}
+	return h
 }
