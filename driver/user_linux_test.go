@@ -38,10 +38,10 @@ func TestCheckUser(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"nobody-here":      `unknown user "nobody-here": ` + ErrInvalid.Error(),
-		"1234:nobody-here": `unknown group "nobody-here": ` + ErrInvalid.Error(),
+		"nobody-here":      `unknown user "nobody-here"`,
+		"1234:nobody-here": `unknown group "nobody-here"`,
 	} {
-		if _, _, err := idsOf(name); err == nil || err.Error() != want {
+		if _, _, err := idsOf(name); !errors.Is(err, ErrInvalid) || err.Error() != want {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
