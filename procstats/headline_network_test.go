@@ -21,7 +21,8 @@ func TestNetworkHeadlines(t *testing.T) {
 		{"some", sampleAt(at(2), received(100)), procstats.History{}, "100 lower_bound skb_received_bytes_total"},
 		{"none since the start", sampleAt(at(2), received(0)), procstats.History{Ended: true}, "0 exact skb_received_bytes_total"},
 		{
-			"none since it was watched, while it goes on", sampleAt(at(2), received(0), number(procstats.SkbStartTime, 1)), procstats.History{},
+			"none since it was watched, while it goes on", sampleAt(at(2), received(0), number(procstats.SkbStartTime, 1)),
+			procstats.History{},
 			"0 lower_bound skb_received_bytes_total",
 		},
 	}
