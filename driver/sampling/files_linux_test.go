@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/driver/sampling"
-	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // newLimitedLoop returns a loop of a process that may have so many files open.
@@ -41,17 +40,7 @@ func TestFewFiles(t *testing.T) {
 	before := openFiles(t)
 	s := open(t, newLimitedLoop(t, 40), k, 20*time.Millisecond)
 	for range 3 {
-		earlier := recv(t, s)
-		executors, err := k.Sample(t.Context(), 0, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answered := kernel.Now().Mono
-		after := recv(t, s)
-		for after.Mono < answered {
-			after = recv(t, s)
-		}
-		compare(t, earlier, executors, after)
+		compareBoth(t, s, k)
 	}
 	if n := openFiles(t) - before; n > 20 {
 		t.Errorf("the task takes %d open files, want at most 20", n)
@@ -73,22 +62,8 @@ func TestMoreTasks(t *testing.T) {
 	if both := openFiles(t) - before; alone <= 20 || both > 40 {
 		t.Errorf("one task takes %d open files, want more than 20; two take %d, want at most 40", alone, both)
 	}
-	for _, s := range []struct {
-		*sampling.Stream
-		*task
-	}{{first, one}, {second, other}} {
-		earlier := recv(t, s.Stream)
-		executors, err := s.Sample(t.Context(), 0, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answered := kernel.Now().Mono
-		after := recv(t, s.Stream)
-		for after.Mono < answered {
-			after = recv(t, s.Stream)
-		}
-		compare(t, earlier, executors, after)
-	}
+	compareBoth(t, first, one)
+	compareBoth(t, second, other)
 	third := run(t, busy, nil)
 	if _, err := loop.Open(t.Context(), third.task(), time.Second); !errors.Is(err, sampling.ErrUnreadable) {
 		t.Errorf("a stream of a third task: %v, want ErrUnreadable", err)

@@ -51,17 +51,7 @@ func TestBothWays(t *testing.T) {
 			k := run(t, busy, func(r *proto.LaunchRequest) { change(t, r) })
 			s := open(t, newLoop(t), k, 20*time.Millisecond)
 			for range 5 {
-				before := recv(t, s)
-				executors, err := k.Sample(t.Context(), 0, true)
-				if err != nil {
-					t.Fatal(err)
-				}
-				answered := kernel.Now().Mono // the executor has read all by now, and the loop's next sample is read after it
-				after := recv(t, s)
-				for after.Mono < answered {
-					after = recv(t, s)
-				}
-				compare(t, before, executors, after)
+				compareBoth(t, s, k)
 			}
 		})
 	}
@@ -73,6 +63,22 @@ func use(t *testing.T, given *proto.CgroupPlacement) {
 	k := run(t, "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; head -c 30000000 /dev/zero | tail -c 30000000 >/dev/null",
 		func(r *proto.LaunchRequest) { r.Cgroup = given })
 	<-k.done
+}
+
+// compareBoth holds what the executor of a task says now against what a stream of it says before and after.
+func compareBoth(t *testing.T, s *sampling.Stream, k *task) {
+	t.Helper()
+	before := recv(t, s)
+	executors, err := k.Sample(t.Context(), 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := kernel.Now().Mono // the executor has read all by now, and the loop's next sample is read after it
+	after := recv(t, s)
+	for after.Mono < answered {
+		after = recv(t, s)
+	}
+	compare(t, before, executors, after)
 }
 
 // compare holds an executor's sample against the loop's before and after it.

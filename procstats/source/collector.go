@@ -4,6 +4,8 @@
 package source
 
 import (
+	"sync"
+
 	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -41,17 +43,14 @@ func openSources(t Target, sel procstats.Selection) []Source {
 			sources = append(sources, open())
 		}
 	}
-	var members *Members // for those that read processes
-	if sel.HasSource(procstats.SourceTree) || sel.HasSource(procstats.SourceHugetlb) || sel.HasSource(procstats.SourceIO) || sel.HasSource(procstats.SourceSmaps) {
-		members = NewMembers(t)
-	}
+	members := sync.OnceValue(func() *Members { return NewMembers(t) }) // not of a collector that reads no process
 	add(procstats.SourceRusage, func() Source { return OpenRusage(t, sel) })
-	add(procstats.SourceTree, func() Source { return OpenTree(t, sel, members) })
+	add(procstats.SourceTree, func() Source { return OpenTree(t, sel, members()) })
 	add(procstats.SourceCgroup, func() Source { return OpenCgroup(t, sel) })
 	add(procstats.SourcePSI, func() Source { return OpenPSI(t, sel) })
-	add(procstats.SourceHugetlb, func() Source { return OpenHugetlb(t, sel, members) })
-	add(procstats.SourceIO, func() Source { return OpenIO(t, sel, members) })
-	add(procstats.SourceSmaps, func() Source { return OpenSmaps(t, sel, members, SmapsLimits{}) })
+	add(procstats.SourceHugetlb, func() Source { return OpenHugetlb(t, sel, members()) })
+	add(procstats.SourceIO, func() Source { return OpenIO(t, sel, members()) })
+	add(procstats.SourceSmaps, func() Source { return OpenSmaps(t, sel, members(), SmapsLimits{}) })
 	add(procstats.SourcePortable, func() Source { return OpenPortable(t, sel) })
 	add(procstats.SourceDisk, func() Source { return OpenDisk(t, sel) })
 	return sources
