@@ -18,6 +18,7 @@ const (
 	level   = asm.R7
 	tgid    = asm.R7 // when the cgroup has been found
 	watched = asm.R8
+	deepest = asm.R8 // until then: the level of the cgroup that was found
 	entry   = asm.R9 // of the ring buffer
 )
 
@@ -33,7 +34,7 @@ const (
 
 const (
 	taskDead   = 0x80 // TASK_DEAD of sched.h
-	mostLevels = 32   // cgroups above that of the task
+	mostLevels = 16   // of a watched cgroup that has others below it, the root being 0: the kernel checks the programs for each level
 	forceWake  = 2    // BPF_RB_FORCE_WAKEUP
 	noWake     = 1    // BPF_RB_NO_WAKEUP
 	available  = 0    // BPF_RB_AVAIL_DATA
@@ -137,6 +138,9 @@ func program(name string, code asm.Instructions) *ebpf.ProgramSpec {
 
 // filter ends the program unless the cgroup of the current task, or one above it, is watched. Of several that are watched it takes the
 // deepest: the trial watches the root, and must not take the records of a task that runs meanwhile.
+//
+// It keeps the number of the deepest level and not what was found there, and asks nothing of that number, for the sake of the kernel's
+// check of the program: that goes through the loop once for each value that it has to tell from others.
 func filter(m *shared) asm.Instructions {
 	lookup := asm.Instructions{
 		asm.StoreMem(asm.RFP, stackCgroup, asm.R0, asm.DWord),
@@ -147,21 +151,24 @@ func filter(m *shared) asm.Instructions {
 	code := asm.Instructions{asm.FnGetCurrentCgroupId.Call()}
 	code = append(code, lookup...)
 	code = append(code,
-		asm.Mov.Reg(watched, asm.R0),
 		asm.JNE.Imm(asm.R0, 0, "watched"),
-		asm.Mov.Imm(watched, 0),
+		asm.Mov.Imm(deepest, 0),
 		asm.Mov.Imm(level, 0),
 		asm.Mov.Reg(asm.R1, level).WithSymbol("level"), // from the root down: how deep the task's cgroup is, is not known
 		asm.FnGetCurrentAncestorCgroupId.Call(),
 		asm.JEq.Imm(asm.R0, 0, "deepest"))
 	code = append(code, lookup...)
-	return append(code,
+	code = append(code,
 		asm.JEq.Imm(asm.R0, 0, "deeper"),
-		asm.Mov.Reg(watched, asm.R0),
+		asm.Mov.Reg(deepest, level),
 		asm.Add.Imm(level, 1).WithSymbol("deeper"),
 		asm.JLT.Imm(level, mostLevels, "level"),
-		asm.JEq.Imm(watched, 0, "end").WithSymbol("deepest"),
-		asm.Mov.Reg(asm.R0, watched).WithSymbol("watched"))
+		asm.Mov.Reg(asm.R1, deepest).WithSymbol("deepest"),
+		asm.FnGetCurrentAncestorCgroupId.Call())
+	code = append(code, lookup...)
+	return append(code,
+		asm.JEq.Imm(asm.R0, 0, "end"),
+		asm.Mov.Reg(watched, asm.R0).WithSymbol("watched"))
 }
 
 // reserve gets room for a record, and counts it as lost if there is none.

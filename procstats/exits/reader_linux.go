@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -176,15 +177,35 @@ type Watch struct {
 
 // Watch begins with the cgroup in dir, a directory of the version 2 hierarchy.
 func (r *Reader) Watch(dir string) (*Watch, error) {
-	var stat unix.Stat_t
-	if err := unix.Stat(dir, &stat); err != nil {
-		return nil, fmt.Errorf("watch cgroup %s: %w", dir, err)
+	cgroup, err := find(dir)
+	if err != nil {
+		return nil, err
 	}
-	w, err := r.watch(stat.Ino)
+	w, err := r.watch(cgroup)
 	if err != nil {
 		return nil, fmt.Errorf("watch cgroup %s: %w", dir, err)
 	}
 	return w, nil
+}
+
+// find returns the id of a cgroup, the number of its directory, unless it is so deep that what ends below it would not be found.
+// In a namespace of cgroups not all of those above it are seen.
+func find(dir string) (cgroup uint64, err error) {
+	var own, above unix.Stat_t
+	if err := unix.Stat(dir, &own); err != nil {
+		return 0, fmt.Errorf("watch cgroup %s: %w", dir, err)
+	}
+	above = own
+	for path, depth := dir, 0; above.Ino != rootCgroup && above.Dev == own.Dev; depth++ {
+		if depth == mostLevels-1 {
+			return 0, fmt.Errorf("watch cgroup %s: it has more than %d others above it", dir, mostLevels-1)
+		}
+		path = filepath.Dir(path)
+		if err := unix.Stat(path, &above); err != nil {
+			return 0, fmt.Errorf("watch cgroup %s: %w", dir, err)
+		}
+	}
+	return own.Ino, nil
 }
 
 // watch begins with the cgroup of a number. A watch of the same cgroup gets no more records.
