@@ -163,6 +163,7 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 // the task, or ends it, and starts no second one. If that fails nothing is started.
 func (t *task) persistStart(entry *registry.Entry, config *driver.TaskConfig) error {
 	config.Persisted = entry.Adopts()
+	config.Sampled = t.agent.current().Telemetry.PublishAllocationMetrics
 	if err := t.apply(func(persisted *state.Task) { persisted.Starting = config }); err != nil {
 		return startError{err, true}
 	}

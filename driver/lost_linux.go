@@ -49,6 +49,7 @@ func (t *task) killLost(ctx context.Context) {
 	if totals != nil {
 		commands = t.lostCommands() // with the folder those are removed that were handed over; what was killed is among the others
 	}
+	t.loop.Forget(t.config.ID)
 	if err == nil {
 		if err := client.RemoveFolder(t.state.Address.Folder); err != nil {
 			t.log.Error("remove directory of lost executor", "error", err)

@@ -5,6 +5,7 @@ package driver
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,17 @@ func (m Measured) request(r *proto.LaunchRequest) {
 	for _, id := range selection.IDs() {
 		r.Selection = append(r.Selection, uint32(id))
 	}
+}
+
+// selectsPackets reports whether packets are counted of a task that is started so.
+func selectsPackets(r *proto.LaunchRequest) bool {
+	if len(r.GetSelection()) == 0 {
+		return procstats.DefaultSelection().HasSource(procstats.SourceSkb)
+	}
+	return slices.ContainsFunc(r.GetSelection(), func(id uint32) bool {
+		m, _ := procstats.Lookup(procstats.ID(id))
+		return m.Source == procstats.SourceSkb
+	})
 }
 
 // RowLimits say how often which processes of a task are read; the zero value sets nothing.

@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/failpoint"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // StartTask implements Starter.
@@ -96,6 +97,10 @@ func (d *Tacho) launch(
 	ctx context.Context, own Config, config *TaskConfig, request *proto.LaunchRequest,
 ) (*client.Client, *proto.LaunchResponse, error) {
 	defer d.starts.acquire(ctx)()
+	counted := d.expectsStream(config)
+	if counted {
+		defer d.loop.Load()()
+	}
 	c, err := client.Start(ctx, client.Options{
 		Waits:  d.waits,
 		Binary: d.binary, RuntimeDir: runtimeDir(own), ID: request.GetId(),
@@ -111,7 +116,7 @@ func (d *Tacho) launch(
 			d.log.Warn("task cannot be adopted if the state of its host is lost", "task", config.Name, "alloc_id", config.AllocID, "error", err)
 		}
 	}
-	launched, err := c.Launch(ctx, request)
+	launched, err := d.launchCounted(ctx, c, config, request, counted)
 	failpoint.At("driver.start.launched")
 	if err == nil && !config.Persisted {
 		// Before the host is answered: from then on it may recover the task, whoever dies.
@@ -121,10 +126,35 @@ func (d *Tacho) launch(
 	if err == nil {
 		return c, launched, nil
 	}
+	d.loop.Forget(config.ID)
 	if left := c.Abandon(); left != nil {
 		d.log.Error("end executor without a task", "error", left)
 	}
 	return nil, nil, launchError(err)
+}
+
+// launchCounted starts the task, and counts its processes and packets from the first one on if that is wanted.
+func (d *Tacho) launchCounted(
+	ctx context.Context, c *client.Client, config *TaskConfig, request *proto.LaunchRequest, counted bool,
+) (*proto.LaunchResponse, error) {
+	if !counted {
+		return c.Launch(ctx, request)
+	}
+	return c.LaunchAnnounced(ctx, request, func(cgroup procstats.Cgroup) {
+		d.loop.Count(config.ID, cgroup, c.Address().Folder, selectsPackets(request))
+	})
+}
+
+// expectsStream reports whether a stream of stats will be opened of a task that is about to be started: a host in this process says so,
+// one behind a wire does as it did before.
+func (d *Tacho) expectsStream(config *TaskConfig) bool {
+	if d.loop == nil {
+		return false
+	}
+	if d.watch != nil {
+		return d.loop.Asked()
+	}
+	return config.Sampled
 }
 
 func (d *Tacho) newTask(config *TaskConfig, c *client.Client, state *driverState) *task {

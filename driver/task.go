@@ -22,6 +22,9 @@ type TaskConfig struct {
 	// Persisted says that the host has persisted this configuration, and calls AdoptTask with it if it dies before it has
 	// persisted the handle: from a host in this process.
 	Persisted bool `json:"-"`
+	// Sampled says that the host opens a stream of stats once the task is started, so that what it counts is counted from the first
+	// process on: from a host in this process.
+	Sampled bool `json:"-"`
 	Env       map[string]string
 	// DeviceEnv is added to Env and wins.
 	DeviceEnv map[string]string

@@ -225,6 +225,7 @@ func (t *task) ended(exit *proto.Exit, final *record.Record, err error) {
 		final.SetNetwork(t.loop.Network(t.config.ID))
 		final.SetUncounted(t.whyUncounted())
 	}
+	t.loop.Forget(t.config.ID)
 	t.final, t.completedAt = final, time.Unix(0, exit.GetEndedAtUnixNs())
 	if err != nil {
 		t.log.Error("final record of task", "error", err)

@@ -96,7 +96,7 @@ func refuse(code codes.Code, err error, cleaning ...error) error {
 }
 
 // startTask starts the task: the fork, its identity, its record.
-func (e *Executor) startTask(t *task, c *command) error {
+func (e *Executor) startTask(t *task, c *command, announce func(*task)) error {
 	baseline := t.sampler.before()
 	if err := t.checkRequired(baseline); err != nil {
 		return refuse(status.Code(err), err, c.streams.abandon(), t.sampler.close(baseline), t.group.Remove())
@@ -114,6 +114,7 @@ func (e *Executor) startTask(t *task, c *command) error {
 		Logger: e.log, FS: e.host, Cgroup: t.group.Cgroup, Latest: t.latest, Report: e.journal.addOOMKill,
 	})
 	t.recorder.watchExits(t)
+	announce(t)
 	pid, end, err := e.children.start(func() (int, error) {
 		if err := failpoint.Err("executor.launch.fork"); err != nil {
 			return 0, err
@@ -211,9 +212,7 @@ func (t *task) whyAbsent(m procstats.Measurement, baseline *procstats.Sample) st
 func (e *Executor) launched(t *task) *proto.LaunchResponse {
 	r := &proto.LaunchResponse{
 		Main: wire.FromProcessID(t.main), StartedAtUnixNs: t.started.UnixNano(), Notes: t.group.Notes, Limits: limitsToWire(t.limits),
-		Cgroup: &proto.Cgroup{
-			V2: t.group.V2, V1: t.group.V1, Owned: t.group.Owned, Placement: string(t.group.Placement), Shared: t.group.Shared,
-		},
+		Cgroup: t.cgroup(),
 	}
 	for _, d := range t.sampler.describe() {
 		r.Sources = append(r.Sources, &proto.Source{
@@ -221,6 +220,12 @@ func (e *Executor) launched(t *task) *proto.LaunchResponse {
 		})
 	}
 	return r
+}
+
+func (t *task) cgroup() *proto.Cgroup {
+	return &proto.Cgroup{
+		V2: t.group.V2, V1: t.group.V1, Owned: t.group.Owned, Placement: string(t.group.Placement), Shared: t.group.Shared,
+	}
 }
 
 func (e *Executor) newRecorder(t *task, baseline *procstats.Sample) (*recorder, error) {

@@ -68,6 +68,29 @@ func (e *Executor) restoreUmask() {
 
 // Launch implements proto.ExecutorServer.
 func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*proto.LaunchResponse, error) {
+	return e.launchTask(ctx, request, func(*task) {})
+}
+
+// LaunchAnnounced implements proto.ExecutorServer.
+func (e *Executor) LaunchAnnounced(stream grpc.BidiStreamingServer[proto.LaunchRequest, proto.LaunchResponse]) error {
+	request, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	launched, err := e.launchTask(stream.Context(), request, func(t *task) {
+		// A caller that is gone is seen by the context, and one that comes back finds the task started.
+		if stream.Send(&proto.LaunchResponse{Cgroup: t.cgroup()}) == nil {
+			_, _ = stream.Recv()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return stream.Send(launched)
+}
+
+// launchTask starts the task. announce is called when it has its cgroup and no process yet.
+func (e *Executor) launchTask(ctx context.Context, request *proto.LaunchRequest, announce func(*task)) (*proto.LaunchResponse, error) {
 	switch now, ok := e.on(onLaunch); {
 	case ok:
 	case now == ending:
@@ -83,7 +106,7 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 	defer context.AfterFunc(ctx, e.callerIsGone)()
 	t, c, err := e.prepare(request)
 	if err == nil {
-		err = e.startTask(t, c)
+		err = e.startTask(t, c, announce)
 	}
 	if err != nil {
 		e.on(onFailed)

@@ -69,7 +69,7 @@ func (l *Loop) enter(t Task) (r *reading, closing <-chan struct{}, err error) {
 }
 
 func (l *Loop) newReading(t Task) *reading {
-	r := &reading{task: t, log: l.log, now: l.now, shared: l.shared, exitReader: &l.exits, tryNetwork: l.network, gone: make(chan struct{})}
+	r := &reading{task: t, log: l.log, now: l.now, shared: l.shared, exitReader: &l.exits, tryNetwork: l.network, takeEarly: l.takeEarly, gone: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancel(l.ctx)
 	r.pacer = pace.New(t.SamplingBudget, threadCPU, func(text string) {
 		l.log.Warn(text, "task", t.ID)
@@ -88,15 +88,16 @@ func (l *Loop) leave(r *reading) {
 	l.release(r)
 }
 
-// use returns what reads a task, for somebody who asks and releases it then; nil if it is not read here.
-func (l *Loop) use(id string) *reading {
+// use returns what reads a task, for somebody who asks and releases it then; nil if it is not read here. One that is being opened
+// counts only if that is said.
+func (l *Loop) use(id string, opening bool) *reading {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.readings[id]
-	if r == nil || r.streams == 0 || !r.opened.Load() {
+	if r == nil || r.streams == 0 || !opening && !r.opened.Load() {
 		return nil
 	}
 	r.users++

@@ -20,6 +20,9 @@ import (
 // exitLimit is how long the end of a task, and who asks for its commands, waits for records that are outstanding.
 const exitLimit = 100 * time.Millisecond
 
+// idleLimit is how long the programs stay loaded without a user.
+const idleLimit = 2 * time.Second
+
 // errEndedBefore is of a task whose cgroup has been removed.
 var errEndedBefore = errors.New("the task had ended before its processes could be watched")
 
@@ -30,7 +33,8 @@ type exitReader struct {
 	mu     sync.Mutex // guards following
 	users  int
 	reader *exits.Reader
-	err    error // of the first try, if what is missing here stays missing
+	err    error       // of the first try, if what is missing here stays missing
+	idle   *time.Timer // unloads the programs; nil while they have users
 }
 
 // exitWatch is what has ended of one task since a stream of it was opened.
@@ -57,14 +61,7 @@ func (e *exitReader) watch(cgroup procstats.Cgroup, folder string) *exitWatch {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	err = e.err
-	if e.reader == nil && err == nil {
-		if e.reader, err = openExits(); !errors.Is(err, exits.ErrBusy) {
-			e.err = err
-		}
-	}
-	if err == nil {
-		e.users++
+	if err = e.acquire(); err == nil {
 		if w.watch, err = e.reader.Watch(cgroup.V2); err != nil {
 			e.release()
 		}
@@ -76,6 +73,29 @@ func (e *exitReader) watch(cgroup procstats.Cgroup, folder string) *exitWatch {
 		w.reason = err.Error()
 	}
 	return w
+}
+
+// acquire loads the programs for one more user; the lock is held.
+func (e *exitReader) acquire() error {
+	if e.err != nil {
+		return e.err
+	}
+	if e.idle != nil {
+		e.idle.Stop()
+		e.idle = nil
+	}
+	if e.reader == nil {
+		reader, err := openExits()
+		if err != nil {
+			if !errors.Is(err, exits.ErrBusy) {
+				e.err = err
+			}
+			return err
+		}
+		e.reader = reader
+	}
+	e.users++
+	return nil
 }
 
 // openExits loads the programs and tries them.
@@ -90,9 +110,32 @@ func openExits() (*exits.Reader, error) {
 	return r, nil
 }
 
-// release unloads the programs after their last user; the lock is held.
+// hold loads the programs for a user that watches nothing, and gives them up.
+func (e *exitReader) hold() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.acquire()
+}
+
+func (e *exitReader) giveUp() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.release()
+}
+
+// release gives the programs up; the lock is held. They stay loaded for a while: a next task may start, and to attach them again so soon the
+// kernel waits until no CPU can be running those of before.
 func (e *exitReader) release() {
-	if e.users--; e.users > 0 {
+	if e.users--; e.users == 0 {
+		e.idle = time.AfterFunc(idleLimit, e.close)
+	}
+}
+
+// close unloads the programs if they have no user.
+func (e *exitReader) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.users > 0 || e.reader == nil {
 		return
 	}
 	if err := e.reader.Close(); err != nil {
@@ -165,31 +208,56 @@ func (w *exitWatch) close() {
 
 // Commands returns what the ended processes of a task used, when it has ended and before its Done is closed; nil if it is not
 // read here.
-func (l *Loop) Commands(id string, started time.Time) *record.Commands {
-	r := l.use(id)
-	if r == nil {
-		return nil
+func (l *Loop) Commands(id string, started time.Time) (c *record.Commands) {
+	finish := func(w *exitWatch) {
+		if w != nil {
+			c = w.finish(started)
+		}
 	}
-	defer l.release(r)
-	return r.exits.finish(started)
+	l.counted(id, func(r *reading) { finish(r.exits) }, func(e *early) { finish(e.exits) })
+	return c
 }
 
 // CommandsSoFar returns what the processes of a running task used that have ended; nil if it is not read here.
 func (l *Loop) CommandsSoFar(id string, started time.Time) *record.Commands {
-	r := l.use(id)
+	r := l.use(id, false)
 	if r == nil {
-		return nil
+		return l.earlyCommands(id, started)
 	}
 	defer l.release(r)
-	w := r.exits
-	if w.watch == nil {
-		return w.commands(exits.Summary{}, started)
+	c := r.exits.soFar(started)
+	if r.exits.watch == nil {
+		return c
 	}
-	w.watch.Await(exitLimit)
-	c := w.commands(w.watch.Read(), started)
 	// After the rows: a total of before can be less than its parts.
 	if total, ok := procstats.CPUTotal(r.cache.GetNew()).Reading.Number(); ok {
 		c.CloseWith(&total)
 	}
 	return c
+}
+
+// earlyCommands is CommandsSoFar of a task without a stream, of which there is no total.
+func (l *Loop) earlyCommands(id string, started time.Time) (c *record.Commands) {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	e := l.early[id]
+	l.mu.Unlock()
+	if e != nil {
+		e.use(func() {
+			c = e.exits.soFar(started)
+			c.CloseWith(nil)
+		})
+	}
+	return c
+}
+
+// soFar returns what has ended by now.
+func (w *exitWatch) soFar(started time.Time) *record.Commands {
+	if w.watch == nil {
+		return w.commands(exits.Summary{}, started)
+	}
+	w.watch.Await(exitLimit)
+	return w.commands(w.watch.Read(), started)
 }

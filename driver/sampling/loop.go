@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -47,6 +48,8 @@ type Loop struct {
 	exits  exitReader
 	// network says, once it was tried, why packets cannot be counted on this machine; nil if they can.
 	network func() error
+	// asked is what Asked reports.
+	asked atomic.Bool
 
 	// changed gets a value when a stream was added or removed.
 	changed chan struct{}
@@ -54,6 +57,7 @@ type Loop struct {
 	mu       sync.Mutex // guards following
 	running  bool
 	streams  []*Stream
+	early    map[string]*early   // of tasks without streams, by id; nil when the loop is closed
 	readings map[string]*reading // of tasks with streams, by id, until they are closed
 	files    int                 // that they take
 	due      []*Stream           // of one tick; used by run alone
@@ -64,7 +68,7 @@ func New(log hclog.Logger) *Loop {
 	if log == nil {
 		log = hclog.NewNullLogger()
 	}
-	l := &Loop{log: log, now: kernel.Now, changed: make(chan struct{}, 1), readings: make(map[string]*reading)}
+	l := &Loop{log: log, now: kernel.Now, changed: make(chan struct{}, 1), early: make(map[string]*early), readings: make(map[string]*reading)}
 	l.limit, l.shared, l.exits.log = openFiles()/8*7, &source.Shared{}, log
 	l.network = sync.OnceValue(func() error { return network.Try(kernel.HostFS()) })
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -80,6 +84,8 @@ func (l *Loop) Close() {
 	l.cancel()
 	l.mu.Unlock()
 	l.work.Wait()
+	l.closeAllEarly()
+	l.exits.close()
 	if err := l.shared.Close(); err != nil {
 		l.log.Error("close files of machine", "error", err)
 	}
@@ -91,6 +97,7 @@ func (l *Loop) Open(ctx context.Context, t Task, interval time.Duration) (*Strea
 	if l == nil {
 		return nil, fmt.Errorf("no task is read here: %w", ErrUnreadable)
 	}
+	l.asked.Store(true)
 	r, err := l.acquire(ctx, t)
 	if err != nil {
 		return nil, err
@@ -111,7 +118,7 @@ func (l *Loop) Open(ctx context.Context, t Task, interval time.Duration) (*Strea
 // Sample returns a sample of a task that has a stream, at most maxAge old, as are its rows; nil if it has none. Without rows it
 // has the totals only.
 func (l *Loop) Sample(id string, maxAge time.Duration, rows bool) *procstats.Sample {
-	r := l.use(id)
+	r := l.use(id, false)
 	if r == nil {
 		return nil
 	}

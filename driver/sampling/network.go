@@ -15,6 +15,10 @@ func (r *reading) countPackets(selection procstats.Selection, executors *procsta
 	if reading, found := executors.Task.Get(procstats.SkbReceived); found && !selection.HasSource(procstats.SourceSkb) {
 		return network.Absent(procstats.SourceSelection(procstats.SourceSkb), reading.Reason())
 	}
+	if counted := r.early.network(selection); counted != nil {
+		r.early = nil // the source closes it
+		return counted
+	}
 	if selection.HasSource(procstats.SourceSkb) {
 		if err := r.tryNetwork(); err != nil {
 			return network.Absent(selection, err.Error())
@@ -25,15 +29,19 @@ func (r *reading) countPackets(selection procstats.Selection, executors *procsta
 
 // Network returns the packets of a task when it has ended, before its Done is closed, and what the source can do here; nil if
 // it is not read here.
-func (l *Loop) Network(id string) (*procstats.Sample, procstats.SourceDescription) {
-	r := l.use(id)
-	if r == nil {
-		return nil, procstats.SourceDescription{}
+func (l *Loop) Network(id string) (s *procstats.Sample, d procstats.SourceDescription) {
+	describe := func(source *network.Source) {
+		if source != nil {
+			s, d = &procstats.Sample{}, source.Describe()
+			source.Collect(s)
+		}
 	}
-	defer l.release(r)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := &procstats.Sample{}
-	r.network.Collect(s)
-	return s, r.network.Describe()
+	l.counted(id, func(r *reading) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		describe(r.network)
+	}, func(e *early) {
+		describe(e.network(procstats.SourceSelection(procstats.SourceSkb)))
+	})
+	return s, d
 }

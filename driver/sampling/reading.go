@@ -82,6 +82,7 @@ type reading struct {
 	shared     *source.Shared
 	exitReader *exitReader
 	tryNetwork func() error
+	takeEarly  func(id string) *early
 
 	// ctx ends when nobody uses the reading any more, or the loop ends; gone is closed when the reading is.
 	ctx    context.Context
@@ -102,6 +103,7 @@ type reading struct {
 	listed       [2][]int // the last of those that it has adopted, and of all
 	handover     *wire.HandoverWriter
 	exits        *exitWatch
+	early        *early // until its packets are the network's
 	network      *network.Source
 	slow         *slowSource
 	// quiet is nil for a task that is always read whole; moved is whether it has moved at the last reading, and refreshAt when
@@ -132,7 +134,7 @@ func (r *reading) open(ctx context.Context) error {
 		return fmt.Errorf("task without a cgroup of its own: %w", ErrUnreadable)
 	}
 	if r.exits == nil { // first: what ends before is not counted
-		r.exits = r.exitReader.watch(r.task.Cgroup, r.task.Folder)
+		r.watch()
 	}
 	target, asked, err := r.ask(ctx)
 	if err != nil {
@@ -152,6 +154,15 @@ func (r *reading) open(ctx context.Context) error {
 	r.handFirst()
 	r.opened.Store(true)
 	return nil
+}
+
+// watch goes on with what is counted since before the start of the task, or begins to watch it.
+func (r *reading) watch() {
+	if r.early = r.takeEarly(r.task.ID); r.early != nil {
+		r.exits = r.early.exits
+		return
+	}
+	r.exits = r.exitReader.watch(r.task.Cgroup, r.task.Folder)
 }
 
 func (r *reading) openSources(target source.Target, selection procstats.Selection, asked *proto.TargetResponse) {
@@ -427,8 +438,11 @@ func (r *reading) close() {
 	}
 	r.exits.close()
 	var err error
+	if r.early != nil && r.early.packets != nil {
+		err = r.early.packets.Close()
+	}
 	if r.totals != nil {
-		err = errors.Join(r.totals.Close(), r.rows.Close())
+		err = errors.Join(err, r.totals.Close(), r.rows.Close())
 	}
 	if r.handover != nil {
 		err = errors.Join(err, r.handover.Close())

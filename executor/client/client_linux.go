@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -290,7 +291,37 @@ func (c *Client) Hello() *proto.HelloResponse { return c.hello }
 // be executed, InvalidArgument and FailedPrecondition that the request is not supported here. If the executor
 // dies over it the error wraps ErrLost, and what it had started is killed.
 func (c *Client) Launch(ctx context.Context, request *proto.LaunchRequest) (*proto.LaunchResponse, error) {
-	launched, err := c.rpc.Launch(ctx, request)
+	return c.launch(ctx, request, c.rpc.Launch)
+}
+
+// LaunchAnnounced is Launch that calls announce with the task's cgroup before a process is in it.
+func (c *Client) LaunchAnnounced(ctx context.Context, request *proto.LaunchRequest, announce func(procstats.Cgroup)) (*proto.LaunchResponse, error) {
+	return c.launch(ctx, request, func(ctx context.Context, request *proto.LaunchRequest, _ ...grpc.CallOption) (*proto.LaunchResponse, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel() // of a stream that was not read to its end
+		stream, err := c.rpc.LaunchAnnounced(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := stream.Send(request); err != nil && !errors.Is(err, io.EOF) { // of which Recv has the cause
+			return nil, err
+		}
+		announced, err := stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		announce(cgroupOf(announced))
+		if err := stream.CloseSend(); err != nil {
+			return nil, err
+		}
+		return stream.Recv()
+	})
+}
+
+type launchCall func(context.Context, *proto.LaunchRequest, ...grpc.CallOption) (*proto.LaunchResponse, error)
+
+func (c *Client) launch(ctx context.Context, request *proto.LaunchRequest, call launchCall) (*proto.LaunchResponse, error) {
+	launched, err := call(ctx, request)
 	if err != nil {
 		if err = c.explain(err); errors.Is(err, ErrLost) {
 			err = errors.Join(err, c.killUnanswered(ctx))
@@ -309,10 +340,12 @@ func (c *Client) launched(launched *proto.LaunchResponse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.address.Main = wire.ToProcessID(launched.GetMain())
-	c.address.Cgroup = procstats.Cgroup{
-		V2: launched.GetCgroup().GetV2(), V1: launched.GetCgroup().GetV1(), Shared: launched.GetCgroup().GetShared(),
-	}
+	c.address.Cgroup = cgroupOf(launched)
 	c.address.Owned = launched.GetCgroup().GetOwned()
+}
+
+func cgroupOf(launched *proto.LaunchResponse) procstats.Cgroup {
+	return procstats.Cgroup{V2: launched.GetCgroup().GetV2(), V1: launched.GetCgroup().GetV1(), Shared: launched.GetCgroup().GetShared()}
 }
 
 // AwaitLaunch returns what Launch has returned to another caller, perhaps one that is gone, once it has. The error wraps

@@ -3773,10 +3773,11 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TASK_STATE_PENDING\x10\x01\x12\x16\n" +
 	"\x12TASK_STATE_RUNNING\x10\x02\x12\x15\n" +
-	"\x11TASK_STATE_EXITED\x10\x032\x89\a\n" +
+	"\x11TASK_STATE_EXITED\x10\x032\xe9\a\n" +
 	"\bExecutor\x12N\n" +
 	"\x05Hello\x12!.tachograph.executor.HelloRequest\x1a\".tachograph.executor.HelloResponse\x12Q\n" +
-	"\x06Launch\x12\".tachograph.executor.LaunchRequest\x1a#.tachograph.executor.LaunchResponse\x12K\n" +
+	"\x06Launch\x12\".tachograph.executor.LaunchRequest\x1a#.tachograph.executor.LaunchResponse\x12^\n" +
+	"\x0fLaunchAnnounced\x12\".tachograph.executor.LaunchRequest\x1a#.tachograph.executor.LaunchResponse(\x010\x01\x12K\n" +
 	"\x04Wait\x12 .tachograph.executor.WaitRequest\x1a!.tachograph.executor.WaitResponse\x12Q\n" +
 	"\x06Signal\x12\".tachograph.executor.SignalRequest\x1a#.tachograph.executor.SignalResponse\x12K\n" +
 	"\x04Stop\x12 .tachograph.executor.StopRequest\x1a!.tachograph.executor.StopResponse\x12Q\n" +
@@ -3895,28 +3896,30 @@ var file_executor_proto_executor_proto_depIdxs = []int32{
 	43, // 38: tachograph.executor.ExecResponse.exit:type_name -> tachograph.executor.ExecExit
 	3,  // 39: tachograph.executor.Executor.Hello:input_type -> tachograph.executor.HelloRequest
 	6,  // 40: tachograph.executor.Executor.Launch:input_type -> tachograph.executor.LaunchRequest
-	18, // 41: tachograph.executor.Executor.Wait:input_type -> tachograph.executor.WaitRequest
-	21, // 42: tachograph.executor.Executor.Signal:input_type -> tachograph.executor.SignalRequest
-	23, // 43: tachograph.executor.Executor.Stop:input_type -> tachograph.executor.StopRequest
-	25, // 44: tachograph.executor.Executor.Sample:input_type -> tachograph.executor.SampleRequest
-	26, // 45: tachograph.executor.Executor.Stats:input_type -> tachograph.executor.StatsRequest
-	33, // 46: tachograph.executor.Executor.Target:input_type -> tachograph.executor.TargetRequest
-	37, // 47: tachograph.executor.Executor.Events:input_type -> tachograph.executor.EventsRequest
-	40, // 48: tachograph.executor.Executor.Exec:input_type -> tachograph.executor.ExecRequest
-	44, // 49: tachograph.executor.Executor.Shutdown:input_type -> tachograph.executor.ShutdownRequest
-	4,  // 50: tachograph.executor.Executor.Hello:output_type -> tachograph.executor.HelloResponse
-	14, // 51: tachograph.executor.Executor.Launch:output_type -> tachograph.executor.LaunchResponse
-	19, // 52: tachograph.executor.Executor.Wait:output_type -> tachograph.executor.WaitResponse
-	22, // 53: tachograph.executor.Executor.Signal:output_type -> tachograph.executor.SignalResponse
-	24, // 54: tachograph.executor.Executor.Stop:output_type -> tachograph.executor.StopResponse
-	27, // 55: tachograph.executor.Executor.Sample:output_type -> tachograph.executor.SampleResponse
-	27, // 56: tachograph.executor.Executor.Stats:output_type -> tachograph.executor.SampleResponse
-	34, // 57: tachograph.executor.Executor.Target:output_type -> tachograph.executor.TargetResponse
-	38, // 58: tachograph.executor.Executor.Events:output_type -> tachograph.executor.Event
-	42, // 59: tachograph.executor.Executor.Exec:output_type -> tachograph.executor.ExecResponse
-	45, // 60: tachograph.executor.Executor.Shutdown:output_type -> tachograph.executor.ShutdownResponse
-	50, // [50:61] is the sub-list for method output_type
-	39, // [39:50] is the sub-list for method input_type
+	6,  // 41: tachograph.executor.Executor.LaunchAnnounced:input_type -> tachograph.executor.LaunchRequest
+	18, // 42: tachograph.executor.Executor.Wait:input_type -> tachograph.executor.WaitRequest
+	21, // 43: tachograph.executor.Executor.Signal:input_type -> tachograph.executor.SignalRequest
+	23, // 44: tachograph.executor.Executor.Stop:input_type -> tachograph.executor.StopRequest
+	25, // 45: tachograph.executor.Executor.Sample:input_type -> tachograph.executor.SampleRequest
+	26, // 46: tachograph.executor.Executor.Stats:input_type -> tachograph.executor.StatsRequest
+	33, // 47: tachograph.executor.Executor.Target:input_type -> tachograph.executor.TargetRequest
+	37, // 48: tachograph.executor.Executor.Events:input_type -> tachograph.executor.EventsRequest
+	40, // 49: tachograph.executor.Executor.Exec:input_type -> tachograph.executor.ExecRequest
+	44, // 50: tachograph.executor.Executor.Shutdown:input_type -> tachograph.executor.ShutdownRequest
+	4,  // 51: tachograph.executor.Executor.Hello:output_type -> tachograph.executor.HelloResponse
+	14, // 52: tachograph.executor.Executor.Launch:output_type -> tachograph.executor.LaunchResponse
+	14, // 53: tachograph.executor.Executor.LaunchAnnounced:output_type -> tachograph.executor.LaunchResponse
+	19, // 54: tachograph.executor.Executor.Wait:output_type -> tachograph.executor.WaitResponse
+	22, // 55: tachograph.executor.Executor.Signal:output_type -> tachograph.executor.SignalResponse
+	24, // 56: tachograph.executor.Executor.Stop:output_type -> tachograph.executor.StopResponse
+	27, // 57: tachograph.executor.Executor.Sample:output_type -> tachograph.executor.SampleResponse
+	27, // 58: tachograph.executor.Executor.Stats:output_type -> tachograph.executor.SampleResponse
+	34, // 59: tachograph.executor.Executor.Target:output_type -> tachograph.executor.TargetResponse
+	38, // 60: tachograph.executor.Executor.Events:output_type -> tachograph.executor.Event
+	42, // 61: tachograph.executor.Executor.Exec:output_type -> tachograph.executor.ExecResponse
+	45, // 62: tachograph.executor.Executor.Shutdown:output_type -> tachograph.executor.ShutdownResponse
+	51, // [51:63] is the sub-list for method output_type
+	39, // [39:51] is the sub-list for method input_type
 	39, // [39:39] is the sub-list for extension type_name
 	39, // [39:39] is the sub-list for extension extendee
 	0,  // [0:39] is the sub-list for field type_name

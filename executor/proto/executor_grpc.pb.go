@@ -19,17 +19,18 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Executor_Hello_FullMethodName    = "/tachograph.executor.Executor/Hello"
-	Executor_Launch_FullMethodName   = "/tachograph.executor.Executor/Launch"
-	Executor_Wait_FullMethodName     = "/tachograph.executor.Executor/Wait"
-	Executor_Signal_FullMethodName   = "/tachograph.executor.Executor/Signal"
-	Executor_Stop_FullMethodName     = "/tachograph.executor.Executor/Stop"
-	Executor_Sample_FullMethodName   = "/tachograph.executor.Executor/Sample"
-	Executor_Stats_FullMethodName    = "/tachograph.executor.Executor/Stats"
-	Executor_Target_FullMethodName   = "/tachograph.executor.Executor/Target"
-	Executor_Events_FullMethodName   = "/tachograph.executor.Executor/Events"
-	Executor_Exec_FullMethodName     = "/tachograph.executor.Executor/Exec"
-	Executor_Shutdown_FullMethodName = "/tachograph.executor.Executor/Shutdown"
+	Executor_Hello_FullMethodName           = "/tachograph.executor.Executor/Hello"
+	Executor_Launch_FullMethodName          = "/tachograph.executor.Executor/Launch"
+	Executor_LaunchAnnounced_FullMethodName = "/tachograph.executor.Executor/LaunchAnnounced"
+	Executor_Wait_FullMethodName            = "/tachograph.executor.Executor/Wait"
+	Executor_Signal_FullMethodName          = "/tachograph.executor.Executor/Signal"
+	Executor_Stop_FullMethodName            = "/tachograph.executor.Executor/Stop"
+	Executor_Sample_FullMethodName          = "/tachograph.executor.Executor/Sample"
+	Executor_Stats_FullMethodName           = "/tachograph.executor.Executor/Stats"
+	Executor_Target_FullMethodName          = "/tachograph.executor.Executor/Target"
+	Executor_Events_FullMethodName          = "/tachograph.executor.Executor/Events"
+	Executor_Exec_FullMethodName            = "/tachograph.executor.Executor/Exec"
+	Executor_Shutdown_FullMethodName        = "/tachograph.executor.Executor/Shutdown"
 )
 
 // ExecutorClient is the client API for Executor service.
@@ -40,6 +41,9 @@ type ExecutorClient interface {
 	Hello(ctx context.Context, in *HelloRequest, opts ...grpc.CallOption) (*HelloResponse, error)
 	// Launch starts the task. An executor runs one task in its life; a second Launch is FAILED_PRECONDITION.
 	Launch(ctx context.Context, in *LaunchRequest, opts ...grpc.CallOption) (*LaunchResponse, error)
+	// LaunchAnnounced is Launch for a caller that has something to do with the task's cgroup before a process is in it. It sends one request;
+	// the first answer has the cgroup alone, the second is that of Launch, and comes after the caller has closed its side, or is gone.
+	LaunchAnnounced(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LaunchRequest, LaunchResponse], error)
 	// Wait answers when the main process has ended and nothing is left of the task; any number of callers.
 	Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitResponse, error)
 	// Signal sends a signal to the main process or to its process group.
@@ -90,6 +94,19 @@ func (c *executorClient) Launch(ctx context.Context, in *LaunchRequest, opts ...
 	return out, nil
 }
 
+func (c *executorClient) LaunchAnnounced(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LaunchRequest, LaunchResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Executor_ServiceDesc.Streams[0], Executor_LaunchAnnounced_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[LaunchRequest, LaunchResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Executor_LaunchAnnouncedClient = grpc.BidiStreamingClient[LaunchRequest, LaunchResponse]
+
 func (c *executorClient) Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(WaitResponse)
@@ -132,7 +149,7 @@ func (c *executorClient) Sample(ctx context.Context, in *SampleRequest, opts ...
 
 func (c *executorClient) Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SampleResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Executor_ServiceDesc.Streams[0], Executor_Stats_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Executor_ServiceDesc.Streams[1], Executor_Stats_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +178,7 @@ func (c *executorClient) Target(ctx context.Context, in *TargetRequest, opts ...
 
 func (c *executorClient) Events(ctx context.Context, in *EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Event], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Executor_ServiceDesc.Streams[1], Executor_Events_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Executor_ServiceDesc.Streams[2], Executor_Events_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +197,7 @@ type Executor_EventsClient = grpc.ServerStreamingClient[Event]
 
 func (c *executorClient) Exec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecRequest, ExecResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Executor_ServiceDesc.Streams[2], Executor_Exec_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Executor_ServiceDesc.Streams[3], Executor_Exec_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -209,6 +226,9 @@ type ExecutorServer interface {
 	Hello(context.Context, *HelloRequest) (*HelloResponse, error)
 	// Launch starts the task. An executor runs one task in its life; a second Launch is FAILED_PRECONDITION.
 	Launch(context.Context, *LaunchRequest) (*LaunchResponse, error)
+	// LaunchAnnounced is Launch for a caller that has something to do with the task's cgroup before a process is in it. It sends one request;
+	// the first answer has the cgroup alone, the second is that of Launch, and comes after the caller has closed its side, or is gone.
+	LaunchAnnounced(grpc.BidiStreamingServer[LaunchRequest, LaunchResponse]) error
 	// Wait answers when the main process has ended and nothing is left of the task; any number of callers.
 	Wait(context.Context, *WaitRequest) (*WaitResponse, error)
 	// Signal sends a signal to the main process or to its process group.
@@ -244,6 +264,9 @@ func (UnimplementedExecutorServer) Hello(context.Context, *HelloRequest) (*Hello
 }
 func (UnimplementedExecutorServer) Launch(context.Context, *LaunchRequest) (*LaunchResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Launch not implemented")
+}
+func (UnimplementedExecutorServer) LaunchAnnounced(grpc.BidiStreamingServer[LaunchRequest, LaunchResponse]) error {
+	return status.Error(codes.Unimplemented, "method LaunchAnnounced not implemented")
 }
 func (UnimplementedExecutorServer) Wait(context.Context, *WaitRequest) (*WaitResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Wait not implemented")
@@ -328,6 +351,13 @@ func _Executor_Launch_Handler(srv interface{}, ctx context.Context, dec func(int
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _Executor_LaunchAnnounced_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ExecutorServer).LaunchAnnounced(&grpc.GenericServerStream[LaunchRequest, LaunchResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Executor_LaunchAnnouncedServer = grpc.BidiStreamingServer[LaunchRequest, LaunchResponse]
 
 func _Executor_Wait_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(WaitRequest)
@@ -507,6 +537,12 @@ var Executor_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "LaunchAnnounced",
+			Handler:       _Executor_LaunchAnnounced_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
 		{
 			StreamName:    "Stats",
 			Handler:       _Executor_Stats_Handler,

@@ -58,6 +58,11 @@ func Open(host kernel.FS, selection procstats.Selection, dir string, started boo
 	return s
 }
 
+// Of returns a source of what a counter has counted since before the start of its task, or that says why there is none. It closes the counter.
+func Of(selection procstats.Selection, counter *Counter, reason string) *Source {
+	return &Source{selection: selection, counter: counter, reason: reason}
+}
+
 // Continue adds what an earlier reader of the task has counted, by its last sample, since when that was counted.
 func (s *Source) Continue(last *procstats.Sample) {
 	number := func(id procstats.ID) uint64 {

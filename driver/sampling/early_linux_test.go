@@ -1,0 +1,77 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sampling_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestEarly holds that a stream goes on with what was counted of a task since before its start, packets and processes, and that what was
+// counted is gone with the stream.
+func TestEarly(t *testing.T) {
+	k := run(t, "mkfifo go; read x <go; for i in 1 2 3 4 5 6 7 8 9; do /bin/true; done; exit 3", nil)
+	loop := newLoop(t)
+	task := k.task()
+	over := make(chan struct{})
+	task.Done = over
+	loop.Count(task.ID, task.Cgroup, task.Folder, true)
+	s, err := loop.Open(t.Context(), task, 20*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !loop.Asked() {
+		t.Error("a stream was opened, and nobody has asked")
+	}
+	if err := os.WriteFile(filepath.Join(k.folder, "go"), []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	<-k.done
+	loop.Forget(task.ID) // a task with a stream has nothing else
+	c := loop.Commands(task.ID, k.final.StartedAt)
+	if c == nil || c.Reason != "" {
+		t.Skipf("no exit records here: %+v", c)
+	}
+	k.final.SetCommands(c)
+	checkCommands(t, k.final)
+	if packets, source := loop.Network(task.ID); packets == nil || !source.Available {
+		t.Errorf("packets: %+v of %+v", packets, source)
+	}
+	close(over)
+	for err == nil {
+		_, err = s.Recv()
+	}
+	loop.Close()
+	if c := loop.Commands(task.ID, time.Now()); c != nil {
+		t.Errorf("after the stream: %+v", c)
+	}
+}
+
+// TestEarlyUnused holds that what is counted of a task whose host opens no stream ends by itself, and is not expected again.
+func TestEarlyUnused(t *testing.T) {
+	k := run(t, "exec sleep 1000", nil)
+	loop := newLoop(t)
+	task := k.task()
+	_, err := loop.Open(t.Context(), task, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loop.Count("another", task.Cgroup, t.TempDir(), true)
+	if c := loop.CommandsSoFar("another", time.Now()); c == nil {
+		t.Error("nothing is counted")
+	}
+	for deadline := time.Now().Add(limit); loop.Asked(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a stream is still expected")
+		}
+	}
+	if c := loop.CommandsSoFar("another", time.Now()); c != nil {
+		t.Errorf("still counted: %+v", c)
+	}
+	if packets, _ := loop.Network("another"); packets != nil {
+		t.Errorf("still counted: %+v", packets)
+	}
+}
