@@ -25,7 +25,7 @@ type TaskConfig struct {
 	// Sampled says that the host opens a stream of stats once the task is started, so that what it counts is counted from the first
 	// process on: from a host in this process.
 	Sampled bool `json:"-"`
-	Env       map[string]string
+	Env     map[string]string
 	// DeviceEnv is added to Env and wins.
 	DeviceEnv map[string]string
 	Resources *Resources

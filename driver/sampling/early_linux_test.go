@@ -63,7 +63,9 @@ func TestEarlyUnused(t *testing.T) {
 	if c := loop.CommandsSoFar("another", time.Now()); c == nil {
 		t.Error("nothing is counted")
 	}
-	for deadline := time.Now().Add(limit); loop.Asked(); time.Sleep(100 * time.Millisecond) {
+	looks := time.NewTicker(100 * time.Millisecond)
+	defer looks.Stop()
+	for deadline := time.Now().Add(limit); loop.Asked(); <-looks.C {
 		if time.Now().After(deadline) {
 			t.Fatal("a stream is still expected")
 		}
