@@ -72,21 +72,21 @@ func (e *Executor) Launch(ctx context.Context, request *proto.LaunchRequest) (*p
 }
 
 // LaunchAnnounced implements proto.ExecutorServer.
-func (e *Executor) LaunchAnnounced(stream grpc.BidiStreamingServer[proto.LaunchRequest, proto.LaunchResponse]) error {
+func (e *Executor) LaunchAnnounced(stream grpc.BidiStreamingServer[proto.LaunchAnnouncedRequest, proto.LaunchAnnouncedResponse]) error {
 	request, err := stream.Recv()
 	if err != nil {
 		return err
 	}
-	launched, err := e.launchTask(stream.Context(), request, func(t *task) {
+	launched, err := e.launchTask(stream.Context(), request.GetLaunch(), func(t *task) {
 		// A caller that is gone is seen by the context, and one that comes back finds the task started.
-		if stream.Send(&proto.LaunchResponse{Cgroup: t.cgroup()}) == nil {
+		if stream.Send(&proto.LaunchAnnouncedResponse{Cgroup: t.cgroup()}) == nil {
 			_, _ = stream.Recv()
 		}
 	})
 	if err != nil {
 		return err
 	}
-	return stream.Send(launched)
+	return stream.Send(&proto.LaunchAnnouncedResponse{Launched: launched})
 }
 
 // launchTask starts the task. announce is called when it has its cgroup and no process yet.

@@ -303,18 +303,19 @@ func (c *Client) LaunchAnnounced(ctx context.Context, request *proto.LaunchReque
 		if err != nil {
 			return nil, err
 		}
-		if err := stream.Send(request); err != nil && !errors.Is(err, io.EOF) { // of which Recv has the cause
+		if err := stream.Send(&proto.LaunchAnnouncedRequest{Launch: request}); err != nil && !errors.Is(err, io.EOF) { // of which Recv has the cause
 			return nil, err
 		}
 		announced, err := stream.Recv()
 		if err != nil {
 			return nil, err
 		}
-		announce(cgroupOf(announced))
+		announce(cgroupOf(announced.GetCgroup()))
 		if err := stream.CloseSend(); err != nil {
 			return nil, err
 		}
-		return stream.Recv()
+		launched, err := stream.Recv()
+		return launched.GetLaunched(), err
 	})
 }
 
@@ -340,12 +341,12 @@ func (c *Client) launched(launched *proto.LaunchResponse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.address.Main = wire.ToProcessID(launched.GetMain())
-	c.address.Cgroup = cgroupOf(launched)
+	c.address.Cgroup = cgroupOf(launched.GetCgroup())
 	c.address.Owned = launched.GetCgroup().GetOwned()
 }
 
-func cgroupOf(launched *proto.LaunchResponse) procstats.Cgroup {
-	return procstats.Cgroup{V2: launched.GetCgroup().GetV2(), V1: launched.GetCgroup().GetV1(), Shared: launched.GetCgroup().GetShared()}
+func cgroupOf(c *proto.Cgroup) procstats.Cgroup {
+	return procstats.Cgroup{V2: c.GetV2(), V1: c.GetV1(), Shared: c.GetShared()}
 }
 
 // AwaitLaunch returns what Launch has returned to another caller, perhaps one that is gone, once it has. The error wraps

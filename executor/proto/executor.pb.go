@@ -135,7 +135,7 @@ func (x Stdio_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Stdio_Mode.Descriptor instead.
 func (Stdio_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{4, 0}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{6, 0}
 }
 
 type CgroupPlacement_Mode int32
@@ -190,7 +190,7 @@ func (x CgroupPlacement_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CgroupPlacement_Mode.Descriptor instead.
 func (CgroupPlacement_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{9, 0}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{11, 0}
 }
 
 type HelloRequest struct {
@@ -734,6 +734,104 @@ func (x *LaunchRequest) GetNetworkOff() bool {
 	return false
 }
 
+type LaunchAnnouncedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Launch        *LaunchRequest         `protobuf:"bytes,1,opt,name=launch" json:"launch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaunchAnnouncedRequest) Reset() {
+	*x = LaunchAnnouncedRequest{}
+	mi := &file_executor_proto_executor_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaunchAnnouncedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaunchAnnouncedRequest) ProtoMessage() {}
+
+func (x *LaunchAnnouncedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_proto_executor_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaunchAnnouncedRequest.ProtoReflect.Descriptor instead.
+func (*LaunchAnnouncedRequest) Descriptor() ([]byte, []int) {
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *LaunchAnnouncedRequest) GetLaunch() *LaunchRequest {
+	if x != nil {
+		return x.Launch
+	}
+	return nil
+}
+
+type LaunchAnnouncedResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the task has before it is started, in the first answer.
+	Cgroup *Cgroup `protobuf:"bytes,1,opt,name=cgroup" json:"cgroup,omitempty"`
+	// The answer to Launch, in the second.
+	Launched      *LaunchResponse `protobuf:"bytes,2,opt,name=launched" json:"launched,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaunchAnnouncedResponse) Reset() {
+	*x = LaunchAnnouncedResponse{}
+	mi := &file_executor_proto_executor_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaunchAnnouncedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaunchAnnouncedResponse) ProtoMessage() {}
+
+func (x *LaunchAnnouncedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_proto_executor_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaunchAnnouncedResponse.ProtoReflect.Descriptor instead.
+func (*LaunchAnnouncedResponse) Descriptor() ([]byte, []int) {
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *LaunchAnnouncedResponse) GetCgroup() *Cgroup {
+	if x != nil {
+		return x.Cgroup
+	}
+	return nil
+}
+
+func (x *LaunchAnnouncedResponse) GetLaunched() *LaunchResponse {
+	if x != nil {
+		return x.Launched
+	}
+	return nil
+}
+
 // How the task's standard streams are made. Descriptors are inherited, never copied over this wire.
 type Stdio struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -753,7 +851,7 @@ type Stdio struct {
 
 func (x *Stdio) Reset() {
 	*x = Stdio{}
-	mi := &file_executor_proto_executor_proto_msgTypes[4]
+	mi := &file_executor_proto_executor_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +863,7 @@ func (x *Stdio) String() string {
 func (*Stdio) ProtoMessage() {}
 
 func (x *Stdio) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[4]
+	mi := &file_executor_proto_executor_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +876,7 @@ func (x *Stdio) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stdio.ProtoReflect.Descriptor instead.
 func (*Stdio) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{4}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Stdio) GetMode() Stdio_Mode {
@@ -857,7 +955,7 @@ type Descriptor struct {
 
 func (x *Descriptor) Reset() {
 	*x = Descriptor{}
-	mi := &file_executor_proto_executor_proto_msgTypes[5]
+	mi := &file_executor_proto_executor_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +967,7 @@ func (x *Descriptor) String() string {
 func (*Descriptor) ProtoMessage() {}
 
 func (x *Descriptor) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[5]
+	mi := &file_executor_proto_executor_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +980,7 @@ func (x *Descriptor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Descriptor.ProtoReflect.Descriptor instead.
 func (*Descriptor) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{5}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Descriptor) GetFd() uint32 {
@@ -915,7 +1013,7 @@ type Logs struct {
 
 func (x *Logs) Reset() {
 	*x = Logs{}
-	mi := &file_executor_proto_executor_proto_msgTypes[6]
+	mi := &file_executor_proto_executor_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1025,7 @@ func (x *Logs) String() string {
 func (*Logs) ProtoMessage() {}
 
 func (x *Logs) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[6]
+	mi := &file_executor_proto_executor_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1038,7 @@ func (x *Logs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Logs.ProtoReflect.Descriptor instead.
 func (*Logs) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{6}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Logs) GetDir() string {
@@ -1002,7 +1100,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_executor_proto_executor_proto_msgTypes[7]
+	mi := &file_executor_proto_executor_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1112,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[7]
+	mi := &file_executor_proto_executor_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1125,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{7}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Limits) GetMemoryMaxBytes() int64 {
@@ -1114,7 +1212,7 @@ type IOLimit struct {
 
 func (x *IOLimit) Reset() {
 	*x = IOLimit{}
-	mi := &file_executor_proto_executor_proto_msgTypes[8]
+	mi := &file_executor_proto_executor_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1224,7 @@ func (x *IOLimit) String() string {
 func (*IOLimit) ProtoMessage() {}
 
 func (x *IOLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[8]
+	mi := &file_executor_proto_executor_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1237,7 @@ func (x *IOLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IOLimit.ProtoReflect.Descriptor instead.
 func (*IOLimit) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{8}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *IOLimit) GetDevice() string {
@@ -1195,7 +1293,7 @@ type CgroupPlacement struct {
 
 func (x *CgroupPlacement) Reset() {
 	*x = CgroupPlacement{}
-	mi := &file_executor_proto_executor_proto_msgTypes[9]
+	mi := &file_executor_proto_executor_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1305,7 @@ func (x *CgroupPlacement) String() string {
 func (*CgroupPlacement) ProtoMessage() {}
 
 func (x *CgroupPlacement) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[9]
+	mi := &file_executor_proto_executor_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1318,7 @@ func (x *CgroupPlacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CgroupPlacement.ProtoReflect.Descriptor instead.
 func (*CgroupPlacement) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{9}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CgroupPlacement) GetMode() CgroupPlacement_Mode {
@@ -1274,7 +1372,7 @@ type RecordOptions struct {
 
 func (x *RecordOptions) Reset() {
 	*x = RecordOptions{}
-	mi := &file_executor_proto_executor_proto_msgTypes[10]
+	mi := &file_executor_proto_executor_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1286,7 +1384,7 @@ func (x *RecordOptions) String() string {
 func (*RecordOptions) ProtoMessage() {}
 
 func (x *RecordOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[10]
+	mi := &file_executor_proto_executor_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1299,7 +1397,7 @@ func (x *RecordOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordOptions.ProtoReflect.Descriptor instead.
 func (*RecordOptions) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{10}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RecordOptions) GetDir() string {
@@ -1346,7 +1444,7 @@ type LaunchResponse struct {
 
 func (x *LaunchResponse) Reset() {
 	*x = LaunchResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[11]
+	mi := &file_executor_proto_executor_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1456,7 @@ func (x *LaunchResponse) String() string {
 func (*LaunchResponse) ProtoMessage() {}
 
 func (x *LaunchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[11]
+	mi := &file_executor_proto_executor_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1469,7 @@ func (x *LaunchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchResponse.ProtoReflect.Descriptor instead.
 func (*LaunchResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{11}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LaunchResponse) GetMain() *ProcessID {
@@ -1433,7 +1531,7 @@ type Cgroup struct {
 
 func (x *Cgroup) Reset() {
 	*x = Cgroup{}
-	mi := &file_executor_proto_executor_proto_msgTypes[12]
+	mi := &file_executor_proto_executor_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1543,7 @@ func (x *Cgroup) String() string {
 func (*Cgroup) ProtoMessage() {}
 
 func (x *Cgroup) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[12]
+	mi := &file_executor_proto_executor_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1556,7 @@ func (x *Cgroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cgroup.ProtoReflect.Descriptor instead.
 func (*Cgroup) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{12}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Cgroup) GetV2() string {
@@ -1515,7 +1613,7 @@ type EffectiveLimit struct {
 
 func (x *EffectiveLimit) Reset() {
 	*x = EffectiveLimit{}
-	mi := &file_executor_proto_executor_proto_msgTypes[13]
+	mi := &file_executor_proto_executor_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1625,7 @@ func (x *EffectiveLimit) String() string {
 func (*EffectiveLimit) ProtoMessage() {}
 
 func (x *EffectiveLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[13]
+	mi := &file_executor_proto_executor_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1638,7 @@ func (x *EffectiveLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectiveLimit.ProtoReflect.Descriptor instead.
 func (*EffectiveLimit) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{13}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EffectiveLimit) GetName() string {
@@ -1597,7 +1695,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_executor_proto_executor_proto_msgTypes[14]
+	mi := &file_executor_proto_executor_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1707,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[14]
+	mi := &file_executor_proto_executor_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1720,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{14}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Source) GetName() string {
@@ -1661,7 +1759,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[15]
+	mi := &file_executor_proto_executor_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1673,7 +1771,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[15]
+	mi := &file_executor_proto_executor_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1686,7 +1784,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{15}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{17}
 }
 
 type WaitResponse struct {
@@ -1700,7 +1798,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[16]
+	mi := &file_executor_proto_executor_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1810,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[16]
+	mi := &file_executor_proto_executor_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1823,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{16}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WaitResponse) GetExit() *Exit {
@@ -1760,7 +1858,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_executor_proto_executor_proto_msgTypes[17]
+	mi := &file_executor_proto_executor_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +1870,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[17]
+	mi := &file_executor_proto_executor_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +1883,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{17}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -1841,7 +1939,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[18]
+	mi := &file_executor_proto_executor_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +1951,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[18]
+	mi := &file_executor_proto_executor_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +1964,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{18}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SignalRequest) GetSignal() int32 {
@@ -1891,7 +1989,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[19]
+	mi := &file_executor_proto_executor_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +2001,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[19]
+	mi := &file_executor_proto_executor_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +2014,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{19}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{21}
 }
 
 type StopRequest struct {
@@ -1931,7 +2029,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[20]
+	mi := &file_executor_proto_executor_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2041,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[20]
+	mi := &file_executor_proto_executor_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2054,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{20}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StopRequest) GetSignal() int32 {
@@ -1981,7 +2079,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[21]
+	mi := &file_executor_proto_executor_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1993,7 +2091,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[21]
+	mi := &file_executor_proto_executor_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2006,7 +2104,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{21}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{23}
 }
 
 type SampleRequest struct {
@@ -2021,7 +2119,7 @@ type SampleRequest struct {
 
 func (x *SampleRequest) Reset() {
 	*x = SampleRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[22]
+	mi := &file_executor_proto_executor_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2131,7 @@ func (x *SampleRequest) String() string {
 func (*SampleRequest) ProtoMessage() {}
 
 func (x *SampleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[22]
+	mi := &file_executor_proto_executor_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2144,7 @@ func (x *SampleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleRequest.ProtoReflect.Descriptor instead.
 func (*SampleRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{22}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SampleRequest) GetMaxAgeNs() int64 {
@@ -2075,7 +2173,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[23]
+	mi := &file_executor_proto_executor_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2185,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[23]
+	mi := &file_executor_proto_executor_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2198,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{23}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StatsRequest) GetIntervalNs() int64 {
@@ -2136,7 +2234,7 @@ type SampleResponse struct {
 
 func (x *SampleResponse) Reset() {
 	*x = SampleResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[24]
+	mi := &file_executor_proto_executor_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +2246,7 @@ func (x *SampleResponse) String() string {
 func (*SampleResponse) ProtoMessage() {}
 
 func (x *SampleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[24]
+	mi := &file_executor_proto_executor_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +2259,7 @@ func (x *SampleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SampleResponse.ProtoReflect.Descriptor instead.
 func (*SampleResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{24}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SampleResponse) GetSample() *Sample {
@@ -2194,7 +2292,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_executor_proto_executor_proto_msgTypes[25]
+	mi := &file_executor_proto_executor_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2304,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[25]
+	mi := &file_executor_proto_executor_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2317,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{25}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Sample) GetAt() *Stamp {
@@ -2275,7 +2373,7 @@ type Stamp struct {
 
 func (x *Stamp) Reset() {
 	*x = Stamp{}
-	mi := &file_executor_proto_executor_proto_msgTypes[26]
+	mi := &file_executor_proto_executor_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2385,7 @@ func (x *Stamp) String() string {
 func (*Stamp) ProtoMessage() {}
 
 func (x *Stamp) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[26]
+	mi := &file_executor_proto_executor_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2398,7 @@ func (x *Stamp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stamp.ProtoReflect.Descriptor instead.
 func (*Stamp) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{26}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Stamp) GetMonoNs() int64 {
@@ -2327,7 +2425,7 @@ type SourceStamp struct {
 
 func (x *SourceStamp) Reset() {
 	*x = SourceStamp{}
-	mi := &file_executor_proto_executor_proto_msgTypes[27]
+	mi := &file_executor_proto_executor_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2437,7 @@ func (x *SourceStamp) String() string {
 func (*SourceStamp) ProtoMessage() {}
 
 func (x *SourceStamp) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[27]
+	mi := &file_executor_proto_executor_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2450,7 @@ func (x *SourceStamp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStamp.ProtoReflect.Descriptor instead.
 func (*SourceStamp) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{27}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SourceStamp) GetSource() uint32 {
@@ -2385,7 +2483,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_executor_proto_executor_proto_msgTypes[28]
+	mi := &file_executor_proto_executor_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2495,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[28]
+	mi := &file_executor_proto_executor_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2508,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{28}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Reading) GetId() uint32 {
@@ -2490,7 +2588,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_executor_proto_executor_proto_msgTypes[29]
+	mi := &file_executor_proto_executor_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2600,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[29]
+	mi := &file_executor_proto_executor_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2613,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{29}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Process) GetId() *ProcessID {
@@ -2556,7 +2654,7 @@ type TargetRequest struct {
 
 func (x *TargetRequest) Reset() {
 	*x = TargetRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[30]
+	mi := &file_executor_proto_executor_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2666,7 @@ func (x *TargetRequest) String() string {
 func (*TargetRequest) ProtoMessage() {}
 
 func (x *TargetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[30]
+	mi := &file_executor_proto_executor_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2679,7 @@ func (x *TargetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetRequest.ProtoReflect.Descriptor instead.
 func (*TargetRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{30}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TargetRequest) GetReapedOnly() bool {
@@ -2616,7 +2714,7 @@ type TargetResponse struct {
 
 func (x *TargetResponse) Reset() {
 	*x = TargetResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[31]
+	mi := &file_executor_proto_executor_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2628,7 +2726,7 @@ func (x *TargetResponse) String() string {
 func (*TargetResponse) ProtoMessage() {}
 
 func (x *TargetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[31]
+	mi := &file_executor_proto_executor_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2641,7 +2739,7 @@ func (x *TargetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetResponse.ProtoReflect.Descriptor instead.
 func (*TargetResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{31}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TargetResponse) GetSelection() []uint32 {
@@ -2719,7 +2817,7 @@ type Reaped struct {
 
 func (x *Reaped) Reset() {
 	*x = Reaped{}
-	mi := &file_executor_proto_executor_proto_msgTypes[32]
+	mi := &file_executor_proto_executor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +2829,7 @@ func (x *Reaped) String() string {
 func (*Reaped) ProtoMessage() {}
 
 func (x *Reaped) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[32]
+	mi := &file_executor_proto_executor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +2842,7 @@ func (x *Reaped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reaped.ProtoReflect.Descriptor instead.
 func (*Reaped) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{32}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Reaped) GetProcesses() int64 {
@@ -2866,7 +2964,7 @@ type Handover struct {
 
 func (x *Handover) Reset() {
 	*x = Handover{}
-	mi := &file_executor_proto_executor_proto_msgTypes[33]
+	mi := &file_executor_proto_executor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2878,7 +2976,7 @@ func (x *Handover) String() string {
 func (*Handover) ProtoMessage() {}
 
 func (x *Handover) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[33]
+	mi := &file_executor_proto_executor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2891,7 +2989,7 @@ func (x *Handover) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handover.ProtoReflect.Descriptor instead.
 func (*Handover) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{33}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Handover) GetLast() *Sample {
@@ -2923,7 +3021,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[34]
+	mi := &file_executor_proto_executor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2935,7 +3033,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[34]
+	mi := &file_executor_proto_executor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2948,7 +3046,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{34}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{36}
 }
 
 type Event struct {
@@ -2967,7 +3065,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_executor_proto_executor_proto_msgTypes[35]
+	mi := &file_executor_proto_executor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3077,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[35]
+	mi := &file_executor_proto_executor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3090,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{35}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Event) GetSequence() uint64 {
@@ -3041,7 +3139,7 @@ type WindowSize struct {
 
 func (x *WindowSize) Reset() {
 	*x = WindowSize{}
-	mi := &file_executor_proto_executor_proto_msgTypes[36]
+	mi := &file_executor_proto_executor_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +3151,7 @@ func (x *WindowSize) String() string {
 func (*WindowSize) ProtoMessage() {}
 
 func (x *WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[36]
+	mi := &file_executor_proto_executor_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +3164,7 @@ func (x *WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowSize.ProtoReflect.Descriptor instead.
 func (*WindowSize) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{36}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WindowSize) GetRows() uint32 {
@@ -3098,7 +3196,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[37]
+	mi := &file_executor_proto_executor_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +3208,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[37]
+	mi := &file_executor_proto_executor_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +3221,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{37}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExecRequest) GetMessage() isExecRequest_Message {
@@ -3209,7 +3307,7 @@ type ExecSetup struct {
 
 func (x *ExecSetup) Reset() {
 	*x = ExecSetup{}
-	mi := &file_executor_proto_executor_proto_msgTypes[38]
+	mi := &file_executor_proto_executor_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3221,7 +3319,7 @@ func (x *ExecSetup) String() string {
 func (*ExecSetup) ProtoMessage() {}
 
 func (x *ExecSetup) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[38]
+	mi := &file_executor_proto_executor_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3234,7 +3332,7 @@ func (x *ExecSetup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecSetup.ProtoReflect.Descriptor instead.
 func (*ExecSetup) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{38}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ExecSetup) GetCommand() []string {
@@ -3272,7 +3370,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[39]
+	mi := &file_executor_proto_executor_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3382,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[39]
+	mi := &file_executor_proto_executor_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3395,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{39}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ExecResponse) GetMessage() isExecResponse_Message {
@@ -3366,7 +3464,7 @@ type ExecExit struct {
 
 func (x *ExecExit) Reset() {
 	*x = ExecExit{}
-	mi := &file_executor_proto_executor_proto_msgTypes[40]
+	mi := &file_executor_proto_executor_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3378,7 +3476,7 @@ func (x *ExecExit) String() string {
 func (*ExecExit) ProtoMessage() {}
 
 func (x *ExecExit) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[40]
+	mi := &file_executor_proto_executor_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3391,7 +3489,7 @@ func (x *ExecExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecExit.ProtoReflect.Descriptor instead.
 func (*ExecExit) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{40}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ExecExit) GetCode() int32 {
@@ -3416,7 +3514,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_executor_proto_executor_proto_msgTypes[41]
+	mi := &file_executor_proto_executor_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +3526,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[41]
+	mi := &file_executor_proto_executor_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +3539,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{41}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{43}
 }
 
 type ShutdownResponse struct {
@@ -3452,7 +3550,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_executor_proto_executor_proto_msgTypes[42]
+	mi := &file_executor_proto_executor_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3464,7 +3562,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_proto_executor_proto_msgTypes[42]
+	mi := &file_executor_proto_executor_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3477,7 +3575,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_executor_proto_executor_proto_rawDescGZIP(), []int{42}
+	return file_executor_proto_executor_proto_rawDescGZIP(), []int{44}
 }
 
 var File_executor_proto_executor_proto protoreflect.FileDescriptor
@@ -3541,7 +3639,12 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"networkOff\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"T\n" +
+	"\x16LaunchAnnouncedRequest\x12:\n" +
+	"\x06launch\x18\x01 \x01(\v2\".tachograph.executor.LaunchRequestR\x06launch\"\x8f\x01\n" +
+	"\x17LaunchAnnouncedResponse\x123\n" +
+	"\x06cgroup\x18\x01 \x01(\v2\x1b.tachograph.executor.CgroupR\x06cgroup\x12?\n" +
+	"\blaunched\x18\x02 \x01(\v2#.tachograph.executor.LaunchResponseR\blaunched\"\xd9\x03\n" +
 	"\x05Stdio\x123\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1f.tachograph.executor.Stdio.ModeR\x04mode\x12\x19\n" +
 	"\bstdin_fd\x18\x02 \x01(\rR\astdinFd\x12\x1b\n" +
@@ -3773,11 +3876,11 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TASK_STATE_PENDING\x10\x01\x12\x16\n" +
 	"\x12TASK_STATE_RUNNING\x10\x02\x12\x15\n" +
-	"\x11TASK_STATE_EXITED\x10\x032\xe9\a\n" +
+	"\x11TASK_STATE_EXITED\x10\x032\xfb\a\n" +
 	"\bExecutor\x12N\n" +
 	"\x05Hello\x12!.tachograph.executor.HelloRequest\x1a\".tachograph.executor.HelloResponse\x12Q\n" +
-	"\x06Launch\x12\".tachograph.executor.LaunchRequest\x1a#.tachograph.executor.LaunchResponse\x12^\n" +
-	"\x0fLaunchAnnounced\x12\".tachograph.executor.LaunchRequest\x1a#.tachograph.executor.LaunchResponse(\x010\x01\x12K\n" +
+	"\x06Launch\x12\".tachograph.executor.LaunchRequest\x1a#.tachograph.executor.LaunchResponse\x12p\n" +
+	"\x0fLaunchAnnounced\x12+.tachograph.executor.LaunchAnnouncedRequest\x1a,.tachograph.executor.LaunchAnnouncedResponse(\x010\x01\x12K\n" +
 	"\x04Wait\x12 .tachograph.executor.WaitRequest\x1a!.tachograph.executor.WaitResponse\x12Q\n" +
 	"\x06Signal\x12\".tachograph.executor.SignalRequest\x1a#.tachograph.executor.SignalResponse\x12K\n" +
 	"\x04Stop\x12 .tachograph.executor.StopRequest\x1a!.tachograph.executor.StopResponse\x12Q\n" +
@@ -3801,128 +3904,133 @@ func file_executor_proto_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_executor_proto_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_executor_proto_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_executor_proto_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_executor_proto_executor_proto_goTypes = []any{
-	(TaskState)(0),            // 0: tachograph.executor.TaskState
-	(Stdio_Mode)(0),           // 1: tachograph.executor.Stdio.Mode
-	(CgroupPlacement_Mode)(0), // 2: tachograph.executor.CgroupPlacement.Mode
-	(*HelloRequest)(nil),      // 3: tachograph.executor.HelloRequest
-	(*HelloResponse)(nil),     // 4: tachograph.executor.HelloResponse
-	(*ProcessID)(nil),         // 5: tachograph.executor.ProcessID
-	(*LaunchRequest)(nil),     // 6: tachograph.executor.LaunchRequest
-	(*Stdio)(nil),             // 7: tachograph.executor.Stdio
-	(*Descriptor)(nil),        // 8: tachograph.executor.Descriptor
-	(*Logs)(nil),              // 9: tachograph.executor.Logs
-	(*Limits)(nil),            // 10: tachograph.executor.Limits
-	(*IOLimit)(nil),           // 11: tachograph.executor.IOLimit
-	(*CgroupPlacement)(nil),   // 12: tachograph.executor.CgroupPlacement
-	(*RecordOptions)(nil),     // 13: tachograph.executor.RecordOptions
-	(*LaunchResponse)(nil),    // 14: tachograph.executor.LaunchResponse
-	(*Cgroup)(nil),            // 15: tachograph.executor.Cgroup
-	(*EffectiveLimit)(nil),    // 16: tachograph.executor.EffectiveLimit
-	(*Source)(nil),            // 17: tachograph.executor.Source
-	(*WaitRequest)(nil),       // 18: tachograph.executor.WaitRequest
-	(*WaitResponse)(nil),      // 19: tachograph.executor.WaitResponse
-	(*Exit)(nil),              // 20: tachograph.executor.Exit
-	(*SignalRequest)(nil),     // 21: tachograph.executor.SignalRequest
-	(*SignalResponse)(nil),    // 22: tachograph.executor.SignalResponse
-	(*StopRequest)(nil),       // 23: tachograph.executor.StopRequest
-	(*StopResponse)(nil),      // 24: tachograph.executor.StopResponse
-	(*SampleRequest)(nil),     // 25: tachograph.executor.SampleRequest
-	(*StatsRequest)(nil),      // 26: tachograph.executor.StatsRequest
-	(*SampleResponse)(nil),    // 27: tachograph.executor.SampleResponse
-	(*Sample)(nil),            // 28: tachograph.executor.Sample
-	(*Stamp)(nil),             // 29: tachograph.executor.Stamp
-	(*SourceStamp)(nil),       // 30: tachograph.executor.SourceStamp
-	(*Reading)(nil),           // 31: tachograph.executor.Reading
-	(*Process)(nil),           // 32: tachograph.executor.Process
-	(*TargetRequest)(nil),     // 33: tachograph.executor.TargetRequest
-	(*TargetResponse)(nil),    // 34: tachograph.executor.TargetResponse
-	(*Reaped)(nil),            // 35: tachograph.executor.Reaped
-	(*Handover)(nil),          // 36: tachograph.executor.Handover
-	(*EventsRequest)(nil),     // 37: tachograph.executor.EventsRequest
-	(*Event)(nil),             // 38: tachograph.executor.Event
-	(*WindowSize)(nil),        // 39: tachograph.executor.WindowSize
-	(*ExecRequest)(nil),       // 40: tachograph.executor.ExecRequest
-	(*ExecSetup)(nil),         // 41: tachograph.executor.ExecSetup
-	(*ExecResponse)(nil),      // 42: tachograph.executor.ExecResponse
-	(*ExecExit)(nil),          // 43: tachograph.executor.ExecExit
-	(*ShutdownRequest)(nil),   // 44: tachograph.executor.ShutdownRequest
-	(*ShutdownResponse)(nil),  // 45: tachograph.executor.ShutdownResponse
-	nil,                       // 46: tachograph.executor.LaunchRequest.LabelsEntry
-	nil,                       // 47: tachograph.executor.CgroupPlacement.V1Entry
-	nil,                       // 48: tachograph.executor.Cgroup.V1Entry
-	nil,                       // 49: tachograph.executor.Event.AnnotationsEntry
+	(TaskState)(0),                  // 0: tachograph.executor.TaskState
+	(Stdio_Mode)(0),                 // 1: tachograph.executor.Stdio.Mode
+	(CgroupPlacement_Mode)(0),       // 2: tachograph.executor.CgroupPlacement.Mode
+	(*HelloRequest)(nil),            // 3: tachograph.executor.HelloRequest
+	(*HelloResponse)(nil),           // 4: tachograph.executor.HelloResponse
+	(*ProcessID)(nil),               // 5: tachograph.executor.ProcessID
+	(*LaunchRequest)(nil),           // 6: tachograph.executor.LaunchRequest
+	(*LaunchAnnouncedRequest)(nil),  // 7: tachograph.executor.LaunchAnnouncedRequest
+	(*LaunchAnnouncedResponse)(nil), // 8: tachograph.executor.LaunchAnnouncedResponse
+	(*Stdio)(nil),                   // 9: tachograph.executor.Stdio
+	(*Descriptor)(nil),              // 10: tachograph.executor.Descriptor
+	(*Logs)(nil),                    // 11: tachograph.executor.Logs
+	(*Limits)(nil),                  // 12: tachograph.executor.Limits
+	(*IOLimit)(nil),                 // 13: tachograph.executor.IOLimit
+	(*CgroupPlacement)(nil),         // 14: tachograph.executor.CgroupPlacement
+	(*RecordOptions)(nil),           // 15: tachograph.executor.RecordOptions
+	(*LaunchResponse)(nil),          // 16: tachograph.executor.LaunchResponse
+	(*Cgroup)(nil),                  // 17: tachograph.executor.Cgroup
+	(*EffectiveLimit)(nil),          // 18: tachograph.executor.EffectiveLimit
+	(*Source)(nil),                  // 19: tachograph.executor.Source
+	(*WaitRequest)(nil),             // 20: tachograph.executor.WaitRequest
+	(*WaitResponse)(nil),            // 21: tachograph.executor.WaitResponse
+	(*Exit)(nil),                    // 22: tachograph.executor.Exit
+	(*SignalRequest)(nil),           // 23: tachograph.executor.SignalRequest
+	(*SignalResponse)(nil),          // 24: tachograph.executor.SignalResponse
+	(*StopRequest)(nil),             // 25: tachograph.executor.StopRequest
+	(*StopResponse)(nil),            // 26: tachograph.executor.StopResponse
+	(*SampleRequest)(nil),           // 27: tachograph.executor.SampleRequest
+	(*StatsRequest)(nil),            // 28: tachograph.executor.StatsRequest
+	(*SampleResponse)(nil),          // 29: tachograph.executor.SampleResponse
+	(*Sample)(nil),                  // 30: tachograph.executor.Sample
+	(*Stamp)(nil),                   // 31: tachograph.executor.Stamp
+	(*SourceStamp)(nil),             // 32: tachograph.executor.SourceStamp
+	(*Reading)(nil),                 // 33: tachograph.executor.Reading
+	(*Process)(nil),                 // 34: tachograph.executor.Process
+	(*TargetRequest)(nil),           // 35: tachograph.executor.TargetRequest
+	(*TargetResponse)(nil),          // 36: tachograph.executor.TargetResponse
+	(*Reaped)(nil),                  // 37: tachograph.executor.Reaped
+	(*Handover)(nil),                // 38: tachograph.executor.Handover
+	(*EventsRequest)(nil),           // 39: tachograph.executor.EventsRequest
+	(*Event)(nil),                   // 40: tachograph.executor.Event
+	(*WindowSize)(nil),              // 41: tachograph.executor.WindowSize
+	(*ExecRequest)(nil),             // 42: tachograph.executor.ExecRequest
+	(*ExecSetup)(nil),               // 43: tachograph.executor.ExecSetup
+	(*ExecResponse)(nil),            // 44: tachograph.executor.ExecResponse
+	(*ExecExit)(nil),                // 45: tachograph.executor.ExecExit
+	(*ShutdownRequest)(nil),         // 46: tachograph.executor.ShutdownRequest
+	(*ShutdownResponse)(nil),        // 47: tachograph.executor.ShutdownResponse
+	nil,                             // 48: tachograph.executor.LaunchRequest.LabelsEntry
+	nil,                             // 49: tachograph.executor.CgroupPlacement.V1Entry
+	nil,                             // 50: tachograph.executor.Cgroup.V1Entry
+	nil,                             // 51: tachograph.executor.Event.AnnotationsEntry
 }
 var file_executor_proto_executor_proto_depIdxs = []int32{
 	5,  // 0: tachograph.executor.HelloResponse.executor:type_name -> tachograph.executor.ProcessID
 	0,  // 1: tachograph.executor.HelloResponse.state:type_name -> tachograph.executor.TaskState
-	14, // 2: tachograph.executor.HelloResponse.launched:type_name -> tachograph.executor.LaunchResponse
-	7,  // 3: tachograph.executor.LaunchRequest.stdio:type_name -> tachograph.executor.Stdio
-	10, // 4: tachograph.executor.LaunchRequest.limits:type_name -> tachograph.executor.Limits
-	12, // 5: tachograph.executor.LaunchRequest.cgroup:type_name -> tachograph.executor.CgroupPlacement
-	13, // 6: tachograph.executor.LaunchRequest.record:type_name -> tachograph.executor.RecordOptions
-	46, // 7: tachograph.executor.LaunchRequest.labels:type_name -> tachograph.executor.LaunchRequest.LabelsEntry
-	1,  // 8: tachograph.executor.Stdio.mode:type_name -> tachograph.executor.Stdio.Mode
-	9,  // 9: tachograph.executor.Stdio.logs:type_name -> tachograph.executor.Logs
-	8,  // 10: tachograph.executor.Stdio.descriptors:type_name -> tachograph.executor.Descriptor
-	11, // 11: tachograph.executor.Limits.io:type_name -> tachograph.executor.IOLimit
-	2,  // 12: tachograph.executor.CgroupPlacement.mode:type_name -> tachograph.executor.CgroupPlacement.Mode
-	47, // 13: tachograph.executor.CgroupPlacement.v1:type_name -> tachograph.executor.CgroupPlacement.V1Entry
-	5,  // 14: tachograph.executor.LaunchResponse.main:type_name -> tachograph.executor.ProcessID
-	15, // 15: tachograph.executor.LaunchResponse.cgroup:type_name -> tachograph.executor.Cgroup
-	16, // 16: tachograph.executor.LaunchResponse.limits:type_name -> tachograph.executor.EffectiveLimit
-	17, // 17: tachograph.executor.LaunchResponse.sources:type_name -> tachograph.executor.Source
-	48, // 18: tachograph.executor.Cgroup.v1:type_name -> tachograph.executor.Cgroup.V1Entry
-	20, // 19: tachograph.executor.WaitResponse.exit:type_name -> tachograph.executor.Exit
-	28, // 20: tachograph.executor.SampleResponse.sample:type_name -> tachograph.executor.Sample
-	29, // 21: tachograph.executor.Sample.at:type_name -> tachograph.executor.Stamp
-	30, // 22: tachograph.executor.Sample.sources:type_name -> tachograph.executor.SourceStamp
-	31, // 23: tachograph.executor.Sample.task:type_name -> tachograph.executor.Reading
-	32, // 24: tachograph.executor.Sample.processes:type_name -> tachograph.executor.Process
-	29, // 25: tachograph.executor.Sample.checked:type_name -> tachograph.executor.Stamp
-	29, // 26: tachograph.executor.SourceStamp.at:type_name -> tachograph.executor.Stamp
-	5,  // 27: tachograph.executor.Process.id:type_name -> tachograph.executor.ProcessID
-	31, // 28: tachograph.executor.Process.readings:type_name -> tachograph.executor.Reading
-	31, // 29: tachograph.executor.TargetResponse.before:type_name -> tachograph.executor.Reading
-	35, // 30: tachograph.executor.TargetResponse.reaped:type_name -> tachograph.executor.Reaped
-	28, // 31: tachograph.executor.TargetResponse.sample:type_name -> tachograph.executor.Sample
-	28, // 32: tachograph.executor.Handover.last:type_name -> tachograph.executor.Sample
-	28, // 33: tachograph.executor.Handover.before:type_name -> tachograph.executor.Sample
-	28, // 34: tachograph.executor.Handover.rows:type_name -> tachograph.executor.Sample
-	49, // 35: tachograph.executor.Event.annotations:type_name -> tachograph.executor.Event.AnnotationsEntry
-	41, // 36: tachograph.executor.ExecRequest.setup:type_name -> tachograph.executor.ExecSetup
-	39, // 37: tachograph.executor.ExecRequest.window:type_name -> tachograph.executor.WindowSize
-	43, // 38: tachograph.executor.ExecResponse.exit:type_name -> tachograph.executor.ExecExit
-	3,  // 39: tachograph.executor.Executor.Hello:input_type -> tachograph.executor.HelloRequest
-	6,  // 40: tachograph.executor.Executor.Launch:input_type -> tachograph.executor.LaunchRequest
-	6,  // 41: tachograph.executor.Executor.LaunchAnnounced:input_type -> tachograph.executor.LaunchRequest
-	18, // 42: tachograph.executor.Executor.Wait:input_type -> tachograph.executor.WaitRequest
-	21, // 43: tachograph.executor.Executor.Signal:input_type -> tachograph.executor.SignalRequest
-	23, // 44: tachograph.executor.Executor.Stop:input_type -> tachograph.executor.StopRequest
-	25, // 45: tachograph.executor.Executor.Sample:input_type -> tachograph.executor.SampleRequest
-	26, // 46: tachograph.executor.Executor.Stats:input_type -> tachograph.executor.StatsRequest
-	33, // 47: tachograph.executor.Executor.Target:input_type -> tachograph.executor.TargetRequest
-	37, // 48: tachograph.executor.Executor.Events:input_type -> tachograph.executor.EventsRequest
-	40, // 49: tachograph.executor.Executor.Exec:input_type -> tachograph.executor.ExecRequest
-	44, // 50: tachograph.executor.Executor.Shutdown:input_type -> tachograph.executor.ShutdownRequest
-	4,  // 51: tachograph.executor.Executor.Hello:output_type -> tachograph.executor.HelloResponse
-	14, // 52: tachograph.executor.Executor.Launch:output_type -> tachograph.executor.LaunchResponse
-	14, // 53: tachograph.executor.Executor.LaunchAnnounced:output_type -> tachograph.executor.LaunchResponse
-	19, // 54: tachograph.executor.Executor.Wait:output_type -> tachograph.executor.WaitResponse
-	22, // 55: tachograph.executor.Executor.Signal:output_type -> tachograph.executor.SignalResponse
-	24, // 56: tachograph.executor.Executor.Stop:output_type -> tachograph.executor.StopResponse
-	27, // 57: tachograph.executor.Executor.Sample:output_type -> tachograph.executor.SampleResponse
-	27, // 58: tachograph.executor.Executor.Stats:output_type -> tachograph.executor.SampleResponse
-	34, // 59: tachograph.executor.Executor.Target:output_type -> tachograph.executor.TargetResponse
-	38, // 60: tachograph.executor.Executor.Events:output_type -> tachograph.executor.Event
-	42, // 61: tachograph.executor.Executor.Exec:output_type -> tachograph.executor.ExecResponse
-	45, // 62: tachograph.executor.Executor.Shutdown:output_type -> tachograph.executor.ShutdownResponse
-	51, // [51:63] is the sub-list for method output_type
-	39, // [39:51] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	16, // 2: tachograph.executor.HelloResponse.launched:type_name -> tachograph.executor.LaunchResponse
+	9,  // 3: tachograph.executor.LaunchRequest.stdio:type_name -> tachograph.executor.Stdio
+	12, // 4: tachograph.executor.LaunchRequest.limits:type_name -> tachograph.executor.Limits
+	14, // 5: tachograph.executor.LaunchRequest.cgroup:type_name -> tachograph.executor.CgroupPlacement
+	15, // 6: tachograph.executor.LaunchRequest.record:type_name -> tachograph.executor.RecordOptions
+	48, // 7: tachograph.executor.LaunchRequest.labels:type_name -> tachograph.executor.LaunchRequest.LabelsEntry
+	6,  // 8: tachograph.executor.LaunchAnnouncedRequest.launch:type_name -> tachograph.executor.LaunchRequest
+	17, // 9: tachograph.executor.LaunchAnnouncedResponse.cgroup:type_name -> tachograph.executor.Cgroup
+	16, // 10: tachograph.executor.LaunchAnnouncedResponse.launched:type_name -> tachograph.executor.LaunchResponse
+	1,  // 11: tachograph.executor.Stdio.mode:type_name -> tachograph.executor.Stdio.Mode
+	11, // 12: tachograph.executor.Stdio.logs:type_name -> tachograph.executor.Logs
+	10, // 13: tachograph.executor.Stdio.descriptors:type_name -> tachograph.executor.Descriptor
+	13, // 14: tachograph.executor.Limits.io:type_name -> tachograph.executor.IOLimit
+	2,  // 15: tachograph.executor.CgroupPlacement.mode:type_name -> tachograph.executor.CgroupPlacement.Mode
+	49, // 16: tachograph.executor.CgroupPlacement.v1:type_name -> tachograph.executor.CgroupPlacement.V1Entry
+	5,  // 17: tachograph.executor.LaunchResponse.main:type_name -> tachograph.executor.ProcessID
+	17, // 18: tachograph.executor.LaunchResponse.cgroup:type_name -> tachograph.executor.Cgroup
+	18, // 19: tachograph.executor.LaunchResponse.limits:type_name -> tachograph.executor.EffectiveLimit
+	19, // 20: tachograph.executor.LaunchResponse.sources:type_name -> tachograph.executor.Source
+	50, // 21: tachograph.executor.Cgroup.v1:type_name -> tachograph.executor.Cgroup.V1Entry
+	22, // 22: tachograph.executor.WaitResponse.exit:type_name -> tachograph.executor.Exit
+	30, // 23: tachograph.executor.SampleResponse.sample:type_name -> tachograph.executor.Sample
+	31, // 24: tachograph.executor.Sample.at:type_name -> tachograph.executor.Stamp
+	32, // 25: tachograph.executor.Sample.sources:type_name -> tachograph.executor.SourceStamp
+	33, // 26: tachograph.executor.Sample.task:type_name -> tachograph.executor.Reading
+	34, // 27: tachograph.executor.Sample.processes:type_name -> tachograph.executor.Process
+	31, // 28: tachograph.executor.Sample.checked:type_name -> tachograph.executor.Stamp
+	31, // 29: tachograph.executor.SourceStamp.at:type_name -> tachograph.executor.Stamp
+	5,  // 30: tachograph.executor.Process.id:type_name -> tachograph.executor.ProcessID
+	33, // 31: tachograph.executor.Process.readings:type_name -> tachograph.executor.Reading
+	33, // 32: tachograph.executor.TargetResponse.before:type_name -> tachograph.executor.Reading
+	37, // 33: tachograph.executor.TargetResponse.reaped:type_name -> tachograph.executor.Reaped
+	30, // 34: tachograph.executor.TargetResponse.sample:type_name -> tachograph.executor.Sample
+	30, // 35: tachograph.executor.Handover.last:type_name -> tachograph.executor.Sample
+	30, // 36: tachograph.executor.Handover.before:type_name -> tachograph.executor.Sample
+	30, // 37: tachograph.executor.Handover.rows:type_name -> tachograph.executor.Sample
+	51, // 38: tachograph.executor.Event.annotations:type_name -> tachograph.executor.Event.AnnotationsEntry
+	43, // 39: tachograph.executor.ExecRequest.setup:type_name -> tachograph.executor.ExecSetup
+	41, // 40: tachograph.executor.ExecRequest.window:type_name -> tachograph.executor.WindowSize
+	45, // 41: tachograph.executor.ExecResponse.exit:type_name -> tachograph.executor.ExecExit
+	3,  // 42: tachograph.executor.Executor.Hello:input_type -> tachograph.executor.HelloRequest
+	6,  // 43: tachograph.executor.Executor.Launch:input_type -> tachograph.executor.LaunchRequest
+	7,  // 44: tachograph.executor.Executor.LaunchAnnounced:input_type -> tachograph.executor.LaunchAnnouncedRequest
+	20, // 45: tachograph.executor.Executor.Wait:input_type -> tachograph.executor.WaitRequest
+	23, // 46: tachograph.executor.Executor.Signal:input_type -> tachograph.executor.SignalRequest
+	25, // 47: tachograph.executor.Executor.Stop:input_type -> tachograph.executor.StopRequest
+	27, // 48: tachograph.executor.Executor.Sample:input_type -> tachograph.executor.SampleRequest
+	28, // 49: tachograph.executor.Executor.Stats:input_type -> tachograph.executor.StatsRequest
+	35, // 50: tachograph.executor.Executor.Target:input_type -> tachograph.executor.TargetRequest
+	39, // 51: tachograph.executor.Executor.Events:input_type -> tachograph.executor.EventsRequest
+	42, // 52: tachograph.executor.Executor.Exec:input_type -> tachograph.executor.ExecRequest
+	46, // 53: tachograph.executor.Executor.Shutdown:input_type -> tachograph.executor.ShutdownRequest
+	4,  // 54: tachograph.executor.Executor.Hello:output_type -> tachograph.executor.HelloResponse
+	16, // 55: tachograph.executor.Executor.Launch:output_type -> tachograph.executor.LaunchResponse
+	8,  // 56: tachograph.executor.Executor.LaunchAnnounced:output_type -> tachograph.executor.LaunchAnnouncedResponse
+	21, // 57: tachograph.executor.Executor.Wait:output_type -> tachograph.executor.WaitResponse
+	24, // 58: tachograph.executor.Executor.Signal:output_type -> tachograph.executor.SignalResponse
+	26, // 59: tachograph.executor.Executor.Stop:output_type -> tachograph.executor.StopResponse
+	29, // 60: tachograph.executor.Executor.Sample:output_type -> tachograph.executor.SampleResponse
+	29, // 61: tachograph.executor.Executor.Stats:output_type -> tachograph.executor.SampleResponse
+	36, // 62: tachograph.executor.Executor.Target:output_type -> tachograph.executor.TargetResponse
+	40, // 63: tachograph.executor.Executor.Events:output_type -> tachograph.executor.Event
+	44, // 64: tachograph.executor.Executor.Exec:output_type -> tachograph.executor.ExecResponse
+	47, // 65: tachograph.executor.Executor.Shutdown:output_type -> tachograph.executor.ShutdownResponse
+	54, // [54:66] is the sub-list for method output_type
+	42, // [42:54] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_executor_proto_executor_proto_init() }
@@ -3930,18 +4038,18 @@ func file_executor_proto_executor_proto_init() {
 	if File_executor_proto_executor_proto != nil {
 		return
 	}
-	file_executor_proto_executor_proto_msgTypes[28].OneofWrappers = []any{
+	file_executor_proto_executor_proto_msgTypes[30].OneofWrappers = []any{
 		(*Reading_Number)(nil),
 		(*Reading_Text)(nil),
 		(*Reading_Absent)(nil),
 	}
-	file_executor_proto_executor_proto_msgTypes[37].OneofWrappers = []any{
+	file_executor_proto_executor_proto_msgTypes[39].OneofWrappers = []any{
 		(*ExecRequest_Setup)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinClose)(nil),
 		(*ExecRequest_Window)(nil),
 	}
-	file_executor_proto_executor_proto_msgTypes[39].OneofWrappers = []any{
+	file_executor_proto_executor_proto_msgTypes[41].OneofWrappers = []any{
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
 		(*ExecResponse_Exit)(nil),
@@ -3952,7 +4060,7 @@ func file_executor_proto_executor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_proto_executor_proto_rawDesc), len(file_executor_proto_executor_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   47,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

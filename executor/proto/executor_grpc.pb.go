@@ -43,7 +43,7 @@ type ExecutorClient interface {
 	Launch(ctx context.Context, in *LaunchRequest, opts ...grpc.CallOption) (*LaunchResponse, error)
 	// LaunchAnnounced is Launch for a caller that has something to do with the task's cgroup before a process is in it. It sends one request;
 	// the first answer has the cgroup alone, the second is that of Launch, and comes after the caller has closed its side, or is gone.
-	LaunchAnnounced(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LaunchRequest, LaunchResponse], error)
+	LaunchAnnounced(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LaunchAnnouncedRequest, LaunchAnnouncedResponse], error)
 	// Wait answers when the main process has ended and nothing is left of the task; any number of callers.
 	Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitResponse, error)
 	// Signal sends a signal to the main process or to its process group.
@@ -94,18 +94,18 @@ func (c *executorClient) Launch(ctx context.Context, in *LaunchRequest, opts ...
 	return out, nil
 }
 
-func (c *executorClient) LaunchAnnounced(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LaunchRequest, LaunchResponse], error) {
+func (c *executorClient) LaunchAnnounced(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LaunchAnnouncedRequest, LaunchAnnouncedResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Executor_ServiceDesc.Streams[0], Executor_LaunchAnnounced_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[LaunchRequest, LaunchResponse]{ClientStream: stream}
+	x := &grpc.GenericClientStream[LaunchAnnouncedRequest, LaunchAnnouncedResponse]{ClientStream: stream}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Executor_LaunchAnnouncedClient = grpc.BidiStreamingClient[LaunchRequest, LaunchResponse]
+type Executor_LaunchAnnouncedClient = grpc.BidiStreamingClient[LaunchAnnouncedRequest, LaunchAnnouncedResponse]
 
 func (c *executorClient) Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -228,7 +228,7 @@ type ExecutorServer interface {
 	Launch(context.Context, *LaunchRequest) (*LaunchResponse, error)
 	// LaunchAnnounced is Launch for a caller that has something to do with the task's cgroup before a process is in it. It sends one request;
 	// the first answer has the cgroup alone, the second is that of Launch, and comes after the caller has closed its side, or is gone.
-	LaunchAnnounced(grpc.BidiStreamingServer[LaunchRequest, LaunchResponse]) error
+	LaunchAnnounced(grpc.BidiStreamingServer[LaunchAnnouncedRequest, LaunchAnnouncedResponse]) error
 	// Wait answers when the main process has ended and nothing is left of the task; any number of callers.
 	Wait(context.Context, *WaitRequest) (*WaitResponse, error)
 	// Signal sends a signal to the main process or to its process group.
@@ -265,7 +265,7 @@ func (UnimplementedExecutorServer) Hello(context.Context, *HelloRequest) (*Hello
 func (UnimplementedExecutorServer) Launch(context.Context, *LaunchRequest) (*LaunchResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Launch not implemented")
 }
-func (UnimplementedExecutorServer) LaunchAnnounced(grpc.BidiStreamingServer[LaunchRequest, LaunchResponse]) error {
+func (UnimplementedExecutorServer) LaunchAnnounced(grpc.BidiStreamingServer[LaunchAnnouncedRequest, LaunchAnnouncedResponse]) error {
 	return status.Error(codes.Unimplemented, "method LaunchAnnounced not implemented")
 }
 func (UnimplementedExecutorServer) Wait(context.Context, *WaitRequest) (*WaitResponse, error) {
@@ -353,11 +353,11 @@ func _Executor_Launch_Handler(srv interface{}, ctx context.Context, dec func(int
 }
 
 func _Executor_LaunchAnnounced_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(ExecutorServer).LaunchAnnounced(&grpc.GenericServerStream[LaunchRequest, LaunchResponse]{ServerStream: stream})
+	return srv.(ExecutorServer).LaunchAnnounced(&grpc.GenericServerStream[LaunchAnnouncedRequest, LaunchAnnouncedResponse]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Executor_LaunchAnnouncedServer = grpc.BidiStreamingServer[LaunchRequest, LaunchResponse]
+type Executor_LaunchAnnouncedServer = grpc.BidiStreamingServer[LaunchAnnouncedRequest, LaunchAnnouncedResponse]
 
 func _Executor_Wait_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(WaitRequest)
