@@ -142,6 +142,7 @@ func (d *Tacho) launchCounted(
 	}
 	return c.LaunchAnnounced(ctx, request, func(cgroup procstats.Cgroup) {
 		d.loop.Count(config.ID, cgroup, c.Address().Folder, selectsPackets(request))
+		failpoint.At("driver.start.announced")
 	})
 }
 
