@@ -69,9 +69,12 @@ func (s *driverServer) TaskStats(req *drivers.TaskStatsRequest, out drivers.Driv
 	if err != nil {
 		return wire.Status(err)
 	}
-	before := stream.Baseline()
+	before, message := stream.Baseline(), wire.TaskStats
+	if req.GetTachoSample() {
+		message = wire.FromSample
+	}
 	return relay(stream, func(sample *procstats.Sample) error {
-		stats := wire.FromSample(req.GetTaskId(), sample, before, s.driver.CoreMHz())
+		stats := message(req.GetTaskId(), sample, before, s.driver.CoreMHz())
 		before = sample
 		return out.Send(&drivers.TaskStatsResponse{Stats: stats})
 	})

@@ -133,18 +133,20 @@ func (r *Remote) TaskEvents(ctx context.Context) (driver.Stream[*driver.Event], 
 
 // TaskStats implements driver.Observer. What the driver has against it comes with the first Recv.
 func (r *Remote) TaskStats(ctx context.Context, id string, interval time.Duration) (driver.StatsStream, error) {
-	stream, err := r.NomadStats(ctx, id, interval)
+	stream, err := r.taskStats(ctx, &drivers.TaskStatsRequest{TaskId: id, CollectionInterval: durationpb.New(interval), TachoSample: true})
 	if err != nil {
 		return nil, err
 	}
 	return samples{stream}, nil
 }
 
-// NomadStats returns the stream of a task's stats as it is on the wire.
+// NomadStats returns the stream of a task's stats as Nomad gets it on the wire.
 func (r *Remote) NomadStats(ctx context.Context, id string, interval time.Duration) (driver.Stream[*drivers.TaskStats], error) {
-	stream, err := r.driver.TaskStats(ctx, &drivers.TaskStatsRequest{
-		TaskId: id, CollectionInterval: durationpb.New(interval),
-	})
+	return r.taskStats(ctx, &drivers.TaskStatsRequest{TaskId: id, CollectionInterval: durationpb.New(interval)})
+}
+
+func (r *Remote) taskStats(ctx context.Context, request *drivers.TaskStatsRequest) (driver.Stream[*drivers.TaskStats], error) {
+	stream, err := r.driver.TaskStats(ctx, request)
 	if err != nil {
 		return nil, wire.Error(err)
 	}

@@ -185,7 +185,7 @@ func TestStreams(t *testing.T) {
 		// The first one's rate is over the time since the baseline.
 		got, err := nomad.Recv()
 		cpu := got.GetAggResourceUsage().GetCpu()
-		if err != nil || got.GetId() != "t" || got.GetTimestamp().GetSeconds() != 1+second || cpu.GetPercent() != 50 || cpu.GetTotalTicks() != 1000 {
+		if err != nil || got.GetId() != "t" || got.GetTimestamp().GetSeconds() != 1+second || cpu.GetPercent() != 50 || cpu.GetTotalTicks() != 1000 || len(got.GetTachoSample()) > 0 {
 			t.Fatalf("%+v, %v", got, err)
 		}
 	}

@@ -20,7 +20,7 @@ func TestEveryFieldHasACounterpart(t *testing.T) {
 		ours, wire any
 		byHand     []string
 	}{
-		{driver.TaskConfig{}, drivers.TaskConfig{}, []string{"Block", "Persisted"}},
+		{driver.TaskConfig{}, drivers.TaskConfig{}, []string{"Block", "Persisted", "Sampled"}},
 		{driver.Resources{}, drivers.Resources{}, []string{"CPUShares", "MemoryMB", "MemoryMaxMB", "Networks"}},
 		{driver.LinuxResources{}, drivers.LinuxResources{}, nil},
 		{driver.Network{}, drivers.NetworkResource{}, nil},

@@ -19,12 +19,18 @@ import (
 // FromSample returns the message of a sample: Nomad's form, with rates since an earlier one, and the whole sample in a
 // field of our own.
 func FromSample(id string, s, before *procstats.Sample, coreMHz float64) *drivers.TaskStats {
+	stats := TaskStats(id, s, before, coreMHz)
+	stats.TachoSample = marshalSample(s)
+	return stats
+}
+
+// TaskStats returns Nomad's form of a sample, with rates since an earlier one.
+func TaskStats(id string, s, before *procstats.Sample, coreMHz float64) *drivers.TaskStats {
 	return &drivers.TaskStats{
 		Id:                 id,
 		Timestamp:          fromTime(s.Wall),
 		AggResourceUsage:   ResourceUsage(s, before, coreMHz),
 		ResourceUsageByPid: ProcessUsage(s, before, coreMHz),
-		TachoSample:        marshalSample(s),
 	}
 }
 

@@ -172,8 +172,8 @@ type TaskStats struct {
 	ResourceUsageByPid map[string]*TaskResourceUsage `protobuf:"bytes,4,rep,name=resource_usage_by_pid,json=resourceUsageByPid,proto3" json:"resource_usage_by_pid,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Ours, not of the hosts' wire: the full sample behind the numbers above, an
 	// encoded tachograph.executor.Sample. It has what they cannot carry: stalls,
-	// I/O, disk, PSS, and the reason where a value is absent. Hosts that do not
-	// know the field skip it.
+	// I/O, disk, PSS, and the reason where a value is absent. It is for hosts
+	// that ask for it by TaskStatsRequest.tacho_sample.
 	TachoSample   []byte `protobuf:"bytes,1000,opt,name=tacho_sample,json=tachoSample,proto3" json:"tacho_sample,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
