@@ -82,7 +82,7 @@ func newUsage(t *testing.T, interval time.Duration, log hclog.Logger) *usage {
 // readingAt is a sample that was taken some time after the boot.
 func readingAt(mono time.Duration) *procstats.Sample {
 	s := &procstats.Sample{Stamp: procstats.Stamp{Mono: mono, Wall: time.Unix(1000, 0).Add(mono)}}
-	s.Sources[procstats.SourceCgroup] = s.Stamp
+	s.SetRead(procstats.SourceCgroup, s.Stamp)
 	s.SetNumber(procstats.CgroupCPUUsage, 1)
 	return s
 }
@@ -185,7 +185,7 @@ func TestSilence(t *testing.T) {
 				u.begin(1, start)
 				read := func(cpu float64) {
 					s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Hour + time.Since(start), Wall: time.Now()}}
-					s.Sources[procstats.SourceCgroup] = s.Stamp
+					s.SetRead(procstats.SourceCgroup, s.Stamp)
 					s.SetNumber(procstats.CgroupCPUUsage, cpu)
 					u.UpdateStats(s)
 				}
@@ -307,7 +307,7 @@ func TestHistoryOfSleep(t *testing.T) {
 				*s = *last
 				s.Stamp, s.Checked = stamp, stamp
 			} else {
-				s.Sources[procstats.SourceTree] = s.Stamp // the age of its rows
+				s.SetRead(procstats.SourceTree, s.Stamp) // the age of its rows
 				s.SetNumber(procstats.CgroupCPUUsage, float64(n/(1+random.IntN(100))))
 				s.SetNumber(procstats.TreeProcesses, 1)
 				s.SetNumber(procstats.ExecutorCollections, float64(n))

@@ -61,7 +61,7 @@ func TestRetryableEnd(t *testing.T) {
 
 func TestFamilies(t *testing.T) {
 	sample := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Second, Wall: time.Unix(1001, 0)}}
-	sample.Sources[procstats.SourceCgroup] = sample.Stamp
+	sample.SetRead(procstats.SourceCgroup, sample.Stamp)
 	sample.SetNumber(procstats.CgroupCPUUsage, 1.5)
 	sample.SetNumber(procstats.CgroupMemoryCurrent, 4096)
 	sample.SetAbsent(procstats.CgroupMemoryPeak, "not here")

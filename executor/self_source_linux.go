@@ -30,7 +30,7 @@ func (s *selfSource) Collect(into *procstats.Sample) {
 	if !s.selection.HasSource(procstats.SourceExecutor) {
 		return
 	}
-	into.Sources[procstats.SourceExecutor] = kernel.Now()
+	into.SetRead(procstats.SourceExecutor, kernel.Now())
 	if s.selection.Has(procstats.ExecutorCPU) {
 		var usage unix.Rusage
 		if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {

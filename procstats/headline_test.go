@@ -248,7 +248,7 @@ func largest(readings ...procstats.Reading) (l procstats.Largest) {
 func TestShortRun(t *testing.T) {
 	sample := func(at time.Duration, cpu float64) *procstats.Sample {
 		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: at, Wall: time.Unix(0, int64(at))}}
-		s.Sources[procstats.SourceCgroup] = s.Stamp
+		s.SetRead(procstats.SourceCgroup, s.Stamp)
 		s.SetNumber(procstats.CgroupCPUUsage, cpu)
 		return s
 	}

@@ -125,7 +125,7 @@ func appendAbsent(b []byte, readings Readings) []byte {
 func appendAsOf(b []byte, s *Sample) []byte {
 	comma := false
 	for _, source := range [...]SourceID{SourceTree, SourceIO, SourceSmaps, SourceDisk} {
-		stamp := s.Sources[source]
+		stamp := s.Sources.At(source)
 		if slow := source == SourceSmaps || source == SourceDisk; !stamp.Zero() && (slow || stamp.Mono < s.Mono) {
 			if !comma {
 				b = append(b, `,"as_of":{`...)

@@ -26,7 +26,7 @@ func printed() *procstats.Sample {
 		number(procstats.TreeRSS, math.NaN()), number(procstats.TreeMemory, math.NaN()), number(procstats.DiskUsage, 4096), number(9999, 1), absent(9998, "of a newer build"),
 	)
 	s.Omitted = 2
-	s.Sources[procstats.SourceDisk] = at(-60)
+	s.SetRead(procstats.SourceDisk, at(-60))
 	process(s, procstats.ProcessID{PID: 10, Start: 360000}, 0.123456789, 8192, "S")
 	s.Processes[0].Command = "\xff\"a\\b\x01)é"
 	row := s.AddProcess(procstats.ProcessID{PID: 11, Start: math.MaxUint64})

@@ -190,6 +190,9 @@ func (s SourceID) String() string {
 		"exits", "skb")
 }
 
+// Known reports whether it is one of the above.
+func (s SourceID) Known() bool { return s < sourceCount }
+
 // SourceDescription says what a source is on this machine and for this task.
 type SourceDescription struct {
 	ID SourceID

@@ -82,7 +82,7 @@ func readAfter(at, sourceLater time.Duration, values map[procstats.ID]float64) *
 	for id, value := range values {
 		s.SetNumber(id, value)
 		m, _ := procstats.Lookup(id)
-		s.Sources[m.Source] = procstats.Stamp{Mono: at + sourceLater, Wall: noonOf(at + sourceLater)}
+		s.SetRead(m.Source, procstats.Stamp{Mono: at + sourceLater, Wall: noonOf(at + sourceLater)})
 	}
 	return s
 }
@@ -96,7 +96,7 @@ func TestSampleRate(t *testing.T) {
 		return map[procstats.ID]float64{procstats.CgroupCPUUsage: value}
 	}
 	reread := readAfter(4*time.Second, 0, cpu(5))
-	reread.Sources[procstats.SourceCgroup] = procstats.Stamp{Mono: 2 * time.Second, Wall: noonOf(2 * time.Second)}
+	reread.SetRead(procstats.SourceCgroup, procstats.Stamp{Mono: 2 * time.Second, Wall: noonOf(2 * time.Second)})
 	absent := readAfter(4*time.Second, 0, nil)
 	absent.SetAbsent(procstats.CgroupCPUUsage, "permission denied")
 	for _, test := range []struct {
@@ -126,7 +126,7 @@ func TestSampleRate(t *testing.T) {
 func TestProcessRate(t *testing.T) {
 	with := func(at time.Duration, omitted int, rows ...procstats.ProcessRow) *procstats.Sample {
 		s := readAfter(at, 0, nil)
-		s.Sources[procstats.SourceTree] = s.Stamp
+		s.SetRead(procstats.SourceTree, s.Stamp)
 		s.Processes, s.Omitted = rows, omitted
 		return s
 	}

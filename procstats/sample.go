@@ -4,6 +4,7 @@
 package procstats
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -163,8 +164,8 @@ type Sample struct {
 	// Checked is when CPU time, pressure, memory and packets of the task's cgroup were read again and had not moved, so that nothing
 	// else was read after the times in Sources; zero if all was read.
 	Checked Stamp
-	// Sources holds when each source was read; zero where it was not.
-	Sources [sourceCount]Stamp
+	// Sources holds when each source was read. Copies of a sample share it: nobody writes it after the collection.
+	Sources ReadTimes
 	// Task holds the readings of the task as a whole.
 	Task Readings
 	// Processes are the live processes, ordered by PID, where rows were asked for.
@@ -174,6 +175,36 @@ type Sample struct {
 	// EarlierSet is the sample with the set of rows before this one's, if the processes are not read for every sample: rates of
 	// what they are read for are over the time between two sets. It is nil on the wire, and its own is nil.
 	EarlierSet *Sample
+}
+
+// ReadTimes holds when each source was read, by its id; nil if none was.
+type ReadTimes []Stamp
+
+// At returns when a source was read; zero if it was not.
+func (t ReadTimes) At(source SourceID) Stamp {
+	if int(source) >= len(t) {
+		return Stamp{}
+	}
+	return t[source]
+}
+
+// All yields the sources that were read.
+func (t ReadTimes) All() iter.Seq2[SourceID, Stamp] {
+	return func(yield func(SourceID, Stamp) bool) {
+		for source, at := range t {
+			if !at.Zero() && !yield(SourceID(source), at) { //nolint:gosec // an index
+				return
+			}
+		}
+	}
+}
+
+// SetRead sets when a source was read.
+func (s *Sample) SetRead(source SourceID, at Stamp) {
+	if s.Sources == nil {
+		s.Sources = make(ReadTimes, sourceCount)
+	}
+	s.Sources[source] = at
 }
 
 // SetNumber sets the task's measurement id to a value read by its source.
@@ -200,7 +231,7 @@ func (s *Sample) ReadAt(id ID) (stamp Stamp, ok bool) {
 	if m == nil || m.Source == SourceNone {
 		return s.Stamp, !s.Zero()
 	}
-	stamp = s.Sources[m.Source]
+	stamp = s.Sources.At(m.Source)
 	if !s.Checked.Zero() && !stamp.Zero() && m.unmoved() {
 		stamp = s.Checked
 	}
@@ -210,14 +241,14 @@ func (s *Sample) ReadAt(id ID) (stamp Stamp, ok bool) {
 // RowsAt is when the processes were read whose rows the sample has; ok is false if they were not. They can be older than the
 // sample.
 func (s *Sample) RowsAt() (stamp Stamp, ok bool) {
-	stamp = s.Sources[SourceTree]
+	stamp = s.Sources.At(SourceTree)
 	return stamp, !stamp.Zero()
 }
 
 // Reset empties the sample and keeps its memory for the next collection.
 func (s *Sample) Reset() {
 	s.Stamp, s.Checked = Stamp{}, Stamp{}
-	s.Sources = [sourceCount]Stamp{}
+	clear(s.Sources)
 	s.Task = s.Task[:0]
 	s.Processes = s.Processes[:0]
 	s.Omitted, s.EarlierSet = 0, nil
@@ -257,7 +288,7 @@ func (s *Sample) Redacted() *Sample {
 // Clone returns a copy that shares nothing with s.
 func (s *Sample) Clone() *Sample {
 	c := *s
-	c.Task = slices.Clone(s.Task)
+	c.Sources, c.Task = slices.Clone(s.Sources), slices.Clone(s.Task)
 	c.Processes = slices.Clone(s.Processes)
 	for i := range c.Processes {
 		c.Processes[i].Readings = slices.Clone(c.Processes[i].Readings)

@@ -19,7 +19,7 @@ func process(s *procstats.Sample, id procstats.ProcessID, cpu, rss float64, stat
 	row.Readings.Put(number(procstats.ProcessCPU, cpu))
 	row.Readings.Put(number(procstats.ProcessRSS, rss))
 	row.Readings.Put(procstats.TextReading(procstats.ProcessState, state))
-	s.Sources[procstats.SourceTree] = s.Stamp
+	s.SetRead(procstats.SourceTree, s.Stamp)
 }
 
 // startTicks is field 22 of stat for a process that began a number of seconds after the first test sample.

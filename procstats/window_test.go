@@ -28,7 +28,7 @@ func sampleAt(stamp procstats.Stamp, readings ...procstats.Reading) *procstats.S
 	for _, r := range readings {
 		s.Task.Put(r)
 		if m, ok := procstats.Lookup(r.ID()); ok {
-			s.Sources[m.Source] = stamp
+			s.SetRead(m.Source, stamp)
 		}
 	}
 	return s
@@ -190,7 +190,7 @@ func TestWindowTrustsNoWallClock(t *testing.T) {
 // TestWindowUsesEachSourcesOwnClock has a source that was read later than the sample began.
 func TestWindowUsesEachSourcesOwnClock(t *testing.T) {
 	first, second := sampleAt(at(0), number(procstats.CgroupCPUUsage, 1)), sampleAt(at(1), number(procstats.CgroupCPUUsage, 2))
-	second.Sources[procstats.SourceCgroup] = at(2)
+	second.SetRead(procstats.SourceCgroup, at(2))
 	rate, err := windowOf(first, second).Reduce(procstats.CgroupCPUUsage, procstats.Rate)
 	if err != nil || show(rate) != "0.5" {
 		t.Errorf("rate %s, %v, want 0.5", show(rate), err)
@@ -205,7 +205,7 @@ func TestWindowCountsASlowSourcesReadingOnce(t *testing.T) {
 		bytes float64
 	}{{at(0), 100}, {at(0), 100}, {at(0), 100}, {at(3), 400}} {
 		s := sampleAt(at(float64(i)), number(procstats.DiskUsage, walk.bytes))
-		s.Sources[procstats.SourceDisk] = walk.at
+		s.SetRead(procstats.SourceDisk, walk.at)
 		w.Add(s)
 	}
 	mean, err := w.Reduce(procstats.DiskUsage, procstats.Mean)
@@ -217,7 +217,7 @@ func TestWindowCountsASlowSourcesReadingOnce(t *testing.T) {
 	}
 	w.Advance()
 	again := sampleAt(at(4), number(procstats.DiskUsage, 400))
-	again.Sources[procstats.SourceDisk] = at(3)
+	again.SetRead(procstats.SourceDisk, at(3))
 	w.Add(again)
 	if last, err := w.Reduce(procstats.DiskUsage, procstats.Last); err != nil || last.Present() {
 		t.Errorf("last %s, %v: a reading of the window before is not one of this window", show(last), err)

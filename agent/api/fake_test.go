@@ -124,7 +124,9 @@ func fakeAlloc(id string, j *job.Job, running bool) *allocation.Allocation {
 func fakeUsage(running bool) *allocation.Usage {
 	at := procstats.Stamp{Mono: 1000 * time.Second, Wall: epoch.Add(-time.Second)}
 	s := &procstats.Sample{Stamp: at}
-	s.Sources[procstats.SourceCgroup], s.Sources[procstats.SourcePSI], s.Sources[procstats.SourceTree] = at, at, at
+	s.SetRead(procstats.SourceCgroup, at)
+	s.SetRead(procstats.SourcePSI, at)
+	s.SetRead(procstats.SourceTree, at)
 	for id, v := range map[procstats.ID]float64{
 		procstats.CgroupCPUUsage: 12.5, procstats.CgroupCPUUser: 10, procstats.CgroupCPUSystem: 2.5,
 		procstats.CgroupMemoryCurrent: 64 << 20, procstats.CgroupMemoryPeak: 96 << 20, procstats.CgroupMemoryAnon: 32 << 20,
@@ -143,7 +145,8 @@ func fakeUsage(running bool) *allocation.Usage {
 	p.Readings.Put(procstats.TextReading(procstats.ProcessCmdline, "server --password "+secret))
 	before := s.Clone()
 	before.Mono, before.Wall = at.Mono-time.Second, at.Wall.Add(-time.Second)
-	before.Sources[procstats.SourceCgroup], before.Sources[procstats.SourceTree] = before.Stamp, before.Stamp
+	before.SetRead(procstats.SourceCgroup, before.Stamp)
+	before.SetRead(procstats.SourceTree, before.Stamp)
 	before.SetNumber(procstats.CgroupCPUUsage, 12)
 	before.SetNumber(procstats.CgroupCPUUser, 9.75)
 	before.SetNumber(procstats.CgroupCPUSystem, 2.25)

@@ -195,10 +195,8 @@ func newReading(u *allocation.Usage, at time.Time) *reading {
 	shown.AgeSeconds = &age
 	shown.Sample = procstats.AppendJSON(nil, u.Sample, u.Headlines)
 	shown.Sources, shown.Guarantees = map[string]shape.SourceReading{}, procstats.Guarantees(u.Sample, u.Headlines)
-	for i, stamp := range u.Sample.Sources {
-		if !stamp.Zero() {
-			shown.Sources[procstats.SourceID(i).String()] = shape.SourceReading{ReadAt: stamp.Wall, AgeSeconds: max(0, at.Sub(stamp.Wall).Seconds())}
-		}
+	for source, read := range u.Sample.Sources.All() {
+		shown.Sources[source.String()] = shape.SourceReading{ReadAt: read.Wall, AgeSeconds: max(0, at.Sub(read.Wall).Seconds())}
 	}
 	return shown
 }

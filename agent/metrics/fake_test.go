@@ -79,7 +79,7 @@ func usage(scale float64) allocation.Usage {
 			s.SetAbsent(m.ID, procstats.ReasonNoLimit)
 		default:
 			s.SetNumber(m.ID, scale*float64(m.ID))
-			s.Sources[m.Source] = at
+			s.SetRead(m.Source, at)
 		}
 	}
 	// Nothing contradicts the cgroup.

@@ -17,8 +17,8 @@ func TestPressureAgreesWithRecord(t *testing.T) {
 	const span = 4 * time.Second
 	sampleAt := func(at time.Duration, shares map[procstats.ID]float64) *procstats.Sample {
 		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: at, Wall: time.Unix(0, int64(at))}}
-		for source := range s.Sources {
-			s.Sources[source] = s.Stamp
+		for source := procstats.SourceNone; source.Known(); source++ {
+			s.SetRead(source, s.Stamp)
 		}
 		for id, share := range shares {
 			s.SetNumber(id, share*at.Seconds())

@@ -107,7 +107,7 @@ func TestRunChartsOfNetwork(t *testing.T) {
 	var samples []*procstats.Sample
 	for second, received := range []float64{0, 1000, 4000, math.NaN()} {
 		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Duration(second+1) * time.Second, Wall: noon.Add(time.Duration(second) * time.Second)}}
-		s.Sources[procstats.SourceSkb] = s.Stamp
+		s.SetRead(procstats.SourceSkb, s.Stamp)
 		if s.SetAbsent(procstats.SkbReceived, "not counted"); !math.IsNaN(received) {
 			s.SetNumber(procstats.SkbReceived, received)
 		}

@@ -4,6 +4,7 @@
 package sampling_test
 
 import (
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -88,7 +89,7 @@ func TestSets(t *testing.T) {
 		recv(t, s)
 	}
 	for range 5 {
-		if sample := recv(t, s); sample.Sources[procstats.SourceTree].Mono < sample.Mono {
+		if sample := recv(t, s); sample.Sources.At(procstats.SourceTree).Mono < sample.Mono {
 			t.Error("somebody looks, and the processes are not read")
 		}
 	}
@@ -125,7 +126,7 @@ func checkSet(t *testing.T, before, s *procstats.Sample) {
 
 func checkQuiet(t *testing.T, before, quiet *procstats.Sample) {
 	t.Helper()
-	if quiet.Sources != before.Sources {
+	if !slices.Equal(quiet.Sources, before.Sources) {
 		t.Error("sources have new stamps and were not read")
 	}
 	if rate := quiet.Rate(before, procstats.CgroupCPUUsage); !rate.Present() {

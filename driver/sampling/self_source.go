@@ -52,7 +52,7 @@ func (s *selfSource) Collect(into *procstats.Sample) {
 	if !s.selection.HasSource(procstats.SourceExecutor) {
 		return
 	}
-	into.Sources[procstats.SourceExecutor] = kernel.Now()
+	into.SetRead(procstats.SourceExecutor, kernel.Now())
 	if s.selection.Has(procstats.ExecutorCPU) {
 		if cpu, ok := executorCPU(s.pid); ok {
 			into.SetNumber(procstats.ExecutorCPU, cpu)

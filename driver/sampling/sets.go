@@ -76,9 +76,9 @@ func (s *sets) reduced() *procstats.Sample {
 // carry gives a sample without rows those of the newest set.
 func (s *sets) carry(sample *procstats.Sample) {
 	sample.Processes, sample.Omitted, sample.EarlierSet = s.newest.Processes, s.newest.Omitted, s.newest.EarlierSet
-	for i, stamp := range s.newest.Sources {
-		if sample.Sources[i].Zero() {
-			sample.Sources[i] = stamp
+	for source, at := range s.newest.Sources.All() {
+		if sample.Sources.At(source).Zero() {
+			sample.SetRead(source, at)
 		}
 	}
 	s.addReadings(sample)

@@ -50,7 +50,7 @@ func newSlowSource(ctx context.Context, executor Executor, selection procstats.S
 // differ reports whether two samples have other readings of slow sources.
 func (s *slowSource) differ(a, b *procstats.Sample) bool {
 	return a != b && (a == nil || b == nil ||
-		a.Sources[procstats.SourceDisk] != b.Sources[procstats.SourceDisk] || a.Sources[procstats.SourceSmaps] != b.Sources[procstats.SourceSmaps])
+		a.Sources.At(procstats.SourceDisk) != b.Sources.At(procstats.SourceDisk) || a.Sources.At(procstats.SourceSmaps) != b.Sources.At(procstats.SourceSmaps))
 }
 
 // ask asks the executor if it has not been asked for a while. It reports whether there is an answer that no sample has.
@@ -95,7 +95,7 @@ func (s *slowSource) Collect(into *procstats.Sample) {
 	}
 	for _, id := range [...]procstats.SourceID{procstats.SourceDisk, procstats.SourceSmaps} {
 		if s.selection.HasSource(id) {
-			into.Sources[id] = s.collected.Sources[id]
+			into.SetRead(id, s.collected.Sources.At(id))
 		}
 	}
 	s.put(&into.Task, s.collected.Task)

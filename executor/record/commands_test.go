@@ -18,7 +18,8 @@ import (
 // cpuSample has a task's total, and one process that used a part of it.
 func cpuSample(total, row float64) (*procstats.Window, *procstats.Sample) {
 	s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Second, Wall: time.Unix(1000, 0)}}
-	s.Sources[procstats.SourceTree], s.Sources[procstats.SourceCgroup] = s.Stamp, s.Stamp
+	s.SetRead(procstats.SourceTree, s.Stamp)
+	s.SetRead(procstats.SourceCgroup, s.Stamp)
 	s.Task.Put(procstats.NumberReading(procstats.CgroupCPUUsage, total))
 	s.AddProcess(procstats.ProcessID{PID: 7}).Readings.Put(procstats.NumberReading(procstats.ProcessCPU, row))
 	w := &procstats.Window{}

@@ -63,9 +63,9 @@ func MergeFinal(final, rows *procstats.Sample) *procstats.Sample {
 			merged.Task.Put(reading)
 		}
 	}
-	for source, stamp := range rows.Sources {
-		if merged.Sources[source].Zero() {
-			merged.Sources[source] = stamp
+	for source, at := range rows.Sources.All() {
+		if merged.Sources.At(source).Zero() {
+			merged.SetRead(source, at)
 		}
 	}
 	return merged

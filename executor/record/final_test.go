@@ -16,7 +16,7 @@ import (
 func TestProcessesOfHaveCommandLines(t *testing.T) {
 	var w procstats.Window
 	s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Second, Wall: time.Unix(1000, 0)}}
-	s.Sources[procstats.SourceTree] = s.Stamp
+	s.SetRead(procstats.SourceTree, s.Stamp)
 	row := s.AddProcess(procstats.ProcessID{PID: 7})
 	row.Command = "bash"
 	row.Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 2))
@@ -45,7 +45,7 @@ func TestProcessesOfTallyStates(t *testing.T) {
 	for n, states := range [][2]string{{"R", ""}, {"S", ""}, {"S", ""}, {"D", ""}, {"", ""}} {
 		at := time.Duration(n+1) * time.Second
 		last = &procstats.Sample{Stamp: procstats.Stamp{Mono: at, Wall: time.Unix(1000, 0).Add(at)}}
-		last.Sources[procstats.SourceTree] = last.Stamp
+		last.SetRead(procstats.SourceTree, last.Stamp)
 		for pid, state := range states {
 			row := last.AddProcess(procstats.ProcessID{PID: pid + 1})
 			row.Readings.Put(procstats.NumberReading(procstats.ProcessCPU, float64(n)))

@@ -74,7 +74,7 @@ func TestStallOf(t *testing.T) {
 func TestThrottledBy(t *testing.T) {
 	sample := func(at time.Duration, own, above float64) *procstats.Sample {
 		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: at, Wall: time.Unix(0, int64(at))}}
-		s.Sources[procstats.SourceCgroup] = s.Stamp
+		s.SetRead(procstats.SourceCgroup, s.Stamp)
 		s.SetNumber(procstats.CgroupCPUUsage, at.Seconds()/10)
 		s.SetNumber(procstats.CgroupCPUThrottled, own)
 		s.SetNumber(procstats.CgroupCPUAncestorThrottled, above)
@@ -107,7 +107,8 @@ func TestThrottledBy(t *testing.T) {
 func TestWaits(t *testing.T) {
 	sample := func(at time.Duration, cpu, some float64) *procstats.Sample {
 		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: at, Wall: time.Unix(0, int64(at))}}
-		s.Sources[procstats.SourceCgroup], s.Sources[procstats.SourcePSI] = s.Stamp, s.Stamp
+		s.SetRead(procstats.SourceCgroup, s.Stamp)
+		s.SetRead(procstats.SourcePSI, s.Stamp)
 		s.SetNumber(procstats.CgroupCPUUsage, cpu)
 		s.SetNumber(procstats.PSICPUSome, some)
 		s.SetAbsent(procstats.PSIIOSome, "no PSI")

@@ -40,12 +40,10 @@ func appendHandover(b []byte, h Handover) []byte {
 // appendSample appends what FromSample returns.
 func appendSample(b []byte, s *procstats.Sample, rows bool) []byte {
 	b = appendStamp(b, sampleAt, s.Stamp)
-	for source, stamp := range s.Sources {
-		if !stamp.Zero() {
-			b = appendMessage(b, sampleSources, func(b []byte) []byte {
-				return appendStamp(appendVarint(b, sourceNumber, uint64(source)), sourceAt, stamp) //nolint:gosec // an index
-			})
-		}
+	for source, at := range s.Sources.All() {
+		b = appendMessage(b, sampleSources, func(b []byte) []byte {
+			return appendStamp(appendVarint(b, sourceNumber, uint64(source)), sourceAt, at)
+		})
 	}
 	b = appendReadings(b, sampleTask, s.Task)
 	omitted := s.Omitted

@@ -66,7 +66,7 @@ func readings(random *rand.Rand) procstats.Readings {
 func sample(random *rand.Rand, at int) *procstats.Sample {
 	now := procstats.Stamp{Mono: time.Duration(at), Wall: time.Unix(0, int64(at))}
 	s := &procstats.Sample{Stamp: now, Task: readings(random), Omitted: random.IntN(2)}
-	s.Sources[1+random.IntN(3)] = now
+	s.SetRead(procstats.SourceID(1+random.IntN(3)), now)
 	for pid := range 4 {
 		if random.IntN(3) == 0 {
 			continue

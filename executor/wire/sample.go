@@ -56,10 +56,7 @@ func fromStamps(s *procstats.Sample) []*proto.SourceStamp {
 	}
 	messages := make([]message, len(s.Sources)) // in one piece, as the readings
 	stamps := make([]*proto.SourceStamp, 0, len(s.Sources))
-	for source, stamp := range s.Sources {
-		if stamp.Zero() {
-			continue
-		}
+	for source, stamp := range s.Sources.All() {
 		m := &messages[source]
 		m.at.MonoNs, m.at.UnixNs = int64(stamp.Mono), stamp.Wall.UnixNano()
 		m.stamp.Source, m.stamp.At = uint32(source), &m.at
@@ -72,8 +69,8 @@ func fromStamps(s *procstats.Sample) []*proto.SourceStamp {
 func ToSample(m *proto.Sample) *procstats.Sample {
 	s := &procstats.Sample{Stamp: toStamp(m.GetAt()), Checked: toStamp(m.GetChecked()), Task: toReadings(m.GetTask()), Omitted: int(m.GetOmitted())}
 	for _, source := range m.GetSources() {
-		if i := int(source.GetSource()); i < len(s.Sources) {
-			s.Sources[i] = toStamp(source.GetAt())
+		if number := source.GetSource(); number <= math.MaxUint8 && procstats.SourceID(number).Known() {
+			s.SetRead(procstats.SourceID(number), toStamp(source.GetAt()))
 		}
 	}
 	for _, p := range m.GetProcesses() {

@@ -124,7 +124,7 @@ func (f *fake) SignalTask(_ context.Context, id, signal string) error {
 func (f *fake) TaskStats(ctx context.Context, id string, interval time.Duration) (driver.StatsStream, error) {
 	at := func(seconds int) *procstats.Sample {
 		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Duration(seconds) * time.Second, Wall: time.Unix(int64(seconds), 0)}}
-		s.Sources[procstats.SourceCgroup] = s.Stamp
+		s.SetRead(procstats.SourceCgroup, s.Stamp)
 		s.SetNumber(procstats.CgroupCPUUsage, 0.5*float64(seconds))
 		return s
 	}

@@ -68,7 +68,8 @@ func foreignSample(m *drivers.TaskStats) *procstats.Sample {
 	if measured(cpu, drivers.CPUUsage_THROTTLED_TIME) {
 		s.SetNumber(procstats.CgroupCPUThrottled, float64(cpu.GetThrottledTime())/1e9)
 	}
-	s.Sources[procstats.SourceCgroup], s.Sources[procstats.SourcePortable] = s.Stamp, s.Stamp
+	s.SetRead(procstats.SourceCgroup, s.Stamp)
+	s.SetRead(procstats.SourcePortable, s.Stamp)
 	addForeignProcesses(s, m.GetResourceUsageByPid())
 	return s
 }

@@ -19,8 +19,8 @@ import (
 func at(moment time.Duration, numbers map[procstats.ID]float64, processes ...procstats.ProcessRow) *procstats.Sample {
 	stamp := procstats.Stamp{Mono: moment, Wall: time.Unix(1000, 0).Add(moment)}
 	s := &procstats.Sample{Stamp: stamp, Processes: processes}
-	for source := range s.Sources {
-		s.Sources[source] = stamp
+	for source := procstats.SourceNone; source.Known(); source++ {
+		s.SetRead(source, stamp)
 	}
 	for id, number := range numbers {
 		s.SetNumber(id, number)

@@ -110,7 +110,7 @@ func (s *Source) Collect(into *procstats.Sample) {
 	counts, reason := s.before, s.reason
 	if s.counter != nil {
 		s.collected = s.counter.Read()
-		into.Sources[procstats.SourceSkb] = kernel.Now()
+		into.SetRead(procstats.SourceSkb, kernel.Now())
 		counts.add(&s.collected)
 	}
 	for _, row := range counts.rows() {

@@ -336,7 +336,7 @@ func (r *cgroupReader) Describe() procstats.SourceDescription { return r.descrip
 // Collect implements Source. Where no file is open the source stays unstamped: nothing was read.
 func (r *cgroupReader) Collect(s *procstats.Sample) {
 	if r.quotas != nil && r.quotas.inherited || slices.ContainsFunc(r.files, func(f *cgroupFile) bool { return f.isOpen() }) {
-		s.Sources[r.description.ID] = kernel.Now()
+		s.SetRead(r.description.ID, kernel.Now())
 	}
 	for _, f := range r.files {
 		r.shared.Buffer = f.collect(r.shared.Buffer)

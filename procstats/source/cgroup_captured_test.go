@@ -156,8 +156,8 @@ func TestCgroupRowsAreAllAnswered(t *testing.T) {
 					t.Errorf("described as %+v, want available %v", d, want)
 				}
 				// Of a group that others share only what throttles it is read.
-				if read := want || name == "shared" && source == procstats.SourceCgroup; (present > 0) != read || sample.Sources[source].Zero() == read {
-					t.Errorf("%d present, stamp %v, want read %v", present, sample.Sources[source], read)
+				if read := want || name == "shared" && source == procstats.SourceCgroup; (present > 0) != read || sample.Sources.At(source).Zero() == read {
+					t.Errorf("%d present, stamp %v, want read %v", present, sample.Sources.At(source), read)
 				}
 			})
 		}

@@ -207,8 +207,8 @@ func TestHostCgroup(t *testing.T) {
 	t.Logf("%s: CPU %.6f s, rusage %.6f s", c.Layout(), cpu, truth)
 	checkHostMemory(t, during, after)
 	for _, sample := range []procstats.Sample{before, during, after} {
-		if sample.Sources[procstats.SourceCgroup].Zero() || len(sample.Task) != len(idsOf(procstats.SourceCgroup)) {
-			t.Errorf("%d readings, stamp %v", len(sample.Task), sample.Sources[procstats.SourceCgroup])
+		if sample.Sources.At(procstats.SourceCgroup).Zero() || len(sample.Task) != len(idsOf(procstats.SourceCgroup)) {
+			t.Errorf("%d readings, stamp %v", len(sample.Task), sample.Sources.At(procstats.SourceCgroup))
 		}
 	}
 }
@@ -259,7 +259,7 @@ func TestHostCgroupRemoved(t *testing.T) {
 			t.Errorf("%s: %v %q, want it absent because the cgroup was removed, and when", row.Name, got.Present(), got.Reason())
 		}
 	}
-	if again.Sources != (procstats.Sample{}).Sources {
+	for range again.Sources.All() {
 		t.Errorf("stamped %v although nothing was left to read", again.Sources)
 	}
 }

@@ -72,7 +72,7 @@ func (d *diskSource) Collect(s *procstats.Sample) {
 		return
 	}
 	d.advance()
-	s.Sources[procstats.SourceDisk] = d.last.stamp
+	s.SetRead(procstats.SourceDisk, d.last.stamp)
 	for _, id := range d.task {
 		switch {
 		case d.last.stamp.Zero():

@@ -63,7 +63,7 @@ func (h *hugetlbSource) Collect(s *procstats.Sample) {
 		putAbsent(s, h.task, h.absent)
 		return
 	}
-	s.Sources[procstats.SourceHugetlb] = h.stamp
+	s.SetRead(procstats.SourceHugetlb, h.stamp)
 	counted := procstats.AbsentReading(procstats.HugetlbCgroupCurrent, "no process of this machine holds huge pages")
 	mapped := procstats.NumberReading(procstats.HugetlbMapped, 0)
 	if h.inUse {
@@ -144,7 +144,7 @@ func (h *hugetlbSource) mapped(s *procstats.Sample) procstats.Reading {
 	}
 	m.refreshSmaps()
 	h.stamp = m.smaps.last.stamp
-	s.Sources[procstats.SourceHugetlb] = h.stamp
+	s.SetRead(procstats.SourceHugetlb, h.stamp)
 	if last := &m.smaps.last; last.total > 0 && last.skipped() == last.total {
 		return procstats.AbsentReading(procstats.HugetlbMapped, last.reason)
 	}

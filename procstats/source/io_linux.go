@@ -80,7 +80,7 @@ func (o *ioSource) Collect(s *procstats.Sample) {
 		return
 	}
 	m := o.members
-	s.Sources[procstats.SourceIO] = kernel.Now()
+	s.SetRead(procstats.SourceIO, kernel.Now())
 	for _, p := range m.byAge {
 		o.read(p)
 	}

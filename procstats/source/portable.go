@@ -91,7 +91,7 @@ func (o *portableSource) Collect(s *procstats.Sample) {
 		return
 	}
 	o.refresh(all)
-	s.Sources[procstats.SourcePortable] = o.now()
+	s.SetRead(procstats.SourcePortable, o.now())
 	for _, p := range o.members {
 		o.read(p)
 	}

@@ -37,7 +37,7 @@ func (r *rusage) Collect(s *procstats.Sample) {
 	if !sum.At.Zero() {
 		now = sum.At
 	}
-	s.Sources[procstats.SourceRusage] = now
+	s.SetRead(procstats.SourceRusage, now)
 	if sum.Processes == 0 {
 		putAbsent(s, r.ids, "no process of the task was reaped yet")
 		return

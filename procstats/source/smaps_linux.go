@@ -30,7 +30,7 @@ func (q *smapsSource) Collect(s *procstats.Sample) {
 		return
 	}
 	q.members.refreshSmaps()
-	s.Sources[procstats.SourceSmaps] = q.members.smaps.last.stamp
+	s.SetRead(procstats.SourceSmaps, q.members.smaps.last.stamp)
 	q.putTask(s)
 	q.putRows(s, func(p *process) [2]int64 { return [2]int64{p.smaps.PSS, 0} }, q.rowReading)
 }

@@ -185,7 +185,7 @@ func TestTreeReadsAgain(t *testing.T) {
 		}
 		var s procstats.Sample
 		collect(&s, tree)
-		if got := s.Sources[procstats.SourceTree].Mono; len(began) != len(test.took) || got != began[test.want] {
+		if got := s.Sources.At(procstats.SourceTree).Mono; len(began) != len(test.took) || got != began[test.want] {
 			t.Errorf("%s: %d readings, stamp %v; want that of reading %d of %v", test.name, len(began), got, test.want, began)
 		}
 	}

@@ -123,7 +123,7 @@ func (t *Tree) Collect(s *procstats.Sample) {
 			t.readStat(p)
 		}
 	}
-	s.Sources[procstats.SourceTree] = t.readClocks()
+	s.SetRead(procstats.SourceTree, t.readClocks())
 	m.outside.addCPU(m.procs)
 	m.sweepDead()
 	if t.smaps {
@@ -131,7 +131,7 @@ func (t *Tree) Collect(s *procstats.Sample) {
 	}
 	before := t.total
 	sums := t.add(reaped)
-	t.late.count(s.Sources[procstats.SourceTree], t.total-before)
+	t.late.count(s.Sources.At(procstats.SourceTree), t.total-before)
 	t.putTask(s, sums)
 	rank := func(p *process) [2]int64 { return [2]int64{int64(p.tree.cpu - p.tree.before), p.tree.memory.Resident} }
 	t.putRows(s, rank, func(id procstats.ID, p *process) procstats.Reading { return t.reading(id, p, s.Mono) })

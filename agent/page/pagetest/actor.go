@@ -84,8 +84,8 @@ func (x *Actor) sample(at time.Time) *procstats.Sample {
 	start, _ := x.begun(at)
 	t := at.Sub(start).Seconds()
 	s := &procstats.Sample{Stamp: procstats.Stamp{Mono: at.Sub(epoch()), Wall: at}}
-	for i := range s.Sources {
-		s.Sources[i] = s.Stamp
+	for source := procstats.SourceNone; source.Known(); source++ {
+		s.SetRead(source, s.Stamp)
 	}
 	cpu := x.Cores * swing(t)
 	if x.NoCgroup {
