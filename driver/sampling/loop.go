@@ -27,8 +27,8 @@ const (
 	keptFiles = 8
 	// openedFiles is how many descriptors a task takes whose files stay open, those of its connection to the executor included;
 	// reopenedFiles is how many one takes whose files are opened for each read, but for those that are read at every tick.
-	openedFiles   = 46
-	reopenedFiles = 18
+	openedFiles   = 45
+	reopenedFiles = 17
 )
 
 // group is how many tasks are read before other goroutines have their turn: readers of what was read, and requests.

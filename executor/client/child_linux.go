@@ -34,10 +34,10 @@ const (
 // holds six goroutines and two pipes for as long as the executor runs, which is as long as the task does.
 type child struct {
 	log     hclog.Logger
-	name    string      // for people
-	process *os.Process // and not the exec.Cmd, which holds arguments and environment
-	stdout  *os.File    // open until the start is confirmed: an executor whose caller is gone before ends its task
-	stderr  int         // what it writes there waits in the pipe, and is read at its end
+	name    string        // for people
+	process process.Child // and not the exec.Cmd, which holds arguments and environment, nor the os.Process, which holds a descriptor
+	stdout  *os.File      // open until the start is confirmed: an executor whose caller is gone before ends its task
+	stderr  int           // what it writes there waits in the pipe, and is read at its end
 	ended   sync.Once
 }
 
@@ -88,9 +88,9 @@ func (c *child) start(cmd *exec.Cmd) error {
 	cmd.Stdout, cmd.Stderr = itsStdout, itsStderr
 	err = cmd.Start()
 	if err == nil {
-		c.process = cmd.Process
+		c.process = process.Child(cmd.Process.Pid)
 		// A pipe that nobody reads must neither stop the executor nor its reader.
-		err = errors.Join(unix.SetNonblock(stderr[0], true), unix.SetNonblock(stderr[1], true))
+		err = errors.Join(cmd.Process.Release(), unix.SetNonblock(stderr[0], true), unix.SetNonblock(stderr[1], true))
 		if err != nil {
 			err = errors.Join(err, c.kill(), c.await())
 		}
@@ -124,15 +124,25 @@ func (c *child) startError(ctx context.Context, err error) error {
 }
 
 // kill kills a process that has not been reaped yet.
-func (c *child) kill() error { return process.Child(c.process.Pid).Signal(unix.SIGKILL) }
+func (c *child) kill() error { return c.process.Signal(unix.SIGKILL) }
 
 // await reaps the process, and returns how it failed.
 func (c *child) await() error {
-	state, err := c.process.Wait()
-	if err == nil && !state.Success() {
-		err = &exec.ExitError{ProcessState: state}
+	var status unix.WaitStatus
+	for {
+		_, err := unix.Wait4(int(c.process), &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return os.NewSyscallError("wait4", err)
+		case status.Signaled():
+			return fmt.Errorf("signal: %v", status.Signal())
+		case status.ExitStatus() != 0:
+			return fmt.Errorf("exit status %d", status.ExitStatus())
+		default:
+			return nil
+		}
 	}
-	return err
 }
 
 // confirmed gives up what only the start needs. Confirming nil is fine.
