@@ -42,6 +42,11 @@ func (l *Loop) Count(id string, cgroup procstats.Cgroup, folder string, packets 
 		}
 	}
 	l.mu.Lock()
+	if l.ctx.Err() != nil {
+		l.mu.Unlock()
+		l.closeEarly(e)
+		return
+	}
 	before := l.early[id]
 	l.early[id] = e
 	e.unused = time.AfterFunc(unusedLimit, func() {
@@ -50,6 +55,7 @@ func (l *Loop) Count(id string, cgroup procstats.Cgroup, folder string, packets 
 		}
 	})
 	l.mu.Unlock()
+	before.take()
 	l.closeEarly(before)
 }
 
@@ -141,11 +147,11 @@ func (l *Loop) closeEarly(e *early) {
 	}
 }
 
-// closeAllEarly is for the end of the loop.
+// closeAllEarly is for the end of the loop, when nothing is added.
 func (l *Loop) closeAllEarly() {
 	l.mu.Lock()
 	all := l.early
-	l.early = nil
+	l.early = make(map[string]*early)
 	l.mu.Unlock()
 	for _, e := range all {
 		e.take()

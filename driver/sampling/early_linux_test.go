@@ -77,3 +77,20 @@ func TestEarlyUnused(t *testing.T) {
 		t.Errorf("still counted: %+v", packets)
 	}
 }
+
+// TestEarlyClosed holds that a task that is started while its driver closes is not counted, and that nothing stays loaded.
+func TestEarlyClosed(t *testing.T) {
+	k := run(t, "exec sleep 1000", nil)
+	loop := newLoop(t)
+	task := k.task()
+	loop.Count(task.ID, task.Cgroup, task.Folder, true)
+	loop.Count(task.ID, task.Cgroup, task.Folder, true) // another start of the task
+	loop.Close()
+	if packets, _ := loop.Network(task.ID); packets != nil {
+		t.Errorf("counted after the end: %+v", packets)
+	}
+	loop.Count(task.ID, task.Cgroup, task.Folder, true)
+	if c := loop.CommandsSoFar(task.ID, time.Now()); c != nil {
+		t.Errorf("counted after the end: %+v", c)
+	}
+}

@@ -23,6 +23,9 @@ const exitLimit = 100 * time.Millisecond
 // idleLimit is how long the programs stay loaded without a user.
 const idleLimit = 2 * time.Second
 
+// errEnded says that nothing is loaded any more.
+var errEnded = errors.New("sampling has ended")
+
 // errEndedBefore is of a task whose cgroup has been removed.
 var errEndedBefore = errors.New("the task had ended before its processes could be watched")
 
@@ -33,7 +36,7 @@ type exitReader struct {
 	mu     sync.Mutex // guards following
 	users  int
 	reader *exits.Reader
-	err    error       // of the first try, if what is missing here stays missing
+	err    error       // why nothing is loaded: of the first try, if what is missing here stays missing
 	idle   *time.Timer // unloads the programs; nil while they have users
 }
 
@@ -110,7 +113,7 @@ func openExits() (*exits.Reader, error) {
 	return r, nil
 }
 
-// hold loads the programs for a user that watches nothing, and gives them up.
+// hold loads the programs for a user that watches nothing, until it gives them up.
 func (e *exitReader) hold() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -123,21 +126,38 @@ func (e *exitReader) giveUp() {
 	e.release()
 }
 
+// end unloads the programs now, or after their last user, and none are loaded again.
+func (e *exitReader) end() {
+	e.mu.Lock()
+	e.err = errEnded
+	e.mu.Unlock()
+	e.close()
+}
+
 // release gives the programs up; the lock is held. They stay loaded for a while: a next task may start, and to attach them again so soon the
 // kernel waits until no CPU can be running those of before.
 func (e *exitReader) release() {
-	if e.users--; e.users == 0 {
-		e.idle = time.AfterFunc(idleLimit, e.close)
+	if e.users--; e.users > 0 {
+		return
 	}
+	if errors.Is(e.err, errEnded) {
+		e.unload()
+		return
+	}
+	e.idle = time.AfterFunc(idleLimit, e.close)
 }
 
 // close unloads the programs if they have no user.
 func (e *exitReader) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.users > 0 || e.reader == nil {
-		return
+	if e.users == 0 && e.reader != nil {
+		e.unload()
 	}
+}
+
+// unload unloads the programs; the lock is held.
+func (e *exitReader) unload() {
 	if err := e.reader.Close(); err != nil {
 		e.log.Error("unload exit records", "error", err)
 	}

@@ -57,7 +57,7 @@ type Loop struct {
 	mu       sync.Mutex // guards following
 	running  bool
 	streams  []*Stream
-	early    map[string]*early   // of tasks without streams, by id; nil when the loop is closed
+	early    map[string]*early   // of tasks without streams, by id
 	readings map[string]*reading // of tasks with streams, by id, until they are closed
 	files    int                 // that they take
 	due      []*Stream           // of one tick; used by run alone
@@ -85,7 +85,7 @@ func (l *Loop) Close() {
 	l.mu.Unlock()
 	l.work.Wait()
 	l.closeAllEarly()
-	l.exits.close()
+	l.exits.end()
 	if err := l.shared.Close(); err != nil {
 		l.log.Error("close files of machine", "error", err)
 	}
