@@ -70,8 +70,7 @@ func (l *Loop) Load() (giveUp func()) {
 	}
 }
 
-// Asked reports whether somebody reads the samples of started tasks: the last thing that happened was that a stream was opened, and not that
-// a task was counted in vain.
+// Asked reports whether a stream is expected of the next task that is started: one was opened since a counted task went without.
 func (l *Loop) Asked() bool { return l != nil && l.asked.Load() }
 
 // Forget ends what Count began of a task that is over and has no stream. It may have none of either.
