@@ -29,7 +29,7 @@ import (
 
 // gcPercent is how much of the live heap and the stacks may be garbage. An agent with many tasks allocates little a second, and the
 // runtime's 100 would double what it holds.
-const gcPercent = 20
+const gcPercent = 25
 
 // agentOptions are the flags of tacho agent.
 type agentOptions struct {
