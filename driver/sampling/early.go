@@ -80,6 +80,13 @@ func (l *Loop) Forget(id string) {
 	}
 }
 
+// findEarly returns what is counted of a task without a stream, for use; nil if nothing is.
+func (l *Loop) findEarly(id string) *early {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.early[id]
+}
+
 // takeEarly returns what is counted of a task, for a stream; nil if nothing is.
 func (l *Loop) takeEarly(id string) *early {
 	l.mu.Lock()
@@ -172,9 +179,7 @@ func (l *Loop) counted(id string, reading func(*reading), early func(*early)) {
 			reading(r)
 			return
 		}
-		l.mu.Lock()
-		e := l.early[id]
-		l.mu.Unlock()
+		e := l.findEarly(id)
 		if e == nil || e.use(func() { early(e) }) {
 			return
 		}

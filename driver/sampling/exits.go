@@ -40,7 +40,7 @@ type exitReader struct {
 	idle   *time.Timer // unloads the programs; nil while they have users
 }
 
-// exitWatch is what has ended of one task since a stream of it was opened.
+// exitWatch is what has ended of one task since before its start, or since a stream of it was opened.
 type exitWatch struct {
 	shared *exitReader
 	watch  *exits.Watch // nil with the reason why there is none
@@ -261,10 +261,7 @@ func (l *Loop) earlyCommands(id string, started time.Time) (c *record.Commands) 
 	if l == nil {
 		return nil
 	}
-	l.mu.Lock()
-	e := l.early[id]
-	l.mu.Unlock()
-	if e != nil {
+	if e := l.findEarly(id); e != nil {
 		e.use(func() {
 			c = e.exits.soFar(started)
 			c.CloseWith(nil)
