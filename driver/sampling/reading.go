@@ -269,12 +269,13 @@ func (r *reading) collect(latest *procstats.Sample) *procstats.Sample {
 	r.shared.Lock()
 	defer r.shared.Unlock()
 	began := r.now().Mono
-	packets := r.network.Moved()
+	packets, woke := r.network.Moved(), false
 	if !packets && r.isQuiet(began) {
 		if again := r.quiet.Again(r.last); again != nil {
 			r.before, r.last = r.last, again
 			return again
 		}
+		woke = true
 	}
 	into := r.readCounted(began, latest, packets)
 	r.self.add(r.now().Mono - began)
@@ -282,7 +283,7 @@ func (r *reading) collect(latest *procstats.Sample) *procstats.Sample {
 		return into
 	}
 	outside, _ := into.Task.Number(procstats.TreeOutside) // where the cgroup says nothing of what moves
-	r.moved = r.quiet != nil && (r.quiet.Moved() || outside > 0)
+	r.moved = r.quiet != nil && (woke || r.quiet.Moved() || outside > 0)
 	r.refreshAt = began + source.UntilTick(began, refreshInterval, phase(r.task.ID, refreshInterval))
 	r.reaped.refresh(r, into)
 	if r.task.Rows && !r.carried {

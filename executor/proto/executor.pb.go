@@ -2956,8 +2956,10 @@ type Handover struct {
 	// The newest two samples, without rows.
 	Last   *Sample `protobuf:"bytes,1,opt,name=last" json:"last,omitempty"`
 	Before *Sample `protobuf:"bytes,2,opt,name=before" json:"before,omitempty"`
-	// The newest sample with rows.
-	Rows          *Sample `protobuf:"bytes,3,opt,name=rows" json:"rows,omitempty"`
+	// The newest sample with rows. It is alone in a file of its own.
+	Rows *Sample `protobuf:"bytes,3,opt,name=rows" json:"rows,omitempty"`
+	// Stands for before: of its readings only those that are not as in last.
+	BeforeChanges *Sample `protobuf:"bytes,4,opt,name=before_changes,json=beforeChanges" json:"before_changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3009,6 +3011,13 @@ func (x *Handover) GetBefore() *Sample {
 func (x *Handover) GetRows() *Sample {
 	if x != nil {
 		return x.Rows
+	}
+	return nil
+}
+
+func (x *Handover) GetBeforeChanges() *Sample {
+	if x != nil {
+		return x.BeforeChanges
 	}
 	return nil
 }
@@ -3832,11 +3841,12 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\vwrite_bytes\x18\r \x01(\x03R\n" +
 	"writeBytes\x122\n" +
 	"\x15cancelled_write_bytes\x18\x0e \x01(\x03R\x13cancelledWriteBytes\x12\x1b\n" +
-	"\tio_missed\x18\x0f \x01(\x03R\bioMissed\"\xa1\x01\n" +
+	"\tio_missed\x18\x0f \x01(\x03R\bioMissed\"\xe5\x01\n" +
 	"\bHandover\x12/\n" +
 	"\x04last\x18\x01 \x01(\v2\x1b.tachograph.executor.SampleR\x04last\x123\n" +
 	"\x06before\x18\x02 \x01(\v2\x1b.tachograph.executor.SampleR\x06before\x12/\n" +
-	"\x04rows\x18\x03 \x01(\v2\x1b.tachograph.executor.SampleR\x04rows\"\x0f\n" +
+	"\x04rows\x18\x03 \x01(\v2\x1b.tachograph.executor.SampleR\x04rows\x12B\n" +
+	"\x0ebefore_changes\x18\x04 \x01(\v2\x1b.tachograph.executor.SampleR\rbeforeChanges\"\x0f\n" +
 	"\rEventsRequest\"\xf9\x01\n" +
 	"\x05Event\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x17\n" +
@@ -3998,39 +4008,40 @@ var file_executor_proto_executor_proto_depIdxs = []int32{
 	30, // 35: tachograph.executor.Handover.last:type_name -> tachograph.executor.Sample
 	30, // 36: tachograph.executor.Handover.before:type_name -> tachograph.executor.Sample
 	30, // 37: tachograph.executor.Handover.rows:type_name -> tachograph.executor.Sample
-	51, // 38: tachograph.executor.Event.annotations:type_name -> tachograph.executor.Event.AnnotationsEntry
-	43, // 39: tachograph.executor.ExecRequest.setup:type_name -> tachograph.executor.ExecSetup
-	41, // 40: tachograph.executor.ExecRequest.window:type_name -> tachograph.executor.WindowSize
-	45, // 41: tachograph.executor.ExecResponse.exit:type_name -> tachograph.executor.ExecExit
-	3,  // 42: tachograph.executor.Executor.Hello:input_type -> tachograph.executor.HelloRequest
-	6,  // 43: tachograph.executor.Executor.Launch:input_type -> tachograph.executor.LaunchRequest
-	7,  // 44: tachograph.executor.Executor.LaunchAnnounced:input_type -> tachograph.executor.LaunchAnnouncedRequest
-	20, // 45: tachograph.executor.Executor.Wait:input_type -> tachograph.executor.WaitRequest
-	23, // 46: tachograph.executor.Executor.Signal:input_type -> tachograph.executor.SignalRequest
-	25, // 47: tachograph.executor.Executor.Stop:input_type -> tachograph.executor.StopRequest
-	27, // 48: tachograph.executor.Executor.Sample:input_type -> tachograph.executor.SampleRequest
-	28, // 49: tachograph.executor.Executor.Stats:input_type -> tachograph.executor.StatsRequest
-	35, // 50: tachograph.executor.Executor.Target:input_type -> tachograph.executor.TargetRequest
-	39, // 51: tachograph.executor.Executor.Events:input_type -> tachograph.executor.EventsRequest
-	42, // 52: tachograph.executor.Executor.Exec:input_type -> tachograph.executor.ExecRequest
-	46, // 53: tachograph.executor.Executor.Shutdown:input_type -> tachograph.executor.ShutdownRequest
-	4,  // 54: tachograph.executor.Executor.Hello:output_type -> tachograph.executor.HelloResponse
-	16, // 55: tachograph.executor.Executor.Launch:output_type -> tachograph.executor.LaunchResponse
-	8,  // 56: tachograph.executor.Executor.LaunchAnnounced:output_type -> tachograph.executor.LaunchAnnouncedResponse
-	21, // 57: tachograph.executor.Executor.Wait:output_type -> tachograph.executor.WaitResponse
-	24, // 58: tachograph.executor.Executor.Signal:output_type -> tachograph.executor.SignalResponse
-	26, // 59: tachograph.executor.Executor.Stop:output_type -> tachograph.executor.StopResponse
-	29, // 60: tachograph.executor.Executor.Sample:output_type -> tachograph.executor.SampleResponse
-	29, // 61: tachograph.executor.Executor.Stats:output_type -> tachograph.executor.SampleResponse
-	36, // 62: tachograph.executor.Executor.Target:output_type -> tachograph.executor.TargetResponse
-	40, // 63: tachograph.executor.Executor.Events:output_type -> tachograph.executor.Event
-	44, // 64: tachograph.executor.Executor.Exec:output_type -> tachograph.executor.ExecResponse
-	47, // 65: tachograph.executor.Executor.Shutdown:output_type -> tachograph.executor.ShutdownResponse
-	54, // [54:66] is the sub-list for method output_type
-	42, // [42:54] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	30, // 38: tachograph.executor.Handover.before_changes:type_name -> tachograph.executor.Sample
+	51, // 39: tachograph.executor.Event.annotations:type_name -> tachograph.executor.Event.AnnotationsEntry
+	43, // 40: tachograph.executor.ExecRequest.setup:type_name -> tachograph.executor.ExecSetup
+	41, // 41: tachograph.executor.ExecRequest.window:type_name -> tachograph.executor.WindowSize
+	45, // 42: tachograph.executor.ExecResponse.exit:type_name -> tachograph.executor.ExecExit
+	3,  // 43: tachograph.executor.Executor.Hello:input_type -> tachograph.executor.HelloRequest
+	6,  // 44: tachograph.executor.Executor.Launch:input_type -> tachograph.executor.LaunchRequest
+	7,  // 45: tachograph.executor.Executor.LaunchAnnounced:input_type -> tachograph.executor.LaunchAnnouncedRequest
+	20, // 46: tachograph.executor.Executor.Wait:input_type -> tachograph.executor.WaitRequest
+	23, // 47: tachograph.executor.Executor.Signal:input_type -> tachograph.executor.SignalRequest
+	25, // 48: tachograph.executor.Executor.Stop:input_type -> tachograph.executor.StopRequest
+	27, // 49: tachograph.executor.Executor.Sample:input_type -> tachograph.executor.SampleRequest
+	28, // 50: tachograph.executor.Executor.Stats:input_type -> tachograph.executor.StatsRequest
+	35, // 51: tachograph.executor.Executor.Target:input_type -> tachograph.executor.TargetRequest
+	39, // 52: tachograph.executor.Executor.Events:input_type -> tachograph.executor.EventsRequest
+	42, // 53: tachograph.executor.Executor.Exec:input_type -> tachograph.executor.ExecRequest
+	46, // 54: tachograph.executor.Executor.Shutdown:input_type -> tachograph.executor.ShutdownRequest
+	4,  // 55: tachograph.executor.Executor.Hello:output_type -> tachograph.executor.HelloResponse
+	16, // 56: tachograph.executor.Executor.Launch:output_type -> tachograph.executor.LaunchResponse
+	8,  // 57: tachograph.executor.Executor.LaunchAnnounced:output_type -> tachograph.executor.LaunchAnnouncedResponse
+	21, // 58: tachograph.executor.Executor.Wait:output_type -> tachograph.executor.WaitResponse
+	24, // 59: tachograph.executor.Executor.Signal:output_type -> tachograph.executor.SignalResponse
+	26, // 60: tachograph.executor.Executor.Stop:output_type -> tachograph.executor.StopResponse
+	29, // 61: tachograph.executor.Executor.Sample:output_type -> tachograph.executor.SampleResponse
+	29, // 62: tachograph.executor.Executor.Stats:output_type -> tachograph.executor.SampleResponse
+	36, // 63: tachograph.executor.Executor.Target:output_type -> tachograph.executor.TargetResponse
+	40, // 64: tachograph.executor.Executor.Events:output_type -> tachograph.executor.Event
+	44, // 65: tachograph.executor.Executor.Exec:output_type -> tachograph.executor.ExecResponse
+	47, // 66: tachograph.executor.Executor.Shutdown:output_type -> tachograph.executor.ShutdownResponse
+	55, // [55:67] is the sub-list for method output_type
+	43, // [43:55] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_executor_proto_executor_proto_init() }

@@ -13,7 +13,7 @@ import (
 
 // The fields of executor/proto's messages that a handover consists of.
 const (
-	handoverLast, handoverBefore, handoverRows protowire.Number = 1, 2, 3
+	handoverLast, handoverBefore, handoverRows, handoverChanges protowire.Number = 1, 2, 3, 4
 
 	sampleAt, sampleSources, sampleTask, sampleProcesses, sampleOmitted, sampleChecked protowire.Number = 1, 2, 3, 4, 5, 6
 
@@ -24,28 +24,34 @@ const (
 	identityPID, identityStart                                protowire.Number = 1, 2
 )
 
-// appendHandover appends the encoding of a proto.Handover. It is written at every tick of every task that moves, and through
-// messages it costs as much as a third of the reading.
-func appendHandover(b []byte, h Handover) []byte {
-	b = appendMessage(b, handoverLast, func(b []byte) []byte { return appendSample(b, h.Last, false) })
-	if h.Before != nil {
-		b = appendMessage(b, handoverBefore, func(b []byte) []byte { return appendSample(b, h.Before, false) })
+// appendNewest appends the encoding of a proto.Handover without rows. It is written at every tick of every task that moves, and
+// through messages it costs as much as a third of the reading.
+func appendNewest(b []byte, h Handover) []byte {
+	b = appendMessage(b, handoverLast, func(b []byte) []byte { return appendSample(b, h.Last, nil, false) })
+	switch {
+	case h.Before == nil:
+		return b
+	case sameIDs(h.Before.Task, h.Last.Task):
+		return appendMessage(b, handoverChanges, func(b []byte) []byte { return appendSample(b, h.Before, h.Last.Task, false) })
 	}
-	if h.Rows != nil {
-		b = appendMessage(b, handoverRows, func(b []byte) []byte { return appendSample(b, h.Rows, true) })
-	}
-	return b
+	return appendMessage(b, handoverBefore, func(b []byte) []byte { return appendSample(b, h.Before, nil, false) })
 }
 
-// appendSample appends what FromSample returns.
-func appendSample(b []byte, s *procstats.Sample, rows bool) []byte {
+// appendRows appends the encoding of a proto.Handover of rows alone.
+func appendRows(b []byte, rows *procstats.Sample) []byte {
+	return appendMessage(b, handoverRows, func(b []byte) []byte { return appendSample(b, rows, nil, true) })
+}
+
+// appendSample appends what FromSample returns, without the readings of the task that are the same in known, which has the same ids
+// or none.
+func appendSample(b []byte, s *procstats.Sample, known procstats.Readings, rows bool) []byte {
 	b = appendStamp(b, sampleAt, s.Stamp)
 	for source, at := range s.Sources.All() {
 		b = appendMessage(b, sampleSources, func(b []byte) []byte {
 			return appendStamp(appendVarint(b, sourceNumber, uint64(source)), sourceAt, at)
 		})
 	}
-	b = appendReadings(b, sampleTask, s.Task)
+	b = appendReadings(b, sampleTask, s.Task, known)
 	omitted := s.Omitted
 	if rows {
 		for i := range s.Processes {
@@ -67,11 +73,14 @@ func appendProcess(b []byte, p *procstats.ProcessRow) []byte {
 	})
 	b = appendVarint(b, processParent, uint64(p.PPID)) //nolint:gosec // positive
 	b = protowire.AppendString(protowire.AppendTag(b, processCommand, protowire.BytesType), p.Command)
-	return appendReadings(b, processReadings, p.Readings)
+	return appendReadings(b, processReadings, p.Readings, nil)
 }
 
-func appendReadings(b []byte, field protowire.Number, readings procstats.Readings) []byte {
-	for _, r := range readings {
+func appendReadings(b []byte, field protowire.Number, readings, known procstats.Readings) []byte {
+	for i, r := range readings {
+		if known != nil && r == known[i] {
+			continue
+		}
 		b = appendMessage(b, field, func(b []byte) []byte {
 			b = appendVarint(b, readingID, uint64(r.ID()))
 			switch text, isText := r.Text(); {

@@ -4,13 +4,18 @@
 package wire_test
 
 import (
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 
+	googleproto "google.golang.org/protobuf/proto"
+
+	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/wire"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -27,13 +32,18 @@ func TestHandover(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	var memory []byte
+	var rows *procstats.Sample
 	for i := range 50 {
 		h := wire.Handover{Last: sample(random, i+1)}
-		if random.IntN(2) == 0 {
+		switch random.IntN(3) {
+		case 0:
 			h.Before = sample(random, i+1)
+		case 1:
+			h.Before = earlier(random, h.Last)
 		}
 		if random.IntN(2) == 0 {
 			h.Rows = sample(random, i+1)
+			rows = h.Rows
 		}
 		if err := w.Write(h, &memory); err != nil {
 			t.Fatal(err)
@@ -43,20 +53,70 @@ func TestHandover(t *testing.T) {
 			t.Fatal(err)
 		}
 		equal(t, got.Last, totals(h.Last))
-		if (got.Before == nil) != (h.Before == nil) || (got.Rows == nil) != (h.Rows == nil) {
+		if (got.Before == nil) != (h.Before == nil) || (got.Rows == nil) != (rows == nil) {
 			t.Fatalf("got %+v, want %+v", got, h)
 		}
 		if h.Before != nil {
 			equal(t, got.Before, totals(h.Before))
 		}
-		if h.Rows != nil {
-			equal(t, got.Rows, h.Rows)
+		if rows != nil {
+			equal(t, got.Rows, rows)
 		}
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	holdTorn(t, folder)
+}
+
+// earlier is a sample that has the readings of another one, some of them with other values.
+func earlier(random *rand.Rand, of *procstats.Sample) *procstats.Sample {
+	s := of.Clone()
+	s.Mono--
+	for i, r := range s.Task {
+		if random.IntN(3) == 0 {
+			s.Task[i] = procstats.NumberReading(r.ID(), random.Float64())
+		}
+	}
+	return s
+}
+
+// TestHandoverInOneFile holds that the rows of a build that writes them with the samples are read, unless newer ones were written after
+// them.
+func TestHandoverInOneFile(t *testing.T) {
+	folder := t.TempDir()
+	random := rand.New(rand.NewPCG(3, 4))
+	last, rows := sample(random, 2), sample(random, 1)
+	content, err := googleproto.Marshal(&proto.Handover{Last: wire.FromSample(last, false), Rows: wire.FromSample(rows, true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := binary.LittleEndian.AppendUint32(nil, uint32(len(content))) //nolint:gosec // small
+	text = append(binary.LittleEndian.AppendUint32(text, crc32.ChecksumIEEE(content)), content...)
+	if err := os.WriteFile(filepath.Join(folder, "samples"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, err := wire.ReadHandover(folder)
+	if err != nil || h.Rows == nil {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	equal(t, h.Rows, rows)
+	w, err := wire.OpenHandover(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var memory []byte
+	newer := sample(random, 3)
+	if err := errors.Join(w.Write(wire.Handover{Last: sample(random, 3), Rows: newer}, &memory), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "samples"), text, 0o600); err != nil { // it was rolled back
+		t.Fatal(err)
+	}
+	if h, err = wire.ReadHandover(folder); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, h.Rows, newer)
 }
 
 // totals is a sample as it is after its rows were left behind.
