@@ -18,7 +18,12 @@ const (
 
 // Field is one key of a kernel file, and what the last read found for it.
 type Field struct {
-	Key   string // the kernel's key; empty where the file has none
+	Key string // the kernel's key; empty where the file has none
+	FieldValue
+}
+
+// FieldValue is what a read found for a field.
+type FieldValue struct {
 	State fieldState
 	Value float64 // in the kernel's unit, never negative
 }

@@ -21,14 +21,20 @@ const (
 // cgroupReader is the Source over the kept-open files of a task's cgroup. OpenCgroup and OpenPSI make one each.
 type cgroupReader struct {
 	description procstats.SourceDescription
-	files       []*cgroupFile  // in the order of reading
-	fields      []*cgroupField // of all files and of none, in the order of the table
+	layout      *cgroupLayout
+	files       []cgroupFile // those of the layout
+	watched     []watchedFile
 	shared      *Shared
-	// used, before and least are the target's.
-	used          bool
-	before, least map[procstats.ID]float64
+	// used reports that the group had tasks before this one.
+	used bool
 	// quotas are of the task's group and of those above it; nil if nothing is read of them.
 	quotas *cpuQuotas
+}
+
+// watchedFile is a file that moves whenever the task uses CPU time or memory, or waits.
+type watchedFile struct {
+	file   *cgroupFile
+	before []kernel.FieldValue // what it said at the read before
 }
 
 // OpenCgroup opens the files of the task's cgroup that the selected measurements of SourceCgroup need, on any layout:
@@ -38,7 +44,6 @@ type cgroupReader struct {
 // CPU time comes from cpuacct.usage where there is one and from cpu.stat else; its split into user and system from
 // cpu.stat wherever there is a v2 folder, because cpuacct.stat counts in steps of 10 ms.
 func OpenCgroup(t Target, sel procstats.Selection) Source {
-	r := newCgroupReader(procstats.SourceCgroup, t)
 	reason := ""
 	switch {
 	case !t.Cgroup.Exists():
@@ -46,28 +51,36 @@ func OpenCgroup(t Target, sel procstats.Selection) Source {
 	case t.Cgroup.Shared:
 		reason = reasonSharedCgroup
 	}
-	if reason != "" {
-		r.addAbsent(procstats.SourceCgroup, sel, reason)
-		r.quotas = openCPUQuotas(t, sel, r.files)
-		return r.ready()
-	}
-	files := r.shared.cgroupFiles(t)
-	for i := range files.v1 {
-		spec := &files.v1[i]
-		r.open(t.Cgroup.V1[spec.controller], spec, nil, func(id procstats.ID) bool {
-			return sel.Has(id) && files.version(t.Cgroup, id) == 1
-		})
-	}
-	for i := range files.v2 {
-		r.open(t.Cgroup.V2, &files.v2[i], nil, func(id procstats.ID) bool {
-			return sel.Has(id) && files.version(t.Cgroup, id) == 2
-		})
-	}
-	r.useOpened(t.Opened)
-	r.addForeign(files, files.v1, sel, t.Cgroup)
-	r.addForeign(files, files.v2, sel, t.Cgroup)
+	r := openCgroupReader(procstats.SourceCgroup, t, sel, reason)
 	r.quotas = openCPUQuotas(t, sel, r.files)
-	return r.ready()
+	return r
+}
+
+// openCgroupReader opens the files that a source reads, none if there is a reason.
+func openCgroupReader(source procstats.SourceID, t Target, sel procstats.Selection, reason string) *cgroupReader {
+	r := &cgroupReader{
+		description: procstats.SourceDescription{ID: source, Version: t.Cgroup.Layout(), Reason: reason},
+		shared:      t.shared(), used: t.Used,
+	}
+	if reason != "" {
+		r.layout = absentLayout(source, sel, reason)
+		r.ready(t)
+		return r
+	}
+	r.layout = r.shared.cgroupFiles(t).layout(source, sel, t.Cgroup)
+	values := make([]kernel.FieldValue, r.layout.values) // in one piece: a host holds those of all its tasks
+	r.files = make([]cgroupFile, len(r.layout.files))
+	for i := range r.layout.files {
+		file := &r.layout.files[i]
+		n := len(file.spec.fields)
+		r.files[i] = openCgroupFile(file.folder(t.Cgroup), file.spec, file.selected, values[:n:n])
+		values = values[n:]
+	}
+	if source == procstats.SourceCgroup {
+		r.useOpened(t.Opened)
+	}
+	r.ready(t)
+	return r
 }
 
 // cgroupFilesV2 lists every file that is read from a v2 folder, CPU time first: rates divide by the time between the
@@ -83,235 +96,83 @@ func cgroupFilesV1(recursive bool, devices *kernel.BlockDevices) []cgroupFileSpe
 		blkioV1(recursive, devices), pidsFiles(), cpuMaxV1())
 }
 
-// cgroupFiles describes the files of both versions, for all tasks.
-type cgroupFiles struct {
-	v1, v2, pressure []cgroupFileSpec
-	recursive        bool // there are counters of block I/O that cover all below a folder
-	// foreignFields has the fields that some task does not have, by the version that they are not in.
-	foreignFields map[foreignField]*cgroupField
-}
-
-type foreignField struct {
-	spec    *cgroupFieldSpec
-	version int
-}
-
-func newCgroupFiles(fs kernel.FS, recursive bool) *cgroupFiles {
-	devices := kernel.NewBlockDevices(fs)
-	files := &cgroupFiles{
-		v1: cgroupFilesV1(recursive, devices), v2: cgroupFilesV2(devices), pressure: pressureFiles(),
-		recursive: recursive, foreignFields: map[foreignField]*cgroupField{},
-	}
-	for _, specs := range [][]cgroupFileSpec{files.v1, files.v2, files.pressure} {
-		for i := range specs {
-			specs[i].sayMissing()
-		}
-	}
-	return files
-}
-
-// specOf returns the first of the files that has a measurement.
-func specOf(specs []cgroupFileSpec, id procstats.ID) *cgroupFileSpec {
-	i := slices.IndexFunc(specs, func(s cgroupFileSpec) bool { return s.has(id) })
-	return &specs[i]
-}
-
-// controller names the v1 controller whose folder decides where a measurement is read: that of the v1 file which has
-// it, or of the v2 file where v1 has none.
-func (f *cgroupFiles) controller(id procstats.ID) string {
-	for _, specs := range [][]cgroupFileSpec{f.v1, f.v2} {
-		for i := range specs {
-			if !specs[i].has(id) {
-				continue
-			}
-			if specs[i].controller == "io" {
-				return "blkio"
-			}
-			return specs[i].controller
-		}
-	}
-	return ""
-}
-
-// version says from which version of cgroups a measurement of the task is read: 1, 2, or 0 for neither.
-func (f *cgroupFiles) version(c procstats.Cgroup, id procstats.ID) int {
-	split := id == procstats.CgroupCPUUser || id == procstats.CgroupCPUSystem
-	switch {
-	case c.V2 != "" && split:
-		return 2
-	case c.V1[f.controller(id)] != "":
-		return 1
-	case c.V2 != "":
-		return 2
-	}
-	return 0
-}
-
-func newCgroupReader(id procstats.SourceID, t Target) *cgroupReader {
-	return &cgroupReader{
-		description: procstats.SourceDescription{ID: id, Version: t.Cgroup.Layout()},
-		shared:      t.shared(),
-		used:        t.Used, before: t.Before, least: t.Least,
-	}
-}
-
-// open opens a file if any of its measurements is wanted.
-func (r *cgroupReader) open(dir string, spec *cgroupFileSpec, explain func(*cgroupFile, error) string, wanted func(procstats.ID) bool) {
-	if !slices.ContainsFunc(spec.fields, func(f cgroupFieldSpec) bool { return wanted(f.id) }) {
-		return
-	}
-	f := openCgroupFile(dir, spec, wanted, explain)
-	r.files = append(r.files, f)
-	for i := range f.fields {
-		r.fields = append(r.fields, &f.fields[i])
-	}
-}
-
 // useOpened reads files that the caller opened in place of the group's. One that cannot be duplicated is left alone.
 func (r *cgroupReader) useOpened(opened map[string]*os.File) {
-	for _, f := range r.files {
+	for i := range r.files {
+		f := &r.files[i]
 		file, given := opened[f.spec.name]
 		if !given {
 			continue
 		}
 		if kept, err := kernel.Dup(file); err == nil {
 			_ = f.close()
-			f.kept, f.given, f.absent = kept, true, ""
+			f.kept, f.given, f.fault = kept, true, nil
 		}
 	}
 }
 
 // reopenFiles has the files opened for each read, but for those that Quiet watches.
 func (r *cgroupReader) reopenFiles() {
-	for _, f := range r.files {
-		if !r.watches(f) {
+	for i := range r.files {
+		if f := &r.files[i]; !r.watches(f) {
 			f.reopen()
 		}
 	}
 }
 
-// addForeign makes those selected measurements of the files absent that nothing is read for, because the task's
-// hierarchy is of the other version, or because there is none for the controller.
-func (r *cgroupReader) addForeign(files *cgroupFiles, specs []cgroupFileSpec, sel procstats.Selection, c procstats.Cgroup) {
-	for i := range specs {
-		for j := range specs[i].fields {
-			if field := &specs[i].fields[j]; sel.Has(field.id) && !r.has(field.id) {
-				r.fields = append(r.fields, files.foreign(c, specs[i].name, field))
-			}
-		}
-	}
-}
-
-// foreign returns a field of a file that is not read for a cgroup of the other version, or of none.
-func (f *cgroupFiles) foreign(c procstats.Cgroup, file string, field *cgroupFieldSpec) *cgroupField {
-	key := foreignField{field, f.version(c, field.id)}
-	if f.foreignFields[key] == nil {
-		f.foreignFields[key] = absentField(field.id, f.explainForeign(key, file))
-	}
-	return f.foreignFields[key]
-}
-
-// explainForeign words why a field of a file is not read.
-func (f *cgroupFiles) explainForeign(key foreignField, file string) string {
-	field, what := key.spec, file
-	if field.key != "" {
-		what += " " + field.key
-	}
-	switch key.version {
-	case 1:
-		if field.id == procstats.CgroupMemoryRefaultAnon || field.id == procstats.CgroupMemoryRefaultFile {
-			return what + " is read on cgroup v2 only"
-		}
-		return "cgroup v1 has no " + what
-	case 2:
-		return "cgroup v2 has no " + what
-	}
-	return f.controller(field.id) + " controller not available: the task has no cgroup in its hierarchy"
-}
-
-func (r *cgroupReader) has(id procstats.ID) bool {
-	return slices.ContainsFunc(r.fields, func(f *cgroupField) bool { return f.spec.id == id })
-}
-
-// addAbsent makes all selected measurements of a source absent for one reason.
-func (r *cgroupReader) addAbsent(source procstats.SourceID, sel procstats.Selection, reason string) {
-	for _, row := range procstats.Table() {
-		if row.Source == source && sel.Has(row.ID) {
-			r.fields = append(r.fields, absentField(row.ID, reason))
-		}
-	}
-	r.description.Reason = reason
-}
-
-// ready puts the fields into the order of the table and describes what can be read. That takes a read of each file:
-// pressure files, for one, open where they cannot be read.
-func (r *cgroupReader) ready() *cgroupReader {
-	slices.SortFunc(r.fields, func(a, b *cgroupField) int { return cmp.Compare(a.spec.id, b.spec.id) })
-	for _, f := range r.files {
-		r.shared.Buffer = f.collect(r.shared.Buffer)
-		r.countFrom(f)
-		if f.absent == "" {
+// ready makes the files count from where the task does, and says what can be read. That takes a read of each file: pressure
+// files, for one, open where they cannot be read.
+func (r *cgroupReader) ready(t Target) {
+	for i := range r.files {
+		f := &r.files[i]
+		f.collect(r.shared)
+		f.countAs(t)
+		if f.absent() == "" {
 			r.description.Available = true
 		}
-		r.description.Reason = cmp.Or(r.description.Reason, f.absent)
+		r.description.Reason = cmp.Or(r.description.Reason, f.absent())
 	}
 	if r.description.Available {
 		r.description.Reason = ""
-		return r
+		return
 	}
-	for _, f := range r.fields {
-		r.description.Reason = cmp.Or(r.description.Reason, f.spec.missing)
+	for _, field := range r.layout.fields {
+		r.description.Reason = cmp.Or(r.description.Reason, field.spec.missing)
 	}
 	r.description.Reason = cmp.Or(r.description.Reason, "none of its measurements is selected")
-	return r
-}
-
-// countFrom makes the counters of a file that has just been read begin where the task does.
-func (r *cgroupReader) countFrom(f *cgroupFile) {
-	for i := range f.fields {
-		f.fields[i].least = r.least[f.fields[i].spec.id]
-	}
-	switch { // the errors are of closing what is only read
-	case !r.used:
-	case r.before != nil:
-		_ = f.countFrom(r.before)
-	default:
-		_ = f.countFromHere()
-	}
 }
 
 // watch remembers the values of the files that move whenever the task uses CPU time or memory, or waits, and returns how many
 // there are.
-func (r *cgroupReader) watch() (n int) {
-	for _, f := range r.files {
-		if r.watches(f) && f.absent == "" {
-			f.before = slices.Clone(f.values)
-			n++
+func (r *cgroupReader) watch() int {
+	for i := range r.files {
+		if f := &r.files[i]; r.watches(f) && f.absent() == "" {
+			r.watched = append(r.watched, watchedFile{f, slices.Clone(f.values)})
 		}
 	}
-	return n
+	return len(r.watched)
 }
 
 // watches reports whether a file moves whenever the task uses CPU time or memory, or waits.
 func (r *cgroupReader) watches(f *cgroupFile) bool {
-	return r.description.ID == procstats.SourcePSI || slices.ContainsFunc(f.fields, func(field cgroupField) bool {
-		return field.spec.id == procstats.CgroupCPUUsage || field.spec.id == procstats.CgroupMemoryCurrent
-	})
+	return r.description.ID == procstats.SourcePSI || f.has(procstats.CgroupCPUUsage) || f.has(procstats.CgroupMemoryCurrent)
 }
 
 // reread reads the watched files again.
 func (r *cgroupReader) reread() {
-	for _, f := range r.files {
-		if f.before != nil {
-			r.shared.Buffer = f.collect(r.shared.Buffer)
-		}
+	for i := range r.watched {
+		r.remember(i)
+		r.watched[i].file.collect(r.shared)
 	}
 }
 
+// remember keeps what a watched file says now for after the next read.
+func (r *cgroupReader) remember(i int) { copy(r.watched[i].before, r.watched[i].file.values) }
+
 // moved reports whether a watched file says something else than at the read before.
 func (r *cgroupReader) moved() bool {
-	return slices.ContainsFunc(r.files, func(f *cgroupFile) bool {
-		return f.before != nil && (f.absent != "" || !slices.Equal(f.before, f.values))
+	return slices.ContainsFunc(r.watched, func(w watchedFile) bool {
+		return w.file.absent() != "" || !slices.Equal(w.before, w.file.values)
 	})
 }
 
@@ -323,10 +184,8 @@ func (r *cgroupReader) addBefore(before map[procstats.ID]float64) {
 	if !r.used {
 		return
 	}
-	for _, f := range r.fields {
-		if m, _ := procstats.Lookup(f.spec.id); m.Kind == procstats.Counter && f.file != nil && f.file.isOpen() {
-			before[f.spec.id] = f.before
-		}
+	for i := range r.files {
+		r.files[i].addBefore(before)
 	}
 }
 
@@ -335,25 +194,32 @@ func (r *cgroupReader) Describe() procstats.SourceDescription { return r.descrip
 
 // Collect implements Source. Where no file is open the source stays unstamped: nothing was read.
 func (r *cgroupReader) Collect(s *procstats.Sample) {
-	if r.quotas != nil && r.quotas.inherited || slices.ContainsFunc(r.files, func(f *cgroupFile) bool { return f.isOpen() }) {
+	if r.quotas != nil && r.quotas.inherited || slices.ContainsFunc(r.files, func(f cgroupFile) bool { return f.isOpen() }) {
 		s.SetRead(r.description.ID, kernel.Now())
 	}
-	for _, f := range r.files {
-		r.shared.Buffer = f.collect(r.shared.Buffer)
+	for i := range r.watched {
+		r.remember(i)
 	}
-	for _, f := range r.fields {
-		s.Task.Put(f.reading())
+	for i := range r.files {
+		r.files[i].collect(r.shared)
+	}
+	for _, field := range r.layout.fields {
+		if field.file < 0 {
+			s.Task.Put(procstats.AbsentReading(field.spec.id, field.spec.missing))
+			continue
+		}
+		s.Task.Put(r.files[field.file].reading(field.at))
 	}
 	if r.quotas != nil {
-		r.shared.Buffer = r.quotas.collect(s, r.shared.Buffer)
+		r.quotas.collect(s)
 	}
 }
 
 // Close implements Source.
 func (r *cgroupReader) Close() error {
 	var errs []error
-	for _, f := range r.files {
-		errs = append(errs, f.close())
+	for i := range r.files {
+		errs = append(errs, r.files[i].close())
 	}
 	if r.quotas != nil {
 		errs = append(errs, r.quotas.close())

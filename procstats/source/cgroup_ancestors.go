@@ -19,6 +19,7 @@ type cpuQuotas struct {
 	// begin with its executor's.
 	groups    []quotaGroup
 	inherited bool
+	shared    *Shared
 	reason    string // why there are no groups
 	// grown is how much each counter of the groups above grew from the task's start until they were opened.
 	grown map[procstats.ID]float64
@@ -51,8 +52,8 @@ type quotaGroup struct {
 
 // openCPUQuotas opens the groups of a task, but for the files of its own that are read already. What those above counted
 // before its start is not the task's.
-func openCPUQuotas(t Target, sel procstats.Selection, read []*cgroupFile) *cpuQuotas {
-	q := &cpuQuotas{}
+func openCPUQuotas(t Target, sel procstats.Selection, read []cgroupFile) *cpuQuotas {
+	q := &cpuQuotas{shared: t.shared()}
 	for _, id := range []procstats.ID{
 		procstats.CgroupCPUQuotaEffective, procstats.CgroupCPUAncestorThrottledPeriods, procstats.CgroupCPUAncestorThrottled,
 		procstats.CgroupCPUInheritedQuota, procstats.CgroupCPUInheritedThrottled,
@@ -77,7 +78,7 @@ func openCPUQuotas(t Target, sel procstats.Selection, read []*cgroupFile) *cpuQu
 			return q
 		}
 	}
-	q.open(own, version, t.shared().cgroupFiles(t), mounts, read)
+	q.open(own, version, q.shared.cgroupFiles(t), mounts, read)
 	q.grown = make(map[procstats.ID]float64)
 	for id := range aboveFrom {
 		if before, known := t.Before[id]; known {
@@ -96,23 +97,20 @@ func cpuGroup(c procstats.Cgroup, mounts []kernel.CgroupMount) (dir string, vers
 }
 
 // open opens the first group and those above it.
-func (q *cpuQuotas) open(first string, version int, files *cgroupFiles, mounts []kernel.CgroupMount, read []*cgroupFile) {
+func (q *cpuQuotas) open(first string, version int, files *cgroupFiles, mounts []kernel.CgroupMount, read []cgroupFile) {
 	specs := files.v1
 	if version == 2 {
 		specs = files.v2
 	}
 	quota, stat := specOf(specs, procstats.CgroupCPUQuota), specOf(specs, procstats.CgroupCPUThrottled)
-	throttling := func(id procstats.ID) bool {
-		return id == procstats.CgroupCPUThrottled || id == procstats.CgroupCPUThrottledPeriods
-	}
-	isQuota := func(id procstats.ID) bool { return id == procstats.CgroupCPUQuota }
+	openQuota := func(dir string) *cgroupFile { return openAlone(dir, quota, procstats.CgroupCPUQuota) }
 	above := kernel.CgroupAncestors(first, mounts)
 	if q.inherited {
 		above = append([]string{first}, above...)
-	} else if i := slices.IndexFunc(read, func(f *cgroupFile) bool { return f.fields[0].spec.id == procstats.CgroupCPUQuota }); i >= 0 {
-		q.groups = append(q.groups, quotaGroup{quota: read[i], readElsewhere: true})
+	} else if i := slices.IndexFunc(read, func(f cgroupFile) bool { return f.has(procstats.CgroupCPUQuota) }); i >= 0 {
+		q.groups = append(q.groups, quotaGroup{quota: &read[i], readElsewhere: true})
 	} else {
-		q.groups = append(q.groups, quotaGroup{quota: openCgroupFile(first, quota, isQuota, nil)})
+		q.groups = append(q.groups, quotaGroup{quota: openQuota(first)})
 	}
 	for _, dir := range above {
 		if version == 1 && kernel.IsCgroupRoot(version, dir) { // which has the files and takes no quota
@@ -120,13 +118,13 @@ func (q *cpuQuotas) open(first string, version int, files *cgroupFiles, mounts [
 		}
 		g := quotaGroup{
 			path:  kernel.CgroupPath(dir, mounts),
-			quota: openCgroupFile(dir, quota, isQuota, nil), stat: openCgroupFile(dir, stat, throttling, nil),
+			quota: openQuota(dir), stat: openAlone(dir, stat, procstats.CgroupCPUThrottled, procstats.CgroupCPUThrottledPeriods),
 		}
 		if !g.quota.isOpen() { // the root of a v2 hierarchy
 			_ = g.close()
 			continue
 		}
-		g.stat.collect(nil)
+		g.stat.collect(q.shared)
 		_ = g.stat.countFromHere() // closing what is only read
 		q.groups = append(q.groups, g)
 	}
@@ -140,8 +138,8 @@ func hasCPUController(mount kernel.CgroupMount) bool {
 // openedAt is what the groups above had counted in sum when they were opened.
 func (q *cpuQuotas) openedAt(id procstats.ID) (total float64) {
 	for i := range q.groups {
-		if f := q.groups[i].field(aboveFrom[id]); f != nil {
-			total += f.before / f.spec.units()
+		if f, at := q.groups[i].field(aboveFrom[id]); f != nil {
+			total += f.before(at) / f.spec.fields[at].units()
 		}
 	}
 	return total
@@ -158,15 +156,15 @@ func (q *cpuQuotas) addBefore(before map[procstats.ID]float64) {
 
 // collect reads the quotas, and the throttling of groups that have one: that of others stands still. The task's own files
 // have been read.
-func (q *cpuQuotas) collect(s *procstats.Sample, buf []byte) []byte {
+func (q *cpuQuotas) collect(s *procstats.Sample) {
 	for i := range q.groups {
 		g := &q.groups[i]
 		if !g.readElsewhere {
-			buf = g.quota.collect(buf)
+			g.quota.collect(q.shared)
 		}
-		_, limited := g.quota.fields[0].reading().Number()
+		_, limited := g.cores()
 		if g.stat != nil && (limited || g.limited) {
-			buf = g.stat.collect(buf)
+			g.stat.collect(q.shared)
 		}
 		g.limited = limited
 	}
@@ -185,13 +183,12 @@ func (q *cpuQuotas) collect(s *procstats.Sample, buf []byte) []byte {
 			s.Task.Put(q.throttled(id))
 		}
 	}
-	return buf
 }
 
 func (q *cpuQuotas) lowest(id procstats.ID) procstats.Reading {
 	lowest := math.Inf(1)
 	for i := range q.groups {
-		if cores, set := q.groups[i].quota.fields[0].reading().Number(); set {
+		if cores, set := q.groups[i].cores(); set {
 			lowest = min(lowest, cores)
 		}
 	}
@@ -204,8 +201,8 @@ func (q *cpuQuotas) lowest(id procstats.ID) procstats.Reading {
 // throttled sums a counter over the groups above. Two that throttle at once both count: the sum is an upper bound.
 func (q *cpuQuotas) throttled(id procstats.ID) procstats.Reading {
 	if len(q.groups) > 0 {
-		if own := q.groups[0].quota; own.worked && own.absent != "" { // the group was removed
-			return procstats.AbsentReading(id, own.absent)
+		if own := q.groups[0].quota; own.worked && own.fault != nil { // the group was removed
+			return procstats.AbsentReading(id, own.absent())
 		}
 	}
 	total := q.grown[id]
@@ -221,24 +218,26 @@ func (q *cpuQuotas) throttled(id procstats.ID) procstats.Reading {
 	return procstats.NumberReading(id, total)
 }
 
+// cores is the group's quota; ok is false if none is set.
+func (g *quotaGroup) cores() (quota float64, ok bool) {
+	return g.quota.reading(g.quota.find(procstats.CgroupCPUQuota)).Number()
+}
+
 func (g *quotaGroup) throttled(from procstats.ID) procstats.Reading {
-	if f := g.field(from); f != nil {
-		return f.reading()
+	if f, at := g.field(from); f != nil {
+		return f.reading(at)
 	}
 	return procstats.AbsentReading(from, procstats.ReasonNoSource)
 }
 
-// field returns what a group reads of its throttling; nil for the task's own group.
-func (g *quotaGroup) field(id procstats.ID) *cgroupField {
-	if g.stat == nil {
-		return nil
-	}
-	for i := range g.stat.fields {
-		if g.stat.fields[i].spec.id == id {
-			return &g.stat.fields[i]
+// field returns where a group has its throttling; nil for the task's own group.
+func (g *quotaGroup) field(id procstats.ID) (f *cgroupFile, at int) {
+	if g.stat != nil {
+		if at = g.stat.find(id); at >= 0 {
+			return g.stat, at
 		}
 	}
-	return nil
+	return nil, 0
 }
 
 // throttler returns the path of the group above the task's that throttled most; empty if none did.

@@ -24,53 +24,6 @@ const (
 	reasonNotBefore     = "what it said before the task started is not known"
 )
 
-// cgroupField is one measurement in one kernel file.
-type cgroupField struct {
-	spec *cgroupFieldSpec
-	file *cgroupFile // nil where nothing is read
-	at   int         // in file.values
-	// before is what a counter said when its file was opened, in a group that had tasks before; 0 elsewhere.
-	before float64
-	// least is the target's, for a peak; 0 for none.
-	least float64
-}
-
-// absentField is a field that nothing is read for.
-func absentField(id procstats.ID, reason string) *cgroupField {
-	return &cgroupField{spec: &cgroupFieldSpec{id: id, missing: reason}}
-}
-
-// ofTask is the task's part of the value. A counter that has fallen below what it said before the task was set back
-// meanwhile (some files of version 1 can be written to), and continues from there.
-func (f *cgroupField) ofTask(value float64) float64 {
-	f.before = min(f.before, value)
-	return value - f.before
-}
-
-// reading returns what the last read of the field's file found.
-func (f *cgroupField) reading() procstats.Reading {
-	id := f.spec.id
-	switch {
-	case f.file == nil:
-		return procstats.AbsentReading(id, f.spec.missing)
-	case f.file.absent != "":
-		return procstats.AbsentReading(id, f.file.absent)
-	}
-	value := &f.file.values[f.at]
-	switch value.State {
-	case kernel.FieldRead:
-		return procstats.NumberReading(id, max(f.ofTask(value.Value)/f.spec.units(), f.least))
-	case kernel.FieldUnlimited:
-		return procstats.AbsentReading(id, procstats.ReasonNoLimit)
-	case kernel.FieldInvalid:
-		if value.Key != "" {
-			return procstats.AbsentReading(id, f.file.spec.name+": "+value.Key+" is not a number in range")
-		}
-		return procstats.AbsentReading(id, f.file.spec.name+": not a number in range")
-	}
-	return procstats.AbsentReading(id, f.spec.missing)
-}
-
 // cgroupFileSpec describes one kernel file: what has to be true for it to exist, and what is read from it.
 type cgroupFileSpec struct {
 	// controller is the one that the file belongs to, under its name in the file's version of cgroups; empty for
@@ -84,6 +37,8 @@ type cgroupFileSpec struct {
 	parse kernel.FieldParser
 	// fields are in the kernel's order.
 	fields []cgroupFieldSpec
+	// explain words the errors that mean something particular to the file; nil for none.
+	explain func(f *cgroupFile, err error) string
 }
 
 // has reports whether a measurement is read from the file.
@@ -110,51 +65,108 @@ func (s *cgroupFieldSpec) units() float64 { return max(s.per, 1) }
 type cgroupFile struct {
 	dir  string
 	spec *cgroupFileSpec
-	// kept and second are open, unless reopened says that they are opened for each read.
-	kept, second kernel.File
-	reopened     bool
-	given        bool // kept is the caller's of a Target: another one would not have what it has counted
-	fields       []cgroupField
-	values       []kernel.Field // what was read for the fields, in their order
-	// before is what values were at the read before; nil for a file that can move while its task sleeps.
-	before []kernel.Field
-	// absent is why nothing can be read from the file, for all its fields; empty where it can.
-	absent string
-	failed error // the cause of absent where that came from a read
+	// selected are the fields of the spec that are asked for.
+	selected fieldSet
+	reopened bool // kept and second are opened for each read
+	given    bool // kept is the caller's of a Target: another one would not have what it has counted
 	// worked reports that the file was read before: when it failed is part of the reason then.
-	worked bool
-	// explain words the errors that mean something particular to the files of one source; nil for none.
-	explain func(f *cgroupFile, err error) string
+	worked       bool
+	kept, second kernel.File
+	values       []kernel.FieldValue // what was read for the fields of the spec
+	origins      []origin            // those of the fields of the spec; nil if all are 0
+	fault        *fileFault          // nil if the file can be read
 }
 
-// openCgroupFile opens the file and prepares the selected ones of its fields. It cannot fail: a file that cannot be
-// opened is absent, with the reason.
-func openCgroupFile(dir string, file *cgroupFileSpec, selected func(procstats.ID) bool, explain func(*cgroupFile, error) string) *cgroupFile {
-	f := &cgroupFile{dir: dir, spec: file, explain: explain}
-	n := 0
-	for i := range file.fields {
-		if selected(file.fields[i].id) {
-			n++
-		}
-	}
-	f.fields, f.values = make([]cgroupField, 0, n), make([]kernel.Field, 0, n) // a host holds those of all its tasks
-	for i := range file.fields {
-		spec := &file.fields[i]
-		if !selected(spec.id) {
-			continue
-		}
-		f.fields = append(f.fields, cgroupField{spec: spec, file: f, at: len(f.values)})
-		f.values = append(f.values, kernel.Field{Key: spec.key})
-	}
+// origin is where a field begins.
+type origin struct {
+	// before is what a counter said when its file was opened, in a group that had tasks before; 0 elsewhere.
+	before float64
+	// least is the target's, for a peak; 0 for none.
+	least float64
+}
+
+// fileFault is why nothing can be read from a file, for all its fields.
+type fileFault struct {
+	reason string
+	cause  error // nil where it does not come from a read
+}
+
+// openCgroupFile opens the file, whose values go where the caller says. It cannot fail: a file that cannot be opened is absent, with
+// the reason.
+func openCgroupFile(dir string, spec *cgroupFileSpec, selected fieldSet, values []kernel.FieldValue) cgroupFile {
+	f := cgroupFile{dir: dir, spec: spec, selected: selected, values: values}
 	var err error
-	if f.kept, err = kernel.Open(filepath.Join(dir, file.name)); err == nil && file.second != "" {
-		f.second, err = kernel.Open(filepath.Join(dir, file.second))
+	if f.kept, err = kernel.Open(filepath.Join(dir, spec.name)); err == nil && spec.second != "" {
+		f.second, err = kernel.Open(filepath.Join(dir, spec.second))
 	}
 	if err != nil {
-		f.absent = f.explainOpen(err)
+		f.fault = &fileFault{reason: f.explainOpen(err)}
 		_ = f.close()
 	}
 	return f
+}
+
+// openAlone opens a file of which the wanted measurements are read, beside those of a layout.
+func openAlone(dir string, spec *cgroupFileSpec, wanted ...procstats.ID) *cgroupFile {
+	var selected fieldSet
+	for at := range spec.fields {
+		if slices.Contains(wanted, spec.fields[at].id) {
+			selected |= 1 << at
+		}
+	}
+	f := openCgroupFile(dir, spec, selected, make([]kernel.FieldValue, len(spec.fields)))
+	return &f
+}
+
+// absent is why nothing can be read from the file; empty where it can.
+func (f *cgroupFile) absent() string {
+	if f.fault == nil {
+		return ""
+	}
+	return f.fault.reason
+}
+
+// has reports whether a measurement is read from the file.
+func (f *cgroupFile) has(id procstats.ID) bool { return f.find(id) >= 0 }
+
+// find returns where in the fields a measurement is that is read from the file; -1 if it is not.
+func (f *cgroupFile) find(id procstats.ID) int {
+	for at := range f.spec.fields {
+		if f.spec.fields[at].id == id && f.selected.has(at) {
+			return at
+		}
+	}
+	return -1
+}
+
+// reading returns what the last read found for a field.
+func (f *cgroupFile) reading(at int) procstats.Reading {
+	spec, value := &f.spec.fields[at], &f.values[at]
+	switch {
+	case f.fault != nil:
+		return procstats.AbsentReading(spec.id, f.fault.reason)
+	case value.State == kernel.FieldRead:
+		return procstats.NumberReading(spec.id, f.ofTask(at, value.Value)/spec.units())
+	case value.State == kernel.FieldUnlimited:
+		return procstats.AbsentReading(spec.id, procstats.ReasonNoLimit)
+	case value.State == kernel.FieldInvalid:
+		if spec.key != "" {
+			return procstats.AbsentReading(spec.id, f.spec.name+": "+spec.key+" is not a number in range")
+		}
+		return procstats.AbsentReading(spec.id, f.spec.name+": not a number in range")
+	}
+	return procstats.AbsentReading(spec.id, spec.missing)
+}
+
+// ofTask is the task's part of the value. A counter that has fallen below what it said before the task was set back
+// meanwhile (some files of version 1 can be written to), and continues from there.
+func (f *cgroupFile) ofTask(at int, value float64) float64 {
+	if f.origins == nil {
+		return value
+	}
+	o := &f.origins[at]
+	o.before = min(o.before, value)
+	return max(value-o.before, o.least)
 }
 
 // reopen gives the descriptors of an open file up: from now on each read opens the file, and would read another one that has
@@ -215,8 +227,8 @@ func (s *cgroupFileSpec) sayMissing() {
 // explainOpen says in words why a file cannot be opened.
 func (f *cgroupFile) explainOpen(err error) string {
 	spec := f.spec
-	if f.explain != nil {
-		if reason := f.explain(f, err); reason != "" {
+	if spec.explain != nil {
+		if reason := spec.explain(f, err); reason != "" {
 			return reason
 		}
 	}
@@ -265,37 +277,72 @@ func (f *cgroupFile) dirExists() bool {
 	return err == nil
 }
 
-// collect reads the file into its fields and returns buf for the next file.
-func (f *cgroupFile) collect(buf []byte) []byte {
+// collect reads the file into its values, by way of the shared memory.
+func (f *cgroupFile) collect(shared *Shared) {
 	if !f.isOpen() {
-		return buf
+		return
 	}
-	data, err := f.read(buf)
+	data, err := f.read(shared.Buffer)
+	shared.Buffer = data
 	if err != nil {
 		f.fail(err)
-		return data[:0]
+		return
 	}
-	f.absent, f.failed, f.worked = "", nil, true
-	copy(f.before, f.values)
-	for i := range f.values {
-		f.values[i].State = kernel.FieldMissing
+	f.fault, f.worked = nil, true
+	fields := shared.fields[:0]
+	for at := range f.spec.fields {
+		fields = append(fields, kernel.Field{Key: f.spec.fields[at].key})
 	}
-	f.spec.parse(data, f.values)
-	return data
+	f.spec.parse(data, fields)
+	for at := range fields {
+		f.values[at] = fields[at].FieldValue
+	}
+	shared.fields = fields
+}
+
+// countAs makes the fields of the file, which has just been read, begin where a task does.
+func (f *cgroupFile) countAs(t Target) {
+	for at := range f.spec.fields {
+		if least, set := t.Least[f.spec.fields[at].id]; set && f.selected.has(at) {
+			f.origin(at).least = least
+		}
+	}
+	switch { // the errors are of closing what is only read
+	case !t.Used:
+	case t.Before != nil:
+		_ = f.countFrom(t.Before)
+	default:
+		_ = f.countFromHere()
+	}
+}
+
+// origin returns where a field begins, to be set.
+func (f *cgroupFile) origin(at int) *origin {
+	if f.origins == nil {
+		f.origins = make([]origin, len(f.spec.fields))
+	}
+	return &f.origins[at]
+}
+
+// counters yields the selected counters of the file, by their index.
+func (f *cgroupFile) counters(yield func(at int, id procstats.ID) bool) {
+	for at := range f.spec.fields {
+		id := f.spec.fields[at].id
+		if m, _ := procstats.Lookup(id); m.Kind == procstats.Counter && f.selected.has(at) && !yield(at, id) {
+			return
+		}
+	}
 }
 
 // countFromHere makes the counters of the file, which has just been read, begin at 0. A file of counters that could not
 // be read is closed: whatever it says later, how much of that is the task's is unknown.
 func (f *cgroupFile) countFromHere() error {
-	for i := range f.fields {
-		field, value := &f.fields[i], &f.values[i]
-		m, _ := procstats.Lookup(field.spec.id)
-		switch {
-		case m.Kind != procstats.Counter:
-		case f.absent != "":
+	for at := range f.counters {
+		switch value := &f.values[at]; {
+		case f.fault != nil:
 			return f.close()
 		case value.State == kernel.FieldRead: // a key that is missing now will begin at 0 by itself
-			field.before = value.Value
+			f.origin(at).before = value.Value
 		}
 	}
 	return nil
@@ -304,43 +351,57 @@ func (f *cgroupFile) countFromHere() error {
 // countFrom makes the counters of the file begin at what they said before the task. A file with one that is not known is
 // closed, as countFromHere does with one that could not be read.
 func (f *cgroupFile) countFrom(before map[procstats.ID]float64) error {
-	for i := range f.fields {
-		field := &f.fields[i]
-		m, _ := procstats.Lookup(field.spec.id)
-		value, known := before[field.spec.id]
-		switch {
-		case m.Kind != procstats.Counter:
-		case !known:
-			f.absent = cmp.Or(f.absent, reasonNotBefore)
+	for at, id := range f.counters {
+		value, known := before[id]
+		if !known {
+			f.fault = cmp.Or(f.fault, &fileFault{reason: reasonNotBefore})
 			return f.close()
-		default:
-			field.before = value
 		}
+		f.origin(at).before = value
 	}
 	return nil
+}
+
+// addBefore says what the counters of the file begin at, if it is open.
+func (f *cgroupFile) addBefore(before map[procstats.ID]float64) {
+	if !f.isOpen() {
+		return
+	}
+	for at, id := range f.counters {
+		before[id] = f.before(at)
+	}
+}
+
+// before is what a counter began at.
+func (f *cgroupFile) before(at int) float64 {
+	if f.origins == nil {
+		return 0
+	}
+	return f.origins[at].before
 }
 
 // fail makes the file's fields absent. A file whose cgroup or controller is gone never comes back and is closed; any
 // other error is tried again at the next collection, and worded only when it changes.
 func (f *cgroupFile) fail(err error) {
-	if f.absent != "" && errors.Is(err, f.failed) {
+	if f.fault != nil && errors.Is(err, f.fault.cause) {
 		return
 	}
-	f.failed, f.absent = err, ""
+	reason := ""
 	if kernel.Gone(err) && !f.dirExists() {
-		f.absent = reasonCgroupRemoved
-	} else if f.explain != nil {
-		f.absent = f.explain(f, err)
+		reason = reasonCgroupRemoved
+	} else if f.spec.explain != nil {
+		reason = f.spec.explain(f, err)
 	}
-	if f.absent == "" && kernel.Gone(err) {
-		f.absent = f.spec.name + " was taken away: its controller was disabled for this cgroup"
+	if reason == "" && kernel.Gone(err) {
+		reason = f.spec.name + " was taken away: its controller was disabled for this cgroup"
 	}
-	if f.absent == "" {
-		f.absent = fmt.Sprintf("read %s: %v", f.spec.name, err)
+	if reason == "" {
+		reason = fmt.Sprintf("read %s: %v", f.spec.name, err)
 	}
 	if f.worked {
-		f.absent += ", noticed at " + kernel.Now().Wall.UTC().Format(time.RFC3339)
+		reason += ", noticed at " + kernel.Now().Wall.UTC().Format(time.RFC3339)
 	}
+	f.fault = &fileFault{reason, err}
 	if kernel.Gone(err) {
 		_ = f.close()
 	}

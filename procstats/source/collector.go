@@ -48,7 +48,7 @@ func openSources(t Target, sel procstats.Selection) []Source {
 	add(procstats.SourceTree, func() Source { return OpenTree(t, sel, members()) })
 	add(procstats.SourceCgroup, func() Source { return OpenCgroup(t, sel) })
 	add(procstats.SourcePSI, func() Source { return OpenPSI(t, sel) })
-	add(procstats.SourceHugetlb, func() Source { return OpenHugetlb(t, sel, members()) })
+	add(procstats.SourceHugetlb, func() Source { return OpenHugetlb(t, sel, members) })
 	add(procstats.SourceIO, func() Source { return OpenIO(t, sel, members()) })
 	add(procstats.SourceSmaps, func() Source { return OpenSmaps(t, sel, members(), SmapsLimits{}) })
 	add(procstats.SourcePortable, func() Source { return OpenPortable(t, sel) })

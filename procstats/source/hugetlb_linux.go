@@ -17,10 +17,18 @@ import (
 // hugetlbSource reads how many huge pages the task holds. While the machine's pools are not in use, as on most machines
 // they never are, it looks at these once a second and at nothing else.
 type hugetlbSource struct {
-	processSource
+	fs     kernel.FS
+	cgroup procstats.Cgroup
+	task   []procstats.ID
 	shared *Shared
+	own    bool // the shared files are of this source alone
 	pools  *kernel.HugePools
 	absent string // why nothing can be read
+
+	// openMembers is called, once, when the processes are to be read; members is nil until then.
+	openMembers func() *Members
+	members     *Members
+	reopened    bool // they are to open their files for each read
 
 	due   time.Duration // Stamp.Mono from which on the pools are looked at again
 	inUse bool
@@ -36,11 +44,11 @@ type hugetlbSource struct {
 const hugePoolsEvery = time.Second
 
 // OpenHugetlb returns the source of the huge pages that the task holds: from the hugetlb files of its cgroup, and if it has
-// none from its processes. m is shared with the other sources that read processes; nil makes one for this source alone.
-func OpenHugetlb(t Target, sel procstats.Selection, m *Members) Source {
+// none from its processes, which the other sources that read them share.
+func OpenHugetlb(t Target, sel procstats.Selection, members func() *Members) Source {
 	h := &hugetlbSource{
-		processSource: newProcessSource(procstats.SourceHugetlb, t, sel, m, kernel.FileStatm, kernel.FileTask, kernel.FileChildren),
-		shared:        t.shared(),
+		fs: t.FS, cgroup: t.Cgroup, task: selected(sel, procstats.SourceHugetlb, procstats.TaskScope),
+		shared: t.shared(), own: t.Shared == nil, openMembers: members,
 	}
 	var err error
 	if h.pools, err = h.shared.hugePools(t.FS); err != nil {
@@ -95,11 +103,11 @@ func (h *hugetlbSource) look(s *procstats.Sample) {
 
 // openFiles opens the files of the task's cgroup, without those of reservations, when huge pages are in use first.
 func (h *hugetlbSource) openFiles() {
-	c := h.members.target.Cgroup
+	c := h.cgroup
 	if !c.Encloses() {
 		return
 	}
-	h.charged = c.V1["memory"] == "" && kernel.ChargesHugetlb(h.members.target.FS, c.V2)
+	h.charged = c.V1["memory"] == "" && kernel.ChargesHugetlb(h.fs, c.V2)
 	for _, pattern := range []string{
 		filepath.Join(c.V2, "hugetlb.*.current"), filepath.Join(c.V1["hugetlb"], "hugetlb.*.usage_in_bytes"),
 	} {
@@ -113,7 +121,7 @@ func (h *hugetlbSource) openFiles() {
 				controller: "hugetlb", name: name, parse: kernel.ParseSingleValue,
 				fields: []cgroupFieldSpec{{id: procstats.HugetlbCgroupCurrent}},
 			}
-			h.files = append(h.files, openCgroupFile(dir, &spec, func(procstats.ID) bool { return true }, nil))
+			h.files = append(h.files, openAlone(dir, &spec, procstats.HugetlbCgroupCurrent))
 		}
 	}
 }
@@ -125,8 +133,8 @@ func (h *hugetlbSource) count() procstats.Reading {
 	}
 	var sum float64
 	for _, f := range h.files {
-		h.shared.Buffer = f.collect(h.shared.Buffer)
-		r := f.fields[0].reading()
+		f.collect(h.shared)
+		r := f.reading(0)
 		value, ok := r.Number()
 		if !ok {
 			return r
@@ -138,6 +146,13 @@ func (h *hugetlbSource) count() procstats.Reading {
 
 // mapped is what the processes map at least.
 func (h *hugetlbSource) mapped(s *procstats.Sample) procstats.Reading {
+	if h.members == nil {
+		h.members = h.openMembers()
+		h.members.use(kernel.FileStatm, kernel.FileTask, kernel.FileChildren)
+		if h.reopened {
+			h.members.reopenFiles()
+		}
+	}
 	m := h.members
 	if m.refresh(s); m.absent != "" {
 		return procstats.AbsentReading(procstats.HugetlbMapped, m.absent)
@@ -167,10 +182,21 @@ func (h *hugetlbSource) uncharged(counted, mapped procstats.Reading) procstats.R
 	return procstats.NumberReading(procstats.HugetlbUncharged, value)
 }
 
+// reopenFiles has the files opened for each read.
+func (h *hugetlbSource) reopenFiles() {
+	if h.reopened = true; h.members != nil {
+		h.members.reopenFiles()
+	}
+}
+
 // Close implements Source.
 func (h *hugetlbSource) Close() error {
-	errs := []error{h.processSource.Close()}
-	if h.members.target.Shared == nil {
+	var errs []error
+	if h.members != nil {
+		errs = append(errs, h.members.leave())
+		h.members = nil
+	}
+	if h.own {
 		errs = append(errs, h.shared.Close())
 	}
 	for _, f := range h.files {

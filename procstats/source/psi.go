@@ -18,7 +18,6 @@ import (
 // selected measurements need. They exist without any controller, so also in the v2 folder of a hybrid layout; v1 has
 // none. It cannot fail; Describe says what there is.
 func OpenPSI(t Target, sel procstats.Selection) Source {
-	r := newCgroupReader(procstats.SourcePSI, t)
 	reason := ""
 	switch {
 	case !t.Cgroup.Exists():
@@ -28,30 +27,22 @@ func OpenPSI(t Target, sel procstats.Selection) Source {
 	case t.Cgroup.V2 == "":
 		reason = "the task has no cgroup v2, and only that has pressure files"
 	}
-	if reason != "" {
-		r.addAbsent(procstats.SourcePSI, sel, reason)
-		return r.ready()
-	}
-	explain := func(f *cgroupFile, err error) string { return explainPressure(t.FS, f, err) }
-	specs := r.shared.cgroupFiles(t).pressure
-	for i := range specs {
-		r.open(t.Cgroup.V2, &specs[i], explain, sel.Has)
-	}
-	return r.ready()
+	return openCgroupReader(procstats.SourcePSI, t, sel, reason)
 }
 
 // pressureFiles are cpu.pressure, memory.pressure and io.pressure; their totals are in microseconds.
-func pressureFiles() []cgroupFileSpec {
+func pressureFiles(fs kernel.FS) []cgroupFileSpec {
+	explain := func(f *cgroupFile, err error) string { return explainPressure(fs, f, err) }
 	return []cgroupFileSpec{
-		{name: "cpu.pressure", parse: kernel.ParsePressure, fields: []cgroupFieldSpec{
+		{name: "cpu.pressure", parse: kernel.ParsePressure, explain: explain, fields: []cgroupFieldSpec{
 			{id: procstats.PSICPUSome, key: "some", per: 1e6},
 			{id: procstats.PSICPUFull, key: "full", per: 1e6, since: "kernels older than 5.13 do not report it for the CPU"},
 		}},
-		{name: "memory.pressure", parse: kernel.ParsePressure, fields: []cgroupFieldSpec{
+		{name: "memory.pressure", parse: kernel.ParsePressure, explain: explain, fields: []cgroupFieldSpec{
 			{id: procstats.PSIMemorySome, key: "some", per: 1e6},
 			{id: procstats.PSIMemoryFull, key: "full", per: 1e6},
 		}},
-		{name: "io.pressure", parse: kernel.ParsePressure, fields: []cgroupFieldSpec{
+		{name: "io.pressure", parse: kernel.ParsePressure, explain: explain, fields: []cgroupFieldSpec{
 			{id: procstats.PSIIOSome, key: "some", per: 1e6},
 			{id: procstats.PSIIOFull, key: "full", per: 1e6},
 		}},

@@ -75,14 +75,15 @@ func TestCgroupFileFails(t *testing.T) {
 		if err != nil {
 			t.Skipf("no kernel files on this system: %v", err)
 		}
-		f := &cgroupFile{dir: test.dir, spec: &memoryStatV2()[0], kept: kept}
+		spec := &memoryStatV2()[0]
+		f := &cgroupFile{dir: test.dir, spec: spec, kept: kept, values: make([]kernel.FieldValue, len(spec.fields))}
 		f.fail(test.err)
 		f.fail(test.err)
-		if f.absent != test.want || f.kept.IsOpen() != test.open {
-			t.Errorf("%s: %q, open %v; want %q, %v", test.name, f.absent, f.kept.IsOpen(), test.want, test.open)
+		if f.absent() != test.want || f.kept.IsOpen() != test.open {
+			t.Errorf("%s: %q, open %v; want %q, %v", test.name, f.absent(), f.kept.IsOpen(), test.want, test.open)
 		}
-		if f.collect(nil); test.open && f.absent != "" {
-			t.Errorf("%s: still absent after a read that worked: %q", test.name, f.absent)
+		if f.collect(&Shared{}); test.open && f.absent() != "" {
+			t.Errorf("%s: still absent after a read that worked: %q", test.name, f.absent())
 		}
 		if err := f.close(); err != nil {
 			t.Error(err)
@@ -110,13 +111,12 @@ func TestCgroupReadersShare(t *testing.T) {
 		return r
 	}
 	one, other := open(), open()
-	for i := range one.fields {
-		if a, b := one.fields[i], other.fields[i]; a.spec != b.spec {
-			t.Errorf("%v: two readers have a description each", a.spec.id)
-		}
+	if one.layout != other.layout {
+		t.Error("two readers have a description each")
 	}
-	for _, f := range one.files {
-		collect := func() { target.Shared.Buffer = f.collect(target.Shared.Buffer) }
+	for i := range one.files {
+		f := &one.files[i]
+		collect := func() { f.collect(target.Shared) }
 		if n := testing.AllocsPerRun(10, collect); f.reopened && n > 0 && runtime.GOOS == "linux" {
 			t.Errorf("%s: %v allocations to read it", f.spec.name, n)
 		}

@@ -82,6 +82,8 @@ type Shared struct {
 	proof []byte
 	pools *kernel.HugePools
 	files *cgroupFiles
+	// fields is memory for what is parsed.
+	fields []kernel.Field
 }
 
 // cgroupFiles describes the files of cgroups, made once for all tasks of a kernel.

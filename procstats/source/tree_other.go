@@ -44,6 +44,6 @@ func OpenSmaps(_ Target, sel procstats.Selection, _ *Members, _ SmapsLimits) Sou
 }
 
 // OpenHugetlb returns a source that says that there is no procfs.
-func OpenHugetlb(_ Target, sel procstats.Selection, _ *Members) Source {
+func OpenHugetlb(_ Target, sel procstats.Selection, _ func() *Members) Source {
 	return newAbsentSource(procstats.SourceHugetlb, sel, reasonNoProcfs)
 }
