@@ -27,7 +27,7 @@ const (
 	keptFiles = 8
 	// openedFiles is how many descriptors a task takes whose files stay open, those of its connection to the executor included;
 	// reopenedFiles is how many one takes whose files are opened for each read, but for those that are read at every tick.
-	openedFiles   = 45
+	openedFiles   = 39
 	reopenedFiles = 17
 )
 
@@ -69,7 +69,7 @@ func New(log hclog.Logger) *Loop {
 		log = hclog.NewNullLogger()
 	}
 	l := &Loop{log: log, now: kernel.Now, changed: make(chan struct{}, 1), early: make(map[string]*early), readings: make(map[string]*reading)}
-	l.limit, l.shared, l.exits.log = openFiles()/8*7, &source.Shared{}, log
+	l.limit, l.shared, l.exits.log = openFiles()/8*7, &source.Shared{Watches: true}, log
 	l.network = sync.OnceValue(func() error { return network.Try(kernel.HostFS()) })
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l

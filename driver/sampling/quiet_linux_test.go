@@ -4,12 +4,17 @@
 package sampling_test
 
 import (
+	"cmp"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // TestQuiet holds that a sleeping task is read in part, with CPU rates of 0 and the stamps of what was not read, and whole as
@@ -48,6 +53,34 @@ func TestQuiet(t *testing.T) {
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("the task has used no CPU time after a signal")
+		}
+	}
+}
+
+// TestSettingIsSeen holds that a sample has a limit that was changed before it, also of a quiet task, and without having read it for
+// every sample.
+func TestSettingIsSeen(t *testing.T) {
+	k := run(t, "sleep 1000", nil)
+	s := open(t, newLoop(t), k, 50*time.Millisecond)
+	folder := cmp.Or(k.task().Cgroup.V1["pids"], k.task().Cgroup.V2)
+	if before, ok := recv(t, s).Task.Get(procstats.CgroupPidsMax); !ok || before.Reason() != procstats.ReasonNoLimit && !before.Present() {
+		t.Skip("without a pids controller there is no limit")
+	}
+	deadline := time.Now().Add(limit)
+	for quiet := recv(t, s); quiet.Checked.Zero() && time.Now().Before(deadline); quiet = recv(t, s) {
+		continue // without PSI to the deadline
+	}
+	for _, most := range []float64{1000, 2000} {
+		if err := os.WriteFile(filepath.Join(folder, "pids.max"), []byte(strconv.Itoa(int(most))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		written := kernel.Now().Mono
+		sample := recv(t, s)
+		for sample.Mono <= written {
+			sample = recv(t, s)
+		}
+		if got, _ := sample.Task.Number(procstats.CgroupPidsMax); got != most {
+			t.Errorf("the sample after a limit of %v was set says %v", most, got)
 		}
 	}
 }

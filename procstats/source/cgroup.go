@@ -24,6 +24,7 @@ type cgroupReader struct {
 	layout      *cgroupLayout
 	files       []cgroupFile // those of the layout
 	watched     []watchedFile
+	settings    *cgroupSettings // nil if they are read at every collection
 	shared      *Shared
 	// used reports that the group had tasks before this one.
 	used bool
@@ -78,6 +79,7 @@ func openCgroupReader(source procstats.SourceID, t Target, sel procstats.Selecti
 	}
 	if source == procstats.SourceCgroup {
 		r.useOpened(t.Opened)
+		r.settings = watchSettings(r.shared, r.files) // before they are read
 	}
 	r.ready(t)
 	return r
@@ -169,9 +171,9 @@ func (r *cgroupReader) reread() {
 // remember keeps what a watched file says now for after the next read.
 func (r *cgroupReader) remember(i int) { copy(r.watched[i].before, r.watched[i].file.values) }
 
-// moved reports whether a watched file says something else than at the read before.
+// moved reports whether a watched file says something else than at the read before, or somebody has written a setting.
 func (r *cgroupReader) moved() bool {
-	return slices.ContainsFunc(r.watched, func(w watchedFile) bool {
+	return r.settings.written() || slices.ContainsFunc(r.watched, func(w watchedFile) bool {
 		return w.file.absent() != "" || !slices.Equal(w.before, w.file.values)
 	})
 }
@@ -200,8 +202,13 @@ func (r *cgroupReader) Collect(s *procstats.Sample) {
 	for i := range r.watched {
 		r.remember(i)
 	}
+	stale := r.settings.stale(s.Mono)
 	for i := range r.files {
-		r.files[i].collect(r.shared)
+		f := &r.files[i]
+		if stale || !f.spec.setting {
+			f.collect(r.shared)
+		}
+		stale = stale || f.fault != nil && f.worked // the cgroup was removed, or the settings' controller with that of the file
 	}
 	for _, field := range r.layout.fields {
 		if field.file < 0 {
@@ -217,6 +224,7 @@ func (r *cgroupReader) Collect(s *procstats.Sample) {
 
 // Close implements Source.
 func (r *cgroupReader) Close() error {
+	r.settings.close()
 	var errs []error
 	for i := range r.files {
 		errs = append(errs, r.files[i].close())
@@ -240,7 +248,7 @@ func pidsFiles() []cgroupFileSpec {
 			fields: []cgroupFieldSpec{{id: procstats.CgroupPidsPeak}},
 		},
 		{
-			controller: "pids", name: "pids.max", since: "there is none in the root cgroup", parse: kernel.ParseSingleValue,
+			controller: "pids", name: "pids.max", setting: true, since: "there is none in the root cgroup", parse: kernel.ParseSingleValue,
 			fields: []cgroupFieldSpec{{id: procstats.CgroupPidsMax}},
 		},
 		{

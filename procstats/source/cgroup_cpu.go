@@ -63,11 +63,11 @@ func cpuacctV1() []cgroupFileSpec {
 func cpuMaxV2() []cgroupFileSpec {
 	return []cgroupFileSpec{
 		{
-			controller: "cpu", name: "cpu.max", since: "needs CONFIG_CFS_BANDWIDTH", parse: kernel.ParseCPUMax,
+			controller: "cpu", name: "cpu.max", setting: true, since: "needs CONFIG_CFS_BANDWIDTH", parse: kernel.ParseCPUMax,
 			fields: []cgroupFieldSpec{{id: procstats.CgroupCPUQuota}},
 		},
 		{
-			controller: "cpu", name: "cpu.weight", parse: kernel.ParseSingleValue,
+			controller: "cpu", name: "cpu.weight", setting: true, parse: kernel.ParseSingleValue,
 			fields: []cgroupFieldSpec{{id: procstats.CgroupCPUWeight}},
 		},
 	}
@@ -77,12 +77,12 @@ func cpuMaxV2() []cgroupFileSpec {
 func cpuMaxV1() []cgroupFileSpec {
 	return []cgroupFileSpec{
 		{
-			controller: "cpu", name: "cpu.cfs_quota_us", second: "cpu.cfs_period_us",
+			controller: "cpu", name: "cpu.cfs_quota_us", second: "cpu.cfs_period_us", setting: true,
 			since: "needs CONFIG_CFS_BANDWIDTH", parse: kernel.ParseCPUMax,
 			fields: []cgroupFieldSpec{{id: procstats.CgroupCPUQuota}},
 		},
 		{
-			controller: "cpu", name: "cpu.shares", parse: kernel.ParseSingleValue,
+			controller: "cpu", name: "cpu.shares", setting: true, parse: kernel.ParseSingleValue,
 			fields: []cgroupFieldSpec{{id: procstats.CgroupCPUShares}},
 		},
 	}

@@ -234,8 +234,14 @@ func checkHostMemory(t *testing.T, during, after procstats.Sample) {
 
 // TestHostCgroupRemoved removes the cgroup from under kept-open files.
 func TestHostCgroupRemoved(t *testing.T) {
+	t.Run("read each time", func(t *testing.T) { testHostCgroupRemoved(t, nil) })
+	t.Run("settings watched", func(t *testing.T) { testHostCgroupRemoved(t, &source.Shared{Watches: true}) })
+}
+
+func testHostCgroupRemoved(t *testing.T, shared *source.Shared) {
+	t.Helper()
 	c := hostCgroup(t)
-	target := source.Target{FS: kernel.HostFS(), Cgroup: c}
+	target := source.Target{FS: kernel.HostFS(), Cgroup: c, Shared: shared}
 	sources := map[procstats.SourceID]source.Source{}
 	var before procstats.Sample
 	for id, open := range cgroupSources() {

@@ -33,11 +33,11 @@ func memoryCurrentV2() []cgroupFileSpec {
 			fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryPeak}},
 		},
 		{
-			controller: "memory", name: "memory.max", parse: kernel.ParseSingleValue,
+			controller: "memory", name: "memory.max", setting: true, parse: kernel.ParseSingleValue,
 			fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryMax}},
 		},
 		{
-			controller: "memory", name: "memory.high", parse: kernel.ParseSingleValue,
+			controller: "memory", name: "memory.high", setting: true, parse: kernel.ParseSingleValue,
 			fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryHigh}},
 		},
 	}
@@ -60,7 +60,7 @@ func memoryCurrentV1() []cgroupFileSpec {
 			fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryKernel}},
 		},
 		{
-			controller: "memory", name: "memory.limit_in_bytes", parse: kernel.ParseMemoryLimitV1,
+			controller: "memory", name: "memory.limit_in_bytes", setting: true, parse: kernel.ParseMemoryLimitV1,
 			fields: []cgroupFieldSpec{{id: procstats.CgroupMemoryMax}},
 		},
 		{
@@ -159,7 +159,7 @@ func memorySwapV2() []cgroupFileSpec {
 			fields: []cgroupFieldSpec{{id: procstats.CgroupMemorySwapPeak}},
 		},
 		{
-			controller: "memory", name: "memory.swap.max", since: reasonNoSwapAccounting, parse: kernel.ParseSingleValue,
+			controller: "memory", name: "memory.swap.max", setting: true, since: reasonNoSwapAccounting, parse: kernel.ParseSingleValue,
 			fields: []cgroupFieldSpec{{id: procstats.CgroupMemorySwapMax}},
 		},
 	}

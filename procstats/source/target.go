@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -76,6 +77,8 @@ type Target struct {
 // Whoever opens or collects them holds its lock.
 type Shared struct {
 	sync.Mutex
+	// Watches has the settings of cgroups, as limits, read again when somebody has written some, and not at every collection.
+	Watches bool
 	// Buffer is memory for whoever holds the lock.
 	Buffer []byte
 	// proof is for a second file that is read while the content of the first is in use.
@@ -84,6 +87,8 @@ type Shared struct {
 	files *cgroupFiles
 	// fields is memory for what is parsed.
 	fields []kernel.Field
+	// writes are those to the tasks' cgroups; nil until the first is watched, and if none can be.
+	writes *kernel.Writes
 }
 
 // cgroupFiles describes the files of cgroups, made once for all tasks of a kernel.
@@ -109,14 +114,39 @@ func (s *Shared) hugePools(fs kernel.FS) (*kernel.HugePools, error) {
 	return s.pools, err
 }
 
-// Close closes the machine's files. Closing nil is fine.
-func (s *Shared) Close() error {
-	if s == nil || s.pools == nil {
+// watch watches the writes to a cgroup; nil if that cannot be done here.
+func (s *Shared) watch(dir string) *kernel.WrittenFolder {
+	if !s.Watches {
 		return nil
 	}
-	pools := s.pools
-	s.pools = nil
-	return pools.Close()
+	if s.writes == nil {
+		var err error
+		if s.writes, err = kernel.OpenWrites(); err != nil {
+			s.Watches = false
+			return nil
+		}
+	}
+	folder, err := s.writes.Watch(dir)
+	if err != nil {
+		return nil
+	}
+	return folder
+}
+
+// Close closes the machine's files. Closing nil is fine.
+func (s *Shared) Close() error {
+	if s == nil {
+		return nil
+	}
+	var errs []error
+	if s.pools != nil {
+		errs = append(errs, s.pools.Close())
+	}
+	if s.writes != nil {
+		errs = append(errs, s.writes.Close())
+	}
+	s.pools, s.writes = nil, nil
+	return errlist.Join(errs...)
 }
 
 // shared returns what the sources of a target share; with no other task if the target does not say.

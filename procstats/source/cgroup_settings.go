@@ -1,0 +1,87 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package source
+
+import (
+	"time"
+
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// settingsInterval is how often settings are read that nobody seems to have written.
+const settingsInterval = time.Minute
+
+// cgroupSettings says when the settings of a task's cgroup have to be read again.
+type cgroupSettings struct {
+	shared  *Shared
+	folders []*kernel.WrittenFolder // those that have them
+	due     time.Duration           // Stamp.Mono from which on they are read whatever was seen
+}
+
+// watchSettings watches the folders of the settings among some files, which are opened for each read from then on; nil if that cannot
+// be done, and they are to be read each time.
+func watchSettings(shared *Shared, files []cgroupFile) *cgroupSettings {
+	s := &cgroupSettings{shared: shared}
+	watched := make(map[string]bool)
+	for i := range files {
+		f := &files[i]
+		if !f.spec.setting || !f.isOpen() {
+			continue
+		}
+		if !watched[f.dir] {
+			folder := shared.watch(f.dir)
+			if folder == nil {
+				s.close()
+				return nil
+			}
+			s.folders, watched[f.dir] = append(s.folders, folder), true
+		}
+	}
+	for i := range files {
+		if files[i].spec.setting {
+			files[i].reopen()
+		}
+	}
+	return s
+}
+
+// written reports whether somebody has written to one of the folders since the settings were last read.
+func (s *cgroupSettings) written() bool {
+	if s == nil || len(s.folders) == 0 {
+		return false
+	}
+	s.shared.writes.Look()
+	for _, folder := range s.folders {
+		if folder.Written {
+			return true
+		}
+	}
+	return false
+}
+
+// stale reports whether the settings have to be read now, as the caller does then.
+func (s *cgroupSettings) stale(now time.Duration) bool {
+	if s == nil {
+		return true
+	}
+	if !s.written() && now < s.due {
+		return false
+	}
+	for _, folder := range s.folders {
+		folder.Written = false
+	}
+	s.due = now + settingsInterval
+	return true
+}
+
+// close ends the watch.
+func (s *cgroupSettings) close() {
+	if s == nil {
+		return
+	}
+	for _, folder := range s.folders {
+		s.shared.writes.Leave(folder)
+	}
+	s.folders = nil
+}
