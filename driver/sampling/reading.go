@@ -443,7 +443,9 @@ func (r *reading) close() {
 		err = r.early.packets.Close()
 	}
 	if r.totals != nil {
+		r.shared.Lock()
 		err = errors.Join(err, r.totals.Close(), r.rows.Close())
+		r.shared.Unlock()
 	}
 	if r.handover != nil {
 		err = errors.Join(err, r.handover.Close())

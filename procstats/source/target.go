@@ -74,7 +74,7 @@ type Target struct {
 }
 
 // Shared is what the sources of several tasks have in common: the memory that files are read into, and files of the machine.
-// Whoever opens or collects them holds its lock.
+// Whoever opens, collects or closes them holds its lock.
 type Shared struct {
 	sync.Mutex
 	// Watches has the settings of cgroups, as limits, read again when somebody has written some, and not at every collection.
