@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// ringSize is room for 1600 records: the reader is woken when half of it is used.
+	// ringSize is room for 1500 records: the reader is woken when half of it is used.
 	ringSize = 256 << 10
 	// mostWatched bounds the watched cgroups. mostInherited is how many live processes have a place for their peak at their exec,
 	// by the last bits of the PID.
@@ -153,7 +153,7 @@ func (r *Reader) add(raw []byte) {
 	defer r.mu.Unlock()
 	r.reported = r.reported || one.use.cpu > 0
 	if w := r.watches[one.watch]; w != nil {
-		if one.process.start < w.since {
+		if one.start < w.since {
 			one.inherited = one.maxRSS // it may have executed its program before
 		}
 		w.tally.add(one)
@@ -239,12 +239,12 @@ func (w *Watch) Close() error {
 
 // Read returns what has ended until now, without the threads whose records are outstanding.
 func (w *Watch) Read() Summary {
-	c := w.counts()
+	lost := w.counts().lost
 	w.reader.read()
-	s := Summary{Lost: c.lost}
+	s := Summary{Lost: lost}
 	w.reader.mu.Lock()
 	defer w.reader.mu.Unlock()
-	if w.outstanding(c) == 0 { // else it may be that of a thread of a process that has ended
+	if w.outstanding() == 0 { // else it may be that of a thread of a process that has ended
 		w.tally.settle()
 	}
 	s.Commands = w.tally.list()
@@ -274,8 +274,13 @@ func (w *Watch) counts() counts {
 	return counts{lost: int64(value[1]), forked: int64(value[2]), ending: int64(value[3])} //nolint:gosec // counts
 }
 
-// outstanding returns how many records of the threads that had begun to end have not been read; the reader's lock is held.
-func (w *Watch) outstanding(c counts) int64 { return max(0, c.ending-c.lost-w.records) }
+// outstanding returns how many records of the threads that have begun to end have not been read; the reader's lock is held. What has
+// been read is counted first: against a count from before, the record of a thread that began later would stand for one that is missing.
+func (w *Watch) outstanding() int64 {
+	read := w.records
+	c := w.counts()
+	return max(0, c.ending-c.lost-read)
+}
 
 // left returns how many processes have left the cgroup when nothing in it is alive: of the first one and those that were forked
 // there, those that did not end there. Others may have joined it, so that it is at least so many; 0 if records were lost.
@@ -313,15 +318,14 @@ func (r *Reader) await(limit time.Duration, found func() bool) bool {
 	}
 }
 
-// Await reads the records of the threads that have begun to end by now, but waits no longer than the limit: a process can be
-// reaped long before the scheduler switches away from it for the last time. It returns how many are outstanding.
+// Await reads the records of the threads that have begun to end, until none is outstanding, but no longer than the limit: a process
+// can be reaped long before the scheduler switches away from it for the last time. It returns how many are outstanding.
 func (w *Watch) Await(limit time.Duration) int64 {
-	begun, outstanding := w.counts(), int64(0)
+	var outstanding int64
 	w.reader.await(limit, func() bool {
-		begun.lost = w.counts().lost
 		w.reader.mu.Lock()
 		defer w.reader.mu.Unlock()
-		outstanding = w.outstanding(begun)
+		outstanding = w.outstanding()
 		return outstanding == 0
 	})
 	return outstanding
