@@ -171,7 +171,7 @@ func (r *cgroupReader) reread() {
 // remember keeps what a watched file says now for after the next read.
 func (r *cgroupReader) remember(i int) { copy(r.watched[i].before, r.watched[i].file.values) }
 
-// moved reports whether a watched file says something else than at the read before, or somebody has written a setting.
+// moved reports whether a watched file says something else than at the read before, or a write has changed a setting.
 func (r *cgroupReader) moved() bool {
 	return r.settings.written() || slices.ContainsFunc(r.watched, func(w watchedFile) bool {
 		return w.file.absent() != "" || !slices.Equal(w.before, w.file.values)

@@ -32,7 +32,7 @@ type cgroupFileSpec struct {
 	name       string
 	// second is read behind the file where one value is spread over two (v1 has quota and period apart).
 	second string
-	// setting is set for a file that says what somebody has written to it, and nothing else.
+	// setting is set for a file that says what was last written to it, and nothing else: an operator or a task runner writes limits.
 	setting bool
 	// since says what else the file needs besides its controller, for people; empty for nothing.
 	since string

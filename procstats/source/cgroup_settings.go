@@ -9,7 +9,7 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// settingsInterval is how often settings are read that nobody seems to have written.
+// settingsInterval is how often settings are read of which no write was seen.
 const settingsInterval = time.Minute
 
 // cgroupSettings says when the settings of a task's cgroup have to be read again.
@@ -46,7 +46,7 @@ func watchSettings(shared *Shared, files []cgroupFile) *cgroupSettings {
 	return s
 }
 
-// written reports whether somebody has written to one of the folders since the settings were last read.
+// written reports whether a file of one of the folders was written to since the settings were last read.
 func (s *cgroupSettings) written() bool {
 	if s == nil || len(s.folders) == 0 {
 		return false

@@ -12,7 +12,7 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestSettings holds that settings are read again after somebody has written one, and else once in a long time; without a watch at
+// TestSettings holds that settings are read again after a write to one, and else once in a long time; without a watch at
 // every collection.
 func TestSettings(t *testing.T) {
 	for _, watches := range []bool{true, false} {

@@ -77,7 +77,7 @@ type Target struct {
 // Whoever opens, collects or closes them holds its lock.
 type Shared struct {
 	sync.Mutex
-	// Watches has the settings of cgroups, as limits, read again when somebody has written some, and not at every collection.
+	// Watches has the settings of cgroups, as limits, read again after a write to one, and not at every collection.
 	Watches bool
 	// Buffer is memory for whoever holds the lock.
 	Buffer []byte
