@@ -24,7 +24,7 @@ import (
 
 const module = "github.com/tachograph/tacho"
 
-// part is one room of the house: a directory with all below it that is not another room.
+// part is a directory with all below it that is not another part.
 type part struct {
 	dir string
 	// uses are the parts it may import, and whatever those may; itself always.
@@ -38,8 +38,8 @@ type part struct {
 	importers []string
 }
 
-// house says which way the arrows point. A new directory needs a line here, and so a decision where it stands.
-var house = []part{
+// parts says which way the arrows point. A new directory needs a line here, and so a decision where it stands.
+var parts = []part{
 	{
 		dir: "procstats", modules: []string{},
 		avoids: []string{"os", "syscall", "net", "net/http", "os/exec"}, why: "it is the vocabulary and reads nothing",
@@ -133,7 +133,7 @@ var house = []part{
 	{dir: "command", uses: []string{"command/run", "command/record", "command/remote", "command/doctor", "command/agent"}},
 	{dir: "packaging/release", uses: []string{"command"}, modules: []string{"github.com/spf13/cobra"}},
 	{dir: "e2e", uses: []string{"command"}},
-	{dir: "", uses: []string{"command", "plugin", "executor"}}, // main.go: which of the faces this process is
+	{dir: "", uses: []string{"command", "plugin", "executor"}}, // main.go: which mode this process is
 }
 
 // listed is what go list says of a package.
@@ -143,7 +143,7 @@ type listed struct {
 }
 
 // TestArrows holds that packages import each other only in the directions of the design, on every system that
-// the house is built for. A package that does not exist yet breaks no rule.
+// the program is built for. A package that does not exist yet breaks no rule.
 func TestArrows(t *testing.T) {
 	for _, goos := range []string{"linux", "darwin", "windows"} {
 		t.Run(goos, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestArrows(t *testing.T) {
 			for _, p := range packages {
 				from, ok := partOf(p.ImportPath)
 				if !ok {
-					t.Errorf("%s stands nowhere in the house: give it a line in this test", p.ImportPath)
+					t.Errorf("%s is in no part: give it a line in this test", p.ImportPath)
 					continue
 				}
 				for _, imported := range p.Imports {
@@ -169,7 +169,7 @@ func TestArrows(t *testing.T) {
 
 // TestArrowsPointOneWay holds that the rules themselves have no circle.
 func TestArrowsPointOneWay(t *testing.T) {
-	for _, p := range house {
+	for _, p := range parts {
 		for _, used := range reachable(p.dir) {
 			if used != p.dir && slices.Contains(reachable(used), p.dir) {
 				t.Errorf("%q and %q may import each other", p.dir, used)
@@ -210,8 +210,8 @@ func TestForbidden(t *testing.T) {
 		{"chart", "github.com/google/go-cmp/cmp", false},
 	}
 	for _, tt := range tests {
-		i := slices.IndexFunc(house, func(p part) bool { return p.dir == tt.from })
-		if broken := forbidden(house[i], tt.imported); (broken == "") != tt.allowed {
+		i := slices.IndexFunc(parts, func(p part) bool { return p.dir == tt.from })
+		if broken := forbidden(parts[i], tt.imported); (broken == "") != tt.allowed {
 			t.Errorf("%s imports %s: %q", tt.from, tt.imported, broken)
 		}
 	}
@@ -247,7 +247,7 @@ func partOf(path string) (found part, ok bool) {
 	if !inside {
 		return part{}, false
 	}
-	for _, p := range house {
+	for _, p := range parts {
 		if within(dir, p.dir) && (!ok || len(p.dir) > len(found.dir)) {
 			found, ok = p, true
 		}
@@ -273,7 +273,7 @@ func within(dir, of string) bool {
 func reachable(dir string) []string {
 	dirs := []string{dir}
 	for i := 0; i < len(dirs); i++ {
-		for _, p := range house {
+		for _, p := range parts {
 			if p.dir != dirs[i] {
 				continue
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tachograph/tacho/agent/allocdir"
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/registry"
 	"github.com/tachograph/tacho/driver"
@@ -22,6 +23,9 @@ func (t *task) taskConfig(entry *registry.Entry) (*driver.TaskConfig, error) {
 	}
 	owner, err := ownerOf(t.spec.User)
 	if err != nil {
+		return nil, err
+	}
+	if err := a.dir.MakeLogs(a.owners()); err != nil {
 		return nil, err
 	}
 	if err := a.dir.Make(t.spec.Name, owner); err != nil {
@@ -45,6 +49,17 @@ func (t *task) taskConfig(entry *registry.Entry) (*driver.TaskConfig, error) {
 	}
 	config.StdoutPath, config.StderrPath, err = t.logPaths(entry)
 	return config, err
+}
+
+// owners are those of the tasks of the allocation, without one whose user does not exist: its start says so.
+func (a *alloc) owners() []*allocdir.Owner {
+	var owners []*allocdir.Owner
+	for i := range a.group.Tasks {
+		if owner, err := ownerOf(a.group.Tasks[i].User); err == nil {
+			owners = append(owners, owner)
+		}
+	}
+	return owners
 }
 
 // configure puts the task's config block into what its driver is to start.

@@ -39,19 +39,44 @@ func (a Allocation) History(task string) string {
 // Owner is whose a task's directories are.
 type Owner struct{ UID, GID int }
 
-// Make makes the directories of an allocation and one of its tasks, where they are not there. owner is nil for tasks that
-// run as this process does.
+// MakeLogs makes the directory of the logs, where it is not there. They are for the user of this process and for the group of the
+// tasks' users, if these have one. Users of several groups have the logs shown to everybody who knows their path: tasks of one
+// allocation may read each other's.
+func (a Allocation) MakeLogs(owners []*Owner) error {
+	mode, group := fs.FileMode(0o700), (*Owner)(nil)
+	for _, owner := range owners {
+		switch {
+		case owner == nil:
+		case group == nil:
+			mode, group = 0o750, &Owner{UID: -1, GID: owner.GID}
+		case group.GID != owner.GID:
+			mode = 0o755
+		}
+	}
+	for _, path := range []string{string(a), a.Shared()} {
+		if err := makeDir(path, passing, nil); err != nil {
+			return fmt.Errorf("make directory: %w", err)
+		}
+	}
+	if err := makeDir(a.Logs(), mode, group); err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	return nil
+}
+
+// passing is the mode of directories that users of tasks pass through without listing anything. They are for everybody: a task may
+// change its user by itself.
+const passing = 0o711
+
+// Make makes the directories of one of its tasks, where they are not there. owner is nil for tasks that run as this process does.
+// [Allocation.MakeLogs] comes first.
 func (a Allocation) Make(task string, owner *Owner) error {
-	// Users of tasks pass through, and list nothing.
-	const passing, shared, own, secret = 0o711, 0o777, 0o755, 0o700
+	const shared, own, secret = 0o777, 0o755, 0o700
 	dirs := []struct {
 		path string
 		mode fs.FileMode
 	}{
-		{string(a), passing},
-		{a.Shared(), passing},
 		{filepath.Join(a.Shared(), "data"), shared},
-		{a.Logs(), own},
 		{filepath.Join(a.Shared(), "tmp"), shared},
 		{a.Task(task), own},
 		{filepath.Join(a.Task(task), "local"), own},
@@ -60,7 +85,7 @@ func (a Allocation) Make(task string, owner *Owner) error {
 	}
 	for i, dir := range dirs {
 		of := owner
-		if firstOwn := 5; i < firstOwn {
+		if firstOwn := 2; i < firstOwn {
 			of = nil
 		}
 		if err := makeDir(dir.path, dir.mode, of); err != nil {

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,7 +20,7 @@ import (
 func made(t *testing.T) Allocation {
 	t.Helper()
 	a := In(t.TempDir(), "id")
-	if err := a.Make("t", nil); err != nil {
+	if err := errors.Join(a.MakeLogs(nil), a.Make("t", nil)); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -35,7 +36,7 @@ func write(t *testing.T, path, text string) {
 func TestMakeSetsModesWhateverTheUmask(t *testing.T) {
 	a := made(t)
 	for path, want := range map[string]fs.FileMode{
-		string(a): 0o711, a.Shared(): 0o711, filepath.Join(a.Shared(), "data"): 0o777, a.Logs(): 0o755,
+		string(a): 0o711, a.Shared(): 0o711, filepath.Join(a.Shared(), "data"): 0o777, a.Logs(): 0o700,
 		filepath.Join(a.Task("t"), "secrets"): 0o700,
 	} {
 		info, err := os.Stat(path)
@@ -48,6 +49,47 @@ func TestMakeSetsModesWhateverTheUmask(t *testing.T) {
 	}
 	if err := a.Make("t", nil); err != nil {
 		t.Error("again:", err)
+	}
+}
+
+// TestLogsAreForTheTasks holds who can read logs, by the groups of an allocation's tasks.
+func TestLogsAreForTheTasks(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root makes directories for others")
+	}
+	for name, test := range map[string]struct {
+		groups []int // -1 for a task of the agent's user
+		mode   fs.FileMode
+		group  int
+	}{
+		"the agent's user": {[]int{-1, -1}, 0o700, 0},
+		"another user":     {[]int{1234}, 0o750, 1234},
+		"both":             {[]int{-1, 1234, -1}, 0o750, 1234},
+		"one group":        {[]int{1234, 1234}, 0o750, 1234},
+		"two groups":       {[]int{1234, 2345, 1234}, 0o755, 1234},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := In(t.TempDir(), "id")
+			owners := make([]*Owner, len(test.groups))
+			for i, group := range test.groups {
+				if group >= 0 {
+					owners[i] = &Owner{UID: group, GID: group}
+				}
+			}
+			for range 2 {
+				if err := a.MakeLogs(owners); err != nil {
+					t.Fatal(err)
+				}
+			}
+			info, err := os.Stat(a.Logs())
+			if err != nil {
+				t.Fatal(err)
+			}
+			stat, ok := info.Sys().(*syscall.Stat_t)
+			if got := info.Mode().Perm(); !ok || got != test.mode || int(stat.Gid) != test.group {
+				t.Errorf("mode %o, group %d; want %o, %d", got, stat.Gid, test.mode, test.group)
+			}
+		})
 	}
 }
 

@@ -24,9 +24,11 @@ const (
 func Combine(m procstats.Measurement) Combination {
 	switch m.ID {
 	case procstats.CgroupMemoryPeak, procstats.CgroupMemorySwapPeak, procstats.CgroupPidsPeak,
-		procstats.RusageMaxRSS, procstats.RusagePeakRSS, procstats.HeadlineMemoryPeak, procstats.HeadlineProcessesAge:
+		procstats.RusageMaxRSS, procstats.RusagePeakRSS, procstats.HeadlineMemoryPeak, procstats.HeadlineProcessesAge,
+		procstats.ExecutorInterval, procstats.ExecutorIntervalRequested:
 		return Largest
-	case procstats.CgroupCPUWeight, procstats.CgroupCPUShares, procstats.CgroupCPUQuotaEffective, procstats.SkbStartTime:
+	case procstats.CgroupCPUWeight, procstats.CgroupCPUShares, procstats.CgroupCPUQuotaEffective, procstats.CgroupCPUInheritedQuota,
+		procstats.SkbStartTime:
 		return NoCombination
 	}
 	return Sum

@@ -34,7 +34,7 @@ func openFolder(path string) (*folder, error) {
 
 // create makes a new file for appending.
 func (f *folder) create(name string) (*os.File, error) {
-	const mode = 0o644 // readable for everyone who can enter the folder, including the task
+	const mode = 0o644 // readable for those who can enter the folder, as the task and what ships its logs may
 	return f.open(name, unix.O_CREAT|unix.O_EXCL, mode)
 }
 

@@ -205,10 +205,14 @@ func (r *cgroupReader) Collect(s *procstats.Sample) {
 	stale := r.settings.stale(s.Mono)
 	for i := range r.files {
 		f := &r.files[i]
+		fault := f.fault
 		if stale || !f.spec.setting {
 			f.collect(r.shared)
 		}
-		stale = stale || f.fault != nil && f.worked // the cgroup was removed, or the settings' controller with that of the file
+		if f.fault != fault { // the cgroup was removed, or the controller of settings with that of the file
+			stale = true
+			r.settings.expire()
+		}
 	}
 	for _, field := range r.layout.fields {
 		if field.file < 0 {

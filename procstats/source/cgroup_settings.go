@@ -75,6 +75,13 @@ func (s *cgroupSettings) stale(now time.Duration) bool {
 	return true
 }
 
+// expire has the settings read at the next collection, whatever is seen.
+func (s *cgroupSettings) expire() {
+	if s != nil {
+		s.due = 0
+	}
+}
+
 // close ends the watch.
 func (s *cgroupSettings) close() {
 	if s == nil {
