@@ -24,7 +24,7 @@ type Writes struct {
 // WrittenFolder is a folder that is watched.
 type WrittenFolder struct {
 	watch int32
-	// Written is set when a file in the folder was written, and when the folder was removed. Its user resets it.
+	// Written is set when a file in the folder was written. Its user resets it. The end of a cgroup is not told.
 	Written bool
 }
 

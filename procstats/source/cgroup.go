@@ -164,7 +164,9 @@ func (r *cgroupReader) watches(f *cgroupFile) bool {
 func (r *cgroupReader) reread() {
 	for i := range r.watched {
 		r.remember(i)
-		r.watched[i].file.collect(r.shared)
+		if r.watched[i].file.collect(r.shared) {
+			r.settings.expire()
+		}
 	}
 }
 
@@ -205,11 +207,7 @@ func (r *cgroupReader) Collect(s *procstats.Sample) {
 	stale := r.settings.stale(s.Mono)
 	for i := range r.files {
 		f := &r.files[i]
-		fault := f.fault
-		if stale || !f.spec.setting {
-			f.collect(r.shared)
-		}
-		if f.fault != fault { // the cgroup was removed, or the controller of settings with that of the file
+		if (stale || !f.spec.setting) && f.collect(r.shared) {
 			stale = true
 			r.settings.expire()
 		}

@@ -279,17 +279,21 @@ func (f *cgroupFile) dirExists() bool {
 	return err == nil
 }
 
-// collect reads the file into its values, by way of the shared memory.
-func (f *cgroupFile) collect(shared *Shared) {
+// collect reads the file into its values, by way of the shared memory. It reports whether what the file has is not what it had before:
+// its cgroup was removed, or a controller, which may be that of other files too. A setting that cannot be read but may be later does so
+// each time.
+func (f *cgroupFile) collect(shared *Shared) (changed bool) {
 	if !f.isOpen() {
-		return
+		return false
 	}
 	data, err := f.read(shared.Buffer)
 	shared.Buffer = data
 	if err != nil {
+		before := f.fault
 		f.fail(err)
-		return
+		return f.fault != before || f.spec.setting && f.isOpen()
 	}
+	changed = f.fault != nil
 	f.fault, f.worked = nil, true
 	fields := shared.fields[:0]
 	for at := range f.spec.fields {
@@ -297,9 +301,11 @@ func (f *cgroupFile) collect(shared *Shared) {
 	}
 	f.spec.parse(data, fields)
 	for at := range fields {
+		changed = changed || f.values[at].State != fields[at].State
 		f.values[at] = fields[at].FieldValue
 	}
 	shared.fields = fields
+	return changed
 }
 
 // countAs makes the fields of the file, which has just been read, begin where a task does.

@@ -19,29 +19,33 @@ type cgroupSettings struct {
 	due     time.Duration           // Stamp.Mono from which on they are read whatever was seen
 }
 
-// watchSettings watches the folders of the settings among some files, which are opened for each read from then on; nil if that cannot
-// be done, and they are to be read each time.
+// watchSettings watches the folders of the settings among some files, if the caller wants that; nil if it cannot be done, and they are
+// to be read each time. Either way they are opened for each read from then on, so that a task takes as many descriptors.
 func watchSettings(shared *Shared, files []cgroupFile) *cgroupSettings {
-	s := &cgroupSettings{shared: shared}
+	if !shared.Watches {
+		return nil
+	}
+	s, missing := &cgroupSettings{shared: shared}, false
 	watched := make(map[string]bool)
 	for i := range files {
 		f := &files[i]
 		if !f.spec.setting || !f.isOpen() {
 			continue
 		}
-		if !watched[f.dir] {
-			folder := shared.watch(f.dir)
-			if folder == nil {
-				s.close()
-				return nil
-			}
-			s.folders, watched[f.dir] = append(s.folders, folder), true
+		f.reopen()
+		if watched[f.dir] {
+			continue
+		}
+		watched[f.dir] = true
+		if folder := shared.watch(f.dir); folder != nil {
+			s.folders = append(s.folders, folder)
+		} else {
+			missing = true
 		}
 	}
-	for i := range files {
-		if files[i].spec.setting {
-			files[i].reopen()
-		}
+	if missing {
+		s.close()
+		return nil
 	}
 	return s
 }

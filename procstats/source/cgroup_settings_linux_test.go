@@ -4,6 +4,7 @@
 package source
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -62,6 +63,69 @@ func TestSettings(t *testing.T) {
 		}
 		if err := shared.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestSettingsThatFail has a setting that cannot be read once, and holds that it is tried again at each collection, whatever is written.
+func TestSettingsThatFail(t *testing.T) {
+	dir := t.TempDir()
+	path, aside := filepath.Join(dir, "memory.max"), filepath.Join(dir, "aside")
+	for name, text := range map[string]string{"memory.current": "1\n", "memory.max": "100\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shared := &Shared{Watches: true}
+	defer shared.Close()
+	r := OpenCgroup(Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: shared}, procstats.SourceSelection(procstats.SourceCgroup))
+	defer r.Close()
+	now := time.Hour
+	read := func() (float64, bool) {
+		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: now}}
+		r.Collect(s)
+		now += time.Second
+		return s.Task.Number(procstats.CgroupMemoryMax)
+	}
+	if got, ok := read(); !ok || got != 100 {
+		t.Fatalf("at first: %v, %v", got, ok)
+	}
+	if err := errors.Join(os.Rename(path, aside), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	now += settingsInterval
+	for range 3 {
+		if got, ok := read(); ok {
+			t.Errorf("a directory in its place: %v", got)
+		}
+	}
+	if err := errors.Join(os.Remove(path), os.Rename(aside, path)); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := read(); !ok || got != 100 {
+		t.Errorf("readable again: %v, %v", got, ok)
+	}
+}
+
+// TestSettingsTakeNoDescriptor holds that settings are opened for each read where they are to be watched, also where that fails:
+// a directory is watched for one task.
+func TestSettingsTakeNoDescriptor(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "memory.max"), []byte("100\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shared := &Shared{Watches: true}
+	defer shared.Close()
+	for _, watched := range []bool{true, false} {
+		r := openCgroupReader(procstats.SourceCgroup, Target{Cgroup: procstats.Cgroup{V2: dir}, Shared: shared}, procstats.SourceSelection(procstats.SourceCgroup), "")
+		defer r.Close()
+		if (r.settings != nil) != watched {
+			t.Fatalf("watched: %v, want %v", r.settings != nil, watched)
+		}
+		for i := range r.files {
+			if f := &r.files[i]; f.spec.setting && f.kept.IsOpen() {
+				t.Errorf("watched %v: %s is open", watched, f.spec.name)
+			}
 		}
 	}
 }

@@ -116,14 +116,10 @@ func (s *Shared) hugePools(fs kernel.FS) (*kernel.HugePools, error) {
 
 // watch watches the writes to a cgroup; nil if that cannot be done here.
 func (s *Shared) watch(dir string) *kernel.WrittenFolder {
-	if !s.Watches {
-		return nil
-	}
 	if s.writes == nil {
 		var err error
 		if s.writes, err = kernel.OpenWrites(); err != nil {
-			s.Watches = false
-			return nil
+			return nil // the next task may have it
 		}
 	}
 	folder, err := s.writes.Watch(dir)
