@@ -457,6 +457,7 @@ func TestContinue(t *testing.T) {
 	dir := enter(t, fs)
 	var last procstats.Sample
 	last.SetNumber(procstats.SkbReceived, 1000)
+	last.SetNumber(procstats.SkbStartTime, float64(time.Now().Unix()-3600)) // with a gap since then
 	last.SetNumber(procstats.SkbLoopbackSentPackets, 7)
 	s := network.Open(fs, procstats.DefaultSelection(), dir, true)
 	defer s.Close()

@@ -63,7 +63,8 @@ func Of(selection procstats.Selection, counter *Counter, reason string) *Source 
 	return &Source{selection: selection, counter: counter, reason: reason}
 }
 
-// Continue adds what an earlier reader of the task has counted, by its last sample, since when that was counted.
+// Continue adds what an earlier reader of the task has counted, by its last sample. What came between the two was not counted: it is known
+// without a gap since this one was opened.
 func (s *Source) Continue(last *procstats.Sample) {
 	number := func(id procstats.ID) uint64 {
 		value, _ := last.Task.Number(id)
@@ -72,9 +73,6 @@ func (s *Source) Continue(last *procstats.Sample) {
 	s.before = Counts{}
 	for _, row := range s.before.rows() {
 		*row.value = number(row.id)
-	}
-	if since, ok := last.Task.Number(procstats.SkbStartTime); ok && !s.since.IsZero() {
-		s.since = time.UnixMicro(int64(since * 1e6))
 	}
 }
 
