@@ -323,16 +323,16 @@ func (r *reading) takeCost() time.Duration {
 	return cost
 }
 
-// read reads the totals, and the processes if the next set is due or the task has come to rest. packets says that there were some
+// read reads the totals, and the processes if the next set is due or the task has come to rest, or its end would not be seen. packets says that there were some
 // since the last sample: the kernel receives them for a task that sleeps.
 func (r *reading) read(now time.Duration, latest *procstats.Sample, packets bool) *procstats.Sample {
 	atRest := r.quiet != nil && !r.moved && !packets
-	if !atRest && !r.sets.due(now) {
+	if !atRest && !r.sets.due(now) && seesEnd(latest) {
 		bare := *latest
 		bare.Processes = nil
 		into := source.Sibling(&bare)
 		source.CollectAll(into, r.totals)
-		if n, _ := into.Task.Number(procstats.CgroupPidsCurrent); n > 0 { // else it is at its end, or cannot be seen to be
+		if n, _ := into.Task.Number(procstats.CgroupPidsCurrent); n > 0 { // else it is at its end
 			r.carried = true
 			r.sets.carry(into)
 			return into
@@ -342,6 +342,12 @@ func (r *reading) read(now time.Duration, latest *procstats.Sample, packets bool
 	into := source.Sibling(latest)
 	source.CollectAll(into, r.rows, r.totals)
 	return into
+}
+
+// seesEnd reports whether the totals say when no process is left.
+func seesEnd(s *procstats.Sample) bool {
+	_, ok := s.Task.Number(procstats.CgroupPidsCurrent)
+	return ok
 }
 
 // refreshInterval is how often a task is read whole that does not move.
@@ -360,7 +366,10 @@ func (r *reading) hand() {
 		return
 	}
 	err := r.handover.Write(wire.Handover{Last: r.last, Before: r.before, Rows: r.sets.newest}, &r.shared.Buffer)
-	if err != nil {
+	switch {
+	case errors.Is(err, wire.ErrRows):
+		r.log.Debug("processes will be missing in the final record unless they are written later", "task", r.task.ID, "error", err)
+	case err != nil:
 		r.log.Warn("samples will be missing in the final record", "task", r.task.ID, "error", err)
 		_ = r.handover.Close()
 		r.handover = nil
@@ -434,7 +443,7 @@ func (r *reading) close() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.opened.Load() {
+	if r.exits != nil { // also if the files could not be opened: the next reader continues
 		r.handCommands()
 	}
 	r.exits.close()

@@ -36,6 +36,9 @@ const (
 
 var errTorn = errors.New("incomplete")
 
+// ErrRows is wrapped by the error of rows that could not be written: the samples were, and the rows are tried again.
+var ErrRows = errors.New("write rows")
+
 // HandoverWriter writes the handovers of one task, each in place of the one before.
 type HandoverWriter struct {
 	folder string
@@ -56,19 +59,22 @@ func openToWrite(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 }
 
-// Write replaces the handover; without rows, those of the one before stay. It is encoded in the caller's memory.
+// Write replaces the handover; without rows, those of the one before stay. It is encoded in the caller's memory. After an error that does
+// not wrap [ErrRows] the file is to be closed.
 func (w *HandoverWriter) Write(h Handover, memory *[]byte) error {
+	var rows error
 	if h.Rows != nil && h.Rows != w.rows {
 		if err := w.writeRows(h.Rows, memory); err != nil {
-			return fmt.Errorf("write rows: %w", err)
+			rows = fmt.Errorf("%w: %w", ErrRows, err)
+		} else {
+			w.rows = h.Rows
 		}
-		w.rows = h.Rows
 	}
 	*memory = appendNewest(header((*memory)[:0]), h)
 	if err := seal(w.file, *memory); err != nil {
 		return fmt.Errorf("write samples: %w", err)
 	}
-	return nil
+	return rows
 }
 
 // writeRows opens the file for each set: a descriptor for each task would be open in vain nearly all the time.

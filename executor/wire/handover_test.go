@@ -81,6 +81,39 @@ func earlier(random *rand.Rand, of *procstats.Sample) *procstats.Sample {
 	return s
 }
 
+// TestHandoverWithoutRows holds that samples are handed over when rows cannot be written, as when no descriptor is left, and that rows
+// are tried again.
+func TestHandoverWithoutRows(t *testing.T) {
+	folder := t.TempDir()
+	w, err := wire.OpenHandover(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	inTheWay := filepath.Join(folder, "rows")
+	if err := os.Mkdir(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	var memory []byte
+	h := wire.Handover{Last: sample(random, 1), Rows: sample(random, 2)}
+	if err := w.Write(h, &memory); !errors.Is(err, wire.ErrRows) {
+		t.Errorf("rows that cannot be written: %v", err)
+	}
+	got, err := wire.ReadHandover(folder)
+	if err != nil || got.Rows != nil {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	equal(t, got.Last, totals(h.Last))
+	if err := errors.Join(os.Remove(inTheWay), w.Write(h, &memory)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = wire.ReadHandover(folder); err != nil || got.Rows == nil {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	equal(t, got.Rows, h.Rows)
+}
+
 // TestHandoverInOneFile holds that the rows of a build that writes them with the samples are read, unless newer ones were written after
 // them.
 func TestHandoverInOneFile(t *testing.T) {
