@@ -88,6 +88,8 @@ func (u *usage) begin(run int, startedAt time.Time) {
 
 // end is called when the task does not run any more, and returns its totals with this start. Its last reading stays.
 func (u *usage) end(final *record.Record) allocation.Totals {
+	u.look.Store(nil) // else they hold the stream and its samples
+	u.paced.Store(nil)
 	u.mu.Lock()
 	u.running = false
 	u.totals = addStart(u.totals, u.run, final, u.counters)
@@ -157,7 +159,7 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 	}
 	if t.due {
 		if !t.same || u.stored == nil || !u.history.Again(s.Stamp, t.run, procstats.RowsAge(s)) {
-			u.store(s, t.run, t.headlines)
+			u.store(s, t.run, u.fresh(t))
 		}
 		u.stored = s
 	}
@@ -249,6 +251,19 @@ func (u *usage) refresh() {
 	if u.lived.sample == u.sample {
 		u.lived.headlines = u.headlines
 	}
+}
+
+// fresh returns the headlines of what was taken, brought up to date: of a sample that is the same as the one before they were left, and
+// those who ask may do it at any time.
+func (u *usage) fresh(t taken) []procstats.HeadlineValue {
+	if !t.same {
+		return t.headlines
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.refresh()
+	u.lent = true
+	return u.headlines
 }
 
 // past is what is known of the time before a sample.
