@@ -49,7 +49,9 @@ func TestTableOfParts(t *testing.T) {
 	}
 }
 
-func isPart(dir string) bool { return slices.ContainsFunc(parts, func(p part) bool { return p.dir == dir }) }
+func isPart(dir string) bool {
+	return slices.ContainsFunc(parts, func(p part) bool { return p.dir == dir })
+}
 
 // codes lists the names in backquotes, `a/{b,c}` as two.
 func codes(text string) (names []string) {

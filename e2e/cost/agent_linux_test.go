@@ -320,7 +320,8 @@ func TestWorkers(t *testing.T) {
 		t.Fatalf("%s: %v", workersVariable, err)
 	}
 	f := newFleet(t, tasks, workers(t))
-	time.Sleep(10 * time.Second) // what starting took is given back
+	// What starting took is given back. The processes of a young task are read more often than every ten seconds.
+	time.Sleep(max(10*time.Second, streamingTime(t)))
 	stolen := stolen(t)
 	agent, executors := f.percent(max(streamingTime(t)/2, scrapeInterval/2), true)
 	t.Logf("%d tasks of 1 ms ten times a second: %.2f %% of a core for the agent, %.2f %% for the executors, %.4f %% a task; %s",
