@@ -126,6 +126,9 @@ func (a *alloc) run(ctx context.Context) {
 		a.agent.reschedule(a)
 		return
 	}
+	if !a.awaitPrevious(ctx) {
+		return
+	}
 	for {
 		next := plan(a.progress(), a.stopReason())
 		if next.done {
@@ -149,6 +152,25 @@ func (a *alloc) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// awaitPrevious waits until the allocation that this one replaces has ended, as Nomad's clients do: both have the same ports and cores. It
+// does not wait if a task of this one has begun, or once it is stopped, and returns false if ctx is done first.
+func (a *alloc) awaitPrevious(ctx context.Context) bool {
+	a.agent.mu.Lock()
+	previous := a.agent.allocs[a.persisted.Previous]
+	a.agent.mu.Unlock()
+	begun := slices.ContainsFunc(a.progress(), func(p progress) bool { return p.started || p.launched })
+	for previous != nil && !begun && a.stopReason() == "" {
+		select {
+		case <-previous.done:
+			return true
+		case <-a.woken:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // launch lets a task's runner begin. With a reason the task ends without having begun.
@@ -226,7 +248,7 @@ func (a *alloc) finish() {
 	a.mu.Lock()
 	a.persisted.ModifyTime, a.shown = time.Now(), nil
 	a.mu.Unlock()
-	a.rescheduleAt() // before the event: whoever waits for it sees both
+	a.rescheduleAt() // before the event and before it counts as ended: whoever waits for that sees both
 	failpoint.At("agent.alloc.finish")
 	persisted := a.publish(feed.Event{Type: "AllocationUpdated"}) // first: its index is persisted
 	a.agent.persist(state.ChangeAllocation(&persisted))

@@ -41,7 +41,7 @@ func (a *Agent) collectDue(now time.Time) error {
 	return errors.Join(err, orphansErr)
 }
 
-// endedAlloc is an allocation that has ended.
+// endedAlloc is an allocation that has ended, and that none is to replace.
 type endedAlloc struct {
 	alloc *alloc
 	at    time.Time
@@ -53,6 +53,9 @@ func (a *Agent) endedAllocs() []endedAlloc {
 		select {
 		case <-l.done:
 		default:
+			continue
+		}
+		if a.toBeReplaced(l) {
 			continue
 		}
 		var at time.Time

@@ -364,4 +364,7 @@ func (a *Agent) onDriverEvent(e *driver.Event) {
 func (a *Agent) driverChanged(d node.Driver) {
 	a.log.Debug("driver changed", "driver", d.Name, "healthy", d.Healthy, "reason", d.Reason)
 	a.feed.Publish(feed.Event{Topic: feed.TopicNode, Type: "NodeStreamEvent", Key: a.node.ID})
+	if a.isReady() == nil { // else what waits is placed when everything is recovered
+		a.retryPlacement()
+	}
 }

@@ -11,38 +11,71 @@ import (
 	"github.com/tachograph/tacho/agent/state"
 )
 
+// keptReschedules is how many of the times at which the predecessors of an allocation were replaced are kept at least: after so many
+// every delay is the longest.
+const keptReschedules = 64
+
+// replaceRetry is the first wait before a replacement is tried again that could not be persisted.
+const replaceRetry = 10 * time.Second
+
 // reschedule starts another allocation in the place of one that has failed, if the policy of its group says so.
 func (a *Agent) reschedule(l *alloc) {
-	at, past := l.rescheduleAt()
+	at, delay, past := l.rescheduleAt()
 	if at.IsZero() {
 		return
 	}
 	l.log.Info("reschedule allocation", "at", at.Format(time.RFC3339))
 	a.work.Go(func() {
-		due := time.NewTimer(time.Until(at))
+		due := time.NewTimer(min(time.Until(at), delay)) // the clock may have been set back since it failed
 		defer due.Stop()
 		select {
 		case <-due.C:
 		case <-a.ctx.Done():
 			return
 		}
-		if err := a.replace(l, append(past, time.Now())); err != nil {
-			l.log.Error("reschedule allocation", "error", err)
-			a.counts.fail("reschedule")
-		}
+		a.replaceUntilDone(l, append(past, time.Now()))
 		l.mu.Lock()
 		l.rescheduled, l.shown = time.Time{}, nil
 		l.mu.Unlock()
 	})
 }
 
-// rescheduleAt decides when an allocation that has failed is replaced, zero if it is not, and returns when those before it were.
-func (a *alloc) rescheduleAt() (at time.Time, past []time.Time) {
+// replaceUntilDone tries until it succeeds: a disk that is full may have room later.
+func (a *Agent) replaceUntilDone(l *alloc, past []time.Time) {
+	for wait := replaceRetry; ; wait = min(2*wait, time.Minute) {
+		err := a.replace(l, past)
+		if err == nil {
+			return
+		}
+		l.log.Error("replace allocation", "error", err, "retry_in", wait)
+		a.counts.fail("reschedule")
+		again := time.NewTimer(wait)
+		select {
+		case <-again.C:
+		case <-a.ctx.Done():
+			again.Stop()
+			return
+		}
+	}
+}
+
+// toBeReplaced reports whether another allocation is to take the place of one that has ended: until it does, this one says so.
+func (a *Agent) toBeReplaced(l *alloc) bool {
+	l.mu.Lock()
+	waits := !l.rescheduled.IsZero() || l.persisted.Successor != nil
+	l.mu.Unlock()
+	_, spec := a.currentVersion(l.job.ID)
+	return waits && spec != nil
+}
+
+// rescheduleAt decides when an allocation that has failed is replaced, zero if it is not, and how long after its failure that is. It
+// returns when those before it were.
+func (a *alloc) rescheduleAt() (at time.Time, delay time.Duration, past []time.Time) {
 	s := a.snapshot()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s.ClientStatus != allocation.Failed || s.DesiredStatus != allocation.DesiredRun || a.persisted.Next != "" {
-		return at, nil
+		return at, 0, nil
 	}
 	var failed time.Time
 	for _, t := range s.Tasks {
@@ -51,11 +84,13 @@ func (a *alloc) rescheduleAt() (at time.Time, past []time.Time) {
 		}
 	}
 	past = slices.Clone(a.persisted.Reschedules)
-	if delay, ok := a.group.Reschedule.Next(failed, past); ok {
+	past = past[max(0, len(past)-max(keptReschedules, a.group.Reschedule.Attempts)):]
+	delay, ok := a.group.Reschedule.Next(failed, past)
+	if ok {
 		at = failed.Add(delay)
 	}
 	a.rescheduled, a.shown = at, nil
-	return at, past
+	return at, delay, past
 }
 
 // ReplaceAlloc stops an allocation and starts another in its place, as Nomad does when a user stops one.
@@ -71,15 +106,20 @@ func (a *Agent) ReplaceAlloc(id string) error {
 	l.mu.Lock()
 	past := slices.Clone(l.persisted.Reschedules)
 	l.mu.Unlock()
-	return a.replace(l, past)
+	if err := a.replace(l, past); err != nil {
+		a.work.Go(func() { a.replaceUntilDone(l, past) })
+		return err
+	}
+	return nil
 }
 
-// replace starts an allocation in the place of another, if the job lacks one there. past are the reschedules so far.
+// replace starts an allocation in the place of another, if the job lacks one there, unless that was done before. past are the
+// reschedules so far.
 func (a *Agent) replace(l *alloc, past []time.Time) error {
 	a.registering.Lock()
 	defer a.registering.Unlock()
 	current, spec := a.currentVersion(l.job.ID)
-	if spec == nil {
+	if spec == nil || a.superseded(l) {
 		return nil
 	}
 	_, missing := a.compare(spec)
@@ -95,6 +135,15 @@ func (a *Agent) replace(l *alloc, past []time.Time) error {
 	}
 	current.Spec = spec
 	return a.change(current, nil, nil, fill, nil)
+}
+
+// superseded reports whether an allocation has had a successor, which may have ended since, or is not known any more.
+func (a *Agent) superseded(l *alloc) bool {
+	all := a.list()
+	return !slices.Contains(all, l) || slices.ContainsFunc(all, func(other *alloc) bool {
+		return other.job.ID == l.job.ID && other.group.Name == l.group.Name && other.persisted.Index == l.persisted.Index &&
+			other.persisted.CreateIndex > l.persisted.CreateIndex
+	})
 }
 
 // succeed says for a vacancy which allocation it replaces: one of those that are stopped for it, or one whose successor waited for a place.

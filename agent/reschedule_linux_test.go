@@ -6,10 +6,13 @@ package agent
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tachograph/tacho/agent/allocation"
 	"github.com/tachograph/tacho/agent/feed"
@@ -159,5 +162,84 @@ func TestUpdateLinks(t *testing.T) {
 	}
 	if err := r.RestartAlloc(scaled, ""); err == nil || !strings.Contains(err.Error(), "stopping") && !strings.Contains(err.Error(), "not running") {
 		t.Errorf("restart of an allocation that is stopped: %v", err)
+	}
+}
+
+// rescheduled is a job whose task ends with a code, and that is replaced after a delay.
+func rescheduled(code int, delay string) string {
+	text := oneTask("batch", "", fmt.Sprintf("exit %d", code))
+	text = strings.Replace(text, "group ", fmt.Sprintf("reschedule {\nattempts = 3\ninterval = \"24h\"\ndelay = %q\n}\ngroup ", delay), 1)
+	return strings.Replace(text, "task ", "restart {\nattempts = 0\n}\ntask ", 1)
+}
+
+// TestGarbageLeavesWhatIsToBeReplaced collects garbage while a failed allocation waits for its replacement, which would be forgotten with
+// it, or made of nothing.
+func TestGarbageLeavesWhatIsToBeReplaced(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	first := r.submit(rescheduled(3, "1h"))[0]
+	r.await(first.ID, "to be replaced", func(l *allocation.Allocation) bool { return !l.Rescheduled.IsZero() })
+	if removed, err := r.CollectGarbage(); err != nil || removed != 0 {
+		t.Errorf("%d removed, %v", removed, err)
+	}
+	if err := r.StopJob("test", false); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("its removal once nothing replaces it", func() bool {
+		removed, err := r.CollectGarbage()
+		return err == nil && removed == 1
+	})
+}
+
+// TestSupersededIsNotReplaced runs a job again, mended, before its failed allocation is replaced: what has completed does not run again, nor
+// after a restart of the agent.
+func TestSupersededIsNotReplaced(t *testing.T) {
+	dir := shortDir(t)
+	r := begin(t, testConfig(dir))
+	first := r.submit(rescheduled(3, "5s"))[0]
+	failed := r.await(first.ID, "to be replaced", func(l *allocation.Allocation) bool { return !l.Rescheduled.IsZero() })
+	second := r.submit(rescheduled(0, "5s"))[0]
+	r.await(second.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
+	for range 2 {
+		r.eventually("an end of waiting", func() bool {
+			return time.Now().After(failed.Rescheduled) && r.await(first.ID, "there", func(*allocation.Allocation) bool { return true }).Rescheduled.IsZero()
+		})
+		if n := len(r.Snapshot().Allocations); n != 2 {
+			t.Errorf("%d allocations", n)
+		}
+		r.end(false)
+		r = begin(t, testConfig(dir))
+	}
+	r.end(true)
+}
+
+// TestReplacementAwaitsPrevious has a task that takes its time to stop: the one of a newer version, with the same port, begins after it.
+func TestReplacementAwaitsPrevious(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	text := func(env string) string {
+		slow := oneTask("service", fmt.Sprintf("kill_signal = \"SIGUSR1\"\nkill_timeout = \"1m\"\nenv {\n A = %q\n}", env),
+			"trap '' USR1; touch $NOMAD_ALLOC_DIR/data/up; while ! [ -e $NOMAD_ALLOC_DIR/data/go ]; do sleep 0.02; done")
+		return strings.Replace(slow, "task ", "network {\nport \"p\" {\nstatic = 4\n}\n}\ntask ", 1)
+	}
+	old := r.submit(text("a"))[0]
+	data := filepath.Join(r.allocDir(), old.ID, "alloc", "data")
+	r.eventually("the task's first word", func() bool {
+		_, err := os.Stat(filepath.Join(data, "up"))
+		return err == nil
+	})
+	newer := r.submit(text("b"))[0]
+	r.await(old.ID, "being stopped", func(l *allocation.Allocation) bool { return l.DesiredStatus != allocation.DesiredRun })
+	time.Sleep(300 * time.Millisecond) // in which it would have begun
+	if l := r.await(newer.ID, "there", func(*allocation.Allocation) bool { return true }); l.Tasks["t"].RunID != "" || l.Previous != old.ID {
+		t.Errorf("started beside its predecessor, as %q; it replaces %q", l.Tasks["t"].RunID, l.Previous)
+	}
+	if err := os.WriteFile(filepath.Join(data, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.await(newer.ID, "running", func(l *allocation.Allocation) bool { return l.Tasks["t"].RunID != "" })
+	data = filepath.Join(r.allocDir(), newer.ID, "alloc", "data")
+	if err := os.WriteFile(filepath.Join(data, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

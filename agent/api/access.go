@@ -77,16 +77,28 @@ func hostsOf(bind string, names []string) map[string]bool {
 }
 
 // checkOrigin refuses what would change something if a browser says that a page of another site asks for it, also over
-// the unix socket: a forwarded one is a port of the machine that the browser runs on.
+// the unix socket: a forwarded one is a port of the machine that the browser runs on. A WebSocket runs commands, and is a GET.
 func (s *Server) checkOrigin(r *http.Request) error {
-	origin := r.Header.Get("Origin")
-	if origin == "" || r.Method == http.MethodGet || r.Method == http.MethodHead {
+	origin, reads := r.Header.Get("Origin"), r.Method == http.MethodGet || r.Method == http.MethodHead
+	if origin == "" || reads && r.Header.Get("Upgrade") == "" {
 		return nil
 	}
 	if u, err := url.Parse(origin); err != nil || u.Host != r.Host || !s.knownHost(r.Host) {
 		return &problem{http.StatusForbidden, "request from a page of another origin"}
 	}
 	return nil
+}
+
+// ownSite refuses a GET that changes something if a browser sends it for a page of another site, an image's for one: those have no Origin.
+func (s *Server) ownSite(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		site := r.Header.Get("Sec-Fetch-Site")
+		if site != "" && (site != "same-origin" && site != "none" || !s.knownHost(r.Host)) {
+			s.fail(w, r, &problem{http.StatusForbidden, "request from a page of another origin"})
+			return
+		}
+		next(w, r)
+	}
 }
 
 func (s *Server) knownHost(host string) bool {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -150,6 +151,21 @@ func TestExecRefused(t *testing.T) {
 		})
 	}
 	f := newFake()
+	// A name of another site that leads here, by DNS rebinding, over a socket that is forwarded to a port: Origin and Host are the same.
+	rebound := httptest.NewRequest(http.MethodGet, "http://evil.example/v1/client/allocation/"+webID+"/exec?command=%5B%22ls%22%5D", nil)
+	for name, value := range map[string]string{"Origin": "http://evil.example", "Upgrade": "websocket", "Connection": "Upgrade"} {
+		rebound.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	if newTestServer(f).Handler(true).ServeHTTP(w, rebound); w.Code != http.StatusForbidden {
+		t.Errorf("a page of another site, over the socket: %d", w.Code)
+	}
+	image := httptest.NewRequest(http.MethodGet, "http://localhost/v1/client/gc", nil)
+	image.Header.Set("Sec-Fetch-Site", "cross-site")
+	w = httptest.NewRecorder()
+	if newTestServer(f).Handler(true).ServeHTTP(w, image); w.Code != http.StatusForbidden {
+		t.Errorf("an image of another site: %d", w.Code)
+	}
 	url, _ := serve(t, newTestServer(f))
 	foreign := &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://evil.example"}}}
 	_, resp, err := websocket.Dial(t.Context(), url+"/v1/client/allocation/"+webID+"/exec?ws_handshake=true", foreign) //nolint:bodyclose // the library's

@@ -122,7 +122,7 @@ func (s *Server) machineRoutes() {
 	s.mux.HandleFunc("GET /v1/namespaces", s.json(s.namespaces))
 	s.mux.HandleFunc("GET /v1/namespace/{name}", s.json(s.namespace))
 	s.post("/v1/system/gc", s.trustedJSON(s.collectGarbage))
-	s.mux.HandleFunc("GET /v1/client/gc", s.trustedJSON(s.collectGarbage))
+	s.mux.HandleFunc("GET /v1/client/gc", s.ownSite(s.trustedJSON(s.collectGarbage)))
 }
 
 // absentRoutes are lists of what the embedded agent has none of: empty, and well formed.

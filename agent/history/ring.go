@@ -39,6 +39,9 @@ const (
 	maxColumns = 512
 )
 
+// mostSetBack is how far the clock may be set back without the readings being dropped: until it has caught up all have the same time.
+const mostSetBack = time.Minute
+
 // absent is how a column without a value is kept: a NaN, of which the sign and the rest say nothing.
 const absent = 0x7ff8000000000001
 
@@ -115,6 +118,21 @@ func (r *Ring) open() error {
 	return nil
 }
 
+// openAt opens the file for a point at a time. Points that are far after it were written before the clock was set back, as at a boot with
+// a wrong time: they are dropped, as nobody would ask for what is in the future.
+func (r *Ring) openAt(at time.Time) error {
+	if err := r.open(); err != nil || r.file == nil || !at.Before(r.newest.Add(-mostSetBack)) {
+		return err
+	}
+	err := errors.Join(r.file.Close(), os.Remove(r.path))
+	r.file, r.ids, r.rows, r.sequence, r.newest = nil, nil, 0, 0, time.Time{}
+	r.buffer, r.extensible, r.unwritten = nil, false, false
+	if err != nil {
+		return fmt.Errorf("drop history: %w", err)
+	}
+	return nil
+}
+
 // errForeign says that a file is not a ring of this size.
 var errForeign = errors.New("not a history of this size")
 
@@ -173,7 +191,7 @@ func (r *Ring) Add(s *procstats.Sample, run int) error {
 	if r.closed {
 		return fmt.Errorf("write history: %w", fs.ErrClosed)
 	}
-	if err := r.open(); err != nil {
+	if err := r.openAt(s.Wall); err != nil {
 		return err
 	}
 	if err := r.prepare(s); err != nil {
@@ -201,7 +219,7 @@ func (r *Ring) Mark(at procstats.Stamp, run int, why Gap) error {
 	if r.closed {
 		return fmt.Errorf("write history: %w", fs.ErrClosed)
 	}
-	if err := r.open(); err != nil || r.sequence == 0 {
+	if err := r.openAt(at.Wall); err != nil || r.sequence == 0 {
 		return err
 	}
 	if err := r.flush(); err != nil {

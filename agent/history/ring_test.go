@@ -280,6 +280,25 @@ func TestRingKeepsTimesInOrder(t *testing.T) {
 	}
 }
 
+// TestRingBeginsAnewWhenTheClockIsSetBack has a clock that was hours ahead, also over a restart of the agent.
+func TestRingBeginsAnewWhenTheClockIsSetBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "h")
+	r := open(t, path, 4)
+	add(t, r, 8*3600, 8*3600)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r = open(t, path, 4)
+	if err := r.Mark(procstats.Stamp{Wall: origin.Add(2 * time.Second)}, 1, GapTask); err != nil {
+		t.Fatal(err)
+	}
+	add(t, r, 3, 3)
+	add(t, r, 4, 4)
+	if diff := cmp.Diff([]int{3, 4}, seconds(t, r, Query{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestRingBeginsAnewWhereTheFileIsForeign(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "other": "something else entirely", "cut": magic, "wide": magic + "\x04\x00\x00\x00\xff\xff\xff\xff",
