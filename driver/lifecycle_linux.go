@@ -77,7 +77,7 @@ func (d *Tacho) DestroyTask(ctx context.Context, id string, force bool) error {
 		if !force {
 			return fmt.Errorf("destroy task %s: %w; stop it first, or use force", t.config.Name, ErrTaskRunning)
 		}
-		kill, cancel := context.WithTimeout(ctx, killTimeout)
+		kill, cancel := context.WithTimeout(ctx, 2*killTimeout+shutdownTimeout) // which is time for a silent executor too
 		defer cancel()
 		if err := t.stop(kill, syscall.SIGKILL, 0); err != nil {
 			return err

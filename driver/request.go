@@ -43,15 +43,10 @@ func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (
 	}
 	hasPath := slices.ContainsFunc(r.Env, func(v string) bool { return strings.HasPrefix(v, "PATH=") })
 	r.Command = findCommand(b.Command, taskDir(task), hasPath)
-	// A host's own oom_score_adj, meant for an agent that must survive, is no task's.
-	adj := int32(0)
-	if b.OOMScoreAdj != nil {
-		adj = int32(*b.OOMScoreAdj)
-	}
 	if err := b.allowedBy(config); err != nil {
 		return nil, err
 	}
-	r.OomScoreAdj = &adj
+	r.OomScoreAdj = oomScoreAdj(b, d.host)
 	if network := task.Network; network != nil && network.Mode != NetworkHost {
 		r.NetworkNamespace = network.Path
 	}
@@ -193,7 +188,8 @@ func placement(host kernel.FS, task *TaskConfig, b *ConfigBlock, config Config) 
 	if err != nil {
 		return nil, fmt.Errorf("find cgroup mounts: %w", err)
 	}
-	if !pureV2(mounts) {
+	v2, ok := v2Mount(mounts, task.Resources.Linux.CpusetCgroup)
+	if !ok {
 		// On v1 it is of the cpuset controller alone, and the host moves cores in it between tasks.
 		if i := mountOf(mounts, "cpuset"); i >= 0 {
 			dir := belowMount(mounts[i].Point, task.Resources.Linux.CpusetCgroup)
@@ -203,7 +199,7 @@ func placement(host kernel.FS, task *TaskConfig, b *ConfigBlock, config Config) 
 		}
 		return p, nil
 	}
-	dir := belowMount(mounts[0].Point, task.Resources.Linux.CpusetCgroup)
+	dir := belowMount(v2, task.Resources.Linux.CpusetCgroup)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		// A host without the right to make cgroups names one that is not there.
 		return p, nil
@@ -211,9 +207,35 @@ func placement(host kernel.FS, task *TaskConfig, b *ConfigBlock, config Config) 
 	return &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, V2: dir}, nil
 }
 
-func pureV2(mounts []kernel.CgroupMount) bool {
-	return len(mounts) == 1 && mounts[0].Version == 2
+// oomScoreAdj is that of a task. A host's own, meant for an agent that must survive, is no task's; but one above 0, which containers and
+// services of users have, is inherited: to lower it takes CAP_SYS_RESOURCE, proc_pid_oom_score_adj(5).
+func oomScoreAdj(b *ConfigBlock, host kernel.FS) *int32 {
+	if b.OOMScoreAdj != nil {
+		adj := int32(*b.OOMScoreAdj)
+		return &adj
+	}
+	if own, err := kernel.OwnOOMScoreAdj(host); err == nil && own > 0 {
+		return nil
+	}
+	return new(int32)
 }
+
+// v2Mount is where a host has made the cgroup of a task: the hierarchy of version 2, which may be mounted several times, or at a place of
+// another program's, if no controller of ours is in one of version 1.
+func v2Mount(mounts []kernel.CgroupMount, group string) (point string, ok bool) {
+	for _, m := range mounts {
+		switch {
+		case m.Version == 1 && slices.ContainsFunc(m.Controllers, func(c string) bool { return slices.Contains(limiting, c) }):
+			return "", false
+		case m.Version == 2 && (!ok || strings.HasPrefix(group, m.Point+"/")):
+			point, ok = m.Point, true
+		}
+	}
+	return point, ok
+}
+
+// limiting are the controllers that hosts and we limit tasks with.
+var limiting = []string{"cpu", "cpuset", "memory", "pids", "blkio"}
 
 // mountOf is the index of the v1 hierarchy of a controller, -1 where there is none.
 func mountOf(mounts []kernel.CgroupMount, controller string) int {

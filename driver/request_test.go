@@ -45,6 +45,8 @@ func mountPoint(t *testing.T, dirs ...string) string {
 func TestPlacement(t *testing.T) {
 	v2 := mountPoint(t, "nomad.slice/share.slice/x.web.scope", "own")
 	pure := hostWith(t, "30 23 0:26 / "+v2+" rw,nosuid - cgroup2 cgroup2 rw\n")
+	several := hostWith(t, "30 23 0:26 / "+v2+" rw,nosuid - cgroup2 cgroup2 rw\n"+
+		"33 23 0:26 / "+mountPoint(t, "other")+" rw - cgroup2 none rw\n34 23 0:29 / "+mountPoint(t, "vpn")+" rw - cgroup none rw,net_cls\n")
 	cpuset, memory := mountPoint(t, "nomad"), mountPoint(t, "own")
 	hybrid := hostWith(t, "31 23 0:27 / "+cpuset+" rw - cgroup cgroup rw,cpuset\n"+
 		"32 23 0:28 / "+memory+" rw - cgroup cgroup rw,memory\n")
@@ -68,6 +70,11 @@ func TestPlacement(t *testing.T) {
 		},
 		{
 			"v2, the whole path", pure, task(v2 + "/nomad.slice/share.slice/x.web.scope"),
+			ConfigBlock{},
+			&proto.CgroupPlacement{Mode: given, V2: v2 + "/nomad.slice/share.slice/x.web.scope"},
+		},
+		{
+			"v2, mounted twice, and a v1 hierarchy of others", several, task("nomad.slice/share.slice/x.web.scope"),
 			ConfigBlock{},
 			&proto.CgroupPlacement{Mode: given, V2: v2 + "/nomad.slice/share.slice/x.web.scope"},
 		},

@@ -112,3 +112,21 @@ func TestKillSilentOrphan(t *testing.T) {
 		t.Errorf("the executor's directory: %v", err)
 	}
 }
+
+// TestDestroySilent destroys a task by force whose executor does not answer: it is killed, and the task with it.
+func TestDestroySilent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for half a minute")
+	}
+	f := newFixture(t, nil)
+	config := f.shell("sleep 1000")
+	f.start(config)
+	address := f.executor()
+	f.silence(address.Executor.PID)
+	if err := f.DestroyTask(t.Context(), config.ID, true); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range []int{address.Executor.PID, address.Main.PID} {
+		f.await("end of process", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+	}
+}

@@ -233,8 +233,40 @@ func (t *task) ended(exit *proto.Exit, final *record.Record, err error) {
 	close(t.done)
 }
 
-// stop asks the task to end and returns when nothing is left of it.
+// stop asks the task to end and returns when nothing is left of it. An executor that is long past the grace and does not answer, as one
+// that was stopped or waits for a dead file system, is killed, and its task with it.
 func (t *task) stop(ctx context.Context, signal syscall.Signal, grace time.Duration) error {
+	for {
+		patient, cancel := context.WithTimeout(ctx, grace+killTimeout)
+		err := t.askToStop(patient, signal, grace)
+		deadline, _ := patient.Deadline()
+		overdue := time.Until(deadline) < time.Second
+		cancel()
+		if err == nil || ctx.Err() != nil || !overdue {
+			return err
+		}
+		if !t.isSilent(ctx) {
+			continue // it waits for a process that the kernel does not end
+		}
+		t.log.Warn("kill an executor that does not answer", "task", t.config.Name, "pid", t.state.Address.Executor.PID)
+		kill, cancel := context.WithTimeout(ctx, killTimeout)
+		err = t.client.Kill(kill)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("stop task: %w", err)
+		}
+	}
+}
+
+// isSilent reports whether the task's executor does not answer.
+func (t *task) isSilent(ctx context.Context) bool {
+	ask, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	defer cancel()
+	_, err := t.client.Progress(ask)
+	return err != nil && ask.Err() != nil && ctx.Err() == nil
+}
+
+func (t *task) askToStop(ctx context.Context, signal syscall.Signal, grace time.Duration) error {
 	if t.running() {
 		if err := t.client.Stop(ctx, signal, grace); err != nil && !errors.Is(err, client.ErrLost) {
 			return fmt.Errorf("stop task: %w", err)

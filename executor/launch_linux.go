@@ -301,10 +301,14 @@ func (e *Executor) makeGroup(request *proto.LaunchRequest, cpuset bool) (*cgroup
 	})
 }
 
-// lookupUser returns the credential of "user", "uid", "user:group" or "uid:gid"; nil for the executor's own.
+// lookupUser returns the credential of "user", "uid", "user:group" or "uid:gid"; nil for the executor's own, which takes no right to set.
 func lookupUser(name string) (*syscall.Credential, error) {
 	if name == "" {
 		return nil, nil //nolint:nilnil // no credential is what syscall wants for "do not change it"
 	}
-	return credentialOf(name)
+	credential, err := credentialOf(name)
+	if err == nil && os.Geteuid() != 0 && int(credential.Uid) == os.Geteuid() && int(credential.Gid) == os.Getegid() {
+		return nil, nil //nolint:nilnil // as above
+	}
+	return credential, err
 }

@@ -93,9 +93,11 @@ func (s *streams) inherit(stdio *proto.Stdio) error {
 		s.files = append(s.files, os.NewFile(uintptr(copied), fmt.Sprintf("descriptor %d", fd)))
 		s.task = append(s.task, uintptr(copied))
 	}
-	for _, fd := range []uint32{stdio.GetStdinFd(), stdio.GetStdoutFd(), stdio.GetStderrFd()} {
+	given := []uint32{stdio.GetStdinFd(), stdio.GetStdoutFd(), stdio.GetStderrFd()}
+	slices.Sort(given)
+	for _, fd := range slices.Compact(given) { // once: the number can be that of another file right after
 		if fd > 2 {
-			_ = unix.Close(int(fd)) // closed once already where streams share a descriptor
+			_ = unix.Close(int(fd)) // of what was copied
 		}
 	}
 	return nil

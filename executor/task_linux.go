@@ -70,6 +70,8 @@ type task struct {
 	mainOver, afterMain bool
 	// forwarded is the last signal that was sent on request; 0 for none.
 	forwarded unix.Signal
+	// stopSignal is that of the last stop; 0 for none.
+	stopSignal unix.Signal
 	// killTimer is set while a stop is under way, and fires at killAt.
 	killTimer *time.Timer
 	killAt    time.Time
@@ -132,11 +134,20 @@ func (t *task) awaitChildren() {
 }
 
 // stopLeftovers signals what outlived the main process and sees that it is killed after the grace.
+// Where a stop is under way they have its signal and what is left of its grace.
 func (t *task) stopLeftovers() {
-	if n := t.signalMembers(t.killSignal()); n > 0 {
+	t.mu.Lock()
+	signal, stopping := t.stopSignal, t.killTimer != nil
+	t.mu.Unlock()
+	if signal == 0 {
+		signal = t.killSignal()
+	}
+	if n := t.signalMembers(signal); n > 0 {
 		t.journal.add("leftovers", procstats.Counted(n, "process", "processes")+" outlived the main process; being stopped", nil)
 	}
-	t.armKill(t.killGrace())
+	if !stopping {
+		t.armKill(t.killGrace())
+	}
 }
 
 // signalMembers signals every process of the task, and returns how many there were.
@@ -172,6 +183,9 @@ func (t *task) stop(cause record.Verdict, reason string, signal unix.Signal, gra
 	if signal == 0 {
 		signal = t.killSignal()
 	}
+	t.mu.Lock()
+	t.stopSignal = signal
+	t.mu.Unlock()
 	if grace > 0 {
 		switch err := t.children.signal(t.main.PID, signal, false); {
 		case errors.Is(err, process.ErrGone):
@@ -208,7 +222,10 @@ func (t *task) kill() {
 	t.mu.Lock()
 	t.killing = true
 	t.mu.Unlock()
-	if err := t.group.Kill(); err != nil {
+	t.children.mu.Lock() // nothing is being started in it by a thread of this process, which would be killed too
+	err := t.group.Kill()
+	t.children.mu.Unlock()
+	if err != nil {
 		t.log.Error("kill the cgroup", "error", err)
 	}
 	t.signalMembers(unix.SIGKILL)

@@ -115,6 +115,9 @@ func (g *Group) killMembers(pids []int) (err error) {
 		}
 	}()
 	for _, pid := range pids {
+		if pid == os.Getpid() {
+			continue // a thread of this process is there to start one: version 1 lists its process
+		}
 		p, err := process.Hold(pid, func() bool { return isMember(pid) }, pin)
 		if err == nil {
 			held = append(held, p)

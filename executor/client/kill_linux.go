@@ -54,7 +54,7 @@ func (c *Client) Abandon() error {
 	default:
 		kill, cancel := context.WithTimeout(context.Background(), abandonLimit)
 		defer cancel()
-		err = errors.Join(err, c.killProcess(kill))
+		err = errors.Join(err, c.Kill(kill))
 	}
 	return errors.Join(err, c.clear(), c.Close())
 }
@@ -129,15 +129,8 @@ func askToEnd(ctx context.Context, address wire.Address, signal syscall.Signal, 
 	return errors.Join(c.stopAndShutdown(stop, signal, grace), c.Close())
 }
 
-// Kill kills an executor that does not answer, and what is left of its task then.
+// Kill kills an executor that does not answer. What is left of its task is for whoever learns that it is lost.
 func (c *Client) Kill(ctx context.Context) error {
-	if err := c.killProcess(ctx); err != nil {
-		return err
-	}
-	return c.KillTask(ctx)
-}
-
-func (c *Client) killProcess(ctx context.Context) error {
 	if err := c.process.Signal(unix.SIGKILL); err != nil {
 		return fmt.Errorf("kill executor of %s: %w", c.address.ID, err)
 	}

@@ -115,7 +115,8 @@ func verdict(e Evidence) Verdict {
 
 // failedByItself reports that the main process failed without a signal of others. A SIGKILL is never its own doing.
 func failedByItself(e Evidence) bool {
-	return e.Cause == "" && e.Signal != sigkill && (e.ExitCode != 0 || e.Signal != 0)
+	onRequest := e.Signal != 0 && e.Signal == e.Forwarded
+	return e.Cause == "" && e.Signal != sigkill && !onRequest && (e.ExitCode != 0 || e.Signal != 0)
 }
 
 // DecisiveKill returns the kill that ended the main process, else the last one; nil where there was none.

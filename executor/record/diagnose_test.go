@@ -180,6 +180,7 @@ func TestOOM(t *testing.T) {
 		{"child killed, main goes on", Evidence{}, ofOthers, false, Completed},
 		{"child killed, main killed from outside", Evidence{ExitCode: 137, Signal: 9}, ofOthers, false, Signaled},
 		{"child killed, main killed on request", Evidence{ExitCode: 137, Signal: 9, Forwarded: 9}, unnamed, false, Signaled},
+		{"child killed, main ended on request", Evidence{ExitCode: 143, Signal: 15, Forwarded: 15}, ofOthers, false, Signaled},
 		{"child killed, stopped", Evidence{Cause: Stopped, ExitCode: 137, Signal: 9}, unnamed, false, Stopped},
 		{"main killed while it is stopped", Evidence{Cause: Stopped, ExitCode: 137, Signal: 9}, ofMain, true, Stopped},
 		{"child killed, timed out", Evidence{Cause: TimedOut, ExitCode: 143, Signal: 15}, ofOthers, false, TimedOut},
