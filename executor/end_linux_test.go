@@ -147,10 +147,10 @@ func TestStopIsDoneEarly(t *testing.T) {
 // What outlives the main process while the task is stopped has the signal and the grace of the stop, and not those of an end without one.
 func TestGraceOfLeftovers(t *testing.T) {
 	f := start(t)
-	f.run("(trap 'sleep 1; echo done; exit' QUIT; echo ready; while :; do sleep 0.02; done) & trap 'exit 3' QUIT; while :; do sleep 0.02; done",
+	f.run("(trap 'sleep 1; echo done; exit' USR1; echo ready; while :; do sleep 0.02; done) & trap 'exit 3' USR1; while :; do sleep 0.02; done",
 		func(r *proto.LaunchRequest) { r.KillGraceNs = (100 * time.Millisecond).Nanoseconds() })
 	f.expect("ready")
-	if err := f.Stop(t.Context(), unix.SIGQUIT, time.Minute); err != nil {
+	if err := f.Stop(t.Context(), unix.SIGUSR1, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if exit, _ := f.wait(); exit.GetCode() != 3 || !strings.Contains(f.stdout(), "done") {
