@@ -230,7 +230,8 @@ func TestReplacementAwaitsPrevious(t *testing.T) {
 	})
 	newer := r.submit(text("b"))[0]
 	r.await(old.ID, "being stopped", func(l *allocation.Allocation) bool { return l.DesiredStatus != allocation.DesiredRun })
-	time.Sleep(300 * time.Millisecond) // in which it would have begun
+	other := r.submit(strings.Replace(oneTask("service", "", "exec sleep 1000"), `job "test"`, `job "other"`, 1))[0]
+	r.await(other.ID, "running", isRunning) // in which time it would have begun
 	if l := r.await(newer.ID, "there", func(*allocation.Allocation) bool { return true }); l.Tasks["t"].RunID != "" || l.Previous != old.ID {
 		t.Errorf("started beside its predecessor, as %q; it replaces %q", l.Tasks["t"].RunID, l.Previous)
 	}

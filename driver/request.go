@@ -225,7 +225,7 @@ func oomScoreAdj(b *ConfigBlock, host kernel.FS) *int32 {
 func v2Mount(mounts []kernel.CgroupMount, group string) (point string, ok bool) {
 	for _, m := range mounts {
 		switch {
-		case m.Version == 1 && slices.ContainsFunc(m.Controllers, func(c string) bool { return slices.Contains(limiting, c) }):
+		case m.Version == 1 && slices.ContainsFunc(m.Controllers, isLimiting):
 			return "", false
 		case m.Version == 2 && (!ok || strings.HasPrefix(group, m.Point+"/")):
 			point, ok = m.Point, true
@@ -234,8 +234,10 @@ func v2Mount(mounts []kernel.CgroupMount, group string) (point string, ok bool) 
 	return point, ok
 }
 
-// limiting are the controllers that hosts and we limit tasks with.
-var limiting = []string{"cpu", "cpuset", "memory", "pids", "blkio"}
+// isLimiting reports whether hosts and we limit tasks with a controller of version 1.
+func isLimiting(controller string) bool {
+	return slices.Contains([]string{"cpu", "cpuset", "memory", "pids", "blkio"}, controller)
+}
 
 // mountOf is the index of the v1 hierarchy of a controller, -1 where there is none.
 func mountOf(mounts []kernel.CgroupMount, controller string) int {
