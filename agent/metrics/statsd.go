@@ -18,17 +18,28 @@ import (
 // maxPacket is what goes into an Ethernet frame with IPv6 and UDP headers.
 const maxPacket = 1432
 
+// keptRounds is for how many rounds a counter is remembered that has no sample: that of a task that is being started again, or that was not
+// read for a while, goes on from there.
+const keptRounds = 600
+
 // Statsd sends families to a statsd server: one line per sample, the values of its labels after the name, gauges as
 // g, and of counters what they grew as c.
 type Statsd struct {
 	collector *Collector
 	telemetry func() config.Telemetry
-	last      map[string]float64
+	round     uint64
+	last      map[string]sent
+}
+
+// sent is a counter in the last round that had it.
+type sent struct {
+	value float64
+	round uint64
 }
 
 // NewStatsd returns a sender that has sent nothing. telemetry returns the configuration, which can change.
 func NewStatsd(c *Collector, telemetry func() config.Telemetry) *Statsd {
-	return &Statsd{collector: c, telemetry: telemetry, last: map[string]float64{}}
+	return &Statsd{collector: c, telemetry: telemetry, last: map[string]sent{}}
 }
 
 // Run sends once per collection interval, at most once a second, until ctx is done, to the address that is
@@ -72,7 +83,8 @@ func (s *Statsd) send(ctx context.Context, address string) error {
 func (s *Statsd) packets(families []exposition.Family) [][]byte {
 	var list [][]byte
 	var packet []byte
-	seen := make(map[string]float64, len(s.last))
+	seen := make(map[string]sent, len(s.last))
+	s.round++
 	for i := range families {
 		for _, sample := range families[i].Samples {
 			line := s.line(&families[i], sample, seen)
@@ -82,6 +94,11 @@ func (s *Statsd) packets(families []exposition.Family) [][]byte {
 			packet = append(packet, line...)
 		}
 	}
+	for key, c := range s.last {
+		if _, again := seen[key]; !again && s.round-c.round < keptRounds {
+			seen[key] = c
+		}
+	}
 	s.last = seen
 	if len(packet) > 0 {
 		list = append(list, packet)
@@ -89,16 +106,16 @@ func (s *Statsd) packets(families []exposition.Family) [][]byte {
 	return list
 }
 
-func (s *Statsd) line(f *exposition.Family, sample exposition.Sample, seen map[string]float64) []byte {
+func (s *Statsd) line(f *exposition.Family, sample exposition.Sample, seen map[string]sent) []byte {
 	key := statsdKey(f.Name, sample.Labels)
 	value, kind := sample.Value, "|g\n"
 	if f.Type == exposition.Counter {
 		kind = "|c\n"
-		seen[key] = value
+		seen[key] = sent{value, s.round}
 		if before, ok := s.last[key]; !ok {
 			value = 0 // how much of it is new is not known
-		} else if value >= before {
-			value -= before
+		} else if value >= before.value {
+			value -= before.value
 		}
 	}
 	line := append([]byte(key), ':')

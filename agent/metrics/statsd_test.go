@@ -38,6 +38,29 @@ func TestStatsdLines(t *testing.T) {
 	}
 }
 
+// TestStatsdGap has a counter without a sample for a while: what it grew meanwhile is not lost. It is forgotten in the end.
+func TestStatsdGap(t *testing.T) {
+	s := NewStatsd(newTestCollector(newFake()), nil)
+	labels := exposition.NewLabels(exposition.Label{Name: "task", Value: "web"})
+	with := func(value float64) string {
+		packets := s.packets([]exposition.Family{{
+			Name: "tacho_task_exits_total", Type: exposition.Counter, Samples: []exposition.Sample{{Labels: labels, Value: value}},
+		}})
+		return string(packets[0])
+	}
+	with(5)
+	s.packets(nil)
+	if got, want := with(8), "tacho.task.exits_total.web:3|c\n"; got != want {
+		t.Errorf("after a gap: %q, want %q", got, want)
+	}
+	for range keptRounds {
+		s.packets(nil)
+	}
+	if len(s.last) != 0 {
+		t.Errorf("%d counters are remembered", len(s.last))
+	}
+}
+
 // TestStatsdRun listens for what is sent.
 func TestStatsdRun(t *testing.T) {
 	listener, err := net.ListenPacket("udp", "127.0.0.1:0")
