@@ -26,7 +26,8 @@ import (
 //
 // A slot has one reading, or several that are the same (see repeats), and its place is its sequence modulo the slots. Sequences
 // begin at 1: an empty slot has 0. A slot is written by one pwrite(2), which a kill of this process does not tear; a crash of the
-// machine can, and such a slot is left out. A kill can lose the readings of the last seconds that were the same as those before.
+// machine can, where a slot is in two blocks of the disk: it has then a part of the reading that was in its place a whole round before. A
+// kill can lose the readings of the last seconds that were the same as those before.
 const (
 	magic      = "tachoh2\n"
 	headerSize = 16
