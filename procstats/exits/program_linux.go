@@ -193,9 +193,6 @@ func reserve(m *shared) asm.Instructions {
 // fill copies the fields of the task, of its process, and of the process's first thread.
 func fill(o *offsets) asm.Instructions {
 	code := read(stackSignal, 8, o.signal)
-	code = append(code,
-		asm.LoadMem(asm.R1, asm.RFP, stackSignal, asm.DWord),
-		asm.StoreMem(entry, atSignal, asm.R1, asm.DWord))
 	code = append(code, read(stackLeader, 8, o.leader)...)
 	for _, f := range o.fields {
 		if f.missing {

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// ringSize is room for 1500 records: the reader is woken when half of it is used.
+	// ringSize is room for 1600 records: the reader is woken when half of it is used.
 	ringSize = 256 << 10
 	// mostWatched bounds the watched cgroups. mostInherited is how many live processes have a place for their peak at their exec,
 	// by the last bits of the PID.
@@ -153,7 +153,7 @@ func (r *Reader) add(raw []byte) {
 	defer r.mu.Unlock()
 	r.reported = r.reported || one.use.cpu > 0
 	if w := r.watches[one.watch]; w != nil {
-		if one.start < w.since {
+		if one.process.start < w.since {
 			one.inherited = one.maxRSS // it may have executed its program before
 		}
 		w.tally.add(one)

@@ -28,8 +28,7 @@ const (
 	atDelay         = 128
 	atRead          = 136
 	atWritten       = 144
-	atSignal        = 152
-	recordSize      = 160
+	recordSize      = 152
 
 	commandSize = 16 // TASK_COMM_LEN
 )
@@ -45,7 +44,6 @@ type thread struct {
 	watch   uint64
 	process process
 	first   bool   // of its process
-	start   uint64 // of its process, in nanoseconds since boot
 	command string // of its process
 	status  uint32 // of the process, wait(2), as far as this thread knows it
 	whole   bool   // status is the process's
@@ -56,12 +54,10 @@ type thread struct {
 	use               use
 }
 
-// process is an identity: a PID of the first PID namespace, and where the kernel keeps the process's signal_struct, which lives as long
-// as its last thread. When it started and what its command is called is kept with the first thread, and nothing holds that: a thread
-// that ends late can find another process's there.
+// process is an identity: a PID of the first PID namespace, and when it started, in nanoseconds since boot.
 type process struct {
-	pid    uint32
-	signal uint64
+	pid   uint32
+	start uint64
 }
 
 // use is what is added up, of threads and of processes.
@@ -99,8 +95,7 @@ func decode(raw []byte, pageSize int64) (t thread, ok bool) {
 		name = []byte(noName)
 	}
 	t = thread{
-		watch: uint64(long(atWatch)), process: process{pid: pid, signal: uint64(long(atSignal))}, first: id == pid, //nolint:gosec // bits
-		start: uint64(long(atStart)), command: string(name), //nolint:gosec // bits
+		watch: uint64(long(atWatch)), process: process{pid: pid, start: uint64(long(atStart))}, first: id == pid, command: string(name), //nolint:gosec // bits
 		status: word(atExitCode), whole: id == pid, ended: word(atLive) == 0, others: word(atThreads) > 1 || long(atReleased) > 0,
 		maxRSS: long(atMaxRSS) * pageSize, inherited: long(atInherited) * pageSize,
 		use: use{

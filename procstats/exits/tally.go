@@ -51,11 +51,6 @@ func newTally(peaks procstats.Guarantee) *tally {
 // add counts a thread that has ended. A process counts once its last thread has; that of another may be reported later.
 func (t *tally) add(one thread) {
 	p, begun := t.open[one.process]
-	if begun && one.first && p.first && one.start != p.start { // numbers that are used again
-		t.close(p.thread)
-		delete(t.open, one.process)
-		begun = false
-	}
 	if one.ended && (!begun || !p.ended) {
 		t.ended++
 	}
@@ -77,9 +72,7 @@ func (t *tally) add(one thread) {
 // join adds another thread of the same process.
 func (p *open) join(one thread) {
 	p.use.add(one.use)
-	if one.first || !p.first {
-		p.first, p.start, p.command = one.first, one.start, one.command
-	}
+	p.command = one.command
 	p.ended = p.ended || one.ended
 	p.maxRSS, p.inherited = max(p.maxRSS, one.maxRSS), max(p.inherited, one.inherited)
 	if one.whole || !p.whole {

@@ -14,7 +14,7 @@ import (
 // one is a process with a single thread.
 func one(pid uint32, command string, status uint32) thread {
 	return thread{
-		process: process{pid: pid, signal: uint64(pid)}, start: uint64(pid), first: true, command: command, status: status, whole: true, ended: true,
+		process: process{pid: pid, start: uint64(pid)}, first: true, command: command, status: status, whole: true, ended: true,
 		use: use{cpu: time.Millisecond},
 	}
 }
@@ -41,19 +41,9 @@ func TestTallyThreads(t *testing.T) {
 		"threads of a live one": {[]thread{threadOf(7, false, false), threadOf(7, false, false)}, 0, 0, 0},
 		"a number that is used again": {[]thread{one(7, "threads", 0), func() thread {
 			again := one(7, "threads", 1<<8)
-			again.process.signal, again.start = 99, 99
+			again.process.start = 99
 			return again
 		}()}, 2, 1, 2 * time.Millisecond},
-		"both numbers that are used again": {[]thread{threadOf(7, true, true), func() thread {
-			again := one(7, "threads", 1<<8)
-			again.start = 99
-			return again
-		}()}, 2, 1, 2 * time.Millisecond},
-		"last thread when the leader is another's": {[]thread{threadOf(7, true, true), func() thread {
-			last := threadOf(7, false, true)
-			last.start, last.command = 99, "another"
-			return last
-		}()}, 1, 0, 2 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			y := newTally(procstats.Exact)
