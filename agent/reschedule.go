@@ -64,8 +64,11 @@ func (a *Agent) toBeReplaced(l *alloc) bool {
 	l.mu.Lock()
 	waits := !l.rescheduled.IsZero() || l.persisted.Successor != nil
 	l.mu.Unlock()
+	if !waits {
+		return false
+	}
 	_, spec := a.currentVersion(l.job.ID)
-	return waits && spec != nil
+	return spec != nil
 }
 
 // rescheduleAt decides when an allocation that has failed is replaced, zero if it is not, and how long after its failure that is. It

@@ -25,7 +25,7 @@ func (t *task) taskConfig(entry *registry.Entry) (*driver.TaskConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.dir.MakeLogs(a.owners()); err != nil {
+	if err := a.dir.MakeShared(a.owners()); err != nil {
 		return nil, err
 	}
 	if err := a.dir.Make(t.spec.Name, owner); err != nil {

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,11 +102,8 @@ func newExecutor(log hclog.Logger, build, folder string) (*Executor, error) {
 
 // protectFromOOM makes the executor the last to be killed when memory runs out, if that is permitted.
 func (e *Executor) protectFromOOM() error {
-	text, err := os.ReadFile(oomScoreFile)
-	if err != nil {
-		return fmt.Errorf("read oom_score_adj: %w", err)
-	}
-	if e.oomScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+	var err error
+	if e.oomScoreAdj, err = kernel.OwnOOMScoreAdj(kernel.HostFS()); err != nil {
 		return fmt.Errorf("read oom_score_adj: %w", err)
 	}
 	if err := os.WriteFile(oomScoreFile, []byte("-1000"), 0); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // command is what a launcher starts.
@@ -187,16 +188,16 @@ const oomScoreFile = "/proc/self/oom_score_adj"
 // lendOOMScore gives the executor the task's oom_score_adj for the time of the fork, because it is inherited, and
 // returns how to put the executor's own back.
 func lendOOMScore(score int) (restore func() error, err error) {
-	own, err := os.ReadFile(oomScoreFile)
+	own, err := kernel.OwnOOMScoreAdj(kernel.HostFS())
 	if err != nil {
 		return nil, fmt.Errorf("read oom_score_adj: %w", err)
 	}
-	text := strconv.Itoa(score)
-	if string(own) == text+"\n" {
+	if own == score {
 		return func() error { return nil }, nil
 	}
-	if err := os.WriteFile(oomScoreFile, []byte(text), 0); err != nil {
+	write := func(score int) error { return os.WriteFile(oomScoreFile, []byte(strconv.Itoa(score)), 0) }
+	if err := write(score); err != nil {
 		return nil, fmt.Errorf("set oom_score_adj %d: %w", score, err)
 	}
-	return func() error { return os.WriteFile(oomScoreFile, own, 0) }, nil
+	return func() error { return write(own) }, nil
 }

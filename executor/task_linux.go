@@ -167,7 +167,11 @@ func (t *task) signalMembers(signal unix.Signal) int {
 // stop asks the task to end and kills it after the grace: its main process, or those that outlived it. The first cause
 // is the one that counts; reason says in words how it came about, as in "stopped because REASON", and may be empty.
 func (t *task) stop(cause record.Verdict, reason string, signal unix.Signal, grace time.Duration) {
+	if signal == 0 {
+		signal = t.killSignal()
+	}
 	t.mu.Lock()
+	t.stopSignal = signal
 	first := t.cause == "" && !t.over
 	if first {
 		t.cause, t.reason, t.afterMain = cause, reason, t.mainOver
@@ -180,12 +184,6 @@ func (t *task) stop(cause record.Verdict, reason string, signal unix.Signal, gra
 		}
 		t.journal.add("stopping", text, nil)
 	}
-	if signal == 0 {
-		signal = t.killSignal()
-	}
-	t.mu.Lock()
-	t.stopSignal = signal
-	t.mu.Unlock()
 	if grace > 0 {
 		switch err := t.children.signal(t.main.PID, signal, false); {
 		case errors.Is(err, process.ErrGone):

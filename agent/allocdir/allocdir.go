@@ -39,56 +39,53 @@ func (a Allocation) History(task string) string {
 // Owner is whose a task's directories are.
 type Owner struct{ UID, GID int }
 
-// MakeLogs makes the directory of the logs, where it is not there. They are for the user of this process and for the group of the
-// tasks' users, if these have one. Users of several groups have the logs shown to everybody who knows their path: tasks of one
-// allocation may read each other's.
-func (a Allocation) MakeLogs(owners []*Owner) error {
-	mode, group := fs.FileMode(0o700), (*Owner)(nil)
+// entry is a directory to be made.
+type entry struct {
+	path string
+	mode fs.FileMode
+	of   *Owner // nil for the user of this process
+}
+
+// MakeShared makes the directories that all tasks of an allocation see, where they are not there. owners are those of the tasks. The logs
+// are for the user of this process and for the group of the tasks' users, if these have one. Users of several groups have the logs shown to
+// everybody who knows their path: tasks of one allocation may read each other's.
+func (a Allocation) MakeShared(owners []*Owner) error {
+	// Users of tasks pass through, and list nothing. It is for everybody: a task may change its user by itself.
+	const passing, shared = 0o711, 0o777
+	logs := entry{a.Logs(), 0o700, nil}
 	for _, owner := range owners {
 		switch {
 		case owner == nil:
-		case group == nil:
-			mode, group = 0o750, &Owner{UID: -1, GID: owner.GID}
-		case group.GID != owner.GID:
-			mode = 0o755
+		case logs.of == nil:
+			logs.mode, logs.of = 0o750, &Owner{UID: -1, GID: owner.GID}
+		case logs.of.GID != owner.GID:
+			logs.mode = 0o755
 		}
 	}
-	for _, path := range []string{string(a), a.Shared()} {
-		if err := makeDir(path, passing, nil); err != nil {
-			return fmt.Errorf("make directory: %w", err)
-		}
-	}
-	if err := makeDir(a.Logs(), mode, group); err != nil {
-		return fmt.Errorf("make directory: %w", err)
-	}
-	return nil
+	return makeDirs([]entry{
+		{string(a), passing, nil},
+		{a.Shared(), passing, nil},
+		{filepath.Join(a.Shared(), "data"), shared, nil},
+		logs,
+		{filepath.Join(a.Shared(), "tmp"), shared, nil},
+	})
 }
 
-// passing is the mode of directories that users of tasks pass through without listing anything. They are for everybody: a task may
-// change its user by itself.
-const passing = 0o711
-
 // Make makes the directories of one of its tasks, where they are not there. owner is nil for tasks that run as this process does.
-// [Allocation.MakeLogs] comes first.
+// [Allocation.MakeShared] comes first.
 func (a Allocation) Make(task string, owner *Owner) error {
-	const shared, own, secret = 0o777, 0o755, 0o700
-	dirs := []struct {
-		path string
-		mode fs.FileMode
-	}{
-		{filepath.Join(a.Shared(), "data"), shared},
-		{filepath.Join(a.Shared(), "tmp"), shared},
-		{a.Task(task), own},
-		{filepath.Join(a.Task(task), "local"), own},
-		{filepath.Join(a.Task(task), "secrets"), secret},
-		{filepath.Join(a.Task(task), "tmp"), own},
-	}
-	for i, dir := range dirs {
-		of := owner
-		if firstOwn := 2; i < firstOwn {
-			of = nil
-		}
-		if err := makeDir(dir.path, dir.mode, of); err != nil {
+	const own, secret = 0o755, 0o700
+	return makeDirs([]entry{
+		{a.Task(task), own, owner},
+		{filepath.Join(a.Task(task), "local"), own, owner},
+		{filepath.Join(a.Task(task), "secrets"), secret, owner},
+		{filepath.Join(a.Task(task), "tmp"), own, owner},
+	})
+}
+
+func makeDirs(all []entry) error {
+	for _, dir := range all {
+		if err := makeDir(dir.path, dir.mode, dir.of); err != nil {
 			return fmt.Errorf("make directory: %w", err)
 		}
 	}

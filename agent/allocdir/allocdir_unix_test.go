@@ -20,7 +20,7 @@ import (
 func made(t *testing.T) Allocation {
 	t.Helper()
 	a := In(t.TempDir(), "id")
-	if err := errors.Join(a.MakeLogs(nil), a.Make("t", nil)); err != nil {
+	if err := errors.Join(a.MakeShared(nil), a.Make("t", nil)); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -77,7 +77,7 @@ func TestLogsAreForTheTasks(t *testing.T) {
 				}
 			}
 			for range 2 {
-				if err := a.MakeLogs(owners); err != nil {
+				if err := a.MakeShared(owners); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -84,9 +84,13 @@ func (s *Server) checkOrigin(r *http.Request) error {
 		return nil
 	}
 	if u, err := url.Parse(origin); err != nil || u.Host != r.Host || !s.knownHost(r.Host) {
-		return &problem{http.StatusForbidden, "request from a page of another origin"}
+		return otherOrigin()
 	}
 	return nil
+}
+
+func otherOrigin() error {
+	return &problem{http.StatusForbidden, "request from a page of another origin"}
 }
 
 // ownSite refuses a GET that changes something if a browser sends it for a page of another site, an image's for one: those have no Origin.
@@ -94,7 +98,7 @@ func (s *Server) ownSite(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")
 		if site != "" && (site != "same-origin" && site != "none" || !s.knownHost(r.Host)) {
-			s.fail(w, r, &problem{http.StatusForbidden, "request from a page of another origin"})
+			s.fail(w, r, otherOrigin())
 			return
 		}
 		next(w, r)

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,9 +27,9 @@ func TestPathsAreDocumented(t *testing.T) {
 	text := regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`).ReplaceAllStringFunc(string(source), func(name string) string {
 		return strings.ToUpper(strings.Trim(name, "{}."))
 	})
-	text = strings.ReplaceAll(text, `client+"`, `"/v1/client/allocation/ID/`)
+	text = strings.ReplaceAll(strings.ReplaceAll(text, `GET "+client+"`, `GET /v1/client/allocation/ID/`), `client+"`, `"/v1/client/allocation/ID/`)
 	text, _, _ = strings.Cut(text, "func (s *Server) absentRoutes()") // whose answer is the same for all: a row says so
-	served := regexp.MustCompile(`"(?:[A-Z]+ )?(?:"\+")?(/v1/[^"]+[^"/])"`).FindAllStringSubmatch(strings.ReplaceAll(text, `GET "+"`, ""), -1)
+	served := regexp.MustCompile(`"(?:[A-Z]+ )?(/v1/[^"]+[^"/])"`).FindAllStringSubmatch(text, -1)
 	if len(served) < 50 {
 		t.Fatalf("%d paths found in routes.go", len(served))
 	}
@@ -39,12 +40,11 @@ func TestPathsAreDocumented(t *testing.T) {
 	}
 	s := New(newFake(), Options{Token: theToken})
 	for _, path := range regexp.MustCompile("`(?:GET )?(/v1/[a-z/]+?)(/ID)?[`\\[?]").FindAllStringSubmatch(string(page), -1) {
-		request := httptest.NewRequest(http.MethodGet, path[1]+strings.ReplaceAll(path[2], "ID", "0"), nil)
-		if _, pattern := s.mux.Handler(request); pattern == everythingElse || pattern == "" {
-			request.Method = http.MethodPut
-			if _, pattern := s.mux.Handler(request); pattern == everythingElse || pattern == "" {
-				t.Errorf("docs/http.md has %s, which is not served", path[1]+path[2])
-			}
+		if !slices.ContainsFunc([]string{http.MethodGet, http.MethodPut}, func(method string) bool {
+			_, pattern := s.mux.Handler(httptest.NewRequest(method, path[1]+strings.ReplaceAll(path[2], "ID", "0"), nil))
+			return pattern != everythingElse && pattern != ""
+		}) {
+			t.Errorf("docs/http.md has %s, which is not served", path[1]+path[2])
 		}
 	}
 }

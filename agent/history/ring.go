@@ -95,7 +95,7 @@ func (r *Ring) open() error {
 	if r.opened || r.closed {
 		return nil
 	}
-	r.ids, r.rows, r.sequence, r.newest = nil, 0, 0, time.Time{}
+	r.forget()
 	file, err := r.openFile(r.path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		r.opened = true
@@ -106,7 +106,7 @@ func (r *Ring) open() error {
 	}
 	r.file = file
 	if err := r.load(); err != nil {
-		r.file, r.ids, r.rows, r.sequence, r.newest = nil, nil, 0, 0, time.Time{}
+		r.forget()
 		err = errors.Join(err, file.Close())
 		if !errors.Is(err, errForeign) {
 			return fmt.Errorf("open history: %w", err)
@@ -119,6 +119,12 @@ func (r *Ring) open() error {
 	return nil
 }
 
+// forget has nothing of a file.
+func (r *Ring) forget() {
+	r.file, r.ids, r.rows, r.sequence, r.newest = nil, nil, 0, 0, time.Time{}
+	r.buffer, r.extensible, r.unwritten = nil, false, false
+}
+
 // openAt opens the file for a point at a time. Points that are far after it were written before the clock was set back, as at a boot with
 // a wrong time: they are dropped, as nobody would ask for what is in the future.
 func (r *Ring) openAt(at time.Time) error {
@@ -126,8 +132,7 @@ func (r *Ring) openAt(at time.Time) error {
 		return err
 	}
 	err := errors.Join(r.file.Close(), os.Remove(r.path))
-	r.file, r.ids, r.rows, r.sequence, r.newest = nil, nil, 0, 0, time.Time{}
-	r.buffer, r.extensible, r.unwritten = nil, false, false
+	r.forget()
 	if err != nil {
 		return fmt.Errorf("drop history: %w", err)
 	}

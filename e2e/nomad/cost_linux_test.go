@@ -106,7 +106,7 @@ func (a *agent) costOf(driver string, sleepers int, over time.Duration) (c cost)
 	for _, pid := range pids {
 		c.memory += a.privateOf(pid)
 	}
-	a.stopMany("sleepers")
+	a.stopMany("sleepers", driver)
 
 	a.runMany("shorts", "batch", shorts, driver, "/bin/true", "")
 	var took []time.Duration
@@ -114,7 +114,7 @@ func (a *agent) costOf(driver string, sleepers int, over time.Duration) (c cost)
 		took = a.startedToTerminated("shorts")
 		return len(took) == shorts
 	})
-	a.stopMany("shorts")
+	a.stopMany("shorts", driver)
 	slices.Sort(took)
 	c.shortMedian = took[len(took)/2]
 	return c
@@ -127,7 +127,7 @@ func (a *agent) runMany(name, kind string, count int, driver, command, args stri
 	}
 }
 
-func (a *agent) stopMany(name string) {
+func (a *agent) stopMany(name, driver string) {
 	a.t.Helper()
 	if _, err := a.cli("job", "stop", "-detach", "-purge", name); err != nil {
 		a.t.Fatal(err)
@@ -141,7 +141,11 @@ func (a *agent) stopMany(name string) {
 			return
 		}
 	}
-	a.t.Logf("%d directories of %s are left", len(left), name)
+	report := a.t.Logf
+	if driver == "tacho" {
+		report = a.t.Errorf
+	}
+	report("%d directories of %s of %s are left", len(left), name, driver)
 }
 
 // helpers lists the processes beside the agent that run its executable, or the plugin's if that is asked for.
