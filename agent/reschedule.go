@@ -145,8 +145,15 @@ func (a *Agent) superseded(l *alloc) bool {
 	all := a.list()
 	return !slices.Contains(all, l) || slices.ContainsFunc(all, func(other *alloc) bool {
 		return other.job.ID == l.job.ID && other.group.Name == l.group.Name && other.persisted.Index == l.persisted.Index &&
-			other.persisted.CreateIndex > l.persisted.CreateIndex
+			other.createIndex() > l.createIndex()
 	})
+}
+
+// createIndex is that of the event of its creation.
+func (a *alloc) createIndex() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.persisted.CreateIndex
 }
 
 // succeed says for a vacancy which allocation it replaces: one of those that are stopped for it, or one whose successor waited for a place.
