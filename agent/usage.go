@@ -6,7 +6,6 @@ package agent
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -63,7 +62,7 @@ type usage struct {
 	lived reading
 	// counters are the most that those of the present start were read at: what was published must not fall, as a headline
 	// does that is taken from another source for once.
-	counters     map[procstats.ID]float64
+	counters     allocation.Counters
 	countersLent bool // counters have another reader
 	totals       allocation.Totals
 }
@@ -83,7 +82,7 @@ func (u *usage) begin(run int, startedAt time.Time) {
 	u.run, u.startedAt, u.running = run, startedAt, true
 	u.sample, u.before, u.headlines, u.headlinesOf = nil, nil, nil, nil
 	u.previous, u.baseline, u.largest, u.kept = nil, nil, procstats.Largest{}, 0
-	u.lived, u.counters, u.countersLent = reading{}, map[procstats.ID]float64{}, false
+	u.lived, u.counters, u.countersLent = reading{}, nil, false
 }
 
 // end is called when the task does not run any more, and returns its totals with this start. Its last reading stays.
@@ -210,9 +209,9 @@ func (u *usage) take(s *procstats.Sample) (t taken) {
 	u.same = u.same && unchanged
 	if !again {
 		if u.countersLent {
-			u.counters, u.countersLent = maps.Clone(u.counters), false
+			u.counters, u.countersLent = slices.Clone(u.counters), false
 		}
-		putCounters(u.counters, s, u.headlines)
+		raiseCounters(&u.counters, s, u.headlines)
 	}
 	if inhabited {
 		u.lived = reading{s, u.headlines}

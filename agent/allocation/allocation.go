@@ -172,7 +172,7 @@ type Usage struct {
 	Totals  Totals
 	Counted bool
 	// Counters are the most that each counter was read at in the present or last start.
-	Counters map[procstats.ID]float64
+	Counters Counters
 	// Interval is the time between readings.
 	Interval time.Duration
 	// Backlogged counts the readings that came more than an interval late.

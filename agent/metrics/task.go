@@ -116,9 +116,9 @@ func (c *Collector) read(r *row) {
 			c.fill(values, &r.usage.Headlines[i].Reading)
 		}
 	}
-	for id, read := range r.usage.Counters {
-		if i := c.columnOf(id); i >= 0 && values[i] < read {
-			values[i] = read
+	for _, read := range r.usage.Counters {
+		if i := c.columnOf(read.ID); i >= 0 && values[i] < read.Value {
+			values[i] = read.Value
 		}
 	}
 	for id, ended := range r.usage.Totals.Counters {
@@ -208,7 +208,8 @@ func oomKills(r *row) float64 {
 		return math.NaN()
 	}
 	now, counted := r.usage.Sample.Task.Number(procstats.CgroupMemoryEventsOOMKill)
-	now = max(now, r.usage.Counters[procstats.CgroupMemoryEventsOOMKill])
+	most, _ := r.usage.Counters.Number(procstats.CgroupMemoryEventsOOMKill)
+	now = max(now, most)
 	if counted && math.IsNaN(kills) {
 		return now
 	}
