@@ -189,7 +189,7 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	a.work.Go(func() { a.drivers.Run(a.ctx) })
 	a.work.Go(func() { a.store.Run(a.ctx, a.stateChanged) })
 	for _, l := range a.list() {
-		a.launch(l)
+		a.work.Go(l.begin)
 	}
 	a.resume()
 	a.work.Go(func() { a.collect(a.ctx) })
@@ -273,11 +273,6 @@ func (a *Agent) Health() error {
 		return err
 	}
 	return a.store.Health()
-}
-
-// launch lets an allocation begin.
-func (a *Agent) launch(l *alloc) {
-	a.work.Go(func() { l.run(a.ctx) })
 }
 
 // list returns all allocations, in no order.

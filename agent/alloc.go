@@ -34,8 +34,6 @@ type alloc struct {
 	dir   allocdir.Allocation
 	log   hclog.Logger
 	tasks []*task // in the order of the job file
-	// woken holds a token when something has changed.
-	woken chan struct{}
 
 	// saving keeps what is stored in the order in which it happened.
 	saving sync.Mutex
@@ -47,6 +45,8 @@ type alloc struct {
 	// rescheduled is when another allocation takes the place of this one, which has failed; zero if none will.
 	rescheduled time.Time
 	shown       *allocation.Allocation // the newest snapshot; nil if something has changed since
+	changed     bool                   // since the last decision
+	resting     bool                   // nobody decides, until something changes
 }
 
 // newAlloc makes an allocation from what is persisted of it, and of its tasks by name.
@@ -57,7 +57,7 @@ func (a *Agent) newAlloc(persisted state.Allocation, j *job.Job, tasks map[strin
 	}
 	l := &alloc{
 		agent: a, id: persisted.ID, job: j, group: group, dir: allocdir.In(a.allocDir(), persisted.ID),
-		log: a.log.With("alloc_id", persisted.ID, "job", j.ID), woken: make(chan struct{}, 1), persisted: persisted, done: make(chan struct{}),
+		log: a.log.With("alloc_id", persisted.ID, "job", j.ID), persisted: persisted, done: make(chan struct{}), changed: true,
 	}
 	if persisted.Desired == allocation.DesiredStop {
 		l.stopping = cmp.Or(persisted.Description, "it was stopped")
@@ -116,65 +116,95 @@ func (a *alloc) task(name string) (*task, error) {
 	return nil, allocation.NoTask(a.id, name, names)
 }
 
-// run runs the allocation to its end, or until ctx is done: its tasks run on then.
-func (a *alloc) run(ctx context.Context) {
-	var running sync.WaitGroup
-	defer running.Wait()
+// begin runs the allocation to its end, or until the agent's: its tasks run on then.
+func (a *alloc) begin() {
 	if a.dead() { // it was when it was loaded
 		a.endLogs()
 		close(a.done)
 		a.agent.reschedule(a)
 		return
 	}
-	if !a.awaitPrevious(ctx) {
-		return
+	if previous := a.previous(); previous != nil {
+		a.agent.work.Go(func() {
+			select {
+			case <-previous.done:
+				a.wake()
+			case <-a.agent.ctx.Done():
+			}
+		})
 	}
-	for {
+	a.decide()
+}
+
+// decide takes steps for as long as anything changes. An allocation in which nothing happens has no goroutine: an agent has hundreds.
+func (a *alloc) decide() {
+	for a.isChanged() && a.agent.ctx.Err() == nil {
+		if a.awaitsPrevious() {
+			continue
+		}
 		next := plan(a.progress(), a.stopReason())
 		if next.done {
 			a.finish()
 			return
 		}
 		for _, name := range next.skip {
-			a.launch(ctx, &running, name, next.reason)
+			a.launch(name, next.reason)
 		}
 		for _, name := range next.launch {
-			a.launch(ctx, &running, name, "")
+			a.launch(name, "")
 		}
 		for _, name := range next.stop {
 			if t, err := a.task(name); err == nil {
 				t.runner.Stop(next.reason)
 			}
 		}
-		select {
-		case <-a.woken:
-		case <-ctx.Done():
-			return
-		}
 	}
 }
 
-// awaitPrevious waits until the allocation that this one replaces has ended, as Nomad's clients do: both have the same ports and cores. It
-// does not wait if a task of this one has begun, or once it is stopped, and returns false if ctx is done first.
-func (a *alloc) awaitPrevious(ctx context.Context) bool {
-	a.agent.mu.Lock()
-	previous := a.agent.allocs[a.persisted.Previous]
-	a.agent.mu.Unlock()
-	begun := slices.ContainsFunc(a.progress(), func(p progress) bool { return p.started || p.launched })
-	for previous != nil && !begun && a.stopReason() == "" {
-		select {
-		case <-previous.done:
-			return true
-		case <-a.woken:
-		case <-ctx.Done():
-			return false
-		}
+// isChanged reports whether anything has changed since the last call. If not, the next change has another decision made.
+func (a *alloc) isChanged() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	changed := a.changed
+	a.changed, a.resting = false, !changed
+	return changed
+}
+
+// wake has it decided what follows from a change.
+func (a *alloc) wake() {
+	a.mu.Lock()
+	rested := a.resting
+	a.changed, a.resting = true, false
+	a.mu.Unlock()
+	if rested {
+		a.agent.work.Go(a.decide)
 	}
-	return true
+}
+
+// previous returns the allocation that this one replaces, nil if there is none any more.
+func (a *alloc) previous() *alloc {
+	a.agent.mu.Lock()
+	defer a.agent.mu.Unlock()
+	return a.agent.allocs[a.persisted.Previous]
+}
+
+// awaitsPrevious reports whether the allocation that this one replaces has to end first, as with Nomad's clients: both have the same ports
+// and cores. It has not if a task of this one has begun, or once it is stopped.
+func (a *alloc) awaitsPrevious() bool {
+	previous := a.previous()
+	if previous == nil || a.stopReason() != "" {
+		return false
+	}
+	select {
+	case <-previous.done:
+		return false
+	default:
+		return !slices.ContainsFunc(a.progress(), func(p progress) bool { return p.started || p.launched })
+	}
 }
 
 // launch lets a task's runner begin. With a reason the task ends without having begun.
-func (a *alloc) launch(ctx context.Context, running *sync.WaitGroup, name, skip string) {
+func (a *alloc) launch(name, skip string) {
 	t, err := a.task(name)
 	if err != nil {
 		return
@@ -185,7 +215,7 @@ func (a *alloc) launch(ctx context.Context, running *sync.WaitGroup, name, skip 
 	t.mu.Lock()
 	t.launched = true
 	t.mu.Unlock()
-	running.Go(func() { t.run(ctx) })
+	a.agent.work.Go(func() { t.run(a.agent.ctx) })
 }
 
 func (a *alloc) progress() []progress {
@@ -199,14 +229,6 @@ func (a *alloc) progress() []progress {
 // dead reports whether no task runs or will run again.
 func (a *alloc) dead() bool {
 	return !slices.ContainsFunc(a.progress(), func(p progress) bool { return !p.dead })
-}
-
-// wake lets run look again.
-func (a *alloc) wake() {
-	select {
-	case a.woken <- struct{}{}:
-	default:
-	}
 }
 
 func (a *alloc) stopReason() string {
@@ -231,7 +253,7 @@ func markStopped(persisted *state.Allocation, reason string) {
 	persisted.Desired, persisted.Description, persisted.ModifyTime = allocation.DesiredStop, reason, time.Now()
 }
 
-// setStopping lets run end all tasks.
+// setStopping has all tasks ended.
 func (a *alloc) setStopping(reason string) {
 	a.mu.Lock()
 	markStopped(&a.persisted, reason)

@@ -369,7 +369,7 @@ func (a *Agent) change(now state.Job, changes []state.Change, surplus []*alloc, 
 // begin starts an allocation that is admitted.
 func (a *Agent) begin(l *alloc) {
 	l.publish(feed.Event{Type: "AllocationCreated"})
-	a.launch(l)
+	a.work.Go(l.begin)
 }
 
 // newAllocation is a new allocation of a job.
