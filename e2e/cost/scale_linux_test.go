@@ -25,46 +25,54 @@ const (
 	scaleLimit = 10 * time.Minute
 )
 
-// kinds are what tasks of a mixed fleet do.
+// kinds are what tasks of a mixed fleet do. Those that tick start no process for it: that is what forking ones do.
 func kinds() map[string]string {
 	return map[string]string{
 		"sleeping": "exec sleep 100000",
-		"ticking":  "while :; do sleep 0.1; done",
+		"ticking":  "exec bash -c 'exec 3<> <(:); while :; do read -rt 0.1 -u 3; done'",
 		"busy":     "i=0; while :; do i=$((i+1)); done",
 		"forking":  "while :; do /bin/true; sleep 1; done",
 		"logging":  "while :; do i=0; while [ $i -lt 100 ]; do echo line $i; i=$((i+1)); done; sleep 1; done",
 	}
 }
 
-// mixedJob is a job of so many tasks of each kind, but for one that is busy: they would leave nothing to measure.
-func mixedJob(each int) (text string, tasks int) {
+// mixedJob is a job of so many tasks, as many of each kind but for two that are busy: more would leave nothing to measure.
+func mixedJob(tasks int) string {
+	const busy = 2
+	others := len(kinds()) - 1
+	each := (tasks - busy) / others
 	var b strings.Builder
 	b.WriteString("job \"mixed\" {\n")
 	for kind, script := range kinds() {
 		count := each
-		if kind == "busy" {
-			count = min(each, 2)
+		switch kind {
+		case "busy":
+			count = busy
+		case "sleeping":
+			count += (tasks - busy) % others
 		}
-		tasks += count
 		fmt.Fprintf(&b, "  group %q {\n    count = %d\n    task \"t\" {\n      driver = \"tacho\"\n      config {\n        command = \"/bin/sh\"\n"+
 			"        args = [\"-c\", %q]\n      }\n      resources {\n        memory = 10\n      }\n    }\n  }\n", kind, count, script)
 	}
 	b.WriteString("}\n")
-	return b.String(), tasks
+	return b.String()
 }
 
 // TestScale starts many tasks of mixed kinds at once, kills the agent with SIGKILL, lets another recover them, and stops them, and
 // prints how long each took and what the agent held. It holds that no task is lost, started again, or left, and that no line of a log
 // is.
 func TestScale(t *testing.T) {
-	wanted, err := strconv.Atoi(os.Getenv(scaleVariable))
-	if err != nil {
+	text := os.Getenv(scaleVariable)
+	if text == "" {
 		t.Skipf("%s is not set: the number of tasks, such as 1000", scaleVariable)
+	}
+	tasks, err := strconv.Atoi(text)
+	if err != nil || tasks < 2*len(kinds()) {
+		t.Fatalf("%s=%s: want a number of tasks, such as 1000", scaleVariable, text)
 	}
 	f := newFleet(t, 1, sleepers)
 	f.http.Timeout = time.Minute
-	text, tasks := mixedJob(wanted / len(kinds()))
-	f.write("mixed.nomad.hcl", text)
+	f.write("mixed.nomad.hcl", mixedJob(tasks))
 	all := tasks + 1
 	awaitAll := func() {
 		rig.Eventually(t, scaleLimit, "all tasks run", func() bool { return len(f.running()) == all })
