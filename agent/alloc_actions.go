@@ -43,7 +43,7 @@ func (a *Agent) StopAlloc(id string) error {
 	if err != nil {
 		return err
 	}
-	l.stop("stopped by a user")
+	l.stop(userStopped)
 	return nil
 }
 

@@ -301,16 +301,18 @@ func (a *Agent) register(now, was state.Job, surplus []*alloc, missing []vacancy
 		changes = append(changes, state.ChangeJob(&was))
 	}
 	registered := &feed.Event{Topic: feed.TopicJob, Type: "JobRegistered", Key: now.ID, Namespace: now.Spec.Namespace}
-	return a.change(now, changes, surplus, missing, registered)
+	return a.change(now, changes, surplus, missing, registered, newerVersion)
 }
 
 // nextIndex is that of the next event, or a little less if others are published meanwhile.
 func (a *Agent) nextIndex() uint64 { return a.feed.Index() + 1 }
 
-// change persists a job with its allocations that change, and then stops the surplus ones and starts the missing ones. An error
-// means that nothing has changed. e is nil if the job itself stays as it is.
-func (a *Agent) change(now state.Job, changes []state.Change, surplus []*alloc, missing []vacancy, e *feed.Event) error {
-	const reason = "replaced by a newer version of the job"
+// newerVersion is why an allocation ends that is none of the job's present version.
+const newerVersion = "replaced by a newer version of the job"
+
+// change persists a job with its allocations that change, and then stops the surplus ones, for a reason, and starts the missing ones.
+// An error means that nothing has changed. e is nil if the job itself stays as it is.
+func (a *Agent) change(now state.Job, changes []state.Change, surplus []*alloc, missing []vacancy, e *feed.Event, reason string) error {
 	changes = append(changes, state.ChangeJob(&now))
 	made := make([]*alloc, 0, len(missing))
 	next := make(map[*alloc]string)
@@ -416,11 +418,11 @@ type vacancy struct {
 	reschedules []time.Time
 }
 
-// compare says which live allocations a job has too many, and which it lacks.
-func (a *Agent) compare(j *job.Job) (surplus []*alloc, missing []vacancy) {
+// compare says which live allocations a job has too many, and which it lacks. Those that are about to end are not live.
+func (a *Agent) compare(j *job.Job, ending ...*alloc) (surplus []*alloc, missing []vacancy) {
 	live := make(map[string]map[int]*alloc)
 	for _, l := range a.list() {
-		if l.job.ID != j.ID || l.stopReason() != "" || l.dead() {
+		if l.job.ID != j.ID || l.stopReason() != "" || l.dead() || slices.Contains(ending, l) {
 			continue
 		}
 		g := j.Group(l.group.Name)

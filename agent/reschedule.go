@@ -96,7 +96,11 @@ func (a *alloc) rescheduleAt() (at time.Time, delay time.Duration, past []time.T
 	return at, delay, past
 }
 
-// ReplaceAlloc stops an allocation and starts another in its place, as Nomad does when a user stops one.
+// userStopped is why an allocation ends that a user has stopped.
+const userStopped = "stopped by a user"
+
+// ReplaceAlloc stops an allocation and starts another in its place, as Nomad does when a user stops one. Both are persisted at once.
+// On a disk that is full it ends all the same, and the other is started once there is room.
 func (a *Agent) ReplaceAlloc(id string) error {
 	l, err := a.find(id)
 	if err != nil {
@@ -105,19 +109,19 @@ func (a *Agent) ReplaceAlloc(id string) error {
 	if l.dead() {
 		return nil
 	}
-	l.stop("stopped by a user")
 	l.mu.Lock()
 	past := slices.Clone(l.persisted.Reschedules)
 	l.mu.Unlock()
-	if err := a.replace(l, past); err != nil {
+	err = a.replace(l, past)
+	l.stop(userStopped) // where nothing takes its place
+	if err != nil {
 		a.work.Go(func() { a.replaceUntilDone(l, past) })
-		return err
 	}
-	return nil
+	return err
 }
 
-// replace starts an allocation in the place of another, if the job lacks one there, unless that was done before. past are the
-// reschedules so far.
+// replace starts an allocation in the place of another, if the job lacks one there without that, unless it was done before. One that
+// runs is stopped for it. past are the reschedules so far.
 func (a *Agent) replace(l *alloc, past []time.Time) error {
 	a.registering.Lock()
 	defer a.registering.Unlock()
@@ -125,19 +129,26 @@ func (a *Agent) replace(l *alloc, past []time.Time) error {
 	if spec == nil || a.superseded(l) {
 		return nil
 	}
-	_, missing := a.compare(spec)
+	_, missing := a.compare(spec, l)
 	missing = slices.DeleteFunc(missing, func(v vacancy) bool { return v.group.Name != l.group.Name || v.index != l.persisted.Index })
 	if len(missing) == 0 {
 		return nil
 	}
 	missing[0].previous, missing[0].reschedules = l, past
-	_, fill, _ := a.place(spec, nil, missing)
+	var stop []*alloc
+	if l.stopReason() == "" && !l.dead() {
+		stop = append(stop, l)
+	}
+	_, fill, _ := a.place(spec, stop, missing)
 	if len(fill) == 0 {
 		a.deferPlacement(current, spec, missing[0])
+		for _, l := range stop {
+			l.stop(userStopped)
+		}
 		return nil
 	}
 	current.Spec = spec
-	return a.change(current, nil, nil, fill, nil)
+	return a.change(current, nil, stop, fill, nil, userStopped)
 }
 
 // superseded reports whether an allocation has had a successor, which may have ended since, or is not known any more.

@@ -81,7 +81,7 @@ func (a *Agent) placeWaiting(id string) error {
 	stop, placed, unplaced := a.place(spec, surplus, missing)
 	current.Unplaced = indexes(unplaced)
 	if len(placed) > 0 {
-		if err := a.change(current, nil, stop, placed, nil); err != nil {
+		if err := a.change(current, nil, stop, placed, nil, newerVersion); err != nil {
 			return err
 		}
 	}
