@@ -205,7 +205,7 @@ func (e *Executor) newRecord(t *task) *record.Record {
 		SchemaVersion: record.SchemaVersion, TachoVersion: e.build, State: record.Running,
 		ID: request.GetId(), Command: command, Dir: request.GetDir(), User: request.GetUser(),
 		Message: request.GetMessage(), BootID: e.bootID,
-		Executor:  &record.Process{PID: e.self.PID, StartTicks: e.self.Start},
+		Executor:  &record.Process{PID: e.self.PID, StartTicks: e.self.Start, PIDNamespace: kernel.PIDNamespace(e.host)},
 		Socket:    e.socket(),
 		StartedAt: time.Now(), Headline: map[string]record.HeadlineValue{}, Measurements: map[string]any{},
 		Absent:    map[string]string{},

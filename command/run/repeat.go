@@ -16,6 +16,7 @@ import (
 
 	"github.com/tachograph/tacho/command/budget"
 	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/command/rundir"
 	"github.com/tachograph/tacho/command/series"
 	"github.com/tachograph/tacho/command/summary"
 	"github.com/tachograph/tacho/executor/record"
@@ -79,6 +80,9 @@ func interrupted(interrupts <-chan os.Signal, which string) error {
 	}
 }
 
+// seriesName is the name of one run of a series; the first is 1.
+func seriesName(id string, n int) string { return fmt.Sprintf("%s-%03d", id, n) }
+
 // repeat runs a command several times, one after the other, and prints what the runs used on average. It ends with the first run that
 // fails.
 func repeat(cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string) (err error) {
@@ -92,7 +96,7 @@ func repeat(cmd *cobra.Command, o *runOptions, selection procstats.Selection, ar
 		out = file
 	}
 	once := o.quietly()
-	name := func(n int) string { return fmt.Sprintf("%s-%03d", id, n) }
+	name := func(n int) string { return seriesName(id, n) }
 	once.labels = labels{series.Label: name(1)}
 	maps.Copy(once.labels, o.labels)
 	all := series.Series{Name: name(1)}
@@ -132,7 +136,7 @@ func (o *runOptions) writeSeries(cmd *cobra.Command, out io.Writer, rows []serie
 	_, err := fmt.Fprintf(out, "tacho: %d runs of %s\n", o.runs, cli.CommandLine(first.Command))
 	err = errors.Join(err, series.Write(out, cli.PaletteFor(cmd, out), "table", rows))
 	if err == nil && !o.noFiles {
-		_, err = fmt.Fprintf(out, "  tacho compare %s\n", first.ID)
+		_, err = fmt.Fprintf(out, "  tacho compare %s\n", rundir.Word(o.outputDir, first.ID))
 	}
 	return err
 }

@@ -118,7 +118,7 @@ timeout (--timeout); 125 error of tacho; 126 the command cannot be executed; 127
 		if err != nil {
 			return err
 		}
-		id := fmt.Sprintf("%s-%d", time.Now().Format("20060102T150405"), os.Getpid())
+		id := o.newID()
 		if err := warmUp(cmd, o, selection, args, id); err != nil {
 			return err
 		}
@@ -132,6 +132,22 @@ timeout (--timeout); 125 error of tacho; 126 the command cannot be executed; 127
 		return o.judge(cmd, []*record.Record{final}, summary.Markdown, err)
 	}
 	return cmd
+}
+
+// newID returns a name for a run, or for the runs of a series, that none in the output directory has: in another PID namespace, such as
+// that of a container, a run of the same second may have our PID.
+func (o *runOptions) newID() string {
+	base := fmt.Sprintf("%s-%d", time.Now().Format("20060102T150405"), os.Getpid())
+	id := base
+	for n := 2; o.hasRun(id) || o.hasRun(seriesName(id, 1)); n++ {
+		id = fmt.Sprintf("%s.%d", base, n)
+	}
+	return id
+}
+
+func (o *runOptions) hasRun(id string) bool {
+	_, err := os.Lstat(filepath.Join(o.outputDir, id))
+	return err == nil
 }
 
 func (o *runOptions) addFlags(cmd *cobra.Command) {

@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +20,24 @@ import (
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/executor/record"
 )
+
+// TestNewID gives every run of one second and one PID a name of its own, and of a series too.
+func TestNewID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &runOptions{outputDir: t.TempDir()}
+		var ids []string
+		for _, taken := range []string{"", "-001", ""} {
+			id := o.newID()
+			if slices.Contains(ids, id) {
+				t.Errorf("%s again", id)
+			}
+			ids = append(ids, id)
+			if err := os.Mkdir(filepath.Join(o.outputDir, id+taken), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
 
 // TestLookUp holds that a command that cannot be run has the exit codes of the shell.
 func TestLookUp(t *testing.T) {

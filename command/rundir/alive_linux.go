@@ -9,8 +9,14 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// alive reports whether a process of a record still exists: same PID, start time and boot. A zombie does not count.
+// alive reports whether a process of a record still exists: same PID, start time and boot. A zombie does not count. Of one in another PID
+// namespace, such as that of a container that shares the directory, nothing can be known: it may exist.
 func alive(host kernel.FS, p record.Process, bootID string) bool {
 	boot, err := kernel.BootID(host)
-	return err == nil && boot == bootID && kernel.Alive(host, procstats.ProcessID{PID: p.PID, Start: p.StartTicks})
+	if err != nil || boot != bootID {
+		return false
+	}
+	here := kernel.PIDNamespace(host)
+	elsewhere := p.PIDNamespace != "" && here != "" && p.PIDNamespace != here
+	return elsewhere || kernel.Alive(host, procstats.ProcessID{PID: p.PID, Start: p.StartTicks})
 }

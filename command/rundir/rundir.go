@@ -4,6 +4,7 @@
 package rundir
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -102,6 +103,14 @@ func read(path string) (record.Entry, error) {
 	return entry, entry.Err
 }
 
+// Word names a run of a directory of runs in a command line: with its path, unless commands look there without --output-dir.
+func Word(outputDir, name string) string {
+	if filepath.Clean(outputDir) != filepath.Clean(cmp.Or(os.Getenv("TACHO_OUTPUT_DIR"), record.DefaultRoot)) {
+		name = filepath.Join(outputDir, name)
+	}
+	return cli.CommandLine([]string{name})
+}
+
 // newest returns the newest run, or one that is older by as many runs as back says.
 func newest(root string, back int) (record.Entry, error) {
 	entries, err := List(root)
@@ -180,6 +189,12 @@ func Complete(outputDir *string, n int) cobra.CompletionFunc {
 		}
 		return append(names, last), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
+}
+
+// Refresh updates the record of a run that has no end: its state now, and the numbers of its last report.
+func Refresh(entry record.Entry) {
+	entry.Record.State = CurrentState(entry.Record, kernel.HostFS())
+	entry.Record.FillFromReports(record.ReadUsage(entry.Dir))
 }
 
 // CurrentState returns the state of a run now. If the record says running and the executor is dead, the run is lost:

@@ -32,6 +32,9 @@ func TestCurrentState(t *testing.T) {
 		{"another process has its PID", record.Record{State: record.Running, BootID: boot, Executor: &record.Process{PID: live.PID, StartTicks: live.StartTicks + 1}}, record.Lost},
 		{"the machine was booted again", record.Record{State: record.Running, BootID: "another", Executor: &live}, record.Lost},
 		{"only the task's process is left", record.Record{State: record.Running, BootID: boot, Executor: &record.Process{PID: live.PID, StartTicks: 1}, PID: live.PID, StartTicks: live.StartTicks}, record.Lost},
+		{"it is in another PID namespace", record.Record{State: record.Running, BootID: boot, Executor: &record.Process{PID: live.PID, StartTicks: 1, PIDNamespace: "pid:[1]"}}, record.Running},
+		{"it was in another PID namespace", record.Record{State: record.Running, BootID: "another", Executor: &record.Process{PID: live.PID, StartTicks: 1, PIDNamespace: "pid:[1]"}}, record.Lost},
+		{"it was in this PID namespace", record.Record{State: record.Running, BootID: boot, Executor: &record.Process{PID: live.PID, StartTicks: 1, PIDNamespace: kernel.PIDNamespace(host)}}, record.Lost},
 		{"it had no process yet", record.Record{State: record.Running, BootID: boot}, record.Lost},
 		{"it ended", record.Record{State: record.Exited}, record.Exited},
 	} {

@@ -111,6 +111,8 @@ func (r *Record) Span() (seconds float64, ok bool) {
 type Process struct {
 	PID        int    `json:"pid"`
 	StartTicks uint64 `json:"start_ticks"`
+	// PIDNamespace is where the PID means this process, see pid_namespaces(7); empty if it is not known.
+	PIDNamespace string `json:"pid_namespace,omitempty"`
 }
 
 // HeadlineValue is one chosen number with where it comes from.
@@ -123,6 +125,17 @@ type HeadlineValue struct {
 	Reason    string              `json:"reason,omitempty"`
 	// Notes say which other readings contradicted the value, and were taken into account.
 	Notes []procstats.Note `json:"notes,omitempty"`
+}
+
+// Known returns the value, or nil and the reason if there is none, or none that says anything, see [procstats.Guarantee.Vacuous].
+func (h *HeadlineValue) Known() (value *float64, reason string) {
+	switch {
+	case h.Value == nil:
+		return nil, h.Reason
+	case h.Guarantee.Vacuous(*h.Value):
+		return nil, procstats.ReasonVacuous
+	}
+	return h.Value, ""
 }
 
 // Processes is the task's CPU time by process: rows, exited and unattributed add up to the total.

@@ -47,15 +47,16 @@ type Store struct {
 }
 
 // Create makes the folder of a new run, and the folders above it, with mode 0700, and an empty usage.jsonl.
-// A folder that holds a record already is refused with fs.ErrExist.
+// The folder of another run is rejected with fs.ErrExist, also if that run is being created at the same time.
 func Create(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create run directory: %w", err)
 	}
-	if _, err := os.Lstat(filepath.Join(dir, InfoFile)); err == nil {
-		return nil, fmt.Errorf("create run directory: %s holds a record: %w", dir, fs.ErrExist)
+	s, err := open(dir, os.O_CREATE|os.O_EXCL)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("create run directory: %s belongs to another run: %w", dir, fs.ErrExist)
 	}
-	return open(dir, os.O_CREATE)
+	return s, err
 }
 
 // Open opens the folder of a run that Create made, to write its record on.

@@ -159,11 +159,14 @@ func TestStoreFilesBelongToTheirUserAlone(t *testing.T) {
 	}
 }
 
-func TestCreateRefusesAFolderWithARecord(t *testing.T) {
+func TestCreateRejectsTheFolderOfAnotherRun(t *testing.T) {
 	dir := t.TempDir()
 	store, err := Create(dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := Create(dir); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("Create over a run that starts: %v, want fs.ErrExist", err)
 	}
 	if err := store.Put(exampleRecord("x", time.Now())); err != nil {
 		t.Fatal(err)
