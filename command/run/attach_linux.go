@@ -158,7 +158,7 @@ func ended(cmd *cobra.Command, entry record.Entry, r *record.Record) error {
 	if r.State != record.Exited || r.ExitCode == nil {
 		return fmt.Errorf("run %s was lost with its executor", entry.Name)
 	}
-	if err := summary.Write(cmd, cmd.ErrOrStderr(), false, entry.Name, r); err != nil {
+	if err := summary.Write(cmd, cmd.ErrOrStderr(), false, rundir.Word(filepath.Dir(entry.Dir), entry.Name), r); err != nil {
 		return err
 	}
 	return exitOf(&proto.Exit{Code: int32(*r.ExitCode), Verdict: string(r.Diagnosis.Verdict)})
@@ -171,7 +171,8 @@ func (s *session) detach(ctx context.Context, launched *proto.LaunchResponse) er
 		return s.abandon(err)
 	}
 	failpoint.At("run.detach.confirmed")
-	how := fmt.Sprintf("tacho attach %s follows it, tacho stop %s stops it", s.id, s.id)
+	word := rundir.Word(s.options.outputDir, s.id)
+	how := fmt.Sprintf("tacho attach %s follows it, tacho stop %s stops it", word, word)
 	if s.dir == "" {
 		how = fmt.Sprintf("without record and output; tacho executors kill %s stops it", s.id)
 	}

@@ -21,7 +21,7 @@ import (
 func (s *session) suspend(ctx context.Context) {
 	s.screen.clear()
 	if err := s.streams.releaseTerminal(); err != nil {
-		s.screen.note(err.Error())
+		s.screen.fail(err)
 	}
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, unix.SIGCONT)
@@ -36,7 +36,7 @@ func (s *session) suspend(ctx context.Context) {
 		}
 	}
 	if err := s.streams.retakeTerminal(); err != nil {
-		s.screen.note(err.Error())
+		s.screen.fail(err)
 	}
 	s.signalGroup(ctx, unix.SIGCONT)
 }
@@ -65,7 +65,7 @@ func (s *session) pause(ctx context.Context) {
 // signalGroup sends a signal to the command's process group.
 func (s *session) signalGroup(ctx context.Context, number unix.Signal) {
 	if err := s.client.Signal(ctx, number, true); err != nil && ctx.Err() == nil && status.Code(err) != codes.NotFound {
-		s.screen.note(err.Error())
+		s.screen.fail(err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/command/cli"
+	"github.com/tachograph/tacho/command/rundir"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/failpoint"
 )
@@ -49,8 +50,14 @@ func (o *runOptions) openOutput() (*recordOutput, error) {
 		if flags&unix.O_ACCMODE == unix.O_RDONLY {
 			return nil, cli.Usagef("--record-fd %d: open for reading only", o.recordFD)
 		}
-		unix.CloseOnExec(o.recordFD)
-		return &recordOutput{file: os.NewFile(uintptr(o.recordFD), "record-fd"), inherited: true}, nil
+		fd := o.recordFD
+		if fd <= unix.Stderr { // errors are printed there after the record
+			if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+				return nil, fmt.Errorf("--record-fd %d: %w", o.recordFD, err)
+			}
+		}
+		unix.CloseOnExec(fd)
+		return &recordOutput{file: os.NewFile(uintptr(fd), "record-fd"), inherited: true}, nil
 	}
 	return nil, nil //nolint:nilnil // stderr
 }
@@ -81,7 +88,7 @@ func (r *recordOutput) discard() error {
 
 // report writes the result to the chosen destination.
 func (s *session) report(final *record.Record) error {
-	name := s.id
+	name := rundir.Word(s.options.outputDir, s.id)
 	if s.dir == "" {
 		name = ""
 	}

@@ -29,6 +29,7 @@ type screen struct {
 	// master is the terminal of the command; nil if the command has our descriptors.
 	master   *os.File
 	terminal bool
+	live     bool // the terminal can draw
 	silent   bool
 
 	mu      sync.Mutex // guards following
@@ -37,7 +38,9 @@ type screen struct {
 }
 
 func newScreen(stderr io.Writer, streams *sessionStreams, o *runOptions) *screen {
-	return &screen{errors: stderr, master: streams.master, terminal: cli.IsTerminal(stderr), silent: o.quiet}
+	return &screen{
+		errors: stderr, master: streams.master, terminal: cli.IsTerminal(stderr), live: cli.CanDraw(stderr), silent: o.quiet,
+	}
 }
 
 // output writes what the command wrote to its terminal to ours.
@@ -50,11 +53,17 @@ func (s *screen) output(to *os.File, text []byte) {
 	}
 }
 
-// note prints a line about the run.
+// note prints a line about the run, unless only errors are to be printed.
 func (s *screen) note(text string) {
-	if s.silent {
-		return
+	if !s.silent {
+		s.print(text)
 	}
+}
+
+// fail prints an error that does not end the run.
+func (s *screen) fail(err error) { s.print(err.Error()) }
+
+func (s *screen) print(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLineLocked()
@@ -139,7 +148,7 @@ func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) <-
 		return done
 	}
 	interval := cmp.Or(o.reportInterval, time.Minute)
-	if s.terminal {
+	if s.live {
 		const fastest = 500 * time.Millisecond
 		interval = max(o.interval, fastest)
 	}
@@ -174,7 +183,7 @@ func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.
 		}
 		if past.Previous != nil {
 			words := liveLine(sample, past, time.Since(started))
-			if s.terminal {
+			if s.live {
 				words[0] = "tacho " + words[0]
 				s.draw(words)
 			} else {

@@ -95,7 +95,7 @@ func (s *session) run(ctx context.Context) error {
 		return s.failed(err)
 	}
 	if err := s.output.truncate(); err != nil {
-		s.screen.note(err.Error())
+		s.screen.fail(err)
 	}
 	for _, note := range launched.GetNotes() {
 		s.screen.note(note)
@@ -274,7 +274,7 @@ func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
 	reported := s.report(final)
 	for _, err := range []error{closed, <-released, reported} { // none is an error of the command
 		if err != nil {
-			s.screen.note(err.Error())
+			s.screen.fail(err)
 		}
 	}
 	warnIncomplete(s.cmd, final)

@@ -47,7 +47,7 @@ func (s *session) forward(ctx context.Context, signals <-chan os.Signal) {
 			group := number == unix.SIGINT || number == unix.SIGQUIT
 			err := s.client.Signal(ctx, number, group)
 			if err != nil && ctx.Err() == nil && status.Code(err) != codes.NotFound {
-				s.screen.note(err.Error())
+				s.screen.fail(err)
 			}
 		case <-ctx.Done():
 			return

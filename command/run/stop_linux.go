@@ -25,7 +25,7 @@ func newStop() *cobra.Command {
 		Long: `Send the kill signal to a run, wait, kill what is left, and return when no process of the run is left. If its executor and
 tacho run have died, what they left is killed at once.
 
-` + rundir.RunHelp,
+RUN is ` + rundir.Words + `.`,
 		Example: `  tacho stop last
   tacho stop last --signal INT --grace 30s`,
 		Args:    cli.Arguments("RUN"),

@@ -242,7 +242,7 @@ type capture struct {
 // Write implements io.Writer; it never fails.
 func (c *capture) Write(text []byte) (int, error) {
 	if _, err := c.file.Write(text); err != nil {
-		c.screen.note("capture: " + err.Error())
+		c.screen.fail(fmt.Errorf("capture: %w", err))
 		c.file = io.Discard
 	}
 	return len(text), nil
@@ -264,7 +264,7 @@ func (t tee) copy(ctx context.Context, screen *screen) {
 		err = t.drain(out)
 	}
 	if err = errors.Join(err, t.from.Close()); err != nil {
-		screen.note("capture: " + err.Error())
+		screen.fail(fmt.Errorf("capture: %w", err))
 	}
 }
 
