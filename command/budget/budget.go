@@ -270,6 +270,9 @@ func parseValue(unit procstats.Unit, text string) (float64, error) {
 			err = errors.New("must be a number")
 		}
 	}
+	if err == nil && (math.IsNaN(number) || math.IsInf(number, 0)) { // no comparison with them says that a budget failed
+		err = errors.New("must be a finite number")
+	}
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", text, err)
 	}

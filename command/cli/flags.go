@@ -147,7 +147,7 @@ var errDuration = errors.New("must be a time such as 500ms, 30s, 5m, 1h30m or 7d
 
 // ParseDuration parses what time.ParseDuration does, and days of 24 hours before it; it must not be negative.
 func ParseDuration(text string) (time.Duration, error) {
-	if number, err := strconv.ParseFloat(text, 64); err == nil && number != 0 {
+	if number, err := strconv.ParseFloat(text, 64); err == nil && number != 0 && !math.IsNaN(number) && !math.IsInf(number, 0) {
 		return 0, fmt.Errorf("no unit; did you mean %ss?", text)
 	}
 	var days time.Duration

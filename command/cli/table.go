@@ -39,11 +39,12 @@ type Cell struct {
 	paint func(string) string
 }
 
-// Plain returns a cell without a colour.
-func Plain(text string) Cell { return Cell{text: text} }
+// Plain returns a cell without a colour. What a terminal could interpret is escaped, as in all cells: texts come from records and
+// file names.
+func Plain(text string) Cell { return Painted(text, nil) }
 
 // Painted returns a cell with a colour, a method of Palette; nil for none.
-func Painted(text string, paint func(string) string) Cell { return Cell{text, paint} }
+func Painted(text string, paint func(string) string) Cell { return Cell{Printable(text), paint} }
 
 // Add appends a row.
 func (t *Table) Add(cells ...Cell) { t.rows = append(t.rows, cells) }
@@ -54,7 +55,7 @@ func (t *Table) AddTexts(texts ...string) { t.Add(cellsOf(texts, nil)...) }
 func cellsOf(texts []string, paint func(string) string) []Cell {
 	cells := make([]Cell, len(texts))
 	for i, text := range texts {
-		cells[i] = Cell{text, paint}
+		cells[i] = Painted(text, paint)
 	}
 	return cells
 }

@@ -37,7 +37,7 @@ func coloured(cmd *cobra.Command, w io.Writer) bool {
 	case flag.Value.String() == "never":
 		return false
 	}
-	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && IsTerminal(w)
+	return os.Getenv("NO_COLOR") == "" && CanDraw(w)
 }
 
 func (p Palette) wrap(code, text string) string {
@@ -70,6 +70,9 @@ func IsTerminal(w any) bool {
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
+
+// CanDraw reports whether w is a terminal that follows control sequences, ECMA-48: one that TERM calls dumb does not.
+func CanDraw(w any) bool { return os.Getenv("TERM") != "dumb" && IsTerminal(w) }
 
 // TerminalSize returns the columns and lines of the terminal w; zeros if it is not a terminal.
 func TerminalSize(w any) (columns, lines int) {

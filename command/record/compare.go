@@ -4,8 +4,6 @@
 package record
 
 import (
-	"slices"
-
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/command/cli"
@@ -50,12 +48,10 @@ series that it is compared with.`,
 			if err != nil {
 				return err
 			}
-			if !slices.ContainsFunc(all, func(other series.Series) bool { return other.Name == s.Name }) {
-				all = append(all, s)
-			}
+			all = append(all, s)
 		}
 		out := cmd.OutOrStdout()
-		return series.Write(out, cli.PaletteFor(cmd, out), format.String(), series.Compare(all...))
+		return series.Write(out, cli.PaletteFor(cmd, out), format.String(), series.Compare(series.Distinct(all)...))
 	}
 	return cmd
 }

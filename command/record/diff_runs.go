@@ -53,10 +53,10 @@ func diffRuns(a, b record.Entry) *runDiff {
 		maps.Copy(given, r.Headline)
 	}
 	for _, name := range cli.TableOrder(given) {
-		inA, inB := a.Record.Headline[name], b.Record.Headline[name]
-		d.Headline = append(d.Headline, changeOf(diffRow{
-			Name: name, A: inA.Value, B: inB.Value, AbsentA: headlineAbsence(inA), AbsentB: headlineAbsence(inB),
-		}))
+		row := diffRow{Name: name}
+		row.A, row.AbsentA = headlineOf(a.Record, name)
+		row.B, row.AbsentB = headlineOf(b.Record, name)
+		d.Headline = append(d.Headline, changeOf(row))
 	}
 	names := map[string]any{}
 	for _, r := range []*record.Record{a.Record, b.Record} {
@@ -81,11 +81,14 @@ func (d *runDiff) addNoise(a, b series.Series) {
 	}
 }
 
-func headlineAbsence(value record.HeadlineValue) string {
-	if value.Value != nil {
-		return ""
+// headlineOf returns the value of a headline, or the reason for its absence.
+func headlineOf(r *record.Record, name string) (value *float64, absent string) {
+	h := r.Headline[name]
+	value, absent = h.Known()
+	if value == nil {
+		absent = cmp.Or(absent, notRecorded)
 	}
-	return cmp.Or(value.Reason, notRecorded)
+	return value, absent
 }
 
 const notRecorded = "not recorded"

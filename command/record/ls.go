@@ -195,8 +195,8 @@ func printRunsTable(out io.Writer, p cli.Palette, runs []listedRun) error {
 			run.end(p),
 			cli.Plain(summary.ExitText(run.ExitCode, run.Signal)),
 			cli.Plain(cli.Optional(procstats.Seconds, run.WallSeconds)),
-			cli.Plain(bounded(run.CPUGuarantee, cli.Optional(procstats.Seconds, run.CPUSeconds))),
-			cli.Plain(bounded(run.PeakGuarantee, cli.Optional(procstats.Bytes, run.PeakBytes))),
+			cli.Plain(bounded(run.CPUGuarantee, procstats.Seconds, run.CPUSeconds)),
+			cli.Plain(bounded(run.PeakGuarantee, procstats.Bytes, run.PeakBytes)),
 			cli.Plain(cli.CommandLine(run.Command)),
 		)
 	}
@@ -213,7 +213,11 @@ func (run *listedRun) end(p cli.Palette) cli.Cell {
 }
 
 // bounded marks a value that is only a bound.
-func bounded(g procstats.Guarantee, text string) string {
+func bounded(g procstats.Guarantee, unit procstats.Unit, value *float64) string {
+	if value == nil || g.Vacuous(*value) {
+		return procstats.NoValue
+	}
+	text := unit.Text(*value)
 	switch g {
 	case procstats.LowerBound:
 		return "≥ " + text

@@ -60,6 +60,7 @@ Without it, last is meant. A run of a series stands for the series in the compar
 			if err != nil {
 				return err
 			}
+			rundir.Refresh(entry)
 			s, err := series.Of(entry)
 			if err != nil {
 				return err
@@ -67,7 +68,7 @@ Without it, last is meant. A run of a series stands for the series in the compar
 			all = append(all, s)
 			r.Runs = append(r.Runs, reportedRunOf(cmd, entry))
 		}
-		r.compare(all)
+		r.compare(series.Distinct(all))
 		return r.write(*output)
 	}
 	return cmd
@@ -138,17 +139,18 @@ func reportedRunOf(cmd *cobra.Command, entry record.Entry) reportedRun {
 	end := r.End()
 	run := reportedRun{
 		Name: cli.Printable(entry.Name), Command: cli.CommandLine(r.Command), End: summary.EndLines(end),
-		Outcome: string(end.Outcome), Bad: !end.Outcome.Success(),
+		Outcome: cli.Printable(string(end.Outcome)), Bad: !end.Outcome.Success(),
 	}
 	if end.Outcome == "" {
-		run.Outcome = string(r.State)
+		run.Outcome = cli.Printable(string(r.State))
 	}
 	facts := [][2]string{
 		{"started", summary.TimeText(r.StartedAt)},
 		{"directory", cli.Printable(r.Dir)},
 		{"message", cli.Printable(r.Message)},
 		{"labels", summary.LabelsText(r.Labels)},
-		{"machine", fmt.Sprintf("%s, %s %s, %d CPUs", cli.Printable(r.Host.Name), cli.Printable(r.Host.OS), cli.Printable(r.Host.Kernel), r.Host.CPUs)},
+		{"machine", fmt.Sprintf("%s, %s %s, %s", cli.Printable(r.Host.Name), cli.Printable(r.Host.OS), cli.Printable(r.Host.Kernel),
+			procstats.Counted(r.Host.CPUs, "CPU", "CPUs"))},
 	}
 	for _, fact := range append(summary.Lines(r), facts...) {
 		if fact[1] != "" {

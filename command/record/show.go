@@ -6,16 +6,15 @@ package record
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/command/cli"
 	"github.com/tachograph/tacho/command/rundir"
 	"github.com/tachograph/tacho/command/summary"
-	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/record/advice"
 	"github.com/tachograph/tacho/procstats"
-	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 func newShow() *cobra.Command {
@@ -46,9 +45,8 @@ The numbers of a run that is running or lost are those of its last report.`,
 		if err != nil {
 			return err
 		}
+		rundir.Refresh(entry)
 		r := entry.Record
-		r.State = rundir.CurrentState(r, kernel.HostFS())
-		r.FillFromReports(record.ReadUsage(entry.Dir))
 		out := cmd.OutOrStdout()
 		if format.String() == "json" {
 			return cli.PrintJSON(out, r)
@@ -62,7 +60,7 @@ The numbers of a run that is running or lost are those of its last report.`,
 			return err
 		}
 		if a := advice.OfRuns(history); a.Line() != "" {
-			text += "\n" + cli.Hang(palette, "", "", fmt.Sprintf("%s (tacho advise %s)", a.Line(), entry.Name), nil)
+			text += "\n" + cli.Hang(palette, "", "", fmt.Sprintf("%s (tacho advise %s)", a.Line(), rundir.Word(filepath.Dir(entry.Dir), entry.Name)), nil)
 		}
 		_, err = io.WriteString(out, text)
 		return err

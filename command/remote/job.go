@@ -296,7 +296,7 @@ func whenText(t client.Task) string {
 
 func cpuText(r shape.Resources) string {
 	if r.Cores > 0 {
-		return strconv.Itoa(r.Cores) + " cores"
+		return procstats.Counted(r.Cores, "core", "cores")
 	}
 	return strconv.Itoa(r.CPU) + " MHz"
 }

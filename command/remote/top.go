@@ -76,7 +76,7 @@ func (o *topOptions) run(ctx context.Context, cmd *cobra.Command, poll *taskPoll
 		palette: cli.PaletteFor(cmd, out), address: poll.agent.Address(), delay: o.delay, sort: topSort(o.sort.String()),
 		percent: o.percent, filter: o.filter,
 	}
-	if o.iterations == 0 && !o.output.set() && cli.IsTerminal(in) && cli.IsTerminal(out) {
+	if o.iterations == 0 && !o.output.set() && cli.IsTerminal(in) && cli.CanDraw(out) {
 		return runTopScreen(ctx, m, poll, in, out)
 	}
 	return o.print(ctx, out, m, poll)

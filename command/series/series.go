@@ -44,6 +44,24 @@ func Of(entry record.Entry) (Series, error) {
 	return Series{Name: all[0].Name, Runs: all}, nil
 }
 
+// Distinct returns every series once. Those that have the name of another, from another directory, are named by their paths.
+func Distinct(all []Series) []Series {
+	var distinct []Series
+	named := make(map[string]int)
+	for _, s := range all {
+		if !slices.ContainsFunc(distinct, func(other Series) bool { return other.Runs[0].Dir == s.Runs[0].Dir }) {
+			distinct = append(distinct, s)
+			named[s.Name]++
+		}
+	}
+	for i := range distinct {
+		if s := &distinct[i]; named[s.Name] > 1 {
+			s.Name = s.Runs[0].Dir
+		}
+	}
+	return distinct
+}
+
 // Row is one measurement of one series.
 type Row struct {
 	Name   string `json:"measurement"`
@@ -81,7 +99,8 @@ func valueOf(r *record.Record, name string) record.HeadlineValue {
 	if name == wallName {
 		h = record.HeadlineValue{Value: r.WallSeconds, Guarantee: procstats.Exact, Reason: "the run has no end"}
 	}
-	h.Reason = cmp.Or(h.Reason, "not recorded")
+	value, reason := h.Known()
+	h.Value, h.Reason = value, cmp.Or(reason, "not recorded")
 	if r.Diagnosis.Verdict == record.StartFailed {
 		h.Reason = "the command was not started"
 	}

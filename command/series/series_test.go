@@ -122,3 +122,17 @@ func TestWrite(t *testing.T) {
 		t.Errorf("of one series:\n%s", text)
 	}
 }
+
+// TestDistinct has runs of one name in two directories, one of them twice.
+func TestDistinct(t *testing.T) {
+	of := func(dir, name string) Series {
+		return Series{Name: name, Runs: []record.Entry{{Name: name, Dir: dir + "/" + name}}}
+	}
+	var got []string
+	for _, s := range Distinct([]Series{of("main", "run"), of("main", "other"), of("branch", "run"), of("main", "run")}) {
+		got = append(got, s.Name)
+	}
+	if want := []string{"main/run", "other", "branch/run"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

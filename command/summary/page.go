@@ -159,17 +159,14 @@ func HeadlineTable(values map[string]record.HeadlineValue, palette cli.Palette) 
 	t := &cli.Table{Indent: "  ", Right: []int{1}}
 	for _, name := range cli.TableOrder(values) {
 		value := values[name]
-		if value.Value == nil {
-			t.AddTexts(name, procstats.NoValue, "", cli.Printable(value.Reason))
+		known, reason := value.Known()
+		if known == nil {
+			t.AddTexts(name, procstats.NoValue, "", cli.Printable(reason))
 			continue
 		}
-		if value.Guarantee.Vacuous(*value.Value) {
-			t.AddTexts(name, procstats.NoValue, "", procstats.ReasonVacuous)
-			continue
-		}
-		t.Add(cli.Plain(name), cli.Painted(procstats.UnitOf(name).Text(*value.Value), palette.Bold),
-			cli.Painted(cli.GuaranteeText(value.Guarantee), GuaranteePaint(palette, value.Guarantee)),
-			cli.Painted(value.Source, palette.Faint))
+		t.Add(cli.Plain(name), cli.Painted(procstats.UnitOf(name).Text(*known), palette.Bold),
+			cli.Painted(cli.Printable(cli.GuaranteeText(value.Guarantee)), GuaranteePaint(palette, value.Guarantee)),
+			cli.Painted(cli.Printable(value.Source), palette.Faint))
 	}
 	return t
 }
@@ -209,7 +206,7 @@ func (p *Page) host() {
 	p.facts(
 		[2]string{"host", cli.Printable(h.Name)},
 		[2]string{"system", strings.TrimSpace(cli.Printable(h.OS + " " + h.Kernel))},
-		[2]string{"machine", fmt.Sprintf("%d CPUs%s", h.CPUs, memory)},
+		[2]string{"machine", procstats.Counted(h.CPUs, "CPU", "CPUs") + memory},
 		[2]string{"cgroup", cli.Printable(cgroup)},
 		[2]string{"recorded by", "tacho " + cli.Printable(p.record.TachoVersion)},
 	)

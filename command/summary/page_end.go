@@ -94,7 +94,7 @@ func (p *Page) ended(all bool) {
 	}
 	d, end := p.record.Diagnosis, p.record.End()
 	if end.Outcome != "" {
-		p.painted(OutcomePaint(p.palette, end.Outcome), string(end.Outcome))
+		p.painted(OutcomePaint(p.palette, end.Outcome), cli.Printable(string(end.Outcome)))
 	}
 	for _, line := range EndLines(end) {
 		p.line("%s", line)

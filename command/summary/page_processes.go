@@ -46,7 +46,7 @@ func (p *Page) processes() {
 	sums("total", total)
 	p.text.WriteString(t.Render(p.palette))
 	if processes.Omitted > 0 {
-		p.line("%d live processes without a row", processes.Omitted)
+		p.line("%s without a row", procstats.Counted(processes.Omitted, "live process", "live processes"))
 	}
 	p.sum(processes)
 }

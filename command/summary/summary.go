@@ -85,11 +85,12 @@ func contradictionSummary(r *record.Record) string {
 
 // headlineText returns a headline with its guarantee; empty if it was not measured.
 func headlineText(r *record.Record, id procstats.ID) string {
-	h, given := r.Headline[id.String()]
-	if !given || h.Value == nil {
+	h := r.Headline[id.String()]
+	value, _ := h.Known()
+	if value == nil {
 		return ""
 	}
-	return guaranteed(h.Guarantee, procstats.UnitOf(id.String()).Text(*h.Value))
+	return guaranteed(h.Guarantee, procstats.UnitOf(id.String()).Text(*value))
 }
 
 // guaranteed says of a bound that it is one.
