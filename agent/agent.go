@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -64,6 +65,8 @@ type Agent struct {
 
 	// registering keeps changes of jobs apart from each other.
 	registering sync.Mutex
+	// placing is set while a placement that failed waits for its next try.
+	placing atomic.Bool
 
 	mu     sync.Mutex // guards following
 	config config.Config

@@ -120,18 +120,13 @@ func (a *alloc) task(name string) (*task, error) {
 func (a *alloc) begin() {
 	if a.dead() { // it was when it was loaded
 		a.endLogs()
+		a.rescheduleAt() // before it counts as ended, as in finish
 		close(a.done)
 		a.agent.reschedule(a)
 		return
 	}
-	if previous := a.previous(); previous != nil {
-		a.agent.work.Go(func() {
-			select {
-			case <-previous.done:
-				a.wake()
-			case <-a.agent.ctx.Done():
-			}
-		})
+	if a.predecessor() != nil {
+		a.agent.work.Go(a.awaitPredecessors)
 	}
 	a.decide()
 }
@@ -139,7 +134,7 @@ func (a *alloc) begin() {
 // decide takes steps for as long as anything changes. An allocation in which nothing happens has no goroutine: an agent has hundreds.
 func (a *alloc) decide() {
 	for a.isChanged() && a.agent.ctx.Err() == nil {
-		if a.awaitsPrevious() {
+		if a.awaitsPredecessor() {
 			continue
 		}
 		next := plan(a.progress(), a.stopReason())
@@ -170,7 +165,7 @@ func (a *alloc) isChanged() bool {
 	return changed
 }
 
-// wake has it decided what follows from a change.
+// wake lets the allocation decide what follows from a change.
 func (a *alloc) wake() {
 	a.mu.Lock()
 	rested := a.resting
@@ -181,26 +176,38 @@ func (a *alloc) wake() {
 	}
 }
 
-// previous returns the allocation that this one replaces, nil if there is none any more.
-func (a *alloc) previous() *alloc {
+// predecessor returns the nearest allocation that has not ended among those that this one replaces, one after the other; nil if all have.
+func (a *alloc) predecessor() *alloc {
 	a.agent.mu.Lock()
 	defer a.agent.mu.Unlock()
-	return a.agent.allocs[a.persisted.Previous]
+	for l := a.agent.allocs[a.persisted.Previous]; l != nil; l = a.agent.allocs[l.persisted.Previous] {
+		select {
+		case <-l.done:
+		default:
+			return l
+		}
+	}
+	return nil
 }
 
-// awaitsPrevious reports whether the allocation that this one replaces has to end first, as with Nomad's clients: both have the same ports
-// and cores. It has not if a task of this one has begun, or once it is stopped.
-func (a *alloc) awaitsPrevious() bool {
-	previous := a.previous()
-	if previous == nil || a.stopReason() != "" {
-		return false
+// awaitPredecessors wakes the allocation when all those that it replaces have ended.
+func (a *alloc) awaitPredecessors() {
+	for l := a.predecessor(); l != nil; l = a.predecessor() {
+		select {
+		case <-l.done:
+		case <-a.agent.ctx.Done():
+			return
+		}
 	}
-	select {
-	case <-previous.done:
-		return false
-	default:
-		return !slices.ContainsFunc(a.progress(), func(p progress) bool { return p.started || p.launched })
-	}
+	a.wake()
+}
+
+// awaitsPredecessor reports whether an allocation that this one replaces must end first, as with Nomad's clients: both have the same ports
+// and cores. One that has not begun itself may have replaced another that has. The wait is over once a task of this one has begun, or this
+// one is stopped.
+func (a *alloc) awaitsPredecessor() bool {
+	return a.stopReason() == "" && a.predecessor() != nil &&
+		!slices.ContainsFunc(a.progress(), func(p progress) bool { return p.started || p.launched })
 }
 
 // launch lets a task's runner begin. With a reason the task ends without having begun.

@@ -179,14 +179,20 @@ func (a *Agent) checkTask(ctx context.Context, s *start, steps *int) error {
 // RunJob registers a job and starts its allocations; those that this node cannot run wait until it can. Allocations of an earlier
 // version go on where their group means the same, and are stopped where it does not. changed is false where nothing had to be done.
 func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot.Job, changed bool, err error) {
+	return a.runJob(ctx, source, func(state.Job) error { return nil })
+}
+
+// errJobChanged says that a job is not the one any more that a change of it was derived from.
+var errJobChanged = errors.New("the job has changed meanwhile")
+
+// runJob is RunJob, unless the job that is registered is not one to be changed.
+func (a *Agent) runJob(ctx context.Context, source job.Source, check func(was state.Job) error) (status *snapshot.Job, changed bool, err error) {
 	j, err := a.Validate(ctx, source)
 	if err != nil {
 		return nil, false, err
 	}
 	a.registering.Lock()
 	defer a.registering.Unlock()
-	surplus, missing := a.compare(j)
-	stop, fill, unplaced := a.place(j, surplus, missing)
 	a.mu.Lock()
 	before, known := a.jobs[j.ID]
 	var was state.Job
@@ -194,6 +200,11 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot
 		was = before.current
 	}
 	a.mu.Unlock()
+	if err := check(was); err != nil {
+		return nil, false, err
+	}
+	surplus, missing := a.compare(j)
+	stop, fill, unplaced := a.place(j, surplus, missing)
 	if known && was.Current && !was.Stopped && len(stop)+len(fill) == 0 && a.same(was, j) {
 		status, err = a.job(j.ID)
 		return status, false, err
@@ -211,6 +222,7 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot
 		return nil, false, err
 	}
 	a.setUnplaced(j.ID, unplaced)
+	a.retryPlacement() // something may have become free before anybody knew that the job waits
 	status, err = a.job(j.ID)
 	return status, true, err
 }
@@ -224,24 +236,43 @@ func (a *Agent) same(was state.Job, j *job.Job) bool {
 
 // ScaleJob changes how many allocations a group has; changed is false if it has as many.
 func (a *Agent) ScaleJob(ctx context.Context, id, group string, count int) (status *snapshot.Job, changed bool, err error) {
-	now, err := a.job(id)
-	if err != nil {
-		return nil, false, err
+	for {
+		now, err := a.job(id)
+		if err != nil {
+			return nil, false, err
+		}
+		source, err := scaled(now, group, count)
+		if err != nil {
+			return nil, false, refused{fmt.Errorf("scale job %s: %w", id, err)}
+		}
+		status, changed, err := a.runJob(ctx, source, func(was state.Job) error {
+			if was.Version != now.Version || !was.Current || was.Stopped {
+				return errJobChanged
+			}
+			return nil
+		})
+		if !errors.Is(err, errJobChanged) {
+			return status, changed, err
+		}
 	}
-	source := now.Job.Source
+}
+
+// scaled returns the source of a job with another number of allocations of a group.
+func scaled(now *snapshot.Job, group string, count int) (source job.Source, err error) {
+	source = now.Job.Source
 	switch {
 	case now.Stopped:
-		return nil, false, refused{fmt.Errorf("scale job %s: the job is stopped", id)}
+		return source, errors.New("the job is stopped")
 	case now.Job.Group(group) == nil:
-		return nil, false, refused{fmt.Errorf("scale job %s: no group %q", id, group)}
+		return source, fmt.Errorf("no group %q", group)
 	case count < 0 || count > job.MaxCount:
-		return nil, false, refused{fmt.Errorf("scale job %s: count %d: must be from 0 to %d", id, count, job.MaxCount)}
+		return source, fmt.Errorf("count %d: must be from 0 to %d", count, job.MaxCount)
 	}
 	if source.Counts = maps.Clone(source.Counts); source.Counts == nil {
 		source.Counts = make(map[string]int)
 	}
 	source.Counts[group] = count
-	return a.RunJob(ctx, source)
+	return source, nil
 }
 
 // PlanJob says what RunJob would do, and changes nothing.

@@ -62,13 +62,13 @@ func (a *Agent) replaceUntilDone(l *alloc, past []time.Time) {
 // toBeReplaced reports whether another allocation is to take the place of one that has ended: until it does, this one says so.
 func (a *Agent) toBeReplaced(l *alloc) bool {
 	l.mu.Lock()
-	waits := !l.rescheduled.IsZero() || l.persisted.Successor != nil
+	due, deferred := !l.rescheduled.IsZero(), l.persisted.Successor != nil
 	l.mu.Unlock()
-	if !waits {
+	if !due && !deferred {
 		return false
 	}
-	_, spec := a.currentVersion(l.job.ID)
-	return spec != nil
+	current, spec := a.currentVersion(l.job.ID)
+	return spec != nil && (due || slices.Contains(current.Unplaced[l.group.Name], l.persisted.Index))
 }
 
 // rescheduleAt decides when an allocation that has failed is replaced, zero if it is not, and how long after its failure that is. It
@@ -77,7 +77,8 @@ func (a *alloc) rescheduleAt() (at time.Time, delay time.Duration, past []time.T
 	s := a.snapshot()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if s.ClientStatus != allocation.Failed || s.DesiredStatus != allocation.DesiredRun || a.persisted.Next != "" {
+	if s.ClientStatus != allocation.Failed || s.DesiredStatus != allocation.DesiredRun || a.persisted.Next != "" ||
+		a.persisted.Successor != nil { // which waits for its place
 		return at, 0, nil
 	}
 	var failed time.Time
@@ -100,7 +101,7 @@ func (a *alloc) rescheduleAt() (at time.Time, delay time.Duration, past []time.T
 const userStopped = "stopped by a user"
 
 // ReplaceAlloc stops an allocation and starts another in its place, as Nomad does when a user stops one. Both are persisted at once.
-// On a disk that is full it ends all the same, and the other is started once there is room.
+// On a disk that is full it ends all the same, and the other is started once there is room: the error says why it is not yet.
 func (a *Agent) ReplaceAlloc(id string) error {
 	l, err := a.find(id)
 	if err != nil {
@@ -113,20 +114,18 @@ func (a *Agent) ReplaceAlloc(id string) error {
 	past := slices.Clone(l.persisted.Reschedules)
 	l.mu.Unlock()
 	err = a.replace(l, past)
-	l.stop(userStopped) // where nothing takes its place
-	if err != nil {
-		a.work.Go(func() { a.replaceUntilDone(l, past) })
-	}
+	l.stop(userStopped) // if nothing takes its place
 	return err
 }
 
 // replace starts an allocation in the place of another, if the job lacks one there without that, unless it was done before. One that
-// runs is stopped for it. past are the reschedules so far.
+// runs is stopped for it. past are the reschedules so far. If that cannot be persisted now it is tried again with what waits for a place.
 func (a *Agent) replace(l *alloc, past []time.Time) error {
 	a.registering.Lock()
 	defer a.registering.Unlock()
 	current, spec := a.currentVersion(l.job.ID)
-	if spec == nil || a.superseded(l) {
+	runs := l.stopReason() == "" && !l.dead()
+	if spec == nil || a.superseded(l) || l.stopReason() == "" && l.snapshot().ClientStatus == allocation.Complete {
 		return nil
 	}
 	_, missing := a.compare(spec, l)
@@ -136,19 +135,24 @@ func (a *Agent) replace(l *alloc, past []time.Time) error {
 	}
 	missing[0].previous, missing[0].reschedules = l, past
 	var stop []*alloc
-	if l.stopReason() == "" && !l.dead() {
+	if runs {
 		stop = append(stop, l)
 	}
 	_, fill, _ := a.place(spec, stop, missing)
 	if len(fill) == 0 {
-		a.deferPlacement(current, spec, missing[0])
-		for _, l := range stop {
-			l.stop(userStopped)
-		}
+		a.deferPlacement(current, spec, missing[0], runs)
 		return nil
 	}
-	current.Spec = spec
-	return a.change(current, nil, stop, fill, nil, userStopped)
+	placed := current
+	placed.Spec, placed.Unplaced = spec, withoutIndex(current.Unplaced, missing[0])
+	err := a.change(placed, nil, stop, fill, nil, userStopped)
+	switch {
+	case err == nil && len(placed.Unplaced) == 0:
+		a.setUnplaced(current.ID, nil)
+	case err != nil && runs:
+		a.deferPlacement(current, spec, missing[0], true)
+	}
+	return err
 }
 
 // superseded reports whether an allocation has had a successor, which may have ended since, or is not known any more.
@@ -167,7 +171,8 @@ func (a *alloc) createIndex() uint64 {
 	return a.persisted.CreateIndex
 }
 
-// succeed says for a vacancy which allocation it replaces: one of those that are stopped for it, or one whose successor waited for a place.
+// succeed says for a vacancy which allocation it replaces: one of those that are stopped for it, or one whose successor waited for a place,
+// or the newest there was if that or an earlier one is still ending: it holds the ports and cores.
 func (a *Agent) succeed(v *vacancy, jobID string, surplus []*alloc) {
 	if v.previous != nil {
 		return
@@ -176,15 +181,22 @@ func (a *Agent) succeed(v *vacancy, jobID string, surplus []*alloc) {
 		v.previous = surplus[i]
 		return
 	}
+	var newest *alloc
 	for _, l := range a.list() {
 		if l.job.ID != jobID || l.group.Name != v.group.Name || l.persisted.Index != v.index {
 			continue
+		}
+		if newest == nil || l.createIndex() > newest.createIndex() {
+			newest = l
 		}
 		l.mu.Lock()
 		if s := l.persisted.Successor; s != nil {
 			v.previous, v.reschedules = l, s.Reschedules
 		}
 		l.mu.Unlock()
+	}
+	if v.previous == nil && newest != nil && (!newest.dead() || newest.predecessor() != nil) {
+		v.previous = newest
 	}
 }
 

@@ -213,34 +213,112 @@ func TestSupersededIsNotReplaced(t *testing.T) {
 	r.end(true)
 }
 
-// TestReplacementAwaitsPrevious has a task that takes its time to stop: the one of a newer version, with the same port, begins after it.
+// TestReplacementAwaitsPrevious has a task that takes its time to stop: the one that has its port next begins after it, whatever was
+// asked for meanwhile.
 func TestReplacementAwaitsPrevious(t *testing.T) {
-	r := begin(t, testConfig(shortDir(t)))
-	defer r.end(true)
 	text := func(env string) string {
 		slow := oneTask("service", fmt.Sprintf("kill_signal = \"SIGUSR1\"\nkill_timeout = \"1m\"\nenv {\n A = %q\n}", env),
 			"trap '' USR1; touch $NOMAD_ALLOC_DIR/data/up; while ! [ -e $NOMAD_ALLOC_DIR/data/go ]; do sleep 0.02; done")
 		return strings.Replace(slow, "task ", "network {\nport \"p\" {\nstatic = 4\n}\n}\ntask ", 1)
 	}
-	old := r.submit(text("a"))[0]
-	data := filepath.Join(r.allocDir(), old.ID, "alloc", "data")
-	r.eventually("the task's first word", func() bool {
-		_, err := os.Stat(filepath.Join(data, "up"))
-		return err == nil
-	})
-	newer := r.submit(text("b"))[0]
-	r.await(old.ID, "being stopped", func(l *allocation.Allocation) bool { return l.DesiredStatus != allocation.DesiredRun })
-	other := r.submit(strings.Replace(oneTask("service", "", "exec sleep 1000"), `job "test"`, `job "other"`, 1))[0]
-	r.await(other.ID, "running", isRunning) // in which time it would have begun
-	if l := r.await(newer.ID, "there", func(*allocation.Allocation) bool { return true }); l.Tasks["t"].RunID != "" || l.Previous != old.ID {
-		t.Errorf("started beside its predecessor, as %q; it replaces %q", l.Tasks["t"].RunID, l.Previous)
+	scale := func(r *running, count int) {
+		if _, _, err := r.ScaleJob(t.Context(), "test", "g", count); err != nil {
+			t.Error(err)
+		}
 	}
-	if err := os.WriteFile(filepath.Join(data, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
+	for name, meanwhile := range map[string]func(r *running){
+		"update":         func(r *running) { r.submit(text("b")) },
+		"two updates":    func(r *running) { r.submit(text("b")); r.submit(text("c")) },
+		"stop and start": func(r *running) { _ = r.StopJob("test", false); r.submit(text("a")) },
+		"scaled":         func(r *running) { scale(r, 0); scale(r, 1) },
+		"stop of its replacement": func(r *running) {
+			for _, l := range r.submit(text("b")) {
+				if l.DesiredStatus == allocation.DesiredRun {
+					if err := r.ReplaceAlloc(l.ID); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := begin(t, testConfig(shortDir(t)))
+			defer r.end(true)
+			old := r.submit(text("a"))[0]
+			data := func(id string) string { return filepath.Join(r.allocDir(), id, "alloc", "data") }
+			r.eventually("the task's first word", func() bool {
+				_, err := os.Stat(filepath.Join(data(old.ID), "up"))
+				return err == nil
+			})
+			meanwhile(r)
+			r.await(old.ID, "being stopped", func(l *allocation.Allocation) bool { return l.DesiredStatus != allocation.DesiredRun })
+			other := r.submit(strings.Replace(oneTask("service", "", "exec sleep 1000"), `job "test"`, `job "other"`, 1))[0]
+			r.await(other.ID, "running", isRunning) // in which time it would have begun
+			var newest *allocation.Allocation
+			for _, l := range r.Snapshot().Allocations {
+				if l.JobID != "test" || l.ID == old.ID {
+					continue
+				}
+				if l.Tasks["t"].RunID != "" || l.Previous == "" {
+					t.Errorf("%s started beside its predecessor, as %q; it replaces %q", l.ID, l.Tasks["t"].RunID, l.Previous)
+				}
+				if l.DesiredStatus == allocation.DesiredRun {
+					newest = l
+				}
+			}
+			if newest == nil {
+				t.Fatal("nothing takes its place")
+			}
+			if err := os.WriteFile(filepath.Join(data(old.ID), "go"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r.await(newest.ID, "running", func(l *allocation.Allocation) bool { return l.Tasks["t"].RunID != "" })
+			if err := os.WriteFile(filepath.Join(data(newest.ID), "go"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
-	r.await(newer.ID, "running", func(l *allocation.Allocation) bool { return l.Tasks["t"].RunID != "" })
-	data = filepath.Join(r.allocDir(), newer.ID, "alloc", "data")
-	if err := os.WriteFile(filepath.Join(data, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
+}
+
+// TestCompletedIsNotReplaced stops a batch allocation that completes at the same time: it does not run again.
+func TestCompletedIsNotReplaced(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	l := r.submit(oneTask("batch", "", "sleep 0.2"))[0]
+	r.registering.Lock()
+	stopped := make(chan error)
+	go func() { stopped <- r.ReplaceAlloc(l.ID) }()
+	r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
+	r.registering.Unlock()
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+	if n := len(r.Snapshot().Allocations); n != 1 {
+		t.Errorf("%d allocations", n)
+	}
+}
+
+// TestScaleOfStoppedJob stops a job while its scaling waits: it stays stopped.
+func TestScaleOfStoppedJob(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
+	r.await(l.ID, "running", isRunning)
+	r.registering.Lock()
+	scaled := make(chan error)
+	go func() {
+		_, _, err := r.ScaleJob(t.Context(), "test", "g", 2)
+		scaled <- err
+	}()
+	time.Sleep(200 * time.Millisecond) // in which time it has read the job
+	r.mu.Lock()
+	r.jobs["test"].current.Stopped = true
+	r.mu.Unlock()
+	r.registering.Unlock()
+	if err := <-scaled; err == nil || !strings.Contains(err.Error(), "stopped") {
+		t.Errorf("scaling: %v", err)
+	}
+	if n := len(r.Snapshot().Allocations); n != 1 {
+		t.Errorf("%d allocations", n)
 	}
 }

@@ -6,6 +6,7 @@ package agent
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/snapshot"
@@ -55,15 +56,32 @@ func (a *Agent) retryPlacement() {
 		return
 	}
 	a.work.Go(func() {
-		a.registering.Lock()
-		defer a.registering.Unlock()
-		for _, id := range a.waiting() {
-			if err := a.placeWaiting(id); err != nil {
-				a.log.Error("place allocations", "job", id, "error", err)
-				a.counts.fail("placement")
+		for !a.placeAll() && a.placing.CompareAndSwap(false, true) { // a disk that is full may have room later
+			again := time.NewTimer(replaceRetry)
+			select {
+			case <-again.C:
+			case <-a.ctx.Done():
+				again.Stop()
+				return
 			}
+			a.placing.Store(false)
 		}
 	})
+}
+
+// placeAll places what waits for it in all jobs, and returns false if that is to be tried again.
+func (a *Agent) placeAll() (done bool) {
+	a.registering.Lock()
+	defer a.registering.Unlock()
+	done = true
+	for _, id := range a.waiting() {
+		if err := a.placeWaiting(id); err != nil {
+			a.log.Error("place allocations", "job", id, "error", err, "retry_in", replaceRetry)
+			a.counts.fail("placement")
+			done = false
+		}
+	}
+	return done
 }
 
 // placeWaiting places those allocations of a job that wait for it, as far as this node can run them; a.registering is held.
@@ -79,8 +97,9 @@ func (a *Agent) placeWaiting(id string) error {
 		return !slices.ContainsFunc(missing, l.takesPlaceOf)
 	})
 	stop, placed, unplaced := a.place(spec, surplus, missing)
+	before := current.Unplaced
 	current.Unplaced = indexes(unplaced)
-	if len(placed) > 0 {
+	if len(placed) > 0 || !maps.EqualFunc(before, current.Unplaced, slices.Equal) {
 		if err := a.change(current, nil, stop, placed, nil, newerVersion); err != nil {
 			return err
 		}
@@ -89,8 +108,20 @@ func (a *Agent) placeWaiting(id string) error {
 	return nil
 }
 
-// deferPlacement persists that a vacancy of a job, which replaces an allocation, has no place yet; a.registering is held.
-func (a *Agent) deferPlacement(current state.Job, spec *job.Job, v vacancy) {
+// withoutIndex returns what waits for a place without a vacancy.
+func withoutIndex(unplaced map[string][]int, v vacancy) map[string][]int {
+	rest := maps.Clone(unplaced)
+	if own := slices.DeleteFunc(slices.Clone(rest[v.group.Name]), func(index int) bool { return index == v.index }); len(own) > 0 {
+		rest[v.group.Name] = own
+	} else {
+		delete(rest, v.group.Name)
+	}
+	return rest
+}
+
+// deferPlacement persists that a vacancy of a job, which replaces an allocation, has no place yet, and that the allocation is stopped if it
+// is to be; a.registering is held.
+func (a *Agent) deferPlacement(current state.Job, spec *job.Job, v vacancy, stop bool) {
 	current.Unplaced = make(map[string][]int)
 	a.mu.Lock()
 	maps.Copy(current.Unplaced, a.jobs[current.ID].current.Unplaced)
@@ -106,7 +137,14 @@ func (a *Agent) deferPlacement(current state.Job, spec *job.Job, v vacancy) {
 	l.mu.Lock()
 	l.persisted.Successor = &state.Successor{Reschedules: v.reschedules}
 	l.mu.Unlock()
-	a.persist(state.ChangeJob(&current), l.edited(func(*state.Allocation) {}))
+	a.persist(state.ChangeJob(&current), l.edited(func(own *state.Allocation) {
+		if stop {
+			markStopped(own, userStopped)
+		}
+	}))
+	if stop {
+		l.setStopping(userStopped)
+	}
 	a.retryPlacement() // which says why there is no place
 }
 
