@@ -29,24 +29,27 @@ func (d *BlockDevices) ParseIOStat(data []byte, fields []Field) {
 	for i := range fields {
 		fields[i].Value, fields[i].State = 0, FieldRead
 	}
-	d.each(data, fields, func(line []byte) {
-		for len(line) > 0 {
-			var word []byte
-			word, line, _ = cutAt(line, ' ')
-			key, value, found := cutAt(word, '=')
-			for i := range fields {
-				if found && string(key) == fields[i].Key {
-					fields[i].add(value)
-				}
+	d.each(data, fields, func(_, line []byte) { addIOStat(line, fields) })
+}
+
+// addIOStat adds the KEY=VALUE words of a line.
+func addIOStat(line []byte, fields []Field) {
+	for len(line) > 0 {
+		var word []byte
+		word, line, _ = cutAt(line, ' ')
+		key, value, found := cutAt(word, '=')
+		for i := range fields {
+			if found && string(key) == fields[i].Key {
+				fields[i].add(value)
 			}
 		}
-	})
+	}
 }
 
 // ParseBlkio sums "MAJOR:MINOR KEY VALUE" lines over all devices that are no layers, and leaves sums of 0 missing: they
 // say nothing about the task. The last line, "Total VALUE", has no device.
 func (d *BlockDevices) ParseBlkio(data []byte, fields []Field) {
-	d.each(data, fields, func(line []byte) {
+	d.each(data, fields, func(_, line []byte) {
 		key, value, found := cutAt(line, ' ')
 		for i := range fields {
 			if found && string(key) == fields[i].Key && string(value) != "0" {
@@ -74,7 +77,10 @@ func (d *BlockDevices) ListIOStat(data []byte) ([]DeviceIO, error) {
 			return nil, ErrFormat
 		}
 		data = rest
-		number, words, _ := bytes.Cut(line, []byte{' '})
+		number, words := cutDevice(line)
+		if number == nil {
+			continue
+		}
 		device := DeviceIO{Number: string(number)}
 		if err := device.parse(words); err != nil {
 			return nil, err
@@ -119,8 +125,22 @@ func (d *DeviceIO) parse(words []byte) error {
 	return nil
 }
 
+// cutDevice divides a line into its device, MAJOR:MINOR, and the words behind it. The device is nil in lines of none: the Total of blkio
+// files, and the "(unknown)" of a path of NVMe multipath, which its own device counts again. Linux 5.15 to 5.18 print no end of line behind
+// a device without numbers: the last of several is the one that the numbers are of.
+func cutDevice(line []byte) (device, words []byte) {
+	words = line
+	for {
+		word, rest, _ := cutAt(words, ' ')
+		if bytes.IndexByte(word, ':') <= 0 || bytes.IndexByte(word, '=') >= 0 {
+			return device, words
+		}
+		device, words = word, rest
+	}
+}
+
 // each calls add with what a line says of a device that is no layer. Where a line is cut short all fields are invalid.
-func (d *BlockDevices) each(data []byte, fields []Field, add func(line []byte)) {
+func (d *BlockDevices) each(data []byte, fields []Field, add func(device, words []byte)) {
 	if !d.know(data) {
 		clear(d.layers) // what is below a device may have changed with it
 	}
@@ -133,9 +153,8 @@ func (d *BlockDevices) each(data []byte, fields []Field, add func(line []byte)) 
 			return
 		}
 		data = rest
-		device, numbers, _ := cutAt(line, ' ')
-		if !d.isLayer(device) {
-			add(numbers)
+		if device, words := cutDevice(line); device != nil && !d.isLayer(device) {
+			add(device, words)
 		}
 	}
 }
@@ -143,18 +162,18 @@ func (d *BlockDevices) each(data []byte, fields []Field, add func(line []byte)) 
 // know reports whether every device of a file has been looked at.
 func (d *BlockDevices) know(data []byte) bool {
 	for line, rest, ok := cutLine(data); ok; line, rest, ok = cutLine(rest) {
-		device, _, _ := cutAt(line, ' ')
-		if _, known := d.layers[string(device)]; !known && bytes.IndexByte(device, ':') > 0 {
+		device, _ := cutDevice(line)
+		if _, known := d.layers[string(device)]; !known && device != nil {
 			return false
 		}
 	}
 	return true
 }
 
-// isLayer looks a device up once. A word without a colon, the Total of blkio files, is none.
+// isLayer looks a device up once.
 func (d *BlockDevices) isLayer(device []byte) bool {
 	layer, known := d.layers[string(device)]
-	if !known && bytes.IndexByte(device, ':') > 0 {
+	if !known {
 		layer = d.root.Sys != "" && d.lookUp(string(device))
 		d.layers[string(device)] = layer
 	}
@@ -168,15 +187,32 @@ const loopMajor = "7:"
 func (d *BlockDevices) lookUp(device string) bool {
 	dir := filepath.Join(d.root.Sys, "dev", "block", device)
 	if slaves, err := os.ReadDir(filepath.Join(dir, "slaves")); err == nil && len(slaves) > 0 {
-		return true
+		return !isRequestBased(dir)
 	}
 	if !strings.HasPrefix(device, loopMajor) {
 		return false
+	}
+	if d.root.release().before(5, 14) && readWord(dir, "loop/dio") != "1" {
+		return false // its thread reads and writes the file as the root cgroup
 	}
 	// A loop device lists no slaves. Its file is on a block device unless it is in memory; of one that was detached
 	// meanwhile nothing is known, and most files are on disks.
 	backing, err := os.ReadFile(filepath.Join(dir, "loop", "backing_file"))
 	return err != nil || !d.inMemory(strings.TrimSuffix(string(backing), "\n"))
+}
+
+// isRequestBased reports whether a device is one of device mapper that passes on requests, and so no bio that would be counted again:
+// multipath, drivers/md/dm-rq.c.
+func isRequestBased(dir string) bool {
+	_, isMapped := os.Stat(filepath.Join(dir, "dm"))
+	_, hasQueues := os.Stat(filepath.Join(dir, "mq"))
+	return isMapped == nil && hasQueues == nil
+}
+
+// readWord reads an attribute of sysfs; empty if it cannot be read.
+func readWord(dir, name string) string {
+	text, _ := os.ReadFile(filepath.Join(dir, name)) // an attribute that is not there has no word
+	return strings.TrimSpace(string(text))
 }
 
 // inMemory reports whether a file is in a file system that has no storage below it.

@@ -25,6 +25,11 @@ func stack(t *testing.T) FS {
 		"sys/dev/block/7:0/loop/backing_file": "/var/lib/images/a.img\n",
 		"sys/dev/block/7:1/loop/backing_file": "/var/tmp/b.img\n",
 		"sys/dev/block/7:2/slaves/":           "",
+		"sys/dev/block/253:0/slaves/sda":      "", // multipath, and a volume over it
+		"sys/dev/block/253:0/dm/name":         "mpatha\n",
+		"sys/dev/block/253:0/mq/":             "",
+		"sys/dev/block/253:1/slaves/dm-0":     "",
+		"sys/dev/block/253:1/dm/name":         "volume\n",
 		"sys/dev/block/7:3/loop/backing_file": "/gone/c.img (deleted)\n",
 		"proc/self/mountinfo": "22 1 254:0 / / rw - ext4 /dev/vda rw\n" +
 			"23 22 0:20 / /var/tmp rw - tmpfs tmpfs rw\n24 22 0:21 / /var/tmp2 rw - tmpfs tmpfs rw\n",
@@ -57,13 +62,45 @@ func TestStackedDevicesCountOnce(t *testing.T) {
 		{"loop over a file in memory", "7:1 wbytes=5\n254:0 wbytes=6\n", parsed{"wbytes": 11.0}},
 		{"loop that was detached", "7:2 wbytes=5\n254:0 wbytes=6\n", parsed{"wbytes": 6.0}},
 		{"loop over a deleted file", "7:3 wbytes=5\n254:0 wbytes=6\n", parsed{"wbytes": 6.0}},
+		{"multipath", "253:0 wbytes=5\n", parsed{"wbytes": 5.0}},
+		{"a volume over multipath", "253:0 wbytes=5\n253:1 wbytes=5\n", parsed{"wbytes": 5.0}},
+		{"a path of NVMe multipath", "(unknown) wbytes=5\n254:0 wbytes=5\n", parsed{"wbytes": 5.0}},
+		{"devices without an end of line", "7:0 8:16 wbytes=5\n8:0 252:0 wbytes=5\n", parsed{"wbytes": 5.0}},
 		{"a device that sysfs does not know", "8:16 wbytes=5\n254:0 wbytes=6\n", parsed{"wbytes": 11.0}},
 	}
 	runParserTests(t, NewBlockDevices(stack(t)).ParseIOStat, tests)
 	runParserTests(t, NewBlockDevices(stack(t)).ParseBlkio, []parserTest{
 		{"dm over a disk", "252:0 Write 5\n252:0 Total 5\n254:0 Write 5\n254:0 Total 5\nTotal 10\n", parsed{"Write": 5.0}},
+		{"a path of NVMe multipath", "(unknown) Write 5\n254:0 Write 5\nTotal 10\n", parsed{"Write": 5.0}},
 		{"only layers", "252:0 Write 5\nTotal 5\n", parsed{"Write": "missing"}},
 	})
+}
+
+// TestLoopOfOldKernel reads a loop device of a kernel that writes its file as the root cgroup, unless that is done directly.
+func TestLoopOfOldKernel(t *testing.T) {
+	for name, test := range map[string]struct {
+		release, dio string
+		want         float64
+	}{
+		"5.10":                {"5.10.0-35-amd64\n", "0\n", 11},
+		"5.10, direct":        {"5.10.0-35-amd64\n", "1\n", 6},
+		"5.14":                {"5.14.0-1-amd64\n", "0\n", 6},
+		"6.1":                 {"6.1.0\n", "0\n", 6},
+		"no number of a kind": {"x\n", "0\n", 6},
+	} {
+		fs := stack(t)
+		for path, text := range map[string]string{"proc/sys/kernel/osrelease": test.release, "sys/dev/block/7:0/loop/dio": test.dio} {
+			path = filepath.Join(filepath.Dir(fs.Proc), path)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fields := []Field{{Key: "wbytes"}}
+		NewBlockDevices(fs).ParseIOStat([]byte("7:0 wbytes=5\n254:0 wbytes=6\n"), fields)
+		if got := fields[0].Value; got != test.want {
+			t.Errorf("%s: %v bytes, want %v", name, got, test.want)
+		}
+	}
 }
 
 // TestNewDeviceRefreshesAll holds that the layers are looked up once, and all again when a device appears.

@@ -37,6 +37,8 @@ type cgroupFileSpec struct {
 	// since says what else the file needs besides its controller, for people; empty for nothing.
 	since string
 	parse kernel.FieldParser
+	// own returns a parser for one file alone, which remembers what the file had; nil if parse does for all.
+	own func() kernel.FieldParser
 	// fields are in the kernel's order.
 	fields []cgroupFieldSpec
 	// explain words the errors that mean something particular to the file; nil for none.
@@ -74,6 +76,7 @@ type cgroupFile struct {
 	// worked reports that the file was read before: when it failed is part of the reason then.
 	worked       bool
 	kept, second kernel.File
+	parse        kernel.FieldParser
 	values       []kernel.FieldValue // what was read for the fields of the spec
 	origins      []origin            // those of the fields of the spec; nil if all are 0
 	fault        *fileFault          // nil if the file can be read
@@ -96,7 +99,10 @@ type fileFault struct {
 // openCgroupFile opens the file, whose values go where the caller says. It cannot fail: a file that cannot be opened is absent, with
 // the reason.
 func openCgroupFile(dir string, spec *cgroupFileSpec, selected fieldSet, values []kernel.FieldValue) cgroupFile {
-	f := cgroupFile{dir: dir, spec: spec, selected: selected, values: values}
+	f := cgroupFile{dir: dir, spec: spec, selected: selected, values: values, parse: spec.parse}
+	if spec.own != nil {
+		f.parse = spec.own()
+	}
 	var err error
 	if f.kept, err = kernel.Open(filepath.Join(dir, spec.name)); err == nil && spec.second != "" {
 		f.second, err = kernel.Open(filepath.Join(dir, spec.second))
@@ -299,7 +305,7 @@ func (f *cgroupFile) collect(shared *Shared) (changed bool) {
 	for at := range f.spec.fields {
 		fields = append(fields, kernel.Field{Key: f.spec.fields[at].key})
 	}
-	f.spec.parse(data, fields)
+	f.parse(data, fields)
 	for at := range fields {
 		changed = changed || f.values[at].State != fields[at].State
 		f.values[at] = fields[at].FieldValue

@@ -12,6 +12,7 @@ import (
 func ioStatV2(devices *kernel.BlockDevices) []cgroupFileSpec {
 	return []cgroupFileSpec{{
 		controller: "io", name: "io.stat", parse: devices.ParseIOStat,
+		own: func() kernel.FieldParser { return kernel.NewIOStat(devices).Parse },
 		fields: []cgroupFieldSpec{
 			{id: procstats.CgroupIORead, key: "rbytes"},
 			{id: procstats.CgroupIOWrite, key: "wbytes"},

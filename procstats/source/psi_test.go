@@ -76,7 +76,7 @@ func TestCgroupFileFails(t *testing.T) {
 			t.Skipf("no kernel files on this system: %v", err)
 		}
 		spec := &memoryStatV2()[0]
-		f := &cgroupFile{dir: test.dir, spec: spec, kept: kept, values: make([]kernel.FieldValue, len(spec.fields))}
+		f := &cgroupFile{dir: test.dir, spec: spec, kept: kept, parse: spec.parse, values: make([]kernel.FieldValue, len(spec.fields))}
 		f.fail(test.err)
 		f.fail(test.err)
 		if f.absent() != test.want || f.kept.IsOpen() != test.open {
