@@ -105,7 +105,9 @@ func (t *task) lostTotals() *procstats.Sample {
 	}
 	collector := source.Open(source.Target{FS: kernel.HostFS(), Cgroup: address.Cgroup},
 		procstats.SelectWhere(func(m procstats.Measurement) bool {
-			return m.Scope == procstats.TaskScope && (m.Source == procstats.SourceCgroup || m.Source == procstats.SourcePSI)
+			// What the cgroups above had counted when the task began is not known here.
+			ofAncestors := m.ID == procstats.CgroupCPUAncestorThrottled || m.ID == procstats.CgroupCPUAncestorThrottledPeriods
+			return m.Scope == procstats.TaskScope && (m.Source == procstats.SourceCgroup || m.Source == procstats.SourcePSI) && !ofAncestors
 		}))
 	totals := &procstats.Sample{}
 	collector.Collect(totals)

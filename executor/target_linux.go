@@ -48,6 +48,7 @@ func fromReaped(r source.Reaped) *proto.Reaped {
 		Nvcsw: r.Nvcsw, Nivcsw: r.Nivcsw, InblockBytes: r.Inblock, OublockBytes: r.Oublock,
 		Rchar: r.IO.Rchar, Wchar: r.IO.Wchar, ReadBytes: r.IO.ReadBytes, WriteBytes: r.IO.WriteBytes,
 		CancelledWriteBytes: r.IO.CancelledWriteBytes, IoMissed: r.IOMissed,
+		Outside: r.Outside, Watched: r.Watched, PeakRssBytes: r.PeakRSS,
 	}
 }
 

@@ -135,6 +135,7 @@ func (p *reaped) set(m *proto.Reaped, at procstats.Stamp) {
 			CancelledWriteBytes: m.GetCancelledWriteBytes(),
 		},
 		IOMissed: m.GetIoMissed(), Processes: m.GetProcesses(), At: at,
+		Outside: m.GetOutside(), Watched: m.GetWatched(), PeakRSS: m.GetPeakRssBytes(),
 	})
 }
 

@@ -2810,7 +2810,12 @@ type Reaped struct {
 	WriteBytes          int64 `protobuf:"varint,13,opt,name=write_bytes,json=writeBytes" json:"write_bytes,omitempty"`
 	CancelledWriteBytes int64 `protobuf:"varint,14,opt,name=cancelled_write_bytes,json=cancelledWriteBytes" json:"cancelled_write_bytes,omitempty"`
 	// Children of which it could not be read.
-	IoMissed      int64 `protobuf:"varint,15,opt,name=io_missed,json=ioMissed" json:"io_missed,omitempty"`
+	IoMissed int64 `protobuf:"varint,15,opt,name=io_missed,json=ioMissed" json:"io_missed,omitempty"`
+	// Children that ended outside the task's cgroup of version 2; none is held against one if watched is not set.
+	Outside int64 `protobuf:"varint,16,opt,name=outside" json:"outside,omitempty"`
+	Watched bool  `protobuf:"varint,17,opt,name=watched" json:"watched,omitempty"`
+	// The largest max_rss that is above what the child can have inherited from the executor; 0 for none.
+	PeakRssBytes  int64 `protobuf:"varint,18,opt,name=peak_rss_bytes,json=peakRssBytes" json:"peak_rss_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2946,6 +2951,27 @@ func (x *Reaped) GetCancelledWriteBytes() int64 {
 func (x *Reaped) GetIoMissed() int64 {
 	if x != nil {
 		return x.IoMissed
+	}
+	return 0
+}
+
+func (x *Reaped) GetOutside() int64 {
+	if x != nil {
+		return x.Outside
+	}
+	return 0
+}
+
+func (x *Reaped) GetWatched() bool {
+	if x != nil {
+		return x.Watched
+	}
+	return false
+}
+
+func (x *Reaped) GetPeakRssBytes() int64 {
+	if x != nil {
+		return x.PeakRssBytes
 	}
 	return 0
 }
@@ -3822,7 +3848,7 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\vpeaks_reset\x18\x05 \x01(\bR\n" +
 	"peaksReset\x123\n" +
 	"\x06reaped\x18\x06 \x01(\v2\x1b.tachograph.executor.ReapedR\x06reaped\x123\n" +
-	"\x06sample\x18\a \x01(\v2\x1b.tachograph.executor.SampleR\x06sample\"\xc6\x03\n" +
+	"\x06sample\x18\a \x01(\v2\x1b.tachograph.executor.SampleR\x06sample\"\xa0\x04\n" +
 	"\x06Reaped\x12\x1c\n" +
 	"\tprocesses\x18\x01 \x01(\x03R\tprocesses\x12\x15\n" +
 	"\x06cpu_ns\x18\x02 \x01(\x03R\x05cpuNs\x12\"\n" +
@@ -3841,7 +3867,10 @@ const file_executor_proto_executor_proto_rawDesc = "" +
 	"\vwrite_bytes\x18\r \x01(\x03R\n" +
 	"writeBytes\x122\n" +
 	"\x15cancelled_write_bytes\x18\x0e \x01(\x03R\x13cancelledWriteBytes\x12\x1b\n" +
-	"\tio_missed\x18\x0f \x01(\x03R\bioMissed\"\xe5\x01\n" +
+	"\tio_missed\x18\x0f \x01(\x03R\bioMissed\x12\x18\n" +
+	"\aoutside\x18\x10 \x01(\x03R\aoutside\x12\x18\n" +
+	"\awatched\x18\x11 \x01(\bR\awatched\x12$\n" +
+	"\x0epeak_rss_bytes\x18\x12 \x01(\x03R\fpeakRssBytes\"\xe5\x01\n" +
 	"\bHandover\x12/\n" +
 	"\x04last\x18\x01 \x01(\v2\x1b.tachograph.executor.SampleR\x04last\x123\n" +
 	"\x06before\x18\x02 \x01(\v2\x1b.tachograph.executor.SampleR\x06before\x12/\n" +
