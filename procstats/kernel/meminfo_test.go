@@ -38,7 +38,7 @@ func TestUnwritten(t *testing.T) {
 			if (err != nil) != test.invalid || err != nil && !strings.Contains(err.Error(), "meminfo") {
 				t.Fatalf("%d bytes, error %v", bytes, err)
 			}
-			if !test.invalid && (bytes-u.Lag() != test.kibibytes*1024 || u.Lag() < 125*4096) {
+			if !test.invalid && (bytes-u.Lag() != test.kibibytes*1024 || u.Lag() < 2*16*int64(os.Getpagesize())) {
 				t.Errorf("%d bytes, %d of them lag, want %d KiB beside it", bytes, u.Lag(), test.kibibytes)
 			}
 			if err := u.Close(); err != nil {
@@ -52,14 +52,25 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
-func TestRSSLag(t *testing.T) {
+func TestLags(t *testing.T) {
 	root := FS{Sys: t.TempDir()}
 	for i := range 64 {
 		if err := os.MkdirAll(filepath.Join(root.Sys, "devices", "system", "cpu", "cpu"+strconv.Itoa(i)), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, want := RSSLag(root), int64(64*128*4096); got != want {
+	page := int64(os.Getpagesize())
+	if got, want := RSSLag(root), 64*128*page; got != want {
 		t.Errorf("%d, want %d", got, want)
+	}
+	for _, node := range []string{"node0", "node1"} {
+		if err := os.MkdirAll(filepath.Join(root.Sys, "devices", "system", "node", node), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for total, threshold := range map[int64]int64{0: 125, 1 << 30: 2 * 7 * (1 + 4), 256 << 30: 125} {
+		if got, want := countersLag(root, total), 2*2*64*threshold*page; got != want {
+			t.Errorf("counters of %d bytes of memory: %d, want %d", total, got, want)
+		}
 	}
 }
