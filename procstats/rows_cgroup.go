@@ -241,7 +241,7 @@ var cgroupRows = [...]Measurement{
 		Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
 		File:    "memory.events oom_kill (v2), memory.oom_control oom_kill (v1)",
 		Help:    "Processes of the cgroup killed by any OOM killer.",
-		Pitfall: "With memory.oom.group the kernel counts one more than the processes killed: do not use it as their number.",
+		Pitfall: "With memory.oom.group the kernel counts one more than the processes killed: do not use it as their number. Cgroup v1, v2 before Linux 5.2 and the mount option memory_localevents do not count kills in cgroups that the task has made.",
 	},
 	{
 		ID: CgroupMemoryEventsOOMGroupKill, Name: "cgroup_memory_events_oom_group_kill_total",
@@ -330,7 +330,8 @@ var cgroupRows = [...]Measurement{
 	{
 		ID: CgroupPidsEventsMax, Name: "cgroup_pids_events_max_total",
 		Unit: None, Kind: Counter, Scope: TaskScope, Source: SourceCgroup, Guarantee: Exact,
-		File: "pids.events max",
-		Help: "Forks that failed because of the limit on processes.",
+		File:    "pids.events max",
+		Help:    "Forks that failed because of the limit on processes.",
+		Pitfall: "Linux before 6.11, cgroup v1 and the mount option pids_localevents do not count forks in cgroups that the task has made.",
 	},
 }
