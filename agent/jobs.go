@@ -245,15 +245,20 @@ func (a *Agent) ScaleJob(ctx context.Context, id, group string, count int) (stat
 		if err != nil {
 			return nil, false, refused{fmt.Errorf("scale job %s: %w", id, err)}
 		}
-		status, changed, err := a.runJob(ctx, source, func(was state.Job) error {
-			if was.Version != now.Version || !was.Current || was.Stopped {
-				return errJobChanged
-			}
-			return nil
-		})
+		status, changed, err := a.runJob(ctx, source, unchanged(now))
 		if !errors.Is(err, errJobChanged) {
 			return status, changed, err
 		}
+	}
+}
+
+// unchanged checks that a job which runs is still what it was.
+func unchanged(now *snapshot.Job) func(state.Job) error {
+	return func(was state.Job) error {
+		if was.Version != now.Version || !was.Current || was.Stopped {
+			return errJobChanged
+		}
+		return nil
 	}
 }
 

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -298,24 +299,27 @@ func TestCompletedIsNotReplaced(t *testing.T) {
 	}
 }
 
-// TestScaleOfStoppedJob stops a job while its scaling waits: it stays stopped.
+// TestScaleOfStoppedJob stops a job after its scaling has read it: it stays stopped.
 func TestScaleOfStoppedJob(t *testing.T) {
 	r := begin(t, testConfig(shortDir(t)))
 	defer r.end(true)
 	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
 	r.await(l.ID, "running", isRunning)
-	r.registering.Lock()
-	scaled := make(chan error)
-	go func() {
-		_, _, err := r.ScaleJob(t.Context(), "test", "g", 2)
-		scaled <- err
-	}()
-	time.Sleep(200 * time.Millisecond) // in which time it has read the job
-	r.mu.Lock()
-	r.jobs["test"].current.Stopped = true
-	r.mu.Unlock()
-	r.registering.Unlock()
-	if err := <-scaled; err == nil || !strings.Contains(err.Error(), "stopped") {
+	now, err := r.job("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := scaled(now, "g", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.StopJob("test", false); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.runJob(t.Context(), source, unchanged(now)); !errors.Is(err, errJobChanged) {
+		t.Errorf("registration of what was read before: %v", err)
+	}
+	if _, _, err := r.ScaleJob(t.Context(), "test", "g", 2); err == nil || !strings.Contains(err.Error(), "stopped") {
 		t.Errorf("scaling: %v", err)
 	}
 	if n := len(r.Snapshot().Allocations); n != 1 {
