@@ -112,7 +112,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 // submit runs a job and returns its allocations.
 func (r *running) submit(text string) []*allocation.Allocation {
 	r.t.Helper()
-	status, _, err := r.RunJob(r.t.Context(), job.Source{Filename: "test.hcl", Text: text})
+	status, _, err := r.RunJob(r.t.Context(), job.Source{Filename: "test.hcl", Text: text}, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

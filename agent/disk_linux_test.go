@@ -93,7 +93,7 @@ func (r *running) checkUnwritable(service *allocation.Allocation) {
 	// Some changes fit into what the file has already: until one does not, they are persisted as ever.
 	text := inGroup(40, shell("t", "", "exec sleep 1000"))
 	source := job.Source{Filename: "other", Text: `job "other" {` + text[len(`job "test" {`):]}
-	if _, changed, err := r.RunJob(r.t.Context(), source); err == nil || changed {
+	if _, changed, err := r.RunJob(r.t.Context(), source, nil); err == nil || changed {
 		r.t.Errorf("registration: changed %t, error %v; want an error and no change", changed, err)
 	}
 	if err := r.Health(); err == nil {

@@ -178,8 +178,17 @@ func (a *Agent) checkTask(ctx context.Context, s *start, steps *int) error {
 
 // RunJob registers a job and starts its allocations; those that this node cannot run wait until it can. Allocations of an earlier
 // version go on where their group means the same, and are stopped where it does not. changed is false where nothing had to be done.
-func (a *Agent) RunJob(ctx context.Context, source job.Source) (status *snapshot.Job, changed bool, err error) {
-	return a.runJob(ctx, source, func(state.Job) error { return nil })
+// check, if there is one, may reject that by the index of the job's last change, which is 0 of a job that is not registered.
+func (a *Agent) RunJob(ctx context.Context, source job.Source, check func(index uint64) error) (status *snapshot.Job, changed bool, err error) {
+	return a.runJob(ctx, source, func(was state.Job) error {
+		switch {
+		case check == nil:
+			return nil
+		case !was.Current:
+			return check(0)
+		}
+		return check(was.ModifyIndex)
+	})
 }
 
 // errJobChanged says that a job is not the one any more that a change of it was derived from.
@@ -202,6 +211,9 @@ func (a *Agent) runJob(ctx context.Context, source job.Source, check func(was st
 	a.mu.Unlock()
 	if err := check(was); err != nil {
 		return nil, false, err
+	}
+	if spec := a.version(was.ID, was.Version); spec != nil && was.Current && !was.Stopped && spec.Namespace != j.Namespace {
+		return nil, false, refused{fmt.Errorf("job %s: registered in namespace %s; jobs of all namespaces share their IDs here", j.ID, spec.Namespace)}
 	}
 	surplus, missing := a.compare(j)
 	stop, fill, unplaced := a.place(j, surplus, missing)
@@ -510,9 +522,12 @@ func (a *Agent) StopJob(id string, purge bool) error {
 		return fmt.Errorf("job %q: %w", id, allocation.ErrNotFound)
 	}
 	r.current.Stopped, r.current.Current, r.current.Unplaced, r.unplaced = true, !purge, nil, nil
-	persisted := r.current
+	persisted, namespace := r.current, ""
+	if spec := r.versions[r.current.Version]; spec != nil {
+		namespace = spec.Namespace
+	}
 	a.mu.Unlock()
-	persisted.ModifyIndex = a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobDeregistered", Key: id})
+	persisted.ModifyIndex = a.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobDeregistered", Key: id, Namespace: namespace})
 	a.persist(state.ChangeJob(&persisted))
 	failpoint.At("agent.stop.persisted")
 	a.stopAllocs(id)

@@ -78,7 +78,7 @@ func TestJobIsUpdatedInPlace(t *testing.T) {
 	}
 	run := func(text string) bool {
 		t.Helper()
-		_, changed, err := r.RunJob(t.Context(), job.Source{Filename: "f", Text: text})
+		_, changed, err := r.RunJob(t.Context(), job.Source{Filename: "f", Text: text}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +320,7 @@ func TestJobWithCoresIsUpdated(t *testing.T) {
 		_, err := os.Stat(filepath.Join(data, "up"))
 		return err == nil
 	})
-	if _, _, err := r.RunJob(t.Context(), job.Source{Text: text("one", "b")}); err != nil {
+	if _, _, err := r.RunJob(t.Context(), job.Source{Text: text("one", "b")}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range r.Snapshot().Allocations {

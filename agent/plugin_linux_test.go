@@ -163,7 +163,7 @@ func TestUnknownDriversAreRefused(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := r.RunJob(t.Context(), job.Source{Filename: "test.hcl", Text: tt.text})
+			_, _, err := r.RunJob(t.Context(), job.Source{Filename: "test.hcl", Text: tt.text}, nil)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q in it", err, tt.want)
 			}

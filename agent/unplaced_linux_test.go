@@ -68,7 +68,7 @@ func TestUnplaced(t *testing.T) {
 		t.Errorf("job %+v", j)
 	}
 	// The same job again changes nothing.
-	if _, changed, err := r.RunJob(t.Context(), job.Source{Filename: "test.hcl", Text: constrained("plan9", 2)}); changed || err != nil {
+	if _, changed, err := r.RunJob(t.Context(), job.Source{Filename: "test.hcl", Text: constrained("plan9", 2)}, nil); changed || err != nil {
 		t.Errorf("changed %t, error %v", changed, err)
 	}
 	r.end(false)

@@ -81,8 +81,8 @@ func (s *Server) events(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if out.Send([]byte("{}\n")) != nil {
 		return nil
 	}
-	for {
-		e, err := nextEvent(ctx, subscription, s.heartbeat)
+	for sent := time.Now(); ; {
+		e, err := nextEvent(ctx, subscription, s.heartbeat-time.Since(sent)) // events that are not wanted are no sign of life
 		text := []byte("{}")
 		switch {
 		case ctx.Err() != nil:
@@ -106,6 +106,7 @@ func (s *Server) events(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		if out.Send(append(text, '\n')) != nil {
 			return nil
 		}
+		sent = time.Now()
 	}
 }
 

@@ -95,7 +95,30 @@ func (s *Server) runExec(ctx context.Context, conn *websocket.Conn, r *http.Requ
 		defer cancel() // a client that goes away ends the command
 		copyInput(ctx, conn, stream)
 	})
-	return input, copyOutput(ctx, conn, stream)
+	var beating sync.WaitGroup
+	defer beating.Wait()
+	defer cancel()
+	beating.Go(func() {
+		defer cancel()
+		s.keepAlive(running, conn)
+	})
+	return input, s.copyOutput(ctx, conn, stream)
+}
+
+// keepAlive sends signs of life until the client is gone: while the command reads no input nobody reads from the connection.
+func (s *Server) keepAlive(ctx context.Context, conn *websocket.Conn) {
+	beat := time.NewTicker(s.heartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-beat.C:
+		case <-ctx.Done():
+			return
+		}
+		if s.send(ctx, conn, &shape.ExecOutput{}) != nil {
+			return
+		}
+	}
 }
 
 // execHandshake takes the token of a client that could not send it before.
@@ -145,7 +168,7 @@ func copyInput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStre
 }
 
 // copyOutput passes on what the command writes, until its end.
-func copyOutput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStream) error {
+func (s *Server) copyOutput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStream) error {
 	for {
 		out, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -153,7 +176,7 @@ func copyOutput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStr
 		}
 		if code := notStarted(err); code != 0 {
 			// As a shell has it: to the command's own standard error, and with its exit codes.
-			_ = sendOutput(ctx, conn, nil, []byte(err.Error()+"\n"), &code) // fails if the client is gone
+			_ = s.sendOutput(ctx, conn, nil, []byte(err.Error()+"\n"), &code) // fails if the client is gone
 			return nil
 		}
 		if err != nil {
@@ -166,14 +189,14 @@ func copyOutput(ctx context.Context, conn *websocket.Conn, stream driver.ExecStr
 			}
 			code = &out.Exit.Code
 		}
-		if err := sendOutput(ctx, conn, out.Stdout, out.Stderr, code); err != nil {
+		if err := s.sendOutput(ctx, conn, out.Stdout, out.Stderr, code); err != nil {
 			return nil // the client is gone
 		}
 	}
 }
 
 // sendOutput sends each in a message of its own: clients of Nomad read one thing of a message.
-func sendOutput(ctx context.Context, conn *websocket.Conn, stdout, stderr []byte, exitCode *int) error {
+func (s *Server) sendOutput(ctx context.Context, conn *websocket.Conn, stdout, stderr []byte, exitCode *int) error {
 	var messages []*shape.ExecOutput
 	if len(stdout) > 0 {
 		messages = append(messages, &shape.ExecOutput{Stdout: shape.ExecData{Data: stdout}})
@@ -185,7 +208,7 @@ func sendOutput(ctx context.Context, conn *websocket.Conn, stdout, stderr []byte
 		messages = append(messages, &shape.ExecOutput{Exited: true, Result: &shape.ExecResult{ExitCode: *exitCode}})
 	}
 	for _, m := range messages {
-		if err := send(ctx, conn, m); err != nil {
+		if err := s.send(ctx, conn, m); err != nil {
 			return err
 		}
 	}
@@ -203,8 +226,9 @@ func notStarted(err error) int {
 	return 0
 }
 
-func send(ctx context.Context, conn *websocket.Conn, message *shape.ExecOutput) error {
-	ctx, cancel := context.WithTimeout(ctx, handshakeWait)
+// send waits for a client that does not read for the moment, such as a pager.
+func (s *Server) send(ctx context.Context, conn *websocket.Conn, message *shape.ExecOutput) error {
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	return wsjson.Write(ctx, conn, message)
 }

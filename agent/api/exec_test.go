@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +26,7 @@ type fakeExec struct {
 	input chan []byte
 	sizes []driver.TerminalSize
 	ended bool
+	deaf  bool // reads no input
 }
 
 func (e *fakeExec) Recv() (driver.ExecOutput, error) {
@@ -34,8 +36,12 @@ func (e *fakeExec) Recv() (driver.ExecOutput, error) {
 	if e.err != nil {
 		return driver.ExecOutput{}, e.err
 	}
+	input := e.input
+	if e.deaf {
+		input = nil
+	}
 	select {
-	case p, ok := <-e.input:
+	case p, ok := <-input:
 		if !ok {
 			e.ended = true
 			return driver.ExecOutput{Stderr: []byte("bye"), Exit: &driver.ExitResult{Code: 3}}, nil
@@ -47,8 +53,12 @@ func (e *fakeExec) Recv() (driver.ExecOutput, error) {
 }
 
 func (e *fakeExec) Write(p []byte) (int, error) {
-	e.input <- p
-	return len(p), nil
+	select {
+	case e.input <- p:
+		return len(p), nil
+	case <-e.ctx.Done():
+		return 0, e.ctx.Err()
+	}
 }
 
 func (e *fakeExec) CloseWrite() error {
@@ -59,6 +69,32 @@ func (e *fakeExec) CloseWrite() error {
 func (e *fakeExec) Resize(size driver.TerminalSize) error {
 	e.sizes = append(e.sizes, size)
 	return nil
+}
+
+// TestExecOfClientThatIsGone has a command that reads no input, so that nobody reads from the connection.
+func TestExecOfClientThatIsGone(t *testing.T) {
+	f := newFake()
+	f.exec = &fakeExec{input: make(chan []byte), deaf: true}
+	s := newTestServer(f)
+	s.heartbeat = 5 * time.Millisecond
+	url, _ := serve(t, s)
+	conn := dial(t, url+"/v1/client/allocation/"+webID+`/exec?task=web&ws_handshake=true&command=["sleep","1d"]`)
+	for _, message := range []string{`{"version":1,"auth_token":"` + testToken + `"}`, `{"stdin":{"data":"aGk="}}`, `{"stdin":{"data":"aGk="}}`} {
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(message)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, text, err := conn.Read(t.Context()); err != nil || strings.Contains(string(text), "data\":\"") {
+		t.Fatalf("%s, %v; want a sign of life", text, err)
+	}
+	if err := conn.CloseNow(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-f.exec.ctx.Done():
+	case <-time.After(10 * time.Second):
+		t.Error("the command runs on")
+	}
 }
 
 func TestExec(t *testing.T) {

@@ -222,9 +222,15 @@ func (f *fakeAgent) Validate(_ context.Context, source job.Source) (*job.Job, er
 	return f.jobs[len(f.jobs)-1].Job, nil
 }
 
-func (f *fakeAgent) RunJob(ctx context.Context, source job.Source) (*snapshot.Job, bool, error) {
+func (f *fakeAgent) RunJob(ctx context.Context, source job.Source, check func(index uint64) error) (*snapshot.Job, bool, error) {
 	if _, err := f.Validate(ctx, source); err != nil {
 		return nil, false, err
+	}
+	if err := check(f.jobs[len(f.jobs)-1].ModifyIndex); err != nil {
+		return nil, false, err
+	}
+	if len(source.Counts) > 0 {
+		return f.jobs[len(f.jobs)-1], true, f.note("run %s %v %v", source.Filename, source.Variables, source.Counts)
 	}
 	return f.jobs[len(f.jobs)-1], true, f.note("run %s %v", source.Filename, source.Variables)
 }

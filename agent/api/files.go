@@ -139,19 +139,27 @@ func (s *Server) streamFile(ctx context.Context, w http.ResponseWriter, r *http.
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	out := &logWriter{out: s.newStreamWriter(w, r)}
+	out, path := &logWriter{out: s.newStreamWriter(w, r)}, r.URL.Query().Get("path")
 	buffer := make([]byte, 32<<10)
 	for silent := time.Now(); ; {
 		n, err := f.Read(buffer)
 		at += int64(n)
 		switch {
 		case n > 0:
-			if out.write(buffer[:n], r.URL.Query().Get("path"), at) != nil {
+			if out.write(buffer[:n], path, at) != nil {
 				return nil
 			}
 			silent = time.Now()
 			continue
 		case err != nil && !errors.Is(err, io.EOF) || !follow:
+			return nil
+		case isCut(f, at):
+			if at, err = f.Seek(0, io.SeekStart); err != nil || out.tell("file truncated", path) != nil {
+				return nil
+			}
+			continue
+		case time.Since(silent) >= s.heartbeat && s.isAnother(r, f):
+			_ = out.tell("file deleted", path) // fails if the client is gone
 			return nil
 		case time.Since(silent) >= s.heartbeat:
 			if out.heartbeat() != nil {
@@ -165,4 +173,25 @@ func (s *Server) streamFile(ctx context.Context, w http.ResponseWriter, r *http.
 		case <-time.After(s.poll):
 		}
 	}
+}
+
+// isAnother reports whether a path does not name the file any more that was opened by it.
+func (s *Server) isAnother(r *http.Request, f *os.File) bool {
+	opened, err := f.Stat()
+	if err != nil {
+		return true
+	}
+	again, err := s.openFile(r)
+	if err != nil {
+		return true
+	}
+	defer func() { _ = again.Close() }() // it is not read
+	now, err := again.Stat()
+	return err != nil || !os.SameFile(opened, now)
+}
+
+// isCut reports whether a file ends before a position.
+func isCut(f *os.File, at int64) bool {
+	info, err := f.Stat()
+	return err == nil && info.Size() < at
 }

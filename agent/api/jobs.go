@@ -60,6 +60,9 @@ type registration struct {
 	// EnforceIndex refuses a job that others have changed since JobModifyIndex; 0 is a job that there is none of.
 	EnforceIndex   bool
 	JobModifyIndex uint64
+	// PreserveCounts leaves groups that are registered the number of allocations that they have.
+	PreserveCounts    bool
+	PreserveResources bool
 
 	source      job.Source
 	translation *job.Translation
@@ -69,6 +72,9 @@ func readRegistration(r *http.Request) (*registration, error) {
 	reg := &registration{}
 	if err := readBody(r, reg); err != nil {
 		return nil, err
+	}
+	if reg.PreserveResources {
+		return nil, badRequest("PreserveResources: not supported")
 	}
 	var err error
 	switch inJSON := len(reg.Job) > 0 && string(reg.Job) != "null"; {
@@ -112,7 +118,7 @@ func (s *Server) runJob(r *http.Request, now *snapshot.Agent) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if id := r.PathValue("id"); id != "" || reg.EnforceIndex || reg.stops() {
+	if id := r.PathValue("id"); id != "" || reg.EnforceIndex || reg.PreserveCounts || reg.stops() || r.URL.Query().Has("namespace") {
 		j, err := s.agent.Validate(r.Context(), reg.source)
 		if err != nil {
 			return nil, reg.explain(err)
@@ -120,14 +126,19 @@ func (s *Server) runJob(r *http.Request, now *snapshot.Agent) (any, error) {
 		if id != "" && j.ID != id {
 			return nil, badRequest(fmt.Sprintf("the job file is of job %q and the path of %q", j.ID, id))
 		}
-		if err := reg.checkIndex(j.ID, now); err != nil {
+		if err := checkNamespace(r, j); err != nil {
 			return nil, err
 		}
-		if reg.stops() {
-			return s.registerStopped(j.ID, now)
+		registered, err := now.Job(j.ID)
+		if err != nil {
+			registered = nil // there is none
 		}
+		if reg.stops() {
+			return s.registerStopped(reg, j.ID, registered)
+		}
+		reg.preserveCounts(j, registered)
 	}
-	status, changed, err := s.agent.RunJob(r.Context(), reg.source)
+	status, changed, err := s.agent.RunJob(r.Context(), reg.source, reg.checkIndex)
 	if err != nil {
 		return nil, reg.explain(err)
 	}
@@ -139,32 +150,55 @@ func (s *Server) runJob(r *http.Request, now *snapshot.Agent) (any, error) {
 // stops reports whether the job is one that was read when it was stopped, or that shall be.
 func (reg *registration) stops() bool { return reg.translation != nil && reg.translation.Stop }
 
-// registerStopped stops a job that was put back with Stop, or leaves it stopped.
-func (s *Server) registerStopped(id string, now *snapshot.Agent) (any, error) {
-	j, err := now.Job(id)
-	if err != nil {
+// checkNamespace rejects a job of another namespace than the request is about.
+func checkNamespace(r *http.Request, j *job.Job) error {
+	if inNamespace(r, j.Namespace) {
+		return nil
+	}
+	return badRequest(fmt.Sprintf("the job is of namespace %q and the request of %q; set namespace in the job",
+		j.Namespace, r.URL.Query().Get("namespace")))
+}
+
+// preserveCounts gives the groups of a job the counts of those that are registered.
+func (reg *registration) preserveCounts(j *job.Job, registered *snapshot.Job) {
+	if !reg.PreserveCounts || registered == nil {
+		return
+	}
+	reg.source.Counts = make(map[string]int)
+	for _, g := range registered.Job.Groups {
+		if j.Group(g.Name) != nil {
+			reg.source.Counts[g.Name] = g.Count
+		}
+	}
+}
+
+// registerStopped stops a job that was put back with Stop, or leaves it stopped; j is nil if it is not registered.
+func (s *Server) registerStopped(reg *registration, id string, j *snapshot.Job) (any, error) {
+	if j == nil {
 		return nil, badRequest(fmt.Sprintf("Stop: job %q is not registered", id))
+	}
+	if err := reg.checkIndex(j.ModifyIndex); err != nil {
+		return nil, err
 	}
 	changed := !j.Stopped
 	if changed {
 		if err := s.agent.StopJob(id, false); err != nil {
 			return nil, err
 		}
-		if j, err = s.agent.Snapshot().Job(id); err != nil {
+		stopped, err := s.agent.Snapshot().Job(id)
+		if err != nil {
 			return nil, err
 		}
+		j = stopped
 	}
 	return newRegistered(j, changed), nil
 }
 
-// checkIndex refuses a job that has changed since its client has read it, in the words that clients look for.
-func (reg *registration) checkIndex(id string, now *snapshot.Agent) error {
+// checkIndex rejects a job that has changed since its client has read it, in the words that clients look for. index is that of its last
+// change, 0 if it is not registered.
+func (reg *registration) checkIndex(index uint64) error {
 	if !reg.EnforceIndex {
 		return nil
-	}
-	index := uint64(0)
-	if j, err := now.Job(id); err == nil {
-		index = j.ModifyIndex
 	}
 	const mismatch = "Enforcing job modify index %d: "
 	switch {

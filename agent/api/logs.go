@@ -247,6 +247,15 @@ func (l *logWriter) write(p []byte, file string, at int64) error {
 	return l.out.Send(text)
 }
 
+// tell says what has happened to the file, in Nomad's words.
+func (l *logWriter) tell(event, file string) error {
+	text, err := json.Marshal(frame{File: file, FileEvent: event})
+	if err != nil {
+		return err
+	}
+	return l.out.Send(text)
+}
+
 func (l *logWriter) heartbeat() error {
 	if l.plain {
 		return nil // nothing that is not the log may be in it

@@ -6,6 +6,7 @@ package api
 import (
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -77,6 +78,9 @@ type nodeEvent struct {
 func nodeOf(r *http.Request, now *snapshot.Agent) nodeJSON {
 	n, c := now.Node, now.Config
 	address := addressOf(&c)
+	if ip := net.ParseIP(c.BindAddr); ip != nil && ip.IsUnspecified() && r.Host != "" {
+		address = r.Host // as the client has reached it
+	}
 	if isLocal(r.Context()) {
 		address = "" // clients would leave the socket for it, and not be trusted there
 	}

@@ -94,7 +94,7 @@ func newPlacementFailures(now *snapshot.Agent, unplaced map[string]*snapshot.Unp
 }
 
 // scaleJob is PUT /v1/job/ID/scale.
-func (s *Server) scaleJob(r *http.Request, _ *snapshot.Agent) (any, error) {
+func (s *Server) scaleJob(r *http.Request, now *snapshot.Agent) (any, error) {
 	var body struct {
 		Count  *int
 		Target map[string]string
@@ -104,6 +104,9 @@ func (s *Server) scaleJob(r *http.Request, _ *snapshot.Agent) (any, error) {
 	}
 	if body.Count == nil || body.Target["Group"] == "" {
 		return nil, badRequest(`the body needs a group and its count: {"Count": 2, "Target": {"Group": NAME}}`)
+	}
+	if _, err := jobOf(r, now); err != nil {
+		return nil, err
 	}
 	status, changed, err := s.agent.ScaleJob(r.Context(), r.PathValue("id"), body.Target["Group"], *body.Count)
 	if err != nil {

@@ -108,6 +108,7 @@ func (s *Server) jsonOf(a answer, look func(*http.Request) *snapshot.Agent) http
 				text = indented.Bytes()
 			}
 		}
+		setWriteDeadline(w, writeTimeout) // the work may have taken longer
 		header := w.Header()
 		header.Set("Content-Type", "application/json")
 		header.Set("X-Nomad-Index", strconv.FormatUint(max(1, now.Index), 10))
@@ -161,6 +162,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", "10")
 		w.Header().Set("Connection", "close") // the descriptor is scarce as well
 	}
+	setWriteDeadline(w, writeTimeout)
 	http.Error(w, err.Error(), status)
 }
 

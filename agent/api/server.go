@@ -39,7 +39,7 @@ type Past interface {
 // Jobs runs and stops jobs.
 type Jobs interface {
 	Validate(ctx context.Context, source job.Source) (*job.Job, error)
-	RunJob(ctx context.Context, source job.Source) (status *snapshot.Job, changed bool, err error)
+	RunJob(ctx context.Context, source job.Source, check func(index uint64) error) (status *snapshot.Job, changed bool, err error)
 	ScaleJob(ctx context.Context, id, group string, count int) (status *snapshot.Job, changed bool, err error)
 	PlanJob(ctx context.Context, source job.Source) (*snapshot.Plan, error)
 	StopJob(id string, purge bool) error

@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -445,4 +446,51 @@ func TestBlockingQuery(t *testing.T) {
 // one returns room for one stream of each kind.
 func one() *streams.Room {
 	return streams.New(streams.Limits{streams.Trusted: 1, streams.Untrusted: 1})
+}
+
+// TestStreamOfCutFile follows a file that is truncated, as by copytruncate of logrotate, and removed.
+func TestStreamOfCutFile(t *testing.T) {
+	f := newFake()
+	s := newTestServer(f)
+	s.poll, s.heartbeat = 5*time.Millisecond, 20*time.Millisecond
+	f.allocs[0].Dir = allocdir.Allocation(t.TempDir())
+	f.writeLog(t, "") // makes the directory
+	url, _ := serve(t, s)
+	file := filepath.Join(f.allocs[0].Dir.Logs(), "app.log")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil { // truncates
+			t.Fatal(err)
+		}
+	}
+	write("first line")
+	frames := json.NewDecoder(open(t.Context(), t, url+"/v1/client/fs/stream/"+webID+"?path=alloc/logs/app.log").body)
+	next := func() (got frame) {
+		t.Helper()
+		for reflect.ValueOf(got).IsZero() { // signs of life
+			if err := frames.Decode(&got); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return got
+	}
+	if got := next(); string(got.Data) != "first line" {
+		t.Errorf("%+v", got)
+	}
+	write("new")
+	if got := next(); got.FileEvent != "file truncated" {
+		t.Errorf("%+v", got)
+	}
+	if got := next(); string(got.Data) != "new" || got.Offset != 3 {
+		t.Errorf("%+v", got)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(); got.FileEvent != "file deleted" {
+		t.Errorf("%+v", got)
+	}
+	if err := frames.Decode(&frame{}); !errors.Is(err, io.EOF) {
+		t.Errorf("after the file: %v", err)
+	}
 }

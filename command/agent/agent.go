@@ -269,7 +269,7 @@ func runFile(ctx context.Context, a *agent.Agent, path string) error {
 	if err != nil {
 		return fmt.Errorf("read job: %w", err)
 	}
-	_, _, err = a.RunJob(ctx, job.Source{Filename: path, Text: string(text)})
+	_, _, err = a.RunJob(ctx, job.Source{Filename: path, Text: string(text)}, nil)
 	return err
 }
 

@@ -91,13 +91,14 @@ func (o *eventsOptions) print(ctx context.Context, out io.Writer, p cli.Palette,
 	defer events.Close()
 	// Without --follow the output ends with the newest event at the start. If that has another topic, it is never sent:
 	// the output ends after a pause.
-	idle := time.AfterFunc(time.Hour, cancel)
-	defer idle.Stop()
-	for {
+	next := func() (event client.Event, heartbeat bool, err error) {
 		if !o.follow {
-			idle.Reset(quiet)
+			defer time.AfterFunc(quiet, cancel).Stop()
 		}
-		event, heartbeat, err := events.Next()
+		return events.Next()
+	}
+	for {
+		event, heartbeat, err := next()
 		switch {
 		case errors.Is(err, io.EOF), err != nil && ctx.Err() != nil:
 			return nil
