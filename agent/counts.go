@@ -27,8 +27,14 @@ func (c *counts) fail(what string) {
 	c.errors[what]++
 }
 
+// failures returns all counts, those of what has not failed too: a series that begins with its first failure shows no increase.
 func (c *counts) failures() map[string]int64 {
+	all := make(map[string]int64)
+	for _, what := range [...]string{"gc", "history", "logs", "orphans", "placement", "plugin", "recovery", "reschedule", "state"} {
+		all[what] = 0
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return maps.Clone(c.errors)
+	maps.Copy(all, c.errors)
+	return all
 }

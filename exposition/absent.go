@@ -3,7 +3,11 @@
 
 package exposition
 
-import "github.com/tachograph/tacho/procstats"
+import (
+	"strings"
+
+	"github.com/tachograph/tacho/procstats"
+)
 
 // AbsentFamily is the empty family that says which measurements of a task were selected and are absent.
 func AbsentFamily() Family {
@@ -21,7 +25,22 @@ func (f *Family) AddAbsent(labels *Labels, s *procstats.Sample, usual procstats.
 			continue
 		}
 		if m, known := procstats.Lookup(r.ID()); known {
-			f.Add(labels.With(Label{Name: "measurement", Value: m.Name}, Label{Name: "reason", Value: r.Reason()}), 1)
+			f.Add(labels.With(Label{Name: "measurement", Value: m.Name}, Label{Name: "reason", Value: withoutCounts(r.Reason())}), 1)
 		}
 	}
+}
+
+// withoutCounts returns a reason without its whole numbers: "3 of 37 processes were skipped" would be another series each time.
+func withoutCounts(reason string) string {
+	words := strings.Fields(reason)
+	isCount := func(i int) bool {
+		return i >= 0 && i < len(words) && strings.Trim(words[i], "0123456789") == ""
+	}
+	var kept []string
+	for i, word := range words {
+		if !isCount(i) && (word != "of" || !isCount(i-1) || !isCount(i+1)) {
+			kept = append(kept, word)
+		}
+	}
+	return strings.Join(kept, " ")
 }

@@ -14,7 +14,7 @@ import (
 
 // ownLabels are the names that labels of ours have; meta data cannot take them.
 func ownLabels() []string {
-	return []string{"alloc_id", "driver", "host", "job", "namespace", "state", "task", "task_group", "type"}
+	return []string{"alloc_id", "driver", "host", "job", "measurement", "namespace", "outcome", "reason", "state", "task", "task_group", "type"}
 }
 
 // metadata is what telemetry { include_alloc_metadata_in_metrics } lets through of tasks' meta data.

@@ -13,7 +13,7 @@ import (
 )
 
 func TestMetadataLabels(t *testing.T) {
-	meta := map[string]string{"team": "web", "cost-center": "7", "cost.center": "8", "job": "other", "4k": "yes", "__name__": "x", "größe": "L"}
+	meta := map[string]string{"team": "web", "cost-center": "7", "cost.center": "8", "job": "other", "outcome": "x", "reason": "x", "measurement": "x", "4k": "yes", "__name__": "x", "größe": "L"}
 	cases := []struct {
 		name      string
 		telemetry config.Telemetry

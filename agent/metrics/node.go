@@ -74,7 +74,12 @@ func nomadNode(s *node.Stats, labels *exposition.Labels) []exposition.Family {
 		f.gauge("nomad_client_host_cpu_system", "Use of a core in the kernel in percent.", l, c.System)
 		f.gauge("nomad_client_host_cpu_idle", "Idle time of a core in percent.", l, c.Idle)
 	}
+	named := map[string]bool{}
 	for _, d := range s.Disks {
+		if named[d.Device] { // the same file system, mounted once more, or another subvolume
+			continue
+		}
+		named[d.Device] = true
 		l := labels.With(exposition.Label{Name: "disk", Value: d.Device})
 		f.gauge("nomad_client_host_disk_size", "Size of a file system in bytes.", l, float64(d.Size))
 		f.gauge("nomad_client_host_disk_used", "Used bytes of a file system.", l, float64(d.Used))

@@ -70,7 +70,7 @@ func (a *assets) serve(w http.ResponseWriter, r *http.Request) {
 // parseTemplates parses the embedded templates.
 func parseTemplates(files *assets) *template.Template {
 	t := template.New("").Funcs(template.FuncMap{
-		"asset": files.path, "clock": formatClock, "time": formatTime, "printable": printable,
+		"asset": files.path, "clock": formatClock, "event": formatEvent, "time": formatTime, "printable": printable,
 		"iso":         func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"ended":       func(id, title string, s section) titled { return titled{id, title, s} },
 		"gauged":      func(label string, g gauge) labelled { return labelled{label, g} },

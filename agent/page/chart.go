@@ -81,7 +81,7 @@ func (f *frame) limits(label string, q quantity) []chart.Limit {
 func (f *frame) earlier(values []float64) []float64 {
 	var starts []int // of each run, as places in shown
 	for j, i := range f.shown {
-		first := i == 0 && f.moments[0].Wall.After(f.axis.Since.Add(time.Second)) // nothing is before it, not only nothing shown
+		first := i == 0 && !f.moments[0].Wall.Before(f.axis.Since.Add(time.Second)) // nothing is before it, not only nothing shown
 		if first || i > 0 && f.moments[i].run != f.moments[i-1].run {
 			starts = append(starts, j)
 		}

@@ -16,15 +16,15 @@ func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return procstats.NoValue
 	}
-	return t.Format("2006-01-02 15:04:05 MST")
+	return t.Local().Format("2006-01-02 15:04:05 MST") // plugins of drivers send UTC
 }
 
-// formatClock writes a moment of today.
+// formatClock writes a moment of the last hours.
 func formatClock(t time.Time) string {
 	if t.IsZero() {
 		return procstats.NoValue
 	}
-	return t.Format("15:04:05")
+	return t.Local().Format("15:04:05")
 }
 
 // formatDay writes a moment to the minute.
@@ -32,7 +32,15 @@ func formatDay(t time.Time) string {
 	if t.IsZero() {
 		return procstats.NoValue
 	}
-	return t.Format("Jan 2 15:04")
+	return t.Local().Format("Jan 2 15:04")
+}
+
+// formatEvent writes a moment that may be of another day.
+func formatEvent(t time.Time) string {
+	if day := time.DateOnly; t.Local().Format(day) != time.Now().Format(day) {
+		return t.Local().Format("Jan 2 15:04:05")
+	}
+	return formatClock(t)
 }
 
 // printable shows what a name has in it that would not be seen, or that would turn the text around.

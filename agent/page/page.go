@@ -57,6 +57,8 @@ type Options struct {
 	Address string
 	// Interval is the time between readings, and so between changes of a page that is looked at; 0 means 1 s.
 	Interval time.Duration
+	// HistoryInterval is the time between two readings that are kept, if it is longer than Interval.
+	HistoryInterval time.Duration
 	// HistorySpan is how much of a task's past the agent keeps; 0 means 15 min.
 	HistorySpan time.Duration
 	// Streams is the room for live pages; nil makes one.

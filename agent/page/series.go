@@ -222,3 +222,22 @@ func (t *track) forget(before time.Time) {
 	}
 	t.moments = t.moments[i:]
 }
+
+// thinned leaves one moment of each step, the last, with the highest memory of all in the step: a peak must not be lost. Steps begin at
+// whole multiples; gaps stay.
+func thinned(all []moment, step time.Duration) []moment {
+	kept := all[:0]
+	for _, m := range all {
+		if n := len(kept); n > 0 && kept[n-1].gap == history.NoGap && m.gap == history.NoGap && kept[n-1].run == m.run &&
+			kept[n-1].Wall.Truncate(step).Equal(m.Wall.Truncate(step)) {
+			for _, q := range [...]quantity{memoryNeeded, memoryCharged} {
+				if before := kept[n-1].values[q]; before > m.values[q] || math.IsNaN(m.values[q]) {
+					m.values[q] = before
+				}
+			}
+			kept = kept[:n-1]
+		}
+		kept = append(kept, m)
+	}
+	return kept
+}

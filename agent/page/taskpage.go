@@ -83,8 +83,8 @@ type eventRow struct {
 	Class   string
 }
 
-// mostPoints bounds the readings in a chart.
-const mostPoints = 300
+// mostPoints bounds the points in a chart, and mostOfPoint the readings that a point is made of.
+const mostPoints, mostOfPoint = 300, 12
 
 // taskPage fills the page of one task.
 func (p *Page) taskPage(v *view) error {
@@ -239,10 +239,11 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 	s := windowOf(body.Spans, asked, t.born(), latest)
 	until := s.until
 	body.Moves = s.moves(body.Path, longest)
-	step := max(p.options.Interval, (s.size / mostPoints).Truncate(time.Second))
+	interval := max(p.options.Interval, p.options.HistoryInterval)
+	step := max(interval, (s.size / mostPoints).Truncate(time.Second))
 	query := history.Query{Since: until.Add(-s.size - 2*step), Until: until.Add(time.Minute)}
-	if step > p.options.Interval {
-		query.Step = step
+	if step > mostOfPoint*interval {
+		query.Step = step / mostOfPoint
 	}
 	points, err := p.agent.History(t.allocation.ID, t.state.Name, query)
 	if err != nil && !errors.Is(err, allocation.ErrNotFound) {
@@ -256,6 +257,7 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 	for _, point := range points {
 		moments = append(moments, c.point(point))
 	}
+	moments = thinned(moments, step)
 	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() && !s.fixed {
 		moments = appendLive(moments, c, t)
 	}
@@ -292,7 +294,17 @@ func (w window) endWord(t task) string {
 // shape tells pages with other parts apart.
 func (b *taskView) shape() string {
 	return digest([]string{
-		b.Condition.Word, b.Started, fmt.Sprint(b.Read), fmt.Sprint(len(b.Events)), fmt.Sprint(b.End != nil), fmt.Sprint(b.Restarts),
+		b.Condition.Word, b.Started, fmt.Sprint(b.Read), fmt.Sprint(b.newestEvent()), fmt.Sprint(b.End != nil), fmt.Sprint(b.Restarts),
 		fmt.Sprint(len(b.Measurements)), fmt.Sprint(len(b.Figures), len(b.Charts)),
 	})
+}
+
+// newestEvent is when the newest event was; of events only so many are kept.
+func (b *taskView) newestEvent() (newest time.Time) {
+	for _, e := range b.Events {
+		if e.When.After(newest) {
+			newest = e.When
+		}
+	}
+	return newest
 }

@@ -99,7 +99,8 @@ func openServices(a *agent.Agent, c config.Config, e endpoint, log hclog.Logger)
 	s := &services{
 		log: log.Named("http"), keys: keys, statsd: metrics.NewStatsd(collector, a.Telemetry),
 		page: page.New(a, page.Options{
-			Logger: log.Named("page"), Token: keys.token, Streams: room, Interval: c.Telemetry.CollectionInterval, HistorySpan: c.History.Span,
+			Logger: log.Named("page"), Token: keys.token, Streams: room, Interval: c.Telemetry.CollectionInterval,
+			HistorySpan: c.History.Span, HistoryInterval: c.History.Interval,
 			Actions: a, Address: pageAddress(c),
 		}),
 	}

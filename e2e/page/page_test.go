@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -209,6 +210,7 @@ func TestConnectionLost(t *testing.T) {
 	tab := b.open(t)
 	tab.visit(t, server.URL+"/")
 	tab.waitFor(t, `source?.readyState === EventSource.OPEN`)
+	tab.eval(t, "document.getElementById('main').dataset.old = 'yes'; true", new(bool))
 	<-handler
 	handler <- http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "down", http.StatusServiceUnavailable)
@@ -220,10 +222,46 @@ func TestConnectionLost(t *testing.T) {
 	<-handler
 	handler <- again.Handler(false)
 	tab.waitFor(t, `document.getElementById('connection').textContent === '' && source.readyState === EventSource.OPEN`)
+	tab.waitFor(t, `!document.getElementById('main').dataset.old`) // what the page has is what the new stream knows
 	// The browser writes refused connections into its console: they are what this test is about.
 	tab.mu.Lock()
 	tab.problems = nil
 	tab.mu.Unlock()
+}
+
+// TestFocusInALog has the focus in the output of a task, which goes on, and elsewhere in a part that changes, which waits.
+func TestFocusInALog(t *testing.T) {
+	site := serve(t, pagetest.Stage(time.Now), page.Options{})
+	tab := startBrowser(t).open(t)
+	tab.visit(t, site+"/alloc/"+pagetest.ID(1)+"/api")
+	const part = `
+		const part = document.createElement("div");
+		part.dataset.live = "probe";
+		document.getElementById("main").append(part);
+		known = null;
+		const text = () => part.textContent.trim();`
+	var got []string
+	tab.eval(t, `(() => {`+part+`
+		part.innerHTML = "<pre tabindex='0'>one</pre>";
+		part.firstChild.focus();
+		put({ probe: "<pre tabindex='0'>one two</pre>" });
+		return [text(), String(part.contains(document.activeElement))];
+	})()`, &got)
+	if want := []string{"one two", "true"}; !slices.Equal(got, want) {
+		t.Errorf("a log with the focus: %q, want %q", got, want)
+	}
+	tab.eval(t, `(async () => {`+part+`
+		part.innerHTML = "<a href='#'>one</a>";
+		part.firstChild.focus();
+		put({ probe: "<a href='#'>two</a>" });
+		const before = text();
+		document.activeElement.blur();
+		await new Promise((done) => setTimeout(done, 50));
+		return [before, text()];
+	})()`, &got)
+	if want := []string{"one", "two"}; !slices.Equal(got, want) {
+		t.Errorf("a link with the focus: %q, want %q", got, want)
+	}
 }
 
 // TestFits holds that no page is wider than its window, from a telephone to a wall.

@@ -9,7 +9,9 @@ let lastHeard = Date.now();
 let loading = false;
 let again = false;
 
-function listen() {
+// listen follows the changes of the page as it was loaded. Of what was missed before the stream opens again the server knows nothing, nor,
+// after a while, which rows the page has: it is loaded anew.
+function listen(missed = false) {
   const main = document.getElementById("main");
   if (source) source.close();
   source = null;
@@ -24,6 +26,10 @@ function listen() {
     heard();
     if (JSON.parse(event.data).shape !== document.getElementById("main").dataset.shape) load();
   });
+  source.onopen = () => {
+    if (missed) load();
+    missed = true;
+  };
   source.onerror = () => say();
 }
 
@@ -37,7 +43,7 @@ function say() {
   if (!source || Date.now() - lastHeard < 5000) return;
   const text = "The connection to the agent is lost; these numbers are of " + clock(lastHeard) + ".";
   if (connection.textContent !== text) connection.textContent = text;
-  if (source.readyState === EventSource.CLOSED) listen();
+  if (source.readyState === EventSource.CLOSED) listen(true);
 }
 setInterval(say, 2000);
 
@@ -46,7 +52,7 @@ setInterval(say, 2000);
 function put(cells) {
   for (const [name, html] of Object.entries(cells)) {
     const element = elements().get(name);
-    if (!element || element.contains(document.activeElement)) continue;
+    if (!element || hold(element, name, html)) continue;
     const log = element.querySelector("pre");
     const atEnd = !log || log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
     const place = log?.scrollTop;
@@ -56,6 +62,25 @@ function put(cells) {
   }
   for (const chart of document.querySelectorAll(".chart")) readAgain(chart);
 }
+
+// hold leaves an element alone that has the focus in it, until it goes elsewhere. What can only be scrolled by its keys, such as a log, gets
+// its new content all the same.
+const held = new Map();
+function hold(element, name, html) {
+  held.delete(name);
+  const focused = document.activeElement;
+  if (!element.contains(focused)) return false;
+  const fresh = document.createElement("template");
+  fresh.innerHTML = html;
+  const now = fresh.content.querySelectorAll("[tabindex]");
+  if (focused.matches("[tabindex]") && now.length === 1 && !fresh.content.querySelector("a, button, input, summary")) {
+    const atEnd = focused.scrollTop + focused.clientHeight >= focused.scrollHeight - 4;
+    focused.replaceChildren(...now[0].childNodes);
+    if (atEnd) focused.scrollTop = focused.scrollHeight;
+  } else held.set(name, html);
+  return true;
+}
+document.addEventListener("focusout", () => setTimeout(() => put(Object.fromEntries(held))));
 
 // elements are those that change, by name; they stay until the page is loaded anew.
 let known = null;
@@ -109,6 +134,8 @@ async function load() {
   try {
     const response = await fetch(location.href, { headers: { Accept: "text/html" } });
     const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+    if (!fresh.getElementById("main")) throw new Error("no page"); // but a message of whatever stands between
+    held.clear();
     const main = document.getElementById("main");
     const focused = document.activeElement && main.contains(document.activeElement) ? path(document.activeElement) : "";
     const open = [...main.querySelectorAll("details")].map((d) => d.open);
