@@ -73,6 +73,9 @@ func (h *handle) Wait(ctx context.Context) (hook.Exit, error) {
 
 // Stop implements hook.Handle.
 func (h *handle) Stop(ctx context.Context, signal string, timeout time.Duration) error {
+	if err := h.resume(ctx); err != nil {
+		return err
+	}
 	err := h.entry.Driver().StopTask(ctx, h.id, timeout, signal)
 	if errors.Is(err, driver.ErrTaskNotFound) || errors.Is(err, driver.ErrTaskNotRunning) {
 		return nil

@@ -13,6 +13,10 @@ import (
 // knows of as soon as it has started.
 const confirmLimit = time.Minute
 
+// forgetLimit is how long the end of a task is kept for a host that knew of the task: drivers that are slow to start hold up its
+// recoveries, and a task whose end is lost would run again.
+const forgetLimit = time.Hour
+
 // confirmationWatch ends the tasks that a host does not know of: it was killed before it had persisted their handles, and
 // asks for them neither by StartTask nor by RecoverTask if their job was stopped meanwhile.
 type confirmationWatch struct {
@@ -20,17 +24,23 @@ type confirmationWatch struct {
 	work      sync.WaitGroup
 }
 
-// newConfirmationWatch calls end once after each connection, with its time, unless another follows at once, until ctx is
-// done.
-func newConfirmationWatch(ctx context.Context, end func(ctx context.Context, before time.Time)) *confirmationWatch {
+// newConfirmationWatch calls end after each connection, with its time, unless another follows at once, until ctx is done: after
+// confirmLimit, and after forgetLimit unless there was another connection until then, when ended tasks are forgotten as well.
+func newConfirmationWatch(ctx context.Context, end func(ctx context.Context, before time.Time, forget bool)) *confirmationWatch {
 	w := &confirmationWatch{connected: make(chan time.Time, 1)}
 	w.work.Go(func() {
+		var forget <-chan time.Time // nil if nothing is to be forgotten
+		var at time.Time
 		for {
 			select {
-			case at := <-w.connected:
-				if pause(ctx, time.Until(at.Add(confirmLimit))); ctx.Err() == nil {
-					end(ctx, at)
+			case at = <-w.connected:
+				if pause(ctx, time.Until(at.Add(confirmLimit))); ctx.Err() != nil {
+					return
 				}
+				end(ctx, at, false)
+				forget = time.After(time.Until(at.Add(forgetLimit)))
+			case <-forget:
+				end(ctx, at, true)
 			case <-ctx.Done():
 				return
 			}

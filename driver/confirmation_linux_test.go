@@ -21,25 +21,33 @@ func TestEndUnconfirmed(t *testing.T) {
 		knows func(*fixture, *driver.TaskHandle)
 		// restart says that the driver was killed as well, and agent that its host persists starts.
 		restart, agent bool
-		ends           bool
+		// ends and forgotten say whether the executor is ended, at first and later.
+		ends, forgotten bool
 	}{
-		"unknown":                       {nil, false, false, true},
-		"unknown to the next driver":    {nil, true, false, true},
-		"of an agent":                   {nil, true, true, false},
-		"waited for":                    {waitOnce, false, false, false},
-		"waited for by the next driver": {waitOnce, true, false, false},
+		"unknown":                       {nil, false, false, true, true},
+		"unknown to the next driver":    {nil, true, false, true, true},
+		"of an agent":                   {nil, true, true, false, false},
+		"waited for":                    {waitOnce, false, false, false, false},
+		"waited for by the next driver": {waitOnce, true, false, false, false},
 		"waited for, and ended": {func(f *fixture, h *driver.TaskHandle) {
 			waitOnce(f, h)
 			if err := f.StopTask(f.t.Context(), h.Config.ID, 0, "SIGKILL"); err != nil {
 				f.t.Error(err)
 			}
-		}, true, false, true},
+		}, true, false, false, true},
+		"ended, and being destroyed": {func(f *fixture, h *driver.TaskHandle) {
+			waitOnce(f, h)
+			err := f.StopTask(f.t.Context(), h.Config.ID, 0, "SIGKILL")
+			if err := errors.Join(err, f.MarkDestroyed(h.Config.ID)); err != nil {
+				f.t.Error(err)
+			}
+		}, true, false, true, true},
 		"recovered": {func(f *fixture, h *driver.TaskHandle) {
 			f.restart()
 			if err := f.RecoverTask(f.t.Context(), h); err != nil {
 				f.t.Error(err)
 			}
-		}, true, false, false},
+		}, true, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, nil)
@@ -49,7 +57,7 @@ func TestEndUnconfirmed(t *testing.T) {
 			config.Persisted = test.agent
 			handle := f.start(config)
 			address := f.executors()[0]
-			f.EndUnconfirmed(t.Context(), time.Now().Add(-time.Minute))
+			f.EndUnconfirmed(t.Context(), time.Now().Add(-time.Minute), true)
 			if !client.Alive(*address) {
 				t.Fatal("a task that was started after the host had connected was ended")
 			}
@@ -59,9 +67,12 @@ func TestEndUnconfirmed(t *testing.T) {
 			if test.restart {
 				f.restart()
 			}
-			f.EndUnconfirmed(t.Context(), time.Now())
-			if ended := !client.Alive(*address); ended != test.ends {
-				t.Errorf("the task was ended: %t, want %t", ended, test.ends)
+			for _, forget := range []bool{false, true} {
+				want := test.ends || forget && test.forgotten
+				f.EndUnconfirmed(t.Context(), time.Now(), forget)
+				if ended := !client.Alive(*address); ended != want {
+					t.Errorf("forget: %t: the executor was ended: %t, want %t", forget, ended, want)
+				}
 			}
 			if _, err := f.KillOrphans(t.Context()); err != nil { // what is left, as it should be or not
 				t.Error(err)

@@ -17,24 +17,34 @@ func TestConfirmationWatch(t *testing.T) {
 	for name, test := range map[string]struct {
 		connects, ends []time.Duration // after the begin
 	}{
-		"never":               {nil, nil},
-		"once":                {[]time.Duration{5 * time.Second}, []time.Duration{65 * time.Second}},
-		"twice":               {[]time.Duration{0, 2 * time.Minute}, []time.Duration{time.Minute, 3 * time.Minute}},
-		"again in the minute": {[]time.Duration{0, 30 * time.Second}, []time.Duration{time.Minute, 90 * time.Second}},
-		"again and again": {
-			[]time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second}, []time.Duration{time.Minute, 90 * time.Second},
+		"never": {nil, nil},
+		"once":  {[]time.Duration{5 * time.Second}, []time.Duration{65 * time.Second, time.Hour + 5*time.Second}},
+		"twice": {[]time.Duration{0, 2 * time.Minute}, []time.Duration{time.Minute, 3 * time.Minute, 62 * time.Minute}},
+		"again in the minute": {
+			[]time.Duration{0, 30 * time.Second}, []time.Duration{time.Minute, 90 * time.Second, time.Hour + 30*time.Second},
 		},
-		"the driver ends first": {[]time.Duration{9*time.Minute + 30*time.Second}, nil},
+		"again and again": {
+			[]time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second},
+			[]time.Duration{time.Minute, 90 * time.Second, time.Hour + 30*time.Second},
+		},
+		"again before it is forgotten": {
+			[]time.Duration{0, 59 * time.Minute}, []time.Duration{time.Minute, time.Hour, 119 * time.Minute},
+		},
+		"the driver ends first": {[]time.Duration{2*time.Hour - 30*time.Second}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
 				defer cancel()
 				var ends []time.Duration
-				w := newConfirmationWatch(ctx, func(_ context.Context, before time.Time) {
+				w := newConfirmationWatch(ctx, func(_ context.Context, before time.Time, forget bool) {
 					ends = append(ends, time.Since(began))
-					if age := time.Since(before); age != confirmLimit {
+					want := confirmLimit
+					if forget {
+						want = forgetLimit
+					}
+					if age := time.Since(before); age != want {
 						t.Errorf("called %s after the connection", age)
 					}
 				})

@@ -54,7 +54,7 @@ func (d *Tacho) AdoptTask(context.Context, *TaskConfig) (*TaskHandle, error) {
 	return nil, errNoExecutor("adopt task")
 }
 
-func (d *Tacho) endUnconfirmed(context.Context, time.Time) {}
+func (d *Tacho) endUnconfirmed(context.Context, time.Time, bool) {}
 
 // RecoverTask implements Starter.
 func (d *Tacho) RecoverTask(context.Context, *TaskHandle) error { return errNoExecutor("recover task") }

@@ -24,7 +24,9 @@ func RowInterval(config Config, block *ConfigBlock) time.Duration {
 }
 
 // EndUnconfirmed ends the tasks that were started before a time and that no host knows of.
-func (d *Tacho) EndUnconfirmed(ctx context.Context, before time.Time) { d.endUnconfirmed(ctx, before) }
+func (d *Tacho) EndUnconfirmed(ctx context.Context, before time.Time, forget bool) {
+	d.endUnconfirmed(ctx, before, forget)
+}
 
 // ExecutorID names a task's executor, and its directory.
 func ExecutorID(task *TaskConfig) string { return executorID(task) }

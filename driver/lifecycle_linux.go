@@ -83,6 +83,9 @@ func (d *Tacho) DestroyTask(ctx context.Context, id string, force bool) error {
 			return err
 		}
 	}
+	if d.watch != nil {
+		t.markDestroyed()
+	}
 	failpoint.At("driver.destroy")
 	if err := t.release(ctx); err != nil {
 		// The task is gone; what is left are an executor without one, and its directory.

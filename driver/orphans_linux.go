@@ -177,13 +177,27 @@ func (d *Tacho) confirm(t *task) {
 	}
 }
 
-func isConfirmed(folder string) bool {
-	_, err := os.Lstat(filepath.Join(folder, confirmedFile))
+func isConfirmed(folder string) bool { return hasFile(folder, confirmedFile) }
+
+// destroyedFile, in the executor's directory, says that the host has asked for the end of a task, and needs to know nothing of it any more.
+const destroyedFile = "destroyed"
+
+// markDestroyed is for a driver that dies before the executor is gone: its host may not ask again.
+func (t *task) markDestroyed() {
+	err := os.WriteFile(filepath.Join(t.state.Address.Folder, destroyedFile), nil, 0o600)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.log.Warn("mark destroyed task", "error", err)
+	}
+}
+
+func hasFile(folder, name string) bool {
+	_, err := os.Lstat(filepath.Join(folder, name))
 	return err == nil
 }
 
-// endUnconfirmed ends the tasks that were started before a time and that no host knows of.
-func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time) {
+// endUnconfirmed ends the tasks that were started before a time and that no host knows of; with forget also the executors of ended tasks
+// that a host knew of and has not asked for.
+func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time, forget bool) {
 	known := make(map[string]bool)
 	for _, t := range d.list() {
 		known[t.state.Address.Folder] = true
@@ -204,16 +218,15 @@ func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time) {
 		if err != nil || !info.ModTime().Before(before) || known[folder] {
 			continue
 		}
-		if err := d.endIfUnconfirmed(ctx, folder); err != nil {
+		if err := d.endIfUnconfirmed(ctx, folder, forget); err != nil {
 			d.log.Error("end unconfirmed task", "directory", folder, "error", err)
 		}
 	}
 }
 
-// endIfUnconfirmed ends an executor whose driver is gone, and of whose task no host ever knew, or whose host has not asked how
-// it ended: its driver died while it destroyed the task. Those of tacho run have no allocation, and those of an agent were
-// persisted.
-func (d *Tacho) endIfUnconfirmed(ctx context.Context, folder string) error {
+// endIfUnconfirmed ends an executor whose driver is gone, and of whose task no host ever knew, or whose driver died while it destroyed
+// the task; with forget also if the task has ended. Those of tacho run have no allocation, and those of an agent were persisted.
+func (d *Tacho) endIfUnconfirmed(ctx context.Context, folder string, forget bool) error {
 	address, err := wire.ReadAddress(folder)
 	if errors.Is(err, os.ErrNotExist) { // its driver was killed before there was an executor
 		return sweep([]string{folder})
@@ -221,10 +234,10 @@ func (d *Tacho) endIfUnconfirmed(ctx context.Context, folder string) error {
 	if err != nil || address.AllocID == "" || address.Persisted || client.Owned(*address) {
 		return err
 	}
-	if isConfirmed(folder) && kernel.Alive(kernel.HostFS(), address.Main) {
+	if isConfirmed(folder) && (kernel.Alive(kernel.HostFS(), address.Main) || !forget && !hasFile(folder, destroyedFile)) {
 		return nil
 	}
-	d.log.Warn("task is killed: its host has connected again and has not recovered it", "after", confirmLimit, "executor", address.ID,
+	d.log.Warn("task is killed: its host has connected again and has not recovered it", "executor", address.ID,
 		"alloc_id", address.AllocID, "task", address.Task)
 	return endExecutor(ctx, *address)
 }

@@ -296,7 +296,8 @@ func (t *task) release(ctx context.Context) error {
 	t.unfollow()
 	err := t.client.Shutdown(ctx)
 	if errors.Is(err, client.ErrLost) {
-		err = nil
+		// The directory names what may be left: of processes that the kernel does not end, somebody has to know.
+		return errors.Join(t.client.Close(), client.KillTask(ctx, t.state.Address))
 	}
 	return errors.Join(err, t.client.Close(), client.RemoveFolder(t.state.Address.Folder))
 }

@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -62,6 +64,9 @@ func (e *Executor) startExec(ctx context.Context, t *task, setup *proto.ExecSetu
 		// Programs for terminals give up without it, and a task that has no terminal does not set it.
 		c.env = mergeEnvironment([]string{"TERM=xterm"}, c.env)
 	}
+	if err := checkAnswers(ctx, c.dir); err != nil {
+		return nil, status.Error(codes.DeadlineExceeded, "exec: "+err.Error())
+	}
 	var err error
 	if c.path, err = findExecutable(c.argv[0], c.env, c.dir); err != nil {
 		return nil, err
@@ -82,6 +87,27 @@ func (e *Executor) startExec(ctx context.Context, t *task, setup *proto.ExecSetu
 		return nil, startError(&c, err)
 	}
 	return &execution{task: t, pid: pid, end: end, execStdio: stdio}, nil
+}
+
+// checkAnswers looks at a directory whose file system may hang: a fork that waits for it there would hold up the whole executor, and a look
+// holds up one goroutine, for as long. That the directory is missing the fork will say.
+func checkAnswers(ctx context.Context, dir string) error {
+	looked := make(chan struct{})
+	go func() {
+		defer close(looked)
+		_, _ = os.Stat(dir)
+	}()
+	const patience = 10 * time.Second
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	select {
+	case <-looked:
+		return nil
+	case <-limit.C:
+		return fmt.Errorf("the file system of %s does not answer", dir)
+	case <-ctx.Done():
+		return fmt.Errorf("the file system of %s does not answer: %w", dir, context.Cause(ctx))
+	}
 }
 
 // mergeEnvironment returns the variables of base and more; those of more count where both have one. A variable that

@@ -125,6 +125,12 @@ func fork(c *command) (pid int, err error) {
 }
 
 func enterAndFork(c *command, attributes *syscall.ProcAttr, visit bool) (pid int, err error) {
+	if c.credential != nil && os.Geteuid() != 0 {
+		// Ambient capabilities, such as CAP_SETUID of whoever is not root, outlast a change of the user, capabilities(7).
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+			return 0, fmt.Errorf("clear ambient capabilities: %w", err)
+		}
+	}
 	leave, err := enter(c, attributes.Sys, visit)
 	if err != nil {
 		return 0, err

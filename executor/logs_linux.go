@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tachograph/tacho/executor/logs"
 )
@@ -28,7 +29,12 @@ func (t *task) collectLogs() (finish func()) {
 	collecting.Go(func() { t.logs.Run(ctx) })
 	return func() {
 		taskIsGone()
-		collecting.Wait()
+		if !waitFor(&collecting, collectLimit) {
+			// A file system that hangs: the end of the task must be known all the same.
+			t.recorder.info.Notes = append(slices.Clip(t.recorder.info.Notes),
+				"the end of the task's output is missing because the file system of its log files does not answer")
+			return
+		}
 		if dropped := t.logs.Dropped(); dropped > 0 {
 			t.recorder.info.Notes = append(slices.Clip(t.recorder.info.Notes),
 				fmt.Sprintf("%d bytes of the task's output were lost because its log files could not be written", dropped))
@@ -36,5 +42,26 @@ func (t *task) collectLogs() (finish func()) {
 		if err := t.logs.Close(); err != nil {
 			t.log.Error("close log files", "error", err)
 		}
+	}
+}
+
+// collectLimit is how long the end of a task waits for the collector of its logs, which gives up before that unless the kernel does not let
+// it.
+const collectLimit = 5 * time.Second
+
+// waitFor waits for a group, and returns false if it takes longer than the limit.
+func waitFor(group *sync.WaitGroup, limit time.Duration) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		group.Wait()
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
 	}
 }

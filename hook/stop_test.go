@@ -26,7 +26,7 @@ func TestRunnerStop(t *testing.T) {
 		"by the driver's kill":   {taskStart{}, []string{"stop SIGINT 7s"}, killed, 7 * time.Second},
 		"signal is refused":      {taskStart{stopErrs: []error{errBroken}}, []string{"stop SIGINT 7s", "stop SIGKILL 0s"}, escalated, time.Second},
 		"kill fails a few times": {taskStart{stopErrs: []error{errBroken, errBroken, errBroken}}, []string{"stop SIGINT 7s", "stop SIGKILL 0s", "stop SIGKILL 0s", "stop SIGKILL 0s"}, escalated, 7 * time.Second},
-		"plugin restarts":        {taskStart{stopErrs: []error{hook.ErrPluginRestarting}}, []string{"stop SIGINT 7s", "stop SIGKILL 0s"}, killed, time.Second},
+		"plugin restarts":        {taskStart{stopErrs: []error{hook.ErrPluginRestarting}}, []string{"stop SIGINT 7s", "stop SIGINT 7s"}, killed, 8 * time.Second},
 		"end is seen late":       {taskStart{stopErrs: []error{nil}}, []string{"stop SIGINT 7s", "stop SIGKILL 0s"}, killed, time.Second},
 		"driver takes too long":  {taskStart{obeys: true, ends: time.Hour}, []string{"stop SIGINT 7s", "stop SIGKILL 0s"}, escalated, 18 * time.Second},
 	}

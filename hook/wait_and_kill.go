@@ -92,8 +92,11 @@ func (r *Runner) await(ctx context.Context, handle Handle) *ending {
 func (r *Runner) kill(ctx context.Context, handle Handle, reason string, exits <-chan *ending) *ending {
 	r.emit(EventKilling, reason, nil)
 	signal, timeout, reported := r.config.KillSignal, r.config.KillTimeout, false
-	for retry := (backoff{}); ; signal, timeout = sigkill, 0 {
+	for retry := (backoff{}); ; {
 		err := stopHandle(ctx, handle, signal, timeout)
+		if !isRestarting(err) { // then the task has not got the signal
+			signal, timeout = sigkill, 0
+		}
 		if err != nil && !reported && ctx.Err() == nil && !isRestarting(err) {
 			r.emit(EventKillFailed, err.Error(), nil)
 			reported = true

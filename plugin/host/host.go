@@ -73,9 +73,10 @@ func (h *Host) Open(ctx context.Context, address *Address) error {
 				return err
 			}
 		}
-		if errors.Is(err, ErrLost) {
-			err = errors.Join(err, address.removeSocket())
+		if !errors.Is(err, ErrLost) { // it runs and does not answer: there must not be two of them
+			err = errors.Join(err, kill(*address))
 		}
+		err = errors.Join(err, address.removeSocket())
 		h.log.Info("plugin restarted", "plugin", h.config.Name(), "reason", err)
 	}
 	return h.start(ctx)

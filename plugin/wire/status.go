@@ -30,9 +30,11 @@ func byText() []error {
 // Status returns the status that a driver's error goes over the wire as; nil of nil. What a host looks for by its
 // text is of code Unknown, as every plain error is.
 func Status(err error) error {
+	recoverable, marked := driver.IsRecoverable(err) // also of what comes from the end of a context: hosts know of it by the mark alone
 	switch {
 	case err == nil:
 		return nil
+	case marked:
 	case errors.Is(err, context.Canceled):
 		return status.Error(codes.Canceled, text(err.Error()))
 	case errors.Is(err, context.DeadlineExceeded):
@@ -43,7 +45,7 @@ func Status(err error) error {
 			return status.Error(codes.Unknown, text(err.Error()))
 		}
 	}
-	if recoverable, known := driver.IsRecoverable(err); known {
+	if marked {
 		return recoverableStatus(err, recoverable)
 	}
 	return status.Error(codeOf(err), text(err.Error()))

@@ -217,6 +217,7 @@ func TestErrors(t *testing.T) {
 		{"bytes", errors.New("name \xff"), codes.Unknown, nil, nil},
 		{"temporary", driver.Recoverable(errors.New("no memory"), true), codes.FailedPrecondition, nil, true},
 		{"permanent", fmt.Errorf("start: %w", driver.Recoverable(errors.New("no command"), false)), codes.FailedPrecondition, nil, false},
+		{"temporary after a deadline", driver.Recoverable(fmt.Errorf("end earlier task: %w", context.DeadlineExceeded), true), codes.FailedPrecondition, nil, true},
 		{"gone", fmt.Errorf("x: %w", driver.ErrUnavailable), codes.Unavailable, driver.ErrUnavailable, nil},
 		{"invalid", fmt.Errorf("x: %w", driver.ErrInvalid), codes.InvalidArgument, driver.ErrInvalid, nil},
 		{"not supported", driver.ErrNotSupported, codes.Unimplemented, driver.ErrNotSupported, nil},
