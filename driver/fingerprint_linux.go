@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -28,6 +29,9 @@ func (d *Tacho) describeMachine(f *Fingerprint) error {
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("no directory for the executors' sockets: %w", err)
+	}
+	if err := client.CheckOwn(dir); err != nil { // which each start does
+		return fmt.Errorf("no place for the sockets of executors: %w", err)
 	}
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return fmt.Errorf("no place for the sockets of executors: %s: %w", dir, err)

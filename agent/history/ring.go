@@ -38,6 +38,8 @@ const (
 	maxSequence = 1 << 62
 	// maxColumns is more than the table has rows.
 	maxColumns = 512
+	// maxSlots is more than a configuration may ask for.
+	maxSlots = 1 << 20
 )
 
 // mostSetBack is how far the clock may be set back without the readings being dropped: until it has caught up all have the same time.
@@ -69,7 +71,8 @@ func openFile(path string, flag int, perm fs.FileMode) (File, error) {
 type Ring struct {
 	openFile OpenFile
 	path     string
-	slots    int
+	slots    int            // of the file
+	wanted   int            // slots of the next file
 	opened   bool           // the file was looked for
 	file     File           // nil before the first point
 	ids      []procstats.ID // of the columns; 0 where free
@@ -86,11 +89,11 @@ type Ring struct {
 
 // NewRing returns a ring that has touched nothing: the first call of a method opens its file.
 func NewRing(path string, slots int) *Ring {
-	return &Ring{openFile: openFile, path: path, slots: max(1, slots)}
+	return &Ring{openFile: openFile, path: path, slots: max(1, slots), wanted: max(1, slots)}
 }
 
-// open opens the file unless it is open. Without one, the first point makes it. A file that is not a ring, or is one of
-// another size, is removed.
+// open opens the file unless it is open. Without one, the first point makes it. A file that is not a ring is removed; one of another
+// size, as the history was longer or shorter, is copied.
 func (r *Ring) open() error {
 	if r.opened || r.closed {
 		return nil
@@ -116,12 +119,15 @@ func (r *Ring) open() error {
 		}
 	}
 	r.opened = true
+	if r.file != nil && r.slots != r.wanted {
+		_ = r.copyAs(r.wanted, nil, r.rows) // if the disk is full it stays as it is
+	}
 	return nil
 }
 
 // forget has nothing of a file.
 func (r *Ring) forget() {
-	r.file, r.ids, r.rows, r.sequence, r.newest = nil, nil, 0, 0, time.Time{}
+	r.file, r.slots, r.ids, r.rows, r.sequence, r.newest = nil, r.wanted, nil, 0, 0, time.Time{}
 	r.buffer, r.extensible, r.unwritten = nil, false, false
 }
 
@@ -139,8 +145,8 @@ func (r *Ring) openAt(at time.Time) error {
 	return nil
 }
 
-// errForeign says that a file is not a ring of this size.
-var errForeign = errors.New("not a history of this size")
+// errForeign says that a file is not a ring.
+var errForeign = errors.New("not a history")
 
 // load reads the header and finds the newest point.
 func (r *Ring) load() error {
@@ -148,10 +154,12 @@ func (r *Ring) load() error {
 	if _, err := r.file.ReadAt(head, 0); err != nil {
 		return fmt.Errorf("%w: %w", errForeign, err)
 	}
+	slots := int(binary.LittleEndian.Uint32(head[8:]))
 	columns, rows := int(binary.LittleEndian.Uint16(head[12:])), int(binary.LittleEndian.Uint16(head[14:]))
-	if string(head[:8]) != magic || int(binary.LittleEndian.Uint32(head[8:])) != r.slots || columns > maxColumns || rows > maxRows {
+	if string(head[:8]) != magic || slots < 1 || slots > maxSlots || columns > maxColumns || rows > maxRows {
 		return errForeign
 	}
+	r.slots = slots
 	names := make([]byte, 2*columns)
 	if _, err := r.file.ReadAt(names, headerSize); err != nil {
 		return fmt.Errorf("%w: %w", errForeign, err)
@@ -366,12 +374,15 @@ func (r *Ring) create(ids []procstats.ID, rows int) error {
 
 // widen makes the file anew with more columns, room for more processes, and the points it had. The old file is the only
 // copy: it stays until the new one is whole.
-func (r *Ring) widen(more []procstats.ID, rows int) error {
+func (r *Ring) widen(more []procstats.ID, rows int) error { return r.copyAs(r.slots, more, rows) }
+
+// copyAs replaces the file by one of a size, with more columns and rows.
+func (r *Ring) copyAs(slots int, more []procstats.ID, rows int) error {
 	if err := r.flush(); err != nil {
 		return err
 	}
 	r.extensible = false
-	wide := &Ring{openFile: r.openFile, path: r.path + ".new", slots: r.slots}
+	wide := &Ring{openFile: r.openFile, path: r.path + ".new", slots: slots, wanted: slots}
 	err := os.Remove(wide.path) // of a run that was killed over it
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = r.copyTo(wide, more, rows)
@@ -382,7 +393,7 @@ func (r *Ring) widen(more []procstats.ID, rows int) error {
 	}
 	// Both are closed: not every system replaces a file that is open.
 	if err = errors.Join(r.file.Close(), os.Rename(wide.path, r.path)); err == nil {
-		r.ids, r.rows, r.sequence, r.newest = wide.ids, wide.rows, wide.sequence, wide.newest
+		r.slots, r.ids, r.rows, r.sequence, r.newest = wide.slots, wide.ids, wide.rows, wide.sequence, wide.newest
 	}
 	var again error
 	if r.file, again = r.openFile(r.path, os.O_RDWR, 0); err != nil || again != nil {

@@ -318,6 +318,32 @@ func TestRingBeginsAnewWhereTheFileIsForeign(t *testing.T) {
 	}
 }
 
+// TestRingOfAnotherSize has a history that was to be longer or shorter before a restart: its points stay.
+func TestRingOfAnotherSize(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "h")
+	for _, step := range []struct {
+		slots, from, to int
+		before, after   []int
+	}{
+		{6, 1, 10, nil, []int{5, 6, 7, 8, 9, 10}},
+		{4, 11, 11, []int{7, 8, 9, 10}, []int{8, 9, 10, 11}},
+		{9, 12, 13, []int{8, 9, 10, 11}, []int{8, 9, 10, 11, 12, 13}},
+		{9, 14, 18, []int{8, 9, 10, 11, 12, 13}, []int{10, 11, 12, 13, 14, 15, 16, 17, 18}},
+	} {
+		r := NewRing(path, step.slots)
+		if diff := cmp.Diff(step.before, seconds(t, r, Query{}), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%d slots: %s", step.slots, diff)
+		}
+		add(t, r, step.from, step.to)
+		if diff := cmp.Diff(step.after, seconds(t, r, Query{})); diff != "" {
+			t.Errorf("%d slots: %s", step.slots, diff)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestQueriesSeeWhatAScanSees compares searches with a look at every point, over rings that are empty, half full, and
 // closed at every place, with gaps, with points of the same time, and with torn ones.
 func TestQueriesSeeWhatAScanSees(t *testing.T) {

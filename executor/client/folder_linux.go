@@ -36,7 +36,7 @@ func DefaultRuntimeDir() string {
 		dirs = append(dirs, filepath.Join(dir, "tacho"))
 	}
 	for _, dir := range dirs {
-		if err := checkOwn(dir); err == nil || errors.Is(err, fs.ErrNotExist) && unix.Access(filepath.Dir(dir), unix.W_OK) == nil {
+		if err := CheckOwn(dir); err == nil || errors.Is(err, fs.ErrNotExist) && unix.Access(filepath.Dir(dir), unix.W_OK) == nil {
 			return dir
 		}
 	}
@@ -47,7 +47,7 @@ func DefaultRuntimeDir() string {
 // the temporary files with a number.
 func temporaryDir() string {
 	temporary := filepath.Join(os.TempDir(), "tacho-"+strconv.Itoa(os.Geteuid()))
-	if checkOwn(temporary) == nil {
+	if CheckOwn(temporary) == nil {
 		return temporary
 	}
 	var others []string
@@ -59,7 +59,7 @@ func temporaryDir() string {
 		others = append(others, temporary+"-"+strconv.Itoa(n))
 	}
 	// One that was used before is used again: executors in it are still to be found.
-	if i := slices.IndexFunc(others, func(dir string) bool { return checkOwn(dir) == nil }); i >= 0 {
+	if i := slices.IndexFunc(others, func(dir string) bool { return CheckOwn(dir) == nil }); i >= 0 {
 		return others[i]
 	}
 	for _, dir := range append([]string{temporary}, others...) {
@@ -86,15 +86,15 @@ func CheckRuntimeDir(dir string) error {
 	if dir != temporaryDir() || dir == temporary {
 		return nil
 	}
-	if err := checkOwn(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := CheckOwn(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w; using %s meanwhile", err, dir)
 	}
 	return nil
 }
 
-// checkOwn refuses a directory that others can write to, or that is not ours: whoever owns it could put a socket of their
+// CheckOwn refuses a directory that others can write to, or that is not ours: whoever owns it could put a socket of their
 // own there.
-func checkOwn(dir string) error {
+func CheckOwn(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return fmt.Errorf("runtime directory: %w", err)
@@ -120,7 +120,7 @@ func makeFolder(ctx context.Context, runtimeDir, id string) (*os.File, error) {
 	if err := os.MkdirAll(runtimeDir, 0o700); err != nil {
 		return nil, fmt.Errorf("create runtime directory: %w", err)
 	}
-	if err := checkOwn(runtimeDir); err != nil {
+	if err := CheckOwn(runtimeDir); err != nil {
 		return nil, err
 	}
 	for {
@@ -170,7 +170,7 @@ func removeUnfinished(runtimeDir string) error {
 	folders, err := listFolders(runtimeDir, true)
 	errs := []error{err}
 	for _, folder := range folders {
-		if checkOwn(folder) != nil || os.Remove(folder) == nil { // it is empty before it is locked
+		if CheckOwn(folder) != nil || os.Remove(folder) == nil { // it is empty before it is locked
 			continue
 		}
 		if err := RemoveAbandoned(folder); !errors.Is(err, ErrOwned) {
@@ -272,7 +272,7 @@ func Folders(runtimeDir string) ([]string, error) {
 	}
 	return slices.DeleteFunc(folders, func(folder string) bool {
 		info, err := os.Lstat(filepath.Join(folder, LockFile))
-		return err != nil || !info.Mode().IsRegular() || checkOwn(folder) != nil
+		return err != nil || !info.Mode().IsRegular() || CheckOwn(folder) != nil
 	}), removeUnfinished(runtimeDir)
 }
 
