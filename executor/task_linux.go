@@ -175,6 +175,9 @@ func (t *task) stop(cause record.Verdict, reason string, signal unix.Signal, gra
 	first := t.cause == "" && !t.over
 	if first {
 		t.cause, t.reason, t.afterMain = cause, reason, t.mainOver
+		if grace <= 0 || signal == unix.SIGKILL { // it is not asked to exit
+			t.forwarded = unix.SIGKILL
+		}
 	}
 	t.mu.Unlock()
 	if first {

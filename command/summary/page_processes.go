@@ -46,7 +46,11 @@ func (p *Page) processes() {
 	sums("total", total)
 	p.text.WriteString(t.Render(p.palette))
 	if processes.Omitted > 0 {
-		p.line("%s without a row", procstats.Counted(processes.Omitted, "live process", "live processes"))
+		one, many := "live process", "live processes"
+		if p.record.State != record.Running {
+			one, many = "process", "processes"
+		}
+		p.line("%s without a row", procstats.Counted(processes.Omitted, one, many))
 	}
 	p.sum(processes)
 }

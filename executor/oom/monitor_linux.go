@@ -50,7 +50,7 @@ type Options struct {
 func Open(o Options) *Monitor {
 	m := &Monitor{log: o.Logger, watcher: openWatcher(o.FS, o.Cgroup), report: o.Report}
 	m.before = m.watcher.Counters()
-	m.victims = &victimFinder{host: o.FS, own: m.watcher.Own(), path: m.watcher.Path(), latest: o.Latest}
+	m.victims = &victimFinder{host: o.FS, own: m.watcher.Own(), path: m.watcher.Path(), peak: m.watcher.Peak, latest: o.Latest}
 	return m
 }
 

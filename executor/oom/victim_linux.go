@@ -46,7 +46,9 @@ type victimFinder struct {
 	// own is the folder of the task's memory cgroup, and path the same in its hierarchy.
 	own, path string
 	latest    func() *procstats.Sample
-	main      procstats.ProcessID
+	// peak is the most memory that the group had; nil, and false, if it is not known.
+	peak func() (bytes int64, known bool)
+	main procstats.ProcessID
 	// since is CLOCK_MONOTONIC at the task's start.
 	since time.Duration
 
@@ -303,6 +305,16 @@ func (v *victimFinder) translate(victim *record.Victim) {
 	}
 }
 
+// isLarge reports whether a process had a good part of the memory that was too much. One that had not ended by itself: the victim began
+// after the sample.
+func (v *victimFinder) isLarge(row procstats.ProcessRow) bool {
+	if v.peak == nil {
+		return true
+	}
+	peak, known := v.peak()
+	return !known || 4*rss(row) >= float64(peak)
+}
+
 // fromSample looks through the processes of the last sample: those that are being killed, the largest first, or else
 // the one that is gone. Several that are gone may have ended by themselves.
 func (v *victimFinder) fromSample(number int64) found {
@@ -317,7 +329,7 @@ func (v *victimFinder) fromSample(number int64) found {
 	}
 	// How the main process ended is known for certain later; that it is gone proves nothing.
 	gone = slices.DeleteFunc(gone, func(row procstats.ProcessRow) bool { return row.ProcessID == v.main })
-	if len(killed) == 0 && len(gone) == 1 {
+	if len(killed) == 0 && len(gone) == 1 && v.isLarge(gone[0]) {
 		killed = gone
 	}
 	if len(killed) == 0 {

@@ -159,6 +159,11 @@ func TestVictimsAreNotGuessed(t *testing.T) {
 	if f := v.find(1); len(f.victims) != 0 || f.main {
 		t.Errorf("several are gone: %+v", f)
 	}
+	group := func() (int64, bool) { return 50 << 20, true }
+	small := &victimFinder{host: kernel.HostFS(), main: main, latest: sampleOf(main, first), peak: group, denied: errors.New("not here")}
+	if f := small.find(1); len(f.victims) != 0 {
+		t.Errorf("one that had 2 MiB of 50 is gone: %+v", f)
+	}
 	alone := &victimFinder{host: kernel.HostFS(), main: main, latest: sampleOf(main), denied: errors.New("not here")}
 	if f := alone.find(1); len(f.victims) != 0 || f.main {
 		t.Errorf("the main process is gone: %+v", f)

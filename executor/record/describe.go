@@ -201,7 +201,11 @@ func (t describer) remedy(kill *Kill) string {
 			return "Raise the limit on processes or start fewer of them at once; threads count too"
 		}
 		if t.d.Verdict == Signaled && t.signal == sigkill && t.d.ForwardedSignal != sigkill {
-			return "SIGKILL came from outside the task: look for a person, a supervisor or a user-space OOM killer that sent it"
+			const senders = "a CPU time limit (ulimit -t) or timeout -s KILL in the command, a person, a supervisor or a user-space OOM killer"
+			if t.d.OOM.Kills == nil {
+				return "Look for an OOM kill in the kernel's log; others that send SIGKILL are " + senders
+			}
+			return "Look for who sent SIGKILL: " + senders
 		}
 		return ""
 	}

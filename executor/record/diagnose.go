@@ -113,7 +113,7 @@ func verdict(e Evidence) Verdict {
 	return Completed
 }
 
-// failedByItself reports that the main process failed without a signal of others. A SIGKILL is never its own doing.
+// failedByItself reports that the main process failed without a signal of others. Who sent a SIGKILL is not known.
 func failedByItself(e Evidence) bool {
 	onRequest := e.Signal != 0 && e.Signal == e.Forwarded
 	return e.Cause == "" && e.Signal != sigkill && !onRequest && (e.ExitCode != 0 || e.Signal != 0)
@@ -122,14 +122,23 @@ func failedByItself(e Evidence) bool {
 // DecisiveKill returns the kill that ended the main process, else the last one; nil where there was none.
 //
 // Where it is not known whom a kill chose, a main process that ended by SIGKILL soon after it is taken for the one:
-// unless we sent that signal ourselves.
+// unless we sent that signal ourselves. A kill may be noticed a little after that end, and one that came later was of another process.
 func DecisiveKill(e Evidence) (kill *Kill, killedMain bool) {
 	kill = decisive(e.Kills)
 	if kill == nil || kill.Main {
 		return kill, kill != nil
 	}
 	unsent := e.Signal == sigkill && e.Forwarded != sigkill && e.Cause == ""
-	return kill, unsent && !kill.Others && e.EndedAt.Sub(kill.At) <= deathDelay
+	after := e.EndedAt.Sub(kill.At)
+	return kill, unsent && !kill.Others && !kill.allKnown() && after <= deathDelay && after >= -noticeDelay
+}
+
+// noticeDelay is how long after a kill it may be noticed.
+const noticeDelay = 2 * time.Second
+
+// allKnown reports whether all victims are known by numbers that can be compared with that of the main process.
+func (k *Kill) allKnown() bool {
+	return int64(len(k.Victims)) >= max(1, k.Kills) && !slices.ContainsFunc(k.Victims, func(v Victim) bool { return v.Namespace != "" })
 }
 
 // decisive returns the first kill that is known to have been of the main process, else the last one.

@@ -189,6 +189,27 @@ func TestOOM(t *testing.T) {
 			Evidence{ExitCode: 137, Signal: 9},
 			func(k *Kill) { unnamed(k); k.At = ended().Add(-time.Minute) }, false, Signaled,
 		},
+		{
+			"a process killed long after",
+			Evidence{ExitCode: 137, Signal: 9},
+			func(k *Kill) { unnamed(k); k.At = ended().Add(time.Minute) }, false, Signaled,
+		},
+		{
+			"another named process killed",
+			Evidence{ExitCode: 137, Signal: 9},
+			func(k *Kill) {
+				unnamed(k)
+				k.Reason, k.Victims = "", []Victim{{PID: 77, Command: "tail", Source: FromKmsg}}
+			}, false, Signaled,
+		},
+		{
+			"a process with a number of another namespace killed",
+			Evidence{ExitCode: 137, Signal: 9},
+			func(k *Kill) {
+				unnamed(k)
+				k.Reason, k.Victims = "", []Victim{{PID: 77, Namespace: "host", Command: "tail", Source: FromKmsg}}
+			}, true, Signaled,
+		},
 	}
 	for _, scope := range []Scope{Own, Descendant, Ancestor, HostScope, AncestorOrHost} {
 		foreign := scope != Own && scope != Descendant

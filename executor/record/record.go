@@ -97,7 +97,7 @@ func (r *Record) Span() (seconds float64, ok bool) {
 	if span == nil {
 		span = r.WallSeconds
 	}
-	if !r.AsOf.IsZero() {
+	if !r.AsOf.IsZero() && r.SpanSeconds == nil {
 		known := r.AsOf.Sub(r.StartedAt).Seconds()
 		span = &known
 	}

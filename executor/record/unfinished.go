@@ -28,9 +28,14 @@ func (r *Record) FillFromReports(reports iter.Seq2[*Usage, error]) {
 	}
 	sample := sampleOf(u.last)
 	r.AsOf, r.Samples = u.last.To, u.samples
+	// Not by the time of day, but for the moment before the first line: the clock may have been set, or the machine suspended.
+	span := u.last.ToMono - u.first.FromMono + u.first.From.Sub(r.StartedAt).Seconds()
+	if span > 0 {
+		r.SpanSeconds = &span
+	}
 	r.Measurements, r.Absent = Values(sample.Task)
 	r.Headline = Headlines(procstats.Headlines(sample, procstats.History{
-		Previous: u.began, Elapsed: r.AsOf.Sub(r.StartedAt), Largest: u.largest,
+		Previous: u.began, Elapsed: time.Duration(span * float64(time.Second)), Largest: u.largest,
 	}))
 	// What only grows is at least this by now. An upper bound is one of the time until then only.
 	for _, id := range []procstats.ID{
@@ -52,6 +57,7 @@ type unfinished struct {
 	samples int64
 	last    *Usage
 	// began has the counters at the beginning of the first line.
+	first   *Usage
 	began   *procstats.Sample
 	largest procstats.Largest
 }
@@ -60,7 +66,7 @@ func (u *unfinished) add(report *Usage) {
 	u.samples += report.Samples
 	u.last = report
 	if u.began == nil {
-		u.began = beginOf(report)
+		u.first, u.began = report, beginOf(report)
 	}
 	u.largest.Add(largestOf(report))
 }

@@ -106,3 +106,22 @@ func TestFillFromReports(t *testing.T) {
 		})
 	}
 }
+
+// TestSpanIsNotTheTimeOfDay has a machine that was suspended for eight hours between two reports: its process ran for twenty minutes.
+func TestSpanIsNotTheTimeOfDay(t *testing.T) {
+	began := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
+	cpu := procstats.CgroupCPUUsage.String()
+	r := Record{State: Lost, StartedAt: began}
+	r.FillFromReports(reports(
+		&Usage{From: began.Add(time.Second), To: began.Add(600 * time.Second), FromMono: 101, ToMono: 700, Samples: 600,
+			Measurements: map[string]Reduced{cpu: {Last: new(600.0), Delta: new(600.0)}}},
+		&Usage{From: began.Add(600 * time.Second), To: began.Add(8*time.Hour + 1200*time.Second), FromMono: 700, ToMono: 1300, Samples: 600,
+			Measurements: map[string]Reduced{cpu: {Last: new(1200.0), Delta: new(600.0)}}},
+	))
+	if span, ok := r.Span(); !ok || span != 1200 {
+		t.Errorf("span %v, %t", span, ok)
+	}
+	if h := r.Headline[procstats.HeadlineCoresAverage.String()]; h.Value == nil || *h.Value != 1 {
+		t.Errorf("%+v cores on average", h)
+	}
+}

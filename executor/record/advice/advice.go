@@ -88,9 +88,20 @@ type peaks struct {
 	// lower bound or a sample is known.
 	killedAt, atLeast float64
 	kills, bounds     int
+	// shortAt is the highest peak, with what was swapped, of the short runs that had less memory than they needed and were not killed.
+	shortAt float64
+	short   int
 }
 
+// peaksOf returns the peaks of runs. One that failed or was aborted may have needed less than the command does: it counts only if it took
+// more than those that did not.
 func peaksOf(records []*record.Record) (p peaks) {
+	whole := 0.0
+	for _, r := range records {
+		if h := r.Headline[procstats.HeadlineMemoryPeak.String()]; h.Value != nil && !isAborted(r) {
+			whole = max(whole, *h.Value)
+		}
+	}
 	for _, r := range records {
 		h := r.Headline[procstats.HeadlineMemoryPeak.String()]
 		killed := r.Diagnosis.OOM.Kills != nil && *r.Diagnosis.OOM.Kills > 0
@@ -99,6 +110,10 @@ func peaksOf(records []*record.Record) (p peaks) {
 		case killed:
 			p.kills++
 			p.killedAt = max(p.killedAt, *h.Value)
+		case isAborted(r) && *h.Value < whole:
+		case ranShort(r):
+			p.short++
+			p.shortAt = max(p.shortAt, *h.Value+swapped(r))
 		case h.Guarantee == procstats.Exact:
 			p.known = append(p.known, *h.Value)
 		case h.Guarantee == procstats.UpperBound:
@@ -110,6 +125,24 @@ func peaksOf(records []*record.Record) (p peaks) {
 		}
 	}
 	return p
+}
+
+// isAborted reports whether a run ended before it had done its work, as far as is known. Services end by a stop.
+func isAborted(r *record.Record) bool {
+	return r.Diagnosis.Verdict != record.Completed && r.Diagnosis.Verdict != record.Stopped
+}
+
+// ranShort reports whether a limit kept the memory of a run below its need.
+func ranShort(r *record.Record) bool {
+	high, _ := r.Measurements[procstats.CgroupMemoryEventsHigh.String()].(float64)
+	return swapped(r) > 0 || high > 0 || r.Diagnosis.Stall == record.MemoryThrashing
+}
+
+// swapped is the most of a run that was in swap space, as far as is known.
+func swapped(r *record.Record) float64 {
+	peak, _ := r.Measurements[procstats.CgroupMemorySwapPeak.String()].(float64)
+	now, _ := r.Measurements[procstats.CgroupMemorySwapCurrent.String()].(float64)
+	return max(peak, now)
 }
 
 // memory advises on memory. Only exact peaks and upper bounds count: a lower bound would ask for too little.
@@ -131,7 +164,7 @@ func (a *Advice) memory(records []*record.Record) {
 	if p.kills > 0 {
 		killText = procstats.Counted(p.kills, "run with OOM kills at less", "runs with OOM kills at less")
 	}
-	a.because("Memory: peak %s %s in %s%s, %s: ask for %d MiB.", bytes(slices.Max(usual)), what, procstats.Counted(len(p.known), "run", "runs"), a.days(), killText, memory)
+	a.because("Memory: peak %s %s in %s%s, %s: ask for %d MiB.", bytes(slices.Max(usual)), what, procstats.Counted(len(usual), "run", "runs"), a.days(), killText, memory)
 	if outliers > 0 {
 		highest := max(memory, ask(append(slices.Clone(usual), most)))
 		a.MemoryMaxMiB = &highest
@@ -152,6 +185,9 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 	case p.killedAt > highest:
 		a.because("%s ended at a peak of up to %s%s: the need is higher, and not known. %s",
 			procstats.Counted(p.kills, "run with OOM kills", "runs with OOM kills"), procstats.Bytes.Text(p.killedAt), thanOthers, a.subject.unbounded)
+	case p.shortAt > highest:
+		a.because("%s swapped or waited for memory at a peak of up to %s%s: the need is higher, and not known. %s",
+			procstats.Counted(p.short, "run", "runs"), procstats.Bytes.Text(p.shortAt), thanOthers, a.subject.unbounded)
 	case p.atLeast > highest && thanOthers == "":
 		a.because("The memory peak is only known to be at least %s: the data do not suffice. %s", procstats.Bytes.Text(p.atLeast), a.subject.exact)
 	case p.atLeast > highest:
@@ -241,7 +277,7 @@ func (a *Advice) cpu(records []*record.Record) {
 		case h.Value == nil || !ok || h.Guarantee != procstats.Exact:
 			continue
 		}
-		if waited, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && waited > span/100 {
+		if waited, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && waited > span/100 || r.Diagnosis.Stall == record.CPUThrottled {
 			throttled++
 		}
 		most = max(most, *h.Value/span)
@@ -275,10 +311,13 @@ func (a *Advice) days() string {
 	return fmt.Sprintf(" over %d days", days)
 }
 
-// Line returns the advice on memory in one sentence; empty if the data do not suffice.
+// Line returns the advice on memory in a sentence, or two if some runs used much more; empty if the data do not suffice.
 func (a *Advice) Line() string {
-	if a.MemoryMiB == nil {
+	switch {
+	case a.MemoryMiB == nil:
 		return ""
+	case a.MemoryMaxMiB != nil:
+		return a.Why[0] + " " + a.Why[1]
 	}
 	return a.Why[0]
 }

@@ -110,6 +110,14 @@ func TestInsufficientData(t *testing.T) {
 	brief.WallSeconds = new(0.0037)
 	failed.Diagnosis.Verdict = record.StartFailed
 	running.State = record.Running
+	aborted := func(peak float64, verdict record.Verdict) *record.Record {
+		r := runOf(peak, procstats.Exact, 2)
+		r.Diagnosis.Verdict = verdict
+		return r
+	}
+	swapping, thrashing, above := exact(), exact(), exact()
+	swapping.Measurements = map[string]any{procstats.CgroupMemorySwapPeak.String(): 500.0 * mebibyte}
+	thrashing.Diagnosis.Stall, above.Diagnosis.Stall = record.MemoryThrashing, record.CPUThrottled
 	throttled.Measurements = map[string]any{procstats.CgroupCPUThrottled.String(): 3.0}
 	for _, test := range []struct {
 		name          string
@@ -132,6 +140,12 @@ func TestInsufficientData(t *testing.T) {
 		{"throttled", []*record.Record{throttled}, true, false, "1 run was throttled by a quota, at up to 0.50 cores"},
 		{"too short for CPU", []*record.Record{brief}, true, false, "CPU: no run lasted 1 s: too short to advise."},
 		{"one of them long enough", []*record.Record{brief, exact()}, true, true, "CPU: up to 0.50 cores on average in 1 run"},
+		{"swapped", []*record.Record{swapping}, false, true, "1 run swapped or waited for memory at a peak of up to 600 MiB: the need is higher"},
+		{"thrashing, at less than another", []*record.Record{thrashing, runOf(120, procstats.Exact, 1)}, true, true, "peak 120 MiB exact in 1 run"},
+		{"throttled by a cgroup above", []*record.Record{above}, true, false, "1 run was throttled by a quota"},
+		{"failed at less", []*record.Record{aborted(20, record.Failed), aborted(20, record.Signaled), exact()}, true, true, "peak 100 MiB exact in 1 run"},
+		{"failed at more", []*record.Record{aborted(200, record.TimedOut), exact()}, true, true, "peak 200 MiB exact in 2 runs"},
+		{"all failed", []*record.Record{aborted(20, record.Failed)}, true, true, "peak 20 MiB exact in 1 run"},
 		{"never started", []*record.Record{failed}, false, false, "The command was never started: there are no data."},
 		{"few", []*record.Record{exact()}, true, true, "1 run is too few to be sure"},
 	} {
