@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/network"
 	"github.com/tachograph/tacho/procstats/source"
 )
@@ -16,7 +17,7 @@ import (
 // Examine checks what can be measured. It creates the cgroup that a task would get and a directory, and removes both.
 func Examine(host Host) (*Report, error) {
 	r := &Report{}
-	release := readOSRelease(host)
+	release := osRelease{kernel.OSRelease(host.FS)}
 	r.Checks = append(r.Checks, checkWhere(host), release.check(), checkNamespaces(host), checkHidden(host))
 	group, err := cgroup.Create(cgroup.Options{FS: host.FS, ID: fmt.Sprintf("doctor-%d", os.Getpid())})
 	if err != nil {

@@ -20,35 +20,17 @@ import (
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
-// osRelease is the release of the running kernel; zeros if it could not be read.
-type osRelease struct {
-	release      string
-	major, minor int
-}
-
-func readOSRelease(host Host) osRelease {
-	text, err := os.ReadFile(filepath.Join(host.FS.Proc, "sys/kernel/osrelease"))
-	if err != nil {
-		return osRelease{}
-	}
-	k := osRelease{release: strings.TrimSpace(string(text))}
-	// Zeros are older than any release.
-	_, _ = fmt.Sscanf(k.release, "%d.%d", &k.major, &k.minor)
-	return k
-}
-
-func (k osRelease) atLeast(major, minor int) bool {
-	return k.major > major || k.major == major && k.minor >= minor
-}
+// osRelease is the release of the running kernel.
+type osRelease struct{ kernel.Release }
 
 func (k osRelease) check() Check {
-	c := Check{Name: "kernel", State: Works, Found: "Linux " + k.release}
+	c := Check{Name: "kernel", State: Works, Found: "Linux " + k.Text}
 	switch {
-	case k.major == 0:
+	case k.Major == 0:
 		c.State, c.Found = Partly, "kernel release unknown"
-	case !k.atLeast(4, 20):
+	case !k.AtLeast(4, 20):
 		c.State, c.Costs, c.Enable = Partly, "pressure, and much of cgroup v2", "Linux 4.20 or newer, better 5.19"
-	case !k.atLeast(5, 19):
+	case !k.AtLeast(5, 19):
 		c.State, c.Costs, c.Enable = Partly, "the exact memory peak of cgroup v2", "Linux 5.19 or newer"
 	}
 	return c

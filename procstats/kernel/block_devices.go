@@ -192,7 +192,7 @@ func (d *BlockDevices) lookUp(device string) bool {
 	if !strings.HasPrefix(device, loopMajor) {
 		return false
 	}
-	if d.root.release().before(5, 14) && readWord(dir, "loop/dio") != "1" {
+	if OSRelease(d.root).Before(5, 14) && readWord(dir, "loop/dio") != "1" {
 		return false // its thread reads and writes the file as the root cgroup
 	}
 	// A loop device lists no slaves. Its file is on a block device unless it is in memory; of one that was detached

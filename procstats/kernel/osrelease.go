@@ -8,19 +8,25 @@ import (
 	"path/filepath"
 )
 
-// release is the version of a kernel; zero if it is not known.
-type release struct{ major, minor int }
+// Release is the release of a kernel; zero if it is not known.
+type Release struct {
+	Text         string // such as 6.12.9-amd64
+	Major, Minor int
+}
 
-// release reads sys/kernel/osrelease below proc, such as 6.12.9-amd64; proc_sys_kernel(5).
-func (fs FS) release() (r release) {
-	word := readWord(filepath.Join(fs.Proc, "sys", "kernel"), "osrelease")
-	if _, err := fmt.Sscanf(word, "%d.%d", &r.major, &r.minor); err != nil {
-		return release{}
+// OSRelease reads sys/kernel/osrelease below proc, proc_sys_kernel(5).
+func OSRelease(root FS) Release {
+	r := Release{Text: readWord(filepath.Join(root.Proc, "sys", "kernel"), "osrelease")}
+	if _, err := fmt.Sscanf(r.Text, "%d.%d", &r.Major, &r.Minor); err != nil {
+		return Release{Text: r.Text}
 	}
 	return r
 }
 
-// before reports whether the kernel is known to be older than a version.
-func (r release) before(major, minor int) bool {
-	return r.major > 0 && (r.major < major || r.major == major && r.minor < minor)
+// AtLeast reports whether the kernel is known to be of a version or a later one.
+func (r Release) AtLeast(major, minor int) bool {
+	return r.Major > major || r.Major == major && r.Minor >= minor
 }
+
+// Before reports whether the kernel is known to be older than a version.
+func (r Release) Before(major, minor int) bool { return r.Major > 0 && !r.AtLeast(major, minor) }
