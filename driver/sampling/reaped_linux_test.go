@@ -4,6 +4,9 @@
 package sampling
 
 import (
+	"context"
+	"os"
+	"os/exec"
 	"reflect"
 	"slices"
 	"testing"
@@ -13,7 +16,55 @@ import (
 
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
+
+// asked is an executor that counts how often it is asked.
+type asked struct {
+	Executor
+	times int
+}
+
+func (a *asked) Target(context.Context, bool) (*proto.TargetResponse, error) {
+	a.times++
+	return &proto.TargetResponse{Reaped: &proto.Reaped{Processes: int64(a.times)}}, nil
+}
+
+// TestReapedIsAskedForOnce holds that an executor which was awake is asked what it has reaped only if it has reaped, and once.
+// This process is the executor: it was awake whenever it is looked at.
+func TestReapedIsAskedForOnce(t *testing.T) {
+	executor := &asked{}
+	r := &reading{ctx: t.Context(), task: Task{Executor: executor, Process: procstats.ProcessID{PID: os.Getpid()}}, now: kernel.Now}
+	waited, err := kernel.ReadWaited(kernel.HostFS(), os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.reaped.waited = waited
+	r.reaped.set(&proto.Reaped{}, kernel.Now())
+	look := func(want int) {
+		t.Helper()
+		later := kernel.Now()
+		later.Mono += 2 * reapedAge
+		r.reaped.refresh(r, &procstats.Sample{Stamp: later})
+		r.reaped.wait()
+		if executor.times != want {
+			t.Errorf("it was asked %d times, want %d", executor.times, want)
+		}
+	}
+	for range 3 {
+		look(0)
+		for began := time.Now(); time.Since(began) < time.Millisecond; { // its CPU clock moves
+		}
+	}
+	if err := exec.Command("/bin/true").Run(); err != nil {
+		t.Fatal(err)
+	}
+	look(1)
+	look(1)
+	if got := r.reaped.get().Processes; got != 1 {
+		t.Errorf("%d were reaped, want what it answered", got)
+	}
+}
 
 // TestReapedIsWhole receives all that an executor says of reaped children.
 func TestReapedIsWhole(t *testing.T) {
