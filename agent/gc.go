@@ -55,7 +55,7 @@ func (a *Agent) endedAllocs() []endedAlloc {
 		default:
 			continue
 		}
-		if a.toBeReplaced(l) {
+		if a.toBeReplaced(l) || l.predecessor() != nil { // others find by it what they have to wait for
 			continue
 		}
 		var at time.Time

@@ -191,9 +191,6 @@ func (a *Agent) RunJob(ctx context.Context, source job.Source, check func(index 
 	})
 }
 
-// errJobChanged says that a job is not the one any more that a change of it was derived from.
-var errJobChanged = errors.New("the job has changed meanwhile")
-
 // runJob is RunJob, unless the job that is registered is not one to be changed.
 func (a *Agent) runJob(ctx context.Context, source job.Source, check func(was state.Job) error) (status *snapshot.Job, changed bool, err error) {
 	j, err := a.Validate(ctx, source)
@@ -244,52 +241,6 @@ func (a *Agent) runJob(ctx context.Context, source job.Source, check func(was st
 func (a *Agent) same(was state.Job, j *job.Job) bool {
 	spec := a.version(was.ID, was.Version)
 	return spec != nil && spec.Same(j) && (j.Source.IsJSON() || j.Source.Text == was.Source.Text || slices.Equal(spec.Notes, j.Notes))
-}
-
-// ScaleJob changes how many allocations a group has; changed is false if it has as many.
-func (a *Agent) ScaleJob(ctx context.Context, id, group string, count int) (status *snapshot.Job, changed bool, err error) {
-	for {
-		now, err := a.job(id)
-		if err != nil {
-			return nil, false, err
-		}
-		source, err := scaled(now, group, count)
-		if err != nil {
-			return nil, false, refused{fmt.Errorf("scale job %s: %w", id, err)}
-		}
-		status, changed, err := a.runJob(ctx, source, unchanged(now))
-		if !errors.Is(err, errJobChanged) {
-			return status, changed, err
-		}
-	}
-}
-
-// unchanged checks that a job which runs is still what it was.
-func unchanged(now *snapshot.Job) func(state.Job) error {
-	return func(was state.Job) error {
-		if was.Version != now.Version || !was.Current || was.Stopped {
-			return errJobChanged
-		}
-		return nil
-	}
-}
-
-// scaled returns the source of a job with another number of allocations of a group.
-func scaled(now *snapshot.Job, group string, count int) (source job.Source, err error) {
-	source = now.Job.Source
-	switch {
-	case now.Stopped:
-		return source, errors.New("the job is stopped")
-	case now.Job.Group(group) == nil:
-		return source, fmt.Errorf("no group %q", group)
-	case count < 0 || count > job.MaxCount:
-		return source, fmt.Errorf("count %d: must be from 0 to %d", count, job.MaxCount)
-	}
-	if source.Counts = maps.Clone(source.Counts); source.Counts == nil {
-		source.Counts = make(map[string]int)
-	}
-	source.Counts[group] = count
-	return source, nil
 }
 
 // PlanJob says what RunJob would do, and changes nothing.
@@ -509,7 +460,7 @@ func (a *Agent) admit(l *alloc) {
 }
 
 // StopJob stops all allocations of a job; with purge the job is forgotten too.
-func (a *Agent) StopJob(id string, purge bool) error {
+func (a *Agent) StopJob(id string, purge bool, check func(index uint64) error) error {
 	if err := a.isReady(); err != nil {
 		return err
 	}
@@ -520,6 +471,12 @@ func (a *Agent) StopJob(id string, purge bool) error {
 	if r == nil || !r.current.Current {
 		a.mu.Unlock()
 		return fmt.Errorf("job %q: %w", id, allocation.ErrNotFound)
+	}
+	if check != nil {
+		if err := check(r.current.ModifyIndex); err != nil {
+			a.mu.Unlock()
+			return err
+		}
 	}
 	r.current.Stopped, r.current.Current, r.current.Unplaced, r.unplaced = true, !purge, nil, nil
 	persisted, namespace := r.current, ""

@@ -109,7 +109,7 @@ func TestJobIsUpdatedInPlace(t *testing.T) {
 	if after := live(); len(after) != 1 || len(intersection(before, after)) != 0 {
 		t.Errorf("allocations %q, were %q", after, before)
 	}
-	if err := r.StopJob("test", true); err != nil {
+	if err := r.StopJob("test", true, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Snapshot().Job("test"); !errors.Is(err, allocation.ErrNotFound) {
@@ -157,7 +157,7 @@ func TestCoresAreReserved(t *testing.T) {
 		t.Errorf("allocations %+v", own)
 	}
 	r.waits("two", "0 are free")
-	if err := r.StopJob("one", false); err != nil {
+	if err := r.StopJob("one", false, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.placed("two", 1)
@@ -212,7 +212,7 @@ func TestActsOnTasks(t *testing.T) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
-	if err := r.StopJob(l.JobID, false); err != nil {
+	if err := r.StopJob(l.JobID, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.await(l.ID, "ended", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
@@ -290,7 +290,7 @@ func TestFailedAllocationEndsWithItsLastTask(t *testing.T) {
 	}
 	r.submit(text("other", ""))
 	r.waits("other", "0 are free") // the cores of a running task are not given away
-	if err := r.StopJob("bad", false); err != nil {
+	if err := r.StopJob("bad", false, nil); err != nil {
 		t.Fatal(err)
 	}
 	var err error
@@ -328,12 +328,12 @@ func TestJobWithCoresIsUpdated(t *testing.T) {
 			t.Errorf("allocation %+v, cores %q", l, got)
 		}
 	}
-	if err := r.StopJob("one", false); err != nil {
+	if err := r.StopJob("one", false, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.submit(text("two", "a"))
 	r.waits("two", "0 are free") // those of tasks that are being stopped are not given to another job
-	if err := r.StopJob("two", false); err != nil {
+	if err := r.StopJob("two", false, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(data, "go"), nil, 0o600); err != nil {

@@ -45,7 +45,7 @@ func TestReplaceAlloc(t *testing.T) {
 	if err := r.ReplaceAlloc(first.ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.StopJob("test", false); err != nil {
+	if err := r.StopJob("test", false, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(r.Snapshot().Allocations); n != 2 {
@@ -84,7 +84,7 @@ func TestReplacementWaits(t *testing.T) {
 	r = begin(t, testConfig(dir))
 	defer r.end(true)
 	r.await(holder.ID, "running again", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Running })
-	if err := r.StopJob("other", false); err != nil {
+	if err := r.StopJob("other", false, nil); err != nil {
 		t.Fatal(err)
 	}
 	next := r.successor(first.ID)
@@ -183,7 +183,7 @@ func TestGarbageLeavesWhatIsToBeReplaced(t *testing.T) {
 	if removed, err := r.CollectGarbage(); err != nil || removed != 0 {
 		t.Errorf("%d removed, %v", removed, err)
 	}
-	if err := r.StopJob("test", false); err != nil {
+	if err := r.StopJob("test", false, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.eventually("its removal once nothing replaces it", func() bool {
@@ -230,7 +230,19 @@ func TestReplacementAwaitsPrevious(t *testing.T) {
 	for name, meanwhile := range map[string]func(r *running){
 		"update":         func(r *running) { r.submit(text("b")) },
 		"two updates":    func(r *running) { r.submit(text("b")); r.submit(text("c")) },
-		"stop and start": func(r *running) { _ = r.StopJob("test", false); r.submit(text("a")) },
+		"updates and garbage": func(r *running) {
+			r.submit(text("b"))
+			for _, l := range r.submit(text("c")) {
+				if l.DesiredStatus != allocation.DesiredRun && l.Tasks["t"].RunID == "" { // it has not begun
+					r.await(l.ID, "ended", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
+				}
+			}
+			if _, err := r.CollectGarbage(); err != nil {
+				t.Error(err)
+			}
+			r.submit(text("d"))
+		},
+		"stop and start": func(r *running) { _ = r.StopJob("test", false, nil); r.submit(text("a")) },
 		"scaled":         func(r *running) { scale(r, 0); scale(r, 1) },
 		"stop of its replacement": func(r *running) {
 			for _, l := range r.submit(text("b")) {
@@ -313,7 +325,7 @@ func TestScaleOfStoppedJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.StopJob("test", false); err != nil {
+	if err := r.StopJob("test", false, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := r.runJob(t.Context(), source, unchanged(now)); !errors.Is(err, errJobChanged) {

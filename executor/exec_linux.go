@@ -65,7 +65,7 @@ func (e *Executor) startExec(ctx context.Context, t *task, setup *proto.ExecSetu
 		c.env = mergeEnvironment([]string{"TERM=xterm"}, c.env)
 	}
 	if err := checkAnswers(ctx, c.dir); err != nil {
-		return nil, status.Error(codes.DeadlineExceeded, "exec: "+err.Error())
+		return nil, status.Error(codes.Aborted, "exec: "+err.Error())
 	}
 	var err error
 	if c.path, err = findExecutable(c.argv[0], c.env, c.dir); err != nil {
@@ -106,7 +106,7 @@ func checkAnswers(ctx context.Context, dir string) error {
 	case <-limit.C:
 		return fmt.Errorf("the file system of %s does not answer", dir)
 	case <-ctx.Done():
-		return fmt.Errorf("the file system of %s does not answer: %w", dir, context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 }
 

@@ -30,16 +30,26 @@ func (f *Family) AddAbsent(labels *Labels, s *procstats.Sample, usual procstats.
 	}
 }
 
-// withoutCounts returns a reason without its whole numbers: "3 of 37 processes were skipped" would be another series each time.
+// withoutCounts returns a reason without how many things it is about: "3 of 37 processes were skipped: 1 larger than 8 GiB, and 2 more"
+// would be another series each time. What follows no punctuation, such as a limit, stays.
 func withoutCounts(reason string) string {
 	words := strings.Fields(reason)
-	isCount := func(i int) bool {
-		return i >= 0 && i < len(words) && strings.Trim(words[i], "0123456789") == ""
+	at := func(i int) string {
+		if i < 0 || i >= len(words) {
+			return ""
+		}
+		return words[i]
 	}
+	isNumber := func(i int) bool { return at(i) != "" && strings.Trim(at(i), "0123456789") == "" }
 	var kept []string
-	for i, word := range words {
-		if !isCount(i) && (word != "of" || !isCount(i-1) || !isCount(i+1)) {
-			kept = append(kept, word)
+	for i := 0; i < len(words); i++ {
+		begins := i == 0 || strings.ContainsAny(at(i-1)[len(at(i-1))-1:], ":,") || at(i-1) == "and"
+		switch {
+		case isNumber(i) && begins && at(i+1) == "of" && isNumber(i+2):
+			i += 2
+		case isNumber(i) && begins:
+		default:
+			kept = append(kept, words[i])
 		}
 	}
 	return strings.Join(kept, " ")

@@ -92,9 +92,11 @@ func (r *Runner) await(ctx context.Context, handle Handle) *ending {
 func (r *Runner) kill(ctx context.Context, handle Handle, reason string, exits <-chan *ending) *ending {
 	r.emit(EventKilling, reason, nil)
 	signal, timeout, reported := r.config.KillSignal, r.config.KillTimeout, false
+	asked := time.Now()
 	for retry := (backoff{}); ; {
 		err := stopHandle(ctx, handle, signal, timeout)
-		if !isRestarting(err) { // then the task has not got the signal
+		// Whether the task has got the signal is not known if the plugin restarts: it is sent again, and the task has the rest of its time.
+		if timeout = r.config.KillTimeout - time.Since(asked); !isRestarting(err) || timeout <= 0 {
 			signal, timeout = sigkill, 0
 		}
 		if err != nil && !reported && ctx.Err() == nil && !isRestarting(err) {

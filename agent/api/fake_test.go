@@ -247,7 +247,7 @@ func (f *fakeAgent) PlanJob(ctx context.Context, source job.Source) (*snapshot.P
 	return &snapshot.Plan{Job: j, Groups: map[string]snapshot.Changes{"cache": {Place: 1, Stop: 2}}}, nil
 }
 
-func (f *fakeAgent) StopJob(id string, purge bool) error {
+func (f *fakeAgent) StopJob(id string, purge bool, _ func(index uint64) error) error {
 	if purge {
 		f.jobs = slices.DeleteFunc(slices.Clone(f.jobs), func(j *snapshot.Job) bool { return j.Job.ID == id })
 	}

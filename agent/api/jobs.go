@@ -6,6 +6,7 @@ package api
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -66,6 +67,9 @@ type registration struct {
 
 	source      job.Source
 	translation *job.Translation
+	// countsOf is the index of the job whose counts are preserved in job; 0 of none.
+	countsOf uint64
+	job      *job.Job
 }
 
 func readRegistration(r *http.Request) (*registration, error) {
@@ -129,16 +133,16 @@ func (s *Server) runJob(r *http.Request, now *snapshot.Agent) (any, error) {
 		if err := checkNamespace(r, j); err != nil {
 			return nil, err
 		}
-		registered, err := now.Job(j.ID)
-		if err != nil {
-			registered = nil // there is none
-		}
 		if reg.stops() {
-			return s.registerStopped(reg, j.ID, registered)
+			return s.registerStopped(reg, j.ID, now)
 		}
-		reg.preserveCounts(j, registered)
+		reg.preserveCounts(j, now)
 	}
-	status, changed, err := s.agent.RunJob(r.Context(), reg.source, reg.checkIndex)
+	status, changed, err := s.agent.RunJob(r.Context(), reg.source, reg.check)
+	for errors.Is(err, errCountsChanged) {
+		reg.preserveCounts(reg.job, s.agent.Snapshot())
+		status, changed, err = s.agent.RunJob(r.Context(), reg.source, reg.check)
+	}
 	if err != nil {
 		return nil, reg.explain(err)
 	}
@@ -160,11 +164,16 @@ func checkNamespace(r *http.Request, j *job.Job) error {
 }
 
 // preserveCounts gives the groups of a job the counts of those that are registered.
-func (reg *registration) preserveCounts(j *job.Job, registered *snapshot.Job) {
-	if !reg.PreserveCounts || registered == nil {
+func (reg *registration) preserveCounts(j *job.Job, now *snapshot.Agent) {
+	if !reg.PreserveCounts {
 		return
 	}
-	reg.source.Counts = make(map[string]int)
+	reg.job, reg.countsOf, reg.source.Counts = j, 0, make(map[string]int)
+	registered, err := now.Job(j.ID)
+	if err != nil {
+		return // there is none
+	}
+	reg.countsOf = registered.ModifyIndex
 	for _, g := range registered.Job.Groups {
 		if j.Group(g.Name) != nil {
 			reg.source.Counts[g.Name] = g.Count
@@ -172,9 +181,10 @@ func (reg *registration) preserveCounts(j *job.Job, registered *snapshot.Job) {
 	}
 }
 
-// registerStopped stops a job that was put back with Stop, or leaves it stopped; j is nil if it is not registered.
-func (s *Server) registerStopped(reg *registration, id string, j *snapshot.Job) (any, error) {
-	if j == nil {
+// registerStopped stops a job that was put back with Stop, or leaves it stopped.
+func (s *Server) registerStopped(reg *registration, id string, now *snapshot.Agent) (any, error) {
+	j, err := now.Job(id)
+	if err != nil {
 		return nil, badRequest(fmt.Sprintf("Stop: job %q is not registered", id))
 	}
 	if err := reg.checkIndex(j.ModifyIndex); err != nil {
@@ -182,7 +192,7 @@ func (s *Server) registerStopped(reg *registration, id string, j *snapshot.Job) 
 	}
 	changed := !j.Stopped
 	if changed {
-		if err := s.agent.StopJob(id, false); err != nil {
+		if err := s.agent.StopJob(id, false, reg.checkIndex); err != nil {
 			return nil, err
 		}
 		stopped, err := s.agent.Snapshot().Job(id)
@@ -192,6 +202,17 @@ func (s *Server) registerStopped(reg *registration, id string, j *snapshot.Job) 
 		j = stopped
 	}
 	return newRegistered(j, changed), nil
+}
+
+// errCountsChanged says that a job has changed since its counts were read.
+var errCountsChanged = errors.New("the counts of the job have changed meanwhile")
+
+// check rejects a job that has changed since its client, or the server, has read it.
+func (reg *registration) check(index uint64) error {
+	if reg.PreserveCounts && index != reg.countsOf {
+		return errCountsChanged
+	}
+	return reg.checkIndex(index)
 }
 
 // checkIndex rejects a job that has changed since its client has read it, in the words that clients look for. index is that of its last
@@ -228,7 +249,7 @@ func (s *Server) stopJob(r *http.Request, _ *snapshot.Agent, j *snapshot.Job) (a
 	if p.err != nil {
 		return nil, p.err
 	}
-	if err := s.agent.StopJob(j.Job.ID, purge); err != nil {
+	if err := s.agent.StopJob(j.Job.ID, purge, nil); err != nil {
 		return nil, err
 	}
 	id := ""

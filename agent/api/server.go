@@ -42,7 +42,7 @@ type Jobs interface {
 	RunJob(ctx context.Context, source job.Source, check func(index uint64) error) (status *snapshot.Job, changed bool, err error)
 	ScaleJob(ctx context.Context, id, group string, count int) (status *snapshot.Job, changed bool, err error)
 	PlanJob(ctx context.Context, source job.Source) (*snapshot.Plan, error)
-	StopJob(id string, purge bool) error
+	StopJob(id string, purge bool, check func(index uint64) error) error
 }
 
 // Allocations acts on allocations.

@@ -14,7 +14,7 @@ type Actions interface {
 	RestartAlloc(id, task string) error
 	// ReplaceAlloc stops an allocation; another takes its place, unless its job was stopped.
 	ReplaceAlloc(id string) error
-	StopJob(id string, purge bool) error
+	StopJob(id string, purge bool, check func(index uint64) error) error
 }
 
 // actions are the buttons on a task's page.
@@ -59,7 +59,7 @@ func (p *Page) actionRoutes(mux *http.ServeMux, trusted bool) {
 	for path, do := range map[string]func(a Actions, t task) error{
 		"restart":  func(a Actions, t task) error { return a.RestartAlloc(t.allocation.ID, t.state.Name) },
 		"stop":     func(a Actions, t task) error { return a.ReplaceAlloc(t.allocation.ID) },
-		"stop-job": func(a Actions, t task) error { return a.StopJob(t.allocation.JobID, false) },
+		"stop-job": func(a Actions, t task) error { return a.StopJob(t.allocation.JobID, false, nil) },
 	} {
 		mux.HandleFunc("POST /alloc/{id}/{task}/"+path, p.act(trusted, p.doing(do)))
 	}

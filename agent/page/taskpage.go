@@ -263,7 +263,10 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 	}
 	f := newFrame(until.Add(-s.size), until, moments)
 	f.axis.Ticks = chart.TicksBefore(f.axis.Since, until, s.endWord(t))
-	body.Step = "Each point stands for " + procstats.Seconds.Text(step.Seconds())
+	body.Step = "Each point stands for " + procstats.Seconds.Text(step.Seconds()) + ": memory is the highest reading in it"
+	if query.Step > 0 {
+		body.Step += fmt.Sprintf(", of %d that are looked at", mostOfPoint)
+	}
 	body.Happened, body.Earlier = f.happened(t)
 	body.Charts = f.charts()
 	return f
@@ -294,7 +297,7 @@ func (w window) endWord(t task) string {
 // shape tells pages with other parts apart.
 func (b *taskView) shape() string {
 	return digest([]string{
-		b.Condition.Word, b.Started, fmt.Sprint(b.Read), fmt.Sprint(b.newestEvent()), fmt.Sprint(b.End != nil), fmt.Sprint(b.Restarts),
+		b.Condition.Word, b.Started, fmt.Sprint(b.Read), fmt.Sprint(len(b.Events), b.newestEvent()), fmt.Sprint(b.End != nil), fmt.Sprint(b.Restarts),
 		fmt.Sprint(len(b.Measurements)), fmt.Sprint(len(b.Figures), len(b.Charts)),
 	})
 }

@@ -106,7 +106,9 @@ func read(path string) (record.Entry, error) {
 // Word names a run of a directory of runs in a command line: with its path, unless commands look there without --output-dir.
 func Word(outputDir, name string) string {
 	if filepath.Clean(outputDir) != filepath.Clean(cmp.Or(os.Getenv("TACHO_OUTPUT_DIR"), record.DefaultRoot)) {
-		name = filepath.Join(outputDir, name)
+		if name = filepath.Join(outputDir, name); !strings.ContainsRune(name, filepath.Separator) {
+			name = "." + string(filepath.Separator) + name // else it would be looked for among the runs
+		}
 	}
 	return cli.CommandLine([]string{name})
 }

@@ -73,8 +73,13 @@ func (h *Host) Open(ctx context.Context, address *Address) error {
 				return err
 			}
 		}
+		if ctx.Err() != nil {
+			return err // it is left to the next host
+		}
 		if !errors.Is(err, ErrLost) { // it runs and does not answer: there must not be two of them
-			err = errors.Join(err, kill(*address))
+			if killErr := end(ctx, *address); killErr != nil {
+				return errors.Join(err, killErr)
+			}
 		}
 		err = errors.Join(err, address.removeSocket())
 		h.log.Info("plugin restarted", "plugin", h.config.Name(), "reason", err)
@@ -249,4 +254,23 @@ func (c *hostConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method 
 		return conn.NewStream(ctx, desc, method, opts...)
 	}
 	return c.host.stats.open(c.host.current(), func() (grpc.ClientStream, error) { return conn.NewStream(ctx, desc, method, opts...) })
+}
+
+// end kills a plugin and waits until it is gone.
+func end(ctx context.Context, address Address) error {
+	if err := kill(address); err != nil {
+		return fmt.Errorf("end plugin that does not answer: %w", err)
+	}
+	const pause, limit = 10 * time.Millisecond, 5 * time.Second
+	for began := time.Now(); alive(address); {
+		if time.Since(began) > limit {
+			return fmt.Errorf("end plugin that does not answer: process %d does not end", address.Process.PID)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
