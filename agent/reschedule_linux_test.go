@@ -228,8 +228,8 @@ func TestReplacementAwaitsPrevious(t *testing.T) {
 		}
 	}
 	for name, meanwhile := range map[string]func(r *running){
-		"update":         func(r *running) { r.submit(text("b")) },
-		"two updates":    func(r *running) { r.submit(text("b")); r.submit(text("c")) },
+		"update":      func(r *running) { r.submit(text("b")) },
+		"two updates": func(r *running) { r.submit(text("b")); r.submit(text("c")) },
 		"updates and garbage": func(r *running) {
 			r.submit(text("b"))
 			for _, l := range r.submit(text("c")) {

@@ -43,7 +43,7 @@ func withoutCounts(reason string) string {
 	isNumber := func(i int) bool { return at(i) != "" && strings.Trim(at(i), "0123456789") == "" }
 	var kept []string
 	for i := 0; i < len(words); i++ {
-		begins := i == 0 || strings.ContainsAny(at(i-1)[len(at(i-1))-1:], ":,") || at(i-1) == "and"
+		begins := i == 0 || strings.ContainsAny(at(i - 1)[len(at(i-1))-1:], ":,") || at(i-1) == "and"
 		switch {
 		case isNumber(i) && begins && at(i+1) == "of" && isNumber(i+2):
 			i += 2

@@ -10,10 +10,10 @@ func TestReasonsWithoutCounts(t *testing.T) {
 	for reason, want := range map[string]string{
 		"3 of 37 processes were skipped: 2 over the time budget of 20ms, 1 not readable": "processes were skipped: over the time budget of 20ms, not readable",
 		"open /x: permission denied, and 17 more":                                        "open /x: permission denied, and more",
-		"1 of 5 processes were skipped: 1 larger than 8 GiB": "processes were skipped: larger than 8 GiB",
-		"needs Linux 6 of a kind": "needs Linux 6 of a kind",
-		"needs Linux 5.8":                          "needs Linux 5.8",
-		"memory.peak does not exist: of cgroup v2": "memory.peak does not exist: of cgroup v2",
+		"1 of 5 processes were skipped: 1 larger than 8 GiB":                             "processes were skipped: larger than 8 GiB",
+		"needs Linux 6 of a kind":                                                        "needs Linux 6 of a kind",
+		"needs Linux 5.8":                                                                "needs Linux 5.8",
+		"memory.peak does not exist: of cgroup v2":                                       "memory.peak does not exist: of cgroup v2",
 		"": "",
 	} {
 		if got := withoutCounts(reason); got != want {

@@ -113,10 +113,14 @@ func TestSpanIsNotTheTimeOfDay(t *testing.T) {
 	cpu := procstats.CgroupCPUUsage.String()
 	r := Record{State: Lost, StartedAt: began}
 	r.FillFromReports(reports(
-		&Usage{From: began.Add(time.Second), To: began.Add(600 * time.Second), FromMono: 101, ToMono: 700, Samples: 600,
-			Measurements: map[string]Reduced{cpu: {Last: new(600.0), Delta: new(600.0)}}},
-		&Usage{From: began.Add(600 * time.Second), To: began.Add(8*time.Hour + 1200*time.Second), FromMono: 700, ToMono: 1300, Samples: 600,
-			Measurements: map[string]Reduced{cpu: {Last: new(1200.0), Delta: new(600.0)}}},
+		&Usage{
+			From: began.Add(time.Second), To: began.Add(600 * time.Second), FromMono: 101, ToMono: 700, Samples: 600,
+			Measurements: map[string]Reduced{cpu: {Last: new(600.0), Delta: new(600.0)}},
+		},
+		&Usage{
+			From: began.Add(600 * time.Second), To: began.Add(8*time.Hour + 1200*time.Second), FromMono: 700, ToMono: 1300, Samples: 600,
+			Measurements: map[string]Reduced{cpu: {Last: new(1200.0), Delta: new(600.0)}},
+		},
 	))
 	if span, ok := r.Span(); !ok || span != 1200 {
 		t.Errorf("span %v, %t", span, ok)

@@ -42,7 +42,9 @@ func (a *Agent) RestartAlloc(id, task string) error { return a.note("restart " +
 func (a *Agent) ReplaceAlloc(id string) error { return a.note("stop " + id) }
 
 // StopJob notes that it was called.
-func (a *Agent) StopJob(id string, _ bool, _ func(index uint64) error) error { return a.note("stop job " + id) }
+func (a *Agent) StopJob(id string, _ bool, _ func(index uint64) error) error {
+	return a.note("stop job " + id)
+}
 
 func (a *Agent) note(what string) error {
 	a.mu.Lock()
