@@ -77,8 +77,8 @@ func (h *Host) Open(ctx context.Context, address *Address) error {
 			return err // it is left to the next host
 		}
 		if !errors.Is(err, ErrLost) { // it runs and does not answer: there must not be two of them
-			if killErr := end(ctx, *address); killErr != nil {
-				return errors.Join(err, killErr)
+			if killErr := end(ctx, *address); killErr != nil { // as on kernels without pidfds
+				h.log.Error("end plugin that does not answer", "plugin", h.config.Name(), "error", killErr)
 			}
 		}
 		err = errors.Join(err, address.removeSocket())
@@ -259,12 +259,12 @@ func (c *hostConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method 
 // end kills a plugin and waits until it is gone.
 func end(ctx context.Context, address Address) error {
 	if err := kill(address); err != nil {
-		return fmt.Errorf("end plugin that does not answer: %w", err)
+		return err
 	}
 	const pause, limit = 10 * time.Millisecond, 5 * time.Second
 	for began := time.Now(); alive(address); {
 		if time.Since(began) > limit {
-			return fmt.Errorf("end plugin that does not answer: process %d does not end", address.Process.PID)
+			return fmt.Errorf("process %d does not end", address.Process.PID)
 		}
 		select {
 		case <-time.After(pause):

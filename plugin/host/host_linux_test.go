@@ -23,6 +23,7 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/plugin"
 	"github.com/tachograph/tacho/plugin/host"
+	"github.com/tachograph/tacho/procstats/kernel"
 )
 
 // TestMain lets the test binary be a plugin executable.
@@ -354,6 +355,33 @@ func TestHostReattaches(t *testing.T) {
 		t.Error("reattached to a plugin that is gone")
 	}
 	if err := last.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHostEndsAPluginThatHangs has a plugin that runs and does not answer: it is ended before there is another.
+func TestHostEndsAPluginThatHangs(t *testing.T) {
+	h := newHosted(t)
+	if err := h.Open(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	address := <-h.moved
+	if err := errors.Join(h.Detach(), syscall.Kill(address.Process.PID, syscall.SIGSTOP)); err != nil {
+		t.Fatal(err)
+	}
+	early, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := newHosted(t).Open(early, &address); err == nil || !kernel.Alive(kernel.HostFS(), address.Process) {
+		t.Errorf("opened by a host that ends: %v; it must be left to the next one", err)
+	}
+	next := newHosted(t)
+	if err := next.Open(t.Context(), &address); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-next.moved; got == address || kernel.Alive(kernel.HostFS(), address.Process) {
+		t.Errorf("%v runs beside %v", address, got)
+	}
+	if err := next.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
