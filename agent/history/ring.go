@@ -120,7 +120,9 @@ func (r *Ring) open() error {
 	}
 	r.opened = true
 	if r.file != nil && r.slots != r.wanted {
-		_ = r.copyAs(r.wanted, nil, r.rows) // if the disk is full it stays as it is
+		if err := r.copyAs(r.wanted, nil, r.rows); err != nil && r.file == nil { // on a disk that is full it stays as it is
+			return err
+		}
 	}
 	return nil
 }
@@ -436,6 +438,11 @@ func (r *Ring) widened(old []byte, wide *Ring) []byte {
 	p := pointOf(r.ids, old)
 	slot := wide.slot(p.Stamp, p.Run, p.Gap)
 	copy(slot[atRepeats:slotHead], old[atRepeats:slotHead])
+	if n, most := repeatsOf(old, r.slots), wide.slots; n > most { // the newest of them
+		binary.LittleEndian.PutUint32(slot[atRepeats:], uint32(most))
+		first := timeOf(old).Add(-timeOf(old).Sub(firstOf(old)) / time.Duration(n-1) * time.Duration(most-1))
+		binary.LittleEndian.PutUint64(slot[atFirst:], uint64(first.UnixNano()))
+	}
 	for i, id := range wide.ids {
 		bits := uint64(absent)
 		if v, ok := p.Values[id]; ok && id != 0 {

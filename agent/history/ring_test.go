@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -341,6 +342,58 @@ func TestRingOfAnotherSize(t *testing.T) {
 		if err := r.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestShorterRingOfRepeats has a task that sleeps: one slot stands for more readings than the shorter history has.
+func TestShorterRingOfRepeats(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "h")
+	long := NewRing(path, 20)
+	for n := 1; n <= 15; n++ {
+		if err := long.Add(sample(n, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1}), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := long.Close(); err != nil || long.sequence != 1 {
+		t.Fatal(long.sequence, err)
+	}
+	short := open(t, path, 4)
+	if diff := cmp.Diff([]int{12, 13, 14, 15}, seconds(t, short, Query{})); diff != "" {
+		t.Error(diff)
+	}
+	add(t, short, 16, 16) // the slot before it is whole
+	if diff := cmp.Diff([]int{12, 13, 14, 15, 16}, seconds(t, short, Query{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestReopeningFails lets the file of a ring of another size not open again: nothing is lost, nor does anything crash.
+func TestReopeningFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "h")
+	r := NewRing(path, 6)
+	add(t, r, 1, 3)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r = NewRing(path, 4)
+	opened := 0
+	r.openFile = func(path string, flag int, perm os.FileMode) (File, error) {
+		if opened++; opened == 3 { // the ring, its copy, and the ring again
+			return nil, syscall.EMFILE
+		}
+		return openFile(path, flag, perm)
+	}
+	if err := r.Mark(stamp(4), 1, GapAgent); !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("mark: %v", err)
+	}
+	if err := r.Mark(stamp(4), 1, GapAgent); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]int{1, 2, 3, -4}, seconds(t, r, Query{})); diff != "" {
+		t.Error(diff)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -136,9 +136,10 @@ func DecisiveKill(e Evidence) (kill *Kill, killedMain bool) {
 // noticeDelay is how long after a kill it may be noticed.
 const noticeDelay = 2 * time.Second
 
-// allKnown reports whether all victims are known by numbers that can be compared with that of the main process.
+// allKnown reports whether the kernel names all victims, by numbers that can be compared with that of the main process.
 func (k *Kill) allKnown() bool {
-	return int64(len(k.Victims)) >= max(1, k.Kills) && !slices.ContainsFunc(k.Victims, func(v Victim) bool { return v.Namespace != "" })
+	named := func(v Victim) bool { return v.Source == FromKmsg && v.Namespace == "" }
+	return int64(len(k.Victims)) >= max(1, k.Kills) && !slices.ContainsFunc(k.Victims, func(v Victim) bool { return !named(v) })
 }
 
 // decisive returns the first kill that is known to have been of the main process, else the last one.

@@ -203,6 +203,14 @@ func TestOOM(t *testing.T) {
 			}, false, Signaled,
 		},
 		{
+			"another process killed, as is guessed",
+			Evidence{ExitCode: 137, Signal: 9},
+			func(k *Kill) {
+				unnamed(k)
+				k.Reason, k.Victims = "", []Victim{{PID: 77, Command: "tail", Source: FromSample}}
+			}, true, Signaled,
+		},
+		{
 			"a process with a number of another namespace killed",
 			Evidence{ExitCode: 137, Signal: 9},
 			func(k *Kill) {

@@ -111,13 +111,13 @@ func peaksOf(records []*record.Record) (p peaks) {
 			p.kills++
 			p.killedAt = max(p.killedAt, *h.Value)
 		case isAborted(r) && *h.Value < whole:
-		case ranShort(r):
+		case ranShort(r, *h.Value):
 			p.short++
 			p.shortAt = max(p.shortAt, *h.Value+swapped(r))
-		case h.Guarantee == procstats.Exact:
+		case h.Guarantee == procstats.Exact && swapped(r) == 0:
 			p.known = append(p.known, *h.Value)
-		case h.Guarantee == procstats.UpperBound:
-			p.known = append(p.known, *h.Value)
+		case h.Guarantee == procstats.Exact, h.Guarantee == procstats.UpperBound:
+			p.known = append(p.known, *h.Value+swapped(r))
 			p.upper++
 		default:
 			p.bounds++
@@ -132,10 +132,11 @@ func isAborted(r *record.Record) bool {
 	return r.Diagnosis.Verdict != record.Completed && r.Diagnosis.Verdict != record.Stopped
 }
 
-// ranShort reports whether a limit kept the memory of a run below its need.
-func ranShort(r *record.Record) bool {
+// ranShort reports whether a run had less memory than it needed. A few pages that lie idle are swapped out of any task.
+func ranShort(r *record.Record, peak float64) bool {
+	const idle = 20 // of so many parts one
 	high, _ := r.Measurements[procstats.CgroupMemoryEventsHigh.String()].(float64)
-	return swapped(r) > 0 || high > 0 || r.Diagnosis.Stall == record.MemoryThrashing
+	return swapped(r) > peak/idle || high > 0 || r.Diagnosis.Stall == record.MemoryThrashing
 }
 
 // swapped is the most of a run that was in swap space, as far as is known.
@@ -158,7 +159,7 @@ func (a *Advice) memory(records []*record.Record) {
 	a.MemoryMiB = &memory
 	what := "exact"
 	if p.upper > 0 {
-		what = fmt.Sprintf("an upper bound in %d, otherwise exact,", p.upper)
+		what = fmt.Sprintf("an upper bound in %d, otherwise exact,", min(p.upper, len(usual)))
 	}
 	killText := "no OOM kill"
 	if p.kills > 0 {

@@ -115,7 +115,8 @@ func TestInsufficientData(t *testing.T) {
 		r.Diagnosis.Verdict = verdict
 		return r
 	}
-	swapping, thrashing, above := exact(), exact(), exact()
+	swapping, thrashing, above, idle := exact(), exact(), exact(), exact()
+	idle.Measurements = map[string]any{procstats.CgroupMemorySwapPeak.String(): 1.0 * mebibyte}
 	swapping.Measurements = map[string]any{procstats.CgroupMemorySwapPeak.String(): 500.0 * mebibyte}
 	thrashing.Diagnosis.Stall, above.Diagnosis.Stall = record.MemoryThrashing, record.CPUThrottled
 	throttled.Measurements = map[string]any{procstats.CgroupCPUThrottled.String(): 3.0}
@@ -141,6 +142,7 @@ func TestInsufficientData(t *testing.T) {
 		{"too short for CPU", []*record.Record{brief}, true, false, "CPU: no run lasted 1 s: too short to advise."},
 		{"one of them long enough", []*record.Record{brief, exact()}, true, true, "CPU: up to 0.50 cores on average in 1 run"},
 		{"swapped", []*record.Record{swapping}, false, true, "1 run swapped or waited for memory at a peak of up to 600 MiB: the need is higher"},
+		{"a few pages swapped", []*record.Record{idle}, true, true, "peak 101 MiB an upper bound in 1"},
 		{"thrashing, at less than another", []*record.Record{thrashing, runOf(120, procstats.Exact, 1)}, true, true, "peak 120 MiB exact in 1 run"},
 		{"throttled by a cgroup above", []*record.Record{above}, true, false, "1 run was throttled by a quota"},
 		{"failed at less", []*record.Record{aborted(20, record.Failed), aborted(20, record.Signaled), exact()}, true, true, "peak 100 MiB exact in 1 run"},
