@@ -26,11 +26,7 @@ func (a *Agent) reschedule(l *alloc) {
 	}
 	l.log.Info("reschedule allocation", "at", at.Format(time.RFC3339))
 	a.work.Go(func() {
-		due := time.NewTimer(min(time.Until(at), delay)) // the clock may have been set back since it failed
-		defer due.Stop()
-		select {
-		case <-due.C:
-		case <-a.ctx.Done():
+		if !a.pause(min(time.Until(at), delay)) { // the clock may have been set back since it failed
 			return
 		}
 		a.replaceUntilDone(l, append(past, time.Now()))
@@ -49,13 +45,21 @@ func (a *Agent) replaceUntilDone(l *alloc, past []time.Time) {
 		}
 		l.log.Error("replace allocation", "error", err, "retry_in", wait)
 		a.counts.fail("reschedule")
-		again := time.NewTimer(wait)
-		select {
-		case <-again.C:
-		case <-a.ctx.Done():
-			again.Stop()
+		if !a.pause(wait) {
 			return
 		}
+	}
+}
+
+// pause waits; false if the agent ends first.
+func (a *Agent) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-a.ctx.Done():
+		return false
 	}
 }
 

@@ -6,7 +6,6 @@ package agent
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/tachograph/tacho/agent/job"
 	"github.com/tachograph/tacho/agent/snapshot"
@@ -57,11 +56,7 @@ func (a *Agent) retryPlacement() {
 	}
 	a.work.Go(func() {
 		for !a.placeAll() && a.placing.CompareAndSwap(false, true) { // a disk that is full may have room later
-			again := time.NewTimer(replaceRetry)
-			select {
-			case <-again.C:
-			case <-a.ctx.Done():
-				again.Stop()
+			if !a.pause(replaceRetry) {
 				return
 			}
 			a.placing.Store(false)

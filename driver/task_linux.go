@@ -296,7 +296,7 @@ func (t *task) release(ctx context.Context) error {
 	t.unfollow()
 	err := t.client.Shutdown(ctx)
 	if errors.Is(err, client.ErrLost) {
-		// The directory names what may be left: of processes that the kernel does not end, somebody has to know.
+		// The directory stays if processes are left that the kernel does not end: it names them to whoever cleans up.
 		return errors.Join(t.client.Close(), client.KillTask(ctx, t.state.Address))
 	}
 	return errors.Join(err, t.client.Close(), client.RemoveFolder(t.state.Address.Folder))

@@ -92,22 +92,14 @@ func (e *Executor) startExec(ctx context.Context, t *task, setup *proto.ExecSetu
 // checkAnswers looks at a directory whose file system may hang: a fork that waits for it there would hold up the whole executor, and a look
 // holds up one goroutine, for as long. That the directory is missing the fork will say.
 func checkAnswers(ctx context.Context, dir string) error {
-	looked := make(chan struct{})
-	go func() {
-		defer close(looked)
-		_, _ = os.Stat(dir)
-	}()
 	const patience = 10 * time.Second
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
-	select {
-	case <-looked:
+	switch answers := within(ctx, patience, func() { _, _ = os.Stat(dir) }); {
+	case answers:
 		return nil
-	case <-limit.C:
-		return fmt.Errorf("the file system of %s does not answer", dir)
-	case <-ctx.Done():
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
+	return fmt.Errorf("the file system of %s does not answer", dir)
 }
 
 // mergeEnvironment returns the variables of base and more; those of more count where both have one. A variable that

@@ -29,7 +29,7 @@ func (t *task) collectLogs() (finish func()) {
 	collecting.Go(func() { t.logs.Run(ctx) })
 	return func() {
 		taskIsGone()
-		if !waitFor(&collecting, collectLimit) {
+		if !within(context.Background(), collectLimit, collecting.Wait) {
 			// A file system that hangs: the end of the task must be known all the same.
 			t.recorder.info.Notes = append(slices.Clip(t.recorder.info.Notes),
 				"the end of the task's output is missing because the file system of its log files does not answer")
@@ -49,12 +49,12 @@ func (t *task) collectLogs() (finish func()) {
 // it.
 const collectLimit = 5 * time.Second
 
-// waitFor waits for a group, and returns false if it takes longer than the limit.
-func waitFor(group *sync.WaitGroup, limit time.Duration) bool {
+// within does what the kernel may hold up, and returns false if it takes longer than the limit, or than ctx: its goroutine is left behind then.
+func within(ctx context.Context, limit time.Duration, do func()) bool {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		group.Wait()
+		do()
 	}()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -62,6 +62,7 @@ func waitFor(group *sync.WaitGroup, limit time.Duration) bool {
 	case <-done:
 		return true
 	case <-timer.C:
-		return false
+	case <-ctx.Done():
 	}
+	return false
 }
