@@ -12,10 +12,10 @@ import (
 	"context"
 	"os"
 
-	"github.com/tachograph/tacho/command"
 	"github.com/tachograph/tacho/executor"
+	"github.com/tachograph/tacho/internal/command"
+	"github.com/tachograph/tacho/internal/version"
 	"github.com/tachograph/tacho/plugin"
-	"github.com/tachograph/tacho/version"
 )
 
 func main() {

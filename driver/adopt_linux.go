@@ -16,7 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/wire"
 )
@@ -75,7 +74,7 @@ func (d *Tacho) StartedTasks() ([]*TaskConfig, error) {
 		}
 		all = append(all, &config)
 	}
-	return all, errlist.Join(errs...)
+	return all, errors.Join(errs...)
 }
 
 func (d *Tacho) adopt(ctx context.Context, config *TaskConfig) (*task, error) {
@@ -158,7 +157,7 @@ func (d *Tacho) endEarlier(ctx context.Context, config *TaskConfig) error {
 		}
 		errs = append(errs, err)
 	}
-	return errlist.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // endTask ends a task by its address: one that is known, and has ended, is its host's to destroy.

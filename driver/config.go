@@ -6,6 +6,7 @@ package driver
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -13,11 +14,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/go-multierror"
+
 	"github.com/hashicorp/go-msgpack/v2/codec"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/gocty"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -155,7 +157,7 @@ func (raw *rawConfig) check() (Config, error) {
 	if raw.MinOOMScoreAdj != nil {
 		c.MinOOMScoreAdj, errs[10] = within("min_oom_score_adj", *raw.MinOOMScoreAdj, -1000, 1000)
 	}
-	return c, errlist.Join(errs[:]...)
+	return c, joinMistakes(errs[:]...)
 }
 
 // said returns a text, empty if it is not said.
@@ -195,7 +197,7 @@ func (l *rawLogs) limits() (LogLimits, error) {
 		mib, errSize = within("logs: max_file_size", *l.MaxFileSize, 1, 1<<20)
 		limits.MaxFileBytes = int64(mib) << 20
 	}
-	return limits, errlist.Join(errFiles, errSize)
+	return limits, joinMistakes(errFiles, errSize)
 }
 
 // decode reads MessagePack as hosts write it: maps with string keys, strings of the old raw kind and of the new.
@@ -239,4 +241,16 @@ func checkPatterns(patterns []string) error {
 		}
 	}
 	return nil
+}
+
+// joinMistakes returns the errors that are not nil as a *multierror.Error, which prints each on a line of its own; nil if
+// there is none. A host may give each of them its place in a file.
+func joinMistakes(errs ...error) error {
+	list := &multierror.Error{ErrorFormat: func(errs []error) string { return errors.Join(errs...).Error() }}
+	for _, err := range errs {
+		if err != nil {
+			list = multierror.Append(list, err)
+		}
+	}
+	return list.ErrorOrNil()
 }

@@ -10,8 +10,6 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/gocty"
-
-	"github.com/tachograph/tacho/errlist"
 )
 
 // ConfigBlock is what a task's config block says, for our driver.
@@ -97,7 +95,7 @@ func (raw *rawBlock) check() (*ConfigBlock, error) {
 	b.Logs, errs[5] = raw.Logs.limits()
 	b.Measured, errs[6] = measured(raw.Measurements, raw.Network, raw.Disk, raw.SamplingBudget)
 	b.Rows, errs[7] = raw.ProcessRows.limits()
-	if err := errlist.Join(errs[:]...); err != nil {
+	if err := joinMistakes(errs[:]...); err != nil {
 		return nil, err
 	}
 	return b, nil

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tachograph/tacho/eventlog"
+	"github.com/tachograph/tacho/internal/eventlog"
 )
 
 // announceLimit bounds how long the end of a task is delayed for a host that is slow to handle the task's events.

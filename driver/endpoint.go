@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tachograph/tacho/exposition"
+	"github.com/tachograph/tacho/internal/exposition"
 	"github.com/tachograph/tacho/procstats"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tachograph/tacho/exposition"
+	"github.com/tachograph/tacho/internal/exposition"
 	"github.com/tachograph/tacho/procstats"
 )
 

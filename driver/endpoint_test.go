@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tachograph/tacho/exposition"
+	"github.com/tachograph/tacho/internal/exposition"
 	"github.com/tachograph/tacho/procstats"
 )
 

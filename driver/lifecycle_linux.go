@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tachograph/tacho/executor/client"
-	"github.com/tachograph/tacho/failpoint"
+	"github.com/tachograph/tacho/internal/failpoint"
 )
 
 // WaitTask implements Lifecycle. A host that listens to events is told of the end when it has those of the task:

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -131,7 +130,7 @@ func (r *rawRows) limits() (l RowLimits, err error) {
 		most, errs[1] = within("process_rows: max", *r.Max, 0, 10_000)
 		l.Max = &most
 	}
-	return l, errlist.Join(errs[:]...)
+	return l, joinMistakes(errs[:]...)
 }
 
 type rawDisk struct {
@@ -161,7 +160,7 @@ func measured(words, network *string, disk *rawDisk, budget *float64) (Measured,
 		m.DiskInterval, errs[1] = duration("disk: interval", disk.Interval, minDiskInterval, maxDiskInterval)
 		m.DiskBudget, errs[2] = duration("disk: budget", disk.Budget, minDiskBudget, maxDiskBudget)
 	}
-	return m, errlist.Join(errs[:]...)
+	return m, joinMistakes(errs[:]...)
 }
 
 // selectionOf reads the words that tacho run --measurements takes.

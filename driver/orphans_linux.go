@@ -15,11 +15,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
-	"github.com/tachograph/tacho/failpoint"
+	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -87,7 +86,7 @@ func (d *Tacho) KillOrphans(ctx context.Context, spared ...*TaskHandle) (killed 
 		}
 		killed = append(killed, address.ID)
 	}
-	return killed, errlist.Join(errs...)
+	return killed, errors.Join(errs...)
 }
 
 // endExecutor kills a task and ends its executor.
@@ -150,7 +149,7 @@ func sweep(folders []string) error {
 			errs = append(errs, err)
 		}
 	}
-	return errlist.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // answers reports whether a process listens on the socket in an executor's directory.

@@ -5,6 +5,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/tachograph/tacho/driver/sampling"
 	"github.com/tachograph/tacho/driver/schema"
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/epoll"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -114,7 +114,7 @@ func (d *Tacho) Close() error {
 		errs = append(errs, t.detach())
 	}
 	errs = append(errs, d.waits.Close())
-	return errlist.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // ConfigSchema implements Configurer.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tachograph/tacho/eventlog"
 	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/internal/eventlog"
 	"github.com/tachograph/tacho/procstats"
 )
 

@@ -15,13 +15,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/cgroup"
 	"github.com/tachograph/tacho/executor/oom"
 	"github.com/tachograph/tacho/executor/proto"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/executor/wire"
-	"github.com/tachograph/tacho/failpoint"
+	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 	"github.com/tachograph/tacho/procstats/source"
@@ -89,7 +88,7 @@ func refuse(code codes.Code, err error, cleaning ...error) error {
 	if own, ok := status.FromError(err); ok {
 		text = own.Message()
 	}
-	if err := errlist.Join(cleaning...); err != nil {
+	if err := errors.Join(cleaning...); err != nil {
 		text += "; " + err.Error()
 	}
 	return status.Error(code, text)

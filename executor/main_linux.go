@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tachograph/tacho/executor/wire"
-	"github.com/tachograph/tacho/failpoint"
+	"github.com/tachograph/tacho/internal/failpoint"
 )
 
 // Main is the executor process. It returns the exit code when its task and its caller are done with it.

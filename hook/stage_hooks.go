@@ -5,9 +5,10 @@ package hook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
-	"github.com/tachograph/tacho/errlist"
+	"github.com/hashicorp/go-multierror"
 )
 
 // prestart calls the prestart hooks up to the first error.
@@ -57,17 +58,17 @@ func (r *Runner) shutdown(ctx context.Context) {
 // each calls the hooks that implement a stage and logs their errors as one. A context that one hook has used up is not
 // the next one's: call makes one for each.
 func each[H Hook](r *Runner, stage string, call func(H) error) {
-	var errs []error
+	errs := &multierror.Error{ErrorFormat: func(errs []error) string { return errors.Join(errs...).Error() }}
 	for _, hook := range r.config.Hooks {
 		h, ok := hook.(H)
 		if !ok {
 			continue
 		}
 		if err := call(h); err != nil {
-			errs = append(errs, fmt.Errorf("hook %s: %w", h.Name(), err))
+			errs = multierror.Append(errs, fmt.Errorf("hook %s: %w", h.Name(), err))
 		}
 	}
-	if err := errlist.Join(errs...); err != nil {
+	if err := errs.ErrorOrNil(); err != nil {
 		r.log.Error(stage+" hooks", "error", err)
 	}
 }

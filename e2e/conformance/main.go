@@ -25,9 +25,9 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclparse"
 
-	"github.com/tachograph/tacho/agent/node"
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/e2e/conformance/suite"
+	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/plugin/config"
 	"github.com/tachograph/tacho/plugin/host"
 )

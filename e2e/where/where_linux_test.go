@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/command/doctor"
 	"github.com/tachograph/tacho/e2e/confine"
 	"github.com/tachograph/tacho/e2e/rig"
 	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/doctor"
 )
 
 func noted(r *record.Record, words string) bool {

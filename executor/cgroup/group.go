@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -153,7 +152,7 @@ func (g *Group) Remove() error {
 			errs = append(errs, err)
 		}
 	}
-	return errlist.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // removeTree removes a cgroup folder and those below it: rmdir is the only way, their files cannot be deleted.

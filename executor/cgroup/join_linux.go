@@ -15,8 +15,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/tachograph/tacho/errlist"
 )
 
 // Enter prepares the calling thread, which must be locked, and the arguments of clone(2), so that what the thread forks is
@@ -101,7 +99,7 @@ func (g *Group) joinThread() (leave func() error, err error) {
 		if g.cpuset != "" {
 			errs = append(errs, g.leaveV1("cpuset", g.cpuset, text))
 		}
-		return errlist.Join(errs...)
+		return errors.Join(errs...)
 	}
 	dirs := g.v1Folders()
 	if g.cpuset != "" {

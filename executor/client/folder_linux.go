@@ -18,9 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/wire"
-	"github.com/tachograph/tacho/failpoint"
+	"github.com/tachograph/tacho/internal/failpoint"
 )
 
 // DefaultRuntimeDir returns where executors' folders are kept for this user: /run/tacho for root, below
@@ -177,7 +176,7 @@ func removeUnfinished(runtimeDir string) error {
 			errs = append(errs, err)
 		}
 	}
-	return errlist.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // RemoveFolder removes an executor's folder. os.RemoveAll opens directories: if this process is short of descriptors, which
@@ -259,7 +258,7 @@ func List(runtimeDir string) ([]*wire.Address, error) {
 		}
 		all = append(all, address)
 	}
-	return all, errlist.Join(errs...)
+	return all, errors.Join(errs...)
 }
 
 // Folders returns the paths of the executors' folders in a runtime folder, with an address or without. Others may keep

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/failpoint"
+	"github.com/tachograph/tacho/internal/failpoint"
 )
 
 // slack is how much longer than its limit a file may get to hold the end of its last line.

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -116,7 +115,7 @@ func (m *memoryEvents) close() error {
 	for _, f := range m.above {
 		errs = append(errs, f.Close())
 	}
-	return errlist.Join(errs...)
+	return errors.Join(errs...)
 }
 
 func sum(counts []int64) (total int64) {

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -155,5 +154,5 @@ func (o *oomControl) close() error {
 			errs = append(errs, unix.Close(fd))
 		}
 	}
-	return errlist.Join(errs...)
+	return errors.Join(errs...)
 }

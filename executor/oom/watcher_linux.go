@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -446,5 +445,5 @@ func (w *watcher) Close() error {
 	} else if w.epoll >= 0 {
 		errs = append(errs, unix.Close(w.epoll))
 	}
-	return errlist.Join(errs...)
+	return errors.Join(errs...)
 }

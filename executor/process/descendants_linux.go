@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -55,7 +54,7 @@ func (t *tree) addChildren(parent *Process) error {
 			t.list = append(t.list, p)
 		}
 	}
-	return errlist.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // isBelow reports whether a process is a child of this one, perhaps since its parent has died, or of parent: that one

@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tachograph/tacho/failpoint"
+	"github.com/tachograph/tacho/internal/failpoint"
 )
 
 // The files of a run's folder. All are 0600 in a folder of 0700: command lines and what a task used are its

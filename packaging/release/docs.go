@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
-	"github.com/tachograph/tacho/command"
+	"github.com/tachograph/tacho/internal/command"
 )
 
 // stageDocs writes the man pages and the shell completions, both from the tree of commands, and copies what stands beside

@@ -99,7 +99,7 @@ func (r *release) buildTarget(ctx context.Context, t target) ([]string, error) {
 	if t.os == "windows" {
 		binary += ".exe"
 	}
-	stamp := "-s -w -X github.com/tachograph/tacho/version.stamped=" + r.version
+	stamp := "-s -w -X github.com/tachograph/tacho/internal/version.stamped=" + r.version
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", stamp, "-o", binary, ".")
 	if err := run(build, "CGO_ENABLED=0", "GOOS="+t.os, "GOARCH="+t.arch); err != nil {
 		return nil, err

@@ -5,10 +5,10 @@ package source
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"slices"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -234,7 +234,7 @@ func (r *cgroupReader) Close() error {
 	if r.quotas != nil {
 		errs = append(errs, r.quotas.close())
 	}
-	return errlist.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // pidsFiles are the same on v1 and v2.

@@ -4,9 +4,9 @@
 package source
 
 import (
+	"errors"
 	"sync"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -255,7 +255,7 @@ func (c *Collector) Close() error {
 		errs = append(errs, source.Close())
 	}
 	errs = append(errs, c.own.Close())
-	return errlist.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // Split returns what of a selection the totals of a task need, and what is left for readers who want process rows too. Without

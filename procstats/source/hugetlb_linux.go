@@ -4,12 +4,12 @@
 package source
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -202,5 +202,5 @@ func (h *hugetlbSource) Close() error {
 	for _, f := range h.files {
 		errs = append(errs, f.close())
 	}
-	return errlist.Join(errs...)
+	return errors.Join(errs...)
 }

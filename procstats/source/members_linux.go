@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -113,7 +112,7 @@ func (m *Members) leave() error {
 	if m.cgroup != nil {
 		errs = append(errs, m.cgroup.Close())
 	}
-	return errlist.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // refresh brings the membership up to date, once for each sample.

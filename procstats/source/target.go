@@ -4,12 +4,12 @@
 package source
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/tachograph/tacho/errlist"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -142,7 +142,7 @@ func (s *Shared) Close() error {
 		errs = append(errs, s.writes.Close())
 	}
 	s.pools, s.writes = nil, nil
-	return errlist.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // shared returns what the sources of a target share; with no other task if the target does not say.

@@ -1,0 +1,428 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/state"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// running is an agent at work in a test.
+type running struct {
+	*Agent
+	t      *testing.T
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func testConfig(dir string) config.Config {
+	c := config.Default()
+	c.DataDir, c.Name = dir, "here"
+	c.Telemetry.PublishAllocationMetrics = true
+	c.Telemetry.CollectionInterval, c.History.Interval = 100*time.Millisecond, 100*time.Millisecond
+	c.History.Span = time.Minute
+	return c
+}
+
+// shortDir is a directory for an agent: the path of a unix socket is limited to 107 bytes.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "tacho")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// newAgent returns an agent that logs to the test.
+func newAgent(t *testing.T, c config.Config) *Agent {
+	return New(c, hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Debug, Output: testWriter{t}}))
+}
+
+// begin runs an agent in a directory.
+func begin(t *testing.T, c config.Config) *running {
+	t.Helper()
+	return run(t, newAgent(t, c))
+}
+
+// run runs an agent.
+func run(t *testing.T, a *Agent) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Agent: a, t: t, cancel: cancel, ended: make(chan error, 1)}
+	go func() { r.ended <- r.Run(ctx) }()
+	select {
+	case <-r.Ready():
+	case err := <-r.ended:
+		t.Fatalf("agent: %v", err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("agent is not ready")
+	}
+	return r
+}
+
+// end ends the agent; its tasks run on, unless stop says otherwise.
+func (r *running) end(stop bool) {
+	r.t.Helper()
+	if stop {
+		for _, l := range r.Snapshot().Allocations {
+			if err := r.StopAlloc(l.ID); err != nil {
+				r.t.Error(err)
+			}
+			r.await(l.ID, "dead", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
+		}
+	}
+	r.cancel()
+	if err := <-r.ended; err != nil {
+		r.t.Errorf("agent: %v", err)
+	}
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSuffix(string(p), "\n"))
+	return len(p), nil
+}
+
+// submit runs a job and returns its allocations.
+func (r *running) submit(text string) []*allocation.Allocation {
+	r.t.Helper()
+	status, _, err := r.RunJob(r.t.Context(), job.Source{Filename: "test.hcl", Text: text}, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var own []*allocation.Allocation
+	for _, l := range r.Snapshot().Allocations {
+		if l.JobID == status.ID {
+			own = append(own, l)
+		}
+	}
+	return own
+}
+
+// usage returns what the task t of an allocation uses.
+func (r *running) usage(id string) *allocation.Usage {
+	r.t.Helper()
+	now := r.Snapshot(id)
+	l, err := now.Allocation(id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return now.Usage(l.Tasks["t"])
+}
+
+// await waits for an allocation to be as wanted, by the event feed.
+func (r *running) await(id, what string, is func(*allocation.Allocation) bool) *allocation.Allocation {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	defer cancel()
+	events := r.Feed().Subscribe(r.Feed().Index())
+	for {
+		l, err := r.Snapshot().Allocation(id)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if is(l) {
+			return l
+		}
+		if _, err := events.Next(ctx); err != nil {
+			r.t.Fatalf("allocation did not become %s: %+v", what, l)
+		}
+	}
+}
+
+// eventually polls what has no events.
+func (r *running) eventually(what string, is func() bool) {
+	r.t.Helper()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	deadline := time.After(30 * time.Second)
+	for !is() {
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			r.t.Fatalf("%s did not come", what)
+		}
+	}
+}
+
+// oneTask is a job of one task that runs a shell command.
+func oneTask(jobType, more, command string) string {
+	return fmt.Sprintf("job \"test\" {\n type = %q\n group \"g\" {\n task \"t\" {\n driver = \"tacho\"\n config {\n"+
+		" command = \"/bin/sh\"\n args = [\"-c\", %q]\n }\n resources {\n memory = 64\n }\n%s\n }\n }\n}", jobType, command, more)
+}
+
+func isRunning(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Running }
+
+func TestBatchJobRunsToItsEnd(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	l := r.submit(oneTask("batch", "env {\n A = \"${NOMAD_TASK_NAME}\"\n}\ntemplate {\n data = \"{{ env `A` }}!\"\n destination = \"local/f\"\n}",
+		"echo out $A; cat local/f; echo err >&2; pwd"))[0]
+	l = r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
+	if l.ClientStatus != allocation.Complete || l.Tasks["t"].State.Exit == nil || l.Tasks["t"].State.Exit.Code != 0 {
+		t.Fatalf("allocation %+v, task %+v", l, l.Tasks["t"])
+	}
+	final, err := r.Record(l.ID, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if final.Diagnosis.Verdict != "completed" || final.ExitCode == nil || *final.ExitCode != 0 {
+		t.Errorf("record %+v", final)
+	}
+	log, err := l.Dir.OpenLog("t", "stdout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(log)
+	if err != nil || !strings.HasPrefix(string(text), "out t\nt!/") {
+		t.Errorf("log %q, error %v", text, err)
+	}
+	if err := log.Close(); err != nil {
+		t.Error(err)
+	}
+	status, err := r.Snapshot().Job("test")
+	if err != nil || status.Status != "dead" {
+		t.Errorf("job %+v, error %v", status, err)
+	}
+}
+
+func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
+	c := testConfig(shortDir(t))
+	r := begin(t, c)
+	l := r.submit(oneTask("service", "", "i=0; while :; do i=$((i+1)); done"))[0]
+	l = r.await(l.ID, "running", isRunning)
+	samples := func(n int) func() bool {
+		return func() bool {
+			points, err := r.History(l.ID, "t", history.Query{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(points) >= n
+		}
+	}
+	r.eventually("history", samples(5))
+	if u := r.usage(l.ID); u.Sample == nil || u.Reason != "" {
+		t.Fatalf("usage %+v", u)
+	}
+	pid := l.Tasks["t"].Attributes["pid"]
+	nearest, err := r.History(l.ID, "t", history.Query{Nearest: time.Now(), Processes: true})
+	if err != nil || len(nearest) != 1 {
+		t.Fatalf("nearest %v, error %v", nearest, err)
+	}
+	if rows := nearest[0].Processes; len(rows) != 1 || fmt.Sprint(rows[0].PID) != pid {
+		t.Errorf("processes %+v, want %s", rows, pid)
+	} else if cpu, ok := rows[0].Readings.Number(procstats.ProcessCPU); !ok || cpu <= 0 {
+		t.Errorf("the process used %v s (%v)", cpu, ok)
+	}
+	snapshot := r.Snapshot()
+	for _, trusted := range []bool{false, true} {
+		line, _ := snapshot.UsageFor(snapshot.Allocations[0].Tasks["t"], trusted).Sample.Processes[0].Readings.Get(procstats.ProcessCmdline)
+		if text, _ := line.Text(); strings.Contains(text, "while :; do") != trusted {
+			t.Errorf("trusted %v: the command line is %q", trusted, text)
+		}
+	}
+	before := nearest[0]
+	r.end(false)
+
+	r = begin(t, c)
+	defer r.end(true)
+	l = r.await(l.ID, "running", isRunning)
+	if got := l.Tasks["t"].Attributes["pid"]; got != pid {
+		t.Errorf("process %s, was %s", got, pid)
+	}
+	if got := l.Tasks["t"].State.Restarts; got != 0 {
+		t.Errorf("%d restarts", got)
+	}
+	r.eventually("history goes on", func() bool {
+		points, err := r.History(l.ID, "t", history.Query{Since: before.Wall})
+		return err == nil && len(points) > 4
+	})
+	points, err := r.History(l.ID, "t", history.Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gaps, last := 0, 0.0
+	for _, p := range points {
+		if p.Gap != history.NoGap {
+			gaps++
+			continue
+		}
+		v, ok := p.Values[procstats.HeadlineCPU]
+		if !ok || v < last {
+			t.Errorf("CPU time %v (measured: %v) after %v", v, ok, last)
+		}
+		last = v
+	}
+	if gaps != 1 {
+		t.Errorf("%d gaps, want 1", gaps)
+	}
+}
+
+func TestFailedTaskIsRestartedByItsPolicy(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	l := r.submit(oneTask("batch", "restart {\n attempts = 2\n interval = \"1h\"\n delay = \"10ms\"\n mode = \"fail\"\n}", "exit 3"))[0]
+	l = r.await(l.ID, "failed", func(l *allocation.Allocation) bool { return l.Tasks["t"].State.Phase == hook.PhaseDead })
+	if l.ClientStatus != allocation.Failed || l.Tasks["t"].State.Restarts != 2 || l.Tasks["t"].State.Exit.Code != 3 {
+		t.Errorf("status %s, task %+v", l.ClientStatus, l.Tasks["t"].State)
+	}
+}
+
+// TestSnapshotsShare holds that what has not changed is the same in two snapshots, that what has changed is in the next, and
+// that a snapshot stays as it was.
+func TestSnapshotsShare(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	id := r.submit(oneTask("service", "", "exec sleep 1000"))[0].ID
+	other := r.submit(strings.ReplaceAll(oneTask("service", "", "exec sleep 1000"), `"test"`, `"other"`))[0].ID
+	driverSpoke := func(l *allocation.Allocation) bool {
+		return slices.ContainsFunc(l.Tasks["t"].Events, func(e allocation.Event) bool { return e.Type == allocation.EventDriver })
+	}
+	r.await(other, "the driver's event", driverSpoke) // the last of a start
+	r.await(id, "the driver's event", driverSpoke)
+	r.eventually("readings", func() bool { return r.usage(id).Sample != nil && r.usage(other).Sample != nil })
+	of := func(id string) *allocation.Allocation {
+		t.Helper()
+		l, err := r.Snapshot().Allocation(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	var before, still *allocation.Allocation
+	r.eventually("rest", func() bool { // the feed gets an event a moment after it can be seen
+		was, wasOther := before, still
+		before, still = of(id), of(other)
+		return before == was && still == wasOther
+	})
+	sample := r.usage(id).Sample
+	r.eventually("another reading", func() bool { return r.usage(id).Sample != sample })
+	if of(id) != before {
+		t.Error("a reading made another allocation")
+	}
+	if err := r.StopAlloc(id); err != nil {
+		t.Fatal(err)
+	}
+	if now := of(id); now.DesiredStatus != allocation.DesiredStop || before.DesiredStatus != allocation.DesiredRun {
+		t.Errorf("desired to %s, before %s", now.DesiredStatus, before.DesiredStatus)
+	}
+	r.await(id, "dead", func(l *allocation.Allocation) bool { return l.ClientStatus.Ended() })
+	if before.ClientStatus != allocation.Running || before.Tasks["t"].State.Phase != hook.PhaseRunning {
+		t.Errorf("the earlier snapshot became %s", before.ClientStatus)
+	}
+	if of(other) != still {
+		t.Error("the other allocation is another value")
+	}
+	some := r.Snapshot(other)
+	if len(some.Allocations) != 1 || some.Allocations[0] != still || len(some.Jobs) != 0 {
+		t.Errorf("a snapshot of one has %d allocations and %d jobs", len(some.Allocations), len(some.Jobs))
+	}
+}
+
+func TestPublishingOffReadsNothing(t *testing.T) {
+	c := testConfig(shortDir(t))
+	c.Telemetry.PublishAllocationMetrics = false
+	r := begin(t, c)
+	defer r.end(true)
+	l := r.submit(oneTask("service", "", "sleep 1000"))[0]
+	r.await(l.ID, "running", isRunning)
+	if u := r.usage(l.ID); u.Sample != nil || !strings.Contains(u.Reason, "publishing is off") {
+		t.Errorf("usage %+v", u)
+	}
+	c.Telemetry.PublishAllocationMetrics = true
+	if ignored, err := r.Reload(c); err != nil || len(ignored) > 0 {
+		t.Fatalf("ignored %q, error %v", ignored, err)
+	}
+	r.eventually("reading", func() bool { return r.usage(l.ID).Sample != nil })
+	if got := r.Cost().Samples; got == 0 {
+		t.Error("no samples counted")
+	}
+}
+
+// TestPublishingIsSwitchedWhileAJobIsPlaced switches between the making of an allocation and its entry into the list.
+func TestPublishingIsSwitchedWhileAJobIsPlaced(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		t.Run(fmt.Sprint(on), func(t *testing.T) {
+			c := testConfig(shortDir(t))
+			c.Telemetry.PublishAllocationMetrics = !on
+			r := begin(t, c)
+			defer r.end(true)
+			first := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
+			l, err := r.newAlloc(state.Allocation{ID: allocation.NewID(), JobID: "test", Group: "g"}, r.version("test", first.JobVersion), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Telemetry.PublishAllocationMetrics = on
+			if _, err := r.Reload(c); err != nil {
+				t.Fatal(err)
+			}
+			r.admit(l)
+			if got := !errors.Is(l.tasks[0].stats.Err(), hook.ErrNotPublished); got != on {
+				t.Errorf("publishing is %t, want %t", got, on)
+			}
+			// It was never launched: nobody must wait for its end.
+			r.mu.Lock()
+			delete(r.allocs, l.id)
+			r.mu.Unlock()
+			if err := l.close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestReadersDoNotWaitForTheDisk looks at an allocation while a change of it is being stored.
+func TestReadersDoNotWaitForTheDisk(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	id := r.submit(oneTask("service", "", "exec sleep 1000"))[0].ID
+	r.await(id, "running", isRunning)
+	l, err := r.find(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	storing, goOn, stored := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	meet, release := sync.OnceFunc(func() { close(storing) }), sync.OnceFunc(func() { close(goOn) })
+	defer release()
+	if _, err := r.store.Index(0, func() uint64 { meet(); <-goOn; return r.feed.Index() }); err != nil {
+		t.Fatal(err)
+	}
+	go func() { defer close(stored); l.stop("test") }()
+	<-storing
+	read := make(chan struct{})
+	go func() { defer close(read); l.snapshot() }()
+	select {
+	case <-read:
+	case <-time.After(5 * time.Second):
+		t.Error("the reader waits")
+	}
+	release()
+	<-stored
+	<-read
+}

@@ -1,0 +1,182 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package allocation
+
+import (
+	"regexp"
+	"time"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Status is what an allocation comes to, in Nomad's words.
+type Status string
+
+const (
+	// Pending allocations have no task that runs, and one that will.
+	Pending Status = "pending"
+	// Running allocations have a task that runs.
+	Running Status = "running"
+	// Complete allocations have ended, and no task failed.
+	Complete Status = "complete"
+	// Failed allocations have ended, or are about to, because a task was given up.
+	Failed Status = "failed"
+)
+
+// Ended reports whether no task of such an allocation will run again.
+func (s Status) Ended() bool { return s == Complete || s == Failed }
+
+// What an allocation shall do.
+const (
+	DesiredRun  = "run"
+	DesiredStop = "stop"
+)
+
+// Allocation is one run of a group.
+type Allocation struct {
+	// ID is a random UUID.
+	ID         string
+	Namespace  string
+	JobID      string
+	JobType    string
+	JobVersion uint64
+	Group      string
+	// Name is JOB.GROUP[INDEX].
+	Name         string
+	Index        int
+	NodeID       string
+	NodeName     string
+	ClientStatus Status
+	// Description says why, in a sentence.
+	Description   string
+	DesiredStatus string
+	CreateTime    time.Time
+	ModifyTime    time.Time
+	// CreateIndex and ModifyIndex are those of the event feed.
+	CreateIndex uint64
+	ModifyIndex uint64
+	// Dir is where its logs are.
+	Dir   allocdir.Allocation
+	Tasks map[string]*Task
+	// Ports are those of the group.
+	Ports []Port
+	// Previous is the allocation that this one replaces, Next the one that replaces it; empty if there is none.
+	Previous, Next string
+	// Rescheduled is when another will take the place of this one, which has failed; zero if none will.
+	Rescheduled time.Time
+}
+
+// Port is a port of an allocation on the node's address. To is what the tasks are told, 0 for Value.
+type Port struct {
+	Label     string
+	Value, To int
+	HostIP    string
+}
+
+// Task is the state of one task.
+type Task struct {
+	Name   string
+	Driver string
+	// Lifecycle is nil for main tasks.
+	Lifecycle *job.Lifecycle
+	Resources job.Resources
+	// Meta is the task's meta data, with that of its group and its job.
+	Meta map[string]string
+	// NoLogs says that the job wants none.
+	NoLogs bool
+	// Cores are the cores the task has for itself, as a list such as 0-3,7; empty for all.
+	Cores string
+	// RunID is the driver's id of the present or last start; empty before the first.
+	RunID string
+	State hook.State
+	// Ends counts the ends of the task, starts that failed included.
+	Ends int
+	// Outcome is how the last start ended, in one word; empty while it runs, and if that is not known.
+	Outcome record.Outcome
+	// Events are the newest, oldest first; at most MaxEvents.
+	Events []Event
+	// Attributes are what the driver says of the running task: process, cgroup, limits as read back.
+	Attributes map[string]string
+}
+
+// MaxEvents is how many events a task keeps.
+const MaxEvents = 50
+
+// EventDriver is the type of events that a driver tells.
+const EventDriver hook.EventType = "Driver"
+
+// Details of an exit, in Nomad's words.
+const (
+	DetailExitCode  = "exit_code"
+	DetailSignal    = "signal"
+	DetailOOMKilled = "oom_killed"
+)
+
+// Event is one line in a task's history.
+type Event struct {
+	Type    hook.EventType
+	Time    time.Time
+	Message string
+	// Redacted is the message for untrusted callers, where the driver gave one: without command lines and paths.
+	Redacted string `json:",omitempty"`
+	// Details are the driver's, by name, and of an observed exit the counters of record.EndCounters.
+	Details map[string]string `json:",omitempty"`
+}
+
+// Public reports whether everybody may see the message and the details of an event. Messages can contain commands and files,
+// except that of an observed exit, which is the text of a hook.Exit.
+func (e *Event) Public() bool {
+	return e.Type == hook.EventTerminated && observedExit.MatchString(e.Message)
+}
+
+// MessageFor returns the message that a caller may see; hidden reports that there is one and none may be seen.
+func (e *Event) MessageFor(trusted bool) (message string, hidden bool) {
+	if trusted || e.Public() {
+		return e.Message, false
+	}
+	return e.Redacted, e.Redacted == "" && e.Message != ""
+}
+
+var observedExit = regexp.MustCompile(`^exit code \d+(, signal \d+)?(, OOM killed)?$`)
+
+// Totals is what the starts of a task that have ended used together, from the first one on.
+type Totals struct {
+	// Run is the last start that is in them.
+	Run int
+	// Counters are by measurement. The map is never changed.
+	Counters map[procstats.ID]float64 `json:",omitempty"`
+	// OOMKills is nil if no start has counted them.
+	OOMKills *int64 `json:",omitempty"`
+}
+
+// Usage is what a task uses, as it was read last.
+type Usage struct {
+	// Look has the processes of the task read for every reading for a while, because somebody looks at it.
+	Look func()
+	// Running tells the reading of a running task from the last one of an ended task.
+	Running bool
+	// Sample is the newest reading; nil if nothing was measured, and Reason says why.
+	Sample *procstats.Sample
+	// Before is the sample that the rates of Sample are measured from; nil behind a gap.
+	Before *procstats.Sample
+	// Headlines are those of Sample.
+	Headlines []procstats.HeadlineValue
+	// Reason says in words why there is no reading, or no fresh one; empty where there is.
+	Reason string
+	// Totals are those of the starts that have ended; Counted says that the last start is among them.
+	Totals  Totals
+	Counted bool
+	// Counters are the most that each counter was read at in the present or last start.
+	Counters Counters
+	// Interval is the time between readings.
+	Interval time.Duration
+	// Backlogged counts the readings that came more than an interval late.
+	Backlogged int64
+	// HistoryDropped counts the readings that are not in the history because the disk was too slow.
+	HistoryDropped int64
+}

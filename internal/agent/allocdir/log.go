@@ -1,0 +1,201 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package allocdir
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// logFile is one of a stream's files.
+type logFile struct {
+	name   string
+	number int
+	size   int64
+}
+
+// logFiles lists a stream's files, oldest first.
+func logFiles(root *os.Root, task, stream string) ([]logFile, error) {
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, err
+	}
+	var files []logFile
+	for _, entry := range entries {
+		number, ok := strings.CutPrefix(entry.Name(), task+"."+stream+".")
+		n, err := strconv.Atoi(number)
+		if !ok || err != nil || n < 0 || !entry.Type().IsRegular() {
+			continue
+		}
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // rotated away meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, logFile{name: entry.Name(), number: n, size: info.Size()})
+	}
+	slices.SortFunc(files, func(a, b logFile) int { return cmp.Compare(a.number, b.number) })
+	return files, nil
+}
+
+// LogFiles returns the paths of a stream's files, oldest first; none where nothing was written.
+func (a Allocation) LogFiles(task, stream string) (paths []string, err error) {
+	root, err := os.OpenRoot(a.Logs())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list logs: %w", err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	files, err := logFiles(root, task, stream)
+	if err != nil {
+		return nil, fmt.Errorf("list logs: %w", err)
+	}
+	for _, f := range files {
+		paths = append(paths, filepath.Join(a.Logs(), f.name))
+	}
+	return paths, nil
+}
+
+// NextLog returns the path of a file that follows a stream's last one, for drivers that only append to a file.
+func (a Allocation) NextLog(task, stream string) (string, error) {
+	paths, err := a.LogFiles(task, stream)
+	if err != nil {
+		return "", err
+	}
+	last := -1
+	if len(paths) > 0 {
+		if last, err = numberOf(paths[len(paths)-1]); err != nil {
+			return "", fmt.Errorf("name log file: %w", err)
+		}
+	}
+	return filepath.Join(a.Logs(), fmt.Sprintf("%s.%s.%d", task, stream, last+1)), nil
+}
+
+// numberOf is the number at the end of a log file's name.
+func numberOf(path string) (int, error) {
+	return strconv.Atoi(path[strings.LastIndexByte(path, '.')+1:])
+}
+
+// Log is a stream's files read as one. It ends where they ended when it was opened, and goes on with what the last
+// file has got since.
+type Log struct {
+	paths  []string
+	files  []*os.File
+	starts []int64 // of each file within the whole
+	size   int64
+	offset int64
+}
+
+// OpenLog opens a stream's files. The error wraps fs.ErrNotExist where there is none.
+func (a Allocation) OpenLog(task, stream string) (*Log, error) {
+	return a.OpenLogAfter(task, stream, "")
+}
+
+// OpenLogAfter opens those of a stream's files that follow one of them, which may be gone meanwhile; empty for all.
+func (a Allocation) OpenLogAfter(task, stream, path string) (log *Log, err error) {
+	after := -1
+	if path != "" {
+		if after, err = numberOf(path); err != nil {
+			return nil, fmt.Errorf("open log: %w", err)
+		}
+	}
+	root, err := os.OpenRoot(a.Logs())
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	files, err := logFiles(root, task, stream)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	l := new(Log)
+	for _, f := range files {
+		if f.number <= after {
+			continue
+		}
+		file, err := root.Open(f.name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open log: %w", err), l.Close())
+		}
+		info, err := file.Stat()
+		if err != nil || !info.Mode().IsRegular() {
+			return nil, errors.Join(fmt.Errorf("open log: %s is not a file", f.name), err, file.Close(), l.Close())
+		}
+		l.paths, l.files, l.starts = append(l.paths, filepath.Join(a.Logs(), f.name)), append(l.files, file), append(l.starts, l.size)
+		l.size += info.Size()
+	}
+	if len(l.files) == 0 {
+		return nil, fmt.Errorf("open log: %s of task %s: %w", stream, task, fs.ErrNotExist)
+	}
+	return l, nil
+}
+
+// Files returns the paths of the files that were opened, oldest first; there is one at least.
+func (l *Log) Files() []string { return l.paths }
+
+// Position is the file that the last byte was read from, and the position after it there.
+func (l *Log) Position() (path string, offset int64) {
+	for i, start := range slices.Backward(l.starts) {
+		if l.offset > start || i == 0 {
+			return l.paths[i], l.offset - start
+		}
+	}
+	return "", 0
+}
+
+// Read implements io.Reader.
+func (l *Log) Read(p []byte) (int, error) {
+	for i, start := range slices.Backward(l.starts) {
+		if l.offset < start {
+			continue
+		}
+		n, err := l.files[i].ReadAt(p, l.offset-start)
+		l.offset += int64(n)
+		l.size = max(l.size, l.offset)
+		if n > 0 && errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return n, err
+	}
+	return 0, io.EOF
+}
+
+// Seek implements io.Seeker.
+func (l *Log) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += l.offset
+	case io.SeekEnd:
+		offset += l.size
+	}
+	if offset < 0 {
+		return 0, fmt.Errorf("seek log: %w", fs.ErrInvalid)
+	}
+	l.offset = offset
+	return offset, nil
+}
+
+// Close implements io.Closer.
+func (l *Log) Close() error {
+	errs := make([]error, 0, len(l.files))
+	for _, f := range l.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}

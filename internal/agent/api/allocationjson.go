@@ -1,0 +1,108 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"maps"
+	"strconv"
+
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/shape"
+)
+
+// newAllocationJSON returns an allocation; without trust its names, numbers and states only.
+func newAllocationJSON(a *allocation.Allocation, trusted bool) *shape.Allocation {
+	shown := &shape.Allocation{
+		ID: a.ID, Name: a.Name, Namespace: a.Namespace, NodeID: a.NodeID, NodeName: a.NodeName,
+		JobID: a.JobID, JobType: a.JobType, JobVersion: a.JobVersion, TaskGroup: a.Group,
+		EvalID:             versionID(registered, a.Namespace, a.JobID, a.JobVersion),
+		TaskResources:      map[string]shape.Resources{},
+		AllocatedResources: shape.Allocated{Tasks: map[string]shape.AllocatedTask{}},
+		DesiredStatus:      a.DesiredStatus, ClientStatus: string(a.ClientStatus),
+		PreviousAllocation: a.Previous, NextAllocation: a.Next,
+		TaskStates: map[string]*shape.TaskState{}, PreemptedAllocations: []string{},
+		Metrics:     shape.AllocationMetrics{NodesEvaluated: 1, NodesInPool: 1, NodesAvailable: map[string]int{}},
+		CreateIndex: a.CreateIndex, ModifyIndex: a.ModifyIndex, AllocModifyIndex: a.ModifyIndex,
+		CreateTime: a.CreateTime.UnixNano(), ModifyTime: a.ModifyTime.UnixNano(),
+	}
+	if trusted {
+		shown.ClientDescription = a.Description
+	}
+	if !a.Rescheduled.IsZero() {
+		shown.FollowupEvalID = rescheduleID(a)
+	}
+	for _, p := range a.Ports {
+		shown.AllocatedResources.Shared.Ports = append(shown.AllocatedResources.Shared.Ports,
+			shape.Port{Label: p.Label, Value: p.Value, To: p.To, HostIP: p.HostIP})
+	}
+	if len(a.Ports) > 0 {
+		shown.AllocatedResources.Shared.Networks = []shape.Network{{
+			Mode: "host", IP: a.Ports[0].HostIP, DynamicPorts: shown.AllocatedResources.Shared.Ports,
+		}}
+	}
+	for name, t := range a.Tasks {
+		shown.TaskStates[name] = newTaskState(t, trusted)
+		addResources(shown, name, t.Resources)
+	}
+	return shown
+}
+
+func newResources(r job.Resources) shape.Resources {
+	return shape.Resources{CPU: r.CPU, Cores: r.Cores, MemoryMB: r.MemoryMB, MemoryMaxMB: r.MemoryMaxMB}
+}
+
+func addResources(a *shape.Allocation, task string, r job.Resources) {
+	a.TaskResources[task] = newResources(r)
+	a.Resources.CPU += r.CPU
+	a.Resources.Cores += r.Cores
+	a.Resources.MemoryMB += r.MemoryMB
+	a.Resources.MemoryMaxMB += r.MemoryMaxMB
+	allocated := shape.AllocatedTask{}
+	allocated.Cpu.CpuShares = r.CPU
+	allocated.Memory.MemoryMB, allocated.Memory.MemoryMaxMB = r.MemoryMB, r.MemoryMaxMB
+	a.AllocatedResources.Tasks[task] = allocated
+}
+
+func newTaskState(t *allocation.Task, trusted bool) *shape.TaskState {
+	shown := &shape.TaskState{
+		State: string(t.State.Phase), Failed: t.State.Failed, Restarts: t.State.Restarts,
+		LastRestart: t.State.LastRestart, StartedAt: t.State.StartedAt, FinishedAt: t.State.FinishedAt,
+		Events: make([]shape.TaskEvent, 0, len(t.Events)),
+		Tacho:  shape.TaskDetails{Driver: t.Driver, Cores: t.Cores, Outcome: t.Outcome},
+	}
+	if shown.State == "" {
+		shown.State = string(hook.PhasePending)
+	}
+	if e := t.State.Exit; e != nil {
+		shown.Tacho.Exit = &shape.Exit{Code: e.Code, Signal: e.Signal, OOMKilled: e.OOMKilled, Lost: e.Lost != "", At: e.At}
+	}
+	if trusted {
+		shown.Tacho.RunID, shown.Tacho.Attributes = t.RunID, t.Attributes
+	}
+	for i := range t.Events {
+		shown.Events = append(shown.Events, newTaskEvent(&t.Events[i], trusted))
+	}
+	return shown
+}
+
+// hidden stands for a message. Empty would not do: clients make one up then.
+const hidden = "(hidden: sign in with the token, or use the unix socket)"
+
+// newTaskEvent returns an event, without trust only with what everybody may see.
+func newTaskEvent(e *allocation.Event, trusted bool) shape.TaskEvent {
+	shown := shape.TaskEvent{Type: string(e.Type), Time: e.Time.UnixNano(), Details: map[string]string{}}
+	shown.ExitCode, _ = strconv.Atoi(e.Details[allocation.DetailExitCode])
+	shown.Signal, _ = strconv.Atoi(e.Details[allocation.DetailSignal])
+	var none bool
+	if shown.Message, none = e.MessageFor(trusted); none {
+		shown.Message = hidden
+	}
+	if trusted || e.Public() {
+		maps.Copy(shown.Details, e.Details)
+	}
+	shown.DisplayMessage = shown.Message
+	return shown
+}

@@ -1,0 +1,496 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/feed"
+	"github.com/tachograph/tacho/internal/agent/streams"
+)
+
+// serve listens on a port until the test ends.
+func serve(t *testing.T, s *Server) (url string, server *http.Server) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = s.HTTPServer(false)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("serve: %v", err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return "http://" + listener.Addr().String(), server
+}
+
+// stream is an answer that goes on.
+type stream struct {
+	status int
+	header http.Header
+	body   io.Reader
+}
+
+// open sends a request with the token; the answer is closed when the test ends.
+func open(ctx context.Context, t *testing.T, url string) stream {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withToken(r)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return stream{resp.StatusCode, resp.Header, resp.Body}
+}
+
+// dial opens a WebSocket, which is closed when the test ends.
+func dial(t *testing.T, url string) *websocket.Conn {
+	t.Helper()
+	conn, _, err := websocket.Dial(t.Context(), url, nil) //nolint:bodyclose // the library's
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.CloseNow() })
+	return conn
+}
+
+func TestEventStream(t *testing.T) {
+	f := newFake()
+	s := newTestServer(f)
+	s.heartbeat = 20 * time.Millisecond
+	url, _ := serve(t, s)
+	f.feed.Publish(feed.Event{Topic: feed.TopicJob, Type: "JobRegistered", Key: "nightly", Namespace: "default"})
+	f.feed.Publish(feed.Event{Topic: feed.TopicAllocation, Type: feed.AllocationUpdated, Key: webID, FilterKeys: []string{"web"}, Namespace: "default", Allocation: f.allocs[0]})
+
+	lines := bufio.NewScanner(open(t.Context(), t, url+"/v1/event/stream?index=41&topic=Allocation:web").body)
+	lines.Buffer(nil, 1<<20)
+	beats := 0
+	for lines.Scan() {
+		if lines.Text() == "{}" {
+			if beats++; beats > 100 {
+				t.Fatal("the event does not come")
+			}
+			continue
+		}
+		var got struct {
+			Index  uint64
+			Events []struct {
+				Topic, Type, Key string
+				Payload          struct{ Allocation struct{ ID string } }
+			}
+		}
+		if err := json.Unmarshal(lines.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Index != 42 || len(got.Events) != 1 || got.Events[0].Payload.Allocation.ID != webID {
+			t.Errorf("%s", lines.Text())
+		}
+		return
+	}
+	t.Error("the stream ended", lines.Err())
+}
+
+// TestEventPayloads holds what programs read of each event: its payload is there, whatever has happened since.
+func TestEventPayloads(t *testing.T) {
+	f := newFake()
+	s := newTestServer(f)
+	for _, test := range []struct {
+		event feed.Event
+		want  []string
+	}{
+		{feed.Event{Topic: feed.TopicJob, Type: "JobRegistered", Key: "web"}, []string{"Job web", "Evaluation web"}},
+		{feed.Event{Topic: feed.TopicJob, Type: "JobDeregistered", Key: "purged"}, []string{"Job purged", "Evaluation purged"}},
+		{feed.Event{Topic: feed.TopicJob, Type: feed.AllocationUpdated, Key: "web"}, []string{"Job web"}},
+		{feed.Event{Topic: feed.TopicNode, Type: "NodeStreamEvent", Key: nodeID}, []string{"Node " + nodeID}},
+		{feed.Event{Topic: feed.TopicAllocation, Type: "AllocationRemoved", Key: webID, Allocation: f.allocs[0]}, []string{"Allocation " + webID}},
+	} {
+		var got []string
+		for _, e := range s.newEvents(httptest.NewRequest(http.MethodGet, "/", nil), &test.event) {
+			id := ""
+			switch p := e.Payload; {
+			case p.Job != nil:
+				id = p.Job.(*jobJSON).ID
+			case p.Evaluation != nil:
+				id = p.Evaluation.(*evaluation).JobID
+			case p.Node != nil:
+				id = p.Node.(nodeJSON).ID
+			case p.Allocation != nil:
+				id = p.Allocation.ID
+			}
+			got = append(got, e.Topic+" "+id)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.event.Type, got, test.want)
+		}
+	}
+}
+
+func TestStatsStream(t *testing.T) {
+	f := newFake()
+	url, _ := serve(t, newTestServer(f))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	resp := open(ctx, t, url+"/v1/client/allocation/"+webID+"/stats/stream")
+	if resp.header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("%v", resp.header)
+	}
+	lines := bufio.NewScanner(resp.body)
+	lines.Buffer(nil, 1<<20)
+	seen := []string{}
+	for len(seen) < 2 && lines.Scan() {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			var u allocationUsage
+			if err := json.Unmarshal([]byte(data), &u); err != nil {
+				t.Fatal(err)
+			}
+			seen = append(seen, u.Tacho.Reason)
+			f.mu.Lock()
+			f.publishing = false // a change that the stream has to tell
+			f.mu.Unlock()
+		}
+	}
+	if diff := cmp.Diff([]string{"", "publish_allocation_metrics is off"}, seen); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestStatsStreamEnds(t *testing.T) {
+	f := newFake()
+	url, _ := serve(t, newTestServer(f))
+	text, err := io.ReadAll(open(t.Context(), t, url+"/v1/client/allocation/"+batchID+"/stats/stream").body)
+	if err != nil || !strings.Contains(string(text), "event: end\ndata: {\"status\":\"failed\"}") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	// One task of an allocation that runs.
+	f.allocs[0].Tasks["before"] = &allocation.Task{Name: "before", State: hook.State{Phase: hook.PhaseDead}}
+	text, err = io.ReadAll(open(t.Context(), t, url+"/v1/client/allocation/"+webID+"/stats/stream?task=before").body)
+	if err != nil || !strings.Contains(string(text), "event: end\ndata: {\"status\":\"running\"}") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	f := newFake()
+	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)
+	f.writeLog(t, "one\ntwo\nthree\n")
+	s := newTestServer(f)
+	s.poll, s.heartbeat = 5*time.Millisecond, 10*time.Millisecond
+	url, _ := serve(t, s)
+	logs := url + "/v1/client/fs/logs/" + webID + "?task=web&type=stdout"
+	for query, want := range map[string]string{
+		"&plain=true":                     "one\ntwo\nthree\n",
+		"&plain=true&offset=4":            "two\nthree\n",
+		"&plain=true&offset=6&origin=end": "three\n",
+		"&plain=true&offset=99":           "",
+	} {
+		text, err := io.ReadAll(open(t.Context(), t, logs+query).body)
+		if err != nil || string(text) != want {
+			t.Errorf("%s: %q, %v", query, text, err)
+		}
+	}
+
+	decoder := json.NewDecoder(open(t.Context(), t, logs+"&follow=true").body)
+	got := ""
+	for !strings.HasSuffix(got, "four\n") {
+		var fr frame
+		if err := decoder.Decode(&fr); err != nil {
+			t.Fatal(err)
+		}
+		if len(fr.Data) > 0 && (fr.File != "alloc/logs/web.stdout.0" || fr.Offset != int64(len(got)+len(fr.Data))) {
+			t.Errorf("%+v", fr)
+		}
+		if got += string(fr.Data); got == "one\ntwo\nthree\n" && len(fr.Data) == 0 { // a sign of life: all was read
+			f.writeLog(t, "four\n")
+		}
+	}
+}
+
+// TestLogsBeginAtOnce follows a stream that nothing was written to: the answer has to begin all the same.
+func TestLogsBeginAtOnce(t *testing.T) {
+	s := newTestServer(newFake())
+	s.heartbeat = time.Hour
+	url, _ := serve(t, s)
+	resp := open(t.Context(), t, url+"/v1/client/fs/logs/"+webID+"?type=stderr&follow=true")
+	if resp.status != http.StatusOK || resp.header.Get("Content-Type") != "application/json" {
+		t.Errorf("%d, %v", resp.status, resp.header)
+	}
+}
+
+// TestLogsOverRotation follows real files, of which the first is followed by others and removed.
+func TestLogsOverRotation(t *testing.T) {
+	f := newFake()
+	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)
+	file := func(n int) string { return filepath.Join(f.allocs[0].Dir.Logs(), fmt.Sprintf("web.stdout.%d", n)) }
+	add := func(n int, text string) {
+		t.Helper()
+		out, err := os.OpenFile(file(n), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err == nil {
+			_, err = out.WriteString(text)
+		}
+		if err = errors.Join(err, out.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(f.allocs[0].Dir.Logs(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := newTestServer(f)
+	s.poll = time.Millisecond
+	url, _ := serve(t, s)
+	add(0, "a")
+	add(1, "b")
+	lines := bufio.NewReader(open(t.Context(), t, url+"/v1/client/fs/logs/"+webID+"?type=stdout&follow=true&plain=true").body)
+	expect := func(want string) {
+		t.Helper()
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(lines, got); err != nil || string(got) != want {
+			t.Fatalf("%q, want %q, %v", got, want, err)
+		}
+	}
+	expect("ab")
+	add(1, "c")
+	add(2, "d")
+	add(3, "e")
+	expect("cde")
+	if err := os.Remove(file(0)); err != nil {
+		t.Fatal(err)
+	}
+	add(3, "f")
+	add(4, "g")
+	expect("fg")
+}
+
+// TestShutdownEndsStreams holds that a server with open streams goes down at once.
+func TestShutdownEndsStreams(t *testing.T) {
+	s := newTestServer(newFake())
+	url, server := serve(t, s)
+	first := open(t.Context(), t, url+"/v1/event/stream")
+	second := open(t.Context(), t, url+"/v1/client/allocation/"+webID+"/stats/stream")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	for _, resp := range []stream{first, second} {
+		if _, err := io.Copy(io.Discard, resp.body); err != nil && ctx.Err() != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	s := New(newFake(), Options{Token: theToken, Streams: one()})
+	url, _ := serve(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	open(ctx, t, url+"/v1/event/stream")
+	if resp := open(t.Context(), t, url+"/v1/event/stream"); resp.status != http.StatusServiceUnavailable {
+		t.Errorf("%d", resp.status)
+	}
+}
+
+// TestUntrustedLeaveRoom has untrusted callers take every place that they can get.
+func TestUntrustedLeaveRoom(t *testing.T) {
+	s := New(newFake(), Options{Token: theToken, Streams: one()})
+	url, _ := serve(t, s)
+	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/client/allocation/"+webID+"/stats/stream", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Fatalf("an untrusted caller gets %d, want %d", resp.StatusCode, want)
+		}
+	}
+	if resp := open(t.Context(), t, url+"/v1/event/stream"); resp.status != http.StatusOK {
+		t.Errorf("with the token: %d", resp.status)
+	}
+}
+
+// TestHistoryIsBounded holds that no caller gets the whole history by default, nor untrusted ones at all, and that the
+// answers that are made at a time are bounded.
+func TestHistoryIsBounded(t *testing.T) {
+	f := newFake()
+	s := New(f, Options{Token: theToken, Streams: one()})
+	h := s.Handler(false)
+	path := "/v1/client/allocation/" + webID + "/stats/history"
+	ask(t, h, "GET", path, "")
+	ask(t, h, "GET", path+"?step=1s", "")
+	ask(t, h, "GET", path, "", withToken)
+	ask(t, h, "GET", path+"?step=1s", "", withToken)
+	want := []string{"history true true 0s 2000", "history true true 1s 2000", "history true true 0s 2000", "history true true 1s 0"}
+	if diff := cmp.Diff(want, f.called()); diff != "" {
+		t.Error(diff)
+	}
+	if _, ok := s.options.Streams.Enter(streams.Untrusted); !ok { // another untrusted caller's
+		t.Fatal("no room")
+	}
+	if w := ask(t, h, "GET", path, ""); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("one more: %d", w.Code)
+	}
+	if w := ask(t, h, "GET", path, "", withToken); w.Code != http.StatusOK {
+		t.Errorf("with the token: %d", w.Code)
+	}
+}
+
+// TestPatience is about how long one write of a stream may take.
+func TestPatience(t *testing.T) {
+	s := newTestServer(newFake())
+	for trusted, want := range map[bool]time.Duration{false: 10 * time.Second, true: 10 * time.Minute} {
+		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), trustKey{}, trusted), http.MethodGet, "/", nil)
+		if got := s.newStreamWriter(httptest.NewRecorder(), r).Stall; got != want {
+			t.Errorf("trusted: %v: %s, want %s", trusted, got, want)
+		}
+	}
+}
+
+// TestSlowClientIsDropped has a client that asks for a stream and never reads. The log that it does not read is
+// without end.
+func TestSlowClientIsDropped(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits until a client counts as too slow")
+	}
+	f := newFake()
+	f.allocs[0].Dir = allocdir.In(t.TempDir(), webID)
+	f.writeLog(t, strings.Repeat("x", 64<<20))
+	s := newTestServer(f)
+	s.patience = 200 * time.Millisecond
+	url, _ := serve(t, s)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /v1/client/fs/logs/"+webID+"?type=stdout&follow=true HTTP/1.1\r\nHost: localhost\r\nX-Nomad-Token: "+testToken+"\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	began := false
+	for {
+		select {
+		case <-deadline:
+			t.Fatalf("the stream is still served; begun: %v", began)
+		case <-tick.C:
+		}
+		if s.options.Streams.Usage()[0].Open == 1 {
+			began = true
+		} else if began {
+			return
+		}
+	}
+}
+
+// TestBlockingQuery waits for an event, and for nothing.
+func TestBlockingQuery(t *testing.T) {
+	f := newFake()
+	s := newTestServer(f)
+	h := s.Handler(false)
+	if w := ask(t, h, "GET", "/v1/jobs?index=40&wait=20ms", ""); w.Code != http.StatusOK || w.Header().Get("X-Nomad-Index") != "40" {
+		t.Errorf("%d, %v", w.Code, w.Header())
+	}
+	done := make(chan string)
+	go func() {
+		done <- ask(t, h, "GET", "/v1/jobs?index=40&wait=1m", "").Header().Get("X-Nomad-Index")
+	}()
+	f.feed.Publish(feed.Event{Topic: feed.TopicJob, Key: "web"})
+	if index := <-done; index != "41" {
+		t.Errorf("index %s", index)
+	}
+	if w := ask(t, h, "GET", "/v1/jobs?index=1&wait=1m", ""); w.Code != http.StatusOK {
+		t.Errorf("%d", w.Code)
+	}
+}
+
+// one returns room for one stream of each kind.
+func one() *streams.Room {
+	return streams.New(streams.Limits{streams.Trusted: 1, streams.Untrusted: 1})
+}
+
+// TestStreamOfCutFile follows a file that is truncated, as by copytruncate of logrotate, and removed.
+func TestStreamOfCutFile(t *testing.T) {
+	f := newFake()
+	s := newTestServer(f)
+	s.poll, s.heartbeat = 5*time.Millisecond, 20*time.Millisecond
+	f.allocs[0].Dir = allocdir.Allocation(t.TempDir())
+	f.writeLog(t, "") // makes the directory
+	url, _ := serve(t, s)
+	file := filepath.Join(f.allocs[0].Dir.Logs(), "app.log")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil { // truncates
+			t.Fatal(err)
+		}
+	}
+	write("first line")
+	frames := json.NewDecoder(open(t.Context(), t, url+"/v1/client/fs/stream/"+webID+"?path=alloc/logs/app.log").body)
+	next := func() (got frame) {
+		t.Helper()
+		for reflect.ValueOf(got).IsZero() { // signs of life
+			if err := frames.Decode(&got); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return got
+	}
+	if got := next(); string(got.Data) != "first line" {
+		t.Errorf("%+v", got)
+	}
+	write("new")
+	if got := next(); got.FileEvent != "file truncated" {
+		t.Errorf("%+v", got)
+	}
+	if got := next(); string(got.Data) != "new" || got.Offset != 3 {
+		t.Errorf("%+v", got)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(); got.FileEvent != "file deleted" {
+		t.Errorf("%+v", got)
+	}
+	if err := frames.Decode(&frame{}); !errors.Is(err, io.EOF) {
+		t.Errorf("after the file: %v", err)
+	}
+}

@@ -1,0 +1,106 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/tachograph/tacho/internal/agent/allocdir"
+)
+
+// rotatingDir has log files that are rotated just after they were listed.
+type rotatingDir struct {
+	allocdir.Allocation
+	listed func()
+}
+
+func (d *rotatingDir) LogFiles(task, stream string) ([]string, error) {
+	files, err := d.Allocation.LogFiles(task, stream)
+	d.listed()
+	return files, err
+}
+
+// TestTailOverRotation follows a log whose files are rotated between two looks at it.
+func TestTailOverRotation(t *testing.T) {
+	for name, tt := range map[string]struct {
+		query   logRequest
+		first   string   // of the file at the beginning
+		want    string   // of it
+		files   []string // that take its place, of which only so many are kept
+		kept    int
+		after   string   // what is read then
+		between []string // files that come between the first list and what follows it
+	}{
+		"one file is kept, with an offset": {query: logRequest{offset: 2}, first: "abc", want: "c", files: []string{"def"}, kept: 1, after: "def"},
+		"one file is kept, from the end":   {query: logRequest{fromEnd: true}, first: "abc", files: []string{"def"}, kept: 1, after: "def"},
+		"two rotations": {
+			query: logRequest{fromEnd: true, offset: 1}, first: "abc", want: "c", files: []string{"def", "ghi"}, kept: 2, after: "defghi",
+		},
+		"all are kept":          {query: logRequest{offset: 1}, first: "abc", want: "bc", files: []string{"def", "ghi"}, kept: 3, after: "defghi"},
+		"while it is opened":    {first: "abc", want: "abcxyz", between: []string{"xyz"}, files: []string{"def"}, kept: 3, after: "def"},
+		"the oldest leaves too": {first: "abc", want: "abcxyz", between: []string{"xyz"}, files: []string{"def"}, kept: 1, after: "def"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := &rotatingDir{Allocation: allocdir.In(t.TempDir(), webID), listed: func() {}}
+			if err := os.MkdirAll(dir.Logs(), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			newest := -1
+			rotate := func(texts []string, kept int) {
+				for _, text := range texts {
+					newest++
+					if err := os.WriteFile(logFile(dir.Allocation, newest), []byte(text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					for n := range max(0, newest+1-kept) {
+						if err := os.RemoveAll(logFile(dir.Allocation, n)); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
+			rotate([]string{tt.first}, 9)
+			dir.listed = func() { // once
+				between := tt.between
+				tt.between = nil
+				rotate(between, 9)
+			}
+			q := tt.query
+			q.dir, q.alloc, q.task, q.stream, q.follow = dir, webID, "web", "stdout", true
+			tail := &tail{server: New(newFake(), Options{}), query: &q}
+			defer tail.close()
+			if got := readAll(t, tail); got != tt.want {
+				t.Errorf("read %q, want %q", got, tt.want)
+			}
+			rotate(tt.files, tt.kept)
+			if got := readAll(t, tail); got != tt.after {
+				t.Errorf("then %q, want %q", got, tt.after)
+			}
+		})
+	}
+}
+
+func logFile(dir allocdir.Allocation, n int) string {
+	return filepath.Join(dir.Logs(), "web.stdout."+strconv.Itoa(n))
+}
+
+// readAll reads until there is nothing three times, as one who polls does.
+func readAll(t *testing.T, tail *tail) (text string) {
+	t.Helper()
+	buffer := make([]byte, 100)
+	for nothing := 0; nothing < 3; {
+		n, err := tail.read(buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			nothing++
+		}
+		text += string(buffer[:n])
+	}
+	return text
+}

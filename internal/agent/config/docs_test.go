@@ -1,0 +1,107 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"errors"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tachograph/tacho/docs"
+	"github.com/tachograph/tacho/internal/agent/job"
+)
+
+// TestDocs holds docs/configuration.md against what files are read into: it has every key, and its defaults are those
+// of the program.
+func TestDocs(t *testing.T) {
+	blocks := map[string]reflect.Type{"Top level": reflect.TypeFor[file]()}
+	for field := range reflect.TypeFor[file]().Fields() {
+		if name, ok := strings.CutSuffix(field.Tag.Get("hcl"), ",block"); ok {
+			blocks[name] = elem(field.Type)
+		}
+	}
+	var text strings.Builder
+	for name, block := range blocks {
+		heading := name
+		if name == "plugin" {
+			heading = `plugin "NAME"`
+		}
+		table := docs.Configuration(heading)
+		if diff := cmp.Diff(keysOf(block, name != "plugin"), table.Keys()); diff != "" {
+			t.Errorf("%s: %s", heading, diff)
+		}
+		switch name {
+		case "plugin":
+		case "Top level":
+			text.WriteString(table.HCL())
+		default:
+			text.WriteString(name + " {\n" + table.HCL() + "}\n")
+		}
+	}
+	c := Config{}
+	if err := c.Merge("configuration.md", []byte(text.String())); err != nil {
+		t.Fatalf("%v in\n%s", err, text.String())
+	}
+	want := Default()
+	ignore := []cmp.Option{cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty()}
+	if diff := cmp.Diff(want, c, ignore...); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func elem(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	return t
+}
+
+// keysOf are the keys of a block; blocks in it have tables of their own unless they are its own.
+func keysOf(block reflect.Type, own bool) []string {
+	var keys []string
+	for field := range block.Fields() {
+		name, kind, _ := strings.Cut(field.Tag.Get("hcl"), ",")
+		if name != "" && kind != "label" && !(own && kind == "block") {
+			keys = append(keys, name)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// TestExamples reads the files that the pages show.
+func TestExamples(t *testing.T) {
+	read := 0
+	for _, page := range []string{"../../../README.md", "../../../docs/operating.md", "../../../docs/configuration.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, part := range strings.Split(string(text), "```") {
+			example, ok := strings.CutPrefix(part, "hcl\n")
+			if i%2 == 0 || !ok {
+				continue
+			}
+			read++
+			if strings.HasPrefix(example, "job ") {
+				_, err = job.Parse(job.Source{Filename: page, Text: example})
+			} else {
+				c := Default()
+				err = errors.Join(c.Merge(page, []byte(example)), c.Check())
+			}
+			if err != nil {
+				t.Errorf("%v in\n%s", err, example)
+			}
+		}
+	}
+	if read < 3 {
+		t.Errorf("the pages have %d examples", read)
+	}
+}

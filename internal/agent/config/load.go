@@ -1,0 +1,227 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/tachograph/tacho/internal/agent/datadir"
+	"github.com/tachograph/tacho/internal/agent/places"
+)
+
+// maxFile bounds one file in bytes.
+const maxFile = 1 << 20
+
+// Load reads files, and of directories their files *.hcl by name, one over the other. What no file says is as Default
+// has it. Errors have file, line and column.
+func Load(paths ...string) (Config, error) {
+	c := Default()
+	for _, path := range paths {
+		files, err := filesOf(path)
+		if err != nil {
+			return c, err
+		}
+		for _, file := range files {
+			if err := c.merge(file); err != nil {
+				return c, err
+			}
+			c.Files = append(c.Files, file)
+		}
+	}
+	return c, c.Check()
+}
+
+// filesOf is a file itself, or the files of a directory. One without any is an error: a misspelled path must not start an
+// agent with the defaults.
+func filesOf(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	var files []string
+	for _, entry := range entries {
+		// Editors leave hidden files beside those they edit.
+		if name := entry.Name(); !entry.IsDir() && strings.HasSuffix(name, ".hcl") && !strings.HasPrefix(name, ".") {
+			files = append(files, filepath.Join(path, name))
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("read configuration: %s: no *.hcl files", path)
+	}
+	return files, nil
+}
+
+// merge lays one file over the configuration.
+func (c *Config) merge(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	if len(text) > maxFile {
+		return fmt.Errorf("read configuration: %s: more than 1 MiB", path)
+	}
+	return c.Merge(path, text)
+}
+
+// Merge lays the text of a file over the configuration. The error names every mistake, a line each.
+func (c *Config) Merge(filename string, text []byte) error {
+	parsed, diags := hclsyntax.ParseConfig(text, filename, hcl.InitialPos)
+	if diags.HasErrors() {
+		return places.Join(diags.Errs()...)
+	}
+	body, ok := parsed.Body.(*hclsyntax.Body)
+	if !ok {
+		return fmt.Errorf("read configuration: %s: not in native syntax", filename)
+	}
+	c.places = c.places.With(body)
+	if err := c.decode(body); err != nil {
+		return err
+	}
+	for _, block := range body.Blocks {
+		if block.Type == "plugin" {
+			c.Plugins[block.Labels[0]].Text = string(block.Body.SrcRange.SliceBytes(text))
+		}
+	}
+	return nil
+}
+
+// Check refuses what no agent can run with. Errors have file, line and column of what a file says.
+func (c *Config) Check() error {
+	var errs []error
+	refuse := func(bad bool, key, format string, args ...any) {
+		if bad {
+			errs = append(errs, c.places.Invalid(key, format, args...))
+		}
+	}
+	oneOf := func(key, word string, words []string) {
+		refuse(!slices.Contains(words, word), key, "must be one of %s, not %q", strings.Join(words, ", "), word)
+	}
+	refuse(!filepath.IsAbs(c.DataDir), "data_dir", "must be an absolute path, not %q", c.DataDir)
+	refuse(c.PluginDir != "" && !filepath.IsAbs(c.PluginDir), "plugin_dir", "must be an absolute path, not %q", c.PluginDir)
+	refuse(c.Ports.HTTP < -1 || c.Ports.HTTP > 65535, "ports.http", "%d is not a port", c.Ports.HTTP)
+	if c.Ports.HTTP != -1 {
+		cause := bindError(c.BindAddr, c.TLS.CertFile != "")
+		refuse(cause != "", "bind_addr", "%q is %s", c.BindAddr, cause)
+	}
+	oneOf("log_level", c.LogLevel, logLevels())
+	refuse((c.TLS.CertFile == "") != (c.TLS.KeyFile == ""), c.places.Said("tls.cert_file", "tls.key_file"),
+		"requires both cert_file and key_file")
+	refuse(c.TLS.VerifyClient && c.TLS.CAFile == "", "tls.verify_https_client", "requires ca_file")
+	refuse(!c.TLS.VerifyClient && c.TLS.CAFile != "", "tls.ca_file", "is for verify_https_client, which is off")
+	refuse(c.Client.GCMaxAllocs < 0, "client.gc_max_allocs", "%d is negative", c.Client.GCMaxAllocs)
+
+	t, h := c.Telemetry, c.History
+	refuse(t.CollectionInterval < shortestInterval, "telemetry.collection_interval", "%s is less than %s", t.CollectionInterval, shortestInterval)
+	oneOf("telemetry.allocation_detail", t.AllocationDetail, details())
+	for _, rule := range t.PrefixFilter {
+		refuse(!strings.HasPrefix(rule, "+") && !strings.HasPrefix(rule, "-"), "telemetry.prefix_filter",
+			"has %q, which begins with neither + (allow) nor - (block)", rule)
+	}
+	refuse(t.StatsdAddress != "" && !isAddress(t.StatsdAddress), "telemetry.statsd_address", "must be host:port, not %q", t.StatsdAddress)
+	// An interval that is not set is that of the collection, and what is wrong with that has been said.
+	_, said := c.places["history.interval"]
+	refuse(h.Interval < shortestInterval && (said || h.Interval != t.CollectionInterval), "history.interval",
+		"%s is less than %s", h.Interval, shortestInterval)
+	span, interval := places.DurationText(h.Span), places.DurationText(h.Interval)
+	set := c.places.Said("history.span", "history.interval", "telemetry.collection_interval")
+	if set == "history.span" {
+		refuse(h.Span < h.Interval, set, "%s is shorter than history.interval %s", span, interval)
+	} else {
+		refuse(h.Span < h.Interval, set, "%s is longer than history.span %s", interval, span)
+	}
+	refuse(h.Interval >= shortestInterval && h.Span/h.Interval > maxPoints, set,
+		"makes a history of %s with a reading every %s, which is more than %d readings a task", span, interval, maxPoints)
+	return places.Join(errs...)
+}
+
+// hostName matches names as DNS has them, RFC 1123, 2.1.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
+
+// bindError says why the agent cannot listen on a host, with TLS or without; empty if it can.
+func bindError(host string, tls bool) string {
+	const needs = "it requires tls { cert_file key_file }"
+	_, err := netip.ParseAddr(host)
+	switch isAddress := err == nil; {
+	case isLoopback(host):
+		return ""
+	case host == "" || isAddress:
+		if tls {
+			return ""
+		}
+		return "reachable from the network; " + needs
+	case !hostName.MatchString(host) || strings.Trim(host, "0123456789.") == "":
+		return "not an IP address or localhost"
+	case !tls:
+		return "not an IP address or localhost, and may be reachable from the network; " + needs
+	}
+	return ""
+}
+
+// isLoopback reports whether only this machine can reach an address to listen on.
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+// Token reads the token of the file that the configuration names, or takes it from the environment, where it is
+// TACHO_TOKEN. Empty is none. The file must be readable for its owner only.
+func (c *Config) Token() (string, error) {
+	if c.ACL.TokenFile == "" {
+		return os.Getenv("TACHO_TOKEN"), nil
+	}
+	token, err := readToken(c.ACL.TokenFile)
+	if err != nil {
+		return "", c.places.Fault("acl.token_file", err)
+	}
+	return token, nil
+}
+
+func readToken(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("read token: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return "", fmt.Errorf("read token: %s has mode %04o, so that others can read it; chmod 600 %[1]s", path, mode)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read token: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("read token: %s is empty", path)
+	}
+	return token, nil
+}
+
+// Socket is the path of the unix socket on which everything is served.
+func (c *Config) Socket() string { return datadir.Socket(c.DataDir) }

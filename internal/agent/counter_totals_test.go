@@ -1,0 +1,273 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/metrics"
+	"github.com/tachograph/tacho/internal/agent/node"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/agent/state"
+	"github.com/tachograph/tacho/internal/agent/streams"
+	"github.com/tachograph/tacho/internal/exposition"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// totalsTest is a task with agents one after the other, which are killed, and whoever reads their metrics.
+type totalsTest struct {
+	*task
+	t    *testing.T
+	dir  string
+	seen map[string]float64 // at the last look
+	want map[string]float64 // of the starts that have ended
+}
+
+// launch begins another agent with what is on disk.
+func (s *totalsTest) launch() {
+	s.t.Helper()
+	store, err := state.Open(filepath.Join(s.dir, "state.db"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	last := state.Task{}
+	tasks, err := store.Tasks()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if persisted := tasks["a"]["t"]; persisted != nil {
+		last = *persisted
+	}
+	log := hclog.NewNullLogger()
+	s.task = &task{
+		agent: &Agent{store: store}, alloc: &alloc{id: "a", job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{Name: "t"},
+		log: log, persisted: last, usage: &usage{
+			log: log, interval: time.Second, keep: time.Nanosecond, counts: &counts{}, err: func() error { return nil },
+			history: history.NewWriter(log, func() {}).Queue(filepath.Join(s.dir, "history"), 100, log),
+			run:     last.Starts, totals: last.Totals,
+		},
+	}
+}
+
+// close is what a kill of the agent leaves behind.
+func (s *totalsTest) close() {
+	s.t.Helper()
+	if err := s.usage.history.Close(context.Background()); err != nil {
+		s.t.Error(err)
+	}
+	if err := s.agent.store.Close(); err != nil {
+		s.t.Error(err)
+	}
+}
+
+func (s *totalsTest) kill() { s.close(); s.launch(); s.look() }
+
+// persist is the next event after something has changed.
+func (s *totalsTest) persist(change func(*state.Task)) {
+	s.t.Helper()
+	s.update(change)
+	if err := s.agent.store.Health(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *totalsTest) begin() {
+	s.t.Helper()
+	now := time.Now()
+	s.persist(func(persisted *state.Task) {
+		persisted.Starts++
+		persisted.State = hook.State{Phase: hook.PhaseRunning, StartedAt: now, LastRestart: now}
+	})
+	s.recovered()
+}
+
+// recovered is a start that runs under this agent.
+func (s *totalsTest) recovered() { s.usage.begin(s.starts(), s.persisted.State.StartedAt); s.look() }
+
+func (s *totalsTest) read(amount float64) { s.usage.UpdateStats(everyCounter(amount)); s.look() }
+
+// recorded makes the final record of a start.
+func (s *totalsTest) recorded(amount float64) {
+	s.t.Helper()
+	r := &record.Record{StartedAt: time.Now()}
+	sample := everyCounter(amount)
+	r.Measurements, r.Absent = record.Values(sample.Task)
+	r.Headline = record.Headlines(procstats.Headlines(sample, procstats.History{}))
+	if err := s.agent.store.Apply(state.ChangeRecord("a", "t", r)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// exited has the agent learn of the end; nothing is persisted.
+func (s *totalsTest) exited() {
+	s.t.Helper()
+	if err := (*recorder)(s.task).Exited(s.t.Context(), &hook.ExitedRequest{Exit: hook.Exit{Code: 1}}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.look()
+}
+
+func (s *totalsTest) decided() {
+	s.persist(func(persisted *state.Task) { persisted.State.Phase = hook.PhasePending })
+	s.look()
+}
+
+// look reads the counters: none is ever lower than before.
+func (s *totalsTest) look() {
+	s.t.Helper()
+	for _, family := range metrics.New(s, streams.New(streams.DefaultLimits())).Gather(s.t.Context()) {
+		if family.Type != exposition.Counter || len(family.Samples) != 1 {
+			continue
+		}
+		v := family.Samples[0].Value
+		if before := s.seen[family.Name]; v < before {
+			s.t.Errorf("%s went from %v down to %v", family.Name, before, v)
+		}
+		s.seen[family.Name] = v
+	}
+}
+
+// Snapshot implements metrics.Agent.
+func (s *totalsTest) Snapshot(...string) *snapshot.Agent {
+	shown := s.snapshot()
+	return &snapshot.Agent{
+		Config:      config.Config{Telemetry: config.Telemetry{AllocationDetail: metrics.DetailAlloc, FilterDefault: true}},
+		Allocations: []*allocation.Allocation{{ID: "a", Tasks: map[string]*allocation.Task{"t": shown}}},
+		Usages:      map[*allocation.Task]*allocation.Usage{shown: s.usage.snapshot("")},
+	}
+}
+
+// NodeStats implements metrics.Agent.
+func (s *totalsTest) NodeStats(context.Context) (*node.Stats, error) { return &node.Stats{}, nil }
+
+// Cost implements metrics.Agent.
+func (s *totalsTest) Cost() snapshot.Cost { return snapshot.Cost{} }
+
+// everyCounter is a reading with every counter of the table, each by another number.
+func everyCounter(amount float64) *procstats.Sample {
+	s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Duration(amount) * time.Second, Wall: time.Now()}}
+	for _, m := range procstats.Table() {
+		if m.Kind == procstats.Counter && m.Scope == procstats.TaskScope {
+			s.SetNumber(m.ID, amount*float64(m.ID))
+		}
+	}
+	return s
+}
+
+// ends adds what a start has used, by metric.
+func (s *totalsTest) ends(amount float64) {
+	readings := everyCounter(amount).Task
+	for _, h := range procstats.Headlines(everyCounter(amount), procstats.History{}) {
+		readings.Put(h.Reading)
+	}
+	for _, m := range procstats.Table() {
+		name, _ := exposition.Name(m)
+		if v, ok := readings.Number(m.ID); ok && m.Kind == procstats.Counter {
+			s.want[name] += v
+		}
+	}
+	s.want[exposition.Prefix+"oom_kills_total"] += amount * float64(procstats.CgroupMemoryEventsOOMKill)
+}
+
+// TestTotals takes every counter of the table through three starts, which all end in the same way.
+func TestTotals(t *testing.T) {
+	for name, start := range map[string]func(*totalsTest){
+		"with a record": func(s *totalsTest) { s.begin(); s.read(4); s.recorded(10); s.exited(); s.decided() },
+		"never read":    func(s *totalsTest) { s.begin(); s.recorded(10); s.exited(); s.decided() },
+		"reported again": func(s *totalsTest) {
+			s.begin()
+			s.recorded(10)
+			s.exited()
+			s.exited()
+			s.decided()
+			s.kill()
+			s.exited()
+		},
+		"recovered": func(s *totalsTest) {
+			s.begin()
+			s.read(4)
+			s.kill()
+			s.recovered()
+			s.read(7)
+			s.recorded(10)
+			s.exited()
+			s.decided()
+		},
+		"while the agent is away": func(s *totalsTest) {
+			s.begin()
+			s.read(4)
+			s.recorded(10)
+			s.kill()
+			s.exited()
+			s.decided()
+		},
+		"before a kill of the agent that does not know it yet": func(s *totalsTest) {
+			s.begin()
+			s.read(4)
+			s.recorded(10)
+			s.exited()
+			s.kill()
+			s.exited()
+			s.decided()
+		},
+		"before a kill of the agent that knows it": func(s *totalsTest) {
+			s.begin()
+			s.read(4)
+			s.recorded(10)
+			s.exited()
+			s.decided()
+			s.kill()
+		},
+		"with a record that has less than was read": func(s *totalsTest) {
+			s.begin()
+			s.read(10)
+			s.recorded(9)
+			s.exited()
+			s.decided()
+		},
+		"with a counter that is read lower for once": func(s *totalsTest) {
+			s.begin()
+			s.read(10)
+			s.read(4)
+			s.exited()
+			s.decided()
+		},
+		"without a record":               func(s *totalsTest) { s.begin(); s.read(10); s.exited(); s.decided() },
+		"without a record and the agent": func(s *totalsTest) { s.begin(); s.read(10); s.kill(); s.exited(); s.decided() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &totalsTest{t: t, dir: t.TempDir(), seen: map[string]float64{}, want: map[string]float64{}}
+			s.launch()
+			defer func() { s.close() }()
+			for range 3 {
+				start(s)
+				s.ends(10)
+				got := map[string]float64{}
+				for name := range s.want {
+					got[name] = s.seen[name]
+				}
+				if diff := cmp.Diff(s.want, got); diff != "" {
+					t.Fatalf("after %d starts (-want +got):\n%s", s.starts(), diff)
+				}
+			}
+			for _, m := range procstats.Table() {
+				if name, ok := exposition.Name(m); ok && m.Kind == procstats.Counter && s.want[name] == 0 {
+					t.Errorf("%s was not tried", name)
+				}
+			}
+		})
+	}
+}

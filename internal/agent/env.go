@@ -1,0 +1,206 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/node"
+)
+
+// maxVariable bounds a variable of the environment with its name: the kernel refuses to start programs with more, execve(2).
+const maxVariable = 128<<10 - 2
+
+// start is one start of a task: what its environment and its expressions are made of.
+type start struct {
+	job   *job.Job
+	group *job.Group
+	task  *job.Task
+	// expressions are the task's that have a value now.
+	expressions *job.Expressions
+
+	allocID   string
+	allocName string
+	index     int
+	cores     string
+	dir       allocdir.Allocation
+	node      node.Node
+	// ports are those of the group, by label.
+	ports map[string]int
+}
+
+// environment returns the task's whole environment. What the env block says goes before everything, and may refer to
+// all of it but itself.
+func (s *start) environment() (map[string]string, error) {
+	env := inherited(s.task.User)
+	maps.Copy(env, s.variables())
+	own, diags := s.expressions.Environment(s.scope(env))
+	if diags.HasErrors() {
+		return nil, job.Mistakes(diags)
+	}
+	maps.Copy(env, own)
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if size := len(name) + len(env[name]); size > maxVariable {
+			return nil, s.task.Places.Fault("env", fmt.Errorf("variable %.40s has %d bytes, the kernel takes %d: let the task read it from a file", name, size, maxVariable))
+		}
+	}
+	return env, nil
+}
+
+// inherited is what a task takes from this process: where programs and time zones are, and who it is where it runs as
+// the same user.
+func inherited(user string) map[string]string {
+	names := []string{"PATH", "LANG", "LC_ALL", "TZ"}
+	if user == "" {
+		names = append(names, "HOME", "USER", "LOGNAME", "SHELL")
+	}
+	env := make(map[string]string)
+	for _, name := range names {
+		if value, ok := os.LookupEnv(name); ok {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// variables are those that Nomad gives to a task, and the same under our own name where people look for it.
+func (s *start) variables() map[string]string {
+	dir := s.dir.Task(s.task.Name)
+	short, _, _ := strings.Cut(s.allocID, "-")
+	r := s.task.Resources
+	v := map[string]string{
+		"ALLOC_ID": s.allocID, "SHORT_ALLOC_ID": short, "ALLOC_NAME": s.allocName, "ALLOC_INDEX": strconv.Itoa(s.index),
+		"TASK_NAME": s.task.Name, "GROUP_NAME": s.group.Name, "JOB_ID": s.job.ID, "JOB_NAME": s.job.Name,
+		"NAMESPACE": s.job.Namespace, "DC": s.node.Datacenter, "REGION": s.node.Region,
+		"ALLOC_DIR": s.dir.Shared(), "TASK_DIR": filepath.Join(dir, "local"), "SECRETS_DIR": filepath.Join(dir, "secrets"),
+		"MEMORY_LIMIT": strconv.Itoa(r.MemoryMB),
+	}
+	if r.CPU > 0 {
+		v["CPU_LIMIT"] = strconv.Itoa(r.CPU)
+	}
+	if r.MemoryMaxMB > 0 {
+		v["MEMORY_MAX_LIMIT"] = strconv.Itoa(r.MemoryMaxMB)
+	}
+	if s.cores != "" {
+		v["CPU_CORES"] = s.cores
+	}
+	env := make(map[string]string, 2*len(v))
+	for name, value := range v {
+		env["NOMAD_"+name] = value
+	}
+	for _, name := range []string{"ALLOC_ID", "TASK_NAME", "GROUP_NAME", "JOB_ID"} {
+		env["TACHO_"+name] = v[name]
+	}
+	names := s.node.Names()
+	for key, value := range s.task.Meta {
+		value, name := interpolate(value, names, env), strings.Map(variableRune, key)
+		env["NOMAD_META_"+name], env["NOMAD_META_"+strings.ToUpper(name)] = value, value
+	}
+	maps.Copy(env, s.portVariables())
+	env["TMPDIR"] = filepath.Join(dir, "tmp")
+	return env
+}
+
+// variableRune keeps what can stand in the name of a variable.
+func variableRune(r rune) rune {
+	switch {
+	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_':
+		return r
+	}
+	return '_'
+}
+
+// scope is what expressions of the job file may refer to at this start.
+func (s *start) scope(env map[string]string) map[string]cty.Value {
+	variables := map[string]cty.Value{
+		"env": stringsObject(env), "meta": tree(s.node.Meta), "attr": tree(s.node.Attributes),
+		"node": cty.ObjectVal(map[string]cty.Value{
+			"unique": cty.ObjectVal(map[string]cty.Value{
+				"id": cty.StringVal(s.node.ID), "name": cty.StringVal(s.node.Name),
+			}),
+			"datacenter": cty.StringVal(s.node.Datacenter), "region": cty.StringVal(s.node.Region),
+			"class": cty.StringVal(""), "pool": cty.StringVal("default"),
+		}),
+	}
+	for name, value := range env {
+		if job.IsVariable(name) {
+			variables[name] = cty.StringVal(value)
+		}
+	}
+	return variables
+}
+
+// interpolate puts values for ${NAME} in a text that is no expression; names that nothing has stay as they are.
+func interpolate(text string, layers ...map[string]string) string {
+	var all strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "${")
+		all.WriteString(before)
+		inner, after, closed := strings.Cut(rest, "}")
+		if !found || !closed {
+			all.WriteString(text[len(before):])
+			return all.String()
+		}
+		value := "${" + inner + "}"
+		for _, layer := range layers {
+			if known, ok := layer[strings.TrimSpace(inner)]; ok {
+				value = known
+				break
+			}
+		}
+		all.WriteString(value)
+		text = after
+	}
+}
+
+func stringsObject(m map[string]string) cty.Value {
+	values := make(map[string]cty.Value, len(m))
+	for name, value := range m {
+		values[name] = cty.StringVal(value)
+	}
+	return cty.ObjectVal(values)
+}
+
+// tree makes objects in objects of dotted names. A name that is a value and a part of longer names is the latter.
+func tree(attributes map[string]string) cty.Value {
+	type branch = map[string]any
+	root := make(branch)
+	for name, value := range attributes {
+		at, parts := root, strings.Split(name, ".")
+		for _, part := range parts[:len(parts)-1] {
+			next, ok := at[part].(branch)
+			if !ok {
+				next = make(branch)
+				at[part] = next
+			}
+			at = next
+		}
+		last := parts[len(parts)-1]
+		if _, isBranch := at[last].(branch); !isBranch {
+			at[last] = value
+		}
+	}
+	var value func(any) cty.Value
+	value = func(v any) cty.Value {
+		if text, ok := v.(string); ok {
+			return cty.StringVal(text)
+		}
+		values := make(map[string]cty.Value)
+		for name, inner := range v.(branch) {
+			values[name] = value(inner)
+		}
+		return cty.ObjectVal(values)
+	}
+	return value(root)
+}

@@ -1,0 +1,148 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/node"
+)
+
+// aStart is a start of the only task of a job file.
+func aStart(t *testing.T, task string) *start {
+	t.Helper()
+	file, err := job.Read(job.Source{Filename: "f", Text: "job \"j\" {\n meta {\n team = \"a\"\n }\n group \"g\" {\n task \"t\" {\n driver = \"d\"\n" +
+		task + "\n }\n }\n}"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := file.Job
+	return &start{
+		job: j, group: j.Groups[0], task: j.Groups[0].Tasks[0], expressions: file.Expressions(j.Groups[0].Tasks[0]), allocID: "0123-4567", allocName: "j.g[3]", index: 3,
+		dir: allocdir.In("/data/alloc", "0123-4567"), node: node.Node{
+			ID: "n", Name: "here", Datacenter: "dc1", Region: "global", Attributes: map[string]string{"cpu.arch": "amd64", "cpu": "x"},
+			Meta: map[string]string{"rack": "r1", "rack.row": "7"},
+		},
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("PATH", "/bin")
+	t.Setenv("HOME", "/root")
+	t.Setenv("SECRET_OF_THE_AGENT", "x")
+	s := aStart(t, `user = "u"
+ resources {
+  cpu = 50
+  memory = 20
+  memory_max = 40
+ }
+ env {
+  OWN = "${NOMAD_TASK_DIR}/x ${node.unique.name} ${attr.cpu.arch} ${meta.rack.row} ${meta.team} ${env["PATH"]} ${UNKNOWN}"
+  PATH = "/mine"
+ }`)
+	env, err := s.environment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"PATH": "/mine", "OWN": "/data/alloc/0123-4567/t/local/x here amd64 7 ${meta.team} /bin ${UNKNOWN}",
+		"NOMAD_ALLOC_ID": "0123-4567", "NOMAD_SHORT_ALLOC_ID": "0123", "NOMAD_ALLOC_NAME": "j.g[3]", "NOMAD_ALLOC_INDEX": "3",
+		"NOMAD_MEMORY_LIMIT": "20", "NOMAD_MEMORY_MAX_LIMIT": "40", "NOMAD_CPU_LIMIT": "50", "NOMAD_META_team": "a",
+		"NOMAD_META_TEAM": "a", "TACHO_ALLOC_ID": "0123-4567", "TMPDIR": "/data/alloc/0123-4567/t/tmp",
+		"NOMAD_ALLOC_DIR": "/data/alloc/0123-4567/alloc", "NOMAD_DC": "dc1",
+	}
+	for name, value := range want {
+		if diff := cmp.Diff(value, env[name]); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	for _, name := range []string{"SECRET_OF_THE_AGENT", "HOME", "NOMAD_CPU_CORES"} {
+		if value, there := env[name]; there {
+			t.Errorf("%s = %q", name, value)
+		}
+	}
+}
+
+func TestTemplates(t *testing.T) {
+	env := map[string]string{"A": "a", "EMPTY": ""}
+	tests := map[string]struct{ data, want, fault string }{
+		"env":        {data: `{{ env "A" }}{{ env "NONE" }}`, want: "a"},
+		"default":    {data: `{{ envOrDefault "EMPTY" "d" }}`, want: "d"},
+		"functions":  {data: `{{ range split "," "x,y" }}<{{ . | toUpper }}>{{ end }}`, want: "<X><Y>"},
+		"unknown":    {data: `{{ secret "x" }}`, fault: `function "secret" is not supported by the agent; run this job on a Nomad cluster`},
+		"misspelled": {data: `{{ evn "x" }}`, fault: `function "evn" not defined`},
+		"endless":    {data: `{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`, fault: "execute each other recursively"},
+		"huge":       {data: `{{ range 100000 }}` + strings.Repeat("0123456789", 100) + `{{ end }}`, fault: "writes more than 8388608 bytes"},
+		"loop":       {data: `{{ range 1000000000000 }}{{ end }}`, fault: "takes too long"},
+		"loops":      {data: `{{ $l := split "" "0123456789" }}` + strings.Repeat("{{ range $l }}", 20) + strings.Repeat("{{ end }}", 20), fault: "takes too long"},
+		"tree": {
+			data:  `{{ define "x" }}{{ if . }}{{ template "x" (slice . 1) }}{{ template "x" (slice . 1) }}{{ end }}{{ end }}{{ template "x" "` + strings.Repeat("a", 60) + `" }}`,
+			fault: "takes too long",
+		},
+		"doubled":  {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = print $x $x }}{{ end }}", fault: "larger than 16777216 bytes"},
+		"replaced": {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = replaceAll `x` $x $x }}{{ end }}", fault: "larger than 16777216 bytes"},
+		"escaped":  {data: "{{ $x := `\\` }}{{ range 64 }}{{ $x = js $x }}{{ end }}", fault: "larger than 16777216 bytes"},
+		"joined":   {data: "{{ $x := `xxxxxxxx` }}{{ range 64 }}{{ $x = join $x (split `` $x) }}{{ end }}", fault: "larger than 16777216 bytes"},
+		"wide":     {data: `{{ printf "` + strings.Repeat("%999999d", 100) + `" 1 }}`, fault: "larger than 16777216 bytes"},
+		"starred":  {data: `{{ printf "` + strings.Repeat("%[1]*[2]d", 100) + `" 999999 1 }}`, fault: "larger than 16777216 bytes"},
+		"repeated": {data: "{{ $x := printf `%100000d` 1 }}{{ printf `" + strings.Repeat("%[1]s", 1000) + "` $x }}", fault: "larger than 16777216 bytes"},
+		"deep":     {data: strings.Repeat("{{ if 1 }}", 1000) + strings.Repeat("{{ end }}", 1000), fault: "nested too deeply"},
+		"counters": {data: `{{ leave }}`, fault: `function "leave" not defined`},
+		"printed":  {data: `{{ printf "%-5s|%03d|%q" "a" 7 "b" }} {{ print 1 2 "x" }} {{ html "<" }} {{ js "'" }} {{ urlquery "a b" }}{{ println "z" }}`, want: "a    |007|\"b\" 1 2x &lt; \\' a+bz\n"},
+		"defined":  {data: `{{ define "x" }}<{{ . }}>{{ end }}{{ range $i := 3 }}{{ if $i }}{{ template "x" $i }}{{ else }}-{{ end }}{{ end }}`, want: "-<1><2>"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			steps := maxSteps
+			got, err := expand(&job.Template{Data: tt.data, LeftDelim: "{{", RightDelim: "}}", Destination: "d"}, env, &steps)
+			if tt.fault != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.fault) {
+					t.Errorf("error %v, want %q in it", err, tt.fault)
+				}
+				return
+			}
+			if err != nil || string(got) != tt.want {
+				t.Errorf("%q, %v; want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestReadEnv(t *testing.T) {
+	env := map[string]string{}
+	if err := readEnv([]byte("# comment\nA=1\n\nexport B = \"two words\"\nC='x=y'\n"), env); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"A": "1", "B": "two words", "C": "x=y"}, env); diff != "" {
+		t.Error(diff)
+	}
+	if err := readEnv([]byte("A=1\nnonsense"), env); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestDestination(t *testing.T) {
+	s := aStart(t, "")
+	for path, want := range map[string]string{
+		"local/x": "local/x", "${NOMAD_SECRETS_DIR}/x": "secrets/x", "local/../local/x": "local/x",
+		"/etc/passwd": "", "../x": "", "${NOMAD_ALLOC_DIR}/x": "", "${NOMAD_TASK_DIR}/../../../x": "",
+	} {
+		if got, err := s.destination(path); got != want || (err == nil) != (want != "") {
+			t.Errorf("%s leads to %q, %v; want %q", path, got, err, want)
+		}
+	}
+}
+
+func TestCoreList(t *testing.T) {
+	for want, cores := range map[string][]int{"": nil, "3": {3}, "0-2": {2, 0, 1}, "0-1,4,6-7": {0, 1, 4, 7, 6}} {
+		if got := coreList(cores); got != want {
+			t.Errorf("%v is %q, want %q", cores, got, want)
+		}
+	}
+}

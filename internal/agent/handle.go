@@ -1,0 +1,187 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/registry"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// handle is one start of a task, as the runner sees it.
+type handle struct {
+	id    string
+	entry *registry.Entry
+	usage *usage
+	// endLogs is called when nothing of the task is left.
+	endLogs func(context.Context)
+
+	missing sync.Mutex // guards missed
+	// missed is what the driver could not recover yet; nil where it knows the task.
+	missed *driver.TaskHandle
+}
+
+var (
+	_ hook.Handle      = (*handle)(nil)
+	_ hook.StatsOpener = (*handle)(nil)
+)
+
+// resume lets the driver recover a task that it could not before. Whether it knows it then is said by the next call.
+func (h *handle) resume(ctx context.Context) error {
+	h.missing.Lock()
+	defer h.missing.Unlock()
+	if h.missed == nil {
+		return nil
+	}
+	err := h.entry.Driver().RecoverTask(ctx, h.missed)
+	if err != nil && (errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil) {
+		return forRunner(err)
+	}
+	h.missed = nil
+	return nil
+}
+
+// Wait implements hook.Handle.
+func (h *handle) Wait(ctx context.Context) (hook.Exit, error) {
+	if err := h.resume(ctx); err != nil {
+		return hook.Exit{}, err
+	}
+	result, err := h.entry.Driver().WaitTask(ctx, h.id)
+	if err != nil {
+		return hook.Exit{}, forRunner(err)
+	}
+	exit := hook.Exit{
+		Code: result.Code, Signal: result.Signal, OOMKilled: result.OOMKilled, Retryable: result.Retryable,
+	}
+	if result.Err != nil {
+		exit.Lost = result.Err.Error()
+	}
+	status, err := h.entry.Driver().InspectTask(ctx, h.id)
+	if err == nil {
+		exit.At = status.CompletedAt
+	}
+	return exit, nil
+}
+
+// Stop implements hook.Handle.
+func (h *handle) Stop(ctx context.Context, signal string, timeout time.Duration) error {
+	if err := h.resume(ctx); err != nil {
+		return err
+	}
+	err := h.entry.Driver().StopTask(ctx, h.id, timeout, signal)
+	if errors.Is(err, driver.ErrTaskNotFound) || errors.Is(err, driver.ErrTaskNotRunning) {
+		return nil
+	}
+	return forRunner(err)
+}
+
+// Signal implements hook.Handle.
+func (h *handle) Signal(ctx context.Context, signal string) error {
+	return forRunner(h.entry.Driver().SignalTask(ctx, h.id, signal))
+}
+
+// Destroy implements hook.Handle. A plugin that is gone comes back with the task: it is waited for, as what the driver holds
+// of the task would stay for good.
+func (h *handle) Destroy(ctx context.Context) error {
+	const again = 100 * time.Millisecond
+	err := h.destroy(ctx)
+	for errors.Is(err, driver.ErrUnavailable) && ctx.Err() == nil {
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+		}
+		err = h.destroy(ctx)
+	}
+	if err != nil && !errors.Is(err, driver.ErrTaskNotFound) {
+		return forRunner(err)
+	}
+	h.endLogs(ctx)
+	return nil
+}
+
+func (h *handle) destroy(ctx context.Context) error {
+	if err := h.resume(ctx); err != nil {
+		return err
+	}
+	return h.entry.Driver().DestroyTask(ctx, h.id, true)
+}
+
+// OpenStats implements hook.StatsOpener.
+func (h *handle) OpenStats(ctx context.Context, interval time.Duration) (hook.StatsStream, error) {
+	if err := h.resume(ctx); err != nil {
+		return nil, err
+	}
+	stream, err := h.entry.Driver().TaskStats(ctx, h.id, interval)
+	if err != nil {
+		return nil, forStats(err)
+	}
+	h.usage.measureFrom(stream.Baseline())
+	if looker, ok := stream.(interface{ Look() }); ok {
+		look := looker.Look
+		h.usage.look.Store(&look)
+	}
+	s := statsStream{stream}
+	paced := s.Interval
+	h.usage.paced.Store(&paced)
+	return s, nil
+}
+
+// statsStream hands the samples to the hook, and errors in its words.
+type statsStream struct{ stream driver.StatsStream }
+
+// Recv implements hook.StatsStream.
+func (s statsStream) Recv() (*procstats.Sample, error) {
+	sample, err := s.stream.Recv()
+	return sample, forStats(err)
+}
+
+// Interval implements hook.PacedStream.
+func (s statsStream) Interval() time.Duration {
+	if paced, ok := s.stream.(interface{ Interval() time.Duration }); ok {
+		return paced.Interval()
+	}
+	return 0
+}
+
+// permanent marks an error after which trying again cannot help.
+type permanent struct{ error }
+
+// Recoverable implements hook.Recoverable.
+func (permanent) Recoverable() bool { return false }
+
+// Unwrap returns the error that is marked.
+func (p permanent) Unwrap() error { return p.error }
+
+// forStats returns the error of a stats stream as the stats hook knows it. A driver that does not support the call has no
+// stats.
+func forStats(err error) error {
+	if errors.Is(err, driver.ErrNotSupported) {
+		return fmt.Errorf("%w: %w", hook.ErrStatsNotImplemented, err)
+	}
+	return forRunner(err)
+}
+
+// forRunner returns a driver's error as the runner knows it.
+func forRunner(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, driver.ErrUnavailable):
+		return fmt.Errorf("%w: %w", hook.ErrPluginRestarting, err)
+	case errors.Is(err, driver.ErrStatsNotImplemented):
+		return fmt.Errorf("%w: %w", hook.ErrStatsNotImplemented, err)
+	case errors.Is(err, driver.ErrTaskNotFound):
+		return permanent{err}
+	case errors.Is(err, driver.ErrTaskNotRunning):
+		return fmt.Errorf("%w: %w", hook.ErrNotRunning, err)
+	}
+	return err
+}

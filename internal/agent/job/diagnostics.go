@@ -1,0 +1,60 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package job
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/tachograph/tacho/internal/agent/places"
+)
+
+// maxMistakes is how many mistakes are reported of one file.
+const maxMistakes = 100
+
+// Mistakes is an error that names what diagnostics say is wrong with a file, each mistake once: an expression may be
+// evaluated in a loop.
+func Mistakes(diags hcl.Diagnostics) error {
+	var errs []error
+	seen := make(map[string]bool)
+	for i, err := range explainFunctions(diags).Errs() {
+		if len(errs) == maxMistakes {
+			errs = append(errs, fmt.Errorf("and %d more", len(diags)-i))
+			break
+		}
+		if text := err.Error(); !seen[text] {
+			seen[text] = true
+			errs = append(errs, err)
+		}
+	}
+	return places.Join(errs...)
+}
+
+// elsewhereFunctions are those of Nomad's job files that read files of whoever submits the job, that have another value each time, or
+// that need what is not linked here: nomad job run evaluates them before it sends a job.
+func elsewhereFunctions() []string {
+	return []string{
+		"abspath", "bcrypt", "cidrhost", "cidrnetmask", "cidrsubnet", "cidrsubnets", "file", "fileexists", "fileset", "pathexpand",
+		"rsadecrypt", "timestamp", "uuidv4", "yamldecode", "yamlencode",
+	}
+}
+
+// explainFunctions returns diagnostics in which a call of one of the elsewhereFunctions is not taken for a misspelled one.
+func explainFunctions(diags hcl.Diagnostics) hcl.Diagnostics {
+	explained := slices.Clone(diags)
+	for i, d := range diags {
+		unknown, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d)
+		if !ok || !slices.Contains(elsewhereFunctions(), unknown.CalledFunctionName()) {
+			continue
+		}
+		one := *d
+		one.Summary = "Not supported"
+		one.Detail = unknown.CalledFunctionName() + " is not supported by the agent: nomad job run evaluates it; use a variable"
+		explained[i] = &one
+	}
+	return explained
+}

@@ -1,0 +1,115 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package metrics
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/exposition"
+	"github.com/tachograph/tacho/procstats"
+)
+
+func many(n int) *fakeAgent {
+	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]map[string]allocation.Usage{}}
+	selection := procstats.DefaultSelection()
+	for i := range n {
+		id := fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)
+		f.add(id, 1.234567*float64(i+1))
+		u := f.usages[id]["web"]
+		kept := procstats.Readings{}
+		for _, r := range u.Sample.Task {
+			if selection.Has(r.ID()) {
+				kept.Put(r)
+			}
+		}
+		u.Sample.Task = kept
+		f.usages[id]["web"] = u
+	}
+	return f
+}
+
+// TestSeries logs what the README says of 500 tasks.
+func TestSeries(t *testing.T) {
+	for _, n := range []int{50, 200, 500} {
+		families := newTestCollector(many(n)).Gather(t.Context())
+		series := 0
+		for i := range families {
+			series += len(families[i].Samples)
+		}
+		size := len(text(families))
+		t.Logf("%d tasks: %d series (%d a task), %d bytes (%d a task)", n, series, series/n, size, size/n)
+		if series/n < 40 {
+			t.Errorf("only %d series a task", series/n)
+		}
+	}
+}
+
+// TestSpareMemory changes what there is between pages that share their memory, and holds each against one that shares nothing.
+func TestSpareMemory(t *testing.T) {
+	f := many(20)
+	shared := newTestCollector(f)
+	steps := []struct {
+		name   string
+		change func()
+	}{
+		{"the first", func() {}},
+		{"the same", func() {}},
+		{"fewer tasks", func() { f.allocs = f.allocs[15:] }},
+		{"a task has ended", func() {
+			ended, task := *f.allocs[0], *f.allocs[0].Tasks["web"] // an allocation that has changed is another value
+			ended.Tasks = map[string]*allocation.Task{"web": &task}
+			end(&ended, false)
+			f.allocs[0] = &ended
+		}},
+		{"other labels", func() { f.telemetry.DisableHostname = true }},
+		{"more tasks", func() {
+			for i := range 40 {
+				f.add(fmt.Sprintf("%08d-1111-4000-8000-000000000000", i), 1)
+			}
+		}},
+		{"no tasks", func() { f.allocs = nil }},
+		{"tasks again", func() { f.add("dddddddd", 3) }},
+	}
+	for _, step := range steps {
+		step.change()
+		got := ""
+		shared.with(t.Context(), func(families []exposition.Family, _ *scratch) { got = pageOf(families) })
+		if diff := cmp.Diff(page(newTestCollector(f)), got); diff != "" {
+			t.Errorf("%s (-alone +shared): %s", step.name, diff)
+		}
+	}
+	if s := shared.spare.Load(); s == nil || len(s.labels) > 3 {
+		t.Errorf("the memory has the labels of tasks that are gone: %v", s)
+	}
+}
+
+func BenchmarkPage(b *testing.B) {
+	for _, detail := range []string{DetailAlloc, DetailJob} {
+		b.Run(detail, func(b *testing.B) {
+			f := many(500)
+			f.telemetry.AllocationDetail = detail
+			c := newTestCollector(f)
+			var times []time.Duration
+			for b.Loop() {
+				began := time.Now()
+				c.with(b.Context(), func(families []exposition.Family, _ *scratch) {
+					if err := exposition.WriteText(io.Discard, families); err != nil {
+						b.Fatal(err)
+					}
+				})
+				times = append(times, time.Since(began))
+			}
+			slices.Sort(times)
+			b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "p99-ms")
+		})
+	}
+}

@@ -1,0 +1,157 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/tachograph/tacho/internal/agent/page/signin"
+)
+
+// secured sets what keeps a page from being more than it is: nothing from elsewhere, no script in the page itself,
+// not in anybody's frame. Other sites are not told where a reader comes from; the page's own forms need an Origin.
+func secured(next http.Handler) http.Handler {
+	const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
+		"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// trusts reports whether a reader may see command lines and logs: one of a trusted listener, with the token, or signed in.
+func (p *Page) trusts(r *http.Request, trusted bool) bool {
+	return trusted || p.authorized(r) || p.desk.SignedIn(r)
+}
+
+// authorized reports whether a request carries the token in a header, which no other site can make a browser send.
+func (p *Page) authorized(r *http.Request) bool {
+	given := r.Header.Get("X-Nomad-Token")
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		given = bearer
+	}
+	return p.isToken(given)
+}
+
+func (p *Page) isToken(given string) bool {
+	token := p.options.Token()
+	if token == "" {
+		return false
+	}
+	// Hashes have one length, so that the time of the comparison says nothing.
+	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// act wraps what changes something: it is for trusted readers, and a browser has to say that the request comes from a
+// page of this agent. Programs that send no Origin must not rely on a cookie, which browsers add by themselves.
+func (p *Page) act(trusted bool, do func(w http.ResponseWriter, r *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		same, absent := signin.SameOrigin(r)
+		if !same && !absent || absent && !trusted && !p.authorized(r) {
+			http.Error(w, "the request does not come from a page of this agent", http.StatusForbidden)
+			return
+		}
+		if !p.trusts(r, trusted) {
+			http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+			return
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		if err := do(w, r); err != nil {
+			p.serve(trusted, func(*view) error { return err })(w, r)
+		}
+	}
+}
+
+// signInPage is the page that says how to sign in.
+func (p *Page) signInPage(v *view) error {
+	v.Title, v.Template = "Sign in", "sign-in"
+	v.Body = struct{ Expired, HasToken, Invalid bool }{
+		v.request.URL.Query().Has("expired"), p.options.Token() != "", v.request.URL.Query().Has("invalid"),
+	}
+	return nil
+}
+
+// redeem is the link itself. The address with its code is left at once, used or not.
+func (p *Page) redeem(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	switch {
+	case r.Method != http.MethodGet: // HEAD does not use a link up
+		h.Set("Allow", http.MethodGet)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	case p.desk.Redeem(w, r, r.PathValue("code")):
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+	default:
+		http.Redirect(w, r, "/sign-in?expired", http.StatusSeeOther)
+	}
+}
+
+// signIn takes the token from the form.
+func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	if same, _ := signin.SameOrigin(r); !same {
+		http.Error(w, "the request does not come from a page of this agent", http.StatusForbidden)
+		return
+	}
+	if !p.isToken(r.PostFormValue("token")) {
+		http.Redirect(w, r, "/sign-in?invalid", http.StatusSeeOther)
+		return
+	}
+	p.desk.SignIn(w, r)
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+func (p *Page) signOut(w http.ResponseWriter, r *http.Request) error {
+	p.desk.SignOut(w, r)
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+	return nil
+}
+
+// SignInLink returns the path of a page that signs its first reader in, for a minute. Whoever prints it shows it to
+// those who may do everything.
+func (p *Page) SignInLink() string { return p.desk.Link() }
+
+// SignOutAll ends all sessions, as the token has changed.
+func (p *Page) SignOutAll() { p.desk.Close() }
+
+// issue makes a link for a trusted caller: one of the unix socket, or with the token. A session cannot prolong itself.
+func (p *Page) issue(trusted bool) func(w http.ResponseWriter, r *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if !trusted && !p.authorized(r) {
+			http.Error(w, "this needs the agent's unix socket or its token", http.StatusForbidden)
+			return nil
+		}
+		w.Header().Set("Content-Type", "application/json")
+		return json.NewEncoder(w).Encode(map[string]string{"URL": p.options.Address, "Path": p.desk.Link()})
+	}
+}
+
+// moved redirects the paths of Nomad's page to those of this one.
+func (p *Page) moved(w http.ResponseWriter, r *http.Request) {
+	target := "/"
+	parts := strings.Split(strings.Trim(r.PathValue("rest"), "/"), "/")
+	switch {
+	case len(parts) >= 2 && parts[0] == "allocations" && parts[1] != "":
+		target = "/alloc/" + url.PathEscape(parts[1])
+		if len(parts) >= 3 && parts[2] != "" {
+			target += "/" + url.PathEscape(parts[2])
+		}
+	case len(parts) >= 2 && parts[0] == "jobs" && parts[1] != "":
+		id, _, _ := strings.Cut(parts[1], "@") // ID@NAMESPACE
+		target = "/?q=" + url.QueryEscape(id)
+	}
+	http.Redirect(w, r, target, http.StatusFound)
+}

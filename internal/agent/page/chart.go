@@ -1,0 +1,207 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"html/template"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/chart"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// drawnChart is a chart on the page.
+type drawnChart struct {
+	Key, Title string
+	// Name is the row of the table that explains it.
+	Name string
+	Body template.HTML
+}
+
+// frame is what the charts of one page have in common.
+type frame struct {
+	axis    chart.Axis
+	moments []moment
+	// shown are the moments that the axis has, by their number.
+	shown []int
+}
+
+// newFrame takes the moments that are readings, from the start of the axis on.
+func newFrame(since, until time.Time, moments []moment) *frame {
+	f := &frame{axis: chart.Axis{Since: since, Until: until}, moments: moments}
+	for i := range moments {
+		m := &moments[i]
+		if m.gap == history.NoGap && !m.Wall.Before(since) {
+			f.shown = append(f.shown, i)
+			apart := i > 0 && (moments[i-1].gap != history.NoGap || moments[i-1].run != m.run)
+			f.axis.Moments = append(f.axis.Moments, chart.Moment{At: m.Wall, Break: apart})
+		}
+	}
+	return f
+}
+
+// rates are the rates of a counter since the moments before, NaN if there is none.
+func (f *frame) rates(q quantity) []float64 {
+	values := make([]float64, 0, len(f.shown))
+	for _, i := range f.shown {
+		rate := math.NaN()
+		if i > 0 {
+			rate = f.moments[i].rate(&f.moments[i-1], q)
+		}
+		values = append(values, rate)
+	}
+	return values
+}
+
+// values are those of a gauge.
+func (f *frame) values(q quantity) []float64 {
+	values := make([]float64, 0, len(f.shown))
+	for _, i := range f.shown {
+		values = append(values, f.moments[i].values[q])
+	}
+	return values
+}
+
+// limits is the newest value of a limit, if one holds.
+func (f *frame) limits(label string, q quantity) []chart.Limit {
+	for _, m := range slices.Backward(f.moments) {
+		if v := m.values[q]; m.gap == history.NoGap && !math.IsNaN(v) {
+			return []chart.Limit{{Label: label, Value: v}}
+		}
+	}
+	return nil
+}
+
+// earlier are values of the start before the newest one, as long after it began as the moments are after the newest
+// began; nil if there is none whose beginning is known. values has a value for each moment that is shown.
+func (f *frame) earlier(values []float64) []float64 {
+	var starts []int // of each run, as places in shown
+	for j, i := range f.shown {
+		first := i == 0 && !f.moments[0].Wall.Before(f.axis.Since.Add(time.Second)) // nothing is before it, not only nothing shown
+		if first || i > 0 && f.moments[i].run != f.moments[i-1].run {
+			starts = append(starts, j)
+		}
+	}
+	if len(starts) < 2 {
+		return nil
+	}
+	at := func(j int) time.Time { return f.moments[f.shown[j]].Wall }
+	from, began := starts[len(starts)-2], starts[len(starts)-1]
+	result := slices.Repeat([]float64{math.NaN()}, len(f.shown))
+	found := false
+	for j, k := began, from; j < len(f.shown); j++ {
+		after := at(j).Sub(at(began))
+		for k+1 < began && at(k+1).Sub(at(from)) <= after {
+			k++
+		}
+		if k+1 >= began && after > at(k).Sub(at(from)) {
+			break
+		}
+		result[j] = values[k]
+		found = found || !math.IsNaN(values[k])
+	}
+	if !found {
+		return nil
+	}
+	return result
+}
+
+// withEarlier puts a pale line of the start before the newest one behind a series.
+func (f *frame) withEarlier(list ...chart.Series) []chart.Series {
+	for _, s := range list {
+		if values := f.earlier(s.Values); values != nil && s.Class != "cache" {
+			list = append(list, chart.Series{Label: "earlier start", Class: "earlier", Detail: true, Values: values})
+		}
+	}
+	return list
+}
+
+func (f *frame) draw(key, name string, c chart.Chart) drawnChart {
+	// Every text in it is escaped.
+	return drawnChart{Key: key, Title: c.Title, Name: name, Body: template.HTML(c.HTML(&f.axis))}
+}
+
+// measured reports whether any of the readings has a quantity.
+func (f *frame) measured(q quantity) bool {
+	return slices.ContainsFunc(f.shown, func(i int) bool { return !math.IsNaN(f.moments[i].values[q]) })
+}
+
+// counted reports whether any of the readings has more than 0 of a quantity.
+func (f *frame) counted(q quantity) bool {
+	return slices.ContainsFunc(f.shown, func(i int) bool { return f.moments[i].values[q] > 0 })
+}
+
+// charts draws the charts of a task: four, and those of what is not measured of every task.
+func (f *frame) charts() []drawnChart {
+	memory := f.withEarlier(
+		chart.Series{Label: "with page cache", Class: "cache", Area: true, Values: f.values(memoryCharged)},
+		chart.Series{Label: "needed", Class: "memory", Area: true, Values: f.values(memoryNeeded)},
+	)
+	if f.measured(pss) {
+		memory = append(memory, chart.Series{Label: "proportional", Class: "third", Values: f.values(pss)})
+	}
+	drawn := []drawnChart{
+		f.draw("chart-cpu", "cpu_cores", chart.Chart{
+			Title: "CPU, in cores", Unit: procstats.Cores, Limits: f.limits("quota", cpuQuota),
+			Series: f.withEarlier(chart.Series{Label: "used", Class: "cpu", Area: true, Values: f.rates(cpuSeconds)}),
+		}),
+		f.draw("chart-memory", "memory_bytes", chart.Chart{
+			Title: "Memory", Unit: procstats.Bytes, Limits: f.limits("limit", memoryMax), Series: memory,
+		}),
+		f.draw("chart-io", "io_read_bytes_total", chart.Chart{
+			Title: "Storage, in bytes a second", Unit: procstats.BytesPerSecond,
+			Series: []chart.Series{
+				{Label: "read", Class: "read", Values: f.rates(ioRead)},
+				{Label: "written", Class: "write", Values: f.rates(ioWrite)},
+			},
+		}),
+		f.draw("chart-pressure", "psi_cpu_some_seconds_total", chart.Chart{
+			Title: "Pressure, share of the time that some process waited", Unit: procstats.Share,
+			Series: []chart.Series{
+				{Label: "for a CPU", Class: "cpu", Values: f.rates(stallCPU)},
+				{Label: "for memory", Class: "memory", Values: f.rates(stallMemory)},
+				{Label: "for I/O", Class: "io", Values: f.rates(stallIO)},
+			},
+		}),
+	}
+	if f.counted(networkReceived) || f.counted(networkSent) {
+		drawn = append(drawn, f.draw("chart-network", "network_received_bytes_total", chart.Chart{
+			Title: "Network, in bytes a second", Unit: procstats.BytesPerSecond,
+			Series: []chart.Series{
+				{Label: "received", Class: "read", Values: f.rates(networkReceived)},
+				{Label: "sent", Class: "write", Values: f.rates(networkSent)},
+			},
+		}))
+	}
+	if f.measured(diskUsage) {
+		drawn = append(drawn, f.draw("chart-disk", "disk_usage_bytes", chart.Chart{
+			Title: "Directory of the task", Unit: procstats.Bytes,
+			Series: []chart.Series{{Label: "disk space", Class: "write", Area: true, Values: f.values(diskUsage)}},
+		}))
+	}
+	return drawn
+}
+
+// spark is a small line of the CPU over the last minutes.
+type spark struct {
+	Drawing template.HTML
+	// newest is what the line goes on with, NaN if nothing was measured.
+	newest float64
+	// whole says that the history was read.
+	whole bool
+}
+
+func sparkOf(recent []moment, now time.Time, newest float64, whole bool) spark {
+	f := newFrame(now.Add(-trackSpan), now, recent)
+	s := chart.Series{Class: "cpu", Values: f.rates(cpuSeconds)}
+	description := "no CPU history"
+	if low, high, ok := s.Range(); ok {
+		description = "CPU over 5 min, between " + procstats.CoresText(low) + " and " + procstats.CoresText(high) + " cores"
+	}
+	const least = 0.05 // of a core: next to nothing looks like next to nothing
+	return spark{template.HTML(chart.Spark(&f.axis, s, least, description)), newest, whole}
+}

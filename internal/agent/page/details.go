@@ -1,0 +1,210 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/record/advice"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// ended adds the final record of the last ended start; most tasks that run have none.
+func (p *Page) ended(t task, body *taskView, trusted bool) {
+	if t.dead() {
+		r := p.past.record(t)
+		body.End = endingOf(t, r)
+		if r != nil {
+			body.End.details(r, trusted)
+		}
+		return
+	}
+	if t.state.State.Exit == nil {
+		return
+	}
+	if r, err := p.agent.Record(t.allocation.ID, t.state.Name); err == nil {
+		body.End = endingOf(t, r)
+		body.End.details(r, trusted)
+	}
+}
+
+// mostAdvisers is how many records the advice on a page is from.
+const mostAdvisers = 50
+
+// advice says what resources to ask for, in sentences: from the record of the last end in each allocation of the job, the
+// newest first.
+func (p *Page) advice(now *snapshot.Agent, t task) []string {
+	var records []*record.Record
+	for _, a := range slices.Backward(now.Allocations) {
+		state := a.Tasks[t.state.Name]
+		if a.JobID != t.allocation.JobID || a.Group != t.allocation.Group || state == nil || state.State.Exit == nil {
+			continue
+		}
+		if r := p.past.lastRecord(task{allocation: a, state: state}); r != nil {
+			records = append(records, r)
+		}
+		if len(records) == mostAdvisers {
+			break
+		}
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	return printableAll(advice.OfTask(records).Why)
+}
+
+// limitAttribute is the prefix of the driver's attributes with effective limits.
+const limitAttribute = "limit."
+
+// limitsOf lists the requested limits beside the effective ones.
+func limitsOf(t task) []limitRow {
+	effective := map[string]string{}
+	for key, value := range t.state.Attributes {
+		if name, ok := strings.CutPrefix(key, limitAttribute); ok {
+			effective[name] = value
+		}
+	}
+	if s := t.usage.Sample; s != nil && t.usage.Running {
+		for _, id := range []procstats.ID{
+			procstats.CgroupMemoryMax, procstats.CgroupMemoryHigh, procstats.CgroupCPUQuota, procstats.CgroupCPUWeight,
+			procstats.CgroupCPUShares, procstats.CgroupPidsMax,
+		} {
+			if found, ok := s.Task.Get(id); ok && found.Present() {
+				effective[id.String()] = reading(s, found).Text
+			}
+		}
+	}
+	if t.state.Cores != "" {
+		effective["cpuset"] = "cores " + t.state.Cores
+	}
+	requested := requestedLimits(t.state.Resources, effective)
+	names := maps.Clone(effective)
+	maps.Copy(names, requested)
+	var rows []limitRow
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		rows = append(rows, limitRow{Name: printable(name), Requested: orDash(requested[name]), Effective: orDash(printable(effective[name]))})
+	}
+	return rows
+}
+
+// requestedLimits are those of the job file, under the names that the effective ones have.
+func requestedLimits(r job.Resources, effective map[string]string) map[string]string {
+	requested := map[string]string{}
+	if limit := r.MemoryLimitBytes(); limit > 0 {
+		memory := []string{procstats.CgroupMemoryMax.String(), "memory_max", "memory"}
+		requested[keyIn(effective, memory)] = procstats.Bytes.Text(float64(limit))
+	}
+	if r.CPU > 0 {
+		shares := []string{procstats.CgroupCPUWeight.String(), procstats.CgroupCPUShares.String(), "cpu_shares"}
+		requested[keyIn(effective, shares)] = strconv.Itoa(r.CPU) + " MHz, by weight"
+	}
+	if r.Cores > 0 {
+		requested["cpuset"] = strconv.Itoa(r.Cores) + " cores"
+	}
+	return requested
+}
+
+// keyIn is the first of some names that is a key, else the first.
+func keyIn(m map[string]string, names []string) string {
+	for _, name := range names {
+		if _, ok := m[name]; ok {
+			return name
+		}
+	}
+	return names[0]
+}
+
+func orDash(s string) string { return cmp.Or(s, procstats.NoValue) }
+
+// eventsOf lists a task's events, the newest first. Some messages are for trusted readers only.
+func eventsOf(t task, trusted bool) (rows []eventRow) {
+	for i := range slices.Backward(t.state.Events) {
+		e := &t.state.Events[i]
+		message, _ := e.MessageFor(trusted)
+		row := eventRow{When: e.Time, Type: printable(string(e.Type)), Message: printable(message)}
+		switch e.Type {
+		case hook.EventDriverFailure, hook.EventHookFailed, hook.EventKillFailed, hook.EventNotRestarting:
+			row.Class = "bad"
+		case hook.EventTerminated, hook.EventRestarting, hook.EventRestartSignal:
+			row.Class = "warn"
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// logTail is the end of what a task wrote.
+type logTail struct {
+	Stream, Text string
+	// Cut says that there is more before it.
+	Cut bool
+}
+
+// mostLog is how many bytes of a log a page shows.
+const mostLog = 8 << 10
+
+// logs reads the ends of a task's logs.
+func (p *Page) logs(t task) []logTail {
+	var tails []logTail
+	for _, stream := range []string{"stdout", "stderr"} {
+		tail, err := tailOf(t, stream)
+		if err != nil {
+			p.log.Debug("read log", "task", t.state.Name, "stream", stream, "error", err)
+			continue
+		}
+		tails = append(tails, tail)
+	}
+	return tails
+}
+
+func tailOf(t task, stream string) (tail logTail, err error) {
+	f, err := t.allocation.Dir.OpenLog(t.state.Name, stream)
+	if err != nil {
+		return tail, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return tail, fmt.Errorf("seek in %s: %w", stream, err)
+	}
+	tail = logTail{Stream: stream, Cut: size > mostLog}
+	if _, err := f.Seek(max(0, size-mostLog), io.SeekStart); err != nil {
+		return tail, fmt.Errorf("seek in %s: %w", stream, err)
+	}
+	content, err := io.ReadAll(io.LimitReader(f, mostLog))
+	if err != nil {
+		return tail, fmt.Errorf("read %s: %w", stream, err)
+	}
+	if tail.Cut { // begin with a whole line
+		if _, rest, ok := strings.Cut(string(content), "\n"); ok {
+			content = []byte(rest)
+		}
+	}
+	tail.Text = logText(content)
+	return tail, nil
+}
+
+// escapes are the control sequences of terminals, such as colours, ECMA-48, 5.4.
+var escapes = regexp.MustCompile("\x1b\\[[^@-~]*[@-~]?")
+
+// logText is output without escape sequences, and with a replacement for what is not printable.
+func logText(content []byte) string {
+	lines := strings.Split(strings.ReplaceAll(string(escapes.ReplaceAll(content, nil)), "\r", ""), "\n")
+	for i, line := range lines {
+		lines[i] = printable(strings.ReplaceAll(line, "\x1b", ""))
+	}
+	return strings.Join(lines, "\n")
+}

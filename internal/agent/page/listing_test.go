@@ -1,0 +1,130 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page_test
+
+import (
+	"html"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/page"
+	"github.com/tachograph/tacho/internal/agent/page/pagetest"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
+)
+
+// rowsOf are the tasks of a page, in their order, and the lines of jobs in brackets.
+func rowsOf(content string) string {
+	found := regexp.MustCompile(`class="task" href="[^"]*">([^<]*)<|class="job"><th[^>]*><a[^>]*>([^<]*)<`).FindAllStringSubmatch(content, -1)
+	var rows []string
+	for _, f := range found {
+		if f[2] != "" {
+			rows = append(rows, "["+f[2]+"]")
+		} else {
+			rows = append(rows, f[1])
+		}
+	}
+	return strings.Join(rows, " ")
+}
+
+func TestListing(t *testing.T) {
+	a := pagetest.New(moment)
+	start := moment().Add(-time.Hour)
+	n := 0
+	add := func(job, name string, change func(*pagetest.Actor)) {
+		n++
+		x := &pagetest.Actor{
+			ID: pagetest.ID(n), Job: job, Group: name, Name: name, Started: start, Cores: 0.01, Memory: float64(int(1<<20) << n), Limit: 1 << 30,
+		}
+		if change != nil {
+			change(x)
+		}
+		a.Add(x)
+	}
+	end := func(code int) func(*pagetest.Actor) {
+		return func(x *pagetest.Actor) {
+			x.Ended, x.Failed = &hook.Exit{Code: code, At: moment().Add(-time.Minute)}, code != 0
+		}
+	}
+	add("a", "a1", nil)
+	add("a", "a2", nil)
+	add("a", "a3", nil)
+	add("b", "b1", nil)
+	add("b", "full", func(x *pagetest.Actor) { x.Memory = 1 << 30 })
+	add("b", "b2", nil)
+	add("c", "again", func(x *pagetest.Actor) {
+		x.Restarts, x.Birth, x.Started = 1, start, moment().Add(-time.Minute)
+	})
+	add("c", "waits", func(x *pagetest.Actor) {
+		end(1)(x)
+		x.Failed, x.RestartAt = false, moment().Add(time.Minute)
+	})
+	add("d", "broke", end(3))
+	add("d", "done", end(0))
+	h := page.New(a, page.Options{Now: moment}).Handler(false)
+	for path, want := range map[string]string{
+		"/":                        "broke [b] full b1 b2 waits again [a] a1 a2 a3 done",
+		"/?sort=name":              "broke [a] a1 a2 a3 [b] b1 b2 full again waits done",
+		"/?sort=memory":            "broke full again b2 b1 a3 a2 a1 waits done",
+		"/?state=problems":         "broke full waits",
+		"/?state=running":          "[b] full b1 b2 [a] a1 a2 a3 again",
+		"/?state=waiting":          "waits",
+		"/?state=ended":            "broke done",
+		"/?q=b2":                   "b2",
+		"/?q=nothing":              "",
+		"/?state=x&sort=y&page=z":  "broke [b] full b1 b2 waits again [a] a1 a2 a3 done",
+		"/?page=99999999999999999": "broke [b] full b1 b2 waits again [a] a1 a2 a3 done",
+	} {
+		content := get(t, h, path).Body.String()
+		if diff := cmp.Diff(want, rowsOf(content)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+		checkWellFormed(t, path, content)
+	}
+}
+
+// TestManyEnded holds that ended tasks are few on the page of all tasks, and all on their own pages.
+func TestManyEnded(t *testing.T) {
+	a := pagetest.New(moment)
+	for i := range 100 {
+		a.Add(&pagetest.Actor{
+			ID: pagetest.ID(i), Job: "batch", Group: "g", Index: i, Name: "t", Started: moment().Add(-time.Hour),
+			Ended: &hook.Exit{Code: i % 2, At: moment().Add(-time.Duration(i) * time.Second)}, Failed: i%2 != 0,
+		})
+	}
+	h := page.New(a, page.Options{Now: moment}).Handler(false)
+	for path, want := range map[string]int{"/": 10, "/?state=ended": 40, "/?state=ended&page=3": 20, "/?state=problems": 40, "/?page=2": 10, "/?state=problems&page=2": 40} {
+		if n := strings.Count(get(t, h, path).Body.String(), `class="task"`); n != want {
+			t.Errorf("%s has %d tasks, want %d", path, n, want)
+		}
+	}
+}
+
+// blocked is an agent with a job that has no allocation, because the node cannot run it.
+type blocked struct{ *pagetest.Agent }
+
+func (b blocked) Snapshot(only ...string) *snapshot.Agent {
+	s := *b.Agent.Snapshot(only...)
+	u := &snapshot.Unplaced{}
+	u.Add(0, []*job.Constraint{{LTarget: "${attr.cpu.arch}", Operand: "=", RTarget: "arm64"}}, "")
+	s.Jobs = append(slices.Clone(s.Jobs), &snapshot.Job{ID: "elsewhere", Unplaced: map[string]*snapshot.Unplaced{"app": u}})
+	return &s
+}
+
+// TestWaiting holds that a job is on the page although no allocation of it is, and its specification for trusted readers only.
+func TestWaiting(t *testing.T) {
+	const said, why = "Job elsewhere: 1 allocation of group app cannot run on this node and waits", "${attr.cpu.arch} = arm64"
+	for _, trusted := range []bool{true, false} {
+		content := html.UnescapeString(get(t, serve(blocked{stage(t)}, trusted), "/").Body.String())
+		if !strings.Contains(content, said) || strings.Contains(content, why) != trusted {
+			t.Errorf("trusted %t: %s", trusted, content)
+		}
+	}
+}

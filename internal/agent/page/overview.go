@@ -1,0 +1,250 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// row is one task in a table.
+type row struct {
+	Key, Path, Name, Job, Group, Allocation, ID string
+	Index                                       int
+	Condition                                   condition
+	Restarts                                    int
+	// Trouble is what is wrong with the task, in a sentence; empty if nothing is.
+	Trouble          string
+	CPU, Read, Write number
+	Spark            spark
+	Memory           memory
+	Pressure         pressure
+	// Age is how long the task has run.
+	Age duration
+	// Stale is how old the newest reading is, if it is older than it should be.
+	Stale string
+	End   *ending
+	// Grouped says that the row stands below a line for its job.
+	Grouped bool
+
+	severity int
+	read     time.Time
+	sort     sortKeys
+}
+
+// duration is a time span in words.
+type duration struct{ Text, Hint string }
+
+// sortKeys are a row's numbers in the order of people; absent ones are below all.
+type sortKeys struct{ cpu, memory, io, pressure float64 }
+
+// age is how old a task's numbers are.
+type age struct {
+	Text, Hint string
+	Stale      bool
+}
+
+// generation is the table of all tasks at one time. It does not change.
+type generation struct {
+	at      time.Time
+	rows    []row
+	waiting []waiting
+}
+
+// waiting are the allocations of a group that this node cannot run yet.
+type waiting struct {
+	Job, Group string
+	Count      int
+	// Reasons quote the job's constraints: they are shown to trusted readers.
+	Reasons []string
+}
+
+// waitingOf lists the groups of all jobs that wait for a place, by name.
+func waitingOf(jobs []*snapshot.Job) (list []waiting) {
+	for _, j := range jobs {
+		for _, group := range slices.Sorted(maps.Keys(j.Unplaced)) {
+			w := waiting{Job: printable(j.ID), Group: printable(group), Count: len(j.Unplaced[group].Indexes)}
+			for _, reason := range j.Unplaced[group].Reasons() {
+				w.Reasons = append(w.Reasons, printable(reason))
+			}
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// number names a generation in the address of a stream.
+func (g *generation) number() string { return strconv.FormatInt(g.at.UnixNano(), 36) }
+
+// mostGenerations is how many tables are remembered: a page that has just been loaded opens its stream, which sends what
+// has changed since.
+const mostGenerations = 8
+
+// shared are the newest tables of tasks, made once for all who look.
+type shared struct {
+	mu          sync.Mutex // guards following
+	generations []*generation
+}
+
+// find returns the table with a number; nil if it is not remembered.
+func (s *shared) find(number string) *generation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.generations {
+		if g.number() == number {
+			return g
+		}
+	}
+	return nil
+}
+
+// rows returns a row for every task, at most half an interval old.
+func (p *Page) rows(known *snapshot.Agent, now time.Time) *generation {
+	s := &p.overview
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.generations); n > 0 {
+		if newest := s.generations[n-1]; now.Sub(newest.at) < p.options.Interval/2 && !now.Before(newest.at) {
+			return newest
+		}
+	}
+	p.past.begin(now)
+	g := &generation{at: now, rows: []row{}, waiting: waitingOf(known.Jobs)}
+	for _, t := range tasksOf(known, false) { // all readers share them
+		g.rows = append(g.rows, p.row(t, now, known.NotPublishing == ""))
+	}
+	s.generations = append(s.generations[max(0, len(s.generations)-mostGenerations+1):], g)
+	return g
+}
+
+func (p *Page) row(t task, now time.Time, published bool) row {
+	a := t.allocation
+	r := row{
+		Key: t.key(), Path: t.path(), Name: printable(t.state.Name), Job: printable(a.JobID), Group: printable(a.Group),
+		Index: a.Index, ID: a.ID, Allocation: short(a.ID), Condition: t.condition(), Restarts: t.state.State.Restarts,
+	}
+	if t.dead() {
+		r.End = endingOf(t, p.past.record(t))
+		return r
+	}
+	before, newest, recent := p.past.of(t, now)
+	list := t.usage.Headlines
+	if t.usage.Sample == nil || !t.usage.Running {
+		why := t.absentReason()
+		r.sort = sortKeys{cpu: -1, memory: -1, io: -1, pressure: -1}
+		r.CPU, r.Read, r.Write = absent("cpu_cores", why), absent("io_read_bytes_total", why), absent("io_write_bytes_total", why)
+		r.Memory, r.Pressure = memory{Needed: absent("memory_bytes", why)}, pressure{Hint: why}
+	} else {
+		r.read = t.usage.Sample.Wall
+		r.CPU = headline(list, procstats.HeadlineCores, procstats.CoresText)
+		r.Read = rateNumber(list, procstats.HeadlineIORead, newest.rate(before, ioRead))
+		r.Write = rateNumber(list, procstats.Writing(list), newest.rate(before, ioWrite))
+		r.Memory = memoryOf(t)
+		r.Pressure = pressureOf(&newest, calm(recent, &newest))
+		r.sort = sortKeysOf(t, &newest, before)
+	}
+	r.Spark = sparkOf(recent, now, newest.rate(before, cpuSeconds), p.past.whole(t))
+	r.Age = runningFor(t, now)
+	if reading := ageOf(t, now); published && t.usage.Running && reading.Stale {
+		r.Stale = reading.Text
+	}
+	r.severity, r.Trouble = r.trouble(t, now)
+	return r
+}
+
+// runningFor is how long a task has run, to the minute: what changes every second is not worth a look.
+func runningFor(t task, now time.Time) duration {
+	started := t.state.State.StartedAt
+	if started.IsZero() {
+		return duration{procstats.NoValue, "not started yet"}
+	}
+	d := duration{"<1m", "started at " + formatTime(started)}
+	if age := now.Sub(started); age >= time.Minute {
+		d.Text = procstats.AgeText(age.Truncate(time.Minute))
+	}
+	return d
+}
+
+// recently is how long the last end of a task counts as trouble after it has been started again.
+const recently = 10 * time.Minute
+
+// trouble says what is wrong with a task that runs or will run: 2 is worse than 1.
+func (r *row) trouble(t task, now time.Time) (severity int, why string) {
+	s := t.state.State
+	switch {
+	case r.Condition.Class == "bad", r.Condition.Class == "warn":
+		return 2, r.Condition.Word
+	case s.Exit != nil && !s.Exit.Successful() && now.Sub(s.Exit.At) < recently:
+		return 2, "started again after: " + exitText(s.Exit)
+	case r.Memory.Class == "bad":
+		return 2, "needs " + r.Memory.Share + " of its memory limit"
+	case r.Pressure.Class == "bad":
+		return 2, r.Pressure.Word
+	case r.Stale != "":
+		return 1, "no fresh numbers"
+	case r.Memory.Class == "warn":
+		return 1, "needs " + r.Memory.Share + " of its memory limit"
+	}
+	return 0, ""
+}
+
+func ageOf(t task, now time.Time) age {
+	d, ok := t.age(now)
+	if !ok {
+		return age{Text: procstats.NoValue, Hint: t.absentReason(), Stale: true}
+	}
+	limit := max(5*time.Second, 3*t.usage.Interval)
+	a := age{Text: procstats.AgeText(d), Hint: "since the newest reading", Stale: d > limit || t.usage.Reason != ""}
+	if t.usage.Reason != "" {
+		a.Hint += ": " + printable(t.usage.Reason)
+	}
+	if t.usage.Backlogged > 0 {
+		a.Hint += "; readings that came late: " + procstats.None.Text(float64(t.usage.Backlogged))
+	}
+	if t.usage.HistoryDropped > 0 {
+		a.Hint += "; readings not in the history, because the disk was too slow: " + procstats.None.Text(float64(t.usage.HistoryDropped))
+	}
+	return a
+}
+
+func sortKeysOf(t task, newest, before *moment) sortKeys {
+	k := sortKeys{cpu: -1, memory: -1, io: -1, pressure: -1}
+	if v, ok := headlineValue(t.usage.Headlines, procstats.HeadlineCores); ok {
+		k.cpu = v
+	}
+	if v, ok := headlineValue(t.usage.Headlines, procstats.HeadlineMemory); ok {
+		k.memory = v
+	}
+	if read, write := newest.rate(before, ioRead), newest.rate(before, ioWrite); !math.IsNaN(read + write) {
+		k.io = read + write
+	}
+	for _, q := range []quantity{stallCPU, stallMemory, stallIO} {
+		if v := newest.rate(before, q); !math.IsNaN(v) {
+			k.pressure = max(k.pressure, v)
+		}
+	}
+	return k
+}
+
+// rateNumber is the rate of a headline that is a counter.
+func rateNumber(list []procstats.HeadlineValue, id procstats.ID, rate float64) number {
+	n := headline(list, id, procstats.Bytes.Text)
+	switch {
+	case n.Absent && !n.vacuous:
+		return n
+	case math.IsNaN(rate):
+		return absent(n.Name, "a rate needs an earlier reading")
+	case n.vacuous || n.guarantee.Vacuous(rate):
+		return vacuous(n.Name)
+	}
+	n.Text = procstats.BytesPerSecond.Text(rate)
+	return n
+}

@@ -1,0 +1,249 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/agent/node"
+	"github.com/tachograph/tacho/internal/agent/page/signin"
+	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/agent/streams"
+)
+
+// Agent is what a page is made from; *agent.Agent is one.
+type Agent interface {
+	Past
+	Snapshot(only ...string) *snapshot.Agent
+	NodeStats(ctx context.Context) (*node.Stats, error)
+	Cost() snapshot.Cost
+}
+
+// Past is what tasks used, and how they ended.
+type Past interface {
+	History(allocID, task string, q history.Query) ([]history.Point, error)
+	// Record returns the final record of the last ended start; the error wraps allocation.ErrNotFound before that.
+	Record(allocID, task string) (*record.Record, error)
+	// Commands returns what the ended processes of a task used; the error wraps allocation.ErrNotFound if that is not counted.
+	Commands(allocID, task string) (*record.Commands, error)
+}
+
+// Options are a page's settings.
+type Options struct {
+	// Logger takes errors; nil is none.
+	Logger hclog.Logger
+	// Token returns what lets readers see command lines and logs over connections that are not trusted: as the header X-Nomad-Token,
+	// as a bearer token, or in the form at /sign-in. It can change; empty is none, as is nil.
+	Token func() string
+	// Actions is what signed-in readers may do; nil is nothing.
+	Actions Actions
+	// Address is the agent's own, http://host:port, for links that sign in; empty if it does not listen on TCP.
+	Address string
+	// Interval is the time between readings, and so between changes of a page that is looked at; 0 means 1 s.
+	Interval time.Duration
+	// HistoryInterval is the time between two readings that are kept, if it is longer than Interval.
+	HistoryInterval time.Duration
+	// HistorySpan is how much of a task's past the agent keeps; 0 means 15 min.
+	HistorySpan time.Duration
+	// Streams is the room for live pages; nil makes one.
+	Streams *streams.Room
+	// WriteTimeout drops readers that take longer to accept one change; 0 means 5 s.
+	WriteTimeout time.Duration
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Page serves the web page. Its methods may be called concurrently.
+type Page struct {
+	agent     Agent
+	options   Options
+	log       hclog.Logger
+	templates *template.Template
+	assets    *assets
+	closed    chan struct{}
+	closeOnce sync.Once
+	past      *past
+	desk      *signin.Desk
+	overview  shared
+}
+
+// New returns a page over an agent. It starts nothing and asks nothing.
+func New(a Agent, o Options) *Page {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Token == nil {
+		o.Token = func() string { return "" }
+	}
+	o.Interval = cmp.Or(o.Interval, time.Second)
+	o.HistorySpan = cmp.Or(o.HistorySpan, customary)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 5*time.Second)
+	if o.Streams == nil {
+		o.Streams = streams.New(streams.DefaultLimits())
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	files := newAssets()
+	return &Page{
+		agent: a, options: o, log: o.Logger, templates: parseTemplates(files), assets: files,
+		closed: make(chan struct{}), past: newPast(a, o.Now), desk: signin.New(o.Now),
+	}
+}
+
+// Close ends the live pages: a server that is shut down would wait for them.
+func (p *Page) Close() { p.closeOnce.Do(func() { close(p.closed) }) }
+
+// Handler returns the page for one listener. On a trusted one, such as a unix socket of mode 0600, everybody sees
+// command lines and logs; on others only who has the token or is signed in. It answers every path that it is given.
+func (p *Page) Handler(trusted bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", p.serve(trusted, p.overviewPage))
+	mux.HandleFunc("GET /alloc/{id}", p.allocation)
+	mux.HandleFunc("GET /alloc/{id}/{task}", p.serve(trusted, p.taskPage))
+	mux.HandleFunc("GET /measurements", p.serve(trusted, p.measurementsPage))
+	mux.HandleFunc("GET /page/stream/{$}", p.stream(trusted, false, p.overviewSource))
+	mux.HandleFunc("GET /page/stream/alloc/{id}/{task}", p.stream(trusted, true, p.taskSource))
+	mux.HandleFunc("GET /page/assets/{name}", p.assets.serve)
+	mux.HandleFunc("GET /sign-in", p.serve(trusted, p.signInPage))
+	mux.HandleFunc("GET /sign-in/{code}", p.redeem)
+	p.actionRoutes(mux, trusted)
+	mux.HandleFunc("GET /ui", p.moved)
+	mux.HandleFunc("GET /ui/{rest...}", p.moved)
+	mux.HandleFunc("/", p.serve(trusted, func(*view) error { return errNoPage }))
+	return secured(mux)
+}
+
+var errNoPage = fmt.Errorf("no such page: %w", allocation.ErrNotFound)
+
+// view is one page that is being made.
+type view struct {
+	request *http.Request
+	now     *snapshot.Agent
+	// Trusted readers see command lines and logs, and may act. SignedIn says that they are because of a session.
+	Trusted, SignedIn bool
+	Now               time.Time
+	Title             string
+	// Template is the name of the page's main part, Body its data.
+	Template string
+	Body     any
+	// Live is the path of the stream for this page; empty for pages that do not change.
+	Live string
+	// Shape changes whenever the page has other elements than before; the script then loads it anew.
+	Shape string
+	// Notice says what concerns the whole page, such as that publishing is off.
+	Notice string
+	// Machine is the line about the machine.
+	Machine machine
+	Status  int
+}
+
+// ShapeWord is the shape with what concerns every page.
+func (v *view) ShapeWord() string { return shapeWord(v.Shape, v) }
+
+// Zone is how many seconds the agent's clock is ahead of UTC.
+func (v *view) Zone() int {
+	_, offset := v.Now.Zone()
+	return offset
+}
+
+// serve renders a page that a function fills.
+func (p *Page) serve(trusted bool, fill func(*view) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v := p.newView(r, trusted)
+		if err := fill(v); err != nil {
+			p.fail(v, err)
+		}
+		v.Machine = p.machine(r.Context(), v.now, v.Trusted)
+		p.render(w, v)
+	}
+}
+
+func (p *Page) newView(r *http.Request, trusted bool) *view {
+	v := &view{
+		request: r, now: p.agent.Snapshot(), Trusted: p.trusts(r, trusted), Now: p.options.Now(), Status: http.StatusOK,
+	}
+	v.SignedIn = p.desk.SignedIn(r)
+	v.Notice = v.now.NotPublishing
+	return v
+}
+
+// fail makes a page of an error.
+func (p *Page) fail(v *view, err error) {
+	v.Status = http.StatusInternalServerError
+	v.Title = "Not available"
+	switch {
+	case errors.Is(err, allocation.ErrNotFound):
+		v.Status, v.Title = http.StatusNotFound, "Not found"
+	case errors.Is(err, allocation.ErrAmbiguous):
+		v.Status, v.Title = http.StatusBadRequest, "Several match"
+	default:
+		p.log.Error("make page", "path", v.request.URL.Path, "error", err)
+	}
+	v.Template, v.Body, v.Live = "error", printable(err.Error()), ""
+}
+
+// render writes a page as a whole or, if a template fails, not at all.
+func (p *Page) render(w http.ResponseWriter, v *view) {
+	var b bytes.Buffer
+	if err := p.templates.ExecuteTemplate(&b, "page", v); err != nil {
+		p.log.Error("render page", "path", v.request.URL.Path, "error", err)
+		http.Error(w, "render page", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Add("Vary", "Accept-Encoding, Authorization, Cookie, X-Nomad-Token")
+	// A table of tasks is a tenth of its size when compressed. Pages with secrets never are: lengths would say something
+	// about them.
+	if b.Len() < compressFrom || v.Trusted || !acceptsGzip(v.request) {
+		w.WriteHeader(v.Status)
+		p.written(v, b.WriteTo, w)
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	w.WriteHeader(v.Status)
+	p.written(v, func(w io.Writer) (int64, error) {
+		z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+		if err != nil {
+			return 0, err
+		}
+		n, err := b.WriteTo(z)
+		return n, errors.Join(err, z.Close())
+	}, w)
+}
+
+// compressFrom is the size in bytes from which pages are compressed.
+const compressFrom = 8 << 10
+
+// written writes a page; a reader that went away is not an error.
+func (p *Page) written(v *view, write func(io.Writer) (int64, error), w io.Writer) {
+	if _, err := write(w); err != nil {
+		p.log.Debug("write page", "path", v.request.URL.Path, "error", err)
+	}
+}
+
+// fragment renders one template alone.
+func (p *Page) fragment(name string, data any) (string, error) {
+	var b bytes.Buffer
+	if err := p.templates.ExecuteTemplate(&b, name, data); err != nil {
+		return "", fmt.Errorf("render %s: %w", name, err)
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,146 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"sync"
+	"time"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/agent/history"
+)
+
+const (
+	// trackSpan and trackStep are what a small line in the table of tasks shows.
+	trackSpan = 5 * time.Minute
+	trackStep = 5 * time.Second
+	// trackBudget bounds the time that one page spends on reading histories; the others come with the next one.
+	trackBudget = 150 * time.Millisecond
+	// keepUnseen is how long the past of a task that nobody looks at is remembered.
+	keepUnseen = 2 * time.Minute
+)
+
+// past remembers the recent past of the tasks that are being looked at: a history is read from a file, as a whole,
+// which is too much for every task and every second.
+type past struct {
+	readings Past
+	now      func() time.Time
+
+	mu        sync.Mutex // guards following
+	condenser *condenser
+	tracks    map[string]*track
+	records   map[string]*record.Record
+	began     time.Time
+}
+
+func newPast(r Past, now func() time.Time) *past {
+	return &past{readings: r, now: now, condenser: newCondenser(), tracks: map[string]*track{}, records: map[string]*record.Record{}}
+}
+
+// begin starts a page's budget and drops the tasks that nobody looks at.
+func (p *past) begin(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.began = p.now()
+	for key, t := range p.tracks {
+		if now.Sub(t.seen) > keepUnseen {
+			delete(p.tracks, key)
+		}
+	}
+}
+
+// of returns the recent past of a task with its newest reading last; the reading has no rates if the past has none.
+func (p *past) of(a task, now time.Time) (before *moment, newest moment, recent []moment) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := a.allocation.ID + "/" + a.state.Name
+	t := p.tracks[key]
+	if t == nil {
+		t = &track{restarts: -1}
+		p.tracks[key] = t
+	}
+	t.seen = now
+	if p.stale(t, a, now) && p.now().Sub(p.began) < trackBudget {
+		p.read(t, a, now)
+	}
+	t.forget(now.Add(-trackSpan - trackStep))
+	recent = t.moments
+	if a.usage.Sample == nil || !a.usage.Running {
+		return nil, newest, recent
+	}
+	run := 0
+	if n := len(t.moments); n > 0 {
+		run = t.moments[n-1].run
+	}
+	newest = p.condenser.live(a.usage.Sample, a.usage.Headlines, run)
+	before = t.before(&newest, trackStep-time.Second)
+	t.add(newest, trackStep)
+	return before, newest, t.moments
+}
+
+// whole reports whether the history of a task was read.
+func (p *past) whole(a task) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.tracks[a.key()]
+	return t != nil && !t.readAt.IsZero()
+}
+
+// stale reports that the history has to be asked: nobody looked for a while, the task was started anew, or readings
+// have stopped, which the history knows the reason of.
+func (p *past) stale(t *track, a task, now time.Time) bool {
+	if t.readAt.IsZero() || t.restarts != a.state.State.Restarts {
+		return true
+	}
+	n := len(t.moments)
+	return (n == 0 || now.Sub(t.moments[n-1].Wall) > 3*trackStep) && now.Sub(t.readAt) > 3*trackStep
+}
+
+func (p *past) read(t *track, a task, now time.Time) {
+	t.readAt, t.restarts = now, a.state.State.Restarts
+	points, err := p.readings.History(a.allocation.ID, a.state.Name,
+		history.Query{Since: now.Add(-trackSpan - trackStep), Until: now.Add(time.Minute), Step: trackStep})
+	if err != nil {
+		return // there is no past yet, or not any more: the line stays empty
+	}
+	// A new list: pages that are being made read the old one.
+	t.moments = make([]moment, 0, len(points))
+	for _, point := range points {
+		t.moments = append(t.moments, p.condenser.point(point))
+	}
+}
+
+// record returns the final record of an ended task, which never changes once a task is dead.
+func (p *past) record(a task) *record.Record { return p.recordAs(a, a.key()) }
+
+// lastRecord returns the final record of the last start of a task that has ended.
+func (p *past) lastRecord(a task) *record.Record {
+	if a.dead() {
+		return p.record(a)
+	}
+	return p.recordAs(a, a.key()+" "+a.state.State.Exit.At.String())
+}
+
+func (p *past) recordAs(a task, key string) *record.Record {
+	p.mu.Lock()
+	r, known := p.records[key]
+	p.mu.Unlock()
+	if known {
+		return r
+	}
+	r, err := p.readings.Record(a.allocation.ID, a.state.Name)
+	if err != nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.records) >= mostRecords {
+		clear(p.records)
+	}
+	p.records[key] = r
+	return r
+}
+
+// mostRecords bounds the records that are remembered.
+const mostRecords = 1000

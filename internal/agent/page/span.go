@@ -1,0 +1,134 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/tachograph/tacho/internal/chart"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// span is how much time a page's charts show.
+type span struct {
+	Word  string
+	Label string
+	// On says that it is the one that is shown.
+	On   bool
+	size time.Duration
+}
+
+const (
+	// customary is the default span.
+	customary = 15 * time.Minute
+	shortest  = 10 * time.Second
+)
+
+// spansOf are the spans that can be chosen for a task: all that is kept of its life, and round ones that are shorter.
+func spansOf(t task, until time.Time, kept time.Duration) []span {
+	life, label := until.Sub(t.born()), "all"
+	if life > kept {
+		life, label = kept, procstats.Seconds.Text(kept.Seconds())
+	}
+	var list []span
+	for _, s := range []span{
+		{Word: "5m", Label: "5m", size: 5 * time.Minute},
+		{Word: "15m", Label: "15m", size: customary},
+		{Word: "1h", Label: "1h", size: time.Hour},
+		{Word: "6h", Label: "6h", size: 6 * time.Hour},
+	} {
+		if s.size < life {
+			list = append(list, s)
+		}
+	}
+	return append(list, span{Word: "all", Label: label, size: chart.RoundSpan(max(life, shortest))})
+}
+
+// born is when the task was first there.
+func (t task) born() time.Time {
+	born := t.allocation.CreateTime
+	if started := t.state.State.StartedAt; born.IsZero() || (!started.IsZero() && started.Before(born)) {
+		born = started
+	}
+	return born
+}
+
+// choose marks the span with a word, else the customary one, else the whole life, and returns it. A word that is a
+// duration is a span of its own, up to all that is kept.
+func choose(list []span, word string) span {
+	whole := list[len(list)-1]
+	chosen := len(list) - 1
+	for i := range list {
+		if list[i].size == customary {
+			chosen = i
+		}
+	}
+	for i := range list {
+		if list[i].Word == word {
+			list[i].On = true
+			return list[i]
+		}
+	}
+	if size, err := time.ParseDuration(word); err == nil && size >= shortest {
+		return span{Word: word, size: min(size.Round(time.Second), whole.size)}
+	}
+	list[chosen].On = true
+	return list[chosen]
+}
+
+// window is the time that charts show.
+type window struct {
+	span
+	until, latest time.Time
+	// fixed says that it does not follow the clock.
+	fixed bool
+}
+
+// windowOf is the window that a page's address asks for: a span, and the second of its end if that is not the latest.
+func windowOf(spans []span, query url.Values, born, latest time.Time) window {
+	w := window{span: choose(spans, query.Get("span")), until: latest, latest: latest}
+	seconds, err := strconv.ParseInt(query.Get("until"), 10, 64)
+	if until := time.Unix(seconds, 0).In(latest.Location()); err == nil && until.Before(latest) && until.After(born) {
+		w.until, w.fixed = until, true
+	}
+	return w
+}
+
+// link is the address of a window of another size and end.
+func (w window) link(path string, size time.Duration, until time.Time) string {
+	values := url.Values{"span": {w.Word}}
+	if size != w.size {
+		values.Set("span", size.Round(time.Second).String())
+	}
+	if until.Before(w.latest) {
+		values.Set("until", strconv.FormatInt(until.Unix(), 10))
+	}
+	return path + "?" + values.Encode() + "#history-title"
+}
+
+// moves are the links to the windows around this one.
+func (w window) moves(path string, longest time.Duration) (list []choice) {
+	half := w.size / 2
+	list = append(list, choice{Key: "‹", Label: "earlier", Link: w.link(path, w.size, w.until.Add(-half))})
+	if w.fixed {
+		list = append(list, choice{Key: "›", Label: "later", Link: w.link(path, w.size, w.until.Add(half))})
+	}
+	if half >= shortest {
+		until := w.until
+		if w.fixed {
+			until = until.Add(-half / 2)
+		}
+		list = append(list, choice{Key: "+", Label: "zoom in", Link: w.link(path, half, until)})
+	}
+	if 2*w.size <= longest {
+		until := w.until
+		if w.fixed {
+			until = until.Add(half)
+		}
+		list = append(list, choice{Key: "−", Label: "zoom out", Link: w.link(path, 2*w.size, until)})
+	}
+	return list
+}

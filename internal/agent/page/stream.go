@@ -1,0 +1,209 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/internal/agent/streams"
+)
+
+// cells are the elements of a page that change, by what they carry in data-live.
+type cells map[string]string
+
+// source makes what a live page shows.
+type source interface {
+	// cells are the elements that change, with a word that changes when the page as a whole has to be loaded anew.
+	cells(v *view) (shape string, c cells, err error)
+}
+
+// pointSource is a source with small lines, which get new points instead of new drawings.
+type pointSource interface {
+	// points are the next points of the lines, if they are due.
+	points(v *view) (p *points, due bool)
+}
+
+// manyTasks is how many tasks make a page change half as often: its cells are small, but a browser lays out the table.
+const manyTasks = 100
+
+// points prolong the small lines of a page, in its order of tasks.
+type points struct {
+	// Step is how much of a line's width has gone by since the last points, Values has null if nothing was measured.
+	Step   float64    `json:"step"`
+	Values []*float64 `json:"values"`
+}
+
+// open makes the source of a live page, and says what the page shows already; nil if that is not known.
+type open func(v *view) (s source, shown cells, err error)
+
+// stream serves the changes of a page for as long as somebody looks:
+//
+//	event: cells    data: {"NAME": "HTML", …}           what has changed since the event before, or since the page was made
+//	event: points   data: {"step": 0.02, "values": […]}   the small lines go on
+//	event: shape    data: {"shape": "…"}                the page has other elements now: load it again
+//
+// It is compressed if the browser can take it and secret says that nothing secret is in it: lengths would say something
+// about what is. A reader that does not accept an event in time is dropped; browsers reconnect by themselves.
+func (p *Page) stream(trusted, secret bool, open open) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		reader := p.trusts(r, trusted)
+		kind := streams.UntrustedPage
+		if reader {
+			kind = streams.Page
+		}
+		leave, ok := p.options.Streams.Enter(kind)
+		if !ok {
+			w.Header().Set("Retry-After", "10")
+			w.Header().Set("Connection", "close")
+			http.Error(w, "too many live pages are open", http.StatusServiceUnavailable)
+			return
+		}
+		defer leave()
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Cache-Control", "no-store")
+		s := &streamer{page: p, request: r, trusted: trusted, out: streams.Writer{To: w, Stall: p.options.WriteTimeout}}
+		if acceptsGzip(r) && (!secret || !reader) {
+			w.Header().Set("Content-Encoding", "gzip")
+			s.zipped = new(bytes.Buffer)
+			s.zip, _ = gzip.NewWriterLevel(s.zipped, gzip.BestSpeed) // the level is right
+		}
+		if err := s.run(open); err != nil {
+			p.log.Debug("stream page", "path", r.URL.Path, "error", err)
+		}
+	}
+}
+
+func acceptsGzip(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+}
+
+// streamer is one live page.
+type streamer struct {
+	page    *Page
+	request *http.Request
+	trusted bool
+	source  source
+	out     streams.Writer
+	// zip compresses into zipped what is sent; nil if nothing is compressed.
+	zip    *gzip.Writer
+	zipped *bytes.Buffer
+	shape  string
+	shown  cells
+	// every is how many intervals there are between two looks.
+	every int
+}
+
+func (s *streamer) run(open open) error {
+	ticker := time.NewTicker(s.page.options.Interval)
+	defer ticker.Stop()
+	if err := s.write([]byte("retry: 2000\n\n")); err != nil { // browsers wait for a first byte
+		return err
+	}
+	v := s.page.newView(s.request, s.trusted)
+	var err error
+	if s.source, s.shown, err = open(v); err != nil {
+		return err
+	}
+	s.every = 1
+	if _, lines := s.source.(pointSource); lines && len(v.now.Allocations) > manyTasks {
+		s.every = 2
+	}
+	for i := 0; ; i++ {
+		if i%s.every == 0 {
+			if err := s.send(); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-s.request.Context().Done():
+			return nil
+		case <-s.page.closed:
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// send sends what has changed.
+func (s *streamer) send() error {
+	v := s.page.newView(s.request, s.trusted)
+	shape, now, err := s.source.cells(v)
+	if err != nil {
+		shape, now = "gone", nil // the page that is loaded then says why
+	}
+	if shape = shapeWord(shape, v); s.shape != shape {
+		s.shape = shape
+		if err := s.sendEvent("shape", map[string]string{"shape": shape}); err != nil {
+			return err
+		}
+	}
+	changed := cells{}
+	for name, html := range now {
+		if shown, known := s.shown[name]; !known || shown != html {
+			changed[name] = html
+		}
+	}
+	s.shown = now
+	// Sent also if nothing has changed: without events a reader assumes that the connection is broken.
+	if err := s.sendEvent("cells", changed); err != nil {
+		return err
+	}
+	if lines, ok := s.source.(pointSource); ok {
+		if p, due := lines.points(v); due {
+			return s.sendEvent("points", p)
+		}
+	}
+	return nil
+}
+
+// write sends a piece at once.
+func (s *streamer) write(p []byte) error {
+	if s.zip == nil {
+		return s.out.Send(p)
+	}
+	s.zipped.Reset()
+	if _, err := s.zip.Write(p); err != nil {
+		return fmt.Errorf("compress stream: %w", err)
+	}
+	if err := s.zip.Flush(); err != nil {
+		return fmt.Errorf("compress stream: %w", err)
+	}
+	return s.out.Send(s.zipped.Bytes())
+}
+
+// sendEvent sends a server-sent event, https://html.spec.whatwg.org/multipage/server-sent-events.html.
+func (s *streamer) sendEvent(event string, data any) error {
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "event: %s\ndata: ", event)
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)                 // it would double what is sent, and nothing here is read as HTML before it is decoded
+	if err := encoder.Encode(data); err != nil { // it ends the line
+		return fmt.Errorf("encode %s: %w", event, err)
+	}
+	text.WriteByte('\n')
+	return s.write(text.Bytes())
+}
+
+// shapeWord is the word for a page's shape, in the page and in its stream.
+func shapeWord(shape string, v *view) string {
+	return digest([]string{shape, v.Notice, strconv.FormatBool(v.Trusted)})
+}
+
+// digest is a short word that differs if the parts do.
+func digest(parts []string) string {
+	h := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(h, "%d %s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}

@@ -1,0 +1,313 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/chart"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// taskView is the page of one task.
+type taskView struct {
+	Name, Job, Group, Allocation, ID, Driver string
+	Index                                    int
+	Condition                                condition
+	Description                              string
+	Restarts                                 int
+	Started, Up                              string
+	// Reason says why there are no fresh numbers.
+	Reason   string
+	Figures  []figure
+	Age      age
+	Memory   memory
+	Pressure pressure
+	// Notes say which readings contradict the numbers at the top, and why.
+	Notes []string
+	// Read says that there is a reading of the running task.
+	Read  bool
+	Spans []span
+	// Moves lead to the time around the one that is shown.
+	Moves  []choice
+	Path   string
+	Charts []drawnChart
+	Step   string
+	// Happened are gaps, restarts and OOM kills in words.
+	Happened []happening
+	// Earlier is how many more there are before them.
+	Earlier      int
+	Processes    []processRow
+	ProcessesSum *processSum
+	// Commands is nil if the task does not run.
+	Commands     *commandTable
+	Measurements []fact
+	Limits       []limitRow
+	Attributes   []fact
+	Events       []eventRow
+	End          *ending
+	Logs         []logTail
+	// Advice is what to ask for, from the ends of this task in all allocations of its job; nil if there are none.
+	Advice []string
+	// Actions are nil if there is nothing to do, or for readers who may not.
+	Actions *actions
+
+	// at is the newest reading: pages with the same one show the same numbers.
+	at string
+}
+
+// figure is one of the numbers at the top.
+type figure struct {
+	Key, Label string
+	Value      number
+	Detail     string
+}
+
+// eventRow is an event of the task.
+type eventRow struct {
+	When    time.Time
+	Type    string
+	Message string
+	Class   string
+}
+
+// mostPoints bounds the points in a chart, and mostOfPoint the readings that a point is made of.
+const mostPoints, mostOfPoint = 300, 12
+
+// taskPage fills the page of one task.
+func (p *Page) taskPage(v *view) error {
+	t, err := find(v.request, v.now, v.Trusted)
+	if err != nil {
+		return err
+	}
+	body := p.taskView(t, v)
+	v.Title, v.Template, v.Body = body.Name+" · "+body.Job, "task", body
+	v.Shape = body.shape()
+	values := url.Values{"at": {body.at}}
+	for _, name := range []string{"span", "until"} {
+		if value := v.request.URL.Query().Get(name); value != "" {
+			values.Set(name, value)
+		}
+	}
+	v.Live = "/page/stream" + t.path() + "?" + values.Encode()
+	return nil
+}
+
+func (p *Page) taskView(t task, v *view) *taskView {
+	now, trusted, notice := v.Now, v.Trusted, v.Notice
+	a, s := t.allocation, t.state.State
+	body := &taskView{
+		Name: printable(t.state.Name), Job: printable(a.JobID), Group: printable(a.Group), Index: a.Index, ID: a.ID,
+		Allocation: short(a.ID), Driver: printable(t.state.Driver), Condition: t.condition(),
+		Restarts: s.Restarts, Started: formatTime(s.StartedAt), Path: t.path(),
+		Age: ageOf(t, now), Limits: limitsOf(t),
+	}
+	if s.Phase == hook.PhaseRunning {
+		body.Reason = printable(t.usage.Reason)
+	}
+	if notice != "" { // it says so once, above
+		body.Reason = ""
+	}
+	if !s.StartedAt.IsZero() && s.Phase == hook.PhaseRunning {
+		body.Up = procstats.AgeText(now.Sub(s.StartedAt))
+	}
+	until := now
+	if t.dead() && !s.FinishedAt.IsZero() {
+		until = s.FinishedAt
+	}
+	if t.usage.Look != nil {
+		t.usage.Look()
+	}
+	f := p.charts(t, body, until, v.request.URL.Query())
+	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() {
+		body.Read, body.at = true, strconv.FormatInt(int64(sample.Mono), 36)
+		p.readings(t, body, f)
+		body.Processes, body.ProcessesSum = processesOf(sample)
+		body.Commands = p.commands(t)
+		guarantees := procstats.Guarantees(sample, t.usage.Headlines)
+		for _, r := range sample.Task {
+			name := r.ID().String()
+			body.Measurements = append(body.Measurements, fact{Name: name, Value: readingAs(sample, r, guarantees[name])})
+		}
+	}
+	p.ended(t, body, trusted)
+	body.Advice = p.advice(v.now, t)
+	body.Events, body.Actions = eventsOf(t, trusted), p.actionsOf(t, trusted)
+	if trusted {
+		body.Description = printable(a.Description)
+		for _, key := range slices.Sorted(maps.Keys(t.state.Attributes)) {
+			body.Attributes = append(body.Attributes, fact{Name: printable(key), Value: number{Text: printable(t.state.Attributes[key])}})
+		}
+		body.Logs = p.logs(t)
+	}
+	return body
+}
+
+// readings fills the numbers at the top.
+func (p *Page) readings(t task, body *taskView, f *frame) {
+	list := t.usage.Headlines
+	var newest moment
+	var before *moment
+	if n := len(f.moments); n > 1 {
+		newest = f.moments[n-1]
+		before = (&track{moments: f.moments[:n-1]}).before(&newest, trackStep-time.Second)
+	}
+	body.Memory, body.Pressure = memoryOf(t), pressureOf(&newest, calm(f.moments, &newest))
+	cpu := headline(list, procstats.HeadlineCores, procstats.Cores.Text)
+	total := headline(list, procstats.HeadlineCPU, procstats.Seconds.Text)
+	body.Figures = []figure{
+		{Key: "cpu", Label: "CPU", Value: cpu, Detail: sinceStart(total)},
+		{Key: "memory", Label: "Memory needed", Value: body.Memory.Needed, Detail: memoryDetail(body.Memory)},
+		{Key: "peak", Label: "Memory peak", Value: body.Memory.Peak, Detail: "limit " + body.Memory.Limit.Text},
+		{
+			Key: "read", Label: "Read from storage", Value: rateNumber(list, procstats.HeadlineIORead, newest.rate(before, ioRead)),
+			Detail: sinceStart(headline(list, procstats.HeadlineIORead, procstats.Bytes.Text)),
+		},
+		{
+			Key: "write", Label: "Written", Value: rateNumber(list, procstats.Writing(list), newest.rate(before, ioWrite)),
+			Detail: writtenDetail(procstats.WrittenOf(t.usage.Sample, list)),
+		},
+	}
+	received := headline(list, procstats.HeadlineNetworkReceived, procstats.Bytes.Text)
+	if sent := headline(list, procstats.HeadlineNetworkSent, procstats.Bytes.Text); !received.Absent {
+		body.Figures = append(body.Figures, figure{
+			Key: "network", Label: "Network, received",
+			Value:  rateNumber(list, procstats.HeadlineNetworkReceived, newest.rate(before, networkReceived)),
+			Detail: "received " + received.Mark + received.Text + ", sent " + sinceStart(sent),
+		})
+	}
+	body.Figures = append(body.Figures, selectedFigures(t.usage.Sample)...)
+	body.Notes = printableAll(record.Contradictions(record.Headlines(list)))
+}
+
+// sinceStart says what a counter has come to; nothing if that is not known.
+func sinceStart(n number) string {
+	if n.Absent {
+		return ""
+	}
+	return n.Mark + n.Text + " since the start"
+}
+
+// writtenDetail says what became of what the task wrote.
+func writtenDetail(w procstats.Written) string {
+	written, since := w.Text()
+	switch {
+	case written == "":
+		return ""
+	case since != "":
+		return written + ", " + since
+	}
+	return written + " since the start"
+}
+
+// selectedFigures are those of what was selected in addition to the default; also if it is absent, with the reason.
+func selectedFigures(s *procstats.Sample) (figures []figure) {
+	add := func(id procstats.ID, key, label, detail string) {
+		if r, selected := s.Task.Get(id); selected {
+			figures = append(figures, figure{Key: key, Label: label, Value: reading(s, r), Detail: printable(cmp.Or(r.Reason(), detail))})
+		}
+	}
+	add(procstats.SmapsPSS, "pss", "Memory, proportional", "shared pages divided among their users")
+	files, _ := s.Task.Number(procstats.DiskFiles)
+	add(procstats.DiskUsage, "disk", "Directory", procstats.None.Text(files)+" files and directories")
+	return figures
+}
+
+func memoryDetail(m memory) string {
+	if m.Cache.Absent {
+		return "page cache not known"
+	}
+	return "and " + m.Cache.Text + " page cache"
+}
+
+// charts draws the history of a task and says what happened in it.
+func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values) *frame {
+	body.Spans = spansOf(t, latest, p.options.HistorySpan)
+	longest := body.Spans[len(body.Spans)-1].size
+	s := windowOf(body.Spans, asked, t.born(), latest)
+	until := s.until
+	body.Moves = s.moves(body.Path, longest)
+	interval := max(p.options.Interval, p.options.HistoryInterval)
+	step := max(interval, (s.size / mostPoints).Truncate(time.Second))
+	query := history.Query{Since: until.Add(-s.size - 2*step), Until: until.Add(time.Minute)}
+	if step > mostOfPoint*interval {
+		query.Step = step / mostOfPoint
+	}
+	points, err := p.agent.History(t.allocation.ID, t.state.Name, query)
+	if err != nil && !errors.Is(err, allocation.ErrNotFound) {
+		p.log.Warn("read history", "allocation", t.allocation.ID, "task", t.state.Name, "error", err)
+	}
+	if errors.Is(err, history.ErrBlocked) && body.Reason == "" {
+		body.Reason = "no history: " + history.ErrBlocked.Error()
+	}
+	c := newCondenser()
+	moments := make([]moment, 0, len(points)+1)
+	for _, point := range points {
+		moments = append(moments, c.point(point))
+	}
+	moments = thinned(moments, step)
+	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() && !s.fixed {
+		moments = appendLive(moments, c, t)
+	}
+	f := newFrame(until.Add(-s.size), until, moments)
+	f.axis.Ticks = chart.TicksBefore(f.axis.Since, until, s.endWord(t))
+	body.Step = "Each point stands for " + procstats.Seconds.Text(step.Seconds()) + ": memory is the highest reading in it"
+	if query.Step > 0 {
+		body.Step += fmt.Sprintf(", of %d that are looked at", mostOfPoint)
+	}
+	body.Happened, body.Earlier = f.happened(t)
+	body.Charts = f.charts()
+	return f
+}
+
+// appendLive puts the newest reading behind a history that does not have it yet.
+func appendLive(moments []moment, c *condenser, t task) []moment {
+	run := 0
+	if n := len(moments); n > 0 {
+		if !t.usage.Sample.Wall.After(moments[n-1].Wall) {
+			return moments
+		}
+		run = moments[n-1].run
+	}
+	return append(moments, c.live(t.usage.Sample, t.usage.Headlines, run))
+}
+
+func (w window) endWord(t task) string {
+	if w.fixed {
+		return formatClock(w.until)
+	}
+	if t.dead() {
+		return "end"
+	}
+	return "now"
+}
+
+// shape tells pages with other parts apart.
+func (b *taskView) shape() string {
+	return digest([]string{
+		b.Condition.Word, b.Started, fmt.Sprint(b.Read), fmt.Sprint(len(b.Events), b.newestEvent()), fmt.Sprint(b.End != nil), fmt.Sprint(b.Restarts),
+		fmt.Sprint(len(b.Measurements)), fmt.Sprint(len(b.Figures), len(b.Charts)),
+	})
+}
+
+// newestEvent is when the newest event was; of events only so many are kept.
+func (b *taskView) newestEvent() (newest time.Time) {
+	for _, e := range b.Events {
+		if e.When.After(newest) {
+			newest = e.When
+		}
+	}
+	return newest
+}

@@ -1,0 +1,200 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package page
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// memory is a task's memory against its limit.
+type memory struct {
+	Needed, Charged, Cache, Peak, Limit number
+	// Bar is nil if there is nothing to compare.
+	Bar *bar
+	// Share is the charged part of the limit in words.
+	Share string
+	Class string
+}
+
+// bar is a stacked bar in percent of its width.
+type bar struct {
+	Needed, Cache string
+	// CacheX is where the cache begins, PeakX where the peak is; PeakX is empty if it is not known.
+	CacheX, PeakX string
+	Label         string
+	Limited       bool
+}
+
+// memoryOf splits what is charged to a task into what it needs and what the kernel can take back.
+func memoryOf(t task) memory {
+	list, sample := t.usage.Headlines, t.usage.Sample
+	m := memory{
+		Needed:  headline(list, procstats.HeadlineMemory, procstats.Bytes.Text),
+		Charged: headline(list, procstats.HeadlineMemoryCharged, procstats.Bytes.Text),
+		Peak:    headline(list, procstats.HeadlineMemoryPeak, procstats.Bytes.Text),
+		Cache:   absent("memory_charged_bytes", "only a memory cgroup counts page cache separately"),
+		Limit:   absent("cgroup_memory_max_bytes", "no limit was read"),
+	}
+	needed, okNeeded := headlineValue(list, procstats.HeadlineMemory)
+	charged, okCharged := headlineValue(list, procstats.HeadlineMemoryCharged)
+	peak, okPeak := headlineValue(list, procstats.HeadlineMemoryPeak)
+	if okNeeded && okCharged {
+		m.Cache = numberOf("memory_charged_bytes", procstats.Bytes.Text(max(0, charged-needed)),
+			"memory_charged_bytes − memory_bytes", procstats.Exact, time.Time{})
+	}
+	limit, limited := sample.Task.Number(procstats.CgroupMemoryMax)
+	if r, found := sample.Task.Get(procstats.CgroupMemoryMax); found {
+		m.Limit = reading(sample, r)
+	}
+	used, ok := charged, okCharged
+	if !ok {
+		used, ok = needed, okNeeded
+	}
+	if !ok {
+		return m
+	}
+	scale := limit
+	if !limited {
+		scale = max(used, peak) * 1.05
+	}
+	if scale <= 0 {
+		return m
+	}
+	m.Bar = &bar{
+		Needed: percent(min(needed, used) / scale), CacheX: percent(min(needed, used) / scale),
+		Cache: percent(max(0, used-needed) / scale), Limited: limited,
+	}
+	if okPeak {
+		m.Bar.PeakX = percent(min(peak, scale) / scale)
+	}
+	m.Bar.Label = "needed " + m.Needed.Text + ", page cache " + m.Cache.Text + ", peak " + m.Peak.Text
+	if limited {
+		m.Share = procstats.Share.Text(used / limit)
+		m.Bar.Label += ", limit " + m.Limit.Text
+		// Page cache is taken back at the limit; what is needed is what kills.
+		if needed/limit >= 0.9 {
+			m.Class = "bad"
+		} else if needed/limit >= 0.75 {
+			m.Class = "warn"
+		}
+	}
+	return m
+}
+
+// percent writes a share of 1 for a bar.
+func percent(share float64) string {
+	return strconv.FormatFloat(math.Round(1000*min(1, max(0, share)))/10, 'f', -1, 64)
+}
+
+// pressure is what a task waited for in the last seconds.
+type pressure struct {
+	// Word is empty if pressure could not be read; Hint says why then.
+	Word, Class, Hint string
+	// Most is the largest share, if the task is held up.
+	Most   string
+	Shares []share
+}
+
+// share is one resource's part in it.
+type share struct{ Name, Text, Bar, Class string }
+
+// pressureOf says in a word what a task waited for between two moments.
+func pressureOf(newest, before *moment) pressure {
+	w := waitsSince(newest, before)
+	if w.CPUSome == nil && w.MemorySome == nil && w.IOSome == nil {
+		if before != nil {
+			return pressure{Hint: "pressure is not read: the kernel has no pressure files for this task"}
+		}
+		return pressure{Hint: "pressure needs an earlier reading"}
+	}
+	p := pressureIn(record.StallOf(w))
+	if p.Word == string(record.CPUThrottled) && w.ThrottledAbove() {
+		p.Hint = "throttled by the CPU quota of a cgroup above its own"
+	}
+	label := string(procstats.Exact)
+	if *w.Left > 0 {
+		label = "without those that run outside its cgroup"
+	}
+	var shares []string
+	most := 0.0
+	for _, s := range []struct {
+		name  string
+		value *float64
+	}{{"cpu", w.CPUSome}, {"memory", w.MemorySome}, {"io", w.IOSome}} {
+		shown := share{Name: s.name, Text: procstats.NoValue, Class: s.name}
+		if s.value != nil {
+			shown.Text, shown.Bar = procstats.Share.Text(min(1, *s.value)), percent(*s.value)
+			if *s.value > most && (p.Class == "warn" || p.Class == "bad") {
+				most, p.Most = *s.value, shown.Text
+			}
+		}
+		p.Shares = append(p.Shares, shown)
+		shares = append(shares, s.name+" "+shown.Text)
+	}
+	p.Hint += "; some of its processes waited for " + strings.Join(shares, ", ") + " of the time (psi_*_some_seconds_total, " + label + ")"
+	return p
+}
+
+// pressureSpan is the time that the word for a task's pressure is about: over shorter ones it would flicker.
+const pressureSpan = 10 * time.Second
+
+// calm is the moment from which pressure is counted: one that is old enough, else the oldest.
+func calm(moments []moment, newest *moment) (from *moment) {
+	for i := range slices.Backward(moments) {
+		m := &moments[i]
+		switch {
+		case m.Mono >= newest.Mono && m.run == newest.run && m.gap == history.NoGap: // the same reading
+			continue
+		case !newest.follows(m):
+			return from
+		}
+		if from = m; newest.Mono-m.Mono >= pressureSpan-time.Second {
+			return from
+		}
+	}
+	return from
+}
+
+// waitsSince returns what a task waited for since an earlier moment, in each second.
+func waitsSince(newest, before *moment) record.Waits {
+	rate := func(q quantity) *float64 {
+		if r := newest.rate(before, q); !math.IsNaN(r) {
+			return &r
+		}
+		return nil
+	}
+	return record.Waits{
+		Wall: time.Second, CPU: rate(cpuSeconds), Throttled: rate(throttled), AncestorThrottled: rate(throttledAbove),
+		CPUSome: rate(stallCPU), MemorySome: rate(stallMemory), IOSome: rate(stallIO), Left: &newest.values[leftPressure],
+	}
+}
+
+func pressureIn(stall record.Stall) pressure {
+	p := pressure{Word: string(stall)}
+	switch stall {
+	case record.MemoryThrashing:
+		p.Class, p.Hint = "bad", "it waits for memory to be reclaimed or read back"
+	case record.CPUThrottled:
+		p.Class, p.Hint = "warn", "throttled by its own quota"
+	case record.IOBound:
+		p.Class, p.Hint = "warn", "it waits for block I/O"
+	case record.CPUStarved:
+		p.Class, p.Hint = "warn", "it waits for a CPU that others use"
+	case record.Idle:
+		p.Class, p.Hint = "quiet", "it neither uses nor waits"
+	case record.Fine:
+		p.Class, p.Hint = "good", "nothing held it up in the last seconds"
+	default:
+		p.Class, p.Hint = "quiet", "pressure is not known of all its processes and resources"
+	}
+	return p
+}

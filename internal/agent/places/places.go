@@ -1,0 +1,115 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package places remembers where HCL files say what they say, for mistakes that are found when they have been read.
+package places
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// Places are where values stand, by key: "telemetry.collection_interval" is in a block. The zero value has none.
+type Places map[string]hcl.Range
+
+// With returns the places with those in a body: later ones stand for earlier ones. Blocks with labels are not among
+// them.
+func (p Places) With(body hcl.Body) Places {
+	all := maps.Clone(p)
+	if all == nil {
+		all = Places{}
+	}
+	if native, ok := body.(*hclsyntax.Body); ok {
+		all.add("", native)
+	}
+	return all
+}
+
+func (p Places) add(prefix string, body *hclsyntax.Body) {
+	for name, attribute := range body.Attributes {
+		p[prefix+name] = attribute.Expr.Range()
+	}
+	for _, block := range body.Blocks {
+		if len(block.Labels) == 0 {
+			p[prefix+block.Type] = block.DefRange()
+			p.add(prefix+block.Type+".", block.Body)
+		}
+	}
+}
+
+// Said returns the first of the keys that a file says; the first of all if none does.
+func (p Places) Said(keys ...string) string {
+	for _, key := range keys {
+		if _, ok := p[key]; ok {
+			return key
+		}
+	}
+	return keys[0]
+}
+
+// DurationText writes a duration as files say it: 15m, not 15m0s.
+func DurationText(d time.Duration) string {
+	text := d.String()
+	if rest, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = rest + "m"
+	}
+	if rest, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = rest + "h"
+	}
+	return text
+}
+
+// Fault returns what came of a value, each cause with the value's place if a file says it.
+func (p Places) Fault(key string, err error) error {
+	at, said := p[key]
+	return Each(err, func(cause error) error {
+		if said {
+			return fmt.Errorf("%s: Invalid value; %s: %w", at, key, cause)
+		}
+		return fmt.Errorf("%s: %w", key, cause)
+	})
+}
+
+// Invalid is the mistake in a value, with its place if a file says it.
+func (p Places) Invalid(key, format string, args ...any) error {
+	detail := key + " " + fmt.Sprintf(format, args...)
+	if at, said := p[key]; said {
+		return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: "Invalid value", Detail: detail, Subject: &at}
+	}
+	return fmt.Errorf("configuration: %s", detail)
+}
+
+// Join returns the errors that are not nil as a *multierror.Error, which prints each on a line of its own; nil if there
+// is none. It is for all that is wrong with a file: Each and Fault give every cause in it its own place.
+func Join(errs ...error) error {
+	list := &multierror.Error{ErrorFormat: func(errs []error) string { return errors.Join(errs...).Error() }}
+	for _, err := range errs {
+		if err != nil {
+			list = multierror.Append(list, err)
+		}
+	}
+	return list.ErrorOrNil()
+}
+
+// Each changes every cause of an error that is a list, and the error itself if it is not a list.
+func Each(err error, change func(cause error) error) error {
+	list, ok := err.(*multierror.Error) //nolint:errorlint // what wraps a list is one cause
+	if !ok {
+		if err == nil {
+			return nil
+		}
+		return change(err)
+	}
+	changed := make([]error, 0, len(list.Errors))
+	for _, cause := range list.Errors {
+		changed = append(changed, change(cause))
+	}
+	return Join(changed...)
+}

@@ -1,0 +1,122 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"fmt"
+
+	"github.com/tachograph/tacho/internal/agent/job"
+)
+
+// progress is how far one task of an allocation is.
+type progress struct {
+	name      string
+	lifecycle *job.Lifecycle
+	leader    bool
+	// launched tasks have a runner at work; started ones have run at least once.
+	launched, started bool
+	dead, failed      bool
+}
+
+func (p *progress) hook() string {
+	if p.lifecycle == nil {
+		return ""
+	}
+	return p.lifecycle.Hook
+}
+
+// ready reports that what waits for a prestart task may go on.
+func (p *progress) ready() bool {
+	if p.lifecycle.Sidecar {
+		return p.started
+	}
+	return p.dead && !p.failed
+}
+
+// steps is what has to be done for an allocation now.
+type steps struct {
+	launch []string
+	// stop are launched tasks that must end, for the reason.
+	stop   []string
+	skip   []string // tasks that must end without having begun
+	reason string
+	// done says that nothing is left to do.
+	done bool
+}
+
+// plan decides what comes next:
+//
+//	prestart ──► main ──► poststart        what begins when what goes before is ready
+//	main dead, a task failed, the leader dead, or a stop ──► all others end ──► poststop
+func plan(tasks []progress, stopping string) steps {
+	var s steps
+	s.reason = endReason(tasks, stopping)
+	ended := s.reason != ""
+	prestartReady, mainsStarted, othersDead, allDead := true, true, true, true
+	for i := range tasks {
+		p := &tasks[i]
+		switch hook := p.hook(); {
+		case hook == job.HookPrestart && !p.ready():
+			prestartReady = false
+		case hook == "" && !p.started:
+			mainsStarted = false
+		}
+		allDead = allDead && p.dead
+		othersDead = othersDead && (p.dead || p.hook() == job.HookPoststop)
+	}
+	if s.done = allDead; s.done {
+		return s
+	}
+	for i := range tasks {
+		p := &tasks[i]
+		switch {
+		case p.dead:
+		case p.hook() == job.HookPoststop:
+			if !p.launched && othersDead {
+				s.launch = append(s.launch, p.name)
+			}
+		case ended && p.launched:
+			s.stop = append(s.stop, p.name)
+		case ended:
+			s.skip = append(s.skip, p.name)
+		case !p.launched && mayBegin(p, prestartReady, mainsStarted):
+			s.launch = append(s.launch, p.name)
+		}
+	}
+	return s
+}
+
+// mayBegin reports whether a task's turn has come. One that has run already, before the agent was started again, is
+// looked after at once.
+func mayBegin(p *progress, prestartReady, mainsStarted bool) bool {
+	switch p.hook() {
+	case "":
+		return p.started || prestartReady
+	case job.HookPoststart:
+		return p.started || prestartReady && mainsStarted
+	}
+	return true
+}
+
+// endReason says why an allocation's tasks must end; empty where they must not.
+func endReason(tasks []progress, stopping string) string {
+	if stopping != "" {
+		return stopping
+	}
+	mainsDead := true
+	for i := range tasks {
+		p := &tasks[i]
+		switch {
+		case p.failed && p.hook() != job.HookPoststop:
+			return fmt.Sprintf("task %s failed", p.name)
+		case p.leader && p.dead:
+			return fmt.Sprintf("the leader %s has ended", p.name)
+		}
+		mainsDead = mainsDead && (p.hook() != "" || p.dead)
+	}
+	if mainsDead {
+		return "the main tasks have ended"
+	}
+	return ""
+}

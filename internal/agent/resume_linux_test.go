@@ -1,0 +1,307 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/state"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// TestJobsOfEarlierVersions begins with a state whose jobs have nothing but their sources, one of which cannot be read.
+func TestJobsOfEarlierVersions(t *testing.T) {
+	c := testConfig(shortDir(t))
+	store := openState(t, c)
+	source := job.Source{Filename: "f", Text: oneTask("batch", "", "true")}
+	if err := errors.Join(
+		store.Apply(state.ChangeJob(&state.Job{ID: "test", Source: source, Current: true})),
+		store.Apply(state.ChangeJob(&state.Job{ID: "old", Source: job.Source{Text: "job {"}, Current: true})), store.Close(),
+	); err != nil {
+		t.Fatal(err)
+	}
+	r := begin(t, c)
+	defer r.end(true)
+	if s, err := r.Snapshot().Job("old"); err != nil || s.Job.ID != "old" || len(s.Job.Groups) > 0 || s.ID != "old" {
+		t.Errorf("a job that cannot be read: %+v, %v", s, err)
+	}
+	if s, err := r.Snapshot().Job("test"); err != nil || len(s.Job.Groups) != 1 {
+		t.Errorf("a job that can be read: %+v, %v", s, err)
+	}
+}
+
+// TestRestartDoesNotEvaluate finds a job again whose source could not be read any more: it is not read.
+func TestRestartDoesNotEvaluate(t *testing.T) {
+	c := testConfig(shortDir(t))
+	r := begin(t, c)
+	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
+	l = r.await(l.ID, "running", isRunning)
+	before := r.jobJSON("test")
+	r.end(false)
+	store := openState(t, c)
+	versions, err := store.Jobs()
+	if err != nil || len(versions) != 1 {
+		t.Fatal(versions, err)
+	}
+	versions[0].Source.Text = "job {"
+	if err := errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r = begin(t, c)
+	defer r.end(true)
+	if diff := cmp.Diff(before, r.jobJSON("test")); diff != "" {
+		t.Errorf("the job (-before +after):\n%s", diff)
+	}
+	again := r.await(l.ID, "running", isRunning)
+	if got, want := again.Tasks["t"].Attributes["pid"], l.Tasks["t"].Attributes["pid"]; got != want {
+		t.Errorf("process %s, was %s", got, want)
+	}
+}
+
+// jobJSON is a job as the API shows it.
+func (r *running) jobJSON(id string) string {
+	r.t.Helper()
+	j, err := r.Snapshot().Job(id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	text, err := json.MarshalIndent(j, "", " ")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestTasksOutliveWhatCannotBeRead lets an agent find a running task whose history does not open, and then one whose
+// job cannot be read.
+func TestTasksOutliveWhatCannotBeRead(t *testing.T) {
+	c := testConfig(shortDir(t))
+	r := begin(t, c)
+	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
+	l = r.await(l.ID, "running", isRunning)
+	pid := l.Tasks["t"].Attributes["pid"]
+	goesOn := func() {
+		t.Helper()
+		l = r.await(l.ID, "running", isRunning)
+		if got := l.Tasks["t"].Attributes["pid"]; got != pid || l.Tasks["t"].State.Restarts != 0 {
+			t.Errorf("process %s, was %s; %d restarts", got, pid, l.Tasks["t"].State.Restarts)
+		}
+	}
+	path := allocdir.In(r.allocDir(), l.ID).History("t")
+	r.end(false)
+	if err := errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	r = begin(t, c)
+	goesOn()
+	r.eventually("failure of the history", func() bool { return r.Cost().Errors["history"] > 0 })
+	if got := r.Cost().Errors["history"]; got != 1 {
+		t.Errorf("%d failures of the history counted, want 1", got)
+	}
+	r.end(false)
+
+	store := openState(t, c)
+	versions, err := store.Jobs()
+	if err != nil || len(versions) != 1 {
+		t.Fatal(versions, err)
+	}
+	stricter := *versions[0]
+	stricter.Source.Text, stricter.Spec = "job {", nil
+	if err := errors.Join(store.Apply(state.ChangeJob(&stricter)), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r = begin(t, c)
+	if all := r.Snapshot().Allocations; len(all) != 0 {
+		t.Errorf("allocations %+v", all)
+	}
+	if _, err := r.CollectGarbage(); err != nil {
+		t.Error(err)
+	}
+	r.end(false)
+
+	store = openState(t, c)
+	if err := errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r = begin(t, c)
+	defer r.end(true)
+	goesOn()
+}
+
+// openState opens the state of an agent that does not run.
+func openState(t *testing.T, c config.Config) *state.Store {
+	t.Helper()
+	store, err := state.Open(filepath.Join(c.DataDir, "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// TestJobIsStoppedAfterAKill begins with a state in which a job was stopped and its allocation was not.
+func TestJobIsStoppedAfterAKill(t *testing.T) {
+	for name, change := range map[string]func(*state.Job){
+		"stopped": func(j *state.Job) { j.Stopped = true },
+		"purged":  func(j *state.Job) { j.Stopped, j.Current = true, false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := testConfig(shortDir(t))
+			r := begin(t, c)
+			l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
+			r.await(l.ID, "running", isRunning)
+			r.end(false)
+			store := openState(t, c)
+			versions, err := store.Jobs()
+			if err != nil || len(versions) != 1 {
+				t.Fatal(versions, err)
+			}
+			change(versions[0])
+			if err := errors.Join(store.Apply(state.ChangeJob(versions[0])), store.Close()); err != nil {
+				t.Fatal(err)
+			}
+			r = begin(t, c)
+			defer r.end(true)
+			if l, err = r.Snapshot().Allocation(l.ID); err != nil || l.DesiredStatus != allocation.DesiredStop {
+				t.Fatalf("allocation %+v, error %v", l, err)
+			}
+			r.await(l.ID, "complete", func(l *allocation.Allocation) bool { return l.ClientStatus == allocation.Complete })
+		})
+	}
+}
+
+// TestEndIsToldOnce is about a task that waits for its next start: nothing of the last one is left to be recovered, and
+// an agent that was killed before it had decided over the end does not lose the record of it.
+func TestEndIsToldOnce(t *testing.T) {
+	c := testConfig(shortDir(t))
+	r := begin(t, c)
+	l := r.submit(oneTask("batch", "restart {\n attempts = 1\n interval = \"2h\"\n delay = \"1h\"\n mode = \"delay\"\n}",
+		"while ! [ -e local/go ]; do sleep 0.05; done; exit 3"))[0]
+	l = r.await(l.ID, "running", isRunning)
+	tasks, err := r.store.Tasks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	handle, runID := tasks[l.ID]["t"].Handle, l.Tasks["t"].RunID
+	dir := allocdir.In(r.allocDir(), l.ID)
+	if err := os.WriteFile(filepath.Join(dir.Task("t"), "local", "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	waits := func(l *allocation.Allocation) bool { return !l.Tasks["t"].State.RestartAt.IsZero() }
+	l = r.await(l.ID, "waiting for its restart", waits)
+	if got := l.Tasks["t"].RunID; got != runID || got == "" {
+		t.Errorf("run id %q, was %q", got, runID)
+	}
+	want, err := r.Record(l.ID, "t")
+	if err != nil || len(want.Sources) == 0 {
+		t.Fatalf("record %+v, error %v", want, err)
+	}
+	counters := want.EndCounters()
+	maps.Copy(counters, map[string]string{"exit_code": "3", "signal": "0", "oom_killed": "false"})
+	for _, e := range l.Tasks["t"].Events {
+		if diff := cmp.Diff(counters, e.Details); e.Type == hook.EventTerminated && diff != "" {
+			t.Errorf("event of the end (-want +got):\n%s", diff)
+		}
+	}
+	if _, measured := want.Measurements[procstats.PSICPUSome.String()]; measured && counters[procstats.PSICPUSome.String()] == "" {
+		t.Errorf("counters of the end: %v", counters)
+	}
+	if tasks, err = r.store.Tasks(); err != nil || tasks[l.ID]["t"].Handle != nil {
+		t.Errorf("a handle of a task that was destroyed: %+v, error %v", tasks[l.ID]["t"], err)
+	}
+	r.end(false)
+
+	store := openState(t, c)
+	persisted := tasks[l.ID]["t"]
+	persisted.Handle, persisted.Ended = handle, true
+	persisted.State.RestartAt, persisted.State.LastRestart, persisted.State.Restarts = time.Time{}, time.Time{}, 0
+	if err := errors.Join(store.Apply(state.ChangeTask(l.ID, "t", persisted)), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r = begin(t, c)
+	defer r.end(true)
+	r.await(l.ID, "waiting for its restart", waits)
+	got, err := r.Record(l.ID, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestEndedAllocationStaysAsItIs stops a task that waits for its next start, and begins another agent.
+func TestEndedAllocationStaysAsItIs(t *testing.T) {
+	c := testConfig(shortDir(t))
+	r := begin(t, c)
+	l := r.submit(oneTask("batch", "restart {\n attempts = 1\n interval = \"2h\"\n delay = \"1h\"\n mode = \"delay\"\n}", "exit 3"))[0]
+	r.await(l.ID, "waiting for its restart", func(l *allocation.Allocation) bool { return !l.Tasks["t"].State.RestartAt.IsZero() })
+	if err := r.StopAlloc(l.ID); err != nil {
+		t.Fatal(err)
+	}
+	ended := func() bool { return len(r.endedAllocs()) == 1 }
+	r.eventually("the end", ended)
+	l, err := r.Snapshot().Allocation(l.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	totals := r.usage(l.ID).Totals
+	r.end(false)
+	r = begin(t, c)
+	defer r.end(false)
+	r.eventually("the end", ended)
+	again, err := r.Snapshot().Allocation(l.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !again.ModifyTime.Equal(l.ModifyTime) {
+		t.Errorf("modified at %v, was %v", again.ModifyTime, l.ModifyTime)
+	}
+	final, err := r.Record(l.ID, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(final.Diagnosis.OOM.Kills, totals.OOMKills); diff != "" {
+		t.Error("OOM kills:", diff)
+	}
+	if diff := cmp.Diff(totals, r.usage(l.ID).Totals); diff != "" || len(totals.Counters) == 0 {
+		t.Errorf("%d totals, which another agent has otherwise: %s", len(totals.Counters), diff)
+	}
+	if before, after := l.Tasks["t"].Ends, again.Tasks["t"].Ends; before != 1 || after != 1 {
+		t.Errorf("%d ends, then %d, want 1", before, after)
+	}
+}
+
+// TestIndexesGoOn ends an agent, as which the state cannot tell from a kill: no event has the index of an earlier one,
+// and what an allocation was made with stays.
+func TestIndexesGoOn(t *testing.T) {
+	c := testConfig(shortDir(t))
+	r := begin(t, c)
+	l := r.submit(oneTask("service", "", "exec sleep 1000"))[0]
+	before := r.await(l.ID, "running", isRunning)
+	r.end(false)
+	newest := r.feed.Index()
+
+	r = begin(t, c)
+	defer r.end(true)
+	first, err := r.Feed().Subscribe(0).Next(t.Context()) // the node's own at the latest
+	if err != nil || first.Index <= newest {
+		t.Errorf("event %d after %d, %v", first.Index, newest, err)
+	}
+	if l, err := r.Snapshot().Allocation(l.ID); err != nil || l.CreateIndex != before.CreateIndex || l.CreateIndex == 0 {
+		t.Errorf("made with index %d, was %d, error %v", l.CreateIndex, before.CreateIndex, err)
+	}
+}

@@ -1,0 +1,170 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package snapshot is what an agent knows at one moment, as a value: API, page and metrics are made from it.
+//
+// What does not change between two snapshots is shared by them. A snapshot and all that it refers to may be kept, and
+// must not be changed.
+package snapshot
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/node"
+)
+
+// Agent is an agent at one moment.
+type Agent struct {
+	// Index is that of the newest event that is certainly in it.
+	Index uint64
+	// Config is the effective configuration. It has no secrets in it.
+	Config config.Config
+	// NotPublishing says why tasks are not read; empty if they are.
+	NotPublishing string
+	// Node is the machine, with its drivers.
+	Node node.Node
+	// Jobs are by id.
+	Jobs []*Job
+	// Allocations are newest first.
+	Allocations []*allocation.Allocation
+	// Usages are what the tasks of Allocations use.
+	Usages map[*allocation.Task]*allocation.Usage
+}
+
+// Job is a job with what became of it.
+type Job struct {
+	// Job has nothing but its id if the job's file cannot be read by this version of tacho.
+	Job     *job.Job
+	ID      string
+	Version uint64
+	// Status is pending, running or dead.
+	Status      string
+	Stopped     bool
+	SubmitTime  time.Time
+	CreateIndex uint64
+	ModifyIndex uint64
+	// Unplaced are the allocations that wait until this node can run them, by group.
+	Unplaced map[string]*Unplaced
+}
+
+// Unplaced are allocations of a group that this node cannot run.
+type Unplaced struct {
+	// Indexes are those of the allocations.
+	Indexes []int
+	// Filtered are the constraints that the node does not meet, Exhausted says what it has not enough of.
+	Filtered  []*job.Constraint
+	Exhausted []string
+}
+
+// Add adds an allocation with what is in its way.
+func (u *Unplaced) Add(index int, filtered []*job.Constraint, exhausted string) {
+	u.Indexes = append(u.Indexes, index)
+	for _, c := range filtered {
+		if !slices.ContainsFunc(u.Filtered, func(o *job.Constraint) bool { return o.String() == c.String() }) {
+			u.Filtered = append(u.Filtered, c)
+		}
+	}
+	if exhausted != "" && !slices.Contains(u.Exhausted, exhausted) {
+		u.Exhausted = append(u.Exhausted, exhausted)
+	}
+}
+
+// Reasons say in sentences what is in the way.
+func (u *Unplaced) Reasons() []string {
+	reasons := make([]string, 0, len(u.Filtered)+len(u.Exhausted))
+	for _, c := range u.Filtered {
+		reasons = append(reasons, fmt.Sprintf("constraint %q filtered 1 node", c.String()))
+	}
+	return append(reasons, u.Exhausted...)
+}
+
+// Plan is what would be done for a job.
+type Plan struct {
+	Job *job.Job
+	// Now is the job as it is; nil if there is none.
+	Now *Job
+	// Groups are the changes of each group, by name, also of those that would be removed.
+	Groups map[string]Changes
+	// Unplaced are the allocations that this node could not run, by group.
+	Unplaced map[string]*Unplaced
+}
+
+// Changes count allocations of a group.
+type Changes struct {
+	// Replace are those that another takes the place of.
+	Ignore, Place, Stop, Replace int
+}
+
+// Cost is what an agent's own process uses.
+type Cost struct {
+	CPUSeconds float64
+	// RSSBytes is 0 if it could not be read.
+	RSSBytes   int64
+	Goroutines int
+	Uptime     time.Duration
+	// Samples and Backlogged count readings taken and readings that came more than an interval late.
+	Samples, Backlogged int64
+	// HistoryDropped counts the readings that are not in the history because the disk was too slow.
+	HistoryDropped int64
+	// Errors counts failures by what failed.
+	Errors map[string]int64
+}
+
+// Job returns a job by its exact id. The error wraps allocation.ErrNotFound.
+func (a *Agent) Job(id string) (*Job, error) {
+	for _, j := range a.Jobs {
+		if j.Job.ID == id {
+			return j, nil
+		}
+	}
+	return nil, fmt.Errorf("job %q: %w", id, allocation.ErrNotFound)
+}
+
+// Allocation returns the one allocation whose id begins with prefix. Errors wrap allocation.ErrNotFound or
+// allocation.ErrAmbiguous.
+func (a *Agent) Allocation(prefix string) (*allocation.Allocation, error) {
+	ids := make([]string, len(a.Allocations))
+	for i, l := range a.Allocations {
+		ids[i] = l.ID
+	}
+	id, err := allocation.Find(ids, prefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range a.Allocations {
+		if l.ID == id {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("allocation %q: %w", prefix, allocation.ErrNotFound)
+}
+
+// Usage returns what a task of the snapshot uses.
+func (a *Agent) Usage(t *allocation.Task) *allocation.Usage {
+	if u := a.Usages[t]; u != nil {
+		return u
+	}
+	return &allocation.Usage{Reason: "not read yet"}
+}
+
+// UsageFor returns what a task uses. Command lines are for trusted readers, and so is why a running task has no fresh
+// reading: the driver's own words can contain anything.
+func (a *Agent) UsageFor(t *allocation.Task, trusted bool) *allocation.Usage {
+	u := a.Usage(t)
+	if trusted {
+		return u
+	}
+	redacted := *u
+	if u.Sample != nil {
+		redacted.Sample = u.Sample.Redacted()
+	}
+	if a.NotPublishing == "" && u.Running && u.Reason != "" {
+		redacted.Reason = "no fresh reading"
+	}
+	return &redacted
+}

@@ -1,0 +1,273 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/plugin/host"
+)
+
+// Change is what is done with one record.
+type Change struct {
+	bucket, key string
+	// value is nil for a record that is deleted.
+	value []byte
+	// below says that all records are deleted whose keys begin with key.
+	below bool
+	err   error
+}
+
+func changeTo(bucket, key string, value any) Change {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return Change{bucket: bucket, key: key, err: err}
+	}
+	return Change{bucket: bucket, key: key, value: withChecksum(bucket, key, text)}
+}
+
+// ChangeJob puts a version of a job.
+func ChangeJob(j *Job) Change { return changeTo(bucketJobs, jobKey(j.ID, j.Version), j) }
+
+// ChangeAllocation puts an allocation.
+func ChangeAllocation(a *Allocation) Change { return changeTo(bucketAllocs, a.ID, a) }
+
+// ChangeTask puts a task.
+func ChangeTask(allocID, task string, t *Task) Change {
+	return changeTo(bucketTasks, allocID+"/"+task, t)
+}
+
+// ChangeRecord puts a task's final record.
+func ChangeRecord(allocID, task string, r *record.Record) Change {
+	return changeTo(bucketRecords, allocID+"/"+task, r)
+}
+
+// ChangePlugin puts where a plugin's process is.
+func ChangePlugin(name string, a host.Address) Change { return changeTo(bucketPlugins, name, a) }
+
+func (c *Change) apply(tx *bolt.Tx) error {
+	bucket := tx.Bucket([]byte(c.bucket))
+	switch {
+	case c.below:
+		cursor := bucket.Cursor()
+		for key, _ := cursor.Seek([]byte(c.key)); bytes.HasPrefix(key, []byte(c.key)); key, _ = cursor.Next() {
+			if err := cursor.Delete(); err != nil {
+				return err
+			}
+		}
+		return nil
+	case c.value == nil:
+		return bucket.Delete([]byte(c.key))
+	}
+	return bucket.Put([]byte(c.key), c.value)
+}
+
+// retry has what could not be persisted after it had happened.
+type retry struct {
+	// persisting is held for reading while something is persisted, and for writing while what is pending is tried again.
+	persisting sync.RWMutex
+	failed     chan struct{} // holds a token when something failed
+
+	mu      sync.Mutex // guards following
+	pending map[string]Change
+	err     error // of the last change, nil if it was persisted
+	since   time.Time
+}
+
+func newRetry() retry {
+	return retry{failed: make(chan struct{}, 1), pending: make(map[string]Change)}
+}
+
+func (c *Change) id() string { return c.bucket + "/" + c.key }
+
+// Apply persists changes, all or none; they are on disk when it returns. It is for what is persisted before it happens.
+func (s *Store) Apply(changes ...Change) error {
+	s.retry.persisting.RLock()
+	defer s.retry.persisting.RUnlock()
+	err := s.apply(changes)
+	s.noteResult(changes, err)
+	return err
+}
+
+// Persist persists changes like Apply, for what has happened already: what fails is tried again until it succeeds, or
+// something newer stands in its place. Meanwhile Health says so. It returns the error of the first failure only.
+func (s *Store) Persist(changes ...Change) error {
+	s.retry.persisting.RLock()
+	defer s.retry.persisting.RUnlock()
+	err := s.apply(changes)
+	first := s.noteResult(changes, err)
+	if err == nil {
+		return nil
+	}
+	s.retry.mu.Lock()
+	for _, c := range changes {
+		if c.err == nil {
+			s.retry.pending[c.id()] = c
+		}
+	}
+	s.retry.mu.Unlock()
+	if !first {
+		return nil
+	}
+	return err
+}
+
+// apply persists changes in one transaction. Several callers share one write to the disk.
+func (s *Store) apply(changes []Change) error {
+	for _, c := range changes {
+		if c.err != nil {
+			return fmt.Errorf("persist %s %s: %w", c.bucket, c.key, c.err)
+		}
+	}
+	err := errors.Join(s.replaced(), failpoint.Err("state.write"))
+	if err == nil {
+		err = s.db.Batch(func(tx *bolt.Tx) error {
+			if err := putIndex(tx, s.index()); err != nil {
+				return err
+			}
+			for _, c := range changes {
+				if err := c.apply(tx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err == nil {
+		return nil
+	}
+	what := "state"
+	if len(changes) > 0 {
+		what = changes[0].bucket + " " + changes[0].key
+	}
+	return fmt.Errorf("persist %s: %w", what, err)
+}
+
+// noteResult remembers whether persisting works. first is true for the first failure since it worked.
+func (s *Store) noteResult(changes []Change, err error) (first bool) {
+	s.retry.mu.Lock()
+	defer s.retry.mu.Unlock()
+	if err != nil {
+		if first = s.retry.err == nil; first {
+			s.retry.since = time.Now()
+		}
+		s.retry.err = err
+		select {
+		case s.retry.failed <- struct{}{}:
+		default:
+		}
+		return first
+	}
+	s.retry.err = nil
+	for _, c := range changes {
+		delete(s.retry.pending, c.id())
+		if c.below {
+			maps.DeleteFunc(s.retry.pending, func(id string, _ Change) bool { return len(id) > len(c.id()) && id[:len(c.id())] == c.id() })
+		}
+	}
+	return false
+}
+
+// errReplaced is returned once the file is not the one that was opened.
+var errReplaced = errors.New("the database was deleted or replaced: restart the agent")
+
+// replaced reports that the file is not the one under its name any more: what is written to it is lost.
+func (s *Store) replaced() error {
+	now, err := os.Stat(s.path)
+	if err != nil || !os.SameFile(now, s.opened) {
+		return fmt.Errorf("%s: %w", s.path, errReplaced)
+	}
+	return nil
+}
+
+// Health reports why nothing can be persisted, and what waits for it; nil if all is well.
+func (s *Store) Health() error {
+	if err := s.replaced(); err != nil {
+		return err
+	}
+	s.retry.mu.Lock()
+	defer s.retry.mu.Unlock()
+	switch n := len(s.retry.pending); {
+	case s.retry.err == nil && n == 0:
+		return nil
+	case s.retry.err == nil:
+		return fmt.Errorf("%d changes are not persisted yet", n)
+	default:
+		return fmt.Errorf("%d changes are not persisted since %s: %w", n, s.retry.since.UTC().Format(time.RFC3339), s.retry.err)
+	}
+}
+
+// The time between tries to persist what failed, and between looks at the file.
+const (
+	firstRetry   = time.Second
+	longestRetry = 10 * time.Second
+	lookInterval = 10 * time.Second
+)
+
+// Run persists what could not be, once that is possible again, until ctx is done. changed is called with nil then, and with an
+// error if the file was deleted or replaced while nothing was persisted.
+func (s *Store) Run(ctx context.Context, changed func(error)) {
+	look := time.NewTicker(lookInterval)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+			if err := s.replaced(); err != nil && s.noteResult(nil, err) {
+				changed(err)
+			}
+		case <-s.retry.failed:
+			if !s.retryUntil(ctx) {
+				return
+			}
+			changed(nil)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// retryUntil persists what is pending, as often as it takes. It returns false if ctx is done before.
+func (s *Store) retryUntil(ctx context.Context) bool {
+	for wait := firstRetry; ; wait = min(2*wait, longestRetry) {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+		if s.retryPending() == nil {
+			return true
+		}
+	}
+}
+
+// retryPending persists what is pending.
+func (s *Store) retryPending() error {
+	s.retry.persisting.Lock()
+	defer s.retry.persisting.Unlock()
+	s.retry.mu.Lock()
+	changes := slices.Collect(maps.Values(s.retry.pending))
+	failed := s.retry.err != nil
+	s.retry.mu.Unlock()
+	if len(changes) == 0 && !failed {
+		return nil
+	}
+	err := s.apply(changes)
+	s.noteResult(changes, err)
+	return err
+}

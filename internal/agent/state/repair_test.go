@@ -1,0 +1,252 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package state
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/plugin/host"
+)
+
+// fill persists n allocations with all that belongs to them, and deletes some: there are free pages then.
+func fill(t *testing.T, path string, n int) {
+	t.Helper()
+	s := mustOpen(t, path)
+	index := uint64(100)
+	if _, err := s.Index(10, func() uint64 { index++; return index }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.NodeID(func() string { return "the-node" }); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	for i := range n {
+		id := fmt.Sprintf("alloc-%04d", i)
+		task := &Task{
+			State: hook.State{Phase: hook.PhaseRunning, StartedAt: at}, Starts: 1, RunID: id + "/t/1",
+			Events: []allocation.Event{{Type: hook.EventStarted, Time: at, Message: strings.Repeat("m", i%300)}},
+		}
+		spec := &job.Job{ID: "j" + strconv.Itoa(i), Groups: []*job.Group{{Name: "g", Count: 1}}}
+		err := s.Apply(
+			ChangeJob(&Job{ID: "j" + strconv.Itoa(i), Source: job.Source{Text: strings.Repeat("x", i*7%2000)}, SubmitTime: at, Current: true, Spec: spec}),
+			ChangeAllocation(&Allocation{ID: id, JobID: "j" + strconv.Itoa(i), CreateTime: at, ModifyIndex: uint64(i)}),
+			ChangeTask(id, "t", task), ChangeRecord(id, "t", &record.Record{ID: id, StartedAt: at}),
+			ChangePlugin("p"+strconv.Itoa(i), host.Address{Socket: "s" + strconv.Itoa(i)}),
+		)
+		if i%3 == 2 {
+			err = errors.Join(err, s.DeleteAllocation(id))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// contents are all records of a file by bucket and key, the feed's index excepted.
+func contents(t *testing.T, s *Store) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	err := s.db.View(func(tx *bolt.Tx) error {
+		return tx.ForEach(func(bucket []byte, b *bolt.Bucket) error {
+			return b.ForEach(func(key, value []byte) error {
+				name := string(bucket) + "/" + string(key)
+				if string(bucket) != bucketMeta && checkRecord(string(bucket), string(key), value) != nil {
+					return nil // none of those that are read
+				}
+				if !strings.HasPrefix(name, "meta/index") {
+					all[name] = string(value)
+				}
+				return nil
+			})
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestAnyDamage turns bytes over and cuts the file: what is left of it is what it was, and what is not is named.
+func TestAnyDamage(t *testing.T) {
+	for name, size := range map[string]int{"small": 2, "large": 400} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "state.db")
+			fill(t, path, size)
+			whole, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := mustOpen(t, path)
+			if s.Damage != nil {
+				t.Fatalf("a file that is whole: %+v", s.Damage)
+			}
+			want := contents(t, s)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			rounds := 10_000 / (size + 50)
+			if n, err := strconv.Atoi(os.Getenv("TACHO_DAMAGES")); err == nil {
+				rounds = n
+			}
+			random := rand.New(rand.NewPCG(7, uint64(size)))
+			reported := 0
+			for i := range rounds {
+				path := filepath.Join(dir, strconv.Itoa(i), "state.db")
+				if damageOnce(t, path, whole, random, want) {
+					reported++
+				}
+				if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Logf("%d records; %d of %d damages reported", len(want), reported, rounds)
+		})
+	}
+}
+
+// damaged is a file with bytes that were turned over, or cut.
+func damaged(whole []byte, random *rand.Rand) []byte {
+	b := bytes.Clone(whole)
+	switch random.IntN(6) {
+	case 0:
+		return b[:random.IntN(len(b))]
+	case 1: // a sector
+		at := random.IntN(len(b)/512) * 512
+		for i := range 512 {
+			b[at+i] = byte(random.IntN(256))
+		}
+	case 2: // a page that went elsewhere
+		from, to := random.IntN(len(b)/4096)*4096, random.IntN(len(b)/4096)*4096
+		copy(b[to:to+4096], whole[from:from+4096])
+	default:
+		for range 1 + random.IntN(4) {
+			b[random.IntN(len(b))] ^= 1 << random.IntN(8)
+		}
+	}
+	return b
+}
+
+func damageOnce(t *testing.T, path string, whole []byte, random *rand.Rand, want map[string]string) (reported bool) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, damaged(whole, random), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(path)
+	if err != nil {
+		t.Errorf("%s: %v", path, err)
+		return false
+	}
+	got := contents(t, s)
+	for name, value := range got {
+		if want[name] != value {
+			t.Errorf("%s: %s was %.300q, is %.300q; reported: %+v", path, name, want[name], value, s.Damage)
+		}
+	}
+	if len(got) < len(want) && s.Damage == nil {
+		t.Errorf("%s: %d of %d records, and nothing reported", path, len(got), len(want))
+	}
+	if s.Damage != nil && s.Damage.Moved == "" {
+		for name := range want {
+			bucket, _, _ := strings.Cut(name, "/")
+			if got[name] == "" && !s.Damage.lost(bucket) {
+				t.Errorf("%s: %s is missing and not named", path, name)
+			}
+		}
+	}
+	if err := errors.Join(s.Apply(ChangeAllocation(&Allocation{ID: "new"})), s.Close()); err != nil {
+		t.Errorf("%s: %v", path, err)
+	}
+	return s.Damage != nil
+}
+
+// TestRecordIsSetAside is about one wrong byte in a stored time.
+func TestRecordIsSetAside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	fill(t, path, 3)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.LastIndex(whole, []byte("2026-01-02")) // in one of the two copies, the newer or the older
+	for ; at >= 0; at = bytes.LastIndex(whole[:at], []byte("2026-01-02")) {
+		b := bytes.Clone(whole)
+		b[at+4] = '~'
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := mustOpen(t, path)
+		damage := s.Damage
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if damage == nil {
+			continue // on a page that is free
+		}
+		if damage.Moved != "" || len(damage.Records) != 1 {
+			t.Fatalf("reported as %+v", damage)
+		}
+		text, err := os.ReadFile(damage.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var aside Record
+		if err := json.Unmarshal(text, &aside); err != nil || !bytes.Contains(aside.Value, []byte("2026~01-02")) || aside.Reason == "" {
+			t.Errorf("set aside as %s, %v", text, err)
+		}
+		s = mustOpen(t, path)
+		defer func() { _ = s.Close() }()
+		if s.Damage != nil {
+			t.Errorf("reported again: %+v", s.Damage)
+		}
+		return
+	}
+	t.Fatal("no damage was noticed")
+}
+
+// TestEarlierRecords is about a file whose records have no checksums.
+func TestEarlierRecords(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := mustOpen(t, path)
+	err := s.db.Update(func(tx *bolt.Tx) error {
+		return errors.Join(
+			tx.Bucket([]byte(bucketAllocs)).Put([]byte("a"), []byte(`{"ID":"a","Index":3}`)),
+			tx.Bucket([]byte(bucketAllocs)).Put([]byte("b"), []byte(`{"ID":"b","CreateTime":"yesterday"}`)),
+		)
+	})
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, path)
+	defer func() { _ = s.Close() }()
+	all, err := s.Allocations()
+	if err != nil || len(all) != 1 || all[0].Index != 3 {
+		t.Errorf("%v, %v", all, err)
+	}
+	if s.Damage == nil || len(s.Damage.Records) != 1 || s.Damage.Records[0].Key != "b" {
+		t.Errorf("reported as %+v", s.Damage)
+	}
+}

@@ -1,0 +1,114 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/tachograph/tacho/internal/agent/allocdir"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/places"
+)
+
+// maxEnvFile bounds a template that is read into the environment, in bytes; the kernel takes less of all of it.
+const maxEnvFile = 1 << 20
+
+// renderAll writes a task's templates. Those that are environment files add to env.
+func (s *start) renderAll(env map[string]string, owner *allocdir.Owner) error {
+	steps := maxSteps
+	for _, t := range s.task.Templates {
+		if err := s.render(t, env, owner, &steps); err != nil {
+			return templateFault(t, err)
+		}
+	}
+	return nil
+}
+
+// checkTemplates expands a task's templates and writes nothing. steps are what all templates of the job may do.
+func (s *start) checkTemplates(ctx context.Context, env map[string]string, steps *int) error {
+	var errs []error
+	for _, t := range s.task.Templates {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		text, err := expand(t, env, steps)
+		if err == nil && t.Env {
+			err = readEnv(text, env)
+		}
+		if err != nil {
+			errs = append(errs, templateFault(t, err))
+		}
+	}
+	return places.Join(errs...)
+}
+
+func templateFault(t *job.Template, err error) error {
+	return fmt.Errorf("%s:%d: template %s: %w", t.Range.Filename, t.Range.Start.Line, t.Destination, err)
+}
+
+func (s *start) render(t *job.Template, env map[string]string, owner *allocdir.Owner, steps *int) error {
+	text, err := expand(t, env, steps)
+	if err != nil {
+		return err
+	}
+	mode, err := strconv.ParseUint(t.Permissions, 8, 32)
+	if err != nil {
+		return err
+	}
+	path, err := s.destination(t.Destination)
+	if err != nil {
+		return err
+	}
+	if err := s.dir.WriteFile(s.task.Name, path, text, fs.FileMode(mode), owner); err != nil {
+		return err
+	}
+	if t.Env {
+		return readEnv(text, env)
+	}
+	return nil
+}
+
+// destination is the path of a rendered file within the task's directory.
+func (s *start) destination(path string) (string, error) {
+	for name, dir := range map[string]string{"TASK": "local", "SECRETS": "secrets"} {
+		path = strings.Replace(path, "${NOMAD_"+name+"_DIR}", dir, 1)
+	}
+	if strings.HasPrefix(path, "${NOMAD_ALLOC_DIR}") {
+		return "", fmt.Errorf("files are rendered into the task's own directories")
+	}
+	if !filepath.IsLocal(path) {
+		return "", fmt.Errorf("not within the task's directory")
+	}
+	return filepath.Clean(path), nil
+}
+
+// readEnv reads NAME=value lines; quotes around a value are taken off.
+func readEnv(text []byte, env map[string]string) error {
+	if len(text) > maxEnvFile {
+		return fmt.Errorf("%d bytes; a file of variables can have %d", len(text), maxEnvFile)
+	}
+	n := 0
+	for line := range strings.SplitSeq(string(text), "\n") {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
+		if !ok || strings.TrimSpace(name) == "" {
+			return fmt.Errorf("line %d: must be NAME=value", n)
+		}
+		value = strings.TrimSpace(value)
+		if len(value) >= 2 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0] {
+			value = value[1 : len(value)-1]
+		}
+		env[strings.TrimSpace(name)] = value
+	}
+	return nil
+}

@@ -1,0 +1,350 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/plugin/host"
+	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// TestForeignReading is about the few numbers of a driver that is not ours: each has the least guarantee it may have.
+func TestForeignReading(t *testing.T) {
+	s, err := host.ToSample(&drivers.TaskStats{AggResourceUsage: &drivers.TaskResourceUsage{
+		Cpu:    &drivers.CPUUsage{Percent: 150, MeasuredFields: []drivers.CPUUsage_Fields{drivers.CPUUsage_PERCENT}},
+		Memory: &drivers.MemoryUsage{Rss: 4096, Usage: 9999, MeasuredFields: []drivers.MemoryUsage_Fields{drivers.MemoryUsage_RSS}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := s.Task.Number(procstats.CgroupMemoryCurrent); ok {
+		t.Errorf("a usage of %v that was not measured", v)
+	}
+	want := map[procstats.ID]struct {
+		value     float64
+		source    string
+		guarantee procstats.Guarantee
+	}{
+		procstats.HeadlineCores:  {1.5, "the driver", procstats.Sampled},
+		procstats.HeadlineMemory: {4096, "portable_rss_bytes", procstats.UpperBound},
+	}
+	for _, h := range withDriversOwn(procstats.Headlines(s, procstats.History{}), s) {
+		v, ok := h.Reading.Number()
+		w, wanted := want[h.ID]
+		if ok != wanted || v != w.value || h.Source != w.source || h.Guarantee != w.guarantee {
+			t.Errorf("%s is %v (read: %v) from %s, %s", h.ID, v, ok, h.Source, h.Guarantee)
+		}
+	}
+}
+
+// blockedWriter blocks whoever writes to it, and says so first.
+type blockedWriter struct{ entered, goOn chan struct{} }
+
+func (w blockedWriter) Write(p []byte) (int, error) {
+	w.entered <- struct{}{}
+	<-w.goOn
+	return len(p), nil
+}
+
+// newUsage returns the usage of a task whose history is in a new directory.
+func newUsage(t *testing.T, interval time.Duration, log hclog.Logger) *usage {
+	t.Helper()
+	u := &usage{
+		log: log, interval: interval, keep: interval, counts: &counts{}, err: func() error { return nil },
+		history: history.NewWriter(log, func() {}).Queue(filepath.Join(t.TempDir(), "history"), 100, log),
+	}
+	t.Cleanup(func() {
+		if err := u.history.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return u
+}
+
+// readingAt is a sample that was taken some time after the boot.
+func readingAt(mono time.Duration) *procstats.Sample {
+	s := &procstats.Sample{Stamp: procstats.Stamp{Mono: mono, Wall: time.Unix(1000, 0).Add(mono)}}
+	s.SetRead(procstats.SourceCgroup, s.Stamp)
+	s.SetNumber(procstats.CgroupCPUUsage, 1)
+	return s
+}
+
+// TestReadersDoNotWaitForTheLog has a log that blocks when it is told of a late sample, as a full pipe does.
+func TestReadersDoNotWaitForTheLog(t *testing.T) {
+	w := blockedWriter{make(chan struct{}), make(chan struct{})}
+	u := newUsage(t, time.Second, hclog.New(&hclog.LoggerOptions{Output: w}))
+	u.begin(1, time.Now())
+	u.UpdateStats(readingAt(time.Hour))
+	written, read := make(chan struct{}), make(chan struct{})
+	go func() { defer close(written); u.UpdateStats(readingAt(time.Hour + 3*time.Second)) }()
+	<-w.entered
+	go func() { defer close(read); u.snapshot("") }()
+	select {
+	case <-read:
+	case <-time.After(5 * time.Second):
+		t.Error("the reader waits for the log")
+	}
+	w.goOn <- struct{}{}
+	<-written
+	<-read
+}
+
+// warnings are the log lines of that level about late samples.
+type warnings []map[string]any
+
+// Accept implements hclog.SinkAdapter.
+func (w *warnings) Accept(_ string, level hclog.Level, text string, args ...any) {
+	if level != hclog.Warn || !strings.HasPrefix(text, "collect stats: ") {
+		return
+	}
+	m := make(map[string]any)
+	for i := 1; i < len(args); i += 2 {
+		m[fmt.Sprint(args[i-1])] = args[i]
+	}
+	*w = append(*w, m)
+}
+
+// TestBacklog holds that late samples are all counted, and logged once per episode with what to change.
+func TestBacklog(t *testing.T) {
+	for name, test := range map[string]struct {
+		between []float64 // seconds between samples, of an interval of one
+		late    int64
+		logged  []time.Duration
+	}{
+		"in time":              {[]float64{1, 1.9, 1, 0.1, 2}, 0, nil},
+		"one":                  {[]float64{1, 2.5, 1}, 1, []time.Duration{2500 * time.Millisecond}},
+		"an episode":           {[]float64{3, 1, 1, 4, 1, 5}, 3, []time.Duration{3 * time.Second}},
+		"two episodes":         {[]float64{3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 7}, 3, []time.Duration{3 * time.Second, 7 * time.Second}},
+		"a gap is one as well": {[]float64{60, 3}, 2, []time.Duration{time.Minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var logged warnings
+			log := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard})
+			log.RegisterSink(&logged)
+			u := newUsage(t, time.Second, log)
+			u.begin(1, time.Now())
+			at := time.Hour
+			u.UpdateStats(readingAt(at))
+			for _, seconds := range test.between {
+				at += time.Duration(seconds * float64(time.Second))
+				u.UpdateStats(readingAt(at))
+			}
+			if got := u.snapshot("").Backlogged; got != test.late || u.counts.backlogged.Load() != test.late {
+				t.Errorf("%d late, the agent's %d; want %d", got, u.counts.backlogged.Load(), test.late)
+			}
+			var measured []time.Duration
+			for _, line := range logged {
+				measured = append(measured, line["measured"].(time.Duration))
+				if line["collection_interval"] != time.Second {
+					t.Errorf("logged %v, want collection_interval", line)
+				}
+			}
+			if diff := cmp.Diff(test.logged, measured); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestSilence is about a driver that stops sending, as one does whose executor is stopped.
+func TestSilence(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		interval time.Duration
+		silence  time.Duration
+		reason   string
+		gaps     []history.Gap
+	}{
+		{"a collection that takes long is none", time.Second, 9 * time.Second, "", []history.Gap{history.NoGap, history.NoGap}},
+		{"longer", time.Second, 18 * time.Second, "no fresh reading: the driver sent no sample", []history.Gap{history.NoGap, history.GapSilent, history.NoGap}},
+		{"of a long interval", 10 * time.Second, 45 * time.Second, "", []history.Gap{history.NoGap, history.NoGap}},
+		{"longer than five of them", 10 * time.Second, 60 * time.Second, "no fresh reading: the driver sent no sample", []history.Gap{history.NoGap, history.GapSilent, history.NoGap}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := newUsage(t, test.interval, hclog.NewNullLogger())
+				start := time.Now()
+				u.begin(1, start)
+				read := func(cpu float64) {
+					s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Hour + time.Since(start), Wall: time.Now()}}
+					s.SetRead(procstats.SourceCgroup, s.Stamp)
+					s.SetNumber(procstats.CgroupCPUUsage, cpu)
+					u.UpdateStats(s)
+				}
+				read(1)
+				time.Sleep(test.silence) //nolint:forbidigo // in a bubble of synctest
+				if reason := u.snapshot("").Reason; reason != test.reason {
+					t.Errorf("before it ends: %q, want %q", reason, test.reason)
+				}
+				read(2)
+				got := u.snapshot("")
+				if got.Reason != "" {
+					t.Errorf("behind it: %q", got.Reason)
+				}
+				for _, h := range got.Headlines {
+					if v, ok := h.Reading.Number(); h.ID == procstats.HeadlineCores && ok != (test.reason == "") {
+						t.Errorf("a rate (known: %v) of %v", ok, v)
+					}
+				}
+				points, err := u.history.Points(history.Query{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var gaps []history.Gap
+				for _, p := range points {
+					gaps = append(gaps, p.Gap)
+				}
+				if diff := cmp.Diff(test.gaps, gaps); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// TestHistoryHasTheBusiest holds that processes are chosen by what they used since the reading that was stored before,
+// not since the last one.
+func TestHistoryHasTheBusiest(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems have other measurements of a process")
+	}
+	u := newUsage(t, time.Second, hclog.NewNullLogger())
+	u.keep = 3 * time.Second
+	u.begin(1, time.Unix(1000, 0))
+	for n := range 7 {
+		s := readingAt(time.Duration(n+1) * time.Second)
+		for pid := 1; pid <= 20; pid++ {
+			row := s.AddProcess(procstats.ProcessID{PID: pid})
+			row.Command = "p"
+			cpu := float64(100 - pid)
+			if pid == 15 && n >= 2 { // busy between the stored readings 1 and 4, not in the second before 4
+				cpu++
+			}
+			row.Readings.Put(procstats.NumberReading(procstats.ProcessCPU, cpu))
+		}
+		u.UpdateStats(s)
+	}
+	points, err := u.history.Points(history.Query{Processes: true})
+	if err != nil || len(points) != 3 {
+		t.Fatal(points, err)
+	}
+	for i, want := range []bool{false, true, false} {
+		if got := slices.ContainsFunc(points[i].Processes, func(r procstats.ProcessRow) bool { return r.PID == 15 }); got != want {
+			t.Errorf("point %d has the process: %v, want %v", i, got, want)
+		}
+	}
+}
+
+// TestHeadlinesOfSleep holds the headlines of a task that sleeps and wakes, which are carried on while it sleeps, against those that are
+// made of its samples alone.
+func TestHeadlinesOfSleep(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	u := newUsage(t, time.Second, hclog.NewNullLogger())
+	started := time.Unix(1000, 0)
+	u.begin(1, started)
+	var before, last *procstats.Sample
+	cpu := 1.0
+	for n := range 300 {
+		s := readingAt(time.Duration(n+1) * time.Second)
+		if last != nil && random.IntN(4) > 0 { // as source.Quiet does
+			stamp := s.Stamp
+			*s = *last
+			s.Stamp, s.Checked = stamp, stamp
+		} else {
+			if random.IntN(2) == 0 {
+				cpu++
+			}
+			s.SetNumber(procstats.CgroupCPUUsage, cpu)
+			s.SetNumber(procstats.CgroupMemoryCurrent, float64(random.IntN(3))*1e6)
+			s.SetNumber(procstats.RusageCPU, float64(random.IntN(3))*1e3) // which contradicts it at times
+			s.AddProcess(procstats.ProcessID{PID: 7}).Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 1))
+		}
+		before, last = last, s
+		u.UpdateStats(s)
+		if random.IntN(5) == 0 {
+			u.lent = true // somebody has them
+		}
+		u.refresh()
+		want := procstats.Headlines(s, procstats.History{Previous: before, Largest: u.largest, CPUs: u.cpus, Elapsed: s.Wall.Sub(started)})
+		if diff := cmp.Diff(want, u.headlines, cmp.AllowUnexported(procstats.Reading{}), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("sample %d (-want +got): %s", n, diff)
+		}
+	}
+}
+
+// TestHistoryOfSleep holds what the history has of a task that sleeps and wakes, of which it is told no more than that nothing has
+// changed, against the samples.
+func TestHistoryOfSleep(t *testing.T) {
+	for _, keep := range []time.Duration{time.Second, 3 * time.Second} {
+		random := rand.New(rand.NewPCG(3, 4))
+		u := newUsage(t, time.Second, hclog.NewNullLogger())
+		u.keep = keep
+		u.begin(1, time.Unix(1000, 0))
+		var want, got []map[procstats.ID]float64
+		var last *procstats.Sample
+		for n := range 300 {
+			s := readingAt(time.Duration(n+1) * time.Second)
+			if last != nil && random.IntN(6) > 0 { // as source.Quiet does
+				stamp := s.Stamp
+				*s = *last
+				s.Stamp, s.Checked = stamp, stamp
+			} else {
+				s.SetRead(procstats.SourceTree, s.Stamp) // the age of its rows
+				s.SetNumber(procstats.CgroupCPUUsage, float64(n/(1+random.IntN(100))))
+				s.SetNumber(procstats.TreeProcesses, 1)
+				s.SetNumber(procstats.ExecutorCollections, float64(n))
+			}
+			last = s
+			u.UpdateStats(s)
+			if n%3 == 0 {
+				if _, err := u.history.Points(history.Query{}); err != nil { // the queue is short
+					t.Fatal(err)
+				}
+			}
+			if n%int(keep/time.Second) != 0 {
+				continue
+			}
+			values := map[procstats.ID]float64{}
+			for _, r := range s.Task {
+				values[r.ID()], _ = r.Number()
+			}
+			for _, h := range procstats.Headlines(s, u.past(s)) {
+				if v, ok := h.Reading.Number(); ok && h.ID != procstats.HeadlineCoresAverage {
+					values[h.ID] = v
+				}
+			}
+			want = append(want, values)
+		}
+		points, err := u.history.Points(history.Query{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range points {
+			got = append(got, p.Values)
+		}
+		if len(got) < 100 { // that there is room for
+			t.Fatalf("every %s: %d points", keep, len(got))
+		}
+		if diff := cmp.Diff(want[len(want)-len(got):], got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+			t.Errorf("every %s (-want +got): %s", keep, diff)
+		}
+	}
+}

@@ -1,0 +1,296 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/internal/agent"
+	"github.com/tachograph/tacho/internal/agent/collector"
+	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/datadir"
+	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/command/cli"
+)
+
+// gcPercent is how much of the live heap and the stacks may be garbage. An agent with many tasks allocates little a second, and the
+// runtime's 100 would double what it holds.
+const gcPercent = 25
+
+// agentOptions are the flags of tacho agent.
+type agentOptions struct {
+	config  []string
+	dev     bool
+	dataDir string
+	jobs    []string
+}
+
+// Command returns tacho agent.
+func Command() *cobra.Command {
+	var o agentOptions
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Run jobs on this machine, and serve what they use over HTTP",
+		Long: `Run the tasks of job files on this machine, with an HTTP API, metrics and a web page.
+
+The defaults without --config are: state in ` + datadir.Default + `, HTTP on 127.0.0.1:4656. Over TCP without a token the agent
+serves only numbers; everything else is served on the unix socket in the data directory.
+
+SIGHUP reloads the configuration, which can turn publishing on and off for running tasks. SIGINT and SIGTERM stop the
+agent; its tasks continue and the next agent recovers them. With --dev events are printed, one line each, tasks are
+stopped at the end, and the data directory is a temporary one, which is removed; without --config SIGHUP stops it as well.`,
+		Example: `  tacho agent --dev
+  tacho agent --dev --job examples/hello.nomad.hcl
+  tacho agent --config /etc/tacho.d`,
+		Args:    cli.Arguments(),
+		GroupID: cli.GroupHost,
+	}
+	cmd.Flags().StringArrayVar(&o.config, "config", nil, "configuration `FILE`, or directory with *.hcl files; may be repeated")
+	cmd.Flags().BoolVar(&o.dev, "dev", false, "development mode: publish everything, persist nothing, and stop all tasks at the end")
+	cmd.Flags().StringVar(&o.dataDir, "data-dir", "", "`DIR` for state and allocations")
+	cmd.Flags().StringArrayVar(&o.jobs, "job", nil, "job `FILE` to run when the agent is ready; may be repeated")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return runAgent(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
+	cmd.AddCommand(newCollectLogs())
+	return cmd
+}
+
+// newCollectLogs returns the command that the agent runs for each task whose driver leaves log files to its host.
+func newCollectLogs() *cobra.Command {
+	return &cobra.Command{
+		Use:                collector.Command[1],
+		Short:              "Write a task's output to rotated files; started by the agent",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if code := collector.Main(args); code != 0 {
+				return cli.ExitWith(code, nil) // it has printed the error
+			}
+			return nil
+		},
+	}
+}
+
+// LongDashes allows -config and -dev with one dash for tacho agent, as in Nomad.
+func LongDashes(args []string) []string {
+	if len(args) == 0 || args[0] != "agent" {
+		return args
+	}
+	out := make([]string, 0, len(args))
+	for _, arg := range args {
+		switch {
+		case arg == "-dev", arg == "-config", len(arg) > 8 && arg[:8] == "-config=":
+			arg = "-" + arg
+		}
+		out = append(out, arg)
+	}
+	return out
+}
+
+// load reads the configuration, with the flags applied.
+func (o agentOptions) load() (config.Config, error) {
+	c, err := config.Load(o.config...)
+	if err != nil {
+		return c, err
+	}
+	if o.dev {
+		c.Dev = true
+		c.Telemetry.PublishAllocationMetrics, c.Telemetry.PublishNodeMetrics, c.Telemetry.PrometheusMetrics = true, true, true
+		if len(o.config) == 0 {
+			c.LogLevel = "warn" // the console shows events
+		}
+	}
+	if o.dataDir != "" {
+		if c.DataDir, err = filepath.Abs(o.dataDir); err != nil {
+			return c, err
+		}
+	}
+	return c, c.Check()
+}
+
+// stopSignals returns the signals that stop the agent. A development agent without a file to reload ends with its terminal,
+// unless it was started by nohup: its tasks would run on unseen.
+func (o agentOptions) stopSignals() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if o.dev && len(o.config) == 0 && !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
+}
+
+// runAgent runs the agent until a signal stops it.
+func runAgent(ctx context.Context, o agentOptions, stdout, stderr io.Writer) (err error) {
+	c, err := o.load()
+	if err != nil {
+		return err
+	}
+	if o.dev && o.dataDir == "" {
+		if c.DataDir, err = datadir.NewDev(); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(c.DataDir)) }()
+	}
+	e, err := openEndpoint(c)
+	if err != nil {
+		return err
+	}
+	defer closeListener(e.tcp)
+	log := hclog.New(&hclog.LoggerOptions{Name: "tacho", Level: hclog.LevelFromString(c.LogLevel), Output: stderr})
+	ctx, stop := signal.NotifyContext(ctx, o.stopSignals()...)
+	defer stop()
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE) // a reader of the output that is gone must not end the agent: writes fail instead
+	defer signal.Stop(broken)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	a := agent.New(c, log)
+	// The agent outlives its listeners, so that the last request is completed.
+	agentCtx, endAgent := context.WithCancel(context.WithoutCancel(ctx))
+	defer endAgent()
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(agentCtx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-a.Ready():
+		err = serveAgent(ctx, a, c, e, log, o, stdout, ended)
+	case <-ctx.Done(): // it is still recovering tasks
+	}
+	endAgent()
+	select {
+	case runErr := <-ended:
+		err = errors.Join(err, runErr)
+	case <-time.After(time.Minute):
+		err = errors.Join(err, errors.New("the agent did not stop within a minute"))
+	}
+	return err
+}
+
+// serveAgent serves a ready agent until ctx is done or the agent ends.
+func serveAgent(
+	ctx context.Context, a *agent.Agent, c config.Config, e endpoint, log hclog.Logger, o agentOptions,
+	stdout io.Writer, ended chan error,
+) error {
+	services, err := openServices(a, c, e, log)
+	if err != nil {
+		return err
+	}
+	log.Info("agent is ready", "node", a.Snapshot().Node.Name, "data_dir", c.DataDir)
+	var work sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	defer work.Wait()
+	defer cancel()
+	work.Go(func() { services.run(ctx) })
+	hangups := make(chan os.Signal, 1)
+	notifyHangup(hangups)
+	defer signal.Stop(hangups)
+	work.Go(func() { watchdog(ctx, a, log) })
+	var link func() string
+	if o.dev { // the output of others goes into logs, where no secret belongs
+		link = services.page.SignInLink
+	}
+	if err := printAddresses(stdout, c, link); err != nil {
+		log.Debug("print addresses", "error", err)
+	}
+	if o.dev {
+		work.Go(func() { console{out: stdout, config: c, link: link}.run(ctx, a.Feed()) })
+	}
+	for _, file := range o.jobs {
+		if err := runFile(ctx, a, file); err != nil {
+			return err
+		}
+	}
+	notifyManager(log, managerReady)
+	defer notifyManager(log, managerStopping)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-ended:
+			ended <- err // for runAgent
+			return err
+		case <-hangups:
+			notifyManager(log, managerReloading)
+			reload(a, services, o, log)
+			notifyManager(log, managerReady)
+		}
+	}
+}
+
+// reload reads the configuration again. An error changes nothing.
+func reload(a *agent.Agent, services *services, o agentOptions, log hclog.Logger) {
+	c, err := o.load()
+	if err != nil {
+		log.Error("reload configuration", "error", err)
+		return
+	}
+	if o.dev && o.dataDir == "" {
+		c.DataDir = a.Snapshot().Config.DataDir
+	}
+	now, err := readSecrets(c)
+	if err != nil {
+		log.Error("reload configuration", "error", err)
+		return
+	}
+	ignored, err := a.Reload(c)
+	if err != nil {
+		log.Error("reload configuration", "error", err)
+		return
+	}
+	if now.token != services.keys.token() {
+		services.page.SignOutAll()
+	}
+	services.keys.replace(now)
+	for _, name := range ignored {
+		log.Warn("changed option requires a restart of the agent", "option", name)
+	}
+	log.Info("reloaded configuration")
+}
+
+// runFile runs the job in a file.
+func runFile(ctx context.Context, a *agent.Agent, path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read job: %w", err)
+	}
+	_, _, err = a.RunJob(ctx, job.Source{Filename: path, Text: string(text)}, nil)
+	return err
+}
+
+// printAddresses prints the addresses of the agent. link returns the path of a new link that signs in; nil prints none.
+func printAddresses(w io.Writer, c config.Config, link func() string) error {
+	addresses := ""
+	if base := pageAddress(c); base != "" {
+		addresses = fmt.Sprintf("page     %s/\n", base)
+		if link != nil {
+			addresses += fmt.Sprintf("sign in  %s%s (once, within a minute; tacho ui prints another)\n", base, link())
+		}
+		addresses += fmt.Sprintf("API      %s/v1/allocations\n", base)
+		if c.Telemetry.PrometheusMetrics {
+			addresses += fmt.Sprintf("metrics  %s/v1/metrics?format=prometheus\n", base)
+		} else {
+			addresses += "metrics  off (telemetry { prometheus_metrics = true } turns them on)\n"
+		}
+	}
+	if !c.Telemetry.PublishAllocationMetrics {
+		addresses += "usage    off (telemetry { publish_allocation_metrics = true } turns it on, also by SIGHUP)\n"
+	}
+	_, err := fmt.Fprintf(w, "%ssocket   %s\n", addresses, c.Socket())
+	return err
+}

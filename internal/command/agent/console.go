@@ -1,0 +1,68 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/feed"
+	"github.com/tachograph/tacho/internal/command/cli"
+)
+
+// repeatAddresses is when a console shows the addresses again: the first events have moved them off the screen.
+const repeatAddresses = time.Minute
+
+// console shows what happens in a development agent to the person in front of it: one short line per event.
+type console struct {
+	out    io.Writer
+	config config.Config
+	// link returns the path of a new link that signs in.
+	link func() string
+}
+
+// run prints events until ctx is done. Errors of the terminal are ignored: the agent works without one.
+func (c console) run(ctx context.Context, events *feed.Feed) {
+	minute, cancel := context.WithTimeout(ctx, repeatAddresses)
+	defer cancel()
+	subscription := events.Subscribe(0)
+	c.follow(minute, subscription)
+	if ctx.Err() == nil {
+		_ = printAddresses(c.out, c.config, c.link)
+	}
+	c.follow(ctx, subscription)
+}
+
+func (c console) follow(ctx context.Context, events *feed.Subscription) {
+	for {
+		e, err := events.Next(ctx)
+		if err != nil {
+			return
+		}
+		if text := consoleText(e); text != "" {
+			_, _ = fmt.Fprintln(c.out, e.Time.Local().Format(time.TimeOnly), text)
+		}
+	}
+}
+
+// consoleText returns what a line says of an event; empty for those that repeat what others say.
+func consoleText(e feed.Event) string {
+	if e.TaskEvent == nil || e.Allocation == nil {
+		return ""
+	}
+	text := e.TaskEvent.Message
+	switch e.TaskEvent.Type {
+	case hook.EventSetup, hook.EventStarted, hook.EventTerminated, hook.EventKilling, hook.EventKilled, hook.EventCompleted:
+		return "" // the driver says it with more words, or the user has asked for it
+	case allocation.EventDriver:
+		text, _, _ = strings.Cut(text, ";") // what was used is in tacho alloc status
+	}
+	return cli.OneLine(e.Allocation.JobID + "/" + e.Task + "  " + text)
+}

@@ -1,0 +1,71 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/hook"
+	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/feed"
+)
+
+func TestConsole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var out bytes.Buffer
+		events := feed.New(16, 0)
+		of := &allocation.Allocation{JobID: "leak"}
+		publish := func(kind hook.EventType, message string) {
+			events.Publish(feed.Event{Allocation: of, Task: "server", TaskEvent: &allocation.Event{Type: kind, Message: message}})
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			console{out: &out, config: config.Default(), link: func() string { return "/sign-in/CODE" }}.run(ctx, events)
+		}()
+		publish(hook.EventSetup, "preparing the task")
+		publish(hook.EventStarted, "task started")
+		publish(allocation.EventDriver, "started pid 7, memory 48 MiB")
+		publish(allocation.EventDriver, "Killed: out of memory (limit 48 MiB, peak 48 MiB); 198 ms of CPU time")
+		publish(hook.EventTerminated, "exit code 137")
+		publish(hook.EventRestarting, "restarting in 3 s: within policy\n\x1b[31m")
+		events.Publish(feed.Event{Allocation: of})
+		time.Sleep(repeatAddresses + time.Second) //nolint:forbidigo // fake time
+		publish(hook.EventNotRestarting, "exceeded 2 attempts")
+		synctest.Wait()
+		cancel()
+		<-done
+		var got []string
+		for line := range strings.Lines(out.String()) {
+			if clock, text, _ := strings.Cut(line, " "); strings.Count(clock, ":") == 2 {
+				line = text
+			}
+			got = append(got, strings.TrimSpace(line))
+		}
+		want := []string{
+			"leak/server  started pid 7, memory 48 MiB",
+			"leak/server  Killed: out of memory (limit 48 MiB, peak 48 MiB)",
+			`leak/server  restarting in 3 s: within policy; \x1b[31m`,
+			"page     http://127.0.0.1:4656/",
+			"sign in  http://127.0.0.1:4656/sign-in/CODE (once, within a minute; tacho ui prints another)",
+			"API      http://127.0.0.1:4656/v1/allocations",
+			"metrics  off (telemetry { prometheus_metrics = true } turns them on)",
+			"usage    off (telemetry { publish_allocation_metrics = true } turns it on, also by SIGHUP)",
+			"socket   /var/lib/tacho/tacho.sock",
+			"leak/server  exceeded 2 attempts",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("lines (-want +got)\n%s", diff)
+		}
+	})
+}

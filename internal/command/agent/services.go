@@ -1,0 +1,245 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/tachograph/tacho/internal/agent"
+	"github.com/tachograph/tacho/internal/agent/api"
+	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/metrics"
+	"github.com/tachograph/tacho/internal/agent/page"
+	"github.com/tachograph/tacho/internal/agent/streams"
+)
+
+// shutdownTimeout is the time for active requests at the end.
+const shutdownTimeout = 3 * time.Second
+
+// services are the HTTP servers of an agent, and its statsd client.
+type services struct {
+	log       hclog.Logger
+	keys      *keyring
+	page      *page.Page
+	statsd    *metrics.Statsd
+	listeners []net.Listener
+	servers   []*http.Server
+}
+
+func tcpAddress(c config.Config) string {
+	return net.JoinHostPort(c.BindAddr, strconv.Itoa(c.Ports.HTTP))
+}
+
+// pageAddress is where a browser on this machine finds the page; empty if it does not.
+func pageAddress(c config.Config) string {
+	if c.Ports.HTTP == -1 {
+		return ""
+	}
+	scheme := "http"
+	if c.TLS.CertFile != "" {
+		scheme = "https"
+	}
+	host := c.BindAddr
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(c.Ports.HTTP))
+}
+
+// listenTCP listens on the agent's address; nil if it has none.
+func listenTCP(c config.Config) (net.Listener, error) {
+	if c.Ports.HTTP == -1 {
+		return nil, nil
+	}
+	return net.Listen("tcp", tcpAddress(c)) // its errors say "listen" themselves
+}
+
+// endpoint is what the agent needs before it starts anything: tasks must not run under an agent that nobody can reach.
+type endpoint struct {
+	tcp     net.Listener // nil for none
+	secrets secrets
+}
+
+// openEndpoint reads the secrets and listens on the agent's address.
+func openEndpoint(c config.Config) (endpoint, error) {
+	s, err := readSecrets(c)
+	if err != nil {
+		return endpoint{}, err
+	}
+	tcp, err := listenTCP(c)
+	return endpoint{tcp, s}, err
+}
+
+func closeListener(l net.Listener) {
+	if l != nil {
+		_ = l.Close() // it may be closed already
+	}
+}
+
+// openServices listens on the unix socket, where everything is served, and serves on TCP.
+func openServices(a *agent.Agent, c config.Config, e endpoint, log hclog.Logger) (*services, error) {
+	keys := &keyring{secrets: e.secrets}
+	room := streams.New(streams.DefaultLimits())
+	collector := metrics.New(a, room)
+	s := &services{
+		log: log.Named("http"), keys: keys, statsd: metrics.NewStatsd(collector, a.Telemetry),
+		page: page.New(a, page.Options{
+			Logger: log.Named("page"), Token: keys.token, Streams: room, Interval: c.Telemetry.CollectionInterval,
+			HistorySpan: c.History.Span, HistoryInterval: c.History.Interval,
+			Actions: a, Address: pageAddress(c),
+		}),
+	}
+	trusted, others := s.page.Handler(true), s.page.Handler(false)
+	served := api.New(a, api.Options{
+		Logger: s.log, Token: keys.token, Metrics: collector, Streams: room, Hosts: hostNames(c),
+		Page: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if api.Trusted(r.Context()) {
+				trusted.ServeHTTP(w, r)
+				return
+			}
+			others.ServeHTTP(w, r)
+		}),
+	})
+	local, err := listenSocket(c.Socket())
+	if err != nil {
+		return nil, err
+	}
+	s.add(local, served.HTTPServer(true))
+	tcp := e.tcp
+	if tcp == nil {
+		return s, nil
+	}
+	if e.secrets.tls != nil {
+		// For each connection: certificates are renewed while the agent runs.
+		tcp = tls.NewListener(tcp, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: keys.forClient})
+	}
+	s.add(tcp, served.HTTPServer(false))
+	return s, nil
+}
+
+// hostNames returns the names by which clients reach the agent if it does not listen on the loopback only.
+func hostNames(c config.Config) []string {
+	names := []string{c.Name}
+	if name, err := os.Hostname(); err == nil { // optional
+		names = append(names, name)
+	}
+	return names
+}
+
+func (s *services) add(l net.Listener, server *http.Server) {
+	s.listeners, s.servers = append(s.listeners, l), append(s.servers, server)
+}
+
+// run serves until ctx is done.
+func (s *services) run(ctx context.Context) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() { s.statsd.Run(ctx, func(err error) { s.log.Error("send to statsd", "error", err) }) })
+	for i, server := range s.servers {
+		work.Go(func() {
+			if err := server.Serve(s.listeners[i]); !errors.Is(err, http.ErrServerClosed) {
+				s.log.Error("serve", "address", s.listeners[i].Addr(), "error", err)
+			}
+		})
+	}
+	<-ctx.Done()
+	s.page.Close()
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	for _, server := range s.servers {
+		if err := server.Shutdown(end); err != nil {
+			s.log.Debug("close active requests", "error", errors.Join(err, server.Close()))
+		}
+	}
+}
+
+// socketListener removes its socket on Close, after it was renamed.
+type socketListener struct {
+	*net.UnixListener
+	path string
+}
+
+// Close implements net.Listener.
+func (l *socketListener) Close() error {
+	err := os.Remove(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(l.UnixListener.Close(), err)
+}
+
+// listenSocket listens on a unix socket of mode 0600. It creates the socket in a directory of mode 0700, so that nobody
+// can connect before the mode is set. The lock of the state excludes another agent with the same data directory.
+func listenSocket(path string) (net.Listener, error) {
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".s")
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	temporary := filepath.Join(dir, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: temporary, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	if err := os.Chmod(temporary, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
+	}
+	return &socketListener{l, path}, nil
+}
+
+// Messages for the service manager, sd_notify(3).
+const (
+	managerReady    = daemon.SdNotifyReady
+	managerStopping = daemon.SdNotifyStopping
+	// managerReloading stands for the message with the time that Type=notify-reload needs, systemd 253.
+	managerReloading = daemon.SdNotifyReloading
+)
+
+// notifyManager notifies the service manager, if there is one.
+func notifyManager(log hclog.Logger, message string) {
+	if message == managerReloading {
+		message = fmt.Sprintf("%s\nMONOTONIC_USEC=%d", message, monotonic().Microseconds())
+	}
+	if _, err := daemon.SdNotify(false, message); err != nil {
+		log.Warn("notify service manager", "error", err)
+	}
+}
+
+// watchdog sends keep-alive messages to the service manager until ctx is done. An agent with a deadlock does not, and is
+// restarted.
+func watchdog(ctx context.Context, a *agent.Agent, log hclog.Logger) {
+	interval, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || interval <= 0 {
+		return
+	}
+	ticker := time.NewTicker(interval / 3)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			_ = a.Snapshot() // takes the locks of the list, and of each allocation and its readings
+			notifyManager(log, daemon.SdNotifyWatchdog)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/rundir"
+	"github.com/tachograph/tacho/internal/command/summary"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+type lsOptions struct {
+	outputDir *string
+	format    *cli.Choice
+	labels    []string
+	states    []string
+	limit     int
+}
+
+func newLs() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List runs, newest first",
+		Long: `List runs, newest first.
+
+A run is lost if its executor died before it completed the record, for example in a crash of the machine. Values that
+were not measured are shown as ` + procstats.NoValue + `, bounds with ≥ or ≤.
+
+Records that cannot be read are reported on stderr, and the exit code is 1.`,
+		Example: `  tacho ls
+  tacho ls --state exited --label team=db
+  tacho ls --format json | jq '.[0].memory_peak_bytes'`,
+		Args:    cli.Arguments(),
+		GroupID: cli.GroupRecords,
+	}
+	o := &lsOptions{outputDir: rundir.AddOutputDir(cmd), format: cli.AddFormat(cmd, "table", "json", "csv")}
+	cmd.Flags().StringArrayVar(&o.labels, "label", nil,
+		"list only runs with this label: `KEY=VALUE`, or KEY for any value; may be repeated, all must match")
+	cmd.Flags().StringSliceVar(&o.states, "state", nil, "list only runs in this `STATE`: running, exited or lost; may be repeated")
+	cmd.Flags().Var(cli.Number(&o.limit, 0, math.MaxInt), "limit", "list at most `N` runs; 0 for all")
+	states := cobra.FixedCompletions([]string{"running", "exited", "lost"}, cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc("state", states) // fails only for a flag that does not exist
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd) }
+	return cmd
+}
+
+func (o *lsOptions) run(cmd *cobra.Command) error {
+	for _, state := range o.states {
+		switch record.State(state) {
+		case record.Running, record.Exited, record.Lost:
+		default:
+			return cli.Usagef("--state %s: must be running, exited or lost", state)
+		}
+	}
+	entries, err := rundir.List(*o.outputDir)
+	if err != nil {
+		return err
+	}
+	entries, incomplete := rundir.SplitIncomplete(entries)
+	if len(incomplete) > 0 {
+		cli.PrintError(cmd.ErrOrStderr(), incompleteError(incomplete))
+	}
+	var runs []listedRun
+	damaged := 0
+	for _, entry := range entries {
+		if entry.Err != nil {
+			cli.PrintError(cmd.ErrOrStderr(), entry.Err)
+			damaged++
+			continue
+		}
+		run := list(entry)
+		if o.wants(run) && (o.limit <= 0 || len(runs) < o.limit) {
+			runs = append(runs, run)
+		}
+	}
+	if err := o.print(cmd, runs); err != nil {
+		return err
+	}
+	if len(entries) == 0 && o.format.String() == "table" {
+		cli.PrintError(cmd.ErrOrStderr(), rundir.NoRunsError(*o.outputDir))
+	}
+	if damaged > 0 {
+		return cli.ErrReported
+	}
+	return nil
+}
+
+// incompleteError says which runs are incomplete.
+func incompleteError(incomplete []record.Entry) error {
+	names := make([]string, len(incomplete))
+	for i, entry := range incomplete {
+		names[i] = entry.Name
+	}
+	return fmt.Errorf("incomplete runs, because tacho run was killed before it started the command: %s (tacho prune deletes them)",
+		cli.SomeOf(names))
+}
+
+func (o *lsOptions) wants(run listedRun) bool {
+	for _, label := range o.labels {
+		key, value, hasValue := strings.Cut(label, "=")
+		got, found := run.Labels[key]
+		if !found || hasValue && got != value {
+			return false
+		}
+	}
+	return len(o.states) == 0 || slices.Contains(o.states, string(run.State))
+}
+
+// listedRun is a run in the list, and its JSON with --format json.
+type listedRun struct {
+	Name        string       `json:"name"`
+	Path        string       `json:"path"`
+	State       record.State `json:"state"`
+	StartedAt   time.Time    `json:"started_at"`
+	WallSeconds *float64     `json:"wall_seconds"`
+	ExitCode    *int         `json:"exit_code"`
+	Signal      *int         `json:"signal"`
+	CPUSeconds  *float64     `json:"cpu_seconds_total"`
+	PeakBytes   *float64     `json:"memory_peak_bytes"`
+	// The guarantees of the two numbers, and the measurements that they were taken from; empty without a number.
+	CPUGuarantee  procstats.Guarantee `json:"cpu_seconds_total_guarantee,omitempty"`
+	CPUSource     string              `json:"cpu_seconds_total_source,omitempty"`
+	PeakGuarantee procstats.Guarantee `json:"memory_peak_bytes_guarantee,omitempty"`
+	PeakSource    string              `json:"memory_peak_bytes_source,omitempty"`
+	Verdict       record.Verdict      `json:"verdict,omitempty"`
+	Outcome       record.Outcome      `json:"outcome,omitempty"`
+	Command       []string            `json:"command"`
+	Message       string              `json:"message,omitempty"`
+	Labels        map[string]string   `json:"labels"`
+}
+
+func list(entry record.Entry) listedRun {
+	r := entry.Record
+	cpu, peak := headline(r, procstats.HeadlineCPU), headline(r, procstats.HeadlineMemoryPeak)
+	return listedRun{
+		Name: entry.Name, Path: entry.Dir, State: rundir.CurrentState(r, kernel.HostFS()), StartedAt: r.StartedAt,
+		WallSeconds: r.WallSeconds, ExitCode: r.ExitCode, Signal: r.Signal,
+		CPUSeconds: cpu.Value, PeakBytes: peak.Value, CPUGuarantee: cpu.Guarantee, PeakGuarantee: peak.Guarantee,
+		CPUSource: cpu.Source, PeakSource: peak.Source,
+		Verdict: r.Diagnosis.Verdict, Outcome: r.End().Outcome, Command: r.Command, Message: r.Message, Labels: r.Labels,
+	}
+}
+
+// headline returns a headline of a record; the zero value if it has none.
+func headline(r *record.Record, id procstats.ID) record.HeadlineValue {
+	m, _ := procstats.Lookup(id)
+	return r.Headline[m.Name]
+}
+
+func (o *lsOptions) print(cmd *cobra.Command, runs []listedRun) error {
+	out := cmd.OutOrStdout()
+	switch o.format.String() {
+	case "json":
+		if runs == nil {
+			runs = []listedRun{} // an empty list, not null
+		}
+		return cli.PrintJSON(out, runs)
+	case "csv":
+		return printRunsCSV(out, runs)
+	}
+	return printRunsTable(out, cli.PaletteFor(cmd, out), runs)
+}
+
+func printRunsTable(out io.Writer, p cli.Palette, runs []listedRun) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	columns, _ := cli.TerminalSize(out)
+	t := cli.Table{
+		Header: []string{"RUN", "STARTED", "END", "EXIT", "WALL", "CPU", "PEAK", "COMMAND"},
+		Right:  []int{3, 4, 5, 6},
+		Width:  columns,
+		Leave:  []int{1, 3, cli.Shorten, 4, 5}, // the name has the time of the start
+		Least:  map[int]int{0: 12, 7: 14},
+	}
+	for _, run := range runs {
+		t.Add(
+			cli.Plain(cli.Printable(run.Name)),
+			cli.Plain(run.StartedAt.Local().Format("2006-01-02 15:04:05")),
+			run.end(p),
+			cli.Plain(summary.ExitText(run.ExitCode, run.Signal)),
+			cli.Plain(cli.Optional(procstats.Seconds, run.WallSeconds)),
+			cli.Plain(bounded(run.CPUGuarantee, procstats.Seconds, run.CPUSeconds)),
+			cli.Plain(bounded(run.PeakGuarantee, procstats.Bytes, run.PeakBytes)),
+			cli.Plain(cli.CommandLine(run.Command)),
+		)
+	}
+	_, err := io.WriteString(out, t.Render(p))
+	return err
+}
+
+// end returns how a run ended, or the state of one that has not.
+func (run *listedRun) end(p cli.Palette) cli.Cell {
+	if run.Outcome != "" {
+		return cli.Painted(string(run.Outcome), summary.OutcomePaint(p, run.Outcome))
+	}
+	return cli.Painted(string(run.State), summary.StatePaint(p, run.State))
+}
+
+// bounded marks a value that is only a bound.
+func bounded(g procstats.Guarantee, unit procstats.Unit, value *float64) string {
+	if value == nil || g.Vacuous(*value) {
+		return procstats.NoValue
+	}
+	text := unit.Text(*value)
+	switch g {
+	case procstats.LowerBound:
+		return "≥ " + text
+	case procstats.UpperBound:
+		return "≤ " + text
+	case procstats.Exact, procstats.Sampled:
+	}
+	return text
+}
+
+// printRunsCSV writes CSV, RFC 4180, with the names of the JSON. Fields that were not measured are empty.
+func printRunsCSV(out io.Writer, runs []listedRun) error {
+	w := csv.NewWriter(out)
+	lines := [][]string{{
+		"name", "path", "state", "started_at", "wall_seconds", "exit_code", "signal", "cpu_seconds_total",
+		"memory_peak_bytes", "verdict", "command", "message", "cpu_seconds_total_guarantee", "memory_peak_bytes_guarantee",
+		"outcome", "cpu_seconds_total_source", "memory_peak_bytes_source",
+	}}
+	for _, run := range runs {
+		lines = append(lines, []string{
+			run.Name, run.Path, string(run.State), run.StartedAt.UTC().Format(time.RFC3339Nano),
+			exactly(run.WallSeconds), exactInt(run.ExitCode), exactInt(run.Signal), exactly(run.CPUSeconds),
+			exactly(run.PeakBytes), string(run.Verdict), cli.CommandLine(run.Command), run.Message,
+			string(run.CPUGuarantee), string(run.PeakGuarantee), string(run.Outcome), run.CPUSource, run.PeakSource,
+		})
+	}
+	return w.WriteAll(lines)
+}
+
+func exactly(value *float64) string {
+	if value == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*value, 'f', -1, 64)
+}
+
+func exactInt(value *int) string {
+	if value == nil {
+		return ""
+	}
+	return strconv.Itoa(*value)
+}

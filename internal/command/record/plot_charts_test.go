@@ -1,0 +1,130 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/chart"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// reported is one of so many seconds on the monotonic clock.
+func reported(from, to float64, measurements map[string]record.Reduced) *record.Usage {
+	return &record.Usage{
+		To: noon.Add(time.Duration((to - 100) * float64(time.Second))), FromMono: from, ToMono: to, Samples: 1, Measurements: measurements,
+		Headline: map[string]record.HeadlineValue{
+			"cpu_seconds_total": {Source: "cgroup_cpu_usage_seconds_total"}, "memory_charged_bytes": {Source: "cgroup_memory_current_bytes"},
+		},
+	}
+}
+
+var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+// points are what an earlier version reported.
+func points(reports ...*record.Usage) (points []*record.Point) {
+	for _, u := range reports {
+		points = append(points, u.Point())
+	}
+	return points
+}
+
+func TestRunChartsKeepGaps(t *testing.T) {
+	busy := func(cores, kills float64) map[string]record.Reduced {
+		return map[string]record.Reduced{
+			"cgroup_cpu_usage_seconds_total":      {Rate: &cores},
+			"cgroup_memory_events_oom_kill_total": {Last: &kills},
+		}
+	}
+	reports := points(
+		reported(100, 105, busy(1, 0)), reported(105.01, 110, busy(1, 0)), reported(130, 135, busy(3, 2)), reported(135, 135, busy(9, 2)),
+	)
+	axis, charts := runCharts(&record.Record{
+		Measurements: map[string]any{"cgroup_cpu_quota_cores": 6.0},
+		Absent:       map[string]string{"psi_cpu_some_seconds_total": "the kernel has no PSI"},
+	}, reports)
+	at := func(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
+	nearly := cmpopts.EquateApproxTime(time.Microsecond)
+	moments := []chart.Moment{{At: at(0)}, {At: at(5)}, {At: at(10)}, {At: at(30), Break: true}, {At: at(35)}}
+	if diff := cmp.Diff(moments, axis.Moments, nearly); diff != "" {
+		t.Errorf("moments (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]chart.Gap{{From: at(10), To: at(30), Title: "no readings for 20 s"}}, axis.Gaps, nearly); diff != "" {
+		t.Errorf("gaps (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]chart.Mark{{At: at(35), Class: "oom", Title: "2 OOM kills"}}, axis.Marks, nearly); diff != "" {
+		t.Errorf("marks (-want +got):\n%s", diff)
+	}
+	cpu := charts[0]
+	if diff := cmp.Diff([]float64{1, 1, 1, 3, 3}, cpu.Series[0].Values); diff != "" || len(cpu.Series) != 1 {
+		t.Errorf("%d series of CPU (-want +got):\n%s", len(cpu.Series), diff)
+	}
+	if diff := cmp.Diff([]chart.Limit{{Label: "quota", Value: 6}}, cpu.Limits); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	if pressure := charts[3]; len(pressure.Series) != 0 || pressure.Missing != "the kernel has no PSI" {
+		t.Errorf("pressure: %d series, missing %q; want none and the reason", len(pressure.Series), pressure.Missing)
+	}
+}
+
+func TestRunChartsTakeNoZeroForAbsent(t *testing.T) {
+	_, charts := runCharts(&record.Record{}, points(
+		reported(0, 1, map[string]record.Reduced{"cgroup_memory_current_bytes": {Max: new(0.0)}}),
+		reported(1, 2, map[string]record.Reduced{"cgroup_memory_current_bytes": {}}),
+		reported(2, 3, map[string]record.Reduced{"cgroup_memory_current_bytes": {Max: new(math.Inf(1))}}),
+		reported(3, 4, map[string]record.Reduced{"cgroup_memory_current_bytes": {Max: new(7.0)}}),
+	))
+	nan := math.NaN()
+	want := []float64{0, 0, nan, nan, 7}
+	if diff := cmp.Diff(want, charts[1].Series[0].Values, cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf("values (-want +got):\n%s", diff)
+	}
+}
+
+func TestRunChartsOfNothing(t *testing.T) {
+	for _, reports := range [][]*record.Usage{nil, {{}}} {
+		axis, charts := runCharts(&record.Record{}, points(reports...))
+		if !axis.Until.After(axis.Since) || len(axis.Moments) != 0 {
+			t.Errorf("axis from %s to %s with %d moments", axis.Since, axis.Until, len(axis.Moments))
+		}
+		for _, c := range charts {
+			if c.Missing != "not recorded over time" {
+				t.Errorf("%s: missing %q", c.Title, c.Missing)
+			}
+		}
+	}
+}
+
+// TestRunChartsOfNetwork has samples with counts of packets, as PointOf takes them, and one without.
+func TestRunChartsOfNetwork(t *testing.T) {
+	var samples []*procstats.Sample
+	for second, received := range []float64{0, 1000, 4000, math.NaN()} {
+		s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Duration(second+1) * time.Second, Wall: noon.Add(time.Duration(second) * time.Second)}}
+		s.SetRead(procstats.SourceSkb, s.Stamp)
+		if s.SetAbsent(procstats.SkbReceived, "not counted"); !math.IsNaN(received) {
+			s.SetNumber(procstats.SkbReceived, received)
+		}
+		samples = append(samples, s)
+	}
+	var points []*record.Point
+	for i, s := range samples[1:] {
+		points = append(points, record.PointOf(samples[i], s))
+	}
+	_, charts := runCharts(&record.Record{}, points)
+	if len(charts) != 5 || len(charts[4].Series) != 1 || charts[4].Series[0].Label != "received" {
+		t.Fatalf("%+v", charts)
+	}
+	if diff := cmp.Diff([]float64{1000, 1000, 3000, math.NaN()}, charts[4].Series[0].Values, cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf("received (-want +got):\n%s", diff)
+	}
+	if _, charts := runCharts(&record.Record{}, points[2:]); len(charts) != 4 {
+		t.Errorf("%d charts without packets, want 4", len(charts))
+	}
+}

@@ -1,0 +1,205 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/chart"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/rundir"
+	"github.com/tachograph/tacho/internal/command/series"
+	"github.com/tachograph/tacho/internal/command/summary"
+	"github.com/tachograph/tacho/procstats"
+)
+
+//go:embed report.html
+var reportTemplate string
+
+func newReport() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "report [RUN...]",
+		Short: "Write a report of runs as one HTML file",
+		Long: `Write one HTML file that needs no other file and no network: how each run ended, what it used, charts to read values from, commands,
+limits; of several runs also their comparison.
+
+RUN is ` + rundir.Words + `.
+Without it, last is meant. A run of a series stands for the series in the comparison.`,
+		Example: `  tacho report last -o report.html
+  tacho report before after -o report.html`,
+		Args:    cli.Arguments("[RUN...]"),
+		GroupID: cli.GroupRecords,
+	}
+	outputDir := rundir.AddOutputDir(cmd)
+	output := cmd.Flags().StringP("output", "o", "report.html", "write the report to `FILE`, which ends in .html")
+	_ = cmd.MarkFlagFilename("output", "html") // fails only for a flag that does not exist
+	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1000)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkEnding(*output, ".html", "only HTML is written"); err != nil {
+			return err
+		}
+		if len(args) == 0 {
+			args = []string{"last"}
+		}
+		r := report{
+			Version: cmd.Root().Version, Absent: procstats.NoValue,
+			Style: template.CSS(chart.Style()), Script: template.JS(chart.Script()), Definitions: template.HTML(chart.Definitions),
+		}
+		var all []series.Series
+		for _, word := range args {
+			entry, err := rundir.Find(*outputDir, word)
+			if err != nil {
+				return err
+			}
+			rundir.Refresh(entry)
+			s, err := series.Of(entry)
+			if err != nil {
+				return err
+			}
+			all = append(all, s)
+			r.Runs = append(r.Runs, reportedRunOf(cmd, entry))
+		}
+		r.compare(series.Distinct(all))
+		return r.write(*output)
+	}
+	return cmd
+}
+
+// report is what the template shows. Its HTML, styles and script are those of package chart, which escapes what it is given.
+type report struct {
+	Title, Version, Absent string
+	Style                  template.CSS
+	Script                 template.JS
+	Definitions            template.HTML
+	Compared               reportTable
+	Runs                   []reportedRun
+}
+
+type reportTable struct {
+	Title  string
+	Header []string
+	Rows   [][]string
+}
+
+type reportedRun struct {
+	Name, Command, Outcome, NoCharts string
+	Bad                              bool
+	End, Notes                       []string
+	Facts                            reportTable
+	Tables                           []reportTable
+	Charts                           []reportChart
+}
+
+type reportChart struct {
+	Title string
+	Body  template.HTML
+}
+
+// compare adds a table of all runs, if there are several.
+func (r *report) compare(all []series.Series) {
+	const widest = 80
+	r.Title = fmt.Sprintf("%d runs", len(all))
+	if len(all) == 1 {
+		r.Title = cli.Cut(r.Runs[0].Command, widest)
+		if len(all[0].Runs) == 1 {
+			return
+		}
+	}
+	r.Compared = reportTable{Header: series.Header(), Rows: series.Texts(series.Compare(all...))}
+}
+
+// write writes the whole report, or nothing.
+func (r *report) write(path string) error {
+	page, err := template.New("report").Parse(reportTemplate)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := page.Execute(&text, r); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// reportedRunOf returns what a report says of a run. A run without samples has no charts.
+func reportedRunOf(cmd *cobra.Command, entry record.Entry) reportedRun {
+	r := entry.Record
+	end := r.End()
+	run := reportedRun{
+		Name: cli.Printable(entry.Name), Command: cli.CommandLine(r.Command), End: summary.EndLines(end),
+		Outcome: cli.Printable(string(end.Outcome)), Bad: !end.Outcome.Success(),
+	}
+	if end.Outcome == "" {
+		run.Outcome = cli.Printable(string(r.State))
+	}
+	facts := [][2]string{
+		{"started", summary.TimeText(r.StartedAt)},
+		{"directory", cli.Printable(r.Dir)},
+		{"message", cli.Printable(r.Message)},
+		{"labels", summary.LabelsText(r.Labels)},
+		{"machine", fmt.Sprintf("%s, %s %s, %s", cli.Printable(r.Host.Name), cli.Printable(r.Host.OS), cli.Printable(r.Host.Kernel),
+			procstats.Counted(r.Host.CPUs, "CPU", "CPUs"))},
+	}
+	for _, fact := range append(summary.Lines(r), facts...) {
+		if fact[1] != "" {
+			run.Facts.Rows = append(run.Facts.Rows, fact[:])
+		}
+	}
+	run.addTable("Commands, all processes that ended", summary.CommandTable(r))
+	run.addTable("Limits", summary.LimitTable(r))
+	for _, note := range r.Notes {
+		run.Notes = append(run.Notes, cli.Printable(note))
+	}
+	points, _, err := readPoints(cmd, entry.Dir)
+	if err != nil {
+		run.NoCharts = cli.OneLine(err.Error())
+		return run
+	}
+	axis, charts := runCharts(r, points)
+	sinceStart(axis)
+	for i := range charts {
+		run.Charts = append(run.Charts, reportChart{charts[i].Title, template.HTML(charts[i].HTML(axis))})
+	}
+	return run
+}
+
+func (run *reportedRun) addTable(title string, t *cli.Table) {
+	if t != nil && !t.Empty() {
+		run.Tables = append(run.Tables, reportTable{Title: title, Header: t.Header, Rows: t.Texts()})
+	}
+}
+
+// sinceStart moves an axis to where all runs of a report begin, for the cross-hair to be at the same time of each: the clock of the page
+// reads the time since the start. The ticks of a page are at even distances.
+func sinceStart(a *chart.Axis) {
+	start := a.Since
+	moved := func(at time.Time) time.Time { return time.Unix(0, 0).UTC().Add(at.Sub(start)) }
+	for i := range a.Moments {
+		a.Moments[i].At = moved(a.Moments[i].At)
+	}
+	for i := range a.Gaps {
+		a.Gaps[i].From, a.Gaps[i].To = moved(a.Gaps[i].From), moved(a.Gaps[i].To)
+	}
+	for i := range a.Marks {
+		a.Marks[i].At = moved(a.Marks[i].At)
+	}
+	a.Since, a.Until = moved(a.Since), moved(a.Until)
+	const ticks = 4
+	a.Ticks = nil
+	for i := range ticks + 1 {
+		after := a.Until.Sub(a.Since) * time.Duration(i) / ticks
+		a.Ticks = append(a.Ticks, chart.Tick{At: a.Since.Add(after), Label: procstats.Seconds.Text(after.Seconds())})
+	}
+}

@@ -1,0 +1,69 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/executor/record/advice"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/rundir"
+	"github.com/tachograph/tacho/internal/command/summary"
+	"github.com/tachograph/tacho/procstats"
+)
+
+func newShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show [RUN]",
+		Short: "Show one run: what it used, what it waited for, why it ended",
+		Long: `Show the record of one run, with source and guarantee of each headline.
+
+` + rundir.RunHelp + `
+
+The table of processes adds up to the total: live processes, exited processes, and the rest, which is unattributed.
+Values that were not measured are shown as ` + procstats.NoValue + `; --all lists all measurements, with the reason for each absent one.
+The numbers of a run that is running or lost are those of its last report.`,
+		Example: `  tacho show last
+  tacho show 2026-03-04 --all
+  tacho show last --failed-first
+  tacho show last --format json | jq .headline`,
+		Args:    rundir.Arguments("RUN"),
+		GroupID: cli.GroupRecords,
+	}
+	outputDir := rundir.AddOutputDir(cmd)
+	format := cli.AddFormat(cmd, "text", "json")
+	all := cmd.Flags().Bool("all", false, "show all measurements, with the reason for each absent one, and the evidence for a success too")
+	failedFirst := cmd.Flags().Bool("failed-first", false, "list the commands of which most processes failed first")
+	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		entry, err := rundir.FindLast(*outputDir, args)
+		if err != nil {
+			return err
+		}
+		rundir.Refresh(entry)
+		r := entry.Record
+		out := cmd.OutOrStdout()
+		if format.String() == "json" {
+			return cli.PrintJSON(out, r)
+		}
+		palette := cli.PaletteFor(cmd, out)
+		page := summary.NewPage(palette, entry.Name, r)
+		page.FailedFirst = *failedFirst
+		text := page.Render(*all)
+		history, err := rundir.History(entry)
+		if err != nil {
+			return err
+		}
+		if a := advice.OfRuns(history); a.Line() != "" {
+			text += "\n" + cli.Hang(palette, "", "", fmt.Sprintf("%s (tacho advise %s)", a.Line(), rundir.Word(filepath.Dir(entry.Dir), entry.Name)), nil)
+		}
+		_, err = io.WriteString(out, text)
+		return err
+	}
+	return cmd
+}

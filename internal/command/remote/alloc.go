@@ -1,0 +1,286 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/record/advice"
+	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/internal/agent/shape"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/summary"
+)
+
+// allocHelp is the help text for the argument ID.
+const allocHelp = `ID is the id of an allocation, a prefix that no other has, or the name of its job if no other of its allocations runs.`
+
+func newAlloc() *cobra.Command {
+	cmd := &cobra.Command{Use: "alloc", Short: "Show allocations, and act on them", GroupID: cli.GroupAgent}
+	cli.AddSubcommands(cmd, newAllocStatus(), newAllocStats(), newAllocLogs(), newAllocExec(), newAllocSignal(),
+		newAllocRestart(), newAllocStop())
+	return cmd
+}
+
+// withAllocation is withAgent for commands whose first argument is ID: they get the id of the allocation.
+func withAllocation(cmd *cobra.Command, complete completion, run agentCommand) *cobra.Command {
+	return withAgent(cmd, complete, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+		if len(args) > 0 {
+			id, err := resolveAllocation(cmd.Context(), agent, args[0])
+			if err != nil {
+				return err
+			}
+			args = append([]string{id}, args[1:]...)
+		}
+		return run(cmd, agent, args)
+	})
+}
+
+// resolveAllocation returns the id of the one allocation that a job's name means. Any other word is left to the agent.
+func resolveAllocation(ctx context.Context, agent *client.Client, word string) (string, error) {
+	all, err := agent.Allocations(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	var running []string
+	var id string // of the newest that runs, or else of the newest
+	var created int64
+	for i := range all.Value {
+		a := &all.Value[i]
+		switch {
+		case strings.HasPrefix(a.ID, word):
+			return word, nil
+		case a.JobID != word && a.Name != word:
+		case !a.Ended():
+			running = append(running, shortID(a.ID))
+			id = a.ID
+		case len(running) == 0 && a.CreateTime > created:
+			id, created = a.ID, a.CreateTime
+		}
+	}
+	if len(running) > 1 {
+		return "", cli.Usagef("job %s has %d running allocations; choose one: %s", word, len(running), cli.SomeOf(running))
+	}
+	return cmp.Or(id, word), nil
+}
+
+// taskOf returns the argument TASK; empty if it was not given.
+func taskOf(args []string) string {
+	if len(args) > 1 {
+		return args[1]
+	}
+	return ""
+}
+
+// completeTasks completes ID and TASK.
+func completeTasks(c *connection) cobra.CompletionFunc {
+	ids := completeAllocations(c)
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return ids(cmd, args, typed)
+		}
+		tasks := completeFromAgent(c, func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error) {
+			a, err := agent.Allocation(ctx, args[0], client.Wait{})
+			if err != nil {
+				return nil, err
+			}
+			return slices.Sorted(maps.Keys(a.Value.TaskStates)), nil
+		})
+		return tasks(cmd, nil, typed)
+	}
+}
+
+func newAllocStatus() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status [ID]",
+		Short: "List the allocations, or show one: tasks, events, ends",
+		Long:  "List the allocations, or show one: its tasks, their events, and why they ended.\n\n" + allocHelp,
+		Example: `  tacho alloc status
+  tacho alloc status 5f3a
+  tacho alloc status --json 5f3a | jq .TaskStates`,
+		Args: cli.Arguments("[ID]"),
+	}
+	output := addOutputFlags(cmd)
+	return withAllocation(cmd, completeAllocations, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+		if len(args) == 0 {
+			return listAllocations(cmd, agent, output)
+		}
+		a, err := agent.Allocation(cmd.Context(), args[0], client.Wait{})
+		if err != nil {
+			return err
+		}
+		if output.set() {
+			return output.print(cmd.OutOrStdout(), a.JSON)
+		}
+		return showAllocation(cmd, agent, &a.Value)
+	})
+}
+
+func listAllocations(cmd *cobra.Command, agent *client.Client, output *outputFlags) error {
+	all, err := agent.Allocations(cmd.Context(), "")
+	if err != nil {
+		return err
+	}
+	if len(all.Value) == 0 && !output.set() {
+		cli.PrintError(cmd.ErrOrStderr(), errors.New("no allocations (tacho job run FILE runs a job)"))
+		return nil
+	}
+	return show(cmd, output, all, func(p cli.Palette, all *[]shape.Allocation) string { return allocationTable(p, *all, "") })
+}
+
+func showAllocation(cmd *cobra.Command, agent *client.Client, a *shape.Allocation) error {
+	out := cmd.OutOrStdout()
+	p := cli.PaletteFor(cmd, out)
+	status := cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus))
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s\n", p.Bold(cli.Printable(a.Name)), status.String())
+	facts := cli.Table{Indent: "  "}
+	facts.AddTexts("id", a.ID)
+	facts.AddTexts("job", fmt.Sprintf("%s, version %d", cli.Printable(a.JobID), a.JobVersion))
+	facts.AddTexts("desired", a.DesiredStatus)
+	if a.ClientDescription != "" {
+		facts.AddTexts("reason", cli.OneLine(a.ClientDescription))
+	}
+	facts.AddTexts("node", cli.Printable(a.NodeName))
+	facts.AddTexts("created", clockText(time.Unix(0, a.CreateTime)))
+	facts.AddTexts("modified", clockText(time.Unix(0, a.ModifyTime)))
+	b.WriteString(facts.Render(p))
+	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
+		writeTask(&b, p, a, name)
+		ending, err := endingOf(cmd.Context(), agent, a, name, p)
+		if err != nil {
+			return err
+		}
+		b.WriteString(ending)
+		b.WriteString(commandsSoFar(cmd.Context(), agent, a, name, p))
+		writeEvents(&b, p, a.TaskStates[name].Events)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// writeTask writes the state of a task.
+func writeTask(b *strings.Builder, p cli.Palette, a *shape.Allocation, name string) {
+	s := a.TaskStates[name]
+	fmt.Fprintf(b, "\n%s %s\n", p.Bold("Task "+cli.Printable(name)), stateText(s))
+	t := cli.Table{Indent: "  "}
+	r := a.TaskResources[name]
+	t.AddTexts("driver", cli.Printable(s.Tacho.Driver))
+	requested := cpuText(r)
+	if s.Tacho.Cores != "" {
+		requested += " (" + s.Tacho.Cores + ")"
+	}
+	t.AddTexts("requested", requested+", "+memoryText(r))
+	if !s.StartedAt.IsZero() {
+		t.AddTexts("started", clockText(s.StartedAt))
+	}
+	if !s.FinishedAt.IsZero() {
+		t.AddTexts("ended", clockText(s.FinishedAt))
+	}
+	if e := s.Tacho.Exit; e != nil {
+		text := "code " + strconv.Itoa(e.Code)
+		if e.Signal != 0 {
+			text = "signal " + strconv.Itoa(e.Signal)
+		}
+		if e.OOMKilled {
+			text += ", OOM killed"
+		}
+		if e.Lost {
+			text = "unknown: lost"
+		}
+		t.AddTexts("last exit", text)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Tacho.Attributes)) {
+		t.AddTexts(cli.Printable(key), cli.Printable(s.Tacho.Attributes[key]))
+	}
+	b.WriteString(t.Render(p))
+}
+
+// endingOf returns why the last run of a task ended; empty if none has, or if the agent has no record of it.
+func endingOf(ctx context.Context, agent *client.Client, a *shape.Allocation, task string, p cli.Palette) (string, error) {
+	if a.TaskStates[task].Tacho.Exit == nil {
+		return "", nil
+	}
+	final, err := agent.Record(ctx, a.ID, task)
+	switch {
+	case client.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	return endingText(p, &final.Value), nil
+}
+
+// commandsSoFar lists what the processes of a running task used that have ended, by command; empty if that is not known.
+func commandsSoFar(ctx context.Context, agent *client.Client, a *shape.Allocation, task string, p cli.Palette) string {
+	if a.TaskStates[task].State != "running" {
+		return ""
+	}
+	c, err := agent.Commands(ctx, a.ID, task)
+	if err != nil {
+		return "" // an agent of an older build, or none is counted: the status is shown all the same
+	}
+	if c.Value.Reason != "" || len(c.Value.Rows) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("  processes that ended so far, by command\n" + summary.LiveCommandTable(&c.Value, 0, false).Render(p))
+	for _, note := range summary.CommandNotes(&c.Value) {
+		b.WriteString(cli.Hang(p, "  ", "    ", note, nil))
+	}
+	return b.String()
+}
+
+func endingText(p cli.Palette, r *record.Record) string {
+	end := r.End()
+	if end.Outcome == "" {
+		return ""
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "  last end: %s\n", end.Outcome)
+	lines := summary.EndLines(end)
+	if by := summary.Commands(r); by != "" {
+		lines = append(lines, "CPU used by "+by)
+	}
+	if a := advice.OfTask([]*record.Record{r}); a.Line() != "" {
+		lines = append(lines, a.Line())
+	}
+	for _, line := range lines {
+		text.WriteString(cli.Hang(p, "    ", "      ", line, nil))
+	}
+	return text.String()
+}
+
+// shownEvents is the number of events shown of a task.
+const shownEvents = 10
+
+func writeEvents(b *strings.Builder, p cli.Palette, events []shape.TaskEvent) {
+	if len(events) == 0 {
+		return
+	}
+	title := "events"
+	if len(events) > shownEvents {
+		title += fmt.Sprintf(" (the last %d of %d)", shownEvents, len(events))
+		events = events[len(events)-shownEvents:]
+	}
+	fmt.Fprintf(b, "  %s\n", title)
+	t := cli.Table{Indent: "    "}
+	for _, e := range events {
+		t.Add(cli.Painted(clockText(time.Unix(0, e.Time)), p.Faint), cli.Painted(cli.Printable(e.Type), eventPaint(p, e.Type)),
+			cli.Plain(cli.OneLine(e.DisplayMessage)))
+	}
+	b.WriteString(t.Render(p))
+}

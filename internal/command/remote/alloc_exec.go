@@ -1,0 +1,178 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/internal/command/cli"
+)
+
+// execOptions are the flags of tacho alloc exec.
+type execOptions struct {
+	task       string
+	stdin, tty bool
+}
+
+func newAllocExec() *cobra.Command {
+	cmd := cli.Launcher(&cobra.Command{
+		Use:   "exec ID COMMAND [ARG...]",
+		Short: "Run a command beside a task: its directory, variables, cgroup",
+		Long: "Run a command in the environment of a task: its directory, variables and cgroup.\n\n" + allocHelp + `
+
+The command gets a terminal if stdin and stdout are one. Exit codes: the code of the command; 125 error of tacho; 126 the
+command cannot be executed; 127 command not found. The command is killed when tacho exits.`,
+		Example: `  tacho alloc exec 5f3a sh
+  tacho alloc exec --task web 5f3a cat /proc/self/cgroup
+  tacho alloc exec 5f3a sh -c 'cat > local/config' < config`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return cli.Arguments("ID", "COMMAND")(cmd, args[:min(len(args), 2)]) // an argument of the command may be empty
+		},
+	})
+	o := &execOptions{}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // flags after the id are the command's
+	f.StringVar(&o.task, "task", "", "`TASK` to run the command in; required if there are several")
+	f.BoolVarP(&o.stdin, "stdin", "i", true, "pass stdin to the command")
+	f.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal (default: if stdin and stdout are one)")
+	return withAllocation(cmd, completeAllocations, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		if !cmd.Flags().Changed("tty") {
+			o.tty = o.stdin && cli.IsTerminal(cmd.InOrStdin()) && cli.IsTerminal(cmd.OutOrStdout())
+		}
+		id, task, err := findTask(ctx, agent, args[0], o.task)
+		if err != nil {
+			return err
+		}
+		code, err := o.run(ctx, cmd, agent, id, client.ExecOptions{Task: task, Command: args[1:], TTY: o.tty})
+		if err != nil || code == 0 {
+			return err
+		}
+		return cli.ExitWith(code, nil)
+	})
+}
+
+// run runs the command and returns its exit code.
+func (o *execOptions) run(
+	ctx context.Context, cmd *cobra.Command, agent *client.Client, id string, options client.ExecOptions,
+) (code int, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	running, err := agent.Exec(ctx, id, options)
+	if err != nil {
+		return 0, err
+	}
+	defer running.Close()
+	if o.tty {
+		restore, err := rawTerminal(cmd.InOrStdin())
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, restore()) }()
+		defer followSize(ctx, running, cmd.OutOrStdout())()
+	}
+	if o.stdin {
+		end, err := passStdin(running, cmd.InOrStdin())
+		if err != nil {
+			return 0, err
+		}
+		defer func() {
+			running.Close() // ends a write that blocks
+			err = errors.Join(err, end())
+		}()
+	}
+	return copyExec(running, cmd.OutOrStdout(), cmd.ErrOrStderr())
+}
+
+// copyExec prints the output of the command until its end.
+func copyExec(running *client.Exec, stdout, stderr io.Writer) (code int, err error) {
+	for {
+		out, err := running.Recv()
+		if err != nil {
+			return 0, err
+		}
+		if _, err := stdout.Write(out.Stdout.Data); err != nil {
+			return 0, err
+		}
+		if _, err := stderr.Write(out.Stderr.Data); err != nil {
+			return 0, err
+		}
+		if out.Result != nil {
+			return out.Result.ExitCode, nil
+		}
+	}
+}
+
+// rawTerminal makes the terminal raw, so that the command gets every key; restore undoes it.
+func rawTerminal(stdin io.Reader) (restore func() error, err error) {
+	in, ok := stdin.(*os.File)
+	if !ok || !cli.IsTerminal(in) {
+		return func() error { return nil }, nil // the command has a terminal, its input is a file
+	}
+	cooked, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("set terminal to raw mode: %w", err)
+	}
+	return func() error { return term.Restore(int(in.Fd()), cooked) }, nil
+}
+
+// followSize sets the size of the command's terminal to the size of ours, now and on every change, until end is called.
+func followSize(ctx context.Context, running *client.Exec, stdout io.Writer) (end func()) {
+	resized := make(chan os.Signal, 1)
+	stop := notifyResize(resized)
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			// An error of the connection is returned by Recv, too.
+			if columns, rows := cli.TerminalSize(stdout); rows > 0 && running.Resize(rows, columns) != nil {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-resized:
+			}
+		}
+	})
+	return func() {
+		stop()
+		cancel()
+		work.Wait()
+	}
+}
+
+// passStdin sends stdin to the command until its end, or until end is called.
+func passStdin(running *client.Exec, stdin io.Reader) (end func() error, err error) {
+	file, ok := stdin.(*os.File)
+	if !ok {
+		return func() error { return nil }, running.CloseWrite()
+	}
+	in, err := newInterruptible(file)
+	if err != nil {
+		return nil, err
+	}
+	in.start(func() {
+		// An error of the connection is returned by Recv, too; the command may end before its input does.
+		if _, err := io.Copy(running, readerOnly{in}); err == nil {
+			_ = running.CloseWrite()
+		}
+	})
+	return in.Close, nil
+}
+
+// readerOnly hides all other methods of a reader: io.Copy would use them, and they cannot be interrupted.
+type readerOnly struct{ io.Reader }

@@ -1,0 +1,229 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/summary"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// statsOptions are the flags of tacho alloc stats.
+type statsOptions struct {
+	all     bool
+	history bool
+	at      string
+	process string
+	past    client.Range
+	output  *outputFlags
+}
+
+func newAllocStats() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stats ID [TASK]",
+		Short: "Show the resource usage of tasks, with sources and guarantees",
+		Long: "Show the resource usage of tasks, with sources and guarantees.\n\n" + allocHelp + `
+
+Values that were not measured are shown as ` + procstats.NoValue + `, with the reason; --all shows all measurements.
+
+--history shows past readings, with gaps; --at shows the reading nearest to a time. A time is RFC 3339, seconds since
+1970, or a duration before now, such as 5m. A past reading has the four processes that used the most CPU time and the
+four with the most memory; --process shows those with a name.`,
+		Example: `  tacho alloc stats 5f3a
+  tacho alloc stats 5f3a web --history --since 10m --step 30s
+  tacho alloc stats 5f3a --at 90s
+  tacho alloc stats 5f3a --process postgres
+  tacho alloc stats --json 5f3a | jq .Tacho.tasks`,
+		Args: cli.Arguments("ID", "[TASK]"),
+	}
+	o := &statsOptions{output: addOutputFlags(cmd)}
+	f := cmd.Flags()
+	f.BoolVar(&o.all, "all", false, "show all measurements, with the reason for each absent one")
+	f.BoolVar(&o.history, "history", false, "show past readings")
+	f.Var((*momentFlag)(&o.past.Since), "since", "start of the history, a `TIME`")
+	f.Var((*momentFlag)(&o.past.Until), "until", "end of the history, a `TIME`")
+	f.Var((*stepFlag)(&o.past.Step), "step", "show at most one reading per `DURATION`")
+	f.Var((*momentFlag)(&o.at), "at", "show the reading nearest to this `TIME`")
+	f.StringVar(&o.process, "process", "", "show only the rows of processes with this `NAME`")
+	return withAllocation(cmd, completeTasks, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+		for _, name := range []string{"since", "until", "step"} {
+			if !o.history && cmd.Flags().Changed(name) {
+				return cli.Usagef("--%s requires --history (see %s --help)", name, cmd.CommandPath())
+			}
+		}
+		part := client.Part{Task: taskOf(args), Process: o.process}
+		switch {
+		case o.history && o.at != "":
+			return cli.Usagef("--history and --at are mutually exclusive")
+		case o.history:
+			return o.printHistory(cmd, agent, args[0], part)
+		case o.at != "":
+			return o.printMoment(cmd, agent, args[0], part)
+		}
+		return o.printNow(cmd, agent, args[0], part)
+	})
+}
+
+func (o *statsOptions) printNow(cmd *cobra.Command, agent *client.Client, id string, part client.Part) error {
+	stats, err := agent.Stats(cmd.Context(), id, part)
+	if err != nil {
+		return err
+	}
+	return show(cmd, o.output, stats, func(p cli.Palette, stats *client.Stats) string {
+		page := &usagePage{palette: p, all: o.all, process: o.process}
+		if !stats.Tacho.Publishing {
+			page.text.WriteString(cli.Hang(p, "", "", cli.OneLine(stats.Tacho.Reason), p.Yellow))
+		}
+		for _, name := range slices.Sorted(maps.Keys(stats.Tacho.Tasks)) {
+			page.task(name, stats.Tacho.Tasks[name])
+		}
+		return page.text.String()
+	})
+}
+
+// usagePage lays out the resource usage of tasks as text.
+type usagePage struct {
+	palette cli.Palette
+	all     bool
+	process string // whose rows are shown; empty for all
+	text    strings.Builder
+}
+
+func (p *usagePage) task(name string, r *client.Reading) {
+	if p.text.Len() > 0 {
+		p.text.WriteByte('\n')
+	}
+	fmt.Fprintf(&p.text, "%s  %s\n", p.palette.Bold("Task "+cli.Printable(name)), ageText(r))
+	if r.Reason != "" {
+		p.text.WriteString(cli.Hang(p.palette, "  ", "  ", cli.OneLine(r.Reason), p.palette.Yellow))
+	}
+	if r.Sample == nil {
+		return
+	}
+	p.text.WriteString(summary.HeadlineTable(r.Sample.Headline, p.palette).Render(p.palette))
+	for _, text := range record.Contradictions(r.Sample.Headline) {
+		p.text.WriteString(cli.Hang(p.palette, "  ", "    ", cli.OneLine(text), p.palette.Yellow))
+	}
+	p.selected(r.Sample)
+	p.pressure(r.Sample)
+	p.processes(r.Sample)
+	if p.all {
+		p.measurements(r)
+	}
+}
+
+// ageText returns the age of a reading.
+func ageText(r *client.Reading) string {
+	switch {
+	case r.AgeSeconds == nil:
+		return "not measured"
+	case !r.Running:
+		return "ended; last read " + procstats.Seconds.Text(*r.AgeSeconds) + " ago"
+	}
+	text := "read " + procstats.Seconds.Text(*r.AgeSeconds) + " ago"
+	if r.IntervalSeconds > 0 {
+		text += ", every " + procstats.Seconds.Text(r.IntervalSeconds)
+	}
+	if r.Backlogged > 0 {
+		text += fmt.Sprintf(", %d late readings", r.Backlogged)
+	}
+	return text
+}
+
+// selected writes what is measured only of tasks that select it, or why it is absent.
+func (p *usagePage) selected(s *client.Sample) {
+	t := cli.Table{Indent: "  ", Right: []int{1}}
+	for _, id := range []procstats.ID{procstats.SmapsPSS, procstats.DiskUsage, procstats.DiskFiles} {
+		name := id.String()
+		if value, ok := s.Measurements[name]; ok {
+			t.AddTexts(name, summary.ValueText(name, value))
+		} else if reason, ok := s.Absent[name]; ok {
+			t.Add(cli.Plain(name), cli.Plain(procstats.NoValue), cli.Painted(cli.Printable(reason), p.palette.Faint))
+		}
+	}
+	if !t.Empty() {
+		p.text.WriteString(t.Render(p.palette))
+	}
+}
+
+// pressure writes how long the task has waited since its start.
+func (p *usagePage) pressure(s *client.Sample) {
+	t := cli.Table{Indent: "  ", Header: []string{"waited for", "some", "all"}, Right: []int{1, 2}}
+	for _, row := range []struct {
+		what       string
+		some, full procstats.ID
+	}{
+		{"cpu", procstats.PSICPUSome, procstats.PSICPUFull},
+		{"memory", procstats.PSIMemorySome, procstats.PSIMemoryFull},
+		{"io", procstats.PSIIOSome, procstats.PSIIOFull},
+	} {
+		if some, ok := s.Number(row.some); ok {
+			full := procstats.NoValue
+			if value, ok := s.Number(row.full); ok {
+				full = procstats.Seconds.Text(value)
+			}
+			t.AddTexts(row.what, procstats.Seconds.Text(some), full)
+		}
+	}
+	if !t.Empty() {
+		p.text.WriteString(t.Render(p.palette))
+	}
+}
+
+// processes writes the live processes, exited and unattributed, which add up to the total of the task.
+func (p *usagePage) processes(s *client.Sample) {
+	if s.Processes == nil || len(s.Processes.Rows) == 0 {
+		return
+	}
+	t := cli.Table{Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "RSS", "COMMAND"}, Right: []int{0, 1, 2, 3}}
+	for _, line := range processTree(s.Processes.Rows) {
+		row := line.Process
+		t.AddTexts(fmt.Sprint(row.PID), fmt.Sprint(row.PPID),
+			summary.FirstValue(row.Measurements, procstats.ProcessCPU, procstats.PortableProcessCPU),
+			summary.FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), indented(line))
+	}
+	if p.process == "" {
+		p.otherTime(&t, s.Processes, setAge(s))
+	}
+	p.text.WriteString(t.Render(p.palette))
+}
+
+// otherTime adds the CPU time that is not that of a live process with a row.
+func (p *usagePage) otherTime(t *cli.Table, processes *client.Processes, age time.Duration) {
+	exited := "exited"
+	if n := processes.Exited.Processes; n != nil {
+		exited = fmt.Sprintf("exited (%.0f)", *n)
+	}
+	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), "", exited)
+	t.AddTexts("", "", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "", "unattributed")
+	if age >= time.Second {
+		t.AddTexts("", "", "", "", fmt.Sprintf("read %s before", procstats.AgeText(age)))
+	}
+	if n := processes.Omitted; n > 0 {
+		t.AddTexts("", "", "", "", fmt.Sprintf("%d more without a row", n))
+	}
+}
+
+func (p *usagePage) measurements(r *client.Reading) {
+	t := cli.Table{Indent: "  ", Right: []int{1}}
+	for _, name := range cli.TableOrder(r.Sample.Measurements) {
+		guarantee := r.Guarantees[name]
+		t.Add(cli.Plain(name), cli.Plain(summary.ValueText(name, r.Sample.Measurements[name])),
+			cli.Painted(cli.GuaranteeText(guarantee), summary.GuaranteePaint(p.palette, guarantee)))
+	}
+	for _, name := range cli.TableOrder(r.Sample.Absent) {
+		t.Add(cli.Plain(name), cli.Plain(procstats.NoValue), cli.Painted(cli.Printable(r.Sample.Absent[name]), p.palette.Faint))
+	}
+	p.text.WriteString(t.Render(p.palette))
+}

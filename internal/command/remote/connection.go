@@ -1,0 +1,291 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/internal/agent/datadir"
+	"github.com/tachograph/tacho/internal/command/cli"
+)
+
+const (
+	defaultPort    = "4656"
+	defaultAddress = "http://127.0.0.1:" + defaultPort
+)
+
+// connectionHelp is the help text of all commands that connect to an agent.
+const connectionHelp = `Connects to the unix socket in the data directory if there is one, else to that of a development agent of this
+user, else to ` + defaultAddress + `. --addr overrides: unix:/path, http://host:port or https://host:port; /path, host:port and host are understood.
+
+Over TCP the agent requires its token for more than numbers, names and states: --token-file or TACHO_TOKEN.`
+
+// connection has the flags for the connection to an agent.
+type connection struct {
+	addr, dataDir, tokenFile, caFile string
+}
+
+// addConnectionFlags adds the flags and their help text.
+func addConnectionFlags(cmd *cobra.Command) *connection {
+	c := &connection{}
+	flags := cmd.Flags()
+	flags.StringVar(&c.addr, "addr", "", "`ADDRESS` of the agent")
+	flags.StringVar(&c.dataDir, "data-dir", datadir.Default, "data `DIR` of the agent")
+	flags.StringVar(&c.tokenFile, "token-file", "", "`FILE` with the token")
+	flags.StringVar(&c.caFile, "ca-file", "", "`FILE` with certificates to trust for https")
+	_ = cmd.MarkFlagDirname("data-dir") // these fail only for flags that do not exist
+	_ = cmd.MarkFlagFilename("token-file")
+	_ = cmd.MarkFlagFilename("ca-file")
+	cmd.Long = cmp.Or(cmd.Long, cmd.Short+".") + "\n\n" + connectionHelp
+	return c
+}
+
+// open returns a client for the agent. It does not connect yet.
+func (c *connection) open(ctx context.Context) (*client.Client, error) {
+	token, err := c.token()
+	if err != nil {
+		return nil, err
+	}
+	address := c.address(ctx)
+	if c.addr != "" {
+		if err := checkAddress(address); err != nil {
+			return nil, cli.Usagef("--addr %s: %w", c.addr, err)
+		}
+	}
+	return client.New(client.Options{Address: address, Token: token, CAFile: c.caFile})
+}
+
+func (c *connection) token() (string, error) {
+	if c.tokenFile == "" {
+		return strings.TrimSpace(os.Getenv("TACHO_TOKEN")), nil
+	}
+	text, err := os.ReadFile(c.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("read token: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("read token: %s is empty", c.tokenFile)
+	}
+	return token, nil
+}
+
+// address returns the address of the agent.
+func (c *connection) address(ctx context.Context) string {
+	switch {
+	case c.addr == "":
+	case strings.HasPrefix(c.addr, "/"), strings.HasPrefix(c.addr, "."):
+		return "unix:" + absolute(c.addr)
+	case strings.HasPrefix(c.addr, "unix:"), strings.Contains(c.addr, "://"):
+		return c.addr
+	default:
+		return "http://" + withPort(c.addr)
+	}
+	socket := datadir.Socket(c.dataDir)
+	if _, err := os.Stat(socket); err == nil || c.dataDir != datadir.Default {
+		return "unix:" + absolute(socket)
+	}
+	if socket := devSocket(ctx); socket != "" {
+		return "unix:" + socket
+	}
+	return defaultAddress
+}
+
+// checkAddress rejects an address that is not one of an agent.
+func checkAddress(address string) error {
+	errAddress := errors.New("must be unix:/path, http://host:port or https://host:port; /path, host:port and host are understood")
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		if strings.Trim(path, "/") == "" {
+			return errAddress
+		}
+		return nil
+	}
+	scheme, rest, _ := strings.Cut(address, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	if scheme != "http" && scheme != "https" || host == "" {
+		return errAddress
+	}
+	if _, port, err := net.SplitHostPort(host); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("%q is not a port; must be 1 to 65535", port)
+		}
+	}
+	if parsed, err := url.Parse(address); err != nil || parsed.Hostname() == "" {
+		return errAddress
+	}
+	return nil
+}
+
+// withPort adds the port of an agent to a host without one: no agent serves the port of http.
+func withPort(host string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil || strings.Contains(host, "/") {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), defaultPort)
+}
+
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
+}
+
+// devSocket returns the socket of the newest running development agent of this user; empty if there is none.
+func devSocket(ctx context.Context) string {
+	for _, dir := range datadir.AllDev() {
+		socket := datadir.Socket(dir)
+		if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", socket); err == nil {
+			_ = conn.Close() // no data was sent
+			return socket
+		}
+	}
+	return ""
+}
+
+// errUntrusted replaces what the agent says to an untrusted caller, which is for clients that speak HTTP.
+var errUntrusted = errors.New("not permitted without the agent's token: --token-file or TACHO_TOKEN, or run on the agent's machine as its user")
+
+// explain adds a remedy to connection errors.
+func explain(err error) error {
+	if refused, ok := errors.AsType[*client.StatusError](err); ok && refused.Status == http.StatusForbidden {
+		switch {
+		case strings.Contains(refused.Text, "unix socket or its token"):
+			return errUntrusted
+		case refused.Text == "invalid token":
+			return fmt.Errorf("%w; it comes from --token-file or TACHO_TOKEN", err)
+		}
+	}
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+		return fmt.Errorf("%w (--ca-file adds certificates to trust)", err)
+	}
+	switch {
+	case err == nil || !errors.Is(err, client.ErrUnreachable):
+		return err
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w (only the user of the agent and root may connect to its socket)", err)
+	}
+	return fmt.Errorf("%w (tacho agent --dev starts an agent; --addr chooses another)", err)
+}
+
+// agentCommand is the RunE of a command that needs an agent.
+type agentCommand = func(cmd *cobra.Command, agent *client.Client, args []string) error
+
+// completion makes the completion of the arguments of a command, which asks the agent; nil for none.
+type completion = func(*connection) cobra.CompletionFunc
+
+// withAgent gives a command the flags for the connection, and makes it run with a client for the agent.
+func withAgent(cmd *cobra.Command, complete completion, run agentCommand) *cobra.Command {
+	c := addConnectionFlags(cmd)
+	if complete != nil {
+		cmd.ValidArgsFunction = complete(c)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		agent, err := c.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer agent.Close()
+		return explain(run(cmd, agent, args))
+	}
+	return cmd
+}
+
+// untilInterrupted runs until an interrupt, which is not an error.
+func untilInterrupted(ctx context.Context, run func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// completionTimeout is the time for shell completion.
+const completionTimeout = 2 * time.Second
+
+// completionList asks the agent for completions.
+type completionList = func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error)
+
+// completeFromAgent completes the first argument with a list from the agent.
+func completeFromAgent(c *connection, list completionList) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		// cobra completes without running the root's PersistentPreRunE.
+		if err := cli.ApplyEnvironment(cmd, nil); err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		ctx, cancel := context.WithTimeout(cmp.Or(cmd.Context(), context.Background()), completionTimeout)
+		defer cancel()
+		agent, err := c.open(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		defer agent.Close()
+		all, err := list(ctx, agent)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		matching := slices.DeleteFunc(all, func(c cobra.Completion) bool { return !strings.HasPrefix(c, typed) })
+		return matching, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// completeJobs completes the id of a job.
+func completeJobs(c *connection) cobra.CompletionFunc {
+	return completeFromAgent(c, func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error) {
+		jobs, err := agent.Jobs(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		var ids []cobra.Completion
+		for _, j := range jobs.Value {
+			ids = append(ids, cobra.CompletionWithDesc(j.ID, j.Type+", "+j.Status))
+		}
+		return ids, nil
+	})
+}
+
+// completeAllocations completes the id of an allocation.
+func completeAllocations(c *connection) cobra.CompletionFunc {
+	return completeFromAgent(c, func(ctx context.Context, agent *client.Client) ([]cobra.Completion, error) {
+		allocations, err := agent.Allocations(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		var ids []cobra.Completion
+		for i := range allocations.Value {
+			a := &allocations.Value[i]
+			ids = append(ids, cobra.CompletionWithDesc(shortID(a.ID), a.Name+", "+a.ClientStatus))
+		}
+		return ids, nil
+	})
+}
+
+// shortID returns the prefix of an id that is shown and typed.
+func shortID(id string) string {
+	const enough = 8
+	return id[:min(enough, len(id))]
+}

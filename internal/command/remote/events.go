@@ -1,0 +1,155 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/internal/command/cli"
+)
+
+// eventsOptions are the flags of tacho events.
+type eventsOptions struct {
+	follow bool
+	topics topicsFlag
+	output *outputFlags
+}
+
+func newEvents() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Print the events of jobs and tasks",
+		Long: `Print the events that the agent still has, oldest first. --follow continues with new events until interrupted. --json
+prints one event per line.`,
+		Example: `  tacho events
+  tacho events -f --topic Job:web
+  tacho events -f --json | jq -c '[.Type, .Key]'`,
+		Args:    cli.Arguments(),
+		GroupID: cli.GroupAgent,
+	}
+	o := &eventsOptions{output: addOutputFlags(cmd)}
+	o.output.oneLine = true
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow new events")
+	cmd.Flags().Var(&o.topics, "topic", "print only events of this `TOPIC`: "+cli.OrList(eventTopics())+", or of one id, such as Job:web; may be repeated")
+	_ = cmd.RegisterFlagCompletionFunc("topic", cobra.FixedCompletions(eventTopics(), cobra.ShellCompDirectiveNoFileComp))
+	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, _ []string) error {
+		return untilInterrupted(cmd.Context(), func(ctx context.Context) error {
+			return o.print(ctx, cmd.OutOrStdout(), cli.PaletteFor(cmd, cmd.OutOrStdout()), agent)
+		})
+	})
+}
+
+// eventTopics are the topics that an agent has events of.
+func eventTopics() []string { return []string{"Job", "Allocation", "Evaluation", "Node"} }
+
+// topicsFlag is a flag with one topic each time, or a topic and a key.
+type topicsFlag []string
+
+// String implements pflag.Value.
+func (t *topicsFlag) String() string { return strings.Join(*t, " ") }
+
+// Set implements pflag.Value.
+func (t *topicsFlag) Set(text string) error {
+	if topic, _, _ := strings.Cut(text, ":"); !slices.Contains(eventTopics(), topic) {
+		return fmt.Errorf("must be %s, or one of them with an id, such as Job:web", cli.OrList(eventTopics()))
+	}
+	*t = append(*t, text)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (t *topicsFlag) Type() string { return "TOPIC" }
+
+// quiet is how long to wait for more of the existing events.
+const quiet = 300 * time.Millisecond
+
+func (o *eventsOptions) print(ctx context.Context, out io.Writer, p cli.Palette, agent *client.Client) error {
+	newest := uint64(0)
+	if !o.follow {
+		now, err := agent.Self(ctx)
+		if err != nil {
+			return err
+		}
+		newest = now.Index
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events, err := agent.Events(ctx, 0, false, o.topics...)
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	// Without --follow the output ends with the newest event at the start. If that has another topic, it is never sent:
+	// the output ends after a pause.
+	next := func() (event client.Event, heartbeat bool, err error) {
+		if !o.follow {
+			defer time.AfterFunc(quiet, cancel).Stop()
+		}
+		return events.Next()
+	}
+	for {
+		event, heartbeat, err := next()
+		switch {
+		case errors.Is(err, io.EOF), err != nil && ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case heartbeat:
+			continue
+		}
+		if err := o.printEvent(out, p, &event); err != nil {
+			return err
+		}
+		if !o.follow && event.Index >= newest {
+			return nil
+		}
+	}
+}
+
+func (o *eventsOptions) printEvent(out io.Writer, p cli.Palette, e *client.Event) error {
+	if o.output.set() {
+		return o.output.print(out, e.JSON)
+	}
+	_, err := io.WriteString(out, eventText(p, e))
+	return err
+}
+
+// eventText returns an event in one line, on a terminal in as many as its message takes.
+func eventText(p cli.Palette, e *client.Event) string {
+	at := e.Payload.Tacho.Time
+	words, message := []string{p.Faint(clockText(at)), cli.Printable(e.Type)}, ""
+	switch a, t := e.Payload.Allocation, e.Payload.TaskEvent; {
+	case t != nil:
+		words[1] = "Task"
+		words = append(words, ownerText(e), p.Bold(cli.Printable(e.Payload.Tacho.Task)),
+			cli.Painted(cli.Printable(t.Type), eventPaint(p, t.Type)).String())
+		message = cli.OneLine(t.DisplayMessage)
+	case a != nil:
+		words = append(words, shortID(a.ID), cli.Printable(a.Name), cli.Painted(a.ClientStatus, statusPaint(p, a.ClientStatus)).String())
+		message = cli.OneLine(a.ClientDescription)
+	default:
+		words = append(words, cli.Printable(e.Key))
+	}
+	if message != "" {
+		words = append(words, "")
+	}
+	return cli.Hang(p, strings.Join(words, "  "), "    ", message, nil)
+}
+
+// ownerText returns the allocation of a task's event.
+func ownerText(e *client.Event) string {
+	if a := e.Payload.Allocation; a != nil {
+		return shortID(a.ID) + "  " + cli.Printable(a.Name)
+	}
+	return shortID(cli.Printable(e.Key))
+}

@@ -1,0 +1,73 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/internal/command/cli"
+)
+
+func newJobRun() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run FILE",
+		Short: "Run a job",
+		Long: `Register the job of a job file and start its allocations. Allocations of an earlier version continue if their group is
+unchanged, otherwise they are stopped. FILE may be - for stdin.
+
+Waits until every allocation has been running for the time of --settle, or has ended, and prints events. The exit code is
+1 if a task failed or was restarted, or if the node cannot run an allocation. With --detach, --json or --template it does not wait.`,
+		Example: `  tacho job run web.nomad.hcl
+  tacho job run --detach --var count=3 web.nomad.hcl`,
+		Args: cli.Arguments("FILE"),
+	}
+	file := jobFileFlags(cmd.Flags())
+	detach := cmd.Flags().Bool("detach", false, "do not wait until the tasks are running")
+	settle := 2 * time.Second
+	cmd.Flags().Var(cli.Duration(&settle), "settle", "time for which tasks must be running")
+	output := addOutputFlags(cmd)
+	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, args []string) error {
+		source, err := file.read(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		before, err := agent.Allocations(cmd.Context(), "")
+		if err != nil {
+			return err
+		}
+		registered, err := agent.RunJob(cmd.Context(), source)
+		if mistakes, ok := mistakesOf(err); ok {
+			printMistakes(cmd.ErrOrStderr(), mistakes)
+			return cli.ErrReported
+		}
+		if err != nil {
+			return err
+		}
+		if output.set() {
+			return output.print(cmd.OutOrStdout(), registered.JSON)
+		}
+		w, err := newWatch(cmd, agent, registered.Value.Tacho.JobID)
+		if err != nil {
+			return err
+		}
+		if err := w.printPlan(&registered.Value, before.Value); err != nil || *detach {
+			return err
+		}
+		return w.untilRunning(cmd.Context(), settle)
+	})
+}
+
+// mistakesOf returns the lines of an error that rejects a job file; ok is false for other errors.
+func mistakesOf(err error) (lines []string, ok bool) {
+	refused, ok := errors.AsType[*client.StatusError](err)
+	if !ok || !strings.Contains(refused.Text, "\n") {
+		return nil, false
+	}
+	return strings.Split(refused.Text, "\n"), true
+}

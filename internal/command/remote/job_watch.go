@@ -1,0 +1,318 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/internal/agent/shape"
+	"github.com/tachograph/tacho/internal/command/cli"
+)
+
+// watch follows the allocations of a job and prints the events of their tasks.
+type watch struct {
+	agent   *client.Client
+	out     io.Writer
+	palette cli.Palette
+	job     client.Job
+	// printed has the printed events. They do not arrive in the order of their times: the driver's take longer.
+	printed map[string]bool
+	// past has the allocations that had ended before.
+	past map[string]bool
+	// restarts has the numbers of restarts before, by allocation and task.
+	restarts map[string]int
+	last     client.Answer[[]shape.Allocation]
+}
+
+// newWatch starts at the current state of a job; it skips earlier events.
+func newWatch(cmd *cobra.Command, agent *client.Client, id string) (*watch, error) {
+	job, err := agent.Job(cmd.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	out := cmd.OutOrStdout()
+	w := &watch{
+		agent: agent, out: out, palette: cli.PaletteFor(cmd, out), job: job.Value,
+		printed: map[string]bool{}, past: map[string]bool{}, restarts: map[string]int{},
+	}
+	if w.last, err = agent.JobAllocations(cmd.Context(), id, client.Wait{}); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// printPlan prints which allocations were started, continue and are stopped. before are the earlier allocations.
+func (w *watch) printPlan(r *client.Registration, before []shape.Allocation) error {
+	word := "unchanged"
+	if r.Tacho.Changed {
+		word = "registered"
+	}
+	if _, err := fmt.Fprintf(w.out, "%s %s (version %d)\n", word, w.palette.Bold(cli.Printable(r.Tacho.JobID)), r.Tacho.Version); err != nil {
+		return err
+	}
+	printNotes(w.out, r.Warnings)
+	had := map[string]*shape.Allocation{}
+	for i := range before {
+		had[before[i].ID] = &before[i]
+	}
+	t := cli.Table{Indent: "  "}
+	for i := range w.last.Value {
+		a := &w.last.Value[i]
+		was := had[a.ID]
+		if was != nil {
+			w.skip(a)
+			for name, s := range was.TaskStates {
+				w.restarts[a.ID+"/"+name] = s.Restarts
+			}
+		}
+		mark := cli.Painted("- stop", w.palette.Red)
+		switch {
+		case was == nil:
+			mark = cli.Painted("+ start", w.palette.Green)
+		case was.Ended():
+			w.past[a.ID] = true
+			continue
+		case a.DesiredStatus == "run":
+			mark = cli.Painted("= keep", w.palette.Faint)
+		}
+		t.Add(mark, cli.Plain(shortID(a.ID)), cli.Plain(cli.Printable(a.Name)), cli.Plain(requestText(a)))
+	}
+	_, err := io.WriteString(w.out, t.Render(w.palette))
+	return err
+}
+
+// requestText lists the tasks of an allocation with the resources they request.
+func requestText(a *shape.Allocation) string {
+	tasks := slices.Sorted(maps.Keys(a.TaskStates))
+	for i, name := range tasks {
+		r := a.TaskResources[name]
+		tasks[i] = fmt.Sprintf("%s (%s, %s, %s)", cli.Printable(name), a.TaskStates[name].Tacho.Driver, cpuText(r), memoryText(r))
+	}
+	return strings.Join(tasks, "; ")
+}
+
+// skip marks the events of an allocation as printed.
+func (w *watch) skip(a *shape.Allocation) {
+	for name, s := range a.TaskStates {
+		for _, e := range s.Events {
+			w.printed[(&taskEvent{e, a.ID, name}).key()] = true
+		}
+	}
+}
+
+// untilRunning waits until each desired allocation has been running for a time, or has ended.
+func (w *watch) untilRunning(ctx context.Context, settle time.Duration) error {
+	err := w.follow(ctx, func(a *shape.Allocation) bool {
+		return !w.concerns(a) || a.Ended() || a.ClientStatus == "running" && w.started(a) || w.isTroubled()
+	})
+	if err == nil {
+		err = w.settle(ctx, settle)
+	}
+	if err != nil {
+		return err
+	}
+	if reason, id := w.trouble(); reason != "" {
+		return fmt.Errorf("job %s: %s (see tacho alloc status %s)", w.job.ID, reason, shortID(id))
+	}
+	if len(w.job.Unplaced) > 0 {
+		return fmt.Errorf("job %s: %s", w.job.ID, strings.Join(placementFailures(&w.job), "; "))
+	}
+	text := fmt.Sprintf("%s is complete", w.job.ID)
+	for i := range w.last.Value {
+		if a := &w.last.Value[i]; w.concerns(a) && !a.Ended() {
+			text = fmt.Sprintf("%s is running", w.job.ID)
+		}
+	}
+	_, err = fmt.Fprintln(w.out, w.palette.Green(cli.Printable(text)))
+	return err
+}
+
+// settle follows the tasks for a time, or until all have ended.
+func (w *watch) settle(ctx context.Context, d time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	err := w.follow(limited, func(a *shape.Allocation) bool { return !w.concerns(a) || a.Ended() || w.isTroubled() })
+	if limited.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
+
+// concerns reports whether an allocation is a desired one of this job.
+func (w *watch) concerns(a *shape.Allocation) bool { return !w.past[a.ID] && a.DesiredStatus == "run" }
+
+// isTroubled reports whether the job is not healthy.
+func (w *watch) isTroubled() bool {
+	reason, _ := w.trouble()
+	return reason != ""
+}
+
+// trouble returns why the job is not healthy, and the first allocation that is not; empty if it is.
+func (w *watch) trouble() (text, id string) {
+	failed, restarted, all, reason := 0, 0, 0, ""
+	for i := range w.last.Value {
+		a := &w.last.Value[i]
+		if !w.concerns(a) {
+			continue
+		}
+		all++
+		again := false
+		for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
+			s := a.TaskStates[name]
+			anew := s.Restarts > w.restarts[a.ID+"/"+name]
+			if again = again || anew; (anew || s.Failed) && reason == "" {
+				id, reason = a.ID, fmt.Sprintf("; task %s of allocation %s: %s", name, shortID(a.ID), lastFailure(s.Events))
+			}
+		}
+		if a.ClientStatus == "failed" {
+			failed++
+		} else if again {
+			restarted++
+		}
+		if id == "" && (again || a.ClientStatus == "failed") {
+			id = a.ID
+		}
+	}
+	var words []string
+	if failed > 0 {
+		words = append(words, fmt.Sprintf("%d of %d allocations failed", failed, all))
+	}
+	if restarted > 0 {
+		words = append(words, fmt.Sprintf("%d of %d allocations restarted a task", restarted, all))
+	}
+	if len(words) == 0 {
+		return "", ""
+	}
+	return strings.Join(words, ", ") + reason, id
+}
+
+// lastFailure returns the message of the newest event of a failure.
+func lastFailure(events []shape.TaskEvent) string {
+	for _, e := range slices.Backward(events) {
+		switch e.Type {
+		case "Terminated", "Driver Failure", "Task hook failed":
+			return cli.OneLine(e.DisplayMessage)
+		}
+	}
+	return "failed"
+}
+
+// started reports whether every task has started, except poststop tasks.
+func (w *watch) started(a *shape.Allocation) bool {
+	for name, s := range a.TaskStates {
+		if s.State == "pending" && !w.isPoststop(a.TaskGroup, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// isPoststop reports whether a task starts after the others have ended.
+func (w *watch) isPoststop(group, task string) bool {
+	for _, g := range w.job.TaskGroups {
+		for _, t := range g.Tasks {
+			if g.Name == group && t.Name == task {
+				return t.Lifecycle != nil && t.Lifecycle.Hook == "poststop"
+			}
+		}
+	}
+	return false
+}
+
+// untilEnded waits until no allocation runs.
+func (w *watch) untilEnded(ctx context.Context) error {
+	for i := range w.last.Value {
+		w.skip(&w.last.Value[i])
+	}
+	return w.follow(ctx, (*shape.Allocation).Ended)
+}
+
+// maxWait is how long the agent may delay a response without a change.
+const maxWait = 20 * time.Second
+
+// follow prints events until done is true for all allocations.
+func (w *watch) follow(ctx context.Context, done func(*shape.Allocation) bool) error {
+	for {
+		if err := w.printEvents(); err != nil {
+			return err
+		}
+		all := true
+		for i := range w.last.Value {
+			all = all && done(&w.last.Value[i])
+		}
+		if all {
+			return nil
+		}
+		next, err := w.agent.JobAllocations(ctx, w.job.ID, client.Wait{Index: w.last.Index, For: maxWait})
+		if err != nil {
+			return err
+		}
+		w.last = next
+	}
+}
+
+// taskEvent is an event of a task.
+type taskEvent struct {
+	shape.TaskEvent
+	allocation, task string
+}
+
+func (e *taskEvent) key() string {
+	return fmt.Sprint(e.allocation, "/", e.task, "/", e.Time, "/", e.Type)
+}
+
+// printEvents prints the new events, oldest first.
+func (w *watch) printEvents() error {
+	var events []taskEvent
+	for i := range w.last.Value {
+		a := &w.last.Value[i]
+		for name, s := range a.TaskStates {
+			for _, e := range s.Events {
+				if e := (taskEvent{e, a.ID, name}); !w.printed[e.key()] {
+					events = append(events, e)
+				}
+			}
+		}
+		w.skip(a)
+	}
+	slices.SortFunc(events, func(a, b taskEvent) int { return int(a.Time - b.Time) })
+	for _, e := range events {
+		if _, err := fmt.Fprintln(w.out, "  "+eventLine(w.palette, e)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventLine returns an event in one line.
+func eventLine(p cli.Palette, e taskEvent) string {
+	kind := cli.Painted(cli.Printable(e.Type), eventPaint(p, e.Type))
+	line := fmt.Sprintf("%s  %s  %s  %s", p.Faint(time.Unix(0, e.Time).Local().Format("15:04:05.000")), shortID(e.allocation),
+		cli.Printable(e.task), kind.String())
+	if e.DisplayMessage != "" {
+		line += "  " + cli.OneLine(e.DisplayMessage)
+	}
+	return line
+}
+
+func eventPaint(p cli.Palette, kind string) func(string) string {
+	switch kind {
+	case "Started", "Recovered", "Completed":
+		return p.Green
+	case "Driver Failure", "Task hook failed", "Kill Failed", "Not Restarting":
+		return p.Red
+	case "Terminated", "Restarting", "Restart Signaled", "Killing", "Killed":
+		return p.Yellow
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/template"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/internal/command/cli"
+)
+
+// outputFlags are the flags that print the agent's JSON instead of text.
+type outputFlags struct {
+	json     bool
+	template string
+	// oneLine prints JSON without line breaks: it is one of many responses.
+	oneLine bool
+	parsed  *template.Template
+}
+
+// addOutputFlags adds --json and --template. Invalid ones are rejected before the command runs.
+func addOutputFlags(cmd *cobra.Command) *outputFlags {
+	o := &outputFlags{}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print the agent's JSON")
+	cmd.Flags().StringVarP(&o.template, "template", "t", "", "print the agent's JSON through this Go `TEMPLATE` (text/template)")
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
+	return o
+}
+
+// set reports whether either flag was given.
+func (o *outputFlags) set() bool { return o.json || o.template != "" }
+
+func (o *outputFlags) check() (err error) {
+	if o.json && o.template != "" {
+		return cli.Usagef("--json and --template are mutually exclusive")
+	}
+	o.parsed, err = template.New("template").Option("missingkey=error").Funcs(template.FuncMap{"json": toJSON}).Parse(o.template)
+	if err != nil {
+		return cli.Usagef("--template: %s", strings.TrimPrefix(err.Error(), "template: "))
+	}
+	return nil
+}
+
+func toJSON(value any) (string, error) {
+	text, err := json.Marshal(value)
+	return string(text), err
+}
+
+// show prints a response: as the flags say, or as text.
+func show[T any](cmd *cobra.Command, o *outputFlags, answer client.Answer[T], text func(cli.Palette, *T) string) error {
+	out := cmd.OutOrStdout()
+	if o.set() {
+		return o.print(out, answer.JSON)
+	}
+	_, err := io.WriteString(out, text(cli.PaletteFor(cmd, out), &answer.Value))
+	return err
+}
+
+// print prints a response as JSON, or through the template.
+func (o *outputFlags) print(out io.Writer, answer json.RawMessage) (err error) {
+	var text bytes.Buffer
+	switch {
+	case o.template != "":
+		err = o.execute(&text, answer)
+	case o.oneLine:
+		err = json.Compact(&text, answer)
+	default:
+		err = json.Indent(&text, bytes.TrimSpace(answer), "", "  ")
+	}
+	if err != nil {
+		return err
+	}
+	if !bytes.HasSuffix(text.Bytes(), []byte("\n")) {
+		text.WriteByte('\n')
+	}
+	_, err = out.Write(text.Bytes())
+	return err
+}
+
+// execute runs the template over a response; its keys are those of the JSON. Large numbers keep all digits.
+func (o *outputFlags) execute(text io.Writer, answer json.RawMessage) error {
+	decoder := json.NewDecoder(bytes.NewReader(answer))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return err
+	}
+	if err := o.parsed.Execute(text, value); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	return nil
+}

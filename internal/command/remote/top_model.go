@@ -1,0 +1,291 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/tachograph/tacho/internal/command/cli"
+)
+
+// topSort is the order of the rows.
+type topSort string
+
+const (
+	byCPU       topSort = "cpu"
+	byMemory    topSort = "memory"
+	byIO        topSort = "io"
+	byName      topSort = "name"
+	byProcesses topSort = "processes"
+	byPressure  topSort = "pressure"
+)
+
+func sortWords() []string {
+	return []string{string(byCPU), string(byMemory), string(byIO), string(byName), string(byProcesses), string(byPressure)}
+}
+
+// topModel is the state of tacho top without its terminal: what is shown, and how keys change it.
+type topModel struct {
+	palette cli.Palette
+	address string
+	delay   time.Duration
+	sort    topSort
+	reverse bool
+	percent bool
+	filter  string
+	// typing is set while the filter is typed; help and tree are other pages.
+	typing, help, tree bool
+	// failedFirst orders the commands of a task by how many of their processes failed.
+	failedFirst bool
+	// selected is the key of the selected row; empty for the first.
+	selected string
+	// scroll is the first visible line of a page that is longer than the screen.
+	scroll int
+
+	rows []*topRow
+	at   time.Time
+	err  error
+}
+
+// update replaces the rows, or keeps the old ones after an error.
+func (m *topModel) update(rows []*topRow, err error) {
+	m.err = err
+	if err == nil {
+		m.rows, m.at = rows, time.Now()
+	}
+}
+
+// visible returns the rows that match the filter, sorted.
+func (m *topModel) visible() []*topRow {
+	rows := []*topRow{} // in JSON, an empty list is not null
+	for _, r := range m.rows {
+		if strings.Contains(strings.ToLower(r.title()), strings.ToLower(m.filter)) || strings.HasPrefix(r.Alloc, m.filter) {
+			rows = append(rows, r)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b *topRow) int {
+		order := 0
+		if m.sort != byName {
+			order = -compareKnown(m.weight(a), m.weight(b))
+		}
+		order = cmp.Or(order, cmp.Compare(a.title(), b.title()), cmp.Compare(a.Alloc, b.Alloc))
+		if m.reverse {
+			return -order
+		}
+		return order
+	})
+	return rows
+}
+
+// compareKnown orders nil before all values.
+func compareKnown(a, b *float64) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return -1
+	case b == nil:
+		return 1
+	}
+	return cmp.Compare(*a, *b)
+}
+
+// weight returns the number by which a row is sorted.
+func (m *topModel) weight(r *topRow) *float64 {
+	f := &r.usage
+	switch m.sort {
+	case byMemory:
+		if m.percent {
+			return ratio(f.Memory, f.Limit)
+		}
+		return f.Memory
+	case byIO:
+		return sum(f.Read, f.Written)
+	case byProcesses:
+		return f.Processes
+	case byPressure:
+		return greatest(f.CPUPressure, f.MemoryPressure, f.IOPressure)
+	case byCPU, byName:
+	}
+	return f.Cores
+}
+
+// sum adds values, ignoring nil; nil if all are.
+func sum(values ...*float64) (total *float64) {
+	for _, v := range values {
+		if v != nil {
+			if total == nil {
+				total = new(float64)
+			}
+			*total += *v
+		}
+	}
+	return total
+}
+
+func greatest(values ...*float64) (most *float64) {
+	for _, v := range values {
+		if v != nil && (most == nil || *v > *most) {
+			most = v
+		}
+	}
+	return most
+}
+
+// ratio returns part / whole; nil if either is.
+func ratio(part, whole *float64) *float64 {
+	if part == nil || whole == nil || *whole <= 0 {
+		return nil
+	}
+	share := *part / *whole
+	return &share
+}
+
+// chosen returns the selected row and its index; nil if there are no rows.
+func (m *topModel) chosen() (row *topRow, at int) {
+	rows := m.visible()
+	for i, r := range rows {
+		if r.key() == m.selected {
+			return r, i
+		}
+	}
+	if len(rows) == 0 {
+		return nil, 0
+	}
+	return rows[0], 0
+}
+
+// topAction is what the loop has to do after a key.
+type topAction int
+
+const (
+	topNothing topAction = iota
+	topQuit
+	topRefresh
+)
+
+// key is one key press: a rune, or the name of a key without one.
+type key struct {
+	r    rune
+	name string
+}
+
+// press handles a key.
+func (m *topModel) press(k key) topAction {
+	if m.typing {
+		return m.typed(k)
+	}
+	if k.name == "esc" || k.r == 'q' || k.name == "enter" && (m.help || m.tree) {
+		if m.help || m.tree {
+			m.help, m.tree, m.scroll = false, false, 0
+			return topNothing
+		}
+		if k.name == "esc" {
+			m.filter = ""
+			return topNothing
+		}
+		return topQuit
+	}
+	if m.move(k) || m.order(k) {
+		return topNothing
+	}
+	switch {
+	case k.name == "ctrl-c":
+		return topQuit
+	case k.r == ' ', k.name == "ctrl-l":
+		return topRefresh
+	case k.r == 'h', k.r == '?':
+		m.help, m.scroll = !m.help, 0
+	case k.r == 'f':
+		m.failedFirst = !m.failedFirst
+	case k.r == '%':
+		m.percent = !m.percent
+	case k.r == '+':
+		m.delay = min(longestDelay, m.delay+delayStep(m.delay))
+	case k.r == '-':
+		m.delay = max(shortestDelay, m.delay-delayStep(m.delay-1))
+	case k.r == '/':
+		m.typing, m.help, m.tree = true, false, false
+	case k.name == "enter":
+		if row, _ := m.chosen(); row != nil {
+			m.tree, m.selected, m.scroll = true, row.key(), 0
+			return topRefresh // with its commands
+		}
+	}
+	return topNothing
+}
+
+// opened returns the key of the task whose page is shown; empty for none.
+func (m *topModel) opened() string {
+	if !m.tree {
+		return ""
+	}
+	return m.selected
+}
+
+// delayStep returns the change of the delay by one key: a second, less below a second.
+func delayStep(delay time.Duration) time.Duration {
+	if delay < time.Second {
+		return 200 * time.Millisecond
+	}
+	return time.Second
+}
+
+// order handles a key for sorting; false if it is not one.
+func (m *topModel) order(k key) bool {
+	by, ok := map[rune]topSort{'c': byCPU, 'm': byMemory, 'i': byIO, 'p': byName, 't': byProcesses, 'w': byPressure}[k.r]
+	switch {
+	case ok && by == m.sort, k.r == 'r':
+		m.reverse = !m.reverse
+	case ok:
+		m.sort, m.reverse = by, false
+	default:
+		return false
+	}
+	return true
+}
+
+// move handles a key for selecting or scrolling; false if it is not one.
+func (m *topModel) move(k key) bool {
+	const page = 10
+	step, ok := map[string]int{"up": -1, "down": 1, "page up": -page, "page down": page, "home": -1 << 30, "end": 1 << 30}[k.name]
+	if !ok {
+		step, ok = map[rune]int{'k': -1, 'j': 1, 'g': -1 << 30, 'G': 1 << 30}[k.r]
+	}
+	if !ok {
+		return false
+	}
+	if m.help || m.tree {
+		m.scroll = max(0, m.scroll+step)
+		return true
+	}
+	rows := m.visible()
+	if _, at := m.chosen(); len(rows) > 0 {
+		m.selected = rows[min(max(0, at+step), len(rows)-1)].key()
+	}
+	return true
+}
+
+// typed handles a key while the filter is typed.
+func (m *topModel) typed(k key) topAction {
+	switch {
+	case k.name == "ctrl-c":
+		return topQuit
+	case k.name == "enter":
+		m.typing = false
+	case k.name == "esc":
+		m.typing, m.filter = false, ""
+	case k.name == "backspace":
+		if runes := []rune(m.filter); len(runes) > 0 {
+			m.filter = string(runes[:len(runes)-1])
+		}
+	case k.name == "" && unicode.IsPrint(k.r):
+		m.filter += string(k.r)
+	}
+	return topNothing
+}

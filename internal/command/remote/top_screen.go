@@ -1,0 +1,184 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/tachograph/tacho/internal/command/cli"
+)
+
+// Control sequences for the alternate screen without a cursor, and back.
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J"
+	leaveScreen = "\x1b[?25h\x1b[?1049l"
+)
+
+// polled is the outcome of one poll.
+type polled struct {
+	rows []*topRow
+	err  error
+}
+
+// topLoop runs tacho top on a terminal.
+type topLoop struct {
+	model   *topModel
+	poll    *taskPoll
+	out     io.Writer
+	keys    chan []key
+	wake    chan struct{}
+	results chan polled
+}
+
+// runTopScreen shows the model on a terminal until a key or ctx ends it, and restores the terminal.
+func runTopScreen(ctx context.Context, m *topModel, poll *taskPoll, stdin io.Reader, stdout io.Writer) (err error) {
+	in, ok := stdin.(*os.File)
+	if !ok {
+		return errors.New("stdin is not a terminal")
+	}
+	// Before the screen changes, so that an error is printed in one line.
+	rows, err := poll.read(ctx)
+	if err != nil {
+		return err
+	}
+	m.update(rows, nil)
+	cooked, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return fmt.Errorf("set terminal to raw mode: %w", err)
+	}
+	defer func() { err = errors.Join(err, term.Restore(int(in.Fd()), cooked)) }()
+	if _, err := io.WriteString(stdout, enterScreen); err != nil {
+		return err
+	}
+	defer func() {
+		if _, leaveErr := io.WriteString(stdout, leaveScreen); leaveErr != nil {
+			err = errors.Join(err, leaveErr)
+		}
+	}()
+	keyboard, err := newInterruptible(in)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	l := &topLoop{model: m, poll: poll, out: stdout, keys: make(chan []key), wake: make(chan struct{}, 1), results: make(chan polled)}
+	var work sync.WaitGroup
+	work.Go(func() { l.runPolls(ctx) })
+	keyboard.start(func() { l.readKeys(ctx, keyboard) })
+	err = l.run(ctx)
+	cancel()
+	work.Wait()
+	return errors.Join(err, keyboard.Close())
+}
+
+// runPolls polls the agent on each wake-up.
+func (l *topLoop) runPolls(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.wake:
+		}
+		rows, err := l.poll.read(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case l.results <- polled{rows, err}:
+		}
+	}
+}
+
+// readKeys sends keys until the keyboard is closed.
+func (l *topLoop) readKeys(ctx context.Context, keyboard io.Reader) {
+	buffer := make([]byte, 256)
+	for {
+		n, err := keyboard.Read(buffer)
+		if err != nil {
+			// A closed terminal is treated as Ctrl-C.
+			select {
+			case l.keys <- []key{{name: "ctrl-c"}}:
+			case <-ctx.Done():
+			}
+			return
+		}
+		select {
+		case l.keys <- parseKeys(buffer[:n]):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (l *topLoop) run(ctx context.Context) error {
+	resized := make(chan os.Signal, 1)
+	defer notifyResize(resized)()
+	timer := time.NewTimer(l.model.delay)
+	defer timer.Stop()
+	for {
+		if err := l.draw(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-resized:
+		case <-timer.C:
+			l.pollNow()
+		case p := <-l.results:
+			l.model.update(p.rows, p.err)
+			timer.Reset(l.model.delay)
+		case keys := <-l.keys:
+			delay := l.model.delay
+			for _, k := range keys {
+				action := l.model.press(k)
+				l.poll.opened.Store(new(l.model.opened()))
+				switch action {
+				case topQuit:
+					return nil
+				case topRefresh:
+					l.pollNow()
+				case topNothing:
+				}
+			}
+			if l.model.delay != delay {
+				timer.Reset(l.model.delay)
+			}
+		}
+	}
+}
+
+// pollNow wakes up runPolls, unless it is pending already.
+func (l *topLoop) pollNow() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// draw writes the whole screen in one write, without erasing it first: it does not flicker.
+func (l *topLoop) draw() error {
+	columns, lines := cli.TerminalSize(l.out)
+	if columns == 0 || lines == 0 {
+		columns, lines = 80, 24
+	}
+	var b strings.Builder
+	b.WriteString("\x1b[H")
+	for i, line := range l.model.view(columns, lines) {
+		if i > 0 {
+			b.WriteString("\r\n")
+		}
+		b.WriteString(line + "\x1b[K")
+	}
+	b.WriteString("\x1b[J")
+	_, err := io.WriteString(l.out, b.String())
+	return err
+}

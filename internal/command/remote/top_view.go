@@ -1,0 +1,307 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/summary"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// view returns the lines of the screen, at most height, of at most width columns.
+func (m *topModel) view(width, height int) []string {
+	head := m.head(width)
+	room := max(0, height-len(head))
+	switch {
+	case m.help:
+		return append(head, m.window(helpLines(width), room)...)
+	case m.tree:
+		return append(head, m.window(m.treeLines(width), room)...)
+	}
+	return append(head, m.list(width, room)...)
+}
+
+// head returns the lines above every page.
+func (m *topModel) head(width int) []string {
+	running := 0
+	var cores, memory *float64
+	for _, r := range m.rows {
+		if r.State == "running" {
+			running++
+		}
+		cores, memory = sum(cores, r.Cores), sum(memory, r.Memory)
+	}
+	order := "by " + string(m.sort)
+	if m.reverse {
+		order += ", reversed"
+	}
+	first := cli.Fit([]string{
+		"tacho top", m.at.Local().Format("15:04:05"), fmt.Sprintf("tasks: %d, running: %d", len(m.rows), running), "CPU " + m.cpu(cores),
+		"memory " + cli.Optional(procstats.Bytes, memory), order, "h: help", "every " + m.delay.String(),
+	}, "  ", width)
+	second := ""
+	switch {
+	case m.err != nil:
+		second = m.palette.Red(cli.Cut("outdated: "+cli.OneLine(m.err.Error()), width))
+	case m.typing:
+		second = cli.Cut("filter: "+cli.Printable(m.filter), width-1) + m.palette.Reverse(" ")
+	case m.filter != "":
+		second = m.palette.Yellow(cli.Cut(fmt.Sprintf("filter: %s (/ edits, esc removes it)", cli.Printable(m.filter)), width))
+	}
+	return []string{m.palette.Bold(first), second}
+}
+
+// list returns the page of all tasks, scrolled to the selected one.
+func (m *topModel) list(width, room int) []string {
+	lines := strings.Split(strings.TrimSuffix(m.table(true, width).Render(m.palette), "\n"), "\n")
+	head, lines := lines[:1], lines[1:]
+	if len(lines) == 0 {
+		text := "  no tasks"
+		if m.filter != "" {
+			text = "  no task matches the filter"
+		}
+		return append(head, cli.Cut(text, width))[:min(2, room)]
+	}
+	_, at := m.chosen()
+	lines[at] = m.selectedLine(lines[at], width)
+	body := max(0, room-len(head))
+	from := max(0, min(at-body/2, len(lines)-body))
+	return append(head, lines[from:min(len(lines), from+body)]...)[:min(room, 1+len(lines)-from)]
+}
+
+// selectedLine reverses a line over its whole width, which is no colour and so not switched off with them. A reset after a colour ends that, so it is repeated.
+func (m *topModel) selectedLine(line string, width int) string {
+	const invert = "\x1b[7m"
+	bare := cli.VisibleWidth(line)
+	line += strings.Repeat(" ", max(0, width-bare))
+	return invert + strings.ReplaceAll(line, "\x1b[0m", "\x1b[0m"+invert) + "\x1b[0m"
+}
+
+// sparkline is the number of columns of a sparkline.
+const sparkline = 12
+
+// table has one line per task.
+func (m *topModel) table(sparks bool, width int) *cli.Table {
+	t := &cli.Table{
+		Width: width, Right: []int{2, 4, 5, 6, 7, 8, 9},
+		Leave: []int{11, 9, 7, 8, 3, 6, 1, cli.Shorten}, Least: map[int]int{0: 10, 10: 13},
+	}
+	t.Header = []string{"TASK", "STATE", "CPU", "", "MEMORY", "LIMIT", "PEAK", "READ/s", "WRITTEN/s", "PROCS", "PRESSURE", "ALLOCATION"}
+	if !sparks {
+		t.Header[3] = "RESTARTS"
+		t.Right = append(t.Right, 3)
+	}
+	for _, r := range m.visible() {
+		f := r.usage
+		spark := cli.Plain(strconv.Itoa(r.Restarts))
+		if sparks {
+			spark = cli.Painted(sparkText(r.past, sparkline), m.palette.Green)
+		}
+		word, paint := r.word(), statusPaint(m.palette, r.State)
+		if r.Outcome != "" {
+			paint = summary.OutcomePaint(m.palette, r.Outcome)
+		}
+		if sparks && r.Restarts > 0 {
+			word += fmt.Sprintf(" ×%d", r.Restarts)
+		}
+		pressure := cli.Painted(pressureText(f), pressurePaint(m.palette, f))
+		if r.sample == nil && r.Reason != "" && r.State == "running" {
+			pressure = cli.Painted(cli.OneLine(r.Reason), m.palette.Faint)
+		}
+		t.Add(cli.Plain(cli.Printable(r.title())), cli.Painted(word, paint), cli.Painted(m.cpu(f.Cores), m.palette.Bold), spark,
+			cli.Painted(m.memory(f), sharePaint(m.palette, ratio(f.Memory, f.Limit))),
+			cli.Plain(cli.Optional(procstats.Bytes, f.Limit)), cli.Plain(cli.Optional(procstats.Bytes, f.Peak)),
+			cli.Plain(cli.Optional(procstats.Bytes, f.Read)), cli.Plain(cli.Optional(procstats.Bytes, f.Written)),
+			cli.Plain(cli.Optional(procstats.None, f.Processes)), pressure, cli.Painted(shortID(r.Alloc), m.palette.Faint))
+	}
+	return t
+}
+
+// cpu returns cores, or percent of one core.
+func (m *topModel) cpu(cores *float64) string {
+	if !m.percent || cores == nil {
+		return coresText(cores)
+	}
+	return procstats.Share.Text(*cores)
+}
+
+// memory returns bytes, or percent of the limit if there is one.
+func (m *topModel) memory(f usage) string {
+	if share := ratio(f.Memory, f.Limit); m.percent && share != nil {
+		return procstats.Share.Text(*share)
+	}
+	return cli.Optional(procstats.Bytes, f.Memory)
+}
+
+// sharePaint returns a warning colour if most of a limit is used.
+func sharePaint(p cli.Palette, share *float64) func(string) string {
+	switch {
+	case share == nil || *share < 0.75:
+		return nil
+	case *share < 0.9:
+		return p.Yellow
+	}
+	return p.Red
+}
+
+func pressurePaint(p cli.Palette, f usage) func(string) string {
+	return sharePaint(p, greatest(f.CPUPressure, f.MemoryPressure, f.IOPressure))
+}
+
+// sparkText draws the last readings as blocks, scaled to the highest of them, at least a tenth of a core. Missing
+// readings are blank.
+func sparkText(past []*float64, columns int) string {
+	const blocks = "▁▂▃▄▅▆▇█"
+	runes := []rune(blocks)
+	past = past[max(0, len(past)-columns):]
+	highest := 0.1
+	for _, v := range past {
+		if v != nil {
+			highest = max(highest, *v)
+		}
+	}
+	var b strings.Builder
+	b.WriteString(strings.Repeat(" ", columns-len(past)))
+	for _, v := range past {
+		if v == nil {
+			b.WriteByte(' ')
+			continue
+		}
+		b.WriteRune(runes[min(len(runes)-1, int(*v/highest*float64(len(runes))))])
+	}
+	return b.String()
+}
+
+// window returns the visible part of a page.
+func (m *topModel) window(lines []string, room int) []string {
+	m.scroll = max(0, min(m.scroll, len(lines)-room))
+	lines = lines[m.scroll:]
+	return lines[:min(room, len(lines))]
+}
+
+// treeLines returns the page of one task: its processes, exited and unattributed, which add up to the total.
+func (m *topModel) treeLines(width int) []string {
+	row, _ := m.chosen()
+	if row == nil || row.key() != m.selected {
+		return []string{cli.Cut("the task does not exist any more (esc: back)", width)}
+	}
+	lines := m.taskHead(row, width)
+	if row.sample == nil || row.sample.Processes == nil {
+		return append(lines, cli.Cut("  not measured: "+cli.OneLine(row.Reason), width))
+	}
+	t := cli.Table{
+		Width: width, Header: []string{"PID", "CPU", "TIME", "WAITED", "RSS", "STATE", "THREADS", "COMMAND"},
+		Right: []int{0, 1, 2, 3, 4, 6}, Leave: []int{3},
+	}
+	processes := row.sample.Processes
+	for _, line := range processTree(processes.Rows) {
+		p := line.Process
+		state := procstats.NoValue
+		if text, ok := p.Measurements[procstats.ProcessState.String()].(string); ok {
+			state = cli.Printable(text)
+		}
+		t.AddTexts(strconv.Itoa(p.PID), m.cpu(processCores(row, p)),
+			summary.FirstValue(p.Measurements, procstats.ProcessCPU, procstats.PortableProcessCPU),
+			summary.FirstValue(p.Measurements, procstats.ProcessRunDelay),
+			summary.FirstValue(p.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS),
+			state, summary.FirstValue(p.Measurements, procstats.ProcessThreads), indented(line))
+	}
+	exited := "exited"
+	if n := processes.Exited.Processes; n != nil {
+		exited = fmt.Sprintf("exited (%.0f)", *n)
+	}
+	closing := func(cores, seconds, name string) { t.AddTexts("", cores, seconds, "", "", "", "", name) }
+	closing("", cli.Optional(procstats.Seconds, processes.Exited.CPUSeconds), exited)
+	closing("", cli.Optional(procstats.Seconds, processes.Unattributed.CPUSeconds), "unattributed")
+	total := cmp.Or(processes.Total.CPUSeconds, first(sampleReading(row.sample, 0), procstats.HeadlineCPU))
+	closing(m.cpu(row.Cores), cli.Optional(procstats.Seconds, total), "total")
+	if age := setAge(row.sample); age >= time.Second {
+		closing("", "", fmt.Sprintf("read %s ago", procstats.AgeText(age)))
+	}
+	if processes.Omitted > 0 {
+		closing("", "", fmt.Sprintf("%d more without a row", processes.Omitted))
+	}
+	lines = append(lines, strings.Split(strings.TrimSuffix(t.Render(m.palette), "\n"), "\n")...)
+	return append(lines, m.commandLines(row, width)...)
+}
+
+// taskHead names a task and what it uses. On a narrow screen it takes a second line: what a page is opened for is not
+// what leaves it.
+func (m *topModel) taskHead(row *topRow, width int) []string {
+	f := row.usage
+	name := []string{cli.Printable(row.title()), row.word(), "CPU " + m.cpu(f.Cores)}
+	use := []string{
+		"memory " + cli.Optional(procstats.Bytes, f.Memory) + " of " + cli.Optional(procstats.Bytes, f.Limit),
+		"peak " + cli.Optional(procstats.Bytes, f.Peak), "pressure " + pressureText(f),
+	}
+	all := append(slices.Concat(name, use), "(esc: back)")
+	lines := []string{m.palette.Bold(cli.Fit(all, "  ", width))}
+	if utf8.RuneCountInString(strings.Join(slices.Concat(name, use), "  ")) > width {
+		lines = []string{m.palette.Bold(cli.Fit(name, "  ", width)), cli.Fit(use, "  ", width)}
+	}
+	network := ""
+	if f.Received != nil || f.Sent != nil {
+		network = fmt.Sprintf("network  received %s/s, sent %s/s", cli.Optional(procstats.Bytes, f.Received), cli.Optional(procstats.Bytes, f.Sent))
+	}
+	return append(lines, cli.Cut(network, width))
+}
+
+// commandLines lists the processes of a task that have ended, by command; nothing if that is not known.
+func (m *topModel) commandLines(row *topRow, width int) []string {
+	c := row.commands
+	if c == nil || c.Reason != "" || len(c.Rows) == 0 {
+		return nil
+	}
+	title := "Processes that ended, by command (f: failed first)"
+	if m.failedFirst {
+		title = "Processes that ended, by command, failed first (f: by CPU)"
+	}
+	table := summary.LiveCommandTable(c, width, m.failedFirst).Render(m.palette)
+	lines := append([]string{"", m.palette.Bold(cli.Cut(title, width))}, strings.Split(strings.TrimSuffix(table, "\n"), "\n")...)
+	if c.LostRecords > 0 || len(c.Gaps) > 0 { // that it began a moment after the task is said elsewhere
+		for _, note := range summary.CommandNotes(c) {
+			lines = append(lines, cli.Cut("  "+note, width))
+		}
+	}
+	return lines
+}
+
+// helpLines returns the page of keys.
+func helpLines(width int) []string {
+	lines := []string{
+		"  q          quit (on other pages: back)",
+		"  h ?        this help",
+		"  c          sort by CPU",
+		"  m          sort by memory",
+		"  i          sort by I/O",
+		"  p          sort by name (path)",
+		"  t          sort by number of processes",
+		"  w          sort by pressure (waiting)",
+		"  r          reverse the order; also the same key again",
+		"  %          CPU in percent of a core, memory in percent of the limit",
+		"  + -        longer or shorter delay",
+		"  space      update now",
+		"  /          filter by name; enter applies, esc removes the filter",
+		"  up down    select a task (also k j, page up, page down, home, end)",
+		"  enter      show the processes of the selected task, and those that ended by command",
+		"             (WAITED: for a CPU, all threads)",
+		"  f          there: commands of which most processes failed first",
+		"",
+		"  CPU is in cores; the blocks are the last readings, scaled to the highest of them.",
+		"  Pressure is the share of time in which some process waited, and for what most.",
+		"  " + procstats.NoValue + " is not measured.",
+	}
+	for i := range lines {
+		lines[i] = cli.Cut(lines[i], width)
+	}
+	return lines
+}

@@ -1,0 +1,42 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/internal/command/cli"
+)
+
+func newUI() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Print a link that signs a browser in to the agent's page",
+		Long: `Print a link that signs a browser in to the agent's web page. It works once, within a minute. The session lasts 12 hours, or
+until the agent ends, and may see command lines and output, and restart and stop tasks.`,
+		Example: "  tacho ui",
+		Args:    cli.Arguments(),
+		GroupID: cli.GroupAgent,
+	}
+	return withAgent(cmd, nil, func(cmd *cobra.Command, agent *client.Client, _ []string) error {
+		link, err := agent.SignInLink(cmd.Context())
+		if err != nil {
+			return err
+		}
+		base := link.URL
+		if address := agent.Address(); !strings.HasPrefix(address, "unix:") {
+			base = strings.TrimSuffix(address, "/")
+		}
+		if base == "" {
+			return errors.New("the agent does not listen on TCP (ports { http = -1 }), so no browser reaches its page")
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), base+link.Path)
+		return err
+	})
+}

@@ -1,0 +1,156 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package remote
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tachograph/tacho/internal/agent/client"
+	"github.com/tachograph/tacho/internal/agent/shape"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/procstats"
+)
+
+func point(at float64, run int, values map[procstats.ID]float64) *shape.Point {
+	p := &shape.Point{Mono: at, Run: run, Measurements: map[string]float64{}}
+	for id, value := range values {
+		p.Measurements[id.String()] = value
+	}
+	return p
+}
+
+func TestUsageHasRatesOfTheSameStart(t *testing.T) {
+	before := point(100, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 1, procstats.PSICPUSome: 2, procstats.CgroupIORead: 0})
+	for _, test := range []struct {
+		name                  string
+		now                   *shape.Point
+		cores, pressure, read *float64
+	}{
+		{"two seconds later", point(102, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4, procstats.PSICPUSome: 3}), new(1.5), new(0.5), nil},
+		{"after a restart", point(102, 2, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4}), nil, nil, nil},
+		{"a counter went down", point(102, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 0.5, procstats.CgroupIORead: 8}), nil, nil, new(4.0)},
+		{"at the same time", point(100, 1, map[procstats.ID]float64{procstats.CgroupCPUUsage: 4}), nil, nil, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := usageOf(pointReading(test.now), pointReading(before))
+			if diff := cmp.Diff([]*float64{test.cores, test.pressure, test.read}, []*float64{f.Cores, f.CPUPressure, f.Read}); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	tree := func(at, cpu, late float64, more procstats.ID) *numbers {
+		return pointReading(point(at, 1, map[procstats.ID]float64{procstats.TreeCPU: cpu, procstats.TreeCPULate: late, more: cpu}))
+	}
+	if f := usageOf(tree(12, 9, 6, procstats.HeadlineCPU), tree(10, 1, 0, procstats.HeadlineCPU)); f.Cores == nil || *f.Cores != 1 {
+		t.Errorf("8 s in 2 s, of which 6 are late: %v cores", f.Cores)
+	}
+	if f := usageOf(tree(12, 9, 6, procstats.CgroupCPUUsage), tree(10, 1, 0, procstats.CgroupCPUUsage)); f.Cores == nil || *f.Cores != 4 {
+		t.Errorf("8 s in 2 s in a cgroup: %v cores", f.Cores)
+	}
+	if f := usageOf(nil, nil); f != (usage{}) {
+		t.Errorf("nothing gives %+v", f)
+	}
+}
+
+func TestPressureText(t *testing.T) {
+	for _, test := range []struct {
+		usage usage
+		want  string
+	}{
+		{usage{}, procstats.NoValue},
+		{usage{CPUPressure: new(0.0)}, "0 %"},
+		{usage{CPUPressure: new(0.1), IOPressure: new(0.5)}, "50 % io"},
+		{usage{MemoryPressure: new(1.02)}, "100 % memory"},
+	} {
+		if got := pressureText(test.usage); got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
+}
+
+func TestProcessTree(t *testing.T) {
+	rows := []client.Process{
+		{PID: 30, PPID: 10, Command: "c"},
+		{PID: 10, PPID: 1, Command: "a"},
+		{PID: 40, PPID: 30, Command: "d"},
+		{PID: 20, PPID: 10, Command: "b"},
+		{PID: 50, PPID: 50, Command: "own parent"},
+	}
+	var got []string
+	for _, line := range processTree(rows) {
+		got = append(got, indented(line))
+	}
+	if diff := cmp.Diff([]string{"a", "  b", "  c", "    d", "own parent"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLastLines(t *testing.T) {
+	for _, test := range []struct {
+		text  string
+		n     int
+		want  string
+		whole bool
+	}{
+		{"a\nb\nc\n", 2, "b\nc\n", true},
+		{"a\nb\nc", 2, "b\nc", true},
+		{"a\nb\n", 5, "a\nb\n", false},
+		{"a\nb\n", 2, "a\nb\n", false},
+		{"a\n", 0, "", true},
+		{"", 3, "", false},
+		{"\n\n\n", 1, "\n", true},
+	} {
+		begin, whole := lastLines([]byte(test.text), test.n)
+		if got := test.text[begin:]; got != test.want || whole != test.whole {
+			t.Errorf("last %d of %q: %q, %v", test.n, test.text, got, whole)
+		}
+	}
+}
+
+func TestSparkText(t *testing.T) {
+	if got := sparkText([]*float64{new(0.0), nil, new(1.0), new(2.0)}, 6); got != "  ▁ ▅█" {
+		t.Errorf("%q", got)
+	}
+	if got := sparkText([]*float64{new(9.0), new(0.01), new(0.05)}, 2); got != "▁▅" {
+		t.Errorf("little CPU is shown as little: %q", got)
+	}
+}
+
+func TestTableNeverExceedsItsWidth(t *testing.T) {
+	for width := 1; width < 40; width++ {
+		b := cli.Table{Header: []string{"NAME", "NUMBER", "TEXT"}, Right: []int{1}, Width: width}
+		b.AddTexts("a", "1", "some words")
+		for line := range strings.Lines(b.Render(cli.Palette{})) {
+			if n := cli.VisibleWidth(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("width %d: %d columns: %q", width, n, line)
+			}
+		}
+	}
+}
+
+// TestSelected holds that what a task selects is shown, with the reason if it is absent, and nothing of other tasks.
+func TestSelected(t *testing.T) {
+	for name, test := range map[string]struct {
+		sample client.Sample
+		want   string
+	}{
+		"nothing": {client.Sample{Absent: map[string]string{"cgroup_memory_max_bytes": "no limit is set"}}, ""},
+		"both": {
+			client.Sample{
+				Measurements: map[string]any{"disk_usage_bytes": float64(3 << 20), "disk_files": 2.0},
+				Absent:       map[string]string{"smaps_pss_bytes": "1 of 2 processes were skipped"},
+			},
+			"  smaps_pss_bytes       –  1 of 2 processes were skipped\n  disk_usage_bytes  3 MiB\n  disk_files            2\n",
+		},
+	} {
+		var page usagePage
+		page.selected(&test.sample)
+		if got := page.text.String(); got != test.want {
+			t.Errorf("%s:\n%q, want\n%q", name, got, test.want)
+		}
+	}
+}

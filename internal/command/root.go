@@ -1,0 +1,92 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package command is the command line of tacho: the root command, above one package for each family of commands.
+package command
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/internal/command/agent"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/doctor"
+	"github.com/tachograph/tacho/internal/command/record"
+	"github.com/tachograph/tacho/internal/command/remote"
+	"github.com/tachograph/tacho/internal/command/run"
+	"github.com/tachograph/tacho/internal/version"
+)
+
+// Execute runs tacho with its arguments, without the name of the program, and returns the exit code. An error is
+// printed on stderr in one line. Cancelling ctx ends commands that wait for something.
+func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := Root()
+	root.SetArgs(agent.LongDashes(args))
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	rejectUnknownShells(root)
+	unknown := cli.RejectUnknownTopics(root)
+	executed, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = unknown()
+	}
+	return cli.Report(stderr, executed, err)
+}
+
+// Root returns the tree of all commands, for what runs and for what documents them.
+func Root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tacho",
+		Short: "Measure what a command really uses, what it waits for, and why it ends",
+		Long: `tacho records tasks: what did a task use, what did it wait for, and why did it end?
+
+Every flag can also be set by an environment variable, which the help names: that of --interval of tacho run is
+TACHO_RUN_INTERVAL. Flags that are the same for all commands, such as --output-dir, have one for all: TACHO_OUTPUT_DIR.
+Flags override environment variables, and these override defaults. NO_COLOR is supported.
+
+Exit codes: 0 success, 1 error, 2 usage error, 123 a budget failed (--fail-if, --max-increase). Commands that run another command
+exit with the code of that command, and with 125 after an error of their own.`,
+		Example: `  tacho run -- make -j4
+  tacho ls
+  tacho show last
+  tacho explain memory_bytes`,
+		Version:           version.String(),
+		PersistentPreRunE: prepare,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+	}
+	root.AddGroup(
+		&cobra.Group{ID: cli.GroupMeasure, Title: "Measure:"},
+		&cobra.Group{ID: cli.GroupRecords, Title: "Look at records:"},
+		&cobra.Group{ID: cli.GroupAgent, Title: "Run and watch jobs:"},
+		&cobra.Group{ID: cli.GroupHost, Title: "This machine and its measurements:"},
+	)
+	cli.AddColor(root)
+	root.SetFlagErrorFunc(cli.FlagError)
+	cli.AddSubcommands(root, slices.Concat(run.Commands(), record.Commands(), remote.Commands(),
+		[]*cobra.Command{agent.Command(), doctor.Command(), newVersion()})...)
+	cli.DocumentEnvironment(root)
+	cli.WrapHelp(root)
+	return root
+}
+
+// prepare is called before every command.
+func prepare(cmd *cobra.Command, args []string) error {
+	if err := cli.ApplyEnvironment(cmd, args); err != nil {
+		return err
+	}
+	run.EndOrphans(cmd)
+	return nil
+}
+
+// rejectUnknownShells replaces what cobra's completion command does with a shell that it does not support: print help.
+func rejectUnknownShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		cli.AddSubcommands(completion)
+	}
+}

@@ -1,0 +1,181 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/rundir"
+	"github.com/tachograph/tacho/internal/command/summary"
+	"github.com/tachograph/tacho/internal/failpoint"
+)
+
+func newAttach() *cobra.Command {
+	cmd := cli.Launcher(&cobra.Command{
+		Use:   "attach [RUN]",
+		Short: "Follow a detached run to its end",
+		Long: `Print the output of a detached run from its start, follow it to its end, and exit with its exit code.
+Ctrl-C stops following; the run continues.
+
+` + rundir.RunHelp,
+		Example: `  tacho attach last`,
+		Args:    rundir.Arguments("RUN"),
+		GroupID: cli.GroupMeasure,
+	})
+	outputDir := rundir.AddOutputDir(cmd)
+	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		entry, err := rundir.FindLast(*outputDir, args)
+		if err != nil {
+			return err
+		}
+		return attach(cmd, entry)
+	}
+	return cmd
+}
+
+func attach(cmd *cobra.Command, entry record.Entry) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	var final *record.Record // as the executor tells it; if it is gone, as it was written
+	c, err := visit(ctx, entry)
+	switch {
+	case isGone(err), err != nil && isComplete(entry.Dir):
+		if err := printOutput(cmd, entry.Dir); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	default:
+		failpoint.At("run.attach.connected")
+		var waitErr error
+		if _, final, waitErr = followOutput(ctx, cmd, c, entry.Dir); final != nil {
+			warnIncomplete(cmd, final)
+		}
+		if err := c.Close(); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return errors.New("no longer following; the run continues")
+		}
+		if waitErr != nil && !errors.Is(waitErr, client.ErrLost) && !isComplete(entry.Dir) {
+			return waitErr
+		}
+	}
+	if final == nil {
+		if final, err = record.Read(entry.Dir); err != nil {
+			return err
+		}
+	}
+	return ended(cmd, entry, final)
+}
+
+// isComplete reports whether the record of a run, if it has one, is complete. Its executor may be about to exit then, and does
+// not answer.
+func isComplete(dir string) bool {
+	if dir == "" {
+		return false
+	}
+	r, err := record.Read(dir)
+	return err == nil && r.State != record.Running
+}
+
+// followOutput copies the captured output of a run while it waits for its end.
+func followOutput(ctx context.Context, cmd *cobra.Command, c *client.Client, dir string) (*proto.Exit, *record.Record, error) {
+	following, stop := context.WithCancel(ctx)
+	outputs := make(chan error, 2)
+	for name, to := range outputsOf(cmd) {
+		go func() { outputs <- tail(following, filepath.Join(dir, name), to) }()
+	}
+	exit, final, err := c.Wait(ctx)
+	stop()
+	return exit, final, errors.Join(err, <-outputs, <-outputs)
+}
+
+// outputsOf maps the files with a run's output to where they are printed.
+func outputsOf(cmd *cobra.Command) map[string]io.Writer {
+	return map[string]io.Writer{"stdout": cmd.OutOrStdout(), "stderr": cmd.ErrOrStderr()}
+}
+
+// printOutput prints the captured output of a run that has ended.
+func printOutput(cmd *cobra.Command, dir string) error {
+	ended, end := context.WithCancel(cmd.Context())
+	end()
+	var errs []error
+	for name, to := range outputsOf(cmd) {
+		errs = append(errs, tail(ended, filepath.Join(dir, name), to))
+	}
+	return errors.Join(errs...)
+}
+
+// tail copies a growing file until ctx ends, and then its rest. Without a file there is no output.
+func tail(ctx context.Context, path string, to io.Writer) error {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	const pause = 100 * time.Millisecond
+	for {
+		ended := ctx.Err() != nil
+		if _, err := io.Copy(to, file); err != nil {
+			return fmt.Errorf("follow output: %w", err)
+		}
+		if ended {
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// ended reports how a run ended from its record, which an executor completes before it exits.
+func ended(cmd *cobra.Command, entry record.Entry, r *record.Record) error {
+	if r.Diagnosis.Verdict == record.StartFailed {
+		return fmt.Errorf("run %s: %s", entry.Name, r.End().Summary)
+	}
+	if r.State != record.Exited || r.ExitCode == nil {
+		return fmt.Errorf("run %s was lost with its executor", entry.Name)
+	}
+	if err := summary.Write(cmd, cmd.ErrOrStderr(), false, rundir.Word(filepath.Dir(entry.Dir), entry.Name), r); err != nil {
+		return err
+	}
+	return exitOf(&proto.Exit{Code: int32(*r.ExitCode), Verdict: string(r.Diagnosis.Verdict)})
+}
+
+// detach leaves the command running and prints the name of the run on stdout, for scripts.
+func (s *session) detach(ctx context.Context, launched *proto.LaunchResponse) error {
+	// A command that has ended already has taken its executor along.
+	if err := s.client.Confirm(ctx); err != nil && !isComplete(s.dir) {
+		return s.abandon(err)
+	}
+	failpoint.At("run.detach.confirmed")
+	word := rundir.Word(s.options.outputDir, s.id)
+	how := fmt.Sprintf("tacho attach %s follows it, tacho stop %s stops it", word, word)
+	if s.dir == "" {
+		how = fmt.Sprintf("without record and output; tacho executors kill %s stops it", s.id)
+	}
+	s.screen.note(fmt.Sprintf("running as process %d: %s", launched.GetMain().GetPid(), how))
+	_, err := fmt.Fprintln(s.cmd.OutOrStdout(), s.id)
+	return errors.Join(err, s.client.Close(), s.streams.close())
+}

@@ -1,0 +1,126 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// executorState is the state of an executor, see tacho executors ls.
+type executorState string
+
+const (
+	stateStarting executorState = "starting"
+	stateRunning  executorState = "running"
+	stateEnded    executorState = "ended"
+	stateOrphan   executorState = "orphan"
+	// stateElsewhere is of an executor in another PID namespace.
+	stateElsewhere executorState = "elsewhere"
+)
+
+// listed is an executor in a list.
+type listed struct {
+	*wire.Address
+	State executorState `json:"state"`
+	// OwnerText says whose task it is, and Connected whether the owner's process is there.
+	OwnerText string `json:"owner"`
+	Connected bool   `json:"connected"`
+	// Since is when the executor was started.
+	Since time.Time `json:"started_at"`
+	// Remedy is a command to get rid of it; empty if nothing is wrong.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// Age is the time since the executor was started.
+func (l *listed) Age() time.Duration { return time.Since(l.Since).Truncate(time.Second) }
+
+// look looks at the directory of an executor. One without an address is of an executor that was killed before it could
+// write one.
+func look(folder string) (*listed, error) {
+	address, err := wire.ReadAddress(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		address, err = &wire.Address{ID: filepath.Base(folder), Folder: folder}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := &listed{Address: address, Connected: client.Owned(*address), Since: startOf(folder), OwnerText: "tacho run"}
+	if address.AllocID != "" {
+		l.OwnerText = fmt.Sprintf("task %s of allocation %.8s", address.Task, address.AllocID)
+	}
+	if !l.Connected {
+		l.OwnerText = "(" + l.OwnerText + ")"
+	}
+	reachable := client.Alive(*address) && cmp.Or(address.Socket, wire.FindSocket(folder)) != ""
+	switch {
+	case client.Elsewhere(*address):
+		l.State = stateElsewhere
+	case !reachable && !l.Connected:
+		l.State, l.Remedy = stateOrphan, "tacho executors kill "+address.ID
+	case address.Main.PID == 0:
+		l.State = stateStarting
+	case kernel.Alive(kernel.HostFS(), address.Main):
+		l.State = stateRunning
+	default:
+		l.State = stateEnded
+		if !l.Connected {
+			l.Remedy = "start its owner, or tacho executors kill " + address.ID
+		}
+	}
+	return l, nil
+}
+
+// startOf is when the lock of an executor was made, which is never written to.
+func startOf(folder string) time.Time {
+	info, err := os.Lstat(filepath.Join(folder, client.LockFile))
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// kill ends the executor with its task, whatever its state is.
+func (l *listed) kill(ctx context.Context) error {
+	if l.BootID == "" { // nothing but a directory
+		return client.RemoveAbandoned(l.Folder)
+	}
+	return killExecutor(ctx, *l.Address)
+}
+
+const (
+	// killLimit bounds how long the end of an executor may take, and killGrace that of its task.
+	killLimit = 20 * time.Second
+	killGrace = 5 * time.Second
+)
+
+// killExecutor stops the task of an executor and then the executor, or kills what a dead executor left.
+func killExecutor(ctx context.Context, address wire.Address) error {
+	ctx, cancel := context.WithTimeout(ctx, killLimit)
+	defer cancel()
+	var reported error
+	if !client.Alive(address) {
+		reported = killReported(address) // the rest is killed all the same
+	}
+	if err := client.End(ctx, address, 0, killGrace); err != nil || address.RecordDir == "" {
+		return errors.Join(reported, err)
+	}
+	failpoint.At("run.orphan.killed")
+	// Of an executor that has ended as it should, the record is complete. One that could not be read before is an error already.
+	if err := markLost(address.RecordDir, time.Time{}); reported == nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return reported
+}

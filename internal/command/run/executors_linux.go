@@ -1,0 +1,164 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/internal/agent/datadir"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// executorDirs are the flags for where to look for executors.
+type executorDirs struct {
+	runtimeDir, dataDir string
+}
+
+func newExecutors() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "executors",
+		Short: "List and kill the executors on this machine, including orphans",
+		Long: `List and kill the executors of this user on this machine: those of tacho run, the driver plugin, the agent and
+development agents. An orphan is what a dead executor left behind.`,
+		GroupID: cli.GroupHost,
+	}
+	var f executorDirs
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&f.runtimeDir, "runtime-dir", client.DefaultRuntimeDir(), "runtime `DIR`, the runtime_dir of a plugin")
+	flags.StringVar(&f.dataDir, "data-dir", datadir.Default, "data `DIR` of the agent")
+	_ = cmd.MarkPersistentFlagDirname("runtime-dir") // these fail only for flags that do not exist
+	_ = cmd.MarkPersistentFlagDirname("data-dir")
+	cli.AddSubcommands(cmd, newExecutorsLs(&f), newExecutorsKill(&f))
+	return cmd
+}
+
+// list returns all executors. Directories of other users are skipped.
+func (f *executorDirs) list() ([]*listed, error) {
+	dataDirs := append([]string{f.dataDir}, datadir.AllDev()...)
+	dirs := append([]string{f.runtimeDir}, datadir.AllExecutors(f.runtimeDir, dataDirs...)...)
+	var all []*listed
+	var errs []error
+	for _, dir := range slices.Compact(dirs) {
+		folders, err := client.Folders(dir)
+		if !errors.Is(err, fs.ErrPermission) {
+			errs = append(errs, err)
+		}
+		for _, folder := range folders {
+			l, err := look(folder)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			all = append(all, l)
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
+// isAgents reports whether an executor is of the agent with the data directory.
+func (f *executorDirs) isAgents(l *listed) bool {
+	dir := filepath.Dir(l.Folder)
+	return dir == datadir.Executors(f.dataDir) || dir == filepath.Join(f.runtimeDir, datadir.SharedName(f.dataDir))
+}
+
+// refuseAgent returns an error while the agent runs: it would start again what is killed.
+func (f *executorDirs) refuseAgent() error {
+	connection, err := net.Dial("unix", datadir.Socket(f.dataDir))
+	if err != nil {
+		return nil //nolint:nilerr // nothing listens
+	}
+	connection.Close()
+	return fmt.Errorf("data directory %s is in use by an agent; stop it first", f.dataDir)
+}
+
+func newExecutorsLs(f *executorDirs) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List executors: id, state, owner, age, processes, command",
+		Long: `List executors. Their states:
+
+  starting   has not started its task yet
+  running    its task runs
+  ended      its task has ended; it waits for the owner of the task to ask how
+  orphan     it is dead, or cannot be reached, and what it left has no owner
+  elsewhere  it is in another PID namespace, where its state can be seen
+
+An owner in parentheses is not connected at the moment.`,
+		Example: `  tacho executors ls`,
+		Args:    cli.Arguments(),
+	}
+	format := cli.AddFormat(cmd, "table", "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		all, err := f.list()
+		if format.String() == "json" {
+			return errors.Join(err, cli.PrintJSON(cmd.OutOrStdout(), all))
+		}
+		if len(all) == 0 {
+			if err == nil {
+				cli.PrintError(cmd.ErrOrStderr(), errors.New("no executors"))
+			}
+			return err
+		}
+		t := cli.Table{Leave: []int{4, 5}, Least: map[int]int{6: 14}}
+		t.AddTexts("ID", "STATE", "OWNER", "AGE", "EXECUTOR", "MAIN", "COMMAND", "REMEDY")
+		for _, l := range all {
+			t.AddTexts(l.ID, string(l.State), cli.Printable(l.OwnerText), procstats.AgeText(l.Age()), fmt.Sprint(l.Executor.PID),
+				fmt.Sprint(l.Main.PID), cli.Printable(strings.Join(l.Command, " ")), l.Remedy)
+		}
+		_, writeErr := io.WriteString(cmd.OutOrStdout(), t.Render(cli.PaletteFor(cmd, cmd.OutOrStdout())))
+		return errors.Join(err, writeErr)
+	}
+	return cmd
+}
+
+func newExecutorsKill(f *executorDirs) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kill ID...",
+		Short: "Stop an executor and its task, or kill what a dead one left",
+		Long: `Stop the task of an executor and end the executor. One that does not answer within 3 seconds is killed, and its task with
+it. What a dead executor left behind is killed and removed.`,
+		Example: `  tacho executors kill 20260304T050607-4711
+  tacho executors kill --orphans`,
+		Args: cli.Arguments("[ID...]"),
+	}
+	orphans := cmd.Flags().Bool("orphans", false, "kill what all orphans left behind")
+	agents := cmd.Flags().Bool("agent", false, "kill all executors of the agent with that --data-dir, which must not be running")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && !*orphans && !*agents {
+			return cli.Usagef("no executor given (tacho executors ls lists them)")
+		}
+		if *agents {
+			if err := f.refuseAgent(); err != nil {
+				return err
+			}
+		}
+		all, err := f.list()
+		errs := []error{err}
+		found := map[string]bool{}
+		for _, l := range all {
+			found[l.ID] = true
+			if slices.Contains(args, l.ID) || *orphans && l.State == stateOrphan || *agents && f.isAgents(l) {
+				errs = append(errs, l.kill(cmd.Context()))
+			}
+		}
+		for _, id := range args {
+			if !found[id] {
+				errs = append(errs, fmt.Errorf("no executor %q (tacho executors ls lists them)", id))
+			}
+		}
+		return errors.Join(errs...)
+	}
+	return cmd
+}

@@ -1,0 +1,123 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/process"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/executor/wire"
+	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// lost kills the processes of a dead executor and completes the record.
+func (s *session) lost() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	ended := time.Now()
+	failpoint.At("run.lost")
+	err := s.client.KillTask(ctx)
+	failpoint.At("run.lost.killed")
+	if s.dir != "" {
+		markErr := markLost(s.dir, ended)
+		if errors.Is(markErr, os.ErrNotExist) { // the command was never started
+			markErr = s.removeDir()
+		}
+		err = errors.Join(err, markErr)
+	}
+	err = errors.Join(err, s.client.Close(), s.streams.close())
+	// The executor has been reaped: all children of this subreaper are processes of the command.
+	err = errors.Join(err, process.KillChildren(ctx, kernel.HostFS()))
+	s.screen.endLine()
+	return errors.Join(fmt.Errorf("the command was killed: %w", client.ErrLost), err)
+}
+
+// markLost completes the record of a run whose executor died before it did. If the time is unknown, ended is zero.
+func markLost(dir string, ended time.Time) error {
+	r, err := record.Read(dir)
+	if err != nil || r.State != record.Running {
+		return err
+	}
+	r.State, r.EndedAt = record.Lost, ended
+	r.FillFromReports(record.ReadUsage(dir))
+	if !ended.IsZero() {
+		wall := ended.Sub(r.StartedAt).Seconds()
+		r.WallSeconds = &wall
+	}
+	r.Diagnosis = record.Diagnose(record.Evidence{Cause: record.ExecutorLost})
+	store, err := record.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(store.Put(r), store.RemoveTemporary(), store.Close())
+}
+
+// killReported kills what a dead executor has reported of a run without a cgroup: a process in a session of its own is found
+// by nothing else. The record must be that of the executor: its directory may be where others can replace it.
+func killReported(address wire.Address) error {
+	if address.RecordDir == "" || address.Cgroup.Encloses() {
+		return nil
+	}
+	r, err := record.Read(address.RecordDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // what it reported is not known
+	}
+	own := procstats.ProcessID{}
+	if err == nil && r.Executor != nil && r.BootID == address.BootID {
+		own = procstats.ProcessID{PID: r.Executor.PID, Start: r.Executor.StartTicks}
+	}
+	boot, bootErr := kernel.BootID(kernel.HostFS())
+	if own != address.Executor || boot != address.BootID || !isOurs(filepath.Join(address.RecordDir, record.UsageFile)) {
+		return bootErr // a run without reports leaves none
+	}
+	var errs []error
+	killed := make(map[procstats.ProcessID]bool)
+	for report, err := range record.ReadUsage(address.RecordDir) {
+		if err != nil || report.Processes == nil {
+			continue // the last line may be cut short
+		}
+		for _, row := range report.Processes.Rows {
+			if id := (procstats.ProcessID{PID: row.PID, Start: row.StartTicks}); id.PID > 0 && !killed[id] {
+				killed[id] = true
+				errs = append(errs, kill(id))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// kill kills a process; one that is gone is no error.
+func kill(id procstats.ProcessID) error {
+	p, err := process.Open(kernel.HostFS(), id)
+	if errors.Is(err, process.ErrGone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.Signal(unix.SIGKILL), p.Close())
+}
+
+// isOurs reports whether a file is this user's, whom alone it lets write.
+func isOurs(path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o022 != 0 {
+		return false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
+}

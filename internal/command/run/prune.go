@@ -1,0 +1,115 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/rundir"
+	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+func newPrune() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Delete the records of runs that have ended",
+		Long: `Delete the records of runs that have ended, except the newest --keep. Runs that are running are never deleted, nor
+directories without a readable record. Incomplete runs are deleted, too, and orphaned executors are killed.`,
+		Example: `  tacho prune --keep 20
+  tacho prune --keep 0 --older-than 7d --dry-run`,
+		Args:    cli.Arguments(),
+		GroupID: cli.GroupRecords,
+	}
+	outputDir := rundir.AddOutputDir(cmd)
+	keep := 10
+	cmd.Flags().Var(cli.Number(&keep, 0, math.MaxInt), "keep", "keep the newest `N` runs")
+	var olderThan time.Duration
+	cmd.Flags().Var(cli.Duration(&olderThan), "older-than", "delete only runs that ended before this time")
+	dryRun := cmd.Flags().Bool("dry-run", false, "only print what would be deleted")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		entries, err := rundir.List(*outputDir)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		if !*dryRun {
+			errs = append(errs, killOrphans(cmd.Context()))
+		}
+		complete, incomplete := rundir.SplitIncomplete(entries)
+		p := pruning{out: cmd.OutOrStdout(), dry: *dryRun}
+		return errors.Join(append(errs,
+			p.delete(prunable(complete, keep, olderThan, time.Now()), os.RemoveAll),
+			p.delete(oldIncomplete(incomplete, olderThan, time.Now()), rundir.RemoveIncomplete))...)
+	}
+	return cmd
+}
+
+// pruning deletes the directories of runs and prints their names.
+type pruning struct {
+	out io.Writer
+	dry bool
+}
+
+func (p pruning) delete(entries []record.Entry, remove func(dir string) error) error {
+	var errs []error
+	for _, entry := range entries {
+		if !p.dry {
+			err := failpoint.Err("run.prune.delete")
+			if err == nil {
+				err = remove(entry.Dir)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("prune: %w", err))
+				continue
+			}
+		}
+		if _, err := fmt.Fprintln(p.out, cli.Printable(entry.Name)); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// prunable returns the ended runs that are old enough, without the newest keep. entries are newest first.
+func prunable(entries []record.Entry, keep int, olderThan time.Duration, now time.Time) []record.Entry {
+	var list []record.Entry
+	for _, entry := range entries {
+		if entry.Err != nil || rundir.CurrentState(entry.Record, kernel.HostFS()) == record.Running {
+			continue
+		}
+		if keep > 0 {
+			keep--
+			continue
+		}
+		ended := entry.Record.EndedAt
+		if ended.IsZero() {
+			ended = entry.Record.StartedAt
+		}
+		if now.Sub(ended) > olderThan {
+			list = append(list, entry)
+		}
+	}
+	return list
+}
+
+// oldIncomplete returns the incomplete runs that are old enough.
+func oldIncomplete(incomplete []record.Entry, olderThan time.Duration, now time.Time) []record.Entry {
+	var list []record.Entry
+	for _, entry := range incomplete {
+		if info, err := os.Stat(entry.Dir); err == nil && now.Sub(info.ModTime()) > olderThan {
+			list = append(list, entry)
+		}
+	}
+	return list
+}

@@ -1,0 +1,443 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/budget"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/summary"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Exit codes of tacho run, as those of env(1), timeout(1) and the shell.
+const (
+	exitTimedOut      = 124
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignalBase    = 128
+)
+
+// runOptions are the flags of tacho run.
+type runOptions struct {
+	interval, reportInterval time.Duration
+	firstInterval            time.Duration // of the first minute, if not interval
+	outputDir                string
+	noFiles, detach, quiet   bool
+	capture                  []string
+	message                  string
+	labels                   labels
+	measurements             string
+	network                  *cli.Choice
+	format                   *cli.Choice
+	recordFile               string
+	recordFD                 int
+	timeout, killGrace       time.Duration
+	killSignal               string
+	cgroup                   *cli.Choice
+	cgroupParent             string
+	limits                   limitFlags
+	// limited has the requested limits, nil for none.
+	limited *proto.Limits
+	user    string
+	waitAll bool
+	summary *cli.Choice
+	live    *cli.Choice
+	disk    string
+	maxRows int
+	// samplingBudget is in percent of one core.
+	samplingBudget float64
+	failIf         []string
+	budgets        []budget.Condition
+	summaryFile    string
+	runs, warmUp   int
+	textFile       string
+}
+
+func newRun() *cobra.Command {
+	o := &runOptions{}
+	cmd := cli.Launcher(&cobra.Command{
+		Use:   "run [flags] -- COMMAND [ARG...]",
+		Short: "Run a command and record what it uses",
+		Long: `Run a command in a small executor process, measure all its processes, and write a record.
+
+If stdin and stdout are a terminal, the command gets a pseudo-terminal of its own. Otherwise it gets the descriptors of
+tacho, and has no controlling terminal: it cannot ask for a password at /dev/tty. Signals are forwarded. Only the output
+of the command goes to stdout; the live line, OOM kills as they happen and the summary go to stderr.
+
+Limits apply from the first instruction of the command, to all its processes. If this machine cannot enforce a limit, it
+is an error and nothing is started.
+
+--runs repeats the command until one fails. Each run has a record with the label series, and tacho compare shows them again: together, and
+beside those of another series. Budgets apply to each run.
+
+--fail-if sets a budget: MEASUREMENT > VALUE, also with >=, < and <=. tacho explain lists the measurements, of which the unit and
+the word total may be left out; wall is the duration. A budget also fails if the number was not measured, or if only a bound is known
+that does not decide.
+
+Exit codes: the code of the command; 128+N if signal N ended it; 123 the command succeeded and a budget failed (--fail-if); 124
+timeout (--timeout); 125 error of tacho; 126 the command cannot be executed; 127 command not found.`,
+		Example: `  tacho run -- go build ./...
+  tacho run --interval 100ms --label branch=main -- make -j8
+  tacho run --measurements cgroup_cpu,psi --format json -- ./job
+  tacho run --memory 400M --swap-max 0 --cpu 1.5 --pids 200 -- ./job
+  tacho run --fail-if 'memory_peak > 400M' -- make test
+  tacho run --summary-file "$GITHUB_STEP_SUMMARY" -- make test
+  tacho run --runs 10 --warmup 1 -- ./benchmark
+  tacho run --detach -- ./server
+  tacho run --timeout 10m --message "nightly import" -- ./import.sh`,
+		GroupID:               cli.GroupMeasure,
+		DisableFlagsInUseLine: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cli.Usagef("no command given; put it after --: tacho run -- make (see %s --help)", cmd.CommandPath())
+			}
+			return nil
+		},
+	})
+	o.addFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		selection, err := o.check()
+		if err != nil {
+			return err
+		}
+		id := o.newID()
+		if err := warmUp(cmd, o, selection, args, id); err != nil {
+			return err
+		}
+		if o.runs > 1 {
+			return repeat(cmd, o, selection, args, id)
+		}
+		final, err := run(cmd, o, selection, args, id)
+		if final == nil {
+			return err // the command did not run, or was lost
+		}
+		return o.judge(cmd, []*record.Record{final}, summary.Markdown, err)
+	}
+	return cmd
+}
+
+// newID returns a name for a run, or for the runs of a series, that none in the output directory has: in another PID namespace, such as
+// that of a container, a run of the same second may have our PID.
+func (o *runOptions) newID() string {
+	base := fmt.Sprintf("%s-%d", time.Now().Format("20060102T150405"), os.Getpid())
+	id := base
+	for n := 2; o.hasRun(id) || o.hasRun(seriesName(id, 1)); n++ {
+		id = fmt.Sprintf("%s.%d", base, n)
+	}
+	return id
+}
+
+func (o *runOptions) hasRun(id string) bool {
+	_, err := os.Lstat(filepath.Join(o.outputDir, id))
+	return err == nil
+}
+
+func (o *runOptions) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SetInterspersed(false) // the command's own flags are the command's
+	flags.VarP(cli.Duration(&o.interval), "interval", "i", "time between samples; 0 for 250ms in the first minute, then 1s")
+	flags.Var(cli.Duration(&o.reportInterval), "report-interval", "time between lines of usage.jsonl; 0 for 1m, 4m, 16m, 64m, 256m and the rest")
+	flags.StringVar(&o.measurements, "measurements", "default", "what to measure, a `LIST`: names, prefixes, all, default; -NAME excludes")
+	_ = cmd.RegisterFlagCompletionFunc("measurements", completeSelection) // these fail only for flags that do not exist
+	o.network = cli.AddChoice(cmd, "network", "count the IP packets of the command:", "auto", "off")
+	flags.StringVarP(&o.message, "message", "m", "", "`TEXT` for the record")
+	flags.Var(&o.labels, "label", "label for the record; may be repeated")
+	flags.StringVar(&o.outputDir, "output-dir", record.DefaultRoot, "`DIR` for records, one directory per run")
+	_ = cmd.MarkFlagDirname("output-dir")
+	flags.BoolVar(&o.noFiles, "no-files", false, "write no record to disk")
+	flags.StringSliceVar(&o.capture, "capture", nil, "also write this `STREAM` of the command to the directory of the run: stdout, stderr or stdout,stderr")
+	flags.BoolVarP(&o.detach, "detach", "d", false, "leave the command running and return immediately")
+	flags.Var(cli.Duration(&o.timeout), "timeout", "stop the command after this time; 0 for never")
+	o.killGrace = 5 * time.Second
+	flags.Var(cli.Duration(&o.killGrace), "kill-grace", "time between the kill signal and SIGKILL")
+	flags.StringVar(&o.killSignal, "kill-signal", "TERM", "`SIGNAL` to stop the command")
+	flags.BoolVar(&o.waitAll, "wait-all", false, "wait for processes that outlive the command, instead of stopping them")
+	flags.StringVarP(&o.user, "user", "u", "", "run the command as this `USER`, or USER:GROUP")
+	o.cgroup = cli.AddChoice(cmd, "cgroup", "run the command in a cgroup:", "auto", "none")
+	flags.StringVar(&o.cgroupParent, "cgroup-parent", "", "parent of the command's cgroup, a `PATH` relative to the cgroup mount")
+	o.limits.add(flags)
+	flags.StringVar(&o.disk, "disk", "", "`DIR` to measure as the disk usage of the command")
+	flags.Float64Var(&o.samplingBudget, "sampling-budget", 2, "stretch the interval if sampling takes more than this `PERCENT` of one core")
+	o.maxRows, o.runs = 1000, 1
+	flags.Var(cli.Number(&o.maxRows, 1, math.MaxInt), "max-rows", "at most `N` process rows per sample")
+	o.format = cli.AddChoice(cmd, "format", "format of the final record:", "text", "json")
+	flags.StringVar(&o.recordFile, "record-file", "", "write the final record or summary to this `FILE` instead of stderr")
+	flags.IntVar(&o.recordFD, "record-fd", 0, "write the final record or summary to file descriptor `FD` instead of stderr")
+	flags.StringArrayVar(&o.failIf, "fail-if", nil, "exit with 123 if this `CONDITION` is true at the end: 'memory_peak > 400M'; may be repeated")
+	flags.Var(cli.Number(&o.runs, 1, math.MaxInt), "runs", "run the command `N` times, one after the other, and print mean, deviation and outliers")
+	flags.Var(cli.Number(&o.warmUp, 0, math.MaxInt), "warmup", "run the command `N` times before, without a record")
+	flags.StringVar(&o.summaryFile, "summary-file", "", "append a summary in Markdown to this `FILE`, such as the step summary of a CI")
+	flags.StringVar(&o.textFile, "textfile", "", "write the final values as Prometheus metrics to this `FILE`.prom, for the textfile collector of a node exporter")
+	o.summary = cli.AddChoice(cmd, "summary", "summary at the end:", "short", "full", "none")
+	o.live = cli.AddChoice(cmd, "live", "live line while the command runs:", "auto", "never")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but errors: no live line, no summary")
+}
+
+// labels is a flag with one label each time: a value may contain commas and equals signs.
+type labels map[string]string
+
+// String implements pflag.Value.
+func (l *labels) String() string { return summary.LabelsText(*l) }
+
+// Set implements pflag.Value.
+func (l *labels) Set(text string) error {
+	name, value, found := strings.Cut(text, "=")
+	if !found || name == "" {
+		return errors.New("must be NAME=VALUE")
+	}
+	if *l == nil {
+		*l = labels{}
+	}
+	(*l)[name] = value
+	return nil
+}
+
+// Type implements pflag.Value.
+func (l *labels) Type() string { return "NAME=VALUE" }
+
+// check rejects invalid flags before anything is started or written.
+func (o *runOptions) check() (selection procstats.Selection, err error) {
+	switch {
+	case o.interval == 0:
+		o.interval, o.firstInterval = time.Second, 250*time.Millisecond
+	case o.interval < 10*time.Millisecond:
+		return selection, cli.Usagef("--interval %s: must be at least 10ms", o.interval)
+	}
+	if o.reportInterval > 0 {
+		o.reportInterval = max(o.reportInterval, o.interval)
+	}
+	for _, stream := range o.capture {
+		if stream != "stdout" && stream != "stderr" {
+			return selection, cli.Usagef("--capture %s: must be stdout, stderr or both", stream)
+		}
+	}
+	if o.cgroupParent != "" && o.cgroup.String() == "none" {
+		return selection, cli.Usagef("--cgroup-parent %s: not possible with --cgroup none", o.cgroupParent)
+	}
+	if len(o.capture) > 0 && o.noFiles {
+		return selection, cli.Usagef("--capture writes to the directory of the run; remove --no-files")
+	}
+	if !(o.samplingBudget >= 0.1 && o.samplingBudget <= 100) { // NaN is not either
+		return selection, cli.Usagef("--sampling-budget %v: must be 0.1 to 100", o.samplingBudget)
+	}
+	if err := o.checkOutput(); err != nil {
+		return selection, err
+	}
+	if o.limited, err = o.limits.request(); err != nil {
+		return selection, err
+	}
+	if selection, err = procstats.ParseSelection(o.measurements); err != nil {
+		return selection, cli.Usagef("--measurements: %w", err)
+	}
+	if o.network.String() == "off" {
+		selection = selection.Minus(procstats.SourceSelection(procstats.SourceSkb))
+	}
+	if selection.Empty() {
+		return selection, cli.Usagef("--measurements %s: selects nothing", o.measurements)
+	}
+	if o.disk != "" {
+		if err := checkDir(o.disk); err != nil {
+			return selection, cli.Usagef("--disk %s: %w", o.disk, err)
+		}
+		selection = selection.Union(procstats.Select(procstats.DiskUsage, procstats.DiskFiles))
+	}
+	return o.checkBudgets(selection)
+}
+
+// checkBudgets reads the budgets, and adds to a selection what they need.
+func (o *runOptions) checkBudgets(selection procstats.Selection) (procstats.Selection, error) {
+	switch {
+	case o.textFile != "" && filepath.Ext(o.textFile) != ".prom":
+		return selection, cli.Usagef("--textfile %s: must end in .prom, or a node exporter does not read it; use %s.prom", o.textFile, o.textFile)
+	case o.detach && len(o.needEnd()) > 0:
+		return selection, cli.Usagef("%s: not possible with --detach, which does not wait for the end", cli.AndList(o.needEnd()))
+	case o.runs > 1 && o.recordFD > 0:
+		return selection, cli.Usagef("--record-fd: not possible with --runs; use --record-file")
+	case o.warmUp > 0 && o.recordFD > 0:
+		return selection, cli.Usagef("--record-fd: not possible with --warmup; use --record-file")
+	}
+	for _, text := range o.failIf {
+		condition, err := budget.Parse(text)
+		if err != nil {
+			return selection, cli.Usagef("--fail-if %q: %w", text, err)
+		}
+		o.budgets = append(o.budgets, condition)
+		if m := condition.Measurement; m.Scope == procstats.TaskScope {
+			selection = selection.Union(procstats.Select(m.ID))
+		}
+	}
+	if o.textFile != "" {
+		if err := checkDir(filepath.Dir(o.textFile)); err != nil {
+			return selection, cli.Usagef("--textfile %s: %w", o.textFile, err)
+		}
+	}
+	if o.summaryFile == "" {
+		return selection, nil
+	}
+	return selection, o.appendSummary("") // fails early if it cannot be written
+}
+
+// needEnd returns the given flags that have an effect at the end of the command only.
+func (o *runOptions) needEnd() (names []string) {
+	for _, flag := range []struct {
+		name  string
+		given bool
+	}{
+		{"--fail-if", len(o.failIf) > 0},
+		{"--summary-file", o.summaryFile != ""},
+		{"--textfile", o.textFile != ""},
+		{"--runs", o.runs > 1},
+		{"--warmup", o.warmUp > 0},
+	} {
+		if flag.given {
+			names = append(names, flag.name)
+		}
+	}
+	return names
+}
+
+func (o *runOptions) appendSummary(text string) error {
+	file, err := os.OpenFile(o.summaryFile, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return fmt.Errorf("--summary-file: %w", err)
+	}
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Close())
+}
+
+// judge holds the records of a command that has ended against the budgets and writes --summary-file. failure is that of the command,
+// which has priority.
+func (o *runOptions) judge(cmd *cobra.Command, finals []*record.Record, markdown markdownOf, failure error) error {
+	var results []budget.Result
+	for i, final := range finals {
+		for _, condition := range o.budgets {
+			result := condition.Check(final)
+			if len(finals) > 1 {
+				result.Reason = fmt.Sprintf("run %d: %s", i+1, result.Reason)
+			}
+			results = append(results, result)
+		}
+	}
+	report := func(err error) { cli.PrintError(cmd.ErrOrStderr(), err) }
+	if o.summaryFile != "" {
+		if err := o.appendSummary(markdown(finals[len(finals)-1], results)); err != nil {
+			report(err)
+		}
+	}
+	if o.textFile != "" {
+		if err := writeTextFile(o.textFile, finals[len(finals)-1]); err != nil {
+			report(err)
+		}
+	}
+	return cmp.Or(failure, budget.Report(results, report))
+}
+
+// markdownOf returns the text for --summary-file.
+type markdownOf = func(*record.Record, []budget.Result) string
+
+// checkDir rejects a path that is not a directory. If it is not accessible, it may be so for the user of the command.
+func checkDir(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("no such directory")
+	case err == nil && !info.IsDir():
+		return errors.New("not a directory")
+	}
+	return nil
+}
+
+// checkOutput rejects a destination for the record that nothing would be written to.
+func (o *runOptions) checkOutput() error {
+	hasFD, given := o.limits.flags.Changed("record-fd"), "--record-file"
+	if hasFD {
+		given = "--record-fd"
+	}
+	switch {
+	case o.recordFile == "" && !hasFD:
+	case o.recordFile != "" && hasFD:
+		return cli.Usagef("--record-file and --record-fd are mutually exclusive")
+	case hasFD && o.recordFD < 1:
+		return cli.Usagef("--record-fd %d: must be at least 1", o.recordFD)
+	case o.detach:
+		return cli.Usagef("%s: not possible with --detach; the record is in the directory of the run", given)
+	case o.format.String() == "text" && o.summary.String() == "none":
+		return cli.Usagef("%s: nothing to write; remove --summary none, or add --format json", given)
+	}
+	return nil
+}
+
+// silent reports whether nothing is printed on stderr at the end.
+func (o *runOptions) silent() bool {
+	return o.format.String() != "json" && (o.quiet || o.summary.String() == "none")
+}
+
+// writeResult writes the final record or the summary, as --format and --summary say. name is empty without a record on disk.
+func (o *runOptions) writeResult(cmd *cobra.Command, out io.Writer, name string, final *record.Record) error {
+	if o.format.String() == "json" {
+		return cli.PrintJSON(out, final)
+	}
+	return summary.Write(cmd, out, o.summary.String() == "full", name, final)
+}
+
+// lookUp finds the command like the shell, and fails with the exit codes of the shell.
+func lookUp(name string) (string, error) {
+	if name == "" {
+		return "", cli.ExitWith(exitNotFound, errors.New("empty command name"))
+	}
+	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrDot) {
+		err = nil
+	}
+	switch {
+	case err == nil:
+		return filepath.Abs(path)
+	case errors.Is(err, fs.ErrPermission):
+		return "", cli.ExitWith(exitNotExecutable, fmt.Errorf("%s: not executable", name))
+	case strings.ContainsRune(name, filepath.Separator):
+		if _, statErr := os.Stat(name); statErr == nil {
+			return "", cli.ExitWith(exitNotExecutable, fmt.Errorf("%s: not executable", name))
+		}
+		return "", cli.ExitWith(exitNotFound, fmt.Errorf("%s: no such file or directory", name))
+	}
+	hint := ""
+	if words := strings.Fields(name); len(words) > 1 {
+		if _, err := exec.LookPath(words[0]); err == nil {
+			hint = "; did you mean tacho run -- " + strings.Join(words, " ") + "?"
+		}
+	}
+	return "", cli.ExitWith(exitNotFound, fmt.Errorf("%s: command not found in PATH%s", name, hint))
+}
+
+func (o *runOptions) captures(stream string) bool { return slices.Contains(o.capture, stream) }
+
+// completeSelection completes the last word of --measurements, a comma-separated list.
+func completeSelection(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	before := ""
+	if comma := strings.LastIndexByte(typed, ','); comma >= 0 {
+		before = typed[:comma+1]
+	}
+	completions := cli.MeasurementCompletions(before)
+	for _, word := range []string{"all", "default"} {
+		completions = append(completions, cobra.CompletionWithDesc(before+word, fmt.Sprintf("the selection %q", word)))
+	}
+	return completions, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}

@@ -1,0 +1,103 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/cli"
+)
+
+// TestNewID gives every run of one second and one PID a name of its own, and of a series too.
+func TestNewID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &runOptions{outputDir: t.TempDir()}
+		var ids []string
+		for _, taken := range []string{"", "-001", ""} {
+			id := o.newID()
+			if slices.Contains(ids, id) {
+				t.Errorf("%s again", id)
+			}
+			ids = append(ids, id)
+			if err := os.Mkdir(filepath.Join(o.outputDir, id+taken), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestLookUp holds that a command that cannot be run has the exit codes of the shell.
+func TestLookUp(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no execute permission")
+	}
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	for name, mode := range map[string]os.FileMode{"good": 0o755, "plain": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		name string
+		code int // 0 for no error
+	}{
+		{"good", 0},
+		{filepath.Join(dir, "good"), 0},
+		{filepath.Join(dir, "plain"), exitNotExecutable},
+		{filepath.Join(dir, "missing"), exitNotFound},
+		{dir + "/", exitNotExecutable},
+		{"missing", exitNotFound},
+		{"", exitNotFound},
+	} {
+		path, err := lookUp(test.name)
+		code := 0
+		if err != nil {
+			code = cli.Report(&strings.Builder{}, &cobra.Command{}, err)
+		}
+		if code != test.code || (err == nil) != (path == filepath.Join(dir, "good")) {
+			t.Errorf("%q: %q, exit code %d, want %d", test.name, path, code, test.code)
+		}
+	}
+}
+
+func TestPrunable(t *testing.T) {
+	now := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
+	entry := func(name string, age time.Duration) record.Entry {
+		return record.Entry{Name: name, Record: &record.Record{State: record.Exited, EndedAt: now.Add(-age)}}
+	}
+	entries := []record.Entry{
+		entry("c", time.Minute), {Name: "damaged", Err: errors.New("damaged")}, entry("b", time.Hour), entry("a", 48*time.Hour),
+	}
+	for _, test := range []struct {
+		keep      int
+		olderThan time.Duration
+		want      []string
+	}{
+		{0, 0, []string{"c", "b", "a"}},
+		{1, 0, []string{"b", "a"}},
+		{0, 24 * time.Hour, []string{"a"}},
+		{3, 0, nil},
+	} {
+		var got []string
+		for _, entry := range prunable(entries, test.keep, test.olderThan, now) {
+			got = append(got, entry.Name)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("keep %d, older than %s (-want +got):\n%s", test.keep, test.olderThan, diff)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// screen shares the terminal between the output of the command and the live line. The live line is drawn only at the
+// beginning of a line, and not while the command has changed the modes of its terminal (an editor, a password prompt).
+type screen struct {
+	errors io.Writer
+	// master is the terminal of the command; nil if the command has our descriptors.
+	master   *os.File
+	terminal bool
+	live     bool // the terminal can draw
+	silent   bool
+
+	mu      sync.Mutex // guards following
+	drawn   bool
+	midLine bool
+}
+
+func newScreen(stderr io.Writer, streams *sessionStreams, o *runOptions) *screen {
+	return &screen{
+		errors: stderr, master: streams.master, terminal: cli.IsTerminal(stderr), live: cli.CanDraw(stderr), silent: o.quiet,
+	}
+}
+
+// output writes what the command wrote to its terminal to ours.
+func (s *screen) output(to *os.File, text []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.eraseLocked()
+	if _, err := to.Write(text); err == nil {
+		s.midLine = !bytes.HasSuffix(text, []byte("\n"))
+	}
+}
+
+// note prints a line about the run, unless only errors are to be printed.
+func (s *screen) note(text string) {
+	if !s.silent {
+		s.print(text)
+	}
+}
+
+// fail prints an error that does not end the run.
+func (s *screen) fail(err error) { s.print(err.Error()) }
+
+func (s *screen) print(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLineLocked()
+	_, _ = fmt.Fprintf(s.errors, "tacho: %s%s", cli.OneLine(text), s.newline()) // there is no other place to report an error
+}
+
+// endLine starts a new line if the output of the command did not end with a newline. The terminal is not raw any more.
+func (s *screen) endLine() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.master = nil
+	s.endLineLocked()
+}
+
+func (s *screen) endLineLocked() {
+	s.eraseLocked()
+	if s.midLine && s.terminal {
+		_, _ = io.WriteString(s.errors, s.newline()) // there is no other place to report an error
+		s.midLine = false
+	}
+}
+
+// newline returns the end of a line; a raw terminal needs the carriage return.
+func (s *screen) newline() string {
+	if s.master != nil && s.terminal {
+		return "\r\n"
+	}
+	return "\n"
+}
+
+func (s *screen) eraseLocked() {
+	if s.drawn {
+		_, _ = io.WriteString(s.errors, "\r\x1b[K") // there is no other place to report an error
+		s.drawn = false
+	}
+}
+
+// draw replaces the live line. What does not fit at its end is left out, word by word.
+func (s *screen) draw(words []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.midLine || !s.free() {
+		s.eraseLocked()
+		return
+	}
+	columns, _ := cli.TerminalSize(s.errors)
+	line := cli.Fit(words, liveSeparator, max(0, columns-1))
+	_, _ = fmt.Fprintf(s.errors, "\r%s\x1b[K\r", line) // there is no other place to report an error
+	s.drawn = true
+}
+
+// free reports whether the terminal of the command is in its initial modes, canonical with echo, and we are not a
+// background job of a shell that uses our terminal.
+func (s *screen) free() bool {
+	if file, ok := s.errors.(*os.File); ok && !foreground(file) {
+		return false
+	}
+	if s.master == nil {
+		return true
+	}
+	var modes *unix.Termios
+	err := ioctl(s.master, func(fd int) (err error) {
+		modes, err = unix.IoctlGetTermios(fd, unix.TCGETS)
+		return err
+	})
+	return err == nil && modes.Lflag&unix.ICANON != 0 && modes.Lflag&unix.ECHO != 0
+}
+
+// clear erases the live line.
+func (s *screen) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.eraseLocked()
+}
+
+// follow shows the resource usage of the task until ctx or the task ends, then it closes the channel: as a live line on a
+// terminal, otherwise as a plain line every report interval.
+func (s *screen) follow(ctx context.Context, c *client.Client, o *runOptions) <-chan struct{} {
+	done := make(chan struct{})
+	if s.silent || o.live.String() == "never" {
+		close(done)
+		return done
+	}
+	interval := cmp.Or(o.reportInterval, time.Minute)
+	if s.live {
+		const fastest = 500 * time.Millisecond
+		interval = max(o.interval, fastest)
+	}
+	go func() {
+		defer close(done)
+		defer s.clear()
+		select {
+		case <-time.After(worthShowing):
+			s.showStats(ctx, c, interval)
+		case <-ctx.Done():
+		}
+	}()
+	return done
+}
+
+// worthShowing is how long a command runs before anything of it is shown: there is no usage before a second sample, and one that has
+// ended by then is spared the stream.
+const worthShowing = 100 * time.Millisecond
+
+// showStats draws every sample of a stream. An error of the stream ends only the live line.
+func (s *screen) showStats(ctx context.Context, c *client.Client, interval time.Duration) {
+	stream, err := c.Stats(ctx, interval, true)
+	if err != nil {
+		return
+	}
+	started := time.Now().Add(-worthShowing)
+	past := procstats.History{CPUs: kernel.CPUs(kernel.HostFS())}
+	for {
+		sample, err := stream.Recv()
+		if err != nil {
+			return
+		}
+		if past.Previous != nil {
+			words := liveLine(sample, past, time.Since(started))
+			if s.live {
+				words[0] = "tacho " + words[0]
+				s.draw(words)
+			} else {
+				s.note(strings.Join(words, liveSeparator))
+			}
+		}
+		past.Previous = sample
+	}
+}
+
+const liveSeparator = " · "
+
+// liveLine returns the current resource usage of a task, the most important first.
+func liveLine(sample *procstats.Sample, past procstats.History, elapsed time.Duration) []string {
+	words := []string{procstats.AgeText(elapsed)}
+	headlines := procstats.Headlines(sample, past)
+	for _, h := range headlines {
+		value, ok := h.Reading.Number()
+		if !ok {
+			continue
+		}
+		switch h.ID {
+		case procstats.HeadlineCores:
+			words = append(words, procstats.Cores.Text(value))
+		case procstats.HeadlineMemory:
+			words = append(words, "memory "+procstats.Bytes.Text(value))
+		case procstats.HeadlineMemoryPeak:
+			words = append(words, "peak "+procstats.Bytes.Text(value))
+		case procstats.HeadlineSwap:
+			words = append(words, "swapped "+procstats.Bytes.Text(value))
+		case procstats.HeadlineHugetlb:
+			words = append(words, "huge pages "+procstats.Bytes.Text(value))
+		case procstats.HeadlineIORead:
+			words = append(words, "read "+procstats.Bytes.Text(value))
+		}
+	}
+	if written := procstats.WrittenOf(sample, headlines).Short(); written != "" {
+		words = append(words, written)
+	}
+	if processes, ok := sample.Task.Number(procstats.CgroupPidsCurrent); ok {
+		words = append(words, fmt.Sprintf("%.0f threads", processes))
+	}
+	return words
+}

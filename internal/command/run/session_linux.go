@@ -1,0 +1,314 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/client"
+	"github.com/tachograph/tacho/executor/proto"
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/rundir"
+	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// session is one run of tacho run, from its start to its exit code.
+type session struct {
+	options *runOptions
+	cmd     *cobra.Command
+	id      string
+	dir     string // of the run; empty with --no-files
+	// parents are the directories that were created above dir, the innermost first.
+	parents   []string
+	path      string
+	args      []string
+	selection procstats.Selection
+	// killSignal is sent first to stop the command.
+	killSignal syscall.Signal
+	// output receives the final record; nil for stderr.
+	output *recordOutput
+
+	// lock is held until the run has a record; nil with --no-files.
+	lock *os.File
+
+	streams *sessionStreams
+	client  *client.Client
+	screen  *screen
+
+	// final is the record of a command that has ended; nil if it did not run, if it was lost, and with --detach.
+	final *record.Record
+}
+
+// run runs a command once.
+func run(cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string) (*record.Record, error) {
+	s := &session{options: o, cmd: cmd, args: args, selection: selection, id: id}
+	err := s.run(cmd.Context())
+	return s.final, err
+}
+
+func (s *session) run(ctx context.Context) error {
+	var err error
+	if s.killSignal, err = parseSignal("--kill-signal", s.options.killSignal); err != nil {
+		return err
+	}
+	if s.output, err = s.options.openOutput(); err != nil {
+		return err
+	}
+	if err := s.createDir(); err != nil {
+		return errors.Join(err, s.output.discard(), s.removeDir())
+	}
+	if err := s.findCommand(); err != nil {
+		return s.failed(err)
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded()...)
+	if signal.Ignored(unix.SIGINT) {
+		signal.Ignore(unix.SIGQUIT) // a shell ignores both for its background jobs; the Go runtime keeps only SIGINT ignored
+	}
+	defer signal.Stop(signals)
+	// The reader of our stderr may exit before the command does. Catching SIGPIPE makes our writes fail with EPIPE
+	// instead of killing us, and leaves its default action to the command, which ignoring it would not.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // never read and never stopped: errors are printed at the end
+	launched, err := s.start(ctx)
+	if s.lock != nil {
+		_ = s.lock.Close() // only unlocks it
+	}
+	if errors.Is(err, client.ErrLost) && s.client != nil {
+		return s.lost() // the command may have been started
+	}
+	if err != nil {
+		return s.failed(err)
+	}
+	if err := s.output.truncate(); err != nil {
+		s.screen.fail(err)
+	}
+	for _, note := range launched.GetNotes() {
+		s.screen.note(note)
+	}
+	if s.options.detach {
+		return s.detach(ctx, launched)
+	}
+	return s.follow(ctx, signals)
+}
+
+// createDir creates the directory of the run. It does so before the command starts, to fail early.
+func (s *session) createDir() error {
+	if s.options.noFiles {
+		return nil
+	}
+	dir, err := filepath.Abs(filepath.Join(s.options.outputDir, s.id))
+	if err != nil {
+		return err
+	}
+	s.parents = missingParents(dir)
+	store, err := record.Create(dir)
+	if err != nil {
+		removeEmpty(append([]string{dir}, s.parents...))
+		return fmt.Errorf("%w (--output-dir chooses another directory, --no-files writes no record)", err)
+	}
+	s.dir = dir
+	if err := store.Close(); err != nil {
+		return err
+	}
+	s.lock, err = rundir.Lock(dir)
+	return errors.Join(err, failpoint.Err("run.start.directory"))
+}
+
+func (s *session) removeDir() error {
+	if s.dir == "" {
+		return nil
+	}
+	err := os.RemoveAll(s.dir)
+	removeEmpty(s.parents)
+	return err
+}
+
+// removeEmpty removes directories, the innermost first, up to one that has another run by now.
+func removeEmpty(dirs []string) {
+	for _, dir := range dirs {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return
+		}
+	}
+}
+
+// missingParents returns the directories above path that do not exist, the innermost first.
+func missingParents(path string) []string {
+	var missing []string
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+			return missing
+		}
+		missing = append(missing, dir)
+	}
+}
+
+// start starts the executor, which starts the command.
+func (s *session) start(ctx context.Context) (*proto.LaunchResponse, error) {
+	// If the executor dies and there is no cgroup, the command's processes are reparented to this process, which kills them.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("become a subreaper: %w", err)
+	}
+	streams, err := openSessionStreams(s.options, s.dir)
+	if err != nil {
+		return nil, err
+	}
+	s.streams = streams
+	s.screen = newScreen(s.cmd.ErrOrStderr(), streams, s.options)
+	runtimeDir := client.DefaultRuntimeDir()
+	if err := client.CheckRuntimeDir(runtimeDir); err != nil {
+		s.screen.note(err.Error())
+	}
+	s.client, err = client.Start(ctx, client.Options{
+		RuntimeDir: runtimeDir, ID: s.id, ExtraFiles: streams.inherited, KeepIgnored: true,
+		Samples: s.options.cgroup.String() != "none",
+	})
+	if err != nil {
+		return nil, errors.Join(err, streams.close())
+	}
+	request, err := s.request()
+	if err = errors.Join(err, failpoint.Err("run.start.executor")); err != nil {
+		return nil, s.abandon(err)
+	}
+	launched, err := s.client.Launch(ctx, request)
+	failpoint.At("run.start.launched")
+	if errors.Is(err, client.ErrLost) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, s.abandon(launchError(s.args[0], err))
+	}
+	return launched, streams.closeInherited()
+}
+
+// abandon ends an executor whose task did not start.
+func (s *session) abandon(err error) error {
+	return errors.Join(err, s.client.Abandon(), s.streams.close())
+}
+
+func (s *session) request() (*proto.LaunchRequest, error) {
+	o := s.options
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("working directory: %w", err)
+	}
+	request := &proto.LaunchRequest{
+		Id: s.id, Command: s.path, Args: s.args[1:], Env: os.Environ(), Dir: dir, User: o.user,
+		Stdio: s.streams.stdio, LeashFd: s.streams.leashFD, Limits: o.limited,
+		Cgroup: &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_AUTO, Parent: o.cgroupParent},
+		Record: &proto.RecordOptions{
+			Dir: s.dir, IntervalNs: int64(o.interval), ReportIntervalNs: int64(o.reportInterval),
+			FirstIntervalNs: int64(o.firstInterval),
+		},
+		TimeoutNs: int64(o.timeout), KillGraceNs: int64(o.killGrace), KillSignal: int32(s.killSignal),
+		Labels: o.labels, Message: o.message, CommandLine: s.args, MaxRows: uint32(o.maxRows), SamplingBudget: o.samplingBudget / 100, NetworkOff: o.network.String() == "off",
+		ExitWithTask: o.detach, WaitForAll: o.waitAll, Argv0: s.args[0],
+	}
+	if o.cgroup.String() == "none" {
+		request.Cgroup.Mode = proto.CgroupPlacement_MODE_NONE
+	}
+	if o.disk != "" {
+		if request.DiskDir, err = filepath.Abs(o.disk); err != nil {
+			return nil, fmt.Errorf("--disk: %w", err)
+		}
+	}
+	for _, id := range s.selection.IDs() {
+		request.Selection = append(request.Selection, uint32(id))
+	}
+	for name := range strings.SplitSeq(o.measurements, ",") {
+		// A measurement that is requested by its full name must be available, of a group at least one.
+		name = strings.TrimSpace(name)
+		m, known := procstats.LookupName(name)
+		switch {
+		case name == "all", name == "default", strings.HasPrefix(name, "-"):
+		case known && m.Scope != procstats.HeadlineScope:
+			request.Required = append(request.Required, uint32(m.ID))
+		default:
+			request.RequiredGroups = append(request.RequiredGroups, name)
+		}
+	}
+	return request, nil
+}
+
+// follow forwards input, output and signals until the command has ended, and reports how it ended.
+func (s *session) follow(ctx context.Context, signals chan os.Signal) error {
+	following, stop := context.WithCancel(ctx)
+	proxied := s.streams.proxy(following, s.screen)
+	shown := s.screen.follow(following, s.client, s.options)
+	var forwarding sync.WaitGroup
+	if s.streams.master == nil {
+		signal.Notify(signals, unix.SIGTSTP) // a command with its own terminal receives Ctrl-Z there
+	}
+	forwarding.Go(func() { s.forward(following, signals) })
+	forwarding.Go(func() { s.followEvents(following) })
+	exit, final, err := s.client.Wait(context.WithoutCancel(ctx))
+	failpoint.At("run.end.waited")
+	stop()
+	forwarding.Wait()
+	<-shown
+	<-proxied
+	if errors.Is(err, client.ErrLost) {
+		return s.lost()
+	}
+	if err != nil {
+		return errors.Join(err, s.client.Close(), s.streams.close())
+	}
+	closed := s.streams.close() // gives the terminal its modes back
+	released := make(chan error, 1)
+	go func() { released <- s.release(ctx) }()
+	reported := s.report(final)
+	for _, err := range []error{closed, <-released, reported} { // none is an error of the command
+		if err != nil {
+			s.screen.fail(err)
+		}
+	}
+	warnIncomplete(s.cmd, final)
+	s.final = final
+	return exitOf(exit)
+}
+
+// release lets the executor end, and waits for it.
+func (s *session) release(ctx context.Context) error {
+	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	defer failpoint.At("run.end.released")
+	return errors.Join(s.client.Shutdown(shutdown), s.client.Close())
+}
+
+// warnIncomplete prints what is missing in the files of a run.
+func warnIncomplete(cmd *cobra.Command, final *record.Record) {
+	if final.Incomplete != "" {
+		cli.PrintError(cmd.ErrOrStderr(), fmt.Errorf("the record is incomplete: %s", final.Incomplete))
+	}
+}
+
+// exitOf returns the error that makes tacho exit with the code of the command; nil for 0.
+func exitOf(exit *proto.Exit) error {
+	switch {
+	case exit.GetVerdict() == string(record.TimedOut):
+		return cli.ExitWith(exitTimedOut, nil)
+	case exit.GetCode() != 0:
+		return cli.ExitWith(int(exit.GetCode()), nil)
+	}
+	return nil
+}
+
+// platformCommands are the commands that need an executor process.
+func platformCommands() []*cobra.Command {
+	return []*cobra.Command{newAttach(), newExecutors(), newStop()}
+}

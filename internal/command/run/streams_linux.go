@@ -1,0 +1,281 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/tachograph/tacho/executor/proto"
+)
+
+// firstExtraFD is the descriptor of the first extra file in the executor.
+const firstExtraFD = 3
+
+// sessionStreams are the standard streams of the command, and the leash.
+type sessionStreams struct {
+	// inherited are the files for the executor; ours are closed once it has them.
+	inherited []*os.File
+	stdio     *proto.Stdio
+	leashFD   uint32
+	// leash is our end of a pipe: when this process dies, the kernel closes it and the executor notices.
+	leash *os.File
+	// master is our end of the command's terminal; nil if the command has our descriptors.
+	master *os.File
+	tees   []tee
+	// terminals are the terminals of the command; the first is its controlling terminal.
+	terminals []tee
+	// wake is polled together with our terminal; writing to waker interrupts the poll.
+	wake, waker *os.File
+
+	mu sync.Mutex // guards following
+	// raw says that our terminal is raw, released that it is the shell's for now; original is its state to restore.
+	raw, released bool
+	original      *term.State
+}
+
+// tee copies one stream of the command to ours and to a file, which may be nil.
+type tee struct {
+	from     *os.File
+	to, file *os.File
+}
+
+// openSessionStreams opens a terminal for the command if we have one, else it uses our descriptors.
+func openSessionStreams(o *runOptions, dir string) (*sessionStreams, error) {
+	s := &sessionStreams{stdio: &proto.Stdio{}}
+	descriptors, err := inheritedDescriptors()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case o.detach:
+		s.detached(dir)
+		s.inheritAll(descriptors)
+		return s, nil
+	case term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())):
+		err = s.terminal(o, dir)
+	default:
+		err = s.descriptors(o, dir)
+	}
+	if err == nil {
+		err = s.openLeash()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	s.inheritAll(descriptors)
+	return s, nil
+}
+
+// inheritedDescriptors returns the descriptors above 2 that tacho was started with. Those that tacho opened itself have
+// FD_CLOEXEC.
+func inheritedDescriptors() ([]int, error) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil, fmt.Errorf("list descriptors: %w", err)
+	}
+	var inherited []int
+	for _, entry := range entries {
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil || fd <= 2 {
+			continue
+		}
+		// The descriptor that the list was read with is closed: an error.
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			inherited = append(inherited, fd)
+		}
+	}
+	return inherited, nil
+}
+
+// inheritAll gives the command descriptors under the same numbers. The executor must not inherit these numbers, too: it
+// would never close them.
+func (s *sessionStreams) inheritAll(descriptors []int) {
+	for _, fd := range descriptors {
+		unix.CloseOnExec(fd)
+		s.stdio.Descriptors = append(s.stdio.Descriptors, &proto.Descriptor{
+			Fd: s.inherit(os.NewFile(uintptr(fd), "descriptor "+strconv.Itoa(fd))), Number: uint32(fd),
+		})
+	}
+}
+
+// detached sends the output to files in the directory of the run.
+func (s *sessionStreams) detached(dir string) {
+	s.stdio.Mode = proto.Stdio_MODE_NULL
+	if dir != "" {
+		s.stdio = &proto.Stdio{
+			Mode:       proto.Stdio_MODE_PATHS,
+			StdoutPath: filepath.Join(dir, "stdout"), StderrPath: filepath.Join(dir, "stderr"),
+		}
+	}
+}
+
+// inherit makes a file a descriptor of the executor and returns its number there.
+func (s *sessionStreams) inherit(f *os.File) (fd uint32) {
+	s.inherited = append(s.inherited, f)
+	return uint32(firstExtraFD + len(s.inherited) - 1)
+}
+
+func (s *sessionStreams) descriptors(o *runOptions, dir string) error {
+	s.stdio.Mode = proto.Stdio_MODE_DESCRIPTORS
+	s.stdio.StdinFd = s.inherit(os.Stdin)
+	var err error
+	if s.stdio.StdoutFd, err = s.output(o, dir, "stdout", os.Stdout); err != nil {
+		return err
+	}
+	s.stdio.StderrFd, err = s.output(o, dir, "stderr", os.Stderr)
+	return err
+}
+
+// output gives the command our own descriptor, or a pipe if the stream is captured.
+func (s *sessionStreams) output(o *runOptions, dir, name string, own *os.File) (fd uint32, err error) {
+	if !o.captures(name) {
+		return s.inherit(own), nil
+	}
+	file, err := createCapture(dir, name)
+	if err != nil {
+		return 0, err
+	}
+	from, to, err := os.Pipe()
+	if err != nil {
+		return 0, errors.Join(fmt.Errorf("capture %s: %w", name, err), file.Close())
+	}
+	s.tees = append(s.tees, tee{from: from, to: own, file: file})
+	return s.inherit(to), nil
+}
+
+func createCapture(dir, name string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("capture %s: %w", name, err)
+	}
+	return file, nil
+}
+
+// openLeash opens the pipe by which the executor notices the end of this process.
+func (s *sessionStreams) openLeash() error {
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("open leash: %w", err)
+	}
+	s.leash, s.leashFD = ours, s.inherit(theirs)
+	return nil
+}
+
+// closeInherited closes our copies of the descriptors of the executor: a pipe ends when all its writers are closed.
+func (s *sessionStreams) closeInherited() error {
+	var errs []error
+	for _, f := range s.inherited {
+		if f != os.Stdin && f != os.Stdout && f != os.Stderr {
+			errs = append(errs, f.Close())
+		}
+	}
+	s.inherited = nil
+	return errors.Join(errs...)
+}
+
+// close restores our terminal and closes all files.
+func (s *sessionStreams) close() error {
+	errs := []error{s.closeInherited(), s.releaseTerminal()}
+	files := []*os.File{s.wake, s.waker, s.leash}
+	for _, t := range s.tees {
+		files = append(files, t.file)
+	}
+	for _, t := range s.terminals {
+		files = append(files, t.from, t.file)
+	}
+	for _, f := range files {
+		if f == nil {
+			continue
+		}
+		if err := f.Close(); !errors.Is(err, os.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	s.tees, s.terminals, s.master, s.wake, s.waker, s.leash = nil, nil, nil, nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// proxy copies the streams that pass through this process until ctx ends and all is copied, then it closes the channel.
+func (s *sessionStreams) proxy(ctx context.Context, screen *screen) <-chan struct{} {
+	done := make(chan struct{})
+	var work sync.WaitGroup
+	for _, t := range s.tees {
+		work.Go(func() { t.copy(ctx, screen) })
+	}
+	for _, t := range s.terminals {
+		work.Go(func() { t.copyTerminal(ctx, screen) })
+	}
+	if s.master != nil {
+		changed := make(chan os.Signal, 1)
+		signal.Notify(changed, unix.SIGWINCH, unix.SIGCONT)
+		s.resize() // the size may have changed before
+		work.Go(func() { s.copyInput(ctx) })
+		work.Go(func() { s.followTerminal(ctx, changed) })
+	}
+	go func() {
+		defer close(done)
+		work.Wait()
+	}()
+	return done
+}
+
+// capture writes to a file until the first error: the command must not fail because its output cannot be captured.
+type capture struct {
+	file   io.Writer
+	screen *screen
+}
+
+// Write implements io.Writer; it never fails.
+func (c *capture) Write(text []byte) (int, error) {
+	if _, err := c.file.Write(text); err != nil {
+		c.screen.fail(fmt.Errorf("capture: %w", err))
+		c.file = io.Discard
+	}
+	return len(text), nil
+}
+
+// endReads ends reads of a file shortly after the end of ctx, and so of the task: a process that is not the task's may
+// keep the other end open.
+func endReads(ctx context.Context, file *os.File) (stop func() bool) {
+	const patience = time.Second
+	return context.AfterFunc(ctx, func() { _ = file.SetReadDeadline(time.Now().Add(patience)) }) // the end in any case
+}
+
+// copy copies what the task writes until all writers are closed, or shortly after the end of ctx.
+func (t tee) copy(ctx context.Context, screen *screen) {
+	defer endReads(ctx, t.from)()
+	out := io.MultiWriter(t.to, &capture{t.file, screen})
+	_, err := io.Copy(out, t.from)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = t.drain(out)
+	}
+	if err = errors.Join(err, t.from.Close()); err != nil {
+		screen.fail(fmt.Errorf("capture: %w", err))
+	}
+}
+
+// drain copies what is in the pipe: the reader of our output may have been slower than the task.
+func (t tee) drain(out io.Writer) error {
+	if err := t.from.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	left, err := unix.IoctlGetInt(int(t.from.Fd()), unix.TIOCINQ) // the other name of FIONREAD
+	if err != nil {
+		return fmt.Errorf("bytes in the pipe: %w", err)
+	}
+	_, err = io.CopyN(out, t.from, int64(left))
+	return err
+}

@@ -1,0 +1,216 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rundir
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/procstats/kernel"
+)
+
+// Words is the help text for what names a run, which Find resolves.
+const Words = `the name of a run as shown by tacho ls, a prefix of it, the path of its directory, last (the newest run), or last~1 (the one
+before it)`
+
+// RunHelp is the help text for the argument RUN.
+const RunHelp = `RUN is ` + Words + `. Without it, last is meant.`
+
+// last names the newest run.
+const last = "last"
+
+// Arguments requires the named arguments, which are runs, or none: the newest runs are meant then.
+func Arguments(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return cli.Arguments(names...)(cmd, args)
+	}
+}
+
+// FindLast returns the run that the only argument names, without an argument the newest.
+func FindLast(root string, args []string) (record.Entry, error) {
+	if len(args) == 0 {
+		return newest(root, 0)
+	}
+	return Find(root, args[0])
+}
+
+// AddOutputDir adds --output-dir, the directory of runs.
+func AddOutputDir(cmd *cobra.Command) *string {
+	dir := cmd.Flags().String("output-dir", record.DefaultRoot, "`DIR` with one directory per run")
+	_ = cmd.MarkFlagDirname("output-dir") // fails only for a flag that does not exist
+	return dir
+}
+
+// Find returns the run that word names, with its record. If the record cannot be read, it returns the error with the
+// rest of the entry.
+func Find(root, word string) (record.Entry, error) {
+	if word == last {
+		return newest(root, 0)
+	}
+	if number, found := strings.CutPrefix(word, last+"~"); found {
+		back, err := strconv.ParseUint(number, 10, 31)
+		if err != nil {
+			return record.Entry{}, cli.Usagef("%s: must be last~ and a whole number, such as last~1 for the run before the last", word)
+		}
+		return newest(root, int(back))
+	}
+	if strings.ContainsRune(word, filepath.Separator) || strings.ContainsRune(word, '/') {
+		return read(word)
+	}
+	names, err := listNames(root)
+	if err != nil {
+		return record.Entry{}, err
+	}
+	if slices.Contains(names, word) {
+		return read(filepath.Join(root, word))
+	}
+	matching := slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, word) })
+	switch {
+	case word == "" || len(matching) == 0:
+		return record.Entry{}, fmt.Errorf("no run %q in %s (tacho ls lists the runs)", word, root)
+	case len(matching) > 1:
+		return record.Entry{}, fmt.Errorf("%q is the prefix of several runs: %s", word, cli.SomeOf(matching))
+	}
+	return read(filepath.Join(root, matching[0]))
+}
+
+func read(path string) (record.Entry, error) {
+	dir := filepath.Clean(path)
+	if filepath.Base(dir) == record.InfoFile {
+		dir = filepath.Dir(dir)
+	}
+	entry := record.Entry{Name: filepath.Base(dir), Dir: dir}
+	entry.Record, entry.Err = record.Read(dir)
+	if errors.Is(entry.Err, fs.ErrNotExist) {
+		return entry, fmt.Errorf("no run at %s: %w", dir, entry.Err)
+	}
+	return entry, entry.Err
+}
+
+// Word names a run of a directory of runs in a command line: with its path, unless commands look there without --output-dir.
+func Word(outputDir, name string) string {
+	if filepath.Clean(outputDir) != filepath.Clean(cmp.Or(os.Getenv("TACHO_OUTPUT_DIR"), record.DefaultRoot)) {
+		if name = filepath.Join(outputDir, name); !strings.ContainsRune(name, filepath.Separator) {
+			name = "." + string(filepath.Separator) + name // else it would be looked for among the runs
+		}
+	}
+	return cli.CommandLine([]string{name})
+}
+
+// newest returns the newest run, or one that is older by as many runs as back says.
+func newest(root string, back int) (record.Entry, error) {
+	entries, err := List(root)
+	if err != nil {
+		return record.Entry{}, err
+	}
+	if len(entries) == 0 {
+		return record.Entry{}, NoRunsError(root)
+	}
+	if back >= len(entries) {
+		return record.Entry{}, fmt.Errorf("last~%d: only %s in %s, the oldest is last~%d",
+			back, procstats.Counted(len(entries), "run", "runs"), root, len(entries)-1)
+	}
+	return entries[back], entries[back].Err
+}
+
+// List returns the runs in root, newest first. A root that does not exist has no runs.
+func List(root string) ([]record.Entry, error) {
+	entries, err := record.List(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return entries, err
+}
+
+// History returns the records of all runs of the same command in the same directory, beside a run and with it.
+func History(of record.Entry) ([]*record.Record, error) {
+	all, err := List(filepath.Dir(of.Dir))
+	if err != nil {
+		return nil, err
+	}
+	var records []*record.Record
+	for _, entry := range all {
+		if r := entry.Record; entry.Err == nil && slices.Equal(r.Command, of.Record.Command) && r.Dir == of.Record.Dir {
+			records = append(records, r)
+		}
+	}
+	return records, nil
+}
+
+// NoRunsError returns the error that root has no runs.
+func NoRunsError(root string) error {
+	return fmt.Errorf("no runs in %s (tacho run creates one; --output-dir chooses another directory)", root)
+}
+
+// listNames returns the names of the runs in root without reading their records. Names start with the time of the run:
+// the newest is first.
+func listNames(root string) ([]string, error) {
+	dirs, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	var names []string
+	for _, dir := range dirs {
+		if dir.IsDir() {
+			names = append(names, dir.Name())
+		}
+	}
+	slices.Reverse(names)
+	return names, nil
+}
+
+// Complete completes the first n arguments with the names of runs.
+func Complete(outputDir *string, n int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) >= n {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		// cobra completes without running the root's PersistentPreRunE.
+		if err := cli.ApplyEnvironment(cmd, nil); err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		names, err := listNames(*outputDir)
+		if err != nil || len(names) == 0 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return append(names, last), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// Refresh updates the record of a run that has no end: its state now, and the numbers of its last report.
+func Refresh(entry record.Entry) {
+	entry.Record.State = CurrentState(entry.Record, kernel.HostFS())
+	entry.Record.FillFromReports(record.ReadUsage(entry.Dir))
+}
+
+// CurrentState returns the state of a run now. If the record says running and the executor is dead, the run is lost:
+// the record was not completed and never will be.
+func CurrentState(r *record.Record, host kernel.FS) record.State {
+	if r.State != record.Running {
+		return r.State
+	}
+	process := record.Process{PID: r.PID, StartTicks: r.StartTicks}
+	if r.Executor != nil {
+		process = *r.Executor
+	}
+	if alive(host, process, r.BootID) {
+		return record.Running
+	}
+	return record.Lost
+}

@@ -1,0 +1,138 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package series
+
+import (
+	"encoding/csv"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// seriesOf returns a series of runs that took as long as given.
+func seriesOf(name string, seconds ...float64) Series {
+	s := Series{Name: name}
+	for i, v := range seconds {
+		peak := 1000 * v
+		s.Runs = append(s.Runs, record.Entry{Name: fmt.Sprint(name, i), Record: &record.Record{
+			WallSeconds: &v,
+			Headline:    map[string]record.HeadlineValue{"memory_peak_bytes": {Value: &peak, Guarantee: procstats.LowerBound}},
+		}})
+	}
+	return s
+}
+
+// counted returns the whole numbers from one to another.
+func counted(from, to int) (values []float64) {
+	for n := from; n <= to; n++ {
+		values = append(values, float64(n))
+	}
+	return values
+}
+
+// TestStatistics holds the statistics against figures that were computed elsewhere.
+func TestStatistics(t *testing.T) {
+	for _, test := range []struct {
+		values                 []float64
+		mean, stddev           float64
+		outliers, min, maximum int
+	}{
+		{[]float64{2, 4, 4, 4, 5, 5, 7, 9}, 5, 2.138089935299395, 1, 2, 9},
+		{[]float64{1, 3, 1, 3, 1, 3, 1, 3, 1, 3}, 2, 1.0540925533894598, 0, 1, 3}, // of two modes, neither is an outlier
+		{[]float64{20, 20, 20, 20, 20, 20, 20, 20, 20, 200}, 38, 56.92099788303083, 1, 20, 200},
+		{[]float64{100, 100, 100, 100, 100.5}, 100.1, 0.22360679774997896, 0, 100, 100}, // half a percent is nothing
+		{[]float64{7, 70, 7}, 28, 36.37306695894642, 0, 7, 70},                          // of three values none is
+	} {
+		s := statisticsOf(test.values)
+		if math.Abs(s.Mean-test.mean) > 1e-9 || math.Abs(*s.StdDev-test.stddev) > 1e-9 || s.Min != float64(test.min) || int(s.Max) != test.maximum {
+			t.Errorf("%v: %+v with %v, want %v ± %v", test.values, s, *s.StdDev, test.mean, test.stddev)
+		}
+		if found := outliers(test.values); len(found) != test.outliers {
+			t.Errorf("%v: outliers %v, want %d", test.values, found, test.outliers)
+		}
+	}
+	if s := statisticsOf([]float64{3}); s.StdDev != nil || s.Mean != 3 {
+		t.Errorf("one value: %+v", s)
+	}
+}
+
+// TestNoise compares series of which the result of Welch's test is published.
+func TestNoise(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		a, b          []float64
+		within, known bool
+	}{
+		{"R's example: t = -5.4, 22 degrees of freedom", counted(1, 10), counted(7, 20), false, true},
+		{"t = 1.96, 7 degrees of freedom", []float64{30.02, 29.99, 30.11, 29.97, 30.01, 29.99}, []float64{29.89, 29.93, 29.72, 29.98, 30.02, 29.98}, true, true},
+		{"a single run within a series", []float64{10, 11, 12, 11}, []float64{12.5}, true, true},
+		{"a single run far from a series", []float64{10, 11, 12, 11}, []float64{20}, false, true},
+		{"two single runs", []float64{10}, []float64{20}, false, false},
+		{"series that do not vary", []float64{10, 10, 10}, []float64{11, 11, 11}, false, true},
+		{"equal series that do not vary", []float64{10, 10, 10}, []float64{10, 10, 10}, true, true},
+	} {
+		for range 2 {
+			rows := Compare(seriesOf("a", test.a...), seriesOf("b", test.b...))
+			got := rows[1].WithinNoise
+			if (got != nil) != test.known || got != nil && *got != test.within {
+				t.Errorf("%s: %v", test.name, rows[1])
+			}
+			test.a, test.b = test.b, test.a
+		}
+	}
+	within, known := WithinNoise(wallName, 10, 12, seriesOf("a", 10, 11, 12, 11), seriesOf("b", 12))
+	if !within || !known {
+		t.Errorf("one run of a series and a single one: %v, %v", within, known)
+	}
+	if _, known := WithinNoise("cgroup_pids_peak", 1, 2, seriesOf("a", 1, 2), seriesOf("b", 1)); known {
+		t.Error("the noise of a measurement that series do not have is known")
+	}
+}
+
+// TestWrite holds that all formats have all rows, and that CSV has the numbers with all digits.
+func TestWrite(t *testing.T) {
+	rows := Compare(seriesOf("first", 1.1, 1.2, 1.3), seriesOf("a|later", 2.123456789), Series{Name: "none", Runs: []record.Entry{{Record: &record.Record{}}}})
+	for _, format := range Formats() {
+		var out strings.Builder
+		if err := Write(&out, cli.Palette{}, format, rows); err != nil {
+			t.Fatal(err)
+		}
+		if got := out.String(); strings.Count(got, "later") < len(measurements()) || !strings.Contains(got, "not recorded") {
+			t.Errorf("%s:\n%s", format, got)
+		}
+		if format != "csv" {
+			continue
+		}
+		lines, err := csv.NewReader(strings.NewReader(out.String())).ReadAll()
+		if err != nil || len(lines) != 1+len(rows) {
+			t.Fatalf("%d lines, %v", len(lines), err)
+		}
+		if !slices.Contains(lines[2], "2.123456789") || lines[7][7] != string(procstats.LowerBound) {
+			t.Errorf("%q, %q", lines[2], lines[7])
+		}
+	}
+	if text := Markdown(rows[:1]); strings.Contains(text, "CHANGE") || strings.Count(text, "\n") != 3 {
+		t.Errorf("of one series:\n%s", text)
+	}
+}
+
+// TestDistinct has runs of one name in two directories, one of them twice.
+func TestDistinct(t *testing.T) {
+	of := func(dir, name string) Series {
+		return Series{Name: name, Runs: []record.Entry{{Name: name, Dir: dir + "/" + name}}}
+	}
+	var got []string
+	for _, s := range Distinct([]Series{of("main", "run"), of("main", "other"), of("branch", "run"), of("main", "run")}) {
+		got = append(got, s.Name)
+	}
+	if want := []string{"main/run", "other", "branch/run"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -1,0 +1,273 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package summary
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Page lays out a record as text, in sections.
+type Page struct {
+	// FailedFirst lists the commands of which most processes failed first.
+	FailedFirst bool
+
+	palette cli.Palette
+	name    string
+	record  *record.Record
+	text    strings.Builder
+}
+
+// NewPage returns the page of the record of the run name.
+func NewPage(p cli.Palette, name string, r *record.Record) *Page {
+	return &Page{palette: p, name: name, record: r}
+}
+
+// Render returns the page. With all it has all measurements, and the reason for each absent one, block devices, and the evidence of a
+// success too.
+func (p *Page) Render(all bool) string {
+	p.head()
+	p.used()
+	p.waited()
+	p.ended(all)
+	p.peak()
+	p.processes()
+	p.commands()
+	p.limits()
+	p.host()
+	p.notes()
+	if all {
+		p.devices()
+		p.measurements()
+		p.absent()
+	} else if n := len(p.record.Absent); n > 0 {
+		more := fmt.Sprintf("%s, %d absent; --all lists them, with the reasons.", procstats.Counted(len(p.record.Measurements), "measurement", "measurements"), n)
+		p.text.WriteString("\n" + cli.Hang(p.palette, "", "", more, nil))
+	}
+	return p.text.String()
+}
+
+// line writes a line of a section.
+func (p *Page) line(format string, args ...any) { p.painted(nil, fmt.Sprintf(format, args...)) }
+
+// painted writes a line of a section in a colour; nil for none.
+func (p *Page) painted(paint func(string) string, text string) {
+	p.text.WriteString(cli.Hang(p.palette, "  ", "    ", text, paint))
+}
+
+func (p *Page) section(title string) {
+	fmt.Fprintf(&p.text, "\n%s\n", p.palette.Bold(title))
+}
+
+// facts writes pairs of a name and a text, except those without a text.
+func (p *Page) facts(pairs ...[2]string) {
+	t := cli.Table{Indent: "  "}
+	for _, pair := range pairs {
+		if pair[1] != "" {
+			t.AddTexts(pair[0], pair[1])
+		}
+	}
+	p.text.WriteString(t.Render(p.palette))
+}
+
+func (p *Page) head() {
+	r := p.record
+	state := cli.Painted(string(r.State), StatePaint(p.palette, r.State))
+	fmt.Fprintf(&p.text, "%s  %s\n", p.palette.Bold(cli.Printable(p.name)), state.String())
+	exit := ""
+	if r.ExitCode != nil || r.Signal != nil {
+		exit = ExitText(r.ExitCode, r.Signal)
+	}
+	p.facts(
+		[2]string{"command", cli.CommandLine(r.Command)},
+		[2]string{"directory", cli.Printable(r.Dir)},
+		[2]string{"user", cli.Printable(r.User)},
+		[2]string{"message", cli.Printable(r.Message)},
+		[2]string{"labels", LabelsText(r.Labels)},
+		[2]string{"started", TimeText(r.StartedAt)},
+		[2]string{"ended", TimeText(r.EndedAt)},
+		[2]string{"wall time", cli.Optional(procstats.Seconds, r.WallSeconds)},
+		[2]string{"exit code", exit},
+		[2]string{"samples", samplesText(r)},
+		[2]string{"as of", TimeText(r.AsOf)},
+	)
+}
+
+// LabelsText returns labels as NAME=VALUE, sorted by name.
+func LabelsText(labels map[string]string) string {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, cli.Printable(key+"="+labels[key]))
+	}
+	return strings.Join(pairs, " ")
+}
+
+// TimeText returns the local time to the millisecond, or nothing for the zero time.
+func TimeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04:05.000 -0700")
+}
+
+func samplesText(r *record.Record) string {
+	count := fmt.Sprint(r.Samples)
+	switch {
+	case r.Samples == 0:
+		count = "unknown"
+	case !r.AsOf.IsZero():
+		count += " reported"
+	}
+	if often := r.SamplingText(); often != "" {
+		count += ", " + often
+	}
+	return count
+}
+
+func (p *Page) used() {
+	p.section("What it used")
+	t := HeadlineTable(p.record.Headline, p.palette)
+	if t.Empty() {
+		p.line("unknown: %s", whyUnknown(p.record.State))
+	}
+	p.text.WriteString(t.Render(p.palette))
+}
+
+// whyUnknown returns the reason why a record has no numbers.
+func whyUnknown(state record.State) string {
+	switch state {
+	case record.Running:
+		return "no report yet; the record is completed at the end"
+	case record.Lost:
+		return "the record was not completed, and there is no report"
+	case record.Exited:
+	}
+	return "not recorded"
+}
+
+// HeadlineTable lists the headlines with guarantee and source, or with the reason for their absence.
+func HeadlineTable(values map[string]record.HeadlineValue, palette cli.Palette) *cli.Table {
+	t := &cli.Table{Indent: "  ", Right: []int{1}}
+	for _, name := range cli.TableOrder(values) {
+		value := values[name]
+		known, reason := value.Known()
+		if known == nil {
+			t.AddTexts(name, procstats.NoValue, "", cli.Printable(reason))
+			continue
+		}
+		t.Add(cli.Plain(name), cli.Painted(procstats.UnitOf(name).Text(*known), palette.Bold),
+			cli.Painted(cli.Printable(cli.GuaranteeText(value.Guarantee)), GuaranteePaint(palette, value.Guarantee)),
+			cli.Painted(cli.Printable(value.Source), palette.Faint))
+	}
+	return t
+}
+
+// GuaranteePaint returns the colour of a guarantee.
+func GuaranteePaint(p cli.Palette, g procstats.Guarantee) func(string) string {
+	if g == procstats.Exact {
+		return p.Green
+	}
+	return p.Yellow
+}
+
+// ValueText returns a value of a record as text; it is a number in the unit of name, or a text.
+func ValueText(name string, value any) string {
+	switch value := value.(type) {
+	case float64:
+		return procstats.UnitOf(name).Text(value)
+	case string:
+		return cli.Printable(value)
+	case nil:
+		return procstats.NoValue
+	}
+	return cli.Printable(fmt.Sprint(value))
+}
+
+func (p *Page) host() {
+	h := p.record.Host
+	p.section("Host")
+	var cgroup string
+	if c := p.record.Cgroup; c != nil {
+		cgroup = strings.Join(slices.DeleteFunc([]string{c.Layout, c.Placement, c.V2}, func(s string) bool { return s == "" }), ", ")
+	}
+	memory := ""
+	if h.MemoryBytes > 0 {
+		memory = ", " + procstats.Bytes.Text(float64(h.MemoryBytes))
+	}
+	p.facts(
+		[2]string{"host", cli.Printable(h.Name)},
+		[2]string{"system", strings.TrimSpace(cli.Printable(h.OS + " " + h.Kernel))},
+		[2]string{"machine", procstats.Counted(h.CPUs, "CPU", "CPUs") + memory},
+		[2]string{"cgroup", cli.Printable(cgroup)},
+		[2]string{"recorded by", "tacho " + cli.Printable(p.record.TachoVersion)},
+	)
+	for _, source := range p.record.Sources {
+		if !source.Available {
+			p.line("source %s not available: %s", cli.Printable(source.Name), cli.Printable(source.Reason))
+		}
+	}
+}
+
+func (p *Page) notes() {
+	notes := p.record.AllNotes()
+	if len(notes) == 0 {
+		return
+	}
+	p.section("Notes")
+	for _, note := range notes {
+		p.line("%s", cli.Printable(note))
+	}
+}
+
+func (p *Page) measurements() {
+	p.section("All measurements")
+	t := cli.Table{Indent: "  ", Right: []int{1}}
+	for _, name := range cli.TableOrder(p.record.Measurements) {
+		t.AddTexts(name, ValueText(name, p.record.Measurements[name]))
+	}
+	p.text.WriteString(t.Render(p.palette))
+}
+
+func (p *Page) absent() {
+	if len(p.record.Absent) == 0 {
+		return
+	}
+	p.section("Absent")
+	t := cli.Table{Indent: "  "}
+	for _, name := range cli.TableOrder(p.record.Absent) {
+		t.AddTexts(name, cli.Printable(p.record.Absent[name]))
+	}
+	p.text.WriteString(t.Render(p.palette))
+}
+
+// StatePaint returns the colour of a state; nil for none.
+func StatePaint(p cli.Palette, state record.State) func(string) string {
+	switch state {
+	case record.Running:
+		return p.Green
+	case record.Lost:
+		return p.Red
+	case record.Exited:
+	}
+	return nil
+}
+
+// ExitText returns the exit code, or the signal as "sig 9", or procstats.NoValue.
+func ExitText(code, signal *int) string {
+	switch {
+	case signal != nil:
+		return fmt.Sprintf("sig %d", *signal)
+	case code != nil:
+		return strconv.Itoa(*code)
+	}
+	return procstats.NoValue
+}

@@ -1,0 +1,161 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package summary
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// pageCommands is how many rows the page has; --json has all.
+const pageCommands = 30
+
+// commands writes the section on the ended processes by command: rows, others and unattributed make the total.
+func (p *Page) commands() {
+	c := p.record.Commands
+	if c == nil {
+		return
+	}
+	p.section("Commands, all processes that ended")
+	if c.Reason != "" {
+		p.line("unknown: %s", cli.Printable(c.Reason))
+		return
+	}
+	if p.FailedFirst {
+		c = failedFirst(c)
+	}
+	t, rows := commandTable(c)
+	p.text.WriteString(t.Render(p.palette))
+	p.failures(rows)
+	for _, note := range CommandNotes(c) {
+		p.line("%s", note)
+	}
+}
+
+// CommandNotes say what is not in a table of commands.
+func CommandNotes(c *record.Commands) []string {
+	var notes []string
+	if !c.Since.IsZero() {
+		notes = append(notes, "recorded since "+TimeText(c.Since))
+	}
+	for _, gap := range c.Gaps {
+		notes = append(notes, "not recorded from "+TimeText(gap.From)+" to "+TimeText(gap.To))
+	}
+	if c.LostRecords > 0 {
+		notes = append(notes, procstats.Counted(c.LostRecords, "record", "records")+" lost: too many processes ended at once")
+	}
+	return notes
+}
+
+// LiveCommandTable lists the ended processes of a running task by command, at most so many columns wide; with byFailures those of
+// which most have failed come first.
+func LiveCommandTable(c *record.Commands, width int, byFailures bool) *cli.Table {
+	if byFailures {
+		c = failedFirst(c)
+	}
+	t, _ := commandTable(c)
+	t.Width = width
+	return t
+}
+
+// failedFirst orders commands by how many of their processes failed.
+func failedFirst(c *record.Commands) *record.Commands {
+	sorted := *c
+	sorted.Rows = slices.Clone(c.Rows)
+	slices.SortStableFunc(sorted.Rows, func(a, b procstats.Command) int { return cmp.Compare(b.Failed, a.Failed) })
+	return &sorted
+}
+
+// CommandTable lists the ended processes of a run by command; nil if that is not known.
+func CommandTable(r *record.Record) *cli.Table {
+	if r.Commands == nil || r.Commands.Reason != "" {
+		return nil
+	}
+	t, _ := commandTable(r.Commands)
+	return t
+}
+
+// commandTable returns the table, and its rows: the commands that have one, and the others.
+func commandTable(c *record.Commands) (*cli.Table, []procstats.Command) {
+	t := &cli.Table{
+		Indent: "  ", Header: []string{"COMMAND", "STARTED", "FAILED", "CPU", "SHARE", "LARGEST", "READ", "WRITTEN", "WAITED FOR CPU"},
+		Right: []int{1, 2, 3, 4, 5, 6, 7, 8}, Leave: []int{7, 6, 8, 5},
+	}
+	rows, others := c.Split(pageCommands)
+	for i := range rows {
+		addCommand(t, cli.Printable(rows[i].Name), &rows[i], c.TotalCPUSeconds)
+	}
+	if others != nil {
+		others.Name = "others"
+		addCommand(t, others.Name, others, c.TotalCPUSeconds)
+		rows = append(rows, *others)
+	}
+	sums := func(name string, cpu *float64) {
+		t.AddTexts(name, "", "", cli.Optional(procstats.Seconds, cpu), shareOf(cpu, c.TotalCPUSeconds))
+	}
+	sums("unattributed", c.UnattributedCPUSeconds)
+	sums("total", c.TotalCPUSeconds)
+	return t, rows
+}
+
+func addCommand(t *cli.Table, name string, row *procstats.Command, total *float64) {
+	largest := procstats.Bytes.Text(float64(row.PeakRSSBytes))
+	if row.PeakRSSGuarantee != procstats.Exact {
+		largest = cli.GuaranteeText(row.PeakRSSGuarantee) + " " + largest
+	}
+	t.AddTexts(name, strconv.FormatInt(row.Processes, 10), strconv.FormatInt(row.Failed, 10), procstats.Seconds.Text(row.CPUSeconds),
+		shareOf(&row.CPUSeconds, total), largest, optionalBytes(row.ReadBytes), optionalBytes(row.WrittenBytes),
+		cli.Optional(procstats.Seconds, row.RunDelaySeconds))
+}
+
+func optionalBytes(n *int64) string {
+	if n == nil {
+		return procstats.NoValue
+	}
+	return procstats.Bytes.Text(float64(*n))
+}
+
+// failures writes how processes failed, one line a command.
+func (p *Page) failures(rows []procstats.Command) {
+	for i := range rows {
+		row := &rows[i]
+		if ways := row.FailureText(); ways != "" {
+			p.line("%d of %d %s failed: %s", row.Failed, row.Processes, cli.Printable(row.Name), ways)
+		}
+	}
+}
+
+// summaryCommands is how many commands a summary names, and leastShare the share of the CPU time from which one is named.
+const (
+	summaryCommands = 3
+	leastShare      = 0.05
+)
+
+// Commands names the commands that used most of the CPU time of a run; empty if that is one alone, or not known.
+func Commands(r *record.Record) string {
+	c := r.Commands
+	if c == nil || len(c.Rows) < 2 || c.TotalCPUSeconds == nil {
+		return "" // who used it is no question, or not known
+	}
+	var words []string
+	for i := range c.Rows[:min(len(c.Rows), summaryCommands)] {
+		row := &c.Rows[i]
+		if row.CPUSeconds < leastShare**c.TotalCPUSeconds {
+			break
+		}
+		word := cli.Printable(row.Name)
+		if row.Processes > 1 {
+			word += fmt.Sprintf(" ×%d", row.Processes)
+		}
+		words = append(words, word+" "+shareOf(&row.CPUSeconds, c.TotalCPUSeconds))
+	}
+	return strings.Join(words, ", ")
+}

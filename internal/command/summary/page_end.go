@@ -1,0 +1,180 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package summary
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// waited writes the section on pressure and throttling.
+func (p *Page) waited() {
+	p.section("What it waited for")
+	if stall := p.record.Diagnosis.StallText(); stall != "" {
+		p.painted(p.palette.Bold, cli.Printable(stall))
+	}
+	t := cli.Table{Indent: "  ", Header: []string{"", "SOME WAITED", "", "ALL WAITED", ""}, Right: []int{1, 2, 3, 4}}
+	for _, resource := range []struct {
+		word       string
+		some, full procstats.ID
+	}{
+		{"cpu", procstats.PSICPUSome, procstats.PSICPUFull},
+		{"memory", procstats.PSIMemorySome, procstats.PSIMemoryFull},
+		{"io", procstats.PSIIOSome, procstats.PSIIOFull},
+	} {
+		some, someShare := p.stall(resource.some)
+		full, fullShare := p.stall(resource.full)
+		if some != procstats.NoValue || full != procstats.NoValue {
+			t.AddTexts(resource.word, some, someShare, full, fullShare)
+		}
+	}
+	if !t.Empty() {
+		p.text.WriteString(t.Render(p.palette))
+	} else {
+		p.line("unknown: %s", cli.Printable(p.whyAbsent(procstats.PSICPUSome)))
+	}
+	if throttled, ok := p.number(procstats.CgroupCPUThrottled); ok && throttled > 0 {
+		p.line("throttled by its CPU quota for %s, summed over CPUs", procstats.Seconds.Text(throttled))
+	}
+	if above := throttledAbove(p.record); above != "" {
+		p.line("%s", above)
+	}
+}
+
+// stall returns a stall total and its share of the run's duration.
+func (p *Page) stall(id procstats.ID) (total, share string) {
+	value, ok := p.number(id)
+	if !ok {
+		return procstats.NoValue, ""
+	}
+	span, ok := p.record.Span()
+	if !ok {
+		return procstats.Seconds.Text(value), ""
+	}
+	return procstats.Seconds.Text(value), procstats.Share.Text(value / span)
+}
+
+// number returns a final value of the record; ok is false if it was not measured.
+func (p *Page) number(id procstats.ID) (value float64, ok bool) {
+	return numberOf(p.record.Measurements, id)
+}
+
+func numberOf(values map[string]any, id procstats.ID) (value float64, ok bool) {
+	value, ok = values[id.String()].(float64)
+	return value, ok
+}
+
+func (p *Page) whyAbsent(id procstats.ID) string {
+	m, _ := procstats.Lookup(id)
+	if reason := p.record.Absent[m.Name]; reason != "" {
+		return reason
+	}
+	switch p.record.State {
+	case record.Running:
+		return "the record is completed at the end"
+	case record.Lost:
+		return "the record was not completed"
+	case record.Exited:
+	}
+	return "not selected"
+}
+
+// ended writes the section on how the run ended, with the evidence.
+func (p *Page) ended(all bool) {
+	p.section("Why it ended")
+	if p.record.State == record.Running {
+		p.line("running")
+		return
+	}
+	d, end := p.record.Diagnosis, p.record.End()
+	if end.Outcome != "" {
+		p.painted(OutcomePaint(p.palette, end.Outcome), cli.Printable(string(end.Outcome)))
+	}
+	for _, line := range EndLines(end) {
+		p.line("%s", line)
+	}
+	if d.OOM.Kills == nil && d.OOM.Reason != "" {
+		p.line("OOM kills unknown: %s", cli.Printable(d.OOM.Reason))
+	}
+	if d.Retryable {
+		p.line("not caused by the task: a retry, or another machine, may succeed")
+	}
+	if all || !end.Outcome.Success() {
+		p.evidence(d.Evidence)
+	}
+}
+
+// EndLines returns the sentences about how a task ended, each for a line.
+func EndLines(end record.End) []string {
+	var lines []string
+	for _, text := range []string{end.Summary, end.OOM, end.LastReading, end.Remedy} {
+		if text != "" {
+			lines = append(lines, cli.OneLine(text))
+		}
+	}
+	return lines
+}
+
+func (p *Page) evidence(evidence map[string]any) {
+	if len(evidence) == 0 {
+		return
+	}
+	p.line("evidence:")
+	t := cli.Table{Indent: "    "}
+	for _, name := range slices.Sorted(maps.Keys(evidence)) {
+		t.AddTexts(cli.Printable(name), ValueText(name, evidence[name]))
+	}
+	p.text.WriteString(t.Render(p.palette))
+}
+
+// peak writes the section on the memory peak and the processes that used most of it.
+func (p *Page) peak() {
+	peak := p.record.Peak
+	if peak == nil {
+		return
+	}
+	p.section("Memory peak")
+	if peak.Reason != "" && peak.At.IsZero() {
+		p.line("unknown: %s", cli.Printable(peak.Reason))
+		return
+	}
+	p.line("%s among the samples, %s after the start (%s)", procstats.Bytes.Text(peak.MemoryBytes),
+		procstats.Seconds.Text(peak.At.Sub(p.record.StartedAt).Seconds()), cli.Printable(peak.Measurement))
+	t := cli.Table{Indent: "  ", Header: []string{"PID", "RSS", "COMMAND"}, Right: []int{0, 1}}
+	for i := range peak.Largest {
+		row := &peak.Largest[i]
+		t.AddTexts(fmt.Sprint(row.PID), FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), rowCommand(row))
+	}
+	if !t.Empty() {
+		p.text.WriteString(t.Render(p.palette))
+	}
+}
+
+// FirstValue returns the first of ids that a process has, as text.
+func FirstValue(measurements map[string]any, ids ...procstats.ID) string {
+	for _, id := range ids {
+		if value, ok := numberOf(measurements, id); ok {
+			m, _ := procstats.Lookup(id)
+			return m.Unit.Text(value)
+		}
+	}
+	return procstats.NoValue
+}
+
+// OutcomePaint returns the colour of an outcome; nil for none.
+func OutcomePaint(p cli.Palette, outcome record.Outcome) func(string) string {
+	switch record.Verdict(outcome) {
+	case "", record.Completed:
+		return nil
+	case record.Stopped, record.TimedOut:
+		return p.Yellow
+	case record.Failed, record.Signaled, record.StartFailed, record.ExecutorLost:
+	}
+	return p.Red
+}

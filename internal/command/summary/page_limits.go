@@ -1,0 +1,113 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package summary
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// limits writes the section on limits: requested, effective, and the cgroup that has the effective one.
+func (p *Page) limits() {
+	if len(p.record.Limits) == 0 {
+		return
+	}
+	p.section("Limits")
+	p.text.WriteString(LimitTable(p.record).Render(p.palette))
+}
+
+// LimitTable lists the limits of a run: requested, effective, and the cgroup that has the effective one.
+func LimitTable(r *record.Record) *cli.Table {
+	t := &cli.Table{Indent: "  ", Header: []string{"", "REQUESTED", "EFFECTIVE", "CGROUP"}, Right: []int{1, 2}}
+	for _, limit := range r.Limits {
+		where := limit.Where
+		if where == "" && limit.Effective != nil && limit.Name != "cpuset.cpus" {
+			where = "an ancestor outside the cgroup namespace"
+		}
+		t.AddTexts(cli.Printable(limit.Name), limitText(limit.Name, limit.Requested, limit.RequestedText),
+			limitText(limit.Name, limit.Effective, limit.EffectiveText), cli.Printable(where))
+	}
+	return t
+}
+
+// limitText returns the text of a limit, such as the list of a cpuset, or its number in its unit. Limits that are not in
+// the table have the names of the kernel.
+func limitText(name string, value *float64, text string) string {
+	if text != "" {
+		return cli.Printable(text)
+	}
+	unit := procstats.UnitOf(name)
+	isBytes := strings.HasPrefix(name, "memory.") && name != "memory.oom.group" || strings.Contains(name, "_bps_") ||
+		strings.HasSuffix(name, " rbps") || strings.HasSuffix(name, " wbps")
+	if unit == procstats.None && isBytes {
+		unit = procstats.Bytes
+	}
+	return cli.Optional(unit, value)
+}
+
+// limitsSummary lists the requested limits, with the effective one if an ancestor has a lower one.
+func limitsSummary(r *record.Record) string {
+	var words []string
+	for _, limit := range r.Limits {
+		if limit.Requested == nil {
+			continue
+		}
+		word := limitWord(limit.Name) + " " + limitText(limit.Name, limit.Requested, limit.RequestedText)
+		if limit.Effective != nil && limit.EffectiveText == "" && !isOwn(r.Cgroup, limit.Where) {
+			word += fmt.Sprintf(" (%s by %s)", limitText(limit.Name, limit.Effective, ""), cmp.Or(cli.Printable(limit.Where), "an ancestor"))
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, ", ")
+}
+
+// isOwn reports whether dir is a cgroup of the task.
+func isOwn(c *record.Cgroup, dir string) bool {
+	return c != nil && (c.V2 == dir || slices.Contains(slices.Collect(maps.Values(c.V1)), dir)) && dir != ""
+}
+
+// effectiveLimit returns the effective limit, or the limit of the task's own cgroup in records without limits.
+func effectiveLimit(r *record.Record, id procstats.ID) (limit float64, ok bool) {
+	for _, l := range r.Limits {
+		if l.Name == id.String() && l.Effective != nil {
+			return *l.Effective, true
+		}
+	}
+	limit, ok = r.Measurements[id.String()].(float64)
+	return limit, ok
+}
+
+// limitWord returns the name of a limit's flag, or the name of the limit if it has no flag.
+func limitWord(name string) string {
+	switch name {
+	case procstats.CgroupMemoryMax.String():
+		return "memory"
+	case procstats.CgroupMemoryHigh.String():
+		return "memory-high"
+	case procstats.CgroupMemorySwapMax.String():
+		return "swap"
+	case "memory.memsw.limit_in_bytes":
+		return "memory and swap"
+	case "memory.oom.group":
+		return "oom-group"
+	case procstats.CgroupCPUQuota.String():
+		return "cpu"
+	case procstats.CgroupCPUWeight.String():
+		return "cpu-weight"
+	case procstats.CgroupCPUShares.String():
+		return "cpu-shares"
+	case "cpuset.cpus":
+		return "cpuset"
+	case procstats.CgroupPidsMax.String():
+		return "pids"
+	}
+	return cli.Printable(name)
+}

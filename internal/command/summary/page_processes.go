@@ -1,0 +1,120 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package summary
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// processes writes the section on processes: rows, exited and unattributed make the total.
+func (p *Page) processes() {
+	processes := p.record.Processes
+	if processes == nil {
+		return
+	}
+	p.section("Processes")
+	if processes.Reason != "" {
+		p.line("%s", cli.Printable(processes.Reason))
+	}
+	if len(processes.Rows) == 0 && processes.TotalCPUSeconds == nil {
+		return
+	}
+	t := cli.Table{
+		Indent: "  ", Header: []string{"PID", "PARENT", "CPU", "SHARE", "WAITED FOR CPU", "RSS", "COMMAND"},
+		Right: []int{0, 1, 2, 3, 4, 5}, Leave: []int{4, 1},
+	}
+	total := processes.TotalCPUSeconds
+	for i := range processes.Rows {
+		row := &processes.Rows[i]
+		cpu := rowCPU(row)
+		t.AddTexts(strconv.Itoa(row.PID), strconv.Itoa(row.PPID), cli.Optional(procstats.Seconds, cpu), shareOf(cpu, total),
+			FirstValue(row.Measurements, procstats.ProcessRunDelay),
+			FirstValue(row.Measurements, procstats.ProcessRSS, procstats.PortableProcessRSS), rowCommand(row))
+	}
+	sums := func(name string, cpu *float64) {
+		t.AddTexts("", "", cli.Optional(procstats.Seconds, cpu), shareOf(cpu, total), "", "", name)
+	}
+	sums(fmt.Sprintf("exited (%d)", processes.Exited.Processes), processes.Exited.CPUSeconds)
+	sums("unattributed", processes.UnattributedCPUSeconds)
+	sums("total", total)
+	p.text.WriteString(t.Render(p.palette))
+	if processes.Omitted > 0 {
+		one, many := "live process", "live processes"
+		if p.record.State != record.Running {
+			one, many = "process", "processes"
+		}
+		p.line("%s without a row", procstats.Counted(processes.Omitted, one, many))
+	}
+	p.sum(processes)
+}
+
+// widestCommand is how many columns a command line has in a table at most.
+const widestCommand = 100
+
+// rowCommand returns the command line of a row, or its name if no command line was read.
+func rowCommand(row *record.ProcessRow) string {
+	if line, ok := row.Measurements[procstats.ProcessCmdline.String()].(string); ok {
+		return cli.Cut(cli.Printable(line), widestCommand)
+	}
+	return cli.Printable(row.Command)
+}
+
+// rowCPU returns the CPU time of a row; nil if it was not measured.
+func rowCPU(row *record.ProcessRow) *float64 {
+	for _, id := range []procstats.ID{procstats.ProcessCPU, procstats.PortableProcessCPU} {
+		if value, ok := numberOf(row.Measurements, id); ok {
+			return &value
+		}
+	}
+	return nil
+}
+
+func shareOf(part, whole *float64) string {
+	if part == nil || whole == nil {
+		return ""
+	}
+	return procstats.Share.Text(*part / *whole)
+}
+
+// sum writes whether the table adds up to the total.
+func (p *Page) sum(processes *record.Processes) {
+	if processes.TotalCPUSeconds == nil {
+		p.line("total unknown")
+		return
+	}
+	sum, missing := processSum(processes)
+	total := *processes.TotalCPUSeconds
+	// A microsecond is what cpu.stat resolves.
+	switch off := sum - total; {
+	case missing > 0:
+		p.line("the table does not add up; unknown values: %d", missing)
+	case math.Abs(off) <= 1e-6+1e-9*math.Abs(total):
+		p.line("rows + exited + unattributed = total")
+	default:
+		p.painted(p.palette.Red, fmt.Sprintf(
+			"rows + exited + unattributed = %s, %s off the total", procstats.Seconds.Text(sum), procstats.Seconds.Text(off)))
+	}
+}
+
+// processSum adds up rows, exited and unattributed, and counts unknown values.
+func processSum(processes *record.Processes) (sum float64, missing int) {
+	parts := []*float64{processes.Exited.CPUSeconds, processes.UnattributedCPUSeconds}
+	for i := range processes.Rows {
+		parts = append(parts, rowCPU(&processes.Rows[i]))
+	}
+	for _, part := range parts {
+		if part == nil {
+			missing++
+			continue
+		}
+		sum += *part
+	}
+	return sum, missing
+}

@@ -1,0 +1,256 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package summary
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tachograph/tacho/executor/record"
+	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/procstats"
+)
+
+// Write writes how a run ended and what it used: the page with full, otherwise a summary. name is empty if there is no
+// record to show.
+func Write(cmd *cobra.Command, out io.Writer, full bool, name string, r *record.Record) error {
+	p := cli.PaletteFor(cmd, out)
+	if full {
+		_, err := io.WriteString(out, NewPage(p, name, r).Render(false))
+		return err
+	}
+	columns, _ := cli.TerminalSize(out)
+	var b strings.Builder
+	for i, text := range cli.Wrap(cli.OneLine(r.End().Summary), columns-len("tacho: ")) {
+		prefix := p.Bold("tacho:")
+		if i > 0 {
+			prefix = "      "
+		}
+		fmt.Fprintf(&b, "%s %s\n", prefix, text)
+	}
+	const before = 16 // the names and what is around them
+	t := cli.Table{Indent: "  "}
+	for _, line := range Lines(r) {
+		if line[1] == "" {
+			continue
+		}
+		for i, text := range cli.Wrap(line[1], columns-before) {
+			if i > 0 {
+				line[0] = ""
+			}
+			t.AddTexts(line[0], text)
+		}
+	}
+	b.WriteString(t.Render(p))
+	if name != "" {
+		b.WriteString(p.Faint(fmt.Sprintf("  tacho show %s", name)) + "\n")
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// Lines returns what a run used, as names and texts; those without a text are left out, and one without a name goes on with the one before.
+// Lines returns what a run used as names and texts. Those without a text are to be left out; one without a name goes on with the line above.
+func Lines(r *record.Record) [][2]string {
+	end := r.End()
+	moved, since := ioSummary(r)
+	return [][2]string{
+		{"wall", cli.Optional(procstats.Seconds, r.WallSeconds)},
+		{"cpu", cpuSummary(r)},
+		{"by", Commands(r)},
+		{"memory", memorySummary(r)},
+		{"i/o", moved},
+		{"", since},
+		{"network", networkSummary(r)},
+		{"waited", waitedSummary(r)},
+		{"note", contradictionSummary(r)},
+		{"limits", limitsSummary(r)},
+		{"last reading", end.LastReading},
+		{"remedy", cli.OneLine(end.Remedy)},
+	}
+}
+
+// contradictionSummary says why numbers of the kernel's account are lower bounds only.
+func contradictionSummary(r *record.Record) string {
+	causes := record.Causes(r.Headline)
+	if len(causes) == 0 {
+		return ""
+	}
+	return "lower bounds: " + strings.Join(causes, "; ")
+}
+
+// headlineText returns a headline with its guarantee; empty if it was not measured.
+func headlineText(r *record.Record, id procstats.ID) string {
+	h := r.Headline[id.String()]
+	value, _ := h.Known()
+	if value == nil {
+		return ""
+	}
+	return guaranteed(h.Guarantee, procstats.UnitOf(id.String()).Text(*value))
+}
+
+// guaranteed says of a bound that it is one.
+func guaranteed(g procstats.Guarantee, text string) string {
+	switch g {
+	case procstats.LowerBound, procstats.UpperBound:
+		return cli.GuaranteeText(g) + " " + text
+	case procstats.Exact, procstats.Sampled:
+	}
+	return text
+}
+
+func cpuSummary(r *record.Record) string {
+	cpu := headlineText(r, procstats.HeadlineCPU)
+	if cpu == "" {
+		return ""
+	}
+	if cores := headlineText(r, procstats.HeadlineCoresAverage); cores != "" {
+		cpu += ", " + cores + " on average"
+	}
+	return cpu
+}
+
+func memorySummary(r *record.Record) string {
+	h := r.Headline[procstats.HeadlineMemoryPeak.String()]
+	peak := headlineText(r, procstats.HeadlineMemoryPeak)
+	if peak == "" {
+		return ""
+	}
+	what := h.Source // for bounds, peak has the guarantee
+	switch h.Guarantee {
+	case procstats.Exact, procstats.Sampled:
+		what = string(h.Guarantee) + ", " + what
+	case procstats.LowerBound, procstats.UpperBound:
+	}
+	if h.Source == procstats.CgroupMemoryPeak.String() && h.Guarantee == procstats.Exact {
+		what = "exact, including page cache"
+	}
+	text := fmt.Sprintf("peak %s (%s)", peak, what)
+	if limit, ok := effectiveLimit(r, procstats.CgroupMemoryMax); ok {
+		text += " of " + procstats.Bytes.Text(limit)
+	}
+	if swapped := headlineText(r, procstats.HeadlineSwap); swapped != "" {
+		text += ", swapped " + swapped
+	}
+	if huge := headlineText(r, procstats.HeadlineHugetlb); huge != "" {
+		text += ", huge pages " + huge
+	}
+	return text
+}
+
+// ioSummary returns what was read and written, and what became of it if that is not the same.
+func ioSummary(r *record.Record) (moved, since string) {
+	var words []string
+	if read := headlineText(r, procstats.HeadlineIORead); read != "" {
+		words = append(words, "read "+read)
+	}
+	written, since := writtenOf(r).Text()
+	if written != "" {
+		words = append(words, written)
+	}
+	return strings.Join(words, ", "), since
+}
+
+// networkSummary returns what was received and sent, and over the loopback interface; empty if that is nothing, or not known.
+func networkSummary(r *record.Record) string {
+	pair := func(received, sent string, ids ...procstats.ID) string {
+		var moved float64
+		for _, id := range ids {
+			bytes, _ := numberOf(r.Measurements, id)
+			moved += bytes
+		}
+		if moved == 0 {
+			return ""
+		}
+		return "received " + received + ", sent " + sent
+	}
+	bytes := func(id procstats.ID) string {
+		n, _ := numberOf(r.Measurements, id)
+		m, _ := procstats.Lookup(id)
+		return guaranteed(m.Guarantee, procstats.Bytes.Text(n))
+	}
+	text := pair(headlineText(r, procstats.HeadlineNetworkReceived), headlineText(r, procstats.HeadlineNetworkSent), procstats.SkbReceived, procstats.SkbSent)
+	loopback := pair(bytes(procstats.SkbLoopbackReceived), bytes(procstats.SkbLoopbackSent), procstats.SkbLoopbackReceived, procstats.SkbLoopbackSent)
+	if loopback == "" {
+		return text
+	}
+	return strings.TrimPrefix(text+"; over loopback "+loopback, "; ")
+}
+
+// writtenOf returns what became of the bytes that the task wrote.
+func writtenOf(r *record.Record) procstats.Written {
+	reading := func(id procstats.ID) procstats.Reading {
+		if h := r.Headline[id.String()]; h.Value != nil {
+			return procstats.NumberReading(id, *h.Value)
+		}
+		return procstats.Reading{}
+	}
+	w := procstats.Written{
+		Handed: reading(procstats.HeadlineIOHanded), Stored: reading(procstats.HeadlineIOWrite), Pending: reading(procstats.HeadlineIOPending),
+		AtLeast: r.Headline[procstats.HeadlineIOWrite.String()].Guarantee == procstats.LowerBound,
+	}
+	if bytes, ok := numberOf(r.Measurements, procstats.TreeIOCancelledWrite); ok {
+		w.Cancelled = procstats.NumberReading(procstats.TreeIOCancelledWrite, bytes)
+	}
+	return w
+}
+
+// waitedSummary returns the share of the run in which some process waited.
+func waitedSummary(r *record.Record) string {
+	span, ok := r.Span()
+	if !ok {
+		return ""
+	}
+	var words []string
+	for _, pressure := range []struct {
+		id   procstats.ID
+		what string
+	}{{procstats.PSICPUSome, "CPU"}, {procstats.PSIMemorySome, "memory"}, {procstats.PSIIOSome, "I/O"}} {
+		if seconds, ok := r.Measurements[pressure.id.String()].(float64); ok {
+			words = append(words, pressure.what+" "+procstats.Share.Text(seconds/span))
+		}
+	}
+	var parts []string
+	if len(words) > 0 {
+		text := "for " + strings.Join(words, ", ") + " of the time"
+		if left, _ := numberOf(r.Measurements, procstats.TreeLeftPressure); left > 0 {
+			text += ", without the processes that ran outside its cgroup"
+		}
+		parts = append(parts, text)
+	}
+	if throttled, ok := r.Measurements[procstats.CgroupCPUThrottled.String()].(float64); ok && throttled > 0 {
+		parts = append(parts, fmt.Sprintf("throttled by its CPU quota for %s, summed over CPUs", procstats.Seconds.Text(throttled)))
+	}
+	if above := throttledAbove(r); above != "" {
+		parts = append(parts, above)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	text := strings.Join(parts, "; ")
+	if r.Diagnosis.Stall != "" {
+		text += ": " + cli.Printable(r.Diagnosis.StallText())
+	}
+	return text
+}
+
+// throttledAbove says how long quotas of cgroups above the run's held back what is below them; empty if none did.
+func throttledAbove(r *record.Record) string {
+	effective, text := procstats.CgroupCPUQuotaEffective, "a CPU quota above its cgroup"
+	throttled, ok := numberOf(r.Measurements, procstats.CgroupCPUAncestorThrottled)
+	if !ok {
+		effective, text = procstats.CgroupCPUInheritedQuota, "a CPU quota of the cgroup it was started in"
+		throttled, ok = numberOf(r.Measurements, procstats.CgroupCPUInheritedThrottled)
+	}
+	if !ok || throttled == 0 {
+		return ""
+	}
+	if quota, ok := numberOf(r.Measurements, effective); ok {
+		text += " (effective " + procstats.Cores.Text(quota) + ")"
+	}
+	return text + " throttled for " + procstats.Seconds.Text(throttled) + ", summed over CPUs"
+}
