@@ -26,11 +26,11 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/feed"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/registry"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/internal/series"
 )
 
 const (
@@ -52,7 +52,7 @@ type Agent struct {
 	started time.Time
 	counts  counts
 	meter   node.Meter
-	history *history.Writer
+	history *series.Writer
 
 	// Set by Run before ready is closed.
 	ctx     context.Context
@@ -84,7 +84,7 @@ func New(c config.Config, logger hclog.Logger) *Agent {
 		log: logger, ready: make(chan struct{}), started: time.Now(), config: c, feed: feed.New(feedSize, 0),
 		jobs: make(map[string]*registered), allocs: make(map[string]*alloc),
 	}
-	a.history = history.NewWriter(logger, func() { a.counts.fail("history") })
+	a.history = series.NewWriter(logger, func() { a.counts.fail("history") })
 	return a
 }
 

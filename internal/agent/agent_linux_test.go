@@ -20,9 +20,9 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/state"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -219,7 +219,7 @@ func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
 	l = r.await(l.ID, "running", isRunning)
 	samples := func(n int) func() bool {
 		return func() bool {
-			points, err := r.History(l.ID, "t", history.Query{})
+			points, err := r.History(l.ID, "t", series.Query{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -231,7 +231,7 @@ func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
 		t.Fatalf("usage %+v", u)
 	}
 	pid := l.Tasks["t"].Attributes["pid"]
-	nearest, err := r.History(l.ID, "t", history.Query{Nearest: time.Now(), Processes: true})
+	nearest, err := r.History(l.ID, "t", series.Query{Nearest: time.Now(), Processes: true})
 	if err != nil || len(nearest) != 1 {
 		t.Fatalf("nearest %v, error %v", nearest, err)
 	}
@@ -260,16 +260,16 @@ func TestServiceIsRecoveredWithItsHistory(t *testing.T) {
 		t.Errorf("%d restarts", got)
 	}
 	r.eventually("history goes on", func() bool {
-		points, err := r.History(l.ID, "t", history.Query{Since: before.Wall})
+		points, err := r.History(l.ID, "t", series.Query{Since: before.Wall})
 		return err == nil && len(points) > 4
 	})
-	points, err := r.History(l.ID, "t", history.Query{})
+	points, err := r.History(l.ID, "t", series.Query{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	gaps, last := 0, 0.0
 	for _, p := range points {
-		if p.Gap != history.NoGap {
+		if p.Gap != series.NoGap {
 			gaps++
 			continue
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/series"
 )
 
 // find returns an allocation by its full id.
@@ -148,7 +148,7 @@ func (t *task) publish(ctx context.Context, on bool) {
 		t.log.Error("set publishing", "on", on, "hook", t.stats.Name(), "error", err)
 	}
 	if !on {
-		t.usage.mark(history.GapPublishing)
+		t.usage.mark(series.GapPublishing)
 	}
 }
 

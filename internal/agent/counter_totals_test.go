@@ -16,7 +16,6 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/metrics"
 	"github.com/tachograph/tacho/internal/agent/node"
@@ -24,6 +23,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/agent/streams"
 	"github.com/tachograph/tacho/internal/exposition"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -56,7 +56,7 @@ func (s *totalsTest) launch() {
 		agent: &Agent{store: store}, alloc: &alloc{id: "a", job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{Name: "t"},
 		log: log, persisted: last, usage: &usage{
 			log: log, interval: time.Second, keep: time.Nanosecond, counts: &counts{}, err: func() error { return nil },
-			history: history.NewWriter(log, func() {}).Queue(filepath.Join(s.dir, "history"), 100, log),
+			history: series.NewWriter(log, func() {}).Queue(filepath.Join(s.dir, "history"), 100, log),
 			run:     last.Starts, totals: last.Totals,
 		},
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/agent/state"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/internal/version"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -95,7 +95,7 @@ func (t *task) lastReading(run int) reading {
 	if last.sample != nil {
 		return last
 	}
-	points, err := t.usage.history.Points(history.Query{Nearest: time.Now()})
+	points, err := t.usage.history.Points(series.Query{Nearest: time.Now()})
 	if err != nil {
 		t.log.Debug("read last reading", "error", err)
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/series"
 )
 
 // hungDisk is a disk on which histories are, and which does not answer.
@@ -25,7 +25,7 @@ type hungDisk struct {
 	answers chan struct{} // closed when it does again
 }
 
-func (d *hungDisk) open(path string, flag int, perm fs.FileMode) (history.File, error) {
+func (d *hungDisk) open(path string, flag int, perm fs.FileMode) (series.File, error) {
 	<-d.answers
 	return os.OpenFile(path, flag, perm)
 }
@@ -103,7 +103,7 @@ func TestHistoryOnADiskThatHangs(t *testing.T) {
 		t.Error("none of the task")
 	}
 	within(3*time.Second, "reading the history", func() {
-		if _, err := r.History(id, "t", history.Query{}); !errors.Is(err, history.ErrBlocked) {
+		if _, err := r.History(id, "t", series.Query{}); !errors.Is(err, series.ErrBlocked) {
 			t.Errorf("history: %v, want ErrBlocked", err)
 		}
 	})
@@ -113,9 +113,9 @@ func TestHistoryOnADiskThatHangs(t *testing.T) {
 
 	answer()
 	r.eventually("history", func() bool {
-		points, err := r.History(id, "t", history.Query{})
+		points, err := r.History(id, "t", series.Query{})
 		for _, p := range points {
-			if p.Gap == history.GapDropped {
+			if p.Gap == series.GapDropped {
 				return err == nil
 			}
 		}
@@ -144,7 +144,7 @@ func TestAgentEndsOnADiskThatHangs(t *testing.T) {
 	r.cancel()
 	select {
 	case err := <-r.ended:
-		if !errors.Is(err, history.ErrBlocked) {
+		if !errors.Is(err, series.ErrBlocked) {
 			t.Errorf("Run = %v, want ErrBlocked", err)
 		}
 	case <-time.After(20 * time.Second):
@@ -152,7 +152,7 @@ func TestAgentEndsOnADiskThatHangs(t *testing.T) {
 	}
 	close(disk.answers)
 	r.eventually("the end of the write", func() bool {
-		_, err := own.tasks[0].usage.history.Points(history.Query{})
+		_, err := own.tasks[0].usage.history.Points(series.Query{})
 		return err == nil
 	})
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/feed"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/series"
 )
 
 // notPublishing says why tasks are not read.
@@ -150,7 +150,7 @@ func (a *Agent) ended(l *alloc) {
 }
 
 // History returns the persisted readings of a task, oldest first. name may be empty if there is only one task.
-func (a *Agent) History(allocID, name string, q history.Query) ([]history.Point, error) {
+func (a *Agent) History(allocID, name string, q series.Query) ([]series.Point, error) {
 	t, err := a.findTask(allocID, name)
 	if err != nil {
 		return nil, err

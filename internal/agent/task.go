@@ -20,11 +20,11 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/registry"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/plugin/host"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -74,7 +74,7 @@ func (a *alloc) newTask(spec *job.Task, persisted state.Task) *task {
 	})
 	t.usage.err = t.stats.Err
 	if persisted.Starts > 0 { // by an earlier run: nothing was read since
-		t.usage.mark(history.GapAgent)
+		t.usage.mark(series.GapAgent)
 	}
 	return t
 }

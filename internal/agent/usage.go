@@ -16,7 +16,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -24,7 +24,7 @@ import (
 // usage takes the readings of one task: the newest for whoever asks, and all into the history.
 type usage struct {
 	log      hclog.Logger
-	history  *history.Queue
+	history  *series.Queue
 	interval time.Duration // between readings
 	keep     time.Duration // between readings that are kept
 	cpus     int           // of the machine
@@ -95,15 +95,15 @@ func (u *usage) end(final *record.Record) allocation.Totals {
 	totals := u.totals
 	u.mu.Unlock()
 	if final != nil && final.End().Outcome == record.OOMKilled {
-		u.mark(history.GapOOM)
+		u.mark(series.GapOOM)
 	} else {
-		u.mark(history.GapTask)
+		u.mark(series.GapTask)
 	}
 	return totals
 }
 
 // mark says in the history that nothing is read from now on.
-func (u *usage) mark(why history.Gap) {
+func (u *usage) mark(why series.Gap) {
 	u.saving.Lock()
 	defer u.saving.Unlock()
 	u.stored = nil
@@ -154,7 +154,7 @@ func (u *usage) UpdateStats(s *procstats.Sample) {
 	}
 	if t.silent {
 		u.stored = nil
-		u.history.Mark(s.Stamp, t.run, history.GapSilent)
+		u.history.Mark(s.Stamp, t.run, series.GapSilent)
 	}
 	if t.due {
 		if !t.same || u.stored == nil || !u.history.Again(s.Stamp, t.run, procstats.RowsAge(s)) {
@@ -300,7 +300,7 @@ func (u *usage) store(s *procstats.Sample, run int, headlines []procstats.Headli
 			kept.Task.Put(procstats.NumberReading(h.ID, v))
 		}
 	}
-	kept.Processes = history.Top(s, u.stored)
+	kept.Processes = series.Top(s, u.stored)
 	u.history.Add(kept, run)
 }
 
@@ -322,7 +322,7 @@ func (u *usage) snapshot(notPublishing string) *allocation.Usage {
 	case err != nil:
 		s.Reason = fmt.Sprintf("no fresh reading: %s", err)
 	case u.sample != nil && time.Since(u.arrived) > u.silence():
-		s.Reason = "no fresh reading: " + history.GapSilent.String()
+		s.Reason = "no fresh reading: " + series.GapSilent.String()
 	}
 	u.refresh()
 	u.lent, u.countersLent = true, true

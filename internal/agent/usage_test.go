@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/plugin/host"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/procstats"
@@ -69,7 +69,7 @@ func newUsage(t *testing.T, interval time.Duration, log hclog.Logger) *usage {
 	t.Helper()
 	u := &usage{
 		log: log, interval: interval, keep: interval, counts: &counts{}, err: func() error { return nil },
-		history: history.NewWriter(log, func() {}).Queue(filepath.Join(t.TempDir(), "history"), 100, log),
+		history: series.NewWriter(log, func() {}).Queue(filepath.Join(t.TempDir(), "history"), 100, log),
 	}
 	t.Cleanup(func() {
 		if err := u.history.Close(context.Background()); err != nil {
@@ -171,12 +171,12 @@ func TestSilence(t *testing.T) {
 		interval time.Duration
 		silence  time.Duration
 		reason   string
-		gaps     []history.Gap
+		gaps     []series.Gap
 	}{
-		{"a collection that takes long is none", time.Second, 9 * time.Second, "", []history.Gap{history.NoGap, history.NoGap}},
-		{"longer", time.Second, 18 * time.Second, "no fresh reading: the driver sent no sample", []history.Gap{history.NoGap, history.GapSilent, history.NoGap}},
-		{"of a long interval", 10 * time.Second, 45 * time.Second, "", []history.Gap{history.NoGap, history.NoGap}},
-		{"longer than five of them", 10 * time.Second, 60 * time.Second, "no fresh reading: the driver sent no sample", []history.Gap{history.NoGap, history.GapSilent, history.NoGap}},
+		{"a collection that takes long is none", time.Second, 9 * time.Second, "", []series.Gap{series.NoGap, series.NoGap}},
+		{"longer", time.Second, 18 * time.Second, "no fresh reading: the driver sent no sample", []series.Gap{series.NoGap, series.GapSilent, series.NoGap}},
+		{"of a long interval", 10 * time.Second, 45 * time.Second, "", []series.Gap{series.NoGap, series.NoGap}},
+		{"longer than five of them", 10 * time.Second, 60 * time.Second, "no fresh reading: the driver sent no sample", []series.Gap{series.NoGap, series.GapSilent, series.NoGap}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -204,11 +204,11 @@ func TestSilence(t *testing.T) {
 						t.Errorf("a rate (known: %v) of %v", ok, v)
 					}
 				}
-				points, err := u.history.Points(history.Query{})
+				points, err := u.history.Points(series.Query{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				var gaps []history.Gap
+				var gaps []series.Gap
 				for _, p := range points {
 					gaps = append(gaps, p.Gap)
 				}
@@ -242,7 +242,7 @@ func TestHistoryHasTheBusiest(t *testing.T) {
 		}
 		u.UpdateStats(s)
 	}
-	points, err := u.history.Points(history.Query{Processes: true})
+	points, err := u.history.Points(series.Query{Processes: true})
 	if err != nil || len(points) != 3 {
 		t.Fatal(points, err)
 	}
@@ -315,7 +315,7 @@ func TestHistoryOfSleep(t *testing.T) {
 			last = s
 			u.UpdateStats(s)
 			if n%3 == 0 {
-				if _, err := u.history.Points(history.Query{}); err != nil { // the queue is short
+				if _, err := u.history.Points(series.Query{}); err != nil { // the queue is short
 					t.Fatal(err)
 				}
 			}
@@ -333,7 +333,7 @@ func TestHistoryOfSleep(t *testing.T) {
 			}
 			want = append(want, values)
 		}
-		points, err := u.history.Points(history.Query{})
+		points, err := u.history.Points(series.Query{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,10 +21,10 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/feed"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -262,13 +262,13 @@ func (f *fakeAgent) SignalAlloc(_ context.Context, id, task, signal string) erro
 	return f.note("signal %s %s %s", id, task, signal)
 }
 
-func (f *fakeAgent) History(_, _ string, q history.Query) ([]history.Point, error) {
+func (f *fakeAgent) History(_, _ string, q series.Query) ([]series.Point, error) {
 	var rows []procstats.ProcessRow
 	if q.Processes {
 		rows = fakeUsage(true).Sample.Processes
 	}
 	if !q.Nearest.IsZero() {
-		return []history.Point{{
+		return []series.Point{{
 			Stamp: procstats.Stamp{Wall: q.Nearest}, Run: 1, Values: map[procstats.ID]float64{procstats.HeadlineMemory: 1024},
 			Processes: rows,
 		}}, nil
@@ -277,9 +277,9 @@ func (f *fakeAgent) History(_, _ string, q history.Query) ([]history.Point, erro
 		return nil, err
 	}
 	at := procstats.Stamp{Mono: time.Minute, Wall: epoch.Add(-time.Minute)}
-	return []history.Point{
+	return []series.Point{
 		{Stamp: at, Run: 1, Values: map[procstats.ID]float64{procstats.HeadlineCores: 0.5, procstats.CgroupCPUUsage: 12}, Processes: rows},
-		{Stamp: at, Run: 1, Gap: history.GapAgent},
+		{Stamp: at, Run: 1, Gap: series.GapAgent},
 	}, nil
 }
 

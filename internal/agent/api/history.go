@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/streams"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -88,7 +88,7 @@ func (s *Server) at(r *http.Request, a *allocation.Allocation, tasks []string, w
 	process := processOf(r)
 	var known processNames
 	for _, name := range tasks {
-		points, err := s.agent.History(a.ID, name, history.Query{Nearest: at, Processes: true})
+		points, err := s.agent.History(a.ID, name, series.Query{Nearest: at, Processes: true})
 		if err != nil {
 			return nil, err
 		}
@@ -103,9 +103,9 @@ func (s *Server) at(r *http.Request, a *allocation.Allocation, tasks []string, w
 }
 
 // newPoint returns a point with its processes, or those with a name.
-func newPoint(p *history.Point, process string, wanted func(procstats.ID) bool) shape.Point {
+func newPoint(p *series.Point, process string, wanted func(procstats.ID) bool) shape.Point {
 	shown := shape.Point{At: p.Wall, Mono: p.Mono.Seconds(), Run: p.Run}
-	if p.Gap != history.NoGap {
+	if p.Gap != series.NoGap {
 		shown.Gap = p.Gap.String()
 		return shown
 	}
@@ -188,9 +188,9 @@ func wantedMeasurements(r *http.Request) (func(procstats.ID) bool, error) {
 	return func(id procstats.ID) bool { return headlines[id] || selection.Has(id) }, nil
 }
 
-func historyQuery(r *http.Request, now time.Time) (history.Query, error) {
+func historyQuery(r *http.Request, now time.Time) (series.Query, error) {
 	p := paramsOf(r)
-	q := history.Query{Since: p.time("since", now), Until: p.time("until", now), Step: p.duration("step", 0)}
+	q := series.Query{Since: p.time("since", now), Until: p.time("until", now), Step: p.duration("step", 0)}
 	if p.err == nil && !q.Since.IsZero() && !q.Until.IsZero() && q.Until.Before(q.Since) {
 		p.err = badRequest("until is before since")
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -63,8 +63,8 @@ func (p *processNames) add(rows []procstats.ProcessRow) {
 }
 
 // addPoint notes the processes of a past reading.
-func (p *processNames) addPoint(point *history.Point) {
-	if point.Gap == history.NoGap {
+func (p *processNames) addPoint(point *series.Point) {
+	if point.Gap == series.NoGap {
 		p.add(point.Processes)
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/agent/feed"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/metrics"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/streams"
+	"github.com/tachograph/tacho/internal/series"
 )
 
 // Knowledge is what is shown: the agent now, and what is too much for a snapshot.
@@ -31,7 +31,7 @@ type Knowledge interface {
 
 // Past is what tasks used.
 type Past interface {
-	History(allocID, task string, q history.Query) ([]history.Point, error)
+	History(allocID, task string, q series.Query) ([]series.Point, error)
 	Record(allocID, task string) (*record.Record, error)
 	Commands(allocID, task string) (*record.Commands, error)
 }

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/chart"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -35,9 +35,9 @@ func newFrame(since, until time.Time, moments []moment) *frame {
 	f := &frame{axis: chart.Axis{Since: since, Until: until}, moments: moments}
 	for i := range moments {
 		m := &moments[i]
-		if m.gap == history.NoGap && !m.Wall.Before(since) {
+		if m.gap == series.NoGap && !m.Wall.Before(since) {
 			f.shown = append(f.shown, i)
-			apart := i > 0 && (moments[i-1].gap != history.NoGap || moments[i-1].run != m.run)
+			apart := i > 0 && (moments[i-1].gap != series.NoGap || moments[i-1].run != m.run)
 			f.axis.Moments = append(f.axis.Moments, chart.Moment{At: m.Wall, Break: apart})
 		}
 	}
@@ -69,7 +69,7 @@ func (f *frame) values(q quantity) []float64 {
 // limits is the newest value of a limit, if one holds.
 func (f *frame) limits(label string, q quantity) []chart.Limit {
 	for _, m := range slices.Backward(f.moments) {
-		if v := m.values[q]; m.gap == history.NoGap && !math.IsNaN(v) {
+		if v := m.values[q]; m.gap == series.NoGap && !math.IsNaN(v) {
 			return []chart.Limit{{Label: label, Value: v}}
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/chart"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -60,15 +60,15 @@ func (f *frame) happened(t task) (list []happening, more int) {
 func (f *frame) past() (all []happening) {
 	for i := range f.moments {
 		m := &f.moments[i]
-		if m.gap != history.NoGap {
+		if m.gap != series.NoGap {
 			h, shown := f.gapAt(i)
 			switch {
-			case m.gap == history.GapOOM:
+			case m.gap == series.GapOOM:
 				if n := len(all); n > 0 && all[n-1].Class == "oom" && i > 0 && all[n-1].at.Equal(f.moments[i-1].Wall) {
 					all = all[:n-1] // the last reading saw it already
 				}
 				all = append(all, happening{at: m.Wall, What: string(record.OOMKilled), Class: "oom"})
-			case shown && m.gap != history.GapTask: // the end and the next start say it
+			case shown && m.gap != series.GapTask: // the end and the next start say it
 				all = append(all, h)
 			}
 			continue

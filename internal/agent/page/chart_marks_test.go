@@ -10,23 +10,23 @@ import (
 
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/agent/page"
 	"github.com/tachograph/tacho/internal/agent/page/pagetest"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
 // killedOften is an agent whose task was killed every two minutes of the last hour, of which its events know nothing.
 type killedOften struct{ *pagetest.Agent }
 
-func (killedOften) History(_, _ string, q history.Query) (points []history.Point, err error) {
+func (killedOften) History(_, _ string, q series.Query) (points []series.Point, err error) {
 	for i := range 60 {
 		at := moment().Add(time.Duration(i-60) * time.Minute)
-		p := history.Point{Stamp: procstats.Stamp{Wall: at, Mono: at.Sub(moment()) + 1000*time.Hour}, Run: 1 + i/2}
+		p := series.Point{Stamp: procstats.Stamp{Wall: at, Mono: at.Sub(moment()) + 1000*time.Hour}, Run: 1 + i/2}
 		if i%2 == 0 {
 			p.Values = map[procstats.ID]float64{procstats.CgroupMemoryCurrent: 1 << 20, procstats.CgroupMemoryEventsOOMKill: 0}
 		} else {
-			p.Gap = history.GapOOM
+			p.Gap = series.GapOOM
 		}
 		if !at.Before(q.Since) {
 			points = append(points, p)

@@ -20,11 +20,11 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/page/signin"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/streams"
+	"github.com/tachograph/tacho/internal/series"
 )
 
 // Agent is what a page is made from; *agent.Agent is one.
@@ -37,7 +37,7 @@ type Agent interface {
 
 // Past is what tasks used, and how they ended.
 type Past interface {
-	History(allocID, task string, q history.Query) ([]history.Point, error)
+	History(allocID, task string, q series.Query) ([]series.Point, error)
 	// Record returns the final record of the last ended start; the error wraps allocation.ErrNotFound before that.
 	Record(allocID, task string) (*record.Record, error)
 	// Commands returns what the ended processes of a task used; the error wraps allocation.ErrNotFound if that is not counted.

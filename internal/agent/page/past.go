@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/series"
 )
 
 const (
@@ -100,7 +100,7 @@ func (p *past) stale(t *track, a task, now time.Time) bool {
 func (p *past) read(t *track, a task, now time.Time) {
 	t.readAt, t.restarts = now, a.state.State.Restarts
 	points, err := p.readings.History(a.allocation.ID, a.state.Name,
-		history.Query{Since: now.Add(-trackSpan - trackStep), Until: now.Add(time.Minute), Step: trackStep})
+		series.Query{Since: now.Add(-trackSpan - trackStep), Until: now.Add(time.Minute), Step: trackStep})
 	if err != nil {
 		return // there is no past yet, or not any more: the line stays empty
 	}

@@ -7,7 +7,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -71,7 +71,7 @@ var chosen = [...]struct {
 type moment struct {
 	procstats.Stamp
 	run    int
-	gap    history.Gap
+	gap    series.Gap
 	values [quantities]float64
 	// sources are what the headlines were taken from: counters of two sources have no difference.
 	sources [len(chosen)]string
@@ -92,8 +92,8 @@ func newCondenser() *condenser {
 }
 
 // point condenses a point of the history.
-func (c *condenser) point(p history.Point) moment {
-	if p.Gap != history.NoGap {
+func (c *condenser) point(p series.Point) moment {
+	if p.Gap != series.NoGap {
 		return moment{Stamp: p.Stamp, run: p.Run, gap: p.Gap}
 	}
 	c.sample.Reset()
@@ -145,13 +145,13 @@ func (c *condenser) headlines(list []procstats.HeadlineValue) (m moment) {
 
 // follows reports whether counters went on from an earlier moment to this one.
 func (m *moment) follows(earlier *moment) bool {
-	return earlier.gap == history.NoGap && m.gap == history.NoGap && earlier.run == m.run && m.Mono > earlier.Mono
+	return earlier.gap == series.NoGap && m.gap == series.NoGap && earlier.run == m.run && m.Mono > earlier.Mono
 }
 
 // counter is a quantity that only grows.
 func (m *moment) counter(q quantity) procstats.CounterReading {
 	c := procstats.CounterReading{Value: m.values[q], At: m.Mono, Run: m.run}
-	if m.gap != history.NoGap {
+	if m.gap != series.NoGap {
 		c.Value = math.NaN()
 	}
 	for i, from := range chosen {
@@ -194,7 +194,7 @@ type track struct {
 func (t *track) before(now *moment, span time.Duration) *moment {
 	for i := len(t.moments) - 1; i >= 0; i-- {
 		m := &t.moments[i]
-		if m.Mono >= now.Mono && m.run == now.run && m.gap == history.NoGap {
+		if m.Mono >= now.Mono && m.run == now.run && m.gap == series.NoGap {
 			continue // the same reading, looked at twice
 		}
 		if !now.follows(m) {
@@ -228,7 +228,7 @@ func (t *track) forget(before time.Time) {
 func thinned(all []moment, step time.Duration) []moment {
 	kept := all[:0]
 	for _, m := range all {
-		if n := len(kept); n > 0 && kept[n-1].gap == history.NoGap && m.gap == history.NoGap && kept[n-1].run == m.run &&
+		if n := len(kept); n > 0 && kept[n-1].gap == series.NoGap && m.gap == series.NoGap && kept[n-1].run == m.run &&
 			kept[n-1].Wall.Truncate(step).Equal(m.Wall.Truncate(step)) {
 			for _, q := range [...]quantity{memoryNeeded, memoryCharged} {
 				if before := kept[n-1].values[q]; before > m.values[q] || math.IsNaN(m.values[q]) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -22,7 +22,7 @@ func TestRateIsWithoutLateTime(t *testing.T) {
 	at := func(seconds, cpu float64, more map[procstats.ID]float64) moment {
 		values := map[procstats.ID]float64{procstats.TreeCPU: cpu}
 		maps.Copy(values, more)
-		return c.point(history.Point{Run: 1, Values: values, Stamp: procstats.Stamp{Mono: time.Duration(seconds * 1e9), Wall: time.Unix(int64(seconds), 0)}})
+		return c.point(series.Point{Run: 1, Values: values, Stamp: procstats.Stamp{Mono: time.Duration(seconds * 1e9), Wall: time.Unix(int64(seconds), 0)}})
 	}
 	late := func(seconds float64) map[procstats.ID]float64 {
 		return map[procstats.ID]float64{procstats.TreeCPULate: seconds}
@@ -57,7 +57,7 @@ func TestThinnedKeepsPeaks(t *testing.T) {
 		m.values[memoryNeeded], m.values[cpuSeconds] = memory, float64(second)
 		return m
 	}
-	gap := moment{Stamp: at(15, 2, 0).Stamp, run: 2, gap: history.GapSilent}
+	gap := moment{Stamp: at(15, 2, 0).Stamp, run: 2, gap: series.GapSilent}
 	got := thinned([]moment{
 		at(0, 1, 100), at(1, 1, 900), at(2, 1, math.NaN()), at(4, 1, 100), // a step of five seconds
 		at(5, 1, 100), at(6, 1, 300), at(7, 2, 200), // the task was started again
@@ -67,10 +67,10 @@ func TestThinnedKeepsPeaks(t *testing.T) {
 	for _, m := range got {
 		text = append(text, fmt.Sprint(m.Wall.Unix()-1_000_000, m.run, m.gap, m.values[memoryNeeded], m.values[cpuSeconds]))
 	}
-	none := fmt.Sprint(history.NoGap)
+	none := fmt.Sprint(series.NoGap)
 	want := []string{
 		"4 1 " + none + " 900 4", "6 1 " + none + " 300 6", "7 2 " + none + " 200 7", "11 2 " + none + " 50 11",
-		fmt.Sprint("15 2 ", history.GapSilent, " 0 0"), "16 2 " + none + " 40 16",
+		fmt.Sprint("15 2 ", series.GapSilent, " 0 0"), "16 2 " + none + " 40 16",
 	}
 	if diff := cmp.Diff(want, text); diff != "" {
 		t.Error(diff)

@@ -16,8 +16,8 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/chart"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -241,7 +241,7 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 	body.Moves = s.moves(body.Path, longest)
 	interval := max(p.options.Interval, p.options.HistoryInterval)
 	step := max(interval, (s.size / mostPoints).Truncate(time.Second))
-	query := history.Query{Since: until.Add(-s.size - 2*step), Until: until.Add(time.Minute)}
+	query := series.Query{Since: until.Add(-s.size - 2*step), Until: until.Add(time.Minute)}
 	if step > mostOfPoint*interval {
 		query.Step = step / mostOfPoint
 	}
@@ -249,8 +249,8 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 	if err != nil && !errors.Is(err, allocation.ErrNotFound) {
 		p.log.Warn("read history", "allocation", t.allocation.ID, "task", t.state.Name, "error", err)
 	}
-	if errors.Is(err, history.ErrBlocked) && body.Reason == "" {
-		body.Reason = "no history: " + history.ErrBlocked.Error()
+	if errors.Is(err, series.ErrBlocked) && body.Reason == "" {
+		body.Reason = "no history: " + series.ErrBlocked.Error()
 	}
 	c := newCondenser()
 	moments := make([]moment, 0, len(points)+1)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -152,7 +152,7 @@ func calm(moments []moment, newest *moment) (from *moment) {
 	for i := range slices.Backward(moments) {
 		m := &moments[i]
 		switch {
-		case m.Mono >= newest.Mono && m.run == newest.run && m.gap == history.NoGap: // the same reading
+		case m.Mono >= newest.Mono && m.run == newest.run && m.gap == series.NoGap: // the same reading
 			continue
 		case !newest.follows(m):
 			return from

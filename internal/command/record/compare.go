@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/repeat"
 	"github.com/tachograph/tacho/internal/command/rundir"
-	"github.com/tachograph/tacho/internal/command/series"
 )
 
 func newCompare() *cobra.Command {
@@ -32,26 +32,26 @@ series that it is compared with.`,
 		GroupID: cli.GroupRecords,
 	}
 	outputDir := rundir.AddOutputDir(cmd)
-	format := cli.AddFormat(cmd, series.Formats()...)
+	format := cli.AddFormat(cmd, repeat.Formats()...)
 	cmd.ValidArgsFunction = rundir.Complete(outputDir, 1000)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			args = []string{"last"}
 		}
-		var all []series.Series
+		var all []repeat.Group
 		for _, word := range args {
 			entry, err := rundir.Find(*outputDir, word)
 			if err != nil {
 				return err
 			}
-			s, err := series.Of(entry)
+			s, err := repeat.Of(entry)
 			if err != nil {
 				return err
 			}
 			all = append(all, s)
 		}
 		out := cmd.OutOrStdout()
-		return series.Write(out, cli.PaletteFor(cmd, out), format.String(), series.Compare(series.Distinct(all)...))
+		return repeat.Write(out, cli.PaletteFor(cmd, out), format.String(), repeat.Compare(repeat.Distinct(all)...))
 	}
 	return cmd
 }

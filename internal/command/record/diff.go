@@ -12,8 +12,8 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/budget"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/repeat"
 	"github.com/tachograph/tacho/internal/command/rundir"
-	"github.com/tachograph/tacho/internal/command/series"
 	"github.com/tachograph/tacho/internal/command/summary"
 	"github.com/tachograph/tacho/procstats"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -61,8 +61,8 @@ Differences that make the runs hard to compare are listed first: machine, kernel
 			entry.Record.State = rundir.CurrentState(entry.Record, kernel.HostFS())
 		}
 		d := diffRuns(a, b)
-		ofA, errA := series.Of(a)
-		ofB, errB := series.Of(b)
+		ofA, errA := repeat.Of(a)
+		ofB, errB := repeat.Of(b)
 		if err := errors.Join(errA, errB); err != nil {
 			return err
 		}

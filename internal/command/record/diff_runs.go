@@ -12,7 +12,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/budget"
 	"github.com/tachograph/tacho/internal/command/cli"
-	"github.com/tachograph/tacho/internal/command/series"
+	"github.com/tachograph/tacho/internal/command/repeat"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -69,13 +69,13 @@ func diffRuns(a, b record.Entry) *runDiff {
 }
 
 // addNoise says of each headline whether its change is within the noise of repeated runs.
-func (d *runDiff) addNoise(a, b series.Series) {
+func (d *runDiff) addNoise(a, b repeat.Group) {
 	for i := range d.Headline {
 		row := &d.Headline[i]
 		if row.A == nil || row.B == nil {
 			continue
 		}
-		if within, known := series.WithinNoise(row.Name, *row.A, *row.B, a, b); known {
+		if within, known := repeat.WithinNoise(row.Name, *row.A, *row.B, a, b); known {
 			row.WithinNoise = &within
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/chart"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/repeat"
 	"github.com/tachograph/tacho/internal/command/rundir"
-	"github.com/tachograph/tacho/internal/command/series"
 	"github.com/tachograph/tacho/internal/command/summary"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -54,21 +54,21 @@ Without it, last is meant. A run of a series stands for the series in the compar
 			Version: cmd.Root().Version, Absent: procstats.NoValue,
 			Style: template.CSS(chart.Style()), Script: template.JS(chart.Script()), Definitions: template.HTML(chart.Definitions),
 		}
-		var all []series.Series
+		var all []repeat.Group
 		for _, word := range args {
 			entry, err := rundir.Find(*outputDir, word)
 			if err != nil {
 				return err
 			}
 			rundir.Refresh(entry)
-			s, err := series.Of(entry)
+			s, err := repeat.Of(entry)
 			if err != nil {
 				return err
 			}
 			all = append(all, s)
 			r.Runs = append(r.Runs, reportedRunOf(cmd, entry))
 		}
-		r.compare(series.Distinct(all))
+		r.compare(repeat.Distinct(all))
 		return r.write(*output)
 	}
 	return cmd
@@ -105,7 +105,7 @@ type reportChart struct {
 }
 
 // compare adds a table of all runs, if there are several.
-func (r *report) compare(all []series.Series) {
+func (r *report) compare(all []repeat.Group) {
 	const widest = 80
 	r.Title = fmt.Sprintf("%d runs", len(all))
 	if len(all) == 1 {
@@ -114,7 +114,7 @@ func (r *report) compare(all []series.Series) {
 			return
 		}
 	}
-	r.Compared = reportTable{Header: series.Header(), Rows: series.Texts(series.Compare(all...))}
+	r.Compared = reportTable{Header: repeat.Header(), Rows: repeat.Texts(repeat.Compare(all...))}
 }
 
 // write writes the whole report, or nothing.

@@ -17,8 +17,8 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/command/budget"
 	"github.com/tachograph/tacho/internal/command/cli"
+	"github.com/tachograph/tacho/internal/command/repeat"
 	"github.com/tachograph/tacho/internal/command/rundir"
-	"github.com/tachograph/tacho/internal/command/series"
 	"github.com/tachograph/tacho/internal/command/summary"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -85,7 +85,7 @@ func seriesName(id string, n int) string { return fmt.Sprintf("%s-%03d", id, n) 
 
 // repeat runs a command several times, one after the other, and prints what the runs used on average. It ends with the first run that
 // fails.
-func repeat(cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string) (err error) {
+func runRepeatedly(cmd *cobra.Command, o *runOptions, selection procstats.Selection, args []string, id string) (err error) {
 	out := cmd.ErrOrStderr()
 	if o.recordFile != "" {
 		file, err := os.OpenFile(o.recordFile, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -97,9 +97,9 @@ func repeat(cmd *cobra.Command, o *runOptions, selection procstats.Selection, ar
 	}
 	once := o.quietly()
 	name := func(n int) string { return seriesName(id, n) }
-	once.labels = labels{series.Label: name(1)}
+	once.labels = labels{repeat.Label: name(1)}
 	maps.Copy(once.labels, o.labels)
-	all := series.Series{Name: name(1)}
+	all := repeat.Group{Name: name(1)}
 	var finals []*record.Record
 	interrupts := newInterrupts()
 	defer signal.Stop(interrupts)
@@ -115,26 +115,26 @@ func repeat(cmd *cobra.Command, o *runOptions, selection procstats.Selection, ar
 		finals = append(finals, final)
 		all.Runs = append(all.Runs, record.Entry{Name: name(n + 1), Record: final})
 	}
-	rows := series.Compare(all)
+	rows := repeat.Compare(all)
 	if err := o.writeSeries(cmd, out, rows, finals[0]); err != nil {
 		return err
 	}
 	markdown := func(_ *record.Record, results []budget.Result) string {
-		return summary.Title(finals[0].Command) + fmt.Sprintf("%d runs\n\n", len(finals)) + series.Markdown(rows) + summary.Budgets(results)
+		return summary.Title(finals[0].Command) + fmt.Sprintf("%d runs\n\n", len(finals)) + repeat.Markdown(rows) + summary.Budgets(results)
 	}
 	return o.judge(cmd, finals, markdown, nil)
 }
 
 // writeSeries writes rows as --format says.
-func (o *runOptions) writeSeries(cmd *cobra.Command, out io.Writer, rows []series.Row, first *record.Record) error {
+func (o *runOptions) writeSeries(cmd *cobra.Command, out io.Writer, rows []repeat.Row, first *record.Record) error {
 	switch {
 	case o.format.String() == "json":
-		return series.Write(out, cli.Palette{}, "json", rows)
+		return repeat.Write(out, cli.Palette{}, "json", rows)
 	case o.recordFile == "" && o.silent():
 		return nil
 	}
 	_, err := fmt.Fprintf(out, "tacho: %d runs of %s\n", o.runs, cli.CommandLine(first.Command))
-	err = errors.Join(err, series.Write(out, cli.PaletteFor(cmd, out), "table", rows))
+	err = errors.Join(err, repeat.Write(out, cli.PaletteFor(cmd, out), "table", rows))
 	if err == nil && !o.noFiles {
 		_, err = fmt.Fprintf(out, "  tacho compare %s\n", rundir.Word(o.outputDir, first.ID))
 	}

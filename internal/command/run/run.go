@@ -123,7 +123,7 @@ timeout (--timeout); 125 error of tacho; 126 the command cannot be executed; 127
 			return err
 		}
 		if o.runs > 1 {
-			return repeat(cmd, o, selection, args, id)
+			return runRepeatedly(cmd, o, selection, args, id)
 		}
 		final, err := run(cmd, o, selection, args, id)
 		if final == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -42,7 +42,7 @@ type Actor struct {
 	NoCgroup bool
 	// GapFrom and GapTo are a time without readings.
 	GapFrom, GapTo time.Time
-	Gap            history.Gap
+	Gap            series.Gap
 	// OOMAt is when a process of it was killed.
 	OOMAt     time.Time
 	Processes []string
@@ -216,7 +216,7 @@ func (x *Actor) usage(now time.Time) *allocation.Usage {
 	}
 }
 
-func (x *Actor) points(q history.Query, now time.Time) []history.Point {
+func (x *Actor) points(q series.Query, now time.Time) []series.Point {
 	step := max(time.Second, q.Step)
 	from := x.Started
 	if !x.Birth.IsZero() {
@@ -229,7 +229,7 @@ func (x *Actor) points(q history.Query, now time.Time) []history.Point {
 	if q.Since.After(from) {
 		from = q.Since
 	}
-	var points []history.Point
+	var points []series.Point
 	gapped := false
 	for at := from.Truncate(step).Add(step); !at.After(until); at = at.Add(step) {
 		start, run := x.begun(at)
@@ -238,13 +238,13 @@ func (x *Actor) points(q history.Query, now time.Time) []history.Point {
 			continue
 		case at.After(x.GapFrom) && at.Before(x.GapTo):
 			if !gapped {
-				points = append(points, history.Point{Stamp: procstats.Stamp{Mono: at.Sub(epoch()), Wall: at}, Run: run, Gap: x.Gap})
+				points = append(points, series.Point{Stamp: procstats.Stamp{Mono: at.Sub(epoch()), Wall: at}, Run: run, Gap: x.Gap})
 				gapped = true
 			}
 			continue
 		}
 		s := x.sample(at)
-		p := history.Point{Stamp: s.Stamp, Run: run, Values: map[procstats.ID]float64{}}
+		p := series.Point{Stamp: s.Stamp, Run: run, Values: map[procstats.ID]float64{}}
 		for _, r := range s.Task {
 			if v, ok := r.Number(); ok {
 				p.Values[r.ID()] = v

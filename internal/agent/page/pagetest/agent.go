@@ -17,9 +17,9 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/allocdir"
-	"github.com/tachograph/tacho/internal/agent/history"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -122,7 +122,7 @@ func (a *Agent) actor(prefix string) (*Actor, error) {
 }
 
 // History returns a reading a second, or one a step.
-func (a *Agent) History(id, _ string, q history.Query) ([]history.Point, error) {
+func (a *Agent) History(id, _ string, q series.Query) ([]series.Point, error) {
 	a.mu.Lock()
 	a.history++
 	a.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
-	"github.com/tachograph/tacho/internal/agent/history"
+	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -107,7 +107,7 @@ func gapped(t time.Time) *Actor {
 		ID: ID(3), Job: "reports", Group: "etl", Name: "extract", Started: start, Cores: 0.44, Memory: 640 * mib, Cache: 900 * mib,
 		Limit: 2 * gib, ReadRate: 38e6, WriteRate: 9e6, StallCPU: 0.06, StallMemory: 0.01, StallIO: 0.38,
 		Selected: true, PSS: 600 * mib, DiskRate: -1,
-		GapFrom: t.Add(-9 * time.Minute), GapTo: t.Add(-6*time.Minute - 30*time.Second), Gap: history.GapAgent,
+		GapFrom: t.Add(-9 * time.Minute), GapTo: t.Add(-6*time.Minute - 30*time.Second), Gap: series.GapAgent,
 		Processes: []string{"extract", "gzip", "gzip"},
 		Events:    []allocation.Event{event(start, hook.EventStarted, "started process 4711"), event(t.Add(-390*time.Second), hook.EventRecovered, "found again")},
 	}

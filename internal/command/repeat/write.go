@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package series
+package repeat
 
 import (
 	"encoding/csv"
@@ -35,7 +35,7 @@ func Write(out io.Writer, p cli.Palette, format string, rows []Row) error {
 // cells are the texts of a row: measurement, series, mean, deviation, extremes, number, change, remarks.
 func (r *Row) cells() []string {
 	if r.Statistics == nil {
-		return []string{r.Name, r.Series, procstats.NoValue, "", "", "", "0", "", r.Reason}
+		return []string{r.Name, r.Group, procstats.NoValue, "", "", "", "0", "", r.Reason}
 	}
 	unit := procstats.UnitOf(r.Name)
 	deviation, change := "", ""
@@ -59,7 +59,7 @@ func (r *Row) cells() []string {
 		remarks = append(remarks, "outliers: "+cli.SomeOf(r.Outliers))
 	}
 	return []string{
-		r.Name, r.Series, unit.Text(r.Mean), deviation, unit.Text(r.Min), unit.Text(r.Max), strconv.Itoa(r.N), change,
+		r.Name, r.Group, unit.Text(r.Mean), deviation, unit.Text(r.Min), unit.Text(r.Max), strconv.Itoa(r.N), change,
 		strings.Join(remarks, "; "),
 	}
 }
@@ -81,7 +81,7 @@ func Texts(rows []Row) [][]string {
 // leftOut are the columns that say nothing of a single series.
 func leftOut(rows []Row) []int {
 	for i := range rows {
-		if rows[i].Series != rows[0].Series {
+		if rows[i].Group != rows[0].Group {
 			return nil
 		}
 	}
@@ -115,7 +115,7 @@ func reasons(p cli.Palette, rows []Row) string {
 		if rows[i].Statistics != nil {
 			continue
 		}
-		c := cause{rows[i].Series, rows[i].Reason}
+		c := cause{rows[i].Group, rows[i].Reason}
 		if names[c] == nil {
 			order = append(order, c)
 		}
@@ -166,9 +166,9 @@ func writeCSV(out io.Writer, rows []Row) error {
 	}
 	for i := range rows {
 		r := &rows[i]
-		line := []string{r.Name, r.Series, "0", "", "", "", ""}
+		line := []string{r.Name, r.Group, "0", "", "", "", ""}
 		if s := r.Statistics; s != nil {
-			line = []string{r.Name, r.Series, strconv.Itoa(s.N), number(&s.Mean), number(s.StdDev), number(&s.Min), number(&s.Max)}
+			line = []string{r.Name, r.Group, strconv.Itoa(s.N), number(&s.Mean), number(s.StdDev), number(&s.Min), number(&s.Max)}
 		}
 		within := ""
 		if r.WithinNoise != nil {

@@ -1,9 +1,9 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package history keeps the numbers of a task's past readings: a ring of fixed size in a file, which outlives the
+// Package series keeps the numbers of a task's past readings: a ring of fixed size in a file, which outlives the
 // agent, with gaps kept as gaps.
-package history
+package series
 
 import (
 	"time"

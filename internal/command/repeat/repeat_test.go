@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package series
+package repeat
 
 import (
 	"encoding/csv"
@@ -17,8 +17,8 @@ import (
 )
 
 // seriesOf returns a series of runs that took as long as given.
-func seriesOf(name string, seconds ...float64) Series {
-	s := Series{Name: name}
+func seriesOf(name string, seconds ...float64) Group {
+	s := Group{Name: name}
 	for i, v := range seconds {
 		peak := 1000 * v
 		s.Runs = append(s.Runs, record.Entry{Name: fmt.Sprint(name, i), Record: &record.Record{
@@ -98,7 +98,7 @@ func TestNoise(t *testing.T) {
 
 // TestWrite holds that all formats have all rows, and that CSV has the numbers with all digits.
 func TestWrite(t *testing.T) {
-	rows := Compare(seriesOf("first", 1.1, 1.2, 1.3), seriesOf("a|later", 2.123456789), Series{Name: "none", Runs: []record.Entry{{Record: &record.Record{}}}})
+	rows := Compare(seriesOf("first", 1.1, 1.2, 1.3), seriesOf("a|later", 2.123456789), Group{Name: "none", Runs: []record.Entry{{Record: &record.Record{}}}})
 	for _, format := range Formats() {
 		var out strings.Builder
 		if err := Write(&out, cli.Palette{}, format, rows); err != nil {
@@ -125,11 +125,11 @@ func TestWrite(t *testing.T) {
 
 // TestDistinct has runs of one name in two directories, one of them twice.
 func TestDistinct(t *testing.T) {
-	of := func(dir, name string) Series {
-		return Series{Name: name, Runs: []record.Entry{{Name: name, Dir: dir + "/" + name}}}
+	of := func(dir, name string) Group {
+		return Group{Name: name, Runs: []record.Entry{{Name: name, Dir: dir + "/" + name}}}
 	}
 	var got []string
-	for _, s := range Distinct([]Series{of("main", "run"), of("main", "other"), of("branch", "run"), of("main", "run")}) {
+	for _, s := range Distinct([]Group{of("main", "run"), of("main", "other"), of("branch", "run"), of("main", "run")}) {
 		got = append(got, s.Name)
 	}
 	if want := []string{"main/run", "other", "branch/run"}; !slices.Equal(got, want) {

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package series
+package repeat
 
 import (
 	"cmp"
@@ -15,8 +15,8 @@ import (
 // Label is the label of the runs of one tacho run --runs: its value is the name of the first of them.
 const Label = "series"
 
-// Series is runs of one command, in the order of their starts.
-type Series struct {
+// Group is runs of one command, in the order of their starts.
+type Group struct {
 	// Name is that of the first run.
 	Name string
 	Runs []record.Entry
@@ -24,8 +24,8 @@ type Series struct {
 
 // Of returns the series that a run is one of: the runs beside it with the same Label that have completed. A run without a label is a
 // series of its own.
-func Of(entry record.Entry) (Series, error) {
-	alone := Series{Name: entry.Name, Runs: []record.Entry{entry}}
+func Of(entry record.Entry) (Group, error) {
+	alone := Group{Name: entry.Name, Runs: []record.Entry{entry}}
 	label := entry.Record.Labels[Label]
 	if label == "" {
 		return alone, nil
@@ -41,15 +41,15 @@ func Of(entry record.Entry) (Series, error) {
 		return alone, nil
 	}
 	slices.Reverse(all)
-	return Series{Name: all[0].Name, Runs: all}, nil
+	return Group{Name: all[0].Name, Runs: all}, nil
 }
 
 // Distinct returns every series once. Those that have the name of another, from another directory, are named by their paths.
-func Distinct(all []Series) []Series {
-	var distinct []Series
+func Distinct(all []Group) []Group {
+	var distinct []Group
 	named := make(map[string]int)
 	for _, s := range all {
-		if !slices.ContainsFunc(distinct, func(other Series) bool { return other.Runs[0].Dir == s.Runs[0].Dir }) {
+		if !slices.ContainsFunc(distinct, func(other Group) bool { return other.Runs[0].Dir == s.Runs[0].Dir }) {
 			distinct = append(distinct, s)
 			named[s.Name]++
 		}
@@ -64,8 +64,8 @@ func Distinct(all []Series) []Series {
 
 // Row is one measurement of one series.
 type Row struct {
-	Name   string `json:"measurement"`
-	Series string `json:"series"`
+	Name  string `json:"measurement"`
+	Group string `json:"series"`
 	// Statistics are null if no run has a value; Reason says why.
 	*Statistics
 	Reason string `json:"reason,omitempty"`
@@ -108,7 +108,7 @@ func valueOf(r *record.Record, name string) record.HeadlineValue {
 }
 
 // Compare returns the rows of all series by measurement. Those of the first are what the others are compared with.
-func Compare(all ...Series) []Row {
+func Compare(all ...Group) []Row {
 	var rows []Row
 	for _, name := range measurements() {
 		first := len(rows)
@@ -123,8 +123,8 @@ func Compare(all ...Series) []Row {
 	return rows
 }
 
-func (s Series) row(name string) Row {
-	row := Row{Name: name, Series: s.Name}
+func (s Group) row(name string) Row {
+	row := Row{Name: name, Group: s.Name}
 	var values []float64
 	var of []string
 	for _, run := range s.Runs {
@@ -162,11 +162,11 @@ func (r *Row) compareWith(base Row) {
 
 // WithinNoise reports whether two runs differ in a measurement as much as the runs of their series do by chance; known is false if neither
 // is one of several, and for what series do not have.
-func WithinNoise(name string, a, b float64, ofA, ofB Series) (within, known bool) {
+func WithinNoise(name string, a, b float64, ofA, ofB Group) (within, known bool) {
 	if !slices.Contains(measurements(), name) {
 		return false, false
 	}
-	one := func(value float64, s Series) estimate {
+	one := func(value float64, s Group) estimate {
 		e := estimate{mean: value, n: 1}
 		if row := s.row(name); row.Statistics != nil {
 			of := row.estimate()

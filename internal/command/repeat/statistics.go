@@ -1,9 +1,9 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package series is about repeated runs of a command: what they used on average, how much that varies, and whether a difference between
+// Package repeat is about repeated runs of a command: what they used on average, how much that varies, and whether a difference between
 // two series is more than that.
-package series
+package repeat
 
 import (
 	"math"
