@@ -166,18 +166,6 @@ func Lasting(list []HeadlineValue) bool {
 	return len(list) > 0
 }
 
-// HeadlinesLater makes of lasting headlines those of a later sample, in their memory.
-func HeadlinesLater(list []HeadlineValue, s *Sample, h History) {
-	for i := range list {
-		switch v := &list[i]; v.ID {
-		case HeadlineCoresAverage:
-			*v = h.ofEnded(coresAverageHeadline(s, h.Elapsed))
-		case HeadlineProcessesAge:
-			*v = processesAge(s, h)
-		}
-	}
-}
-
 // processesAge is how much older than the sample its process rows are. After the end there are none to read.
 func processesAge(s *Sample, h History) HeadlineValue {
 	age := RowsAge(s)

@@ -22,6 +22,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/state"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -126,7 +127,7 @@ func (r *running) submit(text string) []*allocation.Allocation {
 }
 
 // usage returns what the task t of an allocation uses.
-func (r *running) usage(id string) *allocation.Usage {
+func (r *running) usage(id string) *figures.Figures {
 	r.t.Helper()
 	now := r.Snapshot(id)
 	l, err := now.Allocation(id)

@@ -23,6 +23,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/agent/streams"
 	"github.com/tachograph/tacho/internal/exposition"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -57,7 +58,7 @@ func (s *totalsTest) launch() {
 		log: log, persisted: last, usage: &usage{
 			log: log, interval: time.Second, keep: time.Nanosecond, counts: &counts{}, err: func() error { return nil },
 			history: series.NewWriter(log, func() {}).Queue(filepath.Join(s.dir, "history"), 100, log),
-			run:     last.Starts, totals: last.Totals,
+			tracker: figures.NewTracker(0, last.Starts, last.Totals),
 		},
 	}
 }
@@ -146,7 +147,7 @@ func (s *totalsTest) Snapshot(...string) *snapshot.Agent {
 	return &snapshot.Agent{
 		Config:      config.Config{Telemetry: config.Telemetry{AllocationDetail: metrics.DetailAlloc, FilterDefault: true}},
 		Allocations: []*allocation.Allocation{{ID: "a", Tasks: map[string]*allocation.Task{"t": shown}}},
-		Usages:      map[*allocation.Task]*allocation.Usage{shown: s.usage.snapshot("")},
+		Usages:      map[*allocation.Task]*figures.Figures{shown: s.usage.figures("")},
 	}
 }
 

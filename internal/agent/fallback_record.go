@@ -22,7 +22,7 @@ import (
 // fallbackRecord is the final record of a task whose driver keeps none, or whose executor was lost: what the agent itself
 // knows of it, and what the driver has saved of its totals; nil if it has not.
 func (t *task) fallbackRecord(exit hook.Exit, persisted state.Task, saved *record.Record) *record.Record {
-	last := t.lastReading(persisted.Starts)
+	last, headlines := t.lastReading(persisted.Starts)
 	evidence := record.Evidence{ExitCode: exit.Code, Signal: exit.Signal, EndedAt: exit.At}
 	r := &record.Record{
 		SchemaVersion: record.SchemaVersion, TachoVersion: version.String(), State: record.Exited, ID: t.alloc.id,
@@ -54,13 +54,13 @@ func (t *task) fallbackRecord(exit hook.Exit, persisted state.Task, saved *recor
 		seconds := evidence.Wall.Seconds()
 		r.WallSeconds = &seconds
 	}
-	if last.sample != nil && !last.sample.Wall.Before(persisted.State.StartedAt) {
+	if last != nil && !last.Wall.Before(persisted.State.StartedAt) {
 		if !exit.At.IsZero() {
-			evidence.Last, evidence.LastHeadlines, evidence.LastAge = last.sample, last.headlines, exit.At.Sub(last.sample.Wall)
+			evidence.Last, evidence.LastHeadlines, evidence.LastAge = last, headlines, exit.At.Sub(last.Wall)
 		}
 		r.Samples = 1
-		r.Measurements, r.Absent = record.Values(last.sample.Task)
-		r.Headline = record.Headlines(last.headlines)
+		r.Measurements, r.Absent = record.Values(last.Task)
+		r.Headline = record.Headlines(headlines)
 	}
 	if saved != nil {
 		r.Notes = []string{"the executor was lost: totals are what the cgroup had counted then, the rest is from the last reading"}
@@ -84,23 +84,21 @@ func takeTotals(into, saved *record.Record) {
 	into.Commands, into.Sources = saved.Commands, append(into.Sources, saved.Sources...)
 }
 
-// lastReading is the last one of a start while the task had a process; if it was an agent before this one that read it, the
+// lastReading returns the last reading of a start while the task had a process; if an agent before this one took it, the
 // last in the history.
-func (t *task) lastReading(run int) reading {
+func (t *task) lastReading(run int) (*procstats.Sample, []procstats.HeadlineValue) {
 	t.usage.mu.Lock()
-	t.usage.refresh()
-	last := t.usage.lived
-	t.usage.lent = true
+	last, headlines := t.usage.tracker.Last()
 	t.usage.mu.Unlock()
-	if last.sample != nil {
-		return last
+	if last != nil {
+		return last, headlines
 	}
 	points, err := t.usage.history.Points(series.Query{Nearest: time.Now()})
 	if err != nil {
 		t.log.Debug("read last reading", "error", err)
 	}
 	if len(points) == 0 || points[0].Run != run {
-		return reading{}
+		return nil, nil
 	}
 	s := &procstats.Sample{Stamp: points[0].Stamp}
 	for id, v := range points[0].Values {
@@ -108,7 +106,7 @@ func (t *task) lastReading(run int) reading {
 			s.SetNumber(id, v)
 		}
 	}
-	return reading{s, procstats.Headlines(s, procstats.History{})}
+	return s, procstats.Headlines(s, procstats.History{})
 }
 
 // hostName is the machine's name; empty where it has none.

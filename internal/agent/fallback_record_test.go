@@ -14,6 +14,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/state"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -59,7 +60,7 @@ func TestFallbackRecord(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			failed := &task{
 				agent: &Agent{}, alloc: &alloc{job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{},
-				usage: &usage{lived: reading{sample, procstats.Headlines(sample, procstats.History{})}},
+				usage: usageAfter(sample),
 			}
 			r := failed.fallbackRecord(test.exit, state.Task{State: hook.State{StartedAt: at.Add(-time.Minute)}}, nil)
 			if diff := cmp.Diff(test.want, r.End()); diff != "" {
@@ -73,6 +74,13 @@ func TestFallbackRecord(t *testing.T) {
 			}
 		})
 	}
+}
+
+// usageAfter has one reading of a task.
+func usageAfter(s *procstats.Sample) *usage {
+	tracker := figures.NewTracker(0, 0, figures.Totals{})
+	tracker.Take(s)
+	return &usage{tracker: tracker}
 }
 
 // TestFallbackReadingOfNobody holds that a reading of a task without a process is not its last one.
@@ -105,7 +113,7 @@ func TestFallbackTotals(t *testing.T) {
 	}
 	lost := &task{
 		agent: &Agent{}, alloc: &alloc{job: &job.Job{}, group: &job.Group{}}, spec: &job.Task{},
-		usage: &usage{lived: reading{last, procstats.Headlines(last, procstats.History{})}},
+		usage: usageAfter(last),
 	}
 	r := lost.fallbackRecord(hook.Exit{Lost: "executor_lost: process 9 died", At: last.Wall.Add(time.Second)}, state.Task{}, saved)
 	want := map[string]any{"cgroup_cpu_usage_seconds_total": cpu, "psi_cpu_some_seconds_total": 0.5, "tree_memory_bytes": float64(1 << 30)}

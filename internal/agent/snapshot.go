@@ -17,6 +17,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
 )
 
@@ -56,12 +57,12 @@ func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 		tasks += len(l.tasks)
 	}
 	s.Allocations = make([]*allocation.Allocation, 0, len(allocs))
-	s.Usages = make(map[*allocation.Task]*allocation.Usage, tasks)
+	s.Usages = make(map[*allocation.Task]*figures.Figures, tasks)
 	for _, l := range allocs {
 		shown := l.snapshot()
 		s.Allocations = append(s.Allocations, shown)
 		for _, t := range l.tasks {
-			s.Usages[shown.Tasks[t.spec.Name]] = t.usage.snapshot(s.NotPublishing)
+			s.Usages[shown.Tasks[t.spec.Name]] = t.usage.figures(s.NotPublishing)
 		}
 	}
 	slices.SortFunc(s.Allocations, func(x, y *allocation.Allocation) int {

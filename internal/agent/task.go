@@ -24,6 +24,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/registry"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/failpoint"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/plugin/host"
 	"github.com/tachograph/tacho/procstats/kernel"
@@ -65,8 +66,8 @@ func (a *alloc) newTask(spec *job.Task, persisted state.Task) *task {
 	c := agent.current()
 	t.usage = &usage{
 		log: t.log, history: agent.history.Queue(a.dir.History(spec.Name), c.History.Points(), t.log),
-		interval: c.Telemetry.CollectionInterval, keep: c.History.Interval, cpus: kernel.CPUs(kernel.HostFS()), counts: &agent.counts,
-		run: persisted.Starts, totals: persisted.Totals,
+		interval: c.Telemetry.CollectionInterval, keep: c.History.Interval, counts: &agent.counts,
+		tracker: figures.NewTracker(kernel.CPUs(kernel.HostFS()), persisted.Starts, persisted.Totals),
 	}
 	t.stats = hook.NewStatsHook(hook.StatsConfig{
 		Interval: c.Telemetry.CollectionInterval, Publish: c.Telemetry.PublishAllocationMetrics, Updater: t.usage,

@@ -20,40 +20,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
-	"github.com/tachograph/tacho/plugin/host"
-	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/procstats"
 )
-
-// TestForeignReading is about the few numbers of a driver that is not ours: each has the least guarantee it may have.
-func TestForeignReading(t *testing.T) {
-	s, err := host.ToSample(&drivers.TaskStats{AggResourceUsage: &drivers.TaskResourceUsage{
-		Cpu:    &drivers.CPUUsage{Percent: 150, MeasuredFields: []drivers.CPUUsage_Fields{drivers.CPUUsage_PERCENT}},
-		Memory: &drivers.MemoryUsage{Rss: 4096, Usage: 9999, MeasuredFields: []drivers.MemoryUsage_Fields{drivers.MemoryUsage_RSS}},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v, ok := s.Task.Number(procstats.CgroupMemoryCurrent); ok {
-		t.Errorf("a usage of %v that was not measured", v)
-	}
-	want := map[procstats.ID]struct {
-		value     float64
-		source    string
-		guarantee procstats.Guarantee
-	}{
-		procstats.HeadlineCores:  {1.5, "the driver", procstats.Sampled},
-		procstats.HeadlineMemory: {4096, "portable_rss_bytes", procstats.UpperBound},
-	}
-	for _, h := range withDriversOwn(procstats.Headlines(s, procstats.History{}), s) {
-		v, ok := h.Reading.Number()
-		w, wanted := want[h.ID]
-		if ok != wanted || v != w.value || h.Source != w.source || h.Guarantee != w.guarantee {
-			t.Errorf("%s is %v (read: %v) from %s, %s", h.ID, v, ok, h.Source, h.Guarantee)
-		}
-	}
-}
 
 // blockedWriter blocks whoever writes to it, and says so first.
 type blockedWriter struct{ entered, goOn chan struct{} }
@@ -68,7 +38,7 @@ func (w blockedWriter) Write(p []byte) (int, error) {
 func newUsage(t *testing.T, interval time.Duration, log hclog.Logger) *usage {
 	t.Helper()
 	u := &usage{
-		log: log, interval: interval, keep: interval, counts: &counts{}, err: func() error { return nil },
+		log: log, interval: interval, keep: interval, counts: &counts{}, err: func() error { return nil }, tracker: figures.NewTracker(0, 0, figures.Totals{}),
 		history: series.NewWriter(log, func() {}).Queue(filepath.Join(t.TempDir(), "history"), 100, log),
 	}
 	t.Cleanup(func() {
@@ -96,7 +66,7 @@ func TestReadersDoNotWaitForTheLog(t *testing.T) {
 	written, read := make(chan struct{}), make(chan struct{})
 	go func() { defer close(written); u.UpdateStats(readingAt(time.Hour + 3*time.Second)) }()
 	<-w.entered
-	go func() { defer close(read); u.snapshot("") }()
+	go func() { defer close(read); u.figures("") }()
 	select {
 	case <-read:
 	case <-time.After(5 * time.Second):
@@ -147,7 +117,7 @@ func TestBacklog(t *testing.T) {
 				at += time.Duration(seconds * float64(time.Second))
 				u.UpdateStats(readingAt(at))
 			}
-			if got := u.snapshot("").Backlogged; got != test.late || u.counts.backlogged.Load() != test.late {
+			if got := u.figures("").Backlogged; got != test.late || u.counts.backlogged.Load() != test.late {
 				t.Errorf("%d late, the agent's %d; want %d", got, u.counts.backlogged.Load(), test.late)
 			}
 			var measured []time.Duration
@@ -191,11 +161,11 @@ func TestSilence(t *testing.T) {
 				}
 				read(1)
 				time.Sleep(test.silence) //nolint:forbidigo // in a bubble of synctest
-				if reason := u.snapshot("").Reason; reason != test.reason {
+				if reason := u.figures("").Reason; reason != test.reason {
 					t.Errorf("before it ends: %q, want %q", reason, test.reason)
 				}
 				read(2)
-				got := u.snapshot("")
+				got := u.figures("")
 				if got.Reason != "" {
 					t.Errorf("behind it: %q", got.Reason)
 				}
@@ -253,43 +223,6 @@ func TestHistoryHasTheBusiest(t *testing.T) {
 	}
 }
 
-// TestHeadlinesOfSleep holds the headlines of a task that sleeps and wakes, which are carried on while it sleeps, against those that are
-// made of its samples alone.
-func TestHeadlinesOfSleep(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	u := newUsage(t, time.Second, hclog.NewNullLogger())
-	started := time.Unix(1000, 0)
-	u.begin(1, started)
-	var before, last *procstats.Sample
-	cpu := 1.0
-	for n := range 300 {
-		s := readingAt(time.Duration(n+1) * time.Second)
-		if last != nil && random.IntN(4) > 0 { // as source.Quiet does
-			stamp := s.Stamp
-			*s = *last
-			s.Stamp, s.Checked = stamp, stamp
-		} else {
-			if random.IntN(2) == 0 {
-				cpu++
-			}
-			s.SetNumber(procstats.CgroupCPUUsage, cpu)
-			s.SetNumber(procstats.CgroupMemoryCurrent, float64(random.IntN(3))*1e6)
-			s.SetNumber(procstats.RusageCPU, float64(random.IntN(3))*1e3) // which contradicts it at times
-			s.AddProcess(procstats.ProcessID{PID: 7}).Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 1))
-		}
-		before, last = last, s
-		u.UpdateStats(s)
-		if random.IntN(5) == 0 {
-			u.lent = true // somebody has them
-		}
-		u.refresh()
-		want := procstats.Headlines(s, procstats.History{Previous: before, Largest: u.largest, CPUs: u.cpus, Elapsed: s.Wall.Sub(started)})
-		if diff := cmp.Diff(want, u.headlines, cmp.AllowUnexported(procstats.Reading{}), cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("sample %d (-want +got): %s", n, diff)
-		}
-	}
-}
-
 // TestHistoryOfSleep holds what the history has of a task that sleeps and wakes, of which it is told no more than that nothing has
 // changed, against the samples.
 func TestHistoryOfSleep(t *testing.T) {
@@ -326,7 +259,7 @@ func TestHistoryOfSleep(t *testing.T) {
 			for _, r := range s.Task {
 				values[r.ID()], _ = r.Number()
 			}
-			for _, h := range procstats.Headlines(s, u.past(s)) {
+			for _, h := range u.figures("").Headlines {
 				if v, ok := h.Reading.Number(); ok && h.ID != procstats.HeadlineCoresAverage {
 					values[h.ID] = v
 				}

@@ -11,7 +11,6 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocdir"
 	"github.com/tachograph/tacho/internal/agent/job"
-	"github.com/tachograph/tacho/procstats"
 )
 
 // Status is what an allocation comes to, in Nomad's words.
@@ -143,40 +142,3 @@ func (e *Event) MessageFor(trusted bool) (message string, hidden bool) {
 }
 
 var observedExit = regexp.MustCompile(`^exit code \d+(, signal \d+)?(, OOM killed)?$`)
-
-// Totals is what the starts of a task that have ended used together, from the first one on.
-type Totals struct {
-	// Run is the last start that is in them.
-	Run int
-	// Counters are by measurement. The map is never changed.
-	Counters map[procstats.ID]float64 `json:",omitempty"`
-	// OOMKills is nil if no start has counted them.
-	OOMKills *int64 `json:",omitempty"`
-}
-
-// Usage is what a task uses, as it was read last.
-type Usage struct {
-	// Look has the processes of the task read for every reading for a while, because somebody looks at it.
-	Look func()
-	// Running tells the reading of a running task from the last one of an ended task.
-	Running bool
-	// Sample is the newest reading; nil if nothing was measured, and Reason says why.
-	Sample *procstats.Sample
-	// Before is the sample that the rates of Sample are measured from; nil behind a gap.
-	Before *procstats.Sample
-	// Headlines are those of Sample.
-	Headlines []procstats.HeadlineValue
-	// Reason says in words why there is no reading, or no fresh one; empty where there is.
-	Reason string
-	// Totals are those of the starts that have ended; Counted says that the last start is among them.
-	Totals  Totals
-	Counted bool
-	// Counters are the most that each counter was read at in the present or last start.
-	Counters Counters
-	// Interval is the time between readings.
-	Interval time.Duration
-	// Backlogged counts the readings that came more than an interval late.
-	Backlogged int64
-	// HistoryDropped counts the readings that are not in the history because the disk was too slow.
-	HistoryDropped int64
-}

@@ -24,6 +24,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -121,7 +122,7 @@ func fakeAlloc(id string, j *job.Job, running bool) *allocation.Allocation {
 }
 
 // fakeUsage is a reading one second old.
-func fakeUsage(running bool) *allocation.Usage {
+func fakeUsage(running bool) *figures.Figures {
 	at := procstats.Stamp{Mono: 1000 * time.Second, Wall: epoch.Add(-time.Second)}
 	s := &procstats.Sample{Stamp: at}
 	s.SetRead(procstats.SourceCgroup, at)
@@ -151,7 +152,7 @@ func fakeUsage(running bool) *allocation.Usage {
 	before.SetNumber(procstats.CgroupCPUUser, 9.75)
 	before.SetNumber(procstats.CgroupCPUSystem, 2.25)
 	before.Processes[0].Readings.Put(procstats.NumberReading(procstats.ProcessCPU, 11.5))
-	return &allocation.Usage{
+	return &figures.Figures{
 		Running: running, Sample: s, Before: before, Interval: time.Second, Backlogged: 1,
 		Headlines: procstats.Headlines(s, procstats.History{Previous: before, Elapsed: 10 * time.Minute}),
 	}
@@ -194,7 +195,7 @@ func (f *fakeAgent) Snapshot(...string) *snapshot.Agent {
 	defer f.mu.Unlock()
 	now := &snapshot.Agent{
 		Index: f.feed.Index(), Config: f.config(), Node: f.node(), Jobs: f.jobs, Allocations: f.allocs,
-		Usages: map[*allocation.Task]*allocation.Usage{},
+		Usages: map[*allocation.Task]*figures.Figures{},
 	}
 	if !f.publishing {
 		now.NotPublishing = "publish_allocation_metrics is off"
@@ -205,7 +206,7 @@ func (f *fakeAgent) Snapshot(...string) *snapshot.Agent {
 			f.rows(u.Sample)
 		}
 		if u.Reason = f.reason; !f.publishing {
-			u = &allocation.Usage{Running: a.ID == webID, Reason: now.NotPublishing}
+			u = &figures.Figures{Running: a.ID == webID, Reason: now.NotPublishing}
 		}
 		now.Usages[a.Tasks["web"]] = u
 	}

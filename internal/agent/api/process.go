@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tachograph/tacho/internal/agent/allocation"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -22,7 +22,7 @@ const mostNames = 50
 func processOf(r *http.Request) string { return r.URL.Query().Get("process") }
 
 // onlyProcess leaves the rows of the processes with a name. Samples are shared: it changes copies.
-func onlyProcess(u *allocation.Usage, process string) *allocation.Usage {
+func onlyProcess(u *figures.Figures, process string) *figures.Figures {
 	if u.Sample == nil {
 		return u
 	}

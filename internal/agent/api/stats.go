@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/figures"
 )
 
 // usage returns what the tasks of an allocation use, or the one that the request names.
@@ -25,7 +26,7 @@ func (s *Server) usage(r *http.Request, now *snapshot.Agent, a *allocation.Alloc
 		return nil, err
 	}
 	process := processOf(r)
-	usages := make(map[string]*allocation.Usage, len(a.Tasks))
+	usages := make(map[string]*figures.Figures, len(a.Tasks))
 	for name, t := range a.Tasks {
 		if task != "" && task != name {
 			continue
@@ -39,7 +40,7 @@ func (s *Server) usage(r *http.Request, now *snapshot.Agent, a *allocation.Alloc
 }
 
 // lookAt returns what a task uses, and has its processes read more often for whoever asks again.
-func lookAt(now *snapshot.Agent, t *allocation.Task, r *http.Request) *allocation.Usage {
+func lookAt(now *snapshot.Agent, t *allocation.Task, r *http.Request) *figures.Figures {
 	u := now.UsageFor(t, Trusted(r.Context()))
 	if u.Look != nil {
 		u.Look()
@@ -74,7 +75,7 @@ func (s *Server) allStats(r *http.Request, now *snapshot.Agent) (any, error) {
 		if a.ClientStatus.Ended() || !inNamespace(r, a.Namespace) {
 			continue
 		}
-		usages := make(map[string]*allocation.Usage, len(a.Tasks))
+		usages := make(map[string]*figures.Figures, len(a.Tasks))
 		for name, t := range a.Tasks {
 			usages[name] = lookAt(now, t, r)
 		}

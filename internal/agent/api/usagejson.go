@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/shape"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
@@ -56,7 +56,7 @@ type cpuStats struct {
 type reading = shape.Reading[json.RawMessage]
 
 // newAllocationUsage returns what tasks use. The sum is over the running ones.
-func newAllocationUsage(usages map[string]*allocation.Usage, now *snapshot.Agent, at time.Time) *allocationUsage {
+func newAllocationUsage(usages map[string]*figures.Figures, now *snapshot.Agent, at time.Time) *allocationUsage {
 	shown := &allocationUsage{
 		ResourceUsage: emptyUsage(), Tasks: map[string]*taskUsage{},
 		Tacho: shape.Usage[json.RawMessage]{Publishing: now.NotPublishing == "", Reason: now.NotPublishing, Tasks: map[string]*reading{}},
@@ -66,7 +66,7 @@ func newAllocationUsage(usages map[string]*allocation.Usage, now *snapshot.Agent
 	mapped, anyMapped := uint64(0), true
 	for name, u := range usages {
 		shown.Tacho.Tasks[name] = newReading(u, at)
-		if u.Sample == nil || !u.Running || u.Reason != "" {
+		if !u.Fresh() {
 			continue // an old reading is not what a task uses; it is in Tacho, with its age
 		}
 		used := wire.ResourceUsage(u.Sample, u.Before, coreMHz)
@@ -92,7 +92,7 @@ func newAllocationUsage(usages map[string]*allocation.Usage, now *snapshot.Agent
 
 func emptyUsage() resourceUsage { return newResourceUsage(nil) }
 
-func newTaskUsage(u *allocation.Usage, used *drivers.TaskResourceUsage, coreMHz float64) *taskUsage {
+func newTaskUsage(u *figures.Figures, used *drivers.TaskResourceUsage, coreMHz float64) *taskUsage {
 	shown := &taskUsage{
 		ResourceUsage: newResourceUsage(used), Timestamp: u.Sample.Wall.UnixNano(),
 		Pids: make(map[string]resourceUsage, len(u.Sample.Processes)),
@@ -106,7 +106,7 @@ func newTaskUsage(u *allocation.Usage, used *drivers.TaskResourceUsage, coreMHz 
 	return shown
 }
 
-func mappedFile(u *allocation.Usage) (bytes uint64, ok bool) {
+func mappedFile(u *figures.Figures) (bytes uint64, ok bool) {
 	v, ok := u.Sample.Task.Number(procstats.CgroupMemoryFileMapped)
 	return uint64(v), ok
 }
@@ -182,7 +182,7 @@ func common[F comparable](fields, others []F) []F {
 	return slices.DeleteFunc(fields, func(f F) bool { return !slices.Contains(others, f) })
 }
 
-func newReading(u *allocation.Usage, at time.Time) *reading {
+func newReading(u *figures.Figures, at time.Time) *reading {
 	shown := &reading{
 		Running: u.Running, Reason: u.Reason, IntervalSeconds: u.Interval.Seconds(), Backlogged: u.Backlogged,
 		HistoryDropped: u.HistoryDropped,

@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/streams"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -25,12 +26,12 @@ var epoch = time.Date(2026, 8, 12, 10, 0, 0, 0, time.UTC)
 type fakeAgent struct {
 	telemetry config.Telemetry
 	allocs    []*allocation.Allocation
-	usages    map[string]map[string]allocation.Usage
+	usages    map[string]map[string]figures.Figures
 	noNode    bool
 }
 
 func newFake() *fakeAgent {
-	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]map[string]allocation.Usage{}}
+	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]map[string]figures.Figures{}}
 	f.add("aaaaaaaa", 1)
 	f.add("bbbbbbbb", 10)
 	ended := f.add("cccccccc", 100)
@@ -64,12 +65,12 @@ func (f *fakeAgent) add(id string, scale float64) *allocation.Allocation {
 		}},
 	}
 	f.allocs = append(f.allocs, a)
-	f.usages[id] = map[string]allocation.Usage{"web": usage(scale)}
+	f.usages[id] = map[string]figures.Figures{"web": usage(scale)}
 	return a
 }
 
 // usage is a reading one second old in which every measurement of the task has a value.
-func usage(scale float64) allocation.Usage {
+func usage(scale float64) figures.Figures {
 	at := procstats.Stamp{Mono: 1000 * time.Second, Wall: epoch.Add(-time.Second)}
 	s, before := &procstats.Sample{Stamp: at}, &procstats.Sample{}
 	for _, m := range procstats.Table() {
@@ -94,7 +95,7 @@ func usage(scale float64) allocation.Usage {
 		before.Sources[i].Mono -= time.Second
 	}
 	before.SetNumber(procstats.CgroupCPUUsage, scale/2)
-	return allocation.Usage{
+	return figures.Figures{
 		Running: true, Sample: s, Before: before, Interval: time.Second, Backlogged: 2,
 		Headlines: procstats.Headlines(s, procstats.History{Previous: before, Elapsed: time.Minute}),
 	}
@@ -102,7 +103,7 @@ func usage(scale float64) allocation.Usage {
 
 func (f *fakeAgent) Snapshot(...string) *snapshot.Agent {
 	now := &snapshot.Agent{
-		Config: config.Default(), Allocations: f.allocs, Usages: map[*allocation.Task]*allocation.Usage{},
+		Config: config.Default(), Allocations: f.allocs, Usages: map[*allocation.Task]*figures.Figures{},
 		Node: node.Node{
 			ID: "n1", Name: "node1", Datacenter: "dc1", Attributes: map[string]string{"unique.hostname": "host1"},
 			Resources: node.Resources{CoreMHz: 2500},

@@ -15,11 +15,12 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/exposition"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
 )
 
 func many(n int) *fakeAgent {
-	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]map[string]allocation.Usage{}}
+	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]map[string]figures.Figures{}}
 	selection := procstats.DefaultSelection()
 	for i := range n {
 		id := fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)

@@ -22,9 +22,9 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/exposition"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -149,20 +149,20 @@ func TestOOMKills(t *testing.T) {
 	two, other := &procstats.Sample{}, &procstats.Sample{}
 	two.SetNumber(procstats.CgroupMemoryEventsOOMKill, 2)
 	for name, test := range map[string]struct {
-		usage allocation.Usage
+		usage figures.Figures
 		ended *int64
 		want  float64
 	}{
-		"ended":                   {allocation.Usage{Counted: true}, new(int64(3)), 3},
-		"ended, none":             {allocation.Usage{Counted: true}, new(int64(0)), 0},
-		"ended, not known":        {allocation.Usage{Counted: true, Sample: two}, nil, math.NaN()},
-		"ended, not counted yet":  {allocation.Usage{Sample: two}, new(int64(3)), math.NaN()},
-		"runs":                    {allocation.Usage{Running: true, Sample: two}, nil, 2},
-		"runs, not counted":       {allocation.Usage{Running: true, Sample: other}, nil, math.NaN()},
-		"runs again":              {allocation.Usage{Running: true, Sample: two}, new(int64(3)), 5},
-		"runs again, unread":      {allocation.Usage{Running: true}, new(int64(3)), math.NaN()},
-		"runs again, stale":       {allocation.Usage{Running: true, Sample: two, Reason: "silent"}, new(int64(3)), math.NaN()},
-		"runs again, not counted": {allocation.Usage{Running: true, Sample: other}, new(int64(3)), 3},
+		"ended":                   {figures.Figures{Counted: true}, new(int64(3)), 3},
+		"ended, none":             {figures.Figures{Counted: true}, new(int64(0)), 0},
+		"ended, not known":        {figures.Figures{Counted: true, Sample: two}, nil, math.NaN()},
+		"ended, not counted yet":  {figures.Figures{Sample: two}, new(int64(3)), math.NaN()},
+		"runs":                    {figures.Figures{Running: true, Sample: two}, nil, 2},
+		"runs, not counted":       {figures.Figures{Running: true, Sample: other}, nil, math.NaN()},
+		"runs again":              {figures.Figures{Running: true, Sample: two}, new(int64(3)), 5},
+		"runs again, unread":      {figures.Figures{Running: true}, new(int64(3)), math.NaN()},
+		"runs again, stale":       {figures.Figures{Running: true, Sample: two, Reason: "silent"}, new(int64(3)), math.NaN()},
+		"runs again, not counted": {figures.Figures{Running: true, Sample: other}, new(int64(3)), 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.usage.Totals.OOMKills = test.ended
@@ -321,7 +321,7 @@ func total(t *testing.T, c *Collector, name string) float64 {
 // TestTotals holds that counters by job never go down: not when a task ends, starts anew, or is forgotten.
 func TestTotals(t *testing.T) {
 	const cpu = "tacho_task_cgroup_cpu_usage_seconds_total"
-	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]map[string]allocation.Usage{}}
+	f := &fakeAgent{telemetry: config.Default().Telemetry, usages: map[string]map[string]figures.Figures{}}
 	f.telemetry.AllocationDetail = DetailJob
 	f.add("aaaaaaaa", 10)
 	f.add("bbbbbbbb", 20)
@@ -400,14 +400,14 @@ func TestAbsentInfo(t *testing.T) {
 	for name, test := range map[string]struct {
 		id     procstats.ID
 		detail string
-		change func(*allocation.Usage)
+		change func(*figures.Figures)
 		want   int
 	}{
-		"selected":      {procstats.DiskUsage, DetailAlloc, func(*allocation.Usage) {}, 1},
-		"by default":    {procstats.CgroupCPUQuota, DetailAlloc, func(*allocation.Usage) {}, 0},
-		"of a job":      {procstats.DiskUsage, DetailJob, func(*allocation.Usage) {}, 0},
-		"an old sample": {procstats.DiskUsage, DetailAlloc, func(u *allocation.Usage) { u.Reason = "silent" }, 0},
-		"no sample":     {procstats.DiskUsage, DetailAlloc, func(u *allocation.Usage) { u.Sample = nil }, 0},
+		"selected":      {procstats.DiskUsage, DetailAlloc, func(*figures.Figures) {}, 1},
+		"by default":    {procstats.CgroupCPUQuota, DetailAlloc, func(*figures.Figures) {}, 0},
+		"of a job":      {procstats.DiskUsage, DetailJob, func(*figures.Figures) {}, 0},
+		"an old sample": {procstats.DiskUsage, DetailAlloc, func(u *figures.Figures) { u.Reason = "silent" }, 0},
+		"no sample":     {procstats.DiskUsage, DetailAlloc, func(u *figures.Figures) { u.Sample = nil }, 0},
 	} {
 		f := newFake()
 		f.telemetry.AllocationDetail = test.detail

@@ -30,7 +30,7 @@ type nomadRow struct {
 }
 
 func newNomadRow(r *row, coreMHz float64) nomadRow {
-	if !r.usage.Running || r.usage.Reason != "" || r.usage.Sample == nil {
+	if !r.usage.Fresh() {
 		return nomadRow{row: r}
 	}
 	return nomadRow{row: r, used: wire.ResourceUsage(r.usage.Sample, r.usage.Before, coreMHz)}

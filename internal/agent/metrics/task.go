@@ -14,6 +14,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/exposition"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -29,7 +30,7 @@ const (
 type row struct {
 	alloc *allocation.Allocation
 	task  *allocation.Task
-	usage *allocation.Usage
+	usage *figures.Figures
 	// at is the moment of the scrape.
 	at time.Time
 	// labels are those of the configured detail, and info those of tacho_task_info.
@@ -108,7 +109,7 @@ func labelsOf(a *allocation.Allocation, task string, common *exposition.Labels, 
 // starts: those that have ended and, once it was read, the present one.
 func (c *Collector) read(r *row) {
 	values := r.values
-	if r.fresh() {
+	if r.usage.Fresh() {
 		for i := range r.usage.Sample.Task {
 			c.fill(values, &r.usage.Sample.Task[i])
 		}
@@ -136,9 +137,6 @@ func (c *Collector) read(r *row) {
 		}
 	}
 }
-
-// fresh reports whether there is a reading of the present start.
-func (r *row) fresh() bool { return r.usage.Running && r.usage.Sample != nil && r.usage.Reason == "" }
 
 // fill copies a reading into its column; a newer build's measurement has none.
 func (c *Collector) fill(values []float64, reading *procstats.Reading) {
@@ -195,25 +193,12 @@ func memoryLimit(r *row) float64 {
 	return float64(limit)
 }
 
-// oomKills goes on while the task runs if its driver does not count them. What none has counted is no 0.
+// oomKills continues while the task runs if its driver does not count them. Kills that were not counted are not 0.
 func oomKills(r *row) float64 {
-	kills := math.NaN()
-	if ended := r.usage.Totals.OOMKills; ended != nil {
-		kills = float64(*ended)
-	}
-	if r.usage.Counted {
+	if kills, ok := r.usage.OOMKills(); ok {
 		return kills
 	}
-	if !r.fresh() {
-		return math.NaN()
-	}
-	now, counted := r.usage.Sample.Task.Number(procstats.CgroupMemoryEventsOOMKill)
-	most, _ := r.usage.Counters.Number(procstats.CgroupMemoryEventsOOMKill)
-	now = max(now, most)
-	if counted && math.IsNaN(kills) {
-		return now
-	}
-	return kills + now
+	return math.NaN()
 }
 
 func sampleAge(r *row) float64 {
@@ -262,7 +247,7 @@ func (c *Collector) taskFamilies(rows []row, detail string, into *scratch) []exp
 			r := &rows[i]
 			c.removeEnded(r)
 			info.gauge("tacho_task_info", "Properties of a task as labels, always 1. Only with allocation_detail alloc.", r.info, 1)
-			if r.fresh() {
+			if r.usage.Fresh() {
 				missing.AddAbsent(r.labels, r.usage.Sample, usual)
 			}
 		}

@@ -14,13 +14,14 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/figures"
 )
 
 // task is one task with what it uses.
 type task struct {
 	allocation *allocation.Allocation
 	state      *allocation.Task
-	usage      *allocation.Usage
+	usage      *figures.Figures
 }
 
 // tasksOf returns every task, in order of names.

@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
+	"github.com/tachograph/tacho/internal/figures"
 )
 
 // Agent is an agent at one moment.
@@ -33,7 +34,7 @@ type Agent struct {
 	// Allocations are newest first.
 	Allocations []*allocation.Allocation
 	// Usages are what the tasks of Allocations use.
-	Usages map[*allocation.Task]*allocation.Usage
+	Usages map[*allocation.Task]*figures.Figures
 }
 
 // Job is a job with what became of it.
@@ -145,16 +146,16 @@ func (a *Agent) Allocation(prefix string) (*allocation.Allocation, error) {
 }
 
 // Usage returns what a task of the snapshot uses.
-func (a *Agent) Usage(t *allocation.Task) *allocation.Usage {
+func (a *Agent) Usage(t *allocation.Task) *figures.Figures {
 	if u := a.Usages[t]; u != nil {
 		return u
 	}
-	return &allocation.Usage{Reason: "not read yet"}
+	return &figures.Figures{Reason: "not read yet"}
 }
 
 // UsageFor returns what a task uses. Command lines are for trusted readers, and so is why a running task has no fresh
 // reading: the driver's own words can contain anything.
-func (a *Agent) UsageFor(t *allocation.Task, trusted bool) *allocation.Usage {
+func (a *Agent) UsageFor(t *allocation.Task, trusted bool) *figures.Figures {
 	u := a.Usage(t)
 	if trusted {
 		return u

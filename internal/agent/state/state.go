@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/figures"
 )
 
 // Version is that of the stored form. Fields are only added under one version.
@@ -83,7 +84,7 @@ type Task struct {
 	// Ends counts the ends of the task, starts that failed included.
 	Ends int
 	// Totals are those of the starts that have ended.
-	Totals allocation.Totals
+	Totals figures.Totals
 	// Outcome is how the last start ended, by its final record; empty while it runs, and if there is no record.
 	Outcome record.Outcome
 	// RunID is the driver's id of the last start; empty before the first.

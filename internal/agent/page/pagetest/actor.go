@@ -12,6 +12,7 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -200,14 +201,14 @@ func (x *Actor) rows(s *procstats.Sample, cpu float64) {
 
 func (x *Actor) running() bool { return x.Ended == nil && x.RestartAt.IsZero() }
 
-func (x *Actor) usage(now time.Time) *allocation.Usage {
+func (x *Actor) usage(now time.Time) *figures.Figures {
 	if !x.running() {
-		return &allocation.Usage{Reason: "the task does not run"}
+		return &figures.Figures{Reason: "the task does not run"}
 	}
 	s := x.sample(now.Truncate(time.Second))
 	var largest procstats.Largest
 	largest.Put(procstats.NumberReading(procstats.TreeMemory, x.Memory))
-	return &allocation.Usage{
+	return &figures.Figures{
 		Running: true, Sample: s, Interval: time.Second,
 		Headlines: procstats.Headlines(s, procstats.History{
 			Previous: x.sample(now.Truncate(time.Second).Add(-time.Second)), Elapsed: now.Sub(x.Started),

@@ -19,6 +19,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/allocdir"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
+	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -90,7 +91,7 @@ func (a *Agent) HistoryReads() int {
 func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := &snapshot.Agent{NotPublishing: a.off, Node: a.node(), Usages: map[*allocation.Task]*allocation.Usage{}}
+	s := &snapshot.Agent{NotPublishing: a.off, Node: a.node(), Usages: map[*allocation.Task]*figures.Figures{}}
 	for _, x := range a.actors {
 		if len(only) > 0 && !slices.Contains(only, x.ID) {
 			continue
@@ -100,7 +101,7 @@ func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 		s.Allocations = append(s.Allocations, l)
 		usage := x.usage(a.now())
 		if a.off != "" {
-			usage = &allocation.Usage{Running: x.Ended == nil, Reason: a.off}
+			usage = &figures.Figures{Running: x.Ended == nil, Reason: a.off}
 		}
 		s.Usages[l.Tasks[x.Name]] = usage
 	}
