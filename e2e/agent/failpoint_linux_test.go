@@ -65,50 +65,6 @@ func TestFailpoints(t *testing.T) {
 	t.Run("churn", func(t *testing.T) { churn(t, newChaos(t, binary), all, 20) })
 }
 
-// TestFailpointsOfPlugin does the same with our driver as the plugin of a host: the agent, which does not fail.
-func TestFailpointsOfPlugin(t *testing.T) {
-	rig.Require(t)
-	binary := rig.BuildWithFailpoints(t)
-	all := rig.Failpoints(t, func(name string) bool {
-		return slices.ContainsFunc([]string{"driver.", "plugin.", "client.", "executor."}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-	})
-	rig.TryEach(t, all, 6, func(t *testing.T, f rig.Failpoint) { try(t, newPluginChaos(t, binary), f) })
-	t.Run("churn", func(t *testing.T) { churn(t, newPluginChaos(t, binary), all, 10) })
-	for _, who := range []string{"none", "plugin", "agent", "both"} {
-		t.Run("given up/"+who, func(t *testing.T) { giveUp(t, newPluginChaos(t, binary), who) })
-	}
-}
-
-// giveUp stops a job while its task is being started: how that goes is not known, as the plugin does not answer meanwhile, or
-// dies, or its host does.
-func giveUp(t *testing.T, c *chaos, who string) {
-	c.failpoint = rig.Failpoint{Name: "plugin.start.confirmed", Action: "stop"}
-	c.arm()
-	if err := c.put("witness"); err != nil {
-		t.Fatal(err)
-	}
-	c.eventually("the step", func() bool { return c.chaotic.Reached(c.failpoint) == 1 && len(c.witnesses("starts")) == 1 })
-	if _, err := c.call(http.MethodDelete, "/v1/job/witness", nil); err != nil {
-		t.Fatal(err)
-	}
-	if who == "agent" || who == "both" {
-		c.end(syscall.SIGKILL)
-	}
-	for _, pid := range c.plugin.pluginProcesses() {
-		signal := syscall.SIGCONT
-		if who == "plugin" || who == "both" {
-			signal = syscall.SIGKILL
-		}
-		if err := syscall.Kill(pid, signal); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.mend()
-	stopped := time.Now()
-	c.awaitEnd()
-	c.checkNothingLeft(stopped)
-}
-
 // churn registers, restarts and stops jobs at random while random steps fail.
 func churn(t *testing.T, c *chaos, all []rig.Failpoint, rounds int) {
 	if rig.Exhaustive() {
@@ -155,10 +111,7 @@ type chaos struct {
 	*host
 	failpoint rig.Failpoint
 	chaotic   rig.Chaotic
-	plugin    *foreign // nil if the driver is the agent's own
 	parent    *rig.Parent
-	// driver has another name if it is a plugin.
-	driver string
 	// stopped is how long a process of ours is stopped.
 	stopped time.Duration
 }
@@ -173,7 +126,7 @@ func newChaos(t *testing.T, binary rig.Chaotic) *chaos {
 	h := newHost(t, publishing+fmt.Sprintf("plugin \"tacho\" {\n  config {\n    cgroup_parent = %q\n  }\n}\n", parent.Path))
 	h.binary = filepath.Join(h.dir, "tacho")
 	makeTemporary(t, h)
-	c := &chaos{host: h, parent: parent, chaotic: binary.CopyTo(t, h.binary), driver: "tacho", stopped: time.Second}
+	c := &chaos{host: h, parent: parent, chaotic: binary.CopyTo(t, h.binary), stopped: time.Second}
 	h.begin()
 	return c
 }
@@ -188,23 +141,6 @@ func makeTemporary(t *testing.T, h *host) {
 }
 
 func (h *host) temporary() string { return filepath.Join(h.dir, "tmp") }
-
-// newPluginChaos starts an agent that has the binary as a plugin.
-func newPluginChaos(t *testing.T, binary rig.Chaotic) *chaos {
-	t.Helper()
-	parent, err := rig.NewParent(t, rig.Self())
-	if err != nil {
-		t.Skip(err)
-	}
-	h := newHost(t, "")
-	makeTemporary(t, h)
-	c := &chaos{host: h, parent: parent, chaotic: binary.CopyTo(t, filepath.Join(h.dir, "tacho")), driver: "plugged", stopped: time.Second}
-	f := openForeign(t, h, c.chaotic.Binary, c.driver, fmt.Sprintf("cgroup_parent = %q\nruntime_dir = %q", parent.Path, filepath.Join(h.data(), "run")))
-	f.configure(publishing + f.settings)
-	c.plugin = f
-	h.begin()
-	return c
-}
 
 // try takes a job through its life.
 func try(t *testing.T, c *chaos, f rig.Failpoint) {
@@ -234,9 +170,6 @@ func try(t *testing.T, c *chaos, f rig.Failpoint) {
 		c.eventually("the running task", func() bool { return c.list()[0].ClientStatus == "running" }) // its handle is persisted
 		c.arm()
 		c.end(syscall.SIGKILL)
-		if c.plugin != nil {
-			c.plugin.killPlugin() // it would remember the task
-		}
 	}
 	c.mend()
 	c.insist("restart", c.restart)
@@ -278,7 +211,6 @@ func (c *chaos) awaitEvents() {
 // put registers the job by another name.
 func (c *chaos) put(name string) error {
 	text := strings.Replace(witness, `job "witness"`, fmt.Sprintf("job %q", name), 1)
-	text = strings.Replace(text, `driver = "tacho"`, fmt.Sprintf("driver = %q", c.driver), 1)
 	_, err := c.call(http.MethodPost, "/v1/jobs", map[string]any{"Source": text, "Filename": "test.nomad.hcl"})
 	return err
 }
@@ -293,11 +225,7 @@ func (c *chaos) arm() {
 // mend lets a stopped process go on after a while, and starts the agent again if it died.
 func (c *chaos) mend() {
 	c.t.Helper()
-	pids := append(c.processes(), c.agentPID())
-	if c.plugin != nil {
-		pids = append(pids, c.plugin.pluginProcesses()...)
-	}
-	for _, pid := range pids {
+	for _, pid := range append(c.processes(), c.agentPID()) {
 		if rig.Stopped(pid) {
 			pause(c.stopped)
 			_ = syscall.Kill(pid, syscall.SIGCONT) // it may be gone

@@ -39,10 +39,6 @@ type host struct {
 	cmd    *exec.Cmd
 	log    *os.File
 	ended  chan error
-	// afterwards ends what the last agent leaves for another one; nil if that is nothing.
-	afterwards func()
-	// plugin is the command line of another project's plugin; empty without one.
-	plugin string
 }
 
 // newHost makes a data folder and a configuration, with more lines for it.
@@ -94,9 +90,6 @@ func (h *host) clean() {
 		h.eventually("the end of all tasks", func() bool { return len(h.processes()) == 0 })
 		h.end(syscall.SIGTERM)
 	}
-	if h.afterwards != nil {
-		h.afterwards()
-	}
 	for _, pid := range h.processes() {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // of a process that ends: none
 		h.t.Errorf("process %d of the test is still there: %q", pid, line)
@@ -114,13 +107,7 @@ func (h *host) clean() {
 
 // processes lists those that have this data folder in their environment or command line: executors and tasks.
 func (h *host) processes() []int {
-	return slices.DeleteFunc(processesWith(h.t, h.data()), func(pid int) bool { return h.plugin != "" && commandLine(pid) == h.plugin })
-}
-
-// commandLine is that of a process; empty for one that has ended.
-func commandLine(pid int) string {
-	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return strings.TrimRight(string(line), "\x00")
+	return processesWith(h.t, h.data())
 }
 
 // processesWith lists the processes that have a text in their environment or command line.

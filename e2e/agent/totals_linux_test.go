@@ -23,11 +23,27 @@ import (
 
 const countedTelemetry = "telemetry {\n  publish_allocation_metrics = true\n  collection_interval = \"100ms\"\n  prometheus_metrics = true\n}\n"
 
-// counted is a job whose tasks are killed at their own limit in each of their three starts, by our driver in the agent's
-// process and by the same one as a plugin.
+// counted is a job whose task is killed at its own limit in each of its three starts.
 const counted = `
 job "counted" {
-  %s
+  group "g" {
+    restart {
+      attempts = 2
+      interval = "1h"
+      delay    = "500ms"
+      mode     = "fail"
+    }
+    task "t" {
+      driver = "tacho"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.4; exec tail /dev/zero"]
+      }
+      resources {
+        memory = 24
+      }
+    }
+  }
 }
 `
 
@@ -53,27 +69,6 @@ job "burning" {
     }
   }
 }
-`
-
-const countedGroup = `
-  group %[1]q {
-    restart {
-      attempts = 2
-      interval = "1h"
-      delay    = "500ms"
-      mode     = "fail"
-    }
-    task "t" {
-      driver = %[1]q
-      config {
-        command = "/bin/sh"
-        args    = ["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.4; exec tail /dev/zero"]
-      }
-      resources {
-        memory = 24
-      }
-    }
-  }
 `
 
 // counters reads the counters of tasks again and again, over all agents of a host.
@@ -156,56 +151,34 @@ func (c *counters) end(t *testing.T) {
 	t.Logf("%d series, read %d times", len(c.newest), c.reads)
 }
 
-// TestCountersGoOn kills agent and plugin between and in the starts of tasks that are killed at their own limits.
+// TestCountersGoOn kills the agent between and in the starts of a task that is killed at its own limit.
 func TestCountersGoOn(t *testing.T) {
-	h := newHost(t, "")
-	f := openForeign(t, h, rig.Tacho(), "other", fmt.Sprintf("runtime_dir = %q", filepath.Join(h.dir, "run")))
-	f.configure(countedTelemetry + f.settings)
-	f.begin()
-	groups := []string{"tacho", "other"}
-	f.run(fmt.Sprintf(counted, fmt.Sprintf(countedGroup, groups[0])+fmt.Sprintf(countedGroup, groups[1])))
+	h := newHost(t, countedTelemetry)
+	h.begin()
+	h.run(counted)
 	c := watchCounters(h)
-	both := func(what, name string, least float64) {
+	await := func(what, name string, least float64) {
 		t.Helper()
-		f.eventually(what, func() bool { return min(c.of(groups[0], name), c.of(groups[1], name)) >= least })
+		h.eventually(what, func() bool { return c.of("g", name) >= least })
 	}
-	both("the first end", "tacho_task_exits_total", 1)
-	f.end(syscall.SIGKILL)
-	f.begin()
-	both("the second start", "tacho_task_restarts_total", 1)
-	f.killPlugin()
-	both("the second end", "tacho_task_exits_total", 2)
-	both("the third start", "tacho_task_restarts_total", 2)
-	f.end(syscall.SIGKILL)
-	f.begin()
-	both("the third end", "tacho_task_exits_total", 3)
-	f.eventually("the end of the job", func() bool {
-		for _, a := range f.allocations() {
-			if a.ClientStatus != "failed" {
-				return false
-			}
-		}
-		return true
-	})
+	await("the first end", "tacho_task_exits_total", 1)
+	h.end(syscall.SIGKILL)
+	h.begin()
+	await("the second end", "tacho_task_exits_total", 2)
+	await("the third start", "tacho_task_restarts_total", 2)
+	h.end(syscall.SIGKILL)
+	h.begin()
+	await("the third end", "tacho_task_exits_total", 3)
+	h.eventually("the end of the job", func() bool { return h.allocations()[0].ClientStatus == "failed" })
 	c.end(t)
-	interrupted := map[string]float64{} // starts that the agent was killed in: they are exits too
-	for _, a := range f.allocations() {
-		var d details
-		f.get("/v1/allocation/"+a.ID, &d)
-		for _, e := range d.TaskStates["t"].Events {
-			if e.Type == "Driver Failure" && strings.HasPrefix(e.DisplayMessage, "start interrupted") {
-				interrupted[a.TaskGroup]++
-			}
-		}
-		if d.event("Driver", " before: ") == "" { // of the sentence of an end
-			t.Errorf("%s: no event has the last reading: %+v", a.TaskGroup, d.TaskStates["t"].Events)
-		}
+	var d details
+	h.get("/v1/allocation/"+h.allocations()[0].ID, &d)
+	if d.event("Driver", " before: ") == "" { // of the sentence of an end
+		t.Errorf("no event has the last reading: %+v", d.TaskStates["t"].Events)
 	}
-	for _, group := range groups {
-		for name, want := range map[string]float64{"exits": 3 + interrupted[group], "oom_kills": 3, "restarts": 2} {
-			if got := c.of(group, "tacho_task_"+name+"_total"); got != want {
-				t.Errorf("%s: %v %s, want %v", group, got, name, want)
-			}
+	for name, want := range map[string]float64{"exits": 3, "oom_kills": 3, "restarts": 2} {
+		if got := c.of("g", "tacho_task_"+name+"_total"); got != want {
+			t.Errorf("%v %s, want %v", got, name, want)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, out io.Writer) (failed int, err err
 		return 0, err
 	}
 	_, resources := node.Describe(os.TempDir())
-	subject := &suite.Plugin{Node: &driver.Node{Topology: node.Topology("/sys", resources)}, Options: host.Options{
+	subject := &suite.Plugin{Node: &driver.Node{Topology: topology("/sys", resources)}, Options: host.Options{
 		Path:   absolute,
 		Logger: hclog.New(&hclog.LoggerOptions{Name: filepath.Base(absolute), Level: hclog.LevelFromString(*logLevel), Output: os.Stderr}),
 	}}

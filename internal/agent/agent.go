@@ -55,12 +55,12 @@ type Agent struct {
 	history *series.Writer
 
 	// Set by Run before ready is closed.
-	ctx     context.Context
-	store   *state.Store
-	feed    *feed.Feed
-	drivers *registry.Registry
-	node    node.Node
-	work    sync.WaitGroup
+	ctx    context.Context
+	store  *state.Store
+	feed   *feed.Feed
+	driver *registry.Driver
+	node   node.Node
+	work   sync.WaitGroup
 
 	// registering keeps changes of jobs apart from each other.
 	registering sync.Mutex
@@ -71,8 +71,6 @@ type Agent struct {
 	config config.Config
 	jobs   map[string]*registered
 	allocs map[string]*alloc
-	// recovered says that allocs has what an earlier run left behind.
-	recovered bool
 }
 
 // New returns an agent that has touched nothing.
@@ -142,12 +140,10 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	cancel()
 	a.work.Wait()
-	end, cancelEnd := context.WithTimeout(context.Background(), callTimeout)
-	defer cancelEnd()
-	return errors.Join(closeAllocs(context.Background(), a.list()), a.drivers.Close(end))
+	return errors.Join(closeAllocs(context.Background(), a.list()), a.driver.Close())
 }
 
-// open opens the drivers and recovers the tasks. It returns false when ctx is done before everything is recovered: what
+// open opens the driver and recovers the tasks. It returns false when ctx is done before everything is recovered: what
 // runs is left for the next agent then.
 func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	persisted, err := a.load()
@@ -160,23 +156,19 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	if unlimited {
 		a.log.Warn("limits of jobs are not enforced: this development agent does not run as root")
 	}
-	a.reviveLogs(persisted)
-	a.drivers, err = registry.Open(ctx, registry.Options{
-		PluginDir: c.PluginDir, Plugins: c.Plugins, DataDir: c.DataDir, Unlimited: unlimited, Version: buildVersion(),
-		Handles: func(names ...string) []*driver.TaskHandle { return a.handles(persisted, names...) },
-		Node:    &driver.Node{Topology: node.Topology("/sys", a.node.Resources)},
-		Logger:  a.log.Named("driver"), Abandoned: a.abandoned, Address: a.pluginAddress,
-		Moved: a.pluginMoved, Event: a.onDriverEvent, Changed: a.driverChanged,
+	a.driver, err = registry.Open(registry.Options{
+		Plugins: c.Plugins, DataDir: c.DataDir, Unlimited: unlimited, Version: buildVersion(),
+		Logger: a.log.Named("driver"), Event: a.onDriverEvent, Changed: a.driverChanged,
 	})
 	if err != nil {
-		return false, fmt.Errorf("open drivers: %w", err)
+		return false, fmt.Errorf("open driver: %w", err)
 	}
 	spared := append(a.adoptLost(persisted), a.recover(ctx, persisted)...)
 	if ctx.Err() != nil {
 		return false, nil // who is not known by now need not be an orphan
 	}
 	failpoint.At("agent.recover.orphans")
-	killed, err := a.drivers.KillOrphans(ctx, spared...)
+	killed, err := a.driver.KillOrphans(ctx, spared...)
 	if err != nil {
 		a.log.Error("kill orphaned tasks", "error", err)
 		a.counts.fail("orphans")
@@ -184,11 +176,7 @@ func (a *Agent) open(ctx context.Context) (ready bool, err error) {
 	for _, id := range killed {
 		a.log.Warn("killed an orphaned task: the state has no handle of it", "executor", id)
 	}
-	if err := a.endOrphanLogs(ctx); err != nil {
-		a.log.Error("end orphaned log collectors", "error", err)
-		a.counts.fail("orphans")
-	}
-	a.work.Go(func() { a.drivers.Run(a.ctx) })
+	a.work.Go(func() { a.driver.Run(a.ctx) })
 	a.work.Go(func() { a.store.Run(a.ctx, a.stateChanged) })
 	for _, l := range a.list() {
 		a.work.Go(l.begin)

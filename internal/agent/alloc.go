@@ -119,7 +119,6 @@ func (a *alloc) task(name string) (*task, error) {
 // begin runs the allocation to its end, or until the agent's: its tasks run on then.
 func (a *alloc) begin() {
 	if a.dead() { // it was when it was loaded
-		a.endLogs()
 		a.rescheduleAt() // before it counts as ended, as in finish
 		close(a.done)
 		a.agent.reschedule(a)
@@ -272,7 +271,6 @@ func (a *alloc) setStopping(reason string) {
 
 // finish is called when all tasks are dead.
 func (a *alloc) finish() {
-	a.endLogs()
 	a.saving.Lock()
 	a.mu.Lock()
 	a.persisted.ModifyTime, a.shown = time.Now(), nil
@@ -289,13 +287,6 @@ func (a *alloc) finish() {
 	}
 	a.agent.ended(a)
 	a.agent.reschedule(a)
-}
-
-// endLogs is for tasks in the midst of whose start the agent was killed.
-func (a *alloc) endLogs() {
-	for _, t := range a.tasks {
-		t.endLogs(a.agent.ctx)
-	}
 }
 
 // onTaskEvent is called when something has happened to a task.

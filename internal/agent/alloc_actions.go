@@ -59,32 +59,14 @@ func (a *Agent) RestartAlloc(id, name string) error {
 
 // SignalAlloc sends a signal by name (SIGHUP) to the running tasks of an allocation, or to the one that is named.
 func (a *Agent) SignalAlloc(ctx context.Context, id, name, signal string) error {
-	if err := a.checkSignal(id, name, signal); err != nil {
+	if _, err := a.find(id); err != nil {
+		return err
+	}
+	// Before events of tasks report it.
+	if err := driver.CheckSignal(signal); err != nil {
 		return err
 	}
 	return a.eachRunning(id, name, func(t *task) error { return t.runner.Signal(ctx, signal) })
-}
-
-// checkSignal refuses what is no signal to the tasks of an allocation, or to the one that is named, whether they run or not, and
-// before their events report it.
-func (a *Agent) checkSignal(id, name, signal string) error {
-	l, err := a.find(id)
-	if err != nil {
-		return err
-	}
-	for _, t := range l.tasks {
-		if name != "" && name != t.spec.Name {
-			continue
-		}
-		entry, err := a.drivers.Get(t.spec.Driver)
-		if err == nil {
-			err = entry.CheckSignal(signal)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // eachRunning does something to the tasks of an allocation that run, or to the one that is named.
@@ -124,7 +106,7 @@ func (a *Agent) ExecTask(ctx context.Context, id, name string, o driver.ExecOpti
 	if err != nil {
 		return nil, err
 	}
-	return h.entry.Driver().ExecTaskStreaming(ctx, h.id, o)
+	return h.driver.ExecTaskStreaming(ctx, h.id, o)
 }
 
 // publish turns publishing on or off for all tasks. It waits for the tasks together: one whose driver does not answer

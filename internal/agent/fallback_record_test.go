@@ -125,8 +125,8 @@ func TestFallbackTotals(t *testing.T) {
 	}
 }
 
-// TestEndDetailsOfForeignDriver holds that the event of an end has what was counted, if the driver keeps no record.
-func TestEndDetailsOfForeignDriver(t *testing.T) {
+// TestEndDetailsWithoutRecord holds that the event of an end has what was counted, if the driver keeps no record.
+func TestEndDetailsWithoutRecord(t *testing.T) {
 	u := newUsage(t, time.Second, hclog.NewNullLogger())
 	u.begin(1, time.Time{})
 	s := readingAt(time.Second)

@@ -18,11 +18,9 @@ import (
 
 // handle is one start of a task, as the runner sees it.
 type handle struct {
-	id    string
-	entry *registry.Entry
-	usage *usage
-	// endLogs is called when nothing of the task is left.
-	endLogs func(context.Context)
+	id     string
+	driver *registry.Driver
+	usage  *usage
 
 	missing sync.Mutex // guards missed
 	// missed is what the driver could not recover yet; nil where it knows the task.
@@ -41,7 +39,7 @@ func (h *handle) resume(ctx context.Context) error {
 	if h.missed == nil {
 		return nil
 	}
-	err := h.entry.Driver().RecoverTask(ctx, h.missed)
+	err := h.driver.RecoverTask(ctx, h.missed)
 	if err != nil && (errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil) {
 		return forRunner(err)
 	}
@@ -54,7 +52,7 @@ func (h *handle) Wait(ctx context.Context) (hook.Exit, error) {
 	if err := h.resume(ctx); err != nil {
 		return hook.Exit{}, err
 	}
-	result, err := h.entry.Driver().WaitTask(ctx, h.id)
+	result, err := h.driver.WaitTask(ctx, h.id)
 	if err != nil {
 		return hook.Exit{}, forRunner(err)
 	}
@@ -64,7 +62,7 @@ func (h *handle) Wait(ctx context.Context) (hook.Exit, error) {
 	if result.Err != nil {
 		exit.Lost = result.Err.Error()
 	}
-	status, err := h.entry.Driver().InspectTask(ctx, h.id)
+	status, err := h.driver.InspectTask(ctx, h.id)
 	if err == nil {
 		exit.At = status.CompletedAt
 	}
@@ -76,7 +74,7 @@ func (h *handle) Stop(ctx context.Context, signal string, timeout time.Duration)
 	if err := h.resume(ctx); err != nil {
 		return err
 	}
-	err := h.entry.Driver().StopTask(ctx, h.id, timeout, signal)
+	err := h.driver.StopTask(ctx, h.id, timeout, signal)
 	if errors.Is(err, driver.ErrTaskNotFound) || errors.Is(err, driver.ErrTaskNotRunning) {
 		return nil
 	}
@@ -85,33 +83,29 @@ func (h *handle) Stop(ctx context.Context, signal string, timeout time.Duration)
 
 // Signal implements hook.Handle.
 func (h *handle) Signal(ctx context.Context, signal string) error {
-	return forRunner(h.entry.Driver().SignalTask(ctx, h.id, signal))
+	return forRunner(h.driver.SignalTask(ctx, h.id, signal))
 }
 
-// Destroy implements hook.Handle. A plugin that is gone comes back with the task: it is waited for, as what the driver holds
-// of the task would stay for good.
+// Destroy implements hook.Handle. It retries while the task's executor does not answer: the task must not be left behind.
 func (h *handle) Destroy(ctx context.Context) error {
-	const again = 100 * time.Millisecond
-	err := h.destroy(ctx)
-	for errors.Is(err, driver.ErrUnavailable) && ctx.Err() == nil {
-		select {
-		case <-time.After(again):
-		case <-ctx.Done():
+	const interval = 100 * time.Millisecond
+	for {
+		err := h.resume(ctx)
+		if err == nil {
+			err = h.driver.DestroyTask(ctx, h.id, true)
 		}
-		err = h.destroy(ctx)
+		switch {
+		case err == nil || errors.Is(err, driver.ErrTaskNotFound):
+			return nil
+		case !errors.Is(err, driver.ErrUnavailable):
+			return forRunner(err)
+		}
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return forRunner(err)
+		}
 	}
-	if err != nil && !errors.Is(err, driver.ErrTaskNotFound) {
-		return forRunner(err)
-	}
-	h.endLogs(ctx)
-	return nil
-}
-
-func (h *handle) destroy(ctx context.Context) error {
-	if err := h.resume(ctx); err != nil {
-		return err
-	}
-	return h.entry.Driver().DestroyTask(ctx, h.id, true)
 }
 
 // OpenStats implements hook.StatsOpener.
@@ -119,9 +113,9 @@ func (h *handle) OpenStats(ctx context.Context, interval time.Duration) (hook.St
 	if err := h.resume(ctx); err != nil {
 		return nil, err
 	}
-	stream, err := h.entry.Driver().TaskStats(ctx, h.id, interval)
+	stream, err := h.driver.TaskStats(ctx, h.id, interval)
 	if err != nil {
-		return nil, forStats(err)
+		return nil, forRunner(err)
 	}
 	h.usage.measureFrom(stream.Baseline())
 	if looker, ok := stream.(interface{ Look() }); ok {
@@ -140,7 +134,7 @@ type statsStream struct{ stream driver.StatsStream }
 // Recv implements hook.StatsStream.
 func (s statsStream) Recv() (*procstats.Sample, error) {
 	sample, err := s.stream.Recv()
-	return sample, forStats(err)
+	return sample, forRunner(err)
 }
 
 // Interval implements hook.PacedStream.
@@ -160,15 +154,6 @@ func (permanent) Recoverable() bool { return false }
 // Unwrap returns the error that is marked.
 func (p permanent) Unwrap() error { return p.error }
 
-// forStats returns the error of a stats stream as the stats hook knows it. A driver that does not support the call has no
-// stats.
-func forStats(err error) error {
-	if errors.Is(err, driver.ErrNotSupported) {
-		return fmt.Errorf("%w: %w", hook.ErrStatsNotImplemented, err)
-	}
-	return forRunner(err)
-}
-
 // forRunner returns a driver's error as the runner knows it.
 func forRunner(err error) error {
 	switch {
@@ -176,8 +161,6 @@ func forRunner(err error) error {
 		return nil
 	case errors.Is(err, driver.ErrUnavailable):
 		return fmt.Errorf("%w: %w", hook.ErrPluginRestarting, err)
-	case errors.Is(err, driver.ErrStatsNotImplemented):
-		return fmt.Errorf("%w: %w", hook.ErrStatsNotImplemented, err)
 	case errors.Is(err, driver.ErrTaskNotFound):
 		return permanent{err}
 	case errors.Is(err, driver.ErrTaskNotRunning):

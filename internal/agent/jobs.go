@@ -21,6 +21,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/places"
+	"github.com/tachograph/tacho/internal/agent/registry"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/failpoint"
@@ -149,10 +150,8 @@ func probePorts(g *job.Group) map[string]int {
 func (a *Agent) checkTask(ctx context.Context, s *start, steps *int) error {
 	t := s.task
 	var errs []error
-	entry, err := a.drivers.Get(t.Driver)
-	if err != nil {
-		errs = append(errs, t.Places.Fault("driver", err))
-	}
+	other := registry.Check(t.Driver)
+	errs = append(errs, t.Places.Fault("driver", other))
 	_, unknown := ownerOf(t.User)
 	errs = append(errs, t.Places.Fault("user", unknown))
 	if wanted, there := t.Resources.Cores, len(a.node.Resources.Cores); wanted > there {
@@ -164,11 +163,11 @@ func (a *Agent) checkTask(ctx context.Context, s *start, steps *int) error {
 		return places.Join(append(errs, err)...) // the rest refers to it
 	}
 	errs = append(errs, s.checkTemplates(ctx, env, steps))
-	if entry != nil {
+	if other == nil {
 		var config driver.TaskConfig
-		err := s.configure(entry, &config, env)
+		err := s.configure(a.driver, &config, env)
 		if err == nil && unknown == nil {
-			err = entry.CheckTask(t, &config)
+			err = a.driver.CheckTask(t, &config)
 		}
 		errs = append(errs, err)
 	}

@@ -401,3 +401,30 @@ func TestValidateSaysWhere(t *testing.T) {
 		}
 	}
 }
+
+func TestUnknownDriversAreRefused(t *testing.T) {
+	r := begin(t, testConfig(shortDir(t)))
+	defer r.end(true)
+	tests := map[string]struct{ text, want string }{
+		"driver": {strings.Replace(oneTask("batch", "", "true"), `"tacho"`, `"tahco"`, 1), `unknown driver "tahco"; known drivers: tacho`},
+		"config": {
+			strings.Replace(oneTask("batch", "", "true"), "command =", "comand =", 1),
+			`test.hcl:7,2-8: Unsupported argument; An argument named "comand" is not expected here. Did you mean "command"?`,
+		},
+		"type":       {strings.Replace(oneTask("batch", "", "true"), `"/bin/sh"`, "[]", 1), "test.hcl:7,12-14"},
+		"user":       {oneTask("batch", `user = "no such user"`, "true"), "no such user"},
+		"template":   {oneTask("batch", "template {\n data = \"{{ key `x` }}\"\n destination = \"local/x\"\n}", "true"), "test.hcl:13: template local/x"},
+		"datacenter": {strings.Replace(oneTask("batch", "", "true"), "type =", "datacenters = [\"dc9\"]\ntype =", 1), "dc9"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := r.RunJob(t.Context(), job.Source{Filename: "test.hcl", Text: tt.text}, nil)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+	if jobs := r.Snapshot().Jobs; len(jobs) != 0 {
+		t.Errorf("jobs %+v", jobs)
+	}
+}

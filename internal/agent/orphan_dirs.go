@@ -4,7 +4,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/allocdir"
-	"github.com/tachograph/tacho/internal/agent/collector"
 )
 
 // orphanDirs returns the directories of allocations that the state does not know, with the time of their making: the
@@ -50,16 +48,6 @@ func (a *Agent) orphanDirs() (map[string]time.Time, error) {
 		delete(orphans, id)
 	}
 	return orphans, nil
-}
-
-// endOrphanLogs ends the log collectors of allocations that the state does not know. Their tasks were killed.
-func (a *Agent) endOrphanLogs(ctx context.Context) error {
-	orphans, err := a.orphanDirs()
-	errs := []error{err}
-	for id := range orphans {
-		errs = append(errs, collector.EndAll(ctx, allocdir.In(a.allocDir(), id).Logs()))
-	}
-	return errors.Join(errs...)
 }
 
 // removeOrphans removes the directories of allocations that the state does not know and that are old.

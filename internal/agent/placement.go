@@ -62,10 +62,8 @@ func (a *alloc) takesPlaceOf(v vacancy) bool {
 // constraintNames are what constraints can refer to.
 func (a *Agent) constraintNames() map[string]string {
 	names := a.node.Names()
-	for name, d := range a.drivers.All() {
-		if d.Detected {
-			names["attr.driver."+name] = "1"
-		}
+	if d := a.driver.About(); d.Detected {
+		names["attr.driver."+d.Name] = "1"
 	}
 	return names
 }

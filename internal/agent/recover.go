@@ -22,7 +22,6 @@ import (
 	"github.com/tachograph/tacho/internal/agent/state"
 	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/internal/version"
-	"github.com/tachograph/tacho/plugin/host"
 )
 
 func newNodeID() string { return allocation.NewID() }
@@ -35,8 +34,6 @@ var errUnreadable = errors.New("invalid job in state")
 type leftovers struct {
 	allocs []*state.Allocation
 	tasks  map[string]map[string]*state.Task
-	// drivers has the driver of each handle's task, by the handle.
-	drivers map[*driver.TaskHandle]string
 }
 
 // load reads the state, and the jobs as far as they can be read.
@@ -53,23 +50,12 @@ func (a *Agent) load() (*leftovers, error) {
 		}
 		a.remember(*v, j)
 	}
-	persisted := &leftovers{drivers: make(map[*driver.TaskHandle]string)}
+	persisted := new(leftovers)
 	if persisted.allocs, err = a.store.Allocations(); err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
 	if persisted.tasks, err = a.store.Tasks(); err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
-	}
-	for _, l := range persisted.allocs {
-		j := a.version(l.JobID, l.JobVersion)
-		if j == nil || j.Group(l.Group) == nil {
-			continue
-		}
-		for name, t := range persisted.tasks[l.ID] {
-			if spec := j.Group(l.Group).Task(name); spec != nil && t.Handle != nil {
-				persisted.drivers[t.Handle] = spec.Driver
-			}
-		}
 	}
 	return persisted, nil
 }
@@ -87,30 +73,6 @@ func specOf(v *state.Job) (*job.Job, error) {
 	return v.Spec, nil
 }
 
-// handles returns the handles of a driver's tasks, which may have been started since, by the names that jobs may call it.
-func (a *Agent) handles(l *leftovers, driverNames ...string) []*driver.TaskHandle {
-	var handles []*driver.TaskHandle
-	a.mu.Lock()
-	recovered := a.recovered
-	a.mu.Unlock()
-	if !recovered {
-		for h, name := range l.drivers {
-			if slices.Contains(driverNames, name) {
-				handles = append(handles, h)
-			}
-		}
-		return handles
-	}
-	for _, l := range a.list() {
-		for _, t := range l.tasks {
-			if h, _ := t.persistedHandle(); h != nil && slices.Contains(driverNames, t.spec.Driver) {
-				handles = append(handles, h)
-			}
-		}
-	}
-	return handles
-}
-
 // adoptLost adds to what is persisted what a damaged state has lost and executors still have. It returns the tasks whose job is
 // lost: they run on without supervision.
 func (a *Agent) adoptLost(persisted *leftovers) (spared []*driver.TaskHandle) {
@@ -121,7 +83,7 @@ func (a *Agent) adoptLost(persisted *leftovers) (spared []*driver.TaskHandle) {
 	if a.store.Damage == nil && len(persisted.lost(known)) == 0 {
 		return nil
 	}
-	found, err := a.drivers.StartedTasks()
+	found, err := a.driver.StartedTasks()
 	if err != nil {
 		a.log.Error("find started tasks", "error", err)
 		a.counts.fail("recovery")
@@ -231,9 +193,6 @@ func (a *Agent) recover(ctx context.Context, persisted *leftovers) (spared []*dr
 		a.allocs[l.id] = l
 		a.mu.Unlock()
 	}
-	a.mu.Lock()
-	a.recovered = true
-	a.mu.Unlock()
 	return spared
 }
 
@@ -245,21 +204,20 @@ func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
 	if t.persisted.Handle == nil && t.persisted.Starting == nil {
 		return nil
 	}
-	entry, err := a.drivers.Get(t.spec.Driver)
-	if err != nil {
+	if err := registry.Check(t.spec.Driver); err != nil { // persisted by an earlier tacho, which had plugins
 		t.log.Error("recover task", "error", err)
+		t.agent.counts.fail("recovery")
 		return nil
 	}
-	if t.persisted.Starting != nil && entry.Adopts() {
-		a.adopt(ctx, t, entry)
+	if t.persisted.Starting != nil {
+		a.adopt(ctx, t)
 	}
 	persisted := t.persisted.Handle
 	if persisted == nil {
 		return nil
 	}
-	h := &handle{id: persisted.Config.ID, entry: entry, usage: t.usage, endLogs: t.endLogs}
-	err = entry.Driver().RecoverTask(ctx, persisted)
-	if err != nil {
+	h := &handle{id: persisted.Config.ID, driver: a.driver, usage: t.usage}
+	if err := a.driver.RecoverTask(ctx, persisted); err != nil {
 		t.log.Error("recover task", "error", err)
 		t.agent.counts.fail("recovery")
 		if !errors.Is(err, driver.ErrUnavailable) {
@@ -275,7 +233,7 @@ func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
 	// The agent may have been killed between keeping the handle and learning that the task had started.
 	if t.persisted.State.Phase != hook.PhaseRunning {
 		t.persisted.State.Phase, t.persisted.State.Exit = hook.PhaseRunning, nil
-		if status, err := entry.Driver().InspectTask(ctx, h.id); err == nil {
+		if status, err := a.driver.InspectTask(ctx, h.id); err == nil {
 			t.persisted.State.StartedAt = status.StartedAt
 		}
 		t.persisted.Events = appendEvent(t.persisted.Events, allocation.Event{
@@ -286,9 +244,9 @@ func (a *Agent) recoverTask(ctx context.Context, t *task) *handle {
 }
 
 // adopt finds a task that was started by an agent which was killed before it had persisted the handle.
-func (a *Agent) adopt(ctx context.Context, t *task, entry *registry.Entry) {
+func (a *Agent) adopt(ctx context.Context, t *task) {
 	config := t.persisted.Starting
-	h, err := entry.AdoptTask(ctx, config)
+	h, err := a.driver.AdoptTask(ctx, config)
 	if err != nil {
 		t.notStarted()
 		if !errors.Is(err, driver.ErrTaskNotFound) {
@@ -298,10 +256,7 @@ func (a *Agent) adopt(ctx context.Context, t *task, entry *registry.Entry) {
 		return
 	}
 	t.log.Info("adopted a task that was being started when the agent was killed", "executor", config.ID)
-	attributes := t.inspect(ctx, &handle{id: config.ID, entry: entry})
-	if err := t.persistStarted(entry, h, attributes); err != nil {
-		t.log.Error("persist handle of adopted task", "error", err)
-	}
+	t.started(h, t.inspect(ctx, config.ID))
 }
 
 // finishEnd does what was left to do for a task whose end was persisted: its record, and its end in the driver.
@@ -320,32 +275,6 @@ func (a *Agent) destroy(ctx context.Context, t *task, h *handle) {
 	if err := h.Destroy(ctx); err != nil {
 		t.log.Error("destroy exited task", "error", err)
 	}
-}
-
-// abandoned is called for tasks that a plugin which was started again does not know any more. Their runners learn it by
-// their wait; one that has ended was destroyed right before.
-func (a *Agent) abandoned(h *driver.TaskHandle, err error) {
-	for _, l := range a.list() {
-		for _, t := range l.tasks {
-			if own, ended := t.persistedHandle(); own == h && ended {
-				return
-			}
-		}
-	}
-	a.log.Error("task lost: unknown to its driver", "alloc_id", h.Config.AllocID, "task", h.Config.Name, "error", err)
-	a.counts.fail("plugin")
-}
-
-func (a *Agent) pluginAddress(name string) *host.Address {
-	address, err := a.store.Plugin(name)
-	if err != nil {
-		a.log.Error("read plugin reattach info", "plugin", name, "error", err)
-	}
-	return address
-}
-
-func (a *Agent) pluginMoved(name string, address host.Address) {
-	a.persist(state.ChangePlugin(name, address))
 }
 
 // onDriverEvent passes a driver's event on to its task.

@@ -16,6 +16,7 @@ import (
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/feed"
 	"github.com/tachograph/tacho/internal/agent/job"
+	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/snapshot"
 	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
@@ -32,7 +33,8 @@ func (a *Agent) Snapshot(only ...string) *snapshot.Agent {
 	case <-a.ready:
 		s.Index = a.feed.Index() // before all else: whoever waits for a later event misses nothing
 		s.Node = a.node
-		s.Node.Drivers = a.drivers.All()
+		own := a.driver.About()
+		s.Node.Drivers = map[string]node.Driver{own.Name: own}
 	default:
 	}
 	a.mu.Lock()

@@ -26,7 +26,6 @@ import (
 	"github.com/tachograph/tacho/internal/failpoint"
 	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
-	"github.com/tachograph/tacho/plugin/host"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
 
@@ -118,40 +117,25 @@ func (t *task) run(ctx context.Context) {
 
 // Start implements hook.Starter: it starts the task and keeps the handle before anybody learns of it.
 func (t *task) Start(ctx context.Context) (hook.Handle, error) {
-	entry, err := t.agent.drivers.Get(t.spec.Driver)
-	if err != nil {
+	if err := registry.Check(t.spec.Driver); err != nil {
 		return nil, err
 	}
-	if err := t.endUnknownStart(ctx); err != nil {
-		return nil, startError{err, true}
-	}
-	config, err := t.taskConfig(entry)
+	config, err := t.taskConfig()
 	if err != nil {
 		return nil, forRunner(err)
 	}
-	if err := t.persistStart(entry, config); err != nil {
-		t.endLogs(ctx)
+	if err := t.persistStart(config); err != nil {
 		return nil, err
 	}
 	failpoint.At("agent.start.intended")
-	started, _, err := entry.Driver().StartTask(ctx, config)
+	started, _, err := t.agent.driver.StartTask(ctx, config)
 	if err != nil {
-		interrupted := ctx.Err() != nil || errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, host.ErrNoProcess)
-		if entry.Adopts() || !interrupted {
-			t.notStarted()
-			t.endLogs(ctx)
-		}
+		t.notStarted()
 		return nil, forStart(err)
 	}
-	h := &handle{id: config.ID, entry: entry, usage: t.usage, endLogs: t.endLogs}
+	h := &handle{id: config.ID, driver: t.agent.driver, usage: t.usage}
 	failpoint.At("agent.start.started")
-	attributes := t.inspect(ctx, h)
-	if err := t.persistStarted(entry, started, attributes); err != nil {
-		// What is not persisted would be lost at the next crash.
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-		defer cancel()
-		return nil, errors.Join(err, h.Stop(undo, "SIGKILL", 0), h.Destroy(undo))
-	}
+	t.started(started, t.inspect(ctx, config.ID))
 	t.mu.Lock()
 	t.handle = h
 	run := t.persisted.Starts
@@ -162,8 +146,8 @@ func (t *task) Start(ctx context.Context) (hook.Handle, error) {
 
 // persistStart persists what the driver is about to start: an agent that is killed before it has persisted the handle adopts
 // the task, or ends it, and starts no second one. If that fails nothing is started.
-func (t *task) persistStart(entry *registry.Entry, config *driver.TaskConfig) error {
-	config.Persisted = entry.Adopts()
+func (t *task) persistStart(config *driver.TaskConfig) error {
+	config.Persisted = true
 	config.Sampled = t.agent.current().Telemetry.PublishAllocationMetrics
 	if err := t.apply(func(persisted *state.Task) { persisted.Starting = config }); err != nil {
 		return startError{err, true}
@@ -171,18 +155,13 @@ func (t *task) persistStart(entry *registry.Entry, config *driver.TaskConfig) er
 	return nil
 }
 
-// persistStarted persists the handle of a start. An error means that the task would be lost at the next crash.
-func (t *task) persistStarted(entry *registry.Entry, started *driver.TaskHandle, attributes map[string]string) error {
-	change := func(persisted *state.Task) {
-		persisted.RunID, persisted.Handle, persisted.Attributes = started.Config.ID, started, attributes
+// started persists the handle of a start. Until that succeeds, a new agent adopts the task.
+func (t *task) started(h *driver.TaskHandle, attributes map[string]string) {
+	t.update(func(persisted *state.Task) {
+		persisted.RunID, persisted.Handle, persisted.Attributes = h.Config.ID, h, attributes
 		persisted.Ended, persisted.Starting, persisted.Outcome = false, nil, ""
 		persisted.Starts++
-	}
-	if !entry.Adopts() {
-		return t.apply(change)
-	}
-	t.update(change) // it is tried again; until then the task is adopted
-	return nil
+	})
 }
 
 // notStarted forgets a start that failed; the next event persists that. Until then there is none to be found.
@@ -192,38 +171,9 @@ func (t *task) notStarted() {
 	t.persisted.Starting = nil
 }
 
-// endUnknownStart ends the last start if it is not known how it went: its plugin or an earlier run of the agent died over it,
-// or it was given up. It waits for the plugin until ctx is done.
-func (t *task) endUnknownStart(ctx context.Context) error {
-	t.mu.Lock()
-	config := t.persisted.Starting
-	t.mu.Unlock()
-	if config == nil {
-		return nil
-	}
-	entry, err := t.agent.drivers.Get(t.spec.Driver)
-	if err != nil {
-		return err
-	}
-	h := &handle{id: config.ID, entry: entry, endLogs: t.endLogs}
-	if err := h.Destroy(ctx); err != nil {
-		return fmt.Errorf("end an interrupted start: %w", err)
-	}
-	event := allocation.Event{
-		Type: hook.EventDriverFailure, Time: time.Now(), Message: "start interrupted; the task may have run, and was killed",
-	}
-	t.update(func(persisted *state.Task) {
-		persisted.Starting = nil
-		persisted.Ends++
-		persisted.Events = appendEvent(persisted.Events, event)
-	})
-	t.alloc.onTaskEvent(t, event)
-	return nil
-}
-
 // inspect returns what the driver says of a started task, for people.
-func (t *task) inspect(ctx context.Context, h *handle) map[string]string {
-	status, err := h.entry.Driver().InspectTask(ctx, h.id)
+func (t *task) inspect(ctx context.Context, id string) map[string]string {
+	status, err := t.agent.driver.InspectTask(ctx, id)
 	if err != nil {
 		t.log.Debug("inspect task", "error", err)
 		return nil
@@ -369,16 +319,11 @@ func newRunID(allocID, name string) string {
 	return allocID + "/" + name + "/" + hex.EncodeToString(b[:])
 }
 
-// recorder is the hook that keeps the final record of every end, and leaves no start behind of which nothing is known.
+// recorder is the hook that persists the final record of every end.
 type recorder task
 
 // Name implements hook.Hook.
 func (r *recorder) Name() string { return "record" }
-
-// Stop implements hook.Stop.
-func (r *recorder) Stop(ctx context.Context, _ *hook.StopRequest) error {
-	return (*task)(r).endUnknownStart(ctx)
-}
 
 // Exited implements hook.Exited. It is called after the stats hook: no reading comes any more. An agent that was killed
 // meanwhile calls it again for the same end.
@@ -416,16 +361,9 @@ func (t *task) driversRecord(h *driver.TaskHandle) (*record.Record, error) {
 	if h == nil {
 		return nil, nil
 	}
-	entry, err := t.agent.drivers.Get(t.spec.Driver)
-	if err != nil {
-		return nil, err
-	}
-	final, err := entry.FinalRecord(h.Config.ID)
+	final, err := t.agent.driver.FinalRecord(h.Config.ID)
 	switch {
 	case errors.Is(err, driver.ErrTaskNotFound):
-		return nil, nil
-	case isAway(err):
-		t.log.Warn("final record of driver", "error", err)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("final record: %w", err)
@@ -439,20 +377,11 @@ func (t *task) commands() (*record.Commands, error) {
 	if h == nil || ended {
 		return nil, nil
 	}
-	entry, err := t.agent.drivers.Get(t.spec.Driver)
-	if err != nil {
-		return nil, err
-	}
-	c, err := entry.Commands(h.Config.ID)
-	if errors.Is(err, driver.ErrTaskNotFound) || isAway(err) {
+	c, err := t.agent.driver.Commands(h.Config.ID)
+	if errors.Is(err, driver.ErrTaskNotFound) {
 		return nil, nil
 	}
 	return c, err
-}
-
-// isAway reports that a plugin does not answer: it is being restarted, or hangs.
-func isAway(err error) bool {
-	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // completeRecord is the driver's final record with what the agent knows of a task whose executor was lost.

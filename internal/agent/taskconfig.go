@@ -5,6 +5,7 @@ package agent
 
 import (
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/tachograph/tacho/driver"
@@ -15,7 +16,7 @@ import (
 )
 
 // taskConfig makes the task's directories and files and says what the driver shall start.
-func (t *task) taskConfig(entry *registry.Entry) (*driver.TaskConfig, error) {
+func (t *task) taskConfig() (*driver.TaskConfig, error) {
 	a := t.alloc
 	s, err := a.start(t.spec.Name)
 	if err != nil {
@@ -44,11 +45,13 @@ func (t *task) taskConfig(entry *registry.Entry) (*driver.TaskConfig, error) {
 		Env: env, Resources: resources(t.spec.Resources, s.cores, t.agent.node.Resources.TotalMHz()),
 		User: t.spec.User, AllocDir: string(a.dir),
 	}
-	if err := s.configure(entry, config, env); err != nil {
+	if err := s.configure(t.agent.driver, config, env); err != nil {
 		return nil, err
 	}
-	config.StdoutPath, config.StderrPath, err = t.logPaths(entry)
-	return config, err
+	if t.spec.Logs != nil && t.spec.Logs.Disabled {
+		config.StdoutPath, config.StderrPath = os.DevNull, os.DevNull
+	}
+	return config, nil
 }
 
 // owners are those of the tasks of the allocation, without one whose user does not exist: its start says so.
@@ -63,9 +66,9 @@ func (a *alloc) owners() []*allocdir.Owner {
 }
 
 // configure puts the task's config block into what its driver is to start.
-func (s *start) configure(entry *registry.Entry, into *driver.TaskConfig, env map[string]string) error {
+func (s *start) configure(d *registry.Driver, into *driver.TaskConfig, env map[string]string) error {
 	body, vars := s.expressions.Config(s.scope(env))
-	return entry.Configure(into, s.task, body, vars)
+	return d.Configure(into, s.task, body, vars)
 }
 
 // resources are a task's limits in the kernel's terms. MHz are v1's shares, one for one, as hosts have it.

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tachograph/tacho/executor/client"
 )
 
 // until waits until a file has a text.
@@ -68,8 +70,32 @@ func terminate(t *testing.T, agent *exec.Cmd) time.Duration {
 	return time.Since(began)
 }
 
-// TestAgentEndsBeforeItIsReady holds that an agent that is still taking things up ends when it is told to, and leaves the
-// tasks of the one before for the one after.
+// awaitLock waits until a process has locked a file.
+func awaitLock(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return
+		}
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("%s is not locked, %v", path, err)
+		}
+		if err := unix.Flock(int(file.Fd()), unix.LOCK_UN); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAgentEndsBeforeItIsReady holds that an agent that is still recovering a task, whose executor does not answer, ends when
+// it is told to, and leaves the task for the next agent.
 func TestAgentEndsBeforeItIsReady(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "tacho") // short: the path of a unix socket is limited to 107 bytes
 	if err != nil {
@@ -81,14 +107,12 @@ func TestAgentEndsBeforeItIsReady(t *testing.T) {
 		}
 	})
 	in := func(name string) string { return filepath.Join(dir, name) }
-	log, started, entered := in("log"), in("started"), in("entered")
+	log, started := in("log"), in("started")
 	job := fmt.Sprintf("job \"j\" {\n group \"g\" {\n task \"t\" {\n driver = \"tacho\"\n config {\n command = \"/bin/sh\"\n"+
 		" args = [\"-c\", \"echo $$ >> %s; exec sleep 1000\"]\n }\n }\n }\n}\n", started)
-	config := fmt.Sprintf("data_dir = %q\nplugin_dir = %q\nports {\n http = -1\n}\nplugin \"tacho\" {\n config {\n enforce = false\n }\n}\n",
-		in("data"), in("plugins"))
-	hanging := fmt.Sprintf("#!/bin/sh\necho here > %s\nexec sleep 1000\n", entered)
-	for name, text := range map[string]string{"config.hcl": config, "job.hcl": job, "plugins/hanging": hanging} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(in(name)), 0o755), os.WriteFile(in(name), []byte(text), 0o644)); err != nil {
+	config := fmt.Sprintf("data_dir = %q\nports {\n http = -1\n}\nplugin \"tacho\" {\n config {\n enforce = false\n }\n}\n", in("data"))
+	for name, text := range map[string]string{"config.hcl": config, "job.hcl": job} {
+		if err := os.WriteFile(in(name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,11 +122,16 @@ func TestAgentEndsBeforeItIsReady(t *testing.T) {
 	until(t, log, "task started")
 	terminate(t, agent)
 
-	if err := os.Chmod(in("plugins/hanging"), 0o755); err != nil { // now it is a plugin
+	executors, err := client.List(in("data/run"))
+	if err != nil || len(executors) != 1 {
+		t.Fatalf("executors %v, %v; want one", executors, err)
+	}
+	executor := executors[0].Executor.PID
+	if err := unix.Kill(executor, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	agent = agentIn(t, log, in("config.hcl"))
-	until(t, entered, "here")
+	awaitLock(t, in("data/state.db"))
 	if took := terminate(t, agent); took > patience {
 		t.Errorf("it took %s to end", took)
 	}
@@ -110,7 +139,7 @@ func TestAgentEndsBeforeItIsReady(t *testing.T) {
 		t.Errorf("it was ready before it ended, %v:\n%s", err, said)
 	}
 
-	if err := os.Remove(in("plugins/hanging")); err != nil {
+	if err := unix.Kill(executor, unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	pid, err := os.ReadFile(started)

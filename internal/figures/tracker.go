@@ -173,17 +173,6 @@ func (t *Tracker) make(list []procstats.HeadlineValue, r *reading) []procstats.H
 	if !t.startedAt.IsZero() {
 		past.Elapsed = r.sample.Wall.Sub(t.startedAt)
 	}
-	return withDriversOwn(procstats.HeadlinesInto(list, r.sample, past), r.sample)
+	return procstats.HeadlinesInto(list, r.sample, past)
 }
 
-// withDriversOwn adds what a driver that is not ours computed itself: it sends a percentage, and no counter from which
-// one could be computed.
-func withDriversOwn(headlines []procstats.HeadlineValue, s *procstats.Sample) []procstats.HeadlineValue {
-	for i := range headlines {
-		h := &headlines[i]
-		if v, ok := s.Task.Number(h.ID); ok && !h.Reading.Present() {
-			h.Reading, h.Source, h.Guarantee = procstats.NumberReading(h.ID, v), "the driver", procstats.Sampled
-		}
-	}
-	return headlines
-}

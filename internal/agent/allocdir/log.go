@@ -69,21 +69,6 @@ func (a Allocation) LogFiles(task, stream string) (paths []string, err error) {
 	return paths, nil
 }
 
-// NextLog returns the path of a file that follows a stream's last one, for drivers that only append to a file.
-func (a Allocation) NextLog(task, stream string) (string, error) {
-	paths, err := a.LogFiles(task, stream)
-	if err != nil {
-		return "", err
-	}
-	last := -1
-	if len(paths) > 0 {
-		if last, err = numberOf(paths[len(paths)-1]); err != nil {
-			return "", fmt.Errorf("name log file: %w", err)
-		}
-	}
-	return filepath.Join(a.Logs(), fmt.Sprintf("%s.%s.%d", task, stream, last+1)), nil
-}
-
 // numberOf is the number at the end of a log file's name.
 func numberOf(path string) (int, error) {
 	return strconv.Atoi(path[strings.LastIndexByte(path, '.')+1:])

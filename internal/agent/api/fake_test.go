@@ -338,7 +338,7 @@ func (f *fakeAgent) node() node.Node {
 		Attributes: map[string]string{"cpu.arch": "amd64", "kernel.name": "linux", "unique.hostname": "host1", "unique.storage.volume": "/data"},
 		Resources:  node.Resources{Cores: []int{0, 1}, CoreMHz: 2500, MemoryBytes: 8 << 30, DiskBytes: 100 << 30},
 		Drivers: map[string]node.Driver{"tacho": {
-			Name: "tacho", Plugin: "/" + secret, Detected: true, Healthy: f.reason == "", Reason: f.reason, UpdatedAt: epoch,
+			Name: "tacho", Detected: true, Healthy: f.reason == "", Reason: f.reason, UpdatedAt: epoch,
 			Attributes: map[string]driver.Attribute{"driver.tacho.version": {Value: "1.0"}},
 		}},
 	}

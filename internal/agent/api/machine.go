@@ -55,7 +55,7 @@ func (s *Server) self(r *http.Request, now *snapshot.Agent) (any, error) {
 	}
 	if Trusted(r.Context()) {
 		shown["DataDir"], shown["BindAddr"], shown["Ports"] = c.DataDir, c.BindAddr, c.Ports
-		shown["LogLevel"], shown["PluginDir"], shown["Files"], shown["DevMode"] = c.LogLevel, c.PluginDir, c.Files, c.Dev
+		shown["LogLevel"], shown["Files"], shown["DevMode"] = c.LogLevel, c.Files, c.Dev
 	}
 	cost := s.agent.Cost()
 	return map[string]any{

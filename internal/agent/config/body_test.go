@@ -13,7 +13,7 @@ import (
 func TestMergeDecodes(t *testing.T) {
 	c := Default()
 	for _, text := range []string{
-		"name = \"n\"\nclient {\n  meta = { a = \"1\" }\n  gc_max_allocs = 7\n}\nplugin \"x\" {\n  args = [\"-v\"]\n  config {\n    any = 1\n  }\n}\nplugin \"y\" {}",
+		"name = \"n\"\nclient {\n  meta = { a = \"1\" }\n  gc_max_allocs = 7\n}\nplugin \"x\" {\n  config {\n    any = 1\n  }\n}\nplugin \"y\" {}",
 		"telemetry {\n  collection_interval = \"3s\"\n  prefix_filter = [\"+a\"]\n  disable_hostname = \"true\"\n}\nports {\n  http = \"4700\"\n}\nclient {\n  meta = { b = 2 }\n}",
 	} {
 		if err := c.Merge("a.hcl", []byte(text)); err != nil {
@@ -24,7 +24,7 @@ func TestMergeDecodes(t *testing.T) {
 		c.Telemetry.CollectionInterval != 3*time.Second || !c.Telemetry.DisableHostname || len(c.Telemetry.PrefixFilter) != 1 {
 		t.Errorf("decoded %+v", c)
 	}
-	if x := c.Plugins["x"]; len(c.Plugins) != 2 || x == nil || x.Body == nil || len(x.Args) != 1 || x.Range.Filename != "a.hcl" || c.Plugins["y"].Body.MissingItemRange().Filename != "a.hcl" {
+	if x := c.Plugins["x"]; len(c.Plugins) != 2 || x == nil || x.Body == nil || x.Range.Filename != "a.hcl" || c.Plugins["y"].Body.MissingItemRange().Filename != "a.hcl" {
 		t.Errorf("plugins %+v", c.Plugins)
 	}
 	for name, tt := range map[string]struct{ text, want string }{

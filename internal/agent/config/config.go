@@ -24,8 +24,7 @@ type Config struct {
 	BindAddr string
 	Ports    Ports
 	// LogLevel is trace, debug, info, warn or error.
-	LogLevel  string
-	PluginDir string
+	LogLevel string
 	// Plugins are the operator's configurations of drivers, by name.
 	Plugins   map[string]*Plugin
 	Telemetry Telemetry
@@ -51,7 +50,6 @@ type Ports struct {
 // Plugin is a plugin block.
 type Plugin struct {
 	Name string
-	Args []string
 	// Body is its config block; empty if there is none.
 	Body hcl.Body
 	// Text is the whole block as it stands in its file.

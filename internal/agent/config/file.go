@@ -36,7 +36,6 @@ type file struct {
 	DataDir    *string    `hcl:"data_dir"`
 	BindAddr   *string    `hcl:"bind_addr"`
 	LogLevel   *string    `hcl:"log_level"`
-	PluginDir  *string    `hcl:"plugin_dir"`
 	Ports      *Ports     `hcl:"ports,block"`
 	Plugins    []plugin   `hcl:"plugin,block"`
 	Telemetry  *Telemetry `hcl:"telemetry,block"`
@@ -47,8 +46,7 @@ type file struct {
 }
 
 type plugin struct {
-	Name   string   `hcl:"name,label"`
-	Args   []string `hcl:"args,optional"`
+	Name   string `hcl:"name,label"`
 	Config *struct {
 		Body hcl.Body `hcl:",remain"`
 	} `hcl:"config,block"`
@@ -57,6 +55,9 @@ type plugin struct {
 
 // decode lays a file over the configuration.
 func (c *Config) decode(body *hclsyntax.Body) error {
+	if _, said := body.Attributes["plugin_dir"]; said {
+		return c.places.Invalid("plugin_dir", "is an option of Nomad clients: this agent runs tasks with its built-in driver tacho only")
+	}
 	invalid := c.readDurations(body)
 	f := file{Ports: &c.Ports, Telemetry: &c.Telemetry, History: &c.History, Client: &c.Client, ACL: &c.ACL, TLS: &c.TLS}
 	const follows = -1 // no file can set a duration below 0
@@ -77,14 +78,14 @@ func (c *Config) decode(body *hclsyntax.Body) error {
 	}
 	for into, value := range map[*string]*string{
 		&c.Name: f.Name, &c.Datacenter: f.Datacenter, &c.Region: f.Region, &c.DataDir: f.DataDir, &c.BindAddr: f.BindAddr,
-		&c.LogLevel: f.LogLevel, &c.PluginDir: f.PluginDir,
+		&c.LogLevel: f.LogLevel,
 	} {
 		if value != nil {
 			*into = *value
 		}
 	}
 	for _, p := range f.Plugins {
-		own := &Plugin{Name: p.Name, Args: p.Args, Range: p.Range, Body: &hclsyntax.Body{SrcRange: p.Range, EndRange: p.Range}}
+		own := &Plugin{Name: p.Name, Range: p.Range, Body: &hclsyntax.Body{SrcRange: p.Range, EndRange: p.Range}}
 		if p.Config != nil {
 			own.Body = p.Config.Body
 		}

@@ -116,7 +116,6 @@ func (c *Config) Check() error {
 		refuse(!slices.Contains(words, word), key, "must be one of %s, not %q", strings.Join(words, ", "), word)
 	}
 	refuse(!filepath.IsAbs(c.DataDir), "data_dir", "must be an absolute path, not %q", c.DataDir)
-	refuse(c.PluginDir != "" && !filepath.IsAbs(c.PluginDir), "plugin_dir", "must be an absolute path, not %q", c.PluginDir)
 	refuse(c.Ports.HTTP < -1 || c.Ports.HTTP > 65535, "ports.http", "%d is not a port", c.Ports.HTTP)
 	if c.Ports.HTTP != -1 {
 		cause := bindError(c.BindAddr, c.TLS.CertFile != "")

@@ -45,6 +45,7 @@ func TestMergeSaysWhere(t *testing.T) {
 		"type":     {"telemetry {\n publish_allocation_metrics = \"often\"\n}", "f.hcl:2,32"},
 		"duration": {"history {\n span = \"long\"\n}", `f.hcl:2,9-15: Invalid value; history.span must be a duration such as "10s" or "1h30m", not "long"`},
 		"syntax":   {"x = ", "f.hcl:1"},
+		"of Nomad": {"plugin_dir = \"/opt\"", "f.hcl:1,14-20: Invalid value; plugin_dir is an option of Nomad clients"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,6 @@ func (c Config) Reloaded(next Config) (merged Config, ignored []string) {
 		{"data_dir", c.DataDir != next.DataDir},
 		{"bind_addr", c.BindAddr != next.BindAddr},
 		{"ports", c.Ports != next.Ports},
-		{"plugin_dir", c.PluginDir != next.PluginDir},
 		{"plugin", !samePlugins(c.Plugins, next.Plugins)},
 		{"history", c.History != next.History},
 		{"telemetry collection_interval", interval != next.Telemetry.CollectionInterval},

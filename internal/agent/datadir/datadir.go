@@ -45,9 +45,6 @@ func Socket(dataDir string) string { return filepath.Join(dataDir, "tacho.sock")
 // Executors returns the directory of an agent's executors.
 func Executors(dataDir string) string { return filepath.Join(dataDir, "run") }
 
-// Plugins returns the directory of the sockets of plugins.
-func Plugins(dataDir string) string { return filepath.Join(dataDir, "plugins") }
-
 // sharedPrefix starts the name of the directory of an agent's executors below a runtime directory.
 const sharedPrefix = "agent-"
 

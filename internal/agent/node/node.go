@@ -56,9 +56,7 @@ func (r Resources) TotalMHz() float64 { return r.CoreMHz * float64(len(r.Cores))
 
 // Driver is what is known of a task driver.
 type Driver struct {
-	Name string
-	// Plugin is the executable's path; empty for the driver in this process.
-	Plugin     string
+	Name       string
 	Version    string
 	Detected   bool
 	Healthy    bool

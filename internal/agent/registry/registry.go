@@ -1,126 +1,90 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package registry has the agent's task drivers: our own in this process, and those of other people's plugin
-// executables.
+// Package registry has the agent's task driver: our own, in this process.
 package registry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/hcl/v2"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/executor/client"
 	"github.com/tachograph/tacho/internal/agent/config"
+	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/places"
 	pluginconfig "github.com/tachograph/tacho/plugin/config"
-	"github.com/tachograph/tacho/plugin/host"
 )
 
-// Options say which drivers there are.
+// Options configure the driver.
 type Options struct {
-	PluginDir string
-	Plugins   map[string]*config.Plugin
-	// DataDir is the agent's; it says where executors of our own driver are, and nobody else's.
+	// Plugins are the operator's plugin blocks.
+	Plugins map[string]*config.Plugin
+	// DataDir is the agent's; it determines the directory of the agent's executors.
 	DataDir string
-	// Unlimited leaves the limits of jobs alone, unless the operator says something about our own driver.
+	// Unlimited leaves the limits of jobs alone, unless the operator has a plugin block for the driver.
 	Unlimited bool
 	Version   string
-	// Node describes the machine to plugins. Some do not run without it.
-	Node   *driver.Node
-	Logger hclog.Logger
-	// Handles returns the tasks that a driver has to recover, by the names that it has.
-	Handles func(driverNames ...string) []*driver.TaskHandle
-	// Abandoned is called for each task that could not be recovered.
-	Abandoned func(handle *driver.TaskHandle, err error)
-	// Address returns the last address of a plugin's process; Moved is called with the new one.
-	Address func(name string) *host.Address
-	Moved   func(name string, address host.Address)
-	// Event is called for each event of a driver's tasks, Changed when a driver's health changes.
+	Logger    hclog.Logger
+	// Event is called for each event of a task, Changed when the driver's health changes.
 	Event   func(*driver.Event)
 	Changed func(node.Driver)
 }
 
-// Registry has the drivers.
-type Registry struct {
+// Driver is the agent's task driver.
+type Driver struct {
+	*driver.Tacho
 	options Options
-	log     hclog.Logger
-	tacho   *driver.Tacho
-	// entries are by the names of their files.
-	entries map[string]*Entry
-	work    sync.WaitGroup
+
+	mu    sync.Mutex // guards about
+	about node.Driver
 }
 
-// Open makes our own driver and starts the plugins of the directory. A plugin that does not start is kept as unhealthy:
-// its tasks may well run.
-func Open(ctx context.Context, o Options) (*Registry, error) {
-	var found []host.Options
-	if o.PluginDir != "" {
-		var err error
-		if found, err = host.Discover(o.PluginDir); err != nil {
-			return nil, err
+// Open returns the driver. It refuses plugin blocks of other drivers: a misspelled name must not be ignored.
+func Open(o Options) (*Driver, error) {
+	for _, name := range slices.Sorted(maps.Keys(o.Plugins)) {
+		if name != driver.Name {
+			return nil, fmt.Errorf("%s: %w", placeOf(o.Plugins[name]), Check(name))
 		}
 	}
-	if err := unknownPlugins(o.Plugins, found); err != nil {
+	own, err := ownConfig(o)
+	if err != nil {
 		return nil, err
 	}
-	r := &Registry{options: o, log: o.Logger, entries: make(map[string]*Entry)}
-	if err := r.openTacho(ctx); err != nil {
-		return nil, err
+	d := &Driver{
+		Tacho:   driver.New(driver.Options{Config: own, Version: o.Version, Logger: o.Logger.Named(driver.Name)}),
+		options: o, about: node.Driver{Name: driver.Name, Version: o.Version},
 	}
-	for _, options := range found {
-		r.openPlugin(ctx, options)
-	}
-	return r, nil
+	d.Serve()
+	return d, nil
 }
 
-// unknownPlugins refuses the configuration of a plugin that is not there: a spelling mistake must not go unseen.
-func unknownPlugins(configured map[string]*config.Plugin, found []host.Options) error {
-	for _, name := range slices.Sorted(maps.Keys(configured)) {
-		isIt := func(o host.Options) bool { return o.Name() == name }
-		if name != driver.Name && !slices.ContainsFunc(found, isIt) {
-			return fmt.Errorf("%s: plugin %q is not in plugin_dir", placeOf(configured[name]), name)
-		}
+// Check refuses the names of other drivers.
+func Check(name string) error {
+	if name == driver.Name {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("unknown driver %q; known drivers: %s", name, driver.Name)
 }
 
-func (r *Registry) openTacho(ctx context.Context) error {
-	own, err := r.ownConfig()
-	if err != nil {
-		return err
-	}
-	r.tacho = driver.New(driver.Options{Config: own, Version: r.options.Version, Logger: r.log.Named(driver.Name)})
-	schema, err := r.tacho.TaskConfigSchema(ctx)
-	if err != nil {
-		return fmt.Errorf("driver %s: %w", driver.Name, err)
-	}
-	r.entries[driver.Name] = &Entry{
-		driver: r.tacho, recorder: r.tacho, adopter: r.tacho, name: driver.Name, own: true, tacho: r.tacho, schema: schema, logsItself: own.LogCollection == driver.LogsByExecutor,
-		about: node.Driver{Name: driver.Name, Version: r.options.Version},
-	}
-	r.tacho.Serve()
-	return nil
-}
-
-// ownConfig is that of the driver in this process. Its errors have the place of the operator's block.
-func (r *Registry) ownConfig() (driver.Config, error) {
+// ownConfig is the driver's configuration. Errors have the place of the operator's block.
+func ownConfig(o Options) (driver.Config, error) {
 	own := driver.DefaultConfig()
-	own.Enforce = !r.options.Unlimited
+	own.Enforce = !o.Unlimited
 	place := "plugin " + driver.Name
-	if block := r.options.Plugins[driver.Name]; block != nil {
-		place = fmt.Sprintf("%s: plugin %q", placeOf(block), driver.Name)
-		if len(block.Args) > 0 {
-			return own, fmt.Errorf("%s: args: the driver is built in and has no executable to pass them to", place)
-		}
+	if block := o.Plugins[driver.Name]; block != nil {
+		place = placeOf(block)
 		value, diags := pluginconfig.Decode(driver.ConfigSchema(), block.Body, nil)
 		if diags.HasErrors() {
 			return own, places.Join(diags.Errs()...)
@@ -129,125 +93,101 @@ func (r *Registry) ownConfig() (driver.Config, error) {
 		if own, err = driver.ConfigOf(value); err != nil {
 			return own, places.Each(err, func(cause error) error { return fmt.Errorf("%s: %w", place, cause) })
 		}
+		if own.LogCollection != driver.LogsByExecutor {
+			return own, fmt.Errorf("%s: log_collection %q: the agent does not collect logs; use %q",
+				place, own.LogCollection, driver.LogsByExecutor)
+		}
 	}
 	var err error
-	if own.RuntimeDir, err = runtimeDir(own.RuntimeDir, r.options.DataDir); err != nil {
+	if own.RuntimeDir, err = runtimeDir(own.RuntimeDir, o.DataDir); err != nil {
 		return own, fmt.Errorf("%s: %w", place, err)
 	}
 	return own, nil
 }
 
-// placeOf is where a plugin's block begins.
+// placeOf names a plugin block with the place where it begins.
 func placeOf(block *config.Plugin) string {
 	at := block.Range
-	return fmt.Sprintf("%s:%d,%d", at.Filename, at.Start.Line, at.Start.Column)
+	return fmt.Sprintf("%s:%d,%d: plugin %q", at.Filename, at.Start.Line, at.Start.Column, block.Name)
 }
 
-// openPlugin starts one plugin. If that fails it is tried again in the background.
-func (r *Registry) openPlugin(ctx context.Context, o host.Options) {
-	name := o.Name()
-	if name == driver.Name {
-		r.log.Info("plugin ignored: the driver is built in", "path", o.Path)
-		return
+// runtimeDir returns a directory for the executors of this agent alone: the agent kills executors in it that it does not
+// know. It is within the data directory. If its path would be too long, or the operator chose a directory, it is below
+// that or the user's own, and named after the data directory: `tacho run` and other agents may have theirs beside it.
+func runtimeDir(chosen, dataDir string) (string, error) {
+	dir, longest := datadir.Executors(dataDir), driver.LongestRuntimeDir()
+	if chosen == "" && len(dir) <= longest {
+		return dir, nil
 	}
-	o.Logger = r.log.Named(name)
-	none := host.New(host.Config{Options: o})
-	e := &Entry{name: name, driver: none.Driver(), about: node.Driver{Name: name, Plugin: o.Path, Reason: "starting"}}
-	hostConfig := host.Config{Options: o, Node: r.options.Node, Abandoned: r.options.Abandoned}
-	hostConfig.Handles = func() []*driver.TaskHandle { return r.options.Handles(e.names()...) }
-	hostConfig.SocketDir = socketDir(r.options.DataDir)
-	hostConfig.Moved = func(a host.Address) { r.options.Moved(name, a) }
-	if block := r.options.Plugins[name]; block != nil {
-		hostConfig.Args = block.Args
-		e.block = block
+	name := datadir.SharedName(dataDir)
+	if longest -= len("/" + name); len(chosen) > longest {
+		return "", fmt.Errorf("runtime_dir %q has %d bytes; at most %d, because the path of a socket in the agent's own "+
+			"directory below it can have 107, unix(7)", chosen, len(chosen), longest)
 	}
-	e.hostConfig = hostConfig
-	r.entries[name] = e
-	if err := e.open(ctx, r.options.Address(name)); err != nil {
-		e.fail(err)
-		r.log.Error("start plugin", "plugin", name, "error", err)
-	}
+	return filepath.Join(cmp.Or(chosen, client.DefaultRuntimeDir()), name), nil
 }
 
-// Run keeps plugins alive and listens to all drivers until ctx is done.
-func (r *Registry) Run(ctx context.Context) {
-	for _, name := range slices.Sorted(maps.Keys(r.entries)) {
-		e := r.entries[name]
-		if e.about.Plugin != "" {
-			r.work.Go(func() { r.keep(ctx, e) })
-			continue
-		}
-		r.listen(ctx, e)
-	}
-	r.work.Wait()
+// About returns what is known of the driver.
+func (d *Driver) About() node.Driver {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.about
 }
 
-// keep opens a plugin until that succeeds, and then keeps it alive.
-func (r *Registry) keep(ctx context.Context, e *Entry) {
-	for wait := firstRetry; e.current() == nil; wait = min(2*wait, longestRetry) {
-		if !pause(ctx, wait) {
-			return
-		}
-		if err := e.open(ctx, nil); err != nil {
-			e.fail(err)
-			r.log.Debug("start plugin", "plugin", e.name, "error", err)
-		}
+// Configure decodes a task's config block into the driver's request, and refuses what the driver would not start. Expressions
+// in body may refer to vars.
+func (d *Driver) Configure(into *driver.TaskConfig, task *job.Task, body hcl.Body, vars *hcl.EvalContext) error {
+	value, diags := pluginconfig.Decode(driver.TaskSchema(), body, vars)
+	if diags.HasErrors() {
+		return job.Mistakes(diags)
 	}
-	r.listen(ctx, e)
-	if err := e.host.Run(ctx); err != nil {
-		r.log.Error("persist plugin", "plugin", e.name, "error", err)
+	if err := driver.CheckSignal(task.KillSignal); err != nil {
+		return task.Places.Fault("kill_signal", err)
 	}
+	block, err := driver.ConfigBlockOf(value)
+	if err != nil {
+		return task.Places.Fault("config", err)
+	}
+	if l := task.Logs; l != nil && block.Logs == (driver.LogLimits{}) {
+		block.Logs = driver.LogLimits{MaxFiles: l.MaxFiles, MaxFileBytes: int64(l.MaxFileSizeMB) << 20}
+	}
+	into.Block = block
+	return nil
 }
 
-// Close ends all plugins, as the client of a Nomad cluster does. Tasks run on, and are recovered by the next start.
-func (r *Registry) Close(ctx context.Context) error {
-	errs := []error{r.tacho.Close()}
-	for _, e := range r.entries {
-		if e.host != nil {
-			errs = append(errs, e.host.Close(ctx))
-		}
-	}
-	return places.Join(errs...)
+// CheckTask refuses what the operator's configuration does not allow a task that Configure has accepted.
+func (d *Driver) CheckTask(task *job.Task, config *driver.TaskConfig) error {
+	return places.Join(task.Places.Fault("user", d.CheckUser(task.User)), task.Places.Fault("config", d.CheckBlock(config.Block)))
 }
 
-// Names returns the drivers' names, sorted.
-func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.All())) }
+// Run follows the driver's health and events until ctx is done.
+func (d *Driver) Run(ctx context.Context) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() { follow(ctx, d.Fingerprint, func(f *driver.Fingerprint) { d.options.Changed(d.observe(f)) }) })
+	work.Go(func() { follow(ctx, d.TaskEvents, d.options.Event) })
+}
 
-// Get returns a driver by its name, or the name of its file. The error says what there is instead.
-func (r *Registry) Get(name string) (*Entry, error) {
-	for _, e := range r.entries {
-		if e.Name() == name {
-			return e, nil
+// follow reads a stream to its end. Streams of a driver in this process end with ctx or with the driver.
+func follow[T any](ctx context.Context, open func(context.Context) (driver.Stream[T], error), got func(T)) {
+	stream, err := open(ctx)
+	for err == nil {
+		var v T
+		if v, err = stream.Recv(); err == nil {
+			got(v)
 		}
 	}
-	if e := r.entries[name]; e != nil {
-		return e, nil
-	}
-	hint := "known drivers: " + strings.Join(r.Names(), ", ")
-	if near := job.Near(name, r.Names()); near != "" {
-		hint = "did you mean " + near + "?"
-	}
-	where := "no plugin_dir is set"
-	if r.options.PluginDir != "" {
-		where = filepath.Join(r.options.PluginDir, name) + " does not exist"
-	}
-	return nil, fmt.Errorf("unknown driver %q (%s): %s", name, where, hint)
 }
 
-// KillOrphans kills tasks of our own driver that nobody knows, but for the spared ones.
-func (r *Registry) KillOrphans(ctx context.Context, spared ...*driver.TaskHandle) ([]string, error) {
-	return r.tacho.KillOrphans(ctx, spared...)
-}
-
-// StartedTasks returns what the tasks of our own driver were started with whose executors are there.
-func (r *Registry) StartedTasks() ([]*driver.TaskConfig, error) { return r.tacho.StartedTasks() }
-
-// All returns what is known of every driver.
-func (r *Registry) All() map[string]node.Driver {
-	all := make(map[string]node.Driver, len(r.entries))
-	for _, e := range r.entries {
-		about := e.About()
-		all[about.Name] = about
+// observe applies a fingerprint and returns the new state.
+func (d *Driver) observe(f *driver.Fingerprint) node.Driver {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := &d.about
+	a.Attributes, a.Reason, a.UpdatedAt = f.Attributes, f.Description, time.Now()
+	a.Detected, a.Healthy = f.Health != driver.Undetected, f.Health == driver.Healthy
+	if f.Err != nil {
+		a.Healthy, a.Reason = false, f.Err.Error()
 	}
-	return all
+	return *a
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/internal/failpoint"
-	"github.com/tachograph/tacho/plugin/host"
 )
 
 // Change is what is done with one record.
@@ -55,9 +54,6 @@ func ChangeTask(allocID, task string, t *Task) Change {
 func ChangeRecord(allocID, task string, r *record.Record) Change {
 	return changeTo(bucketRecords, allocID+"/"+task, r)
 }
-
-// ChangePlugin puts where a plugin's process is.
-func ChangePlugin(name string, a host.Address) Change { return changeTo(bucketPlugins, name, a) }
 
 func (c *Change) apply(tx *bolt.Tx) error {
 	bucket := tx.Bucket([]byte(c.bucket))

@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/plugin/host"
 )
 
 // A record is a JSON object whose last member is its checksum: earlier versions of tacho read it as before, and records that
@@ -85,8 +84,6 @@ func checkRecord(bucket, key string, value []byte) error {
 		into = new(Task)
 	case bucketRecords:
 		into = new(record.Record)
-	case bucketPlugins:
-		into = new(host.Address)
 	default: // of a later version
 		return nil
 	}

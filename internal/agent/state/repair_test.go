@@ -22,7 +22,6 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/agent/job"
-	"github.com/tachograph/tacho/plugin/host"
 )
 
 // fill persists n allocations with all that belongs to them, and deletes some: there are free pages then.
@@ -48,7 +47,6 @@ func fill(t *testing.T, path string, n int) {
 			ChangeJob(&Job{ID: "j" + strconv.Itoa(i), Source: job.Source{Text: strings.Repeat("x", i*7%2000)}, SubmitTime: at, Current: true, Spec: spec}),
 			ChangeAllocation(&Allocation{ID: id, JobID: "j" + strconv.Itoa(i), CreateTime: at, ModifyIndex: uint64(i)}),
 			ChangeTask(id, "t", task), ChangeRecord(id, "t", &record.Record{ID: id, StartedAt: at}),
-			ChangePlugin("p"+strconv.Itoa(i), host.Address{Socket: "s" + strconv.Itoa(i)}),
 		)
 		if i%3 == 2 {
 			err = errors.Join(err, s.DeleteAllocation(id))

@@ -19,7 +19,6 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/tachograph/tacho/executor/record"
-	"github.com/tachograph/tacho/plugin/host"
 )
 
 var (
@@ -38,11 +37,10 @@ const (
 	bucketAllocs  = "allocations"
 	bucketTasks   = "tasks"
 	bucketRecords = "records"
-	bucketPlugins = "plugins"
 )
 
 func bucketNames() []string {
-	return []string{bucketMeta, bucketJobs, bucketAllocs, bucketTasks, bucketRecords, bucketPlugins}
+	return []string{bucketMeta, bucketJobs, bucketAllocs, bucketTasks, bucketRecords}
 }
 
 // The keys of bucketMeta.
@@ -238,13 +236,4 @@ func (s *Store) Tasks() (all map[string]map[string]*Task, err error) {
 // Record returns a task's final record; the error wraps fs.ErrNotExist if there is none.
 func (s *Store) Record(allocID, task string) (*record.Record, error) {
 	return get[record.Record](s, bucketRecords, allocID+"/"+task)
-}
-
-// Plugin returns where a plugin's process was; nil if that is not known.
-func (s *Store) Plugin(name string) (*host.Address, error) {
-	a, err := get[host.Address](s, bucketPlugins, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return a, err
 }

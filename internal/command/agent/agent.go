@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tachograph/tacho/internal/agent"
-	"github.com/tachograph/tacho/internal/agent/collector"
 	"github.com/tachograph/tacho/internal/agent/config"
 	"github.com/tachograph/tacho/internal/agent/datadir"
 	"github.com/tachograph/tacho/internal/agent/job"
@@ -66,24 +65,7 @@ stopped at the end, and the data directory is a temporary one, which is removed;
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return runAgent(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
-	cmd.AddCommand(newCollectLogs())
 	return cmd
-}
-
-// newCollectLogs returns the command that the agent runs for each task whose driver leaves log files to its host.
-func newCollectLogs() *cobra.Command {
-	return &cobra.Command{
-		Use:                collector.Command[1],
-		Short:              "Write a task's output to rotated files; started by the agent",
-		Hidden:             true,
-		DisableFlagParsing: true,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if code := collector.Main(args); code != 0 {
-				return cli.ExitWith(code, nil) // it has printed the error
-			}
-			return nil
-		},
-	}
 }
 
 // LongDashes allows -config and -dev with one dash for tacho agent, as in Nomad.

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package node
+package main
 
 import (
 	"os"
@@ -11,14 +11,15 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/cgroup"
+	"github.com/tachograph/tacho/internal/agent/node"
 )
 
 // localDistance is the distance of a NUMA node from itself, ACPI specification, "System Locality Information Table".
 const localDistance = 10
 
-// Topology returns the usable cores as drivers are told of them. sys is where sysfs is mounted. Drivers take it for
+// topology returns the usable cores as drivers are told of them. sys is where sysfs is mounted. Drivers take it for
 // granted that there is one: what cannot be read there is a machine of one socket and one NUMA node.
-func Topology(sys string, r Resources) *driver.Topology {
+func topology(sys string, r node.Resources) *driver.Topology {
 	nodes := filepath.Join(sys, "devices/system/node")
 	nodeOf := map[int]uint32{}
 	t := &driver.Topology{}

@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package node
+package main
 
 import (
 	"os"
@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/internal/agent/node"
 )
 
 func TestTopology(t *testing.T) {
@@ -59,7 +60,7 @@ func TestTopology(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got := Topology(sys, Resources{Cores: []int{0, 2}, CoreMHz: 2596.1})
+			got := topology(sys, node.Resources{Cores: []int{0, 2}, CoreMHz: 2596.1})
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}
