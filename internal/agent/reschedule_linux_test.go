@@ -258,6 +258,7 @@ func TestReplacementAwaitsPrevious(t *testing.T) {
 			r := begin(t, testConfig(shortDir(t)))
 			defer r.end(true)
 			old := r.submit(text("a"))[0]
+			r.await(old.ID, "running", isRunning) // a stop during the start would kill it
 			data := func(id string) string { return filepath.Join(r.allocDir(), id, "alloc", "data") }
 			r.eventually("the task's first word", func() bool {
 				_, err := os.Stat(filepath.Join(data(old.ID), "up"))
