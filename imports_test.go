@@ -34,8 +34,6 @@ type part struct {
 	// avoids are packages it must not import itself, with the reason in why.
 	avoids []string
 	why    string
-	// importers are the only parts that may import it themselves; nil allows all that its arrows reach.
-	importers []string
 }
 
 // parts says which way the arrows point. A new directory needs a line here, and so a decision where it stands.
@@ -94,10 +92,8 @@ var parts = []part{
 	{dir: "driver/sampling", uses: []string{"executor/client", "procstats/source", "procstats/exits", "procstats/network"}},
 	{dir: "driver", uses: []string{"driver/sampling", "internal/exposition", "internal/eventlog"}},
 	{dir: "plugin/wire", uses: []string{"driver", "plugin/proto"}},
-	{dir: "plugin/config", uses: []string{"driver"}},
 	{dir: "plugin", uses: []string{"plugin/wire"}},
 	// The host's side of the wire is for tests.
-	{dir: "plugin/host", uses: []string{"plugin"}, importers: []string{"e2e"}},
 	{
 		dir: "hook", uses: []string{"procstats"}, modules: []string{"github.com/hashicorp/go-hclog", "github.com/hashicorp/go-multierror"},
 		avoids: []string{"net/http"}, why: "an orchestrator can use it alone",
@@ -114,7 +110,7 @@ var parts = []part{
 	{dir: "internal/agent/allocation", uses: []string{"internal/agent/allocdir", "internal/agent/job", "internal/figures"}, modules: []string{}},
 	{dir: "internal/agent/feed", uses: []string{"internal/agent/allocation", "internal/eventlog"}, modules: []string{}},
 	{dir: "internal/agent/state", uses: []string{"internal/agent/allocation", "internal/failpoint", "driver"}},
-	{dir: "internal/agent/registry", uses: []string{"internal/agent/config", "internal/agent/job", "internal/agent/node", "plugin/config"}},
+	{dir: "internal/agent/registry", uses: []string{"internal/agent/config", "internal/agent/job", "internal/agent/node"}},
 	{dir: "internal/agent/streams", modules: []string{}},
 	{dir: "internal/agent/snapshot", uses: []string{"internal/agent/allocation", "internal/agent/config", "internal/agent/node"}, modules: []string{}},
 	// What shows the agent knows its snapshot, and not the agent.
@@ -125,16 +121,16 @@ var parts = []part{
 	{dir: "internal/command/cli", uses: []string{"procstats"}},
 	{dir: "internal/command/budget", uses: []string{"internal/command/cli", "executor/record"}},
 	{dir: "internal/command/repeat", uses: []string{"internal/command/cli", "executor/record"}},
-	{dir: "internal/command/summary", uses: []string{"internal/command/budget", "internal/command/cli", "internal/figures"}},
+	{dir: "internal/command/summary", uses: []string{"internal/command/budget", "internal/command/cli", "executor/record"}},
 	{dir: "internal/command/rundir", uses: []string{"internal/command/cli", "executor/record", "procstats/kernel"}},
 	{dir: "internal/command/run", uses: []string{"internal/command/repeat", "internal/command/summary", "internal/exposition", "internal/command/rundir", "executor/client", "procstats/source", "internal/agent/datadir"}},
 	{dir: "internal/command/record", uses: []string{"executor/record", "internal/command/repeat", "internal/command/summary", "internal/command/rundir", "internal/chart"}},
-	{dir: "internal/command/remote", uses: []string{"internal/figures", "internal/command/rundir", "internal/command/summary", "internal/agent/client", "internal/agent/datadir"}},
+	{dir: "internal/command/remote", uses: []string{"executor/record", "internal/command/rundir", "internal/command/summary", "internal/agent/client", "internal/agent/datadir"}},
 	{dir: "internal/command/doctor", uses: []string{"internal/command/cli", "executor/client", "procstats/source", "procstats/exits", "procstats/network"}},
 	{dir: "internal/command/agent", uses: []string{"internal/command/cli", "internal/agent", "internal/agent/api", "internal/agent/client", "internal/agent/page"}},
 	{dir: "internal/command", uses: []string{"internal/command/run", "internal/command/record", "internal/command/remote", "internal/command/doctor", "internal/command/agent"}},
 	{dir: "packaging/release", uses: []string{"internal/command"}, modules: []string{"github.com/spf13/cobra"}},
-	{dir: "e2e", uses: []string{"internal/command", "plugin/host"}},
+	{dir: "e2e", uses: []string{"internal/command", "plugin"}},
 	{dir: "", uses: []string{"internal/command", "plugin", "executor"}}, // main.go: which mode this process is
 }
 
@@ -200,10 +196,8 @@ func TestForbidden(t *testing.T) {
 		{"driver", module + "/internal/agent", false},
 		{"plugin", module + "/plugin/proto/structs", true},
 		{"plugin/proto", module + "/plugin", false},
-		{"plugin", module + "/plugin/host", false},
-		{"internal/agent/registry", module + "/plugin/host", false},
-		{"internal/agent/page", module + "/plugin/host", false},
-		{"internal/command", module + "/plugin/host", false},
+		{"plugin", module + "/e2e/conformance/host", false},
+		{"internal/agent/page", module + "/plugin", false},
 		{"executor/record", "github.com/google/go-cmp/cmp", false},
 		{"executor", module + "/executor/internal/thing", true},
 		{"internal/chart", module + "/procstats", true},
@@ -297,9 +291,6 @@ func forbidden(from part, imported string) string {
 		to, ok := partOf(imported)
 		if !ok || !slices.Contains(reachable(from.dir), to.dir) {
 			return "the arrow points the other way"
-		}
-		if to.importers != nil && from.dir != to.dir && !slices.Contains(to.importers, from.dir) {
-			return "only " + strings.Join(to.importers, ", ") + " may"
 		}
 		return ""
 	}

@@ -116,8 +116,8 @@ func (d *Tacho) stateAt(address *wire.Address) *driverState {
 	}}
 }
 
-// findExecutor returns the address in an executor's directory. An executor that has just been started writes it soon, and
-// one whose caller is gone removes the directory.
+// findExecutor returns the address in an executor's directory. An executor that has just been started writes it soon,
+// and one whose caller is gone removes the directory.
 func findExecutor(ctx context.Context, folder string) (*wire.Address, error) {
 	const interval = 10 * time.Millisecond
 	for {

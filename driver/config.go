@@ -4,42 +4,53 @@
 package driver
 
 import (
-	"bytes"
-	"cmp"
 	"errors"
-	"fmt"
-	"math"
 	"path/filepath"
-	"reflect"
-	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 
-	"github.com/hashicorp/go-msgpack/v2/codec"
-	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/gocty"
-
 	"github.com/tachograph/tacho/executor/client"
-	"github.com/tachograph/tacho/procstats"
 )
 
-// Config is the driver's own configuration, once for all tasks.
+// Choices of log_collection and log_overflow.
+const (
+	// LogsByExecutor has the executor write and rotate the log files.
+	LogsByExecutor = "executor"
+	// LogsByHost has the host's own collector do it, through FIFOs.
+	LogsByHost = "host"
+	// LogsBlock lets the task wait while the disk is full.
+	LogsBlock = "block"
+	// LogsDrop drops, and counts, what a full disk does not take.
+	LogsDrop = "drop"
+)
+
+// Defaults of the driver's configuration. Those of logs are below a job's own in Nomad, which reserves disk for them
+// and tells a driver neither.
+const (
+	DefaultMaxFiles    = 4
+	DefaultMaxFileMiB  = 5
+	DefaultProcessRows = 100
+	DefaultRowInterval = 10 * time.Second
+	// DefaultSamplingBudget is in percent of one core.
+	DefaultSamplingBudget = 2
+)
+
+// Config is the driver's own configuration, once for all tasks: plugin "tacho" { config { … } }.
 type Config struct {
-	// Disabled starts no task.
-	Disabled bool
+	// Enabled is false if no task may be started.
+	Enabled bool
 	// Enforce sets the limits of jobs on their tasks.
 	Enforce bool
 	// LogCollection is LogsByExecutor or LogsByHost.
 	LogCollection string
 	// LogOverflow is LogsBlock or LogsDrop.
 	LogOverflow string
-	Logs        LogLimits
-	// Rows is how often which processes of tasks are read that set nothing else.
-	Rows RowLimits
-	// Measured is what is measured of tasks that set nothing else.
-	Measured Measured
-	// RuntimeDir is where sockets are; empty for the default.
+	// Settings are those of tasks that set nothing else.
+	Settings
+	// RuntimeDir is the directory for the sockets of executors; empty for the default.
 	RuntimeDir string
 	// CgroupParent is where cgroups are made if the host makes none; empty for the executor's choice.
 	CgroupParent string
@@ -47,204 +58,171 @@ type Config struct {
 	DeniedUIDs, DeniedGIDs IDRanges
 	// MinOOMScoreAdj is the lowest oom_score_adj that a job may ask for.
 	MinOOMScoreAdj int
-	// DeniedEnv are patterns of variables that no task gets.
-	DeniedEnv []string
-	// MetricsAddress is where numbers are served, host:port or unix:/path; empty for nowhere.
+	// MetricsAddress is where numbers are served, host:port or unix:/path; empty for no endpoint.
 	MetricsAddress string
 }
 
-// LogLimits bound the log files of one stream of one task; 0 means not said.
-type LogLimits struct {
-	MaxFiles int
-	// MaxFileBytes is the size at which a file is followed by the next.
-	MaxFileBytes int64
+// ConfigBlock is a task's config block: config { … }. The keys of raw_exec mean the same here.
+type ConfigBlock struct {
+	Command string
+	Args    []string
+	WorkDir string
+	// CgroupV2 is the cgroup that the task is put into, CgroupV1 those by controller; one of them at most.
+	CgroupV2 string
+	CgroupV1 map[string]string
+	// OOMScoreAdj is nil if it is not set.
+	OOMScoreAdj *int
+	// Settings take precedence over the driver's.
+	Settings
 }
 
-// or returns the limits with what is not said taken from other.
-func (l LogLimits) or(other LogLimits) LogLimits {
-	return LogLimits{
-		MaxFiles:     cmp.Or(l.MaxFiles, other.MaxFiles),
-		MaxFileBytes: cmp.Or(l.MaxFileBytes, other.MaxFileBytes),
-	}
+// configKeys has the keys of the driver's configuration.
+func configKeys() table[Config] {
+	return append(
+		table[Config]{
+			attr("enabled", boolean(), true, func(c *Config) *bool { return &c.Enabled }),
+			attr("enforce", boolean(), true, func(c *Config) *bool { return &c.Enforce }),
+			attr("log_collection", word(LogsByExecutor, LogsByHost), LogsByExecutor,
+				func(c *Config) *string { return &c.LogCollection }),
+			attr("log_overflow", word(LogsBlock, LogsDrop), LogsBlock, func(c *Config) *string { return &c.LogOverflow }),
+			attr("runtime_dir", text().checked(checkRuntimeDir), nil, func(c *Config) *string { return &c.RuntimeDir }),
+			attr("cgroup_parent", text(), nil, func(c *Config) *string { return &c.CgroupParent }),
+			attr("denied_host_uids", parsed(text(), parseIDRanges), nil, func(c *Config) *IDRanges { return &c.DeniedUIDs }),
+			attr("denied_host_gids", parsed(text(), parseIDRanges), nil, func(c *Config) *IDRanges { return &c.DeniedGIDs }),
+			attr("min_oom_score_adj", whole(-1000, 1000), 0, func(c *Config) *int { return &c.MinOOMScoreAdj }),
+			block("metrics", table[Config]{
+				required(attr("address", text().checked(checkAddress), nil, func(c *Config) *string { return &c.MetricsAddress })),
+			}, func(c *Config) *Config { return c }, nil),
+		},
+		settingKeys(func(c *Config) *Settings { return &c.Settings }, func(fallback any) any { return fallback })...)
 }
+
+// taskKeys has the keys of a task's config block.
+func taskKeys() table[ConfigBlock] {
+	return append(
+		table[ConfigBlock]{
+			required(attr("command", text().checked(checkCommand), nil, func(b *ConfigBlock) *string { return &b.Command })),
+			attr("args", texts(), nil, func(b *ConfigBlock) *[]string { return &b.Args }),
+			attr("work_dir", text().checked(checkWorkDir), nil, func(b *ConfigBlock) *string { return &b.WorkDir }),
+			attr("cgroup_v2_override", text(), nil, func(b *ConfigBlock) *string { return &b.CgroupV2 }),
+			attr("cgroup_v1_override", textMap(), nil, func(b *ConfigBlock) *map[string]string { return &b.CgroupV1 }),
+			attr("oom_score_adj", optional(whole(-1000, 1000)), nil, func(b *ConfigBlock) **int { return &b.OOMScoreAdj }),
+		},
+		settingKeys(func(b *ConfigBlock) *Settings { return &b.Settings }, func(any) any { return nil })...)
+}
+
+// ConfigSchema is the shape of plugin "tacho" { config { … } }.
+func ConfigSchema() Schema { return configKeys().schema() }
+
+// TaskSchema is the shape of a task's config { … }.
+func TaskSchema() Schema { return taskKeys().schema() }
 
 // DefaultConfig is what an empty configuration means.
 func DefaultConfig() Config {
-	return Config{
-		Enforce:       true,
-		LogCollection: LogsByExecutor,
-		LogOverflow:   LogsBlock,
-		Logs:          LogLimits{MaxFiles: DefaultMaxFiles, MaxFileBytes: DefaultMaxFileMiB << 20},
-		Rows:          RowLimits{Interval: DefaultRowInterval, Max: new(DefaultProcessRows)},
-		Measured:      Measured{Selection: procstats.DefaultSelection(), Network: NetworkAuto, SamplingBudget: DefaultSamplingBudget / 100.0},
+	c, err := DecodeConfig(nil)
+	if err != nil {
+		panic(err) // the defaults of the table are valid
 	}
+	return c
 }
 
-// rawConfig is ConfigSchema as it comes in MessagePack from a host behind a wire, and as a value from one in this
-// process. Pointers tell what is not said from zero.
-type rawConfig struct {
-	Enabled        *bool       `codec:"enabled" cty:"enabled"`
-	Enforce        *bool       `codec:"enforce" cty:"enforce"`
-	LogCollection  *string     `codec:"log_collection" cty:"log_collection"`
-	LogOverflow    *string     `codec:"log_overflow" cty:"log_overflow"`
-	Logs           *rawLogs    `codec:"logs" cty:"logs"`
-	ProcessRows    *rawRows    `codec:"process_rows" cty:"process_rows"`
-	Measurements   *string     `codec:"measurements" cty:"measurements"`
-	Network        *string     `codec:"network" cty:"network"`
-	Disk           *rawDisk    `codec:"disk" cty:"disk"`
-	SamplingBudget *float64    `codec:"sampling_budget" cty:"sampling_budget"`
-	RuntimeDir     *string     `codec:"runtime_dir" cty:"runtime_dir"`
-	CgroupParent   *string     `codec:"cgroup_parent" cty:"cgroup_parent"`
-	DeniedHostUIDs *string     `codec:"denied_host_uids" cty:"denied_host_uids"`
-	DeniedHostGIDs *string     `codec:"denied_host_gids" cty:"denied_host_gids"`
-	MinOOMScoreAdj *int64      `codec:"min_oom_score_adj" cty:"min_oom_score_adj"`
-	DeniedEnvvars  []string    `codec:"denied_envvars" cty:"denied_envvars"`
-	Metrics        *rawMetrics `codec:"metrics" cty:"metrics"`
-}
-
-type rawLogs struct {
-	MaxFiles    *int64 `codec:"max_files" cty:"max_files"`
-	MaxFileSize *int64 `codec:"max_file_size" cty:"max_file_size"`
-}
-
-type rawMetrics struct {
-	Address string `codec:"address" cty:"address"`
-}
-
-// DecodeConfig reads a configuration as a host sends it, MessagePack shaped by ConfigSchema. Errors wrap ErrInvalid, and
-// name all that is wrong.
+// DecodeConfig reads a configuration as a host sends it, MessagePack shaped by ConfigSchema. Errors wrap ErrInvalid and
+// list every mistake.
 func DecodeConfig(msgpack []byte) (Config, error) {
-	var raw rawConfig
-	if err := decode(msgpack, &raw); err != nil {
-		return DefaultConfig(), fmt.Errorf("read plugin config: %w", err)
-	}
-	return raw.check()
+	var c Config
+	err := configKeys().decode(&c, msgpack)
+	return c, err
 }
 
-// ConfigOf reads a configuration as DecodeConfig does, from a value shaped by ConfigSchema.
-func ConfigOf(value cty.Value) (Config, error) {
-	var raw rawConfig
-	if err := gocty.FromCtyValue(value, &raw); err != nil {
-		return DefaultConfig(), invalid("read plugin config: %w", err)
+// DecodeBlock reads a task's config block, MessagePack shaped by TaskSchema. Errors wrap ErrInvalid and list every
+// mistake.
+func DecodeBlock(msgpack []byte) (*ConfigBlock, error) {
+	b := new(ConfigBlock)
+	err := taskKeys().decode(b, msgpack)
+	if b.overridesV1() && b.CgroupV2 != "" {
+		err = joinMistakes(err, invalid("cgroup_v2_override and cgroup_v1_override are mutually exclusive"))
 	}
-	return raw.check()
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
-func (raw *rawConfig) check() (Config, error) {
-	c := DefaultConfig()
-	c.Disabled = raw.Enabled != nil && !*raw.Enabled
-	if raw.Enforce != nil {
-		c.Enforce = *raw.Enforce
+func (b *ConfigBlock) overridesV1() bool { return len(b.CgroupV1) > 0 }
+
+func (b *ConfigBlock) overridesCgroup() bool { return b.CgroupV2 != "" || b.overridesV1() }
+
+func checkCommand(_, command string) error {
+	if command == "" {
+		return invalid("command is empty")
 	}
-	var errs [11]error
-	c.LogCollection, errs[0] = oneOf("log_collection", raw.LogCollection, LogsByExecutor, LogsByHost)
-	c.LogOverflow, errs[1] = oneOf("log_overflow", raw.LogOverflow, LogsBlock, LogsDrop)
-	limits, err := raw.Logs.limits()
-	c.Logs, errs[2] = limits.or(c.Logs), err
-	rows, err := raw.ProcessRows.limits()
-	c.Rows, errs[3] = rows.or(c.Rows), err
-	c.DeniedUIDs, errs[4] = parseIDRanges("denied_host_uids", said(raw.DeniedHostUIDs))
-	c.DeniedGIDs, errs[5] = parseIDRanges("denied_host_gids", said(raw.DeniedHostGIDs))
-	errs[6] = checkPatterns(raw.DeniedEnvvars)
-	c.RuntimeDir, c.CgroupParent, c.DeniedEnv = said(raw.RuntimeDir), said(raw.CgroupParent), raw.DeniedEnvvars
-	errs[7] = checkRuntimeDir(c.RuntimeDir)
-	if raw.Metrics != nil {
-		c.MetricsAddress = raw.Metrics.Address
-		errs[8] = checkAddress(c.MetricsAddress)
-	}
-	set, err := measured(raw.Measurements, raw.Network, raw.Disk, raw.SamplingBudget)
-	c.Measured, errs[9] = set.or(c.Measured), err
-	if raw.MinOOMScoreAdj != nil {
-		c.MinOOMScoreAdj, errs[10] = within("min_oom_score_adj", *raw.MinOOMScoreAdj, -1000, 1000)
-	}
-	return c, joinMistakes(errs[:]...)
+	return nil
 }
 
-// said returns a text, empty if it is not said.
-func said(text *string) string {
-	if text == nil {
-		return ""
+func checkWorkDir(key, dir string) error {
+	if dir != "" && !filepath.IsAbs(dir) {
+		return invalid("%s %q: must be an absolute path", key, dir)
 	}
-	return *text
+	return nil
 }
 
 // LongestRuntimeDir is how many bytes the path of a runtime directory may have, so that any task's socket can be in it.
 func LongestRuntimeDir() int { return client.LongestRuntimeDir(longestID) }
 
-// checkRuntimeDir refuses a directory in which not every task can be started; an empty one is the default's.
-func checkRuntimeDir(dir string) error {
-	if dir != "" && !filepath.IsAbs(dir) {
-		return invalid("runtime_dir %q: must be an absolute path", dir)
-	}
+// checkRuntimeDir rejects a directory in which not every task can be started; an empty one is the default's.
+func checkRuntimeDir(key, dir string) error {
 	if longest := LongestRuntimeDir(); len(dir) > longest {
-		return invalid("runtime_dir %q has %d bytes; at most %d, because the path of a socket in it can have 107, unix(7)",
-			dir, len(dir), longest)
+		return invalid("%s %q has %d bytes; at most %d, because the path of a socket in it can have 107, unix(7)",
+			key, dir, len(dir), longest)
 	}
-	return nil
+	return checkWorkDir(key, dir)
 }
 
-func (l *rawLogs) limits() (LogLimits, error) {
-	var limits LogLimits
-	if l == nil {
-		return limits, nil
-	}
-	var errFiles, errSize error
-	if l.MaxFiles != nil {
-		limits.MaxFiles, errFiles = within("logs: max_files", *l.MaxFiles, 1, 10_000)
-	}
-	if l.MaxFileSize != nil {
-		var mib int
-		mib, errSize = within("logs: max_file_size", *l.MaxFileSize, 1, 1<<20)
-		limits.MaxFileBytes = int64(mib) << 20
-	}
-	return limits, joinMistakes(errFiles, errSize)
+// IDRange is the user or group ids from First to Last, both included.
+type IDRange struct {
+	First, Last uint32
 }
 
-// decode reads MessagePack as hosts write it: maps with string keys, strings of the old raw kind and of the new.
-// Nothing at all is an empty map.
-func decode(msgpack []byte, into any) error {
-	if len(msgpack) == 0 {
-		return nil
-	}
-	handle := &codec.MsgpackHandle{}
-	handle.RawToString = true
-	handle.MapType = reflect.TypeFor[map[string]any]()
-	decoder := codec.NewDecoder(bytes.NewReader(msgpack), handle)
-	if err := decoder.Decode(into); err != nil {
-		return invalid("decode MessagePack: %w", err)
-	}
-	return nil
-}
+// IDRanges are user or group ids that are not allowed.
+type IDRanges []IDRange
 
-// oneOf returns a word that must be one of the allowed ones, the first where it is not said.
-func oneOf(key string, word *string, allowed ...string) (string, error) {
-	if word == nil || *word == "" {
-		return allowed[0], nil
-	}
-	if !slices.Contains(allowed, *word) {
-		return allowed[0], invalid("%s %q: must be %s", key, *word, strings.Join(allowed, " or "))
-	}
-	return *word, nil
-}
-
-func within(key string, n, least, most int64) (int, error) {
-	if n < least || n > most || n > math.MaxInt || n < math.MinInt {
-		return 0, invalid("%s %d: must be between %d and %d", key, n, least, most)
-	}
-	return int(n), nil
-}
-
-func checkPatterns(patterns []string) error {
-	for _, pattern := range patterns {
-		if _, err := filepath.Match(pattern, ""); err != nil {
-			return invalid("denied_envvars %q: %w", pattern, err)
+// Has reports whether id is in one of the ranges.
+func (rs IDRanges) Has(id uint32) bool {
+	for _, r := range rs {
+		if r.First <= id && id <= r.Last {
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
-// joinMistakes returns the errors that are not nil as a *multierror.Error, which prints each on a line of its own; nil if
-// there is none. A host may give each of them its place in a file.
+// parseIDRanges reads a list such as "0, 10-15".
+func parseIDRanges(key, list string) (IDRanges, error) {
+	var ranges IDRanges
+	for part := range strings.SplitSeq(list, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		low, errLow := strconv.ParseUint(strings.TrimSpace(first), 10, 32)
+		high, errHigh := strconv.ParseUint(strings.TrimSpace(last), 10, 32)
+		if errLow != nil || errHigh != nil {
+			return nil, invalid("%s: %q is neither an id nor a range of ids", key, part)
+		}
+		if low > high {
+			return nil, invalid("%s: invalid range %q: lower bound cannot be greater than upper bound", key, part)
+		}
+		ranges = append(ranges, IDRange{First: uint32(low), Last: uint32(high)})
+	}
+	return ranges, nil
+}
+
+// joinMistakes returns the errors that are not nil as a *multierror.Error, which prints each on a line of its own;
+// nil if there are none. A host may give each of them its place in a file.
 func joinMistakes(errs ...error) error {
 	list := &multierror.Error{ErrorFormat: func(errs []error) string { return errors.Join(errs...).Error() }}
 	for _, err := range errs {

@@ -13,19 +13,20 @@ import (
 // knows of as soon as it has started.
 const confirmLimit = time.Minute
 
-// forgetLimit is how long the end of a task is kept for a host that knew of the task: drivers that are slow to start hold up its
-// recoveries, and a task whose end is lost would run again.
+// forgetLimit is how long the end of a task is kept for a host that knew of the task: drivers that are slow to start
+// hold up its recoveries, and a task whose end is lost would run again.
 const forgetLimit = time.Hour
 
-// confirmationWatch ends the tasks that a host does not know of: it was killed before it had persisted their handles, and
-// asks for them neither by StartTask nor by RecoverTask if their job was stopped meanwhile.
+// confirmationWatch ends the tasks that a host does not know of: it was killed before it had persisted their handles,
+// and asks for them neither by StartTask nor by RecoverTask if their job was stopped meanwhile.
 type confirmationWatch struct {
 	connected chan time.Time // the newest connection that was not waited for yet
 	work      sync.WaitGroup
 }
 
-// newConfirmationWatch calls end after each connection, with its time, unless another follows at once, until ctx is done: after
-// confirmLimit, and after forgetLimit unless there was another connection until then, when ended tasks are forgotten as well.
+// newConfirmationWatch calls end after each connection, with its time, unless another follows at once, until ctx is
+// done: after confirmLimit, and after forgetLimit unless there was another connection until then, when ended tasks
+// are forgotten as well.
 func newConfirmationWatch(ctx context.Context, end func(ctx context.Context, before time.Time, forget bool)) *confirmationWatch {
 	w := &confirmationWatch{connected: make(chan time.Time, 1)}
 	w.work.Go(func() {

@@ -13,8 +13,8 @@ import (
 	"github.com/tachograph/tacho/executor/client"
 )
 
-// TestEndUnconfirmed has a host that was killed after a start, and that knows of the task or does not, and a driver that died
-// before the host could destroy an ended task.
+// TestEndUnconfirmed has a host that was killed after a start, and that knows of the task or does not, and a driver
+// that died before the host could destroy an ended task.
 func TestEndUnconfirmed(t *testing.T) {
 	for name, test := range map[string]struct {
 		// knows is what the host did with the task.

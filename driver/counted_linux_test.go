@@ -61,8 +61,8 @@ func checkCounted(t *testing.T, r *record.Record) {
 	}
 }
 
-// TestCountedFromTheStart holds that the processes of a task are counted from the first one on if its host says that it samples, be the
-// task over before the stream is opened.
+// TestCountedFromTheStart holds that the processes of a task are counted from the first one on if its host says that
+// it samples, be the task over before the stream is opened.
 func TestCountedFromTheStart(t *testing.T) {
 	for name, open := range map[string]bool{"no stream": false, "a stream at once": true} {
 		t.Run(name, func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestCountedBehindWire(t *testing.T) {
 	checkCounted(t, f.runCounted(f.shell(short), func() {}))
 }
 
-// TestCountedStartFails holds that a start that fails leaves nothing to be counted: the programs are unloaded with the driver, or
-// the test of leaks fails.
+// TestCountedStartFails holds that a start that fails leaves nothing to be counted: the programs are unloaded with
+// the driver, or the test of leaks fails.
 func TestCountedStartFails(t *testing.T) {
 	f := newFixture(t, nil)
 	config := f.shell("")

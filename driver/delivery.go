@@ -20,9 +20,9 @@ const maxEvents = 1024
 
 // delivery sends events to hosts and tracks which of them have been handled.
 //
-// A host in this process has handled an event when it calls Recv for the next one. A host behind a wire may have received many
-// that it has not handled: its stream is ended when awaitHandled is called, because a host handles events in order and opens an
-// ended stream again only after all that it received.
+// A host in this process has handled an event when it calls Recv for the next one. A host behind a wire may have
+// received many that it has not handled: its stream is ended when awaitHandled is called, because a host handles
+// events in order and opens an ended stream again only after all that it received.
 type delivery struct {
 	log    *eventlog.Log[*delivered]
 	remote bool // the host is behind a wire
@@ -60,8 +60,8 @@ func (d *delivery) change() {
 	d.changed = make(chan struct{})
 }
 
-// awaitHandled waits until a host has handled all events added so far. It returns earlier if there is no listener, or when
-// ctx is done.
+// awaitHandled waits until a host has handled all events added so far. It returns earlier if there is no listener, or
+// when ctx is done.
 func (d *delivery) awaitHandled(ctx context.Context) (handled bool) {
 	last := d.log.Last()
 	d.mu.Lock()
@@ -168,8 +168,8 @@ func (s *eventStream) Recv() (*Event, error) {
 	}
 }
 
-// mustReturn reports whether awaitHandled waits for a host behind a wire to handle an event that it has received, and returns a
-// channel that is closed when that may have changed.
+// mustReturn reports whether awaitHandled waits for a host behind a wire to handle an event that it has received, and
+// returns a channel that is closed when that may have changed.
 func (d *delivery) mustReturn(last uint64) (bool, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

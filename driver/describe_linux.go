@@ -113,9 +113,9 @@ func limitText(limit *proto.EffectiveLimit) string {
 	return strconv.FormatFloat(limit.GetEffective(), 'f', -1, 64)
 }
 
-// startedText says what a task was started with, in a line of a host's list of events: "started pid 4711, memory 400 MiB,
-// cpu 100 shares". The rest is in the annotations, but for notes: hosts do not show those of events, and a note says what
-// the task was to have and has not.
+// startedText says what a task was started with, in a line of a host's list of events: "started pid 4711, memory 400
+// MiB, cpu 100 shares". The rest is in the annotations, but for notes: hosts do not show those of events, and a note
+// says what the task was to have and has not.
 func startedText(a map[string]string) string {
 	phrases := []string{"started pid " + a[attrMain]}
 	for _, key := range slices.Backward(slices.Sorted(maps.Keys(a))) {

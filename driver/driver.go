@@ -7,10 +7,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/tachograph/tacho/driver/schema"
-	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
+
+// Name is what a job file says: driver = "tacho".
+const Name = "tacho"
 
 // Driver is everything that a host can ask of a task driver. Who needs less takes one of the small interfaces.
 type Driver interface {
@@ -23,8 +24,6 @@ type Driver interface {
 
 // Describer says what a driver is and what it can do.
 type Describer interface {
-	// TaskConfigSchema is the shape of the driver's part of a task: job file, config { … }.
-	TaskConfigSchema(ctx context.Context) (schema.Spec, error)
 	Capabilities(ctx context.Context) (*Capabilities, error)
 	// Fingerprint sends the driver's state at once and then whenever it changes, until ctx ends.
 	Fingerprint(ctx context.Context) (Stream[*Fingerprint], error)
@@ -47,8 +46,8 @@ type Lifecycle interface {
 	// StopTask sends a signal (a name such as SIGTERM; SIGINT where empty), waits up to timeout, kills what is
 	// left, and answers when nothing of the task is left.
 	StopTask(ctx context.Context, id string, timeout time.Duration, signal string) error
-	// DestroyTask forgets a task. A running one is [ErrTaskRunning], or killed with force. With force a driver may also end a task
-	// that it does not know, such as one that was started by an earlier process of it.
+	// DestroyTask forgets a task. A running one is [ErrTaskRunning], or killed with force. With force a driver may
+	// also end a task that it does not know, such as one that was started by an earlier process of it.
 	DestroyTask(ctx context.Context, id string, force bool) error
 	InspectTask(ctx context.Context, id string) (*TaskStatus, error)
 	// SignalTask sends a signal by name to the task's main process.
@@ -70,30 +69,6 @@ type Execer interface {
 	ExecTask(ctx context.Context, id string, command []string, timeout time.Duration) (*ExecResult, error)
 	// ExecTaskStreaming runs a command with live streams, as long as ctx lives.
 	ExecTaskStreaming(ctx context.Context, id string, options ExecOptions) (ExecStream, error)
-}
-
-// Recorder is a driver that keeps final records.
-type Recorder interface {
-	// FinalRecord returns the final record of an ended task that was not destroyed yet. If what would have made it was
-	// lost, its state is lost and it has no more than the last totals, or it is nil.
-	FinalRecord(id string) (*record.Record, error)
-	// Commands returns what the processes of a task used that have ended, so far if it runs; nil if they are not counted.
-	Commands(id string) (*record.Commands, error)
-}
-
-// Adopter is a driver that finds a task by what it was started with, without a handle.
-type Adopter interface {
-	// AdoptTask makes a task known whose start was [TaskConfig.Persisted] and whose handle was not, and returns the handle.
-	// The error wraps [ErrTaskNotFound] if the task was not started; nothing of the start is left then.
-	AdoptTask(ctx context.Context, task *TaskConfig) (*TaskHandle, error)
-	// StartedTasks returns what the tasks were started with whose executors are there, for a host that has lost its own record.
-	StartedTasks() ([]*TaskConfig, error)
-}
-
-// Networker makes network namespaces. Few drivers do: see Capabilities.MustCreateNetwork.
-type Networker interface {
-	CreateNetwork(ctx context.Context, allocID, hostname string) (network *NetworkIsolation, created bool, err error)
-	DestroyNetwork(ctx context.Context, allocID string, network *NetworkIsolation) error
 }
 
 // Stream is what a driver sends bit by bit. It lives as long as the context it was opened with.

@@ -25,9 +25,10 @@ import (
 // that time.
 const sampleAge = time.Second
 
-// endpoint serves what the driver's tasks use, read-only: /metrics, /v1/tasks, /v1/task/ID/stats and /v1/task/ID/commands. As an agent
-// does to untrusted callers, it shows numbers, names and states over TCP, and command lines to the owner of a socket alone. Tasks are
-// read on request only. It is for hosts that ask for no stats themselves.
+// endpoint serves what the driver's tasks use, read-only: /metrics, /v1/tasks, /v1/task/ID/stats and
+// /v1/task/ID/commands. As an agent does to untrusted callers, it shows numbers, names and states over TCP, and
+// command lines to the owner of a socket alone. Tasks are read on request only. It is for hosts that ask for no stats
+// themselves.
 type endpoint struct {
 	driver  *Tacho
 	address string // host:port or unix:/path
@@ -88,19 +89,19 @@ func (e *endpoint) failure() error {
 }
 
 // checkAddress refuses addresses that others than this machine's users can reach: there is no token here.
-func checkAddress(address string) error {
+func checkAddress(key, address string) error {
 	if path, isUnix := strings.CutPrefix(address, "unix:"); isUnix {
 		if !strings.HasPrefix(path, "/") {
-			return invalid("metrics: address %q: the path of a socket must be absolute", address)
+			return invalid("%s %q: the path of a socket must be absolute", key, address)
 		}
 		return nil
 	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return invalid("metrics: address %q is neither host:port nor unix:/path: %w", address, err)
+		return invalid("%s %q is neither host:port nor unix:/path: %w", key, address, err)
 	}
 	if !isLoopback(host) {
-		return invalid("metrics: address %q is not on the loopback interface", address)
+		return invalid("%s %q is not on the loopback interface", key, address)
 	}
 	return nil
 }

@@ -60,7 +60,8 @@ func TestEndpointBesideAFrozenExecutor(t *testing.T) {
 	}
 }
 
-// Over TCP everybody on the machine gets what an agent shows to untrusted callers: names of processes and commands, no command lines.
+// Over TCP everybody on the machine gets what an agent shows to untrusted callers: names of processes and commands,
+// no command lines.
 func TestEndpointOverTCP(t *testing.T) {
 	f := newFixture(t, nil)
 	config := f.shell("exec sleep 1000")
@@ -106,8 +107,8 @@ func TestEndpointOverTCP(t *testing.T) {
 	}
 }
 
-// What is shown of a recovered task was read after its recovery: an earlier process may have shown newer counters than those
-// that the executor has cached.
+// What is shown of a recovered task was read after its recovery: an earlier process may have shown newer counters
+// than those that the executor has cached.
 func TestSampleOfARecoveredTask(t *testing.T) {
 	f := newFixture(t, nil)
 	config := f.shell("exec sleep 1000")

@@ -142,7 +142,7 @@ func TestCheckAddress(t *testing.T) {
 		"127.0.0.1:9100": true, "[::1]:9100": true, "localhost:0": true, "unix:/run/x.sock": true,
 		"": false, "9100": false, ":9100": false, "0.0.0.0:9100": false, "example.com:80": false, "unix:x": false,
 	} {
-		if err := checkAddress(address); (err == nil) != ok || err != nil && !errors.Is(err, ErrInvalid) {
+		if err := checkAddress("address", address); (err == nil) != ok || err != nil && !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v", address, err)
 		}
 	}

@@ -35,8 +35,8 @@ var (
 	ErrInvalid = errors.New("invalid request")
 )
 
-// invalidError is ErrInvalid without its text: most of them are about a line of a configuration or job file, which is no
-// request, and say what is invalid themselves.
+// invalidError is ErrInvalid without its text: most of them are about a line of a configuration or job file, which is
+// no request, and say what is invalid themselves.
 type invalidError struct{ error }
 
 func (invalidError) Is(target error) bool { return target == ErrInvalid }

@@ -75,7 +75,8 @@ const (
 	FSUnveil FSIsolation = 3
 )
 
-// AnnotationRedacted is the annotation with the message of an event for readers who must not see command lines and paths.
+// AnnotationRedacted is the annotation with the message of an event for readers who must not see command lines and
+// paths.
 const AnnotationRedacted = "message_redacted"
 
 // endMessage says how a task ended. Hosts that know no retryable ends read it here.

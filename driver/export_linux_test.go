@@ -19,7 +19,8 @@ func (d *Tacho) Sample(ctx context.Context, id string, maxAge time.Duration) (*p
 	return t.sample(ctx, maxAge, false)
 }
 
-// HurryCalls lets calls that wait for a change end before they have got to the executor, as on a machine that is too busy.
+// HurryCalls lets calls that wait for a change end before they have got to the executor, as on a machine that is too
+// busy.
 func (d *Tacho) HurryCalls() { d.quietAfter = time.Nanosecond }
 
 // MarkDestroyed is what DestroyTask does first.

@@ -10,17 +10,16 @@ import (
 	"github.com/tachograph/tacho/executor/proto"
 )
 
-// DecodeBlock is how a config block is read that comes over a wire.
-var DecodeBlock = decodeBlock
-
-// LaunchRequest is what an executor is told to start.
-func LaunchRequest(config Config, task *TaskConfig) (*proto.LaunchRequest, error) {
-	return new(Tacho).launchRequest(task, task.Block, config)
+// Launch is what an executor is asked for, and the time between two sets of process rows.
+type Launch struct {
+	*proto.LaunchRequest
+	RowInterval time.Duration
 }
 
-// RowInterval is the time between two sets of process rows of a task.
-func RowInterval(config Config, block *ConfigBlock) time.Duration {
-	return config.Rows.of(&TaskConfig{Block: block}).Interval
+// LaunchRequest returns what an executor is asked for.
+func LaunchRequest(config Config, task *TaskConfig) (*Launch, error) {
+	request, err := new(Tacho).launchRequest(task, task.Block, config)
+	return &Launch{request, config.of(task).Rows.Interval}, err
 }
 
 // EndUnconfirmed ends the tasks that were started before a time and that no host knows of.

@@ -68,7 +68,7 @@ func (s *fingerprintStream) Recv() (*Fingerprint, error) {
 
 // fingerprint looks at the machine.
 func (d *Tacho) fingerprint() *Fingerprint {
-	if d.currentConfig().Disabled {
+	if !d.currentConfig().Enabled {
 		return &Fingerprint{Health: Undetected, Description: "disabled"}
 	}
 	f := &Fingerprint{Health: Healthy, Description: "Healthy", Attributes: map[string]Attribute{

@@ -24,7 +24,7 @@ func (d *Tacho) describeMachine(f *Fingerprint) error {
 		return err
 	}
 	dir := runtimeDir(d.currentConfig())
-	if err := checkRuntimeDir(dir); err != nil {
+	if err := checkRuntimeDir("runtime_dir", dir); err != nil {
 		return fmt.Errorf("no directory for the executors' sockets: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -47,8 +47,8 @@ func (d *Tacho) describeMachine(f *Fingerprint) error {
 	return nil
 }
 
-// checkCgroupParent says why tasks cannot be put below cgroup_parent. All tasks have limits of memory and CPU, which are
-// dropped where they cannot be set, but not for root.
+// checkCgroupParent says why tasks cannot be put below cgroup_parent. All tasks have limits of memory and CPU, which
+// are dropped where they cannot be set, but not for root.
 func (d *Tacho) checkCgroupParent() error {
 	own := d.currentConfig()
 	if own.CgroupParent == "" {

@@ -59,7 +59,8 @@ func (d *Tacho) StopTask(ctx context.Context, id string, timeout time.Duration, 
 	return t.stop(ctx, number, timeout)
 }
 
-// DestroyTask implements Lifecycle. With force it ends a task that this driver does not know as well, if its executor is there.
+// DestroyTask implements Lifecycle. With force it ends a task that this driver does not know as well, if its executor
+// is there.
 func (d *Tacho) DestroyTask(ctx context.Context, id string, force bool) error {
 	t, err := d.settled(ctx, id)
 	if force && errors.Is(err, ErrTaskNotFound) {

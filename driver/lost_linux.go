@@ -81,7 +81,8 @@ func (t *task) endedLost(totals *procstats.Sample, commands *record.Commands, er
 	close(t.done)
 }
 
-// lostCommands is what was counted of the task: here until its end, or by an earlier reader until it has handed that over.
+// lostCommands is what was counted of the task: here until its end, or by an earlier reader until it has handed that
+// over.
 func (t *task) lostCommands() *record.Commands {
 	if c := t.loop.CommandsSoFar(t.config.ID, t.state.StartedAt); c != nil {
 		return c
@@ -118,8 +119,8 @@ func (t *task) lostTotals() *procstats.Sample {
 	return totals
 }
 
-// addSeen adds the counters of the last sample that was handed over which no cgroup has: what its processes did, and which of them
-// have left it.
+// addSeen adds the counters of the last sample that was handed over which no cgroup has: what its processes did, and
+// which of them have left it.
 func (t *task) addSeen(totals *procstats.Sample) {
 	h, err := wire.ReadHandover(t.state.Address.Folder)
 	if err != nil {

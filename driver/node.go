@@ -3,19 +3,6 @@
 
 package driver
 
-import (
-	"context"
-
-	"github.com/tachograph/tacho/driver/schema"
-)
-
-// Configurer takes a configuration before the first task.
-type Configurer interface {
-	ConfigSchema(ctx context.Context) (schema.Spec, error)
-	// SetConfig takes MessagePack shaped by ConfigSchema. node is nil where the host says nothing of itself.
-	SetConfig(ctx context.Context, msgpack []byte, node *Node) error
-}
-
 // Node is what a host says of the machine it runs on.
 type Node struct {
 	// MinPort and MaxPort bound the ports that the host gives to tasks; 0 where it does not say.

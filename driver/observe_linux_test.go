@@ -73,8 +73,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// checkSample looks at a sample of a task with one busy process, in Nomad's form. How busy depends on the machine's other
-// work.
+// checkSample looks at a sample of a task with one busy process, in Nomad's form. How busy depends on the machine's
+// other work.
 func checkSample(t *testing.T, sample, before *procstats.Sample) {
 	t.Helper()
 	usage := wire.ResourceUsage(sample, before, 2000)
@@ -275,8 +275,8 @@ func TestExecutorLost(t *testing.T) {
 	}
 }
 
-// TestLostCommands kills the executor of a task that the driver reads. The record has the commands that had ended, whoever has counted
-// them, and if nobody did at the end it states that; nothing is left of the executor's directory.
+// TestLostCommands kills the executor of a task that the driver reads. The record has the commands that had ended,
+// whoever has counted them, and if nobody did at the end it states that; nothing is left of the executor's directory.
 func TestLostCommands(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -348,7 +348,8 @@ func TestLostCommands(t *testing.T) {
 	}
 }
 
-// TestLostOutside has a process leave the task's cgroup before the executor is killed: what the cgroup says is not all of the task then.
+// TestLostOutside has a process leave the task's cgroup before the executor is killed: what the cgroup says is not
+// all of the task then.
 func TestLostOutside(t *testing.T) {
 	f := newFixture(t, nil)
 	config := f.shell("exec sleep 1000")

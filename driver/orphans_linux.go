@@ -44,7 +44,8 @@ func (d *Tacho) Commands(id string) (*record.Commands, error) {
 	return t.commands(), nil
 }
 
-// commands is what the ended processes of a task used, or why they are not counted: so far if it runs; nil if its record is lost.
+// commands is what the ended processes of a task used, or why they are not counted: so far if it runs; nil if its
+// record is lost.
 func (t *task) commands() *record.Commands {
 	if t.running() {
 		if c := t.loop.CommandsSoFar(t.config.ID, t.state.StartedAt); c != nil {
@@ -96,8 +97,8 @@ func endExecutor(ctx context.Context, address wire.Address) error {
 	return client.End(ctx, address, syscall.SIGKILL, 0)
 }
 
-// endUnknown ends the executor of a task that this driver does not know: its host does not know either how the start went,
-// since one of their processes died over it.
+// endUnknown ends the executor of a task that this driver does not know: its host does not know either how the start
+// went, since one of their processes died over it.
 func (d *Tacho) endUnknown(ctx context.Context, id string) error {
 	folders, err := client.Folders(runtimeDir(d.currentConfig()))
 	i := slices.IndexFunc(folders, func(folder string) bool { return strings.HasSuffix(folder, executorSuffix(id)) })
@@ -115,8 +116,8 @@ func (d *Tacho) endUnknown(ctx context.Context, id string) error {
 	return endExecutor(ctx, *address)
 }
 
-// listOrphans lists the runtime directory once no executor in it is about to launch its task: one whose caller was killed
-// meanwhile has a moment to end by itself.
+// listOrphans lists the runtime directory once no executor in it is about to launch its task: one whose caller was
+// killed meanwhile has a moment to end by itself.
 func (d *Tacho) listOrphans(ctx context.Context) ([]*wire.Address, error) {
 	const patience, interval = 5 * time.Second, 20 * time.Millisecond
 	dir := runtimeDir(d.currentConfig())
@@ -161,8 +162,8 @@ func answers(folder string) bool {
 // confirmedFile, in the executor's directory, says that a host behind a wire knows of the task.
 const confirmedFile = "confirmed"
 
-// confirm notes that the host knows of a task: it recovers it, or waits for its end, which it does once it has persisted
-// the handle.
+// confirm notes that the host knows of a task: it recovers it, or waits for its end, which it does once it has
+// persisted the handle.
 func (d *Tacho) confirm(t *task) {
 	if d.watch == nil || t.confirmed.Swap(true) {
 		return
@@ -178,7 +179,8 @@ func (d *Tacho) confirm(t *task) {
 
 func isConfirmed(folder string) bool { return hasFile(folder, confirmedFile) }
 
-// destroyedFile, in the executor's directory, says that the host has asked for the end of a task, and needs to know nothing of it any more.
+// destroyedFile, in the executor's directory, says that the host has asked for the end of a task, and needs to know
+// nothing of it any more.
 const destroyedFile = "destroyed"
 
 // markDestroyed is for a driver that dies before the executor is gone: its host may not ask again.
@@ -194,8 +196,8 @@ func hasFile(folder, name string) bool {
 	return err == nil
 }
 
-// endUnconfirmed ends the tasks that were started before a time and that no host knows of; with forget also the executors of ended tasks
-// that a host knew of and has not asked for.
+// endUnconfirmed ends the tasks that were started before a time and that no host knows of; with forget also the
+// executors of ended tasks that a host knew of and has not asked for.
 func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time, forget bool) {
 	known := make(map[string]bool)
 	for _, t := range d.list() {
@@ -223,8 +225,9 @@ func (d *Tacho) endUnconfirmed(ctx context.Context, before time.Time, forget boo
 	}
 }
 
-// endIfUnconfirmed ends an executor whose driver is gone, and of whose task no host ever knew, or whose driver died while it destroyed
-// the task; with forget also if the task has ended. Those of tacho run have no allocation, and those of an agent were persisted.
+// endIfUnconfirmed ends an executor whose driver is gone, and of whose task no host ever knew, or whose driver died
+// while it destroyed the task; with forget also if the task has ended. Those of tacho run have no allocation, and
+// those of an agent were persisted.
 func (d *Tacho) endIfUnconfirmed(ctx context.Context, folder string, forget bool) error {
 	address, err := wire.ReadAddress(folder)
 	if errors.Is(err, os.ErrNotExist) { // its driver was killed before there was an executor

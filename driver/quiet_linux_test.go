@@ -27,8 +27,8 @@ func connections(pid int) int {
 	return n
 }
 
-// TestQuietTasks holds that nothing is connected to the executors of tasks of which nothing is new, and that whatever happens to one
-// is known all the same; also where the first calls after a change do not get to the executor in time.
+// TestQuietTasks holds that nothing is connected to the executors of tasks of which nothing is new, and that whatever
+// happens to one is known all the same; also where the first calls after a change do not get to the executor in time.
 func TestQuietTasks(t *testing.T) {
 	for _, test := range []struct {
 		name      string

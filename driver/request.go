@@ -23,15 +23,16 @@ func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (
 	if len(task.Mounts) > 0 {
 		return nil, fmt.Errorf("task %s has mounts: a task of this driver sees the host's file system: %w", task.Name, ErrNotSupported)
 	}
+	settings := b.or(config.Settings)
 	r := &proto.LaunchRequest{
 		Id:      executorID(task),
 		Args:    b.Args,
-		Env:     environment(task, slices.Concat(config.DeniedEnv, b.DeniedEnv)),
+		Env:     environment(task, settings.DeniedEnv),
 		Dir:     b.WorkDir,
 		User:    task.User,
 		Record:  &proto.RecordOptions{},
 		DiskDir: taskDir(task),
-		MaxRows: uint32(*b.Rows.or(config.Rows).Max),
+		MaxRows: uint32(*settings.Rows.Max),
 		Labels: map[string]string{
 			"alloc_id": task.AllocID, "job": task.JobName, "task_group": task.TaskGroupName, "task": task.Name,
 			"namespace": task.Namespace, "node": task.NodeName,
@@ -60,8 +61,8 @@ func (d *Tacho) launchRequest(task *TaskConfig, b *ConfigBlock, config Config) (
 		// so; to root a limit that cannot be set is an error.
 		r.LimitsOptional = r.Limits != nil && os.Geteuid() != 0
 	}
-	r.Stdio = stdio(task, b, config)
-	b.Measured.or(config.Measured).request(r)
+	r.Stdio = stdio(task, settings.Logs, config)
+	settings.Measured.request(r)
 	return r, nil
 }
 
@@ -207,8 +208,9 @@ func placement(host kernel.FS, task *TaskConfig, b *ConfigBlock, config Config) 
 	return &proto.CgroupPlacement{Mode: proto.CgroupPlacement_MODE_GIVEN, V2: dir}, nil
 }
 
-// oomScoreAdj is that of a task. A host's own, meant for an agent that must survive, is no task's; but one above 0, which containers and
-// services of users have, is inherited: to lower it takes CAP_SYS_RESOURCE, proc_pid_oom_score_adj(5).
+// oomScoreAdj is that of a task. A host's own, meant for an agent that must survive, is no task's; but one above 0,
+// which containers and services of users have, is inherited: to lower it takes CAP_SYS_RESOURCE,
+// proc_pid_oom_score_adj(5).
 func oomScoreAdj(b *ConfigBlock, host kernel.FS) *int32 {
 	if b.OOMScoreAdj != nil {
 		adj := int32(*b.OOMScoreAdj)
@@ -220,8 +222,8 @@ func oomScoreAdj(b *ConfigBlock, host kernel.FS) *int32 {
 	return new(int32)
 }
 
-// v2Mount is where a host has made the cgroup of a task: the hierarchy of version 2, which may be mounted several times, or at a place of
-// another program's, if no controller of ours is in one of version 1.
+// v2Mount is where a host has made the cgroup of a task: the hierarchy of version 2, which may be mounted several
+// times, or at a place of another program's, if no controller of ours is in one of version 1.
 func v2Mount(mounts []kernel.CgroupMount, group string) (point string, ok bool) {
 	for _, m := range mounts {
 		switch {
@@ -301,7 +303,7 @@ func limits(r *Resources) *proto.Limits {
 }
 
 // stdio is where the task's output goes.
-func stdio(task *TaskConfig, b *ConfigBlock, config Config) *proto.Stdio {
+func stdio(task *TaskConfig, limits LogLimits, config Config) *proto.Stdio {
 	if config.LogCollection == LogsByHost {
 		return &proto.Stdio{
 			Mode: proto.Stdio_MODE_PATHS, StdoutPath: task.StdoutPath, StderrPath: task.StderrPath,
@@ -311,7 +313,6 @@ func stdio(task *TaskConfig, b *ConfigBlock, config Config) *proto.Stdio {
 	if task.StdoutPath == os.DevNull || task.AllocDir == "" {
 		return &proto.Stdio{Mode: proto.Stdio_MODE_NULL}
 	}
-	limits := b.Logs.or(config.Logs)
 	return &proto.Stdio{Mode: proto.Stdio_MODE_LOGS, Logs: &proto.Logs{
 		Dir:          filepath.Join(task.AllocDir, "alloc", "logs"),
 		Prefix:       task.Name,

@@ -13,8 +13,8 @@ import (
 // slowStart is how long a start counts towards the limit: one that hangs must not delay the others.
 const slowStart = 2 * time.Second
 
-// startLimit limits how many executors start at the same time. A hundred that start at once are not running sooner than one
-// after the other, and the ends of running tasks are delayed by all of them.
+// startLimit limits how many executors start at the same time. A hundred that start at once are not running sooner
+// than one after the other, and the ends of running tasks are delayed by all of them.
 type startLimit chan struct{}
 
 // newStartLimit allows as many starts as keep the CPUs busy while some of them wait for storage.

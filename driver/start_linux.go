@@ -24,7 +24,7 @@ import (
 
 // StartTask implements Starter.
 func (d *Tacho) StartTask(ctx context.Context, config *TaskConfig) (*TaskHandle, *NetworkOverride, error) {
-	if d.currentConfig().Disabled {
+	if !d.currentConfig().Enabled {
 		return nil, nil, Recoverable(fmt.Errorf("start task %s: %w (enabled = false in its configuration)", config.Name, ErrDisabled), false)
 	}
 	if err := d.reserve(config); err != nil {
@@ -56,7 +56,7 @@ func (d *Tacho) start(ctx context.Context, config *TaskConfig) (*task, error) {
 	block := config.Block
 	if block == nil {
 		var err error
-		if block, err = decodeBlock(config.DriverConfig); err != nil {
+		if block, err = DecodeBlock(config.DriverConfig); err != nil {
 			return nil, Recoverable(err, false)
 		}
 	}
@@ -146,8 +146,8 @@ func (d *Tacho) launchCounted(
 	})
 }
 
-// expectsStream reports whether a stream of stats will be opened of a task that is about to be started: a host in this process says so,
-// one behind a wire does as it did before.
+// expectsStream reports whether a stream of stats will be opened of a task that is about to be started: a host in
+// this process says so, one behind a wire does as it did before.
 func (d *Tacho) expectsStream(config *TaskConfig) bool {
 	if d.loop == nil {
 		return false
@@ -253,8 +253,8 @@ func notResponding(address *wire.Address) string {
 	return fmt.Sprintf("recovered: executor process %d is alive and does not respond", address.Executor.PID)
 }
 
-// wasShutDown reports whether an executor has ended as it should: it takes its directory with it, and one that was killed
-// leaves it behind.
+// wasShutDown reports whether an executor has ended as it should: it takes its directory with it, and one that was
+// killed leaves it behind.
 func wasShutDown(address wire.Address) bool {
 	_, err := os.Lstat(address.Folder)
 	return errors.Is(err, fs.ErrNotExist) && !client.Alive(address)

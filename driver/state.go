@@ -11,6 +11,10 @@ import (
 	"github.com/tachograph/tacho/executor/wire"
 )
 
+// HandleVersion is the version of the driver state in the handles of our tasks. Fields are only added under one
+// version.
+const HandleVersion = 1
+
 // driverState is what a handle keeps of a task for RecoverTask, as JSON. Fields are only added under one
 // HandleVersion.
 type driverState struct {

@@ -38,7 +38,7 @@ func (d *Tacho) TaskStats(ctx context.Context, id string, interval time.Duration
 		return ended{}, nil
 	}
 	own := d.currentConfig()
-	limits := own.Rows.of(t.config)
+	limits := own.of(t.config).Rows
 	stream, err := d.loop.Open(ctx, t.sampled(limits, own.Measured.SamplingBudget), interval)
 	switch {
 	case err == nil:
@@ -152,7 +152,8 @@ func (t *task) sample(ctx context.Context, maxAge time.Duration, rows bool) (*pr
 		return s, nil
 	}
 	if !t.recoveredAt.IsZero() {
-		// What the executor has cached may be older than what the loop of an earlier process has shown: counters would fall.
+		// What the executor has cached may be older than what the loop of an earlier process has shown: counters
+		// would fall.
 		maxAge = min(maxAge, time.Since(t.recoveredAt))
 	}
 	return t.client.Sample(ctx, maxAge, rows)

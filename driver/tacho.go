@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/driver/sampling"
-	"github.com/tachograph/tacho/driver/schema"
 	"github.com/tachograph/tacho/executor/epoll"
 	"github.com/tachograph/tacho/procstats/kernel"
 )
@@ -26,10 +25,11 @@ type Options struct {
 	Version string
 	// Binary is the tacho executable that runs as the executor; empty for the running one.
 	Binary string
-	// Remote says that hosts are behind a wire: a stream of events then ends when the driver must know that its host has
-	// handled them, see [Tacho.TaskEvents].
+	// Remote says that hosts are behind a wire: a stream of events then ends when the driver must know that its host
+	// has handled them, see [Tacho.TaskEvents].
 	Remote bool
-	// ExecutorStats leaves all streams of samples to the executors, as those of tasks whose cgroup this process may not read.
+	// ExecutorStats leaves all streams of samples to the executors, as those of tasks whose cgroup this process may
+	// not read.
 	ExecutorStats bool
 	// Logger may be nil.
 	Logger hclog.Logger
@@ -73,12 +73,7 @@ type Tacho struct {
 	endpoint *endpoint              // nil where numbers are not served
 }
 
-var (
-	_ Driver     = (*Tacho)(nil)
-	_ Configurer = (*Tacho)(nil)
-	_ Recorder   = (*Tacho)(nil)
-	_ Adopter    = (*Tacho)(nil)
-)
+var _ Driver = (*Tacho)(nil)
 
 // New returns a driver that has started nothing.
 func New(o Options) *Tacho {
@@ -117,10 +112,8 @@ func (d *Tacho) Close() error {
 	return errors.Join(errs...)
 }
 
-// ConfigSchema implements Configurer.
-func (d *Tacho) ConfigSchema(context.Context) (schema.Spec, error) { return ConfigSchema(), nil }
-
-// SetConfig implements Configurer. Tasks that run already keep what they were started with.
+// SetConfig takes MessagePack shaped by ConfigSchema. node is nil if the host does not describe itself. Tasks that run
+// already keep what they were started with.
 func (d *Tacho) SetConfig(_ context.Context, msgpack []byte, node *Node) error {
 	config, err := DecodeConfig(msgpack)
 	if err != nil {
@@ -140,7 +133,8 @@ func (d *Tacho) SetConfig(_ context.Context, msgpack []byte, node *Node) error {
 	return nil
 }
 
-// CoreMHz returns the mean speed of the machine's cores, as the host says, else as the kernel does; 0 if it is not known.
+// CoreMHz returns the mean speed of the machine's cores, as the host says, else as the kernel does; 0 if it is not
+// known.
 func (d *Tacho) CoreMHz() float64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -192,9 +186,6 @@ func (d *Tacho) currentEndpoint() *endpoint {
 	return d.endpoint
 }
 
-// TaskConfigSchema implements Describer.
-func (d *Tacho) TaskConfigSchema(context.Context) (schema.Spec, error) { return TaskSchema(), nil }
-
 // Capabilities implements Describer.
 func (d *Tacho) Capabilities(context.Context) (*Capabilities, error) {
 	return &Capabilities{
@@ -207,8 +198,9 @@ func (d *Tacho) Capabilities(context.Context) (*Capabilities, error) {
 	}, nil
 }
 
-// TaskEvents implements Observer. What happened while nobody listened is sent first. Before the end of a task is told to
-// a host behind a wire, its stream ends with io.EOF: a host that opens another has handled all events of the first.
+// TaskEvents implements Observer. What happened while nobody listened is sent first. Before the end of a task is told
+// to a host behind a wire, its stream ends with io.EOF: a host that opens another has handled all events of the
+// first.
 func (d *Tacho) TaskEvents(ctx context.Context) (Stream[*Event], error) {
 	return d.events.listen(ctx), nil
 }

@@ -19,11 +19,11 @@ type TaskConfig struct {
 	// Block is the same for our driver, from a host in this process. It goes before DriverConfig, and is not persisted:
 	// a running task is recovered without it.
 	Block *ConfigBlock `json:"-"`
-	// Persisted says that the host has persisted this configuration, and calls AdoptTask with it if it dies before it has
-	// persisted the handle: from a host in this process.
+	// Persisted says that the host has persisted this configuration, and calls AdoptTask with it if it dies before it
+	// has persisted the handle: from a host in this process.
 	Persisted bool `json:"-"`
-	// Sampled says that the host opens a stream of stats once the task is started, so that what it counts is counted from the first
-	// process on: from a host in this process.
+	// Sampled says that the host opens a stream of stats once the task is started, so that what it counts is counted
+	// from the first process on: from a host in this process.
 	Sampled bool `json:"-"`
 	Env     map[string]string
 	// DeviceEnv is added to Env and wins.
@@ -164,8 +164,8 @@ type ExitResult struct {
 	Code, Signal int
 	// OOMKilled tasks went over their own memory limit.
 	OOMKilled bool
-	// Retryable is why another start may end better although the task failed: memory ran out that is not the task's own.
-	// It is empty if the task is at fault, or if the driver does not know.
+	// Retryable is why another start may end better although the task failed: memory ran out that is not the task's
+	// own. It is empty if the task is at fault, or if the driver does not know.
 	Retryable string
 	// Err says why the exit is not known, or what was wrong beside it; nil otherwise. Over a wire only its
 	// text arrives.

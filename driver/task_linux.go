@@ -47,8 +47,8 @@ type task struct {
 	events *delivery
 	log    hclog.Logger
 
-	// warning is what a host has to know of a recovery; empty if nothing is unusual. Hosts keep few events of a task, so an
-	// ordinary recovery is none.
+	// warning is what a host has to know of a recovery; empty if nothing is unusual. Hosts keep few events of a task,
+	// so an ordinary recovery is none.
 	warning string
 
 	// recoveredAt is zero if this process has started the task.
@@ -185,10 +185,10 @@ func (t *task) awaitEnd(ctx context.Context) {
 	}
 }
 
-// attend returns a context for a call that waits for a change of the task. The call ends as quiet if nothing happens for a while
-// and changes are notified: a connection without calls is closed. What it was notified of may have happened all the same: on a
-// busy machine the call may not have got to the executor in that time, nor its answer here. Whoever called asks for the progress
-// before it rests, and tries again for longer if there is more.
+// attend returns a context for a call that waits for a change of the task. The call ends as quiet if nothing happens
+// for a while and changes are notified: a connection without calls is closed. What it was notified of may have
+// happened all the same: on a busy machine the call may not have got to the executor in that time, nor its answer
+// here. Whoever called asks for the progress before it rests, and tries again for longer if there is more.
 func attend(ctx context.Context, changed <-chan struct{}, limit time.Duration) (attended context.Context, end func()) {
 	attended, cancel := context.WithCancelCause(ctx)
 	if changed == nil {
@@ -233,8 +233,8 @@ func (t *task) ended(exit *proto.Exit, final *record.Record, err error) {
 	close(t.done)
 }
 
-// stop asks the task to end and returns when nothing is left of it. An executor that is long past the grace and does not answer, as one
-// that was stopped or waits for a dead file system, is killed, and its task with it.
+// stop asks the task to end and returns when nothing is left of it. An executor that is long past the grace and does
+// not answer, as one that was stopped or waits for a dead file system, is killed, and its task with it.
 func (t *task) stop(ctx context.Context, signal syscall.Signal, grace time.Duration) error {
 	for {
 		patient, cancel := context.WithTimeout(ctx, grace+killTimeout)
@@ -424,8 +424,9 @@ func (t *task) passStream(ctx, attended context.Context) error {
 	}
 }
 
-// passedFile, in the executor's directory, has the sequence of the last event that a host has received, so that a driver
-// which is started again neither repeats nor loses one. Received twice is possible, where the process died in between.
+// passedFile, in the executor's directory, has the sequence of the last event that a host has received, so that a
+// driver which is started again neither repeats nor loses one. Received twice is possible, where the process died in
+// between.
 const passedFile = "events.told"
 
 func (t *task) readPassed() uint64 {

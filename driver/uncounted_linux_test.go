@@ -15,7 +15,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestUncounted holds the reasons why the packets and the ended processes of a task are not counted, while it runs and in its record.
+// TestUncounted holds the reasons why the packets and the ended processes of a task are not counted, while it runs
+// and in its record.
 func TestUncounted(t *testing.T) {
 	const shared, off, unsampled = "the task has no cgroup of version 2 to itself", "not counted (network off)", "publishing off"
 	for name, test := range map[string]struct {

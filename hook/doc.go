@@ -24,9 +24,9 @@
 // silence and restarts of the plugin behind it. It can be used without [Runner]: call Poststart when a task has
 // started, Exited when it has ended, and Shutdown at the end (see the example).
 //
-// Its methods return within their contexts whatever the driver and the updater do. A call that blocks for ever holds one
-// goroutine for ever, and never more than one per task; when it returns, the goroutine ends or collects the samples of
-// the task's present start. No sample is delivered after a method that ends the stream has returned nil.
+// Its methods return within their contexts whatever the driver and the updater do. A call that blocks for ever holds
+// one goroutine for ever, and never more than one per task; when it returns, the goroutine ends or collects the
+// samples of the task's present start. No sample is delivered after a method that ends the stream has returned nil.
 //
 //	          Poststart                           first sample
 //	(no task) ─────────► opening ───────────────────────────────► established

@@ -69,7 +69,8 @@ func (d *statsDriver) OpenStats(ctx context.Context, _ time.Duration) (hook.Stat
 	return opened, nil
 }
 
-// openLocked counts the streams that have not ended. One whose context is done has, whether Recv was called again or not.
+// openLocked counts the streams that have not ended. One whose context is done has, whether Recv was called again or
+// not.
 func (d *statsDriver) openLocked() (n int) {
 	for _, s := range d.streams {
 		if s.ctx.Err() == nil && !s.ended {

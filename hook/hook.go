@@ -111,8 +111,8 @@ type Exit struct {
 	Signal int
 	// OOMKilled says that the kernel killed a process of the task because memory ran out.
 	OOMKilled bool
-	// Retryable is why another start may end better although the task failed, such as the memory of the machine; empty if
-	// it may not. See [Config.Retry].
+	// Retryable is why another start may end better although the task failed, such as the memory of the machine;
+	// empty if it may not. See [Config.Retry].
 	Retryable string `json:",omitempty"`
 	// Lost is why the end could not be observed, empty if it was. Otherwise the other fields mean nothing.
 	Lost string

@@ -127,7 +127,8 @@ func TestRunnerStopsARecoveredTask(t *testing.T) {
 	})
 }
 
-// A restart that was requested is finished by a later run of the agent, and the policy, which allows none, is not asked.
+// A restart that was requested is finished by a later run of the agent, and the policy, which allows none, is not
+// asked.
 func TestRunnerFinishesARequestedRestart(t *testing.T) {
 	long := time.Unix(4e9, 0)
 	killed := hook.Exit{Code: 143, Signal: 15}
@@ -299,8 +300,8 @@ func (m measured) Start(ctx context.Context) (hook.Handle, error) {
 	return measuredTask{handle.(*task), m.stats}, nil
 }
 
-// Whatever the moment at which the agent is killed, the next one continues from the state that the observer received last:
-// the task neither runs once more nor once less, and no restart is counted twice.
+// Whatever the moment at which the agent is killed, the next one continues from the state that the observer received
+// last: the task neither runs once more nor once less, and no restart is counted twice.
 func TestRunnerKilledAfterAnyEvent(t *testing.T) {
 	fails, ends := taskStart{runs: time.Second, exit: hook.Exit{Code: 1}}, taskStart{runs: time.Second}
 	script := []taskStart{fails, fails, ends}

@@ -110,8 +110,8 @@ func (p RestartPolicy) decide(w *RestartWindow, end ending, now time.Time) decis
 	return d
 }
 
-// retry restarts a task that is not at fault without counting an attempt. It reports false if it is at fault, or if it was
-// retried too often in a row.
+// retry restarts a task that is not at fault without counting an attempt. It reports false if it is at fault, or if
+// it was retried too often in a row.
 func (p RestartPolicy) retry(w *RestartWindow, end ending) (d decision, retried bool) {
 	if !end.retry || end.startErr != nil || end.exit.Retryable == "" {
 		return d, false

@@ -93,8 +93,8 @@ func TestRunnerRetryEventsAndDelays(t *testing.T) {
 	})
 }
 
-// The agent was killed between two retries: the row continues. How long it was away says nothing about how long the task
-// ran.
+// The agent was killed between two retries: the row continues. How long it was away says nothing about how long the
+// task ran.
 func TestRunnerCountsRetriesOverRestarts(t *testing.T) {
 	for name, test := range map[string]struct {
 		ran, away time.Duration

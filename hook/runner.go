@@ -28,8 +28,8 @@ type Config struct {
 	Hooks []Hook
 	// Restart decides whether an ended task is started again. The zero policy never restarts.
 	Restart RestartPolicy
-	// Retry reports whether a task whose exit is retryable is restarted without counting an attempt: at most 10 times in a
-	// row, with growing delays. It is called at each end; nil is never.
+	// Retry reports whether a task whose exit is retryable is restarted without counting an attempt: at most 10 times
+	// in a row, with growing delays. It is called at each end; nil is never.
 	Retry func() bool
 	// KillSignal is the name of the signal that stops the task; empty is the driver's default.
 	KillSignal string
@@ -78,8 +78,8 @@ func New(config Config) *Runner {
 	return r
 }
 
-// Run runs the task and returns nil when it is dead. When ctx is done it leaves the task as it is, running or not, calls
-// the shutdown hooks and returns the cause of ctx. It may be called once.
+// Run runs the task and returns nil when it is dead. When ctx is done it leaves the task as it is, running or not,
+// calls the shutdown hooks and returns the cause of ctx. It may be called once.
 func (r *Runner) Run(ctx context.Context) error {
 	if r.isDead() {
 		return nil
@@ -172,8 +172,8 @@ func (r *Runner) enter(ctx, life context.Context) *ending {
 	return r.once(ctx, life)
 }
 
-// resume goes on where an earlier run of the agent was: with a task that it has lost, an end or a delay. It returns nil if the task
-// is to be started.
+// resume goes on where an earlier run of the agent was: with a task that it has lost, an end or a delay. It returns
+// nil if the task is to be started.
 func (r *Runner) resume(ctx, life context.Context) *ending {
 	state := r.State()
 	switch {
@@ -204,8 +204,8 @@ func (r *Runner) once(ctx, life context.Context) *ending {
 	return &ending{startErr: err}
 }
 
-// startApart starts the task in a goroutine that ends with the start: it takes a larger stack than the runner needs, which would
-// hold that for as long as the task runs.
+// startApart starts the task in a goroutine that ends with the start: it takes a larger stack than the runner needs,
+// which would hold that for as long as the task runs.
 func (r *Runner) startApart(life context.Context) (handle Handle, err error) {
 	var starting sync.WaitGroup
 	starting.Go(func() { handle, err = r.start(life) })

@@ -382,7 +382,8 @@ func (s *shallow) Start(context.Context) (hook.Handle, error) {
 	return nil, errors.New("no start")
 }
 
-// TestStartHasItsOwnStack: a driver's start is deep, and a stack that has grown stays as large for as long as the task runs.
+// TestStartHasItsOwnStack: a driver's start is deep, and a stack that has grown stays as large for as long as the
+// task runs.
 func TestStartHasItsOwnStack(t *testing.T) {
 	starter := &shallow{inRunner: true}
 	if err := hook.New(hook.Config{Starter: starter}).Run(t.Context()); err != nil || starter.inRunner {

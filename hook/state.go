@@ -37,11 +37,11 @@ type State struct {
 	// that the restart policy has not been applied to.
 	RestartAt time.Time
 	Window    RestartWindow
-	// RestartRequested is why [Runner.Restart] was called, until the task has started again; empty otherwise. A later run of
-	// the agent finishes the restart, and the policy is not asked about it.
+	// RestartRequested is why [Runner.Restart] was called, until the task has started again; empty otherwise. A later
+	// run of the agent finishes the restart, and the policy is not asked about it.
 	RestartRequested string `json:",omitempty"`
-	// Signal is the signal of [Runner.Signal] that may not have been sent yet; empty otherwise. A later run of the agent
-	// sends it, perhaps once more.
+	// Signal is the signal of [Runner.Signal] that may not have been sent yet; empty otherwise. A later run of the
+	// agent sends it, perhaps once more.
 	Signal string `json:",omitempty"`
 }
 

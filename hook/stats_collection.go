@@ -184,8 +184,8 @@ func (c *collection) setCalling(name string) {
 	c.calling, c.since = name, time.Now()
 }
 
-// setErr sets why there are no samples, nil if there are. It reports false if the collection is not the current one: the
-// hook's state is then none of its business.
+// setErr sets why there are no samples, nil if there are. It reports false if the collection is not the current one:
+// the hook's state is then none of its business.
 func (c *collection) setErr(err error) bool {
 	c.hook.mu.Lock()
 	defer c.hook.mu.Unlock()

@@ -39,8 +39,8 @@ type StatsStream interface {
 	Recv() (*procstats.Sample, error)
 }
 
-// PacedStream is a StatsStream that says when to expect the next sample. It is for drivers that sample less often than asked if it
-// would cost too much.
+// PacedStream is a StatsStream that says when to expect the next sample. It is for drivers that sample less often
+// than asked if it would cost too much.
 type PacedStream interface {
 	StatsStream
 	// Interval is the time between two samples now; 0 means as asked for. It may be called at any time.
@@ -60,7 +60,8 @@ type StatsConfig struct {
 	// Interval is the time between samples; 0 means 1 s.
 	Interval time.Duration
 	// StallAfter is the time without a sample after which a stream is ended and opened again, and the time after
-	// which a call of the updater counts as blocked; 0 means five intervals, at least 10 s. A [PacedStream] has five of its own.
+	// which a call of the updater counts as blocked; 0 means five intervals, at least 10 s. A [PacedStream] has five
+	// of its own.
 	StallAfter time.Duration
 	// Publish says whether stats are collected at all; see SetPublish.
 	Publish bool
@@ -72,10 +73,10 @@ type StatsConfig struct {
 
 // StatsHook collects the samples of one task while it runs. Its methods may be called from any goroutine.
 //
-// Poststart opens the stream in a context of its own; Exited and Shutdown end it. A stream that closes, breaks or falls
-// silent is opened again after one interval. A failed opening is retried after 1, 2, 4, 5, 5 … seconds, each up to a
-// quarter shorter. Collection ends quietly if the driver has no stats or the error is unrecoverable. A restarting plugin
-// and a closed stream are logged at debug level, every other kind of error once at error level.
+// Poststart opens the stream in a context of its own; Exited and Shutdown end it. A stream that closes, breaks or
+// falls silent is opened again after one interval. A failed opening is retried after 1, 2, 4, 5, 5 … seconds, each up
+// to a quarter shorter. Collection ends quietly if the driver has no stats or the error is unrecoverable. A
+// restarting plugin and a closed stream are logged at debug level, every other kind of error once at error level.
 //
 // While publishing is off nothing is opened.
 //
@@ -132,8 +133,8 @@ func (h *StatsHook) Poststart(_ context.Context, req *PoststartRequest) error {
 	return nil
 }
 
-// Exited ends the stream. A nil error acknowledges the end: no call of the driver or the updater is in progress and none
-// follows. An error says that such a call had not returned when ctx was done; no further call follows it.
+// Exited ends the stream. A nil error acknowledges the end: no call of the driver or the updater is in progress and
+// none follows. An error says that such a call had not returned when ctx was done; no further call follows it.
 func (h *StatsHook) Exited(ctx context.Context, _ *ExitedRequest) error { return h.end(ctx, false) }
 
 // Shutdown does what Exited does and closes the hook: nothing is opened after it.

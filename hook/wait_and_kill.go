@@ -43,8 +43,8 @@ func (r *Runner) watch(ctx context.Context, handle Handle) *ending {
 	}
 }
 
-// awaitUndisturbed waits for the task's end until a stop or a restart is asked for. It needs no goroutine beside the runner's: an
-// agent has hundreds of tasks of which nothing is asked.
+// awaitUndisturbed waits for the task's end until a stop or a restart is asked for. It needs no goroutine beside the
+// runner's: an agent has hundreds of tasks of which nothing is asked.
 func (r *Runner) awaitUndisturbed(life context.Context, handle Handle) (end *ending) {
 	ctx, cancel := context.WithCancel(life)
 	defer cancel()
@@ -86,16 +86,17 @@ func (r *Runner) await(ctx context.Context, handle Handle) *ending {
 	}
 }
 
-// kill stops the task: with the kill signal first, after whose timeout the driver kills, then with SIGKILL until the end
-// is observed. It does not stop trying: a process that cannot be killed is not dead. It returns nil if ctx was done
-// first.
+// kill stops the task: with the kill signal first, after whose timeout the driver kills, then with SIGKILL until the
+// end is observed. It does not stop trying: a process that cannot be killed is not dead. It returns nil if ctx was
+// done first.
 func (r *Runner) kill(ctx context.Context, handle Handle, reason string, exits <-chan *ending) *ending {
 	r.emit(EventKilling, reason, nil)
 	signal, timeout, reported := r.config.KillSignal, r.config.KillTimeout, false
 	asked := time.Now()
 	for retry := (backoff{}); ; {
 		err := stopHandle(ctx, handle, signal, timeout)
-		// Whether the task has got the signal is not known if the plugin restarts: it is sent again, and the task has the rest of its time.
+		// Whether the task has got the signal is not known if the plugin restarts: it is sent again, and the task has
+		// the rest of its time.
 		if timeout = r.config.KillTimeout - time.Since(asked); !isRestarting(err) || timeout <= 0 {
 			signal, timeout = sigkill, 0
 		}

@@ -18,9 +18,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/e2e/conformance/host"
 	"github.com/tachograph/tacho/e2e/conformance/suite"
-	"github.com/tachograph/tacho/plugin/config"
-	"github.com/tachograph/tacho/plugin/host"
 )
 
 // binary is what "make build" leaves behind.
@@ -96,7 +95,8 @@ func TestInProcess(t *testing.T) {
 	}})
 }
 
-// TestExecutorStats runs the cases about samples with those of the executors, as where the driver may not read a cgroup.
+// TestExecutorStats runs the cases about samples with those of the executors, as where the driver may not read a
+// cgroup.
 func TestExecutorStats(t *testing.T) {
 	path := binary(t)
 	c := driver.DefaultConfig()
@@ -109,7 +109,7 @@ func TestExecutorStats(t *testing.T) {
 
 func TestPlugin(t *testing.T) {
 	path := binary(t)
-	msgpack, diags := config.Encode(driver.ConfigSchema(), nil, nil)
+	msgpack, diags := driver.ConfigSchema().Encode(nil, nil)
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}

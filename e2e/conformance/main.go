@@ -26,10 +26,9 @@ import (
 	"github.com/hashicorp/hcl/v2/hclparse"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/e2e/conformance/host"
 	"github.com/tachograph/tacho/e2e/conformance/suite"
 	"github.com/tachograph/tacho/internal/agent/node"
-	"github.com/tachograph/tacho/plugin/config"
-	"github.com/tachograph/tacho/plugin/host"
 )
 
 func main() {
@@ -100,17 +99,17 @@ func table(ctx context.Context, subject suite.Subject, cases []suite.Case, out i
 }
 
 // encodeConfig asks the plugin for its schema, as a host does first, and encodes the operator's file by it.
-func encodeConfig(ctx context.Context, o host.Options, file string) (encoded []byte, err error) {
+func encodeConfig(ctx context.Context, o host.Options, file string) ([]byte, error) {
 	process, err := host.Start(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, process.Close(ctx)) }()
+	defer process.Close()
 	spec, err := process.ConfigSchema(ctx)
 	if err != nil || spec == nil {
 		return nil, err
 	}
-	var body hcl.Body
+	body := hcl.EmptyBody()
 	if file != "" {
 		parsed, diags := hclparse.NewParser().ParseHCLFile(file)
 		if diags.HasErrors() {
@@ -118,9 +117,5 @@ func encodeConfig(ctx context.Context, o host.Options, file string) (encoded []b
 		}
 		body = parsed.Body
 	}
-	encoded, diags := config.Encode(spec, body, nil)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	return encoded, nil
+	return host.Encode(spec, body, nil)
 }

@@ -19,14 +19,12 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/driver/schema"
+	"github.com/tachograph/tacho/e2e/conformance/host"
 	"github.com/tachograph/tacho/e2e/conformance/suite"
-	"github.com/tachograph/tacho/plugin/config"
-	"github.com/tachograph/tacho/plugin/host"
 )
 
-// TestMeasurements selects disk usage and proportional memory for all tasks but one, in process and behind a wire, and reads
-// them at the driver's own endpoint: Nomad's stats have no place for them.
+// TestMeasurements selects disk usage and proportional memory for all tasks but one, in process and behind a wire,
+// and reads them at the driver's own endpoint: Nomad's stats have no place for them.
 func TestMeasurements(t *testing.T) {
 	path := binary(t)
 	for name, subject := range map[string]suite.Subject{
@@ -48,13 +46,13 @@ func TestMeasurements(t *testing.T) {
 	}
 }
 
-func checkMeasurements(t *testing.T, d driver.Driver) {
+func checkMeasurements(t *testing.T, d suite.Driver) {
 	t.Helper()
 	dir := shortDir(t)
 	socket := filepath.Join(dir, "metrics")
 	settings := fmt.Sprintf("runtime_dir = %q\nmeasurements = \"default,smaps\"\ndisk {\n interval = \"1s\"\n}\nmetrics {\n address = \"unix:%s\"\n}\n",
 		filepath.Join(dir, "run"), socket)
-	if err := d.(driver.Configurer).SetConfig(t.Context(), encoded(t, driver.ConfigSchema(), settings), nil); err != nil {
+	if err := d.SetConfig(t.Context(), encoded(t, driver.ConfigSchema(), settings), nil); err != nil {
 		t.Fatal(err)
 	}
 	start(t, d, dir, "full", "head -c 3000000 /dev/zero > fill; exec sleep 1000", "")
@@ -88,13 +86,13 @@ func checkMeasurements(t *testing.T, d driver.Driver) {
 }
 
 // encoded is a block of configuration as hosts send it.
-func encoded(t *testing.T, spec schema.Spec, text string) []byte {
+func encoded(t *testing.T, schema driver.Schema, text string) []byte {
 	t.Helper()
 	file, diags := hclsyntax.ParseConfig([]byte(text), "test", hcl.InitialPos)
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
-	msgpack, diags := config.Encode(spec, file.Body, nil)
+	msgpack, diags := schema.Encode(file.Body, nil)
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
@@ -102,7 +100,7 @@ func encoded(t *testing.T, spec schema.Spec, text string) []byte {
 }
 
 // start starts a shell as a task, which is destroyed at the end of the test.
-func start(t *testing.T, d driver.Driver, dir, name, script, more string) {
+func start(t *testing.T, d suite.Driver, dir, name, script, more string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
 		t.Fatal(err)

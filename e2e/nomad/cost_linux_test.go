@@ -65,7 +65,8 @@ type cost struct {
 }
 
 // TestCostBesideRawExec prints what sleeping tasks cost with our driver, its plugin included, and with raw_exec, its
-// log collectors included, and how long a hundred short ones take from Started to Terminated, in one agent, one after the other.
+// log collectors included, and how long a hundred short ones take from Started to Terminated, in one agent, one after
+// the other.
 func TestCostBesideRawExec(t *testing.T) {
 	over, err := time.ParseDuration(os.Getenv(costVariable))
 	if err != nil {
@@ -132,7 +133,8 @@ func (a *agent) stopMany(name, driver string) {
 	if _, err := a.cli("job", "stop", "-detach", "-purge", name); err != nil {
 		a.t.Fatal(err)
 	}
-	// With their allocations go mounts, which would outlive the agent. Nomad does not try again to remove one that was busy.
+	// With their allocations go mounts, which would outlive the agent. Nomad does not try again to remove one that
+	// was busy.
 	var left []os.DirEntry
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(50 * time.Millisecond) {
 		_, _ = a.cli("system", "gc") // those that have not ended are left for the next time
@@ -188,7 +190,8 @@ func (a *agent) cpuOf(pids []int) (sum time.Duration) {
 	return sum
 }
 
-// privateOf is Private_Dirty of a process, in KiB: what it alone holds, without the pages of a binary that nobody else runs.
+// privateOf is Private_Dirty of a process, in KiB: what it alone holds, without the pages of a binary that nobody
+// else runs.
 func (a *agent) privateOf(pid int) int {
 	a.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))

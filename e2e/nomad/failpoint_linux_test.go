@@ -55,8 +55,8 @@ job %q {
 }
 `
 
-// TestFailpoints lets the plugin or an executor die, hang or get an error at each step: a task runs once beside itself, it
-// starts, and nothing is left of it once its job is stopped.
+// TestFailpoints lets the plugin or an executor die, hang or get an error at each step: a task runs once beside
+// itself, it starts, and nothing is left of it once its job is stopped.
 func TestFailpoints(t *testing.T) {
 	if !rig.Exhaustive() {
 		t.Skip("it takes half an hour: set TACHO_CHAOS=all")
@@ -179,8 +179,8 @@ func (c *chaos) try(f rig.Failpoint, job string) {
 	}
 }
 
-// awaitEvents waits until there is an event of each start. A plugin that dies over a start kills the task, of which its host
-// was not told.
+// awaitEvents waits until there is an event of each start. A plugin that dies over a start kills the task, of which
+// its host was not told.
 func (c *chaos) awaitEvents(f rig.Failpoint, job string) {
 	c.t.Helper()
 	c.await("event of each start", 30*time.Second, func() bool {

@@ -56,8 +56,8 @@ func (a *agent) executors() map[string]int {
 	return count
 }
 
-// TestAgentKilledWhileStarting kills the agent while it starts tasks, every other time with the plugin: no task runs twice
-// once all run, and none is left once the job is purged, also of those that the agent never knew.
+// TestAgentKilledWhileStarting kills the agent while it starts tasks, every other time with the plugin: no task runs
+// twice once all run, and none is left once the job is purged, also of those that the agent never knew.
 func TestAgentKilledWhileStarting(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -11,14 +11,15 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Commands is what the processes of a task used that have ended, by command: all of them, however short they lived. Rows,
-// others and unattributed add up to the total.
+// Commands is what the processes of a task used that have ended, by command: all of them, however short they lived.
+// Rows, others and unattributed add up to the total.
 type Commands struct {
 	// Rows have the most CPU time first, at most 200, of which some are for commands that failed: see Split.
 	Rows []procstats.Command `json:"rows"`
 	// Others sums what has no row; its command is empty.
 	Others *procstats.Command `json:"others,omitempty"`
-	// UnattributedCPUSeconds closes the sum: live processes, those that ended in another cgroup, and lost records. Signed.
+	// UnattributedCPUSeconds closes the sum: live processes, those that ended in another cgroup, and lost records.
+	// Signed.
 	UnattributedCPUSeconds *float64 `json:"unattributed_cpu_seconds"`
 	TotalCPUSeconds        *float64 `json:"total_cpu_seconds"`
 	// LostRecords counts threads whose end was not recorded, because too many ended at once.
@@ -27,7 +28,8 @@ type Commands struct {
 	LeftProcesses int64 `json:"left_processes,omitempty"`
 	// Since is when recording began of a task that was started before; what ended until then is unattributed.
 	Since time.Time `json:"since,omitzero"`
-	// Gaps are the times in which nothing was recorded, because what records was restarted; what ended then is unattributed.
+	// Gaps are the times in which nothing was recorded, because what records was restarted; what ended then is
+	// unattributed.
 	Gaps []Gap `json:"gaps,omitempty"`
 	// Reason says why there are no rows, where there are none.
 	Reason string `json:"reason,omitempty"`
@@ -122,8 +124,8 @@ func (r *Record) holdAgainst(c *Commands) {
 	}
 }
 
-// WithExits returns the last sample of a task with what its ended processes have used by their own accounts, which can be
-// more than its cgroup has counted; what closes the sum of the rows is corrected.
+// WithExits returns the last sample of a task with what its ended processes have used by their own accounts, which
+// can be more than its cgroup has counted; what closes the sum of the rows is corrected.
 func WithExits(final *procstats.Sample, c *Commands) *procstats.Sample {
 	if joined, _ := final.Task.Number(procstats.TreeJoined); c == nil || c.Reason != "" || joined > 0 {
 		return final
@@ -144,8 +146,9 @@ func WithExits(final *procstats.Sample, c *Commands) *procstats.Sample {
 // mostFailures bounds the ways of failing of the others.
 const mostFailures = 16
 
-// Split returns at most so many rows in their order, and the sum of all others; nil if there are none. A quarter is for commands that
-// failed, those with the most failures, if they would have none among the first: what failed is often cheap.
+// Split returns at most so many rows in their order, and the sum of all others; nil if there are none. A quarter is
+// for commands that failed, those with the most failures, if they would have none among the first: what failed is
+// often cheap.
 func (c *Commands) Split(most int) (rows []procstats.Command, others *procstats.Command) {
 	return c.split(most, most/4)
 }
@@ -178,8 +181,8 @@ func (c *Commands) split(most, failed int) (rows []procstats.Command, others *pr
 	return rows, others
 }
 
-// shown tells which rows have a place of their own, some of them because they failed: none without a name, which is a sum of others
-// already.
+// shown tells which rows have a place of their own, some of them because they failed: none without a name, which is a
+// sum of others already.
 func (c *Commands) shown(most, failed int) []bool {
 	shown := make([]bool, len(c.Rows))
 	var named []int
@@ -203,7 +206,8 @@ func (c *Commands) shown(most, failed int) []bool {
 	return shown
 }
 
-// CloseWith bounds the rows, which are ordered by CPU time, and closes their sums with the task's total; nil if it is not known.
+// CloseWith bounds the rows, which are ordered by CPU time, and closes their sums with the task's total; nil if it is
+// not known.
 func (c *Commands) CloseWith(total *float64) {
 	if c.Reason != "" {
 		return
@@ -234,8 +238,8 @@ func (c *Commands) sum() (processes int64, cpu float64) {
 	return processes, cpu
 }
 
-// close puts into the exited row of the processes what is known of those that have ended: in place of the last samples of
-// some of them, the last account of all. What the others used after their last sample is in it.
+// close puts into the exited row of the processes what is known of those that have ended: in place of the last
+// samples of some of them, the last account of all. What the others used after their last sample is in it.
 func (p *Processes) close(c *Commands) {
 	if c == nil || c.Reason != "" || p.TotalCPUSeconds == nil || p.Exited.CPUSeconds == nil {
 		return

@@ -17,8 +17,8 @@ import (
 // handedFile is in an executor's directory.
 const handedFile = "commands.json"
 
-// Handed is what a caller that counts the ended processes of a task beside its executor leaves in the executor's directory: for the
-// record, if the caller is not there at the end, and for the caller's successor.
+// Handed is what a caller that counts the ended processes of a task beside its executor leaves in the executor's
+// directory: for the record, if the caller is not there at the end, and for the caller's successor.
 type Handed struct {
 	// At is until when they were counted.
 	At       time.Time `json:"at"`
@@ -62,7 +62,8 @@ func (h *Handed) Until(end time.Time) *Commands {
 	return &c
 }
 
-// Continue adds what was counted until an earlier time, and says that nothing was counted between that and the time from which c was.
+// Continue adds what was counted until an earlier time, and says that nothing was counted between that and the time
+// from which c was.
 func (c *Commands) Continue(before *Handed, from time.Time) {
 	earlier := before.Until(from)
 	c.Since, c.Gaps = earlier.Since, earlier.Gaps

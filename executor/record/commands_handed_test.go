@@ -15,7 +15,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestHanded holds that commands are read as they were written, and that a damaged file is an error and not an empty table.
+// TestHanded holds that commands are read as they were written, and that a damaged file is an error and not an empty
+// table.
 func TestHanded(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := ReadHanded(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -38,8 +39,8 @@ func TestHanded(t *testing.T) {
 	}
 }
 
-// TestContinue holds that what several readers have counted one after the other is added up by command, and that each time
-// between two of them is stated.
+// TestContinue holds that what several readers have counted one after the other is added up by command, and that each
+// time between two of them is stated.
 func TestContinue(t *testing.T) {
 	at := func(second int) time.Time { return time.Unix(int64(second), 0).UTC() }
 	row := func(name string, n int64, ways ...procstats.CommandFailure) procstats.Command {
@@ -83,7 +84,8 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// TestSetCommandsAgain holds that commands that come later replace those that were handed over before, in the rows of the processes too.
+// TestSetCommandsAgain holds that commands that come later replace those that were handed over before, in the rows of
+// the processes too.
 func TestSetCommandsAgain(t *testing.T) {
 	w, s := cpuSample(10, 1)
 	r := &Record{Processes: ProcessesOf(w, s, true, nil), Headline: map[string]HeadlineValue{}, Measurements: map[string]any{}}

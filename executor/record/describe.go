@@ -146,7 +146,8 @@ func (t describer) escalation() string {
 	return "; the main process had completed with exit code 0 before"
 }
 
-// sender says what is known of who sent the signal. Of a SIGKILL the sender is unknown; only we and the kernel can be excluded.
+// sender says what is known of who sent the signal. Of a SIGKILL the sender is unknown; only we and the kernel can be
+// excluded.
 func (t describer) sender() string {
 	switch {
 	case t.d.ForwardedSignal == t.signal:
@@ -344,7 +345,8 @@ func (l *LastReading) text() string {
 	return procstats.Seconds.Text(l.AgeSeconds) + " before: " + strings.Join(used, ", ")
 }
 
-// StallText is the word for what the run waited for, with the cgroup above it that throttled it: "cpu-throttled by /batch".
+// StallText is the word for what the run waited for, with the cgroup above it that throttled it: "cpu-throttled by
+// /batch".
 func (d *Diagnosis) StallText() string {
 	if d.ThrottledBy == "" {
 		return string(d.Stall)

@@ -122,7 +122,8 @@ func failedByItself(e Evidence) bool {
 // DecisiveKill returns the kill that ended the main process, else the last one; nil where there was none.
 //
 // Where it is not known whom a kill chose, a main process that ended by SIGKILL soon after it is taken for the one:
-// unless we sent that signal ourselves. A kill may be noticed a little after that end, and one that came later was of another process.
+// unless we sent that signal ourselves. A kill may be noticed a little after that end, and one that came later was of
+// another process.
 func DecisiveKill(e Evidence) (kill *Kill, killedMain bool) {
 	kill = decisive(e.Kills)
 	if kill == nil || kill.Main {

@@ -9,9 +9,9 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// EndCounters returns, as text by the table's names, how often the task ran into its memory limits and how long it waited,
-// from its start to its end: for the event of the end, which is read where the record is not. What was not measured is
-// not among them.
+// EndCounters returns, as text by the table's names, how often the task ran into its memory limits and how long it
+// waited, from its start to its end: for the event of the end, which is read where the record is not. What was not
+// measured is not among them.
 func (r *Record) EndCounters() map[string]string {
 	counters := map[string]string{}
 	for _, id := range []procstats.ID{

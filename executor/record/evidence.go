@@ -16,7 +16,8 @@ type Evidence struct {
 	Cause Verdict
 	// Reason says in words why Cause came about, such as "the process that started it is gone"; may be empty.
 	Reason string
-	// AfterMain reports that the main process had ended by itself when Cause came, to which only what it left behind ended.
+	// AfterMain reports that the main process had ended by itself when Cause came, to which only what it left behind
+	// ended.
 	AfterMain bool
 	// ExitCode is the main process's exit code, 128 + Signal where a signal ended it.
 	ExitCode int
@@ -31,8 +32,8 @@ type Evidence struct {
 	Wall, Span time.Duration
 	// Before and After are the totals at the start and at the end; nil where they could not be read.
 	Before, After *procstats.Sample
-	// Last is the last sample, with its headlines; nil where nothing was sampled. One that was taken when no process was
-	// left is ignored.
+	// Last is the last sample, with its headlines; nil where nothing was sampled. One that was taken when no process
+	// was left is ignored.
 	Last          *procstats.Sample
 	LastHeadlines []procstats.HeadlineValue
 	// LastAge is how old Last was when the last process ended.
@@ -91,8 +92,8 @@ type Kill struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Victim returns the process that a kill was about: of a cgroup that was killed as a whole the one that the kernel chose, else the
-// main process if it is among the victims, else the first of them; nil if none is known.
+// Victim returns the process that a kill was about: of a cgroup that was killed as a whole the one that the kernel
+// chose, else the main process if it is among the victims, else the first of them; nil if none is known.
 func (k *Kill) Victim() *Victim {
 	if len(k.Victims) == 0 {
 		return nil

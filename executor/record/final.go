@@ -12,9 +12,10 @@ import (
 // finalRows bounds the process rows of a final record; the rest is summed in its exited row.
 const finalRows = 50
 
-// trueAfterEnd are gauges that still say something when the task is gone: peaks, limits, what is left to write, and what
-// closes the sum of the CPU time by process, which the processes of the last sample are among the exited ones of by then.
-// The others are taken from the last sample while it lived; a memory.current of an empty cgroup is not the task's memory.
+// trueAfterEnd are gauges that still say something when the task is gone: peaks, limits, what is left to write, and
+// what closes the sum of the CPU time by process, which the processes of the last sample are among the exited ones of
+// by then. The others are taken from the last sample while it lived; a memory.current of an empty cgroup is not the
+// task's memory.
 func trueAfterEnd() procstats.Selection {
 	return procstats.Select(
 		procstats.CgroupMemoryPeak, procstats.CgroupMemorySwapPeak, procstats.CgroupPidsPeak, procstats.RusageMaxRSS,
@@ -40,8 +41,8 @@ func Baseline(before *procstats.Sample) *procstats.Sample {
 }
 
 // MergeFinal returns the final totals with the gauges of the last sample while the task lived. rows is nil where
-// nothing was sampled. A counter that was higher in rows is that: rows can be of another reader, which has seen what this one has
-// not, or were read while the final totals were.
+// nothing was sampled. A counter that was higher in rows is that: rows can be of another reader, which has seen what
+// this one has not, or were read while the final totals were.
 func MergeFinal(final, rows *procstats.Sample) *procstats.Sample {
 	merged := final.Clone()
 	keep := trueAfterEnd()
@@ -111,23 +112,6 @@ func Headlines(list []procstats.HeadlineValue) map[string]HeadlineValue {
 	return all
 }
 
-// HeadlineList returns the headlines of a record as a reading has them, in the order of the table.
-func HeadlineList(headline map[string]HeadlineValue) []procstats.HeadlineValue {
-	list := make([]procstats.HeadlineValue, 0, len(headline))
-	for _, m := range procstats.Table() {
-		h, given := headline[m.Name]
-		if !given || m.Scope != procstats.HeadlineScope {
-			continue
-		}
-		v := procstats.HeadlineValue{ID: m.ID, Source: h.Source, Guarantee: h.Guarantee, Notes: h.Notes}
-		if v.Reading = procstats.AbsentReading(m.ID, h.Reason); h.Value != nil {
-			v.Reading = procstats.NumberReading(m.ID, *h.Value)
-		}
-		list = append(list, v)
-	}
-	return list
-}
-
 // Contradictions returns the sentences about headlines that other readings contradicted, one for each quantity.
 func Contradictions(headline map[string]HeadlineValue) []string {
 	var texts []string
@@ -167,8 +151,8 @@ func (r *Record) AllNotes() []string {
 	return notes
 }
 
-// ProcessesOf lists who used the CPU over the whole run: the largest rows, the rest in exited, and what closes the sum. The
-// commands, whose sums it closes too, say what all ended processes used; nil if that is not known.
+// ProcessesOf lists who used the CPU over the whole run: the largest rows, the rest in exited, and what closes the
+// sum. The commands, whose sums it closes too, say what all ended processes used; nil if that is not known.
 func ProcessesOf(whole *procstats.Window, merged *procstats.Sample, sampled bool, commands *Commands) *Processes {
 	if !sampled {
 		return &Processes{Rows: []ProcessRow{}, Reason: "publishing off: nothing was sampled while the task ran"}

@@ -12,7 +12,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// TestProcessesOfHaveCommandLines holds that the record has the command line of each process, and its redacted copy none.
+// TestProcessesOfHaveCommandLines holds that the record has the command line of each process, and its redacted copy
+// none.
 func TestProcessesOfHaveCommandLines(t *testing.T) {
 	var w procstats.Window
 	s := &procstats.Sample{Stamp: procstats.Stamp{Mono: time.Second, Wall: time.Unix(1000, 0)}}

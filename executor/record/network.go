@@ -17,7 +17,8 @@ const NotSampled = notPublished + ", or over before the first sample)"
 // notPublished begins what executors say, of older builds too.
 const notPublished = "not counted (publishing off"
 
-// SetUncounted says why the caller of a task's executor has counted neither packets nor exits: it has not sampled the task.
+// SetUncounted says why the caller of a task's executor has counted neither packets nor exits: it has not sampled the
+// task.
 func (r *Record) SetUncounted(reason string) {
 	if r.Commands == nil {
 		r.SetCommands(&Commands{Rows: []procstats.Command{}, Reason: reason})
@@ -31,8 +32,8 @@ func (r *Record) SetUncounted(reason string) {
 	r.SetNetwork(&s, procstats.SourceDescription{ID: procstats.SourceSkb, Reason: reason})
 }
 
-// SetNetwork adds to the record of an ended task the packets that another process has counted, in a sample of nothing else;
-// nil if none has.
+// SetNetwork adds to the record of an ended task the packets that another process has counted, in a sample of nothing
+// else; nil if none has.
 func (r *Record) SetNetwork(s *procstats.Sample, source procstats.SourceDescription) {
 	if s == nil || len(s.Task) == 0 {
 		return

@@ -14,13 +14,13 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Point is one row of samples.csv: what the task used from one moment to another. At first it is one sample and the time
-// since the one before; the longer a run, the more samples share a point.
+// Point is one row of samples.csv: what the task used from one moment to another. At first it is one sample and the
+// time since the one before; the longer a run, the more samples share a point.
 type Point struct {
 	// At is the time of day at To.
 	At time.Time
-	// From and To are on CLOCK_MONOTONIC, as time since boot. Where From is later than the To of the point before, nothing
-	// was measured between them.
+	// From and To are on CLOCK_MONOTONIC, as time since boot. Where From is later than the To of the point before,
+	// nothing was measured between them.
 	From, To time.Duration
 	// Samples counts the readings in the point.
 	Samples int64
@@ -35,8 +35,9 @@ type column struct {
 	keep procstats.Reduction
 }
 
-// columns are those of samples.csv. A counter has its value at the end of the point (last), so that a difference over any
-// number of points is as exact as the counter, and the highest rate between two samples (rate). A gauge has its extremes.
+// columns are those of samples.csv. A counter has its value at the end of the point (last), so that a difference over
+// any number of points is as exact as the counter, and the highest rate between two samples (rate). A gauge has its
+// extremes.
 //
 //nolint:gochecknoglobals // constant list
 var columns = [...]column{
@@ -105,8 +106,8 @@ func (c column) merge(earlier, later float64) float64 {
 	return max(earlier, later)
 }
 
-// PointOf returns the point of one sample. before is the one before it, or what was read before the start of the task; nil
-// if there is none: the point is then a moment without rates.
+// PointOf returns the point of one sample. before is the one before it, or what was read before the start of the
+// task; nil if there is none: the point is then a moment without rates.
 func PointOf(before, s *procstats.Sample) *Point {
 	p := &Point{At: s.Wall, From: s.Mono, To: s.Mono, Samples: 1}
 	if before != nil {
@@ -179,13 +180,15 @@ func (p *Point) join(later *Point) {
 	}
 }
 
-// Follows reports whether a point begins where another one ends: otherwise nothing was measured between them. What is shorter
-// than a hundredth of the point before is no gap, as two sources of one sample are not read at the same instant.
+// Follows reports whether a point begins where another one ends: otherwise nothing was measured between them. What is
+// shorter than a hundredth of the point before is no gap, as two sources of one sample are not read at the same
+// instant.
 func (p *Point) Follows(before *Point) bool {
 	return p.From-before.To <= time.Millisecond+(before.To-before.From)/100
 }
 
-// thin halves the number of points, and keeps gaps: points on both sides of one are joined only if that leaves too many.
+// thin halves the number of points, and keeps gaps: points on both sides of one are joined only if that leaves too
+// many.
 func thin(points []*Point) []*Point {
 	thinned := pairUp(points, (*Point).Follows)
 	if len(thinned) > 3*len(points)/4 {

@@ -11,8 +11,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// SchemaVersion is the version of info.json, usage.jsonl and samples.csv. Under one major version fields are only added, which raises the
-// minor one; a correction of a text or of the schema raises the last.
+// SchemaVersion is the version of info.json, usage.jsonl and samples.csv. Under one major version fields are only
+// added, which raises the minor one; a correction of a text or of the schema raises the last.
 const SchemaVersion = "1.3.0"
 
 // State is where a run is in its life.
@@ -62,10 +62,11 @@ type Record struct {
 	Measurements map[string]any    `json:"measurements"`
 	Absent       map[string]string `json:"absent"`
 	Processes    *Processes        `json:"processes,omitempty"`
-	// Commands is who used it, all processes that ended; absent in records of older builds and where nothing was sampled.
+	// Commands is who used it, all processes that ended; absent in records of older builds and where nothing was
+	// sampled.
 	Commands *Commands `json:"commands,omitempty"`
-	// Devices are the block devices that the task used, by name; absent if its cgroup does not count I/O by device, and in records
-	// of older builds.
+	// Devices are the block devices that the task used, by name; absent if its cgroup does not count I/O by device,
+	// and in records of older builds.
 	Devices []Device `json:"devices,omitempty"`
 	// Peak is when memory was highest among the samples, and who held it.
 	Peak    *Peak    `json:"peak,omitempty"`
@@ -127,7 +128,8 @@ type HeadlineValue struct {
 	Notes []procstats.Note `json:"notes,omitempty"`
 }
 
-// Known returns the value, or nil and the reason if there is none, or none that says anything, see [procstats.Guarantee.Vacuous].
+// Known returns the value, or nil and the reason if there is none, or none that says anything, see
+// [procstats.Guarantee.Vacuous].
 func (h *HeadlineValue) Known() (value *float64, reason string) {
 	switch {
 	case h.Value == nil:

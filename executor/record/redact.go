@@ -11,8 +11,8 @@ import (
 // redacted stands for an error, which names files.
 const redacted = "it could not be read"
 
-// Redacted returns a copy with the fields that untrusted callers may see: no command line, no path, no label. New fields
-// are left out until they stand here. Its sentences are made from what is left.
+// Redacted returns a copy with the fields that untrusted callers may see: no command line, no path, no label. New
+// fields are left out until they stand here. Its sentences are made from what is left.
 func (r *Record) Redacted() *Record {
 	c := &Record{
 		SchemaVersion: r.SchemaVersion, TachoVersion: r.TachoVersion, State: r.State, ID: r.ID, PID: r.PID,

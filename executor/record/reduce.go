@@ -10,8 +10,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// NewUsage reduces a report's window to one line of usage.jsonl. rows is its last sample with process rows, cpus how many CPUs
-// the machine has, 0 if that is not known.
+// NewUsage reduces a report's window to one line of usage.jsonl. rows is its last sample with process rows, cpus how
+// many CPUs the machine has, 0 if that is not known.
 func NewUsage(w *procstats.Window, rows *procstats.Sample, selection procstats.Selection, cpus int) *Usage {
 	first, last := w.Span()
 	u := &Usage{
@@ -101,7 +101,8 @@ func usageProcesses(w *procstats.Window, rows *procstats.Sample) *UsageProcesses
 	return p
 }
 
-// mostUsageRows is how many processes a line names: a row takes about 370 bytes, and a task can have thousands of processes.
+// mostUsageRows is how many processes a line names: a row takes about 370 bytes, and a task can have thousands of
+// processes.
 const mostUsageRows = 8
 
 // mostCPU returns the rows with the most CPU time, in their order.

@@ -17,8 +17,8 @@ import (
 // mostPoints bounds the points of a run, however long it is: about 100 KB.
 const mostPoints = 500
 
-// samples appends points to samples.csv. When the file has too many, pairs of points are joined, and from then on twice as
-// many samples to one point. Only the file holds the points: an executor keeps none in memory.
+// samples appends points to samples.csv. When the file has too many, pairs of points are joined, and from then on
+// twice as many samples to one point. Only the file holds the points: an executor keeps none in memory.
 type samples struct {
 	file    *os.File // nil before the first row
 	rows    int
@@ -139,9 +139,9 @@ func (s *Store) closeSamples() error {
 	return err
 }
 
-// ReadPoints yields the rows of a run's samples.csv in order. A row that cannot be read yields an error with file and line,
-// and reading goes on behind it; a last row without its newline is still being written, and is passed over. The error for a
-// run without such a file wraps fs.ErrNotExist.
+// ReadPoints yields the rows of a run's samples.csv in order. A row that cannot be read yields an error with file and
+// line, and reading goes on behind it; a last row without its newline is still being written, and is passed over. The
+// error for a run without such a file wraps fs.ErrNotExist.
 func ReadPoints(dir string) iter.Seq2[*Point, error] {
 	path := filepath.Join(dir, SamplesFile)
 	return func(yield func(*Point, error) bool) {

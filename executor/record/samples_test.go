@@ -45,7 +45,8 @@ func readAllPoints(t *testing.T, dir string) (points []*Point) {
 	return points
 }
 
-// TestSamplesOfALongRun holds that a day of samples fits into the file, that no spike is lost, and that counters add up.
+// TestSamplesOfALongRun holds that a day of samples fits into the file, that no spike is lost, and that counters add
+// up.
 func TestSamplesOfALongRun(t *testing.T) {
 	s := createStore(t)
 	var before *procstats.Sample

@@ -328,7 +328,8 @@ func (s sources) random(r *rand.Rand, v reflect.Value) {
 	}
 }
 
-// TestRecordsValidate writes a thousand runs, with every way in which a task can end, and holds their files against the schemas.
+// TestRecordsValidate writes a thousand runs, with every way in which a task can end, and holds their files against
+// the schemas.
 func TestRecordsValidate(t *testing.T) {
 	documents, s := schemas(t), parseSources(t, ".", "../../procstats")
 	infos, lines := newValidator(t, documents["info.schema.json"]), newValidator(t, documents["usage.schema.json"])

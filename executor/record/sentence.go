@@ -9,9 +9,9 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// Sentence says in one line how the task ended, what it used and what it was at before: "Failed with exit code 1; peak 203
-// MiB of 400 MiB (exact), 5m41s of CPU time, waited 12 % of the time for memory; 3.1 s before: 190 MiB, 0.98 cores". What
-// was not measured is not mentioned.
+// Sentence says in one line how the task ended, what it used and what it was at before: "Failed with exit code 1;
+// peak 203 MiB of 400 MiB (exact), 5m41s of CPU time, waited 12 % of the time for memory; 3.1 s before: 190 MiB, 0.98
+// cores". What was not measured is not mentioned.
 func (r *Record) Sentence() string {
 	end := r.End()
 	used := join(", ", r.peakText(), r.cpuText(), r.waitText())

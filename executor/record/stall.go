@@ -84,12 +84,13 @@ func growthIn(w *procstats.Window, id procstats.ID) (seconds float64, ok bool) {
 
 // StallOf returns one word for what a run or a window waited for; empty where too little was measured to say.
 //
-// The word is that of the resource which cost the largest share of the wall time, from a tenth on:
-// memory-thrashing (memory some), io-bound (io some), cpu-throttled (throttled CPU-seconds of the wall time, or of
-// the CPU time that was wanted where several CPUs were held back at once), cpu-starved (cpu some without the
-// throttled share, because a throttled process waits for a CPU too). Pages that are read back after they were
-// reclaimed count as I/O and as memory: both are memory's where its own is at least half of the I/O. Below a tenth the task was idle where it used less than a twentieth of a core and waited less than a
-// twentieth of the time, and fine otherwise; both only where all three pressures were measured, of all processes.
+// The word is that of the resource which cost the largest share of the wall time, from a tenth on: memory-thrashing
+// (memory some), io-bound (io some), cpu-throttled (throttled CPU-seconds of the wall time, or of the CPU time that
+// was wanted where several CPUs were held back at once), cpu-starved (cpu some without the throttled share, because a
+// throttled process waits for a CPU too). Pages that are read back after they were reclaimed count as I/O and as
+// memory: both are memory's where its own is at least half of the I/O. Below a tenth the task was idle where it used
+// less than a twentieth of a core and waited less than a twentieth of the time, and fine otherwise; both only where
+// all three pressures were measured, of all processes.
 func StallOf(w Waits) Stall {
 	if w.Wall <= 0 {
 		return ""

@@ -33,8 +33,8 @@ const (
 // DefaultRoot is where runs are kept by default, below the folder tacho was called in.
 const DefaultRoot = ".tacho/runs"
 
-// Store writes the files of one run. Put and Sync, Append and AddSample touch different files: each may be called by one goroutine
-// at a time, all at once.
+// Store writes the files of one run. Put and Sync, Append and AddSample touch different files: each may be called by
+// one goroutine at a time, all at once.
 type Store struct {
 	dir string
 	// root and usage are descriptors, so that a run writes on where its folder is, even when it was renamed.
@@ -80,8 +80,8 @@ func (s *Store) Dir() string { return s.dir }
 // Close gives up the run's files. What was written stays.
 func (s *Store) Close() error { return errors.Join(s.closeSamples(), s.usage.Close(), s.root.Close()) }
 
-// Put replaces info.json as a whole: a reader sees the old record or the new one, also after a crash. That of a run that goes on can be
-// lost with the machine until Sync: its start does not wait for a disk.
+// Put replaces info.json as a whole: a reader sees the old record or the new one, also after a crash. That of a run
+// that goes on can be lost with the machine until Sync: its start does not wait for a disk.
 func (s *Store) Put(r *Record) error {
 	content, err := encode(r, "  ")
 	if err != nil {
@@ -127,8 +127,8 @@ func (s *Store) RemoveTemporary() error {
 	return err
 }
 
-// temporaryName is that of the file which replaces the record. The writer's PID is in it because a run's starter writes the
-// record on if its executor was lost.
+// temporaryName is that of the file which replaces the record. The writer's PID is in it because a run's starter
+// writes the record on if its executor was lost.
 func temporaryName() string { return fmt.Sprintf(".%s.%d", InfoFile, os.Getpid()) }
 
 func (s *Store) replace(temporary string, content []byte, synced bool) error {
@@ -233,7 +233,8 @@ func (s *Store) lastLineWhole(size int64) (bool, error) {
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
 
-// encode leaves <, > and & as they are: command lines are full of them and these are never embedded these files in HTML.
+// encode leaves <, > and & as they are: command lines are full of them and these are never embedded these files in
+// HTML.
 func encode(value any, indent string) ([]byte, error) {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)

@@ -10,8 +10,8 @@ import (
 	"github.com/tachograph/tacho/procstats"
 )
 
-// FillFromReports completes a record without an end, of a run that is lost or goes on, from the lines of
-// its usage.jsonl, as far as they go: AsOf is set to the end of the last one. Without a line that can be read, and where
+// FillFromReports completes a record without an end, of a run that is lost or goes on, from the lines of its
+// usage.jsonl, as far as they go: AsOf is set to the end of the last one. Without a line that can be read, and where
 // the record has its numbers already, it stays as it is.
 func (r *Record) FillFromReports(reports iter.Seq2[*Usage, error]) {
 	if r.State == Exited || r.Samples > 0 {
@@ -28,7 +28,8 @@ func (r *Record) FillFromReports(reports iter.Seq2[*Usage, error]) {
 	}
 	sample := sampleOf(u.last)
 	r.AsOf, r.Samples = u.last.To, u.samples
-	// Not by the time of day, but for the moment before the first line: the clock may have been set, or the machine suspended.
+	// Not by the time of day, but for the moment before the first line: the clock may have been set, or the machine
+	// suspended.
 	span := u.last.ToMono - u.first.FromMono + u.first.From.Sub(r.StartedAt).Seconds()
 	if span > 0 {
 		r.SpanSeconds = &span

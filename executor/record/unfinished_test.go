@@ -107,7 +107,8 @@ func TestFillFromReports(t *testing.T) {
 	}
 }
 
-// TestSpanIsNotTheTimeOfDay has a machine that was suspended for eight hours between two reports: its process ran for twenty minutes.
+// TestSpanIsNotTheTimeOfDay has a machine that was suspended for eight hours between two reports: its process ran for
+// twenty minutes.
 func TestSpanIsNotTheTimeOfDay(t *testing.T) {
 	began := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
 	cpu := procstats.CgroupCPUUsage.String()

@@ -26,8 +26,8 @@ type Usage struct {
 	Absent       map[string]string        `json:"absent,omitempty"`
 	Headline     map[string]HeadlineValue `json:"headline,omitempty"`
 	Processes    *UsageProcesses          `json:"processes,omitempty"`
-	// Commands is what all processes used that ended from the start of the task to To, by command: at most 20 rows, and others. It is
-	// absent if that is not counted.
+	// Commands is what all processes used that ended from the start of the task to To, by command: at most 20 rows,
+	// and others. It is absent if that is not counted.
 	Commands *Commands `json:"commands,omitempty"`
 }
 
@@ -70,7 +70,8 @@ func (r *Reduced) field(reduction procstats.Reduction) **float64 {
 type UsageProcesses struct {
 	Rows   []UsageRow `json:"rows"`
 	Exited ProcessSum `json:"exited"`
-	// UnattributedCPUSeconds closes the sum: short-lived processes that no sample saw, and live ones without a row. Signed.
+	// UnattributedCPUSeconds closes the sum: short-lived processes that no sample saw, and live ones without a row.
+	// Signed.
 	UnattributedCPUSeconds *float64 `json:"unattributed_cpu_seconds"`
 	TotalCPUSeconds        *float64 `json:"total_cpu_seconds"`
 	// Omitted counts live processes without a row.

@@ -109,8 +109,8 @@ type LastReading struct {
 
 // Victim is a process that the OOM killer killed.
 type Victim struct {
-	// Chosen reports that the kernel's log names it as the one that was chosen: of a cgroup that is killed as a whole, the
-	// others are killed with it.
+	// Chosen reports that the kernel's log names it as the one that was chosen: of a cgroup that is killed as a
+	// whole, the others are killed with it.
 	Chosen bool `json:"-"`
 	PID    int  `json:"pid"`
 	// Namespace is "host" where PID is a number of the host's PID namespace and the executor lives in another one,

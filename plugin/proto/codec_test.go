@@ -12,11 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/testing/protocmp"
-	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/tachograph/tacho/plugin/proto/base"
@@ -83,10 +81,6 @@ func TestEncoding(t *testing.T) {
 			}},
 			"0801" + "1002" + "1a05" + "0a0100" + "2803",
 		},
-		{
-			"our own field",
-			&drivers.TaskStats{TachoSample: []byte{0xff}}, "c23e01ff",
-		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -126,69 +120,6 @@ func fieldsOf(t *testing.T, encoded []byte) []string {
 	}
 	slices.Sort(fields)
 	return fields
-}
-
-// A host that has never heard of tacho_sample reads the rest of TaskStats as if
-// it were not there, and does not lose it where it passes the message on.
-func TestTachoSampleIsSkipped(t *testing.T) {
-	sent := &drivers.TaskStats{
-		Id: "t",
-		AggResourceUsage: &drivers.TaskResourceUsage{Cpu: &drivers.CPUUsage{
-			Percent: 12.5, MeasuredFields: []drivers.CPUUsage_Fields{drivers.CPUUsage_PERCENT},
-		}},
-		TachoSample: []byte("sample"),
-	}
-	encoded, err := proto.Marshal(sent)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	foreign := dynamicpb.NewMessage(foreignTaskStats(t))
-	if err := proto.Unmarshal(encoded, foreign); err != nil {
-		t.Fatalf("a host without the field: %v", err)
-	}
-	want := proto.CloneOf(sent)
-	want.TachoSample = nil
-	known := proto.Clone(foreign)
-	known.ProtoReflect().SetUnknown(nil)
-	if d := cmp.Diff(proto.Message(want), known, protocmp.Transform()); d != "" {
-		t.Errorf("a host without the field reads (-sent +got):\n%s", d)
-	}
-
-	passed, err := proto.Marshal(foreign)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back drivers.TaskStats
-	if err := proto.Unmarshal(passed, &back); err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(sent, &back, protocmp.Transform()); d != "" {
-		t.Errorf("after a host without the field (-sent +got):\n%s", d)
-	}
-}
-
-// foreignTaskStats is TaskStats as hosts know it: without our own field.
-func foreignTaskStats(t *testing.T) protoreflect.MessageDescriptor {
-	t.Helper()
-	file := protodesc.ToFileDescriptorProto(drivers.File_plugin_proto_drivers_stats_proto)
-	for _, m := range file.MessageType {
-		for i, f := range m.Field {
-			if f.GetNumber() == 1000 {
-				m.Field = append(m.Field[:i:i], m.Field[i+1:]...)
-				break
-			}
-		}
-	}
-	foreign, err := protodesc.NewFile(file, protoregistry.GlobalFiles)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stats := foreign.Messages().ByName("TaskStats")
-	if stats.Fields().ByNumber(1000) != nil {
-		t.Fatal("the foreign TaskStats still has field 1000")
-	}
-	return stats
 }
 
 // FuzzDecode decodes arbitrary bytes as each message of the wire. What can be

@@ -3,8 +3,7 @@
 
 // Package proto holds the wire between a host and its task-driver plugins. Its
 // subpackages are generated from the .proto files beside them; names and
-// numbers are the hosts' and never change. Package records is our own: what a
-// plugin of ours answers to our agent beyond that wire.
+// numbers are the hosts' and never change.
 //
 // testdata/wire.golden lists every one of them, for people and for the test
 // that compares it with the generated code.

@@ -18,7 +18,6 @@ import (
 	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/proto/hclspec"
-	"github.com/tachograph/tacho/plugin/proto/records"
 	"github.com/tachograph/tacho/plugin/proto/structs"
 )
 
@@ -34,7 +33,6 @@ func wireFiles() []protoreflect.FileDescriptor {
 		drivers.File_plugin_proto_drivers_stats_proto,
 		drivers.File_plugin_proto_drivers_task_proto,
 		hclspec.File_plugin_proto_hclspec_hclspec_proto,
-		records.File_plugin_proto_records_records_proto,
 		structs.File_plugin_proto_structs_attribute_proto,
 		structs.File_plugin_proto_structs_recoverable_error_proto,
 	}
@@ -71,7 +69,6 @@ func TestServiceNames(t *testing.T) {
 	}{
 		{base.BasePlugin_ServiceDesc, base.File_plugin_proto_base_base_proto.Services().ByName("BasePlugin")},
 		{drivers.Driver_ServiceDesc, drivers.File_plugin_proto_drivers_driver_proto.Services().ByName("Driver")},
-		{records.Records_ServiceDesc, records.File_plugin_proto_records_records_proto.Services().ByName("Records")},
 	}
 	for _, tt := range tests {
 		var got, want []string

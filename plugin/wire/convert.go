@@ -13,20 +13,17 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/driver/schema"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
-	"github.com/tachograph/tacho/plugin/proto/hclspec"
 )
 
-// counterpart returns the name, in lower case, under which a field is found on both sides. Fields of package driver have
-// the names that they have on the wire, whatever the case, but for these.
+// counterpart returns the name, in lower case, under which a field is found on both sides. Fields of package driver
+// have the names that they have on the wire, whatever the case, but for these.
 func counterpart(field string) string {
 	field = strings.ToLower(field)
 	return cmp.Or(map[string]string{
 		"clientminport": "minport", "clientmaxport": "maxport",
 		"coregrade": "grade", "disable": "disabled", "guessspeed": "guessedspeed",
-		"exitcode": "code", "tachoretryable": "retryable", "result": "exit",
-		"minitems": "min", "maxitems": "max",
+		"exitcode": "code", "result": "exit",
 		"hostsconfig":            "hosts",
 		"msgpackdriverconfig":    "driverconfig",
 		"networkisolationmodes":  "networkmodes",
@@ -36,9 +33,9 @@ func counterpart(field string) string {
 	}[field], field)
 }
 
-// convert returns a value of one side made from one of the other, in either direction; nil of nil. Fields without a
+// Convert returns a value of one side made from one of the other, in either direction; nil of nil. Fields without a
 // counterpart stay zero. Maps, bytes and lists of the same type are shared.
-func convert[To, From any](from *From) *To {
+func Convert[To, From any](from *From) *To {
 	if from == nil {
 		return nil
 	}
@@ -61,12 +58,6 @@ func assign(to, from reflect.Value) {
 		return
 	case *drivers.Resources:
 		to.Set(reflect.ValueOf(toResources(value)))
-		return
-	case schema.Spec:
-		to.Set(reflect.ValueOf(FromSchema(value)))
-		return
-	case *hclspec.Spec:
-		to.Set(reflect.ValueOf(toSchema(value)))
 		return
 	case nil:
 		return

@@ -33,7 +33,7 @@ func TestEveryFieldHasACounterpart(t *testing.T) {
 		{driver.DNS{}, drivers.DNSConfig{}, nil},
 		{driver.TaskHandle{}, drivers.TaskHandle{}, nil},
 		{driver.NetworkOverride{}, drivers.NetworkOverride{}, nil},
-		{driver.ExitResult{}, drivers.ExitResult{}, []string{"Err"}},
+		{driver.ExitResult{}, drivers.ExitResult{}, []string{"Err", "Retryable"}},
 		{driver.TaskStatus{}, drivers.TaskStatus{}, []string{"Attributes", "Network"}},
 		{driver.Event{}, drivers.DriverTaskEvent{}, nil},
 		{driver.Capabilities{}, drivers.DriverCapabilities{}, []string{"NoMounts"}},

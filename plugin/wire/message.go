@@ -1,82 +1,97 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
+// Package wire turns what package driver says into messages of the hosts' wire. FromX makes a message; Convert makes
+// one of what has the same fields on both sides, and reads it. Reading never fails: a missing message reads as the
+// zero value.
 package wire
 
 import (
 	"cmp"
-	"errors"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/plugin/proto/hclspec"
+	"github.com/tachograph/tacho/plugin/proto/structs"
+	"github.com/tachograph/tacho/procstats"
 )
 
-// FromTaskConfig returns the message of a task; nil of nil.
-func FromTaskConfig(c *driver.TaskConfig) *drivers.TaskConfig { return convert[drivers.TaskConfig](c) }
-
-// ToTaskConfig returns the task of a message; nil of nil.
-func ToTaskConfig(m *drivers.TaskConfig) *driver.TaskConfig { return convert[driver.TaskConfig](m) }
-
-// FromTaskHandle returns the message of a handle; nil of nil.
-func FromTaskHandle(h *driver.TaskHandle) *drivers.TaskHandle { return convert[drivers.TaskHandle](h) }
-
-// ToTaskHandle returns the handle of a message; nil of nil.
-func ToTaskHandle(m *drivers.TaskHandle) *driver.TaskHandle { return convert[driver.TaskHandle](m) }
-
-// FromNetworkOverride returns the message of a task's address; nil of nil.
-func FromNetworkOverride(n *driver.NetworkOverride) *drivers.NetworkOverride {
-	return convert[drivers.NetworkOverride](n)
+// FromSchema returns the message of a schema.
+func FromSchema(schema driver.Schema) *hclspec.Spec {
+	object := &hclspec.Object{Attributes: make(map[string]*hclspec.Spec, len(schema))}
+	for _, key := range schema {
+		object.Attributes[key.Name] = fromKey(key)
+	}
+	return &hclspec.Spec{Kind: &hclspec.Spec_Object{Object: object}}
 }
 
-// ToNetworkOverride returns the address in a message; nil of nil.
-func ToNetworkOverride(m *drivers.NetworkOverride) *driver.NetworkOverride {
-	return convert[driver.NetworkOverride](m)
+func fromKey(key driver.Key) *hclspec.Spec {
+	if key.Type == "" {
+		return &hclspec.Spec{Kind: &hclspec.Spec_BlockValue{BlockValue: &hclspec.Block{
+			Name: key.Name, Required: key.Required, Nested: FromSchema(key.Block),
+		}}}
+	}
+	attribute := &hclspec.Spec{Kind: &hclspec.Spec_Attr{Attr: &hclspec.Attr{
+		Name: key.Name, Type: key.Type, Required: key.Required,
+	}}}
+	if key.Default == nil {
+		return attribute
+	}
+	literal := &hclspec.Spec{Kind: &hclspec.Spec_Literal{Literal: &hclspec.Literal{Value: key.Literal()}}}
+	return &hclspec.Spec{Kind: &hclspec.Spec_Default{Default: &hclspec.Default{Primary: attribute, Default: literal}}}
 }
 
-// FromNetworkIsolation returns the message of a network namespace; nil of nil.
-func FromNetworkIsolation(n *driver.NetworkIsolation) *drivers.NetworkIsolationSpec {
-	return convert[drivers.NetworkIsolationSpec](n)
-}
-
-// ToNetworkIsolation returns the network namespace of a message; nil of nil.
-func ToNetworkIsolation(m *drivers.NetworkIsolationSpec) *driver.NetworkIsolation {
-	return convert[driver.NetworkIsolation](m)
-}
-
-// FromExitResult returns the message of an exit, without its error; nil of nil.
-func FromExitResult(r *driver.ExitResult) *drivers.ExitResult {
-	m := convert[drivers.ExitResult](r)
-	if m != nil {
-		m.TachoRetryable = text(m.TachoRetryable)
+// FromFingerprint returns the message of a driver's state.
+func FromFingerprint(f *driver.Fingerprint) *drivers.FingerprintResponse {
+	m := &drivers.FingerprintResponse{
+		Health:            drivers.FingerprintResponse_HealthState(f.Health),
+		HealthDescription: text(f.Description),
+	}
+	if f.Err != nil {
+		m.Err = text(f.Err.Error())
+	}
+	if len(f.Attributes) > 0 {
+		m.Attributes = make(map[string]*structs.Attribute, len(f.Attributes))
+		for name, a := range f.Attributes {
+			m.Attributes[name] = fromAttribute(a)
+		}
 	}
 	return m
 }
 
-// ToExitResult returns the exit in a message; nil of nil.
-func ToExitResult(m *drivers.ExitResult) *driver.ExitResult { return convert[driver.ExitResult](m) }
+func fromAttribute(a driver.Attribute) *structs.Attribute {
+	m := &structs.Attribute{Unit: a.Unit}
+	switch value := a.Value.(type) {
+	case string:
+		m.Value = &structs.Attribute_StringVal{StringVal: text(value)}
+	case bool:
+		m.Value = &structs.Attribute_BoolVal{BoolVal: value}
+	case int64:
+		m.Value = &structs.Attribute_IntVal{IntVal: value}
+	case float64:
+		m.Value = &structs.Attribute_FloatVal{FloatVal: value}
+	}
+	return m
+}
+
+// FromCapabilities returns the message of what a driver can do; nil of nil.
+func FromCapabilities(c *driver.Capabilities) *drivers.DriverCapabilities {
+	m := Convert[drivers.DriverCapabilities](c)
+	if c != nil && c.NoMounts {
+		m.MountConfigs = drivers.DriverCapabilities_NO_MOUNTS
+	}
+	return m
+}
 
 // FromWait returns the message of an exit with the text of its error.
 func FromWait(r *driver.ExitResult) *drivers.WaitTaskResponse {
-	m := &drivers.WaitTaskResponse{Result: FromExitResult(r)}
+	m := &drivers.WaitTaskResponse{Result: Convert[drivers.ExitResult](r)}
 	if r != nil && r.Err != nil {
 		m.Err = text(r.Err.Error())
 	}
 	return m
-}
-
-// ToWait returns the exit in a message; one that holds none is an error and not an exit with code 0.
-func ToWait(m *drivers.WaitTaskResponse) *driver.ExitResult {
-	r := ToExitResult(m.GetResult())
-	if r == nil {
-		r = &driver.ExitResult{Code: -1, Err: errors.New("the driver sent no exit result")}
-	}
-	if m.GetErr() != "" {
-		r.Err = errors.New(m.GetErr())
-	}
-	return r
 }
 
 // FromTaskStatus returns the message of what is known of a task; nil of nil.
@@ -84,60 +99,53 @@ func FromTaskStatus(s *driver.TaskStatus) *drivers.InspectTaskResponse {
 	if s == nil {
 		return nil
 	}
-	task := convert[drivers.TaskStatus](s)
-	// Hosts dereference the result of tasks that have not ended, and accept the year 1 where they refuse no moment at all.
-	task.Result = cmp.Or(FromExitResult(s.Exit), new(drivers.ExitResult))
+	task := Convert[drivers.TaskStatus](s)
+	// Hosts dereference the result of tasks that have not ended, and accept the year 1 where they reject a missing
+	// moment.
+	task.Result = cmp.Or(task.Result, new(drivers.ExitResult))
 	task.StartedAt, task.CompletedAt = timestamppb.New(s.StartedAt), timestamppb.New(s.CompletedAt)
 	return &drivers.InspectTaskResponse{
 		Task:            task,
 		Driver:          &drivers.TaskDriverStatus{Attributes: texts(s.Attributes)},
-		NetworkOverride: FromNetworkOverride(s.Network),
+		NetworkOverride: Convert[drivers.NetworkOverride](s.Network),
 	}
-}
-
-// ToTaskStatus returns what a message says of a task.
-func ToTaskStatus(m *drivers.InspectTaskResponse) *driver.TaskStatus {
-	s := cmp.Or(convert[driver.TaskStatus](m.GetTask()), new(driver.TaskStatus))
-	if s.State != driver.TaskExited {
-		s.Exit = nil
-	}
-	s.Attributes, s.Network = m.GetDriver().GetAttributes(), ToNetworkOverride(m.GetNetworkOverride())
-	return s
 }
 
 // FromEvent returns the message of an event.
 func FromEvent(e *driver.Event) *drivers.DriverTaskEvent {
-	m := convert[drivers.DriverTaskEvent](e)
+	m := Convert[drivers.DriverTaskEvent](e)
 	m.Message, m.Annotations = text(e.Message), texts(e.Annotations)
 	return m
 }
 
-// ToEvent returns the event of a message.
-func ToEvent(m *drivers.DriverTaskEvent) *driver.Event { return convert[driver.Event](m) }
+// TaskStats returns Nomad's form of a sample, with rates since an earlier one.
+func TaskStats(id string, s, before *procstats.Sample, coreMHz float64) *drivers.TaskStats {
+	return &drivers.TaskStats{
+		Id:                 id,
+		Timestamp:          fromTime(s.Wall),
+		AggResourceUsage:   ResourceUsage(s, before, coreMHz),
+		ResourceUsageByPid: ProcessUsage(s, before, coreMHz),
+	}
+}
 
-// FromCapabilities returns the message of what a driver can do; nil of nil.
-func FromCapabilities(c *driver.Capabilities) *drivers.DriverCapabilities {
-	m := convert[drivers.DriverCapabilities](c)
-	if c != nil && c.NoMounts {
-		m.MountConfigs = drivers.DriverCapabilities_NO_MOUNTS
+// fromResources returns the message of a task's resources, part of which has a message of its own; nil of nil.
+func fromResources(r *driver.Resources) *drivers.Resources {
+	m := Convert[drivers.Resources](r)
+	if m != nil {
+		m.AllocatedResources = Convert[drivers.AllocatedTaskResources](r)
+		m.AllocatedResources.Cpu = &drivers.AllocatedCpuResources{CpuShares: r.CPUShares}
+		m.AllocatedResources.Memory = &drivers.AllocatedMemoryResources{MemoryMb: r.MemoryMB, MemoryMaxMb: r.MemoryMaxMB}
 	}
 	return m
 }
 
-// ToCapabilities returns what a message says a driver can do.
-func ToCapabilities(m *drivers.DriverCapabilities) *driver.Capabilities {
-	c := cmp.Or(convert[driver.Capabilities](m), new(driver.Capabilities))
-	c.NoMounts = m.GetMountConfigs() == drivers.DriverCapabilities_NO_MOUNTS
-	return c
-}
-
-// FromNode returns the message of the machine; nil of nil.
-func FromNode(n *driver.Node) *base.NomadConfig {
-	if n == nil {
-		return nil
+// toResources returns the resources of a message; nil of nil.
+func toResources(m *drivers.Resources) *driver.Resources {
+	r := Convert[driver.Resources](m)
+	if allocated := m.GetAllocatedResources(); allocated != nil {
+		r.CPUShares = allocated.GetCpu().GetCpuShares()
+		r.MemoryMB, r.MemoryMaxMB = allocated.GetMemory().GetMemoryMb(), allocated.GetMemory().GetMemoryMaxMb()
+		r.Networks = Convert[driver.Resources](allocated).Networks
 	}
-	return &base.NomadConfig{Driver: convert[base.NomadDriverConfig](n)}
+	return r
 }
-
-// ToNode returns the machine of a message; nil if it says nothing of it.
-func ToNode(m *base.NomadConfig) *driver.Node { return convert[driver.Node](m.GetDriver()) }

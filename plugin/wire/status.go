@@ -15,12 +15,8 @@ import (
 	"github.com/tachograph/tacho/plugin/proto/structs"
 )
 
-// pluginShutDown is how other hosts and their plugins say that a plugin is down.
-const pluginShutDown = "plugin is shut down"
-
-// byText are the errors that are recognised by their text, since nothing else of them arrives from a driver that is
-// not ours. Hosts do the same.
-func byText() []error {
+// ByText returns the errors that hosts recognise by their text.
+func ByText() []error {
 	return []error{
 		driver.ErrTaskNotFound, driver.ErrStatsNotImplemented, driver.ErrTaskRunning, driver.ErrTaskNotRunning,
 		driver.ErrTaskExists, driver.ErrCommandNotFound, driver.ErrNotExecutable,
@@ -40,7 +36,7 @@ func Status(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return status.Error(codes.DeadlineExceeded, text(err.Error()))
 	}
-	for _, sentinel := range byText() {
+	for _, sentinel := range ByText() {
 		if errors.Is(err, sentinel) {
 			return status.Error(codes.Unknown, text(err.Error()))
 		}
@@ -72,58 +68,6 @@ func codeOf(err error) codes.Code {
 	}
 	return codes.Unknown
 }
-
-// Error returns the driver's error for what a call returned; nil of nil. Its text is the peer's own, its kind can
-// be asked with errors.Is, and driver.IsRecoverable says what the peer said of it.
-func Error(err error) error {
-	if err == nil {
-		return nil
-	}
-	s, ok := status.FromError(err)
-	if !ok {
-		return err
-	}
-	remote := &remoteError{text: s.Message(), kind: kindOf(s)}
-	for _, detail := range s.Details() {
-		if r, ok := detail.(*structs.RecoverableError); ok && s.Code() == codes.FailedPrecondition {
-			return driver.Recoverable(remote, r.GetRecoverable())
-		}
-	}
-	return remote
-}
-
-func kindOf(s *status.Status) error {
-	switch s.Code() {
-	case codes.Canceled:
-		return context.Canceled
-	case codes.DeadlineExceeded:
-		return context.DeadlineExceeded
-	case codes.Unavailable:
-		return driver.ErrUnavailable
-	case codes.InvalidArgument:
-		return driver.ErrInvalid
-	case codes.Unimplemented:
-		return driver.ErrNotSupported
-	}
-	for _, sentinel := range byText() {
-		if strings.Contains(s.Message(), sentinel.Error()) {
-			return sentinel
-		}
-	}
-	if strings.Contains(s.Message(), pluginShutDown) {
-		return driver.ErrUnavailable
-	}
-	return nil
-}
-
-// remoteError is an error of a peer.
-type remoteError struct {
-	text string
-	kind error // for errors.Is; nil where it is of no known kind
-}
-
-func (e *remoteError) Error() string { return e.text }
-func (e *remoteError) Unwrap() error { return e.kind }
 
 // text makes a string that protobuf carries: its strings are UTF-8, while a process's name or a file's path may be
 // any bytes.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/executor/record"
 )
 
@@ -20,10 +19,16 @@ func commandsCases() []Case {
 	}
 }
 
+// recorder is a driver that keeps records; one behind a wire does not show them.
+type recorder interface {
+	FinalRecord(id string) (*record.Record, error)
+	Commands(id string) (*record.Commands, error)
+}
+
 // counting is a task of which processes end in turns, while a reader takes its stats.
 type counting struct {
 	*task
-	recorder driver.Recorder
+	recorder recorder
 	// read ends the stream; nil if there is none.
 	read context.CancelFunc
 }
@@ -31,9 +36,10 @@ type counting struct {
 // turn is how many processes end at each turn: half of them fail.
 const turn = 20
 
-// newCounting starts a task that has so many turns, and skips a driver that counts no commands, or a machine without exit records.
+// newCounting starts a task that has so many turns, and skips a driver that counts no commands, or a machine without
+// exit records.
 func newCounting(ctx context.Context, e *Env, turns int) (*counting, error) {
-	recorder, ok := e.Driver.(driver.Recorder)
+	records, ok := e.Driver.(recorder)
 	if !ok {
 		return nil, skip("the driver keeps no records")
 	}
@@ -45,7 +51,7 @@ func newCounting(ctx context.Context, e *Env, turns int) (*counting, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &counting{task: t, recorder: recorder}
+	c := &counting{task: t, recorder: records}
 	if err := c.follow(ctx, e); err != nil {
 		return nil, err
 	}
@@ -63,7 +69,7 @@ func newCounting(ctx context.Context, e *Env, turns int) (*counting, error) {
 // follow opens a stream, as a host does that publishes stats.
 func (c *counting) follow(ctx context.Context, e *Env) error {
 	ctx, c.read = context.WithCancel(ctx)
-	stream, err := e.TaskStats(ctx, c.ID, time.Second)
+	stream, err := e.NomadStats(ctx, c.ID, time.Second)
 	if err == nil {
 		_, err = stream.Recv()
 	}
@@ -162,7 +168,7 @@ func commandsGoOn(ctx context.Context, e *Env) error {
 	if err := e.recrash(ctx, c.task); err != nil {
 		return err
 	}
-	c.recorder, _ = e.Driver.(driver.Recorder)
+	c.recorder, _ = e.Driver.(recorder)
 	if err := c.follow(ctx, e); err != nil {
 		return err
 	}

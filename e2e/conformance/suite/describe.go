@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/plugin"
-	"github.com/tachograph/tacho/plugin/config"
+	"github.com/tachograph/tacho/e2e/conformance/host"
 )
 
 func describeCases() []Case {
@@ -28,13 +27,8 @@ func describeCases() []Case {
 // semver is enough of semver.org to refuse what hosts refuse.
 var semver = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
-// informer is a driver that says what plugin it is; one in this process does not.
-type informer interface {
-	Info(ctx context.Context) (plugin.Info, error)
-}
-
 func pluginInfo(ctx context.Context, e *Env) error {
-	d, ok := e.Driver.(informer)
+	d, ok := e.Driver.(*host.Process)
 	if !ok {
 		return skip("not behind a plugin")
 	}
@@ -53,33 +47,22 @@ func schemas(ctx context.Context, e *Env) error {
 	if err != nil {
 		return err
 	}
-	if err := config.Check(task); err != nil {
+	if _, err := host.ToDecoder(task); err != nil {
 		return fmt.Errorf("task config: %w", err)
 	}
-	d, ok := e.Driver.(driver.Configurer)
-	if !ok {
-		return nil
-	}
-	own, err := d.ConfigSchema(ctx)
-	if err != nil {
+	own, err := e.ConfigSchema(ctx)
+	if err != nil || own == nil { // a plugin without a configuration
 		return err
 	}
-	if own == nil { // a plugin without a configuration
-		return nil
-	}
-	if err := config.Check(own); err != nil {
+	if _, err := host.ToDecoder(own); err != nil {
 		return fmt.Errorf("plugin config: %w", err)
 	}
 	return nil
 }
 
 func badConfig(ctx context.Context, e *Env) error {
-	d, ok := e.Driver.(driver.Configurer)
-	if !ok {
-		return skip("takes no configuration")
-	}
 	for _, garbage := range [][]byte{{0xc1}, []byte("garbage"), {0xdf, 0xff, 0xff, 0xff, 0xff}} {
-		if err := d.SetConfig(ctx, garbage, nil); err == nil {
+		if err := e.SetConfig(ctx, garbage, nil); err == nil {
 			return fmt.Errorf("the config %x is taken", garbage)
 		}
 	}

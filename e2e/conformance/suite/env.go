@@ -19,7 +19,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/plugin/config"
+	"github.com/tachograph/tacho/e2e/conformance/host"
 )
 
 // markerName is a variable in the environment of every task, by which its processes are found afterwards.
@@ -29,7 +29,7 @@ func markerOf(dir string) string { return filepath.Base(dir) }
 
 // Env is what a case has: a driver, a folder, and tasks that are gone when it ends.
 type Env struct {
-	driver.Driver
+	Driver
 
 	subject Subject
 	dir     string
@@ -131,11 +131,7 @@ func (e *Env) encode(ctx context.Context, command string, args []string) ([]byte
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	encoded, diags := config.Encode(spec, file.Body, vars)
-	if diags.HasErrors() {
-		return nil, fmt.Errorf("config { command args }: %w", diags)
-	}
-	return encoded, nil
+	return host.Encode(spec, file.Body, vars)
 }
 
 // run starts a task that runs a script.

@@ -155,5 +155,3 @@ func eventsCancelled(ctx context.Context, e *Env) error {
 		return errors.New("the stream goes on without its reader")
 	}
 }
-
-var _ driver.Observer = (*Env)(nil)

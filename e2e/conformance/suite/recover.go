@@ -145,7 +145,7 @@ func recoverInUse(ctx context.Context, e *Env) error {
 		}
 		errs <- nil
 	}()
-	stream, err := e.TaskStats(ctx, t.ID, 100*time.Millisecond)
+	stream, err := e.NomadStats(ctx, t.ID, 100*time.Millisecond)
 	if err == nil {
 		_, err = stream.Recv()
 	}

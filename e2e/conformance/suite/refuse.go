@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/procstats"
+	"github.com/tachograph/tacho/plugin/proto/drivers"
 )
 
 func refuseCases() []Case {
@@ -100,10 +100,10 @@ func isMissing(err error) bool {
 }
 
 // firstStats opens a stats stream and returns its first reading: the error of a stream may come with that only.
-func firstStats(ctx context.Context, e *Env, id string) (*procstats.Sample, error) {
+func firstStats(ctx context.Context, e *Env, id string) (*drivers.TaskStats, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := e.TaskStats(ctx, id, time.Second)
+	stream, err := e.NomadStats(ctx, id, time.Second)
 	if err != nil {
 		return nil, err
 	}

@@ -16,10 +16,7 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/plugin/host"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
-	"github.com/tachograph/tacho/plugin/wire"
-	"github.com/tachograph/tacho/procstats"
 )
 
 func statsCases() []Case {
@@ -37,39 +34,9 @@ func statsCases() []Case {
 // nomadStats is a task's stats in Nomad's form.
 type nomadStats = driver.Stream[*drivers.TaskStats]
 
-// nomadStats opens a task's stats in Nomad's form: as they are on the wire, or as they would be.
-func (e *Env) nomadStats(ctx context.Context, id string, interval time.Duration) (nomadStats, error) {
-	if remote, ok := e.Driver.(*host.Process); ok {
-		return remote.NomadStats(ctx, id, interval)
-	}
-	stream, err := e.TaskStats(ctx, id, interval)
-	if err != nil {
-		return nil, err
-	}
-	return &converted{id: id, stream: stream, before: stream.Baseline()}, nil
-}
-
-// converted is a stream of samples in Nomad's form.
-type converted struct {
-	id     string
-	stream driver.StatsStream
-	before *procstats.Sample
-}
-
-// Recv implements driver.Stream.
-func (c *converted) Recv() (*drivers.TaskStats, error) {
-	sample, err := c.stream.Recv()
-	if err != nil {
-		return nil, err
-	}
-	stats := wire.FromSample(c.id, sample, c.before, 0)
-	c.before = sample
-	return stats, nil
-}
-
 // openStats opens a stream and returns its first reading.
 func openStats(ctx context.Context, e *Env, t *task, interval time.Duration) (nomadStats, *drivers.TaskStats, error) {
-	stream, err := e.nomadStats(ctx, t.ID, interval)
+	stream, err := e.NomadStats(ctx, t.ID, interval)
 	if err != nil {
 		return nil, nil, ifStats(err)
 	}

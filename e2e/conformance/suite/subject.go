@@ -6,19 +6,22 @@ package suite
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
+	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/plugin/host"
+	"github.com/tachograph/tacho/e2e/conformance/host"
+	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/plugin/proto/hclspec"
+	"github.com/tachograph/tacho/plugin/wire"
+	"github.com/tachograph/tacho/procstats"
 )
 
 // Plugin is a plugin executable under test.
 type Plugin struct {
 	Options host.Options
-	// Config is the operator's configuration, as config.Encode makes it.
+	// Config is the operator's configuration as MessagePack.
 	Config []byte
 	// Node is what the plugin is told of the machine; nil for nothing.
 	Node *driver.Node
@@ -27,13 +30,14 @@ type Plugin struct {
 }
 
 // Open implements Subject.
-func (p *Plugin) Open(ctx context.Context) (driver.Driver, error) {
+func (p *Plugin) Open(ctx context.Context) (Driver, error) {
 	process, err := host.Start(ctx, p.Options)
 	if err != nil {
 		return nil, err
 	}
 	if err := errors.Join(process.Init(ctx), process.SetConfig(ctx, p.Config, p.Node)); err != nil {
-		return nil, errors.Join(err, process.Close(ctx))
+		process.Close()
+		return nil, err
 	}
 	p.process = process
 	return process, nil
@@ -41,29 +45,18 @@ func (p *Plugin) Open(ctx context.Context) (driver.Driver, error) {
 
 // Crash implements Subject: SIGKILL.
 func (p *Plugin) Crash(ctx context.Context) error {
-	process, err := os.FindProcess(p.process.Address().Process.PID)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(process.Kill(), process.Release()); err != nil {
-		return err
-	}
-	select {
-	case <-p.process.Gone():
-	case <-ctx.Done():
-		return fmt.Errorf("the killed plugin does not end: %w", context.Cause(ctx))
-	}
-	return p.Close(ctx)
+	process := p.process
+	p.process = nil
+	return process.Crash(ctx)
 }
 
 // Close implements Subject.
-func (p *Plugin) Close(ctx context.Context) error {
-	process := p.process
-	if process == nil {
-		return nil
+func (p *Plugin) Close(context.Context) error {
+	if p.process != nil {
+		p.process.Close()
 	}
 	p.process = nil
-	return process.Close(ctx)
+	return nil
 }
 
 // Conn implements Wired.
@@ -77,13 +70,13 @@ type InProcess struct {
 }
 
 // Open implements Subject.
-func (p *InProcess) Open(context.Context) (driver.Driver, error) {
+func (p *InProcess) Open(context.Context) (Driver, error) {
 	p.driver = driver.New(p.Options)
-	return p.driver, nil
+	return local{p.driver}, nil
 }
 
-// Crash implements Subject. What a process that is killed does not do either is to say goodbye to its tasks; that
-// its locks and connections are gone is what Close does.
+// Crash implements Subject. A process that is killed does not say goodbye to its tasks, as Close does not; its locks
+// and connections are gone.
 func (p *InProcess) Crash(ctx context.Context) error { return p.Close(ctx) }
 
 // Close implements Subject.
@@ -94,4 +87,46 @@ func (p *InProcess) Close(context.Context) error {
 	}
 	p.driver = nil
 	return d.Close()
+}
+
+// local is our own driver with schemas and stats as they would be on the wire.
+type local struct{ *driver.Tacho }
+
+// ConfigSchema implements Driver.
+func (local) ConfigSchema(context.Context) (*hclspec.Spec, error) {
+	return wire.FromSchema(driver.ConfigSchema()), nil
+}
+
+// TaskConfigSchema implements Driver.
+func (local) TaskConfigSchema(context.Context) (*hclspec.Spec, error) {
+	return wire.FromSchema(driver.TaskSchema()), nil
+}
+
+// NomadStats implements Driver.
+func (l local) NomadStats(
+	ctx context.Context, id string, interval time.Duration,
+) (driver.Stream[*drivers.TaskStats], error) {
+	stream, err := l.TaskStats(ctx, id, interval)
+	if err != nil {
+		return nil, err
+	}
+	return &converted{id: id, stream: stream, before: stream.Baseline()}, nil
+}
+
+// converted is a stream of samples in Nomad's form.
+type converted struct {
+	id     string
+	stream driver.StatsStream
+	before *procstats.Sample
+}
+
+// Recv implements driver.Stream.
+func (c *converted) Recv() (*drivers.TaskStats, error) {
+	sample, err := c.stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	stats := wire.TaskStats(c.id, sample, c.before, 0)
+	c.before = sample
+	return stats, nil
 }

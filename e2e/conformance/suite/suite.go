@@ -1,8 +1,8 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package suite is what every task driver has to do, as cases that drive one through driver.Driver: a driver in
-// this process, or a plugin executable of anybody's through package plugin.
+// Package suite is what every task driver has to do, as cases that drive ours in this process, or any plugin
+// executable.
 package suite
 
 import (
@@ -13,12 +13,28 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin/proto/drivers"
+	"github.com/tachograph/tacho/plugin/proto/hclspec"
 )
+
+// Driver is what the cases ask of a task driver, in this process or behind a plugin's wire.
+type Driver interface {
+	driver.Describer
+	driver.Starter
+	driver.Lifecycle
+	driver.Execer
+	TaskEvents(ctx context.Context) (driver.Stream[*driver.Event], error)
+	// NomadStats returns a task's stats in Nomad's form.
+	NomadStats(ctx context.Context, id string, interval time.Duration) (driver.Stream[*drivers.TaskStats], error)
+	ConfigSchema(ctx context.Context) (*hclspec.Spec, error)
+	TaskConfigSchema(ctx context.Context) (*hclspec.Spec, error)
+	SetConfig(ctx context.Context, msgpack []byte, node *driver.Node) error
+}
 
 // Subject is a driver under test.
 type Subject interface {
 	// Open makes a driver that knows no tasks: a new process, or a new value.
-	Open(ctx context.Context) (driver.Driver, error)
+	Open(ctx context.Context) (Driver, error)
 	// Crash ends the driver of the last Open without any warning. Tasks must survive that.
 	Crash(ctx context.Context) error
 	// Close ends the driver of the last Open in order.

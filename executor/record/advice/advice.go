@@ -35,7 +35,8 @@ type Advice struct {
 // subject is what advice is about, and how its reader gets more data.
 type subject struct {
 	noun string
-	// more says how to get more runs, unbounded how to learn a peak that a limit has cut off, exact how to get one that is no bound.
+	// more says how to get more runs, unbounded how to learn a peak that a limit has cut off, exact how to get one
+	// that is no bound.
 	more, unbounded, exact string
 	// flags adds the resources as flags of tacho run.
 	flags bool
@@ -84,17 +85,18 @@ type peaks struct {
 	// known are exact peaks and upper bounds, of which there are upper.
 	known []float64
 	upper int
-	// killedAt is the highest peak of the kills runs that the kernel killed something of, atLeast that of the bounds runs of which only a
-	// lower bound or a sample is known.
+	// killedAt is the highest peak of the kills runs that the kernel killed something of, atLeast that of the bounds
+	// runs of which only a lower bound or a sample is known.
 	killedAt, atLeast float64
 	kills, bounds     int
-	// shortAt is the highest peak, with what was swapped, of the short runs that had less memory than they needed and were not killed.
+	// shortAt is the highest peak, with what was swapped, of the short runs that had less memory than they needed and
+	// were not killed.
 	shortAt float64
 	short   int
 }
 
-// peaksOf returns the peaks of runs. One that failed or was aborted may have needed less than the command does: it counts only if it took
-// more than those that did not.
+// peaksOf returns the peaks of runs. One that failed or was aborted may have needed less than the command does: it
+// counts only if it took more than those that did not.
 func peaksOf(records []*record.Record) (p peaks) {
 	whole := 0.0
 	for _, r := range records {
@@ -205,8 +207,8 @@ func (a *Advice) unknownNeed(p *peaks) bool {
 // few is the number of runs below which the advice says that they are few.
 const few = 5
 
-// withoutOutliers returns the values without the highest ones that are at least twice as high as nine tenths of all; they must be
-// fewer than one of ten.
+// withoutOutliers returns the values without the highest ones that are at least twice as high as nine tenths of all;
+// they must be fewer than one of ten.
 func withoutOutliers(values []float64) (usual []float64, outliers int) {
 	sorted := slices.Sorted(slices.Values(values))
 	at := len(sorted) * 9 / 10
@@ -221,8 +223,9 @@ func withoutOutliers(values []float64) (usual []float64, outliers int) {
 	return sorted[:n], len(sorted) - n
 }
 
-// ask returns the MiB to ask for: above the highest value by a margin that is smaller the more runs there are, and above what the
-// spread of the values makes likely, but not more than 1.33 times the highest; rounded up to a number that people use.
+// ask returns the MiB to ask for: above the highest value by a margin that is smaller the more runs there are, and
+// above what the spread of the values makes likely, but not more than 1.33 times the highest; rounded up to a number
+// that people use.
 func ask(values []float64) int64 {
 	const highest = 1.33
 	n := float64(len(values))
@@ -261,8 +264,8 @@ func roundUp(mib float64) int64 {
 	return max(least, int64(math.Ceil(mib/step)*step))
 }
 
-// shortest is how many seconds a run lasts at least that says anything of CPU: a shorter one is the start of a program, which takes a whole
-// core.
+// shortest is how many seconds a run lasts at least that says anything of CPU: a shorter one is the start of a
+// program, which takes a whole core.
 const shortest = 1
 
 // cpu advises on CPU, from exact CPU time. Runs that were throttled would have used more.
@@ -312,7 +315,8 @@ func (a *Advice) days() string {
 	return fmt.Sprintf(" over %d days", days)
 }
 
-// Line returns the advice on memory in a sentence, or two if some runs used much more; empty if the data do not suffice.
+// Line returns the advice on memory in a sentence, or two if some runs used much more; empty if the data do not
+// suffice.
 func (a *Advice) Line() string {
 	switch {
 	case a.MemoryMiB == nil:
@@ -323,8 +327,8 @@ func (a *Advice) Line() string {
 	return a.Why[0]
 }
 
-// Text returns the reasons, and what to ask for as a block of a job file and, of a command, as flags of tacho run. coreMHz is what a core
-// counts for in the job file.
+// Text returns the reasons, and what to ask for as a block of a job file and, of a command, as flags of tacho run.
+// coreMHz is what a core counts for in the job file.
 func (a *Advice) Text(coreMHz int) string {
 	var b strings.Builder
 	for _, line := range a.Why {

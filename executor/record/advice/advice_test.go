@@ -19,7 +19,8 @@ type history struct {
 	// need is the most memory that a run can use, in MiB.
 	need float64
 	runs int
-	// lowest is the least share of the need that a run uses; the others are between it and 1, more often near it the higher skew is.
+	// lowest is the least share of the need that a run uses; the others are between it and 1, more often near it the
+	// higher skew is.
 	lowest, skew float64
 	// rare is how many runs use the whole need while the others use lowest of it.
 	rare int

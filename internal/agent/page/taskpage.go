@@ -17,7 +17,6 @@ import (
 	"github.com/tachograph/tacho/hook"
 	"github.com/tachograph/tacho/internal/agent/allocation"
 	"github.com/tachograph/tacho/internal/chart"
-	"github.com/tachograph/tacho/internal/figures"
 	"github.com/tachograph/tacho/internal/series"
 	"github.com/tachograph/tacho/procstats"
 )
@@ -173,11 +172,11 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 		{Key: "memory", Label: "Memory needed", Value: body.Memory.Needed, Detail: memoryDetail(body.Memory)},
 		{Key: "peak", Label: "Memory peak", Value: body.Memory.Peak, Detail: "limit " + body.Memory.Limit.Text},
 		{
-			Key: "read", Label: "Read from storage", Value: rateNumber(list, procstats.HeadlineIORead, newest.rate(before, figures.Read)),
+			Key: "read", Label: "Read from storage", Value: rateNumber(list, procstats.HeadlineIORead, newest.rate(before, ioRead)),
 			Detail: sinceStart(headline(list, procstats.HeadlineIORead, procstats.Bytes.Text)),
 		},
 		{
-			Key: "write", Label: "Written", Value: rateNumber(list, procstats.Writing(list), newest.rate(before, figures.Written)),
+			Key: "write", Label: "Written", Value: rateNumber(list, procstats.Writing(list), newest.rate(before, ioWrite)),
 			Detail: writtenDetail(procstats.WrittenOf(t.usage.Sample, list)),
 		},
 	}
@@ -185,7 +184,7 @@ func (p *Page) readings(t task, body *taskView, f *frame) {
 	if sent := headline(list, procstats.HeadlineNetworkSent, procstats.Bytes.Text); !received.Absent {
 		body.Figures = append(body.Figures, figure{
 			Key: "network", Label: "Network, received",
-			Value:  rateNumber(list, procstats.HeadlineNetworkReceived, newest.rate(before, figures.Received)),
+			Value:  rateNumber(list, procstats.HeadlineNetworkReceived, newest.rate(before, networkReceived)),
 			Detail: "received " + received.Mark + received.Text + ", sent " + sinceStart(sent),
 		})
 	}
@@ -253,13 +252,14 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 	if errors.Is(err, series.ErrBlocked) && body.Reason == "" {
 		body.Reason = "no history: " + series.ErrBlocked.Error()
 	}
+	c := newCondenser()
 	moments := make([]moment, 0, len(points)+1)
 	for _, point := range points {
-		moments = append(moments, momentOf(point))
+		moments = append(moments, c.point(point))
 	}
 	moments = thinned(moments, step)
 	if sample := t.usage.Sample; sample != nil && t.usage.Running && !t.dead() && !s.fixed {
-		moments = appendLive(moments, t)
+		moments = appendLive(moments, c, t)
 	}
 	f := newFrame(until.Add(-s.size), until, moments)
 	f.axis.Ticks = chart.TicksBefore(f.axis.Since, until, s.endWord(t))
@@ -273,15 +273,15 @@ func (p *Page) charts(t task, body *taskView, latest time.Time, asked url.Values
 }
 
 // appendLive puts the newest reading behind a history that does not have it yet.
-func appendLive(moments []moment, t task) []moment {
+func appendLive(moments []moment, c *condenser, t task) []moment {
 	run := 0
 	if n := len(moments); n > 0 {
 		if !t.usage.Sample.Wall.After(moments[n-1].Wall) {
 			return moments
 		}
-		run = moments[n-1].Run
+		run = moments[n-1].run
 	}
-	return append(moments, liveMoment(t.usage, run))
+	return append(moments, c.live(t.usage.Sample, t.usage.Headlines, run))
 }
 
 func (w window) endWord(t task) string {

@@ -24,7 +24,6 @@ import (
 	"github.com/tachograph/tacho/internal/agent/job"
 	"github.com/tachograph/tacho/internal/agent/node"
 	"github.com/tachograph/tacho/internal/agent/places"
-	pluginconfig "github.com/tachograph/tacho/plugin/config"
 )
 
 // Options configure the driver.
@@ -85,12 +84,12 @@ func ownConfig(o Options) (driver.Config, error) {
 	place := "plugin " + driver.Name
 	if block := o.Plugins[driver.Name]; block != nil {
 		place = placeOf(block)
-		value, diags := pluginconfig.Decode(driver.ConfigSchema(), block.Body, nil)
+		encoded, diags := driver.ConfigSchema().Encode(block.Body, nil)
 		if diags.HasErrors() {
 			return own, places.Join(diags.Errs()...)
 		}
 		var err error
-		if own, err = driver.ConfigOf(value); err != nil {
+		if own, err = driver.DecodeConfig(encoded); err != nil {
 			return own, places.Each(err, func(cause error) error { return fmt.Errorf("%s: %w", place, cause) })
 		}
 		if own.LogCollection != driver.LogsByExecutor {
@@ -137,14 +136,14 @@ func (d *Driver) About() node.Driver {
 // Configure decodes a task's config block into the driver's request, and refuses what the driver would not start. Expressions
 // in body may refer to vars.
 func (d *Driver) Configure(into *driver.TaskConfig, task *job.Task, body hcl.Body, vars *hcl.EvalContext) error {
-	value, diags := pluginconfig.Decode(driver.TaskSchema(), body, vars)
+	encoded, diags := driver.TaskSchema().Encode(body, vars)
 	if diags.HasErrors() {
 		return job.Mistakes(diags)
 	}
 	if err := driver.CheckSignal(task.KillSignal); err != nil {
 		return task.Places.Fault("kill_signal", err)
 	}
-	block, err := driver.ConfigBlockOf(value)
+	block, err := driver.DecodeBlock(encoded)
 	if err != nil {
 		return task.Places.Fault("config", err)
 	}

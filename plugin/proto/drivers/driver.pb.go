@@ -1333,11 +1333,8 @@ type TaskStatsRequest struct {
 	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Time between two messages of the stream.
 	CollectionInterval *durationpb.Duration `protobuf:"bytes,2,opt,name=collection_interval,json=collectionInterval,proto3" json:"collection_interval,omitempty"`
-	// Ours, not of the hosts' wire: send TaskStats.tacho_sample too. To make it
-	// takes longer than all the rest, so hosts that do not know it are spared.
-	TachoSample   bool `protobuf:"varint,1000,opt,name=tacho_sample,json=tachoSample,proto3" json:"tacho_sample,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *TaskStatsRequest) Reset() {
@@ -1382,13 +1379,6 @@ func (x *TaskStatsRequest) GetCollectionInterval() *durationpb.Duration {
 		return x.CollectionInterval
 	}
 	return nil
-}
-
-func (x *TaskStatsRequest) GetTachoSample() bool {
-	if x != nil {
-		return x.TachoSample
-	}
-	return false
 }
 
 // One message of the stream of TaskStats.
@@ -2457,11 +2447,10 @@ const file_plugin_proto_drivers_driver_proto_rawDesc = "" +
 	"\x13InspectTaskResponse\x12E\n" +
 	"\x04task\x18\x01 \x01(\v21.hashicorp.nomad.plugins.drivers.proto.TaskStatusR\x04task\x12O\n" +
 	"\x06driver\x18\x02 \x01(\v27.hashicorp.nomad.plugins.drivers.proto.TaskDriverStatusR\x06driver\x12a\n" +
-	"\x10network_override\x18\x03 \x01(\v26.hashicorp.nomad.plugins.drivers.proto.NetworkOverrideR\x0fnetworkOverride\"\x9b\x01\n" +
+	"\x10network_override\x18\x03 \x01(\v26.hashicorp.nomad.plugins.drivers.proto.NetworkOverrideR\x0fnetworkOverride\"\x8d\x01\n" +
 	"\x10TaskStatsRequest\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12J\n" +
-	"\x13collection_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x12collectionInterval\x12\"\n" +
-	"\ftacho_sample\x18\xe8\a \x01(\bR\vtachoSample\"[\n" +
+	"\x13collection_interval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x12collectionIntervalJ\x06\b\xe8\a\x10\xe9\aR\ftacho_sample\"[\n" +
 	"\x11TaskStatsResponse\x12F\n" +
 	"\x05stats\x18\x01 \x01(\v20.hashicorp.nomad.plugins.drivers.proto.TaskStatsR\x05stats\"\x13\n" +
 	"\x11TaskEventsRequest\"\xe1\x02\n" +

@@ -170,13 +170,8 @@ type TaskStats struct {
 	AggResourceUsage *TaskResourceUsage `protobuf:"bytes,3,opt,name=agg_resource_usage,json=aggResourceUsage,proto3" json:"agg_resource_usage,omitempty"`
 	// Its processes, by the decimal text of their PID.
 	ResourceUsageByPid map[string]*TaskResourceUsage `protobuf:"bytes,4,rep,name=resource_usage_by_pid,json=resourceUsageByPid,proto3" json:"resource_usage_by_pid,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Ours, not of the hosts' wire: the full sample behind the numbers above, an
-	// encoded tachograph.executor.Sample. It has what they cannot carry: stalls,
-	// I/O, disk, PSS, and the reason where a value is absent. It is for hosts
-	// that ask for it by TaskStatsRequest.tacho_sample.
-	TachoSample   []byte `protobuf:"bytes,1000,opt,name=tacho_sample,json=tachoSample,proto3" json:"tacho_sample,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *TaskStats) Reset() {
@@ -233,13 +228,6 @@ func (x *TaskStats) GetAggResourceUsage() *TaskResourceUsage {
 func (x *TaskStats) GetResourceUsageByPid() map[string]*TaskResourceUsage {
 	if x != nil {
 		return x.ResourceUsageByPid
-	}
-	return nil
-}
-
-func (x *TaskStats) GetTachoSample() []byte {
-	if x != nil {
-		return x.TachoSample
 	}
 	return nil
 }
@@ -515,16 +503,15 @@ var File_plugin_proto_drivers_stats_proto protoreflect.FileDescriptor
 
 const file_plugin_proto_drivers_stats_proto_rawDesc = "" +
 	"\n" +
-	" plugin/proto/drivers/stats.proto\x12%hashicorp.nomad.plugins.drivers.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\x03\n" +
+	" plugin/proto/drivers/stats.proto\x12%hashicorp.nomad.plugins.drivers.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x03\n" +
 	"\tTaskStats\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x128\n" +
 	"\ttimestamp\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\ttimestamp\x12f\n" +
 	"\x12agg_resource_usage\x18\x03 \x01(\v28.hashicorp.nomad.plugins.drivers.proto.TaskResourceUsageR\x10aggResourceUsage\x12{\n" +
-	"\x15resource_usage_by_pid\x18\x04 \x03(\v2H.hashicorp.nomad.plugins.drivers.proto.TaskStats.ResourceUsageByPidEntryR\x12resourceUsageByPid\x12\"\n" +
-	"\ftacho_sample\x18\xe8\a \x01(\fR\vtachoSample\x1a\x7f\n" +
+	"\x15resource_usage_by_pid\x18\x04 \x03(\v2H.hashicorp.nomad.plugins.drivers.proto.TaskStats.ResourceUsageByPidEntryR\x12resourceUsageByPid\x1a\x7f\n" +
 	"\x17ResourceUsageByPidEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12N\n" +
-	"\x05value\x18\x02 \x01(\v28.hashicorp.nomad.plugins.drivers.proto.TaskResourceUsageR\x05value:\x028\x01\"\xa2\x01\n" +
+	"\x05value\x18\x02 \x01(\v28.hashicorp.nomad.plugins.drivers.proto.TaskResourceUsageR\x05value:\x028\x01J\x06\b\xe8\a\x10\xe9\aR\ftacho_sample\"\xa2\x01\n" +
 	"\x11TaskResourceUsage\x12A\n" +
 	"\x03cpu\x18\x01 \x01(\v2/.hashicorp.nomad.plugins.drivers.proto.CPUUsageR\x03cpu\x12J\n" +
 	"\x06memory\x18\x02 \x01(\v22.hashicorp.nomad.plugins.drivers.proto.MemoryUsageR\x06memory\"\xab\x03\n" +

@@ -1426,12 +1426,9 @@ type ExitResult struct {
 	// The signal that killed it; 0 where none did.
 	Signal int32 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
 	// The kernel killed it for want of memory. The host counts and shows this.
-	OomKilled bool `protobuf:"varint,3,opt,name=oom_killed,json=oomKilled,proto3" json:"oom_killed,omitempty"`
-	// Ours, not of the hosts' wire: why another start may end better although the
-	// task failed, such as the memory of the machine; empty if it may not.
-	TachoRetryable string `protobuf:"bytes,1000,opt,name=tacho_retryable,json=tachoRetryable,proto3" json:"tacho_retryable,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	OomKilled     bool `protobuf:"varint,3,opt,name=oom_killed,json=oomKilled,proto3" json:"oom_killed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExitResult) Reset() {
@@ -1483,13 +1480,6 @@ func (x *ExitResult) GetOomKilled() bool {
 		return x.OomKilled
 	}
 	return false
-}
-
-func (x *ExitResult) GetTachoRetryable() string {
-	if x != nil {
-		return x.TachoRetryable
-	}
-	return ""
 }
 
 // What every driver knows of a task.
@@ -1752,14 +1742,13 @@ const file_plugin_proto_drivers_task_proto_rawDesc = "" +
 	"\x0eauto_advertise\x18\x03 \x01(\bR\rautoAdvertise\x1a:\n" +
 	"\fPortMapEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x8a\x01\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"y\n" +
 	"\n" +
 	"ExitResult\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1d\n" +
 	"\n" +
-	"oom_killed\x18\x03 \x01(\bR\toomKilled\x12(\n" +
-	"\x0ftacho_retryable\x18\xe8\a \x01(\tR\x0etachoRetryable\"\xbd\x02\n" +
+	"oom_killed\x18\x03 \x01(\bR\toomKilledJ\x06\b\xe8\a\x10\xe9\aR\x0ftacho_retryable\"\xbd\x02\n" +
 	"\n" +
 	"TaskStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +

@@ -11,14 +11,15 @@ import (
 
 	"github.com/tachograph/tacho/driver"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
-	"github.com/tachograph/tacho/plugin/wire"
 )
 
-// ExecTaskStreaming implements driver.Execer. What the driver has against it comes with the first Recv.
-func (r *Remote) ExecTaskStreaming(ctx context.Context, id string, options driver.ExecOptions) (driver.ExecStream, error) {
+// ExecTaskStreaming implements driver.Execer. A rejection comes with the first Recv.
+func (r *Remote) ExecTaskStreaming(
+	ctx context.Context, id string, options driver.ExecOptions,
+) (driver.ExecStream, error) {
 	stream, err := r.driver.ExecTaskStreaming(ctx)
 	if err != nil {
-		return nil, wire.Error(err)
+		return nil, toError(err)
 	}
 	exec := &remoteExec{stream: stream}
 	setup := &drivers.ExecTaskStreamingRequest_Setup{TaskId: id, Command: options.Command, Tty: options.TTY}
@@ -43,11 +44,11 @@ func (e *remoteExec) Recv() (driver.ExecOutput, error) {
 			return driver.ExecOutput{}, io.EOF
 		}
 		if err != nil {
-			return driver.ExecOutput{}, wire.Error(err)
+			return driver.ExecOutput{}, toError(err)
 		}
 		output := driver.ExecOutput{Stdout: m.GetStdout().GetData(), Stderr: m.GetStderr().GetData()}
 		if m.GetExited() {
-			if output.Exit = wire.ToExitResult(m.GetResult()); output.Exit == nil {
+			if output.Exit = toExitResult(m.GetResult()); output.Exit == nil {
 				output.Exit = &driver.ExitResult{}
 			}
 		}
@@ -83,5 +84,5 @@ func (e *remoteExec) send(m *drivers.ExecTaskStreamingRequest) error {
 	if errors.Is(err, io.EOF) {
 		return io.EOF
 	}
-	return wire.Error(err)
+	return toError(err)
 }

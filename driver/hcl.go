@@ -1,7 +1,7 @@
 // Copyright (c) The Tachograph Authors
 // SPDX-License-Identifier: MPL-2.0
 
-package config
+package driver
 
 import (
 	"errors"
@@ -9,70 +9,80 @@ import (
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/hashicorp/hcl/v2/hcldec"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	hcljson "github.com/hashicorp/hcl/v2/json"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 	"github.com/zclconf/go-cty/cty/msgpack"
-
-	"github.com/tachograph/tacho/driver/schema"
 )
 
-// Decode decodes a body by a schema. vars are what expressions in the body may refer to; nil for nothing. A nil body is
-// an empty one. Diagnostics name the place in the file.
+// Encode decodes what a user wrote by a schema and encodes it as hosts send it to a driver, for DecodeConfig and
+// DecodeBlock. vars are what expressions in the body may refer to; nil for nothing. A nil body is an empty one.
+// Diagnostics name the place in the file.
 //
 // Other hosts read a config block as a loose tree first, in which a block and an attribute that holds an object are
 // the same: a schema may say list(map(string)) where the user writes a block, or a block where the user writes
-// name = { … }. So does Decode, if the body does not fit as it stands.
-func Decode(spec schema.Spec, body hcl.Body, vars *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
-	decoder, err := translate(spec)
+// name = { … }. Encode does so if the body does not fit as it stands.
+func (s Schema) Encode(body hcl.Body, vars *hcl.EvalContext) ([]byte, hcl.Diagnostics) {
 	if body == nil {
 		body = hcl.EmptyBody()
 	}
-	if err != nil {
-		return cty.NilVal, problem(body, "Invalid schema", err)
-	}
+	decoder := s.decoder()
 	value, diags := hcldec.Decode(body, decoder, vars)
 	if diags.HasErrors() {
 		loose, err := decodeLoosely(body, decoder, vars)
 		if err != nil {
-			return cty.NilVal, diags
+			return nil, diags
 		}
-		value, diags = loose, nil
+		value = loose
 	}
-	// A default may be of another type than what it stands for: 5 for a string.
-	value, err = convert.Convert(value, hcldec.ImpliedType(decoder))
-	if err == nil && !value.IsWhollyKnown() {
-		err = errors.New("a value is not known yet")
+	encoded, err := []byte(nil), errors.New("a value is not known yet")
+	if value.IsWhollyKnown() {
+		encoded, err = msgpack.Marshal(value, value.Type())
 	}
 	if err != nil {
-		return cty.NilVal, append(diags, problem(body, "Invalid configuration", err)...)
+		return nil, hcl.Diagnostics{{
+			Severity: hcl.DiagError, Summary: "Invalid configuration", Detail: err.Error(),
+			Subject: body.MissingItemRange().Ptr(),
+		}}
 	}
-	return value, diags
+	return encoded, nil
 }
 
-// Encode decodes a body as Decode does and returns it as a plugin is sent it.
-func Encode(spec schema.Spec, body hcl.Body, vars *hcl.EvalContext) ([]byte, hcl.Diagnostics) {
-	value, diags := Decode(spec, body, vars)
-	if diags.HasErrors() {
-		return nil, diags
+// decoder returns the decoder of a schema.
+func (s Schema) decoder() hcldec.ObjectSpec {
+	object := make(hcldec.ObjectSpec, len(s))
+	for _, k := range s {
+		if k.Type == "" {
+			object[k.Name] = &hcldec.BlockSpec{TypeName: k.Name, Nested: k.Block.decoder(), Required: k.Required}
+			continue
+		}
+		attribute := &hcldec.AttrSpec{Name: k.Name, Type: typeOf(k.Type), Required: k.Required}
+		object[k.Name] = attribute
+		if k.Default == nil {
+			continue
+		}
+		value, err := ctyjson.Unmarshal([]byte(k.Literal()), attribute.Type)
+		if err != nil {
+			panic(err) // defaults have the type of their key
+		}
+		object[k.Name] = &hcldec.DefaultSpec{Primary: attribute, Default: &hcldec.LiteralSpec{Value: value}}
 	}
-	encoded, err := msgpack.Marshal(value, value.Type())
-	if err != nil {
-		return nil, problem(body, "Invalid configuration", err)
-	}
-	return encoded, diags
+	return object
 }
 
-// problem is about a body as a whole.
-func problem(body hcl.Body, summary string, err error) hcl.Diagnostics {
-	d := &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: err.Error()}
-	if body != nil {
-		d.Subject = body.MissingItemRange().Ptr()
+// typeOf returns the type of a type expression.
+func typeOf(text string) cty.Type {
+	expression, diags := hclsyntax.ParseExpression([]byte(text), "type", hcl.InitialPos)
+	if !diags.HasErrors() {
+		var t cty.Type
+		if t, diags = typeexpr.TypeConstraint(expression); !diags.HasErrors() {
+			return t
+		}
 	}
-	return hcl.Diagnostics{d}
+	panic(diags) // the types of our schemas are valid
 }
 
 // decodeLoosely decodes a body by way of JSON, whose bodies take an object for a block and the reverse.
@@ -120,8 +130,8 @@ func looseTree(body *hclsyntax.Body, vars *hcl.EvalContext) (cty.Value, error) {
 		if err != nil {
 			return cty.NilVal, err
 		}
-		for _, v := range slices.Backward(block.Labels) {
-			value = cty.ObjectVal(map[string]cty.Value{v: value})
+		for _, label := range slices.Backward(block.Labels) {
+			value = cty.ObjectVal(map[string]cty.Value{label: value})
 		}
 		lists[block.Type] = append(lists[block.Type], value)
 	}

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/tachograph/tacho/driver"
-	"github.com/tachograph/tacho/driver/schema"
-	"github.com/tachograph/tacho/executor/record"
 	"github.com/tachograph/tacho/procstats"
 )
 
@@ -53,16 +51,8 @@ func (f *fake) fail(err error) {
 	f.err = err
 }
 
-func (f *fake) ConfigSchema(context.Context) (schema.Spec, error) {
-	return schema.Object{"a": schema.Attr{Name: "a", Type: "string"}}, f.ask("ConfigSchema")
-}
-
 func (f *fake) SetConfig(_ context.Context, msgpack []byte, node *driver.Node) error {
 	return f.ask("SetConfig %x %+v", msgpack, node)
-}
-
-func (f *fake) TaskConfigSchema(context.Context) (schema.Spec, error) {
-	return schema.Object{"b": schema.Attr{Name: "b", Type: "number"}}, f.ask("TaskConfigSchema")
 }
 
 func (f *fake) Capabilities(context.Context) (*driver.Capabilities, error) {
@@ -227,29 +217,4 @@ func (e *echo) Resize(size driver.TerminalSize) error {
 	defer e.mu.Unlock()
 	e.rows = size.Rows
 	return nil
-}
-
-// recordingFake is a fake that has measured its tasks.
-type recordingFake struct{ *fake }
-
-func (f recordingFake) FinalRecord(id string) (*record.Record, error) {
-	if id == "old" {
-		return nil, f.ask("FinalRecord %s", id)
-	}
-	return &record.Record{ID: id, State: record.Exited, Commands: commandsOf(id)}, f.ask("FinalRecord %s", id)
-}
-
-func (f recordingFake) Commands(id string) (*record.Commands, error) {
-	if id == "old" {
-		return nil, f.ask("Commands %s", id)
-	}
-	return commandsOf(id), f.ask("Commands %s", id)
-}
-
-// commandsOf is what a fake has counted.
-func commandsOf(id string) *record.Commands {
-	return &record.Commands{
-		Rows:  []procstats.Command{{Name: id, Processes: 3, Failed: 1, CPUSeconds: 0.25, Failures: []procstats.CommandFailure{{Signal: 9, Processes: 1}}}},
-		Since: time.Unix(1_700_000_000, 0).UTC(), LostRecords: 2,
-	}
 }

@@ -13,10 +13,42 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/tachograph/tacho/driver"
+	"github.com/tachograph/tacho/plugin/proto/base"
 	"github.com/tachograph/tacho/plugin/proto/drivers"
 	"github.com/tachograph/tacho/plugin/wire"
 	"github.com/tachograph/tacho/procstats"
 )
+
+// baseServer serves what every plugin has, whatever its type.
+type baseServer struct {
+	base.UnimplementedBasePluginServer
+	version string
+	driver  Served
+}
+
+func (s *baseServer) PluginInfo(context.Context, *base.PluginInfoRequest) (*base.PluginInfoResponse, error) {
+	return &base.PluginInfoResponse{
+		Type:              base.PluginType_DRIVER,
+		PluginApiVersions: []string{APIVersion},
+		PluginVersion:     s.version,
+		Name:              driver.Name,
+	}, nil
+}
+
+func (s *baseServer) ConfigSchema(
+	context.Context, *base.ConfigSchemaRequest,
+) (*base.ConfigSchemaResponse, error) {
+	return &base.ConfigSchemaResponse{Spec: wire.FromSchema(driver.ConfigSchema())}, nil
+}
+
+func (s *baseServer) SetConfig(ctx context.Context, req *base.SetConfigRequest) (*base.SetConfigResponse, error) {
+	// A host that negotiates nothing is one of the first version.
+	if v := req.GetPluginApiVersion(); v != "" && v != APIVersion {
+		return nil, wire.Status(fmt.Errorf("plugin API %q, this plugin speaks %s: %w", v, APIVersion, driver.ErrInvalid))
+	}
+	node := wire.Convert[driver.Node](req.GetNomadConfig().GetDriver())
+	return answer(&base.SetConfigResponse{}, s.driver.SetConfig(ctx, req.GetMsgpackConfig(), node))
+}
 
 // driverServer serves a driver to a host.
 type driverServer struct {
@@ -34,9 +66,10 @@ func (s *driverServer) Shutdown(context.Context, *drivers.ShutdownRequest) (*dri
 	return &drivers.ShutdownResponse{}, nil
 }
 
-func (s *driverServer) TaskConfigSchema(ctx context.Context, _ *drivers.TaskConfigSchemaRequest) (*drivers.TaskConfigSchemaResponse, error) {
-	spec, err := s.driver.TaskConfigSchema(ctx)
-	return answer(&drivers.TaskConfigSchemaResponse{Spec: wire.FromSchema(spec)}, err)
+func (s *driverServer) TaskConfigSchema(
+	context.Context, *drivers.TaskConfigSchemaRequest,
+) (*drivers.TaskConfigSchemaResponse, error) {
+	return &drivers.TaskConfigSchemaResponse{Spec: wire.FromSchema(driver.TaskSchema())}, nil
 }
 
 func (s *driverServer) Capabilities(ctx context.Context, _ *drivers.CapabilitiesRequest) (*drivers.CapabilitiesResponse, error) {
@@ -69,12 +102,9 @@ func (s *driverServer) TaskStats(req *drivers.TaskStatsRequest, out drivers.Driv
 	if err != nil {
 		return wire.Status(err)
 	}
-	before, message := stream.Baseline(), wire.TaskStats
-	if req.GetTachoSample() {
-		message = wire.FromSample
-	}
+	before := stream.Baseline()
 	return relay(stream, func(sample *procstats.Sample) error {
-		stats := message(req.GetTaskId(), sample, before, s.driver.CoreMHz())
+		stats := wire.TaskStats(req.GetTaskId(), sample, before, s.driver.CoreMHz())
 		before = sample
 		return out.Send(&drivers.TaskStatsResponse{Stats: stats})
 	})
@@ -96,24 +126,28 @@ func relay[T any](stream driver.Stream[T], send func(T) error) error {
 	}
 }
 
-func (s *driverServer) RecoverTask(ctx context.Context, req *drivers.RecoverTaskRequest) (*drivers.RecoverTaskResponse, error) {
-	handle := wire.ToTaskHandle(req.GetHandle())
+func (s *driverServer) RecoverTask(
+	ctx context.Context, req *drivers.RecoverTaskRequest,
+) (*drivers.RecoverTaskResponse, error) {
+	handle := wire.Convert[driver.TaskHandle](req.GetHandle())
 	if handle == nil || handle.Config == nil {
 		return nil, wire.Status(fmt.Errorf("recover: no handle with a task in the request: %w", driver.ErrInvalid))
 	}
 	return answer(&drivers.RecoverTaskResponse{}, s.driver.RecoverTask(ctx, handle))
 }
 
-func (s *driverServer) StartTask(ctx context.Context, req *drivers.StartTaskRequest) (*drivers.StartTaskResponse, error) {
-	task := wire.ToTaskConfig(req.GetTask())
+func (s *driverServer) StartTask(
+	ctx context.Context, req *drivers.StartTaskRequest,
+) (*drivers.StartTaskResponse, error) {
+	task := wire.Convert[driver.TaskConfig](req.GetTask())
 	if task == nil {
 		return nil, wire.Status(fmt.Errorf("start: no task in the request: %w", driver.ErrInvalid))
 	}
 	handle, network, err := s.driver.StartTask(ctx, task)
 	return answer(&drivers.StartTaskResponse{
 		Result:          drivers.StartTaskResponse_SUCCESS,
-		Handle:          wire.FromTaskHandle(handle),
-		NetworkOverride: wire.FromNetworkOverride(network),
+		Handle:          wire.Convert[drivers.TaskHandle](handle),
+		NetworkOverride: wire.Convert[drivers.NetworkOverride](network),
 	}, err)
 }
 
@@ -130,35 +164,23 @@ func (s *driverServer) StopTask(ctx context.Context, req *drivers.StopTaskReques
 	return answer(&drivers.StopTaskResponse{}, s.driver.StopTask(ctx, req.GetTaskId(), timeout, req.GetSignal()))
 }
 
-func (s *driverServer) DestroyTask(ctx context.Context, req *drivers.DestroyTaskRequest) (*drivers.DestroyTaskResponse, error) {
+func (s *driverServer) DestroyTask(
+	ctx context.Context, req *drivers.DestroyTaskRequest,
+) (*drivers.DestroyTaskResponse, error) {
 	return answer(&drivers.DestroyTaskResponse{}, s.driver.DestroyTask(ctx, req.GetTaskId(), req.GetForce()))
 }
 
-func (s *driverServer) InspectTask(ctx context.Context, req *drivers.InspectTaskRequest) (*drivers.InspectTaskResponse, error) {
+func (s *driverServer) InspectTask(
+	ctx context.Context, req *drivers.InspectTaskRequest,
+) (*drivers.InspectTaskResponse, error) {
 	taskStatus, err := s.driver.InspectTask(ctx, req.GetTaskId())
 	return answer(wire.FromTaskStatus(taskStatus), err)
 }
 
-func (s *driverServer) SignalTask(ctx context.Context, req *drivers.SignalTaskRequest) (*drivers.SignalTaskResponse, error) {
+func (s *driverServer) SignalTask(
+	ctx context.Context, req *drivers.SignalTaskRequest,
+) (*drivers.SignalTaskResponse, error) {
 	return answer(&drivers.SignalTaskResponse{}, s.driver.SignalTask(ctx, req.GetTaskId(), req.GetSignal()))
-}
-
-func (s *driverServer) CreateNetwork(ctx context.Context, req *drivers.CreateNetworkRequest) (*drivers.CreateNetworkResponse, error) {
-	networker, ok := s.driver.(driver.Networker)
-	if !ok {
-		return nil, wire.Status(fmt.Errorf("create network: %w", driver.ErrNotSupported))
-	}
-	network, created, err := networker.CreateNetwork(ctx, req.GetAllocId(), req.GetHostname())
-	return answer(&drivers.CreateNetworkResponse{IsolationSpec: wire.FromNetworkIsolation(network), Created: created}, err)
-}
-
-func (s *driverServer) DestroyNetwork(ctx context.Context, req *drivers.DestroyNetworkRequest) (*drivers.DestroyNetworkResponse, error) {
-	networker, ok := s.driver.(driver.Networker)
-	if !ok {
-		return nil, wire.Status(fmt.Errorf("destroy network: %w", driver.ErrNotSupported))
-	}
-	network := wire.ToNetworkIsolation(req.GetIsolationSpec())
-	return answer(&drivers.DestroyNetworkResponse{}, networker.DestroyNetwork(ctx, req.GetAllocId(), network))
 }
 
 // answer returns an answer, or the status that stands for an error.

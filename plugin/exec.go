@@ -25,7 +25,7 @@ func (s *driverServer) ExecTask(ctx context.Context, req *drivers.ExecTaskReques
 	}
 	return &drivers.ExecTaskResponse{
 		Stdout: result.Output,
-		Result: wire.FromExitResult(&result.Exit),
+		Result: wire.Convert[drivers.ExitResult](&result.Exit),
 	}, nil
 }
 
@@ -125,7 +125,7 @@ func passOutput(ctx context.Context, stream driver.ExecStream, client drivers.Dr
 func fromOutput(output driver.ExecOutput) *drivers.ExecTaskStreamingResponse {
 	m := &drivers.ExecTaskStreamingResponse{
 		Exited: output.Exit != nil,
-		Result: wire.FromExitResult(output.Exit),
+		Result: wire.Convert[drivers.ExitResult](output.Exit),
 	}
 	if len(output.Stdout) > 0 {
 		m.Stdout = &drivers.ExecTaskStreamingIOOperation{Data: output.Stdout}

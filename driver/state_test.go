@@ -1,0 +1,39 @@
+// Copyright (c) The Tachograph Authors
+// SPDX-License-Identifier: MPL-2.0
+
+package driver
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func FuzzState(f *testing.F) {
+	f.Add(1, []byte(`{"address":{"folder":"/x","boot_id":"b","executor":{"PID":1,"Start":2}}}`))
+	f.Add(2, []byte(`{}`))
+	f.Fuzz(func(t *testing.T, version int, data []byte) {
+		s, err := decodeState(&TaskHandle{Version: version, DriverState: data})
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("%v does not wrap %v", err, ErrInvalid)
+			}
+			return
+		}
+		if s.Address.Folder == "" || s.Address.Executor.PID <= 0 {
+			t.Errorf("accepted %+v", s)
+		}
+		encoded, err := s.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := decodeState(&TaskHandle{Version: HandleVersion, DriverState: encoded})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(s, again); d != "" {
+			t.Errorf("state (-before +after):\n%s", d)
+		}
+	})
+}
